@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# The tasks of this project. Each target installs what it needs (scripts/setup.sh) and can be called
+# first on a fresh machine.
+
+FUZZ_SECONDS ?= 15
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test bench lint format fuzz clean
+
+help: ## say what there is
+	@echo 'Switchyard picks, runs and explains the best kernel for every operator call.'
+	@echo
+	@echo '  make build    the library and the command: build/bin/yard'
+	@echo '  make demo     a tour: calls under several policies, each choice explained'
+	@echo '  make test     everything that must hold: tests, sanitizers, fuzzers, lint, packages'
+	@echo '  make bench    the figures, beside those of PyTorch'"'"'s dispatcher'
+	@echo '  make lint     the house rules alone'
+	@echo '  make format   formats every C and C++ file'
+	@echo '  make fuzz     the fuzzers alone (FUZZ_SECONDS=15 each)'
+	@echo '  make setup    installs what these need; they also do so themselves'
+	@echo '  make clean    removes build/'
+	@echo
+	@echo 'For daily work: cmake --preset dev && cmake --build --preset dev && ctest --preset dev'
+	@echo 'One stage of the tests: scripts/test.py release | asan | tsan | fuzz'
+
+setup:
+	@scripts/setup.sh build test lint
+
+build:
+	@scripts/setup.sh build
+	@cmake --preset release --log-level=WARNING -DYARD_BUILD_TESTS=OFF
+	@cmake --build --preset release
+
+demo: build
+	@scripts/demo.sh
+
+test:
+	@scripts/setup.sh build test
+	@scripts/test.py --fuzz-seconds $(FUZZ_SECONDS)
+
+bench:
+	@scripts/setup.sh build bench
+	@cmake --preset bench --log-level=WARNING
+	@cmake --build --preset bench
+	@scripts/bench.sh
+
+lint:
+	@scripts/setup.sh lint
+	@python3 -B tests/lint/lint_test.py --quiet
+	@python3 -B tests/lint/lint.py
+
+format:
+	@scripts/setup.sh lint
+	@find include src backends tools tests examples bench -name '*.h' -o -name '*.hpp' -o -name '*.cc' \
+	  -o -name '*.c' 2>/dev/null | xargs clang-format -i
+
+fuzz:
+	@scripts/setup.sh build test
+	@scripts/test.py --fuzz-seconds $(FUZZ_SECONDS) fuzz
+
+clean:
+	@rm -rf build

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+# The libraries of others. All are looked for here and none is required here: whoever links one asks
+# for it with yard_need(), which names what to install.
+
+find_package(Threads REQUIRED)
+find_package(fmt QUIET)
+find_package(spdlog QUIET)
+find_package(yaml-cpp QUIET)
+find_package(Python3 QUIET COMPONENTS Interpreter)
+if(YARD_BUILD_TOOLS OR YARD_BUILD_TESTS)
+  find_package(CLI11 QUIET)
+  find_package(nlohmann_json QUIET)
+endif()
+if(YARD_BUILD_TESTS OR YARD_BUILD_FUZZERS)
+  find_package(GTest QUIET)
+  find_package(rapidcheck QUIET)
+  if(NOT TARGET rapidcheck)
+    find_path(RAPIDCHECK_INCLUDE_DIR rapidcheck.h)
+    find_library(RAPIDCHECK_LIBRARY rapidcheck)
+    if(RAPIDCHECK_INCLUDE_DIR AND RAPIDCHECK_LIBRARY)
+      add_library(rapidcheck UNKNOWN IMPORTED)
+      set_target_properties(rapidcheck PROPERTIES
+          IMPORTED_LOCATION "${RAPIDCHECK_LIBRARY}"
+          INTERFACE_INCLUDE_DIRECTORIES "${RAPIDCHECK_INCLUDE_DIR}")
+    endif()
+  endif()
+endif()
+if(YARD_BUILD_BENCH)
+  find_package(benchmark QUIET)
+endif()
+
+# target | Debian package | find_package name | pkg-config name
+set(YARD_KNOWN_LIBRARIES
+    "fmt::fmt|libfmt-dev|fmt|fmt"
+    "spdlog::spdlog|libspdlog-dev|spdlog|spdlog"
+    "yaml-cpp|libyaml-cpp-dev|yaml-cpp|yaml-cpp"
+    "CLI11::CLI11|libcli11-dev|CLI11|"
+    "nlohmann_json::nlohmann_json|nlohmann-json3-dev|nlohmann_json|"
+    "GTest::gmock|libgmock-dev|GTest|"
+    "GTest::gtest|libgtest-dev|GTest|"
+    "GTest::gtest_main|libgtest-dev|GTest|"
+    "rapidcheck|librapidcheck-dev|rapidcheck|"
+    "benchmark::benchmark|libbenchmark-dev|benchmark|")
+
+# Fails with the name of the package when a library that `who` links is not there.
+function(yard_need who)
+  foreach(lib IN LISTS ARGN)
+    foreach(known IN LISTS YARD_KNOWN_LIBRARIES)
+      string(REPLACE "|" ";" row "${known}")
+      list(GET row 0 target)
+      list(GET row 1 package)
+      if(target STREQUAL lib AND NOT TARGET ${lib})
+        message(FATAL_ERROR "${who} needs ${lib}, which was not found. "
+                            "On Debian: apt install ${package}, or scripts/setup.sh build test")
+      endif()
+    endforeach()
+  endforeach()
+endfunction()

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# How our own sources are compiled: `yard_flags` for all of them, `yard_library_flags` for what ends
+# up in libyard. Neither reaches the user's targets.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ${PROJECT_IS_TOP_LEVEL})
+
+if(PROJECT_IS_TOP_LEVEL)
+  if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Kind of build." FORCE)
+  endif()
+  find_program(YARD_CCACHE ccache)
+  if(YARD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_C_COMPILER_LAUNCHER "${YARD_CCACHE}")
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${YARD_CCACHE}")
+  endif()
+endif()
+
+add_library(yard_flags INTERFACE)
+target_compile_options(yard_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow
+                                            $<$<BOOL:${YARD_WERROR}>:-Werror>)
+# g++ 12 takes operator+ of a literal and a string for an overlapping copy (its bug 105651).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(yard_flags INTERFACE -Wno-restrict)
+endif()
+
+# Interposition would keep calls inside the library from being inlined. The thread's hazard slot and
+# counters are read on every call; initial-exec makes that one load instead of a function call.
+add_library(yard_library_flags INTERFACE)
+target_compile_options(yard_library_flags INTERFACE -fvisibility=hidden -fno-semantic-interposition
+                                                    -ftls-model=initial-exec)
+target_compile_options(yard_library_flags
+                       INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fvisibility-inlines-hidden>)
+
+set(YARD_SANITIZE_FLAGS "")
+if(YARD_SANITIZE STREQUAL "address")
+  set(YARD_SANITIZE_FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined
+                          -fno-omit-frame-pointer)
+elseif(YARD_SANITIZE STREQUAL "thread")
+  set(YARD_SANITIZE_FLAGS -fsanitize=thread -fno-omit-frame-pointer)
+elseif(NOT YARD_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "YARD_SANITIZE is '${YARD_SANITIZE}'; it can be empty, address or thread")
+endif()
+if(YARD_BUILD_FUZZERS)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "YARD_BUILD_FUZZERS needs clang: -DCMAKE_CXX_COMPILER=clang++")
+  endif()
+  list(APPEND YARD_SANITIZE_FLAGS -fsanitize=fuzzer-no-link)
+endif()
+add_compile_options(${YARD_SANITIZE_FLAGS})
+add_link_options(${YARD_SANITIZE_FLAGS})

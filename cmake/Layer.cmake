@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+# What libyard is made of: layers (folders of src/) and backends (folders of backends/).
+#
+# yard_layer(name SOURCES ... [TESTS ...] [STRESS ...] [LIBS ...] [TEST_LIBS ...])
+#   A static library yard_<name> that sees include/, src/ and exactly the layers that src/LAYERS allows
+#   it. TESTS make the program <name>_test, STRESS the program <name>_stress_test, which also runs under
+#   the thread sanitizer. LIBS are libraries of others, linked privately.
+#
+# yard_backend(name [TEST_ONLY] SOURCES ... [TESTS ...] [LIBS ...] [TEST_LIBS ...] [REQUIRES ...])
+#   A static library yard_backend_<name> that sees include/ and its own folder only, and whose query is
+#   called yard_query_<name>. It becomes part of libyard unless it is TEST_ONLY. It is left out when a
+#   target of REQUIRES does not exist.
+
+set(YARD_LAYERS_FILE "${PROJECT_SOURCE_DIR}/src/LAYERS")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${YARD_LAYERS_FILE}")
+
+# Reads src/LAYERS: YARD_LAYERS in order, YARD_BELOW_<layer> all that the layer may include.
+set(YARD_LAYERS "")
+file(STRINGS "${YARD_LAYERS_FILE}" lines REGEX "^[a-z]")
+foreach(line IN LISTS lines)
+  if(NOT line MATCHES "^([a-z_]+):([a-z_ ]*)$")
+    message(FATAL_ERROR "src/LAYERS: cannot read '${line}'; a line is `layer: layer layer`")
+  endif()
+  set(layer "${CMAKE_MATCH_1}")
+  string(STRIP "${CMAKE_MATCH_2}" direct)
+  separate_arguments(direct)
+  set(below "")
+  foreach(d IN LISTS direct)
+    if(NOT d IN_LIST YARD_LAYERS)
+      message(FATAL_ERROR "src/LAYERS: '${layer}' names '${d}', which is not above it in the file")
+    endif()
+    list(APPEND below ${d} ${YARD_BELOW_${d}})
+  endforeach()
+  list(REMOVE_DUPLICATES below)
+  set(YARD_BELOW_${layer} "${below}")
+  list(APPEND YARD_LAYERS ${layer})
+endforeach()
+
+# A part of libyard: collected by src/CMakeLists.txt.
+function(yard_part target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:yard_flags>
+                                          $<BUILD_INTERFACE:yard_library_flags> ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY YARD_PARTS ${target})
+  set_property(GLOBAL APPEND PROPERTY YARD_PRIVATE_LIBS ${ARGN})
+endfunction()
+
+function(yard_layer name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;TESTS;STRESS;LIBS;TEST_LIBS")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
+    message(FATAL_ERROR "yard_layer(${name}): SOURCES missing, or stray '${arg_UNPARSED_ARGUMENTS}'")
+  endif()
+  if(NOT name IN_LIST YARD_LAYERS)
+    message(FATAL_ERROR "yard_layer(${name}): src/LAYERS does not name it")
+  endif()
+  yard_need("yard_${name}" ${arg_LIBS})
+  add_library(yard_${name} STATIC ${arg_SOURCES})
+  target_include_directories(yard_${name} PUBLIC "${PROJECT_SOURCE_DIR}/include"
+                             "${PROJECT_BINARY_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+  foreach(below IN LISTS YARD_BELOW_${name})
+    if(TARGET yard_${below})
+      target_link_libraries(yard_${name} PUBLIC yard_${below})
+    endif()
+  endforeach()
+  yard_part(yard_${name} Threads::Threads ${CMAKE_DL_LIBS} ${arg_LIBS})
+  if(arg_TESTS)
+    yard_test(${name}_test SOURCES ${arg_TESTS} LIBS yard_${name} ${arg_LIBS} ${arg_TEST_LIBS})
+  endif()
+  if(arg_STRESS)
+    yard_test(${name}_stress_test SOURCES ${arg_STRESS} LABELS tsan TIMEOUT 600
+              LIBS yard_${name} ${arg_LIBS} ${arg_TEST_LIBS})
+  endif()
+endfunction()
+
+function(yard_backend name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TEST_ONLY" "" "SOURCES;TESTS;LIBS;TEST_LIBS;REQUIRES")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
+    message(FATAL_ERROR "yard_backend(${name}): SOURCES missing, or stray '${arg_UNPARSED_ARGUMENTS}'")
+  endif()
+  if(arg_TEST_ONLY AND NOT (YARD_BUILD_TESTS OR YARD_BUILD_BENCH))
+    return()
+  endif()
+  foreach(required IN LISTS arg_REQUIRES)
+    if(NOT TARGET ${required})
+      message(STATUS "Backend ${name} is left out: ${required} was not found")
+      return()
+    endif()
+  endforeach()
+  set(target yard_backend_${name})
+  add_library(${target} STATIC ${arg_SOURCES})
+  target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}/include"
+                                              "${CMAKE_CURRENT_SOURCE_DIR}")
+  target_compile_definitions(${target} PRIVATE YARD_PLUGIN_QUERY=yard_query_${name})
+  if(arg_TEST_ONLY)
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_link_libraries(${target} PRIVATE yard_flags yard_library_flags ${arg_LIBS})
+  else()
+    yard_part(${target} ${arg_LIBS})
+    set_property(GLOBAL APPEND PROPERTY YARD_BUILTIN_BACKENDS ${name})
+  endif()
+  if(arg_TESTS)
+    yard_test(backend_${name}_test SOURCES ${arg_TESTS} LIBS ${target} ${arg_TEST_LIBS})
+  endif()
+endfunction()

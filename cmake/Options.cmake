@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every option of the build, one sentence each. Inside another project only the library is built.
+
+option(BUILD_SHARED_LIBS "Build libyard as a shared library instead of a static one." ON)
+option(YARD_BUILD_TESTS "Build the tests and register them with ctest." ${PROJECT_IS_TOP_LEVEL})
+option(YARD_BUILD_TOOLS "Build the command `yard`." ${PROJECT_IS_TOP_LEVEL})
+option(YARD_BUILD_DOCS_EXAMPLES "Build the examples that README and docs quote."
+       ${PROJECT_IS_TOP_LEVEL})
+option(YARD_BUILD_BENCH "Build the benchmarks, with PyTorch's dispatcher beside them if found." OFF)
+option(YARD_BUILD_FUZZERS "Build the fuzzers of tests/fuzz, which needs clang." OFF)
+option(YARD_WERROR "Treat compiler warnings of our own sources as errors." OFF)
+set(YARD_SANITIZE "" CACHE STRING
+    "Build everything with a sanitizer: empty, `address` (with undefined behaviour) or `thread`.")
+set_property(CACHE YARD_SANITIZE PROPERTY STRINGS "" address thread)

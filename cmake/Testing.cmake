@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+# yard_test(name SOURCES ... [LIBS ...] [LABELS ...] [TIMEOUT seconds])
+#
+# One GoogleTest program, each of its tests an entry of ctest. LIBS are targets: `yard` for what users
+# see, `yard_internal` for everything, or single layers (`yard_op`). The label `tsan` makes a test part
+# of the run under the thread sanitizer.
+#
+# Under the address sanitizer a program is one entry: looking for leaks takes seconds at each exit.
+
+if(YARD_BUILD_TESTS)
+  include(GoogleTest)
+  yard_need("YARD_BUILD_TESTS" GTest::gmock GTest::gtest GTest::gtest_main rapidcheck)
+  add_library(yard_test_flags INTERFACE)
+  target_link_libraries(yard_test_flags INTERFACE yard_flags GTest::gmock GTest::gtest_main rapidcheck
+                                                  Threads::Threads)
+  add_custom_target(yard_tsan_tests)
+  if(TARGET rapidcheck_gtest)
+    target_link_libraries(yard_test_flags INTERFACE rapidcheck_gtest)
+  endif()
+endif()
+
+function(yard_test name)
+  if(NOT YARD_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBS;LABELS")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
+    message(FATAL_ERROR "yard_test(${name}): SOURCES missing, or stray '${arg_UNPARSED_ARGUMENTS}'")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE yard_test_flags ${arg_LIBS})
+  if("tsan" IN_LIST arg_LABELS)
+    add_dependencies(yard_tsan_tests ${name})
+  endif()
+  if(YARD_SANITIZE STREQUAL "address")
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "${arg_LABELS}"
+                         ENVIRONMENT "ASAN_OPTIONS=detect_leaks=1")
+    return()
+  endif()
+  gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST
+                       PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+endfunction()

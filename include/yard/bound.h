@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Handles for calls that are made again and again on tensors of the same form.
+//
+//   auto fast = yard::bind(rms_norm, out, x, weight).value();    // follows changes of policy and registry
+//   fast(1e-6f).or_throw();                                      // on the tensors it was bound to
+//   fast(out2, x2, weight, 1e-6f).or_throw();                    // on others of the same form
+//   auto fixed = yard::freeze(rms_norm, out, x, weight).value(); // one kernel, pinned, nothing checked
+//
+// Dtypes, shapes, strides and alignment are fixed; data pointers and scalars may vary. Passing tensors of
+// another form is undefined (debug builds check it). Handles may be copied and called from any thread.
+#pragma once
+
+#include <yard/op.h>
+
+#include <cxxabi.h>
+
+#include <array>
+#include <memory>
+
+namespace yard {
+namespace detail {
+
+struct BoundState;
+YARD_API Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* args);
+YARD_API Status::Rep* call_bound(BoundState* state, const yard_value_t* args);
+
+// The kernel a frozen handle holds. `typed` is null where it cannot be called in registers.
+struct FrozenKernel {
+  void (*typed)(void) = nullptr;
+  yard_call_t call{};          // copied for each call
+  std::shared_ptr<void> pin;   // keeps the kernel, its backend and its plugin
+  std::string id;
+};
+YARD_API Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args);
+// The packed way, for kernels without a typed entry or with workspace.
+YARD_API Status::Rep* call_frozen(const FrozenKernel& kernel, const yard_value_t* args, uint32_t n);
+YARD_API Status::Rep* frozen_failed(const FrozenKernel& kernel, int32_t code, const char* message);
+
+template <class... P>
+inline constexpr size_t kTensors = (size_t{0} + ... + (Param<P>::is_tensor ? 1 : 0));
+
+// Fills cells from tensors (kept or given) and scalars, each in order.
+template <class... P>
+struct Layout {
+  static constexpr size_t kCount = sizeof...(P);
+  static constexpr bool kIsTensor[kCount + 1] = {Param<P>::is_tensor...};
+
+  static void put_tensors(yard_value_t* cells, const std::array<std::optional<TensorView>, kCount>& kept) {
+    for (size_t i = 0; i < kCount; ++i)
+      if (kIsTensor[i])
+        cells[i] = kept[i] ? Value(*kept[i]).c() : yard_value_t{};
+  }
+  template <class... S>
+  static void put_scalars(yard_value_t* cells, const S&... s) {
+    size_t at = 0;
+    const auto put = [&](const yard_value_t& v) {
+      while (kIsTensor[at]) ++at;
+      cells[at] = v;
+      // A double given for a float parameter, an int for an int one: as a plain call converts them.
+      ++at;
+    };
+    (put(s), ...);
+  }
+};
+
+template <class T>
+struct ScalarsOf;
+template <>
+struct ScalarsOf<std::tuple<>> { using type = std::tuple<>; };
+template <class P, class... Rest>
+struct ScalarsOf<std::tuple<P, Rest...>> {
+  using rest = typename ScalarsOf<std::tuple<Rest...>>::type;
+  using type = std::conditional_t<
+      Param<P>::is_tensor, rest,
+      decltype(std::tuple_cat(std::declval<std::tuple<P>>(), std::declval<rest>()))>;
+};
+
+}  // namespace detail
+
+template <class Signature, class Scalars>
+class BoundOp;
+template <class... P, class... S>
+class BoundOp<void(P...), std::tuple<S...>> {
+ public:
+  using Kept = std::array<std::optional<TensorView>, sizeof...(P)>;
+  BoundOp(std::shared_ptr<detail::BoundState> state, Kept kept)
+      : state_(std::move(state)), kept_(std::move(kept)) {}
+
+  // On the tensors it was bound to.
+  [[nodiscard]] Status operator()(S... s) const {
+    yard_value_t args[detail::kCells<P...>] = {};
+    detail::Layout<P...>::put_tensors(args, kept_);
+    detail::Layout<P...>::put_scalars(args, detail::Param<S>::pack(s)...);
+    return Status::adopt(detail::call_bound(state_.get(), args));
+  }
+  // On others of the same form.
+  [[nodiscard]] Status operator()(P... p) const
+    requires(sizeof...(P) != sizeof...(S))
+  {
+    const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
+    return Status::adopt(detail::call_bound(state_.get(), args));
+  }
+
+ private:
+  std::shared_ptr<detail::BoundState> state_;
+  Kept kept_;
+};
+
+template <class Signature, class Scalars>
+class FrozenOp;
+template <class... P, class... S>
+class FrozenOp<void(P...), std::tuple<S...>> {
+ public:
+  using Kept = std::array<std::optional<TensorView>, sizeof...(P)>;
+  FrozenOp(detail::FrozenKernel kernel, Kept kept) : kernel_(std::move(kernel)), kept_(std::move(kept)) {}
+
+  // On the tensors it was frozen with.
+  [[nodiscard]] Status operator()(S... s) const {
+    yard_value_t args[detail::kCells<P...>] = {};
+    detail::Layout<P...>::put_tensors(args, kept_);
+    detail::Layout<P...>::put_scalars(args, detail::Param<S>::pack(s)...);
+    return Status::adopt(detail::call_frozen(kernel_, args, sizeof...(P)));
+  }
+  // On others of the same form: the fastest call there is.
+  [[nodiscard]] Status operator()(P... p) const
+    requires(sizeof...(P) != sizeof...(S))
+  {
+    if constexpr ((!std::is_void_v<typename detail::Param<P>::Type> && ...)) {
+      if (kernel_.typed != nullptr) [[likely]] {
+        using Entry = int32_t (*)(yard_call_t*, typename detail::Param<P>::Type...);
+        char error[256];
+        error[0] = '\0';
+        yard_call_t call = kernel_.call;
+        call.error = error, call.error_size = sizeof error;
+        int32_t code;
+        try {
+          code = reinterpret_cast<Entry>(kernel_.typed)(&call, detail::Param<P>::wire(p)...);
+        } catch (abi::__forced_unwind&) {
+          throw;  // the thread is being cancelled
+        } catch (const std::exception& e) {
+          return Status::adopt(detail::frozen_failed(kernel_, YARD_FAULT, e.what()));
+        } catch (...) {
+          return Status::adopt(detail::frozen_failed(kernel_, YARD_FAULT, "an unknown exception"));
+        }
+        if (code == YARD_OK) [[likely]] return {};
+        return Status::adopt(detail::frozen_failed(kernel_, code, error));
+      }
+    }
+    const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
+    return Status::adopt(detail::call_frozen(kernel_, args, sizeof...(P)));
+  }
+  // The kernel it holds.
+  const std::string& kernel() const noexcept { return kernel_.id; }
+
+ private:
+  detail::FrozenKernel kernel_;
+  Kept kept_;
+};
+
+template <class... P>
+using Bound = BoundOp<void(P...), typename detail::ScalarsOf<std::tuple<P...>>::type>;
+template <class... P>
+using Frozen = FrozenOp<void(P...), typename detail::ScalarsOf<std::tuple<P...>>::type>;
+
+namespace detail {
+
+// Tensors in order, std::nullopt for absent optionals.
+template <class... P>
+std::array<std::optional<TensorView>, sizeof...(P)> keep(
+    std::initializer_list<std::optional<TensorView>> tensors) {
+  std::array<std::optional<TensorView>, sizeof...(P)> kept;
+  constexpr bool is_tensor[] = {Param<P>::is_tensor..., false};
+  size_t at = 0;
+  for (const auto& t : tensors) {
+    while (!is_tensor[at]) ++at;
+    kept[at++] = t;
+  }
+  return kept;
+}
+
+}  // namespace detail
+
+// A handle that looks nothing up as long as nothing changes. Takes the op's tensors, in order.
+template <class... P, class... T>
+  requires(sizeof...(T) == detail::kTensors<P...>)
+Result<Bound<P...>> bind(const Op<void(P...)>& op, const T&... tensors) {
+  Status why;
+  detail::Site* site = op.attached(&why);
+  if (site == nullptr) return why;
+  auto kept = detail::keep<P...>({std::optional<TensorView>(tensors)...});
+  yard_value_t args[detail::kCells<P...>] = {};
+  detail::Layout<P...>::put_tensors(args, kept);
+  auto state = detail::make_bound(site, args);
+  if (!state.ok()) return std::move(state).status();
+  return Bound<P...>(*std::move(state), std::move(kept));
+}
+
+// One kernel, chosen now and pinned: later changes do not reach it, and its plugin stays loaded.
+template <class... P, class... T>
+  requires(sizeof...(T) == detail::kTensors<P...>)
+Result<Frozen<P...>> freeze(const Op<void(P...)>& op, const T&... tensors) {
+  Status why;
+  detail::Site* site = op.attached(&why);
+  if (site == nullptr) return why;
+  auto kept = detail::keep<P...>({std::optional<TensorView>(tensors)...});
+  yard_value_t args[detail::kCells<P...>] = {};
+  detail::Layout<P...>::put_tensors(args, kept);
+  auto kernel = detail::make_frozen(site, args);
+  if (!kernel.ok()) return std::move(kernel).status();
+  return Frozen<P...>(*std::move(kernel), std::move(kept));
+}
+
+}  // namespace yard

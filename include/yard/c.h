@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calling ops from C, and from everything that can call C.
+ *
+ * The packed call does what the typed C++ call does: the same checks, plans and fallbacks. Tensors that
+ * carry their facts word (yard_facts() of plugin.h, made once) are cheapest. Functions return a
+ * yard_code_t and write a NUL-terminated message into `error` when they fail; `error` may be NULL. Any
+ * thread may call. Works on the process's shared runtime.
+ *
+ *   yard_op_ref_t* op = yard_find_op("rms_norm", error, sizeof error);
+ *   yard_value_t args[4] = {...};
+ *   if (yard_call(op, args, 4, error, sizeof error) != YARD_OK) puts(error);
+ */
+#pragma once
+
+#include <yard/plugin.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define YARD_C_API __attribute__((visibility("default")))
+#else
+#define YARD_C_API
+#endif
+
+/* An op, looked up once; stays valid for the life of the process. */
+typedef struct yard_op_ref yard_op_ref_t;
+
+/* What one call may ask for; zero-filled means nothing. */
+typedef struct yard_options {
+  uint32_t size;
+  uint32_t flags; /* YARD_CALL_DETERMINISTIC, _CAPTURING, _INFERENCE, YARD_OPTION_* */
+  const char* force; /* kernel id */
+  const char* const* deny; /* globs over kernel ids, NULL-terminated */
+  const char* mode; /* "auto", "static", "dynamic", "config", "hot_reload"; NULL: auto */
+  int64_t deadline_ns; /* from now; 0: none */
+  const yard_named_value_t* labels; /* string values */
+  uint32_t label_count;
+  uint32_t prefer; /* yard_kind_t; 0: as policy says */
+} yard_options_t;
+#define YARD_OPTION_NO_CACHE 0x100u
+#define YARD_OPTION_NO_TRANSFORMS 0x200u
+#define YARD_OPTION_STRICT 0x400u
+
+/* What happened in a call. */
+typedef struct yard_result {
+  uint32_t size;
+  uint32_t attempts;
+  char kernel[48];
+  int64_t select_ns, run_ns;
+  uint32_t cached;
+  uint32_t fallback_from; /* yard_code_t of the first failure */
+} yard_result_t;
+
+/* NULL and a message if there is no such op. */
+YARD_C_API yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size);
+
+/* All arguments of the schema in order; absent optionals have tag NONE. */
+YARD_C_API int32_t yard_call(yard_op_ref_t* op, const yard_value_t* args, uint32_t count, char* error,
+                             size_t error_size);
+YARD_C_API int32_t yard_call_with(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,
+                                  const yard_options_t* options, yard_result_t* result, char* error,
+                                  size_t error_size);
+
+/* Positional arguments first (name NULL), then by name; defaults are filled in. */
+YARD_C_API int32_t yard_call_named(const char* op, const yard_named_value_t* args, uint32_t count,
+                                   const yard_options_t* options, yard_result_t* result, char* error,
+                                   size_t error_size);
+
+/* The id of the kernel that a CallSpec would run, into `kernel`. */
+YARD_C_API int32_t yard_resolve(const char* call_spec, const yard_options_t* options, char* kernel,
+                                size_t kernel_size, char* error, size_t error_size);
+/* Why, as JSON, into `json`; YARD_TRANSIENT if it does not fit, `needed` (may be NULL) says how much. */
+YARD_C_API int32_t yard_explain(const char* call_spec, const yard_options_t* options, char* json,
+                                size_t json_size, size_t* needed, char* error, size_t error_size);
+
+/* Registers all that a descriptor lists, or nothing. */
+YARD_C_API int32_t yard_register(const yard_plugin_t* plugin, char* error, size_t error_size);
+
+/* "0.1.0" */
+YARD_C_API const char* yard_version(void);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Typed ops: declare one with its C++ signature, then call it like a function.
+//
+//   inline constexpr yard::Op<void(yard::Out, yard::In, yard::In, float)> rms_norm{"rms_norm"};
+//   yard::Status s = rms_norm(out, x, weight, 1e-6f);        // chosen per shape class
+//   rms_norm.with(options)(out, x, weight, 1e-6f).or_throw();
+//
+// Calls go to Runtime::shared(); `on(runtime)` gives the same op on another one. Any thread may call. A
+// call whose plan is cached allocates nothing and takes no lock. The signature is checked against the
+// op's schema at the first call: a wrong one is an error, every time, never undefined behaviour.
+#pragma once
+
+#include <yard/options.h>
+#include <yard/params.h>
+#include <yard/runtime.h>
+
+#include <atomic>
+
+namespace yard {
+
+template <class Signature>
+class Op;
+
+namespace detail {
+
+// A call site: an op of a runtime together with a checked C++ signature. Never freed before its runtime.
+// The site for (name, letters), or null and why.
+YARD_API Site* attach(Core& core, const char* name, const char* letters, Status* why);
+// One call; null when it went well.
+YARD_API Status::Rep* dispatch(Site* site, const yard_value_t* args);
+YARD_API Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options);
+YARD_API Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Options& o);
+
+#if defined(__SANITIZE_THREAD__)
+inline constexpr std::memory_order kSiteOrder = std::memory_order_acquire;
+#else
+inline constexpr std::memory_order kSiteOrder = std::memory_order_relaxed;  // then followed
+#endif
+
+}  // namespace detail
+
+// An op with options, or on a runtime of its own. Borrows the options.
+template <class Signature>
+class OpOn;
+template <class... P>
+class OpOn<void(P...)> {
+ public:
+  OpOn(detail::Site* site, Status why, const Options* options) noexcept
+      : site_(site), why_(std::move(why)), options_(options) {}
+  Status operator()(P... p) const {
+    if (site_ == nullptr) return why_;
+    const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
+    return Status::adopt(options_ != nullptr ? detail::dispatch_with(site_, args, *options_)
+                                             : detail::dispatch(site_, args));
+  }
+  OpOn with(const Options& options) const { return OpOn(site_, why_, &options); }
+  detail::Site* site() const noexcept { return site_; }
+  const Status& why() const noexcept { return why_; }
+
+ private:
+  detail::Site* site_;
+  Status why_;
+  const Options* options_;
+};
+
+template <class... P>
+class Op<void(P...)> {
+ public:
+  static_assert(sizeof...(P) <= YARD_MAX_ARGS, "more parameters than an op may have");
+  explicit constexpr Op(const char* name) noexcept : name_(name) {}
+
+  [[nodiscard]] Status operator()(P... p) const {
+    const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
+    detail::Site* site = site_.load(detail::kSiteOrder);
+    if (site == nullptr) [[unlikely]] {
+      Status why;
+      if ((site = attached(&why)) == nullptr) return why;
+    }
+    return Status::adopt(detail::dispatch(site, args));
+  }
+
+  // The same op, called with options; `options` must outlive what is returned.
+  OpOn<void(P...)> with(const Options& options) const {
+    Status why;
+    detail::Site* site = attached(&why);
+    return {site, std::move(why), &options};
+  }
+  // The same op on another runtime, which must outlive what is returned.
+  OpOn<void(P...)> on(Runtime& runtime) const {
+    Status why;
+    detail::Site* site = detail::attach(runtime.core(), name_, detail::kLetters<P...>, &why);
+    return {site, std::move(why), nullptr};
+  }
+
+  const char* name() const noexcept { return name_; }
+
+  // The site on the shared runtime; null and why, when the op is unknown or its signature wrong.
+  detail::Site* attached(Status* why) const {
+    detail::Site* site = site_.load(std::memory_order_acquire);
+    if (site == nullptr) {
+      site = detail::attach(Runtime::shared().core(), name_, detail::kLetters<P...>, why);
+      if (site != nullptr) site_.store(site, std::memory_order_release);
+    }
+    return site;
+  }
+
+ private:
+  const char* name_;
+  mutable std::atomic<detail::Site*> site_{nullptr};
+};
+
+// Why this kernel: asks the selector, runs nothing.
+template <class... P>
+Result<Explanation> explain(const Op<void(P...)>& op, std::type_identity_t<P>... p) {
+  Status why;
+  detail::Site* site = op.attached(&why);
+  if (site == nullptr) return why;
+  const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
+  return detail::explain_site(site, args, {});
+}
+
+}  // namespace yard

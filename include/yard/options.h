@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options: what one call may ask for beyond its arguments, and what it can learn about itself.
+//
+//   yard::Options o;
+//   o.force = "reference.cpp";
+//   yard::ResultRecord r;
+//   o.result = &r;
+//   rms_norm.with(o)(out, x, weight, 1e-6f).or_throw();
+//   std::printf("%s in %ld ns\n", r.kernel, long(r.run_ns));
+//
+// An Options value may be shared by threads as long as nobody changes it and `result` is unset.
+#pragma once
+
+#include <yard/policy.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace yard {
+
+// How a plan is obtained.
+enum class Mode : uint8_t {
+  kAuto,       // static where mapped, rules where one matches, else dynamic
+  kStatic,     // only what is mapped: an op that is not is the error `unmapped`
+  kDynamic,    // select and cache
+  kConfig,     // rules first
+  kHotReload,  // config, watched
+};
+YARD_API const char* to_string(Mode m) noexcept;
+YARD_API std::optional<Mode> parse_mode(std::string_view text) noexcept;
+
+// What happened in a call. Times are filled in only because a record was asked for: nothing else
+// reads a clock.
+struct ResultRecord {
+  char kernel[48] = {};  // id of the kernel that ran last, cut to fit; empty if none did
+  Mode mode = Mode::kDynamic;
+  bool cached = false;        // the plan was there already
+  uint8_t attempts = 0;       // kernels run: more than one means fallback
+  uint8_t fallback_from = 0;  // ErrorClass of the first failure, 0 if there was none
+  int64_t select_ns = 0;      // check, key, look-up or selection
+  int64_t pre_ns = 0;         // argument map, workspace, transforms before
+  int64_t run_ns = 0;         // the kernels
+  int64_t post_ns = 0;        // transforms after
+};
+
+struct Options {
+  std::string force;                // this kernel id or an error; obeys deny and capability
+  std::vector<std::string> deny;    // globs over kernel ids, on top of what policy denies
+  std::optional<Policy> policy;     // stronger than scope, process, environment and file
+  Mode mode = Mode::kAuto;
+  bool cache = true;                // false: select anew, store nothing
+  bool transforms = true;           // false: no kernel that would need its arguments rearranged
+  std::optional<std::chrono::steady_clock::time_point> deadline;  // no kernel starts after it
+  std::map<std::string, std::string, std::less<>> labels;         // for rules and traces
+  bool deterministic = false;       // only kernels that give the same bits every time
+  bool capturing = false;           // only kernels that may run while a graph is captured
+  bool inference = false;           // no gradient will be asked for
+  ResultRecord* result = nullptr;   // filled in before the call returns, also when it fails
+};
+
+}  // namespace yard

@@ -1,0 +1,560 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The C ABI between Switchyard and the kernels it runs.
+ *
+ * This file is all that a kernel vendor needs: standalone C11, no other header of the project, made
+ * to be carried away. Built-in backends use it and nothing else.
+ *
+ * Contract
+ *  - A library exports one symbol, `yard_plugin_query`. It is pure, may be called many times and
+ *    from any thread, and returns a constant descriptor, or NULL if it cannot serve that host.
+ *  - Every struct that may grow begins with its size. Structs only grow at the end. The host never
+ *    reads past the size a plugin states, and reads the missing rest as zero; it ignores what a
+ *    longer struct holds beyond the fields it knows. Growing structs are passed in arrays of
+ *    pointers, never in arrays by value. Zero is always a valid "nothing special".
+ *  - No C++ type, exception, allocation or errno crosses. Strings are UTF-8, end in NUL, and belong
+ *    to whoever gave them; the host copies what it keeps, so a descriptor may be built on the stack.
+ *    Function pointers and `self` pointers stay in use until the kernel has been removed.
+ *  - A function returns a yard_code_t and writes its message into the buffer of its call.
+ *  - All functions may be called from several threads at once.
+ *
+ * A whole plugin:
+ *
+ *   static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t n) { ...; return YARD_OK; }
+ *   static const yard_backend_t backend = {.size = sizeof backend, .name = "acme", .vendor = "acme"};
+ *   static const yard_kernel_t kernel = {.size = sizeof kernel, .op = "rms_norm", .id = "vendor.acme",
+ *                                        .backend = "acme", .kind = YARD_KIND_VENDOR, .run = run};
+ *   static const yard_backend_t* const backends[] = {&backend};
+ *   static const yard_kernel_t* const kernels[] = {&kernel};
+ *   static const yard_plugin_t plugin = {.size = sizeof plugin, .name = "acme", .version = "1.0",
+ *                                        .backends = backends, .backend_count = 1,
+ *                                        .kernels = kernels, .kernel_count = 1};
+ *   const yard_plugin_t* yard_plugin_query(uint32_t abi, const yard_host_t* host) { return &plugin; }
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* 0 may still change; 1 will be frozen. The effective version is the smaller of host's and plugin's. */
+#define YARD_ABI_VERSION 0u
+
+#define YARD_MAX_RANK 8  /* dimensions of a tensor */
+#define YARD_MAX_ARGS 24 /* parameters of an op */
+#define YARD_MAX_ALIGN 64 /* bytes; facts know no larger alignment, claims may ask for none */
+
+/* ---- Outcomes ------------------------------------------------------------------------------- */
+
+/* What a kernel, a probe or a hook returns. The class decides what the host does next. */
+typedef enum yard_code {
+  YARD_OK = 0,
+  YARD_CALLER = 1,      /* the arguments are wrong: returned at once, nobody else is tried */
+  YARD_DECLINED = 2,    /* this kernel sees only now that it cannot: the next one runs, no fault */
+  YARD_TRANSIENT = 3,   /* out of memory, busy: the next one runs */
+  YARD_FAULT = 4,       /* the kernel failed: the next one runs, and it counts against this one */
+  YARD_DEVICE_LOST = 5, /* nothing runs on that device until it is reset */
+  YARD_FATAL = 6,       /* state is damaged: returned at once, nobody else is tried */
+} yard_code_t;
+
+/* Why a candidate was not chosen. Closed catalogue; docs/reference/reasons.md explains each. A kernel
+ * with reasons of its own answers YARD_REASON_OWN + i, where i indexes its `reasons` table. */
+typedef enum yard_reason {
+  YARD_REASON_NONE = 0,
+  YARD_REASON_DENIED_KERNEL = 1,
+  YARD_REASON_DENIED_VENDOR = 2,
+  YARD_REASON_NOT_ALLOWED_KERNEL = 3,
+  YARD_REASON_NOT_ALLOWED_VENDOR = 4,
+  YARD_REASON_NOT_IN_ORDER = 5,
+  YARD_REASON_NOT_FORCED = 6,
+  YARD_REASON_LOCKED_OUT = 7,
+  YARD_REASON_DISABLED = 8,
+  YARD_REASON_UNAVAILABLE = 9,
+  YARD_REASON_CPU_FEATURE = 10,
+  YARD_REASON_FORKED = 11,
+  YARD_REASON_DEVICE = 12,
+  YARD_REASON_DTYPE = 13,
+  YARD_REASON_RANK = 14,
+  YARD_REASON_DIM_TOO_SMALL = 15,
+  YARD_REASON_DIM_TOO_LARGE = 16,
+  YARD_REASON_DIM_NOT_MULTIPLE = 17,
+  YARD_REASON_LAYOUT = 18,
+  YARD_REASON_ALIGNMENT = 19,
+  YARD_REASON_SCALAR = 20,
+  YARD_REASON_OPTIONAL_PRESENT = 21,
+  YARD_REASON_OPTIONAL_ABSENT = 22,
+  YARD_REASON_NOT_DETERMINISTIC = 23,
+  YARD_REASON_NOT_CAPTURE_SAFE = 24,
+  YARD_REASON_INFERENCE_ONLY = 25,
+  YARD_REASON_VERIFIER_BROKEN = 26,
+  YARD_REASON_UNHEALTHY = 27,
+  YARD_REASON_REFERENCE_ONLY = 28,
+  YARD_REASON_OUTRANKED = 29,
+  YARD_REASON_REFUSED = 30, /* a verifier said no without saying more */
+  YARD_REASON_COUNT,
+  YARD_REASON_OWN = 1000,
+} yard_reason_t;
+
+/* A verdict is a code and three integers, so refusing costs no allocation. Texts are made later, and
+ * only if someone asks: the n-th figure stands for {n} in the reason's text. */
+typedef struct yard_verdict {
+  int32_t reason; /* yard_reason_t; YARD_REASON_NONE accepts */
+  int32_t pad_;
+  int64_t figures[3];
+} yard_verdict_t;
+
+/* ---- Tensors and values --------------------------------------------------------------------- */
+
+/* DLPack's DLDevice: the same numbers, so that tensors cross without translation. */
+typedef struct yard_device {
+  int32_t type; /* 1 cpu, 2 cuda, 3 cuda_host, 7 vulkan, 8 metal, 10 rocm, 13 cuda_managed, 14 oneapi */
+  int32_t index;
+} yard_device_t;
+
+/* DLPack's DLDataType. */
+typedef struct yard_dtype {
+  uint8_t code; /* 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 7.. the 8-bit floats of DLPack 1.1 */
+  uint8_t bits;
+  uint16_t lanes; /* 1; vector types are not served */
+} yard_dtype_t;
+
+/* A borrowed tensor: DLPack's DLTensor, and what dispatch adds to it. 64 bytes, one cache line. */
+typedef struct yard_tensor {
+  void* data; /* NULL in verifiers and resolves: a choice never depends on contents */
+  yard_device_t device;
+  int32_t ndim;
+  yard_dtype_t dtype;
+  const int64_t* shape;
+  const int64_t* strides; /* in elements; NULL: compact, row-major */
+  uint64_t byte_offset;
+  uint64_t facts; /* yard_facts(), made once when the tensor is; 0: the host computes it per call */
+  void* origin;   /* the caller's own object (a Python tensor, say), handed through to the kernel */
+} yard_tensor_t;
+
+/* One argument: a tag and a payload in 16 bytes, so that a call is one flat array. */
+typedef enum yard_tag {
+  YARD_TAG_NONE = 0, /* an absent optional */
+  YARD_TAG_TENSOR = 1,
+  YARD_TAG_INT = 2,   /* also enums: the index of the enumerator */
+  YARD_TAG_FLOAT = 3,
+  YARD_TAG_BOOL = 4,
+  YARD_TAG_STRING = 5, /* `count` bytes, not necessarily NUL-terminated */
+  YARD_TAG_LIST = 6,   /* `count` tensors */
+} yard_tag_t;
+
+typedef struct yard_value {
+  uint32_t tag;
+  uint32_t count; /* length of a string or list, else 0 */
+  union {
+    const yard_tensor_t* tensor;
+    int64_t i;
+    double f;
+    const char* string;
+    const yard_tensor_t* const* list;
+  } u;
+} yard_value_t;
+
+/* A named value: kernel options, weights, labels. */
+typedef struct yard_named_value {
+  const char* name;
+  yard_value_t value;
+} yard_named_value_t;
+
+/* ---- The facts word ------------------------------------------------------------------------- */
+
+/* What dispatch asks of a tensor, in one word, so that a call compares words instead of walking
+ * arrays. Bits: 0-5 dtype, 6-10 device type, 11-18 device index, 19-22 rank, 23 compact row-major,
+ * 24 inner dimension dense, 25 addresses are plain (no zero or negative stride, no self-overlap
+ * possible), 26-29 log2 of alignment, 31 always set, 32-63 span in units of 64 bytes, rounded up
+ * (all ones: unknown). The facts of a tensor hold as long as its data pointer, offset, shape and
+ * strides do. */
+#define YARD_FACTS_DTYPE 0x3full
+#define YARD_FACTS_DEVICE (0x1fffull << 6)
+#define YARD_FACTS_RANK_SHIFT 19
+#define YARD_FACTS_RANK (0xfull << 19)
+#define YARD_FACTS_COMPACT (1ull << 23)
+#define YARD_FACTS_INNER_DENSE (1ull << 24)
+#define YARD_FACTS_PLAIN (1ull << 25)
+#define YARD_FACTS_ALIGN_SHIFT 26
+#define YARD_FACTS_ALIGN (0xfull << 26)
+#define YARD_FACTS_VALID (1ull << 31)
+#define YARD_FACTS_SPAN_SHIFT 32
+#define YARD_FACTS_SPAN_UNKNOWN 0xffffffffull
+
+/* Numbers of the dtypes in facts words and constraint masks (bit n of a mask is dtype n). */
+typedef enum yard_dtype_index {
+  YARD_F32 = 1, YARD_F16 = 2, YARD_BF16 = 3, YARD_F64 = 4, YARD_F8E4M3 = 5, YARD_F8E5M2 = 6,
+  YARD_I8 = 8, YARD_I16 = 9, YARD_I32 = 10, YARD_I64 = 11,
+  YARD_U8 = 12, YARD_U16 = 13, YARD_U32 = 14, YARD_U64 = 15,
+  YARD_BOOL = 16, YARD_I4 = 17, YARD_U4 = 18,
+} yard_dtype_index_t;
+#define YARD_DTYPE_BIT(index) (1ull << (index))
+
+/* Index of a dtype, 0 if it is not one of ours. */
+static inline uint32_t yard_dtype_index(yard_dtype_t t) {
+  if (t.lanes != 1) return 0;
+  switch ((t.code << 8) | t.bits) {
+    case 0x220: return YARD_F32;
+    case 0x210: return YARD_F16;
+    case 0x410: return YARD_BF16;
+    case 0x240: return YARD_F64;
+    case 0xa08: return YARD_F8E4M3; /* DLPack kDLFloat8_e4m3fn */
+    case 0xc08: return YARD_F8E5M2; /* DLPack kDLFloat8_e5m2 */
+    case 0x008: return YARD_I8;
+    case 0x010: return YARD_I16;
+    case 0x020: return YARD_I32;
+    case 0x040: return YARD_I64;
+    case 0x108: return YARD_U8;
+    case 0x110: return YARD_U16;
+    case 0x120: return YARD_U32;
+    case 0x140: return YARD_U64;
+    case 0x608: return YARD_BOOL;
+    case 0x004: return YARD_I4;
+    case 0x104: return YARD_U4;
+    default: return 0;
+  }
+}
+
+/* The facts of a tensor; 0 if host and kernels could not read it (unknown dtype, rank above
+ * YARD_MAX_RANK, missing shape, negative size, device out of range, size overflow). */
+static inline uint64_t yard_facts(const yard_tensor_t* t) {
+  const uint32_t dtype = yard_dtype_index(t->dtype);
+  uint64_t facts = YARD_FACTS_VALID, span = 0, address = 0;
+  int64_t extent = 1, expected = 1;
+  int compact = 1, plain = 1, empty = 0, i;
+  if (dtype == 0 || t->ndim < 0 || t->ndim > YARD_MAX_RANK || (t->ndim > 0 && !t->shape)) return 0;
+  if (t->device.type <= 0 || t->device.type > 31 || t->device.index < 0 || t->device.index > 255)
+    return 0;
+  for (i = t->ndim - 1; i >= 0; --i) {
+    const int64_t n = t->shape[i];
+    const int64_t stride = t->strides ? t->strides[i] : expected;
+    if (n < 0) return 0;
+    if (n == 0) empty = 1;
+    if (n > 1) {
+      int64_t reach;
+      if (stride != expected) compact = 0;
+      /* Plain: each dimension steps over everything the inner ones reach, so no two indices meet. */
+      if (stride < extent) plain = 0;
+      if (stride > 0 &&
+          (__builtin_mul_overflow(n - 1, stride, &reach) ||
+           __builtin_add_overflow(extent, reach, &extent)))
+        return 0;
+    }
+    if (__builtin_mul_overflow(expected, n > 0 ? n : 1, &expected)) return 0;
+  }
+  if (empty) compact = plain = 1;
+  facts |= dtype | ((uint64_t)t->device.type << 6) | ((uint64_t)t->device.index << 11);
+  facts |= (uint64_t)t->ndim << YARD_FACTS_RANK_SHIFT;
+  if (compact) facts |= YARD_FACTS_COMPACT;
+  if (compact || t->ndim == 0 || t->shape[t->ndim - 1] <= 1 || t->strides[t->ndim - 1] == 1)
+    facts |= YARD_FACTS_INNER_DENSE;
+  if (plain) facts |= YARD_FACTS_PLAIN;
+  address = (uint64_t)(uintptr_t)t->data + t->byte_offset;
+  facts |= (uint64_t)__builtin_ctzll(address | YARD_MAX_ALIGN) << YARD_FACTS_ALIGN_SHIFT;
+  span = YARD_FACTS_SPAN_UNKNOWN;
+  if (empty) {
+    span = 0;
+  } else if (plain && (uint64_t)extent < (1ull << 37)) {
+    span = ((uint64_t)extent * (t->dtype.bits < 8 ? 8 : t->dtype.bits) / 8 + 63) / 64;
+    if (span > YARD_FACTS_SPAN_UNKNOWN) span = YARD_FACTS_SPAN_UNKNOWN;
+  }
+  return facts | (span << YARD_FACTS_SPAN_SHIFT);
+}
+
+/* ---- The host ------------------------------------------------------------------------------- */
+
+typedef struct yard_host yard_host_t;
+typedef struct yard_call yard_call_t;
+
+typedef enum yard_log_level {
+  YARD_LOG_DEBUG = 1, YARD_LOG_INFO = 2, YARD_LOG_WARN = 3, YARD_LOG_ERROR = 4,
+} yard_log_level_t;
+
+/* What the host offers; given to the query and in every call, valid as long as the plugin is. */
+struct yard_host {
+  uint32_t size;
+  uint32_t abi; /* the host's version */
+  /* Opaque; first argument of every function here. */
+  void* self;
+  /* Memory that outlives a call, 64-byte aligned; NULL when there is none. For states and weights. */
+  void* (*allocate)(void* self, yard_device_t device, uint64_t bytes);
+  void (*release)(void* self, yard_device_t device, void* memory);
+  /* More workspace than workspace() announced, of this thread and stream, valid until run returns.
+   * NULL when there is none. Plugins keep no scratch pools of their own. */
+  void* (*scratch)(void* self, yard_call_t* call, uint64_t bytes);
+  /* One line into the host program's log, under the plugin's name. */
+  void (*log)(void* self, int32_t level, const char* message);
+  /* Writes printf-style text into the call's error buffer and returns `code`. */
+  int32_t (*fail)(void* self, yard_call_t* call, int32_t code, const char* format, ...);
+  /* Runs body(context, begin, end) over [0, count) in pieces of at least `grain`; returns when all
+   * are done. The caller's scope holds inside. The host owns the threads; a plugin starts none. */
+  int32_t (*parallel_for)(void* self, int64_t count, int64_t grain,
+                          void (*body)(void* context, int64_t begin, int64_t end), void* context);
+  /* How many threads parallel_for may use for this caller; 1 means run it here. */
+  int32_t (*concurrency)(void* self);
+  /* The stream the caller works on (a cudaStream_t, say), NULL for the default one. */
+  void* (*stream)(void* self, yard_device_t device);
+  /* 1 if the machine has the feature and the operating system lets it be used ("avx512f", "sve2",
+   * "bf16"), 0 if not, -1 if the name is unknown. */
+  int32_t (*has_feature)(void* self, yard_device_t device, const char* name);
+  /* Calls another op by name from inside a kernel, with the caller's scope. The message of a failure
+   * goes into the buffer of `call`. */
+  int32_t (*call_op)(void* self, yard_call_t* call, const char* op, const yard_value_t* args,
+                     uint32_t count);
+};
+
+/* Flags of a call; also in queries, so that a verifier can read them. */
+#define YARD_CALL_DETERMINISTIC 1u /* the caller wants the same bits every time */
+#define YARD_CALL_CAPTURING 2u     /* a graph is being recorded: no sync, no allocation */
+#define YARD_CALL_INFERENCE 4u     /* no gradient will be asked for */
+#define YARD_CALL_TRACING 8u       /* record, do not compute */
+#define YARD_CALL_ALIASED 16u      /* an output shares memory with an input */
+
+/* One run of one kernel. Made by the host, lives until run returns. */
+struct yard_call {
+  uint32_t size;
+  uint32_t flags;
+  const yard_host_t* host;
+  void* self;  /* the kernel's `self` */
+  void* state; /* what create() made; NULL for kernels without state */
+  void* stream; /* the caller's stream on the call's device */
+  void* workspace; /* at least what workspace() asked for, 64-byte aligned */
+  uint64_t workspace_size;
+  char* error; /* where a failing kernel leaves its message, NUL-terminated */
+  uint64_t error_size;
+  void* host_data; /* the host's own */
+};
+
+/* ---- Claims --------------------------------------------------------------------------------- */
+
+/* A limit of what a kernel can take. A fixed 40 bytes; new limits are new kinds. `field` names a
+ * dimension ("hidden"), an argument ("x") or both ("x.rank"), as the op's schema does. */
+typedef enum yard_limit_kind {
+  YARD_LIMIT_DTYPE = 1,    /* argument `field` (NULL: every tensor) has a dtype of the mask `a` */
+  YARD_LIMIT_MIN = 2,      /* dimension or integer `field` >= a */
+  YARD_LIMIT_MAX = 3,      /* dimension or integer `field` <= a */
+  YARD_LIMIT_MULTIPLE = 4, /* dimension or integer `field` % a == 0 */
+  YARD_LIMIT_COMPACT = 5,  /* argument `field` (NULL: every tensor) is compact, row-major */
+  YARD_LIMIT_INNER_DENSE = 6, /* its last dimension has stride 1 */
+  YARD_LIMIT_ALIGN = 7,    /* its data is aligned to `a` bytes */
+  YARD_LIMIT_RANK = 8,     /* its rank lies in [a, b] */
+  YARD_LIMIT_EQUALS = 9,   /* int, bool or enum argument `field` == a */
+  YARD_LIMIT_ABSENT = 10,  /* optional argument `field` is not given */
+  YARD_LIMIT_PRESENT = 11, /* optional argument `field` is given */
+  YARD_LIMIT_PLAIN = 12,   /* strides are positive and nothing overlaps itself */
+} yard_limit_kind_t;
+
+typedef struct yard_limit {
+  uint32_t kind;
+  uint32_t pad_;
+  const char* field;
+  int64_t a, b;
+  int64_t reserved;
+} yard_limit_t;
+
+/* What a verifier sees of a call: metadata, never contents. */
+typedef struct yard_query {
+  uint32_t size;
+  uint32_t flags; /* YARD_CALL_* */
+  const yard_host_t* host;
+  void* self;
+  const yard_value_t* args; /* tensors with data == NULL */
+  uint32_t count;
+  uint32_t pad_;
+  const int64_t* read; /* the value of each integer field in `reads`, same order; INT64_MIN: absent */
+  yard_device_t device;
+} yard_query_t;
+
+/* How a kernel names and lays out a parameter where it differs from the op's schema; the host maps
+ * arguments and inserts transforms by it. */
+typedef struct yard_param {
+  uint32_t size;
+  uint32_t flags;
+  const char* name;   /* the kernel's own name, in the order the kernel takes them */
+  const char* source; /* the op's parameter it is filled from; NULL: the same name */
+  const char* layout; /* dimensions in memory order ("batch heads seq dim"); NULL: the schema's */
+  uint64_t dtypes;    /* mask the kernel takes here; 0: as the limits say */
+  int64_t align, pad; /* bytes; multiple to which the inner dimension is padded; 0: none */
+} yard_param_t;
+
+/* ---- Descriptors ---------------------------------------------------------------------------- */
+
+typedef enum yard_kind { YARD_KIND_DEFAULT = 1, YARD_KIND_VENDOR = 2, YARD_KIND_REFERENCE = 3 } yard_kind_t;
+
+/* A family of kernels: one availability probe, one vendor, one switch. */
+typedef struct yard_backend {
+  uint32_t size;
+  uint32_t flags;      /* YARD_BACKEND_* */
+  const char* name;    /* [a-z0-9_]+ */
+  const char* vendor;  /* NULL: nobody's; kernels of kind vendor need one */
+  const char* summary; /* one line for people */
+  int32_t device_type; /* where its kernels run; 0: cpu */
+  int32_t enable;      /* YARD_ENABLE_*: before policy has its say */
+  const char* env;     /* switch variable of its own choosing; NULL: YARD_BACKEND_<NAME> only */
+  void* self;
+  /* Is `device` usable now? Called lazily, before the first choice that could need it, and again on
+   * request. NULL: always. A refusal carries a reason. */
+  int32_t (*probe)(void* self, const yard_host_t* host, yard_device_t device, yard_verdict_t* why);
+  /* Returns when no work of this backend is left on the device: before unload and reset. NULL:
+   * kernels finish before they return. */
+  int32_t (*quiesce)(void* self, yard_device_t device);
+  /* Brings a lost device back. NULL: cannot. */
+  int32_t (*reset)(void* self, yard_device_t device);
+  /* A capture begins (1) or ends (0) on a stream. NULL: indifferent. */
+  int32_t (*capture)(void* self, yard_device_t device, void* stream, int32_t begins);
+  const char* const* reasons; /* texts for YARD_REASON_OWN + i of probe */
+  uint32_t reason_count;
+  uint32_t pad_;
+} yard_backend_t;
+#define YARD_BACKEND_FORK_UNSAFE 1u /* cannot be used in a child of fork (it holds threads or a device) */
+#define YARD_ENABLE_AUTO 0
+#define YARD_ENABLE_ON 1
+#define YARD_ENABLE_OFF 2
+
+/* One implementation of an op. */
+typedef struct yard_kernel {
+  uint32_t size;
+  uint32_t flags;      /* YARD_KERNEL_* */
+  const char* op;      /* the op it implements */
+  const char* id;      /* "vendor.acme": unique within the op */
+  const char* backend; /* its family; NULL: the plugin's only backend */
+  const char* summary; /* one line for people */
+  int32_t kind;        /* yard_kind_t */
+  int32_t priority;    /* higher is better; 0: its kind's (default 150, vendor 100, reference 50) */
+  void* self;          /* handed to every function below */
+  /* What it can take. Everything here is data, so that the host can say which limit failed and can
+   * tell which calls must be told apart. */
+  const yard_limit_t* limits;
+  uint32_t limit_count;
+  uint32_t pad0_;
+  const char* features; /* CPU or GPU features it needs, separated by blanks; NULL: none */
+  /* What limits cannot say. `verify_reads` names the fields it looks at, NULL-terminated; a NULL list
+   * means it reads everything, and every new shape will ask it again. Deterministic, no side effects. */
+  int32_t (*verify)(const yard_query_t* query, yard_verdict_t* verdict);
+  const char* const* verify_reads;
+  const char* const* reasons; /* texts for YARD_REASON_OWN + i */
+  uint32_t reason_count;
+  uint32_t pad1_;
+  /* Estimated nanoseconds; the host passes the fields of `cost_reads`, in that order, rounded down to
+   * half octaves. Negative: no estimate. NULL: none. */
+  double (*cost)(void* self, const int64_t* fields, uint32_t count);
+  const char* const* cost_reads;
+  /* Runs it on packed arguments, in the op's order. Required. */
+  int32_t (*run)(yard_call_t* call, const yard_value_t* args, uint32_t count);
+  /* The same with arguments in registers: int32_t f(yard_call_t*, A...), where A is, by schema type,
+   * tensor and optional tensor: const yard_tensor_t*; int and enum: int64_t; bool: int32_t; float:
+   * double; string and list: const yard_value_t*. `typed_signature` repeats the types (t i b f v, one
+   * letter each) and must match the op's. NULL: only packed. */
+  void (*typed)(void);
+  const char* typed_signature;
+  /* Bytes of workspace run will want; negative: cannot say. NULL: none. */
+  int64_t (*workspace)(void* self, const yard_value_t* args, uint32_t count);
+  /* State. create makes one from options; load gives it named weights; prepare lets it ready itself
+   * for one shape; destroy ends it, exactly once for each successful create. States are kept in a
+   * bounded cache under the fields of `state_fields`. All NULL: stateless. */
+  int32_t (*create)(yard_call_t* call, const yard_named_value_t* options, uint32_t count, void** state);
+  int32_t (*load)(yard_call_t* call, const yard_named_value_t* weights, uint32_t count);
+  int32_t (*prepare)(yard_call_t* call, const yard_value_t* args, uint32_t count);
+  int32_t (*trace)(yard_call_t* call, const yard_value_t* args, uint32_t count);
+  void (*destroy)(void* self, void* state);
+  const char* const* state_fields; /* NULL-terminated */
+  const char* options_schema;      /* "window: int = 0, scale: float"; what create accepts */
+  /* Its own parameter order, names and layouts. NULL: the schema's. */
+  const yard_param_t* const* params;
+  uint32_t param_count;
+  uint32_t pad2_;
+} yard_kernel_t;
+#define YARD_KERNEL_DETERMINISTIC 1u /* same inputs, same bits */
+#define YARD_KERNEL_CAPTURE_SAFE 2u  /* may run while a graph is captured */
+#define YARD_KERNEL_INFERENCE_ONLY 4u
+#define YARD_KERNEL_FAILS_BEFORE_WRITING 8u /* a failure leaves every argument as it was */
+#define YARD_KERNEL_ASYNC 16u        /* returns before its work is done; faults may come late */
+
+/* Largest difference from the reference that a right kernel may show, per output dtype. */
+typedef struct yard_tolerance {
+  uint32_t dtype; /* yard_dtype_index_t */
+  uint32_t pad_;
+  double rtol, atol;
+} yard_tolerance_t;
+
+/* The shape of one output, filled in by infer(). */
+typedef struct yard_shape {
+  int64_t dims[YARD_MAX_RANK];
+  int32_t rank;
+  int32_t pad_;
+} yard_shape_t;
+
+/* An op a plugin brings. Its reference kernel comes as a kernel of kind reference. */
+typedef struct yard_op {
+  uint32_t size;
+  uint32_t flags;
+  const char* schema;  /* "scale(out!: T[*rows, d], x: T[*rows, d], by: float = 1.0)" */
+  const char* summary; /* one line for people */
+  void* self;
+  /* Shapes of outputs with a dimension that no input binds, in output order. NULL: there are none. */
+  int32_t (*infer)(yard_call_t* call, const yard_value_t* args, uint32_t count, yard_shape_t* outputs,
+                   uint32_t output_count);
+  const yard_tolerance_t* tolerances; /* none: exact for integers, 1e-5 / 1e-2 style for floats */
+  uint32_t tolerance_count;
+  uint32_t pad_;
+} yard_op_t;
+
+/* A replacement for a named function, or an implementation of a dispatched one. */
+typedef struct yard_hook {
+  uint32_t size;
+  uint32_t flags;        /* YARD_HOOK_* */
+  const char* name;      /* the hook's or function's name */
+  const char* group;     /* the group of a dispatched function; NULL: a plain hook */
+  const char* backend;   /* who brings it */
+  const char* signature; /* canonical text of its C++ or C signature; must match the declaration */
+  int32_t priority;      /* higher is tried first, unless LOWER_FIRST */
+  int32_t pad_;
+  void* self;
+  void (*function)(void); /* of that signature, with `self` as first argument */
+  void (*verify)(void);   /* the same arguments, then yard_verdict_t*; returns int32_t. NULL: accepts */
+  const char* const* reasons;
+  uint32_t reason_count;
+  uint32_t pad1_;
+} yard_hook_t;
+#define YARD_HOOK_ADDS 1u        /* brings a new name */
+#define YARD_HOOK_OVERRIDES 2u   /* replaces a name the host declares */
+#define YARD_HOOK_LOWER_FIRST 4u /* priorities count downwards */
+#define YARD_HOOK_DEFINITION 8u  /* replaces the definition (chosen as a value), not one call */
+
+/* All that a library brings. */
+typedef struct yard_plugin {
+  uint32_t size;
+  uint32_t abi;           /* YARD_ABI_VERSION it was compiled with */
+  const char* name;       /* [a-z0-9_.-]+, unique among loaded plugins */
+  const char* version;    /* of the plugin, for people and lock files */
+  const char* build;      /* build tag; NULL: none */
+  const yard_backend_t* const* backends;
+  const yard_op_t* const* ops;
+  const yard_kernel_t* const* kernels;
+  const yard_hook_t* const* hooks;
+  uint32_t backend_count, op_count, kernel_count, hook_count;
+  /* Called once after the checks and before the first use; failing undoes the load. NULL: nothing. */
+  int32_t (*start)(const yard_host_t* host, char* error, uint64_t error_size);
+  /* Called once when nothing of it runs or can run any more. NULL: nothing. */
+  void (*stop)(void);
+} yard_plugin_t;
+
+/* The one exported symbol. `host_abi` is the newest version the host knows. */
+typedef const yard_plugin_t* (*yard_plugin_query_t)(uint32_t host_abi, const yard_host_t* host);
+#define YARD_PLUGIN_QUERY_SYMBOL "yard_plugin_query"
+
+/* The name to define it under. A build that links several plugins into one binary gives each its own,
+ * so that the same source serves in the tree and as a shared library. */
+#ifndef YARD_PLUGIN_QUERY
+#define YARD_PLUGIN_QUERY yard_plugin_query
+#endif
+#if defined(__GNUC__)
+__attribute__((visibility("default")))
+#endif
+const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* host);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// plugin.h for C++: a kernel is a plain function, and the ABI cannot be got wrong.
+//
+// Header-only and standalone like plugin.h: it includes nothing else of the project and adds no symbol
+// to the library. From the function's signature it makes the packed entry, the typed entry and the
+// signature text; exceptions become YARD_FAULT with their text. Descriptors point at string literals.
+//
+//   using namespace yard::plugin;
+//   void scale(Call, Tensor out, Tensor x, double by) {
+//     for (int64_t i = 0; i < x.numel(); ++i) out.data<float>()[i] = x.data<float>()[i] * float(by);
+//   }
+//   const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
+//     static const yard_limit_t limits[] = {dtypes({YARD_F32}), compact()};
+//     static const Plugin plugin = Plugin("acme", "1.0")
+//         .add(Backend("acme").vendor("acme"))
+//         .add(Op("scale(out!: T[n], x: T[n], by: float = 1.0)"))
+//         .add(Kernel::of<scale>("scale", "vendor.acme").kind(YARD_KIND_VENDOR).limits(limits));
+//     return plugin.get();
+//   }
+#pragma once
+
+#include <yard/plugin.h>
+
+#include <cstdio>
+#include <deque>
+#include <exception>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace yard::plugin {
+
+// A borrowed tensor. False when an optional argument is absent.
+class Tensor {
+ public:
+  explicit Tensor(const yard_tensor_t* t) noexcept : t_(t) {}
+  explicit operator bool() const noexcept { return t_ != nullptr; }
+  const yard_tensor_t* c() const noexcept { return t_; }
+
+  template <class T>
+  T* data() const noexcept {
+    return reinterpret_cast<T*>(static_cast<char*>(t_->data) + t_->byte_offset);
+  }
+  uint32_t dtype() const noexcept { return yard_dtype_index(t_->dtype); }  // YARD_F32, ...
+  int rank() const noexcept { return t_->ndim; }
+  // Negative axes count from the end.
+  int64_t size(int axis) const noexcept { return t_->shape[axis < 0 ? axis + t_->ndim : axis]; }
+  int64_t stride(int axis) const noexcept {
+    if (axis < 0) axis += t_->ndim;
+    if (t_->strides) return t_->strides[axis];
+    int64_t s = 1;
+    for (int i = t_->ndim - 1; i > axis; --i) s *= t_->shape[i];
+    return s;
+  }
+  int64_t numel() const noexcept {
+    int64_t n = 1;
+    for (int i = 0; i < t_->ndim; ++i) n *= t_->shape[i];
+    return n;
+  }
+  // Made by the host: always there in a kernel.
+  bool is_compact() const noexcept { return (t_->facts & YARD_FACTS_COMPACT) != 0; }
+
+ private:
+  const yard_tensor_t* t_;
+};
+
+using TensorList = std::span<const yard_tensor_t* const>;
+
+// One run of a kernel.
+class Call {
+ public:
+  explicit Call(yard_call_t* c) noexcept : c_(c) {}
+  yard_call_t* c() const noexcept { return c_; }
+  template <class T>
+  T* self() const noexcept { return static_cast<T*>(c_->self); }
+  template <class T>
+  T* state() const noexcept { return static_cast<T*>(c_->state); }
+  bool has(uint32_t flag) const noexcept { return (c_->flags & flag) != 0; }
+
+  // Leaves a message and gives back `code`: `return call.fail(YARD_DECLINED, "odd %d", n);`
+  template <class... A>
+  int32_t fail(int32_t code, const char* format, A... a) const noexcept {
+    if (c_->error && c_->error_size > 0) {
+      if constexpr (sizeof...(A) == 0)
+        std::snprintf(c_->error, c_->error_size, "%s", format);
+      else
+        std::snprintf(c_->error, c_->error_size, format, a...);
+    }
+    return code;
+  }
+
+  // Runs body(begin, end) over [0, count) on the host's threads.
+  template <class Body>
+  void parallel_for(int64_t count, int64_t grain, const Body& body) const {
+    const yard_host_t* host = c_->host;
+    if (host && host->parallel_for && count > grain) {
+      host->parallel_for(
+          host->self, count, grain,
+          [](void* b, int64_t lo, int64_t hi) { (*static_cast<const Body*>(b))(lo, hi); },
+          const_cast<Body*>(&body));
+    } else if (count > 0) {
+      body(int64_t{0}, count);
+    }
+  }
+
+ private:
+  yard_call_t* c_;
+};
+
+namespace detail {
+
+// How a C++ parameter travels: its letter, its register type, and the way back.
+template <class T> struct Wire;
+template <> struct Wire<Tensor> {
+  static constexpr char letter = 't';
+  using Type = const yard_tensor_t*;
+  static Type unpack(const yard_value_t& v) noexcept {
+    return v.tag == YARD_TAG_TENSOR ? v.u.tensor : nullptr;
+  }
+  static Tensor make(Type t) noexcept { return Tensor(t); }
+};
+template <> struct Wire<int64_t> {
+  static constexpr char letter = 'i';
+  using Type = int64_t;
+  static Type unpack(const yard_value_t& v) noexcept { return v.u.i; }
+  static int64_t make(Type v) noexcept { return v; }
+};
+template <> struct Wire<double> {
+  static constexpr char letter = 'f';
+  using Type = double;
+  static Type unpack(const yard_value_t& v) noexcept { return v.u.f; }
+  static double make(Type v) noexcept { return v; }
+};
+template <> struct Wire<bool> {
+  static constexpr char letter = 'b';
+  using Type = int32_t;
+  static Type unpack(const yard_value_t& v) noexcept { return v.u.i != 0; }
+  static bool make(Type v) noexcept { return v != 0; }
+};
+template <> struct Wire<std::string_view> {
+  static constexpr char letter = 'v';
+  using Type = const yard_value_t*;
+  static Type unpack(const yard_value_t& v) noexcept { return &v; }
+  static std::string_view make(Type v) noexcept { return {v->u.string, v->count}; }
+};
+template <> struct Wire<TensorList> {
+  static constexpr char letter = 'v';
+  using Type = const yard_value_t*;
+  static Type unpack(const yard_value_t& v) noexcept { return &v; }
+  static TensorList make(Type v) noexcept { return {v->u.list, v->count}; }
+};
+
+// The one place where exceptions of a kernel stop.
+template <class F>
+int32_t guarded(yard_call_t* call, const F& f) noexcept {
+  try {
+    if constexpr (std::is_void_v<decltype(f())>) {
+      f();
+      return YARD_OK;
+    } else {
+      return f();
+    }
+  } catch (const std::exception& e) {
+    return Call(call).fail(YARD_FAULT, "%s", e.what());
+  } catch (...) {
+    return Call(call).fail(YARD_FAULT, "an exception that is no std::exception");
+  }
+}
+
+template <auto F, class R, class... A>
+struct Entries {
+  static constexpr char signature[] = {Wire<A>::letter..., '\0'};
+  static int32_t typed(yard_call_t* call, typename Wire<A>::Type... a) noexcept {
+    return guarded(call, [&] { return F(Call(call), Wire<A>::make(a)...); });
+  }
+  static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) noexcept {
+    if (count != sizeof...(A))
+      return Call(call).fail(YARD_FAULT, "the kernel takes %u arguments, the op has %u",
+                             unsigned(sizeof...(A)), unsigned(count));
+    return unpack(call, args, std::index_sequence_for<A...>());
+  }
+  template <size_t... I>
+  static int32_t unpack(yard_call_t* call, const yard_value_t* args,
+                        std::index_sequence<I...>) noexcept {
+    return guarded(call, [&] { return F(Call(call), Wire<A>::make(Wire<A>::unpack(args[I]))...); });
+  }
+};
+
+template <auto F, class T> struct EntriesOf;
+template <auto F, class R, class... A>
+struct EntriesOf<F, R (*)(Call, A...)> : Entries<F, R, A...> {
+  static_assert(std::is_void_v<R> || std::is_same_v<R, int32_t>,
+                "a kernel returns void (and throws) or int32_t (a yard_code_t)");
+};
+
+}  // namespace detail
+
+// ---- Limits, to fill a `yard_limit_t` table ----
+
+inline yard_limit_t dtypes(std::initializer_list<int> indices, const char* argument = nullptr) noexcept {
+  uint64_t mask = 0;
+  for (int i : indices) mask |= YARD_DTYPE_BIT(i);
+  return {YARD_LIMIT_DTYPE, 0, argument, static_cast<int64_t>(mask), 0, 0};
+}
+inline yard_limit_t at_least(const char* field, int64_t n) noexcept {
+  return {YARD_LIMIT_MIN, 0, field, n, 0, 0};
+}
+inline yard_limit_t at_most(const char* field, int64_t n) noexcept {
+  return {YARD_LIMIT_MAX, 0, field, n, 0, 0};
+}
+inline yard_limit_t multiple_of(const char* field, int64_t n) noexcept {
+  return {YARD_LIMIT_MULTIPLE, 0, field, n, 0, 0};
+}
+inline yard_limit_t compact(const char* argument = nullptr) noexcept {
+  return {YARD_LIMIT_COMPACT, 0, argument, 0, 0, 0};
+}
+inline yard_limit_t inner_dense(const char* argument = nullptr) noexcept {
+  return {YARD_LIMIT_INNER_DENSE, 0, argument, 0, 0, 0};
+}
+inline yard_limit_t plain(const char* argument = nullptr) noexcept {
+  return {YARD_LIMIT_PLAIN, 0, argument, 0, 0, 0};
+}
+inline yard_limit_t aligned(int64_t bytes, const char* argument = nullptr) noexcept {
+  return {YARD_LIMIT_ALIGN, 0, argument, bytes, 0, 0};
+}
+inline yard_limit_t rank_between(const char* argument, int64_t lo, int64_t hi) noexcept {
+  return {YARD_LIMIT_RANK, 0, argument, lo, hi, 0};
+}
+inline yard_limit_t equals(const char* argument, int64_t value) noexcept {
+  return {YARD_LIMIT_EQUALS, 0, argument, value, 0, 0};
+}
+inline yard_limit_t absent(const char* argument) noexcept {
+  return {YARD_LIMIT_ABSENT, 0, argument, 0, 0, 0};
+}
+inline yard_limit_t present(const char* argument) noexcept {
+  return {YARD_LIMIT_PRESENT, 0, argument, 0, 0, 0};
+}
+
+// ---- Descriptors ----
+
+class Backend {
+ public:
+  explicit Backend(const char* name) noexcept { d.size = sizeof d, d.name = name; }
+  Backend& vendor(const char* v) noexcept { return d.vendor = v, *this; }
+  Backend& summary(const char* s) noexcept { return d.summary = s, *this; }
+  Backend& device(int32_t type) noexcept { return d.device_type = type, *this; }
+  Backend& flags(uint32_t f) noexcept { return d.flags |= f, *this; }
+  Backend& enable(int32_t e) noexcept { return d.enable = e, *this; }
+  Backend& env(const char* variable) noexcept { return d.env = variable, *this; }
+  Backend& probe(decltype(yard_backend_t::probe) f, void* self = nullptr) noexcept {
+    return d.probe = f, d.self = self, *this;
+  }
+  Backend& reasons(std::span<const char* const> texts) noexcept {
+    return d.reasons = texts.data(), d.reason_count = static_cast<uint32_t>(texts.size()), *this;
+  }
+  yard_backend_t d{};
+};
+
+class Op {
+ public:
+  explicit Op(const char* schema) noexcept { d.size = sizeof d, d.schema = schema; }
+  Op& summary(const char* s) noexcept { return d.summary = s, *this; }
+  Op& infer(decltype(yard_op_t::infer) f, void* self = nullptr) noexcept {
+    return d.infer = f, d.self = self, *this;
+  }
+  Op& tolerances(std::span<const yard_tolerance_t> t) noexcept {
+    return d.tolerances = t.data(), d.tolerance_count = static_cast<uint32_t>(t.size()), *this;
+  }
+  yard_op_t d{};
+};
+
+class Kernel {
+ public:
+  // A kernel around the function F: int32_t or void F(Call, A...), one A per parameter of the op.
+  template <auto F>
+  static Kernel of(const char* op, const char* id) noexcept {
+    using E = detail::EntriesOf<F, decltype(F)>;
+    Kernel k;
+    k.d.size = sizeof k.d, k.d.op = op, k.d.id = id, k.d.kind = YARD_KIND_DEFAULT;
+    k.d.run = &E::run;
+    k.d.typed = reinterpret_cast<void (*)(void)>(&E::typed);
+    k.d.typed_signature = E::signature;
+    return k;
+  }
+  Kernel& backend(const char* b) noexcept { return d.backend = b, *this; }
+  Kernel& summary(const char* s) noexcept { return d.summary = s, *this; }
+  Kernel& kind(yard_kind_t k) noexcept { return d.kind = k, *this; }
+  Kernel& priority(int32_t p) noexcept { return d.priority = p, *this; }
+  Kernel& flags(uint32_t f) noexcept { return d.flags |= f, *this; }
+  Kernel& features(const char* f) noexcept { return d.features = f, *this; }
+  Kernel& self(void* s) noexcept { return d.self = s, *this; }
+  Kernel& limits(std::span<const yard_limit_t> l) noexcept {
+    return d.limits = l.data(), d.limit_count = static_cast<uint32_t>(l.size()), *this;
+  }
+  // `reads` ends in nullptr; without it the verifier is taken to read everything.
+  Kernel& verify(decltype(yard_kernel_t::verify) f, const char* const* reads = nullptr) noexcept {
+    return d.verify = f, d.verify_reads = reads, *this;
+  }
+  Kernel& reasons(std::span<const char* const> texts) noexcept {
+    return d.reasons = texts.data(), d.reason_count = static_cast<uint32_t>(texts.size()), *this;
+  }
+  Kernel& cost(decltype(yard_kernel_t::cost) f, const char* const* reads) noexcept {
+    return d.cost = f, d.cost_reads = reads, *this;
+  }
+  Kernel& workspace(decltype(yard_kernel_t::workspace) f) noexcept { return d.workspace = f, *this; }
+  yard_kernel_t d{};
+};
+
+// Collects descriptors; keep it in a static.
+class Plugin {
+ public:
+  Plugin(const char* name, const char* version) noexcept {
+    d_.size = sizeof d_, d_.abi = YARD_ABI_VERSION, d_.name = name, d_.version = version;
+  }
+  Plugin& add(const Backend& b) & { return put(b.d, backends_, d_.backends, d_.backend_count); }
+  Plugin& add(const Op& o) & { return put(o.d, ops_, d_.ops, d_.op_count); }
+  Plugin& add(const Kernel& k) & { return put(k.d, kernels_, d_.kernels, d_.kernel_count); }
+  template <class T>
+  Plugin&& add(const T& t) && { return std::move(add(t)); }
+
+  // The descriptor; valid as long as this object is neither changed nor moved.
+  const yard_plugin_t* get() const noexcept { return &d_; }
+
+ private:
+  template <class T>
+  struct Kept {
+    std::deque<T> items;  // addresses stay
+    std::vector<const T*> list;
+  };
+  template <class T>
+  Plugin& put(const T& item, Kept<T>& kept, const T* const*& list, uint32_t& count) {
+    kept.list.push_back(&kept.items.emplace_back(item));
+    list = kept.list.data(), count = static_cast<uint32_t>(kept.list.size());
+    return *this;
+  }
+  yard_plugin_t d_{};
+  Kept<yard_backend_t> backends_;
+  Kept<yard_op_t> ops_;
+  Kept<yard_kernel_t> kernels_;
+};
+
+}  // namespace yard::plugin

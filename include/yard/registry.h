@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a runtime knows: ops, backends, kernels, and how to change them while calls run.
+//
+// A change is one value, applied whole or not at all and seen whole by the next call. Adding again what
+// is there already is fine; adding something else under the same name is an error that names both.
+//
+//   yard::Changes c;
+//   c.add_backend(backend).add_kernel(kernel, owner);
+//   runtime.apply(c).or_throw();
+#pragma once
+
+#include <yard/explain.h>
+#include <yard/plugin.h>
+#include <yard/status.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace yard {
+
+namespace detail {
+struct ChangeList;
+struct TicketState;
+}  // namespace detail
+
+// Additions, replacements and removals, in order. Descriptors are copied at once, strings included;
+// function pointers and `self` stay in use until the entry has gone, and `keep` is held that long.
+class Changes {
+ public:
+  YARD_API Changes();
+  YARD_API ~Changes();
+  YARD_API Changes(Changes&&) noexcept;
+  YARD_API Changes& operator=(Changes&&) noexcept;
+
+  YARD_API Changes& add_op(const yard_op_t& op, std::shared_ptr<void> keep = {});
+  YARD_API Changes& add_backend(const yard_backend_t& backend, std::shared_ptr<void> keep = {});
+  YARD_API Changes& add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
+  // Everything a plugin descriptor lists.
+  YARD_API Changes& add_plugin(const yard_plugin_t& plugin, std::shared_ptr<void> keep = {});
+  // Takes the place of the kernel with that op and id; an error if there is none.
+  YARD_API Changes& replace_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
+  YARD_API Changes& remove_kernel(std::string op, std::string id);
+  // With all its kernels.
+  YARD_API Changes& remove_backend(std::string name);
+  YARD_API Changes& remove_op(std::string name);
+  // Asks the backend's probe again before its kernels are next considered.
+  YARD_API Changes& reprobe(std::string backend);
+
+ private:
+  friend class Runtime;
+  std::unique_ptr<detail::ChangeList> list_;
+};
+
+// Tells when everything that a change took out has been let go: no call uses it any more and its
+// `keep` has been released.
+class Ticket {
+ public:
+  YARD_API Ticket();
+  YARD_API explicit Ticket(std::shared_ptr<detail::TicketState> state);
+  YARD_API ~Ticket();
+  YARD_API Ticket(const Ticket&);
+  YARD_API Ticket& operator=(const Ticket&);
+  // Never blocks. Any thread, also inside a kernel.
+  YARD_API bool done() const;
+  // Waits. Inside a kernel, verifier or callback this is the error `would_deadlock`.
+  YARD_API Status wait(std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max()) const;
+
+ private:
+  std::shared_ptr<detail::TicketState> state_;
+};
+
+struct KernelInfo {
+  std::string op, id, backend, vendor, summary;
+  Kind kind = Kind::kDefault;
+  int priority = 0;
+  uint32_t flags = 0;
+  bool available = false;  // its backend is enabled and there, and the machine has the features
+  std::string reason;      // name of the reason why not; empty when available
+  std::string detail;      // the same, for people
+  uint64_t calls = 0;      // how often it ran and succeeded
+  uint64_t failures = 0;
+};
+
+struct OpInfo {
+  std::string name, schema, summary;
+  std::vector<KernelInfo> kernels;  // by id
+};
+
+struct BackendInfo {
+  std::string name, vendor, summary;
+  bool available = false;
+  std::string reason, detail;
+  size_t kernels = 0;
+};
+
+// Everything, at one moment.
+struct Listing {
+  uint64_t generation = 0;
+  std::vector<OpInfo> ops;            // by name
+  std::vector<BackendInfo> backends;  // by name
+  YARD_API const OpInfo* find_op(std::string_view name) const noexcept;
+};
+
+}  // namespace yard

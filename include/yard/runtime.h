@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runtime: a registry, a policy and the plans made from them. Independent of every other Runtime.
+//
+// Typed ops (op.h) call on Runtime::shared(), the only process-wide one. All functions may be called
+// from any thread at any time, also from inside kernels; none waits for calls in flight. After fork the
+// child goes on with the registry and the policy of the parent.
+#pragma once
+
+#include <yard/explain.h>
+#include <yard/options.h>
+#include <yard/registry.h>
+#include <yard/value.h>
+
+#include <initializer_list>
+#include <memory>
+#include <string_view>
+
+namespace yard {
+
+namespace detail {
+class Core;
+struct Site;
+}  // namespace detail
+
+struct RuntimeSettings {
+  bool builtin_backends = true;
+  // Plans kept per op; beyond it the oldest goes.
+  size_t plans_per_op = 4096;
+};
+
+// Figures for people and tests.
+struct RuntimeStats {
+  uint64_t generation = 0;   // snapshots published
+  uint64_t selections = 0;   // times the selector ran for a call
+  size_t plans = 0;          // in the caches now
+  size_t overlays = 0;       // op entries made for call or scope policies, now
+  size_t retired = 0;        // things waiting until nobody uses them (of all runtimes)
+};
+
+class Runtime {
+ public:
+  // With the built-in backends. Costs some milliseconds and a few MiB.
+  YARD_API Runtime();
+  YARD_API explicit Runtime(const RuntimeSettings& settings);
+  YARD_API ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  // The process's runtime; made on first use, never destroyed.
+  YARD_API static Runtime& shared();
+
+  // Registers the built-in backends unless that has been done; calls do it by themselves.
+  YARD_API Status ensure_initialized();
+  // Back to the state after construction: built-in backends only, default policy.
+  YARD_API Status reset();
+
+  // ---- Registry ----
+  YARD_API Status apply(Changes changes);
+  // The same, with word of when what was taken out is gone.
+  YARD_API Result<Ticket> apply_with_ticket(Changes changes);
+  YARD_API Listing list() const;
+  // All ops' kernels with that id.
+  YARD_API std::vector<KernelInfo> find_kernels(std::string_view id) const;
+
+  // ---- Policy ----
+  YARD_API Policy policy() const;
+  YARD_API Status set_policy(Policy policy);
+
+  // ---- Calls by name ----
+  YARD_API Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o = {});
+  YARD_API Status call(std::string_view op, std::span<const Arg> args, const Options& o = {});
+  YARD_API Result<Resolution> resolve(std::string_view op, std::initializer_list<Arg> args,
+                                      const Options& o = {}) const;
+  YARD_API Result<Explanation> explain(std::string_view op, std::initializer_list<Arg> args,
+                                       const Options& o = {}) const;
+  // From the text form of a call, without tensors.
+  YARD_API Result<Resolution> resolve(std::string_view call_spec, const Options& o = {}) const;
+  YARD_API Result<Explanation> explain(std::string_view call_spec, const Options& o = {}) const;
+  // Text form of a call.
+  YARD_API Result<std::string> describe(std::string_view op, std::initializer_list<Arg> args,
+                                        const Options& o = {}) const;
+  // Shapes and dtypes of an op's outputs, from its other arguments.
+  YARD_API Result<std::vector<TensorView>> infer(std::string_view op,
+                                                 std::initializer_list<Arg> args) const;
+
+  YARD_API RuntimeStats stats() const;
+
+  detail::Core& core() const noexcept { return *core_; }
+
+ private:
+  std::unique_ptr<detail::Core> core_;
+};
+
+// On Runtime::shared().
+inline Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o = {}) {
+  return Runtime::shared().call(op, args, o);
+}
+inline Result<Resolution> resolve(std::string_view op, std::initializer_list<Arg> args,
+                                  const Options& o = {}) {
+  return Runtime::shared().resolve(op, args, o);
+}
+inline Result<Resolution> resolve(std::string_view call_spec, const Options& o = {}) {
+  return Runtime::shared().resolve(call_spec, o);
+}
+inline Result<Explanation> explain(std::string_view op, std::initializer_list<Arg> args,
+                                   const Options& o = {}) {
+  return Runtime::shared().explain(op, args, o);
+}
+inline Result<Explanation> explain(std::string_view call_spec, const Options& o = {}) {
+  return Runtime::shared().explain(call_spec, o);
+}
+
+}  // namespace yard

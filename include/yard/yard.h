@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// All of Switchyard's C++ interface. Each header can also be included by itself.
+#pragma once
+
+#include <yard/bound.h>
+#include <yard/explain.h>
+#include <yard/op.h>
+#include <yard/options.h>
+#include <yard/policy.h>
+#include <yard/registry.h>
+#include <yard/runtime.h>
+#include <yard/status.h>
+#include <yard/tensor.h>
+#include <yard/value.h>
+#include <yard/version.h>

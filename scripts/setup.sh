@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Makes sure that what a task needs is installed. Usage: scripts/setup.sh [build] [test] [bench] [lint]
+#
+# Looks for each tool and header itself, so it can run before every task and does nothing when all is
+# there. On Debian and its kin it installs what is missing, as root or through sudo; elsewhere it names
+# what is missing and fails. A `?` marks what a task can do without.
+set -euo pipefail
+
+# group:package:probe, where a probe is a program, a <header>, or a function of this script
+needs='
+build:g++:c++
+build:cmake:recent_cmake
+build:ninja-build:ninja
+build:pkg-config:pkg-config
+build:ccache?:ccache
+build:libfmt-dev:<fmt/core.h>
+build:libspdlog-dev:<spdlog/spdlog.h>
+build:libyaml-cpp-dev:<yaml-cpp/yaml.h>
+build:libcli11-dev:<CLI/CLI.hpp>
+build:nlohmann-json3-dev:<nlohmann/json.hpp>
+test:libgtest-dev:<gtest/gtest.h>
+test:libgmock-dev:<gmock/gmock.h>
+test:librapidcheck-dev:<rapidcheck.h>
+test:python3:python3
+test:clang:clang++
+test:libclang-rt-dev:fuzzer_runtime
+test:clang-format:clang-format
+bench:libbenchmark-dev:<benchmark/benchmark.h>
+bench:libtorch-dev?:<torch/library.h>
+bench:valgrind:valgrind
+bench:python3:python3
+lint:python3:python3
+lint:clang-format:clang-format
+'
+
+recent_cmake() {
+  local version
+  version=$(cmake --version 2>/dev/null | sed -n 's/^cmake version //p') || return 1
+  [ -n "$version" ] && printf '3.25\n%s\n' "$version" | sort -C -V
+}
+
+fuzzer_runtime() {
+  local folder
+  folder=$(clang++ -print-resource-dir 2>/dev/null) || return 1
+  [ -n "$(find "$folder/" -name 'libclang_rt.fuzzer*.a' -print -quit 2>/dev/null)" ]
+}
+
+present() {
+  case $1 in
+    \<*) printf '#include %s\n' "$1" | c++ -std=c++20 -x c++ -M - >/dev/null 2>&1 ;;
+    *) command -v "$1" >/dev/null 2>&1 || return 1
+       if [ "$(type -t "$1")" = function ]; then "$1"; fi ;;
+  esac
+}
+
+# Fills `missing` and `optional` with the packages of the groups that are not there.
+look() {
+  missing=() optional=()
+  local group package probe
+  while IFS=: read -r group package probe; do
+    [[ " $groups " == *" $group "* ]] || continue
+    present "$probe" && continue
+    case $package in
+      *\?) optional+=("${package%\?}") ;;
+      *) [[ " ${missing[*]-} " == *" $package "* ]] || missing+=("$package") ;;
+    esac
+  done < <(printf '%s' "$needs" | grep .)
+}
+
+apt() {
+  local root=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null 2>&1 || return 1
+    root=(sudo)
+  fi
+  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get "$@"
+}
+
+groups=${*:-build test}
+for group in $groups; do
+  case $group in
+    build | test | bench | lint) ;;
+    *) echo "setup: no group '$group'; there are build, test, bench and lint" >&2; exit 2 ;;
+  esac
+done
+
+look
+if [ ${#missing[@]} = 0 ] && [ ${#optional[@]} = 0 ]; then exit 0; fi
+
+# Nobody is asked for a password for the sake of something optional.
+if [ ${#missing[@]} = 0 ] && [ "$(id -u)" != 0 ]; then exit 0; fi
+
+if command -v apt-get >/dev/null 2>&1; then
+  echo "setup: installing ${missing[*]-} ${optional[*]-}"
+  apt update -qq || echo "setup: the package lists could not be renewed; trying with those at hand" >&2
+  if [ ${#missing[@]} != 0 ]; then
+    apt install -y -qq --no-install-recommends "${missing[@]}" >/dev/null || true
+  fi
+  for package in ${optional[@]+"${optional[@]}"}; do
+    apt install -y -qq --no-install-recommends "$package" >/dev/null || true
+  done
+  look
+fi
+
+for package in ${optional[@]+"${optional[@]}"}; do
+  echo "setup: going on without $package"
+done
+if [ ${#missing[@]} != 0 ]; then
+  echo "setup: missing, by the names of their Debian packages; please install:" >&2
+  printf '  %s\n' "${missing[@]}" >&2
+  exit 1
+fi

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs everything that must hold, stage by stage, and ends in one line: N passed, N failed.
+
+A stage that cannot be built counts as one failure. Usage: test.py [--fuzz-seconds N] [stage ...]
+"""
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+JOBS = os.cpu_count() or 2
+
+
+class Tally:
+    def __init__(self):
+        self.passed, self.skipped, self.failures = 0, 0, []
+
+    def fail(self, name):
+        self.failures.append(name)
+        print(f"FAILED: {name}", flush=True)
+
+
+def build(preset, target=None):
+    """Configures and builds; true if both went well."""
+    command = ["cmake", "--build", "--preset", preset]
+    if target:
+        command += ["--target", target]
+    quiet = ["cmake", "--preset", preset, "--log-level=WARNING"]
+    return all(subprocess.run(c, cwd=ROOT).returncode == 0 for c in (quiet, command))
+
+
+def folder(preset):
+    return ROOT / "build" if preset == "release" else ROOT / "build" / preset
+
+
+def skipped_itself(case):
+    """Whether a test said that it does not apply here. One that could not be started has failed."""
+    skipped = case.find("skipped")
+    return skipped is not None and str(skipped.get("message")).startswith("SKIP_")
+
+
+def ctest(preset, tally, arguments=(), environment=None, prefix=()):
+    """Runs the tests of a build, one line each, and adds up what ctest reports."""
+    report = folder(preset) / "ctest.xml"
+    report.unlink(missing_ok=True)
+    process = subprocess.Popen(
+        [*prefix, "ctest", "--test-dir", str(folder(preset)), "--output-on-failure", "-j", str(JOBS),
+         "--output-junit", str(report), *arguments],
+        cwd=ROOT, env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, errors="replace")
+    for line in process.stdout:
+        if not line.lstrip().startswith("Start "):
+            print(line, end="", flush=True)
+    rc = process.wait()
+    failed = 0
+    try:
+        cases = list(xml.etree.ElementTree.parse(report).getroot().iter("testcase"))
+    except (OSError, xml.etree.ElementTree.ParseError):
+        cases = []
+    for case in cases:
+        if case.get("status") == "run":
+            tally.passed += 1
+        elif case.get("status") == "disabled" or skipped_itself(case):
+            tally.skipped += 1
+        else:
+            failed += 1
+            tally.fail(f"{preset}: {case.get('name')}")
+    if not cases or (rc != 0 and failed == 0):
+        tally.fail(f"{preset}: ctest" + ("" if cases else " found no test"))
+
+
+def release(tally, _):
+    if build("release"):
+        ctest("release", tally)
+    else:
+        tally.fail("release: build")
+
+
+def asan(tally, _):
+    # A search for leaks takes seconds at each exit: the test programs turn it on for themselves, the
+    # programs that they start do without.
+    environment = {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+    if build("asan"):
+        ctest("asan", tally, environment=environment)
+    else:
+        tally.fail("asan: build")
+
+
+def without_random_addresses():
+    """The thread sanitizer of older compilers cannot cope with much address randomisation."""
+    prefix = ("setarch", platform.machine(), "-R")
+    if not shutil.which("setarch"):
+        return ()
+    works = subprocess.run([*prefix, "true"], stderr=subprocess.DEVNULL).returncode == 0
+    return prefix if works else ()
+
+
+def tsan(tally, _):
+    if build("tsan", "yard_tsan_tests"):
+        ctest("tsan", tally, ["-L", "^tsan$"], {"TSAN_OPTIONS": "halt_on_error=1"},
+              without_random_addresses())
+    else:
+        tally.fail("tsan: build")
+
+
+def run_fuzzer(program, seconds):
+    """One fuzzer over its seeds; new inputs are kept in the build tree. Gives its output if it fails."""
+    name = program.name.removesuffix("_fuzz")
+    found = folder("fuzz") / "corpus" / name
+    found.mkdir(parents=True, exist_ok=True)
+    seeds = ROOT / "tests" / "fuzz" / "corpus" / name
+    run = subprocess.run(
+        [str(program), f"-max_total_time={seconds}", "-timeout=10", "-rss_limit_mb=3000",
+         "-detect_leaks=0", "-print_final_stats=1", "-verbosity=0",
+         f"-artifact_prefix={folder('fuzz')}/{name}-", str(found)] + [str(seeds)] * seeds.is_dir(),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    return run.returncode, run.stdout
+
+
+def fuzz(tally, seconds):
+    sources = sorted((ROOT / "tests" / "fuzz").glob("*_fuzz.cc"))
+    if not sources:
+        print("no fuzzer in tests/fuzz")
+        return
+    if not build("fuzz"):
+        tally.fail("fuzz: build")
+        return
+    programs = [folder("fuzz") / "bin" / source.stem for source in sources]
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        outcomes = pool.map(lambda p: run_fuzzer(p, seconds), programs)
+        for program, (rc, output) in zip(programs, outcomes):
+            if rc == 0:
+                tally.passed += 1
+                units = [l.split()[-1] for l in output.splitlines() if "number_of_executed_units" in l]
+                print(f"{program.name}: {units[0] if units else '?'} inputs, none bad", flush=True)
+            else:
+                print(output)
+                tally.fail(f"fuzz: {program.name}")
+
+
+STAGES = {"release": release, "asan": asan, "tsan": tsan, "fuzz": fuzz}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fuzz-seconds", type=int, default=15)
+    parser.add_argument("stages", nargs="*", default=list(STAGES))
+    arguments = parser.parse_args()
+    for stage in arguments.stages:
+        if stage not in STAGES:
+            parser.error(f"no stage '{stage}'; there are {', '.join(STAGES)}")
+    tally = Tally()
+    for stage in arguments.stages:
+        start, passed = time.monotonic(), tally.passed
+        print(f"\n==== {stage} ====", flush=True)
+        STAGES[stage](tally, arguments.fuzz_seconds)
+        print(f"==== {stage}: {tally.passed - passed} passed, "
+              f"{time.monotonic() - start:.0f} s ====", flush=True)
+    if tally.skipped:
+        print(f"\n{tally.skipped} skipped")
+    if tally.failures:
+        print("\nfailed:", *tally.failures, sep="\n  ")
+    print(f"\n{tally.passed} passed, {len(tally.failures)} failed", flush=True)
+    sys.exit(1 if tally.failures or not tally.passed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reclaiming side: the barrier in all threads, the scan, the deferred frees.
+#include "base/reclaimer.h"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+
+namespace yard::base {
+namespace {
+
+std::atomic<bool> g_forced{false};
+std::atomic<Reclaimer*> g_reclaimer{nullptr};
+
+long membarrier(int command) noexcept { return syscall(SYS_membarrier, command, 0, 0); }
+
+}  // namespace
+
+void register_membarrier() noexcept {
+  const bool works = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
+  if (!works) g_reader_fences.store(true, std::memory_order_seq_cst);
+}
+
+void barrier_in_all_threads() noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#if !defined(YARD_TSAN)
+  // Once fences are on they stay on for everybody, except that a test may switch them off again.
+  if (g_reader_fences.load(std::memory_order_seq_cst) && !g_forced.load(std::memory_order_relaxed))
+    return;
+  if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0) register_membarrier();
+#endif
+}
+
+void force_reader_fences(bool on) noexcept {
+  g_forced.store(true, std::memory_order_seq_cst);
+  g_reader_fences.store(on, std::memory_order_seq_cst);
+  // Every reader that has not seen the change is past its barrier once this returns.
+  membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+  g_forced.store(false, std::memory_order_seq_cst);
+}
+
+Reclaimer& reclaimer() noexcept {
+  Reclaimer* r = g_reclaimer.load(std::memory_order_acquire);
+  if (r == nullptr) {
+    auto* made = new Reclaimer;
+    if (g_reclaimer.compare_exchange_strong(r, made, std::memory_order_acq_rel)) {
+      register_membarrier();
+      return *made;
+    }
+    delete made;
+  }
+  return *r;
+}
+
+void abandon_reclaimer() noexcept {
+  // The old one's lock may be held by a thread that does not exist here: not touched, not freed.
+  g_reclaimer.store(new Reclaimer, std::memory_order_release);
+  register_membarrier();
+}
+
+void Reclaimer::retire(void* object, void (*free)(void*), const void* a, const void* b) {
+  std::lock_guard lock(mutex_);
+  retired_.push_back({object, free, a, b});
+}
+
+size_t Reclaimer::pending() const {
+  std::lock_guard lock(mutex_);
+  return retired_.size();
+}
+
+size_t Reclaimer::collect() {
+  for (;;) {
+    std::vector<Retired> batch;
+    {
+      std::lock_guard lock(mutex_);
+      batch.swap(retired_);
+    }
+    if (batch.empty()) return 0;
+    barrier_in_all_threads();
+    std::vector<const void*> held;
+    for_each_hazard([&](const void* p) { held.push_back(p); });
+    std::sort(held.begin(), held.end());
+    const auto in_use = [&](const void* p) {
+      return p != nullptr && std::binary_search(held.begin(), held.end(), p);
+    };
+    const auto free_from = std::partition(
+        batch.begin(), batch.end(), [&](const Retired& r) { return in_use(r.a) || in_use(r.b); });
+    std::vector<Retired> garbage(free_from, batch.end());
+    batch.erase(free_from, batch.end());
+    {
+      std::lock_guard lock(mutex_);
+      retired_.insert(retired_.end(), batch.begin(), batch.end());
+    }
+    if (garbage.empty()) return batch.size();
+    for (const Retired& r : garbage) r.free(r.object);
+  }
+}
+
+}  // namespace yard::base

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Status: names, classes and the text people read.
+#include <yard/status.h>
+
+namespace yard {
+namespace {
+
+ErrorClass class_of(Code code) noexcept {
+  switch (code) {
+    case Code::kOk: return ErrorClass::kOk;
+    case Code::kKernelFailed: return ErrorClass::kFault;
+    case Code::kDeadline: return ErrorClass::kTransient;
+    case Code::kNoKernel: return ErrorClass::kDeclined;
+    case Code::kInternal: return ErrorClass::kFatal;
+    default: return ErrorClass::kCaller;
+  }
+}
+
+}  // namespace
+
+const char* to_string(ErrorClass c) noexcept {
+  switch (c) {
+    case ErrorClass::kOk: return "ok";
+    case ErrorClass::kCaller: return "caller";
+    case ErrorClass::kDeclined: return "declined";
+    case ErrorClass::kTransient: return "transient";
+    case ErrorClass::kFault: return "fault";
+    case ErrorClass::kDeviceLost: return "device_lost";
+    case ErrorClass::kFatal: return "fatal";
+  }
+  return "?";
+}
+
+const char* to_string(Code c) noexcept {
+  switch (c) {
+    case Code::kOk: return "ok";
+    case Code::kInvalidArgument: return "invalid_argument";
+    case Code::kParse: return "parse_error";
+    case Code::kUnknownOp: return "unknown_op";
+    case Code::kNotFound: return "not_found";
+    case Code::kConflict: return "conflict";
+    case Code::kNoKernel: return "no_kernel";
+    case Code::kUnmapped: return "unmapped";
+    case Code::kKernelFailed: return "kernel_failed";
+    case Code::kDeadline: return "deadline_exceeded";
+    case Code::kWouldDeadlock: return "would_deadlock";
+    case Code::kUnsupported: return "unsupported";
+    case Code::kInternal: return "internal";
+  }
+  return "?";
+}
+
+Status::Status(Code code, ErrorClass error_class, std::string message)
+    : rep_(new Rep{code, error_class, std::move(message), {}}) {}
+
+Status::Status(Code code, std::string message) : Status(code, class_of(code), std::move(message)) {}
+
+std::string Status::to_string() const {
+  if (ok()) return "ok";
+  std::string text = std::string(yard::to_string(rep_->code)) + ": " + rep_->message;
+  for (const std::string& n : rep_->notes) text += "\n  " + n;
+  return text;
+}
+
+Status&& Status::note(std::string text) && {
+  note(std::move(text));
+  return std::move(*this);
+}
+
+Status& Status::note(std::string text) & {
+  if (rep_) rep_->notes.push_back(std::move(text));
+  return *this;
+}
+
+void Status::throw_error() const { throw Error(*this); }
+
+Error::Error(Status status) : std::runtime_error(status.to_string()), status_(std::move(status)) {}
+Error::~Error() = default;
+
+}  // namespace yard

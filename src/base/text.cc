@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Suggestions, quoting, numbers and carets: see text.h.
+#include "base/text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace yard::base {
+namespace {
+
+// Longer words are compared by their beginning, so that hostile input costs little.
+constexpr size_t kLongest = 128;
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+}  // namespace
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  a = a.substr(0, kLongest);
+  b = b.substr(0, kLongest);
+  std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before.swap(last);
+    last.swap(row);
+  }
+  return last[b.size()];
+}
+
+std::string_view closest(std::string_view word, const std::vector<std::string>& candidates) {
+  // A third of the word may be wrong; short words need at least one letter right.
+  const size_t limit = std::max<size_t>(1, std::min<size_t>(word.size(), kLongest) / 3);
+  size_t best = limit + 1;
+  std::string_view found;
+  for (const std::string& c : candidates) {
+    const size_t d = edit_distance(word, c);
+    if (d < best && d < std::max(word.size(), c.size())) {
+      best = d;
+      found = c;
+    }
+  }
+  return found;
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string_view c = closest(word, candidates);
+  return c.empty() ? std::string() : "; did you mean '" + std::string(c) + "'?";
+}
+
+std::string one_of(const std::vector<std::string>& words) {
+  std::string out;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) out += i + 1 == words.size() ? " or " : ", ";
+    out += words[i];
+  }
+  return out;
+}
+
+std::string quote(std::string_view text) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') {
+      (out += '\\') += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (c == '\r') {
+      out += "\\r";
+    } else if (is_control(c)) {
+      ((out += "\\x") += kHex[(c >> 4) & 15]) += kHex[c & 15];
+    } else {
+      out += c;
+    }
+  }
+  return out += '"';
+}
+
+std::optional<std::string> unquote(std::string_view text, size_t& pos) {
+  std::string out;
+  if (pos >= text.size() || text[pos] != '"') return std::nullopt;
+  for (++pos; pos < text.size(); ++pos) {
+    const char c = text[pos];
+    if (c == '"') return ++pos, out;
+    if (is_control(c)) return std::nullopt;
+    if (c != '\\') {
+      out += c;
+      continue;
+    }
+    if (pos + 1 >= text.size()) return std::nullopt;
+    switch (text[pos + 1]) {
+      case '"': out += '"'; break;
+      case '\\': out += '\\'; break;
+      case 'n': out += '\n'; break;
+      case 't': out += '\t'; break;
+      case 'r': out += '\r'; break;
+      case 'x': {
+        const int hi = pos + 2 < text.size() ? hex_value(text[pos + 2]) : -1;
+        const int lo = pos + 3 < text.size() ? hex_value(text[pos + 3]) : -1;
+        if (hi < 0 || lo < 0) return std::nullopt;
+        out += static_cast<char>(hi * 16 + lo);
+        pos += 2;
+        break;
+      }
+      default: return std::nullopt;
+    }
+    ++pos;
+  }
+  return std::nullopt;
+}
+
+std::string format_double(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  char buffer[32];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
+  std::string text(buffer, end);
+  const size_t e = text.find('e');
+  if (e == std::string::npos) {
+    if (text.find('.') == std::string::npos) text += ".0";
+    return text;
+  }
+  // to_chars writes "1e-06" and "1e+20"; people write 1e-6 and 1e20.
+  size_t digits = e + 1;
+  if (text[digits] == '+') text.erase(digits, 1);
+  if (text[digits] == '-') ++digits;
+  while (digits + 1 < text.size() && text[digits] == '0') text.erase(digits, 1);
+  return text;
+}
+
+std::string place_of(std::string_view text, size_t offset) {
+  offset = std::min(offset, text.size());
+  size_t line = 1, start = 0;
+  for (size_t i = 0; i < offset; ++i) {
+    if (text[i] == '\n') {
+      ++line;
+      start = i + 1;
+    }
+  }
+  std::string out = "column " + std::to_string(offset - start + 1);
+  const bool several = text.find('\n') != std::string_view::npos;
+  return several ? "line " + std::to_string(line) + ", " + out : out;
+}
+
+std::string caret_at(std::string_view text, size_t offset) {
+  offset = std::min(offset, text.size());
+  const size_t newline = text.substr(0, offset).rfind('\n');
+  const size_t start = newline == std::string_view::npos ? 0 : newline + 1;
+  const std::string_view line = text.substr(start, text.find('\n', start) - start);
+  std::string out = "  ";
+  for (char c : line) out += is_control(c) ? ' ' : c;
+  return out += "\n  " + std::string(offset - start, ' ') + '^';
+}
+
+bool is_bare_word(std::string_view text) noexcept {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.' || c == '-';
+  });
+}
+
+}  // namespace yard::base

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small text helpers shared by everything that reads or writes text: suggestions for misspelt names,
+// quoting, numbers that survive a round trip, and pointing at a place in a source line.
+//
+// All functions are pure; any thread may call them.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace yard::base {
+
+// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+size_t edit_distance(std::string_view a, std::string_view b);
+
+// The candidate nearest to `word`, empty when none is near enough to be meant. Ties go to the first.
+std::string_view closest(std::string_view word, const std::vector<std::string>& candidates);
+
+// "; did you mean 'x'?" or nothing, to be appended to a message.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
+
+// "a, b or c".
+std::string one_of(const std::vector<std::string>& words);
+
+// In double quotes; quote, backslash and control characters are escaped (\" \\ \n \t \r \xhh).
+std::string quote(std::string_view text);
+
+// Reads a string that quote() wrote, starting at text[pos] == '"'; moves pos behind it. On failure
+// nothing is returned and pos is at the character that is wrong.
+std::optional<std::string> unquote(std::string_view text, size_t& pos);
+
+// The shortest decimal text that reads back as the same number, never mistaken for an integer:
+// "1.0", "1e-6", "inf", "nan".
+std::string format_double(double value);
+
+// "column 7" (or "line 2, column 7" in text of several lines).
+std::string place_of(std::string_view text, size_t offset);
+
+// The line that holds `offset` and below it a caret, each indented by two and ended without newline.
+std::string caret_at(std::string_view text, size_t offset);
+
+// Whether text is a word that needs no quotes: letters, digits, '_', '.', '-', not empty.
+bool is_bare_word(std::string_view text) noexcept;
+
+}  // namespace yard::base

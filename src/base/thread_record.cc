@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registration and recycling of thread records.
+#include "base/thread_record.h"
+
+#include <pthread.h>
+
+#include <cstdlib>
+#include <new>
+
+namespace yard::base {
+
+std::atomic<bool> g_reader_fences{false};
+thread_local constinit ThreadRecord* t_record = nullptr;
+
+namespace {
+
+std::atomic<ThreadRecord*> g_records{nullptr};
+std::atomic<void (*)(void*)> g_exit_hooks[kThreadLocals];
+
+// A thread ends. A pthread key rather than a thread_local destructor: keys run after those, so a call
+// made from such a destructor still finds its record, and a later one registers again.
+void on_thread_exit(void* record) {
+  auto* r = static_cast<ThreadRecord*>(record);
+  t_record = nullptr;
+  for (int i = 0; i < kThreadLocals; ++i) {
+    auto hook = g_exit_hooks[i].load(std::memory_order_acquire);
+    if (hook != nullptr && r->locals[i] != nullptr) hook(r->locals[i]);
+    r->locals[i] = nullptr;
+  }
+  // A thread that was cancelled inside a call uses nothing any more.
+  for (HazardSlot& s : r->slots) s.store(nullptr, std::memory_order_release);
+  for (auto* b = r->deeper.load(std::memory_order_relaxed); b != nullptr;
+       b = b->next.load(std::memory_order_relaxed))
+    for (HazardSlot& s : b->slots) s.store(nullptr, std::memory_order_release);
+  r->depth = 0;
+  r->in_use.store(false, std::memory_order_release);
+}
+
+pthread_key_t exit_key() noexcept {
+  static const pthread_key_t key = [] {
+    pthread_key_t k;
+    if (pthread_key_create(&k, on_thread_exit) != 0) std::abort();  // no keys left: cannot go on
+    return k;
+  }();
+  return key;
+}
+
+ThreadRecord* take_free_record() noexcept {
+  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
+    bool expected = false;
+    if (!r->in_use.load(std::memory_order_relaxed) &&
+        r->in_use.compare_exchange_strong(expected, true, std::memory_order_acquire))
+      return r;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+ThreadRecord* first_record() noexcept { return g_records.load(std::memory_order_acquire); }
+
+ThreadRecord& register_thread() noexcept {
+  ThreadRecord* r = take_free_record();
+  if (r == nullptr) {
+    r = new ThreadRecord;
+    r->next = g_records.load(std::memory_order_relaxed);
+    while (!g_records.compare_exchange_weak(r->next, r, std::memory_order_release,
+                                            std::memory_order_relaxed)) {
+    }
+  }
+  t_record = r;
+  pthread_setspecific(exit_key(), r);
+  return *r;
+}
+
+HazardSlot& ThreadRecord::deep_slot(uint32_t at) noexcept {
+  uint32_t i = at - kInlineSlots;
+  std::atomic<Block*>* link = &deeper;
+  for (;;) {
+    Block* b = link->load(std::memory_order_relaxed);
+    if (b == nullptr) {
+      b = new Block;
+      link->store(b, std::memory_order_release);
+    }
+    if (i < 32) return b->slots[i];
+    i -= 32;
+    link = &b->next;
+  }
+}
+
+void set_thread_exit_hook(int local, void (*hook)(void*)) noexcept {
+  g_exit_hooks[local].store(hook, std::memory_order_release);
+}
+
+void abandon_other_threads() noexcept {
+  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
+    if (r == t_record || !r->in_use.load(std::memory_order_relaxed)) continue;
+    for (HazardSlot& s : r->slots) s.store(nullptr, std::memory_order_relaxed);
+    for (auto* b = r->deeper.load(std::memory_order_relaxed); b != nullptr;
+         b = b->next.load(std::memory_order_relaxed))
+      for (HazardSlot& s : b->slots) s.store(nullptr, std::memory_order_relaxed);
+    r->depth = 0;
+    // What the thread had stored may be half-written: it is left behind, not freed.
+    for (void*& local : r->locals) local = nullptr;
+    r->in_use.store(false, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace yard::base

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Building and publishing snapshots.
+#include "dispatch/core.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <thread>
+
+#include "base/text.h"
+#include "dispatch/fork.h"
+#include "dispatch/signature.h"
+
+namespace yard::detail {
+namespace {
+
+// How many known classes of an op a change plans anew; the rest are planned when they are next called.
+constexpr size_t kReplan = 256;
+
+Status inside_selection() {
+  return Status(Code::kWouldDeadlock,
+                "a probe, verifier or cost hint must not change the registry or the policy");
+}
+
+}  // namespace
+
+Patch make_patch(const Options& o) {
+  Patch p;
+  if (o.policy) p.policy = *o.policy;
+  p.demand = {o.force, o.deny};
+  if (!p.policy.empty()) p.key = to_string(p.policy);
+  if (!o.force.empty()) p.key += "\nforce " + o.force;
+  for (const std::string& d : o.deny) p.key += "\ndeny " + d;
+  p.hash = std::hash<std::string>()(p.key);
+  return p;
+}
+
+Core::Core(const yard_host_t* h, size_t plans_per_op)
+    : host(h), root_(new Root), plans_per_op_(std::max<size_t>(plans_per_op, 4)) {
+  dispatch::watch_forks();
+  std::lock_guard lock(root().write);
+  publish(std::make_shared<registry::State>(), std::make_shared<Policy>(), nullptr);
+  dispatch::add_core(this);
+}
+
+Core::~Core() {
+  dispatch::remove_core(this);
+  current.store(nullptr, std::memory_order_release);
+  Root* r = root_.load(std::memory_order_acquire);
+  r->owner.reset();
+  base::reclaimer().collect();
+  for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr;) delete std::exchange(s, s->next);
+  delete r;
+}
+
+std::shared_ptr<Entry> Core::build_entry(const Snapshot& next, const registry::Family& family,
+                                         const Entry* old) {
+  const auto shared = next.state->families.find(family.op->name)->second;
+  auto entry = Entry::make(
+      select::Contest::make(shared, *next.policy, {}, {host, next.forked}), next.generation, old);
+  if (old == nullptr || old->being_edited()) return entry;
+  // Representatives are copied out under the lock; selecting runs plugin code and is done without it.
+  std::vector<op::Call> known;
+  {
+    std::lock_guard lock(root().plans);
+    const auto& classes = old->classes();
+    const size_t n = std::min(classes.size(), kReplan);
+    for (size_t i = classes.size() - n; i < classes.size(); ++i)
+      known.push_back(classes[i].representative);
+  }
+  for (const op::Call& call : known) {
+    Key key;
+    if (!entry->recipe().fold(call.args(), call.flags(), key)) continue;
+    const auto order = select::select(entry->contest(), call.args(), call.count(), call.flags());
+    if (!order.empty()) entry->insert(entry->plan(key, order), call, plans_per_op_);
+  }
+  return entry;
+}
+
+std::shared_ptr<const Snapshot> Core::publish(std::shared_ptr<const registry::State> state,
+                                              std::shared_ptr<const Policy> policy,
+                                              const std::set<std::string>* ops) {
+  Root& r = root();
+  const Snapshot* old = r.owner.get();
+  auto next = Snapshot::make();
+  next->generation = generation.load(std::memory_order_relaxed) + 1;
+  next->state = std::move(state);
+  next->policy = std::move(policy);
+  next->forked = old != nullptr && old->forked;
+  std::vector<std::shared_ptr<Entry>> entries(next->state->index_count());
+  for (const auto& [name, family] : next->state->families) {
+    const uint32_t i = family->op->index;
+    const bool had = old != nullptr && i < old->owners().size() && old->owners()[i] != nullptr;
+    if (had && ops != nullptr && ops->count(name) == 0)
+      entries[i] = old->owners()[i];
+    else
+      entries[i] = build_entry(*next, *family, had ? old->owners()[i].get() : nullptr);
+  }
+  next->set_entries(std::move(entries));
+  const uint64_t number = next->generation;
+  std::shared_ptr<const Snapshot> before = std::exchange(r.owner, std::move(next));
+  current.store(r.owner.get(), std::memory_order_release);
+  generation.store(number, std::memory_order_release);
+  return before;
+}
+
+Result<Ticket> Core::apply(const std::vector<registry::Step>& steps) {
+  if (select::inside_select()) return inside_selection();
+  auto ticket = std::make_shared<TicketState>();
+  {
+    std::shared_ptr<const Snapshot> before;
+    Root& r = root();
+    std::lock_guard lock(r.write);
+    auto applied = registry::apply(*r.owner->state, steps);
+    if (!applied.ok()) return std::move(applied).status();
+    for (const auto& gone : applied->removed) ticket->removed.emplace_back(gone);
+    before = publish(applied->state, r.owner->policy, &applied->ops);
+  }
+  base::reclaimer().collect();
+  return Ticket(std::move(ticket));
+}
+
+Status Core::set_policy(Policy policy) {
+  YARD_RETURN_IF_ERROR(validate(policy));
+  if (select::inside_select()) return inside_selection();
+  {
+    std::shared_ptr<const Snapshot> before;
+    Root& r = root();
+    std::lock_guard lock(r.write);
+    before = publish(r.owner->state, std::make_shared<const Policy>(std::move(policy)), nullptr);
+  }
+  base::reclaimer().collect();
+  return {};
+}
+
+Status Core::clear() {
+  if (select::inside_select()) return inside_selection();
+  {
+    std::shared_ptr<const Snapshot> before;
+    Root& r = root();
+    std::lock_guard lock(r.write);
+    auto state = std::make_shared<registry::State>();
+    state->indices = r.owner->state->indices;
+    before = publish(std::move(state), std::make_shared<Policy>(), nullptr);
+  }
+  base::reclaimer().collect();
+  return {};
+}
+
+std::shared_ptr<const Snapshot> Core::snapshot() const {
+  base::ThreadRecord& thread = base::this_thread();
+  for (;;) {
+    base::Guard guard(thread);
+    const Snapshot* s = guard.protect(current);
+    // Expired only if it has been replaced since.
+    if (auto held = s->weak_from_this().lock()) return held;
+  }
+}
+
+Site* Core::attach(std::string_view name, std::string_view letters, Status* why) {
+  const auto s = snapshot();
+  const registry::Family* family = s->state->find(name);
+  if (family == nullptr) {
+    std::vector<std::string> names;
+    for (const auto& [n, f] : s->state->families) names.push_back(n);
+    *why = Status(Code::kUnknownOp,
+                  fmt::format("op '{}' is not known{}", name, base::did_you_mean(name, names)));
+    return nullptr;
+  }
+  if (!letters.empty() || family->op->program->arg_count() == 0) {
+    *why = dispatch::check_signature(*family->op->program, letters);
+    if (!why->ok()) return nullptr;
+  }
+  for (Site* site = sites_.load(std::memory_order_acquire); site != nullptr; site = site->next)
+    if (site->name == name && site->letters == letters) {
+      site->index.store(family->op->index, std::memory_order_release);
+      return site;
+    }
+  // Two threads may make one each; both serve.
+  auto* site = new Site{this, {family->op->index}, family->op->program->arg_count(), !letters.empty(),
+                        std::string(name), std::string(letters)};
+  site->next = sites_.load(std::memory_order_relaxed);
+  while (!sites_.compare_exchange_weak(site->next, site, std::memory_order_release)) {
+  }
+  return site;
+}
+
+RuntimeStats Core::stats() const {
+  RuntimeStats out;
+  const auto s = snapshot();
+  Root& r = root();
+  out.generation = s->generation;
+  out.selections = r.selections.load(std::memory_order_relaxed);
+  out.retired = base::reclaimer().pending();
+  std::lock_guard lock(r.plans);
+  for (const auto& e : s->owners())
+    if (e != nullptr) out.plans += e->plan_count();
+  out.overlays = s->overlay_count();
+  return out;
+}
+
+}  // namespace yard::detail
+
+namespace yard {
+
+Ticket::Ticket() = default;
+Ticket::Ticket(std::shared_ptr<detail::TicketState> state) : state_(std::move(state)) {}
+Ticket::~Ticket() = default;
+Ticket::Ticket(const Ticket&) = default;
+Ticket& Ticket::operator=(const Ticket&) = default;
+
+bool Ticket::done() const {
+  if (state_ == nullptr) return true;
+  const auto gone = [&] {
+    for (const auto& w : state_->removed)
+      if (!w.expired()) return false;
+    return true;
+  };
+  if (gone()) return true;
+  base::reclaimer().collect();
+  return gone();
+}
+
+Status Ticket::wait(std::chrono::nanoseconds timeout) const {
+  if (base::inside_call() || select::inside_select())
+    return done() ? Status()
+                  : Status(Code::kWouldDeadlock,
+                           "waiting inside a kernel, verifier or callback for what it may itself be using");
+  const auto start = std::chrono::steady_clock::now();
+  for (auto pause = std::chrono::microseconds(10); !done();
+       pause = std::min(pause * 2, std::chrono::microseconds(2000))) {
+    if (std::chrono::steady_clock::now() - start >= timeout)
+      return Status(Code::kDeadline, "what was removed is still in use");
+    std::this_thread::sleep_for(pause);
+  }
+  return {};
+}
+
+}  // namespace yard

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// The core of a runtime: the current snapshot, how it changes, and how calls without a plan get one.
+//
+// Everything a call needs hangs off `current`. Whoever changes something builds the next snapshot under
+// the root's write lock and publishes it by one store; nobody waits for calls. Plans are added to the
+// entries of a snapshot under the plan lock. Locks live in the root, which a child of fork leaves behind
+// and replaces: the snapshot itself holds none.
+#pragma once
+
+#include <yard/options.h>
+#include <yard/registry.h>
+#include <yard/runtime.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "dispatch/snapshot.h"
+#include "policy/sources.h"
+#include "registry/changes.h"
+#include "select/select.h"
+
+namespace yard::detail {
+
+using dispatch::Entry;
+using dispatch::Key;
+using dispatch::Snapshot;
+
+class Core;
+
+// An op as one caller calls it. Lives as long as its core; found again after fork.
+struct Site {
+  Core* core;
+  std::atomic<uint32_t> index;  // of the op in snapshots
+  uint32_t count;               // arguments
+  bool typed;                   // the signature was checked: tags need no look
+  std::string name, letters;
+  Site* next = nullptr;
+};
+
+// A call's policy beyond the process's: what an overlay is made for.
+struct Patch {
+  Policy policy;
+  select::Demand demand;
+  std::string key;  // canonical text; empty: no patch
+  uint64_t hash = 0;
+};
+Patch make_patch(const Options& options);
+
+// One selection under way; others that need the same wait for it.
+struct Flight {
+  uint64_t generation = 0;
+  const Entry* entry = nullptr;
+  std::vector<uint64_t> key;
+  bool done = false;
+  Status status;
+};
+
+struct Root {
+  std::mutex write;
+  std::shared_ptr<const Snapshot> owner;  // of `current`; under write
+  std::mutex plans;                       // plan tables, overlay tables, flights
+  std::condition_variable landed;
+  std::vector<std::shared_ptr<Flight>> flights;
+  std::atomic<uint64_t> selections{0};
+};
+
+class Core {
+ public:
+  Core(const yard_host_t* host, size_t plans_per_op);
+  ~Core();
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  // ---- Read by every call ----
+  std::atomic<const Snapshot*> current{nullptr};
+  // Of `current`; changes after it, and before what was current is let go.
+  std::atomic<uint64_t> generation{0};
+  const yard_host_t* host;
+
+  // ---- Changes ----
+  Result<Ticket> apply(const std::vector<registry::Step>& steps);
+  Status set_policy(Policy policy);
+  // No ops, no policy; indices stay taken.
+  Status clear();
+
+  // The current snapshot, held by reference.
+  std::shared_ptr<const Snapshot> snapshot() const;
+
+  // ---- Calls ----
+  Site* attach(std::string_view name, std::string_view letters, Status* why);
+  // Everything that is not a plain hit: see call.cc.
+  Status call_slow(Site& site, const yard_value_t* args, uint32_t count, const Options* options);
+
+  // The overlay entry for a patch; made if it is not there.
+  std::shared_ptr<const Entry> overlay(const std::shared_ptr<const Snapshot>& s, uint32_t index,
+                                       const Patch& patch);
+  // Finds and stores a plan for the class of `call`; one thread selects, others wait for it.
+  Status make_plan(const Entry& entry, const Key& key, const op::Call& call);
+  // The same without storing it.
+  Result<exec::Plan::Ptr> fresh_plan(const Entry& entry, const Key& key, const op::Call& call);
+  // The plan that make_plan stored, kept from eviction; null if the entry has changed meanwhile.
+  const exec::Plan* pin_plan(const Entry& entry, const Key& key);
+
+  Result<Explanation> explain(const op::CallSpec& spec, const Options& o) const;
+  Result<Explanation> explain(const registry::Family& family, const op::Call& call, const Options& o,
+                              const Snapshot& s) const;
+  RuntimeStats stats() const;
+
+  // In a child of fork.
+  void abandon_root() noexcept;
+
+ private:
+  Root& root() const noexcept { return *root_.load(std::memory_order_acquire); }
+  struct Next;
+  // Builds, publishes and lets go of the old one. Under the write lock; returns what to drop after it.
+  std::shared_ptr<const Snapshot> publish(std::shared_ptr<const registry::State> state,
+                                          std::shared_ptr<const Policy> policy,
+                                          const std::set<std::string>* ops);
+  std::shared_ptr<Entry> build_entry(const Snapshot& next, const registry::Family& family,
+                                     const Entry* old);
+
+  std::atomic<Root*> root_;
+  std::atomic<Site*> sites_{nullptr};
+  size_t plans_per_op_;
+};
+
+struct TicketState {
+  // Expired when the records are gone.
+  std::vector<std::weak_ptr<const void>> removed;
+};
+
+}  // namespace yard::detail

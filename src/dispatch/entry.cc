@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Entries and their plan tables.
+#include "dispatch/entry.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace yard::dispatch {
+namespace {
+
+constexpr uint32_t kFirstTable = 16;
+
+void free_table(void* t) { delete static_cast<PlanTable*>(t); }
+void free_plan(void* p) { exec::Plan::Deleter()(static_cast<exec::Plan*>(p)); }
+
+}  // namespace
+
+void PlanTable::put(const exec::Plan* plan) noexcept {
+  uint32_t i = static_cast<uint32_t>(plan->hash) & mask;
+  while (slots[i].load(std::memory_order_relaxed) != nullptr) i = (i + 1) & mask;
+  slots[i].store(plan, std::memory_order_release);
+  ++used;
+}
+
+std::shared_ptr<Entry> Entry::make(select::Contest contest, uint64_t generation, const Entry* stats_from,
+                                   const void* inside) {
+  const auto retire = [](Entry* e) {
+    base::reclaimer().retire(
+        e, [](void* p) { delete static_cast<Entry*>(p); }, e, e->inside_);
+  };
+  return std::shared_ptr<Entry>(new Entry(std::move(contest), generation, stats_from, inside), retire);
+}
+
+Entry::Entry(select::Contest contest, uint64_t generation, const Entry* stats_from, const void* inside)
+    : program_(&contest.program()), recipe_(Recipe::compile(contest)), table_(new PlanTable(kFirstTable)),
+      generation_(generation), contest_(std::move(contest)), inside_(inside) {
+  // A kernel that was in the entry before keeps its counters.
+  for (const select::Contender& c : contest_.contenders()) {
+    std::shared_ptr<const exec::KernelStats> stats;
+    if (stats_from != nullptr) {
+      const auto& old = stats_from->contest_.contenders();
+      for (size_t i = 0; i < old.size() && stats == nullptr; ++i)
+        if (old[i].kernel == c.kernel) stats = stats_from->stats_[i];
+    }
+    stats_.push_back(stats != nullptr ? std::move(stats) : std::make_shared<exec::KernelStats>());
+  }
+}
+
+Entry::~Entry() { delete table_.load(std::memory_order_relaxed); }
+
+exec::Plan::Ptr Entry::plan(const Key& key, const std::vector<uint16_t>& order) const {
+  std::vector<exec::Attempt> attempts;
+  for (uint16_t i : order) {
+    attempts.push_back({contest_.contenders()[i].kernel.get(), stats_[i]->calls.id(),
+                        stats_[i]->failures.id()});
+    if (attempts.size() == exec::Plan::kMaxAttempts) break;
+  }
+  return exec::Plan::make(key.hash, {key.w, key.words}, attempts);
+}
+
+void Entry::replace_table(std::unique_ptr<PlanTable> next) {
+  PlanTable* old = table_.load(std::memory_order_relaxed);
+  table_.store(next.release(), std::memory_order_release);
+  base::reclaimer().retire(old, free_table, this);
+}
+
+// Lets go of the oldest that no handle holds until `keep` are left.
+void Entry::evict(size_t keep) {
+  std::deque<ClassRecord> kept;
+  size_t surplus = classes_.size() - keep;
+  std::vector<exec::Plan::Ptr> gone;
+  for (ClassRecord& c : classes_) {
+    if (surplus > 0 && !c.plan->pinned.load(std::memory_order_relaxed)) {
+      gone.push_back(std::move(c.plan));
+      --surplus;
+    } else {
+      kept.push_back(std::move(c));
+    }
+  }
+  classes_ = std::move(kept);
+  auto table = std::make_unique<PlanTable>(
+      std::max(kFirstTable, std::bit_ceil(static_cast<uint32_t>(classes_.size() * 2 + 2))));
+  for (const ClassRecord& c : classes_) table->put(c.plan.get());
+  replace_table(std::move(table));
+  for (exec::Plan::Ptr& p : gone) base::reclaimer().retire(p.release(), free_plan, this);
+}
+
+const exec::Plan* Entry::insert(exec::Plan::Ptr plan, op::Call representative, size_t limit) {
+  editing_.store(true, std::memory_order_relaxed);
+  Key key;
+  key.hash = plan->hash, key.words = plan->key_words;
+  std::copy_n(plan->key(), key.words, key.w);
+  const exec::Plan* result = find(key);
+  if (result == nullptr) {
+    if (classes_.size() >= limit) evict(limit - std::max<size_t>(1, limit / 4));
+    PlanTable* table = table_.load(std::memory_order_relaxed);
+    if ((table->used + 1) * 2 > table->mask + 1) {
+      auto bigger = std::make_unique<PlanTable>((table->mask + 1) * 2);
+      for (const ClassRecord& c : classes_) bigger->put(c.plan.get());
+      replace_table(std::move(bigger));
+      table = table_.load(std::memory_order_relaxed);
+    }
+    result = plan.get();
+    classes_.push_back({std::move(plan), std::move(representative)});
+    table->put(result);
+  }
+  editing_.store(false, std::memory_order_relaxed);
+  return result;
+}
+
+}  // namespace yard::dispatch

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens in a child of fork.
+#include "dispatch/fork.h"
+
+#include <pthread.h>
+
+#include <atomic>
+
+#include "base/reclaimer.h"
+#include "dispatch/core.h"
+#include "telemetry/counters.h"
+
+namespace yard::dispatch {
+namespace {
+
+// Nodes are used again, never freed.
+struct Node {
+  std::atomic<detail::Core*> core{nullptr};
+  Node* next = nullptr;
+};
+std::atomic<Node*> g_cores{nullptr};
+
+// Only the forking thread is left, and nothing can run beside it.
+void in_child() {
+  base::abandon_other_threads();
+  base::abandon_reclaimer();
+  telemetry::abandon_counters();
+  for (Node* n = g_cores.load(std::memory_order_acquire); n != nullptr; n = n->next)
+    if (detail::Core* core = n->core.load(std::memory_order_acquire)) core->abandon_root();
+}
+
+}  // namespace
+
+void watch_forks() {
+  static const int once = pthread_atfork(nullptr, nullptr, in_child);
+  (void)once;
+}
+
+void add_core(detail::Core* core) {
+  for (Node* n = g_cores.load(std::memory_order_acquire); n != nullptr; n = n->next) {
+    detail::Core* expected = nullptr;
+    if (n->core.compare_exchange_strong(expected, core, std::memory_order_acq_rel)) return;
+  }
+  auto* n = new Node;
+  n->core.store(core, std::memory_order_relaxed);
+  n->next = g_cores.load(std::memory_order_relaxed);
+  while (!g_cores.compare_exchange_weak(n->next, n, std::memory_order_release)) {
+  }
+}
+
+void remove_core(detail::Core* core) {
+  for (Node* n = g_cores.load(std::memory_order_acquire); n != nullptr; n = n->next)
+    if (n->core.load(std::memory_order_relaxed) == core) n->core.store(nullptr, std::memory_order_release);
+}
+
+}  // namespace yard::dispatch
+
+namespace yard::detail {
+
+void Core::abandon_root() noexcept {
+  // The old root's locks may be held by threads that do not exist here: left behind, not freed.
+  auto* fresh = new Root;
+  const Snapshot* last = current.load(std::memory_order_acquire);
+  fresh->owner = last->shared_from_this();
+  root_.store(fresh, std::memory_order_release);
+  // A snapshot of our own: entries whose plan table was being changed, or whose kernels cannot survive a
+  // fork, are made anew; overlays start empty. The old snapshot stays for calls this thread is inside of.
+  auto next = Snapshot::make();
+  next->generation = last->generation + 1;
+  next->state = last->state;
+  next->policy = last->policy;
+  next->forked = true;
+  std::vector<std::shared_ptr<Entry>> entries = last->owners();
+  for (auto& entry : entries) {
+    if (entry == nullptr) continue;
+    bool unsafe = entry->being_edited();
+    for (const select::Contender& c : entry->contest().contenders())
+      unsafe |= (c.kernel->backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0;
+    if (unsafe)
+      entry = Entry::make(
+          select::Contest::make(next->state->families.find(entry->name())->second, *next->policy, {},
+                                {host, true}),
+          next->generation, entry.get());
+  }
+  next->set_entries(std::move(entries));
+  const uint64_t number = next->generation;
+  const auto before = std::exchange(fresh->owner, std::move(next));
+  current.store(fresh->owner.get(), std::memory_order_release);
+  generation.store(number, std::memory_order_release);
+}
+
+}  // namespace yard::detail

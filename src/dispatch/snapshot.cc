@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dispatch/snapshot.h"
+
+namespace yard::dispatch {
+
+std::shared_ptr<Snapshot> Snapshot::make() {
+  const auto retire = [](Snapshot* s) {
+    base::reclaimer().retire(s, [](void* p) { delete static_cast<Snapshot*>(p); }, s);
+  };
+  return std::shared_ptr<Snapshot>(new Snapshot, retire);
+}
+
+void Snapshot::set_entries(std::vector<std::shared_ptr<Entry>> owners) {
+  owners_ = std::move(owners);
+  raw_.clear();
+  for (const auto& e : owners_) raw_.push_back(e.get());
+  entries = raw_.data();
+}
+
+const Entry* Snapshot::overlay(uint32_t index, uint64_t hash, const std::string& key) const noexcept {
+  const uint32_t first = place(index, hash);
+  for (uint32_t i = 0; i < kProbe; ++i) {
+    const Entry* e = overlays_[(first + i) % kOverlays].load(base::kFollow);
+    if (e != nullptr && e->overlay_hash == hash && e->contest().family().op->index == index &&
+        e->overlay_key == key)
+      return e;
+  }
+  return nullptr;
+}
+
+void Snapshot::put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const {
+  if (overlay(index, entry->overlay_hash, entry->overlay_key) != nullptr) return;
+  const uint32_t first = place(index, entry->overlay_hash);
+  uint32_t at = (first + next_victim_++ % kProbe) % kOverlays;
+  for (uint32_t i = 0; i < kProbe; ++i)
+    if (overlay_owners_[(first + i) % kOverlays] == nullptr) {
+      at = (first + i) % kOverlays;
+      break;
+    }
+  const Entry* raw = entry.get();
+  std::shared_ptr<Entry> old = std::exchange(overlay_owners_[at], std::move(entry));
+  overlays_[at].store(raw, std::memory_order_release);
+  // `old` retires here: it was replaced before it was let go.
+}
+
+size_t Snapshot::overlay_count() const noexcept {
+  size_t n = 0;
+  for (const auto& o : overlays_) n += o.load(std::memory_order_relaxed) != nullptr;
+  return n;
+}
+
+}  // namespace yard::dispatch

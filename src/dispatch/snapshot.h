@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A snapshot: everything a call can see, at one moment. Published by one pointer store.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dispatch/entry.h"
+#include "registry/changes.h"
+#include <yard/policy.h>
+
+namespace yard::dispatch {
+
+class Snapshot : public std::enable_shared_from_this<Snapshot> {
+ public:
+  static std::shared_ptr<Snapshot> make();
+
+  // By op index; null where the op is gone.
+  const Entry* entry(uint32_t index) const noexcept { return entries[index]; }
+
+  // The entry of an op under a policy patch; null if it is not there (yet, or any more).
+  const Entry* overlay(uint32_t index, uint64_t hash, const std::string& key) const noexcept;
+  // Under the plan lock. May take the place of another one.
+  void put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const;
+  size_t overlay_count() const noexcept;
+
+  uint64_t generation = 0;
+  const Entry** entries = nullptr;  // into owners_
+  std::shared_ptr<const registry::State> state;
+  std::shared_ptr<const Policy> policy;  // of the process
+  bool forked = false;
+
+  void set_entries(std::vector<std::shared_ptr<Entry>> owners);
+  const std::vector<std::shared_ptr<Entry>>& owners() const noexcept { return owners_; }
+
+ private:
+  Snapshot() = default;
+  std::vector<std::shared_ptr<Entry>> owners_;
+  std::vector<const Entry*> raw_;
+
+  // Bounded: beyond its size the table forgets. Readers follow one pointer.
+  static constexpr uint32_t kOverlays = 256;
+  static constexpr uint32_t kProbe = 8;
+  static uint32_t place(uint32_t index, uint64_t hash) noexcept {
+    return static_cast<uint32_t>((hash ^ (index * 0x9e3779b97f4a7c15ull)) >> 20);
+  }
+  mutable std::array<std::atomic<const Entry*>, kOverlays> overlays_{};
+  mutable std::array<std::shared_ptr<Entry>, kOverlays> overlay_owners_;
+  mutable uint32_t next_victim_ = 0;
+};
+
+}  // namespace yard::dispatch

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running kernels and dealing with their failures.
+#include "exec/executor.h"
+
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+namespace yard::exec {
+namespace {
+
+constexpr size_t kAlign = 64;
+
+void* allocate(uint64_t bytes) noexcept {
+  if (bytes > (uint64_t{1} << 46)) return nullptr;
+  return std::aligned_alloc(kAlign, (bytes + kAlign - 1) / kAlign * kAlign);
+}
+
+// A thread's workspaces, one for each depth of nested calls, kept for the next call.
+struct Workspaces {
+  struct Buffer {
+    void* memory = nullptr;
+    uint64_t size = 0;
+  };
+  std::vector<Buffer> by_depth;
+  ~Workspaces() {
+    for (const Buffer& b : by_depth) std::free(b.memory);
+  }
+};
+
+void* workspace(base::ThreadRecord& thread, uint64_t bytes) {
+  if (thread.locals[kThreadLocal] == nullptr) {
+    thread.locals[kThreadLocal] = new Workspaces;
+    base::set_thread_exit_hook(kThreadLocal, [](void* w) { delete static_cast<Workspaces*>(w); });
+  }
+  auto& buffers = static_cast<Workspaces*>(thread.locals[kThreadLocal])->by_depth;
+  if (buffers.size() <= thread.depth) buffers.resize(thread.depth + 1);
+  Workspaces::Buffer& b = buffers[thread.depth];
+  if (b.size < bytes || b.memory == nullptr) {
+    std::free(b.memory);
+    b.memory = allocate(bytes > 0 ? bytes : kAlign);
+    b.size = b.memory != nullptr ? bytes : 0;
+  }
+  return b.memory;
+}
+
+// Codes a kernel returns are untrusted too.
+ErrorClass class_of(int32_t code) {
+  return code > YARD_OK && code <= YARD_FATAL ? static_cast<ErrorClass>(code) : ErrorClass::kFault;
+}
+
+// Whether another kernel may be tried after this one failed.
+bool may_retry(const Request& r, const registry::Kernel& failed, ErrorClass c) {
+  if (r.strict || c == ErrorClass::kCaller || c == ErrorClass::kFatal || c == ErrorClass::kDeviceLost)
+    return false;
+  const bool inputs_intact = !r.writes_inputs && (r.flags & YARD_CALL_ALIASED) == 0;
+  return inputs_intact || (failed.d.flags & YARD_KERNEL_FAILS_BEFORE_WRITING) != 0;
+}
+
+bool past_deadline(const Request& r) {
+  return r.options != nullptr && r.options->deadline &&
+         std::chrono::steady_clock::now() >= *r.options->deadline;
+}
+
+void note_kernel(ResultRecord& record, const std::string& id) {
+  const size_t n = std::min(id.size(), sizeof record.kernel - 1);
+  std::memcpy(record.kernel, id.data(), n);
+  record.kernel[n] = '\0';
+}
+
+// The loop over a plan's kernels, from `at` on, with what has happened so far.
+class Run {
+ public:
+  Run(base::ThreadRecord& thread, const Plan& plan, const Request& request)
+      : thread_(thread), plan_(plan), r_(request),
+        record_(request.options != nullptr ? request.options->result : nullptr) {}
+
+  Status from(size_t at) {
+    for (; at < plan_.attempt_count; ++at) {
+      const Attempt& a = plan_.attempts[at];
+      if (past_deadline(r_)) return deadline();
+      if (record_ != nullptr) note_kernel(*record_, a.kernel->id);
+      Frame frame(r_.host, r_.flags, a.kernel->d.self);
+      const int32_t code = timed(*a.kernel, frame);
+      if (code == YARD_OK) {
+        telemetry::count(thread_, a.calls);
+        return {};
+      }
+      Status s = failed(a, code, frame.error);
+      if (!may_retry(r_, *a.kernel, s.error_class())) return finish(std::move(s));
+    }
+    return finish(Status());
+  }
+
+  // Takes note of a failed attempt.
+  Status failed(const Attempt& a, int32_t code, const char* message) {
+    telemetry::count(thread_, a.failures);
+    Status s = kernel_failure(r_.op, *a.kernel, code, message);
+    if (record_ != nullptr && record_->fallback_from == 0)
+      record_->fallback_from = static_cast<uint8_t>(s.error_class());
+    failures_.push_back(s);
+    return s;
+  }
+
+  // The error of the whole call: `last` if a retry was not allowed, else that all have failed.
+  Status finish(Status last) {
+    if (failures_.size() == 1 && !last.ok()) return last;
+    if (failures_.size() == 1) return failures_[0];
+    const bool all = last.ok();
+    Status s(Code::kKernelFailed, failures_.back().error_class(),
+             fmt::format("op '{}': {} kernels were tried and failed{}", r_.op, failures_.size(),
+                         all ? "" : ", and another may not be tried after the last"));
+    for (const Status& f : failures_) s.note(std::string(f.message()));
+    return s;
+  }
+
+ private:
+  Status deadline() {
+    Status s(Code::kDeadline, fmt::format("op '{}': the call's deadline has passed", r_.op));
+    for (const Status& f : failures_) s.note(std::string(f.message()));
+    return s;
+  }
+
+  int32_t timed(const registry::Kernel& k, Frame& frame) {
+    if (record_ == nullptr) return run_kernel(thread_, k, frame, r_.args, r_.count);
+    const auto start = std::chrono::steady_clock::now();
+    const int32_t code = run_kernel(thread_, k, frame, r_.args, r_.count);
+    record_->run_ns += (std::chrono::steady_clock::now() - start).count();
+    ++record_->attempts;
+    return code;
+  }
+
+  base::ThreadRecord& thread_;
+  const Plan& plan_;
+  const Request& r_;
+  ResultRecord* record_;
+  std::vector<Status> failures_;
+};
+
+}  // namespace
+
+void* Frame::allocate_scratch(uint64_t bytes) noexcept {
+  if (bytes > (uint64_t{1} << 46)) return nullptr;
+  auto* memory = static_cast<char*>(allocate(bytes + kAlign));
+  if (memory == nullptr) return nullptr;
+  auto* head = new (memory) Scratch{scratch};
+  scratch = head;
+  return memory + kAlign;
+}
+
+void Frame::free_scratch() noexcept {
+  while (scratch != nullptr) {
+    Scratch* next = scratch->next;
+    std::free(scratch);
+    scratch = next;
+  }
+}
+
+int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, Frame& frame,
+                   const yard_value_t* args, uint32_t count) {
+  const auto fault = [&](const char* text) {
+    std::snprintf(frame.error, sizeof frame.error, "%s", text);
+    return static_cast<int32_t>(YARD_FAULT);
+  };
+  try {
+    if (kernel.d.workspace != nullptr) {
+      const int64_t bytes = kernel.d.workspace(kernel.d.self, args, count);
+      if (bytes < 0) return fault("it cannot say how much workspace it needs");
+      frame.call.workspace = workspace(thread, static_cast<uint64_t>(bytes));
+      if (frame.call.workspace == nullptr) {
+        std::snprintf(frame.error, sizeof frame.error, "no memory for a workspace of %lld bytes",
+                      static_cast<long long>(bytes));
+        return YARD_TRANSIENT;
+      }
+      frame.call.workspace_size = static_cast<uint64_t>(bytes);
+    }
+    return kernel.d.run(&frame.call, args, count);
+  } catch (abi::__forced_unwind&) {
+    throw;
+  } catch (const std::exception& e) {
+    return fault(e.what());
+  } catch (...) {
+    return fault("an exception that is no std::exception");
+  }
+}
+
+Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request) {
+  return Run(thread, plan, request).from(0);
+}
+
+Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const Request& request,
+                             int32_t code, const char* message) {
+  Run run(thread, plan, request);
+  Status s = run.failed(plan.attempts[0], code, message);
+  if (!may_retry(request, *plan.attempts[0].kernel, s.error_class())) return s;
+  return plan.attempt_count > 1 ? run.from(1) : s;
+}
+
+Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t code,
+                      const char* message) {
+  const ErrorClass c = class_of(code);
+  std::string text = fmt::format("kernel '{}' failed for op '{}' ({}): {}", kernel.id, op,
+                                 to_string(c), *message != '\0' ? message : "it left no message");
+  if (code < 0 || code > YARD_FATAL) text += fmt::format(" [it returned {}]", code);
+  return Status(c == ErrorClass::kCaller ? Code::kInvalidArgument : Code::kKernelFailed, c,
+                std::move(text));
+}
+
+}  // namespace yard::exec

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running plans: the call's context, workspace, exceptions, and what follows a failure.
+#pragma once
+
+#include <yard/options.h>
+#include <yard/plugin.h>
+#include <yard/status.h>
+
+#include <cstddef>
+
+#include "base/thread_record.h"
+#include "exec/plan.h"
+
+namespace yard::exec {
+
+inline constexpr int kThreadLocal = 1;  // our index in ThreadRecord::locals
+inline constexpr size_t kErrorBytes = 512;
+
+// Memory a kernel asked for while it ran; freed when it returns.
+struct Scratch {
+  Scratch* next;
+};
+
+// What a kernel is given, together with what its host functions need. Lives on the stack of one run;
+// making one writes a few words and touches nothing else.
+struct Frame {
+  yard_call_t call;
+  Scratch* scratch = nullptr;
+  char error[kErrorBytes];
+
+  Frame(const yard_host_t* host, uint32_t flags, void* self) noexcept {
+    call.size = sizeof call, call.flags = flags, call.host = host, call.self = self;
+    call.state = nullptr, call.stream = nullptr, call.workspace = nullptr, call.workspace_size = 0;
+    call.error = error, call.error_size = sizeof error, call.host_data = this;
+    error[0] = '\0';
+  }
+  ~Frame() {
+    if (scratch != nullptr) [[unlikely]] free_scratch();
+  }
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+
+  // 64-byte aligned; null when there is none.
+  void* allocate_scratch(uint64_t bytes) noexcept;
+
+ private:
+  void free_scratch() noexcept;
+};
+
+// Everything about a call but its plan.
+struct Request {
+  const char* op;
+  const yard_host_t* host;
+  const yard_value_t* args;
+  uint32_t count;
+  uint32_t flags;      // YARD_CALL_*
+  bool strict;         // no fallback
+  bool writes_inputs;  // the op has `~` arguments
+  const Options* options = nullptr;
+};
+
+// Runs one kernel, workspace included; exceptions become YARD_FAULT with their text. Only the forced
+// unwinding of a cancelled thread passes.
+int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, Frame& frame,
+                   const yard_value_t* args, uint32_t count);
+
+// Runs the plan's kernels in order until one succeeds or a failure must be returned.
+Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request);
+
+// The same after the first kernel has run and failed with `code`.
+Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const Request& request,
+                             int32_t code, const char* message);
+
+// The error of one failed kernel.
+Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t code, const char* message);
+
+}  // namespace yard::exec

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan: which kernel runs the calls of one shape class, and which after it. It holds no size of a call.
+#pragma once
+
+#include <yard/plugin.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "registry/records.h"
+#include "telemetry/counters.h"
+
+namespace yard::exec {
+
+// How often a kernel ran, and how often it failed; shared by all entries that list the kernel.
+struct KernelStats {
+  telemetry::Counter calls;
+  telemetry::Counter failures;
+};
+
+// One kernel of a plan. Borrowed: the entry that the plan belongs to owns it.
+struct Attempt {
+  const registry::Kernel* kernel;
+  uint32_t calls, failures;  // counter ids
+};
+
+struct Plan {
+  static constexpr size_t kMaxAttempts = 8;
+
+  // What a hit reads.
+  uint64_t hash = 0;
+  int32_t (*run)(yard_call_t*, const yard_value_t*, uint32_t) = nullptr;
+  void* self = nullptr;
+  uint32_t counter = telemetry::kNoCounter;
+  uint16_t key_words = 0;
+  uint8_t attempt_count = 0;
+  bool simple = false;  // no workspace to find before the kernel runs
+  // Handles keep using it: never evicted while its entry lives.
+  mutable std::atomic<bool> pinned{false};
+  Attempt attempts[kMaxAttempts] = {};
+
+  // The key follows the plan in memory.
+  const uint64_t* key() const noexcept { return reinterpret_cast<const uint64_t*>(this + 1); }
+
+  struct Deleter {
+    void operator()(Plan* p) const noexcept;
+  };
+  using Ptr = std::unique_ptr<Plan, Deleter>;
+  // `attempts` best first, at least one; those beyond kMaxAttempts are left out.
+  static Ptr make(uint64_t hash, std::span<const uint64_t> key, std::span<const Attempt> attempts);
+};
+static_assert(sizeof(Plan) <= 300 - 4 * sizeof(uint64_t), "a plan stays within 300 bytes");
+
+}  // namespace yard::exec

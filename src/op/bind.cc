@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sorting arguments into a program's parameters: see bind.h.
+#include "op/bind.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace yard::op {
+namespace {
+
+class Binder {
+ public:
+  Binder(const Program& program, Positional positional) : s_(program.schema()), positional_(positional) {
+    out_.count = program.arg_count();
+  }
+
+  Result<Arguments> run(std::span<const Given> given) {
+    size_t next = 0;
+    for (const Given& g : given) {
+      size_t i;
+      if (g.name.empty()) {
+        while (next < s_.params.size() && skipped(s_.params[next])) ++next;
+        if (next == s_.params.size()) return surplus(given);
+        i = next++;
+      } else {
+        const int found = s_.index_of(g.name);
+        if (found < 0) return unknown(g.name);
+        i = static_cast<size_t>(found);
+      }
+      if (set_[i]) return fail("argument '" + s_.params[i].name + "' is given twice");
+      set_[i] = true;
+      if (Status st = put(i, g.value); !st.ok()) return st;
+    }
+    if (Status st = fill(); !st.ok()) return st;
+    return out_;
+  }
+
+ private:
+  Status fail(const std::string& message) const {
+    return Status(Code::kInvalidArgument, s_.name + ": " + message);
+  }
+  bool skipped(const Param& p) const { return positional_ == Positional::kInputs && p.is_output(); }
+
+  Status surplus(std::span<const Given> given) const {
+    std::string names;
+    for (const Param& p : s_.params)
+      if (!skipped(p)) names += (names.empty() ? "" : ", ") + p.name;
+    const auto n = std::count_if(given.begin(), given.end(), [](const Given& g) { return g.name.empty(); });
+    return fail(fmt::format("too many arguments: takes ({}), found {} by position", names, n));
+  }
+
+  Status unknown(std::string_view name) const {
+    std::vector<std::string> known;
+    for (const Param& p : s_.params) known.push_back(p.name);
+    return fail(fmt::format("has no parameter '{}'{}", name, base::did_you_mean(name, known)));
+  }
+
+  Status put(size_t i, yard_value_t v) {
+    const Param& p = s_.params[i];
+    if (p.kind == Kind::kFloat && v.tag == YARD_TAG_INT) {
+      v.tag = YARD_TAG_FLOAT;
+      v.u.f = static_cast<double>(v.u.i);
+    }
+    if (p.kind == Kind::kEnum && (v.tag == YARD_TAG_STRING || v.tag == YARD_TAG_NONE)) {
+      // An enumerator called none looks like an absent argument.
+      const std::string_view text =
+          v.tag == YARD_TAG_NONE ? std::string_view("none") : std::string_view(v.u.string, v.count);
+      const auto e = std::find(p.enumerators.begin(), p.enumerators.end(), text);
+      if (e == p.enumerators.end())
+        return fail(fmt::format("argument '{}': expected {}, found '{}'{}", p.name,
+                                base::one_of(p.enumerators), text,
+                                base::did_you_mean(text, p.enumerators)));
+      v = {};
+      v.tag = YARD_TAG_INT;
+      v.u.i = e - p.enumerators.begin();
+    }
+    out_.values[i] = v;
+    return {};
+  }
+
+  Status fill() {
+    for (size_t i = 0; i < s_.params.size(); ++i) {
+      const Param& p = s_.params[i];
+      if (set_[i] || p.optional || skipped(p)) continue;
+      out_.values[i] = default_value(p);
+      if (out_.values[i].tag == YARD_TAG_NONE)
+        return fail(fmt::format("argument '{}' ({}) is missing", p.name, type_text(p)));
+    }
+    return {};
+  }
+
+  const Schema& s_;
+  Positional positional_;
+  Arguments out_;
+  bool set_[YARD_MAX_ARGS]{};
+};
+
+}  // namespace
+
+yard_value_t default_value(const Param& p) noexcept {
+  yard_value_t v{};
+  if (const auto* i = std::get_if<int64_t>(&p.fallback)) {
+    v.tag = YARD_TAG_INT;
+    v.u.i = *i;
+  } else if (const auto* f = std::get_if<double>(&p.fallback)) {
+    v.tag = YARD_TAG_FLOAT;
+    v.u.f = *f;
+  } else if (const auto* b = std::get_if<bool>(&p.fallback)) {
+    v.tag = YARD_TAG_BOOL;
+    v.u.i = *b ? 1 : 0;
+  } else if (const auto* s = std::get_if<std::string>(&p.fallback)) {
+    v.tag = YARD_TAG_STRING;
+    v.count = static_cast<uint32_t>(s->size());
+    v.u.string = s->data();
+  }
+  return v;
+}
+
+Result<Arguments> bind(const Program& program, std::span<const Given> given, Positional positional) {
+  return Binder(program, positional).run(given);
+}
+
+}  // namespace yard::op

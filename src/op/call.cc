@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making calls that own their metadata, from text and from real arguments, and back to text.
+#include "op/call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "op/bind.h"
+#include "op/call_flags.h"
+#include "op/overlap.h"
+#include "op/program_cold.h"
+
+namespace yard::op {
+
+class CallBuilder {
+ public:
+  explicit CallBuilder(const Program& program)
+      : program_(program), s_(program.schema()), body_(std::make_shared<Call::Body>()) {
+    body_->count = program.arg_count();
+  }
+
+  Result<Call> from_spec(const CallSpec& spec, const yard_op_t* op) {
+    if (spec.op != s_.name)
+      return Status(Code::kInvalidArgument, "the call is one of '" + spec.op + "', not of '" + s_.name + "'");
+    body_->device = spec.device;
+    body_->flags = spec.flags & ~YARD_CALL_ALIASED;
+    body_->labels = spec.labels;
+    std::vector<Given> given;
+    for (const SpecArg& a : spec.args)
+      if (!std::holds_alternative<SameAs>(a.value.v)) given.push_back({a.name, value(a.value)});
+    Result<Arguments> bound = bind(program_, given, Positional::kInputs);
+    if (!bound.ok()) return std::move(bound).status();
+    std::copy(bound->values, bound->values + bound->count, body_->args);
+    keep_default_strings();
+    for (const SpecArg& a : spec.args)
+      if (const auto* same = std::get_if<SameAs>(&a.value.v))
+        YARD_RETURN_IF_ERROR(alias(a.name, same->name));
+    YARD_RETURN_IF_ERROR(program_.misfit_inputs(body_->args));
+    YARD_RETURN_IF_ERROR(outputs(op));
+    YARD_RETURN_IF_ERROR(program_.misfit(body_->args, body_->count));
+    find_device();
+    return Call(std::move(body_));
+  }
+
+  Call capture(const yard_value_t* args, uint32_t flags, Labels labels) {
+    body_->flags = flags & ~YARD_CALL_ALIASED;
+    body_->labels = std::move(labels);
+    for (uint32_t i = 0; i < body_->count; ++i) {
+      const yard_value_t& v = args[i];
+      body_->args[i] = v;
+      if (v.tag == YARD_TAG_TENSOR) body_->args[i].u.tensor = copy(*v.u.tensor);
+      if (v.tag == YARD_TAG_STRING) body_->args[i] = text({v.u.string, v.count});
+      if (v.tag == YARD_TAG_LIST) {
+        auto& list = body_->lists.emplace_back();
+        for (uint32_t k = 0; k < v.count; ++k) list.push_back(copy(*v.u.list[k]));
+        body_->args[i].u.list = list.data();
+      }
+    }
+    for (uint8_t out : program_.outputs())
+      for (uint32_t in = 0; in < body_->count; ++in)
+        if (program_.may_alias(out, in) && same(args[out], args[in])) {
+          body_->args[out] = body_->args[in];
+          body_->flags |= YARD_CALL_ALIASED;
+        }
+    find_device();
+    return Call(std::move(body_));
+  }
+
+ private:
+  Status fail(const std::string& param, const std::string& message) const {
+    return Status(Code::kInvalidArgument, s_.name + ": argument '" + param + "': " + message);
+  }
+
+  const yard_tensor_t* tensor(const TensorSpec& spec) {
+    auto& kept = *body_->tensors.emplace_back(std::make_unique<Call::Tensor>());
+    const Device device = spec.device.value_or(body_->device);
+    kept.t.device = {device.type, device.index};
+    kept.t.dtype = to_dlpack(spec.dtype);
+    // A rank that is too large stays visible, so that the check can name it.
+    kept.t.ndim = static_cast<int32_t>(spec.shape.size());
+    const size_t rank = std::min<size_t>(spec.shape.size(), YARD_MAX_RANK);
+    kept.t.shape = kept.dims;
+    kept.t.strides = kept.dims + YARD_MAX_RANK;
+    uint64_t compact = 1;
+    for (size_t i = rank; i-- > 0;) {
+      kept.dims[i] = spec.shape[i];
+      const bool given = spec.strides.size() == spec.shape.size();
+      kept.dims[YARD_MAX_RANK + i] = given ? spec.strides[i] : static_cast<int64_t>(compact);
+      compact *= static_cast<uint64_t>(std::max<int64_t>(spec.shape[i], 1));
+    }
+    // Without data the offset stands for the address, and so for its alignment.
+    kept.t.byte_offset = spec.align < YARD_MAX_ALIGN ? spec.align : 0;
+    kept.t.facts = yard_facts(&kept.t);
+    return &kept.t;
+  }
+
+  const yard_tensor_t* copy(const yard_tensor_t& t) {
+    yard_tensor_t with_facts = t;
+    if (with_facts.facts == 0) with_facts.facts = yard_facts(&t);
+    return tensor(spec_of(with_facts));
+  }
+
+  yard_value_t text(std::string_view s) {
+    const auto& kept = body_->strings.emplace_back(std::make_unique<const std::string>(s));
+    yard_value_t v{};
+    v.tag = YARD_TAG_STRING;
+    v.count = static_cast<uint32_t>(kept->size());
+    v.u.string = kept->data();
+    return v;
+  }
+
+  // Defaults are borrowed from the program, which this call may outlive.
+  void keep_default_strings() {
+    for (uint32_t i = 0; i < body_->count; ++i)
+      if (yard_value_t& v = body_->args[i]; v.tag == YARD_TAG_STRING) v = text({v.u.string, v.count});
+  }
+
+  yard_value_t value(const SpecValue& value) {
+    yard_value_t v{};
+    if (const auto* i = std::get_if<int64_t>(&value.v)) {
+      v.tag = YARD_TAG_INT;
+      v.u.i = *i;
+    } else if (const auto* f = std::get_if<double>(&value.v)) {
+      v.tag = YARD_TAG_FLOAT;
+      v.u.f = *f;
+    } else if (const auto* b = std::get_if<bool>(&value.v)) {
+      v.tag = YARD_TAG_BOOL;
+      v.u.i = *b ? 1 : 0;
+    } else if (const auto* s = std::get_if<std::string>(&value.v)) {
+      v = text(*s);
+    } else if (const auto* w = std::get_if<Word>(&value.v)) {
+      if (w->text != "none") v = text(w->text);
+    } else if (const auto* t = std::get_if<TensorSpec>(&value.v)) {
+      v.tag = YARD_TAG_TENSOR;
+      v.u.tensor = tensor(*t);
+    } else if (const auto* list = std::get_if<std::vector<TensorSpec>>(&value.v)) {
+      auto& kept = body_->lists.emplace_back();
+      for (const TensorSpec& item : *list) kept.push_back(tensor(item));
+      v.tag = YARD_TAG_LIST;
+      v.count = static_cast<uint32_t>(kept.size());
+      v.u.list = kept.data();
+    }
+    return v;
+  }
+
+  Status alias(const std::string& output, const std::string& input) {
+    const int out = s_.index_of(output), in = s_.index_of(input);
+    if (out < 0 || !s_.params[static_cast<size_t>(out)].is_output())
+      return fail(output, "only an output, by name, can be '&" + input + "'");
+    if (in < 0 || !program_.may_alias(static_cast<uint32_t>(out), static_cast<uint32_t>(in)))
+      return fail(output, "the schema does not say '" + output + " may_alias " + input + "'");
+    if (body_->args[out].tag != YARD_TAG_NONE) return fail(output, "is given twice");
+    if (body_->args[in].tag != YARD_TAG_TENSOR) return fail(output, "'" + input + "' is no tensor here");
+    body_->args[out] = body_->args[in];
+    body_->flags |= YARD_CALL_ALIASED;
+    return {};
+  }
+
+  // Fills in the outputs that were not given: compact, and where the inputs are.
+  Status outputs(const yard_op_t* op) {
+    const auto missing = [&](uint8_t i) {
+      return body_->args[i].tag == YARD_TAG_NONE && !s_.params[i].optional;
+    };
+    if (std::none_of(program_.outputs().begin(), program_.outputs().end(), missing)) return {};
+    Result<std::vector<OutputSpec>> inferred = program_.infer_outputs(body_->args, op);
+    if (!inferred.ok()) return std::move(inferred).status();
+    find_device();
+    for (const OutputSpec& o : *inferred) {
+      const Param& p = s_.params[o.param];
+      if (!missing(static_cast<uint8_t>(o.param))) continue;
+      if (!o.known) return fail(p.name, "a list of outputs cannot be inferred: give it by name");
+      TensorSpec spec;
+      spec.dtype = o.dtype;
+      spec.shape.assign(o.shape.dims, o.shape.dims + o.shape.rank);
+      body_->args[o.param].tag = YARD_TAG_TENSOR;
+      body_->args[o.param].u.tensor = tensor(spec);
+    }
+    return {};
+  }
+
+  void find_device() {
+    for (uint32_t i = 0; i < body_->count; ++i) {
+      for (const yard_tensor_t* t : Tensors(body_->args[i])) {
+        body_->device = {t->device.type, t->device.index};
+        return;
+      }
+    }
+  }
+
+  static bool same(const yard_value_t& a, const yard_value_t& b) {
+    if (a.tag != YARD_TAG_TENSOR || b.tag != YARD_TAG_TENSOR) return false;
+    return a.u.tensor == b.u.tensor || overlap(*a.u.tensor, *b.u.tensor) == Overlap::kSame;
+  }
+
+  const Program& program_;
+  const Schema& s_;
+  std::shared_ptr<Call::Body> body_;
+};
+
+Result<Call> Call::from_spec(const Program& program, const CallSpec& spec, const yard_op_t* op) {
+  return CallBuilder(program).from_spec(spec, op);
+}
+
+Call Call::capture(const Program& program, const yard_value_t* args, uint32_t flags, Labels labels) {
+  return CallBuilder(program).capture(args, flags, std::move(labels));
+}
+
+namespace {
+
+SpecValue spec_value(const Param& p, const yard_value_t& v, Device call_device) {
+  const auto tensor = [&](const yard_tensor_t& t) {
+    TensorSpec s = spec_of(t);
+    if (*s.device == call_device) s.device.reset();
+    return s;
+  };
+  switch (v.tag) {
+    case YARD_TAG_TENSOR: return {tensor(*v.u.tensor)};
+    case YARD_TAG_FLOAT: return {v.u.f};
+    case YARD_TAG_BOOL: return {v.u.i != 0};
+    case YARD_TAG_STRING: return {std::string(v.u.string, v.count)};
+    case YARD_TAG_LIST: {
+      std::vector<TensorSpec> list;
+      for (uint32_t k = 0; k < v.count; ++k) list.push_back(tensor(*v.u.list[k]));
+      return {std::move(list)};
+    }
+    default:
+      if (p.kind == Kind::kEnum) return {Word{p.enumerators.at(static_cast<size_t>(v.u.i))}};
+      return {v.u.i};
+  }
+}
+
+}  // namespace
+
+CallSpec Call::to_spec(const Program& program) const {
+  const Schema& s = program.schema();
+  CallSpec spec;
+  spec.op = s.name;
+  spec.device = device();
+  for (const auto& flag : kCallFlags) spec.flags |= flags() & flag.second;
+  spec.labels = labels();
+  bool positional = true;
+  for (uint32_t i = 0; i < count(); ++i) {
+    const Param& p = s.params[i];
+    if (p.is_output()) continue;
+    // Scalars read better by name; behind something left out, position would mislead.
+    if (!p.is_tensor() || args()[i].tag == YARD_TAG_NONE) positional = false;
+    if (args()[i].tag == YARD_TAG_NONE) continue;
+    spec.args.push_back({positional ? "" : p.name, spec_value(p, args()[i], device())});
+  }
+  const auto inferred = program.infer_outputs(args());
+  for (size_t k = 0; k < program.outputs().size(); ++k) {
+    const uint8_t out = program.outputs()[k];
+    const Param& p = s.params[out];
+    const yard_value_t& v = args()[out];
+    if (v.tag == YARD_TAG_NONE) continue;
+    SpecValue value = spec_value(p, v, device());
+    for (uint32_t in = 0; in < count(); ++in)
+      if (program.may_alias(out, in) && args()[in].tag == YARD_TAG_TENSOR && v.u.tensor == args()[in].u.tensor)
+        value.v = SameAs{s.params[in].name};
+    if (inferred.ok() && (*inferred)[k].known && !p.optional) {
+      const OutputSpec& o = (*inferred)[k];
+      TensorSpec usual;
+      usual.dtype = o.dtype;
+      usual.shape.assign(o.shape.dims, o.shape.dims + o.shape.rank);
+      if (value == SpecValue{std::move(usual)}) continue;
+    }
+    spec.args.push_back({p.name, std::move(value)});
+  }
+  return spec;
+}
+
+}  // namespace yard::op

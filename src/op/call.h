@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The metadata of one call, owned: what selection, explanation and tuning look at when there are no
+// tensors, or when they must outlive them. No data pointers.
+#pragma once
+
+#include <yard/plugin.h>
+
+#include <memory>
+
+#include "op/call_spec.h"
+#include "op/program.h"
+
+namespace yard::op {
+
+// Copies share their arguments, which never change; any thread may read.
+class Call {
+ public:
+  // Fills in defaults, infers outputs that are not given, and checks that the call fits. `op` brings
+  // the shape function where the program needs one.
+  static Result<Call> from_spec(const Program& program, const CallSpec& spec,
+                                const yard_op_t* op = nullptr);
+
+  // Copies what is known about a call that fits: shapes, strides, alignment, scalars, strings.
+  // YARD_CALL_ALIASED is added to the flags when an output is exactly an input.
+  static Call capture(const Program& program, const yard_value_t* args, uint32_t flags = 0,
+                      Labels labels = {});
+
+  // Tensors have data == NULL and facts; an output that is an input is the same yard_tensor_t.
+  const yard_value_t* args() const noexcept { return body_->args; }
+  uint32_t count() const noexcept { return body_->count; }
+  uint32_t flags() const noexcept { return body_->flags; }
+  // Where it runs: the device of its tensors.
+  Device device() const noexcept { return body_->device; }
+  const Labels& labels() const noexcept { return body_->labels; }
+
+  // The canonical spec; from_spec() of it gives an equal call.
+  CallSpec to_spec(const Program& program) const;
+
+ private:
+  friend class CallBuilder;
+  struct Tensor {
+    yard_tensor_t t{};
+    int64_t dims[2 * YARD_MAX_RANK]{};
+  };
+  struct Body {
+    yard_value_t args[YARD_MAX_ARGS]{};
+    uint32_t count = 0;
+    uint32_t flags = 0;
+    Device device;
+    Labels labels;
+    std::vector<std::unique_ptr<Tensor>> tensors;
+    std::vector<std::vector<const yard_tensor_t*>> lists;
+    std::vector<std::unique_ptr<const std::string>> strings;
+  };
+  explicit Call(std::shared_ptr<const Body> body) : body_(std::move(body)) {}
+
+  std::shared_ptr<const Body> body_;
+};
+
+}  // namespace yard::op

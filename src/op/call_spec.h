@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text form of a call (decision 2): what the trace prints, the command eats and tuning is keyed by.
+//
+//   rms_norm(f32[8,4096], f32[4096], eps=1e-6)@cpu
+//
+// Grammar (blanks between tokens are free, except around '@', '+' and '%' of the tail):
+//
+//   call    := op '(' [arg {',' arg}] ')' ['@' device {'+' flag}] ['{' label {',' label} '}']
+//   arg     := value | name '=' value                    (positional ones first)
+//   value   := tensor | '[' [tensor {',' tensor}] ']' | '&' name | 'none' | 'true' | 'false'
+//            | INT | FLOAT | ['-'] 'inf' | 'nan' | WORD | STRING
+//   tensor  := dtype '[' [INT {',' INT}] [';' INT {',' INT}] ']' ['%' align] ['@' device]
+//   flag    := 'deterministic' | 'capturing' | 'inference' | 'tracing'
+//   label   := text '=' text            text := letters, digits, '_', '.', '-' | STRING
+//
+// A CallSpec is syntax: it knows no schema. Positional arguments are the parameters that are not pure
+// outputs, in schema order. docs/reference/call_spec.md has the details.
+#pragma once
+
+#include <yard/status.h>
+#include <yard/tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace yard::op {
+
+using Labels = std::vector<std::pair<std::string, std::string>>;
+
+struct TensorSpec {
+  DType dtype = DType::invalid;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;  // in elements; empty: compact, row-major
+  uint32_t align = YARD_MAX_ALIGN;
+  std::optional<Device> device;  // nothing: the call's
+  bool operator==(const TensorSpec&) const = default;
+};
+
+// A bare word: an enumerator, or `none` for an absent optional.
+struct Word {
+  std::string text;
+  bool operator==(const Word&) const = default;
+};
+// &x: the same tensor as the argument x.
+struct SameAs {
+  std::string name;
+  bool operator==(const SameAs&) const = default;
+};
+
+struct SpecValue {
+  std::variant<int64_t, double, bool, std::string, Word, SameAs, TensorSpec, std::vector<TensorSpec>>
+      v;
+  // NaN equals NaN here: these are texts, not numbers to reckon with.
+  friend bool operator==(const SpecValue& a, const SpecValue& b);
+};
+
+struct SpecArg {
+  std::string name;  // empty: positional
+  SpecValue value;
+  bool operator==(const SpecArg&) const = default;
+};
+
+struct CallSpec {
+  std::string op;
+  std::vector<SpecArg> args;
+  Device device;
+  uint32_t flags = 0;  // YARD_CALL_*
+  Labels labels;
+  bool operator==(const CallSpec&) const = default;
+};
+
+// Failures are Code::kParse; the message names the column and shows the text with a caret below it.
+Result<CallSpec> parse_call_spec(std::string_view text);
+
+// The canonical text. A tensor's device is left out where it is the call's.
+std::string to_string(const CallSpec& spec);
+std::string to_string(const SpecValue& value);
+std::string to_string(const TensorSpec& tensor);
+
+// Dtype, shape, strides, alignment and device of a tensor that has facts.
+TensorSpec spec_of(const yard_tensor_t& tensor);
+// "f32[8,4096]": dtype and shape of any tensor, also of one that cannot be read.
+std::string brief(const yard_tensor_t& tensor);
+
+}  // namespace yard::op

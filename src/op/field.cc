@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which integers of a call have a name, and where each stands.
+#include "op/field.h"
+
+#include <algorithm>
+#include <map>
+
+#include "op/program_cold.h"
+
+namespace yard::op {
+namespace {
+
+// The lower, the better a parameter serves as the source of a name: always there before optional,
+// inputs before outputs, no factor before one.
+int rank_of(const Param& p, const Dim& d) {
+  const bool certain = !p.optional && p.kind == Kind::kTensor;
+  return (certain ? 0 : 4) + (p.is_output() ? 2 : 0) + (d.number == 1 ? 0 : 1);
+}
+
+struct Candidate {
+  int rank;
+  Field::Source source;
+};
+
+Field field_of(Field::Kind kind, size_t arg) {
+  Field f;
+  f.kind = kind;
+  f.count = 1;
+  f.sources[0].arg = static_cast<uint8_t>(arg);
+  return f;
+}
+
+// All places of a named dimension or leading group; broadcast ones do not tell its size.
+std::vector<Candidate> candidates(const Schema& s, const std::string& name) {
+  std::vector<Candidate> found;
+  for (size_t i = 0; i < s.params.size(); ++i) {
+    const Param& p = s.params[i];
+    for (size_t k = 0; k < p.dims.size(); ++k) {
+      const Dim& d = p.dims[k];
+      if (d.name != name || d.broadcast) continue;
+      Candidate c{rank_of(p, d), {}};
+      c.source.arg = static_cast<uint8_t>(i);
+      const bool leading = d.kind == Dim::Kind::kLeading;
+      c.source.axis = static_cast<uint8_t>(p.dims.size() - k - (leading ? 1 : 0));
+      c.source.factor = static_cast<uint16_t>(leading ? 1 : d.number);
+      found.push_back(c);
+    }
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.rank < b.rank; });
+  return found;
+}
+
+Field named_field(const Schema& s, const Dim& d) {
+  Field f;
+  f.kind = d.kind == Dim::Kind::kLeading ? Field::Kind::kProduct : Field::Kind::kDim;
+  for (const Candidate& c : candidates(s, d.name)) {
+    const bool again = std::any_of(f.sources, f.sources + f.count, [&](const Field::Source& other) {
+      return other.arg == c.source.arg;
+    });
+    if (again || f.count == kMaxSources) continue;
+    f.sources[f.count++] = c.source;
+    if (c.rank < 4) break;  // always there: no other is needed
+  }
+  return f;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, Field>> make_fields(const Schema& s) {
+  std::map<std::string, Field> named;
+  for (size_t i = 0; i < s.params.size(); ++i) {
+    const Param& p = s.params[i];
+    switch (p.kind) {
+      case Kind::kInt:
+      case Kind::kBool:
+      case Kind::kEnum: named.emplace(p.name, field_of(Field::Kind::kScalar, i)); break;
+      case Kind::kTensorList:
+        named.emplace(p.name + ".count", field_of(Field::Kind::kCount, i));
+        break;
+      case Kind::kTensor:
+        named.emplace(p.name + ".rank", field_of(Field::Kind::kRank, i));
+        named.emplace(p.name + ".size", field_of(Field::Kind::kSize, i));
+        break;
+      default: break;
+    }
+  }
+  for (const Param& p : s.params)
+    for (const Dim& d : p.dims)
+      if (!d.name.empty()) named.emplace(d.name, named_field(s, d));
+  return {named.begin(), named.end()};
+}
+
+bool needs_shape_function(const Schema& s) {
+  const auto bound = [&](const std::string& name) {
+    if (s.index_of(name) >= 0) return true;  // an int parameter
+    return std::any_of(s.params.begin(), s.params.end(), [&](const Param& p) {
+      return !p.is_output() && std::any_of(p.dims.begin(), p.dims.end(),
+                                           [&](const Dim& d) { return d.name == name; });
+    });
+  };
+  for (const Param& p : s.params) {
+    if (!p.is_output() || p.kind != Kind::kTensor) continue;
+    for (const Dim& d : p.dims)
+      if (d.kind == Dim::Kind::kAny || (!d.name.empty() && !bound(d.name))) return true;
+  }
+  return false;
+}
+
+}  // namespace yard::op

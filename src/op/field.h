@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Integers that can be read off a call: what rules, limits, cost hints and cache keys look at.
+#pragma once
+
+#include <yard/plugin.h>
+
+#include <cstdint>
+
+#include "op/schema.h"
+
+namespace yard::op {
+
+// What read() gives when no argument of the call has the field.
+inline constexpr int64_t kAbsent = INT64_MIN;
+
+// Where a field stands in the arguments; made by Program::field(). Copy it freely: it refers to
+// nothing. A field of optional arguments has several sources; the first that is there counts.
+struct Field {
+  enum class Kind : uint8_t {
+    kDim,      // one dimension, divided by its factor
+    kProduct,  // the product of the leading dimensions
+    kScalar,   // an int, bool or enum argument
+    kRank,
+    kSize,     // number of elements
+    kCount,    // tensors in a list
+  };
+  struct Source {
+    uint8_t arg = 0;
+    uint8_t axis = 0;     // kDim: counted from the end, 1 is the last; kProduct: dimensions after it
+    uint16_t factor = 1;  // kDim
+  };
+  Kind kind = Kind::kScalar;
+  uint8_t count = 0;
+  Source sources[kMaxSources];
+};
+
+namespace detail {
+
+inline int64_t read_tensor(Field::Kind kind, Field::Source s, const yard_tensor_t* t) noexcept {
+  switch (kind) {
+    case Field::Kind::kDim: {
+      const int64_t size = t->shape[t->ndim - s.axis];
+      return s.factor == 1 ? size : size / s.factor;
+    }
+    case Field::Kind::kRank: return t->ndim;
+    default: {
+      const int32_t n = t->ndim - (kind == Field::Kind::kProduct ? s.axis : 0);
+      int64_t product = 1;
+      for (int32_t i = 0; i < n; ++i) product *= t->shape[i];
+      return product;
+    }
+  }
+}
+
+}  // namespace detail
+
+// The value of a field in a call that fits its schema; kAbsent if it is not there. No allocation.
+inline int64_t read(const Field& f, const yard_value_t* args) noexcept {
+  for (uint32_t i = 0; i < f.count; ++i) {
+    const yard_value_t& v = args[f.sources[i].arg];
+    if (f.kind == Field::Kind::kScalar) return v.u.i;
+    if (v.tag == YARD_TAG_TENSOR) return detail::read_tensor(f.kind, f.sources[i], v.u.tensor);
+    if (v.tag != YARD_TAG_LIST) continue;
+    if (f.kind == Field::Kind::kCount) return v.count;
+    if (v.count > 0) return detail::read_tensor(f.kind, f.sources[i], v.u.list[0]);
+  }
+  return kAbsent;
+}
+
+}  // namespace yard::op

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Do two strided tensors meet? That is: does a sum of bounded multiples of strides hit a number? The
+// search below goes from the largest stride down and prunes by range, by common divisor, and by noticing
+// when the smaller strides fill every gap; for layouts that occur it looks at a handful of nodes.
+#include "op/overlap.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace yard::op {
+namespace {
+
+__extension__ typedef __int128 Wide;
+
+// More nodes than any sane layout needs; beyond them the answer is "they may".
+constexpr int kBudget = 4000;
+// In bits. No address space is larger, so nothing that reaches further can be real.
+constexpr Wide kFarthest = Wide{1} << 62;
+
+int64_t stride_of(const yard_tensor_t& t, int axis) noexcept {
+  if (t.strides) return t.strides[axis];
+  int64_t s = 1;
+  for (int i = t.ndim - 1; i > axis; --i) s *= std::max<int64_t>(t.shape[i], 1);
+  return s;
+}
+
+bool is_empty(const yard_tensor_t& t) noexcept {
+  for (int i = 0; i < t.ndim; ++i)
+    if (t.shape[i] == 0) return true;
+  return false;
+}
+
+// Is there an x with 0 <= x[i] <= limit[i] and sum(factor[i] * x[i]) == target?
+class BoundedSum {
+ public:
+  void add(Wide factor, Wide limit) noexcept {
+    if (factor == 0 || limit <= 0) return;
+    if (limit > kFarthest || factor > kFarthest || factor < -kFarthest) {
+      too_far_ = true;
+      return;
+    }
+    if (factor < 0) {  // count down from the limit instead
+      aim(-factor * limit);
+      factor = -factor;
+    }
+    if (factor * limit > kFarthest) too_far_ = true;
+    for (int i = 0; i < count_; ++i) {
+      if (terms_[i].factor == factor) {
+        terms_[i].limit += limit;
+        return;
+      }
+    }
+    terms_[count_++] = {factor, limit};
+  }
+  // Adds to the number to hit.
+  void aim(Wide target) noexcept {
+    if (target > kFarthest || target < -kFarthest) too_far_ = true;
+    else target_ += target;
+  }
+
+  bool solvable() noexcept {
+    if (too_far_) return true;
+    std::sort(terms_, terms_ + count_,
+              [](const Term& a, const Term& b) { return a.factor > b.factor; });
+    // An empty suffix reaches 0 and nothing else; unit 0 stands for that.
+    reach_[count_] = 0, unit_[count_] = 0, dense_[count_] = true;
+    for (int i = count_ - 1; i >= 0; --i) {
+      const Wide f = terms_[i].factor;
+      reach_[i] = reach_[i + 1] + f * terms_[i].limit;
+      unit_[i] = gcd(unit_[i + 1], f);
+      // Every multiple of the unit is hit if this step leaves no gap the smaller ones cannot fill.
+      dense_[i] = unit_[i + 1] == 0 || (dense_[i + 1] && unit_[i] == unit_[i + 1] &&
+                                        f <= reach_[i + 1] + unit_[i]);
+    }
+    return search(0, target_);
+  }
+
+ private:
+  struct Term {
+    Wide factor, limit;
+  };
+  static Wide gcd(Wide a, Wide b) noexcept {
+    while (b != 0) {
+      const Wide r = a % b;
+      a = b;
+      b = r;
+    }
+    return a;
+  }
+  bool search(int i, Wide target) noexcept {
+    if (target < 0 || target > reach_[i]) return false;
+    if (unit_[i] == 0) return target == 0;
+    if (target % unit_[i] != 0) return false;
+    if (dense_[i] || --budget_ <= 0) return true;
+    const Wide f = terms_[i].factor;
+    const Wide over = target - reach_[i + 1];
+    const Wide low = over > 0 ? (over + f - 1) / f : 0;
+    const Wide high = std::min(terms_[i].limit, target / f);
+    for (Wide x = low; x <= high; ++x)
+      if (search(i + 1, target - f * x)) return true;
+    return false;
+  }
+
+  static constexpr int kMost = 2 * YARD_MAX_RANK + 2;
+  Term terms_[kMost];
+  Wide reach_[kMost + 1], unit_[kMost + 1];
+  bool dense_[kMost + 1];
+  int count_ = 0;
+  Wide target_ = 0;
+  bool too_far_ = false;
+  int budget_ = kBudget;
+};
+
+bool same_layout(const yard_tensor_t& a, const yard_tensor_t& b) noexcept {
+  if (a.ndim != b.ndim || yard_dtype_index(a.dtype) != yard_dtype_index(b.dtype)) return false;
+  for (int i = 0; i < a.ndim; ++i) {
+    if (a.shape[i] != b.shape[i]) return false;
+    if (a.shape[i] > 1 && stride_of(a, i) != stride_of(b, i)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Overlap overlap(const yard_tensor_t& a, const yard_tensor_t& b) noexcept {
+  if (!a.data || !b.data || is_empty(a) || is_empty(b)) return Overlap::kNone;
+  const auto address = [](const yard_tensor_t& t) {
+    return reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
+  };
+  if (address(a) == address(b)) return same_layout(a, b) ? Overlap::kSame : Overlap::kPartial;
+  // In bits, since elements may be smaller than a byte:
+  //   a0 + sum(stride * i) + p  ==  b0 + sum(stride * j) + q,  p and q inside an element.
+  BoundedSum sum;
+  for (int i = 0; i < a.ndim; ++i) sum.add(Wide{stride_of(a, i)} * a.dtype.bits, a.shape[i] - 1);
+  for (int i = 0; i < b.ndim; ++i) sum.add(-Wide{stride_of(b, i)} * b.dtype.bits, b.shape[i] - 1);
+  sum.add(1, a.dtype.bits - 1);
+  sum.add(-1, b.dtype.bits - 1);
+  sum.aim((Wide{address(b)} - Wide{address(a)}) * 8);
+  return sum.solvable() ? Overlap::kPartial : Overlap::kNone;
+}
+
+bool overlaps_itself(const yard_tensor_t& t) noexcept {
+  if (is_empty(t)) return false;
+  for (int k = 0; k < t.ndim; ++k) {
+    if (t.shape[k] < 2) continue;
+    if (stride_of(t, k) == 0) return true;
+    // Two indices that meet differ by d with sum(stride * d) == 0; k is the first axis where they do,
+    // and there d >= 1 without loss of generality; later axes differ by -(n-1) .. n-1.
+    BoundedSum sum;
+    sum.add(stride_of(t, k), t.shape[k] - 2);
+    sum.aim(-Wide{stride_of(t, k)});
+    for (int j = k + 1; j < t.ndim; ++j) {
+      sum.add(stride_of(t, j), 2 * Wide{t.shape[j] - 1});
+      sum.aim(Wide{stride_of(t, j)} * (t.shape[j] - 1));
+    }
+    if (sum.solvable()) return true;
+  }
+  return false;
+}
+
+}  // namespace yard::op

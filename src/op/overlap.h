@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether tensors share memory: asked only when the byte ranges of two tensors meet, or when a tensor
+// that is written has unusual strides.
+#pragma once
+
+#include <yard/plugin.h>
+
+#include <cstdint>
+
+namespace yard::op {
+
+enum class Overlap : uint8_t {
+  kNone,
+  kSame,     // the same memory, dtype, shape and strides
+  kPartial,  // anything else that shares a byte
+};
+
+// Exact for all usual layouts (interleaved slices of one buffer do not overlap); where strides are so
+// odd that deciding would take long, kPartial. Tensors without data or elements overlap nothing.
+// Both need facts. No allocation.
+Overlap overlap(const yard_tensor_t& a, const yard_tensor_t& b) noexcept;
+
+// Whether two indices of the tensor name the same element. Exact or true, as above.
+bool overlaps_itself(const yard_tensor_t& t) noexcept;
+
+// A quick test from the facts: false only if the byte ranges surely do not meet.
+inline bool ranges_may_meet(const yard_tensor_t& a, const yard_tensor_t& b) noexcept {
+  // As a signed number the unknown span becomes larger than any distance.
+  const auto bytes = [](uint64_t facts) {
+    return static_cast<uint64_t>(static_cast<int64_t>(facts) >> 26) & ~63ull;
+  };
+  const uint64_t away = (reinterpret_cast<uintptr_t>(b.data) + b.byte_offset) -
+                        (reinterpret_cast<uintptr_t>(a.data) + a.byte_offset);
+  return away < bytes(a.facts) || 0 - away < bytes(b.facts);
+}
+
+}  // namespace yard::op

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// A schema compiled for checking calls: the test that every call of an op passes before any kernel
+// sees it, in a few nanoseconds, and the words for what was wrong when it does not.
+//
+//   Result<Program> p = Program::compile("silu_and_mul(out!: T[*rows, d], x: T[*rows, 2*d])");
+//   if (p->tags_fit(args, n) && p->fits(args) >= 0) ...  else  return p->misfit(args, n);
+//
+// A Program never changes; copies share what is not hot; any thread may use one.
+#pragma once
+
+#include <yard/plugin.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "op/field.h"
+#include "op/schema.h"
+
+namespace yard::op {
+
+struct ProgramCold;  // program_cold.h
+
+// Shape and dtype of one pure output.
+struct OutputSpec {
+  uint32_t param = 0;  // index of the parameter
+  bool known = true;   // false: a list, or an optional output that these inputs leave open
+  DType dtype = DType::invalid;
+  yard_shape_t shape{};
+};
+
+class Program {
+ public:
+  // Checks the schema again, since it may have been built by hand.
+  static Result<Program> compile(const Schema& schema);
+  static Result<Program> compile(std::string_view schema_text);
+
+  const Schema& schema() const noexcept;
+  const std::string& name() const noexcept { return schema().name; }
+  uint32_t arg_count() const noexcept { return arg_count_; }
+  // One letter per parameter, as plugin.h's `typed` wants them.
+  std::string_view signature() const noexcept;
+  // Index of a parameter, -1 if there is none of that name.
+  int index_of(std::string_view param) const noexcept { return schema().index_of(param); }
+  // Indices of the pure outputs (`!`), in schema order.
+  std::span<const uint8_t> outputs() const noexcept;
+  // Whether some argument is read and written (`~`).
+  bool has_inout() const noexcept;
+  bool may_alias(uint32_t output, uint32_t input) const noexcept;
+
+  // ---- Every call ----
+
+  // Number and tags of the arguments: NONE only for optional ones, no null tensor. No allocation.
+  bool tags_fit(const yard_value_t* args, uint32_t n) const noexcept;
+
+  // -1 if the call does not fit the schema, else 0, or YARD_CALL_ALIASED when an output is exactly an
+  // input that it may alias. Requires tags_fit(); a tensor whose facts are 0 does not fit. Tensors
+  // without data are taken to overlap nothing. No allocation, no lock.
+  int32_t fits(const yard_value_t* args) const noexcept;
+
+  // Whether a tensor that has elements has no data. Requires tags_fit() and facts.
+  bool has_null_data(const yard_value_t* args) const noexcept;
+
+  // ---- When something is wrong, or being prepared ----
+
+  // What is wrong with the call: kInvalidArgument naming op, argument, expected and found. OK exactly
+  // when tags_fit(), every tensor's facts are not 0, and fits() >= 0.
+  Status misfit(const yard_value_t* args, uint32_t n) const;
+  // The same for arg_count() arguments whose outputs may still be missing.
+  Status misfit_inputs(const yard_value_t* args) const;
+
+  // A readable integer: a dimension, a product ("rows"), an int, bool or enum parameter, "x.rank",
+  // "x.size", "xs.count". Nothing if there is none of that name.
+  std::optional<Field> field(std::string_view name) const;
+  std::vector<std::string> field_names() const;
+
+  // Whether some output has a dimension that no input binds, so that the op must bring `infer`.
+  bool needs_shape_function() const noexcept;
+  // Dtype and shape of every pure output, in schema order, from the inputs; args[output] is not
+  // looked at. `op` brings the shape function where one is needed.
+  Result<std::vector<OutputSpec>> infer_outputs(const yard_value_t* args,
+                                                const yard_op_t* op = nullptr) const;
+
+ private:
+  friend class Compiler;
+
+  // How one tensor that is always there relates to the lead tensor. 16 bytes.
+  struct Lane {
+    uint32_t same = 0;    // facts bits that are those of the lead
+    uint32_t fixed = 0;   // facts bits that are those of `want`
+    uint32_t want = 0;
+    uint8_t arg = 0;
+    uint8_t dims = 0;     // how many trailing dimensions equal the lead's; kAllDims: every one
+    uint8_t scale = 1;    // the last of them is `scale` times the lead's
+    bool may_alias = false;
+  };
+  static constexpr uint8_t kAllDims = 255;
+  static constexpr uint8_t kOptional = 128;
+
+  bool list_fits(const yard_value_t& v) const noexcept;
+  // The rare ways out of fits(), not inlined.
+  int32_t settle_overlap(const yard_value_t* args) const noexcept;
+  int32_t run_steps(const yard_value_t* args, int32_t flags) const noexcept;
+
+  // Hot. The lead is a written tensor that is always there, an output if possible; without one
+  // lane_count_ is 0 and the steps check everything.
+  uint8_t arg_count_ = 0;
+  uint8_t lane_count_ = 0;
+  uint8_t min_rank_ = 0;  // of the lead
+  bool has_steps_ = false;
+  uint64_t dtypes_ = ~0ull;  // of the lead
+  uint8_t tags_[YARD_MAX_ARGS]{};  // the tag wanted, kOptional added where NONE will do
+  Lane lanes_[YARD_MAX_ARGS];  // [0] is the lead
+  std::shared_ptr<const ProgramCold> cold_;
+};
+
+inline bool Program::tags_fit(const yard_value_t* args, uint32_t n) const noexcept {
+  if (n != arg_count_) return false;
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint32_t tag = args[i].tag;
+    if (tag != (tags_[i] & ~uint32_t{kOptional})) {
+      if (tag != YARD_TAG_NONE || (tags_[i] & kOptional) == 0) return false;
+    } else if (tag == YARD_TAG_TENSOR) {
+      if (args[i].u.tensor == nullptr) return false;
+    } else if (tag == YARD_TAG_LIST || tag == YARD_TAG_STRING) {
+      if (!list_fits(args[i])) return false;
+    }
+  }
+  return true;
+}
+
+inline int32_t Program::fits(const yard_value_t* args) const noexcept {
+  int32_t flags = 0;
+  if (lane_count_ != 0) {
+    const yard_tensor_t* const lead = args[lanes_[0].arg].u.tensor;
+    const uint64_t facts = lead->facts;
+    const uint64_t rank = (facts >> YARD_FACTS_RANK_SHIFT) & 15;
+    if (((static_cast<uint32_t>(facts) ^ lanes_[0].want) & lanes_[0].fixed) != 0) return -1;
+    if (rank < min_rank_ || ((dtypes_ >> (facts & YARD_FACTS_DTYPE)) & 1) == 0) return -1;
+    // Spans count 64 bytes; as signed numbers the unknown one becomes larger than any distance.
+    const uint64_t begin = reinterpret_cast<uintptr_t>(lead->data) + lead->byte_offset;
+    const auto span = static_cast<uint64_t>(static_cast<int64_t>(facts) >> 26) & ~63ull;
+    bool odd = (facts & YARD_FACTS_PLAIN) == 0;
+    for (const Lane *lane = lanes_ + 1, *end = lanes_ + lane_count_; lane != end; ++lane) {
+      const yard_tensor_t* const t = args[lane->arg].u.tensor;
+      const uint64_t f = t->facts;
+      const uint32_t wrong =
+          (static_cast<uint32_t>(f ^ facts) & lane->same) | ((static_cast<uint32_t>(f) ^ lane->want) & lane->fixed);
+      if (wrong != 0) return -1;
+      const uint64_t away = reinterpret_cast<uintptr_t>(t->data) + t->byte_offset - begin;
+      const auto reach = static_cast<uint64_t>(static_cast<int64_t>(f) >> 26) & ~63ull;
+      odd |= (away < span) | (0 - away < reach);
+      uint64_t n = lane->dims < rank ? lane->dims : rank;
+      const int64_t* const a = lead->shape + (rank - n);
+      const int64_t* const b = t->shape;
+      if (lane->scale != 1) {
+        int64_t last;
+        --n;
+        if (__builtin_mul_overflow(a[n], int64_t{lane->scale}, &last) || last != b[n]) return -1;
+      }
+      for (uint64_t i = 0; i < n; ++i)
+        if (a[i] != b[i]) return -1;
+    }
+    if (odd) {
+      flags = settle_overlap(args);
+      if (flags < 0) return -1;
+    }
+  }
+  return has_steps_ ? run_steps(args, flags) : flags;
+}
+
+inline bool Program::has_null_data(const yard_value_t* args) const noexcept {
+  const auto bare = [](const yard_tensor_t* t) {
+    return t->data == nullptr && (t->facts >> YARD_FACTS_SPAN_SHIFT) != 0;
+  };
+  for (uint32_t i = 0; i < arg_count_; ++i) {
+    if (args[i].tag == YARD_TAG_TENSOR) {
+      if (bare(args[i].u.tensor)) return true;
+    } else if (args[i].tag == YARD_TAG_LIST) {
+      for (uint32_t k = 0; k < args[i].count; ++k)
+        if (bare(args[i].u.list[k])) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace yard::op

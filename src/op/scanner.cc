@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading tokens and reporting what stands in their place: see scanner.h.
+#include "op/scanner.h"
+
+#include <charconv>
+#include <utility>
+
+#include "base/text.h"
+
+namespace yard::op {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+bool is_word_start(char c) { return is_lower(c) || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_word(char c) { return is_word_start(c) || is_digit(c); }
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+}  // namespace
+
+size_t Scanner::at() {
+  while (pos_ < text_.size() && is_blank(text_[pos_])) ++pos_;
+  return pos_;
+}
+
+char Scanner::peek() { return at() < text_.size() ? text_[pos_] : '\0'; }
+
+bool Scanner::accept(char c) {
+  if (at() >= text_.size() || text_[pos_] != c) return false;
+  ++pos_;
+  return true;
+}
+
+bool Scanner::accept(std::string_view punctuation) {
+  if (text_.substr(at(), punctuation.size()) != punctuation) return false;
+  pos_ += punctuation.size();
+  return true;
+}
+
+bool Scanner::expect(char c, std::string_view context) {
+  if (accept(c)) return true;
+  return fail("expected '" + std::string(1, c) + "' " + std::string(context) + ", found " + found());
+}
+
+std::string_view Scanner::peek_word() {
+  const size_t start = at();
+  size_t end = start;
+  if (end < text_.size() && is_word_start(text_[end]))
+    while (end < text_.size() && is_word(text_[end])) ++end;
+  return text_.substr(start, end - start);
+}
+
+std::string_view Scanner::word() {
+  const std::string_view w = peek_word();
+  pos_ += w.size();
+  return w;
+}
+
+std::optional<std::string> Scanner::name(std::string_view kind) {
+  const std::string_view w = peek_word();
+  const bool lower = !w.empty() && is_lower(w[0]) && w.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") ==
+                                                         std::string_view::npos;
+  if (!lower) {
+    fail("expected " + std::string(kind) + ", found " + found() +
+         (w.empty() ? "" : "; names are lower-case letters, digits and '_'"));
+    return std::nullopt;
+  }
+  pos_ += w.size();
+  return std::string(w);
+}
+
+std::optional<std::string> Scanner::op_name() {
+  auto op = name("the name of an op");
+  while (op && raw() == '.') {
+    const size_t start = ++pos_;
+    while (is_lower(raw()) || is_digit(raw()) || raw() == '_') ++pos_;
+    if (pos_ == start) {
+      fail("expected letters, digits or '_' after '.' in the name of an op, found " + found());
+      return std::nullopt;
+    }
+    *op += "." + std::string(text_.substr(start, pos_ - start));
+  }
+  return op;
+}
+
+bool Scanner::at_number() {
+  const char c = peek();
+  return is_digit(c) || (c == '-' && pos_ + 1 < text_.size() && is_digit(text_[pos_ + 1]));
+}
+
+std::optional<Scanner::Number> Scanner::number() {
+  if (!at_number()) {
+    fail("expected a number, found " + found());
+    return std::nullopt;
+  }
+  Number n;
+  size_t end = pos_ + 1;
+  const auto digits = [&] {
+    const size_t start = end;
+    while (end < text_.size() && is_digit(text_[end])) ++end;
+    return end > start;
+  };
+  digits();
+  bool good = true;
+  if (end < text_.size() && text_[end] == '.') n.is_float = true, ++end, good = digits();
+  if (end < text_.size() && (text_[end] == 'e' || text_[end] == 'E')) {
+    n.is_float = true;
+    if (++end < text_.size() && (text_[end] == '+' || text_[end] == '-')) ++end;
+    good &= digits();
+  }
+  // "8x" is neither a number nor a word.
+  if (end < text_.size() && is_word(text_[end])) good = false;
+  const char* first = text_.data() + pos_;
+  const char* last = text_.data() + end;
+  const auto error = !good        ? std::errc::invalid_argument
+                     : n.is_float ? std::from_chars(first, last, n.f).ec
+                                  : std::from_chars(first, last, n.i).ec;
+  if (error != std::errc()) {
+    fail("the number " + found() + (good ? " is out of range" : " is not written like one"));
+    return std::nullopt;
+  }
+  pos_ = end;
+  return n;
+}
+
+std::optional<int64_t> Scanner::integer(std::string_view kind) {
+  const size_t start = at();
+  if (!at_number()) {
+    fail("expected " + std::string(kind) + ", found " + found());
+    return std::nullopt;
+  }
+  const auto n = number();
+  if (!n) return std::nullopt;
+  if (n->is_float) {
+    fail_at(start, "expected " + std::string(kind) + ", found a number with a fraction or exponent");
+    return std::nullopt;
+  }
+  return n->i;
+}
+
+std::optional<std::string> Scanner::quoted() {
+  size_t pos = at();
+  auto text = base::unquote(text_, pos);
+  if (!text) {
+    fail_at(pos, pos >= text_.size() ? "the string has no closing '\"'"
+                                     : "not allowed in a string; escapes are \\\" \\\\ \\n \\t \\r \\xhh");
+    return std::nullopt;
+  }
+  pos_ = pos;
+  return text;
+}
+
+std::optional<DType> Scanner::dtype() {
+  const std::string_view w = peek_word();
+  const auto t = parse_dtype(w);
+  if (!t) {
+    fail("expected a dtype, found " + found() + base::did_you_mean(w, dtype_names()));
+    return std::nullopt;
+  }
+  pos_ += w.size();
+  return t;
+}
+
+std::string Scanner::found() {
+  if (at_end()) return "the end";
+  size_t end = pos_ + 1;
+  if (is_word(text_[pos_]))
+    while (end < text_.size() && end < pos_ + 40 && is_word(text_[end])) ++end;
+  std::string token(text_.substr(pos_, end - pos_));
+  const auto c = static_cast<unsigned char>(token[0]);
+  if (c < 0x20 || c >= 0x7f) return base::quote(token);
+  return "'" + token + "'";
+}
+
+bool Scanner::fail_at(size_t offset, const std::string& message) {
+  if (status_.ok()) {
+    status_ = Status(Code::kParse, std::string(what_) + ", " + base::place_of(text_, offset) + ": " +
+                                       message + "\n" + base::caret_at(text_, offset));
+  }
+  return false;
+}
+
+const std::vector<std::string>& dtype_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (int i = 1; i < 64; ++i)
+      if (bits(static_cast<DType>(i)) != 0) all.emplace_back(to_string(static_cast<DType>(i)));
+    return all;
+  }();
+  return names;
+}
+
+}  // namespace yard::op

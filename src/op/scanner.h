@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokens of the schema and CallSpec grammars, and errors that point at the column.
+#pragma once
+
+#include <yard/status.h>
+#include <yard/tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace yard::op {
+
+// A cursor over the text. Functions that can fail return false or nothing after recording the error;
+// only the first one is kept, so callers just give up.
+class Scanner {
+ public:
+  // `what` names the kind of text in messages ("schema"). The text must outlive the scanner.
+  Scanner(std::string_view text, std::string_view what) : text_(text), what_(what) {}
+
+  // Where the next token starts, behind blanks.
+  size_t at();
+  bool at_end() { return at() == text_.size(); }
+  // The next character behind blanks, '\0' at the end.
+  char peek();
+  // The next character as it stands, blanks included.
+  char raw() const { return pos_ < text_.size() ? text_[pos_] : '\0'; }
+  void advance(size_t n) { pos_ += n; }
+  // Back to a place that at() gave.
+  void seek(size_t offset) { pos_ = offset; }
+
+  bool accept(char c);
+  bool accept(std::string_view punctuation);
+  // `context` completes the message: expected ',' or ')' <context>.
+  bool expect(char c, std::string_view context);
+
+  // [A-Za-z_][A-Za-z0-9_]*, empty if there is none; nothing is recorded.
+  std::string_view word();
+  std::string_view peek_word();
+  // [a-z][a-z0-9_]*; `kind` is for the message: "a parameter name".
+  std::optional<std::string> name(std::string_view kind);
+  // An op's name, with dots.
+  std::optional<std::string> op_name();
+
+  struct Number {
+    bool is_float = false;
+    int64_t i = 0;
+    double f = 0;
+  };
+  bool at_number();
+  std::optional<Number> number();
+  std::optional<int64_t> integer(std::string_view kind);
+  std::optional<std::string> quoted();
+  // A dtype name; common spellings count.
+  std::optional<DType> dtype();
+
+  // What stands next, for messages: "')'", "'foo'", "the end".
+  std::string found();
+  bool fail(const std::string& message) { return fail_at(at(), message); }
+  bool fail_at(size_t offset, const std::string& message);
+  bool failed() const noexcept { return !status_.ok(); }
+  Status take_status() { return std::move(status_); }
+
+ private:
+  std::string_view text_;
+  std::string_view what_;
+  size_t pos_ = 0;
+  Status status_;
+};
+
+// Names of all dtypes, for suggestions.
+const std::vector<std::string>& dtype_names();
+
+}  // namespace yard::op

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The schema of an op: one line that says what a call of it looks like (decision 1).
+//
+//   rms_norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], eps: float = 1e-6)
+//       where out may_alias x
+//
+// Grammar (blanks and newlines between tokens are free):
+//
+//   schema  := op '(' [param {',' param}] ')' ['where' clause {',' clause}]
+//   op      := [a-z][a-z0-9_]* {'.' [a-z0-9_]+}
+//   name    := [a-z][a-z0-9_]*                   (in if iff or unless where may_alias are reserved)
+//   param   := name ['!' | '~'] ['?'] ':' type ['=' default]
+//   type    := dtype '[' [dim {',' dim}] ']' ['[' ']']
+//            | 'int' | 'float' | 'bool' | 'string' | 'enum' '{' name {',' name} '}'
+//   dtype   := a dtype (f32, bf16, ...) | VARIABLE       VARIABLE := [A-Z][A-Za-z0-9_]*
+//   dim     := '_' | INT | '*' name ['|' '1'] | [INT '*'] name ['|' '1']      ('*' name only first)
+//   clause  := VARIABLE 'in' '{' dtype {',' dtype} '}'
+//            | name '%' INT '==' '0' [guard] | term cmp term [guard]
+//            | name 'iff' name | name 'or' name | name 'may_alias' name
+//   term    := INT | [INT '*'] name      cmp := == != < <= > >=      guard := ('if' | 'unless') name
+//
+// docs/reference/schema.md says what each part means. Values here are plain data: copy, compare, build
+// by hand. Parsing checks meaning as well as form, so a Schema that parse_schema returned is sound.
+#pragma once
+
+#include <yard/status.h>
+#include <yard/tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace yard::op {
+
+// Where in the text something stood; not part of its value.
+struct Position {
+  size_t offset = 0;
+  friend bool operator==(Position, Position) noexcept { return true; }
+};
+
+struct Dim {
+  enum class Kind : uint8_t {
+    kNamed,     // d, 2*d
+    kConstant,  // 128
+    kAny,       // _
+    kLeading,   // *rows
+  };
+  Kind kind = Kind::kAny;
+  bool broadcast = false;  // |1
+  int64_t number = 1;      // the factor of a named one, the size of a constant one
+  std::string name;
+  Position at;
+  bool operator==(const Dim&) const = default;
+};
+
+enum class Access : uint8_t { kRead, kWrite, kReadWrite };
+enum class Kind : uint8_t { kTensor, kTensorList, kInt, kFloat, kBool, kString, kEnum };
+
+// What a scalar is when the caller leaves it out; the index for enums. Nothing: it must be given.
+using Default = std::variant<std::monostate, int64_t, double, bool, std::string>;
+
+struct Param {
+  std::string name;
+  Kind kind = Kind::kTensor;
+  Access access = Access::kRead;
+  bool optional = false;
+  DType dtype = DType::invalid;  // fixed dtype of a tensor ...
+  std::string variable;          // ... or the variable that stands for it
+  std::vector<Dim> dims;
+  std::vector<std::string> enumerators;
+  Default fallback;
+  Position at;
+
+  bool is_tensor() const noexcept { return kind == Kind::kTensor || kind == Kind::kTensorList; }
+  bool is_output() const noexcept { return access == Access::kWrite; }
+  bool is_written() const noexcept { return access != Access::kRead; }
+  bool has_leading() const noexcept {
+    return !dims.empty() && dims[0].kind == Dim::Kind::kLeading;
+  }
+  // Dimensions counted from the end: all but the leading group.
+  size_t trailing() const noexcept { return dims.size() - (has_leading() ? 1 : 0); }
+  bool operator==(const Param&) const = default;
+};
+
+// `number` or `number * name`.
+struct Term {
+  int64_t number = 1;
+  std::string name;  // empty: the number itself
+  Position at;
+  bool operator==(const Term&) const = default;
+};
+
+enum class Compare : uint8_t { kEq, kNe, kLt, kLe, kGt, kGe };
+
+struct Clause {
+  enum class Kind : uint8_t {
+    kDTypes,    // left.name in {dtypes}
+    kMultiple,  // left.name % right.number == 0
+    kCompare,   // left compare right
+    kIff,       // left.name iff right.name
+    kOr,        // left.name or right.name
+    kMayAlias,  // left.name may_alias right.name
+  };
+  enum class Guard : uint8_t { kNone, kIf, kUnless };
+  Kind kind = Kind::kCompare;
+  Compare compare = Compare::kEq;
+  Guard guard = Guard::kNone;
+  Term left, right;
+  std::vector<DType> dtypes;
+  std::string guard_param;
+  Position at, guard_at;
+  bool operator==(const Clause&) const = default;
+};
+
+struct Schema {
+  std::string name;
+  std::vector<Param> params;
+  std::vector<Clause> clauses;
+
+  // Index of a parameter, -1 if there is none of that name.
+  int index_of(std::string_view param) const noexcept;
+  bool operator==(const Schema&) const = default;
+};
+
+// Failures are Code::kParse; the message names the place and shows the line with a caret below it.
+Result<Schema> parse_schema(std::string_view text);
+
+// The canonical text: parse_schema(to_string(s)) == s for every sound schema.
+std::string to_string(const Schema& schema);
+std::string to_string(const Param& param);
+std::string to_string(const Clause& clause);
+const char* to_string(Compare c) noexcept;
+// "T[*rows, hidden]", "enum{a, b}": a parameter's type as the schema writes it.
+std::string type_text(const Param& param);
+
+// Largest factor in `k*d`.
+inline constexpr int64_t kMaxFactor = 65535;
+// Most names of dimensions, integers and dtype variables of one schema; leading groups count twice.
+inline constexpr size_t kMaxNames = 64;
+// Most optional or list parameters that alone give a name its value.
+inline constexpr size_t kMaxSources = 6;
+
+}  // namespace yard::op

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// From text to Schema by recursive descent: form only; schema_check.cc looks at the meaning.
+#include <algorithm>
+#include <array>
+
+#include "base/text.h"
+#include "op/scanner.h"
+#include "op/schema.h"
+#include "op/schema_check.h"
+
+namespace yard::op {
+namespace {
+
+class Parser {
+ public:
+  explicit Parser(Scanner& in) : in_(in) {}
+
+  bool schema(Schema& s) {
+    auto name = in_.op_name();
+    if (!name) return false;
+    s.name = std::move(*name);
+    if (!in_.expect('(', "after the name of the op")) return false;
+    if (!in_.accept(')')) {
+      do {
+        if (!param(s.params.emplace_back())) return false;
+      } while (in_.accept(','));
+      if (!in_.expect(')', "or ',' after a parameter")) return false;
+    }
+    if (in_.peek_word() == "where") {
+      in_.word();
+      do {
+        if (!clause(s.clauses.emplace_back())) return false;
+      } while (in_.accept(','));
+    }
+    if (in_.at_end()) return true;
+    return in_.fail(s.clauses.empty() ? "expected 'where' or the end, found " + in_.found()
+                                      : "expected ',' or the end after a clause, found " + in_.found());
+  }
+
+ private:
+  bool param(Param& p) {
+    p.at = {in_.at()};
+    if (in_.peek() == '*' || in_.peek() == '.')
+      return in_.fail("expected a parameter name, found " + in_.found() +
+                      "; there are no variadics, take a tensor list: T[dims][]");
+    auto name = in_.name("a parameter name");
+    if (!name) return false;
+    p.name = std::move(*name);
+    const size_t marks = in_.at();
+    if (in_.accept('!')) p.access = Access::kWrite;
+    else if (in_.accept('~')) p.access = Access::kReadWrite;
+    p.optional = in_.accept('?');
+    if (in_.peek() == '!' || in_.peek() == '~' || in_.peek() == '?')
+      return in_.fail("'!' or '~' comes first, then '?', each once");
+    if (!in_.expect(':', "and a type after the parameter's name") || !type(p)) return false;
+    if (!p.is_tensor() && (p.optional || p.is_written()))
+      return in_.fail_at(marks, std::string("a scalar takes no ") + (p.is_written() ? "'!' or '~'" : "'?'") +
+                                    (p.is_written() ? "" : "; give it a default instead"));
+    const size_t equals = in_.at();
+    if (!in_.accept('=')) return true;
+    if (p.is_tensor())
+      return in_.fail_at(equals, "a tensor has no default; '?' after its name makes it optional");
+    return fallback(p);
+  }
+
+  bool type(Param& p) {
+    static constexpr std::pair<std::string_view, Kind> kScalars[] = {{"int", Kind::kInt},
+                                                                     {"float", Kind::kFloat},
+                                                                     {"bool", Kind::kBool},
+                                                                     {"string", Kind::kString},
+                                                                     {"enum", Kind::kEnum}};
+    const size_t start = in_.at();
+    const std::string_view w = in_.word();
+    // int, float and bool also spell dtypes; a bracket tells.
+    const bool bracket = in_.peek() == '[';
+    for (const auto& [name, kind] : kScalars) {
+      if (w != name || (bracket && parse_dtype(w))) continue;
+      p.kind = kind;
+      return kind != Kind::kEnum || enumerators(p);
+    }
+    if (!w.empty() && w[0] >= 'A' && w[0] <= 'Z') {
+      p.variable = std::string(w);
+    } else if (const auto t = parse_dtype(w)) {
+      p.dtype = *t;
+    } else {
+      in_.seek(start);
+      std::vector<std::string> known = dtype_names();
+      for (const auto& scalar : kScalars) known.emplace_back(scalar.first);
+      return in_.fail("expected a type (T[dims], f32[dims], int, float, bool, string, enum{...}), found " +
+                      in_.found() + base::did_you_mean(w, known));
+    }
+    if (!in_.expect('[', "and dimensions after the dtype")) return false;
+    return dims(p);
+  }
+
+  bool dims(Param& p) {
+    if (!in_.accept(']')) {
+      do {
+        if (!dim(p)) return false;
+      } while (in_.accept(','));
+      if (!in_.expect(']', "or ',' after a dimension")) return false;
+    }
+    if (!in_.accept('[')) return true;
+    p.kind = Kind::kTensorList;
+    return in_.expect(']', "to close the '[]' of a tensor list");
+  }
+
+  bool dim(Param& p) {
+    Dim& d = p.dims.emplace_back();
+    d.at = {in_.at()};
+    if (in_.accept('*')) {
+      d.kind = Dim::Kind::kLeading;
+      if (p.dims.size() > 1) return in_.fail_at(d.at.offset, "'*' dimensions can only stand first");
+      return dim_name(d);
+    }
+    if (in_.peek_word() == "_") {
+      in_.word();
+      return true;
+    }
+    if (!in_.at_number()) {
+      d.kind = Dim::Kind::kNamed;
+      return dim_name(d);
+    }
+    const auto n = in_.integer("a size");
+    if (!n) return false;
+    d.number = *n;
+    if (in_.accept('*')) {
+      d.kind = Dim::Kind::kNamed;
+      if (*n < 1 || *n > kMaxFactor)
+        return in_.fail_at(d.at.offset, "a factor is between 1 and " + std::to_string(kMaxFactor));
+      return dim_name(d);
+    }
+    d.kind = Dim::Kind::kConstant;
+    return *n >= 0 || in_.fail_at(d.at.offset, "a size is not negative");
+  }
+
+  bool dim_name(Dim& d) {
+    auto name = in_.name("a dimension: name, k*name, a number, '_' or '*name'");
+    if (!name) return false;
+    d.name = std::move(*name);
+    if (!in_.accept('|')) return true;
+    d.broadcast = true;
+    const size_t start = in_.at();
+    const auto one = in_.integer("1 after '|'");
+    if (!one) return false;
+    return *one == 1 || in_.fail_at(start, "only 1 can stand after '|'");
+  }
+
+  bool enumerators(Param& p) {
+    if (!in_.expect('{', "and enumerators after 'enum'")) return false;
+    do {
+      const size_t start = in_.at();
+      auto e = in_.name("an enumerator");
+      if (!e) return false;
+      if (*e == "true" || *e == "false" || *e == "inf" || *e == "nan")
+        return in_.fail_at(start, "'" + *e + "' is a literal and cannot be an enumerator");
+      if (std::find(p.enumerators.begin(), p.enumerators.end(), *e) != p.enumerators.end())
+        return in_.fail_at(start, "enumerator '" + *e + "' stands here twice");
+      p.enumerators.push_back(std::move(*e));
+    } while (in_.accept(','));
+    return in_.expect('}', "or ',' after an enumerator");
+  }
+
+  bool fallback(Param& p) {
+    const size_t start = in_.at();
+    const auto wrong = [&](std::string_view wanted) {
+      in_.seek(start);
+      return in_.fail("the default of '" + p.name + "' must be " + std::string(wanted) + ", found " +
+                      in_.found());
+    };
+    switch (p.kind) {
+      case Kind::kInt: {
+        if (!in_.at_number()) return wrong("an integer");
+        const auto n = in_.number();
+        if (!n) return false;
+        if (n->is_float) return wrong("an integer");
+        p.fallback = n->i;
+        return true;
+      }
+      case Kind::kFloat: return float_fallback(p, wrong);
+      case Kind::kBool: {
+        const std::string_view w = in_.word();
+        if (w != "true" && w != "false") return wrong("true or false");
+        p.fallback = w == "true";
+        return true;
+      }
+      case Kind::kString: {
+        if (in_.peek() != '"') return wrong("a string in double quotes");
+        auto text = in_.quoted();
+        if (!text) return false;
+        p.fallback = std::move(*text);
+        return true;
+      }
+      default: {
+        const std::string_view w = in_.word();
+        const auto e = std::find(p.enumerators.begin(), p.enumerators.end(), w);
+        if (e == p.enumerators.end())
+          return wrong(base::one_of(p.enumerators));
+        p.fallback = static_cast<int64_t>(e - p.enumerators.begin());
+        return true;
+      }
+    }
+  }
+
+  template <class Wrong>
+  bool float_fallback(Param& p, const Wrong& wrong) {
+    const bool minus = !in_.at_number() && in_.accept('-');
+    if (in_.peek_word() == "inf") {
+      in_.word();
+      p.fallback = minus ? -__builtin_inf() : __builtin_inf();
+      return true;
+    }
+    if (minus || !in_.at_number()) return wrong("a number");
+    const auto n = in_.number();
+    if (!n) return false;
+    p.fallback = n->is_float ? n->f : static_cast<double>(n->i);
+    return true;
+  }
+
+  bool clause(Clause& c) {
+    c.at = {in_.at()};
+    const std::string_view w = in_.peek_word();
+    if (!w.empty() && w[0] >= 'A' && w[0] <= 'Z') return dtype_clause(c);
+    if (!term(c.left)) return false;
+    const std::string_view verb = in_.peek_word();
+    static constexpr std::pair<std::string_view, Clause::Kind> kVerbs[] = {
+        {"iff", Clause::Kind::kIff}, {"or", Clause::Kind::kOr}, {"may_alias", Clause::Kind::kMayAlias}};
+    for (const auto& [name, kind] : kVerbs) {
+      if (verb != name) continue;
+      if (c.left.name.empty() || c.left.number != 1)
+        return in_.fail("expected a parameter name before '" + std::string(name) + "'");
+      in_.word();
+      c.kind = kind;
+      c.right.at = {in_.at()};
+      auto other = in_.name("a parameter name");
+      if (!other) return false;
+      c.right.name = std::move(*other);
+      return true;
+    }
+    if (in_.peek() == '%' ? !multiple(c) : !comparison(c)) return false;
+    return guard(c);
+  }
+
+  bool dtype_clause(Clause& c) {
+    c.kind = Clause::Kind::kDTypes;
+    c.left.at = {in_.at()};
+    c.left.name = std::string(in_.word());
+    if (in_.peek_word() != "in")
+      return in_.fail("expected 'in' after the dtype variable, found " + in_.found());
+    in_.word();
+    if (!in_.expect('{', "and dtypes after 'in'")) return false;
+    do {
+      const size_t start = in_.at();
+      const auto t = in_.dtype();
+      if (!t) return false;
+      if (std::find(c.dtypes.begin(), c.dtypes.end(), *t) != c.dtypes.end())
+        return in_.fail_at(start, std::string("dtype '") + yard::to_string(*t) + "' stands here twice");
+      c.dtypes.push_back(*t);
+    } while (in_.accept(','));
+    return in_.expect('}', "or ',' after a dtype");
+  }
+
+  bool term(Term& t) {
+    t.at = {in_.at()};
+    if (in_.at_number()) {
+      const auto n = in_.integer("a whole number");
+      if (!n) return false;
+      t.number = *n;
+      if (!in_.accept('*')) return true;
+    }
+    auto name = in_.name("a name or a number");
+    if (!name) return false;
+    t.name = std::move(*name);
+    return true;
+  }
+
+  bool multiple(Clause& c) {
+    c.kind = Clause::Kind::kMultiple;
+    if (c.left.name.empty() || c.left.number != 1)
+      return in_.fail_at(c.left.at.offset, "only a name can stand before '%'");
+    in_.accept('%');
+    c.right.at = {in_.at()};
+    const auto n = in_.integer("a number after '%'");
+    if (!n) return false;
+    if (*n < 1) return in_.fail_at(c.right.at.offset, "a divisor is at least 1");
+    c.right.number = *n;
+    if (!in_.accept("==")) return in_.fail("expected '== 0' after the divisor, found " + in_.found());
+    const size_t zero = in_.at();
+    const auto rest = in_.integer("0");
+    if (!rest) return false;
+    return *rest == 0 || in_.fail_at(zero, "only 0 can stand here: name % k == 0");
+  }
+
+  bool comparison(Clause& c) {
+    static constexpr std::pair<std::string_view, Compare> kOperators[] = {
+        {"==", Compare::kEq}, {"!=", Compare::kNe}, {"<=", Compare::kLe},
+        {">=", Compare::kGe}, {"<", Compare::kLt},  {">", Compare::kGt}};
+    c.kind = Clause::Kind::kCompare;
+    for (const auto& [text, compare] : kOperators) {
+      if (!in_.accept(text)) continue;
+      c.compare = compare;
+      return term(c.right);
+    }
+    return in_.fail("expected a comparison (== != < <= > >=), '%', 'iff', 'or' or 'may_alias', found " +
+                    in_.found());
+  }
+
+  bool guard(Clause& c) {
+    const std::string_view w = in_.peek_word();
+    if (w != "if" && w != "unless") return true;
+    c.guard = w == "if" ? Clause::Guard::kIf : Clause::Guard::kUnless;
+    in_.word();
+    c.guard_at = {in_.at()};
+    auto name = in_.name("a parameter name");
+    if (!name) return false;
+    c.guard_param = std::move(*name);
+    return true;
+  }
+
+  Scanner& in_;
+};
+
+}  // namespace
+
+Result<Schema> parse_schema(std::string_view text) {
+  Scanner in(text, "schema");
+  Schema s;
+  if (!Parser(in).schema(s) || !check_schema(s, in)) return in.take_status();
+  return s;
+}
+
+}  // namespace yard::op

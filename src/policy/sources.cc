@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who said what.
+#include "policy/sources.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace yard::policy {
+
+Policy combine(std::span<const Source> sources) {
+  Policy p;
+  for (const Source& s : sources) p = merge(p, *s.policy);
+  return p;
+}
+
+std::vector<PolicyNote> notes(const Policy& p, const char* source) {
+  std::vector<PolicyNote> to;
+  const auto add = [&](std::string field, std::string value) {
+    to.push_back({std::move(field), std::move(value), source});
+  };
+  const auto flag = [](bool b) { return std::string(b ? "true" : "false"); };
+  if (p.prefer) add("prefer", to_string(*p.prefer));
+  if (p.strict) add("strict", flag(*p.strict));
+  if (p.reference_only) add("reference_only", flag(*p.reference_only));
+  for (const auto& [op, order] : p.per_op)
+    add(fmt::format("per_op[{}]", op), fmt::format("{}", fmt::join(order, "|")));
+  if (p.allow_vendors) add("allow_vendors", fmt::format("{}", fmt::join(*p.allow_vendors, ",")));
+  if (!p.deny_vendors.empty()) add("deny_vendors", fmt::format("{}", fmt::join(p.deny_vendors, ",")));
+  if (p.allow_kernels) add("allow_kernels", fmt::format("{}", fmt::join(*p.allow_kernels, ",")));
+  if (!p.deny_kernels.empty()) add("deny_kernels", fmt::format("{}", fmt::join(p.deny_kernels, ",")));
+  for (const auto& [op, kernel] : p.locks) add(fmt::format("locks[{}]", op), kernel);
+  for (const auto& [name, on] : p.backends) add(fmt::format("backends[{}]", name), on ? "on" : "off");
+  return to;
+}
+
+std::vector<PolicyNote> notes(std::span<const Source> sources) {
+  std::vector<PolicyNote> to;
+  for (const Source& s : sources) {
+    for (PolicyNote& n : notes(*s.policy, s.name)) {
+      const auto same = std::find_if(to.begin(), to.end(),
+                                     [&](const PolicyNote& o) { return o.field == n.field; });
+      if (same == to.end()) {
+        to.push_back(std::move(n));
+      } else if (n.field.starts_with("deny_")) {
+        same->value += ',' + n.value;
+        same->source += ", " + n.source;
+      } else {
+        *same = std::move(n);
+      }
+    }
+  }
+  return to;
+}
+
+}  // namespace yard::policy

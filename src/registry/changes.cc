@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Applying changes to the registry's state.
+#include "registry/changes.h"
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "registry/descriptors.h"
+
+namespace yard {
+
+Changes::Changes() : list_(std::make_unique<detail::ChangeList>()) {}
+Changes::~Changes() = default;
+Changes::Changes(Changes&&) noexcept = default;
+Changes& Changes::operator=(Changes&&) noexcept = default;
+
+namespace {
+// Remembers the first problem; apply() reports it.
+template <class T, class F>
+void put(detail::ChangeList& list, Result<T> read, const F& step) {
+  if (read.ok())
+    list.steps.push_back(step(*std::move(read)));
+  else if (list.problem.ok())
+    list.problem = std::move(read).status();
+}
+}  // namespace
+
+Changes& Changes::add_op(const yard_op_t& op, std::shared_ptr<void> keep) {
+  put(*list_, registry::read_op(op, std::move(keep)),
+      [](auto o) { return registry::AddOp{std::move(o)}; });
+  return *this;
+}
+Changes& Changes::add_backend(const yard_backend_t& backend, std::shared_ptr<void> keep) {
+  put(*list_, registry::read_backend(backend, std::move(keep)),
+      [](auto b) { return registry::AddBackend{std::move(b)}; });
+  return *this;
+}
+Changes& Changes::add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep) {
+  put(*list_, registry::read_kernel(kernel, std::move(keep)),
+      [](auto k) { return registry::AddKernel{std::move(k), false}; });
+  return *this;
+}
+Changes& Changes::replace_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep) {
+  put(*list_, registry::read_kernel(kernel, std::move(keep)),
+      [](auto k) { return registry::AddKernel{std::move(k), true}; });
+  return *this;
+}
+Changes& Changes::add_plugin(const yard_plugin_t& plugin, std::shared_ptr<void> keep) {
+  Status s = registry::read_plugin(plugin, keep, list_->steps);
+  if (!s.ok() && list_->problem.ok()) list_->problem = std::move(s);
+  return *this;
+}
+Changes& Changes::remove_kernel(std::string op, std::string id) {
+  list_->steps.push_back(registry::RemoveKernel{std::move(op), std::move(id)});
+  return *this;
+}
+Changes& Changes::remove_backend(std::string name) {
+  list_->steps.push_back(registry::RemoveBackend{std::move(name)});
+  return *this;
+}
+Changes& Changes::remove_op(std::string name) {
+  list_->steps.push_back(registry::RemoveOp{std::move(name)});
+  return *this;
+}
+Changes& Changes::reprobe(std::string backend) {
+  list_->steps.push_back(registry::Reprobe{std::move(backend)});
+  return *this;
+}
+
+}  // namespace yard
+
+namespace yard::registry {
+
+const Family* State::find(std::string_view op) const noexcept {
+  const auto it = families.find(op);
+  return it == families.end() ? nullptr : it->second.get();
+}
+
+namespace {
+
+template <class Map>
+std::string did_you_mean(std::string_view wanted, const Map& map) {
+  std::vector<std::string> names;
+  for (const auto& [name, unused] : map) names.push_back(name);
+  return base::did_you_mean(wanted, names);
+}
+
+// The work of one apply(): a copy of the state and the notes taken while it changes.
+class Applier {
+ public:
+  explicit Applier(const State& state) : next_(state) {}
+
+  Status step(const AddOp& s) {
+    const std::string& name = s.op->name;
+    if (const Family* f = next_.find(name)) {
+      if (same(*f->op, *s.op)) return {};
+      if (f->op->schema != s.op->schema)
+        return Status(Code::kConflict,
+                      fmt::format("op '{}' is known with another schema\n  known: {}\n  new:   {}", name,
+                                  f->op->schema, s.op->schema));
+      return Status(Code::kConflict,
+                    fmt::format("op '{}' is known with the same schema but another summary, shape "
+                                "function or tolerance", name));
+    }
+    s.op->index = next_.indices.emplace(s.op->schema, next_.index_count()).first->second;
+    next_.families[name] = std::make_shared<Family>(Family{s.op, {}});
+    done_.ops.insert(name);
+    return {};
+  }
+
+  Status step(const AddBackend& s) {
+    auto& slot = next_.backends[s.backend->name];
+    if (slot == nullptr) {
+      slot = s.backend;
+      return {};
+    }
+    if (same(*slot, *s.backend)) return {};
+    return Status(Code::kConflict, fmt::format("backend '{}' is registered already and differs: {}",
+                                               s.backend->name, difference(*slot, *s.backend)));
+  }
+
+  Status step(const AddKernel& s) {
+    const Kernel& k = *s.kernel;
+    const auto backend = next_.backends.find(k.backend_name);
+    if (backend == next_.backends.end())
+      return Status(Code::kNotFound,
+                    fmt::format("kernel '{}' of op '{}' belongs to backend '{}', which is not known{}",
+                                k.id, k.op, k.backend_name, did_you_mean(k.backend_name, next_.backends)));
+    const Family* f = next_.find(k.op);
+    if (f == nullptr)
+      return Status(Code::kUnknownOp, fmt::format("kernel '{}' is for op '{}', which is not known{}", k.id,
+                                                  k.op, did_you_mean(k.op, next_.families)));
+    const auto old = f->kernels.find(k.id);
+    if (s.replace && old == f->kernels.end())
+      return Status(Code::kNotFound, fmt::format("op '{}' has no kernel '{}' to replace{}", k.op, k.id,
+                                                 did_you_mean(k.id, f->kernels)));
+    if (!s.replace && old != f->kernels.end()) {
+      if (same(*old->second, k)) return {};
+      return Status(Code::kConflict,
+                    fmt::format("kernel '{}' of op '{}' is registered already (by backend '{}') and "
+                                "differs from the new one (by backend '{}'): {}",
+                                k.id, k.op, old->second->backend_name, k.backend_name,
+                                difference(*old->second, k)));
+    }
+    YARD_RETURN_IF_ERROR(check(k, *backend->second, *f->op->program));
+    s.kernel->backend = backend->second;
+    Family& changed = edit(k.op);
+    auto& slot = changed.kernels[k.id];
+    if (slot != nullptr) done_.removed.push_back(slot);
+    slot = s.kernel;
+    return {};
+  }
+
+  Status step(const RemoveKernel& s) {
+    const Family* f = next_.find(s.op);
+    if (f == nullptr) return unknown_op(s.op);
+    const auto it = f->kernels.find(s.id);
+    if (it == f->kernels.end())
+      return Status(Code::kNotFound, fmt::format("op '{}' has no kernel '{}'{}", s.op, s.id,
+                                                 did_you_mean(s.id, f->kernels)));
+    done_.removed.push_back(it->second);
+    edit(s.op).kernels.erase(s.id);
+    return {};
+  }
+
+  Status step(const RemoveBackend& s) {
+    const auto it = next_.backends.find(s.name);
+    if (it == next_.backends.end()) return unknown_backend(s.name);
+    for_kernels_of(s.name, [&](Family& f, const std::string& id) {
+      done_.removed.push_back(f.kernels[id]);
+      f.kernels.erase(id);
+    });
+    done_.removed.push_back(it->second);
+    next_.backends.erase(it);
+    return {};
+  }
+
+  Status step(const RemoveOp& s) {
+    const Family* f = next_.find(s.name);
+    if (f == nullptr) return unknown_op(s.name);
+    for (const auto& [id, kernel] : f->kernels) done_.removed.push_back(kernel);
+    done_.removed.push_back(f->op);
+    next_.families.erase(s.name);
+    edited_.erase(s.name);
+    done_.ops.insert(s.name);
+    return {};
+  }
+
+  Status step(const Reprobe& s) {
+    const auto it = next_.backends.find(s.backend);
+    if (it == next_.backends.end()) return unknown_backend(s.backend);
+    // A record with no answers yet takes its place, and its kernels point at that one.
+    auto fresh = read_backend(it->second->d, it->second->keep);
+    if (!fresh.ok()) return fresh.status();
+    std::shared_ptr<const Backend> backend = *std::move(fresh);
+    it->second = backend;
+    for_kernels_of(s.backend, [&](Family& f, const std::string& id) {
+      auto kernel = std::make_shared<Kernel>(*f.kernels[id]);
+      kernel->link();
+      kernel->backend = backend;
+      f.kernels[id] = std::move(kernel);
+    });
+    return {};
+  }
+
+  Applied finish() {
+    done_.state = std::make_shared<const State>(std::move(next_));
+    return std::move(done_);
+  }
+
+ private:
+  Status unknown_op(const std::string& name) {
+    return Status(Code::kUnknownOp,
+                  fmt::format("op '{}' is not known{}", name, did_you_mean(name, next_.families)));
+  }
+  Status unknown_backend(const std::string& name) {
+    return Status(Code::kNotFound,
+                  fmt::format("backend '{}' is not known{}", name, did_you_mean(name, next_.backends)));
+  }
+
+  // A family of our own to change; made once per apply.
+  Family& edit(const std::string& op) {
+    auto& slot = next_.families[op];
+    if (done_.ops.insert(op).second || edited_.count(op) == 0) {
+      auto copy = std::make_shared<Family>(*slot);
+      edited_[op] = copy;
+      slot = copy;
+    }
+    return *edited_[op];
+  }
+
+  template <class F>
+  void for_kernels_of(const std::string& backend, const F& f) {
+    std::vector<std::pair<std::string, std::string>> found;
+    for (const auto& [op, family] : next_.families)
+      for (const auto& [id, kernel] : family->kernels)
+        if (kernel->backend_name == backend) found.emplace_back(op, id);
+    for (const auto& [op, id] : found) f(edit(op), id);
+  }
+
+  // What can be checked only now that the op and the backend are known.
+  static Status check(const Kernel& k, const Backend& backend, const op::Program& program) {
+    const auto bad = [&](const std::string& what) {
+      return Status(Code::kInvalidArgument, fmt::format("kernel '{}' of op '{}': {}", k.id, k.op, what));
+    };
+    if (k.kind == Kind::kVendor && backend.vendor.empty())
+      return bad(fmt::format("a kernel of kind vendor needs a vendor, and backend '{}' has none",
+                             backend.name));
+    if (k.d.typed != nullptr && k.typed_signature != program.signature())
+      return bad(fmt::format("its typed entry has signature '{}', the op's is '{}'", k.typed_signature,
+                             program.signature()));
+    const auto unknown = [&](const std::string& field, const char* where) {
+      std::vector<std::string> names = program.field_names();
+      for (const op::Param& p : program.schema().params) names.push_back(p.name);
+      return bad(fmt::format("{} names '{}', which is no field of the op{}", where, field,
+                             base::did_you_mean(field, names)));
+    };
+    for (size_t i = 0; i < k.limits.size(); ++i) {
+      const std::string& field = k.limit_fields[i];
+      if (field.empty()) continue;
+      const uint32_t kind = k.limits[i].kind;
+      const bool integer = kind == YARD_LIMIT_MIN || kind == YARD_LIMIT_MAX ||
+                           kind == YARD_LIMIT_MULTIPLE || kind == YARD_LIMIT_EQUALS;
+      const bool known = integer ? program.field(field).has_value() : program.index_of(field) >= 0;
+      if (!known) return unknown(field, "a limit");
+    }
+    for (const std::string& f : k.verify_reads)
+      if (!program.field(f) && program.index_of(f) < 0) return unknown(f, "verify_reads");
+    for (const std::string& f : k.cost_reads)
+      if (!program.field(f)) return unknown(f, "cost_reads");
+    return {};
+  }
+
+  State next_;
+  Applied done_;
+  std::map<std::string, std::shared_ptr<Family>> edited_;
+};
+
+}  // namespace
+
+Result<Applied> apply(const State& state, const std::vector<Step>& steps) {
+  Applier applier(state);
+  for (const Step& step : steps)
+    if (Status s = std::visit([&](const auto& x) { return applier.step(x); }, step); !s) return s;
+  return applier.finish();
+}
+
+}  // namespace yard::registry

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The registry's state as an immutable value, and changes that make a new one of it.
+#pragma once
+
+#include <yard/registry.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "registry/records.h"
+
+namespace yard::registry {
+
+// One step of a change.
+struct AddOp { std::shared_ptr<Op> op; };
+struct AddBackend { std::shared_ptr<Backend> backend; };
+struct AddKernel { std::shared_ptr<Kernel> kernel; bool replace = false; };
+struct RemoveKernel { std::string op, id; };
+struct RemoveBackend { std::string name; };
+struct RemoveOp { std::string name; };
+struct Reprobe { std::string backend; };
+using Step = std::variant<AddOp, AddBackend, AddKernel, RemoveKernel, RemoveBackend, RemoveOp, Reprobe>;
+
+// An op with its kernels, by id.
+struct Family {
+  std::shared_ptr<const Op> op;
+  std::map<std::string, std::shared_ptr<const Kernel>, std::less<>> kernels;
+};
+
+struct State {
+  std::map<std::string, std::shared_ptr<const Family>, std::less<>> families;
+  std::map<std::string, std::shared_ptr<const Backend>, std::less<>> backends;
+  // Schema text → entry index: an op that comes back as it was finds its old place.
+  std::map<std::string, uint32_t, std::less<>> indices;
+
+  const Family* find(std::string_view op) const noexcept;
+  uint32_t index_count() const noexcept { return static_cast<uint32_t>(indices.size()); }
+};
+
+struct Applied {
+  std::shared_ptr<const State> state;
+  std::set<std::string> ops;  // whose candidates changed
+  // What left: records whose end completes a ticket.
+  std::vector<std::shared_ptr<const void>> removed;
+};
+
+// All steps or none. The error names the step's subject and, for a conflict, both sides.
+Result<Applied> apply(const State& state, const std::vector<Step>& steps);
+
+}  // namespace yard::registry
+
+namespace yard::detail {
+// What yard::Changes holds: steps, and the first thing that was wrong with a descriptor.
+struct ChangeList {
+  std::vector<registry::Step> steps;
+  Status problem;
+};
+}  // namespace yard::detail

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// From descriptors to records.
+#include "registry/descriptors.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstddef>
+#include <cstring>
+
+#include "op/schema.h"
+
+namespace yard::registry {
+namespace {
+
+constexpr size_t kMaxText = 64 * 1024;
+constexpr uint32_t kMaxItems = 65536;
+
+Status bad(std::string message) { return Status(Code::kInvalidArgument, std::move(message)); }
+
+// A copy of as much of a struct as its owner says there is, the rest zero.
+template <class T>
+Result<T> sized_copy(const T& from, size_t least, const char* what) {
+  uint32_t size;
+  std::memcpy(&size, &from, sizeof size);
+  if (size < least || size > (1u << 20))
+    return bad(fmt::format("{} descriptor states size {}; this version knows {} bytes and needs {}", what,
+                           size, sizeof(T), least));
+  T to{};
+  std::memcpy(static_cast<void*>(&to), &from, std::min<size_t>(size, sizeof(T)));
+  return to;
+}
+
+bool valid_utf8(std::string_view s) {
+  for (size_t i = 0; i < s.size();) {
+    const auto c = static_cast<unsigned char>(s[i]);
+    const size_t n = c < 0x80 ? 1 : (c >> 5) == 6 ? 2 : (c >> 4) == 14 ? 3 : (c >> 3) == 30 ? 4 : 0;
+    if (n == 0 || i + n > s.size()) return false;
+    uint32_t point = n == 1 ? c : c & (0xffu >> (n + 1));
+    for (size_t k = 1; k < n; ++k) {
+      const auto t = static_cast<unsigned char>(s[i + k]);
+      if ((t & 0xc0) != 0x80) return false;
+      point = (point << 6) | (t & 0x3f);
+    }
+    constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (point < kLeast[n] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000)) return false;
+    i += n;
+  }
+  return true;
+}
+
+// Text of a descriptor: bounded, UTF-8, no control characters. Null reads as empty.
+Status read_text(const char* from, const char* what, std::string& to) {
+  to.clear();
+  if (from == nullptr) return {};
+  const size_t n = strnlen(from, kMaxText + 1);
+  if (n > kMaxText) return bad(fmt::format("{} is longer than {} bytes", what, kMaxText));
+  to.assign(from, n);
+  if (!valid_utf8(to)) return bad(fmt::format("{} is not valid UTF-8", what));
+  for (const char c : to)
+    if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t')
+      return bad(fmt::format("{} holds a control character", what));
+  return {};
+}
+
+// Names of backends, kernels and plugins.
+Status read_name(const char* from, const char* what, std::string& to) {
+  YARD_RETURN_IF_ERROR(read_text(from, what, to));
+  if (to.empty()) return bad(fmt::format("{} is missing", what));
+  if (to.size() > 128) return bad(fmt::format("{} is longer than 128 characters", what));
+  for (const char c : to)
+    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+          c == '.' || c == '-'))
+      return bad(fmt::format("{} '{}' holds '{}'; letters, digits, '_', '.', '-' may stand in a name",
+                             what, to, c));
+  return {};
+}
+
+Status read_texts(const char* const* from, uint32_t count, const char* what,
+                  std::vector<std::string>& to) {
+  if (count > kMaxItems) return bad(fmt::format("{}: count {} is beyond {}", what, count, kMaxItems));
+  if (count > 0 && from == nullptr) return bad(fmt::format("{}: {} stated, none given", what, count));
+  to.resize(count);
+  for (uint32_t i = 0; i < count; ++i) YARD_RETURN_IF_ERROR(read_text(from[i], what, to[i]));
+  return {};
+}
+
+// A NULL-terminated list.
+Status read_fields(const char* const* from, const char* what, std::vector<std::string>& to) {
+  to.clear();
+  for (uint32_t i = 0; from != nullptr && from[i] != nullptr; ++i) {
+    if (i >= YARD_MAX_ARGS * 4) return bad(fmt::format("{}: more than {} fields", what, i));
+    YARD_RETURN_IF_ERROR(read_text(from[i], what, to.emplace_back()));
+  }
+  return {};
+}
+
+Status check_limit(const yard_limit_t& l, const std::string& field) {
+  const bool names_integer =
+      l.kind == YARD_LIMIT_MIN || l.kind == YARD_LIMIT_MAX || l.kind == YARD_LIMIT_MULTIPLE;
+  const bool names_argument = l.kind == YARD_LIMIT_RANK || l.kind == YARD_LIMIT_EQUALS ||
+                              l.kind == YARD_LIMIT_ABSENT || l.kind == YARD_LIMIT_PRESENT;
+  if (l.kind < YARD_LIMIT_DTYPE || l.kind > YARD_LIMIT_PLAIN)
+    return bad(fmt::format("limit of unknown kind {}", l.kind));
+  if ((names_integer || names_argument) && field.empty())
+    return bad(fmt::format("limit of kind {} names no field", l.kind));
+  if (l.kind == YARD_LIMIT_MULTIPLE && l.a <= 0)
+    return bad(fmt::format("limit on '{}': a multiple of {} means nothing; a positive number would be "
+                           "right", field, l.a));
+  if (l.kind == YARD_LIMIT_ALIGN &&
+      (l.a < 1 || l.a > YARD_MAX_ALIGN || !std::has_single_bit(static_cast<uint64_t>(l.a))))
+    return bad(fmt::format("alignment {}: a power of two up to {} would be right", l.a, YARD_MAX_ALIGN));
+  if (l.kind == YARD_LIMIT_RANK && (l.a < 0 || l.b < l.a || l.b > YARD_MAX_RANK))
+    return bad(fmt::format("rank between {} and {}: 0 to {} would be right", l.a, l.b, YARD_MAX_RANK));
+  if (l.kind == YARD_LIMIT_DTYPE && l.a == 0) return bad("a dtype limit with an empty mask");
+  return {};
+}
+
+Status read_limits(const yard_kernel_t& d, Kernel& k) {
+  if (d.limit_count > kMaxItems || (d.limit_count > 0 && d.limits == nullptr))
+    return bad(fmt::format("{} limits stated, none given", d.limit_count));
+  k.limits.assign(d.limits, d.limits + d.limit_count);
+  k.limit_fields.resize(k.limits.size());
+  for (size_t i = 0; i < k.limits.size(); ++i) {
+    YARD_RETURN_IF_ERROR(read_text(k.limits[i].field, "the field of a limit", k.limit_fields[i]));
+    YARD_RETURN_IF_ERROR(check_limit(k.limits[i], k.limit_fields[i]));
+  }
+  return {};
+}
+
+Status read_kernel_body(const yard_kernel_t& d, Kernel& k) {
+  YARD_RETURN_IF_ERROR(read_text(d.summary, "its summary", k.summary));
+  YARD_RETURN_IF_ERROR(read_text(d.features, "its features", k.features));
+  YARD_RETURN_IF_ERROR(read_text(d.typed_signature, "its typed signature", k.typed_signature));
+  YARD_RETURN_IF_ERROR(read_limits(d, k));
+  YARD_RETURN_IF_ERROR(read_fields(d.verify_reads, "verify_reads", k.verify_reads));
+  YARD_RETURN_IF_ERROR(read_fields(d.cost_reads, "cost_reads", k.cost_reads));
+  YARD_RETURN_IF_ERROR(read_texts(d.reasons, d.reason_count, "its reasons", k.reasons));
+  if (d.run == nullptr) return bad("it has no run function");
+  if (d.kind < YARD_KIND_DEFAULT || d.kind > YARD_KIND_REFERENCE)
+    return bad(fmt::format("kind {} is none of default (1), vendor (2), reference (3)", d.kind));
+  if (d.priority < 0 || d.priority > 1000)
+    return bad(fmt::format("priority {} is outside 1 to 1000 (0: the kind's)", d.priority));
+  if (d.cost != nullptr && k.cost_reads.empty())
+    return bad("it has a cost function but names no field in cost_reads");
+  if (d.typed != nullptr && k.typed_signature.empty() && d.typed_signature == nullptr)
+    return bad("it has a typed entry but no typed_signature");
+  if (d.create != nullptr || d.load != nullptr || d.prepare != nullptr)
+    return Status(Code::kUnsupported, "kernels with state (create, load, prepare) are not served yet");
+  if (d.param_count != 0)
+    return Status(Code::kUnsupported, "kernels with a parameter order of their own are not served yet");
+  return {};
+}
+
+int priority_of(Kind kind) {
+  switch (kind) {
+    case Kind::kDefault: return 150;
+    case Kind::kVendor: return 100;
+    case Kind::kReference: return 50;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Op>> read_op(const yard_op_t& given, std::shared_ptr<void> keep) {
+  auto d = sized_copy(given, offsetof(yard_op_t, summary), "op");
+  if (!d.ok()) return d.status();
+  auto op = std::make_shared<Op>();
+  std::string text;
+  YARD_RETURN_IF_ERROR(read_text(d->schema, "the schema of an op", text));
+  auto schema = op::parse_schema(text);
+  if (!schema.ok()) return schema.status();
+  op->name = schema->name;
+  op->schema = op::to_string(*schema);
+  auto program = op::Program::compile(*std::move(schema));
+  if (!program.ok()) return std::move(program).status().note("in the schema of op '" + op->name + "'");
+  op->program = std::make_shared<const op::Program>(*std::move(program));
+  YARD_RETURN_IF_ERROR(read_text(d->summary, "the summary of an op", op->summary));
+  if (d->tolerance_count > kMaxItems || (d->tolerance_count > 0 && d->tolerances == nullptr))
+    return bad(fmt::format("op '{}': {} tolerances stated, none given", op->name, d->tolerance_count));
+  op->tolerances.assign(d->tolerances, d->tolerances + d->tolerance_count);
+  if (op->program->needs_shape_function() && d->infer == nullptr)
+    return bad(fmt::format("op '{}': an output has a dimension that no input binds, so the op needs an "
+                           "infer function", op->name));
+  op->d = *d;
+  op->d.schema = op->schema.c_str();
+  op->d.summary = op->summary.c_str();
+  op->d.tolerances = op->tolerances.data();
+  op->keep = std::move(keep);
+  return op;
+}
+
+Result<std::shared_ptr<Backend>> read_backend(const yard_backend_t& given, std::shared_ptr<void> keep) {
+  auto d = sized_copy(given, offsetof(yard_backend_t, vendor), "backend");
+  if (!d.ok()) return d.status();
+  auto b = std::make_shared<Backend>();
+  YARD_RETURN_IF_ERROR(read_name(d->name, "the name of a backend", b->name));
+  const std::string note = "in backend '" + b->name + "'";
+  if (Status s = read_text(d->vendor, "its vendor", b->vendor); !s) return std::move(s).note(note);
+  if (Status s = read_text(d->summary, "its summary", b->summary); !s) return std::move(s).note(note);
+  if (Status s = read_text(d->env, "its switch variable", b->env); !s) return std::move(s).note(note);
+  if (Status s = read_texts(d->reasons, d->reason_count, "its reasons", b->reasons); !s)
+    return std::move(s).note(note);
+  if (d->enable < YARD_ENABLE_AUTO || d->enable > YARD_ENABLE_OFF)
+    return bad(fmt::format("enable {} is none of auto (0), on (1), off (2)", d->enable)).note(note);
+  if (d->device_type < 0 || d->device_type > 31)
+    return bad(fmt::format("device type {} is outside 0 to 31", d->device_type)).note(note);
+  b->d = *d;
+  if (b->d.device_type == 0) b->d.device_type = 1;
+  b->d.name = b->name.c_str();
+  b->d.vendor = b->vendor.empty() ? nullptr : b->vendor.c_str();
+  b->d.summary = b->summary.c_str();
+  b->d.env = b->env.empty() ? nullptr : b->env.c_str();
+  for (const std::string& r : b->reasons) b->reason_list.push_back(r.c_str());
+  b->d.reasons = b->reason_list.data();
+  b->keep = std::move(keep);
+  return b;
+}
+
+Result<std::shared_ptr<Kernel>> read_kernel(const yard_kernel_t& given, std::shared_ptr<void> keep,
+                                            const char* only_backend) {
+  auto d = sized_copy(given, offsetof(yard_kernel_t, summary), "kernel");
+  if (!d.ok()) return d.status();
+  auto k = std::make_shared<Kernel>();
+  YARD_RETURN_IF_ERROR(read_name(d->op, "the op of a kernel", k->op));
+  YARD_RETURN_IF_ERROR(read_name(d->id, "the id of a kernel", k->id));
+  const std::string note = fmt::format("in kernel '{}' of op '{}'", k->id, k->op);
+  const char* backend = d->backend != nullptr ? d->backend : only_backend;
+  if (backend == nullptr)
+    return bad(fmt::format("kernel '{}' of op '{}' names no backend", k->id, k->op));
+  if (Status s = read_name(backend, "its backend", k->backend_name); !s) return std::move(s).note(note);
+  if (Status s = read_kernel_body(*d, *k); !s) return std::move(s).note(note);
+  k->d = *d;
+  k->kind = static_cast<Kind>(d->kind);
+  k->priority = d->priority == 0 ? priority_of(k->kind) : d->priority;
+  k->reads_all = d->verify != nullptr && d->verify_reads == nullptr;
+  k->link();
+  k->keep = std::move(keep);
+  return k;
+}
+
+Status read_plugin(const yard_plugin_t& given, const std::shared_ptr<void>& keep,
+                   std::vector<Step>& steps) {
+  auto copied = sized_copy(given, offsetof(yard_plugin_t, version), "plugin");
+  if (!copied.ok()) return copied.status();
+  const yard_plugin_t& d = *copied;
+  std::string name;
+  YARD_RETURN_IF_ERROR(read_name(d.name, "the name of a plugin", name));
+  const std::string note = "in plugin '" + name + "'";
+  if (d.abi > YARD_ABI_VERSION)
+    return bad(fmt::format("it was made for ABI {}, this host knows {}", d.abi, YARD_ABI_VERSION))
+        .note(note);
+  const auto count_lies = [](uint32_t n, const void* list) {
+    return n > kMaxItems || (n > 0 && list == nullptr);
+  };
+  if (count_lies(d.backend_count, d.backends) || count_lies(d.op_count, d.ops) ||
+      count_lies(d.kernel_count, d.kernels) || count_lies(d.hook_count, d.hooks))
+    return bad("a count is stated for a list that is not there, or is beyond reason").note(note);
+  if (d.hook_count > 0) return Status(Code::kUnsupported, "hooks are not served yet").note(note);
+  const auto missing = [&](const char* what, uint32_t i) {
+    return bad(fmt::format("{} {} of its list is NULL", what, i)).note(note);
+  };
+  for (uint32_t i = 0; i < d.backend_count; ++i) {
+    if (d.backends[i] == nullptr) return missing("backend", i);
+    auto b = read_backend(*d.backends[i], keep);
+    if (!b.ok()) return std::move(b).status().note(note);
+    steps.push_back(AddBackend{*std::move(b)});
+  }
+  for (uint32_t i = 0; i < d.op_count; ++i) {
+    if (d.ops[i] == nullptr) return missing("op", i);
+    auto o = read_op(*d.ops[i], keep);
+    if (!o.ok()) return std::move(o).status().note(note);
+    steps.push_back(AddOp{*std::move(o)});
+  }
+  const char* only = d.backend_count == 1 ? std::get<AddBackend>(steps[steps.size() - d.op_count - 1])
+                                                .backend->name.c_str()
+                                          : nullptr;
+  for (uint32_t i = 0; i < d.kernel_count; ++i) {
+    if (d.kernels[i] == nullptr) return missing("kernel", i);
+    auto k = read_kernel(*d.kernels[i], keep, only);
+    if (!k.ok()) return std::move(k).status().note(note);
+    steps.push_back(AddKernel{*std::move(k)});
+  }
+  return {};
+}
+
+}  // namespace yard::registry

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Comparing records, and asking a backend whether it is there.
+#include "registry/records.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace yard::registry {
+namespace {
+
+template <class T>
+void add_difference(std::string& to, const char* what, const T& a, const T& b) {
+  if (!to.empty()) to += ", ";
+  to += fmt::format("{} {} and {}", what, a, b);
+}
+
+void add_text(std::string& to, const char* what, const std::string& a, const std::string& b) {
+  if (a != b) add_difference(to, what, "'" + a + "'", "'" + b + "'");
+}
+
+// For what has no text: functions, tables.
+void add_note(std::string& to, const char* what, bool differs) {
+  if (!differs) return;
+  if (!to.empty()) to += ", ";
+  to += what;
+}
+
+bool same_limits(const Kernel& a, const Kernel& b) {
+  if (a.limits.size() != b.limits.size()) return false;
+  for (size_t i = 0; i < a.limits.size(); ++i) {
+    const yard_limit_t &x = a.limits[i], &y = b.limits[i];
+    if (x.kind != y.kind || x.a != y.a || x.b != y.b || a.limit_fields[i] != b.limit_fields[i])
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string difference(const Backend& a, const Backend& b) {
+  std::string d;
+  add_text(d, "vendor", a.vendor, b.vendor);
+  add_text(d, "summary", a.summary, b.summary);
+  add_text(d, "switch", a.env, b.env);
+  if (a.d.device_type != b.d.device_type)
+    add_difference(d, "device type", a.d.device_type, b.d.device_type);
+  if (a.d.flags != b.d.flags) add_difference(d, "flags", a.d.flags, b.d.flags);
+  if (a.d.enable != b.d.enable) add_difference(d, "enable", a.d.enable, b.d.enable);
+  add_note(d, "different functions",
+           a.d.probe != b.d.probe || a.d.quiesce != b.d.quiesce || a.d.reset != b.d.reset ||
+               a.d.capture != b.d.capture || a.d.self != b.d.self);
+  add_note(d, "different reason texts", a.reasons != b.reasons);
+  return d;
+}
+
+std::string difference(const Kernel& a, const Kernel& b) {
+  std::string d;
+  add_text(d, "backend", a.backend_name, b.backend_name);
+  if (a.kind != b.kind) add_difference(d, "kind", to_string(a.kind), to_string(b.kind));
+  if (a.priority != b.priority) add_difference(d, "priority", a.priority, b.priority);
+  if (a.d.flags != b.d.flags) add_difference(d, "flags", a.d.flags, b.d.flags);
+  add_text(d, "features", a.features, b.features);
+  add_text(d, "summary", a.summary, b.summary);
+  add_text(d, "typed signature", a.typed_signature, b.typed_signature);
+  add_note(d, "different limits", !same_limits(a, b));
+  add_note(d, "different functions",
+           a.d.run != b.d.run || a.d.typed != b.d.typed || a.d.self != b.d.self ||
+               a.d.verify != b.d.verify || a.d.cost != b.d.cost || a.d.workspace != b.d.workspace);
+  add_note(d, "different fields read", a.verify_reads != b.verify_reads ||
+                                           a.cost_reads != b.cost_reads || a.reads_all != b.reads_all);
+  add_note(d, "different reason texts", a.reasons != b.reasons);
+  return d;
+}
+
+bool same(const Backend& a, const Backend& b) { return a.name == b.name && difference(a, b).empty(); }
+bool same(const Kernel& a, const Kernel& b) {
+  return a.op == b.op && a.id == b.id && difference(a, b).empty();
+}
+bool same(const Op& a, const Op& b) {
+  return a.schema == b.schema && a.summary == b.summary && a.d.infer == b.d.infer &&
+         a.d.self == b.d.self && a.tolerances.size() == b.tolerances.size() &&
+         std::equal(a.tolerances.begin(), a.tolerances.end(), b.tolerances.begin(),
+                    [](const yard_tolerance_t& x, const yard_tolerance_t& y) {
+                      return x.dtype == y.dtype && x.rtol == y.rtol && x.atol == y.atol;
+                    });
+}
+
+void Kernel::link() {
+  for (size_t i = 0; i < limits.size(); ++i)
+    limits[i].field = limit_fields[i].empty() ? nullptr : limit_fields[i].c_str();
+  d.op = op.c_str(), d.id = id.c_str(), d.backend = backend_name.c_str();
+  d.summary = summary.c_str(), d.features = features.c_str();
+  d.typed_signature = typed_signature.c_str();
+  d.limits = limits.data();
+  // Kept as strings in the record; pointers into the caller's memory must not stay behind.
+  d.verify_reads = d.cost_reads = d.reasons = d.state_fields = nullptr;
+  d.params = nullptr, d.options_schema = nullptr;
+}
+
+Backend::~Backend() {
+  for (const Probe* p = probes_.load(std::memory_order_acquire); p != nullptr;) {
+    const Probe* next = p->next;
+    delete p;
+    p = next;
+  }
+}
+
+const Probe& Backend::probe(Device device, const yard_host_t* host) const {
+  const auto find = [&]() -> const Probe* {
+    for (const Probe* p = probes_.load(std::memory_order_acquire); p != nullptr; p = p->next)
+      if (p->device == device) return p;
+    return nullptr;
+  };
+  if (const Probe* known = find()) return *known;
+  auto made = std::make_unique<Probe>();
+  made->device = device;
+  int32_t code = YARD_OK;
+  if (d.probe != nullptr) {
+    try {
+      code = d.probe(d.self, host, {device.type, device.index}, &made->why);
+    } catch (const std::exception& e) {
+      code = YARD_FAULT;
+      made->text = e.what();
+    } catch (...) {
+      code = YARD_FAULT;
+      made->text = "an unknown exception";
+    }
+  }
+  made->available = code == YARD_OK && made->why.reason == YARD_REASON_NONE;
+  if (!made->available && made->text.empty() && made->why.reason >= YARD_REASON_OWN) {
+    const auto i = static_cast<size_t>(made->why.reason - YARD_REASON_OWN);
+    if (i < reasons.size()) made->text = reasons[i];
+  }
+  const Probe* head = probes_.load(std::memory_order_acquire);
+  do {
+    if (const Probe* known = find()) return *known;  // another thread was first
+    made->next = head;
+  } while (!probes_.compare_exchange_weak(head, made.get(), std::memory_order_acq_rel));
+  return *made.release();
+}
+
+}  // namespace yard::registry

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the registry holds: backends, kernels and ops, each copied out of its descriptor and immutable.
+//
+// Records are shared by every snapshot that lists them and die with the last one. They own their
+// strings; the descriptor `d` inside points into them, so the rest of the system reads one form whether
+// a kernel was built in, loaded or registered by the program.
+#pragma once
+
+#include <yard/plugin.h>
+#include <yard/policy.h>
+#include <yard/tensor.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "op/program.h"
+
+namespace yard::registry {
+
+// What a probe said of one device.
+struct Probe {
+  Device device;
+  bool available = false;
+  yard_verdict_t why{};
+  std::string text;  // of a failing probe: its reason in words
+  const Probe* next = nullptr;
+};
+
+struct Backend {
+  yard_backend_t d{};
+  std::string name, vendor, summary, env;
+  std::vector<std::string> reasons;
+  std::vector<const char*> reason_list;
+  std::shared_ptr<void> keep;
+
+  Backend() = default;
+  ~Backend();
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+
+  // Asks the backend, the first time for each device; afterwards remembers. Threads may ask at once: all
+  // get one of the answers, and one is kept. Takes no lock. A probe that throws is a refusal.
+  const Probe& probe(Device device, const yard_host_t* host) const;
+
+ private:
+  mutable std::atomic<const Probe*> probes_{nullptr};
+};
+
+struct Kernel {
+  yard_kernel_t d{};
+  std::string op, id, backend_name, summary, features, typed_signature;
+  std::vector<yard_limit_t> limits;
+  std::vector<std::string> limit_fields;  // storage of limits[i].field
+  bool reads_all = false;                 // a verifier that does not say what it reads
+  std::vector<std::string> verify_reads, cost_reads;
+  std::vector<std::string> reasons;
+  Kind kind = Kind::kDefault;
+  int priority = 0;
+  std::shared_ptr<const Backend> backend;
+  std::shared_ptr<void> keep;
+
+  // Points `d` at this record's own strings; after filling in and after copying.
+  void link();
+};
+
+struct Op {
+  std::string name, schema, summary;
+  yard_op_t d{};
+  std::vector<yard_tolerance_t> tolerances;
+  std::shared_ptr<const op::Program> program;
+  std::shared_ptr<void> keep;
+  uint32_t index = 0;  // into a snapshot's entries; never another op's
+};
+
+// Whether two records say the same, pointers to functions and `self` included.
+bool same(const Backend& a, const Backend& b);
+bool same(const Kernel& a, const Kernel& b);
+bool same(const Op& a, const Op& b);
+// What differs, for people: "priority 100 and 120". Empty when nothing does.
+std::string difference(const Backend& a, const Backend& b);
+std::string difference(const Kernel& a, const Kernel& b);
+
+}  // namespace yard::registry

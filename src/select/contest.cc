@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can be settled before a call is known.
+#include "select/contest.h"
+
+#include <bit>
+
+#include "base/cpu_features.h"
+
+namespace yard::select {
+namespace {
+
+template <class List>
+bool any_glob(const List& patterns, std::string_view text) {
+  for (const std::string& p : patterns)
+    if (glob_matches(p, text)) return true;
+  return false;
+}
+
+bool lists(const std::vector<std::string>& list, std::string_view name) {
+  for (const std::string& s : list)
+    if (s == name) return true;
+  return false;
+}
+
+// The kernel an op is locked to; an exact name beats a glob, the longest glob beats shorter ones.
+const std::string* lock_of(const Policy& policy, std::string_view op) {
+  if (const auto it = policy.locks.find(op); it != policy.locks.end()) return &it->second;
+  const std::string* found = nullptr;
+  size_t length = 0;
+  for (const auto& [pattern, kernel] : policy.locks)
+    if (glob_matches(pattern, op) && (found == nullptr || pattern.size() > length))
+      found = &kernel, length = pattern.size();
+  return found;
+}
+
+bool token_names(const std::string& token, const registry::Kernel& k) {
+  if (token.starts_with("impl:")) return token.compare(5, std::string::npos, k.id) == 0;
+  if (token.starts_with("vendor:"))
+    return !k.backend->vendor.empty() && token.compare(7, std::string::npos, k.backend->vendor) == 0;
+  return token == to_string(k.kind);
+}
+
+int kind_tier(std::optional<Kind> prefer, Kind kind) {
+  if (!prefer) return kind == Kind::kReference ? 1 : 0;
+  if (kind == *prefer) return 0;
+  // After the preferred kind: default before vendor before reference.
+  int tier = 1;
+  for (Kind k : {Kind::kDefault, Kind::kVendor, Kind::kReference}) {
+    if (k == *prefer) continue;
+    if (k == kind) return tier;
+    ++tier;
+  }
+  return tier;
+}
+
+bool backend_on(const Policy& policy, const registry::Backend& b) {
+  if (const auto it = policy.backends.find(b.name); it != policy.backends.end()) return it->second;
+  return b.d.enable != YARD_ENABLE_OFF;
+}
+
+// The first feature in the list that is missing, as its index; -1 if none is.
+int missing_feature(const std::string& features) {
+  int i = 0;
+  for (size_t at = 0; at < features.size(); ++i) {
+    const size_t end = std::min(features.find(' ', at), features.size());
+    if (end > at && base::has_cpu_feature(std::string_view(features).substr(at, end - at)) != 1) return i;
+    at = end + 1;
+  }
+  return -1;
+}
+
+// Why the kernel is out whatever the call is; NONE if it is not.
+int32_t settle(const registry::Kernel& k, const Policy& p, const Demand& demand,
+               const std::string* lock, const Surroundings& where, int64_t figures[3]) {
+  if (!demand.force.empty() && k.id != demand.force) return YARD_REASON_NOT_FORCED;
+  if (lock != nullptr && demand.force.empty() && k.id != *lock) return YARD_REASON_LOCKED_OUT;
+  if (any_glob(p.deny_kernels, k.id) || any_glob(demand.deny, k.id)) return YARD_REASON_DENIED_KERNEL;
+  if (p.allow_kernels && !any_glob(*p.allow_kernels, k.id)) return YARD_REASON_NOT_ALLOWED_KERNEL;
+  const std::string& vendor = k.backend->vendor;
+  if (!vendor.empty() && lists(p.deny_vendors, vendor)) return YARD_REASON_DENIED_VENDOR;
+  if (!vendor.empty() && p.allow_vendors && !lists(*p.allow_vendors, vendor))
+    return YARD_REASON_NOT_ALLOWED_VENDOR;
+  if (!backend_on(p, *k.backend)) return YARD_REASON_DISABLED;
+  if (p.reference_only.value_or(false) && k.kind != Kind::kReference) return YARD_REASON_REFERENCE_ONLY;
+  if (where.forked && (k.backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0) return YARD_REASON_FORKED;
+  if (const int missing = missing_feature(k.features); missing >= 0) {
+    figures[0] = missing;
+    return YARD_REASON_CPU_FEATURE;
+  }
+  return YARD_REASON_NONE;
+}
+
+void resolve_fields(const op::Program& program, Contender& c) {
+  const registry::Kernel& k = *c.kernel;
+  for (const yard_limit_t& l : k.limits) {
+    Limit limit{l, {}, -1};
+    const std::string_view name = l.field != nullptr ? l.field : "";
+    if (l.kind == YARD_LIMIT_MIN || l.kind == YARD_LIMIT_MAX || l.kind == YARD_LIMIT_MULTIPLE ||
+        l.kind == YARD_LIMIT_EQUALS)
+      limit.field = *program.field(name);
+    else if (!name.empty())
+      limit.arg = program.index_of(name);
+    c.limits.push_back(limit);
+  }
+  for (const std::string& name : k.verify_reads) {
+    const auto field = program.field(name);
+    c.verify_fields.push_back(field.value_or(op::Field{}));
+    if (!field) c.verify_args.push_back(program.index_of(name));
+  }
+  for (const std::string& name : k.cost_reads) c.cost_fields.push_back(*program.field(name));
+}
+
+}  // namespace
+
+Contest Contest::make(std::shared_ptr<const registry::Family> family, const Policy& policy,
+                      const Demand& demand, const Surroundings& where) {
+  Contest contest;
+  contest.family_ = std::move(family);
+  contest.host_ = where.host;
+  contest.strict_ = policy.strict.value_or(false);
+  const std::string& op = contest.family_->op->name;
+  const std::string* lock = lock_of(policy, op);
+  const auto order = policy.per_op.find(op);
+  for (const auto& [id, kernel] : contest.family_->kernels) {
+    Contender c;
+    c.kernel = kernel;
+    c.priority = kernel->priority;
+    c.fixed.reason = settle(*kernel, policy, demand, lock, where, c.fixed.figures);
+    c.tier = kind_tier(policy.prefer, kernel->kind);
+    if (order != policy.per_op.end() && lock == nullptr && demand.force.empty()) {
+      const auto& tokens = order->second;
+      size_t i = 0;
+      while (i < tokens.size() && !token_names(tokens[i], *kernel)) ++i;
+      c.tier = static_cast<int>(i);
+      if (i == tokens.size() && c.fixed.reason == YARD_REASON_NONE)
+        c.fixed.reason = YARD_REASON_NOT_IN_ORDER;
+    }
+    resolve_fields(contest.program(), c);
+    contest.contenders_.push_back(std::move(c));
+  }
+  return contest;
+}
+
+// Values from 2^62 on are one bucket, so that kNoBucket stays free for a field that is not there.
+uint32_t bucket_of(int64_t v) noexcept {
+  if (v == op::kAbsent) return kNoBucket;
+  if (v <= 0) return v == 0 ? 1 : 0;
+  const auto u = static_cast<uint64_t>(std::min(v, int64_t{1} << 62));
+  const auto lg = static_cast<uint32_t>(std::bit_width(u) - 1);
+  const uint32_t half = lg == 0 ? 0 : static_cast<uint32_t>((u >> (lg - 1)) & 1);
+  return 2 + 2 * lg + half;  // at most 126
+}
+
+int64_t bucket_edge(int64_t v) noexcept {
+  if (v == op::kAbsent) return v;
+  if (v <= 1) return v < 0 ? -1 : v;
+  const auto u = static_cast<uint64_t>(std::min(v, int64_t{1} << 62));
+  const int lg = static_cast<int>(std::bit_width(u)) - 1;
+  return static_cast<int64_t>((u >> (lg - 1)) << (lg - 1));
+}
+
+}  // namespace yard::select

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// A contest: the kernels of one op under one policy, with all that can be settled before a call is
+// known. Immutable; made for each snapshot entry; any thread may run calls through it.
+//
+// What a contest may read of a call is exactly what it lists (limits, verifier and cost fields): the
+// cache's key is compiled from the same lists, which is why a cached plan is the plan a fresh selection
+// would give.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "op/call.h"
+#include "registry/changes.h"
+#include <yard/policy.h>
+
+namespace yard::select {
+
+// A limit with its field found: either an integer field or an argument.
+struct Limit {
+  yard_limit_t l;
+  op::Field field;  // for MIN, MAX, MULTIPLE, EQUALS
+  int arg = -1;     // else; -1 means every tensor
+};
+
+struct Contender {
+  std::shared_ptr<const registry::Kernel> kernel;
+  std::vector<Limit> limits;
+  std::vector<op::Field> verify_fields;  // in the order of verify_reads; no sources: not an integer
+  std::vector<int> verify_args;          // arguments it reads whole
+  std::vector<op::Field> cost_fields;
+  yard_verdict_t fixed{};  // why policy or the machine rules it out, whatever the call
+  int tier = 0;            // by lock, order or kind; lower is better
+  double priority = 0;     // adjusted
+};
+
+// The process the contest is held in.
+struct Surroundings {
+  const yard_host_t* host = nullptr;
+  bool forked = false;  // in a child of fork: backends that cannot survive one are out
+};
+
+// What one call adds to the policy in force.
+struct Demand {
+  std::string force;
+  std::vector<std::string> deny;
+};
+
+class Contest {
+ public:
+  // Requires that `family` holds the op's program.
+  static Contest make(std::shared_ptr<const registry::Family> family, const Policy& policy,
+                      const Demand& demand, const Surroundings& where);
+
+  const registry::Family& family() const noexcept { return *family_; }
+  const op::Program& program() const noexcept { return *family_->op->program; }
+  const std::vector<Contender>& contenders() const noexcept { return contenders_; }  // by id
+  const yard_host_t* host() const noexcept { return host_; }
+  // The first choice or its error.
+  bool strict() const noexcept { return strict_; }
+
+ private:
+  std::shared_ptr<const registry::Family> family_;
+  std::vector<Contender> contenders_;
+  const yard_host_t* host_ = nullptr;
+  bool strict_ = false;
+};
+
+// The lower edge of the half octave that holds `v`; what cost hints see instead of `v`. Negative values
+// are seen as -1, a field that is not there as op::kAbsent.
+int64_t bucket_edge(int64_t v) noexcept;
+// Its number, below 128: two values have the same number exactly when they have the same edge.
+uint32_t bucket_of(int64_t v) noexcept;
+inline constexpr uint32_t kNoBucket = 127;
+
+}  // namespace yard::select

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// The run with notes, and what would have been otherwise.
+#include "select/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "select/reasons.h"
+#include "select/select.h"
+
+namespace yard::select {
+namespace {
+
+// The policy and demand without what dropped this kernel, and the name of the field that did.
+struct Lifted {
+  Policy policy;
+  Demand demand;
+  const char* field = nullptr;
+};
+
+void drop_matching(std::vector<std::string>& globs, const std::string& id) {
+  std::erase_if(globs, [&](const std::string& g) { return glob_matches(g, id); });
+}
+
+Lifted lift(const Question& q, const Policy& policy, const registry::Kernel& k, int32_t reason) {
+  Lifted l{policy, q.demand, nullptr};
+  switch (reason) {
+    case YARD_REASON_DENIED_KERNEL:
+      drop_matching(l.policy.deny_kernels, k.id);
+      drop_matching(l.demand.deny, k.id);
+      l.field = l.policy.deny_kernels.size() != policy.deny_kernels.size() ? "deny_kernels"
+                                                                           : "the call's deny list";
+      break;
+    case YARD_REASON_DENIED_VENDOR:
+      std::erase(l.policy.deny_vendors, k.backend->vendor);
+      l.field = "deny_vendors";
+      break;
+    case YARD_REASON_NOT_ALLOWED_KERNEL:
+      l.policy.allow_kernels->push_back(k.id);
+      l.field = "allow_kernels";
+      break;
+    case YARD_REASON_NOT_ALLOWED_VENDOR:
+      l.policy.allow_vendors->push_back(k.backend->vendor);
+      l.field = "allow_vendors";
+      break;
+    case YARD_REASON_NOT_IN_ORDER:
+      l.policy.per_op.erase(k.op);
+      l.field = "per_op";
+      break;
+    case YARD_REASON_NOT_FORCED:
+      l.demand.force.clear();
+      l.field = "force";
+      break;
+    case YARD_REASON_LOCKED_OUT:
+      l.policy.locks.clear();
+      l.field = "locks";
+      break;
+    case YARD_REASON_DISABLED:
+      l.policy.backends[k.backend_name] = true;
+      l.field = "the backend's switch";
+      break;
+    case YARD_REASON_REFERENCE_ONLY:
+      l.policy.reference_only.reset();
+      l.field = "reference_only";
+      break;
+    default: break;
+  }
+  return l;
+}
+
+// "deny_vendors excluded vendor.acme, which would have been first"
+std::string counterfactual(const Question& q, const Policy& policy, const Contender& c) {
+  const Lifted l = lift(q, policy, *c.kernel, c.fixed.reason);
+  if (l.field == nullptr) return "";
+  const Contest other = Contest::make(q.family, l.policy, l.demand, q.where);
+  const Order order = select(other, q.call->args(), q.call->count(), q.call->flags());
+  if (order.empty() || other.contenders()[order[0]].kernel->id != c.kernel->id) return "";
+  return fmt::format("{} excluded {}, which would have been first", l.field, c.kernel->id);
+}
+
+Candidate describe_candidate(const Contest& contest, size_t i, const Notes& notes) {
+  const Contender& c = contest.contenders()[i];
+  const Notes::Entry& note = notes.entries[i];
+  Candidate out;
+  out.id = c.kernel->id, out.kind = c.kernel->kind, out.vendor = c.kernel->backend->vendor;
+  out.backend = c.kernel->backend_name, out.priority = c.kernel->priority;
+  if (note.estimate_ns >= 0) out.estimate_ns = note.estimate_ns;
+  if (note.verdict.reason != YARD_REASON_NONE) {
+    out.verdict = "rejected";
+    out.reason = reason_name(note.verdict.reason);
+    out.detail = describe(contest, c, note.verdict, note.text);
+  }
+  return out;
+}
+
+// Which step of the order put the winner before this one.
+std::string why_after(const Contest& contest, const Notes& notes, uint16_t winner, uint16_t other) {
+  const Contender &w = contest.contenders()[winner], &o = contest.contenders()[other];
+  if (w.tier != o.tier)
+    return fmt::format("{} comes later in the order of preference ({})", o.kernel->id,
+                       to_string(o.kernel->kind));
+  const double a = notes.entries[winner].estimate_ns, b = notes.entries[other].estimate_ns;
+  if (a >= 0 && b >= 0 && a < b) return fmt::format("estimated {:.0f} ns against {:.0f} ns", b, a);
+  if (w.priority != o.priority) return fmt::format("priority {:g} against {:g}", o.priority, w.priority);
+  return fmt::format("equal in all else; '{}' comes first by name", w.kernel->id);
+}
+
+}  // namespace
+
+Explanation explain(const Question& q) {
+  const Policy policy = policy::combine(q.sources);
+  const Contest contest = Contest::make(q.family, policy, q.demand, q.where);
+  Notes notes;
+  const Order order = select(contest, q.call->args(), q.call->count(), q.call->flags(), &notes);
+  Explanation e;
+  e.op = contest.program().name();
+  e.call = op::to_string(q.call->to_spec(contest.program()));
+  e.policy = policy::notes(q.sources);
+  if (!q.demand.force.empty()) e.policy.push_back({"force", q.demand.force, "call"});
+  if (!q.demand.deny.empty()) {
+    std::string list;
+    for (const std::string& d : q.demand.deny) list += (list.empty() ? "" : ",") + d;
+    e.policy.push_back({"deny", list, "call"});
+  }
+  for (size_t rank = 0; rank < order.size(); ++rank) {
+    Candidate c = describe_candidate(contest, order[rank], notes);
+    c.verdict = rank == 0 ? "selected" : "able";
+    if (rank > 0) {
+      c.reason = reason_name(YARD_REASON_OUTRANKED);
+      c.detail = why_after(contest, notes, order[0], order[rank]);
+    }
+    e.candidates.push_back(std::move(c));
+  }
+  if (!order.empty()) e.selected = contest.contenders()[order[0]].kernel->id;
+  for (size_t i = 0; i < contest.contenders().size(); ++i) {
+    if (notes.entries[i].verdict.reason == YARD_REASON_NONE) continue;
+    e.candidates.push_back(describe_candidate(contest, i, notes));
+    if (is_policy_reason(contest.contenders()[i].fixed.reason))
+      if (std::string s = counterfactual(q, policy, contest.contenders()[i]); !s.empty())
+        e.counterfactuals.push_back(std::move(s));
+  }
+  return e;
+}
+
+}  // namespace yard::select

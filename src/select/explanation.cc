@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// An explanation as text and as JSON.
+#include <fmt/format.h>
+#include <yard/explain.h>
+
+#include <algorithm>
+
+#include "base/json.h"
+
+namespace yard {
+namespace {
+
+std::string quoted(std::string_view s) { return base::json_string(s); }
+std::string quoted_or_null(std::string_view s) { return s.empty() ? "null" : base::json_string(s); }
+
+std::string candidate_json(const Candidate& c) {
+  return fmt::format(
+      "{{\"id\":{},\"verdict\":{},\"reason\":{},\"detail\":{},\"kind\":{},\"vendor\":{},\"backend\":{},"
+      "\"priority\":{},\"estimate_ns\":{}}}",
+      quoted(c.id), quoted(c.verdict), quoted_or_null(c.reason), quoted_or_null(c.detail),
+      quoted(to_string(c.kind)), quoted_or_null(c.vendor), quoted(c.backend), c.priority,
+      c.estimate_ns ? fmt::format("{}", *c.estimate_ns) : "null");
+}
+
+template <class List, class F>
+std::string json_list(const List& list, const F& f) {
+  std::string out = "[";
+  for (const auto& x : list) out += (out.size() > 1 ? "," : "") + f(x);
+  return out + "]";
+}
+
+}  // namespace
+
+std::string Explanation::to_json() const {
+  return fmt::format(
+      "{{\"op\":{},\"call\":{},\"selected\":{},\"candidates\":{},\"policy\":{},\"counterfactuals\":{},"
+      "\"generation\":{}}}",
+      quoted(op), quoted(call), quoted_or_null(selected), json_list(candidates, candidate_json),
+      json_list(policy,
+                [](const PolicyNote& n) {
+                  return fmt::format("{{\"field\":{},\"value\":{},\"source\":{}}}", quoted(n.field),
+                                     quoted(n.value), quoted(n.source));
+                }),
+      json_list(counterfactuals, [](const std::string& s) { return quoted(s); }), generation);
+}
+
+std::string Explanation::to_text(bool colour) const {
+  const auto paint = [&](const char* code, const std::string& s) {
+    return colour ? fmt::format("\x1b[{}m{}\x1b[0m", code, s) : s;
+  };
+  std::string out = call + "\n";
+  out += selected.empty() ? "  " + paint("31", "no kernel is allowed, able and healthy") + "\n"
+                          : "  runs " + paint("1;32", selected) + "\n";
+  size_t id_width = 2, kind_width = 4;
+  for (const Candidate& c : candidates) {
+    id_width = std::max(id_width, c.id.size());
+    kind_width = std::max(kind_width, std::string_view(to_string(c.kind)).size());
+  }
+  for (const Candidate& c : candidates) {
+    const char* code = c.verdict == "selected" ? "32" : c.verdict == "able" ? "33" : "31";
+    std::string line = fmt::format("  {:<{}}  {:<{}}  {:>4}  ", c.id, id_width, to_string(c.kind),
+                                   kind_width, c.priority);
+    line += paint(code, fmt::format("{:<8}", c.verdict));
+    if (c.estimate_ns) line += fmt::format("  ~{:.0f} ns", *c.estimate_ns);
+    if (!c.reason.empty()) line += fmt::format("  {}: {}", c.reason, c.detail);
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    out += line + "\n";
+  }
+  if (policy.empty()) out += "  policy: nothing set\n";
+  for (const PolicyNote& n : policy)
+    out += fmt::format("  policy: {} = {} (from {})\n", n.field, n.value, n.source);
+  for (const std::string& s : counterfactuals) out += "  " + s + "\n";
+  return out;
+}
+
+}  // namespace yard

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Filter, verify, order.
+#include "select/select.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace yard::select {
+namespace {
+
+thread_local constinit int t_depth = 0;
+
+struct Inside {
+  Inside() { ++t_depth; }
+  ~Inside() { --t_depth; }
+};
+
+// One call being judged.
+struct Bench {
+  const Contest& contest;
+  const yard_value_t* args;
+  uint32_t count;
+  uint32_t flags;
+  Device device;
+  Notes* notes;
+};
+
+void reject(yard_verdict_t& v, int32_t reason, int64_t a = 0, int64_t b = 0, int64_t c = 0) {
+  v.reason = reason;
+  v.figures[0] = a, v.figures[1] = b, v.figures[2] = c;
+}
+
+// Calls f(tensor) for the tensors of one argument, or of all of them, until f says no.
+template <class F>
+bool all_tensors(const Bench& b, int arg, const F& f) {
+  const auto one = [&](uint32_t i) {
+    const yard_value_t& v = b.args[i];
+    if (v.tag == YARD_TAG_TENSOR) return f(i, *v.u.tensor);
+    if (v.tag == YARD_TAG_LIST)
+      for (uint32_t k = 0; k < v.count; ++k)
+        if (!f(i, *v.u.list[k])) return false;
+    return true;
+  };
+  if (arg >= 0) return one(static_cast<uint32_t>(arg));
+  for (uint32_t i = 0; i < b.count; ++i)
+    if (!one(i)) return false;
+  return true;
+}
+
+// Figures of a failed limit: its index, what was found, the argument's index where one is concerned.
+void check_limit(const Bench& b, const Limit& limit, int64_t index, yard_verdict_t& verdict) {
+  const yard_limit_t& l = limit.l;
+  const auto integer = [&](int32_t reason, auto fails) {
+    const int64_t v = op::read(limit.field, b.args);
+    if (v != op::kAbsent && fails(v)) reject(verdict, reason, index, v);
+  };
+  const auto facts = [&](int32_t reason, auto fails) {
+    all_tensors(b, limit.arg, [&](uint32_t i, const yard_tensor_t& t) {
+      const int64_t found = fails(t.facts);
+      if (found >= 0) reject(verdict, reason, index, found, i);
+      return found < 0;
+    });
+  };
+  const auto lacks = [](uint64_t bit) {
+    return [bit](uint64_t f) -> int64_t { return (f & bit) != 0 ? -1 : 0; };
+  };
+  switch (l.kind) {
+    case YARD_LIMIT_MIN: return integer(YARD_REASON_DIM_TOO_SMALL, [&](int64_t v) { return v < l.a; });
+    case YARD_LIMIT_MAX: return integer(YARD_REASON_DIM_TOO_LARGE, [&](int64_t v) { return v > l.a; });
+    case YARD_LIMIT_MULTIPLE:
+      return integer(YARD_REASON_DIM_NOT_MULTIPLE, [&](int64_t v) { return v % l.a != 0; });
+    case YARD_LIMIT_EQUALS: return integer(YARD_REASON_SCALAR, [&](int64_t v) { return v != l.a; });
+    case YARD_LIMIT_DTYPE:
+      return facts(YARD_REASON_DTYPE, [&](uint64_t f) -> int64_t {
+        const uint64_t dtype = f & YARD_FACTS_DTYPE;
+        return ((static_cast<uint64_t>(l.a) >> dtype) & 1) != 0 ? -1 : static_cast<int64_t>(dtype);
+      });
+    case YARD_LIMIT_COMPACT: return facts(YARD_REASON_LAYOUT, lacks(YARD_FACTS_COMPACT));
+    case YARD_LIMIT_INNER_DENSE: return facts(YARD_REASON_LAYOUT, lacks(YARD_FACTS_INNER_DENSE));
+    case YARD_LIMIT_PLAIN: return facts(YARD_REASON_LAYOUT, lacks(YARD_FACTS_PLAIN));
+    case YARD_LIMIT_ALIGN:
+      return facts(YARD_REASON_ALIGNMENT, [&](uint64_t f) -> int64_t {
+        const int64_t align = int64_t{1} << ((f & YARD_FACTS_ALIGN) >> YARD_FACTS_ALIGN_SHIFT);
+        return align >= l.a ? -1 : align;
+      });
+    case YARD_LIMIT_RANK:
+      return facts(YARD_REASON_RANK, [&](uint64_t f) -> int64_t {
+        const auto rank = static_cast<int64_t>((f & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT);
+        return rank >= l.a && rank <= l.b ? -1 : rank;
+      });
+    case YARD_LIMIT_ABSENT:
+      if (b.args[limit.arg].tag != YARD_TAG_NONE) reject(verdict, YARD_REASON_OPTIONAL_PRESENT, index);
+      return;
+    case YARD_LIMIT_PRESENT:
+      if (b.args[limit.arg].tag == YARD_TAG_NONE) reject(verdict, YARD_REASON_OPTIONAL_ABSENT, index);
+      return;
+    default: return;
+  }
+}
+
+void verify(const Bench& b, const Contender& c, yard_verdict_t& verdict, std::string* text) {
+  const registry::Kernel& k = *c.kernel;
+  int64_t read[YARD_MAX_ARGS * 4];
+  for (size_t i = 0; i < c.verify_fields.size(); ++i) read[i] = op::read(c.verify_fields[i], b.args);
+  yard_query_t query{};
+  query.size = sizeof query, query.flags = b.flags, query.host = b.contest.host();
+  query.self = k.d.self, query.args = b.args, query.count = b.count, query.read = read;
+  query.device = {b.device.type, b.device.index};
+  int32_t code = YARD_OK;
+  try {
+    code = k.d.verify(&query, &verdict);
+  } catch (const std::exception& e) {
+    reject(verdict, YARD_REASON_VERIFIER_BROKEN);
+    if (text != nullptr) *text = e.what();
+  } catch (...) {
+    reject(verdict, YARD_REASON_VERIFIER_BROKEN);
+    if (text != nullptr) *text = "an exception that is no std::exception";
+  }
+  if (code != YARD_OK && verdict.reason == YARD_REASON_NONE) verdict.reason = YARD_REASON_REFUSED;
+}
+
+yard_verdict_t judge(const Bench& b, const Contender& c, std::string* text) {
+  yard_verdict_t v = c.fixed;
+  if (v.reason != YARD_REASON_NONE) return v;
+  const registry::Kernel& k = *c.kernel;
+  if (b.device.type != k.backend->d.device_type) {
+    reject(v, YARD_REASON_DEVICE, b.device.type, k.backend->d.device_type);
+    return v;
+  }
+  if ((b.flags & YARD_CALL_DETERMINISTIC) != 0 && (k.d.flags & YARD_KERNEL_DETERMINISTIC) == 0)
+    reject(v, YARD_REASON_NOT_DETERMINISTIC);
+  else if ((b.flags & YARD_CALL_CAPTURING) != 0 && (k.d.flags & YARD_KERNEL_CAPTURE_SAFE) == 0)
+    reject(v, YARD_REASON_NOT_CAPTURE_SAFE);
+  else if ((b.flags & YARD_CALL_INFERENCE) == 0 && (k.d.flags & YARD_KERNEL_INFERENCE_ONLY) != 0)
+    reject(v, YARD_REASON_INFERENCE_ONLY);
+  for (size_t i = 0; i < c.limits.size() && v.reason == YARD_REASON_NONE; ++i)
+    check_limit(b, c.limits[i], static_cast<int64_t>(i), v);
+  // What costs something comes last: the probe once per device, the verifier every time.
+  if (v.reason == YARD_REASON_NONE && k.backend->d.probe != nullptr) {
+    const registry::Probe& probe = k.backend->probe(b.device, b.contest.host());
+    if (!probe.available) {
+      reject(v, YARD_REASON_UNAVAILABLE);
+      if (text != nullptr) *text = probe.text;
+    }
+  }
+  if (v.reason == YARD_REASON_NONE && k.d.verify != nullptr) verify(b, c, v, text);
+  return v;
+}
+
+double estimate(const Bench& b, const Contender& c) {
+  if (c.kernel->d.cost == nullptr) return -1;
+  int64_t fields[YARD_MAX_ARGS * 4];
+  for (size_t i = 0; i < c.cost_fields.size(); ++i)
+    fields[i] = bucket_edge(op::read(c.cost_fields[i], b.args));
+  try {
+    const double ns =
+        c.kernel->d.cost(c.kernel->d.self, fields, static_cast<uint32_t>(c.cost_fields.size()));
+    return std::isfinite(ns) && ns >= 0 ? ns : -1;
+  } catch (...) {
+    return -1;  // no estimate; the kernel itself may still be fine
+  }
+}
+
+Device device_of(const yard_value_t* args, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const yard_tensor_t* t = args[i].tag == YARD_TAG_TENSOR                       ? args[i].u.tensor
+                             : args[i].tag == YARD_TAG_LIST && args[i].count > 0 ? args[i].u.list[0]
+                                                                                  : nullptr;
+    if (t != nullptr) return {t->device.type, t->device.index};
+  }
+  return {};
+}
+
+}  // namespace
+
+bool inside_select() noexcept { return t_depth > 0; }
+
+Order select(const Contest& contest, const yard_value_t* args, uint32_t count, uint32_t flags,
+             Notes* notes) {
+  const Inside inside;
+  const Bench b{contest, args, count, flags, device_of(args, count), notes};
+  const std::vector<Contender>& all = contest.contenders();
+  if (notes != nullptr) notes->entries.assign(all.size(), {});
+  struct Able {
+    uint16_t index;
+    double cost;
+  };
+  std::vector<Able> able;
+  able.reserve(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    std::string* text = notes != nullptr ? &notes->entries[i].text : nullptr;
+    const yard_verdict_t v = judge(b, all[i], text);
+    double cost = -1;
+    if (v.reason == YARD_REASON_NONE) {
+      cost = estimate(b, all[i]);
+      able.push_back({static_cast<uint16_t>(i), cost});
+    }
+    if (notes != nullptr) notes->entries[i].verdict = v, notes->entries[i].estimate_ns = cost;
+  }
+  // Contenders stand in the order of their ids, so a stable sort settles ties by id.
+  std::stable_sort(able.begin(), able.end(),
+                   [&](const Able& x, const Able& y) { return all[x.index].tier < all[y.index].tier; });
+  for (auto first = able.begin(); first != able.end();) {
+    auto last = first;
+    bool all_estimate = true;
+    for (; last != able.end() && all[last->index].tier == all[first->index].tier; ++last)
+      all_estimate &= last->cost >= 0;
+    std::stable_sort(first, last, [&](const Able& x, const Able& y) {
+      if (all_estimate && x.cost != y.cost) return x.cost < y.cost;
+      return all[x.index].priority > all[y.index].priority;
+    });
+    first = last;
+  }
+  Order order;
+  order.reserve(able.size());
+  for (const Able& a : able) order.push_back(a.index);
+  return order;
+}
+
+}  // namespace yard::select

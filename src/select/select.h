@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The selector: one total order over the kernels that are allowed, able and healthy.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "select/contest.h"
+
+namespace yard::select {
+
+// What became of each contender, in the contest's order. Kept only when somebody asks why.
+struct Notes {
+  struct Entry {
+    yard_verdict_t verdict{};
+    double estimate_ns = -1;
+    std::string text;  // of a verifier that threw
+  };
+  std::vector<Entry> entries;
+};
+
+// Able contenders, best first, as indices into the contest.
+using Order = std::vector<uint16_t>;
+
+// `args` holds metadata only (op::Call): tensors without data. Runs verifiers, cost hints and, the first
+// time, probes; takes no lock. `flags` are YARD_CALL_*.
+Order select(const Contest& contest, const yard_value_t* args, uint32_t count, uint32_t flags,
+             Notes* notes = nullptr);
+
+// Whether the calling thread is inside select(): plugin code that runs there must not change what is
+// being selected from, nor wait for other selections.
+bool inside_select() noexcept;
+
+}  // namespace yard::select

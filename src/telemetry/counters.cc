@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where counters live, and what becomes of them when threads end.
+#include "telemetry/counters.h"
+
+#include <mutex>
+#include <vector>
+
+namespace yard::telemetry {
+namespace {
+
+// The living threads' counters, and the sums the ended ones left. Behind a pointer so that a child of
+// fork can start with a new one whose lock nobody holds.
+struct Book {
+  std::mutex mutex;
+  std::vector<ThreadCounters*> threads;
+  std::vector<uint64_t> ended;  // by id
+  std::vector<uint32_t> free_ids;
+  uint32_t next_id = 0;
+
+  uint64_t sum(uint32_t id) const {
+    uint64_t total = id < ended.size() ? ended[id] : 0;
+    for (const ThreadCounters* t : threads)
+      if (const Chunk* c = t->chunks[id / kPerChunk].load(std::memory_order_acquire))
+        total += c->values[id % kPerChunk].load(std::memory_order_relaxed);
+    return total;
+  }
+};
+
+std::atomic<Book*> g_book{nullptr};
+
+void on_thread_exit(void* value);
+
+Book& book() {
+  Book* b = g_book.load(std::memory_order_acquire);
+  if (b == nullptr) {
+    auto* made = new Book;
+    if (g_book.compare_exchange_strong(b, made, std::memory_order_acq_rel)) {
+      base::set_thread_exit_hook(kThreadLocal, on_thread_exit);
+      return *made;
+    }
+    delete made;
+  }
+  return *b;
+}
+
+void on_thread_exit(void* value) {
+  auto* mine = static_cast<ThreadCounters*>(value);
+  Book& b = book();
+  {
+    std::lock_guard lock(b.mutex);
+    std::erase(b.threads, mine);
+    if (b.ended.size() < b.next_id) b.ended.resize(b.next_id);
+    for (uint32_t id = 0; id < b.next_id; ++id)
+      if (const Chunk* c = mine->chunks[id / kPerChunk].load(std::memory_order_relaxed))
+        b.ended[id] += c->values[id % kPerChunk].load(std::memory_order_relaxed);
+  }
+  for (auto& c : mine->chunks) delete c.load(std::memory_order_relaxed);
+  delete mine;
+}
+
+}  // namespace
+
+void count_slow(base::ThreadRecord& thread, uint32_t id) noexcept {
+  if (id >= kPerChunk * kMaxChunks) return;  // kNoCounter, or more kernels than we count
+  auto* mine = static_cast<ThreadCounters*>(thread.locals[kThreadLocal]);
+  if (mine == nullptr) {
+    mine = new ThreadCounters;
+    Book& b = book();
+    std::lock_guard lock(b.mutex);
+    b.threads.push_back(mine);
+    thread.locals[kThreadLocal] = mine;
+  }
+  std::atomic<Chunk*>& chunk = mine->chunks[id / kPerChunk];
+  if (chunk.load(std::memory_order_relaxed) == nullptr)
+    chunk.store(new Chunk{}, std::memory_order_release);
+  count(thread, id);
+}
+
+Counter::Counter() {
+  Book& b = book();
+  std::lock_guard lock(b.mutex);
+  if (!b.free_ids.empty()) {
+    id_ = b.free_ids.back();
+    b.free_ids.pop_back();
+  } else if (b.next_id < kPerChunk * kMaxChunks) {
+    id_ = b.next_id++;
+  } else {
+    id_ = kNoCounter;
+  }
+  base_ = id_ == kNoCounter ? 0 : b.sum(id_);
+  book_ = &b;
+}
+
+Counter::~Counter() {
+  if (id_ == kNoCounter) return;
+  Book& b = book();
+  std::lock_guard lock(b.mutex);
+  // A counter made before a fork has a number the child's new book knows nothing of.
+  if (id_ < b.next_id) b.free_ids.push_back(id_);
+}
+
+uint64_t Counter::total() const {
+  if (id_ == kNoCounter) return 0;
+  Book& b = book();
+  std::lock_guard lock(b.mutex);
+  return b.sum(id_) - (book_ == &b ? base_ : 0);
+}
+
+void abandon_counters() noexcept {
+  const Book* old = g_book.load(std::memory_order_acquire);
+  if (old == nullptr) return;
+  // next_id is read without the lock: it only grows, and a torn read cannot happen on our machines.
+  auto* made = new Book;
+  made->next_id = old->next_id;
+  g_book.store(made, std::memory_order_release);
+  base::set_thread_exit_hook(kThreadLocal, on_thread_exit);
+  if (base::t_record != nullptr) base::t_record->locals[kThreadLocal] = nullptr;
+}
+
+}  // namespace yard::telemetry

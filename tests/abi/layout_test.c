@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The layout of every shipped version of the ABI, seen by a C11 compiler. Compiling is the test. */
+#include "layout_test.h"
+
+#include "layout_v0.inc"
+
+int main(void) { return 0; }

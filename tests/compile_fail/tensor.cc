@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// A view over elements that no dtype stands for is refused by the compiler.
+#include <yard/tensor.h>
+
+#include <string>
+#include <vector>
+
+std::vector<float> floats(8);
+const yard::TensorView right = yard::view(floats, {2, 4});
+
+#ifdef CASE_1  // expect: no dtype for this element type
+std::vector<std::string> words(8);
+const yard::TensorView wrong = yard::view(words, {8});
+#endif

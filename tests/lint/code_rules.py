@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about source files: layers, includes, length, licence line, leftovers."""
+import pathlib
+import re
+
+from tree import CXX, Finding
+
+WARN_LINES, MAX_LINES = 400, 600
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+C_HEADERS = {"assert.h", "errno.h", "math.h", "stdarg.h", "stdbool.h", "stddef.h", "stdint.h",
+             "stdio.h", "stdlib.h", "string.h"}
+# The forced unwinding of a cancelled thread must pass through catch (...); only this header names it.
+CXX_ABI = {"cxxabi.h"}
+# Written in two pieces, so that this file does not contain what it looks for.
+LEFTOVER = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX)\b")
+MACHINE_PATH = re.compile(r"(?<![\w.})\]*-])/(?:work|root|home)" r"/")
+
+
+def read_layers(tree):
+    """src/LAYERS as {layer: every layer it may include, itself among them}."""
+    allowed = {}
+    for line in tree.lines("src/LAYERS"):
+        match = re.fullmatch(r"([a-z_]+):([a-z_ ]*)", line)
+        if match:
+            allowed[match[1]] = {match[1]}.union(*(allowed[d] for d in match[2].split()))
+    return allowed
+
+
+def includes(tree, path):
+    """(line number, is it quoted, what) for every include."""
+    for number, line in enumerate(tree.lines(path), 1):
+        match = INCLUDE.match(line)
+        if match:
+            yield number, match[1] == '"', match[2]
+
+
+def is_test(path):
+    return path.endswith("_test.cc") or pathlib.PurePosixPath(path).name.startswith("testing")
+
+
+def check_layers(tree):
+    """Every quoted include in src/ is a path from src/ into a layer that src/LAYERS allows."""
+    if "src/LAYERS" not in tree.files:
+        return
+    allowed = read_layers(tree)
+    # A test may include what a test-only backend offers to steer it.
+    backend_headers = {pathlib.PurePosixPath(p).name for p in tree.with_suffix({".h"}, "backends/")}
+    for path in tree.with_suffix(CXX, "src/"):
+        layer = path.split("/")[1]
+        if layer not in allowed:
+            yield Finding(path, 1, f"src/LAYERS does not name the folder '{layer}'")
+            continue
+        for number, quoted, what in includes(tree, path):
+            if not quoted or (is_test(path) and what in backend_headers):
+                continue
+            target = what.split("/")[0]
+            if f"src/{what}" not in tree.files:
+                yield Finding(path, number, f'"{what}" is no path from src/')
+            elif target not in allowed[layer]:
+                yield Finding(path, number, f"layer '{layer}' may not include '{target}' (src/LAYERS)")
+
+
+def check_backends(tree):
+    """Backends see plugin.h, plugin.hpp and their own folder; their tests may use what users may."""
+    for path in tree.with_suffix(CXX, "backends/"):
+        folder = str(pathlib.PurePosixPath(path).parent)
+        for number, quoted, what in includes(tree, path):
+            if quoted:
+                if f"{folder}/{what}" not in tree.files:
+                    yield Finding(path, number, f'a backend includes only its own folder, not "{what}"')
+            elif what.startswith("yard/") and not is_test(path):
+                if what not in ("yard/plugin.h", "yard/plugin.hpp"):
+                    yield Finding(path, number, f"a backend includes only plugin.h and .hpp, not <{what}>")
+
+
+def check_public_headers(tree):
+    """Public headers include each other and the standard library; plugin.h stands alone."""
+    for path in tree.with_suffix(CXX, "include/yard/"):
+        name = pathlib.PurePosixPath(path).name
+        for number, quoted, what in includes(tree, path):
+            standard = what in C_HEADERS | CXX_ABI or re.fullmatch(r"[a-z_]+", what)
+            ours = (f"include/{what}" in tree.files or f"include/{what}.in" in tree.files)
+            if quoted or not (standard or ours):
+                yield Finding(path, number, f"a public header cannot include '{what}'")
+            elif name == "plugin.h" and what not in C_HEADERS:
+                yield Finding(path, number, f"plugin.h is standalone C11 and cannot include '{what}'")
+            elif name == "plugin.hpp" and ours and what != "yard/plugin.h":
+                yield Finding(path, number, f"plugin.hpp includes only plugin.h of ours, not '{what}'")
+
+
+def check_listed(tree):
+    """Every source of a layer or backend is named by the CMakeLists.txt of its folder."""
+    for path in tree.with_suffix({".cc", ".c"}, "src/", "backends/", "tools/", "tests/integration/"):
+        pure = pathlib.PurePosixPath(path)
+        listing = None
+        for parent in list(pure.parents)[:-1]:
+            listing = tree.files.get(f"{parent}/CMakeLists.txt")
+            if listing is not None:
+                name = str(pure.relative_to(parent))
+                break
+        if listing is None or not re.search(rf"(?<![\w/]){re.escape(name)}\b", listing):
+            yield Finding(path, 1, "no CMakeLists.txt lists it, so it is never built")
+
+
+def check_headers(tree):
+    for path in tree.with_suffix({".h", ".hpp"}):
+        if not any(line.strip() == "#pragma once" for line in tree.lines(path)):
+            yield Finding(path, 1, "a header needs #pragma once")
+
+
+def check_length(tree):
+    for path in tree.code():
+        count = len(tree.lines(path))
+        if count > MAX_LINES:
+            yield Finding(path, count, f"{count} lines; {MAX_LINES} is the most a file may have")
+        elif count > WARN_LINES:
+            yield Finding(path, count, f"{count} lines; consider splitting it", fatal=False)
+
+
+def check_licence(tree):
+    for path in tree.code():
+        head = tree.lines(path)[:2]
+        if head and head[0].startswith("#!"):
+            head = head[1:]
+        if not head or "SPDX-License-Identifier: Apache-2.0" not in head[0]:
+            yield Finding(path, 1, "the first line must be the SPDX line")
+
+
+def check_leftovers(tree):
+    for path in tree.files:
+        for number, line in enumerate(tree.lines(path), 1):
+            if path.startswith("tests/fuzz/corpus/") or path == "LICENSE":
+                continue
+            match = LEFTOVER.search(line)
+            if match:
+                yield Finding(path, number, f"'{match[0]}': finish it or write an issue")
+            if MACHINE_PATH.search(line):
+                yield Finding(path, number, "a path of somebody's machine")
+
+
+RULES = [check_layers, check_backends, check_public_headers, check_listed, check_headers,
+         check_length, check_licence, check_leftovers]
