@@ -266,7 +266,7 @@ static inline uint64_t yard_facts(const yard_tensor_t* t) {
 /* ---- The host ------------------------------------------------------------------------------- */
 
 typedef struct yard_host yard_host_t;
-typedef struct yard_call yard_call_t;
+typedef struct yard_call_info yard_call_t;
 
 typedef enum yard_log_level {
   YARD_LOG_DEBUG = 1, YARD_LOG_INFO = 2, YARD_LOG_WARN = 3, YARD_LOG_ERROR = 4,
@@ -313,7 +313,7 @@ struct yard_host {
 #define YARD_CALL_ALIASED 16u      /* an output shares memory with an input */
 
 /* One run of one kernel. Made by the host, lives until run returns. */
-struct yard_call {
+struct yard_call_info {
   uint32_t size;
   uint32_t flags;
   const yard_host_t* host;

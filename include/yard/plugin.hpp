@@ -195,6 +195,9 @@ struct EntriesOf<F, R (*)(Call, A...)> : Entries<F, R, A...> {
   static_assert(std::is_void_v<R> || std::is_same_v<R, int32_t>,
                 "a kernel returns void (and throws) or int32_t (a yard_code_t)");
 };
+// Kernels that promise not to throw are the same to the host.
+template <auto F, class R, class... A>
+struct EntriesOf<F, R (*)(Call, A...) noexcept> : EntriesOf<F, R (*)(Call, A...)> {};
 
 }  // namespace detail
 

@@ -58,7 +58,7 @@ struct Policy {
 YARD_API Policy merge(const Policy& weaker, const Policy& stronger);
 // Whether every token, glob and name is well formed; the message names the field and what would be right.
 YARD_API Status validate(const Policy& policy);
-// One line, `prefer=vendor deny_vendors=acme`; "nothing set" when empty. Equal policies, equal text.
+// One line, `prefer=vendor deny_vendors=acme`; "nothing set" when empty. Equal policies, equal text, and only those.
 YARD_API std::string to_string(const Policy& policy);
 // `*` any run of characters, `?` one.
 YARD_API bool glob_matches(std::string_view pattern, std::string_view text) noexcept;

@@ -85,10 +85,12 @@ class Runtime {
 
   YARD_API RuntimeStats stats() const;
 
-  detail::Core& core() const noexcept { return *core_; }
+  // For the headers of typed ops.
+  YARD_API detail::Core& core() const noexcept;
 
  private:
-  std::unique_ptr<detail::Core> core_;
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
 };
 
 // On Runtime::shared().

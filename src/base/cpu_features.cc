@@ -44,6 +44,8 @@ std::vector<Feature> detect() {
       {"svei8mm", (caps2 & HWCAP2_SVEI8MM) != 0}, {"svebf16", (caps2 & HWCAP2_SVEBF16) != 0},
 #if defined(HWCAP2_SME)
       {"sme", (caps2 & HWCAP2_SME) != 0},
+#else
+      {"sme", false},
 #endif
   };
   for (std::string_view n : kX86Names) f.push_back({n, false});

@@ -30,7 +30,10 @@ void barrier_in_all_threads() noexcept {
   // Once fences are on they stay on for everybody, except that a test may switch them off again.
   if (g_reader_fences.load(std::memory_order_seq_cst) && !g_forced.load(std::memory_order_relaxed))
     return;
-  if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0) register_membarrier();
+  if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return;
+  // Nobody has registered yet, which readers do before they first read; or the process may not any more.
+  register_membarrier();
+  membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 #endif
 }
 
@@ -46,10 +49,7 @@ Reclaimer& reclaimer() noexcept {
   Reclaimer* r = g_reclaimer.load(std::memory_order_acquire);
   if (r == nullptr) {
     auto* made = new Reclaimer;
-    if (g_reclaimer.compare_exchange_strong(r, made, std::memory_order_acq_rel)) {
-      register_membarrier();
-      return *made;
-    }
+    if (g_reclaimer.compare_exchange_strong(r, made, std::memory_order_acq_rel)) return *made;
     delete made;
   }
   return *r;

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/reclaimer.h"
+
 namespace yard::base {
 
 std::atomic<bool> g_reader_fences{false};
@@ -60,6 +62,9 @@ ThreadRecord* take_free_record() noexcept {
 ThreadRecord* first_record() noexcept { return g_records.load(std::memory_order_acquire); }
 
 ThreadRecord& register_thread() noexcept {
+  // Before the first read of any thread: it must know by then whether to fence.
+  static const bool asked = (register_membarrier(), true);
+  (void)asked;
   ThreadRecord* r = take_free_record();
   if (r == nullptr) {
     r = new ThreadRecord;

@@ -5,8 +5,12 @@
 #include <cxxabi.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
+#include <string_view>
 #include <vector>
 
 namespace yard::exec {
@@ -202,8 +206,10 @@ Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const
 Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t code,
                       const char* message) {
   const ErrorClass c = class_of(code);
+  // A kernel may fill its buffer to the last byte and forget the NUL.
+  const std::string_view said(message, strnlen(message, kErrorBytes));
   std::string text = fmt::format("kernel '{}' failed for op '{}' ({}): {}", kernel.id, op,
-                                 to_string(c), *message != '\0' ? message : "it left no message");
+                                 to_string(c), said.empty() ? "it left no message" : said);
   if (code < 0 || code > YARD_FATAL) text += fmt::format(" [it returned {}]", code);
   return Status(c == ErrorClass::kCaller ? Code::kInvalidArgument : Code::kKernelFailed, c,
                 std::move(text));

@@ -23,15 +23,17 @@ Overlap overlap(const yard_tensor_t& a, const yard_tensor_t& b) noexcept;
 // Whether two indices of the tensor name the same element. Exact or true, as above.
 bool overlaps_itself(const yard_tensor_t& t) noexcept;
 
+// The span of a tensor in units of 64 bytes. Extending the sign makes the unknown one (and any beyond
+// 128 GiB) larger than every distance.
+inline uint64_t span_of(uint64_t facts) noexcept {
+  return static_cast<uint64_t>(static_cast<int64_t>(facts) >> YARD_FACTS_SPAN_SHIFT);
+}
+
 // A quick test from the facts: false only if the byte ranges surely do not meet.
 inline bool ranges_may_meet(const yard_tensor_t& a, const yard_tensor_t& b) noexcept {
-  // As a signed number the unknown span becomes larger than any distance.
-  const auto bytes = [](uint64_t facts) {
-    return static_cast<uint64_t>(static_cast<int64_t>(facts) >> 26) & ~63ull;
-  };
   const uint64_t away = (reinterpret_cast<uintptr_t>(b.data) + b.byte_offset) -
                         (reinterpret_cast<uintptr_t>(a.data) + a.byte_offset);
-  return away < bytes(a.facts) || 0 - away < bytes(b.facts);
+  return away / 64 < span_of(a.facts) || (0 - away) / 64 < span_of(b.facts);
 }
 
 }  // namespace yard::op

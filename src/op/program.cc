@@ -83,6 +83,7 @@ class Compiler {
   size_t count() const { return s_.params.size(); }
   bool in_lane(size_t i) const { return lane_of_[i] >= 0; }
   bool is_lead(size_t i) const { return lane_of_[i] == 0; }
+  bool is_lead_param(size_t i) const { return static_cast<int>(i) == lead_; }
 
   uint8_t reg(const std::string& name) {
     return regs_.try_emplace(name, static_cast<uint8_t>(regs_.size())).first->second;
@@ -112,11 +113,14 @@ class Compiler {
                      std::pair<uint8_t, uint8_t>(output, input)) != cold_.aliases.end();
   }
 
+  // In how many tensors a parameter can speak: those of a list must agree with each other.
+  static size_t voices(const Param& p) { return p.kind == Kind::kTensorList ? 2 : 1; }
+
   // How often each name occurs; a dimension that occurs once and is asked about nowhere needs no check.
   void count_uses() {
     for (const Param& p : s_.params)
       for (const Dim& d : p.dims)
-        if (!d.name.empty()) ++uses_[d.name];
+        if (!d.name.empty()) uses_[d.name] += voices(p);
     for (const Clause& c : s_.clauses)
       for (const Term* t : {&c.left, &c.right})
         if (!t->name.empty()) asked_.insert(t->name);
@@ -176,24 +180,42 @@ class Compiler {
     covered_.assign(count(), false);
     if (lead_ < 0) return;
     const auto lead = static_cast<size_t>(lead_);
-    add_lane(lead);
+    std::vector<Program::Lane> lanes = {make_lane(lead)};
+    // Sizes that never overlap are plain; the others take the exact way.
+    lanes[0].fixed |= static_cast<uint32_t>(YARD_FACTS_PLAIN);
+    lanes[0].want |= static_cast<uint32_t>(YARD_FACTS_PLAIN);
     program_.min_rank_ = static_cast<uint8_t>(param(lead).trailing());
     for (size_t i = 0; i < count(); ++i)
-      if (i != lead && always_there(param(i))) add_lane(i);
+      if (i != lead && always_there(param(i))) lanes.push_back(make_lane(i));
+    std::stable_sort(lanes.begin() + 1, lanes.end(),
+                     [](const auto& a, const auto& b) { return a.kind < b.kind; });
+    program_.same_end_ = program_.last_end_ = 1;
+    for (const Program::Lane& lane : lanes) {
+      program_.lane_args_[program_.lane_count_] = lane.arg;
+      program_.lanes_[program_.lane_count_++] = lane;
+      if (lane.arg == lead) continue;
+      if (lane.kind == Program::Lane::Kind::kSame) program_.same_end_ = program_.lane_count_;
+      if (lane.kind != Program::Lane::Kind::kOther) program_.last_end_ = program_.lane_count_;
+    }
   }
 
-  void add_lane(size_t i) {
+  Program::Lane make_lane(size_t i) {
     const Param& lead = param(static_cast<size_t>(lead_));
     const Param& p = param(i);
-    Program::Lane& lane = program_.lanes_[program_.lane_count_];
-    lane_of_[i] = program_.lane_count_++;
+    Program::Lane lane;
+    lane_of_[i] = is_lead_param(i) ? 0 : 1;
     lane.arg = static_cast<uint8_t>(i);
     fixed_facts(p, lane.fixed, lane.want);
-    if (is_lead(i)) return;
+    if (is_lead_param(i)) return lane;
     lane.same = kDeviceBits;
-    if (!p.variable.empty() && p.variable == lead.variable) lane.same |= kDTypeBits;
+    const bool same_dtype = p.variable.empty() ? p.dtype == lead.dtype : p.variable == lead.variable;
+    if (same_dtype && !p.variable.empty()) lane.same |= kDTypeBits;
     lane.may_alias = may_alias(static_cast<size_t>(lead_), i);
     covered_[i] = relate(lead, p, lane);
+    if (!covered_[i] || !same_dtype || lane.scale != 1) return lane;
+    if (p.dims.size() == lead.dims.size()) lane.kind = Program::Lane::Kind::kSame;
+    else if (p.dims.size() == 1 && !p.has_leading()) lane.kind = Program::Lane::Kind::kLast;
+    return lane;
   }
 
   void scalars() {
@@ -220,7 +242,7 @@ class Compiler {
   void dtypes() {
     std::map<std::string, size_t> total;
     for (const Param& p : s_.params)
-      if (!p.variable.empty()) ++total[p.variable];
+      if (!p.variable.empty()) total[p.variable] += voices(p);
     std::string lead_variable = lead_ < 0 ? "" : param(static_cast<size_t>(lead_)).variable;
     // Lanes compare the lead's variable among themselves; the others need it in a register.
     bool lead_asked = false;

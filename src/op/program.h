@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "op/field.h"
+#include "op/overlap.h"
 #include "op/schema.h"
 
 namespace yard::op {
@@ -88,33 +89,44 @@ class Program {
  private:
   friend class Compiler;
 
-  // How one tensor that is always there relates to the lead tensor. 16 bytes.
+  // How one tensor that is always there relates to the lead tensor.
   struct Lane {
-    uint32_t same = 0;    // facts bits that are those of the lead
-    uint32_t fixed = 0;   // facts bits that are those of `want`
-    uint32_t want = 0;
+    enum class Kind : uint8_t {
+      kSame,   // dtype, device, rank and every size are the lead's
+      kLast,   // one dimension, as long as the lead's last; dtype and device are the lead's
+      kOther,  // as the other members say
+    };
+    Kind kind = Kind::kOther;
     uint8_t arg = 0;
-    uint8_t dims = 0;     // how many trailing dimensions equal the lead's; kAllDims: every one
-    uint8_t scale = 1;    // the last of them is `scale` times the lead's
+    uint8_t dims = 0;   // how many trailing dimensions equal the lead's; kAllDims: every one
+    uint8_t scale = 1;  // the last of them is `scale` times the lead's
+    uint32_t same = 0;   // facts bits that are those of the lead
+    uint32_t fixed = 0;  // facts bits that are those of `want`
+    uint32_t want = 0;
     bool may_alias = false;
   };
   static constexpr uint8_t kAllDims = 255;
   static constexpr uint8_t kOptional = 128;
+  static constexpr uint32_t kTypeBits = YARD_FACTS_DTYPE | YARD_FACTS_DEVICE;
 
   bool list_fits(const yard_value_t& v) const noexcept;
-  // The rare ways out of fits(), not inlined.
-  int32_t settle_overlap(const yard_value_t* args) const noexcept;
+  bool lane_fits(const Lane& lane, const yard_tensor_t& lead, const yard_tensor_t& t) const noexcept;
+  // All of fits() again, exactly; taken when the quick way is not sure.
+  int32_t fits_exactly(const yard_value_t* args) const noexcept;
   int32_t run_steps(const yard_value_t* args, int32_t flags) const noexcept;
 
   // Hot. The lead is a written tensor that is always there, an output if possible; without one
-  // lane_count_ is 0 and the steps check everything.
+  // lane_count_ is 0 and the steps check everything. lane_args_ repeats the arguments of the lanes,
+  // first the lead, then the lanes of kind kSame, of kind kLast, and the others.
   uint8_t arg_count_ = 0;
   uint8_t lane_count_ = 0;
+  uint8_t same_end_ = 0, last_end_ = 0;
   uint8_t min_rank_ = 0;  // of the lead
   bool has_steps_ = false;
+  uint8_t lane_args_[YARD_MAX_ARGS]{};
   uint64_t dtypes_ = ~0ull;  // of the lead
+  Lane lanes_[YARD_MAX_ARGS];
   uint8_t tags_[YARD_MAX_ARGS]{};  // the tag wanted, kOptional added where NONE will do
-  Lane lanes_[YARD_MAX_ARGS];  // [0] is the lead
   std::shared_ptr<const ProgramCold> cold_;
 };
 
@@ -133,44 +145,67 @@ inline bool Program::tags_fit(const yard_value_t* args, uint32_t n) const noexce
   return true;
 }
 
+// One lane other than the usual two.
+inline bool Program::lane_fits(const Lane& lane, const yard_tensor_t& lead,
+                               const yard_tensor_t& t) const noexcept {
+  const auto f = static_cast<uint32_t>(t.facts), g = static_cast<uint32_t>(lead.facts);
+  if ((((f ^ g) & lane.same) | ((f ^ lane.want) & lane.fixed)) != 0) return false;
+  const uint64_t rank = (lead.facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT;
+  uint64_t n = lane.dims < rank ? lane.dims : rank;
+  const int64_t* const a = lead.shape + (rank - n);
+  const int64_t* const b = t.shape;
+  if (lane.scale != 1) {
+    int64_t last;
+    --n;
+    if (__builtin_mul_overflow(a[n], int64_t{lane.scale}, &last) || last != b[n]) return false;
+  }
+  for (uint64_t i = 0; i < n; ++i)
+    if (a[i] != b[i]) return false;
+  return true;
+}
+
+// The quick way: accepts the plain call of plain tensors, and leaves everything else to fits_exactly().
 inline int32_t Program::fits(const yard_value_t* args) const noexcept {
-  int32_t flags = 0;
-  if (lane_count_ != 0) {
-    const yard_tensor_t* const lead = args[lanes_[0].arg].u.tensor;
-    const uint64_t facts = lead->facts;
-    const uint64_t rank = (facts >> YARD_FACTS_RANK_SHIFT) & 15;
-    if (((static_cast<uint32_t>(facts) ^ lanes_[0].want) & lanes_[0].fixed) != 0) return -1;
-    if (rank < min_rank_ || ((dtypes_ >> (facts & YARD_FACTS_DTYPE)) & 1) == 0) return -1;
-    // Spans count 64 bytes; as signed numbers the unknown one becomes larger than any distance.
-    const uint64_t begin = reinterpret_cast<uintptr_t>(lead->data) + lead->byte_offset;
-    const auto span = static_cast<uint64_t>(static_cast<int64_t>(facts) >> 26) & ~63ull;
-    bool odd = (facts & YARD_FACTS_PLAIN) == 0;
-    for (const Lane *lane = lanes_ + 1, *end = lanes_ + lane_count_; lane != end; ++lane) {
-      const yard_tensor_t* const t = args[lane->arg].u.tensor;
-      const uint64_t f = t->facts;
-      const uint32_t wrong =
-          (static_cast<uint32_t>(f ^ facts) & lane->same) | ((static_cast<uint32_t>(f) ^ lane->want) & lane->fixed);
-      if (wrong != 0) return -1;
-      const uint64_t away = reinterpret_cast<uintptr_t>(t->data) + t->byte_offset - begin;
-      const auto reach = static_cast<uint64_t>(static_cast<int64_t>(f) >> 26) & ~63ull;
-      odd |= (away < span) | (0 - away < reach);
-      uint64_t n = lane->dims < rank ? lane->dims : rank;
-      const int64_t* const a = lead->shape + (rank - n);
-      const int64_t* const b = t->shape;
-      if (lane->scale != 1) {
-        int64_t last;
-        --n;
-        if (__builtin_mul_overflow(a[n], int64_t{lane->scale}, &last) || last != b[n]) return -1;
-      }
-      for (uint64_t i = 0; i < n; ++i)
+  if (lane_count_ == 0) return fits_exactly(args);
+  const yard_tensor_t& lead = *args[lane_args_[0]].u.tensor;
+  const uint64_t facts = lead.facts;
+  const uint64_t rank = (facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT;
+  const uint64_t begin = reinterpret_cast<uintptr_t>(lead.data) + lead.byte_offset;
+  const uint64_t span = span_of(facts);
+  if (((static_cast<uint32_t>(facts) ^ lanes_[0].want) & lanes_[0].fixed) != 0 || rank < min_rank_ ||
+      ((dtypes_ >> (facts & YARD_FACTS_DTYPE)) & 1) == 0)
+    return fits_exactly(args);
+  const auto meets_lead = [&](const yard_tensor_t& t) {
+    const uint64_t away = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset - begin;
+    return away / 64 < span || (0 - away) / 64 < span_of(t.facts);
+  };
+  const uint8_t* at = lane_args_ + 1;
+  // No valid facts have device type 0, so those of a tensor without any differ from the lead's.
+  for (const uint8_t* end = lane_args_ + same_end_; at != end; ++at) {
+    const yard_tensor_t& t = *args[*at].u.tensor;
+    const int64_t *const a = lead.shape, *const b = t.shape;
+    if (((facts ^ t.facts) & (kTypeBits | YARD_FACTS_RANK)) != 0 || meets_lead(t))
+      return fits_exactly(args);
+    if (rank == 2) {  // most are
+      if (((a[0] ^ b[0]) | (a[1] ^ b[1])) != 0) return -1;
+    } else {
+      for (uint64_t i = 0; i < rank; ++i)
         if (a[i] != b[i]) return -1;
     }
-    if (odd) {
-      flags = settle_overlap(args);
-      if (flags < 0) return -1;
-    }
   }
-  return has_steps_ ? run_steps(args, flags) : flags;
+  for (const uint8_t* end = lane_args_ + last_end_; at != end; ++at) {
+    const yard_tensor_t& t = *args[*at].u.tensor;
+    if (((facts ^ t.facts) & kTypeBits) != 0 ||
+        (t.facts & YARD_FACTS_RANK) != (1ull << YARD_FACTS_RANK_SHIFT) || meets_lead(t))
+      return fits_exactly(args);
+    if (t.shape[0] != lead.shape[rank - 1]) return -1;
+  }
+  for (const uint8_t* end = lane_args_ + lane_count_; at != end; ++at) {
+    const yard_tensor_t& t = *args[*at].u.tensor;
+    if (!lane_fits(lanes_[at - lane_args_], lead, t)) return -1;
+    if (meets_lead(t)) return fits_exactly(args);
+  }
+  return has_steps_ ? run_steps(args, 0) : 0;
 }
 
 inline bool Program::has_null_data(const yard_value_t* args) const noexcept {

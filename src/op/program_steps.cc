@@ -159,25 +159,32 @@ class Machine {
 
 int32_t Program::run_steps(const yard_value_t* args, int32_t flags) const noexcept {
   const uint64_t device = lane_count_ != 0
-                              ? args[lanes_[0].arg].u.tensor->facts & YARD_FACTS_DEVICE
+                              ? args[lane_args_[0]].u.tensor->facts & YARD_FACTS_DEVICE
                               : kNoDevice;
   Machine machine(*cold_, args, device);
   return machine.run() ? flags | machine.flags() : -1;
 }
 
-int32_t Program::settle_overlap(const yard_value_t* args) const noexcept {
-  const yard_tensor_t& lead = *args[lanes_[0].arg].u.tensor;
+int32_t Program::fits_exactly(const yard_value_t* args) const noexcept {
+  if (lane_count_ == 0) return run_steps(args, 0);
+  const yard_tensor_t& lead = *args[lane_args_[0]].u.tensor;
+  const Lane& first = lanes_[0];
+  const uint64_t rank = (lead.facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT;
   int32_t flags = 0;
+  // PLAIN is only what the quick way wants.
+  if (((static_cast<uint32_t>(lead.facts) ^ first.want) & first.fixed & ~YARD_FACTS_PLAIN) != 0) return -1;
+  if (rank < min_rank_ || ((dtypes_ >> (lead.facts & YARD_FACTS_DTYPE)) & 1) == 0) return -1;
   if ((lead.facts & YARD_FACTS_PLAIN) == 0 && overlaps_itself(lead)) return -1;
   for (uint32_t i = 1; i < lane_count_; ++i) {
-    const yard_tensor_t& t = *args[lanes_[i].arg].u.tensor;
+    const yard_tensor_t& t = *args[lane_args_[i]].u.tensor;
+    if (!lane_fits(lanes_[i], lead, t)) return -1;
     if (!ranges_may_meet(lead, t)) continue;
     const Overlap o = overlap(lead, t);
     if (o == Overlap::kNone) continue;
     if (o != Overlap::kSame || !lanes_[i].may_alias) return -1;
     flags = static_cast<int32_t>(YARD_CALL_ALIASED);
   }
-  return flags;
+  return has_steps_ ? run_steps(args, flags) : flags;
 }
 
 bool Program::list_fits(const yard_value_t& v) const noexcept {

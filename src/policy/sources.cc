@@ -3,11 +3,34 @@
 #include "policy/sources.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
+
+#include "base/text.h"
 
 namespace yard::policy {
+namespace {
+
+// Names as they are; what could be taken for punctuation in quotes, so that different policies never
+// print alike.
+std::string word(const std::string& text) {
+  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-' || c == ':' || c == '*' || c == '?';
+  });
+  return plain ? text : base::quote(text);
+}
+
+std::string words(const std::vector<std::string>& list, char between) {
+  std::string out;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (i > 0) out += between;
+    out += word(list[i]);
+  }
+  return out;
+}
+
+}  // namespace
 
 Policy combine(std::span<const Source> sources) {
   Policy p;
@@ -25,13 +48,14 @@ std::vector<PolicyNote> notes(const Policy& p, const char* source) {
   if (p.strict) add("strict", flag(*p.strict));
   if (p.reference_only) add("reference_only", flag(*p.reference_only));
   for (const auto& [op, order] : p.per_op)
-    add(fmt::format("per_op[{}]", op), fmt::format("{}", fmt::join(order, "|")));
-  if (p.allow_vendors) add("allow_vendors", fmt::format("{}", fmt::join(*p.allow_vendors, ",")));
-  if (!p.deny_vendors.empty()) add("deny_vendors", fmt::format("{}", fmt::join(p.deny_vendors, ",")));
-  if (p.allow_kernels) add("allow_kernels", fmt::format("{}", fmt::join(*p.allow_kernels, ",")));
-  if (!p.deny_kernels.empty()) add("deny_kernels", fmt::format("{}", fmt::join(p.deny_kernels, ",")));
-  for (const auto& [op, kernel] : p.locks) add(fmt::format("locks[{}]", op), kernel);
-  for (const auto& [name, on] : p.backends) add(fmt::format("backends[{}]", name), on ? "on" : "off");
+    add(fmt::format("per_op[{}]", word(op)), words(order, '|'));
+  if (p.allow_vendors) add("allow_vendors", words(*p.allow_vendors, ','));
+  if (!p.deny_vendors.empty()) add("deny_vendors", words(p.deny_vendors, ','));
+  if (p.allow_kernels) add("allow_kernels", words(*p.allow_kernels, ','));
+  if (!p.deny_kernels.empty()) add("deny_kernels", words(p.deny_kernels, ','));
+  for (const auto& [op, kernel] : p.locks) add(fmt::format("locks[{}]", word(op)), word(kernel));
+  for (const auto& [name, on] : p.backends)
+    add(fmt::format("backends[{}]", word(name)), on ? "on" : "off");
   return to;
 }
 

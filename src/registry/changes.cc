@@ -263,6 +263,12 @@ class Applier {
                            kind == YARD_LIMIT_MULTIPLE || kind == YARD_LIMIT_EQUALS;
       const bool known = integer ? program.field(field).has_value() : program.index_of(field) >= 0;
       if (!known) return unknown(field, "a limit");
+      if (integer) continue;
+      const op::Param& p = program.schema().params[static_cast<size_t>(program.index_of(field))];
+      const bool optional = kind == YARD_LIMIT_ABSENT || kind == YARD_LIMIT_PRESENT;
+      if (optional ? !p.optional : !p.is_tensor())
+        return bad(fmt::format("a limit needs '{}' to be {}, which it is not", field,
+                               optional ? "optional" : "a tensor"));
     }
     for (const std::string& f : k.verify_reads)
       if (!program.field(f) && program.index_of(f) < 0) return unknown(f, "verify_reads");

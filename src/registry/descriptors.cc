@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstring>
@@ -27,7 +28,8 @@ Result<T> sized_copy(const T& from, size_t least, const char* what) {
     return bad(fmt::format("{} descriptor states size {}; this version knows {} bytes and needs {}", what,
                            size, sizeof(T), least));
   T to{};
-  std::memcpy(static_cast<void*>(&to), &from, std::min<size_t>(size, sizeof(T)));
+  // Whole words only: a size that ends inside a pointer must not leave half of one.
+  std::memcpy(static_cast<void*>(&to), &from, std::min<size_t>(size / 8 * 8, sizeof(T)));
   return to;
 }
 
@@ -180,6 +182,10 @@ Result<std::shared_ptr<Op>> read_op(const yard_op_t& given, std::shared_ptr<void
   if (d->tolerance_count > kMaxItems || (d->tolerance_count > 0 && d->tolerances == nullptr))
     return bad(fmt::format("op '{}': {} tolerances stated, none given", op->name, d->tolerance_count));
   op->tolerances.assign(d->tolerances, d->tolerances + d->tolerance_count);
+  for (const yard_tolerance_t& t : op->tolerances)
+    if (!(t.rtol >= 0) || !(t.atol >= 0) || t.dtype == 0 || t.dtype > YARD_U4)
+      return bad(fmt::format("op '{}': a tolerance of rtol {}, atol {} for dtype {}", op->name, t.rtol,
+                             t.atol, t.dtype));
   if (op->program->needs_shape_function() && d->infer == nullptr)
     return bad(fmt::format("op '{}': an output has a dimension that no input binds, so the op needs an "
                            "infer function", op->name));

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
 
 namespace yard::registry {
 namespace {
@@ -86,6 +86,20 @@ bool same(const Op& a, const Op& b) {
                     });
 }
 
+std::string fill_in(std::string_view text, const int64_t figures[3]) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '{' && i + 2 < text.size() && text[i + 2] == '}' && text[i + 1] >= '0' &&
+        text[i + 1] <= '2') {
+      out += std::to_string(figures[text[i + 1] - '0']);
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
 void Kernel::link() {
   for (size_t i = 0; i < limits.size(); ++i)
     limits[i].field = limit_fields[i].empty() ? nullptr : limit_fields[i].c_str();
@@ -130,8 +144,10 @@ const Probe& Backend::probe(Device device, const yard_host_t* host) const {
   made->available = code == YARD_OK && made->why.reason == YARD_REASON_NONE;
   if (!made->available && made->text.empty() && made->why.reason >= YARD_REASON_OWN) {
     const auto i = static_cast<size_t>(made->why.reason - YARD_REASON_OWN);
-    if (i < reasons.size()) made->text = reasons[i];
+    if (i < reasons.size()) made->text = fill_in(reasons[i], made->why.figures);
   }
+  if (code != YARD_OK && made->text.empty() && made->why.reason == YARD_REASON_NONE)
+    made->text = fmt::format("its probe returned {} and gave no reason", code);
   const Probe* head = probes_.load(std::memory_order_acquire);
   do {
     if (const Probe* known = find()) return *known;  // another thread was first

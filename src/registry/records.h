@@ -13,6 +13,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "op/program.h"
@@ -73,6 +74,9 @@ struct Op {
   std::shared_ptr<void> keep;
   uint32_t index = 0;  // into a snapshot's entries; never another op's
 };
+
+// A reason's text with its figures: the n-th stands for {n}.
+std::string fill_in(std::string_view text, const int64_t figures[3]);
 
 // Whether two records say the same, pointers to functions and `self` included.
 bool same(const Backend& a, const Backend& b);

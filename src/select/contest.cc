@@ -2,6 +2,7 @@
 // What can be settled before a call is known.
 #include "select/contest.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/cpu_features.h"

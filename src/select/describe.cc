@@ -10,19 +10,10 @@
 namespace yard::select {
 namespace {
 
-// {0}, {1}, {2} in a kernel's own text stand for the figures.
-std::string fill_in(std::string_view text, const int64_t figures[3]) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '{' && i + 2 < text.size() && text[i + 2] == '}' && text[i + 1] >= '0' &&
-        text[i + 1] <= '2') {
-      out += std::to_string(figures[text[i + 1] - '0']);
-      i += 2;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
+std::string meaning(int32_t code) {
+  for (const ReasonInfo& r : reasons())
+    if (r.code == code) return std::string(r.meaning);
+  return fmt::format("reason {}, which is none of the catalogue", code);
 }
 
 std::string feature_text(const registry::Kernel& k, int64_t index) {
@@ -92,9 +83,11 @@ std::string describe(const Contest& contest, const Contender& c, const yard_verd
   const registry::Kernel& k = *c.kernel;
   if (v.reason >= YARD_REASON_OWN) {
     const auto i = static_cast<size_t>(v.reason - YARD_REASON_OWN);
-    return i < k.reasons.size() ? fill_in(k.reasons[i], v.figures)
+    return i < k.reasons.size() ? registry::fill_in(k.reasons[i], v.figures)
                                 : fmt::format("its own reason {}, which it does not explain", i);
   }
+  // The figures of a verifier mean what it likes.
+  if (v.pad_ == kByVerifier && v.reason != YARD_REASON_VERIFIER_BROKEN) return meaning(v.reason);
   switch (v.reason) {
     case YARD_REASON_NONE: return "";
     case YARD_REASON_DENIED_VENDOR: return fmt::format("deny_vendors lists {}", k.backend->vendor);
@@ -119,16 +112,15 @@ std::string describe(const Contest& contest, const Contender& c, const yard_verd
     case YARD_REASON_SCALAR:
     case YARD_REASON_OPTIONAL_PRESENT:
     case YARD_REASON_OPTIONAL_ABSENT:
-      // A verifier may use these codes too, with figures of its own.
-      if (k.d.verify == nullptr || static_cast<size_t>(v.figures[0]) < c.limits.size())
-        return limit_text(contest, c, v);
-      return std::string(reason_name(v.reason));
-    default: {
-      for (const ReasonInfo& r : reasons())
-        if (r.code == v.reason) return std::string(r.meaning);
-      return fmt::format("reason {}, which is none of the catalogue", v.reason);
-    }
+      return limit_text(contest, c, v);
+    default: return meaning(v.reason);
   }
+}
+
+std::string refusal(const registry::Probe& probe) {
+  if (!probe.text.empty() || probe.why.reason == YARD_REASON_NONE) return probe.text;
+  if (probe.why.reason < YARD_REASON_OWN) return meaning(probe.why.reason);
+  return fmt::format("its own reason {}, which it does not explain", probe.why.reason - YARD_REASON_OWN);
 }
 
 yard_verdict_t standing(const Contender& c, const yard_host_t* host, std::string* text) {
@@ -140,7 +132,7 @@ yard_verdict_t standing(const Contender& c, const yard_host_t* host, std::string
   const registry::Probe& probe = backend.probe({backend.d.device_type, 0}, host);
   if (!probe.available) {
     v.reason = YARD_REASON_UNAVAILABLE;
-    if (text != nullptr) *text = probe.text;
+    if (text != nullptr) *text = refusal(probe);
   }
   return v;
 }

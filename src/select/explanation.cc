@@ -4,6 +4,7 @@
 #include <yard/explain.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/json.h"
 
@@ -19,7 +20,14 @@ std::string candidate_json(const Candidate& c) {
       "\"priority\":{},\"estimate_ns\":{}}}",
       quoted(c.id), quoted(c.verdict), quoted_or_null(c.reason), quoted_or_null(c.detail),
       quoted(to_string(c.kind)), quoted_or_null(c.vendor), quoted(c.backend), c.priority,
-      c.estimate_ns ? fmt::format("{}", *c.estimate_ns) : "null");
+      c.estimate_ns && std::isfinite(*c.estimate_ns) ? fmt::format("{}", *c.estimate_ns) : "null");
+}
+
+// What plugins say may hold anything; a terminal gets no control characters from us.
+std::string printable(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  return text;
 }
 
 template <class List, class F>
@@ -62,13 +70,13 @@ std::string Explanation::to_text(bool colour) const {
                                    kind_width, c.priority);
     line += paint(code, fmt::format("{:<8}", c.verdict));
     if (c.estimate_ns) line += fmt::format("  ~{:.0f} ns", *c.estimate_ns);
-    if (!c.reason.empty()) line += fmt::format("  {}: {}", c.reason, c.detail);
+    if (!c.reason.empty()) line += fmt::format("  {}: {}", c.reason, printable(c.detail));
     while (!line.empty() && line.back() == ' ') line.pop_back();
     out += line + "\n";
   }
   if (policy.empty()) out += "  policy: nothing set\n";
   for (const PolicyNote& n : policy)
-    out += fmt::format("  policy: {} = {} (from {})\n", n.field, n.value, n.source);
+    out += printable(fmt::format("  policy: {} = {} (from {})", n.field, n.value, n.source)) + "\n";
   for (const std::string& s : counterfactuals) out += "  " + s + "\n";
   return out;
 }

@@ -117,6 +117,7 @@ void verify(const Bench& b, const Contender& c, yard_verdict_t& verdict, std::st
     if (text != nullptr) *text = "an exception that is no std::exception";
   }
   if (code != YARD_OK && verdict.reason == YARD_REASON_NONE) verdict.reason = YARD_REASON_REFUSED;
+  verdict.pad_ = kByVerifier;
 }
 
 yard_verdict_t judge(const Bench& b, const Contender& c, std::string* text) {
@@ -140,7 +141,7 @@ yard_verdict_t judge(const Bench& b, const Contender& c, std::string* text) {
     const registry::Probe& probe = k.backend->probe(b.device, b.contest.host());
     if (!probe.available) {
       reject(v, YARD_REASON_UNAVAILABLE);
-      if (text != nullptr) *text = probe.text;
+      if (text != nullptr) *text = refusal(probe);
     }
   }
   if (v.reason == YARD_REASON_NONE && k.d.verify != nullptr) verify(b, c, v, text);

@@ -10,12 +10,18 @@
 
 namespace yard::select {
 
+// In yard_verdict_t::pad_ of a verdict that a verifier gave: its figures are its own.
+inline constexpr int32_t kByVerifier = 1;
+
+// What a probe that refused said, in words; empty if it said nothing.
+std::string refusal(const registry::Probe& probe);
+
 // What became of each contender, in the contest's order. Kept only when somebody asks why.
 struct Notes {
   struct Entry {
     yard_verdict_t verdict{};
     double estimate_ns = -1;
-    std::string text;  // of a verifier that threw
+    std::string text;  // of a verifier that threw or a probe that refused
   };
   std::vector<Entry> entries;
 };

@@ -11,8 +11,12 @@ using yard::plugin::TensorList;
 
 void all_types(Call, Tensor, Tensor, double, int64_t, bool, std::string_view, TensorList) {}
 int32_t with_code(Call call, Tensor) { return call.fail(YARD_DECLINED, "odd %d", 1); }
+void no_throw(Call, Tensor) noexcept {}
+int32_t no_throw_with_code(Call, Tensor) noexcept { return YARD_OK; }
 Kernel right() { return Kernel::of<all_types>("op", "default.a"); }
 Kernel right_too() { return Kernel::of<with_code>("op", "default.b"); }
+Kernel right_no_throw() { return Kernel::of<no_throw>("op", "default.c"); }
+Kernel right_no_throw_too() { return Kernel::of<no_throw_with_code>("op", "default.d"); }
 
 #ifdef CASE_1  // expect: a kernel returns void (and throws) or int32_t
 double wrong_result(Call, Tensor) { return 0; }

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// The guard and the reclaimer under load: readers that check what they hold while writers swap, retire
+// and collect; readers that never end; threads that come, go, are cancelled, or call from destructors.
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "base/reclaimer.h"
+
+namespace yard::base {
+namespace {
+
+constexpr uint64_t kAlive = 0x600df00d600df00d, kDead = 0xdeadbeefdeadbeef;
+
+// Plain words: a reader that is too late sees kDead, and the thread sanitizer sees the race.
+struct Object {
+  uint64_t canary = kAlive;
+  Object* part = nullptr;
+  uint64_t tail = kAlive;
+  bool alive() const { return canary == kAlive && tail == kAlive; }
+  static void free(void* p) {
+    auto* o = static_cast<Object*>(p);
+    o->canary = o->tail = kDead;
+  }
+};
+
+size_t records() {
+  size_t n = 0;
+  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) ++n;
+  return n;
+}
+
+class GuardThreads : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override { force_reader_fences(GetParam()); }
+  void TearDown() override { force_reader_fences(false); }
+};
+INSTANTIATE_TEST_SUITE_P(Variants, GuardThreads, ::testing::Bool(), [](const auto& variant) {
+  return variant.param ? "fences" : "membarrier";
+});
+
+TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
+  constexpr int kReaders = 3, kWriters = 2, kRounds = 6000;
+  constexpr size_t kSources = 2;
+  std::atomic<Object*> sources[kSources];
+  std::deque<Object> first(2 * kSources);
+  for (size_t i = 0; i < kSources; ++i) {
+    first[i].part = &first[kSources + i];
+    sources[i].store(&first[i]);
+  }
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> wrong{0}, reads{0};
+  std::vector<std::thread> readers, writers;
+  for (int t = 0; t < kReaders; ++t) {
+    readers.emplace_back([&, t] {
+      uint64_t n = 0;
+      for (auto i = static_cast<size_t>(t); !stop.load(std::memory_order_relaxed); ++i, ++n) {
+        Guard g(this_thread());
+        const Object* o = g.protect(sources[i % kSources]);
+        if (!o->alive()) ++wrong;
+        if (i % 3 == 0) {  // a kernel that calls an op
+          Guard inner(this_thread());
+          if (!inner.protect(sources[(i + 1) % kSources])->alive()) ++wrong;
+        }
+        if (!o->alive()) ++wrong;
+        if (i % 2 == 0) {  // from here on only the part is held
+          const Object* part = o->part;
+          g.move_to(part);
+          if (i % 64 == 0) std::this_thread::yield();
+          if (!part->alive()) ++wrong;
+        }
+      }
+      reads += n;
+    });
+  }
+  std::deque<Object> arenas[kWriters];
+  for (int t = 0; t < kWriters; ++t) {
+    writers.emplace_back([&, t] {
+      auto& arena = arenas[t];
+      for (int i = 0; i < kRounds; ++i) {
+        Object* part = &arena.emplace_back();
+        Object* next = &arena.emplace_back();
+        next->part = part;
+        Object* old = sources[static_cast<size_t>(i) % kSources].exchange(next);
+        reclaimer().retire(old->part, Object::free, old->part, old);
+        reclaimer().retire(old, Object::free, old);
+        if (i % 2 == t) reclaimer().collect();
+      }
+    });
+  }
+  for (auto& w : writers) w.join();
+  stop = true;
+  for (auto& r : readers) r.join();
+  EXPECT_EQ(wrong.load(), 0u);
+  EXPECT_GT(reads.load(), 0u);
+  EXPECT_EQ(reclaimer().collect(), 0u);
+  size_t dead = 0;
+  for (const auto& arena : arenas)
+    for (const Object& o : arena) dead += o.alive() ? 0 : 1;
+  for (const Object& o : first) dead += o.alive() ? 0 : 1;
+  // All but those that are still current, and their parts.
+  EXPECT_EQ(dead, 2 * kSources + 2 * size_t{kWriters} * kRounds - 2 * kSources);
+}
+
+TEST_P(GuardThreads, AStuckReaderHoldsBackOnlyWhatItNames) {
+  Reclaimer r;
+  std::deque<Object> arena(1);
+  std::atomic<Object*> source{&arena[0]};
+  std::atomic<bool> holds{false}, go{false};
+  std::thread reader([&] {
+    Guard g(this_thread());
+    const Object* o = g.protect(source);
+    holds = true;
+    while (!go.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(o->alive());
+  });
+  while (!holds.load()) std::this_thread::yield();
+  for (int i = 0; i < 5000; ++i) {
+    Object* old = source.exchange(&arena.emplace_back());
+    r.retire(old, Object::free, old);
+    ASSERT_EQ(r.collect(), 1u);
+    ASSERT_EQ(r.pending(), 1u);
+  }
+  EXPECT_TRUE(arena[0].alive());
+  EXPECT_FALSE(arena[1].alive());
+  go = true;
+  reader.join();
+  EXPECT_EQ(r.collect(), 0u);
+  EXPECT_FALSE(arena[0].alive());
+}
+
+TEST_P(GuardThreads, ShortLivedThreadsShareAFewRecords) {
+  constexpr int kAtOnce = 4, kWaves = 750;
+  Object object;
+  std::atomic<Object*> source{&object};
+  const size_t before = records();
+  for (int w = 0; w < kWaves; ++w) {
+    std::vector<std::thread> wave;
+    for (int t = 0; t < kAtOnce; ++t)
+      wave.emplace_back([&] {
+        Guard g(this_thread());
+        EXPECT_TRUE(g.protect(source)->alive());
+      });
+    for (auto& t : wave) t.join();
+  }
+  EXPECT_LE(records(), before + kAtOnce);
+  Reclaimer r;
+  r.retire(&object, Object::free, &object);
+  EXPECT_EQ(r.collect(), 0u);
+}
+
+// ---- Ends of threads ---------------------------------------------------------------------------
+
+std::atomic<Object*> g_source{nullptr};
+std::atomic<int> g_late_calls{0};
+
+struct CallsWhenDestroyed {
+  ~CallsWhenDestroyed() {
+    Guard g(this_thread());
+    if (g.protect(g_source)->alive()) ++g_late_calls;
+  }
+  void touch() {}
+};
+
+TEST(GuardExit, DestructorsOfAThreadMayStillCall) {
+  Object object;
+  g_source.store(&object);
+  g_late_calls = 0;
+  const size_t before = records();
+  constexpr int kThreads = 200;
+  for (int i = 0; i < kThreads; ++i) {
+    std::thread([&] {
+      static thread_local CallsWhenDestroyed late;
+      if (i % 2 == 0) {  // the record is older than the destructor, or made by it
+        Guard g(this_thread());
+        (void)g.protect(g_source);
+      }
+      late.touch();
+    }).join();
+  }
+  EXPECT_EQ(g_late_calls.load(), kThreads);
+  EXPECT_LE(records(), before + 2);
+  size_t hazards = 0;
+  for_each_hazard([&](const void*) { ++hazards; });
+  EXPECT_EQ(hazards, 0u);
+}
+
+// Keys run after thread_local destructors, in no order among themselves.
+TEST(GuardExit, LateKeysMayStillCall) {
+  Object object;
+  g_source.store(&object);
+  g_late_calls = 0;
+  pthread_key_t key;
+  ASSERT_EQ(pthread_key_create(&key, [](void*) {
+    Guard g(this_thread());
+    if (g.protect(g_source)->alive()) ++g_late_calls;
+  }), 0);
+  const size_t before = records();
+  for (int i = 0; i < 50; ++i) {
+    std::thread([&] {
+      Guard g(this_thread());
+      (void)g.protect(g_source);
+      pthread_setspecific(key, &object);
+    }).join();
+  }
+  EXPECT_EQ(g_late_calls.load(), 50);
+  EXPECT_LE(records(), before + 2);
+  pthread_key_delete(key);
+}
+
+TEST(GuardExit, ACancelledThreadUsesNothing) {
+  Object object;
+  g_source.store(&object);
+  static std::atomic<bool> inside;
+  inside = false;
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(&thread, nullptr,
+                           [](void*) -> void* {
+                             Guard g(this_thread());
+                             (void)g.protect(g_source);
+                             inside = true;
+                             for (;;) pause();
+                           },
+                           nullptr),
+            0);
+  while (!inside.load()) std::this_thread::yield();
+  Reclaimer r;
+  r.retire(&object, Object::free, &object);
+  EXPECT_EQ(r.collect(), 1u);
+  ASSERT_EQ(pthread_cancel(thread), 0);
+  void* result = nullptr;
+  ASSERT_EQ(pthread_join(thread, &result), 0);
+  EXPECT_EQ(result, PTHREAD_CANCELED);
+  EXPECT_EQ(r.collect(), 0u);
+  EXPECT_FALSE(object.alive());
+}
+
+TEST(GuardExit, AThreadThatEndsWithoutUnwindingUsesNothing) {
+  Object object;
+  std::atomic<Object*> source{&object};
+  std::thread([&] {
+    // Guards whose destructors never run, as deep as the second block of slots.
+    alignas(Guard) static unsigned char memory[50][sizeof(Guard)];
+    for (auto& place : memory) (void)(new (place) Guard(this_thread()))->protect(source);
+  }).join();
+  Reclaimer r;
+  r.retire(&object, Object::free, &object);
+  EXPECT_EQ(r.collect(), 0u);
+  for (ThreadRecord* t = first_record(); t != nullptr; t = t->next)
+    if (!t->in_use.load()) EXPECT_EQ(t->depth, 0u);
+}
+
+TEST(GuardExit, HooksGetTheThreadsValueOnce) {
+  constexpr int kIndex = kThreadLocals - 1;
+  static std::atomic<int> freed;
+  freed = 0;
+  set_thread_exit_hook(kIndex, [](void* v) { freed += *static_cast<int*>(v); });
+  int value = 1;
+  for (int i = 0; i < 10; ++i) std::thread([&] { this_thread().locals[kIndex] = &value; }).join();
+  std::thread([&] { (void)this_thread(); }).join();  // reuses a record, has no value
+  set_thread_exit_hook(kIndex, nullptr);
+  EXPECT_EQ(freed.load(), 10);
+}
+
+TEST(GuardFork, AChildForgetsWhatOtherThreadsUsed) {
+  Object held, own;
+  std::atomic<Object*> source{&held};
+  std::atomic<bool> holds{false}, go{false};
+  std::thread reader([&] {
+    Guard g(this_thread());
+    (void)g.protect(source);
+    holds = true;
+    while (!go.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  while (!holds.load()) std::this_thread::yield();
+  std::atomic<Object*> mine{&own};
+  Guard g(this_thread());
+  (void)g.protect(mine);
+  const pid_t child = fork();
+  if (child == 0) {
+    Reclaimer* before = &reclaimer();
+    abandon_other_threads();
+    abandon_reclaimer();
+    if (&reclaimer() == before) _exit(1);
+    reclaimer().retire(&held, Object::free, &held);
+    reclaimer().retire(&own, Object::free, &own);
+    // The forking thread goes on inside its call; the other one is not there any more.
+    if (reclaimer().collect() != 1 || held.alive() || !own.alive()) _exit(2);
+    _exit(inside_call() ? 0 : 3);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(held.alive());
+  go = true;
+  reader.join();
+}
+
+}  // namespace
+}  // namespace yard::base

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of a call. docs/life_of_a_call.md walks through this file.
+#include "dispatch/call.h"
+
+#include <fmt/format.h>
+#include <yard/op.h>
+
+#include "dispatch/hit.h"
+
+namespace yard::detail {
+
+[[gnu::noinline]] Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e,
+                                             const Core& core, const exec::Plan& plan,
+                                             const yard_value_t* args, uint32_t flags, int32_t code,
+                                             const char* message) {
+  return exec::execute_after_failure(thread, plan, request(e, core, args, flags, nullptr), code, message)
+      .release();
+}
+
+[[gnu::noinline]] Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& core,
+                                        const exec::Plan& plan, const yard_value_t* args,
+                                        uint32_t flags) {
+  return exec::execute(thread, plan, request(e, core, args, flags, nullptr)).release();
+}
+
+namespace {
+
+[[gnu::noinline]] Status::Rep* slow(Site* site, const yard_value_t* args, uint32_t count) {
+  return site->core->call_slow(*site, args, count, nullptr).release();
+}
+
+// A call without options. Everything unusual leaves for call_slow, which does it all again.
+template <bool kTyped>
+[[gnu::always_inline]] inline Status::Rep* hit(Site* site, const yard_value_t* args, uint32_t count) {
+  Core& core = *site->core;
+  base::ThreadRecord& thread = base::this_thread();
+  {
+    base::Guard guard(thread);
+    const Snapshot* snapshot = guard.protect(core.current);
+    const Entry* entry = snapshot->entry(site->index.load(std::memory_order_relaxed));
+    if (entry != nullptr) [[likely]] {
+      guard.move_to(entry);
+      if (kTyped || entry->program().tags_fit(args, count)) [[likely]] {
+        const int32_t aliased = entry->program().fits(args);
+        if (aliased >= 0 && !entry->program().has_null_data(args)) [[likely]] {
+          Key key;
+          const auto flags = static_cast<uint32_t>(aliased);
+          if (entry->recipe().fold(args, flags, key)) [[likely]]
+            if (const exec::Plan* plan = entry->find(key)) [[likely]]
+              return run_hit(thread, *entry, core, *plan, args, count, flags);
+        }
+      }
+    }
+  }
+  return slow(site, args, count);
+}
+
+}  // namespace
+
+Status::Rep* dispatch(Site* site, const yard_value_t* args) { return hit<true>(site, args, site->count); }
+
+Status call_packed(Site& site, const yard_value_t* args, uint32_t count) {
+  return Status::adopt(hit<false>(&site, args, count));
+}
+
+Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options) {
+  return site->core->call_slow(*site, args, site->count, &options).release();
+}
+
+Site* attach(Core& core, const char* name, const char* letters, Status* why) {
+  return core.attach(name, letters, why);
+}
+
+// ---- Whatever is not a plain hit --------------------------------------------------------------
+
+WithFacts::WithFacts(const yard_value_t* args, uint32_t count) : args_(args) {
+  const auto lacks = [](const yard_tensor_t* t) { return t != nullptr && t->facts == 0; };
+  bool any = false;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (args[i].tag == YARD_TAG_TENSOR) any |= lacks(args[i].u.tensor);
+    if (args[i].tag == YARD_TAG_LIST && args[i].u.list != nullptr)
+      for (uint32_t k = 0; k < args[i].count; ++k) any |= lacks(args[i].u.list[k]);
+  }
+  if (!any) return;
+  values_.assign(args, args + count);
+  for (yard_value_t& v : values_) {
+    if (v.tag == YARD_TAG_TENSOR) v.u.tensor = mend(v.u.tensor);
+    if (v.tag == YARD_TAG_LIST && v.u.list != nullptr) {
+      auto& list = lists_.emplace_back();
+      for (uint32_t k = 0; k < v.count; ++k) list.push_back(mend(v.u.list[k]));
+      v.u.list = list.data();
+    }
+  }
+  args_ = values_.data();
+}
+
+const yard_tensor_t* WithFacts::mend(const yard_tensor_t* t) {
+  if (t == nullptr || t->facts != 0) return t;
+  auto& copy = tensors_.emplace_back(std::make_unique<yard_tensor_t>(*t));
+  copy->facts = yard_facts(copy.get());
+  return copy.get();
+}
+
+namespace {
+
+// One call on its way through the slow path.
+class SlowCall {
+ public:
+  SlowCall(Core& core, Site& site, const yard_value_t* args, uint32_t count, const Options* options)
+      : core_(core), site_(site), facts_(args, count), args_(facts_.args()), count_(count), o_(options),
+        thread_(base::this_thread()) {
+    if (o_ != nullptr) {
+      patch_ = make_patch(*o_);
+      flags_ = call_flags(*o_);
+      if (o_->result != nullptr) *o_->result = {}, start_ = std::chrono::steady_clock::now();
+    }
+  }
+
+  Status run() {
+    for (;;) {
+      std::shared_ptr<const Entry> entry;
+      Key key;
+      {
+        base::Guard guard(thread_);
+        Status status;
+        switch (try_hit(guard, key, status, entry)) {
+          case Step::kDone: return status;
+          case Step::kAgain: break;
+          case Step::kMiss: break;
+        }
+      }
+      if (entry == nullptr) {
+        // The entry was replaced under us, or an overlay or an op must be found first.
+        if (Status s = prepare(); !s) return s;
+        continue;
+      }
+      const op::Call call = op::Call::capture(entry->program(), args_, flags_, labels());
+      if (o_ == nullptr || (o_->cache && keyed_)) {
+        if (keyed_) {
+          if (Status s = core_.make_plan(*entry, key, call); !s) return s;
+          selected_ = true;
+          continue;
+        }
+      }
+      auto plan = core_.fresh_plan(*entry, key, call);
+      if (!plan.ok()) return std::move(plan).status();
+      selected_ = true;
+      base::Guard guard(thread_);
+      guard.move_to(entry.get());
+      return execute(*entry, **plan);
+    }
+  }
+
+ private:
+  enum class Step { kDone, kAgain, kMiss };
+
+  // Everything up to the plan, and the kernel if there is one. On a miss `entry` is held.
+  Step try_hit(base::Guard& guard, Key& key, Status& status, std::shared_ptr<const Entry>& entry) {
+    const Snapshot* snapshot = guard.protect(core_.current);
+    const uint32_t index = site_.index.load(std::memory_order_acquire);
+    const Entry* e = snapshot->entry(index);
+    if (e == nullptr) {
+      gone_ = true;
+      return Step::kAgain;
+    }
+    if (!patch_.key.empty()) {
+      e = snapshot->overlay(index, patch_.hash, patch_.key);
+      if (e == nullptr) {
+        // The table is bounded and may have forgotten it again; what prepare() made still holds.
+        if (overlay_ == nullptr || overlay_->generation() != snapshot->generation) return Step::kAgain;
+        e = overlay_.get();
+      }
+    }
+    guard.move_to(e);
+    const op::Program& program = e->program();
+    status = check(program);
+    if (!status.ok()) return Step::kDone;
+    if (o_ != nullptr) {
+      status = check_options(e->contest().family(), *o_);
+      if (!status.ok()) return Step::kDone;
+    }
+    keyed_ = e->recipe().fold(args_, flags_, key);
+    const bool use_cache = keyed_ && (o_ == nullptr || o_->cache);
+    if (const exec::Plan* plan = use_cache ? e->find(key) : nullptr) {
+      status = execute(*e, *plan);
+      return Step::kDone;
+    }
+    entry = e->weak_from_this().lock();
+    return Step::kMiss;
+  }
+
+  Status check(const op::Program& program) {
+    if (Status s = program.misfit(args_, count_); !s) return s;
+    const int32_t aliased = program.fits(args_);
+    flags_ = (flags_ & ~YARD_CALL_ALIASED) | static_cast<uint32_t>(aliased);
+    if (!program.has_null_data(args_)) return {};
+    for (uint32_t i = 0; i < count_; ++i) {
+      const yard_value_t& v = args_[i];
+      if (v.tag == YARD_TAG_TENSOR && v.u.tensor->data == nullptr &&
+          (v.u.tensor->facts >> YARD_FACTS_SPAN_SHIFT) != 0)
+        return Status(Code::kInvalidArgument,
+                      fmt::format("{}: argument '{}': expected data for {}, found a null pointer",
+                                  program.name(), program.schema().params[i].name,
+                                  op::brief(*v.u.tensor)));
+    }
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{}: a tensor of a list has elements and no data", program.name()));
+  }
+
+  // Outside the guard: finds the op again, or makes the overlay.
+  Status prepare() {
+    if (gone_) {
+      gone_ = false;
+      Status why;
+      const auto s = core_.snapshot();
+      const registry::Family* family = s->state->find(site_.name);
+      if (family == nullptr)
+        return Status(Code::kUnknownOp, fmt::format("op '{}' is not known any more", site_.name));
+      Site* again = core_.attach(site_.name, site_.letters, &why);
+      if (again == nullptr) return why;
+      site_.index.store(family->op->index, std::memory_order_release);
+      return {};
+    }
+    if (patch_.key.empty()) return {};
+    const auto s = core_.snapshot();
+    const uint32_t index = site_.index.load(std::memory_order_acquire);
+    const Entry* global = s->entry(index);
+    if (global == nullptr) return {};
+    YARD_RETURN_IF_ERROR(check_options(global->contest().family(), *o_));
+    overlay_ = core_.overlay(s, index, patch_);
+    return {};
+  }
+
+  Status execute(const Entry& e, const exec::Plan& plan) {
+    if (o_ != nullptr && o_->result != nullptr) {
+      o_->result->cached = !selected_;
+      o_->result->select_ns = (std::chrono::steady_clock::now() - start_).count();
+    }
+    return exec::execute(thread_, plan, request(e, core_, args_, flags_, o_));
+  }
+
+  op::Labels labels() const {
+    op::Labels to;
+    if (o_ != nullptr)
+      for (const auto& [k, v] : o_->labels) to.emplace_back(k, v);
+    return to;
+  }
+
+  Core& core_;
+  Site& site_;
+  WithFacts facts_;
+  const yard_value_t* args_;
+  uint32_t count_;
+  const Options* o_;
+  base::ThreadRecord& thread_;
+  Patch patch_;
+  std::shared_ptr<const Entry> overlay_;
+  uint32_t flags_ = 0;
+  bool gone_ = false, keyed_ = false, selected_ = false;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace
+
+Status Core::call_slow(Site& site, const yard_value_t* args, uint32_t count, const Options* options) {
+  return SlowCall(*this, site, args, count, options).run();
+}
+
+Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Options& o) {
+  const auto s = site->core->snapshot();
+  const registry::Family* family = s->state->find(site->name);
+  if (family == nullptr)
+    return Status(Code::kUnknownOp, fmt::format("op '{}' is not known any more", site->name));
+  const WithFacts facts(args, site->count);
+  const op::Program& program = *family->op->program;
+  YARD_RETURN_IF_ERROR(program.misfit(facts.args(), site->count));
+  op::Labels labels;
+  for (const auto& [k, v] : o.labels) labels.emplace_back(k, v);
+  const op::Call call = op::Call::capture(program, facts.args(), call_flags(o), std::move(labels));
+  return site->core->explain(*family, call, o, *s);
+}
+
+}  // namespace yard::detail

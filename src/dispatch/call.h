@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls: the hit, and everything that is not one.
+#pragma once
+
+#include <yard/options.h>
+#include <yard/plugin.h>
+
+#include "dispatch/core.h"
+
+namespace yard::detail {
+
+// A call with arguments of unknown tags (from C, or by name).
+Status call_packed(Site& site, const yard_value_t* args, uint32_t count);
+
+// Whether the options can be served for this op.
+Status check_options(const registry::Family& family, const Options& o);
+uint32_t call_flags(const Options& o) noexcept;
+
+// Arguments with the facts of every tensor made, so that the rest may rely on them. Borrows.
+class WithFacts {
+ public:
+  WithFacts(const yard_value_t* args, uint32_t count);
+  const yard_value_t* args() const noexcept { return args_; }
+
+ private:
+  const yard_tensor_t* mend(const yard_tensor_t* t);
+  const yard_value_t* args_;
+  std::vector<yard_value_t> values_;
+  std::vector<std::unique_ptr<yard_tensor_t>> tensors_;
+  std::vector<std::vector<const yard_tensor_t*>> lists_;
+};
+
+}  // namespace yard::detail

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running the plan of a hit: shared by plain calls and bound handles, and inlined into both.
+#pragma once
+
+#include <cxxabi.h>
+
+#include <cstdio>
+
+#include "base/reclaimer.h"
+#include "dispatch/core.h"
+#include "exec/executor.h"
+
+namespace yard::detail {
+
+inline exec::Request request(const Entry& e, const Core& core, const yard_value_t* args, uint32_t flags,
+                      const Options* options) {
+  return {e.name().c_str(), core.host,  args, e.program().arg_count(),
+          flags,            e.strict(), e.program().has_inout(), options};
+}
+
+// What follows a first kernel that failed. Inside the guard.
+Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e, const Core& core,
+                           const exec::Plan& plan, const yard_value_t* args, uint32_t flags,
+                           int32_t code, const char* message);
+
+// A hit whose kernel needs workspace first. Inside the guard.
+Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& core,
+                      const exec::Plan& plan, const yard_value_t* args, uint32_t flags);
+
+// Runs the plan of a hit. Inside the guard; inlined into each kind of call.
+[[gnu::always_inline]] inline Status::Rep* run_hit(base::ThreadRecord& thread, const Entry& e,
+                                                   const Core& core, const exec::Plan& plan,
+                                                   const yard_value_t* args, uint32_t count,
+                                                   uint32_t flags) {
+  if (!plan.simple) [[unlikely]] return run_plan(thread, e, core, plan, args, flags);
+  exec::Frame frame(core.host, flags, plan.self);
+  int32_t code;
+  try {
+    code = plan.run(&frame.call, args, count);
+  } catch (abi::__forced_unwind&) {
+    throw;  // the thread is being cancelled; the guard ends on the way
+  } catch (const std::exception& x) {
+    code = YARD_FAULT;
+    std::snprintf(frame.error, sizeof frame.error, "%s", x.what());
+  } catch (...) {
+    code = YARD_FAULT;
+    std::snprintf(frame.error, sizeof frame.error, "an exception that is no std::exception");
+  }
+  if (code == YARD_OK) [[likely]] {
+    telemetry::count(thread, plan.counter);
+    return nullptr;
+  }
+  return after_failure(thread, e, core, plan, args, flags, code, frame.error);
+}
+
+}  // namespace yard::detail

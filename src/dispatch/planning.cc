@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a call without a plan gets one: one thread selects, the others that need the same wait for it.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "dispatch/core.h"
+#include "select/explain.h"
+
+namespace yard::detail {
+
+Result<exec::Plan::Ptr> Core::fresh_plan(const Entry& entry, const Key& key, const op::Call& call) {
+  root().selections.fetch_add(1, std::memory_order_relaxed);
+  const auto order = select::select(entry.contest(), call.args(), call.count(), call.flags());
+  if (order.empty()) return select::no_kernel(entry.contest(), call);
+  return entry.plan(key, order);
+}
+
+Status Core::make_plan(const Entry& entry, const Key& key, const op::Call& call) {
+  Root& r = root();
+  auto flight = std::make_shared<Flight>();
+  {
+    std::unique_lock lock(r.plans);
+    if (entry.find(key) != nullptr) return {};
+    const auto same = [&](const std::shared_ptr<Flight>& f) {
+      return f->entry == &entry && std::equal(f->key.begin(), f->key.end(), key.w, key.w + key.words);
+    };
+    const auto it = std::find_if(r.flights.begin(), r.flights.end(), same);
+    // Plugin code that calls ops while it is being asked must not wait: the one it would wait for may
+    // be waiting for it. It selects for itself.
+    if (it != r.flights.end() && !select::inside_select()) {
+      const std::shared_ptr<Flight> other = *it;
+      r.landed.wait(lock, [&] { return other->done; });
+      return other->status;
+    }
+    flight->entry = &entry;
+    flight->key.assign(key.w, key.w + key.words);
+    r.flights.push_back(flight);
+  }
+  auto plan = fresh_plan(entry, key, call);
+  std::lock_guard lock(r.plans);
+  // Entries are immutable but for their plans, which this lock guards.
+  if (plan.ok())
+    const_cast<Entry&>(entry).insert(*std::move(plan), call, plans_per_op_);
+  else
+    flight->status = plan.status();
+  flight->done = true;
+  std::erase(r.flights, flight);
+  r.landed.notify_all();
+  return flight->status;
+}
+
+const exec::Plan* Core::pin_plan(const Entry& entry, const Key& key) {
+  std::lock_guard lock(root().plans);
+  const exec::Plan* plan = entry.find(key);
+  if (plan != nullptr) plan->pinned.store(true, std::memory_order_relaxed);
+  return plan;
+}
+
+std::shared_ptr<const Entry> Core::overlay(const std::shared_ptr<const Snapshot>& s, uint32_t index,
+                                           const Patch& patch) {
+  const Entry* global = s->entry(index);
+  if (global == nullptr) return nullptr;
+  const auto family = s->state->families.find(global->name())->second;
+  auto entry = Entry::make(select::Contest::make(family, merge(*s->policy, patch.policy), patch.demand,
+                                                 {host, s->forked}),
+                           s->generation, global, s.get());
+  entry->overlay_key = patch.key;
+  entry->overlay_hash = patch.hash;
+  std::lock_guard lock(root().plans);
+  s->put_overlay(index, entry);
+  return entry;
+}
+
+namespace {
+
+// What options say about the arguments' op: a kernel that does not exist cannot be forced.
+Status check_force(const registry::Family& family, const std::string& force) {
+  if (force.empty() || family.kernels.count(force) != 0) return {};
+  std::vector<std::string> ids;
+  for (const auto& [id, k] : family.kernels) ids.push_back(id);
+  return Status(Code::kNotFound, fmt::format("op '{}' has no kernel '{}' to force{}", family.op->name, force,
+                                             base::did_you_mean(force, ids)));
+}
+
+}  // namespace
+
+Status check_options(const registry::Family& family, const Options& o) {
+  YARD_RETURN_IF_ERROR(check_force(family, o.force));
+  if (o.policy) YARD_RETURN_IF_ERROR(validate(*o.policy));
+  for (const std::string& d : o.deny)
+    if (d.empty()) return Status(Code::kInvalidArgument, "the call's deny list holds an empty pattern");
+  if (o.mode == Mode::kStatic)
+    return Status(Code::kUnmapped,
+                  fmt::format("op '{}' is called in static mode and has no static kernel", family.op->name));
+  return {};
+}
+
+uint32_t call_flags(const Options& o) noexcept {
+  return (o.deterministic ? YARD_CALL_DETERMINISTIC : 0) | (o.capturing ? YARD_CALL_CAPTURING : 0) |
+         (o.inference ? YARD_CALL_INFERENCE : 0);
+}
+
+Result<Explanation> Core::explain(const registry::Family& family, const op::Call& call, const Options& o,
+                                  const Snapshot& s) const {
+  YARD_RETURN_IF_ERROR(check_options(family, o));
+  const Patch patch = make_patch(o);
+  const policy::Source sources[] = {{"process", s.policy.get()}, {"call", &patch.policy}};
+  select::Question q{s.state->families.find(family.op->name)->second, &call, patch.demand,
+                     {host, s.forked}, sources};
+  Explanation e = select::explain(q);
+  e.generation = s.generation;
+  return e;
+}
+
+Result<Explanation> Core::explain(const op::CallSpec& spec, const Options& o) const {
+  const auto s = snapshot();
+  const registry::Family* family = s->state->find(spec.op);
+  if (family == nullptr) {
+    std::vector<std::string> names;
+    for (const auto& [n, f] : s->state->families) names.push_back(n);
+    return Status(Code::kUnknownOp,
+                  fmt::format("op '{}' is not known{}", spec.op, base::did_you_mean(spec.op, names)));
+  }
+  op::CallSpec with_flags = spec;
+  with_flags.flags |= call_flags(o);
+  for (const auto& [k, v] : o.labels) with_flags.labels.emplace_back(k, v);
+  auto call = op::Call::from_spec(*family->op->program, with_flags, &family->op->d);
+  if (!call.ok()) return std::move(call).status();
+  return explain(*family, *call, o, *s);
+}
+
+}  // namespace yard::detail

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C interface. Every function here stops exceptions and null pointers.
+#include <yard/c.h>
+#include <yard/runtime.h>
+#include <yard/version.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "dispatch/call.h"
+
+namespace yard {
+namespace {
+
+int32_t report(const Status& s, char* error, size_t size) {
+  if (s.ok()) return YARD_OK;
+  if (error != nullptr && size > 0) {
+    const std::string text = s.to_string();
+    const size_t n = std::min(text.size(), size - 1);
+    std::memcpy(error, text.data(), n);
+    error[n] = '\0';
+  }
+  return static_cast<int32_t>(s.error_class());
+}
+
+template <class F>
+int32_t guarded(char* error, size_t size, const F& f) noexcept {
+  try {
+    return report(f(), error, size);
+  } catch (const std::exception& e) {
+    return report(Status(Code::kInternal, e.what()), error, size);
+  }
+}
+
+detail::Site* site_of(yard_op_ref_t* ref) { return reinterpret_cast<detail::Site*>(ref); }
+
+Status missing(const char* what) {
+  return Status(Code::kInvalidArgument, std::string(what) + " is NULL");
+}
+
+Result<Options> read_options(const yard_options_t* given) {
+  Options o;
+  if (given == nullptr) return o;
+  yard_options_t c{};
+  std::memcpy(&c, given, std::min<size_t>(given->size, sizeof c));
+  if (c.size < 2 * sizeof(uint32_t)) return Status(Code::kInvalidArgument, "options without a size");
+  if (c.force != nullptr) o.force = c.force;
+  for (const char* const* d = c.deny; d != nullptr && *d != nullptr; ++d) o.deny.emplace_back(*d);
+  if (c.mode != nullptr) {
+    const auto mode = parse_mode(c.mode);
+    if (!mode)
+      return Status(Code::kInvalidArgument, std::string("mode '") + c.mode +
+                    "'; auto, static, dynamic, config or hot_reload would be right");
+    o.mode = *mode;
+  }
+  if (c.deadline_ns > 0)
+    o.deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(c.deadline_ns);
+  if (c.label_count > 0 && c.labels == nullptr) return missing("labels");
+  for (uint32_t i = 0; i < c.label_count; ++i) {
+    if (c.labels[i].name == nullptr || c.labels[i].value.tag != YARD_TAG_STRING)
+      return Status(Code::kInvalidArgument, "a label needs a name and a string");
+    o.labels[c.labels[i].name] = std::string(c.labels[i].value.u.string, c.labels[i].value.count);
+  }
+  o.deterministic = (c.flags & YARD_CALL_DETERMINISTIC) != 0;
+  o.capturing = (c.flags & YARD_CALL_CAPTURING) != 0;
+  o.inference = (c.flags & YARD_CALL_INFERENCE) != 0;
+  o.cache = (c.flags & YARD_OPTION_NO_CACHE) == 0;
+  o.transforms = (c.flags & YARD_OPTION_NO_TRANSFORMS) == 0;
+  if (c.prefer != 0 || (c.flags & YARD_OPTION_STRICT) != 0) {
+    Policy p;
+    if (c.prefer > YARD_KIND_REFERENCE)
+      return Status(Code::kInvalidArgument, "prefer is none of YARD_KIND_DEFAULT, _VENDOR, _REFERENCE");
+    if (c.prefer != 0) p.prefer = static_cast<Kind>(c.prefer);
+    if ((c.flags & YARD_OPTION_STRICT) != 0) p.strict = true;
+    o.policy = p;
+  }
+  return o;
+}
+
+void write_result(const ResultRecord& r, yard_result_t* to) {
+  if (to == nullptr) return;
+  yard_result_t out{};
+  out.size = to->size != 0 ? to->size : static_cast<uint32_t>(sizeof out);
+  out.attempts = r.attempts;
+  std::memcpy(out.kernel, r.kernel, sizeof out.kernel);
+  out.select_ns = r.select_ns, out.run_ns = r.run_ns;
+  out.cached = r.cached, out.fallback_from = r.fallback_from;
+  std::memcpy(to, &out, std::min<size_t>(out.size, sizeof out));
+}
+
+Status call_with(detail::Site* site, const yard_value_t* args, uint32_t count,
+                 const yard_options_t* options, yard_result_t* result) {
+  auto o = read_options(options);
+  if (!o.ok()) return std::move(o).status();
+  ResultRecord record;
+  if (result != nullptr) o->result = &record;
+  Status s = site->core->call_slow(*site, args, count, &*o);
+  write_result(record, result);
+  return s;
+}
+
+}  // namespace
+}  // namespace yard
+
+using yard::Code;
+using yard::Runtime;
+using yard::Status;
+
+extern "C" {
+
+yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size) {
+  yard::detail::Site* site = nullptr;
+  yard::guarded(error, error_size, [&] {
+    if (name == nullptr) return yard::missing("the op's name");
+    Status why;
+    site = Runtime::shared().core().attach(name, "", &why);
+    return why;
+  });
+  return reinterpret_cast<yard_op_ref_t*>(site);
+}
+
+int32_t yard_call(yard_op_ref_t* op, const yard_value_t* args, uint32_t count, char* error,
+                  size_t error_size) {
+  if (op == nullptr || (args == nullptr && count > 0))
+    return yard::report(yard::missing(op == nullptr ? "the op" : "the argument array"), error, error_size);
+  // Kernels' exceptions stop in the dispatcher; only running out of memory could come through here.
+  return yard::guarded(error, error_size,
+                       [&] { return yard::detail::call_packed(*yard::site_of(op), args, count); });
+}
+
+int32_t yard_call_with(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,
+                       const yard_options_t* options, yard_result_t* result, char* error,
+                       size_t error_size) {
+  return yard::guarded(error, error_size, [&] {
+    if (op == nullptr) return yard::missing("the op");
+    if (args == nullptr && count > 0) return yard::missing("the argument array");
+    return yard::call_with(yard::site_of(op), args, count, options, result);
+  });
+}
+
+int32_t yard_call_named(const char* op, const yard_named_value_t* args, uint32_t count,
+                        const yard_options_t* options, yard_result_t* result, char* error,
+                        size_t error_size) {
+  return yard::guarded(error, error_size, [&] {
+    if (op == nullptr) return yard::missing("the op's name");
+    if (args == nullptr && count > 0) return yard::missing("the argument array");
+    auto o = yard::read_options(options);
+    if (!o.ok()) return Status(o.status());
+    yard::ResultRecord record;
+    if (result != nullptr) o->result = &record;
+    std::vector<yard::Arg> list;
+    for (uint32_t i = 0; i < count; ++i)
+      list.emplace_back(args[i].name != nullptr ? args[i].name : "", yard::Value(args[i].value));
+    Status s = Runtime::shared().call(op, list, *o);
+    yard::write_result(record, result);
+    return s;
+  });
+}
+
+int32_t yard_resolve(const char* call_spec, const yard_options_t* options, char* kernel,
+                     size_t kernel_size, char* error, size_t error_size) {
+  return yard::guarded(error, error_size, [&] {
+    if (call_spec == nullptr) return yard::missing("the CallSpec");
+    auto o = yard::read_options(options);
+    if (!o.ok()) return Status(o.status());
+    auto r = Runtime::shared().resolve(call_spec, *o);
+    if (!r.ok()) return Status(r.status());
+    if (kernel == nullptr || kernel_size <= r->kernel.size())
+      return Status(Code::kInvalidArgument, yard::ErrorClass::kTransient,
+                    "the kernel's id needs " + std::to_string(r->kernel.size() + 1) + " bytes");
+    std::memcpy(kernel, r->kernel.c_str(), r->kernel.size() + 1);
+    return Status();
+  });
+}
+
+int32_t yard_explain(const char* call_spec, const yard_options_t* options, char* json, size_t json_size,
+                     size_t* needed, char* error, size_t error_size) {
+  return yard::guarded(error, error_size, [&] {
+    if (call_spec == nullptr) return yard::missing("the CallSpec");
+    auto o = yard::read_options(options);
+    if (!o.ok()) return Status(o.status());
+    auto e = Runtime::shared().explain(call_spec, *o);
+    if (!e.ok()) return Status(e.status());
+    const std::string text = e->to_json();
+    if (needed != nullptr) *needed = text.size() + 1;
+    if (json == nullptr || json_size <= text.size())
+      return Status(Code::kInvalidArgument, yard::ErrorClass::kTransient,
+                    "the explanation needs " + std::to_string(text.size() + 1) + " bytes");
+    std::memcpy(json, text.c_str(), text.size() + 1);
+    return Status();
+  });
+}
+
+int32_t yard_register(const yard_plugin_t* plugin, char* error, size_t error_size) {
+  return yard::guarded(error, error_size, [&] {
+    if (plugin == nullptr) return yard::missing("the descriptor");
+    yard::Changes c;
+    c.add_plugin(*plugin);
+    return Runtime::shared().apply(std::move(c));
+  });
+}
+
+const char* yard_version(void) { return YARD_VERSION; }
+
+}  // extern "C"

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host functions. They cross the C boundary: nothing here lets an exception out.
+#include "runtime/host.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/cpu_features.h"
+#include "dispatch/call.h"
+#include "exec/executor.h"
+
+namespace yard::runtime {
+namespace {
+
+constexpr int32_t kCpu = 1;
+
+void* allocate(void*, yard_device_t device, uint64_t bytes) {
+  if (device.type != kCpu || bytes > (uint64_t{1} << 46)) return nullptr;
+  return std::aligned_alloc(64, (bytes + 63) / 64 * 64 + (bytes == 0 ? 64 : 0));
+}
+
+void release(void*, yard_device_t device, void* memory) {
+  if (device.type == kCpu) std::free(memory);
+}
+
+void* scratch(void*, yard_call_t* call, uint64_t bytes) {
+  if (call == nullptr || call->host_data == nullptr) return nullptr;
+  return static_cast<exec::Frame*>(call->host_data)->allocate_scratch(bytes);
+}
+
+void log(void*, int32_t level, const char* message) {
+  if (level >= YARD_LOG_WARN && message != nullptr) std::fprintf(stderr, "yard: %s\n", message);
+}
+
+int32_t fail(void*, yard_call_t* call, int32_t code, const char* format, ...) {
+  if (call != nullptr && call->error != nullptr && call->error_size > 0 && format != nullptr) {
+    va_list args;
+    va_start(args, format);
+    std::vsnprintf(call->error, call->error_size, format, args);
+    va_end(args);
+  }
+  return code;
+}
+
+// On the calling thread: the kernels of this version are scalar.
+int32_t parallel_for(void*, int64_t count, int64_t, void (*body)(void*, int64_t, int64_t), void* context) {
+  if (count > 0) body(context, 0, count);
+  return YARD_OK;
+}
+
+int32_t concurrency(void*) { return 1; }
+
+void* stream(void*, yard_device_t) { return nullptr; }
+
+int32_t has_feature(void*, yard_device_t device, const char* name) {
+  if (name == nullptr) return -1;
+  return device.type == kCpu || device.type == 0 ? base::has_cpu_feature(name) : 0;
+}
+
+int32_t call_op(void* self, yard_call_t* call, const char* op, const yard_value_t* args, uint32_t count) {
+  Status status;
+  try {
+    detail::Core& core = *static_cast<Host*>(self)->core;
+    detail::Site* site = op != nullptr ? core.attach(op, "", &status) : nullptr;
+    if (site != nullptr)
+      status = detail::call_packed(*site, args, count);
+    else if (status.ok())
+      status = Status(Code::kInvalidArgument, "call_op was given no op");
+  } catch (const std::exception& e) {
+    status = Status(Code::kInternal, e.what());
+  }
+  if (status.ok()) return YARD_OK;
+  return fail(nullptr, call, static_cast<int32_t>(status.error_class()), "%s", status.to_string().c_str());
+}
+
+}  // namespace
+
+Host::Host() : table{} {
+  table.size = sizeof table;
+  table.abi = YARD_ABI_VERSION;
+  table.self = this;
+  table.allocate = allocate;
+  table.release = release;
+  table.scratch = scratch;
+  table.log = log;
+  table.fail = fail;
+  table.parallel_for = parallel_for;
+  table.concurrency = concurrency;
+  table.stream = stream;
+  table.has_feature = has_feature;
+  table.call_op = call_op;
+}
+
+}  // namespace yard::runtime

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// The composition root: a runtime is a core, its host table and the built-in backends.
+#include <fmt/format.h>
+#include <yard/op.h>
+#include <yard/runtime.h>
+
+#include <mutex>
+
+#include "base/text.h"
+#include "dispatch/call.h"
+#include "op/bind.h"
+#include "registry/changes.h"
+#include "registry/descriptors.h"
+#include "runtime/builtin_backends.h"
+#include "runtime/host.h"
+
+namespace yard {
+
+struct Runtime::Parts {
+  explicit Parts(const RuntimeSettings& s) : settings(s), core(&host.table, s.plans_per_op) {
+    host.core = &core;
+  }
+  RuntimeSettings settings;
+  runtime::Host host;
+  detail::Core core;
+  Status initialized;
+};
+
+namespace {
+
+Result<std::vector<registry::Step>> builtin_steps(const yard_host_t* host) {
+  std::vector<registry::Step> steps;
+  for (yard_plugin_query_t query : runtime::builtin_backends()) {
+    const yard_plugin_t* plugin = query(YARD_ABI_VERSION, host);
+    if (plugin == nullptr) continue;
+    YARD_RETURN_IF_ERROR(registry::read_plugin(*plugin, nullptr, steps));
+  }
+  return steps;
+}
+
+Status add_builtin(detail::Core& core) {
+  auto steps = builtin_steps(core.host);
+  if (!steps.ok()) return std::move(steps).status();
+  return core.apply(*steps).status();
+}
+
+std::vector<op::Given> given(std::span<const Arg> args) {
+  std::vector<op::Given> to;
+  for (const Arg& a : args) to.push_back({a.name, a.value.c()});
+  return to;
+}
+
+Status unknown_op(const detail::Core& core, std::string_view name) {
+  std::vector<std::string> names;
+  const auto s = core.snapshot();
+  for (const auto& [n, f] : s->state->families) names.push_back(n);
+  return Status(Code::kUnknownOp,
+                fmt::format("op '{}' is not known{}", name, base::did_you_mean(name, names)));
+}
+
+Resolution shorten(const Explanation& e) {
+  Resolution r;
+  r.op = e.op, r.kernel = e.selected, r.generation = e.generation;
+  for (const Candidate& c : e.candidates) {
+    if (c.verdict == "selected")
+      r.backend = c.backend, r.vendor = c.vendor, r.kind = c.kind;
+    else if (c.verdict == "able")
+      r.fallbacks.push_back(c.id);
+  }
+  return r;
+}
+
+Result<Resolution> resolution(Result<Explanation> e) {
+  if (!e.ok()) return std::move(e).status();
+  if (!e->selected.empty()) return shorten(*e);
+  Status s(Code::kNoKernel, fmt::format("no kernel of op '{}' is allowed, able and healthy for {}", e->op,
+                                        e->call));
+  for (const Candidate& c : e->candidates) s.note(fmt::format("{}: {}: {}", c.id, c.reason, c.detail));
+  return s;
+}
+
+// An op of the current snapshot with arguments bound to its schema.
+struct Named {
+  std::shared_ptr<const detail::Snapshot> snapshot;
+  const registry::Family* family = nullptr;
+  op::Arguments arguments;
+};
+
+Result<Named> name_arguments(const detail::Core& core, std::string_view op, std::span<const Arg> args,
+                             op::Positional positional = op::Positional::kAll) {
+  Named n;
+  n.snapshot = core.snapshot();
+  n.family = n.snapshot->state->find(op);
+  if (n.family == nullptr) return unknown_op(core, op);
+  auto bound = op::bind(*n.family->op->program, given(args), positional);
+  if (!bound.ok()) return std::move(bound).status();
+  n.arguments = *bound;
+  return n;
+}
+
+Result<op::Call> checked_call(const Named& n, const Options& o) {
+  const op::Program& program = *n.family->op->program;
+  const detail::WithFacts facts(n.arguments.values, n.arguments.count);
+  YARD_RETURN_IF_ERROR(program.misfit(facts.args(), n.arguments.count));
+  op::Labels labels(o.labels.begin(), o.labels.end());
+  return op::Call::capture(program, facts.args(), detail::call_flags(o), std::move(labels));
+}
+
+}  // namespace
+
+Runtime::Runtime() : Runtime(RuntimeSettings()) {}
+Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Parts>(settings)) {
+  parts_->initialized = settings.builtin_backends ? add_builtin(parts_->core) : Status();
+}
+Runtime::~Runtime() = default;
+
+Runtime& Runtime::shared() {
+  static Runtime* runtime = new Runtime;  // never destroyed: calls may come until the process ends
+  return *runtime;
+}
+
+detail::Core& Runtime::core() const noexcept { return parts_->core; }
+
+Status Runtime::ensure_initialized() { return parts_->initialized; }
+
+Status Runtime::reset() {
+  YARD_RETURN_IF_ERROR(parts_->core.clear());
+  return parts_->settings.builtin_backends ? add_builtin(parts_->core) : Status();
+}
+
+Result<Ticket> Runtime::apply_with_ticket(Changes changes) {
+  if (!changes.list_->problem.ok()) return changes.list_->problem;
+  return parts_->core.apply(changes.list_->steps);
+}
+
+Status Runtime::apply(Changes changes) { return apply_with_ticket(std::move(changes)).status(); }
+
+Policy Runtime::policy() const { return *parts_->core.snapshot()->policy; }
+Status Runtime::set_policy(Policy policy) { return parts_->core.set_policy(std::move(policy)); }
+RuntimeStats Runtime::stats() const { return parts_->core.stats(); }
+
+Status Runtime::call(std::string_view op, std::span<const Arg> args, const Options& o) {
+  detail::Core& core = parts_->core;
+  auto named = name_arguments(core, op, args);
+  if (!named.ok()) return std::move(named).status();
+  Status why;
+  detail::Site* site = core.attach(op, "", &why);
+  if (site == nullptr) return why;
+  return core.call_slow(*site, named->arguments.values, named->arguments.count, &o);
+}
+
+Status Runtime::call(std::string_view op, std::initializer_list<Arg> args, const Options& o) {
+  return call(op, std::span(args.begin(), args.size()), o);
+}
+
+Result<Explanation> Runtime::explain(std::string_view op, std::initializer_list<Arg> args,
+                                     const Options& o) const {
+  auto named = name_arguments(parts_->core, op, {args.begin(), args.size()});
+  if (!named.ok()) return std::move(named).status();
+  auto call = checked_call(*named, o);
+  if (!call.ok()) return std::move(call).status();
+  return parts_->core.explain(*named->family, *call, o, *named->snapshot);
+}
+
+Result<Resolution> Runtime::resolve(std::string_view op, std::initializer_list<Arg> args,
+                                    const Options& o) const {
+  return resolution(explain(op, args, o));
+}
+
+Result<Explanation> Runtime::explain(std::string_view call_spec, const Options& o) const {
+  auto spec = op::parse_call_spec(call_spec);
+  if (!spec.ok()) return std::move(spec).status();
+  return parts_->core.explain(*spec, o);
+}
+
+Result<Resolution> Runtime::resolve(std::string_view call_spec, const Options& o) const {
+  return resolution(explain(call_spec, o));
+}
+
+Result<std::string> Runtime::describe(std::string_view op, std::initializer_list<Arg> args,
+                                      const Options& o) const {
+  auto named = name_arguments(parts_->core, op, {args.begin(), args.size()});
+  if (!named.ok()) return std::move(named).status();
+  auto call = checked_call(*named, o);
+  if (!call.ok()) return std::move(call).status();
+  return op::to_string(call->to_spec(*named->family->op->program));
+}
+
+Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
+                                               std::initializer_list<Arg> args) const {
+  auto named = name_arguments(parts_->core, op, {args.begin(), args.size()}, op::Positional::kInputs);
+  if (!named.ok()) return std::move(named).status();
+  const registry::Op& o = *named->family->op;
+  const detail::WithFacts facts(named->arguments.values, named->arguments.count);
+  auto outputs = o.program->infer_outputs(facts.args(), &o.d);
+  if (!outputs.ok()) return std::move(outputs).status();
+  std::vector<TensorView> to;
+  for (const op::OutputSpec& s : *outputs) {
+    if (!s.known) return Status(Code::kUnsupported, fmt::format("op '{}' has an output list", op));
+    to.emplace_back(static_cast<void*>(nullptr), s.dtype,
+                    std::span<const int64_t>(s.shape.dims, static_cast<size_t>(s.shape.rank)));
+  }
+  return to;
+}
+
+}  // namespace yard
