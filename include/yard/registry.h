@@ -86,6 +86,8 @@ struct KernelInfo {
 struct OpInfo {
   std::string name, schema, summary;
   std::vector<KernelInfo> kernels;  // by id
+  // How far from the reference a right kernel may be, per dtype; a dtype not listed has the usual one.
+  std::vector<yard_tolerance_t> tolerances;
 };
 
 struct BackendInfo {

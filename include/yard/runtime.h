@@ -6,6 +6,7 @@
 // child goes on with the registry and the policy of the parent.
 #pragma once
 
+#include <yard/call_spec.h>
 #include <yard/explain.h>
 #include <yard/options.h>
 #include <yard/registry.h>
@@ -76,6 +77,8 @@ class Runtime {
   // From the text form of a call, without tensors.
   YARD_API Result<Resolution> resolve(std::string_view call_spec, const Options& o = {}) const;
   YARD_API Result<Explanation> explain(std::string_view call_spec, const Options& o = {}) const;
+  // What a CallSpec says, with defaults and outputs filled in: enough to make its tensors.
+  YARD_API Result<ParsedCall> parse(std::string_view call_spec) const;
   // Text form of a call.
   YARD_API Result<std::string> describe(std::string_view op, std::initializer_list<Arg> args,
                                         const Options& o = {}) const;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <yard/bound.h>
+#include <yard/call_spec.h>
 #include <yard/explain.h>
 #include <yard/op.h>
 #include <yard/options.h>

@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, GuardThreads, ::testing::Bool(), [](const aut
 });
 
 TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
-  constexpr int kReaders = 3, kWriters = 2, kRounds = 6000;
+  constexpr int kReaders = 3, kWriters = 2, kRounds = 30000;
   constexpr size_t kSources = 2;
   std::atomic<Object*> sources[kSources];
   std::deque<Object> first(2 * kSources);
@@ -255,7 +255,7 @@ TEST(GuardExit, AThreadThatEndsWithoutUnwindingUsesNothing) {
   r.retire(&object, Object::free, &object);
   EXPECT_EQ(r.collect(), 0u);
   for (ThreadRecord* t = first_record(); t != nullptr; t = t->next)
-    if (!t->in_use.load()) EXPECT_EQ(t->depth, 0u);
+    EXPECT_TRUE(t->in_use.load() || t->depth == 0);
 }
 
 TEST(GuardExit, HooksGetTheThreadsValueOnce) {

@@ -25,8 +25,8 @@ void register_membarrier() noexcept {
 }
 
 void barrier_in_all_threads() noexcept {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
 #if !defined(YARD_TSAN)
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   // Once fences are on they stay on for everybody, except that a test may switch them off again.
   if (g_reader_fences.load(std::memory_order_seq_cst) && !g_forced.load(std::memory_order_relaxed))
     return;

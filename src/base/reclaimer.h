@@ -37,7 +37,7 @@ class Guard {
   T* protect(const std::atomic<T*>& source) noexcept {
     T* p = source.load(kFollow);
     for (;;) {
-      slot_.store(p, kPublish);
+      slot_.store(p, kAnnounce);
       reader_barrier();
       T* again = source.load(kReread);
       if (again == p) [[likely]] return p;
@@ -45,10 +45,20 @@ class Guard {
     }
   }
 
-  // Holds `part` instead of what was held, which must own it: from here on the whole may go.
+  // Holds `part` instead of what was held, which must own it: from here on the whole may go. `part` must
+  // have been read out of the whole, and nothing else may have been: that dependency keeps the reading
+  // before the letting go.
   void move_to(const void* part) noexcept {
-    slot_.store(part, kPublish);
+    slot_.store(part, kAnnounce);
     reader_barrier();
+  }
+
+  // The same when other things were read out of what was held, too.
+  void move_to_after_reading(const void* part) noexcept {
+#if !defined(YARD_TSAN)  // which knows no fences; its stores are stronger
+    std::atomic_thread_fence(std::memory_order_acquire);
+#endif
+    move_to(part);
   }
 
  private:

@@ -25,11 +25,11 @@ namespace yard::base {
 // both; where the kernel refuses it readers fence. The thread sanitizer understands neither, so its
 // builds use sequentially consistent accesses.
 #if defined(YARD_TSAN)
-inline constexpr std::memory_order kPublish = std::memory_order_seq_cst;
+inline constexpr std::memory_order kAnnounce = std::memory_order_seq_cst;
 inline constexpr std::memory_order kReread = std::memory_order_seq_cst;
 inline constexpr std::memory_order kFollow = std::memory_order_acquire;
 #else
-inline constexpr std::memory_order kPublish = std::memory_order_release;
+inline constexpr std::memory_order kAnnounce = std::memory_order_relaxed;
 inline constexpr std::memory_order kReread = std::memory_order_relaxed;
 // Loads of a pointer that is then followed: the data dependency orders them on all our machines, and
 // an acquire would cost three times the guard on aarch64 (store-release then load-acquire).
@@ -37,7 +37,7 @@ inline constexpr std::memory_order kFollow = std::memory_order_relaxed;
 #endif
 
 // Set where membarrier is refused, or by tests: readers must fence.
-extern std::atomic<bool> g_reader_fences;
+[[gnu::visibility("hidden")]] extern std::atomic<bool> g_reader_fences;
 
 inline void reader_barrier() noexcept {
 #if !defined(YARD_TSAN)
@@ -72,7 +72,7 @@ struct alignas(64) ThreadRecord {
   HazardSlot& deep_slot(uint32_t at) noexcept;
 };
 
-extern thread_local constinit ThreadRecord* t_record;
+[[gnu::visibility("hidden")]] extern thread_local constinit ThreadRecord* t_record;
 
 // This thread's record; registers the thread on first use.
 ThreadRecord& register_thread() noexcept;

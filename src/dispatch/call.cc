@@ -29,6 +29,18 @@ namespace {
   return site->core->call_slow(*site, args, count, nullptr).release();
 }
 
+// Recipes of more than one word.
+[[gnu::noinline]] const exec::Plan* find_long(const Entry& e, const yard_value_t* args, uint32_t flags) {
+  Key key;
+  return e.recipe().fold(args, flags, key) ? e.find(key) : nullptr;
+}
+
+[[gnu::always_inline]] inline const exec::Plan* find_plan(const Entry& e, const yard_value_t* args,
+                                                          uint32_t flags) {
+  if (!e.recipe().one_word()) [[unlikely]] return find_long(e, args, flags);
+  return e.find_one(e.recipe().fold_first(args, flags));
+}
+
 // A call without options. Everything unusual leaves for call_slow, which does it all again.
 template <bool kTyped>
 [[gnu::always_inline]] inline Status::Rep* hit(Site* site, const yard_value_t* args, uint32_t count) {
@@ -41,13 +53,11 @@ template <bool kTyped>
     if (entry != nullptr) [[likely]] {
       guard.move_to(entry);
       if (kTyped || entry->program().tags_fit(args, count)) [[likely]] {
-        const int32_t aliased = entry->program().fits(args);
-        if (aliased >= 0 && !entry->program().has_null_data(args)) [[likely]] {
-          Key key;
+        const int32_t aliased = entry->program().fits_live(args);
+        if (aliased >= 0) [[likely]] {
           const auto flags = static_cast<uint32_t>(aliased);
-          if (entry->recipe().fold(args, flags, key)) [[likely]]
-            if (const exec::Plan* plan = entry->find(key)) [[likely]]
-              return run_hit(thread, *entry, core, *plan, args, count, flags);
+          if (const exec::Plan* plan = find_plan(*entry, args, flags)) [[likely]]
+            return run_hit(thread, *entry, core, *plan, args, count, flags);
         }
       }
     }
@@ -171,7 +181,7 @@ class SlowCall {
         e = overlay_.get();
       }
     }
-    guard.move_to(e);
+    guard.move_to_after_reading(e);
     const op::Program& program = e->program();
     status = check(program);
     if (!status.ok()) return Step::kDone;

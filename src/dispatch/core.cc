@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "base/text.h"
@@ -30,7 +31,7 @@ Patch make_patch(const Options& o) {
   p.demand = {o.force, o.deny};
   if (!p.policy.empty()) p.key = to_string(p.policy);
   if (!o.force.empty()) p.key += "\nforce " + o.force;
-  for (const std::string& d : o.deny) p.key += "\ndeny " + d;
+  for (const std::string& d : o.deny) p.key += "\ndeny " + base::quote(d);
   p.hash = std::hash<std::string>()(p.key);
   return p;
 }
@@ -38,8 +39,9 @@ Patch make_patch(const Options& o) {
 Core::Core(const yard_host_t* h, size_t plans_per_op)
     : host(h), root_(new Root), plans_per_op_(std::max<size_t>(plans_per_op, 4)) {
   dispatch::watch_forks();
+  std::shared_ptr<const Snapshot> none;
   std::lock_guard lock(root().write);
-  publish(std::make_shared<registry::State>(), std::make_shared<Policy>(), nullptr);
+  publish(root(), std::make_shared<registry::State>(), std::make_shared<Policy>(), nullptr, none);
   dispatch::add_core(this);
 }
 
@@ -77,10 +79,9 @@ std::shared_ptr<Entry> Core::build_entry(const Snapshot& next, const registry::F
   return entry;
 }
 
-std::shared_ptr<const Snapshot> Core::publish(std::shared_ptr<const registry::State> state,
-                                              std::shared_ptr<const Policy> policy,
-                                              const std::set<std::string>* ops) {
-  Root& r = root();
+bool Core::publish(Root& r, std::shared_ptr<const registry::State> state,
+                   std::shared_ptr<const Policy> policy, const std::set<std::string>* ops,
+                   std::shared_ptr<const Snapshot>& before) {
   const Snapshot* old = r.owner.get();
   auto next = Snapshot::make();
   next->generation = generation.load(std::memory_order_relaxed) + 1;
@@ -96,55 +97,62 @@ std::shared_ptr<const Snapshot> Core::publish(std::shared_ptr<const registry::St
     else
       entries[i] = build_entry(*next, *family, had ? old->owners()[i].get() : nullptr);
   }
+  if (&r != &root()) return false;
   next->set_entries(std::move(entries));
   const uint64_t number = next->generation;
-  std::shared_ptr<const Snapshot> before = std::exchange(r.owner, std::move(next));
+  before = std::exchange(r.owner, std::move(next));
   current.store(r.owner.get(), std::memory_order_release);
   generation.store(number, std::memory_order_release);
-  return before;
+  return true;
 }
 
-Result<Ticket> Core::apply(const std::vector<registry::Step>& steps) {
+// `change(old, state, policy, ops)` fills in what is to be published; all ops where `ops` stays empty.
+template <class F>
+Status Core::edit(const F& change) {
   if (select::inside_select()) return inside_selection();
-  auto ticket = std::make_shared<TicketState>();
-  {
+  for (bool done = false; !done;) {
     std::shared_ptr<const Snapshot> before;
     Root& r = root();
     std::lock_guard lock(r.write);
-    auto applied = registry::apply(*r.owner->state, steps);
-    if (!applied.ok()) return std::move(applied).status();
-    for (const auto& gone : applied->removed) ticket->removed.emplace_back(gone);
-    before = publish(applied->state, r.owner->policy, &applied->ops);
+    std::shared_ptr<const registry::State> state = r.owner->state;
+    std::shared_ptr<const Policy> policy = r.owner->policy;
+    std::optional<std::set<std::string>> ops;
+    YARD_RETURN_IF_ERROR(change(*r.owner, state, policy, ops));
+    done = publish(r, std::move(state), std::move(policy), ops ? &*ops : nullptr, before);
   }
   base::reclaimer().collect();
+  return {};
+}
+
+Result<Ticket> Core::apply(const std::vector<registry::Step>& steps) {
+  auto ticket = std::make_shared<TicketState>();
+  YARD_RETURN_IF_ERROR(edit([&](const Snapshot& old, auto& state, auto&, auto& ops) -> Status {
+    auto applied = registry::apply(*old.state, steps);
+    if (!applied.ok()) return std::move(applied).status();
+    ticket->removed.assign(applied->removed.begin(), applied->removed.end());
+    state = applied->state;
+    ops = std::move(applied->ops);
+    return {};
+  }));
   return Ticket(std::move(ticket));
 }
 
 Status Core::set_policy(Policy policy) {
   YARD_RETURN_IF_ERROR(validate(policy));
-  if (select::inside_select()) return inside_selection();
-  {
-    std::shared_ptr<const Snapshot> before;
-    Root& r = root();
-    std::lock_guard lock(r.write);
-    before = publish(r.owner->state, std::make_shared<const Policy>(std::move(policy)), nullptr);
-  }
-  base::reclaimer().collect();
-  return {};
+  return edit([&](const Snapshot&, auto&, auto& next, auto&) -> Status {
+    next = std::make_shared<const Policy>(policy);
+    return {};
+  });
 }
 
 Status Core::clear() {
-  if (select::inside_select()) return inside_selection();
-  {
-    std::shared_ptr<const Snapshot> before;
-    Root& r = root();
-    std::lock_guard lock(r.write);
-    auto state = std::make_shared<registry::State>();
-    state->indices = r.owner->state->indices;
-    before = publish(std::move(state), std::make_shared<Policy>(), nullptr);
-  }
-  base::reclaimer().collect();
-  return {};
+  return edit([&](const Snapshot& old, auto& state, auto& policy, auto&) -> Status {
+    auto empty = std::make_shared<registry::State>();
+    empty->indices = old.state->indices;
+    state = std::move(empty);
+    policy = std::make_shared<Policy>();
+    return {};
+  });
 }
 
 std::shared_ptr<const Snapshot> Core::snapshot() const {
@@ -167,7 +175,7 @@ Site* Core::attach(std::string_view name, std::string_view letters, Status* why)
                   fmt::format("op '{}' is not known{}", name, base::did_you_mean(name, names)));
     return nullptr;
   }
-  if (!letters.empty() || family->op->program->arg_count() == 0) {
+  if (letters != kPacked) {
     *why = dispatch::check_signature(*family->op->program, letters);
     if (!why->ok()) return nullptr;
   }
@@ -177,12 +185,20 @@ Site* Core::attach(std::string_view name, std::string_view letters, Status* why)
       return site;
     }
   // Two threads may make one each; both serve.
-  auto* site = new Site{this, {family->op->index}, family->op->program->arg_count(), !letters.empty(),
+  auto* site = new Site{this, {family->op->index}, family->op->program->arg_count(), letters != kPacked,
                         std::string(name), std::string(letters)};
   site->next = sites_.load(std::memory_order_relaxed);
   while (!sites_.compare_exchange_weak(site->next, site, std::memory_order_release)) {
   }
   return site;
+}
+
+void tidy() {
+  // What is still in use must not be looked at again and again.
+  static std::atomic<size_t> due{256};
+  base::Reclaimer& reclaimer = base::reclaimer();
+  if (reclaimer.pending() >= due.load(std::memory_order_relaxed))
+    due.store(2 * reclaimer.collect() + 256, std::memory_order_relaxed);
 }
 
 RuntimeStats Core::stats() const {

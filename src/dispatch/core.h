@@ -99,8 +99,9 @@ class Core {
   // The overlay entry for a patch; made if it is not there.
   std::shared_ptr<const Entry> overlay(const std::shared_ptr<const Snapshot>& s, uint32_t index,
                                        const Patch& patch);
-  // Finds and stores a plan for the class of `call`; one thread selects, others wait for it.
-  Status make_plan(const Entry& entry, const Key& key, const op::Call& call);
+  // Finds and stores a plan for the class of `call`; one thread selects, others wait for it. Null when the
+  // caller may look it up now; a plan when it could not be stored and is the caller's to use.
+  Result<exec::Plan::Ptr> make_plan(const Entry& entry, const Key& key, const op::Call& call);
   // The same without storing it.
   Result<exec::Plan::Ptr> fresh_plan(const Entry& entry, const Key& key, const op::Call& call);
   // The plan that make_plan stored, kept from eviction; null if the entry has changed meanwhile.
@@ -116,11 +117,14 @@ class Core {
 
  private:
   Root& root() const noexcept { return *root_.load(std::memory_order_acquire); }
-  struct Next;
-  // Builds, publishes and lets go of the old one. Under the write lock; returns what to drop after it.
-  std::shared_ptr<const Snapshot> publish(std::shared_ptr<const registry::State> state,
-                                          std::shared_ptr<const Policy> policy,
-                                          const std::set<std::string>* ops);
+  // Builds and publishes. Under the write lock of `r`; `before` is to be dropped after it. False if plugin
+  // code that was asked on the way has forked and this is the child: then there is another root.
+  bool publish(Root& r, std::shared_ptr<const registry::State> state,
+               std::shared_ptr<const Policy> policy, const std::set<std::string>* ops,
+               std::shared_ptr<const Snapshot>& before);
+  // Publishes what `change` makes of the current snapshot.
+  template <class F>
+  Status edit(const F& change);
   std::shared_ptr<Entry> build_entry(const Snapshot& next, const registry::Family& family,
                                      const Entry* old);
 
@@ -128,6 +132,13 @@ class Core {
   std::atomic<Site*> sites_{nullptr};
   size_t plans_per_op_;
 };
+
+// The letters of a site that is called with packed arguments, whose tags each call checks.
+inline constexpr std::string_view kPacked = "*";
+
+// Frees what has been retired and is not used any more, once there is enough of it. Whoever retires things
+// on the way of a call does this after it, so that they cannot pile up between changes. Holding no lock.
+void tidy();
 
 struct TicketState {
   // Expired when the records are gone.

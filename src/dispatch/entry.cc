@@ -10,16 +10,27 @@ namespace {
 
 constexpr uint32_t kFirstTable = 16;
 
-void free_table(void* t) { delete static_cast<PlanTable*>(t); }
+void free_table(void* t) { PlanTable::Deleter()(static_cast<PlanTable*>(t)); }
 void free_plan(void* p) { exec::Plan::Deleter()(static_cast<exec::Plan*>(p)); }
 
 }  // namespace
 
+PlanTable::Ptr PlanTable::make(uint32_t size) {
+  void* memory = ::operator new(sizeof(PlanTable) + size * sizeof(Slot));
+  auto* table = new (memory) PlanTable(size);
+  auto* slots = reinterpret_cast<Slot*>(table + 1);
+  for (uint32_t i = 0; i < size; ++i) new (slots + i) Slot(nullptr);
+  return Ptr(table);
+}
+
+void PlanTable::Deleter::operator()(PlanTable* t) const noexcept { ::operator delete(t); }
+
 void PlanTable::put(const exec::Plan* plan) noexcept {
-  uint32_t i = static_cast<uint32_t>(plan->hash) & mask;
-  while (slots[i].load(std::memory_order_relaxed) != nullptr) i = (i + 1) & mask;
+  auto* slots = reinterpret_cast<Slot*>(this + 1);
+  uint32_t i = static_cast<uint32_t>(plan->hash) & mask_;
+  while (slots[i].load(std::memory_order_relaxed) != nullptr) i = (i + 1) & mask_;
   slots[i].store(plan, std::memory_order_release);
-  ++used;
+  ++used_;
 }
 
 std::shared_ptr<Entry> Entry::make(select::Contest contest, uint64_t generation, const Entry* stats_from,
@@ -32,7 +43,7 @@ std::shared_ptr<Entry> Entry::make(select::Contest contest, uint64_t generation,
 }
 
 Entry::Entry(select::Contest contest, uint64_t generation, const Entry* stats_from, const void* inside)
-    : program_(&contest.program()), recipe_(Recipe::compile(contest)), table_(new PlanTable(kFirstTable)),
+    : program_(&contest.program()), recipe_(Recipe::compile(contest)), table_(PlanTable::make(kFirstTable).release()),
       generation_(generation), contest_(std::move(contest)), inside_(inside) {
   // A kernel that was in the entry before keeps its counters.
   for (const select::Contender& c : contest_.contenders()) {
@@ -46,7 +57,7 @@ Entry::Entry(select::Contest contest, uint64_t generation, const Entry* stats_fr
   }
 }
 
-Entry::~Entry() { delete table_.load(std::memory_order_relaxed); }
+Entry::~Entry() { free_table(table_.load(std::memory_order_relaxed)); }
 
 exec::Plan::Ptr Entry::plan(const Key& key, const std::vector<uint16_t>& order) const {
   std::vector<exec::Attempt> attempts;
@@ -58,7 +69,7 @@ exec::Plan::Ptr Entry::plan(const Key& key, const std::vector<uint16_t>& order) 
   return exec::Plan::make(key.hash, {key.w, key.words}, attempts);
 }
 
-void Entry::replace_table(std::unique_ptr<PlanTable> next) {
+void Entry::replace_table(PlanTable::Ptr next) {
   PlanTable* old = table_.load(std::memory_order_relaxed);
   table_.store(next.release(), std::memory_order_release);
   base::reclaimer().retire(old, free_table, this);
@@ -78,7 +89,7 @@ void Entry::evict(size_t keep) {
     }
   }
   classes_ = std::move(kept);
-  auto table = std::make_unique<PlanTable>(
+  auto table = PlanTable::make(
       std::max(kFirstTable, std::bit_ceil(static_cast<uint32_t>(classes_.size() * 2 + 2))));
   for (const ClassRecord& c : classes_) table->put(c.plan.get());
   replace_table(std::move(table));
@@ -94,8 +105,8 @@ const exec::Plan* Entry::insert(exec::Plan::Ptr plan, op::Call representative, s
   if (result == nullptr) {
     if (classes_.size() >= limit) evict(limit - std::max<size_t>(1, limit / 4));
     PlanTable* table = table_.load(std::memory_order_relaxed);
-    if ((table->used + 1) * 2 > table->mask + 1) {
-      auto bigger = std::make_unique<PlanTable>((table->mask + 1) * 2);
+    if ((table->used() + 1) * 2 > table->mask() + 1) {
+      auto bigger = PlanTable::make((table->mask() + 1) * 2);
       for (const ClassRecord& c : classes_) bigger->put(c.plan.get());
       replace_table(std::move(bigger));
       table = table_.load(std::memory_order_relaxed);

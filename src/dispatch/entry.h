@@ -18,16 +18,26 @@
 
 namespace yard::dispatch {
 
-// Open addressing, at most half full, never shrunk in place: a change makes a new table.
-struct PlanTable {
-  uint32_t mask = 0;
-  uint32_t used = 0;
-  std::unique_ptr<std::atomic<const exec::Plan*>[]> slots;
+// Open addressing, at most half full, never shrunk in place: a change makes a new table. The slots follow
+// the header in memory, one load less on every hit.
+class PlanTable {
+ public:
+  using Slot = std::atomic<const exec::Plan*>;
+  struct Deleter {
+    void operator()(PlanTable* t) const noexcept;
+  };
+  using Ptr = std::unique_ptr<PlanTable, Deleter>;
+  static Ptr make(uint32_t size);  // a power of two
 
-  explicit PlanTable(uint32_t size) : mask(size - 1), slots(new std::atomic<const exec::Plan*>[size]) {
-    for (uint32_t i = 0; i < size; ++i) slots[i].store(nullptr, std::memory_order_relaxed);
-  }
+  const Slot* slots() const noexcept { return reinterpret_cast<const Slot*>(this + 1); }
   void put(const exec::Plan* plan) noexcept;
+  uint32_t mask() const noexcept { return mask_; }
+  uint32_t used() const noexcept { return used_; }
+
+ private:
+  explicit PlanTable(uint32_t size) : mask_(size - 1) {}
+  uint32_t mask_;
+  uint32_t used_ = 0;
 };
 
 // A plan and a call that stands for its class: what a later entry replans.
@@ -49,10 +59,23 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // The plan for a key, null if there is none yet. Inside a guard that holds the entry.
   const exec::Plan* find(const Key& key) const noexcept {
     const PlanTable* table = table_.load(base::kFollow);
-    for (uint32_t i = static_cast<uint32_t>(key.hash) & table->mask;; i = (i + 1) & table->mask) {
-      const exec::Plan* p = table->slots[i].load(base::kFollow);
+    const uint32_t mask = table->mask();
+    for (uint32_t i = static_cast<uint32_t>(key.hash) & mask;; i = (i + 1) & mask) {
+      const exec::Plan* p = table->slots()[i].load(base::kFollow);
       if (p == nullptr) [[unlikely]] return nullptr;
       if (p->hash == key.hash && same_key(*p, key)) [[likely]] return p;
+    }
+  }
+
+  // The same for a key of one word.
+  const exec::Plan* find_one(uint64_t word) const noexcept {
+    const uint64_t hash = Recipe::hash_of(word);
+    const PlanTable* table = table_.load(base::kFollow);
+    const uint32_t mask = table->mask();
+    for (uint32_t i = static_cast<uint32_t>(hash) & mask;; i = (i + 1) & mask) {
+      const exec::Plan* p = table->slots()[i].load(base::kFollow);
+      if (p == nullptr) [[unlikely]] return nullptr;
+      if (p->key()[0] == word) [[likely]] return p;
     }
   }
 
@@ -92,7 +115,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
       if (k[i] != key.w[i]) return false;
     return true;
   }
-  void replace_table(std::unique_ptr<PlanTable> next);
+  void replace_table(PlanTable::Ptr next);
   void evict(size_t keep);
 
   const op::Program* program_;

@@ -148,7 +148,7 @@ Status::Rep* call_bound(BoundState* state, const yard_value_t* args) {
     const exec::Plan* plan = node->plan;
     const uint32_t flags = node->flags;
     if (plan != nullptr) [[likely]] {
-      guard.move_to(entry);
+      guard.move_to_after_reading(entry);
       if (core.generation.load(base::kReread) == generation) [[likely]] {
 #if !defined(NDEBUG)
         if (!same_form(*entry, *plan, args, flags))

@@ -5,6 +5,9 @@
 // bit; a dimension nobody reads adds nothing; a cost hint adds the half octave of each field it sees; a
 // verifier that does not say what it reads makes everything part of the key. Keys are compared word by
 // word, so a shape class is exact and never a matter of hashing.
+//
+// The first word holds the call's flags (5 bits), up to 27 tests and the dtype and device of one tensor.
+// It is all that most ops need, and it is made without a branch per kind of test.
 #pragma once
 
 #include <yard/plugin.h>
@@ -32,25 +35,25 @@ class Recipe {
   // The key of a call that fits its schema. False when it would not fit into a Key: such calls are
   // selected for anew each time. No allocation, no lock.
   bool fold(const yard_value_t* args, uint32_t flags, Key& key) const noexcept {
-    for (uint32_t i = 0; i < fixed_words_; ++i) key.w[i] = 0;
-    key.w[0] = flags & kFlagMask;
-    for (const Facts& f : facts_) {
-      const yard_value_t& v = args[f.arg];
-      const uint64_t facts = v.tag == YARD_TAG_TENSOR ? v.u.tensor->facts & f.mask : 0;
-      key.w[f.word] |= facts << f.shift;
-    }
-    for (const Test& t : tests_) key.w[t.word] |= static_cast<uint64_t>(holds(t, args)) << t.shift;
-    key.words = fixed_words_;
-    if (more_) [[unlikely]]
-      if (!fold_more(args, key)) return false;
-    uint64_t h = key.w[0] * kMix;
-    for (uint32_t i = 1; i < key.words; ++i) h = (std::rotl(h, 29) ^ key.w[i]) * kMix;
-    key.hash = h ^ (h >> 32);
-    return true;
+    key.w[0] = fold_first(args, flags);
+    key.words = 1;
+    key.hash = mix(0, key.w[0]);
+    return !longer_ || fold_rest(args, key);
   }
 
-  // Whether scalars (other than by a test that bind() can make once) are part of the key: a bound handle
-  // must then look its plan up.
+  // Whether the first word is the whole key, as it is for most; then fold_first() is fold().
+  bool one_word() const noexcept { return !longer_; }
+  uint64_t fold_first(const yard_value_t* args, uint32_t flags) const noexcept {
+    const uint64_t facts = lead_ == kNoLead ? 0 : args[lead_].u.tensor->facts & lead_mask_;
+    const Test* test = tests_.data();
+    uint64_t bits = 0;
+    const Group* g = groups_.data();
+    for (uint32_t n = first_groups_; n > 0; --n, ++g) bits = fold_group(*g, test, bits, args);
+    return (facts << 32) | (bits << kFlagBits) | (flags & kFlagMask);
+  }
+  static uint64_t hash_of(uint64_t first_word) noexcept { return mix(0, first_word); }
+
+  // Whether scalars are part of the key: a bound handle must then look its plan up.
   bool reads_scalars() const noexcept { return reads_scalars_; }
 
   // How many bits of a call tell classes apart, not counting what is read whole; for tests and docs.
@@ -59,59 +62,79 @@ class Recipe {
  private:
   friend class RecipeCompiler;
   static constexpr uint64_t kMix = 0x9e3779b97f4a7c15ull;
-  static constexpr uint32_t kFlagMask = 31;  // YARD_CALL_*
   static constexpr uint32_t kFlagBits = 5;
+  static constexpr uint32_t kFlagMask = (1u << kFlagBits) - 1;  // YARD_CALL_*
+  static constexpr uint32_t kFirstTests = 32 - kFlagBits;
+  static constexpr uint8_t kNoLead = 255;
 
-  // Bits of one tensor's facts word.
-  struct Facts {
-    uint32_t mask;
-    uint8_t arg, word, shift;
-  };
-  // One bit: a limit's predicate.
+  // One bit: whether ((v ^ x) + y) & m == 0 for a value v. That says minimum (the sign of v - a), maximum
+  // (of a - v), multiple of a power of two, equality, and single bits of a facts word.
   struct Test {
+    uint64_t x = 0, y = 0, m = 0;
+    uint64_t pad_ = 0;  // a power of two in size: stepping costs one instruction
+  };
+  // Consecutive tests of one value.
+  struct Group {
+    enum class Source : uint8_t { kDim, kFacts, kProduct, kOther };
+    Source source = Source::kOther;
+    uint8_t arg = 0, axis = 0;
+    uint8_t count = 0;   // at least one
+    uint32_t other = 0;  // kOther: index into others_; v is 0 if that predicate holds, else 1
+  };
+  // A predicate in full, for what has no quick form: optional arguments, scalars, odd multiples.
+  struct Other {
     uint32_t kind;  // YARD_LIMIT_*
-    uint8_t arg, word, shift;
+    uint8_t arg;
     int64_t a, b;
     op::Field field;
   };
-  struct Bucket {
-    uint8_t word, shift;
-    op::Field field;
+  // Dtype or device bits of a tensor beyond the lead.
+  struct Facts {
+    uint32_t mask;
+    uint8_t arg;
   };
 
-  static bool holds(const Test& t, const yard_value_t* args) noexcept {
-    switch (t.kind) {
-      case YARD_LIMIT_ABSENT: return args[t.arg].tag == YARD_TAG_NONE;
-      case YARD_LIMIT_ALIGN:
-      case YARD_LIMIT_RANK: {
-        if (args[t.arg].tag != YARD_TAG_TENSOR) return true;
-        const uint64_t f = args[t.arg].u.tensor->facts;
-        if (t.kind == YARD_LIMIT_ALIGN)
-          return static_cast<int64_t>((f & YARD_FACTS_ALIGN) >> YARD_FACTS_ALIGN_SHIFT) >= t.a;
-        const auto rank = static_cast<int64_t>((f & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT);
-        return rank >= t.a && rank <= t.b;
-      }
-      default: break;
-    }
-    const int64_t v = op::read(t.field, args);
-    if (v == op::kAbsent) return true;
-    switch (t.kind) {
-      case YARD_LIMIT_MIN: return v >= t.a;
-      case YARD_LIMIT_MAX: return v <= t.a;
-      case YARD_LIMIT_MULTIPLE: return v % t.a == 0;
-      default: return v == t.a;  // YARD_LIMIT_EQUALS
-    }
+  static uint64_t mix(uint64_t h, uint64_t word) noexcept {
+    h = (std::rotl(h, 29) ^ word) * kMix;
+    return h ^ (h >> 32);
   }
 
-  bool fold_more(const yard_value_t* args, Key& key) const noexcept;
+  uint64_t fold_group(const Group& g, const Test*& test, uint64_t bits,
+                      const yard_value_t* args) const noexcept {
+    const yard_tensor_t* t = args[g.arg].u.tensor;
+    uint64_t v;
+    if (g.source == Group::Source::kDim) [[likely]] {
+      v = static_cast<uint64_t>(t->shape[t->ndim - g.axis]);
+    } else if (g.source == Group::Source::kFacts) {
+      v = t->facts;
+    } else if (g.source == Group::Source::kProduct) {
+      v = 1;
+      for (int32_t i = t->ndim - g.axis - 1; i >= 0; --i) v *= static_cast<uint64_t>(t->shape[i]);
+    } else {
+      v = holds(others_[g.other], args) ? 0 : 1;
+    }
+    uint32_t n = g.count;
+    do {
+      bits = bits * 2 + ((((v ^ test->x) + test->y) & test->m) == 0);
+      ++test;
+    } while (--n > 0);
+    return bits;
+  }
+  static bool holds(const Other& o, const yard_value_t* args) noexcept;
+  // The words after the first: more tests and facts, buckets, exact fields, whole arguments.
+  bool fold_rest(const yard_value_t* args, Key& key) const noexcept;
 
-  uint32_t fixed_words_ = 1;
-  bool more_ = false;  // buckets, exact fields or whole arguments
+  bool longer_ = false;  // than one word
+  uint8_t lead_ = kNoLead;
+  uint32_t lead_mask_ = 0;
+  uint32_t first_groups_ = 0;  // groups whose tests are in the first word
+  std::vector<Group> groups_;
+  std::vector<Test> tests_;
   bool oversize_ = false;
   bool reads_scalars_ = false;
+  std::vector<Other> others_;
   std::vector<Facts> facts_;
-  std::vector<Test> tests_;
-  std::vector<Bucket> buckets_;
+  std::vector<op::Field> buckets_;
   std::vector<op::Field> exact_;  // one word each
   std::vector<uint8_t> whole_;    // arguments of which everything counts
 };

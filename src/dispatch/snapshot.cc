@@ -15,6 +15,7 @@ void Snapshot::set_entries(std::vector<std::shared_ptr<Entry>> owners) {
   raw_.clear();
   for (const auto& e : owners_) raw_.push_back(e.get());
   entries = raw_.data();
+  entry_count = static_cast<uint32_t>(raw_.size());
 }
 
 const Entry* Snapshot::overlay(uint32_t index, uint64_t hash, const std::string& key) const noexcept {
@@ -41,6 +42,16 @@ void Snapshot::put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const {
   std::shared_ptr<Entry> old = std::exchange(overlay_owners_[at], std::move(entry));
   overlays_[at].store(raw, std::memory_order_release);
   // `old` retires here: it was replaced before it was let go.
+}
+
+bool Snapshot::being_edited() const noexcept {
+  for (const Entry* e : raw_)
+    if (e != nullptr && e->being_edited()) return true;
+  for (const auto& o : overlays_) {
+    const Entry* e = o.load(std::memory_order_relaxed);
+    if (e != nullptr && e->being_edited()) return true;
+  }
+  return false;
 }
 
 size_t Snapshot::overlay_count() const noexcept {

@@ -17,17 +17,23 @@ class Snapshot : public std::enable_shared_from_this<Snapshot> {
  public:
   static std::shared_ptr<Snapshot> make();
 
-  // By op index; null where the op is gone.
-  const Entry* entry(uint32_t index) const noexcept { return entries[index]; }
+  // By op index; null where the op is gone. A call site may know an index that is younger than the
+  // snapshot.
+  const Entry* entry(uint32_t index) const noexcept {
+    return index < entry_count ? entries[index] : nullptr;
+  }
 
   // The entry of an op under a policy patch; null if it is not there (yet, or any more).
   const Entry* overlay(uint32_t index, uint64_t hash, const std::string& key) const noexcept;
   // Under the plan lock. May take the place of another one.
   void put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const;
   size_t overlay_count() const noexcept;
+  // Whether some entry's plan table is being changed: only of interest in a child of fork.
+  bool being_edited() const noexcept;
 
   uint64_t generation = 0;
   const Entry** entries = nullptr;  // into owners_
+  uint32_t entry_count = 0;
   std::shared_ptr<const registry::State> state;
   std::shared_ptr<const Policy> policy;  // of the process
   bool forked = false;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From arguments by position and by name to the flat array a program checks.
 //
-//   Result<Arguments> a = bind(program, {{"", out}, {"", x}, {"weight", w}});
+//   const Given given[] = {{"", out}, {"", x}, {"weight", w}};
+//   Result<Arguments> a = op::bind(program, given);   // qualified: std::bind is near
 #pragma once
 
 #include <yard/plugin.h>

@@ -28,7 +28,7 @@ class CallBuilder {
     std::vector<Given> given;
     for (const SpecArg& a : spec.args)
       if (!std::holds_alternative<SameAs>(a.value.v)) given.push_back({a.name, value(a.value)});
-    Result<Arguments> bound = bind(program_, given, Positional::kInputs);
+    Result<Arguments> bound = op::bind(program_, given, Positional::kInputs);
     if (!bound.ok()) return std::move(bound).status();
     std::copy(bound->values, bound->values + bound->count, body_->args);
     keep_default_strings();

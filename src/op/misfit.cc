@@ -211,7 +211,7 @@ class Explainer {
     if (d.kind == Dim::Kind::kConstant) return false;
     const auto it = known_.dims.find(d.name);
     if (it != known_.dims.end()) {
-      if (Wide{it->second.value} * d.number == size) return true;
+      if (times(it->second.value, d.number) == size) return true;
       because(fmt::format("{} = {} from '{}'", d.name, it->second.value, it->second.from));
       return false;
     }
@@ -234,7 +234,7 @@ class Explainer {
         const auto it = known_.dims.find(d.name);
         if (it == known_.dims.end()) continue;  // only an output that is still missing says it
         const Bound<int64_t>& b = it->second;
-        if (size != 1 && Wide{b.value} * d.number != size)
+        if (size != 1 && times(b.value, d.number) != size)
           return misfit(p, t, known_, fmt::format("{} = {} from '{}'", d.name, b.value, b.from));
         continue;
       }
@@ -284,7 +284,7 @@ class Explainer {
       if (terms[i]->name.empty()) continue;
       const auto value = known_.number(terms[i]->name);
       if (!value) return true;
-      side[i] *= *value;
+      side[i] = times(side[i], *value);
       found += fmt::format("{}{} = {}", found.empty() ? "" : ", ", terms[i]->name, *value);
     }
     const bool good = c.kind == Clause::Kind::kMultiple ? side[0] % side[1] == 0
@@ -298,8 +298,10 @@ class Explainer {
       if (!p.is_written()) continue;
       for (const yard_tensor_t* t : Tensors(args_[w])) {
         if (overlaps_itself(*t)) {
-          fail(p, "is written, but some of its elements share memory: found strides " +
-                      to_string(spec_of(*t)));
+          TensorSpec found = spec_of(*t);
+          found.align = YARD_MAX_ALIGN;
+          found.device.reset();
+          fail(p, "is written, but some of its elements share memory: found " + to_string(found));
           return;
         }
       }

@@ -10,8 +10,6 @@
 namespace yard::op {
 namespace {
 
-__extension__ typedef __int128 Wide;
-
 // More nodes than any sane layout needs; beyond them the answer is "they may".
 constexpr int kBudget = 4000;
 // In bits. No address space is larger, so nothing that reaches further can be real.
@@ -40,10 +38,10 @@ class BoundedSum {
       return;
     }
     if (factor < 0) {  // count down from the limit instead
-      aim(-factor * limit);
+      aim(-times(factor, limit));
       factor = -factor;
     }
-    if (factor * limit > kFarthest) too_far_ = true;
+    if (times(factor, limit) > kFarthest) too_far_ = true;
     for (int i = 0; i < count_; ++i) {
       if (terms_[i].factor == factor) {
         terms_[i].limit += limit;
@@ -66,7 +64,7 @@ class BoundedSum {
     reach_[count_] = 0, unit_[count_] = 0, dense_[count_] = true;
     for (int i = count_ - 1; i >= 0; --i) {
       const Wide f = terms_[i].factor;
-      reach_[i] = reach_[i + 1] + f * terms_[i].limit;
+      reach_[i] = reach_[i + 1] + times(f, terms_[i].limit);
       unit_[i] = gcd(unit_[i + 1], f);
       // Every multiple of the unit is hit if this step leaves no gap the smaller ones cannot fill.
       dense_[i] = unit_[i + 1] == 0 || (dense_[i + 1] && unit_[i] == unit_[i + 1] &&
@@ -97,7 +95,7 @@ class BoundedSum {
     const Wide low = over > 0 ? (over + f - 1) / f : 0;
     const Wide high = std::min(terms_[i].limit, target / f);
     for (Wide x = low; x <= high; ++x)
-      if (search(i + 1, target - f * x)) return true;
+      if (search(i + 1, target - times(f, x))) return true;
     return false;
   }
 
@@ -131,11 +129,11 @@ Overlap overlap(const yard_tensor_t& a, const yard_tensor_t& b) noexcept {
   // In bits, since elements may be smaller than a byte:
   //   a0 + sum(stride * i) + p  ==  b0 + sum(stride * j) + q,  p and q inside an element.
   BoundedSum sum;
-  for (int i = 0; i < a.ndim; ++i) sum.add(Wide{stride_of(a, i)} * a.dtype.bits, a.shape[i] - 1);
-  for (int i = 0; i < b.ndim; ++i) sum.add(-Wide{stride_of(b, i)} * b.dtype.bits, b.shape[i] - 1);
+  for (int i = 0; i < a.ndim; ++i) sum.add(times(stride_of(a, i), a.dtype.bits), a.shape[i] - 1);
+  for (int i = 0; i < b.ndim; ++i) sum.add(-times(stride_of(b, i), b.dtype.bits), b.shape[i] - 1);
   sum.add(1, a.dtype.bits - 1);
   sum.add(-1, b.dtype.bits - 1);
-  sum.aim((Wide{address(b)} - Wide{address(a)}) * 8);
+  sum.aim(times(Wide{address(b)} - Wide{address(a)}, 8));
   return sum.solvable() ? Overlap::kPartial : Overlap::kNone;
 }
 
@@ -150,8 +148,8 @@ bool overlaps_itself(const yard_tensor_t& t) noexcept {
     sum.add(stride_of(t, k), t.shape[k] - 2);
     sum.aim(-Wide{stride_of(t, k)});
     for (int j = k + 1; j < t.ndim; ++j) {
-      sum.add(stride_of(t, j), 2 * Wide{t.shape[j] - 1});
-      sum.aim(Wide{stride_of(t, j)} * (t.shape[j] - 1));
+      sum.add(stride_of(t, j), times(2, t.shape[j] - 1));
+      sum.aim(times(stride_of(t, j), t.shape[j] - 1));
     }
     if (sum.solvable()) return true;
   }

@@ -9,6 +9,14 @@
 
 namespace yard::op {
 
+// Products of two 64-bit numbers. Multiplied unsigned, since the overflow check that sanitizers put
+// behind a signed one is not in every run-time library.
+__extension__ typedef __int128 Wide;
+__extension__ typedef unsigned __int128 UnsignedWide;
+inline Wide times(Wide a, Wide b) noexcept {
+  return static_cast<Wide>(static_cast<UnsignedWide>(a) * static_cast<UnsignedWide>(b));
+}
+
 enum class Overlap : uint8_t {
   kNone,
   kSame,     // the same memory, dtype, shape and strides

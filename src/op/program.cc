@@ -70,6 +70,7 @@ class Compiler {
     spreads();
     clauses();
     overlaps();
+    program_.form_ = form();
     cold_.fields = make_fields(s_);
     cold_.needs_shape_function = needs_shape_function(s_);
     cold_.schema = std::move(s_);
@@ -216,6 +217,19 @@ class Compiler {
     if (p.dims.size() == lead.dims.size()) lane.kind = Program::Lane::Kind::kSame;
     else if (p.dims.size() == 1 && !p.has_leading()) lane.kind = Program::Lane::Kind::kLast;
     return lane;
+  }
+
+  Program::Form form() const {
+    const Program& p = program_;
+    const uint32_t free = static_cast<uint32_t>(YARD_FACTS_VALID | YARD_FACTS_PLAIN);
+    for (uint8_t i = 0; i < p.lane_count_; ++i)
+      if (p.lane_args_[i] != i) return Program::Form::kAny;
+    if (p.lane_count_ != 3 || p.last_end_ != 3 || p.lanes_[0].fixed != free || p.min_rank_ != 1 ||
+        p.dtypes_ != ~0ull)
+      return Program::Form::kAny;
+    return p.same_end_ == 2   ? Program::Form::kSameLast
+           : p.same_end_ == 3 ? Program::Form::kSameSame
+                              : Program::Form::kAny;
   }
 
   void scalars() {

@@ -63,6 +63,9 @@ class Program {
   // without data are taken to overlap nothing. No allocation, no lock.
   int32_t fits(const yard_value_t* args) const noexcept;
 
+  // fits() for a call that is about to run: -1 also if a tensor that has elements has no data.
+  int32_t fits_live(const yard_value_t* args) const noexcept;
+
   // Whether a tensor that has elements has no data. Requires tags_fit() and facts.
   bool has_null_data(const yard_value_t* args) const noexcept;
 
@@ -109,7 +112,15 @@ class Program {
   static constexpr uint8_t kOptional = 128;
   static constexpr uint32_t kTypeBits = YARD_FACTS_DTYPE | YARD_FACTS_DEVICE;
 
+  // Shapes of call so common that their lanes are unrolled.
+  enum class Form : uint8_t { kAny, kSameLast, kSameSame };
+  struct Lead;
+
   bool list_fits(const yard_value_t& v) const noexcept;
+  template <uint32_t kSameLanes, uint32_t kLastLanes>
+  bool fits_form(const yard_value_t* args) const noexcept;
+  bool fits_lanes(const yard_value_t* args) const noexcept;
+  bool fits_quickly(const yard_value_t* args) const noexcept;
   bool lane_fits(const Lane& lane, const yard_tensor_t& lead, const yard_tensor_t& t) const noexcept;
   // All of fits() again, exactly; taken when the quick way is not sure.
   int32_t fits_exactly(const yard_value_t* args) const noexcept;
@@ -123,6 +134,7 @@ class Program {
   uint8_t same_end_ = 0, last_end_ = 0;
   uint8_t min_rank_ = 0;  // of the lead
   bool has_steps_ = false;
+  Form form_ = Form::kAny;
   uint8_t lane_args_[YARD_MAX_ARGS]{};
   uint64_t dtypes_ = ~0ull;  // of the lead
   Lane lanes_[YARD_MAX_ARGS];
@@ -164,48 +176,95 @@ inline bool Program::lane_fits(const Lane& lane, const yard_tensor_t& lead,
   return true;
 }
 
-// The quick way: accepts the plain call of plain tensors, and leaves everything else to fits_exactly().
-inline int32_t Program::fits(const yard_value_t* args) const noexcept {
-  if (lane_count_ == 0) return fits_exactly(args);
-  const yard_tensor_t& lead = *args[lane_args_[0]].u.tensor;
-  const uint64_t facts = lead.facts;
-  const uint64_t rank = (facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT;
-  const uint64_t begin = reinterpret_cast<uintptr_t>(lead.data) + lead.byte_offset;
-  const uint64_t span = span_of(facts);
-  if (((static_cast<uint32_t>(facts) ^ lanes_[0].want) & lanes_[0].fixed) != 0 || rank < min_rank_ ||
-      ((dtypes_ >> (facts & YARD_FACTS_DTYPE)) & 1) == 0)
-    return fits_exactly(args);
-  const auto meets_lead = [&](const yard_tensor_t& t) {
+// What the lanes compare with; lives in registers.
+struct Program::Lead {
+  explicit Lead(const yard_tensor_t& t) noexcept
+      : shape(t.shape),
+        begin(reinterpret_cast<uintptr_t>(t.data) + t.byte_offset),
+        facts(t.facts),
+        rank((facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT),
+        span(span_of(facts)) {}
+
+  // Whether there are data, and byte ranges surely do not meet.
+  bool apart(const yard_tensor_t& t) const noexcept {
+    if (t.data == nullptr) return false;
     const uint64_t away = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset - begin;
-    return away / 64 < span || (0 - away) / 64 < span_of(t.facts);
-  };
-  const uint8_t* at = lane_args_ + 1;
+    return away / 64 >= span && (0 - away) / 64 >= span_of(t.facts);
+  }
   // No valid facts have device type 0, so those of a tensor without any differ from the lead's.
-  for (const uint8_t* end = lane_args_ + same_end_; at != end; ++at) {
-    const yard_tensor_t& t = *args[*at].u.tensor;
-    const int64_t *const a = lead.shape, *const b = t.shape;
-    if (((facts ^ t.facts) & (kTypeBits | YARD_FACTS_RANK)) != 0 || meets_lead(t))
-      return fits_exactly(args);
-    if (rank == 2) {  // most are
-      if (((a[0] ^ b[0]) | (a[1] ^ b[1])) != 0) return -1;
-    } else {
-      for (uint64_t i = 0; i < rank; ++i)
-        if (a[i] != b[i]) return -1;
-    }
+  bool same(const yard_tensor_t& t) const noexcept {
+    if (((facts ^ t.facts) & (kTypeBits | YARD_FACTS_RANK)) != 0 || !apart(t)) return false;
+    const int64_t *const a = shape, *const b = t.shape;
+    if (rank == 2) return ((a[0] ^ b[0]) | (a[1] ^ b[1])) == 0;  // most are
+    for (uint64_t i = 0; i < rank; ++i)
+      if (a[i] != b[i]) return false;
+    return true;
   }
-  for (const uint8_t* end = lane_args_ + last_end_; at != end; ++at) {
-    const yard_tensor_t& t = *args[*at].u.tensor;
-    if (((facts ^ t.facts) & kTypeBits) != 0 ||
-        (t.facts & YARD_FACTS_RANK) != (1ull << YARD_FACTS_RANK_SHIFT) || meets_lead(t))
-      return fits_exactly(args);
-    if (t.shape[0] != lead.shape[rank - 1]) return -1;
+  bool last(const yard_tensor_t& t) const noexcept {
+    return ((facts ^ t.facts) & kTypeBits) == 0 &&
+           (t.facts & YARD_FACTS_RANK) == (1ull << YARD_FACTS_RANK_SHIFT) && apart(t) &&
+           t.shape[0] == shape[rank - 1];
   }
+
+  const int64_t* shape;
+  uint64_t begin, facts, rank, span;
+};
+
+// The arguments are the lead, kSameLanes that are like it and kLastLanes as long as its last dimension,
+// in this order, and nothing is said about dtype or rank.
+template <uint32_t kSameLanes, uint32_t kLastLanes>
+inline bool Program::fits_form(const yard_value_t* args) const noexcept {
+  const Lead lead(*args[0].u.tensor);
+  if ((lead.facts & YARD_FACTS_VALID) == 0 || (lead.facts & YARD_FACTS_PLAIN) == 0 || lead.rank == 0 ||
+      args[0].u.tensor->data == nullptr)
+    return false;
+  for (uint32_t i = 1; i <= kSameLanes; ++i)
+    if (!lead.same(*args[i].u.tensor)) return false;
+  for (uint32_t i = kSameLanes + 1; i <= kSameLanes + kLastLanes; ++i)
+    if (!lead.last(*args[i].u.tensor)) return false;
+  return true;
+}
+
+inline bool Program::fits_lanes(const yard_value_t* args) const noexcept {
+  if (lane_count_ == 0) return false;
+  const yard_tensor_t& first = *args[lane_args_[0]].u.tensor;
+  const Lead lead(first);
+  if (((static_cast<uint32_t>(lead.facts) ^ lanes_[0].want) & lanes_[0].fixed) != 0 ||
+      lead.rank < min_rank_ || ((dtypes_ >> (lead.facts & YARD_FACTS_DTYPE)) & 1) == 0 ||
+      first.data == nullptr)
+    return false;
+  const uint8_t* at = lane_args_ + 1;
+  for (const uint8_t* end = lane_args_ + same_end_; at != end; ++at)
+    if (!lead.same(*args[*at].u.tensor)) return false;
+  for (const uint8_t* end = lane_args_ + last_end_; at != end; ++at)
+    if (!lead.last(*args[*at].u.tensor)) return false;
   for (const uint8_t* end = lane_args_ + lane_count_; at != end; ++at) {
     const yard_tensor_t& t = *args[*at].u.tensor;
-    if (!lane_fits(lanes_[at - lane_args_], lead, t)) return -1;
-    if (meets_lead(t)) return fits_exactly(args);
+    if (!lane_fits(lanes_[at - lane_args_], first, t) || !lead.apart(t)) return false;
   }
+  return true;
+}
+
+// The quick way accepts plain calls of plain tensors that have data, and leaves all others to
+// fits_exactly().
+inline bool Program::fits_quickly(const yard_value_t* args) const noexcept {
+  switch (form_) {
+    case Form::kSameLast: return fits_form<1, 1>(args);
+    case Form::kSameSame: return fits_form<2, 0>(args);
+    default: return fits_lanes(args);
+  }
+}
+
+inline int32_t Program::fits(const yard_value_t* args) const noexcept {
+  if (!fits_quickly(args)) return fits_exactly(args);
   return has_steps_ ? run_steps(args, 0) : 0;
+}
+
+inline int32_t Program::fits_live(const yard_value_t* args) const noexcept {
+  const bool quick = fits_quickly(args);
+  if (quick && !has_steps_) [[likely]] return 0;
+  const int32_t flags = quick ? run_steps(args, 0) : fits_exactly(args);
+  return flags >= 0 && has_null_data(args) ? -1 : flags;
 }
 
 inline bool Program::has_null_data(const yard_value_t* args) const noexcept {

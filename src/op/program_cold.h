@@ -64,10 +64,9 @@ struct ProgramCold {
   std::vector<Comparison> comparisons;
 };
 
-__extension__ typedef __int128 Wide;
-
 // One meaning of comparisons for the compiled check and for the one that explains.
-inline bool holds(Wide left, Compare c, Wide right) noexcept {
+template <class Number>
+bool holds(Number left, Compare c, Number right) noexcept {
   switch (c) {
     case Compare::kEq: return left == right;
     case Compare::kNe: return left != right;

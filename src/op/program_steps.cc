@@ -27,30 +27,32 @@ class Machine {
   bool step(const Step& s) noexcept {
     switch (s.op) {
       case Step::Op::kEnum: return static_cast<uint64_t>(args_[s.arg].u.i) < s.value;
-      case Step::Op::kFacts: return each(s, &Machine::facts);
-      case Step::Op::kRank: return each(s, &Machine::rank);
-      case Step::Op::kDType: return each(s, &Machine::dtype);
+      case Step::Op::kFacts: return each<&Machine::facts>(s);
+      case Step::Op::kRank: return each<&Machine::rank>(s);
+      case Step::Op::kDType: return each<&Machine::dtype>(s);
       case Step::Op::kDTypeSet: return !has(s.reg) || ((s.mask >> value_[s.reg]) & 1) != 0;
       case Step::Op::kInt: return meet(s.reg, args_[s.arg].u.i);
-      case Step::Op::kDim: return each(s, &Machine::dim);
-      case Step::Op::kDimSpread: return each(s, &Machine::dim_spread);
-      case Step::Op::kConstant: return each(s, &Machine::constant);
-      case Step::Op::kLeading: return each(s, &Machine::leading);
-      case Step::Op::kLeadingSpread: return each(s, &Machine::leading_spread);
+      case Step::Op::kDim: return each<&Machine::dim>(s);
+      case Step::Op::kDimSpread: return each<&Machine::dim_spread>(s);
+      case Step::Op::kConstant: return each<&Machine::constant>(s);
+      case Step::Op::kLeading: return each<&Machine::leading>(s);
+      case Step::Op::kLeadingSpread: return each<&Machine::leading_spread>(s);
       case Step::Op::kProduct: return product(s);
       case Step::Op::kCompare: return compare(cold_.comparisons[s.value]);
       case Step::Op::kIff: return given(s.arg) == given(s.other);
       case Step::Op::kOr: return given(s.arg) || given(s.other);
-      case Step::Op::kSelf: return each(s, &Machine::self);
+      case Step::Op::kSelf: return each<&Machine::self>(s);
       case Step::Op::kPair: return pair(s);
     }
     return false;
   }
 
-  template <class F>
-  bool each(const Step& s, F f) noexcept {
-    for (const yard_tensor_t* t : Tensors(args_[s.arg]))
-      if (!(this->*f)(s, *t)) return false;
+  template <bool (Machine::*kCheck)(const Step&, const yard_tensor_t&)>
+  bool each(const Step& s) noexcept {
+    const yard_value_t& v = args_[s.arg];
+    if (v.tag == YARD_TAG_TENSOR) return (this->*kCheck)(s, *v.u.tensor);
+    for (const yard_tensor_t* t : Tensors(v))
+      if (!(this->*kCheck)(s, *t)) return false;
     return true;
   }
 
@@ -83,7 +85,7 @@ class Machine {
   }
   bool dim_spread(const Step& s, const yard_tensor_t& t) noexcept {
     const int64_t n = size(s, t);
-    return n == 1 || Wide{value_[s.reg]} * static_cast<int64_t>(s.value) == n;
+    return n == 1 || times(value_[s.reg], static_cast<int64_t>(s.value)) == n;
   }
   bool constant(const Step& s, const yard_tensor_t& t) noexcept {
     return size(s, t) == static_cast<int64_t>(s.value);
@@ -115,16 +117,14 @@ class Machine {
     if (c.guard != Clause::Guard::kNone &&
         given(c.guard_arg) != (c.guard == Clause::Guard::kIf))
       return true;
-    Wide left = c.left, right = c.right;
-    if (c.left_reg >= 0) {
-      if (!has(static_cast<uint8_t>(c.left_reg))) return true;
-      left *= value_[c.left_reg];
-    }
-    if (c.right_reg >= 0) {
-      if (!has(static_cast<uint8_t>(c.right_reg))) return true;
-      right *= value_[c.right_reg];
-    }
-    if (c.kind == Clause::Kind::kMultiple) return left % right == 0;
+    if (c.left_reg >= 0 && !has(static_cast<uint8_t>(c.left_reg))) return true;
+    if (c.right_reg >= 0 && !has(static_cast<uint8_t>(c.right_reg))) return true;
+    const int64_t a = c.left_reg >= 0 ? value_[c.left_reg] : 1;
+    const int64_t b = c.right_reg >= 0 ? value_[c.right_reg] : 1;
+    if (c.kind == Clause::Kind::kMultiple) return a % c.right == 0;
+    int64_t left, right;
+    if (__builtin_mul_overflow(c.left, a, &left) || __builtin_mul_overflow(c.right, b, &right))
+      return holds(times(c.left, a), c.compare, times(c.right, b));
     return holds(left, c.compare, right);
   }
 
@@ -132,6 +132,12 @@ class Machine {
     return (t.facts & YARD_FACTS_PLAIN) != 0 || !overlaps_itself(t);
   }
   bool pair(const Step& s) noexcept {
+    const yard_value_t &x = args_[s.arg], &y = args_[s.other];
+    if (x.tag == YARD_TAG_TENSOR && y.tag == YARD_TAG_TENSOR && !ranges_may_meet(*x.u.tensor, *y.u.tensor))
+      return true;
+    return pairs(s);
+  }
+  [[gnu::noinline]] bool pairs(const Step& s) noexcept {
     const Tensors a(args_[s.arg]), b(args_[s.other]);
     for (uint32_t i = 0; i < a.count; ++i) {
       // Within one list every two tensors are looked at once.

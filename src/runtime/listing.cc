@@ -40,7 +40,7 @@ Listing Runtime::list() const {
   Listing to;
   to.generation = s->generation;
   for (const auto& [name, family] : s->state->families) {
-    OpInfo op{name, family->op->schema, family->op->summary, {}};
+    OpInfo op{name, family->op->schema, family->op->summary, {}, family->op->tolerances};
     const detail::Entry& entry = *s->entry(family->op->index);
     for (size_t i = 0; i < entry.contest().contenders().size(); ++i)
       op.kernels.push_back(describe_kernel(entry, i, core().host));

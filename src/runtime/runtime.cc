@@ -13,6 +13,7 @@
 #include "registry/descriptors.h"
 #include "runtime/builtin_backends.h"
 #include "runtime/host.h"
+#include "runtime/unknown_op.h"
 
 namespace yard {
 
@@ -50,14 +51,6 @@ std::vector<op::Given> given(std::span<const Arg> args) {
   return to;
 }
 
-Status unknown_op(const detail::Core& core, std::string_view name) {
-  std::vector<std::string> names;
-  const auto s = core.snapshot();
-  for (const auto& [n, f] : s->state->families) names.push_back(n);
-  return Status(Code::kUnknownOp,
-                fmt::format("op '{}' is not known{}", name, base::did_you_mean(name, names)));
-}
-
 Resolution shorten(const Explanation& e) {
   Resolution r;
   r.op = e.op, r.kernel = e.selected, r.generation = e.generation;
@@ -91,7 +84,7 @@ Result<Named> name_arguments(const detail::Core& core, std::string_view op, std:
   Named n;
   n.snapshot = core.snapshot();
   n.family = n.snapshot->state->find(op);
-  if (n.family == nullptr) return unknown_op(core, op);
+  if (n.family == nullptr) return runtime::unknown_op(*n.snapshot, op);
   auto bound = op::bind(*n.family->op->program, given(args), positional);
   if (!bound.ok()) return std::move(bound).status();
   n.arguments = *bound;
@@ -107,6 +100,13 @@ Result<op::Call> checked_call(const Named& n, const Options& o) {
 }
 
 }  // namespace
+
+Status runtime::unknown_op(const dispatch::Snapshot& snapshot, std::string_view name) {
+  std::vector<std::string> names;
+  for (const auto& [n, f] : snapshot.state->families) names.push_back(n);
+  return Status(Code::kUnknownOp,
+                fmt::format("op '{}' is not known{}", name, base::did_you_mean(name, names)));
+}
 
 Runtime::Runtime() : Runtime(RuntimeSettings()) {}
 Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Parts>(settings)) {

@@ -87,17 +87,6 @@ TEST(Counters, ThousandsOfThem) {
   for (size_t i = 0; i < kMany; ++i) ASSERT_EQ(counters[i]->total(), 2 * (i % 3)) << i;
 }
 
-TEST(Counters, BeyondTheLastNumberNothingIsCounted) {
-  std::vector<std::unique_ptr<Counter>> counters;
-  do counters.push_back(std::make_unique<Counter>());
-  while (counters.back()->id() != kNoCounter && counters.size() <= kPerChunk * kMaxChunks);
-  ASSERT_EQ(counters.back()->id(), kNoCounter);
-  count_here(*counters.back(), 3);
-  EXPECT_EQ(counters.back()->total(), 0u);
-  count_here(*counters.front(), 3);
-  EXPECT_EQ(counters.front()->total(), 3u);
-}
-
 // The child's checks are its exit status: 0, or the number of the one that failed.
 int in_child(const Counter& before, const Counter& other) {
   base::abandon_other_threads();
@@ -132,6 +121,18 @@ TEST(Counters, AChildOfForkStartsAnew) {
   busy.join();
   EXPECT_EQ(before.total(), 4u);
   EXPECT_EQ(other.total(), 6u);
+}
+
+// Last: a child of fork knows the numbers in use, not those given back, and could make no more.
+TEST(Counters, BeyondTheLastNumberNothingIsCounted) {
+  std::vector<std::unique_ptr<Counter>> counters;
+  do counters.push_back(std::make_unique<Counter>());
+  while (counters.back()->id() != kNoCounter && counters.size() <= kPerChunk * kMaxChunks);
+  ASSERT_EQ(counters.back()->id(), kNoCounter);
+  count_here(*counters.back(), 3);
+  EXPECT_EQ(counters.back()->total(), 0u);
+  count_here(*counters.front(), 3);
+  EXPECT_EQ(counters.front()->total(), 3u);
 }
 
 }  // namespace

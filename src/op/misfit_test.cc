@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of wrong calls and the words for each.
+#include <gtest/gtest.h>
+
+#include "op/program.h"
+#include "op/test_call.h"
+#include "op/test_schemas.h"
+
+namespace yard::op {
+namespace {
+
+std::string why(std::string_view schema, const std::vector<yard_value_t>& args) {
+  const Program p = Program::compile(schema).value();
+  const Status s = p.misfit(args.data(), static_cast<uint32_t>(args.size()));
+  if (s.ok()) return "";
+  EXPECT_EQ(s.code(), Code::kInvalidArgument);
+  EXPECT_EQ(s.error_class(), ErrorClass::kCaller);
+  return std::string(s.message());
+}
+
+TEST(Misfit, Counts) {
+  Values v;
+  EXPECT_EQ(why(kRmsNorm, {v.f32({2, 4}), v.f32({2, 4})}),
+            "rms_norm: takes 4 arguments (out, x, weight, eps), found 2: 'weight' is missing");
+  EXPECT_EQ(why(kSiluAndMul, {v.f32({4}), v.f32({8}), number(1)}),
+            "silu_and_mul: takes 2 arguments (out, x), found 3: 1 too many");
+}
+
+TEST(Misfit, Kinds) {
+  Values v;
+  const yard_value_t x = v.f32({2, 4}), y = v.f32({2, 4}), w = v.f32({4});
+  EXPECT_EQ(why(kRmsNorm, {x, y, w, integer(3)}),
+            "rms_norm: argument 'eps': expected float, found the integer 3");
+  EXPECT_EQ(why(kRmsNorm, {x, y, number(1.5), number(0)}),
+            "rms_norm: argument 'weight': expected T[hidden], found the number 1.5");
+  EXPECT_EQ(why(kRmsNorm, {x, none(), w, number(0)}),
+            "rms_norm: argument 'x': expected T[*rows, hidden], but it is missing");
+  yard_value_t null = x;
+  null.u.tensor = nullptr;
+  EXPECT_EQ(why(kRmsNorm, {x, null, w, number(0)}),
+            "rms_norm: argument 'x': expected T[*rows, hidden], found a null tensor");
+  EXPECT_EQ(why(kGeluAndMul, {w, v.f32({8}), integer(2)}),
+            "gelu_and_mul: argument 'approximate': expected none or tanh (0 to 1), found 2");
+  EXPECT_EQ(why("f(x: T[n], s: string, b: bool)", {w, w, boolean(true)}),
+            "f: argument 's': expected string, found a tensor f32[4]");
+  EXPECT_EQ(why("f(x: T[n][])", {w}), "f: argument 'x': expected T[n][], found a tensor f32[4]");
+  EXPECT_EQ(why("f(x: T[n])", {v.list({w, w})}),
+            "f: argument 'x': expected T[n], found a list of 2 tensors");
+}
+
+TEST(Misfit, TensorsThatCannotBeRead) {
+  const auto message = [](const yard_tensor_t& t) {
+    Values v;
+    return why("f(x: T[*any])", {v.of(t)});
+  };
+  const std::string start = "f: argument 'x': expected T[*any], found a tensor that cannot be read: ";
+  const int64_t shape[] = {2, -3};
+  yard_tensor_t t{};
+  t.device = {1, 0};
+  EXPECT_EQ(message(t), start + "an unknown dtype (code 0, bits 0, lanes 0)");
+  t.dtype = to_dlpack(DType::f32);
+  t.ndim = -1;
+  EXPECT_EQ(message(t), start + "a negative rank (-1)");
+  t.ndim = 9;
+  EXPECT_EQ(message(t), start + "rank 9, above the limit of 8");
+  t.ndim = 2;
+  EXPECT_EQ(message(t), start + "no shape (a null pointer)");
+  t.shape = shape;
+  EXPECT_EQ(message(t), start + "a negative size (-3 in dimension 1)");
+  t.device.type = 77;
+  EXPECT_EQ(message(t), start + "a device out of range (type 77, index 0)");
+  const int64_t huge[] = {1ll << 40, 1ll << 40};
+  t.device.type = 1, t.shape = huge;
+  EXPECT_EQ(message(t), start + "a size that overflows 63 bits");
+  t.ndim = 1;
+  EXPECT_EQ(message(t), start + "no facts, although it could be read");
+}
+
+TEST(Misfit, DTypesAndDevices) {
+  Values v;
+  const yard_value_t o = v.f32({2, 4}), x = v.f32({2, 4}), w = v.f32({4});
+  EXPECT_EQ(why(kRmsNorm, {o, x, v.tensor(DType::bf16, {4}), number(0)}),
+            "rms_norm: argument 'weight': expected f32[4] (T = f32 from 'x'), found bf16[4]");
+  EXPECT_EQ(why(kRmsNorm, {v.tensor(DType::bf16, {2, 4}), x, w, number(0)}),
+            "rms_norm: argument 'out': expected f32[2,4] (T = f32 from 'x'), found bf16[2,4]");
+  EXPECT_EQ(why(kRmsNorm, {o, x, v.tensor(DType::f32, {4}, {}, {2, 1}), number(0)}),
+            "rms_norm: argument 'weight': expected a tensor on cpu like 'out', found f32[4] on cuda:1");
+  EXPECT_EQ(why("f(x: f16[n])", {w}), "f: argument 'x': expected f16[n] (dtype f16), found f32[4]");
+  EXPECT_EQ(why("f(x: T[n]) where T in {f16, bf16}", {w}),
+            "f: argument 'x': expected T in {f16, bf16}, found T = f32");
+}
+
+TEST(Misfit, Dimensions) {
+  Values v;
+  const yard_value_t o = v.f32({2, 4}), x = v.f32({2, 4}), w = v.f32({4});
+  EXPECT_EQ(why(kRmsNorm, {v.f32({8, 4096}), v.f32({8, 4096}), v.f32({2048}), number(0)}),
+            "rms_norm: argument 'weight': expected f32[4096] (hidden = 4096 from 'x'), found f32[2048]");
+  EXPECT_EQ(why(kRmsNorm, {v.f32({3, 4}), x, w, number(0)}),
+            "rms_norm: argument 'out': expected f32[2,4] (*rows = [2] from 'x'), found f32[3,4]");
+  EXPECT_EQ(why(kRmsNorm, {o, x, v.f32({1, 4}), number(0)}),
+            "rms_norm: argument 'weight': expected f32[4] (1 dimension), found f32[1,4]");
+  EXPECT_EQ(why(kRmsNorm, {o, v.f32({}), w, number(0)}),
+            "rms_norm: argument 'x': expected T[*rows,hidden] (at least 1 dimension), found f32[]");
+  EXPECT_EQ(why(kSiluAndMul, {v.f32({4}), v.f32({7})}),
+            "silu_and_mul: argument 'x': expected T[*rows,2*d] (7 is no multiple of 2), found f32[7]");
+  EXPECT_EQ(why(kSiluAndMul, {v.f32({4}), v.f32({10})}),
+            "silu_and_mul: argument 'out': expected f32[5] (d = 5 from 'x'), found f32[4]");
+  EXPECT_EQ(why("f(x: T[128, n])", {v.f32({64, 2})}),
+            "f: argument 'x': expected T[128,n], found f32[64,2]");
+  EXPECT_EQ(why("f(x: T[n], n: int)", {w, integer(5)}),
+            "f: argument 'x': expected T[5] (n = 5 from 'n'), found f32[4]");
+  EXPECT_EQ(why("f(x: T[n], y: T[n|1])", {w, v.f32({3})}),
+            "f: argument 'y': expected f32[4|1] (n = 4 from 'x'), found f32[3]");
+  EXPECT_EQ(why("f(x: T[*r], y: T[*r|1])", {v.f32({2, 3}), v.f32({2, 1, 3})}),
+            "f: argument 'y': expected f32[(2,3)|1] (*r = [2,3] from 'x'), found f32[2,1,3]");
+}
+
+TEST(Misfit, Clauses) {
+  Values v;
+  EXPECT_EQ(why("f(x: T[n]) where n % 8 == 0", {v.f32({12})}),
+            "f: expected n % 8 == 0, found n = 12");
+  EXPECT_EQ(why("f(x: T[*r, n], k: int) where 2*r <= 3*k", {v.f32({2, 5, 7}), integer(1)}),
+            "f: expected 2*r <= 3*k, found r = 10, k = 1");
+  const yard_value_t q = v.f32({4, 8, 64}), c = v.f32({9, 32}), s = v.f32({9, 32});
+  const auto rotary = [&](yard_value_t positions, yard_value_t cos, yard_value_t sin) {
+    return why(kRotary, {q, none(), positions, cos, sin, integer(0), number(0), integer(0)});
+  };
+  EXPECT_EQ(rotary(none(), c, none()),
+            "rotary_embedding: expected 'cos' and 'sin' both or neither, found only 'cos'");
+  EXPECT_EQ(rotary(none(), none(), none()),
+            "rotary_embedding: expected 'positions' or 'cos', found neither");
+  EXPECT_EQ(rotary(none(), c, s),
+            "rotary_embedding: expected cache == tokens unless positions, found cache = 9, tokens = 4");
+  EXPECT_EQ(rotary(v.tensor(DType::i32, {4}), c, s), "");
+}
+
+TEST(Misfit, Memory) {
+  Values v;
+  const yard_value_t x = v.f32({2, 4}), o = v.f32({2, 4}), w = v.f32({4});
+  auto* data = static_cast<char*>(x.u.tensor->data);
+  EXPECT_EQ(why(kRmsNorm, {v.at(data + 4, DType::f32, {2, 4}), x, w, number(0)}),
+            "rms_norm: argument 'out': expected memory that is exactly or not at all that of 'x', found "
+            "some of it shared");
+  EXPECT_EQ(why(kRmsNorm, {x, o, v.at(data, DType::f32, {4}), number(0)}),
+            "rms_norm: argument 'out': expected memory apart from 'weight', found some of it shared");
+  EXPECT_EQ(why("f(out!: T[n], x: T[n])", {w, w}),
+            "f: argument 'out': expected memory apart from 'x', found the same memory");
+  EXPECT_EQ(why(kRmsNorm, {v.tensor(DType::f32, {2, 4}, {0, 1}), x, w, number(0)}),
+            "rms_norm: argument 'out': is written, but some of its elements share memory: found "
+            "f32[2,4;0,1]");
+}
+
+TEST(Misfit, InputsAloneMayLackOutputs) {
+  Values v;
+  const Program p = Program::compile(kRmsNorm).value();
+  std::vector<yard_value_t> args = {none(), v.f32({2, 4}), v.f32({4}), number(0)};
+  EXPECT_TRUE(p.misfit_inputs(args.data()).ok());
+  EXPECT_FALSE(p.misfit(args.data(), 4).ok());
+  args[2] = v.f32({5});
+  EXPECT_FALSE(p.misfit_inputs(args.data()).ok());
+}
+
+}  // namespace
+}  // namespace yard::op

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Descriptors and registry states for tests: what is not said is the simplest thing that is accepted.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <yard/plugin.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "registry/changes.h"
+#include "registry/descriptors.h"
+
+namespace yard::registry::testing {
+
+// An op with a bit of everything a limit can speak of.
+inline constexpr const char* kNorm =
+    "norm(out!: T[*rows, hidden], x: T[*rows, hidden], bias?: T[hidden], "
+    "mode: enum{fast, exact} = fast, groups: int = 1) where out may_alias x";
+inline constexpr const char* kNormSignature = "tttii";
+
+inline int32_t succeed(yard_call_t*, const yard_value_t*, uint32_t) { return YARD_OK; }
+
+inline yard_op_t op_of(const char* schema) {
+  yard_op_t d{};
+  d.size = sizeof d, d.schema = schema;
+  return d;
+}
+
+inline yard_backend_t backend_of(const char* name, const char* vendor = nullptr) {
+  yard_backend_t d{};
+  d.size = sizeof d, d.name = name, d.vendor = vendor;
+  return d;
+}
+
+inline yard_kernel_t kernel_of(const char* op, const char* id, const char* backend,
+                               yard_kind_t kind = YARD_KIND_DEFAULT, int32_t priority = 0) {
+  yard_kernel_t d{};
+  d.size = sizeof d, d.op = op, d.id = id, d.backend = backend;
+  d.kind = kind, d.priority = priority, d.run = succeed;
+  return d;
+}
+
+// Steps out of descriptors that must be right.
+inline Step add(const yard_op_t& d, std::shared_ptr<void> keep = {}) {
+  return AddOp{read_op(d, std::move(keep)).value()};
+}
+inline Step add(const yard_backend_t& d, std::shared_ptr<void> keep = {}) {
+  return AddBackend{read_backend(d, std::move(keep)).value()};
+}
+inline Step add(const yard_kernel_t& d, std::shared_ptr<void> keep = {}) {
+  return AddKernel{read_kernel(d, std::move(keep)).value(), false};
+}
+inline Step replace(const yard_kernel_t& d, std::shared_ptr<void> keep = {}) {
+  return AddKernel{read_kernel(d, std::move(keep)).value(), true};
+}
+
+// A state that changes by steps which must succeed.
+class Shelf {
+ public:
+  Shelf() : state_(std::make_shared<State>()) {}
+
+  Applied apply(const std::vector<Step>& steps) {
+    Applied done = registry::apply(*state_, steps).value();
+    state_ = done.state;
+    return done;
+  }
+  // A change that must fail, and leaves everything as it was.
+  Status fails(const std::vector<Step>& steps) const {
+    auto r = registry::apply(*state_, steps);
+    EXPECT_FALSE(r.ok());
+    return r.ok() ? Status() : std::move(r).status();
+  }
+  template <class... D>
+  Shelf& put(const D&... descriptors) {
+    apply({add(descriptors)...});
+    return *this;
+  }
+
+  const State& state() const { return *state_; }
+  std::shared_ptr<const Family> family(const std::string& op) const {
+    const auto it = state_->families.find(op);
+    return it == state_->families.end() ? nullptr : it->second;
+  }
+  std::shared_ptr<const Kernel> kernel(const std::string& op, const std::string& id) const {
+    const auto f = family(op);
+    if (f == nullptr) return nullptr;
+    const auto it = f->kernels.find(id);
+    return it == f->kernels.end() ? nullptr : it->second;
+  }
+
+ private:
+  std::shared_ptr<const State> state_;
+};
+
+}  // namespace yard::registry::testing

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// A contest in one line: kernels, a policy, a call, and what became of each kernel.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "registry/testing.h"
+#include "select/explain.h"
+
+namespace yard::select::testing {
+
+using registry::testing::backend_of;
+using registry::testing::kernel_of;
+
+// The kernels of `norm` (registry/testing.h), which come from backends `plain` (nobody's), `acme` and
+// `other` (vendors of the same names).
+struct Ring {
+  registry::testing::Shelf shelf;
+  Policy policy;
+  Demand demand;
+  Surroundings where;
+
+  Ring() {
+    shelf.put(registry::testing::op_of(registry::testing::kNorm), backend_of("plain"),
+              backend_of("acme", "acme"), backend_of("other", "other"));
+  }
+
+  // A kernel that takes everything, then as `edit` says.
+  template <class Edit>
+  Ring& add(const char* id, const char* backend, yard_kind_t kind, const Edit& edit) {
+    yard_kernel_t d = kernel_of("norm", id, backend, kind);
+    edit(d);
+    shelf.put(d);
+    return *this;
+  }
+  Ring& add(const char* id, const char* backend = "plain", yard_kind_t kind = YARD_KIND_DEFAULT,
+            int32_t priority = 0) {
+    return add(id, backend, kind, [&](yard_kernel_t& d) { d.priority = priority; });
+  }
+  Ring& limit(const char* id, yard_limit_t l) {
+    return add(id, "plain", YARD_KIND_DEFAULT, [&](yard_kernel_t& d) { d.limits = &l, d.limit_count = 1; });
+  }
+
+  op::Call call(const std::string& spec = "norm(f32[4,64])") const {
+    return op::Call::from_spec(*shelf.family("norm")->op->program, op::parse_call_spec(spec).value())
+        .value();
+  }
+  Contest contest() const { return Contest::make(shelf.family("norm"), policy, demand, where); }
+
+  // Ids, best first.
+  std::vector<std::string> order(const std::string& spec = "norm(f32[4,64])") const {
+    const Contest c = contest();
+    const op::Call k = call(spec);
+    std::vector<std::string> ids;
+    for (uint16_t i : select(c, k.args(), k.count(), k.flags())) ids.push_back(c.contenders()[i].kernel->id);
+    return ids;
+  }
+
+  Notes::Entry note(const std::string& id, const std::string& spec = "norm(f32[4,64])") const {
+    const Contest c = contest();
+    const op::Call k = call(spec);
+    Notes notes;
+    (void)select(c, k.args(), k.count(), k.flags(), &notes);
+    for (size_t i = 0; i < c.contenders().size(); ++i)
+      if (c.contenders()[i].kernel->id == id) return notes.entries[i];
+    ADD_FAILURE() << "no kernel " << id;
+    return {};
+  }
+  // yard_reason_t of one kernel; also checks that it is in the order exactly when there is none.
+  int32_t reason(const std::string& id, const std::string& spec = "norm(f32[4,64])") const {
+    const int32_t code = note(id, spec).verdict.reason;
+    const auto ids = order(spec);
+    EXPECT_EQ(std::find(ids.begin(), ids.end(), id) != ids.end(), code == YARD_REASON_NONE) << id;
+    return code;
+  }
+
+  Explanation explain(const std::string& spec = "norm(f32[4,64])") const {
+    const op::Call k = call(spec);
+    const policy::Source sources[] = {{"process", &policy}};
+    return select::explain({shelf.family("norm"), &k, demand, where, sources});
+  }
+  Candidate candidate(const std::string& id, const std::string& spec = "norm(f32[4,64])") const {
+    for (const Candidate& c : explain(spec).candidates)
+      if (c.id == id) return c;
+    ADD_FAILURE() << "no candidate " << id;
+    return {};
+  }
+};
+
+}  // namespace yard::select::testing

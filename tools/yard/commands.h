@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands. Each adds itself, its options and its help; what it does is kept for main() to run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace yard::tool {
+
+// Runs the chosen command and gives its exit code.
+using Action = std::function<int()>;
+
+void add_list(CLI::App& app, Action& action);
+void add_explain(CLI::App& app, Action& action);
+void add_run(CLI::App& app, Action& action);
+// Below `bench`.
+void add_bench_dispatch(CLI::App& bench, Action& action);
+
+}  // namespace yard::tool

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard explain: which kernel a call would run, and why not the others.
+#include <fmt/format.h>
+#include <yard/runtime.h>
+
+#include <memory>
+
+#include "commands.h"
+#include "policy_flags.h"
+#include "terminal.h"
+
+namespace yard::tool {
+namespace {
+
+struct Question {
+  std::string call;
+  PolicyFlags policy;
+  bool json = false;
+};
+
+int explain(const Question& q) {
+  const auto call = Runtime::shared().parse(q.call);
+  if (!call.ok()) return fail(kUsage, call.status());
+  const auto options = q.policy.options(call->op);
+  if (!options.ok()) return fail(kUsage, options.status());
+  const auto e = Runtime::shared().explain(q.call, *options);
+  if (!e.ok()) return fail(exit_code(e.status()), e.status());
+  fmt::print("{}", q.json ? e->to_json() + "\n" : e->to_text(colour()));
+  return e->selected.empty() ? kFailed : kOk;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Action& action) {
+  auto q = std::make_shared<Question>();
+  CLI::App* c =
+      app.add_subcommand("explain", "Which kernel a call would run, and why not the others");
+  c->add_option("CALLSPEC", q->call, "The call as text, in quotes")->required();
+  c->add_flag("--json", q->json, "JSON for programs instead of text");
+  q->policy.add(*c);
+  c->footer(
+      "The selector itself answers; nothing is run and no tensor is made. The kernels stand in the\n"
+      "order in which they would be tried, then those that were rejected, each with its reason.\n"
+      "Exit code 1 when no kernel can run the call.\n"
+      "\n"
+      "Examples:\n"
+      "  yard explain 'rms_norm(f32[8,4096], f32[4096])'\n"
+      "  yard explain 'softmax(bf16[64,32000])' --prefer vendor --strict\n"
+      "  yard explain 'softmax(f32[64,100;128,1])@cpu+deterministic'    padded rows, a flag\n"
+      "  yard explain 'rms_norm(f32[8,64], f32[64], out=&x)'            in place\n"
+      "  yard explain 'softmax(f32[4,8])' --order 'vendor:onednn|reference' --json");
+  c->callback([q, &action] { action = [q] { return explain(*q); }; });
+}
+
+}  // namespace yard::tool

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Policy and call options from the command line, the same for every command that makes a choice.
+#pragma once
+
+#include <yard/options.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace yard::tool {
+
+struct PolicyFlags {
+  std::string prefer, order, lock, force;
+  std::vector<std::string> deny_vendor, allow_vendor, deny, allow, backend, label;
+  bool strict = false, reference_only = false;
+  bool deterministic = false, inference = false, capturing = false;
+
+  // Adds the options; this object must outlive the parse.
+  void add(CLI::App& command);
+
+  // What they say, for a call of `op`. A value that means nothing is an error that names the option.
+  Result<Options> options(const std::string& op) const;
+};
+
+}  // namespace yard::tool

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard run: makes inputs, runs a call, and says which kernel ran, how fast, and how far from the
+// reference.
+#include <fmt/format.h>
+#include <yard/runtime.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "compare.h"
+#include "policy_flags.h"
+#include "tensors.h"
+#include "terminal.h"
+
+namespace yard::tool {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kDefaultRuns = 100;
+constexpr auto kDefaultTime = std::chrono::milliseconds(500);
+
+struct Question {
+  std::string call;
+  PolicyFlags policy;
+  uint64_t seed = 1;
+  int repeat = 0;  // 0: until there is enough to go by
+  bool json = false;
+};
+
+struct Outcome {
+  Status status;
+  std::string kernel;
+  int attempts = 0;
+  size_t runs = 0;
+  double median_ns = 0, gb_per_s = 0;
+  std::string reference;      // empty: the op has none that could run
+  std::string no_reference;   // why not
+  Difference difference;
+  bool ok() const { return status.ok() && (reference.empty() || difference.within); }
+};
+
+// Runs again and again on fresh inputs; the time is the kernel's own, the median over the runs.
+void measure(const Question& q, const ParsedCall& call, CallTensors& data, Options& options,
+             Outcome& out) {
+  ResultRecord record;
+  options.result = &record;
+  std::vector<double> times;
+  const auto start = Clock::now();
+  const auto enough = [&] {
+    if (q.repeat > 0) return times.size() >= static_cast<size_t>(q.repeat);
+    return times.size() >= kDefaultRuns || (!times.empty() && Clock::now() - start > kDefaultTime);
+  };
+  // The first run finds the plan and warms the caches; its time does not count.
+  for (bool first = true; first || !enough(); first = false) {
+    data.restore();
+    out.status = Runtime::shared().call(call.op, data.args(), options);
+    out.kernel = record.kernel;
+    out.attempts = std::max<int>(out.attempts, record.attempts);
+    if (!out.status.ok()) return;
+    if (!first) times.push_back(static_cast<double>(record.run_ns));
+  }
+  std::sort(times.begin(), times.end());
+  out.runs = times.size();
+  out.median_ns = times[times.size() / 2];
+  if (out.median_ns > 0) out.gb_per_s = static_cast<double>(data.traffic()) / out.median_ns;
+}
+
+void check_against_reference(const Question& q, const ParsedCall& call, const CallTensors& data,
+                             Outcome& out) {
+  CallTensors again(call, q.seed);
+  Options options;
+  options.policy.emplace().reference_only = true;
+  options.labels = call.labels;
+  ResultRecord record;
+  options.result = &record;
+  if (Status s = Runtime::shared().call(call.op, again.args(), options); !s.ok()) {
+    out.no_reference = std::string(s.message());
+    return;
+  }
+  out.reference = record.kernel;
+  const Listing listing = Runtime::shared().list();
+  const OpInfo* op = listing.find_op(call.op);
+  out.difference = compare(data.written(), again.written(),
+                           op != nullptr ? op->tolerances : std::vector<yard_tolerance_t>());
+}
+
+Json to_json(const ParsedCall& call, const Outcome& o) {
+  const auto text = [](const std::string& s) { return s.empty() ? Json() : Json(s); };
+  const auto number = [](bool known, double v) {
+    return known && std::isfinite(v) ? Json(v) : Json();
+  };
+  const bool ran = o.status.ok(), compared = !o.reference.empty();
+  Json j = {{"op", call.op},
+            {"call", call.text},
+            {"kernel", text(o.kernel)},
+            {"median_ns", number(ran, o.median_ns)},
+            {"gb_per_s", number(ran, o.gb_per_s)},
+            {"attempts", o.attempts},
+            {"max_abs_error", number(compared, o.difference.max_abs)},
+            {"max_rel_error", number(compared, o.difference.max_rel)},
+            {"reference", text(o.reference)},
+            {"ok", o.ok()},
+            {"runs", o.runs},
+            {"equal_bits", compared ? Json(o.difference.equal_bits) : Json()},
+            {"worst", text(o.difference.worst)}};
+  if (!ran) j["error"] = o.status.to_string();
+  return j;
+}
+
+void print(const ParsedCall& call, const Outcome& o) {
+  const auto line = [](const char* what, const std::string& text) {
+    fmt::print("  {:<10} {}\n", what, text);
+  };
+  fmt::print("{}\n", call.text);
+  line("kernel", paint(Paint::kBold, o.kernel) +
+                     (o.attempts > 1 ? fmt::format(", after {} that failed", o.attempts - 1) : ""));
+  line("time", fmt::format("{} (median of {}), {:.3g} GB/s", duration(o.median_ns), o.runs, o.gb_per_s));
+  const Difference& d = o.difference;
+  if (o.reference.empty()) {
+    line("reference", paint(Paint::kWarning, "none to compare with: " + o.no_reference));
+    return;
+  }
+  if (d.equal_bits) {
+    line("reference", paint(Paint::kGood, "equal bits") + " (" + o.reference + ")");
+    return;
+  }
+  line("reference", paint(d.within ? Paint::kGood : Paint::kBad,
+                          d.within ? "within tolerance" : "beyond tolerance") +
+                        " (" + o.reference + ")");
+  line("error", fmt::format("at most {:.3g} absolute, {:.3g} relative", d.max_abs, d.max_rel));
+  if (!d.worst.empty())
+    line("worst", fmt::format("{} is {:.9g} where the reference has {:.9g}", d.worst, d.worst_found,
+                              d.worst_expected));
+}
+
+int run(const Question& q) {
+  const auto call = Runtime::shared().parse(q.call);
+  if (!call.ok()) return fail(kUsage, call.status());
+  auto options = q.policy.options(call->op);
+  if (!options.ok()) return fail(kUsage, options.status());
+  options->deterministic |= (call->flags & YARD_CALL_DETERMINISTIC) != 0;
+  options->capturing |= (call->flags & YARD_CALL_CAPTURING) != 0;
+  options->inference |= (call->flags & YARD_CALL_INFERENCE) != 0;
+  for (const auto& [k, v] : call->labels) options->labels.try_emplace(k, v);
+  if ((call->flags & YARD_CALL_TRACING) != 0)
+    return fail(kUsage, "a call with +tracing is not computed; leave the flag out to run it");
+  // Two sets of tensors, and an image of what is written.
+  if (Status s = CallTensors::check(*call, 3); !s.ok()) return fail(kUsage, s);
+
+  CallTensors data(*call, q.seed);
+  Outcome out;
+  measure(q, *call, data, *options, out);
+  if (out.status.ok()) check_against_reference(q, *call, data, out);
+  if (q.json) fmt::print("{}\n", to_json(*call, out).dump(2));
+  if (!out.status.ok()) {
+    const int code = out.status.code() == Code::kNotFound ? kUsage : kFailed;
+    return q.json ? code : fail(code, out.status);
+  }
+  if (!q.json) print(*call, out);
+  return out.ok() ? kOk : kFailed;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& action) {
+  auto q = std::make_shared<Question>();
+  CLI::App* c = app.add_subcommand(
+      "run", "Run a call: which kernel, how fast, how far from the reference");
+  c->add_option("CALLSPEC", q->call, "The call as text, in quotes")->required();
+  c->add_option("--seed", q->seed, "Of the inputs: the same seed, the same numbers (1)")
+      ->type_name("N");
+  c->add_option("--repeat", q->repeat, "Runs to take the median of (100, or half a second)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000000));
+  c->add_flag("--json", q->json, "JSON for programs instead of text");
+  q->policy.add(*c);
+  c->footer(
+      "Makes tensors with the shapes, strides and alignment of the call: floats between -2 and 2,\n"
+      "integers that are good indices into the call's tables. Runs it, then runs the op's reference\n"
+      "kernel on the same inputs and compares. Exit code 1 when the call fails or the results are\n"
+      "further apart than the op's tolerance.\n"
+      "\n"
+      "Examples:\n"
+      "  yard run 'rms_norm(f32[8,4096], f32[4096])'\n"
+      "  yard run 'softmax(f16[64,100;128,1]%2)' --repeat 1000         padded rows, odd address\n"
+      "  yard run 'layer_norm(f32[4,64], bias=f32[64])'                an absent optional\n"
+      "  yard run 'rotary_embedding(f32[5,8,64], positions=i64[5], cos=f32[128,32], sin=f32[128,32])'\n"
+      "  yard run 'rms_norm(f32[8,64], f32[64], out=&x)' --force reference.cpp --json");
+  c->callback([q, &action] { action = [q] { return run(*q); }; });
+}
+
+}  // namespace yard::tool

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Colour, messages, suggestions.
+#include "terminal.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+namespace yard::tool {
+namespace {
+
+bool decide_colour() {
+  const char* no = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  if (no != nullptr && *no != '\0') return false;
+  return isatty(STDOUT_FILENO) != 0 && term != nullptr && std::string_view(term) != "dumb";
+}
+
+const char* code_of(Paint p) {
+  switch (p) {
+    case Paint::kBold: return "1";
+    case Paint::kGood: return "32";
+    case Paint::kWarning: return "33";
+    case Paint::kBad: return "31";
+    case Paint::kDim: return "2";
+    case Paint::kPlain: break;
+  }
+  return nullptr;
+}
+
+// Insertions, deletions and replacements between two words.
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] != b[j - 1] ? 1 : 0);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+bool colour() {
+  static const bool on = decide_colour();
+  return on;
+}
+
+std::string paint(Paint p, std::string_view text) {
+  const char* code = code_of(p);
+  if (code == nullptr || !colour() || text.empty()) return std::string(text);
+  return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
+  const std::string* best = nullptr;
+  size_t least = word.size() < 4 ? 2 : 3;  // this far is another word
+  for (const std::string& k : known)
+    if (const size_t d = distance(word, k); d < least) least = d, best = &k;
+  return best != nullptr ? fmt::format("; did you mean '{}'?", *best) : "";
+}
+
+int fail(int code, std::string_view message) {
+  fmt::print(stderr, "yard: {}\n", message);
+  return code;
+}
+
+int fail(int code, const Status& status) {
+  fail(code, status.message());
+  for (const std::string& note : status.notes()) fmt::print(stderr, "  {}\n", note);
+  return code;
+}
+
+int exit_code(const Status& status) {
+  switch (status.code()) {
+    case Code::kOk: return kOk;
+    case Code::kInvalidArgument:
+    case Code::kParse:
+    case Code::kUnknownOp:
+    case Code::kNotFound:
+    case Code::kUnsupported: return kUsage;
+    default: return kFailed;
+  }
+}
+
+std::string duration(double ns) {
+  const auto text = [](double v, const char* unit) {
+    return fmt::format("{:.{}f} {}", v, v < 10 ? 2 : v < 100 ? 1 : 0, unit);
+  };
+  if (ns < 1e3) return text(ns, "ns");
+  if (ns < 1e6) return text(ns / 1e3, "us");
+  if (ns < 1e9) return text(ns / 1e6, "ms");
+  return text(ns / 1e9, "s");
+}
+
+}  // namespace yard::tool
