@@ -10,24 +10,71 @@
 // another form is undefined (debug builds check it). Handles may be copied and called from any thread.
 #pragma once
 
+#include <yard/detail/guard.h>
 #include <yard/op.h>
 
 #include <cxxabi.h>
 
 #include <array>
+#include <cstdio>
 #include <memory>
 
 namespace yard {
 namespace detail {
 
-struct BoundState;
+// What a bound handle found. A call holds it by a guard, which also keeps what it points to, provided
+// that the op's version was still the same afterwards.
+struct BoundNode {
+  const std::atomic<uint64_t>* version;  // of the op in its runtime, now
+  uint64_t found;                        // what it was
+  const void* entry;
+  const void* plan;            // null: the plan must be looked up each time
+  void (*typed)(void);         // null: the kernel must be called packed
+  const yard_host_t* host;
+  void* self;
+  uint32_t flags;
+  uint32_t counter;
+};
+struct BoundState {
+  std::atomic<const BoundNode*> node{nullptr};
+  virtual ~BoundState() = default;  // the library derives from it
+
+ protected:
+  BoundState() = default;
+};
 YARD_API Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* args);
+// The packed way; finds a new node when things have changed.
 YARD_API Status::Rep* call_bound(BoundState* state, const yard_value_t* args);
+// After the node's kernel failed; inside the guard.
+YARD_API Status::Rep* bound_failed(BoundState* state, const BoundNode* node, const yard_value_t* args,
+                                   int32_t code, const char* message);
+YARD_API void free_call_scratch(yard_call_t* call) noexcept;
+
+// Calls a typed entry; exceptions become faults with their text in the error buffer.
+template <class... W>
+[[gnu::always_inline]] inline int32_t call_typed(void (*typed)(void), yard_call_t& call, W... w) {
+  int32_t code;
+  try {
+    code = reinterpret_cast<int32_t (*)(yard_call_t*, W...)>(typed)(&call, w...);
+  } catch (abi::__forced_unwind&) {
+    throw;  // the thread is being cancelled
+  } catch (const std::exception& e) {
+    code = YARD_FAULT;
+    std::snprintf(call.error, call.error_size, "%s", e.what());
+  } catch (...) {
+    code = YARD_FAULT;
+    std::snprintf(call.error, call.error_size, "an exception that is no std::exception");
+  }
+  if (call.host_data != nullptr) [[unlikely]] free_call_scratch(&call);
+  return code;
+}
 
 // The kernel a frozen handle holds. `typed` is null where it cannot be called in registers.
 struct FrozenKernel {
   void (*typed)(void) = nullptr;
-  yard_call_t call{};          // copied for each call
+  const yard_host_t* host = nullptr;
+  void* self = nullptr;
+  uint32_t flags = 0;
   std::shared_ptr<void> pin;   // keeps the kernel, its backend and its plugin
   std::string id;
 };
@@ -35,6 +82,9 @@ YARD_API Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args);
 // The packed way, for kernels without a typed entry or with workspace.
 YARD_API Status::Rep* call_frozen(const FrozenKernel& kernel, const yard_value_t* args, uint32_t n);
 YARD_API Status::Rep* frozen_failed(const FrozenKernel& kernel, int32_t code, const char* message);
+
+template <class... P>
+inline constexpr bool kInRegisters = (!std::is_void_v<typename Param<P>::Type> && ...);
 
 template <class... P>
 inline constexpr size_t kTensors = (size_t{0} + ... + (Param<P>::is_tensor ? 1 : 0));
@@ -94,9 +144,28 @@ class BoundOp<void(P...), std::tuple<S...>> {
     return Status::adopt(detail::call_bound(state_.get(), args));
   }
   // On others of the same form.
-  [[nodiscard]] Status operator()(P... p) const
+  [[nodiscard, gnu::always_inline]] inline Status operator()(P... p) const
     requires(sizeof...(P) != sizeof...(S))
   {
+    if constexpr (detail::kInRegisters<P...>) {
+      if (detail::ThreadHead* thread = detail::t_thread) [[likely]] {
+        detail::Guard guard(*thread);
+        const detail::BoundNode* node = guard.protect(state_->node);
+        if (node->typed != nullptr &&
+            node->version->load(detail::kReread) == node->found) [[likely]] {
+          thread->error[0] = '\0';
+          yard_call_t call = {sizeof call, node->flags, node->host, node->self, nullptr,
+                              nullptr, 0, thread->error, detail::ThreadHead::kErrorBytes, nullptr};
+          const int32_t code = detail::call_typed(node->typed, call, detail::Param<P>::wire(p)...);
+          if (code == YARD_OK) [[likely]] {
+            detail::count(*thread, node->counter);
+            return {};
+          }
+          const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
+          return Status::adopt(detail::bound_failed(state_.get(), node, args, code, thread->error));
+        }
+      }
+    }
     const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
     return Status::adopt(detail::call_bound(state_.get(), args));
   }
@@ -122,28 +191,18 @@ class FrozenOp<void(P...), std::tuple<S...>> {
     return Status::adopt(detail::call_frozen(kernel_, args, sizeof...(P)));
   }
   // On others of the same form: the fastest call there is.
-  [[nodiscard]] Status operator()(P... p) const
+  [[nodiscard, gnu::always_inline]] inline Status operator()(P... p) const
     requires(sizeof...(P) != sizeof...(S))
   {
-    if constexpr ((!std::is_void_v<typename detail::Param<P>::Type> && ...)) {
-      if (kernel_.typed != nullptr) [[likely]] {
-        using Entry = int32_t (*)(yard_call_t*, typename detail::Param<P>::Type...);
-        char error[256];
-        error[0] = '\0';
-        yard_call_t call = kernel_.call;
-        call.error = error, call.error_size = sizeof error;
-        int32_t code;
-        try {
-          code = reinterpret_cast<Entry>(kernel_.typed)(&call, detail::Param<P>::wire(p)...);
-        } catch (abi::__forced_unwind&) {
-          throw;  // the thread is being cancelled
-        } catch (const std::exception& e) {
-          return Status::adopt(detail::frozen_failed(kernel_, YARD_FAULT, e.what()));
-        } catch (...) {
-          return Status::adopt(detail::frozen_failed(kernel_, YARD_FAULT, "an unknown exception"));
-        }
+    if constexpr (detail::kInRegisters<P...>) {
+      detail::ThreadHead* thread = detail::t_thread;
+      if (kernel_.typed != nullptr && thread != nullptr) [[likely]] {
+        thread->error[0] = '\0';
+        yard_call_t call = {sizeof call, kernel_.flags, kernel_.host, kernel_.self, nullptr,
+                            nullptr, 0, thread->error, detail::ThreadHead::kErrorBytes, nullptr};
+        const int32_t code = detail::call_typed(kernel_.typed, call, detail::Param<P>::wire(p)...);
         if (code == YARD_OK) [[likely]] return {};
-        return Status::adopt(detail::frozen_failed(kernel_, code, error));
+        return Status::adopt(detail::frozen_failed(kernel_, code, thread->error));
       }
     }
     const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};

@@ -23,7 +23,7 @@ namespace yard {
 struct ParsedTensor {
   DType dtype = DType::invalid;
   std::vector<int64_t> shape;
-  std::vector<int64_t> strides;  // in elements, as many as the shape has
+  std::vector<int64_t> strides;     // in elements, as many as the shape has
   uint32_t align = YARD_MAX_ALIGN;  // of the data, in bytes
   Device device;
 };

@@ -319,12 +319,11 @@ struct yard_call_info {
   const yard_host_t* host;
   void* self;  /* the kernel's `self` */
   void* state; /* what create() made; NULL for kernels without state */
-  void* stream; /* the caller's stream on the call's device */
   void* workspace; /* at least what workspace() asked for, 64-byte aligned */
   uint64_t workspace_size;
   char* error; /* where a failing kernel leaves its message, NUL-terminated */
   uint64_t error_size;
-  void* host_data; /* the host's own */
+  void* host_data; /* the host's own: what scratch() gave out */
 };
 
 /* ---- Claims --------------------------------------------------------------------------------- */

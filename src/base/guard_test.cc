@@ -101,9 +101,7 @@ class World {
         p.run([&] { p.guards.back()->move_to(held.back()->part); });
         held.back() = held.back()->part;
         return;
-      case 5:
-        swap(which, make());
-        return;
+      case 5: swap(which, make()); return;
       case 6: collect(); return;
       default:
         held.clear();
@@ -129,8 +127,8 @@ class World {
   void swap(size_t which, Object* next) {
     Object* old = sources_[which].exchange(next);
     const auto free = [](void* o) { static_cast<Object*>(o)->freed = true; };
-    reclaimer_.retire(old, free, old);
-    reclaimer_.retire(old->part, free, old->part, old);
+    reclaimer_.retire(old, free, {old});
+    reclaimer_.retire(old->part, free, {old->part, old});
     waiting_[old] = {old, nullptr};
     waiting_[old->part] = {old->part, old};
   }
@@ -167,8 +165,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, GuardModel, ::testing::Bool(), [](const auto&
 
 TEST_P(GuardModel, FreesExactlyWhatNobodyUses) {
   EXPECT_TRUE(rc::check("random steps", [] {
-    const auto steps = *rc::gen::scale(
-        3.0, rc::gen::arbitrary<std::vector<uint16_t>>());
+    const auto steps = *rc::gen::scale(3.0, rc::gen::arbitrary<std::vector<uint16_t>>());
     World world;
     for (uint16_t s : steps) {
       world.step(s);
@@ -218,7 +215,7 @@ TEST(Guard, AnObjectStaysWhileEitherOfItsTwoProtectorsIsHeld) {
     {
       Guard g(this_thread());
       g.move_to(part);
-      r.retire(&object, mark, &object, &whole);
+      r.retire(&object, mark, {&object, &whole});
       EXPECT_EQ(r.collect(), 1u);
       EXPECT_FALSE(object.freed);
       g.move_to(nullptr);
@@ -238,7 +235,7 @@ TEST(Guard, NestsAsDeepAsAnyoneCalls) {
     source.store(&o);
     guards.push_back(std::make_unique<Guard>(this_thread()));
     EXPECT_EQ(guards.back()->protect(source), &o);
-    r.retire(&o, mark, &o);
+    r.retire(&o, mark, {&o});
   }
   source.store(nullptr);
   EXPECT_EQ(r.collect(), kDepth);
@@ -258,13 +255,13 @@ TEST(Guard, WhatFreeingRetiresIsLookedAtInTheSameCollection) {
     static void free(void* p) {
       auto* c = static_cast<Chain*>(p);
       c->freed = true;
-      if (c->next != nullptr) c->reclaimer->retire(c->next, free, c->next);
+      if (c->next != nullptr) c->reclaimer->retire(c->next, free, {c->next});
       EXPECT_EQ(c->reclaimer->pending(), c->next != nullptr ? 1u : 0u);  // called without its lock
     }
   };
   Reclaimer r;
   Chain third{&r, nullptr}, second{&r, &third}, first{&r, &second};
-  r.retire(&first, Chain::free, &first);
+  r.retire(&first, Chain::free, {&first});
   EXPECT_EQ(r.collect(), 0u);
   EXPECT_TRUE(first.freed && second.freed && third.freed);
 }

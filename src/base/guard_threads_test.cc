@@ -73,7 +73,7 @@ TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
         if (!o->alive()) ++wrong;
         if (i % 2 == 0) {  // from here on only the part is held
           const Object* part = o->part;
-          g.move_to(part);
+          g.move_to_after_reading(part);
           if (i % 64 == 0) std::this_thread::yield();
           if (!part->alive()) ++wrong;
         }
@@ -90,8 +90,8 @@ TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
         Object* next = &arena.emplace_back();
         next->part = part;
         Object* old = sources[static_cast<size_t>(i) % kSources].exchange(next);
-        reclaimer().retire(old->part, Object::free, old->part, old);
-        reclaimer().retire(old, Object::free, old);
+        reclaimer().retire(old->part, Object::free, {old->part, old});
+        reclaimer().retire(old, Object::free, {old});
         if (i % 2 == t) reclaimer().collect();
       }
     });
@@ -125,7 +125,7 @@ TEST_P(GuardThreads, AStuckReaderHoldsBackOnlyWhatItNames) {
   while (!holds.load()) std::this_thread::yield();
   for (int i = 0; i < 5000; ++i) {
     Object* old = source.exchange(&arena.emplace_back());
-    r.retire(old, Object::free, old);
+    r.retire(old, Object::free, {old});
     ASSERT_EQ(r.collect(), 1u);
     ASSERT_EQ(r.pending(), 1u);
   }
@@ -153,7 +153,7 @@ TEST_P(GuardThreads, ShortLivedThreadsShareAFewRecords) {
   }
   EXPECT_LE(records(), before + kAtOnce);
   Reclaimer r;
-  r.retire(&object, Object::free, &object);
+  r.retire(&object, Object::free, {&object});
   EXPECT_EQ(r.collect(), 0u);
 }
 
@@ -199,10 +199,12 @@ TEST(GuardExit, LateKeysMayStillCall) {
   g_source.store(&object);
   g_late_calls = 0;
   pthread_key_t key;
-  ASSERT_EQ(pthread_key_create(&key, [](void*) {
-    Guard g(this_thread());
-    if (g.protect(g_source)->alive()) ++g_late_calls;
-  }), 0);
+  ASSERT_EQ(pthread_key_create(&key,
+                               [](void*) {
+                                 Guard g(this_thread());
+                                 if (g.protect(g_source)->alive()) ++g_late_calls;
+                               }),
+            0);
   const size_t before = records();
   for (int i = 0; i < 50; ++i) {
     std::thread([&] {
@@ -222,18 +224,19 @@ TEST(GuardExit, ACancelledThreadUsesNothing) {
   static std::atomic<bool> inside;
   inside = false;
   pthread_t thread;
-  ASSERT_EQ(pthread_create(&thread, nullptr,
-                           [](void*) -> void* {
-                             Guard g(this_thread());
-                             (void)g.protect(g_source);
-                             inside = true;
-                             for (;;) pause();
-                           },
-                           nullptr),
+  ASSERT_EQ(pthread_create(
+                &thread, nullptr,
+                [](void*) -> void* {
+                  Guard g(this_thread());
+                  (void)g.protect(g_source);
+                  inside = true;
+                  for (;;) pause();
+                },
+                nullptr),
             0);
   while (!inside.load()) std::this_thread::yield();
   Reclaimer r;
-  r.retire(&object, Object::free, &object);
+  r.retire(&object, Object::free, {&object});
   EXPECT_EQ(r.collect(), 1u);
   ASSERT_EQ(pthread_cancel(thread), 0);
   void* result = nullptr;
@@ -252,7 +255,7 @@ TEST(GuardExit, AThreadThatEndsWithoutUnwindingUsesNothing) {
     for (auto& place : memory) (void)(new (place) Guard(this_thread()))->protect(source);
   }).join();
   Reclaimer r;
-  r.retire(&object, Object::free, &object);
+  r.retire(&object, Object::free, {&object});
   EXPECT_EQ(r.collect(), 0u);
   for (ThreadRecord* t = first_record(); t != nullptr; t = t->next)
     EXPECT_TRUE(t->in_use.load() || t->depth == 0);
@@ -290,8 +293,8 @@ TEST(GuardFork, AChildForgetsWhatOtherThreadsUsed) {
     abandon_other_threads();
     abandon_reclaimer();
     if (&reclaimer() == before) _exit(1);
-    reclaimer().retire(&held, Object::free, &held);
-    reclaimer().retire(&own, Object::free, &own);
+    reclaimer().retire(&held, Object::free, {&held});
+    reclaimer().retire(&own, Object::free, {&own});
     // The forking thread goes on inside its call; the other one is not there any more.
     if (reclaimer().collect() != 1 || held.alive() || !own.alive()) _exit(2);
     _exit(inside_call() ? 0 : 3);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <new>
 
 namespace yard::base {
@@ -21,14 +22,14 @@ long membarrier(int command) noexcept { return syscall(SYS_membarrier, command, 
 
 void register_membarrier() noexcept {
   const bool works = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
-  if (!works) g_reader_fences.store(true, std::memory_order_seq_cst);
+  if (!works) set_reader_fences(true);
 }
 
 void barrier_in_all_threads() noexcept {
 #if !defined(YARD_TSAN)
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // Once fences are on they stay on for everybody, except that a test may switch them off again.
-  if (g_reader_fences.load(std::memory_order_seq_cst) && !g_forced.load(std::memory_order_relaxed))
+  if (reader_fences() && !g_forced.load(std::memory_order_relaxed))
     return;
   if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return;
   // Nobody has registered yet, which readers do before they first read; or the process may not any more.
@@ -39,7 +40,7 @@ void barrier_in_all_threads() noexcept {
 
 void force_reader_fences(bool on) noexcept {
   g_forced.store(true, std::memory_order_seq_cst);
-  g_reader_fences.store(on, std::memory_order_seq_cst);
+  set_reader_fences(on);
   // Every reader that has not seen the change is past its barrier once this returns.
   membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
   g_forced.store(false, std::memory_order_seq_cst);
@@ -61,9 +62,9 @@ void abandon_reclaimer() noexcept {
   register_membarrier();
 }
 
-void Reclaimer::retire(void* object, void (*free)(void*), const void* a, const void* b) {
+void Reclaimer::retire(void* object, void (*free)(void*), std::vector<const void*> held_by) {
   std::lock_guard lock(mutex_);
-  retired_.push_back({object, free, a, b});
+  retired_.push_back({object, free, std::move(held_by)});
 }
 
 size_t Reclaimer::pending() const {
@@ -83,18 +84,21 @@ size_t Reclaimer::collect() {
     std::vector<const void*> held;
     for_each_hazard([&](const void* p) { held.push_back(p); });
     std::sort(held.begin(), held.end());
-    const auto in_use = [&](const void* p) {
-      return p != nullptr && std::binary_search(held.begin(), held.end(), p);
+    const auto in_use = [&](const Retired& r) {
+      return std::any_of(r.held_by.begin(), r.held_by.end(), [&](const void* p) {
+        return std::binary_search(held.begin(), held.end(), p);
+      });
     };
-    const auto free_from = std::partition(
-        batch.begin(), batch.end(), [&](const Retired& r) { return in_use(r.a) || in_use(r.b); });
-    std::vector<Retired> garbage(free_from, batch.end());
+    const auto free_from = std::partition(batch.begin(), batch.end(), in_use);
+    std::vector<Retired> garbage(std::make_move_iterator(free_from), std::make_move_iterator(batch.end()));
     batch.erase(free_from, batch.end());
+    const size_t left = batch.size();
     {
       std::lock_guard lock(mutex_);
-      retired_.insert(retired_.end(), batch.begin(), batch.end());
+      retired_.insert(retired_.end(), std::make_move_iterator(batch.begin()),
+                      std::make_move_iterator(batch.end()));
     }
-    if (garbage.empty()) return batch.size();
+    if (garbage.empty()) return left;
     for (const Retired& r : garbage) r.free(r.object);
   }
 }

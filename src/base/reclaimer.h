@@ -19,58 +19,11 @@
 
 namespace yard::base {
 
-// A reader's slot for the length of a call. Nests. Made and used by one thread; costs a few stores.
-class Guard {
- public:
-  explicit Guard(ThreadRecord& thread) noexcept : thread_(thread), slot_(thread.slot()) {
-    ++thread_.depth;
-  }
-  ~Guard() {
-    slot_.store(nullptr, std::memory_order_release);
-    --thread_.depth;
-  }
-  Guard(const Guard&) = delete;
-  Guard& operator=(const Guard&) = delete;
-
-  // What `source` points to now, held until the next protect(), move_to() or the end.
-  template <class T>
-  T* protect(const std::atomic<T*>& source) noexcept {
-    T* p = source.load(kFollow);
-    for (;;) {
-      slot_.store(p, kAnnounce);
-      reader_barrier();
-      T* again = source.load(kReread);
-      if (again == p) [[likely]] return p;
-      p = again;
-    }
-  }
-
-  // Holds `part` instead of what was held, which must own it: from here on the whole may go. `part` must
-  // have been read out of the whole, and nothing else may have been: that dependency keeps the reading
-  // before the letting go.
-  void move_to(const void* part) noexcept {
-    slot_.store(part, kAnnounce);
-    reader_barrier();
-  }
-
-  // The same when other things were read out of what was held, too.
-  void move_to_after_reading(const void* part) noexcept {
-#if !defined(YARD_TSAN)  // which knows no fences; its stores are stronger
-    std::atomic_thread_fence(std::memory_order_acquire);
-#endif
-    move_to(part);
-  }
-
- private:
-  ThreadRecord& thread_;
-  HazardSlot& slot_;
-};
-
 class Reclaimer {
  public:
-  // Hands over an unlinked object. It is freed once no slot holds `a` nor `b` (the object itself, and
-  // where it was linked inside something a reader may have entered by, that thing too). Any thread.
-  void retire(void* object, void (*free)(void*), const void* a, const void* b = nullptr);
+  // Hands over an unlinked object. It is freed once no slot holds any of `held_by`: the object itself, and
+  // whatever else a reader may hold while it uses the object. Any thread.
+  void retire(void* object, void (*free)(void*), std::vector<const void*> held_by);
 
   // Frees what nobody uses; what the freeing retires is looked at too. Returns how much is left.
   // Any thread, also inside a call. Runs the destructors of what it frees, holding no lock.
@@ -83,8 +36,7 @@ class Reclaimer {
   struct Retired {
     void* object;
     void (*free)(void*);
-    const void* a;
-    const void* b;
+    std::vector<const void*> held_by;
   };
   mutable std::mutex mutex_;
   std::vector<Retired> retired_;

@@ -9,10 +9,10 @@
 namespace yard {
 namespace {
 
-constexpr Code kCodes[] = {Code::kInvalidArgument, Code::kParse,         Code::kUnknownOp,
-                           Code::kNotFound,        Code::kConflict,      Code::kNoKernel,
-                           Code::kUnmapped,        Code::kKernelFailed,  Code::kDeadline,
-                           Code::kWouldDeadlock,   Code::kUnsupported,   Code::kInternal};
+constexpr Code kCodes[] = {Code::kInvalidArgument, Code::kParse,        Code::kUnknownOp,
+                           Code::kNotFound,        Code::kConflict,     Code::kNoKernel,
+                           Code::kUnmapped,        Code::kKernelFailed, Code::kDeadline,
+                           Code::kWouldDeadlock,   Code::kUnsupported,  Code::kInternal};
 
 TEST(Status, SuccessIsOnePointerAndSaysNothing) {
   static_assert(sizeof(Status) == sizeof(void*));

@@ -45,8 +45,11 @@ TEST(Text, Quote) {
 }
 
 TEST(Text, UnquoteStopsWhereItIsWrong) {
-  for (const auto& [text, where] :
-       {std::pair{"\"abc", 4u}, {"\"a\\q\"", 2u}, {"\"a\\x4g\"", 2u}, {"\"a\nb\"", 2u}, {"abc", 0u}}) {
+  for (const auto& [text, where] : {std::pair{"\"abc", 4u},
+                                    {"\"a\\q\"", 2u},
+                                    {"\"a\\x4g\"", 2u},
+                                    {"\"a\nb\"", 2u},
+                                    {"abc", 0u}}) {
     size_t pos = 0;
     EXPECT_FALSE(unquote(text, pos)) << text;
     EXPECT_EQ(pos, where) << text;

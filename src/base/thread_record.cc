@@ -9,12 +9,17 @@
 
 #include "base/reclaimer.h"
 
+namespace yard::detail {
+thread_local constinit ThreadHead* t_thread = nullptr;
+}
+
 namespace yard::base {
 
-std::atomic<bool> g_reader_fences{false};
-thread_local constinit ThreadRecord* t_record = nullptr;
+using detail::t_thread;
 
 namespace {
+
+std::atomic<bool> g_reader_fences{false};
 
 std::atomic<ThreadRecord*> g_records{nullptr};
 std::atomic<void (*)(void*)> g_exit_hooks[kThreadLocals];
@@ -23,7 +28,8 @@ std::atomic<void (*)(void*)> g_exit_hooks[kThreadLocals];
 // made from such a destructor still finds its record, and a later one registers again.
 void on_thread_exit(void* record) {
   auto* r = static_cast<ThreadRecord*>(record);
-  t_record = nullptr;
+  t_thread = nullptr;
+  r->counters = nullptr;
   for (int i = 0; i < kThreadLocals; ++i) {
     auto hook = g_exit_hooks[i].load(std::memory_order_acquire);
     if (hook != nullptr && r->locals[i] != nullptr) hook(r->locals[i]);
@@ -61,26 +67,68 @@ ThreadRecord* take_free_record() noexcept {
 
 ThreadRecord* first_record() noexcept { return g_records.load(std::memory_order_acquire); }
 
-ThreadRecord& register_thread() noexcept {
+void set_thread_exit_hook(int local, void (*hook)(void*)) noexcept {
+  g_exit_hooks[local].store(hook, std::memory_order_release);
+}
+
+void set_reader_fences(bool on) noexcept {
+  // The flag first: a thread that registers meanwhile reads it after it is on the list.
+  g_reader_fences.store(on, std::memory_order_seq_cst);
+  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next)
+    r->fences.store(on, std::memory_order_seq_cst);
+}
+
+bool reader_fences() noexcept { return g_reader_fences.load(std::memory_order_seq_cst); }
+
+// Puts a record into use for the calling thread.
+detail::ThreadHead& take_record() noexcept {
   // Before the first read of any thread: it must know by then whether to fence.
   static const bool asked = (register_membarrier(), true);
   (void)asked;
   ThreadRecord* r = take_free_record();
   if (r == nullptr) {
     r = new ThreadRecord;
+    r->error = new char[detail::ThreadHead::kErrorBytes];
     r->next = g_records.load(std::memory_order_relaxed);
-    while (!g_records.compare_exchange_weak(r->next, r, std::memory_order_release,
-                                            std::memory_order_relaxed)) {
+    while (!g_records.compare_exchange_weak(r->next, r, std::memory_order_seq_cst)) {
     }
   }
-  t_record = r;
+  // Again if it changed meanwhile: set_reader_fences() may have been here between load and store.
+  bool fences;
+  do {
+    fences = reader_fences();
+    r->fences.store(fences, std::memory_order_seq_cst);
+  } while (fences != reader_fences());
+  t_thread = r;
   pthread_setspecific(exit_key(), r);
   return *r;
 }
 
-HazardSlot& ThreadRecord::deep_slot(uint32_t at) noexcept {
+void abandon_other_threads() noexcept {
+  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
+    if (r == t_thread || !r->in_use.load(std::memory_order_relaxed)) continue;
+    for (HazardSlot& s : r->slots) s.store(nullptr, std::memory_order_relaxed);
+    for (auto* b = r->deeper.load(std::memory_order_relaxed); b != nullptr;
+         b = b->next.load(std::memory_order_relaxed))
+      for (HazardSlot& s : b->slots) s.store(nullptr, std::memory_order_relaxed);
+    r->depth = 0;
+    r->counters = nullptr;
+    // What the thread had stored may be half-written: it is left behind, not freed.
+    for (void*& local : r->locals) local = nullptr;
+    r->in_use.store(false, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace yard::base
+
+namespace yard::detail {
+
+ThreadHead& register_thread() noexcept { return base::take_record(); }
+
+HazardSlot& ThreadHead::deep_slot(uint32_t at) noexcept {
+  using Block = base::ThreadRecord::Block;
   uint32_t i = at - kInlineSlots;
-  std::atomic<Block*>* link = &deeper;
+  std::atomic<Block*>* link = &static_cast<base::ThreadRecord*>(this)->deeper;
   for (;;) {
     Block* b = link->load(std::memory_order_relaxed);
     if (b == nullptr) {
@@ -93,22 +141,4 @@ HazardSlot& ThreadRecord::deep_slot(uint32_t at) noexcept {
   }
 }
 
-void set_thread_exit_hook(int local, void (*hook)(void*)) noexcept {
-  g_exit_hooks[local].store(hook, std::memory_order_release);
-}
-
-void abandon_other_threads() noexcept {
-  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
-    if (r == t_record || !r->in_use.load(std::memory_order_relaxed)) continue;
-    for (HazardSlot& s : r->slots) s.store(nullptr, std::memory_order_relaxed);
-    for (auto* b = r->deeper.load(std::memory_order_relaxed); b != nullptr;
-         b = b->next.load(std::memory_order_relaxed))
-      for (HazardSlot& s : b->slots) s.store(nullptr, std::memory_order_relaxed);
-    r->depth = 0;
-    // What the thread had stored may be half-written: it is left behind, not freed.
-    for (void*& local : r->locals) local = nullptr;
-    r->in_use.store(false, std::memory_order_relaxed);
-  }
-}
-
-}  // namespace yard::base
+}  // namespace yard::detail

@@ -10,10 +10,9 @@ namespace {
 
 // DLPack's numbers.
 constexpr std::pair<std::string_view, int32_t> kTypes[] = {
-    {"cpu", 1},    {"cuda", 2},   {"cuda_host", 3},     {"opencl", 4},
-    {"vulkan", 7}, {"metal", 8},  {"rocm", 10},         {"rocm_host", 11},
-    {"ext", 12},   {"cuda_managed", 13}, {"oneapi", 14}, {"webgpu", 15},
-    {"hexagon", 16},
+    {"cpu", 1},     {"cuda", 2},    {"cuda_host", 3},  {"opencl", 4}, {"vulkan", 7},
+    {"metal", 8},   {"rocm", 10},   {"rocm_host", 11}, {"ext", 12},   {"cuda_managed", 13},
+    {"oneapi", 14}, {"webgpu", 15}, {"hexagon", 16},
 };
 constexpr std::string_view kOther = "device";
 

@@ -22,13 +22,20 @@ TEST(DType, EveryOneHasANameThatReadsBack) {
 }
 
 TEST(DType, SpellingsOfOthers) {
-  for (const auto& [text, dtype] :
-       {std::pair{"float32", DType::f32}, {"float", DType::f32}, {"float16", DType::f16},
-        {"half", DType::f16}, {"bfloat16", DType::bf16}, {"double", DType::f64},
-        {"int8", DType::i8}, {"int64", DType::i64}, {"uint8", DType::u8}, {"bool", DType::boolean},
-        {"float8_e4m3fn", DType::f8e4m3}})
+  for (const auto& [text, dtype] : {std::pair{"float32", DType::f32},
+                                    {"float", DType::f32},
+                                    {"float16", DType::f16},
+                                    {"half", DType::f16},
+                                    {"bfloat16", DType::bf16},
+                                    {"double", DType::f64},
+                                    {"int8", DType::i8},
+                                    {"int64", DType::i64},
+                                    {"uint8", DType::u8},
+                                    {"bool", DType::boolean},
+                                    {"float8_e4m3fn", DType::f8e4m3}})
     EXPECT_EQ(parse_dtype(text), dtype) << text;
-  for (const char* text : {"", "f31", "F32", "f32 ", "floaty"}) EXPECT_FALSE(parse_dtype(text)) << text;
+  for (const char* text : {"", "f31", "F32", "f32 ", "floaty"})
+    EXPECT_FALSE(parse_dtype(text)) << text;
 }
 
 TEST(DType, UnknownOnesAreInvalid) {

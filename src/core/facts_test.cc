@@ -10,8 +10,9 @@ namespace {
 
 alignas(64) char memory[4096];
 
-uint64_t facts_of(std::vector<int64_t> shape, std::vector<int64_t> strides = {}, DType dtype = DType::f32,
-                  void* data = memory, uint64_t offset = 0, Device device = {}) {
+uint64_t facts_of(std::vector<int64_t> shape, std::vector<int64_t> strides = {},
+                  DType dtype = DType::f32, void* data = memory, uint64_t offset = 0,
+                  Device device = {}) {
   yard_tensor_t t{};
   t.data = data;
   t.device = {device.type, device.index};
@@ -25,7 +26,9 @@ uint64_t facts_of(std::vector<int64_t> shape, std::vector<int64_t> strides = {},
 
 uint64_t span(uint64_t facts) { return facts >> YARD_FACTS_SPAN_SHIFT; }
 uint64_t rank(uint64_t facts) { return (facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT; }
-uint64_t align(uint64_t facts) { return 1ull << ((facts & YARD_FACTS_ALIGN) >> YARD_FACTS_ALIGN_SHIFT); }
+uint64_t align(uint64_t facts) {
+  return 1ull << ((facts & YARD_FACTS_ALIGN) >> YARD_FACTS_ALIGN_SHIFT);
+}
 constexpr uint64_t kLayout = YARD_FACTS_COMPACT | YARD_FACTS_INNER_DENSE | YARD_FACTS_PLAIN;
 
 TEST(Facts, Compact) {
@@ -121,9 +124,7 @@ TEST(Facts, WhatCannotBeRead) {
   EXPECT_EQ(yard_facts(&t), 0u);
 }
 
-TEST(Facts, RankEightIsTheLimit) {
-  EXPECT_EQ(rank(facts_of({1, 2, 1, 2, 1, 2, 1, 2})), 8u);
-}
+TEST(Facts, RankEightIsTheLimit) { EXPECT_EQ(rank(facts_of({1, 2, 1, 2, 1, 2, 1, 2})), 8u); }
 
 }  // namespace
 }  // namespace yard

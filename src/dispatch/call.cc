@@ -6,6 +6,7 @@
 #include <yard/op.h>
 
 #include "dispatch/hit.h"
+#include "dispatch/recent.h"
 
 namespace yard::detail {
 
@@ -26,6 +27,7 @@ namespace yard::detail {
 namespace {
 
 [[gnu::noinline]] Status::Rep* slow(Site* site, const yard_value_t* args, uint32_t count) {
+  dispatch::make_recent(base::this_thread());
   return site->core->call_slow(*site, args, count, nullptr).release();
 }
 
@@ -49,15 +51,22 @@ template <bool kTyped>
   {
     base::Guard guard(thread);
     const Snapshot* snapshot = guard.protect(core.current);
-    const Entry* entry = snapshot->entry(site->index.load(std::memory_order_relaxed));
+    const uint32_t index = site->index.load(std::memory_order_relaxed);
+    const Entry* entry = snapshot->entry(index);
     if (entry != nullptr) [[likely]] {
       guard.move_to(entry);
       if (kTyped || entry->program().tags_fit(args, count)) [[likely]] {
+        dispatch::Recent* last = dispatch::recent(thread, index);
+        if (last != nullptr) [[likely]]
+          if (const exec::Plan* plan = last->match(*entry, args)) [[likely]]
+            return run_hit(thread, *entry, core, *plan, args, count, 0);
         const int32_t aliased = entry->program().fits_live(args);
         if (aliased >= 0) [[likely]] {
           const auto flags = static_cast<uint32_t>(aliased);
-          if (const exec::Plan* plan = find_plan(*entry, args, flags)) [[likely]]
+          if (const exec::Plan* plan = find_plan(*entry, args, flags)) [[likely]] {
+            if (flags == 0 && last != nullptr) last->note_miss(*entry, args, plan);
             return run_hit(thread, *entry, core, *plan, args, count, flags);
+          }
         }
       }
     }
@@ -145,16 +154,11 @@ class SlowCall {
         continue;
       }
       const op::Call call = op::Call::capture(entry->program(), args_, flags_, labels());
-      if (o_ == nullptr || (o_->cache && keyed_)) {
-        if (keyed_) {
-          if (Status s = core_.make_plan(*entry, key, call); !s) return s;
-          selected_ = true;
-          continue;
-        }
-      }
-      auto plan = core_.fresh_plan(*entry, key, call);
+      const bool use_cache = keyed_ && (o_ == nullptr || o_->cache);
+      auto plan = use_cache ? core_.make_plan(*entry, key, call) : core_.fresh_plan(*entry, key, call);
       if (!plan.ok()) return std::move(plan).status();
       selected_ = true;
+      if (*plan == nullptr) continue;
       base::Guard guard(thread_);
       guard.move_to(entry.get());
       return execute(*entry, **plan);
@@ -222,13 +226,10 @@ class SlowCall {
     if (gone_) {
       gone_ = false;
       Status why;
-      const auto s = core_.snapshot();
-      const registry::Family* family = s->state->find(site_.name);
-      if (family == nullptr)
-        return Status(Code::kUnknownOp, fmt::format("op '{}' is not known any more", site_.name));
-      Site* again = core_.attach(site_.name, site_.letters, &why);
+      const Site* again = core_.attach(site_.name, site_.letters, &why);
       if (again == nullptr) return why;
-      site_.index.store(family->op->index, std::memory_order_release);
+      // Only an index that attach() has checked the signature for.
+      site_.index.store(again->index.load(std::memory_order_acquire), std::memory_order_release);
       return {};
     }
     if (patch_.key.empty()) return {};

@@ -52,6 +52,8 @@ Core::~Core() {
   r->owner.reset();
   base::reclaimer().collect();
   for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr;) delete std::exchange(s, s->next);
+  for (Versions* v = versions_.next.load(std::memory_order_acquire); v != nullptr;)
+    delete std::exchange(v, v->next.load(std::memory_order_acquire));
   delete r;
 }
 
@@ -84,7 +86,7 @@ bool Core::publish(Root& r, std::shared_ptr<const registry::State> state,
                    std::shared_ptr<const Snapshot>& before) {
   const Snapshot* old = r.owner.get();
   auto next = Snapshot::make();
-  next->generation = generation.load(std::memory_order_relaxed) + 1;
+  next->generation = ++generation_;
   next->state = std::move(state);
   next->policy = std::move(policy);
   next->forked = old != nullptr && old->forked;
@@ -99,11 +101,34 @@ bool Core::publish(Root& r, std::shared_ptr<const registry::State> state,
   }
   if (&r != &root()) return false;
   next->set_entries(std::move(entries));
-  const uint64_t number = next->generation;
   before = std::exchange(r.owner, std::move(next));
   current.store(r.owner.get(), std::memory_order_release);
-  generation.store(number, std::memory_order_release);
+  set_versions(*r.owner);
   return true;
+}
+
+const std::atomic<uint64_t>& Core::version(uint32_t index) const {
+  Versions* v = &versions_;
+  for (; index >= kVersions; index -= kVersions) {
+    Versions* next = v->next.load(std::memory_order_acquire);
+    if (next == nullptr) {
+      auto* made = new Versions;
+      if (v->next.compare_exchange_strong(next, made, std::memory_order_acq_rel))
+        next = made;
+      else
+        delete made;
+    }
+    v = next;
+  }
+  return v->values[index];
+}
+
+void Core::set_versions(const Snapshot& s) noexcept {
+  for (uint32_t i = 0; i < s.owners().size(); ++i) {
+    const uint64_t now = s.entry(i) != nullptr ? s.entry(i)->generation() : 0;
+    auto& v = const_cast<std::atomic<uint64_t>&>(version(i));
+    if (v.load(std::memory_order_relaxed) != now) v.store(now, std::memory_order_release);
+  }
 }
 
 // `change(old, state, policy, ops)` fills in what is to be published; all ops where `ops` stays empty.

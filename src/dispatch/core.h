@@ -67,6 +67,7 @@ struct Root {
   std::condition_variable landed;
   std::vector<std::shared_ptr<Flight>> flights;
   std::atomic<uint64_t> selections{0};
+  std::shared_ptr<const Snapshot> left_behind;  // in a child of fork: not to be touched again
 };
 
 class Core {
@@ -78,9 +79,12 @@ class Core {
 
   // ---- Read by every call ----
   std::atomic<const Snapshot*> current{nullptr};
-  // Of `current`; changes after it, and before what was current is let go.
-  std::atomic<uint64_t> generation{0};
   const yard_host_t* host;
+
+  // The generation of an op's entry in `current`, 0 when the op is gone. Changes after `current` and
+  // before what was current is let go, so whoever holds something of the entry and then finds its
+  // generation here holds it in time. The address stays for the life of the core.
+  const std::atomic<uint64_t>& version(uint32_t index) const;
 
   // ---- Changes ----
   Result<Ticket> apply(const std::vector<registry::Step>& steps);
@@ -104,8 +108,11 @@ class Core {
   Result<exec::Plan::Ptr> make_plan(const Entry& entry, const Key& key, const op::Call& call);
   // The same without storing it.
   Result<exec::Plan::Ptr> fresh_plan(const Entry& entry, const Key& key, const op::Call& call);
-  // The plan that make_plan stored, kept from eviction; null if the entry has changed meanwhile.
-  const exec::Plan* pin_plan(const Entry& entry, const Key& key);
+  // The plan that make_plan stored, kept from eviction, and the entry kept while a reader holds `node`; null
+  // if the plan has gone meanwhile.
+  const exec::Plan* pin_plan(const Entry& entry, const Key& key, const void* node);
+  // The node is gone.
+  void drop_handle(const Entry& entry, const void* node);
 
   Result<Explanation> explain(const op::CallSpec& spec, const Options& o) const;
   Result<Explanation> explain(const registry::Family& family, const op::Call& call, const Options& o,
@@ -128,6 +135,17 @@ class Core {
   std::shared_ptr<Entry> build_entry(const Snapshot& next, const registry::Family& family,
                                      const Entry* old);
 
+  // Writes the versions of all ops; in a child of fork, too.
+  void set_versions(const Snapshot& s) noexcept;
+
+  static constexpr uint32_t kVersions = 256;
+  struct Versions {
+    std::atomic<uint64_t> values[kVersions]{};
+    std::atomic<Versions*> next{nullptr};
+  };
+  mutable Versions versions_;
+
+  uint64_t generation_ = 0;  // of the last snapshot; under write
   std::atomic<Root*> root_;
   std::atomic<Site*> sites_{nullptr};
   size_t plans_per_op_;

@@ -36,8 +36,11 @@ void PlanTable::put(const exec::Plan* plan) noexcept {
 std::shared_ptr<Entry> Entry::make(select::Contest contest, uint64_t generation, const Entry* stats_from,
                                    const void* inside) {
   const auto retire = [](Entry* e) {
+    std::vector<const void*> held_by = std::move(e->handles_);
+    held_by.push_back(e);
+    if (e->inside_ != nullptr) held_by.push_back(e->inside_);
     base::reclaimer().retire(
-        e, [](void* p) { delete static_cast<Entry*>(p); }, e, e->inside_);
+        e, [](void* p) { delete static_cast<Entry*>(p); }, std::move(held_by));
   };
   return std::shared_ptr<Entry>(new Entry(std::move(contest), generation, stats_from, inside), retire);
 }
@@ -72,7 +75,7 @@ exec::Plan::Ptr Entry::plan(const Key& key, const std::vector<uint16_t>& order) 
 void Entry::replace_table(PlanTable::Ptr next) {
   PlanTable* old = table_.load(std::memory_order_relaxed);
   table_.store(next.release(), std::memory_order_release);
-  base::reclaimer().retire(old, free_table, this);
+  base::reclaimer().retire(old, free_table, {this});
 }
 
 // Lets go of the oldest that no handle holds until `keep` are left.
@@ -93,11 +96,13 @@ void Entry::evict(size_t keep) {
       std::max(kFirstTable, std::bit_ceil(static_cast<uint32_t>(classes_.size() * 2 + 2))));
   for (const ClassRecord& c : classes_) table->put(c.plan.get());
   replace_table(std::move(table));
-  for (exec::Plan::Ptr& p : gone) base::reclaimer().retire(p.release(), free_plan, this);
+  evictions_.fetch_add(1, std::memory_order_seq_cst);  // before they are let go
+  for (exec::Plan::Ptr& p : gone) base::reclaimer().retire(p.release(), free_plan, {this});
 }
 
 const exec::Plan* Entry::insert(exec::Plan::Ptr plan, op::Call representative, size_t limit) {
   editing_.store(true, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
   Key key;
   key.hash = plan->hash, key.words = plan->key_words;
   std::copy_n(plan->key(), key.words, key.w);
@@ -115,7 +120,7 @@ const exec::Plan* Entry::insert(exec::Plan::Ptr plan, op::Call representative, s
     classes_.push_back({std::move(plan), std::move(representative)});
     table->put(result);
   }
-  editing_.store(false, std::memory_order_relaxed);
+  editing_.store(false, std::memory_order_release);
   return result;
 }
 

@@ -83,6 +83,9 @@ class Entry : public std::enable_shared_from_this<Entry> {
 
   // Adds a plan unless its class has one; beyond `limit` the oldest go. Returns the class's plan.
   const exec::Plan* insert(exec::Plan::Ptr plan, op::Call representative, size_t limit);
+  // A handle's node that readers hold instead of the entry.
+  void add_handle(const void* node) const { handles_.push_back(node); }
+  void drop_handle(const void* node) const { std::erase(handles_, node); }
   const std::deque<ClassRecord>& classes() const noexcept { return classes_; }
   size_t plan_count() const noexcept { return classes_.size(); }
 
@@ -92,6 +95,8 @@ class Entry : public std::enable_shared_from_this<Entry> {
   const select::Contest& contest() const noexcept { return contest_; }
   uint64_t generation() const noexcept { return generation_; }
   bool strict() const noexcept { return contest_.strict(); }
+  // How often plans have been let go; read while the entry is held.
+  uint64_t evictions() const noexcept { return evictions_.load(base::kReread); }
   const std::string& name() const noexcept { return contest_.family().op->name; }
   const exec::KernelStats& stats(size_t contender) const noexcept { return *stats_[contender]; }
 
@@ -125,8 +130,10 @@ class Entry : public std::enable_shared_from_this<Entry> {
   select::Contest contest_;
   std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by contender
   std::deque<ClassRecord> classes_;                              // oldest first
+  std::atomic<uint64_t> evictions_{0};
   std::atomic<bool> editing_{false};
   const void* inside_;
+  mutable std::vector<const void*> handles_;  // under the plan lock
 };
 
 }  // namespace yard::dispatch

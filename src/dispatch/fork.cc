@@ -62,6 +62,8 @@ void Core::abandon_root() noexcept {
   auto* fresh = new Root;
   const Snapshot* last = current.load(std::memory_order_acquire);
   fresh->owner = last->shared_from_this();
+  // What a thread was changing that does not exist here can be neither used nor taken apart.
+  if (last->being_edited()) fresh->left_behind = fresh->owner;
   root_.store(fresh, std::memory_order_release);
   // A snapshot of our own: entries whose plan table was being changed, or whose kernels cannot survive a
   // fork, are made anew; overlays start empty. The old snapshot stays for calls this thread is inside of.
@@ -83,10 +85,10 @@ void Core::abandon_root() noexcept {
           next->generation, entry.get());
   }
   next->set_entries(std::move(entries));
-  const uint64_t number = next->generation;
+  generation_ = next->generation;
   const auto before = std::exchange(fresh->owner, std::move(next));
   current.store(fresh->owner.get(), std::memory_order_release);
-  generation.store(number, std::memory_order_release);
+  set_versions(*fresh->owner);
 }
 
 }  // namespace yard::detail

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bound and frozen handles.
 //
-// A bound handle remembers, for one generation of the runtime, the entry and the plan of its call. It
-// owns neither: a call first holds the handle's node, then the entry, and uses it only if the runtime is
-// still at that generation, which proves that the entry was not let go before it was held.
+// A bound handle remembers, for one generation of the runtime, the plan of its call. It owns nothing: a
+// call holds the handle's node, and uses it only if the runtime is still at that generation, which proves
+// that the plan's entry was not let go before the node was held. The entry knows its nodes and is not
+// freed while one of them is held.
 #include <fmt/format.h>
 #include <yard/bound.h>
 
@@ -14,13 +15,6 @@
 namespace yard::detail {
 
 namespace {
-
-struct BoundNode {
-  uint64_t generation;
-  const Entry* entry;
-  const exec::Plan* plan;  // null: look it up each time
-  uint32_t flags;
-};
 
 // Arguments as bind() and freeze() give them: scalars are absent and take their defaults.
 std::vector<yard_value_t> with_defaults(const op::Program& program, const yard_value_t* args) {
@@ -54,76 +48,88 @@ Result<std::shared_ptr<const Entry>> entry_of(Site& site) {
     const Entry* e = s->entry(site.index.load(std::memory_order_acquire));
     if (e != nullptr) return std::shared_ptr<const Entry>(e->shared_from_this());
     Status why;
-    if (site.core->attach(site.name, site.letters, &why) == nullptr) return why;
-    const registry::Family* family = site.core->snapshot()->state->find(site.name);
-    if (family != nullptr) site.index.store(family->op->index, std::memory_order_release);
+    const Site* again = site.core->attach(site.name, site.letters, &why);
+    if (again == nullptr) return why;
+    site.index.store(again->index.load(std::memory_order_acquire), std::memory_order_release);
   }
 }
 
-}  // namespace
+// A node that, once no call holds it, takes itself off its entry's list.
+struct Node : BoundNode {
+  Core* core = nullptr;
+  std::weak_ptr<const Entry> of;
 
-struct BoundState {
-  BoundState(Site* s, op::Call c) : site(s), call(std::move(c)) {}
-  ~BoundState() { put(nullptr); }
+  static void free(void* p) {
+    std::unique_ptr<Node> node(static_cast<Node*>(p));
+    if (const auto e = node->of.lock()) node->core->drop_handle(*e, static_cast<BoundNode*>(node.get()));
+  }
+};
+
+struct Bound final : BoundState {
+  Bound(Site* s, op::Call c) : site(s), call(std::move(c)) {}
+  ~Bound() override { put(nullptr); }
 
   void put(const BoundNode* next) {
     const BoundNode* old = node.exchange(next, std::memory_order_acq_rel);
     if (old != nullptr)
-      base::reclaimer().retire(
-          const_cast<BoundNode*>(old), [](void* p) { delete static_cast<BoundNode*>(p); }, old);
+      base::reclaimer().retire(const_cast<Node*>(static_cast<const Node*>(old)), Node::free, {old});
   }
 
   Site* site;
   op::Call call;  // of the form the handle is bound to
-  std::atomic<const BoundNode*> node{nullptr};
 };
 
-namespace {
+// Whether the library was built to check that bound tensors have the form they were bound with.
+#if defined(NDEBUG)
+constexpr bool kCheckForm = false;
+#else
+constexpr bool kCheckForm = true;
+#endif
 
 // Finds entry and plan for the runtime as it is now.
-Status rebind(BoundState& state) {
+Status rebind(Bound& state) {
   Core& core = *state.site->core;
-  for (;;) {
-    const auto s = core.snapshot();
-    auto entry = entry_of(*state.site);
-    if (!entry.ok()) return std::move(entry).status();
-    const Entry& e = **entry;
-    if (s->entry(state.site->index.load(std::memory_order_acquire)) != &e) continue;
-    YARD_RETURN_IF_ERROR(e.program().misfit(state.call.args(), state.call.count()));
-    auto node = std::make_unique<BoundNode>(
-        BoundNode{s->generation, &e, nullptr, state.call.flags() & YARD_CALL_ALIASED});
-    Key key;
-    if (!e.recipe().reads_scalars() && e.recipe().fold(state.call.args(), node->flags, key)) {
-      YARD_RETURN_IF_ERROR(core.make_plan(e, key, state.call));
-      node->plan = core.pin_plan(e, key);
+  auto entry = entry_of(*state.site);
+  if (!entry.ok()) return std::move(entry).status();
+  const Entry& e = **entry;
+  YARD_RETURN_IF_ERROR(e.program().misfit(state.call.args(), state.call.count()));
+  auto node = std::make_unique<Node>();
+  node->core = &core, node->of = *entry;
+  node->version = &core.version(e.contest().family().op->index), node->found = e.generation();
+  node->entry = &e, node->host = core.host;
+  node->flags = state.call.flags() & YARD_CALL_ALIASED;
+  Key key;
+  if (!e.recipe().reads_scalars() && e.recipe().fold(state.call.args(), node->flags, key)) {
+    if (auto made = core.make_plan(e, key, state.call); !made.ok()) return std::move(made).status();
+    if (const exec::Plan* plan = core.pin_plan(e, key, static_cast<BoundNode*>(node.get()))) {
+      const registry::Kernel& k = *plan->attempts[0].kernel;
+      node->plan = plan, node->self = plan->self, node->counter = plan->counter;
+      // A checking library sees every call: none is made inline.
+      node->typed = plan->simple && !kCheckForm ? k.d.typed : nullptr;
     }
-    state.put(node.release());
-    return {};
   }
+  state.put(node.release());
+  return {};
 }
 
-[[gnu::noinline]] Status::Rep* bound_slow(BoundState& state, const yard_value_t* args) {
-  Core& core = *state.site->core;
+[[gnu::noinline]] Status::Rep* bound_slow(Bound& state, const yard_value_t* args) {
   bool look_up;
   {
     base::Guard guard(base::this_thread());
     const BoundNode* node = guard.protect(state.node);
-    look_up = node->plan == nullptr &&
-              node->generation == core.generation.load(std::memory_order_acquire);
+    look_up = node->plan == nullptr && node->found == node->version->load(std::memory_order_acquire);
   }
   if (look_up) return dispatch(state.site, args);
   if (Status s = rebind(state); !s) return s.release();
   return dispatch(state.site, args);
 }
 
-#if !defined(NDEBUG)
 // Whether the arguments have the form the handle is bound to.
 bool same_form(const Entry& e, const exec::Plan& plan, const yard_value_t* args, uint32_t flags) {
   Key key;
   return e.program().tags_fit(args, e.program().arg_count()) && e.program().fits(args) >= 0 &&
          e.recipe().fold(args, flags, key) && e.find(key) == &plan;
 }
-#endif
 
 }  // namespace
 
@@ -132,37 +138,46 @@ Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* a
   if (!entry.ok()) return std::move(entry).status();
   auto call = representative(**entry, args);
   if (!call.ok()) return std::move(call).status();
-  auto state = std::make_shared<BoundState>(site, *std::move(call));
+  auto state = std::make_shared<Bound>(site, *std::move(call));
   YARD_RETURN_IF_ERROR(rebind(*state));
-  return state;
+  return std::shared_ptr<BoundState>(std::move(state));
 }
 
-Status::Rep* call_bound(BoundState* state, const yard_value_t* args) {
-  Core& core = *state->site->core;
+Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
+  auto& state = *static_cast<Bound*>(handle);
+  Core& core = *state.site->core;
   base::ThreadRecord& thread = base::this_thread();
   {
     base::Guard guard(thread);
-    const BoundNode* node = guard.protect(state->node);
-    const uint64_t generation = node->generation;
-    const Entry* entry = node->entry;
-    const exec::Plan* plan = node->plan;
-    const uint32_t flags = node->flags;
-    if (plan != nullptr) [[likely]] {
-      guard.move_to_after_reading(entry);
-      if (core.generation.load(base::kReread) == generation) [[likely]] {
-#if !defined(NDEBUG)
-        if (!same_form(*entry, *plan, args, flags))
+    const BoundNode& n = *guard.protect(state.node);
+    if (n.plan != nullptr) [[likely]] {
+      const auto* entry = static_cast<const Entry*>(n.entry);
+      const auto* plan = static_cast<const exec::Plan*>(n.plan);
+      if (n.version->load(base::kReread) == n.found) [[likely]] {
+        if (kCheckForm && !same_form(*entry, *plan, args, n.flags))
           return Status(Code::kInvalidArgument,
                         fmt::format("{}: a bound handle was called on tensors of another form",
                                     entry->name()))
               .release();
-#endif
-        return run_hit(thread, *entry, core, *plan, args, state->site->count, flags);
+        return run_hit(thread, *entry, core, *plan, args, state.site->count, n.flags);
       }
     }
   }
-  return bound_slow(*state, args);
+  return bound_slow(state, args);
 }
+
+Status::Rep* bound_failed(BoundState* handle, const BoundNode* node, const yard_value_t* args,
+                          int32_t code, const char* message) {
+  const auto& state = *static_cast<const Bound*>(handle);
+  const auto& entry = *static_cast<const Entry*>(node->entry);
+  // Other data pointers may overlap otherwise than those the handle was bound to.
+  const int32_t aliased = entry.program().fits(args);
+  return after_failure(base::this_thread(), entry, *state.site->core,
+                       *static_cast<const exec::Plan*>(node->plan), args,
+                       aliased < 0 ? YARD_CALL_ALIASED : static_cast<uint32_t>(aliased), code, message);
+}
+
+void free_call_scratch(yard_call_t* call) noexcept { exec::free_scratch(*call); }
 
 Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   Core& core = *site->core;
@@ -179,10 +194,9 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   const std::shared_ptr<const registry::Kernel>& kernel = e.contest().contenders()[order[0]].kernel;
   FrozenKernel frozen;
   frozen.typed = kernel->d.workspace == nullptr ? kernel->d.typed : nullptr;
-  frozen.call.size = sizeof frozen.call;
-  frozen.call.flags = call->flags();
-  frozen.call.host = core.host;
-  frozen.call.self = kernel->d.self;
+  frozen.flags = call->flags();
+  frozen.host = core.host;
+  frozen.self = kernel->d.self;
   frozen.pin = std::const_pointer_cast<registry::Kernel>(kernel);
   frozen.id = kernel->id;
   return frozen;
@@ -190,8 +204,11 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
 
 Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, uint32_t n) {
   const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
-  exec::Frame frame(frozen.call.host, frozen.call.flags, frozen.call.self);
-  const int32_t code = exec::run_kernel(base::this_thread(), kernel, frame, args, n);
+  base::ThreadRecord& thread = base::this_thread();
+  // Nothing to hold; but inside a kernel this is one call deeper, with a workspace of its own.
+  base::Guard guard(thread);
+  exec::Frame frame(frozen.host, frozen.flags, frozen.self);
+  const int32_t code = exec::run_kernel(thread, kernel, frame, args, n);
   return code == YARD_OK ? nullptr : frozen_failed(frozen, code, frame.error);
 }
 

@@ -201,7 +201,7 @@ TEST_F(Handles, AFrozenCallInsideAKernelHasAWorkspaceOfItsOwn) {
   inner.run = fill_workspace;
   inner.workspace = [](void*, const yard_value_t*, uint32_t) -> int64_t { return 1 << 20; };
   apply({replace(inner)});
-  const FrozenKernel frozen = make_frozen(site_, args_).value();
+  static const FrozenKernel frozen = make_frozen(site_, args_).value();
   yard_kernel_t outer = inner;
   outer.run = check_workspace;
   outer.workspace = [](void*, const yard_value_t*, uint32_t) -> int64_t { return 256; };

@@ -33,24 +33,27 @@ Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& co
                                                    const yard_value_t* args, uint32_t count,
                                                    uint32_t flags) {
   if (!plan.simple) [[unlikely]] return run_plan(thread, e, core, plan, args, flags);
-  exec::Frame frame(core.host, flags, plan.self);
+  yard_call_t call = {sizeof call, flags, core.host,    plan.self,                nullptr,
+                      nullptr,     0,     thread.error, ThreadHead::kErrorBytes, nullptr};
+  thread.error[0] = '\0';
   int32_t code;
   try {
-    code = plan.run(&frame.call, args, count);
+    code = plan.run(&call, args, count);
   } catch (abi::__forced_unwind&) {
     throw;  // the thread is being cancelled; the guard ends on the way
   } catch (const std::exception& x) {
     code = YARD_FAULT;
-    std::snprintf(frame.error, sizeof frame.error, "%s", x.what());
+    std::snprintf(call.error, call.error_size, "%s", x.what());
   } catch (...) {
     code = YARD_FAULT;
-    std::snprintf(frame.error, sizeof frame.error, "an exception that is no std::exception");
+    std::snprintf(call.error, call.error_size, "an exception that is no std::exception");
   }
+  if (call.host_data != nullptr) [[unlikely]] exec::free_scratch(call);
   if (code == YARD_OK) [[likely]] {
     telemetry::count(thread, plan.counter);
     return nullptr;
   }
-  return after_failure(thread, e, core, plan, args, flags, code, frame.error);
+  return after_failure(thread, e, core, plan, args, flags, code, thread.error);
 }
 
 }  // namespace yard::detail

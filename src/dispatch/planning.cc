@@ -17,12 +17,12 @@ Result<exec::Plan::Ptr> Core::fresh_plan(const Entry& entry, const Key& key, con
   return entry.plan(key, order);
 }
 
-Status Core::make_plan(const Entry& entry, const Key& key, const op::Call& call) {
+Result<exec::Plan::Ptr> Core::make_plan(const Entry& entry, const Key& key, const op::Call& call) {
   Root& r = root();
   auto flight = std::make_shared<Flight>();
   {
     std::unique_lock lock(r.plans);
-    if (entry.find(key) != nullptr) return {};
+    if (entry.find(key) != nullptr) return exec::Plan::Ptr();
     const auto same = [&](const std::shared_ptr<Flight>& f) {
       return f->entry == &entry && std::equal(f->key.begin(), f->key.end(), key.w, key.w + key.words);
     };
@@ -32,30 +32,56 @@ Status Core::make_plan(const Entry& entry, const Key& key, const op::Call& call)
     if (it != r.flights.end() && !select::inside_select()) {
       const std::shared_ptr<Flight> other = *it;
       r.landed.wait(lock, [&] { return other->done; });
-      return other->status;
+      if (!other->status.ok()) return other->status;
+      return exec::Plan::Ptr();
     }
     flight->entry = &entry;
     flight->key.assign(key.w, key.w + key.words);
     r.flights.push_back(flight);
   }
   auto plan = fresh_plan(entry, key, call);
-  std::lock_guard lock(r.plans);
-  // Entries are immutable but for their plans, which this lock guards.
-  if (plan.ok())
-    const_cast<Entry&>(entry).insert(*std::move(plan), call, plans_per_op_);
-  else
-    flight->status = plan.status();
-  flight->done = true;
-  std::erase(r.flights, flight);
-  r.landed.notify_all();
-  return flight->status;
+  // A verifier that forked: in the child the locks of this root may be held by nobody who could let go,
+  // and the entry may have been left half changed.
+  if (&r != &root()) return plan;
+  // A call that never ends holds all plans that its entry lets go of meanwhile. When those have become
+  // many the entry learns no more.
+  bool full;
+  {
+    std::lock_guard lock(r.plans);
+    full = entry.plan_count() >= plans_per_op_;
+  }
+  const size_t many = 4 * plans_per_op_ + 256;
+  const bool store = plan.ok() && !(full && base::reclaimer().pending() > many &&
+                                    base::reclaimer().collect() > many);
+  {
+    std::lock_guard lock(r.plans);
+    // Entries are immutable but for their plans, which this lock guards.
+    if (store)
+      const_cast<Entry&>(entry).insert(*std::move(plan), call, plans_per_op_);
+    else if (!plan.ok())
+      flight->status = plan.status();
+    flight->done = true;
+    std::erase(r.flights, flight);
+    r.landed.notify_all();
+  }
+  if (!store) return plan;
+  if (full) tidy();
+  return exec::Plan::Ptr();
 }
 
-const exec::Plan* Core::pin_plan(const Entry& entry, const Key& key) {
+const exec::Plan* Core::pin_plan(const Entry& entry, const Key& key, const void* node) {
   std::lock_guard lock(root().plans);
   const exec::Plan* plan = entry.find(key);
-  if (plan != nullptr) plan->pinned.store(true, std::memory_order_relaxed);
+  if (plan != nullptr) {
+    plan->pinned.store(true, std::memory_order_relaxed);
+    entry.add_handle(node);
+  }
   return plan;
+}
+
+void Core::drop_handle(const Entry& entry, const void* node) {
+  std::lock_guard lock(root().plans);
+  entry.drop_handle(node);
 }
 
 std::shared_ptr<const Entry> Core::overlay(const std::shared_ptr<const Snapshot>& s, uint32_t index,
@@ -68,8 +94,11 @@ std::shared_ptr<const Entry> Core::overlay(const std::shared_ptr<const Snapshot>
                            s->generation, global, s.get());
   entry->overlay_key = patch.key;
   entry->overlay_hash = patch.hash;
-  std::lock_guard lock(root().plans);
-  s->put_overlay(index, entry);
+  {
+    std::lock_guard lock(root().plans);
+    s->put_overlay(index, entry);
+  }
+  tidy();
   return entry;
 }
 

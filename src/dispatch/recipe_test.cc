@@ -30,8 +30,9 @@ struct Made {
   std::vector<int64_t> rows = {8};
   int64_t d = 64;
   DType dtype = DType::f32;
-  Device device;
+  Device device = {};
   bool bias = false, scale = false;
+  bool bias_apart = false;  // every second element
   size_t list = 1;
   int64_t mode = 0, groups = 1;
   double eps = 1e-6;
@@ -80,7 +81,11 @@ class Recipes : public ::testing::Test {
     yard_value_t args[9]{};
     args[0] = tensor(1ull << 36, m.dtype, shape, 0);
     args[1] = tensor((2ull << 36) + m.x_offset, m.dtype, shape, m.x_gap);
-    if (m.bias) args[2] = tensor(3ull << 36, m.dtype, {m.d}, 0);
+    if (m.bias) {
+      views.emplace_back(reinterpret_cast<void*>(3ull << 36), m.dtype, std::initializer_list<int64_t>{m.d},
+                         std::initializer_list<int64_t>{m.bias_apart ? 2 : 1}, m.device);
+      args[2] = Value(views.back()).c();
+    }
     if (m.scale) args[3] = tensor(4ull << 36, DType::f32, {m.d}, 0);
     for (size_t i = 0; i < m.list; ++i)
       list.push_back(tensor((5ull + i) << 36, m.dtype, {m.d}, 0).u.tensor);
@@ -195,9 +200,10 @@ TEST_F(Recipes, LayoutLimitsReadOneBitOfTheirArgument) {
   EXPECT_EQ((classes_over<uintptr_t>(&Made::x_offset, {0, 4})), 1u);
 }
 
-TEST_F(Recipes, LayoutLimitsOnOptionalsTellAbsentFromRefused) {
+TEST_F(Recipes, LayoutLimitsOnOptionalsAreKeptByAbsentOnes) {
   add({limit(YARD_LIMIT_COMPACT, "bias")});
-  EXPECT_EQ((classes_over<bool>(&Made::bias, {false, true})), 2u);
+  EXPECT_EQ((classes_over<bool>(&Made::bias, {false, true})), 1u);
+  EXPECT_EQ((classes_over<bool>(&Made::bias, {false, true}, {.bias_apart = true})), 2u);
   EXPECT_EQ((classes_over<bool>(&Made::scale, {false, true})), 1u);
 }
 

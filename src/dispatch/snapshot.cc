@@ -5,7 +5,7 @@ namespace yard::dispatch {
 
 std::shared_ptr<Snapshot> Snapshot::make() {
   const auto retire = [](Snapshot* s) {
-    base::reclaimer().retire(s, [](void* p) { delete static_cast<Snapshot*>(p); }, s);
+    base::reclaimer().retire(s, [](void* p) { delete static_cast<Snapshot*>(p); }, {s});
   };
   return std::shared_ptr<Snapshot>(new Snapshot, retire);
 }

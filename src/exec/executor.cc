@@ -146,20 +146,19 @@ class Run {
 
 }  // namespace
 
-void* Frame::allocate_scratch(uint64_t bytes) noexcept {
+void* allocate_scratch(yard_call_t& call, uint64_t bytes) noexcept {
   if (bytes > (uint64_t{1} << 46)) return nullptr;
   auto* memory = static_cast<char*>(allocate(bytes + kAlign));
   if (memory == nullptr) return nullptr;
-  auto* head = new (memory) Scratch{scratch};
-  scratch = head;
+  call.host_data = new (memory) Scratch{static_cast<Scratch*>(call.host_data)};
   return memory + kAlign;
 }
 
-void Frame::free_scratch() noexcept {
-  while (scratch != nullptr) {
-    Scratch* next = scratch->next;
-    std::free(scratch);
-    scratch = next;
+void free_scratch(yard_call_t& call) noexcept {
+  while (call.host_data != nullptr) {
+    auto* head = static_cast<Scratch*>(call.host_data);
+    call.host_data = head->next;
+    std::free(head);
   }
 }
 

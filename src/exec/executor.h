@@ -21,30 +21,27 @@ struct Scratch {
   Scratch* next;
 };
 
-// What a kernel is given, together with what its host functions need. Lives on the stack of one run;
-// making one writes a few words and touches nothing else.
+// 64-byte aligned; null when there is none. Kept in a chain at the call's host_data.
+void* allocate_scratch(yard_call_t& call, uint64_t bytes) noexcept;
+void free_scratch(yard_call_t& call) noexcept;
+
+// What a kernel is given, and the buffer for its message. Lives on the stack of one run; making one writes
+// a few words and touches nothing else.
 struct Frame {
   yard_call_t call;
-  Scratch* scratch = nullptr;
   char error[kErrorBytes];
 
   Frame(const yard_host_t* host, uint32_t flags, void* self) noexcept {
     call.size = sizeof call, call.flags = flags, call.host = host, call.self = self;
-    call.state = nullptr, call.stream = nullptr, call.workspace = nullptr, call.workspace_size = 0;
-    call.error = error, call.error_size = sizeof error, call.host_data = this;
+    call.state = nullptr, call.workspace = nullptr, call.workspace_size = 0;
+    call.error = error, call.error_size = sizeof error, call.host_data = nullptr;
     error[0] = '\0';
   }
   ~Frame() {
-    if (scratch != nullptr) [[unlikely]] free_scratch();
+    if (call.host_data != nullptr) [[unlikely]] free_scratch(call);
   }
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
-
-  // 64-byte aligned; null when there is none.
-  void* allocate_scratch(uint64_t bytes) noexcept;
-
- private:
-  void free_scratch() noexcept;
 };
 
 // Everything about a call but its plan.

@@ -13,7 +13,8 @@ namespace {
 
 class Binder {
  public:
-  Binder(const Program& program, Positional positional) : s_(program.schema()), positional_(positional) {
+  Binder(const Program& program, Positional positional)
+      : s_(program.schema()), positional_(positional) {
     out_.count = program.arg_count();
   }
 
@@ -48,7 +49,8 @@ class Binder {
     std::string names;
     for (const Param& p : s_.params)
       if (!skipped(p)) names += (names.empty() ? "" : ", ") + p.name;
-    const auto n = std::count_if(given.begin(), given.end(), [](const Given& g) { return g.name.empty(); });
+    const auto n =
+        std::count_if(given.begin(), given.end(), [](const Given& g) { return g.name.empty(); });
     return fail(fmt::format("too many arguments: takes ({}), found {} by position", names, n));
   }
 
@@ -119,7 +121,8 @@ yard_value_t default_value(const Param& p) noexcept {
   return v;
 }
 
-Result<Arguments> bind(const Program& program, std::span<const Given> given, Positional positional) {
+Result<Arguments> bind(const Program& program, std::span<const Given> given,
+                       Positional positional) {
   return Binder(program, positional).run(given);
 }
 

@@ -22,7 +22,8 @@ std::string dim_text(const Dim& d, const Bindings& known) {
     case Dim::Kind::kNamed: {
       const auto bound = known.dims.find(d.name);
       int64_t size;
-      if (bound != known.dims.end() && !__builtin_mul_overflow(bound->second.value, d.number, &size))
+      if (bound != known.dims.end() &&
+          !__builtin_mul_overflow(bound->second.value, d.number, &size))
         out = std::to_string(size);
       else
         out = d.number == 1 ? d.name : std::to_string(d.number) + "*" + d.name;

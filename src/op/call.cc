@@ -21,7 +21,8 @@ class CallBuilder {
 
   Result<Call> from_spec(const CallSpec& spec, const yard_op_t* op) {
     if (spec.op != s_.name)
-      return Status(Code::kInvalidArgument, "the call is one of '" + spec.op + "', not of '" + s_.name + "'");
+      return Status(Code::kInvalidArgument,
+                    "the call is one of '" + spec.op + "', not of '" + s_.name + "'");
     body_->device = spec.device;
     body_->flags = spec.flags & ~YARD_CALL_ALIASED;
     body_->labels = spec.labels;
@@ -112,7 +113,8 @@ class CallBuilder {
   // Defaults are borrowed from the program, which this call may outlive.
   void keep_default_strings() {
     for (uint32_t i = 0; i < body_->count; ++i)
-      if (yard_value_t& v = body_->args[i]; v.tag == YARD_TAG_STRING) v = text({v.u.string, v.count});
+      if (yard_value_t& v = body_->args[i]; v.tag == YARD_TAG_STRING)
+        v = text({v.u.string, v.count});
   }
 
   yard_value_t value(const SpecValue& value) {
@@ -150,9 +152,10 @@ class CallBuilder {
     if (in < 0 || !program_.may_alias(static_cast<uint32_t>(out), static_cast<uint32_t>(in)))
       return fail(output, "the schema does not say '" + output + " may_alias " + input + "'");
     if (body_->args[out].tag != YARD_TAG_NONE) return fail(output, "is given twice");
-    if (body_->args[in].tag != YARD_TAG_TENSOR) return fail(output, "'" + input + "' is no tensor here");
+    if (body_->args[in].tag != YARD_TAG_TENSOR)
+      return fail(output, "'" + input + "' is no tensor here");
     body_->args[out] = body_->args[in];
-    body_->flags |= YARD_CALL_ALIASED;
+    if (has_elements(*body_->args[in].u.tensor)) body_->flags |= YARD_CALL_ALIASED;
     return {};
   }
 
@@ -187,9 +190,13 @@ class CallBuilder {
     }
   }
 
+  static bool has_elements(const yard_tensor_t& t) { return t.facts >> YARD_FACTS_SPAN_SHIFT != 0; }
+
   static bool same(const yard_value_t& a, const yard_value_t& b) {
     if (a.tag != YARD_TAG_TENSOR || b.tag != YARD_TAG_TENSOR) return false;
-    return a.u.tensor == b.u.tensor || overlap(*a.u.tensor, *b.u.tensor) == Overlap::kSame;
+    // Without elements nothing is shared, as fits() sees it; without data identity tells.
+    return (a.u.tensor == b.u.tensor && has_elements(*a.u.tensor)) ||
+           overlap(*a.u.tensor, *b.u.tensor) == Overlap::kSame;
   }
 
   const Program& program_;
@@ -201,7 +208,8 @@ Result<Call> Call::from_spec(const Program& program, const CallSpec& spec, const
   return CallBuilder(program).from_spec(spec, op);
 }
 
-Call Call::capture(const Program& program, const yard_value_t* args, uint32_t flags, Labels labels) {
+Call Call::capture(const Program& program, const yard_value_t* args, uint32_t flags,
+                   Labels labels) {
   return CallBuilder(program).capture(args, flags, std::move(labels));
 }
 
@@ -255,7 +263,8 @@ CallSpec Call::to_spec(const Program& program) const {
     if (v.tag == YARD_TAG_NONE) continue;
     SpecValue value = spec_value(p, v, device());
     for (uint32_t in = 0; in < count(); ++in)
-      if (program.may_alias(out, in) && args()[in].tag == YARD_TAG_TENSOR && v.u.tensor == args()[in].u.tensor)
+      if (program.may_alias(out, in) && args()[in].tag == YARD_TAG_TENSOR &&
+          v.u.tensor == args()[in].u.tensor)
         value.v = SameAs{s.params[in].name};
     if (inferred.ok() && (*inferred)[k].known && !p.optional) {
       const OutputSpec& o = (*inferred)[k];

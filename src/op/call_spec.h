@@ -53,7 +53,8 @@ struct SameAs {
 };
 
 struct SpecValue {
-  std::variant<int64_t, double, bool, std::string, Word, SameAs, TensorSpec, std::vector<TensorSpec>>
+  std::variant<int64_t, double, bool, std::string, Word, SameAs, TensorSpec,
+               std::vector<TensorSpec>>
       v;
   // NaN equals NaN here: these are texts, not numbers to reckon with.
   friend bool operator==(const SpecValue& a, const SpecValue& b);

@@ -32,7 +32,8 @@ class Parser {
     }
     if (in_.accept('@') && !(device(c.device) && flags(c.flags))) return false;
     if (in_.accept('{') && !labels(c.labels)) return false;
-    if (!in_.at_end()) return in_.fail("expected '@device', '{labels}' or the end, found " + in_.found());
+    if (!in_.at_end())
+      return in_.fail("expected '@device', '{labels}' or the end, found " + in_.found());
     drop_devices(c);
     return true;
   }
@@ -40,7 +41,8 @@ class Parser {
  private:
   bool arg(CallSpec& c) {
     const size_t start = in_.at();
-    if (c.args.size() == kMaxArgs) return in_.fail("more than " + std::to_string(kMaxArgs) + " arguments");
+    if (c.args.size() == kMaxArgs)
+      return in_.fail("more than " + std::to_string(kMaxArgs) + " arguments");
     SpecArg a;
     const std::string_view w = in_.word();
     if (!w.empty() && in_.accept('=')) {
@@ -48,7 +50,8 @@ class Parser {
       auto name = in_.name("a parameter name");
       if (!name || !in_.accept('=')) return false;
       for (const SpecArg& other : c.args)
-        if (other.name == *name) return in_.fail_at(start, "argument '" + *name + "' is given twice");
+        if (other.name == *name)
+          return in_.fail_at(start, "argument '" + *name + "' is given twice");
       a.name = std::move(*name);
     } else {
       in_.seek(start);
@@ -65,8 +68,10 @@ class Parser {
     if (in_.at_number()) {
       const auto n = in_.number();
       if (!n) return false;
-      if (n->is_float) v.v = n->f;
-      else v.v = n->i;
+      if (n->is_float)
+        v.v = n->f;
+      else
+        v.v = n->i;
       return true;
     }
     if (c == '"') {
@@ -94,10 +99,13 @@ class Parser {
     if (minus || w.empty() || bracket) in_.seek(start);
     if (!minus && bracket && !w.empty()) return tensor(v.v.emplace<TensorSpec>());
     if (minus || w.empty())
-      return in_.fail("expected a tensor (f32[2,3]), a number, a string, a word, '[' or '&', found " +
-                      in_.found());
-    if (w == "true" || w == "false") v.v = w == "true";
-    else v.v = Word{std::string(w)};
+      return in_.fail(
+          "expected a tensor (f32[2,3]), a number, a string, a word, '[' or '&', found " +
+          in_.found());
+    if (w == "true" || w == "false")
+      v.v = w == "true";
+    else
+      v.v = Word{std::string(w)};
     return true;
   }
 
@@ -105,7 +113,8 @@ class Parser {
     auto& tensors = v.v.emplace<std::vector<TensorSpec>>();
     if (in_.accept(']')) return true;
     do {
-      if (tensors.size() == kMaxList) return in_.fail("more than " + std::to_string(kMaxList) + " tensors");
+      if (tensors.size() == kMaxList)
+        return in_.fail("more than " + std::to_string(kMaxList) + " tensors");
       if (!tensor(tensors.emplace_back())) return false;
     } while (in_.accept(','));
     return in_.expect(']', "or ',' after a tensor of a list");
@@ -168,8 +177,8 @@ class Parser {
     const auto parsed = parse_device(text);
     if (!parsed) {
       in_.seek(start);
-      static const std::vector<std::string> known = {"cpu",   "cuda",         "cuda_host", "vulkan",
-                                                     "metal", "cuda_managed", "rocm",      "oneapi"};
+      static const std::vector<std::string> known = {
+          "cpu", "cuda", "cuda_host", "vulkan", "metal", "cuda_managed", "rocm", "oneapi"};
       return in_.fail("expected a device (cpu, cuda:1), found " + in_.found() +
                       base::did_you_mean(text.substr(0, text.find(':')), known));
     }
@@ -189,7 +198,8 @@ class Parser {
         return in_.fail("expected a flag (" + base::one_of(known) + "), found " + in_.found() +
                         base::did_you_mean(w, known));
       }
-      if ((out & flag->second) != 0) return in_.fail("flag '" + std::string(w) + "' stands here twice");
+      if ((out & flag->second) != 0)
+        return in_.fail("flag '" + std::string(w) + "' stands here twice");
       out |= flag->second;
       in_.word();
     }
@@ -204,7 +214,8 @@ class Parser {
           !label_text(label.second))
         return false;
       for (const auto& other : out)
-        if (other.first == label.first) return in_.fail_at(start, "label '" + label.first + "' is given twice");
+        if (other.first == label.first)
+          return in_.fail_at(start, "label '" + label.first + "' is given twice");
       out.push_back(std::move(label));
     } while (in_.accept(','));
     return in_.expect('}', "or ',' after a label");

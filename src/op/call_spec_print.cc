@@ -68,7 +68,8 @@ std::string to_string(const CallSpec& spec) {
   if (spec.labels.empty()) return out;
   out += '{';
   for (size_t i = 0; i < spec.labels.size(); ++i)
-    out += (i > 0 ? ", " : "") + label_text(spec.labels[i].first) + "=" + label_text(spec.labels[i].second);
+    out += (i > 0 ? ", " : "") + label_text(spec.labels[i].first) + "=" +
+           label_text(spec.labels[i].second);
   return out + "}";
 }
 
@@ -77,7 +78,8 @@ TensorSpec spec_of(const yard_tensor_t& t) {
   s.dtype = from_dlpack(t.dtype);
   s.shape.assign(t.shape, t.shape + t.ndim);
   // Where facts say compact, strides say nothing more.
-  if ((t.facts & YARD_FACTS_COMPACT) == 0 && t.strides) s.strides.assign(t.strides, t.strides + t.ndim);
+  if ((t.facts & YARD_FACTS_COMPACT) == 0 && t.strides)
+    s.strides.assign(t.strides, t.strides + t.ndim);
   s.align = 1u << ((t.facts & YARD_FACTS_ALIGN) >> YARD_FACTS_ALIGN_SHIFT);
   s.device = Device{t.device.type, t.device.index};
   return s;

@@ -53,10 +53,11 @@ TEST(CallSpec, EveryValue) {
   EXPECT_EQ(std::get<SameAs>(c.args[14].value.v).name, "x");
   EXPECT_EQ(c.flags, YARD_CALL_INFERENCE | YARD_CALL_DETERMINISTIC);
   EXPECT_EQ(c.labels, (Labels{{"k", "v"}, {"a b", ""}, {"z", "1.5"}}));
-  EXPECT_EQ(to_string(c),
-            R"(a.b(f32[], i4[8,4;1,-8]%16@cuda:1, [f32[2], f16[3]], [], none, 3, -4, x=1.5, inf=-inf, )"
-            R"(n=nan, t=true, f=false, w=tanh, s="a\"b\n", out=&x)@cuda+deterministic+inference{k=v, )"
-            R"("a b"="", z=1.5})");
+  EXPECT_EQ(
+      to_string(c),
+      R"(a.b(f32[], i4[8,4;1,-8]%16@cuda:1, [f32[2], f16[3]], [], none, 3, -4, x=1.5, inf=-inf, )"
+      R"(n=nan, t=true, f=false, w=tanh, s="a\"b\n", out=&x)@cuda+deterministic+inference{k=v, )"
+      R"("a b"="", z=1.5})");
   EXPECT_EQ(parsed(to_string(c)), c);
 }
 
@@ -98,53 +99,54 @@ TEST_P(WrongCall, PointsAtTheColumn) {
 
 INSTANTIATE_TEST_SUITE_P(
     Table, WrongCall,
-    testing::Values(
-        Wrong{"", 1, "expected the name of an op, found the end"},
-        Wrong{"rms_norm", 9, "expected '(' after the name of the op"},
-        Wrong{"f(f32[2]", 9, "expected ')' or ',' after an argument, found the end"},
-        Wrong{"f(f23[2])", 3, "expected a dtype, found 'f23'; did you mean 'f32'?"},
-        Wrong{"f(f32[2,])", 9, "expected a size, found ']'"},
-        Wrong{"f(f32[-2])", 7, "a size is not negative"},
-        Wrong{"f(f32[2.5])", 7, "expected a size, found a number with a fraction"},
-        Wrong{"f(f32[2;])", 9, "expected a stride"},
-        Wrong{"f(f32[2,3;1])", 10, "2 sizes, but 1 strides"},
-        Wrong{"f(f32[1,1,1,1,1,1,1,1,1])", 23, "more than 8 dimensions"},
-        Wrong{"f(f32[2)", 8, "expected ']' or ',' after a size, found ')'"},
-        Wrong{"f(f32[2]%3)", 10, "an alignment is 1, 2, 4"},
-        Wrong{"f(f32[2]%128)", 10, "an alignment is"},
-        Wrong{"f(f32[2]@gpu)", 10, "expected a device (cpu, cuda:1), found 'gpu'"},
-        Wrong{"f(f32[2]@cdua:1)", 10, "did you mean 'cuda'?"},
-        Wrong{"f(x=)", 5, "expected a tensor"},
-        Wrong{"f(-)", 3, "expected a tensor"},
-        Wrong{"f(-x)", 3, "expected a tensor"},
-        Wrong{"f(1.)", 3, "is not written like one"},
-        Wrong{"f(1e999)", 3, "is out of range"},
-        Wrong{"f(99999999999999999999)", 3, "is out of range"},
-        Wrong{"f(x=1, 2)", 8, "a positional argument cannot follow one given by name"},
-        Wrong{"f(x=1, x=2)", 8, "argument 'x' is given twice"},
-        Wrong{"f(X=1)", 3, "expected a parameter name"},
-        Wrong{"f(out=&)", 8, "expected a parameter name after '&'"},
-        Wrong{"f([1])", 4, "expected a dtype, found '1'"},
-        Wrong{"f([f32[2])", 10, "expected ']' or ',' after a tensor of a list"},
-        Wrong{"f(\"abc)", 8, "the string has no closing '\"'"},
-        Wrong{"f()@", 5, "expected a device"},
-        Wrong{"f()@cpu+determinstic", 9, "did you mean 'deterministic'?"},
-        Wrong{"f()@cpu+inference+inference", 19, "stands here twice"},
-        Wrong{"f()@cpu junk", 9, "expected '@device', '{labels}' or the end, found 'junk'"},
-        Wrong{"f(){a}", 6, "expected '=' after the name of a label"},
-        Wrong{"f(){a=}", 7, "expected a word or a string"},
-        Wrong{"f(){a=b, a=c}", 10, "label 'a' is given twice"},
-        Wrong{"f(){a=b", 8, "expected '}' or ',' after a label"}));
+    testing::Values(Wrong{"", 1, "expected the name of an op, found the end"},
+                    Wrong{"rms_norm", 9, "expected '(' after the name of the op"},
+                    Wrong{"f(f32[2]", 9, "expected ')' or ',' after an argument, found the end"},
+                    Wrong{"f(f23[2])", 3, "expected a dtype, found 'f23'; did you mean 'f32'?"},
+                    Wrong{"f(f32[2,])", 9, "expected a size, found ']'"},
+                    Wrong{"f(f32[-2])", 7, "a size is not negative"},
+                    Wrong{"f(f32[2.5])", 7, "expected a size, found a number with a fraction"},
+                    Wrong{"f(f32[2;])", 9, "expected a stride"},
+                    Wrong{"f(f32[2,3;1])", 10, "2 sizes, but 1 strides"},
+                    Wrong{"f(f32[1,1,1,1,1,1,1,1,1])", 23, "more than 8 dimensions"},
+                    Wrong{"f(f32[2)", 8, "expected ']' or ',' after a size, found ')'"},
+                    Wrong{"f(f32[2]%3)", 10, "an alignment is 1, 2, 4"},
+                    Wrong{"f(f32[2]%128)", 10, "an alignment is"},
+                    Wrong{"f(f32[2]@gpu)", 10, "expected a device (cpu, cuda:1), found 'gpu'"},
+                    Wrong{"f(f32[2]@cdua:1)", 10, "did you mean 'cuda'?"},
+                    Wrong{"f(x=)", 5, "expected a tensor"}, Wrong{"f(-)", 3, "expected a tensor"},
+                    Wrong{"f(-x)", 3, "expected a tensor"},
+                    Wrong{"f(1.)", 3, "is not written like one"},
+                    Wrong{"f(1e999)", 3, "is out of range"},
+                    Wrong{"f(99999999999999999999)", 3, "is out of range"},
+                    Wrong{"f(x=1, 2)", 8, "a positional argument cannot follow one given by name"},
+                    Wrong{"f(x=1, x=2)", 8, "argument 'x' is given twice"},
+                    Wrong{"f(X=1)", 3, "expected a parameter name"},
+                    Wrong{"f(out=&)", 8, "expected a parameter name after '&'"},
+                    Wrong{"f([1])", 4, "expected a dtype, found '1'"},
+                    Wrong{"f([f32[2])", 10, "expected ']' or ',' after a tensor of a list"},
+                    Wrong{"f(\"abc)", 8, "the string has no closing '\"'"},
+                    Wrong{"f()@", 5, "expected a device"},
+                    Wrong{"f()@cpu+determinstic", 9, "did you mean 'deterministic'?"},
+                    Wrong{"f()@cpu+inference+inference", 19, "stands here twice"},
+                    Wrong{"f()@cpu junk", 9,
+                          "expected '@device', '{labels}' or the end, found 'junk'"},
+                    Wrong{"f(){a}", 6, "expected '=' after the name of a label"},
+                    Wrong{"f(){a=}", 7, "expected a word or a string"},
+                    Wrong{"f(){a=b, a=c}", 10, "label 'a' is given twice"},
+                    Wrong{"f(){a=b", 8, "expected '}' or ',' after a label"}));
 
 // Canonical specs: what parsing gives and capturing makes.
 rc::Gen<TensorSpec> any_tensor() {
   return rc::gen::exec([] {
     TensorSpec t;
     t.dtype = *rc::gen::element(DType::f32, DType::bf16, DType::i4, DType::boolean, DType::u64);
-    t.shape = *rc::gen::resize(8, rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(0, 1 << 20)));
+    t.shape = *rc::gen::resize(
+        8, rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(0, 1 << 20)));
     if (t.shape.size() > YARD_MAX_RANK) t.shape.resize(YARD_MAX_RANK);
     if (!t.shape.empty() && *rc::gen::arbitrary<bool>())
-      t.strides = *rc::gen::container<std::vector<int64_t>>(t.shape.size(), rc::gen::arbitrary<int64_t>());
+      t.strides =
+          *rc::gen::container<std::vector<int64_t>>(t.shape.size(), rc::gen::arbitrary<int64_t>());
     t.align = 1u << *rc::gen::inRange(0, 7);
     if (*rc::gen::arbitrary<bool>()) t.device = Device{2, *rc::gen::inRange(0, 256)};
     return t;

@@ -52,9 +52,11 @@ TEST(Call, CanonicalText) {
   EXPECT_EQ(again(p, "rms_norm(f32[8,64], f32[64], out=&x)"),
             "rms_norm(f32[8,64], f32[64], eps=1e-6, out=&x)@cpu");
   EXPECT_EQ(again(p, "rms_norm(f32[8,64]@cuda, f32[64]@cuda)@cpu"),
-            "rms_norm(f32[8,64], f32[64], eps=1e-6)@cuda") << "the device is that of the tensors";
+            "rms_norm(f32[8,64], f32[64], eps=1e-6)@cuda")
+      << "the device is that of the tensors";
   const Program gelu = compiled(kGeluAndMul);
-  EXPECT_EQ(again(gelu, "gelu_and_mul(bf16[2,8])"), "gelu_and_mul(bf16[2,8], approximate=none)@cpu");
+  EXPECT_EQ(again(gelu, "gelu_and_mul(bf16[2,8])"),
+            "gelu_and_mul(bf16[2,8], approximate=none)@cpu");
   EXPECT_EQ(again(gelu, "gelu_and_mul(bf16[2,8], \"tanh\")"),
             "gelu_and_mul(bf16[2,8], approximate=tanh)@cpu");
 }
@@ -74,7 +76,8 @@ TEST(Call, Optionals) {
 TEST(Call, ListsAndStrings) {
   const Program p = compiled(R"(f(out!: T[n], xs: T[_][], mode: string = "a b", n: int))");
   EXPECT_EQ(again(p, "f([f32[2], f32[3]], n=5)"), "f([f32[2], f32[3]], mode=\"a b\", n=5)@cpu");
-  EXPECT_EQ(error(p, "f([], mode=word, n=5)"), "f: output 'out': no argument given says what dtype T is");
+  EXPECT_EQ(error(p, "f([], mode=word, n=5)"),
+            "f: output 'out': no argument given says what dtype T is");
   const Program split = compiled("split(outs!: T[n][], x: T[n])");
   EXPECT_EQ(again(split, "split(f32[2], outs=[f32[2], f32[2]])"),
             "split(f32[2], outs=[f32[2], f32[2]])@cpu");
@@ -102,15 +105,18 @@ TEST(Call, Errors) {
             "rms_norm: has no parameter 'esp'; did you mean 'eps'?");
   EXPECT_EQ(error(p, "rms_norm(f32[8,64], f32[64], out=&weight)"),
             "rms_norm: argument 'out': the schema does not say 'out may_alias weight'");
-  EXPECT_EQ(error(p, "rms_norm(f32[8,64], weight=&x)"), "rms_norm: argument 'weight' (T[hidden]) is missing");
+  EXPECT_EQ(error(p, "rms_norm(f32[8,64], weight=&x)"),
+            "rms_norm: argument 'weight' (T[hidden]) is missing");
   EXPECT_EQ(error(p, "rms_norm(f32[8,64], f32[64], eps=&x)"),
             "rms_norm: argument 'eps': only an output, by name, can be '&x'");
-  EXPECT_EQ(error(p, "rms_norm(f32[8,64], f32[64]@cuda)"),
-            "rms_norm: argument 'weight': expected a tensor on cpu like 'x', found f32[64] on cuda");
+  EXPECT_EQ(
+      error(p, "rms_norm(f32[8,64], f32[64]@cuda)"),
+      "rms_norm: argument 'weight': expected a tensor on cpu like 'x', found f32[64] on cuda");
   EXPECT_EQ(error(p, "rms_norm(f32[8,64], f32[64], eps=yes)"),
             "rms_norm: argument 'eps': expected float, found a string");
   EXPECT_EQ(error(p, "rms_norm(f32[4294967296,4294967296], f32[64])"),
-            "rms_norm: argument 'x': expected T[*rows, hidden], found a tensor that cannot be read: a size "
+            "rms_norm: argument 'x': expected T[*rows, hidden], found a tensor that cannot be "
+            "read: a size "
             "that overflows 63 bits");
   const Program split = compiled("split(outs!: T[n][], x: T[n])");
   EXPECT_EQ(error(split, "split(f32[2])"),

@@ -21,12 +21,12 @@ struct Field {
     kProduct,  // the product of the leading dimensions
     kScalar,   // an int, bool or enum argument
     kRank,
-    kSize,     // number of elements
-    kCount,    // tensors in a list
+    kSize,   // number of elements
+    kCount,  // tensors in a list
   };
   struct Source {
     uint8_t arg = 0;
-    uint8_t axis = 0;     // kDim: counted from the end, 1 is the last; kProduct: dimensions after it
+    uint8_t axis = 0;  // kDim: counted from the end, 1 is the last; kProduct: dimensions after it
     uint16_t factor = 1;  // kDim
   };
   Kind kind = Kind::kScalar;

@@ -15,7 +15,7 @@
 namespace yard::op {
 namespace {
 
-constexpr int kSchemas = 6000;
+constexpr int kSchemas = 4000;
 constexpr int kCallsEach = 40;
 alignas(64) char memory[1 << 20];
 
@@ -59,10 +59,14 @@ Param random_tensor(Random& random, std::string name) {
   Param p;
   p.name = std::move(name);
   p.kind = random.chance(10) ? Kind::kTensorList : Kind::kTensor;
-  p.access = random.chance(30) ? Access::kWrite : random.chance(12) ? Access::kReadWrite : Access::kRead;
+  p.access = random.chance(30)   ? Access::kWrite
+             : random.chance(12) ? Access::kReadWrite
+                                 : Access::kRead;
   p.optional = random.chance(20);
-  if (random.chance(15)) p.dtype = random.of(kTypes);
-  else p.variable = random.chance(80) ? "T" : "U";
+  if (random.chance(15))
+    p.dtype = random.of(kTypes);
+  else
+    p.variable = random.chance(80) ? "T" : "U";
   const int64_t n = random.below(4);
   for (int64_t i = 0; i < n; ++i) p.dims.push_back(random_dim(random, i == 0, p.is_written()));
   return p;
@@ -70,7 +74,9 @@ Param random_tensor(Random& random, std::string name) {
 
 Clause random_clause(Random& random, const Schema& s) {
   Clause c;
-  const auto any = [&] { return s.params[static_cast<size_t>(random.below(static_cast<int64_t>(s.params.size())))].name; };
+  const auto any = [&] {
+    return s.params[static_cast<size_t>(random.below(static_cast<int64_t>(s.params.size())))].name;
+  };
   switch (random.below(7)) {
     case 0:
       c.kind = Clause::Kind::kDTypes;
@@ -90,10 +96,13 @@ Clause random_clause(Random& random, const Schema& s) {
       c.compare = static_cast<Compare>(random.below(6));
       c.left.name = random.chance(70) ? random.of(kDims) : random.chance(50) ? "r" : "count";
       c.left.number = 1 + random.below(2);
-      if (random.chance(60)) c.right.name = random.of(kDims);
-      else c.right.number = random.below(5);
+      if (random.chance(60))
+        c.right.name = random.of(kDims);
+      else
+        c.right.number = random.below(5);
   }
-  if ((c.kind == Clause::Kind::kCompare || c.kind == Clause::Kind::kMultiple) && random.chance(30)) {
+  if ((c.kind == Clause::Kind::kCompare || c.kind == Clause::Kind::kMultiple) &&
+      random.chance(30)) {
     c.guard = random.chance(50) ? Clause::Guard::kIf : Clause::Guard::kUnless;
     c.guard_param = any();
   }
@@ -134,7 +143,8 @@ Schema random_schema(Random& random) {
     s.params.push_back(random_tensor(random, "t" + std::to_string(i)));
     if (random.chance(30)) std::swap(s.params.front(), s.params.back());
   }
-  while (!s.params.empty() && !sound()) s.params.erase(s.params.begin() + random.below(static_cast<int64_t>(s.params.size())));
+  while (!s.params.empty() && !sound())
+    s.params.erase(s.params.begin() + random.below(static_cast<int64_t>(s.params.size())));
   const auto try_param = [&](Param p) {
     s.params.push_back(std::move(p));
     if (!sound()) s.params.pop_back();
@@ -192,7 +202,8 @@ class RandomCall {
         break;
       case Kind::kTensorList: {
         auto& list = lists_.emplace_back();
-        for (int64_t i = random_.below(4); i > 0; --i) list.push_back(spoil(1) ? nullptr : tensor(p));
+        for (int64_t i = random_.below(4); i > 0; --i)
+          list.push_back(spoil(1) ? nullptr : tensor(p));
         v.tag = YARD_TAG_LIST;
         v.count = static_cast<uint32_t>(list.size());
         v.u.list = list.data();
@@ -215,15 +226,21 @@ class RandomCall {
         shape.insert(shape.end(), group.begin(), group.end());
       }
     }
-    if (spoil(spoil_) && !shape.empty()) shape[static_cast<size_t>(random_.below(static_cast<int64_t>(shape.size())))] = random_.below(7);
+    if (spoil(spoil_) && !shape.empty())
+      shape[static_cast<size_t>(random_.below(static_cast<int64_t>(shape.size())))] =
+          random_.below(7);
     if (spoil(4)) shape.push_back(1 + random_.below(3));
     if (spoil(2) && !shape.empty()) shape.pop_back();
-    const DType dtype = spoil(spoil_) ? random_.of(kTypes) : p.variable.empty() ? p.dtype : variables_[p.variable];
+    const DType dtype = spoil(spoil_)        ? random_.of(kTypes)
+                        : p.variable.empty() ? p.dtype
+                                             : variables_[p.variable];
     std::vector<int64_t> strides = random_strides(shape, p.is_written());
     const Device device = spoil(1) ? Device{2, 0} : Device{};
-    char* data = random_.chance(4) ? memory + random_.below(512) : memory + 8192 * (1 + used_++ % 100);
+    char* data =
+        random_.chance(4) ? memory + random_.below(512) : memory + 8192 * (1 + used_++ % 100);
     if (random_.chance(3)) data = nullptr;
-    const TensorView& v = views_.emplace_back(data, spoil(1) ? DType::invalid : dtype, shape, strides, device);
+    const TensorView& v =
+        views_.emplace_back(data, spoil(1) ? DType::invalid : dtype, shape, strides, device);
     return &v.c();
   }
 
@@ -231,7 +248,8 @@ class RandomCall {
     std::vector<int64_t> strides(shape.size());
     int64_t step = 1;
     const int64_t gap = random_.chance(20) ? 1 + random_.below(3) : 1;
-    for (size_t i = shape.size(); i-- > 0;) strides[i] = step, step *= std::max<int64_t>(shape[i], 1) * gap;
+    for (size_t i = shape.size(); i-- > 0;)
+      strides[i] = step, step *= std::max<int64_t>(shape[i], 1) * gap;
     if (shape.size() > 1 && random_.chance(8)) std::swap(strides[0], strides[1]);
     if (!shape.empty() && random_.chance(written ? 2 : 8)) strides[0] = random_.below(4) - 1;
     return random_.chance(50) && gap == 1 ? std::vector<int64_t>{} : strides;
@@ -239,13 +257,15 @@ class RandomCall {
 
   void share(const Param& output) {
     yard_value_t& out = args[static_cast<size_t>(s_.index_of(output.name))];
-    const yard_value_t& other = args[static_cast<size_t>(random_.below(static_cast<int64_t>(args.size())))];
+    const yard_value_t& other =
+        args[static_cast<size_t>(random_.below(static_cast<int64_t>(args.size())))];
     if (&out == &other || out.tag != YARD_TAG_TENSOR || other.tag != YARD_TAG_TENSOR) return;
     if (!out.u.tensor || !other.u.tensor) return;
     TensorView v(random_.chance(70) ? *other.u.tensor : *out.u.tensor);
     if (!v.valid()) return;
     char* data = static_cast<char*>(other.u.tensor->data);
-    out.u.tensor = &views_.emplace_back(v.with_data(data && random_.chance(30) ? data + 4 : data)).c();
+    out.u.tensor =
+        &views_.emplace_back(v.with_data(data && random_.chance(30) ? data + 4 : data)).c();
   }
 
   Random& random_;
@@ -303,6 +323,7 @@ void check_call(const Program& program, const std::vector<yard_value_t>& args, T
   }
   ++tally.fit;
   tally.aliased += fits > 0;
+  EXPECT_EQ(program.fits_live(args.data()), program.has_null_data(args.data()) ? -1 : fits);
   const Call call = Call::capture(program, args.data(), YARD_CALL_INFERENCE);
   EXPECT_EQ((call.flags() & YARD_CALL_ALIASED) != 0, fits > 0);
   const std::string text = to_string(call.to_spec(program));
@@ -310,7 +331,9 @@ void check_call(const Program& program, const std::vector<yard_value_t>& args, T
   ASSERT_TRUE(spec.ok()) << spec.status().to_string();
   EXPECT_EQ(*spec, call.to_spec(program)) << text;
   const Result<Call> again = Call::from_spec(program, *spec);
-  ASSERT_TRUE(again.ok()) << to_string(program.schema()) << "\n" << text << "\n" << again.status().to_string();
+  ASSERT_TRUE(again.ok()) << to_string(program.schema()) << "\n"
+                          << text << "\n"
+                          << again.status().to_string();
   expect_equal(call, *again, to_string(program.schema()) + "\n" + text);
   ++tally.round_trips;
 }
@@ -332,7 +355,7 @@ TEST(RandomFit, CompiledAndExplainedAgree) {
   }
   std::printf("fit %d (aliased %d), misfit %d\n", tally.fit, tally.aliased, tally.misfit);
   EXPECT_GT(tally.fit, 50000);
-  EXPECT_GT(tally.misfit, 50000);
+  EXPECT_GT(tally.misfit, 40000);
   EXPECT_GT(tally.aliased, 100);
 }
 

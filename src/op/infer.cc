@@ -32,8 +32,10 @@ class Inference {
       Status st = dtype(p, spec);
       if (st.ok() && spec.known) {
         Result<bool> whole = shape(p, spec);
-        if (whole.ok()) complete &= *whole;
-        else st = std::move(whole).status();
+        if (whole.ok())
+          complete &= *whole;
+        else
+          st = std::move(whole).status();
       }
       if (!st.ok()) {
         if (!p.optional) return st;
@@ -56,7 +58,8 @@ class Inference {
   void look(const Param& p, const yard_tensor_t& t, bool broadcast) {
     const size_t rank = static_cast<size_t>(std::max(t.ndim, 0)), trailing = p.trailing();
     if (t.facts == 0) return;
-    if (!p.variable.empty()) known_.variables.try_emplace(p.variable, Bound<DType>{from_dlpack(t.dtype), p.name});
+    if (!p.variable.empty())
+      known_.variables.try_emplace(p.variable, Bound<DType>{from_dlpack(t.dtype), p.name});
     if (p.has_leading() ? rank < trailing : rank != trailing) return;
     for (size_t k = 0; k < p.dims.size(); ++k) {
       const Dim& d = p.dims[k];
@@ -67,7 +70,8 @@ class Inference {
         const int64_t size = t.shape[rank - p.dims.size() + k];
         const int64_t value = size % d.number == 0 ? size / d.number : 1;
         const auto [it, fresh] = known_.dims.try_emplace(d.name, Bound<int64_t>{value, p.name});
-        if (!fresh && broadcast && it->second.value == 1 && weak_.count(d.name) != 0) it->second = {value, p.name};
+        if (!fresh && broadcast && it->second.value == 1 && weak_.count(d.name) != 0)
+          it->second = {value, p.name};
         if (fresh && broadcast) weak_[d.name] = true;
       }
     }
@@ -123,7 +127,8 @@ class Inference {
     }
     if (!whole) return false;
     if (dims.size() > YARD_MAX_RANK)
-      return fail(p, fmt::format("would have {} dimensions, the limit is {}", dims.size(), YARD_MAX_RANK));
+      return fail(
+          p, fmt::format("would have {} dimensions, the limit is {}", dims.size(), YARD_MAX_RANK));
     spec.shape.rank = static_cast<int32_t>(dims.size());
     std::copy(dims.begin(), dims.end(), spec.shape.dims);
     return true;
@@ -131,8 +136,10 @@ class Inference {
 
   Status ask(const yard_op_t* op, std::vector<OutputSpec>& out) const {
     if (!op || !op->infer)
-      return Status(Code::kUnsupported,
-                    s_.name + ": has outputs whose shape no input gives, and the op brings no shape function");
+      return Status(
+          Code::kUnsupported,
+          s_.name +
+              ": has outputs whose shape no input gives, and the op brings no shape function");
     std::vector<yard_shape_t> shapes;
     for (const OutputSpec& o : out) shapes.push_back(o.shape);
     char error[512] = "";

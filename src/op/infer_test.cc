@@ -14,7 +14,8 @@ namespace {
 std::string shape_of(const OutputSpec& o) {
   if (!o.known) return "?";
   std::string out = std::string(to_string(o.dtype)) + "[";
-  for (int i = 0; i < o.shape.rank; ++i) out += (i > 0 ? "," : "") + std::to_string(o.shape.dims[i]);
+  for (int i = 0; i < o.shape.rank; ++i)
+    out += (i > 0 ? "," : "") + std::to_string(o.shape.dims[i]);
   return out + "]";
 }
 
@@ -35,11 +36,14 @@ TEST(Infer, FromInputs) {
   EXPECT_EQ(inferred(kSiluAndMul, {none(), v.tensor(DType::bf16, {5, 8})}), "bf16[5,4]");
   EXPECT_EQ(inferred("f(out!: i64[n, 2*m, 7], x: T[m], n: int)", {none(), v.f32({3}), integer(5)}),
             "i64[5,6,7]");
-  EXPECT_EQ(inferred("f(a!: T[], b!?: T[n], x: T[n])", {none(), none(), v.f32({3})}), "f32[] f32[3]");
-  EXPECT_EQ(inferred("f(out!: T[n], xs: T[n][])", {none(), v.list({v.f32({3}), v.f32({3})})}), "f32[3]");
-  EXPECT_EQ(inferred(kRotary, {v.f32({1, 2, 4}), none(), none(), none(), none(), integer(0), number(0),
-                               integer(0)}),
-            "") << "no pure output";
+  EXPECT_EQ(inferred("f(a!: T[], b!?: T[n], x: T[n])", {none(), none(), v.f32({3})}),
+            "f32[] f32[3]");
+  EXPECT_EQ(inferred("f(out!: T[n], xs: T[n][])", {none(), v.list({v.f32({3}), v.f32({3})})}),
+            "f32[3]");
+  EXPECT_EQ(inferred(kRotary, {v.f32({1, 2, 4}), none(), none(), none(), none(), integer(0),
+                               number(0), integer(0)}),
+            "")
+      << "no pure output";
 }
 
 TEST(Infer, Broadcast) {
@@ -91,7 +95,8 @@ TEST(Infer, ShapeFunction) {
   op.infer = half;
   EXPECT_EQ(inferred(schema, {none(), v.f32({8})}, &op), "f32[4]");
   EXPECT_EQ(inferred(schema, {none(), v.f32({7})}, &op), "f: its shape function failed: 7 is odd");
-  EXPECT_EQ(inferred(schema, {none(), v.f32({6})}, &op), "f: output 'out': the shape function gave rank 99");
+  EXPECT_EQ(inferred(schema, {none(), v.f32({6})}, &op),
+            "f: output 'out': the shape function gave rank 99");
   EXPECT_EQ(inferred(schema, {none(), v.f32({4})}, &op),
             "f: output 'out': the shape function gave the size -1");
   EXPECT_EQ(inferred(schema, {none(), v.f32({8})}),

@@ -87,19 +87,22 @@ class Explainer {
     if (n_ == s_.params.size()) return true;
     std::string names;
     for (const Param& p : s_.params) names += (names.empty() ? "" : ", ") + p.name;
-    std::string what = fmt::format("takes {} arguments ({}), found {}", s_.params.size(), names, n_);
+    std::string what =
+        fmt::format("takes {} arguments ({}), found {}", s_.params.size(), names, n_);
     if (n_ < s_.params.size()) return fail(what + ": '" + s_.params[n_].name + "' is missing");
     return fail(what + fmt::format(": {} too many", n_ - s_.params.size()));
   }
 
   bool kinds() {
-    static constexpr uint32_t kTags[] = {YARD_TAG_TENSOR, YARD_TAG_LIST,   YARD_TAG_INT, YARD_TAG_FLOAT,
-                                         YARD_TAG_BOOL,   YARD_TAG_STRING, YARD_TAG_INT};
+    static constexpr uint32_t kTags[] = {YARD_TAG_TENSOR, YARD_TAG_LIST, YARD_TAG_INT,
+                                         YARD_TAG_FLOAT,  YARD_TAG_BOOL, YARD_TAG_STRING,
+                                         YARD_TAG_INT};
     for (size_t i = 0; i < s_.params.size(); ++i) {
       const Param& p = s_.params[i];
       const yard_value_t& v = args_[i];
       if (v.tag == YARD_TAG_NONE && (p.optional || (inputs_only_ && p.is_output()))) continue;
-      if (v.tag == YARD_TAG_NONE) return fail(p, "expected " + type_text(p) + ", but it is missing");
+      if (v.tag == YARD_TAG_NONE)
+        return fail(p, "expected " + type_text(p) + ", but it is missing");
       bool fits = v.tag == kTags[static_cast<size_t>(p.kind)];
       if (fits && p.kind == Kind::kTensor) fits = v.u.tensor != nullptr;
       if (fits && p.kind == Kind::kString) fits = v.count == 0 || v.u.string != nullptr;
@@ -113,7 +116,8 @@ class Explainer {
   }
 
   bool list(const Param& p, const yard_value_t& v) {
-    if (v.count > 0 && !v.u.list) return fail(p, "expected " + type_text(p) + ", found a null list");
+    if (v.count > 0 && !v.u.list)
+      return fail(p, "expected " + type_text(p) + ", found a null list");
     for (uint32_t k = 0; k < v.count; ++k)
       if (!v.u.list[k])
         return fail(p, fmt::format("expected {}, found a null tensor at {}", type_text(p), k));
@@ -139,8 +143,9 @@ class Explainer {
           first = &s_.params[i];
           device = d;
         } else if (!(d == device)) {
-          return fail(s_.params[i], fmt::format("expected a tensor on {} like '{}', found {} on {}",
-                                                to_string(device), first->name, brief(*t), to_string(d)));
+          return fail(s_.params[i],
+                      fmt::format("expected a tensor on {} like '{}', found {} on {}",
+                                  to_string(device), first->name, brief(*t), to_string(d)));
         }
       }
     }
@@ -150,7 +155,9 @@ class Explainer {
   // Binds what p's dtype and dimensions say, or compares with what others said.
   bool tensor(const Param& p, const yard_tensor_t& t) {
     std::string why;
-    const auto because = [&](std::string text) { why += (why.empty() ? "" : ", ") + std::move(text); };
+    const auto because = [&](std::string text) {
+      why += (why.empty() ? "" : ", ") + std::move(text);
+    };
     const Bindings before = known_;
     bool good = dtype(p, t, because);
     const auto rank = static_cast<size_t>(t.ndim);
@@ -163,14 +170,16 @@ class Explainer {
       for (size_t k = 0; k < p.dims.size(); ++k) {
         const Dim& d = p.dims[k];
         if (d.broadcast) continue;
-        good &= d.kind == Dim::Kind::kLeading ? leading(p, d, t, because)
-                                              : dim(p, d, t.shape[rank - p.dims.size() + k], because);
+        good &= d.kind == Dim::Kind::kLeading
+                    ? leading(p, d, t, because)
+                    : dim(p, d, t.shape[rank - p.dims.size() + k], because);
       }
     }
     return good || misfit(p, t, before, why);
   }
 
-  bool misfit(const Param& p, const yard_tensor_t& t, const Bindings& known, const std::string& why) {
+  bool misfit(const Param& p, const yard_tensor_t& t, const Bindings& known,
+              const std::string& why) {
     return fail(p, "expected " + expected_text(p, known) + (why.empty() ? "" : " (" + why + ")") +
                        ", found " + brief(t));
   }
@@ -185,7 +194,8 @@ class Explainer {
     }
     const auto [it, fresh] = known_.variables.try_emplace(p.variable, Bound<DType>{found, p.name});
     if (!fresh && it->second.value != found) {
-      because(fmt::format("{} = {} from '{}'", p.variable, to_string(it->second.value), it->second.from));
+      because(fmt::format("{} = {} from '{}'", p.variable, to_string(it->second.value),
+                          it->second.from));
       return false;
     }
     return true;
@@ -207,7 +217,8 @@ class Explainer {
 
   template <class Because>
   bool dim(const Param& p, const Dim& d, int64_t size, const Because& because) {
-    if (d.kind == Dim::Kind::kAny || (d.kind == Dim::Kind::kConstant && size == d.number)) return true;
+    if (d.kind == Dim::Kind::kAny || (d.kind == Dim::Kind::kConstant && size == d.number))
+      return true;
     if (d.kind == Dim::Kind::kConstant) return false;
     const auto it = known_.dims.find(d.name);
     if (it != known_.dims.end()) {
@@ -257,14 +268,16 @@ class Explainer {
       case Clause::Kind::kDTypes: {
         const auto it = known_.variables.find(c.left.name);
         if (it == known_.variables.end()) return true;
-        if (std::find(c.dtypes.begin(), c.dtypes.end(), it->second.value) != c.dtypes.end()) return true;
+        if (std::find(c.dtypes.begin(), c.dtypes.end(), it->second.value) != c.dtypes.end())
+          return true;
         return fail(fmt::format("argument '{}': expected {}, found {} = {}", it->second.from,
                                 to_string(c), c.left.name, yard::to_string(it->second.value)));
       }
       case Clause::Kind::kIff:
         if (given(c.left.name) == given(c.right.name)) return true;
-        return fail(fmt::format("expected '{}' and '{}' both or neither, found only '{}'", c.left.name,
-                                c.right.name, given(c.left.name) ? c.left.name : c.right.name));
+        return fail(fmt::format("expected '{}' and '{}' both or neither, found only '{}'",
+                                c.left.name, c.right.name,
+                                given(c.left.name) ? c.left.name : c.right.name));
       case Clause::Kind::kOr:
         if (given(c.left.name) || given(c.right.name)) return true;
         return fail(fmt::format("expected '{}' or '{}', found neither", c.left.name, c.right.name));
@@ -316,8 +329,9 @@ class Explainer {
       for (uint32_t k = w == o ? i + 1 : 0; k < b.count; ++k) {
         const Overlap found = overlap(*a.list[i], *b.list[k]);
         if (found == Overlap::kNone) continue;
-        const bool allowed = program_.may_alias(static_cast<uint32_t>(w), static_cast<uint32_t>(o)) ||
-                             program_.may_alias(static_cast<uint32_t>(o), static_cast<uint32_t>(w));
+        const bool allowed =
+            program_.may_alias(static_cast<uint32_t>(w), static_cast<uint32_t>(o)) ||
+            program_.may_alias(static_cast<uint32_t>(o), static_cast<uint32_t>(w));
         if (found == Overlap::kSame && allowed) continue;
         return fail(s_.params[w],
                     fmt::format("expected memory {} '{}', found {}",

@@ -53,7 +53,8 @@ TEST(Misfit, TensorsThatCannotBeRead) {
     Values v;
     return why("f(x: T[*any])", {v.of(t)});
   };
-  const std::string start = "f: argument 'x': expected T[*any], found a tensor that cannot be read: ";
+  const std::string start =
+      "f: argument 'x': expected T[*any], found a tensor that cannot be read: ";
   const int64_t shape[] = {2, -3};
   yard_tensor_t t{};
   t.device = {1, 0};
@@ -83,8 +84,9 @@ TEST(Misfit, DTypesAndDevices) {
             "rms_norm: argument 'weight': expected f32[4] (T = f32 from 'x'), found bf16[4]");
   EXPECT_EQ(why(kRmsNorm, {v.tensor(DType::bf16, {2, 4}), x, w, number(0)}),
             "rms_norm: argument 'out': expected f32[2,4] (T = f32 from 'x'), found bf16[2,4]");
-  EXPECT_EQ(why(kRmsNorm, {o, x, v.tensor(DType::f32, {4}, {}, {2, 1}), number(0)}),
-            "rms_norm: argument 'weight': expected a tensor on cpu like 'out', found f32[4] on cuda:1");
+  EXPECT_EQ(
+      why(kRmsNorm, {o, x, v.tensor(DType::f32, {4}, {}, {2, 1}), number(0)}),
+      "rms_norm: argument 'weight': expected a tensor on cpu like 'out', found f32[4] on cuda:1");
   EXPECT_EQ(why("f(x: f16[n])", {w}), "f: argument 'x': expected f16[n] (dtype f16), found f32[4]");
   EXPECT_EQ(why("f(x: T[n]) where T in {f16, bf16}", {w}),
             "f: argument 'x': expected T in {f16, bf16}, found T = f32");
@@ -93,16 +95,18 @@ TEST(Misfit, DTypesAndDevices) {
 TEST(Misfit, Dimensions) {
   Values v;
   const yard_value_t o = v.f32({2, 4}), x = v.f32({2, 4}), w = v.f32({4});
-  EXPECT_EQ(why(kRmsNorm, {v.f32({8, 4096}), v.f32({8, 4096}), v.f32({2048}), number(0)}),
-            "rms_norm: argument 'weight': expected f32[4096] (hidden = 4096 from 'x'), found f32[2048]");
+  EXPECT_EQ(
+      why(kRmsNorm, {v.f32({8, 4096}), v.f32({8, 4096}), v.f32({2048}), number(0)}),
+      "rms_norm: argument 'weight': expected f32[4096] (hidden = 4096 from 'x'), found f32[2048]");
   EXPECT_EQ(why(kRmsNorm, {v.f32({3, 4}), x, w, number(0)}),
             "rms_norm: argument 'out': expected f32[2,4] (*rows = [2] from 'x'), found f32[3,4]");
   EXPECT_EQ(why(kRmsNorm, {o, x, v.f32({1, 4}), number(0)}),
             "rms_norm: argument 'weight': expected f32[4] (1 dimension), found f32[1,4]");
   EXPECT_EQ(why(kRmsNorm, {o, v.f32({}), w, number(0)}),
             "rms_norm: argument 'x': expected T[*rows,hidden] (at least 1 dimension), found f32[]");
-  EXPECT_EQ(why(kSiluAndMul, {v.f32({4}), v.f32({7})}),
-            "silu_and_mul: argument 'x': expected T[*rows,2*d] (7 is no multiple of 2), found f32[7]");
+  EXPECT_EQ(
+      why(kSiluAndMul, {v.f32({4}), v.f32({7})}),
+      "silu_and_mul: argument 'x': expected T[*rows,2*d] (7 is no multiple of 2), found f32[7]");
   EXPECT_EQ(why(kSiluAndMul, {v.f32({4}), v.f32({10})}),
             "silu_and_mul: argument 'out': expected f32[5] (d = 5 from 'x'), found f32[4]");
   EXPECT_EQ(why("f(x: T[128, n])", {v.f32({64, 2})}),
@@ -129,8 +133,9 @@ TEST(Misfit, Clauses) {
             "rotary_embedding: expected 'cos' and 'sin' both or neither, found only 'cos'");
   EXPECT_EQ(rotary(none(), none(), none()),
             "rotary_embedding: expected 'positions' or 'cos', found neither");
-  EXPECT_EQ(rotary(none(), c, s),
-            "rotary_embedding: expected cache == tokens unless positions, found cache = 9, tokens = 4");
+  EXPECT_EQ(
+      rotary(none(), c, s),
+      "rotary_embedding: expected cache == tokens unless positions, found cache = 9, tokens = 4");
   EXPECT_EQ(rotary(v.tensor(DType::i32, {4}), c, s), "");
 }
 
@@ -138,11 +143,13 @@ TEST(Misfit, Memory) {
   Values v;
   const yard_value_t x = v.f32({2, 4}), o = v.f32({2, 4}), w = v.f32({4});
   auto* data = static_cast<char*>(x.u.tensor->data);
-  EXPECT_EQ(why(kRmsNorm, {v.at(data + 4, DType::f32, {2, 4}), x, w, number(0)}),
-            "rms_norm: argument 'out': expected memory that is exactly or not at all that of 'x', found "
-            "some of it shared");
-  EXPECT_EQ(why(kRmsNorm, {x, o, v.at(data, DType::f32, {4}), number(0)}),
-            "rms_norm: argument 'out': expected memory apart from 'weight', found some of it shared");
+  EXPECT_EQ(
+      why(kRmsNorm, {v.at(data + 4, DType::f32, {2, 4}), x, w, number(0)}),
+      "rms_norm: argument 'out': expected memory that is exactly or not at all that of 'x', found "
+      "some of it shared");
+  EXPECT_EQ(
+      why(kRmsNorm, {x, o, v.at(data, DType::f32, {4}), number(0)}),
+      "rms_norm: argument 'out': expected memory apart from 'weight', found some of it shared");
   EXPECT_EQ(why("f(out!: T[n], x: T[n])", {w, w}),
             "f: argument 'out': expected memory apart from 'x', found the same memory");
   EXPECT_EQ(why(kRmsNorm, {v.tensor(DType::f32, {2, 4}, {0, 1}), x, w, number(0)}),

@@ -52,8 +52,10 @@ class BoundedSum {
   }
   // Adds to the number to hit.
   void aim(Wide target) noexcept {
-    if (target > kFarthest || target < -kFarthest) too_far_ = true;
-    else target_ += target;
+    if (target > kFarthest || target < -kFarthest)
+      too_far_ = true;
+    else
+      target_ += target;
   }
 
   bool solvable() noexcept {
@@ -67,8 +69,8 @@ class BoundedSum {
       reach_[i] = reach_[i + 1] + times(f, terms_[i].limit);
       unit_[i] = gcd(unit_[i + 1], f);
       // Every multiple of the unit is hit if this step leaves no gap the smaller ones cannot fill.
-      dense_[i] = unit_[i + 1] == 0 || (dense_[i + 1] && unit_[i] == unit_[i + 1] &&
-                                        f <= reach_[i + 1] + unit_[i]);
+      dense_[i] = unit_[i + 1] == 0 ||
+                  (dense_[i + 1] && unit_[i] == unit_[i + 1] && f <= reach_[i + 1] + unit_[i]);
     }
     return search(0, target_);
   }

@@ -101,7 +101,9 @@ std::vector<int64_t> addresses(const TensorView& t) {
 
 TEST(Overlap, AgreesWithBruteForce) {
   std::mt19937 random(7);
-  const auto below = [&](int n) { return static_cast<int64_t>(random() % static_cast<unsigned>(n)); };
+  const auto below = [&](int n) {
+    return static_cast<int64_t>(random() % static_cast<unsigned>(n));
+  };
   const auto any = [&] {
     const auto rank = static_cast<size_t>(below(4));
     std::vector<int64_t> shape(rank), strides(rank);

@@ -66,6 +66,25 @@ class Program {
   // fits() for a call that is about to run: -1 also if a tensor that has elements has no data.
   int32_t fits_live(const yard_value_t* args) const noexcept;
 
+  // The tensors of an op that has nothing but tensors that are always there, scalars, and no clause to
+  // check at each call, the first of them written; empty for other ops. For such an op, calls whose
+  // tensors have equal facts and sizes (and are compact) fit alike, but for what their memory overlaps.
+  std::span<const uint8_t> plain_tensors() const noexcept {
+    return {lane_args_, has_steps_ ? size_t{0} : size_t{lane_count_}};
+  }
+  // Bytes of a tensor, for seeing that two are apart. Conservative.
+  struct Range {
+    explicit Range(const yard_tensor_t& t) noexcept
+        : begin(reinterpret_cast<uintptr_t>(t.data) + t.byte_offset), span(span_of(t.facts)) {}
+    // Whether there are data, and byte ranges surely do not meet.
+    bool apart(const yard_tensor_t& t) const noexcept {
+      if (t.data == nullptr) return false;
+      const uint64_t away = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset - begin;
+      return away / 64 >= span && (0 - away) / 64 >= span_of(t.facts);
+    }
+    uint64_t begin, span;
+  };
+
   // Whether a tensor that has elements has no data. Requires tags_fit() and facts.
   bool has_null_data(const yard_value_t* args) const noexcept;
 
@@ -101,8 +120,8 @@ class Program {
     };
     Kind kind = Kind::kOther;
     uint8_t arg = 0;
-    uint8_t dims = 0;   // how many trailing dimensions equal the lead's; kAllDims: every one
-    uint8_t scale = 1;  // the last of them is `scale` times the lead's
+    uint8_t dims = 0;    // how many trailing dimensions equal the lead's; kAllDims: every one
+    uint8_t scale = 1;   // the last of them is `scale` times the lead's
     uint32_t same = 0;   // facts bits that are those of the lead
     uint32_t fixed = 0;  // facts bits that are those of `want`
     uint32_t want = 0;
@@ -121,7 +140,8 @@ class Program {
   bool fits_form(const yard_value_t* args) const noexcept;
   bool fits_lanes(const yard_value_t* args) const noexcept;
   bool fits_quickly(const yard_value_t* args) const noexcept;
-  bool lane_fits(const Lane& lane, const yard_tensor_t& lead, const yard_tensor_t& t) const noexcept;
+  bool lane_fits(const Lane& lane, const yard_tensor_t& lead,
+                 const yard_tensor_t& t) const noexcept;
   // All of fits() again, exactly; taken when the quick way is not sure.
   int32_t fits_exactly(const yard_value_t* args) const noexcept;
   int32_t run_steps(const yard_value_t* args, int32_t flags) const noexcept;
@@ -177,20 +197,13 @@ inline bool Program::lane_fits(const Lane& lane, const yard_tensor_t& lead,
 }
 
 // What the lanes compare with; lives in registers.
-struct Program::Lead {
+struct Program::Lead : Range {
   explicit Lead(const yard_tensor_t& t) noexcept
-      : shape(t.shape),
-        begin(reinterpret_cast<uintptr_t>(t.data) + t.byte_offset),
+      : Range(t),
+        shape(t.shape),
         facts(t.facts),
-        rank((facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT),
-        span(span_of(facts)) {}
+        rank((facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT) {}
 
-  // Whether there are data, and byte ranges surely do not meet.
-  bool apart(const yard_tensor_t& t) const noexcept {
-    if (t.data == nullptr) return false;
-    const uint64_t away = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset - begin;
-    return away / 64 >= span && (0 - away) / 64 >= span_of(t.facts);
-  }
   // No valid facts have device type 0, so those of a tensor without any differ from the lead's.
   bool same(const yard_tensor_t& t) const noexcept {
     if (((facts ^ t.facts) & (kTypeBits | YARD_FACTS_RANK)) != 0 || !apart(t)) return false;
@@ -207,7 +220,7 @@ struct Program::Lead {
   }
 
   const int64_t* shape;
-  uint64_t begin, facts, rank, span;
+  uint64_t facts, rank;
 };
 
 // The arguments are the lead, kSameLanes that are like it and kLastLanes as long as its last dimension,
@@ -215,8 +228,8 @@ struct Program::Lead {
 template <uint32_t kSameLanes, uint32_t kLastLanes>
 inline bool Program::fits_form(const yard_value_t* args) const noexcept {
   const Lead lead(*args[0].u.tensor);
-  if ((lead.facts & YARD_FACTS_VALID) == 0 || (lead.facts & YARD_FACTS_PLAIN) == 0 || lead.rank == 0 ||
-      args[0].u.tensor->data == nullptr)
+  if ((lead.facts & YARD_FACTS_VALID) == 0 || (lead.facts & YARD_FACTS_PLAIN) == 0 ||
+      lead.rank == 0 || args[0].u.tensor->data == nullptr)
     return false;
   for (uint32_t i = 1; i <= kSameLanes; ++i)
     if (!lead.same(*args[i].u.tensor)) return false;
@@ -262,7 +275,8 @@ inline int32_t Program::fits(const yard_value_t* args) const noexcept {
 
 inline int32_t Program::fits_live(const yard_value_t* args) const noexcept {
   const bool quick = fits_quickly(args);
-  if (quick && !has_steps_) [[likely]] return 0;
+  if (quick && !has_steps_) [[likely]]
+    return 0;
   const int32_t flags = quick ? run_steps(args, 0) : fits_exactly(args);
   return flags >= 0 && has_null_data(args) ? -1 : flags;
 }

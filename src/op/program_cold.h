@@ -16,23 +16,23 @@ namespace yard::op {
 // absent optional does nothing; one about a list looks at every tensor in it.
 struct Step {
   enum class Op : uint8_t {
-    kEnum,         // arg is in [0, value)
-    kFacts,        // facts of arg under mask are value; its device is that of all others
-    kRank,         // arg has at least axis dimensions
-    kDType,        // reg is the dtype of arg
-    kDTypeSet,     // reg is in mask
-    kInt,          // reg is the integer arg
-    kDim,          // reg * value is the size of dimension axis (from the end)
-    kDimSpread,    // the same, or the size is 1
-    kConstant,     // dimension axis is value
-    kLeading,      // reg is the leading group of arg, before its last axis dimensions
+    kEnum,           // arg is in [0, value)
+    kFacts,          // facts of arg under mask are value; its device is that of all others
+    kRank,           // arg has at least axis dimensions
+    kDType,          // reg is the dtype of arg
+    kDTypeSet,       // reg is in mask
+    kInt,            // reg is the integer arg
+    kDim,            // reg * value is the size of dimension axis (from the end)
+    kDimSpread,      // the same, or the size is 1
+    kConstant,       // dimension axis is value
+    kLeading,        // reg is the leading group of arg, before its last axis dimensions
     kLeadingSpread,  // the leading group of arg broadcasts to reg
-    kProduct,      // reg is the product of the group other
-    kCompare,      // comparisons[value] holds
-    kIff,          // arg is given exactly when other is
-    kOr,           // arg or other is given
-    kSelf,         // arg does not overlap itself
-    kPair,         // arg and other do not overlap; value: exactly the same is allowed
+    kProduct,        // reg is the product of the group other
+    kCompare,        // comparisons[value] holds
+    kIff,            // arg is given exactly when other is
+    kOr,             // arg or other is given
+    kSelf,           // arg does not overlap itself
+    kPair,           // arg and other do not overlap; value: exactly the same is allowed
   };
   Op op;
   uint8_t arg = 0;

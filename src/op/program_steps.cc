@@ -114,8 +114,7 @@ class Machine {
   }
 
   bool compare(const Comparison& c) const noexcept {
-    if (c.guard != Clause::Guard::kNone &&
-        given(c.guard_arg) != (c.guard == Clause::Guard::kIf))
+    if (c.guard != Clause::Guard::kNone && given(c.guard_arg) != (c.guard == Clause::Guard::kIf))
       return true;
     if (c.left_reg >= 0 && !has(static_cast<uint8_t>(c.left_reg))) return true;
     if (c.right_reg >= 0 && !has(static_cast<uint8_t>(c.right_reg))) return true;
@@ -133,7 +132,8 @@ class Machine {
   }
   bool pair(const Step& s) noexcept {
     const yard_value_t &x = args_[s.arg], &y = args_[s.other];
-    if (x.tag == YARD_TAG_TENSOR && y.tag == YARD_TAG_TENSOR && !ranges_may_meet(*x.u.tensor, *y.u.tensor))
+    if (x.tag == YARD_TAG_TENSOR && y.tag == YARD_TAG_TENSOR &&
+        !ranges_may_meet(*x.u.tensor, *y.u.tensor))
       return true;
     return pairs(s);
   }
@@ -164,9 +164,8 @@ class Machine {
 }  // namespace
 
 int32_t Program::run_steps(const yard_value_t* args, int32_t flags) const noexcept {
-  const uint64_t device = lane_count_ != 0
-                              ? args[lane_args_[0]].u.tensor->facts & YARD_FACTS_DEVICE
-                              : kNoDevice;
+  const uint64_t device =
+      lane_count_ != 0 ? args[lane_args_[0]].u.tensor->facts & YARD_FACTS_DEVICE : kNoDevice;
   Machine machine(*cold_, args, device);
   return machine.run() ? flags | machine.flags() : -1;
 }
@@ -178,14 +177,19 @@ int32_t Program::fits_exactly(const yard_value_t* args) const noexcept {
   const uint64_t rank = (lead.facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT;
   int32_t flags = 0;
   // PLAIN is only what the quick way wants.
-  if (((static_cast<uint32_t>(lead.facts) ^ first.want) & first.fixed & ~YARD_FACTS_PLAIN) != 0) return -1;
+  if (((static_cast<uint32_t>(lead.facts) ^ first.want) & first.fixed & ~YARD_FACTS_PLAIN) != 0)
+    return -1;
   if (rank < min_rank_ || ((dtypes_ >> (lead.facts & YARD_FACTS_DTYPE)) & 1) == 0) return -1;
   if ((lead.facts & YARD_FACTS_PLAIN) == 0 && overlaps_itself(lead)) return -1;
   for (uint32_t i = 1; i < lane_count_; ++i) {
     const yard_tensor_t& t = *args[lane_args_[i]].u.tensor;
     if (!lane_fits(lanes_[i], lead, t)) return -1;
     if (!ranges_may_meet(lead, t)) continue;
-    const Overlap o = overlap(lead, t);
+    // Working in place is common: compact tensors of one kind at one address need no closer look.
+    const bool in_place = lanes_[i].kind == Lane::Kind::kSame && lead.data == t.data && lead.data &&
+                          lead.byte_offset == t.byte_offset && span_of(t.facts) != 0 &&
+                          (lead.facts & t.facts & YARD_FACTS_COMPACT) != 0;
+    const Overlap o = in_place ? Overlap::kSame : overlap(lead, t);
     if (o == Overlap::kNone) continue;
     if (o != Overlap::kSame || !lanes_[i].may_alias) return -1;
     flags = static_cast<int32_t>(YARD_CALL_ALIASED);
@@ -196,8 +200,8 @@ int32_t Program::fits_exactly(const yard_value_t* args) const noexcept {
 bool Program::list_fits(const yard_value_t& v) const noexcept {
   if (v.count == 0) return true;
   if (v.tag == YARD_TAG_STRING) return v.u.string != nullptr;
-  return v.u.list != nullptr &&
-         std::all_of(v.u.list, v.u.list + v.count, [](const yard_tensor_t* t) { return t != nullptr; });
+  return v.u.list != nullptr && std::all_of(v.u.list, v.u.list + v.count,
+                                            [](const yard_tensor_t* t) { return t != nullptr; });
 }
 
 }  // namespace yard::op

@@ -68,7 +68,8 @@ TEST(Fits, RmsNormOfEveryRank) {
   EXPECT_EQ(fit(p, {v.f32({2, 4}), v.f32({4, 2}), v.f32({4}), number(0)}), -1);
   EXPECT_EQ(fit(p, {v.f32({2, 4}), v.f32({1, 2, 4}), v.f32({4}), number(0)}), -1);
   EXPECT_EQ(fit(p, {v.f32({2, 4}), v.tensor(DType::f16, {2, 4}), v.f32({4}), number(0)}), -1);
-  EXPECT_EQ(fit(p, {v.f32({2, 4}), v.f32({2, 4}), v.tensor(DType::f32, {4}, {}, {2, 0}), number(0)}), -1);
+  EXPECT_EQ(
+      fit(p, {v.f32({2, 4}), v.f32({2, 4}), v.tensor(DType::f32, {4}, {}, {2, 0}), number(0)}), -1);
   EXPECT_EQ(fit(p, {v.f32({2, 4}), v.f32({2, 4}), v.f32({4})}), -1);
   EXPECT_EQ(fit(p, {v.f32({2, 4}), v.f32({2, 4}), v.f32({4}), integer(0)}), -1);
   EXPECT_EQ(fit(p, {v.f32({2, 4}), v.f32({2, 4}), none(), number(0)}), -1);
@@ -83,10 +84,14 @@ TEST(Fits, Aliasing) {
   EXPECT_EQ(fit(p, {v.at(data, DType::f32, {2, 4}, {4, 1}), x, v.f32({4}), number(0)}),
             static_cast<int32_t>(YARD_CALL_ALIASED));
   EXPECT_EQ(fit(p, {v.at(data + 4, DType::f32, {2, 4}), x, v.f32({4}), number(0)}), -1) << "partly";
-  EXPECT_EQ(fit(p, {v.at(data, DType::f32, {2, 4}, {8, 1}), x, v.f32({4}), number(0)}), -1) << "strides";
-  EXPECT_EQ(fit(p, {v.f32({2, 4}), x, v.at(data, DType::f32, {4}), number(0)}), 0) << "inputs may share";
-  EXPECT_EQ(fit(p, {x, v.f32({2, 4}), v.at(data, DType::f32, {4}), number(0)}), -1) << "not with weight";
-  EXPECT_EQ(fit(p, {v.at(data + 32, DType::f32, {2, 4}), x, v.f32({4}), number(0)}), 0) << "right behind";
+  EXPECT_EQ(fit(p, {v.at(data, DType::f32, {2, 4}, {8, 1}), x, v.f32({4}), number(0)}), -1)
+      << "strides";
+  EXPECT_EQ(fit(p, {v.f32({2, 4}), x, v.at(data, DType::f32, {4}), number(0)}), 0)
+      << "inputs may share";
+  EXPECT_EQ(fit(p, {x, v.f32({2, 4}), v.at(data, DType::f32, {4}), number(0)}), -1)
+      << "not with weight";
+  EXPECT_EQ(fit(p, {v.at(data + 32, DType::f32, {2, 4}), x, v.f32({4}), number(0)}), 0)
+      << "right behind";
   const yard_value_t left = v.at(data, DType::f32, {2, 4}, {8, 1});
   const yard_value_t right = v.at(data + 16, DType::f32, {2, 4}, {8, 1});
   EXPECT_EQ(fit(p, {left, right, v.f32({4}), number(0)}), 0) << "halves of the same rows";
@@ -100,7 +105,8 @@ TEST(Fits, WrittenTensorsDoNotOverlapThemselves) {
   EXPECT_EQ(fit(p, {v.tensor(DType::f32, {2, 4}, {3, 1}), x, w, number(0)}), -1);
   EXPECT_EQ(fit(p, {v.tensor(DType::f32, {2, 4}, {1, 2}), x, w, number(0)}), 0) << "transposed";
   EXPECT_EQ(fit(p, {v.tensor(DType::f32, {1, 4}, {0, 1}), v.f32({1, 4}), w, number(0)}), 0);
-  EXPECT_EQ(fit(p, {v.f32({2, 4}), v.tensor(DType::f32, {2, 4}, {0, 1}), w, number(0)}), 0) << "input";
+  EXPECT_EQ(fit(p, {v.f32({2, 4}), v.tensor(DType::f32, {2, 4}, {0, 1}), w, number(0)}), 0)
+      << "input";
 }
 
 TEST(Fits, InOutNeverOverlaps) {
@@ -120,11 +126,14 @@ TEST(Fits, MetadataOverlapsNothing) {
   EXPECT_EQ(fit(p, {x, x, w, number(0)}), 0);
   const std::vector<yard_value_t> without = {v.f32({2, 4}), v.f32({2, 4}), w, number(0)};
   EXPECT_TRUE(p.has_null_data(without.data()));
+  EXPECT_EQ(p.fits_live(without.data()), -1);
   const std::vector<yard_value_t> with = {v.f32({2, 4}), v.f32({2, 4}), v.f32({4}), number(0)};
   EXPECT_FALSE(p.has_null_data(with.data()));
+  EXPECT_EQ(p.fits_live(with.data()), 0);
   const yard_value_t empty = v.at(nullptr, DType::f32, {0, 4});
   const std::vector<yard_value_t> nothing = {empty, empty, v.f32({4}), number(0)};
   EXPECT_FALSE(p.has_null_data(nothing.data()));
+  EXPECT_EQ(p.fits_live(nothing.data()), 0);
   const Program l = compiled("f(out!: T[n], xs: T[n][])");
   const std::vector<yard_value_t> list = {v.f32({4}), v.list({v.f32({4}), w})};
   EXPECT_TRUE(l.has_null_data(list.data()));
@@ -168,7 +177,8 @@ TEST(Fits, ConstantsAnyAndIntegers) {
 TEST(Fits, Broadcast) {
   const Program p = compiled("add(out!: T[*rows, n], a: T[*rows|1, n|1], b: T[*rows, n|1])");
   Values v;
-  for (const auto& a : std::vector<std::vector<int64_t>>{{2, 3, 4}, {1, 3, 4}, {3, 4}, {4}, {1}, {1, 1}})
+  for (const auto& a :
+       std::vector<std::vector<int64_t>>{{2, 3, 4}, {1, 3, 4}, {3, 4}, {4}, {1}, {1, 1}})
     EXPECT_EQ(fit(p, {v.f32({2, 3, 4}), v.f32(a), v.f32({2, 3, 1})}), 0);
   for (const auto& a : std::vector<std::vector<int64_t>>{{2, 2, 4}, {2, 4}, {3}, {1, 2, 3, 4}, {}})
     EXPECT_EQ(fit(p, {v.f32({2, 3, 4}), v.f32(a), v.f32({2, 3, 1})}), -1);
@@ -193,9 +203,10 @@ TEST(Fits, Rotary) {
   const Program p = compiled(kRotary);
   Values v;
   const yard_value_t q = v.f32({4, 8, 64}), k = v.f32({4, 2, 64}), pos = v.tensor(DType::i64, {4});
-  const yard_value_t c = v.f32({16, 32}), s = v.f32({16, 32}), c4 = v.f32({4, 32}), s4 = v.f32({4, 32});
-  const auto call = [&](yard_value_t key, yard_value_t positions, yard_value_t cos, yard_value_t sin,
-                        int64_t dim = 0, int64_t style = 0) {
+  const yard_value_t c = v.f32({16, 32}), s = v.f32({16, 32}), c4 = v.f32({4, 32}),
+                     s4 = v.f32({4, 32});
+  const auto call = [&](yard_value_t key, yard_value_t positions, yard_value_t cos,
+                        yard_value_t sin, int64_t dim = 0, int64_t style = 0) {
     return fit(p, {q, key, positions, cos, sin, integer(dim), number(1e4), integer(style)});
   };
   EXPECT_EQ(call(k, pos, c, s), 0);
@@ -220,9 +231,12 @@ TEST(Fits, Rotary) {
 TEST(Field, ReadsWhatNamesMean) {
   const Program p = compiled(kRotary);
   Values v;
-  const std::vector<yard_value_t> args = {v.f32({3, 4, 8, 64}), none(), none(), v.f32({12, 32}),
-                                          v.f32({12, 32}), integer(16), number(0), integer(1)};
-  const auto value = [&](std::string_view name) { return read(p.field(name).value(), args.data()); };
+  const std::vector<yard_value_t> args = {
+      v.f32({3, 4, 8, 64}), none(),      none(),    v.f32({12, 32}),
+      v.f32({12, 32}),      integer(16), number(0), integer(1)};
+  const auto value = [&](std::string_view name) {
+    return read(p.field(name).value(), args.data());
+  };
   EXPECT_EQ(value("tokens"), 12);
   EXPECT_EQ(value("heads"), 8);
   EXPECT_EQ(value("head_dim"), 64);
@@ -242,8 +256,8 @@ TEST(Field, ReadsWhatNamesMean) {
 TEST(Field, FactorsAndLists) {
   const Program p = compiled("f(out!: T[*r], x: T[*r, 2*d], ys: T[m][], n: int, flag: bool)");
   Values v;
-  const std::vector<yard_value_t> args = {v.f32({3}), v.f32({3, 8}), v.list({v.f32({7}), v.f32({7})}),
-                                          integer(-1), boolean(true)};
+  const std::vector<yard_value_t> args = {
+      v.f32({3}), v.f32({3, 8}), v.list({v.f32({7}), v.f32({7})}), integer(-1), boolean(true)};
   EXPECT_EQ(read(*p.field("d"), args.data()), 4);
   EXPECT_EQ(read(*p.field("m"), args.data()), 7);
   EXPECT_EQ(read(*p.field("ys.count"), args.data()), 2);

@@ -39,7 +39,8 @@ bool Scanner::accept(std::string_view punctuation) {
 
 bool Scanner::expect(char c, std::string_view context) {
   if (accept(c)) return true;
-  return fail("expected '" + std::string(1, c) + "' " + std::string(context) + ", found " + found());
+  return fail("expected '" + std::string(1, c) + "' " + std::string(context) + ", found " +
+              found());
 }
 
 std::string_view Scanner::peek_word() {
@@ -58,8 +59,8 @@ std::string_view Scanner::word() {
 
 std::optional<std::string> Scanner::name(std::string_view kind) {
   const std::string_view w = peek_word();
-  const bool lower = !w.empty() && is_lower(w[0]) && w.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") ==
-                                                         std::string_view::npos;
+  const bool lower = !w.empty() && is_lower(w[0]) &&
+                     w.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") == std::string_view::npos;
   if (!lower) {
     fail("expected " + std::string(kind) + ", found " + found() +
          (w.empty() ? "" : "; names are lower-case letters, digits and '_'"));
@@ -132,7 +133,8 @@ std::optional<int64_t> Scanner::integer(std::string_view kind) {
   const auto n = number();
   if (!n) return std::nullopt;
   if (n->is_float) {
-    fail_at(start, "expected " + std::string(kind) + ", found a number with a fraction or exponent");
+    fail_at(start,
+            "expected " + std::string(kind) + ", found a number with a fraction or exponent");
     return std::nullopt;
   }
   return n->i;
@@ -142,8 +144,9 @@ std::optional<std::string> Scanner::quoted() {
   size_t pos = at();
   auto text = base::unquote(text_, pos);
   if (!text) {
-    fail_at(pos, pos >= text_.size() ? "the string has no closing '\"'"
-                                     : "not allowed in a string; escapes are \\\" \\\\ \\n \\t \\r \\xhh");
+    fail_at(pos, pos >= text_.size()
+                     ? "the string has no closing '\"'"
+                     : "not allowed in a string; escapes are \\\" \\\\ \\n \\t \\r \\xhh");
     return std::nullopt;
   }
   pos_ = pos;
@@ -174,8 +177,8 @@ std::string Scanner::found() {
 
 bool Scanner::fail_at(size_t offset, const std::string& message) {
   if (status_.ok()) {
-    status_ = Status(Code::kParse, std::string(what_) + ", " + base::place_of(text_, offset) + ": " +
-                                       message + "\n" + base::caret_at(text_, offset));
+    status_ = Status(Code::kParse, std::string(what_) + ", " + base::place_of(text_, offset) +
+                                       ": " + message + "\n" + base::caret_at(text_, offset));
   }
   return false;
 }

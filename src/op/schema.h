@@ -76,9 +76,7 @@ struct Param {
   bool is_tensor() const noexcept { return kind == Kind::kTensor || kind == Kind::kTensorList; }
   bool is_output() const noexcept { return access == Access::kWrite; }
   bool is_written() const noexcept { return access != Access::kRead; }
-  bool has_leading() const noexcept {
-    return !dims.empty() && dims[0].kind == Dim::Kind::kLeading;
-  }
+  bool has_leading() const noexcept { return !dims.empty() && dims[0].kind == Dim::Kind::kLeading; }
   // Dimensions counted from the end: all but the leading group.
   size_t trailing() const noexcept { return dims.size() - (has_leading() ? 1 : 0); }
   bool operator==(const Param&) const = default;

@@ -66,14 +66,15 @@ class Checker {
     const bool leading = d.kind == Dim::Kind::kLeading;
     const bool is_int = same >= 0 && s_.params[static_cast<size_t>(same)].kind == Kind::kInt;
     if (same >= 0 && (leading || !is_int))
-      return in_.fail_at(d.at.offset, "'" + d.name + "' is a parameter" +
-                                          (leading ? "" : ", and only an int one can be a dimension"));
+      return in_.fail_at(d.at.offset,
+                         "'" + d.name + "' is a parameter" +
+                             (leading ? "" : ", and only an int one can be a dimension"));
     const auto [it, fresh] = names_.try_emplace(d.name);
     Name& n = it->second;
     if (fresh) n.leading = leading, n.at = d.at;
     if (n.leading != leading)
-      return in_.fail_at(d.at.offset, "'" + d.name + "' stands for leading dimensions ('*" + d.name +
-                                          "') and for a single one; use two names");
+      return in_.fail_at(d.at.offset, "'" + d.name + "' stands for leading dimensions ('*" +
+                                          d.name + "') and for a single one; use two names");
     if (d.broadcast && p.is_written())
       return in_.fail_at(d.at.offset, "'" + p.name + "' is written and cannot be broadcast");
     if (is_int) n.bound = true;
@@ -142,9 +143,9 @@ class Checker {
 
   bool dtypes(const Clause& c) {
     if (variables_.count(c.left.name) == 0)
-      return in_.fail_at(c.at.offset, "no parameter has the dtype '" + c.left.name + "'" +
-                                          base::did_you_mean(c.left.name, {variables_.begin(),
-                                                                           variables_.end()}));
+      return in_.fail_at(
+          c.at.offset, "no parameter has the dtype '" + c.left.name + "'" +
+                           base::did_you_mean(c.left.name, {variables_.begin(), variables_.end()}));
     for (const Clause& other : s_.clauses) {
       if (&other == &c) break;
       if (other.kind == c.kind && other.left.name == c.left.name)
@@ -158,7 +159,8 @@ class Checker {
     if (i >= 0) return &s_.params[static_cast<size_t>(i)];
     std::vector<std::string> known;
     for (const Param& p : s_.params) known.push_back(p.name);
-    in_.fail_at(t.at.offset, "no parameter is called '" + t.name + "'" + base::did_you_mean(t.name, known));
+    in_.fail_at(t.at.offset,
+                "no parameter is called '" + t.name + "'" + base::did_you_mean(t.name, known));
     return nullptr;
   }
 
@@ -181,7 +183,8 @@ class Checker {
     if (t.name.empty() || names_.count(t.name) != 0) return true;
     const int i = s_.index_of(t.name);
     if (i >= 0 && s_.params[static_cast<size_t>(i)].kind == Kind::kInt) return true;
-    if (i >= 0) return in_.fail_at(t.at.offset, "'" + t.name + "' is neither a dimension nor an int");
+    if (i >= 0)
+      return in_.fail_at(t.at.offset, "'" + t.name + "' is neither a dimension nor an int");
     std::vector<std::string> known;
     for (const auto& [name, info] : names_) known.push_back(name);
     for (const Param& p : s_.params)

@@ -33,8 +33,9 @@ class Parser {
       } while (in_.accept(','));
     }
     if (in_.at_end()) return true;
-    return in_.fail(s.clauses.empty() ? "expected 'where' or the end, found " + in_.found()
-                                      : "expected ',' or the end after a clause, found " + in_.found());
+    return in_.fail(s.clauses.empty()
+                        ? "expected 'where' or the end, found " + in_.found()
+                        : "expected ',' or the end after a clause, found " + in_.found());
   }
 
  private:
@@ -47,14 +48,17 @@ class Parser {
     if (!name) return false;
     p.name = std::move(*name);
     const size_t marks = in_.at();
-    if (in_.accept('!')) p.access = Access::kWrite;
-    else if (in_.accept('~')) p.access = Access::kReadWrite;
+    if (in_.accept('!'))
+      p.access = Access::kWrite;
+    else if (in_.accept('~'))
+      p.access = Access::kReadWrite;
     p.optional = in_.accept('?');
     if (in_.peek() == '!' || in_.peek() == '~' || in_.peek() == '?')
       return in_.fail("'!' or '~' comes first, then '?', each once");
     if (!in_.expect(':', "and a type after the parameter's name") || !type(p)) return false;
     if (!p.is_tensor() && (p.optional || p.is_written()))
-      return in_.fail_at(marks, std::string("a scalar takes no ") + (p.is_written() ? "'!' or '~'" : "'?'") +
+      return in_.fail_at(marks, std::string("a scalar takes no ") +
+                                    (p.is_written() ? "'!' or '~'" : "'?'") +
                                     (p.is_written() ? "" : "; give it a default instead"));
     const size_t equals = in_.at();
     if (!in_.accept('=')) return true;
@@ -86,8 +90,9 @@ class Parser {
       in_.seek(start);
       std::vector<std::string> known = dtype_names();
       for (const auto& scalar : kScalars) known.emplace_back(scalar.first);
-      return in_.fail("expected a type (T[dims], f32[dims], int, float, bool, string, enum{...}), found " +
-                      in_.found() + base::did_you_mean(w, known));
+      return in_.fail(
+          "expected a type (T[dims], f32[dims], int, float, bool, string, enum{...}), found " +
+          in_.found() + base::did_you_mean(w, known));
     }
     if (!in_.expect('[', "and dimensions after the dtype")) return false;
     return dims(p);
@@ -165,8 +170,8 @@ class Parser {
     const size_t start = in_.at();
     const auto wrong = [&](std::string_view wanted) {
       in_.seek(start);
-      return in_.fail("the default of '" + p.name + "' must be " + std::string(wanted) + ", found " +
-                      in_.found());
+      return in_.fail("the default of '" + p.name + "' must be " + std::string(wanted) +
+                      ", found " + in_.found());
     };
     switch (p.kind) {
       case Kind::kInt: {
@@ -194,8 +199,7 @@ class Parser {
       default: {
         const std::string_view w = in_.word();
         const auto e = std::find(p.enumerators.begin(), p.enumerators.end(), w);
-        if (e == p.enumerators.end())
-          return wrong(base::one_of(p.enumerators));
+        if (e == p.enumerators.end()) return wrong(base::one_of(p.enumerators));
         p.fallback = static_cast<int64_t>(e - p.enumerators.begin());
         return true;
       }
@@ -224,7 +228,9 @@ class Parser {
     if (!term(c.left)) return false;
     const std::string_view verb = in_.peek_word();
     static constexpr std::pair<std::string_view, Clause::Kind> kVerbs[] = {
-        {"iff", Clause::Kind::kIff}, {"or", Clause::Kind::kOr}, {"may_alias", Clause::Kind::kMayAlias}};
+        {"iff", Clause::Kind::kIff},
+        {"or", Clause::Kind::kOr},
+        {"may_alias", Clause::Kind::kMayAlias}};
     for (const auto& [name, kind] : kVerbs) {
       if (verb != name) continue;
       if (c.left.name.empty() || c.left.number != 1)
@@ -254,7 +260,8 @@ class Parser {
       const auto t = in_.dtype();
       if (!t) return false;
       if (std::find(c.dtypes.begin(), c.dtypes.end(), *t) != c.dtypes.end())
-        return in_.fail_at(start, std::string("dtype '") + yard::to_string(*t) + "' stands here twice");
+        return in_.fail_at(start,
+                           std::string("dtype '") + yard::to_string(*t) + "' stands here twice");
       c.dtypes.push_back(*t);
     } while (in_.accept(','));
     return in_.expect('}', "or ',' after a dtype");
@@ -284,7 +291,8 @@ class Parser {
     if (!n) return false;
     if (*n < 1) return in_.fail_at(c.right.at.offset, "a divisor is at least 1");
     c.right.number = *n;
-    if (!in_.accept("==")) return in_.fail("expected '== 0' after the divisor, found " + in_.found());
+    if (!in_.accept("=="))
+      return in_.fail("expected '== 0' after the divisor, found " + in_.found());
     const size_t zero = in_.at();
     const auto rest = in_.integer("0");
     if (!rest) return false;
@@ -301,8 +309,9 @@ class Parser {
       c.compare = compare;
       return term(c.right);
     }
-    return in_.fail("expected a comparison (== != < <= > >=), '%', 'iff', 'or' or 'may_alias', found " +
-                    in_.found());
+    return in_.fail(
+        "expected a comparison (== != < <= > >=), '%', 'iff', 'or' or 'may_alias', found " +
+        in_.found());
   }
 
   bool guard(Clause& c) {

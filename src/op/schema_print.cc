@@ -82,7 +82,8 @@ std::string to_string(const Clause& c) {
   std::string out;
   switch (c.kind) {
     case Clause::Kind::kDTypes:
-      return c.left.name + " in {" + joined(c.dtypes, [](DType t) { return yard::to_string(t); }) + "}";
+      return c.left.name + " in {" + joined(c.dtypes, [](DType t) { return yard::to_string(t); }) +
+             "}";
     case Clause::Kind::kIff: return c.left.name + " iff " + c.right.name;
     case Clause::Kind::kOr: return c.left.name + " or " + c.right.name;
     case Clause::Kind::kMayAlias: return c.left.name + " may_alias " + c.right.name;
@@ -99,7 +100,8 @@ std::string to_string(const Clause& c) {
 }
 
 std::string to_string(const Schema& s) {
-  std::string out = s.name + "(" + joined(s.params, [](const Param& p) { return to_string(p); }) + ")";
+  std::string out =
+      s.name + "(" + joined(s.params, [](const Param& p) { return to_string(p); }) + ")";
   if (s.clauses.empty()) return out;
   return out + " where " + joined(s.clauses, [](const Clause& c) { return to_string(c); });
 }

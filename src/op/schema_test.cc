@@ -138,8 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"f", 2, "expected '(' after the name of the op, found the end"},
         Wrong{"f.(x: T[n])", 3, "expected letters, digits or '_' after '.'"},
         Wrong{"f(x)", 4, "expected ':' and a type after the parameter's name, found ')'"},
-        Wrong{"f(x: )", 6, "expected a type"},
-        Wrong{"f(x: f23[n])", 6, "did you mean 'f32'?"},
+        Wrong{"f(x: )", 6, "expected a type"}, Wrong{"f(x: f23[n])", 6, "did you mean 'f32'?"},
         Wrong{"f(x: flaot)", 6, "did you mean 'float'?"},
         Wrong{"f(x: T)", 7, "expected '[' and dimensions after the dtype, found ')'"},
         Wrong{"f(x: T[n)", 9, "expected ']' or ',' after a dimension, found ')'"},
@@ -193,7 +192,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"f(x: T[n], x: T[n])", 12, "two parameters are called 'x'"},
         Wrong{"f(in: T[n])", 3, "'in' is a reserved word"},
         Wrong{"f(x: T[where])", 8, "'where' is a reserved word"},
-        Wrong{"f(x: T[y], y: T[n])", 8, "'y' is a parameter, and only an int one can be a dimension"},
+        Wrong{"f(x: T[y], y: T[n])", 8,
+              "'y' is a parameter, and only an int one can be a dimension"},
         Wrong{"f(x: T[e], e: enum{a})", 8, "only an int one"},
         Wrong{"f(x: T[*k], k: int)", 8, "'k' is a parameter"},
         Wrong{"f(x: T[*r], y: T[r])", 18, "'r' stands for leading dimensions"},
@@ -212,19 +212,22 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"f(x: T[n]) where n == 1 unless y", 32, "no parameter is called 'y'"},
         Wrong{"f(x?: T[n], y: T[n]) where x iff y", 34, "'y' is not optional"},
         Wrong{"f(x: T[n], y: T[n]) where x may_alias y", 27, "'x' is no output tensor"},
-        Wrong{"f(x!: T[n], y~: T[n]) where x may_alias y", 41, "'y' is no tensor that is only read"},
+        Wrong{"f(x!: T[n], y~: T[n]) where x may_alias y", 41,
+              "'y' is no tensor that is only read"},
         Wrong{"f(x: T[a,b,c,d,e,f,g,h,i])", 3, "more than 8 dimensions"},
-        Wrong{"f(a:int,b:int,c:int,d:int,e:int,f:int,g:int,h:int,i:int,j:int,k:int,l:int,m:int,n:int,"
-              "o:int,p:int,q:int,r:int,s:int,t:int,u:int,v:int,w:int,x:int,y:int)",
-              147, "at most 24 parameters"},
+        Wrong{
+            "f(a:int,b:int,c:int,d:int,e:int,f:int,g:int,h:int,i:int,j:int,k:int,l:int,m:int,n:int,"
+            "o:int,p:int,q:int,r:int,s:int,t:int,u:int,v:int,w:int,x:int,y:int)",
+            147, "at most 24 parameters"},
         Wrong{"f(x: U[], a?: T[n], b?: T[n], c?: T[n], d?: T[n], e?: T[n], g?: T[n], h?: T[n])", 17,
               "more than 6 parameters, all of them optional"}));
 
 TEST(Schema, ErrorsInTextOfSeveralLines) {
   const Result<Schema> s = parse_schema("f(\n  x: T[n],\n  y: Q\n)");
   ASSERT_FALSE(s.ok());
-  EXPECT_EQ(s.status().message(),
-            "schema, line 4, column 1: expected '[' and dimensions after the dtype, found ')'\n  )\n  ^");
+  EXPECT_EQ(
+      s.status().message(),
+      "schema, line 4, column 1: expected '[' and dimensions after the dtype, found ')'\n  )\n  ^");
 }
 
 }  // namespace

@@ -18,10 +18,11 @@ class Values {
                       Device device = {}) {
     return at(memory_.emplace_back(1 << 16).data() + 64, dtype, shape, strides, device);
   }
-  yard_value_t at(void* data, DType dtype, std::vector<int64_t> shape, std::vector<int64_t> strides = {},
-                  Device device = {}) {
-    return of(views_.emplace_back(data, dtype, std::span<const int64_t>(shape),
-                                  std::span<const int64_t>(strides), device)
+  yard_value_t at(void* data, DType dtype, std::vector<int64_t> shape,
+                  std::vector<int64_t> strides = {}, Device device = {}) {
+    return of(views_
+                  .emplace_back(data, dtype, std::span<const int64_t>(shape),
+                                std::span<const int64_t>(strides), device)
                   .c());
   }
   yard_value_t of(const yard_tensor_t& t) {

@@ -20,6 +20,7 @@ inline constexpr const char* kRotary =
     "cos iff sin, positions or cos, cache == tokens unless positions, 2*half <= head_dim, "
     "rotary_dim <= head_dim, rotary_dim >= 0, rotary_dim % 2 == 0";
 
-inline constexpr const char* kBuiltIn[] = {kRmsNorm, kAddRmsNorm, kSiluAndMul, kGeluAndMul, kRotary};
+inline constexpr const char* kBuiltIn[] = {kRmsNorm, kAddRmsNorm, kSiluAndMul, kGeluAndMul,
+                                           kRotary};
 
 }  // namespace yard::op

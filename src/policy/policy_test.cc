@@ -86,7 +86,8 @@ Policy any_policy() {
   if (flag()) p.allow_kernels = names();
   for (const std::string& n : names()) p.backends[n] = flag();
   for (const std::string& n : names()) p.locks[n] = *rc::gen::element<std::string>("x", "y z");
-  for (const std::string& n : names()) p.per_op[n] = {*rc::gen::element<std::string>("vendor", "impl:a|b")};
+  for (const std::string& n : names())
+    p.per_op[n] = {*rc::gen::element<std::string>("vendor", "impl:a|b")};
   // Deny lists hold nothing twice once they have met anything.
   Policy denies;
   denies.deny_vendors = names();
@@ -132,9 +133,10 @@ TEST(ToString, IsOneLine) {
   p.locks["norm*"] = "default.a";
   p.backends["acme"] = false;
   p.deny_kernels = {"odd\nname"};
-  EXPECT_EQ(to_string(p),
-            "prefer=vendor strict=true per_op[softmax]=vendor:onednn|impl:default.simd|reference "
-            "deny_vendors=acme,b deny_kernels=\"odd\\nname\" locks[norm*]=default.a backends[acme]=off");
+  EXPECT_EQ(
+      to_string(p),
+      "prefer=vendor strict=true per_op[softmax]=vendor:onednn|impl:default.simd|reference "
+      "deny_vendors=acme,b deny_kernels=\"odd\\nname\" locks[norm*]=default.a backends[acme]=off");
 }
 
 std::string why(const Policy& p) { return validate(p).to_string(); }
@@ -193,17 +195,38 @@ TEST(Glob, Table) {
     bool matches;
   };
   const Row rows[] = {
-      {"", "", true},          {"", "a", false},         {"*", "", true},
-      {"*", "anything", true}, {"?", "", false},         {"?", "a", true},
-      {"?", "ab", false},      {"a", "a", true},         {"a", "A", false},
-      {"a*", "a", true},       {"a*", "ba", false},      {"*a", "ba", true},
-      {"*a", "ab", false},     {"a*c", "abbbc", true},   {"a*c", "abbb", false},
-      {"a?c", "abc", true},    {"a?c", "ac", false},     {"**", "x", true},
-      {"*?*", "", false},      {"*?*", "x", true},       {"vendor.*", "vendor.acme", true},
-      {"vendor.*", "vendor", false},                     {"*.acme", "vendor.acme", true},
-      {"*.*", "nodot", false}, {"a*b*c", "aXbYc", true}, {"a*b*c", "aXcYb", false},
-      {"*ab", "aab", true},    {"*aab", "aaab", true},   {"[a]", "a", false},
-      {"[a]", "[a]", true},    {"a", "", false},         {"?*?", "a", false},
+      {"", "", true},
+      {"", "a", false},
+      {"*", "", true},
+      {"*", "anything", true},
+      {"?", "", false},
+      {"?", "a", true},
+      {"?", "ab", false},
+      {"a", "a", true},
+      {"a", "A", false},
+      {"a*", "a", true},
+      {"a*", "ba", false},
+      {"*a", "ba", true},
+      {"*a", "ab", false},
+      {"a*c", "abbbc", true},
+      {"a*c", "abbb", false},
+      {"a?c", "abc", true},
+      {"a?c", "ac", false},
+      {"**", "x", true},
+      {"*?*", "", false},
+      {"*?*", "x", true},
+      {"vendor.*", "vendor.acme", true},
+      {"vendor.*", "vendor", false},
+      {"*.acme", "vendor.acme", true},
+      {"*.*", "nodot", false},
+      {"a*b*c", "aXbYc", true},
+      {"a*b*c", "aXcYb", false},
+      {"*ab", "aab", true},
+      {"*aab", "aaab", true},
+      {"[a]", "a", false},
+      {"[a]", "[a]", true},
+      {"a", "", false},
+      {"?*?", "a", false},
       {"?*?", "ab", true},
   };
   for (const Row& r : rows)
@@ -219,8 +242,10 @@ bool slowly(std::string_view p, std::string_view t) {
 
 TEST(Glob, AgreesWithItsDefinition) {
   EXPECT_TRUE(rc::check("glob", [] {
-    const auto p = *rc::gen::resize(10, rc::gen::container<std::string>(rc::gen::element('a', 'b', '*', '?')));
-    const auto t = *rc::gen::resize(14, rc::gen::container<std::string>(rc::gen::element('a', 'b')));
+    const auto p =
+        *rc::gen::resize(10, rc::gen::container<std::string>(rc::gen::element('a', 'b', '*', '?')));
+    const auto t =
+        *rc::gen::resize(14, rc::gen::container<std::string>(rc::gen::element('a', 'b')));
     RC_ASSERT(glob_matches(p, t) == slowly(p, t));
   }));
 }
@@ -258,7 +283,8 @@ TEST(Notes, SayWhoSaidWhat) {
 }
 
 TEST(Words, KindsAndModesReadBack) {
-  for (Kind k : {Kind::kDefault, Kind::kVendor, Kind::kReference}) EXPECT_EQ(parse_kind(to_string(k)), k);
+  for (Kind k : {Kind::kDefault, Kind::kVendor, Kind::kReference})
+    EXPECT_EQ(parse_kind(to_string(k)), k);
   for (Mode m : {Mode::kAuto, Mode::kStatic, Mode::kDynamic, Mode::kConfig, Mode::kHotReload})
     EXPECT_EQ(parse_mode(to_string(m)), m);
   for (const char* wrong : {"", "Vendor", "?", "vendors"}) {

@@ -37,12 +37,12 @@ Changes& Changes::add_backend(const yard_backend_t& backend, std::shared_ptr<voi
 }
 Changes& Changes::add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep) {
   put(*list_, registry::read_kernel(kernel, std::move(keep)),
-      [](auto k) { return registry::AddKernel{std::move(k), false}; });
+      [](auto k) { return registry::AddKernel{std::move(k)}; });
   return *this;
 }
 Changes& Changes::replace_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep) {
   put(*list_, registry::read_kernel(kernel, std::move(keep)),
-      [](auto k) { return registry::AddKernel{std::move(k), true}; });
+      [](auto k) { return registry::ReplaceKernel{std::move(k)}; });
   return *this;
 }
 Changes& Changes::add_plugin(const yard_plugin_t& plugin, std::shared_ptr<void> keep) {
@@ -119,8 +119,11 @@ class Applier {
                                                s.backend->name, difference(*slot, *s.backend)));
   }
 
-  Status step(const AddKernel& s) {
-    const Kernel& k = *s.kernel;
+  Status step(const AddKernel& s) { return put_kernel(s.kernel, false); }
+  Status step(const ReplaceKernel& s) { return put_kernel(s.kernel, true); }
+
+  Status put_kernel(const std::shared_ptr<Kernel>& kernel, bool replace) {
+    const Kernel& k = *kernel;
     const auto backend = next_.backends.find(k.backend_name);
     if (backend == next_.backends.end())
       return Status(Code::kNotFound,
@@ -131,10 +134,10 @@ class Applier {
       return Status(Code::kUnknownOp, fmt::format("kernel '{}' is for op '{}', which is not known{}", k.id,
                                                   k.op, did_you_mean(k.op, next_.families)));
     const auto old = f->kernels.find(k.id);
-    if (s.replace && old == f->kernels.end())
+    if (replace && old == f->kernels.end())
       return Status(Code::kNotFound, fmt::format("op '{}' has no kernel '{}' to replace{}", k.op, k.id,
                                                  did_you_mean(k.id, f->kernels)));
-    if (!s.replace && old != f->kernels.end()) {
+    if (!replace && old != f->kernels.end()) {
       if (same(*old->second, k)) return {};
       return Status(Code::kConflict,
                     fmt::format("kernel '{}' of op '{}' is registered already (by backend '{}') and "
@@ -143,11 +146,11 @@ class Applier {
                                 difference(*old->second, k)));
     }
     YARD_RETURN_IF_ERROR(check(k, *backend->second, *f->op->program));
-    s.kernel->backend = backend->second;
+    kernel->backend = backend->second;
     Family& changed = edit(k.op);
     auto& slot = changed.kernels[k.id];
     if (slot != nullptr) done_.removed.push_back(slot);
-    slot = s.kernel;
+    slot = kernel;
     return {};
   }
 

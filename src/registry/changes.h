@@ -18,12 +18,14 @@ namespace yard::registry {
 // One step of a change.
 struct AddOp { std::shared_ptr<Op> op; };
 struct AddBackend { std::shared_ptr<Backend> backend; };
-struct AddKernel { std::shared_ptr<Kernel> kernel; bool replace = false; };
+struct AddKernel { std::shared_ptr<Kernel> kernel; };
+struct ReplaceKernel { std::shared_ptr<Kernel> kernel; };
 struct RemoveKernel { std::string op, id; };
 struct RemoveBackend { std::string name; };
 struct RemoveOp { std::string name; };
 struct Reprobe { std::string backend; };
-using Step = std::variant<AddOp, AddBackend, AddKernel, RemoveKernel, RemoveBackend, RemoveOp, Reprobe>;
+using Step = std::variant<AddOp, AddBackend, AddKernel, ReplaceKernel, RemoveKernel, RemoveBackend,
+                          RemoveOp, Reprobe>;
 
 // An op with its kernels, by id.
 struct Family {

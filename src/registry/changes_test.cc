@@ -11,15 +11,15 @@ namespace yard::registry {
 namespace {
 
 using testing::add;
+using ::testing::AllOf;
 using testing::backend_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::kernel_of;
 using testing::kNorm;
 using testing::op_of;
 using testing::replace;
 using testing::Shelf;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 constexpr const char* kScale = "scale(out!: T[n], x: T[n], by: float = 1.0)";
 
@@ -120,10 +120,7 @@ TEST(Changes, EveryFieldCountsInAConflict) {
          d.run = [](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t { return YARD_FAULT; };
        }},
       {"functions", [](yard_kernel_t& d) { d.self = &self; }},
-      {"fields read",
-       [](yard_kernel_t& d) {
-         d.verify_reads = reads;
-       }},
+      {"fields read", [](yard_kernel_t& d) { d.verify_reads = reads; }},
       {"reason texts", [](yard_kernel_t& d) { d.reasons = texts, d.reason_count = 1; }},
   };
   Shelf s = stocked();
@@ -140,7 +137,8 @@ TEST(Changes, EveryFieldCountsInAConflict) {
 TEST(Changes, ReplaceTakesThePlaceAndTheOldOneLeaves) {
   Shelf s = stocked();
   const auto old = s.kernel("norm", "default.a");
-  const Applied done = s.apply({replace(kernel_of("norm", "default.a", "acme", YARD_KIND_VENDOR, 7))});
+  const Applied done =
+      s.apply({replace(kernel_of("norm", "default.a", "acme", YARD_KIND_VENDOR, 7))});
   EXPECT_THAT(done.ops, ElementsAre("norm"));
   ASSERT_EQ(done.removed.size(), 1u);
   EXPECT_EQ(done.removed[0], old);

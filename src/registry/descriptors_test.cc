@@ -15,12 +15,12 @@
 namespace yard::registry {
 namespace {
 
+using ::testing::AllOf;
 using testing::backend_of;
+using ::testing::HasSubstr;
 using testing::kernel_of;
 using testing::kNorm;
 using testing::op_of;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 // A struct in memory that ends exactly where its stated size does: one byte more is the sanitizer's.
 template <class T>
@@ -69,7 +69,8 @@ TEST(Sizes, TooSmallAndBeyondReasonAreRefused) {
   for (uint32_t size : {0u, 4u, 8u, 15u, (1u << 20) + 1, 0xffffffffu}) {
     yard_kernel_t k = full_kernel();
     k.size = size;
-    EXPECT_THAT(why(k), AllOf(HasSubstr("kernel descriptor states size"), HasSubstr(std::to_string(size))));
+    EXPECT_THAT(why(k),
+                AllOf(HasSubstr("kernel descriptor states size"), HasSubstr(std::to_string(size))));
     yard_backend_t b = backend_of("acme");
     b.size = size;
     EXPECT_THAT(why(b), HasSubstr("backend descriptor states size"));
@@ -94,7 +95,8 @@ TEST(Sizes, NothingBeyondTheStatedSizeIsRead) {
     EXPECT_EQ(read.ok(), size >= offsetof(yard_kernel_t, run) + sizeof k.run) << size;
     if (!read.ok()) continue;
     EXPECT_EQ((*read)->limits.size(), 2u);
-    EXPECT_EQ((*read)->d.workspace != nullptr, size >= offsetof(yard_kernel_t, workspace) + 8) << size;
+    EXPECT_EQ((*read)->d.workspace != nullptr, size >= offsetof(yard_kernel_t, workspace) + 8)
+        << size;
   }
   for (uint32_t size = 4; size <= sizeof b + 16; ++size) {
     const auto read = read_backend(Cut<yard_backend_t>(b, size).get(), {});
@@ -142,7 +144,8 @@ TEST(Sizes, ALongerStructIsReadAsFarAsItIsKnown) {
 // ---- Texts -------------------------------------------------------------------------------------
 
 TEST(Texts, NamesAreThereAndHoldOnlyWhatNamesHold) {
-  EXPECT_THAT(why(kernel_of(nullptr, "default.a", "b")), HasSubstr("the op of a kernel is missing"));
+  EXPECT_THAT(why(kernel_of(nullptr, "default.a", "b")),
+              HasSubstr("the op of a kernel is missing"));
   EXPECT_THAT(why(kernel_of("norm", nullptr, "b")), HasSubstr("the id of a kernel is missing"));
   EXPECT_THAT(why(kernel_of("norm", "", "b")), HasSubstr("the id of a kernel is missing"));
   EXPECT_THAT(why(kernel_of("norm", "default.a", nullptr)), HasSubstr("names no backend"));
@@ -163,8 +166,8 @@ TEST(Texts, AreUtf8WithoutControlCharactersAndNotEndless) {
     return why(d);
   };
   EXPECT_EQ(with("größer → ∞ 😀\tand\nmore"), "ok");
-  for (const char* bad : {"\xff", "a\x80", "\xc0\xaf", "\xe2\x82", "\xed\xa0\x80", "\xf4\x90\x80\x80",
-                          "\xf8\x88\x80\x80\x80", "\xe0\x80\xaf"})
+  for (const char* bad : {"\xff", "a\x80", "\xc0\xaf", "\xe2\x82", "\xed\xa0\x80",
+                          "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\xe0\x80\xaf"})
     EXPECT_THAT(with(bad), HasSubstr("its summary is not valid UTF-8")) << bad;
   for (const char* bad : {"\x1b[31m", "\x01", "a\rb", "\b"})
     EXPECT_THAT(with(bad), HasSubstr("control character"));
@@ -304,8 +307,9 @@ TEST(Numbers, OfKernelsBackendsAndOps) {
     EXPECT_THAT(why(b), HasSubstr("device type"));
   }
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  for (const yard_tolerance_t& t : {yard_tolerance_t{YARD_F32, 0, -1, 0}, yard_tolerance_t{YARD_F32, 0, 0, nan},
-                                    yard_tolerance_t{0, 0, 0, 0}, yard_tolerance_t{99, 0, 0, 0}}) {
+  for (const yard_tolerance_t& t :
+       {yard_tolerance_t{YARD_F32, 0, -1, 0}, yard_tolerance_t{YARD_F32, 0, 0, nan},
+        yard_tolerance_t{0, 0, 0, 0}, yard_tolerance_t{99, 0, 0, 0}}) {
     yard_op_t o = op_of(kNorm);
     o.tolerances = &t, o.tolerance_count = 1;
     EXPECT_THAT(why(o), HasSubstr("tolerance"));

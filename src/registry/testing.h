@@ -51,10 +51,10 @@ inline Step add(const yard_backend_t& d, std::shared_ptr<void> keep = {}) {
   return AddBackend{read_backend(d, std::move(keep)).value()};
 }
 inline Step add(const yard_kernel_t& d, std::shared_ptr<void> keep = {}) {
-  return AddKernel{read_kernel(d, std::move(keep)).value(), false};
+  return AddKernel{read_kernel(d, std::move(keep)).value()};
 }
 inline Step replace(const yard_kernel_t& d, std::shared_ptr<void> keep = {}) {
-  return AddKernel{read_kernel(d, std::move(keep)).value(), true};
+  return ReplaceKernel{read_kernel(d, std::move(keep)).value()};
 }
 
 // A state that changes by steps which must succeed.

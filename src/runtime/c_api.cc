@@ -24,7 +24,7 @@ int32_t report(const Status& s, char* error, size_t size) {
 }
 
 template <class F>
-int32_t guarded(char* error, size_t size, const F& f) noexcept {
+int32_t guarded(char* error, size_t size, const F& f) {
   try {
     return report(f(), error, size);
   } catch (const std::exception& e) {
@@ -113,7 +113,7 @@ yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size) {
   yard::guarded(error, error_size, [&] {
     if (name == nullptr) return yard::missing("the op's name");
     Status why;
-    site = Runtime::shared().core().attach(name, "", &why);
+    site = Runtime::shared().core().attach(name, yard::detail::kPacked, &why);
     return why;
   });
   return reinterpret_cast<yard_op_ref_t*>(site);

@@ -25,8 +25,7 @@ void release(void*, yard_device_t device, void* memory) {
 }
 
 void* scratch(void*, yard_call_t* call, uint64_t bytes) {
-  if (call == nullptr || call->host_data == nullptr) return nullptr;
-  return static_cast<exec::Frame*>(call->host_data)->allocate_scratch(bytes);
+  return call != nullptr ? exec::allocate_scratch(*call, bytes) : nullptr;
 }
 
 void log(void*, int32_t level, const char* message) {
@@ -62,7 +61,7 @@ int32_t call_op(void* self, yard_call_t* call, const char* op, const yard_value_
   Status status;
   try {
     detail::Core& core = *static_cast<Host*>(self)->core;
-    detail::Site* site = op != nullptr ? core.attach(op, "", &status) : nullptr;
+    detail::Site* site = op != nullptr ? core.attach(op, detail::kPacked, &status) : nullptr;
     if (site != nullptr)
       status = detail::call_packed(*site, args, count);
     else if (status.ok())

@@ -144,7 +144,7 @@ Status Runtime::call(std::string_view op, std::span<const Arg> args, const Optio
   auto named = name_arguments(core, op, args);
   if (!named.ok()) return std::move(named).status();
   Status why;
-  detail::Site* site = core.attach(op, "", &why);
+  detail::Site* site = core.attach(op, detail::kPacked, &why);
   if (site == nullptr) return why;
   return core.call_slow(*site, named->arguments.values, named->arguments.count, &o);
 }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
@@ -15,18 +16,19 @@ namespace yard::select {
 namespace {
 
 using nlohmann::json;
-using testing::backend_of;
-using testing::Ring;
 using ::testing::AllOf;
+using testing::backend_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using testing::Ring;
 
 Ring field() {
   Ring r;
   r.add("default.a").add("vendor.acme", "acme", YARD_KIND_VENDOR, 200);
-  r.add("vendor.other", "other", YARD_KIND_VENDOR).add("reference.cpp", "plain", YARD_KIND_REFERENCE);
+  r.add("vendor.other", "other", YARD_KIND_VENDOR)
+      .add("reference.cpp", "plain", YARD_KIND_REFERENCE);
   return r;
 }
 
@@ -87,22 +89,26 @@ TEST(Detail, OfLimitsHasItsFigures) {
             "rows = 4 is below its least, 8");
   EXPECT_EQ(detail({YARD_LIMIT_MAX, 0, "groups", 8, 0, 0}, "norm(f32[4,8], groups=9)"),
             "groups = 9 is above its most, 8");
-  EXPECT_EQ(detail({YARD_LIMIT_DTYPE, 0, nullptr, YARD_DTYPE_BIT(YARD_F16) | YARD_DTYPE_BIT(YARD_BF16), 0, 0},
+  EXPECT_EQ(detail({YARD_LIMIT_DTYPE, 0, nullptr,
+                    YARD_DTYPE_BIT(YARD_F16) | YARD_DTYPE_BIT(YARD_BF16), 0, 0},
                    "norm(f32[4,8])"),
             "out is f32; it takes f16, bf16");
-  EXPECT_EQ(detail({YARD_LIMIT_RANK, 0, "x", 2, 3, 0}, "norm(f32[8])"), "x has rank 1; it takes 2 to 3");
+  EXPECT_EQ(detail({YARD_LIMIT_RANK, 0, "x", 2, 3, 0}, "norm(f32[8])"),
+            "x has rank 1; it takes 2 to 3");
   EXPECT_EQ(detail({YARD_LIMIT_ALIGN, 0, "x", 32, 0, 0}, "norm(f32[8]%4)"),
             "x is aligned to 4 bytes; it needs 32");
   EXPECT_EQ(detail({YARD_LIMIT_COMPACT, 0, nullptr, 0, 0, 0}, "norm(f32[8], f32[8;2])"),
             "bias is not compact, row-major");
   EXPECT_EQ(detail({YARD_LIMIT_INNER_DENSE, 0, "x", 0, 0, 0}, "norm(f32[8;2])"),
             "x is not dense in its last dimension");
-  EXPECT_THAT(detail({YARD_LIMIT_PLAIN, 0, "x", 0, 0, 0}, "norm(f32[4,8;0,1])"), HasSubstr("x is not free of"));
+  EXPECT_THAT(detail({YARD_LIMIT_PLAIN, 0, "x", 0, 0, 0}, "norm(f32[4,8;0,1])"),
+              HasSubstr("x is not free of"));
   EXPECT_EQ(detail({YARD_LIMIT_EQUALS, 0, "mode", 1, 0, 0}, "norm(f32[8])"),
             "mode = fast; it takes exact only");
   EXPECT_EQ(detail({YARD_LIMIT_EQUALS, 0, "groups", 1, 0, 0}, "norm(f32[8], groups=3)"),
             "groups = 3; it takes 1 only");
-  EXPECT_EQ(detail({YARD_LIMIT_ABSENT, 0, "bias", 0, 0, 0}, "norm(f32[8], f32[8])"), "it does not take bias");
+  EXPECT_EQ(detail({YARD_LIMIT_ABSENT, 0, "bias", 0, 0, 0}, "norm(f32[8], f32[8])"),
+            "it does not take bias");
   EXPECT_EQ(detail({YARD_LIMIT_PRESENT, 0, "bias", 0, 0, 0}, "norm(f32[8])"), "it needs bias");
 }
 
@@ -140,7 +146,8 @@ TEST(Detail, OfProbesAndVerifiers) {
   const auto verifier = [&](const char* id, decltype(yard_kernel_t::verify) verify) {
     static const yard_limit_t least = {YARD_LIMIT_MIN, 0, "hidden", 1, 0, 0};
     r.add(id, "plain", YARD_KIND_DEFAULT, [&](yard_kernel_t& d) {
-      d.verify = verify, d.reasons = texts, d.reason_count = 1, d.limits = &least, d.limit_count = 1;
+      d.verify = verify, d.reasons = texts, d.reason_count = 1, d.limits = &least,
+      d.limit_count = 1;
     });
     return r.candidate(id);
   };
@@ -177,19 +184,21 @@ TEST(Detail, OfTheOutrankedNamesTheStepThatDecided) {
   static const char* const reads[] = {"hidden", nullptr};
   Ring r;
   const auto cost = [&](const char* id, decltype(yard_kernel_t::cost) c, int32_t priority) {
-    r.add(id, "plain", YARD_KIND_DEFAULT, [&](yard_kernel_t& d) {
-      d.cost = c, d.cost_reads = reads, d.priority = priority;
-    });
+    r.add(id, "plain", YARD_KIND_DEFAULT,
+          [&](yard_kernel_t& d) { d.cost = c, d.cost_reads = reads, d.priority = priority; });
   };
-  cost("default.fast", [](void*, const int64_t*, uint32_t) { return 100.0; }, 160);
-  cost("default.slow", [](void*, const int64_t*, uint32_t) { return 250.0; }, 150);
+  cost(
+      "default.fast", [](void*, const int64_t*, uint32_t) { return 100.0; }, 160);
+  cost(
+      "default.slow", [](void*, const int64_t*, uint32_t) { return 250.0; }, 150);
   EXPECT_EQ(r.candidate("default.slow").detail, "estimated 250 ns against 100 ns");
   EXPECT_EQ(r.candidate("default.slow").estimate_ns, 250.0);
   // With one that states none, estimates decide nothing and are not named.
   r.add("default.silent", "plain", YARD_KIND_DEFAULT, 150);
   EXPECT_EQ(r.candidate("default.slow").detail, "priority 150 against 160");
   r.policy.deny_kernels = {"default.fast"};
-  EXPECT_EQ(r.candidate("default.slow").detail, "equal in all else; 'default.silent' comes first by name");
+  EXPECT_EQ(r.candidate("default.slow").detail,
+            "equal in all else; 'default.silent' comes first by name");
 }
 
 // ---- Counterfactuals ---------------------------------------------------------------------------
@@ -250,7 +259,8 @@ TEST(Explain, SaysWhatPolicyWasInForceAndFromWhere) {
   scope.deny_vendors = {"acme"};
   const policy::Source sources[] = {{"process", &process}, {"scope", &scope}};
   const op::Call call = r.call();
-  const Explanation e = explain({r.shelf.family("norm"), &call, {"vendor.other", {"x*", "y"}}, {}, sources});
+  const Explanation e =
+      explain({r.shelf.family("norm"), &call, {"vendor.other", {"x*", "y"}}, {}, sources});
   std::vector<std::string> said;
   for (const PolicyNote& n : e.policy) said.push_back(n.field + "=" + n.value + "@" + n.source);
   EXPECT_THAT(said, ElementsAre("prefer=vendor@process", "deny_vendors=acme@scope",
@@ -296,8 +306,10 @@ TEST(Text, LinesUpAndHasNoEscapes) {
   }
   EXPECT_EQ(columns.size(), 4u);
   for (size_t c : columns) EXPECT_EQ(c, columns[0]);
-  EXPECT_THAT(text, AllOf(HasSubstr("  runs default.a\n"), HasSubstr("policy: deny_vendors = acme (from process)"),
-                          HasSubstr("deny_vendors excluded vendor.acme, which would have been first")));
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("  runs default.a\n"),
+                    HasSubstr("policy: deny_vendors = acme (from process)"),
+                    HasSubstr("deny_vendors excluded vendor.acme, which would have been first")));
   const std::string colour = r.explain().to_text(true);
   EXPECT_THAT(colour, HasSubstr("\x1b[1;32mdefault.a\x1b[0m"));
   std::string plain;
@@ -312,9 +324,15 @@ TEST(Text, LinesUpAndHasNoEscapes) {
 
 TEST(Text, WhatOthersSaidCannotSteerTheTerminal) {
   Explanation e;
-  e.candidates.push_back({.id = "default.a", .kind = Kind::kDefault, .vendor = "", .backend = "b",
-                          .priority = 1, .verdict = "rejected", .reason = "verifier_broken",
-                          .detail = "red \x1b[31m\nnew line", .estimate_ns = {}});
+  e.candidates.push_back({.id = "default.a",
+                          .kind = Kind::kDefault,
+                          .vendor = "",
+                          .backend = "b",
+                          .priority = 1,
+                          .verdict = "rejected",
+                          .reason = "verifier_broken",
+                          .detail = "red \x1b[31m\nnew line",
+                          .estimate_ns = {}});
   EXPECT_THAT(e.to_text(), Not(HasSubstr("\x1b")));
   EXPECT_THAT(e.to_text(), HasSubstr("red  [31m new line"));
 }
@@ -338,7 +356,8 @@ TEST(Json, ParsesAndHasItsKeys) {
     EXPECT_EQ(c["reason"].is_null(), e.candidates[i].reason.empty());
   }
   EXPECT_EQ(j["candidates"][3]["reason"], "denied_vendor");
-  EXPECT_EQ(j["policy"][0], json({{"field", "deny_vendors"}, {"value", "acme"}, {"source", "process"}}));
+  EXPECT_EQ(j["policy"][0],
+            json({{"field", "deny_vendors"}, {"value", "acme"}, {"source", "process"}}));
   EXPECT_EQ(j["counterfactuals"].size(), 1u);
 }
 

@@ -69,18 +69,19 @@ TEST(Limit, Alignment) {
 }
 
 TEST(Limit, Ranks) {
-  expect_edge({YARD_LIMIT_RANK, 0, "x", 2, 3, 0}, YARD_REASON_RANK, "norm(f32[1,4,8])", "norm(f32[8])", 1);
+  expect_edge({YARD_LIMIT_RANK, 0, "x", 2, 3, 0}, YARD_REASON_RANK, "norm(f32[1,4,8])",
+              "norm(f32[8])", 1);
   expect_edge({YARD_LIMIT_RANK, 0, "x", 2, 3, 0}, YARD_REASON_RANK, "norm(f32[4,8])",
               "norm(f32[1,1,4,8])", 4);
 }
 
 TEST(Limit, ScalarsAndOptionals) {
-  expect_edge({YARD_LIMIT_EQUALS, 0, "mode", 1, 0, 0}, YARD_REASON_SCALAR, "norm(f32[4,8], mode=exact)",
-              "norm(f32[4,8])", 0);
+  expect_edge({YARD_LIMIT_EQUALS, 0, "mode", 1, 0, 0}, YARD_REASON_SCALAR,
+              "norm(f32[4,8], mode=exact)", "norm(f32[4,8])", 0);
   expect_edge({YARD_LIMIT_EQUALS, 0, "groups", 1, 0, 0}, YARD_REASON_SCALAR, "norm(f32[4,8])",
               "norm(f32[4,8], groups=2)", 2);
-  expect_edge({YARD_LIMIT_ABSENT, 0, "bias", 0, 0, 0}, YARD_REASON_OPTIONAL_PRESENT, "norm(f32[4,8])",
-              "norm(f32[4,8], f32[8])");
+  expect_edge({YARD_LIMIT_ABSENT, 0, "bias", 0, 0, 0}, YARD_REASON_OPTIONAL_PRESENT,
+              "norm(f32[4,8])", "norm(f32[4,8], f32[8])");
   expect_edge({YARD_LIMIT_PRESENT, 0, "bias", 0, 0, 0}, YARD_REASON_OPTIONAL_ABSENT,
               "norm(f32[4,8], f32[8])", "norm(f32[4,8])");
 }
@@ -90,7 +91,8 @@ TEST(Limit, TheFirstThatFailsIsNamed) {
                                         {YARD_LIMIT_MAX, 0, "hidden", 16, 0, 0},
                                         {YARD_LIMIT_COMPACT, 0, nullptr, 0, 0, 0}};
   Ring r;
-  r.add("default.l", "plain", YARD_KIND_DEFAULT, [](yard_kernel_t& d) { d.limits = limits, d.limit_count = 3; });
+  r.add("default.l", "plain", YARD_KIND_DEFAULT,
+        [](yard_kernel_t& d) { d.limits = limits, d.limit_count = 3; });
   EXPECT_EQ(r.reason("default.l", "norm(f32[4,16])"), YARD_REASON_NONE);
   const auto note = r.note("default.l", "norm(f32[4,17;40,1])");
   EXPECT_EQ(note.verdict.reason, YARD_REASON_DIM_TOO_LARGE);
@@ -115,7 +117,8 @@ TEST(Flags, OfTheCallAndOfTheKernel) {
   EXPECT_EQ(r.reason("default.same", call + "+deterministic"), YARD_REASON_NONE);
   EXPECT_EQ(r.reason("default.none", call + "+capturing"), YARD_REASON_NOT_CAPTURE_SAFE);
   EXPECT_EQ(r.reason("default.capture", call + "+capturing"), YARD_REASON_NONE);
-  EXPECT_EQ(r.reason("default.same", call + "+deterministic+capturing"), YARD_REASON_NOT_CAPTURE_SAFE);
+  EXPECT_EQ(r.reason("default.same", call + "+deterministic+capturing"),
+            YARD_REASON_NOT_CAPTURE_SAFE);
   EXPECT_THAT(r.order(call + "+deterministic+capturing"), ::testing::ElementsAre("default.both"));
 }
 

@@ -10,13 +10,14 @@
 namespace yard::select {
 namespace {
 
-using testing::Ring;
 using ::testing::ElementsAre;
+using testing::Ring;
 
 Ring field() {
   Ring r;
   r.add("default.a").add("vendor.acme", "acme", YARD_KIND_VENDOR);
-  r.add("vendor.other", "other", YARD_KIND_VENDOR).add("reference.cpp", "plain", YARD_KIND_REFERENCE);
+  r.add("vendor.other", "other", YARD_KIND_VENDOR)
+      .add("reference.cpp", "plain", YARD_KIND_REFERENCE);
   return r;
 }
 
@@ -97,15 +98,16 @@ TEST(Order, TokensNameVendorsOfAnyKind) {
 
 void costs(Ring& r, const char* id, decltype(yard_kernel_t::cost) cost, int32_t priority = 0) {
   static const char* const reads[] = {"hidden", nullptr};
-  r.add(id, "plain", YARD_KIND_DEFAULT, [&](yard_kernel_t& d) {
-    d.cost = cost, d.cost_reads = reads, d.priority = priority;
-  });
+  r.add(id, "plain", YARD_KIND_DEFAULT,
+        [&](yard_kernel_t& d) { d.cost = cost, d.cost_reads = reads, d.priority = priority; });
 }
 
 TEST(Order, EstimatesDecideIfAllStateOne) {
   Ring r;
-  costs(r, "default.slow", [](void*, const int64_t* f, uint32_t) { return double(f[0]) * 2; }, 900);
-  costs(r, "default.fast", [](void*, const int64_t* f, uint32_t) { return double(f[0]); }, 1);
+  costs(
+      r, "default.slow", [](void*, const int64_t* f, uint32_t) { return double(f[0]) * 2; }, 900);
+  costs(
+      r, "default.fast", [](void*, const int64_t* f, uint32_t) { return double(f[0]); }, 1);
   EXPECT_THAT(r.order(), ElementsAre("default.fast", "default.slow"));
   EXPECT_EQ(r.note("default.fast").estimate_ns, 64);
   r.add("default.silent", "plain", YARD_KIND_DEFAULT, 500);
@@ -139,7 +141,8 @@ TEST(Order, EstimatesThatAreNone) {
   for (Cost none : nones) {
     Ring r;
     costs(r, "default.none", none, 10);
-    costs(r, "default.some", [](void*, const int64_t*, uint32_t) { return 5.0; }, 20);
+    costs(
+        r, "default.some", [](void*, const int64_t*, uint32_t) { return 5.0; }, 20);
     EXPECT_EQ(r.note("default.none").estimate_ns, -1);
     EXPECT_THAT(r.order(), ElementsAre("default.some", "default.none"));
   }

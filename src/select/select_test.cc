@@ -14,14 +14,15 @@ namespace yard::select {
 namespace {
 
 using testing::backend_of;
-using testing::Ring;
 using ::testing::ElementsAre;
+using testing::Ring;
 
 // One of each: nobody's default, two vendors', the reference.
 Ring full() {
   Ring r;
   r.add("default.a").add("vendor.acme", "acme", YARD_KIND_VENDOR);
-  r.add("vendor.other", "other", YARD_KIND_VENDOR).add("reference.cpp", "plain", YARD_KIND_REFERENCE);
+  r.add("vendor.other", "other", YARD_KIND_VENDOR)
+      .add("reference.cpp", "plain", YARD_KIND_REFERENCE);
   return r;
 }
 
@@ -183,21 +184,28 @@ TEST(Probe, RefusalsOfEverySort) {
       {[](void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) -> int32_t {
          why->reason = YARD_REASON_OWN + 1, why->figures[0] = 11, why->figures[1] = 12;
          return YARD_DECLINED;
-       }, "driver 11 is older than 12"},
+       },
+       "driver 11 is older than 12"},
       {[](void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) -> int32_t {
          return why->reason = YARD_REASON_OWN, YARD_OK;  // a reason is a refusal, whatever the code
-       }, "no driver"},
+       },
+       "no driver"},
       {[](void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) -> int32_t {
          return why->reason = YARD_REASON_OWN + 9, YARD_DECLINED;
-       }, "its own reason 9"},
+       },
+       "its own reason 9"},
       {[](void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) -> int32_t {
          return why->reason = YARD_REASON_CPU_FEATURE, YARD_DECLINED;
-       }, "lacks a feature"},
-      {[](void*, const yard_host_t*, yard_device_t, yard_verdict_t*) -> int32_t { return YARD_DEVICE_LOST; },
+       },
+       "lacks a feature"},
+      {[](void*, const yard_host_t*, yard_device_t, yard_verdict_t*) -> int32_t {
+         return YARD_DEVICE_LOST;
+       },
        "its probe returned 5"},
       {[](void*, const yard_host_t*, yard_device_t, yard_verdict_t*) -> int32_t {
          throw std::runtime_error("cannot open the device");
-       }, "cannot open the device"},
+       },
+       "cannot open the device"},
       {[](void*, const yard_host_t*, yard_device_t, yard_verdict_t*) -> int32_t { throw 1; },
        "an unknown exception"},
   };
@@ -212,9 +220,8 @@ TEST(Probe, RefusalsOfEverySort) {
 
 Ring verifying(decltype(yard_kernel_t::verify) verify, const char* const* reads = nullptr) {
   Ring r;
-  r.add("default.v", "plain", YARD_KIND_DEFAULT, [&](yard_kernel_t& d) {
-    d.verify = verify, d.verify_reads = reads;
-  });
+  r.add("default.v", "plain", YARD_KIND_DEFAULT,
+        [&](yard_kernel_t& d) { d.verify = verify, d.verify_reads = reads; });
   return r;
 }
 
@@ -257,7 +264,8 @@ TEST(Verifier, RefusesWithItsOwnReasonAndFigures) {
 }
 
 TEST(Verifier, ACodeAloneIsARefusal) {
-  const Ring r = verifying([](const yard_query_t*, yard_verdict_t*) -> int32_t { return YARD_DECLINED; });
+  const Ring r =
+      verifying([](const yard_query_t*, yard_verdict_t*) -> int32_t { return YARD_DECLINED; });
   EXPECT_EQ(r.reason("default.v"), YARD_REASON_REFUSED);
 }
 
@@ -283,7 +291,8 @@ int64_t any_integer() {
   const auto sign = *rc::gen::inRange(0, 6);
   const int64_t edge = *rc::gen::inRange(-2, 3);
   if (sign == 0) return static_cast<int64_t>(0 - v);
-  if (sign == 1) return static_cast<int64_t>((uint64_t{1} << (bits % 63)) + static_cast<uint64_t>(edge));
+  if (sign == 1)
+    return static_cast<int64_t>((uint64_t{1} << (bits % 63)) + static_cast<uint64_t>(edge));
   if (sign == 2) return edge < 0 ? INT64_MIN + (edge + 2) : INT64_MAX - edge;
   return static_cast<int64_t>(v);
 }
@@ -307,9 +316,9 @@ TEST(Bucket, SameNumberExactlyForSameEdge) {
 }
 
 TEST(Bucket, TwoToAnOctave) {
-  const std::pair<int64_t, int64_t> edges[] = {{-5, -1}, {-1, -1}, {0, 0},   {1, 1},    {2, 2},
-                                               {3, 3},   {4, 4},   {5, 4},   {6, 6},    {7, 6},
-                                               {8, 8},   {11, 8},  {12, 12}, {4095, 3072}, {4096, 4096}};
+  const std::pair<int64_t, int64_t> edges[] = {
+      {-5, -1}, {-1, -1}, {0, 0}, {1, 1},  {2, 2},   {3, 3},       {4, 4},      {5, 4},
+      {6, 6},   {7, 6},   {8, 8}, {11, 8}, {12, 12}, {4095, 3072}, {4096, 4096}};
   for (const auto& [v, edge] : edges) EXPECT_EQ(bucket_edge(v), edge) << v;
   EXPECT_EQ(bucket_edge(op::kAbsent), op::kAbsent);
   EXPECT_EQ(bucket_edge(INT64_MAX), int64_t{1} << 62);

@@ -41,11 +41,13 @@ struct Ring {
     return add(id, backend, kind, [&](yard_kernel_t& d) { d.priority = priority; });
   }
   Ring& limit(const char* id, yard_limit_t l) {
-    return add(id, "plain", YARD_KIND_DEFAULT, [&](yard_kernel_t& d) { d.limits = &l, d.limit_count = 1; });
+    return add(id, "plain", YARD_KIND_DEFAULT,
+               [&](yard_kernel_t& d) { d.limits = &l, d.limit_count = 1; });
   }
 
   op::Call call(const std::string& spec = "norm(f32[4,64])") const {
-    return op::Call::from_spec(*shelf.family("norm")->op->program, op::parse_call_spec(spec).value())
+    return op::Call::from_spec(*shelf.family("norm")->op->program,
+                               op::parse_call_spec(spec).value())
         .value();
   }
   Contest contest() const { return Contest::make(shelf.family("norm"), policy, demand, where); }
@@ -55,7 +57,8 @@ struct Ring {
     const Contest c = contest();
     const op::Call k = call(spec);
     std::vector<std::string> ids;
-    for (uint16_t i : select(c, k.args(), k.count(), k.flags())) ids.push_back(c.contenders()[i].kernel->id);
+    for (uint16_t i : select(c, k.args(), k.count(), k.flags()))
+      ids.push_back(c.contenders()[i].kernel->id);
     return ids;
   }
 

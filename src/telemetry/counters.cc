@@ -15,13 +15,13 @@ struct Book {
   std::vector<ThreadCounters*> threads;
   std::vector<uint64_t> ended;  // by id
   std::vector<uint32_t> free_ids;
-  uint32_t next_id = 0;
+  uint32_t next_id = 1;  // 0 is kNoCounter
 
   uint64_t sum(uint32_t id) const {
     uint64_t total = id < ended.size() ? ended[id] : 0;
     for (const ThreadCounters* t : threads)
-      if (const Chunk* c = t->chunks[id / kPerChunk].load(std::memory_order_acquire))
-        total += c->values[id % kPerChunk].load(std::memory_order_relaxed);
+      if (const auto* c = t->chunks[id / kPerChunk].load(std::memory_order_acquire))
+        total += c[id % kPerChunk].load(std::memory_order_relaxed);
     return total;
   }
 };
@@ -51,30 +51,14 @@ void on_thread_exit(void* value) {
     std::erase(b.threads, mine);
     if (b.ended.size() < b.next_id) b.ended.resize(b.next_id);
     for (uint32_t id = 0; id < b.next_id; ++id)
-      if (const Chunk* c = mine->chunks[id / kPerChunk].load(std::memory_order_relaxed))
-        b.ended[id] += c->values[id % kPerChunk].load(std::memory_order_relaxed);
+      if (const auto* c = mine->chunks[id / kPerChunk].load(std::memory_order_relaxed))
+        b.ended[id] += c[id % kPerChunk].load(std::memory_order_relaxed);
   }
-  for (auto& c : mine->chunks) delete c.load(std::memory_order_relaxed);
+  for (auto& c : mine->chunks) delete reinterpret_cast<Chunk*>(c.load(std::memory_order_relaxed));
   delete mine;
 }
 
 }  // namespace
-
-void count_slow(base::ThreadRecord& thread, uint32_t id) noexcept {
-  if (id >= kPerChunk * kMaxChunks) return;  // kNoCounter, or more kernels than we count
-  auto* mine = static_cast<ThreadCounters*>(thread.locals[kThreadLocal]);
-  if (mine == nullptr) {
-    mine = new ThreadCounters;
-    Book& b = book();
-    std::lock_guard lock(b.mutex);
-    b.threads.push_back(mine);
-    thread.locals[kThreadLocal] = mine;
-  }
-  std::atomic<Chunk*>& chunk = mine->chunks[id / kPerChunk];
-  if (chunk.load(std::memory_order_relaxed) == nullptr)
-    chunk.store(new Chunk{}, std::memory_order_release);
-  count(thread, id);
-}
 
 Counter::Counter() {
   Book& b = book();
@@ -114,7 +98,35 @@ void abandon_counters() noexcept {
   made->next_id = old->next_id;
   g_book.store(made, std::memory_order_release);
   base::set_thread_exit_hook(kThreadLocal, on_thread_exit);
-  if (base::t_record != nullptr) base::t_record->locals[kThreadLocal] = nullptr;
+  if (detail::t_thread != nullptr) {
+    base::this_thread().locals[kThreadLocal] = nullptr;
+    detail::t_thread->counters = nullptr;
+  }
+}
+
+// Makes the missing chunk, then counts.
+void make_room(base::ThreadRecord& thread, uint32_t id) {
+  auto* mine = static_cast<ThreadCounters*>(thread.locals[kThreadLocal]);
+  if (mine == nullptr) {
+    mine = new ThreadCounters;
+    Book& b = book();
+    std::lock_guard lock(b.mutex);
+    b.threads.push_back(mine);
+    thread.locals[kThreadLocal] = mine;
+    thread.counters = mine->chunks;
+  }
+  auto& chunk = mine->chunks[id / kPerChunk];
+  if (chunk.load(std::memory_order_relaxed) == nullptr)
+    chunk.store((new Chunk{})->values, std::memory_order_release);
 }
 
 }  // namespace yard::telemetry
+
+namespace yard::detail {
+
+void count_slow(ThreadHead& thread, uint32_t id) noexcept {
+  telemetry::make_room(static_cast<base::ThreadRecord&>(thread), id);
+  count(thread, id);
+}
+
+}  // namespace yard::detail

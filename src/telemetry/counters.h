@@ -15,33 +15,20 @@
 namespace yard::telemetry {
 
 inline constexpr int kThreadLocal = 0;  // our index in ThreadRecord::locals
-inline constexpr uint32_t kPerChunk = 128;
+using detail::count;
+using detail::kPerChunk;
 inline constexpr uint32_t kMaxChunks = 512;
-inline constexpr uint32_t kNoCounter = UINT32_MAX;
+// Counts for nobody: the number of counters beyond kPerChunk * kMaxChunks.
+inline constexpr uint32_t kNoCounter = 0;
 
 struct alignas(64) Chunk {
-  std::atomic<uint64_t> values[kPerChunk];
+  detail::ThreadHead::Value values[kPerChunk];
 };
 
 // A thread's counters, in chunks made when first counted in; a chunk's address never changes.
 struct ThreadCounters {
-  std::atomic<Chunk*> chunks[kMaxChunks]{};
+  std::atomic<detail::ThreadHead::Value*> chunks[kMaxChunks]{};
 };
-
-// Makes the missing chunk, then counts.
-void count_slow(base::ThreadRecord& thread, uint32_t id) noexcept;
-
-inline void count(base::ThreadRecord& thread, uint32_t id) noexcept {
-  const auto* mine = static_cast<const ThreadCounters*>(thread.locals[kThreadLocal]);
-  if (mine != nullptr && id < kPerChunk * kMaxChunks) [[likely]] {
-    if (Chunk* chunk = mine->chunks[id / kPerChunk].load(std::memory_order_relaxed)) [[likely]] {
-      std::atomic<uint64_t>& v = chunk->values[id % kPerChunk];
-      v.store(v.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-      return;
-    }
-  }
-  count_slow(thread, id);
-}
 
 // One counter. Its number is handed on after it is destroyed, which must be after its last count().
 class Counter {

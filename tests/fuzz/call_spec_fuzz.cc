@@ -20,10 +20,12 @@ const std::vector<yard::op::Program>& programs() {
   static const std::vector<yard::op::Program> all = [] {
     std::vector<yard::op::Program> list;
     for (const char* schema :
-         {"rms_norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], eps: float = 1e-6) "
+         {"rms_norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], eps: float = "
+          "1e-6) "
           "where out may_alias x",
           "gelu_and_mul(out!: T[*rows, d], x: T[*rows, 2*d], approximate: enum{none, tanh} = none)",
-          "f(out!: T[*r, n], lse!?: f32[n], x: T[*r|1, n|1], ys?: T[n][], n: int = 2, b: bool = false, "
+          "f(out!: T[*r, n], lse!?: f32[n], x: T[*r|1, n|1], ys?: T[n][], n: int = 2, b: bool = "
+          "false, "
           "s: string = \"\") where T in {f32, f16}, n % 2 == 0"})
       list.push_back(yard::op::Program::compile(schema).value());
     return list;

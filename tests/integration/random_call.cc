@@ -7,7 +7,8 @@
 namespace yard::testing {
 namespace {
 
-constexpr int64_t kSizes[] = {0, 1, 2, 3, 4, 7, 8, 12, 16, 17, 64, 100, 128, 1000, 4096};
+constexpr int64_t kAllSizes[] = {0, 1, 2, 3, 4, 7, 8, 12, 16, 17, 64, 100, 128, 1000, 4096};
+constexpr std::span<const int64_t> kSizes(kAllSizes);
 constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
 
 }  // namespace
@@ -24,7 +25,7 @@ TensorView World::tensor(const op::Param& p, size_t arg, uint64_t spot) {
   const DType dtype = p.variable.empty() ? p.dtype : p.variable == "T" ? t_ : u_;
   std::vector<int64_t> strides(shape.size());
   // Compact, rows with a gap, every second element, all rows the same.
-  const size_t form = random_.chance(60) ? 0 : 1 + random_.below(3);
+  const size_t form = random_.chance(75) ? 0 : 1 + random_.below(3);
   int64_t step = form == 2 ? 2 : 1;
   for (size_t i = shape.size(); i-- > 0;) {
     strides[i] = step;
@@ -34,19 +35,22 @@ TensorView World::tensor(const op::Param& p, size_t arg, uint64_t spot) {
   if (form == 3 && !shape.empty() && !p.is_written()) strides[0] = 0;
   // A size of one may have any stride.
   for (size_t i = 0; i < shape.size(); ++i)
-    if (shape[i] == 1 && random_.chance(20)) strides[i] = 77;
-  const uint64_t address = ((arg * 64 + spot + 1) << 36) + (random_.chance(60) ? 64 : 1u << random_.below(7));
+    if (shape[i] == 1 && random_.chance(10)) strides[i] = 77;
+  const uint64_t address = ((arg * 64 + spot + 1) << 36) + (random_.chance(75) ? 64 : 1u << random_.below(7));
   return TensorView(reinterpret_cast<void*>(address), dtype, std::span<const int64_t>(shape),
                     std::span<const int64_t>(strides), device_);
 }
 
 RandomCall World::call() {
   RandomCall c;
-  rows_.assign(random_.below(3), 0);
-  for (int64_t& r : rows_) r = random_.of(kSizes);
-  d_ = random_.of(kSizes), k_ = random_.of(kSizes);
-  t_ = random_.of(kTypes), u_ = random_.of(kTypes);
-  device_ = random_.chance(75) ? Device{1, 0} : random_.chance(50) ? Device{1, 1} : Device{2, 0};
+  // Each world has few sizes of its own, so that classes come again.
+  while (sizes_.size() < 4) sizes_.push_back(random_.of(kSizes));
+  const auto size = [&] { return random_.of(random_.chance(85) ? std::span<const int64_t>(sizes_) : kSizes); };
+  rows_.assign(random_.chance(70) ? 1 : random_.below(3), 0);
+  for (int64_t& r : rows_) r = size();
+  d_ = size(), k_ = size();
+  t_ = random_.chance(60) ? DType::f32 : random_.of(kTypes), u_ = random_.of(kTypes);
+  device_ = random_.chance(85) ? Device{1, 0} : random_.chance(50) ? Device{1, 1} : Device{2, 0};
   const auto& params = program_->schema().params;
   for (size_t i = 0; i < params.size(); ++i) {
     const op::Param& p = params[i];
@@ -64,7 +68,7 @@ RandomCall World::call() {
         v.tag = YARD_TAG_LIST, v.u.list = list.data(), v.count = static_cast<uint32_t>(list.size());
         break;
       }
-      case op::Kind::kInt: v.tag = YARD_TAG_INT, v.u.i = random_.of(kSizes) - 1; break;
+      case op::Kind::kInt: v.tag = YARD_TAG_INT, v.u.i = size() - 1; break;
       case op::Kind::kEnum: v.tag = YARD_TAG_INT, v.u.i = static_cast<int64_t>(random_.below(3)); break;
       case op::Kind::kBool: v.tag = YARD_TAG_BOOL, v.u.i = random_.chance(50) ? 1 : 0; break;
       case op::Kind::kFloat: v = Value(static_cast<double>(random_.below(3))).c(); break;

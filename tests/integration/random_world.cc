@@ -156,7 +156,7 @@ std::unique_ptr<RandomKernel> World::make_kernel(int number) {
   if (random_.chance(60)) d.flags |= YARD_KERNEL_CAPTURE_SAFE;
   if (random_.chance(15)) d.flags |= YARD_KERNEL_INFERENCE_ONLY;
   add_limits(*k);
-  if (random_.chance(35)) add_verifier(*k);
+  if (random_.chance(25)) add_verifier(*k);
   if (random_.chance(60)) add_cost(*k);
   return k;
 }
@@ -200,7 +200,7 @@ void World::add_limits(RandomKernel& k) {
 
 void World::add_verifier(RandomKernel& k) {
   k.d.verify = verify;
-  if (random_.chance(20)) return;  // reads everything, and does not say so
+  if (random_.chance(10)) return;  // reads everything, and does not say so
   for (size_t n = 1 + random_.below(3); n > 0; --n) {
     const auto& params = program_->schema().params;
     const bool field = random_.chance(60);

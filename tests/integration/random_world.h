@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -86,7 +87,7 @@ class World {
   std::deque<std::unique_ptr<RandomKernel>> kernels_;  // all there ever were
   std::vector<RandomKernel*> present_;
   // Of the call being made.
-  std::vector<int64_t> rows_;
+  std::vector<int64_t> sizes_, rows_;
   int64_t d_ = 1, k_ = 1;
   DType t_ = DType::f32, u_ = DType::f32;
   Device device_;

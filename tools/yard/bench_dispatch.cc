@@ -4,6 +4,7 @@
 // All ways to call are measured in turn, round after round, so that a busy machine hits them alike. A
 // round's figure is the least of a few short batches; the result is the median over the rounds.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -168,18 +169,26 @@ void print_json(const Figures& f) {
 
 void print_table(const Figures& f) {
   const double raw = f.ns[0];
-  Table t({{"way to call"}, {"time", Align::kRight}, {"raw +", Align::kRight}, {"raw x", Align::kRight},
+  Table t({{"way to call"},
+           {"time", Align::kRight},
+           {"raw +", Align::kRight},
+           {"raw x", Align::kRight},
            {""}});
   const auto add = [&](const char* name, double ns, const char* meaning) {
-    t.add({{name, Paint::kBold}, {duration(ns)}, {duration(ns - raw)}, {fmt::format("{:.1f}", ns / raw)},
+    t.add({{name, Paint::kBold},
+           {duration(ns)},
+           {duration(ns - raw)},
+           {fmt::format("{:.1f}", ns / raw)},
            {meaning, Paint::kDim}});
   };
   for (size_t i = 0; i < f.paths.size(); ++i) add(f.paths[i].key, f.ns[i], f.paths[i].meaning);
   add("dynamic", f.with_others_ns, "the same beside 1,000 kernels of other ops");
   fmt::print("An op on three tensors whose kernels do nothing, 8 candidates:\n\n{}", t.text(2));
-  fmt::print("\nTwo threads do {:.2f} times what one does on the dynamic path, {:.2f} times on the raw one "
-             "({} processors).\n",
-             f.dynamic_speedup, f.raw_speedup, std::thread::hardware_concurrency());
+  fmt::print(
+      "\nTwo threads do {:.2f} times what one does on the dynamic path, {:.2f} times on the raw "
+      "one "
+      "({} processors).\n",
+      f.dynamic_speedup, f.raw_speedup, std::thread::hardware_concurrency());
 }
 
 }  // namespace
@@ -196,9 +205,11 @@ void add_bench_dispatch(CLI::App& bench, Action& action) {
       ->check(CLI::Range(0.0, 3600.0));
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(
-      "Registers an op on three tensors with eight kernels that do nothing, and calls it in every way\n"
+      "Registers an op on three tensors with eight kernels that do nothing, and calls it in every "
+      "way\n"
       "there is. `raw` is a call through a function pointer with the same arguments: what no\n"
-      "dispatcher can beat. Ratios say more than nanoseconds: all are from one run on one machine.\n"
+      "dispatcher can beat. Ratios say more than nanoseconds: all are from one run on one "
+      "machine.\n"
       "\n"
       "Examples:\n"
       "  yard bench dispatch\n"

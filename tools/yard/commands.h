@@ -2,8 +2,11 @@
 // The commands. Each adds itself, its options and its help; what it does is kept for main() to run.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
+
+namespace CLI {
+class App;
+}
 
 namespace yard::tool {
 

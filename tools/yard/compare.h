@@ -15,10 +15,10 @@ namespace yard::tool {
 
 struct Difference {
   bool equal_bits = true;
-  bool within = true;      // every element within the tolerance of its dtype
-  double max_abs = 0;      // infinite where one is NaN or infinite and the other is not
-  double max_rel = 0;      // over elements whose reference is not 0
-  std::string worst;       // "out[3,17]", where the absolute error is largest; empty if there is none
+  bool within = true;  // every element within the tolerance of its dtype
+  double max_abs = 0;  // infinite where one is NaN or infinite and the other is not
+  double max_rel = 0;  // over elements whose reference is not 0
+  std::string worst;   // "out[3,17]", where the absolute error is largest; empty if there is none
   double worst_found = 0, worst_expected = 0;
 };
 

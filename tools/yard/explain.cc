@@ -2,6 +2,7 @@
 // yard explain: which kernel a call would run, and why not the others.
 #include <fmt/format.h>
 #include <yard/runtime.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 
@@ -39,7 +40,8 @@ void add_explain(CLI::App& app, Action& action) {
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   q->policy.add(*c);
   c->footer(
-      "The selector itself answers; nothing is run and no tensor is made. The kernels stand in the\n"
+      "The selector itself answers; nothing is run and no tensor is made. The kernels stand in "
+      "the\n"
       "order in which they would be tried, then those that were rejected, each with its reason.\n"
       "Exit code 1 when no kernel can run the call.\n"
       "\n"

@@ -2,6 +2,7 @@
 // yard list: the ops there are, and the kernels that compete for each.
 #include <fmt/format.h>
 #include <yard/runtime.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -45,13 +46,15 @@ std::vector<Cell> row(const KernelInfo& k) {
           {k.backend},
           {std::to_string(k.priority)},
           k.available ? Cell{"yes", Paint::kGood} : Cell{"no", Paint::kBad},
-          {k.available ? "" : k.detail.empty() ? k.reason : k.reason + ": " + k.detail}};
+          {k.available        ? ""
+           : k.detail.empty() ? k.reason
+                              : k.reason + ": " + k.detail}};
 }
 
 const std::vector<Column>& kernel_columns() {
-  static const std::vector<Column> columns = {{"kernel"}, {"kind"},      {"vendor"},
-                                              {"backend"}, {"priority", Align::kRight},
-                                              {"available"}, {""}};
+  static const std::vector<Column> columns = {
+      {"kernel"},    {"kind"}, {"vendor"}, {"backend"}, {"priority", Align::kRight},
+      {"available"}, {""}};
   return columns;
 }
 
@@ -103,7 +106,8 @@ int list(const Question& q) {
 
 void add_list(CLI::App& app, Action& action) {
   auto q = std::make_shared<Question>();
-  CLI::App* c = app.add_subcommand("list", "The ops there are, and the kernels that compete for each");
+  CLI::App* c =
+      app.add_subcommand("list", "The ops there are, and the kernels that compete for each");
   c->add_option("OP", q->op, "Only this op, with its schema");
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(

@@ -2,6 +2,7 @@
 // The command `yard`: finds the command meant, or says what is wrong and what would be right.
 #include <fmt/format.h>
 #include <yard/version.h>
+#include <CLI/CLI.hpp>
 
 #include <exception>
 
@@ -83,14 +84,16 @@ int parse_and_run(int argc, char** argv) {
       "  yard run 'softmax(bf16[64,32000])'                      run it, time it, check it\n"
       "  yard bench dispatch                                     what a call costs\n"
       "\n"
-      "Every command takes --json. Exit codes: 0 it went well, 1 the thing asked for failed (no kernel\n"
+      "Every command takes --json. Exit codes: 0 it went well, 1 the thing asked for failed (no "
+      "kernel\n"
       "can run, results differ), 2 the question was wrong.");
   add_list(app, action);
   add_explain(app, action);
   add_run(app, action);
   CLI::App* bench = app.add_subcommand("bench", "Measurements");
   bench->require_subcommand(1);
-  bench->footer("Examples:\n  yard bench dispatch             what a call costs before its kernel runs");
+  bench->footer(
+      "Examples:\n  yard bench dispatch             what a call costs before its kernel runs");
   add_bench_dispatch(*bench, action);
 
   if (argc < 2) {

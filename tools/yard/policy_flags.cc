@@ -3,6 +3,7 @@
 #include "policy_flags.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "terminal.h"
 

@@ -4,9 +4,12 @@
 
 #include <yard/options.h>
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace yard::tool {
 

@@ -3,6 +3,7 @@
 // reference.
 #include <fmt/format.h>
 #include <yard/runtime.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -39,8 +40,8 @@ struct Outcome {
   int attempts = 0;
   size_t runs = 0;
   double median_ns = 0, gb_per_s = 0;
-  std::string reference;      // empty: the op has none that could run
-  std::string no_reference;   // why not
+  std::string reference;     // empty: the op has none that could run
+  std::string no_reference;  // why not
   Difference difference;
   bool ok() const { return status.ok() && (reference.empty() || difference.within); }
 };
@@ -120,7 +121,8 @@ void print(const ParsedCall& call, const Outcome& o) {
   fmt::print("{}\n", call.text);
   line("kernel", paint(Paint::kBold, o.kernel) +
                      (o.attempts > 1 ? fmt::format(", after {} that failed", o.attempts - 1) : ""));
-  line("time", fmt::format("{} (median of {}), {:.3g} GB/s", duration(o.median_ns), o.runs, o.gb_per_s));
+  line("time",
+       fmt::format("{} (median of {}), {:.3g} GB/s", duration(o.median_ns), o.runs, o.gb_per_s));
   const Difference& d = o.difference;
   if (o.reference.empty()) {
     line("reference", paint(Paint::kWarning, "none to compare with: " + o.no_reference));
@@ -170,8 +172,8 @@ int run(const Question& q) {
 
 void add_run(CLI::App& app, Action& action) {
   auto q = std::make_shared<Question>();
-  CLI::App* c = app.add_subcommand(
-      "run", "Run a call: which kernel, how fast, how far from the reference");
+  CLI::App* c =
+      app.add_subcommand("run", "Run a call: which kernel, how fast, how far from the reference");
   c->add_option("CALLSPEC", q->call, "The call as text, in quotes")->required();
   c->add_option("--seed", q->seed, "Of the inputs: the same seed, the same numbers (1)")
       ->type_name("N");
@@ -182,7 +184,8 @@ void add_run(CLI::App& app, Action& action) {
   q->policy.add(*c);
   c->footer(
       "Makes tensors with the shapes, strides and alignment of the call: floats between -2 and 2,\n"
-      "integers that are good indices into the call's tables. Runs it, then runs the op's reference\n"
+      "integers that are good indices into the call's tables. Runs it, then runs the op's "
+      "reference\n"
       "kernel on the same inputs and compares. Exit code 1 when the call fails or the results are\n"
       "further apart than the op's tolerance.\n"
       "\n"
@@ -190,7 +193,8 @@ void add_run(CLI::App& app, Action& action) {
       "  yard run 'rms_norm(f32[8,4096], f32[4096])'\n"
       "  yard run 'softmax(f16[64,100;128,1]%2)' --repeat 1000         padded rows, odd address\n"
       "  yard run 'layer_norm(f32[4,64], bias=f32[64])'                an absent optional\n"
-      "  yard run 'rotary_embedding(f32[5,8,64], positions=i64[5], cos=f32[128,32], sin=f32[128,32])'\n"
+      "  yard run 'rotary_embedding(f32[5,8,64], positions=i64[5], cos=f32[128,32], "
+      "sin=f32[128,32])'\n"
       "  yard run 'rms_norm(f32[8,64], f32[64], out=&x)' --force reference.cpp --json");
   c->callback([q, &action] { action = [q] { return run(*q); }; });
 }

@@ -78,10 +78,10 @@ uint64_t index_limit(const ParsedCall& call) {
 
 void fill(const TensorView& v, Random random, uint64_t indices) {
   const DType t = v.dtype();
-  const uint64_t most = std::min<uint64_t>(indices, t == DType::boolean               ? 2
-                                                    : bits(t) < 8                     ? 8
+  const uint64_t most = std::min<uint64_t>(indices, t == DType::boolean            ? 2
+                                                    : bits(t) < 8                  ? 8
                                                     : bits(t) == 8 && !is_float(t) ? 128
-                                                                                      : ~0ull);
+                                                                                   : ~0ull);
   for_each_element(v, [&](char* at) {
     if (is_float(t))
       store(t, at, 4 * random.unit() - 2);
@@ -122,22 +122,24 @@ Status CallTensors::check(const ParsedCall& call, int copies) {
     for_each_tensor(a, [&](const ParsedTensor& t) {
       if (t.device.type != 1)
         bad = Status(Code::kUnsupported,
-                     fmt::format("argument '{}' is on {}; tensors can be made on the cpu only", a.name,
-                                 to_string(t.device)));
+                     fmt::format("argument '{}' is on {}; tensors can be made on the cpu only",
+                                 a.name, to_string(t.device)));
       double elements = numel(t) > 0 ? 1 : 0;
       for (size_t i = 0; i < t.shape.size() && elements > 0; ++i)
-        elements += static_cast<double>(t.shape[i] - 1) * std::fabs(static_cast<double>(t.strides[i]));
+        elements +=
+            static_cast<double>(t.shape[i] - 1) * std::fabs(static_cast<double>(t.strides[i]));
       bytes += elements * static_cast<double>(element_size(t.dtype));
     });
     YARD_RETURN_IF_ERROR(bad);
   }
-  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
-                        static_cast<double>(sysconf(_SC_PAGESIZE));
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (bytes * copies > 0.7 * memory)
-    return Status(Code::kUnsupported,
-                  fmt::format("the call's tensors take {:.3g} GB and are made {} times over; this machine "
-                              "has {:.3g} GB, so smaller shapes would be right",
-                              bytes / 1e9, copies, memory / 1e9));
+    return Status(
+        Code::kUnsupported,
+        fmt::format("the call's tensors take {:.3g} GB and are made {} times over; this machine "
+                    "has {:.3g} GB, so smaller shapes would be right",
+                    bytes / 1e9, copies, memory / 1e9));
   return {};
 }
 
@@ -170,7 +172,8 @@ CallTensors::CallTensors(const ParsedCall& call, uint64_t seed) {
     } else if (!std::holds_alternative<std::monostate>(a.value)) {
       std::visit(
           [&](const auto& v) {
-            if constexpr (std::is_constructible_v<Value, decltype(v)>) args_.emplace_back(a.name, v);
+            if constexpr (std::is_constructible_v<Value, decltype(v)>)
+              args_.emplace_back(a.name, v);
           },
           a.value);
     }
@@ -182,7 +185,8 @@ CallTensors::CallTensors(const ParsedCall& call, uint64_t seed) {
       if (arg->name != owner) continue;
       args_.emplace_back(a.name, buffer->view());
       if (!a.same_as.empty())
-        traffic_ += static_cast<uint64_t>(buffer->view().numel()) * element_size(buffer->view().dtype());
+        traffic_ +=
+            static_cast<uint64_t>(buffer->view().numel()) * element_size(buffer->view().dtype());
       if (!a.written) continue;
       written_.push_back({a.name, &buffer->view()});
       overwritten_.push_back(buffer);

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// The read side of Switchyard's reclamation, as the library and the inline calls of bound handles share
+// it. Not for direct use.
+//
+// A thread announces what it uses in a hazard slot; whoever wants to free something looks at all slots
+// first and never waits (src/base/reclaimer.h). Every thread has one slot per nested call.
+#pragma once
+
+#include <yard/status.h>
+
+#include <atomic>
+#include <cstdint>
+
+#if defined(__SANITIZE_THREAD__)
+#define YARD_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define YARD_TSAN 1
+#endif
+#endif
+
+namespace yard::detail {
+
+// How a reader orders "I use p" before "p is still current". With membarrier the reclaimer pays for
+// both; where the kernel refuses it readers fence. The thread sanitizer understands neither, so its
+// builds use sequentially consistent accesses.
+#if defined(YARD_TSAN)
+inline constexpr std::memory_order kAnnounce = std::memory_order_seq_cst;
+inline constexpr std::memory_order kReread = std::memory_order_seq_cst;
+inline constexpr std::memory_order kFollow = std::memory_order_acquire;
+#else
+inline constexpr std::memory_order kAnnounce = std::memory_order_relaxed;
+inline constexpr std::memory_order kReread = std::memory_order_relaxed;
+// Loads of a pointer that is then followed: the data dependency orders them on all our machines, and
+// an acquire would cost three times the guard on aarch64 (store-release then load-acquire).
+inline constexpr std::memory_order kFollow = std::memory_order_relaxed;
+#endif
+
+using HazardSlot = std::atomic<const void*>;
+
+// What a call reads and writes of its thread. Written by the thread alone.
+struct alignas(64) ThreadHead {
+  static constexpr uint32_t kInlineSlots = 8;
+  HazardSlot slots[kInlineSlots]{};
+  uint32_t depth = 0;                // slots in use
+  std::atomic<bool> fences{false};   // readers must fence
+  // This thread's counters: chunks of kPerChunk, null until counted in (src/telemetry/counters.h).
+  using Value = std::atomic<uint64_t>;
+  std::atomic<Value*>* counters = nullptr;
+  // Where a kernel that fails leaves its message; read before the thread's next call.
+  static constexpr uint64_t kErrorBytes = 512;
+  char* error = nullptr;
+
+  // The slot for the current depth. Allocates only the first time a thread nests this deep.
+  HazardSlot& slot() noexcept { return depth < kInlineSlots ? slots[depth] : deep_slot(depth); }
+  YARD_API HazardSlot& deep_slot(uint32_t at) noexcept;
+
+  void barrier() const noexcept {
+#if !defined(YARD_TSAN)
+    if (fences.load(std::memory_order_relaxed)) [[unlikely]]
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    else
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+  }
+};
+
+// Null until the thread's first call.
+extern YARD_API thread_local constinit ThreadHead* t_thread __attribute__((tls_model("initial-exec")));
+YARD_API ThreadHead& register_thread() noexcept;
+
+// A reader's slot for the length of a call. Nests. Made and used by one thread; costs a few stores.
+class Guard {
+ public:
+  explicit Guard(ThreadHead& thread) noexcept : thread_(thread), slot_(thread.slot()) {
+    ++thread_.depth;
+  }
+  ~Guard() {
+    slot_.store(nullptr, std::memory_order_release);
+    --thread_.depth;
+  }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
+  // What `source` points to now, held until the next protect(), move_to() or the end.
+  template <class T>
+  T* protect(const std::atomic<T*>& source) noexcept {
+    T* p = source.load(kFollow);
+    for (;;) {
+      slot_.store(p, kAnnounce);
+      thread_.barrier();
+      T* again = source.load(kReread);
+      if (again == p) [[likely]] return p;
+      p = again;
+    }
+  }
+
+  // Holds `part` instead of what was held, which must own it: from here on the whole may go. `part` must
+  // have been read out of the whole, and nothing else may have been: that dependency keeps the reading
+  // before the letting go.
+  void move_to(const void* part) noexcept {
+    slot_.store(part, kAnnounce);
+    thread_.barrier();
+  }
+
+  // The same when other things were read out of what was held, too.
+  void move_to_after_reading(const void* part) noexcept {
+#if !defined(YARD_TSAN)  // which knows no fences; its stores are stronger
+    std::atomic_thread_fence(std::memory_order_acquire);
+#endif
+    move_to(part);
+  }
+
+ private:
+  ThreadHead& thread_;
+  HazardSlot& slot_;
+};
+
+// Counting: writes only memory of the thread.
+inline constexpr uint32_t kPerChunk = 128;
+YARD_API void count_slow(ThreadHead& thread, uint32_t id) noexcept;
+inline void count(ThreadHead& thread, uint32_t id) noexcept {
+  if (thread.counters != nullptr) [[likely]] {
+    if (auto* chunk = thread.counters[id / kPerChunk].load(std::memory_order_relaxed)) [[likely]] {
+      ThreadHead::Value& v = chunk[id % kPerChunk];
+      v.store(v.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      return;
+    }
+  }
+  count_slow(thread, id);
+}
+
+}  // namespace yard::detail

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dispatch/recent.h"
+
+namespace yard::dispatch {
+
+void Recent::store(const Entry& entry, const yard_value_t* args, const exec::Plan* found) noexcept {
+  const auto tensors = entry.program().plain_tensors();
+  if (tensors.empty() || !entry.recipe().one_word() || entry.recipe().reads_scalars()) return;
+  generation = 0;
+  uint32_t n = 0;
+  for (const uint8_t arg : tensors) {
+    const yard_tensor_t& t = *args[arg].u.tensor;
+    // Strides are not remembered, so they must follow from the sizes.
+    if ((t.facts & YARD_FACTS_COMPACT) == 0 || n + 1 + static_cast<uint32_t>(t.ndim) > kWords) return;
+    words[n++] = t.facts;
+    for (int32_t i = 0; i < t.ndim; ++i) words[n++] = static_cast<uint64_t>(t.shape[i]);
+  }
+  plan = found;
+  evictions = entry.evictions();
+  generation = entry.generation();
+}
+
+void make_recent(base::ThreadRecord& thread) {
+  if (thread.locals[kThreadLocal] != nullptr) return;
+  base::set_thread_exit_hook(kThreadLocal, [](void* p) { delete static_cast<RecentCalls*>(p); });
+  thread.locals[kThreadLocal] = new RecentCalls;
+}
+
+}  // namespace yard::dispatch

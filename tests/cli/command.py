@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running the command from tests: each test is a function of a TestCase over Yard."""
+import json
+import os
+import pty
+import select
+import subprocess
+import unittest
+
+
+def environment(**changes):
+    kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
+    return {**kept, "TERM": "xterm", **changes}
+
+
+class Yard(unittest.TestCase):
+    def yard(self, *arguments, code=0):
+        """stdout and stderr of a run that must end with `code`."""
+        run = subprocess.run([os.environ["YARD"], *arguments], capture_output=True, text=True,
+                             env=environment(), timeout=120)
+        self.assertEqual(run.returncode, code, f"yard {arguments}\n{run.stdout}\n{run.stderr}")
+        return run.stdout, run.stderr
+
+    def json(self, *arguments, code=0):
+        out, err = self.yard(*arguments, "--json", code=code)
+        self.assertEqual(err, "")
+        return json.loads(out)
+
+    def wrong(self, *arguments, code=2):
+        """The message of a run that must fail and print nothing on stdout."""
+        out, err = self.yard(*arguments, code=code)
+        self.assertEqual(out, "")
+        self.assertTrue(err.startswith("yard: "), err)
+        return err
+
+    def on_terminal(self, *arguments, **changes):
+        """What a terminal would get."""
+        parent, child = pty.openpty()
+        run = subprocess.Popen([os.environ["YARD"], *arguments], stdout=child, stderr=child,
+                               env=environment(**changes))
+        os.close(child)
+        text = b""
+        while select.select([parent], [], [], 60)[0]:
+            try:
+                piece = os.read(parent, 65536)
+            except OSError:  # the other side is closed
+                break
+            if not piece:
+                break
+            text += piece
+        os.close(parent)
+        self.assertEqual(run.wait(), 0)
+        return text.decode()
+
+
+def main():
+    unittest.main(module="__main__")

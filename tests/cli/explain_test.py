@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""yard explain"""
+from command import Yard, main
+
+CALL = "softmax(f32[4,8])"
+
+
+class Explain(Yard):
+    def test_json(self):
+        data = self.json("explain", CALL)
+        for key in ("op", "call", "selected", "candidates", "policy"):
+            self.assertIn(key, data)
+        self.assertEqual(data["op"], "softmax")
+        self.assertEqual(data["call"], "softmax(f32[4,8])@cpu")
+        self.assertIsNotNone(data["selected"])
+        winner = data["candidates"][0]
+        self.assertEqual((winner["id"], winner["verdict"]), (data["selected"], "selected"))
+        for candidate in data["candidates"]:
+            for key in ("id", "verdict", "reason", "detail"):
+                self.assertIn(key, candidate)
+
+    def test_nobody(self):
+        data = self.json("explain", CALL, "--deny", "*", code=1)
+        self.assertIsNone(data["selected"])
+        self.assertEqual({c["reason"] for c in data["candidates"]}, {"denied_kernel"})
+        out, err = self.yard("explain", CALL, "--deny", "*", code=1)
+        self.assertIn("no kernel is allowed, able and healthy", out)
+        self.assertIn("which would have been first", out)
+        self.assertEqual(err, "")
+
+    def reasons(self, *options, code=1):
+        data = self.json("explain", CALL, *options, code=code)
+        return {c["id"]: c["reason"] for c in data["candidates"]}, data
+
+    def test_policy_options(self):
+        for options, reason in [(["--allow", "none.*"], "not_allowed_kernel"),
+                                (["--order", "vendor:nobody"], "not_in_order"),
+                                (["--lock", "default.other"], "locked_out"),
+                                (["--backend", "reference=off"], "disabled")]:
+            self.assertEqual(self.reasons(*options)[0]["reference.cpp"], reason, options)
+        _, data = self.reasons("--prefer", "vendor", "--strict", "--deny-vendor", "a", "--deny-vendor",
+                               "b", "--order", "default|vendor,reference", code=0)
+        policy = {n["field"]: n["value"] for n in data["policy"]}
+        self.assertEqual(policy["prefer"], "vendor")
+        self.assertEqual(policy["deny_vendors"], "a,b")
+        self.assertTrue(all(n["source"] == "call" for n in data["policy"]))
+        self.assertEqual(self.json("explain", CALL, "--force", "reference.cpp")["selected"],
+                         "reference.cpp")
+
+    def test_options_before_and_after_the_call(self):
+        self.assertEqual(self.json("explain", "--deny", "x.*", CALL)["selected"],
+                         self.json("explain", CALL, "--deny", "x.*")["selected"])
+
+    def test_flags_and_labels(self):
+        data = self.json("explain", CALL, "--deterministic", "--label", "model=llama")
+        self.assertEqual(data["call"], "softmax(f32[4,8])@cpu+deterministic{model=llama}")
+        self.assertEqual(self.json("explain", data["call"])["call"], data["call"])
+
+    def test_wrong_questions(self):
+        self.assertIn("^", self.wrong("explain", "softmax(f32[4,8)"))  # points at the place
+        self.assertIn("did you mean 'softmax'", self.wrong("explain", "sofmax(f32[4,8])"))
+        self.assertIn("weight", self.wrong("explain", "rms_norm(f32[4,8], f32[9])"))
+        self.assertIn("did you mean 'vendor'", self.wrong("explain", CALL, "--prefer", "vendr"))
+        self.assertIn("no kernel 'reference.cp' to force; did you mean 'reference.cpp'?",
+                      self.wrong("explain", CALL, "--force", "reference.cp"))
+        self.assertIn("vendor:NAME or impl:ID would be right", self.wrong("explain", CALL, "--order", "vndr"))
+        self.assertIn("NAME=on or NAME=off", self.wrong("explain", CALL, "--backend", "reference=maybe"))
+        self.assertIn("KEY=VALUE", self.wrong("explain", CALL, "--label", "model"))
+
+    def test_colour_on_terminals_only(self):
+        self.assertNotIn("\x1b", self.yard("explain", CALL)[0])
+        self.assertIn("\x1b", self.on_terminal("explain", CALL))
+        self.assertNotIn("\x1b", self.on_terminal("explain", CALL, NO_COLOR="1"))
+
+
+main()

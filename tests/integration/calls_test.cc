@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls: by position and by name, signatures that do not fit, arguments that do not fit, memory that
+// may and may not be shared, and what explain and resolve say about all of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dispatch/call.h"
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kNorm =
+    "norm(out!: T[*rows, d], x: T[*rows, d], w: T[d], bias?: T[d], eps: float = 1e-6, "
+    "mode: enum{fast, exact} = fast, by: int = 3) where out may_alias x";
+
+// What a kernel of `norm` was given.
+struct Given {
+  double eps = 0;
+  int64_t mode = -1, by = -1;
+  bool bias = false;
+  uint32_t flags = 0;
+};
+Given g_given;
+int32_t take_note(yard_call_t* call, const yard_value_t* args, uint32_t) {
+  g_given = {args[4].u.f, args[5].u.i, args[6].u.i, args[3].tag == YARD_TAG_TENSOR, call->flags};
+  return leave_trace(call, args, 0);
+}
+
+class Calls : public ::testing::Test {
+ protected:
+  Calls() : bare_(kNorm) {
+    yard_kernel_t k = kernel_of("norm", "a", 1);
+    k.run = take_note;
+    bare_.add(k).or_throw();
+  }
+  Status call(std::initializer_list<Arg> args) { return bare_.runtime.call("norm", args); }
+
+  Bare bare_;
+  float memory_[4][64] = {};
+  TensorView out_{memory_[0], DType::f32, {4, 8}}, x_{memory_[1], DType::f32, {4, 8}};
+  TensorView w_{memory_[2], DType::f32, {8}}, bias_{memory_[3], DType::f32, {8}};
+};
+
+TEST_F(Calls, ByPositionWithDefaults) {
+  ASSERT_TRUE(call({out_, x_, w_}).ok());
+  EXPECT_EQ(g_given.eps, 1e-6);
+  EXPECT_EQ(g_given.mode, 0);
+  EXPECT_EQ(g_given.by, 3);
+  EXPECT_FALSE(g_given.bias);
+  ASSERT_TRUE(call({out_, x_, w_, bias_, 0.5, "exact", 7}).ok());
+  EXPECT_EQ(g_given.eps, 0.5);
+  EXPECT_EQ(g_given.mode, 1);
+  EXPECT_EQ(g_given.by, 7);
+  EXPECT_TRUE(g_given.bias);
+}
+
+TEST_F(Calls, ByName) {
+  ASSERT_TRUE(call({{"w", w_}, {"mode", "exact"}, {"x", x_}, {"out", out_}, {"bias", nullptr}}).ok());
+  EXPECT_EQ(g_given.mode, 1);
+  EXPECT_FALSE(g_given.bias);
+  ASSERT_TRUE(call({out_, x_, {"eps", 2}, {"w", w_}, {"bias", bias_}}).ok());  // an integer will do
+  EXPECT_EQ(g_given.eps, 2.0);
+  EXPECT_TRUE(g_given.bias);
+}
+
+TEST_F(Calls, TheMessageNamesWhatIsWrong) {
+  const TensorView other(memory_[1], DType::f32, {4, 9}), half(memory_[1], DType::f16, {4, 8});
+  const struct {
+    Status status;
+    const char* part;
+  } cases[] = {
+      {call({out_, x_}), "'w'"},
+      {call({out_, x_, w_, bias_, 1.0, "fast", 1, 2}), "7"},
+      {call({out_, x_, w_, {"epsilon", 1.0}}), "eps"},
+      {call({out_, x_, w_, {"x", x_}}), "x"},
+      {call({out_, x_, w_, {"mode", "fasst"}}), "fast"},
+      {call({out_, other, w_}), "[4,9]"},
+      {call({out_, half, w_}), "f16"},
+      {call({out_, x_, w_, {"by", "text"}}), "'by'"},
+      {call({out_, x_, 5}), "'w'"},
+      {call({nullptr, x_, w_}), "'out'"},
+      {call({out_, x_, TensorView()}), "'w'"},
+      {bare_.runtime.call("nrom", {out_}), "norm"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_FALSE(c.status.ok());
+    EXPECT_EQ(c.status.error_class(), ErrorClass::kCaller) << c.status.to_string();
+    EXPECT_THAT(c.status.to_string(), HasSubstr(c.part));
+  }
+}
+
+TEST_F(Calls, ATensorWithElementsNeedsData) {
+  const TensorView none(static_cast<void*>(nullptr), DType::f32, {4, 8});
+  const TensorView empty(static_cast<void*>(nullptr), DType::f32, {0, 8});
+  const Status s = call({out_, none, w_});
+  EXPECT_EQ(s.code(), Code::kInvalidArgument);
+  EXPECT_THAT(s.to_string(), HasSubstr("'x'"));
+  EXPECT_TRUE(call({empty, empty, w_}).ok());
+}
+
+TEST_F(Calls, AnOutputMayBeItsInputWhereTheSchemaSaysSo) {
+  ASSERT_TRUE(call({x_, x_, w_}).ok());
+  EXPECT_EQ(g_given.flags & YARD_CALL_ALIASED, YARD_CALL_ALIASED);
+  ASSERT_TRUE(call({out_, x_, w_}).ok());
+  EXPECT_EQ(g_given.flags & YARD_CALL_ALIASED, 0u);
+  // Another input, or a part of it, never.
+  const TensorView shifted(memory_[1] + 8, DType::f32, {4, 8});
+  EXPECT_EQ(call({shifted, x_, w_}).code(), Code::kInvalidArgument);
+  const TensorView over_w(memory_[2], DType::f32, {1, 8}), x1(memory_[1], DType::f32, {1, 8});
+  EXPECT_EQ(call({over_w, x1, w_}).code(), Code::kInvalidArgument);
+  // Inputs among themselves may be what they like.
+  const TensorView row(memory_[1], DType::f32, {8});
+  EXPECT_TRUE(call({out_, x_, row}).ok());
+  // The rows of an output must not be one and the same.
+  const TensorView same_rows(memory_[0], DType::f32, {4, 8}, {0, 1});
+  EXPECT_EQ(call({same_rows, x_, w_}).code(), Code::kInvalidArgument);
+  EXPECT_TRUE(call({out_, TensorView(memory_[1], DType::f32, {4, 8}, {0, 1}), w_}).ok());
+}
+
+// Without elements nothing is shared: whether an empty output is its empty input tells nobody anything.
+TEST_F(Calls, EmptyTensorsShareNothing) {
+  const TensorView empty(memory_[1], DType::f32, {0, 8});
+  ASSERT_TRUE(call({empty, empty, w_}).ok());
+  EXPECT_EQ(g_given.flags & YARD_CALL_ALIASED, 0u);
+  const auto e = bare_.runtime.describe("norm", {empty, empty, w_});
+  ASSERT_TRUE(e.ok());
+  EXPECT_EQ(e->find('&'), std::string::npos) << *e;
+}
+
+// ---- Typed ----
+
+TEST_F(Calls, TypedOnesAreCheckedAgainstTheSchemaAtFirstUseAndEveryTime) {
+  constexpr Op<void(Out, In, In, OptIn, float, int, int)> right{"norm"};
+  constexpr Op<void(Out, In, In, In, float, int, int)> not_optional{"norm"};
+  constexpr Op<void(In, In, In, OptIn, float, int, int)> not_written{"norm"};
+  constexpr Op<void(Out, In, In)> short_of{"norm"};
+  constexpr Op<void()> empty{"norm"};
+  EXPECT_TRUE(right.on(bare_.runtime)(out_, x_, w_, nullptr, 1.f, 1, 2).ok());
+  for (int i = 0; i < 3; ++i) {
+    const Status a = not_optional.on(bare_.runtime)(out_, x_, w_, w_, 1.f, 1, 2);
+    EXPECT_EQ(a.code(), Code::kInvalidArgument);
+    EXPECT_THAT(a.to_string(), HasSubstr("OptIn would be right"));
+    EXPECT_THAT(not_written.on(bare_.runtime)(out_, x_, w_, w_, 1.f, 1, 2).to_string(), HasSubstr("'out'"));
+    EXPECT_THAT(short_of.on(bare_.runtime)(out_, x_, w_).to_string(), HasSubstr("3 parameters"));
+    EXPECT_THAT(empty.on(bare_.runtime)().to_string(), HasSubstr("0 parameters"));
+  }
+  constexpr Op<void(Out, In)> unknown{"no_such_op"};
+  EXPECT_EQ(unknown.on(bare_.runtime)(out_, x_).code(), Code::kUnknownOp);
+  EXPECT_EQ(unknown(out_, x_).code(), Code::kUnknownOp);
+}
+
+TEST_F(Calls, AnOpThatComesBackWithAnotherSignatureIsAnErrorForThoseWhoKnewTheOld) {
+  constexpr Op<void(Out, In, In, OptIn, float, int, int)> op{"norm"};
+  const auto on = op.on(bare_.runtime);
+  ASSERT_TRUE(on(out_, x_, w_, nullptr, 1.f, 1, 2).ok());
+  Changes c;
+  c.remove_op("norm").add_op(op_of("norm(out!: T[m, d], x: T[m, d])")).add_kernel(kernel_of("norm", "a", 5));
+  ASSERT_TRUE(bare_.runtime.apply(std::move(c)).ok());
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(on(out_, x_, w_, nullptr, 1.f, 1, 2).code(), Code::kInvalidArgument);
+  EXPECT_TRUE(bare_.runtime.call("norm", {out_, x_}).ok());
+  Changes back;
+  back.remove_op("norm").add_op(op_of(kNorm)).add_kernel(kernel_of("norm", "a", 6));
+  ASSERT_TRUE(bare_.runtime.apply(std::move(back)).ok());
+  ASSERT_TRUE(on(out_, x_, w_, nullptr, 1.f, 1, 2).ok());
+  EXPECT_EQ(t_ran, 6);
+}
+
+TEST_F(Calls, AnOpWithoutParametersCanBeCalled) {
+  Changes c;
+  c.add_op(op_of("tick()")).add_kernel(kernel_of("tick", "a", 9));
+  ASSERT_TRUE(bare_.runtime.apply(std::move(c)).ok());
+  constexpr Op<void()> tick{"tick"};
+  ASSERT_TRUE(tick.on(bare_.runtime)().ok());
+  EXPECT_EQ(t_ran, 9);
+  // The same handle after the op has grown parameters.
+  const auto on = tick.on(bare_.runtime);
+  Changes grown;
+  grown.remove_op("tick").add_op(op_of("tick(x: f32[n])")).add_kernel(kernel_of("tick", "a", 10));
+  ASSERT_TRUE(bare_.runtime.apply(std::move(grown)).ok());
+  EXPECT_EQ(on().code(), Code::kInvalidArgument);
+}
+
+// ---- Packed ----
+
+TEST_F(Calls, PackedOnesNeedNoFacts) {
+  Status why;
+  detail::Site* site = bare_.runtime.core().attach("norm", detail::kPacked, &why);
+  ASSERT_NE(site, nullptr);
+  yard_tensor_t out = out_.c(), x = x_.c(), w = w_.c();
+  out.facts = x.facts = w.facts = 0;
+  x.strides = nullptr;
+  yard_value_t args[7]{};
+  const auto set = [&](int i, const yard_tensor_t& t) { args[i].tag = YARD_TAG_TENSOR, args[i].u.tensor = &t; };
+  set(0, out), set(1, x), set(2, w);
+  args[4] = Value(0.5).c(), args[5] = Value(1).c(), args[6] = Value(2).c();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(detail::call_packed(*site, args, 7).ok());
+  EXPECT_EQ(g_given.eps, 0.5);
+  EXPECT_EQ(out.facts, 0u);  // the caller's
+  EXPECT_EQ(bare_.runtime.stats().plans, 1u);
+  w.ndim = 77;
+  EXPECT_EQ(detail::call_packed(*site, args, 7).code(), Code::kInvalidArgument);
+  EXPECT_EQ(detail::call_packed(*site, args, 6).code(), Code::kInvalidArgument);
+  EXPECT_EQ(detail::call_packed(*site, args, 0).code(), Code::kInvalidArgument);
+  args[5].tag = 99;
+  EXPECT_EQ(detail::call_packed(*site, args, 7).code(), Code::kInvalidArgument);
+}
+
+// ---- Explanations ----
+
+TEST_F(Calls, ExplainAndResolveSayWhatRuns) {
+  const yard_limit_t wide = plugin::multiple_of("d", 16), narrow = plugin::at_most("rows", 2);
+  yard_kernel_t b = kernel_of("norm", "b", 2, 300), c = kernel_of("norm", "c", 3, 400);
+  b.limits = &wide, b.limit_count = 1, c.limits = &narrow, c.limit_count = 1;
+  ASSERT_TRUE(bare_.add(b).ok());
+  ASSERT_TRUE(bare_.add(c).ok());
+  const char* const ids[] = {"", "a", "b", "c"};
+  float big[3][64 * 64] = {};
+  for (int64_t rows : {1, 2, 3, 64})
+    for (int64_t d : {8, 16, 64}) {
+      const TensorView out(big[0], DType::f32, {rows, d}), x(big[1], DType::f32, {rows, d});
+      const TensorView w(big[2], DType::f32, {d});
+      ASSERT_TRUE(call({out, x, w}).ok());
+      const std::string shape = "f32[" + std::to_string(rows) + "," + std::to_string(d) + "]";
+      const std::string spec = "norm(" + shape + ", f32[" + std::to_string(d) + "])";
+      EXPECT_EQ(bare_.runtime.resolve("norm", {out, x, w}).value().kernel, ids[t_ran]);
+      EXPECT_EQ(bare_.runtime.resolve(spec).value().kernel, ids[t_ran]) << spec;
+      const Explanation e = bare_.runtime.explain("norm", {out, x, w}).value();
+      EXPECT_EQ(e.selected, ids[t_ran]);
+      EXPECT_EQ(e.candidates.size(), 3u);
+      EXPECT_EQ(e.candidates[0].verdict, "selected");
+    }
+}
+
+TEST_F(Calls, WhatACallSaysAboutItselfCanBeAskedAgain) {
+  const std::string text = bare_.runtime.describe("norm", {x_, x_, w_, {"by", 5}}).value();
+  EXPECT_THAT(text, HasSubstr("out=&x"));
+  const Explanation e = bare_.runtime.explain(text).value();
+  EXPECT_EQ(e.call, text);
+  EXPECT_EQ(e.selected, "a");
+}
+
+TEST_F(Calls, NoKernelIsAnErrorWithEveryReason) {
+  ASSERT_TRUE(bare_.remove("norm", "a").ok());
+  const yard_limit_t wide = plugin::multiple_of("d", 16);
+  yard_kernel_t b = kernel_of("norm", "b", 2);
+  b.limits = &wide, b.limit_count = 1;
+  ASSERT_TRUE(bare_.add(b).ok());
+  for (const Status& s : {call({out_, x_, w_}), Status(bare_.runtime.resolve("norm", {out_, x_, w_}).status())}) {
+    EXPECT_EQ(s.code(), Code::kNoKernel);
+    EXPECT_THAT(s.to_string(), HasSubstr("b: "));
+    EXPECT_THAT(s.to_string(), HasSubstr("8"));
+  }
+  EXPECT_TRUE(bare_.runtime.explain("norm", {out_, x_, w_}).value().selected.empty());
+}
+
+TEST_F(Calls, OutputsAreInferred) {
+  const auto views = bare_.runtime.infer("norm", {x_, w_}).value();
+  ASSERT_EQ(views.size(), 1u);
+  EXPECT_EQ(views[0].dtype(), DType::f32);
+  EXPECT_THAT(views[0].shape(), ::testing::ElementsAre(4, 8));
+}
+
+}  // namespace
+}  // namespace yard::testing

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts what a program asks of the C library: memory, locks, system calls, clocks, the environment.
+// The functions are defined in the test program itself, where the library finds them first.
+#pragma once
+
+#include <cstdint>
+
+namespace yard::testing {
+
+struct Counts {
+  uint64_t allocations = 0;  // malloc and its kin, operator new
+  uint64_t frees = 0;
+  uint64_t locks = 0;        // mutexes, read-write locks, spin locks, condition variables
+  uint64_t syscalls = 0;     // syscall(): futex, membarrier
+  uint64_t clocks = 0;
+  uint64_t environment = 0;  // getenv
+  bool operator==(const Counts&) const = default;
+};
+
+// False where a sanitizer has taken the functions over.
+bool counting_works() noexcept;
+
+// Of this thread, while `f` runs.
+void begin_counting() noexcept;
+Counts end_counting() noexcept;
+
+template <class F>
+Counts count(const F& f) {
+  begin_counting();
+  f();
+  return end_counting();
+}
+
+}  // namespace yard::testing

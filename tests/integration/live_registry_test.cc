@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// The registry from outside: what is registered is used by the next call, what is removed by none.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr Op<void(Out, In, int)> copy{"copy"};
+
+// Which kernel a call runs; negative: the code of its failure.
+intptr_t ran(Runtime& runtime, std::string_view op = "copy") {
+  Floats out(4), x(4);
+  t_ran = 0;
+  const Status s = runtime.call(op, {out.view, x.view});
+  return s.ok() ? t_ran : -static_cast<intptr_t>(s.code());
+}
+
+TEST(Registry, LateOnesAreUsedAndRemovedOnesAreNot) {
+  Bare bare;
+  EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kNoKernel));
+  ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1, 100)).ok());
+  EXPECT_EQ(ran(bare.runtime), 1);
+  ASSERT_TRUE(bare.add(kernel_of("copy", "b", 2, 200)).ok());
+  EXPECT_EQ(ran(bare.runtime), 2);
+  ASSERT_TRUE(bare.add(kernel_of("copy", "c", 3, 50)).ok());
+  EXPECT_EQ(ran(bare.runtime), 2);
+  ASSERT_TRUE(bare.remove("copy", "b").ok());
+  EXPECT_EQ(ran(bare.runtime), 1);
+  ASSERT_TRUE(bare.remove("copy", "a").ok());
+  ASSERT_TRUE(bare.remove("copy", "c").ok());
+  EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kNoKernel));
+}
+
+TEST(Registry, ReplacingTakesTheOldOnesPlace) {
+  Bare bare;
+  ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1)).ok());
+  Changes c;
+  c.replace_kernel(kernel_of("copy", "a", 2));
+  ASSERT_TRUE(bare.runtime.apply(std::move(c)).ok());
+  EXPECT_EQ(ran(bare.runtime), 2);
+  Changes none;
+  none.replace_kernel(kernel_of("copy", "b", 2));
+  EXPECT_EQ(bare.runtime.apply(std::move(none)).code(), Code::kNotFound);
+}
+
+TEST(Registry, TheSameAgainIsFineAndAnotherIsAConflict) {
+  Bare bare;
+  ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1)).ok());
+  const uint64_t before = bare.runtime.stats().generation;
+  EXPECT_TRUE(bare.add(kernel_of("copy", "a", 1)).ok());
+  const Status s = bare.add(kernel_of("copy", "a", 2, 777));
+  EXPECT_EQ(s.code(), Code::kConflict);
+  EXPECT_THAT(s.to_string(), HasSubstr("777"));
+  EXPECT_EQ(ran(bare.runtime), 1);
+  EXPECT_LE(bare.runtime.stats().generation, before + 1);
+}
+
+TEST(Registry, ABatchIsAppliedWholeOrNotAtAll) {
+  Bare bare;
+  Changes c;
+  c.add_op(op_of("second(out!: T[n], x: T[n])"))
+      .add_kernel(kernel_of("second", "a", 1))
+      .add_kernel(kernel_of("copy", "a", 2))
+      .remove_kernel("copy", "nobody");
+  const Status s = bare.runtime.apply(std::move(c));
+  EXPECT_EQ(s.code(), Code::kNotFound);
+  EXPECT_EQ(bare.runtime.list().find_op("second"), nullptr);
+  EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kNoKernel));
+}
+
+// Kernels of two ops are replaced together, again and again; nobody sees the new one and then the old.
+TEST(Registry, ABatchIsSeenWhole) {
+  Bare bare("first(out!: T[n], x: T[n])");
+  Changes c;
+  c.add_op(op_of("second(out!: T[n], x: T[n])"))
+      .add_kernel(kernel_of("first", "a", 1))
+      .add_kernel(kernel_of("second", "a", 1));
+  ASSERT_TRUE(bare.runtime.apply(std::move(c)).ok());
+  constexpr Op<void(Out, In)> first{"first"}, second{"second"};
+  const auto on_first = first.on(bare.runtime), on_second = second.on(bare.runtime);
+  std::atomic<bool> stop{false};
+  std::atomic<int> backwards{0}, failures{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i)
+    threads.emplace_back([&, i] {
+      Floats out(4), x(4);
+      while (!stop) {
+        const auto& a = i % 2 == 0 ? on_first : on_second;
+        const auto& b = i % 2 == 0 ? on_second : on_first;
+        failures += !a(out.view, x.view).ok();
+        const intptr_t before = t_ran;
+        failures += !b(out.view, x.view).ok();
+        backwards += t_ran < before;
+      }
+    });
+  for (intptr_t v = 2; v < 1500; ++v) {
+    Changes both;
+    both.replace_kernel(kernel_of("first", "a", v)).replace_kernel(kernel_of("second", "a", v));
+    ASSERT_TRUE(bare.runtime.apply(std::move(both)).ok());
+  }
+  stop = true;
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(backwards, 0);
+  EXPECT_EQ(failures, 0);
+}
+
+TEST(Registry, LooksUpByIdAndLists) {
+  Bare bare;
+  yard_backend_t acme = backend_of("acme", "acme");
+  yard_kernel_t k = kernel_of("second", "shared", 2);
+  k.backend = "acme", k.kind = YARD_KIND_VENDOR, k.summary = "fast";
+  Changes c;
+  c.add_backend(acme)
+      .add_op(op_of("second(out!: T[n], x: T[n])"))
+      .add_kernel(kernel_of("copy", "shared", 1))
+      .add_kernel(kernel_of("copy", "other", 1))
+      .add_kernel(k);
+  ASSERT_TRUE(bare.runtime.apply(std::move(c)).ok());
+  const auto found = bare.runtime.find_kernels("shared");
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].op, "copy");
+  EXPECT_EQ(found[1].op, "second");
+  EXPECT_EQ(found[1].vendor, "acme");
+  EXPECT_EQ(found[1].priority, 100);
+  EXPECT_TRUE(bare.runtime.find_kernels("nobody").empty());
+
+  const Listing listing = bare.runtime.list();
+  ASSERT_EQ(listing.ops.size(), 2u);
+  EXPECT_EQ(listing.ops[0].name, "copy");
+  ASSERT_EQ(listing.ops[0].kernels.size(), 2u);
+  EXPECT_EQ(listing.ops[0].kernels[0].id, "other");
+  ASSERT_EQ(listing.backends.size(), 2u);
+  EXPECT_EQ(listing.backends[0].name, "acme");
+  EXPECT_EQ(listing.backends[0].kernels, 1u);
+  EXPECT_EQ(listing.generation, bare.runtime.stats().generation);
+}
+
+TEST(Registry, ListsWhatCannotBeUsedAndWhy) {
+  Bare bare;
+  yard_backend_t off = backend_of("off");
+  off.enable = YARD_ENABLE_OFF;
+  yard_backend_t away = backend_of("away");
+  away.probe = [](void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) -> int32_t {
+    why->reason = YARD_REASON_UNAVAILABLE;
+    return YARD_OK;
+  };
+  yard_kernel_t a = kernel_of("copy", "a", 1), b = kernel_of("copy", "b", 2), d = kernel_of("copy", "d", 3);
+  a.backend = "off", b.backend = "away", d.features = "no_such_feature";
+  Changes c;
+  c.add_backend(off).add_backend(away).add_kernel(a).add_kernel(b).add_kernel(d);
+  ASSERT_TRUE(bare.runtime.apply(std::move(c)).ok());
+  const Listing listing = bare.runtime.list();
+  const auto& kernels = listing.find_op("copy")->kernels;
+  EXPECT_EQ(kernels[0].reason, "disabled");
+  EXPECT_EQ(kernels[1].reason, "unavailable");
+  EXPECT_EQ(kernels[2].reason, "cpu_feature");
+  for (const KernelInfo& k : kernels) EXPECT_FALSE(k.available);
+  EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kNoKernel));
+}
+
+TEST(Registry, ProbesAreAskedLazilyOnceAndAgainOnRequest) {
+  static std::atomic<int> asked;
+  static std::atomic<bool> there;
+  asked = 0, there = false;
+  Bare bare;
+  yard_backend_t b = backend_of("lazy");
+  b.probe = [](void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) -> int32_t {
+    ++asked;
+    if (!there) why->reason = YARD_REASON_UNAVAILABLE;
+    return YARD_OK;
+  };
+  yard_kernel_t k = kernel_of("copy", "a", 1);
+  k.backend = "lazy";
+  Changes c;
+  c.add_backend(b).add_kernel(k);
+  ASSERT_TRUE(bare.runtime.apply(std::move(c)).ok());
+  EXPECT_EQ(asked, 0);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kNoKernel));
+  EXPECT_EQ(asked, 1);
+  there = true;
+  EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kNoKernel));
+  Changes again;
+  again.reprobe("lazy");
+  ASSERT_TRUE(bare.runtime.apply(std::move(again)).ok());
+  EXPECT_EQ(ran(bare.runtime), 1);
+  EXPECT_EQ(asked, 2);
+}
+
+TEST(Registry, CountsCallsAndFailures) {
+  Bare bare;
+  yard_kernel_t bad = kernel_of("copy", "bad", 1, 500);
+  bad.run = [](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t { return YARD_FAULT; };
+  ASSERT_TRUE(bare.add(bad).ok());
+  ASSERT_TRUE(bare.add(kernel_of("copy", "good", 2)).ok());
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(ran(bare.runtime), 2);
+  ASSERT_TRUE(bare.add(kernel_of("copy", "later", 3, 1)).ok());  // the others keep their counts
+  const auto kernels = bare.runtime.list().find_op("copy")->kernels;
+  EXPECT_EQ(kernels[0].failures, 5u);
+  EXPECT_EQ(kernels[0].calls, 0u);
+  EXPECT_EQ(kernels[1].calls, 5u);
+}
+
+TEST(Registry, ResetGoesBackToTheStart) {
+  Runtime runtime;
+  ASSERT_TRUE(runtime.ensure_initialized().ok());
+  const size_t ops = runtime.list().ops.size();
+  ASSERT_GT(ops, 0u);
+  Changes c;
+  c.add_backend(backend_of("test")).add_op(op_of(kCopy)).add_kernel(kernel_of("copy", "a", 1));
+  ASSERT_TRUE(runtime.apply(std::move(c)).ok());
+  Policy p;
+  p.strict = true;
+  ASSERT_TRUE(runtime.set_policy(p).ok());
+  EXPECT_EQ(ran(runtime), 1);
+  ASSERT_TRUE(runtime.reset().ok());
+  EXPECT_EQ(runtime.list().ops.size(), ops);
+  EXPECT_TRUE(runtime.policy().empty());
+  EXPECT_EQ(ran(runtime), -static_cast<intptr_t>(Code::kUnknownOp));
+  EXPECT_TRUE(runtime.resolve("rms_norm(f32[2,4], f32[4])").ok());
+}
+
+TEST(Registry, RuntimesAreIndependent) {
+  Bare one;
+  ASSERT_TRUE(one.add(kernel_of("copy", "a", 1)).ok());
+  const auto on_one = copy.on(one.runtime);
+  Floats out(4), x(4);
+  {
+    Bare two;
+    ASSERT_TRUE(two.add(kernel_of("copy", "a", 2)).ok());
+    const auto on_two = copy.on(two.runtime);
+    ASSERT_TRUE(on_two(out.view, x.view, 0).ok());
+    EXPECT_EQ(t_ran, 2);
+    ASSERT_TRUE(on_one(out.view, x.view, 0).ok());
+    EXPECT_EQ(t_ran, 1);
+    EXPECT_EQ(two.runtime.list().find_op("copy")->kernels[0].calls, 1u);
+  }
+  ASSERT_TRUE(on_one(out.view, x.view, 0).ok());
+  EXPECT_EQ(t_ran, 1);
+}
+
+TEST(Registry, ARuntimeThatGoesLetsGoOfEverything) {
+  auto keep = std::make_shared<int>(0);
+  const std::weak_ptr<int> watch = keep;
+  Bare other;  // still there, with calls
+  ASSERT_TRUE(other.add(kernel_of("copy", "a", 1)).ok());
+  {
+    Bare bare;
+    ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1), std::move(keep)).ok());
+    EXPECT_EQ(ran(bare.runtime), 1);
+    EXPECT_EQ(ran(other.runtime), 1);
+  }
+  EXPECT_TRUE(watch.expired());
+  EXPECT_EQ(ran(other.runtime), 1);
+}
+
+TEST(Registry, OpsComeAndGo) {
+  Bare bare;
+  ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1)).ok());
+  const auto on = copy.on(bare.runtime);
+  Floats out(4), x(4);
+  ASSERT_TRUE(on(out.view, x.view, 0).ok());
+  Changes gone;
+  gone.remove_op("copy");
+  ASSERT_TRUE(bare.runtime.apply(std::move(gone)).ok());
+  EXPECT_EQ(on(out.view, x.view, 0).code(), Code::kUnknownOp);
+  EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kUnknownOp));
+  Changes back;
+  back.add_op(op_of(kCopy)).add_kernel(kernel_of("copy", "a", 2));
+  ASSERT_TRUE(bare.runtime.apply(std::move(back)).ok());
+  ASSERT_TRUE(on(out.view, x.view, 0).ok());
+  EXPECT_EQ(t_ran, 2);
+}
+
+TEST(Registry, RemovingABackendRemovesItsKernels) {
+  Bare bare;
+  yard_kernel_t k = kernel_of("copy", "b", 2, 900);
+  k.backend = "extra";
+  Changes c;
+  c.add_backend(backend_of("extra")).add_kernel(k).add_kernel(kernel_of("copy", "a", 1));
+  ASSERT_TRUE(bare.runtime.apply(std::move(c)).ok());
+  EXPECT_EQ(ran(bare.runtime), 2);
+  Changes gone;
+  gone.remove_backend("extra");
+  ASSERT_TRUE(bare.runtime.apply(std::move(gone)).ok());
+  EXPECT_EQ(ran(bare.runtime), 1);
+}
+
+}  // namespace
+}  // namespace yard::testing

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// A hit allocates nothing, takes no lock, makes no system call, reads no clock and no environment.
+#include <gtest/gtest.h>
+#include <yard/c.h>
+#include <yard/yard.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "interpose.h"
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+constexpr int kCalls = 1000;
+
+int32_t nothing(yard_call_t*, const yard_value_t*, uint32_t) { return YARD_OK; }
+int32_t typed_nothing(yard_call_t*, const yard_tensor_t*, const yard_tensor_t*, const yard_tensor_t*,
+                      double) {
+  return YARD_OK;
+}
+
+constexpr Op<void(Out, In, In, float)> counted{"counted"};
+
+std::ostream& operator<<(std::ostream& to, const Counts& c) {
+  return to << c.allocations << " allocations, " << c.frees << " frees, " << c.locks << " locks, "
+            << c.syscalls << " system calls, " << c.clocks << " clocks, " << c.environment
+            << " variables";
+}
+
+class Hits : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    static const yard_limit_t limits[] = {plugin::dtypes({YARD_F32}), plugin::compact(),
+                                          plugin::multiple_of("n", 8), plugin::aligned(16, "x")};
+    yard_op_t op = op_of("counted(out!: T[m, n], x: T[m, n], w: T[n], eps: float = 1e-6)");
+    yard_kernel_t k = kernel_of("counted", "default.nothing", 0);
+    k.limits = limits, k.limit_count = 4, k.run = nothing;
+    k.typed = reinterpret_cast<void (*)()>(typed_nothing), k.typed_signature = "tttf";
+    yard_kernel_t second = kernel_of("counted", "reference.nothing", 1);
+    second.kind = YARD_KIND_REFERENCE, second.run = nothing;
+    Changes c;
+    c.add_backend(backend_of("test")).add_op(op).add_kernel(k).add_kernel(second);
+    Runtime::shared().apply(std::move(c)).or_throw();
+  }
+  void SetUp() override {
+    if (!counting_works()) GTEST_SKIP() << "a sanitizer owns the functions that are counted";
+  }
+
+  alignas(64) float memory_[3][64] = {};
+  TensorView out_{memory_[0], DType::f32, {8, 8}}, x_{memory_[1], DType::f32, {8, 8}};
+  TensorView w_{memory_[2], DType::f32, {8}};
+};
+
+// Runs `call` until it is warm, and then counts.
+template <class F>
+Counts counts_of(const F& call) {
+  bool ok = true;
+  for (int i = 0; i < 3; ++i) ok &= call();
+  const Counts c = count([&] {
+    for (int i = 0; i < kCalls; ++i) ok &= call();
+  });
+  EXPECT_TRUE(ok);
+  return c;
+}
+
+TEST_F(Hits, TheCounterCounts) {
+  const Counts c = count([] {
+    delete new int;
+    std::free(std::malloc(10));
+    std::mutex m;
+    const std::lock_guard lock(m);
+    (void)std::getenv("HOME");
+    (void)std::chrono::steady_clock::now();
+  });
+  EXPECT_GE(c.allocations, 2u);
+  EXPECT_GE(c.frees, 2u);
+  EXPECT_GE(c.locks, 1u);
+  EXPECT_EQ(c.environment, 1u);
+  EXPECT_GE(c.clocks, 1u);
+}
+
+TEST_F(Hits, AMissAllocatesAndLocks) {
+  Bare bare;
+  ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1)).ok());
+  Floats out(4), x(4);
+  constexpr Op<void(Out, In, int)> copy{"copy"};
+  const auto on = copy.on(bare.runtime);
+  const Counts c = count([&] { on(out.view, x.view, 0).ignore(); });
+  EXPECT_GE(c.allocations, 1u);
+  EXPECT_GE(c.locks, 1u);
+}
+
+TEST_F(Hits, Typed) {
+  EXPECT_EQ(counts_of([&] { return counted(out_, x_, w_, 1e-6f).ok(); }), Counts());
+}
+
+TEST_F(Hits, TypedOnARuntimeOfItsOwn) {
+  Bare bare;
+  ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1)).ok());
+  Floats out(4), x(4);
+  constexpr Op<void(Out, In, int)> copy{"copy"};
+  const auto on = copy.on(bare.runtime);
+  EXPECT_EQ(counts_of([&] { return on(out.view, x.view, 0).ok(); }), Counts());
+}
+
+TEST_F(Hits, InPlace) {
+  Bare bare;
+  ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1)).ok());
+  Floats x(4);
+  constexpr Op<void(Out, In, int)> copy{"copy"};
+  const auto on = copy.on(bare.runtime);
+  EXPECT_EQ(counts_of([&] { return on(x.view, x.view, 0).ok(); }), Counts());
+}
+
+TEST_F(Hits, Packed) {
+  yard_op_ref_t* op = yard_find_op("counted", nullptr, 0);
+  ASSERT_NE(op, nullptr);
+  yard_value_t args[] = {value_of(out_), value_of(x_), value_of(w_), Value(1e-6).c()};
+  char error[64];
+  EXPECT_EQ(counts_of([&] { return yard_call(op, args, 4, error, sizeof error) == YARD_OK; }), Counts());
+}
+
+TEST_F(Hits, Bound) {
+  const auto bound = bind(counted, out_, x_, w_).value();
+  EXPECT_EQ(counts_of([&] { return bound(1e-6f).ok(); }), Counts());
+  EXPECT_EQ(counts_of([&] { return bound(out_, x_, w_, 1e-6f).ok(); }), Counts());
+}
+
+TEST_F(Hits, Frozen) {
+  const auto frozen = freeze(counted, out_, x_, w_).value();
+  EXPECT_EQ(counts_of([&] { return frozen(1e-6f).ok(); }), Counts());
+  EXPECT_EQ(counts_of([&] { return frozen(out_, x_, w_, 1e-6f).ok(); }), Counts());
+}
+
+TEST_F(Hits, OnEveryThread) {
+  Counts c{1, 1, 1, 1, 1, 1};
+  std::thread([&] {
+    c = counts_of([&] { return counted(out_, x_, w_, 1e-6f).ok(); });
+  }).join();
+  EXPECT_EQ(c, Counts());
+}
+
+// A verifier that does not say what it reads makes long keys; they are made on the stack.
+TEST_F(Hits, WithALongKey) {
+  Bare bare("op(out!: T[*rows, d], x: T[*rows, d], xs: T[d][], name: string = \"s\")");
+  yard_kernel_t k = kernel_of("op", "a", 1);
+  k.verify = [](const yard_query_t*, yard_verdict_t*) -> int32_t { return YARD_OK; };
+  ASSERT_TRUE(bare.add(k).ok());
+  constexpr Op<void(Out, In, InList, std::string_view)> op{"op"};
+  const auto on = op.on(bare.runtime);
+  const TensorView row(memory_[2], DType::f32, {8});
+  const TensorList list{row, row};
+  EXPECT_EQ(counts_of([&] { return on(out_, x_, list, "a name").ok(); }), Counts());
+}
+
+int32_t calls_counted(yard_call_t* call, const yard_value_t* args, uint32_t) {
+  const yard_value_t inner[] = {args[0], args[1], args[2], Value(1e-6).c()};
+  return call->host->call_op(call->host->self, call, "counted", inner, 4);
+}
+
+TEST_F(Hits, FromInsideAKernel) {
+  Changes c;
+  yard_kernel_t k = kernel_of("outer", "a", 1);
+  k.run = calls_counted;
+  c.add_op(op_of("outer(out!: T[m, n], x: T[m, n], w: T[n])")).add_kernel(k);
+  ASSERT_TRUE(Runtime::shared().apply(std::move(c)).ok());
+  constexpr Op<void(Out, In, In)> outer{"outer"};
+  EXPECT_EQ(counts_of([&] { return outer(out_, x_, w_).ok(); }), Counts());
+}
+
+// Workspace is the thread's own and is kept.
+TEST_F(Hits, WithWorkspace) {
+  Bare bare;
+  yard_kernel_t k = kernel_of("copy", "a", 1);
+  k.workspace = [](void*, const yard_value_t*, uint32_t) -> int64_t { return 5000; };
+  ASSERT_TRUE(bare.add(k).ok());
+  Floats out(4), x(4);
+  constexpr Op<void(Out, In, int)> copy{"copy"};
+  const auto on = copy.on(bare.runtime);
+  EXPECT_EQ(counts_of([&] { return on(out.view, x.view, 0).ok(); }), Counts());
+}
+
+}  // namespace
+}  // namespace yard::testing

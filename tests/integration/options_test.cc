@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one call may ask for, and what becomes of kernels that fail.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fault.h"
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StrEq;
+
+constexpr Op<void(Out, In, int)> copy{"copy"};
+
+class OptionsOf : public ::testing::Test {
+ protected:
+  OptionsOf() {
+    bare_.add(kernel_of("copy", "a", 1, 100)).or_throw();
+    bare_.add(kernel_of("copy", "b", 2, 200)).or_throw();
+    yard_kernel_t r = kernel_of("copy", "r", 3);
+    r.kind = YARD_KIND_REFERENCE, r.flags = YARD_KERNEL_DETERMINISTIC | YARD_KERNEL_CAPTURE_SAFE;
+    bare_.add(r).or_throw();
+  }
+  // Which kernel runs; negative: the code of the failure.
+  intptr_t ran(const Options& o = {}) {
+    t_ran = 0;
+    last_ = copy.on(bare_.runtime).with(o)(out_.view, x_.view, 0);
+    return last_.ok() ? t_ran : -static_cast<intptr_t>(last_.code());
+  }
+  static intptr_t fails(Code c) { return -static_cast<intptr_t>(c); }
+
+  Bare bare_;
+  Floats out_{4}, x_{4};
+  Status last_;
+};
+
+TEST_F(OptionsOf, Force) {
+  Options o;
+  o.force = "a";
+  EXPECT_EQ(ran(o), 1);
+  EXPECT_EQ(ran(), 2);
+  o.force = "aa";
+  EXPECT_EQ(ran(o), fails(Code::kNotFound));
+  EXPECT_THAT(last_.to_string(), HasSubstr("a"));
+  o.force = "a", o.deny = {"a"};
+  EXPECT_EQ(ran(o), fails(Code::kNoKernel));
+}
+
+TEST_F(OptionsOf, Deny) {
+  Options o;
+  o.deny = {"b"};
+  EXPECT_EQ(ran(o), 1);
+  o.deny = {"[ab]", "?"};
+  EXPECT_EQ(ran(o), fails(Code::kNoKernel));
+  o.deny = {""};
+  EXPECT_EQ(ran(o), fails(Code::kInvalidArgument));
+  // One pattern with a newline is not two patterns.
+  o.deny = {"a", "b"};
+  EXPECT_EQ(ran(o), 3);
+  o.deny = {"a\ndeny b"};
+  EXPECT_EQ(ran(o), 2);
+}
+
+TEST_F(OptionsOf, PolicyIsStrongerThanTheProcess) {
+  Policy p;
+  p.prefer = Kind::kReference;
+  ASSERT_TRUE(bare_.runtime.set_policy(p).ok());
+  EXPECT_EQ(ran(), 3);
+  Options o;
+  o.policy = Policy();
+  o.policy->prefer = Kind::kDefault;
+  EXPECT_EQ(ran(o), 2);
+  o.policy->deny_kernels = {"b"};
+  EXPECT_EQ(ran(o), 1);
+  o.policy->per_op["copy"] = {"typo"};
+  EXPECT_EQ(ran(o), fails(Code::kInvalidArgument));
+  EXPECT_EQ(ran(), 3);
+}
+
+TEST_F(OptionsOf, Flags) {
+  Options o;
+  o.deterministic = true;
+  EXPECT_EQ(ran(o), 3);
+  o.deterministic = false, o.capturing = true;
+  EXPECT_EQ(ran(o), 3);
+  yard_kernel_t k = kernel_of("copy", "i", 4, 900);
+  k.flags = YARD_KERNEL_INFERENCE_ONLY;
+  ASSERT_TRUE(bare_.add(k).ok());
+  EXPECT_EQ(ran(), 2);
+  o.capturing = false, o.inference = true;
+  EXPECT_EQ(ran(o), 4);
+}
+
+TEST_F(OptionsOf, CacheOffStoresNothing) {
+  Options o;
+  o.cache = false;
+  const uint64_t before = bare_.runtime.stats().selections;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ran(o), 2);
+  EXPECT_EQ(bare_.runtime.stats().plans, 0u);
+  EXPECT_EQ(bare_.runtime.stats().selections, before + 3);
+}
+
+TEST_F(OptionsOf, Modes) {
+  Options o;
+  o.mode = Mode::kStatic;
+  EXPECT_EQ(ran(o), fails(Code::kUnmapped));
+  for (Mode m : {Mode::kAuto, Mode::kDynamic, Mode::kConfig, Mode::kHotReload}) {
+    o.mode = m;
+    EXPECT_EQ(ran(o), 2);
+  }
+}
+
+TEST_F(OptionsOf, Deadline) {
+  Options o;
+  o.deadline = std::chrono::steady_clock::now() - std::chrono::seconds(1);
+  EXPECT_EQ(ran(o), fails(Code::kDeadline));
+  EXPECT_EQ(t_ran, 0);
+  o.deadline = std::chrono::steady_clock::now() + std::chrono::hours(1);
+  EXPECT_EQ(ran(o), 2);
+}
+
+TEST_F(OptionsOf, LabelsAreSeenInExplanationsAndChangeNothing) {
+  Options o;
+  o.labels = {{"model", "m1"}, {"stage", "a b"}};
+  EXPECT_EQ(ran(o), 2);
+  EXPECT_EQ(bare_.runtime.stats().overlays, 0u);
+  EXPECT_THAT(bare_.runtime.explain("copy", {out_.view, x_.view}, o).value().call, HasSubstr("model=m1"));
+}
+
+TEST_F(OptionsOf, TheResultSaysWhatHappened) {
+  ResultRecord r;
+  Options o;
+  o.result = &r;
+  EXPECT_EQ(ran(o), 2);
+  EXPECT_THAT(r.kernel, StrEq("b"));
+  EXPECT_FALSE(r.cached);
+  EXPECT_EQ(r.attempts, 1);
+  EXPECT_EQ(r.fallback_from, 0);
+  EXPECT_GT(r.select_ns, 0);
+  EXPECT_EQ(ran(o), 2);
+  EXPECT_TRUE(r.cached);
+  o.force = "nobody";
+  EXPECT_LT(ran(o), 0);
+  EXPECT_THAT(r.kernel, StrEq(""));
+}
+
+// ---- Many policies ----
+
+// Ten thousand policies, each with a plan of its own: the table forgets, and so does memory.
+TEST_F(OptionsOf, OverlaysAreBounded) {
+  size_t most_retired = 0, most_overlays = 0;
+  for (int i = 0; i < 10000; ++i) {
+    Options o;
+    o.policy = Policy();
+    o.policy->deny_kernels = {"x" + std::to_string(i), i % 2 == 0 ? "b" : "y"};
+    ASSERT_EQ(ran(o), i % 2 == 0 ? 1 : 2);
+    const RuntimeStats s = bare_.runtime.stats();
+    most_retired = std::max(most_retired, s.retired);
+    most_overlays = std::max(most_overlays, s.overlays);
+  }
+  EXPECT_LE(most_overlays, 256u);
+  EXPECT_LE(most_retired, 2000u);
+  EXPECT_EQ(ran(), 2);
+}
+
+// ---- Failures ----
+
+class Failures : public ::testing::Test {
+ protected:
+  Failures() : kernel_({.op = "copy", .id = "fault.a", .backend = "test", .priority = 900}) {
+    bare_.add(kernel_.descriptor()).or_throw();
+    bare_.add(kernel_of("copy", "b", 2)).or_throw();
+  }
+  Status call(const Options& o = {}) {
+    t_ran = 0;
+    return copy.on(bare_.runtime).with(o)(out_.view, x_.view, 0);
+  }
+  Bare bare_;
+  fault::FaultKernel kernel_;
+  Floats out_{4}, x_{4};
+};
+
+TEST_F(Failures, TheClassDecidesWhatFollows) {
+  const struct {
+    yard_code_t code;
+    bool next;
+  } cases[] = {{YARD_CALLER, false},    {YARD_DECLINED, true},     {YARD_TRANSIENT, true},
+               {YARD_FAULT, true},      {YARD_DEVICE_LOST, false}, {YARD_FATAL, false}};
+  for (const auto& c : cases) {
+    kernel_.set({.code = c.code, .message = "because"});
+    ResultRecord r;
+    Options o;
+    o.result = &r;
+    const Status with = call(o);
+    const Status plain = copy.on(bare_.runtime)(out_.view, x_.view, 0);
+    EXPECT_EQ(with.ok(), c.next);
+    EXPECT_EQ(plain.ok(), c.next);
+    EXPECT_EQ(r.attempts, c.next ? 2 : 1);
+    EXPECT_EQ(r.fallback_from, c.code);
+    if (c.next) {
+      EXPECT_EQ(t_ran, 2);
+      EXPECT_THAT(r.kernel, StrEq("b"));
+      continue;
+    }
+    EXPECT_EQ(with.error_class(), static_cast<ErrorClass>(c.code));
+    EXPECT_EQ(plain.error_class(), static_cast<ErrorClass>(c.code));
+    EXPECT_THAT(plain.to_string(), HasSubstr("because"));
+    EXPECT_THAT(plain.to_string(), HasSubstr("fault.a"));
+  }
+}
+
+TEST_F(Failures, StrictMeansTheFirstOrItsError) {
+  kernel_.set({.code = YARD_FAULT});
+  Options o;
+  o.policy = Policy();
+  o.policy->strict = true;
+  EXPECT_EQ(call(o).code(), Code::kKernelFailed);
+  ASSERT_TRUE(bare_.runtime.set_policy(*o.policy).ok());
+  EXPECT_EQ(copy.on(bare_.runtime)(out_.view, x_.view, 0).code(), Code::kKernelFailed);
+}
+
+TEST_F(Failures, ExceptionsAreFaults) {
+  for (fault::Throws t : {fault::Throws::kStandard, fault::Throws::kForeign}) {
+    kernel_.set({.throws = t, .message = "thrown"});
+    EXPECT_TRUE(call().ok());
+    EXPECT_EQ(t_ran, 2);
+    Options o;
+    o.force = "fault.a";
+    const Status s = call(o);
+    EXPECT_EQ(s.error_class(), ErrorClass::kFault);
+    if (t == fault::Throws::kStandard) EXPECT_THAT(s.to_string(), HasSubstr("thrown"));
+  }
+}
+
+TEST_F(Failures, AllThatFailedAreNamed) {
+  kernel_.set({.code = YARD_FAULT, .message = "first"});
+  fault::FaultKernel second({.op = "copy", .id = "fault.b", .backend = "test", .priority = 800},
+                            {.code = YARD_DECLINED, .message = "second"});
+  ASSERT_TRUE(bare_.add(second.descriptor()).ok());
+  ASSERT_TRUE(bare_.remove("copy", "b").ok());
+  const Status s = copy.on(bare_.runtime)(out_.view, x_.view, 0);
+  EXPECT_EQ(s.code(), Code::kKernelFailed);
+  EXPECT_THAT(s.to_string(), HasSubstr("first"));
+  EXPECT_THAT(s.to_string(), HasSubstr("second"));
+}
+
+// When the output is the input a failed kernel may have spoilt it: nobody else is tried, unless the
+// kernel promises to fail before it writes.
+TEST_F(Failures, SpoiltInputsAreNotTriedAgain) {
+  kernel_.set({.after_writing = true, .code = YARD_FAULT});
+  const auto on = copy.on(bare_.runtime);
+  EXPECT_FALSE(on(x_.view, x_.view, 0).ok());
+  EXPECT_TRUE(on(out_.view, x_.view, 0).ok());
+  fault::FaultKernel careful({.op = "copy", .id = "fault.a", .backend = "test", .priority = 900,
+                              .flags = YARD_KERNEL_FAILS_BEFORE_WRITING},
+                             {.code = YARD_FAULT});
+  Changes c;
+  c.replace_kernel(careful.descriptor());
+  ASSERT_TRUE(bare_.runtime.apply(std::move(c)).ok());
+  EXPECT_TRUE(on(x_.view, x_.view, 0).ok());
+  EXPECT_EQ(t_ran, 2);
+  Changes none;
+  none.remove_kernel("copy", "fault.a");
+  ASSERT_TRUE(bare_.runtime.apply(std::move(none)).ok());
+}
+
+TEST_F(Failures, ADeadlineIsAlsoKeptBetweenKernels) {
+  kernel_.set({.delay = std::chrono::milliseconds(50), .code = YARD_FAULT, .message = "late"});
+  Options o;
+  o.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
+  const Status s = call(o);
+  EXPECT_EQ(s.code(), Code::kDeadline);
+  EXPECT_EQ(t_ran, 0);
+}
+
+TEST_F(Failures, OrThrowThrowsTheStatus) {
+  kernel_.set({.code = YARD_FATAL, .message = "broken"});
+  try {
+    call().or_throw();
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status().error_class(), ErrorClass::kFatal);
+    EXPECT_THAT(e.what(), HasSubstr("broken"));
+  }
+}
+
+}  // namespace
+}  // namespace yard::testing
