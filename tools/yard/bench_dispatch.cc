@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard bench dispatch: what a call costs before its kernel runs.
-//
-// All ways to call are measured in turn, round after round, so that a busy machine hits them alike. A
-// round's figure is the least of a few short batches; the result is the median over the rounds.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -14,50 +11,16 @@
 #include <thread>
 
 #include "bench_paths.h"
+#include "bench_timing.h"
 #include "commands.h"
 #include "table.h"
 
 namespace yard::tool {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
-constexpr int kBatches = 3;
 constexpr double kTogether = 4e6;  // nanoseconds that two threads run side by side
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double ns_per_call(const Loop& loop, int64_t n) {
-  const auto start = Clock::now();
-  loop(n);
-  return seconds_since(start) * 1e9 / static_cast<double>(n);
-}
-
-double least(const Path& p) {
-  double best = ns_per_call(p.loop, p.batch);
-  for (int i = 1; i < kBatches; ++i) best = std::min(best, ns_per_call(p.loop, p.batch));
-  return best;
-}
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v.empty() ? 0 : v[v.size() / 2];
-}
-
-// The median of each path, measured in turn for `seconds` and at least five rounds.
-std::vector<double> in_turn(const std::vector<Path>& paths, double seconds) {
-  std::vector<std::vector<double>> rounds(paths.size());
-  for (const Path& p : paths) p.loop(p.batch);  // warm
-  const auto start = Clock::now();
-  for (int round = 0; round < 5 || seconds_since(start) < seconds; ++round)
-    for (size_t i = 0; i < paths.size(); ++i) rounds[i].push_back(least(paths[i]));
-  std::vector<double> out;
-  for (auto& r : rounds) out.push_back(median(std::move(r)));
-  return out;
-}
 
 // A second thread that runs a loop whenever it is told to, at the same moment as the caller.
 class Partner {

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stands in where libtorch is not installed.
+#include "torch_paths.h"
+
+namespace yard::bench {
+
+std::vector<tool::Path> torch_paths() { return {}; }
+
+}  // namespace yard::bench

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The op is registered for the CPU only and called in inference mode: the shortest way PyTorch's dispatcher
+// has. It selects by dtype-independent dispatch keys; nothing is checked and no kernel is chosen by shape.
+#include "torch_paths.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <memory>
+
+namespace {
+
+void noop(const at::Tensor&, const at::Tensor&, const at::Tensor&, double) {}
+
+using Typed = void(const at::Tensor&, const at::Tensor&, const at::Tensor&, double);
+
+struct Call {
+  c10::InferenceMode inference;
+  at::Tensor out = at::empty({8, 64}), x = at::empty({8, 64}), weight = at::empty({64});
+  c10::OperatorHandle handle = c10::Dispatcher::singleton().findSchemaOrThrow("yard_bench::noop", "");
+  c10::TypedOperatorHandle<Typed> typed = handle.typed<Typed>();
+};
+
+}  // namespace
+
+TORCH_LIBRARY(yard_bench, m) { m.def("noop(Tensor(a!) out, Tensor x, Tensor weight, float eps) -> ()"); }
+TORCH_LIBRARY_IMPL(yard_bench, CPU, m) { m.impl("noop", noop); }
+
+namespace yard::bench {
+
+std::vector<tool::Path> torch_paths() {
+  auto call = std::make_shared<Call>();
+  return {{"torch_typed", "PyTorch's dispatcher, typed call",
+           [call](int64_t n) {
+             for (; n > 0; --n) call->typed.call(call->out, call->x, call->weight, 1e-6);
+           },
+           20000},
+          {"torch_boxed", "PyTorch's dispatcher, boxed call",
+           [call](int64_t n) {
+             torch::jit::Stack stack;
+             for (; n > 0; --n) {
+               stack.clear();
+               stack.emplace_back(call->out);
+               stack.emplace_back(call->x);
+               stack.emplace_back(call->weight);
+               stack.emplace_back(1e-6);
+               call->handle.callBoxed(&stack);
+             }
+           },
+           5000}};
+}
+
+}  // namespace yard::bench

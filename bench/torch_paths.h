@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// PyTorch's dispatcher on the same empty op on three tensors, measured beside ours.
+#pragma once
+
+#include <vector>
+
+#include "bench_paths.h"
+
+namespace yard::bench {
+
+// torch_typed and torch_boxed; none when built without libtorch.
+std::vector<tool::Path> torch_paths();
+
+}  // namespace yard::bench

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The figures: every way to call, beside PyTorch's dispatcher in the same process, then instruction counts.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=${YARD_BENCH_BUILD:-build/bench}
+
+echo "== Ways to call an op (yard bench dispatch)"
+"$build/bin/yard" bench dispatch --seconds 4
+echo
+echo "== Beside PyTorch's dispatcher, in one process"
+"$build/bin/dispatch_bench" 6
+echo
+echo "== Instructions of a call"
+status=0
+python3 -B bench/instructions.py "$build/bin/instruction_target" || status=$?
+[ "$status" -eq 77 ] || exit "$status"
