@@ -6,6 +6,7 @@
 #include <yard/plugin.hpp>
 
 #include <cmath>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -77,15 +78,16 @@ void add_kernels() {
   yard::Runtime::shared().apply(std::move(c)).or_throw();
 }
 
+bool colour() { return isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr; }
+
 void heading(const char* text) {
-  const bool colour = isatty(STDOUT_FILENO) != 0;
-  std::printf("\n%s%s%s\n\n", colour ? "\033[1m" : "", text, colour ? "\033[0m" : "");
+  std::printf("\n%s%s%s\n\n", colour() ? "\033[1m" : "", text, colour() ? "\033[0m" : "");
 }
 
 // Prints why, and gives the winner.
 std::string explain(const char* call, const yard::Options& o = {}) {
   const yard::Explanation e = yard::explain(call, o).value();
-  std::fputs(e.to_text(isatty(STDOUT_FILENO) != 0).c_str(), stdout);
+  std::fputs(e.to_text(colour()).c_str(), stdout);
   return e.selected;
 }
 

@@ -102,8 +102,8 @@ struct Layout {
   }
   template <class... S>
   static void put_scalars(yard_value_t* cells, const S&... s) {
-    size_t at = 0;
-    const auto put = [&](const yard_value_t& v) {
+    [[maybe_unused]] size_t at = 0;
+    [[maybe_unused]] const auto put = [&](const yard_value_t& v) {
       while (kIsTensor[at]) ++at;
       cells[at] = v;
       // A double given for a float parameter, an int for an int one: as a plain call converts them.

@@ -70,6 +70,10 @@ class TensorView {
   TensorView(const void* data, DType dtype, std::initializer_list<int64_t> shape,
              std::initializer_list<int64_t> strides = {}, Device device = {}) noexcept
       : TensorView(const_cast<void*>(data), dtype, shape, strides, device) {}
+  // Metadata only, for asking: a call refuses it unless it is empty.
+  TensorView(std::nullptr_t, DType dtype, std::initializer_list<int64_t> shape,
+             std::initializer_list<int64_t> strides = {}, Device device = {}) noexcept
+      : TensorView(static_cast<void*>(nullptr), dtype, shape, strides, device) {}
   // Any DLPack-layout tensor.
   explicit TensorView(const yard_tensor_t& t) noexcept;
 

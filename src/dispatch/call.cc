@@ -63,8 +63,9 @@ template <bool kTyped>
         const int32_t aliased = entry->program().fits_live(args);
         if (aliased >= 0) [[likely]] {
           const auto flags = static_cast<uint32_t>(aliased);
+          const uint64_t seen = entry->evictions_before_finding();
           if (const exec::Plan* plan = find_plan(*entry, args, flags)) [[likely]] {
-            if (flags == 0 && last != nullptr) last->note_miss(*entry, args, plan);
+            if (flags == 0 && last != nullptr) last->note_miss(*entry, args, plan, seen);
             return run_hit(thread, *entry, core, *plan, args, count, flags);
           }
         }

@@ -111,8 +111,8 @@ class Core {
   // The plan that make_plan stored, kept from eviction, and the entry kept while a reader holds `node`; null
   // if the plan has gone meanwhile.
   const exec::Plan* pin_plan(const Entry& entry, const Key& key, const void* node);
-  // The node is gone.
-  void drop_handle(const Entry& entry, const void* node);
+  // The node is gone. `plan` may be null.
+  void unpin_plan(const Entry& entry, const exec::Plan* plan, const void* node);
 
   Result<Explanation> explain(const op::CallSpec& spec, const Options& o) const;
   Result<Explanation> explain(const registry::Family& family, const op::Call& call, const Options& o,

@@ -13,6 +13,11 @@ constexpr uint32_t kFirstTable = 16;
 void free_table(void* t) { PlanTable::Deleter()(static_cast<PlanTable*>(t)); }
 void free_plan(void* p) { exec::Plan::Deleter()(static_cast<exec::Plan*>(p)); }
 
+uint64_t next_id() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 }  // namespace
 
 PlanTable::Ptr PlanTable::make(uint32_t size) {
@@ -47,7 +52,7 @@ std::shared_ptr<Entry> Entry::make(select::Contest contest, uint64_t generation,
 
 Entry::Entry(select::Contest contest, uint64_t generation, const Entry* stats_from, const void* inside)
     : program_(&contest.program()), recipe_(Recipe::compile(contest)), table_(PlanTable::make(kFirstTable).release()),
-      generation_(generation), contest_(std::move(contest)), inside_(inside) {
+      generation_(generation), id_(next_id()), contest_(std::move(contest)), inside_(inside) {
   // A kernel that was in the entry before keeps its counters.
   for (const select::Contender& c : contest_.contenders()) {
     std::shared_ptr<const exec::KernelStats> stats;
@@ -84,7 +89,7 @@ void Entry::evict(size_t keep) {
   size_t surplus = classes_.size() - keep;
   std::vector<exec::Plan::Ptr> gone;
   for (ClassRecord& c : classes_) {
-    if (surplus > 0 && !c.plan->pinned.load(std::memory_order_relaxed)) {
+    if (surplus > 0 && c.plan->pins.load(std::memory_order_relaxed) == 0) {
       gone.push_back(std::move(c.plan));
       --surplus;
     } else {

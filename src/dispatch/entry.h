@@ -94,9 +94,19 @@ class Entry : public std::enable_shared_from_this<Entry> {
   const Recipe& recipe() const noexcept { return recipe_; }
   const select::Contest& contest() const noexcept { return contest_; }
   uint64_t generation() const noexcept { return generation_; }
+  // No other entry of the process, of whatever op and runtime, has or had it.
+  uint64_t id() const noexcept { return id_; }
   bool strict() const noexcept { return contest_.strict(); }
-  // How often plans have been let go; read while the entry is held.
+  // How often plans have been let go; read while the entry is held. A plan that is found after this was
+  // read is one that this count does not cover.
   uint64_t evictions() const noexcept { return evictions_.load(base::kReread); }
+  uint64_t evictions_before_finding() const noexcept {
+    return evictions_.load(std::memory_order_acquire);
+  }
+  // Whether a plan is the one for a key. Needs no plan table, and so only what keeps the plan.
+  static bool is_for(const exec::Plan& plan, const Key& key) noexcept {
+    return plan.hash == key.hash && same_key(plan, key);
+  }
   const std::string& name() const noexcept { return contest_.family().op->name; }
   const exec::KernelStats& stats(size_t contender) const noexcept { return *stats_[contender]; }
 
@@ -127,6 +137,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   Recipe recipe_;
   std::atomic<PlanTable*> table_;
   uint64_t generation_;
+  uint64_t id_;
   select::Contest contest_;
   std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by contender
   std::deque<ClassRecord> classes_;                              // oldest first

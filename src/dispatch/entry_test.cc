@@ -77,6 +77,12 @@ TEST_F(Entries, FindsNothingBeforeAndEverythingAfter) {
   EXPECT_EQ(entry_->plan_count(), 3000u);
 }
 
+TEST_F(Entries, EachHasANumberOfItsOwn) {
+  const auto next = make(entry_.get());
+  EXPECT_EQ(next->generation(), entry_->generation());
+  EXPECT_NE(next->id(), entry_->id());
+}
+
 TEST_F(Entries, AClassHasOnePlan) {
   const exec::Plan* first = insert(7, 16);
   EXPECT_EQ(insert(7, 16), first);
@@ -102,12 +108,15 @@ TEST_F(Entries, TheSmallestBoundWorks) {
   }
 }
 
-TEST_F(Entries, PinnedPlansStay) {
+TEST_F(Entries, PinnedPlansStayUntilNobodyPinsThem) {
   const exec::Plan* pinned = insert(1, 16);
-  pinned->pinned = true;
+  pinned->pins = 1;
   for (int64_t n = 2; n <= 500; ++n) insert(n, 16);
   EXPECT_EQ(entry_->find(key(1)), pinned);
   EXPECT_LE(entry_->plan_count(), 16u);
+  pinned->pins = 0;
+  for (int64_t n = 501; n <= 600; ++n) insert(n, 16);
+  EXPECT_EQ(entry_->find(key(1)), nullptr);
 }
 
 TEST_F(Entries, WhatIsReplacedWaitsForReadersOfTheEntry) {

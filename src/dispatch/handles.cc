@@ -61,13 +61,18 @@ struct Node : BoundNode {
 
   static void free(void* p) {
     std::unique_ptr<Node> node(static_cast<Node*>(p));
-    if (const auto e = node->of.lock()) node->core->drop_handle(*e, static_cast<BoundNode*>(node.get()));
+    if (const auto e = node->of.lock())
+      node->core->unpin_plan(*e, static_cast<const exec::Plan*>(node->plan),
+                             static_cast<BoundNode*>(node.get()));
   }
 };
 
 struct Bound final : BoundState {
   Bound(Site* s, op::Call c) : site(s), call(std::move(c)) {}
-  ~Bound() override { put(nullptr); }
+  ~Bound() override {
+    put(nullptr);
+    tidy();
+  }
 
   void put(const BoundNode* next) {
     const BoundNode* old = node.exchange(next, std::memory_order_acq_rel);
@@ -128,7 +133,7 @@ Status rebind(Bound& state) {
 bool same_form(const Entry& e, const exec::Plan& plan, const yard_value_t* args, uint32_t flags) {
   Key key;
   return e.program().tags_fit(args, e.program().arg_count()) && e.program().fits(args) >= 0 &&
-         e.recipe().fold(args, flags, key) && e.find(key) == &plan;
+         e.recipe().fold(args, flags, key) && Entry::is_for(plan, key);
 }
 
 }  // namespace

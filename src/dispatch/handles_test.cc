@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <yard/bound.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -143,6 +145,56 @@ TEST_F(Handles, EvictionLeavesBoundPlansAlone) {
   EXPECT_GE(selected - before, 900u);
   EXPECT_EQ(run(*bound), 2);
   EXPECT_EQ(core_.stats().selections, selected);
+}
+
+// Handles of ten thousand shapes, each let go again: their plans are let go with them.
+TEST_F(Handles, HandlesThatGoLeaveNothingBehind) {
+  static const char* const reads[] = {"n", nullptr};
+  yard_kernel_t d = kernel("b", 2, 20);
+  d.verify = [](const yard_query_t*, yard_verdict_t*) -> int32_t { return YARD_OK; };
+  d.verify_reads = reads;
+  apply({add(d)});
+  std::vector<float> memory(20000);
+  size_t plans = 0, retired = 0;
+  for (int64_t n = 1; n <= 10000; ++n) {
+    const TensorView out(memory.data(), DType::f32, {n}), x(memory.data() + 10000, DType::f32, {n});
+    args_[0] = Value(out).c(), args_[1] = Value(x).c();
+    ASSERT_TRUE(bind().ok());
+    plans = std::max(plans, core_.stats().plans);
+    retired = std::max(retired, core_.stats().retired);
+  }
+  EXPECT_LE(plans, 1000u);
+  EXPECT_LE(retired, 2000u);
+}
+
+// ---- A thread's memory of its last call ----
+
+// Runtimes, ops and entries that look alike from far: a call must run the kernel of its own.
+TEST_F(Handles, WhatAThreadRemembersIsOfOneOpOfOneRuntime) {
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::unique_ptr<Core>> cores;
+    for (intptr_t c = 0; c < 4; ++c) {
+      cores.push_back(std::make_unique<Core>(nullptr, 64));
+      std::vector<registry::Step> steps = {add(backend_of("plain"))};
+      for (intptr_t o = 0; o < 130; ++o) {
+        const std::string name = "op" + std::to_string(o);
+        steps.push_back(add(op_of((name + "(out!: T[n], x: T[n], by: int = 0)").c_str())));
+        yard_kernel_t k = kernel("a", 1000 * (c + 1) + o);
+        k.op = name.c_str();
+        steps.push_back(add(k));
+      }
+      cores.back()->apply(steps).value();
+    }
+    for (int again = 0; again < 3; ++again)
+      for (intptr_t o = 0; o < 130; ++o)
+        for (intptr_t c = 0; c < 4; ++c) {
+          Site* site = cores[static_cast<size_t>(c)]->attach("op" + std::to_string(o), "wrn", &why_);
+          for (int i = 0; i < 2; ++i) {
+            ASSERT_EQ(dispatch(site, call_args_), nullptr);
+            ASSERT_EQ(t_ran, 1000 * (c + 1) + o);
+          }
+        }
+  }
 }
 
 TEST_F(Handles, BindingRefusesWhatACallWouldRefuse) {

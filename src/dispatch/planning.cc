@@ -73,14 +73,16 @@ const exec::Plan* Core::pin_plan(const Entry& entry, const Key& key, const void*
   std::lock_guard lock(root().plans);
   const exec::Plan* plan = entry.find(key);
   if (plan != nullptr) {
-    plan->pinned.store(true, std::memory_order_relaxed);
+    plan->pins.fetch_add(1, std::memory_order_relaxed);
     entry.add_handle(node);
   }
   return plan;
 }
 
-void Core::drop_handle(const Entry& entry, const void* node) {
+void Core::unpin_plan(const Entry& entry, const exec::Plan* plan, const void* node) {
+  if (plan == nullptr) return;
   std::lock_guard lock(root().plans);
+  plan->pins.fetch_sub(1, std::memory_order_relaxed);
   entry.drop_handle(node);
 }
 

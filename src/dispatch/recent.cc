@@ -3,10 +3,11 @@
 
 namespace yard::dispatch {
 
-void Recent::store(const Entry& entry, const yard_value_t* args, const exec::Plan* found) noexcept {
+void Recent::store(const Entry& entry, const yard_value_t* args, const exec::Plan* found,
+                   uint64_t seen) noexcept {
   const auto tensors = entry.program().plain_tensors();
   if (tensors.empty() || !entry.recipe().one_word() || entry.recipe().reads_scalars()) return;
-  generation = 0;
+  entry_id = 0;
   uint32_t n = 0;
   for (const uint8_t arg : tensors) {
     const yard_tensor_t& t = *args[arg].u.tensor;
@@ -16,8 +17,8 @@ void Recent::store(const Entry& entry, const yard_value_t* args, const exec::Pla
     for (int32_t i = 0; i < t.ndim; ++i) words[n++] = static_cast<uint64_t>(t.shape[i]);
   }
   plan = found;
-  evictions = entry.evictions();
-  generation = entry.generation();
+  evictions = seen;
+  entry_id = entry.id();
 }
 
 void make_recent(base::ThreadRecord& thread) {

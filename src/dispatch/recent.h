@@ -17,7 +17,7 @@ namespace yard::dispatch {
 
 struct alignas(64) Recent {
   static constexpr uint32_t kWords = 20;
-  uint64_t generation = 0;  // of the entry; 0: nothing yet
+  uint64_t entry_id = 0;    // 0: nothing yet
   uint64_t evictions = 0;   // of the entry: the plan has not been let go since
   const exec::Plan* plan = nullptr;
   uint32_t misses = 0;      // since it was stored
@@ -26,7 +26,7 @@ struct alignas(64) Recent {
   // The plan, if the call is of that form, has data everywhere, and writes nothing it also reads. The
   // guard must hold `entry`.
   const exec::Plan* match(const Entry& entry, const yard_value_t* args) const noexcept {
-    if (generation != entry.generation() || evictions != entry.evictions()) return nullptr;
+    if (entry_id != entry.id() || evictions != entry.evictions()) return nullptr;
     const auto tensors = entry.program().plain_tensors();
     const uint64_t* k = words;
     const op::Program::Range written(*args[tensors[0]].u.tensor);
@@ -45,10 +45,13 @@ struct alignas(64) Recent {
   // Remembers a plain call that was found to fit, with no aliasing, and its plan. Entries whose key reads
   // more than sizes and facts are not remembered.
   // Calls that keep changing their form are remembered only now and then: storing costs more than it saves.
-  void note_miss(const Entry& entry, const yard_value_t* args, const exec::Plan* found) noexcept {
-    if (generation != entry.generation() || (++misses & 3) == 0) store(entry, args, found);
+  // `seen` is the entry's count of evictions from before the plan was found.
+  void note_miss(const Entry& entry, const yard_value_t* args, const exec::Plan* found,
+                 uint64_t seen) noexcept {
+    if (entry_id != entry.id() || (++misses & 3) == 0) store(entry, args, found, seen);
   }
-  void store(const Entry& entry, const yard_value_t* args, const exec::Plan* found) noexcept;
+  void store(const Entry& entry, const yard_value_t* args, const exec::Plan* found,
+             uint64_t seen) noexcept;
 };
 
 // A thread's last calls, by op.

@@ -37,8 +37,8 @@ struct Plan {
   uint16_t key_words = 0;
   uint8_t attempt_count = 0;
   bool simple = false;  // no workspace to find before the kernel runs
-  // Handles keep using it: never evicted while its entry lives.
-  mutable std::atomic<bool> pinned{false};
+  // Handles that keep using it: while there are any it is not evicted. Changed under the plan lock.
+  mutable std::atomic<uint32_t> pins{0};
   Attempt attempts[kMaxAttempts] = {};
 
   // The key follows the plan in memory.

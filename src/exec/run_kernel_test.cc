@@ -208,7 +208,7 @@ TEST(Plans, KeepTheirKeyAndStaySmall) {
   EXPECT_EQ(p->counter, 7u);
   EXPECT_EQ(p->attempt_count, 1);
   EXPECT_TRUE(p->simple);
-  EXPECT_FALSE(p->pinned.load());
+  EXPECT_EQ(p->pins.load(), 0u);
   EXPECT_EQ(Plan::make(0, {}, one)->key_words, 0u);
 }
 

@@ -75,7 +75,9 @@ class Shelf {
   }
   template <class... D>
   Shelf& put(const D&... descriptors) {
-    apply({add(descriptors)...});
+    std::vector<Step> steps;
+    (steps.push_back(add(descriptors)), ...);
+    apply(steps);
     return *this;
   }
 

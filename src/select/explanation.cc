@@ -59,8 +59,12 @@ std::string Explanation::to_text(bool colour) const {
   std::string out = call + "\n";
   out += selected.empty() ? "  " + paint("31", "no kernel is allowed, able and healthy") + "\n"
                           : "  runs " + paint("1;32", selected) + "\n";
-  size_t id_width = 2, kind_width = 4;
+  size_t id_width = 2, kind_width = 4, estimate_width = 0;
+  const auto estimate = [](const Candidate& c) {
+    return c.estimate_ns ? fmt::format("~{:.0f} ns", *c.estimate_ns) : std::string();
+  };
   for (const Candidate& c : candidates) {
+    estimate_width = std::max(estimate_width, estimate(c).size());
     id_width = std::max(id_width, c.id.size());
     kind_width = std::max(kind_width, std::string_view(to_string(c.kind)).size());
   }
@@ -69,7 +73,7 @@ std::string Explanation::to_text(bool colour) const {
     std::string line = fmt::format("  {:<{}}  {:<{}}  {:>4}  ", c.id, id_width, to_string(c.kind),
                                    kind_width, c.priority);
     line += paint(code, fmt::format("{:<8}", c.verdict));
-    if (c.estimate_ns) line += fmt::format("  ~{:.0f} ns", *c.estimate_ns);
+    if (estimate_width > 0) line += fmt::format("  {:>{}}", estimate(c), estimate_width);
     if (!c.reason.empty()) line += fmt::format("  {}: {}", c.reason, printable(c.detail));
     while (!line.empty() && line.back() == ' ') line.pop_back();
     out += line + "\n";

@@ -16,8 +16,8 @@
 namespace yard::testing {
 namespace {
 
-constexpr int kWorlds = 11;  // in each of RapidCheck's 100 cases
-constexpr int kCalls = 190;  // in each world
+constexpr int kWorlds = 4;   // in each of RapidCheck's 100 cases
+constexpr int kCalls = 540;  // in each world
 
 struct Outcome {
   std::vector<int> ran;
@@ -71,7 +71,7 @@ std::string try_world(uint64_t seed, int kernels) {
   std::vector<Options> options;
   for (int i = 0; i < 6; ++i) options.push_back(world.options());
   for (int i = 0; i < kCalls; ++i) {
-    if (world.random().chance(2)) world.change();
+    if (world.random().chance(1)) world.change();
     const RandomCall call = world.call();
     const bool plain = world.random().chance(60);
     const Options& o = plain ? none : world.random().of(options);
@@ -115,7 +115,7 @@ TEST(CachedEqualsFresh, InRandomWorlds) {
   if (!holds) return;
   EXPECT_GE(g_cases, 200000u);
   // A cache that never answers would pass as well.
-  EXPECT_GE(g_hits, g_cases / 4);
+  EXPECT_GE(g_hits, g_cases / 5);
   RecordProperty("cases", std::to_string(g_cases));
   RecordProperty("hits", std::to_string(g_hits));
 }

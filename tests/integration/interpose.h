@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
 
 namespace yard::testing {
 
@@ -16,6 +17,11 @@ struct Counts {
   uint64_t environment = 0;  // getenv
   bool operator==(const Counts&) const = default;
 };
+
+inline void PrintTo(const Counts& c, std::ostream* to) {
+  *to << c.allocations << " allocations, " << c.frees << " frees, " << c.locks << " locks, "
+      << c.syscalls << " system calls, " << c.clocks << " clocks, " << c.environment << " variables";
+}
 
 // False where a sanitizer has taken the functions over.
 bool counting_works() noexcept;

@@ -44,13 +44,13 @@ TensorView World::tensor(const op::Param& p, size_t arg, uint64_t spot) {
 RandomCall World::call() {
   RandomCall c;
   // Each world has few sizes of its own, so that classes come again.
-  while (sizes_.size() < 4) sizes_.push_back(random_.of(kSizes));
-  const auto size = [&] { return random_.of(random_.chance(85) ? std::span<const int64_t>(sizes_) : kSizes); };
+  while (sizes_.size() < 3) sizes_.push_back(random_.of(kSizes));
+  const auto size = [&] { return random_.of(random_.chance(92) ? std::span<const int64_t>(sizes_) : kSizes); };
   rows_.assign(random_.chance(70) ? 1 : random_.below(3), 0);
   for (int64_t& r : rows_) r = size();
   d_ = size(), k_ = size();
   t_ = random_.chance(60) ? DType::f32 : random_.of(kTypes), u_ = random_.of(kTypes);
-  device_ = random_.chance(85) ? Device{1, 0} : random_.chance(50) ? Device{1, 1} : Device{2, 0};
+  device_ = random_.chance(92) ? Device{1, 0} : random_.chance(50) ? Device{1, 1} : Device{2, 0};
   const auto& params = program_->schema().params;
   for (size_t i = 0; i < params.size(); ++i) {
     const op::Param& p = params[i];

@@ -94,7 +94,7 @@ World::World(uint64_t seed, int kernels) : random_(seed), runtime_(RuntimeSettin
     runtime_.apply(std::move(c)).or_throw();
     present_.push_back(kernels_.emplace_back(std::move(k)).get());
   }
-  if (random_.chance(60)) runtime_.set_policy(policy()).or_throw();
+  if (random_.chance(50)) runtime_.set_policy(policy()).or_throw();
 }
 
 void World::make_schema() {
@@ -128,7 +128,7 @@ void World::add_backends() {
     b.size = sizeof b, b.name = name;
     if (std::strcmp(name, "acme") == 0 || std::strcmp(name, "other") == 0) b.vendor = name;
     if (std::strcmp(name, "gpu") == 0) b.device_type = 2;
-    if (random_.chance(40)) b.probe = probe, b.self = reinterpret_cast<void*>(random_.below(4));
+    if (random_.chance(25)) b.probe = probe, b.self = reinterpret_cast<void*>(random_.below(4));
     if (random_.chance(10)) b.enable = YARD_ENABLE_OFF;
     c.add_backend(b);
   }
@@ -141,7 +141,7 @@ std::unique_ptr<RandomKernel> World::make_kernel(int number) {
   auto k = std::make_unique<RandomKernel>();
   k->number = number, k->salt = random_.below(1u << 30);
   k->id = kernel_id(number), k->op = "op";
-  k->backend = kBackends[random_.chance(15) ? 3 : random_.below(3)];
+  k->backend = kBackends[random_.chance(10) ? 3 : random_.below(3)];
   yard_kernel_t& d = k->d;
   d.size = sizeof d, d.op = k->op.c_str(), d.id = k->id.c_str(), d.backend = k->backend.c_str();
   d.self = k.get(), d.run = run;
@@ -157,13 +157,14 @@ std::unique_ptr<RandomKernel> World::make_kernel(int number) {
   if (random_.chance(15)) d.flags |= YARD_KERNEL_INFERENCE_ONLY;
   add_limits(*k);
   if (random_.chance(25)) add_verifier(*k);
-  if (random_.chance(60)) add_cost(*k);
+  if (random_.chance(40)) add_cost(*k);
   return k;
 }
 
 void World::add_limits(RandomKernel& k) {
   const auto name = [&](const std::string& n) { return k.names.emplace_back(n).c_str(); };
-  for (size_t n = random_.below(4); n > 0; --n) {
+  // Some take everything, so that most calls have somebody to run them.
+  for (size_t n = random_.chance(35) ? 0 : 1 + random_.below(3); n > 0; --n) {
     yard_limit_t l{};
     l.kind = static_cast<uint32_t>(1 + random_.below(12));
     switch (l.kind) {
@@ -214,7 +215,7 @@ void World::add_verifier(RandomKernel& k) {
 }
 
 void World::add_cost(RandomKernel& k) {
-  for (size_t n = 1 + random_.below(3); n > 0; --n)
+  for (size_t n = 1 + random_.below(2); n > 0; --n)
     k.cost_reads.push_back(k.names.emplace_back(random_.of(fields_)).c_str());
   k.cost_reads.push_back(nullptr);
   k.d.cost = cost, k.d.cost_reads = k.cost_reads.data();
@@ -243,9 +244,9 @@ Policy World::policy() {
   if (random_.chance(10)) p.allow_vendors = {vendor()};
   if (random_.chance(15)) p.deny_vendors = {vendor()};
   if (random_.chance(10)) p.allow_kernels = {"k?", pattern()};
-  if (random_.chance(5)) p.allow_kernels = {pattern(), pattern(), pattern()};
+  if (random_.chance(3)) p.allow_kernels = {pattern(), pattern(), pattern()};
   if (random_.chance(20)) p.deny_kernels = {pattern()};
-  if (random_.chance(8)) p.locks[random_.chance(50) ? "op" : "o*"] = kernel_id(static_cast<int>(random_.below(10)));
+  if (random_.chance(5)) p.locks[random_.chance(50) ? "op" : "o*"] = kernel_id(static_cast<int>(random_.below(10)));
   if (random_.chance(15)) p.backends[random_.of(kBackends)] = random_.chance(50);
   return p;
 }

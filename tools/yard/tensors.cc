@@ -152,11 +152,11 @@ Buffer& CallTensors::make(const ParsedArg& arg, const ParsedTensor& tensor, uint
   return b;
 }
 
-CallTensors::CallTensors(const ParsedCall& call, uint64_t seed) {
-  const uint64_t indices = index_limit(call);
+CallTensors::CallTensors(ParsedCall call, uint64_t seed) : call_(std::move(call)) {
+  const uint64_t indices = index_limit(call_);
   // Arguments keep pointers to views: make them all first.
   std::vector<std::pair<const ParsedArg*, Buffer*>> single;
-  for (const ParsedArg& a : call.args) {
+  for (const ParsedArg& a : call_.args) {
     if (const auto* t = std::get_if<ParsedTensor>(&a.value)) {
       if (a.same_as.empty()) single.emplace_back(&a, &make(a, *t, seed, indices));
     } else if (const auto* list = std::get_if<std::vector<ParsedTensor>>(&a.value)) {
@@ -178,7 +178,7 @@ CallTensors::CallTensors(const ParsedCall& call, uint64_t seed) {
           a.value);
     }
   }
-  for (const ParsedArg& a : call.args) {
+  for (const ParsedArg& a : call_.args) {
     if (!std::holds_alternative<ParsedTensor>(a.value)) continue;
     const std::string& owner = a.same_as.empty() ? a.name : a.same_as;
     for (const auto& [arg, buffer] : single) {

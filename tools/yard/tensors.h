@@ -45,7 +45,7 @@ class CallTensors {
   static Status check(const ParsedCall& call, int copies);
 
   // The same seed gives the same contents.
-  CallTensors(const ParsedCall& call, uint64_t seed);
+  CallTensors(ParsedCall call, uint64_t seed);
   CallTensors(const CallTensors&) = delete;
   CallTensors& operator=(const CallTensors&) = delete;
 
@@ -60,6 +60,7 @@ class CallTensors {
  private:
   Buffer& make(const ParsedArg& arg, const ParsedTensor& tensor, uint64_t seed, uint64_t indices);
 
+  ParsedCall call_;  // arguments borrow names and strings from it
   std::deque<Buffer> buffers_;
   std::vector<Buffer*> overwritten_;
   std::deque<std::vector<TensorView>> views_;
