@@ -46,8 +46,8 @@ struct Stage {
 
   explicit Stage(uint32_t flags = 0) {
     for (size_t i = 0; i < kKernels; ++i) {
-      yard_kernel_t d =
-          registry::testing::kernel_of("norm", ("k" + std::to_string(i)).c_str(), "plain");
+      const std::string id = "k" + std::to_string(i);
+      yard_kernel_t d = registry::testing::kernel_of("norm", id.c_str(), "plain");
       d.run = Actor::run, d.self = &actors[i], d.flags = flags;
       kernels[i] = registry::read_kernel(d, {}).value();
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random calls of a random world.
 #include <algorithm>
+#include <utility>
 
 #include "random_world.h"
 
@@ -30,7 +31,7 @@ TensorView World::tensor(const op::Param& p, size_t arg, uint64_t spot) {
   for (size_t i = shape.size(); i-- > 0;) {
     strides[i] = step;
     step *= std::max<int64_t>(shape[i], 1);
-    if (form == 1 && i + 1 == shape.size()) step += 8;
+    if (form == 1 && i + 1 == shape.size()) step += random_.chance(50) ? 8 : 16;
   }
   if (form == 3 && !shape.empty() && !p.is_written()) strides[0] = 0;
   // A size of one may have any stride.
@@ -46,9 +47,13 @@ RandomCall World::call() {
   // Each world has few sizes of its own, so that classes come again.
   while (sizes_.size() < 3) sizes_.push_back(random_.of(kSizes));
   const auto size = [&] { return random_.of(random_.chance(92) ? std::span<const int64_t>(sizes_) : kSizes); };
-  rows_.assign(random_.chance(70) ? 1 : random_.below(3), 0);
-  for (int64_t& r : rows_) r = size();
-  d_ = size(), k_ = size();
+  if (rows_.size() == 1 && random_.chance(20)) {
+    std::swap(rows_[0], d_);  // as many bytes, another shape
+  } else {
+    rows_.assign(random_.chance(70) ? 1 : random_.below(3), 0);
+    for (int64_t& r : rows_) r = size();
+    d_ = size(), k_ = size();
+  }
   t_ = random_.chance(60) ? DType::f32 : random_.of(kTypes), u_ = random_.of(kTypes);
   device_ = random_.chance(92) ? Device{1, 0} : random_.chance(50) ? Device{1, 1} : Device{2, 0};
   const auto& params = program_->schema().params;
