@@ -3,6 +3,7 @@
 // and collect; readers that never end; threads that come, go, are cancelled, or call from destructors.
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,17 +21,25 @@ namespace {
 
 constexpr uint64_t kAlive = 0x600df00d600df00d, kDead = 0xdeadbeefdeadbeef;
 
-// Plain words: a reader that is too late sees kDead, and the thread sanitizer sees the race.
+// No atomics: a reader that is too late sees kDead, and the thread sanitizer sees the race. Volatile, so
+// that every look is one.
 struct Object {
-  uint64_t canary = kAlive;
+  volatile uint64_t canary = kAlive;
   Object* part = nullptr;
-  uint64_t tail = kAlive;
+  volatile uint64_t tail = kAlive;
   bool alive() const { return canary == kAlive && tail == kAlive; }
   static void free(void* p) {
     auto* o = static_cast<Object*>(p);
-    o->canary = o->tail = kDead;
+    o->canary = kDead;
+    o->tail = kDead;
   }
 };
+
+#if defined(YARD_TSAN) || defined(__SANITIZE_ADDRESS__)
+constexpr bool kSlow = true;
+#else
+constexpr bool kSlow = false;
+#endif
 
 size_t records() {
   size_t n = 0;
@@ -48,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, GuardThreads, ::testing::Bool(), [](const aut
 });
 
 TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
-  constexpr int kReaders = 3, kWriters = 2, kRounds = 30000;
+  constexpr int kReaders = 3, kWriters = 2, kRounds = kSlow ? 20000 : 200000;
   constexpr size_t kSources = 2;
   std::atomic<Object*> sources[kSources];
   std::deque<Object> first(2 * kSources);
@@ -70,12 +79,15 @@ TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
           Guard inner(this_thread());
           if (!inner.protect(sources[(i + 1) % kSources])->alive()) ++wrong;
         }
-        if (!o->alive()) ++wrong;
+        // Long enough for a writer that has overlooked us to come around.
+        for (int look = 0; look < 100; ++look)
+          if (!o->alive()) ++wrong;
         if (i % 2 == 0) {  // from here on only the part is held
           const Object* part = o->part;
           g.move_to_after_reading(part);
           if (i % 64 == 0) std::this_thread::yield();
-          if (!part->alive()) ++wrong;
+          for (int look = 0; look < 100; ++look)
+            if (!part->alive()) ++wrong;
         }
       }
       reads += n;
@@ -108,6 +120,68 @@ TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
   for (const Object& o : first) dead += o.alive() ? 0 : 1;
   // All but those that are still current, and their parts.
   EXPECT_EQ(dead, 2 * kSources + 2 * size_t{kWriters} * kRounds - 2 * kSources);
+}
+
+// A writer that comes between any two instructions of a reader: a signal handler in the reader's thread
+// swaps, retires and collects. The reader takes no lock and allocates nothing, so the handler may.
+struct Interrupted {
+  Reclaimer reclaimer;
+  std::atomic<Object*> source{nullptr};
+  std::vector<Object> pool;
+  size_t used = 0;
+  std::atomic<uint64_t> handled{0};
+
+  void swap() {
+    Object* next = &pool[used];
+    next->part = &pool[used + 1];
+    used += 2;
+    Object* old = source.exchange(next);
+    if (old == nullptr) return;
+    reclaimer.retire(old->part, Object::free, {old->part, old});
+    reclaimer.retire(old, Object::free, {old});
+    reclaimer.collect();
+  }
+};
+Interrupted* g_interrupted = nullptr;
+
+TEST_P(GuardThreads, AWriterMayComeBetweenAnyTwoSteps) {
+  constexpr uint64_t kSignals = kSlow ? 1000 : 4000;
+  Interrupted state;
+  state.pool = std::vector<Object>(2 * kSignals + 2);
+  state.swap();
+  g_interrupted = &state;
+  struct sigaction action {
+  }, before{};
+  action.sa_handler = [](int) {
+    g_interrupted->swap();
+    ++g_interrupted->handled;
+  };
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+  std::atomic<bool> ready{false}, stop{false};
+  uint64_t wrong = 0;
+  std::thread reader([&] {
+    ThreadRecord& thread = this_thread();
+    ready = true;
+    while (!stop.load(std::memory_order_relaxed)) {
+      Guard g(thread);
+      const Object* o = g.protect(state.source);
+      wrong += o->alive() ? 0 : 1;
+      const Object* part = o->part;
+      wrong += o->alive() && part->alive() ? 0 : 1;
+      g.move_to_after_reading(part);
+      wrong += part->alive() ? 0 : 1;
+    }
+  });
+  while (!ready.load()) std::this_thread::yield();
+  for (uint64_t n = 1; n <= kSignals; ++n) {
+    pthread_kill(reader.native_handle(), SIGUSR1);
+    while (state.handled.load() < n) std::this_thread::yield();
+  }
+  stop = true;
+  reader.join();
+  ASSERT_EQ(sigaction(SIGUSR1, &before, nullptr), 0);
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(state.reclaimer.collect(), 0u);
 }
 
 TEST_P(GuardThreads, AStuckReaderHoldsBackOnlyWhatItNames) {

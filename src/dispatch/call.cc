@@ -27,7 +27,6 @@ namespace yard::detail {
 namespace {
 
 [[gnu::noinline]] Status::Rep* slow(Site* site, const yard_value_t* args, uint32_t count) {
-  dispatch::make_recent(base::this_thread());
   return site->core->call_slow(*site, args, count, nullptr).release();
 }
 
@@ -56,16 +55,15 @@ template <bool kTyped>
     if (entry != nullptr) [[likely]] {
       guard.move_to(entry);
       if (kTyped || entry->program().tags_fit(args, count)) [[likely]] {
-        dispatch::Recent* last = dispatch::recent(thread, index);
-        if (last != nullptr) [[likely]]
-          if (const exec::Plan* plan = last->match(*entry, args)) [[likely]]
-            return run_hit(thread, *entry, core, *plan, args, count, 0);
+        dispatch::Recent& last = dispatch::recent(thread, index);
+        if (const exec::Plan* plan = last.match(*entry, args)) [[likely]]
+          return run_hit(thread, *entry, core, *plan, args, count, 0);
         const int32_t aliased = entry->program().fits_live(args);
         if (aliased >= 0) [[likely]] {
           const auto flags = static_cast<uint32_t>(aliased);
           const uint64_t seen = entry->evictions_before_finding();
           if (const exec::Plan* plan = find_plan(*entry, args, flags)) [[likely]] {
-            if (flags == 0 && last != nullptr) last->note_miss(*entry, args, plan, seen);
+            if (flags == 0) last.note_miss(*entry, args, plan, seen);
             return run_hit(thread, *entry, core, *plan, args, count, flags);
           }
         }

@@ -57,7 +57,8 @@ class Handles : public ::testing::Test {
     return s.ok() ? t_ran : -static_cast<intptr_t>(s.code());
   }
 
-  static constexpr const char* kSchema = "op(out!: T[n], x: T[n], by: int = 0) where out may_alias x";
+  static constexpr const char* kSchema =
+      "op(out!: T[n], x: T[n], by: int = 0) where out may_alias x";
   Core core_;
   Site* site_ = nullptr;
   Status why_;
@@ -188,7 +189,8 @@ TEST_F(Handles, WhatAThreadRemembersIsOfOneOpOfOneRuntime) {
     for (int again = 0; again < 3; ++again)
       for (intptr_t o = 0; o < 130; ++o)
         for (intptr_t c = 0; c < 4; ++c) {
-          Site* site = cores[static_cast<size_t>(c)]->attach("op" + std::to_string(o), "wrn", &why_);
+          Site* site =
+              cores[static_cast<size_t>(c)]->attach("op" + std::to_string(o), "wrn", &why_);
           for (int i = 0; i < 2; ++i) {
             ASSERT_EQ(dispatch(site, call_args_), nullptr);
             ASSERT_EQ(t_ran, 1000 * (c + 1) + o);

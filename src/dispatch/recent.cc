@@ -21,10 +21,11 @@ void Recent::store(const Entry& entry, const yard_value_t* args, const exec::Pla
   entry_id = entry.id();
 }
 
-void make_recent(base::ThreadRecord& thread) {
-  if (thread.locals[kThreadLocal] != nullptr) return;
+RecentCalls& make_recent(base::ThreadRecord& thread) {
   base::set_thread_exit_hook(kThreadLocal, [](void* p) { delete static_cast<RecentCalls*>(p); });
-  thread.locals[kThreadLocal] = new RecentCalls;
+  auto* made = new RecentCalls;
+  thread.locals[kThreadLocal] = made;
+  return *made;
 }
 
 }  // namespace yard::dispatch

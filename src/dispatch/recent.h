@@ -62,12 +62,13 @@ struct RecentCalls {
 
 inline constexpr int kThreadLocal = 2;  // our index in ThreadRecord::locals
 
-// The place for an op; null until the thread has made a first slow call.
-inline Recent* recent(base::ThreadRecord& thread, uint32_t op_index) noexcept {
+// Makes a thread's, with its first call.
+RecentCalls& make_recent(base::ThreadRecord& thread);
+// The place for an op.
+inline Recent& recent(base::ThreadRecord& thread, uint32_t op_index) noexcept {
   auto* calls = static_cast<RecentCalls*>(thread.locals[kThreadLocal]);
-  return calls != nullptr ? &calls->by_op[op_index % RecentCalls::kOps] : nullptr;
+  if (calls == nullptr) [[unlikely]] calls = &make_recent(thread);
+  return calls->by_op[op_index % RecentCalls::kOps];
 }
-// Makes it.
-void make_recent(base::ThreadRecord& thread);
 
 }  // namespace yard::dispatch

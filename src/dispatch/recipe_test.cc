@@ -51,7 +51,8 @@ class Recipes : public ::testing::Test {
 
   void add(std::vector<yard_limit_t> limits, yard_kernel_t d = kernel_of("op", "k", "plain")) {
     const std::string id = "k" + std::to_string(count_++);
-    d.id = id.c_str(), d.limits = limits.data(), d.limit_count = static_cast<uint32_t>(limits.size());
+    d.id = id.c_str(), d.limits = limits.data(),
+    d.limit_count = static_cast<uint32_t>(limits.size());
     shelf_.put(d);
     contest_.emplace(select::Contest::make(shelf_.family("op"), {}, {}, {}));
     recipe_ = Recipe::compile(*contest_);
@@ -82,7 +83,8 @@ class Recipes : public ::testing::Test {
     args[0] = tensor(1ull << 36, m.dtype, shape, 0);
     args[1] = tensor((2ull << 36) + m.x_offset, m.dtype, shape, m.x_gap);
     if (m.bias) {
-      views.emplace_back(reinterpret_cast<void*>(3ull << 36), m.dtype, std::initializer_list<int64_t>{m.d},
+      views.emplace_back(reinterpret_cast<void*>(3ull << 36), m.dtype,
+                         std::initializer_list<int64_t>{m.d},
                          std::initializer_list<int64_t>{m.bias_apart ? 2 : 1}, m.device);
       args[2] = Value(views.back()).c();
     }
@@ -144,7 +146,8 @@ TEST_F(Recipes, AMinimumIsOneBit) {
   add({limit(YARD_LIMIT_MIN, "rows", 8192)});
   EXPECT_EQ(recipe_.tests(), 1u);
   EXPECT_EQ((classes_over<std::vector<int64_t>>(&Made::rows, {{1}, {8191}, {64, 2}})), 1u);
-  EXPECT_EQ((classes_over<std::vector<int64_t>>(&Made::rows, {{8191}, {8192}, {8193}, {128, 64}})), 2u);
+  EXPECT_EQ((classes_over<std::vector<int64_t>>(&Made::rows, {{8191}, {8192}, {8193}, {128, 64}})),
+            2u);
 }
 
 TEST_F(Recipes, TheSameLimitTwiceIsStillOneBit) {
@@ -285,7 +288,8 @@ TEST_F(Recipes, AVerifierThatSaysNothingReadsEverything) {
   EXPECT_EQ((classes_over<int64_t>(&Made::mode, {0, 1})), 2u);
   EXPECT_EQ((classes_over<int64_t>(&Made::groups, {1, 2})), 2u);
   EXPECT_EQ((classes_over<double>(&Made::eps, {1.0, 2.0})), 2u);
-  EXPECT_EQ((classes_over<std::string>(&Made::name, {"", "s", "t", "a long name", "a long nam"})), 5u);
+  EXPECT_EQ((classes_over<std::string>(&Made::name, {"", "s", "t", "a long name", "a long nam"})),
+            5u);
   EXPECT_EQ((classes_over<int64_t>(&Made::x_gap, {0, 8, 16})), 3u);
   EXPECT_EQ((classes_over<uintptr_t>(&Made::x_offset, {0, 4, 8})), 3u);
 }
@@ -296,9 +300,11 @@ TEST_F(Recipes, CostsReadHalfOctaves) {
   d.cost = free_of_charge, d.cost_reads = reads;
   add({}, d);
   EXPECT_EQ((classes_over<std::vector<int64_t>>(&Made::rows, {{1024}, {1535}, {32, 32}})), 1u);
-  EXPECT_EQ((classes_over<std::vector<int64_t>>(&Made::rows, {{1023}, {1024}, {1535}, {1536}})), 3u);
-  EXPECT_EQ((classes_over<std::vector<int64_t>>(&Made::rows, {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}})),
-            6u);
+  EXPECT_EQ((classes_over<std::vector<int64_t>>(&Made::rows, {{1023}, {1024}, {1535}, {1536}})),
+            3u);
+  EXPECT_EQ(
+      (classes_over<std::vector<int64_t>>(&Made::rows, {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}})),
+      6u);
   EXPECT_EQ((classes_over<int64_t>(&Made::d, {1, 100})), 1u);
 }
 

@@ -11,8 +11,10 @@ import sys
 def declared(header):
     """The rows the table must have, as (kind, name) pairs."""
     code = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
-    for struct, body in re.findall(r"struct (yard_\w+) \{(.*?)^\}", code, flags=re.S | re.M):
-        yield "SIZE", f"{struct}_t"
+    ahead = dict(re.findall(r"typedef struct (\w+) (\w+);", code))  # names given before the struct
+    for tag, body in re.findall(r"struct (yard_\w+) \{(.*?)^\}", code, flags=re.S | re.M):
+        struct = ahead.get(tag, f"{tag}_t")
+        yield "SIZE", struct
         body = re.sub(r"union \{.*?\} u;", "uint64_t u;", body, flags=re.S)
         for statement in filter(None, (" ".join(s.split()) for s in body.split(";"))):
             pointer = re.search(r"\(\*(\w+)\)", statement)
@@ -20,7 +22,7 @@ def declared(header):
                 re.split(r"[ *]", re.sub(r"\[.*\]", "", part).strip())[-1]
                 for part in statement.split(",")]
             for name in names:
-                yield "FIELD", f"{struct}_t, {name}"
+                yield "FIELD", f"{struct}, {name}"
     for body in re.findall(r"typedef enum \w+ \{(.*?)\}", code, flags=re.S):
         for part in filter(None, (p.strip() for p in body.split(","))):
             name = re.split(r"[ =]", part)[0]

@@ -17,7 +17,7 @@ namespace yard::testing {
 namespace {
 
 constexpr int kWorlds = 4;   // in each of RapidCheck's 100 cases
-constexpr int kCalls = 540;  // in each world
+constexpr int kCalls = 720;  // in each world
 
 struct Outcome {
   std::vector<int> ran;
@@ -43,9 +43,8 @@ class Asker {
   Outcome cached(const RandomCall& c, const Options* o) {
     t_ran_kernels.clear();
     const auto n = static_cast<uint32_t>(c.args.size());
-    const Status s = o == nullptr
-                         ? detail::call_packed(*site_, c.args.data(), n)
-                         : world_.runtime().core().call_slow(*site_, c.args.data(), n, o);
+    const Status s = o == nullptr ? detail::call_packed(*site_, c.args.data(), n)
+                                  : world_.runtime().core().call_slow(*site_, c.args.data(), n, o);
     return {t_ran_kernels, s.code()};
   }
   Outcome fresh(const RandomCall& c, Options o) {
@@ -87,7 +86,8 @@ std::string try_world(uint64_t seed, int kernels) {
       return "seed " + std::to_string(seed) + ", call " + std::to_string(i) + ": " + what + "\n" +
              world.describe() + "\n" + (text.ok() ? text->to_text() : text.status().to_string());
     };
-    if (fresh != cached) return wrong("fresh: " + show(fresh) + ", from the cache: " + show(cached));
+    if (fresh != cached)
+      return wrong("fresh: " + show(fresh) + ", from the cache: " + show(cached));
     if (i % 8 == 0 && fresh.code != Code::kNotFound) {
       const std::string id = asker.explain(call, o).value().selected;
       if (id != (fresh.ran.empty() ? "" : world.id_of(fresh.ran[0])))

@@ -58,7 +58,8 @@ TEST_F(Calls, ByPositionWithDefaults) {
 }
 
 TEST_F(Calls, ByName) {
-  ASSERT_TRUE(call({{"w", w_}, {"mode", "exact"}, {"x", x_}, {"out", out_}, {"bias", nullptr}}).ok());
+  ASSERT_TRUE(
+      call({{"w", w_}, {"mode", "exact"}, {"x", x_}, {"out", out_}, {"bias", nullptr}}).ok());
   EXPECT_EQ(g_given.mode, 1);
   EXPECT_FALSE(g_given.bias);
   ASSERT_TRUE(call({out_, x_, {"eps", 2}, {"w", w_}, {"bias", bias_}}).ok());  // an integer will do
@@ -143,7 +144,8 @@ TEST_F(Calls, TypedOnesAreCheckedAgainstTheSchemaAtFirstUseAndEveryTime) {
     const Status a = not_optional.on(bare_.runtime)(out_, x_, w_, w_, 1.f, 1, 2);
     EXPECT_EQ(a.code(), Code::kInvalidArgument);
     EXPECT_THAT(a.to_string(), HasSubstr("OptIn would be right"));
-    EXPECT_THAT(not_written.on(bare_.runtime)(out_, x_, w_, w_, 1.f, 1, 2).to_string(), HasSubstr("'out'"));
+    EXPECT_THAT(not_written.on(bare_.runtime)(out_, x_, w_, w_, 1.f, 1, 2).to_string(),
+                HasSubstr("'out'"));
     EXPECT_THAT(short_of.on(bare_.runtime)(out_, x_, w_).to_string(), HasSubstr("3 parameters"));
     EXPECT_THAT(empty.on(bare_.runtime)().to_string(), HasSubstr("0 parameters"));
   }
@@ -157,7 +159,9 @@ TEST_F(Calls, AnOpThatComesBackWithAnotherSignatureIsAnErrorForThoseWhoKnewTheOl
   const auto on = op.on(bare_.runtime);
   ASSERT_TRUE(on(out_, x_, w_, nullptr, 1.f, 1, 2).ok());
   Changes c;
-  c.remove_op("norm").add_op(op_of("norm(out!: T[m, d], x: T[m, d])")).add_kernel(kernel_of("norm", "a", 5));
+  c.remove_op("norm")
+      .add_op(op_of("norm(out!: T[m, d], x: T[m, d])"))
+      .add_kernel(kernel_of("norm", "a", 5));
   ASSERT_TRUE(bare_.runtime.apply(std::move(c)).ok());
   for (int i = 0; i < 3; ++i)
     EXPECT_EQ(on(out_, x_, w_, nullptr, 1.f, 1, 2).code(), Code::kInvalidArgument);
@@ -194,7 +198,9 @@ TEST_F(Calls, PackedOnesNeedNoFacts) {
   out.facts = x.facts = w.facts = 0;
   x.strides = nullptr;
   yard_value_t args[7]{};
-  const auto set = [&](int i, const yard_tensor_t& t) { args[i].tag = YARD_TAG_TENSOR, args[i].u.tensor = &t; };
+  const auto set = [&](int i, const yard_tensor_t& t) {
+    args[i].tag = YARD_TAG_TENSOR, args[i].u.tensor = &t;
+  };
   set(0, out), set(1, x), set(2, w);
   args[4] = Value(0.5).c(), args[5] = Value(1).c(), args[6] = Value(2).c();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(detail::call_packed(*site, args, 7).ok());
@@ -249,7 +255,8 @@ TEST_F(Calls, NoKernelIsAnErrorWithEveryReason) {
   yard_kernel_t b = kernel_of("norm", "b", 2);
   b.limits = &wide, b.limit_count = 1;
   ASSERT_TRUE(bare_.add(b).ok());
-  for (const Status& s : {call({out_, x_, w_}), Status(bare_.runtime.resolve("norm", {out_, x_, w_}).status())}) {
+  for (const Status& s :
+       {call({out_, x_, w_}), Status(bare_.runtime.resolve("norm", {out_, x_, w_}).status())}) {
     EXPECT_EQ(s.code(), Code::kNoKernel);
     EXPECT_THAT(s.to_string(), HasSubstr("b: "));
     EXPECT_THAT(s.to_string(), HasSubstr("8"));

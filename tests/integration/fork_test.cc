@@ -16,8 +16,8 @@ namespace yard::testing {
 namespace {
 
 // Leaves a child with a number that tells the line.
-#define YARD_IN_CHILD(condition) \
-  do {                           \
+#define YARD_IN_CHILD(condition)                 \
+  do {                                           \
     if (!(condition)) _exit(1 + __LINE__ % 200); \
   } while (false)
 
@@ -44,7 +44,9 @@ class Fork : public ::testing::Test {
  protected:
   Fork() : runtime_(Runtime::shared()) {
     Changes c;
-    c.add_backend(backend_of("test")).add_op(op_of(kForked)).add_kernel(kernel_of("forked", "a", 1));
+    c.add_backend(backend_of("test"))
+        .add_op(op_of(kForked))
+        .add_kernel(kernel_of("forked", "a", 1));
     runtime_.apply(std::move(c)).or_throw();
   }
   ~Fork() override {
@@ -287,7 +289,8 @@ TEST_F(Fork, WhileOthersCallRegisterAndSelect) {
   threads.emplace_back([&] {  // misses, evictions
     std::vector<float> memory(20000);
     for (int64_t n = 1; !stop; n = n % 9000 + 1) {
-      const TensorView out(memory.data(), DType::f32, {n}), x(memory.data() + 10000, DType::f32, {n});
+      const TensorView out(memory.data(), DType::f32, {n}),
+          x(memory.data() + 10000, DType::f32, {n});
       failures += !forked(out, x, 0).ok();
     }
   });

@@ -58,9 +58,15 @@ void* __libc_memalign(size_t, size_t) noexcept;
 void __libc_free(void*) noexcept;
 
 void* malloc(size_t n) noexcept { return note(&Counts::allocations), __libc_malloc(n); }
-void* calloc(size_t n, size_t m) noexcept { return note(&Counts::allocations), __libc_calloc(n, m); }
-void* realloc(void* p, size_t n) noexcept { return note(&Counts::allocations), __libc_realloc(p, n); }
-void* memalign(size_t a, size_t n) noexcept { return note(&Counts::allocations), __libc_memalign(a, n); }
+void* calloc(size_t n, size_t m) noexcept {
+  return note(&Counts::allocations), __libc_calloc(n, m);
+}
+void* realloc(void* p, size_t n) noexcept {
+  return note(&Counts::allocations), __libc_realloc(p, n);
+}
+void* memalign(size_t a, size_t n) noexcept {
+  return note(&Counts::allocations), __libc_memalign(a, n);
+}
 void* aligned_alloc(size_t a, size_t n) noexcept { return memalign(a, n); }
 int posix_memalign(void** p, size_t a, size_t n) noexcept {
   *p = memalign(a, n);

@@ -11,8 +11,8 @@ namespace yard::testing {
 struct Counts {
   uint64_t allocations = 0;  // malloc and its kin, operator new
   uint64_t frees = 0;
-  uint64_t locks = 0;        // mutexes, read-write locks, spin locks, condition variables
-  uint64_t syscalls = 0;     // syscall(): futex, membarrier
+  uint64_t locks = 0;     // mutexes, read-write locks, spin locks, condition variables
+  uint64_t syscalls = 0;  // syscall(): futex, membarrier
   uint64_t clocks = 0;
   uint64_t environment = 0;  // getenv
   bool operator==(const Counts&) const = default;
@@ -20,7 +20,8 @@ struct Counts {
 
 inline void PrintTo(const Counts& c, std::ostream* to) {
   *to << c.allocations << " allocations, " << c.frees << " frees, " << c.locks << " locks, "
-      << c.syscalls << " system calls, " << c.clocks << " clocks, " << c.environment << " variables";
+      << c.syscalls << " system calls, " << c.clocks << " clocks, " << c.environment
+      << " variables";
 }
 
 // False where a sanitizer has taken the functions over.

@@ -57,7 +57,9 @@ class Stress : public ::testing::Test {
       auto v = std::make_shared<Version>(i);
       c.add_kernel(versioned("chosen", i == 0 ? "a" : "b", v), v);
     }
-    c.add_kernel(nested_.descriptor()).add_kernel(changing_.descriptor()).add_kernel(blocked_.descriptor());
+    c.add_kernel(nested_.descriptor())
+        .add_kernel(changing_.descriptor())
+        .add_kernel(blocked_.descriptor());
     runtime_.apply(std::move(c)).or_throw();
     ledgers_[2].begin(0), ledgers_[2].end();
     for (int w = 0; w < kWriters; ++w) ledgers_[w].begin(kNone), ledgers_[w].end();
@@ -190,7 +192,8 @@ class Stress : public ::testing::Test {
         bound[static_cast<size_t>(o)].emplace(*std::move(b));
       }
       const uint64_t from = ledgers_[o].before_call();
-      const int64_t ran = call(o, random(), p, typed[static_cast<size_t>(o)], *bound[static_cast<size_t>(o)]);
+      const int64_t ran =
+          call(o, random(), p, typed[static_cast<size_t>(o)], *bound[static_cast<size_t>(o)]);
       mismatches_ += !ledgers_[o].allows(from, ran);
       ++count;
       if (random() % 64 == 0) failures_ += !nested(p.out_view, p.x_view).ok();
@@ -242,10 +245,11 @@ TEST_F(Stress, EveryCallRunsWhatWasAllowed) {
   EXPECT_LE(most_plans, 64u);
   EXPECT_LE(most_living, 2000);
   const uint64_t changes = ledgers_[0].changes() + ledgers_[1].changes() + ledgers_[2].changes();
-  std::printf("%llu calls, %llu changes, %llu forks; at most %zu things retired, %lld versions alive\n",
-              static_cast<unsigned long long>(calls_.load()), static_cast<unsigned long long>(changes),
-              static_cast<unsigned long long>(forks_.load()), most_retired,
-              static_cast<long long>(most_living));
+  std::printf(
+      "%llu calls, %llu changes, %llu forks; at most %zu things retired, %lld versions alive\n",
+      static_cast<unsigned long long>(calls_.load()), static_cast<unsigned long long>(changes),
+      static_cast<unsigned long long>(forks_.load()), most_retired,
+      static_cast<long long>(most_living));
   EXPECT_GT(calls_, 1000u);
 
   Changes c;

@@ -152,7 +152,8 @@ TEST(Registry, ListsWhatCannotBeUsedAndWhy) {
     why->reason = YARD_REASON_UNAVAILABLE;
     return YARD_OK;
   };
-  yard_kernel_t a = kernel_of("copy", "a", 1), b = kernel_of("copy", "b", 2), d = kernel_of("copy", "d", 3);
+  yard_kernel_t a = kernel_of("copy", "a", 1), b = kernel_of("copy", "b", 2),
+                d = kernel_of("copy", "d", 3);
   a.backend = "off", b.backend = "away", d.features = "no_such_feature";
   Changes c;
   c.add_backend(off).add_backend(away).add_kernel(a).add_kernel(b).add_kernel(d);

@@ -17,8 +17,8 @@ namespace {
 constexpr int kCalls = 1000;
 
 int32_t nothing(yard_call_t*, const yard_value_t*, uint32_t) { return YARD_OK; }
-int32_t typed_nothing(yard_call_t*, const yard_tensor_t*, const yard_tensor_t*, const yard_tensor_t*,
-                      double) {
+int32_t typed_nothing(yard_call_t*, const yard_tensor_t*, const yard_tensor_t*,
+                      const yard_tensor_t*, double) {
   return YARD_OK;
 }
 
@@ -68,7 +68,8 @@ TEST_F(Hits, TheCounterCounts) {
     std::free(ten);
     std::mutex m;
     const std::lock_guard lock(m);
-    (void)std::getenv("HOME");
+    const char* volatile home = std::getenv("HOME");
+    (void)home;
     (void)std::chrono::steady_clock::now();
   });
   EXPECT_GE(c.allocations, 2u);
@@ -116,7 +117,8 @@ TEST_F(Hits, Packed) {
   ASSERT_NE(op, nullptr);
   yard_value_t args[] = {value_of(out_), value_of(x_), value_of(w_), Value(1e-6).c()};
   char error[64];
-  EXPECT_EQ(counts_of([&] { return yard_call(op, args, 4, error, sizeof error) == YARD_OK; }), Counts());
+  EXPECT_EQ(counts_of([&] { return yard_call(op, args, 4, error, sizeof error) == YARD_OK; }),
+            Counts());
 }
 
 TEST_F(Hits, Bound) {
@@ -133,9 +135,7 @@ TEST_F(Hits, Frozen) {
 
 TEST_F(Hits, OnEveryThread) {
   Counts c{1, 1, 1, 1, 1, 1};
-  std::thread([&] {
-    c = counts_of([&] { return counted(out_, x_, w_, 1e-6f).ok(); });
-  }).join();
+  std::thread([&] { c = counts_of([&] { return counted(out_, x_, w_, 1e-6f).ok(); }); }).join();
   EXPECT_EQ(c, Counts());
 }
 

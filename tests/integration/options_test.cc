@@ -126,7 +126,8 @@ TEST_F(OptionsOf, LabelsAreSeenInExplanationsAndChangeNothing) {
   o.labels = {{"model", "m1"}, {"stage", "a b"}};
   EXPECT_EQ(ran(o), 2);
   EXPECT_EQ(bare_.runtime.stats().overlays, 0u);
-  EXPECT_THAT(bare_.runtime.explain("copy", {out_.view, x_.view}, o).value().call, HasSubstr("model=m1"));
+  EXPECT_THAT(bare_.runtime.explain("copy", {out_.view, x_.view}, o).value().call,
+              HasSubstr("model=m1"));
 }
 
 TEST_F(OptionsOf, TheResultSaysWhatHappened) {
@@ -186,8 +187,8 @@ TEST_F(Failures, TheClassDecidesWhatFollows) {
   const struct {
     yard_code_t code;
     bool next;
-  } cases[] = {{YARD_CALLER, false},    {YARD_DECLINED, true},     {YARD_TRANSIENT, true},
-               {YARD_FAULT, true},      {YARD_DEVICE_LOST, false}, {YARD_FATAL, false}};
+  } cases[] = {{YARD_CALLER, false}, {YARD_DECLINED, true},     {YARD_TRANSIENT, true},
+               {YARD_FAULT, true},   {YARD_DEVICE_LOST, false}, {YARD_FATAL, false}};
   for (const auto& c : cases) {
     kernel_.set({.code = c.code, .message = "because"});
     ResultRecord r;
@@ -254,7 +255,10 @@ TEST_F(Failures, SpoiltInputsAreNotTriedAgain) {
   const auto on = copy.on(bare_.runtime);
   EXPECT_FALSE(on(x_.view, x_.view, 0).ok());
   EXPECT_TRUE(on(out_.view, x_.view, 0).ok());
-  fault::FaultKernel careful({.op = "copy", .id = "fault.a", .backend = "test", .priority = 900,
+  fault::FaultKernel careful({.op = "copy",
+                              .id = "fault.a",
+                              .backend = "test",
+                              .priority = 900,
                               .flags = YARD_KERNEL_FAILS_BEFORE_WRITING},
                              {.code = YARD_FAULT});
   Changes c;

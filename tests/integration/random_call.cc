@@ -37,7 +37,8 @@ TensorView World::tensor(const op::Param& p, size_t arg, uint64_t spot) {
   // A size of one may have any stride.
   for (size_t i = 0; i < shape.size(); ++i)
     if (shape[i] == 1 && random_.chance(10)) strides[i] = 77;
-  const uint64_t address = ((arg * 64 + spot + 1) << 36) + (random_.chance(75) ? 64 : 1u << random_.below(7));
+  const uint64_t address =
+      ((arg * 64 + spot + 1) << 36) + (random_.chance(75) ? 64 : 1u << random_.below(7));
   return TensorView(reinterpret_cast<void*>(address), dtype, std::span<const int64_t>(shape),
                     std::span<const int64_t>(strides), device_);
 }
@@ -46,16 +47,18 @@ RandomCall World::call() {
   RandomCall c;
   // Each world has few sizes of its own, so that classes come again.
   while (sizes_.size() < 3) sizes_.push_back(random_.of(kSizes));
-  const auto size = [&] { return random_.of(random_.chance(92) ? std::span<const int64_t>(sizes_) : kSizes); };
-  if (rows_.size() == 1 && random_.chance(20)) {
-    std::swap(rows_[0], d_);  // as many bytes, another shape
+  const auto size = [&] {
+    return random_.of(random_.chance(92) ? std::span<const int64_t>(sizes_) : kSizes);
+  };
+  if (rows_.size() == 1 && random_.chance(30)) {
+    std::swap(rows_[0], d_);  // the call before with as many bytes in another shape
   } else {
     rows_.assign(random_.chance(70) ? 1 : random_.below(3), 0);
     for (int64_t& r : rows_) r = size();
     d_ = size(), k_ = size();
+    t_ = random_.chance(60) ? DType::f32 : random_.of(kTypes), u_ = random_.of(kTypes);
+    device_ = random_.chance(92) ? Device{1, 0} : random_.chance(50) ? Device{1, 1} : Device{2, 0};
   }
-  t_ = random_.chance(60) ? DType::f32 : random_.of(kTypes), u_ = random_.of(kTypes);
-  device_ = random_.chance(92) ? Device{1, 0} : random_.chance(50) ? Device{1, 1} : Device{2, 0};
   const auto& params = program_->schema().params;
   for (size_t i = 0; i < params.size(); ++i) {
     const op::Param& p = params[i];
@@ -74,12 +77,12 @@ RandomCall World::call() {
         break;
       }
       case op::Kind::kInt: v.tag = YARD_TAG_INT, v.u.i = size() - 1; break;
-      case op::Kind::kEnum: v.tag = YARD_TAG_INT, v.u.i = static_cast<int64_t>(random_.below(3)); break;
+      case op::Kind::kEnum:
+        v.tag = YARD_TAG_INT, v.u.i = static_cast<int64_t>(random_.below(3));
+        break;
       case op::Kind::kBool: v.tag = YARD_TAG_BOOL, v.u.i = random_.chance(50) ? 1 : 0; break;
       case op::Kind::kFloat: v = Value(static_cast<double>(random_.below(3))).c(); break;
-      case op::Kind::kString:
-        v = Value(c.strings.emplace_back(random_.below(12), 'a')).c();
-        break;
+      case op::Kind::kString: v = Value(c.strings.emplace_back(random_.below(12), 'a')).c(); break;
     }
     c.args.push_back(v);
   }

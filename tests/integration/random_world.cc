@@ -68,7 +68,8 @@ double cost(void* self, const int64_t* fields, uint32_t count) {
 }
 
 int32_t probe(void* self, const yard_host_t*, yard_device_t device, yard_verdict_t* why) {
-  if ((reinterpret_cast<uintptr_t>(self) >> device.index & 1) != 0) why->reason = YARD_REASON_UNAVAILABLE;
+  if ((reinterpret_cast<uintptr_t>(self) >> device.index & 1) != 0)
+    why->reason = YARD_REASON_UNAVAILABLE;
   return YARD_OK;
 }
 
@@ -79,6 +80,7 @@ constexpr const char* kBackends[] = {"plain", "acme", "other", "gpu"};
 }  // namespace
 
 World::World(uint64_t seed, int kernels) : random_(seed), runtime_(RuntimeSettings{false, 512}) {
+  lean_ = random_.chance(40);
   make_schema();
   program_ = op::Program::compile(schema_).value();
   fields_ = program_->field_names();
@@ -113,7 +115,7 @@ void World::make_schema() {
   maybe(60, {"bias?: T[d]", "bias?: f32[d]", "bias?: U[d]"});
   maybe(30, {"y~: T[*rows, 2*d]", "y~?: T[*rows, 2*d]"});
   maybe(40, {"mask?: i8[*rows]", "mask?: U[*rows, k]"});
-  maybe(30, {"xs: T[d][]", "xs: f32[k][]", "xs?: U[d][]", "xs: U[*rows, k][]"});
+  maybe(45, {"xs: T[d][]", "xs: f32[k][]", "xs?: U[d][]", "xs: U[*rows, k][]"});
   maybe(30, {"aux!?: T[*rows]", "aux!?: f32[*rows, d]"});
   maybe(60, {"mode: enum{a, b, c} = a"});
   maybe(60, {"groups: int = 1"});
@@ -162,8 +164,8 @@ std::unique_ptr<RandomKernel> World::make_kernel(int number) {
   if (random_.chance(60)) d.flags |= YARD_KERNEL_CAPTURE_SAFE;
   if (random_.chance(15)) d.flags |= YARD_KERNEL_INFERENCE_ONLY;
   add_limits(*k);
-  if (random_.chance(25)) add_verifier(*k);
-  if (random_.chance(40)) add_cost(*k);
+  if (!lean_ && random_.chance(30)) add_verifier(*k);
+  if (!lean_ && random_.chance(50)) add_cost(*k);
   return k;
 }
 
@@ -173,6 +175,7 @@ void World::add_limits(RandomKernel& k) {
   for (size_t n = random_.chance(35) ? 0 : 1 + random_.below(3); n > 0; --n) {
     yard_limit_t l{};
     l.kind = static_cast<uint32_t>(1 + random_.below(12));
+    if (random_.chance(15)) l.kind = YARD_LIMIT_DTYPE;
     switch (l.kind) {
       case YARD_LIMIT_MIN:
       case YARD_LIMIT_MAX:
@@ -252,7 +255,8 @@ Policy World::policy() {
   if (random_.chance(10)) p.allow_kernels = {"k?", pattern()};
   if (random_.chance(3)) p.allow_kernels = {pattern(), pattern(), pattern()};
   if (random_.chance(20)) p.deny_kernels = {pattern()};
-  if (random_.chance(5)) p.locks[random_.chance(50) ? "op" : "o*"] = kernel_id(static_cast<int>(random_.below(10)));
+  if (random_.chance(5))
+    p.locks[random_.chance(50) ? "op" : "o*"] = kernel_id(static_cast<int>(random_.below(10)));
   if (random_.chance(15)) p.backends[random_.of(kBackends)] = random_.chance(50);
   return p;
 }

@@ -23,7 +23,9 @@ class Random {
   size_t below(size_t n) { return static_cast<size_t>(engine_() % n); }
   bool chance(unsigned percent) { return below(100) < percent; }
   template <class C>
-  const auto& of(const C& c) { return *(std::begin(c) + static_cast<ptrdiff_t>(below(std::size(c)))); }
+  const auto& of(const C& c) {
+    return *(std::begin(c) + static_cast<ptrdiff_t>(below(std::size(c))));
+  }
 
  private:
   std::mt19937_64 engine_;
@@ -37,7 +39,8 @@ struct RandomKernel {
   std::vector<yard_limit_t> limits;
   std::deque<std::string> names;  // of fields, with stable addresses
   std::vector<const char*> verify_reads, cost_reads;
-  std::vector<int> whole;  // arguments the verifier reads; one entry per verify_reads, -1: an integer
+  std::vector<int>
+      whole;  // arguments the verifier reads; one entry per verify_reads, -1: an integer
   yard_kernel_t d{};
 };
 
@@ -84,6 +87,7 @@ class World {
   Runtime runtime_;
   std::vector<std::string> fields_, tensors_, optionals_;
   int next_ = 0;
+  bool lean_ = false;                                  // nothing but limits, so that keys are short
   std::deque<std::unique_ptr<RandomKernel>> kernels_;  // all there ever were
   std::vector<RandomKernel*> present_;
   // Of the call being made.

@@ -20,7 +20,8 @@ double median_ns(const std::function<void()>& call) {
   for (int i = 0; i < 31; ++i) {
     const auto start = std::chrono::steady_clock::now();
     for (int k = 0; k < 2000; ++k) call();
-    samples.push_back(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
+    samples.push_back(
+        std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
   }
   std::nth_element(samples.begin(), samples.begin() + 15, samples.end());
   return samples[15];
@@ -65,7 +66,8 @@ TEST(Scale, AChangeOfOneOpLeavesThePlansOfOthers) {
   const auto on = copy.on(bare.runtime);
   ASSERT_TRUE(on(out.view, x.view, 0).ok());
   const uint64_t before = bare.runtime.stats().selections;
-  for (int i = 0; i < 20; ++i) ASSERT_TRUE(bare.remove("many3", ("k" + std::to_string(i % 10)).c_str()).ok() || i >= 10);
+  for (int i = 0; i < 20; ++i)
+    ASSERT_TRUE(bare.remove("many3", ("k" + std::to_string(i % 10)).c_str()).ok() || i >= 10);
   ASSERT_TRUE(on(out.view, x.view, 0).ok());
   EXPECT_EQ(bare.runtime.stats().selections, before);
   EXPECT_EQ(bare.runtime.stats().plans, 1u);

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <yard/plugin.hpp>
 #include <yard/yard.h>
+#include <yard/plugin.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -34,7 +34,8 @@ inline yard_backend_t backend_of(const char* name, const char* vendor = nullptr)
   d.size = sizeof d, d.name = name, d.vendor = vendor;
   return d;
 }
-inline yard_kernel_t kernel_of(const char* op, const char* id, intptr_t self, int32_t priority = 0) {
+inline yard_kernel_t kernel_of(const char* op, const char* id, intptr_t self,
+                               int32_t priority = 0) {
   yard_kernel_t d{};
   d.size = sizeof d, d.op = op, d.id = id, d.backend = "test";
   d.kind = YARD_KIND_DEFAULT, d.priority = priority;
