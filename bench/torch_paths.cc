@@ -18,13 +18,16 @@ using Typed = void(const at::Tensor&, const at::Tensor&, const at::Tensor&, doub
 struct Call {
   c10::InferenceMode inference;
   at::Tensor out = at::empty({8, 64}), x = at::empty({8, 64}), weight = at::empty({64});
-  c10::OperatorHandle handle = c10::Dispatcher::singleton().findSchemaOrThrow("yard_bench::noop", "");
+  c10::OperatorHandle handle =
+      c10::Dispatcher::singleton().findSchemaOrThrow("yard_bench::noop", "");
   c10::TypedOperatorHandle<Typed> typed = handle.typed<Typed>();
 };
 
 }  // namespace
 
-TORCH_LIBRARY(yard_bench, m) { m.def("noop(Tensor(a!) out, Tensor x, Tensor weight, float eps) -> ()"); }
+TORCH_LIBRARY(yard_bench, m) {
+  m.def("noop(Tensor(a!) out, Tensor x, Tensor weight, float eps) -> ()");
+}
 TORCH_LIBRARY_IMPL(yard_bench, CPU, m) { m.impl("noop", noop); }
 
 namespace yard::bench {

@@ -28,8 +28,8 @@ struct BoundNode {
   const std::atomic<uint64_t>* version;  // of the op in its runtime, now
   uint64_t found;                        // what it was
   const void* entry;
-  const void* plan;            // null: the plan must be looked up each time
-  void (*typed)(void);         // null: the kernel must be called packed
+  const void* plan;     // null: the plan must be looked up each time
+  void (*typed)(void);  // null: the kernel must be called packed
   const yard_host_t* host;
   void* self;
   uint32_t flags;
@@ -46,8 +46,8 @@ YARD_API Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_v
 // The packed way; finds a new node when things have changed.
 YARD_API Status::Rep* call_bound(BoundState* state, const yard_value_t* args);
 // After the node's kernel failed; inside the guard.
-YARD_API Status::Rep* bound_failed(BoundState* state, const BoundNode* node, const yard_value_t* args,
-                                   int32_t code, const char* message);
+YARD_API Status::Rep* bound_failed(BoundState* state, const BoundNode* node,
+                                   const yard_value_t* args, int32_t code, const char* message);
 YARD_API void free_call_scratch(yard_call_t* call) noexcept;
 
 // Calls a typed entry; exceptions become faults with their text in the error buffer.
@@ -65,7 +65,8 @@ template <class... W>
     code = YARD_FAULT;
     std::snprintf(call.error, call.error_size, "an exception that is no std::exception");
   }
-  if (call.host_data != nullptr) [[unlikely]] free_call_scratch(&call);
+  if (call.host_data != nullptr) [[unlikely]]
+    free_call_scratch(&call);
   return code;
 }
 
@@ -75,7 +76,7 @@ struct FrozenKernel {
   const yard_host_t* host = nullptr;
   void* self = nullptr;
   uint32_t flags = 0;
-  std::shared_ptr<void> pin;   // keeps the kernel, its backend and its plugin
+  std::shared_ptr<void> pin;  // keeps the kernel, its backend and its plugin
   std::string id;
 };
 YARD_API Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args);
@@ -95,10 +96,10 @@ struct Layout {
   static constexpr size_t kCount = sizeof...(P);
   static constexpr bool kIsTensor[kCount + 1] = {Param<P>::is_tensor...};
 
-  static void put_tensors(yard_value_t* cells, const std::array<std::optional<TensorView>, kCount>& kept) {
+  static void put_tensors(yard_value_t* cells,
+                          const std::array<std::optional<TensorView>, kCount>& kept) {
     for (size_t i = 0; i < kCount; ++i)
-      if (kIsTensor[i])
-        cells[i] = kept[i] ? Value(*kept[i]).c() : yard_value_t{};
+      if (kIsTensor[i]) cells[i] = kept[i] ? Value(*kept[i]).c() : yard_value_t{};
   }
   template <class... S>
   static void put_scalars(yard_value_t* cells, const S&... s) {
@@ -116,13 +117,15 @@ struct Layout {
 template <class T>
 struct ScalarsOf;
 template <>
-struct ScalarsOf<std::tuple<>> { using type = std::tuple<>; };
+struct ScalarsOf<std::tuple<>> {
+  using type = std::tuple<>;
+};
 template <class P, class... Rest>
 struct ScalarsOf<std::tuple<P, Rest...>> {
   using rest = typename ScalarsOf<std::tuple<Rest...>>::type;
-  using type = std::conditional_t<
-      Param<P>::is_tensor, rest,
-      decltype(std::tuple_cat(std::declval<std::tuple<P>>(), std::declval<rest>()))>;
+  using type = std::conditional_t<Param<P>::is_tensor, rest,
+                                  decltype(std::tuple_cat(std::declval<std::tuple<P>>(),
+                                                          std::declval<rest>()))>;
 };
 
 }  // namespace detail
@@ -145,17 +148,18 @@ class BoundOp<void(P...), std::tuple<S...>> {
   }
   // On others of the same form.
   [[nodiscard, gnu::always_inline]] inline Status operator()(P... p) const
-    requires(sizeof...(P) != sizeof...(S))
-  {
+      requires(sizeof...(P) != sizeof...(S)) {
     if constexpr (detail::kInRegisters<P...>) {
       if (detail::ThreadHead* thread = detail::t_thread) [[likely]] {
         detail::Guard guard(*thread);
         const detail::BoundNode* node = guard.protect(state_->node);
-        if (node->typed != nullptr &&
-            node->version->load(detail::kReread) == node->found) [[likely]] {
+        if (node->typed != nullptr && node->version->load(detail::kReread) == node->found)
+            [[likely]] {
           thread->error[0] = '\0';
-          yard_call_t call = {sizeof call, node->flags, node->host, node->self, nullptr,
-                              nullptr, 0, thread->error, detail::ThreadHead::kErrorBytes, nullptr};
+          yard_call_t call = {sizeof call, node->flags,   node->host,
+                              node->self,  nullptr,       nullptr,
+                              0,           thread->error, detail::ThreadHead::kErrorBytes,
+                              nullptr};
           const int32_t code = detail::call_typed(node->typed, call, detail::Param<P>::wire(p)...);
           if (code == YARD_OK) [[likely]] {
             detail::count(*thread, node->counter);
@@ -181,7 +185,8 @@ template <class... P, class... S>
 class FrozenOp<void(P...), std::tuple<S...>> {
  public:
   using Kept = std::array<std::optional<TensorView>, sizeof...(P)>;
-  FrozenOp(detail::FrozenKernel kernel, Kept kept) : kernel_(std::move(kernel)), kept_(std::move(kept)) {}
+  FrozenOp(detail::FrozenKernel kernel, Kept kept)
+      : kernel_(std::move(kernel)), kept_(std::move(kept)) {}
 
   // On the tensors it was frozen with.
   [[nodiscard]] Status operator()(S... s) const {
@@ -192,16 +197,24 @@ class FrozenOp<void(P...), std::tuple<S...>> {
   }
   // On others of the same form: the fastest call there is.
   [[nodiscard, gnu::always_inline]] inline Status operator()(P... p) const
-    requires(sizeof...(P) != sizeof...(S))
-  {
+      requires(sizeof...(P) != sizeof...(S)) {
     if constexpr (detail::kInRegisters<P...>) {
       detail::ThreadHead* thread = detail::t_thread;
       if (kernel_.typed != nullptr && thread != nullptr) [[likely]] {
         thread->error[0] = '\0';
-        yard_call_t call = {sizeof call, kernel_.flags, kernel_.host, kernel_.self, nullptr,
-                            nullptr, 0, thread->error, detail::ThreadHead::kErrorBytes, nullptr};
+        yard_call_t call = {sizeof call,
+                            kernel_.flags,
+                            kernel_.host,
+                            kernel_.self,
+                            nullptr,
+                            nullptr,
+                            0,
+                            thread->error,
+                            detail::ThreadHead::kErrorBytes,
+                            nullptr};
         const int32_t code = detail::call_typed(kernel_.typed, call, detail::Param<P>::wire(p)...);
-        if (code == YARD_OK) [[likely]] return {};
+        if (code == YARD_OK) [[likely]]
+          return {};
         return Status::adopt(detail::frozen_failed(kernel_, code, thread->error));
       }
     }
@@ -241,8 +254,8 @@ std::array<std::optional<TensorView>, sizeof...(P)> keep(
 
 // A handle that looks nothing up as long as nothing changes. Takes the op's tensors, in order.
 template <class... P, class... T>
-  requires(sizeof...(T) == detail::kTensors<P...>)
-Result<Bound<P...>> bind(const Op<void(P...)>& op, const T&... tensors) {
+requires(sizeof...(T) == detail::kTensors<P...>) Result<Bound<P...>> bind(const Op<void(P...)>& op,
+                                                                          const T&... tensors) {
   Status why;
   detail::Site* site = op.attached(&why);
   if (site == nullptr) return why;
@@ -256,8 +269,9 @@ Result<Bound<P...>> bind(const Op<void(P...)>& op, const T&... tensors) {
 
 // One kernel, chosen now and pinned: later changes do not reach it, and its plugin stays loaded.
 template <class... P, class... T>
-  requires(sizeof...(T) == detail::kTensors<P...>)
-Result<Frozen<P...>> freeze(const Op<void(P...)>& op, const T&... tensors) {
+requires(sizeof...(T) ==
+         detail::kTensors<P...>) Result<Frozen<P...>> freeze(const Op<void(P...)>& op,
+                                                             const T&... tensors) {
   Status why;
   detail::Site* site = op.attached(&why);
   if (site == nullptr) return why;

@@ -30,11 +30,11 @@ typedef struct yard_op_ref yard_op_ref_t;
 /* What one call may ask for; zero-filled means nothing. */
 typedef struct yard_options {
   uint32_t size;
-  uint32_t flags; /* YARD_CALL_DETERMINISTIC, _CAPTURING, _INFERENCE, YARD_OPTION_* */
-  const char* force; /* kernel id */
+  uint32_t flags;          /* YARD_CALL_DETERMINISTIC, _CAPTURING, _INFERENCE, YARD_OPTION_* */
+  const char* force;       /* kernel id */
   const char* const* deny; /* globs over kernel ids, NULL-terminated */
-  const char* mode; /* "auto", "static", "dynamic", "config", "hot_reload"; NULL: auto */
-  int64_t deadline_ns; /* from now; 0: none */
+  const char* mode;        /* "auto", "static", "dynamic", "config", "hot_reload"; NULL: auto */
+  int64_t deadline_ns;     /* from now; 0: none */
   const yard_named_value_t* labels; /* string values */
   uint32_t label_count;
   uint32_t prefer; /* yard_kind_t; 0: as policy says */
@@ -57,16 +57,16 @@ typedef struct yard_result {
 YARD_C_API yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size);
 
 /* All arguments of the schema in order; absent optionals have tag NONE. */
-YARD_C_API int32_t yard_call(yard_op_ref_t* op, const yard_value_t* args, uint32_t count, char* error,
-                             size_t error_size);
+YARD_C_API int32_t yard_call(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,
+                             char* error, size_t error_size);
 YARD_C_API int32_t yard_call_with(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,
                                   const yard_options_t* options, yard_result_t* result, char* error,
                                   size_t error_size);
 
 /* Positional arguments first (name NULL), then by name; defaults are filled in. */
 YARD_C_API int32_t yard_call_named(const char* op, const yard_named_value_t* args, uint32_t count,
-                                   const yard_options_t* options, yard_result_t* result, char* error,
-                                   size_t error_size);
+                                   const yard_options_t* options, yard_result_t* result,
+                                   char* error, size_t error_size);
 
 /* The id of the kernel that a CallSpec would run, into `kernel`. */
 YARD_C_API int32_t yard_resolve(const char* call_spec, const yard_options_t* options, char* kernel,

@@ -16,7 +16,7 @@ namespace yard {
 struct Candidate {
   std::string id;
   Kind kind = Kind::kDefault;
-  std::string vendor;   // empty: nobody's
+  std::string vendor;  // empty: nobody's
   std::string backend;
   int priority = 0;
   std::string verdict;  // "selected", "able" (lost to the winner), "rejected"
@@ -34,7 +34,8 @@ struct Explanation {
   std::string op;
   std::string call;      // the CallSpec
   std::string selected;  // id of the winner; empty: no kernel is allowed, able and healthy
-  std::vector<Candidate> candidates;  // in the order in which they would be tried, rejected ones last
+  std::vector<Candidate>
+      candidates;  // in the order in which they would be tried, rejected ones last
   std::vector<PolicyNote> policy;
   // "deny_vendors excluded vendor.acme, which would have been first"
   std::vector<std::string> counterfactuals;

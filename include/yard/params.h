@@ -34,12 +34,24 @@ class OptTensorParam : public TensorParam {
 }  // namespace detail
 
 // Borrowed for the length of the call.
-struct In : detail::TensorParam { using TensorParam::TensorParam; };
-struct Out : detail::TensorParam { using TensorParam::TensorParam; };
-struct InOut : detail::TensorParam { using TensorParam::TensorParam; };
-struct OptIn : detail::OptTensorParam { using OptTensorParam::OptTensorParam; };
-struct OptOut : detail::OptTensorParam { using OptTensorParam::OptTensorParam; };
-struct OptInOut : detail::OptTensorParam { using OptTensorParam::OptTensorParam; };
+struct In : detail::TensorParam {
+  using TensorParam::TensorParam;
+};
+struct Out : detail::TensorParam {
+  using TensorParam::TensorParam;
+};
+struct InOut : detail::TensorParam {
+  using TensorParam::TensorParam;
+};
+struct OptIn : detail::OptTensorParam {
+  using OptTensorParam::OptTensorParam;
+};
+struct OptOut : detail::OptTensorParam {
+  using OptTensorParam::OptTensorParam;
+};
+struct OptInOut : detail::OptTensorParam {
+  using OptTensorParam::OptTensorParam;
+};
 struct InList {
   InList(const TensorList& l) noexcept : items(l.items()) {}  // NOLINT
   std::span<const yard_tensor_t* const> items;
@@ -51,13 +63,14 @@ namespace detail {
 // it (plugin.h). pack(): the cell of the packed call.
 template <class P>
 struct Param {
-  static_assert(std::is_arithmetic_v<P> || std::is_enum_v<P>,
-                "an op's parameter is In, Out, InOut, OptIn, OptOut, OptInOut, InList, an arithmetic "
-                "or enum type, or std::string_view");
+  static_assert(
+      std::is_arithmetic_v<P> || std::is_enum_v<P>,
+      "an op's parameter is In, Out, InOut, OptIn, OptOut, OptInOut, InList, an arithmetic "
+      "or enum type, or std::string_view");
   static constexpr bool is_tensor = false;
-  static constexpr char letter = std::is_same_v<P, bool>           ? 'b'
-                                 : std::is_floating_point_v<P>     ? 'f'
-                                                                   : 'n';
+  static constexpr char letter = std::is_same_v<P, bool>       ? 'b'
+                                 : std::is_floating_point_v<P> ? 'f'
+                                                               : 'n';
   using Type = std::conditional_t<std::is_same_v<P, bool>, int32_t,
                                   std::conditional_t<std::is_floating_point_v<P>, double, int64_t>>;
   static yard_value_t pack(P p) noexcept {
@@ -94,12 +107,18 @@ struct OptTensorParamTraits : TensorParamTraits<Letter> {
     return v;
   }
 };
-template <> struct Param<In> : TensorParamTraits<'r'> {};
-template <> struct Param<Out> : TensorParamTraits<'w'> {};
-template <> struct Param<InOut> : TensorParamTraits<'m'> {};
-template <> struct Param<OptIn> : OptTensorParamTraits<'R'> {};
-template <> struct Param<OptOut> : OptTensorParamTraits<'W'> {};
-template <> struct Param<OptInOut> : OptTensorParamTraits<'M'> {};
+template <>
+struct Param<In> : TensorParamTraits<'r'> {};
+template <>
+struct Param<Out> : TensorParamTraits<'w'> {};
+template <>
+struct Param<InOut> : TensorParamTraits<'m'> {};
+template <>
+struct Param<OptIn> : OptTensorParamTraits<'R'> {};
+template <>
+struct Param<OptOut> : OptTensorParamTraits<'W'> {};
+template <>
+struct Param<OptInOut> : OptTensorParamTraits<'M'> {};
 
 // Strings and lists have no register form; calls that pass them go packed.
 template <>
@@ -109,7 +128,8 @@ struct Param<InList> {
   using Type = void;
   static yard_value_t pack(const InList& l) noexcept {
     yard_value_t v;
-    v.tag = YARD_TAG_LIST, v.count = static_cast<uint32_t>(l.items.size()), v.u.list = l.items.data();
+    v.tag = YARD_TAG_LIST, v.count = static_cast<uint32_t>(l.items.size()),
+    v.u.list = l.items.data();
     return v;
   }
 };

@@ -32,6 +32,9 @@
  */
 #pragma once
 
+/* Laid out by hand: tables read better than one item a line. */
+/* clang-format off */
+
 #include <stddef.h>
 #include <stdint.h>
 

@@ -75,9 +75,13 @@ class Call {
   explicit Call(yard_call_t* c) noexcept : c_(c) {}
   yard_call_t* c() const noexcept { return c_; }
   template <class T>
-  T* self() const noexcept { return static_cast<T*>(c_->self); }
+  T* self() const noexcept {
+    return static_cast<T*>(c_->self);
+  }
   template <class T>
-  T* state() const noexcept { return static_cast<T*>(c_->state); }
+  T* state() const noexcept {
+    return static_cast<T*>(c_->state);
+  }
   bool has(uint32_t flag) const noexcept { return (c_->flags & flag) != 0; }
 
   // Leaves a message and gives back `code`: `return call.fail(YARD_DECLINED, "odd %d", n);`
@@ -113,8 +117,10 @@ class Call {
 namespace detail {
 
 // How a C++ parameter travels: its letter, its register type, and the way back.
-template <class T> struct Wire;
-template <> struct Wire<Tensor> {
+template <class T>
+struct Wire;
+template <>
+struct Wire<Tensor> {
   static constexpr char letter = 't';
   using Type = const yard_tensor_t*;
   static Type unpack(const yard_value_t& v) noexcept {
@@ -122,31 +128,36 @@ template <> struct Wire<Tensor> {
   }
   static Tensor make(Type t) noexcept { return Tensor(t); }
 };
-template <> struct Wire<int64_t> {
+template <>
+struct Wire<int64_t> {
   static constexpr char letter = 'i';
   using Type = int64_t;
   static Type unpack(const yard_value_t& v) noexcept { return v.u.i; }
   static int64_t make(Type v) noexcept { return v; }
 };
-template <> struct Wire<double> {
+template <>
+struct Wire<double> {
   static constexpr char letter = 'f';
   using Type = double;
   static Type unpack(const yard_value_t& v) noexcept { return v.u.f; }
   static double make(Type v) noexcept { return v; }
 };
-template <> struct Wire<bool> {
+template <>
+struct Wire<bool> {
   static constexpr char letter = 'b';
   using Type = int32_t;
   static Type unpack(const yard_value_t& v) noexcept { return v.u.i != 0; }
   static bool make(Type v) noexcept { return v != 0; }
 };
-template <> struct Wire<std::string_view> {
+template <>
+struct Wire<std::string_view> {
   static constexpr char letter = 'v';
   using Type = const yard_value_t*;
   static Type unpack(const yard_value_t& v) noexcept { return &v; }
   static std::string_view make(Type v) noexcept { return {v->u.string, v->count}; }
 };
-template <> struct Wire<TensorList> {
+template <>
+struct Wire<TensorList> {
   static constexpr char letter = 'v';
   using Type = const yard_value_t*;
   static Type unpack(const yard_value_t& v) noexcept { return &v; }
@@ -189,7 +200,8 @@ struct Entries {
   }
 };
 
-template <auto F, class T> struct EntriesOf;
+template <auto F, class T>
+struct EntriesOf;
 template <auto F, class R, class... A>
 struct EntriesOf<F, R (*)(Call, A...)> : Entries<F, R, A...> {
   static_assert(std::is_void_v<R> || std::is_same_v<R, int32_t>,
@@ -203,7 +215,8 @@ struct EntriesOf<F, R (*)(Call, A...) noexcept> : EntriesOf<F, R (*)(Call, A...)
 
 // ---- Limits, to fill a `yard_limit_t` table ----
 
-inline yard_limit_t dtypes(std::initializer_list<int> indices, const char* argument = nullptr) noexcept {
+inline yard_limit_t dtypes(std::initializer_list<int> indices,
+                           const char* argument = nullptr) noexcept {
   uint64_t mask = 0;
   for (int i : indices) mask |= YARD_DTYPE_BIT(i);
   return {YARD_LIMIT_DTYPE, 0, argument, static_cast<int64_t>(mask), 0, 0};
@@ -308,7 +321,9 @@ class Kernel {
   Kernel& cost(decltype(yard_kernel_t::cost) f, const char* const* reads) noexcept {
     return d.cost = f, d.cost_reads = reads, *this;
   }
-  Kernel& workspace(decltype(yard_kernel_t::workspace) f) noexcept { return d.workspace = f, *this; }
+  Kernel& workspace(decltype(yard_kernel_t::workspace) f) noexcept {
+    return d.workspace = f, *this;
+  }
   yard_kernel_t d{};
 };
 
@@ -322,7 +337,9 @@ class Plugin {
   Plugin& add(const Op& o) & { return put(o.d, ops_, d_.ops, d_.op_count); }
   Plugin& add(const Kernel& k) & { return put(k.d, kernels_, d_.kernels, d_.kernel_count); }
   template <class T>
-  Plugin&& add(const T& t) && { return std::move(add(t)); }
+  Plugin&& add(const T& t) && {
+    return std::move(add(t));
+  }
 
   // The descriptor; valid as long as this object is neither changed nor moved.
   const yard_plugin_t* get() const noexcept { return &d_; }

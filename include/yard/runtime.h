@@ -31,11 +31,11 @@ struct RuntimeSettings {
 
 // Figures for people and tests.
 struct RuntimeStats {
-  uint64_t generation = 0;   // snapshots published
-  uint64_t selections = 0;   // times the selector ran for a call
-  size_t plans = 0;          // in the caches now
-  size_t overlays = 0;       // op entries made for call or scope policies, now
-  size_t retired = 0;        // things waiting until nobody uses them (of all runtimes)
+  uint64_t generation = 0;  // snapshots published
+  uint64_t selections = 0;  // times the selector ran for a call
+  size_t plans = 0;         // in the caches now
+  size_t overlays = 0;      // op entries made for call or scope policies, now
+  size_t retired = 0;       // things waiting until nobody uses them (of all runtimes)
 };
 
 class Runtime {

@@ -136,7 +136,7 @@ class YARD_API Error : public std::runtime_error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}  // NOLINT: implicit on purpose
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: implicit on purpose
   Result(Status status) : status_(std::move(status)) {  // NOLINT
     assert(!status_.ok() && "a Result made from a Status needs a failure");
   }
@@ -167,10 +167,9 @@ class [[nodiscard]] Result {
 };
 
 // Leaves the function with the status of `expr` unless it is ok.
-#define YARD_RETURN_IF_ERROR(expr)                 \
-  do {                                             \
-    if (::yard::Status yard_s_ = (expr); !yard_s_) \
-      return yard_s_;                              \
+#define YARD_RETURN_IF_ERROR(expr)                                 \
+  do {                                                             \
+    if (::yard::Status yard_s_ = (expr); !yard_s_) return yard_s_; \
   } while (false)
 
 }  // namespace yard

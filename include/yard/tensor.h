@@ -25,11 +25,23 @@ namespace yard {
 // The element types; the numbers are those of facts words and masks.
 enum class DType : uint8_t {
   invalid = 0,
-  f32 = YARD_F32, f16 = YARD_F16, bf16 = YARD_BF16, f64 = YARD_F64,
-  f8e4m3 = YARD_F8E4M3, f8e5m2 = YARD_F8E5M2,
-  i8 = YARD_I8, i16 = YARD_I16, i32 = YARD_I32, i64 = YARD_I64,
-  u8 = YARD_U8, u16 = YARD_U16, u32 = YARD_U32, u64 = YARD_U64,
-  boolean = YARD_BOOL, i4 = YARD_I4, u4 = YARD_U4,
+  f32 = YARD_F32,
+  f16 = YARD_F16,
+  bf16 = YARD_BF16,
+  f64 = YARD_F64,
+  f8e4m3 = YARD_F8E4M3,
+  f8e5m2 = YARD_F8E5M2,
+  i8 = YARD_I8,
+  i16 = YARD_I16,
+  i32 = YARD_I32,
+  i64 = YARD_I64,
+  u8 = YARD_U8,
+  u16 = YARD_U16,
+  u32 = YARD_U32,
+  u64 = YARD_U64,
+  boolean = YARD_BOOL,
+  i4 = YARD_I4,
+  u4 = YARD_U4,
 };
 
 // "bf16"; "?" for a number that is no dtype.
@@ -38,7 +50,9 @@ YARD_API const char* to_string(DType t) noexcept;
 YARD_API std::optional<DType> parse_dtype(std::string_view text) noexcept;
 YARD_API int bits(DType t) noexcept;
 YARD_API yard_dtype_t to_dlpack(DType t) noexcept;
-inline DType from_dlpack(yard_dtype_t t) noexcept { return static_cast<DType>(yard_dtype_index(t)); }
+inline DType from_dlpack(yard_dtype_t t) noexcept {
+  return static_cast<DType>(yard_dtype_index(t));
+}
 
 // A device: "cpu", "cuda:1".
 struct Device {
@@ -131,7 +145,8 @@ class TensorView {
     t_.data = data;
     t_.device = {device.type, device.index};
     t_.dtype = to_dlpack(dtype);
-    if (shape.size() > YARD_MAX_RANK || (!strides.empty() && strides.size() != shape.size())) return;
+    if (shape.size() > YARD_MAX_RANK || (!strides.empty() && strides.size() != shape.size()))
+      return;
     t_.ndim = static_cast<int32_t>(shape.size());
     int64_t compact = 1;
     for (int i = t_.ndim - 1; i >= 0; --i) {
@@ -162,17 +177,28 @@ inline TensorView::TensorView(const yard_tensor_t& t) noexcept {
 // The dtype of a C++ element type.
 template <class T>
 inline constexpr DType dtype_of = DType::invalid;
-template <> inline constexpr DType dtype_of<float> = DType::f32;
-template <> inline constexpr DType dtype_of<double> = DType::f64;
-template <> inline constexpr DType dtype_of<int8_t> = DType::i8;
-template <> inline constexpr DType dtype_of<int16_t> = DType::i16;
-template <> inline constexpr DType dtype_of<int32_t> = DType::i32;
-template <> inline constexpr DType dtype_of<int64_t> = DType::i64;
-template <> inline constexpr DType dtype_of<uint8_t> = DType::u8;
-template <> inline constexpr DType dtype_of<uint16_t> = DType::u16;
-template <> inline constexpr DType dtype_of<uint32_t> = DType::u32;
-template <> inline constexpr DType dtype_of<uint64_t> = DType::u64;
-template <> inline constexpr DType dtype_of<bool> = DType::boolean;
+template <>
+inline constexpr DType dtype_of<float> = DType::f32;
+template <>
+inline constexpr DType dtype_of<double> = DType::f64;
+template <>
+inline constexpr DType dtype_of<int8_t> = DType::i8;
+template <>
+inline constexpr DType dtype_of<int16_t> = DType::i16;
+template <>
+inline constexpr DType dtype_of<int32_t> = DType::i32;
+template <>
+inline constexpr DType dtype_of<int64_t> = DType::i64;
+template <>
+inline constexpr DType dtype_of<uint8_t> = DType::u8;
+template <>
+inline constexpr DType dtype_of<uint16_t> = DType::u16;
+template <>
+inline constexpr DType dtype_of<uint32_t> = DType::u32;
+template <>
+inline constexpr DType dtype_of<uint64_t> = DType::u64;
+template <>
+inline constexpr DType dtype_of<bool> = DType::boolean;
 
 // A compact view of a contiguous container of a known element type. A shape that needs more elements
 // than the container has makes an invalid view.

@@ -38,10 +38,12 @@ class Value {
     v_.count = static_cast<uint32_t>(l.items().size());
   }
   template <std::integral I>
-    requires(!std::same_as<I, bool>)
-  Value(I i) noexcept { v_.tag = YARD_TAG_INT, v_.u.i = static_cast<int64_t>(i); }
+  requires(!std::same_as<I, bool>) Value(I i)
+  noexcept { v_.tag = YARD_TAG_INT, v_.u.i = static_cast<int64_t>(i); }
   template <std::same_as<bool> B>
-  Value(B b) noexcept { v_.tag = YARD_TAG_BOOL, v_.u.i = b; }
+  Value(B b) noexcept {
+    v_.tag = YARD_TAG_BOOL, v_.u.i = b;
+  }
   Value(double d) noexcept { v_.tag = YARD_TAG_FLOAT, v_.u.f = d; }
   Value(std::string_view s) noexcept {
     v_.tag = YARD_TAG_STRING, v_.u.string = s.data(), v_.count = static_cast<uint32_t>(s.size());
@@ -59,11 +61,11 @@ class Value {
 // An argument by position, or by name.
 struct Arg {
   template <class T>
-    requires std::constructible_from<Value, T>
-  Arg(const T& v) noexcept : value(v) {}  // NOLINT: implicit on purpose
+  requires std::constructible_from<Value, T> Arg(const T& v)
+  noexcept : value(v) {}  // NOLINT: implicit on purpose
   template <class T>
-    requires std::constructible_from<Value, T>
-  Arg(std::string_view n, const T& v) noexcept : name(n), value(v) {}
+  requires std::constructible_from<Value, T> Arg(std::string_view n, const T& v)
+  noexcept : name(n), value(v) {}
   std::string_view name;
   Value value;
 };

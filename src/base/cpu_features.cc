@@ -23,29 +23,36 @@ struct Feature {
 };
 
 // Known on the other architecture: a kernel that asks for one is refused, not told it misspelt.
-[[maybe_unused]] constexpr std::string_view kArmNames[] = {"neon",  "fphp", "asimdhp", "dotprod", "i8mm", "bf16", "sve",
-                                          "sve2",  "lse",  "crypto",  "svei8mm", "svebf16", "sme"};
+[[maybe_unused]] constexpr std::string_view kArmNames[] = {
+    "neon", "fphp", "asimdhp", "dotprod", "i8mm",    "bf16", "sve",
+    "sve2", "lse",  "crypto",  "svei8mm", "svebf16", "sme"};
 [[maybe_unused]] constexpr std::string_view kX86Names[] = {
-    "sse2",     "sse3",     "ssse3",      "sse4.1",     "sse4.2",     "avx",        "avx2",
-    "fma",      "f16c",     "bmi1",       "bmi2",       "avx512f",    "avx512bw",   "avx512cd",
-    "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16", "avxvnni",    "amx_tile",
-    "amx_int8", "amx_bf16"};
+    "sse2",       "sse3",     "ssse3",    "sse4.1",   "sse4.2",     "avx",
+    "avx2",       "fma",      "f16c",     "bmi1",     "bmi2",       "avx512f",
+    "avx512bw",   "avx512cd", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16",
+    "avx512fp16", "avxvnni",  "amx_tile", "amx_int8", "amx_bf16"};
 
 #if defined(__aarch64__)
 
 std::vector<Feature> detect() {
   const unsigned long caps = getauxval(AT_HWCAP), caps2 = getauxval(AT_HWCAP2);
   std::vector<Feature> f = {
-      {"neon", (caps & HWCAP_ASIMD) != 0},       {"fphp", (caps & HWCAP_FPHP) != 0},
-      {"asimdhp", (caps & HWCAP_ASIMDHP) != 0},  {"dotprod", (caps & HWCAP_ASIMDDP) != 0},
-      {"lse", (caps & HWCAP_ATOMICS) != 0},      {"crypto", (caps & HWCAP_AES) != 0},
-      {"sve", (caps & HWCAP_SVE) != 0},          {"sve2", (caps2 & HWCAP2_SVE2) != 0},
-      {"i8mm", (caps2 & HWCAP2_I8MM) != 0},      {"bf16", (caps2 & HWCAP2_BF16) != 0},
-      {"svei8mm", (caps2 & HWCAP2_SVEI8MM) != 0}, {"svebf16", (caps2 & HWCAP2_SVEBF16) != 0},
+    {"neon", (caps & HWCAP_ASIMD) != 0},
+    {"fphp", (caps & HWCAP_FPHP) != 0},
+    {"asimdhp", (caps & HWCAP_ASIMDHP) != 0},
+    {"dotprod", (caps & HWCAP_ASIMDDP) != 0},
+    {"lse", (caps & HWCAP_ATOMICS) != 0},
+    {"crypto", (caps & HWCAP_AES) != 0},
+    {"sve", (caps & HWCAP_SVE) != 0},
+    {"sve2", (caps2 & HWCAP2_SVE2) != 0},
+    {"i8mm", (caps2 & HWCAP2_I8MM) != 0},
+    {"bf16", (caps2 & HWCAP2_BF16) != 0},
+    {"svei8mm", (caps2 & HWCAP2_SVEI8MM) != 0},
+    {"svebf16", (caps2 & HWCAP2_SVEBF16) != 0},
 #if defined(HWCAP2_SME)
-      {"sme", (caps2 & HWCAP2_SME) != 0},
+    {"sme", (caps2 & HWCAP2_SME) != 0},
 #else
-      {"sme", false},
+    {"sme", false},
 #endif
   };
   for (std::string_view n : kX86Names) f.push_back({n, false});

@@ -29,8 +29,7 @@ void barrier_in_all_threads() noexcept {
 #if !defined(YARD_TSAN)
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // Once fences are on they stay on for everybody, except that a test may switch them off again.
-  if (reader_fences() && !g_forced.load(std::memory_order_relaxed))
-    return;
+  if (reader_fences() && !g_forced.load(std::memory_order_relaxed)) return;
   if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return;
   // Nobody has registered yet, which readers do before they first read; or the process may not any more.
   register_membarrier();
@@ -90,7 +89,8 @@ size_t Reclaimer::collect() {
       });
     };
     const auto free_from = std::partition(batch.begin(), batch.end(), in_use);
-    std::vector<Retired> garbage(std::make_move_iterator(free_from), std::make_move_iterator(batch.end()));
+    std::vector<Retired> garbage(std::make_move_iterator(free_from),
+                                 std::make_move_iterator(batch.end()));
     batch.erase(free_from, batch.end());
     const size_t left = batch.size();
     {

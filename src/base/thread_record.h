@@ -24,7 +24,7 @@ using detail::kReread;
 inline constexpr int kThreadLocals = 4;
 
 struct ThreadRecord : detail::ThreadHead {
-  void* locals[kThreadLocals] = {};     // of the owner
+  void* locals[kThreadLocals] = {};  // of the owner
   // Slots beyond kInlineSlots: a kernel may call ops that call ops. Kept once made.
   struct Block {
     HazardSlot slots[32]{};

@@ -14,13 +14,14 @@ namespace yard::detail {
                                              const Core& core, const exec::Plan& plan,
                                              const yard_value_t* args, uint32_t flags, int32_t code,
                                              const char* message) {
-  return exec::execute_after_failure(thread, plan, request(e, core, args, flags, nullptr), code, message)
+  return exec::execute_after_failure(thread, plan, request(e, core, args, flags, nullptr), code,
+                                     message)
       .release();
 }
 
-[[gnu::noinline]] Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& core,
-                                        const exec::Plan& plan, const yard_value_t* args,
-                                        uint32_t flags) {
+[[gnu::noinline]] Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e,
+                                        const Core& core, const exec::Plan& plan,
+                                        const yard_value_t* args, uint32_t flags) {
   return exec::execute(thread, plan, request(e, core, args, flags, nullptr)).release();
 }
 
@@ -31,20 +32,23 @@ namespace {
 }
 
 // Recipes of more than one word.
-[[gnu::noinline]] const exec::Plan* find_long(const Entry& e, const yard_value_t* args, uint32_t flags) {
+[[gnu::noinline]] const exec::Plan* find_long(const Entry& e, const yard_value_t* args,
+                                              uint32_t flags) {
   Key key;
   return e.recipe().fold(args, flags, key) ? e.find(key) : nullptr;
 }
 
 [[gnu::always_inline]] inline const exec::Plan* find_plan(const Entry& e, const yard_value_t* args,
                                                           uint32_t flags) {
-  if (!e.recipe().one_word()) [[unlikely]] return find_long(e, args, flags);
+  if (!e.recipe().one_word()) [[unlikely]]
+    return find_long(e, args, flags);
   return e.find_one(e.recipe().fold_first(args, flags));
 }
 
 // A call without options. Everything unusual leaves for call_slow, which does it all again.
 template <bool kTyped>
-[[gnu::always_inline]] inline Status::Rep* hit(Site* site, const yard_value_t* args, uint32_t count) {
+[[gnu::always_inline]] inline Status::Rep* hit(Site* site, const yard_value_t* args,
+                                               uint32_t count) {
   Core& core = *site->core;
   base::ThreadRecord& thread = base::this_thread();
   {
@@ -75,7 +79,9 @@ template <bool kTyped>
 
 }  // namespace
 
-Status::Rep* dispatch(Site* site, const yard_value_t* args) { return hit<true>(site, args, site->count); }
+Status::Rep* dispatch(Site* site, const yard_value_t* args) {
+  return hit<true>(site, args, site->count);
+}
 
 Status call_packed(Site& site, const yard_value_t* args, uint32_t count) {
   return Status::adopt(hit<false>(&site, args, count));
@@ -125,7 +131,12 @@ namespace {
 class SlowCall {
  public:
   SlowCall(Core& core, Site& site, const yard_value_t* args, uint32_t count, const Options* options)
-      : core_(core), site_(site), facts_(args, count), args_(facts_.args()), count_(count), o_(options),
+      : core_(core),
+        site_(site),
+        facts_(args, count),
+        args_(facts_.args()),
+        count_(count),
+        o_(options),
         thread_(base::this_thread()) {
     if (o_ != nullptr) {
       patch_ = make_patch(*o_);
@@ -154,7 +165,8 @@ class SlowCall {
       }
       const op::Call call = op::Call::capture(entry->program(), args_, flags_, labels());
       const bool use_cache = keyed_ && (o_ == nullptr || o_->cache);
-      auto plan = use_cache ? core_.make_plan(*entry, key, call) : core_.fresh_plan(*entry, key, call);
+      auto plan =
+          use_cache ? core_.make_plan(*entry, key, call) : core_.fresh_plan(*entry, key, call);
       if (!plan.ok()) return std::move(plan).status();
       selected_ = true;
       if (*plan == nullptr) continue;
@@ -180,7 +192,8 @@ class SlowCall {
       e = snapshot->overlay(index, patch_.hash, patch_.key);
       if (e == nullptr) {
         // The table is bounded and may have forgotten it again; what prepare() made still holds.
-        if (overlay_ == nullptr || overlay_->generation() != snapshot->generation) return Step::kAgain;
+        if (overlay_ == nullptr || overlay_->generation() != snapshot->generation)
+          return Step::kAgain;
         e = overlay_.get();
       }
     }
@@ -211,10 +224,10 @@ class SlowCall {
       const yard_value_t& v = args_[i];
       if (v.tag == YARD_TAG_TENSOR && v.u.tensor->data == nullptr &&
           (v.u.tensor->facts >> YARD_FACTS_SPAN_SHIFT) != 0)
-        return Status(Code::kInvalidArgument,
-                      fmt::format("{}: argument '{}': expected data for {}, found a null pointer",
-                                  program.name(), program.schema().params[i].name,
-                                  op::brief(*v.u.tensor)));
+        return Status(
+            Code::kInvalidArgument,
+            fmt::format("{}: argument '{}': expected data for {}, found a null pointer",
+                        program.name(), program.schema().params[i].name, op::brief(*v.u.tensor)));
     }
     return Status(Code::kInvalidArgument,
                   fmt::format("{}: a tensor of a list has elements and no data", program.name()));
@@ -272,7 +285,8 @@ class SlowCall {
 
 }  // namespace
 
-Status Core::call_slow(Site& site, const yard_value_t* args, uint32_t count, const Options* options) {
+Status Core::call_slow(Site& site, const yard_value_t* args, uint32_t count,
+                       const Options* options) {
   return SlowCall(*this, site, args, count, options).run();
 }
 

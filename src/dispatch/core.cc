@@ -51,7 +51,8 @@ Core::~Core() {
   Root* r = root_.load(std::memory_order_acquire);
   r->owner.reset();
   base::reclaimer().collect();
-  for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr;) delete std::exchange(s, s->next);
+  for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr;)
+    delete std::exchange(s, s->next);
   for (Versions* v = versions_.next.load(std::memory_order_acquire); v != nullptr;)
     delete std::exchange(v, v->next.load(std::memory_order_acquire));
   delete r;
@@ -60,8 +61,8 @@ Core::~Core() {
 std::shared_ptr<Entry> Core::build_entry(const Snapshot& next, const registry::Family& family,
                                          const Entry* old) {
   const auto shared = next.state->families.find(family.op->name)->second;
-  auto entry = Entry::make(
-      select::Contest::make(shared, *next.policy, {}, {host, next.forked}), next.generation, old);
+  auto entry = Entry::make(select::Contest::make(shared, *next.policy, {}, {host, next.forked}),
+                           next.generation, old);
   if (old == nullptr || old->being_edited()) return entry;
   // Representatives are copied out under the lock; selecting runs plugin code and is done without it.
   std::vector<op::Call> known;
@@ -210,8 +211,12 @@ Site* Core::attach(std::string_view name, std::string_view letters, Status* why)
       return site;
     }
   // Two threads may make one each; both serve.
-  auto* site = new Site{this, {family->op->index}, family->op->program->arg_count(), letters != kPacked,
-                        std::string(name), std::string(letters)};
+  auto* site = new Site{this,
+                        {family->op->index},
+                        family->op->program->arg_count(),
+                        letters != kPacked,
+                        std::string(name),
+                        std::string(letters)};
   site->next = sites_.load(std::memory_order_relaxed);
   while (!sites_.compare_exchange_weak(site->next, site, std::memory_order_release)) {
   }
@@ -266,7 +271,8 @@ Status Ticket::wait(std::chrono::nanoseconds timeout) const {
   if (base::inside_call() || select::inside_select())
     return done() ? Status()
                   : Status(Code::kWouldDeadlock,
-                           "waiting inside a kernel, verifier or callback for what it may itself be using");
+                           "waiting inside a kernel, verifier or callback for what it may itself "
+                           "be using");
   const auto start = std::chrono::steady_clock::now();
   for (auto pause = std::chrono::microseconds(10); !done();
        pause = std::min(pause * 2, std::chrono::microseconds(2000))) {

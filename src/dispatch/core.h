@@ -115,8 +115,8 @@ class Core {
   void unpin_plan(const Entry& entry, const exec::Plan* plan, const void* node);
 
   Result<Explanation> explain(const op::CallSpec& spec, const Options& o) const;
-  Result<Explanation> explain(const registry::Family& family, const op::Call& call, const Options& o,
-                              const Snapshot& s) const;
+  Result<Explanation> explain(const registry::Family& family, const op::Call& call,
+                              const Options& o, const Snapshot& s) const;
   RuntimeStats stats() const;
 
   // In a child of fork.

@@ -38,8 +38,8 @@ void PlanTable::put(const exec::Plan* plan) noexcept {
   ++used_;
 }
 
-std::shared_ptr<Entry> Entry::make(select::Contest contest, uint64_t generation, const Entry* stats_from,
-                                   const void* inside) {
+std::shared_ptr<Entry> Entry::make(select::Contest contest, uint64_t generation,
+                                   const Entry* stats_from, const void* inside) {
   const auto retire = [](Entry* e) {
     std::vector<const void*> held_by = std::move(e->handles_);
     held_by.push_back(e);
@@ -47,12 +47,19 @@ std::shared_ptr<Entry> Entry::make(select::Contest contest, uint64_t generation,
     base::reclaimer().retire(
         e, [](void* p) { delete static_cast<Entry*>(p); }, std::move(held_by));
   };
-  return std::shared_ptr<Entry>(new Entry(std::move(contest), generation, stats_from, inside), retire);
+  return std::shared_ptr<Entry>(new Entry(std::move(contest), generation, stats_from, inside),
+                                retire);
 }
 
-Entry::Entry(select::Contest contest, uint64_t generation, const Entry* stats_from, const void* inside)
-    : program_(&contest.program()), recipe_(Recipe::compile(contest)), table_(PlanTable::make(kFirstTable).release()),
-      generation_(generation), id_(next_id()), contest_(std::move(contest)), inside_(inside) {
+Entry::Entry(select::Contest contest, uint64_t generation, const Entry* stats_from,
+             const void* inside)
+    : program_(&contest.program()),
+      recipe_(Recipe::compile(contest)),
+      table_(PlanTable::make(kFirstTable).release()),
+      generation_(generation),
+      id_(next_id()),
+      contest_(std::move(contest)),
+      inside_(inside) {
   // A kernel that was in the entry before keeps its counters.
   for (const select::Contender& c : contest_.contenders()) {
     std::shared_ptr<const exec::KernelStats> stats;
@@ -70,8 +77,8 @@ Entry::~Entry() { free_table(table_.load(std::memory_order_relaxed)); }
 exec::Plan::Ptr Entry::plan(const Key& key, const std::vector<uint16_t>& order) const {
   std::vector<exec::Attempt> attempts;
   for (uint16_t i : order) {
-    attempts.push_back({contest_.contenders()[i].kernel.get(), stats_[i]->calls.id(),
-                        stats_[i]->failures.id()});
+    attempts.push_back(
+        {contest_.contenders()[i].kernel.get(), stats_[i]->calls.id(), stats_[i]->failures.id()});
     if (attempts.size() == exec::Plan::kMaxAttempts) break;
   }
   return exec::Plan::make(key.hash, {key.w, key.words}, attempts);

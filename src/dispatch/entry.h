@@ -62,8 +62,10 @@ class Entry : public std::enable_shared_from_this<Entry> {
     const uint32_t mask = table->mask();
     for (uint32_t i = static_cast<uint32_t>(key.hash) & mask;; i = (i + 1) & mask) {
       const exec::Plan* p = table->slots()[i].load(base::kFollow);
-      if (p == nullptr) [[unlikely]] return nullptr;
-      if (p->hash == key.hash && same_key(*p, key)) [[likely]] return p;
+      if (p == nullptr) [[unlikely]]
+        return nullptr;
+      if (p->hash == key.hash && same_key(*p, key)) [[likely]]
+        return p;
     }
   }
 
@@ -74,8 +76,10 @@ class Entry : public std::enable_shared_from_this<Entry> {
     const uint32_t mask = table->mask();
     for (uint32_t i = static_cast<uint32_t>(hash) & mask;; i = (i + 1) & mask) {
       const exec::Plan* p = table->slots()[i].load(base::kFollow);
-      if (p == nullptr) [[unlikely]] return nullptr;
-      if (p->key()[0] == word) [[likely]] return p;
+      if (p == nullptr) [[unlikely]]
+        return nullptr;
+      if (p->key()[0] == word) [[likely]]
+        return p;
     }
   }
 

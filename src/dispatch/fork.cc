@@ -50,7 +50,8 @@ void add_core(detail::Core* core) {
 
 void remove_core(detail::Core* core) {
   for (Node* n = g_cores.load(std::memory_order_acquire); n != nullptr; n = n->next)
-    if (n->core.load(std::memory_order_relaxed) == core) n->core.store(nullptr, std::memory_order_release);
+    if (n->core.load(std::memory_order_relaxed) == core)
+      n->core.store(nullptr, std::memory_order_release);
 }
 
 }  // namespace yard::dispatch
@@ -79,10 +80,9 @@ void Core::abandon_root() noexcept {
     for (const select::Contender& c : entry->contest().contenders())
       unsafe |= (c.kernel->backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0;
     if (unsafe)
-      entry = Entry::make(
-          select::Contest::make(next->state->families.find(entry->name())->second, *next->policy, {},
-                                {host, true}),
-          next->generation, entry.get());
+      entry = Entry::make(select::Contest::make(next->state->families.find(entry->name())->second,
+                                                *next->policy, {}, {host, true}),
+                          next->generation, entry.get());
   }
   next->set_entries(std::move(entries));
   generation_ = next->generation;

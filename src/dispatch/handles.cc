@@ -122,7 +122,8 @@ Status rebind(Bound& state) {
   {
     base::Guard guard(base::this_thread());
     const BoundNode* node = guard.protect(state.node);
-    look_up = node->plan == nullptr && node->found == node->version->load(std::memory_order_acquire);
+    look_up =
+        node->plan == nullptr && node->found == node->version->load(std::memory_order_acquire);
   }
   if (look_up) return dispatch(state.site, args);
   if (Status s = rebind(state); !s) return s.release();
@@ -177,9 +178,9 @@ Status::Rep* bound_failed(BoundState* handle, const BoundNode* node, const yard_
   const auto& entry = *static_cast<const Entry*>(node->entry);
   // Other data pointers may overlap otherwise than those the handle was bound to.
   const int32_t aliased = entry.program().fits(args);
-  return after_failure(base::this_thread(), entry, *state.site->core,
-                       *static_cast<const exec::Plan*>(node->plan), args,
-                       aliased < 0 ? YARD_CALL_ALIASED : static_cast<uint32_t>(aliased), code, message);
+  return after_failure(
+      base::this_thread(), entry, *state.site->core, *static_cast<const exec::Plan*>(node->plan),
+      args, aliased < 0 ? YARD_CALL_ALIASED : static_cast<uint32_t>(aliased), code, message);
 }
 
 void free_call_scratch(yard_call_t* call) noexcept { exec::free_scratch(*call); }

@@ -12,10 +12,10 @@
 
 namespace yard::detail {
 
-inline exec::Request request(const Entry& e, const Core& core, const yard_value_t* args, uint32_t flags,
-                      const Options* options) {
-  return {e.name().c_str(), core.host,  args, e.program().arg_count(),
-          flags,            e.strict(), e.program().has_inout(), options};
+inline exec::Request request(const Entry& e, const Core& core, const yard_value_t* args,
+                             uint32_t flags, const Options* options) {
+  return {e.name().c_str(),        core.host, args, e.program().arg_count(), flags, e.strict(),
+          e.program().has_inout(), options};
 }
 
 // What follows a first kernel that failed. Inside the guard.
@@ -32,9 +32,12 @@ Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& co
                                                    const Core& core, const exec::Plan& plan,
                                                    const yard_value_t* args, uint32_t count,
                                                    uint32_t flags) {
-  if (!plan.simple) [[unlikely]] return run_plan(thread, e, core, plan, args, flags);
-  yard_call_t call = {sizeof call, flags, core.host,    plan.self,                nullptr,
-                      nullptr,     0,     thread.error, ThreadHead::kErrorBytes, nullptr};
+  if (!plan.simple) [[unlikely]]
+    return run_plan(thread, e, core, plan, args, flags);
+  yard_call_t call = {sizeof call, flags,        core.host,
+                      plan.self,   nullptr,      nullptr,
+                      0,           thread.error, ThreadHead::kErrorBytes,
+                      nullptr};
   thread.error[0] = '\0';
   int32_t code;
   try {
@@ -48,7 +51,8 @@ Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& co
     code = YARD_FAULT;
     std::snprintf(call.error, call.error_size, "an exception that is no std::exception");
   }
-  if (call.host_data != nullptr) [[unlikely]] exec::free_scratch(call);
+  if (call.host_data != nullptr) [[unlikely]]
+    exec::free_scratch(call);
   if (code == YARD_OK) [[likely]] {
     telemetry::count(thread, plan.counter);
     return nullptr;

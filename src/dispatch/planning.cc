@@ -24,7 +24,8 @@ Result<exec::Plan::Ptr> Core::make_plan(const Entry& entry, const Key& key, cons
     std::unique_lock lock(r.plans);
     if (entry.find(key) != nullptr) return exec::Plan::Ptr();
     const auto same = [&](const std::shared_ptr<Flight>& f) {
-      return f->entry == &entry && std::equal(f->key.begin(), f->key.end(), key.w, key.w + key.words);
+      return f->entry == &entry &&
+             std::equal(f->key.begin(), f->key.end(), key.w, key.w + key.words);
     };
     const auto it = std::find_if(r.flights.begin(), r.flights.end(), same);
     // Plugin code that calls ops while it is being asked must not wait: the one it would wait for may
@@ -91,8 +92,8 @@ std::shared_ptr<const Entry> Core::overlay(const std::shared_ptr<const Snapshot>
   const Entry* global = s->entry(index);
   if (global == nullptr) return nullptr;
   const auto family = s->state->families.find(global->name())->second;
-  auto entry = Entry::make(select::Contest::make(family, merge(*s->policy, patch.policy), patch.demand,
-                                                 {host, s->forked}),
+  auto entry = Entry::make(select::Contest::make(family, merge(*s->policy, patch.policy),
+                                                 patch.demand, {host, s->forked}),
                            s->generation, global, s.get());
   entry->overlay_key = patch.key;
   entry->overlay_hash = patch.hash;
@@ -111,8 +112,9 @@ Status check_force(const registry::Family& family, const std::string& force) {
   if (force.empty() || family.kernels.count(force) != 0) return {};
   std::vector<std::string> ids;
   for (const auto& [id, k] : family.kernels) ids.push_back(id);
-  return Status(Code::kNotFound, fmt::format("op '{}' has no kernel '{}' to force{}", family.op->name, force,
-                                             base::did_you_mean(force, ids)));
+  return Status(Code::kNotFound,
+                fmt::format("op '{}' has no kernel '{}' to force{}", family.op->name, force,
+                            base::did_you_mean(force, ids)));
 }
 
 }  // namespace
@@ -121,10 +123,12 @@ Status check_options(const registry::Family& family, const Options& o) {
   YARD_RETURN_IF_ERROR(check_force(family, o.force));
   if (o.policy) YARD_RETURN_IF_ERROR(validate(*o.policy));
   for (const std::string& d : o.deny)
-    if (d.empty()) return Status(Code::kInvalidArgument, "the call's deny list holds an empty pattern");
+    if (d.empty())
+      return Status(Code::kInvalidArgument, "the call's deny list holds an empty pattern");
   if (o.mode == Mode::kStatic)
-    return Status(Code::kUnmapped,
-                  fmt::format("op '{}' is called in static mode and has no static kernel", family.op->name));
+    return Status(
+        Code::kUnmapped,
+        fmt::format("op '{}' is called in static mode and has no static kernel", family.op->name));
   return {};
 }
 
@@ -133,13 +137,16 @@ uint32_t call_flags(const Options& o) noexcept {
          (o.inference ? YARD_CALL_INFERENCE : 0);
 }
 
-Result<Explanation> Core::explain(const registry::Family& family, const op::Call& call, const Options& o,
-                                  const Snapshot& s) const {
+Result<Explanation> Core::explain(const registry::Family& family, const op::Call& call,
+                                  const Options& o, const Snapshot& s) const {
   YARD_RETURN_IF_ERROR(check_options(family, o));
   const Patch patch = make_patch(o);
   const policy::Source sources[] = {{"process", s.policy.get()}, {"call", &patch.policy}};
-  select::Question q{s.state->families.find(family.op->name)->second, &call, patch.demand,
-                     {host, s.forked}, sources};
+  select::Question q{s.state->families.find(family.op->name)->second,
+                     &call,
+                     patch.demand,
+                     {host, s.forked},
+                     sources};
   Explanation e = select::explain(q);
   e.generation = s.generation;
   return e;
@@ -151,8 +158,8 @@ Result<Explanation> Core::explain(const op::CallSpec& spec, const Options& o) co
   if (family == nullptr) {
     std::vector<std::string> names;
     for (const auto& [n, f] : s->state->families) names.push_back(n);
-    return Status(Code::kUnknownOp,
-                  fmt::format("op '{}' is not known{}", spec.op, base::did_you_mean(spec.op, names)));
+    return Status(Code::kUnknownOp, fmt::format("op '{}' is not known{}", spec.op,
+                                                base::did_you_mean(spec.op, names)));
   }
   op::CallSpec with_flags = spec;
   with_flags.flags |= call_flags(o);

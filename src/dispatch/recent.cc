@@ -12,7 +12,8 @@ void Recent::store(const Entry& entry, const yard_value_t* args, const exec::Pla
   for (const uint8_t arg : tensors) {
     const yard_tensor_t& t = *args[arg].u.tensor;
     // Strides are not remembered, so they must follow from the sizes.
-    if ((t.facts & YARD_FACTS_COMPACT) == 0 || n + 1 + static_cast<uint32_t>(t.ndim) > kWords) return;
+    if ((t.facts & YARD_FACTS_COMPACT) == 0 || n + 1 + static_cast<uint32_t>(t.ndim) > kWords)
+      return;
     words[n++] = t.facts;
     for (int32_t i = 0; i < t.ndim; ++i) words[n++] = static_cast<uint64_t>(t.shape[i]);
   }

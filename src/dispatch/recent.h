@@ -17,11 +17,11 @@ namespace yard::dispatch {
 
 struct alignas(64) Recent {
   static constexpr uint32_t kWords = 20;
-  uint64_t entry_id = 0;    // 0: nothing yet
-  uint64_t evictions = 0;   // of the entry: the plan has not been let go since
+  uint64_t entry_id = 0;   // 0: nothing yet
+  uint64_t evictions = 0;  // of the entry: the plan has not been let go since
   const exec::Plan* plan = nullptr;
-  uint32_t misses = 0;      // since it was stored
-  uint64_t words[kWords];   // for each tensor its facts, then its sizes
+  uint32_t misses = 0;     // since it was stored
+  uint64_t words[kWords];  // for each tensor its facts, then its sizes
 
   // The plan, if the call is of that form, has data everywhere, and writes nothing it also reads. The
   // guard must hold `entry`.
@@ -35,7 +35,8 @@ struct alignas(64) Recent {
       const uint64_t facts = *k++;
       if (t.facts != facts) return nullptr;
       const int64_t* size = t.shape;
-      for (const uint64_t* end = k + ((facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT); k != end; ++k)
+      for (const uint64_t* end = k + ((facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT); k != end;
+           ++k)
         if (*size++ != static_cast<int64_t>(*k)) return nullptr;
       if (arg != tensors[0] && !written.apart(t)) return nullptr;
     }
@@ -67,7 +68,8 @@ RecentCalls& make_recent(base::ThreadRecord& thread);
 // The place for an op.
 inline Recent& recent(base::ThreadRecord& thread, uint32_t op_index) noexcept {
   auto* calls = static_cast<RecentCalls*>(thread.locals[kThreadLocal]);
-  if (calls == nullptr) [[unlikely]] calls = &make_recent(thread);
+  if (calls == nullptr) [[unlikely]]
+    calls = &make_recent(thread);
   return calls->by_op[op_index % RecentCalls::kOps];
 }
 

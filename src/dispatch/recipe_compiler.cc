@@ -108,8 +108,7 @@ class RecipeCompiler {
   void read_tensor_limit(const yard_limit_t& l, size_t i) {
     if (l.kind == YARD_LIMIT_DTYPE) return read_dtype(i);
     if (!is_tensor(i)) return read_whole(i);
-    if (l.kind == YARD_LIMIT_RANK || params_[i].optional)
-      return add_other(l.kind, i, l.a, l.b);
+    if (l.kind == YARD_LIMIT_RANK || params_[i].optional) return add_other(l.kind, i, l.a, l.b);
     Test t;
     switch (l.kind) {
       case YARD_LIMIT_COMPACT: t.x = t.m = YARD_FACTS_COMPACT; break;
@@ -134,7 +133,8 @@ class RecipeCompiler {
     const bool quick = (dim || f.kind == op::Field::Kind::kProduct) && f.count == 1 &&
                        always_there(f.sources[0].arg) && quick_test(l.l, t);
     if (quick)
-      add({dim ? Group::Source::kDim : Group::Source::kProduct, f.sources[0].arg, f.sources[0].axis, 0, 0},
+      add({dim ? Group::Source::kDim : Group::Source::kProduct, f.sources[0].arg, f.sources[0].axis,
+           0, 0},
           t);
     else
       add_other(l.l.kind, 0, l.l.a, l.l.b, &f);
@@ -143,7 +143,8 @@ class RecipeCompiler {
 
   static bool quick_test(const yard_limit_t& l, Test& t) {
     constexpr uint64_t kSign = uint64_t{1} << 63;
-    constexpr int64_t kMost = int64_t{1} << 62;  // sizes are below; so v - a and a - v do not overflow
+    constexpr int64_t kMost = int64_t{1}
+                              << 62;  // sizes are below; so v - a and a - v do not overflow
     if (l.a < 0 || l.a > kMost) return false;
     const auto a = static_cast<uint64_t>(l.a);
     switch (l.kind) {

@@ -28,7 +28,9 @@ const char* cpp_name(char letter) {
 char letter_of(const op::Param& p) {
   switch (p.kind) {
     case op::Kind::kTensor: {
-      const char c = p.access == op::Access::kRead ? 'r' : p.access == op::Access::kWrite ? 'w' : 'm';
+      const char c = p.access == op::Access::kRead    ? 'r'
+                     : p.access == op::Access::kWrite ? 'w'
+                                                      : 'm';
       return p.optional ? static_cast<char>(c - 'a' + 'A') : c;
     }
     case op::Kind::kTensorList: return 'l';
@@ -46,18 +48,19 @@ char letter_of(const op::Param& p) {
 Status check_signature(const op::Program& program, std::string_view letters) {
   const auto& params = program.schema().params;
   const auto wrong = [&](const std::string& what) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("op '{}' is declared with a C++ signature that does not fit its schema: {}\n"
-                              "  schema: {}",
-                              program.name(), what, op::to_string(program.schema())));
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("op '{}' is declared with a C++ signature that does not fit its schema: {}\n"
+                    "  schema: {}",
+                    program.name(), what, op::to_string(program.schema())));
   };
   if (letters.size() != params.size())
     return wrong(fmt::format("{} parameters, the schema has {}", letters.size(), params.size()));
   for (size_t i = 0; i < letters.size(); ++i) {
     const char want = letter_of(params[i]);
     if (letters[i] != want)
-      return wrong(fmt::format("parameter {} ('{}') is {}, {} would be right", i + 1, params[i].name,
-                               cpp_name(letters[i]), cpp_name(want)));
+      return wrong(fmt::format("parameter {} ('{}') is {}, {} would be right", i + 1,
+                               params[i].name, cpp_name(letters[i]), cpp_name(want)));
   }
   return {};
 }

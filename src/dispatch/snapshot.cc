@@ -18,7 +18,8 @@ void Snapshot::set_entries(std::vector<std::shared_ptr<Entry>> owners) {
   entry_count = static_cast<uint32_t>(raw_.size());
 }
 
-const Entry* Snapshot::overlay(uint32_t index, uint64_t hash, const std::string& key) const noexcept {
+const Entry* Snapshot::overlay(uint32_t index, uint64_t hash,
+                               const std::string& key) const noexcept {
   const uint32_t first = place(index, hash);
   for (uint32_t i = 0; i < kProbe; ++i) {
     const Entry* e = overlays_[(first + i) % kOverlays].load(base::kFollow);

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include <yard/policy.h>
 #include "dispatch/entry.h"
 #include "registry/changes.h"
-#include <yard/policy.h>
 
 namespace yard::dispatch {
 

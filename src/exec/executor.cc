@@ -58,7 +58,8 @@ ErrorClass class_of(int32_t code) {
 
 // Whether another kernel may be tried after this one failed.
 bool may_retry(const Request& r, const registry::Kernel& failed, ErrorClass c) {
-  if (r.strict || c == ErrorClass::kCaller || c == ErrorClass::kFatal || c == ErrorClass::kDeviceLost)
+  if (r.strict || c == ErrorClass::kCaller || c == ErrorClass::kFatal ||
+      c == ErrorClass::kDeviceLost)
     return false;
   const bool inputs_intact = !r.writes_inputs && (r.flags & YARD_CALL_ALIASED) == 0;
   return inputs_intact || (failed.d.flags & YARD_KERNEL_FAILS_BEFORE_WRITING) != 0;
@@ -79,7 +80,9 @@ void note_kernel(ResultRecord& record, const std::string& id) {
 class Run {
  public:
   Run(base::ThreadRecord& thread, const Plan& plan, const Request& request)
-      : thread_(thread), plan_(plan), r_(request),
+      : thread_(thread),
+        plan_(plan),
+        r_(request),
         record_(request.options != nullptr ? request.options->result : nullptr) {}
 
   Status from(size_t at) {

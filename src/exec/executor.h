@@ -38,7 +38,8 @@ struct Frame {
     error[0] = '\0';
   }
   ~Frame() {
-    if (call.host_data != nullptr) [[unlikely]] free_scratch(call);
+    if (call.host_data != nullptr) [[unlikely]]
+      free_scratch(call);
   }
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
@@ -69,6 +70,7 @@ Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const
                              int32_t code, const char* message);
 
 // The error of one failed kernel.
-Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t code, const char* message);
+Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t code,
+                      const char* message);
 
 }  // namespace yard::exec

@@ -12,7 +12,8 @@ void Plan::Deleter::operator()(Plan* p) const noexcept {
   ::operator delete(p);
 }
 
-Plan::Ptr Plan::make(uint64_t hash, std::span<const uint64_t> key, std::span<const Attempt> attempts) {
+Plan::Ptr Plan::make(uint64_t hash, std::span<const uint64_t> key,
+                     std::span<const Attempt> attempts) {
   void* memory = ::operator new(sizeof(Plan) + key.size_bytes());
   Ptr plan(new (memory) Plan);
   plan->hash = hash;

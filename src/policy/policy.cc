@@ -12,7 +12,8 @@
 namespace yard {
 
 namespace {
-constexpr Mode kModes[] = {Mode::kAuto, Mode::kStatic, Mode::kDynamic, Mode::kConfig, Mode::kHotReload};
+constexpr Mode kModes[] = {Mode::kAuto, Mode::kStatic, Mode::kDynamic, Mode::kConfig,
+                           Mode::kHotReload};
 }
 
 const char* to_string(Mode m) noexcept {
@@ -85,14 +86,15 @@ Status check_token(const std::string& op, const std::string& token) {
   const std::string_view head = std::string_view(token).substr(0, colon);
   if (colon == std::string::npos) {
     if (parse_kind(token)) return {};
-    return bad(fmt::format(
-        "policy: per_op['{}'] holds '{}'; default, vendor, reference, vendor:NAME or impl:ID would be "
-        "right{}",
-        op, token, base::did_you_mean(token, {"default", "vendor", "reference"})));
+    return bad(
+        fmt::format("policy: per_op['{}'] holds '{}'; default, vendor, reference, vendor:NAME or "
+                    "impl:ID would be "
+                    "right{}",
+                    op, token, base::did_you_mean(token, {"default", "vendor", "reference"})));
   }
   if ((head != "vendor" && head != "impl") || colon + 1 == token.size())
-    return bad(fmt::format("policy: per_op['{}'] holds '{}'; vendor:NAME or impl:ID would be right", op,
-                           token));
+    return bad(fmt::format("policy: per_op['{}'] holds '{}'; vendor:NAME or impl:ID would be right",
+                           op, token));
   return {};
 }
 

@@ -16,7 +16,8 @@ namespace {
 // print alike.
 std::string word(const std::string& text) {
   const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-' || c == ':' || c == '*' || c == '?';
+    return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-' || c == ':' || c == '*' ||
+           c == '?';
   });
   return plain ? text : base::quote(text);
 }

@@ -96,11 +96,12 @@ class Applier {
       if (same(*f->op, *s.op)) return {};
       if (f->op->schema != s.op->schema)
         return Status(Code::kConflict,
-                      fmt::format("op '{}' is known with another schema\n  known: {}\n  new:   {}", name,
-                                  f->op->schema, s.op->schema));
+                      fmt::format("op '{}' is known with another schema\n  known: {}\n  new:   {}",
+                                  name, f->op->schema, s.op->schema));
       return Status(Code::kConflict,
                     fmt::format("op '{}' is known with the same schema but another summary, shape "
-                                "function or tolerance", name));
+                                "function or tolerance",
+                                name));
     }
     s.op->index = next_.indices.emplace(s.op->schema, next_.index_count()).first->second;
     next_.families[name] = std::make_shared<Family>(Family{s.op, {}});
@@ -126,24 +127,27 @@ class Applier {
     const Kernel& k = *kernel;
     const auto backend = next_.backends.find(k.backend_name);
     if (backend == next_.backends.end())
-      return Status(Code::kNotFound,
-                    fmt::format("kernel '{}' of op '{}' belongs to backend '{}', which is not known{}",
-                                k.id, k.op, k.backend_name, did_you_mean(k.backend_name, next_.backends)));
+      return Status(
+          Code::kNotFound,
+          fmt::format("kernel '{}' of op '{}' belongs to backend '{}', which is not known{}", k.id,
+                      k.op, k.backend_name, did_you_mean(k.backend_name, next_.backends)));
     const Family* f = next_.find(k.op);
     if (f == nullptr)
-      return Status(Code::kUnknownOp, fmt::format("kernel '{}' is for op '{}', which is not known{}", k.id,
-                                                  k.op, did_you_mean(k.op, next_.families)));
+      return Status(Code::kUnknownOp,
+                    fmt::format("kernel '{}' is for op '{}', which is not known{}", k.id, k.op,
+                                did_you_mean(k.op, next_.families)));
     const auto old = f->kernels.find(k.id);
     if (replace && old == f->kernels.end())
-      return Status(Code::kNotFound, fmt::format("op '{}' has no kernel '{}' to replace{}", k.op, k.id,
-                                                 did_you_mean(k.id, f->kernels)));
+      return Status(Code::kNotFound, fmt::format("op '{}' has no kernel '{}' to replace{}", k.op,
+                                                 k.id, did_you_mean(k.id, f->kernels)));
     if (!replace && old != f->kernels.end()) {
       if (same(*old->second, k)) return {};
-      return Status(Code::kConflict,
-                    fmt::format("kernel '{}' of op '{}' is registered already (by backend '{}') and "
-                                "differs from the new one (by backend '{}'): {}",
-                                k.id, k.op, old->second->backend_name, k.backend_name,
-                                difference(*old->second, k)));
+      return Status(
+          Code::kConflict,
+          fmt::format("kernel '{}' of op '{}' is registered already (by backend '{}') and "
+                      "differs from the new one (by backend '{}'): {}",
+                      k.id, k.op, old->second->backend_name, k.backend_name,
+                      difference(*old->second, k)));
     }
     YARD_RETURN_IF_ERROR(check(k, *backend->second, *f->op->program));
     kernel->backend = backend->second;
@@ -217,8 +221,8 @@ class Applier {
                   fmt::format("op '{}' is not known{}", name, did_you_mean(name, next_.families)));
   }
   Status unknown_backend(const std::string& name) {
-    return Status(Code::kNotFound,
-                  fmt::format("backend '{}' is not known{}", name, did_you_mean(name, next_.backends)));
+    return Status(Code::kNotFound, fmt::format("backend '{}' is not known{}", name,
+                                               did_you_mean(name, next_.backends)));
   }
 
   // A family of our own to change; made once per apply.
@@ -244,14 +248,15 @@ class Applier {
   // What can be checked only now that the op and the backend are known.
   static Status check(const Kernel& k, const Backend& backend, const op::Program& program) {
     const auto bad = [&](const std::string& what) {
-      return Status(Code::kInvalidArgument, fmt::format("kernel '{}' of op '{}': {}", k.id, k.op, what));
+      return Status(Code::kInvalidArgument,
+                    fmt::format("kernel '{}' of op '{}': {}", k.id, k.op, what));
     };
     if (k.kind == Kind::kVendor && backend.vendor.empty())
       return bad(fmt::format("a kernel of kind vendor needs a vendor, and backend '{}' has none",
                              backend.name));
     if (k.d.typed != nullptr && k.typed_signature != program.signature())
-      return bad(fmt::format("its typed entry has signature '{}', the op's is '{}'", k.typed_signature,
-                             program.signature()));
+      return bad(fmt::format("its typed entry has signature '{}', the op's is '{}'",
+                             k.typed_signature, program.signature()));
     const auto unknown = [&](const std::string& field, const char* where) {
       std::vector<std::string> names = program.field_names();
       for (const op::Param& p : program.schema().params) names.push_back(p.name);

@@ -16,14 +16,30 @@
 namespace yard::registry {
 
 // One step of a change.
-struct AddOp { std::shared_ptr<Op> op; };
-struct AddBackend { std::shared_ptr<Backend> backend; };
-struct AddKernel { std::shared_ptr<Kernel> kernel; };
-struct ReplaceKernel { std::shared_ptr<Kernel> kernel; };
-struct RemoveKernel { std::string op, id; };
-struct RemoveBackend { std::string name; };
-struct RemoveOp { std::string name; };
-struct Reprobe { std::string backend; };
+struct AddOp {
+  std::shared_ptr<Op> op;
+};
+struct AddBackend {
+  std::shared_ptr<Backend> backend;
+};
+struct AddKernel {
+  std::shared_ptr<Kernel> kernel;
+};
+struct ReplaceKernel {
+  std::shared_ptr<Kernel> kernel;
+};
+struct RemoveKernel {
+  std::string op, id;
+};
+struct RemoveBackend {
+  std::string name;
+};
+struct RemoveOp {
+  std::string name;
+};
+struct Reprobe {
+  std::string backend;
+};
 using Step = std::variant<AddOp, AddBackend, AddKernel, ReplaceKernel, RemoveKernel, RemoveBackend,
                           RemoveOp, Reprobe>;
 

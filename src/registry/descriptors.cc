@@ -25,8 +25,8 @@ Result<T> sized_copy(const T& from, size_t least, const char* what) {
   uint32_t size;
   std::memcpy(&size, &from, sizeof size);
   if (size < least || size > (1u << 20))
-    return bad(fmt::format("{} descriptor states size {}; this version knows {} bytes and needs {}", what,
-                           size, sizeof(T), least));
+    return bad(fmt::format("{} descriptor states size {}; this version knows {} bytes and needs {}",
+                           what, size, sizeof(T), least));
   T to{};
   // Whole words only: a size that ends inside a pointer must not leave half of one.
   std::memcpy(static_cast<void*>(&to), &from, std::min<size_t>(size / 8 * 8, sizeof(T)));
@@ -73,15 +73,17 @@ Status read_name(const char* from, const char* what, std::string& to) {
   for (const char c : to)
     if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
           c == '.' || c == '-'))
-      return bad(fmt::format("{} '{}' holds '{}'; letters, digits, '_', '.', '-' may stand in a name",
-                             what, to, c));
+      return bad(fmt::format(
+          "{} '{}' holds '{}'; letters, digits, '_', '.', '-' may stand in a name", what, to, c));
   return {};
 }
 
 Status read_texts(const char* const* from, uint32_t count, const char* what,
                   std::vector<std::string>& to) {
-  if (count > kMaxItems) return bad(fmt::format("{}: count {} is beyond {}", what, count, kMaxItems));
-  if (count > 0 && from == nullptr) return bad(fmt::format("{}: {} stated, none given", what, count));
+  if (count > kMaxItems)
+    return bad(fmt::format("{}: count {} is beyond {}", what, count, kMaxItems));
+  if (count > 0 && from == nullptr)
+    return bad(fmt::format("{}: {} stated, none given", what, count));
   to.resize(count);
   for (uint32_t i = 0; i < count; ++i) YARD_RETURN_IF_ERROR(read_text(from[i], what, to[i]));
   return {};
@@ -107,13 +109,17 @@ Status check_limit(const yard_limit_t& l, const std::string& field) {
   if ((names_integer || names_argument) && field.empty())
     return bad(fmt::format("limit of kind {} names no field", l.kind));
   if (l.kind == YARD_LIMIT_MULTIPLE && l.a <= 0)
-    return bad(fmt::format("limit on '{}': a multiple of {} means nothing; a positive number would be "
-                           "right", field, l.a));
+    return bad(
+        fmt::format("limit on '{}': a multiple of {} means nothing; a positive number would be "
+                    "right",
+                    field, l.a));
   if (l.kind == YARD_LIMIT_ALIGN &&
       (l.a < 1 || l.a > YARD_MAX_ALIGN || !std::has_single_bit(static_cast<uint64_t>(l.a))))
-    return bad(fmt::format("alignment {}: a power of two up to {} would be right", l.a, YARD_MAX_ALIGN));
+    return bad(
+        fmt::format("alignment {}: a power of two up to {} would be right", l.a, YARD_MAX_ALIGN));
   if (l.kind == YARD_LIMIT_RANK && (l.a < 0 || l.b < l.a || l.b > YARD_MAX_RANK))
-    return bad(fmt::format("rank between {} and {}: 0 to {} would be right", l.a, l.b, YARD_MAX_RANK));
+    return bad(
+        fmt::format("rank between {} and {}: 0 to {} would be right", l.a, l.b, YARD_MAX_RANK));
   if (l.kind == YARD_LIMIT_DTYPE && l.a == 0) return bad("a dtype limit with an empty mask");
   return {};
 }
@@ -148,9 +154,11 @@ Status read_kernel_body(const yard_kernel_t& d, Kernel& k) {
   if (d.typed != nullptr && k.typed_signature.empty() && d.typed_signature == nullptr)
     return bad("it has a typed entry but no typed_signature");
   if (d.create != nullptr || d.load != nullptr || d.prepare != nullptr)
-    return Status(Code::kUnsupported, "kernels with state (create, load, prepare) are not served yet");
+    return Status(Code::kUnsupported,
+                  "kernels with state (create, load, prepare) are not served yet");
   if (d.param_count != 0)
-    return Status(Code::kUnsupported, "kernels with a parameter order of their own are not served yet");
+    return Status(Code::kUnsupported,
+                  "kernels with a parameter order of their own are not served yet");
   return {};
 }
 
@@ -176,19 +184,23 @@ Result<std::shared_ptr<Op>> read_op(const yard_op_t& given, std::shared_ptr<void
   op->name = schema->name;
   op->schema = op::to_string(*schema);
   auto program = op::Program::compile(*std::move(schema));
-  if (!program.ok()) return std::move(program).status().note("in the schema of op '" + op->name + "'");
+  if (!program.ok())
+    return std::move(program).status().note("in the schema of op '" + op->name + "'");
   op->program = std::make_shared<const op::Program>(*std::move(program));
   YARD_RETURN_IF_ERROR(read_text(d->summary, "the summary of an op", op->summary));
   if (d->tolerance_count > kMaxItems || (d->tolerance_count > 0 && d->tolerances == nullptr))
-    return bad(fmt::format("op '{}': {} tolerances stated, none given", op->name, d->tolerance_count));
+    return bad(
+        fmt::format("op '{}': {} tolerances stated, none given", op->name, d->tolerance_count));
   op->tolerances.assign(d->tolerances, d->tolerances + d->tolerance_count);
   for (const yard_tolerance_t& t : op->tolerances)
     if (!(t.rtol >= 0) || !(t.atol >= 0) || t.dtype == 0 || t.dtype > YARD_U4)
-      return bad(fmt::format("op '{}': a tolerance of rtol {}, atol {} for dtype {}", op->name, t.rtol,
-                             t.atol, t.dtype));
+      return bad(fmt::format("op '{}': a tolerance of rtol {}, atol {} for dtype {}", op->name,
+                             t.rtol, t.atol, t.dtype));
   if (op->program->needs_shape_function() && d->infer == nullptr)
-    return bad(fmt::format("op '{}': an output has a dimension that no input binds, so the op needs an "
-                           "infer function", op->name));
+    return bad(
+        fmt::format("op '{}': an output has a dimension that no input binds, so the op needs an "
+                    "infer function",
+                    op->name));
   op->d = *d;
   op->d.schema = op->schema.c_str();
   op->d.summary = op->summary.c_str();
@@ -197,15 +209,18 @@ Result<std::shared_ptr<Op>> read_op(const yard_op_t& given, std::shared_ptr<void
   return op;
 }
 
-Result<std::shared_ptr<Backend>> read_backend(const yard_backend_t& given, std::shared_ptr<void> keep) {
+Result<std::shared_ptr<Backend>> read_backend(const yard_backend_t& given,
+                                              std::shared_ptr<void> keep) {
   auto d = sized_copy(given, offsetof(yard_backend_t, vendor), "backend");
   if (!d.ok()) return d.status();
   auto b = std::make_shared<Backend>();
   YARD_RETURN_IF_ERROR(read_name(d->name, "the name of a backend", b->name));
   const std::string note = "in backend '" + b->name + "'";
   if (Status s = read_text(d->vendor, "its vendor", b->vendor); !s) return std::move(s).note(note);
-  if (Status s = read_text(d->summary, "its summary", b->summary); !s) return std::move(s).note(note);
-  if (Status s = read_text(d->env, "its switch variable", b->env); !s) return std::move(s).note(note);
+  if (Status s = read_text(d->summary, "its summary", b->summary); !s)
+    return std::move(s).note(note);
+  if (Status s = read_text(d->env, "its switch variable", b->env); !s)
+    return std::move(s).note(note);
   if (Status s = read_texts(d->reasons, d->reason_count, "its reasons", b->reasons); !s)
     return std::move(s).note(note);
   if (d->enable < YARD_ENABLE_AUTO || d->enable > YARD_ENABLE_OFF)
@@ -235,7 +250,8 @@ Result<std::shared_ptr<Kernel>> read_kernel(const yard_kernel_t& given, std::sha
   const char* backend = d->backend != nullptr ? d->backend : only_backend;
   if (backend == nullptr)
     return bad(fmt::format("kernel '{}' of op '{}' names no backend", k->id, k->op));
-  if (Status s = read_name(backend, "its backend", k->backend_name); !s) return std::move(s).note(note);
+  if (Status s = read_name(backend, "its backend", k->backend_name); !s)
+    return std::move(s).note(note);
   if (Status s = read_kernel_body(*d, *k); !s) return std::move(s).note(note);
   k->d = *d;
   k->kind = static_cast<Kind>(d->kind);
@@ -279,9 +295,10 @@ Status read_plugin(const yard_plugin_t& given, const std::shared_ptr<void>& keep
     if (!o.ok()) return std::move(o).status().note(note);
     steps.push_back(AddOp{*std::move(o)});
   }
-  const char* only = d.backend_count == 1 ? std::get<AddBackend>(steps[steps.size() - d.op_count - 1])
-                                                .backend->name.c_str()
-                                          : nullptr;
+  const char* only =
+      d.backend_count == 1
+          ? std::get<AddBackend>(steps[steps.size() - d.op_count - 1]).backend->name.c_str()
+          : nullptr;
   for (uint32_t i = 0; i < d.kernel_count; ++i) {
     if (d.kernels[i] == nullptr) return missing("kernel", i);
     auto k = read_kernel(*d.kernels[i], keep, only);

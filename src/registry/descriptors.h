@@ -20,6 +20,7 @@ Result<std::shared_ptr<Backend>> read_backend(const yard_backend_t& d, std::shar
 Result<std::shared_ptr<Kernel>> read_kernel(const yard_kernel_t& d, std::shared_ptr<void> keep,
                                             const char* only_backend = nullptr);
 // Appends a step for everything the plugin lists.
-Status read_plugin(const yard_plugin_t& d, const std::shared_ptr<void>& keep, std::vector<Step>& steps);
+Status read_plugin(const yard_plugin_t& d, const std::shared_ptr<void>& keep,
+                   std::vector<Step>& steps);
 
 }  // namespace yard::registry

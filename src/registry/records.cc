@@ -67,13 +67,16 @@ std::string difference(const Kernel& a, const Kernel& b) {
   add_note(d, "different functions",
            a.d.run != b.d.run || a.d.typed != b.d.typed || a.d.self != b.d.self ||
                a.d.verify != b.d.verify || a.d.cost != b.d.cost || a.d.workspace != b.d.workspace);
-  add_note(d, "different fields read", a.verify_reads != b.verify_reads ||
-                                           a.cost_reads != b.cost_reads || a.reads_all != b.reads_all);
+  add_note(d, "different fields read",
+           a.verify_reads != b.verify_reads || a.cost_reads != b.cost_reads ||
+               a.reads_all != b.reads_all);
   add_note(d, "different reason texts", a.reasons != b.reasons);
   return d;
 }
 
-bool same(const Backend& a, const Backend& b) { return a.name == b.name && difference(a, b).empty(); }
+bool same(const Backend& a, const Backend& b) {
+  return a.name == b.name && difference(a, b).empty();
+}
 bool same(const Kernel& a, const Kernel& b) {
   return a.op == b.op && a.id == b.id && difference(a, b).empty();
 }

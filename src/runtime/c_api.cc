@@ -43,14 +43,16 @@ Result<Options> read_options(const yard_options_t* given) {
   if (given == nullptr) return o;
   yard_options_t c{};
   std::memcpy(&c, given, std::min<size_t>(given->size, sizeof c));
-  if (c.size < 2 * sizeof(uint32_t)) return Status(Code::kInvalidArgument, "options without a size");
+  if (c.size < 2 * sizeof(uint32_t))
+    return Status(Code::kInvalidArgument, "options without a size");
   if (c.force != nullptr) o.force = c.force;
   for (const char* const* d = c.deny; d != nullptr && *d != nullptr; ++d) o.deny.emplace_back(*d);
   if (c.mode != nullptr) {
     const auto mode = parse_mode(c.mode);
     if (!mode)
-      return Status(Code::kInvalidArgument, std::string("mode '") + c.mode +
-                    "'; auto, static, dynamic, config or hot_reload would be right");
+      return Status(Code::kInvalidArgument,
+                    std::string("mode '") + c.mode +
+                        "'; auto, static, dynamic, config or hot_reload would be right");
     o.mode = *mode;
   }
   if (c.deadline_ns > 0)
@@ -69,7 +71,8 @@ Result<Options> read_options(const yard_options_t* given) {
   if (c.prefer != 0 || (c.flags & YARD_OPTION_STRICT) != 0) {
     Policy p;
     if (c.prefer > YARD_KIND_REFERENCE)
-      return Status(Code::kInvalidArgument, "prefer is none of YARD_KIND_DEFAULT, _VENDOR, _REFERENCE");
+      return Status(Code::kInvalidArgument,
+                    "prefer is none of YARD_KIND_DEFAULT, _VENDOR, _REFERENCE");
     if (c.prefer != 0) p.prefer = static_cast<Kind>(c.prefer);
     if ((c.flags & YARD_OPTION_STRICT) != 0) p.strict = true;
     o.policy = p;
@@ -122,7 +125,8 @@ yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size) {
 int32_t yard_call(yard_op_ref_t* op, const yard_value_t* args, uint32_t count, char* error,
                   size_t error_size) {
   if (op == nullptr || (args == nullptr && count > 0))
-    return yard::report(yard::missing(op == nullptr ? "the op" : "the argument array"), error, error_size);
+    return yard::report(yard::missing(op == nullptr ? "the op" : "the argument array"), error,
+                        error_size);
   // Kernels' exceptions stop in the dispatcher; only running out of memory could come through here.
   return yard::guarded(error, error_size,
                        [&] { return yard::detail::call_packed(*yard::site_of(op), args, count); });
@@ -173,8 +177,8 @@ int32_t yard_resolve(const char* call_spec, const yard_options_t* options, char*
   });
 }
 
-int32_t yard_explain(const char* call_spec, const yard_options_t* options, char* json, size_t json_size,
-                     size_t* needed, char* error, size_t error_size) {
+int32_t yard_explain(const char* call_spec, const yard_options_t* options, char* json,
+                     size_t json_size, size_t* needed, char* error, size_t error_size) {
   return yard::guarded(error, error_size, [&] {
     if (call_spec == nullptr) return yard::missing("the CallSpec");
     auto o = yard::read_options(options);

@@ -43,7 +43,8 @@ int32_t fail(void*, yard_call_t* call, int32_t code, const char* format, ...) {
 }
 
 // On the calling thread: the kernels of this version are scalar.
-int32_t parallel_for(void*, int64_t count, int64_t, void (*body)(void*, int64_t, int64_t), void* context) {
+int32_t parallel_for(void*, int64_t count, int64_t, void (*body)(void*, int64_t, int64_t),
+                     void* context) {
   if (count > 0) body(context, 0, count);
   return YARD_OK;
 }
@@ -57,7 +58,8 @@ int32_t has_feature(void*, yard_device_t device, const char* name) {
   return device.type == kCpu || device.type == 0 ? base::has_cpu_feature(name) : 0;
 }
 
-int32_t call_op(void* self, yard_call_t* call, const char* op, const yard_value_t* args, uint32_t count) {
+int32_t call_op(void* self, yard_call_t* call, const char* op, const yard_value_t* args,
+                uint32_t count) {
   Status status;
   try {
     detail::Core& core = *static_cast<Host*>(self)->core;
@@ -70,7 +72,8 @@ int32_t call_op(void* self, yard_call_t* call, const char* op, const yard_value_
     status = Status(Code::kInternal, e.what());
   }
   if (status.ok()) return YARD_OK;
-  return fail(nullptr, call, static_cast<int32_t>(status.error_class()), "%s", status.to_string().c_str());
+  return fail(nullptr, call, static_cast<int32_t>(status.error_class()), "%s",
+              status.to_string().c_str());
 }
 
 }  // namespace

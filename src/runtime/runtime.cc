@@ -66,9 +66,10 @@ Resolution shorten(const Explanation& e) {
 Result<Resolution> resolution(Result<Explanation> e) {
   if (!e.ok()) return std::move(e).status();
   if (!e->selected.empty()) return shorten(*e);
-  Status s(Code::kNoKernel, fmt::format("no kernel of op '{}' is allowed, able and healthy for {}", e->op,
-                                        e->call));
-  for (const Candidate& c : e->candidates) s.note(fmt::format("{}: {}: {}", c.id, c.reason, c.detail));
+  Status s(Code::kNoKernel,
+           fmt::format("no kernel of op '{}' is allowed, able and healthy for {}", e->op, e->call));
+  for (const Candidate& c : e->candidates)
+    s.note(fmt::format("{}: {}: {}", c.id, c.reason, c.detail));
   return s;
 }
 
@@ -79,7 +80,8 @@ struct Named {
   op::Arguments arguments;
 };
 
-Result<Named> name_arguments(const detail::Core& core, std::string_view op, std::span<const Arg> args,
+Result<Named> name_arguments(const detail::Core& core, std::string_view op,
+                             std::span<const Arg> args,
                              op::Positional positional = op::Positional::kAll) {
   Named n;
   n.snapshot = core.snapshot();
@@ -188,7 +190,8 @@ Result<std::string> Runtime::describe(std::string_view op, std::initializer_list
 
 Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
                                                std::initializer_list<Arg> args) const {
-  auto named = name_arguments(parts_->core, op, {args.begin(), args.size()}, op::Positional::kInputs);
+  auto named =
+      name_arguments(parts_->core, op, {args.begin(), args.size()}, op::Positional::kInputs);
   if (!named.ok()) return std::move(named).status();
   const registry::Op& o = *named->family->op;
   const detail::WithFacts facts(named->arguments.values, named->arguments.count);

@@ -37,7 +37,8 @@ const std::string* lock_of(const Policy& policy, std::string_view op) {
 bool token_names(const std::string& token, const registry::Kernel& k) {
   if (token.starts_with("impl:")) return token.compare(5, std::string::npos, k.id) == 0;
   if (token.starts_with("vendor:"))
-    return !k.backend->vendor.empty() && token.compare(7, std::string::npos, k.backend->vendor) == 0;
+    return !k.backend->vendor.empty() &&
+           token.compare(7, std::string::npos, k.backend->vendor) == 0;
   return token == to_string(k.kind);
 }
 
@@ -64,7 +65,8 @@ int missing_feature(const std::string& features) {
   int i = 0;
   for (size_t at = 0; at < features.size(); ++i) {
     const size_t end = std::min(features.find(' ', at), features.size());
-    if (end > at && base::has_cpu_feature(std::string_view(features).substr(at, end - at)) != 1) return i;
+    if (end > at && base::has_cpu_feature(std::string_view(features).substr(at, end - at)) != 1)
+      return i;
     at = end + 1;
   }
   return -1;
@@ -75,15 +77,18 @@ int32_t settle(const registry::Kernel& k, const Policy& p, const Demand& demand,
                const std::string* lock, const Surroundings& where, int64_t figures[3]) {
   if (!demand.force.empty() && k.id != demand.force) return YARD_REASON_NOT_FORCED;
   if (lock != nullptr && demand.force.empty() && k.id != *lock) return YARD_REASON_LOCKED_OUT;
-  if (any_glob(p.deny_kernels, k.id) || any_glob(demand.deny, k.id)) return YARD_REASON_DENIED_KERNEL;
+  if (any_glob(p.deny_kernels, k.id) || any_glob(demand.deny, k.id))
+    return YARD_REASON_DENIED_KERNEL;
   if (p.allow_kernels && !any_glob(*p.allow_kernels, k.id)) return YARD_REASON_NOT_ALLOWED_KERNEL;
   const std::string& vendor = k.backend->vendor;
   if (!vendor.empty() && lists(p.deny_vendors, vendor)) return YARD_REASON_DENIED_VENDOR;
   if (!vendor.empty() && p.allow_vendors && !lists(*p.allow_vendors, vendor))
     return YARD_REASON_NOT_ALLOWED_VENDOR;
   if (!backend_on(p, *k.backend)) return YARD_REASON_DISABLED;
-  if (p.reference_only.value_or(false) && k.kind != Kind::kReference) return YARD_REASON_REFERENCE_ONLY;
-  if (where.forked && (k.backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0) return YARD_REASON_FORKED;
+  if (p.reference_only.value_or(false) && k.kind != Kind::kReference)
+    return YARD_REASON_REFERENCE_ONLY;
+  if (where.forked && (k.backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
+    return YARD_REASON_FORKED;
   if (const int missing = missing_feature(k.features); missing >= 0) {
     figures[0] = missing;
     return YARD_REASON_CPU_FEATURE;

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include <yard/policy.h>
 #include "op/call.h"
 #include "registry/changes.h"
-#include <yard/policy.h>
 
 namespace yard::select {
 

@@ -20,14 +20,16 @@ std::string feature_text(const registry::Kernel& k, int64_t index) {
   std::string_view list = k.features;
   for (; index > 0 && list.find(' ') != list.npos; --index) list.remove_prefix(list.find(' ') + 1);
   const std::string_view name = list.substr(0, list.find(' '));
-  if (base::has_cpu_feature(name) < 0) return fmt::format("needs '{}', which is no feature known here", name);
+  if (base::has_cpu_feature(name) < 0)
+    return fmt::format("needs '{}', which is no feature known here", name);
   return fmt::format("needs {}, which this machine does not offer", name);
 }
 
 std::string dtypes_text(int64_t mask) {
   std::vector<std::string> names;
   for (int i = 1; i < 63; ++i)
-    if (((static_cast<uint64_t>(mask) >> i) & 1) != 0) names.push_back(to_string(static_cast<DType>(i)));
+    if (((static_cast<uint64_t>(mask) >> i) & 1) != 0)
+      names.push_back(to_string(static_cast<DType>(i)));
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -67,9 +69,10 @@ std::string limit_text(const Contest& contest, const Contender& c, const yard_ve
       return fmt::format("{} is aligned to {} bytes; it needs {}", at, v.figures[1], l.a);
     case YARD_REASON_LAYOUT:
       return fmt::format("{} is not {}", at,
-                         l.kind == YARD_LIMIT_COMPACT       ? "compact, row-major"
-                         : l.kind == YARD_LIMIT_INNER_DENSE ? "dense in its last dimension"
-                                                            : "free of zero, negative or crossing strides");
+                         l.kind == YARD_LIMIT_COMPACT ? "compact, row-major"
+                         : l.kind == YARD_LIMIT_INNER_DENSE
+                             ? "dense in its last dimension"
+                             : "free of zero, negative or crossing strides");
     case YARD_REASON_OPTIONAL_PRESENT: return fmt::format("it does not take {}", field);
     case YARD_REASON_OPTIONAL_ABSENT: return fmt::format("it needs {}", field);
     default: return std::string(reason_name(v.reason));
@@ -95,7 +98,8 @@ std::string describe(const Contest& contest, const Contender& c, const yard_verd
       return fmt::format("allow_vendors does not list {}", k.backend->vendor);
     case YARD_REASON_DISABLED: return fmt::format("backend {} is switched off", k.backend_name);
     case YARD_REASON_UNAVAILABLE:
-      return fmt::format("backend {} is not available{}{}", k.backend_name, text.empty() ? "" : ": ", text);
+      return fmt::format("backend {} is not available{}{}", k.backend_name,
+                         text.empty() ? "" : ": ", text);
     case YARD_REASON_CPU_FEATURE: return feature_text(k, v.figures[0]);
     case YARD_REASON_DEVICE:
       return fmt::format("the call is on {}, the kernel runs on {}",
@@ -111,8 +115,7 @@ std::string describe(const Contest& contest, const Contender& c, const yard_verd
     case YARD_REASON_ALIGNMENT:
     case YARD_REASON_SCALAR:
     case YARD_REASON_OPTIONAL_PRESENT:
-    case YARD_REASON_OPTIONAL_ABSENT:
-      return limit_text(contest, c, v);
+    case YARD_REASON_OPTIONAL_ABSENT: return limit_text(contest, c, v);
     default: return meaning(v.reason);
   }
 }
@@ -120,7 +123,8 @@ std::string describe(const Contest& contest, const Contender& c, const yard_verd
 std::string refusal(const registry::Probe& probe) {
   if (!probe.text.empty() || probe.why.reason == YARD_REASON_NONE) return probe.text;
   if (probe.why.reason < YARD_REASON_OWN) return meaning(probe.why.reason);
-  return fmt::format("its own reason {}, which it does not explain", probe.why.reason - YARD_REASON_OWN);
+  return fmt::format("its own reason {}, which it does not explain",
+                     probe.why.reason - YARD_REASON_OWN);
 }
 
 yard_verdict_t standing(const Contender& c, const yard_host_t* host, std::string* text) {

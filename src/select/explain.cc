@@ -103,11 +103,13 @@ std::string why_after(const Contest& contest, const Notes& notes, uint16_t winne
   // Estimates decide only where every competitor states one.
   bool all_estimate = true;
   for (size_t i = 0; i < notes.entries.size(); ++i)
-    if (contest.contenders()[i].tier == w.tier && notes.entries[i].verdict.reason == YARD_REASON_NONE)
+    if (contest.contenders()[i].tier == w.tier &&
+        notes.entries[i].verdict.reason == YARD_REASON_NONE)
       all_estimate &= notes.entries[i].estimate_ns >= 0;
   const double a = notes.entries[winner].estimate_ns, b = notes.entries[other].estimate_ns;
   if (all_estimate && a < b) return fmt::format("estimated {:.0f} ns against {:.0f} ns", b, a);
-  if (w.priority != o.priority) return fmt::format("priority {:g} against {:g}", o.priority, w.priority);
+  if (w.priority != o.priority)
+    return fmt::format("priority {:g} against {:g}", o.priority, w.priority);
   return fmt::format("equal in all else; '{}' comes first by name", w.kernel->id);
 }
 

@@ -16,7 +16,8 @@ std::string quoted_or_null(std::string_view s) { return s.empty() ? "null" : bas
 
 std::string candidate_json(const Candidate& c) {
   return fmt::format(
-      "{{\"id\":{},\"verdict\":{},\"reason\":{},\"detail\":{},\"kind\":{},\"vendor\":{},\"backend\":{},"
+      "{{\"id\":{},\"verdict\":{},\"reason\":{},\"detail\":{},\"kind\":{},\"vendor\":{},"
+      "\"backend\":{},"
       "\"priority\":{},\"estimate_ns\":{}}}",
       quoted(c.id), quoted(c.verdict), quoted_or_null(c.reason), quoted_or_null(c.detail),
       quoted(to_string(c.kind)), quoted_or_null(c.vendor), quoted(c.backend), c.priority,
@@ -41,7 +42,8 @@ std::string json_list(const List& list, const F& f) {
 
 std::string Explanation::to_json() const {
   return fmt::format(
-      "{{\"op\":{},\"call\":{},\"selected\":{},\"candidates\":{},\"policy\":{},\"counterfactuals\":{},"
+      "{{\"op\":{},\"call\":{},\"selected\":{},\"candidates\":{},\"policy\":{},\"counterfactuals\":"
+      "{},"
       "\"generation\":{}}}",
       quoted(op), quoted(call), quoted_or_null(selected), json_list(candidates, candidate_json),
       json_list(policy,

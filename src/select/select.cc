@@ -65,8 +65,10 @@ void check_limit(const Bench& b, const Limit& limit, int64_t index, yard_verdict
     return [bit](uint64_t f) -> int64_t { return (f & bit) != 0 ? -1 : 0; };
   };
   switch (l.kind) {
-    case YARD_LIMIT_MIN: return integer(YARD_REASON_DIM_TOO_SMALL, [&](int64_t v) { return v < l.a; });
-    case YARD_LIMIT_MAX: return integer(YARD_REASON_DIM_TOO_LARGE, [&](int64_t v) { return v > l.a; });
+    case YARD_LIMIT_MIN:
+      return integer(YARD_REASON_DIM_TOO_SMALL, [&](int64_t v) { return v < l.a; });
+    case YARD_LIMIT_MAX:
+      return integer(YARD_REASON_DIM_TOO_LARGE, [&](int64_t v) { return v > l.a; });
     case YARD_LIMIT_MULTIPLE:
       return integer(YARD_REASON_DIM_NOT_MULTIPLE, [&](int64_t v) { return v % l.a != 0; });
     case YARD_LIMIT_EQUALS: return integer(YARD_REASON_SCALAR, [&](int64_t v) { return v != l.a; });
@@ -89,10 +91,12 @@ void check_limit(const Bench& b, const Limit& limit, int64_t index, yard_verdict
         return rank >= l.a && rank <= l.b ? -1 : rank;
       });
     case YARD_LIMIT_ABSENT:
-      if (b.args[limit.arg].tag != YARD_TAG_NONE) reject(verdict, YARD_REASON_OPTIONAL_PRESENT, index);
+      if (b.args[limit.arg].tag != YARD_TAG_NONE)
+        reject(verdict, YARD_REASON_OPTIONAL_PRESENT, index);
       return;
     case YARD_LIMIT_PRESENT:
-      if (b.args[limit.arg].tag == YARD_TAG_NONE) reject(verdict, YARD_REASON_OPTIONAL_ABSENT, index);
+      if (b.args[limit.arg].tag == YARD_TAG_NONE)
+        reject(verdict, YARD_REASON_OPTIONAL_ABSENT, index);
       return;
     default: return;
   }
@@ -101,7 +105,8 @@ void check_limit(const Bench& b, const Limit& limit, int64_t index, yard_verdict
 void verify(const Bench& b, const Contender& c, yard_verdict_t& verdict, std::string* text) {
   const registry::Kernel& k = *c.kernel;
   int64_t read[YARD_MAX_ARGS * 4];
-  for (size_t i = 0; i < c.verify_fields.size(); ++i) read[i] = op::read(c.verify_fields[i], b.args);
+  for (size_t i = 0; i < c.verify_fields.size(); ++i)
+    read[i] = op::read(c.verify_fields[i], b.args);
   yard_query_t query{};
   query.size = sizeof query, query.flags = b.flags, query.host = b.contest.host();
   query.self = k.d.self, query.args = b.args, query.count = b.count, query.read = read;
@@ -164,9 +169,9 @@ double estimate(const Bench& b, const Contender& c) {
 
 Device device_of(const yard_value_t* args, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
-    const yard_tensor_t* t = args[i].tag == YARD_TAG_TENSOR                       ? args[i].u.tensor
+    const yard_tensor_t* t = args[i].tag == YARD_TAG_TENSOR                      ? args[i].u.tensor
                              : args[i].tag == YARD_TAG_LIST && args[i].count > 0 ? args[i].u.list[0]
-                                                                                  : nullptr;
+                                                                                 : nullptr;
     if (t != nullptr) return {t->device.type, t->device.index};
   }
   return {};
@@ -199,8 +204,9 @@ Order select(const Contest& contest, const yard_value_t* args, uint32_t count, u
     if (notes != nullptr) notes->entries[i].verdict = v, notes->entries[i].estimate_ns = cost;
   }
   // Contenders stand in the order of their ids, so a stable sort settles ties by id.
-  std::stable_sort(able.begin(), able.end(),
-                   [&](const Able& x, const Able& y) { return all[x.index].tier < all[y.index].tier; });
+  std::stable_sort(able.begin(), able.end(), [&](const Able& x, const Able& y) {
+    return all[x.index].tier < all[y.index].tier;
+  });
   for (auto first = able.begin(); first != able.end();) {
     auto last = first;
     bool all_estimate = true;

@@ -44,8 +44,8 @@ class Counter {
 
  private:
   uint32_t id_;
-  uint64_t base_;       // what earlier owners of the number left behind
-  const void* book_;    // where that was; a child of fork has another
+  uint64_t base_;     // what earlier owners of the number left behind
+  const void* book_;  // where that was; a child of fork has another
 };
 
 // In a child of fork: counters start anew.

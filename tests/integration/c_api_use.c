@@ -5,8 +5,8 @@
 
 int yard_c_api_use(void);
 
-#define CHECK(condition) \
-  do {                   \
+#define CHECK(condition)               \
+  do {                                 \
     if (!(condition)) return __LINE__; \
   } while (0)
 
@@ -14,25 +14,41 @@ static int32_t add_one(yard_call_t* call, const yard_value_t* args, uint32_t cou
   const float* x = (const float*)args[1].u.tensor->data;
   float* out = (float*)args[0].u.tensor->data;
   int64_t i;
-  if (count != 3) return call->host->fail(call->host->self, call, YARD_FAULT, "%u arguments", count);
+  if (count != 3)
+    return call->host->fail(call->host->self, call, YARD_FAULT, "%u arguments", count);
   if (args[2].u.i < 0) return call->host->fail(call->host->self, call, YARD_CALLER, "by is %d", -1);
   for (i = 0; i < args[1].u.tensor->shape[0]; ++i) out[i] = x[i] + (float)args[2].u.i;
   return YARD_OK;
 }
 
-static const yard_op_t op = {.size = sizeof op, .schema = "c_add(out!: f32[n], x: f32[n], by: int = 1)"};
+static const yard_op_t op = {.size = sizeof op,
+                             .schema = "c_add(out!: f32[n], x: f32[n], by: int = 1)"};
 static const yard_backend_t backend = {.size = sizeof backend, .name = "c_test"};
-static const yard_kernel_t kernel = {.size = sizeof kernel, .op = "c_add", .id = "default.c",
-                                     .backend = "c_test", .kind = YARD_KIND_DEFAULT, .run = add_one};
-static const yard_kernel_t second = {.size = sizeof second, .op = "c_add", .id = "reference.c",
-                                     .backend = "c_test", .kind = YARD_KIND_REFERENCE, .run = add_one,
+static const yard_kernel_t kernel = {.size = sizeof kernel,
+                                     .op = "c_add",
+                                     .id = "default.c",
+                                     .backend = "c_test",
+                                     .kind = YARD_KIND_DEFAULT,
+                                     .run = add_one};
+static const yard_kernel_t second = {.size = sizeof second,
+                                     .op = "c_add",
+                                     .id = "reference.c",
+                                     .backend = "c_test",
+                                     .kind = YARD_KIND_REFERENCE,
+                                     .run = add_one,
                                      .flags = YARD_KERNEL_DETERMINISTIC};
 static const yard_op_t* const ops[] = {&op};
 static const yard_backend_t* const backends[] = {&backend};
 static const yard_kernel_t* const kernels[] = {&kernel, &second};
-static const yard_plugin_t plugin = {.size = sizeof plugin, .name = "c_test", .version = "1",
-                                     .ops = ops, .op_count = 1, .backends = backends,
-                                     .backend_count = 1, .kernels = kernels, .kernel_count = 2};
+static const yard_plugin_t plugin = {.size = sizeof plugin,
+                                     .name = "c_test",
+                                     .version = "1",
+                                     .ops = ops,
+                                     .op_count = 1,
+                                     .backends = backends,
+                                     .backend_count = 1,
+                                     .kernels = kernels,
+                                     .kernel_count = 2};
 
 static yard_tensor_t vector_of(float* data, const int64_t* size) {
   yard_tensor_t t = {0};
@@ -79,7 +95,8 @@ static int calls(yard_op_ref_t* ref, yard_value_t* args, const float* out) {
   CHECK(strstr(error, "not_deterministic") != NULL);
   o.force = "nobody";
   CHECK(yard_call_with(ref, args, 3, &o, &r, error, sizeof error) == YARD_CALLER);
-  o.force = NULL, o.flags = YARD_OPTION_NO_CACHE | YARD_OPTION_STRICT, o.prefer = YARD_KIND_REFERENCE;
+  o.force = NULL, o.flags = YARD_OPTION_NO_CACHE | YARD_OPTION_STRICT,
+  o.prefer = YARD_KIND_REFERENCE;
   CHECK(yard_call_with(ref, args, 3, &o, &r, error, sizeof error) == YARD_OK);
   CHECK(strcmp(r.kernel, "reference.c") == 0 && !r.cached);
   o.prefer = 77;
@@ -110,10 +127,12 @@ static int texts(void) {
   CHECK(yard_resolve("c_add(f32[4])", NULL, NULL, 0, error, sizeof error) == YARD_TRANSIENT);
   CHECK(yard_resolve("c_add(f32[4]", NULL, id, sizeof id, error, sizeof error) == YARD_CALLER);
   CHECK(yard_resolve("nobody(f32[4])", NULL, id, sizeof id, error, sizeof error) == YARD_CALLER);
-  CHECK(yard_explain("c_add(f32[4])", NULL, json, sizeof json, &needed, error, sizeof error) == YARD_OK);
+  CHECK(yard_explain("c_add(f32[4])", NULL, json, sizeof json, &needed, error, sizeof error) ==
+        YARD_OK);
   CHECK(strstr(json, "\"selected\":\"default.c\"") != NULL || strstr(json, "default.c") != NULL);
   CHECK(needed == strlen(json) + 1);
-  CHECK(yard_explain("c_add(f32[4])", NULL, NULL, 0, &needed, error, sizeof error) == YARD_TRANSIENT);
+  CHECK(yard_explain("c_add(f32[4])", NULL, NULL, 0, &needed, error, sizeof error) ==
+        YARD_TRANSIENT);
   CHECK(yard_explain("c_add(f32[4])", NULL, json, needed - 1, NULL, NULL, 0) == YARD_TRANSIENT);
   CHECK(strcmp(yard_version(), "") != 0);
   return 0;
@@ -160,6 +179,7 @@ int yard_c_api_use(void) {
   hollow[0] = tensor(NULL), hollow[1] = args[1], hollow[2] = args[2];
   CHECK(yard_call(ref, hollow, 3, error, sizeof error) == YARD_CALLER);
   tx.data = NULL, tx.facts = 0;
-  CHECK(yard_call(ref, args, 3, error, sizeof error) == YARD_CALLER && strstr(error, "'x'") != NULL);
+  CHECK(yard_call(ref, args, 3, error, sizeof error) == YARD_CALLER &&
+        strstr(error, "'x'") != NULL);
   return 0;
 }

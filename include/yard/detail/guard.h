@@ -42,8 +42,8 @@ using HazardSlot = std::atomic<const void*>;
 struct alignas(64) ThreadHead {
   static constexpr uint32_t kInlineSlots = 8;
   HazardSlot slots[kInlineSlots]{};
-  uint32_t depth = 0;                // slots in use
-  std::atomic<bool> fences{false};   // readers must fence
+  uint32_t depth = 0;               // slots in use
+  std::atomic<bool> fences{false};  // readers must fence
   // This thread's counters: chunks of kPerChunk, null until counted in (src/telemetry/counters.h).
   using Value = std::atomic<uint64_t>;
   std::atomic<Value*>* counters = nullptr;
@@ -66,7 +66,8 @@ struct alignas(64) ThreadHead {
 };
 
 // Null until the thread's first call.
-extern YARD_API thread_local constinit ThreadHead* t_thread __attribute__((tls_model("initial-exec")));
+extern YARD_API thread_local constinit ThreadHead* t_thread
+    __attribute__((tls_model("initial-exec")));
 YARD_API ThreadHead& register_thread() noexcept;
 
 // A reader's slot for the length of a call. Nests. Made and used by one thread; costs a few stores.
@@ -90,7 +91,8 @@ class Guard {
       slot_.store(p, kAnnounce);
       thread_.barrier();
       T* again = source.load(kReread);
-      if (again == p) [[likely]] return p;
+      if (again == p) [[likely]]
+        return p;
       p = again;
     }
   }
