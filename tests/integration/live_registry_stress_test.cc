@@ -19,8 +19,8 @@
 namespace yard::testing {
 namespace {
 
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kMayFork = false;  // the thread sanitizer does not survive it
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool kMayFork = false;  // sanitizers do not survive it while other threads allocate
 #else
 constexpr bool kMayFork = true;
 #endif
