@@ -13,8 +13,6 @@
 #include <yard/detail/guard.h>
 #include <yard/op.h>
 
-#include <cxxabi.h>
-
 #include <array>
 #include <cstdio>
 #include <memory>
@@ -56,12 +54,11 @@ template <class... W>
   int32_t code;
   try {
     code = reinterpret_cast<int32_t (*)(yard_call_t*, W...)>(typed)(&call, w...);
-  } catch (abi::__forced_unwind&) {
-    throw;  // the thread is being cancelled
   } catch (const std::exception& e) {
     code = YARD_FAULT;
     std::snprintf(call.error, call.error_size, "%s", e.what());
   } catch (...) {
+    if (thread_is_unwinding()) throw;
     code = YARD_FAULT;
     std::snprintf(call.error, call.error_size, "an exception that is no std::exception");
   }

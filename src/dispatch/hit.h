@@ -2,8 +2,6 @@
 // Running the plan of a hit: shared by plain calls and bound handles, and inlined into both.
 #pragma once
 
-#include <cxxabi.h>
-
 #include <cstdio>
 
 #include "base/reclaimer.h"
@@ -42,12 +40,11 @@ Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& co
   int32_t code;
   try {
     code = plan.run(&call, args, count);
-  } catch (abi::__forced_unwind&) {
-    throw;  // the thread is being cancelled; the guard ends on the way
   } catch (const std::exception& x) {
     code = YARD_FAULT;
     std::snprintf(call.error, call.error_size, "%s", x.what());
   } catch (...) {
+    if (thread_is_unwinding()) throw;
     code = YARD_FAULT;
     std::snprintf(call.error, call.error_size, "an exception that is no std::exception");
   }

@@ -2,7 +2,6 @@
 // Running kernels and dealing with their failures.
 #include "exec/executor.h"
 
-#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -184,11 +183,10 @@ int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, F
       frame.call.workspace_size = static_cast<uint64_t>(bytes);
     }
     return kernel.d.run(&frame.call, args, count);
-  } catch (abi::__forced_unwind&) {
-    throw;
   } catch (const std::exception& e) {
     return fault(e.what());
   } catch (...) {
+    if (detail::thread_is_unwinding()) throw;
     return fault("an exception that is no std::exception");
   }
 }

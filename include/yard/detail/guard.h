@@ -6,6 +6,7 @@
 // first and never waits (src/base/reclaimer.h). Every thread has one slot per nested call.
 #pragma once
 
+#include <cxxabi.h>
 #include <yard/status.h>
 
 #include <atomic>
@@ -117,6 +118,13 @@ class Guard {
   ThreadHead& thread_;
   HazardSlot& slot_;
 };
+
+// In a catch (...): whether what was caught is not a C++ exception but the unwinding of a thread that is
+// being cancelled, which must be let through. (Catching abi::__forced_unwind by reference says the same, but
+// binds a reference to nothing.)
+inline bool thread_is_unwinding() noexcept {
+  return abi::__cxa_current_exception_type() == nullptr;
+}
 
 // Counting: writes only memory of the thread.
 inline constexpr uint32_t kPerChunk = 128;
