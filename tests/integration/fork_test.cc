@@ -297,6 +297,7 @@ TEST_F(Fork, WhileOthersCallRegisterAndSelect) {
   std::atomic<int> failures{0};
   // Whoever allocates holds this, and so does the fork where the allocator does not survive one.
   std::shared_mutex allocating;
+  std::atomic<bool> closed{false};
   std::vector<std::thread> threads;
   threads.emplace_back([&] {  // hits
     Floats out(4), x(4);
@@ -316,6 +317,7 @@ TEST_F(Fork, WhileOthersCallRegisterAndSelect) {
     for (int64_t n = 1; !stop; n = n % 9000 + 1) {
       const TensorView out(memory.data(), DType::f32, {n}),
           x(memory.data() + 10000, DType::f32, {n});
+      while (closed) std::this_thread::yield();
       const std::shared_lock lock(allocating);
       failures += !forked(out, x, 0).ok();
     }
@@ -323,6 +325,7 @@ TEST_F(Fork, WhileOthersCallRegisterAndSelect) {
   threads.emplace_back([&] {  // overlays
     Floats out(4), x(4);
     for (int i = 0; !stop; ++i) {
+      while (closed) std::this_thread::yield();
       const std::shared_lock lock(allocating);
       Options o;
       o.deny = {"y" + std::to_string(i % 1000)};
@@ -331,6 +334,7 @@ TEST_F(Fork, WhileOthersCallRegisterAndSelect) {
   });
   threads.emplace_back([&] {  // changes
     for (int i = 0; !stop; ++i) {
+      while (closed) std::this_thread::yield();
       const std::shared_lock lock(allocating);
       Changes c;
       c.add_kernel(kernel_of("forked", "comes", 5, 1 + i % 40));
@@ -343,8 +347,9 @@ TEST_F(Fork, WhileOthersCallRegisterAndSelect) {
   });
   for (int i = 0; i < 200 && !HasFailure(); ++i) {
     std::unique_lock lock(allocating, std::defer_lock);
-    if (!kAllocatorSurvives) lock.lock();
+    if (!kAllocatorSurvives) closed = true, lock.lock();
     expect_child([&] { work(4 + i % 3); });
+    closed = false;
   }
   stop = true;
   for (std::thread& t : threads) t.join();

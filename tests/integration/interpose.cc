@@ -23,11 +23,6 @@ Counts end_counting() noexcept {
   return t_counts;
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-bool counting_works() noexcept { return false; }
-#else
-bool counting_works() noexcept { return true; }
-
 namespace {
 void note(uint64_t Counts::*what) noexcept {
   if (t_counting) ++(t_counts.*what);
@@ -39,11 +34,8 @@ F* next(F*& known, const char* name) noexcept {
   return known;
 }
 }  // namespace
-#endif
 
 }  // namespace yard::testing
-
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 using yard::testing::Counts;
 using yard::testing::next;
@@ -111,5 +103,3 @@ long syscall(long number, ...) noexcept {
 }
 
 }  // extern "C"
-
-#endif

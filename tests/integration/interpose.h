@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts what a program asks of the C library: memory, locks, system calls, clocks, the environment.
-// The functions are defined in the test program itself, where the library finds them first.
+// The functions are defined in the test program itself, where the library finds them first; not for
+// builds with a sanitizer, which owns them.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +24,6 @@ inline void PrintTo(const Counts& c, std::ostream* to) {
       << c.syscalls << " system calls, " << c.clocks << " clocks, " << c.environment
       << " variables";
 }
-
-// False where a sanitizer has taken the functions over.
-bool counting_works() noexcept;
 
 // Of this thread, while `f` runs.
 void begin_counting() noexcept;

@@ -32,9 +32,6 @@ int64_t resident_bytes() {
 }
 
 TEST(Sizes, ARuntimeWithTheBuiltInBackends) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer keeps books of its own";
-#endif
   const int64_t before = resident_bytes();
   ASSERT_GT(before, 0);
   const Runtime runtime;
