@@ -123,6 +123,7 @@ TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
   EXPECT_EQ(dead, 2 * kSources + 2 * size_t{kWriters} * kRounds - 2 * kSources);
 }
 
+#if !defined(YARD_TSAN)  // which holds signals back, so that the fault would come again for ever
 // The writer that comes between a reader's load of the pointer and its announcement: the slot stands in a
 // page that cannot be written, and whoever handles the fault replaces the pointer.
 struct Interrupted {
@@ -163,6 +164,8 @@ TEST_P(GuardThreads, AWriterMayComeBeforeTheAnnouncement) {
   ASSERT_EQ(sigaction(SIGSEGV, &before, nullptr), 0);
   munmap(page, bytes);
 }
+
+#endif
 
 TEST_P(GuardThreads, AStuckReaderHoldsBackOnlyWhatItNames) {
   Reclaimer r;

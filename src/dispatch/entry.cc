@@ -114,10 +114,8 @@ void Entry::evict(size_t keep) {
 
 const exec::Plan* Entry::insert(exec::Plan::Ptr plan, op::Call representative, size_t limit) {
   editing_.store(true, std::memory_order_relaxed);
-#if !defined(YARD_TSAN)  // which knows no fences
 #if !defined(YARD_TSAN)  // which knows no fences, and no fork either
   std::atomic_thread_fence(std::memory_order_release);
-#endif
 #endif
   Key key;
   key.hash = plan->hash, key.words = plan->key_words;
