@@ -10,11 +10,9 @@
 // another form is undefined (debug builds check it). Handles may be copied and called from any thread.
 #pragma once
 
-#include <yard/detail/guard.h>
 #include <yard/op.h>
 
 #include <array>
-#include <cstdio>
 #include <memory>
 
 namespace yard {
@@ -46,26 +44,6 @@ YARD_API Status::Rep* call_bound(BoundState* state, const yard_value_t* args);
 // After the node's kernel failed; inside the guard.
 YARD_API Status::Rep* bound_failed(BoundState* state, const BoundNode* node,
                                    const yard_value_t* args, int32_t code, const char* message);
-YARD_API void free_call_scratch(yard_call_t* call) noexcept;
-
-// Calls a typed entry; exceptions become faults with their text in the error buffer.
-template <class... W>
-[[gnu::always_inline]] inline int32_t call_typed(void (*typed)(void), yard_call_t& call, W... w) {
-  int32_t code;
-  try {
-    code = reinterpret_cast<int32_t (*)(yard_call_t*, W...)>(typed)(&call, w...);
-  } catch (const std::exception& e) {
-    code = YARD_FAULT;
-    std::snprintf(call.error, call.error_size, "%s", e.what());
-  } catch (...) {
-    if (thread_is_unwinding()) throw;
-    code = YARD_FAULT;
-    std::snprintf(call.error, call.error_size, "an exception that is no std::exception");
-  }
-  if (call.host_data != nullptr) [[unlikely]]
-    free_call_scratch(&call);
-  return code;
-}
 
 // The kernel a frozen handle holds. `typed` is null where it cannot be called in registers.
 struct FrozenKernel {
@@ -80,9 +58,6 @@ YARD_API Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args);
 // The packed way, for kernels without a typed entry or with workspace.
 YARD_API Status::Rep* call_frozen(const FrozenKernel& kernel, const yard_value_t* args, uint32_t n);
 YARD_API Status::Rep* frozen_failed(const FrozenKernel& kernel, int32_t code, const char* message);
-
-template <class... P>
-inline constexpr bool kInRegisters = (!std::is_void_v<typename Param<P>::Type> && ...);
 
 template <class... P>
 inline constexpr size_t kTensors = (size_t{0} + ... + (Param<P>::is_tensor ? 1 : 0));
@@ -152,11 +127,8 @@ class BoundOp<void(P...), std::tuple<S...>> {
         const detail::BoundNode* node = guard.protect(state_->node);
         if (node->typed != nullptr && node->version->load(detail::kReread) == node->found)
             [[likely]] {
-          thread->error[0] = '\0';
-          yard_call_t call = {sizeof call, node->flags,   node->host,
-                              node->self,  nullptr,       nullptr,
-                              0,           thread->error, detail::ThreadHead::kErrorBytes,
-                              nullptr};
+          yard_call_t call;
+          detail::start_call(call, *thread, node->flags, node->host, node->self);
           const int32_t code = detail::call_typed(node->typed, call, detail::Param<P>::wire(p)...);
           if (code == YARD_OK) [[likely]] {
             detail::count(*thread, node->counter);
@@ -198,17 +170,8 @@ class FrozenOp<void(P...), std::tuple<S...>> {
     if constexpr (detail::kInRegisters<P...>) {
       detail::ThreadHead* thread = detail::t_thread;
       if (kernel_.typed != nullptr && thread != nullptr) [[likely]] {
-        thread->error[0] = '\0';
-        yard_call_t call = {sizeof call,
-                            kernel_.flags,
-                            kernel_.host,
-                            kernel_.self,
-                            nullptr,
-                            nullptr,
-                            0,
-                            thread->error,
-                            detail::ThreadHead::kErrorBytes,
-                            nullptr};
+        yard_call_t call;
+        detail::start_call(call, *thread, kernel_.flags, kernel_.host, kernel_.self);
         const int32_t code = detail::call_typed(kernel_.typed, call, detail::Param<P>::wire(p)...);
         if (code == YARD_OK) [[likely]]
           return {};

@@ -10,6 +10,7 @@
 // op's schema at the first call: a wrong one is an error, every time, never undefined behaviour.
 #pragma once
 
+#include <yard/detail/call.h>
 #include <yard/options.h>
 #include <yard/params.h>
 #include <yard/runtime.h>
@@ -23,11 +24,8 @@ class Op;
 
 namespace detail {
 
-// A call site: an op of a runtime together with a checked C++ signature. Never freed before its runtime.
 // The site for (name, letters), or null and why.
 YARD_API Site* attach(Core& core, const char* name, const char* letters, Status* why);
-// One call; null when it went well.
-YARD_API Status::Rep* dispatch(Site* site, const yard_value_t* args);
 YARD_API Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options);
 YARD_API Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Options& o);
 
@@ -49,9 +47,9 @@ class OpOn<void(P...)> {
       : site_(site), why_(std::move(why)), options_(options) {}
   Status operator()(P... p) const {
     if (site_ == nullptr) return why_;
+    if (options_ == nullptr) return Status::adopt(detail::call_typed_op<P...>(site_, p...));
     const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
-    return Status::adopt(options_ != nullptr ? detail::dispatch_with(site_, args, *options_)
-                                             : detail::dispatch(site_, args));
+    return Status::adopt(detail::dispatch_with(site_, args, *options_));
   }
   OpOn with(const Options& options) const { return OpOn(site_, why_, &options); }
   detail::Site* site() const noexcept { return site_; }
@@ -70,13 +68,12 @@ class Op<void(P...)> {
   explicit constexpr Op(const char* name) noexcept : name_(name) {}
 
   [[nodiscard]] Status operator()(P... p) const {
-    const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
     detail::Site* site = site_.load(detail::kSiteOrder);
     if (site == nullptr) [[unlikely]] {
       Status why;
       if ((site = attached(&why)) == nullptr) return why;
     }
-    return Status::adopt(detail::dispatch(site, args));
+    return Status::adopt(detail::call_typed_op<P...>(site, p...));
   }
 
   // The same op, called with options; `options` must outlive what is returned.

@@ -45,29 +45,28 @@ namespace {
   return e.find_one(e.recipe().fold_first(args, flags));
 }
 
-// A call without options. Everything unusual leaves for call_slow, which does it all again.
+// A call without options that is not like the thread's last one. Everything unusual leaves for call_slow,
+// which does it all again.
 template <bool kTyped>
 [[gnu::always_inline]] inline Status::Rep* hit(Site* site, const yard_value_t* args,
                                                uint32_t count) {
   Core& core = *site->core;
   base::ThreadRecord& thread = base::this_thread();
-  {
+  if (thread.scope == 0) [[likely]] {
     base::Guard guard(thread);
     const Snapshot* snapshot = guard.protect(core.current);
-    const uint32_t index = site->index.load(std::memory_order_relaxed);
-    const Entry* entry = snapshot->entry(index);
+    const Entry* entry = snapshot->entry(site->index.load(std::memory_order_relaxed));
     if (entry != nullptr) [[likely]] {
       guard.move_to(entry);
       if (kTyped || entry->program().tags_fit(args, count)) [[likely]] {
-        dispatch::Recent& last = dispatch::recent(thread, index);
-        if (const exec::Plan* plan = last.match(*entry, args)) [[likely]]
-          return run_hit(thread, *entry, core, *plan, args, count, 0);
         const int32_t aliased = entry->program().fits_live(args);
         if (aliased >= 0) [[likely]] {
           const auto flags = static_cast<uint32_t>(aliased);
           const uint64_t seen = entry->evictions_before_finding();
           if (const exec::Plan* plan = find_plan(*entry, args, flags)) [[likely]] {
-            if (flags == 0) last.note_miss(*entry, args, plan, seen);
+            if (flags == 0)
+              dispatch::remember(dispatch::recent_place(thread, site->id), *site, 0, *entry, args,
+                                 *plan, seen);
             return run_hit(thread, *entry, core, *plan, args, count, flags);
           }
         }
@@ -77,14 +76,42 @@ template <bool kTyped>
   return slow(site, args, count);
 }
 
+[[gnu::noinline]] Status::Rep* packed_hit(Site* site, const yard_value_t* args, uint32_t count) {
+  return hit<false>(site, args, count);
+}
+
 }  // namespace
 
 Status::Rep* dispatch(Site* site, const yard_value_t* args) {
   return hit<true>(site, args, site->count);
 }
 
-Status call_packed(Site& site, const yard_value_t* args, uint32_t count) {
-  return Status::adopt(hit<false>(&site, args, count));
+Status::Rep* run_recent(Site* site, const void* entry, const void* plan, const yard_value_t* args) {
+  return run_hit(base::this_thread(), *static_cast<const Entry*>(entry), *site->core,
+                 *static_cast<const exec::Plan*>(plan), args, site->count, 0);
+}
+
+Status::Rep* recent_failed(Site* site, const void* entry, const void* plan,
+                           const yard_value_t* args, int32_t code) {
+  base::ThreadRecord& thread = base::this_thread();
+  return after_failure(thread, *static_cast<const Entry*>(entry), *site->core,
+                       *static_cast<const exec::Plan*>(plan), args, 0, code, thread.error);
+}
+
+// The same short way that typed calls take inline.
+Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count) {
+  base::ThreadRecord& thread = base::this_thread();
+  if (thread.recent != nullptr) [[likely]] {
+    const Recent& last = recent(*thread.recent, site->id);
+    if (last.is_of(site->id, thread.scope, args, count)) [[likely]] {
+      base::Guard guard(thread);
+      guard.announce(last.entry);
+      if (last.is_current()) [[likely]]
+        return run_hit(thread, *static_cast<const Entry*>(last.entry), *site->core,
+                       *static_cast<const exec::Plan*>(last.plan), args, count, 0);
+    }
+  }
+  return packed_hit(site, args, count);
 }
 
 Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options) {

@@ -9,8 +9,8 @@
 
 namespace yard::detail {
 
-// A call with arguments of unknown tags (from C, or by name).
-Status call_packed(Site& site, const yard_value_t* args, uint32_t count);
+// A call with arguments of unknown tags (from C, or by name); null when it went well.
+Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count);
 
 // Whether the options can be served for this op.
 Status check_options(const registry::Family& family, const Options& o);

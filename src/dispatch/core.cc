@@ -211,7 +211,9 @@ Site* Core::attach(std::string_view name, std::string_view letters, Status* why)
       return site;
     }
   // Two threads may make one each; both serve.
+  static std::atomic<uint64_t> last_id{0};
   auto* site = new Site{this,
+                        last_id.fetch_add(1, std::memory_order_relaxed) + 1,
                         {family->op->index},
                         family->op->program->arg_count(),
                         letters != kPacked,

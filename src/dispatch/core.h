@@ -7,6 +7,7 @@
 // and replaces: the snapshot itself holds none.
 #pragma once
 
+#include <yard/detail/recent.h>
 #include <yard/options.h>
 #include <yard/registry.h>
 #include <yard/runtime.h>
@@ -31,16 +32,6 @@ using dispatch::Key;
 using dispatch::Snapshot;
 
 class Core;
-
-// An op as one caller calls it. Lives as long as its core; found again after fork.
-struct Site {
-  Core* core;
-  std::atomic<uint32_t> index;  // of the op in snapshots
-  uint32_t count;               // arguments
-  bool typed;                   // the signature was checked: tags need no look
-  std::string name, letters;
-  Site* next = nullptr;
-};
 
 // A call's policy beyond the process's: what an overlay is made for.
 struct Patch {

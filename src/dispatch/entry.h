@@ -103,7 +103,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   bool strict() const noexcept { return contest_.strict(); }
   // How often plans have been let go; read while the entry is held. A plan that is found after this was
   // read is one that this count does not cover.
-  uint64_t evictions() const noexcept { return evictions_.load(base::kReread); }
+  const std::atomic<uint64_t>& eviction_count() const noexcept { return evictions_; }
   uint64_t evictions_before_finding() const noexcept {
     return evictions_.load(std::memory_order_acquire);
   }

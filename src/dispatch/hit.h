@@ -2,6 +2,8 @@
 // Running the plan of a hit: shared by plain calls and bound handles, and inlined into both.
 #pragma once
 
+#include <yard/detail/call.h>
+
 #include <cstdio>
 
 #include "base/reclaimer.h"
@@ -32,11 +34,8 @@ Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& co
                                                    uint32_t flags) {
   if (!plan.simple) [[unlikely]]
     return run_plan(thread, e, core, plan, args, flags);
-  yard_call_t call = {sizeof call, flags,        core.host,
-                      plan.self,   nullptr,      nullptr,
-                      0,           thread.error, ThreadHead::kErrorBytes,
-                      nullptr};
-  thread.error[0] = '\0';
+  yard_call_t call;
+  start_call(call, thread, flags, core.host, plan.self);
   int32_t code;
   try {
     code = plan.run(&call, args, count);

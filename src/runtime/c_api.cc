@@ -24,12 +24,16 @@ int32_t report(const Status& s, char* error, size_t size) {
 }
 
 template <class F>
-int32_t guarded(char* error, size_t size, const F& f) {
+int32_t guarded_code(char* error, size_t size, const F& f) {
   try {
-    return report(f(), error, size);
+    return f();
   } catch (const std::exception& e) {
     return report(Status(Code::kInternal, e.what()), error, size);
   }
+}
+template <class F>
+int32_t guarded(char* error, size_t size, const F& f) {
+  return guarded_code(error, size, [&] { return report(f(), error, size); });
 }
 
 detail::Site* site_of(yard_op_ref_t* ref) { return reinterpret_cast<detail::Site*>(ref); }
@@ -128,8 +132,12 @@ int32_t yard_call(yard_op_ref_t* op, const yard_value_t* args, uint32_t count, c
     return yard::report(yard::missing(op == nullptr ? "the op" : "the argument array"), error,
                         error_size);
   // Kernels' exceptions stop in the dispatcher; only running out of memory could come through here.
-  return yard::guarded(error, error_size,
-                       [&] { return yard::detail::call_packed(*yard::site_of(op), args, count); });
+  return yard::guarded_code(error, error_size, [&]() -> int32_t {
+    Status::Rep* failed = yard::detail::call_packed(yard::site_of(op), args, count);
+    if (failed == nullptr) [[likely]]
+      return YARD_OK;
+    return yard::report(Status::adopt(failed), error, error_size);
+  });
 }
 
 int32_t yard_call_with(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,

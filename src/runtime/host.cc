@@ -65,7 +65,7 @@ int32_t call_op(void* self, yard_call_t* call, const char* op, const yard_value_
     detail::Core& core = *static_cast<Host*>(self)->core;
     detail::Site* site = op != nullptr ? core.attach(op, detail::kPacked, &status) : nullptr;
     if (site != nullptr)
-      status = detail::call_packed(*site, args, count);
+      status = Status::adopt(detail::call_packed(site, args, count));
     else if (status.ok())
       status = Status(Code::kInvalidArgument, "call_op was given no op");
   } catch (const std::exception& e) {

@@ -48,7 +48,7 @@ class Asker {
   Outcome cached(const RandomCall& c, const Options* o) {
     t_ran_kernels.clear();
     const auto n = static_cast<uint32_t>(c.args.size());
-    const Status s = o == nullptr ? detail::call_packed(*site_, c.args.data(), n)
+    const Status s = o == nullptr ? Status::adopt(detail::call_packed(site_, c.args.data(), n))
                                   : world_.runtime().core().call_slow(*site_, c.args.data(), n, o);
     return {t_ran_kernels, s.code()};
   }

@@ -201,18 +201,21 @@ TEST_F(Calls, PackedOnesNeedNoFacts) {
   const auto set = [&](int i, const yard_tensor_t& t) {
     args[i].tag = YARD_TAG_TENSOR, args[i].u.tensor = &t;
   };
+  const auto packed = [&](uint32_t count) {
+    return Status::adopt(detail::call_packed(site, args, count));
+  };
   set(0, out), set(1, x), set(2, w);
   args[4] = Value(0.5).c(), args[5] = Value(1).c(), args[6] = Value(2).c();
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(detail::call_packed(*site, args, 7).ok());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(packed(7).ok());
   EXPECT_EQ(g_given.eps, 0.5);
   EXPECT_EQ(out.facts, 0u);  // the caller's
   EXPECT_EQ(bare_.runtime.stats().plans, 1u);
   w.ndim = 77;
-  EXPECT_EQ(detail::call_packed(*site, args, 7).code(), Code::kInvalidArgument);
-  EXPECT_EQ(detail::call_packed(*site, args, 6).code(), Code::kInvalidArgument);
-  EXPECT_EQ(detail::call_packed(*site, args, 0).code(), Code::kInvalidArgument);
+  EXPECT_EQ(packed(7).code(), Code::kInvalidArgument);
+  EXPECT_EQ(packed(6).code(), Code::kInvalidArgument);
+  EXPECT_EQ(packed(0).code(), Code::kInvalidArgument);
   args[5].tag = 99;
-  EXPECT_EQ(detail::call_packed(*site, args, 7).code(), Code::kInvalidArgument);
+  EXPECT_EQ(packed(7).code(), Code::kInvalidArgument);
 }
 
 // ---- Explanations ----

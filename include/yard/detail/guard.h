@@ -22,6 +22,8 @@
 
 namespace yard::detail {
 
+struct RecentCalls;
+
 // How a reader orders "I use p" before "p is still current". With membarrier the reclaimer pays for
 // both; where the kernel refuses it readers fence. The thread sanitizer understands neither, so its
 // builds use sequentially consistent accesses.
@@ -48,6 +50,10 @@ struct alignas(64) ThreadHead {
   // This thread's counters: chunks of kPerChunk, null until counted in (src/telemetry/counters.h).
   using Value = std::atomic<uint64_t>;
   std::atomic<Value*>* counters = nullptr;
+  // What this thread called last (recent.h); null until it has called something.
+  RecentCalls* recent = nullptr;
+  // The policy scope the thread is in; 0 outside of any.
+  uint64_t scope = 0;
   // Where a kernel that fails leaves its message; read before the thread's next call.
   static constexpr uint64_t kErrorBytes = 512;
   char* error = nullptr;
@@ -84,7 +90,8 @@ class Guard {
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
-  // What `source` points to now, held until the next protect(), move_to() or the end.
+  // What `source` points to now, held until the next protect(), move_to() or the end. One guard does this
+  // once: nothing orders what was read under a first protect() before a second one.
   template <class T>
   T* protect(const std::atomic<T*>& source) noexcept {
     T* p = source.load(kFollow);
@@ -97,6 +104,10 @@ class Guard {
       p = again;
     }
   }
+
+  // Announces `p` without knowing whether it is still there. It is held if whatever is changed before `p` is
+  // let go is found unchanged afterwards.
+  void announce(const void* p) noexcept { move_to(p); }
 
   // Holds `part` instead of what was held, which must own it: from here on the whole may go. `part` must
   // have been read out of the whole, and nothing else may have been: that dependency keeps the reading
