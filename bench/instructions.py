@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 
-PATHS = ["raw", "static", "bound", "dynamic", "packed"]
+PATHS = ["raw", "static", "bound", "dynamic", "varied", "scoped", "packed", "scope"]
 FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "instructions.json")
 FEW, MANY = 1000, 3000
 TOLERANCE = 1.03

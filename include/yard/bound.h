@@ -122,7 +122,8 @@ class BoundOp<void(P...), std::tuple<S...>> {
   [[nodiscard, gnu::always_inline]] inline Status operator()(P... p) const
       requires(sizeof...(P) != sizeof...(S)) {
     if constexpr (detail::kInRegisters<P...>) {
-      if (detail::ThreadHead* thread = detail::t_thread) [[likely]] {
+      if (detail::ThreadHead* thread = detail::t_thread; thread != nullptr && thread->scope == 0)
+          [[likely]] {
         detail::Guard guard(*thread);
         const detail::BoundNode* node = guard.protect(state_->node);
         if (node->typed != nullptr && node->version->load(detail::kReread) == node->found)

@@ -64,8 +64,11 @@ class Runtime {
   YARD_API std::vector<KernelInfo> find_kernels(std::string_view id) const;
 
   // ---- Policy ----
+  // What is in force for the process: what was set here, over the environment.
   YARD_API Policy policy() const;
   YARD_API Status set_policy(Policy policy);
+  // Takes back what was set here.
+  YARD_API Status reset_policy();
 
   // ---- Calls by name ----
   YARD_API Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o = {});

@@ -10,6 +10,7 @@
 #include <yard/policy.h>
 #include <yard/registry.h>
 #include <yard/runtime.h>
+#include <yard/scope.h>
 #include <yard/status.h>
 #include <yard/tensor.h>
 #include <yard/value.h>

@@ -52,21 +52,28 @@ template <bool kTyped>
                                                uint32_t count) {
   Core& core = *site->core;
   base::ThreadRecord& thread = base::this_thread();
-  if (thread.scope == 0) [[likely]] {
+  {
     base::Guard guard(thread);
+    const uint64_t overlays = core.overlays_version.load(std::memory_order_acquire);
     const Snapshot* snapshot = guard.protect(core.current);
-    const Entry* entry = snapshot->entry(site->index.load(std::memory_order_relaxed));
+    const uint32_t index = site->index.load(std::memory_order_relaxed);
+    const Entry* entry = snapshot->entry(index);
+    uint32_t flags = 0;
+    if (thread.scope != 0 && entry != nullptr) [[unlikely]] {
+      entry = snapshot->overlay(index, scope_hash(thread.scope), {});
+      flags = thread.scope_state->flags;
+    }
     if (entry != nullptr) [[likely]] {
-      guard.move_to(entry);
+      guard.move_to_after_reading(entry);
       if (kTyped || entry->program().tags_fit(args, count)) [[likely]] {
         const int32_t aliased = entry->program().fits_live(args);
         if (aliased >= 0) [[likely]] {
-          const auto flags = static_cast<uint32_t>(aliased);
-          const uint64_t seen = entry->evictions_before_finding();
+          flags |= static_cast<uint32_t>(aliased);
+          const uint64_t evictions = entry->evictions_before_finding();
           if (const exec::Plan* plan = find_plan(*entry, args, flags)) [[likely]] {
-            if (flags == 0)
-              dispatch::remember(dispatch::recent_place(thread, site->id), *site, 0, *entry, args,
-                                 *plan, seen);
+            if (aliased == 0)
+              dispatch::remember(dispatch::recent_place(thread, site->id), *site, thread.scope,
+                                 {*entry, *plan, flags, evictions, overlays}, args);
             return run_hit(thread, *entry, core, *plan, args, count, flags);
           }
         }
@@ -86,16 +93,16 @@ Status::Rep* dispatch(Site* site, const yard_value_t* args) {
   return hit<true>(site, args, site->count);
 }
 
-Status::Rep* run_recent(Site* site, const void* entry, const void* plan, const yard_value_t* args) {
-  return run_hit(base::this_thread(), *static_cast<const Entry*>(entry), *site->core,
-                 *static_cast<const exec::Plan*>(plan), args, site->count, 0);
+Status::Rep* run_recent(Site* site, const Recent& last, const yard_value_t* args) {
+  return run_hit(base::this_thread(), *static_cast<const Entry*>(last.entry), *site->core,
+                 *static_cast<const exec::Plan*>(last.plan), args, site->count, last.flags);
 }
 
 Status::Rep* recent_failed(Site* site, const void* entry, const void* plan,
-                           const yard_value_t* args, int32_t code) {
+                           const yard_value_t* args, uint32_t flags, int32_t code) {
   base::ThreadRecord& thread = base::this_thread();
   return after_failure(thread, *static_cast<const Entry*>(entry), *site->core,
-                       *static_cast<const exec::Plan*>(plan), args, 0, code, thread.error);
+                       *static_cast<const exec::Plan*>(plan), args, flags, code, thread.error);
 }
 
 // The same short way that typed calls take inline.
@@ -108,7 +115,7 @@ Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count) {
       guard.announce(last.entry);
       if (last.is_current()) [[likely]]
         return run_hit(thread, *static_cast<const Entry*>(last.entry), *site->core,
-                       *static_cast<const exec::Plan*>(last.plan), args, count, 0);
+                       *static_cast<const exec::Plan*>(last.plan), args, count, last.flags);
     }
   }
   return packed_hit(site, args, count);
@@ -120,6 +127,13 @@ Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& 
 
 Site* attach(Core& core, const char* name, const char* letters, Status* why) {
   return core.attach(name, letters, why);
+}
+
+op::Labels call_labels(const Options* o, const ScopeState* scope) {
+  std::map<std::string, std::string, std::less<>> all;
+  if (o != nullptr) all = o->labels;
+  if (scope != nullptr) all.insert(scope->content.labels.begin(), scope->content.labels.end());
+  return {all.begin(), all.end()};
 }
 
 // ---- Whatever is not a plain hit --------------------------------------------------------------
@@ -164,15 +178,18 @@ class SlowCall {
         args_(facts_.args()),
         count_(count),
         o_(options),
-        thread_(base::this_thread()) {
+        thread_(base::this_thread()),
+        scope_(thread_.scope_state),
+        patch_(make_patch(options, scope_)) {
+    if (scope_ != nullptr) flags_ = scope_->flags;
     if (o_ != nullptr) {
-      patch_ = make_patch(*o_);
-      flags_ = call_flags(*o_);
+      flags_ |= call_flags(*o_);
       if (o_->result != nullptr) *o_->result = {}, start_ = std::chrono::steady_clock::now();
     }
   }
 
   Status run() {
+    if (scope_ != nullptr && !scope_->problem.ok()) return scope_->problem;
     for (;;) {
       std::shared_ptr<const Entry> entry;
       Key key;
@@ -215,7 +232,7 @@ class SlowCall {
       gone_ = true;
       return Step::kAgain;
     }
-    if (!patch_.key.empty()) {
+    if (patch_.hash != 0) {
       e = snapshot->overlay(index, patch_.hash, patch_.key);
       if (e == nullptr) {
         // The table is bounded and may have forgotten it again; what prepare() made still holds.
@@ -271,12 +288,12 @@ class SlowCall {
       site_.index.store(again->index.load(std::memory_order_acquire), std::memory_order_release);
       return {};
     }
-    if (patch_.key.empty()) return {};
+    if (patch_.hash == 0) return {};
     const auto s = core_.snapshot();
     const uint32_t index = site_.index.load(std::memory_order_acquire);
     const Entry* global = s->entry(index);
     if (global == nullptr) return {};
-    YARD_RETURN_IF_ERROR(check_options(global->contest().family(), *o_));
+    if (o_ != nullptr) YARD_RETURN_IF_ERROR(check_options(global->contest().family(), *o_));
     overlay_ = core_.overlay(s, index, patch_);
     return {};
   }
@@ -289,12 +306,7 @@ class SlowCall {
     return exec::execute(thread_, plan, request(e, core_, args_, flags_, o_));
   }
 
-  op::Labels labels() const {
-    op::Labels to;
-    if (o_ != nullptr)
-      for (const auto& [k, v] : o_->labels) to.emplace_back(k, v);
-    return to;
-  }
+  op::Labels labels() const { return call_labels(o_, scope_); }
 
   Core& core_;
   Site& site_;
@@ -303,6 +315,7 @@ class SlowCall {
   uint32_t count_;
   const Options* o_;
   base::ThreadRecord& thread_;
+  const ScopeState* scope_;
   Patch patch_;
   std::shared_ptr<const Entry> overlay_;
   uint32_t flags_ = 0;
@@ -317,6 +330,12 @@ Status Core::call_slow(Site& site, const yard_value_t* args, uint32_t count,
   return SlowCall(*this, site, args, count, options).run();
 }
 
+op::Call scoped_call(const op::Program& program, const yard_value_t* args, const Options& o) {
+  const ScopeState* scope = base::this_thread().scope_state;
+  const uint32_t flags = call_flags(o) | (scope != nullptr ? scope->flags : 0);
+  return op::Call::capture(program, args, flags, call_labels(&o, scope));
+}
+
 Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Options& o) {
   const auto s = site->core->snapshot();
   const registry::Family* family = s->state->find(site->name);
@@ -325,9 +344,7 @@ Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Opt
   const WithFacts facts(args, site->count);
   const op::Program& program = *family->op->program;
   YARD_RETURN_IF_ERROR(program.misfit(facts.args(), site->count));
-  op::Labels labels;
-  for (const auto& [k, v] : o.labels) labels.emplace_back(k, v);
-  const op::Call call = op::Call::capture(program, facts.args(), call_flags(o), std::move(labels));
+  const op::Call call = scoped_call(program, facts.args(), o);
   return site->core->explain(*family, call, o, *s);
 }
 

@@ -15,6 +15,10 @@ Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count);
 // Whether the options can be served for this op.
 Status check_options(const registry::Family& family, const Options& o);
 uint32_t call_flags(const Options& o) noexcept;
+// Those of the call over those of the scope.
+op::Labels call_labels(const Options* o, const ScopeState* scope);
+// The call as this thread would make it now, in its scope.
+op::Call scoped_call(const op::Program& program, const yard_value_t* args, const Options& o);
 
 // Arguments with the facts of every tensor made, so that the rest may rely on them. Borrows.
 class WithFacts {

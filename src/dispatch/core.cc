@@ -25,14 +25,19 @@ Status inside_selection() {
 
 }  // namespace
 
-Patch make_patch(const Options& o) {
+Patch make_patch(const Options* o, const ScopeState* scope) {
   Patch p;
-  if (o.policy) p.policy = *o.policy;
-  p.demand = {o.force, o.deny};
-  if (!p.policy.empty()) p.key = to_string(p.policy);
-  if (!o.force.empty()) p.key += "\nforce " + o.force;
-  for (const std::string& d : o.deny) p.key += "\ndeny " + base::quote(d);
-  p.hash = std::hash<std::string>()(p.key);
+  if (scope != nullptr && scope->id != 0) {
+    p.policy = scope->content.policy;
+    p.hash = scope_hash(scope->id);
+  }
+  if (o == nullptr || (!o->policy && o->force.empty() && o->deny.empty())) return p;
+  if (o->policy) p.policy = merge(p.policy, *o->policy);
+  p.demand = {o->force, o->deny};
+  p.key = to_string(p.policy);
+  if (!o->force.empty()) p.key += "\nforce " + o->force;
+  for (const std::string& d : o->deny) p.key += "\ndeny " + base::quote(d);
+  p.hash = std::hash<std::string>()(p.key) | 1;
   return p;
 }
 
@@ -41,7 +46,8 @@ Core::Core(const yard_host_t* h, size_t plans_per_op)
   dispatch::watch_forks();
   std::shared_ptr<const Snapshot> none;
   std::lock_guard lock(root().write);
-  publish(root(), std::make_shared<registry::State>(), std::make_shared<Policy>(), nullptr, none);
+  publish(root(), std::make_shared<registry::State>(), std::make_shared<policy::ProcessPolicy>(),
+          nullptr, none);
   dispatch::add_core(this);
 }
 
@@ -61,8 +67,9 @@ Core::~Core() {
 std::shared_ptr<Entry> Core::build_entry(const Snapshot& next, const registry::Family& family,
                                          const Entry* old) {
   const auto shared = next.state->families.find(family.op->name)->second;
-  auto entry = Entry::make(select::Contest::make(shared, *next.policy, {}, {host, next.forked}),
-                           next.generation, old);
+  auto entry =
+      Entry::make(select::Contest::make(shared, next.policy->in_force, {}, {host, next.forked}),
+                  next.generation, old);
   if (old == nullptr || old->being_edited()) return entry;
   // Representatives are copied out under the lock; selecting runs plugin code and is done without it.
   std::vector<op::Call> known;
@@ -83,8 +90,8 @@ std::shared_ptr<Entry> Core::build_entry(const Snapshot& next, const registry::F
 }
 
 bool Core::publish(Root& r, std::shared_ptr<const registry::State> state,
-                   std::shared_ptr<const Policy> policy, const std::set<std::string>* ops,
-                   std::shared_ptr<const Snapshot>& before) {
+                   std::shared_ptr<const policy::ProcessPolicy> policy,
+                   const std::set<std::string>* ops, std::shared_ptr<const Snapshot>& before) {
   const Snapshot* old = r.owner.get();
   auto next = Snapshot::make();
   next->generation = ++generation_;
@@ -130,6 +137,7 @@ void Core::set_versions(const Snapshot& s) noexcept {
     auto& v = const_cast<std::atomic<uint64_t>&>(version(i));
     if (v.load(std::memory_order_relaxed) != now) v.store(now, std::memory_order_release);
   }
+  overlays_version.fetch_add(1, std::memory_order_release);
 }
 
 // `change(old, state, policy, ops)` fills in what is to be published; all ops where `ops` stays empty.
@@ -141,7 +149,7 @@ Status Core::edit(const F& change) {
     Root& r = root();
     std::lock_guard lock(r.write);
     std::shared_ptr<const registry::State> state = r.owner->state;
-    std::shared_ptr<const Policy> policy = r.owner->policy;
+    std::shared_ptr<const policy::ProcessPolicy> policy = r.owner->policy;
     std::optional<std::set<std::string>> ops;
     YARD_RETURN_IF_ERROR(change(*r.owner, state, policy, ops));
     done = publish(r, std::move(state), std::move(policy), ops ? &*ops : nullptr, before);
@@ -165,18 +173,31 @@ Result<Ticket> Core::apply(const std::vector<registry::Step>& steps) {
 
 Status Core::set_policy(Policy policy) {
   YARD_RETURN_IF_ERROR(validate(policy));
-  return edit([&](const Snapshot&, auto&, auto& next, auto&) -> Status {
-    next = std::make_shared<const Policy>(policy);
+  return edit([&](const Snapshot& old, auto&, auto& next, auto&) -> Status {
+    next = std::make_shared<const policy::ProcessPolicy>(
+        policy::ProcessPolicy::of(old.policy->environment, policy));
     return {};
   });
 }
 
-Status Core::clear() {
-  return edit([&](const Snapshot& old, auto& state, auto& policy, auto&) -> Status {
-    auto empty = std::make_shared<registry::State>();
-    empty->indices = old.state->indices;
-    state = std::move(empty);
-    policy = std::make_shared<Policy>();
+Status Core::set_environment(Policy policy) {
+  YARD_RETURN_IF_ERROR(validate(policy));
+  return edit([&](const Snapshot& old, auto&, auto& next, auto&) -> Status {
+    next = std::make_shared<const policy::ProcessPolicy>(
+        policy::ProcessPolicy::of(policy, old.policy->set));
+    return {};
+  });
+}
+
+Status Core::start_over(const std::vector<registry::Step>& steps) {
+  return edit([&](const Snapshot& old, auto& state, auto& next, auto&) -> Status {
+    registry::State empty;
+    empty.indices = old.state->indices;
+    auto applied = registry::apply(empty, steps);
+    if (!applied.ok()) return std::move(applied).status();
+    state = applied->state;
+    next = std::make_shared<const policy::ProcessPolicy>(
+        policy::ProcessPolicy::of(old.policy->environment, {}));
     return {};
   });
 }

@@ -20,6 +20,7 @@
 #include <set>
 #include <string>
 
+#include "dispatch/scope.h"
 #include "dispatch/snapshot.h"
 #include "policy/sources.h"
 #include "registry/changes.h"
@@ -33,14 +34,14 @@ using dispatch::Snapshot;
 
 class Core;
 
-// A call's policy beyond the process's: what an overlay is made for.
+// What scope and call say beyond the process: what an overlay is made for.
 struct Patch {
-  Policy policy;
+  Policy policy;  // of both
   select::Demand demand;
-  std::string key;  // canonical text; empty: no patch
-  uint64_t hash = 0;
+  std::string key;    // canonical text; empty where the scope alone says something
+  uint64_t hash = 0;  // 0: nothing is said
 };
-Patch make_patch(const Options& options);
+Patch make_patch(const Options* options, const ScopeState* scope);
 
 // One selection under way; others that need the same wait for it.
 struct Flight {
@@ -77,11 +78,17 @@ class Core {
   // generation here holds it in time. The address stays for the life of the core.
   const std::atomic<uint64_t>& version(uint32_t index) const;
 
+  // Changes whenever the overlay of some op is let go, before it is. Whoever read it before finding an
+  // overlay, and then holds that and finds this unchanged, holds it in time.
+  std::atomic<uint64_t> overlays_version{1};
+
   // ---- Changes ----
   Result<Ticket> apply(const std::vector<registry::Step>& steps);
+  // What is said through the API; or by the environment.
   Status set_policy(Policy policy);
-  // No ops, no policy; indices stay taken.
-  Status clear();
+  Status set_environment(Policy policy);
+  // These steps from nothing, with no policy but the environment's; indices stay taken. One snapshot.
+  Status start_over(const std::vector<registry::Step>& steps);
 
   // The current snapshot, held by reference.
   std::shared_ptr<const Snapshot> snapshot() const;
@@ -118,15 +125,15 @@ class Core {
   // Builds and publishes. Under the write lock of `r`; `before` is to be dropped after it. False if plugin
   // code that was asked on the way has forked and this is the child: then there is another root.
   bool publish(Root& r, std::shared_ptr<const registry::State> state,
-               std::shared_ptr<const Policy> policy, const std::set<std::string>* ops,
-               std::shared_ptr<const Snapshot>& before);
+               std::shared_ptr<const policy::ProcessPolicy> policy,
+               const std::set<std::string>* ops, std::shared_ptr<const Snapshot>& before);
   // Publishes what `change` makes of the current snapshot.
   template <class F>
   Status edit(const F& change);
   std::shared_ptr<Entry> build_entry(const Snapshot& next, const registry::Family& family,
                                      const Entry* old);
 
-  // Writes the versions of all ops; in a child of fork, too.
+  // Writes the versions of all ops and of overlays; in a child of fork, too.
   void set_versions(const Snapshot& s) noexcept;
 
   static constexpr uint32_t kVersions = 256;

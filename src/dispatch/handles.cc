@@ -153,6 +153,9 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
   auto& state = *static_cast<Bound*>(handle);
   Core& core = *state.site->core;
   base::ThreadRecord& thread = base::this_thread();
+  // A handle is bound to what the process wants; a scope is for the calls made inside of it.
+  if (thread.scope != 0) [[unlikely]]
+    return call_packed(state.site, args, state.site->count);
   {
     base::Guard guard(thread);
     const BoundNode& n = *guard.protect(state.node);
@@ -189,6 +192,15 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   Core& core = *site->core;
   auto entry = entry_of(*site);
   if (!entry.ok()) return std::move(entry).status();
+  // Chosen once, as a call here and now would be: in the thread's scope.
+  const ScopeState* scope = base::this_thread().scope_state;
+  if (scope != nullptr && scope->id != 0) {
+    if (!scope->problem.ok()) return scope->problem;
+    const auto s = core.snapshot();
+    if (auto scoped =
+            core.overlay(s, (*entry)->contest().family().op->index, make_patch(nullptr, scope)))
+      *entry = std::move(scoped);
+  }
   const Entry& e = **entry;
   auto call = representative(e, args);
   if (!call.ok()) return std::move(call).status();

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "dispatch/core.h"
+#include "dispatch/call.h"
 #include "select/explain.h"
 
 namespace yard::detail {
@@ -92,15 +92,18 @@ std::shared_ptr<const Entry> Core::overlay(const std::shared_ptr<const Snapshot>
   const Entry* global = s->entry(index);
   if (global == nullptr) return nullptr;
   const auto family = s->state->families.find(global->name())->second;
-  auto entry = Entry::make(select::Contest::make(family, merge(*s->policy, patch.policy),
+  auto entry = Entry::make(select::Contest::make(family, merge(s->policy->in_force, patch.policy),
                                                  patch.demand, {host, s->forked}),
                            s->generation, global, s.get());
   entry->overlay_key = patch.key;
   entry->overlay_hash = patch.hash;
+  std::shared_ptr<Entry> forgotten;
   {
     std::lock_guard lock(root().plans);
-    s->put_overlay(index, entry);
+    forgotten = s->put_overlay(index, entry);
   }
+  if (forgotten != nullptr) overlays_version.fetch_add(1, std::memory_order_seq_cst);
+  forgotten.reset();
   tidy();
   return entry;
 }
@@ -140,8 +143,14 @@ uint32_t call_flags(const Options& o) noexcept {
 Result<Explanation> Core::explain(const registry::Family& family, const op::Call& call,
                                   const Options& o, const Snapshot& s) const {
   YARD_RETURN_IF_ERROR(check_options(family, o));
-  const Patch patch = make_patch(o);
-  const policy::Source sources[] = {{"process", s.policy.get()}, {"call", &patch.policy}};
+  const ScopeState* scope = base::this_thread().scope_state;
+  const Patch patch = make_patch(&o, scope);
+  if (scope != nullptr && !scope->problem.ok()) return scope->problem;
+  const Policy none;
+  const policy::Source sources[] = {{"environment", &s.policy->environment},
+                                    {"process", &s.policy->set},
+                                    {"scope", scope != nullptr ? &scope->content.policy : &none},
+                                    {"call", o.policy ? &*o.policy : &none}};
   select::Question q{s.state->families.find(family.op->name)->second,
                      &call,
                      patch.demand,
@@ -162,8 +171,9 @@ Result<Explanation> Core::explain(const op::CallSpec& spec, const Options& o) co
                                                 base::did_you_mean(spec.op, names)));
   }
   op::CallSpec with_flags = spec;
-  with_flags.flags |= call_flags(o);
-  for (const auto& [k, v] : o.labels) with_flags.labels.emplace_back(k, v);
+  const ScopeState* scope = base::this_thread().scope_state;
+  with_flags.flags |= call_flags(o) | (scope != nullptr ? scope->flags : 0);
+  for (auto& label : call_labels(&o, scope)) with_flags.labels.push_back(std::move(label));
   auto call = op::Call::from_spec(*family->op->program, with_flags, &family->op->d);
   if (!call.ok()) return std::move(call).status();
   return explain(*family, *call, o, *s);

@@ -55,19 +55,22 @@ Recent& recent_place(base::ThreadRecord& thread, uint64_t site_id) {
   return recent(thread.recent != nullptr ? *thread.recent : make_recent(thread), site_id);
 }
 
-void remember(Recent& last, const Site& site, uint64_t scope, const Entry& entry,
-              const yard_value_t* args, const exec::Plan& plan, uint64_t seen) noexcept {
-  if (last.site == site.id && last.scope == scope && last.found == entry.generation() &&
+void remember(Recent& last, const Site& site, uint64_t scope, const Found& f,
+              const yard_value_t* args) noexcept {
+  const uint64_t found = scope == 0 ? f.entry.generation() : f.overlays;
+  if (last.site == site.id && last.scope == scope && last.found == found &&
       (++last.misses & 3) != 0)
     return;
   last.site = 0;
-  if (!store(last, entry, args)) return;
-  last.version = &site.core->version(entry.contest().family().op->index);
-  last.found = entry.generation();
-  last.entry = &entry, last.plan = &plan;
-  last.evictions = &entry.eviction_count(), last.seen = seen;
-  last.typed = plan.simple ? plan.attempts[0].kernel->d.typed : nullptr;
-  last.host = site.core->host, last.self = plan.self, last.counter = plan.counter;
+  if (!store(last, f.entry, args)) return;
+  last.version = scope == 0 ? &site.core->version(f.entry.contest().family().op->index)
+                            : &site.core->overlays_version;
+  last.found = found;
+  last.entry = &f.entry, last.plan = &f.plan;
+  last.evictions = &f.entry.eviction_count(), last.seen = f.evictions;
+  last.typed = f.plan.simple ? f.plan.attempts[0].kernel->d.typed : nullptr;
+  last.host = site.core->host, last.self = f.plan.self, last.counter = f.plan.counter;
+  last.flags = f.flags;
   last.misses = 0;
   last.scope = scope;
   last.site = site.id;

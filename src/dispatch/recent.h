@@ -12,11 +12,19 @@ namespace yard::dispatch {
 // The memo's place for a site. Makes a thread's memos with its first call.
 detail::Recent& recent_place(base::ThreadRecord& thread, uint64_t site_id);
 
-// Remembers a plain call that was found to fit, with no aliasing, and its plan. `seen` is the entry's count
-// of evictions from before the plan was found. The guard holds the entry. Calls that cannot be told by
-// sizes and facts alone are not remembered, and those that keep changing their form only now and then:
-// storing costs more than it saves.
-void remember(detail::Recent& last, const detail::Site& site, uint64_t scope, const Entry& entry,
-              const yard_value_t* args, const exec::Plan& plan, uint64_t seen) noexcept;
+// What a plain call was found to be: it fits, with no aliasing, and this is its plan. The guard holds the
+// entry.
+struct Found {
+  const Entry& entry;
+  const exec::Plan& plan;
+  uint32_t flags;
+  uint64_t evictions;  // the entry's count of evictions from before the plan was found
+  uint64_t overlays;   // in a scope: the core's version of overlays from before the entry was found
+};
+
+// Remembers the call. Calls that cannot be told by sizes and facts alone are not remembered, and those that
+// keep changing their form only now and then: storing costs more than it saves.
+void remember(detail::Recent& last, const detail::Site& site, uint64_t scope, const Found& found,
+              const yard_value_t* args) noexcept;
 
 }  // namespace yard::dispatch

@@ -30,8 +30,8 @@ const Entry* Snapshot::overlay(uint32_t index, uint64_t hash,
   return nullptr;
 }
 
-void Snapshot::put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const {
-  if (overlay(index, entry->overlay_hash, entry->overlay_key) != nullptr) return;
+std::shared_ptr<Entry> Snapshot::put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const {
+  if (overlay(index, entry->overlay_hash, entry->overlay_key) != nullptr) return nullptr;
   const uint32_t first = place(index, entry->overlay_hash);
   uint32_t at = (first + next_victim_++ % kProbe) % kOverlays;
   for (uint32_t i = 0; i < kProbe; ++i)
@@ -42,7 +42,7 @@ void Snapshot::put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const {
   const Entry* raw = entry.get();
   std::shared_ptr<Entry> old = std::exchange(overlay_owners_[at], std::move(entry));
   overlays_[at].store(raw, std::memory_order_release);
-  // `old` retires here: it was replaced before it was let go.
+  return old;
 }
 
 bool Snapshot::being_edited() const noexcept {

@@ -9,6 +9,7 @@
 
 #include <yard/policy.h>
 #include "dispatch/entry.h"
+#include "policy/sources.h"
 #include "registry/changes.h"
 
 namespace yard::dispatch {
@@ -25,8 +26,8 @@ class Snapshot : public std::enable_shared_from_this<Snapshot> {
 
   // The entry of an op under a policy patch; null if it is not there (yet, or any more).
   const Entry* overlay(uint32_t index, uint64_t hash, const std::string& key) const noexcept;
-  // Under the plan lock. May take the place of another one.
-  void put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const;
+  // Under the plan lock. May take the place of another one, which is given back.
+  std::shared_ptr<Entry> put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const;
   size_t overlay_count() const noexcept;
   // Whether some entry's plan table is being changed: only of interest in a child of fork.
   bool being_edited() const noexcept;
@@ -35,7 +36,7 @@ class Snapshot : public std::enable_shared_from_this<Snapshot> {
   const Entry** entries = nullptr;  // into owners_
   uint32_t entry_count = 0;
   std::shared_ptr<const registry::State> state;
-  std::shared_ptr<const Policy> policy;  // of the process
+  std::shared_ptr<const policy::ProcessPolicy> policy;
   bool forked = false;
 
   void set_entries(std::vector<std::shared_ptr<Entry>> owners);

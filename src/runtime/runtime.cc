@@ -97,8 +97,7 @@ Result<op::Call> checked_call(const Named& n, const Options& o) {
   const op::Program& program = *n.family->op->program;
   const detail::WithFacts facts(n.arguments.values, n.arguments.count);
   YARD_RETURN_IF_ERROR(program.misfit(facts.args(), n.arguments.count));
-  op::Labels labels(o.labels.begin(), o.labels.end());
-  return op::Call::capture(program, facts.args(), detail::call_flags(o), std::move(labels));
+  return detail::scoped_call(program, facts.args(), o);
 }
 
 }  // namespace
@@ -126,8 +125,13 @@ detail::Core& Runtime::core() const noexcept { return parts_->core; }
 Status Runtime::ensure_initialized() { return parts_->initialized; }
 
 Status Runtime::reset() {
-  YARD_RETURN_IF_ERROR(parts_->core.clear());
-  return parts_->settings.builtin_backends ? add_builtin(parts_->core) : Status();
+  std::vector<registry::Step> steps;
+  if (parts_->settings.builtin_backends) {
+    auto builtin = builtin_steps(parts_->core.host);
+    if (!builtin.ok()) return std::move(builtin).status();
+    steps = *std::move(builtin);
+  }
+  return parts_->core.start_over(steps);
 }
 
 Result<Ticket> Runtime::apply_with_ticket(Changes changes) {
@@ -137,8 +141,9 @@ Result<Ticket> Runtime::apply_with_ticket(Changes changes) {
 
 Status Runtime::apply(Changes changes) { return apply_with_ticket(std::move(changes)).status(); }
 
-Policy Runtime::policy() const { return *parts_->core.snapshot()->policy; }
+Policy Runtime::policy() const { return parts_->core.snapshot()->policy->in_force; }
 Status Runtime::set_policy(Policy policy) { return parts_->core.set_policy(std::move(policy)); }
+Status Runtime::reset_policy() { return parts_->core.set_policy({}); }
 RuntimeStats Runtime::stats() const { return parts_->core.stats(); }
 
 Status Runtime::call(std::string_view op, std::span<const Arg> args, const Options& o) {

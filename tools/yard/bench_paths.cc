@@ -59,7 +59,11 @@ Status BenchCall::prepare() {
 }
 
 BenchCall::BenchCall()
-    : tx_(view(x_, {8, 64})), tout_(view(out_, {8, 64})), tweight_(view(weight_, {64})) {
+    : tx_(view(x_, {8, 64})),
+      tout_(view(out_, {8, 64})),
+      tweight_(view(weight_, {64})),
+      few_x_(view(x_, {4, 64})),
+      few_out_(view(out_, {4, 64})) {
   frozen_ = freeze(bench_noop, tout_, tx_, tweight_).value();
   bound_ = bind(bench_noop, tout_, tx_, tweight_).value();
   char error[256] = "";
@@ -112,13 +116,34 @@ std::vector<Path> BenchCall::paths() {
                 for (int64_t i = 0; i < n; ++i) yard_call(packed_, args_, 4, error, sizeof error);
               },
               5000};
+  Path varied{"varied", "typed call, of another shape each time",
+              [this](int64_t n) {
+                for (int64_t i = 0; i < n; i += 2) {
+                  bench_noop(tout_, tx_, tweight_, kEps).ignore();
+                  bench_noop(few_out_, few_x_, tweight_, kEps).ignore();
+                }
+              },
+              5000};
+  Path scoped{"scoped", "typed call inside a policy scope",
+              [this](int64_t n) {
+                const ScopedPolicy in(scope_);
+                for (int64_t i = 0; i < n; ++i) bench_noop(tout_, tx_, tweight_, kEps).ignore();
+              },
+              5000};
+  Path scope{"scope", "entering and leaving a policy scope",
+             [this](int64_t n) {
+               for (int64_t i = 0; i < n; ++i) {
+                 const ScopedPolicy in(scope_);
+               }
+             },
+             5000};
   Path cold{"cold", "selection anew, 8 candidates",
             [this](int64_t n) {
               for (int64_t i = 0; i < n; ++i)
                 bench_noop.with(cold_)(tout_, tx_, tweight_, kEps).ignore();
             },
             50};
-  return {raw(), frozen, bound, dynamic(), packed, cold};
+  return {raw(), frozen, bound, dynamic(), varied, scoped, packed, scope, cold};
 }
 
 Status add_other_kernels() {

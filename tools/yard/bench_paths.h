@@ -34,7 +34,7 @@ class BenchCall {
   static Status prepare();
 
   BenchCall();
-  // raw, static, bound, dynamic, packed, cold. Borrow this object.
+  // raw, static, bound, dynamic, varied, scoped, packed, scope, cold. Borrow this object.
   std::vector<Path> paths();
   Path raw();
   Path dynamic();
@@ -42,6 +42,8 @@ class BenchCall {
  private:
   alignas(64) float x_[8 * 64] = {}, out_[8 * 64] = {}, weight_[64] = {};
   TensorView tx_, tout_, tweight_;
+  TensorView few_x_, few_out_;  // fewer rows of the same
+  const Scope scope_ = Scope().strict();
   std::optional<Frozen<Out, In, In, float>> frozen_;
   std::optional<Bound<Out, In, In, float>> bound_;
   yard_op_ref_t* packed_ = nullptr;

@@ -17,11 +17,10 @@ namespace yard::detail {
 // One call; null when it went well.
 YARD_API Status::Rep* dispatch(Site* site, const yard_value_t* args);
 // A memo's plan on packed arguments. Inside the guard.
-YARD_API Status::Rep* run_recent(Site* site, const void* entry, const void* plan,
-                                 const yard_value_t* args);
+YARD_API Status::Rep* run_recent(Site* site, const Recent& recent, const yard_value_t* args);
 // After the kernel of a memo's plan failed. Inside the guard.
 YARD_API Status::Rep* recent_failed(Site* site, const void* entry, const void* plan,
-                                    const yard_value_t* args, int32_t code);
+                                    const yard_value_t* args, uint32_t flags, int32_t code);
 YARD_API void free_call_scratch(yard_call_t* call) noexcept;
 
 // What a kernel without workspace or state is given. Field by field: g++ writes the words of a braced list
@@ -102,10 +101,10 @@ inline Status::Rep* call_typed_op(Site* site, P... p) {
         if (last.is_current()) [[likely]] {
           if (last.typed == nullptr) [[unlikely]] {
             const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
-            return run_recent(site, last.entry, last.plan, args);
+            return run_recent(site, last, args);
           }
           yard_call_t call;
-          start_call(call, *thread, 0, last.host, last.self);
+          start_call(call, *thread, last.flags, last.host, last.self);
           // A kernel may call ops itself, and the memo become another's.
           const void *const entry = last.entry, *const plan = last.plan;
           const uint32_t counter = last.counter;
@@ -115,7 +114,7 @@ inline Status::Rep* call_typed_op(Site* site, P... p) {
             return nullptr;
           }
           const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
-          return recent_failed(site, entry, plan, args, code);
+          return recent_failed(site, entry, plan, args, call.flags, code);
         }
       }
     }

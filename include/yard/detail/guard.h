@@ -23,6 +23,7 @@
 namespace yard::detail {
 
 struct RecentCalls;
+struct ScopeState;
 
 // How a reader orders "I use p" before "p is still current". With membarrier the reclaimer pays for
 // both; where the kernel refuses it readers fence. The thread sanitizer understands neither, so its
@@ -52,8 +53,9 @@ struct alignas(64) ThreadHead {
   std::atomic<Value*>* counters = nullptr;
   // What this thread called last (recent.h); null until it has called something.
   RecentCalls* recent = nullptr;
-  // The policy scope the thread is in; 0 outside of any.
+  // The policy scope the thread is in (yard/scope.h): its number, 0 outside of any, and what it says.
   uint64_t scope = 0;
+  const ScopeState* scope_state = nullptr;
   // Where a kernel that fails leaves its message; read before the thread's next call.
   static constexpr uint64_t kErrorBytes = 512;
   char* error = nullptr;

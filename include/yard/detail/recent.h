@@ -77,6 +77,7 @@ struct alignas(64) Recent {
   const yard_host_t* host = nullptr;
   void* self = nullptr;
   uint32_t counter = 0;
+  uint32_t flags = 0;   // of the call, as the scope has them
   uint32_t misses = 0;  // calls of other forms since it was stored
   uint8_t arg_count = 0;
   uint8_t tags[kArgs] = {};    // of the arguments

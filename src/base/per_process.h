@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Something with a lock in it that a child of fork must not share: another thread of the parent may have
+// held the lock, and nobody is there to release it. The child gets a new one; the old is left behind.
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+
+namespace yard::base {
+
+template <class T>
+class PerProcess {
+ public:
+  constexpr PerProcess() noexcept = default;
+  PerProcess(const PerProcess&) = delete;
+  PerProcess& operator=(const PerProcess&) = delete;
+
+  // This process's. Never freed.
+  T& get() {
+    const pid_t pid = ::getpid();
+    Node* n = node_.load(std::memory_order_acquire);
+    while (n == nullptr || n->pid != pid) {
+      auto* made = new Node{pid, {}};
+      if (node_.compare_exchange_strong(n, made, std::memory_order_acq_rel)) return made->value;
+      delete made;
+    }
+    return n->value;
+  }
+
+ private:
+  struct Node {
+    pid_t pid;
+    T value;
+  };
+  std::atomic<Node*> node_{nullptr};
+};
+
+}  // namespace yard::base

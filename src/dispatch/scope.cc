@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dispatch/scope.h"
+
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/per_process.h"
+#include "base/text.h"
+#include "base/thread_record.h"
+
+namespace yard::detail {
+
+std::string ScopeContent::text() const {
+  std::string t;
+  if (!policy.empty()) t = to_string(policy);
+  for (const auto& [k, v] : labels) t += "\nlabel " + base::quote(k) + '=' + base::quote(v);
+  const auto flag = [&](const char* name, const std::optional<bool>& on) {
+    if (on) t += std::string("\n") + name + (*on ? " on" : " off");
+  };
+  flag("inference", inference);
+  flag("deterministic", deterministic);
+  return t;
+}
+
+ScopeContent ScopeContent::under(const ScopeContent& inner) const {
+  ScopeContent both = *this;
+  both.policy = merge(policy, inner.policy);
+  for (const auto& [k, v] : inner.labels) both.labels[k] = v;
+  if (inner.inference) both.inference = inner.inference;
+  if (inner.deterministic) both.deterministic = inner.deterministic;
+  return both;
+}
+
+namespace {
+
+using StatePtr = std::shared_ptr<const ScopeState>;
+
+// The states of this process by their text. The last few are kept alive.
+struct States {
+  static constexpr size_t kKept = 64;
+  std::mutex lock;
+  std::unordered_map<std::string, std::weak_ptr<const ScopeState>> by_text;
+  std::deque<StatePtr> kept;
+};
+base::PerProcess<States> g_states;
+std::atomic<uint64_t> g_last_id{0};
+
+StatePtr intern(ScopeContent content) {
+  const std::string text = content.text();
+  std::vector<StatePtr> let_go;  // after the lock
+  States& states = g_states.get();
+  std::lock_guard lock(states.lock);
+  auto& found = states.by_text[text];
+  if (StatePtr state = found.lock()) return state;
+  auto state = std::make_shared<ScopeState>();
+  state->id = text.empty() ? 0 : g_last_id.fetch_add(1, std::memory_order_relaxed) + 1;
+  state->problem = validate(content.policy);
+  if (!state->problem.ok()) state->problem.note("said by a scope of this thread");
+  if (content.inference.value_or(false)) state->flags |= YARD_CALL_INFERENCE;
+  if (content.deterministic.value_or(false)) state->flags |= YARD_CALL_DETERMINISTIC;
+  state->content = std::move(content);
+  found = state;
+  states.kept.push_back(state);
+  if (states.kept.size() > States::kKept) {
+    let_go.push_back(std::move(states.kept.front()));
+    states.kept.pop_front();
+  }
+  if (states.by_text.size() > 4 * States::kKept)
+    std::erase_if(states.by_text, [](const auto& s) { return s.second.expired(); });
+  return state;
+}
+
+StatePtr make_state(const ScopeState* outer, const ScopeSpec& spec) {
+  return intern(outer != nullptr ? outer->content.under(spec.content) : spec.content);
+}
+
+// The state of `spec` inside of `outer`: kept by the spec, or `own`.
+const ScopeState* find_state(ScopeSpec& spec, const ScopeState* outer, StatePtr& own) {
+  const uint64_t id = outer != nullptr ? outer->id : 0;
+  int n = 0;
+  ScopeSpec::Inside* first = spec.inside.load(std::memory_order_acquire);
+  for (const auto* i = first; i != nullptr; i = i->next, ++n)
+    if (i->outer == id) return i->state.get();
+  StatePtr state = make_state(outer, spec);
+  if (n >= ScopeSpec::kInside) {
+    own = std::move(state);
+    return own.get();
+  }
+  // Two threads may add the same; both serve.
+  auto* made = new ScopeSpec::Inside{id, std::move(state), first};
+  while (!spec.inside.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
+  }
+  return made->state.get();
+}
+
+}  // namespace
+
+ScopeSpec::~ScopeSpec() {
+  for (Inside* i = inside.load(std::memory_order_acquire); i != nullptr;)
+    delete std::exchange(i, i->next);
+}
+
+}  // namespace yard::detail
+
+namespace yard {
+
+using detail::ScopeContent;
+using detail::ScopeSpec;
+
+namespace {
+
+std::shared_ptr<ScopeSpec> spec_of(ScopeContent c) {
+  return std::make_shared<ScopeSpec>(std::move(c));
+}
+
+void append(std::vector<std::string>& to, std::vector<std::string> more) {
+  for (std::string& m : more) to.push_back(std::move(m));
+}
+
+}  // namespace
+
+Scope::Scope() : spec_(spec_of({})) {}
+Scope::Scope(Policy policy) : spec_(spec_of({std::move(policy), {}, {}, {}})) {}
+
+Scope Scope::strict(bool on) const {
+  ScopeContent c = spec_->content;
+  c.policy.strict = on;
+  return Scope(spec_of(std::move(c)));
+}
+Scope Scope::prefer(Kind kind) const {
+  ScopeContent c = spec_->content;
+  c.policy.prefer = kind;
+  return Scope(spec_of(std::move(c)));
+}
+Scope Scope::order(std::string op, std::vector<std::string> tokens) const {
+  ScopeContent c = spec_->content;
+  c.policy.per_op[std::move(op)] = std::move(tokens);
+  return Scope(spec_of(std::move(c)));
+}
+Scope Scope::allow_vendors(std::vector<std::string> names) const {
+  ScopeContent c = spec_->content;
+  c.policy.allow_vendors = std::move(names);
+  return Scope(spec_of(std::move(c)));
+}
+Scope Scope::deny_vendors(std::vector<std::string> names) const {
+  ScopeContent c = spec_->content;
+  append(c.policy.deny_vendors, std::move(names));
+  return Scope(spec_of(std::move(c)));
+}
+Scope Scope::allow_kernels(std::vector<std::string> globs) const {
+  ScopeContent c = spec_->content;
+  c.policy.allow_kernels = std::move(globs);
+  return Scope(spec_of(std::move(c)));
+}
+Scope Scope::deny_kernels(std::vector<std::string> globs) const {
+  ScopeContent c = spec_->content;
+  append(c.policy.deny_kernels, std::move(globs));
+  return Scope(spec_of(std::move(c)));
+}
+Scope Scope::label(std::string name, std::string value) const {
+  ScopeContent c = spec_->content;
+  c.labels[std::move(name)] = std::move(value);
+  return Scope(spec_of(std::move(c)));
+}
+Scope Scope::inference(bool on) const {
+  ScopeContent c = spec_->content;
+  c.inference = on;
+  return Scope(spec_of(std::move(c)));
+}
+Scope Scope::deterministic(bool on) const {
+  ScopeContent c = spec_->content;
+  c.deterministic = on;
+  return Scope(spec_of(std::move(c)));
+}
+
+const Policy& Scope::policy() const noexcept { return spec_->content.policy; }
+const std::map<std::string, std::string, std::less<>>& Scope::labels() const noexcept {
+  return spec_->content.labels;
+}
+Status Scope::status() const { return validate(policy()); }
+
+Scope current_scope() {
+  const detail::ScopeState* now = base::this_thread().scope_state;
+  return now != nullptr ? Scope(spec_of(now->content)) : Scope();
+}
+
+void ScopedPolicy::enter(ScopeSpec& spec) {
+  thread_ = &base::this_thread();
+  outer_ = thread_->scope_state;
+  const detail::ScopeState* state = detail::find_state(spec, outer_, own_);
+  thread_->scope_state = state;
+  thread_->scope = state->id;
+}
+
+ScopedPolicy::~ScopedPolicy() {
+  thread_->scope_state = outer_;
+  thread_->scope = outer_ != nullptr ? outer_->id : 0;
+}
+
+}  // namespace yard

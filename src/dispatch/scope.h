@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scopes as the dispatcher sees them: what all scopes of a thread say together, under one number.
+//
+// Equal scopes have equal numbers while one of them lives and some time after, so that a scope that is made
+// again and again finds its overlays and memos. Only so many are remembered.
+#pragma once
+
+#include <yard/detail/guard.h>
+#include <yard/options.h>
+#include <yard/scope.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace yard::detail {
+
+struct ScopeContent {
+  Policy policy;
+  std::map<std::string, std::string, std::less<>> labels;
+  std::optional<bool> inference, deterministic;
+
+  // Canonical: equal contents, equal text, and only those. Empty: says nothing.
+  std::string text() const;
+  // `inner` inside of this.
+  ScopeContent under(const ScopeContent& inner) const;
+};
+
+// What a thread is in. Immutable.
+struct ScopeState {
+  uint64_t id = 0;  // as in ThreadHead::scope; 0: nothing is said
+  ScopeContent content;
+  uint32_t flags = 0;  // of every call inside
+  Status problem;      // of every call inside
+};
+
+// One scope, and the states it makes inside of others.
+struct ScopeSpec {
+  explicit ScopeSpec(ScopeContent c) : content(std::move(c)) {}
+  ~ScopeSpec();
+  ScopeSpec(const ScopeSpec&) = delete;
+  ScopeSpec& operator=(const ScopeSpec&) = delete;
+
+  const ScopeContent content;
+  struct Inside {
+    uint64_t outer;
+    std::shared_ptr<const ScopeState> state;
+    Inside* next;
+  };
+  static constexpr int kInside = 8;  // more are made each time
+  std::atomic<Inside*> inside{nullptr};
+};
+
+// How overlays of a scope are found: no call's own patch has an empty key.
+inline uint64_t scope_hash(uint64_t id) noexcept { return id * 0x9e3779b97f4a7c15ull; }
+
+// What this thread is in; null outside of any scope.
+inline const ScopeState* scope_of(const ThreadHead& thread) noexcept { return thread.scope_state; }
+
+// A thread that works for another one is in that one's scope. `state` must stay.
+class ScopeOfCaller {
+ public:
+  ScopeOfCaller(ThreadHead& thread, const ScopeState* state) noexcept
+      : thread_(thread), own_(thread.scope_state) {
+    set(state);
+  }
+  ~ScopeOfCaller() { set(own_); }
+  ScopeOfCaller(const ScopeOfCaller&) = delete;
+  ScopeOfCaller& operator=(const ScopeOfCaller&) = delete;
+
+ private:
+  void set(const ScopeState* state) noexcept {
+    thread_.scope_state = state;
+    thread_.scope = state != nullptr ? state->id : 0;
+  }
+  ThreadHead& thread_;
+  const ScopeState* own_;
+};
+
+}  // namespace yard::detail
