@@ -2,13 +2,16 @@
 // The rule everything stands on: the plan from the cache is the plan a fresh selection would give.
 //
 // In random worlds, calls are made through the cache, which earlier calls of the same world have filled
-// and which changes of registry and policy have replanned; each is held against the same call without
-// the cache, and now and then against the explanation. Kernels leave their number and decline half of the
-// calls, so that the whole order of a plan shows and not only its first kernel.
+// and which changes of registry, environment and policy have replanned, many of them inside of scopes; each
+// is held against the same call without the cache and outside of any scope, with all that the scopes say
+// put into its own options, and now and then against the explanation. Kernels leave their number and
+// decline half of the calls, so that the whole order of a plan shows and not only its first kernel.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
 #include <cstdlib>
+#include <optional>
+#include <thread>
 
 #include "dispatch/call.h"
 #include "random_world.h"
@@ -65,6 +68,48 @@ class Asker {
   detail::Site* site_;
 };
 
+// Scopes that are entered again and again, and the scope a thread is in.
+class RandomScopes {
+ public:
+  explicit RandomScopes(World& world) {
+    Random& r = world.random();
+    for (int i = 0; i < 4; ++i) {
+      Scope s(r.chance(80) ? world.policy() : Policy());
+      if (r.chance(30)) s = s.inference(r.chance(70));
+      if (r.chance(30)) s = s.deterministic(r.chance(70));
+      if (r.chance(30)) s = s.label("tenant", std::to_string(r.below(3)));
+      scopes_.push_back(std::move(s));
+    }
+  }
+  // Leaves all scopes and enters up to two.
+  void enter(Random& r) {
+    inner_.reset();
+    outer_.reset();
+    if (!r.chance(50)) return;
+    outer_.emplace(r.of(scopes_));
+    if (r.chance(50)) inner_.emplace(r.of(scopes_));
+  }
+  // The same said by the call itself, outside of any scope.
+  Options leave(const Options& o) {
+    Options all = o;
+    const Scope now = current_scope();
+    if (const detail::ScopeState* state = base::this_thread().scope_state) {
+      if (!now.policy().empty())
+        all.policy = o.policy ? merge(now.policy(), *o.policy) : now.policy();
+      all.inference |= (state->flags & YARD_CALL_INFERENCE) != 0;
+      all.deterministic |= (state->flags & YARD_CALL_DETERMINISTIC) != 0;
+      all.labels.insert(now.labels().begin(), now.labels().end());
+    }
+    inner_.reset();
+    outer_.reset();
+    return all;
+  }
+
+ private:
+  std::vector<Scope> scopes_;
+  std::optional<ScopedPolicy> outer_, inner_;
+};
+
 uint64_t g_cases = 0, g_hits = 0;
 
 // Empty if all is well, else a description.
@@ -74,30 +119,37 @@ std::string try_world(uint64_t seed, int kernels) {
   const Options none;
   std::vector<Options> options;
   for (int i = 0; i < 6; ++i) options.push_back(world.options());
+  RandomScopes scopes(world);
   for (int i = 0; i < kCalls; ++i) {
     if (world.random().chance(1)) world.change();
+    if (world.random().below(400) == 0)
+      world.runtime().core().set_environment(world.policy()).or_throw();
     const RandomCall call = world.call();
     const bool plain = world.random().chance(60);
     const Options& o = plain ? none : world.random().of(options);
     t_answer = world.random().chance(50) ? YARD_DECLINED : YARD_OK;
-    const Outcome fresh = asker.fresh(call, o);
+    if (i % 2 == 0) scopes.enter(world.random());
     const uint64_t before = world.runtime().stats().selections;
     const Outcome cached = asker.cached(call, plain ? nullptr : &o);
+    const uint64_t after = world.runtime().stats().selections;
+    std::string explained;
+    if (i % 8 == 0 && cached.code != Code::kNotFound)
+      explained = asker.explain(call, o).value().selected;
+    const Options all = i % 2 == 0 ? scopes.leave(o) : o;
+    const Outcome fresh = asker.fresh(call, all);
     ++g_cases;
     // Calls that no kernel can take are not remembered.
-    if (fresh.code != Code::kNoKernel && world.runtime().stats().selections == before) ++g_hits;
+    if (fresh.code != Code::kNoKernel && after == before) ++g_hits;
     const auto wrong = [&](const std::string& what) {
-      const auto text = asker.explain(call, o);
+      const auto text = asker.explain(call, all);
       return "seed " + std::to_string(seed) + ", call " + std::to_string(i) + ": " + what + "\n" +
              world.describe() + "\n" + (text.ok() ? text->to_text() : text.status().to_string());
     };
     if (fresh != cached)
       return wrong("fresh: " + show(fresh) + ", from the cache: " + show(cached));
-    if (i % 8 == 0 && fresh.code != Code::kNotFound) {
-      const std::string id = asker.explain(call, o).value().selected;
-      if (id != (fresh.ran.empty() ? "" : world.id_of(fresh.ran[0])))
-        return wrong("fresh: " + show(fresh) + ", explained: " + id);
-    }
+    if (i % 8 == 0 && fresh.code != Code::kNotFound &&
+        explained != (fresh.ran.empty() ? "" : world.id_of(fresh.ran[0])))
+      return wrong("fresh: " + show(fresh) + ", explained: " + explained);
   }
   return "";
 }
@@ -123,6 +175,34 @@ TEST(CachedEqualsFresh, InRandomWorlds) {
   EXPECT_GE(g_hits, g_cases / 5);
   RecordProperty("cases", std::to_string(g_cases));
   RecordProperty("hits", std::to_string(g_hits));
+}
+
+// Several threads in one world, each in scopes of its own.
+TEST(CachedEqualsFresh, InSeveralThreadsWithScopesOfTheirOwn) {
+  constexpr int kThreads = 3;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    World world(seed, 1 + static_cast<int>(seed % 8));
+    std::deque<RandomCall> calls;  // which point into themselves
+    for (int i = 0; i < 40; ++i) calls.push_back(world.call());
+    std::vector<std::unique_ptr<RandomScopes>> scopes;
+    for (int t = 0; t < kThreads; ++t) scopes.push_back(std::make_unique<RandomScopes>(world));
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t)
+      threads.emplace_back([&, t] {
+        Random random(seed * 100 + static_cast<uint64_t>(t));
+        Asker asker(world);
+        RandomScopes& mine = *scopes[static_cast<size_t>(t)];
+        for (int i = 0; i < kCalls / 2; ++i) {
+          const RandomCall& call = random.of(calls);
+          t_answer = random.chance(50) ? YARD_DECLINED : YARD_OK;
+          mine.enter(random);
+          const Outcome cached = asker.cached(call, nullptr);
+          const Outcome fresh = asker.fresh(call, mine.leave({}));
+          ASSERT_EQ(show(cached), show(fresh)) << "seed " << seed << ", thread " << t;
+        }
+      });
+    for (std::thread& t : threads) t.join();
+  }
 }
 
 }  // namespace
