@@ -59,8 +59,8 @@ Core::~Core() {
   base::reclaimer().collect();
   for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr;)
     delete std::exchange(s, s->next);
-  for (Versions* v = versions_.next.load(std::memory_order_acquire); v != nullptr;)
-    delete std::exchange(v, v->next.load(std::memory_order_acquire));
+  for (Indices* i = indices_.next.load(std::memory_order_acquire); i != nullptr;)
+    delete std::exchange(i, i->next.load(std::memory_order_acquire));
   delete r;
 }
 
@@ -115,26 +115,28 @@ bool Core::publish(Root& r, std::shared_ptr<const registry::State> state,
   return true;
 }
 
-const std::atomic<uint64_t>& Core::version(uint32_t index) const {
-  Versions* v = &versions_;
-  for (; index >= kVersions; index -= kVersions) {
-    Versions* next = v->next.load(std::memory_order_acquire);
+Core::OfIndex& Core::of_index(uint32_t index) const {
+  Indices* at = &indices_;
+  for (; index >= Indices::kCount; index -= Indices::kCount) {
+    Indices* next = at->next.load(std::memory_order_acquire);
     if (next == nullptr) {
-      auto* made = new Versions;
-      if (v->next.compare_exchange_strong(next, made, std::memory_order_acq_rel))
+      auto* made = new Indices;
+      if (at->next.compare_exchange_strong(next, made, std::memory_order_acq_rel))
         next = made;
       else
         delete made;
     }
-    v = next;
+    at = next;
   }
-  return v->values[index];
+  return at->of[index];
 }
+
+const std::atomic<uint64_t>& Core::version(uint32_t index) const { return of_index(index).version; }
 
 void Core::set_versions(const Snapshot& s) noexcept {
   for (uint32_t i = 0; i < s.owners().size(); ++i) {
     const uint64_t now = s.entry(i) != nullptr ? s.entry(i)->generation() : 0;
-    auto& v = const_cast<std::atomic<uint64_t>&>(version(i));
+    std::atomic<uint64_t>& v = of_index(i).version;
     if (v.load(std::memory_order_relaxed) != now) v.store(now, std::memory_order_release);
   }
   overlays_version.fetch_add(1, std::memory_order_release);
@@ -226,11 +228,18 @@ Site* Core::attach(std::string_view name, std::string_view letters, Status* why)
     *why = dispatch::check_signature(*family->op->program, letters);
     if (!why->ok()) return nullptr;
   }
-  for (Site* site = sites_.load(std::memory_order_acquire); site != nullptr; site = site->next)
-    if (site->name == name && site->letters == letters) {
-      site->index.store(family->op->index, std::memory_order_release);
-      return site;
-    }
+  // An index belongs to one schema for ever, a site to a name.
+  std::atomic<Site*>* packed = letters == kPacked ? &of_index(family->op->index).packed : nullptr;
+  Site* found = packed != nullptr ? packed->load(std::memory_order_acquire) : nullptr;
+  if (found == nullptr)
+    for (found = sites_.load(std::memory_order_acquire);
+         found != nullptr && (found->name != name || found->letters != letters);)
+      found = found->next;
+  if (found != nullptr) {
+    found->index.store(family->op->index, std::memory_order_release);
+    if (packed != nullptr) packed->store(found, std::memory_order_release);
+    return found;
+  }
   // Two threads may make one each; both serve.
   static std::atomic<uint64_t> last_id{0};
   auto* site = new Site{this,
@@ -243,6 +252,7 @@ Site* Core::attach(std::string_view name, std::string_view letters, Status* why)
   site->next = sites_.load(std::memory_order_relaxed);
   while (!sites_.compare_exchange_weak(site->next, site, std::memory_order_release)) {
   }
+  if (packed != nullptr) packed->store(site, std::memory_order_release);
   return site;
 }
 

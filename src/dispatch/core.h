@@ -136,12 +136,18 @@ class Core {
   // Writes the versions of all ops and of overlays; in a child of fork, too.
   void set_versions(const Snapshot& s) noexcept;
 
-  static constexpr uint32_t kVersions = 256;
-  struct Versions {
-    std::atomic<uint64_t> values[kVersions]{};
-    std::atomic<Versions*> next{nullptr};
+  // What stays with an op's index for the life of the core.
+  struct OfIndex {
+    std::atomic<uint64_t> version{0};
+    std::atomic<Site*> packed{nullptr};  // the site of calls by name and from C
   };
-  mutable Versions versions_;
+  struct Indices {
+    static constexpr uint32_t kCount = 256;
+    OfIndex of[kCount]{};
+    std::atomic<Indices*> next{nullptr};
+  };
+  OfIndex& of_index(uint32_t index) const;
+  mutable Indices indices_;
 
   uint64_t generation_ = 0;  // of the last snapshot; under write
   std::atomic<Root*> root_;

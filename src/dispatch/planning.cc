@@ -11,6 +11,14 @@
 namespace yard::detail {
 
 Result<exec::Plan::Ptr> Core::fresh_plan(const Entry& entry, const Key& key, const op::Call& call) {
+  // A verifier that calls its own op on the call it is asked about would ask itself without end.
+  constexpr int kDeepest = 16;
+  if (select::select_depth() >= kDeepest)
+    return Status(
+        Code::kWouldDeadlock,
+        fmt::format("op '{}': probes, verifiers or cost hints that are asked to choose its "
+                    "kernel call ops whose choice asks them again",
+                    entry.name()));
   root().selections.fetch_add(1, std::memory_order_relaxed);
   const auto order = select::select(entry.contest(), call.args(), call.count(), call.flags());
   if (order.empty()) return select::no_kernel(entry.contest(), call);

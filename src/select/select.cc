@@ -180,6 +180,7 @@ Device device_of(const yard_value_t* args, uint32_t count) {
 }  // namespace
 
 bool inside_select() noexcept { return t_depth > 0; }
+int select_depth() noexcept { return t_depth; }
 
 Order select(const Contest& contest, const yard_value_t* args, uint32_t count, uint32_t flags,
              Notes* notes) {

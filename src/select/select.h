@@ -37,5 +37,7 @@ Order select(const Contest& contest, const yard_value_t* args, uint32_t count, u
 // Whether the calling thread is inside select(): plugin code that runs there must not change what is
 // being selected from, nor wait for other selections.
 bool inside_select() noexcept;
+// How many selections this thread is inside of: plugin code that is asked may call ops.
+int select_depth() noexcept;
 
 }  // namespace yard::select

@@ -218,6 +218,25 @@ TEST_F(Calls, PackedOnesNeedNoFacts) {
   EXPECT_EQ(packed(7).code(), Code::kInvalidArgument);
 }
 
+// A verifier that calls its own op about the very call it is asked about.
+Runtime* g_asked = nullptr;
+int32_t asks_itself(const yard_query_t*, yard_verdict_t*) {
+  static float m[2][8];
+  const TensorView out(m[0], DType::f32, {8}), x(m[1], DType::f32, {8});
+  return g_asked->call("copy", {out, x}).ok() ? YARD_OK : YARD_DECLINED;
+}
+
+TEST(Verifiers, MayNotAskThemselvesWithoutEnd) {
+  Bare bare;
+  yard_kernel_t k = kernel_of("copy", "curious", 1, 9);
+  k.verify = asks_itself;
+  bare.add(k).or_throw();
+  bare.add(kernel_of("copy", "plain", 2, 1)).or_throw();
+  g_asked = &bare.runtime;
+  const Floats out(8), x(8);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(bare.runtime.call("copy", {out.view, x.view}).ok());
+}
+
 // ---- Explanations ----
 
 TEST_F(Calls, ExplainAndResolveSayWhatRuns) {

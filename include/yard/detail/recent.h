@@ -88,7 +88,7 @@ struct alignas(64) Recent {
   bool is_of(uint64_t site_id, uint64_t scope_id, const yard_tensor_t* out,
              const T*... in) const noexcept {
     if (site != site_id || scope != scope_id) return false;
-    const uint64_t at = address_of(*out);
+    [[maybe_unused]] const uint64_t at = address_of(*out);
     const TensorForm* f = forms;
     if (out->data == nullptr || !f->is_of(*out)) return false;
     return (... && (++f, in->data != nullptr && f->is_of(*in) &&
