@@ -14,6 +14,31 @@ constexpr size_t kLongest = 128;
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
+void append_hex(std::string& out, char c) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  ((out += "\\x") += kHex[(c >> 4) & 15]) += kHex[c & 15];
+}
+
+// Inside the quotes.
+void append_quoted(std::string& out, char c) {
+  if (c == '"' || c == '\\') {
+    (out += '\\') += c;
+  } else if (c == '\n') {
+    out += "\\n";
+  } else if (c == '\t') {
+    out += "\\t";
+  } else if (c == '\r') {
+    out += "\\r";
+  } else if (is_control(c)) {
+    append_hex(out, c);
+  } else {
+    out += c;
+  }
+}
+
+char small(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+char large(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
+
 int hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -71,24 +96,29 @@ std::string one_of(const std::vector<std::string>& words) {
 }
 
 std::string quote(std::string_view text) {
-  static constexpr char kHex[] = "0123456789abcdef";
   std::string out = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') {
-      (out += '\\') += c;
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (c == '\r') {
-      out += "\\r";
-    } else if (is_control(c)) {
-      ((out += "\\x") += kHex[(c >> 4) & 15]) += kHex[c & 15];
-    } else {
-      out += c;
-    }
-  }
+  for (char c : text) append_quoted(out, c);
   return out += '"';
+}
+
+std::string excerpt(std::string_view text, size_t most) {
+  std::string out = "\"";
+  size_t i = 0;
+  while (i < text.size()) {
+    const size_t n = utf8_length(text, i);
+    if (i + std::max<size_t>(n, 1) > most) break;
+    const bool c1 = n == 2 && text[i] == '\xc2' &&
+                    static_cast<unsigned char>(text[i + 1]) < 0xa0;  // what terminals obey
+    if (n == 0 || c1) {
+      for (size_t k = 0; k < std::max<size_t>(n, 1); ++k) append_hex(out, text[i + k]);
+    } else if (n == 1) {
+      append_quoted(out, text[i]);
+    } else {
+      out += text.substr(i, n);
+    }
+    i += std::max<size_t>(n, 1);
+  }
+  return out += i < text.size() ? "\"..." : "\"";
 }
 
 std::optional<std::string> unquote(std::string_view text, size_t& pos) {
@@ -172,6 +202,57 @@ bool is_bare_word(std::string_view text) noexcept {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
            c == '.' || c == '-';
   });
+}
+
+std::string_view trim(std::string_view text) noexcept {
+  const size_t from = text.find_first_not_of(" \t");
+  if (from == std::string_view::npos) return {};
+  return text.substr(from, text.find_last_not_of(" \t") - from + 1);
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const size_t end = text.find(separator);
+    parts.push_back(trim(text.substr(0, end)));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), small);
+  return out;
+}
+
+std::string upper(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), large);
+  return out;
+}
+
+bool same_word(std::string_view a, std::string_view b) noexcept {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return small(x) == small(y); });
+}
+
+size_t utf8_length(std::string_view s, size_t at) noexcept {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
+  const unsigned char c = byte(at);
+  const size_t n = c < 0x80                ? 1
+                   : c >= 0xc2 && c < 0xe0 ? 2
+                   : (c >> 4) == 14        ? 3
+                   : c >= 0xf0 && c < 0xf5 ? 4
+                                           : 0;
+  if (n == 0 || at + n > s.size()) return 0;
+  for (size_t k = 1; k < n; ++k)
+    if ((byte(at + k) & 0xc0) != 0x80) return 0;
+  if (n == 3 && ((c == 0xe0 && byte(at + 1) < 0xa0) || (c == 0xed && byte(at + 1) >= 0xa0)))
+    return 0;
+  if (n == 4 && ((c == 0xf0 && byte(at + 1) < 0x90) || (c == 0xf4 && byte(at + 1) >= 0x90)))
+    return 0;
+  return n;
 }
 
 }  // namespace yard::base

@@ -28,6 +28,9 @@ std::string one_of(const std::vector<std::string>& words);
 // In double quotes; quote, backslash and control characters are escaped (\" \\ \n \t \r \xhh).
 std::string quote(std::string_view text);
 
+// quote() for showing what somebody gave: at most `most` bytes, then "..."; what is not UTF-8 is escaped.
+std::string excerpt(std::string_view text, size_t most = 80);
+
 // Reads a string that quote() wrote, starting at text[pos] == '"'; moves pos behind it. On failure
 // nothing is returned and pos is at the character that is wrong.
 std::optional<std::string> unquote(std::string_view text, size_t& pos);
@@ -44,5 +47,20 @@ std::string caret_at(std::string_view text, size_t offset);
 
 // Whether text is a word that needs no quotes: letters, digits, '_', '.', '-', not empty.
 bool is_bare_word(std::string_view text) noexcept;
+
+// Without the blanks (space, tab) at both ends.
+std::string_view trim(std::string_view text) noexcept;
+
+// The parts between separators, trimmed; text without a separator is one part.
+std::vector<std::string_view> split(std::string_view text, char separator);
+
+// With ASCII letters small, or large.
+std::string lower(std::string_view text);
+std::string upper(std::string_view text);
+// Whether both are the same but for the case of ASCII letters.
+bool same_word(std::string_view a, std::string_view b) noexcept;
+
+// Length of the UTF-8 sequence that begins at text[at], 0 if there is none.
+size_t utf8_length(std::string_view text, size_t at) noexcept;
 
 }  // namespace yard::base

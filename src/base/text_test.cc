@@ -95,5 +95,26 @@ TEST(Text, BareWords) {
   EXPECT_FALSE(is_bare_word("a b"));
 }
 
+TEST(Text, Excerpt) {
+  EXPECT_EQ(excerpt("a\n\x1b"), R"("a\n\x1b")");
+  EXPECT_EQ(excerpt("\xc3\xa4\xff\xc3"), "\"\xc3\xa4\\xff\\xc3\"")
+      << "what is not UTF-8 is escaped";
+  EXPECT_EQ(excerpt("\xc2\x9b"), R"("\xc2\x9b")") << "a terminal would obey it";
+  EXPECT_EQ(excerpt("abcdef", 3), "\"abc\"...");
+  EXPECT_EQ(excerpt("ab\xc3\xa4", 3), "\"ab\"...") << "cut between characters";
+  EXPECT_EQ(excerpt(""), "\"\"");
+}
+
+TEST(Text, TrimSplitAndCase) {
+  EXPECT_EQ(trim(" \ta b\t "), "a b");
+  EXPECT_EQ(trim("\t "), "");
+  EXPECT_EQ(split(" a, ,b ", ','), (std::vector<std::string_view>{"a", "", "b"}));
+  EXPECT_EQ(split("", ','), (std::vector<std::string_view>{""}));
+  EXPECT_EQ(lower("aB\xc4Z_9"), "ab\xc4z_9");
+  EXPECT_EQ(upper("aB_z9"), "AB_Z9");
+  EXPECT_TRUE(same_word("TrUe", "true"));
+  EXPECT_FALSE(same_word("tru", "true"));
+}
+
 }  // namespace
 }  // namespace yard::base

@@ -15,19 +15,6 @@ struct Source {
   const Policy* policy;
 };
 
-// What is said for the whole process. Immutable once published.
-struct ProcessPolicy {
-  Policy environment;
-  Policy set;       // through the API
-  Policy in_force;  // both
-
-  static ProcessPolicy of(Policy environment, Policy set) {
-    ProcessPolicy p{std::move(environment), std::move(set), {}};
-    p.in_force = merge(p.environment, p.set);
-    return p;
-  }
-};
-
 // The policy in force.
 Policy combine(std::span<const Source> sources);
 

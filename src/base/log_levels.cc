@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Levels: their names, the word that holds them all, and the grammar `info,select=debug`.
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/text.h"
+
+namespace yard {
+namespace {
+
+constexpr LogLevel kLevels[] = {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarn,
+                                LogLevel::kError, LogLevel::kOff};
+constexpr const char* kLevelWords = "debug, info, warn, error or off";
+constexpr const char* kEntries = "LEVEL or NAME=LEVEL, with ',' between entries,";
+
+std::vector<std::string> level_names() {
+  std::vector<std::string> names;
+  for (LogLevel l : kLevels) names.emplace_back(to_string(l));
+  return names;
+}
+
+std::vector<std::string> logger_names() {
+  return {std::begin(base::kLoggers), std::end(base::kLoggers)};
+}
+
+// Sets one slot; 0 makes it follow the default.
+constexpr base::LogLevels with(base::LogLevels levels, uint32_t slot, base::LogLevels level) {
+  return (levels & ~(base::LogLevels{15} << (4 * slot))) | level << (4 * slot);
+}
+
+void set_slot(uint32_t slot, LogLevel level) noexcept {
+  base::LogLevels now = base::g_log_levels.load(std::memory_order_relaxed);
+  while (!base::g_log_levels.compare_exchange_weak(
+      now, with(now, slot, static_cast<base::LogLevels>(level)), std::memory_order_relaxed)) {
+  }
+}
+
+std::string no_logger(std::string_view name) {
+  if (name.empty()) return "no logger stands before '='; NAME=LEVEL would be right";
+  if (!base::is_bare_word(name))
+    return fmt::format("no logger is called {}; {} would be right", base::excerpt(name), kEntries);
+  const std::vector<std::string> names = logger_names();
+  const std::string hint = base::did_you_mean(base::lower(name), names);
+  return fmt::format("no logger is called {}{}", base::excerpt(name),
+                     hint.empty() ? "; " + base::one_of(names) + " would be right" : hint);
+}
+
+// One entry of the grammar, `level` or `name=level`.
+class EntryReader {
+ public:
+  explicit EntryReader(std::vector<std::string>& problems) : problems_(problems) {}
+
+  void read(std::string_view entry) {
+    ++number_;
+    if (entry.empty()) {
+      problems_.push_back(
+          fmt::format("entry {} is empty; one ',' between entries would be right", number_));
+      return;
+    }
+    const size_t equals = entry.find('=');
+    const bool named = equals != std::string_view::npos;
+    const std::string name = named ? base::lower(base::trim(entry.substr(0, equals))) : "";
+    const std::string_view word = named ? base::trim(entry.substr(equals + 1)) : entry;
+    const uint32_t slot = base::logger_slot(name);
+    if (named && slot == 0) problems_.push_back(no_logger(name));
+    const auto level = parse_log_level(word);
+    if (!level) problems_.push_back(no_level(word, named));
+    if (!level || (named && slot == 0)) return;
+    if ((seen_ & (1u << slot)) != 0)
+      problems_.push_back(
+          named ? fmt::format("{} has a level already; one for each logger would be right", name)
+                : "there is a default already; one bare level would be right");
+    seen_ |= 1u << slot;
+    levels_ = with(levels_, slot, static_cast<base::LogLevels>(*level));
+  }
+  base::LogLevels levels() const { return levels_; }
+
+ private:
+  static std::string no_level(std::string_view word, bool named) {
+    if (word.empty()) return fmt::format("a level is missing; {} would be right", kLevelWords);
+    if (!named && base::logger_slot(base::lower(word)) != 0)
+      return fmt::format("the logger {} has no level; {}=info would be right", word, word);
+    if (!base::is_bare_word(word))
+      return fmt::format("{} is no level; {} would be right", base::excerpt(word), kEntries);
+    return fmt::format("{} is no level; {} would be right{}", base::excerpt(word), kLevelWords,
+                       base::did_you_mean(base::lower(word), level_names()));
+  }
+
+  std::vector<std::string>& problems_;
+  base::LogLevels levels_ = base::kInitialLevels;
+  uint32_t seen_ = 0, number_ = 0;
+};
+
+}  // namespace
+
+const char* to_string(LogLevel level) noexcept {
+  switch (level) {
+    case LogLevel::kDebug: return "debug";
+    case LogLevel::kInfo: return "info";
+    case LogLevel::kWarn: return "warn";
+    case LogLevel::kError: return "error";
+    case LogLevel::kOff: return "off";
+  }
+  return "?";
+}
+
+std::optional<LogLevel> parse_log_level(std::string_view text) noexcept {
+  for (LogLevel l : kLevels)
+    if (base::same_word(text, to_string(l))) return l;
+  if (base::same_word(text, "warning")) return LogLevel::kWarn;
+  return std::nullopt;
+}
+
+void set_log_level(LogLevel level) noexcept { set_slot(0, level); }
+
+Status set_log_level(std::string_view logger, LogLevel level) {
+  const uint32_t slot = base::logger_slot(logger);
+  if (slot == 0) return Status(Code::kNotFound, no_logger(logger));
+  set_slot(slot, level);
+  return {};
+}
+
+LogLevel log_level(std::string_view logger) noexcept {
+  const base::LogLevels levels = base::g_log_levels.load(std::memory_order_relaxed);
+  return static_cast<LogLevel>(base::level_in_slot(levels, base::logger_slot(logger)));
+}
+
+std::vector<std::string_view> loggers() {
+  return {std::begin(base::kLoggers), std::end(base::kLoggers)};
+}
+
+Status apply_log_levels(std::string_view text) {
+  std::vector<std::string> problems;
+  const base::LogLevels levels = base::parse_log_levels(text, problems);
+  if (problems.empty()) {
+    base::g_log_levels.store(levels, std::memory_order_relaxed);
+    return {};
+  }
+  Status status(Code::kParse, "log levels: " + problems.front());
+  for (size_t i = 1; i < problems.size(); ++i) status.note(std::move(problems[i]));
+  return status;
+}
+
+}  // namespace yard
+
+namespace yard::base {
+
+constinit std::atomic<LogLevels> g_log_levels{kInitialLevels};
+
+LogLevels parse_log_levels(std::string_view text, std::vector<std::string>& problems) {
+  if (trim(text).empty()) return kInitialLevels;
+  EntryReader reader(problems);
+  for (std::string_view entry : split(text, ',')) reader.read(entry);
+  return reader.levels();
+}
+
+}  // namespace yard::base

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logs: levels and their grammar, each message once, sinks that misbehave, the default sink, fork.
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <stdexcept>
+#include <thread>
+
+#include "base/text.h"
+
+namespace yard::base {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+
+// Each test begins and ends with the default sink and levels, and has texts of its own.
+class Log : public ::testing::Test {
+ protected:
+  Log() { reset(); }
+  ~Log() override { reset(); }
+
+  static void reset() {
+    set_log_sink({});
+    apply_log_levels("").or_throw();
+  }
+  void collect() {
+    set_log_sink([this](const LogMessage& m) {
+      seen_.push_back(fmt_line(m));
+      repeated_.push_back(m.repeated);
+    });
+  }
+  static std::string fmt_line(const LogMessage& m) {
+    return std::string(to_string(m.level)) + ' ' + std::string(m.logger) + ' ' +
+           std::string(m.text);
+  }
+  // A text that no other test has.
+  static std::string unique(std::string text) {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    return text + " of " + info->name();
+  }
+  static uint64_t times(const std::string& text) {
+    uint64_t n = 0;
+    for (const LogCount& c : log_counts())
+      if (c.text == text) n += c.count;
+    return n;
+  }
+  std::vector<std::string> seen_;
+  std::vector<uint64_t> repeated_;
+};
+
+TEST_F(Log, EachDistinctMessageIsWrittenOnceThenCounted) {
+  collect();
+  const std::string text = unique("text");
+  for (int i = 0; i < 5; ++i) log(LogLevel::kWarn, "select", text);
+  log(LogLevel::kError, "select", text);
+  log(LogLevel::kWarn, "plugin", text + "\n");
+  EXPECT_THAT(seen_,
+              ElementsAre("warn select " + text, "error select " + text, "warn plugin " + text));
+  std::vector<uint64_t> counts;
+  for (const LogCount& c : log_counts())
+    if (c.text == text) counts.push_back(c.count);
+  EXPECT_THAT(counts, ElementsAre(5, 1, 1));
+}
+
+TEST_F(Log, LevelsArePerLogger) {
+  collect();
+  EXPECT_EQ(log_level("select"), LogLevel::kWarn);
+  log(LogLevel::kInfo, "select", unique("a"));
+  set_log_level(LogLevel::kError);
+  ASSERT_TRUE(set_log_level("select", LogLevel::kDebug).ok());
+  log(LogLevel::kDebug, "select", unique("b"));
+  log(LogLevel::kWarn, "plugin", unique("c"));
+  set_log_level(LogLevel::kOff);
+  log(LogLevel::kError, "plugin", unique("d"));
+  log(LogLevel::kOff, "select", unique("e"));
+  EXPECT_THAT(seen_, ElementsAre("debug select " + unique("b")));
+  EXPECT_EQ(log_level("plugin"), LogLevel::kOff);
+  EXPECT_EQ(log_level("nobody"), LogLevel::kOff);
+  EXPECT_FALSE(log_enabled("plugin", LogLevel::kError));
+  EXPECT_TRUE(log_enabled("select", LogLevel::kDebug));
+  EXPECT_EQ(times(unique("a")), 0u) << "what is off is not counted either";
+}
+
+TEST_F(Log, UnknownLoggersAreRefused) {
+  const Status s = set_log_level("selct", LogLevel::kDebug);
+  EXPECT_EQ(s.code(), Code::kNotFound);
+  EXPECT_EQ(s.message(), "no logger is called \"selct\"; did you mean 'select'?");
+  EXPECT_EQ(loggers().size(), kLoggerCount);
+}
+
+TEST_F(Log, TextSetsLevelsInAnyCaseAndSaysEverything) {
+  ASSERT_TRUE(apply_log_levels(" INFO , Select = Debug,plugin=off").ok());
+  EXPECT_EQ(log_level("select"), LogLevel::kDebug);
+  EXPECT_EQ(log_level("plugin"), LogLevel::kOff);
+  EXPECT_EQ(log_level("op"), LogLevel::kInfo);
+  ASSERT_TRUE(apply_log_levels("plugin=Warning").ok());
+  EXPECT_EQ(log_level("select"), LogLevel::kWarn);
+  EXPECT_EQ(log_level("plugin"), LogLevel::kWarn);
+  ASSERT_TRUE(apply_log_levels("error").ok());
+  ASSERT_TRUE(apply_log_levels("  ").ok());
+  EXPECT_EQ(log_level("op"), LogLevel::kWarn);
+}
+
+TEST_F(Log, TextThatMeansNothingChangesNothingAndNamesEveryProblem) {
+  apply_log_levels("error,op=info").or_throw();
+  const Status s = apply_log_levels("inof,selct=debug,,op=loud,info,info,op=,plugin,zebra=info");
+  EXPECT_EQ(s.code(), Code::kParse);
+  std::vector<std::string> all{std::string(s.message())};
+  all.insert(all.end(), s.notes().begin(), s.notes().end());
+  EXPECT_THAT(
+      all,
+      ElementsAre(
+          "log levels: \"inof\" is no level; debug, info, warn, error or off would be right; did "
+          "you "
+          "mean 'info'?",
+          "no logger is called \"selct\"; did you mean 'select'?",
+          "entry 3 is empty; one ',' between entries would be right",
+          "\"loud\" is no level; debug, info, warn, error or off would be right",
+          "there is a default already; one bare level would be right",
+          "a level is missing; debug, info, warn, error or off would be right",
+          "the logger plugin has no level; plugin=info would be right",
+          "no logger is called \"zebra\"; base, core, op, telemetry, registry, policy, health, "
+          "select, exec, plugin, dispatch, tune, runtime or backend would be right"));
+  EXPECT_EQ(log_level("op"), LogLevel::kInfo);
+  EXPECT_EQ(log_level("select"), LogLevel::kError);
+}
+
+RC_GTEST_PROP(LogText, IsReadOrReported, ()) {
+  const auto text = *rc::gen::container<std::string>(rc::gen::oneOf(
+      rc::gen::elementOf(std::string("infodebugwarn=,select \t")), rc::gen::arbitrary<char>()));
+  std::vector<std::string> problems;
+  const LogLevels levels = parse_log_levels(text, problems);
+  for (uint32_t slot = 0; problems.empty() && slot <= kLoggerCount; ++slot) {
+    RC_ASSERT(level_in_slot(levels, slot) >= 1u);
+    RC_ASSERT(level_in_slot(levels, slot) <= 5u);
+  }
+  const Status s = apply_log_levels(text);
+  RC_ASSERT(s.ok() == problems.empty());
+  apply_log_levels("").or_throw();
+}
+
+TEST_F(Log, ASinkMayThrowAndMayLog) {
+  int calls = 0;
+  const std::string outer = unique("outer"), inner = unique("inner");
+  set_log_sink([&](const LogMessage&) {
+    ++calls;
+    log(LogLevel::kError, "base", inner);
+    log(LogLevel::kError, "base", inner);
+    throw std::runtime_error("no");
+  });
+  log(LogLevel::kError, "base", outer);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(times(inner), 2u);
+  collect();
+  log(LogLevel::kError, "base", outer);
+  log(LogLevel::kError, "base", inner);
+  EXPECT_THAT(seen_, ElementsAre("error base " + inner));
+  EXPECT_THAT(repeated_, ElementsAre(2)) << "what came from inside a sink was not written before";
+}
+
+TEST_F(Log, ASinkMayChangeSinkAndLevelsAndIsDestroyedAfterItsLastUse) {
+  const auto token = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = token;
+  bool alive = false;
+  set_log_sink([token, watch, &alive](const LogMessage&) {
+    set_log_sink({});
+    set_log_level(LogLevel::kError);
+    log_counts();
+    alive = watch.use_count() > 1;
+  });
+  log(LogLevel::kWarn, "base", unique("x"));
+  EXPECT_TRUE(alive);
+  EXPECT_EQ(watch.use_count(), 1) << "only the test's own is left";
+  EXPECT_EQ(log_level("base"), LogLevel::kError);
+}
+
+TEST_F(Log, OldMessagesAreForgottenAndTheTableStaysBounded) {
+  collect();
+  const std::string first = unique("first"), kept = unique("kept");
+  log(LogLevel::kWarn, "op", first);
+  log(LogLevel::kWarn, "op", kept);
+  for (size_t i = 0; i < kMostMessages + 10; ++i) {
+    log(LogLevel::kWarn, "op", unique("filler " + std::to_string(i)));
+    if (i % 1000 == 0) log(LogLevel::kWarn, "op", kept);
+  }
+  EXPECT_EQ(log_counts().size(), kMostMessages);
+  seen_.clear();
+  log(LogLevel::kWarn, "op", kept);
+  log(LogLevel::kWarn, "op", first);
+  EXPECT_THAT(seen_, ElementsAre("warn op " + first)) << "what is still heard is not forgotten";
+}
+
+TEST_F(Log, LongTextsAreCutBetweenCharacters) {
+  collect();
+  std::string text(kLongestText - 1, 'x');
+  log(LogLevel::kWarn, "op", text + "\xc3\xa4\xc3\xa4");
+  ASSERT_EQ(seen_.size(), 1u);
+  EXPECT_THAT(seen_[0], ::testing::EndsWith("xxx ... 4 bytes more"));
+}
+
+TEST_F(Log, ErrnoStays) {
+  set_log_sink([](const LogMessage&) { errno = ENOENT; });
+  errno = EDOM;
+  log(LogLevel::kWarn, "op", unique("x"));
+  EXPECT_EQ(errno, EDOM);
+}
+
+TEST_F(Log, TheDefaultWritesOneLineToStderrWithoutColours) {
+  ::testing::internal::CaptureStderr();
+  log(LogLevel::kWarn, "select", unique("{} %v"));
+  log(LogLevel::kWarn, "select", unique("{} %v"));
+  log(LogLevel::kError, "backend", unique("b"));
+  const std::string got = ::testing::internal::GetCapturedStderr();
+  const size_t end = got.find('\n') + 1;
+  EXPECT_THAT(got.substr(0, end),
+              MatchesRegex("20[0-9][0-9]-[0-9]+-[0-9]+T[0-9]+:[0-9]+:[0-9]+[.][0-9]+Z warning "
+                           "yard.select: .. %v of [A-Za-z]+\n"));
+  EXPECT_THAT(got.substr(end), HasSubstr("Z error yard.backend: " + unique("b") + "\n"));
+  EXPECT_EQ(std::count(got.begin(), got.end(), '\n'), 2);
+}
+
+TEST_F(Log, TheDefaultIsColouredOnATerminal) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0)
+    GTEST_SKIP() << "no terminal to be had";
+  const int inner = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+  ASSERT_GE(inner, 0);
+  const int saved = dup(STDERR_FILENO);
+  dup2(inner, STDERR_FILENO);
+  log(LogLevel::kError, "select", unique("x"));
+  dup2(saved, STDERR_FILENO);
+  char buffer[512];
+  const ssize_t n = read(terminal, buffer, sizeof buffer);
+  for (int fd : {saved, inner, terminal}) close(fd);
+  ASSERT_GT(n, 0);
+  EXPECT_THAT(std::string(buffer, static_cast<size_t>(n)), HasSubstr("\x1b[31merror\x1b[0m yard."));
+}
+
+TEST_F(Log, AClosedStderrIsNoProblem) {
+  const int saved = dup(STDERR_FILENO);
+  close(STDERR_FILENO);
+  log(LogLevel::kError, "select", unique("x"));
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  EXPECT_EQ(times(unique("x")), 1u);
+}
+
+// A child forked while other threads are logging logs itself, and never waits for them.
+TEST_F(Log, AChildOfForkLogsWhateverItsParentsThreadsWereDoing) {
+  std::atomic<bool> stop{false};
+  std::atomic<int> written{0};
+  set_log_sink([&](const LogMessage&) { written.fetch_add(1, std::memory_order_relaxed); });
+  const std::string common = unique("common");
+  log(LogLevel::kWarn, "base", common);
+  std::thread busy([&] {
+    for (int i = 0; !stop.load(); ++i) log(LogLevel::kWarn, "op", unique(std::to_string(i)));
+  });
+  for (int i = 0; i < 50; ++i) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      alarm(20);  // a child that hangs is killed
+      written.store(0);
+      log(LogLevel::kWarn, "base", common);
+      log(LogLevel::kWarn, "base", common);
+      const bool sink_kept = written.load() == 1 && log_counts().size() == 1;
+      dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+      set_log_sink({});
+      log(LogLevel::kError, "base", common);  // by the default sink
+      apply_log_levels("off").ignore();
+      _exit(sink_kept ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status)) << "the child hung";
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+  }
+  stop = true;
+  busy.join();
+}
+
+}  // namespace
+}  // namespace yard::base

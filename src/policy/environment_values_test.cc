@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values that mean nothing, and what each is told.
+#include <gtest/gtest.h>
+
+#include "policy/environment.h"
+
+namespace yard::policy {
+namespace {
+
+// Ends, beginnings and whole messages that come more than once.
+const std::string kKinds = "default, vendor or reference would be right";
+const std::string kSwitches = "0/1, off/on, false/true or no/yes would be right";
+const std::string kBackend = "on, off or auto would be right";
+const std::string kOrder = "OP=TOKEN|TOKEN would be right";
+const std::string kTokens =
+    " in the order of rms_norm is no token; default, vendor, reference, vendor:NAME or impl:ID "
+    "would be right";
+const std::string kBetween =
+    " in the order of rms_norm is no token; '|' between tokens and ';' between ops would be right";
+const std::string kVendorToken =
+    " in the order of rms_norm is no token; vendor:NAME, with the name of a vendor, would be right";
+const std::string kHeads =
+    " in the order of rms_norm is no token; vendor:NAME or impl:ID would be right";
+const std::string kImplToken =
+    " in the order of rms_norm is no token; impl:ID, with the id of a kernel, would be right";
+const std::string kOpName =
+    " is no name of an op; lower-case letters, digits, '_' and '.' would be right";
+const std::string kEmptyToken =
+    "the order of rms_norm has an empty token; one '|' between tokens would be right";
+const std::string kEmptyOrder =
+    "the order of rms_norm is empty, which would leave no kernel; rms_norm=vendor|default would be "
+    "right";
+const std::string kEmptyEntry = " is empty; one ';' between entries would be right";
+const std::string kEmptyName = " is empty; one ',' between entries would be right";
+const std::string kTwice = " twice; each token once would be right";
+const std::string kVendor = " is no name of a vendor; names with ',' between them would be right";
+const std::string kGlob = " is no id or glob of kernels; default.simd,vendor.* would be right";
+const std::string kLevels = " is no level; debug, info, warn, error or off would be right";
+const std::string kEntries = "; LEVEL or NAME=LEVEL, with ',' between entries, would be right";
+const std::string kLoggers =
+    "; base, core, op, telemetry, registry, policy, health, select, exec, plugin, dispatch, tune, "
+    "runtime or backend would be right";
+const std::string kNobody = "nothing reads this variable";
+const std::string kVariables =
+    "; YARD_ALLOW_KERNELS, YARD_ALLOW_VENDORS, YARD_DENY_KERNELS, YARD_DENY_VENDORS, YARD_DISABLE, "
+    "YARD_LOG_LEVEL, YARD_PER_OP, YARD_PREFER or YARD_STRICT would be right";
+const std::string kBackendName =
+    "; YARD_BACKEND_NAME, with the backend's name in capitals, would be right";
+
+struct Wrong {
+  std::string variable, value;
+  std::string messages;  // one a line
+};
+
+// What nobody reads is a warning; all others are errors.
+bool nobody_reads(const Wrong& w) { return w.messages.starts_with(kNobody); }
+
+const std::vector<Wrong>& table() {
+  static const std::vector<Wrong> rows = {
+      {"YARD_PREFER", "vendr", kKinds + "; did you mean 'vendor'?"},
+      {"YARD_PREFER", "refrence", kKinds + "; did you mean 'reference'?"},
+      {"YARD_PREFER", "defalut", kKinds + "; did you mean 'default'?"},
+      {"YARD_PREFER", "vendors", kKinds + "; did you mean 'vendor'?"},
+      {"YARD_PREFER", "cpu", kKinds},
+      {"YARD_PREFER", "vendor,default", kKinds},
+      {"YARD_PREFER", "vendor:onednn", kKinds},
+      {"YARD_PREFER", "1", kKinds},
+      {"YARD_PREFER", "none", kKinds},
+      {"YARD_PREFER", "flag_gems", kKinds},
+      {"YARD_PREFER", "vendor\n", kKinds + "; did you mean 'vendor'?"},
+      {"YARD_PREFER", "\"vendor\"", kKinds + "; did you mean 'vendor'?"},
+      {"YARD_PREFER", "vendor default", kKinds},
+      {"YARD_STRICT", "2", kSwitches},
+      {"YARD_STRICT", "-1", kSwitches},
+      {"YARD_STRICT", "00", kSwitches},
+      {"YARD_STRICT", "01", kSwitches},
+      {"YARD_STRICT", "1.0", kSwitches},
+      {"YARD_STRICT", "y", kSwitches},
+      {"YARD_STRICT", "n", kSwitches},
+      {"YARD_STRICT", "t", kSwitches},
+      {"YARD_STRICT", "ture", kSwitches + "; did you mean 'true'?"},
+      {"YARD_STRICT", "flase", kSwitches + "; did you mean 'false'?"},
+      {"YARD_STRICT", "enabled", kSwitches},
+      {"YARD_STRICT", "disable", kSwitches},
+      {"YARD_STRICT", "null", kSwitches},
+      {"YARD_STRICT", "\"false\"", kSwitches + "; did you mean 'false'?"},
+      {"YARD_STRICT", "on;off", kSwitches},
+      {"YARD_STRICT", "yes please", kSwitches},
+      {"YARD_STRICT", "\033[31mon", kSwitches},
+      {"YARD_DISABLE", "2", kSwitches},
+      {"YARD_DISABLE", "tru", kSwitches + "; did you mean 'true'?"},
+      {"YARD_DISABLE", "all", kSwitches},
+      {"YARD_DISABLE", "auto", kSwitches},
+      {"YARD_DISABLE", "simd", kSwitches},
+      {"YARD_DISABLE", "O", kSwitches},
+      {"YARD_PER_OP", "rms_norm", "\"rms_norm\" has no '='; " + kOrder},
+      {"YARD_PER_OP", "rms_norm:vendor", "\"rms_norm:vendor\" has no '='; " + kOrder},
+      {"YARD_PER_OP", "=", "\"=\" names no op; " + kOrder},
+      {"YARD_PER_OP", "=vendor", "\"=vendor\" names no op; " + kOrder},
+      {"YARD_PER_OP", "rms_norm=", kEmptyOrder},
+      {"YARD_PER_OP", "rms_norm= ;softmax=vendor", kEmptyOrder},
+      {"YARD_PER_OP", "rms_norm=|", kEmptyToken},
+      {"YARD_PER_OP", "rms_norm=vendor|", kEmptyToken},
+      {"YARD_PER_OP", "rms_norm=|vendor", kEmptyToken},
+      {"YARD_PER_OP", "rms_norm=vendor||default", kEmptyToken},
+      {"YARD_PER_OP", ";", "entry 1" + kEmptyEntry + "\nentry 2" + kEmptyEntry},
+      {"YARD_PER_OP", "rms_norm=vendor;", "entry 2" + kEmptyEntry},
+      {"YARD_PER_OP", ";rms_norm=vendor", "entry 1" + kEmptyEntry},
+      {"YARD_PER_OP", "rms_norm=vendor;;softmax=reference", "entry 2" + kEmptyEntry},
+      {"YARD_PER_OP", "rms_norm=vendor;rms_norm=default",
+       "rms_norm has an order already; one entry for each op would be right"},
+      {"YARD_PER_OP", "rms_norm=vendor|vendor", "the order of rms_norm has vendor" + kTwice},
+      {"YARD_PER_OP", "rms_norm=flaggems|default", "the order of rms_norm has default" + kTwice},
+      {"YARD_PER_OP", "rms_norm=VENDOR:acme|vendor:acme",
+       "the order of rms_norm has vendor:acme" + kTwice},
+      {"YARD_PER_OP", "rms_norm=vendr", "\"vendr\"" + kTokens + "; did you mean 'vendor'?"},
+      {"YARD_PER_OP", "rms_norm=refernce|default",
+       "\"refernce\"" + kTokens + "; did you mean 'reference'?"},
+      {"YARD_PER_OP", "rms_norm=fastest", "\"fastest\"" + kTokens},
+      {"YARD_PER_OP", "rms_norm=vendor,default", "\"vendor,default\"" + kBetween},
+      {"YARD_PER_OP", "rms_norm=vendor,softmax=reference",
+       "\"vendor,softmax=reference\"" + kBetween},
+      {"YARD_PER_OP", "rms_norm=vendor:", "\"vendor:\"" + kVendorToken},
+      {"YARD_PER_OP", "rms_norm=vendor: |default", "\"vendor:\"" + kVendorToken},
+      {"YARD_PER_OP", "rms_norm=vendor:a:b", "\"vendor:a:b\"" + kVendorToken},
+      {"YARD_PER_OP", "rms_norm=:acme", "\":acme\"" + kHeads},
+      {"YARD_PER_OP", "rms_norm=impl", "\"impl\"" + kImplToken},
+      {"YARD_PER_OP", "rms_norm=impl:", "\"impl:\"" + kImplToken},
+      {"YARD_PER_OP", "rms_norm=impl:default.*", "\"impl:default.*\"" + kImplToken},
+      {"YARD_PER_OP", "rms_norm=impl:a b", "\"impl:a b\"" + kBetween},
+      {"YARD_PER_OP", "rms_norm=imp:default.simd",
+       "\"imp:default.simd\"" + kHeads + "; did you mean 'impl'?"},
+      {"YARD_PER_OP", "rms_norm=kernel:default.simd", "\"kernel:default.simd\"" + kHeads},
+      {"YARD_PER_OP", "rms_norm=default.simd",
+       "\"default.simd\" in the order of rms_norm is no token; impl:default.simd would be right"},
+      {"YARD_PER_OP", "rms_norm==vendor", "\"=vendor\"" + kBetween},
+      {"YARD_PER_OP", "RmsNorm=vendor", "\"RmsNorm\"" + kOpName},
+      {"YARD_PER_OP", "rms norm=vendor", "\"rms norm\"" + kOpName},
+      {"YARD_PER_OP", "rms-norm=vendor", "\"rms-norm\"" + kOpName},
+      {"YARD_PER_OP", "*=vendor", "\"*\"" + kOpName},
+      {"YARD_PER_OP", "{rms_norm: vendor}", "\"{rms_norm: vendor}\" has no '='; " + kOrder},
+      {"YARD_PER_OP", "rms_norm=vendr;softmax=;gelu",
+       "\"vendr\"" + kTokens +
+           "; did you mean 'vendor'?\nthe order of softmax is empty, which would leave no kernel; "
+           "softmax=vendor|default would be right\n\"gelu\" has no '='; " +
+           kOrder},
+      {"YARD_PER_OP", "rms_norm=\001", "\"\\x01\"" + kTokens},
+      {"YARD_DENY_VENDORS", ",", "entry 1" + kEmptyName + "\nentry 2" + kEmptyName},
+      {"YARD_DENY_VENDORS", "acme,", "entry 2" + kEmptyName},
+      {"YARD_DENY_VENDORS", ",acme", "entry 1" + kEmptyName},
+      {"YARD_DENY_VENDORS", "acme,,intel", "entry 2" + kEmptyName},
+      {"YARD_DENY_VENDORS", "acme;intel", "\"acme;intel\"" + kVendor},
+      {"YARD_DENY_VENDORS", "acme|intel", "\"acme|intel\"" + kVendor},
+      {"YARD_DENY_VENDORS", "vendor:acme", "\"vendor:acme\"" + kVendor},
+      {"YARD_DENY_VENDORS", "[acme]", "\"[acme]\"" + kVendor},
+      {"YARD_DENY_VENDORS", "acme*", "\"acme*\"" + kVendor},
+      {"YARD_DENY_VENDORS", "\"acme\"", "\"\\\"acme\\\"\"" + kVendor},
+      {"YARD_DENY_VENDORS", "ac\tme", "\"ac\\tme\"" + kVendor},
+      {"YARD_ALLOW_VENDORS", "acme, ,intel", "entry 2" + kEmptyName},
+      {"YARD_ALLOW_VENDORS", "acme=on", "\"acme=on\"" + kVendor},
+      {"YARD_ALLOW_VENDORS", "acme:intel", "\"acme:intel\"" + kVendor},
+      {"YARD_ALLOW_VENDORS", "!acme", "\"!acme\"" + kVendor},
+      {"YARD_ALLOW_KERNELS", "default.*,", "entry 2" + kEmptyName},
+      {"YARD_ALLOW_KERNELS", "default.*;vendor.*", "\"default.*;vendor.*\"" + kGlob},
+      {"YARD_ALLOW_KERNELS", "default simd", "\"default simd\"" + kGlob},
+      {"YARD_ALLOW_KERNELS", "default.[ab]", "\"default.[ab]\"" + kGlob},
+      {"YARD_ALLOW_KERNELS", "^default", "\"^default\"" + kGlob},
+      {"YARD_DENY_KERNELS", ",,",
+       "entry 1" + kEmptyName + "\nentry 2" + kEmptyName + "\nentry 3" + kEmptyName},
+      {"YARD_DENY_KERNELS", "vendor.*|default.*", "\"vendor.*|default.*\"" + kGlob},
+      {"YARD_DENY_KERNELS", "impl:default.simd", "\"impl:default.simd\"" + kGlob},
+      {"YARD_DENY_KERNELS", "rms_norm/default.simd", "\"rms_norm/default.simd\"" + kGlob},
+      {"YARD_DENY_KERNELS", "vendor.(onednn)", "\"vendor.(onednn)\"" + kGlob},
+      {"YARD_BACKEND_SIMD", "atuo", kBackend + "; did you mean 'auto'?"},
+      {"YARD_BACKEND_SIMD", "offf", kBackend + "; did you mean 'off'?"},
+      {"YARD_BACKEND_SIMD", "enabled", kBackend},
+      {"YARD_BACKEND_SIMD", "2", kBackend},
+      {"YARD_BACKEND_SIMD", "default", kBackend},
+      {"YARD_BACKEND_ONEDNN", "on,off", kBackend},
+      {"YARD_BACKEND_ONEDNN", "none", kBackend},
+      {"YARD_LOG_LEVEL", "inof", "\"inof\"" + kLevels + "; did you mean 'info'?"},
+      {"YARD_LOG_LEVEL", "verbose", "\"verbose\"" + kLevels},
+      {"YARD_LOG_LEVEL", "3", "\"3\"" + kLevels},
+      {"YARD_LOG_LEVEL", "trace", "\"trace\"" + kLevels},
+      {"YARD_LOG_LEVEL", "info,", "entry 2" + kEmptyName},
+      {"YARD_LOG_LEVEL", ",info", "entry 1" + kEmptyName},
+      {"YARD_LOG_LEVEL", "info;select=debug", "no logger is called \"info;select\"" + kEntries},
+      {"YARD_LOG_LEVEL", "info,warn", "there is a default already; one bare level would be right"},
+      {"YARD_LOG_LEVEL", "select", "the logger select has no level; select=info would be right"},
+      {"YARD_LOG_LEVEL",
+       "select=", "a level is missing; debug, info, warn, error or off would be right"},
+      {"YARD_LOG_LEVEL", "=debug", "no logger stands before '='; NAME=LEVEL would be right"},
+      {"YARD_LOG_LEVEL", "selct=debug", "no logger is called \"selct\"; did you mean 'select'?"},
+      {"YARD_LOG_LEVEL", "select=loud", "\"loud\"" + kLevels},
+      {"YARD_LOG_LEVEL", "select=debug,select=info",
+       "select has a level already; one for each logger would be right"},
+      {"YARD_LOG_LEVEL", "select:debug", "\"select:debug\" is no level" + kEntries},
+      {"YARD_LOG_LEVEL", "select=debug=info", "\"debug=info\" is no level" + kEntries},
+      {"YARD_LOG_LEVEL", "yard.select=debug", "no logger is called \"yard.select\"" + kLoggers},
+      {"YARD_LOG_LEVEL", "engine=debug", "no logger is called \"engine\"" + kLoggers},
+      {"YARD_PREFFER", "vendor", kNobody + "; did you mean 'YARD_PREFER'?"},
+      {"YARD_STRICTLY", "1", kNobody + "; did you mean 'YARD_STRICT'?"},
+      {"YARD_prefer", "vendor", kNobody + "; did you mean 'YARD_PREFER'?"},
+      {"YARD_DENY_VENDOR", "acme", kNobody + "; did you mean 'YARD_DENY_VENDORS'?"},
+      {"YARD_LOGLEVEL", "info", kNobody + "; did you mean 'YARD_LOG_LEVEL'?"},
+      {"YARD_PEROP", "rms_norm=vendor", kNobody + "; did you mean 'YARD_PER_OP'?"},
+      {"YARD_BACKEND_onednn", "off", kNobody + "; did you mean 'YARD_BACKEND_ONEDNN'?"},
+      {"YARD_BACKEND_", "off", kNobody + kBackendName},
+      {"YARD_BACKEND", "onednn", kNobody + kBackendName},
+      {"YARD_", "1", kNobody + kVariables},
+      {"YARD_ZEBRA", "1", kNobody + kVariables},
+      {"YARD_STRICT", "O", kSwitches},
+      {"YARD_DENY_KERNELS", "\377\376", "\"\\xff\\xfe\"" + kGlob},
+      {"YARD_PREFER", "\377", kKinds},
+      {"YARD_BACKENDS_SIMD", "off", kNobody + kBackendName},
+      {"YARD_DENY_VENDORS", "\377", "\"\\xff\"" + kVendor},
+  };
+  return rows;
+}
+
+TEST(EnvironmentValues, EachWrongValueIsToldWhatWouldBeRight) {
+  EXPECT_GE(table().size(), 100u);
+  for (const Wrong& w : table()) {
+    std::vector<EnvProblem> problems;
+    const Environment e = read_environment({{w.variable, w.value}}, {}, problems);
+    EXPECT_EQ(e, Environment()) << w.variable << '=' << w.value;
+    std::string messages;
+    for (const EnvProblem& p : problems) {
+      if (!messages.empty()) messages += '\n';
+      messages += p.message;
+      EXPECT_EQ(p.variable, w.variable);
+      EXPECT_EQ(p.error, !nobody_reads(w));
+    }
+    EXPECT_EQ(messages, w.messages) << w.variable << '=' << w.value;
+  }
+}
+
+TEST(EnvironmentValues, AWrongValueLeavesWhatTheVariableLastSaid) {
+  std::vector<EnvProblem> problems;
+  const Environment good = read_environment({{"YARD_PREFER", "vendor"},
+                                             {"YARD_STRICT", "1"},
+                                             {"YARD_DISABLE", "no"},
+                                             {"YARD_PER_OP", "softmax=vendor"},
+                                             {"YARD_ALLOW_VENDORS", "a"},
+                                             {"YARD_DENY_VENDORS", "b"},
+                                             {"YARD_ALLOW_KERNELS", "c*"},
+                                             {"YARD_DENY_KERNELS", "d*"},
+                                             {"YARD_BACKEND_SIMD", "off"},
+                                             {"YARD_BACKEND_ONEDNN", "on"},
+                                             {"YARD_LOG_LEVEL", "info"}},
+                                            {}, problems);
+  ASSERT_TRUE(problems.empty());
+  for (const Wrong& w : table()) {
+    if (nobody_reads(w)) continue;
+    problems.clear();
+    // As if the other variables had been taken away meanwhile.
+    const Environment one = read_environment({{w.variable, w.value}}, good, problems);
+    EXPECT_FALSE(problems.empty());
+    EXPECT_FALSE(one == Environment()) << w.variable << '=' << w.value;
+    EXPECT_EQ(one.policy.empty(), !one.log_levels.empty());
+    for (const auto& [field, variable] : one.sources) {
+      EXPECT_EQ(variable, w.variable);
+      EXPECT_EQ(good.sources.at(field), variable);
+    }
+    EXPECT_EQ(merge(one.policy, good.policy), good.policy) << w.variable;
+  }
+}
+
+}  // namespace
+}  // namespace yard::policy

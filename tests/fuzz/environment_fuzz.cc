@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as variables, one NAME=VALUE a line: each is set or reported, what is set is well formed,
+// reading twice gives the same, and what is reported can be shown.
+#include <yard/log.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "policy/environment.h"
+#include "policy/sources.h"
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+yard::policy::Variables lines_of(std::string_view text) {
+  yard::policy::Variables to;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    const size_t equals = line.find('=');
+    if (equals != std::string_view::npos)
+      to.emplace(line.substr(0, equals), line.substr(equals + 1));
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return to;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace yard::policy;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const Variables variables = lines_of(text);
+  std::vector<EnvProblem> problems, again;
+  const Environment e = read_environment(variables, {}, problems);
+  require(read_environment(variables, e, again) == e && again == problems);
+  require(validate(e.policy).ok());
+  require(notes(e.policy, "").size() == e.sources.size());
+  require(yard::apply_log_levels(e.log_levels).ok());
+  for (const EnvProblem& p : problems) {
+    require(!p.message.empty());
+    for (const char c : to_string(p)) require(static_cast<unsigned char>(c) >= 0x20);
+  }
+  // The grammar of levels by itself, which programs may use as well.
+  const bool good = yard::apply_log_levels(text).ok();
+  require(good == yard::apply_log_levels(text).ok());
+  yard::apply_log_levels("").or_throw();
+  return 0;
+}
