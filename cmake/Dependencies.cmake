@@ -6,7 +6,13 @@ find_package(Threads REQUIRED)
 find_package(fmt QUIET)
 find_package(spdlog QUIET)
 find_package(yaml-cpp QUIET)
+find_package(TBB QUIET)
+find_package(hwy QUIET)
 find_package(Python3 QUIET COMPONENTS Interpreter)
+# The thread sanitizer knows nothing of OpenMP's threads and would report races that are none.
+if(YARD_BUILD_ONEDNN AND NOT YARD_SANITIZE STREQUAL "thread")
+  find_package(dnnl 2 QUIET)
+endif()
 if(YARD_BUILD_TOOLS OR YARD_BUILD_TESTS)
   find_package(CLI11 QUIET)
   find_package(nlohmann_json QUIET)
@@ -34,6 +40,9 @@ set(YARD_KNOWN_LIBRARIES
     "fmt::fmt|libfmt-dev|fmt|fmt"
     "spdlog::spdlog|libspdlog-dev|spdlog|spdlog"
     "yaml-cpp|libyaml-cpp-dev|yaml-cpp|yaml-cpp"
+    "TBB::tbb|libtbb-dev|TBB|tbb"
+    "hwy::hwy|libhwy-dev|hwy|libhwy"
+    "DNNL::dnnl|libdnnl-dev|dnnl|"
     "CLI11::CLI11|libcli11-dev|CLI11|"
     "nlohmann_json::nlohmann_json|nlohmann-json3-dev|nlohmann_json|"
     "GTest::gmock|libgmock-dev|GTest|"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The figures: every way to call, beside PyTorch's dispatcher in the same process, then instruction counts.
+# The figures: every way to call, beside PyTorch's dispatcher in the same process; kernels beside PyTorch's
+# own and a plain copy; then instruction counts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${YARD_BENCH_BUILD:-build/bench}
@@ -10,6 +11,9 @@ echo "== Ways to call an op (yard bench dispatch)"
 echo
 echo "== Beside PyTorch's dispatcher, in one process"
 "$build/bin/dispatch_bench" 6
+echo
+echo "== Kernels beside compositions of PyTorch's calls and a plain copy, in one process"
+"$build/bin/kernels_bench" 1
 echo
 echo "== Instructions of a call"
 status=0

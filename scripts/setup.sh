@@ -16,7 +16,10 @@ build:pkg-config:pkg-config
 build:ccache?:ccache
 build:libfmt-dev:<fmt/core.h>
 build:libspdlog-dev:<spdlog/spdlog.h>
+build:libdnnl-dev?:<dnnl.hpp>
 build:libyaml-cpp-dev:<yaml-cpp/yaml.h>
+build:libtbb-dev?:<tbb/parallel_for.h>
+build:libhwy-dev?:<hwy/highway.h>
 build:libcli11-dev:<CLI/CLI.hpp>
 build:nlohmann-json3-dev:<nlohmann/json.hpp>
 test:libgtest-dev:<gtest/gtest.h>

@@ -27,6 +27,16 @@ struct RuntimeSettings {
   bool builtin_backends = true;
   // Plans kept per op; beyond it the oldest goes.
   size_t plans_per_op = 4096;
+  // Whether the variables YARD_* of the environment are read.
+  bool environment = true;
+};
+
+// Something that was said to the runtime and means nothing, or less than it seems.
+struct Problem {
+  std::string where;    // "YARD_PREFER"
+  std::string found;    // in quotes
+  std::string message;  // what is wrong, and what would be right
+  bool error = true;    // false: a warning, nothing is lost by it
 };
 
 // Figures for people and tests.
@@ -67,8 +77,14 @@ class Runtime {
   // What is in force for the process: what was set here, over the environment.
   YARD_API Policy policy() const;
   YARD_API Status set_policy(Policy policy);
-  // Takes back what was set here.
+  // Takes back what was set here: only the environment has its say.
   YARD_API Status reset_policy();
+  // Reads the environment again; it is read by itself only once. A variable whose value means nothing keeps
+  // what it said before, and is the error; the others count. Like getenv, not while another thread changes
+  // the environment.
+  YARD_API Status reload_environment();
+  // What is wrong with the environment as it was last read. Also in the log.
+  YARD_API std::vector<Problem> problems() const;
 
   // ---- Calls by name ----
   YARD_API Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o = {});

@@ -4,6 +4,7 @@
 
 #include <yard/bound.h>
 #include <yard/call_spec.h>
+#include <yard/call_tensors.h>
 #include <yard/explain.h>
 #include <yard/op.h>
 #include <yard/options.h>
@@ -14,4 +15,5 @@
 #include <yard/status.h>
 #include <yard/tensor.h>
 #include <yard/value.h>
+#include <yard/verify.h>
 #include <yard/version.h>

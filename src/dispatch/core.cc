@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/text.h"
+#include "dispatch/call.h"
 #include "dispatch/fork.h"
 #include "dispatch/signature.h"
 
@@ -21,6 +22,14 @@ constexpr size_t kReplan = 256;
 Status inside_selection() {
   return Status(Code::kWouldDeadlock,
                 "a probe, verifier or cost hint must not change the registry or the policy");
+}
+
+std::shared_ptr<const policy::ProcessPolicy> process_policy(
+    const registry::State& state, std::shared_ptr<const policy::Reading> reading, Policy set) {
+  std::vector<std::string> backends;
+  for (const auto& [name, backend] : state.backends) backends.push_back(name);
+  return std::make_shared<const policy::ProcessPolicy>(
+      policy::ProcessPolicy::of(std::move(reading), std::move(set), backends));
 }
 
 }  // namespace
@@ -84,7 +93,9 @@ std::shared_ptr<Entry> Core::build_entry(const Snapshot& next, const registry::F
     Key key;
     if (!entry->recipe().fold(call.args(), call.flags(), key)) continue;
     const auto order = select::select(entry->contest(), call.args(), call.count(), call.flags());
-    if (!order.empty()) entry->insert(entry->plan(key, order), call, plans_per_op_);
+    if (order.empty()) continue;
+    log_choice(*entry, order[0]);
+    entry->insert(entry->plan(key, order), call, plans_per_op_);
   }
   return entry;
 }
@@ -96,6 +107,9 @@ bool Core::publish(Root& r, std::shared_ptr<const registry::State> state,
   auto next = Snapshot::make();
   next->generation = ++generation_;
   next->state = std::move(state);
+  // The environment's names of backends mean what is registered now.
+  if (!policy->reading->good.policy.backends.empty())
+    policy = process_policy(*next->state, policy->reading, policy->set);
   next->policy = std::move(policy);
   next->forked = old != nullptr && old->forked;
   std::vector<std::shared_ptr<Entry>> entries(next->state->index_count());
@@ -175,18 +189,15 @@ Result<Ticket> Core::apply(const std::vector<registry::Step>& steps) {
 
 Status Core::set_policy(Policy policy) {
   YARD_RETURN_IF_ERROR(validate(policy));
-  return edit([&](const Snapshot& old, auto&, auto& next, auto&) -> Status {
-    next = std::make_shared<const policy::ProcessPolicy>(
-        policy::ProcessPolicy::of(old.policy->environment, policy));
+  return edit([&](const Snapshot& old, auto& state, auto& next, auto&) -> Status {
+    next = process_policy(*state, old.policy->reading, policy);
     return {};
   });
 }
 
-Status Core::set_environment(Policy policy) {
-  YARD_RETURN_IF_ERROR(validate(policy));
-  return edit([&](const Snapshot& old, auto&, auto& next, auto&) -> Status {
-    next = std::make_shared<const policy::ProcessPolicy>(
-        policy::ProcessPolicy::of(policy, old.policy->set));
+Status Core::set_environment(std::shared_ptr<const policy::Reading> reading) {
+  return edit([&](const Snapshot& old, auto& state, auto& next, auto&) -> Status {
+    next = process_policy(*state, reading, old.policy->set);
     return {};
   });
 }
@@ -198,8 +209,7 @@ Status Core::start_over(const std::vector<registry::Step>& steps) {
     auto applied = registry::apply(empty, steps);
     if (!applied.ok()) return std::move(applied).status();
     state = applied->state;
-    next = std::make_shared<const policy::ProcessPolicy>(
-        policy::ProcessPolicy::of(old.policy->environment, {}));
+    next = process_policy(*state, old.policy->reading, {});
     return {};
   });
 }

@@ -86,7 +86,7 @@ class Core {
   Result<Ticket> apply(const std::vector<registry::Step>& steps);
   // What is said through the API; or by the environment.
   Status set_policy(Policy policy);
-  Status set_environment(Policy policy);
+  Status set_environment(std::shared_ptr<const policy::Reading> reading);
   // These steps from nothing, with no policy but the environment's; indices stay taken. One snapshot.
   Status start_over(const std::vector<registry::Step>& steps);
 

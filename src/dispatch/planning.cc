@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "dispatch/call.h"
 #include "select/explain.h"
@@ -22,7 +23,18 @@ Result<exec::Plan::Ptr> Core::fresh_plan(const Entry& entry, const Key& key, con
   root().selections.fetch_add(1, std::memory_order_relaxed);
   const auto order = select::select(entry.contest(), call.args(), call.count(), call.flags());
   if (order.empty()) return select::no_kernel(entry.contest(), call);
+  log_choice(entry, order[0]);
   return entry.plan(key, order);
+}
+
+void log_choice(const Entry& entry, uint16_t contender) {
+  if (!base::log_enabled("select", LogLevel::kInfo)) return;
+  const registry::Kernel& k = *entry.contest().contenders()[contender].kernel;
+  const std::string& vendor = k.backend->vendor;
+  base::log(LogLevel::kInfo, "select",
+            fmt::format("Op '{}' using '{}' (kind={}, vendor={})", entry.name(), k.id,
+                        to_string(static_cast<Kind>(k.d.kind)),
+                        vendor.empty() ? "none" : vendor.c_str()));
 }
 
 Result<exec::Plan::Ptr> Core::make_plan(const Entry& entry, const Key& key, const op::Call& call) {
@@ -148,6 +160,18 @@ uint32_t call_flags(const Options& o) noexcept {
          (o.inference ? YARD_CALL_INFERENCE : 0);
 }
 
+namespace {
+
+// "environment" becomes "environment (YARD_PREFER)".
+void name_variable(const policy::Reading& reading, PolicyNote& note) {
+  const auto variable = reading.good.sources.find(note.field);
+  const size_t at = note.source.find("environment");
+  if (variable != reading.good.sources.end() && at != std::string::npos)
+    note.source.insert(at + std::string_view("environment").size(), " (" + variable->second + ")");
+}
+
+}  // namespace
+
 Result<Explanation> Core::explain(const registry::Family& family, const op::Call& call,
                                   const Options& o, const Snapshot& s) const {
   YARD_RETURN_IF_ERROR(check_options(family, o));
@@ -166,6 +190,7 @@ Result<Explanation> Core::explain(const registry::Family& family, const op::Call
                      sources};
   Explanation e = select::explain(q);
   e.generation = s.generation;
+  for (PolicyNote& n : e.policy) name_variable(*s.policy->reading, n);
   return e;
 }
 

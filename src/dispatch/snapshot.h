@@ -9,7 +9,7 @@
 
 #include <yard/policy.h>
 #include "dispatch/entry.h"
-#include "policy/sources.h"
+#include "policy/process.h"
 #include "registry/changes.h"
 
 namespace yard::dispatch {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Running kernels and dealing with their failures.
 #include "exec/executor.h"
+#include "base/log.h"
 
 #include <fmt/format.h>
 
@@ -93,6 +94,7 @@ class Run {
       const int32_t code = timed(*a.kernel, frame);
       if (code == YARD_OK) {
         telemetry::count(thread_, a.calls);
+        if (!failures_.empty()) log_fallback(a);
         return {};
       }
       Status s = failed(a, code, frame.error);
@@ -124,6 +126,14 @@ class Run {
   }
 
  private:
+  // A call that succeeds another way than it was meant to must not do so in silence.
+  void log_fallback(const Attempt& served) const {
+    if (!base::log_enabled("exec", LogLevel::kWarn)) return;
+    std::string text = fmt::format("Op '{}' fell back to '{}'", r_.op, served.kernel->id);
+    for (const Status& f : failures_) text += fmt::format("; {}", f.message());
+    base::log(LogLevel::kWarn, "exec", std::move(text));
+  }
+
   Status deadline() {
     Status s(Code::kDeadline, fmt::format("op '{}': the call's deadline has passed", r_.op));
     for (const Status& f : failures_) s.note(std::string(f.message()));

@@ -2,13 +2,16 @@
 // Host functions. They cross the C boundary: nothing here lets an exception out.
 #include "runtime/host.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 
 #include "base/cpu_features.h"
+#include "base/log.h"
 #include "dispatch/call.h"
 #include "exec/executor.h"
+#include "runtime/threads.h"
 
 namespace yard::runtime {
 namespace {
@@ -29,7 +32,9 @@ void* scratch(void*, yard_call_t* call, uint64_t bytes) {
 }
 
 void log(void*, int32_t level, const char* message) {
-  if (level >= YARD_LOG_WARN && message != nullptr) std::fprintf(stderr, "yard: %s\n", message);
+  if (message == nullptr) return;
+  const int known = std::clamp<int>(level, YARD_LOG_DEBUG, YARD_LOG_ERROR);
+  base::log(static_cast<LogLevel>(known), "backend", message);
 }
 
 int32_t fail(void*, yard_call_t* call, int32_t code, const char* format, ...) {
@@ -42,14 +47,11 @@ int32_t fail(void*, yard_call_t* call, int32_t code, const char* format, ...) {
   return code;
 }
 
-// On the calling thread: the kernels of this version are scalar.
-int32_t parallel_for(void*, int64_t count, int64_t, void (*body)(void*, int64_t, int64_t),
-                     void* context) {
-  if (count > 0) body(context, 0, count);
-  return YARD_OK;
+int32_t loop(void*, int64_t count, int64_t grain, LoopBody body, void* context) {
+  return body != nullptr ? parallel_for(count, grain, body, context) : int32_t{YARD_CALLER};
 }
 
-int32_t concurrency(void*) { return 1; }
+int32_t threads(void*) { return concurrency(); }
 
 void* stream(void*, yard_device_t) { return nullptr; }
 
@@ -87,8 +89,8 @@ Host::Host() : table{} {
   table.scratch = scratch;
   table.log = log;
   table.fail = fail;
-  table.parallel_for = parallel_for;
-  table.concurrency = concurrency;
+  table.parallel_for = loop;
+  table.concurrency = threads;
   table.stream = stream;
   table.has_feature = has_feature;
   table.call_op = call_op;

@@ -12,6 +12,7 @@
 #include "registry/changes.h"
 #include "registry/descriptors.h"
 #include "runtime/builtin_backends.h"
+#include "runtime/environment.h"
 #include "runtime/host.h"
 #include "runtime/unknown_op.h"
 
@@ -112,6 +113,8 @@ Status runtime::unknown_op(const dispatch::Snapshot& snapshot, std::string_view 
 Runtime::Runtime() : Runtime(RuntimeSettings()) {}
 Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Parts>(settings)) {
   parts_->initialized = settings.builtin_backends ? add_builtin(parts_->core) : Status();
+  // What is wrong with the environment is told, and keeps nobody from working.
+  if (settings.environment) reload_environment().ignore();
 }
 Runtime::~Runtime() = default;
 
@@ -144,6 +147,25 @@ Status Runtime::apply(Changes changes) { return apply_with_ticket(std::move(chan
 Policy Runtime::policy() const { return parts_->core.snapshot()->policy->in_force; }
 Status Runtime::set_policy(Policy policy) { return parts_->core.set_policy(std::move(policy)); }
 Status Runtime::reset_policy() { return parts_->core.set_policy({}); }
+
+Status Runtime::reload_environment() {
+  const auto s = parts_->core.snapshot();
+  auto reading = runtime::read_environment(*s->policy->reading, *s->state);
+  const Status problem = runtime::first_error(*reading);
+  if (reading->good != s->policy->reading->good || !reading->problems.empty() ||
+      !s->policy->reading->problems.empty())
+    YARD_RETURN_IF_ERROR(parts_->core.set_environment(std::move(reading)));
+  return problem;
+}
+
+std::vector<Problem> Runtime::problems() const {
+  std::vector<Problem> to;
+  const auto s = parts_->core.snapshot();
+  for (const policy::EnvProblem& p : s->policy->reading->problems)
+    to.push_back({p.variable, p.found, p.message, p.error});
+  return to;
+}
+
 RuntimeStats Runtime::stats() const { return parts_->core.stats(); }
 
 Status Runtime::call(std::string_view op, std::span<const Arg> args, const Options& o) {

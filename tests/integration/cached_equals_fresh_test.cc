@@ -122,8 +122,7 @@ std::string try_world(uint64_t seed, int kernels) {
   RandomScopes scopes(world);
   for (int i = 0; i < kCalls; ++i) {
     if (world.random().chance(1)) world.change();
-    if (world.random().below(400) == 0)
-      world.runtime().core().set_environment(world.policy()).or_throw();
+    if (world.random().below(400) == 0) world.set_environment(world.policy());
     const RandomCall call = world.call();
     const bool plain = world.random().chance(60);
     const Options& o = plain ? none : world.random().of(options);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "random_world.h"
 
+#include "dispatch/core.h"
+
 #include <bit>
 #include <cstring>
 
@@ -79,7 +81,8 @@ constexpr const char* kBackends[] = {"plain", "acme", "other", "gpu"};
 
 }  // namespace
 
-World::World(uint64_t seed, int kernels) : random_(seed), runtime_(RuntimeSettings{false, 512}) {
+World::World(uint64_t seed, int kernels)
+    : random_(seed), runtime_(RuntimeSettings{false, 512, false}) {
   lean_ = random_.chance(40);
   make_schema();
   program_ = op::Program::compile(schema_).value();
@@ -259,6 +262,12 @@ Policy World::policy() {
     p.locks[random_.chance(50) ? "op" : "o*"] = kernel_id(static_cast<int>(random_.below(10)));
   if (random_.chance(15)) p.backends[random_.of(kBackends)] = random_.chance(50);
   return p;
+}
+
+void World::set_environment(Policy policy) {
+  auto reading = std::make_shared<policy::Reading>();
+  reading->good.policy = std::move(policy);
+  runtime_.core().set_environment(std::move(reading)).or_throw();
 }
 
 void World::change() {

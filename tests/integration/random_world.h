@@ -64,6 +64,8 @@ class World {
   RandomCall call();
   Options options();
   Policy policy();
+  // As if the process's environment said so.
+  void set_environment(Policy policy);
   // Registers, replaces or removes a kernel, or sets another policy.
   void change();
   // The id under which a kernel was registered.

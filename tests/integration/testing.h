@@ -46,7 +46,7 @@ inline yard_kernel_t kernel_of(const char* op, const char* id, intptr_t self,
 // A runtime with a backend `test`, one op, and nothing else.
 struct Bare {
   explicit Bare(const char* schema = kCopy, size_t plans_per_op = 4096)
-      : runtime(RuntimeSettings{false, plans_per_op}) {
+      : runtime(RuntimeSettings{false, plans_per_op, false}) {
     Changes c;
     c.add_backend(backend_of("test")).add_op(op_of(schema));
     runtime.apply(std::move(c)).or_throw();

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/environment.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/text.h"
+
+namespace yard::runtime {
+namespace {
+
+using policy::EnvProblem;
+using policy::Reading;
+
+// Names that the environment uses and nobody has registered.
+class Strangers {
+ public:
+  Strangers(const registry::State& state, const policy::Variables& variables, Reading& to)
+      : variables_(variables), to_(to) {
+    for (const auto& [name, family] : state.families) ops_.push_back(name);
+    for (const auto& [name, backend] : state.backends) {
+      switches_.push_back(policy::backend_variable(name));
+      if (!backend->vendor.empty()) vendors_.push_back(backend->vendor);
+    }
+  }
+
+  void find() {
+    const Policy& p = to_.good.policy;
+    for (const auto& [op, order] : p.per_op) look("YARD_PER_OP", "op", op, ops_);
+    for (const std::string& v : p.deny_vendors) look("YARD_DENY_VENDORS", "vendor", v, vendors_);
+    if (p.allow_vendors)
+      for (const std::string& v : *p.allow_vendors)
+        look("YARD_ALLOW_VENDORS", "vendor", v, vendors_);
+    for (const auto& [name, on] : p.backends) {
+      const std::string variable = policy::backend_variable(name);
+      look(variable, "backend", variable, switches_);
+    }
+  }
+
+ private:
+  void look(const std::string& variable, const char* what, const std::string& name,
+            const std::vector<std::string>& known) {
+    const auto said = variables_.find(variable);
+    if (said == variables_.end() || std::find(known.begin(), known.end(), name) != known.end())
+      return;
+    to_.problems.push_back({variable, base::quote(said->second),
+                            fmt::format("no {} called '{}' is registered{}; it counts once there "
+                                        "is one",
+                                        what, name, base::did_you_mean(name, known)),
+                            false});
+  }
+
+  const policy::Variables& variables_;
+  Reading& to_;
+  std::vector<std::string> ops_, vendors_, switches_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Reading> read_environment(const Reading& before,
+                                                const registry::State& state) {
+  auto reading = std::make_shared<Reading>();
+  const policy::Variables variables = policy::yard_variables();
+  reading->good = policy::read_environment(variables, before.good, reading->problems);
+  Strangers(state, variables, *reading).find();
+  // Levels first: they decide what of the rest is seen.
+  if (reading->good.log_levels != before.good.log_levels)
+    if (const Status s = apply_log_levels(reading->good.log_levels); !s.ok())
+      reading->problems.push_back({"YARD_LOG_LEVEL", base::quote(reading->good.log_levels),
+                                   std::string(s.message()), true});
+  for (const EnvProblem& p : reading->problems)
+    base::log(LogLevel::kWarn, "policy", policy::to_string(p));
+  return reading;
+}
+
+Status first_error(const Reading& reading) {
+  Status s;
+  for (const EnvProblem& p : reading.problems) {
+    if (!p.error) continue;
+    if (s.ok())
+      s = Status(Code::kInvalidArgument, policy::to_string(p));
+    else
+      s.note(policy::to_string(p));
+  }
+  return s;
+}
+
+}  // namespace yard::runtime

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cutting loops into pieces, and the two ways to find threads for them.
+#include "runtime/threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <yard/plugin.h>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "runtime/loop.h"
+
+#if defined(YARD_HAVE_TBB)
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+#endif
+
+namespace yard::runtime {
+namespace {
+
+// How many pieces a thread gets on average: few enough to cost nothing, enough to even out.
+constexpr int64_t kPiecesPerThread = 4;
+
+int32_t allowed_cpus() noexcept {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(CPU_COUNT(&set), 1);
+  return std::max(static_cast<int32_t>(std::thread::hardware_concurrency()), 1);
+}
+
+// A cancelled thread cannot leave a loop that others are working on; it is cancelled afterwards.
+class NotNow {
+ public:
+  NotNow() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NotNow() { pthread_setcancelstate(before_, nullptr); }
+  NotNow(const NotNow&) = delete;
+  NotNow& operator=(const NotNow&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+int32_t run_here(int64_t count, LoopBody body, void* context) {
+  try {
+    body(context, 0, count);
+    return YARD_OK;
+  } catch (...) {
+    if (detail::thread_is_unwinding()) throw;
+    return YARD_FAULT;
+  }
+}
+
+// Inside a loop on threads of its own; a nested one stays on its thread.
+thread_local constinit bool t_in_loop = false;
+
+#if defined(YARD_HAVE_TBB)
+constexpr LoopEngine kEngine = run_on_tbb;
+#else
+constexpr LoopEngine kEngine = run_on_new_threads;
+#endif
+
+}  // namespace
+
+void run_on_new_threads(Loop& loop, int32_t threads) {
+  std::atomic<int64_t> next{0};
+  const auto work = [&loop, &next] {
+    t_in_loop = true;
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < loop.pieces();)
+      loop.run(i);
+    t_in_loop = false;
+  };
+  if (t_in_loop) {
+    for (int64_t i = 0; i < loop.pieces(); ++i) loop.run(i);
+    return;
+  }
+  std::vector<std::thread> helpers;
+  try {
+    helpers.reserve(static_cast<size_t>(threads - 1));
+    for (int32_t i = 1; i < threads; ++i) helpers.emplace_back(work);
+  } catch (...) {
+    // No more threads or memory to be had: those that are there do it.
+  }
+  work();
+  for (std::thread& t : helpers) t.join();
+}
+
+#if defined(YARD_HAVE_TBB)
+void run_on_tbb(Loop& loop, int32_t) {
+  // Isolated twice: a thread that waits for the loop takes on nothing else, and a caller whose own
+  // tasks were cancelled still gets all of it.
+  tbb::task_group_context context(tbb::task_group_context::isolated);
+  tbb::this_task_arena::isolate([&] {
+    tbb::parallel_for(
+        tbb::blocked_range<int64_t>(0, loop.pieces(), 1),
+        [&](const tbb::blocked_range<int64_t>& pieces) {
+          for (int64_t i = pieces.begin(); i != pieces.end(); ++i) loop.run(i);
+        },
+        tbb::simple_partitioner(), context);
+  });
+}
+#endif
+
+int32_t parallel_for_on(LoopEngine engine, int32_t threads, int64_t count, int64_t grain,
+                        LoopBody body, void* context) {
+  if (count <= 0) return YARD_OK;
+  const int64_t most = count / std::max<int64_t>(grain, 1);
+  if (most <= 1 || threads <= 1) return run_here(count, body, context);
+  const NotNow not_now;
+  Loop loop(count, std::min(most, threads * kPiecesPerThread), body, context);
+  try {
+    engine(loop, static_cast<int32_t>(std::min<int64_t>(threads, loop.pieces())));
+  } catch (...) {
+    return YARD_FAULT;  // the engine itself: nobody knows which pieces have run
+  }
+  return loop.failed() ? YARD_FAULT : YARD_OK;
+}
+
+int32_t parallel_for(int64_t count, int64_t grain, LoopBody body, void* context) {
+  const bool one_piece = count / 2 < std::max<int64_t>(grain, 1);
+  return parallel_for_on(kEngine, one_piece ? 1 : concurrency(), count, grain, body, context);
+}
+
+int32_t concurrency() noexcept {
+#if defined(YARD_HAVE_TBB)
+  return std::min(allowed_cpus(), std::max(tbb::this_task_arena::max_concurrency(), 1));
+#else
+  return t_in_loop ? 1 : allowed_cpus();
+#endif
+}
+
+}  // namespace yard::runtime

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// parallel_for on each engine of the build: every index once, pieces of at least the grain, nothing
+// empty, nested loops, exceptions, what goes along to other threads, and children of fork.
+#include "runtime/threads.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <yard/detail/guard.h>
+#include <yard/plugin.h>
+#include <yard/scope.h>
+
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace yard::runtime {
+namespace {
+
+struct Engine {
+  const char* name;
+  LoopEngine run;
+};
+
+template <class Body>
+int32_t loop_on(LoopEngine engine, int32_t threads, int64_t count, int64_t grain, Body body) {
+  return parallel_for_on(
+      engine, threads, count, grain,
+      [](void* b, int64_t begin, int64_t end) { (*static_cast<Body*>(b))(begin, end); }, &body);
+}
+
+class Loops : public ::testing::TestWithParam<Engine> {
+ protected:
+  template <class Body>
+  int32_t loop(int32_t threads, int64_t count, int64_t grain, Body body) {
+    return loop_on(GetParam().run, threads, count, grain, std::move(body));
+  }
+};
+
+constexpr Engine kEngines[] = {
+#if defined(YARD_HAVE_TBB)
+    {"tbb", run_on_tbb},
+#endif
+    {"new_threads", run_on_new_threads},
+};
+INSTANTIATE_TEST_SUITE_P(Engines, Loops, ::testing::ValuesIn(kEngines),
+                         [](const auto& engine) { return std::string(engine.param.name); });
+
+TEST_P(Loops, CoverEveryIndexOnceInPiecesOfAtLeastTheGrain) {
+  for (const int64_t count : {0, 1, 2, 3, 7, 64, 1000, 4097})
+    for (const int64_t grain : {-3, 0, 1, 2, 5, 63, 500, 5000})
+      for (const int32_t threads : {1, 2, 3, 8}) {
+        std::vector<std::atomic<int>> seen(static_cast<size_t>(count));
+        std::atomic<int64_t> smallest{count};
+        EXPECT_EQ(
+            loop(threads, count, grain,
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+                   int64_t now = smallest;
+                   while (end - begin < now && !smallest.compare_exchange_weak(now, end - begin)) {
+                   }
+                 }),
+            YARD_OK);
+        for (const auto& n : seen) ASSERT_EQ(n, 1);
+        if (count > 0) {
+          EXPECT_GE(smallest, std::min(count, std::max<int64_t>(grain, 1)))
+              << count << ' ' << grain << ' ' << threads;
+        }
+      }
+}
+
+TEST_P(Loops, NeverCallTheBodyForNothing) {
+  for (const int64_t count : {0, -1}) {
+    bool called = false;
+    EXPECT_EQ(loop(4, count, 1, [&](int64_t, int64_t) { called = true; }), YARD_OK);
+    EXPECT_FALSE(called);
+  }
+}
+
+TEST_P(Loops, OfOnePieceStayOnTheCaller) {
+  std::set<std::thread::id> threads;
+  EXPECT_EQ(loop(8, 100, 51,
+                 [&](int64_t begin, int64_t end) {
+                   EXPECT_EQ(begin, 0);
+                   EXPECT_EQ(end, 100);
+                   threads.insert(std::this_thread::get_id());
+                 }),
+            YARD_OK);
+  EXPECT_EQ(threads, std::set{std::this_thread::get_id()});
+}
+
+TEST_P(Loops, TurnExceptionsIntoAFault) {
+  for (const int32_t threads : {1, 4}) {
+    EXPECT_EQ(loop(threads, 1000, 1,
+                   [](int64_t begin, int64_t end) {
+                     if (begin <= 500 && 500 < end) throw std::runtime_error("in a piece");
+                   }),
+              YARD_FAULT);
+    EXPECT_EQ(loop(threads, 1000, 1, [](int64_t, int64_t) { throw 7; }), YARD_FAULT);
+    EXPECT_EQ(loop(threads, 1000, 1, [](int64_t, int64_t) {}), YARD_OK);
+  }
+}
+
+// A thread that waits for an inner loop must not begin another piece of the outer one.
+TEST_P(Loops, NestWithoutMixing) {
+  std::atomic<int64_t> sum{0};
+  const auto inner_loop = [this](auto body) { return loop(4, 64, 1, body); };
+  EXPECT_EQ(loop(4, 64, 1,
+                 [&](int64_t begin, int64_t end) {
+                   static thread_local bool busy = false;
+                   EXPECT_FALSE(busy);
+                   busy = true;
+                   for (int64_t i = begin; i < end; ++i)
+                     EXPECT_EQ(inner_loop([&](int64_t b, int64_t e) { sum += e - b; }), YARD_OK);
+                   busy = false;
+                 }),
+            YARD_OK);
+  EXPECT_EQ(sum, 64 * 64);
+}
+
+TEST_P(Loops, OfSeveralCallersRunAtOnce) {
+  std::vector<std::thread> callers;
+  std::atomic<int64_t> sum{0};
+  for (int c = 0; c < 4; ++c)
+    callers.emplace_back([&] {
+      for (int n = 0; n < 50; ++n)
+        EXPECT_EQ(loop(2, 100, 1, [&](int64_t b, int64_t e) { sum += e - b; }), YARD_OK);
+    });
+  for (std::thread& t : callers) t.join();
+  EXPECT_EQ(sum, 4 * 50 * 100);
+}
+
+// Keeps pieces busy until some other thread has run one, so that the test sees both.
+TEST_P(Loops, CarryTheScopeOfTheCallerAndThatItIsInsideACall) {
+  detail::ThreadHead& head =
+      detail::t_thread != nullptr ? *detail::t_thread : detail::register_thread();
+  std::optional<ScopedPolicy> scope;
+  scope.emplace(Scope().strict().label("for", "this test"));
+  const uint64_t mine = head.scope;
+  const detail::ScopeState* const state = head.scope_state;
+  const detail::Guard inside(head);
+  const auto caller = std::this_thread::get_id();
+  std::atomic<int> others{0}, wrong{0};
+  EXPECT_EQ(loop(2, 8, 1,
+                 [&](int64_t, int64_t) {
+                   const detail::ThreadHead* here = detail::t_thread;
+                   if (here == nullptr || here->scope != mine || here->depth == 0) ++wrong;
+                   if (here != nullptr && here->scope_state != state) ++wrong;
+                   if (std::this_thread::get_id() != caller) ++others;
+                   for (int n = 0; n < 20000 && others == 0; ++n) std::this_thread::yield();
+                 }),
+            YARD_OK);
+  scope.reset();
+  EXPECT_EQ(wrong, 0);
+  // And leaves nothing behind on the threads that helped.
+  EXPECT_EQ(loop(2, 8, 1,
+                 [&](int64_t, int64_t) {
+                   const detail::ThreadHead* here = detail::t_thread;
+                   if (here != nullptr && here->scope != 0) ++wrong;
+                 }),
+            YARD_OK);
+  EXPECT_EQ(wrong, 0);
+}
+
+#if !defined(YARD_TSAN)  // which dies on threads started after a fork
+TEST_P(Loops, WorkInAChildOfFork) {
+  const auto whole = [this] {
+    std::atomic<int64_t> sum{0};
+    const int32_t code = loop(4, 1000, 1, [&](int64_t b, int64_t e) { sum += e - b; });
+    return code == YARD_OK && sum == 1000;
+  };
+  EXPECT_TRUE(whole());  // the threads are there before the fork
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(30);
+    bool good = true;
+    for (int n = 0; n < 20; ++n) good &= whole();
+    _exit(good && concurrency() >= 1 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(whole());
+}
+#endif
+
+TEST(Concurrency, FollowsTheCpusTheThreadMayUse) {
+  EXPECT_GE(concurrency(), 1);
+  EXPECT_LE(concurrency(), std::max(1u, std::thread::hardware_concurrency()));
+  std::thread([] {
+    cpu_set_t all, one;
+    ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &all)) {
+        CPU_SET(cpu, &one);
+        break;
+      }
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    EXPECT_EQ(concurrency(), 1);
+  }).join();
+}
+
+TEST(ParallelFor, UsesTheThreadsThereAre) {
+  std::atomic<int64_t> sum{0};
+  EXPECT_EQ(
+      parallel_for(
+          1000, 10,
+          [](void* s, int64_t b, int64_t e) { *static_cast<std::atomic<int64_t>*>(s) += e - b; },
+          &sum),
+      YARD_OK);
+  EXPECT_EQ(sum, 1000);
+}
+
+}  // namespace
+}  // namespace yard::runtime

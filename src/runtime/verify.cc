@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verifying the kernels of a runtime: see yard/verify.h.
+#include <fmt/format.h>
+#include <yard/verify.h>
+
+#include "base/text.h"
+#include "dispatch/core.h"
+#include "runtime/unknown_op.h"
+#include "tune/conformance.h"
+
+namespace yard {
+namespace {
+
+// The kernels that the options speak of, op by op.
+std::vector<tune::Subject> subjects(const detail::Snapshot& s, const VerifyOptions& o,
+                                    const yard_host_t* host) {
+  std::vector<tune::Subject> to;
+  for (const auto& [name, family] : s.state->families) {
+    if (!o.op.empty() && o.op != name) continue;
+    tune::Subject subject{family, {}, {host, s.forked}};
+    for (const auto& [id, k] : family->kernels)
+      if ((o.kernel.empty() || o.kernel == id) &&
+          (o.backend.empty() || o.backend == k->backend_name))
+        subject.kernels.insert(id);
+    if (!subject.kernels.empty()) to.push_back(std::move(subject));
+  }
+  return to;
+}
+
+Status check_names(const detail::Snapshot& s, const VerifyOptions& o) {
+  if (!o.op.empty() && s.state->find(o.op) == nullptr) return runtime::unknown_op(s, o.op);
+  std::vector<std::string> kernels, backends;
+  for (const auto& [name, b] : s.state->backends) backends.push_back(name);
+  for (const auto& [name, family] : s.state->families)
+    for (const auto& [id, k] : family->kernels) kernels.push_back(id);
+  const auto known = [](const std::string& name, const std::vector<std::string>& names,
+                        const char* what) -> Status {
+    if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) return {};
+    return Status(Code::kNotFound, fmt::format("there is no {} '{}'{}", what, name,
+                                               base::did_you_mean(name, names)));
+  };
+  YARD_RETURN_IF_ERROR(known(o.kernel, kernels, "kernel"));
+  return known(o.backend, backends, "backend");
+}
+
+}  // namespace
+
+Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options) {
+  const auto s = runtime.core().snapshot();
+  YARD_RETURN_IF_ERROR(check_names(*s, options));
+  const auto all = subjects(*s, options, runtime.core().host);
+  if (all.empty())
+    return Status(Code::kNotFound, "no kernel is of that op, backend and id all at once");
+  VerifyReport report;
+  std::vector<bool> used(options.expectations.size(), false);
+  for (size_t i = 0; i < all.size() && !report.cancelled; ++i) {
+    VerifyProgress progress;
+    progress.op = all[i].family->op->name, progress.op_index = i, progress.op_count = all.size();
+    progress.cases = options.cases;
+    const size_t failed_before = report.failed();
+    bool finished = true;
+    auto reports = tune::conform(
+        all[i], options,
+        [&](size_t done, size_t failed) {
+          progress.done = done, progress.failed = failed_before + failed;
+          return !options.progress || options.progress(progress);
+        },
+        used, &finished);
+    report.cancelled = !finished;
+    for (KernelReport& k : reports) report.kernels.push_back(std::move(k));
+  }
+  for (size_t i = 0; i < used.size(); ++i)
+    if (!used[i]) report.unused.push_back(options.expectations[i]);
+  return report;
+}
+
+}  // namespace yard

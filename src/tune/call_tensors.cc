@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors for calls: see yard/call_tensors.h.
+#include <yard/call_tensors.h>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "tune/buffer.h"
+#include "tune/contents.h"
+
+namespace yard {
+namespace {
+
+using tune::Buffer;
+using tune::element_size;
+using tune::is_float;
+
+constexpr uint8_t kFirstGarbage = 0xcb, kOtherGarbage = 0x3d;
+constexpr tune::Integers kData{-100, 101};
+
+template <class F>
+void for_each_tensor(const ParsedArg& a, const F& f) {
+  if (const auto* t = std::get_if<ParsedTensor>(&a.value)) f(*t);
+  if (const auto* list = std::get_if<std::vector<ParsedTensor>>(&a.value))
+    for (const ParsedTensor& t : *list) f(t);
+}
+
+int64_t index_limit(const ParsedCall& call) {
+  int64_t limit = tune::Integers().most;
+  for (const ParsedArg& a : call.args)
+    for_each_tensor(a, [&](const ParsedTensor& t) {
+      if (a.read && !a.written && is_float(t.dtype) && t.shape.size() >= 2)
+        limit = std::min(limit, t.shape[0]);
+    });
+  return limit;
+}
+
+bool is_data(const ParsedCall& call, DType dtype) {
+  bool written = false;
+  for (const ParsedArg& a : call.args)
+    for_each_tensor(a, [&](const ParsedTensor& t) { written |= a.written && t.dtype == dtype; });
+  return written;
+}
+
+}  // namespace
+
+struct CallTensors::Parts {
+  // One buffer and what it is to the call.
+  struct Held {
+    Held(const ParsedTensor& t, std::string n, bool r, bool w)
+        : buffer(t, w), name(std::move(n)), read(r), written(w) {}
+    Buffer buffer;
+    std::string name;
+    bool read, written;
+  };
+
+  Held& make(const ParsedArg& arg, const ParsedTensor& tensor, std::string name, uint64_t seed,
+             Contents contents) {
+    // An output that is this input writes it.
+    bool changes = arg.written;
+    for (const ParsedArg& a : call.args) changes |= a.same_as == arg.name;
+    Held& h = held.emplace_back(tensor, std::move(name), arg.read, changes);
+    const tune::Random random(seed ^ (held.size() * 0x9e3779b97f4a7c15ull));
+    if (arg.read)
+      tune::fill(h.buffer.view(), random, contents,
+                 is_data(call, tensor.dtype) ? kData : tune::Integers{0, index_limit(call)});
+    else
+      h.buffer.scramble(kFirstGarbage);
+    h.buffer.remember();
+    const TensorView& v = h.buffer.view();
+    traffic += static_cast<uint64_t>(v.numel()) * element_size(v.dtype()) *
+               ((arg.read ? 1 : 0) + (changes ? 1 : 0));
+    return h;
+  }
+
+  ParsedCall call;  // arguments borrow names and strings from it
+  std::deque<Held> held;
+  std::deque<std::vector<TensorView>> views;
+  std::deque<TensorList> lists;
+  std::vector<Arg> args;
+  std::vector<WrittenTensor> written;
+  uint64_t traffic = 0;
+};
+
+Status CallTensors::check(const ParsedCall& call, int sets) {
+  double bytes = 0;
+  for (const ParsedArg& a : call.args) {
+    Status bad;
+    for_each_tensor(a, [&](const ParsedTensor& t) {
+      if (t.device.type != 1)
+        bad = Status(Code::kUnsupported,
+                     fmt::format("argument '{}' is on {}; tensors can be made on the cpu only",
+                                 a.name, to_string(t.device)));
+      bytes += 2 * tune::reach_in_bytes(t);
+    });
+    YARD_RETURN_IF_ERROR(bad);
+  }
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (bytes * sets > 0.7 * memory)
+    return Status(
+        Code::kUnsupported,
+        fmt::format("the call's tensors and a copy of them take {:.3g} GB, {} times over; this "
+                    "machine has {:.3g} GB, so smaller shapes would be right",
+                    bytes / 1e9, sets, memory / 1e9));
+  return {};
+}
+
+CallTensors::CallTensors(ParsedCall parsed, uint64_t seed, Contents contents)
+    : parts_(std::make_unique<Parts>()) {
+  Parts& p = *parts_;
+  p.call = std::move(parsed);
+  // Arguments keep pointers to views: make them all first.
+  std::vector<std::pair<const ParsedArg*, Parts::Held*>> single;
+  for (const ParsedArg& a : p.call.args) {
+    if (const auto* t = std::get_if<ParsedTensor>(&a.value)) {
+      if (a.same_as.empty()) single.emplace_back(&a, &p.make(a, *t, a.name, seed, contents));
+    } else if (const auto* list = std::get_if<std::vector<ParsedTensor>>(&a.value)) {
+      auto& views = p.views.emplace_back();
+      for (size_t i = 0; i < list->size(); ++i)
+        views.push_back(
+            p.make(a, (*list)[i], fmt::format("{}[{}]", a.name, i), seed, contents).buffer.view());
+      p.args.emplace_back(a.name, p.lists.emplace_back(std::span<const TensorView>(views)));
+      for (size_t i = 0; a.written && i < views.size(); ++i)
+        p.written.push_back({fmt::format("{}[{}]", a.name, i), &views[i]});
+    } else if (!std::holds_alternative<std::monostate>(a.value)) {
+      std::visit(
+          [&](const auto& v) {
+            if constexpr (std::is_constructible_v<Value, decltype(v)>)
+              p.args.emplace_back(a.name, v);
+          },
+          a.value);
+    }
+  }
+  for (const ParsedArg& a : p.call.args) {
+    if (!std::holds_alternative<ParsedTensor>(a.value)) continue;
+    const std::string& owner = a.same_as.empty() ? a.name : a.same_as;
+    for (const auto& [arg, held] : single) {
+      if (arg->name != owner) continue;
+      p.args.emplace_back(a.name, held->buffer.view());
+      if (a.written) p.written.push_back({a.name, &held->buffer.view()});
+    }
+  }
+}
+
+CallTensors::~CallTensors() = default;
+
+const std::vector<Arg>& CallTensors::args() const noexcept { return parts_->args; }
+const std::vector<WrittenTensor>& CallTensors::written() const noexcept { return parts_->written; }
+uint64_t CallTensors::traffic() const noexcept { return parts_->traffic; }
+
+void CallTensors::restore() const {
+  for (const Parts::Held& h : parts_->held)
+    if (h.written) h.buffer.restore();
+}
+
+void CallTensors::scramble() const {
+  for (const Parts::Held& h : parts_->held)
+    if (h.written && !h.read) h.buffer.scramble(kOtherGarbage);
+}
+
+std::string CallTensors::damage(bool written) const {
+  for (const Parts::Held& h : parts_->held) {
+    const std::string what = h.buffer.damage(!h.written || written);
+    if (what.empty()) continue;
+    return h.written ? fmt::format("wrote to the memory of '{}', {}", h.name, what)
+                     : fmt::format("changed '{}', which is only read, {}", h.name, what);
+  }
+  return "";
+}
+
+std::vector<char> CallTensors::bits() const {
+  std::vector<char> to;
+  for (const WrittenTensor& w : parts_->written) {
+    const size_t size = element_size(w.view->dtype());
+    tune::for_each_element(*w.view, [&](const char* at) { to.insert(to.end(), at, at + size); });
+  }
+  return to;
+}
+
+}  // namespace yard

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conformance: the same call to the reference kernel and to each other one.
+#include "tune/conformance.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "exec/executor.h"
+#include "op/bind.h"
+#include "select/explain.h"
+#include "select/reasons.h"
+#include "tune/generator.h"
+#include "tune/parsed_call.h"
+#include "tune/tally.h"
+
+namespace yard::tune {
+namespace {
+
+using Verdict = Outcome::Verdict;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Calls that the reference kernel does not take are made again, this often for each that counts.
+constexpr size_t kTriesPerCase = 16;
+
+// One kernel as if it were the only one.
+class Candidate {
+ public:
+  Candidate(const Subject& subject, const registry::Kernel& kernel)
+      : contest_(select::Contest::make(subject.family, Policy(), {kernel.id, {}}, subject.where)),
+        plan_(exec::Plan::make(0, {}, one_attempt(kernel))),
+        kernel_(kernel) {
+    for (size_t i = 0; i < contest_.contenders().size(); ++i)
+      if (contest_.contenders()[i].kernel->id == kernel.id) place_ = i;
+  }
+
+  const registry::Kernel& kernel() const noexcept { return kernel_; }
+  bool claims(uint32_t flag) const noexcept { return (kernel_.d.flags & flag) != 0; }
+
+  // Whether it takes the call; if not, `why`.
+  bool takes(const op::Call& call, Outcome* why) const {
+    select::Notes notes;
+    const auto order = select::select(contest_, call.args(), call.count(), call.flags(), &notes);
+    if (!order.empty()) return true;
+    if (why != nullptr) {
+      const select::Notes::Entry& e = notes.entries[place_];
+      why->verdict = Verdict::kSkipped;
+      why->reason = select::reason_name(e.verdict.reason);
+      why->what = select::describe(contest_, contest_.contenders()[place_], e.verdict, e.text);
+    }
+    return false;
+  }
+
+  Status run(const op::Call& call, const CallTensors& tensors) const {
+    const op::Program& program = contest_.program();
+    std::vector<op::Given> given;
+    for (const Arg& a : tensors.args()) given.push_back({a.name, a.value.c()});
+    auto bound = op::bind(program, given);
+    if (!bound.ok()) return std::move(bound).status();
+    base::ThreadRecord& thread = base::this_thread();
+    // A kernel must find itself inside a call. What it uses is held by the subject, not by the slot.
+    const base::Guard guard(thread);
+    const exec::Request request{program.name().c_str(), contest_.host(), bound->values,
+                                bound->count,           call.flags(),    true,
+                                program.has_inout(),    nullptr};
+    return exec::execute(thread, *plan_, request);
+  }
+
+ private:
+  static std::vector<exec::Attempt> one_attempt(const registry::Kernel& kernel) {
+    return {{&kernel, telemetry::kNoCounter, telemetry::kNoCounter}};
+  }
+
+  select::Contest contest_;
+  exec::Plan::Ptr plan_;
+  const registry::Kernel& kernel_;
+  size_t place_ = 0;
+};
+
+// One case, run on the reference kernel.
+struct Trial {
+  Trial(const op::Program& program, Case c)
+      : call(std::move(c.call)),
+        parsed(parsed_call(program, call)),
+        found(parsed, c.seed, c.contents),
+        expected(parsed, c.seed, c.contents) {
+    where.call = parsed.text, where.contents = c.contents, where.seed = c.seed;
+  }
+  op::Call call;
+  ParsedCall parsed;
+  CallTensors found, expected;
+  VerifyCase where;
+  Status reference;
+};
+
+Outcome failure(std::string what) { return {Verdict::kFailed, kInfinity, "", std::move(what)}; }
+
+Outcome judge_failure(const Candidate& c, const Trial& t, const Status& status) {
+  if (c.claims(YARD_KERNEL_FAILS_BEFORE_WRITING))
+    if (const std::string damage = t.found.damage(true); !damage.empty())
+      return failure(fmt::format("failed, promised to fail before writing, and {}", damage));
+  if (status.error_class() == ErrorClass::kDeclined)
+    return {Verdict::kDeclined, 0, "", std::string(status.message())};
+  return failure(std::string(status.message()));
+}
+
+// Same inputs, same bits; what is in the outputs beforehand is no input.
+std::string differs_when_repeated(const Candidate& c, const Trial& t, int repeats) {
+  const std::vector<char> bits = t.found.bits();
+  for (int i = 1; i < repeats; ++i) {
+    t.found.restore();
+    t.found.scramble();
+    if (const Status s = c.run(t.call, t.found); !s.ok())
+      return fmt::format("succeeds at first and fails when repeated: {}", s.message());
+    if (t.found.bits() != bits)
+      return fmt::format("claims to be deterministic, but run {} gave other bits", i + 1);
+  }
+  return "";
+}
+
+// NaN has no sign worth telling.
+std::string figures(double v) { return std::isnan(v) ? "nan" : fmt::format("{:.9g}", v); }
+
+Outcome judge(const Candidate& c, const Trial& t, std::span<const yard_tolerance_t> tolerances,
+              int repeats) {
+  Outcome outcome;
+  if (!c.takes(t.call, &outcome)) return outcome;
+  if (!t.reference.ok())
+    return {Verdict::kSkipped, 0, "no_reference",
+            "the reference kernel fails: " + std::string(t.reference.message())};
+  t.found.restore();
+  const Status status = c.run(t.call, t.found);
+  if (std::string damage = t.found.damage(); !damage.empty()) return failure(std::move(damage));
+  if (!status.ok()) return judge_failure(c, t, status);
+  const Difference d = compare(t.found.written(), t.expected.written(), tolerances);
+  outcome.error = d.ratio;
+  if (!d.worst.empty())
+    outcome.what = fmt::format("{} is {} where the reference has {}", d.worst,
+                               figures(d.worst_found), figures(d.worst_expected));
+  if (!d.within) {
+    outcome.verdict = Verdict::kFailed;
+  } else if (c.claims(YARD_KERNEL_DETERMINISTIC)) {
+    if (std::string what = differs_when_repeated(c, t, repeats); !what.empty())
+      return failure(std::move(what));
+  }
+  return outcome;
+}
+
+// The op's meaning: its best reference kernel.
+const registry::Kernel* oracle_of(const registry::Family& family) {
+  const registry::Kernel* best = nullptr;
+  for (const auto& [id, k] : family.kernels)
+    if (k->kind == Kind::kReference && (best == nullptr || k->priority > best->priority))
+      best = k.get();
+  return best;
+}
+
+class Run {
+ public:
+  Run(const Subject& subject, const VerifyOptions& options, std::vector<bool>& used)
+      : family_(*subject.family), options_(options) {
+    for (const std::string& id : subject.kernels) {
+      const registry::Kernel& k = *family_.kernels.find(id)->second;
+      KernelReport report;
+      report.op = k.op, report.id = k.id, report.backend = k.backend_name, report.kind = k.kind;
+      kernels_.push_back(
+          {Candidate(subject, k), Tally(std::move(report), options.expectations, used)});
+    }
+    if (const registry::Kernel* k = oracle_of(family_)) oracle_.emplace(subject, *k);
+  }
+
+  // False if `step` ended it.
+  bool cases(const Step& step) {
+    const op::Program& program = *family_.op->program;
+    if (!oracle_) return skip_all("the op has no reference kernel"), true;
+    // Ops get calls of their own, whatever else is verified.
+    uint64_t seed = options_.seed;
+    for (const char ch : program.name()) seed = seed * 31 + static_cast<unsigned char>(ch);
+    Generator generator(program, &family_.op->d, seed, options_.max_elements);
+    size_t done = 0;
+    for (size_t tries = 0; done < options_.cases && tries < kTriesPerCase * options_.cases;
+         ++tries) {
+      std::optional<Case> c = generator.next();
+      if (!c) break;
+      if (!oracle_->takes(c->call, nullptr)) continue;
+      Trial trial(program, *std::move(c));
+      trial.reference = oracle_->run(trial.call, trial.expected);
+      // A call that the op's meaning calls wrong is nobody's to run.
+      if (trial.reference.error_class() == ErrorClass::kCaller) continue;
+      if (!step(done, failed_)) return false;
+      judge_all(trial);
+      ++done;
+    }
+    if (done == 0) skip_all("no call could be made that the reference kernel takes");
+    return true;
+  }
+
+  std::vector<KernelReport> finish(bool complete) && {
+    std::vector<KernelReport> to;
+    for (Held& h : kernels_) to.push_back(std::move(h.tally).finish(complete));
+    return to;
+  }
+
+ private:
+  struct Held {
+    Candidate candidate;
+    Tally tally;
+  };
+
+  void judge_all(const Trial& trial) {
+    for (Held& h : kernels_) {
+      Outcome o;
+      // The reference kernel has nobody to lean on.
+      if (&h.candidate.kernel() == &oracle_->kernel() && !trial.reference.ok())
+        o = failure(std::string(trial.reference.message()));
+      else
+        o = judge(h.candidate, trial, family_.op->tolerances, options_.repeats);
+      failed_ += o.verdict == Verdict::kFailed ? 1 : 0;
+      h.tally.add(o, trial.where);
+    }
+  }
+
+  void skip_all(const char* why) {
+    for (Held& h : kernels_) h.tally.add({Verdict::kSkipped, 0, "no_reference", why}, {});
+  }
+
+  const registry::Family& family_;
+  const VerifyOptions& options_;
+  std::vector<Held> kernels_;
+  std::optional<Candidate> oracle_;
+  size_t failed_ = 0;
+};
+
+}  // namespace
+
+std::vector<KernelReport> conform(const Subject& subject, const VerifyOptions& options,
+                                  const Step& step, std::vector<bool>& used, bool* finished) {
+  Run run(subject, options, used);
+  *finished = run.cases(step);
+  return std::move(run).finish(*finished);
+}
+
+}  // namespace yard::tune

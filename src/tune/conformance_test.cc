@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every way in which a kernel can be wrong is found and named.
+#include "tune/conformance.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "fault.h"
+#include "tune/testing.h"
+
+namespace yard::tune::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::Field;
+using ::testing::HasSubstr;
+
+class Conformance : public ::testing::Test {
+ protected:
+  // A kernel that serves by the reference and misbehaves as told.
+  KernelReport verify(fault::Behaviour b, uint32_t flags = 0, VerifyOptions options = {}) {
+    b.delegate = &shelf.reference;
+    kernel = std::make_unique<fault::FaultKernel>(
+        fault::Spec{.op = "copy", .id = "fault.k", .flags = flags}, std::move(b));
+    return shelf.verify(kernel->descriptor(), std::move(options));
+  }
+  static plugin::Tensor argument(const yard_value_t* args, int i) {
+    return plugin::Tensor(args[i].u.tensor);
+  }
+  CopyShelf shelf;
+  std::unique_ptr<fault::FaultKernel> kernel;
+};
+
+std::string first_failure(const KernelReport& r) {
+  return r.failures.empty() ? "nothing failed" : r.failures[0].what;
+}
+
+TEST_F(Conformance, ARightKernelPasses) {
+  const KernelReport r = verify({}, YARD_KERNEL_DETERMINISTIC);
+  EXPECT_EQ(r.failed, 0u) << first_failure(r);
+  EXPECT_EQ(r.passed, 60u);
+  EXPECT_EQ(r.errors.size(), 60u);
+  EXPECT_EQ(r.worst.error, 0);
+  EXPECT_FALSE(r.worst.call.empty());
+  EXPECT_TRUE(shelf.finished);
+}
+
+TEST_F(Conformance, TheReferenceIsHeldToItsPromises) {
+  const KernelReport r = shelf.run({"reference.copy"}).at(0);
+  EXPECT_EQ(r.passed, 60u) << first_failure(r);
+}
+
+TEST_F(Conformance, WrongNumbers) {
+  const KernelReport r = verify({.wrong_numbers = true, .offset = 0.25});
+  EXPECT_GT(r.failed, 30u);
+  EXPECT_GT(r.worst.error, 1);
+  EXPECT_THAT(first_failure(r), AllOf(HasSubstr("out["), HasSubstr("where the reference has")));
+  EXPECT_THAT(r.worst.call, HasSubstr("copy("));
+  EXPECT_LE(r.failures.size(), r.failed);
+}
+
+TEST_F(Conformance, WrongNumbersInFewCalls) {
+  const KernelReport r = verify({.when = fault::dim_at_least(1, -1, 200), .wrong_numbers = true});
+  EXPECT_GT(r.failed, 0u);
+  EXPECT_GT(r.passed, r.failed);
+}
+
+TEST_F(Conformance, OneElementBehindTheEnd) {
+  const KernelReport r = verify({.callback = [](yard_call_t*, const yard_value_t* args, uint32_t) {
+    const plugin::Tensor out = argument(args, 0);
+    if (!out.is_compact()) return int32_t{YARD_OK};
+    const int64_t size = out.dtype() == YARD_F32 ? 4 : 2;
+    std::memset(out.data<char>() + out.numel() * size, 1, static_cast<size_t>(size));
+    return int32_t{YARD_OK};
+  }});
+  EXPECT_GT(r.failed, 20u);
+  EXPECT_THAT(r.failures,
+              Each(Field(&VerifyCase::what, HasSubstr("0 bytes behind its last element"))));
+  EXPECT_TRUE(std::isinf(r.worst.error));
+}
+
+TEST_F(Conformance, BetweenTheElements) {
+  const KernelReport r =
+      verify({.callback =
+                  [](yard_call_t*, const yard_value_t* args, uint32_t) {
+                    const plugin::Tensor out = argument(args, 0);
+                    if (out.rank() < 2 || out.numel() == 0 || out.size(0) < 2 ||
+                        out.stride(0) <= out.size(1) || out.rank() > 2 || out.stride(1) != 1)
+                      return int32_t{YARD_OK};
+                    out.data<char>()[out.size(1) * (out.dtype() == YARD_F32 ? 4 : 2)] = 1;
+                    return int32_t{YARD_OK};
+                  }},
+             0);
+  EXPECT_GT(r.failed, 0u);
+  EXPECT_THAT(r.failures, Each(Field(&VerifyCase::what, HasSubstr("between its elements"))));
+}
+
+TEST_F(Conformance, AnInputIsChanged) {
+  const KernelReport r = verify({.callback = [](yard_call_t*, const yard_value_t* args, uint32_t) {
+    const plugin::Tensor out = argument(args, 0), x = argument(args, 1);
+    if (x.numel() > 0 && x.c()->data != out.c()->data) x.data<char>()[0] ^= 1;
+    return int32_t{YARD_OK};
+  }});
+  EXPECT_GT(r.failed, 20u);
+  EXPECT_THAT(first_failure(r), HasSubstr("changed 'x', which is only read"));
+}
+
+TEST_F(Conformance, NotDeterministicThoughItSaysSo) {
+  const fault::Behaviour b{.rate = 0.5, .wrong_numbers = true, .offset = 4e-6};
+  const KernelReport r = verify(b, YARD_KERNEL_DETERMINISTIC);
+  EXPECT_GT(r.failed, 10u);
+  EXPECT_THAT(first_failure(r), HasSubstr("claims to be deterministic"));
+}
+
+TEST_F(Conformance, WithoutTheClaimBitsMayDiffer) {
+  const KernelReport r = verify({.rate = 0.5, .wrong_numbers = true, .offset = 4e-6});
+  EXPECT_EQ(r.failed, 0u) << first_failure(r);
+  EXPECT_GT(r.worst.error, 0);
+  EXPECT_LE(r.worst.error, 1);
+}
+
+TEST_F(Conformance, FailsByException) {
+  for (const fault::Throws t : {fault::Throws::kStandard, fault::Throws::kForeign}) {
+    CopyShelf fresh;
+    std::swap(shelf.shelf, fresh.shelf);
+    const KernelReport r = verify({.throws = t, .message = "out of luck"});
+    EXPECT_EQ(r.failed, 60u);
+    EXPECT_THAT(first_failure(r),
+                HasSubstr(t == fault::Throws::kStandard ? "out of luck" : "no std::exception"));
+  }
+}
+
+void nan_to_zero(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
+  copy_with(out, x, [](double v) { return std::isnan(v) ? 0 : v; });
+}
+void infinity_to_largest(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
+  copy_with(out, x, [](double v) { return std::isinf(v) ? std::copysign(3e38, v) : v; });
+}
+void reads_its_output(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
+  double first = 0;
+  if (out.numel() > 0) first = load(TensorView(*out.c()).dtype(), out.data<char>());
+  copy_with(out, x, [&](double v) { return v + first * 1e-30; });
+}
+
+// Compact f32 only; looks one element further than it may.
+void reads_too_far(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
+  const float* from = x.data<float>();
+  for (int64_t i = 0; i < x.numel(); ++i) out.data<float>()[i] = from[i] + 0 * from[i + 1];
+}
+
+KernelReport plain(CopyShelf& shelf, plugin::Kernel k) {
+  return shelf.verify(k.backend("plain").d);
+}
+
+TEST_F(Conformance, NanTurnedIntoZero) {
+  const KernelReport r = plain(shelf, plugin::Kernel::of<nan_to_zero>("copy", "default.nan"));
+  EXPECT_GT(r.failed, 0u);
+  EXPECT_THAT(first_failure(r), HasSubstr("is 0 where the reference has nan"));
+  EXPECT_THAT(r.failures, Each(Field(&VerifyCase::contents, Contents::kNan)));
+}
+
+TEST_F(Conformance, InfinityTurnedIntoANumber) {
+  const KernelReport r =
+      plain(shelf, plugin::Kernel::of<infinity_to_largest>("copy", "default.inf"));
+  EXPECT_GT(r.failed, 0u);
+  EXPECT_THAT(r.failures, Each(Field(&VerifyCase::contents, Contents::kInfinity)));
+}
+
+TEST_F(Conformance, WhatLiesBehindAnInputSpoilsTheResult) {
+  const yard_limit_t limits[] = {plugin::dtypes({YARD_F32}), plugin::compact()};
+  const KernelReport r =
+      plain(shelf, plugin::Kernel::of<reads_too_far>("copy", "default.far").limits(limits));
+  EXPECT_GT(r.failed, 5u);
+  EXPECT_THAT(first_failure(r), HasSubstr("is nan where the reference has"));
+}
+
+TEST_F(Conformance, AKernelThatReadsItsOutputIsNotDeterministic) {
+  const KernelReport r = plain(
+      shelf,
+      plugin::Kernel::of<reads_its_output>("copy", "default.old").flags(YARD_KERNEL_DETERMINISTIC));
+  EXPECT_GT(r.failed, 0u);
+}
+
+TEST_F(Conformance, DecliningIsNoFailure) {
+  const KernelReport r = verify(
+      {.when = fault::dim_at_least(1, -1, 100), .code = YARD_DECLINED, .message = "too wide"});
+  EXPECT_EQ(r.failed, 0u);
+  EXPECT_GT(r.declined, 0u);
+  EXPECT_GT(r.passed, 0u);
+  ASSERT_EQ(r.reasons.size(), 1u);
+  EXPECT_EQ(r.reasons[0].reason, "declined");
+  EXPECT_THAT(r.reasons[0].detail, HasSubstr("too wide"));
+  EXPECT_EQ(r.reasons[0].count, r.declined);
+}
+
+TEST_F(Conformance, AFailureThatPromisedToWriteNothing) {
+  const fault::Behaviour b{.after_writing = true, .code = YARD_DECLINED};
+  const KernelReport r = verify(b, YARD_KERNEL_FAILS_BEFORE_WRITING);
+  EXPECT_GT(r.failed, 0u);
+  EXPECT_THAT(first_failure(r), HasSubstr("promised to fail before writing"));
+}
+
+TEST_F(Conformance, CallsItDoesNotTakeAreSkippedWithTheReason) {
+  const yard_limit_t limits[] = {plugin::dtypes({YARD_F32}), plugin::compact()};
+  const KernelReport r =
+      plain(shelf, plugin::Kernel::of<copy>("copy", "default.f32").limits(limits));
+  EXPECT_EQ(r.passed + r.skipped, 60u);
+  EXPECT_GT(r.passed, 10u);
+  ASSERT_GE(r.reasons.size(), 2u);
+  size_t counted = 0;
+  for (const VerifyReason& n : r.reasons) {
+    EXPECT_TRUE(n.reason == "dtype" || n.reason == "layout") << n.reason;
+    EXPECT_FALSE(n.detail.empty());
+    counted += n.count;
+  }
+  EXPECT_EQ(counted, r.skipped);
+}
+
+TEST_F(Conformance, WithoutAReferenceThereIsNothingToSay) {
+  registry::testing::Shelf bare;
+  bare.put(registry::testing::op_of(kCopy), registry::testing::backend_of("plain"),
+           plugin::Kernel::of<copy>("copy", "default.only").backend("plain").d);
+  std::swap(bare, shelf.shelf);
+  const KernelReport r = shelf.run({"default.only"}).at(0);
+  EXPECT_EQ(r.ran(), 0u);
+  ASSERT_EQ(r.reasons.size(), 1u);
+  EXPECT_EQ(r.reasons[0].reason, "no_reference");
+}
+
+TEST_F(Conformance, TheSameSeedGivesTheSameReport) {
+  const fault::Behaviour b{.wrong_numbers = true};
+  const KernelReport one = verify(b);
+  CopyShelf fresh;
+  std::swap(shelf.shelf, fresh.shelf);
+  const KernelReport two = verify(b);
+  EXPECT_EQ(one.worst.call, two.worst.call);
+  EXPECT_EQ(one.errors, two.errors);
+}
+
+TEST_F(Conformance, CanBeEnded) {
+  bool finished = true;
+  std::vector<bool> used;
+  const auto reports = conform(
+      {shelf.shelf.family("copy"), {"reference.copy"}, {}}, {},
+      [](size_t done, size_t) { return done < 5; }, used, &finished);
+  EXPECT_FALSE(finished);
+  EXPECT_EQ(reports.at(0).passed, 5u);
+}
+
+VerifyOptions expecting(const char* text) {
+  VerifyOptions o;
+  o.expectations = parse_expectations(text, "list").value();
+  return o;
+}
+
+TEST_F(Conformance, AnExpectedFailureIsNone) {
+  const KernelReport r =
+      verify({.wrong_numbers = true}, 0, expecting("fault.* copy * : fails : off by one"));
+  EXPECT_EQ(r.failed, 0u);
+  EXPECT_GT(r.expected, 30u);
+  EXPECT_EQ(r.reasons[0].reason, "expected");
+  EXPECT_TRUE(shelf.used[0]);
+}
+
+TEST_F(Conformance, AnUnexpectedPassFails) {
+  const KernelReport r = verify({}, 0, expecting("fault.k copy * : fails : was mended"));
+  EXPECT_EQ(r.failed, 1u);
+  EXPECT_EQ(r.passed, 59u);
+  EXPECT_THAT(first_failure(r),
+              AllOf(HasSubstr("unexpected pass"), HasSubstr("line 1"), HasSubstr("was mended")));
+}
+
+TEST_F(Conformance, TakingWhatIsListedAsUnsupportedFails) {
+  const KernelReport r =
+      verify({}, 0, expecting("fault.k copy copy(bf16* : unsupported : only f32"));
+  EXPECT_GT(r.failed, 10u);
+  EXPECT_GT(r.passed, 10u);
+  EXPECT_THAT(first_failure(r), HasSubstr("says unsupported: only f32"));
+}
+
+TEST_F(Conformance, ExpectationsMaySpeakOfContents) {
+  shelf.shelf.put(plugin::Kernel::of<nan_to_zero>("copy", "default.nan").backend("plain").d);
+  const KernelReport r =
+      shelf
+          .run({"default.nan"}, expecting("default.nan * *contents=nan : fails : flushes\n"
+                                          "vendor.no * * : fails : not there"))
+          .at(0);
+  EXPECT_EQ(r.failed, 0u) << first_failure(r);
+  EXPECT_GT(r.expected, 0u);
+  EXPECT_EQ(shelf.used, (std::vector<bool>{true, false}));
+}
+
+}  // namespace
+}  // namespace yard::tune::testing

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Generated calls fit, reach every corner of a schema, and come again with their seed.
+#include "tune/generator.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "op/test_schemas.h"
+#include "tune/testing.h"
+
+namespace yard::tune {
+namespace {
+
+std::vector<Case> generate(const op::Program& program, size_t n, uint64_t seed = 1) {
+  Generator g(program, nullptr, seed, 1 << 14);
+  std::vector<Case> to;
+  for (size_t i = 0; i < n; ++i)
+    if (auto c = g.next()) to.push_back(*std::move(c));
+  return to;
+}
+
+const yard_tensor_t* tensor(const op::Program& p, const Case& c, const char* name) {
+  const yard_value_t& v = c.call.args()[p.index_of(name)];
+  return v.tag == YARD_TAG_TENSOR ? v.u.tensor : nullptr;
+}
+
+TEST(Generator, EveryCallFitsAndReadsBack) {
+  for (const char* schema : op::kBuiltIn) {
+    const op::Program p = op::Program::compile(schema).value();
+    const auto cases = generate(p, 300);
+    EXPECT_EQ(cases.size(), 300u) << schema;
+    for (const Case& c : cases) {
+      const std::string text = op::to_string(c.call.to_spec(p));
+      EXPECT_TRUE(p.misfit(c.call.args(), c.call.count()).ok()) << text;
+      EXPECT_TRUE(op::Call::from_spec(p, op::parse_call_spec(text).value()).ok()) << text;
+    }
+  }
+}
+
+TEST(Generator, TheSeedDecides) {
+  const op::Program p = op::Program::compile(op::kRotary).value();
+  const auto texts = [&](uint64_t seed) {
+    std::vector<std::string> to;
+    for (const Case& c : generate(p, 50, seed))
+      to.push_back(op::to_string(c.call.to_spec(p)) + to_string(c.contents) +
+                   std::to_string(c.seed));
+    return to;
+  };
+  EXPECT_EQ(texts(1), texts(1));
+  EXPECT_NE(texts(1), texts(2));
+}
+
+// What must come up within 300 calls of a row-wise op.
+TEST(Generator, CoversTheEdges) {
+  const op::Program p =
+      op::Program::compile(std::string(op::kRmsNorm) + ", T in {f32, f16, bf16}").value();
+  std::set<uint32_t> types;
+  std::set<int> ranks;
+  std::set<int64_t> widths;
+  std::set<Contents> contents;
+  std::set<double> eps;
+  size_t empty = 0, aliased = 0, padded = 0, transposed = 0, broadcast = 0, negative = 0;
+  size_t misaligned = 0, compact = 0, plain_alignment = 0;
+  for (const Case& c : generate(p, 300)) {
+    const yard_tensor_t &x = *tensor(p, c, "x"), &out = *tensor(p, c, "out");
+    const int64_t width = x.shape[x.ndim - 1], inner = x.strides[x.ndim - 1];
+    types.insert(yard_dtype_index(x.dtype));
+    ranks.insert(x.ndim);
+    widths.insert(width);
+    contents.insert(c.contents);
+    eps.insert(c.call.args()[p.index_of("eps")].u.f);
+    const bool has_elements = x.facts >> YARD_FACTS_SPAN_SHIFT != 0;
+    empty += !has_elements;
+    aliased += &x == &out;
+    compact += (x.facts & YARD_FACTS_COMPACT) != 0;
+    const uint64_t align = 1ull << ((x.facts & YARD_FACTS_ALIGN) >> YARD_FACTS_ALIGN_SHIFT);
+    misaligned += align < 16;
+    plain_alignment += align == 64;
+    if (!has_elements || x.ndim < 2 || width < 2 || x.shape[x.ndim - 2] < 2) continue;
+    const int64_t row = x.strides[x.ndim - 2];
+    padded += inner == 1 && row > width;
+    transposed += row == 1 && inner > 1;
+    broadcast += row == 0 || inner == 0;
+    negative += row < 0 || inner < 0;
+  }
+  EXPECT_EQ(types, (std::set<uint32_t>{YARD_F32, YARD_F16, YARD_BF16}));
+  EXPECT_EQ(ranks, (std::set<int>{1, 2, 3, 4}));
+  EXPECT_EQ(contents.size(), all_contents().size());
+  EXPECT_GE(eps.size(), 4u);
+  for (const int64_t w : {0, 1, 2, 3, 7, 8, 9, 16, 64, 65, 127, 128, 1024})
+    EXPECT_TRUE(widths.count(w)) << w;
+  EXPECT_GE(*widths.rbegin(), 4096);
+  for (const size_t n : {empty, aliased, padded, transposed, broadcast, negative, misaligned})
+    EXPECT_GE(n, 3u);
+  EXPECT_GT(compact, 150u);
+  EXPECT_GT(plain_alignment, 150u);
+}
+
+TEST(Generator, OptionalsEnumsAndClauses) {
+  const op::Program p = op::Program::compile(op::kRotary).value();
+  std::set<std::string> given;
+  std::set<int64_t> styles, dims;
+  for (const Case& c : generate(p, 300)) {
+    std::string set;
+    for (const char* name : {"key", "positions", "cos"})
+      set += tensor(p, c, name) != nullptr ? '1' : '0';
+    given.insert(set);
+    styles.insert(c.call.args()[p.index_of("style")].u.i);
+    dims.insert(c.call.args()[p.index_of("rotary_dim")].u.i);
+  }
+  // Every combination but the one without positions and tables.
+  EXPECT_EQ(given, (std::set<std::string>{"001", "010", "011", "101", "110", "111"}));
+  EXPECT_EQ(styles, (std::set<int64_t>{0, 1}));
+  EXPECT_TRUE(dims.count(0) && dims.size() > 4);
+}
+
+// The parts of the grammar that no built-in op uses.
+TEST(Generator, TheRestOfTheGrammar) {
+  const std::pair<const char*, const char*> schemas[] = {
+      {"broadcast", "f(out!: T[*rows, d], x: T[*rows, d], y: T[*rows|1, d|1])"},
+      {"lists", "f(outs!: T[d][], xs: T[d][], n: int) where n >= 1, d % 3 == 0"},
+      {"integers", "f(out!: f32[n, 4], x: i64[_, 3*n], n: int, flip: bool, how: string = \"a\")"},
+      {"optional output", "f(out!: f32[n], extra!?: f32[n], x: T[n]) where T in {i8, u8}"},
+      {"chains", "f(x~: T[a, b, c], y: T[a]) where a < b, b < c, 2*a != c, c <= 64"},
+      {"guards", "f(x~: T[a], m?: T[b]) where a == 2*b if m, a > 7 unless m"},
+      {"no dimensions", "f(out!: f32[], x: f32[])"},
+      {"scalars", "f(out!: T[n], a: T[n], by: float, k: int = -3)"},
+  };
+  for (const auto& [what, schema] : schemas) {
+    const op::Program p = op::Program::compile(schema).value();
+    EXPECT_EQ(generate(p, 100).size(), 100u) << what;
+  }
+}
+
+TEST(Generator, BroadcastsAndLists) {
+  const op::Program p =
+      op::Program::compile("f(out!: T[*rows, d], x: T[*rows, d], y: T[*rows|1, d|1], zs: T[d][])")
+          .value();
+  std::set<uint32_t> lengths;
+  size_t ones = 0, fewer = 0;
+  for (const Case& c : generate(p, 200)) {
+    const yard_tensor_t &x = *tensor(p, c, "x"), &y = *tensor(p, c, "y");
+    ones += x.shape[x.ndim - 1] > 1 && y.shape[y.ndim - 1] == 1;
+    fewer += y.ndim < x.ndim;
+    lengths.insert(c.call.args()[p.index_of("zs")].count);
+  }
+  EXPECT_GT(ones, 10u);
+  EXPECT_GT(fewer, 5u);
+  EXPECT_EQ(lengths, (std::set<uint32_t>{1, 2, 3}));
+}
+
+TEST(Generator, TensorsStayWithinTheLimit) {
+  const op::Program p = op::Program::compile("f(x~: f32[*rows, a, b, c])").value();
+  Generator g(p, nullptr, 1, 1000);
+  for (int i = 0; i < 200; ++i) {
+    const Case c = g.next().value();
+    EXPECT_LE(TensorView(*tensor(p, c, "x")).numel(), 1000);
+  }
+}
+
+TEST(Generator, GivesUpOnASchemaThatNothingFits) {
+  const op::Program p = op::Program::compile("f(x~: f32[a]) where a < 3, a > 5").value();
+  EXPECT_FALSE(Generator(p, nullptr, 1, 1000).next().has_value());
+}
+
+TEST(Deck, DealsEveryValueBeforeAnyComesAgain) {
+  Random random(3);
+  Deck<int> deck({1, 2, 3, 4, 5});
+  for (int round = 0; round < 10; ++round) {
+    std::set<int> seen;
+    for (int i = 0; i < 5; ++i) seen.insert(deck.next(random));
+    EXPECT_EQ(seen.size(), 5u);
+  }
+}
+
+}  // namespace
+}  // namespace yard::tune
