@@ -129,7 +129,7 @@ class BoundOp<void(P...), std::tuple<S...>> {
         if (node->typed != nullptr && node->version->load(detail::kReread) == node->found)
             [[likely]] {
           yard_call_t call;
-          detail::start_call(call, *thread, node->flags, node->host, node->self);
+          detail::start_call(call, thread->error, node->flags, node->host, node->self);
           const int32_t code = detail::call_typed(node->typed, call, detail::Param<P>::wire(p)...);
           if (code == YARD_OK) [[likely]] {
             detail::count(*thread, node->counter);
@@ -169,14 +169,14 @@ class FrozenOp<void(P...), std::tuple<S...>> {
   [[nodiscard, gnu::always_inline]] inline Status operator()(P... p) const
       requires(sizeof...(P) != sizeof...(S)) {
     if constexpr (detail::kInRegisters<P...>) {
-      detail::ThreadHead* thread = detail::t_thread;
-      if (kernel_.typed != nullptr && thread != nullptr) [[likely]] {
+      if (kernel_.typed != nullptr) [[likely]] {
+        char error[detail::ThreadHead::kErrorBytes];
         yard_call_t call;
-        detail::start_call(call, *thread, kernel_.flags, kernel_.host, kernel_.self);
+        detail::start_call(call, error, kernel_.flags, kernel_.host, kernel_.self);
         const int32_t code = detail::call_typed(kernel_.typed, call, detail::Param<P>::wire(p)...);
         if (code == YARD_OK) [[likely]]
           return {};
-        return Status::adopt(detail::frozen_failed(kernel_, code, thread->error));
+        return Status::adopt(detail::frozen_failed(kernel_, code, error));
       }
     }
     const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};

@@ -35,7 +35,7 @@ Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& co
   if (!plan.simple) [[unlikely]]
     return run_plan(thread, e, core, plan, args, flags);
   yard_call_t call;
-  start_call(call, thread, flags, core.host, plan.self);
+  start_call(call, thread.error, flags, core.host, plan.self);
   int32_t code;
   try {
     code = plan.run(&call, args, count);

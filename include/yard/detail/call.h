@@ -25,10 +25,8 @@ YARD_API void free_call_scratch(yard_call_t* call) noexcept;
 
 // What a kernel without workspace or state is given. Field by field: g++ writes the words of a braced list
 // twice.
-[[gnu::always_inline]] inline void start_call(yard_call_t& call, const ThreadHead& thread,
-                                              uint32_t flags, const yard_host_t* host,
-                                              void* self) noexcept {
-  char* const error = thread.error;
+[[gnu::always_inline]] inline void start_call(yard_call_t& call, char* error, uint32_t flags,
+                                              const yard_host_t* host, void* self) noexcept {
   call.size = sizeof call;
   call.flags = flags;
   call.host = host;
@@ -104,7 +102,7 @@ inline Status::Rep* call_typed_op(Site* site, P... p) {
             return run_recent(site, last, args);
           }
           yard_call_t call;
-          start_call(call, *thread, last.flags, last.host, last.self);
+          start_call(call, thread->error, last.flags, last.host, last.self);
           // A kernel may call ops itself, and the memo become another's.
           const void *const entry = last.entry, *const plan = last.plan;
           const uint32_t counter = last.counter;
