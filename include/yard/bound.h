@@ -52,6 +52,7 @@ struct FrozenKernel {
   void* self = nullptr;
   uint32_t flags = 0;
   std::shared_ptr<void> pin;  // keeps the kernel, its backend and its plugin
+  Site* site = nullptr;
   std::string id;
 };
 YARD_API Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args);

@@ -21,6 +21,8 @@
 
 namespace yard {
 
+class Instance;  // instance.h
+
 // How a plan is obtained.
 enum class Mode : uint8_t {
   kAuto,       // static where mapped, rules where one matches, else dynamic
@@ -55,10 +57,11 @@ struct Options {
   bool transforms = true;  // false: no kernel that would need its arguments rearranged
   std::optional<std::chrono::steady_clock::time_point> deadline;  // no kernel starts after it
   std::map<std::string, std::string, std::less<>> labels;         // for rules and traces
-  bool deterministic = false;      // only kernels that give the same bits every time
-  bool capturing = false;          // only kernels that may run while a graph is captured
-  bool inference = false;          // no gradient will be asked for
-  ResultRecord* result = nullptr;  // filled in before the call returns, also when it fails
+  bool deterministic = false;          // only kernels that give the same bits every time
+  bool capturing = false;              // only kernels that may run while a graph is captured
+  bool inference = false;              // no gradient will be asked for
+  const Instance* instance = nullptr;  // options and weights for kernels that have state
+  ResultRecord* result = nullptr;      // filled in before the call returns, also when it fails
 };
 
 }  // namespace yard

@@ -15,6 +15,8 @@
  *    to whoever gave them; the host copies what it keeps, so a descriptor may be built on the stack.
  *    Function pointers and `self` pointers stay in use until the kernel has been removed.
  *  - A function returns a yard_code_t and writes its message into the buffer of its call.
+ *  - A library carries a manifest, YARD_MANIFEST below, which is read before any of its code runs. It says
+ *    what the library is and which ops it serves, so that it need not be opened before one is called.
  *  - All functions may be called from several threads at once.
  *
  * A whole plugin:
@@ -29,11 +31,11 @@
  *                                        .backends = backends, .backend_count = 1,
  *                                        .kernels = kernels, .kernel_count = 1};
  *   const yard_plugin_t* yard_plugin_query(uint32_t abi, const yard_host_t* host) { return &plugin; }
+ *   YARD_MANIFEST("acme", "1.0", YARD_MANIFEST_OPS("rms_norm"));
  */
 #pragma once
 
-/* Laid out by hand: tables read better than one item a line. */
-/* clang-format off */
+/* clang-format off */ /* laid out by hand: tables read better than one item a line */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,9 +46,10 @@ extern "C" {
 
 /* 0 may still change; 1 will be frozen. The effective version is the smaller of host's and plugin's. */
 #define YARD_ABI_VERSION 0u
+#define YARD_ABI_TEXT "0" /* the same, for manifests */
 
-#define YARD_MAX_RANK 8  /* dimensions of a tensor */
-#define YARD_MAX_ARGS 24 /* parameters of an op */
+#define YARD_MAX_RANK 8   /* dimensions of a tensor */
+#define YARD_MAX_ARGS 24  /* parameters of an op */
 #define YARD_MAX_ALIGN 64 /* bytes; facts know no larger alignment, claims may ask for none */
 
 /* ---- Outcomes ------------------------------------------------------------------------------- */
@@ -199,23 +202,14 @@ typedef enum yard_dtype_index {
 static inline uint32_t yard_dtype_index(yard_dtype_t t) {
   if (t.lanes != 1) return 0;
   switch ((t.code << 8) | t.bits) {
-    case 0x220: return YARD_F32;
-    case 0x210: return YARD_F16;
-    case 0x410: return YARD_BF16;
+    case 0x220: return YARD_F32;   case 0x210: return YARD_F16;   case 0x410: return YARD_BF16;
     case 0x240: return YARD_F64;
     case 0xa08: return YARD_F8E4M3; /* DLPack kDLFloat8_e4m3fn */
     case 0xc08: return YARD_F8E5M2; /* DLPack kDLFloat8_e5m2 */
-    case 0x008: return YARD_I8;
-    case 0x010: return YARD_I16;
-    case 0x020: return YARD_I32;
-    case 0x040: return YARD_I64;
-    case 0x108: return YARD_U8;
-    case 0x110: return YARD_U16;
-    case 0x120: return YARD_U32;
-    case 0x140: return YARD_U64;
-    case 0x608: return YARD_BOOL;
-    case 0x004: return YARD_I4;
-    case 0x104: return YARD_U4;
+    case 0x008: return YARD_I8;    case 0x010: return YARD_I16;   case 0x020: return YARD_I32;
+    case 0x040: return YARD_I64;   case 0x108: return YARD_U8;    case 0x110: return YARD_U16;
+    case 0x120: return YARD_U32;   case 0x140: return YARD_U64;   case 0x608: return YARD_BOOL;
+    case 0x004: return YARD_I4;    case 0x104: return YARD_U4;
     default: return 0;
   }
 }
@@ -349,8 +343,7 @@ typedef enum yard_limit_kind {
 } yard_limit_kind_t;
 
 typedef struct yard_limit {
-  uint32_t kind;
-  uint32_t pad_;
+  uint32_t kind, pad_;
   const char* field;
   int64_t a, b;
   int64_t reserved;
@@ -363,8 +356,7 @@ typedef struct yard_query {
   const yard_host_t* host;
   void* self;
   const yard_value_t* args; /* tensors with data == NULL */
-  uint32_t count;
-  uint32_t pad_;
+  uint32_t count, pad_;
   const int64_t* read; /* the value of each integer field in `reads`, same order; INT64_MIN: absent */
   yard_device_t device;
 } yard_query_t;
@@ -407,8 +399,7 @@ typedef struct yard_backend {
   /* A capture begins (1) or ends (0) on a stream. NULL: indifferent. */
   int32_t (*capture)(void* self, yard_device_t device, void* stream, int32_t begins);
   const char* const* reasons; /* texts for YARD_REASON_OWN + i of probe */
-  uint32_t reason_count;
-  uint32_t pad_;
+  uint32_t reason_count, pad_;
 } yard_backend_t;
 #define YARD_BACKEND_FORK_UNSAFE 1u /* cannot be used in a child of fork (it holds threads or a device) */
 #define YARD_ENABLE_AUTO 0
@@ -429,16 +420,14 @@ typedef struct yard_kernel {
   /* What it can take. Everything here is data, so that the host can say which limit failed and can
    * tell which calls must be told apart. */
   const yard_limit_t* limits;
-  uint32_t limit_count;
-  uint32_t pad0_;
+  uint32_t limit_count, pad0_;
   const char* features; /* CPU or GPU features it needs, separated by blanks; NULL: none */
   /* What limits cannot say. `verify_reads` names the fields it looks at, NULL-terminated; a NULL list
    * means it reads everything, and every new shape will ask it again. Deterministic, no side effects. */
   int32_t (*verify)(const yard_query_t* query, yard_verdict_t* verdict);
   const char* const* verify_reads;
   const char* const* reasons; /* texts for YARD_REASON_OWN + i */
-  uint32_t reason_count;
-  uint32_t pad1_;
+  uint32_t reason_count, pad1_;
   /* Estimated nanoseconds; the host passes the fields of `cost_reads`, in that order, rounded down to
    * half octaves. Negative: no estimate. NULL: none. */
   double (*cost)(void* self, const int64_t* fields, uint32_t count);
@@ -465,8 +454,7 @@ typedef struct yard_kernel {
   const char* options_schema;      /* "window: int = 0, scale: float"; what create accepts */
   /* Its own parameter order, names and layouts. NULL: the schema's. */
   const yard_param_t* const* params;
-  uint32_t param_count;
-  uint32_t pad2_;
+  uint32_t param_count, pad2_;
 } yard_kernel_t;
 #define YARD_KERNEL_DETERMINISTIC 1u /* same inputs, same bits */
 #define YARD_KERNEL_CAPTURE_SAFE 2u  /* may run while a graph is captured */
@@ -476,16 +464,14 @@ typedef struct yard_kernel {
 
 /* Largest difference from the reference that a right kernel may show, per output dtype. */
 typedef struct yard_tolerance {
-  uint32_t dtype; /* yard_dtype_index_t */
-  uint32_t pad_;
+  uint32_t dtype, pad_; /* yard_dtype_index_t */
   double rtol, atol;
 } yard_tolerance_t;
 
 /* The shape of one output, filled in by infer(). */
 typedef struct yard_shape {
   int64_t dims[YARD_MAX_RANK];
-  int32_t rank;
-  int32_t pad_;
+  int32_t rank, pad_;
 } yard_shape_t;
 
 /* An op a plugin brings. Its reference kernel comes as a kernel of kind reference. */
@@ -499,8 +485,7 @@ typedef struct yard_op {
   int32_t (*infer)(yard_call_t* call, const yard_value_t* args, uint32_t count, yard_shape_t* outputs,
                    uint32_t output_count);
   const yard_tolerance_t* tolerances; /* none: exact for integers, 1e-5 / 1e-2 style for floats */
-  uint32_t tolerance_count;
-  uint32_t pad_;
+  uint32_t tolerance_count, pad_;
 } yard_op_t;
 
 /* A replacement for a named function, or an implementation of a dispatched one. */
@@ -511,14 +496,12 @@ typedef struct yard_hook {
   const char* group;     /* the group of a dispatched function; NULL: a plain hook */
   const char* backend;   /* who brings it */
   const char* signature; /* canonical text of its C++ or C signature; must match the declaration */
-  int32_t priority;      /* higher is tried first, unless LOWER_FIRST */
-  int32_t pad_;
+  int32_t priority, pad_; /* higher is tried first, unless LOWER_FIRST */
   void* self;
   void (*function)(void); /* of that signature, with `self` as first argument */
   void (*verify)(void);   /* the same arguments, then yard_verdict_t*; returns int32_t. NULL: accepts */
   const char* const* reasons;
-  uint32_t reason_count;
-  uint32_t pad1_;
+  uint32_t reason_count, pad1_;
 } yard_hook_t;
 #define YARD_HOOK_ADDS 1u        /* brings a new name */
 #define YARD_HOOK_OVERRIDES 2u   /* replaces a name the host declares */
@@ -551,11 +534,66 @@ typedef const yard_plugin_t* (*yard_plugin_query_t)(uint32_t host_abi, const yar
  * so that the same source serves in the tree and as a shared library. */
 #ifndef YARD_PLUGIN_QUERY
 #define YARD_PLUGIN_QUERY yard_plugin_query
+#define YARD_IS_LIBRARY_
 #endif
 #if defined(__GNUC__)
 __attribute__((visibility("default")))
 #endif
 const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* host);
+
+/* ---- The manifest --------------------------------------------------------------------------- */
+
+/* Once in a library, at file scope, with the descriptor's name and version and any of the parts below, one
+ * after the other without commas (or ""):
+ *   YARD_MANIFEST("acme", "1.0", YARD_MANIFEST_OPS("rms_norm scale") YARD_MANIFEST_FEATURES("sve2"));
+ * Lists are separated by blanks. The ops are all that the library brings or has kernels for: others are
+ * refused at load, since nobody could know to open the library for them. It becomes an ELF note of owner
+ * "Yard" whose text is one `key=value` a line, so that any tool can show it. Readers skip keys they do not
+ * know. Sources that are compiled into another binary (YARD_PLUGIN_QUERY) have none. */
+#define YARD_MANIFEST_OPS(list) "ops=" list "\n"
+#define YARD_MANIFEST_GROUPS(list) "groups=" list "\n"     /* of dispatched functions */
+#define YARD_MANIFEST_HOOKS(list) "hooks=" list "\n"
+#define YARD_MANIFEST_DEVICES(list) "devices=" list "\n"   /* "cpu cuda"; left out: cpu */
+#define YARD_MANIFEST_FEATURES(list) "features=" list "\n" /* it needs all: "sve2 cuda:sm_90" */
+#define YARD_MANIFEST_BUILD(tag) "build=" tag "\n"         /* one word */
+
+#if defined(__aarch64__)
+#define YARD_ARCH_ "aarch64"
+#else
+#define YARD_ARCH_ "x86_64"
+#endif
+/* Code built with a sanitizer only runs in a program built with the same. */
+#if defined(__has_feature)
+#define YARD_HAS_(x) __has_feature(x)
+#else
+#define YARD_HAS_(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || YARD_HAS_(address_sanitizer)
+#define YARD_SANITIZER_ "address"
+#elif defined(__SANITIZE_THREAD__) || YARD_HAS_(thread_sanitizer)
+#define YARD_SANITIZER_ "thread"
+#else
+#define YARD_SANITIZER_ "none"
+#endif
+#define YARD_MANIFEST_TEXT(name, version, parts) "abi=" YARD_ABI_TEXT "\narch=" YARD_ARCH_ \
+  "\nsanitizer=" YARD_SANITIZER_ "\nname=" name "\nversion=" version "\n" parts
+
+#define YARD_MANIFEST_OWNER "Yard"
+#define YARD_MANIFEST_TYPE 1u
+#if defined(__clang__) /* whose address sanitizer pads variables; the padding would be read as notes */
+#define YARD_NOTE_ __attribute__((section(".note.yard"), used, aligned(4), no_sanitize("address")))
+#else
+#define YARD_NOTE_ __attribute__((section(".note.yard"), used, aligned(4)))
+#endif
+#ifdef YARD_IS_LIBRARY_
+#define YARD_MANIFEST(name, version, parts) static const struct {                            \
+    uint32_t owner_size, text_size, type;                                                    \
+    char owner[8], text[sizeof(YARD_MANIFEST_TEXT(name, version, parts))];                   \
+  } yard_manifest YARD_NOTE_ = {5, sizeof(YARD_MANIFEST_TEXT(name, version, parts)), YARD_MANIFEST_TYPE, \
+                                YARD_MANIFEST_OWNER, YARD_MANIFEST_TEXT(name, version, parts)}
+#else
+#define YARD_MANIFEST(name, version, parts) struct yard_no_manifest
+#endif
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -6,6 +6,7 @@
 #include <yard/call_spec.h>
 #include <yard/call_tensors.h>
 #include <yard/explain.h>
+#include <yard/instance.h>
 #include <yard/op.h>
 #include <yard/options.h>
 #include <yard/policy.h>

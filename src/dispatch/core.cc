@@ -3,6 +3,7 @@
 #include "dispatch/core.h"
 
 #include <fmt/format.h>
+#include <yard/instance.h>
 
 #include <functional>
 #include <optional>
@@ -170,6 +171,7 @@ Status Core::edit(const F& change) {
     YARD_RETURN_IF_ERROR(change(*r.owner, state, policy, ops));
     done = publish(r, std::move(state), std::move(policy), ops ? &*ops : nullptr, before);
   }
+  end_states();
   base::reclaimer().collect();
   return {};
 }
@@ -264,6 +266,30 @@ Site* Core::attach(std::string_view name, std::string_view letters, Status* why)
   }
   if (packed != nullptr) packed->store(site, std::memory_order_release);
   return site;
+}
+
+exec::States* Core::states_for(const Options* o) const noexcept {
+  return o != nullptr && o->instance != nullptr ? o->instance->states_.get() : &root().states;
+}
+
+void Core::watch(const std::shared_ptr<exec::States>& states) {
+  Root& r = root();
+  std::lock_guard lock(r.plans);
+  std::erase_if(r.instances, [](const auto& i) { return i.expired(); });
+  r.instances.push_back(states);
+}
+
+void Core::end_states() {
+  Root& r = root();
+  std::vector<std::shared_ptr<exec::States>> instances;
+  {
+    std::lock_guard lock(r.plans);
+    for (const auto& i : r.instances)
+      if (auto states = i.lock()) instances.push_back(std::move(states));
+  }
+  const auto now = snapshot()->state;
+  r.states.keep_only(*now);
+  for (const auto& states : instances) states->keep_only(*now);
 }
 
 void tidy() {

@@ -22,6 +22,7 @@
 
 #include "dispatch/scope.h"
 #include "dispatch/snapshot.h"
+#include "exec/states.h"
 #include "policy/sources.h"
 #include "registry/changes.h"
 #include "select/select.h"
@@ -59,6 +60,8 @@ struct Root {
   std::condition_variable landed;
   std::vector<std::shared_ptr<Flight>> flights;
   std::atomic<uint64_t> selections{0};
+  exec::States states;                                 // of plain calls
+  std::vector<std::weak_ptr<exec::States>> instances;  // under plans
   std::shared_ptr<const Snapshot> left_behind;  // in a child of fork: not to be touched again
 };
 
@@ -117,6 +120,11 @@ class Core {
                               const Options& o, const Snapshot& s) const;
   RuntimeStats stats() const;
 
+  // Where kernels with state keep it: the call's instance, or all plain calls together.
+  exec::States* states_for(const Options* options) const noexcept;
+  // Has the states of an instance looked through when kernels go.
+  void watch(const std::shared_ptr<exec::States>& states);
+
   // In a child of fork.
   void abandon_root() noexcept;
 
@@ -133,6 +141,8 @@ class Core {
   std::shared_ptr<Entry> build_entry(const Snapshot& next, const registry::Family& family,
                                      const Entry* old);
 
+  // Ends the states of kernels that are not there any more. Holding no lock.
+  void end_states();
   // Writes the versions of all ops and of overlays; in a child of fork, too.
   void set_versions(const Snapshot& s) noexcept;
 

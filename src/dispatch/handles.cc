@@ -211,7 +211,9 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   }
   const std::shared_ptr<const registry::Kernel>& kernel = e.contest().contenders()[order[0]].kernel;
   FrozenKernel frozen;
-  frozen.typed = kernel->d.workspace == nullptr ? kernel->d.typed : nullptr;
+  frozen.typed =
+      kernel->d.workspace == nullptr && kernel->d.create == nullptr ? kernel->d.typed : nullptr;
+  frozen.site = site;
   frozen.flags = call->flags();
   frozen.host = core.host;
   frozen.self = kernel->d.self;
@@ -226,7 +228,16 @@ Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, u
   // Nothing to hold; but inside a kernel this is one call deeper, with a workspace of its own.
   base::Guard guard(thread);
   exec::Frame frame(frozen.host, frozen.flags, frozen.self);
-  const int32_t code = exec::run_kernel(thread, kernel, frame, args, n);
+  exec::Request request{};
+  request.args = args, request.count = n;
+  std::shared_ptr<const op::Program> program;
+  if (kernel.d.create != nullptr) {
+    const auto s = frozen.site->core->snapshot();
+    if (const registry::Family* f = s->state->find(kernel.op)) program = f->op->program;
+    if (program != nullptr)
+      request.program = program.get(), request.states = frozen.site->core->states_for(nullptr);
+  }
+  const int32_t code = exec::run_kernel(thread, kernel, frame, request);
   return code == YARD_OK ? nullptr : frozen_failed(frozen, code, frame.error);
 }
 

@@ -14,8 +14,9 @@ namespace yard::detail {
 
 inline exec::Request request(const Entry& e, const Core& core, const yard_value_t* args,
                              uint32_t flags, const Options* options) {
-  return {e.name().c_str(),        core.host, args, e.program().arg_count(), flags, e.strict(),
-          e.program().has_inout(), options};
+  return {
+      e.name().c_str(),        core.host, args,         e.program().arg_count(), flags, e.strict(),
+      e.program().has_inout(), options,   &e.program(), core.states_for(options)};
 }
 
 // What follows a first kernel that failed. Inside the guard.

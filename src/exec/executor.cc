@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Running kernels and dealing with their failures.
 #include "exec/executor.h"
-#include "base/log.h"
 
 #include <fmt/format.h>
 
@@ -12,6 +11,9 @@
 #include <new>
 #include <string_view>
 #include <vector>
+
+#include "base/log.h"
+#include "exec/states.h"
 
 namespace yard::exec {
 namespace {
@@ -141,9 +143,9 @@ class Run {
   }
 
   int32_t timed(const registry::Kernel& k, Frame& frame) {
-    if (record_ == nullptr) return run_kernel(thread_, k, frame, r_.args, r_.count);
+    if (record_ == nullptr) return run_kernel(thread_, k, frame, r_);
     const auto start = std::chrono::steady_clock::now();
-    const int32_t code = run_kernel(thread_, k, frame, r_.args, r_.count);
+    const int32_t code = run_kernel(thread_, k, frame, r_);
     record_->run_ns += (std::chrono::steady_clock::now() - start).count();
     ++record_->attempts;
     return code;
@@ -175,12 +177,26 @@ void free_scratch(yard_call_t& call) noexcept {
 }
 
 int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, Frame& frame,
-                   const yard_value_t* args, uint32_t count) {
+                   const Request& request) {
+  const yard_value_t* const args = request.args;
+  const uint32_t count = request.count;
   const auto fault = [&](const char* text) {
     std::snprintf(frame.error, sizeof frame.error, "%s", text);
     return static_cast<int32_t>(YARD_FAULT);
   };
+  std::shared_ptr<State> state;  // stays while the kernel runs
   try {
+    if (kernel.d.create != nullptr) {
+      if (request.states == nullptr) {
+        std::snprintf(frame.error, sizeof frame.error, "it has state, and this call can keep none");
+        return YARD_DECLINED;
+      }
+      int32_t code = YARD_OK;
+      state = request.states->find(kernel.shared_from_this(), *request.program, frame, args, count,
+                                   code);
+      if (state == nullptr) return code;
+      frame.call.state = state->get();
+    }
     if (kernel.d.workspace != nullptr) {
       const int64_t bytes = kernel.d.workspace(kernel.d.self, args, count);
       if (bytes < 0) return fault("it cannot say how much workspace it needs");

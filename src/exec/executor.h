@@ -10,8 +10,11 @@
 
 #include "base/thread_record.h"
 #include "exec/plan.h"
+#include "op/program.h"
 
 namespace yard::exec {
+
+class States;
 
 inline constexpr int kThreadLocal = 1;  // our index in ThreadRecord::locals
 inline constexpr size_t kErrorBytes = 512;
@@ -55,12 +58,15 @@ struct Request {
   bool strict;         // no fallback
   bool writes_inputs;  // the op has `~` arguments
   const Options* options = nullptr;
+  // For kernels with state; such a kernel declines a call that brings none.
+  const op::Program* program = nullptr;
+  States* states = nullptr;
 };
 
-// Runs one kernel, workspace included; exceptions become YARD_FAULT with their text. Only the forced
-// unwinding of a cancelled thread passes.
+// Runs one kernel, workspace and state included; exceptions become YARD_FAULT with their text. Only the
+// forced unwinding of a cancelled thread passes. Of the request only what a kernel needs is looked at.
 int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, Frame& frame,
-                   const yard_value_t* args, uint32_t count);
+                   const Request& request);
 
 // Runs the plan's kernels in order until one succeeds or a failure must be returned.
 Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request);

@@ -25,7 +25,7 @@ Plan::Ptr Plan::make(uint64_t hash, std::span<const uint64_t> key,
   plan->run = first.d.run;
   plan->self = first.d.self;
   plan->counter = attempts[0].calls;
-  plan->simple = first.d.workspace == nullptr;
+  plan->simple = first.d.workspace == nullptr && first.d.create == nullptr;
   return plan;
 }
 

@@ -36,7 +36,7 @@ struct Plan {
   uint32_t counter = telemetry::kNoCounter;
   uint16_t key_words = 0;
   uint8_t attempt_count = 0;
-  bool simple = false;  // no workspace to find before the kernel runs
+  bool simple = false;  // no workspace or state to find before the kernel runs
   // Handles that keep using it: while there are any it is not evicted. Changed under the plan lock.
   mutable std::atomic<uint32_t> pins{0};
   Attempt attempts[kMaxAttempts] = {};

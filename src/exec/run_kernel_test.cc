@@ -43,7 +43,7 @@ struct Scene {
   }
   int32_t run(uint32_t flags = 0) {
     Frame frame(&host, flags, this);
-    const int32_t code = run_kernel(base::this_thread(), *kernel, frame, nullptr, 0);
+    const int32_t code = run_kernel(base::this_thread(), *kernel, frame, Request{});
     std::memcpy(error, frame.error, sizeof error);
     return code;
   }

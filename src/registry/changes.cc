@@ -210,6 +210,34 @@ class Applier {
     return {};
   }
 
+  Status step(const RemoveKept& s) {
+    std::vector<std::shared_ptr<const Kernel>> kernels;
+    for (const auto& [op, family] : next_.families)
+      for (const auto& [id, kernel] : family->kernels)
+        if (kernel->keep.get() == s.keep) kernels.push_back(kernel);
+    for (const auto& k : kernels) YARD_RETURN_IF_ERROR(step(RemoveKernel{k->op, k->id}));
+    const auto depends = [](const std::string& what, const std::string& name, const Kernel& k) {
+      return Status(Code::kConflict,
+                    fmt::format("{} '{}' cannot go: kernel '{}' of op '{}', of backend '{}', "
+                                "depends on it",
+                                what, name, k.id, k.op, k.backend_name));
+    };
+    std::vector<std::string> ops, backends;
+    for (const auto& [name, family] : next_.families) {
+      for (const auto& [id, k] : family->kernels)
+        if (family->op->keep.get() == s.keep)
+          return depends("op", name, *k);
+        else if (k->backend->keep.get() == s.keep)
+          return depends("backend", k->backend_name, *k);
+      if (family->op->keep.get() == s.keep) ops.push_back(name);
+    }
+    for (const auto& [name, backend] : next_.backends)
+      if (backend->keep.get() == s.keep) backends.push_back(name);
+    for (const std::string& name : ops) YARD_RETURN_IF_ERROR(step(RemoveOp{name}));
+    for (const std::string& name : backends) YARD_RETURN_IF_ERROR(step(RemoveBackend{name}));
+    return {};
+  }
+
   Applied finish() {
     done_.state = std::make_shared<const State>(std::move(next_));
     return std::move(done_);
@@ -282,6 +310,8 @@ class Applier {
       if (!program.field(f) && program.index_of(f) < 0) return unknown(f, "verify_reads");
     for (const std::string& f : k.cost_reads)
       if (!program.field(f)) return unknown(f, "cost_reads");
+    for (const std::string& f : k.state_fields)
+      if (!program.field(f)) return unknown(f, "state_fields");
     return {};
   }
 

@@ -40,8 +40,12 @@ struct RemoveOp {
 struct Reprobe {
   std::string backend;
 };
+// Takes out every record that holds `keep`; a conflict if others depend on one of them.
+struct RemoveKept {
+  const void* keep;
+};
 using Step = std::variant<AddOp, AddBackend, AddKernel, ReplaceKernel, RemoveKernel, RemoveBackend,
-                          RemoveOp, Reprobe>;
+                          RemoveOp, Reprobe, RemoveKept>;
 
 // An op with its kernels, by id.
 struct Family {

@@ -136,6 +136,31 @@ Status read_limits(const yard_kernel_t& d, Kernel& k) {
   return {};
 }
 
+Status read_state(const yard_kernel_t& d, Kernel& k) {
+  YARD_RETURN_IF_ERROR(read_fields(d.state_fields, "state_fields", k.state_fields));
+  YARD_RETURN_IF_ERROR(read_text(d.options_schema, "its options_schema", k.options_text));
+  if ((d.create == nullptr) != (d.destroy == nullptr))
+    return bad(d.create != nullptr ? "it has create but no destroy: its states would never end"
+                                   : "it has destroy but no create");
+  if (d.create == nullptr) {
+    const char* stray = d.load != nullptr             ? "load"
+                        : d.prepare != nullptr        ? "prepare"
+                        : !k.state_fields.empty()     ? "state_fields"
+                        : d.options_schema != nullptr ? "options_schema"
+                                                      : nullptr;
+    return stray == nullptr ? Status() : bad(fmt::format("it has {} but no create", stray));
+  }
+  if (k.options_text.empty()) return {};
+  auto schema = op::parse_schema("options(" + k.options_text + ")");
+  if (!schema.ok())
+    return bad(fmt::format("its options_schema does not parse: {}", schema.status().message()));
+  for (const op::Param& p : schema->params)
+    if (p.is_tensor() || p.kind == op::Kind::kTensorList)
+      return bad(fmt::format("its option '{}' is a tensor; tensors are given as weights", p.name));
+  k.options = std::make_shared<const op::Schema>(*std::move(schema));
+  return {};
+}
+
 Status read_kernel_body(const yard_kernel_t& d, Kernel& k) {
   YARD_RETURN_IF_ERROR(read_text(d.summary, "its summary", k.summary));
   YARD_RETURN_IF_ERROR(read_text(d.features, "its features", k.features));
@@ -153,9 +178,7 @@ Status read_kernel_body(const yard_kernel_t& d, Kernel& k) {
     return bad("it has a cost function but names no field in cost_reads");
   if (d.typed != nullptr && k.typed_signature.empty() && d.typed_signature == nullptr)
     return bad("it has a typed entry but no typed_signature");
-  if (d.create != nullptr || d.load != nullptr || d.prepare != nullptr)
-    return Status(Code::kUnsupported,
-                  "kernels with state (create, load, prepare) are not served yet");
+  YARD_RETURN_IF_ERROR(read_state(d, k));
   if (d.param_count != 0)
     return Status(Code::kUnsupported,
                   "kernels with a parameter order of their own are not served yet");

@@ -66,10 +66,13 @@ std::string difference(const Kernel& a, const Kernel& b) {
   add_note(d, "different limits", !same_limits(a, b));
   add_note(d, "different functions",
            a.d.run != b.d.run || a.d.typed != b.d.typed || a.d.self != b.d.self ||
-               a.d.verify != b.d.verify || a.d.cost != b.d.cost || a.d.workspace != b.d.workspace);
+               a.d.verify != b.d.verify || a.d.cost != b.d.cost || a.d.workspace != b.d.workspace ||
+               a.d.create != b.d.create || a.d.load != b.d.load || a.d.prepare != b.d.prepare ||
+               a.d.trace != b.d.trace || a.d.destroy != b.d.destroy);
+  add_text(d, "options", a.options_text, b.options_text);
   add_note(d, "different fields read",
            a.verify_reads != b.verify_reads || a.cost_reads != b.cost_reads ||
-               a.reads_all != b.reads_all);
+               a.state_fields != b.state_fields || a.reads_all != b.reads_all);
   add_note(d, "different reason texts", a.reasons != b.reasons);
   return d;
 }

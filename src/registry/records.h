@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "op/program.h"
+#include "op/schema.h"
 
 namespace yard::registry {
 
@@ -49,14 +50,17 @@ struct Backend {
   mutable std::atomic<const Probe*> probes_{nullptr};
 };
 
-struct Kernel {
+struct Kernel : std::enable_shared_from_this<Kernel> {
   yard_kernel_t d{};
   std::string op, id, backend_name, summary, features, typed_signature;
   std::vector<yard_limit_t> limits;
   std::vector<std::string> limit_fields;  // storage of limits[i].field
   bool reads_all = false;                 // a verifier that does not say what it reads
-  std::vector<std::string> verify_reads, cost_reads;
+  std::vector<std::string> verify_reads, cost_reads, state_fields;
   std::vector<std::string> reasons;
+  // What create() accepts: scalars with names, types and perhaps defaults. Null: no options.
+  std::string options_text;
+  std::shared_ptr<const op::Schema> options;
   Kind kind = Kind::kDefault;
   int priority = 0;
   std::shared_ptr<const Backend> backend;

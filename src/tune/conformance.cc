@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "exec/executor.h"
+#include "exec/states.h"
 #include "op/bind.h"
 #include "select/explain.h"
 #include "select/reasons.h"
@@ -60,9 +61,9 @@ class Candidate {
     base::ThreadRecord& thread = base::this_thread();
     // A kernel must find itself inside a call. What it uses is held by the subject, not by the slot.
     const base::Guard guard(thread);
-    const exec::Request request{program.name().c_str(), contest_.host(), bound->values,
-                                bound->count,           call.flags(),    true,
-                                program.has_inout(),    nullptr};
+    const exec::Request request{
+        program.name().c_str(), contest_.host(), bound->values, bound->count, call.flags(), true,
+        program.has_inout(),    nullptr,         &program,      states_.get()};
     return exec::execute(thread, *plan_, request);
   }
 
@@ -73,6 +74,8 @@ class Candidate {
 
   select::Contest contest_;
   exec::Plan::Ptr plan_;
+  // Of a kernel that has some; with its default options.
+  std::unique_ptr<exec::States> states_ = std::make_unique<exec::States>();
   const registry::Kernel& kernel_;
   size_t place_ = 0;
 };

@@ -54,7 +54,10 @@ TEST(Generator, TheSeedDecides) {
 // What must come up within 300 calls of a row-wise op.
 TEST(Generator, CoversTheEdges) {
   const op::Program p =
-      op::Program::compile(std::string(op::kRmsNorm) + ", T in {f32, f16, bf16}").value();
+      op::Program::compile(
+          "norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], eps: float = 1e-6) "
+          "where T in {f32, f16, bf16}, out may_alias x")
+          .value();
   std::set<uint32_t> types;
   std::set<int> ranks;
   std::set<int64_t> widths;

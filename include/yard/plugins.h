@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plugins: shared libraries that bring ops, kernels and backends.
+//
+// Finding a plugin runs none of its code: its manifest (YARD_MANIFEST in plugin.h) says what it serves. It
+// is opened when one of its ops is first called, resolved, explained or attached, or when load() asks for
+// it. Whatever is wrong with a file, it is refused with a reason and everything else goes on.
+//
+//   runtime.plugins().discover({"/opt/acme/plugins"}).or_throw();
+//   rms_norm(out, x, weight, 1e-6f).or_throw();                     // opens what serves rms_norm
+//   yard::Ticket gone = runtime.plugins().unload("acme").value();
+//   gone.wait().or_throw();                                         // now its file may be replaced
+//
+// A file must be replaced by renaming another over it, as installers do, not by writing into it.
+#pragma once
+
+#include <yard/registry.h>
+#include <yard/status.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace yard {
+
+namespace plugin {
+class Loader;
+}
+
+struct PluginSettings {
+  // Files, or directories whose *.so are meant; absolute. They come before all others.
+  std::vector<std::string> paths;
+  // Whether to look where plugins are installed.
+  bool installed = true;
+  // Files and directories that others can write are taken, too.
+  bool allow_writable = false;
+  // Only what this file lists is loaded. Empty: what the files `yard.lock` in the searched directories
+  // list, or everything when there is none.
+  std::string lock_file;
+};
+
+enum class PluginState {
+  kFound,      // its manifest is good; opened when it is needed
+  kLoaded,     //
+  kRefused,    // `reason` and `detail` say why; load() and discover() try it again
+  kUnloading,  // taken out; calls in flight still use it
+  kUnloaded,   // its code is gone; load() brings it back, calls do not
+  kPinned,     // taken out, but its code cannot be removed from the process: see `detail`
+};
+
+// Why a file, a path or a plugin was not taken. docs/reference/plugin_reasons.md explains each.
+enum class PluginReason {
+  kNone = 0,
+  kNotFound,
+  kUnreadable,
+  kRelativePath,
+  kWritableByOthers,
+  kNotElf,
+  kDamaged,
+  kOtherMachine,
+  kNotALibrary,
+  kNoManifest,
+  kBadManifest,
+  kAbiTooNew,
+  kAbiTooOld,
+  kMissingFeature,
+  kOtherSanitizer,
+  kDuplicateName,
+  kBadLockFile,
+  kNotInLockFile,
+  kDigestDiffers,
+  kCannotOpen,
+  kNoQuery,
+  kQueryDeclined,
+  kQueryThrew,
+  kBadDescriptor,
+  kManifestDiffers,
+  kConflict,
+  kStartFailed,
+};
+
+// "found", "loaded", ...; "not_found", "other_sanitizer", ...
+YARD_API const char* to_string(PluginState state) noexcept;
+YARD_API const char* to_string(PluginReason reason) noexcept;
+
+struct PluginInfo {
+  std::string path;
+  PluginState state = PluginState::kFound;
+  PluginReason reason = PluginReason::kNone;
+  std::string detail;
+  // What the manifest says; empty where there is none.
+  std::string name, version, build, arch, sanitizer;
+  uint32_t abi = 0;
+  std::vector<std::string> devices, features, ops, groups, hooks;
+  std::string sha256;  // once it has been loaded, and of inspect()
+};
+
+// The plugins of one runtime; valid as long as that is. Any thread may call any of it at any time; inside a
+// plugin's own query, start or stop everything but list() and inspect() is the error `would_deadlock`.
+class Plugins {
+ public:
+  // Looks through files and directories, absolute, before the places known so far; without any, looks
+  // again through those. The error is what is wrong with an entry itself; files of a directory that are
+  // refused are only listed. Plugins that serve an op which has been used are loaded at once.
+  YARD_API Status discover(const std::vector<std::string>& paths = {});
+  // All that was found and refused, in the order of the search.
+  YARD_API std::vector<PluginInfo> list() const;
+  // By name, or by the absolute path of a file. Fine if it is loaded; all or nothing.
+  YARD_API Status load(std::string_view name_or_path);
+  // Takes its entries out at once. The ticket is done when no call uses them, its state is destroyed and the
+  // library is closed. An error if others depend on an op or backend of it.
+  YARD_API Result<Ticket> unload(std::string_view name);
+  // Takes it off the list, if it is not loaded.
+  YARD_API Status forget(std::string_view name_or_path);
+
+  // Looks at a file without running or remembering anything of it.
+  YARD_API PluginInfo inspect(std::string_view path) const;
+
+ private:
+  friend class Runtime;
+  explicit Plugins(plugin::Loader& loader) : loader_(&loader) {}
+  plugin::Loader* loader_;
+};
+
+}  // namespace yard

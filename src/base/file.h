@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// An open file that closes itself.
+#pragma once
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <utility>
+
+namespace yard::base {
+
+class File {
+ public:
+  File() noexcept = default;
+  explicit File(int fd) noexcept : fd_(fd) {}
+  ~File() { reset(); }
+  File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  File& operator=(File&& other) noexcept {
+    if (this != &other) reset(), fd_ = std::exchange(other.fd_, -1);
+    return *this;
+  }
+
+  int fd() const noexcept { return fd_; }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+  // Whoever calls this must close it, or not.
+  int release() noexcept { return std::exchange(fd_, -1); }
+
+  // Up to `size` bytes from `offset`, fewer only at the end of the file; -1 with errno on failure.
+  ssize_t read_at(void* to, size_t size, off_t offset) const noexcept {
+    size_t done = 0;
+    while (done < size) {
+      const ssize_t n = ::pread(fd_, static_cast<char*>(to) + done, size - done,
+                                offset + static_cast<off_t>(done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return -1;
+      if (n == 0) break;
+      done += static_cast<size_t>(n);
+    }
+    return static_cast<ssize_t>(done);
+  }
+
+ private:
+  void reset() noexcept {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+  int fd_ = -1;
+};
+
+}  // namespace yard::base

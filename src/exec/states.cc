@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/states.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/text.h"
+#include "exec/executor.h"
+#include "op/bind.h"
+
+namespace yard::exec {
+namespace {
+
+const char* type_name(op::Kind kind) {
+  switch (kind) {
+    case op::Kind::kInt: return "an int";
+    case op::Kind::kFloat: return "a float";
+    case op::Kind::kBool: return "a bool";
+    case op::Kind::kString: return "a string";
+    case op::Kind::kEnum: return "a word of its enum";
+    default: return "a tensor";
+  }
+}
+
+// The value as the option's type has it; false if it cannot be.
+bool convert(const op::Param& p, const yard_value_t& from, yard_value_t& to) {
+  to = from;
+  switch (p.kind) {
+    case op::Kind::kInt: return from.tag == YARD_TAG_INT;
+    case op::Kind::kBool: return from.tag == YARD_TAG_BOOL;
+    case op::Kind::kString: return from.tag == YARD_TAG_STRING;
+    case op::Kind::kFloat:
+      if (from.tag == YARD_TAG_INT) to.tag = YARD_TAG_FLOAT, to.u.f = static_cast<double>(from.u.i);
+      return to.tag == YARD_TAG_FLOAT;
+    case op::Kind::kEnum: {
+      if (from.tag != YARD_TAG_STRING) return false;
+      const std::string_view word(from.u.string, from.count);
+      const auto it = std::find(p.enumerators.begin(), p.enumerators.end(), word);
+      if (it == p.enumerators.end()) return false;
+      to = {};
+      to.tag = YARD_TAG_INT, to.u.i = it - p.enumerators.begin();
+      return true;
+    }
+    default: return false;
+  }
+}
+
+// A step of a state's life: exceptions become faults with their text.
+template <class F>
+int32_t step(Frame& frame, const F& f) {
+  try {
+    return f();
+  } catch (const std::exception& e) {
+    std::snprintf(frame.error, sizeof frame.error, "%s", e.what());
+  } catch (...) {
+    if (detail::thread_is_unwinding()) throw;
+    std::snprintf(frame.error, sizeof frame.error, "an exception that is no std::exception");
+  }
+  return YARD_FAULT;
+}
+
+}  // namespace
+
+Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& kernel,
+                                                       const std::vector<OwnedValue>& given) {
+  std::vector<yard_named_value_t> to;
+  static const op::Schema none;
+  const op::Schema& schema = kernel.options != nullptr ? *kernel.options : none;
+  const auto bad = [](std::string what) { return Status(Code::kInvalidArgument, std::move(what)); };
+  for (const OwnedValue& g : given) {
+    if (schema.index_of(g.name) >= 0) continue;
+    std::vector<std::string> names;
+    for (const op::Param& p : schema.params) names.push_back(p.name);
+    return bad(fmt::format("it has no option '{}'{}", g.name, base::did_you_mean(g.name, names)));
+  }
+  for (const op::Param& p : schema.params) {
+    yard_named_value_t v{p.name.c_str(), op::default_value(p)};
+    const auto it = std::find_if(given.begin(), given.end(),
+                                 [&](const OwnedValue& g) { return g.name == p.name; });
+    if (it != given.end()) {
+      yard_value_t said = it->value;
+      if (said.tag == YARD_TAG_STRING) said.u.string = it->text.c_str();
+      if (!convert(p, said, v.value))
+        return bad(fmt::format("its option '{}' is {}", p.name, type_name(p.kind)));
+    } else if (v.value.tag == YARD_TAG_NONE && !p.optional) {
+      return bad(fmt::format("its option '{}' has no default and was not given", p.name));
+    }
+    to.push_back(v);
+  }
+  return to;
+}
+
+void States::set_options(std::vector<OwnedValue> options) { options_ = std::move(options); }
+
+void States::set_weights(std::vector<std::pair<std::string, TensorView>> weights) {
+  std::list<Kept> ended;  // outside the lock: destroy is plugin code
+  std::lock_guard lock(lock_);
+  weights_ = std::move(weights);
+  ++loads_;
+  ended.swap(kept_);
+}
+
+std::shared_ptr<State> States::find(const std::shared_ptr<const registry::Kernel>& kernel,
+                                    const op::Program& program, Frame& frame,
+                                    const yard_value_t* args, uint32_t count, int32_t& code) {
+  std::vector<int64_t> key;
+  for (const std::string& f : kernel->state_fields)
+    if (const auto field = program.field(f)) key.push_back(op::read(*field, args));
+  const auto known = [&]() -> std::shared_ptr<State> {
+    for (auto it = kept_.begin(); it != kept_.end(); ++it)
+      if (it->kernel == kernel.get() && it->key == key) {
+        kept_.splice(kept_.begin(), kept_, it);
+        return it->state;
+      }
+    return nullptr;
+  };
+  uint64_t loads;
+  {
+    std::lock_guard lock(lock_);
+    loads = loads_;
+    if (auto state = known()) return state;
+  }
+  // Without the lock: a kernel may call ops while it is being made ready.
+  auto state = make(kernel, frame, args, count, code);
+  if (state == nullptr) return nullptr;
+  std::list<Kept> ended;
+  std::lock_guard lock(lock_);
+  if (loads != loads_) return state;
+  if (auto other = known()) {  // another thread was first; ours ends with this call
+    ended.push_back({kernel.get(), {}, std::move(state)});
+    return other;
+  }
+  kept_.push_front({kernel.get(), std::move(key), state});
+  if (kept_.size() > kKept) ended.splice(ended.begin(), kept_, std::prev(kept_.end()));
+  return state;
+}
+
+std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel>& kernel,
+                                    Frame& frame, const yard_value_t* args, uint32_t count,
+                                    int32_t& code) {
+  const yard_kernel_t& d = kernel->d;
+  const auto options = kernel_options(*kernel, options_);
+  if (!options.ok()) {
+    // Another kernel may take these options.
+    std::snprintf(frame.error, sizeof frame.error, "%s",
+                  std::string(options.status().message()).c_str());
+    code = YARD_DECLINED;
+    return nullptr;
+  }
+  void* made = nullptr;
+  code = step(frame, [&] {
+    return d.create(&frame.call, options->data(), static_cast<uint32_t>(options->size()), &made);
+  });
+  if (code != YARD_OK) return nullptr;
+  auto state = std::make_shared<State>(kernel, made);  // from here on it ends, whatever fails
+  frame.call.state = made;
+  std::vector<std::pair<std::string, TensorView>> weights;
+  {
+    std::lock_guard lock(lock_);
+    weights = weights_;
+  }
+  if (d.load != nullptr && !weights.empty()) {
+    std::vector<yard_named_value_t> named;
+    for (const auto& [name, view] : weights) named.push_back({name.c_str(), Value(view).c()});
+    code = step(frame, [&] {
+      return d.load(&frame.call, named.data(), static_cast<uint32_t>(named.size()));
+    });
+  }
+  if (code == YARD_OK && d.prepare != nullptr)
+    code = step(frame, [&] { return d.prepare(&frame.call, args, count); });
+  frame.call.state = nullptr;
+  return code == YARD_OK ? state : nullptr;
+}
+
+void States::keep_only(const registry::State& state) {
+  std::list<Kept> ended;
+  std::lock_guard lock(lock_);
+  for (auto it = kept_.begin(); it != kept_.end();) {
+    const auto next = std::next(it);
+    const auto family = state.families.find(it->kernel->op);
+    const bool there = family != state.families.end() && [&] {
+      const auto k = family->second->kernels.find(it->kernel->id);
+      return k != family->second->kernels.end() && k->second.get() == it->kernel;
+    }();
+    if (!there) ended.splice(ended.begin(), kept_, it);
+    it = next;
+  }
+}
+
+size_t States::size() const {
+  std::lock_guard lock(lock_);
+  return kept_.size();
+}
+
+}  // namespace yard::exec

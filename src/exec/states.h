@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// States of kernels that have some: made from options, given weights, prepared for a shape, ended once.
+//
+// A kernel with create() sees nothing of a call before its state is there. States belong to an instance of
+// an op, or to the plain calls of a runtime; each is made for the values of the fields that the kernel
+// names. So many are kept; what is let go ends when no call uses it any more.
+#pragma once
+
+#include <yard/plugin.h>
+#include <yard/value.h>
+
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "op/program.h"
+#include "registry/changes.h"
+#include "registry/records.h"
+
+namespace yard::exec {
+
+struct Frame;
+
+// What create() made. Ends it.
+class State {
+ public:
+  State(std::shared_ptr<const registry::Kernel> kernel, void* made) noexcept
+      : kernel_(std::move(kernel)), made_(made) {}
+  ~State() { kernel_->d.destroy(kernel_->d.self, made_); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  void* get() const noexcept { return made_; }
+
+ private:
+  std::shared_ptr<const registry::Kernel> kernel_;
+  void* made_;
+};
+
+// A value that owns its text.
+struct OwnedValue {
+  std::string name, text;
+  yard_value_t value;
+};
+
+class States {
+ public:
+  static constexpr size_t kKept = 64;
+
+  States() = default;
+  States(const States&) = delete;
+  States& operator=(const States&) = delete;
+
+  // Copies; before the first call.
+  void set_options(std::vector<OwnedValue> options);
+  const std::vector<OwnedValue>& options() const noexcept { return options_; }
+  // Named tensors, borrowed. States made before are let go: the next call makes them anew.
+  void set_weights(std::vector<std::pair<std::string, TensorView>> weights);
+
+  // The state for this call, made if need be with the frame's call as context. Null after a failure: then
+  // `code` says which, and the frame holds the message.
+  std::shared_ptr<State> find(const std::shared_ptr<const registry::Kernel>& kernel,
+                              const op::Program& program, Frame& frame, const yard_value_t* args,
+                              uint32_t count, int32_t& code);
+
+  // Lets go of states whose kernels are not registered any more.
+  void keep_only(const registry::State& state);
+  size_t size() const;
+
+ private:
+  struct Kept {
+    const registry::Kernel* kernel;
+    std::vector<int64_t> key;
+    std::shared_ptr<State> state;
+  };
+  std::shared_ptr<State> make(const std::shared_ptr<const registry::Kernel>& kernel, Frame& frame,
+                              const yard_value_t* args, uint32_t count, int32_t& code);
+
+  mutable std::mutex lock_;
+  uint64_t loads_ =
+      0;  // changes of weights; a state that was made under an older count is not kept
+  std::list<Kept> kept_;  // last used first
+  std::vector<OwnedValue> options_;
+  std::vector<std::pair<std::string, TensorView>> weights_;
+};
+
+// The options a kernel is created with: those given, in the order of its schema, defaults filled in. An
+// error names what is missing, unknown or of the wrong type.
+Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& kernel,
+                                                       const std::vector<OwnedValue>& given);
+
+}  // namespace yard::exec

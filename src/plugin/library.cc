@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/library.h"
+
+#include <fmt/format.h>
+#include <yard/detail/guard.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "registry/descriptors.h"
+
+namespace yard::plugin {
+namespace {
+
+thread_local int t_inside = 0;
+struct Inside {
+  Inside() { ++t_inside; }
+  ~Inside() { --t_inside; }
+};
+
+// Runs code of the plugin; gives what it threw in words, empty when it threw nothing.
+template <class F>
+std::string thrown_by(const F& f) {
+  const Inside inside;
+  try {
+    f();
+    return {};
+  } catch (const std::exception& e) {
+    return fmt::format("it threw: {}", e.what());
+  } catch (...) {
+    if (detail::thread_is_unwinding()) throw;
+    return "it threw something that is no std::exception";
+  }
+}
+
+std::string shown(const Status& s) {
+  std::string text(s.message());
+  for (const std::string& n : s.notes()) text += "; " + n;
+  return text;
+}
+
+}  // namespace
+
+bool Library::inside_plugin() noexcept { return t_inside > 0; }
+
+Refusal Library::open(base::File file, const std::string& path, const yard_host_t* host,
+                      std::shared_ptr<Library>& to) {
+  std::string problem;
+  const std::string threw = thrown_by([&] {
+    auto opened = base::DynamicLibrary::open(std::move(file), path);
+    if (!opened.ok()) {
+      problem = opened.status().message();
+      return;
+    }
+    std::shared_ptr<Library> library(new Library);
+    library->library_ = std::make_unique<base::DynamicLibrary>(*std::move(opened));
+    to = std::move(library);
+  });
+  if (!threw.empty()) return {PluginReason::kCannotOpen, threw};
+  if (!problem.empty()) return {PluginReason::kCannotOpen, problem};
+  to->host_ = host;
+  to->query_ =
+      reinterpret_cast<yard_plugin_query_t>(to->library_->symbol(YARD_PLUGIN_QUERY_SYMBOL));
+  if (to->query_ != nullptr) return {};
+  to.reset();
+  return {PluginReason::kNoQuery, "it does not export " YARD_PLUGIN_QUERY_SYMBOL};
+}
+
+Refusal Library::describe(const Manifest& manifest, const std::shared_ptr<void>& keep,
+                          std::vector<registry::Step>& steps) {
+  const yard_plugin_t* given = nullptr;
+  const std::string threw = thrown_by([&] { given = query_(YARD_ABI_VERSION, host_); });
+  if (!threw.empty()) return {PluginReason::kQueryThrew, threw};
+  if (given == nullptr)
+    return {PluginReason::kQueryDeclined,
+            fmt::format("its query returned NULL to a host of ABI {}", YARD_ABI_VERSION)};
+  if (reinterpret_cast<uintptr_t>(given) % alignof(yard_plugin_t) != 0)
+    return {PluginReason::kBadDescriptor, "its descriptor is not aligned"};
+  if (Status s = registry::read_plugin(*given, keep, steps); !s)
+    return {PluginReason::kBadDescriptor, shown(s)};
+  // The size has been found good; what it does not cover reads as zero.
+  plugin_ = {};
+  std::memcpy(&plugin_, given, std::min<size_t>(given->size / 8 * 8, sizeof plugin_));
+  return compare(manifest, steps);
+}
+
+Refusal Library::compare(const Manifest& manifest, const std::vector<registry::Step>& steps) const {
+  const auto differs = [](const char* what, const std::string& one, const std::string& other) {
+    return Refusal(PluginReason::kManifestDiffers,
+                   fmt::format("its manifest has {} '{}', its descriptor '{}'", what, one, other));
+  };
+  if (manifest.name != plugin_.name) return differs("name", manifest.name, plugin_.name);
+  const std::string version = plugin_.version != nullptr ? plugin_.version : "";
+  if (manifest.version != version) return differs("version", manifest.version, version);
+  for (const registry::Step& step : steps) {
+    const std::string* op = nullptr;
+    if (const auto* o = std::get_if<registry::AddOp>(&step)) op = &o->op->name;
+    if (const auto* k = std::get_if<registry::AddKernel>(&step)) op = &k->kernel->op;
+    if (op != nullptr && std::find(manifest.ops.begin(), manifest.ops.end(), *op) ==
+                             manifest.ops.end())
+      return {PluginReason::kManifestDiffers,
+              fmt::format("it serves op '{}', which its manifest does not list", *op)};
+  }
+  return {};
+}
+
+Refusal Library::start() {
+  if (started_ || plugin_.start == nullptr) {
+    started_ = true;
+    return {};
+  }
+  char error[512] = {};
+  int32_t code = YARD_FAULT;
+  std::string why = thrown_by([&] { code = plugin_.start(host_, error, sizeof error); });
+  if (!why.empty()) return {PluginReason::kStartFailed, why};
+  error[sizeof error - 1] = '\0';
+  if (code != YARD_OK)
+    return {PluginReason::kStartFailed,
+            error[0] != '\0' ? std::string(error) : fmt::format("its start returned {}", code)};
+  started_ = true;
+  return {};
+}
+
+Library::~Library() {
+  if (library_ == nullptr) return;
+  if (started_ && plugin_.stop != nullptr) {
+    const std::string threw = thrown_by([&] { plugin_.stop(); });
+    if (!threw.empty())
+      base::log(LogLevel::kError, "plugin", fmt::format("stop of a plugin: {}", threw));
+  }
+  std::string pinned_by;
+  const std::string threw = thrown_by([&] { pinned_by = library_->close(); });
+  if (!threw.empty()) pinned_by = threw;
+  fate_->pinned_by = pinned_by;
+  fate_->stage.store(pinned_by.empty() ? Fate::kGone : Fate::kPinned, std::memory_order_release);
+}
+
+}  // namespace yard::plugin

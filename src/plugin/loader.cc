@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loading and unloading.
+#include "plugin/loader.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/digest.h"
+#include "base/log.h"
+#include "base/text.h"
+
+namespace yard::plugin {
+
+thread_local int Loader::Turn::t_turns = 0;
+
+Loader::Loader(PluginSettings settings, Services services)
+    : settings_(std::move(settings)), services_(std::move(services)), book_(new Book) {
+  process_.host = services_.host;
+  Book& b = *book_.load();
+  b.pid = ::getpid();
+  b.places = settings_.paths;
+}
+
+Loader::~Loader() { delete book_.load(); }
+
+Loader::Book& Loader::book() {
+  Book* b = book_.load(std::memory_order_acquire);
+  if (b->pid == ::getpid()) return *b;
+  // A child of fork. The locks may be held by threads that are not here; what one of them was changing
+  // cannot be read any more. The old book is left behind.
+  auto* fresh = new Book;
+  fresh->pid = ::getpid();
+  if (!b->editing.load(std::memory_order_relaxed)) {
+    fresh->catalogue = b->catalogue, fresh->places = b->places;
+    fresh->lock_directories = b->lock_directories, fresh->environment = b->environment;
+  }
+  if (book_.compare_exchange_strong(b, fresh, std::memory_order_acq_rel)) return *fresh;
+  delete fresh;
+  return *b;
+}
+
+Status Loader::would_deadlock() const {
+  if (!Library::inside_plugin() && !Turn::mine() && !services_.choosing()) return {};
+  return Status(Code::kWouldDeadlock,
+                "plugins cannot be searched, loaded or unloaded by the code of a plugin that is being "
+                "loaded, unloaded or asked what it can take");
+}
+
+void Loader::put(Book& book, Record record) {
+  Edit edit(*this, book);
+  if (Record* old = edit->catalogue.find_path(record.path))
+    *old = std::move(record);
+  else
+    edit->catalogue.records().push_back(std::move(record));
+}
+
+void Loader::need_op(std::string_view op) noexcept {
+  if (waiting_.load(std::memory_order_acquire) == 0 || Library::inside_plugin() || Turn::mine())
+    return;
+  try {
+    Book& b = book();
+    const Turn turn(b);
+    load_for(b, {std::string(op)});
+  } catch (const std::exception& e) {
+    base::log(LogLevel::kError, "plugin", e.what());
+  }
+}
+
+bool Loader::load_for(Book& book, const std::vector<std::string>& ops) {
+  bool any = false;
+  for (const std::string& op : ops)
+    for (const std::string& path : book.catalogue.paths_for(op)) {
+      if (std::count(book.underway.begin(), book.underway.end(), path) != 0) continue;
+      const Record* r = book.catalogue.find_path(path);
+      if (r == nullptr || r->state() != PluginState::kFound) continue;  // came with another one
+      const Status s = load_record(book, path);
+      any |= s.ok();
+      // Nobody asked for it by name: the call goes on without it.
+      if (!s.ok()) base::log(LogLevel::kWarn, "plugin", std::string(s.message()));
+    }
+  return any;
+}
+
+Status Loader::load(std::string_view name_or_path) {
+  YARD_RETURN_IF_ERROR(would_deadlock());
+  Book& b = book();
+  const Turn turn(b);
+  const bool by_path = name_or_path.find('/') != std::string_view::npos;
+  const Record* r = b.catalogue.find(name_or_path);
+  if (r == nullptr && !by_path)
+    return Status(Code::kNotFound, fmt::format("no plugin called '{}' was found{}", name_or_path,
+                                               base::did_you_mean(name_or_path,
+                                                                  b.catalogue.names())));
+  if (r != nullptr && r->state() == PluginState::kLoaded) return {};
+  if (r != nullptr) return load_record(b, r->path);
+  Record made;
+  made.path = name_or_path, made.by_path = true;
+  struct stat info;
+  if (::stat(made.path.c_str(), &info) == 0)
+    for (const Record& other : b.catalogue.records())
+      if (other.id.device == info.st_dev && other.id.inode == info.st_ino)
+        return other.state() == PluginState::kLoaded ? Status() : load_record(b, other.path);
+  const std::string path = made.path;
+  if (path.starts_with('/')) {
+    Edit edit(*this, b);
+    edit->lock_directories.push_back(path.substr(0, std::max<size_t>(path.rfind('/'), 1)));
+  }
+  // Not to be loaded for somebody else before it is loaded here.
+  made.said = PluginState::kUnloaded;
+  put(b, std::move(made));
+  return load_record(b, path);
+}
+
+Status Loader::load_record(Book& book, const std::string& path) {
+  Record record = *book.catalogue.find_path(path);
+  book.underway.push_back(path);
+  Refusal refusal = bring_in(book, record);
+  book.underway.pop_back();
+  const Status status = refusal.refused() ? to_status(path, refusal) : Status();
+  if (refusal.refused())
+    record.refuse(std::move(refusal));
+  else
+    record.said = PluginState::kLoaded, record.refusal = {};
+  if (status.ok() && base::log_enabled("plugin", LogLevel::kInfo))
+    base::log(LogLevel::kInfo, "plugin",
+              fmt::format("Plugin '{}' {} loaded from {}", record.manifest.name,
+                          record.manifest.version, path));
+  put(book, std::move(record));
+  return status;
+}
+
+Refusal Loader::bring_in(Book& book, Record& r) {
+  Directories directories(settings_.allow_writable);
+  Candidate c = look_at(r.path, directories, settings_.allow_writable, process_);
+  r.manifest = c.manifest;
+  YARD_RETURN_IF_REFUSED(c.refusal);
+  if (const Record* other = book.catalogue.holder(r))
+    return {PluginReason::kDuplicateName,
+            fmt::format("'{}' is {} already, from {}", r.manifest.name,
+                        to_string(other->state()), other->path)};
+  auto digest = base::sha256(c.file);
+  if (!digest.ok()) return {PluginReason::kUnreadable, std::string(digest.status().message())};
+  r.sha256 = *digest;
+  YARD_RETURN_IF_REFUSED(read_locks(book).allows(r));
+  auto lease = std::make_shared<Lease>();
+  YARD_RETURN_IF_REFUSED(open_library(r, c, lease->library));
+  std::vector<registry::Step> steps;
+  YARD_RETURN_IF_REFUSED(lease->library->describe(r.manifest, lease, steps));
+  YARD_RETURN_IF_REFUSED(lease->library->start());
+  YARD_RETURN_IF_REFUSED(publish(book, r, steps));
+  r.id = c.id, r.lease = lease, r.library = lease->library, r.fate = lease->library->fate();
+  return {};
+}
+
+Refusal Loader::open_library(const Record& r, Candidate& c, std::shared_ptr<Library>& to) const {
+  if (r.id == c.id) {
+    to = r.library.lock();  // calls still use what an earlier load brought
+    if (to != nullptr) return {};
+    // Another thread is closing it: its stop must come before the next start.
+    while (r.fate != nullptr && r.fate->stage.load(std::memory_order_acquire) == Fate::kOpen)
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  return Library::open(std::move(c.file), r.path, services_.host, to);
+}
+
+Refusal Loader::publish(Book& book, const Record& r, const std::vector<registry::Step>& steps) {
+  Status s = services_.apply(steps);
+  // Kernels for an op that another plugin brings.
+  if (s.code() == Code::kUnknownOp && load_for(book, r.manifest.ops)) s = services_.apply(steps);
+  if (s.ok()) return {};
+  std::string text(s.message());
+  for (const std::string& n : s.notes()) text += "; " + n;
+  return {s.code() == Code::kConflict ? PluginReason::kConflict : PluginReason::kBadDescriptor,
+          text};
+}
+
+Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
+  YARD_RETURN_IF_ERROR(would_deadlock());
+  Book& b = book();
+  const Turn turn(b);
+  const Record* found = b.catalogue.find(name);
+  if (found == nullptr || found->state() != PluginState::kLoaded)
+    return Status(Code::kNotFound,
+                  found == nullptr
+                      ? fmt::format("no plugin called '{}' was found{}", name,
+                                    base::did_you_mean(name, b.catalogue.names()))
+                      : fmt::format("plugin '{}' is not loaded: it is {}", name,
+                                    to_string(found->state())));
+  Record record = *found;
+  std::weak_ptr<const void> life;
+  const void* keep = nullptr;
+  if (const auto lease = record.lease.lock()) life = lease->life, keep = lease.get();
+  // Nothing new can have that address: leases are made under the lock held here.
+  if (keep != nullptr)
+    if (Status s = services_.apply({registry::RemoveKept{keep}}); !s)
+      return std::move(s).note(fmt::format("while unloading plugin '{}'", name));
+  record.said = PluginState::kUnloading;
+  put(b, std::move(record));
+  return life;
+}
+
+Status Loader::forget(std::string_view name_or_path) {
+  YARD_RETURN_IF_ERROR(would_deadlock());
+  Book& b = book();
+  const Turn turn(b);
+  const Record* r = b.catalogue.find(name_or_path);
+  if (r == nullptr)
+    return Status(Code::kNotFound, fmt::format("no plugin '{}' was found{}", name_or_path,
+                                               base::did_you_mean(name_or_path,
+                                                                  b.catalogue.names())));
+  if (r->in_process())
+    return Status(Code::kConflict, fmt::format("plugin '{}' is {}: it must be unloaded first",
+                                               name_or_path, to_string(r->state())));
+  Edit edit(*this, b);
+  const std::string path = r->path;
+  std::erase_if(edit->catalogue.records(), [&](const Record& x) { return x.path == path; });
+  return {};
+}
+
+std::vector<PluginInfo> Loader::list() {
+  Book& b = book();
+  const std::lock_guard lock(b.data);
+  std::vector<PluginInfo> to;
+  for (const Record& r : b.catalogue.records()) to.push_back(r.info());
+  return to;
+}
+
+void Loader::start_over() {
+  Book& b = book();
+  const Turn turn(b);
+  Edit edit(*this, b);
+  for (Record& r : edit->catalogue.records())
+    if (r.said != PluginState::kRefused) r.said = PluginState::kFound;
+}
+
+}  // namespace yard::plugin

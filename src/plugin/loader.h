@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds, loads and unloads the plugins of one runtime.
+//
+// Loading is one transaction: open the file, look at it, hash it, hold it against the lock file, open it as
+// a library, ask it what it brings, start it, publish. Whatever fails, all of it is undone and the plugin is
+// refused with a reason. One load, unload or search at a time; listing never waits for those.
+#pragma once
+
+#include <yard/plugins.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plugin/catalogue.h"
+#include "plugin/lock_file.h"
+#include "registry/changes.h"
+#include "registry/lazy_loader.h"
+
+namespace yard::plugin {
+
+// What the runtime does for its loader.
+struct Services {
+  const yard_host_t* host = nullptr;
+  // Publishes, all or nothing.
+  std::function<Status(const std::vector<registry::Step>&)> apply;
+  // Whether an op that is known has been asked for before.
+  std::function<bool(const std::string& op)> in_use;
+  // Whether this thread is where nothing may be published: in a probe, verifier or cost hint.
+  std::function<bool()> choosing;
+};
+
+// What the environment says about plugins; empty where it has no say.
+struct FromEnvironment {
+  std::string plugins, path;
+  bool operator==(const FromEnvironment&) const = default;
+};
+
+class Loader final : public registry::LazyLoader {
+ public:
+  Loader(PluginSettings settings, Services services);
+  virtual ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  void need_op(std::string_view op) noexcept override;
+
+  // See yard/plugins.h.
+  Status discover(const std::vector<std::string>& paths);
+  Status load(std::string_view name_or_path);
+  Status forget(std::string_view name_or_path);
+  std::vector<PluginInfo> list();
+  PluginInfo inspect(const std::string& path);
+  // Expires when the plugin is out.
+  Result<std::weak_ptr<const void>> unload(std::string_view name);
+
+  // Looks through all places, the first time and when this is something new.
+  void set_environment(FromEnvironment environment);
+  // Everything that was published has been taken out by others.
+  void start_over();
+
+ private:
+  // Locks, and what they guard. A child of fork makes a new one of what it can still read.
+  struct Book {
+    pid_t pid = 0;
+    std::mutex loading;  // held by whoever searches, loads or unloads; only they change the rest
+    std::mutex data;     // held briefly, to change or to list
+    std::atomic<bool> editing{false};
+    Catalogue catalogue;
+    std::vector<std::string> places;            // given in code, the latest first
+    std::vector<std::string> lock_directories;  // where a yard.lock counts
+    std::vector<std::string> underway;          // being loaded
+    FromEnvironment environment;
+    bool searched = false;
+  };
+  class Edit;
+  class Turn;
+  // What the lock files say together.
+  struct Locks {
+    bool present = false;
+    LockFile file;
+    Refusal problem;
+    Refusal allows(const Record& record) const;
+  };
+  Book& book();
+
+  // ---- discover.cc; all hold `loading` ----
+  std::vector<std::string> entries(const Book& book, std::vector<RefusedPath>& refused) const;
+  void look_again(Book& book);
+  Record record_of(const std::string& path, Book& book, Directories& directories) const;
+  Locks read_locks(const Book& book) const;
+
+  // ---- loader.cc; all hold `loading` ----
+  Status load_record(Book& book, const std::string& path);
+  Refusal bring_in(Book& book, Record& record);
+  Refusal open_library(const Record& record, Candidate& candidate,
+                       std::shared_ptr<Library>& to) const;
+  Refusal publish(Book& book, const Record& record, const std::vector<registry::Step>& steps);
+  // Loads what is found and serves one of these ops; whether anything was.
+  bool load_for(Book& book, const std::vector<std::string>& ops);
+  Status would_deadlock() const;
+  void put(Book& book, Record record);
+
+  const PluginSettings settings_;
+  const Services services_;
+  Process process_;
+  std::atomic<size_t> waiting_{0};
+  std::atomic<Book*> book_;
+};
+
+// One search, load or unload. What it runs on this thread gets no turn of its own.
+class Loader::Turn {
+ public:
+  explicit Turn(Book& book) : lock_(book.loading) { ++t_turns; }
+  ~Turn() { --t_turns; }
+  static bool mine() noexcept { return t_turns > 0; }
+
+ private:
+  static thread_local int t_turns;
+  std::lock_guard<std::mutex> lock_;
+};
+
+// Changes a book: under its lock, and so that a child of fork can tell.
+class Loader::Edit {
+ public:
+  explicit Edit(Loader& loader, Book& book) : loader_(loader), book_(book), lock_(book.data) {
+    book_.editing.store(true, std::memory_order_relaxed);
+  }
+  ~Edit() {
+    loader_.waiting_.store(book_.catalogue.waiting(), std::memory_order_release);
+    book_.editing.store(false, std::memory_order_relaxed);
+  }
+  Book* operator->() noexcept { return &book_; }
+
+ private:
+  Loader& loader_;
+  Book& book_;
+  std::lock_guard<std::mutex> lock_;
+};
+
+// Where this library's plugins are installed.
+const char* installed_directory() noexcept;
+
+}  // namespace yard::plugin

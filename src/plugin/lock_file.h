@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard.lock: the plugins that may be loaded, by name, version and digest.
+//
+//   # Only these plugins are loaded. Written by `yard plugin lock`.
+//   acme 1.0 sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+#pragma once
+
+#include <yard/status.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plugin/refusal.h"
+
+namespace yard::plugin {
+
+inline constexpr const char* kLockFileName = "yard.lock";
+
+struct LockEntry {
+  std::string name, version, sha256;
+  auto operator<=>(const LockEntry&) const = default;
+};
+
+class LockFile {
+ public:
+  // Errors name the line. `where` is what to call the text.
+  static Result<LockFile> parse(std::string_view text, const std::string& where);
+  static Result<LockFile> read(const std::string& path);
+
+  // What parse() reads back as the same, by name.
+  std::string text() const;
+  // Through a file beside it, so that nobody ever reads half of it.
+  Status write(const std::string& path) const;
+
+  // A plugin may have entries in several versions.
+  void add(LockEntry entry);
+  void add(const LockFile& other);
+  const std::vector<LockEntry>& entries() const noexcept { return entries_; }
+
+  // Whether that plugin may be loaded. Without a digest: whether any digest would do.
+  Refusal allows(const std::string& name, const std::string& version,
+                 const std::string& sha256 = {}) const;
+
+ private:
+  std::vector<LockEntry> entries_;  // sorted, none twice
+};
+
+}  // namespace yard::plugin

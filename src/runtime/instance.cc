@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <yard/instance.h>
+#include <yard/runtime.h>
+
+#include "dispatch/core.h"
+#include "exec/states.h"
+#include "runtime/unknown_op.h"
+
+namespace yard {
+namespace {
+
+Status bad(std::string what) { return Status(Code::kInvalidArgument, std::move(what)); }
+
+// Whether some kernel of the op can be created with these options.
+Status somebody_takes(const registry::Family& family,
+                      const std::vector<exec::OwnedValue>& options) {
+  if (options.empty()) return {};
+  Status s = bad(fmt::format("no kernel of op '{}' takes these options", family.op->name));
+  for (const auto& [id, kernel] : family.kernels) {
+    if (kernel->d.create == nullptr) continue;
+    const auto taken = exec::kernel_options(*kernel, options);
+    if (taken.ok()) return {};
+    s.note(fmt::format("{}: {}", id, taken.status().message()));
+  }
+  return s;
+}
+
+}  // namespace
+
+Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
+                                std::initializer_list<Arg> options) {
+  const auto s = runtime.core().snapshot();
+  const registry::Family* family = s->state->find(op);
+  if (family == nullptr) return runtime::unknown_op(*s, op);
+  std::vector<exec::OwnedValue> owned;
+  for (const Arg& a : options) {
+    const yard_value_t& v = a.value.c();
+    if (a.name.empty()) return bad(fmt::format("op '{}': an option needs a name", op));
+    if (v.tag == YARD_TAG_TENSOR || v.tag == YARD_TAG_LIST || v.tag == YARD_TAG_NONE)
+      return bad(fmt::format("op '{}': option '{}' is no scalar; tensors are loaded as weights", op,
+                             a.name));
+    for (const exec::OwnedValue& o : owned)
+      if (o.name == a.name) return bad(fmt::format("op '{}': option '{}' twice", op, a.name));
+    std::string text = v.tag == YARD_TAG_STRING ? std::string(v.u.string, v.count) : "";
+    owned.push_back({std::string(a.name), std::move(text), v});
+  }
+  YARD_RETURN_IF_ERROR(somebody_takes(*family, owned));
+  Instance made;
+  made.runtime_ = &runtime;
+  made.op_ = op;
+  made.states_ = std::make_shared<exec::States>();
+  made.states_->set_options(std::move(owned));
+  runtime.core().watch(made.states_);
+  return made;
+}
+
+Result<Instance> Instance::make(std::string_view op, std::initializer_list<Arg> options) {
+  return make(Runtime::shared(), op, options);
+}
+
+Status Instance::load(std::initializer_list<Arg> weights) {
+  std::vector<std::pair<std::string, TensorView>> named;
+  for (const Arg& a : weights) {
+    const yard_value_t& v = a.value.c();
+    if (a.name.empty()) return bad(fmt::format("op '{}': a weight needs a name", op_));
+    if (v.tag != YARD_TAG_TENSOR || v.u.tensor == nullptr)
+      return bad(fmt::format("op '{}': weight '{}' is no tensor", op_, a.name));
+    for (const auto& [name, view] : named)
+      if (name == a.name) return bad(fmt::format("op '{}': weight '{}' twice", op_, a.name));
+    named.emplace_back(a.name, TensorView(*v.u.tensor));
+  }
+  states_->set_weights(std::move(named));
+  return {};
+}
+
+Status Instance::call(std::initializer_list<Arg> args, Options options) const {
+  options.instance = this;
+  return runtime_->call(op_, args, options);
+}
+
+size_t Instance::states() const { return states_->size(); }
+
+}  // namespace yard
