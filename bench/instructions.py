@@ -24,18 +24,28 @@ TOLERANCE = 1.03
 SKIPPED = 77
 
 
-def count(target, path, n):
+# A hit costs the same whatever the environment says.
+EVERY_VARIABLE = {
+    "YARD_PREFER": "default", "YARD_STRICT": "1", "YARD_PER_OP": "softmax=reference",
+    "YARD_DENY_VENDORS": "acme", "YARD_ALLOW_VENDORS": "onednn", "YARD_DENY_KERNELS": "no.such",
+    "YARD_ALLOW_KERNELS": "*", "YARD_BACKEND_REFERENCE": "on", "YARD_DISABLE": "0",
+    "YARD_LOG_LEVEL": "off",
+}
+
+
+def count(target, path, n, environment=None):
     run = subprocess.run(
         ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", target, path, str(n)],
-        capture_output=True, text=True)
+        capture_output=True, text=True, env={**os.environ, **(environment or {})})
     found = re.search(r"Collected : (\d+)", run.stderr)
     if run.returncode != 0 or not found:
         sys.exit(f"instructions: {path}: valgrind failed\n{run.stderr[-2000:]}")
     return int(found.group(1))
 
 
-def per_call(target, path):
-    return (count(target, path, MANY) - count(target, path, FEW)) / (MANY - FEW)
+def per_call(target, path, environment=None):
+    runs = [count(target, path, n, environment) for n in (FEW, MANY)]
+    return (runs[1] - runs[0]) / (MANY - FEW)
 
 
 def compiler(target):
@@ -70,6 +80,10 @@ def main():
         print(f"  {p:<8} {now[p]:>7.1f}  (kept: {before:.1f})")
         if now[p] > before * TOLERANCE + 1:
             worse.append(f"{p}: {before:.1f} -> {now[p]:.1f}")
+    told = per_call(target, "dynamic", EVERY_VARIABLE)
+    print(f"  dynamic, every variable of the environment set: {told:.1f}")
+    if abs(told - now["dynamic"]) > 1:
+        worse.append(f"dynamic: {now['dynamic']:.1f} -> {told:.1f} with the environment set")
     if worse:
         sys.exit("INSTRUCTIONS HAVE GROWN: " + "; ".join(worse))
 

@@ -7,7 +7,11 @@ find_package(fmt QUIET)
 find_package(spdlog QUIET)
 find_package(yaml-cpp QUIET)
 find_package(TBB QUIET)
-find_package(hwy QUIET)
+find_package(LibElf QUIET)
+find_package(OpenSSL QUIET COMPONENTS Crypto)
+if(YARD_BUILD_SIMD)
+  find_package(hwy QUIET)
+endif()
 find_package(Python3 QUIET COMPONENTS Interpreter)
 # The thread sanitizer knows nothing of OpenMP's threads and would report races that are none.
 if(YARD_BUILD_ONEDNN AND NOT YARD_SANITIZE STREQUAL "thread")
@@ -35,14 +39,16 @@ if(YARD_BUILD_BENCH)
   find_package(benchmark QUIET)
 endif()
 
-# target | Debian package | find_package name | pkg-config name
+# target | Debian package | find_package name | pkg-config name, or how to link it where it has none
 set(YARD_KNOWN_LIBRARIES
     "fmt::fmt|libfmt-dev|fmt|fmt"
     "spdlog::spdlog|libspdlog-dev|spdlog|spdlog"
     "yaml-cpp|libyaml-cpp-dev|yaml-cpp|yaml-cpp"
     "TBB::tbb|libtbb-dev|TBB|tbb"
+    "LibElf::LibElf|libelf-dev|LibElf|libelf"
+    "OpenSSL::Crypto|libssl-dev|OpenSSL|libcrypto"
     "hwy::hwy|libhwy-dev|hwy|libhwy"
-    "DNNL::dnnl|libdnnl-dev|dnnl|"
+    "DNNL::dnnl|libdnnl-dev|dnnl|-ldnnl"
     "CLI11::CLI11|libcli11-dev|CLI11|"
     "nlohmann_json::nlohmann_json|nlohmann-json3-dev|nlohmann_json|"
     "GTest::gmock|libgmock-dev|GTest|"

@@ -15,6 +15,7 @@ endif()
 # A static libyard leaves its own libraries to the user's link line.
 set(YARD_FIND_DEPENDENCIES "find_dependency(Threads)\n")
 set(YARD_PC_REQUIRES "")
+set(YARD_PC_LIBS "")
 if(NOT BUILD_SHARED_LIBS)
   get_property(private_libs GLOBAL PROPERTY YARD_PRIVATE_LIBS)
   list(REMOVE_DUPLICATES private_libs)
@@ -25,7 +26,11 @@ if(NOT BUILD_SHARED_LIBS)
     list(GET row 3 pc)
     if(target IN_LIST private_libs)
       string(APPEND YARD_FIND_DEPENDENCIES "find_dependency(${package})\n")
-      string(APPEND YARD_PC_REQUIRES " ${pc}")
+      if(pc MATCHES "^-l")
+        string(APPEND YARD_PC_LIBS " ${pc}")
+      else()
+        string(APPEND YARD_PC_REQUIRES " ${pc}")
+      endif()
     endif()
   endforeach()
 endif()
@@ -37,7 +42,8 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/SwitchyardConfig.cmak
                               INSTALL_DESTINATION "${cmake_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/SwitchyardConfigVersion.cmake"
                                  COMPATIBILITY SameMinorVersion)
-install(FILES "${PROJECT_BINARY_DIR}/SwitchyardConfig.cmake"
+install(FILES "${PROJECT_SOURCE_DIR}/cmake/FindLibElf.cmake"
+              "${PROJECT_BINARY_DIR}/SwitchyardConfig.cmake"
               "${PROJECT_BINARY_DIR}/SwitchyardConfigVersion.cmake" DESTINATION "${cmake_dir}")
 
 cmake_path(ABSOLUTE_PATH CMAKE_INSTALL_LIBDIR BASE_DIRECTORY "/" OUTPUT_VARIABLE libdir)

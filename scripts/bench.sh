@@ -16,6 +16,8 @@ echo "== Kernels beside compositions of PyTorch's calls and a plain copy, in one
 "$build/bin/kernels_bench" 1
 echo
 echo "== Instructions of a call"
+cmake --preset count --log-level=WARNING >/dev/null
+cmake --build --preset count >/dev/null
 status=0
-python3 -B bench/instructions.py "$build/bin/instruction_target" || status=$?
+python3 -B bench/instructions.py build/count/bin/instruction_target || status=$?
 [ "$status" -eq 77 ] || exit "$status"

@@ -18,6 +18,8 @@ build:libfmt-dev:<fmt/core.h>
 build:libspdlog-dev:<spdlog/spdlog.h>
 build:libdnnl-dev?:<dnnl.hpp>
 build:libyaml-cpp-dev:<yaml-cpp/yaml.h>
+build:libelf-dev:<gelf.h>
+build:libssl-dev:<openssl/evp.h>
 build:libtbb-dev?:<tbb/parallel_for.h>
 build:libhwy-dev?:<hwy/highway.h>
 build:libcli11-dev:<CLI/CLI.hpp>

@@ -2,8 +2,8 @@
 """yard bench: the shape of its answers. How fast calls are is for `make bench` to say."""
 from command import Yard, main
 
-KEYS = ["raw_ns", "static_ns", "bound_ns", "dynamic_ns", "packed_ns", "cold_ns", "dynamic_2t_speedup",
-        "raw_2t_speedup"]
+KEYS = ["raw_ns", "static_ns", "bound_ns", "dynamic_ns", "varied_ns", "scoped_ns", "packed_ns", "scope_ns",
+        "cold_ns", "dynamic_2t_speedup", "raw_2t_speedup"]
 
 
 class Bench(Yard):

@@ -36,7 +36,8 @@ class Explain(Yard):
         for options, reason in [(["--allow", "none.*"], "not_allowed_kernel"),
                                 (["--order", "vendor:nobody"], "not_in_order"),
                                 (["--lock", "default.other"], "locked_out"),
-                                (["--backend", "reference=off"], "disabled")]:
+                                (["--backend", "reference=off", "--allow", "reference.*"],
+                                 "disabled")]:
             self.assertEqual(self.reasons(*options)[0]["reference.cpp"], reason, options)
         _, data = self.reasons("--prefer", "vendor", "--strict", "--deny-vendor", "a", "--deny-vendor",
                                "b", "--order", "default|vendor,reference", code=0)

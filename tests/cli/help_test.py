@@ -6,7 +6,8 @@ import subprocess
 
 from command import Yard, environment, main
 
-COMMANDS = [[], ["list"], ["explain"], ["run"], ["bench"], ["bench", "dispatch"]]
+COMMANDS = [[], ["list"], ["explain"], ["run"], ["verify"], ["bench"], ["bench", "dispatch"],
+            ["bench", "kernels"], ["doctor"], ["completion"]]
 
 
 class Help(Yard):
@@ -20,7 +21,7 @@ class Help(Yard):
 
     def test_every_command_takes_json(self):
         for command in COMMANDS:
-            if command not in ([], ["bench"]):
+            if command not in ([], ["bench"], ["completion"]):
                 self.assertIn("--json", self.yard(*command, "--help")[0])
 
     def test_examples_of_explain_and_run_work(self):

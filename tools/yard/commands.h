@@ -16,7 +16,12 @@ using Action = std::function<int()>;
 void add_list(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
+void add_verify(CLI::App& app, Action& action);
+void add_doctor(CLI::App& app, Action& action);
+// Keeps `app`, whose commands and options it completes.
+void add_completion(CLI::App& app, Action& action);
 // Below `bench`.
 void add_bench_dispatch(CLI::App& bench, Action& action);
+void add_bench_kernels(CLI::App& bench, Action& action);
 
 }  // namespace yard::tool

@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "commands.h"
+#include "completion.h"
 #include "terminal.h"
 
 namespace yard::tool {
@@ -82,20 +83,36 @@ int parse_and_run(int argc, char** argv) {
       "  yard list                                               what there is\n"
       "  yard explain 'rms_norm(f32[8,4096], f32[4096])'         what would run, and why\n"
       "  yard run 'softmax(bf16[64,32000])'                      run it, time it, check it\n"
+      "  yard verify --backend simd                              hold kernels against their "
+      "reference\n"
       "  yard bench dispatch                                     what a call costs\n"
+      "  yard bench kernels --op softmax                         how fast its kernels are\n"
+      "  yard doctor                                             what is wrong, and how to mend "
+      "it\n"
+      "  source <(yard completion bash)                          words completed by the tab key\n"
       "\n"
-      "Every command takes --json. Exit codes: 0 it went well, 1 the thing asked for failed (no "
+      "Every command that answers takes --json. Exit codes: 0 it went well, 1 the thing asked for "
+      "failed (no "
       "kernel\n"
       "can run, results differ), 2 the question was wrong.");
   add_list(app, action);
   add_explain(app, action);
   add_run(app, action);
+  add_verify(app, action);
   CLI::App* bench = app.add_subcommand("bench", "Measurements");
   bench->require_subcommand(1);
   bench->footer(
-      "Examples:\n  yard bench dispatch             what a call costs before its kernel runs");
+      "Examples:\n"
+      "  yard bench dispatch                 what a call costs before its kernel runs\n"
+      "  yard bench kernels --op rms_norm    how fast each kernel of an op is");
   add_bench_dispatch(*bench, action);
+  add_bench_kernels(*bench, action);
+  add_doctor(app, action);
+  add_completion(app, action);
 
+  // What the scripts of `yard completion` ask: no command of its own, as nobody types it.
+  if (argc > 1 && std::string_view(argv[1]) == "complete")
+    return print_completions(app, {argv + 2, argv + argc});
   if (argc < 2) {
     fmt::print(stderr, "{}", app.help());
     return kUsage;

@@ -2,6 +2,7 @@
 // yard run: makes inputs, runs a call, and says which kernel ran, how fast, and how far from the
 // reference.
 #include <fmt/format.h>
+#include <yard/call_tensors.h>
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 
@@ -12,9 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "compare.h"
 #include "policy_flags.h"
-#include "tensors.h"
 #include "terminal.h"
 
 namespace yard::tool {
@@ -30,6 +29,7 @@ struct Question {
   std::string call;
   PolicyFlags policy;
   uint64_t seed = 1;
+  Contents contents = Contents::kNormal;
   int repeat = 0;  // 0: until there is enough to go by
   bool json = false;
 };
@@ -43,7 +43,10 @@ struct Outcome {
   std::string reference;     // empty: the op has none that could run
   std::string no_reference;  // why not
   Difference difference;
-  bool ok() const { return status.ok() && (reference.empty() || difference.within); }
+  std::string damage;  // what it changed that is not its own
+  bool ok() const {
+    return status.ok() && damage.empty() && (reference.empty() || difference.within);
+  }
 };
 
 // Runs again and again on fresh inputs; the time is the kernel's own, the median over the runs.
@@ -74,7 +77,7 @@ void measure(const Question& q, const ParsedCall& call, CallTensors& data, Optio
 
 void check_against_reference(const Question& q, const ParsedCall& call, const CallTensors& data,
                              Outcome& out) {
-  CallTensors again(call, q.seed);
+  CallTensors again(call, q.seed, q.contents);
   Options options;
   options.policy.emplace().reference_only = true;
   options.labels = call.labels;
@@ -109,7 +112,8 @@ Json to_json(const ParsedCall& call, const Outcome& o) {
             {"ok", o.ok()},
             {"runs", o.runs},
             {"equal_bits", compared ? Json(o.difference.equal_bits) : Json()},
-            {"worst", text(o.difference.worst)}};
+            {"worst", text(o.difference.worst)},
+            {"damage", text(o.damage)}};
   if (!ran) j["error"] = o.status.to_string();
   return j;
 }
@@ -123,6 +127,7 @@ void print(const ParsedCall& call, const Outcome& o) {
                      (o.attempts > 1 ? fmt::format(", after {} that failed", o.attempts - 1) : ""));
   line("time",
        fmt::format("{} (median of {}), {:.3g} GB/s", duration(o.median_ns), o.runs, o.gb_per_s));
+  if (!o.damage.empty()) line("memory", paint(Paint::kBad, "it " + o.damage));
   const Difference& d = o.difference;
   if (o.reference.empty()) {
     line("reference", paint(Paint::kWarning, "none to compare with: " + o.no_reference));
@@ -152,12 +157,13 @@ int run(const Question& q) {
   for (const auto& [k, v] : call->labels) options->labels.try_emplace(k, v);
   if ((call->flags & YARD_CALL_TRACING) != 0)
     return fail(kUsage, "a call with +tracing is not computed; leave the flag out to run it");
-  // Two sets of tensors, and an image of what is written.
-  if (Status s = CallTensors::check(*call, 3); !s.ok()) return fail(kUsage, s);
+  // One set for the kernel and one for the reference.
+  if (Status s = CallTensors::check(*call, 2); !s.ok()) return fail(kUsage, s);
 
-  CallTensors data(*call, q.seed);
+  CallTensors data(*call, q.seed, q.contents);
   Outcome out;
   measure(q, *call, data, *options, out);
+  out.damage = data.damage();
   if (out.status.ok()) check_against_reference(q, *call, data, out);
   if (q.json) fmt::print("{}\n", to_json(*call, out).dump(2));
   if (!out.status.ok()) {
@@ -166,6 +172,18 @@ int run(const Question& q) {
   }
   if (!q.json) print(*call, out);
   return out.ok() ? kOk : kFailed;
+}
+
+// --contents, checked while parsing.
+void add_contents(CLI::App& command, Contents& to) {
+  std::vector<std::string> names;
+  for (const Contents c : all_contents()) names.emplace_back(to_string(c));
+  command
+      .add_option_function<std::string>(
+          "--contents", [&to](const std::string& name) { to = *parse_contents(name); },
+          fmt::format("What floats are filled with: {} (normal)", fmt::join(names, ", ")))
+      ->type_name("NAME")
+      ->check(CLI::IsMember(names));
 }
 
 }  // namespace
@@ -177,17 +195,20 @@ void add_run(CLI::App& app, Action& action) {
   c->add_option("CALLSPEC", q->call, "The call as text, in quotes")->required();
   c->add_option("--seed", q->seed, "Of the inputs: the same seed, the same numbers (1)")
       ->type_name("N");
+  add_contents(*c, q->contents);
   c->add_option("--repeat", q->repeat, "Runs to take the median of (100, or half a second)")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000000));
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   q->policy.add(*c);
   c->footer(
-      "Makes tensors with the shapes, strides and alignment of the call: floats between -2 and 2,\n"
-      "integers that are good indices into the call's tables. Runs it, then runs the op's "
-      "reference\n"
-      "kernel on the same inputs and compares. Exit code 1 when the call fails or the results are\n"
-      "further apart than the op's tolerance.\n"
+      "Makes tensors with the shapes, strides and alignment of the call: floats from a normal\n"
+      "distribution, integers that are good indices into the call's tables. Runs it, then runs "
+      "the\n"
+      "op's reference kernel on the same inputs and compares. Exit code 1 when the call fails, "
+      "the\n"
+      "kernel changes memory that is not its own, or the results are further apart than the op's\n"
+      "tolerance.\n"
       "\n"
       "Examples:\n"
       "  yard run 'rms_norm(f32[8,4096], f32[4096])'\n"

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A child of fork never enters oneDNN, which would wait for threads that do not exist there: not through
+// the runtime it inherits, not through one of its own, not through the kernel itself.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <yard/runtime.h>
+
+#include <functional>
+#include <vector>
+
+#include "kernels.h"
+
+namespace yard::onednn {
+namespace {
+
+struct Row {
+  std::vector<float> x = std::vector<float>(64 * 512, 1), out = std::vector<float>(64 * 512);
+  TensorView tx{x.data(), DType::f32, {64, 512}}, tout{out.data(), DType::f32, {64, 512}};
+};
+
+// The number of the first expectation that failed in the child, 0 if all held, -1 if it hung or died.
+int in_child(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    _exit(body());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+std::string reason_of(Runtime& runtime) {
+  for (const BackendInfo& b : runtime.list().backends)
+    if (b.name == "onednn") return b.available ? "available" : b.reason + "|" + b.detail;
+  return "no backend";
+}
+
+TEST(OnednnFork, IsUnavailableInTheChildWithThatReason) {
+  Row row;
+  Options forced;
+  forced.force = "vendor.onednn";
+  ASSERT_TRUE(Runtime::shared().call("softmax", {row.tout, row.tx}, forced).ok());
+  EXPECT_EQ(in_child([&] {
+              if (reason_of(Runtime::shared()) != "forked|") return 1;
+              const Status s = Runtime::shared().call("softmax", {row.tout, row.tx}, forced);
+              if (s.ok() || s.to_string().find("child of fork") == std::string::npos) return 2;
+              // Others serve the call.
+              if (!Runtime::shared().call("softmax", {row.tout, row.tx}).ok()) return 3;
+              return row.out[0] == 1.0f / 512 ? 0 : 4;
+            }),
+            0);
+  // The parent goes on.
+  EXPECT_EQ(reason_of(Runtime::shared()), "available");
+  EXPECT_TRUE(Runtime::shared().call("softmax", {row.tout, row.tx}, forced).ok());
+}
+
+TEST(OnednnFork, ARuntimeMadeInTheChildSaysSoToo) {
+  Row row;
+  Options forced;
+  forced.force = "vendor.onednn";
+  ASSERT_TRUE(Runtime::shared().call("softmax", {row.tout, row.tx}, forced).ok());
+  EXPECT_EQ(in_child([&] {
+              Runtime own;
+              if (reason_of(own).find("child of fork") == std::string::npos) return 1;
+              if (own.call("softmax", {row.tout, row.tx}, forced).ok()) return 2;
+              return own.call("softmax", {row.tout, row.tx}).ok() ? 0 : 3;
+            }),
+            0);
+}
+
+TEST(OnednnFork, TheKernelItselfDeclines) {
+  Row row;
+  Options forced;
+  forced.force = "vendor.onednn";
+  ASSERT_TRUE(Runtime::shared().call("softmax", {row.tout, row.tx}, forced).ok());
+  const yard_plugin_t* plugin = descriptor();
+  yard_verdict_t why{};
+  // Watched by the test's own copy of the backend, beside the one inside the library.
+  ASSERT_EQ(plugin->backends[0]->probe(nullptr, nullptr, {1, 0}, &why), YARD_OK);
+  EXPECT_EQ(in_child([&] {
+              yard_verdict_t verdict{};
+              if (plugin->backends[0]->probe(nullptr, nullptr, {1, 0}, &verdict) == YARD_OK)
+                return 1;
+              if (verdict.reason != YARD_REASON_OWN) return 2;
+              char error[128] = "";
+              yard_call_t call{};
+              call.size = sizeof call, call.error = error, call.error_size = sizeof error;
+              const Tensor out(&row.tout.c()), x(&row.tx.c()), none(nullptr);
+              if (softmax(Call(&call), out, x) != YARD_DECLINED) return 3;
+              if (layer_norm(Call(&call), out, x, none, none, 1e-5) != YARD_DECLINED) return 4;
+              return std::string(error).find("forked child") != std::string::npos ? 0 : 5;
+            }),
+            0);
+}
+
+}  // namespace
+}  // namespace yard::onednn

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The claims of backend `onednn`: what it takes, and the reason where it does not.
+#include <gtest/gtest.h>
+#include <yard/runtime.h>
+
+#include <thread>
+#include <vector>
+
+#include "kernels.h"
+#include "process.h"
+
+namespace yard::onednn {
+namespace {
+
+// Why vendor.onednn would not run a call; empty if it could.
+std::string refusal(const char* call) {
+  const auto e = Runtime::shared().explain(call);
+  EXPECT_TRUE(e.ok()) << e.status().to_string();
+  for (const Candidate& c : e->candidates)
+    if (c.id == "vendor.onednn") return c.verdict == "rejected" ? c.reason : "";
+  return "no candidate";
+}
+
+TEST(OnednnPlugin, IsThere) {
+  const Listing listing = Runtime::shared().list();
+  bool found = false;
+  for (const BackendInfo& b : listing.backends) {
+    if (b.name != "onednn") continue;
+    found = true;
+    EXPECT_TRUE(b.available) << b.reason << b.detail;
+    EXPECT_EQ(b.vendor, "onednn");
+    EXPECT_EQ(b.kernels, 2u);
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(OnednnPlugin, TakesCompactF32) {
+  for (const char* call : {"softmax(f32[4,8])", "softmax(f32[8])", "softmax(f32[2,3,4,8])",
+                           "softmax(f32[4,8], out=&x)", "softmax(f32[0,8])", "layer_norm(f32[4,8])",
+                           "layer_norm(f32[4,8], f32[8])", "layer_norm(f32[4,8], f32[8], f32[8])",
+                           "layer_norm(f32[4,8], bias=f32[8])", "layer_norm(f32[2,32768])"})
+    EXPECT_EQ(refusal(call), "") << call;
+}
+
+TEST(OnednnPlugin, RefusesTheRestWithItsReason) {
+  EXPECT_EQ(refusal("softmax(f16[4,8])"), "dtype");
+  EXPECT_EQ(refusal("softmax(bf16[4,8])"), "dtype");
+  EXPECT_EQ(refusal("layer_norm(bf16[4,8], bf16[8])"), "dtype");
+  EXPECT_EQ(refusal("softmax(f32[4,8;16,1])"), "layout");
+  EXPECT_EQ(refusal("layer_norm(f32[4,8;1,4])"), "layout");
+  EXPECT_EQ(refusal("softmax(f32[4,8]%2)"), "alignment");
+  EXPECT_EQ(refusal("layer_norm(f32[2,32769])"), "dim_too_large");
+}
+
+TEST(OnednnPlugin, WithoutScratchMemoryItFailsBeforeWriting) {
+  std::vector<float> x = {1, 2, std::numeric_limits<float>::quiet_NaN(), 4}, out(4, -7);
+  const TensorView tx(x.data(), DType::f32, {2, 2}), tout(out.data(), DType::f32, {2, 2});
+  char error[128] = "";
+  yard_call_t call{};
+  call.size = sizeof call, call.error = error, call.error_size = sizeof error;
+  EXPECT_EQ(softmax(Call(&call), Tensor(&tout.c()), Tensor(&tx.c())), YARD_TRANSIENT);
+  EXPECT_STREQ(error, "no memory for a list of 1 rows");
+  EXPECT_EQ(out, std::vector<float>(4, -7));
+}
+
+TEST(OnednnPlugin, UsesNoMoreThreadsThanTheHost) {
+  const yard_host_t* no_host = nullptr;
+  const int usual = ThreadCount(no_host, 64).value();
+  ASSERT_GE(usual, 1) << "the OpenMP library was not found";
+  yard_host_t host{};
+  host.size = sizeof host;
+  host.concurrency = [](void*) { return 1; };
+  {
+    const ThreadCount one(&host, 64);
+    EXPECT_EQ(one.value(), 1);
+    EXPECT_EQ(ThreadCount(no_host, 64).value(), 1);
+  }
+  EXPECT_EQ(ThreadCount(no_host, 64).value(), usual);
+  EXPECT_EQ(ThreadCount(no_host, 1).value(), 1);
+  EXPECT_EQ(ThreadCount(no_host, 0).value(), 1);
+}
+
+TEST(OnednnPlugin, ManyThreadsManyShapes) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([t] {
+      for (int64_t i = 0; i < 100; ++i) {
+        const int64_t rows = 1 + (i * 7 + t) % 90, width = 32;
+        std::vector<float> x(static_cast<size_t>(rows * width), float(t)), out(x.size());
+        const TensorView tx(x.data(), DType::f32, {rows, width});
+        const TensorView tout(out.data(), DType::f32, {rows, width});
+        Options o;
+        o.force = "vendor.onednn";
+        ASSERT_TRUE(Runtime::shared().call("softmax", {tout, tx}, o).ok());
+        for (float v : out) ASSERT_FLOAT_EQ(v, 1.0f / 32);
+      }
+    });
+  for (std::thread& t : threads) t.join();
+}
+
+}  // namespace
+}  // namespace yard::onednn

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making, running and keeping oneDNN primitives.
+#include "primitives.h"
+
+#include <algorithm>
+
+#include "process.h"
+#include "rows.h"
+
+namespace yard::onednn {
+namespace {
+
+constexpr size_t kKept = 64;
+
+const dnnl::engine& engine() {
+  static const auto* const cpu = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return *cpu;
+}
+
+}  // namespace
+
+Primitive::Primitive(const Key& key) : key_(key), stream_(engine()) {
+  const dnnl::memory::desc form({key.rows, key.width}, dnnl::memory::data_type::f32,
+                                dnnl::memory::format_tag::ab);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  add(DNNL_ARG_DST, form);
+  add(DNNL_ARG_SRC, form);
+  if (key.kind == Kind::kSoftmax)
+    prepare_softmax(form, attributes);
+  else
+    prepare_layer_norm(form, attributes);
+}
+
+void Primitive::add(int argument, const dnnl::memory::desc& form) {
+  memories_.push_back(dnnl::memory(form, engine(), DNNL_MEMORY_NONE));
+  args_.push_back({argument, memories_.back().get()});
+}
+
+void Primitive::prepare_softmax(const dnnl::memory::desc& form,
+                                const dnnl::primitive_attr& attributes) {
+  const dnnl::softmax_forward::desc what(dnnl::prop_kind::forward_inference, form, 1);
+  const dnnl::softmax_forward::primitive_desc how(what, attributes, engine());
+  scratchpad_bytes_ = how.scratchpad_desc().get_size();
+  add(DNNL_ARG_SCRATCHPAD, how.scratchpad_desc());
+  primitive_ = dnnl::softmax_forward(how);
+}
+
+void Primitive::prepare_layer_norm(const dnnl::memory::desc& form,
+                                   const dnnl::primitive_attr& attributes) {
+  const dnnl::memory::desc row({key_.width}, dnnl::memory::data_type::f32,
+                               dnnl::memory::format_tag::a);
+  unsigned flags = 0;
+  if (key_.scale) flags |= dnnl_use_scale;
+  if (key_.shift) flags |= dnnl_use_shift;
+  const dnnl::layer_normalization_forward::desc what(dnnl::prop_kind::forward_inference, form,
+                                                     key_.eps, dnnl::normalization_flags(flags));
+  const dnnl::layer_normalization_forward::primitive_desc how(what, attributes, engine());
+  scratchpad_bytes_ = how.scratchpad_desc().get_size();
+  add(DNNL_ARG_SCRATCHPAD, how.scratchpad_desc());
+  if (key_.scale) add(DNNL_ARG_SCALE, row);
+  if (key_.shift) add(DNNL_ARG_SHIFT, row);
+  primitive_ = dnnl::layer_normalization_forward(how);
+}
+
+void Primitive::execute(const Operands& on, void* scratchpad) {
+  for (size_t i = 0; i < args_.size(); ++i) {
+    void* at = nullptr;
+    switch (args_[i].arg) {
+      case DNNL_ARG_DST: at = on.out; break;
+      case DNNL_ARG_SRC: at = on.x; break;
+      case DNNL_ARG_SCALE: at = on.scale; break;
+      case DNNL_ARG_SHIFT: at = on.shift; break;
+      default: at = scratchpad; break;
+    }
+    memories_[i].set_data_handle(at);
+  }
+  dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), stream_.get(),
+                                                 static_cast<int>(args_.size()), args_.data()),
+                          "oneDNN could not run a primitive");
+  stream_.wait();
+}
+
+std::unique_ptr<Primitive> PrimitiveCache::take(const Key& key) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found =
+        std::find_if(idle_.rbegin(), idle_.rend(), [&](const auto& p) { return p->key() == key; });
+    if (found != idle_.rend()) {
+      std::unique_ptr<Primitive> p = std::move(*found);
+      idle_.erase(std::next(found).base());
+      return p;
+    }
+    ++made_;
+  }
+  return std::make_unique<Primitive>(key);
+}
+
+void PrimitiveCache::give_back(std::unique_ptr<Primitive> primitive) {
+  std::unique_ptr<Primitive> oldest;  // ends after the lock
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(primitive));
+  if (idle_.size() > capacity_) {
+    oldest = std::move(idle_.front());
+    idle_.erase(idle_.begin());
+  }
+}
+
+PrimitiveCache& PrimitiveCache::shared() {
+  static auto* const cache = new PrimitiveCache(kKept);
+  return *cache;
+}
+
+size_t PrimitiveCache::idle() const {
+  const std::lock_guard lock(mutex_);
+  return idle_.size();
+}
+
+uint64_t PrimitiveCache::made() const {
+  const std::lock_guard lock(mutex_);
+  return made_;
+}
+
+int32_t run_primitive(plugin::Call call, Key key, const Operands& on) {
+  // Waking a thread takes as long as these many elements.
+  constexpr int64_t kElementsPerThread = 16384;
+  const int64_t pieces = std::min(key.rows, key.rows * key.width / kElementsPerThread);
+  const ThreadCount threads(call.c()->host, pieces);
+  key.threads = threads.value();
+  std::unique_ptr<Primitive> primitive = PrimitiveCache::shared().take(key);
+  const auto bytes = static_cast<int64_t>(primitive->scratchpad_bytes());
+  const std::span<char> scratchpad = bytes > 0 ? scratch<char>(call, bytes) : std::span<char>();
+  if (static_cast<int64_t>(scratchpad.size()) != bytes)
+    return call.fail(YARD_TRANSIENT, "no memory for oneDNN's scratchpad of %lld bytes",
+                     static_cast<long long>(bytes));
+  primitive->execute(on, scratchpad.data());
+  PrimitiveCache::shared().give_back(std::move(primitive));
+  return YARD_OK;
+}
+
+}  // namespace yard::onednn

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What oneDNN needs of the process: OpenMP threads, which no child of fork has.
+#pragma once
+
+#include <yard/plugin.h>
+
+namespace yard::onednn {
+
+// Begins to watch for forks; after the first time it does nothing.
+void watch_forks();
+
+// Whether this process was forked from one in which forks were watched. OpenMP's threads do not exist
+// here, and the first parallel region would wait for them for ever.
+bool forked() noexcept;
+
+// As long as it lives, oneDNN uses as many OpenMP threads for this caller as the host would use of its
+// own, and no more than `most`: one where the caller is itself a piece of a parallel_for.
+class ThreadCount {
+ public:
+  ThreadCount(const yard_host_t* host, int64_t most) noexcept;
+  ~ThreadCount();
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+  int value() const noexcept { return value_; }
+
+ private:
+  int value_ = 0, before_ = 0;
+};
+
+}  // namespace yard::onednn

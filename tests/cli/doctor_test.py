@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""yard doctor: what it finds, that its tables line up, and what it makes of the environment."""
+import json
+import os
+import platform
+import re
+import subprocess
+
+from command import Yard, environment, main
+
+
+class Doctor(Yard):
+    def doctor(self, **variables):
+        run = subprocess.run([os.environ["YARD"], "doctor", "--json"], capture_output=True, text=True,
+                             env=environment(**variables), timeout=60)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        return json.loads(run.stdout)
+
+    def test_json(self):
+        data = self.json("doctor")
+        self.assertTrue(data["ok"])
+        self.assertEqual(data["version"], self.yard("--version")[0].strip())
+        machine = data["machine"]
+        self.assertEqual(machine["architecture"], platform.machine())
+        self.assertGreaterEqual(machine["cores"], machine["cores_allowed"])
+        self.assertGreaterEqual(machine["memory_bytes"], machine["memory_allowed_bytes"])
+        self.assertGreaterEqual(machine["threads"], 1)
+        self.assertRegex(data["build"]["compiler"], r"^(g\+\+|clang) \d+\.\d+\.\d+$")
+        self.assertIn("onednn", data["build"]["parts"])
+
+    def test_agrees_with_list(self):
+        data = self.json("doctor")
+        ops = self.json("list")["ops"]
+        self.assertEqual(data["ops"], len(ops))
+        self.assertEqual(data["kernels"], sum(len(op["kernels"]) for op in ops))
+        available = [k for op in ops for k in op["kernels"] if k["available"]]
+        self.assertEqual(data["kernels_available"], len(available))
+        backends = {b["name"]: b for b in data["backends"]}
+        self.assertTrue(backends["reference"]["available"])
+        self.assertEqual(set(backends), {k["backend"] for op in ops for k in op["kernels"]})
+        for name, built in data["build"]["parts"].items():
+            if name in ("simd", "onednn"):
+                self.assertEqual(built, name in backends, name)
+
+    def test_features_are_those_of_the_kernel(self):
+        with open("/proc/cpuinfo") as file:
+            words = set(file.read().split())
+        features = {f["name"]: f for f in self.json("doctor")["features"]}
+        base = "neon" if platform.machine() == "aarch64" else "sse2"
+        self.assertTrue(features[base]["usable"])
+        for name in ("avx2", "avx512f", "sve", "sve2", "bf16"):
+            if name in features:
+                self.assertEqual(features[name]["listed"], name in words, name)
+
+    def test_text_lines_up(self):
+        out, err = self.yard("doctor")
+        self.assertEqual(err, "")
+        for head in ("Machine", "Build", "Backends", "Problems"):
+            self.assertIn(f"{head}\n", out)
+        rows = [line for line in out.splitlines() if re.match(r"  (name|reference) ", line)]
+        self.assertEqual(rows[0].index("available"), rows[1].index("yes"))
+        self.assertNotIn("\x1b", out)
+        self.assertTrue(all(line == line.rstrip() for line in out.splitlines()))
+
+    def test_colour_on_a_terminal_only(self):
+        self.assertIn("\x1b[1m", self.on_terminal("doctor"))
+        self.assertNotIn("\x1b[", self.on_terminal("doctor", NO_COLOR="1"))
+
+    def test_variables_are_shown(self):
+        data = self.doctor(YARD_PREFER="vendor")
+        self.assertIn({"name": "YARD_PREFER", "value": "vendor", "problems": []}, data["environment"])
+        self.assertEqual([p for p in data["problems"] if "YARD_PREFER" in p["what"]], [])
+
+    def test_what_the_runtime_finds_wrong_with_variables_is_shown(self):
+        problems = self.doctor(YARD_PREFR="vendor", YARD_STRICT="maybe",
+                               YARD_BACKEND_REFERENC="off")["problems"]
+        found = {p["what"].split("=")[0]: p["what"] for p in problems}
+        self.assertIn("did you mean 'YARD_PREFER'?", found["YARD_PREFR"])
+        self.assertIn("maybe: 0/1, off/on, false/true or no/yes would be right", found["YARD_STRICT"])
+        self.assertIn("YARD_BACKEND_REFERENCE", found["YARD_BACKEND_REFERENC"])
+        self.assertTrue(all(not p["broken"] for p in problems))
+
+
+main()

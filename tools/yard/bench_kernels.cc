@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard bench kernels: how fast each kernel of the built-in ops is, beside a plain copy.
+#include <fmt/format.h>
+#include <yard/call_tensors.h>
+#include <yard/runtime.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "host_access.h"
+#include "kernel_calls.h"
+#include "kernel_figures.h"
+#include "kernel_timing.h"
+#include "progress.h"
+#include "table.h"
+
+namespace yard::tool {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Question {
+  std::vector<std::string> ops, dtypes = {"f32", "bf16"};
+  std::vector<int64_t> rows = {1, 64, 4096};
+  int64_t hidden = 4096;
+  double seconds = 0.3;
+  bool json = false;
+  std::string plot;
+};
+
+// A kernel forced on the call's tensors; its own time, without the way to it.
+Timed forced(const ParsedCall& call, const CallTensors& data, const std::string& id) {
+  return [&call, &data, id](int64_t n) {
+    ResultRecord record;
+    Options o;
+    o.force = id;
+    o.result = &record;
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      Runtime::shared().call(call.op, data.args(), o).or_throw();
+      sum += static_cast<double>(record.run_ns);
+    }
+    return sum / static_cast<double>(n);
+  };
+}
+
+Result<CallFigures> measure(const Question& q, CallFigures f) {
+  const auto call = Runtime::shared().parse(f.call);
+  if (!call.ok()) return call.status();
+  const auto plan = Runtime::shared().explain(f.call);
+  if (!plan.ok()) return plan.status();
+  YARD_RETURN_IF_ERROR(CallTensors::check(*call, 2));
+  const CallTensors data(*call, 1);
+  f.bytes = data.traffic();
+  const Copy copy(f.bytes);
+  std::vector<Timed> paths = {copy.one_thread(), copy.all_threads()};
+  for (const Candidate& c : plan->candidates) {
+    if (c.verdict == "rejected") {
+      f.skipped.emplace_back(c.id, c.detail.empty() ? c.reason : c.detail);
+      continue;
+    }
+    f.kernels.push_back({c.id, 0, 0, c.id == plan->selected});
+    paths.push_back(forced(*call, data, c.id));
+  }
+  const std::vector<double> ns = time_in_turn(paths, q.seconds);
+  f.copy_ns = std::min(ns[0], ns[1]);
+  f.copy_threads = ns[1] < ns[0] ? host_threads() : 1;
+  for (size_t i = 0; i < f.kernels.size(); ++i) {
+    f.kernels[i].ns = ns[i + 2];
+    f.kernels[i].over_copy = f.copy_ns / ns[i + 2];
+  }
+  return f;
+}
+
+double gb_per_s(uint64_t bytes, double ns) { return static_cast<double>(bytes) / ns; }
+
+Json to_json(const Question& q, const std::vector<CallFigures>& figures) {
+  Json results = Json::array();
+  for (const CallFigures& f : figures) {
+    Json kernels = Json::array(), skipped = Json::array();
+    for (const KernelFigure& k : f.kernels)
+      kernels.push_back({{"id", k.id},
+                         {"ns", k.ns},
+                         {"gb_per_s", gb_per_s(f.bytes, k.ns)},
+                         {"over_copy", k.over_copy},
+                         {"selected", k.selected}});
+    for (const auto& [id, reason] : f.skipped) skipped.push_back({{"id", id}, {"reason", reason}});
+    results.push_back({{"op", f.op},
+                       {"dtype", f.dtype},
+                       {"rows", f.rows},
+                       {"call", f.call},
+                       {"bytes", f.bytes},
+                       {"copy_ns", f.copy_ns},
+                       {"copy_gb_per_s", gb_per_s(f.bytes, f.copy_ns)},
+                       {"copy_threads", f.copy_threads},
+                       {"kernels", std::move(kernels)},
+                       {"skipped", std::move(skipped)}});
+  }
+  return {{"threads", host_threads()}, {"hidden", q.hidden}, {"results", std::move(results)}};
+}
+
+void print_table(const std::vector<CallFigures>& figures) {
+  Table t({{"op"},
+           {"dtype"},
+           {"rows", Align::kRight},
+           {"kernel"},
+           {"time", Align::kRight},
+           {"GB/s", Align::kRight},
+           {"of copy", Align::kRight}});
+  const auto speed = [](uint64_t bytes, double ns) {
+    return fmt::format("{:.1f}", gb_per_s(bytes, ns));
+  };
+  for (const CallFigures& f : figures) {
+    t.add({{f.op, Paint::kBold},
+           {f.dtype},
+           {std::to_string(f.rows)},
+           {fmt::format("copy, {} thread{}", f.copy_threads, f.copy_threads == 1 ? "" : "s"),
+            Paint::kDim},
+           {duration(f.copy_ns), Paint::kDim},
+           {speed(f.bytes, f.copy_ns), Paint::kDim}});
+    for (const KernelFigure& k : f.kernels)
+      t.add({{""},
+             {""},
+             {""},
+             {k.id + (k.selected ? " *" : ""), k.selected ? Paint::kBold : Paint::kPlain},
+             {duration(k.ns)},
+             {speed(f.bytes, k.ns)},
+             {fmt::format("{:.3f}", k.over_copy), k.selected ? Paint::kBold : Paint::kPlain}});
+  }
+  fmt::print(
+      "{}\n* what a call without options runs. Bytes are those of all tensors, once; the copy "
+      "moves "
+      "as\nmany, half read and half written, on one thread or on all {}, whichever is faster.\n",
+      t.text(), host_threads());
+}
+
+int bench(const Question& q) {
+  const std::vector<std::string>& known = measured_ops();
+  for (const std::string& op : q.ops)
+    if (std::find(known.begin(), known.end(), op) == known.end())
+      return fail(kUsage, fmt::format("--op '{}' is none of the built-in ops{}", op,
+                                      did_you_mean(op, known)));
+  std::vector<CallFigures> figures;
+  Progress progress;
+  for (const std::string& op : q.ops.empty() ? known : q.ops)
+    for (const std::string& dtype : q.dtypes)
+      for (const int64_t rows : q.rows) {
+        CallFigures f;
+        f.op = op, f.dtype = dtype, f.rows = rows;
+        f.call = measured_call(op, dtype, rows, q.hidden);
+        progress.say(fmt::format("measuring {}", f.call));
+        auto measured = measure(q, std::move(f));
+        if (!measured.ok())
+          return progress.clear(), fail(exit_code(measured.status()), measured.status());
+        figures.push_back(std::move(measured).value());
+      }
+  progress.clear();
+  if (!q.plot.empty()) {
+    std::ofstream file(q.plot);
+    file << kernel_plot(figures);
+    if (!file.flush()) return fail(kFailed, fmt::format("'{}' cannot be written", q.plot));
+  }
+  if (q.json)
+    fmt::print("{}\n", to_json(q, figures).dump(2));
+  else
+    print_table(figures);
+  return kOk;
+}
+
+}  // namespace
+
+void add_bench_kernels(CLI::App& parent, Action& action) {
+  auto q = std::make_shared<Question>();
+  CLI::App* c = parent.add_subcommand("kernels", "How fast each kernel of the built-in ops is");
+  c->add_option("--op", q->ops, "Only these ops; commas or given again")
+      ->type_name("OP")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  c->add_option("--dtype", q->dtypes, "f32, f16, bf16; commas or given again (f32,bf16)")
+      ->type_name("T")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+  c->add_option("--rows", q->rows, "Rows of the call (1,64,4096)")
+      ->type_name("N,...")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+  c->add_option("--hidden", q->hidden, "Elements of a row (4096)")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 24));
+  c->add_option("--seconds", q->seconds, "How long to measure each call, about (0.3)")
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 3600.0));
+  c->add_option("--plot", q->plot, "Also draw the speeds into this file")->type_name("FILE.svg");
+  c->add_flag("--json", q->json, "JSON for programs instead of a table");
+  c->footer(
+      "Runs each kernel that can serve a call, in turn with a plain copy of as many bytes, round\n"
+      "after round; the time is the kernel's own, the median over the rounds. Slow reference "
+      "kernels\n"
+      "make the whole table take minutes: name an op, a dtype or fewer rows.\n"
+      "\n"
+      "Examples:\n"
+      "  yard bench kernels --op rms_norm\n"
+      "  yard bench kernels --op softmax,layer_norm --dtype f32 --rows 64,4096\n"
+      "  yard bench kernels --rows 64 --plot speeds.svg\n"
+      "  yard bench kernels --op silu_and_mul --hidden 11008 --json");
+  c->callback([q, &action] { action = [q] { return bench(*q); }; });
+}
+
+}  // namespace yard::tool

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard doctor: the machine, the build, the backends, and what is wrong with any of them.
+#include <fmt/format.h>
+#include <yard/c.h>
+#include <yard/runtime.h>
+#include <yard/version.h>
+#include <CLI/CLI.hpp>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "environment.h"
+#include "host_access.h"
+#include "machine.h"
+#include "table.h"
+
+namespace yard::tool {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Trouble {
+  bool broken = false;  // else it deserves a look
+  std::string what, mend;
+};
+
+// Filled in by the build: "simd=1 onednn=0".
+std::vector<std::pair<std::string, bool>> optional_parts() {
+  std::vector<std::pair<std::string, bool>> parts;
+  for (const std::string& p : CLI::detail::split(YARD_OPTIONAL_PARTS, ' '))
+    if (const size_t eq = p.find('='); eq != std::string::npos)
+      parts.emplace_back(p.substr(0, eq), p.substr(eq + 1) == "1");
+  return parts;
+}
+
+std::string compiler() {
+#if defined(__clang__)
+  return fmt::format("clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
+#else
+  return fmt::format("g++ {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+#endif
+}
+
+struct Findings {
+  Machine machine = look_at_machine();
+  std::vector<Feature> features = look_at_features();
+  int threads = host_threads();
+  Listing listing = Runtime::shared().list();
+  std::vector<Variable> environment = look_at_environment(Runtime::shared());
+  size_t kernels = 0, available = 0;
+  std::vector<Trouble> problems;
+
+  Findings() {
+    for (const OpInfo& op : listing.ops) look_at(op);
+    look_at_library();
+    for (const BackendInfo& b : listing.backends)
+      if (!b.available)
+        problems.push_back({false, fmt::format("backend {} is not available: {}", b.name, why(b)),
+                            "its kernels are passed over; yard list shows which"});
+    for (const Variable& v : environment)
+      for (const std::string& p : v.problems)
+        problems.push_back({false, fmt::format("{}={}: {}", v.name, v.value, p), ""});
+  }
+  static std::string why(const BackendInfo& b) { return b.detail.empty() ? b.reason : b.detail; }
+  bool ok() const {
+    for (const Trouble& p : problems)
+      if (p.broken) return false;
+    return true;
+  }
+
+ private:
+  void look_at(const OpInfo& op) {
+    size_t able = 0;
+    for (const KernelInfo& k : op.kernels) able += k.available ? 1 : 0;
+    kernels += op.kernels.size(), available += able;
+    if (able == 0)
+      problems.push_back({true, fmt::format("op {} has no kernel that is available", op.name),
+                          fmt::format("yard list {} says why each is not", op.name)});
+  }
+  void look_at_library() {
+    if (std::string_view(yard_version()) != YARD_VERSION)
+      problems.push_back({true,
+                          fmt::format("the command is of version {}, the library it found of {}",
+                                      YARD_VERSION, yard_version()),
+                          "install both from one build, or look at LD_LIBRARY_PATH"});
+    if (!machine.membarrier)
+      problems.push_back({false, "the kernel refuses membarrier: every call pays for a fence",
+                          "allow the system call membarrier in the sandbox or container"});
+    if (listing.ops.empty())
+      problems.push_back({true, "there are no ops", "build with the backends of backends/"});
+  }
+};
+
+Json to_json(const Findings& f) {
+  const auto text = [](const std::string& s) { return s.empty() ? Json() : Json(s); };
+  Json features = Json::array(), backends = Json::array(), variables = Json::array(),
+       problems = Json::array(), parts = Json::object();
+  for (const Feature& x : f.features)
+    features.push_back({{"name", x.name}, {"usable", x.usable}, {"listed", x.listed}});
+  for (const BackendInfo& b : f.listing.backends)
+    backends.push_back({{"name", b.name},
+                        {"vendor", text(b.vendor)},
+                        {"available", b.available},
+                        {"reason", text(b.reason)},
+                        {"detail", text(b.detail)},
+                        {"kernels", b.kernels}});
+  for (const Variable& v : f.environment)
+    variables.push_back({{"name", v.name}, {"value", v.value}, {"problems", v.problems}});
+  for (const Trouble& p : f.problems)
+    problems.push_back({{"broken", p.broken}, {"what", p.what}, {"mend", text(p.mend)}});
+  for (const auto& [name, built] : optional_parts()) parts[name] = built;
+  const Machine& m = f.machine;
+  return {{"ok", f.ok()},
+          {"version", yard_version()},
+          {"machine",
+           {{"architecture", m.architecture},
+            {"cpu", text(m.cpu)},
+            {"system", m.system},
+            {"cores", m.cores},
+            {"cores_allowed", m.cores_allowed},
+            {"threads", f.threads},
+            {"memory_bytes", m.memory},
+            {"memory_allowed_bytes", m.memory_allowed},
+            {"membarrier", m.membarrier}}},
+          {"features", std::move(features)},
+          {"build",
+           {{"compiler", compiler()},
+            {"type", YARD_BUILD_TYPE},
+            {"sanitizer", text(YARD_BUILD_SANITIZER)},
+            {"parts", std::move(parts)}}},
+          {"backends", std::move(backends)},
+          {"ops", f.listing.ops.size()},
+          {"kernels", f.kernels},
+          {"kernels_available", f.available},
+          {"environment", std::move(variables)},
+          {"problems", std::move(problems)}};
+}
+
+std::string gib(uint64_t bytes) {
+  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
+}
+
+void head(const char* title) { fmt::print("{}\n", paint(Paint::kBold, title)); }
+void line(std::string_view what, const std::string& text) {
+  fmt::print("  {:<13} {}\n", what, text);
+}
+
+// Words in lines of at most this many columns, the later ones indented like the first.
+std::string wrapped(const std::vector<std::string>& words) {
+  std::string text, current;
+  for (const std::string& w : words) {
+    if (!current.empty() && current.size() + 1 + w.size() > 70)
+      text += current + "\n" + std::string(16, ' '), current.clear();
+    current += (current.empty() ? "" : " ") + w;
+  }
+  return words.empty() ? "none" : text + current;
+}
+
+void print_machine(const Findings& f) {
+  const Machine& m = f.machine;
+  head("Machine");
+  line("processor", fmt::format("{}, {}", m.architecture, m.cpu.empty() ? "unknown model" : m.cpu));
+  line("system", m.system);
+  line("cores", m.cores_allowed < m.cores ? fmt::format("{}, of which this process may use {:g}",
+                                                        m.cores, m.cores_allowed)
+                                          : std::to_string(m.cores));
+  line("memory", m.memory_allowed < m.memory
+                     ? gib(m.memory) + ", of which this process may use " + gib(m.memory_allowed)
+                     : gib(m.memory));
+  std::vector<std::string> usable, missing, refused;
+  for (const Feature& x : f.features)
+    (x.usable ? usable : x.listed ? refused : missing).push_back(x.name);
+  line("features", wrapped(usable));
+  line("not here", paint(Paint::kDim, wrapped(missing)));
+  if (!refused.empty()) line("not allowed", paint(Paint::kWarning, wrapped(refused)));
+}
+
+void print_build(const Findings& f) {
+  head("\nBuild");
+  line("version", yard_version());
+  line("compiler",
+       compiler() + ", " + YARD_BUILD_TYPE +
+           (*YARD_BUILD_SANITIZER ? fmt::format(", sanitizer {}", YARD_BUILD_SANITIZER) : ""));
+  std::vector<std::string> in, out;
+  for (const auto& [name, built] : optional_parts()) (built ? in : out).push_back(name);
+  line("built in", wrapped(in));
+  if (!out.empty()) line("left out", paint(Paint::kDim, wrapped(out)));
+  line("guard", f.machine.membarrier ? "membarrier: calls need no fence" : "calls fence");
+  line("threads", fmt::format("{} for kernels", f.threads));
+}
+
+void print(const Findings& f) {
+  print_machine(f);
+  print_build(f);
+  head("\nBackends");
+  Table table({{"name"}, {"vendor"}, {"kernels", Align::kRight}, {"available"}, {""}});
+  for (const BackendInfo& b : f.listing.backends)
+    table.add({{b.name},
+               {b.vendor.empty() ? "-" : b.vendor},
+               {std::to_string(b.kernels)},
+               b.available ? Cell{"yes", Paint::kGood} : Cell{"no", Paint::kBad},
+               {b.available ? b.summary : Findings::why(b), Paint::kDim}});
+  fmt::print("{}", table.text(2));
+  fmt::print("\n  {} ops, {} kernels, {} of them available\n", f.listing.ops.size(), f.kernels,
+             f.available);
+  if (!f.environment.empty()) {
+    head("\nEnvironment");
+    Table variables({{"variable"}, {"value"}, {""}});
+    for (const Variable& v : f.environment)
+      variables.add(
+          {{v.name}, {v.value}, {v.problems.empty() ? "" : "see below", Paint::kWarning}});
+    fmt::print("{}", variables.text(2));
+  }
+  head("\nProblems");
+  if (f.problems.empty()) fmt::print("  {}\n", paint(Paint::kGood, "none"));
+  for (const Trouble& p : f.problems) {
+    fmt::print("  {} {}\n",
+               paint(p.broken ? Paint::kBad : Paint::kWarning, p.broken ? "broken" : "note"),
+               p.what);
+    if (!p.mend.empty()) fmt::print("         {}\n", p.mend);
+  }
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Action& action) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* c =
+      app.add_subcommand("doctor", "The machine, the build, the backends, and what is wrong");
+  c->add_flag("--json", *json, "JSON for programs instead of text");
+  c->footer(
+      "Looks at the processor and what the operating system lets programs use of it, at how the\n"
+      "library was built, at every backend, and at the YARD_* variables of the environment. Says "
+      "how\n"
+      "to mend what is wrong. Exit code 1 when something is broken: an op that no kernel can "
+      "serve, a\n"
+      "library of another version. Notes alone leave it at 0.\n"
+      "\n"
+      "Examples:\n"
+      "  yard doctor\n"
+      "  YARD_BACKEND_ONEDNN=off yard doctor      with a variable, to see what becomes of it\n"
+      "  yard doctor --json");
+  c->callback([json, &action] {
+    action = [json] {
+      const Findings f;
+      if (*json)
+        fmt::print("{}\n", to_json(f).dump(2));
+      else
+        print(f);
+      return f.ok() ? kOk : kFailed;
+    };
+  });
+}
+
+}  // namespace yard::tool

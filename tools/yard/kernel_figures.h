@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `yard bench kernels` found, and the picture of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace yard::tool {
+
+struct KernelFigure {
+  std::string id;
+  double ns = 0;
+  double over_copy = 0;   // speed over the copy's
+  bool selected = false;  // what a call without options runs
+};
+
+// One call, with every kernel that can serve it.
+struct CallFigures {
+  std::string op, dtype, call;
+  int64_t rows = 0;
+  uint64_t bytes = 0;  // of all tensors, once
+  double copy_ns = 0;
+  int copy_threads = 1;
+  std::vector<KernelFigure> kernels;
+  std::vector<std::pair<std::string, std::string>> skipped;  // id, reason
+};
+
+// An SVG document: a line for each call, a dot for each kernel, by its speed over the copy's.
+std::string kernel_plot(const std::vector<CallFigures>& figures);
+
+}  // namespace yard::tool
