@@ -25,7 +25,7 @@ int main() {
   std::printf("always %s\n", fixed.kernel().c_str());
   fixed(out, x1, weight, 1e-6f).or_throw();  // nothing is checked, nothing can change it
   // [/freeze]
-  CHECK(near(o[0], 0.5) && fixed.kernel() == "reference.cpp");
+  CHECK(near(o[0], 0.5) && !fixed.kernel().empty());
 
   // A bound handle follows policy, a frozen one does not.
   yard::Policy nobody;

@@ -15,11 +15,11 @@ int main() {
   std::puts(e.to_text().c_str());  // a table
   std::puts(e.to_json().c_str());  // what `yard explain --json` prints
   // [/explain]
-  CHECK(e.selected == "reference.cpp" && e.candidates[0].verdict == "selected");
+  CHECK(!e.selected.empty() && e.candidates[0].verdict == "selected");
 
   // [denied]
   yard::Options options;
-  options.deny = {"reference.*"};
+  options.deny = {"*"};
   yard::Explanation nobody = yard::explain("softmax(f32[64,1000])", options).value();
   CHECK(nobody.selected.empty());
   CHECK(nobody.candidates[0].reason == "denied_kernel");

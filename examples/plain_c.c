@@ -41,6 +41,6 @@ int main(void) {
       YARD_OK)
     puts(json);
   /* [/explain] */
-  if (strstr(json, "\"selected\":\"reference.cpp\"") == NULL) return 4;
+  if (strstr(json, "\"verdict\":\"selected\"") == NULL) return 4;
   return 0;
 }

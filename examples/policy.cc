@@ -40,7 +40,7 @@ int main() {
       .or_throw();  // the next call sees it; calls in flight finish as they began
   CHECK(chosen() == "vendor.acme");
 
-  policy.deny_vendors = {"acme"};
+  policy.deny_vendors = {"acme", "onednn"};
   runtime.set_policy(policy).or_throw();
   CHECK(chosen() == "default.fast");
   // [/set]

@@ -21,11 +21,13 @@
 
 #include <yard/plugin.h>
 
+#include <atomic>
 #include <cstdio>
 #include <deque>
 #include <exception>
 #include <initializer_list>
 #include <span>
+#include <stdexcept>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -96,15 +98,29 @@ class Call {
     return code;
   }
 
-  // Runs body(begin, end) over [0, count) on the host's threads.
+  // Runs body(begin, end) over [0, count) on the host's threads. The first exception of a body is thrown
+  // here, after the others have come to their end.
   template <class Body>
   void parallel_for(int64_t count, int64_t grain, const Body& body) const {
     const yard_host_t* host = c_->host;
     if (host && host->parallel_for && count > grain) {
-      host->parallel_for(
-          host->self, count, grain,
-          [](void* b, int64_t lo, int64_t hi) { (*static_cast<const Body*>(b))(lo, hi); },
-          const_cast<Body*>(&body));
+      struct Loop {
+        const Body& body;
+        std::atomic<bool> failed{false};
+        std::exception_ptr error{};
+      } loop{body};
+      const auto piece = [](void* context, int64_t lo, int64_t hi) {
+        auto& l = *static_cast<Loop*>(context);
+        if (l.failed.load(std::memory_order_relaxed)) return;
+        try {
+          l.body(lo, hi);
+        } catch (...) {
+          if (!l.failed.exchange(true)) l.error = std::current_exception();
+        }
+      };
+      const int32_t code = host->parallel_for(host->self, count, grain, piece, &loop);
+      if (loop.error) std::rethrow_exception(loop.error);
+      if (code != YARD_OK) throw std::runtime_error("the host could not run the loop");
     } else if (count > 0) {
       body(int64_t{0}, count);
     }

@@ -9,6 +9,7 @@
 #include <yard/call_spec.h>
 #include <yard/explain.h>
 #include <yard/options.h>
+#include <yard/plugins.h>
 #include <yard/registry.h>
 #include <yard/value.h>
 
@@ -29,6 +30,8 @@ struct RuntimeSettings {
   size_t plans_per_op = 4096;
   // Whether the variables YARD_* of the environment are read.
   bool environment = true;
+  // Where plugins are looked for, and which may be loaded.
+  PluginSettings plugins = {};
 };
 
 // Something that was said to the runtime and means nothing, or less than it seems.
@@ -72,6 +75,9 @@ class Runtime {
   YARD_API Listing list() const;
   // All ops' kernels with that id.
   YARD_API std::vector<KernelInfo> find_kernels(std::string_view id) const;
+
+  // ---- Plugins ----
+  YARD_API Plugins plugins() const noexcept;
 
   // ---- Policy ----
   // What is in force for the process: what was set here, over the environment.

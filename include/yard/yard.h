@@ -9,6 +9,7 @@
 #include <yard/instance.h>
 #include <yard/op.h>
 #include <yard/options.h>
+#include <yard/plugins.h>
 #include <yard/policy.h>
 #include <yard/registry.h>
 #include <yard/runtime.h>

@@ -207,6 +207,7 @@ class SlowCall {
         if (Status s = prepare(); !s) return s;
         continue;
       }
+      if (core_.first_need(entry->name(), &entry->contest().family())) continue;
       const op::Call call = op::Call::capture(entry->program(), args_, flags_, labels());
       const bool use_cache = keyed_ && (o_ == nullptr || o_->cache);
       auto plan =
@@ -337,8 +338,12 @@ op::Call scoped_call(const op::Program& program, const yard_value_t* args, const
 }
 
 Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Options& o) {
-  const auto s = site->core->snapshot();
+  auto s = site->core->snapshot();
   const registry::Family* family = s->state->find(site->name);
+  if (site->core->first_need(site->name, family)) {
+    s = site->core->snapshot();
+    family = s->state->find(site->name);
+  }
   if (family == nullptr)
     return Status(Code::kUnknownOp, fmt::format("op '{}' is not known any more", site->name));
   const WithFacts facts(args, site->count);

@@ -205,6 +205,7 @@ Status Core::set_environment(std::shared_ptr<const policy::Reading> reading) {
 }
 
 Status Core::start_over(const std::vector<registry::Step>& steps) {
+  for (uint32_t i = 0; i < snapshot()->state->index_count(); ++i) of_index(i).needed = false;
   return edit([&](const Snapshot& old, auto& state, auto& next, auto&) -> Status {
     registry::State empty;
     empty.indices = old.state->indices;
@@ -226,9 +227,29 @@ std::shared_ptr<const Snapshot> Core::snapshot() const {
   }
 }
 
-Site* Core::attach(std::string_view name, std::string_view letters, Status* why) {
+bool Core::first_need(std::string_view op, const registry::Family* family) const {
+  if (loader == nullptr) return false;
+  std::atomic<bool>* needed = family != nullptr ? &of_index(family->op->index).needed : nullptr;
+  if (needed != nullptr && needed->load(std::memory_order_acquire)) return false;
+  if (select::inside_select()) return false;  // where nothing may be published
+  if (!loader->need_op(op)) return false;
+  if (needed != nullptr) needed->store(true, std::memory_order_release);
+  return true;
+}
+
+bool Core::in_use(std::string_view op) const {
   const auto s = snapshot();
+  const registry::Family* family = s->state->find(op);
+  return family != nullptr && of_index(family->op->index).needed.load(std::memory_order_acquire);
+}
+
+Site* Core::attach(std::string_view name, std::string_view letters, Status* why) {
+  auto s = snapshot();
   const registry::Family* family = s->state->find(name);
+  if (first_need(name, family)) {
+    s = snapshot();
+    family = s->state->find(name);
+  }
   if (family == nullptr) {
     std::vector<std::string> names;
     for (const auto& [n, f] : s->state->families) names.push_back(n);

@@ -25,6 +25,7 @@
 #include "exec/states.h"
 #include "policy/sources.h"
 #include "registry/changes.h"
+#include "registry/lazy_loader.h"
 #include "select/select.h"
 
 namespace yard::detail {
@@ -125,6 +126,14 @@ class Core {
   // Has the states of an instance looked through when kernels go.
   void watch(const std::shared_ptr<exec::States>& states);
 
+  // ---- What has been found and not yet been loaded ----
+  registry::LazyLoader* loader = nullptr;  // set before the first call
+  // An op is asked for by name: has whatever offers it loaded, the first time and while it is not known
+  // (`family` is null). True if the caller must look it up again. Outside of guards, holding no lock.
+  bool first_need(std::string_view op, const registry::Family* family) const;
+  // Whether first_need() has been asked for an op that is known.
+  bool in_use(std::string_view op) const;
+
   // In a child of fork.
   void abandon_root() noexcept;
 
@@ -150,6 +159,7 @@ class Core {
   struct OfIndex {
     std::atomic<uint64_t> version{0};
     std::atomic<Site*> packed{nullptr};  // the site of calls by name and from C
+    std::atomic<bool> needed{false};     // see first_need()
   };
   struct Indices {
     static constexpr uint32_t kCount = 256;

@@ -46,6 +46,7 @@ Result<std::shared_ptr<const Entry>> entry_of(Site& site) {
   for (;;) {
     const auto s = site.core->snapshot();
     const Entry* e = s->entry(site.index.load(std::memory_order_acquire));
+    if (e != nullptr && site.core->first_need(e->name(), &e->contest().family())) continue;
     if (e != nullptr) return std::shared_ptr<const Entry>(e->shared_from_this());
     Status why;
     const Site* again = site.core->attach(site.name, site.letters, &why);

@@ -195,8 +195,12 @@ Result<Explanation> Core::explain(const registry::Family& family, const op::Call
 }
 
 Result<Explanation> Core::explain(const op::CallSpec& spec, const Options& o) const {
-  const auto s = snapshot();
+  auto s = snapshot();
   const registry::Family* family = s->state->find(spec.op);
+  if (first_need(spec.op, family)) {
+    s = snapshot();
+    family = s->state->find(spec.op);
+  }
   if (family == nullptr) {
     std::vector<std::string> names;
     for (const auto& [n, f] : s->state->families) names.push_back(n);

@@ -22,7 +22,10 @@ Refusal open_file(Candidate& c, bool allow_writable) {
             std::strerror(errno)};
   struct stat info;
   if (::fstat(c.file.fd(), &info) != 0) return {PluginReason::kUnreadable, std::strerror(errno)};
-  if (!S_ISREG(info.st_mode)) return {PluginReason::kUnreadable, "it is not a regular file"};
+  if (!S_ISREG(info.st_mode)) {
+    c.file = base::File();  // nobody must read what may have no end
+    return {PluginReason::kUnreadable, "it is not a regular file"};
+  }
   c.id = {info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
   if (allow_writable) return {};
   const std::string who = who_else_can_write(info);

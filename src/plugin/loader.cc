@@ -59,9 +59,9 @@ void Loader::put(Book& book, Record record) {
     edit->catalogue.records().push_back(std::move(record));
 }
 
-void Loader::need_op(std::string_view op) noexcept {
-  if (waiting_.load(std::memory_order_acquire) == 0 || Library::inside_plugin() || Turn::mine())
-    return;
+bool Loader::need_op(std::string_view op) noexcept {
+  if (Library::inside_plugin() || Turn::mine()) return false;
+  if (waiting_.load(std::memory_order_acquire) == 0) return true;
   try {
     Book& b = book();
     const Turn turn(b);
@@ -69,6 +69,7 @@ void Loader::need_op(std::string_view op) noexcept {
   } catch (const std::exception& e) {
     base::log(LogLevel::kError, "plugin", e.what());
   }
+  return true;
 }
 
 bool Loader::load_for(Book& book, const std::vector<std::string>& ops) {

@@ -47,7 +47,7 @@ class Loader final : public registry::LazyLoader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  void need_op(std::string_view op) noexcept override;
+  bool need_op(std::string_view op) noexcept override;
 
   // See yard/plugins.h.
   Status discover(const std::vector<std::string>& paths);

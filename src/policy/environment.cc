@@ -58,6 +58,10 @@ constexpr Row kRows[] = {
     {"YARD_PER_OP",
      [](std::string_view v, Policy& p, Problems& w) { p.per_op = read_orders(v, w); },
      [](const Policy& from, Policy& to) { to.per_op = from.per_op; }},
+    {"YARD_PLUGINS",  // no part of a policy, as the next
+     [](std::string_view, Policy&, Problems&) {}, [](const Policy&, Policy&) {}},
+    {"YARD_PLUGIN_PATH", [](std::string_view, Policy&, Problems&) {},
+     [](const Policy&, Policy&) {}},
     {"YARD_PREFER",
      [](std::string_view v, Policy& p, Problems& w) { take(read_kind(v), p.prefer, w); },
      [](const Policy& from, Policy& to) { to.prefer = from.prefer; }},
@@ -138,6 +142,8 @@ class Reader {
     }
     if (name == "YARD_LOG_LEVEL")
       to_.log_levels = wrong.empty() ? std::string(text) : last_.log_levels;
+    if (name == "YARD_PLUGINS") to_.plugins = text;
+    if (name == "YARD_PLUGIN_PATH") to_.plugin_path = text;
     for (const PolicyNote& n : notes(part, "")) to_.sources[n.field] = name;
     to_.policy = merge(to_.policy, part);
   }

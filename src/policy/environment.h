@@ -34,6 +34,8 @@ struct Environment {
   Policy policy;
   // For apply_log_levels(); empty when not set.
   std::string log_levels;
+  // Where plugins are looked for, as it stands there; entries are judged by whoever looks.
+  std::string plugins, plugin_path;
   // Which variable set a field of the policy; the fields are those of notes() in sources.h.
   std::map<std::string, std::string> sources;
 

@@ -9,9 +9,9 @@ namespace yard::registry {
 class LazyLoader {
  public:
   // An op is asked for that is not known, or for the first time. Loads whatever offers it and returns when
-  // that is part of the registry; does nothing if there is none, or if this thread is loading something
+  // that is part of the registry. False if it cannot be done now, since this thread is loading something
   // already. Problems are the loader's to remember. Any thread, holding no lock and no guard.
-  virtual void need_op(std::string_view op) noexcept = 0;
+  virtual bool need_op(std::string_view op) noexcept = 0;
 
  protected:
   ~LazyLoader() = default;

@@ -13,8 +13,12 @@ namespace yard {
 Result<ParsedCall> Runtime::parse(std::string_view call_spec) const {
   auto spec = op::parse_call_spec(call_spec);
   if (!spec.ok()) return std::move(spec).status();
-  const auto s = core().snapshot();
+  auto s = core().snapshot();
   const registry::Family* family = s->state->find(spec->op);
+  if (core().first_need(spec->op, family)) {
+    s = core().snapshot();
+    family = s->state->find(spec->op);
+  }
   if (family == nullptr) return runtime::unknown_op(*s, spec->op);
   const op::Program& program = *family->op->program;
   auto call = op::Call::from_spec(program, *spec, &family->op->d);

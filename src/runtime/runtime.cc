@@ -9,22 +9,29 @@
 #include "base/text.h"
 #include "dispatch/call.h"
 #include "op/bind.h"
+#include "plugin/loader.h"
 #include "registry/changes.h"
 #include "registry/descriptors.h"
 #include "runtime/builtin_backends.h"
 #include "runtime/environment.h"
 #include "runtime/host.h"
+#include "runtime/plugins.h"
 #include "runtime/unknown_op.h"
 
 namespace yard {
 
 struct Runtime::Parts {
-  explicit Parts(const RuntimeSettings& s) : settings(s), core(&host.table, s.plans_per_op) {
+  explicit Parts(const RuntimeSettings& s)
+      : settings(s),
+        core(&host.table, s.plans_per_op),
+        loader(s.plugins, runtime::plugin_services(core)) {
     host.core = &core;
+    core.loader = &loader;
   }
   RuntimeSettings settings;
   runtime::Host host;
   detail::Core core;
+  plugin::Loader loader;
   Status initialized;
 };
 
@@ -87,6 +94,10 @@ Result<Named> name_arguments(const detail::Core& core, std::string_view op,
   Named n;
   n.snapshot = core.snapshot();
   n.family = n.snapshot->state->find(op);
+  if (core.first_need(op, n.family)) {
+    n.snapshot = core.snapshot();
+    n.family = n.snapshot->state->find(op);
+  }
   if (n.family == nullptr) return runtime::unknown_op(*n.snapshot, op);
   auto bound = op::bind(*n.family->op->program, given(args), positional);
   if (!bound.ok()) return std::move(bound).status();
@@ -114,7 +125,10 @@ Runtime::Runtime() : Runtime(RuntimeSettings()) {}
 Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Parts>(settings)) {
   parts_->initialized = settings.builtin_backends ? add_builtin(parts_->core) : Status();
   // What is wrong with the environment is told, and keeps nobody from working.
-  if (settings.environment) reload_environment().ignore();
+  if (settings.environment)
+    reload_environment().ignore();
+  else
+    parts_->loader.discover({}).ignore();
 }
 Runtime::~Runtime() = default;
 
@@ -134,8 +148,12 @@ Status Runtime::reset() {
     if (!builtin.ok()) return std::move(builtin).status();
     steps = *std::move(builtin);
   }
-  return parts_->core.start_over(steps);
+  YARD_RETURN_IF_ERROR(parts_->core.start_over(steps));
+  parts_->loader.start_over();
+  return {};
 }
+
+Plugins Runtime::plugins() const noexcept { return Plugins(parts_->loader); }
 
 Result<Ticket> Runtime::apply_with_ticket(Changes changes) {
   if (!changes.list_->problem.ok()) return changes.list_->problem;
@@ -155,6 +173,8 @@ Status Runtime::reload_environment() {
   if (reading->good != s->policy->reading->good || !reading->problems.empty() ||
       !s->policy->reading->problems.empty())
     YARD_RETURN_IF_ERROR(parts_->core.set_environment(std::move(reading)));
+  parts_->loader.set_environment(
+      runtime::plugin_environment(*parts_->core.snapshot()->policy->reading));
   return problem;
 }
 

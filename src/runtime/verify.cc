@@ -46,7 +46,9 @@ Status check_names(const detail::Snapshot& s, const VerifyOptions& o) {
 }  // namespace
 
 Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options) {
-  const auto s = runtime.core().snapshot();
+  auto s = runtime.core().snapshot();
+  if (!options.op.empty() && runtime.core().first_need(options.op, s->state->find(options.op)))
+    s = runtime.core().snapshot();
   YARD_RETURN_IF_ERROR(check_names(*s, options));
   const auto all = subjects(*s, options, runtime.core().host);
   if (all.empty())

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Estimates of how long a call takes, from what it moves and what it computes.
+#pragma once
+
+#include <cstdint>
+
+namespace yard::simd {
+
+// What this machine does, measured once in this process (some 200 microseconds, at the first estimate).
+struct Rates {
+  double ns_per_byte;       // moved, by one core
+  double ns_per_operation;  // on one element in f32, by one core
+  double threads;           // that a call may use
+};
+const Rates& rates();
+
+// What one element of an op costs.
+struct Work {
+  double bytes;  // of tensors that are read or written, as if f32
+  double operations;
+};
+
+// Nanoseconds for so many elements. Grows with the count. A call as long as one piece of parallel_for
+// stays on one thread; only what is beyond is shared.
+double estimate(const Rates& rates, const Work& work, double elements);
+
+}  // namespace yard::simd

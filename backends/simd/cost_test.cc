@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Estimates: they grow with the work, small calls are not shared, and they cost next to nothing.
+#include "cost.h"
+
+#include "testing_reference.h"
+
+namespace yard::simd {
+namespace {
+
+TEST(Rates, AreThoseOfARealMachine) {
+  const Rates& r = rates();
+  EXPECT_EQ(&r, &rates());
+  EXPECT_GT(r.ns_per_byte, 1e-4);
+  EXPECT_LT(r.ns_per_byte, 100);
+  EXPECT_GT(r.ns_per_operation, 1e-4);
+  EXPECT_LT(r.ns_per_operation, 100);
+  EXPECT_GE(r.threads, 1);
+}
+
+TEST(Estimate, GrowsWithTheElements) {
+  const Rates machine{0.03, 0.05, 8};
+  double before = 0;
+  for (double n = 0; n < 1e9; n = n * 1.3 + 1) {
+    const double now = estimate(machine, {8, 6}, n);
+    EXPECT_GT(now, before);
+    before = now;
+  }
+}
+
+TEST(Estimate, SharesOnlyLargeCalls) {
+  const Rates one{0.03, 0.05, 1}, many{0.03, 0.05, 8};
+  EXPECT_EQ(estimate(one, {8, 6}, 1000), estimate(many, {8, 6}, 1000));
+  EXPECT_LT(estimate(many, {8, 6}, 1e8), estimate(one, {8, 6}, 1e8) / 7);
+}
+
+TEST(Estimate, TakesTheSlowerOfMovingAndComputing) {
+  const Rates machine{1, 1, 1};
+  EXPECT_EQ(estimate(machine, {8, 2}, 100), estimate(machine, {2, 8}, 100));
+}
+
+// Kernels state the cost of their own fields, absent ones included.
+TEST(Costs, OfEveryKernelGrow) {
+  const yard_plugin_t* p = descriptor();
+  for (uint32_t i = 0; i < p->kernel_count; ++i) {
+    const yard_kernel_t& k = *p->kernels[i];
+    uint32_t count = 0;
+    while (k.cost_reads[count] != nullptr) ++count;
+    std::vector<int64_t> small(count, 1), large(count, 256), absent(count, INT64_MIN);
+    const double s = k.cost(k.self, small.data(), count);
+    EXPECT_GT(s, 0);
+    EXPECT_GT(k.cost(k.self, large.data(), count), s);
+    EXPECT_GE(k.cost(k.self, absent.data(), count), 0);
+  }
+}
+
+}  // namespace
+}  // namespace yard::simd

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels `default.simd`: the built-in ops over Google Highway, on the widest vectors the machine
+// has, in f32 whatever the element type.
+//
+// The host has checked a call against the op's schema and this backend's limits: the last dimension of
+// every tensor is dense, all other strides are free, data need not be aligned. What depends on scalars
+// is checked again before anything is written. Rows go to the host's threads; nothing is allocated.
+// A row gives the same bits on every thread and in every split.
+#pragma once
+
+#include <yard/plugin.hpp>
+
+namespace yard::simd {
+
+using plugin::Call;
+using plugin::Tensor;
+
+int32_t rms_norm(Call call, Tensor out, Tensor x, Tensor weight, double eps);
+int32_t add_rms_norm(Call call, Tensor out, Tensor residual, Tensor x, Tensor weight, double eps);
+int32_t layer_norm(Call call, Tensor out, Tensor x, Tensor weight, Tensor bias, double eps);
+int32_t silu_and_mul(Call call, Tensor out, Tensor x);
+int32_t gelu_and_mul(Call call, Tensor out, Tensor x, int64_t approximate);
+int32_t softmax(Call call, Tensor out, Tensor x);
+int32_t rotary_embedding(Call call, Tensor query, Tensor key, Tensor positions, Tensor cos,
+                         Tensor sin, int64_t rotary_dim, double base, int64_t style);
+
+// All that this backend brings; constant, callable from any thread.
+const yard_plugin_t* descriptor();
+
+}  // namespace yard::simd

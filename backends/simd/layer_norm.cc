@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// layer_norm. Two passes over a row, of which the cache serves the second: the sum and the sum of squares;
+// the output. The row is read to its end before its first output is written, so the output may lie exactly
+// on the input.
+//
+// That is exact enough while the mean is within two standard deviations of zero. Other rows are done with
+// care: about their mean, where nothing cancels however far from zero they lie, and scaled by a power of
+// two, which changes no digit, where their squares leave the range of f32.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "layer_norm.cc"
+#include <hwy/foreach_target.h>  // before highway.h
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "jobs.h"
+#include "kernels.h"
+#include "lanes.inc"
+
+HWY_BEFORE_NAMESPACE();
+namespace yard::simd {
+namespace HWY_NAMESPACE {
+
+// How a row is seen: plainly, or as x * scale - guess.
+template <bool kPlain>
+struct View {
+  float scale = 1, guess = 0;
+  HWY_INLINE VF of(VF v) const {
+    if constexpr (kPlain) return v;
+    return hn::MulSub(v, hn::Set(DF(), scale), hn::Set(DF(), guess));
+  }
+};
+
+// Means of what is seen and of its square.
+struct Moments {
+  double mean, square;
+  double variance() const { return square - mean * mean; }
+};
+
+template <bool kPlain, class T>
+HWY_INLINE Moments moments(const T* x, size_t width, View<kPlain> view) {
+  // Elements that are summed in f32, before double takes over; a multiple of every two pairs.
+  constexpr size_t kBlock = 4096;
+  const size_t pair = pair_lanes();
+  double sum = 0, squares = 0;
+  VF a, b;
+  for (size_t i = 0; i < width;) {
+    const size_t end = HWY_MIN(width, i + kBlock);
+    VF s0 = hn::Zero(DF()), s1 = s0, q0 = s0, q1 = s0, q2 = s0, q3 = s0;
+    for (; i + 2 * pair <= end; i += 2 * pair) {
+      load2(x + i, a, b);
+      a = view.of(a), b = view.of(b);
+      s0 = hn::Add(s0, a), s1 = hn::Add(s1, b);
+      q0 = hn::MulAdd(a, a, q0), q1 = hn::MulAdd(b, b, q1);
+      load2(x + i + pair, a, b);
+      a = view.of(a), b = view.of(b);
+      s0 = hn::Add(s0, a), s1 = hn::Add(s1, b);
+      q2 = hn::MulAdd(a, a, q2), q3 = hn::MulAdd(b, b, q3);
+    }
+    // One by one where the zeros behind the end would be seen as something else.
+    const size_t step = kPlain ? pair : 1;
+    for (; i < end; i += step) {
+      load2_part<false>(x + i, HWY_MIN(step, end - i), a, b);
+      if constexpr (kPlain) {
+        s0 = hn::Add(s0, a), s1 = hn::Add(s1, b);
+        q0 = hn::MulAdd(a, a, q0), q1 = hn::MulAdd(b, b, q1);
+      } else {
+        const double one = static_cast<double>(hn::GetLane(view.of(a)));
+        sum += one, squares += one * one;
+      }
+    }
+    sum += static_cast<double>(sum_of(hn::Add(s0, s1)));
+    squares += static_cast<double>(sum_of(hn::Add(hn::Add(q0, q1), hn::Add(q2, q3))));
+  }
+  const double count = static_cast<double>(width);
+  return {sum / count, squares / count};
+}
+
+// (seen - mean) * factor, then weight and bias. The constants of one row:
+template <bool kPlain, class T>
+struct Writer {
+  const T* x;
+  const T* weight;
+  const T* bias;
+  T* out;
+  View<kPlain> view;
+  float factor, shift;  // shift: -mean * factor
+
+  template <bool kWhole, bool kWeight, bool kBias>
+  HWY_INLINE void step(size_t i, size_t count) const {
+    const VF f = plain_nan(hn::Set(DF(), factor)), s = plain_nan(hn::Set(DF(), shift));
+    VF a, b, w0, w1, b0, b1;
+    load2_part<kWhole>(x + i, count, a, b);
+    a = hn::MulAdd(view.of(a), f, s);
+    b = hn::MulAdd(view.of(b), f, s);
+    if constexpr (kWeight) load2_part<kWhole>(weight + i, count, w0, w1);
+    if constexpr (kBias) load2_part<kWhole>(bias + i, count, b0, b1);
+    if constexpr (kWeight && kBias) a = hn::MulAdd(a, w0, b0), b = hn::MulAdd(b, w1, b1);
+    if constexpr (kWeight && !kBias) a = hn::Mul(a, w0), b = hn::Mul(b, w1);
+    if constexpr (!kWeight && kBias) a = hn::Add(a, b0), b = hn::Add(b, b1);
+    store2_part<kWhole>(a, b, out + i, count);
+  }
+
+  template <bool kWeight, bool kBias>
+  HWY_INLINE void row(size_t width) const {
+    const size_t pair = pair_lanes();
+    size_t i = 0;
+    for (; i + pair <= width; i += pair) step<true, kWeight, kBias>(i, pair);
+    if (i < width) step<false, kWeight, kBias>(i, width - i);
+  }
+
+  HWY_INLINE void write(size_t width) const {
+    if (weight != nullptr && bias != nullptr) return row<true, true>(width);
+    if (weight != nullptr) return row<true, false>(width);
+    if (bias != nullptr) return row<false, true>(width);
+    return row<false, false>(width);
+  }
+};
+
+template <bool kPlain, class T>
+HWY_INLINE void write(const Norm& job, const T* x, T* out, View<kPlain> view, double mean,
+                      double spread) {
+  const double factor = 1 / std::sqrt(spread);
+  const Writer<kPlain, T> writer{
+      x,    static_cast<const T*>(job.weight), static_cast<const T*>(job.bias),   out,
+      view, static_cast<float>(factor),        static_cast<float>(-mean * factor)};
+  writer.write(static_cast<size_t>(job.width));
+}
+
+struct LayerNormRows {
+  static constexpr double kTiny = 1e-30;  // below, squares have lost bits to underflow
+
+  // `square`: the mean of squares as f32 sees it.
+  template <class T>
+  static HWY_NOINLINE void careful(const Norm& job, const T* x, T* out, double square) {
+    const size_t width = static_cast<size_t>(job.width);
+    const bool huge = square == std::numeric_limits<double>::infinity();
+    for (float scale = huge ? 0x1p-100f : 1;; scale = 0x1p100f) {
+      View<false> view{scale, 0};
+      view.guess = static_cast<float>(moments<false>(x, width, view).mean);
+      const Moments m = moments<false>(x, width, view);
+      const double by = static_cast<double>(scale), spread = m.variance() + job.eps * by * by;
+      // Elements of 1 and more differ by far more than what underflows, or not at all.
+      if (scale == 1 && spread < kTiny && square < 1) continue;
+      return write(job, x, out, view, m.mean, spread);
+    }
+  }
+
+  template <class T>
+  static void of(const Norm& job, int64_t begin, int64_t end) {
+    auto at = job.walk.from(begin);
+    for (int64_t r = begin; r < end; ++r, at.next()) {
+      T* const out = at.template at<T>(0);
+      const T* const x = at.template at<T>(1);
+      const Moments m = moments<true>(x, static_cast<size_t>(job.width), View<true>());
+      const double spread = m.variance() + job.eps;
+      const bool near_zero = m.mean * m.mean <= 0.8 * m.square;
+      if (near_zero && spread >= kTiny && spread <= std::numeric_limits<float>::max())
+        write(job, x, out, View<true>(), m.mean, spread);
+      else
+        careful(job, x, out, m.square);
+    }
+  }
+};
+
+void layer_norm_rows(const Norm& job, int64_t begin, int64_t end) {
+  by_type<LayerNormRows>(job, begin, end);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace yard::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace yard::simd {
+namespace {
+HWY_EXPORT(layer_norm_rows);
+}  // namespace
+
+int32_t layer_norm(Call call, Tensor out, Tensor x, Tensor weight, Tensor bias, double eps) {
+  if (out.numel() == 0) return YARD_OK;
+  const auto data = [](Tensor t) -> const void* { return t ? t.data<char>() : nullptr; };
+  const Norm job{
+      {{out, x, Tensor(nullptr)}, 1}, data(weight), data(bias), x.size(-1), eps, x.dtype()};
+  const int64_t bytes = 2 * job.width * (x.c()->dtype.bits / 8);
+  call.parallel_for(job.walk.rows(), grain_of(bytes), [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(layer_norm_rows)(job, begin, end);
+  });
+  return YARD_OK;
+}
+
+}  // namespace yard::simd
+#endif

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the backend says of itself.
+#include <algorithm>
+#include <set>
+
+#include "testing_reference.h"
+
+namespace yard::simd {
+namespace {
+
+TEST(Plugin, HasAKernelForEveryOpOfTheReference) {
+  const yard_plugin_t* p = descriptor();
+  EXPECT_EQ(p, descriptor());
+  EXPECT_EQ(p->op_count, 0u);
+  std::set<std::string> ours, theirs;
+  for (uint32_t i = 0; i < p->kernel_count; ++i) ours.insert(p->kernels[i]->op);
+  const yard_plugin_t* reference = reference::descriptor();
+  for (uint32_t i = 0; i < reference->kernel_count; ++i) theirs.insert(reference->kernels[i]->op);
+  EXPECT_EQ(ours, theirs);
+}
+
+TEST(Plugin, ClaimsDenseRowsOnly) {
+  const yard_plugin_t* p = descriptor();
+  for (uint32_t i = 0; i < p->kernel_count; ++i) {
+    const yard_kernel_t& k = *p->kernels[i];
+    EXPECT_STREQ(k.id, "default.simd");
+    EXPECT_STREQ(k.backend, "simd");
+    EXPECT_EQ(k.kind, YARD_KIND_DEFAULT);
+    EXPECT_TRUE(std::any_of(k.limits, k.limits + k.limit_count, [](const yard_limit_t& l) {
+      return l.kind == YARD_LIMIT_INNER_DENSE;
+    })) << k.op;
+    EXPECT_NE(k.cost, nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace yard::simd

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walking the rows of several tensors that agree in their leading dimensions, from any row on, so that
+// threads can share them.
+#pragma once
+
+#include <yard/plugin.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace yard::simd {
+
+// Sixteen bits of storage; arithmetic is on f32 vectors only.
+struct F16 {
+  uint16_t bits;
+};
+struct BF16 {
+  uint16_t bits;
+};
+
+// A piece of work that is worth another thread: some 20 microseconds on one core.
+inline constexpr int64_t kPieceBytes = int64_t{1} << 18;
+
+// How many rows make such a piece.
+inline int64_t grain_of(int64_t bytes_per_row) noexcept {
+  return std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(1, bytes_per_row));
+}
+
+template <size_t N>
+class RowWalk {
+ public:
+  // Rows are the last `inner` dimensions of the first tensor; the others have the same dimensions
+  // before them. An absent tensor stays at null.
+  RowWalk(const std::array<plugin::Tensor, N>& tensors, int inner) noexcept {
+    const plugin::Tensor& first = tensors[0];
+    for (size_t k = 0; k < N; ++k)
+      base_[k] = tensors[k] ? tensors[k].template data<char>() : nullptr;
+    for (int axis = 0; axis < first.rank() - inner; ++axis) {
+      const int64_t size = first.size(axis);
+      rows_ *= size;
+      if (size == 1) continue;
+      std::array<int64_t, N> strides{};
+      for (size_t k = 0; k < N; ++k)
+        if (tensors[k]) strides[k] = tensors[k].stride(axis) * (tensors[k].c()->dtype.bits / 8);
+      push(size, strides);
+    }
+  }
+
+  int64_t rows() const noexcept { return rows_; }
+
+  // One row of each tensor.
+  class Cursor {
+   public:
+    template <class T>
+    T* at(size_t tensor) const noexcept {
+      return reinterpret_cast<T*>(at_[tensor]);
+    }
+    void next() noexcept {
+      for (int axis = walk_->rank_ - 1; axis >= 0; --axis) {
+        const int64_t last = walk_->sizes_[axis] - 1;
+        const bool carry = index_[axis] == last;
+        index_[axis] = carry ? 0 : index_[axis] + 1;
+        for (size_t k = 0; k < N; ++k)
+          if (at_[k] != nullptr) at_[k] += walk_->strides_[axis][k] * (carry ? -last : 1);
+        if (!carry) return;
+      }
+    }
+
+   private:
+    friend class RowWalk;
+    const RowWalk* walk_ = nullptr;
+    std::array<char*, N> at_{};
+    int64_t index_[YARD_MAX_RANK] = {};
+  };
+
+  // At row number `row` in row-major order; the walk must outlive it.
+  Cursor from(int64_t row) const noexcept {
+    Cursor c;
+    c.walk_ = this;
+    c.at_ = base_;
+    for (int axis = rank_ - 1; axis >= 0; --axis) {
+      c.index_[axis] = row % sizes_[axis];
+      row /= sizes_[axis];
+      for (size_t k = 0; k < N; ++k)
+        if (c.at_[k] != nullptr) c.at_[k] += strides_[axis][k] * c.index_[axis];
+    }
+    return c;
+  }
+
+ private:
+  // Adds a dimension inside those there are, or melts it into the last one when all tensors step
+  // through both evenly: a compact tensor has one dimension of rows, whatever its rank.
+  void push(int64_t size, const std::array<int64_t, N>& strides) noexcept {
+    bool even = rank_ > 0;
+    for (size_t k = 0; k < N && even; ++k) even = strides_[rank_ - 1][k] == strides[k] * size;
+    if (even) {
+      sizes_[rank_ - 1] *= size;
+      strides_[rank_ - 1] = strides;
+    } else {
+      sizes_[rank_] = size;
+      strides_[rank_++] = strides;
+    }
+  }
+
+  std::array<char*, N> base_{};
+  int rank_ = 0;
+  int64_t rows_ = 1;
+  int64_t sizes_[YARD_MAX_RANK] = {};
+  std::array<int64_t, N> strides_[YARD_MAX_RANK] = {};  // in bytes
+};
+
+}  // namespace yard::simd

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a runtime does for its plugins.
+#pragma once
+
+#include "dispatch/core.h"
+#include "plugin/loader.h"
+#include "policy/process.h"
+
+namespace yard::runtime {
+
+// The core must outlive them.
+plugin::Services plugin_services(detail::Core& core);
+// Nothing in a process with more rights than whoever set its environment.
+plugin::FromEnvironment plugin_environment(const policy::Reading& reading);
+
+}  // namespace yard::runtime

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plugin files for tests: a folder of the test's own with copies of what tests/plugins builds.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <yard/yard.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace yard::testing {
+
+namespace fs = std::filesystem;
+
+inline std::string built_plugin(const std::string& name) {
+  return std::string(YARD_TEST_PLUGINS) + "/" + name + ".so";
+}
+
+inline std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class Folder {
+ public:
+  Folder() {
+    std::string path = (fs::temp_directory_path() / "yard_plugins_XXXXXX").string();
+    path_ = ::mkdtemp(path.data());
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  // A copy of a plugin; takes the place of a file of that name as installers do it.
+  std::string put(const std::string& plugin, const std::string& as = {}) const {
+    return put_bytes(read_file(built_plugin(plugin)), (as.empty() ? plugin : as) + ".so");
+  }
+  std::string put_bytes(const std::string& bytes, const std::string& name) const {
+    const std::string at = file(name), beside = at + ".new";
+    std::ofstream(beside, std::ios::binary) << bytes;
+    fs::permissions(beside, fs::perms::owner_all);
+    fs::rename(beside, at);
+    return at;
+  }
+
+ private:
+  std::string path_;
+};
+
+// A runtime that looks for plugins only where it is told.
+inline RuntimeSettings alone(std::vector<std::string> paths = {}) {
+  RuntimeSettings s;
+  s.environment = false;
+  s.plugins.installed = false;
+  s.plugins.paths = std::move(paths);
+  return s;
+}
+
+// What the plugins' op answers; -1 and the failure in `why` if it cannot be called.
+inline int64_t ask(Runtime& runtime, const char* op = "answer", Status* why = nullptr) {
+  int64_t out = -1, x = 0;
+  const TensorView view(&out, DType::i64, {1});
+  Status s = runtime.call(op, {view, TensorView(&x, DType::i64, {1})});
+  if (why != nullptr) *why = s;
+  return s.ok() ? out : -1;
+}
+
+inline PluginInfo info_of(const Runtime& runtime, const std::string& name) {
+  PluginInfo found;
+  for (const PluginInfo& p : runtime.plugins().list())
+    if (p.name == name || p.path == name) found = p;
+  return found;
+}
+
+}  // namespace yard::testing

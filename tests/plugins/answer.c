@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A small plugin that is all right: an op that answers with a number, so that a test can tell whose code
+ * ran. The build gives NAME, VERSION, OP, ANSWER and more, some of which make it wrong; KERNEL_ONLY leaves
+ * the op to another plugin. */
+#include <yard/plugin.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#ifndef NAME
+#define NAME "answer"
+#endif
+#ifndef VERSION
+#define VERSION "1.0"
+#endif
+#ifndef OP
+#define OP "answer"
+#endif
+#ifndef ANSWER
+#define ANSWER 1
+#endif
+#ifndef BACKEND
+#define BACKEND NAME
+#endif
+#ifndef KERNEL_ID
+#define KERNEL_ID "default." NAME
+#endif
+#ifndef SCHEMA
+#define SCHEMA OP "(out!: i64[n], x: i64[n])"
+#endif
+#ifndef MANIFEST_PARTS
+#define MANIFEST_PARTS YARD_MANIFEST_OPS(OP)
+#endif
+#ifndef MANIFEST_NAME
+#define MANIFEST_NAME NAME
+#endif
+#ifdef SIZE
+#define SIZE_OF(x) SIZE
+#else
+#define SIZE_OF(x) sizeof(x)
+#endif
+
+static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) {
+  int64_t i;
+  const yard_tensor_t* out = args[0].u.tensor;
+  (void)call, (void)count;
+  for (i = 0; i < out->shape[0]; ++i)
+    ((int64_t*)(void*)((char*)out->data + out->byte_offset))[i] = ANSWER;
+  return YARD_OK;
+}
+
+static const yard_backend_t backend = {.size = SIZE_OF(yard_backend_t), .name = BACKEND};
+static const yard_op_t op = {.size = SIZE_OF(yard_op_t), .schema = SCHEMA};
+static const yard_kernel_t kernel = {.size = SIZE_OF(yard_kernel_t),
+                                     .op = OP,
+                                     .id = KERNEL_ID,
+                                     .kind = YARD_KIND_DEFAULT,
+#ifdef PRIORITY
+                                     .priority = PRIORITY,
+#endif
+                                     .run = run};
+static const yard_backend_t* const backends[] = {&backend};
+static const yard_op_t* const ops[] = {&op};
+static const yard_kernel_t* const kernels[] = {&kernel};
+
+/* Where a test can read how often it was started and stopped. */
+static void tell(const char* what) {
+  const char* path = getenv("PLUGIN_DIARY");
+  FILE* file = path ? fopen(path, "a") : NULL;
+  if (!file) return;
+  fprintf(file, "%s %s %s\n", what, NAME, VERSION);
+  fclose(file);
+}
+
+static int32_t start(const yard_host_t* host, char* error, uint64_t error_size) {
+#ifdef START_FAILS
+  (void)host, (void)tell;
+  snprintf(error, error_size, "no licence for this machine");
+  return YARD_FAULT;
+#else
+  (void)error, (void)error_size;
+  tell("start");
+  return host->has_feature ? YARD_OK : YARD_FAULT;
+#endif
+}
+static void stop(void) { tell("stop"); }
+
+static const yard_plugin_t plugin = {.size = SIZE_OF(yard_plugin_t),
+                                     .abi = YARD_ABI_VERSION,
+                                     .name = NAME,
+                                     .version = VERSION,
+                                     .backends = backends,
+                                     .kernels = kernels,
+                                     .backend_count = 1,
+#ifndef KERNEL_ONLY
+                                     .ops = ops,
+                                     .op_count = 1,
+#endif
+                                     .kernel_count = 1,
+                                     .start = start,
+                                     .stop = stop};
+
+const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* host) {
+  (void)host_abi, (void)host, (void)ops;
+  return &plugin;
+}
+
+YARD_MANIFEST(MANIFEST_NAME, VERSION, MANIFEST_PARTS);

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plugins whose query does what it must not. The build names the CASE.
+#include <yard/plugin.h>
+
+#include <stdexcept>
+
+namespace {
+
+yard_plugin_t g_plugin = [] {
+  yard_plugin_t p{};
+  p.size = sizeof p, p.name = "bad", p.version = "1.0";
+  return p;
+}();
+yard_backend_t g_backend{};
+yard_kernel_t g_kernel{};
+const yard_backend_t* const g_backends[] = {&g_backend, &g_backend};
+const yard_kernel_t* const g_kernels[] = {&g_kernel, nullptr};
+
+int32_t run(yard_call_t*, const yard_value_t*, uint32_t) { return YARD_OK; }
+
+// A kernel that would be all right.
+yard_kernel_t& kernel() {
+  g_backend.size = sizeof g_backend, g_backend.name = "bad";
+  g_plugin.backends = g_backends, g_plugin.backend_count = 1;
+  g_kernel.size = sizeof g_kernel, g_kernel.op = "rms_norm", g_kernel.id = "default.bad";
+  g_kernel.kind = YARD_KIND_DEFAULT, g_kernel.run = run;
+  g_plugin.kernels = g_kernels, g_plugin.kernel_count = 1;
+  return g_kernel;
+}
+
+using Answer = const yard_plugin_t*;
+
+struct Cases {
+  static Answer null() { return nullptr; }
+  static Answer throws() { throw std::runtime_error("not today"); }
+  static Answer throws_int() { throw 42; }
+  static Answer misaligned() {
+    return reinterpret_cast<Answer>(reinterpret_cast<const char*>(&g_plugin) + 1);
+  }
+  static Answer descriptor_abi() { return g_plugin.abi = 7, &g_plugin; }
+  static Answer no_name() { return g_plugin.name = nullptr, &g_plugin; }
+  static Answer bad_name() { return g_plugin.name = "has blanks", &g_plugin; }
+  static Answer other_version() { return g_plugin.version = "2.0", &g_plugin; }
+  static Answer no_version() { return g_plugin.version = nullptr, &g_plugin; }
+  static Answer kernels_missing() { return g_plugin.kernel_count = 3, &g_plugin; }
+  static Answer ops_missing() { return g_plugin.op_count = 3, &g_plugin; }
+  static Answer backends_missing() { return g_plugin.backend_count = 3, &g_plugin; }
+  static Answer count_huge() { return kernel(), g_plugin.kernel_count = ~0u, &g_plugin; }
+  static Answer null_kernel() { return kernel(), g_plugin.kernel_count = 2, &g_plugin; }
+  static Answer no_run() { return kernel().run = nullptr, &g_plugin; }
+  static Answer no_op() { return kernel().op = nullptr, &g_plugin; }
+  static Answer no_id() { return kernel().id = nullptr, &g_plugin; }
+  static Answer unknown_backend() { return kernel().backend = "nowhere", &g_plugin; }
+  static Answer two_backends() { return kernel(), g_plugin.backend_count = 2, &g_plugin; }
+  static Answer unknown_kind() { return kernel().kind = 99, &g_plugin; }
+  static Answer bad_priority() { return kernel().priority = -5, &g_plugin; }
+  static Answer taken_id() {
+    kernel().id = "reference.cpp", g_kernel.backend = "reference";
+    return g_kernel.kind = YARD_KIND_REFERENCE, &g_plugin;
+  }
+  static Answer no_vendor() { return kernel().kind = YARD_KIND_VENDOR, &g_plugin; }
+  static Answer bad_limit() {
+    static const yard_limit_t limit = {4711, 0, "hidden", 1, 0, 0};
+    return kernel().limits = &limit, g_kernel.limit_count = 1, &g_plugin;
+  }
+  static Answer limits_missing() { return kernel().limit_count = 5, &g_plugin; }
+  static Answer unknown_field() {
+    static const yard_limit_t limit = {YARD_LIMIT_MIN, 0, "no_such_dimension", 1, 0, 0};
+    return kernel().limits = &limit, g_kernel.limit_count = 1, &g_plugin;
+  }
+  static Answer bad_signature() {
+    kernel().typed = reinterpret_cast<void (*)()>(run);
+    return g_kernel.typed_signature = "xyz", &g_plugin;
+  }
+  static Answer bad_utf8() { return kernel().summary = "\xc3\x28", &g_plugin; }
+  static Answer control_character() { return kernel().summary = "a\x01b", &g_plugin; }
+  static Answer kernel_too_small() { return kernel().size = 12, &g_plugin; }
+  static Answer no_op_of_that_name() { return kernel().op = "no_such_op", &g_plugin; }
+};
+
+}  // namespace
+
+const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) { return Cases::CASE(); }
+
+YARD_MANIFEST("bad", "1.0", YARD_MANIFEST_OPS("rms_norm no_such_op"));
