@@ -86,7 +86,8 @@ std::string what_pins(const File& file) {
   }
   if (read_elf_notes(file, "", 0).never_unloads)
     return "it is linked with -z nodelete, which forbids to unload it";
-  return "a thread has yet to run the destructor of a thread_local of it, or another library uses it";
+  return "a thread has yet to run the destructor of a thread_local of it, or another library uses "
+         "it";
 }
 
 }  // namespace

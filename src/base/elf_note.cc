@@ -63,16 +63,18 @@ class Reader {
       return fail(ElfProblem::kNotSharedLibrary,
                   fmt::format("ELF type {} is not a shared library ({})", h.e_type, ET_DYN));
     if (h.e_version != EV_CURRENT || h.e_ehsize != sizeof(Elf64_Ehdr))
-      return damaged(fmt::format("its ELF header states version {} and {} bytes", h.e_version,
-                                 h.e_ehsize));
+      return damaged(
+          fmt::format("its ELF header states version {} and {} bytes", h.e_version, h.e_ehsize));
     if (h.e_phnum == 0 || h.e_phnum > kMostSegments || h.e_phentsize != sizeof(Elf64_Phdr) ||
         !inside(h.e_phoff, uint64_t{h.e_phnum} * sizeof(Elf64_Phdr)))
-      return damaged(fmt::format("{} program headers of {} bytes at {} are not in a file of {} bytes",
-                                 h.e_phnum, h.e_phentsize, h.e_phoff, size_));
+      return damaged(
+          fmt::format("{} program headers of {} bytes at {} are not in a file of {} bytes",
+                      h.e_phnum, h.e_phentsize, h.e_phoff, size_));
     if (h.e_shoff != 0 && (h.e_shnum > kMostSections || h.e_shentsize != sizeof(Elf64_Shdr) ||
                            !inside(h.e_shoff, uint64_t{h.e_shnum} * sizeof(Elf64_Shdr))))
-      return damaged(fmt::format("{} section headers of {} bytes at {} are not in a file of {} bytes",
-                                 h.e_shnum, h.e_shentsize, h.e_shoff, size_));
+      return damaged(
+          fmt::format("{} section headers of {} bytes at {} are not in a file of {} bytes",
+                      h.e_shnum, h.e_shentsize, h.e_shoff, size_));
     segments_ = h.e_phnum;
     return true;
   }
@@ -166,7 +168,8 @@ class Reader {
         return;
       // The NUL counts as part of an owner's name.
       std::string_view who(bytes + name, n.n_namesz);
-      if (n.n_type != type_ || who.size() != owner_.size() + 1 || !who.starts_with(owner_)) continue;
+      if (n.n_type != type_ || who.size() != owner_.size() + 1 || !who.starts_with(owner_))
+        continue;
       std::string_view what(bytes + text, n.n_descsz);
       while (what.ends_with('\0')) what.remove_suffix(1);
       to_.notes.emplace_back(what);

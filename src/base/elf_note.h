@@ -15,10 +15,10 @@ namespace yard::base {
 
 enum class ElfProblem {
   kNone,
-  kUnreadable,     // the file cannot be read
-  kNotElf,         // it is something else
-  kDamaged,        // cut short, or it contradicts itself
-  kOtherMachine,   // another processor, word size or byte order
+  kUnreadable,    // the file cannot be read
+  kNotElf,        // it is something else
+  kDamaged,       // cut short, or it contradicts itself
+  kOtherMachine,  // another processor, word size or byte order
   kNotSharedLibrary,
 };
 

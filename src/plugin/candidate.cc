@@ -17,9 +17,9 @@ Refusal open_file(Candidate& c, bool allow_writable) {
   // Without blocking: it may be a pipe.
   c.file = base::File(::open(c.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!c.file)
-    return {errno == ENOENT || errno == ENOTDIR ? PluginReason::kNotFound
-                                                : PluginReason::kUnreadable,
-            std::strerror(errno)};
+    return {
+        errno == ENOENT || errno == ENOTDIR ? PluginReason::kNotFound : PluginReason::kUnreadable,
+        std::strerror(errno)};
   struct stat info;
   if (::fstat(c.file.fd(), &info) != 0) return {PluginReason::kUnreadable, std::strerror(errno)};
   if (!S_ISREG(info.st_mode)) {

@@ -76,8 +76,7 @@ Loader::Locks Loader::read_locks(const Book& book) const {
 std::vector<std::string> Loader::entries(const Book& book,
                                          std::vector<RefusedPath>& refused) const {
   std::vector<std::string> to = book.places;
-  std::vector<std::string> directories =
-      absolute_entries(book.environment.path, ':', refused);
+  std::vector<std::string> directories = absolute_entries(book.environment.path, ':', refused);
   if (settings_.installed && exists(installed_directory()))
     directories.emplace_back(installed_directory());
   if (!base::trim(book.environment.plugins).empty())
@@ -86,11 +85,12 @@ std::vector<std::string> Loader::entries(const Book& book,
       const std::string file =
           is_name ? file_of(std::string(entry), directories) : std::string(entry);
       if (is_name && file.empty())
-        refused.push_back({std::string(entry),
-                           {PluginReason::kNotFound,
-                            fmt::format("YARD_PLUGINS names it, and neither {0}.so nor lib{0}.so is "
-                                        "in a plugin directory",
-                                        entry)}});
+        refused.push_back(
+            {std::string(entry),
+             {PluginReason::kNotFound,
+              fmt::format("YARD_PLUGINS names it, and neither {0}.so nor lib{0}.so is "
+                          "in a plugin directory",
+                          entry)}});
       else
         to.push_back(file);
     }
@@ -102,8 +102,8 @@ Record Loader::record_of(const std::string& path, Book& book, Directories& direc
   if (const Record* old = book.catalogue.find_path(path)) {
     struct stat info;
     const bool same = ::stat(path.c_str(), &info) == 0 &&
-                      old->id == FileId{info.st_dev, info.st_ino, info.st_size,
-                                        info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+                      old->id == FileId{info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
+                                        info.st_mtim.tv_nsec};
     if (old->in_process()) return *old;
     if (same && old->state() != PluginState::kRefused) {
       Record r = *old;
@@ -159,8 +159,7 @@ void Loader::look_again(Book& book) {
   }
   for (const Record& r : records)
     if (r.state() == PluginState::kRefused)
-      base::log(LogLevel::kWarn, "plugin",
-                std::string(to_status(r.path, r.refusal).message()));
+      base::log(LogLevel::kWarn, "plugin", std::string(to_status(r.path, r.refusal).message()));
   Edit edit(*this, book);
   edit->catalogue = std::move(next);
 }

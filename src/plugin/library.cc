@@ -97,8 +97,8 @@ Refusal Library::compare(const Manifest& manifest, const std::vector<registry::S
     const std::string* op = nullptr;
     if (const auto* o = std::get_if<registry::AddOp>(&step)) op = &o->op->name;
     if (const auto* k = std::get_if<registry::AddKernel>(&step)) op = &k->kernel->op;
-    if (op != nullptr && std::find(manifest.ops.begin(), manifest.ops.end(), *op) ==
-                             manifest.ops.end())
+    if (op != nullptr &&
+        std::find(manifest.ops.begin(), manifest.ops.end(), *op) == manifest.ops.end())
       return {PluginReason::kManifestDiffers,
               fmt::format("it serves op '{}', which its manifest does not list", *op)};
   }

@@ -46,9 +46,10 @@ Loader::Book& Loader::book() {
 
 Status Loader::would_deadlock() const {
   if (!Library::inside_plugin() && !Turn::mine() && !services_.choosing()) return {};
-  return Status(Code::kWouldDeadlock,
-                "plugins cannot be searched, loaded or unloaded by the code of a plugin that is being "
-                "loaded, unloaded or asked what it can take");
+  return Status(
+      Code::kWouldDeadlock,
+      "plugins cannot be searched, loaded or unloaded by the code of a plugin that is being "
+      "loaded, unloaded or asked what it can take");
 }
 
 void Loader::put(Book& book, Record record) {
@@ -94,9 +95,9 @@ Status Loader::load(std::string_view name_or_path) {
   const bool by_path = name_or_path.find('/') != std::string_view::npos;
   const Record* r = b.catalogue.find(name_or_path);
   if (r == nullptr && !by_path)
-    return Status(Code::kNotFound, fmt::format("no plugin called '{}' was found{}", name_or_path,
-                                               base::did_you_mean(name_or_path,
-                                                                  b.catalogue.names())));
+    return Status(Code::kNotFound,
+                  fmt::format("no plugin called '{}' was found{}", name_or_path,
+                              base::did_you_mean(name_or_path, b.catalogue.names())));
   if (r != nullptr && r->state() == PluginState::kLoaded) return {};
   if (r != nullptr) return load_record(b, r->path);
   Record made;
@@ -142,8 +143,8 @@ Refusal Loader::bring_in(Book& book, Record& r) {
   YARD_RETURN_IF_REFUSED(c.refusal);
   if (const Record* other = book.catalogue.holder(r))
     return {PluginReason::kDuplicateName,
-            fmt::format("'{}' is {} already, from {}", r.manifest.name,
-                        to_string(other->state()), other->path)};
+            fmt::format("'{}' is {} already, from {}", r.manifest.name, to_string(other->state()),
+                        other->path)};
   auto digest = base::sha256(c.file);
   if (!digest.ok()) return {PluginReason::kUnreadable, std::string(digest.status().message())};
   r.sha256 = *digest;
@@ -186,12 +187,11 @@ Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
   const Turn turn(b);
   const Record* found = b.catalogue.find(name);
   if (found == nullptr || found->state() != PluginState::kLoaded)
-    return Status(Code::kNotFound,
-                  found == nullptr
-                      ? fmt::format("no plugin called '{}' was found{}", name,
-                                    base::did_you_mean(name, b.catalogue.names()))
-                      : fmt::format("plugin '{}' is not loaded: it is {}", name,
-                                    to_string(found->state())));
+    return Status(Code::kNotFound, found == nullptr
+                                       ? fmt::format("no plugin called '{}' was found{}", name,
+                                                     base::did_you_mean(name, b.catalogue.names()))
+                                       : fmt::format("plugin '{}' is not loaded: it is {}", name,
+                                                     to_string(found->state())));
   Record record = *found;
   std::weak_ptr<const void> life;
   const void* keep = nullptr;
@@ -211,9 +211,9 @@ Status Loader::forget(std::string_view name_or_path) {
   const Turn turn(b);
   const Record* r = b.catalogue.find(name_or_path);
   if (r == nullptr)
-    return Status(Code::kNotFound, fmt::format("no plugin '{}' was found{}", name_or_path,
-                                               base::did_you_mean(name_or_path,
-                                                                  b.catalogue.names())));
+    return Status(Code::kNotFound,
+                  fmt::format("no plugin '{}' was found{}", name_or_path,
+                              base::did_you_mean(name_or_path, b.catalogue.names())));
   if (r->in_process())
     return Status(Code::kConflict, fmt::format("plugin '{}' is {}: it must be unloaded first",
                                                name_or_path, to_string(r->state())));

@@ -38,9 +38,8 @@ Result<LockFile> LockFile::parse(std::string_view text, const std::string& where
                       words[2].starts_with(kDigest) &&
                       base::is_sha256(words[2].substr(kDigest.size()));
     if (!good)
-      return Status(Code::kParse,
-                    fmt::format("{}:{}: {} is not `name version sha256:digest`", where, number,
-                                base::excerpt(line)));
+      return Status(Code::kParse, fmt::format("{}:{}: {} is not `name version sha256:digest`",
+                                              where, number, base::excerpt(line)));
     file.add({std::string(words[0]), std::string(words[1]),
               std::string(words[2].substr(kDigest.size()))});
   }

@@ -47,13 +47,18 @@ Refusal read_field(std::string_view key, std::string_view value, Manifest& to) {
   const struct {
     std::string_view key;
     std::string* word;
-  } words[] = {{"arch", &to.arch}, {"sanitizer", &to.sanitizer}, {"version", &to.version},
+  } words[] = {{"arch", &to.arch},
+               {"sanitizer", &to.sanitizer},
+               {"version", &to.version},
                {"build", &to.build}};
   const struct {
     std::string_view key;
     std::vector<std::string>* list;
-  } lists[] = {{"devices", &to.devices}, {"features", &to.features}, {"ops", &to.ops},
-               {"groups", &to.groups}, {"hooks", &to.hooks}};
+  } lists[] = {{"devices", &to.devices},
+               {"features", &to.features},
+               {"ops", &to.ops},
+               {"groups", &to.groups},
+               {"hooks", &to.hooks}};
   const auto wrong = [&] {
     return bad(fmt::format("{} is not fit for {}", base::excerpt(value), key));
   };
@@ -137,16 +142,15 @@ Refusal check_manifest(const Manifest& m, const Process& process) {
     const bool names_device = colon != std::string::npos;
     const auto device = names_device ? parse_device(feature.substr(0, colon)) : Device{1, 0};
     const std::string name = names_device ? feature.substr(colon + 1) : feature;
-    const int32_t has =
-        process.host != nullptr && device
-            ? process.host->has_feature(process.host->self, {device->type, device->index},
-                                        name.c_str())
-            : 0;
+    const int32_t has = process.host != nullptr && device
+                            ? process.host->has_feature(process.host->self,
+                                                        {device->type, device->index}, name.c_str())
+                            : 0;
     if (has == 1) continue;
     return {PluginReason::kMissingFeature,
-            fmt::format("it needs '{}', which {}", feature,
-                        has == 0 ? "this machine does not have"
-                                 : "is no feature that this library knows")};
+            fmt::format(
+                "it needs '{}', which {}", feature,
+                has == 0 ? "this machine does not have" : "is no feature that this library knows")};
   }
   return {};
 }

@@ -33,8 +33,8 @@ struct ReasonInfo {
 std::span<const ReasonInfo> reasons() noexcept;
 
 // Leaves the function with a refusal unless there is none.
-#define YARD_RETURN_IF_REFUSED(expr)                                           \
-  do {                                                                         \
+#define YARD_RETURN_IF_REFUSED(expr)                                                 \
+  do {                                                                               \
     if (::yard::plugin::Refusal yard_r_ = (expr); yard_r_.refused()) return yard_r_; \
   } while (false)
 

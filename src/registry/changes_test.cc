@@ -297,5 +297,36 @@ TEST(Changes, WhatIsKeptIsLetGoWithTheRecord) {
   EXPECT_EQ(keep.use_count(), 1);
 }
 
+TEST(Changes, RemoveKeptTakesOutWhatHoldsItAndNothingElse) {
+  Shelf shelf;
+  auto ours = std::make_shared<int>(1), theirs = std::make_shared<int>(2);
+  shelf.apply({add(op_of("a(out!: T[n], x: T[n])"), ours), add(backend_of("us"), ours),
+               add(kernel_of("a", "default.us", "us"), ours),
+               add(op_of("b(out!: T[n], x: T[n])"), theirs), add(backend_of("them"), theirs),
+               add(kernel_of("b", "default.them", "them"), theirs),
+               add(kernel_of("b", "default.us", "us"), ours)});
+  const Applied done = shelf.apply({RemoveKept{ours.get()}});
+  EXPECT_EQ(done.removed.size(), 4u);
+  EXPECT_EQ(shelf.family("a"), nullptr);
+  EXPECT_EQ(shelf.state().backends.count("us"), 0u);
+  EXPECT_EQ(shelf.family("b")->kernels.size(), 1u);
+  EXPECT_NE(shelf.kernel("b", "default.them"), nullptr);
+  EXPECT_TRUE(shelf.apply({RemoveKept{ours.get()}}).removed.empty());
+}
+
+TEST(Changes, RemoveKeptIsAConflictWhereOthersDependOnIt) {
+  Shelf shelf;
+  auto ours = std::make_shared<int>(1), theirs = std::make_shared<int>(2);
+  shelf.apply({add(op_of("a(out!: T[n], x: T[n])"), ours), add(backend_of("us"), ours),
+               add(backend_of("them"), theirs),
+               add(kernel_of("a", "default.them", "them"), theirs)});
+  EXPECT_EQ(shelf.fails({RemoveKept{ours.get()}}).code(), Code::kConflict);
+  shelf.apply({RemoveKept{theirs.get()}, RemoveKept{ours.get()}});
+  EXPECT_TRUE(shelf.state().families.empty());
+  shelf.apply({add(op_of("b(out!: T[n], x: T[n])"), theirs), add(backend_of("us"), ours),
+               add(kernel_of("b", "default.them", "us"), theirs)});
+  EXPECT_EQ(shelf.fails({RemoveKept{ours.get()}}).code(), Code::kConflict);
+}
+
 }  // namespace
 }  // namespace yard::registry

@@ -11,7 +11,9 @@ namespace yard::runtime {
 plugin::Services plugin_services(detail::Core& core) {
   plugin::Services s;
   s.host = core.host;
-  s.apply = [&core](const std::vector<registry::Step>& steps) { return core.apply(steps).status(); };
+  s.apply = [&core](const std::vector<registry::Step>& steps) {
+    return core.apply(steps).status();
+  };
   s.in_use = [&core](const std::string& op) { return core.in_use(op); };
   s.choosing = [] { return select::inside_select(); };
   return s;

@@ -206,7 +206,9 @@ TEST(PeersPlugin, NoLocks) {
         if (t == 0) runtime.plugins().load("helper").ignore();
         if (t == 1) runtime.plugins().unload("helper").status().ignore();
         if (t == 2) runtime.plugins().discover().ignore();
-        if (t == 3) EXPECT_GT(ask(runtime), 0);
+        if (t == 3) {
+          EXPECT_GT(ask(runtime), 0);
+        }
       }
     });
   for (auto& t : threads) t.join();

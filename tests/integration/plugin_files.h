@@ -18,7 +18,11 @@ namespace yard::testing {
 namespace fs = std::filesystem;
 
 inline std::string built_plugin(const std::string& name) {
-  return std::string(YARD_TEST_PLUGINS) + "/" + name + ".so";
+  std::string path = YARD_TEST_PLUGINS;  // piece by piece: g++ 12 warns of a sum of strings
+  path += '/';
+  path += name;
+  path += ".so";
+  return path;
 }
 
 inline std::string read_file(const std::string& path) {

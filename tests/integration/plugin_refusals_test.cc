@@ -127,7 +127,8 @@ TEST(HostileElf, CutAtEverySectionBoundary) {
   const auto* sections = reinterpret_cast<const Elf64_Shdr*>(good.data() + header(good).e_shoff);
   for (size_t i = 0; i < header(good).e_shnum; ++i) {
     cuts.push_back(sections[i].sh_offset);
-    if (sections[i].sh_type != SHT_NOBITS) cuts.push_back(sections[i].sh_offset + sections[i].sh_size);
+    if (sections[i].sh_type != SHT_NOBITS)
+      cuts.push_back(sections[i].sh_offset + sections[i].sh_size);
   }
   cuts.push_back(header(good).e_shoff);
   ASSERT_GT(cuts.size(), 40u);
@@ -229,7 +230,8 @@ TEST(HostileElf, RandomChangesAreSurvivedByLooking) {
     std::string bytes = good.substr(0, round % 5 == 0 ? random() % good.size() : good.size());
     for (int n = 1 + static_cast<int>(random() % 8); n > 0 && !bytes.empty(); --n) {
       // Mostly where structure is.
-      const size_t at = random() % (random() % 4 == 0 ? bytes.size() : std::min<size_t>(bytes.size(), 1024));
+      const size_t at =
+          random() % (random() % 4 == 0 ? bytes.size() : std::min<size_t>(bytes.size(), 1024));
       bytes[at] = static_cast<char>(random());
     }
     const PluginInfo info = runtime.plugins().inspect(folder.put_bytes(bytes, "random.so"));

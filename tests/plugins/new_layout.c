@@ -27,10 +27,11 @@ static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) 
 }
 
 static int something;
-static const struct new_backend backend = {
-    {.size = sizeof(struct new_backend), .name = "new"}, {&something, &something, &something}};
-static const struct new_op op = {{.size = sizeof(struct new_op), .schema = "new(out!: i64[n], x: i64[n])"},
-                                 {&something, &something, &something, &something, &something}};
+static const struct new_backend backend = {{.size = sizeof(struct new_backend), .name = "new"},
+                                           {&something, &something, &something}};
+static const struct new_op op = {
+    {.size = sizeof(struct new_op), .schema = "new(out!: i64[n], x: i64[n])"},
+    {&something, &something, &something, &something, &something}};
 static const struct new_kernel kernel = {{.size = sizeof(struct new_kernel),
                                           .op = "new",
                                           .id = "default.new",

@@ -46,8 +46,9 @@ static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) 
 static const struct {
   struct old_kernel kernel;
   uint64_t poison[32];
-} kernel = {{.size = sizeof(struct old_kernel), .op = "old", .id = "default.old", .kind = 1, .run = run},
-            {~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull}};
+} kernel = {
+    {.size = sizeof(struct old_kernel), .op = "old", .id = "default.old", .kind = 1, .run = run},
+    {~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull}};
 static const struct {
   struct old_backend backend;
   uint64_t poison[8];
@@ -55,7 +56,8 @@ static const struct {
 static const struct {
   struct old_op op;
   uint64_t poison[8];
-} op = {{.size = sizeof(struct old_op), .schema = "old(out!: i64[n], x: i64[n])"}, {~0ull, ~0ull, ~0ull, ~0ull}};
+} op = {{.size = sizeof(struct old_op), .schema = "old(out!: i64[n], x: i64[n])"},
+        {~0ull, ~0ull, ~0ull, ~0ull}};
 static const struct old_backend* const backends[] = {&backend.backend};
 static const struct old_op* const ops[] = {&op.op};
 static const struct old_kernel* const kernels[] = {&kernel.kernel};

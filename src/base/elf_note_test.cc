@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// On a library made by hand, so that every field can be made to lie. Files as linkers make them are looked
+// at by the tests of plugins.
+#include "base/elf_note.h"
+
+#include <elf.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+namespace yard::base {
+namespace {
+
+#if defined(__x86_64__)
+constexpr int kThisMachine = EM_X86_64;
+#else
+constexpr int kThisMachine = EM_AARCH64;
+#endif
+
+// One loaded segment that holds everything, a dynamic table and notes.
+struct Tiny {
+  Elf64_Ehdr header{};
+  Elf64_Phdr load{}, dynamic{}, notes{};
+  Elf64_Dyn table[2]{};
+  struct Note {
+    Elf64_Nhdr header;
+    char owner[8];
+    char text[8];
+  } note[2]{};
+
+  Tiny() {
+    std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+    header.e_ident[EI_CLASS] = ELFCLASS64, header.e_ident[EI_DATA] = ELFDATA2LSB;
+    header.e_ident[EI_VERSION] = EV_CURRENT;
+    header.e_type = ET_DYN, header.e_machine = kThisMachine, header.e_version = EV_CURRENT;
+    header.e_ehsize = sizeof header, header.e_phentsize = sizeof load, header.e_phnum = 3;
+    header.e_phoff = sizeof header;
+    load.p_type = PT_LOAD, load.p_filesz = load.p_memsz = sizeof(Tiny), load.p_align = 4096;
+    place(dynamic, PT_DYNAMIC, table, sizeof table);
+    place(notes, PT_NOTE, note, sizeof note);
+    notes.p_align = 4;
+    put(note[0], "Other", "first"), put(note[1], "Yard", "x=1\n");
+  }
+  void place(Elf64_Phdr& p, uint32_t type, const void* what, size_t size) {
+    p.p_type = type;
+    p.p_offset = p.p_vaddr =
+        static_cast<size_t>(static_cast<const char*>(what) - reinterpret_cast<const char*>(this));
+    p.p_filesz = p.p_memsz = size;
+  }
+  static void put(Note& n, const char* owner, const char* text) {
+    n.header = {static_cast<uint32_t>(std::strlen(owner) + 1), 8, 1};
+    std::strncpy(n.owner, owner, sizeof n.owner);
+    std::strncpy(n.text, text, sizeof n.text);
+  }
+  ElfReading read(size_t size = sizeof(Tiny)) const {
+    std::string bytes(reinterpret_cast<const char*>(this), size);
+    return read_elf_notes(bytes.data(), bytes.size(), "Yard", 1);
+  }
+};
+
+TEST(ElfNotes, AreFoundByOwnerAndType) {
+  const ElfReading r = Tiny().read();
+  EXPECT_EQ(r.problem, ElfProblem::kNone) << r.detail;
+  ASSERT_EQ(r.notes.size(), 1u);
+  EXPECT_EQ(r.notes[0], "x=1\n");
+  Tiny t;
+  t.note[1].header.n_type = 7;
+  EXPECT_TRUE(t.read().notes.empty());
+  Tiny::put(t.note[0], "Yard", "y=2\n");
+  EXPECT_EQ(t.read().notes.size(), 1u);
+  t.note[1].header.n_type = 1;
+  EXPECT_EQ(t.read().notes.size(), 2u);
+}
+
+TEST(ElfNotes, CutAnywhereItIsAProblem) {
+  for (size_t size = 0; size < sizeof(Tiny); ++size) {
+    const ElfReading r = Tiny().read(size);
+    EXPECT_NE(r.problem, ElfProblem::kNone) << size;
+    EXPECT_FALSE(r.detail.empty()) << size;
+    EXPECT_TRUE(r.notes.empty()) << size;
+  }
+}
+
+TEST(ElfNotes, EveryByteMayBeAnything) {
+  for (size_t at = 0; at < sizeof(Tiny); ++at)
+    for (const int value : {0, 1, 0x7f, 0x80, 0xff}) {
+      Tiny t;
+      reinterpret_cast<unsigned char*>(&t)[at] = static_cast<unsigned char>(value);
+      const ElfReading r = t.read();
+      EXPECT_EQ(r.problem == ElfProblem::kNone, r.detail.empty());
+    }
+}
+
+TEST(ElfNotes, ProblemsAreToldApart) {
+  const auto problem = [](auto change) {
+    Tiny t;
+    change(t);
+    return t.read().problem;
+  };
+  EXPECT_EQ(problem([](Tiny& t) { t.header.e_ident[1] = 'x'; }), ElfProblem::kNotElf);
+  EXPECT_EQ(problem([](Tiny& t) { t.header.e_ident[EI_CLASS] = ELFCLASS32; }),
+            ElfProblem::kOtherMachine);
+  EXPECT_EQ(problem([](Tiny& t) { t.header.e_machine = EM_SPARC; }), ElfProblem::kOtherMachine);
+  EXPECT_EQ(problem([](Tiny& t) { t.header.e_type = ET_EXEC; }), ElfProblem::kNotSharedLibrary);
+  EXPECT_EQ(problem([](Tiny& t) { t.dynamic.p_type = PT_NULL; }), ElfProblem::kNotSharedLibrary);
+  EXPECT_EQ(
+      problem([](Tiny& t) { t.table[0].d_tag = DT_FLAGS_1, t.table[0].d_un.d_val = DF_1_PIE; }),
+      ElfProblem::kNotSharedLibrary);
+  EXPECT_EQ(problem([](Tiny& t) { t.load.p_filesz = ~0ull; }), ElfProblem::kDamaged);
+  EXPECT_EQ(problem([](Tiny& t) { t.load.p_memsz = 1; }), ElfProblem::kDamaged);
+  EXPECT_EQ(problem([](Tiny& t) { t.load.p_type = PT_NULL; }), ElfProblem::kDamaged);
+  EXPECT_EQ(problem([](Tiny& t) { t.dynamic.p_vaddr += 16; }), ElfProblem::kDamaged);
+  EXPECT_EQ(problem([](Tiny& t) { t.table[0].d_tag = t.table[1].d_tag = DT_NEEDED; }),
+            ElfProblem::kDamaged);
+}
+
+TEST(ElfNotes, WhatAsksNeverToBeUnloadedSaysSo) {
+  Tiny t;
+  EXPECT_FALSE(t.read().never_unloads);
+  t.table[0].d_tag = DT_FLAGS_1, t.table[0].d_un.d_val = DF_1_NODELETE;
+  EXPECT_TRUE(t.read().never_unloads);
+}
+
+TEST(ElfNotes, AFileThatCannotBeReadIsSuch) {
+  EXPECT_EQ(read_elf_notes(File(), "Yard", 1).problem, ElfProblem::kUnreadable);
+}
+
+}  // namespace
+}  // namespace yard::base

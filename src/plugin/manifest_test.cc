@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/manifest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace yard::plugin {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::string kText =
+    "abi=0\narch=aarch64\nsanitizer=none\nname=acme\nversion=1.0-rc2+x\nbuild=g12\n"
+    "devices=cpu cuda\nfeatures=sve2 cuda:sm_90\nops=rms_norm  scale rms_norm\ngroups=fla\n"
+    "hooks=a.b\n";
+
+Manifest read(const std::string& text) {
+  Manifest m;
+  const Refusal r = parse_manifest(text, m);
+  EXPECT_FALSE(r.refused()) << r.detail;
+  return m;
+}
+
+std::string refused(const std::string& text) {
+  Manifest m;
+  const Refusal r = parse_manifest(text, m);
+  EXPECT_EQ(r.reason, PluginReason::kBadManifest) << text;
+  return r.detail;
+}
+
+TEST(Manifest, IsReadAndWritten) {
+  const Manifest m = read(kText);
+  EXPECT_EQ(m.abi, 0u);
+  EXPECT_EQ(m.arch, "aarch64");
+  EXPECT_EQ(m.name, "acme");
+  EXPECT_EQ(m.version, "1.0-rc2+x");
+  EXPECT_EQ(m.build, "g12");
+  EXPECT_THAT(m.devices, ElementsAre("cpu", "cuda"));
+  EXPECT_THAT(m.features, ElementsAre("sve2", "cuda:sm_90"));
+  EXPECT_THAT(m.ops, ElementsAre("rms_norm", "scale"));
+  EXPECT_THAT(m.groups, ElementsAre("fla"));
+  EXPECT_THAT(m.hooks, ElementsAre("a.b"));
+  EXPECT_EQ(read(to_text(m)), m);
+}
+
+TEST(Manifest, MadeByTheMacroReadsBack) {
+  const Manifest m = read(YARD_MANIFEST_TEXT(
+      "acme", "1.0",
+      YARD_MANIFEST_OPS("a b") YARD_MANIFEST_BUILD("t") YARD_MANIFEST_DEVICES("cuda")
+          YARD_MANIFEST_GROUPS("g") YARD_MANIFEST_HOOKS("h")));
+  EXPECT_EQ(m.abi, YARD_ABI_VERSION);  // YARD_ABI_TEXT says the same
+  EXPECT_EQ(m.arch, YARD_ARCH_);
+  EXPECT_THAT(m.ops, ElementsAre("a", "b"));
+  EXPECT_THAT(m.devices, ElementsAre("cuda"));
+  EXPECT_FALSE(check_manifest(m, {}).refused());
+}
+
+TEST(Manifest, KeysNobodyKnowsAreSkipped) {
+  EXPECT_EQ(read(kText + "colour=blue and more\nshape=\n").name, "acme");
+}
+
+TEST(Manifest, WhatIsWrongIsNamed) {
+  for (const char* key : {"abi", "arch", "sanitizer", "name", "version"}) {
+    std::string text = kText;
+    const size_t at = text.find(std::string(key) + "=");
+    text.erase(at, text.find('\n', at) + 1 - at);
+    EXPECT_THAT(refused(text), HasSubstr(key));
+  }
+  EXPECT_THAT(refused(kText + "ops=x\n"), HasSubstr("twice"));
+  EXPECT_THAT(refused(kText + "nonsense\n"), HasSubstr("nonsense"));
+  EXPECT_THAT(refused(kText + "=x\n"), HasSubstr("key=value"));
+  EXPECT_THAT(refused("abi=-1\n"), HasSubstr("-1"));
+  EXPECT_THAT(refused("abi=4294967296\n"), HasSubstr("abi"));
+  EXPECT_THAT(refused("abi=1x\n"), HasSubstr("1x"));
+  EXPECT_THAT(refused("abi=\n"), HasSubstr("abi"));
+  EXPECT_THAT(refused("name=a b\n"), HasSubstr("name"));
+  EXPECT_THAT(refused("name=" + std::string(129, 'a') + "\n"), HasSubstr("name"));
+  EXPECT_THAT(refused("version=\x01\n"), HasSubstr("version"));
+  EXPECT_THAT(refused("ops=a,b\n"), HasSubstr("ops"));
+  EXPECT_THAT(refused("devices=toaster\n"), HasSubstr("toaster"));
+  EXPECT_THAT(refused("features=toaster:hot\n"), HasSubstr("toaster"));
+  EXPECT_THAT(refused(std::string("name=a\0b\n", 9)), HasSubstr("name"));
+  EXPECT_THAT(refused(std::string(70000, '\n')), HasSubstr("70000"));
+  std::string many = kText;
+  for (int i = 0; i < 300; ++i) many += "k" + std::to_string(i) + "=\n";
+  EXPECT_THAT(refused(many), HasSubstr("256"));
+  refused("");
+}
+
+TEST(Manifest, IsHeldAgainstTheProcess) {
+  Process process;
+  process.arch = "aarch64", process.sanitizer = "none";
+  process.newest_abi = 3, process.oldest_abi = 2;
+  Manifest m = read(kText);
+  m.features.clear();
+  m.abi = 2;
+  EXPECT_FALSE(check_manifest(m, process).refused());
+  const auto reason = [&](auto change) {
+    Manifest changed = m;
+    change(changed);
+    const Refusal r = check_manifest(changed, process);
+    EXPECT_FALSE(r.detail.empty());
+    return r.reason;
+  };
+  EXPECT_EQ(reason([](Manifest& x) { x.abi = 4; }), PluginReason::kAbiTooNew);
+  EXPECT_EQ(reason([](Manifest& x) { x.abi = 1; }), PluginReason::kAbiTooOld);
+  EXPECT_EQ(reason([](Manifest& x) { x.arch = "x86_64"; }), PluginReason::kOtherMachine);
+  EXPECT_EQ(reason([](Manifest& x) { x.sanitizer = "thread"; }), PluginReason::kOtherSanitizer);
+  EXPECT_EQ(reason([](Manifest& x) { x.features = {"sve2"}; }), PluginReason::kMissingFeature);
+}
+
+TEST(Manifest, FeaturesAreAskedOfTheHost) {
+  yard_host_t host{};
+  host.has_feature = [](void*, yard_device_t device, const char* name) -> int32_t {
+    if (device.type == 2) return std::string(name) == "sm_90" ? 1 : 0;
+    return std::string(name) == "sve2" ? 1 : -1;
+  };
+  Process process;
+  process.arch = "aarch64", process.sanitizer = "none", process.host = &host;
+  Manifest m = read(kText);
+  EXPECT_FALSE(check_manifest(m, process).refused());
+  m.features = {"cuda:sm_100"};
+  EXPECT_THAT(check_manifest(m, process).detail, HasSubstr("does not have"));
+  m.features = {"avx1024"};
+  EXPECT_THAT(check_manifest(m, process).detail, HasSubstr("no feature"));
+}
+
+}  // namespace
+}  // namespace yard::plugin

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace yard::plugin {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class Search : public ::testing::Test {
+ protected:
+  Search() {
+    std::string path = (fs::temp_directory_path() / "yard_search_XXXXXX").string();
+    root_ = ::mkdtemp(path.data());
+  }
+  ~Search() override { fs::remove_all(root_); }
+  std::string touch(const std::string& name) {
+    std::ofstream(root_ + "/" + name) << name;
+    return root_ + "/" + name;
+  }
+  std::string root_;
+  Directories directories_{false};
+};
+
+TEST_F(Search, DirectoriesStandForTheirLibrariesByName) {
+  touch("b.so"), touch("a.so"), touch("notes.txt"), touch("c.so.1");
+  const Found found = search({root_}, directories_);
+  EXPECT_THAT(found.files, ElementsAre(root_ + "/a.so", root_ + "/b.so"));
+  EXPECT_THAT(found.directories, ElementsAre(root_));
+  EXPECT_THAT(found.refused, IsEmpty());
+}
+
+TEST_F(Search, FilesStandForThemselvesInOrder) {
+  const std::string b = touch("b.so"), a = touch("a.bin");
+  const Found found = search({b, a}, directories_);
+  EXPECT_THAT(found.files, ElementsAre(b, a));
+  EXPECT_THAT(found.directories, ElementsAre(root_));
+}
+
+TEST_F(Search, WhatCannotBeUsedIsNamed) {
+  const Found found = search({"", "relative", root_ + "/nothing"}, directories_);
+  ASSERT_EQ(found.refused.size(), 3u);
+  EXPECT_EQ(found.refused[0].refusal.reason, PluginReason::kRelativePath);
+  EXPECT_EQ(found.refused[1].refusal.reason, PluginReason::kRelativePath);
+  EXPECT_THAT(found.refused[1].refusal.detail, HasSubstr("relative"));
+  EXPECT_EQ(found.refused[2].refusal.reason, PluginReason::kNotFound);
+}
+
+TEST_F(Search, DirectoriesAboveCountToo) {
+  fs::create_directories(root_ + "/open/inner");
+  fs::permissions(root_ + "/open", fs::perms::all);
+  EXPECT_EQ(directories_.check(root_ + "/open/inner").reason, PluginReason::kWritableByOthers);
+  // Nobody can rename in a sticky one, but anybody can put files into it.
+  fs::permissions(root_ + "/open", fs::perms::all | fs::perms::sticky_bit);
+  EXPECT_FALSE(Directories(false).check(root_ + "/open/inner").refused());
+  EXPECT_TRUE(Directories(false).check(root_ + "/open").refused());
+  EXPECT_FALSE(Directories(true).check(root_ + "/open").refused());
+  // Through a link it is still the same place.
+  fs::permissions(root_ + "/open", fs::perms::all);
+  fs::create_symlink(root_ + "/open/inner", root_ + "/link");
+  EXPECT_TRUE(Directories(false).check(root_ + "/link").refused());
+}
+
+TEST(WhoElseCanWrite, IsAnybodyButRootAndUs) {
+  struct stat info {};
+  info.st_uid = ::geteuid(), info.st_gid = ::getegid(), info.st_mode = 0755;
+  EXPECT_EQ(who_else_can_write(info), "");
+  info.st_mode = 0775;
+  EXPECT_EQ(who_else_can_write(info), "");
+  info.st_gid = ::getegid() + 1;
+  EXPECT_THAT(who_else_can_write(info), HasSubstr("group"));
+  info.st_mode = 0757;
+  EXPECT_EQ(who_else_can_write(info), "everybody");
+  info.st_uid = ::geteuid() + 1, info.st_mode = 0700;
+  EXPECT_THAT(who_else_can_write(info), HasSubstr("owner"));
+  info.st_uid = 0;
+  EXPECT_EQ(who_else_can_write(info), "");
+}
+
+TEST(AbsoluteEntries, AreSplitAndTheRestRefused) {
+  std::vector<RefusedPath> refused;
+  EXPECT_THAT(absolute_entries("/a:/b c", ':', refused), ElementsAre("/a", "/b c"));
+  EXPECT_THAT(refused, IsEmpty());
+  EXPECT_THAT(absolute_entries("/a::b:", ':', refused), ElementsAre("/a"));
+  EXPECT_EQ(refused.size(), 3u);
+  refused.clear();
+  EXPECT_THAT(absolute_entries("  ", ':', refused), IsEmpty());
+  EXPECT_THAT(refused, IsEmpty());
+}
+
+TEST(Privileged, IsNotWhatATestIs) { EXPECT_FALSE(privileged()); }
+
+}  // namespace
+}  // namespace yard::plugin

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as a shared library: looking at its notes ends, and says what is wrong if something is.
+#include <yard/plugin.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "base/elf_note.h"
+#include "plugin/manifest.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace yard;
+  std::string bytes(reinterpret_cast<const char*>(data), size);
+  const base::ElfReading reading =
+      base::read_elf_notes(bytes.data(), bytes.size(), YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
+  const bool good = reading.problem == base::ElfProblem::kNone;
+  if (good != reading.detail.empty() || (!good && !reading.notes.empty())) std::abort();
+  for (const std::string& note : reading.notes) {
+    plugin::Manifest manifest;
+    plugin::parse_manifest(note, manifest);
+  }
+  return 0;
+}
