@@ -94,10 +94,11 @@ Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& k
 
 void States::set_options(std::vector<OwnedValue> options) { options_ = std::move(options); }
 
-void States::set_weights(std::vector<std::pair<std::string, TensorView>> weights) {
+void States::set_weights(Weights weights) {
+  auto given = std::make_shared<const Weights>(std::move(weights));
   std::list<Kept> ended;  // outside the lock: destroy is plugin code
   std::lock_guard lock(lock_);
-  weights_ = std::move(weights);
+  weights_ = std::move(given);
   ++loads_;
   ended.swap(kept_);
 }
@@ -156,14 +157,15 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
   if (code != YARD_OK) return nullptr;
   auto state = std::make_shared<State>(kernel, made);  // from here on it ends, whatever fails
   frame.call.state = made;
-  std::vector<std::pair<std::string, TensorView>> weights;
+  std::shared_ptr<const Weights> weights;
   {
     std::lock_guard lock(lock_);
     weights = weights_;
   }
-  if (d.load != nullptr && !weights.empty()) {
+  state->keep(weights);
+  if (d.load != nullptr && !weights->empty()) {
     std::vector<yard_named_value_t> named;
-    for (const auto& [name, view] : weights) named.push_back({name.c_str(), Value(view).c()});
+    for (const auto& [name, view] : *weights) named.push_back({name.c_str(), Value(view).c()});
     code = step(frame, [&] {
       return d.load(&frame.call, named.data(), static_cast<uint32_t>(named.size()));
     });

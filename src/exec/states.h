@@ -33,9 +33,12 @@ class State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   void* get() const noexcept { return made_; }
+  // What was loaded: a kernel may go on pointing to the tensors it was given.
+  void keep(std::shared_ptr<const void> weights) noexcept { weights_ = std::move(weights); }
 
  private:
   std::shared_ptr<const registry::Kernel> kernel_;
+  std::shared_ptr<const void> weights_;
   void* made_;
 };
 
@@ -44,6 +47,8 @@ struct OwnedValue {
   std::string name, text;
   yard_value_t value;
 };
+
+using Weights = std::vector<std::pair<std::string, TensorView>>;
 
 class States {
  public:
@@ -57,7 +62,7 @@ class States {
   void set_options(std::vector<OwnedValue> options);
   const std::vector<OwnedValue>& options() const noexcept { return options_; }
   // Named tensors, borrowed. States made before are let go: the next call makes them anew.
-  void set_weights(std::vector<std::pair<std::string, TensorView>> weights);
+  void set_weights(Weights weights);
 
   // The state for this call, made if need be with the frame's call as context. Null after a failure: then
   // `code` says which, and the frame holds the message.
@@ -83,7 +88,7 @@ class States {
       0;  // changes of weights; a state that was made under an older count is not kept
   std::list<Kept> kept_;  // last used first
   std::vector<OwnedValue> options_;
-  std::vector<std::pair<std::string, TensorView>> weights_;
+  std::shared_ptr<const Weights> weights_ = std::make_shared<Weights>();
 };
 
 // The options a kernel is created with: those given, in the order of its schema, defaults filled in. An
