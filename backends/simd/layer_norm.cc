@@ -86,6 +86,7 @@ struct Writer {
   const T* weight;
   const T* bias;
   T* out;
+  const T* next;  // the row that comes then, fetched while this one is written
   View<kPlain> view;
   float factor, shift;  // shift: -mean * factor
 
@@ -108,7 +109,10 @@ struct Writer {
   HWY_INLINE void row(size_t width) const {
     const size_t pair = pair_lanes();
     size_t i = 0;
-    for (; i + pair <= width; i += pair) step<true, kWeight, kBias>(i, pair);
+    for (; i + pair <= width; i += pair) {
+      __builtin_prefetch(next + i);
+      step<true, kWeight, kBias>(i, pair);
+    }
     if (i < width) step<false, kWeight, kBias>(i, width - i);
   }
 
@@ -121,11 +125,11 @@ struct Writer {
 };
 
 template <bool kPlain, class T>
-HWY_INLINE void write(const Norm& job, const T* x, T* out, View<kPlain> view, double mean,
-                      double spread) {
+HWY_INLINE void write(const Norm& job, const T* x, T* out, const T* next, View<kPlain> view,
+                      double mean, double spread) {
   const double factor = 1 / std::sqrt(spread);
   const Writer<kPlain, T> writer{
-      x,    static_cast<const T*>(job.weight), static_cast<const T*>(job.bias),   out,
+      x,    static_cast<const T*>(job.weight), static_cast<const T*>(job.bias),   out, next,
       view, static_cast<float>(factor),        static_cast<float>(-mean * factor)};
   writer.write(static_cast<size_t>(job.width));
 }
@@ -135,7 +139,8 @@ struct LayerNormRows {
 
   // `square`: the mean of squares as f32 sees it.
   template <class T>
-  static HWY_NOINLINE void careful(const Norm& job, const T* x, T* out, double square) {
+  static HWY_NOINLINE void careful(const Norm& job, const T* x, T* out, const T* next,
+                                   double square) {
     const size_t width = static_cast<size_t>(job.width);
     const bool huge = square == std::numeric_limits<double>::infinity();
     for (float scale = huge ? 0x1p-100f : 1;; scale = 0x1p100f) {
@@ -145,23 +150,25 @@ struct LayerNormRows {
       const double by = static_cast<double>(scale), spread = m.variance() + job.eps * by * by;
       // Elements of 1 and more differ by far more than what underflows, or not at all.
       if (scale == 1 && spread < kTiny && square < 1) continue;
-      return write(job, x, out, view, m.mean, spread);
+      return write(job, x, out, next, view, m.mean, spread);
     }
   }
 
   template <class T>
   static void of(const Norm& job, int64_t begin, int64_t end) {
     auto at = job.walk.from(begin);
-    for (int64_t r = begin; r < end; ++r, at.next()) {
+    for (int64_t r = begin; r < end; ++r) {
       T* const out = at.template at<T>(0);
       const T* const x = at.template at<T>(1);
+      at.next();
+      const T* const next = at.template at<T>(1);
       const Moments m = moments<true>(x, static_cast<size_t>(job.width), View<true>());
       const double spread = m.variance() + job.eps;
       const bool near_zero = m.mean * m.mean <= 0.8 * m.square;
       if (near_zero && spread >= kTiny && spread <= std::numeric_limits<float>::max())
-        write(job, x, out, View<true>(), m.mean, spread);
+        write(job, x, out, next, View<true>(), m.mean, spread);
       else
-        careful(job, x, out, m.square);
+        careful(job, x, out, next, m.square);
     }
   }
 };
