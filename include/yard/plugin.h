@@ -14,10 +14,9 @@
  *  - No C++ type, exception, allocation or errno crosses. Strings are UTF-8, end in NUL, and belong
  *    to whoever gave them; the host copies what it keeps, so a descriptor may be built on the stack.
  *    Function pointers and `self` pointers stay in use until the kernel has been removed.
- *  - A function returns a yard_code_t and writes its message into the buffer of its call.
  *  - A library carries a manifest, YARD_MANIFEST below, which is read before any of its code runs. It says
  *    what the library is and which ops it serves, so that it need not be opened before one is called.
- *  - All functions may be called from several threads at once.
+ *  - A function returns a code, its message is in its call's buffer; several threads may call it at once.
  *
  * A whole plugin:
  *
@@ -391,8 +390,8 @@ typedef struct yard_backend {
   /* Is `device` usable now? Called lazily, before the first choice that could need it, and again on
    * request. NULL: always. A refusal carries a reason. */
   int32_t (*probe)(void* self, const yard_host_t* host, yard_device_t device, yard_verdict_t* why);
-  /* Returns when no work of this backend is left on the device: before unload and reset. NULL:
-   * kernels finish before they return. */
+  /* Returns when no work of this backend is left on the device, or, index -1, on any: before unload and
+   * reset. NULL: kernels finish before they return. */
   int32_t (*quiesce)(void* self, yard_device_t device);
   /* Brings a lost device back. NULL: cannot. */
   int32_t (*reset)(void* self, yard_device_t device);
@@ -444,7 +443,8 @@ typedef struct yard_kernel {
   int64_t (*workspace)(void* self, const yard_value_t* args, uint32_t count);
   /* State. create makes one from options; load gives it named weights; prepare lets it ready itself
    * for one shape; destroy ends it, exactly once for each successful create. States are kept in a
-   * bounded cache under the fields of `state_fields`. All NULL: stateless. */
+   * bounded cache under the fields of `state_fields`. All NULL: stateless. trace is called instead of run
+   * on calls that are traced: it may refuse, or leave a note in the error buffer. Data may be NULL. */
   int32_t (*create)(yard_call_t* call, const yard_named_value_t* options, uint32_t count, void** state);
   int32_t (*load)(yard_call_t* call, const yard_named_value_t* weights, uint32_t count);
   int32_t (*prepare)(yard_call_t* call, const yard_value_t* args, uint32_t count);

@@ -16,6 +16,7 @@
 #include <yard/scope.h>
 #include <yard/status.h>
 #include <yard/tensor.h>
+#include <yard/trace.h>
 #include <yard/value.h>
 #include <yard/verify.h>
 #include <yard/version.h>

@@ -7,6 +7,7 @@
 
 #include "dispatch/hit.h"
 #include "dispatch/recent.h"
+#include "dispatch/tracer.h"
 
 namespace yard::detail {
 
@@ -60,6 +61,7 @@ template <bool kTyped>
     const Entry* entry = snapshot->entry(index);
     uint32_t flags = 0;
     if (thread.scope != 0 && entry != nullptr) [[unlikely]] {
+      // A traced call finds none, and so is traced by the slow way.
       entry = snapshot->overlay(index, scope_hash(thread.scope), {});
       flags = thread.scope_state->flags;
     }
@@ -264,7 +266,7 @@ class SlowCall {
     if (Status s = program.misfit(args_, count_); !s) return s;
     const int32_t aliased = program.fits(args_);
     flags_ = (flags_ & ~YARD_CALL_ALIASED) | static_cast<uint32_t>(aliased);
-    if (!program.has_null_data(args_)) return {};
+    if (traced() || !program.has_null_data(args_)) return {};
     for (uint32_t i = 0; i < count_; ++i) {
       const yard_value_t& v = args_[i];
       if (v.tag == YARD_TAG_TENSOR && v.u.tensor->data == nullptr &&
@@ -304,7 +306,27 @@ class SlowCall {
       o_->result->cached = !selected_;
       o_->result->select_ns = (std::chrono::steady_clock::now() - start_).count();
     }
+    if (traced()) return trace(e, plan);
     return exec::execute(thread_, plan, request(e, core_, args_, flags_, o_));
+  }
+
+  bool traced() const noexcept { return scope_ != nullptr && scope_->tracer != nullptr; }
+
+  // Writes the call down instead of running it. The kernel may refuse, or leave a note.
+  Status trace(const Entry& e, const exec::Plan& plan) {
+    const registry::Kernel& kernel = *plan.attempts[0].kernel;
+    exec::Request asked = request(e, core_, args_, flags_, o_);
+    asked.trace = true;
+    exec::Frame frame(core_.host, flags_, kernel.d.self);
+    if (o_ != nullptr && o_->result != nullptr)
+      std::snprintf(o_->result->kernel, sizeof o_->result->kernel, "%s", kernel.id.c_str());
+    const int32_t code = exec::run_kernel(thread_, kernel, frame, asked);
+    frame.error[sizeof frame.error - 1] = '\0';
+    if (code != YARD_OK) return exec::kernel_failure(asked.op, kernel, code, frame.error);
+    const op::Call call = op::Call::capture(e.program(), args_, flags_, labels());
+    scope_->tracer->add(e.program(), args_, op::to_string(call.to_spec(e.program())), kernel.id,
+                        frame.error);
+    return {};
   }
 
   op::Labels labels() const { return call_labels(o_, scope_); }

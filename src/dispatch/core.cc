@@ -37,9 +37,9 @@ std::shared_ptr<const policy::ProcessPolicy> process_policy(
 
 Patch make_patch(const Options* o, const ScopeState* scope) {
   Patch p;
-  if (scope != nullptr && scope->id != 0) {
+  if (scope != nullptr && scope->policy_id != 0) {
     p.policy = scope->content.policy;
-    p.hash = scope_hash(scope->id);
+    p.hash = scope_hash(scope->policy_id);
   }
   if (o == nullptr || (!o->policy && o->force.empty() && o->deny.empty())) return p;
   if (o->policy) p.policy = merge(p.policy, *o->policy);

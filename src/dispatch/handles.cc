@@ -195,7 +195,7 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   if (!entry.ok()) return std::move(entry).status();
   // Chosen once, as a call here and now would be: in the thread's scope.
   const ScopeState* scope = base::this_thread().scope_state;
-  if (scope != nullptr && scope->id != 0) {
+  if (scope != nullptr && scope->policy_id != 0) {
     if (!scope->problem.ok()) return scope->problem;
     const auto s = core.snapshot();
     if (auto scoped =

@@ -47,6 +47,8 @@ struct States {
 base::PerProcess<States> g_states;
 std::atomic<uint64_t> g_last_id{0};
 
+uint64_t next_id() { return g_last_id.fetch_add(1, std::memory_order_relaxed) + 1; }
+
 StatePtr intern(ScopeContent content) {
   const std::string text = content.text();
   std::vector<StatePtr> let_go;  // after the lock
@@ -55,7 +57,7 @@ StatePtr intern(ScopeContent content) {
   auto& found = states.by_text[text];
   if (StatePtr state = found.lock()) return state;
   auto state = std::make_shared<ScopeState>();
-  state->id = text.empty() ? 0 : g_last_id.fetch_add(1, std::memory_order_relaxed) + 1;
+  state->id = state->policy_id = text.empty() ? 0 : next_id();
   state->problem = validate(content.policy);
   if (!state->problem.ok()) state->problem.note("said by a scope of this thread");
   if (content.inference.value_or(false)) state->flags |= YARD_CALL_INFERENCE;
@@ -76,8 +78,19 @@ StatePtr make_state(const ScopeState* outer, const ScopeSpec& spec) {
   return intern(outer != nullptr ? outer->content.under(spec.content) : spec.content);
 }
 
+StatePtr traced_copy(const ScopeState& plain, Tracer* tracer) {
+  auto state = std::make_shared<ScopeState>(plain);
+  state->id = next_id();
+  state->tracer = tracer;
+  return state;
+}
+
 // The state of `spec` inside of `outer`: kept by the spec, or `own`.
 const ScopeState* find_state(ScopeSpec& spec, const ScopeState* outer, StatePtr& own) {
+  if (outer != nullptr && outer->tracer != nullptr) [[unlikely]] {
+    own = traced_copy(*make_state(outer, spec), outer->tracer);
+    return own.get();
+  }
   const uint64_t id = outer != nullptr ? outer->id : 0;
   int n = 0;
   ScopeSpec::Inside* first = spec.inside.load(std::memory_order_acquire);
@@ -96,6 +109,10 @@ const ScopeState* find_state(ScopeSpec& spec, const ScopeState* outer, StatePtr&
 }
 
 }  // namespace
+
+StatePtr traced(const ScopeState* outer, Tracer* tracer) {
+  return traced_copy(outer != nullptr ? *outer : ScopeState(), tracer);
+}
 
 ScopeSpec::~ScopeSpec() {
   for (Inside* i = inside.load(std::memory_order_acquire); i != nullptr;)

@@ -29,13 +29,22 @@ struct ScopeContent {
   ScopeContent under(const ScopeContent& inner) const;
 };
 
+class Tracer;
+
 // What a thread is in. Immutable.
 struct ScopeState {
-  uint64_t id = 0;  // as in ThreadHead::scope; 0: nothing is said
+  uint64_t id = 0;         // as in ThreadHead::scope; 0: nothing is said
+  uint64_t policy_id = 0;  // of the state that says the same and does not trace
   ScopeContent content;
   uint32_t flags = 0;  // of every call inside
   Status problem;      // of every call inside
+  // Calls are given to it instead of being run (yard/trace.h). Its id is no other state's, so that nothing
+  // is remembered of such calls.
+  Tracer* tracer = nullptr;
 };
+
+// `outer` (may be null), traced.
+std::shared_ptr<const ScopeState> traced(const ScopeState* outer, Tracer* tracer);
 
 // One scope, and the states it makes inside of others.
 struct ScopeSpec {

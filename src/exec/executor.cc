@@ -184,6 +184,7 @@ int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, F
     std::snprintf(frame.error, sizeof frame.error, "%s", text);
     return static_cast<int32_t>(YARD_FAULT);
   };
+  if (request.trace && kernel.d.trace == nullptr) return YARD_OK;
   std::shared_ptr<State> state;  // stays while the kernel runs
   try {
     if (kernel.d.create != nullptr) {
@@ -197,6 +198,7 @@ int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, F
       if (state == nullptr) return code;
       frame.call.state = state->get();
     }
+    if (request.trace) return kernel.d.trace(&frame.call, args, count);
     if (kernel.d.workspace != nullptr) {
       const int64_t bytes = kernel.d.workspace(kernel.d.self, args, count);
       if (bytes < 0) return fault("it cannot say how much workspace it needs");

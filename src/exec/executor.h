@@ -61,6 +61,7 @@ struct Request {
   // For kernels with state; such a kernel declines a call that brings none.
   const op::Program* program = nullptr;
   States* states = nullptr;
+  bool trace = false;  // the kernel is asked to trace the call instead of running it
 };
 
 // Runs one kernel, workspace and state included; exceptions become YARD_FAULT with their text. Only the

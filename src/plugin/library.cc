@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "base/log.h"
+#include "base/per_process.h"
 #include "registry/descriptors.h"
 
 namespace yard::plugin {
@@ -33,6 +35,12 @@ std::string thrown_by(const F& f) {
     return "it threw something that is no std::exception";
   }
 }
+
+// Libraries that can never be closed.
+struct Kept {
+  std::mutex lock;
+  std::vector<std::unique_ptr<base::DynamicLibrary>> libraries;
+};
 
 std::string shown(const Status& s) {
   std::string text(s.message());
@@ -82,7 +90,23 @@ Refusal Library::describe(const Manifest& manifest, const std::shared_ptr<void>&
   // The size has been found good; what it does not cover reads as zero.
   plugin_ = {};
   std::memcpy(&plugin_, given, std::min<size_t>(given->size / 8 * 8, sizeof plugin_));
+  quiesce_.clear();
+  for (const registry::Step& step : steps)
+    if (const auto* b = std::get_if<registry::AddBackend>(&step); b && b->backend->d.quiesce)
+      quiesce_.push_back({b->backend->name, b->backend->d.quiesce, b->backend->d.self,
+                          std::max<int32_t>(b->backend->d.device_type, 1)});
   return compare(manifest, steps);
+}
+
+std::string Library::quiesce() const {
+  for (const Quiesce& q : quiesce_) {
+    int32_t code = YARD_OK;
+    std::string why = thrown_by([&] { code = q.wait(q.self, {q.device_type, -1}); });
+    if (why.empty() && code != YARD_OK) why = fmt::format("it returned {}", code);
+    if (!why.empty())
+      return fmt::format("backend '{}' cannot say that its work has ended: {}", q.backend, why);
+  }
+  return {};
 }
 
 Refusal Library::compare(const Manifest& manifest, const std::vector<registry::Step>& steps) const {
@@ -124,6 +148,18 @@ Refusal Library::start() {
 
 Library::~Library() {
   if (library_ == nullptr) return;
+  if (const std::string busy = started_ ? quiesce() : std::string(); !busy.empty()) {
+    // A device may still run it or write what it owns: it stays for ever, and is not stopped.
+    static base::PerProcess<Kept> kept;
+    Kept& k = kept.get();
+    {
+      const std::lock_guard lock(k.lock);
+      k.libraries.push_back(std::move(library_));
+    }
+    fate_->pinned_by = busy;
+    fate_->stage.store(Fate::kPinned, std::memory_order_release);
+    return;
+  }
   if (started_ && plugin_.stop != nullptr) {
     const std::string threw = thrown_by([&] { plugin_.stop(); });
     if (!threw.empty())

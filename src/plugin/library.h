@@ -46,12 +46,21 @@ class Library {
  private:
   Library() = default;
   Refusal compare(const Manifest& manifest, const std::vector<registry::Step>& steps) const;
+  // Waits for work that its backends left on devices. What went wrong, empty when all is done.
+  std::string quiesce() const;
 
   std::shared_ptr<Fate> fate_ = std::make_shared<Fate>();
   std::unique_ptr<base::DynamicLibrary> library_;
   yard_plugin_query_t query_ = nullptr;
   const yard_host_t* host_ = nullptr;
   yard_plugin_t plugin_{};
+  struct Quiesce {
+    std::string backend;
+    int32_t (*wait)(void* self, yard_device_t device);
+    void* self;
+    int32_t device_type;
+  };
+  std::vector<Quiesce> quiesce_;
   bool started_ = false;
 };
 

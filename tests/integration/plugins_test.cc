@@ -217,6 +217,28 @@ TEST(Plugins, ThatCannotGoArePinnedWithTheCause) {
   }).join();
 }
 
+// Work on a device may outlast its call.
+TEST(Plugins, AreAskedWhetherTheirWorkHasEndedBeforeTheyGo) {
+  Folder folder;
+  folder.put("quiet");
+  folder.put("restless");
+  const std::string diary = folder.file("diary");
+  ::setenv("PLUGIN_DIARY", diary.c_str(), 1);
+  Runtime runtime(alone({folder.path()}));
+  for (const char* name : {"quiet", "restless"}) {
+    EXPECT_EQ(ask(runtime, name), 1);
+    runtime.plugins().unload(name).value().wait().or_throw();
+  }
+  ::unsetenv("PLUGIN_DIARY");
+  EXPECT_EQ(info_of(runtime, "quiet").state, PluginState::kUnloaded);
+  EXPECT_EQ(info_of(runtime, "restless").state, PluginState::kPinned);
+  EXPECT_THAT(info_of(runtime, "restless").detail,
+              HasSubstr("backend 'restless' cannot say that its work has ended: it returned"));
+  EXPECT_EQ(read_file(diary),
+            "start quiet 1.0\nquiesce quiet 1.0\nstop quiet 1.0\n"
+            "start restless 1.0\nquiesce restless 1.0\n");
+}
+
 TEST(Plugins, OfTwoRuntimesDoNotMeet) {
   Folder folder;
   folder.put("answer");

@@ -49,7 +49,6 @@ static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) 
   return YARD_OK;
 }
 
-static const yard_backend_t backend = {.size = SIZE_OF(yard_backend_t), .name = BACKEND};
 static const yard_op_t op = {.size = SIZE_OF(yard_op_t), .schema = SCHEMA};
 static const yard_kernel_t kernel = {.size = SIZE_OF(yard_kernel_t),
                                      .op = OP,
@@ -59,7 +58,6 @@ static const yard_kernel_t kernel = {.size = SIZE_OF(yard_kernel_t),
                                      .priority = PRIORITY,
 #endif
                                      .run = run};
-static const yard_backend_t* const backends[] = {&backend};
 static const yard_op_t* const ops[] = {&op};
 static const yard_kernel_t* const kernels[] = {&kernel};
 
@@ -71,6 +69,21 @@ static void tell(const char* what) {
   fprintf(file, "%s %s %s\n", what, NAME, VERSION);
   fclose(file);
 }
+
+#ifdef QUIESCE
+static int32_t quiesce(void* self, yard_device_t device) {
+  (void)self;
+  tell(device.type == 1 && device.index == -1 ? "quiesce" : "other device");
+  return QUIESCE;
+}
+#endif
+static const yard_backend_t backend = {
+#ifdef QUIESCE
+    .quiesce = quiesce,
+#endif
+    .size = SIZE_OF(yard_backend_t),
+    .name = BACKEND};
+static const yard_backend_t* const backends[] = {&backend};
 
 static int32_t start(const yard_host_t* host, char* error, uint64_t error_size) {
 #ifdef START_FAILS

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dispatch/tracer.h"
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "base/thread_record.h"
+#include "dispatch/scope.h"
+#include "op/call_spec.h"
+
+namespace yard::detail {
+
+namespace {
+
+std::string scalar_text(const op::Param& param, const yard_value_t& v) {
+  switch (v.tag) {
+    case YARD_TAG_INT:
+      if (param.kind == op::Kind::kEnum && v.u.i >= 0 &&
+          static_cast<size_t>(v.u.i) < param.enumerators.size())
+        return param.enumerators[static_cast<size_t>(v.u.i)];
+      return std::to_string(v.u.i);
+    case YARD_TAG_BOOL: return v.u.i != 0 ? "true" : "false";
+    case YARD_TAG_FLOAT: return op::to_string(op::SpecValue{v.u.f});
+    case YARD_TAG_STRING: return base::quote(v.u.string);
+    default: return "none";
+  }
+}
+
+// Where a tensor's elements are; without data, what it came from.
+const void* place_of(const yard_tensor_t& t) {
+  return t.data != nullptr ? static_cast<const char*>(t.data) + t.byte_offset : t.origin;
+}
+
+}  // namespace
+
+int64_t Tracer::read(Place place) {
+  if (place == nullptr) return values_++;
+  const auto [at, fresh] = latest_.try_emplace(place, values_);
+  if (fresh) ++values_;
+  return at->second;
+}
+
+void Tracer::add_tensor(TraceNode& node, const op::Param& param, std::string name,
+                        const yard_tensor_t* tensor) {
+  TraceArg& arg = node.args.emplace_back();
+  arg.name = std::move(name);
+  arg.text = tensor != nullptr ? op::brief(*tensor) : "none";
+  if (tensor != nullptr && param.access != op::Access::kWrite) arg.reads = read(place_of(*tensor));
+}
+
+void Tracer::add(const op::Program& program, const yard_value_t* args, std::string spec,
+                 std::string_view kernel, std::string_view note) {
+  std::lock_guard lock(lock_);
+  TraceNode node{program.name(), std::move(spec), std::string(kernel), std::string(note), {}};
+  // Everything is read before anything is written.
+  struct Written {
+    size_t arg;
+    Place place;
+  };
+  std::vector<Written> written;
+  const auto tensor = [&](const op::Param& p, std::string name, const yard_tensor_t* t) {
+    add_tensor(node, p, std::move(name), t);
+    if (t != nullptr && p.is_written()) written.push_back({node.args.size() - 1, place_of(*t)});
+  };
+  for (uint32_t i = 0; i < program.arg_count(); ++i) {
+    const op::Param& p = program.schema().params[i];
+    const yard_value_t& v = args[i];
+    if (v.tag == YARD_TAG_LIST) {
+      for (uint32_t k = 0; k < v.count; ++k)
+        tensor(p, fmt::format("{}[{}]", p.name, k), v.u.list[k]);
+    } else if (p.is_tensor()) {
+      tensor(p, p.name, v.tag == YARD_TAG_TENSOR ? v.u.tensor : nullptr);
+    } else {
+      node.args.push_back({p.name, scalar_text(p, v), TraceArg::kNone, TraceArg::kNone});
+    }
+  }
+  for (const Written& w : written) {
+    node.args[w.arg].writes = values_++;
+    if (w.place != nullptr) latest_[w.place] = node.args[w.arg].writes;
+  }
+  nodes_.push_back(std::move(node));
+}
+
+std::vector<TraceNode> Tracer::nodes() const {
+  std::lock_guard lock(lock_);
+  return nodes_;
+}
+
+}  // namespace yard::detail
+
+namespace yard {
+
+TraceScope::TraceScope()
+    : tracer_(std::make_unique<detail::Tracer>()),
+      thread_(&base::this_thread()),
+      outer_(thread_->scope_state) {
+  state_ = detail::traced(outer_, tracer_.get());
+  thread_->scope_state = state_.get();
+  thread_->scope = state_->id;
+}
+
+TraceScope::~TraceScope() {
+  thread_->scope_state = outer_;
+  thread_->scope = outer_ != nullptr ? outer_->id : 0;
+}
+
+std::vector<TraceNode> TraceScope::nodes() const { return tracer_->nodes(); }
+
+std::string TraceScope::to_text() const {
+  std::string text;
+  for (const TraceNode& node : tracer_->nodes()) {
+    std::string made, given;
+    for (const TraceArg& a : node.args) {
+      if (a.writes != TraceArg::kNone)
+        made += fmt::format("{}%{}: {}", made.empty() ? "" : ", ", a.writes, a.text);
+      if (a.writes != TraceArg::kNone && a.reads == TraceArg::kNone) continue;
+      given += given.empty() ? "" : ", ";
+      given += a.reads != TraceArg::kNone ? fmt::format("{}=%{}", a.name, a.reads)
+                                          : fmt::format("{}={}", a.name, a.text);
+    }
+    text += fmt::format("{}{}{}({})  [{}]{}{}\n", made, made.empty() ? "" : " = ", node.op, given,
+                        node.kernel, node.note.empty() ? "" : "  # ", node.note);
+  }
+  return text;
+}
+
+std::string TraceScope::to_json() const {
+  const auto number = [](int64_t n) { return n < 0 ? std::string("null") : std::to_string(n); };
+  const auto text = [](const std::string& s) { return base::json_string(s); };
+  std::string nodes;
+  for (const TraceNode& node : tracer_->nodes()) {
+    std::string args;
+    for (const TraceArg& a : node.args)
+      args += fmt::format(R"({}{{"name":{},"text":{},"reads":{},"writes":{}}})",
+                          args.empty() ? "" : ",", text(a.name), text(a.text), number(a.reads),
+                          number(a.writes));
+    nodes += fmt::format(R"({}{{"op":{},"call":{},"kernel":{},"note":{},"args":[{}]}})",
+                         nodes.empty() ? "" : ",", text(node.op), text(node.call),
+                         text(node.kernel), node.note.empty() ? "null" : text(node.note), args);
+  }
+  return fmt::format(R"({{"nodes":[{}]}})", nodes);
+}
+
+}  // namespace yard

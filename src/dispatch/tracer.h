@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a TraceScope collects.
+#pragma once
+
+#include <yard/plugin.h>
+#include <yard/trace.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "op/program.h"
+
+namespace yard::detail {
+
+class Tracer {
+ public:
+  // A call that fits. `spec` is its text.
+  void add(const op::Program& program, const yard_value_t* args, std::string spec,
+           std::string_view kernel, std::string_view note);
+  std::vector<TraceNode> nodes() const;
+
+ private:
+  using Place = const void*;
+  // The value at a place, a new one if nothing is known of it.
+  int64_t read(Place place);
+  void add_tensor(TraceNode& node, const op::Param& param, std::string name,
+                  const yard_tensor_t* tensor);
+
+  mutable std::mutex lock_;
+  std::vector<TraceNode> nodes_;
+  std::map<Place, int64_t> latest_;
+  int64_t values_ = 0;
+};
+
+}  // namespace yard::detail
