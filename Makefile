@@ -21,7 +21,7 @@ help: ## say what there is
 	@echo '  make clean    removes build/'
 	@echo
 	@echo 'For daily work: cmake --preset dev && cmake --build --preset dev && ctest --preset dev'
-	@echo 'One stage of the tests: scripts/test.py release | asan | tsan | fuzz'
+	@echo 'One stage of the tests: scripts/test.py release | asan | fuzz | tsan'
 
 setup:
 	@scripts/setup.sh build test lint

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# Install and export: find_package(Switchyard) gives Switchyard::yard, pkg-config gives switchyard.
+# Install and export: find_package(Switchyard) gives Switchyard::yard and yard_add_plugin(), pkg-config gives
+# switchyard.
 
 include(CMakePackageConfigHelpers)
 
-install(TARGETS yard EXPORT SwitchyardTargets)
+install(TARGETS yard yard_plugin_headers EXPORT SwitchyardTargets)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/yard" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(FILES "${PROJECT_BINARY_DIR}/include/yard/version.h"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/yard")
 if(TARGET yard_tool)
-  install(TARGETS yard_tool)
+  install(TARGETS yard_tool EXPORT SwitchyardTargets)
 endif()
 
 # A static libyard leaves its own libraries to the user's link line.
@@ -43,6 +44,9 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/SwitchyardConfig.cmak
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/SwitchyardConfigVersion.cmake"
                                  COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_SOURCE_DIR}/cmake/FindLibElf.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/YardPlugin.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/YardPlugin.map"
+              "${PROJECT_SOURCE_DIR}/cmake/YardPluginCheck.cmake"
               "${PROJECT_BINARY_DIR}/SwitchyardConfig.cmake"
               "${PROJECT_BINARY_DIR}/SwitchyardConfigVersion.cmake" DESTINATION "${cmake_dir}")
 

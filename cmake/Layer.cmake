@@ -90,7 +90,9 @@ function(yard_backend name)
   add_library(${target} STATIC ${arg_SOURCES})
   target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}/include"
                                               "${CMAKE_CURRENT_SOURCE_DIR}")
-  target_compile_definitions(${target} PRIVATE YARD_PLUGIN_QUERY=yard_query_${name})
+  # As yard_add_plugin() does, so that the same sources make a plugin.
+  target_compile_definitions(${target} PRIVATE YARD_PLUGIN_QUERY=yard_query_${name}
+      YARD_PLUGIN_NAME="${name}" YARD_PLUGIN_VERSION="${PROJECT_VERSION}")
   if(arg_TEST_ONLY)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_link_libraries(${target} PRIVATE yard_flags yard_library_flags ${arg_LIBS})

@@ -114,13 +114,13 @@ def tsan(tally, _):
 def run_fuzzer(program, seconds):
     """One fuzzer over its seeds; new inputs are kept in the build tree. Gives its output if it fails."""
     name = program.name.removesuffix("_fuzz")
-    found = folder("fuzz") / "corpus" / name
+    found = folder("asan") / "corpus" / name
     found.mkdir(parents=True, exist_ok=True)
     seeds = ROOT / "tests" / "fuzz" / "corpus" / name
     run = subprocess.run(
         [str(program), f"-max_total_time={seconds}", "-timeout=10", "-rss_limit_mb=3000",
          "-detect_leaks=0", "-print_final_stats=1", "-verbosity=0",
-         f"-artifact_prefix={folder('fuzz')}/{name}-", str(found)] + [str(seeds)] * seeds.is_dir(),
+         f"-artifact_prefix={folder('asan')}/{name}-", str(found)] + [str(seeds)] * seeds.is_dir(),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     return run.returncode, run.stdout
 
@@ -130,10 +130,11 @@ def fuzz(tally, seconds):
     if not sources:
         print("no fuzzer in tests/fuzz")
         return
-    if not build("fuzz"):
+    # They are part of the build for the address sanitizer.
+    if not build("asan", "yard_fuzzers"):
         tally.fail("fuzz: build")
         return
-    programs = [folder("fuzz") / "bin" / source.stem for source in sources]
+    programs = [folder("asan") / "bin" / source.stem for source in sources]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         outcomes = pool.map(lambda p: run_fuzzer(p, seconds), programs)
         for program, (rc, output) in zip(programs, outcomes):
@@ -146,7 +147,7 @@ def fuzz(tally, seconds):
                 tally.fail(f"fuzz: {program.name}")
 
 
-STAGES = {"release": release, "asan": asan, "tsan": tsan, "fuzz": fuzz}
+STAGES = {"release": release, "asan": asan, "fuzz": fuzz, "tsan": tsan}
 
 
 def main():

@@ -13,9 +13,13 @@
 // A file must be replaced by renaming another over it, as installers do, not by writing into it.
 #pragma once
 
+#include <yard/plugin_probe.h>
 #include <yard/registry.h>
 #include <yard/status.h>
 
+#include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +40,22 @@ struct PluginSettings {
   // Only what this file lists is loaded. Empty: what the files `yard.lock` in the searched directories
   // list, or everything when there is none.
   std::string lock_file;
+
+  // Unset: what YARD_PLUGIN_PROBE says, or never, as a probe takes some hundredths of a second.
+  std::optional<PluginProbe> probe;
+  double probe_seconds = 10;
+  uint64_t probe_memory = uint64_t{4} << 30;  // bytes of address space
+  // The program that does it, absolute. Empty: `yard-probe`, as it was installed with this library.
+  std::string probe_program;
+  // Only plugins that `yard verify FILE` has found good, or remember_verified() was told so of, are loaded.
+  bool require_verified = false;
+  // Where results of probes and of `yard verify` are remembered, absolute. Empty: `yard` in $XDG_STATE_HOME or
+  // ~/.local/state. What others can write is not believed; where nothing can be written, nothing is remembered.
+  std::string state_directory;
+
+  // Told of each step of a load before it begins: "opening", "query", "start". For those who must know where a
+  // library crashed. Must not throw, nor call on the runtime.
+  std::function<void(std::string_view path, std::string_view step)> watch;
 };
 
 enum class PluginState {
@@ -68,6 +88,9 @@ enum class PluginReason {
   kBadLockFile,
   kNotInLockFile,
   kDigestDiffers,
+  kNotVerified,
+  kNotProbed,
+  kProbeFailed,
   kCannotOpen,
   kNoQuery,
   kQueryDeclined,
@@ -92,7 +115,26 @@ struct PluginInfo {
   uint32_t abi = 0;
   std::vector<std::string> devices, features, ops, groups, hooks;
   std::string sha256;  // once it has been loaded, and of inspect()
+  // What is remembered of that digest, of inspect() and probe().
+  std::optional<bool> probed;  // whether the last probe passed
+  bool verified = false;
 };
+
+// What became of a library in a process of its own.
+struct ProbeReport {
+  PluginReason reason =
+      PluginReason::kNone;  // kProbeFailed, kNotProbed, or why it would not be loaded
+  std::string
+      detail;       // "died of SIGSEGV in its query", "was still running after 10 s, in its start"
+  PluginInfo info;  // as inspect() has it
+  size_t kernels = 0, runs = 0;
+  double seconds = 0;
+  bool passed() const noexcept { return reason == PluginReason::kNone; }
+};
+
+// Writes a lock file that lists these plugins by name, version and digest: whole, or not at all. See
+// PluginSettings::lock_file.
+YARD_API Status write_plugin_lock(const std::string& path, const std::vector<PluginInfo>& plugins);
 
 // The plugins of one runtime; valid as long as that is. Any thread may call any of it at any time; inside a
 // plugin's own query, start or stop everything but list() and inspect() is the error `would_deadlock`.
@@ -114,6 +156,15 @@ class Plugins {
 
   // Looks at a file without running or remembering anything of it.
   YARD_API PluginInfo inspect(std::string_view path) const;
+  // Tries a file in a process of its own, whatever is remembered of it, and remembers what came of it. Nothing
+  // of it runs here. Lock files have no say.
+  YARD_API ProbeReport probe(std::string_view path) const;
+  // For `require_verified`: the plugin with that digest has passed (or has not). The error says why that
+  // cannot be remembered.
+  YARD_API Status remember_verified(std::string_view sha256, bool passed = true) const;
+
+  // For the library itself.
+  plugin::Loader& loader() const noexcept { return *loader_; }
 
  private:
   friend class Runtime;

@@ -7,10 +7,12 @@
 #pragma once
 
 #include <yard/call_spec.h>
+#include <yard/config.h>
 #include <yard/explain.h>
 #include <yard/options.h>
 #include <yard/plugins.h>
 #include <yard/registry.h>
+#include <yard/reload.h>
 #include <yard/value.h>
 
 #include <initializer_list>
@@ -30,6 +32,8 @@ struct RuntimeSettings {
   size_t plans_per_op = 4096;
   // Whether the variables YARD_* of the environment are read.
   bool environment = true;
+  // A rule file to begin with; empty: what YARD_CONFIG names, or none.
+  std::string config = {};
   // Where plugins are looked for, and which may be loaded.
   PluginSettings plugins = {};
 };
@@ -80,7 +84,7 @@ class Runtime {
   YARD_API Plugins plugins() const noexcept;
 
   // ---- Policy ----
-  // What is in force for the process: what was set here, over the environment.
+  // What is in force for the process: what was set here, over the environment, over the rule file.
   YARD_API Policy policy() const;
   YARD_API Status set_policy(Policy policy);
   // Takes back what was set here: only the environment has its say.
@@ -89,8 +93,38 @@ class Runtime {
   // what it said before, and is the error; the others count. Like getenv, not while another thread changes
   // the environment.
   YARD_API Status reload_environment();
-  // What is wrong with the environment as it was last read. Also in the log.
+  // What is wrong with the environment as it was last read, and with the rule file. Also in the log.
   YARD_API std::vector<Problem> problems() const;
+
+  // ---- Rules ----
+  // Reads a rule file, checks it against the ops and kernels there are and puts it in force; with an error
+  // nothing changes. The status is the first error with the others as notes; `problems` gets all of them, and
+  // warnings. An empty path takes the rules out of force and ends the watch.
+  YARD_API Status load_config(const std::string& path, std::vector<ConfigProblem>* problems = nullptr);
+  // The same with a value.
+  YARD_API Status set_config(Config config, std::vector<ConfigProblem>* problems = nullptr);
+  // What is in force; empty where nothing is.
+  YARD_API Config config() const;
+  // Only checks.
+  YARD_API std::vector<ConfigProblem> check_config(const std::string& path) const;
+  // As load_config(), and again whenever the file, or one that it includes, is another one; on a thread of the
+  // runtime. Whatever the file is like now, it is watched from then on, unless it cannot be: then nothing is. One
+  // file at a time. load_config() of a file in mode hot_reload does this.
+  YARD_API Status watch_config(const std::string& path, const WatchSettings& settings = {},
+                               std::vector<ConfigProblem>* problems = nullptr);
+  // What is in force stays.
+  YARD_API void unwatch_config();
+  // The last versions, oldest first. Computes their differences.
+  YARD_API std::vector<ConfigVersion> config_history() const;
+  // Puts a remembered version in force, as a new one, if it makes sense now. A watched file stays watched; its next
+  // change counts.
+  YARD_API Status rollback_config(uint64_t number, std::vector<ConfigProblem>* problems = nullptr);
+  // See reload.h. The number is for remove_config_callback(), after which the function is not called any more.
+  YARD_API uint64_t add_config_validator(ConfigValidator validator);
+  YARD_API uint64_t on_config(ConfigListener listener);
+  YARD_API void remove_config_callback(uint64_t id);
+  // Labels of every call, for rules; those of a scope or of a call itself are stronger.
+  YARD_API Status set_labels(std::map<std::string, std::string, std::less<>> labels);
 
   // ---- Calls by name ----
   YARD_API Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o = {});

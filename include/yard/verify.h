@@ -49,17 +49,6 @@ struct VerifyProgress {
   size_t failed = 0;           // so far, of all
 };
 
-struct VerifyOptions {
-  std::string op, kernel, backend;  // empty: all; `kernel` is an id
-  uint64_t seed = 1;
-  size_t cases = 300;              // calls per op
-  int64_t max_elements = 1 << 20;  // of one tensor
-  int repeats = 3;                 // runs of a kernel that claims to be deterministic
-  std::vector<Expectation> expectations;
-  // Called before each case, on the thread that verifies; false ends the run.
-  std::function<bool(const VerifyProgress&)> progress;
-};
-
 // A call that went wrong, or came nearest to it.
 struct VerifyCase {
   std::string call;  // a CallSpec
@@ -68,6 +57,20 @@ struct VerifyCase {
   double error = 0;   // in units of the tolerance; infinite where no number says how wrong it is
   std::string
       what;  // "out[3,17] is 0.5 where the reference has 0.25", "wrote to the memory of ..."
+};
+
+struct VerifyOptions {
+  std::string op, kernel, backend;  // empty: all; `kernel` is an id
+  std::string plugin;               // only kernels that this plugin brought; it must be loaded
+  uint64_t seed = 1;
+  size_t cases = 300;              // calls per op
+  int64_t max_elements = 1 << 20;  // of one tensor
+  int repeats = 3;                 // runs of a kernel that claims to be deterministic
+  std::vector<Expectation> expectations;
+  // Called before each case, on the thread that verifies; false ends the run.
+  std::function<bool(const VerifyProgress&)> progress;
+  // Called before each run of a kernel, so that its last word says which one crashed. Must not throw.
+  std::function<void(std::string_view op, std::string_view kernel, const VerifyCase&)> watch;
 };
 
 // Why calls were not run, or not to the end.

@@ -5,6 +5,7 @@
 #include <yard/bound.h>
 #include <yard/call_spec.h>
 #include <yard/call_tensors.h>
+#include <yard/config.h>
 #include <yard/explain.h>
 #include <yard/instance.h>
 #include <yard/op.h>
@@ -12,7 +13,9 @@
 #include <yard/plugins.h>
 #include <yard/policy.h>
 #include <yard/registry.h>
+#include <yard/reload.h>
 #include <yard/runtime.h>
+#include <yard/sample_calls.h>
 #include <yard/scope.h>
 #include <yard/status.h>
 #include <yard/tensor.h>

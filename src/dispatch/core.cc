@@ -19,18 +19,23 @@ namespace {
 
 // How many known classes of an op a change plans anew; the rest are planned when they are next called.
 constexpr size_t kReplan = 256;
+constexpr size_t kFewestPlans = 4;
 
 Status inside_selection() {
   return Status(Code::kWouldDeadlock,
                 "a probe, verifier or cost hint must not change the registry or the policy");
 }
 
-std::shared_ptr<const policy::ProcessPolicy> process_policy(
-    const registry::State& state, std::shared_ptr<const policy::Reading> reading, Policy set) {
+std::shared_ptr<const policy::ProcessPolicy> settled(const registry::State& state,
+                                                     policy::ProcessPolicy policy) {
   std::vector<std::string> backends;
   for (const auto& [name, backend] : state.backends) backends.push_back(name);
-  return std::make_shared<const policy::ProcessPolicy>(
-      policy::ProcessPolicy::of(std::move(reading), std::move(set), backends));
+  policy.settle(backends);
+  return std::make_shared<const policy::ProcessPolicy>(std::move(policy));
+}
+
+Mode parsed_mode(const std::string* name) {
+  return name != nullptr ? parse_mode(*name).value_or(Mode::kAuto) : Mode::kAuto;
 }
 
 }  // namespace
@@ -41,18 +46,26 @@ Patch make_patch(const Options* o, const ScopeState* scope) {
     p.policy = scope->content.policy;
     p.hash = scope_hash(scope->policy_id);
   }
-  if (o == nullptr || (!o->policy && o->force.empty() && o->deny.empty())) return p;
+  if (scope != nullptr) p.labels = scope->content.labels;
+  if (o == nullptr ||
+      (!o->policy && o->force.empty() && o->deny.empty() && !o->mode && o->labels.empty()))
+    return p;
+  p.mode = o->mode;
+  for (const auto& [name, value] : o->labels) p.labels[name] = value;
   if (o->policy) p.policy = merge(p.policy, *o->policy);
   p.demand = {o->force, o->deny};
   p.key = to_string(p.policy);
   if (!o->force.empty()) p.key += "\nforce " + o->force;
   for (const std::string& d : o->deny) p.key += "\ndeny " + base::quote(d);
+  if (o->mode) p.key += std::string("\nmode ") + to_string(*o->mode);
+  for (const auto& [name, value] : p.labels)
+    p.key += "\nlabel " + base::quote(name) + '=' + base::quote(value);
   p.hash = std::hash<std::string>()(p.key) | 1;
   return p;
 }
 
 Core::Core(const yard_host_t* h, size_t plans_per_op)
-    : host(h), root_(new Root), plans_per_op_(std::max<size_t>(plans_per_op, 4)) {
+    : host(h), root_(new Root), plans_per_op_(std::max<size_t>(plans_per_op, kFewestPlans)) {
   dispatch::watch_forks();
   std::shared_ptr<const Snapshot> none;
   std::lock_guard lock(root().write);
@@ -74,13 +87,46 @@ Core::~Core() {
   delete r;
 }
 
+size_t Core::plans_of(const Entry& entry) const noexcept {
+  const size_t said = entry.contest().directions().plans;
+  return said != 0 ? std::max<size_t>(said, kFewestPlans) : plans_per_op_;
+}
+
+select::Directions directions_for(const policy::ProcessPolicy& policy,
+                                  const registry::Family& family) {
+  select::Directions d;
+  d.labels = policy.labels;
+  if (policy.file == nullptr) return d;
+  const Config& config = policy.file->config;
+  const std::string& op = family.op->name;
+  d.mode = parsed_mode(policy::mode_of(config, op));
+  d.file = policy.file;
+  d.rules = policy.file->rules_for(family.op->program);
+  if (const KernelRef* k = policy::find_for_op(config.static_kernel_map, op)) d.mapped = k->id;
+  for (const KernelRef& k : policy::chain_of(config, op)) d.chain.push_back(k.id);
+  d.cache = config.settings.cache.enabled.value_or(true);
+  d.plans = static_cast<size_t>(config.settings.cache.size.value_or(0));
+  if (const auto& n = config.settings.max_fallback_attempts) d.fallbacks = static_cast<size_t>(*n);
+  return d;
+}
+
+select::Directions directions_for(select::Directions of_process, const Patch& patch) {
+  if (patch.mode) of_process.mode = *patch.mode;
+  if (patch.labels.empty()) return of_process;
+  std::map<std::string, std::string, std::less<>> all = patch.labels;
+  all.insert(of_process.labels.begin(), of_process.labels.end());
+  of_process.labels.assign(all.begin(), all.end());
+  return of_process;
+}
+
 std::shared_ptr<Entry> Core::build_entry(const Snapshot& next, const registry::Family& family,
                                          const Entry* old) {
   const auto shared = next.state->families.find(family.op->name)->second;
   auto entry =
-      Entry::make(select::Contest::make(shared, next.policy->in_force, {}, {host, next.forked}),
+      Entry::make(select::Contest::make(shared, next.policy->in_force, {}, {host, next.forked},
+                                        directions_for(*next.policy, family)),
                   next.generation, old);
-  if (old == nullptr || old->being_edited()) return entry;
+  if (old == nullptr || old->being_edited() || !entry->contest().directions().cache) return entry;
   // Representatives are copied out under the lock; selecting runs plugin code and is done without it.
   std::vector<op::Call> known;
   {
@@ -96,7 +142,7 @@ std::shared_ptr<Entry> Core::build_entry(const Snapshot& next, const registry::F
     const auto order = select::select(entry->contest(), call.args(), call.count(), call.flags());
     if (order.empty()) continue;
     log_choice(*entry, order[0]);
-    entry->insert(entry->plan(key, order), call, plans_per_op_);
+    entry->insert(entry->plan(key, order), call, plans_of(*entry));
   }
   return entry;
 }
@@ -109,8 +155,7 @@ bool Core::publish(Root& r, std::shared_ptr<const registry::State> state,
   next->generation = ++generation_;
   next->state = std::move(state);
   // The environment's names of backends mean what is registered now.
-  if (!policy->reading->good.policy.backends.empty())
-    policy = process_policy(*next->state, policy->reading, policy->set);
+  if (!policy->reading->good.policy.backends.empty()) policy = settled(*next->state, *policy);
   next->policy = std::move(policy);
   next->forked = old != nullptr && old->forked;
   std::vector<std::shared_ptr<Entry>> entries(next->state->index_count());
@@ -192,14 +237,36 @@ Result<Ticket> Core::apply(const std::vector<registry::Step>& steps) {
 Status Core::set_policy(Policy policy) {
   YARD_RETURN_IF_ERROR(validate(policy));
   return edit([&](const Snapshot& old, auto& state, auto& next, auto&) -> Status {
-    next = process_policy(*state, old.policy->reading, policy);
+    policy::ProcessPolicy p = *old.policy;
+    p.set = policy;
+    next = settled(*state, std::move(p));
     return {};
   });
 }
 
 Status Core::set_environment(std::shared_ptr<const policy::Reading> reading) {
   return edit([&](const Snapshot& old, auto& state, auto& next, auto&) -> Status {
-    next = process_policy(*state, reading, old.policy->set);
+    policy::ProcessPolicy p = *old.policy;
+    p.reading = reading;
+    next = settled(*state, std::move(p));
+    return {};
+  });
+}
+
+Status Core::set_file(std::shared_ptr<const policy::FileRules> file) {
+  return edit([&](const Snapshot& old, auto& state, auto& next, auto&) -> Status {
+    policy::ProcessPolicy p = *old.policy;
+    p.file = file;
+    next = settled(*state, std::move(p));
+    return {};
+  });
+}
+
+Status Core::set_labels(op::Labels labels) {
+  return edit([&](const Snapshot& old, auto&, auto& next, auto&) -> Status {
+    auto p = std::make_shared<policy::ProcessPolicy>(*old.policy);
+    p->labels = labels;
+    next = std::move(p);
     return {};
   });
 }
@@ -212,7 +279,9 @@ Status Core::start_over(const std::vector<registry::Step>& steps) {
     auto applied = registry::apply(empty, steps);
     if (!applied.ok()) return std::move(applied).status();
     state = applied->state;
-    next = process_policy(*state, old.policy->reading, {});
+    policy::ProcessPolicy p = *old.policy;
+    p.set = {};
+    next = settled(*state, std::move(p));
     return {};
   });
 }

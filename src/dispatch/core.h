@@ -40,10 +40,17 @@ class Core;
 struct Patch {
   Policy policy;  // of both
   select::Demand demand;
+  std::optional<Mode> mode;
+  std::map<std::string, std::string, std::less<>> labels;
   std::string key;    // canonical text; empty where the scope alone says something
   uint64_t hash = 0;  // 0: nothing is said
 };
 Patch make_patch(const Options* options, const ScopeState* scope);
+
+// What mode and rules say about an op to everybody; and to those a patch is for.
+select::Directions directions_for(const policy::ProcessPolicy& policy,
+                                  const registry::Family& family);
+select::Directions directions_for(select::Directions of_process, const Patch& patch);
 
 // One selection under way; others that need the same wait for it.
 struct Flight {
@@ -91,6 +98,18 @@ class Core {
   // What is said through the API; or by the environment.
   Status set_policy(Policy policy);
   Status set_environment(std::shared_ptr<const policy::Reading> reading);
+  // What a rule file says; null: there is none.
+  Status set_file(std::shared_ptr<const policy::FileRules> file);
+  Status set_labels(op::Labels labels);
+  // Classes of calls that have a plan now and would have no kernel under these rules, of the process and of
+  // scopes; at most `most` of each op. Publishes nothing.
+  struct Orphan {
+    std::string call;    // a CallSpec
+    std::string kernel;  // that serves it now
+    std::string why;     // not any more
+  };
+  std::vector<Orphan> left_without(const std::shared_ptr<const policy::FileRules>& file,
+                                   size_t most = 3) const;
   // These steps from nothing, with no policy but the environment's; indices stay taken. One snapshot.
   Status start_over(const std::vector<registry::Step>& steps);
 
@@ -147,6 +166,8 @@ class Core {
   // Publishes what `change` makes of the current snapshot.
   template <class F>
   Status edit(const F& change);
+  // How many plans it may keep.
+  size_t plans_of(const Entry& entry) const noexcept;
   std::shared_ptr<Entry> build_entry(const Snapshot& next, const registry::Family& family,
                                      const Entry* old);
 

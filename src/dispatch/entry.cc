@@ -75,11 +75,13 @@ Entry::Entry(select::Contest contest, uint64_t generation, const Entry* stats_fr
 Entry::~Entry() { free_table(table_.load(std::memory_order_relaxed)); }
 
 exec::Plan::Ptr Entry::plan(const Key& key, const std::vector<uint16_t>& order) const {
+  size_t most = exec::Plan::kMaxAttempts;
+  if (const auto& said = contest_.directions().fallbacks) most = std::min(most, *said + 1);
   std::vector<exec::Attempt> attempts;
   for (uint16_t i : order) {
     attempts.push_back(
         {contest_.contenders()[i].kernel.get(), stats_[i]->calls.id(), stats_[i]->failures.id()});
-    if (attempts.size() == exec::Plan::kMaxAttempts) break;
+    if (attempts.size() == most) break;
   }
   return exec::Plan::make(key.hash, {key.w, key.words}, attempts);
 }

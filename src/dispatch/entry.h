@@ -16,6 +16,10 @@
 #include "op/call.h"
 #include "select/contest.h"
 
+namespace yard::detail {
+struct Patch;
+}
+
 namespace yard::dispatch {
 
 // Open addressing, at most half full, never shrunk in place: a change makes a new table. The slots follow
@@ -123,6 +127,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // Which overlay this is; empty for the global entry.
   std::string overlay_key;
   uint64_t overlay_hash = 0;
+  std::shared_ptr<const detail::Patch> patch;  // what it was made for; null for the global entry
 
  private:
   Entry(select::Contest contest, uint64_t generation, const Entry* stats_from, const void* inside);

@@ -81,7 +81,8 @@ void Core::abandon_root() noexcept {
       unsafe |= (c.kernel->backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0;
     if (unsafe)
       entry = Entry::make(select::Contest::make(next->state->families.find(entry->name())->second,
-                                                next->policy->in_force, {}, {host, true}),
+                                                next->policy->in_force, {}, {host, true},
+                                                entry->contest().directions()),
                           next->generation, entry.get());
   }
   next->set_entries(std::move(entries));

@@ -22,6 +22,10 @@ Result<exec::Plan::Ptr> Core::fresh_plan(const Entry& entry, const Key& key, con
                     entry.name()));
   root().selections.fetch_add(1, std::memory_order_relaxed);
   const auto order = select::select(entry.contest(), call.args(), call.count(), call.flags());
+  if (order.empty() && entry.contest().unmapped())
+    return Status(
+        Code::kUnmapped,
+        fmt::format("op '{}' is called in static mode and has no static kernel", entry.name()));
   if (order.empty()) return select::no_kernel(entry.contest(), call);
   log_choice(entry, order[0]);
   return entry.plan(key, order);
@@ -38,7 +42,9 @@ void log_choice(const Entry& entry, uint16_t contender) {
 }
 
 Result<exec::Plan::Ptr> Core::make_plan(const Entry& entry, const Key& key, const op::Call& call) {
+  if (!entry.contest().directions().cache) return fresh_plan(entry, key, call);
   Root& r = root();
+  const size_t most = plans_of(entry);
   auto flight = std::make_shared<Flight>();
   {
     std::unique_lock lock(r.plans);
@@ -69,16 +75,16 @@ Result<exec::Plan::Ptr> Core::make_plan(const Entry& entry, const Key& key, cons
   bool full;
   {
     std::lock_guard lock(r.plans);
-    full = entry.plan_count() >= plans_per_op_;
+    full = entry.plan_count() >= most;
   }
-  const size_t many = 4 * plans_per_op_ + 256;
+  const size_t many = 4 * most + 256;
   const bool store = plan.ok() && !(full && base::reclaimer().pending() > many &&
                                     base::reclaimer().collect() > many);
   {
     std::lock_guard lock(r.plans);
     // Entries are immutable but for their plans, which this lock guards.
     if (store)
-      const_cast<Entry&>(entry).insert(*std::move(plan), call, plans_per_op_);
+      const_cast<Entry&>(entry).insert(*std::move(plan), call, most);
     else if (!plan.ok())
       flight->status = plan.status();
     flight->done = true;
@@ -113,10 +119,12 @@ std::shared_ptr<const Entry> Core::overlay(const std::shared_ptr<const Snapshot>
   if (global == nullptr) return nullptr;
   const auto family = s->state->families.find(global->name())->second;
   auto entry = Entry::make(select::Contest::make(family, merge(s->policy->in_force, patch.policy),
-                                                 patch.demand, {host, s->forked}),
+                                                 patch.demand, {host, s->forked},
+                                                 directions_for(global->contest().directions(), patch)),
                            s->generation, global, s.get());
   entry->overlay_key = patch.key;
   entry->overlay_hash = patch.hash;
+  entry->patch = std::make_shared<const Patch>(patch);
   std::shared_ptr<Entry> forgotten;
   {
     std::lock_guard lock(root().plans);
@@ -148,10 +156,6 @@ Status check_options(const registry::Family& family, const Options& o) {
   for (const std::string& d : o.deny)
     if (d.empty())
       return Status(Code::kInvalidArgument, "the call's deny list holds an empty pattern");
-  if (o.mode == Mode::kStatic)
-    return Status(
-        Code::kUnmapped,
-        fmt::format("op '{}' is called in static mode and has no static kernel", family.op->name));
   return {};
 }
 
@@ -179,7 +183,9 @@ Result<Explanation> Core::explain(const registry::Family& family, const op::Call
   const Patch patch = make_patch(&o, scope);
   if (scope != nullptr && !scope->problem.ok()) return scope->problem;
   const Policy none;
-  const policy::Source sources[] = {{"environment", &s.policy->environment},
+  const policy::FileRules* file = s.policy->file.get();
+  const policy::Source sources[] = {{"file", file != nullptr ? &file->said : &none},
+                                    {"environment", &s.policy->environment},
                                     {"process", &s.policy->set},
                                     {"scope", scope != nullptr ? &scope->content.policy : &none},
                                     {"call", o.policy ? &*o.policy : &none}};
@@ -187,7 +193,8 @@ Result<Explanation> Core::explain(const registry::Family& family, const op::Call
                      &call,
                      patch.demand,
                      {host, s.forked},
-                     sources};
+                     sources,
+                     directions_for(directions_for(*s.policy, family), patch)};
   Explanation e = select::explain(q);
   e.generation = s.generation;
   for (PolicyNote& n : e.policy) name_variable(*s.policy->reading, n);

@@ -107,6 +107,12 @@ bool Recipe::fold_rest(const yard_value_t* args, Key& key) const noexcept {
   }
   if (used > 0) to.put(bits);
   for (const op::Field& f : exact_) to.put(static_cast<uint64_t>(op::read(f, args)));
+  if (rules_ != nullptr) {
+    // Labels are the same for all calls of an entry, flags and device are in the first word.
+    uint64_t words[Key::kMaxWords];
+    rules_->fold({args, 0, {}, nullptr}, words);
+    for (uint32_t i = 0; i < rules_->key_words(); ++i) to.put(words[i]);
+  }
   for (const uint8_t arg : whole_) to.put_value(args[arg]);
   for (uint32_t i = 1; i < key.words; ++i) key.hash = mix(key.hash, key.w[i]);
   return !to.full();

@@ -135,8 +135,9 @@ class Recipe {
   std::vector<Other> others_;
   std::vector<Facts> facts_;
   std::vector<op::Field> buckets_;
-  std::vector<op::Field> exact_;  // one word each
-  std::vector<uint8_t> whole_;    // arguments of which everything counts
+  std::vector<op::Field> exact_;                  // one word each
+  std::vector<uint8_t> whole_;                    // arguments of which everything counts
+  std::shared_ptr<const policy::OpRules> rules_;  // null: none that reads arguments
 };
 
 }  // namespace yard::dispatch

@@ -32,6 +32,7 @@ class RecipeCompiler {
       read_verifier(c);
       for (const op::Field& f : c.cost_fields) read_bucket(f);
     }
+    read_rules();
     place();
     return std::move(recipe_);
   }
@@ -168,6 +169,13 @@ class RecipeCompiler {
     for (int arg : c.verify_args) read_whole(static_cast<size_t>(arg));
   }
 
+  void read_rules() {
+    const select::Directions& d = contest_.directions();
+    if (!d.by_rules()) return;
+    recipe_.reads_scalars_ |= d.rules->reads_scalars();
+    if (d.rules->key_words() > 0) recipe_.rules_ = d.rules;
+  }
+
   void read_bucket(const op::Field& f) { add_field(recipe_.buckets_, f); }
 
   void add_field(std::vector<op::Field>& to, const op::Field& f) {
@@ -243,10 +251,12 @@ class RecipeCompiler {
     }
     for (const Bundle& b : later) put(b);
     const size_t words = 1 + (recipe_.tests_.size() + 63) / 64 + recipe_.facts_.size() +
-                         (recipe_.buckets_.size() + 7) / 8 + recipe_.exact_.size();
+                         (recipe_.buckets_.size() + 7) / 8 + recipe_.exact_.size() +
+                         (recipe_.rules_ != nullptr ? recipe_.rules_->key_words() : 0);
     recipe_.oversize_ = words > Key::kMaxWords;
-    recipe_.longer_ = !later.empty() || !recipe_.facts_.empty() || !recipe_.buckets_.empty() ||
-                      !recipe_.exact_.empty() || !recipe_.whole_.empty() || recipe_.oversize_;
+    recipe_.longer_ = recipe_.rules_ != nullptr || !later.empty() || !recipe_.facts_.empty() ||
+                      !recipe_.buckets_.empty() || !recipe_.exact_.empty() ||
+                      !recipe_.whole_.empty() || recipe_.oversize_;
   }
 
   void put(const Bundle& b) {

@@ -55,6 +55,13 @@ bool Snapshot::being_edited() const noexcept {
   return false;
 }
 
+std::vector<std::shared_ptr<const Entry>> Snapshot::overlays() const {
+  std::vector<std::shared_ptr<const Entry>> all;
+  for (const auto& owner : overlay_owners_)
+    if (owner != nullptr) all.push_back(owner);
+  return all;
+}
+
 size_t Snapshot::overlay_count() const noexcept {
   size_t n = 0;
   for (const auto& o : overlays_) n += o.load(std::memory_order_relaxed) != nullptr;

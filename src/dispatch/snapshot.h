@@ -29,6 +29,8 @@ class Snapshot : public std::enable_shared_from_this<Snapshot> {
   // Under the plan lock. May take the place of another one, which is given back.
   std::shared_ptr<Entry> put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const;
   size_t overlay_count() const noexcept;
+  // Those there are. Under the plan lock.
+  std::vector<std::shared_ptr<const Entry>> overlays() const;
   // Whether some entry's plan table is being changed: only of interest in a child of fork.
   bool being_edited() const noexcept;
 

@@ -221,7 +221,7 @@ PluginInfo Loader::inspect(const std::string& path) {
   if (c.file)
     if (auto digest = base::sha256(c.file); digest.ok()) r.sha256 = *digest;
   if (c.refusal.refused()) r.refuse(std::move(c.refusal));
-  return r.info();
+  return with_results(r.info());
 }
 
 }  // namespace yard::plugin

@@ -19,7 +19,11 @@ namespace yard::plugin {
 thread_local int Loader::Turn::t_turns = 0;
 
 Loader::Loader(PluginSettings settings, Services services)
-    : settings_(std::move(settings)), services_(std::move(services)), book_(new Book) {
+    : settings_(std::move(settings)),
+      services_(std::move(services)),
+      results_(settings_.state_directory.empty() ? Results::default_directory()
+                                                 : settings_.state_directory),
+      book_(new Book) {
   process_.host = services_.host;
   Book& b = *book_.load();
   b.pid = ::getpid();
@@ -149,10 +153,17 @@ Refusal Loader::bring_in(Book& book, Record& r) {
   if (!digest.ok()) return {PluginReason::kUnreadable, std::string(digest.status().message())};
   r.sha256 = *digest;
   YARD_RETURN_IF_REFUSED(read_locks(book).allows(r));
+  YARD_RETURN_IF_REFUSED(vet(book, r, c.file));
+  const auto begin = [&](const char* step) {
+    if (settings_.watch) settings_.watch(r.path, step);
+  };
+  begin("opening");
   auto lease = std::make_shared<Lease>();
   YARD_RETURN_IF_REFUSED(open_library(r, c, lease->library));
   std::vector<registry::Step> steps;
+  begin("query");
   YARD_RETURN_IF_REFUSED(lease->library->describe(r.manifest, lease, steps));
+  begin("start");
   YARD_RETURN_IF_REFUSED(lease->library->start());
   YARD_RETURN_IF_REFUSED(publish(book, r, steps));
   r.id = c.id, r.lease = lease, r.library = lease->library, r.fate = lease->library->fate();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds, loads and unloads the plugins of one runtime.
 //
-// Loading is one transaction: open the file, look at it, hash it, hold it against the lock file, open it as
-// a library, ask it what it brings, start it, publish. Whatever fails, all of it is undone and the plugin is
-// refused with a reason. One load, unload or search at a time; listing never waits for those.
+// Loading is one transaction: open the file, look at it, hash it, hold it against the lock file, try it out in
+// another process where that is wished for, open it as a library, ask it what it brings, start it, publish.
+// Whatever fails, all of it is undone and the plugin is refused with a reason. One load, unload or search at a
+// time; listing never waits for those.
 #pragma once
 
 #include <yard/plugins.h>
@@ -12,12 +13,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "plugin/catalogue.h"
 #include "plugin/lock_file.h"
+#include "plugin/results.h"
 #include "registry/changes.h"
 #include "registry/lazy_loader.h"
 
@@ -37,6 +40,7 @@ struct Services {
 // What the environment says about plugins; empty where it has no say.
 struct FromEnvironment {
   std::string plugins, path;
+  std::optional<PluginProbe> probe = {};
   bool operator==(const FromEnvironment&) const = default;
 };
 
@@ -55,6 +59,10 @@ class Loader final : public registry::LazyLoader {
   Status forget(std::string_view name_or_path);
   std::vector<PluginInfo> list();
   PluginInfo inspect(const std::string& path);
+  ProbeReport probe(const std::string& path);
+  Status remember_verified(std::string_view sha256, bool passed);
+  // What the records of a loaded plugin hold; null if there is none of that name.
+  const void* keep_of(std::string_view name);
   // Expires when the plugin is out.
   Result<std::weak_ptr<const void>> unload(std::string_view name);
 
@@ -94,6 +102,14 @@ class Loader final : public registry::LazyLoader {
   Record record_of(const std::string& path, Book& book, Directories& directories) const;
   Locks read_locks(const Book& book) const;
 
+  // ---- vetting.cc: what must be known of a library before it is opened ----
+  Refusal vet(Book& book, const Record& record, const base::File& file) const;
+  void try_out(const Record& record, const base::File& file, std::vector<std::string> others,
+               ProbeReport& report) const;
+  // Adds what is remembered.
+  PluginInfo with_results(PluginInfo info) const;
+  static std::vector<std::string> others_for(const Catalogue& catalogue, const Record& record);
+
   // ---- loader.cc; all hold `loading` ----
   Status load_record(Book& book, const std::string& path);
   Refusal bring_in(Book& book, Record& record);
@@ -107,6 +123,7 @@ class Loader final : public registry::LazyLoader {
 
   const PluginSettings settings_;
   const Services services_;
+  const Results results_;
   Process process_;
   std::atomic<size_t> waiting_{0};
   std::atomic<Book*> book_;

@@ -6,12 +6,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/write_file.h"
 
 namespace yard::plugin {
 namespace {
@@ -66,24 +66,7 @@ std::string LockFile::text() const {
   return text;
 }
 
-Status LockFile::write(const std::string& path) const {
-  const std::string beside = fmt::format("{}.new.{}", path, ::getpid());
-  const std::string content = text();
-  {
-    const base::File file(
-        ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
-    if (!file) return failed(path, "cannot be written");
-    for (size_t done = 0; done < content.size();) {
-      const ssize_t n = ::write(file.fd(), content.data() + done, content.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return failed(path, "cannot be written");
-      done += static_cast<size_t>(n);
-    }
-    if (::fsync(file.fd()) != 0) return failed(path, "cannot be written");
-  }
-  if (::rename(beside.c_str(), path.c_str()) != 0) return failed(path, "cannot be written");
-  return {};
-}
+Status LockFile::write(const std::string& path) const { return base::write_file(path, text()); }
 
 void LockFile::add(LockEntry entry) {
   const auto at = std::lower_bound(entries_.begin(), entries_.end(), entry);

@@ -48,6 +48,15 @@ constexpr ReasonInfo kReasons[] = {
      "There is a lock file and it does not list this plugin in this version.", kInvalid},
     {R::kDigestDiffers, "digest_differs", "The file is not the one that the lock file lists.",
      kInvalid},
+    {R::kNotVerified, "not_verified",
+     "Only verified plugins may be loaded, and this one is not known to be one.", kInvalid},
+    {R::kNotProbed, "not_probed",
+     "The plugin was to be tried in a process of its own first, and that could not be done.",
+     kUnsupported},
+    {R::kProbeFailed, "probe_failed",
+     "The plugin crashed, hung, ended the process or damaged memory when it was tried in a process "
+     "of its own.",
+     kInvalid},
     {R::kCannotOpen, "cannot_open", "The dynamic loader cannot open the library.", kInvalid},
     {R::kNoQuery, "no_query", "The library does not define yard_plugin_query.", kInvalid},
     {R::kQueryDeclined, "query_declined", "The plugin answered that it cannot serve this host.",
@@ -81,6 +90,21 @@ namespace yard {
 const char* to_string(PluginReason reason) noexcept {
   const auto i = static_cast<size_t>(reason);
   return i < plugin::reasons().size() ? plugin::reasons()[i].name : "unknown";
+}
+
+const char* to_string(PluginProbe probe) noexcept {
+  switch (probe) {
+    case PluginProbe::kNever: return "never";
+    case PluginProbe::kChanged: return "changed";
+    case PluginProbe::kAlways: return "always";
+  }
+  return "unknown";
+}
+
+std::optional<PluginProbe> parse_plugin_probe(std::string_view text) noexcept {
+  for (const PluginProbe p : {PluginProbe::kNever, PluginProbe::kChanged, PluginProbe::kAlways})
+    if (text == to_string(p)) return p;
+  return std::nullopt;
 }
 
 const char* to_string(PluginState state) noexcept {

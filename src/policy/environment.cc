@@ -43,6 +43,8 @@ constexpr Row kRows[] = {
     {"YARD_ALLOW_VENDORS",
      [](std::string_view v, Policy& p, Problems& w) { p.allow_vendors = read_vendors(v, w); },
      [](const Policy& from, Policy& to) { to.allow_vendors = from.allow_vendors; }},
+    {"YARD_CONFIG",  // no part of a policy: whoever reads the file says what is wrong with it
+     [](std::string_view, Policy&, Problems&) {}, [](const Policy&, Policy&) {}},
     {"YARD_DENY_KERNELS",
      [](std::string_view v, Policy& p, Problems& w) { p.deny_kernels = read_globs(v, w); },
      [](const Policy& from, Policy& to) { to.deny_kernels = from.deny_kernels; }},
@@ -61,6 +63,12 @@ constexpr Row kRows[] = {
     {"YARD_PLUGINS",  // no part of a policy, as the next
      [](std::string_view, Policy&, Problems&) {}, [](const Policy&, Policy&) {}},
     {"YARD_PLUGIN_PATH", [](std::string_view, Policy&, Problems&) {},
+     [](const Policy&, Policy&) {}},
+    {"YARD_PLUGIN_PROBE",  // only checked here, as the levels
+     [](std::string_view v, Policy&, Problems& w) {
+       std::string ignored;
+       take(read_probe(v), ignored, w);
+     },
      [](const Policy&, Policy&) {}},
     {"YARD_PREFER",
      [](std::string_view v, Policy& p, Problems& w) { take(read_kind(v), p.prefer, w); },
@@ -144,6 +152,9 @@ class Reader {
       to_.log_levels = wrong.empty() ? std::string(text) : last_.log_levels;
     if (name == "YARD_PLUGINS") to_.plugins = text;
     if (name == "YARD_PLUGIN_PATH") to_.plugin_path = text;
+    if (name == "YARD_CONFIG") to_.config = text;
+    if (name == "YARD_PLUGIN_PROBE")
+      to_.plugin_probe = wrong.empty() ? base::lower(text) : last_.plugin_probe;
     for (const PolicyNote& n : notes(part, "")) to_.sources[n.field] = name;
     to_.policy = merge(to_.policy, part);
   }

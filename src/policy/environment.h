@@ -34,8 +34,11 @@ struct Environment {
   Policy policy;
   // For apply_log_levels(); empty when not set.
   std::string log_levels;
+  std::string config;  // path of a rule file; empty when not set
   // Where plugins are looked for, as it stands there; entries are judged by whoever looks.
   std::string plugins, plugin_path;
+  // "never", "changed" or "always"; empty when not set.
+  std::string plugin_probe;
   // Which variable set a field of the policy; the fields are those of notes() in sources.h.
   std::map<std::string, std::string> sources;
 

@@ -40,12 +40,14 @@ const std::string kEntries = "; LEVEL or NAME=LEVEL, with ',' between entries, w
 const std::string kLoggers =
     "; base, core, op, telemetry, registry, policy, health, select, exec, plugin, dispatch, tune, "
     "runtime or backend would be right";
+const std::string kProbes = "never, changed or always would be right";
 const std::string kNobody = "nothing reads this variable";
 const std::string kVariables =
-    "; YARD_ALLOW_KERNELS, YARD_ALLOW_VENDORS, YARD_DENY_KERNELS, YARD_DENY_VENDORS, YARD_DISABLE, "
-    "YARD_LOG_LEVEL, YARD_PER_OP, YARD_PLUGINS, YARD_PLUGIN_PATH, YARD_PREFER or YARD_STRICT would "
-    "be "
-    "right";
+    "; YARD_ALLOW_KERNELS, YARD_ALLOW_VENDORS, YARD_CONFIG, YARD_DENY_KERNELS, YARD_DENY_VENDORS, "
+    "YARD_DISABLE, YARD_LOG_LEVEL, YARD_PER_OP, YARD_PLUGINS, YARD_PLUGIN_PATH, YARD_PLUGIN_PROBE, "
+    "YARD_PREFER "
+    "or "
+    "YARD_STRICT would be right";
 const std::string kBackendName =
     "; YARD_BACKEND_NAME, with the backend's name in capitals, would be right";
 
@@ -200,6 +202,13 @@ const std::vector<Wrong>& table() {
       {"YARD_LOG_LEVEL", "select=debug=info", "\"debug=info\" is no level" + kEntries},
       {"YARD_LOG_LEVEL", "yard.select=debug", "no logger is called \"yard.select\"" + kLoggers},
       {"YARD_LOG_LEVEL", "engine=debug", "no logger is called \"engine\"" + kLoggers},
+      {"YARD_PLUGIN_PROBE", "allways", kProbes + "; did you mean 'always'?"},
+      {"YARD_PLUGIN_PROBE", "change", kProbes + "; did you mean 'changed'?"},
+      {"YARD_PLUGIN_PROBE", "1", kProbes},
+      {"YARD_PLUGIN_PROBE", "on", kProbes},
+      {"YARD_PLUGIN_PROBE", "always,changed", kProbes},
+      {"YARD_PLUGIN_PROBE", "never mind", kProbes},
+      {"YARD_PLUGIN_PROBES", "always", kNobody + "; did you mean 'YARD_PLUGIN_PROBE'?"},
       {"YARD_PREFFER", "vendor", kNobody + "; did you mean 'YARD_PREFER'?"},
       {"YARD_STRICTLY", "1", kNobody + "; did you mean 'YARD_STRICT'?"},
       {"YARD_prefer", "vendor", kNobody + "; did you mean 'YARD_PREFER'?"},
@@ -249,7 +258,8 @@ TEST(EnvironmentValues, AWrongValueLeavesWhatTheVariableLastSaid) {
                                              {"YARD_DENY_KERNELS", "d*"},
                                              {"YARD_BACKEND_SIMD", "off"},
                                              {"YARD_BACKEND_ONEDNN", "on"},
-                                             {"YARD_LOG_LEVEL", "info"}},
+                                             {"YARD_LOG_LEVEL", "info"},
+                                             {"YARD_PLUGIN_PROBE", "changed"}},
                                             {}, problems);
   ASSERT_TRUE(problems.empty());
   for (const Wrong& w : table()) {
@@ -259,7 +269,7 @@ TEST(EnvironmentValues, AWrongValueLeavesWhatTheVariableLastSaid) {
     const Environment one = read_environment({{w.variable, w.value}}, good, problems);
     EXPECT_FALSE(problems.empty());
     EXPECT_FALSE(one == Environment()) << w.variable << '=' << w.value;
-    EXPECT_EQ(one.policy.empty(), !one.log_levels.empty());
+    EXPECT_EQ(one.policy.empty(), !one.log_levels.empty() || !one.plugin_probe.empty());
     for (const auto& [field, variable] : one.sources) {
       EXPECT_EQ(variable, w.variable);
       EXPECT_EQ(good.sources.at(field), variable);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said for the whole process: by the environment, and over it through the API.
+// What is said for the whole process: by the rule file, over it by the environment, and over that through
+// the API.
 #pragma once
 
 #include <yard/policy.h>
@@ -8,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "op/call_spec.h"
 #include "policy/environment.h"
+#include "policy/file_rules.h"
 
 namespace yard::policy {
 
@@ -21,17 +24,16 @@ struct Reading {
 // Immutable once published.
 struct ProcessPolicy {
   std::shared_ptr<const Reading> reading = std::make_shared<Reading>();
-  Policy set;          // through the API
-  Policy environment;  // of the reading, with backends called by their names
-  Policy in_force;     // both
+  Policy set;                             // through the API
+  std::shared_ptr<const FileRules> file;  // null: none
+  op::Labels labels;                      // of every call
+  Policy environment;                     // of the reading, with backends called by their names
+  Policy in_force;                        // all together
 
   // Fills in the rest for the backends there are.
-  static ProcessPolicy of(std::shared_ptr<const Reading> reading, Policy set,
-                          const std::vector<std::string>& backends) {
-    ProcessPolicy p{std::move(reading), std::move(set), {}, {}};
-    p.environment = with_backend_names(p.reading->good.policy, backends);
-    p.in_force = merge(p.environment, p.set);
-    return p;
+  void settle(const std::vector<std::string>& backends) {
+    environment = with_backend_names(reading->good.policy, backends);
+    in_force = merge(file != nullptr ? merge(file->said, environment) : environment, set);
   }
 };
 

@@ -90,6 +90,12 @@ Result<Kind> read_kind(std::string_view word) {
   return wrong("default, vendor or reference", word, {"default", "vendor", "reference"});
 }
 
+Result<std::string> read_probe(std::string_view word) {
+  const std::string small = base::lower(word);
+  if (small == "never" || small == "changed" || small == "always") return small;
+  return wrong("never, changed or always", word, {"never", "changed", "always"});
+}
+
 Result<std::string> read_token(std::string_view word) {
   const size_t colon = word.find(':');
   if (colon == std::string_view::npos) {

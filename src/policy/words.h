@@ -18,6 +18,8 @@ Result<bool> read_switch(std::string_view word);
 
 // default (also called flaggems and flagos), vendor or reference.
 Result<Kind> read_kind(std::string_view word);
+// When plugins are tried in a process of their own, in small letters.
+Result<std::string> read_probe(std::string_view word);
 
 // A token of a per-op order, as Policy::per_op spells it: a kind, vendor:NAME or impl:ID.
 Result<std::string> read_token(std::string_view word);

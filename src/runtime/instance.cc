@@ -30,8 +30,12 @@ Status somebody_takes(const registry::Family& family,
 
 Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
                                 std::initializer_list<Arg> options) {
-  const auto s = runtime.core().snapshot();
+  auto s = runtime.core().snapshot();
   const registry::Family* family = s->state->find(op);
+  if (runtime.core().first_need(op, family)) {
+    s = runtime.core().snapshot();
+    family = s->state->find(op);
+  }
   if (family == nullptr) return runtime::unknown_op(*s, op);
   std::vector<exec::OwnedValue> owned;
   for (const Arg& a : options) {

@@ -2,6 +2,7 @@
 // Plugins of a runtime: see yard/plugins.h.
 #include "runtime/plugins.h"
 
+#include <fmt/format.h>
 #include <yard/plugins.h>
 
 #include "select/select.h"
@@ -21,12 +22,24 @@ plugin::Services plugin_services(detail::Core& core) {
 
 plugin::FromEnvironment plugin_environment(const policy::Reading& reading) {
   if (plugin::privileged()) return {};
-  return {reading.good.plugins, reading.good.plugin_path};
+  return {reading.good.plugins, reading.good.plugin_path,
+          parse_plugin_probe(reading.good.plugin_probe)};
 }
 
 }  // namespace yard::runtime
 
 namespace yard {
+
+Status write_plugin_lock(const std::string& path, const std::vector<PluginInfo>& plugins) {
+  plugin::LockFile lock;
+  for (const PluginInfo& p : plugins) {
+    if (p.name.empty() || p.version.empty() || p.sha256.empty())
+      return Status(Code::kInvalidArgument,
+                    fmt::format("plugin {} has no name, version or digest", p.path));
+    lock.add({p.name, p.version, p.sha256});
+  }
+  return lock.write(path);
+}
 
 Status Plugins::discover(const std::vector<std::string>& paths) { return loader_->discover(paths); }
 std::vector<PluginInfo> Plugins::list() const { return loader_->list(); }
@@ -34,6 +47,12 @@ Status Plugins::load(std::string_view name_or_path) { return loader_->load(name_
 Status Plugins::forget(std::string_view name_or_path) { return loader_->forget(name_or_path); }
 PluginInfo Plugins::inspect(std::string_view path) const {
   return loader_->inspect(std::string(path));
+}
+ProbeReport Plugins::probe(std::string_view path) const {
+  return loader_->probe(std::string(path));
+}
+Status Plugins::remember_verified(std::string_view sha256, bool passed) const {
+  return loader_->remember_verified(sha256, passed);
 }
 
 Result<Ticket> Plugins::unload(std::string_view name) {

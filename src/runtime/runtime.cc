@@ -4,8 +4,6 @@
 #include <yard/op.h>
 #include <yard/runtime.h>
 
-#include <mutex>
-
 #include "base/text.h"
 #include "dispatch/call.h"
 #include "op/bind.h"
@@ -13,18 +11,32 @@
 #include "registry/changes.h"
 #include "registry/descriptors.h"
 #include "runtime/builtin_backends.h"
+#include "runtime/config.h"
 #include "runtime/environment.h"
 #include "runtime/host.h"
 #include "runtime/plugins.h"
+#include "runtime/reload.h"
 #include "runtime/unknown_op.h"
 
 namespace yard {
+namespace {
+
+// Ops of plugins that are found and not loaded.
+std::vector<std::string> announced_ops(plugin::Loader& loader) {
+  std::vector<std::string> ops;
+  for (const PluginInfo& p : loader.list())
+    if (p.state == PluginState::kFound) ops.insert(ops.end(), p.ops.begin(), p.ops.end());
+  return ops;
+}
+
+}  // namespace
 
 struct Runtime::Parts {
   explicit Parts(const RuntimeSettings& s)
       : settings(s),
         core(&host.table, s.plans_per_op),
-        loader(s.plugins, runtime::plugin_services(core)) {
+        loader(s.plugins, runtime::plugin_services(core)),
+        reloader(core, [this] { return announced_ops(loader); }) {
     host.core = &core;
     core.loader = &loader;
   }
@@ -33,6 +45,7 @@ struct Runtime::Parts {
   detail::Core core;
   plugin::Loader loader;
   Status initialized;
+  runtime::Reloader reloader;  // last: its threads use the rest
 };
 
 namespace {
@@ -129,6 +142,7 @@ Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Part
     reload_environment().ignore();
   else
     parts_->loader.discover({}).ignore();
+  if (!settings.config.empty()) load_config(settings.config).ignore();
 }
 Runtime::~Runtime() = default;
 
@@ -173,9 +187,14 @@ Status Runtime::reload_environment() {
   if (reading->good != s->policy->reading->good || !reading->problems.empty() ||
       !s->policy->reading->problems.empty())
     YARD_RETURN_IF_ERROR(parts_->core.set_environment(std::move(reading)));
+  const std::string named = parts_->core.snapshot()->policy->reading->good.config;
   parts_->loader.set_environment(
       runtime::plugin_environment(*parts_->core.snapshot()->policy->reading));
-  return problem;
+  // After plugins: a file may name what they bring.
+  Status read;
+  if (parts_->settings.config.empty() && named != s->policy->reading->good.config)
+    read = load_config(named).note("named by YARD_CONFIG");
+  return problem.ok() ? read : problem;
 }
 
 std::vector<Problem> Runtime::problems() const {
@@ -183,7 +202,56 @@ std::vector<Problem> Runtime::problems() const {
   const auto s = parts_->core.snapshot();
   for (const policy::EnvProblem& p : s->policy->reading->problems)
     to.push_back({p.variable, p.found, p.message, p.error});
+  for (const ConfigProblem& p : parts_->reloader.problems())
+    to.push_back({fmt::format("{}:{}:{}", p.file, p.line, p.column), p.found, yard::to_string(p),
+                  p.severity == Severity::kError});
   return to;
+}
+
+Status Runtime::load_config(const std::string& path, std::vector<ConfigProblem>* problems) {
+  return parts_->reloader.load(path, problems);
+}
+
+Status Runtime::set_config(Config config, std::vector<ConfigProblem>* problems) {
+  return parts_->reloader.set(std::move(config), problems);
+}
+
+Status Runtime::watch_config(const std::string& path, const WatchSettings& settings,
+                             std::vector<ConfigProblem>* problems) {
+  return parts_->reloader.watch(path, settings, problems);
+}
+
+void Runtime::unwatch_config() { parts_->reloader.unwatch(); }
+
+std::vector<ConfigVersion> Runtime::config_history() const { return parts_->reloader.history(); }
+
+Status Runtime::rollback_config(uint64_t number, std::vector<ConfigProblem>* problems) {
+  return parts_->reloader.roll_back(number, problems);
+}
+
+uint64_t Runtime::add_config_validator(ConfigValidator validator) {
+  return parts_->reloader.add(std::move(validator));
+}
+
+uint64_t Runtime::on_config(ConfigListener listener) {
+  return parts_->reloader.add(std::move(listener));
+}
+
+void Runtime::remove_config_callback(uint64_t id) { parts_->reloader.remove(id); }
+
+Config Runtime::config() const {
+  const auto s = parts_->core.snapshot();
+  return s->policy->file != nullptr ? s->policy->file->config : Config();
+}
+
+std::vector<ConfigProblem> Runtime::check_config(const std::string& path) const {
+  ConfigReading reading = read_config(path);
+  runtime::make_rules(reading, *parts_->core.snapshot()->state, announced_ops(parts_->loader));
+  return std::move(reading.problems);
+}
+
+Status Runtime::set_labels(std::map<std::string, std::string, std::less<>> labels) {
+  return parts_->core.set_labels({labels.begin(), labels.end()});
 }
 
 RuntimeStats Runtime::stats() const { return parts_->core.stats(); }

@@ -4,28 +4,12 @@
 #include <yard/verify.h>
 
 #include "base/text.h"
-#include "dispatch/core.h"
+#include "plugin/loader.h"
+#include "runtime/subjects.h"
 #include "runtime/unknown_op.h"
-#include "tune/conformance.h"
 
 namespace yard {
 namespace {
-
-// The kernels that the options speak of, op by op.
-std::vector<tune::Subject> subjects(const detail::Snapshot& s, const VerifyOptions& o,
-                                    const yard_host_t* host) {
-  std::vector<tune::Subject> to;
-  for (const auto& [name, family] : s.state->families) {
-    if (!o.op.empty() && o.op != name) continue;
-    tune::Subject subject{family, {}, {host, s.forked}};
-    for (const auto& [id, k] : family->kernels)
-      if ((o.kernel.empty() || o.kernel == id) &&
-          (o.backend.empty() || o.backend == k->backend_name))
-        subject.kernels.insert(id);
-    if (!subject.kernels.empty()) to.push_back(std::move(subject));
-  }
-  return to;
-}
 
 Status check_names(const detail::Snapshot& s, const VerifyOptions& o) {
   if (!o.op.empty() && s.state->find(o.op) == nullptr) return runtime::unknown_op(s, o.op);
@@ -49,10 +33,16 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
   auto s = runtime.core().snapshot();
   if (!options.op.empty() && runtime.core().first_need(options.op, s->state->find(options.op)))
     s = runtime.core().snapshot();
+  const void* keep = nullptr;
+  if (!options.plugin.empty()) {
+    keep = runtime.plugins().loader().keep_of(options.plugin);
+    if (keep == nullptr)
+      return Status(Code::kNotFound, fmt::format("no plugin '{}' is loaded", options.plugin));
+  }
   YARD_RETURN_IF_ERROR(check_names(*s, options));
-  const auto all = subjects(*s, options, runtime.core().host);
+  const auto all = runtime::subjects(*s, options, runtime.core().host, keep);
   if (all.empty())
-    return Status(Code::kNotFound, "no kernel is of that op, backend and id all at once");
+    return Status(Code::kNotFound, "no kernel is of that plugin, op, backend and id all at once");
   VerifyReport report;
   std::vector<bool> used(options.expectations.size(), false);
   for (size_t i = 0; i < all.size() && !report.cancelled; ++i) {

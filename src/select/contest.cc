@@ -10,6 +10,8 @@
 namespace yard::select {
 namespace {
 
+constexpr int kMappedTier = -1;
+
 template <class List>
 bool any_glob(const List& patterns, std::string_view text) {
   for (const std::string& p : patterns)
@@ -118,9 +120,26 @@ void resolve_fields(const op::Program& program, Contender& c) {
 
 }  // namespace
 
+void Contest::read_directions() {
+  const auto matching = [&](const std::string& pattern) {
+    std::vector<uint16_t> to;
+    for (size_t i = 0; i < contenders_.size(); ++i)
+      if (glob_matches(pattern, contenders_[i].kernel->id)) to.push_back(static_cast<uint16_t>(i));
+    return to;
+  };
+  if (directions_.by_rules())
+    for (const std::string& pattern : directions_.rules->kernels())
+      named_.push_back(matching(pattern));
+  for (const std::string& id : directions_.chain)
+    for (const uint16_t i : matching(id))
+      if (std::find(chain_.begin(), chain_.end(), i) == chain_.end()) chain_.push_back(i);
+}
+
 Contest Contest::make(std::shared_ptr<const registry::Family> family, const Policy& policy,
-                      const Demand& demand, const Surroundings& where) {
+                      const Demand& demand, const Surroundings& where, Directions directions) {
   Contest contest;
+  contest.directions_ = std::move(directions);
+  const Directions& d = contest.directions_;
   contest.family_ = std::move(family);
   contest.host_ = where.host;
   contest.strict_ = policy.strict.value_or(false);
@@ -141,9 +160,17 @@ Contest Contest::make(std::shared_ptr<const registry::Family> family, const Poli
       if (i == tokens.size() && c.fixed.reason == YARD_REASON_NONE)
         c.fixed.reason = YARD_REASON_NOT_IN_ORDER;
     }
+    // A static kernel comes first; in static mode there is no other.
+    if ((d.by_map() || d.mode == Mode::kStatic) && lock == nullptr && demand.force.empty()) {
+      if (kernel->id == d.mapped)
+        c.tier = kMappedTier;
+      else if (d.mode == Mode::kStatic && c.fixed.reason == YARD_REASON_NONE)
+        c.fixed.reason = YARD_REASON_LOCKED_OUT;
+    }
     resolve_fields(contest.program(), c);
     contest.contenders_.push_back(std::move(c));
   }
+  contest.read_directions();
   return contest;
 }
 

@@ -11,8 +11,10 @@
 #include <string>
 #include <vector>
 
+#include <yard/options.h>
 #include <yard/policy.h>
 #include "op/call.h"
+#include "policy/file_rules.h"
 #include "registry/changes.h"
 
 namespace yard::select {
@@ -47,11 +49,33 @@ struct Demand {
   std::vector<std::string> deny;
 };
 
+// What mode and rule file say about the op.
+struct Directions {
+  Mode mode = Mode::kAuto;
+  std::shared_ptr<const policy::FileRules> file;  // null: none
+  std::shared_ptr<const policy::OpRules> rules;   // of the file; null: none
+  std::string mapped;                             // its static kernel; empty: none
+  std::vector<std::string> chain;                 // what is tried after the first choice, in order
+  op::Labels labels;                              // of every call: rules may read them
+  bool cache = true;                              // whether plans are kept ...
+  size_t plans = 0;                               // ... and how many; 0: as the runtime says
+  std::optional<size_t> fallbacks;                // kernels after the first; unset: all
+
+  // Whether rules have a say.
+  bool by_rules() const noexcept {
+    return rules != nullptr && !rules->empty() && mode != Mode::kStatic && mode != Mode::kDynamic;
+  }
+  // Whether the static kernel has.
+  bool by_map() const noexcept {
+    return !mapped.empty() && (mode == Mode::kStatic || mode == Mode::kAuto);
+  }
+};
+
 class Contest {
  public:
   // Requires that `family` holds the op's program.
   static Contest make(std::shared_ptr<const registry::Family> family, const Policy& policy,
-                      const Demand& demand, const Surroundings& where);
+                      const Demand& demand, const Surroundings& where, Directions directions = {});
 
   const registry::Family& family() const noexcept { return *family_; }
   const op::Program& program() const noexcept { return *family_->op->program; }
@@ -59,12 +83,25 @@ class Contest {
   const yard_host_t* host() const noexcept { return host_; }
   // The first choice or its error.
   bool strict() const noexcept { return strict_; }
+  const Directions& directions() const noexcept { return directions_; }
+  // Contenders that a kernel of OpRules::kernels() names, and those of the fallback chain in its order.
+  const std::vector<uint16_t>& named_by(uint32_t kernel) const noexcept { return named_[kernel]; }
+  const std::vector<uint16_t>& chain() const noexcept { return chain_; }
+  // In static mode, and no kernel is mapped.
+  bool unmapped() const noexcept {
+    return directions_.mode == Mode::kStatic && directions_.mapped.empty();
+  }
 
  private:
+  void read_directions();
+
   std::shared_ptr<const registry::Family> family_;
   std::vector<Contender> contenders_;
   const yard_host_t* host_ = nullptr;
   bool strict_ = false;
+  Directions directions_;
+  std::vector<std::vector<uint16_t>> named_;
+  std::vector<uint16_t> chain_;
 };
 
 // The lower edge of the half octave that holds `v`; what cost hints see instead of `v`. Negative values

@@ -73,7 +73,7 @@ Lifted lift(const Question& q, const Policy& policy, const registry::Kernel& k, 
 std::string counterfactual(const Question& q, const Policy& policy, const Contender& c) {
   const Lifted l = lift(q, policy, *c.kernel, c.fixed.reason);
   if (l.field == nullptr) return "";
-  const Contest other = Contest::make(q.family, l.policy, l.demand, q.where);
+  const Contest other = Contest::make(q.family, l.policy, l.demand, q.where, q.directions);
   const Order order = select(other, q.call->args(), q.call->count(), q.call->flags());
   if (order.empty() || other.contenders()[order[0]].kernel->id != c.kernel->id) return "";
   return fmt::format("{} excluded {}, which would have been first", l.field, c.kernel->id);
@@ -94,9 +94,26 @@ Candidate describe_candidate(const Contest& contest, size_t i, const Notes& note
   return out;
 }
 
+// "rule 'wide rows' (rules.yaml:7)"
+std::string rule_text(const Contest& contest, int32_t rule) {
+  const Directions& d = contest.directions();
+  const policy::CompiledRule& r = d.rules->rules()[static_cast<size_t>(rule)];
+  const Config& config = d.file->config;
+  const std::string& name = config.dispatch_rules[r.source].name;
+  std::string text =
+      name.empty() ? fmt::format("dispatch_rules[{}]", r.source) : fmt::format("rule '{}'", name);
+  if (r.at.line > 0 && r.at.file < config.sources.files.size())
+    text += fmt::format(" ({}:{})", config.sources.files[r.at.file], r.at.line);
+  return text;
+}
+
 // Which step of the order put the winner before this one.
 std::string why_after(const Contest& contest, const Notes& notes, uint16_t winner, uint16_t other) {
   const Contender &w = contest.contenders()[winner], &o = contest.contenders()[other];
+  const int32_t rule = notes.entries[winner].rule;
+  if (rule >= 0 && rule != notes.entries[other].rule)
+    return fmt::format("{} chose {}", rule_text(contest, rule), w.kernel->id);
+  if (w.tier < 0) return fmt::format("the op is mapped to {}", w.kernel->id);
   if (w.tier != o.tier)
     return fmt::format("{} comes later in the order of preference ({})", o.kernel->id,
                        to_string(o.kernel->kind));
@@ -108,8 +125,8 @@ std::string why_after(const Contest& contest, const Notes& notes, uint16_t winne
       all_estimate &= notes.entries[i].estimate_ns >= 0;
   const double a = notes.entries[winner].estimate_ns, b = notes.entries[other].estimate_ns;
   if (all_estimate && a < b) return fmt::format("estimated {:.0f} ns against {:.0f} ns", b, a);
-  if (w.priority != o.priority)
-    return fmt::format("priority {:g} against {:g}", o.priority, w.priority);
+  const double p = notes.entries[winner].priority, q = notes.entries[other].priority;
+  if (p != q) return fmt::format("priority {:g} against {:g}", q, p);
   return fmt::format("equal in all else; '{}' comes first by name", w.kernel->id);
 }
 
@@ -117,7 +134,7 @@ std::string why_after(const Contest& contest, const Notes& notes, uint16_t winne
 
 Explanation explain(const Question& q) {
   const Policy policy = policy::combine(q.sources);
-  const Contest contest = Contest::make(q.family, policy, q.demand, q.where);
+  const Contest contest = Contest::make(q.family, policy, q.demand, q.where, q.directions);
   Notes notes;
   const Order order = select(contest, q.call->args(), q.call->count(), q.call->flags(), &notes);
   Explanation e;
@@ -133,6 +150,8 @@ Explanation explain(const Question& q) {
   for (size_t rank = 0; rank < order.size(); ++rank) {
     Candidate c = describe_candidate(contest, order[rank], notes);
     c.verdict = rank == 0 ? "selected" : "able";
+    if (const int32_t rule = notes.entries[order[rank]].rule; rank == 0 && rule >= 0)
+      c.detail = fmt::format("chosen by {}", rule_text(contest, rule));
     if (rank > 0) {
       c.reason = reason_name(YARD_REASON_OUTRANKED);
       c.detail = why_after(contest, notes, order[0], order[rank]);

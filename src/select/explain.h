@@ -19,6 +19,7 @@ struct Question {
   Demand demand;
   Surroundings where;
   std::span<const policy::Source> sources;  // weakest first
+  Directions directions = {};
 };
 
 Explanation explain(const Question& q);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <tuple>
 
 namespace yard::select {
 namespace {
@@ -182,16 +184,78 @@ Device device_of(const yard_value_t* args, uint32_t count) {
 bool inside_select() noexcept { return t_depth > 0; }
 int select_depth() noexcept { return t_depth; }
 
+namespace {
+
+constexpr int32_t kNoRule = INT32_MAX;
+
+struct Able {
+  uint16_t index;
+  double cost;
+  int tier;
+  int32_t rule = kNoRule;  // the best that names it; smaller is better
+  double priority;
+};
+
+// What the rules that hold for this call make of those that can take it.
+void apply_rules(const Bench& b, std::vector<Able>& able) {
+  const policy::OpRules& rules = *b.contest.directions().rules;
+  thread_local policy::Matches kept;
+  policy::Matches m = std::move(kept);  // a verifier may have called an op
+  rules.match({b.args, b.flags, b.device, &b.contest.directions().labels}, m);
+  const auto each = [&](uint32_t kernel, const auto& f) {
+    for (const uint16_t i : b.contest.named_by(kernel))
+      for (Able& a : able)
+        if (a.index == i) f(a);
+  };
+  for (const uint32_t r : m.rules)
+    each(rules.rules()[r].kernel,
+         [&](Able& a) { a.rule = std::min(a.rule, static_cast<int32_t>(r)); });
+  for (const uint32_t s : m.scores)
+    each(rules.scores()[s].kernel, [&](Able& a) { a.priority += rules.scores()[s].add; });
+  for (const uint32_t s : m.scores)
+    each(rules.scores()[s].kernel, [&](Able& a) { a.priority *= rules.scores()[s].multiply; });
+  kept = std::move(m);
+}
+
+// Best first. Contenders stand in the order of their ids, so stable sorts settle ties by id.
+void sort(std::vector<Able>& able) {
+  // A kernel that the op is mapped to comes before what rules say.
+  const auto group = [](const Able& a) { return std::tuple(a.tier >= 0, a.rule, a.tier); };
+  std::stable_sort(able.begin(), able.end(),
+                   [&](const Able& x, const Able& y) { return group(x) < group(y); });
+  for (auto first = able.begin(); first != able.end();) {
+    auto last = first;
+    bool all_estimate = true;
+    for (; last != able.end() && group(*last) == group(*first); ++last)
+      all_estimate &= last->cost >= 0;
+    std::stable_sort(first, last, [&](const Able& x, const Able& y) {
+      if (all_estimate && x.cost != y.cost) return x.cost < y.cost;
+      return x.priority > y.priority;
+    });
+    first = last;
+  }
+}
+
+// After the first choice come those of the chain, then the others.
+void follow_chain(const std::vector<uint16_t>& chain, Order& order) {
+  if (order.size() < 3) return;
+  auto next = order.begin() + 1;
+  for (const uint16_t wanted : chain) {
+    const auto at = std::find(next, order.end(), wanted);
+    if (at == order.end()) continue;
+    std::rotate(next, at, at + 1);
+    ++next;
+  }
+}
+
+}  // namespace
+
 Order select(const Contest& contest, const yard_value_t* args, uint32_t count, uint32_t flags,
              Notes* notes) {
   const Inside inside;
   const Bench b{contest, args, count, flags, device_of(args, count), notes};
   const std::vector<Contender>& all = contest.contenders();
   if (notes != nullptr) notes->entries.assign(all.size(), {});
-  struct Able {
-    uint16_t index;
-    double cost;
-  };
   std::vector<Able> able;
   able.reserve(all.size());
   for (size_t i = 0; i < all.size(); ++i) {
@@ -200,28 +264,21 @@ Order select(const Contest& contest, const yard_value_t* args, uint32_t count, u
     double cost = -1;
     if (v.reason == YARD_REASON_NONE) {
       cost = estimate(b, all[i]);
-      able.push_back({static_cast<uint16_t>(i), cost});
+      able.push_back({static_cast<uint16_t>(i), cost, all[i].tier, kNoRule, all[i].priority});
     }
     if (notes != nullptr) notes->entries[i].verdict = v, notes->entries[i].estimate_ns = cost;
   }
-  // Contenders stand in the order of their ids, so a stable sort settles ties by id.
-  std::stable_sort(able.begin(), able.end(), [&](const Able& x, const Able& y) {
-    return all[x.index].tier < all[y.index].tier;
-  });
-  for (auto first = able.begin(); first != able.end();) {
-    auto last = first;
-    bool all_estimate = true;
-    for (; last != able.end() && all[last->index].tier == all[first->index].tier; ++last)
-      all_estimate &= last->cost >= 0;
-    std::stable_sort(first, last, [&](const Able& x, const Able& y) {
-      if (all_estimate && x.cost != y.cost) return x.cost < y.cost;
-      return all[x.index].priority > all[y.index].priority;
-    });
-    first = last;
-  }
+  if (contest.directions().by_rules()) apply_rules(b, able);
+  sort(able);
   Order order;
   order.reserve(able.size());
-  for (const Able& a : able) order.push_back(a.index);
+  for (const Able& a : able) {
+    order.push_back(a.index);
+    if (notes == nullptr) continue;
+    notes->entries[a.index].rule = a.rule == kNoRule || a.tier < 0 ? -1 : a.rule;
+    notes->entries[a.index].priority = a.priority;
+  }
+  follow_chain(contest.chain(), order);
   return order;
 }
 

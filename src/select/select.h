@@ -21,7 +21,9 @@ struct Notes {
   struct Entry {
     yard_verdict_t verdict{};
     double estimate_ns = -1;
-    std::string text;  // of a verifier that threw or a probe that refused
+    int32_t rule = -1;    // that put it where it is: index into OpRules::rules()
+    double priority = 0;  // adjusted
+    std::string text;     // of a verifier that threw or a probe that refused
   };
   std::vector<Entry> entries;
 };

@@ -7,94 +7,14 @@
 #include <cmath>
 #include <limits>
 
-#include "exec/executor.h"
-#include "exec/states.h"
-#include "op/bind.h"
-#include "select/explain.h"
-#include "select/reasons.h"
-#include "tune/generator.h"
-#include "tune/parsed_call.h"
 #include "tune/tally.h"
+#include "tune/trial.h"
 
 namespace yard::tune {
 namespace {
 
 using Verdict = Outcome::Verdict;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Calls that the reference kernel does not take are made again, this often for each that counts.
-constexpr size_t kTriesPerCase = 16;
-
-// One kernel as if it were the only one.
-class Candidate {
- public:
-  Candidate(const Subject& subject, const registry::Kernel& kernel)
-      : contest_(select::Contest::make(subject.family, Policy(), {kernel.id, {}}, subject.where)),
-        plan_(exec::Plan::make(0, {}, one_attempt(kernel))),
-        kernel_(kernel) {
-    for (size_t i = 0; i < contest_.contenders().size(); ++i)
-      if (contest_.contenders()[i].kernel->id == kernel.id) place_ = i;
-  }
-
-  const registry::Kernel& kernel() const noexcept { return kernel_; }
-  bool claims(uint32_t flag) const noexcept { return (kernel_.d.flags & flag) != 0; }
-
-  // Whether it takes the call; if not, `why`.
-  bool takes(const op::Call& call, Outcome* why) const {
-    select::Notes notes;
-    const auto order = select::select(contest_, call.args(), call.count(), call.flags(), &notes);
-    if (!order.empty()) return true;
-    if (why != nullptr) {
-      const select::Notes::Entry& e = notes.entries[place_];
-      why->verdict = Verdict::kSkipped;
-      why->reason = select::reason_name(e.verdict.reason);
-      why->what = select::describe(contest_, contest_.contenders()[place_], e.verdict, e.text);
-    }
-    return false;
-  }
-
-  Status run(const op::Call& call, const CallTensors& tensors) const {
-    const op::Program& program = contest_.program();
-    std::vector<op::Given> given;
-    for (const Arg& a : tensors.args()) given.push_back({a.name, a.value.c()});
-    auto bound = op::bind(program, given);
-    if (!bound.ok()) return std::move(bound).status();
-    base::ThreadRecord& thread = base::this_thread();
-    // A kernel must find itself inside a call. What it uses is held by the subject, not by the slot.
-    const base::Guard guard(thread);
-    const exec::Request request{
-        program.name().c_str(), contest_.host(), bound->values, bound->count, call.flags(), true,
-        program.has_inout(),    nullptr,         &program,      states_.get()};
-    return exec::execute(thread, *plan_, request);
-  }
-
- private:
-  static std::vector<exec::Attempt> one_attempt(const registry::Kernel& kernel) {
-    return {{&kernel, telemetry::kNoCounter, telemetry::kNoCounter}};
-  }
-
-  select::Contest contest_;
-  exec::Plan::Ptr plan_;
-  // Of a kernel that has some; with its default options.
-  std::unique_ptr<exec::States> states_ = std::make_unique<exec::States>();
-  const registry::Kernel& kernel_;
-  size_t place_ = 0;
-};
-
-// One case, run on the reference kernel.
-struct Trial {
-  Trial(const op::Program& program, Case c)
-      : call(std::move(c.call)),
-        parsed(parsed_call(program, call)),
-        found(parsed, c.seed, c.contents),
-        expected(parsed, c.seed, c.contents) {
-    where.call = parsed.text, where.contents = c.contents, where.seed = c.seed;
-  }
-  op::Call call;
-  ParsedCall parsed;
-  CallTensors found, expected;
-  VerifyCase where;
-  Status reference;
-};
 
 Outcome failure(std::string what) { return {Verdict::kFailed, kInfinity, "", std::move(what)}; }
 
@@ -149,15 +69,6 @@ Outcome judge(const Candidate& c, const Trial& t, std::span<const yard_tolerance
   return outcome;
 }
 
-// The op's meaning: its best reference kernel.
-const registry::Kernel* oracle_of(const registry::Family& family) {
-  const registry::Kernel* best = nullptr;
-  for (const auto& [id, k] : family.kernels)
-    if (k->kind == Kind::kReference && (best == nullptr || k->priority > best->priority))
-      best = k.get();
-  return best;
-}
-
 class Run {
  public:
   Run(const Subject& subject, const VerifyOptions& options, std::vector<bool>& used)
@@ -176,10 +87,8 @@ class Run {
   bool cases(const Step& step) {
     const op::Program& program = *family_.op->program;
     if (!oracle_) return skip_all("the op has no reference kernel"), true;
-    // Ops get calls of their own, whatever else is verified.
-    uint64_t seed = options_.seed;
-    for (const char ch : program.name()) seed = seed * 31 + static_cast<unsigned char>(ch);
-    Generator generator(program, &family_.op->d, seed, options_.max_elements);
+    Generator generator(program, &family_.op->d, seed_of(program, options_.seed),
+                        options_.max_elements);
     size_t done = 0;
     for (size_t tries = 0; done < options_.cases && tries < kTriesPerCase * options_.cases;
          ++tries) {
@@ -187,6 +96,7 @@ class Run {
       if (!c) break;
       if (!oracle_->takes(c->call, nullptr)) continue;
       Trial trial(program, *std::move(c));
+      watch(oracle_->kernel(), trial);
       trial.reference = oracle_->run(trial.call, trial.expected);
       // A call that the op's meaning calls wrong is nobody's to run.
       if (trial.reference.error_class() == ErrorClass::kCaller) continue;
@@ -210,9 +120,14 @@ class Run {
     Tally tally;
   };
 
+  void watch(const registry::Kernel& kernel, const Trial& trial) const {
+    if (options_.watch) options_.watch(kernel.op, kernel.id, trial.where);
+  }
+
   void judge_all(const Trial& trial) {
     for (Held& h : kernels_) {
       Outcome o;
+      watch(h.candidate.kernel(), trial);
       // The reference kernel has nobody to lean on.
       if (&h.candidate.kernel() == &oracle_->kernel() && !trial.reference.ok())
         o = failure(std::string(trial.reference.message()));

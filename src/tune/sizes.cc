@@ -178,9 +178,9 @@ Draft Sizes::draw(Random& random) {
                        : profile_ == Profile::kLarge ? pick(kLarges, random)
                                                      : size(random);
   }
-  repair(draft, random);
+  mend(draft, {}, random);
   shrink(draft);
-  repair(draft, random);
+  mend(draft, {}, random);
   return draft;
 }
 
@@ -218,9 +218,10 @@ bool Sizes::is_active(const Draft& draft, const op::Clause& c) const {
 }
 
 // Makes one clause hold by changing one of its names. False if nothing had to be done or could be.
-bool Sizes::settle(Draft& draft, const op::Clause& c, Random& random) const {
+bool Sizes::settle(Draft& draft, const op::Clause& c, const std::set<std::string>& pinned,
+                   Random& random) const {
   const auto set = [&](const std::string& name, std::optional<int64_t> v) {
-    if (!v) return false;
+    if (!v || pinned.contains(name)) return false;
     if (const auto g = draft.groups.find(name); g != draft.groups.end()) {
       // The same rank where it has one, so that ranks stay as dealt.
       if (g->second.empty()) g->second.push_back(1);
@@ -244,18 +245,20 @@ bool Sizes::settle(Draft& draft, const op::Clause& c, Random& random) const {
   }
   if (c.kind != op::Clause::Kind::kCompare || !left || !right || holds(c.compare, *left, *right))
     return false;
-  const bool change_left = !c.left.name.empty() && (c.right.name.empty() || random.below(2) == 0);
+  const bool free_left = !c.left.name.empty() && !pinned.contains(c.left.name);
+  const bool free_right = !c.right.name.empty() && !pinned.contains(c.right.name);
+  const bool change_left = free_left && (!free_right || random.below(2) == 0);
   const op::Term& t = change_left ? c.left : c.right;
   if (t.name.empty()) return false;
   return set(t.name, solve(t.number, change_left ? c.compare : mirrored(c.compare),
                            change_left ? *right : *left, *draft.value(s_, t.name), random));
 }
 
-void Sizes::repair(Draft& draft, Random& random) const {
+void Sizes::mend(Draft& draft, const std::set<std::string>& pinned, Random& random) const {
   for (int round = 0; round < 12; ++round) {
     bool changed = false;
     for (const op::Clause& c : s_.clauses)
-      if (is_active(draft, c)) changed |= settle(draft, c, random);
+      if (is_active(draft, c)) changed |= settle(draft, c, pinned, random);
     if (!changed) return;
   }
 }

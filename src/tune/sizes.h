@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ class Sizes {
   // Which optionals are there, and sizes. Clauses hold where a few rounds of repair can make them; the
   // caller checks.
   Draft draw(Random& random);
+  // Makes clauses hold, as far as a few rounds can, without changing what is `pinned`.
+  void mend(Draft& draft, const std::set<std::string>& pinned, Random& random) const;
   // A size for a dimension without a name.
   int64_t any(Random& random);
 
@@ -44,8 +47,8 @@ class Sizes {
   int64_t size(Random& random);
   int64_t integer(const op::Param& param, Random& random);
   void shrink(Draft& draft) const;
-  void repair(Draft& draft, Random& random) const;
-  bool settle(Draft& draft, const op::Clause& clause, Random& random) const;
+  bool settle(Draft& draft, const op::Clause& clause, const std::set<std::string>& pinned,
+              Random& random) const;
   bool is_active(const Draft& draft, const op::Clause& clause) const;
 
   const op::Schema& s_;

@@ -20,11 +20,15 @@ class Complete(Yard):
         self.assertNotIn("complete", top)
         self.assertEqual(top, sorted(top))
         self.assertEqual(self.words("bench", ""), ["dispatch", "kernels"])
+        self.assertEqual(self.words("plugin", ""), ["inspect", "list", "lock", "new", "probe"])
+        self.assertEqual(self.words("plugin", "probe", ""), [])
+        self.assertEqual(self.words("verify", ""), [])
         self.assertEqual(self.words("exp"), ["explain"])
         self.assertEqual(self.words("frob"), [])
 
     def test_options_come_from_the_commands_themselves(self):
-        for command in (["list"], ["explain"], ["run"], ["doctor"], ["bench", "kernels"]):
+        for command in (["list"], ["explain"], ["run"], ["doctor"], ["bench", "kernels"],
+                        ["plugin", "list"], ["plugin", "lock"], ["plugin", "probe"]):
             help_text, _ = self.yard(*command, "--help")
             offered = self.words(*command, "--")
             self.assertIn("--help", offered)
@@ -63,6 +67,7 @@ class Complete(Yard):
             self.assertEqual(err, "")
             self.assertIn("complete", out)
         self.assertIn("-l plot -rF", self.yard("completion", "fish")[0])
+        self.assertIn("__fish_seen_subcommand_from inspect' -F", self.yard("completion", "fish")[0])
         self.assertIn("SHELL", self.wrong("completion", "tcsh"))
 
 

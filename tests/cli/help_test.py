@@ -7,7 +7,8 @@ import subprocess
 from command import Yard, environment, main
 
 COMMANDS = [[], ["list"], ["explain"], ["run"], ["verify"], ["bench"], ["bench", "dispatch"],
-            ["bench", "kernels"], ["doctor"], ["completion"]]
+            ["bench", "kernels"], ["doctor"], ["completion"], ["plugin"], ["plugin", "list"],
+            ["plugin", "inspect"], ["plugin", "lock"], ["plugin", "probe"]]
 
 
 class Help(Yard):
@@ -21,7 +22,7 @@ class Help(Yard):
 
     def test_every_command_takes_json(self):
         for command in COMMANDS:
-            if command not in ([], ["bench"], ["completion"]):
+            if command not in ([], ["bench"], ["completion"], ["plugin"]):
                 self.assertIn("--json", self.yard(*command, "--help")[0])
 
     def test_examples_of_explain_and_run_work(self):
@@ -48,6 +49,7 @@ class Help(Yard):
         self.assertIn("no command 'lst'; did you mean 'list'?", self.wrong("lst"))
         self.assertIn("did you mean 'explain'?", self.wrong("explian", "softmax(f32[2,2])"))
         self.assertIn("did you mean 'dispatch'?", self.wrong("bench", "dispach"))
+        self.assertIn("did you mean 'inspect'?", self.wrong("plugin", "inspct", "x.so"))
         self.assertNotIn("did you mean", self.wrong("frobnicate"))
         self.assertIn("yard bench --help", self.wrong("bench", "x"))
 

@@ -73,6 +73,23 @@ const Bad kBad[] = {
     {"query_control_character", Reason::kBadDescriptor, "control character"},
     {"query_kernel_too_small", Reason::kBadDescriptor, "size 12"},
     {"query_no_op_of_that_name", Reason::kBadDescriptor, "no_such_op"},
+    {"query_kernel_too_large", Reason::kBadDescriptor, "size 1073741824"},
+    {"query_size_zero", Reason::kBadDescriptor, "size 0"},
+    {"query_backend_too_small", Reason::kBadDescriptor, "size 4"},
+    {"query_backend_too_large", Reason::kBadDescriptor, "size 4294967295"},
+    {"query_op_too_small", Reason::kBadDescriptor, "size 8"},
+    {"query_op_too_large", Reason::kBadDescriptor, "size 4294967295"},
+    {"query_null_op", Reason::kBadDescriptor, "NULL"},
+    {"query_ops_huge", Reason::kBadDescriptor, "beyond reason"},
+    {"query_no_schema", Reason::kBadDescriptor, "schema"},
+    {"query_endless_schema", Reason::kBadDescriptor, "longer than"},
+    {"query_tolerances_missing", Reason::kBadDescriptor, "3"},
+    {"query_bad_tolerance", Reason::kBadDescriptor, "rtol -1"},
+    {"query_duplicate_kernels", Reason::kConflict, "registered already"},
+    {"query_bad_enable", Reason::kBadDescriptor, "enable 7"},
+    {"query_bad_device", Reason::kBadDescriptor, "4711"},
+    {"query_create_without_destroy", Reason::kBadDescriptor, "no destroy"},
+    {"query_typed_without_signature", Reason::kBadDescriptor, "typed_signature"},
 };
 
 class BadPlugin : public ::testing::TestWithParam<Bad> {};

@@ -5,6 +5,8 @@
 
 #include "random_world.h"
 
+#include <array>
+
 namespace yard::testing {
 namespace {
 
@@ -102,11 +104,15 @@ Options World::options() {
   if (random_.chance(5) && !present_.empty()) o.force = random_.of(present_)->id;
   if (random_.chance(10)) o.deny = {pattern()};
   if (random_.chance(10)) o.policy = policy();
+  if (random_.chance(15))
+    o.mode = random_.of(std::array{Mode::kAuto, Mode::kDynamic, Mode::kConfig, Mode::kStatic});
+  if (random_.chance(15)) o.labels["tenant"] = std::to_string(random_.below(4));
   return o;
 }
 
 std::string World::describe() const {
-  std::string text = schema_ + "\npolicy: " + to_string(runtime_.policy());
+  std::string text =
+      schema_ + "\npolicy: " + to_string(runtime_.policy()) + "\n" + to_yaml(runtime_.config());
   for (const RandomKernel* k : present_) {
     text += "\n" + k->id + " #" + std::to_string(k->number) + " (" + k->backend + ") flags " +
             std::to_string(k->d.flags) + " limits";

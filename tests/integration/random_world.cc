@@ -100,6 +100,7 @@ World::World(uint64_t seed, int kernels)
     present_.push_back(kernels_.emplace_back(std::move(k)).get());
   }
   if (random_.chance(50)) runtime_.set_policy(policy()).or_throw();
+  if (random_.chance(50)) change_config();
 }
 
 void World::make_schema() {
@@ -271,8 +272,11 @@ void World::set_environment(Policy policy) {
 }
 
 void World::change() {
-  const size_t what = random_.below(4);
+  const size_t what = random_.below(6);
   if (what == 0) return runtime_.set_policy(policy()).or_throw();
+  if (what == 4) return change_config();
+  if (what == 5)
+    return runtime_.set_labels({{"tenant", std::to_string(random_.below(3))}}).or_throw();
   Changes c;
   if (what == 1 && !present_.empty()) {
     const size_t i = random_.below(present_.size());

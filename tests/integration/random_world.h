@@ -66,8 +66,9 @@ class World {
   Policy policy();
   // As if the process's environment said so.
   void set_environment(Policy policy);
-  // Registers, replaces or removes a kernel, or sets another policy.
+  // Registers, replaces or removes a kernel, or sets another policy, rule file or label.
   void change();
+  Config config();
   // The id under which a kernel was registered.
   const std::string& id_of(int number) const { return kernels_[static_cast<size_t>(number)]->id; }
   std::string describe() const;
@@ -79,6 +80,8 @@ class World {
   void add_limits(RandomKernel& k);
   void add_verifier(RandomKernel& k);
   void add_cost(RandomKernel& k);
+  Condition condition();
+  void change_config();
   TensorView tensor(const op::Param& p, size_t arg, uint64_t spot);
   std::string pattern();
   std::string kernel_id(int number) const;

@@ -30,9 +30,11 @@ if(WAY STREQUAL "plain_c")
   must("${CC}" -std=c11 -Wall -Wextra -Wpedantic -Werror "${source}/main.c" -o "${WORK}/consumer"
        ${flags} "-Wl,-rpath,${PREFIX}/${LIBDIR}")
 else()
+  # Not by an option: a list does not survive on a command line.
+  set(ENV{CMAKE_CXX_COMPILER_LAUNCHER} "${LAUNCHER}")
   must("${CMAKE_COMMAND}" -S "${source}" -B "${WORK}" -G "${GENERATOR}" -DCMAKE_BUILD_TYPE=Release
        "-DCMAKE_C_COMPILER=${CC}" "-DCMAKE_CXX_COMPILER=${CXX}"
-       "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DCMAKE_PREFIX_PATH=${PREFIX}"
+       "-DCMAKE_PREFIX_PATH=${PREFIX}"
        "-DSWITCHYARD_SOURCE=${ROOT}" "-DBUILD_SHARED_LIBS=${SHARED}")
   must("${CMAKE_COMMAND}" --build "${WORK}" --parallel 2)
 endif()

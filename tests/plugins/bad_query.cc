@@ -12,7 +12,7 @@ yard_plugin_t g_plugin = [] {
   return p;
 }();
 yard_backend_t g_backend{};
-yard_kernel_t g_kernel{};
+yard_kernel_t g_kernel{}, g_kernel_2{};
 const yard_backend_t* const g_backends[] = {&g_backend, &g_backend};
 const yard_kernel_t* const g_kernels[] = {&g_kernel, nullptr};
 
@@ -27,6 +27,20 @@ yard_kernel_t& kernel() {
   g_plugin.kernels = g_kernels, g_plugin.kernel_count = 1;
   return g_kernel;
 }
+
+yard_op_t g_op{};
+const yard_op_t* const g_ops[] = {&g_op, nullptr};
+const yard_kernel_t* const g_twice[] = {&g_kernel, &g_kernel_2};
+
+// An op that would be all right.
+yard_op_t& op() {
+  g_op.size = sizeof g_op, g_op.schema = "no_such_op(out!: f32[n], x: f32[n])";
+  g_plugin.ops = g_ops, g_plugin.op_count = 1;
+  return g_op;
+}
+
+int32_t other_run(yard_call_t*, const yard_value_t*, uint32_t) { return YARD_DECLINED; }
+int32_t create(yard_call_t*, const yard_named_value_t*, uint32_t, void**) { return YARD_OK; }
 
 using Answer = const yard_plugin_t*;
 
@@ -75,6 +89,36 @@ struct Cases {
   static Answer bad_utf8() { return kernel().summary = "\xc3\x28", &g_plugin; }
   static Answer control_character() { return kernel().summary = "a\x01b", &g_plugin; }
   static Answer kernel_too_small() { return kernel().size = 12, &g_plugin; }
+  static Answer kernel_too_large() { return kernel().size = 1u << 30, &g_plugin; }
+  static Answer size_zero() { return g_plugin.size = 0, &g_plugin; }
+  static Answer backend_too_small() { return kernel(), g_backend.size = 4, &g_plugin; }
+  static Answer backend_too_large() { return kernel(), g_backend.size = ~0u, &g_plugin; }
+  static Answer op_too_small() { return op().size = 8, &g_plugin; }
+  static Answer op_too_large() { return op().size = ~0u, &g_plugin; }
+  static Answer null_op() { return op(), g_plugin.op_count = 2, &g_plugin; }
+  static Answer ops_huge() { return op(), g_plugin.op_count = ~0u, &g_plugin; }
+  static Answer no_schema() { return op().schema = nullptr, &g_plugin; }
+  static Answer endless_schema() {
+    static char text[200000];
+    for (char& c : text) c = 'a';
+    text[sizeof text - 1] = 0;
+    return op().schema = text, &g_plugin;
+  }
+  static Answer tolerances_missing() { return op().tolerance_count = 3, &g_plugin; }
+  static Answer bad_tolerance() {
+    static const yard_tolerance_t t = {YARD_F32, 0, -1, 0};
+    return op().tolerances = &t, g_op.tolerance_count = 1, &g_plugin;
+  }
+  static Answer duplicate_kernels() {
+    g_kernel_2 = kernel(), g_kernel_2.run = other_run;
+    return g_plugin.kernels = g_twice, g_plugin.kernel_count = 2, &g_plugin;
+  }
+  static Answer bad_enable() { return kernel(), g_backend.enable = 7, &g_plugin; }
+  static Answer bad_device() { return kernel(), g_backend.device_type = 4711, &g_plugin; }
+  static Answer create_without_destroy() { return kernel().create = create, &g_plugin; }
+  static Answer typed_without_signature() {
+    return kernel().typed = reinterpret_cast<void (*)()>(run), &g_plugin;
+  }
   static Answer no_op_of_that_name() { return kernel().op = "no_such_op", &g_plugin; }
 };
 

@@ -81,7 +81,7 @@ Found values(const CLI::Option& o, const std::string& call) {
   if (name == "force" || name == "lock" || name == "kernel" || name == "allow" || name == "deny")
     return kernels(call);
   if (name == "op" || name == "OP") return ops("");
-  if (name == "CALLSPEC") return ops("(");
+  if (name == "CALLSPEC" || name == "call") return ops("(");
   if (name == "backend")
     return o.get_type_name().find('=') != std::string::npos ? backends({"=on", "=off"})
                                                             : backends({""});

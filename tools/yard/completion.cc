@@ -63,11 +63,15 @@ end
 complete -c yard -f -a '(__yard_complete)'
 )sh";
 
-// Options whose values are files, of the whole tree: fish must be told.
+// Arguments and options that are files, of the whole tree: fish must be told.
 std::string file_options(const CLI::App& app) {
   std::string lines;
   for (const CLI::Option* o : app.get_options())
-    if (o->get_type_name().starts_with("FILE") && !o->get_lnames().empty())
+    if (o->get_positional() && (o->get_name() == "FILE" || o->get_name() == "PATH" ||
+                                o->get_type_name().starts_with("FILE")))
+      lines +=
+          fmt::format("complete -c yard -n '__fish_seen_subcommand_from {}' -F\n", app.get_name());
+    else if (o->get_type_name().starts_with("FILE") && !o->get_lnames().empty())
       lines += fmt::format("complete -c yard -n '__fish_seen_subcommand_from {}' -l {} -rF\n",
                            app.get_name(), o->get_lnames()[0]);
   for (const CLI::App* c : app.get_subcommands([](const CLI::App*) { return true; }))

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "commands.h"
+#include "config_file.h"
 #include "policy_flags.h"
 #include "terminal.h"
 
@@ -14,12 +15,13 @@ namespace yard::tool {
 namespace {
 
 struct Question {
-  std::string call;
+  std::string call, config;
   PolicyFlags policy;
   bool json = false;
 };
 
 int explain(const Question& q) {
+  if (const int code = use_config(Runtime::shared(), q.config); code != kOk) return code;
   const auto call = Runtime::shared().parse(q.call);
   if (!call.ok()) return fail(kUsage, call.status());
   const auto options = q.policy.options(call->op);
@@ -37,19 +39,21 @@ void add_explain(CLI::App& app, Action& action) {
   CLI::App* c =
       app.add_subcommand("explain", "Which kernel a call would run, and why not the others");
   c->add_option("CALLSPEC", q->call, "The call as text, in quotes")->required();
+  add_config_option(*c, q->config);
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   q->policy.add(*c);
   c->footer(
       "The selector itself answers; nothing is run and no tensor is made. The kernels stand in "
       "the\n"
       "order in which they would be tried, then those that were rejected, each with its reason.\n"
-      "Exit code 1 when no kernel can run the call.\n"
+      "Exit code 1 when no kernel can run the call, 2 when the rule file is wrong.\n"
       "\n"
       "Examples:\n"
       "  yard explain 'rms_norm(f32[8,4096], f32[4096])'\n"
       "  yard explain 'softmax(bf16[64,32000])' --prefer vendor --strict\n"
       "  yard explain 'softmax(f32[64,100;128,1])@cpu+deterministic'    padded rows, a flag\n"
       "  yard explain 'rms_norm(f32[8,64], f32[64], out=&x)'            in place\n"
+      "  yard explain --config new.yaml 'softmax(f32[64,4096])'         under other rules\n"
       "  yard explain 'softmax(f32[4,8])' --order 'vendor:onednn|reference' --json");
   c->callback([q, &action] { action = [q] { return explain(*q); }; });
 }

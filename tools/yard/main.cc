@@ -85,6 +85,8 @@ int parse_and_run(int argc, char** argv) {
       "  yard run 'softmax(bf16[64,32000])'                      run it, time it, check it\n"
       "  yard verify --backend simd                              hold kernels against their "
       "reference\n"
+      "  yard plugin list                                        what others bring\n"
+      "  yard config check rules.yaml                            whether a rule file is right\n"
       "  yard bench dispatch                                     what a call costs\n"
       "  yard bench kernels --op softmax                         how fast its kernels are\n"
       "  yard doctor                                             what is wrong, and how to mend "
@@ -99,6 +101,8 @@ int parse_and_run(int argc, char** argv) {
   add_explain(app, action);
   add_run(app, action);
   add_verify(app, action);
+  add_config(app, action);
+  add_plugin(app, action);
   CLI::App* bench = app.add_subcommand("bench", "Measurements");
   bench->require_subcommand(1);
   bench->footer(

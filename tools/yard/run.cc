@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "config_file.h"
 #include "policy_flags.h"
 #include "terminal.h"
 
@@ -26,7 +27,7 @@ constexpr int kDefaultRuns = 100;
 constexpr auto kDefaultTime = std::chrono::milliseconds(500);
 
 struct Question {
-  std::string call;
+  std::string call, config;
   PolicyFlags policy;
   uint64_t seed = 1;
   Contents contents = Contents::kNormal;
@@ -147,6 +148,7 @@ void print(const ParsedCall& call, const Outcome& o) {
 }
 
 int run(const Question& q) {
+  if (const int code = use_config(Runtime::shared(), q.config); code != kOk) return code;
   const auto call = Runtime::shared().parse(q.call);
   if (!call.ok()) return fail(kUsage, call.status());
   auto options = q.policy.options(call->op);
@@ -195,6 +197,7 @@ void add_run(CLI::App& app, Action& action) {
   c->add_option("CALLSPEC", q->call, "The call as text, in quotes")->required();
   c->add_option("--seed", q->seed, "Of the inputs: the same seed, the same numbers (1)")
       ->type_name("N");
+  add_config_option(*c, q->config);
   add_contents(*c, q->contents);
   c->add_option("--repeat", q->repeat, "Runs to take the median of (100, or half a second)")
       ->type_name("N")

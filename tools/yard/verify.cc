@@ -4,7 +4,6 @@
 #include <yard/verify.h>
 #include <CLI/CLI.hpp>
 
-#include <cmath>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,9 +11,11 @@
 
 #include "commands.h"
 #include "error_plot.h"
+#include "plugin_show.h"
 #include "progress.h"
-#include "table.h"
 #include "terminal.h"
+#include "verify_file.h"
+#include "verify_report.h"
 
 namespace yard::tool {
 namespace {
@@ -26,99 +27,9 @@ constexpr int64_t kQuickElements = 4096;
 
 struct Question {
   VerifyOptions options;
-  std::string expect, plot;
+  std::string file, expect, plot;
   bool quick = false, json = false;
 };
-
-Json number(double v) { return std::isfinite(v) ? Json(v) : Json(); }
-
-Json to_json(const VerifyCase& c) {
-  return {{"call", c.call},
-          {"contents", to_string(c.contents)},
-          {"seed", c.seed},
-          {"error", number(c.error)},
-          {"what", c.what}};
-}
-
-Json to_json(const KernelReport& k) {
-  const bool ran = !k.worst.call.empty();
-  Json j = {{"op", k.op},
-            {"id", k.id},
-            {"passed", k.passed},
-            {"failed", k.failed},
-            {"skipped", k.skipped},
-            {"worst_error", ran ? number(k.worst.error) : Json()},
-            {"worst_call", ran ? Json(k.worst.call) : Json()},
-            {"declined", k.declined},
-            {"expected", k.expected},
-            {"backend", k.backend},
-            {"kind", to_string(k.kind)},
-            {"worst", ran ? to_json(k.worst) : Json()},
-            {"failures", Json::array()},
-            {"reasons", Json::array()}};
-  for (const VerifyCase& c : k.failures) j["failures"].push_back(to_json(c));
-  for (const VerifyReason& r : k.reasons)
-    j["reasons"].push_back({{"reason", r.reason}, {"detail", r.detail}, {"count", r.count}});
-  return j;
-}
-
-// The reasons that kept it from most calls: "dtype 120, layout 14".
-std::string short_reasons(const KernelReport& k) {
-  constexpr size_t kShown = 3;
-  std::string to;
-  for (size_t i = 0; i < k.reasons.size() && i < kShown; ++i)
-    to += fmt::format("{}{} {}", i > 0 ? ", " : "", k.reasons[i].reason, k.reasons[i].count);
-  return k.reasons.size() > kShown ? to + ", ..." : to;
-}
-
-void print_table(const VerifyReport& report) {
-  Table table({{"op"},
-               {"kernel"},
-               {"passed", Align::kRight},
-               {"failed", Align::kRight},
-               {"skipped", Align::kRight},
-               {"declined", Align::kRight},
-               {"worst error", Align::kRight},
-               {"not run because"}});
-  for (const KernelReport& k : report.kernels) {
-    const bool ran = !k.worst.call.empty();
-    table.add({{k.op},
-               {k.id},
-               {fmt::to_string(k.passed), k.passed > 0 ? Paint::kGood : Paint::kWarning},
-               {fmt::to_string(k.failed), k.failed > 0 ? Paint::kBad : Paint::kPlain},
-               {fmt::to_string(k.skipped), Paint::kDim},
-               {fmt::to_string(k.declined), Paint::kDim},
-               {!ran                        ? "-"
-                : std::isinf(k.worst.error) ? "wrong"
-                                            : fmt::format("{:.3g}", k.worst.error)},
-               {short_reasons(k), Paint::kDim}});
-  }
-  fmt::print("{}", table.text());
-}
-
-void print_failures(const VerifyReport& report) {
-  constexpr size_t kShown = 3;
-  for (const KernelReport& k : report.kernels) {
-    if (k.failures.empty()) continue;
-    fmt::print("\n{}: {} failed\n", paint(Paint::kBad, k.op + " " + k.id), k.failed);
-    for (size_t i = 0; i < k.failures.size() && i < kShown; ++i) {
-      const VerifyCase& c = k.failures[i];
-      fmt::print("  {}\n    yard run '{}' --force {} --contents {} --seed {}\n", c.what, c.call,
-                 k.id, to_string(c.contents), c.seed);
-    }
-    if (k.failed > kShown) fmt::print("  ... and {} more\n", k.failed - kShown);
-  }
-}
-
-void print(const VerifyReport& report) {
-  print_table(report);
-  print_failures(report);
-  size_t ran = 0, expected = 0;
-  for (const KernelReport& k : report.kernels) ran += k.ran(), expected += k.expected;
-  fmt::print("\n{} kernels, {} runs compared, {} failed{}. Errors are in units of the tolerance.\n",
-             report.kernels.size(), ran, report.failed(),
-             expected > 0 ? fmt::format(", {} failed as expected", expected) : "");
-}
 
 Result<std::vector<Expectation>> read_expectations(const std::string& path) {
   std::ifstream file(path);
@@ -135,6 +46,103 @@ int write_plot(const std::string& path, const VerifyReport& report) {
   return file ? kOk : fail(kFailed, fmt::format("cannot write '{}'", path));
 }
 
+// What keeps a report from being remembered as a pass of the whole plugin; empty if nothing does.
+std::string not_whole(const Question& q, const VerifyReport& report) {
+  const VerifyOptions& o = q.options;
+  if (!o.op.empty() || !o.kernel.empty() || !o.backend.empty()) return "not all of it was verified";
+  if (q.quick || o.cases < VerifyOptions().cases)
+    return fmt::format("fewer than {} calls for each op were made", VerifyOptions().cases);
+  for (const KernelReport& k : report.kernels)
+    if (k.expected > 0) return fmt::format("{} of op {} failed, as was expected", k.id, k.op);
+  return {};
+}
+
+// A kernel of a plugin that was never compared: nothing is known of it.
+std::string idle_kernel(const VerifyReport& report) {
+  for (const KernelReport& k : report.kernels)
+    if (k.ran() == 0)
+      return fmt::format("{} of op {} was compared on no call: {}", k.id, k.op,
+                         k.reasons.empty() ? "no call could be made" : k.reasons[0].detail);
+  return {};
+}
+
+void print_json(const Question& q, const VerifyReport& report, const Ward* ward) {
+  Json j = ward != nullptr ? to_json(*ward, q.file) : Json::object();
+  j["kernels"] = to_json(report);
+  fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+// On the kernels of a runtime. `ward`, where a plugin is verified, is told of each run and of the result.
+int verify_runtime(Question& q, const Runtime& runtime, Ward* ward) {
+  VerifyOptions& options = q.options;
+  Progress progress;
+  options.progress = [&](const VerifyProgress& p) {
+    if (progress.shown())
+      progress.say(fmt::format("op {} of {}: {}, call {} of {}{}", p.op_index + 1, p.op_count, p.op,
+                               p.done + 1, p.cases,
+                               p.failed > 0 ? fmt::format(", {} failed", p.failed) : ""));
+    return true;
+  };
+  if (ward != nullptr)
+    options.watch = [ward](std::string_view op, std::string_view kernel, const VerifyCase& c) {
+      ward->step(fmt::format("in kernel '{}' of op '{}' on {} with contents {} and seed {}", kernel,
+                             op, c.call, to_string(c.contents), c.seed));
+    };
+  const auto report = yard::verify(runtime, options);
+  progress.clear();
+  if (!report.ok()) return fail(kUsage, report.status());
+  bool ok = report->ok();
+  if (ward != nullptr) {
+    ward->step("after its kernels had been verified");
+    const std::string idle = ok ? idle_kernel(*report) : "";
+    const std::string partly = ok ? not_whole(q, *report) : "";
+    ok = ok && idle.empty();
+    ward->result(ok && partly.empty(), !ok, !idle.empty() ? idle : partly);
+  }
+  if (q.json) {
+    print_json(q, *report, ward);
+  } else {
+    print(*report, ward != nullptr ? fmt::format("YARD_PLUGINS={} ", absolute(q.file)) : "");
+    if (ward != nullptr && ward->verified())
+      fmt::print("{}: all of it passed. sha256:{}\n", q.file, ward->sha256());
+    if (ward != nullptr && !ward->why().empty())
+      fmt::print(stderr, "yard: {} does not count as verified: {}\n", q.file, ward->why());
+    for (const Expectation& e : report->unused)
+      fmt::print(stderr, "yard: {}:{}: no call matched this line\n", q.expect, e.line);
+  }
+  if (!q.plot.empty())
+    if (const int code = write_plot(q.plot, *report); code != kOk) return code;
+  return ok ? kOk : kFailed;
+}
+
+// In a process that may crash: opens the plugin and verifies what it brings.
+int verify_plugin(Question& q, Ward& ward) {
+  RuntimeSettings settings;
+  settings.plugins.probe = PluginProbe::kNever;  // this process is the probe
+  settings.plugins.allow_writable = true;        // judged by inspect() in the other one
+  settings.plugins.watch = [&](std::string_view, std::string_view step) {
+    ward.step(step == "opening" ? "while it was opened" : fmt::format("in its {}", step));
+  };
+  Runtime runtime(settings);
+  Plugins plugins = runtime.plugins();
+  for (const PluginInfo& p : plugins.list())
+    if (p.name == ward.name()) plugins.forget(p.path).ignore();
+  const std::string path = ward.path();
+  if (const Status s = plugins.load(path); !s.ok()) {
+    for (const PluginInfo& p : plugins.list())
+      if (p.path == path)
+        return fail(kFailed,
+                    fmt::format("{} is refused: {}: {}", q.file, to_string(p.reason), p.detail));
+    return fail(kFailed, s);
+  }
+  for (const PluginInfo& p : plugins.list())
+    if (p.path == path) ward.digest(p.sha256);
+  q.options.plugin = ward.name();
+  const int code = verify_runtime(q, runtime, &ward);
+  ward.step("while it was stopped and closed");
+  return code;
+}
+
 int verify(Question& q) {
   VerifyOptions& options = q.options;
   if (!q.expect.empty()) {
@@ -147,29 +155,9 @@ int verify(Question& q) {
     if (options.cases == 0) options.cases = kQuickCases;
   }
   if (options.cases == 0) options.cases = VerifyOptions().cases;
-  Progress progress;
-  if (progress.shown())
-    options.progress = [&](const VerifyProgress& p) {
-      progress.say(fmt::format("op {} of {}: {}, call {} of {}{}", p.op_index + 1, p.op_count, p.op,
-                               p.done + 1, p.cases,
-                               p.failed > 0 ? fmt::format(", {} failed", p.failed) : ""));
-      return true;
-    };
-  const auto report = yard::verify(Runtime::shared(), options);
-  progress.clear();
-  if (!report.ok()) return fail(kUsage, report.status());
-  if (q.json) {
-    Json j = {{"kernels", Json::array()}};
-    for (const KernelReport& k : report->kernels) j["kernels"].push_back(to_json(k));
-    fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
-  } else {
-    print(*report);
-    for (const Expectation& e : report->unused)
-      fmt::print(stderr, "yard: {}:{}: no call matched this line\n", q.expect, e.line);
-  }
-  if (!q.plot.empty())
-    if (const int code = write_plot(q.plot, *report); code != kOk) return code;
-  return report->ok() ? kOk : kFailed;
+  if (!q.file.empty())
+    return verify_file(q.file, q.json, [&q](Ward& ward) { return verify_plugin(q, ward); });
+  return verify_runtime(q, Runtime::shared(), nullptr);
 }
 
 }  // namespace
@@ -178,6 +166,8 @@ void add_verify(CLI::App& app, Action& action) {
   auto q = std::make_shared<Question>();
   q->options.cases = 0;  // as not said
   CLI::App* c = app.add_subcommand("verify", "Hold kernels against the reference of their op");
+  c->add_option("FILE", q->file, "Only what this plugin brings, in a process of its own")
+      ->type_name("FILE.so");
   CLI::Option* backend =
       c->add_option("--backend", q->options.backend, "Only kernels of this backend");
   backend->type_name("NAME");
@@ -204,12 +194,18 @@ void add_verify(CLI::App& app, Action& action) {
       "the same numbers and compares, memory around tensors included. Exit code 1 when a kernel\n"
       "failed, or did not though --expect says so.\n"
       "\n"
+      "With a FILE the plugin's kernels and new ops are verified in a process of their own: a "
+      "crash "
+      "is a\n"
+      "failure. When all of it passed, that is remembered by its digest for `require_verified`.\n"
+      "\n"
       "A line of --expect: KERNEL OP CALLSPEC : unsupported|fails : reason       (three globs)\n"
       "\n"
       "Examples:\n"
       "  yard verify\n"
       "  yard verify --backend reference --quick\n"
       "  yard verify --op softmax --cases 2000 --seed 7\n"
+      "  yard verify ./acme.so\n"
       "  yard verify --kernel vendor.acme --expect known.txt --plot errors.svg");
   c->callback([q, &action] { action = [q] { return verify(*q); }; });
 }

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The descriptor of backend `template`: what it is, when it can be used, what its kernels take.
+#include "driver.h"
+#include "kernels.h"
+
+namespace yard::vendor_template {
+namespace {
+
+// Texts of the probe's own reasons. {0} and {1} are the figures of the verdict.
+const char* const kReasons[] = {
+    "there is no driver of the vendor",
+    "the driver has version {0}, and {1} is the oldest that works",
+};
+
+// Asked before the first choice that could use the backend, and again on request. Quick, and without side
+// effects: a machine that lacks the vendor's unit must lose nothing by asking.
+int32_t probe(void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) {
+  const int64_t version = driver_version();
+  if (version >= kOldestDriver) return YARD_OK;
+  *why = {version == 0 ? YARD_REASON_OWN : YARD_REASON_OWN + 1, 0, {version, kOldestDriver, 0}};
+  return YARD_DECLINED;
+}
+
+}  // namespace
+}  // namespace yard::vendor_template
+
+const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
+  using namespace yard::plugin;
+  using namespace yard::vendor_template;
+  static const yard_limit_t limits[] = {dtypes({YARD_F32}), compact()};
+  static const Plugin plugin =
+      Plugin(YARD_PLUGIN_NAME, YARD_PLUGIN_VERSION)
+          .add(Backend("template")
+                   .vendor("template")
+                   .summary("A backend to copy")
+                   .probe(probe)
+                   .reasons(kReasons))
+          .add(Kernel::of<silu_and_mul>("silu_and_mul", "vendor.template")
+                   .summary("What fits into the unit, in double")
+                   .kind(YARD_KIND_VENDOR)
+                   .flags(YARD_KERNEL_DETERMINISTIC | YARD_KERNEL_FAILS_BEFORE_WRITING)
+                   .limits(limits)
+                   .verify(fits, kFitsReads)
+                   .reasons(kFitsReasons)
+                   .cost(silu_cost, kCostReads));
+  return plugin.get();
+}

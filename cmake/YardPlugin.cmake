@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+# Builds plugins. Comes with find_package(Switchyard), and with add_subdirectory() of its sources.
+#
+# yard_add_plugin(name
+#   SOURCES file...                what the plugin is made of: C, C++ or both
+#   OPS op...                      every op it brings or has kernels for
+#   [GROUPS group...] [HOOKS hook...]
+#   [VERSION version]              the project's, unless said otherwise
+#   [FEATURES feature...]          what the machine must have: sve2 cuda:sm_90
+#   [DEVICES device...]            cpu, unless said otherwise
+#   [BUILD tag]                    one word for people
+#   [LIBS target...]               linked privately; never Switchyard itself
+#   [INSTALL])                     into the directory that the library searches
+#
+# Makes the target <name> and the file <name>.so, a library that can be opened, closed and replaced: it
+# shows nothing but its query, and has no symbol that would keep it in the process. What would is reported
+# after linking, as is a missing query or manifest.
+#
+# The manifest is made from the arguments, and the sources see YARD_PLUGIN_NAME and YARD_PLUGIN_VERSION, so
+# that both are said once. A source that states YARD_MANIFEST itself goes without OPS, GROUPS and HOOKS.
+#
+# INSTALL puts it into YARD_PLUGIN_INSTALL_DIR, if that is set: a folder below the prefix, or an absolute one.
+
+include_guard(GLOBAL)
+cmake_policy(VERSION 3.25)  # here and in these functions, whatever the project says
+
+# Words that end up in the manifest: `pattern` is what each may look like.
+function(yard_check_plugin_words name keyword pattern what)
+  set(seen "")
+  foreach(word IN LISTS ARGN)
+    if(NOT word MATCHES "^(${pattern})$")
+      message(FATAL_ERROR "yard_add_plugin(${name}): ${keyword} '${word}' is no ${what}")
+    elseif(word IN_LIST seen)
+      message(FATAL_ERROR "yard_add_plugin(${name}): ${keyword} names '${word}' twice")
+    endif()
+    list(APPEND seen "${word}")
+  endforeach()
+endfunction()
+
+# The languages of the sources must be those of the project: CMake itself would fail much later.
+function(yard_check_plugin_sources name)
+  get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+  foreach(source IN LISTS ARGN)
+    set(language "")
+    if(source MATCHES "\\.c$")
+      set(language C)
+    elseif(source MATCHES "\\.(cc|cpp|cxx|C)$")
+      set(language CXX)
+    elseif(source MATCHES "\\.cu$")
+      set(language CUDA)
+    endif()
+    if(language AND NOT language IN_LIST languages)
+      message(FATAL_ERROR "yard_add_plugin(${name}): ${source} needs the language ${language}; say "
+                          "project(... LANGUAGES ${language}) or enable_language(${language})")
+    endif()
+    cmake_path(ABSOLUTE_PATH source OUTPUT_VARIABLE file)
+    get_source_file_property(generated "${file}" GENERATED)
+    if(NOT generated AND NOT source MATCHES "^\\$<" AND NOT EXISTS "${file}")
+      message(FATAL_ERROR "yard_add_plugin(${name}): there is no file ${file}")
+    endif()
+  endforeach()
+endfunction()
+
+function(yard_check_plugin_arguments name)
+  if(NOT name MATCHES "^[a-z0-9_.-]+$")
+    message(FATAL_ERROR "yard_add_plugin(${name}): the name of a plugin has a-z, 0-9, '_', '.' and '-'")
+  elseif(arg_UNPARSED_ARGUMENTS)
+    list(GET arg_UNPARSED_ARGUMENTS 0 stray)
+    message(FATAL_ERROR "yard_add_plugin(${name}): '${stray}' belongs to no keyword; known are SOURCES, "
+                        "OPS, GROUPS, HOOKS, VERSION, FEATURES, DEVICES, BUILD, LIBS and INSTALL")
+  elseif(arg_KEYWORDS_MISSING_VALUES)
+    list(GET arg_KEYWORDS_MISSING_VALUES 0 keyword)
+    message(FATAL_ERROR "yard_add_plugin(${name}): nothing stands after ${keyword}")
+  elseif(NOT arg_SOURCES)
+    message(FATAL_ERROR "yard_add_plugin(${name}): SOURCES is missing")
+  endif()
+  set(part "[a-z0-9_]+")
+  yard_check_plugin_words(${name} OPS "[a-z]${part}(\\.${part})*|[a-z]" "name of an op" ${arg_OPS})
+  yard_check_plugin_words(${name} GROUPS "[A-Za-z0-9_.-]+" "name of a group" ${arg_GROUPS})
+  yard_check_plugin_words(${name} HOOKS "[A-Za-z0-9_.-]+" "name of a hook" ${arg_HOOKS})
+  yard_check_plugin_words(${name} FEATURES "([a-z_0-9]+:)?[a-z0-9_.-]+"
+                          "feature: sve2, or cuda:sm_90" ${arg_FEATURES})
+  yard_check_plugin_words(${name} DEVICES "[a-z_]+(:[0-9]+)?" "device: cpu, cuda, ..." ${arg_DEVICES})
+  yard_check_plugin_words(${name} VERSION "[A-Za-z0-9._+~-]+" "version: one word" ${arg_VERSION})
+  yard_check_plugin_words(${name} BUILD "[A-Za-z0-9._+~:-]+" "tag: one word" ${arg_BUILD})
+  if(NOT arg_OPS AND NOT arg_GROUPS AND NOT arg_HOOKS)
+    foreach(keyword IN ITEMS VERSION FEATURES DEVICES BUILD)
+      if(arg_${keyword})
+        message(FATAL_ERROR "yard_add_plugin(${name}): ${keyword} belongs to a manifest, and without OPS, "
+                            "GROUPS and HOOKS the source states its own (YARD_MANIFEST)")
+      endif()
+    endforeach()
+  elseif(NOT arg_VERSION AND NOT PROJECT_VERSION)
+    message(FATAL_ERROR "yard_add_plugin(${name}): VERSION is missing, and the project has none")
+  endif()
+  foreach(library IN LISTS arg_LIBS)
+    if(library MATCHES "^(Switchyard::yard|yard)$")
+      message(FATAL_ERROR "yard_add_plugin(${name}): a plugin does not link ${library}; the host hands it "
+                          "all it needs, and plugin.h is found without")
+    endif()
+  endforeach()
+endfunction()
+
+# Writes the manifest of the arguments; `out` gets the file.
+function(yard_write_plugin_manifest name version out)
+  set(parts "")
+  foreach(keyword IN ITEMS OPS GROUPS HOOKS DEVICES FEATURES BUILD)
+    if(arg_${keyword})
+      list(JOIN arg_${keyword} " " words)
+      string(APPEND parts " YARD_MANIFEST_${keyword}(\"${words}\")")
+    endif()
+  endforeach()
+  get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+  set(suffix cc)
+  if("C" IN_LIST languages)
+    set(suffix c)
+  endif()
+  set(file "${CMAKE_CURRENT_BINARY_DIR}/${name}.manifest.${suffix}")
+  file(CONFIGURE OUTPUT "${file}" CONTENT "/* Made by yard_add_plugin(${name}). */
+#include <yard/plugin.h>
+YARD_MANIFEST(\"${name}\", \"${version}\",${parts});
+")
+  set(${out} "${file}" PARENT_SCOPE)
+endfunction()
+
+function(yard_flag_plugin name)
+  get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+  if("CXX" IN_LIST languages)
+    target_compile_features(${name} PRIVATE cxx_std_20)
+  endif()
+  if("C" IN_LIST languages)
+    target_compile_features(${name} PRIVATE c_std_11)
+  endif()
+  # GNU-unique symbols would keep the library in the process for good.
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
+  if("CUDA" IN_LIST languages AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fno-gnu-unique>)
+  endif()
+  set(map "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/YardPlugin.map")
+  target_link_options(${name} PRIVATE "LINKER:--version-script=${map}")
+  set_property(TARGET ${name} APPEND PROPERTY LINK_DEPENDS "${map}")
+  # A library that was forgotten is found now, not when somebody loads the plugin. Sanitizers leave their
+  # own symbols to the program.
+  get_directory_property(options COMPILE_OPTIONS)
+  if(NOT "${CMAKE_C_FLAGS} ${CMAKE_CXX_FLAGS} ${options}" MATCHES "-fsanitize")
+    target_link_options(${name} PRIVATE LINKER:-z,defs)
+  endif()
+endfunction()
+
+function(yard_add_plugin name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "INSTALL" "VERSION;BUILD"
+                        "SOURCES;OPS;GROUPS;HOOKS;FEATURES;DEVICES;LIBS")
+  yard_check_plugin_arguments(${name})
+  yard_check_plugin_sources(${name} ${arg_SOURCES})
+  add_library(${name} MODULE ${arg_SOURCES})
+  set_target_properties(${name} PROPERTIES
+      PREFIX "" SUFFIX ".so" C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden
+      CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  target_link_libraries(${name} PRIVATE Switchyard::plugin_headers ${arg_LIBS})
+  yard_flag_plugin(${name})
+  if(arg_OPS OR arg_GROUPS OR arg_HOOKS)
+    set(version "${arg_VERSION}")
+    if(NOT version)
+      set(version "${PROJECT_VERSION}")
+    endif()
+    yard_write_plugin_manifest(${name} "${version}" manifest)
+    target_sources(${name} PRIVATE "${manifest}")
+    target_compile_definitions(${name} PRIVATE YARD_PLUGIN_NAME="${name}"
+                                               YARD_PLUGIN_VERSION="${version}")
+  endif()
+  if(CMAKE_NM AND CMAKE_READELF)
+    add_custom_command(TARGET ${name} POST_BUILD VERBATIM
+        COMMAND "${CMAKE_COMMAND}" "-DPLUGIN=$<TARGET_FILE:${name}>" "-DNM=${CMAKE_NM}"
+                "-DREADELF=${CMAKE_READELF}" -P "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/YardPluginCheck.cmake")
+  else()
+    message(STATUS "yard_add_plugin(${name}): there is no nm or readelf; the library will not be looked at")
+  endif()
+  if(arg_INSTALL)
+    if(NOT YARD_PLUGIN_INSTALL_DIR)
+      set(YARD_PLUGIN_INSTALL_DIR "${Switchyard_PLUGIN_DIR}")
+    endif()
+    install(TARGETS ${name} LIBRARY DESTINATION "${YARD_PLUGIN_INSTALL_DIR}")
+  endif()
+endfunction()

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/task_thread.h"
+
+namespace yard::base {
+
+void TaskThread::Queue::run() {
+  for (;;) {
+    std::function<void()> task;
+    {
+      std::unique_lock l(lock);
+      more.wait(l, [&] { return halted || !tasks.empty(); });
+      if (halted) return tasks.clear();
+      task = std::move(tasks.front());
+      tasks.pop_front();
+    }
+    task();
+  }
+}
+
+Status TaskThread::post(std::function<void()> task) {
+  Control& c = control_.get();
+  const std::lock_guard lock(c.lock);
+  if (c.thread == nullptr) {
+    auto queue = std::make_shared<Queue>();
+    auto started = Background::start(
+        "yard-events", [queue] { queue->run(); },
+        [queue] {
+          const std::lock_guard l(queue->lock);
+          queue->halted = true;
+          queue->more.notify_all();
+        });
+    if (!started.ok()) return std::move(started).status();
+    c.thread = *std::move(started);
+    c.queue = std::move(queue);
+  }
+  const std::lock_guard l(c.queue->lock);
+  c.queue->tasks.push_back(std::move(task));
+  c.queue->more.notify_all();
+  return {};
+}
+
+TaskThread::~TaskThread() {
+  Control& c = control_.get();
+  if (c.thread == nullptr) return;
+  c.thread->halt();
+  c.thread->wait();
+}
+
+}  // namespace yard::base

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs what it is given, in order, on a thread of its own, which begins with the first task.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "base/background.h"
+#include "base/owned_per_process.h"
+
+namespace yard::base {
+
+class TaskThread {
+ public:
+  TaskThread() = default;
+  // Tasks that have not begun are dropped; waits for the one that runs.
+  ~TaskThread();
+  TaskThread(const TaskThread&) = delete;
+  TaskThread& operator=(const TaskThread&) = delete;
+
+  // From any thread, also from a task. What a task throws is the task's to catch. A child of fork has none of
+  // the parent's tasks. An error if there can be no thread: then the task is dropped.
+  Status post(std::function<void()> task);
+
+ private:
+  struct Queue {
+    std::mutex lock;
+    std::condition_variable more;
+    std::deque<std::function<void()>> tasks;
+    bool halted = false;
+    void run();
+  };
+  struct Control {
+    std::mutex lock;
+    std::shared_ptr<Queue> queue;
+    std::shared_ptr<Background> thread;
+    void inherit(Control&) {}
+  };
+  OwnedPerProcess<Control> control_;
+};
+
+}  // namespace yard::base

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+// yaml-cpp's events, collected into a tree within limits.
+#include "base/yaml.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <sstream>
+#include <unordered_map>
+
+#include "base/json.h"
+#include "base/text.h"
+
+namespace yard::base {
+namespace {
+
+// Ends parsing from inside an event; never leaves this file.
+struct Stop {};
+
+constexpr size_t kMostErrors = 50;
+
+YamlMark mark_of(const YAML::Mark& m) {
+  return {static_cast<uint32_t>(m.line + 1), static_cast<uint32_t>(m.column + 1)};
+}
+
+// Long text weighs more.
+size_t weight(const YamlNode& n) { return 1 + n.text.size() / 64; }
+
+size_t count_nodes(const YamlNode& n) {
+  size_t count = weight(n);
+  for (const YamlNode& item : n.items) count += count_nodes(item);
+  for (const YamlEntry& e : n.entries) count += count_nodes(e.value);
+  return count;
+}
+
+size_t depth_of(const YamlNode& n) {
+  size_t depth = 0;
+  for (const YamlNode& item : n.items) depth = std::max(depth, depth_of(item));
+  for (const YamlEntry& e : n.entries) depth = std::max(depth, depth_of(e.value));
+  return depth + 1;
+}
+
+class Builder : public YAML::EventHandler {
+ public:
+  Builder(YamlDocument& to, const YamlLimits& limits) : to_(to), limits_(limits) {}
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (documents_++ > 0)
+      fail(mark_of(mark), "a second document begins here; one document would be right");
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    YamlNode n;
+    n.at = mark_of(mark);
+    add(std::move(n), anchor);
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const YamlMark at = mark_of(mark);
+    const auto it = anchors_.find(anchor);
+    if (it == anchors_.end()) return fail(at, "an alias inside what it stands for");
+    const Anchored& a = it->second;
+    count(a.nodes, at);
+    if (stack_.size() + a.depth > limits_.depth) too_deep(at);
+    YamlNode n = a.node;
+    n.at = at;
+    attach(std::move(n));
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    YamlNode n;
+    n.kind = YamlNode::Kind::kScalar;
+    n.at = mark_of(mark);
+    n.quoted = tag == "!" || tag == "tag:yaml.org,2002:str";
+    if (!n.quoted) check_tag(tag, n.at);
+    n.text = value;
+    add(std::move(n), anchor);
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    begin(YamlNode::Kind::kList, mark_of(mark), tag, anchor);
+  }
+  void OnSequenceEnd() override { end(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    begin(YamlNode::Kind::kMap, mark_of(mark), tag, anchor);
+  }
+  void OnMapEnd() override { end(); }
+
+  void error(YamlMark at, std::string message) {
+    if (to_.errors.size() + 1 >= kMostErrors) fail(at, std::move(message));
+    to_.errors.push_back({at, std::move(message)});
+  }
+
+ private:
+  struct Open {
+    YamlNode node;
+    YAML::anchor_t anchor = 0;
+    bool has_key = false, repeated = false;
+    std::string key;
+    YamlMark key_at;
+    std::unordered_map<std::string, YamlMark> keys;
+  };
+  struct Anchored {
+    YamlNode node;
+    size_t nodes = 0, depth = 0;
+  };
+
+  [[noreturn]] void fail(YamlMark at, std::string message) {
+    to_.errors.push_back({at, std::move(message)});
+    to_.whole = false;
+    throw Stop();
+  }
+  [[noreturn]] void too_deep(YamlMark at) {
+    fail(at, fmt::format("nested too deeply; at most {} levels would be right", limits_.depth));
+  }
+
+  void count(size_t n, YamlMark at) {
+    nodes_ += n;
+    if (nodes_ > limits_.nodes)
+      fail(at,
+           fmt::format("too large; at most {} values, aliases counted as copies, would be right",
+                       limits_.nodes));
+  }
+
+  void check_tag(const std::string& tag, YamlMark at) {
+    if (tag.empty() || tag == "?" || tag == "!") return;
+    error(at, fmt::format("the tag {} means nothing here; no tag would be right", excerpt(tag)));
+  }
+
+  bool wants_key() const {
+    return !stack_.empty() && stack_.back().node.kind == YamlNode::Kind::kMap &&
+           !stack_.back().has_key;
+  }
+
+  void begin(YamlNode::Kind kind, YamlMark at, const std::string& tag, YAML::anchor_t anchor) {
+    if (wants_key()) fail(at, fmt::format("{} is no key; text would be right", to_string(kind)));
+    if (stack_.size() >= limits_.depth) too_deep(at);
+    count(1, at);
+    check_tag(tag, at);
+    Open& open = stack_.emplace_back();
+    open.node.kind = kind;
+    open.node.at = at;
+    open.anchor = anchor;
+  }
+
+  void end() {
+    Open done = std::move(stack_.back());
+    stack_.pop_back();
+    remember(done.node, done.anchor);
+    attach(std::move(done.node));
+  }
+
+  void add(YamlNode node, YAML::anchor_t anchor) {
+    count(weight(node), node.at);
+    remember(node, anchor);
+    attach(std::move(node));
+  }
+
+  void remember(const YamlNode& node, YAML::anchor_t anchor) {
+    if (anchor == 0) return;
+    const size_t nodes = count_nodes(node);
+    count(nodes, node.at);
+    anchors_[anchor] = {node, nodes, depth_of(node)};
+  }
+
+  void attach(YamlNode node) {
+    if (stack_.empty()) {
+      to_.root = std::move(node);
+      return;
+    }
+    Open& into = stack_.back();
+    if (into.node.kind == YamlNode::Kind::kList) {
+      into.node.items.push_back(std::move(node));
+    } else if (!into.has_key) {
+      take_key(into, node);
+    } else {
+      into.has_key = false;
+      // Nothing stands nowhere: the parser names the place where it gave up looking.
+      if (node.kind == YamlNode::Kind::kNull) node.at = into.key_at;
+      if (!into.repeated)
+        into.node.entries.push_back({std::move(into.key), into.key_at, std::move(node)});
+    }
+  }
+
+  void take_key(Open& into, YamlNode& node) {
+    if (node.kind != YamlNode::Kind::kScalar)
+      fail(node.at, fmt::format("{} is no key; text would be right", to_string(node.kind)));
+    into.has_key = true;
+    const auto [it, is_new] = into.keys.emplace(node.text, node.at);
+    into.repeated = !is_new;
+    if (!is_new)
+      error(node.at, fmt::format("the key {} is there already, in line {}; once would be right",
+                                 excerpt(node.text), it->second.line));
+    into.key = std::move(node.text);
+    into.key_at = node.at;
+  }
+
+  YamlDocument& to_;
+  const YamlLimits& limits_;
+  std::vector<Open> stack_;
+  std::map<YAML::anchor_t, Anchored> anchors_;
+  size_t nodes_ = 0;
+  int documents_ = 0;
+};
+
+// YAML's characters are printable ones; the parser gives some of the others a meaning of its own.
+std::optional<YamlError> bad_character(std::string_view text) {
+  YamlMark at{1, 1};
+  for (size_t i = 0; i < text.size();) {
+    const size_t n = utf8_length(text, i);
+    const auto c = static_cast<unsigned char>(text[i]);
+    const bool control = (c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f;
+    if (n == 0) return YamlError{at, "these bytes are no UTF-8; text would be right"};
+    if (control)
+      return YamlError{
+          at, fmt::format("the control character 0x{:02x} cannot stand here; text would be right",
+                          static_cast<int>(c))};
+    i += n;
+    ++at.column;
+    if (c == '\n') ++at.line, at.column = 1;
+  }
+  return std::nullopt;
+}
+
+bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+}  // namespace
+
+const YamlNode* YamlNode::find(std::string_view key) const noexcept {
+  for (const YamlEntry& e : entries)
+    if (e.key == key) return &e.value;
+  return nullptr;
+}
+
+const char* to_string(YamlNode::Kind kind) noexcept {
+  switch (kind) {
+    case YamlNode::Kind::kNull: return "nothing";
+    case YamlNode::Kind::kScalar: return "text";
+    case YamlNode::Kind::kList: return "a list";
+    case YamlNode::Kind::kMap: return "a map";
+  }
+  return "?";
+}
+
+YamlDocument parse_yaml(std::string_view text, const YamlLimits& limits) {
+  YamlDocument to;
+  const auto refuse = [&](YamlMark at, std::string message) {
+    to.errors.push_back({at, std::move(message)});
+    to.whole = false;
+  };
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  if (text.size() > limits.bytes) {
+    refuse({1, 1}, fmt::format("{} bytes are too many; at most {} would be right", text.size(),
+                               limits.bytes));
+    return to;
+  }
+  if (auto bad = bad_character(text)) {
+    refuse(bad->at, std::move(bad->message));
+    return to;
+  }
+  // The parser takes the end of a line at the end of the text for the end of a quoted scalar, too, and would
+  // accept half a file.
+  text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+  Builder builder(to, limits);
+  try {
+    std::istringstream in{std::string(text)};
+    YAML::Parser parser(in);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  } catch (const Stop&) {
+  } catch (const YAML::Exception& e) {
+    refuse(mark_of(e.mark), fmt::format("this is no YAML: {}", e.msg));
+  } catch (const std::exception& e) {
+    refuse({1, 1}, fmt::format("this cannot be read as YAML: {}", e.what()));
+  }
+  return to;
+}
+
+std::optional<int64_t> yaml_whole_number(std::string_view text) noexcept {
+  if (text.starts_with('+') && text.size() > 1 && text[1] != '-') text.remove_prefix(1);
+  int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  if (text.empty() || error != std::errc() || at != end) return std::nullopt;
+  return value;
+}
+
+std::optional<double> yaml_number(std::string_view text) noexcept {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  if (text == ".inf" || text == "+.inf") return kInf;
+  if (text == "-.inf") return -kInf;
+  if (text == ".nan") return std::numeric_limits<double>::quiet_NaN();
+  if (text.starts_with('+') && text.size() > 1 && text[1] != '-') text.remove_prefix(1);
+  // from_chars also reads "inf" and "nan", which are words in YAML.
+  const size_t first = text.find_first_not_of('-');
+  if (first == std::string_view::npos || (text[first] != '.' && !is_digits(text.substr(first, 1))))
+    return std::nullopt;
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || at != end) return std::nullopt;
+  return value;
+}
+
+std::string yaml_scalar(std::string_view text, bool quoted) {
+  // A plain scalar that begins with a letter and holds only these is read back as it stands.
+  const bool letter = !text.empty() && ((text[0] >= 'a' && text[0] <= 'z') ||
+                                        (text[0] >= 'A' && text[0] <= 'Z') || text[0] == '_');
+  const bool number = !text.empty() && yaml_number(text).has_value();
+  bool plain = !quoted && (letter || number || text.starts_with('/'));
+  for (const char c : text)
+    plain = plain && (is_bare_word({&c, 1}) || c == '/' || c == '+' || (c == '*' && letter));
+  if (same_word(text, "null")) plain = false;
+  if (plain) return std::string(text);
+  // JSON lets these stand as they are, YAML does not.
+  std::string out;
+  const std::string json = json_string(text);
+  for (size_t i = 0; i < json.size(); ++i) {
+    const bool c1 = json[i] == '\xc2' && static_cast<unsigned char>(json[i + 1]) < 0xa0;
+    if (json[i] == '\x7f' || c1)
+      out += fmt::format("\\u{:04x}",
+                         static_cast<unsigned>(static_cast<unsigned char>(json[c1 ? ++i : i])));
+    else
+      out += json[i];
+  }
+  return out;
+}
+
+}  // namespace yard::base

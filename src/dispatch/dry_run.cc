@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What rules would do to the calls that have been seen, before they are put in force.
+#include <algorithm>
+
+#include "dispatch/core.h"
+#include "select/explain.h"
+
+namespace yard::detail {
+namespace {
+
+struct Known {
+  op::Call call;
+  const registry::Kernel* kernel;  // of the entry, which is held
+};
+
+// Some at a time, so that calls that need a plan wait for the lock only briefly. From the youngest to the
+// oldest: what goes meanwhile is the oldest, and so none is skipped.
+template <class F>
+void for_each_class(std::mutex& plans, const Entry& entry, const F& f) {
+  constexpr size_t kAtATime = 256;
+  for (size_t end = SIZE_MAX; end > 0;) {
+    std::vector<Known> some;
+    {
+      const std::lock_guard lock(plans);
+      const auto& classes = entry.classes();
+      end = std::min(end, classes.size());
+      const size_t begin = end - std::min(end, kAtATime);
+      for (size_t i = begin; i < end; ++i)
+        some.push_back({classes[i].representative, classes[i].plan->attempts[0].kernel});
+      end = begin;
+    }
+    for (const Known& k : some)
+      if (!f(k)) return;
+  }
+}
+
+// What kept the kernel out, of all that was noted.
+std::string why_not(const select::Contest& contest, const Known& known) {
+  const Status s = select::no_kernel(contest, known.call);
+  for (const std::string& note : s.notes())
+    if (note.compare(0, known.kernel->id.size() + 1, known.kernel->id + ":") == 0) return note;
+  return std::string(s.message());
+}
+
+}  // namespace
+
+std::vector<Core::Orphan> Core::left_without(const std::shared_ptr<const policy::FileRules>& file,
+                                             size_t most) const {
+  const auto s = snapshot();
+  Root& r = root();
+  policy::ProcessPolicy policy = *s->policy;
+  policy.file = file;
+  std::vector<std::string> backends;
+  for (const auto& [name, backend] : s->state->backends) backends.push_back(name);
+  policy.settle(backends);
+
+  std::vector<std::shared_ptr<const Entry>> entries(s->owners().begin(), s->owners().end());
+  {
+    const std::lock_guard lock(r.plans);
+    for (auto& overlay : s->overlays())
+      // A call that forces its kernel answers for that itself.
+      if (overlay->patch->demand.force.empty()) entries.push_back(std::move(overlay));
+  }
+  std::vector<Orphan> to;
+  for (const auto& entry : entries) {
+    if (entry == nullptr) continue;
+    const registry::Family& family = entry->contest().family();
+    auto directions = directions_for(policy, family);
+    const Patch none;
+    const Patch& patch = entry->patch != nullptr ? *entry->patch : none;
+    const auto contest = select::Contest::make(
+        s->state->families.find(family.op->name)->second, merge(policy.in_force, patch.policy),
+        patch.demand, {host, s->forked}, directions_for(std::move(directions), patch));
+    size_t found = 0;
+    for_each_class(r.plans, *entry, [&](const Known& k) {
+      const bool able =
+          !select::select(contest, k.call.args(), k.call.count(), k.call.flags()).empty();
+      // A verifier that forked: in the child the lock may be held by nobody who could let go.
+      if (&r != &root()) return false;
+      if (able) return true;
+      to.push_back(
+          {op::to_string(k.call.to_spec(entry->program())), k.kernel->id, why_not(contest, k)});
+      return ++found < most;
+    });
+    if (&r != &root()) break;
+  }
+  return to;
+}
+
+}  // namespace yard::detail

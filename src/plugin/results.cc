@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/results.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <yard/version.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "base/digest.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/write_file.h"
+#include "plugin/search.h"
+
+namespace yard::plugin {
+namespace {
+
+constexpr const char* kHead =
+    "# What is known about plugins, by digest. Written by Switchyard; may be deleted.\n";
+
+const char* name_of(Results::Of of) { return of == Results::Of::kProbe ? "probe" : "verify"; }
+
+std::optional<Results::Entry> parse_line(std::string_view line) {
+  std::string_view words[4];
+  for (std::string_view& w : words) {
+    const size_t blank = std::min(line.find(' '), line.size());
+    w = line.substr(0, blank);
+    line.remove_prefix(std::min(blank + 1, line.size()));
+  }
+  Results::Entry e;
+  if (words[0] == "probe")
+    e.of = Results::Of::kProbe;
+  else if (words[0] == "verify")
+    e.of = Results::Of::kVerify;
+  else
+    return std::nullopt;
+  if (!base::is_bare_word(words[1]) || !base::is_sha256(words[2])) return std::nullopt;
+  e.version = words[1], e.sha256 = words[2];
+  e.verdict.passed = words[3] == "passed";
+  if (!e.verdict.passed) {
+    if (words[3] != "failed" || !line.starts_with('"')) return std::nullopt;
+    size_t at = 0;
+    auto detail = base::unquote(line, at);
+    if (!detail || at != line.size()) return std::nullopt;
+    e.verdict.detail = *std::move(detail);
+  } else if (!line.empty()) {
+    return std::nullopt;
+  }
+  return e;
+}
+
+// Whoever writes reads first: one at a time. A lock that is held for long is not waited for; the worst that
+// comes of that is a result to be found again.
+base::File hold(const std::string& directory) {
+  base::File file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (int i = 0; file && i < 100 && ::flock(file.fd(), LOCK_EX | LOCK_NB) != 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return file;
+}
+
+}  // namespace
+
+std::string Results::default_directory() {
+  if (privileged()) return {};
+  const char* state = std::getenv("XDG_STATE_HOME");
+  if (state != nullptr && state[0] == '/') return std::string(state) + "/yard";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && home[0] == '/') return std::string(home) + "/.local/state/yard";
+  return {};
+}
+
+std::vector<Results::Entry> Results::parse(std::string_view text) {
+  std::vector<Entry> entries;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    if (auto e = parse_line(text.substr(0, end))) entries.push_back(*std::move(e));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  if (entries.size() > kMost) entries.erase(entries.begin(), entries.end() - kMost);
+  return entries;
+}
+
+std::string Results::text(const std::vector<Entry>& entries) {
+  std::string to = kHead;
+  for (const Entry& e : entries)
+    to += fmt::format(
+        "{} {} {} {}\n", name_of(e.of), e.version, e.sha256,
+        e.verdict.passed ? std::string("passed") : "failed " + base::quote(e.verdict.detail));
+  return to;
+}
+
+Status Results::usable() const {
+  if (!directory_.starts_with('/'))
+    return Status(Code::kNotFound,
+                  directory_.empty()
+                      ? std::string("there is no place to remember it: neither XDG_STATE_HOME nor "
+                                    "HOME names a directory")
+                      : fmt::format("{} is no absolute path", base::excerpt(directory_)));
+  Directories directories(false);
+  const Refusal refusal = directories.check(directory_);
+  if (refusal.refused())
+    return Status(
+        refusal.reason == PluginReason::kNotFound ? Code::kNotFound : Code::kInvalidArgument,
+        refusal.reason == PluginReason::kNotFound
+            ? fmt::format("{} is not there", directory_)
+            : fmt::format("{} is not believed: {}", path(), refusal.detail));
+  return {};
+}
+
+Result<std::vector<Results::Entry>> Results::read() const {
+  YARD_RETURN_IF_ERROR(usable());
+  const base::File file(::open(path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat info;
+  if (!file || ::fstat(file.fd(), &info) != 0)
+    return Status(errno == ENOENT ? Code::kNotFound : Code::kInvalidArgument,
+                  fmt::format("{}: {}", path(), std::strerror(errno)));
+  const auto wrong = [&](const std::string& what) {
+    return Status(Code::kInvalidArgument, fmt::format("{} is not believed: {}", path(), what));
+  };
+  if (!S_ISREG(info.st_mode)) return wrong("it is not a regular file");
+  if (const std::string who = who_else_can_write(info); !who.empty())
+    return wrong(fmt::format("it can be written by {}", who));
+  if (static_cast<size_t>(info.st_size) > kLargest) return wrong("it is too large");
+  std::string bytes(static_cast<size_t>(info.st_size), '\0');
+  const ssize_t n = file.read_at(bytes.data(), bytes.size(), 0);
+  if (n < 0) return wrong(std::strerror(errno));
+  bytes.resize(static_cast<size_t>(n));
+  return parse(bytes);
+}
+
+std::optional<Verdict> Results::find(Of of, std::string_view sha256, std::string* why) const {
+  const auto entries = read();
+  if (!entries.ok()) {
+    if (why != nullptr) *why = entries.status().message();
+    return std::nullopt;
+  }
+  for (auto e = entries->rbegin(); e != entries->rend(); ++e)
+    if (e->of == of && e->sha256 == sha256 && e->version == YARD_VERSION) return e->verdict;
+  return std::nullopt;
+}
+
+Status Results::remember(Of of, std::string_view sha256, Verdict verdict) const {
+  if (!base::is_sha256(sha256))
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} is no SHA-256 digest", base::excerpt(sha256)));
+  if (directory_.starts_with('/')) {
+    // Whoever makes it is its owner, and nobody else needs to read it.
+    const std::filesystem::path at(directory_);
+    std::error_code error;
+    std::filesystem::create_directories(at.parent_path(), error);
+    ::mkdir(at.c_str(), 0700);
+  }
+  YARD_RETURN_IF_ERROR(usable());
+  const base::File lock = hold(directory_);
+  auto known = read();
+  if (!known.ok() && known.status().code() != Code::kNotFound) return std::move(known).status();
+  std::vector<Entry> entries = known.ok() ? *std::move(known) : std::vector<Entry>();
+  std::erase_if(entries, [&](const Entry& e) {
+    return e.of == of && e.sha256 == sha256 && e.version == YARD_VERSION;
+  });
+  if (verdict.detail.size() > kLongestDetail) verdict.detail.resize(kLongestDetail);
+  if (verdict.passed) verdict.detail.clear();
+  entries.push_back({of, YARD_VERSION, std::string(sha256), std::move(verdict)});
+  if (entries.size() > kMost) entries.erase(entries.begin(), entries.end() - kMost);
+  return base::write_file(path(), text(entries), 0600);
+}
+
+}  // namespace yard::plugin

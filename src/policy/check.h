@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Config against the ops and kernels there are.
+#pragma once
+
+#include <yard/config.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "op/program.h"
+#include "policy/rules.h"
+
+namespace yard::policy {
+
+// What names can mean. Implemented over a registry by whoever has one; asked from one thread.
+class Known {
+ public:
+  virtual ~Known() = default;
+  virtual std::vector<std::string> ops() const = 0;
+  // Null: the op is announced (by a plugin that is not loaded), its fields are not known yet.
+  virtual const op::Program* program(std::string_view op) const = 0;
+  // Ids of the op's kernels.
+  virtual std::vector<std::string> kernels(std::string_view op) const = 0;
+  virtual std::vector<std::string> backends() const = 0;
+  virtual std::vector<std::string> vendors() const = 0;
+  // That the program added, beside auto, static, dynamic, config and hot_reload.
+  virtual std::vector<std::string> modes() const { return {}; }
+};
+
+using RulesByOp = std::map<std::string, std::shared_ptr<const OpRules>, std::less<>>;
+
+// All that is wrong: unknown ops, kernels, fields, backends and modes, values of the wrong type. Patterns that
+// match nothing are warnings. In the order of the file's sections. `compiled`: the rules of every op whose
+// program is known and that has any, so that nothing is compiled twice; meaningful only without errors.
+std::vector<ConfigProblem> check_config(const Config& config, const Known& known,
+                                        RulesByOp* compiled = nullptr);
+
+// The same for what was just read: its problems are added, and all sorted by file and line.
+void check_reading(ConfigReading& reading, const Known& known, RulesByOp* compiled = nullptr);
+
+}  // namespace yard::policy

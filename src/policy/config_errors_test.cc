@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrong files and what is said about them; what is not wrong although it looks so.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "policy/testing_config.h"
+
+namespace yard::policy {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::vector<std::string> problems(const std::string& text, const Known& known) {
+  return problems_of(parse_config_from(text, "rules.yaml", opener({})), known);
+}
+
+// testing_wrong_files.txt: `@ name`, the file, then each line that is said about it after `> `.
+TEST(ConfigErrors, EveryWrongFileIsAnsweredInFull) {
+  std::ifstream in(std::string(YARD_SOURCE_DIR) + "/src/policy/testing_wrong_files.txt");
+  ASSERT_TRUE(in.is_open());
+  const TestKnown known = usual_ops();
+  std::string line, name, text;
+  std::vector<std::string> expected;
+  int files = 0;
+  const auto check = [&] {
+    if (name.empty()) return;
+    ++files;
+    EXPECT_FALSE(expected.empty()) << name;
+    EXPECT_EQ(problems(text, known), expected) << name << "\n" << text;
+    text.clear();
+    expected.clear();
+  };
+  while (std::getline(in, line)) {
+    if (line.starts_with("@ ")) {
+      check();
+      name = line.substr(2);
+    } else if (line.starts_with("> ")) {
+      expected.push_back(line.substr(2));
+    } else if (!name.empty()) {
+      text += line + "\n";
+    }
+  }
+  check();
+  EXPECT_GE(files, 60);
+}
+
+TEST(ConfigErrors, TheExampleHasNone) {
+  ConfigReading r = read_config(std::string(YARD_SOURCE_DIR) + "/examples/rules.yaml");
+  EXPECT_EQ(r.config.dispatch_rules.size(), 2u);
+  EXPECT_THAT(problems_of(std::move(r), usual_ops()), ElementsAre());
+}
+
+TEST(ConfigErrors, WhatIsOptionalMayBeMissing) {
+  const TestKnown known = usual_ops();
+  EXPECT_THAT(problems(R"(version: 1
+defaults: {fallback_policy: [{kernel: later, optional: true}]}
+dispatch_rules:
+- {operation: later_op, kernel: k, optional: true}
+- {operation: rms_norm, kernel: later, optional: true}
+kernel_locks: {later_op: {kernel: k, optional: true}, rms_norm: {kernel: later, optional: true}}
+kernel_denies: [{kernel: later, optional: true}]
+fallback_chains: {rms_norm: [{kernel: later, optional: yes}, default.simd]}
+)",
+                       known),
+              ElementsAre());
+}
+
+TEST(ConfigErrors, FieldsOfAnAnnouncedOpAreNotJudged) {
+  TestKnown known = usual_ops();
+  known.announce("conv", {"acme.conv"});
+  EXPECT_THAT(problems("version: 1\ndispatch_rules:\n- {operation: conv, kernel: acme.conv, "
+                       "conditions: {channels_gte: 3}}\n",
+                       known),
+              ElementsAre());
+}
+
+TEST(ConfigErrors, AFieldThatSomeOpsOfAPatternLackIsFine) {
+  EXPECT_THAT(problems("version: 1\ndispatch_rules:\n- {operation: \"*\", kernel: reference.cpp, "
+                       "conditions: {hidden_gte: 3}}\n",
+                       usual_ops()),
+              ElementsAre());
+}
+
+TEST(ConfigErrors, ConfigsMadeInCodeAreCheckedAsWell) {
+  Config c;
+  c.dispatch_rules.emplace_back();
+  DispatchRule r;
+  r.operation = "rms_norm";
+  r.kernel = "default.smid";
+  r.conditions.push_back({"rows_gte", {{"many", false}}, false, {}});
+  c.dispatch_rules.push_back(r);
+  std::vector<std::string> lines;
+  for (const ConfigProblem& p : check_config(c, usual_ops())) lines.push_back(to_string(p));
+  EXPECT_THAT(lines,
+              ElementsAre("configuration: error: dispatch_rules[0]: an op or a kernel is "
+                          "missing; both would be right",
+                          "configuration: error: dispatch_rules[1].kernel: rms_norm has no "
+                          "kernel called 'default.smid'; did you mean 'default.simd'?",
+                          "configuration: error: dispatch_rules[1].conditions.rows_gte: found "
+                          "many; a whole number would be right"));
+}
+
+TEST(ConfigErrors, VeryManyProblemsAreCut) {
+  std::string text = "version: 1\n";
+  for (int i = 0; i < 1000; ++i) text += "zebra" + std::to_string(i) + ": 1\n";
+  const auto lines = problems(text, usual_ops());
+  EXPECT_EQ(lines.size(), 201u);
+  EXPECT_THAT(lines,
+              ::testing::Contains("rules.yaml: error: there are more problems; putting these "
+                                  "right first would be right"));
+}
+
+}  // namespace
+}  // namespace yard::policy

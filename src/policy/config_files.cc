@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening, including, merging.
+#include "policy/config_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+#include <system_error>
+#include <type_traits>
+
+#include "base/digest.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/yaml.h"
+#include "policy/config_values.h"
+
+namespace yard::policy {
+namespace {
+
+constexpr off_t kMostBytes = off_t{4} << 20;
+
+std::string why() { return std::generic_category().message(errno); }
+
+class FilesReader {
+ public:
+  explicit FilesReader(const Opener& open) : open_(open) {}
+
+  ConfigReading read(const std::string& path, const std::string_view* text) {
+    std::optional<Config> config;
+    to_.files.push_back(path);
+    first_[normal(path)] = "";
+    if (text != nullptr) {
+      config = read_text(*text, path, true);
+    } else if (auto opened = open_(path); opened.ok()) {
+      config = read_text(*opened, path, true);
+    } else {
+      to_.problems.push_back(
+          {Severity::kError, path, 0, 0, "", std::string(opened.status().message()), ""});
+    }
+    if (config) to_.config = *std::move(config);
+    to_.config.sources.files = names_;
+    if (auto digest = base::sha256(texts_); digest.ok()) to_.sha256 = *std::move(digest);
+    return std::move(to_);
+  }
+
+ private:
+  static std::string normal(const std::string& path) {
+    return std::filesystem::path(path).lexically_normal().string();
+  }
+
+  Config read_text(std::string_view text, const std::string& name, bool main) {
+    texts_ += fmt::format("{}:", text.size());
+    texts_ += text;
+    ConfigValues values(name, static_cast<uint32_t>(names_.size()), to_.problems);
+    names_.push_back(name);
+    const base::YamlDocument doc = base::parse_yaml(text);
+    for (const base::YamlError& e : doc.errors)
+      values.problem(Severity::kError, e.at, "", e.message, "");
+    // A tree that was cut off would only give problems that are none.
+    if (!doc.whole) return {};
+    std::vector<Include> includes;
+    if (doc.root.kind == base::YamlNode::Kind::kNull) {
+      values.problem(Severity::kError, {1, 1}, "", "the file is empty",
+                     "a map with version and rules would be right");
+      return {};
+    }
+    Config config = read_tree(doc.root, main, values, includes);
+    check_twice(config, doc.root, values);
+    stack_.push_back(normal(name));
+    for (const Include& i : includes) include(i, values, config);
+    stack_.pop_back();
+    return config;
+  }
+
+  // What can be said in two sections must be the same in both.
+  static void check_twice(const Config& config, const base::YamlNode& root, ConfigValues& values) {
+    if (config.kernel_allows && config.policy.allow_kernels)
+      values.problem(Severity::kError, root.find("kernel_allows")->at, "kernel_allows",
+                     "policy.allow_kernels is there, too", "one of both would be right");
+    for (const auto& [op, kernel] : config.policy.locks) {
+      const auto it = config.kernel_locks.find(op);
+      if (it != config.kernel_locks.end() && it->second.id != kernel)
+        values.problem(Severity::kError, {it->second.at.line, it->second.at.column},
+                       "kernel_locks." + op, "policy.locks says " + kernel,
+                       "one kernel would be right");
+    }
+  }
+
+  void include(const Include& i, ConfigValues& from, Config& into) {
+    const auto bad = [&](std::string found, std::string right) {
+      from.problem(Severity::kError, i.at, i.path, std::move(found), std::move(right));
+    };
+    const std::string id = normal(i.file), what = base::excerpt(i.file, 200);
+    if (std::find(stack_.begin(), stack_.end(), id) != stack_.end())
+      return bad(what + " includes itself", "including each file once would be right");
+    if (const auto it = first_.find(id); it != first_.end())
+      return bad(fmt::format("{} is included already, by {}", what, it->second),
+                 "including each file once would be right");
+    if (stack_.size() > kDeepestInclude)
+      return bad("included too deeply",
+                 fmt::format("at most {} levels would be right", kDeepestInclude));
+    if (first_.size() > kMostIncludes)
+      return bad("too many files", fmt::format("at most {} would be right", kMostIncludes));
+    first_[id] = fmt::format("{}:{}", from.name(), i.at.line);
+    to_.files.push_back(i.file);
+    const auto text = open_(i.file);
+    if (!text.ok())
+      return bad(fmt::format("{} {}", what, text.status().message()),
+                 "a file, relative to this one, would be right");
+    merge_weaker(into, read_text(*text, i.file, false));
+  }
+
+  const Opener& open_;
+  ConfigReading to_;
+  std::vector<std::string> names_, stack_;
+  std::map<std::string, std::string> first_;  // file → who included it
+  std::string texts_;
+};
+
+template <class T>
+void append(std::vector<T>& to, std::vector<T> more) {
+  for (T& item : more) to.push_back(std::move(item));
+}
+
+void merge_settings(ConfigSettings& strong, ConfigSettings& weak, std::span<const Key> keys) {
+  for (const Key& k : keys) {
+    if (k.shape == Shape::kMap) merge_settings(strong, weak, k.inner);
+    if (k.at == nullptr) continue;
+    const SettingAt from = k.at(weak);
+    std::visit(
+        [&](auto* to) {
+          auto* other = std::get<std::remove_reference_t<decltype(to)>>(from);
+          if (!to->has_value()) *to = std::move(*other);
+        },
+        k.at(strong));
+  }
+}
+
+}  // namespace
+
+Result<std::string> open_file(const std::string& path) {
+  const auto bad = [](std::string text) { return Status(Code::kNotFound, std::move(text)); };
+  base::File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info {};
+  if (!file || ::fstat(file.fd(), &info) != 0) return bad("cannot be opened: " + why());
+  if (!S_ISREG(info.st_mode)) return bad("is no regular file");
+  // Its size may change while it is read.
+  std::string text(static_cast<size_t>(std::clamp<off_t>(info.st_size, 0, kMostBytes)) + 1, '\0');
+  for (;;) {
+    const ssize_t size = file.read_at(text.data(), text.size(), 0);
+    if (size < 0) return bad("cannot be read: " + why());
+    if (size > kMostBytes) return bad("has more than 4 MiB");
+    const bool all = static_cast<size_t>(size) < text.size();
+    text.resize(all ? static_cast<size_t>(size) : static_cast<size_t>(kMostBytes) + 1);
+    if (all) return text;
+  }
+}
+
+ConfigReading read_config_from(const std::string& path, const Opener& open) {
+  return FilesReader(open).read(path, nullptr);
+}
+
+ConfigReading parse_config_from(std::string_view text, const std::string& name,
+                                const Opener& open) {
+  return FilesReader(open).read(name, &text);
+}
+
+void merge_weaker(Config& strong, Config weak) {
+  if (strong.defaults.fallback_policy.empty())
+    strong.defaults.fallback_policy = std::move(weak.defaults.fallback_policy);
+  if (!strong.defaults.default_priority)
+    strong.defaults.default_priority = weak.defaults.default_priority;
+  append(strong.dispatch_rules, std::move(weak.dispatch_rules));
+  append(strong.score, std::move(weak.score));
+  strong.kernel_locks.merge(weak.kernel_locks);
+  strong.static_kernel_map.merge(weak.static_kernel_map);
+  strong.fallback_chains.merge(weak.fallback_chains);
+  for (KernelRef& ref : weak.kernel_denies)
+    if (std::none_of(strong.kernel_denies.begin(), strong.kernel_denies.end(),
+                     [&](const KernelRef& k) { return k.id == ref.id; }))
+      strong.kernel_denies.push_back(std::move(ref));
+  if (!strong.kernel_allows) strong.kernel_allows = std::move(weak.kernel_allows);
+  strong.policy = merge(weak.policy, strong.policy);
+  strong.settings.modes.merge(weak.settings.modes);
+  strong.sources.places.merge(weak.sources.places);
+  merge_settings(strong.settings, weak.settings, settings_keys());
+}
+
+}  // namespace yard::policy
+
+namespace yard {
+
+const char* to_string(Severity s) noexcept { return s == Severity::kError ? "error" : "warning"; }
+
+std::string to_string(const ConfigProblem& p) {
+  std::string text = base::is_bare_word(p.file) ? p.file : std::string();
+  // A name with line breaks would be two lines.
+  if (text.empty()) {
+    text = base::excerpt(p.file, 400);
+    if (text.size() == p.file.size() + 2) text = p.file;
+  }
+  if (p.line > 0) text += fmt::format(":{}:{}", p.line, p.column);
+  text += fmt::format(": {}: ", to_string(p.severity));
+  if (!p.path.empty()) text += p.path + ": ";
+  text += p.found;
+  if (!p.right.empty()) text += "; " + p.right;
+  return text;
+}
+
+ConfigReading read_config(const std::string& path) {
+  return policy::read_config_from(path, policy::open_file);
+}
+
+ConfigReading parse_config(std::string_view text, const std::string& name) {
+  return policy::parse_config_from(text, name, policy::open_file);
+}
+
+Policy policy_of(const Config& config) {
+  Policy p = config.policy;
+  for (const auto& [op, kernel] : config.kernel_locks) p.locks[op] = kernel.id;
+  for (const KernelRef& kernel : config.kernel_denies)
+    if (std::find(p.deny_kernels.begin(), p.deny_kernels.end(), kernel.id) == p.deny_kernels.end())
+      p.deny_kernels.push_back(kernel.id);
+  if (config.kernel_allows) {
+    p.allow_kernels.emplace();
+    for (const KernelRef& kernel : *config.kernel_allows) p.allow_kernels->push_back(kernel.id);
+  }
+  return p;
+}
+
+}  // namespace yard

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rule files: what each part sets, includes, printing, differences, the schema for editors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <yard/config.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "policy/config_keys.h"
+#include "policy/fields.h"
+#include "policy/testing_config.h"
+
+namespace yard::policy {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+// As LayerZero documents it, word for word.
+constexpr const char* kPeers = R"(version: "1.0"
+defaults: {fallback_policy: torch_sdpa, default_priority: 50}     # priority 0–1000
+dispatch_rules:
+  - operation: "attention.*"                                      # glob
+    conditions: {batch_size_gte: 8, dtype: [float16, bfloat16]}   # a list means one of
+    kernel: flash_attention_v2
+    priority: 100
+kernel_locks:    {attention.causal: flash_attention_v2}           # op or glob
+kernel_denies:   ["*_experimental"]
+kernel_allows:   ["flash_attn.*", "torch_sdpa"]
+fallback_chains: {attention.causal: [flash_attention_v2, xformers_memory_efficient, torch_sdpa]}
+)";
+
+// Every part of the grammar.
+constexpr const char* kWhole = R"(version: "1.0"
+defaults:
+  fallback_policy: [torch_sdpa, {kernel: later, optional: true}]
+  default_priority: 40
+dispatch_rules:
+  - name: long prompts
+    description: "prefill of tenant a: flash"
+    operation: attention.*
+    conditions:
+      seq_len_gte: 8192
+      label.tenant_in: [a, "8"]
+      phase: prefill
+      dropout_p_lt: 0.5
+    kernel: flash_attention_v2
+    priority: 900
+  - operation: rms_norm
+    kernel: default.*
+    optional: true
+kernel_locks: {attention.causal: {kernel: torch_sdpa, optional: true}}
+kernel_denies: "*_experimental"
+kernel_allows: ["flash*", torch_sdpa, default.simd]
+fallback_chains: {"attention.*": [torch_sdpa]}
+policy:
+  prefer: vendor
+  strict: off
+  reference_only: false
+  per_op: {rms_norm: [vendor:acme, impl:default.simd, reference]}
+  allow_vendors: [acme, intel]
+  deny_vendors: intel
+  deny_kernels: ["x*"]
+  locks: {rms_norm: default.simd}
+  backends: {simd: on}
+static_kernel_map: {rms_norm: reference.cpp}
+score:
+  - kernel: default.*
+    add: 5
+    multiply: 1.5
+  - operation: rms_norm
+    conditions: {hidden_gte: 1024}
+    kernel: vendor.onednn
+    multiply: 0
+settings:
+  mode: config
+  modes: {rms_norm: static, "attention.*": shadow}
+  cache: {enabled: true, size: 5000}
+  max_fallback_attempts: 2
+  reload: {watch: poll, debounce: 50ms, poll_interval: 2}
+  plugins: {paths: [plugins, /opt/acme]}
+)";
+
+ConfigReading read(const std::string& text, const Texts& others = {}) {
+  return parse_config_from(text, "dir/rules.yaml", opener(others));
+}
+Config good(const std::string& text) {
+  ConfigReading r = read(text);
+  for (const ConfigProblem& p : r.problems) ADD_FAILURE() << to_string(p);
+  return r.config;
+}
+
+TEST(Config, TheFileOfOthersLoadsAsItStands) {
+  const TestKnown known = usual_ops();
+  ConfigReading r = parse_config_from(kPeers, "rules.yaml", opener({}));
+  RulesByOp compiled;
+  check_reading(r, known, &compiled);
+  EXPECT_THAT(r.problems, ElementsAre());
+  const Config& c = r.config;
+  EXPECT_EQ(c.defaults.fallback_policy[0].id, "torch_sdpa");
+  EXPECT_EQ(c.defaults.default_priority, 50);
+  EXPECT_EQ(c.dispatch_rules[0].priority, 100);
+  EXPECT_EQ(to_string(policy_of(c)),
+            "allow_kernels=flash_attn.*,torch_sdpa deny_kernels=*_experimental "
+            "locks[attention.causal]=flash_attention_v2");
+  EXPECT_EQ(chain_of(c, "attention.causal").size(), 3u);
+  EXPECT_EQ(chain_of(c, "attention.full")[0].id, "torch_sdpa");
+  ASSERT_EQ(compiled.size(), 2u);
+  Matches m;
+  const auto matches = [&](const std::string& call) {
+    const TestCall tc(known, call);
+    compiled.at("attention.full")->match(tc.view(), m);
+    return m.rules.size();
+  };
+  const std::string bf16 = "[8,64,4,32], ", kv = "[8,9,2,32]";
+  EXPECT_EQ(matches("attention.full(bf16" + bf16 + "bf16" + kv + ", bf16" + kv + ")"), 1u);
+  EXPECT_EQ(matches("attention.full(f32" + bf16 + "f32" + kv + ", f32" + kv + ")"), 0u);
+  EXPECT_EQ(matches("attention.full(f16[7,64,4,32], f16[7,9,2,32], f16[7,9,2,32])"), 0u);
+}
+
+TEST(Config, EveryPartSetsItsValue) {
+  const Config c = good(kWhole);
+  EXPECT_TRUE(c.defaults.fallback_policy[1].optional);
+  const DispatchRule& r = c.dispatch_rules[0];
+  EXPECT_EQ(r.name, "long prompts");
+  EXPECT_EQ(r.description, "prefill of tenant a: flash");
+  ASSERT_EQ(r.conditions.size(), 4u);
+  EXPECT_EQ(r.conditions[1].key, "label.tenant_in");
+  EXPECT_TRUE(r.conditions[1].list);
+  EXPECT_TRUE(r.conditions[1].values[1].quoted);
+  EXPECT_EQ(r.at.line, 6u);
+  EXPECT_EQ(r.kernel_at.line, 14u);
+  EXPECT_TRUE(c.dispatch_rules[1].optional);
+  EXPECT_EQ(c.kernel_locks.at("attention.causal"), (KernelRef{"torch_sdpa", true, {}}));
+  EXPECT_EQ(c.kernel_denies.size(), 1u);
+  EXPECT_EQ(to_string(c.policy),
+            "prefer=vendor strict=false reference_only=false "
+            "per_op[rms_norm]=vendor:acme|impl:default.simd|reference allow_vendors=acme,intel "
+            "deny_vendors=intel deny_kernels=x* locks[rms_norm]=default.simd backends[simd]=on");
+  EXPECT_EQ(c.static_kernel_map.at("rms_norm").id, "reference.cpp");
+  EXPECT_EQ(c.score[0].operation, "*");
+  EXPECT_EQ(c.score[0].multiply, 1.5);
+  EXPECT_EQ(c.score[1].multiply, 0);
+  const ConfigSettings& s = c.settings;
+  EXPECT_EQ(s.mode, "config");
+  EXPECT_EQ(*mode_of(c, "rms_norm"), "static");
+  EXPECT_EQ(*mode_of(c, "attention.full"), "shadow");
+  EXPECT_EQ(*mode_of(c, "rotary"), "config");
+  EXPECT_EQ(s.cache, (ConfigSettings::Cache{true, 5000}));
+  EXPECT_EQ(s.max_fallback_attempts, 2);
+  EXPECT_EQ(s.reload, (ConfigSettings::Reload{Watch::kPoll, 50ms, 2s}));
+  EXPECT_EQ(s.plugins.paths, (std::vector<std::string>{"dir/plugins", "/opt/acme"}));
+}
+
+TEST(Config, JsonIsReadAsWell) {
+  const Config c = good(R"({"version": "1.0", "dispatch_rules": [
+      {"operation": "rms_norm", "conditions": {"hidden": [1, 2]}, "kernel": "default.simd"}]})");
+  EXPECT_EQ(c.dispatch_rules[0].conditions[0].values.size(), 2u);
+}
+
+TEST(Config, WhatIsPrintedReadsBackAsTheSame) {
+  for (const char* text : {kPeers, kWhole, "version: 1\n"}) {
+    const Config c = good(text);
+    const std::string yaml = to_yaml(c);
+    const ConfigReading again = parse_config_from(yaml, "rules.yaml", opener({}));
+    for (const ConfigProblem& p : again.problems) ADD_FAILURE() << to_string(p) << "\n" << yaml;
+    // Paths were made absolute as seen from dir/; here they stand as they are.
+    EXPECT_EQ(again.config, c) << yaml;
+    EXPECT_EQ(to_yaml(again.config), yaml);
+  }
+}
+
+TEST(Config, TheWeakerWordOfAnIncludedFileFillsTheGaps) {
+  const Texts files = {
+      {"dir/base.yaml", R"(
+include: more/deep.yaml
+dispatch_rules: [{operation: rms_norm, kernel: vendor.onednn}]
+kernel_locks: {a: x, b: y}
+kernel_denies: [d1, d2]
+kernel_allows: [z]
+settings: {cache: {size: 7, enabled: false}, modes: {a: static}}
+defaults: {default_priority: 7}
+)"},
+      {"dir/more/deep.yaml", "kernel_denies: [d3]\nsettings: {plugins: {paths: r}}\n"}};
+  const ConfigReading r = read(R"(
+version: "1.0"
+include: [base.yaml]
+dispatch_rules: [{operation: rms_norm, kernel: default.simd}]
+kernel_locks: {a: own}
+kernel_denies: [d2]
+settings: {cache: {size: 8}}
+)",
+                               files);
+  for (const ConfigProblem& p : r.problems) ADD_FAILURE() << to_string(p);
+  const Config& c = r.config;
+  EXPECT_EQ(c.dispatch_rules[0].kernel, "default.simd");
+  EXPECT_EQ(c.dispatch_rules[1].kernel, "vendor.onednn");
+  EXPECT_EQ(c.sources.files[c.dispatch_rules[1].at.file], "dir/base.yaml");
+  EXPECT_EQ(c.kernel_locks.at("a").id, "own");
+  EXPECT_EQ(c.kernel_locks.at("b").id, "y");
+  EXPECT_EQ(c.kernel_denies.size(), 3u);
+  EXPECT_EQ(c.kernel_allows->size(), 1u);
+  EXPECT_EQ(c.settings.cache.size, 8);
+  EXPECT_EQ(c.settings.cache.enabled, false);
+  EXPECT_THAT(*c.settings.plugins.paths, ElementsAre("dir/more/r"));
+  EXPECT_EQ(c.defaults.default_priority, 7);
+  EXPECT_THAT(r.files, ElementsAre("dir/rules.yaml", "dir/base.yaml", "dir/more/deep.yaml"));
+  EXPECT_EQ(r.sha256.size(), 64u);
+  EXPECT_NE(read("version: 1", files).sha256, r.sha256);
+}
+
+TEST(Config, IncludesThatLeadNowhereOrInCirclesAreRefused) {
+  const Texts files = {{"dir/a.yaml", "include: b.yaml\n"},
+                       {"dir/b.yaml", "include: ../dir/a.yaml\n"},
+                       {"dir/self.yaml", "include: rules.yaml\n"},
+                       {"dir/bad.yaml", "kernel_lock: {}\n"}};
+  const auto lines = [&](const std::string& text) {
+    std::vector<std::string> to;
+    const ConfigReading r = read("version: 1\ninclude: " + text + "\n", files);
+    for (const ConfigProblem& p : r.problems) to.push_back(to_string(p));
+    return to;
+  };
+  EXPECT_THAT(
+      lines("nobody.yaml"),
+      ElementsAre("dir/rules.yaml:2:10: error: include: \"dir/nobody.yaml\" cannot be opened: "
+                  "No such file or directory; a file, relative to this one, would be right"));
+  EXPECT_THAT(lines("a.yaml"),
+              ElementsAre("dir/b.yaml:1:10: error: include: \"dir/../dir/a.yaml\" "
+                          "includes itself; including each file once would be right"));
+  EXPECT_THAT(lines("self.yaml"),
+              ElementsAre("dir/self.yaml:1:10: error: include: \"dir/rules.yaml\" includes itself; "
+                          "including each file once would be right"));
+  EXPECT_THAT(
+      lines("[bad.yaml, bad.yaml]"),
+      ElementsAre("dir/bad.yaml:1:1: error: kernel_lock: nothing reads this key; did you mean "
+                  "'kernel_locks'?",
+                  "dir/rules.yaml:2:21: error: include[1]: \"dir/bad.yaml\" is included "
+                  "already, by dir/rules.yaml:2; including each file once would be right"));
+  Texts chain;
+  for (int i = 0; i < 20; ++i)
+    chain[std::to_string(i) + ".yaml"] = "include: " + std::to_string(i + 1) + ".yaml\n";
+  const ConfigReading r = parse_config_from("version: 1\ninclude: 0.yaml", "r.yaml", opener(chain));
+  ASSERT_EQ(r.problems.size(), 1u);
+  EXPECT_EQ(to_string(r.problems[0]),
+            "7.yaml:1:10: error: include: included too deeply; at most 8 levels would be right");
+  // What is missing is watched, too.
+  EXPECT_THAT(read("version: 1\ninclude: gone.yaml\n").files,
+              ElementsAre("dir/rules.yaml", "dir/gone.yaml"));
+}
+
+TEST(Config, FilesAreReadFromDisk) {
+  const std::string dir = ::testing::TempDir() + "yard_config_" + std::to_string(::getpid());
+  ASSERT_EQ(std::system(("mkdir -p " + dir).c_str()), 0);
+  std::ofstream(dir + "/rules.yaml") << "version: \"1.0\"\ninclude: other.yaml\n";
+  std::ofstream(dir + "/other.yaml") << "kernel_denies: [a]\n";
+  const ConfigReading r = read_config(dir + "/rules.yaml");
+  EXPECT_TRUE(r.ok());
+  EXPECT_EQ(r.config.kernel_denies.size(), 1u);
+  EXPECT_EQ(to_string(read_config(dir + "/none.yaml").problems.at(0)),
+            dir + "/none.yaml: error: cannot be opened: No such file or directory");
+  EXPECT_EQ(to_string(read_config(dir).problems.at(0)), dir + ": error: is no regular file");
+  EXPECT_EQ(to_string(read_config("/dev/zero").problems.at(0)),
+            "/dev/zero: error: is no regular file");
+  ASSERT_EQ(std::system(("rm -r " + dir).c_str()), 0);
+}
+
+std::vector<std::string> told(const std::vector<ConfigChange>& changes) {
+  std::vector<std::string> to;
+  for (const ConfigChange& c : changes) to.push_back(c.path + ": " + c.before + " -> " + c.after);
+  return to;
+}
+
+TEST(Config, DifferencesArePathsWithBothSides) {
+  const Config a = good(kWhole);
+  EXPECT_THAT(told(diff(a, a)), ElementsAre());
+  Config b = a;
+  b.settings.cache.size = 6;
+  b.settings.mode.reset();
+  b.kernel_locks.clear();
+  b.dispatch_rules[0].priority = 1;
+  b.dispatch_rules[0].conditions[0].values[0].text = "4096";
+  b.policy.strict = true;
+  EXPECT_THAT(told(diff(a, b)),
+              ElementsAre("dispatch_rules[0].conditions.seq_len_gte: 8192 -> 4096",
+                          "dispatch_rules[0].priority: 900 -> 1",
+                          "kernel_locks.attention.causal: {kernel: torch_sdpa, optional: true} -> ",
+                          "policy.strict: false -> true", "settings.mode: config -> ",
+                          "settings.cache.size: 5000 -> 6"));
+}
+
+TEST(Config, ARuleThatCameOrWentIsToldAlone) {
+  const auto rules = [](std::initializer_list<const char*> kernels) {
+    Config c;
+    for (const char* k : kernels) {
+      DispatchRule r;
+      r.operation = "x";
+      r.kernel = k;
+      c.dispatch_rules.push_back(r);
+    }
+    return c;
+  };
+  EXPECT_THAT(told(diff(rules({"a", "b", "c"}), rules({"a", "c"}))),
+              ElementsAre("dispatch_rules[1]: {operation: x, kernel: b} -> "));
+  EXPECT_THAT(told(diff(rules({"a", "b", "c", "d"}), rules({"n", "c", "b"}))),
+              ElementsAre("dispatch_rules[0]: {operation: x, kernel: a} -> ",
+                          "dispatch_rules[1]: {operation: x, kernel: b} -> ",
+                          "dispatch_rules[0]:  -> {operation: x, kernel: n}",
+                          "dispatch_rules[3]: {operation: x, kernel: d} -> ",
+                          "dispatch_rules[2]:  -> {operation: x, kernel: b}"));
+  EXPECT_THAT(told(diff(rules({}), rules({"a"}))),
+              ElementsAre("dispatch_rules[0]:  -> {operation: x, kernel: a}"));
+}
+
+void collect(std::span<const Key> keys, std::string at, std::vector<std::string>& to) {
+  for (const Key& k : keys) {
+    to.push_back(at.empty() ? k.name : at + "." + k.name);
+    collect(k.inner, to.back(), to);
+  }
+}
+
+TEST(Config, TheSchemaForEditorsIsJsonAndHasEveryKey) {
+  const nlohmann::json schema = nlohmann::json::parse(config_json_schema());
+  std::vector<std::string> paths;
+  collect(root_keys(), "", paths);
+  EXPECT_GT(paths.size(), 60u);
+  for (const std::string& path : paths) {
+    const nlohmann::json* at = &schema;
+    std::istringstream parts(path);
+    for (std::string part; std::getline(parts, part, '.');) {
+      if (at->contains("items")) at = &(*at)["items"];
+      ASSERT_TRUE((*at)["properties"].contains(part)) << path;
+      at = &(*at)["properties"][part];
+      EXPECT_TRUE(at->contains("description")) << path;
+    }
+  }
+  EXPECT_EQ(schema["properties"]["dispatch_rules"]["items"]["required"].size(), 2u);
+  EXPECT_EQ(
+      schema["properties"]["settings"]["properties"]["cache"]["properties"]["size"]["minimum"], 1);
+  EXPECT_TRUE(schema["$defs"]["conditions"]["properties"].contains("batch_size"));
+}
+
+TEST(Config, ThePageListsEveryKeySettingFieldAliasAndOperator) {
+  std::ifstream file(std::string(YARD_SOURCE_DIR) + "/docs/reference/rules.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::string page = text.str();
+  const auto has = [&](const std::string& word) { EXPECT_THAT(page, HasSubstr("`" + word + "`")); };
+  for (const Key& k : root_keys()) has(k.name);
+  for (const std::span<const Key> keys :
+       {rule_keys(), score_keys(), defaults_keys(), policy_keys()})
+    for (const Key& k : keys) has(k.name);
+  for (const Key& k : settings_keys()) {
+    if (k.shape != Shape::kMap) has(k.name);
+    for (const Key& inner : k.inner) {
+      const std::string name = std::string(k.name) + "." + inner.name;
+      const std::string fallback = inner.fallback[0] == '\0' ? "none" : inner.fallback;
+      EXPECT_THAT(page, HasSubstr("| `" + name + "` | " + fallback + " | " + inner.meaning + " |"));
+    }
+  }
+  for (const FieldAlias& a : field_aliases()) has(a.name);
+  for (const char* name : call_fields()) has(name);
+  for (const char* name : plain_labels()) has(name);
+  for (const OperatorRow& row : operators()) has(row.suffix);
+}
+
+TEST(Config, DurationsHaveUnits) {
+  EXPECT_EQ(read_duration("1.5s"), 1500ms);
+  EXPECT_EQ(read_duration("2"), 2s);
+  EXPECT_EQ(read_duration("10 ms"), 10ms);
+  EXPECT_EQ(read_duration("3us"), 3us);
+  EXPECT_EQ(read_duration("7ns"), 7ns);
+  EXPECT_EQ(read_duration("2m"), 2min);
+  for (const char* bad : {"", "s", "1d", "1 x", ".inf", "1e300s", "ms"})
+    EXPECT_FALSE(read_duration(bad)) << bad;
+  EXPECT_EQ(print_duration(90s), "90s");
+  EXPECT_EQ(print_duration(1500us), "1500us");
+}
+
+}  // namespace
+}  // namespace yard::policy

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of fields, what they read, and their operators.
+#include "policy/fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace yard::policy {
+namespace {
+
+constexpr const char* kBatch[] = {"batch_size", "batch", "rows", "tokens"};
+constexpr const char* kSeq[] = {"seq_len", "seq", "seq_len_q", "seq_q", "q_len", "tokens"};
+constexpr const char* kSeqQ[] = {"seq_len_q", "seq_q", "q_len", "seq_len", "seq"};
+constexpr const char* kSeqK[] = {"seq_len_k", "seq_k", "kv_len", "k_len", "seq_len", "seq"};
+constexpr const char* kHeadDim[] = {"head_dim", "head_size"};
+constexpr const char* kHeads[] = {"num_heads", "heads", "q_heads"};
+constexpr const char* kKvHeads[] = {"num_kv_heads", "kv_heads"};
+constexpr const char* kHidden[] = {"hidden_size", "hidden"};
+constexpr const char* kTokens[] = {"num_tokens", "tokens", "rows"};
+constexpr const char* kCausal[] = {"is_causal", "causal"};
+constexpr const char* kGqa[] = {"enable_gqa", "gqa"};
+constexpr const char* kDropout[] = {"dropout_p", "dropout"};
+constexpr const char* kCapturing[] = {"capturing"};
+constexpr const char* kDeterministic[] = {"deterministic"};
+constexpr const char* kContiguous[] = {"contiguous"};
+
+constexpr FieldAlias kAliases[] = {
+    {"batch_size", kBatch},
+    {"dropout_p", kDropout},
+    {"enable_gqa", kGqa},
+    {"head_dim", kHeadDim},
+    {"hidden_size", kHidden},
+    {"is_causal", kCausal},
+    {"is_contiguous", kContiguous},
+    {"is_cuda_graph_capturing", kCapturing},
+    {"num_heads", kHeads},
+    {"num_kv_heads", kKvHeads},
+    {"num_tokens", kTokens},
+    {"requires_deterministic", kDeterministic},
+    {"seq_len", kSeq},
+    {"seq_len_k", kSeqK},
+    {"seq_len_q", kSeqQ},
+};
+
+constexpr const char* kPlainLabels[] = {"model", "phase", "tenant"};
+constexpr const char* kCallFields[] = {"capturing", "contiguous", "deterministic", "device",
+                                       "dtype",     "inference",  "layout",        "platform",
+                                       "pp_size",   "tp_size"};
+constexpr std::string_view kLabel = "label.";
+
+constexpr OperatorRow kOperators[] = {
+    {"_not_in", Operator::kNotIn, "none of the list"},
+    {"_match", Operator::kMatch, "matches a glob, or one of a list of globs"},
+    {"_regex", Operator::kRegex, "matches a regular expression, or one of a list"},
+    {"_gte", Operator::kGe, "at least"},
+    {"_lte", Operator::kLe, "at most"},
+    {"_eq", Operator::kEq, "equal; a list means one of"},
+    {"_ne", Operator::kNe, "not equal"},
+    {"_gt", Operator::kGt, "greater"},
+    {"_lt", Operator::kLt, "less"},
+    {"_in", Operator::kIn, "one of the list"},
+};
+
+// Whether every call has the field.
+bool always_there(const op::Field& f, const std::vector<op::Param>& params) {
+  for (uint32_t i = 0; i < f.count; ++i) {
+    const op::Param& p = params[f.sources[i].arg];
+    const bool plain = f.kind == op::Field::Kind::kCount || p.kind != op::Kind::kTensorList;
+    if (!p.optional && plain) return true;
+  }
+  return false;
+}
+
+std::string id_of(const op::Field& f) {
+  std::string id = fmt::format("i{}", static_cast<int>(f.kind));
+  for (uint32_t i = 0; i < f.count; ++i)
+    id += fmt::format(",{}.{}.{}", f.sources[i].arg, f.sources[i].axis, f.sources[i].factor);
+  return id;
+}
+
+OpField flag_field(const char* name, uint32_t flag) {
+  OpField f{name, FieldType::kSwitch, {}, fmt::format("f{}", flag), {}};
+  f.axis.kind = Axis::Kind::kFlag;
+  f.axis.flag = flag;
+  return f;
+}
+
+OpField layout_field(std::string name, FieldType type, uint8_t arg, uint8_t count) {
+  OpField f{std::move(name), type, {}, fmt::format("l{}.{}", arg, count), {}};
+  f.axis.kind = Axis::Kind::kLayout;
+  f.axis.arg = arg;
+  f.axis.count = count;
+  if (type == FieldType::kWord) f.words = {"contiguous", "dense", "strided"};
+  return f;
+}
+
+OpField dtype_field(std::string name, size_t arg) {
+  OpField f{std::move(name), FieldType::kDType, {}, fmt::format("d{}", arg), {}};
+  f.axis.kind = Axis::Kind::kDType;
+  f.axis.arg = static_cast<uint8_t>(arg);
+  return f;
+}
+
+// The tensor whose dtype is the call's: read before written, always there before optional.
+int lead_tensor(const std::vector<op::Param>& params) {
+  int best = -1, rank = 100;
+  for (size_t i = 0; i < params.size(); ++i) {
+    const op::Param& p = params[i];
+    if (!p.is_tensor()) continue;
+    const int r =
+        (p.optional ? 4 : 0) + (p.kind == op::Kind::kTensorList ? 2 : 0) + (p.is_output() ? 1 : 0);
+    if (r < rank) rank = r, best = static_cast<int>(i);
+  }
+  return best;
+}
+
+}  // namespace
+
+OpFields::OpFields(const op::Program& program) : program_(program) {
+  const std::vector<op::Param>& params = program.schema().params;
+  for (const std::string& name : program.field_names()) {
+    OpField f{name, FieldType::kWhole, {}, {}, {}};
+    f.axis.field = *program.field(name);
+    f.axis.optional = !always_there(f.axis.field, params);
+    f.axis_id = id_of(f.axis.field);
+    if (f.axis.field.kind == op::Field::Kind::kScalar) {
+      const op::Param& p = params[f.axis.field.sources[0].arg];
+      if (p.kind == op::Kind::kBool) f.type = FieldType::kSwitch;
+      if (p.kind == op::Kind::kEnum) f.type = FieldType::kWord, f.words = p.enumerators;
+    }
+    add(std::move(f));
+  }
+  for (size_t i = 0; i < params.size(); ++i) {
+    const op::Param& p = params[i];
+    if (p.is_tensor()) add_tensor(p, i);
+    if (p.kind != op::Kind::kFloat && p.kind != op::Kind::kString) continue;
+    const bool text = p.kind == op::Kind::kString;
+    OpField f{p.name, text ? FieldType::kText : FieldType::kNumber, {}, fmt::format("a{}", i), {}};
+    f.axis.kind = text ? Axis::Kind::kText : Axis::Kind::kNumber;
+    f.axis.arg = static_cast<uint8_t>(i);
+    f.axis.optional = p.optional;
+    add(std::move(f));
+  }
+  add_call_fields();
+}
+
+void OpFields::add(OpField field) {
+  std::string name = field.name;
+  fields_.emplace(std::move(name), std::move(field));  // the first of a name stays
+}
+
+void OpFields::add_tensor(const op::Param& param, size_t index) {
+  const auto arg = static_cast<uint8_t>(index);
+  add(dtype_field(param.name + ".dtype", index));
+  add(layout_field(param.name + ".layout", FieldType::kWord, arg, 1));
+  add(layout_field(param.name + ".contiguous", FieldType::kSwitch, arg, 1));
+}
+
+void OpFields::add_call_fields() {
+  const std::vector<op::Param>& params = program_.schema().params;
+  const auto count = static_cast<uint8_t>(params.size());
+  if (const int lead = lead_tensor(params); lead >= 0) {
+    add(dtype_field("dtype", static_cast<size_t>(lead)));
+    add(layout_field("layout", FieldType::kWord, 0, count));
+    add(layout_field("contiguous", FieldType::kSwitch, 0, count));
+  }
+  for (const bool platform : {false, true}) {
+    OpField f{platform ? "platform" : "device",
+              platform ? FieldType::kPlatform : FieldType::kDevice,
+              {},
+              "dev",
+              {}};
+    f.axis.kind = Axis::Kind::kDevice;
+    add(std::move(f));
+  }
+  add(flag_field("deterministic", YARD_CALL_DETERMINISTIC));
+  add(flag_field("capturing", YARD_CALL_CAPTURING));
+  add(flag_field("inference", YARD_CALL_INFERENCE));
+}
+
+OpField* OpFields::label(std::string_view name, bool whole) {
+  OpField f{(whole ? "" : std::string(kLabel)) + std::string(name), FieldType::kText, {}, {}, {}};
+  if (const auto it = fields_.find(f.name); it != fields_.end()) return &it->second;
+  f.type = whole ? FieldType::kWhole : FieldType::kText;
+  f.axis.kind = whole ? Axis::Kind::kLabelInteger : Axis::Kind::kLabel;
+  f.axis.label = name;
+  f.axis.optional = true;
+  f.axis_id = (whole ? "n:" : "t:") + std::string(name);
+  std::string key = f.name;
+  return &fields_.emplace(std::move(key), std::move(f)).first->second;
+}
+
+const OpField* OpFields::find(std::string_view name) {
+  if (const auto it = fields_.find(name); it != fields_.end()) return &it->second;
+  for (const FieldAlias& a : kAliases) {
+    if (name != a.name) continue;
+    for (const char* means : a.means)
+      if (const auto it = fields_.find(std::string_view(means)); it != fields_.end())
+        return &it->second;
+  }
+  if (name == "tp_size" || name == "pp_size") return label(name, true);
+  for (const char* plain : kPlainLabels)
+    if (name == plain) return label(name, false);
+  if (name.starts_with(kLabel) && name.size() > kLabel.size())
+    return label(name.substr(kLabel.size()), false);
+  return nullptr;
+}
+
+std::vector<std::string> OpFields::names() const {
+  std::vector<std::string> to;
+  for (const auto& [name, field] : fields_)
+    if (!name.starts_with(kLabel)) to.push_back(name);
+  const auto known = [&](const std::string& name) {
+    return std::find(to.begin(), to.end(), name) != to.end();
+  };
+  for (const FieldAlias& a : kAliases)
+    if (!known(a.name) && std::any_of(a.means.begin(), a.means.end(),
+                                      [&](const char* m) { return fields_.contains(m); }))
+      to.emplace_back(a.name);
+  for (const char* name : kPlainLabels)
+    if (!known(name)) to.emplace_back(name);
+  for (const char* name : {"pp_size", "tp_size"})
+    if (!known(name)) to.emplace_back(name);
+  return to;
+}
+
+std::span<const FieldAlias> field_aliases() noexcept { return kAliases; }
+std::span<const char* const> plain_labels() noexcept { return kPlainLabels; }
+std::span<const char* const> call_fields() noexcept { return kCallFields; }
+std::span<const OperatorRow> operators() noexcept { return kOperators; }
+
+bool has_operator(FieldType type, Operator op) noexcept {
+  switch (op) {
+    case Operator::kEq:
+    case Operator::kNe:
+    case Operator::kIn:
+    case Operator::kNotIn: return true;
+    case Operator::kMatch:
+    case Operator::kRegex:
+      return type != FieldType::kWhole && type != FieldType::kNumber && type != FieldType::kSwitch;
+    default: return type == FieldType::kWhole || type == FieldType::kNumber;
+  }
+}
+
+std::string type_text(const OpField& field) {
+  switch (field.type) {
+    case FieldType::kWhole: return "a whole number";
+    case FieldType::kNumber: return "a number";
+    case FieldType::kSwitch: return "true or false";
+    case FieldType::kWord: return base::one_of(field.words);
+    case FieldType::kText: return "text";
+    case FieldType::kDType: return "a dtype as f32, bf16 or float16";
+    case FieldType::kDevice: return "a device as cpu, cuda or cuda:1";
+    case FieldType::kPlatform: return "a device's type as cpu or cuda";
+  }
+  return "a value";
+}
+
+std::string_view field_part(std::string_view key) noexcept {
+  for (const OperatorRow& row : kOperators) {
+    const std::string_view suffix = row.suffix;
+    if (key.size() > suffix.size() && key.ends_with(suffix))
+      return key.substr(0, key.size() - suffix.size());
+  }
+  return key;
+}
+
+SplitKey split_key(std::string_view key, OpFields& fields) {
+  const bool label = key.starts_with(kLabel);
+  if (!label)
+    if (const OpField* f = fields.find(key)) return {f, Operator::kEq};
+  for (const OperatorRow& row : kOperators) {
+    const std::string_view suffix = row.suffix;
+    if (key.size() <= suffix.size() || !key.ends_with(suffix)) continue;
+    if (const OpField* f = fields.find(key.substr(0, key.size() - suffix.size())))
+      return {f, row.op};
+  }
+  return {label ? fields.find(key) : nullptr, Operator::kEq};
+}
+
+}  // namespace yard::policy

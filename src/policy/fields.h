@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of an op's calls that conditions can name, and the operators on them.
+//
+// A name means, in this order: a field of the op itself (a dimension, a scalar argument, `x.rank`,
+// `x.dtype`), a fact of any call (dtype, device, deterministic), another name for one of these (batch_size
+// for rows), a label (tenant, model, phase, label.NAME).
+#pragma once
+
+#include <deque>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "op/program.h"
+#include "policy/rules.h"
+
+namespace yard::policy {
+
+enum class FieldType : uint8_t {
+  kWhole,
+  kNumber,
+  kSwitch,
+  kWord,  // one of a closed list: enumerators, layouts
+  kText,
+  kDType,
+  kDevice,
+  kPlatform,  // a device's type
+};
+
+struct OpField {
+  std::string name;
+  FieldType type = FieldType::kWhole;
+  Axis axis;                       // without cuts
+  std::string axis_id;             // equal for fields that read the same
+  std::vector<std::string> words;  // of kWord: the n-th has the value n
+};
+
+class OpFields {
+ public:
+  explicit OpFields(const op::Program& program);
+
+  // Null if a call of this op has nothing of that name. Valid as long as this.
+  const OpField* find(std::string_view name);
+  // All names that find() knows, labels of the program's own left out.
+  std::vector<std::string> names() const;
+
+ private:
+  void add(OpField field);
+  void add_tensor(const op::Param& param, size_t index);
+  void add_call_fields();
+  OpField* label(std::string_view name, bool whole);
+
+  const op::Program& program_;
+  std::map<std::string, OpField, std::less<>> fields_;
+};
+
+// Another name, and what it stands for: the first of these that the op has.
+struct FieldAlias {
+  const char* name;
+  std::span<const char* const> means;
+};
+std::span<const FieldAlias> field_aliases() noexcept;
+// Labels that need no `label.` before them.
+std::span<const char* const> plain_labels() noexcept;
+// What find() knows of every op: dtype, device, ... and the labels.
+std::span<const char* const> call_fields() noexcept;
+
+enum class Operator : uint8_t { kEq, kNe, kGt, kGe, kLt, kLe, kIn, kNotIn, kMatch, kRegex };
+struct OperatorRow {
+  const char* suffix;  // with its '_'
+  Operator op;
+  const char* meaning;
+};
+// Longer suffixes before those they end with.
+std::span<const OperatorRow> operators() noexcept;
+// The operators a type has.
+bool has_operator(FieldType type, Operator op) noexcept;
+// "a whole number": what a value of the type looks like.
+std::string type_text(const OpField& field);
+
+// Field and operator of a condition's key. The whole key as a field comes first, then the longest operator
+// that leaves a field; of labels with `label.` the operator always counts.
+struct SplitKey {
+  const OpField* field = nullptr;  // null: the op has no such field
+  Operator op = Operator::kEq;
+};
+SplitKey split_key(std::string_view key, OpFields& fields);
+// The key without its operator, if it has one: what somebody probably meant as the field.
+std::string_view field_part(std::string_view key) noexcept;
+
+}  // namespace yard::policy

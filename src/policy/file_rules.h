@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rule file in force: what it says to everybody, and its rules compiled for each op.
+#pragma once
+
+#include <yard/config.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "policy/rule_compiler.h"
+#include "policy/rules.h"
+
+namespace yard::policy {
+
+// Immutable once published.
+class FileRules {
+ public:
+  explicit FileRules(Config c) : config(std::move(c)), said(policy_of(config)), compiler_(config) {}
+  FileRules(const FileRules&) = delete;
+  FileRules& operator=(const FileRules&) = delete;
+
+  // The rules of an op, compiled now unless that has been done for this program.
+  std::shared_ptr<const OpRules> rules_for(const std::shared_ptr<const op::Program>& program) const;
+  // Before it is published.
+  void add(std::shared_ptr<const op::Program> program, std::shared_ptr<const OpRules> rules);
+
+  const Config config;
+  const Policy said;  // policy, locks, denies and allows
+
+ private:
+  struct OfOp {
+    std::shared_ptr<const op::Program> program;
+    std::shared_ptr<const OpRules> rules;
+  };
+  RuleCompiler compiler_;
+  std::map<std::string, OfOp, std::less<>> ops_;
+};
+
+}  // namespace yard::policy

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pattern becomes a small program, run for all threads of it at once, byte by byte.
+#include "policy/regex.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+namespace yard::policy {
+
+class RegexCompiler {
+ public:
+  explicit RegexCompiler(std::string_view pattern) : pattern_(pattern) {}
+
+  Result<Regex> compile() {
+    if (pattern_.size() > Regex::kMostPattern)
+      return Status(Code::kParse, fmt::format("the pattern has {} bytes; at most {} would be right",
+                                              pattern_.size(), Regex::kMostPattern));
+    if (pattern_.starts_with('^')) ++at_;
+    end_ = pattern_.size();
+    if (ends_with_dollar()) --end_;
+    alternatives(0);
+    if (error_.empty() && at_ < end_)
+      fail(pattern_[at_] == ')' ? "no '(' before this ')'" : "stray");
+    emit({State::Op::kEnd, 0, 0});
+    if (error_.empty()) return std::move(to_);
+    return Status(Code::kParse, error_);
+  }
+
+ private:
+  using State = Regex::State;
+  using Class = std::bitset<256>;
+  static constexpr int kDeepest = 50;
+
+  bool ends_with_dollar() const {
+    if (end_ <= at_ || pattern_[end_ - 1] != '$') return false;
+    size_t slashes = 0;
+    while (slashes < end_ - 1 - at_ && pattern_[end_ - 2 - slashes] == '\\') ++slashes;
+    return slashes % 2 == 0;
+  }
+
+  void fail(std::string_view what) {
+    if (error_.empty()) error_ = fmt::format("{} at character {}", what, at_ + 1);
+    at_ = end_;
+  }
+  bool more() const { return at_ < end_ && error_.empty(); }
+  uint32_t here() const { return static_cast<uint32_t>(to_.states_.size()); }
+  uint32_t emit(State s) {
+    if (to_.states_.size() >= Regex::kMostStates)
+      fail("the pattern is too large");
+    else
+      to_.states_.push_back(s);
+    return to_.states_.empty() ? 0 : here() - 1;
+  }
+
+  void alternatives(int depth) {
+    if (depth > kDeepest) return fail("groups are nested too deeply");
+    std::vector<uint32_t> ends;
+    for (;;) {
+      // Room for the choice between this alternative and the next ones.
+      const uint32_t split = emit({State::Op::kSplit, 0, 0});
+      sequence(depth);
+      const bool last = !more() || pattern_[at_] != '|';
+      if (!error_.empty()) return;
+      to_.states_[split] = {State::Op::kJump, split + 1, 0};
+      if (last) break;
+      ends.push_back(emit({State::Op::kJump, 0, 0}));
+      to_.states_[split] = {State::Op::kSplit, split + 1, here()};
+      ++at_;
+    }
+    for (const uint32_t e : ends) to_.states_[e].x = here();
+  }
+
+  void sequence(int depth) {
+    while (more() && pattern_[at_] != '|' && pattern_[at_] != ')') repeated(depth);
+  }
+
+  void repeated(int depth) {
+    const uint32_t first = here();
+    atom(depth);
+    if (!more()) return;
+    uint32_t least = 1, most = 1;
+    if (!repetition(least, most)) return;
+    // The atom is written out as often as it may come.
+    const std::vector<State> body(to_.states_.begin() + first, to_.states_.end());
+    to_.states_.resize(first);
+    const auto again = [&] {
+      const uint32_t by = here() - first;
+      for (State s : body) {
+        s.x += by;
+        if (s.op == State::Op::kSplit) s.y += by;
+        emit(s);
+      }
+    };
+    for (uint32_t i = 0; i < least && error_.empty(); ++i) again();
+    if (most == kForever && error_.empty()) {
+      const uint32_t split = emit({State::Op::kSplit, 0, 0});
+      again();
+      emit({State::Op::kJump, split, 0});
+      if (error_.empty()) to_.states_[split] = {State::Op::kSplit, split + 1, here()};
+    }
+    std::vector<uint32_t> skips;
+    for (uint32_t i = least; most != kForever && i < most && error_.empty(); ++i) {
+      skips.push_back(emit({State::Op::kSplit, here() + 1, 0}));
+      again();
+    }
+    if (!error_.empty()) return;
+    for (const uint32_t s : skips) to_.states_[s].y = here();
+    if (more() && std::string_view("*+?{").find(pattern_[at_]) != std::string_view::npos)
+      fail("a repetition of a repetition");
+  }
+
+  static constexpr uint32_t kForever = UINT32_MAX;
+  bool repetition(uint32_t& least, uint32_t& most) {
+    switch (pattern_[at_]) {
+      case '*': least = 0, most = kForever; break;
+      case '+': most = kForever; break;
+      case '?': least = 0; break;
+      case '{': return braces(least, most);
+      default: return false;
+    }
+    ++at_;
+    return true;
+  }
+
+  bool braces(uint32_t& least, uint32_t& most) {
+    ++at_;
+    if (!number(least)) return false;
+    most = least;
+    if (more() && pattern_[at_] == ',') {
+      ++at_;
+      most = kForever;
+      if (more() && pattern_[at_] != '}' && !number(most)) return false;
+    }
+    if (!more() || pattern_[at_] != '}') return fail("'}' is missing"), false;
+    if (least > most) return fail("a repetition from more to less"), false;
+    ++at_;
+    return true;
+  }
+
+  bool number(uint32_t& to) {
+    to = 0;
+    const size_t begin = at_;
+    for (; more() && pattern_[at_] >= '0' && pattern_[at_] <= '9' && to <= Regex::kMostRepeat;
+         ++at_)
+      to = to * 10 + static_cast<uint32_t>(pattern_[at_] - '0');
+    if (at_ == begin) return fail("a number is missing"), false;
+    if (to > Regex::kMostRepeat) return fail("a repetition of more than 100 times"), false;
+    return true;
+  }
+
+  void atom(int depth) {
+    const char c = pattern_[at_];
+    if (c == '(') {
+      ++at_;
+      if (more() && pattern_[at_] == '?') {
+        if (end_ - at_ < 2 || pattern_[at_ + 1] != ':') return fail("only (?: may follow '('");
+        at_ += 2;
+      }
+      alternatives(depth + 1);
+      if (error_.empty() && (at_ >= end_ || pattern_[at_] != ')')) return fail("')' is missing");
+      ++at_;
+    } else if (c == '[') {
+      bracket();
+    } else if (c == '\\') {
+      one_of(escaped());
+    } else if (c == '.') {
+      ++at_;
+      one_of(~Class());
+    } else if (c == '*' || c == '+' || c == '?' || c == '{') {
+      fail("nothing to repeat");
+    } else if (c == '^' || c == '$') {
+      fail("'^' and '$' stand only at the ends");
+    } else {
+      ++at_;
+      one_of(single(c));
+    }
+  }
+
+  static Class single(char c) { return Class().set(static_cast<unsigned char>(c)); }
+  static Class range(char from, char to) {
+    Class set;
+    for (int c = static_cast<unsigned char>(from); c <= static_cast<unsigned char>(to); ++c)
+      set.set(static_cast<size_t>(c));
+    return set;
+  }
+
+  // Behind the backslash; moves past it.
+  Class escaped() {
+    if (++at_ >= end_) return fail("a '\\' at the end"), Class();
+    const char c = pattern_[at_++];
+    const Class digits = range('0', '9');
+    const Class word = digits | range('a', 'z') | range('A', 'Z') | single('_');
+    const Class space = range('\t', '\r') | single(' ');
+    switch (c) {
+      case 'd': return digits;
+      case 'D': return ~digits;
+      case 'w': return word;
+      case 'W': return ~word;
+      case 's': return space;
+      case 'S': return ~space;
+      default: break;
+    }
+    if ((word & single(c)).any()) return --at_, fail("an unknown escape"), Class();
+    return single(c);
+  }
+
+  void bracket() {
+    ++at_;
+    const bool negated = more() && pattern_[at_] == '^';
+    if (negated) ++at_;
+    Class set;
+    for (bool first = true; more() && (pattern_[at_] != ']' || first); first = false) {
+      if (pattern_[at_] == '\\') {
+        set |= escaped();
+        continue;
+      }
+      const char from = pattern_[at_++];
+      if (static_cast<unsigned char>(from) >= 0x80) return --at_, fail("only ASCII in a class");
+      const bool is_range = end_ - at_ >= 2 && pattern_[at_] == '-' && pattern_[at_ + 1] != ']';
+      if (!is_range) {
+        set |= single(from);
+        continue;
+      }
+      const char to = pattern_[at_ + 1];
+      if (to < from || to == '\\' || static_cast<unsigned char>(to) >= 0x80)
+        return fail("a range from more to less");
+      set |= range(from, to);
+      at_ += 2;
+    }
+    if (!error_.empty()) return;
+    if (at_ >= end_) return fail("']' is missing");
+    ++at_;
+    one_of(negated ? ~set : set);
+  }
+
+  void one_of(const Class& set) {
+    if (!error_.empty()) return;
+    const auto it = std::find(to_.classes_.begin(), to_.classes_.end(), set);
+    const auto index = static_cast<uint32_t>(it - to_.classes_.begin());
+    if (it == to_.classes_.end()) to_.classes_.push_back(set);
+    emit({State::Op::kClass, here() + 1, index});
+  }
+
+  std::string_view pattern_;
+  size_t at_ = 0, end_ = 0;
+  std::string error_;
+  Regex to_;
+};
+
+Result<Regex> Regex::compile(std::string_view pattern) { return RegexCompiler(pattern).compile(); }
+
+bool Regex::matches(std::string_view text) const {
+  std::vector<uint32_t> now, next, todo;
+  std::vector<size_t> seen(states_.size(), SIZE_MAX);
+  bool ended = false;
+  // Follows what reads nothing; each state once per byte.
+  const auto add = [&](uint32_t from, size_t round, std::vector<uint32_t>& to) {
+    todo.push_back(from);
+    while (!todo.empty()) {
+      const uint32_t i = todo.back();
+      todo.pop_back();
+      if (seen[i] == round) continue;
+      seen[i] = round;
+      const State& s = states_[i];
+      if (s.op == State::Op::kClass) to.push_back(i);
+      if (s.op == State::Op::kEnd) ended = true;
+      if (s.op == State::Op::kSplit) todo.push_back(s.y);
+      if (s.op == State::Op::kSplit || s.op == State::Op::kJump) todo.push_back(s.x);
+    }
+  };
+  add(0, 0, now);
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (now.empty()) return false;
+    ended = false;
+    next.clear();
+    for (const uint32_t s : now)
+      if (classes_[states_[s].y].test(static_cast<unsigned char>(text[i])))
+        add(states_[s].x, i + 1, next);
+    now.swap(next);
+  }
+  return ended;
+}
+
+}  // namespace yard::policy

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Regular expressions for rules: a subset whose matching takes time proportional to the text, whatever the
+// pattern, and little stack. The whole text must match.
+//
+//   alternatives  a|b      groups  (a)  (?:a)     any character  .
+//   repetition    * + ? {n} {n,} {n,m}
+//   classes       [a-z_]  [^0-9]  \d \D \w \W \s \S      \ before anything else means that character
+//   ^ at the beginning and $ at the end may be written; they add nothing
+//
+// Characters are bytes; what is not ASCII can be written but not put into a class.
+#pragma once
+
+#include <yard/status.h>
+
+#include <bitset>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace yard::policy {
+
+class Regex {
+ public:
+  static constexpr size_t kMostPattern = 256;  // bytes
+  static constexpr size_t kMostStates = 2000;  // repetitions written out
+  static constexpr uint32_t kMostRepeat = 100;
+
+  // Failures are kParse: what is wrong, where, and what would be right.
+  static Result<Regex> compile(std::string_view pattern);
+
+  // Threads may call at once.
+  bool matches(std::string_view text) const;
+
+ private:
+  friend class RegexCompiler;
+  struct State {
+    enum class Op : uint8_t { kClass, kSplit, kJump, kEnd };
+    Op op = Op::kEnd;
+    uint32_t x = 0, y = 0;  // where to go on; kClass: x, by class y
+  };
+  std::vector<State> states_;
+  std::vector<std::bitset<256>> classes_;
+};
+
+}  // namespace yard::policy

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls against compiled rules.
+#include "policy/rules.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/yaml.h"
+
+namespace yard::policy {
+namespace {
+
+// 0 contiguous, 1 dense, 2 strided; -1: no tensor.
+int layout_of(const yard_value_t& v) {
+  const auto one = [](const yard_tensor_t& t) {
+    return (t.facts & YARD_FACTS_COMPACT) != 0       ? 0
+           : (t.facts & YARD_FACTS_INNER_DENSE) != 0 ? 1
+                                                     : 2;
+  };
+  if (v.tag == YARD_TAG_TENSOR) return one(*v.u.tensor);
+  int loosest = -1;
+  for (uint32_t i = 0; v.tag == YARD_TAG_LIST && i < v.count; ++i)
+    loosest = std::max(loosest, one(*v.u.list[i]));
+  return loosest;
+}
+
+const yard_tensor_t* first_tensor(const yard_value_t& v) {
+  if (v.tag == YARD_TAG_TENSOR) return v.u.tensor;
+  return v.tag == YARD_TAG_LIST && v.count > 0 ? v.u.list[0] : nullptr;
+}
+
+int64_t device_code(Device d) { return (int64_t{d.type} << 16) | (d.index + 1); }
+
+uint32_t bits_for(uint64_t classes) {
+  return classes <= 1 ? 0 : static_cast<uint32_t>(std::bit_width(classes - 1));
+}
+
+// Bits, one after the other, into words.
+class BitSink {
+ public:
+  explicit BitSink(uint64_t* to) : to_(to) {}
+  ~BitSink() {
+    if (used_ > 0) *to_ = word_;
+  }
+  void put(uint64_t value, uint32_t bits) {
+    if (bits == 0) return;
+    if (used_ + bits > 64) *to_++ = word_, word_ = 0, used_ = 0;
+    word_ |= value << used_;
+    used_ += bits;
+  }
+
+ private:
+  uint64_t* to_;
+  uint64_t word_ = 0;
+  uint32_t used_ = 0;
+};
+
+}  // namespace
+
+uint32_t OpRules::bits_of(const Axis& axis) noexcept {
+  const uint64_t absent = axis.optional ? 1 : 0;
+  switch (axis.kind) {
+    case Axis::Kind::kInteger:
+    case Axis::Kind::kLabelInteger: return bits_for(axis.cuts.size() + 1 + absent);
+    case Axis::Kind::kNumber: return bits_for(2 * axis.marks.size() + 2 + absent);
+    case Axis::Kind::kText:
+    case Axis::Kind::kLabel:
+      return bits_for(axis.words.size() + 1 + absent) + static_cast<uint32_t>(axis.patterns.size());
+    case Axis::Kind::kDType: return 6;
+    case Axis::Kind::kLayout: return 2;
+    case Axis::Kind::kDevice:
+    case Axis::Kind::kFlag: break;
+  }
+  return 0;
+}
+
+OpRules::Value OpRules::read(const Axis& axis, const CallView& call) {
+  Value v;
+  switch (axis.kind) {
+    case Axis::Kind::kInteger: {
+      if (axis.optional && axis.field.kind == op::Field::Kind::kScalar &&
+          call.args[axis.field.sources[0].arg].tag == YARD_TAG_NONE)
+        return v;
+      v.i = op::read(axis.field, call.args);
+      v.there = v.i != op::kAbsent;
+      return v;
+    }
+    case Axis::Kind::kNumber:
+      v.there = call.args[axis.arg].tag == YARD_TAG_FLOAT;
+      v.f = v.there ? call.args[axis.arg].u.f : 0;
+      return v;
+    case Axis::Kind::kText:
+      v.there = call.args[axis.arg].tag == YARD_TAG_STRING;
+      if (v.there) v.s = {call.args[axis.arg].u.string, call.args[axis.arg].count};
+      return v;
+    case Axis::Kind::kDType:
+      if (const yard_tensor_t* t = first_tensor(call.args[axis.arg]))
+        v.there = true, v.i = static_cast<int64_t>(t->facts & YARD_FACTS_DTYPE);
+      return v;
+    case Axis::Kind::kLayout:
+      v.i = -1;
+      for (uint32_t i = axis.arg; i < uint32_t{axis.arg} + axis.count; ++i)
+        v.i = std::max<int64_t>(v.i, layout_of(call.args[i]));
+      v.there = v.i >= 0;
+      return v;
+    case Axis::Kind::kDevice:
+      v.there = true;
+      v.i = device_code(call.device);
+      return v;
+    case Axis::Kind::kFlag:
+      v.there = true;
+      v.i = (call.flags & axis.flag) != 0 ? 1 : 0;
+      return v;
+    case Axis::Kind::kLabel:
+    case Axis::Kind::kLabelInteger: break;
+  }
+  if (call.labels == nullptr) return v;
+  for (const auto& [name, text] : *call.labels) {
+    if (name != axis.label) continue;
+    v.there = true;
+    v.s = text;
+    if (axis.kind == Axis::Kind::kLabel) break;
+    const auto number = base::yaml_whole_number(text);
+    v.there = number.has_value();
+    v.i = number.value_or(0);
+    break;
+  }
+  return v;
+}
+
+bool OpRules::text_holds(const Test& t, std::string_view text) const {
+  const auto begin = static_cast<ptrdiff_t>(t.first), end = begin + static_cast<ptrdiff_t>(t.count);
+  if (t.kind == Test::Kind::kRegex)
+    return std::any_of(regexes_.begin() + begin, regexes_.begin() + end,
+                       [&](const Regex& r) { return r.matches(text); });
+  if (t.kind == Test::Kind::kGlob)
+    return std::any_of(texts_.begin() + begin, texts_.begin() + end,
+                       [&](const std::string& glob) { return glob_matches(glob, text); });
+  return std::find(texts_.begin() + begin, texts_.begin() + end, text) != texts_.begin() + end;
+}
+
+bool OpRules::device_holds(const Test& t, const Value& v) const {
+  const Device device{static_cast<int32_t>(v.i >> 16), static_cast<int32_t>((v.i & 0xffff) - 1)};
+  if (t.kind == Test::Kind::kDeviceOneOf) {
+    for (uint32_t i = t.first; i < t.first + t.count; ++i)
+      if (integers_[i] == v.i || integers_[i] == (v.i & ~int64_t{0xffff})) return true;
+    return false;
+  }
+  const std::string type = to_string(Device{device.type, 0});
+  if (text_holds(t, type)) return true;
+  return !t.platform && text_holds(t, type + ":" + std::to_string(device.index));
+}
+
+bool OpRules::holds(const Test& t, const Value& v) const {
+  switch (t.kind) {
+    case Test::Kind::kAtLeast: return v.i >= t.a;
+    case Test::Kind::kOneOf:
+      if (t.count == 1) return integers_[t.first] == v.i;
+      return std::binary_search(integers_.begin() + t.first, integers_.begin() + t.first + t.count,
+                                v.i);
+    case Test::Kind::kMask: return ((static_cast<uint64_t>(t.a) >> v.i) & 1) != 0;
+    case Test::Kind::kNumberAtLeast: return v.f >= t.f;
+    case Test::Kind::kNumberAbove: return v.f > t.f;
+    case Test::Kind::kNumberAtMost: return v.f <= t.f;
+    case Test::Kind::kNumberBelow: return v.f < t.f;
+    case Test::Kind::kNumberOneOf:
+      for (uint32_t i = t.first; i < t.first + t.count; ++i)
+        if (numbers_[i] == v.f) return true;
+      return false;
+    case Test::Kind::kDeviceOneOf: return device_holds(t, v);
+    case Test::Kind::kTextOneOf:
+    case Test::Kind::kGlob:
+    case Test::Kind::kRegex:
+      if (axes_[t.axis].kind == Axis::Kind::kDevice) return device_holds(t, v);
+      return text_holds(t, v.s);
+  }
+  return false;
+}
+
+void OpRules::answer(const Run& run, const Value& v, uint8_t* truth) const {
+  const int64_t* begin = run_numbers_.data() + run.first;
+  const int64_t* end = begin + run.count;
+  const auto fill = [&](size_t from, size_t to, uint8_t yes, uint8_t no) {
+    for (size_t i = from; i < to; ++i) truth[2 * i] = yes, truth[2 * i + 1] = no;
+  };
+  if (!v.there) return fill(0, run.count, 0, 0);
+  if (run.kind == Test::Kind::kAtLeast) {
+    const auto below = static_cast<size_t>(std::upper_bound(begin, end, v.i) - begin);
+    fill(0, below, 1, 0);
+    fill(below, run.count, 0, 1);
+    return;
+  }
+  fill(0, run.count, 0, 1);
+  const int64_t* at = std::lower_bound(begin, end, v.i);
+  if (at != end && *at == v.i)
+    fill(static_cast<size_t>(at - begin), static_cast<size_t>(at - begin) + 1, 1, 0);
+}
+
+void OpRules::match(const CallView& call, Matches& to) const {
+  to.rules.clear();
+  to.scores.clear();
+  to.truth.resize(2 * tests_.size());
+  // Most ops have a handful of axes; each is read once.
+  constexpr size_t kFew = 16;
+  Value few[kFew];
+  std::vector<Value> many;
+  if (axes_.size() > kFew) many.resize(axes_.size());
+  Value* values = axes_.size() > kFew ? many.data() : few;
+  for (size_t i = 0; i < axes_.size(); ++i) values[i] = read(axes_[i], call);
+  uint8_t* truth = to.truth.data();
+  for (const Run& run : runs_) answer(run, values[run.axis], truth + 2 * size_t{run.first});
+  for (size_t i = run_numbers_.size(); i < tests_.size(); ++i) {
+    const Value& v = values[tests_[i].axis];
+    const bool yes = v.there && holds(tests_[i], v);
+    truth[2 * i] = yes ? 1 : 0;
+    truth[2 * i + 1] = v.there && !yes ? 1 : 0;
+  }
+  for (uint32_t i = 0; i < rules_.size(); ++i)
+    if (all_true(rules_[i].first, rules_[i].count, truth)) to.rules.push_back(i);
+  for (uint32_t i = 0; i < scores_.size(); ++i)
+    if (all_true(scores_[i].first, scores_[i].count, truth)) to.scores.push_back(i);
+}
+
+uint64_t OpRules::class_of(const Axis& axis, const Value& v) {
+  if (!v.there && axis.kind != Axis::Kind::kDType && axis.kind != Axis::Kind::kLayout) return 0;
+  const uint64_t base = axis.optional ? 1 : 0;
+  switch (axis.kind) {
+    case Axis::Kind::kInteger:
+    case Axis::Kind::kLabelInteger:
+      return base +
+             static_cast<uint64_t>(std::upper_bound(axis.cuts.begin(), axis.cuts.end(), v.i) -
+                                   axis.cuts.begin());
+    case Axis::Kind::kNumber: {
+      if (std::isnan(v.f)) return base + 2 * axis.marks.size() + 1;
+      const auto at = std::lower_bound(axis.marks.begin(), axis.marks.end(), v.f);
+      const bool exact = at != axis.marks.end() && *at == v.f;
+      return base + 2 * static_cast<uint64_t>(at - axis.marks.begin()) + (exact ? 1 : 0);
+    }
+    case Axis::Kind::kText:
+    case Axis::Kind::kLabel: {
+      const auto at = std::lower_bound(axis.words.begin(), axis.words.end(), v.s);
+      const bool known = at != axis.words.end() && *at == v.s;
+      return base + (known ? static_cast<uint64_t>(at - axis.words.begin()) + 1 : 0);
+    }
+    case Axis::Kind::kDType: return static_cast<uint64_t>(v.i);       // 0: none
+    case Axis::Kind::kLayout: return static_cast<uint64_t>(v.i + 1);  // 0: none
+    case Axis::Kind::kDevice:
+    case Axis::Kind::kFlag: break;
+  }
+  return 0;
+}
+
+void OpRules::fold(const CallView& call, uint64_t* words) const {
+  BitSink sink(words);
+  for (const Axis& axis : axes_) {
+    if (axis.bits == 0) continue;
+    const Value v = read(axis, call);
+    sink.put(class_of(axis, v), axis.bits - static_cast<uint32_t>(axis.patterns.size()));
+    for (const uint32_t t : axis.patterns) sink.put(v.there && holds(tests_[t], v) ? 1 : 0, 1);
+  }
+}
+
+}  // namespace yard::policy

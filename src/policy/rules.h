@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules compiled for one op: which of them hold for a call, and what of the call that depends on.
+//
+// Conditions become tests, each distinct one once; a rule is a conjunction of tests or of their opposites.
+// A call is matched by evaluating every test once and then looking through the rules, best first. What tests
+// read is listed as axes: calls that fall into the same class on every axis match the same rules, so a cache
+// key needs only the classes (fold()), however many rules there are.
+#pragma once
+
+#include <yard/config.h>
+#include <yard/plugin.h>
+#include <yard/tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "op/call_spec.h"
+#include "op/field.h"
+#include "policy/regex.h"
+
+namespace yard::policy {
+
+// What rules can see of a call that fits its schema. Borrows everything.
+struct CallView {
+  const yard_value_t* args = nullptr;
+  uint32_t flags = 0;  // YARD_CALL_*
+  Device device;
+  const op::Labels* labels = nullptr;  // null: none
+};
+
+// One thing that tests read, and where its values are told apart.
+struct Axis {
+  enum class Kind : uint8_t {
+    kInteger,       // `field`: a dimension, product, rank, size, count, int, bool or enum argument
+    kNumber,        // float argument `arg`
+    kText,          // string argument `arg`
+    kDType,         // of tensor `arg`
+    kLayout,        // the loosest of `count` arguments from `arg`: 0 contiguous, 1 dense, 2 strided
+    kDevice,        // of the call; part of every key anyway
+    kFlag,          // `flag`; part of every key anyway
+    kLabel,         // text of `label`
+    kLabelInteger,  // `label` as a whole number; one that is none is absent
+  };
+  Kind kind = Kind::kInteger;
+  bool optional = false;  // a call may lack it; then no test on it holds, nor does its opposite
+  uint8_t arg = 0, count = 1;
+  uint32_t flag = 0;
+  op::Field field;
+  std::string label;
+  // Ascending. Two values with as many cuts at or below them pass the same tests (kInteger, kLabelInteger).
+  std::vector<int64_t> cuts;
+  std::vector<double> marks;       // kNumber: values that are told from those beside them
+  std::vector<std::string> words;  // kText, kLabel: texts that are told from all others ...
+  std::vector<uint32_t> patterns;  // ... and the tests that are globs or regular expressions
+
+  // How many bits fold() writes, one for each pattern among them: none for kDevice and kFlag.
+  uint32_t bits = 0;
+};
+
+// A question about one axis.
+struct Test {
+  enum class Kind : uint8_t {
+    kAtLeast,        // integer >= a
+    kOneOf,          // integer in integers[first, first + count)
+    kMask,           // bit of a: dtype, layout, flag
+    kNumberAtLeast,  // number >= f, and so on
+    kNumberAbove,
+    kNumberAtMost,
+    kNumberBelow,
+    kNumberOneOf,  // in numbers[first, ...)
+    kTextOneOf,    // in texts[first, ...)
+    kGlob,         // one of the globs texts[first, ...); of a device: as `cuda` or as `cuda:0`
+    kRegex,        // one of regexes[first, ...)
+    kDeviceOneOf,  // in integers: type << 16 | (index + 1, or 0 for any)
+  };
+  Kind kind = Kind::kOneOf;
+  bool platform = false;  // kGlob, kRegex of a device: its type alone
+  uint16_t axis = 0;
+  uint32_t first = 0, count = 0;
+  int64_t a = 0;
+  double f = 0;
+};
+
+struct CompiledRule {
+  uint32_t first = 0, count = 0;  // literals: 2 * test, or 2 * test + 1 for its opposite
+  uint32_t kernel = 0;            // index into OpRules::kernels()
+  int32_t priority = 0;
+  uint32_t source = 0;  // index into Config::dispatch_rules
+  ConfigPlace at;
+};
+struct CompiledScore {
+  uint32_t first = 0, count = 0;
+  uint32_t kernel = 0;
+  uint32_t source = 0;  // index into Config::score
+  double add = 0, multiply = 1;
+};
+
+// Indices into rules() and scores(). Reuse one to save allocations.
+struct Matches {
+  std::vector<uint32_t> rules;  // best first
+  std::vector<uint32_t> scores;
+  std::vector<uint8_t> truth;  // for match() alone
+};
+
+// Immutable; any thread may use one. Refers to nothing outside.
+class OpRules {
+ public:
+  const std::string& op() const noexcept { return op_; }
+  bool empty() const noexcept { return rules_.empty() && scores_.empty(); }
+  // By priority, the highest first; of equals the earlier in the file.
+  std::span<const CompiledRule> rules() const noexcept { return rules_; }
+  std::span<const CompiledScore> scores() const noexcept { return scores_; }
+  // Ids or globs that rules and scores name, each once.
+  std::span<const std::string> kernels() const noexcept { return kernels_; }
+  std::span<const Axis> axes() const noexcept { return axes_; }
+  std::span<const Test> tests() const noexcept { return tests_; }
+  // Whether a bound handle, whose scalars vary, must look its plan up.
+  bool reads_scalars() const noexcept { return reads_scalars_; }
+  bool reads_labels() const noexcept { return reads_labels_; }
+
+  // Which rules and scores hold for a call that fits the op's schema.
+  void match(const CallView& call, Matches& to) const;
+
+  // Words that fold() writes.
+  uint32_t key_words() const noexcept { return key_words_; }
+  // Two calls with equal words, device and flags match the same. No allocation, unless an axis has patterns.
+  void fold(const CallView& call, uint64_t* words) const;
+
+ private:
+  friend class RuleCompiler;
+  friend class TestPool;
+  struct Value {
+    bool there = false;
+    int64_t i = 0;
+    double f = 0;
+    std::string_view s;
+  };
+  static Value read(const Axis& axis, const CallView& call);
+  bool holds(const Test& test, const Value& v) const;
+  bool text_holds(const Test& test, std::string_view text) const;
+  bool device_holds(const Test& test, const Value& v) const;
+  static uint64_t class_of(const Axis& axis, const Value& v);
+  static uint32_t bits_of(const Axis& axis) noexcept;
+  // Tests that one look-up answers: kAtLeast of one axis by their numbers, or kOneOf of one number each.
+  struct Run {
+    uint16_t axis = 0;
+    Test::Kind kind = Test::Kind::kAtLeast;
+    uint32_t first = 0, count = 0;  // tests, and their numbers in run_numbers_
+  };
+  void answer(const Run& run, const Value& v, uint8_t* truth) const;
+  bool all_true(uint32_t first, uint32_t count, const uint8_t* truth) const noexcept {
+    for (uint32_t i = first; i < first + count; ++i)
+      if (truth[literals_[i]] == 0) return false;
+    return true;
+  }
+
+  std::string op_;
+  std::vector<CompiledRule> rules_;
+  std::vector<CompiledScore> scores_;
+  std::vector<uint32_t> literals_;
+  std::vector<Axis> axes_;
+  std::vector<Test> tests_;  // those of runs_ first
+  std::vector<Run> runs_;
+  std::vector<int64_t> run_numbers_;
+  std::vector<int64_t> integers_;
+  std::vector<double> numbers_;
+  std::vector<std::string> texts_, kernels_;
+  std::vector<Regex> regexes_;
+  uint32_t key_words_ = 0;
+  bool reads_scalars_ = false, reads_labels_ = false;
+};
+
+}  // namespace yard::policy

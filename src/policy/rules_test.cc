@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled rules: order, sharing, keys. The property that everything else rests on: calls with equal keys
+// match the same rules.
+#include "policy/rules.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <map>
+
+#include "policy/testing_config.h"
+
+namespace yard::policy {
+namespace {
+
+using ::testing::ElementsAre;
+
+OpRules compile(const Known& known, const std::string& op, const std::string& rest) {
+  const ConfigReading r = parse_config("version: 1\n" + rest, "rules.yaml");
+  for (const ConfigProblem& p : r.problems) ADD_FAILURE() << to_string(p);
+  return RuleCompiler(r.config).compile(*known.program(op));
+}
+
+std::vector<uint32_t> sources(const OpRules& rules) {
+  std::vector<uint32_t> to;
+  for (const CompiledRule& r : rules.rules()) to.push_back(r.source);
+  return to;
+}
+
+TEST(Rules, ACompiledRuleIsSmall) {
+  EXPECT_LE(sizeof(CompiledRule), 200u);
+  // With its share of a test and four literals.
+  EXPECT_LE(sizeof(CompiledRule) + sizeof(Test) + 4 * sizeof(uint32_t), 200u);
+}
+
+TEST(Rules, TheHighestPriorityComesFirstAndOfEqualsTheEarlier) {
+  const TestKnown known = usual_ops();
+  const OpRules rules = compile(known, "rms_norm", R"(
+defaults: {default_priority: 60}
+dispatch_rules:
+- {operation: rms_norm, kernel: a, priority: 50}
+- {operation: "*", kernel: b}
+- {operation: rotary, kernel: c, priority: 900}
+- {operation: rms_*, kernel: d, priority: 60}
+- {operation: rms_norm, kernel: e, priority: 1000}
+)");
+  EXPECT_THAT(sources(rules), ElementsAre(4, 1, 3, 0));
+  EXPECT_EQ(rules.rules()[1].priority, 60);
+  EXPECT_EQ(rules.kernels()[rules.rules()[3].kernel], "a");
+  Matches m;
+  rules.match(TestCall(known, "rms_norm(f32[8,64], f32[64])").view(), m);
+  EXPECT_THAT(m.rules, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(Rules, EqualQuestionsAreAskedOnce) {
+  const TestKnown known = usual_ops();
+  std::string text = "dispatch_rules:\n";
+  for (int i = 0; i < 1000; ++i)
+    text += fmt::format(
+        "- {{operation: rms_norm, kernel: k{}, conditions: {{batch_size_gte: {}, hidden_lt: {}, "
+        "rows_gt: {}, dtype: [bf16, f16]}}}}\n",
+        i, 8 * (i % 10), 64 * (i % 10), 8 * (i % 10) - 1);
+  const OpRules rules = compile(known, "rms_norm", text);
+  EXPECT_EQ(rules.rules().size(), 1000u);
+  // rows >= n and rows > n - 1 are the same question, hidden < n is the opposite of hidden >= n.
+  EXPECT_EQ(rules.tests().size(), 10u + 10u + 1u);
+  EXPECT_EQ(rules.axes().size(), 3u);
+  EXPECT_EQ(rules.key_words(), 1u);
+}
+
+TEST(Rules, OneThresholdIsOneBit) {
+  const TestKnown known = usual_ops();
+  const OpRules rules = compile(known, "attention.causal", R"(
+dispatch_rules:
+- {operation: "attention.*", kernel: a, conditions: {seq_len_gte: 8192}}
+- {operation: "attention.*", kernel: b, conditions: {seq_len_lt: 8192}}
+- {operation: "attention.*", kernel: c, conditions: {hidden_lt: 5, num_heads: 7}}
+)");
+  ASSERT_EQ(rules.axes().size(), 1u);  // nothing of the rule that is not about this op
+  EXPECT_EQ(rules.axes()[0].bits, 1u);
+  EXPECT_THAT(rules.axes()[0].cuts, ElementsAre(8192));
+  EXPECT_FALSE(rules.reads_scalars());
+  EXPECT_FALSE(rules.reads_labels());
+}
+
+TEST(Rules, WhatIsReadIsStated) {
+  const TestKnown known = usual_ops();
+  const OpRules rules = compile(known, "attention.causal", R"(
+dispatch_rules:
+- {operation: "*", kernel: a, conditions: {is_causal: true, tenant: x, device: cuda, inference: on}}
+)");
+  std::vector<Axis::Kind> kinds;
+  for (const Axis& a : rules.axes()) kinds.push_back(a.kind);
+  EXPECT_THAT(kinds, ElementsAre(Axis::Kind::kInteger, Axis::Kind::kLabel, Axis::Kind::kDevice,
+                                 Axis::Kind::kFlag));
+  EXPECT_TRUE(rules.reads_scalars());
+  EXPECT_TRUE(rules.reads_labels());
+  EXPECT_EQ(rules.axes()[2].bits + rules.axes()[3].bits, 0u);
+}
+
+TEST(Rules, ScoresAreMatchedBesideRules) {
+  const TestKnown known = usual_ops();
+  const OpRules rules = compile(known, "rms_norm", R"(
+score:
+- {kernel: default.*, add: 5}
+- {operation: rms_norm, kernel: vendor.*, multiply: 2, conditions: {rows_gte: 100}}
+- {operation: rotary, kernel: x, add: 1}
+)");
+  Matches m;
+  rules.match(TestCall(known, "rms_norm(f32[8,64], f32[64])").view(), m);
+  EXPECT_THAT(m.scores, ElementsAre(0));
+  rules.match(TestCall(known, "rms_norm(f32[800,64], f32[64])").view(), m);
+  EXPECT_THAT(m.scores, ElementsAre(0, 1));
+  EXPECT_EQ(rules.scores()[1].multiply, 2);
+}
+
+TEST(Rules, AnExactNameBeatsAGlobAndALongerGlobAShorterOne) {
+  const std::map<std::string, int, std::less<>> map = {
+      {"*", 1}, {"attention.*", 2}, {"attention.causal", 3}, {"att*", 4}};
+  EXPECT_EQ(*find_for_op(map, "attention.causal"), 3);
+  EXPECT_EQ(*find_for_op(map, "attention.full"), 2);
+  EXPECT_EQ(*find_for_op(map, "rotary"), 1);
+  EXPECT_EQ(find_for_op(std::map<std::string, int, std::less<>>{{"a", 1}}, "b"), nullptr);
+}
+
+// ---- Equal keys, equal matches ----
+
+template <class T>
+T pick(std::initializer_list<T> from) {
+  return *rc::gen::elementOf(std::vector<T>(from));
+}
+int upto(int n) { return *rc::gen::inRange(0, n); }
+
+std::string random_condition() {
+  const std::string number = std::to_string(upto(6));
+  const std::string suffix = pick<std::string>({"", "_ne", "_gt", "_gte", "_lt", "_lte"});
+  switch (upto(9)) {
+    case 0:
+      return pick<std::string>({"batch", "seq_q", "seq_k", "window", "rows_mask", "tp_size"}) +
+             suffix + ": " + number;
+    case 1: return pick<std::string>({"batch_in", "seq_q_not_in"}) + ": [1, " + number + "]";
+    case 2: return "dropout" + suffix + ": 0." + number;
+    case 3:
+      return pick<std::string>({"dtype", "k.dtype_ne", "mask.dtype", "dtype_not_in"}) + ": " +
+             pick<std::string>({"f32", "bf16", "f16"});
+    case 4:
+      return pick<std::string>({"layout: bhsd", "q.layout: dense", "contiguous: false",
+                                "q.layout_ne: strided", "mask.contiguous: true"});
+    case 5:
+      return pick<std::string>({"tenant: a", "tenant_ne: a", "tenant_match: \"a*\"",
+                                "tenant_regex: \"[ab]+\"", "tenant_in: [a, b, ab]"});
+    case 6: return pick<std::string>({"note: a", "note_match: \"*b\"", "note_ne: \"\""});
+    case 7: return pick<std::string>({"device: cuda", "device_match: \"*:1\"", "platform: cpu"});
+    default: return pick<std::string>({"causal: true", "deterministic: false", "inference: true"});
+  }
+}
+
+std::string random_rules() {
+  std::string text = "dispatch_rules:\n";
+  for (int i = upto(12); i >= 0; --i) {
+    std::string conditions;
+    std::map<std::string, bool> used;
+    for (int k = upto(4); k > 0; --k) {
+      const std::string c = random_condition();
+      if (!used.emplace(c.substr(0, c.find(':')), true).second) continue;
+      conditions += (conditions.empty() ? "" : ", ") + c;
+    }
+    text += fmt::format("- {{operation: \"*\", kernel: k, priority: {}, conditions: {{{}}}}}\n",
+                        upto(3), conditions);
+  }
+  return text;
+}
+
+std::string random_call() {
+  const std::string dtype = pick<std::string>({"f32", "bf16"});
+  const int batch = upto(5) + 1, q = upto(6) + 1, k = upto(6) + 1;
+  std::string text = fmt::format(
+      "attention.causal({0}[{1},{2},1,8{3}], {0}[{1},{4},1,8], {0}[{1},{4},1,8]", dtype, batch, q,
+      pick<std::string>(
+          {"", fmt::format(";{},16,8,1", 16 * q), fmt::format(";{},32,16,2", 32 * q)}),
+      k);
+  if (upto(2)) text += fmt::format(", mask={}[{}]", pick<std::string>({"f32", "f16"}), upto(4));
+  text += fmt::format(", causal={}, dropout={}, layout={}, note=\"{}\", window={})",
+                      pick<std::string>({"true", "false"}),
+                      pick<std::string>({"0.1", "0.3", "nan"}), pick<std::string>({"bshd", "bhsd"}),
+                      pick<std::string>({"", "a", "ab", "zb"}), upto(6));
+  text += pick<std::string>({"@cpu", "@cuda", "@cuda:1"});
+  text += pick<std::string>({"", "+deterministic", "+inference"});
+  std::string labels;
+  if (upto(3)) labels += "tenant=" + pick<std::string>({"a", "b", "ab", "c"});
+  if (upto(2))
+    labels += (labels.empty() ? "" : ", ") + ("tp_size=" + pick<std::string>({"1", "3", "x"}));
+  return labels.empty() ? text : text + "{" + labels + "}";
+}
+
+RC_GTEST_PROP(Rules, CallsWithEqualKeysMatchTheSameRules, ()) {
+  const TestKnown known = usual_ops();
+  const OpRules rules = compile(known, "attention.causal", random_rules());
+  std::map<std::vector<uint64_t>, std::vector<uint32_t>> classes;
+  for (int i = 0; i < 60; ++i) {
+    const TestCall call(known, random_call());
+    const CallView view = call.view();
+    std::vector<uint64_t> key(rules.key_words() + 1, 0x5a5a);
+    rules.fold(view, key.data());
+    RC_ASSERT(key.back() == 0x5a5au);  // it wrote what it said and no more
+    key.push_back(view.flags);
+    key.push_back(static_cast<uint64_t>(view.device.type) << 32 |
+                  static_cast<uint64_t>(view.device.index));
+    Matches m;
+    rules.match(view, m);
+    const auto [it, is_new] = classes.emplace(key, m.rules);
+    RC_ASSERT(is_new || it->second == m.rules);
+  }
+}
+
+}  // namespace
+}  // namespace yard::policy

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/config.h"
+
+#include <set>
+
+#include "policy/check.h"
+
+namespace yard::runtime {
+namespace {
+
+class KnownHere final : public policy::Known {
+ public:
+  KnownHere(const registry::State& state, const std::vector<std::string>& announced)
+      : state_(state), announced_(announced) {}
+
+  std::vector<std::string> ops() const override {
+    std::set<std::string> all(announced_.begin(), announced_.end());
+    for (const auto& [name, family] : state_.families) all.insert(name);
+    return {all.begin(), all.end()};
+  }
+  const op::Program* program(std::string_view op) const override {
+    const registry::Family* family = state_.find(op);
+    return family != nullptr ? family->op->program.get() : nullptr;
+  }
+  std::vector<std::string> kernels(std::string_view op) const override {
+    std::vector<std::string> ids;
+    if (const registry::Family* family = state_.find(op))
+      for (const auto& [id, kernel] : family->kernels) ids.push_back(id);
+    return ids;
+  }
+  std::vector<std::string> backends() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, backend] : state_.backends) names.push_back(name);
+    return names;
+  }
+  std::vector<std::string> vendors() const override {
+    std::set<std::string> names;
+    for (const auto& [name, backend] : state_.backends)
+      if (!backend->vendor.empty()) names.insert(backend->vendor);
+    return {names.begin(), names.end()};
+  }
+
+ private:
+  const registry::State& state_;
+  const std::vector<std::string>& announced_;
+};
+
+}  // namespace
+
+std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
+                                                    const registry::State& state,
+                                                    const std::vector<std::string>& announced) {
+  policy::RulesByOp compiled;
+  policy::check_reading(reading, KnownHere(state, announced), &compiled);
+  if (!reading.ok()) return nullptr;
+  auto rules = std::make_shared<policy::FileRules>(reading.config);
+  for (const auto& [name, family] : state.families) {
+    const auto it = compiled.find(name);
+    rules->add(family->op->program, it != compiled.end() ? it->second : nullptr);
+  }
+  return rules;
+}
+
+Status first_error(const std::vector<ConfigProblem>& problems) {
+  Status s;
+  for (const ConfigProblem& p : problems) {
+    if (p.severity != Severity::kError) continue;
+    if (s.ok())
+      s = Status(Code::kInvalidArgument, to_string(p));
+    else
+      s.note(to_string(p));
+  }
+  return s;
+}
+
+}  // namespace yard::runtime

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the program `yard-probe` does: opens a library, asks it, starts it, runs its kernels a little, stops and
+// closes it. What it is about stands on the page that it shares with whoever started it (plugin/probe.h), as
+// the last word before a crash. That it gets to the end is the result.
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <yard/detail/probe.h>
+#include <yard/runtime.h>
+#include <yard/version.h>
+
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "plugin/loader.h"
+#include "plugin/probe_page.h"
+#include "runtime/subjects.h"
+#include "tune/exercise.h"
+
+namespace yard::runtime {
+namespace {
+
+using plugin::ProbePage;
+
+constexpr int kUsage = 2;
+
+const std::string& the_file() {
+  static const std::string path = fmt::format("/proc/self/fd/{}", plugin::kFileFd);
+  return path;
+}
+
+ProbePage* map_page() {
+  void* at =
+      ::mmap(nullptr, sizeof(ProbePage), PROT_READ | PROT_WRITE, MAP_SHARED, plugin::kPageFd, 0);
+  return at == MAP_FAILED ? nullptr : static_cast<ProbePage*>(at);
+}
+
+bool read_number(const char* text, uint64_t& to) {
+  const char* end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, to);
+  return error == std::errc() && stop == end && to > 0;
+}
+
+void limit(decltype(RLIMIT_AS) what, uint64_t most) {
+  const rlimit r = {most, most};
+  ::setrlimit(what, &r);
+}
+
+void set_limits(uint64_t memory) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  limit(RLIMIT_CORE, 0);
+  // A sanitizer takes terabytes of addresses for its shadow.
+  if (std::string_view(YARD_SANITIZER_) == "none") limit(RLIMIT_AS, memory);
+  // Files that the parent left open are none of the plugin's business.
+  ::syscall(SYS_close_range, plugin::kFileFd + 1, ~0u, 0);
+}
+
+std::string step_text(std::string_view path, std::string_view step) {
+  if (path != the_file())
+    return fmt::format("in step '{}' of {}, which it may build on", step, path);
+  if (step == "opening") return "while it was opened";
+  return fmt::format("in its {}", step);
+}
+
+int finish(ProbePage& page, ProbePage::Outcome outcome, std::string_view detail = {}) {
+  ProbePage::put(page.detail, detail);
+  page.outcome = outcome;
+  // Nothing of the library may have the last word: what it left for the end of the process is not run.
+  ::_exit(0);
+}
+
+// False if a kernel did damage.
+bool exercise_kernels(Runtime& runtime, const void* keep, ProbePage& page) {
+  VerifyOptions of_plugin;
+  of_plugin.plugin = the_file();
+  const auto snapshot = runtime.core().snapshot();
+  for (const tune::Subject& subject : subjects(*snapshot, of_plugin, runtime.core().host, keep)) {
+    tune::ExerciseOptions options;
+    options.watch = [&](std::string_view kernel, const VerifyCase& c) {
+      ProbePage::put(page.step, fmt::format("in kernel '{}' of op '{}' on {}", kernel,
+                                            subject.family->op->name, c.call));
+    };
+    const tune::Exercised e = tune::exercise(subject, options);
+    page.kernels += e.kernels, page.runs += e.runs;
+    if (e.damage.empty()) continue;
+    ProbePage::put(page.detail, e.damage);
+    return false;
+  }
+  return true;
+}
+
+int probe(ProbePage& page, std::vector<std::string> others) {
+  RuntimeSettings settings;
+  settings.environment = false;
+  settings.plugins.installed = false;
+  settings.plugins.allow_writable = true;  // judged by whoever asked
+  settings.plugins.paths = std::move(others);
+  settings.plugins.probe = PluginProbe::kNever;
+  settings.plugins.watch = [&](std::string_view path, std::string_view step) {
+    ProbePage::put(page.step, step_text(path, step));
+  };
+  Runtime runtime(settings);
+  const Status loaded = runtime.plugins().load(the_file());
+  PluginInfo info;
+  for (const PluginInfo& p : runtime.plugins().list())
+    if (p.path == the_file()) info = p;
+  if (!loaded.ok()) {
+    page.reason = static_cast<uint32_t>(info.reason);
+    return finish(page, ProbePage::kRefused, info.detail);
+  }
+  const void* keep = runtime.plugins().loader().keep_of(the_file());
+  if (!exercise_kernels(runtime, keep, page))
+    return finish(page, ProbePage::kDamage, ProbePage::get(page.detail));
+  ProbePage::put(page.step, "while it was stopped and closed");
+  if (const auto ticket = runtime.plugins().unload(info.name); ticket.ok()) ticket->wait().ignore();
+  return finish(page, ProbePage::kPassed);
+}
+
+}  // namespace
+}  // namespace yard::runtime
+
+namespace yard::detail {
+
+int probe_child(int argc, char** argv) {
+  using namespace runtime;
+  uint64_t memory = 0;
+  ProbePage* page = argc < 3 ? nullptr : map_page();
+  if (page == nullptr || !read_number(argv[2], memory)) {
+    std::fputs("yard-probe: it is started by the library; `yard plugin probe FILE` is for people\n",
+               stderr);
+    return runtime::kUsage;
+  }
+  ProbePage::put(page->version, YARD_VERSION);
+  if (std::string_view(argv[1]) != YARD_VERSION) return runtime::kUsage;
+  ProbePage::put(page->step, "before it was opened");
+  set_limits(memory);
+  return runtime::probe(*page, {argv + 3, argv + argc});
+}
+
+}  // namespace yard::detail

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pipeline: check, ask validators, dry run, publish, remember, tell.
+#include "runtime/reload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "base/digest.h"
+#include "base/log.h"
+#include "runtime/config.h"
+
+namespace yard::runtime {
+namespace {
+
+// Pipelines that the thread is inside of.
+struct Inside {
+  const Reloader* reloader;
+  Inside* outer;
+};
+thread_local Inside* t_inside = nullptr;
+
+class Entered {
+ public:
+  explicit Entered(const Reloader* r) : inside_{r, t_inside} { t_inside = &inside_; }
+  ~Entered() { t_inside = inside_.outer; }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+
+ private:
+  Inside inside_;
+};
+
+Status not_here(const Reloader* r) {
+  bool inside = select::inside_select();
+  for (const Inside* i = t_inside; i != nullptr; i = i->outer) inside |= i->reloader == r;
+  if (!inside) return {};
+  return Status(Code::kWouldDeadlock,
+                "a validator, probe, verifier or cost hint must not change the rules");
+}
+
+void add_error(ConfigReading& reading, std::string found, std::string right) {
+  reading.problems.push_back({Severity::kError, reading.files.empty() ? "" : reading.files[0], 0, 0,
+                              "", std::move(found), std::move(right)});
+}
+
+// What goes wrong inside a callback, in words; empty if nothing does.
+template <class F>
+std::string caught(const F& f) {
+  try {
+    f();
+    return "";
+  } catch (const std::exception& e) {
+    return fmt::format("an exception: {}", e.what());
+  } catch (...) {
+    return "an exception";
+  }
+}
+
+}  // namespace
+
+Reloader::Reloader(detail::Core& core, std::function<std::vector<std::string>()> announced)
+    : core_(core), announced_(std::move(announced)), watcher_([this] { return look(); }) {}
+Reloader::~Reloader() { unwatch(); }
+
+void Reloader::State::inherit(State& parents) {
+  history = parents.history;
+  last = parents.last;
+  problems = parents.problems;
+  next_id = parents.next_id;
+  // Another thread may have been inside one: its lock is not for us.
+  for (const auto& [id, c] : parents.listeners)
+    listeners[id] = std::make_shared<Callback<ConfigListener>>(c->call);
+  for (const auto& [id, c] : parents.validators)
+    validators[id] = std::make_shared<Callback<ConfigValidator>>(c->call);
+}
+
+uint64_t Reloader::add(ConfigListener listener) {
+  State& s = state_.get();
+  const std::lock_guard lock(s.lock);
+  s.listeners[s.next_id] = std::make_shared<Callback<ConfigListener>>(std::move(listener));
+  return s.next_id++;
+}
+
+uint64_t Reloader::add(ConfigValidator validator) {
+  State& s = state_.get();
+  const std::lock_guard lock(s.lock);
+  s.validators[s.next_id] = std::make_shared<Callback<ConfigValidator>>(std::move(validator));
+  return s.next_id++;
+}
+
+void Reloader::remove(uint64_t id) {
+  State& s = state_.get();
+  const auto take = [&](auto& from) {
+    const std::lock_guard lock(s.lock);
+    const auto it = from.find(id);
+    auto found = it != from.end() ? it->second : nullptr;
+    if (found != nullptr) from.erase(it);
+    return found;
+  };
+  const auto end = [](const auto& callback) {
+    if (callback == nullptr) return;
+    const std::lock_guard lock(callback->running);
+    callback->removed = true;
+  };
+  end(take(s.listeners));
+  end(take(s.validators));
+}
+
+void Reloader::validate(ConfigReading& reading, State& s) {
+  Callbacks<ConfigValidator> all;
+  {
+    const std::lock_guard lock(s.lock);
+    all = s.validators;
+  }
+  for (const auto& [id, v] : all) {
+    const std::lock_guard running(v->running);
+    if (v->removed) continue;
+    Status verdict;
+    const std::string thrown = caught([&, &call = v->call] { verdict = call(reading.config); });
+    if (!thrown.empty())
+      add_error(reading, "a validator of the program has ended by " + thrown, "");
+    else if (!verdict.ok())
+      add_error(reading, "refused by a validator of the program: " + verdict.to_string(), "");
+  }
+}
+
+std::shared_ptr<const policy::FileRules> Reloader::check(ConfigReading& reading, State& s) {
+  const auto rules = make_rules(reading, *core_.snapshot()->state, announced_());
+  if (rules == nullptr) return nullptr;
+  validate(reading, s);
+  if (!reading.ok()) return nullptr;
+  for (const detail::Core::Orphan& o : core_.left_without(rules))
+    add_error(reading, fmt::format("{} would be left without a kernel ({})", o.call, o.why),
+              fmt::format("{} serves it now", o.kernel));
+  return reading.ok() ? rules : nullptr;
+}
+
+bool Reloader::repeated(const Offer& o, const State& s) const {
+  return o.watched && s.refused && s.seen == o.reading.sha256 &&
+         s.seen_problems == o.reading.problems;
+}
+
+Status Reloader::offer(Offer o, Problems* problems) {
+  YARD_RETURN_IF_ERROR(not_here(this));
+  State& s = state_.get();
+  const std::lock_guard one(s.pipeline);
+  const Entered entered(this);
+  const auto rules = check(o.reading, s);
+  Status status = first_error(o.reading.problems);
+  if (rules != nullptr) status = core_.set_file(rules);
+  if (!status.ok() && o.reading.ok()) add_error(o.reading, status.to_string(), "");
+  if (problems != nullptr) *problems = o.reading.problems;
+
+  const std::lock_guard lock(s.lock);
+  if (!status.ok() && repeated(o, s)) return status;
+  for (const ConfigProblem& p : o.reading.problems)
+    base::log(p.severity == Severity::kError ? LogLevel::kError : LogLevel::kWarn, "policy",
+              yard::to_string(p));
+  if (o.watched)
+    s.seen = o.reading.sha256, s.refused = !status.ok(), s.seen_problems = o.reading.problems;
+  s.problems = o.reading.problems;
+  if (status.ok())
+    remember(s, std::move(o.reading.sha256), o.source,
+             std::make_shared<const Config>(rules->config));
+  using Kind = ConfigEvent::Kind;
+  tell(s, {!status.ok() ? Kind::kRefused
+           : o.back     ? Kind::kRolledBack
+                        : Kind::kReloaded,
+           s.last, std::move(o.source), std::move(o.reading.problems)});
+  return status;
+}
+
+Status Reloader::clear() {
+  YARD_RETURN_IF_ERROR(not_here(this));
+  unwatch();
+  State& s = state_.get();
+  const std::lock_guard one(s.pipeline);
+  YARD_RETURN_IF_ERROR(core_.set_file(nullptr));
+  const std::lock_guard lock(s.lock);
+  s.problems.clear();
+  if (s.in_force() == nullptr || s.in_force()->config == nullptr) return {};
+  remember(s, "", "none", nullptr);
+  tell(s, {ConfigEvent::Kind::kReloaded, s.last, "none", {}});
+  return {};
+}
+
+void Reloader::remember(State& s, std::string sha256, std::string source,
+                        std::shared_ptr<const Config> config) {
+  auto before = s.in_force() != nullptr ? s.in_force()->config : nullptr;
+  s.history.push_back({++s.last, std::move(sha256), std::chrono::system_clock::now(),
+                       std::move(source), std::move(config), std::move(before)});
+  if (s.history.size() > kConfigHistory) s.history.pop_front();
+}
+
+void Reloader::tell(State& s, ConfigEvent event) {
+  const bool refused = event.kind == ConfigEvent::Kind::kRefused;
+  // The problems have been logged one by one.
+  ConfigEvent brief = event;
+  brief.problems.clear();
+  base::log(refused ? LogLevel::kWarn : LogLevel::kInfo, "policy", to_string(brief));
+  if (s.listeners.empty()) return;
+  const auto task = [all = s.listeners, event = std::move(event)] {
+    for (const auto& [id, l] : all) {
+      const std::lock_guard running(l->running);
+      if (l->removed) continue;
+      const std::string thrown = caught([&, &call = l->call] { call(event); });
+      if (!thrown.empty())
+        base::log(LogLevel::kError, "policy", "a listener for rules has ended by " + thrown);
+    }
+  };
+  const Status posted = events_.post(task);
+  if (!posted.ok()) base::log(LogLevel::kError, "policy", posted.to_string());
+}
+
+Status Reloader::set(Config config, Problems* problems) {
+  Offer o;
+  o.reading.config = std::move(config);
+  o.source = "set_config";
+  return offer(std::move(o), problems);
+}
+
+Status Reloader::roll_back(uint64_t number, Problems* problems) {
+  Offer o;
+  {
+    State& s = state_.get();
+    const std::lock_guard lock(s.lock);
+    const auto it = std::find_if(s.history.begin(), s.history.end(),
+                                 [&](const Version& v) { return v.number == number; });
+    if (it == s.history.end()) {
+      std::string known = s.history.empty() ? "there is none"
+                                            : fmt::format("{} to {} are remembered",
+                                                          s.history.front().number, s.last);
+      return Status(Code::kNotFound, fmt::format("no version {} of the rules; {}", number, known));
+    }
+    if (it->config != nullptr) o.reading.config = *it->config;
+    o.reading.sha256 = it->sha256;
+    o.reading.files = o.reading.config.sources.files;
+  }
+  o.source = fmt::format("rollback to {}", number);
+  o.back = true;
+  return offer(std::move(o), problems);
+}
+
+std::vector<ConfigVersion> Reloader::history() {
+  std::deque<Version> all;
+  {
+    State& s = state_.get();
+    const std::lock_guard lock(s.lock);
+    all = s.history;
+  }
+  // What takes its time is done here, so that no change pays for it.
+  std::vector<ConfigVersion> to;
+  const Config none;
+  const auto value = [&](const std::shared_ptr<const Config>& c) -> const Config& {
+    return c != nullptr ? *c : none;
+  };
+  for (Version& v : all) {
+    if (v.sha256.empty())
+      if (auto digest = base::sha256(to_yaml(value(v.config))); digest.ok())
+        v.sha256 = *std::move(digest);
+    to.push_back({v.number, std::move(v.sha256), v.time, std::move(v.source),
+                  diff(value(v.before), value(v.config)), false});
+  }
+  if (!to.empty()) to.back().in_force = true;
+  return to;
+}
+
+Reloader::Problems Reloader::problems() {
+  State& s = state_.get();
+  const std::lock_guard lock(s.lock);
+  return s.problems;
+}
+
+}  // namespace yard::runtime

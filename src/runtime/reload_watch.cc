@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Watching a rule file. The watcher's thread reads, checks and publishes: a caller never does.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "runtime/reload.h"
+
+namespace yard::runtime {
+namespace {
+
+std::string absolute(const std::string& path) {
+  std::error_code none;
+  const auto full = std::filesystem::absolute(path, none);
+  return none ? path : full.string();
+}
+
+// Rules that ask to be followed.
+bool hot(const ConfigSettings& settings) {
+  const auto is = [](const std::string& mode) { return mode == to_string(Mode::kHotReload); };
+  return (settings.mode && is(*settings.mode)) ||
+         std::any_of(settings.modes.begin(), settings.modes.end(),
+                     [&](const auto& of) { return is(of.second); });
+}
+
+}  // namespace
+
+Status Reloader::load(const std::string& path, Problems* problems) {
+  if (path.empty()) {
+    if (problems != nullptr) problems->clear();
+    return clear();
+  }
+  ConfigReading reading = read_config(path);
+  if (hot(reading.config.settings)) return watch(path, {}, problems);
+  return offer({std::move(reading), path}, problems);
+}
+
+Status Reloader::watch(const std::string& path, const WatchSettings& settings, Problems* problems) {
+  const std::string full = absolute(path);
+  ConfigReading reading = read_config(full);
+  const std::vector<std::string> files = reading.files;
+  State& s = state_.get();
+  {
+    const std::lock_guard lock(s.lock);
+    s.path = full, s.settings = settings, s.files = files;
+    s.seen.clear(), s.refused = false, s.seen_problems.clear();
+  }
+  Status status = offer({std::move(reading), full, true}, problems);
+  // It reads the file again, which may have changed since.
+  const Status started = watcher_.start(files, how(settings));
+  if (started.ok()) return status;
+  const std::lock_guard lock(s.lock);
+  s.path.clear();
+  return started;
+}
+
+void Reloader::unwatch() {
+  {
+    State& s = state_.get();
+    const std::lock_guard lock(s.lock);
+    s.path.clear();
+  }
+  watcher_.stop();
+}
+
+base::WatchHow Reloader::how(const WatchSettings& settings) const {
+  base::WatchHow how{settings.watch, settings.debounce, settings.poll_interval};
+  const auto s = core_.snapshot();
+  if (s->policy->file == nullptr) return how;
+  const ConfigSettings::Reload& said = s->policy->file->config.settings.reload;
+  how.way = said.watch.value_or(how.way);
+  how.debounce = said.debounce.value_or(how.debounce);
+  how.poll_interval = said.poll_interval.value_or(how.poll_interval);
+  return how;
+}
+
+bool Reloader::look() {
+  State& s = state_.get();
+  std::string path;
+  std::vector<std::string> files;
+  WatchSettings settings;
+  {
+    const std::lock_guard lock(s.lock);
+    path = s.path, files = s.files, settings = s.settings;
+  }
+  if (path.empty()) return true;
+  // Files that change while they are read may be parts of two versions.
+  ConfigReading reading;
+  bool whole = false;
+  for (int i = 0; i < 3 && !whole; ++i) {
+    const auto before = base::look_at(files);
+    reading = read_config(path);
+    whole = reading.files == files && base::look_at(files) == before;
+    files = reading.files;
+  }
+  if (!whole) {
+    watcher_.set(files, how(settings));
+    return false;
+  }
+  bool known = false;
+  {
+    const std::lock_guard lock(s.lock);
+    if (s.path != path) return true;
+    s.files = files;
+    known = s.seen == reading.sha256 && !s.refused && reading.ok();
+  }
+  if (!known) offer({std::move(reading), path, true}, nullptr).ignore();
+  watcher_.set(files, how(settings));
+  return true;
+}
+
+}  // namespace yard::runtime
+
+namespace yard {
+
+const char* to_string(ConfigEvent::Kind kind) noexcept {
+  switch (kind) {
+    case ConfigEvent::Kind::kReloaded: return "reloaded";
+    case ConfigEvent::Kind::kRefused: return "refused";
+    case ConfigEvent::Kind::kRolledBack: return "rolled back";
+  }
+  return "?";
+}
+
+std::string to_string(const ConfigEvent& e) {
+  std::string text = e.source + ": " + to_string(e.kind);
+  const bool refused = e.kind == ConfigEvent::Kind::kRefused;
+  if (refused && e.version == 0)
+    text += ", there are no rules in force";
+  else
+    text += fmt::format(", version {} {} in force", e.version, refused ? "stays" : "is");
+  for (const ConfigProblem& p : e.problems) text += "\n  " + to_string(p);
+  return text;
+}
+
+}  // namespace yard

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/subjects.h"
+
+namespace yard::runtime {
+
+std::vector<tune::Subject> subjects(const detail::Snapshot& s, const VerifyOptions& o,
+                                    const yard_host_t* host, const void* keep) {
+  std::vector<tune::Subject> to;
+  for (const auto& [name, family] : s.state->families) {
+    if (!o.op.empty() && o.op != name) continue;
+    tune::Subject subject{family, {}, {host, s.forked}};
+    for (const auto& [id, k] : family->kernels)
+      if ((o.kernel.empty() || o.kernel == id) &&
+          (o.backend.empty() || o.backend == k->backend_name) &&
+          (o.plugin.empty() || k->keep.get() == keep))
+        subject.kernels.insert(id);
+    if (!subject.kernels.empty()) to.push_back(std::move(subject));
+  }
+  return to;
+}
+
+}  // namespace yard::runtime

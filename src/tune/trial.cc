@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tune/trial.h"
+
+#include "exec/executor.h"
+#include "op/bind.h"
+#include "select/explain.h"
+#include "select/reasons.h"
+#include "tune/parsed_call.h"
+
+namespace yard::tune {
+namespace {
+
+std::vector<exec::Attempt> one_attempt(const registry::Kernel& kernel) {
+  return {{&kernel, telemetry::kNoCounter, telemetry::kNoCounter}};
+}
+
+}  // namespace
+
+Candidate::Candidate(const Subject& subject, const registry::Kernel& kernel)
+    : contest_(select::Contest::make(subject.family, Policy(), {kernel.id, {}}, subject.where)),
+      plan_(exec::Plan::make(0, {}, one_attempt(kernel))),
+      kernel_(kernel) {
+  for (size_t i = 0; i < contest_.contenders().size(); ++i)
+    if (contest_.contenders()[i].kernel->id == kernel.id) place_ = i;
+}
+
+bool Candidate::takes(const op::Call& call, Outcome* why) const {
+  select::Notes notes;
+  const auto order = select::select(contest_, call.args(), call.count(), call.flags(), &notes);
+  if (!order.empty()) return true;
+  if (why != nullptr) {
+    const select::Notes::Entry& e = notes.entries[place_];
+    why->verdict = Outcome::Verdict::kSkipped;
+    why->reason = select::reason_name(e.verdict.reason);
+    why->what = select::describe(contest_, contest_.contenders()[place_], e.verdict, e.text);
+  }
+  return false;
+}
+
+Status Candidate::run(const op::Call& call, const CallTensors& tensors) const {
+  const op::Program& program = contest_.program();
+  std::vector<op::Given> given;
+  for (const Arg& a : tensors.args()) given.push_back({a.name, a.value.c()});
+  auto bound = op::bind(program, given);
+  if (!bound.ok()) return std::move(bound).status();
+  base::ThreadRecord& thread = base::this_thread();
+  // A kernel must find itself inside a call. What it uses is held by the subject, not by the slot.
+  const base::Guard guard(thread);
+  const exec::Request request{
+      program.name().c_str(), contest_.host(), bound->values, bound->count, call.flags(), true,
+      program.has_inout(),    nullptr,         &program,      states_.get()};
+  return exec::execute(thread, *plan_, request);
+}
+
+Trial::Trial(const op::Program& program, Case c)
+    : call(std::move(c.call)),
+      parsed(parsed_call(program, call)),
+      found(parsed, c.seed, c.contents),
+      expected(parsed, c.seed, c.contents) {
+  where.call = parsed.text, where.contents = c.contents, where.seed = c.seed;
+}
+
+const registry::Kernel* oracle_of(const registry::Family& family) {
+  const registry::Kernel* best = nullptr;
+  for (const auto& [id, k] : family.kernels)
+    if (k->kind == Kind::kReference && (best == nullptr || k->priority > best->priority))
+      best = k.get();
+  return best;
+}
+
+uint64_t seed_of(const op::Program& program, uint64_t seed) {
+  for (const char c : program.name()) seed = seed * 31 + static_cast<unsigned char>(c);
+  return seed;
+}
+
+}  // namespace yard::tune

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""yard plugin list, inspect, lock and probe; yard verify FILE"""
+import json
+import os
+import shutil
+import tempfile
+
+from command import Yard, main
+
+BUILT = os.environ["TEST_PLUGINS"]
+SANITIZED = os.environ.get("TEST_SANITIZED", "") != ""
+
+
+class Plugins(Yard):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = os.path.join(folder.name, "plugins")
+        os.mkdir(self.folder, 0o700)
+        self.state = os.path.join(folder.name, "state")
+        kept = dict(os.environ)
+        self.addCleanup(lambda: (os.environ.clear(), os.environ.update(kept)))
+        for name in ("YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_PLUGIN_PROBE"):
+            os.environ.pop(name, None)
+        os.environ["XDG_STATE_HOME"] = self.state
+
+    def put(self, plugin, name=None):
+        path = os.path.join(self.folder, (name or plugin) + ".so")
+        shutil.copyfile(os.path.join(BUILT, plugin + ".so"), path)
+        os.chmod(path, 0o700)
+        return path
+
+
+class List(Plugins):
+    def test_found_and_refused(self):
+        good, bad = self.put("answer"), self.put("abi_too_new")
+        data = self.json("plugin", "list", self.folder)["plugins"]
+        by_path = {p["path"]: p for p in data}
+        self.assertEqual((by_path[good]["state"], by_path[good]["reason"]), ("found", None))
+        self.assertEqual((by_path[good]["name"], by_path[good]["ops"]), ("answer", ["answer"]))
+        self.assertEqual((by_path[bad]["state"], by_path[bad]["reason"]), ("refused", "abi_too_new"))
+        self.assertIn("ABI 7", by_path[bad]["detail"])
+
+    def test_table_lines_up(self):
+        self.put("answer"), self.put("abi_too_new")
+        out, err = self.yard("plugin", "list", self.folder)
+        self.assertEqual(err, "")
+        head, *rows = out.splitlines()
+        self.assertRegex(head, r"^name +version +state +ops +file")
+        self.assertEqual(len(rows), 2)
+        for row in rows:
+            self.assertEqual(row.index(self.folder), head.index("file"))
+        self.assertIn("abi_too_new: it was made for ABI 7", out)
+
+    def test_the_environment_counts(self):
+        path = self.put("answer")
+        os.environ["YARD_PLUGINS"] = path
+        self.assertEqual([p["name"] for p in self.json("plugin", "list")["plugins"]], ["answer"])
+        os.environ["YARD_PLUGINS"] = ""
+        out, _ = self.yard("plugin", "list")
+        self.assertIn("No plugins were found", out)
+
+    def test_colour_is_for_terminals(self):
+        self.put("answer")
+        self.assertIn("\x1b[32mfound", self.on_terminal("plugin", "list", self.folder))
+        self.assertNotIn("\x1b", self.on_terminal("plugin", "list", self.folder, NO_COLOR="1"))
+
+
+class Inspect(Plugins):
+    def test_good(self):
+        path = self.put("answer")
+        data = self.json("plugin", "inspect", path)
+        self.assertEqual((data["name"], data["version"], data["state"]), ("answer", "1.0", "found"))
+        self.assertRegex(data["sha256"], "^[0-9a-f]{64}$")
+        self.assertEqual((data["probed"], data["verified"]), (None, False))
+        out, _ = self.yard("plugin", "inspect", path)
+        for text in ("answer 1.0", "could be loaded", data["sha256"], "ABI 0", "not yet: yard verify"):
+            self.assertIn(text, out)
+
+    def test_relative_paths_are_fine_for_people(self):
+        self.assertEqual(self.json("plugin", "inspect", os.path.relpath(self.put("answer")))["name"],
+                         "answer")
+
+    def test_refused(self):
+        data = self.json("plugin", "inspect", self.put("no_manifest"), code=1)
+        self.assertEqual((data["state"], data["reason"]), ("refused", "no_manifest"))
+        out, _ = self.yard("plugin", "inspect", self.put("no_manifest"), code=1)
+        self.assertIn("no_manifest: it has no note", out)
+
+    def test_missing(self):
+        self.assertIn("No such file", self.wrong("plugin", "inspect", self.folder + "/none.so"))
+
+
+class Lock(Plugins):
+    def lock(self):
+        with open(os.path.join(self.folder, "yard.lock"), encoding="utf-8") as f:
+            return [line.split() for line in f if not line.startswith("#")]
+
+    def test_directory(self):
+        path = self.put("answer")
+        self.put("abi_too_new")
+        digest = self.json("plugin", "inspect", path)["sha256"]
+        out, err = self.yard("plugin", "lock", self.folder)
+        self.assertIn("lists 1 plugin;", out)
+        self.assertIn("abi_too_new.so is left out: abi_too_new", err)
+        self.assertEqual(self.lock(), [["answer", "1.0", "sha256:" + digest]])
+        self.put("old_layout")
+        states = {p["name"]: p["reason"] for p in self.json("plugin", "list", self.folder)["plugins"]}
+        self.assertEqual(states["answer"], None)
+        self.assertEqual(states["old_layout"], "not_in_lock_file")
+
+    def test_files_and_json(self):
+        paths = [self.put("answer"), self.put("old_layout")]
+        data = self.json("plugin", "lock", *paths)
+        self.assertEqual(data["file"], os.path.join(self.folder, "yard.lock"))
+        self.assertEqual([p["name"] for p in data["plugins"]], ["answer", "old_layout"])
+        self.assertEqual(len(self.lock()), 2)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["answer.so", "old_layout.so", "yard.lock"])
+
+    def test_a_file_that_would_be_refused_changes_nothing(self):
+        self.yard("plugin", "lock", self.put("answer"))
+        before = self.lock()
+        message = self.wrong("plugin", "lock", self.put("answer"), self.put("bad_manifest"), code=1)
+        self.assertIn("bad_manifest", message)
+        self.assertIn("nothing was written", message)
+        self.assertEqual(self.lock(), before)
+
+    def test_wrong_questions(self):
+        other = os.path.join(self.folder, "more")
+        os.mkdir(other, 0o700)
+        self.assertIn("--output", self.wrong("plugin", "lock", self.put("answer"), other))
+        self.assertIn("No such file", self.wrong("plugin", "lock", self.folder + "/none.so"))
+        self.assertIn("no plugin to list", self.wrong("plugin", "lock", other, code=1))
+        self.assertIn("PATH", self.wrong("plugin", "lock"))
+        self.yard("plugin", "lock", self.put("answer"), "--output", other + "/no/such", code=1)
+
+
+class Probe(Plugins):
+    def test_good(self):
+        path = self.put("behave")
+        data = self.json("plugin", "probe", path)
+        self.assertEqual((data["passed"], data["reason"], data["kernels"]), (True, None, 2))
+        self.assertGreater(data["runs"], 4)
+        self.assertEqual(self.json("plugin", "inspect", path)["probed"], "passed")
+        out, _ = self.yard("plugin", "probe", path)
+        self.assertRegex(out, r"^passed: 2 kernels, \d+ calls, ")
+
+    def test_bad(self):
+        for plugin, words in (("behave_query_crash", "in its query"),
+                              ("behave_run_leave", "kernel 'default.behave' of op 'behave' on behave("),
+                              ("behave_run_write_behind", "behind its last element")):
+            data = self.json("plugin", "probe", self.put(plugin), code=1)
+            self.assertEqual((data["passed"], data["reason"]), (False, "probe_failed"))
+            self.assertIn(words, data["detail"])
+            self.assertEqual(data["plugin"]["probed"], "failed")
+        out, _ = self.yard("plugin", "probe", self.put("behave_query_crash"), code=1)
+        self.assertRegex(out, "^refused: probe_failed: it ")
+
+    def test_hanging(self):
+        data = self.json("plugin", "probe", self.put("behave_start_hang"), "--seconds", "4.5", code=1)
+        self.assertIn("still running after 4.5 s, in its start", data["detail"])
+
+    def test_refused_without_a_process(self):
+        data = self.json("plugin", "probe", self.put("other_machine"), code=1)
+        self.assertEqual((data["reason"], data["seconds"]), ("other_machine", 0))
+
+    def test_wrong_questions(self):
+        self.assertIn("No such file", self.wrong("plugin", "probe", self.folder + "/none.so"))
+        self.assertIn("--seconds", self.wrong("plugin", "probe", "x.so", "--seconds", "0"))
+        self.assertIn("FILE", self.wrong("plugin", "probe"))
+
+
+class Verify(Plugins):
+    def verified(self, path):
+        return self.json("plugin", "inspect", path)["verified"]
+
+    def test_a_pass_is_remembered(self):
+        path = self.put("behave")
+        self.assertFalse(self.verified(path))
+        out, err = self.yard("verify", path)
+        self.assertEqual(err, "")
+        self.assertIn("default.behave", out)
+        self.assertIn("all of it passed. sha256:", out)
+        self.assertTrue(self.verified(path))
+        self.assertEqual(os.listdir(os.path.join(self.state, "yard")), ["plugin_results"])
+
+    def test_json(self):
+        path = self.put("behave")
+        data = self.json("verify", path)
+        self.assertEqual(list(data), ["file", "sha256", "verified", "why", "kernels"])
+        self.assertEqual((data["verified"], data["why"]), (True, None))
+        self.assertEqual([k["id"] for k in data["kernels"]], ["default.behave", "reference.behave"])
+
+    def test_a_part_does_not_count(self):
+        path = self.put("behave")
+        for options in (["--quick"], ["--cases", "50"], ["--kernel", "default.behave"]):
+            data = self.json("verify", path, *options)
+            self.assertFalse(data["verified"])
+            self.assertTrue(data["why"])
+        self.assertFalse(self.verified(path))
+
+    def test_failures(self):
+        for plugin, words in (("behave_run_write_behind", "behind its last element"),
+                              ("behave_run_be_wrong", "where the reference has"),
+                              ("behave_run_throws", "thrown through C")):
+            path = self.put(plugin)
+            data = self.json("verify", path, code=1)
+            self.assertFalse(data["verified"])
+            self.assertIn(words, json.dumps(data["kernels"]))
+            self.assertFalse(self.verified(path))
+        out, _ = self.yard("verify", self.put("behave_run_be_wrong"), code=1)
+        self.assertIn(f"YARD_PLUGINS={self.folder}/behave_run_be_wrong.so yard run 'behave(", out)
+
+    def test_a_crash_is_a_failure(self):
+        for plugin, words in (("behave_load_crash", "while it was opened"),
+                              ("behave_query_leave", "in its query"),
+                              ("behave_run_leave_well", "ended its process with exit code 0"),
+                              ("behave_run_crash", "in kernel 'default.behave' of op 'behave' on behave(")):
+            message = self.wrong("verify", self.put(plugin), code=1)
+            self.assertIn(words, message)
+            if not SANITIZED and plugin.endswith("crash"):
+                self.assertIn("died of SIGSEGV", message)
+        data = self.json("verify", self.put("behave_run_leave"), code=1)
+        self.assertFalse(data["verified"])
+        self.assertIn("exit code 3", data["why"])
+
+    def test_what_was_compared_on_no_call_is_not_verified(self):
+        data = self.json("verify", self.put("answer"), code=1)
+        self.assertFalse(data["verified"])
+        self.assertIn("has no reference kernel", data["why"])
+
+    def test_refused(self):
+        self.assertIn("no_manifest", self.wrong("verify", self.put("no_manifest"), code=1))
+        self.assertIn("query_declined", self.wrong("verify", self.put("query_null"), code=1))
+        self.assertIn("not_found", self.wrong("verify", self.folder + "/none.so"))
+
+    def test_where_nothing_can_be_remembered(self):
+        os.environ["XDG_STATE_HOME"] = "/proc/none"
+        _, err = self.yard("verify", self.put("behave"))
+        self.assertIn("cannot be remembered", err)
+
+
+main()

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as a rule file: read or refused in words, read twice alike, what was read prints as a file that
+// reads back the same, checking it ends, and calls with equal keys match the same rules.
+#include <yard/config.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "op/call.h"
+#include "policy/check.h"
+#include "policy/config_files.h"
+#include "policy/regex.h"
+
+namespace {
+
+using namespace yard;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+constexpr const char* kSchema =
+    "rms_norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight?: T[hidden], eps: float = 1e-6, "
+    "style: enum{half, full} = half, causal: bool = false, note: string = \"\", n: int = 0)";
+
+class OneOp : public policy::Known {
+ public:
+  OneOp() : program_(op::Program::compile(kSchema).value()) {}
+  std::vector<std::string> ops() const override { return {"rms_norm"}; }
+  const op::Program* program(std::string_view op) const override {
+    return op == "rms_norm" ? &program_ : nullptr;
+  }
+  std::vector<std::string> kernels(std::string_view) const override {
+    return {"default.simd", "reference.cpp"};
+  }
+  std::vector<std::string> backends() const override { return {"simd"}; }
+  std::vector<std::string> vendors() const override { return {"acme"}; }
+
+  op::Call call(const char* text) const {
+    return op::Call::from_spec(program_, op::parse_call_spec(text).value()).value();
+  }
+
+ private:
+  op::Program program_;
+};
+
+void match_some(const policy::OpRules& rules, const OneOp& known) {
+  std::map<std::vector<uint64_t>, std::vector<uint32_t>> classes;
+  for (const char* text :
+       {"rms_norm(f32[8,64], f32[64])", "rms_norm(f32[9,64], f32[64])", "rms_norm(bf16[1,128])",
+        "rms_norm(f32[2,64;128,2], eps=nan, note=\"a\", causal=true)@cpu+deterministic{tenant=a}",
+        "rms_norm(f32[0,8], n=5, style=full)@cuda:1{tenant=b, tp_size=4, phase=decode}"}) {
+    const op::Call call = known.call(text);
+    const policy::CallView view{call.args(), call.flags(), call.device(), &call.labels()};
+    policy::Matches m;
+    rules.match(view, m);
+    std::vector<uint64_t> key(rules.key_words(), 0);
+    rules.fold(view, key.data());
+    key.push_back(call.flags());
+    key.push_back(static_cast<uint64_t>(call.device().type * 1000 + call.device().index));
+    require(classes.emplace(key, m.rules).first->second == m.rules);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const OneOp known;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  // A file may include itself or a good one.
+  const policy::Opener open = [&](const std::string& path) -> Result<std::string> {
+    if (path == "other.yaml") return std::string("kernel_denies: [default.simd]\n");
+    if (path == "same.yaml") return std::string(text);
+    return Status(Code::kNotFound, "cannot be opened");
+  };
+  ConfigReading r = policy::parse_config_from(text, "rules.yaml", open);
+  const ConfigReading again = policy::parse_config_from(text, "rules.yaml", open);
+  require(again.config == r.config && again.problems == r.problems && again.sha256 == r.sha256);
+  require(diff(r.config, again.config).empty());
+  if (r.ok()) {
+    const ConfigReading back = policy::parse_config_from(to_yaml(r.config), "rules.yaml", open);
+    require(back.ok() && back.config == r.config);
+    require(validate(policy_of(r.config)).ok());
+  }
+  policy::RulesByOp compiled;
+  check_reading(r, known, &compiled);
+  for (const ConfigProblem& p : r.problems) {
+    require(!p.found.empty() && !p.file.empty());
+    for (const char c : to_string(p)) require(static_cast<unsigned char>(c) >= 0x20);
+  }
+  for (const auto& [op, rules] : compiled) match_some(*rules, known);
+  // The grammar of patterns by itself.
+  if (const auto regex = policy::Regex::compile(text.substr(0, size / 2)); regex.ok())
+    (void)regex->matches(text.substr(size / 2));
+  return 0;
+}

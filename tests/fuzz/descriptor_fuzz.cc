@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as what a plugin's query answers: the structs, their sizes and counts, text and lists are made of
+// the input, and pointers of it lead into it or are NULL, as far as a plugin could do it without lying about
+// memory. Reading ends, and what is wrong is said in words.
+#include <yard/plugin.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "registry/changes.h"
+#include "registry/descriptors.h"
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+int32_t run(yard_call_t*, const yard_value_t*, uint32_t) { return YARD_OK; }
+
+// Reads the input from its front; zeros when it is used up.
+class Input {
+ public:
+  Input(const uint8_t* data, size_t size) : data_(data), left_(size) {}
+
+  uint8_t byte() {
+    if (left_ == 0) return 0;
+    --left_;
+    return *data_++;
+  }
+  template <class T>
+  T number() {
+    T v{};
+    uint8_t bytes[sizeof v];
+    for (uint8_t& b : bytes) b = byte();
+    std::memcpy(&v, bytes, sizeof v);
+    return v;
+  }
+  // Mostly right, sometimes anything.
+  uint32_t size_like(size_t right) {
+    const uint8_t how = byte();
+    return how < 200 ? static_cast<uint32_t>(right) : number<uint32_t>();
+  }
+  uint32_t count_like(size_t right) {
+    const uint8_t how = byte();
+    // More than there is would be a lie that no host can see through, unless it is beyond reason.
+    if (how < 220) return static_cast<uint32_t>(right);
+    return how < 240 ? 0 : ~0u - how;
+  }
+  // Text of the input, a word that fits, or NULL. Whoever asked keeps it.
+  const char* text(std::vector<std::unique_ptr<std::string>>& keep,
+                   std::initializer_list<const char*> words) {
+    const uint8_t how = byte();
+    if (how < 16) return nullptr;
+    std::string to;
+    if (how < 180) {
+      to = words.begin()[how % words.size()];
+    } else {
+      const size_t n = how % 40;
+      for (size_t i = 0; i < n; ++i) to += static_cast<char>(byte());
+    }
+    keep.push_back(std::make_unique<std::string>(std::move(to)));
+    return keep.back()->c_str();
+  }
+
+ private:
+  const uint8_t* data_;
+  size_t left_;
+};
+
+// Everything a plugin would hold.
+struct Shelf {
+  std::vector<std::unique_ptr<std::string>> texts;
+  std::vector<yard_backend_t> backends;
+  std::vector<yard_op_t> ops;
+  std::vector<yard_kernel_t> kernels;
+  std::vector<yard_limit_t> limits;
+  std::vector<yard_tolerance_t> tolerances;
+  std::vector<const yard_backend_t*> backend_list;
+  std::vector<const yard_op_t*> op_list;
+  std::vector<const yard_kernel_t*> kernel_list;
+};
+
+yard_backend_t make_backend(Input& in, Shelf& shelf) {
+  yard_backend_t b{};
+  b.size = in.size_like(sizeof b);
+  b.name = in.text(shelf.texts, {"acme", "other", "has blanks"});
+  b.vendor = in.text(shelf.texts, {"acme", ""});
+  b.enable = in.byte() < 200 ? 0 : in.number<decltype(b.enable)>();
+  b.device_type = in.byte() < 200 ? 1 : in.number<decltype(b.device_type)>();
+  return b;
+}
+
+yard_op_t make_op(Input& in, Shelf& shelf) {
+  yard_op_t o{};
+  o.size = in.size_like(sizeof o);
+  o.schema = in.text(shelf.texts, {"f(out!: T[n], x: T[n])", "g(out!: f32[a, b], x: f32[a, b])",
+                                   "f(out!: T[", "h(x~: i64[n]) where n % 8 == 0"});
+  o.summary = in.text(shelf.texts, {"does it", "\xc3\x28"});
+  if (in.byte() > 128) {
+    o.tolerances = shelf.tolerances.data();
+    o.tolerance_count = in.count_like(shelf.tolerances.size());
+  }
+  return o;
+}
+
+yard_kernel_t make_kernel(Input& in, Shelf& shelf) {
+  yard_kernel_t k{};
+  k.size = in.size_like(sizeof k);
+  k.flags = in.number<uint32_t>();
+  k.op = in.text(shelf.texts, {"f", "g", "h", "rms_norm"});
+  k.id = in.text(shelf.texts, {"default.a", "vendor.b", "reference.c", "odd id"});
+  k.backend = in.text(shelf.texts, {"acme", "other", "nowhere"});
+  k.kind = in.byte() < 220 ? 1 + in.byte() % 3 : in.number<decltype(k.kind)>();
+  k.priority = in.byte() < 200 ? 0 : in.number<decltype(k.priority)>();
+  k.run = in.byte() < 240 ? run : nullptr;
+  if (in.byte() > 128) {
+    k.limits = shelf.limits.data();
+    k.limit_count = in.count_like(shelf.limits.size());
+  }
+  k.typed_signature = in.text(shelf.texts, {"", "tt", "xyz"});
+  k.options_schema = in.text(shelf.texts, {"", "window: int = 0", "x: T[n]", "=="});
+  return k;
+}
+
+template <class T>
+void list(const std::vector<T>& from, Input& in, std::vector<const T*>& to) {
+  for (const T& t : from) to.push_back(in.byte() < 245 ? &t : nullptr);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace yard;
+  Input in(data, size);
+  Shelf shelf;
+  for (int n = in.byte() % 3; n > 0; --n)
+    shelf.limits.push_back({in.byte() < 200 ? in.byte() % 12u : in.number<uint32_t>(), 0,
+                            in.text(shelf.texts, {"n", "x", "a", "hidden"}), in.number<int64_t>(),
+                            in.number<int64_t>(), 0});
+  for (int n = in.byte() % 3; n > 0; --n)
+    shelf.tolerances.push_back({in.byte(), 0, in.number<double>(), in.number<double>()});
+  for (int n = in.byte() % 3; n > 0; --n) shelf.backends.push_back(make_backend(in, shelf));
+  for (int n = in.byte() % 3; n > 0; --n) shelf.ops.push_back(make_op(in, shelf));
+  for (int n = in.byte() % 4; n > 0; --n) shelf.kernels.push_back(make_kernel(in, shelf));
+  list(shelf.backends, in, shelf.backend_list);
+  list(shelf.ops, in, shelf.op_list);
+  list(shelf.kernels, in, shelf.kernel_list);
+
+  yard_plugin_t p{};
+  p.size = in.size_like(sizeof p);
+  p.abi = in.byte() < 240 ? YARD_ABI_VERSION : in.number<uint32_t>();
+  p.name = in.text(shelf.texts, {"acme"}), p.version = in.text(shelf.texts, {"1.0"});
+  p.backends = shelf.backend_list.data(), p.backend_count = in.count_like(shelf.backends.size());
+  p.ops = shelf.op_list.data(), p.op_count = in.count_like(shelf.ops.size());
+  p.kernels = shelf.kernel_list.data(), p.kernel_count = in.count_like(shelf.kernels.size());
+
+  std::vector<registry::Step> steps;
+  Status s = registry::read_plugin(p, std::make_shared<int>(0), steps);
+  if (s.ok()) {
+    const registry::State nothing;
+    auto applied = registry::apply(nothing, steps);
+    if (!applied.ok()) s = std::move(applied).status();
+  }
+  require(s.ok() || s.message().size() > 8);
+  return 0;
+}

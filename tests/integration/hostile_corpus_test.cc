@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole corpus of hostile libraries and files, each refused in words: what cannot be told from the file is
+// found by the probe, what the probe cannot see by verify. How each is refused is for the tests beside this.
+#include <elf.h>
+#include <yard/verify.h>
+
+#include <cstring>
+#include <iostream>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include "plugin_files.h"
+
+namespace yard::testing {
+namespace {
+
+// All that tests/plugins builds to be refused.
+std::vector<std::string> hostile_plugins() {
+  std::istringstream names(YARD_HOSTILE_PLUGINS);
+  return {std::istream_iterator<std::string>(names), {}};
+}
+
+struct File {
+  std::string what, bytes;
+};
+
+// A good library cut at each boundary of its sections, and within its headers.
+void add_cuts(const std::string& good, std::vector<File>& to) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, good.data(), sizeof header);
+  std::set<size_t> cuts = {0, 1, 4, 15, 16, 63, 64, header.e_shoff, good.size() - 1};
+  for (size_t i = 0; i < header.e_shnum; ++i) {
+    Elf64_Shdr section;
+    std::memcpy(&section, good.data() + header.e_shoff + i * sizeof section, sizeof section);
+    cuts.insert(section.sh_offset);
+    if (section.sh_type != SHT_NOBITS) cuts.insert(section.sh_offset + section.sh_size);
+  }
+  for (const size_t cut : cuts)
+    if (cut < good.size()) to.push_back({"cut at " + std::to_string(cut), good.substr(0, cut)});
+}
+
+std::vector<File> hostile_files() {
+  std::vector<File> to;
+  add_cuts(read_file(built_plugin("answer")), to);
+  add_cuts(read_file(built_plugin("behave")), to);
+  std::mt19937_64 random(4711);
+  for (int i = 0; i < 40; ++i) {
+    std::string bytes(1 + random() % 5000, '\0');
+    for (char& c : bytes) c = static_cast<char>(random());
+    if (i % 2 == 0 && bytes.size() > 4) bytes.replace(0, 4, "\177ELF");
+    to.push_back({"random bytes " + std::to_string(i), bytes});
+  }
+  return to;
+}
+
+// Words: a name of the catalogue, and something that a person can use.
+bool in_words(const Status& s) {
+  return !s.ok() && s.message().find(" is refused: ") != std::string_view::npos &&
+         s.message().size() > 40 && s.message().find("unknown:") == std::string_view::npos;
+}
+
+class Corpus : public ::testing::Test {
+ protected:
+  RuntimeSettings settings() const {
+    RuntimeSettings s = alone();
+    s.plugins.probe = PluginProbe::kAlways;
+    s.plugins.probe_seconds = YARD_SANITIZER_[0] == 'n' ? 4 : 20;
+    s.plugins.probe_memory = uint64_t{1} << 30;
+    s.plugins.state_directory = state_.path();
+    return s;
+  }
+  // Empty if verify finds nothing wrong with a plugin that is loaded.
+  static std::string found_by_verify(const Runtime& runtime, const std::string& path) {
+    VerifyOptions options;
+    options.plugin = path, options.cases = 40;
+    const auto report = verify(runtime, options);
+    if (!report.ok()) return report.status().to_string();
+    for (const KernelReport& k : report->kernels)
+      if (!k.failures.empty()) return k.failures[0].what;
+    return {};
+  }
+  Folder folder_, state_;
+};
+
+TEST_F(Corpus, EveryLibraryIsRefusedInWords) {
+  const std::vector<std::string> names = hostile_plugins();
+  size_t verified = 0;
+  for (const std::string& name : names) {
+    Runtime runtime(settings());
+    const std::string path = folder_.put(name);
+    const Status s = runtime.plugins().load(path);
+    if (s.ok()) {
+      ++verified;
+      EXPECT_GT(found_by_verify(runtime, path).size(), 10u) << name << " is taken";
+    } else {
+      EXPECT_TRUE(in_words(s)) << name << ": " << s.message();
+    }
+  }
+  EXPECT_EQ(verified, 2u) << "wrong results and exceptions of kernels are what verify is for";
+}
+
+TEST_F(Corpus, EveryFileIsRefusedInWords) {
+  Runtime runtime(settings());
+  for (const File& f : hostile_files()) {
+    const std::string path = folder_.put_bytes(f.bytes, "hostile.so");
+    const Status s = runtime.plugins().load(path);
+    EXPECT_TRUE(in_words(s)) << f.what << ": " << s.message();
+    EXPECT_TRUE(runtime.plugins().forget(path).ok());
+  }
+}
+
+TEST_F(Corpus, HasHundredsOfCases) {
+  const size_t libraries = hostile_plugins().size(), files = hostile_files().size();
+  std::cout << libraries << " libraries, " << files << " files\n";
+  EXPECT_GE(libraries, 100u);
+  EXPECT_GE(files, 100u);
+}
+
+}  // namespace
+}  // namespace yard::testing

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rule files in force: what they choose, what they leave alone, and what a bad one changes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <yard/scope.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr const char* kSchema =
+    "step(out!: T[seq_len, hidden], x: T[seq_len, hidden], by: int = 0)";
+
+class Rules : public ::testing::Test {
+ protected:
+  Rules() : bare_(kSchema) {
+    yard_kernel_t k[] = {kernel_of("step", "default.a", 1, 150),
+                         kernel_of("step", "default.b", 2, 140),
+                         kernel_of("step", "default.c", 3, 130)};
+    for (const yard_kernel_t& d : k) bare_.add(d).or_throw();
+  }
+  Status load(const std::string& yaml) {
+    ConfigReading r = parse_config(yaml, "rules.yaml");
+    problems_ = r.problems;
+    if (!r.ok()) return Status(Code::kInvalidArgument, to_string(r.problems[0]));
+    return bare_.runtime.set_config(r.config, &problems_);
+  }
+  // Which kernel a call of this length runs; -1 for an error.
+  intptr_t ran(int64_t seq, int64_t by = 0, const Options& o = {}) {
+    std::vector<float> data(static_cast<size_t>(seq) * 8);
+    std::vector<float> out(data.size());
+    t_ran = 0;
+    const TensorView to(out.data(), DType::f32, {seq, 4}), x(data.data(), DType::f32, {seq, 4});
+    return bare_.runtime.call("step", {to, x, {"by", by}}, o).ok() ? t_ran : -1;
+  }
+  Explanation explain(int64_t seq, const Options& o = {}) {
+    const std::string form = "f32[" + std::to_string(seq) + ",4]";
+    return bare_.runtime.explain("step(" + form + ")", o).value();
+  }
+
+  Bare bare_;
+  std::vector<ConfigProblem> problems_;
+};
+
+TEST_F(Rules, ChooseByWhatTheCallIs) {
+  load(R"(
+version: "1.0"
+dispatch_rules:
+  - {operation: step, conditions: {seq_len_gte: 64}, kernel: default.b, priority: 10}
+  - {operation: "st*", conditions: {seq_len_gte: 256, dtype: [float32]}, kernel: default.c, priority: 20}
+  - {operation: step, conditions: {by: 7}, kernel: default.c}
+)")
+      .or_throw();
+  EXPECT_EQ(ran(1), 1);
+  EXPECT_EQ(ran(63), 1);
+  EXPECT_EQ(ran(64), 2);
+  EXPECT_EQ(ran(255), 2);
+  EXPECT_EQ(ran(256), 3);
+  EXPECT_EQ(ran(1, 7), 3);
+  EXPECT_EQ(ran(64, 7), 3);  // unset priority: 50
+  EXPECT_EQ(ran(64, 8), 2);
+  bare_.runtime.load_config("").or_throw();
+  EXPECT_EQ(ran(256, 7), 1);
+}
+
+TEST_F(Rules, AreExplained) {
+  load(
+      "version: '1.0'\ndispatch_rules:\n"
+      "  - {operation: step, conditions: {seq_len_gte: 64}, kernel: default.b}\n")
+      .or_throw();
+  const Explanation e = explain(64);
+  EXPECT_EQ(e.selected, "default.b");
+  EXPECT_EQ(e.candidates[0].detail, "chosen by dispatch_rules[0] (rules.yaml:3)");
+  EXPECT_EQ(e.candidates[1].detail, "dispatch_rules[0] (rules.yaml:3) chose default.b");
+  EXPECT_EQ(explain(63).selected, "default.a");
+}
+
+TEST_F(Rules, ThatNameAKernelThatCannotGoOnToTheNext) {
+  yard_kernel_t d = kernel_of("step", "default.d", 4, 1);
+  yard_limit_t limit{};
+  limit.kind = YARD_LIMIT_MAX, limit.field = "seq_len", limit.a = 100;
+  d.limits = &limit, d.limit_count = 1;
+  bare_.add(d).or_throw();
+  load(R"(
+version: "1.0"
+dispatch_rules:
+  - {operation: step, kernel: default.d, priority: 20}
+  - {operation: step, kernel: default.c, priority: 10}
+)")
+      .or_throw();
+  EXPECT_EQ(ran(100), 4);
+  EXPECT_EQ(ran(101), 3);
+}
+
+// A decode loop: one plan for each side of the rule, not one for each length.
+TEST_F(Rules, TellApartOnlyWhatTheyRead) {
+  load(R"(
+version: "1.0"
+dispatch_rules:
+  - {operation: step, conditions: {seq_len_gt: 512}, kernel: default.b}
+)")
+      .or_throw();
+  for (int64_t seq = 1; seq <= 2048; ++seq) ASSERT_EQ(ran(seq), seq > 512 ? 2 : 1) << seq;
+  EXPECT_EQ(bare_.runtime.stats().plans, 2u);
+}
+
+TEST_F(Rules, ReadLabelsOfProcessScopeAndCall) {
+  load(R"(
+version: "1.0"
+dispatch_rules:
+  - {operation: step, conditions: {tenant: blue}, kernel: default.b, priority: 9}
+  - {operation: step, conditions: {label.tier_in: [gold, silver]}, kernel: default.c, priority: 8}
+)")
+      .or_throw();
+  EXPECT_EQ(ran(4), 1);
+  {
+    const ScopedPolicy in = ScopedPolicy::label("tenant", "blue");
+    EXPECT_EQ(ran(4), 2);
+    EXPECT_EQ(ran(4), 2);
+    Options red;
+    red.labels["tenant"] = "red";
+    EXPECT_EQ(ran(4, 0, red), 1);
+    EXPECT_EQ(explain(4).selected, "default.b");
+    EXPECT_EQ(explain(4, red).selected, "default.a");
+  }
+  EXPECT_EQ(ran(4), 1);
+  bare_.runtime.set_labels({{"tier", "gold"}}).or_throw();
+  EXPECT_EQ(ran(4), 3);
+  const ScopedPolicy in = ScopedPolicy::label("tier", "tin");
+  EXPECT_EQ(ran(4), 1);
+}
+
+TEST_F(Rules, AdjustScores) {
+  load(R"(
+version: "1.0"
+score:
+  - {kernel: default.c, add: 25, conditions: {seq_len_gte: 10}}
+  - {kernel: "default.*", multiply: 0.5, conditions: {seq_len_gte: 100}}
+  - {kernel: default.b, multiply: 9, conditions: {seq_len_gte: 100}}
+)")
+      .or_throw();
+  EXPECT_EQ(ran(9), 1);
+  EXPECT_EQ(ran(10), 3);
+  EXPECT_EQ(ran(100), 2);
+  EXPECT_THAT(explain(10).candidates[1].detail, HasSubstr("priority 150 against 155"));
+}
+
+TEST_F(Rules, SayWhatIsTriedAfterTheFirstChoice) {
+  load(R"(
+version: "1.0"
+defaults: {fallback_policy: default.c}
+)")
+      .or_throw();
+  EXPECT_THAT(bare_.runtime.resolve("step(f32[4,4])").value().fallbacks,
+              ElementsAre("default.c", "default.b"));
+  load(R"(
+version: "1.0"
+defaults: {fallback_policy: default.c}
+fallback_chains: {step: [default.a, default.b]}
+)")
+      .or_throw();
+  const Resolution r = bare_.runtime.resolve("step(f32[4,4])").value();
+  EXPECT_EQ(r.kernel, "default.a");
+  EXPECT_THAT(r.fallbacks, ElementsAre("default.b", "default.c"));
+}
+
+TEST_F(Rules, LocksDeniesAndAllowsCount) {
+  load("version: '1.0'\nkernel_locks: {step: default.c}\n").or_throw();
+  EXPECT_EQ(ran(4), 3);
+  load("version: '1.0'\nkernel_locks: {step: default.c}\nkernel_denies: ['*.c']\n").or_throw();
+  EXPECT_EQ(ran(4), -1);  // a lock bypasses nothing
+  load("version: '1.0'\nkernel_allows: ['*.b']\n").or_throw();
+  EXPECT_EQ(ran(4), 2);
+  // What is said in the process is stronger.
+  Policy p;
+  p.allow_kernels = {"*.c"};
+  bare_.runtime.set_policy(p).or_throw();
+  EXPECT_EQ(ran(4), 3);
+}
+
+TEST_F(Rules, MapOpsInStaticModeAndInAuto) {
+  Options fixed;
+  fixed.mode = Mode::kStatic;
+  EXPECT_EQ(ran(4, 0, fixed), -1);
+  load(
+      "version: '1.0'\nstatic_kernel_map: {step: default.b}\n"
+      "dispatch_rules: [{operation: step, kernel: default.c}]\n")
+      .or_throw();
+  EXPECT_EQ(ran(4), 2);  // auto: static where mapped
+  EXPECT_EQ(ran(4, 0, fixed), 2);
+  Options config;
+  config.mode = Mode::kConfig;
+  EXPECT_EQ(ran(4, 0, config), 3);
+  Options dynamic;
+  dynamic.mode = Mode::kDynamic;
+  EXPECT_EQ(ran(4, 0, dynamic), 1);
+  load("version: '1.0'\nstatic_kernel_map: {step: default.b}\n").or_throw();
+  EXPECT_EQ(ran(4), 2);
+  EXPECT_THAT(bare_.runtime.resolve("step(f32[4,4])").value().fallbacks, SizeIs(2));
+  EXPECT_THAT(bare_.runtime.resolve("step(f32[4,4])", fixed).value().fallbacks, SizeIs(0));
+}
+
+TEST_F(Rules, ModesAreSettingsToo) {
+  load("version: '1.0'\nsettings: {mode: static}\n").or_throw();
+  const TensorView none(nullptr, DType::f32, {0, 4});
+  EXPECT_EQ(bare_.runtime.call("step", {none, none}).code(), Code::kUnmapped);
+  load(
+      "version: '1.0'\nsettings: {mode: static, modes: {step: dynamic}}\n"
+      "dispatch_rules: [{operation: step, kernel: default.c}]\n")
+      .or_throw();
+  EXPECT_EQ(ran(4), 1);
+}
+
+TEST_F(Rules, SettingsOfTheCacheCount) {
+  load("version: '1.0'\nsettings: {cache: {enabled: false}}\n").or_throw();
+  EXPECT_EQ(ran(4), 1);
+  EXPECT_EQ(ran(4), 1);
+  EXPECT_EQ(bare_.runtime.stats().plans, 0u);
+  load(
+      "version: '1.0'\nsettings: {cache: {size: 8}}\ndispatch_rules:\n"
+      "  - {operation: step, conditions: {seq_len_in: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}, "
+      "kernel: default.b}\n")
+      .or_throw();
+  for (int64_t seq = 1; seq <= 30; ++seq) EXPECT_EQ(ran(seq), seq <= 12 ? 2 : 1);
+  EXPECT_LE(bare_.runtime.stats().plans, 8u);
+}
+
+TEST_F(Rules, LimitTheFallbacks) {
+  const auto tried = [&] {
+    ResultRecord record;
+    Options o;
+    o.result = &record;
+    const TensorView none(nullptr, DType::f32, {0, 4});
+    bare_.runtime.call("step", {none, none}, o).ignore();
+    return record.attempts;
+  };
+  const auto decline = [](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
+    return YARD_DECLINED;
+  };
+  for (const char* id : {"default.a", "default.b", "default.c"}) {
+    Changes c;
+    yard_kernel_t k = kernel_of("step", id, 1);
+    k.run = decline;
+    bare_.runtime.apply(std::move(c.replace_kernel(k))).or_throw();
+  }
+  EXPECT_EQ(tried(), 3);
+  load("version: '1.0'\nsettings: {max_fallback_attempts: 1}\n").or_throw();
+  EXPECT_EQ(tried(), 2);
+  load("version: '1.0'\nsettings: {max_fallback_attempts: 0}\n").or_throw();
+  EXPECT_EQ(tried(), 1);
+}
+
+TEST_F(Rules, ThatMakeNoSenseChangeNothing) {
+  load("version: '1.0'\nkernel_locks: {step: default.b}\n").or_throw();
+  EXPECT_EQ(ran(4), 2);
+  EXPECT_FALSE(load(R"(
+version: "1.0"
+dispatch_rules:
+  - {operation: step, conditions: {seq_len_gte: 64}, kernel: default.x}
+  - {operation: stepp, kernel: default.a}
+)")
+                   .ok());
+  ASSERT_THAT(problems_, SizeIs(2));
+  EXPECT_THAT(to_string(problems_[0]), HasSubstr("dispatch_rules[0].kernel"));
+  EXPECT_THAT(to_string(problems_[1]), HasSubstr("did you mean 'step'"));
+  EXPECT_EQ(ran(4), 2);
+  EXPECT_THAT(bare_.runtime.problems(), SizeIs(2));
+  EXPECT_EQ(bare_.runtime.config().kernel_locks.size(), 1u);
+}
+
+// vllm-plugin-FL ignores a configuration file that is not there in silence.
+TEST(PeersDefects, AMissingConfigurationFileIsReported) {
+  Runtime runtime(RuntimeSettings{.environment = false, .config = "/nowhere/rules.yaml"});
+  ASSERT_THAT(runtime.problems(), SizeIs(1));
+  EXPECT_THAT(runtime.problems()[0].message, HasSubstr("/nowhere/rules.yaml"));
+  EXPECT_FALSE(runtime.load_config("/nowhere/rules.yaml").ok());
+  ::setenv("YARD_CONFIG", "/nowhere/else.yaml", 1);
+  Runtime named;
+  ::unsetenv("YARD_CONFIG");
+  ASSERT_THAT(named.problems(), SizeIs(1));
+  EXPECT_THAT(named.problems()[0].message, HasSubstr("/nowhere/else.yaml"));
+}
+
+TEST_F(Rules, HoldForOpsThatComeLater) {
+  load(
+      "version: '1.0'\ndispatch_rules: [{operation: later, kernel: default.y, optional: true, "
+      "conditions: {n_gte: 8}}]\n")
+      .or_throw();
+  Changes c;
+  c.add_op(op_of("later(out!: T[n], x: T[n])"));
+  c.add_kernel(kernel_of("later", "default.x", 5, 900))
+      .add_kernel(kernel_of("later", "default.y", 6));
+  bare_.runtime.apply(std::move(c)).or_throw();
+  EXPECT_EQ(bare_.runtime.resolve("later(f32[7])").value().kernel, "default.x");
+  EXPECT_EQ(bare_.runtime.resolve("later(f32[8])").value().kernel, "default.y");
+}
+
+// The file of the system that had them first, with its ops and kernels.
+TEST(PeersRules, LoadAsTheyStand) {
+  Bare bare(
+      "attention.causal(out!: T[batch, seq, dim], q: T[batch, seq, dim]) where T in {f16, bf16, "
+      "f32}");
+  for (const char* id : {"flash_attention_v2", "torch_sdpa", "xformers_memory_efficient",
+                         "flash_attn.fast", "new_experimental"})
+    bare.add(kernel_of("attention.causal", id, 1)).or_throw();
+  const ConfigReading r = parse_config(R"(
+version: "1.0"
+defaults: {fallback_policy: torch_sdpa, default_priority: 50}     # priority 0–1000
+dispatch_rules:
+  - operation: "attention.*"                                      # glob
+    conditions: {batch_size_gte: 8, dtype: [float16, bfloat16]}   # a list means one of
+    kernel: flash_attention_v2
+    priority: 100
+kernel_locks:    {attention.causal: flash_attention_v2}           # op or glob
+kernel_denies:   ["*_experimental"]
+kernel_allows:   ["flash_attn.*", "torch_sdpa"]
+fallback_chains: {attention.causal: [flash_attention_v2, xformers_memory_efficient, torch_sdpa]}
+)",
+                                       "layerzero.yaml");
+  ASSERT_TRUE(r.ok()) << to_string(r.problems[0]);
+  ASSERT_TRUE(bare.runtime.set_config(r.config).ok());
+  // It locks the op to a kernel that it does not allow: nothing is left, and it says so.
+  const Status s = bare.runtime.resolve("attention.causal(bf16[8,4,4])").status();
+  EXPECT_EQ(s.code(), Code::kNoKernel);
+  EXPECT_THAT(s.to_string(), HasSubstr("flash_attention_v2: not_allowed_kernel"));
+}
+
+}  // namespace
+}  // namespace yard::testing

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+# Makes a plugin project with the installed command, outside this tree, and does with it what its README
+# says: build, test, install, call. KIND is cpp or c. Run by ctest.
+
+set(folder /tmp)
+if(DEFINED ENV{TMPDIR})
+  set(folder "$ENV{TMPDIR}")
+endif()
+string(RANDOM LENGTH 12 random)
+set(work "${folder}/yard_plugin_${KIND}_${random}")
+
+function(must)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE rc)
+  if(NOT rc EQUAL 0)
+    file(REMOVE_RECURSE "${work}")
+    message(FATAL_ERROR "plugin ${KIND}: failed (${rc}): ${ARGN}")
+  endif()
+endfunction()
+
+set(ENV{XDG_STATE_HOME} "${work}/state")  # where the command remembers what it verified
+set(yard "${PREFIX}/${BINDIR}/yard")
+if(KIND STREQUAL "c")
+  set(flavour --c)
+  set(compiler "-DCMAKE_C_COMPILER=${CC}")
+else()
+  set(flavour "")
+  set(compiler "-DCMAKE_CXX_COMPILER=${CXX}")
+endif()
+must("${yard}" plugin new sample --dir "${work}/sample" --op sample.scale ${flavour})
+must("${CMAKE_COMMAND}" -S "${work}/sample" -B "${work}/build" -G "${GENERATOR}" ${compiler}
+     "-DCMAKE_PREFIX_PATH=${PREFIX}" -DYARD_PLUGIN_INSTALL_DIR=plugins
+     "-DCMAKE_EXPORT_COMPILE_COMMANDS=OFF" --warn-uninitialized)
+must("${CMAKE_COMMAND}" --build "${work}/build")
+must("${CMAKE_CTEST_COMMAND}" --test-dir "${work}/build" --output-on-failure --no-tests=error)
+must("${CMAKE_COMMAND}" --install "${work}/build" --prefix "${work}/installed")
+set(ENV{YARD_PLUGIN_PATH} "${work}/installed/plugins")
+must("${yard}" run "sample.scale(f32[8,64], by=2.0)" --force default.sample --repeat 1)
+
+# Without any build system: the line at the top of the example.
+if(KIND STREQUAL "c")
+  must("${CC}" -std=c11 -O2 -shared -fPIC -fvisibility=hidden -Wall -Wextra -Wpedantic -Werror
+       "-I${PREFIX}/${INCLUDEDIR}" "${ROOT}/examples/plugins/c_plugin.c" -o "${work}/example_c.so")
+  must("${yard}" verify --quick "${work}/example_c.so")
+
+  # The tests of the project are worth something: a kernel that computes something else does not pass.
+  file(READ "${work}/sample/sample.c" text)
+  string(REPLACE "job->from[i] * job->factor" "job->from[i] + job->factor" wrong "${text}")
+  if(wrong STREQUAL text)
+    message(FATAL_ERROR "plugin c: there is no such line to spoil")
+  endif()
+  file(WRITE "${work}/sample/sample.c" "${wrong}")
+  must("${CMAKE_COMMAND}" --build "${work}/build")
+  execute_process(COMMAND "${CMAKE_CTEST_COMMAND}" --test-dir "${work}/build" RESULT_VARIABLE rc
+                  OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  if(rc EQUAL 0 OR NOT text MATCHES "verify \\(Failed\\)" OR text MATCHES "probe \\(Failed\\)")
+    message(FATAL_ERROR "plugin c: a wrong kernel should fail to verify (${rc}): ${text}")
+  endif()
+endif()
+file(REMOVE_RECURSE "${work}")

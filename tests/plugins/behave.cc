@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plugin that describes itself well and then behaves as the build tells it to, or does not. AT says when:
+// load, query, start, run, stop; DO says what: nothing, crash, hang, leave, and so on.
+//
+// It brings an op with its reference kernel and another kernel, which is the one that misbehaves.
+#include <unistd.h>
+#include <yard/plugin.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string_view>
+
+#ifndef NAME
+#define NAME "behave"
+#endif
+
+namespace {
+
+struct Do {
+  static void nothing(char*) {}
+  static void crash(char*) { ::raise(SIGSEGV); }
+  static void null(char*) {
+    volatile uintptr_t nowhere = 0;  // compilers would make a trap of it
+    *reinterpret_cast<volatile char*>(nowhere) = 1;
+  }
+  static void divide(char*) { ::raise(SIGFPE); }
+  static void illegal(char*) { ::raise(SIGILL); }
+  static void stop_short(char*) { std::abort(); }
+  static void kill_itself(char*) { ::raise(SIGKILL); }
+  static void hang(char*) {
+    for (;;) ::usleep(1000);
+  }
+  static void spin(char*) {
+    for (;;) __asm__ volatile("");
+  }
+  static void leave(char*) { std::exit(3); }
+  static void leave_well(char*) { ::_exit(0); }
+  static void fall_silent(char*) {  // nobody hears the end of it
+    for (int fd = 0; fd < 64; ++fd) ::close(fd);
+    ::_exit(0);
+  }
+  static void leave_a_child(char*) {
+    if (::fork() == 0) hang(nullptr);
+    ::raise(SIGSEGV);
+  }
+  static void recurse(char* p) {
+    volatile char room[4096] = {};
+    if (p != room) recurse(const_cast<char*>(room));
+    room[1] = 2;
+  }
+  static void free_twice(char*) {
+    void* volatile p = std::malloc(40);
+    std::free(p);
+    std::free(p);
+  }
+  static void eat_memory(char*) {
+    for (;;) {
+      if (std::malloc(64 << 20) == nullptr) std::abort();
+    }
+  }
+  static void throws(char*) { throw std::runtime_error("thrown through C"); }
+  // Of the output of a run.
+  static void write_behind(char* end) { *end = 1; }
+  static void write_far_behind(char* end) { end[100] = 1; }
+  static void be_wrong(char* end) { end[-8] ^= 1; }
+};
+
+void now(std::string_view when, char* end = nullptr) {
+  if (when == AT) Do::DO(end);
+}
+
+__attribute__((constructor)) void opened() { now("load"); }
+__attribute__((destructor)) void closed() { now("close"); }
+
+char* data(const yard_value_t& v) {
+  return static_cast<char*>(v.u.tensor->data) + v.u.tensor->byte_offset;
+}
+
+void copy(const yard_value_t* args) {
+  const yard_tensor_t &out = *args[0].u.tensor, &x = *args[1].u.tensor;
+  const int64_t to = out.strides != nullptr ? out.strides[0] : 1;
+  const int64_t from = x.strides != nullptr ? x.strides[0] : 1;
+  for (int64_t i = 0; i < out.shape[0]; ++i)
+    std::memcpy(data(args[0]) + 8 * i * to, data(args[1]) + 8 * i * from, 8);
+}
+
+int32_t reference(yard_call_t*, const yard_value_t* args, uint32_t) { return copy(args), YARD_OK; }
+
+int32_t run(yard_call_t*, const yard_value_t* args, uint32_t) {
+  copy(args);
+  const yard_tensor_t& out = *args[0].u.tensor;
+  if (out.shape[0] > 0 && (out.strides == nullptr || out.strides[0] == 1))
+    now("run", data(args[0]) + 8 * out.shape[0]);
+  return YARD_OK;
+}
+
+int32_t start(const yard_host_t*, char*, uint64_t) { return now("start"), YARD_OK; }
+void stop() { now("stop"); }
+
+yard_plugin_t g_plugin{};
+
+}  // namespace
+
+const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
+  static yard_backend_t backend{};
+  static yard_op_t op{};
+  static yard_kernel_t kernels[2]{};
+  static const yard_backend_t* const backends[] = {&backend};
+  static const yard_op_t* const ops[] = {&op};
+  static const yard_kernel_t* const listed[] = {&kernels[0], &kernels[1]};
+  now("query");
+  backend.size = sizeof backend, backend.name = NAME;
+  op.size = sizeof op, op.schema = NAME "(out!: i64[n], x: i64[n])";
+  for (yard_kernel_t& k : kernels) k.size = sizeof k, k.op = NAME;
+  kernels[0].id = "reference." NAME, kernels[0].kind = YARD_KIND_REFERENCE;
+  kernels[0].run = reference;
+  kernels[1].id = "default." NAME, kernels[1].kind = YARD_KIND_DEFAULT, kernels[1].run = run;
+  g_plugin.size = sizeof g_plugin, g_plugin.abi = YARD_ABI_VERSION;
+  g_plugin.name = NAME, g_plugin.version = "1.0";
+  g_plugin.backends = backends, g_plugin.backend_count = 1;
+  g_plugin.ops = ops, g_plugin.op_count = 1;
+  g_plugin.kernels = listed, g_plugin.kernel_count = 2;
+  g_plugin.start = start, g_plugin.stop = stop;
+  return &g_plugin;
+}
+
+YARD_MANIFEST(NAME, "1.0", YARD_MANIFEST_OPS(NAME));

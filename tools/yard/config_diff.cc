@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard config diff: what is different between two rule files, and which calls change kernel by it.
+#include <fmt/format.h>
+#include <yard/sample_calls.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "config_commands.h"
+#include "config_file.h"
+#include "config_moves.h"
+#include "table.h"
+#include "terminal.h"
+
+namespace yard::tool {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Calls of an op that make the same move: beyond so many they are only counted.
+constexpr size_t kMostAlike = 8;
+
+struct Question {
+  std::string old_file, new_file, trace;
+  std::vector<std::string> calls;
+  bool json = false;
+};
+
+// Of every op, made from its schema and from what the files ask.
+Result<std::vector<CountedCall>> sampled(const Runtime& runtime, const Config& before,
+                                         const Config& after) {
+  const Config configs[] = {before, after};
+  std::vector<CountedCall> to;
+  for (const OpInfo& op : runtime.list().ops) {
+    auto calls = sample_calls(runtime, op.name, configs);
+    if (!calls.ok()) return std::move(calls).status();
+    for (std::string& c : *calls) to.push_back({op.name, std::move(c), 1});
+  }
+  return to;
+}
+
+Result<std::vector<CountedCall>> calls_of(const Question& q, const Runtime& before,
+                                          const Runtime& after) {
+  if (!q.trace.empty()) return read_trace(before, q.trace);
+  if (!q.calls.empty()) return read_calls(before, q.calls);
+  return sampled(before, before.config(), after.config());
+}
+
+void print_json(const Question& q, const std::vector<ConfigChange>& changes,
+                const std::vector<Move>& moves) {
+  const auto text = [](const std::string& s) { return s.empty() ? Json() : Json(s); };
+  Json j = {{"old", q.old_file},
+            {"new", q.new_file},
+            {"changes", Json::array()},
+            {"tried", moves.size()},
+            {"moved", Json::array()}};
+  for (const ConfigChange& c : changes)
+    j["changes"].push_back({{"path", c.path}, {"old", text(c.before)}, {"new", text(c.after)}});
+  for (const Move& m : moves)
+    if (m.moved())
+      j["moved"].push_back(
+          {{"op", m.what.op}, {"call", m.what.call}, {"old", text(m.from)}, {"new", text(m.to)}});
+  fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void print(const ConfigChange& c) {
+  if (c.before.empty())
+    fmt::print("{}\n", paint(Paint::kGood, fmt::format("+ {}: {}", c.path, c.after)));
+  else if (c.after.empty())
+    fmt::print("{}\n", paint(Paint::kBad, fmt::format("- {}: {}", c.path, c.before)));
+  else
+    fmt::print("{} {}: {} -> {}\n", paint(Paint::kWarning, "~"), c.path, c.before, c.after);
+}
+
+void print(const std::vector<ConfigChange>& changes, const std::vector<Move>& moves) {
+  if (changes.empty()) fmt::print("The files say the same.\n");
+  for (const ConfigChange& c : changes) print(c);
+  Table table({{"op"}, {"call"}, {"old"}, {"new"}});
+  std::map<std::string, size_t> alike;  // by op and kernels
+  std::set<std::string> ops;
+  size_t moved = 0, hidden = 0;
+  for (const Move& m : moves) {
+    if (!m.moved()) continue;
+    ++moved, ops.insert(m.what.op);
+    if (++alike[m.what.op + '\n' + m.from + '\n' + m.to] > kMostAlike) {
+      ++hidden;
+      continue;
+    }
+    table.add({{m.what.op, Paint::kBold},
+               {m.what.call},
+               {kernel_text(m.from)},
+               {kernel_text(m.to), m.to.empty() ? Paint::kBad : Paint::kPlain}});
+  }
+  if (moved > 0) fmt::print("\n{}", table.text());
+  if (hidden > 0) fmt::print("and {} more like these: --json has all\n", hidden);
+  fmt::print("\n{} of {} calls tried would change kernel{}.\n", moved, moves.size(),
+             moved > 0 ? fmt::format(", of {} op{}", ops.size(), ops.size() == 1 ? "" : "s") : "");
+}
+
+int diff_files(const Question& q) {
+  const auto before = runtime_under(q.old_file);
+  if (before == nullptr) return kUsage;
+  const auto after = runtime_under(q.new_file);
+  if (after == nullptr) return kUsage;
+  const auto calls = calls_of(q, *before, *after);
+  if (!calls.ok()) return fail(kUsage, calls.status());
+  const auto changes = yard::diff(before->config(), after->config());
+  const auto moves = compare(*before, *after, *calls);
+  if (q.json)
+    print_json(q, changes, moves);
+  else
+    print(changes, moves);
+  return std::any_of(moves.begin(), moves.end(), [](const Move& m) { return m.lost(); }) ? kFailed
+                                                                                         : kOk;
+}
+
+}  // namespace
+
+void add_config_diff(CLI::App& config, Action& action) {
+  auto q = std::make_shared<Question>();
+  CLI::App* c = config.add_subcommand("diff", "What changes between two rule files");
+  const auto file = [&](const char* name, std::string& to, const char* help) {
+    c->add_option(name, to, help)->required()->type_name("FILE")->check(CLI::ExistingFile);
+  };
+  file("OLD", q->old_file, "The rules so far");
+  file("NEW", q->new_file, "The rules to come");
+  CLI::Option* call = c->add_option("--call", q->calls, "Try this call; may be given again");
+  call->type_name("CALLSPEC")->allow_extra_args(false);
+  c->add_option("--trace", q->trace, "Try the calls of this file: see yard config simulate")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile)
+      ->excludes(call);
+  c->add_flag("--json", q->json, "JSON for programs instead of text");
+  c->footer(
+      "First the files' own differences, then calls that would run another kernel. Without --call "
+      "and\n"
+      "--trace calls are made for every op: all dtypes, small and large, layouts, flags; and for "
+      "each\n"
+      "rule one that it is about and those just beside it (511, 512 and 513 for seq_len_gte: "
+      "512).\n"
+      "Exit code 1 when a call that could run is left without a kernel, 2 when a file is wrong.\n"
+      "\n"
+      "Examples:\n"
+      "  yard config diff old.yaml new.yaml\n"
+      "  yard config diff old.yaml new.yaml --call 'softmax(f32[64,4096]){tenant=acme}'\n"
+      "  yard config diff old.yaml new.yaml --trace calls.txt --json");
+  c->callback([q, &action] { action = [q] { return diff_files(*q); }; });
+}
+
+}  // namespace yard::tool

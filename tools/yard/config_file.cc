@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config_file.h"
+
+#include <fmt/format.h>
+#include <yard/log.h>
+#include <CLI/CLI.hpp>
+
+#include "terminal.h"
+
+namespace yard::tool {
+
+std::string shown(const ConfigProblem& p) {
+  const std::string text = to_string(p);
+  const std::string severity = to_string(p.severity);
+  const size_t at = text.find(": " + severity + ": ");
+  if (at == std::string::npos) return text;
+  return text.substr(0, at + 2) +
+         paint(p.severity == Severity::kError ? Paint::kBad : Paint::kWarning, severity) +
+         text.substr(at + 2 + severity.size());
+}
+
+void add_config_option(CLI::App& command, std::string& to) {
+  command.add_option("--config", to, "Under this rule file instead of the one in force")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
+}
+
+int use_config(Runtime& runtime, const std::string& path) {
+  if (path.empty()) return kOk;
+  // They are said here, once.
+  set_log_level("policy", LogLevel::kOff).ignore();
+  std::vector<ConfigProblem> problems;
+  const Status s = runtime.load_config(path, &problems);
+  for (const ConfigProblem& p : problems) fmt::print(stderr, "yard: {}\n", to_string(p));
+  if (s.ok()) return kOk;
+  return problems.empty() ? fail(kUsage, s) : kUsage;
+}
+
+std::unique_ptr<Runtime> runtime_under(const std::string& path) {
+  auto runtime = std::make_unique<Runtime>();
+  return use_config(*runtime, path) == kOk ? std::move(runtime) : nullptr;
+}
+
+}  // namespace yard::tool

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rule files named on the command line: their problems shown, and they put in force for this process.
+#pragma once
+
+#include <yard/runtime.h>
+
+#include <memory>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace yard::tool {
+
+// `rules.yaml:7:5: error: dispatch_rules[2].priority: ...`, in colour where stdout takes it.
+std::string shown(const ConfigProblem& problem);
+
+// Adds --config FILE; `to` must outlive the parse.
+void add_config_option(CLI::App& command, std::string& to);
+
+// Puts a file in force; an empty path changes nothing. Problems go to stderr; errors are exit code 2.
+int use_config(Runtime& runtime, const std::string& path);
+
+// A runtime as this environment makes it, under a file; an empty path: under what the environment names. Null
+// where the file is wrong, which has been said then.
+std::unique_ptr<Runtime> runtime_under(const std::string& path);
+
+}  // namespace yard::tool

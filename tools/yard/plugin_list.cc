@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard plugin list and inspect: what was found and refused, and what a file says of itself. Nothing of a plugin
+// is run.
+#include <fmt/format.h>
+#include <yard/log.h>
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <memory>
+
+#include "plugin_commands.h"
+#include "plugin_show.h"
+#include "table.h"
+
+namespace yard::tool {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Question {
+  std::vector<std::string> paths;
+  bool json = false;
+};
+
+std::vector<Cell> row(const PluginInfo& p) {
+  const Paint state = p.state == PluginState::kRefused ? Paint::kBad : Paint::kGood;
+  return {{p.name.empty() ? "-" : p.name, Paint::kBold},
+          {p.version.empty() ? "-" : p.version},
+          {to_string(p.state), state},
+          {joined(p.ops)},
+          {p.path},
+          {why_refused(p), Paint::kDim}};
+}
+
+int list(const Question& q) {
+  // Refused ones are in the table; what the environment asks for is logged all the same.
+  set_log_level("plugin", LogLevel::kOff).ignore();
+  RuntimeSettings settings;
+  for (const std::string& p : q.paths) settings.plugins.paths.push_back(absolute(p));
+  const Runtime runtime(settings);
+  std::vector<PluginInfo> found = runtime.plugins().list();
+  for (PluginInfo& p : found) {
+    if (p.state != PluginState::kFound) continue;
+    const PluginInfo seen = runtime.plugins().inspect(p.path);
+    p.sha256 = seen.sha256, p.probed = seen.probed, p.verified = seen.verified;
+  }
+  if (q.json) {
+    Json j = {{"plugins", Json::array()}};
+    for (const PluginInfo& p : found) j["plugins"].push_back(to_json(p));
+    fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+    return kOk;
+  }
+  if (found.empty()) {
+    fmt::print("No plugins were found.\n");
+    return kOk;
+  }
+  Table table({{"name"}, {"version"}, {"state"}, {"ops"}, {"file"}, {""}});
+  for (const PluginInfo& p : found) table.add(row(p));
+  fmt::print("{}", table.text());
+  return kOk;
+}
+
+Paint paint_of(const PluginInfo& p) {
+  return p.state == PluginState::kRefused ? Paint::kBad : Paint::kGood;
+}
+
+void print(const PluginInfo& p) {
+  const auto line = [](const char* what, const std::string& value) {
+    if (!value.empty()) fmt::print("  {:<10} {}\n", what, value);
+  };
+  fmt::print("{} {}\n", paint(Paint::kBold, p.name.empty() ? p.path : p.name), p.version);
+  const bool refused = p.state == PluginState::kRefused;
+  line("state", paint(paint_of(p), refused ? "refused" : "could be loaded"));
+  line("because", why_refused(p));
+  line("file", p.path);
+  line("sha256", p.sha256);
+  if (!p.name.empty()) {
+    line("made for", fmt::format("{}, ABI {}, sanitizer {}", p.arch, p.abi, p.sanitizer));
+    line("build", p.build);
+    line("devices", joined(p.devices));
+    line("needs", joined(p.features));
+    line("ops", joined(p.ops));
+    if (!p.groups.empty()) line("groups", joined(p.groups));
+    if (!p.hooks.empty()) line("hooks", joined(p.hooks));
+  }
+  line("probed", !p.probed ? "not yet: yard plugin probe" : *p.probed ? "passed" : "failed");
+  line("verified", p.verified ? "yes" : "not yet: yard verify");
+}
+
+int inspect(const std::string& file, bool json) {
+  const Runtime runtime(looks_for_nothing());
+  const PluginInfo info = runtime.plugins().inspect(absolute(file));
+  if (info.reason == PluginReason::kNotFound)
+    return fail(kUsage, fmt::format("{}: {}", file, info.detail));
+  if (json)
+    fmt::print("{}\n", to_json(info).dump(2, ' ', false, Json::error_handler_t::replace));
+  else
+    print(info);
+  return info.state == PluginState::kRefused ? kFailed : kOk;
+}
+
+}  // namespace
+
+void add_plugin_list(CLI::App& plugin, Action& action) {
+  auto q = std::make_shared<Question>();
+  CLI::App* c = plugin.add_subcommand("list", "The plugins that are found, and those refused");
+  c->add_option("PATH", q->paths, "Files and directories to look through before all others")
+      ->type_name("PATH");
+  c->add_flag("--json", q->json, "JSON for programs instead of a table");
+  c->footer(
+      "Looks where a program of this environment would: YARD_PLUGINS, YARD_PLUGIN_PATH and where\n"
+      "plugins are installed. Opens none of them.\n"
+      "\n"
+      "Examples:\n"
+      "  yard plugin list\n"
+      "  yard plugin list ./build /opt/acme/plugins\n"
+      "  yard plugin list --json             {\"plugins\": [{\"path\", \"name\", \"state\", "
+      "...}]}");
+  c->callback([q, &action] { action = [q] { return list(*q); }; });
+}
+
+void add_plugin_inspect(CLI::App& plugin, Action& action) {
+  auto q = std::make_shared<Question>();
+  q->paths.resize(1);
+  CLI::App* c = plugin.add_subcommand("inspect", "What a file says of itself, without running it");
+  c->add_option("FILE", q->paths[0], "A plugin's shared library")->required();
+  c->add_flag("--json", q->json, "JSON for programs instead of text");
+  c->footer(
+      "Shows the manifest, the digest, and what is remembered of probes and of yard verify. Exit "
+      "code 1\n"
+      "when the file would be refused.\n"
+      "\n"
+      "Examples:\n"
+      "  yard plugin inspect ./acme.so\n"
+      "  yard plugin inspect ./acme.so --json");
+  c->callback([q, &action] { action = [q] { return inspect(q->paths[0], q->json); }; });
+}
+
+}  // namespace yard::tool

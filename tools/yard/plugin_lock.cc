@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard plugin lock: writes the file that says which plugins may be loaded.
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "plugin_commands.h"
+#include "plugin_show.h"
+#include "table.h"
+
+namespace yard::tool {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct Question {
+  std::vector<std::string> paths;
+  std::string output;
+  bool json = false;
+};
+
+struct Contents {
+  std::vector<PluginInfo> listed, refused;
+};
+
+// The files of a directory that end in .so, by name; a file stands for itself.
+std::vector<std::string> files_of(const std::string& path, std::error_code& error) {
+  if (!fs::is_directory(path, error)) return {path};
+  std::vector<std::string> files;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
+    if (it->path().extension() == ".so") files.push_back(it->path().string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// Where the lock file belongs: the one directory that all is in. Empty if there are several.
+std::string place_for(const std::vector<std::string>& paths) {
+  fs::path place;
+  for (const std::string& p : paths) {
+    std::error_code ignored;
+    const fs::path at = fs::is_directory(p, ignored) ? absolute(p) + "/" : absolute(p);
+    const fs::path directory = at.lexically_normal().parent_path();
+    if (!place.empty() && place != directory) return {};
+    place = directory;
+  }
+  return (place / "yard.lock").string();
+}
+
+int report(const Question& q, const std::string& output, const Contents& c) {
+  if (q.json) {
+    Json j = {{"file", output}, {"plugins", Json::array()}, {"refused", Json::array()}};
+    for (const PluginInfo& p : c.listed)
+      j["plugins"].push_back(
+          {{"name", p.name}, {"version", p.version}, {"sha256", p.sha256}, {"path", p.path}});
+    for (const PluginInfo& p : c.refused)
+      j["refused"].push_back(
+          {{"path", p.path}, {"reason", to_string(p.reason)}, {"detail", p.detail}});
+    fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+    return kOk;
+  }
+  Table table({{"name"}, {"version"}, {"sha256"}, {"file"}});
+  for (const PluginInfo& p : c.listed)
+    table.add({{p.name, Paint::kBold}, {p.version}, {p.sha256, Paint::kDim}, {p.path}});
+  fmt::print("{}\n{} lists {} plugin{}; others are not loaded from now on.\n", table.text(), output,
+             c.listed.size(), c.listed.size() == 1 ? "" : "s");
+  for (const PluginInfo& p : c.refused)
+    fmt::print(stderr, "yard: {} is left out: {}\n", p.path, why_refused(p));
+  return kOk;
+}
+
+int lock(const Question& q) {
+  const std::string output = q.output.empty() ? place_for(q.paths) : absolute(q.output);
+  if (output.empty())
+    return fail(kUsage,
+                "these are in several directories; say where the lock file belongs: "
+                "--output FILE");
+  const Runtime runtime(looks_for_nothing());
+  Contents c;
+  for (const std::string& path : q.paths) {
+    std::error_code error;
+    const bool directory = fs::is_directory(path, error);
+    for (const std::string& file : files_of(absolute(path), error)) {
+      PluginInfo info = runtime.plugins().inspect(file);
+      const bool refused = info.state == PluginState::kRefused;
+      // Who names a file wants it listed; a directory may hold other things.
+      if (refused && !directory)
+        return fail(
+            info.reason == PluginReason::kNotFound ? kUsage : kFailed,
+            fmt::format("{} would be refused: {}; nothing was written", path, why_refused(info)));
+      (refused ? c.refused : c.listed).push_back(std::move(info));
+    }
+    if (error && directory) return fail(kUsage, fmt::format("{}: {}", path, error.message()));
+  }
+  if (c.listed.empty())
+    return fail(kFailed, "there is no plugin to list; a lock file without any would let none in");
+  if (const Status s = write_plugin_lock(output, c.listed); !s.ok()) return fail(kFailed, s);
+  return report(q, output, c);
+}
+
+}  // namespace
+
+void add_plugin_lock(CLI::App& plugin, Action& action) {
+  auto q = std::make_shared<Question>();
+  CLI::App* c = plugin.add_subcommand("lock", "Write which plugins may be loaded, by digest");
+  c->add_option("PATH", q->paths, "Plugins, or directories of them")->required()->type_name("PATH");
+  c->add_option("--output", q->output, "Where to write it; otherwise yard.lock beside the plugins")
+      ->type_name("FILE");
+  c->add_flag("--json", q->json, "JSON for programs instead of a table");
+  c->footer(
+      "Where a yard.lock lies in a directory that is searched, only plugins are loaded that it "
+      "lists with\n"
+      "name, version and SHA-256. The file takes the place of an older one whole.\n"
+      "\n"
+      "Examples:\n"
+      "  yard plugin lock /opt/acme/plugins              /opt/acme/plugins/yard.lock\n"
+      "  yard plugin lock acme.so beta.so --output /etc/yard.lock");
+  c->callback([q, &action] { action = [q] { return lock(*q); }; });
+}
+
+}  // namespace yard::tool

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin_new.h"
+
+#include <fmt/format.h>
+#include <yard/runtime.h>
+#include <yard/version.h>
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "templates/templates.h"
+#include "terminal.h"
+
+namespace yard::tool {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Question {
+  std::string name, directory, op;
+  bool c = false, json = false;
+};
+
+using Words = std::map<std::string, std::string, std::less<>>;
+
+constexpr size_t kLongestName = 64;
+// Targets that CMake makes itself.
+const std::vector<std::string> kTaken = {"all",
+                                         "clean",
+                                         "depend",
+                                         "edit_cache",
+                                         "help",
+                                         "install",
+                                         "list_install_components",
+                                         "package",
+                                         "package_source",
+                                         "rebuild_cache",
+                                         "test"};
+
+// What is wrong with the name; empty if nothing is. It names a file, a target and a backend.
+std::string wrong_name(const std::string& name) {
+  static const std::regex kFits("[a-z][a-z0-9_]*");
+  if (!std::regex_match(name, kFits))
+    return fmt::format("'{}' cannot be the name of a plugin: a letter a-z, then a-z, 0-9 and _",
+                       name);
+  if (name.size() > kLongestName)
+    return fmt::format("the name has {} characters, {} are the most", name.size(), kLongestName);
+  if (std::find(kTaken.begin(), kTaken.end(), name) != kTaken.end())
+    return fmt::format("'{}' cannot be the name of a plugin: a build has a target of that name",
+                       name);
+  for (const BackendInfo& b : Runtime::shared().list().backends)
+    if (b.name == name)
+      return fmt::format("there is a backend '{}' already; a plugin brings one of its own name",
+                         name);
+  return {};
+}
+
+// What is wrong with the op: the library itself says whether it could be one.
+std::string wrong_op(const std::string& op) {
+  if (Runtime::shared().list().find_op(op) != nullptr)
+    return fmt::format(
+        "op '{}' is there already, and a new plugin brings an op of its own; give another by --op. "
+        "The README of the new project says how to serve an op that is there",
+        op);
+  RuntimeSettings empty;
+  empty.builtin_backends = empty.environment = empty.plugins.installed = false;
+  Runtime runtime(empty);
+  const std::string schema = op + "(out!: f32[d], x: f32[d])";
+  yard_op_t d{};
+  d.size = sizeof d, d.schema = schema.c_str();
+  Changes changes;
+  changes.add_op(d);
+  static const std::regex kFits("[a-z][a-z0-9_]*(\\.[a-z0-9_]+)*");
+  if (std::regex_match(op, kFits) && runtime.apply(std::move(changes)).ok()) return {};
+  return fmt::format(
+      "'{}' cannot be the name of an op: a letter a-z, then a-z, 0-9 and _, parts joined by dots",
+      op);
+}
+
+// What is wrong with the place.
+std::string wrong_directory(const fs::path& directory) {
+  std::error_code error;
+  const fs::file_status status = fs::status(directory, error);
+  if (!fs::exists(status))
+    return error && status.type() == fs::file_type::none
+               ? fmt::format("cannot look at '{}': {}", directory.string(), error.message())
+               : "";
+  if (!fs::is_directory(status))
+    return fmt::format("'{}' is there and is no directory", directory.string());
+  const bool empty = fs::is_empty(directory, error);
+  if (error) return fmt::format("cannot read '{}': {}", directory.string(), error.message());
+  return empty ? ""
+               : fmt::format("'{}' is not empty; give another place by --dir", directory.string());
+}
+
+// The text with every @WORD@ replaced.
+std::string fill_in(std::string_view text, const Words& words) {
+  std::string to;
+  while (!text.empty()) {
+    const size_t at = text.find('@'), end = at == text.npos ? at : text.find('@', at + 1);
+    const auto word =
+        end == text.npos ? words.end() : words.find(text.substr(at + 1, end - at - 1));
+    const size_t taken = word != words.end() ? at : at == text.npos ? text.size() : at + 1;
+    to += text.substr(0, taken);
+    text.remove_prefix(taken);
+    if (word == words.end()) continue;
+    to += word->second;
+    text.remove_prefix(end - at + 1);
+  }
+  return to;
+}
+
+// Name and contents of each file of the project.
+std::vector<std::pair<std::string, std::string>> project(const Question& q) {
+  const std::string suffix = q.c ? "c" : "cc", version = YARD_VERSION;
+  const Words words = {{"NAME", q.name},
+                       {"OP", q.op},
+                       {"SUFFIX", suffix},
+                       {"LANGUAGE", q.c ? "C" : "CXX"},
+                       {"YARD_VERSION", version.substr(0, version.rfind('.'))}};
+  std::vector<std::pair<std::string, std::string>> files;
+  for (const Template& t : templates()) {
+    std::string name(t.name);
+    if (name.starts_with("plugin.")) {
+      if (name != "plugin." + suffix) continue;
+      name = q.name + "." + suffix;
+    } else if (name == "gitignore") {
+      name = ".gitignore";
+    }
+    files.emplace_back(std::move(name), fill_in(t.text, words));
+  }
+  return files;
+}
+
+// All of the files or none. The message says what went wrong.
+std::string write(const fs::path& directory,
+                  const std::vector<std::pair<std::string, std::string>>& files) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) return fmt::format("cannot make '{}': {}", directory.string(), error.message());
+  for (size_t i = 0; i < files.size(); ++i) {
+    const fs::path path = directory / files[i].first;
+    std::ofstream file(path, std::ios::binary);
+    file << files[i].second;
+    file.close();
+    if (file) continue;
+    const std::string why = std::error_code(errno, std::generic_category()).message();
+    for (size_t k = 0; k <= i; ++k) fs::remove(directory / files[k].first, error);
+    return fmt::format("cannot write '{}': {}", path.string(), why);
+  }
+  return {};
+}
+
+int make(Question q) {
+  if (q.op.empty()) q.op = q.name;
+  const fs::path directory = q.directory.empty() ? fs::path(q.name) : fs::path(q.directory);
+  for (const std::string& wrong : {wrong_name(q.name), wrong_op(q.op), wrong_directory(directory)})
+    if (!wrong.empty()) return fail(kUsage, wrong);
+  const auto files = project(q);
+  if (const std::string wrong = write(directory, files); !wrong.empty())
+    return fail(kFailed, wrong);
+  if (q.json) {
+    nlohmann::ordered_json j = {
+        {"name", q.name}, {"op", q.op}, {"directory", directory.string()}, {"files", {}}};
+    for (const auto& [name, text] : files) j["files"].push_back(name);
+    fmt::print("{}\n", j.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    return kOk;
+  }
+  std::string names;
+  for (const auto& [name, text] : files) names += (names.empty() ? "" : ", ") + name;
+  fmt::print(
+      "{}: {}\n\n"
+      "  cd {}\n"
+      "  cmake -B build && cmake --build build\n"
+      "  ctest --test-dir build --output-on-failure\n",
+      paint(Paint::kBold, directory.string()), names, directory.string());
+  return kOk;
+}
+
+}  // namespace
+
+void add_plugin_new(CLI::App& plugin, Action& action) {
+  auto q = std::make_shared<Question>();
+  CLI::App* c = plugin.add_subcommand("new", "A plugin project that builds and passes its tests");
+  c->add_option("NAME", q->name, "Name of the plugin: a-z, 0-9 and _")->required();
+  c->add_option("--dir", q->directory, "Where to put it (NAME)")->type_name("D");
+  c->add_option("--op", q->op, "Name of the op it brings (NAME)")->type_name("OP");
+  c->add_flag("--c", q->c, "In C instead of C++");
+  c->add_flag("--json", q->json, "JSON for programs instead of text");
+  c->footer(
+      "Writes CMakeLists.txt, one source, README.md and .gitignore into a directory that is new "
+      "or\n"
+      "empty. The project needs an installed Switchyard; its tests probe and verify the plugin.\n"
+      "\n"
+      "Examples:\n"
+      "  yard plugin new acme                        acme/acme.cc with the op acme\n"
+      "  yard plugin new acme --op acme.scale --c    in C, with another op\n"
+      "  yard plugin new acme --dir src/acme         somewhere else");
+  c->callback([q, &action] { action = [q] { return make(*q); }; });
+}
+
+}  // namespace yard::tool

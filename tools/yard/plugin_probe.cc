@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard plugin probe: tries a library in a process of its own.
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <memory>
+
+#include "plugin_commands.h"
+#include "plugin_show.h"
+#include "terminal.h"
+
+namespace yard::tool {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Question {
+  std::string file;
+  double seconds = PluginSettings().probe_seconds;
+  double gib = 4;
+  bool json = false;
+};
+
+Json json_of(const ProbeReport& r) {
+  Json j = {{"passed", r.passed()},
+            {"reason", r.passed() ? Json() : Json(to_string(r.reason))},
+            {"detail", r.passed() ? Json() : Json(r.detail)},
+            {"kernels", r.kernels},
+            {"runs", r.runs},
+            {"seconds", r.seconds}};
+  j["plugin"] = to_json(r.info);
+  return j;
+}
+
+int probe(const Question& q) {
+  RuntimeSettings settings;
+  settings.builtin_backends = false;
+  settings.plugins.probe_seconds = q.seconds;
+  settings.plugins.probe_memory = static_cast<uint64_t>(q.gib * (uint64_t{1} << 30));
+  const Runtime runtime(settings);
+  const ProbeReport r = runtime.plugins().probe(absolute(q.file));
+  if (r.reason == PluginReason::kNotFound)
+    return fail(kUsage, fmt::format("{}: {}", q.file, r.detail));
+  if (q.json)
+    fmt::print("{}\n", json_of(r).dump(2, ' ', false, Json::error_handler_t::replace));
+  else if (r.passed())
+    fmt::print("{}: {} kernel{}, {} calls, {}\n", paint(Paint::kGood, "passed"), r.kernels,
+               r.kernels == 1 ? "" : "s", r.runs, duration(r.seconds * 1e9));
+  else
+    fmt::print("{}: {}: {}{}\n", paint(Paint::kBad, "refused"), to_string(r.reason),
+               r.reason == PluginReason::kProbeFailed ? "it " : "", r.detail);
+  return r.passed() ? kOk : kFailed;
+}
+
+}  // namespace
+
+void add_plugin_probe(CLI::App& plugin, Action& action) {
+  auto q = std::make_shared<Question>();
+  CLI::App* c = plugin.add_subcommand("probe", "Try a plugin in a process of its own");
+  c->add_option("FILE", q->file, "A plugin's shared library")->required();
+  c->add_option("--seconds", q->seconds, "How long it may take (10)")
+      ->type_name("S")
+      ->check(CLI::Range(0.01, 86400.0));
+  c->add_option("--memory", q->gib, "GiB of addresses it may use (4)")
+      ->type_name("GIB")
+      ->check(CLI::Range(0.1, 1048576.0));
+  c->add_flag("--json", q->json, "JSON for programs instead of text");
+  c->footer(
+      "Opens the library in a child process, asks it what it brings, starts it, runs each of its\n"
+      "kernels on a few small calls with guarded memory, stops and closes it. One that crashes, "
+      "hangs,\n"
+      "ends the process or writes beside its tensors is refused: exit code 1, with what happened "
+      "and\n"
+      "where. The result is remembered by digest, for YARD_PLUGIN_PROBE=changed. It finds "
+      "mistakes, not\n"
+      "malice: a probe is no sandbox.\n"
+      "\n"
+      "Examples:\n"
+      "  yard plugin probe ./acme.so\n"
+      "  yard plugin probe ./acme.so --seconds 60 --json");
+  c->callback([q, &action] { action = [q] { return probe(*q); }; });
+}
+
+}  // namespace yard::tool

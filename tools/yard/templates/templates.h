@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files that `yard plugin new` writes, as they stand in this folder (`name`.in) without their licence
+// line. @WORD@ stands for what the command fills in.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace yard::tool {
+
+struct Template {
+  std::string_view name, text;
+};
+
+std::span<const Template> templates() noexcept;
+
+}  // namespace yard::tool

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verify_report.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "table.h"
+#include "terminal.h"
+
+namespace yard::tool {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number(double v) { return std::isfinite(v) ? Json(v) : Json(); }
+
+Json to_json(const VerifyCase& c) {
+  return {{"call", c.call},
+          {"contents", to_string(c.contents)},
+          {"seed", c.seed},
+          {"error", number(c.error)},
+          {"what", c.what}};
+}
+
+Json to_json(const KernelReport& k) {
+  const bool ran = !k.worst.call.empty();
+  Json j = {{"op", k.op},
+            {"id", k.id},
+            {"passed", k.passed},
+            {"failed", k.failed},
+            {"skipped", k.skipped},
+            {"worst_error", ran ? number(k.worst.error) : Json()},
+            {"worst_call", ran ? Json(k.worst.call) : Json()},
+            {"declined", k.declined},
+            {"expected", k.expected},
+            {"backend", k.backend},
+            {"kind", to_string(k.kind)},
+            {"worst", ran ? to_json(k.worst) : Json()},
+            {"failures", Json::array()},
+            {"reasons", Json::array()}};
+  for (const VerifyCase& c : k.failures) j["failures"].push_back(to_json(c));
+  for (const VerifyReason& r : k.reasons)
+    j["reasons"].push_back({{"reason", r.reason}, {"detail", r.detail}, {"count", r.count}});
+  return j;
+}
+
+// The reasons that kept it from most calls: "dtype 120, layout 14".
+std::string short_reasons(const KernelReport& k) {
+  constexpr size_t kShown = 3;
+  std::string to;
+  for (size_t i = 0; i < k.reasons.size() && i < kShown; ++i)
+    to += fmt::format("{}{} {}", i > 0 ? ", " : "", k.reasons[i].reason, k.reasons[i].count);
+  return k.reasons.size() > kShown ? to + ", ..." : to;
+}
+
+void print_table(const VerifyReport& report) {
+  Table table({{"op"},
+               {"kernel"},
+               {"passed", Align::kRight},
+               {"failed", Align::kRight},
+               {"skipped", Align::kRight},
+               {"declined", Align::kRight},
+               {"worst error", Align::kRight},
+               {"not run because"}});
+  for (const KernelReport& k : report.kernels) {
+    const bool ran = !k.worst.call.empty();
+    table.add({{k.op},
+               {k.id},
+               {fmt::to_string(k.passed), k.passed > 0 ? Paint::kGood : Paint::kWarning},
+               {fmt::to_string(k.failed), k.failed > 0 ? Paint::kBad : Paint::kPlain},
+               {fmt::to_string(k.skipped), Paint::kDim},
+               {fmt::to_string(k.declined), Paint::kDim},
+               {!ran                        ? "-"
+                : std::isinf(k.worst.error) ? "wrong"
+                                            : fmt::format("{:.3g}", k.worst.error)},
+               {short_reasons(k), Paint::kDim}});
+  }
+  fmt::print("{}", table.text());
+}
+
+void print_failures(const VerifyReport& report, const std::string& before) {
+  constexpr size_t kShown = 3;
+  for (const KernelReport& k : report.kernels) {
+    if (k.failures.empty()) continue;
+    fmt::print("\n{}: {} failed\n", paint(Paint::kBad, k.op + " " + k.id), k.failed);
+    for (size_t i = 0; i < k.failures.size() && i < kShown; ++i) {
+      const VerifyCase& c = k.failures[i];
+      fmt::print("  {}\n    {}yard run '{}' --force {} --contents {} --seed {}\n", c.what, before,
+                 c.call, k.id, to_string(c.contents), c.seed);
+    }
+    if (k.failed > kShown) fmt::print("  ... and {} more\n", k.failed - kShown);
+  }
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const VerifyReport& report) {
+  Json j = Json::array();
+  for (const KernelReport& k : report.kernels) j.push_back(to_json(k));
+  return j;
+}
+
+void print(const VerifyReport& report, const std::string& before) {
+  print_table(report);
+  print_failures(report, before);
+  size_t ran = 0, expected = 0;
+  for (const KernelReport& k : report.kernels) ran += k.ran(), expected += k.expected;
+  fmt::print("\n{} kernels, {} runs compared, {} failed{}. Errors are in units of the tolerance.\n",
+             report.kernels.size(), ran, report.failed(),
+             expected > 0 ? fmt::format(", {} failed as expected", expected) : "");
+}
+
+}  // namespace yard::tool

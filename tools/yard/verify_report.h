@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `yard verify` prints.
+#pragma once
+
+#include <yard/verify.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace yard::tool {
+
+// A list with one entry for each kernel.
+nlohmann::ordered_json to_json(const VerifyReport& report);
+// A table, and the first failures with the command that shows each again; `before` is put before that.
+void print(const VerifyReport& report, const std::string& before = {});
+
+}  // namespace yard::tool
