@@ -52,9 +52,9 @@ struct Options {
   std::string force;              // this kernel id or an error; obeys deny and capability
   std::vector<std::string> deny;  // globs over kernel ids, on top of what policy denies
   std::optional<Policy> policy;   // stronger than scope, process, environment and file
-  std::optional<Mode> mode;  // unset: as the settings say
-  bool cache = true;       // false: select anew, store nothing
-  bool transforms = true;  // false: no kernel that would need its arguments rearranged
+  std::optional<Mode> mode;       // unset: as the settings say
+  bool cache = true;              // false: select anew, store nothing
+  bool transforms = true;         // false: no kernel that would need its arguments rearranged
   std::optional<std::chrono::steady_clock::time_point> deadline;  // no kernel starts after it
   std::map<std::string, std::string, std::less<>> labels;         // for rules and traces
   bool deterministic = false;          // only kernels that give the same bits every time

@@ -101,6 +101,9 @@ enum class PluginReason {
   kStartFailed,
 };
 
+// What a plugin can be needed for.
+enum class PluginOffer { kOp, kGroup, kHook };
+
 // "found", "loaded", ...; "not_found", "other_sanitizer", ...
 YARD_API const char* to_string(PluginState state) noexcept;
 YARD_API const char* to_string(PluginReason reason) noexcept;
@@ -148,6 +151,9 @@ class Plugins {
   YARD_API std::vector<PluginInfo> list() const;
   // By name, or by the absolute path of a file. Fine if it is loaded; all or nothing.
   YARD_API Status load(std::string_view name_or_path);
+  // Opens what was found and serves an op, a group of dispatched functions or a hook, as the first use of
+  // it does. Plugins that cannot be opened are refused and logged; the others count.
+  YARD_API Status need(PluginOffer what, std::string_view name);
   // Takes its entries out at once. The ticket is done when no call uses them, its state is destroyed and the
   // library is closed. An error if others depend on an op or backend of it.
   YARD_API Result<Ticket> unload(std::string_view name);

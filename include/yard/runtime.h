@@ -100,7 +100,8 @@ class Runtime {
   // Reads a rule file, checks it against the ops and kernels there are and puts it in force; with an error
   // nothing changes. The status is the first error with the others as notes; `problems` gets all of them, and
   // warnings. An empty path takes the rules out of force and ends the watch.
-  YARD_API Status load_config(const std::string& path, std::vector<ConfigProblem>* problems = nullptr);
+  YARD_API Status load_config(const std::string& path,
+                              std::vector<ConfigProblem>* problems = nullptr);
   // The same with a value.
   YARD_API Status set_config(Config config, std::vector<ConfigProblem>* problems = nullptr);
   // What is in force; empty where nothing is.

@@ -34,10 +34,6 @@ std::shared_ptr<const policy::ProcessPolicy> settled(const registry::State& stat
   return std::make_shared<const policy::ProcessPolicy>(std::move(policy));
 }
 
-Mode parsed_mode(const std::string* name) {
-  return name != nullptr ? parse_mode(*name).value_or(Mode::kAuto) : Mode::kAuto;
-}
-
 }  // namespace
 
 Patch make_patch(const Options* o, const ScopeState* scope) {
@@ -90,33 +86,6 @@ Core::~Core() {
 size_t Core::plans_of(const Entry& entry) const noexcept {
   const size_t said = entry.contest().directions().plans;
   return said != 0 ? std::max<size_t>(said, kFewestPlans) : plans_per_op_;
-}
-
-select::Directions directions_for(const policy::ProcessPolicy& policy,
-                                  const registry::Family& family) {
-  select::Directions d;
-  d.labels = policy.labels;
-  if (policy.file == nullptr) return d;
-  const Config& config = policy.file->config;
-  const std::string& op = family.op->name;
-  d.mode = parsed_mode(policy::mode_of(config, op));
-  d.file = policy.file;
-  d.rules = policy.file->rules_for(family.op->program);
-  if (const KernelRef* k = policy::find_for_op(config.static_kernel_map, op)) d.mapped = k->id;
-  for (const KernelRef& k : policy::chain_of(config, op)) d.chain.push_back(k.id);
-  d.cache = config.settings.cache.enabled.value_or(true);
-  d.plans = static_cast<size_t>(config.settings.cache.size.value_or(0));
-  if (const auto& n = config.settings.max_fallback_attempts) d.fallbacks = static_cast<size_t>(*n);
-  return d;
-}
-
-select::Directions directions_for(select::Directions of_process, const Patch& patch) {
-  if (patch.mode) of_process.mode = *patch.mode;
-  if (patch.labels.empty()) return of_process;
-  std::map<std::string, std::string, std::less<>> all = patch.labels;
-  all.insert(of_process.labels.begin(), of_process.labels.end());
-  of_process.labels.assign(all.begin(), all.end());
-  return of_process;
 }
 
 std::shared_ptr<Entry> Core::build_entry(const Snapshot& next, const registry::Family& family,
@@ -301,7 +270,7 @@ bool Core::first_need(std::string_view op, const registry::Family* family) const
   std::atomic<bool>* needed = family != nullptr ? &of_index(family->op->index).needed : nullptr;
   if (needed != nullptr && needed->load(std::memory_order_acquire)) return false;
   if (select::inside_select()) return false;  // where nothing may be published
-  if (!loader->need_op(op)) return false;
+  if (!loader->need(PluginOffer::kOp, op)) return false;
   if (needed != nullptr) needed->store(true, std::memory_order_release);
   return true;
 }

@@ -118,10 +118,11 @@ std::shared_ptr<const Entry> Core::overlay(const std::shared_ptr<const Snapshot>
   const Entry* global = s->entry(index);
   if (global == nullptr) return nullptr;
   const auto family = s->state->families.find(global->name())->second;
-  auto entry = Entry::make(select::Contest::make(family, merge(s->policy->in_force, patch.policy),
-                                                 patch.demand, {host, s->forked},
-                                                 directions_for(global->contest().directions(), patch)),
-                           s->generation, global, s.get());
+  auto entry =
+      Entry::make(select::Contest::make(family, merge(s->policy->in_force, patch.policy),
+                                        patch.demand, {host, s->forked},
+                                        directions_for(global->contest().directions(), patch)),
+                  s->generation, global, s.get());
   entry->overlay_key = patch.key;
   entry->overlay_hash = patch.hash;
   entry->patch = std::make_shared<const Patch>(patch);

@@ -16,8 +16,11 @@ PluginState Record::state() const noexcept {
   return said;
 }
 
-bool Record::serves(std::string_view op) const noexcept {
-  return std::find(manifest.ops.begin(), manifest.ops.end(), op) != manifest.ops.end();
+bool Record::serves(PluginOffer what, std::string_view name) const noexcept {
+  const std::vector<std::string>& list = what == PluginOffer::kOp      ? manifest.ops
+                                         : what == PluginOffer::kGroup ? manifest.groups
+                                                                       : manifest.hooks;
+  return std::find(list.begin(), list.end(), name) != list.end();
 }
 
 PluginInfo Record::info() const {
@@ -74,10 +77,10 @@ std::vector<std::string> Catalogue::names() const {
   return to;
 }
 
-std::vector<std::string> Catalogue::paths_for(std::string_view op) const {
+std::vector<std::string> Catalogue::paths_for(PluginOffer what, std::string_view name) const {
   std::vector<std::string> to;
   for (const Record& r : records_)
-    if (r.state() == PluginState::kFound && r.serves(op)) to.push_back(r.path);
+    if (r.state() == PluginState::kFound && r.serves(what, name)) to.push_back(r.path);
   return to;
 }
 

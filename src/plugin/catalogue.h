@@ -32,7 +32,7 @@ struct Record {
   bool in_process() const noexcept {
     return state() == PluginState::kLoaded || state() == PluginState::kUnloading;
   }
-  bool serves(std::string_view op) const noexcept;
+  bool serves(PluginOffer what, std::string_view name) const noexcept;
   void refuse(Refusal r) { refusal = std::move(r), said = PluginState::kRefused; }
   PluginInfo info() const;
 };
@@ -49,8 +49,8 @@ class Catalogue {
   // Another one of the same name that is loaded or comes first.
   const Record* holder(const Record& of) const noexcept;
   std::vector<std::string> names() const;
-  // Those that would be loaded for an op.
-  std::vector<std::string> paths_for(std::string_view op) const;
+  // Those that would be loaded for it.
+  std::vector<std::string> paths_for(PluginOffer what, std::string_view name) const;
   size_t waiting() const noexcept;  // how many are found and not loaded
 
  private:

@@ -182,7 +182,7 @@ Status Loader::discover(const std::vector<std::string>& given) {
     if (r.state() == PluginState::kFound)
       for (const std::string& op : r.manifest.ops)
         if (services_.in_use(op)) wanted.push_back(op);
-  load_for(b, wanted);
+  load_for(b, PluginOffer::kOp, wanted);
   Status problem;
   for (const std::string& path : given) {
     const Record* r = b.catalogue.find_path(path);

@@ -64,23 +64,23 @@ void Loader::put(Book& book, Record record) {
     edit->catalogue.records().push_back(std::move(record));
 }
 
-bool Loader::need_op(std::string_view op) noexcept {
+bool Loader::need(PluginOffer what, std::string_view name) noexcept {
   if (Library::inside_plugin() || Turn::mine()) return false;
   if (waiting_.load(std::memory_order_acquire) == 0) return true;
   try {
     Book& b = book();
     const Turn turn(b);
-    load_for(b, {std::string(op)});
+    load_for(b, what, {std::string(name)});
   } catch (const std::exception& e) {
     base::log(LogLevel::kError, "plugin", e.what());
   }
   return true;
 }
 
-bool Loader::load_for(Book& book, const std::vector<std::string>& ops) {
+bool Loader::load_for(Book& book, PluginOffer what, const std::vector<std::string>& names) {
   bool any = false;
-  for (const std::string& op : ops)
-    for (const std::string& path : book.catalogue.paths_for(op)) {
+  for (const std::string& name : names)
+    for (const std::string& path : book.catalogue.paths_for(what, name)) {
       if (std::count(book.underway.begin(), book.underway.end(), path) != 0) continue;
       const Record* r = book.catalogue.find_path(path);
       if (r == nullptr || r->state() != PluginState::kFound) continue;  // came with another one
@@ -184,7 +184,8 @@ Refusal Loader::open_library(const Record& r, Candidate& c, std::shared_ptr<Libr
 Refusal Loader::publish(Book& book, const Record& r, const std::vector<registry::Step>& steps) {
   Status s = services_.apply(steps);
   // Kernels for an op that another plugin brings.
-  if (s.code() == Code::kUnknownOp && load_for(book, r.manifest.ops)) s = services_.apply(steps);
+  if (s.code() == Code::kUnknownOp && load_for(book, PluginOffer::kOp, r.manifest.ops))
+    s = services_.apply(steps);
   if (s.ok()) return {};
   std::string text(s.message());
   for (const std::string& n : s.notes()) text += "; " + n;

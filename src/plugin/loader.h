@@ -51,7 +51,7 @@ class Loader final : public registry::LazyLoader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  bool need_op(std::string_view op) noexcept override;
+  bool need(PluginOffer what, std::string_view name) noexcept override;
 
   // See yard/plugins.h.
   Status discover(const std::vector<std::string>& paths);
@@ -116,8 +116,8 @@ class Loader final : public registry::LazyLoader {
   Refusal open_library(const Record& record, Candidate& candidate,
                        std::shared_ptr<Library>& to) const;
   Refusal publish(Book& book, const Record& record, const std::vector<registry::Step>& steps);
-  // Loads what is found and serves one of these ops; whether anything was.
-  bool load_for(Book& book, const std::vector<std::string>& ops);
+  // Loads what is found and serves one of these; whether anything was.
+  bool load_for(Book& book, PluginOffer what, const std::vector<std::string>& names);
   Status would_deadlock() const;
   void put(Book& book, Record record);
 

@@ -19,7 +19,7 @@ std::vector<std::string> Loader::others_for(const Catalogue& catalogue, const Re
     if (r.path != record.path && r.manifest.name != record.manifest.name &&
         (r.state() == PluginState::kFound || r.state() == PluginState::kLoaded) &&
         std::any_of(record.manifest.ops.begin(), record.manifest.ops.end(),
-                    [&](const std::string& op) { return r.serves(op); }))
+                    [&](const std::string& op) { return r.serves(PluginOffer::kOp, op); }))
       to.push_back(r.path);
   return to;
 }

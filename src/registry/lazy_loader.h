@@ -2,16 +2,18 @@
 // How the dispatcher asks for what has been found and not yet been loaded, without knowing plugins.
 #pragma once
 
+#include <yard/plugins.h>
+
 #include <string_view>
 
 namespace yard::registry {
 
 class LazyLoader {
  public:
-  // An op is asked for that is not known, or for the first time. Loads whatever offers it and returns when
-  // that is part of the registry. False if it cannot be done now, since this thread is loading something
+  // An op, group or hook is asked for that is not known, or for the first time. Loads whatever offers it and
+  // returns when that is part of the registry. False if it cannot be done now, since this thread is loading something
   // already. Problems are the loader's to remember. Any thread, holding no lock and no guard.
-  virtual bool need_op(std::string_view op) noexcept = 0;
+  virtual bool need(PluginOffer what, std::string_view name) noexcept = 0;
 
  protected:
   ~LazyLoader() = default;

@@ -44,6 +44,11 @@ Status write_plugin_lock(const std::string& path, const std::vector<PluginInfo>&
 Status Plugins::discover(const std::vector<std::string>& paths) { return loader_->discover(paths); }
 std::vector<PluginInfo> Plugins::list() const { return loader_->list(); }
 Status Plugins::load(std::string_view name_or_path) { return loader_->load(name_or_path); }
+Status Plugins::need(PluginOffer what, std::string_view name) {
+  if (loader_->need(what, name)) return {};
+  return Status(Code::kWouldDeadlock,
+                "plugins cannot be loaded by the code of a plugin that is being loaded");
+}
 Status Plugins::forget(std::string_view name_or_path) { return loader_->forget(name_or_path); }
 PluginInfo Plugins::inspect(std::string_view path) const {
   return loader_->inspect(std::string(path));

@@ -47,10 +47,10 @@ class Reload : public ::testing::Test {
   ~Reload() override { rt_.unwatch_config(); }
 
   intptr_t ran(int64_t n = 4, const Options& o = {}) {
-    std::vector<float> data(static_cast<size_t>(n));
-    const TensorView t(data.data(), DType::f32, {n});
+    std::vector<float> data(2 * static_cast<size_t>(n));
+    const TensorView to(data.data(), DType::f32, {n}), x(data.data() + n, DType::f32, {n});
     t_ran = 0;
-    return rt_.call("step", {t, t}, o).ok() ? t_ran : -1;
+    return rt_.call("step", {to, x}, o).ok() ? t_ran : -1;
   }
   std::vector<ConfigEvent> events() {
     const std::lock_guard lock(lock_);

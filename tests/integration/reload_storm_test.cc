@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writers replace a watched file hundreds of times (good, bad, half-written) while readers call. Every call obeys
+// one good version whole, and the last good write is in force at the end.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+
+#include "base/testing_files.h"
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kVersions = 4;
+
+// Kernels that ran for this thread's call, in order.
+thread_local std::vector<intptr_t> t_order;
+
+int32_t decline(yard_call_t* call, const yard_value_t*, uint32_t) {
+  t_order.push_back(reinterpret_cast<intptr_t>(call->self));
+  return YARD_DECLINED;
+}
+int32_t serve(yard_call_t* call, const yard_value_t*, uint32_t) {
+  t_order.push_back(reinterpret_cast<intptr_t>(call->self));
+  return YARD_OK;
+}
+
+// Version i sends a call to first.i, which declines, and then to then.i: two sections of the file, one call.
+// Files are JSON, of which no part is a good file.
+std::string version(int i) {
+  const std::string n = std::to_string(i);
+  return R"({"version": "1.0", "dispatch_rules": [{"operation": "step", "kernel": "first.)" + n +
+         R"("}], "fallback_chains": {"step": ["then.)" + n + R"("]}})" + "\n";
+}
+// Would send it to a kernel that no good version names; but something else in it is wrong.
+const std::string kBad =
+    R"({"version": "1.0", "dispatch_rules": [{"operation": "step", "kernel": "never.0"}],)"
+    R"( "kernel_denies": ["no.such.kernel"]})";
+
+class ReloadStorm : public ::testing::TestWithParam<Watch> {
+ protected:
+  ReloadStorm() : bare_("step(out!: T[n], x: T[n])"), file_(folder_ / "rules.json") {
+    for (int i = 0; i < kVersions; ++i) {
+      add("first." + std::to_string(i), i + 1, decline);
+      add("then." + std::to_string(i), i + 101, serve);
+    }
+    add("never.0", 1000, serve);
+  }
+  void add(const std::string& id, intptr_t self, decltype(yard_kernel_t::run) run) {
+    yard_kernel_t k = kernel_of("step", id.c_str(), self);
+    k.run = run;
+    bare_.add(k).or_throw();
+  }
+  // Which version a call obeyed; -1: none, or parts of several.
+  int obeyed(int64_t n) {
+    std::vector<float> data(2 * static_cast<size_t>(n));
+    const TensorView to(data.data(), DType::f32, {n}), x(data.data() + n, DType::f32, {n});
+    t_order.clear();
+    if (!bare_.runtime.call("step", {to, x}).ok() || t_order.size() != 2) return -1;
+    const intptr_t i = t_order[0] - 1;
+    return i >= 0 && i < kVersions && t_order[1] == i + 101 ? static_cast<int>(i) : -1;
+  }
+  void write_something(std::mt19937& random, int writer) {
+    const std::string text = version(static_cast<int>(random() % kVersions));
+    const std::string beside = file_ + "." + std::to_string(writer);
+    switch (random() % 6) {
+      case 0: base::write_in_place(beside, kBad); break;
+      case 1: base::write_in_place(beside, text.substr(0, random() % text.size())); break;
+      case 2: base::write_in_place(file_, text); return;
+      case 3: base::write_in_place(file_, text.substr(0, random() % text.size())); return;
+      default: base::write_in_place(beside, text);
+    }
+    std::filesystem::rename(beside, file_);
+  }
+
+  base::TempFolder folder_;
+  Bare bare_;
+  const std::string file_;
+};
+INSTANTIATE_TEST_SUITE_P(By, ReloadStorm, ::testing::Values(Watch::kInotify, Watch::kPoll),
+                         [](const auto& way) {
+                           return std::string(way.param == Watch::kPoll ? "Poll" : "Inotify");
+                         });
+
+TEST_P(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
+  base::replace(file_, version(0));
+  std::atomic<int> reloaded{0}, refused{0};
+  bare_.runtime.on_config([&](const ConfigEvent& e) {
+    ++(e.kind == ConfigEvent::Kind::kRefused ? refused : reloaded);
+  });
+  bare_.runtime.watch_config(file_, {GetParam(), 20ms, 10ms}).or_throw();
+  std::atomic<bool> done{false};
+  std::atomic<int64_t> calls{0}, wrong{0};
+  std::vector<std::thread> readers;
+  for (int r = 0; r < 2; ++r)
+    readers.emplace_back([&, r] {
+      for (int64_t n = 1; !done; n = n % 64 + 1) {
+        if (obeyed(n + r) < 0) ++wrong;
+        ++calls;
+        if (n == 1) std::this_thread::sleep_for(100us);  // one core is the reloader's
+      }
+    });
+  std::vector<std::thread> writers;
+  for (int w = 0; w < 2; ++w)
+    writers.emplace_back([&, w] {
+      std::mt19937 random(static_cast<unsigned>(w) + 1);
+      for (int i = 0; i < 200; ++i) {
+        write_something(random, w);
+        // Mostly in one go, sometimes long enough to be read in between.
+        std::this_thread::sleep_for(std::chrono::milliseconds(i % 16 == 15 ? 60 : random() % 4));
+      }
+    });
+  for (auto& w : writers) w.join();
+  for (int i = 1; i <= kVersions; ++i) {
+    const int last = i % kVersions;
+    base::replace(file_, version(last));
+    if (i % 2) base::replace(file_, kBad);
+    base::replace(file_, version(last));
+    EXPECT_TRUE(base::eventually([&] { return obeyed(1) == last; })) << last;
+  }
+  done = true;
+  for (auto& r : readers) r.join();
+  bare_.runtime.unwatch_config();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(obeyed(1), 0);
+  EXPECT_EQ(read_config(file_).sha256, bare_.runtime.config_history().back().sha256);
+  std::printf("%lld calls, %d reloads, %d refusals, %llu snapshots\n",
+              static_cast<long long>(calls), reloaded.load(), refused.load(),
+              static_cast<unsigned long long>(bare_.runtime.stats().generation));
+}
+
+// The program changes the rules at the same time, and goes back.
+TEST(ReloadStormOfThePrograms, ChangesFromEverywhereAreWhole) {
+  const base::TempFolder folder;
+  const std::string file = folder / "rules.yaml";
+  base::replace(file, "version: '1.0'\n");
+  Bare bare;
+  bare.add(kernel_of("copy", "default.a", 1, 2)).or_throw();
+  bare.add(kernel_of("copy", "default.b", 2, 1)).or_throw();
+  Runtime& rt = bare.runtime;
+  std::atomic<int> events{0};
+  rt.on_config([&](const ConfigEvent&) { ++events; });
+  rt.watch_config(file, {Watch::kAuto, 20ms, 10ms}).or_throw();
+  std::atomic<bool> done{false};
+  std::thread caller([&] {
+    Floats f(4);
+    while (!done) EXPECT_TRUE(rt.call("copy", {f.view, f.view}).ok());
+  });
+  std::vector<std::thread> changers;
+  changers.emplace_back([&] {
+    for (int i = 0; i < 50; ++i) {
+      Config c;
+      c.kernel_locks["copy"].id = i % 2 ? "default.a" : "default.b";
+      EXPECT_TRUE(rt.set_config(c).ok());
+    }
+  });
+  changers.emplace_back([&] {
+    for (int i = 0; i < 50; ++i)
+      EXPECT_TRUE(rt.rollback_config(rt.config_history().back().number).ok());
+  });
+  changers.emplace_back([&] {
+    for (int i = 0; i < 20; ++i) {
+      const uint64_t id = rt.add_config_validator([](const Config&) { return Status(); });
+      base::replace(file, "version: '1.0'\nkernel_denies: [default.b]\n#" + std::to_string(i));
+      rt.unwatch_config();
+      EXPECT_TRUE(rt.watch_config(file, {Watch::kPoll, 20ms, 10ms}).ok());
+      rt.remove_config_callback(id);
+    }
+  });
+  for (auto& c : changers) c.join();
+  done = true;
+  caller.join();
+  EXPECT_GE(rt.config_history().back().number, 121u);
+  EXPECT_TRUE(base::eventually([&] { return events >= 121; }));
+}
+
+}  // namespace
+}  // namespace yard::testing
