@@ -37,15 +37,15 @@ YARD_API std::optional<Mode> parse_mode(std::string_view text) noexcept;
 // What happened in a call. Times are filled in only because a record was asked for: nothing else
 // reads a clock.
 struct ResultRecord {
-  char kernel[48] = {};  // id of the kernel that ran last, cut to fit; empty if none did
-  Mode mode = Mode::kDynamic;
-  bool cached = false;        // the plan was there already
-  uint8_t attempts = 0;       // kernels run: more than one means fallback
-  uint8_t fallback_from = 0;  // ErrorClass of the first failure, 0 if there was none
-  int64_t select_ns = 0;      // check, key, look-up or selection
-  int64_t pre_ns = 0;         // argument map, workspace, transforms before
-  int64_t run_ns = 0;         // the kernels
-  int64_t post_ns = 0;        // transforms after
+  char kernel[48] = {};        // id of the kernel that ran last, cut to fit; empty if none did
+  Mode mode = Mode::kDynamic;  // what chose the first kernel: never kAuto
+  bool cached = false;         // the plan was there already
+  uint8_t attempts = 0;        // kernels run: more than one means fallback
+  uint8_t fallback_from = 0;   // ErrorClass of the first failure, 0 if there was none
+  int64_t select_ns = 0;       // check, key, look-up or selection
+  int64_t pre_ns = 0;          // argument map, workspace, transforms before
+  int64_t run_ns = 0;          // the kernels
+  int64_t post_ns = 0;         // transforms after
 };
 
 struct Options {

@@ -304,6 +304,7 @@ class SlowCall {
   Status execute(const Entry& e, const exec::Plan& plan) {
     if (o_ != nullptr && o_->result != nullptr) {
       o_->result->cached = !selected_;
+      o_->result->mode = plan.mode;
       o_->result->select_ns = (std::chrono::steady_clock::now() - start_).count();
     }
     if (traced()) return trace(e, plan);

@@ -74,7 +74,7 @@ Entry::Entry(select::Contest contest, uint64_t generation, const Entry* stats_fr
 
 Entry::~Entry() { free_table(table_.load(std::memory_order_relaxed)); }
 
-exec::Plan::Ptr Entry::plan(const Key& key, const std::vector<uint16_t>& order) const {
+exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order) const {
   size_t most = exec::Plan::kMaxAttempts;
   if (const auto& said = contest_.directions().fallbacks) most = std::min(most, *said + 1);
   std::vector<exec::Attempt> attempts;
@@ -83,7 +83,9 @@ exec::Plan::Ptr Entry::plan(const Key& key, const std::vector<uint16_t>& order) 
         {contest_.contenders()[i].kernel.get(), stats_[i]->calls.id(), stats_[i]->failures.id()});
     if (attempts.size() == most) break;
   }
-  return exec::Plan::make(key.hash, {key.w, key.words}, attempts);
+  auto made = exec::Plan::make(key.hash, {key.w, key.words}, attempts);
+  made->mode = order.by;
+  return made;
 }
 
 void Entry::replace_table(PlanTable::Ptr next) {

@@ -14,7 +14,7 @@
 #include "dispatch/recipe.h"
 #include "exec/plan.h"
 #include "op/call.h"
-#include "select/contest.h"
+#include "select/select.h"
 
 namespace yard::detail {
 struct Patch;
@@ -119,7 +119,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   const exec::KernelStats& stats(size_t contender) const noexcept { return *stats_[contender]; }
 
   // A plan from a selection's outcome. `order` is not empty.
-  exec::Plan::Ptr plan(const Key& key, const std::vector<uint16_t>& order) const;
+  exec::Plan::Ptr plan(const Key& key, const select::Order& order) const;
 
   // Set while insert() works: a child of fork finds such an entry unusable and makes a new one.
   bool being_edited() const noexcept { return editing_.load(std::memory_order_relaxed); }

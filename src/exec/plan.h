@@ -2,6 +2,7 @@
 // A plan: which kernel runs the calls of one shape class, and which after it. It holds no size of a call.
 #pragma once
 
+#include <yard/options.h>
 #include <yard/plugin.h>
 
 #include <atomic>
@@ -39,6 +40,7 @@ struct Plan {
   bool simple = false;  // no workspace or state to find before the kernel runs
   // Handles that keep using it: while there are any it is not evicted. Changed under the plan lock.
   mutable std::atomic<uint32_t> pins{0};
+  Mode mode = Mode::kDynamic;  // what chose the first kernel
   Attempt attempts[kMaxAttempts] = {};
 
   // The key follows the plan in memory.

@@ -279,6 +279,10 @@ Order select(const Contest& contest, const yard_value_t* args, uint32_t count, u
     notes->entries[a.index].priority = a.priority;
   }
   follow_chain(contest.chain(), order);
+  if (!able.empty() && able[0].tier < 0)
+    order.by = Mode::kStatic;
+  else if (!able.empty() && able[0].rule != kNoRule)
+    order.by = contest.directions().mode == Mode::kHotReload ? Mode::kHotReload : Mode::kConfig;
   return order;
 }
 

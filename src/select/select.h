@@ -28,8 +28,11 @@ struct Notes {
   std::vector<Entry> entries;
 };
 
-// Able contenders, best first, as indices into the contest.
-using Order = std::vector<uint16_t>;
+// Able contenders, best first, as indices into the contest; and what put the first one there: the static map,
+// a rule (kConfig or kHotReload) or the rest of the order (kDynamic).
+struct Order : std::vector<uint16_t> {
+  Mode by = Mode::kDynamic;
+};
 
 // `args` holds metadata only (op::Call): tensors without data. Runs verifiers, cost hints and, the first
 // time, probes; takes no lock. `flags` are YARD_CALL_*.

@@ -174,7 +174,7 @@ fallback_chains: {step: [default.a, default.b]}
 
 TEST_F(Rules, LocksDeniesAndAllowsCount) {
   load("version: '1.0'\nkernel_locks: {step: default.c}\n").or_throw();
-  EXPECT_EQ(ran(4), 3);
+  EXPECT_EQ(explain(4).selected, "default.c");
   load("version: '1.0'\nkernel_locks: {step: default.c}\nkernel_denies: ['*.c']\n").or_throw();
   EXPECT_EQ(ran(4), -1);  // a lock bypasses nothing
   load("version: '1.0'\nkernel_allows: ['*.b']\n").or_throw();
@@ -198,7 +198,12 @@ TEST_F(Rules, MapOpsInStaticModeAndInAuto) {
   EXPECT_EQ(ran(4, 0, fixed), 2);
   Options config;
   config.mode = Mode::kConfig;
+  ResultRecord record;
+  config.result = fixed.result = &record;
   EXPECT_EQ(ran(4, 0, config), 3);
+  EXPECT_EQ(record.mode, Mode::kConfig);
+  EXPECT_EQ(ran(4, 0, fixed), 2);
+  EXPECT_EQ(record.mode, Mode::kStatic);
   Options dynamic;
   dynamic.mode = Mode::kDynamic;
   EXPECT_EQ(ran(4, 0, dynamic), 1);
