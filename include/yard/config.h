@@ -102,11 +102,6 @@ struct ConfigSettings {
     bool operator==(const Reload&) const = default;
   } reload;
 
-  struct PluginPart {
-    Set<std::vector<std::string>> paths;  // absolute, or made so from the file's folder
-    bool operator==(const PluginPart&) const = default;
-  } plugins;
-
   bool operator==(const ConfigSettings&) const = default;
 };
 

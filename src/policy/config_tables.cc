@@ -151,13 +151,6 @@ constexpr Key kReload[] = {
      .fallback = "1s"},
 };
 
-constexpr Key kPlugins[] = {
-    {.name = "paths",
-     .shape = Shape::kPaths,
-     .meaning = "files and directories where plugins are looked for",
-     .at = in<&S::plugins, &S::PluginPart::paths>},
-};
-
 constexpr Key kSettings[] = {
     {.name = "mode",
      .shape = Shape::kMode,
@@ -173,7 +166,6 @@ constexpr Key kSettings[] = {
      .at = own<&S::max_fallback_attempts>,
      .fallback = "all there are"},
     {.name = "reload", .shape = Shape::kMap, .meaning = "watching the file", .inner = kReload},
-    {.name = "plugins", .shape = Shape::kMap, .meaning = "loading plugins", .inner = kPlugins},
 };
 
 constexpr Key kRoot[] = {

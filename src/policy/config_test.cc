@@ -83,7 +83,6 @@ settings:
   cache: {enabled: true, size: 5000}
   max_fallback_attempts: 2
   reload: {watch: poll, debounce: 50ms, poll_interval: 2}
-  plugins: {paths: [plugins, /opt/acme]}
 )";
 
 ConfigReading read(const std::string& text, const Texts& others = {}) {
@@ -154,7 +153,6 @@ TEST(Config, EveryPartSetsItsValue) {
   EXPECT_EQ(s.cache, (ConfigSettings::Cache{true, 5000}));
   EXPECT_EQ(s.max_fallback_attempts, 2);
   EXPECT_EQ(s.reload, (ConfigSettings::Reload{Watch::kPoll, 50ms, 2s}));
-  EXPECT_EQ(s.plugins.paths, (std::vector<std::string>{"dir/plugins", "/opt/acme"}));
 }
 
 TEST(Config, JsonIsReadAsWell) {
@@ -176,8 +174,7 @@ TEST(Config, WhatIsPrintedReadsBackAsTheSame) {
 }
 
 TEST(Config, TheWeakerWordOfAnIncludedFileFillsTheGaps) {
-  const Texts files = {
-      {"dir/base.yaml", R"(
+  const Texts files = {{"dir/base.yaml", R"(
 include: more/deep.yaml
 dispatch_rules: [{operation: rms_norm, kernel: vendor.onednn}]
 kernel_locks: {a: x, b: y}
@@ -186,7 +183,7 @@ kernel_allows: [z]
 settings: {cache: {size: 7, enabled: false}, modes: {a: static}}
 defaults: {default_priority: 7}
 )"},
-      {"dir/more/deep.yaml", "kernel_denies: [d3]\nsettings: {plugins: {paths: r}}\n"}};
+                       {"dir/more/deep.yaml", "kernel_denies: [d3]\n"}};
   const ConfigReading r = read(R"(
 version: "1.0"
 include: [base.yaml]
@@ -207,7 +204,6 @@ settings: {cache: {size: 8}}
   EXPECT_EQ(c.kernel_allows->size(), 1u);
   EXPECT_EQ(c.settings.cache.size, 8);
   EXPECT_EQ(c.settings.cache.enabled, false);
-  EXPECT_THAT(*c.settings.plugins.paths, ElementsAre("dir/more/r"));
   EXPECT_EQ(c.defaults.default_priority, 7);
   EXPECT_THAT(r.files, ElementsAre("dir/rules.yaml", "dir/base.yaml", "dir/more/deep.yaml"));
   EXPECT_EQ(r.sha256.size(), 64u);

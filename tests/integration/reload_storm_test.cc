@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(By, ReloadStorm, ::testing::Values(Watch::kInotify, Wat
 TEST_P(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
   base::replace(file_, version(0));
   std::atomic<int> reloaded{0}, refused{0};
-  bare_.runtime.on_config([&](const ConfigEvent& e) {
+  const uint64_t id = bare_.runtime.on_config([&](const ConfigEvent& e) {
     ++(e.kind == ConfigEvent::Kind::kRefused ? refused : reloaded);
   });
   bare_.runtime.watch_config(file_, {GetParam(), 20ms, 10ms}).or_throw();
@@ -124,6 +124,7 @@ TEST_P(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
   done = true;
   for (auto& r : readers) r.join();
   bare_.runtime.unwatch_config();
+  bare_.runtime.remove_config_callback(id);
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(obeyed(1), 0);
   EXPECT_EQ(read_config(file_).sha256, bare_.runtime.config_history().back().sha256);
@@ -137,11 +138,11 @@ TEST(ReloadStormOfThePrograms, ChangesFromEverywhereAreWhole) {
   const base::TempFolder folder;
   const std::string file = folder / "rules.yaml";
   base::replace(file, "version: '1.0'\n");
+  std::atomic<int> events{0};
   Bare bare;
   bare.add(kernel_of("copy", "default.a", 1, 2)).or_throw();
   bare.add(kernel_of("copy", "default.b", 2, 1)).or_throw();
   Runtime& rt = bare.runtime;
-  std::atomic<int> events{0};
   rt.on_config([&](const ConfigEvent&) { ++events; });
   rt.watch_config(file, {Watch::kAuto, 20ms, 10ms}).or_throw();
   std::atomic<bool> done{false};

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules that change while the program runs: what comes into force, what is refused, what is told, and the way
-// back.
+// A rule file that changes while the program runs: what comes into force, what is refused, and what is told.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <yard/scope.h>
 
 #include <atomic>
-#include <mutex>
-#include <stdexcept>
 
-#include "base/testing_files.h"
-#include "testing.h"
+#include "reload_fixture.h"
 
 namespace yard::testing {
 namespace {
@@ -20,57 +15,9 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using base::eventually;
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Kind = ConfigEvent::Kind;
-
-constexpr const char* kSchema = "step(out!: T[seq_len], x: T[seq_len])";
-
-std::string locked(const std::string& kernel, const std::string& more = "") {
-  return "version: '1.0'\nkernel_locks: {step: " + kernel + "}\n" + more;
-}
-
-class Reload : public ::testing::Test {
- protected:
-  Reload() : bare_(kSchema), rt_(bare_.runtime), file_(folder_ / "rules.yaml") {
-    for (const yard_kernel_t& k :
-         {kernel_of("step", "default.a", 1, 30), kernel_of("step", "default.b", 2, 20),
-          kernel_of("step", "default.c", 3, 10)})
-      bare_.add(k).or_throw();
-    rt_.on_config([this](const ConfigEvent& e) {
-      const std::lock_guard lock(lock_);
-      events_.push_back(e);
-    });
-  }
-  ~Reload() override { rt_.unwatch_config(); }
-
-  intptr_t ran(int64_t n = 4, const Options& o = {}) {
-    std::vector<float> data(2 * static_cast<size_t>(n));
-    const TensorView to(data.data(), DType::f32, {n}), x(data.data() + n, DType::f32, {n});
-    t_ran = 0;
-    return rt_.call("step", {to, x}, o).ok() ? t_ran : -1;
-  }
-  std::vector<ConfigEvent> events() {
-    const std::lock_guard lock(lock_);
-    return events_;
-  }
-  bool told(size_t count) {
-    return eventually([&] { return events().size() >= count; });
-  }
-  bool becomes(intptr_t kernel) {
-    return eventually([&] { return ran() == kernel; });
-  }
-  static WatchSettings quick(Watch way = Watch::kAuto) { return {way, 20ms, 10ms}; }
-
-  base::TempFolder folder_;
-  Bare bare_;
-  Runtime& rt_;
-  const std::string file_;
-  std::mutex lock_;
-  std::vector<ConfigEvent> events_;
-};
 
 class ReloadBy : public Reload, public ::testing::WithParamInterface<Watch> {};
 INSTANTIATE_TEST_SUITE_P(Way, ReloadBy, ::testing::Values(Watch::kInotify, Watch::kPoll),
@@ -237,189 +184,6 @@ TEST_F(Reload, PeersDefectReloadWaitsOutItsGracePeriodUnderLoad) {
   caller.join();
 }
 
-TEST_F(Reload, RemembersVersions) {
-  EXPECT_THAT(rt_.config_history(), IsEmpty());
-  base::replace(file_, locked("default.b"));
-  rt_.load_config(file_).or_throw();
-  Config value = rt_.config();
-  value.kernel_locks["step"].id = "default.c";
-  rt_.set_config(value).or_throw();
-  EXPECT_FALSE(rt_.load_config(folder_ / "nowhere.yaml").ok());
-  rt_.load_config("").or_throw();
-  const auto h = rt_.config_history();
-  ASSERT_THAT(h, SizeIs(3));
-  EXPECT_EQ(h[0].number, 1u);
-  EXPECT_EQ(h[0].source, file_);
-  EXPECT_EQ(h[0].sha256, read_config(file_).sha256);
-  EXPECT_THAT(h[0].changes, SizeIs(1));
-  EXPECT_EQ(h[1].source, "set_config");
-  EXPECT_THAT(h[1].sha256, SizeIs(64));
-  ASSERT_THAT(h[1].changes, SizeIs(1));
-  EXPECT_THAT(h[1].changes[0].before, HasSubstr("default.b"));
-  EXPECT_THAT(h[1].changes[0].after, HasSubstr("default.c"));
-  EXPECT_EQ(h[2].source, "none");
-  EXPECT_FALSE(h[1].in_force);
-  EXPECT_TRUE(h[2].in_force);
-  EXPECT_LE(h[0].time, h[2].time);
-  EXPECT_EQ(ran(), 1);
-}
-
-TEST_F(Reload, ForgetsTheOldestVersions) {
-  Config value;
-  for (int i = 0; i < 40; ++i) {
-    value.kernel_locks["step"].id = i % 2 ? "default.a" : "default.b";
-    rt_.set_config(value).or_throw();
-  }
-  const auto h = rt_.config_history();
-  ASSERT_THAT(h, SizeIs(kConfigHistory));
-  EXPECT_EQ(h.back().number, 40u);
-  EXPECT_THAT(h[0].changes, SizeIs(1));
-  EXPECT_THAT(rt_.rollback_config(3).to_string(), HasSubstr("no version 3 of the rules; 9 to 40"));
-}
-
-TEST_F(Reload, GoesBackToAnyVersion) {
-  EXPECT_THAT(rt_.rollback_config(1).to_string(), HasSubstr("there is none"));
-  Config value;
-  for (const char* id : {"default.a", "default.b", "default.c"}) {
-    value.kernel_locks["step"].id = id;
-    rt_.set_config(value).or_throw();
-  }
-  EXPECT_EQ(ran(), 3);
-  rt_.rollback_config(2).or_throw();
-  EXPECT_EQ(ran(), 2);
-  rt_.rollback_config(1).or_throw();
-  EXPECT_EQ(ran(), 1);
-  rt_.rollback_config(4).or_throw();
-  EXPECT_EQ(ran(), 2);
-  ASSERT_TRUE(told(6));
-  EXPECT_EQ(events()[3].kind, Kind::kRolledBack);
-  EXPECT_EQ(events()[3].version, 4u);
-  EXPECT_EQ(events()[5].source, "rollback to 4");
-  EXPECT_TRUE(rt_.config_history().back().in_force);
-  // What does not make sense any more is refused.
-  rt_.rollback_config(3).or_throw();
-  bare_.remove("step", "default.b").or_throw();
-  std::vector<ConfigProblem> problems;
-  EXPECT_FALSE(rt_.rollback_config(2, &problems).ok());
-  EXPECT_THAT(problems, SizeIs(1));
-  EXPECT_EQ(ran(), 3);
-}
-
-TEST_F(Reload, AFileThatWasRolledBackStaysSoUntilItChanges) {
-  base::replace(file_, locked("default.b"));
-  rt_.watch_config(file_, quick()).or_throw();
-  base::replace(file_, locked("default.c"));
-  EXPECT_TRUE(becomes(3));
-  rt_.rollback_config(1).or_throw();
-  base::replace(file_, locked("default.c"));  // touched only
-  std::this_thread::sleep_for(150ms);
-  EXPECT_EQ(ran(), 2);
-  base::replace(file_, locked("default.a"));
-  EXPECT_TRUE(becomes(1));
-}
-
-TEST_F(Reload, AsksTheProgramsValidators) {
-  std::atomic<int> asked{0};
-  const uint64_t id = rt_.add_config_validator([&](const Config& c) {
-    ++asked;
-    if (c.kernel_locks.empty()) throw std::runtime_error("no locks");
-    if (c.kernel_locks.at("step").id == "default.c") return Status(Code::kInvalidArgument, "not c");
-    return Status();
-  });
-  base::replace(file_, locked("default.b"));
-  rt_.watch_config(file_, quick()).or_throw();
-  base::replace(file_, locked("default.c"));
-  ASSERT_TRUE(told(2));
-  EXPECT_THAT(to_string(events()[1]), HasSubstr("refused by a validator of the program: "));
-  EXPECT_THAT(to_string(events()[1]), HasSubstr("not c"));
-  EXPECT_EQ(ran(), 2);
-  EXPECT_THAT(rt_.set_config({}).to_string(), HasSubstr("an exception: no locks"));
-  EXPECT_GE(asked, 3);
-  rt_.remove_config_callback(id);
-  const int before = asked;
-  rt_.set_config({}).or_throw();
-  EXPECT_EQ(asked, before);
-}
-
-TEST_F(Reload, AValidatorCannotChangeTheRules) {
-  Status inside;
-  rt_.add_config_validator([&](const Config&) {
-    inside = rt_.set_config({});
-    return Status();
-  });
-  rt_.set_config({}).or_throw();
-  EXPECT_EQ(inside.code(), Code::kWouldDeadlock);
-}
-
-TEST_F(Reload, ListenersMayDoEverything) {
-  std::atomic<int> calls{0};
-  uint64_t id = 0;
-  const auto caller = std::this_thread::get_id();
-  id = rt_.on_config([&](const ConfigEvent& e) {
-    EXPECT_NE(std::this_thread::get_id(), caller);
-    if (++calls == 1) {
-      rt_.unwatch_config();
-      rt_.set_config({}).or_throw();
-      EXPECT_THAT(rt_.config_history(), SizeIs(2));
-      throw std::runtime_error("is logged");
-    }
-    EXPECT_EQ(e.version, 2u);
-    rt_.remove_config_callback(id);
-  });
-  base::replace(file_, locked("default.b"));
-  rt_.watch_config(file_, quick()).or_throw();
-  EXPECT_TRUE(eventually([&] { return calls == 2; }));
-  rt_.set_config({}).or_throw();
-  ASSERT_TRUE(told(3));
-  EXPECT_EQ(calls, 2);
-}
-
-TEST_F(Reload, RefusesRulesThatLeaveACallWithoutAKernel) {
-  yard_kernel_t few = kernel_of("step", "default.few", 4);
-  const yard_limit_t limits[] = {{sizeof(yard_limit_t), YARD_LIMIT_MAX, "seq_len", 100, 0}};
-  few.limits = limits, few.limit_count = 1;
-  bare_.add(few).or_throw();
-  // Not seen yet: nothing is known to break.
-  base::replace(file_, locked("default.few"));
-  rt_.load_config(file_).or_throw();
-  rt_.load_config("").or_throw();
-  EXPECT_EQ(ran(100), 1);
-  EXPECT_EQ(ran(101), 1);
-  std::vector<ConfigProblem> problems;
-  EXPECT_FALSE(rt_.load_config(file_, &problems).ok());
-  ASSERT_THAT(problems, SizeIs(1));
-  EXPECT_THAT(to_string(problems[0]),
-              AllOf(HasSubstr("step(f32[101]"), HasSubstr("would be left without a kernel"),
-                    HasSubstr("default.a serves it now")));
-  EXPECT_EQ(ran(101), 1);
-  EXPECT_THAT(rt_.set_config([] {
-                   Config c;
-                   c.kernel_denies = {{"default.*", false, {}}};
-                   return c;
-                 }())
-                  .to_string(),
-              HasSubstr("denied"));
-}
-
-TEST_F(Reload, RefusesRulesThatLeaveACallOfAScopeWithoutAKernel) {
-  Policy only_c;
-  only_c.allow_kernels = {"default.c"};
-  {
-    const ScopedPolicy scope(only_c);
-    EXPECT_EQ(ran(), 3);
-    EXPECT_EQ(ran(), 3);
-  }
-  Config deny;
-  deny.kernel_denies = {{"default.c", false, {}}};
-  EXPECT_THAT(rt_.set_config(deny).to_string(), HasSubstr("default.c serves it now"));
-  // A call that forces its kernel answers for that itself.
-  deny.kernel_denies = {{"default.b", false, {}}};
-  Options force;
-  force.force = "default.b";
-  EXPECT_EQ(ran(4, force), 2);
-  EXPECT_TRUE(rt_.set_config(deny).ok());
-}
-
 TEST_F(Reload, ObeysTheSettingsOfTheFile) {
   base::replace(file_, locked("default.b", "settings: {reload: {debounce: 20ms}}\n"));
   // Said by the program: it would take an hour.
@@ -469,8 +233,8 @@ TEST(ReloadLife, ARuntimeCanEndWhileItWatches) {
   const base::TempFolder folder;
   base::replace(folder / "r.yaml", "version: '1.0'\n");
   for (int i = 0; i < 20; ++i) {
-    Bare bare(kSchema);
     std::atomic<int> calls{0};
+    Bare bare(kStep);
     bare.runtime.on_config([&](const ConfigEvent&) { ++calls; });
     bare.runtime.watch_config(folder / "r.yaml", {Watch::kAuto, 20ms, 10ms}).or_throw();
     base::replace(folder / "r.yaml", "version: '1.0'\n#" + std::to_string(i) + "\n");

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Versions of rules and the way back; who has a say before rules count, and who is told afterwards.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <yard/scope.h>
+
+#include <atomic>
+#include <stdexcept>
+
+#include "reload_fixture.h"
+
+namespace yard::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using base::eventually;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using Kind = ConfigEvent::Kind;
+using ConfigHistory = Reload;
+
+TEST_F(ConfigHistory, RemembersVersions) {
+  EXPECT_THAT(rt_.config_history(), IsEmpty());
+  base::replace(file_, locked("default.b"));
+  rt_.load_config(file_).or_throw();
+  Config value = rt_.config();
+  value.kernel_locks["step"].id = "default.c";
+  rt_.set_config(value).or_throw();
+  EXPECT_FALSE(rt_.load_config(folder_ / "nowhere.yaml").ok());
+  rt_.load_config("").or_throw();
+  const auto h = rt_.config_history();
+  ASSERT_THAT(h, SizeIs(3));
+  EXPECT_EQ(h[0].number, 1u);
+  EXPECT_EQ(h[0].source, file_);
+  EXPECT_EQ(h[0].sha256, read_config(file_).sha256);
+  EXPECT_THAT(h[0].changes, SizeIs(1));
+  EXPECT_EQ(h[1].source, "set_config");
+  EXPECT_THAT(h[1].sha256, SizeIs(64));
+  ASSERT_THAT(h[1].changes, SizeIs(1));
+  EXPECT_THAT(h[1].changes[0].before, HasSubstr("default.b"));
+  EXPECT_THAT(h[1].changes[0].after, HasSubstr("default.c"));
+  EXPECT_EQ(h[2].source, "none");
+  EXPECT_FALSE(h[1].in_force);
+  EXPECT_TRUE(h[2].in_force);
+  EXPECT_LE(h[0].time, h[2].time);
+  EXPECT_EQ(ran(), 1);
+}
+
+TEST_F(ConfigHistory, ForgetsTheOldestVersions) {
+  Config value;
+  for (int i = 0; i < 40; ++i) {
+    value.kernel_locks["step"].id = i % 2 ? "default.a" : "default.b";
+    rt_.set_config(value).or_throw();
+  }
+  const auto h = rt_.config_history();
+  ASSERT_THAT(h, SizeIs(kConfigHistory));
+  EXPECT_EQ(h.back().number, 40u);
+  EXPECT_THAT(h[0].changes, SizeIs(1));
+  EXPECT_THAT(rt_.rollback_config(3).to_string(), HasSubstr("no version 3 of the rules; 9 to 40"));
+}
+
+TEST_F(ConfigHistory, GoesBackToAnyVersion) {
+  EXPECT_THAT(rt_.rollback_config(1).to_string(), HasSubstr("there is none"));
+  Config value;
+  for (const char* id : {"default.a", "default.b", "default.c"}) {
+    value.kernel_locks["step"].id = id;
+    rt_.set_config(value).or_throw();
+  }
+  EXPECT_EQ(ran(), 3);
+  rt_.rollback_config(2).or_throw();
+  EXPECT_EQ(ran(), 2);
+  rt_.rollback_config(1).or_throw();
+  EXPECT_EQ(ran(), 1);
+  rt_.rollback_config(4).or_throw();
+  EXPECT_EQ(ran(), 2);
+  ASSERT_TRUE(told(6));
+  EXPECT_EQ(events()[3].kind, Kind::kRolledBack);
+  EXPECT_EQ(events()[3].version, 4u);
+  EXPECT_EQ(events()[5].source, "rollback to 4");
+  EXPECT_TRUE(rt_.config_history().back().in_force);
+  // What does not make sense any more is refused.
+  rt_.rollback_config(3).or_throw();
+  bare_.remove("step", "default.b").or_throw();
+  std::vector<ConfigProblem> problems;
+  EXPECT_FALSE(rt_.rollback_config(2, &problems).ok());
+  EXPECT_THAT(problems, SizeIs(1));
+  EXPECT_EQ(ran(), 3);
+}
+
+TEST_F(ConfigHistory, AFileThatWasRolledBackStaysSoUntilItChanges) {
+  base::replace(file_, locked("default.b"));
+  rt_.watch_config(file_, quick()).or_throw();
+  base::replace(file_, locked("default.c"));
+  EXPECT_TRUE(becomes(3));
+  rt_.rollback_config(1).or_throw();
+  base::replace(file_, locked("default.c"));  // touched only
+  std::this_thread::sleep_for(150ms);
+  EXPECT_EQ(ran(), 2);
+  base::replace(file_, locked("default.a"));
+  EXPECT_TRUE(becomes(1));
+}
+
+TEST_F(ConfigHistory, AsksTheProgramsValidators) {
+  std::atomic<int> asked{0};
+  const uint64_t id = rt_.add_config_validator([&](const Config& c) {
+    ++asked;
+    if (c.kernel_locks.empty()) throw std::runtime_error("no locks");
+    if (c.kernel_locks.at("step").id == "default.c") return Status(Code::kInvalidArgument, "not c");
+    return Status();
+  });
+  base::replace(file_, locked("default.b"));
+  rt_.watch_config(file_, quick()).or_throw();
+  base::replace(file_, locked("default.c"));
+  ASSERT_TRUE(told(2));
+  EXPECT_THAT(to_string(events()[1]), HasSubstr("refused by a validator of the program: "));
+  EXPECT_THAT(to_string(events()[1]), HasSubstr("not c"));
+  EXPECT_EQ(ran(), 2);
+  EXPECT_THAT(rt_.set_config({}).to_string(), HasSubstr("an exception: no locks"));
+  EXPECT_GE(asked, 3);
+  rt_.remove_config_callback(id);
+  const int before = asked;
+  rt_.set_config({}).or_throw();
+  EXPECT_EQ(asked, before);
+}
+
+TEST_F(ConfigHistory, AValidatorCannotChangeTheRules) {
+  Status inside;
+  rt_.add_config_validator([&](const Config&) {
+    inside = rt_.set_config({});
+    return Status();
+  });
+  rt_.set_config({}).or_throw();
+  EXPECT_EQ(inside.code(), Code::kWouldDeadlock);
+}
+
+TEST_F(ConfigHistory, ListenersMayDoEverything) {
+  std::atomic<int> calls{0};
+  uint64_t id = 0;
+  const auto caller = std::this_thread::get_id();
+  id = rt_.on_config([&](const ConfigEvent& e) {
+    EXPECT_NE(std::this_thread::get_id(), caller);
+    if (++calls == 1) {
+      rt_.unwatch_config();
+      rt_.set_config({}).or_throw();
+      EXPECT_THAT(rt_.config_history(), SizeIs(2));
+      throw std::runtime_error("is logged");
+    }
+    EXPECT_EQ(e.version, 2u);
+    rt_.remove_config_callback(id);
+  });
+  base::replace(file_, locked("default.b"));
+  rt_.watch_config(file_, quick()).or_throw();
+  EXPECT_TRUE(eventually([&] { return calls == 2; }));
+  rt_.set_config({}).or_throw();
+  ASSERT_TRUE(told(3));
+  EXPECT_EQ(calls, 2);
+}
+
+TEST_F(ConfigHistory, RefusesRulesThatLeaveACallWithoutAKernel) {
+  yard_kernel_t few = kernel_of("step", "default.few", 4);
+  const yard_limit_t limits[] = {{YARD_LIMIT_MAX, 0, "seq_len", 100, 0, 0}};
+  few.limits = limits, few.limit_count = 1;
+  bare_.add(few).or_throw();
+  // Not seen yet: nothing is known to break.
+  base::replace(file_, locked("default.few"));
+  rt_.load_config(file_).or_throw();
+  rt_.load_config("").or_throw();
+  EXPECT_EQ(ran(100), 1);
+  EXPECT_EQ(ran(101), 1);
+  std::vector<ConfigProblem> problems;
+  EXPECT_FALSE(rt_.load_config(file_, &problems).ok());
+  ASSERT_THAT(problems, SizeIs(1));
+  EXPECT_THAT(to_string(problems[0]),
+              AllOf(HasSubstr("step(f32[101]"), HasSubstr("would be left without a kernel"),
+                    HasSubstr("default.a serves it now")));
+  EXPECT_EQ(ran(101), 1);
+  EXPECT_THAT(rt_.set_config([] {
+                   Config c;
+                   c.kernel_denies = {{"default.*", false, {}}};
+                   return c;
+                 }())
+                  .to_string(),
+              HasSubstr("denied"));
+}
+
+TEST_F(ConfigHistory, RefusesRulesThatLeaveACallOfAScopeWithoutAKernel) {
+  Policy only_c;
+  only_c.allow_kernels = {"default.c"};
+  {
+    const ScopedPolicy scope(only_c);
+    EXPECT_EQ(ran(), 3);
+    EXPECT_EQ(ran(), 3);
+  }
+  Config deny;
+  deny.kernel_denies = {{"default.c", false, {}}};
+  EXPECT_THAT(rt_.set_config(deny).to_string(), HasSubstr("default.c serves it now"));
+  // A call that forces its kernel answers for that itself.
+  deny.kernel_denies = {{"default.b", false, {}}};
+  Options force;
+  force.force = "default.b";
+  EXPECT_EQ(ran(4, force), 2);
+  EXPECT_TRUE(rt_.set_config(deny).ok());
+}
+
+}  // namespace
+}  // namespace yard::testing
