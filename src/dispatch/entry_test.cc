@@ -54,7 +54,7 @@ class Entries : public ::testing::Test {
     return k;
   }
   const exec::Plan* insert(int64_t n, size_t limit) {
-    return entry_->insert(entry_->plan(key(n), {0}), call(n), limit);
+    return entry_->insert(entry_->plan(key(n), {{0}}), call(n), limit);
   }
   size_t found(int64_t from, int64_t to) const {
     size_t count = 0;
@@ -142,7 +142,7 @@ TEST_F(Entries, KernelsKeepTheirCountersFromEntryToEntry) {
 TEST_F(Entries, APlanHoldsItsKernelsInOrder) {
   shelf_.put(kernel_of("op", "l", "plain"));
   entry_ = make(nullptr);
-  const auto plan = entry_->plan(key(1), {1, 0});
+  const auto plan = entry_->plan(key(1), {{1, 0}});
   ASSERT_EQ(plan->attempt_count, 2u);
   EXPECT_EQ(plan->attempts[0].kernel->id, "l");
   EXPECT_EQ(plan->attempts[1].kernel->id, "k");
@@ -156,7 +156,7 @@ TEST_F(Entries, APlanHasRoomForEightKernels) {
     shelf_.put(kernel_of("op", id.c_str(), "plain"));
   }
   entry_ = make(nullptr);
-  std::vector<uint16_t> order;
+  select::Order order;
   for (uint16_t i = 0; i < 13; ++i) order.push_back(i);
   EXPECT_EQ(entry_->plan(key(1), order)->attempt_count, exec::Plan::kMaxAttempts);
 }

@@ -74,7 +74,6 @@ class Reloader {
     // The watch.
     std::string path;  // empty: none
     WatchSettings settings;
-    std::vector<std::string> files;
     // What was last read of the file, and what came of it.
     std::string seen;
     bool refused = false;

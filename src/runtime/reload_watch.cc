@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "policy/config_files.h"
 #include "runtime/reload.h"
 
 namespace yard::runtime {
@@ -23,6 +24,26 @@ bool hot(const ConfigSettings& settings) {
          std::any_of(settings.modes.begin(), settings.modes.end(),
                      [&](const auto& of) { return is(of.second); });
 }
+
+// Files that change while they are read may be parts of two versions. Only the reading counts: what happens while
+// the texts are parsed, which takes much longer, is the next change.
+class Glance {
+ public:
+  Result<std::string> open(const std::string& file) {
+    std::vector<base::FileMark> before = base::look_at({file});
+    auto text = policy::open_file(file);
+    files_.push_back(file);
+    marks_.push_back(before[0]);
+    whole_ = whole_ && base::look_at(files_) == marks_;
+    return text;
+  }
+  bool whole() const noexcept { return whole_; }
+
+ private:
+  std::vector<std::string> files_;
+  std::vector<base::FileMark> marks_;
+  bool whole_ = true;
+};
 
 }  // namespace
 
@@ -43,7 +64,7 @@ Status Reloader::watch(const std::string& path, const WatchSettings& settings, P
   State& s = state_.get();
   {
     const std::lock_guard lock(s.lock);
-    s.path = full, s.settings = settings, s.files = files;
+    s.path = full, s.settings = settings;
     s.seen.clear(), s.refused = false, s.seen_problems.clear();
   }
   Status status = offer({std::move(reading), full, true}, problems);
@@ -78,23 +99,17 @@ base::WatchHow Reloader::how(const WatchSettings& settings) const {
 bool Reloader::look() {
   State& s = state_.get();
   std::string path;
-  std::vector<std::string> files;
   WatchSettings settings;
   {
     const std::lock_guard lock(s.lock);
-    path = s.path, files = s.files, settings = s.settings;
+    path = s.path, settings = s.settings;
   }
   if (path.empty()) return true;
-  // Files that change while they are read may be parts of two versions.
-  ConfigReading reading;
-  bool whole = false;
-  for (int i = 0; i < 3 && !whole; ++i) {
-    const auto before = base::look_at(files);
-    reading = read_config(path);
-    whole = reading.files == files && base::look_at(files) == before;
-    files = reading.files;
-  }
-  if (!whole) {
+  Glance glance;
+  ConfigReading reading =
+      policy::read_config_from(path, [&](const std::string& file) { return glance.open(file); });
+  const std::vector<std::string> files = reading.files;
+  if (!glance.whole()) {
     watcher_.set(files, how(settings));
     return false;
   }
@@ -102,7 +117,6 @@ bool Reloader::look() {
   {
     const std::lock_guard lock(s.lock);
     if (s.path != path) return true;
-    s.files = files;
     known = s.seen == reading.sha256 && !s.refused && reading.ok();
   }
   if (!known) offer({std::move(reading), path, true}, nullptr).ignore();

@@ -22,13 +22,16 @@ class Complete(Yard):
         self.assertEqual(self.words("bench", ""), ["dispatch", "kernels"])
         self.assertEqual(self.words("plugin", ""), ["inspect", "list", "lock", "new", "probe"])
         self.assertEqual(self.words("plugin", "probe", ""), [])
+        self.assertEqual(self.words("config", ""), ["check", "diff", "schema", "simulate"])
+        self.assertEqual(self.words("config", "check", ""), [])
         self.assertEqual(self.words("verify", ""), [])
         self.assertEqual(self.words("exp"), ["explain"])
         self.assertEqual(self.words("frob"), [])
 
     def test_options_come_from_the_commands_themselves(self):
         for command in (["list"], ["explain"], ["run"], ["doctor"], ["bench", "kernels"],
-                        ["plugin", "list"], ["plugin", "lock"], ["plugin", "probe"]):
+                        ["plugin", "list"], ["plugin", "lock"], ["plugin", "probe"],
+                        ["config", "check"], ["config", "diff"], ["config", "simulate"]):
             help_text, _ = self.yard(*command, "--help")
             offered = self.words(*command, "--")
             self.assertIn("--help", offered)
@@ -48,6 +51,7 @@ class Complete(Yard):
         self.assertEqual(self.words("list", ""), sorted(ops))
         self.assertEqual(self.words("explain", "soft"), ["softmax("])
         self.assertEqual(self.words("explain", "'soft"), ["softmax("])
+        self.assertEqual(self.words("config", "diff", "--call", "soft"), ["softmax("])
         kernels = sorted(k["id"] for k in self.json("list", "softmax")["ops"][0]["kernels"])
         self.assertEqual(self.words("run", "softmax(f32[2,2])", "--force", ""), kernels)
         self.assertEqual(self.words("run", "softmax(f32[2,2])", "--force", "ref"), ["reference.cpp"])
@@ -67,6 +71,7 @@ class Complete(Yard):
             self.assertEqual(err, "")
             self.assertIn("complete", out)
         self.assertIn("-l plot -rF", self.yard("completion", "fish")[0])
+        self.assertIn("__fish_seen_subcommand_from diff' -F", self.yard("completion", "fish")[0])
         self.assertIn("__fish_seen_subcommand_from inspect' -F", self.yard("completion", "fish")[0])
         self.assertIn("SHELL", self.wrong("completion", "tcsh"))
 

@@ -8,7 +8,8 @@ from command import Yard, environment, main
 
 COMMANDS = [[], ["list"], ["explain"], ["run"], ["verify"], ["bench"], ["bench", "dispatch"],
             ["bench", "kernels"], ["doctor"], ["completion"], ["plugin"], ["plugin", "list"],
-            ["plugin", "inspect"], ["plugin", "lock"], ["plugin", "probe"]]
+            ["plugin", "inspect"], ["plugin", "lock"], ["plugin", "probe"], ["config"],
+            ["config", "check"], ["config", "diff"], ["config", "simulate"], ["config", "schema"]]
 
 
 class Help(Yard):
@@ -22,7 +23,7 @@ class Help(Yard):
 
     def test_every_command_takes_json(self):
         for command in COMMANDS:
-            if command not in ([], ["bench"], ["completion"], ["plugin"]):
+            if command not in ([], ["bench"], ["completion"], ["plugin"], ["config"], ["config", "schema"]):
                 self.assertIn("--json", self.yard(*command, "--help")[0])
 
     def test_examples_of_explain_and_run_work(self):
@@ -50,6 +51,7 @@ class Help(Yard):
         self.assertIn("did you mean 'explain'?", self.wrong("explian", "softmax(f32[2,2])"))
         self.assertIn("did you mean 'dispatch'?", self.wrong("bench", "dispach"))
         self.assertIn("did you mean 'inspect'?", self.wrong("plugin", "inspct", "x.so"))
+        self.assertIn("did you mean 'simulate'?", self.wrong("config", "simulat", "x.yaml"))
         self.assertNotIn("did you mean", self.wrong("frobnicate"))
         self.assertIn("yard bench --help", self.wrong("bench", "x"))
 

@@ -159,7 +159,7 @@ TEST_F(ConfigHistory, ListenersMayDoEverything) {
 }
 
 TEST_F(ConfigHistory, RefusesRulesThatLeaveACallWithoutAKernel) {
-  yard_kernel_t few = kernel_of("step", "default.few", 4);
+  yard_kernel_t few = kernel_of("step", "default.few", 4, 1);
   const yard_limit_t limits[] = {{YARD_LIMIT_MAX, 0, "seq_len", 100, 0, 0}};
   few.limits = limits, few.limit_count = 1;
   bare_.add(few).or_throw();

@@ -97,7 +97,9 @@ void add_config_check(CLI::App& config, Action& action) {
   c->footer(
       "All problems at once, each with file, line and column, what is wrong and what would be "
       "right.\n"
-      "Ops and kernels are those of this machine and of plugins that this environment names.\n"
+      "Ops and kernels are those of this machine, and ops of plugins that this environment names; "
+      "a\n"
+      "kernel that a plugin brings must be `optional: true`, as a program would have it.\n"
       "Exit code 1 when a file has errors.\n"
       "\n"
       "Examples:\n"

@@ -20,8 +20,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Calls that are made of one op.
+constexpr size_t kMostSamples = 20000;
 // Calls of an op that make the same move: beyond so many they are only counted.
 constexpr size_t kMostAlike = 8;
+
+struct Calls {
+  std::vector<CountedCall> calls;
+  std::vector<std::string> cut;  // ops of which more could have been made
+};
 
 struct Question {
   std::string old_file, new_file, trace;
@@ -29,23 +36,36 @@ struct Question {
   bool json = false;
 };
 
+// Of the runtime, and of plugins that it has not opened yet.
+std::set<std::string> op_names(const Runtime& runtime) {
+  std::set<std::string> names;
+  for (const OpInfo& op : runtime.list().ops) names.insert(op.name);
+  for (const PluginInfo& p : runtime.plugins().list())
+    if (p.state == PluginState::kFound) names.insert(p.ops.begin(), p.ops.end());
+  return names;
+}
+
 // Of every op, made from its schema and from what the files ask.
-Result<std::vector<CountedCall>> sampled(const Runtime& runtime, const Config& before,
-                                         const Config& after) {
+Result<Calls> sampled(const Runtime& runtime, const Config& before, const Config& after) {
   const Config configs[] = {before, after};
-  std::vector<CountedCall> to;
-  for (const OpInfo& op : runtime.list().ops) {
-    auto calls = sample_calls(runtime, op.name, configs);
+  Calls to;
+  for (const std::string& op : op_names(runtime)) {
+    auto calls = sample_calls(runtime, op, configs, kMostSamples);
+    // A plugin was refused when it was opened, and the log says why.
+    if (!calls.ok() && calls.status().code() == Code::kUnknownOp) continue;
     if (!calls.ok()) return std::move(calls).status();
-    for (std::string& c : *calls) to.push_back({op.name, std::move(c), 1});
+    if (calls->size() >= kMostSamples) to.cut.push_back(op);
+    for (std::string& c : *calls) to.calls.push_back({op, std::move(c), 1});
   }
   return to;
 }
 
-Result<std::vector<CountedCall>> calls_of(const Question& q, const Runtime& before,
-                                          const Runtime& after) {
-  if (!q.trace.empty()) return read_trace(before, q.trace);
-  if (!q.calls.empty()) return read_calls(before, q.calls);
+Result<Calls> calls_of(const Question& q, const Runtime& before, const Runtime& after) {
+  if (!q.trace.empty() || !q.calls.empty()) {
+    auto given = q.trace.empty() ? read_calls(before, q.calls) : read_trace(before, q.trace);
+    if (!given.ok()) return std::move(given).status();
+    return Calls{*std::move(given), {}};
+  }
   return sampled(before, before.config(), after.config());
 }
 
@@ -108,7 +128,10 @@ int diff_files(const Question& q) {
   const auto calls = calls_of(q, *before, *after);
   if (!calls.ok()) return fail(kUsage, calls.status());
   const auto changes = yard::diff(before->config(), after->config());
-  const auto moves = compare(*before, *after, *calls);
+  const auto moves = compare(*before, *after, calls->calls);
+  for (const std::string& op : calls->cut)
+    fmt::print(stderr, "yard: only {} calls of {} were tried; --call and --trace try others\n",
+               kMostSamples, op);
   if (q.json)
     print_json(q, changes, moves);
   else

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""yard config, and what explain and run say under a rule file"""
+import json
+import os
+import tempfile
+
+from command import Yard, main
+
+EMPTY = 'version: "1.0"\n'
+RULES = """version: "1.0"
+dispatch_rules:
+  - name: long rows
+    operation: softmax
+    conditions: {rows_gte: 512, dtype: f32}
+    kernel: reference.cpp
+"""
+BAD = """version: "1.0"
+dispatch_rules:
+  - operation: softmax
+    conditions: {rows_ge: 512}
+    kernel: reference.cp
+  - {operation: "conv*", kernel: reference.cpp}
+"""
+WARNING = 'version: "1.0"\ndispatch_rules: [{operation: "conv*", kernel: reference.cpp}]\n'
+BELOW, ABOVE = "softmax(f32[511,64])@cpu", "softmax(f32[512,64])@cpu"
+
+
+class Files(Yard):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def file(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        return path
+
+    def usual(self, call):
+        return self.json("explain", call)["selected"]
+
+
+class Check(Files):
+    def test_a_good_file(self):
+        path = self.file("rules.yaml", RULES)
+        self.assertEqual(self.yard("config", "check", path), (f"{path}: fine\n", ""))
+        self.assertEqual(self.json("config", "check", path),
+                         {"ok": True, "files": [{"file": path, "ok": True, "errors": 0, "warnings": 0,
+                                                 "problems": []}]})
+
+    def test_all_problems_with_their_places(self):
+        path = self.file("bad.yaml", BAD)
+        out, err = self.yard("config", "check", path, code=1)
+        self.assertEqual(err, "")
+        lines = out.splitlines()
+        self.assertIn(f"{path}:4:18: error: dispatch_rules[0].conditions.rows_ge: ", lines[0])
+        self.assertIn("did you mean 'rows_gte'?", lines[0])
+        self.assertIn(f"{path}:5:13: error: ", lines[1])
+        self.assertIn("did you mean 'reference.cpp'?", lines[1])
+        self.assertIn(f"{path}:6:17: warning: ", lines[2])
+        self.assertEqual(lines[3:], [f"{path}: 2 errors, 1 warning"])
+
+    def test_json(self):
+        path = self.file("bad.yaml", BAD)
+        data = self.json("config", "check", path, code=1)
+        self.assertFalse(data["ok"])
+        problem = data["files"][0]["problems"][0]
+        self.assertEqual(list(problem), ["severity", "file", "line", "column", "path", "found", "right"])
+        self.assertEqual((problem["severity"], problem["file"], problem["line"], problem["column"]),
+                         ("error", path, 4, 18))
+        self.assertEqual(problem["path"], "dispatch_rules[0].conditions.rows_ge")
+
+    def test_warnings_fail_only_if_asked_to(self):
+        path = self.file("warning.yaml", WARNING)
+        out, _ = self.yard("config", "check", path)
+        self.assertIn("0 errors, 1 warning", out)
+        self.assertEqual(self.yard("config", "check", "--strict", path, code=1)[0], out)
+        self.assertFalse(self.json("config", "check", "--strict", path, code=1)["files"][0]["ok"])
+
+    def test_several_files(self):
+        good, bad = self.file("good.yaml", RULES), self.file("bad.yaml", BAD)
+        data = self.json("config", "check", good, bad, code=1)
+        self.assertEqual([(f["file"], f["ok"]) for f in data["files"]], [(good, True), (bad, False)])
+
+    def test_colour_on_terminals_only(self):
+        path = self.file("warning.yaml", WARNING)
+        self.assertIn("\x1b[33mwarning", self.on_terminal("config", "check", path))
+        self.assertNotIn("\x1b", self.on_terminal("config", "check", path, NO_COLOR="1"))
+
+    def test_wrong_questions(self):
+        self.assertIn("nowhere.yaml", self.wrong("config", "check", "nowhere.yaml"))
+        self.assertIn("FILE", self.wrong("config", "check"))
+        self.assertIn("did you mean 'check'?", self.wrong("config", "chek", "x"))
+        self.wrong("config")
+
+
+class Schema(Files):
+    def test_is_json(self):
+        out, err = self.yard("config", "schema")
+        self.assertEqual(err, "")
+        schema = json.loads(out)
+        self.assertIn("$schema", schema)
+        self.assertIn("dispatch_rules", schema["properties"])
+
+
+class Under(Files):
+    def test_explain(self):
+        path = self.file("rules.yaml", RULES)
+        data = self.json("explain", "--config", path, ABOVE)
+        self.assertEqual(data["selected"], "reference.cpp")
+        self.assertEqual(self.json("explain", "--config", path, BELOW)["selected"], self.usual(BELOW))
+        self.assertIn("long rows", self.yard("explain", "--config", path, ABOVE)[0])
+
+    def test_run(self):
+        path = self.file("rules.yaml", RULES)
+        call = "softmax(f32[512,8])"
+        self.assertEqual(self.json("run", call, "--config", path, "--repeat", "1")["kernel"],
+                         "reference.cpp")
+
+    def test_a_wrong_file_is_exit_code_2(self):
+        path = self.file("bad.yaml", BAD)
+        for command in ("explain", "run"):
+            message = self.wrong(command, "--config", path, ABOVE)
+            self.assertIn(f"{path}:4:18: error: ", message)
+            self.assertIn(f"{path}:5:13: error: ", message)
+        self.assertIn("nowhere.yaml", self.wrong("explain", "--config", "nowhere.yaml", ABOVE))
+
+    def test_warnings_are_told(self):
+        path = self.file("warning.yaml", WARNING)
+        out, err = self.yard("explain", "--config", path, ABOVE)
+        self.assertIn("warning: ", err)
+        self.assertIn("softmax", out)
+
+
+class Diff(Files):
+    def test_calls_beside_the_numbers_of_rules(self):
+        old, new = self.file("old.yaml", EMPTY), self.file("new.yaml", RULES)
+        data = self.json("config", "diff", old, new)
+        self.assertEqual((data["old"], data["new"]), (old, new))
+        self.assertEqual([c["path"] for c in data["changes"]], ["dispatch_rules[0]"])
+        moved = {m["call"]: m for m in data["moved"]}
+        self.assertEqual({m["op"] for m in data["moved"]}, {"softmax"})
+        self.assertEqual({m["new"] for m in data["moved"]}, {"reference.cpp"})
+        self.assertGreater(data["tried"], 50)
+        sizes = {c.split("[")[1].split(",")[0] for c in moved if c.startswith("softmax(f32[")}
+        self.assertTrue({"512", "513"} <= sizes and "511" not in sizes, sizes)
+        self.assertFalse([c for c in moved if "bf16" in c])
+        # And back.
+        back = self.json("config", "diff", new, old)
+        self.assertEqual({(m["call"], m["new"], m["old"]) for m in back["moved"]},
+                         {(m["call"], m["old"], m["new"]) for m in data["moved"]})
+
+    def test_table_lines_up(self):
+        old, new = self.file("old.yaml", EMPTY), self.file("new.yaml", RULES)
+        out, err = self.yard("config", "diff", old, new)
+        self.assertEqual(err, "")
+        lines = out.splitlines()
+        self.assertTrue(lines[0].startswith("+ dispatch_rules[0]: "), lines[0])
+        head = next(i for i, line in enumerate(lines) if line.startswith("op "))
+        rows = [line for line in lines[head + 1:] if line.startswith("softmax")]
+        for row in rows:
+            self.assertEqual(row.index(" reference.cpp") + 1, lines[head].index("new"))
+        self.assertRegex(lines[-1], r"^\d+ of \d+ calls tried would change kernel, of 1 op\.$")
+
+    def test_the_same(self):
+        path = self.file("rules.yaml", RULES)
+        out, _ = self.yard("config", "diff", path, path)
+        self.assertRegex(out, r"^The files say the same\.\n\n0 of \d+ calls tried would change kernel\.\n$")
+
+    def test_many_that_move_alike_are_counted(self):
+        old = self.file("old.yaml", EMPTY)
+        new = self.file("new.yaml", 'version: "1.0"\npolicy: {prefer: reference}\n')
+        out, _ = self.yard("config", "diff", old, new)
+        self.assertRegex(out, r"and \d+ more like these: --json has all")
+        self.assertGreaterEqual(len({m["op"] for m in self.json("config", "diff", old, new)["moved"]}), 7)
+
+    def test_given_calls(self):
+        old, new = self.file("old.yaml", EMPTY), self.file("new.yaml", RULES)
+        data = self.json("config", "diff", old, new, "--call", BELOW, "--call", ABOVE)
+        self.assertEqual(data["tried"], 2)
+        self.assertEqual(data["moved"], [{"op": "softmax", "call": ABOVE, "old": self.usual(ABOVE),
+                                          "new": "reference.cpp"}])
+        trace = self.file("calls.txt", f"{BELOW}\n")
+        self.assertEqual(self.json("config", "diff", old, new, "--trace", trace)["moved"], [])
+
+    def test_calls_left_without_a_kernel(self):
+        old = self.file("old.yaml", EMPTY)
+        new = self.file("new.yaml", 'version: "1.0"\nkernel_denies: ["*"]\n')
+        data = self.json("config", "diff", old, new, "--call", ABOVE, code=1)
+        self.assertIsNone(data["moved"][0]["new"])
+        self.assertIn("none", self.yard("config", "diff", old, new, "--call", ABOVE, code=1)[0])
+        self.yard("config", "diff", new, old)
+
+    def test_wrong_questions(self):
+        good, bad = self.file("good.yaml", RULES), self.file("bad.yaml", BAD)
+        self.assertIn(f"{bad}:4:18: error: ", self.wrong("config", "diff", good, bad))
+        self.assertIn(f"{bad}:4:18: error: ", self.wrong("config", "diff", bad, good))
+        self.assertIn("did you mean 'softmax'?", self.wrong("config", "diff", good, good, "--call", "sofmax()"))
+        self.assertIn("NEW", self.wrong("config", "diff", good))
+        trace = self.file("calls.txt", ABOVE)
+        self.assertIn("--trace", self.wrong("config", "diff", good, good, "--call", ABOVE, "--trace", trace))
+
+
+class Simulate(Files):
+    def trace(self):
+        return self.file("calls.txt", "# recorded\n\n"
+                         f"40\t{BELOW}\n7\t{ABOVE}\nsoftmax(f32[600,64])\n3\t{ABOVE}\n"
+                         "100\trms_norm(f32[8,64], f32[64])\n")
+
+    def test_json(self):
+        new, trace = self.file("new.yaml", RULES), self.trace()
+        data = self.json("config", "simulate", new, "--trace", trace)
+        self.assertEqual(data, {
+            "file": new, "against": None, "calls": 151, "moved": 11, "lost": 0, "distinct": 4,
+            "moves": [{"op": "softmax", "from": self.usual(ABOVE), "to": "reference.cpp", "calls": 11,
+                       "distinct": 2, "example": ABOVE}]})
+
+    def test_against(self):
+        new, old = self.file("new.yaml", EMPTY), self.file("old.yaml", RULES)
+        data = self.json("config", "simulate", new, "--trace", self.trace(), "--against", old)
+        self.assertEqual([(m["from"], m["to"], m["calls"]) for m in data["moves"]],
+                         [("reference.cpp", self.usual(ABOVE), 11)])
+        self.assertEqual(self.json("config", "simulate", old, "--trace", self.trace(), "--against",
+                                   old)["moved"], 0)
+
+    def test_table(self):
+        out, err = self.yard("config", "simulate", self.file("new.yaml", RULES), "--trace", self.trace())
+        self.assertEqual(err, "")
+        head, row, blank, sum_line = out.splitlines()
+        self.assertRegex(head, r"^op +calls +distinct +from +to +for example$")
+        self.assertEqual(head.index("calls") + len("calls"), row.index(" 11 ") + 3)
+        self.assertEqual((blank, sum_line), ("", "11 of 151 calls would move (2 of 4 distinct ones)."))
+
+    def test_calls_left_without_a_kernel(self):
+        new = self.file("new.yaml", 'version: "1.0"\nkernel_denies: ["*"]\n')
+        self.assertEqual(self.json("config", "simulate", new, "--trace", self.trace(), code=1)["lost"], 151)
+        self.assertIn("No kernel could run 151",
+                      self.yard("config", "simulate", new, "--trace", self.trace(), code=1)[0])
+
+    def test_problems_of_the_trace(self):
+        new = self.file("new.yaml", RULES)
+        trace = self.file("bad.txt", f"{ABOVE}\nx\t{ABOVE}\n0\t{ABOVE}\n\nsofmax(f32[2,2])\nsoftmax(f32[2\n")
+        message = self.wrong("config", "simulate", new, "--trace", trace)
+        self.assertIn(f"{trace}:2: 'x' is no count", message)
+        self.assertIn(f"{trace}:3: '0' is no count", message)
+        self.assertIn(f"{trace}:5: op 'sofmax' is not known; did you mean 'softmax'?", message)
+        self.assertIn(f"{trace}:6: ", message)
+        self.assertNotIn(f"{trace}:1: ", message)
+        many = self.file("many.txt", "nothing\n" * 50)
+        self.assertIn("and 30 more lines", self.wrong("config", "simulate", new, "--trace", many))
+        empty = self.file("empty.txt", "# nothing\n")
+        self.assertIn("there is no call in it", self.wrong("config", "simulate", new, "--trace", empty))
+
+    def test_wrong_questions(self):
+        bad, trace = self.file("bad.yaml", BAD), self.trace()
+        self.assertIn(f"{bad}:4:18: error: ", self.wrong("config", "simulate", bad, "--trace", trace))
+        self.assertIn("--trace", self.wrong("config", "simulate", bad))
+
+
+main()
