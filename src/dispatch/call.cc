@@ -235,8 +235,8 @@ class SlowCall {
       gone_ = true;
       return Step::kAgain;
     }
-    if (patch_.hash != 0) {
-      e = snapshot->overlay(index, patch_.hash, patch_.key);
+    if (const Patch& patch = patch_for(*e); patch.hash != 0) {
+      e = snapshot->overlay(index, patch.hash, patch.key);
       if (e == nullptr) {
         // The table is bounded and may have forgotten it again; what prepare() made still holds.
         if (overlay_ == nullptr || overlay_->generation() != snapshot->generation)
@@ -291,13 +291,12 @@ class SlowCall {
       site_.index.store(again->index.load(std::memory_order_acquire), std::memory_order_release);
       return {};
     }
-    if (patch_.hash == 0) return {};
     const auto s = core_.snapshot();
     const uint32_t index = site_.index.load(std::memory_order_acquire);
     const Entry* global = s->entry(index);
-    if (global == nullptr) return {};
+    if (global == nullptr || patch_for(*global).hash == 0) return {};
     if (o_ != nullptr) YARD_RETURN_IF_ERROR(check_options(global->contest().family(), *o_));
-    overlay_ = core_.overlay(s, index, patch_);
+    overlay_ = core_.overlay(s, index, patch_for(*global));
     return {};
   }
 
@@ -309,6 +308,15 @@ class SlowCall {
     }
     if (traced()) return trace(e, plan);
     return exec::execute(thread_, plan, request(e, core_, args_, flags_, o_));
+  }
+
+  // What the call says to this op: its labels count only where rules read them.
+  const Patch& patch_for(const Entry& global) {
+    const select::Directions& d = global.contest().directions();
+    if (o_ == nullptr || o_->labels.empty() || d.rules == nullptr || !d.rules->reads_labels())
+      return patch_;
+    if (!labelled_) labelled_ = make_patch(o_, scope_, true);
+    return *labelled_;
   }
 
   bool traced() const noexcept { return scope_ != nullptr && scope_->tracer != nullptr; }
@@ -341,6 +349,7 @@ class SlowCall {
   base::ThreadRecord& thread_;
   const ScopeState* scope_;
   Patch patch_;
+  std::optional<Patch> labelled_;
   std::shared_ptr<const Entry> overlay_;
   uint32_t flags_ = 0;
   bool gone_ = false, keyed_ = false, selected_ = false;

@@ -36,18 +36,19 @@ std::shared_ptr<const policy::ProcessPolicy> settled(const registry::State& stat
 
 }  // namespace
 
-Patch make_patch(const Options* o, const ScopeState* scope) {
+Patch make_patch(const Options* o, const ScopeState* scope, bool labelled) {
   Patch p;
   if (scope != nullptr && scope->policy_id != 0) {
     p.policy = scope->content.policy;
     p.hash = scope_hash(scope->policy_id);
   }
   if (scope != nullptr) p.labels = scope->content.labels;
-  if (o == nullptr ||
-      (!o->policy && o->force.empty() && o->deny.empty() && !o->mode && o->labels.empty()))
+  labelled = labelled && o != nullptr && !o->labels.empty();
+  if (o == nullptr || (!o->policy && o->force.empty() && o->deny.empty() && !o->mode && !labelled))
     return p;
   p.mode = o->mode;
-  for (const auto& [name, value] : o->labels) p.labels[name] = value;
+  if (labelled)
+    for (const auto& [name, value] : o->labels) p.labels[name] = value;
   if (o->policy) p.policy = merge(p.policy, *o->policy);
   p.demand = {o->force, o->deny};
   p.key = to_string(p.policy);

@@ -45,7 +45,8 @@ struct Patch {
   std::string key;    // canonical text; empty where the scope alone says something
   uint64_t hash = 0;  // 0: nothing is said
 };
-Patch make_patch(const Options* options, const ScopeState* scope);
+// `labelled`: with the call's own labels, which only some rules read.
+Patch make_patch(const Options* options, const ScopeState* scope, bool labelled = false);
 
 // What mode and rules say about an op to everybody; and to those a patch is for.
 select::Directions directions_for(const policy::ProcessPolicy& policy,

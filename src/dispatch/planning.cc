@@ -181,7 +181,7 @@ Result<Explanation> Core::explain(const registry::Family& family, const op::Call
                                   const Options& o, const Snapshot& s) const {
   YARD_RETURN_IF_ERROR(check_options(family, o));
   const ScopeState* scope = base::this_thread().scope_state;
-  const Patch patch = make_patch(&o, scope);
+  const Patch patch = make_patch(&o, scope, true);
   if (scope != nullptr && !scope->problem.ok()) return scope->problem;
   const Policy none;
   const policy::FileRules* file = s.policy->file.get();
