@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <yard/detail/sanitizers.h>
 
 #include <chrono>
 #include <deque>
@@ -36,7 +37,7 @@ struct Object {
   }
 };
 
-#if defined(YARD_TSAN) || defined(__SANITIZE_ADDRESS__)
+#if defined(YARD_TSAN) || defined(YARD_UNDER_ASAN)
 constexpr bool kSlow = true;
 #else
 constexpr bool kSlow = false;

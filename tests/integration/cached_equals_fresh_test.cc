@@ -8,6 +8,7 @@
 // decline half of the calls, so that the whole order of a plan shows and not only its first kernel.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
+#include <yard/detail/sanitizers.h>
 
 #include <cstdlib>
 #include <optional>
@@ -20,7 +21,7 @@ namespace yard::testing {
 namespace {
 
 constexpr int kWorlds = 4;  // in each of RapidCheck's 100 cases
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(YARD_UNDER_ASAN) || defined(YARD_UNDER_TSAN)
 constexpr int kCalls = 200;  // in each world; enough to see that nothing illegal happens
 #else
 constexpr int kCalls = 720;

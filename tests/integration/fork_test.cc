@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <yard/detail/sanitizers.h>
 
 #include <atomic>
 #include <functional>
@@ -23,7 +24,7 @@ namespace {
   } while (false)
 
 // Its allocator is left locked in the child if another thread was allocating.
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(YARD_UNDER_ASAN)
 constexpr bool kAllocatorSurvives = false;
 #else
 constexpr bool kAllocatorSurvives = true;
@@ -32,7 +33,7 @@ constexpr bool kAllocatorSurvives = true;
 constexpr const char* kForked = "forked(out!: T[n], x: T[n], by: int = 0)";
 const Op<void(Out, In, int)> forked{"forked"};
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(YARD_UNDER_ASAN)
 constexpr bool kAddressSanitizer = true;
 #else
 constexpr bool kAddressSanitizer = false;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <yard/detail/sanitizers.h>
 
 #include <cstdlib>
 #include <random>
@@ -19,7 +20,7 @@
 namespace yard::testing {
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(YARD_UNDER_TSAN) || defined(YARD_UNDER_ASAN)
 constexpr bool kMayFork = false;  // sanitizers do not survive it while other threads allocate
 #else
 constexpr bool kMayFork = true;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <yard/detail/sanitizers.h>
 
 #include <chrono>
 #include <csignal>
@@ -78,7 +79,7 @@ const Bad kBad[] = {
     {"stop_hang", Reason::kProbeFailed, "still running after 4 s", "stopped and closed"},
     {"close_crash", Reason::kProbeFailed, "died of SIGSEGV", "stopped and closed"},
     {"close_leave", Reason::kProbeFailed, "exit code 3", "stopped and closed"},
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(YARD_UNDER_ASAN) && !defined(YARD_UNDER_TSAN)
     {"run_free_twice", Reason::kProbeFailed, "double free", "on behave(i64["},
     {"run_eat_memory", Reason::kProbeFailed, "died of SIGABRT", "on behave(i64["},
 #endif

@@ -2,6 +2,7 @@
 // The life of a plugin: found, opened when it is needed, taken out, replaced, brought back.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
+#include <yard/detail/sanitizers.h>
 
 #include <thread>
 
@@ -315,7 +316,7 @@ TEST(Plugins, LoadFromAnyThreadOnceEach) {
   ::unsetenv("PLUGIN_DIARY");
 }
 
-#if !defined(__SANITIZE_THREAD__)
+#if !defined(YARD_UNDER_TSAN)
 TEST(Plugins, StayInAChildOfForkWhichCanLoadMore) {
   Folder folder;
   folder.put("answer"), folder.put("old_layout");
