@@ -31,7 +31,7 @@ struct ProbePage {
   template <size_t N>
   static void put(char (&to)[N], std::string_view text) noexcept {
     const size_t n = std::min(text.size(), N - 1);
-    std::memcpy(to, text.data(), n);
+    if (n > 0) std::memcpy(to, text.data(), n);  // no text may have no data
     std::memset(to + n, 0, N - n);
   }
   template <size_t N>
