@@ -247,7 +247,9 @@ TEST_P(AFileWatcher, CanBeStoppedAndStartedFromItsOwnReport) {
   watcher = std::make_unique<FileWatcher>([&] {
     watcher->stop();
     watcher->stop();
-    if (++calls == 1) EXPECT_TRUE(watcher->start({file_}, how()).ok());
+    if (++calls == 1) {
+      EXPECT_TRUE(watcher->start({file_}, how()).ok());
+    }
     return true;
   });
   ASSERT_TRUE(watcher->start({file_}, how()).ok());

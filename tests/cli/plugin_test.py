@@ -216,7 +216,11 @@ class Verify(Plugins):
                               ("behave_query_leave", "in its query"),
                               ("behave_run_leave_well", "ended its process with exit code 0"),
                               ("behave_run_crash", "in kernel 'default.behave' of op 'behave' on behave(")):
-            message = self.wrong("verify", self.put(plugin), code=1)
+            # A sanitizer has its say before the child ends.
+            out, message = self.yard("verify", self.put(plugin), code=1)
+            self.assertEqual(out, "")
+            self.assertTrue(SANITIZED or message.startswith("yard: "), message)
+            self.assertIn("yard: ", message)
             self.assertIn(words, message)
             if not SANITIZED and plugin.endswith("crash"):
                 self.assertIn("died of SIGSEGV", message)
