@@ -69,7 +69,8 @@ class Runtime {
 
   // Registers the built-in backends unless that has been done; calls do it by themselves.
   YARD_API Status ensure_initialized();
-  // Back to the state after construction: built-in backends only, default policy.
+  // Back to the built-in backends, without what was set here as policy. What the environment and the rule file
+  // say stays, and so do labels.
   YARD_API Status reset();
 
   // ---- Registry ----

@@ -26,7 +26,7 @@ class Known {
   virtual std::vector<std::string> kernels(std::string_view op) const = 0;
   virtual std::vector<std::string> backends() const = 0;
   virtual std::vector<std::string> vendors() const = 0;
-  // That the program added, beside auto, static, dynamic, config and hot_reload.
+  // Beside auto, static, dynamic, config and hot_reload.
   virtual std::vector<std::string> modes() const { return {}; }
 };
 
