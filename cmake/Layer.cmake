@@ -6,10 +6,11 @@
 #   it. TESTS make the program <name>_test, STRESS the program <name>_stress_test, which also runs under
 #   the thread sanitizer. LIBS are libraries of others, linked privately.
 #
-# yard_backend(name [TEST_ONLY] SOURCES ... [TESTS ...] [LIBS ...] [TEST_LIBS ...] [REQUIRES ...])
+# yard_backend(name [TEST_ONLY] SOURCES ... [OPS ...] [TESTS ...] [LIBS ...] [TEST_LIBS ...] [REQUIRES ...])
 #   A static library yard_backend_<name> that sees include/ and its own folder only, and whose query is
 #   called yard_query_<name>. It becomes part of libyard unless it is TEST_ONLY. It is left out when a
-#   target of REQUIRES does not exist.
+#   target of REQUIRES does not exist. OPS are those it has kernels for: its tests are found by them, and each
+#   is verified (tests/conformance).
 
 set(YARD_LAYERS_FILE "${PROJECT_SOURCE_DIR}/src/LAYERS")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${YARD_LAYERS_FILE}")
@@ -73,7 +74,8 @@ function(yard_layer name)
 endfunction()
 
 function(yard_backend name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TEST_ONLY" "" "SOURCES;TESTS;LIBS;TEST_LIBS;REQUIRES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TEST_ONLY" ""
+                        "SOURCES;OPS;TESTS;LIBS;TEST_LIBS;REQUIRES")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
     message(FATAL_ERROR "yard_backend(${name}): SOURCES missing, or stray '${arg_UNPARSED_ARGUMENTS}'")
   endif()
@@ -99,8 +101,12 @@ function(yard_backend name)
   else()
     yard_part(${target} ${arg_LIBS})
     set_property(GLOBAL APPEND PROPERTY YARD_BUILTIN_BACKENDS ${name})
+    foreach(op IN LISTS arg_OPS)
+      set_property(GLOBAL APPEND PROPERTY YARD_BACKEND_OPS "${name}/${op}")
+    endforeach()
   endif()
   if(arg_TESTS)
-    yard_test(backend_${name}_test SOURCES ${arg_TESTS} LIBS ${target} ${arg_TEST_LIBS})
+    yard_test(backend_${name}_test SOURCES ${arg_TESTS} LIBS ${target} ${arg_TEST_LIBS}
+              OPS ${arg_OPS} BACKENDS ${name})
   endif()
 endfunction()

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# yard_test(name SOURCES ... [LIBS ...] [LABELS ...] [TIMEOUT seconds])
+# yard_test(name SOURCES ... [LIBS ...] [LABELS ...] [TIMEOUT seconds]
+#           [OPS ...] [FUNCTIONS ...] [BACKENDS ...])
 #
 # One GoogleTest program, each of its tests an entry of ctest. LIBS are targets: `yard` for what users
 # see, `yard_internal` for everything, or single layers (`yard_op`). The label `tsan` makes a test part
-# of the run under the thread sanitizer.
+# of the run under the thread sanitizer. OPS, FUNCTIONS and BACKENDS say what it is about; they become the labels
+# op:NAME, function:NAME and backend:NAME, by which `ctest -L` finds what a change affects.
 #
 # Under the address sanitizer a program is one entry: looking for leaks takes seconds at each exit.
 
@@ -29,17 +31,33 @@ if(YARD_BUILD_TESTS)
                             <functional> <map> <memory> <optional> <string> <thread> <vector>)
 endif()
 
+# The labels of what a test is about, in the variable `to`.
+function(yard_labels to)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "OPS;FUNCTIONS;BACKENDS")
+  set(labels "")
+  foreach(kind IN ITEMS op function backend)
+    string(TOUPPER "${kind}S" keyword)
+    foreach(item IN LISTS arg_${keyword})
+      list(APPEND labels "${kind}:${item}")
+    endforeach()
+  endforeach()
+  set(${to} "${labels}" PARENT_SCOPE)
+endfunction()
+
 function(yard_test name)
   if(NOT YARD_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT"
+                        "SOURCES;LIBS;LABELS;OPS;FUNCTIONS;BACKENDS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
     message(FATAL_ERROR "yard_test(${name}): SOURCES missing, or stray '${arg_UNPARSED_ARGUMENTS}'")
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
+  yard_labels(about OPS ${arg_OPS} FUNCTIONS ${arg_FUNCTIONS} BACKENDS ${arg_BACKENDS})
+  list(APPEND arg_LABELS ${about})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE yard_test_flags ${arg_LIBS})
   target_precompile_headers(${name} REUSE_FROM yard_test_headers)
@@ -55,6 +73,17 @@ function(yard_test name)
                          ENVIRONMENT "ASAN_OPTIONS=detect_leaks=1")
     return()
   endif()
+  list(LENGTH arg_LABELS count)
+  if(count LESS 2)
+    gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST
+                         PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+    return()
+  endif()
+  # Which keeps one label only: the others are set once the tests are known.
   gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST
-                       PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+                       PROPERTIES TIMEOUT ${arg_TIMEOUT})
+  set(file "${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake")
+  file(WRITE "${file}" "if(${name}_TESTS)\n  set_tests_properties(\${${name}_TESTS} PROPERTIES"
+                       " LABELS \"${arg_LABELS}\")\nendif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
 endfunction()

@@ -25,7 +25,8 @@ struct BoundNode {
   uint64_t found;                        // what it was
   const void* entry;
   const void* plan;     // null: the plan must be looked up each time
-  void (*typed)(void);  // null: the kernel must be called packed
+  // Null: the kernel must be called packed, for now where the last call failed.
+  mutable std::atomic<void (*)(void)> typed{nullptr};
   const yard_host_t* host;
   void* self;
   uint32_t flags;
@@ -127,11 +128,12 @@ class BoundOp<void(P...), std::tuple<S...>> {
           [[likely]] {
         detail::Guard guard(*thread);
         const detail::BoundNode* node = guard.protect(state_->node);
-        if (node->typed != nullptr && node->version->load(detail::kReread) == node->found)
+        const auto typed = node->typed.load(std::memory_order_relaxed);
+        if (typed != nullptr && node->version->load(detail::kReread) == node->found)
             [[likely]] {
           yard_call_t call;
           detail::start_call(call, thread->error, node->flags, node->host, node->self);
-          const int32_t code = detail::call_typed(node->typed, call, detail::Param<P>::wire(p)...);
+          const int32_t code = detail::call_typed(typed, call, detail::Param<P>::wire(p)...);
           if (code == YARD_OK) [[likely]] {
             detail::count(*thread, node->counter);
             return {};
@@ -214,19 +216,48 @@ std::array<std::optional<TensorView>, sizeof...(P)> keep(
 
 }  // namespace detail
 
+namespace detail {
+
+template <class... P, class O, class... T>
+Result<Bound<P...>> bind_op(const O& op, const T&... tensors) {
+  Status why;
+  Site* site = op.attached(&why);
+  if (site == nullptr) return why;
+  auto kept = keep<P...>({std::optional<TensorView>(tensors)...});
+  yard_value_t args[kCells<P...>] = {};
+  Layout<P...>::put_tensors(args, kept);
+  auto state = make_bound(site, args);
+  if (!state.ok()) return std::move(state).status();
+  return Bound<P...>(*std::move(state), std::move(kept));
+}
+
+template <class... P, class O, class... T>
+Result<Frozen<P...>> freeze_op(const O& op, const T&... tensors) {
+  Status why;
+  Site* site = op.attached(&why);
+  if (site == nullptr) return why;
+  auto kept = keep<P...>({std::optional<TensorView>(tensors)...});
+  yard_value_t args[kCells<P...>] = {};
+  Layout<P...>::put_tensors(args, kept);
+  auto kernel = make_frozen(site, args);
+  if (!kernel.ok()) return std::move(kernel).status();
+  return Frozen<P...>(*std::move(kernel), std::move(kept));
+}
+
+}  // namespace detail
+
 // A handle that looks nothing up as long as nothing changes. Takes the op's tensors, in order.
 template <class... P, class... T>
 requires(sizeof...(T) == detail::kTensors<P...>) Result<Bound<P...>> bind(const Op<void(P...)>& op,
                                                                           const T&... tensors) {
-  Status why;
-  detail::Site* site = op.attached(&why);
-  if (site == nullptr) return why;
-  auto kept = detail::keep<P...>({std::optional<TensorView>(tensors)...});
-  yard_value_t args[detail::kCells<P...>] = {};
-  detail::Layout<P...>::put_tensors(args, kept);
-  auto state = detail::make_bound(site, args);
-  if (!state.ok()) return std::move(state).status();
-  return Bound<P...>(*std::move(state), std::move(kept));
+  return detail::bind_op<P...>(op, tensors...);
+}
+// On another runtime: `bind(rms_norm.on(runtime), out, x, weight)`.
+template <class... P, class... T>
+requires(sizeof...(T) ==
+         detail::kTensors<P...>) Result<Bound<P...>> bind(const OpOn<void(P...)>& op,
+                                                          const T&... tensors) {
+  return detail::bind_op<P...>(op, tensors...);
 }
 
 // One kernel, chosen now and pinned: later changes do not reach it, and its plugin stays loaded.
@@ -234,15 +265,13 @@ template <class... P, class... T>
 requires(sizeof...(T) ==
          detail::kTensors<P...>) Result<Frozen<P...>> freeze(const Op<void(P...)>& op,
                                                              const T&... tensors) {
-  Status why;
-  detail::Site* site = op.attached(&why);
-  if (site == nullptr) return why;
-  auto kept = detail::keep<P...>({std::optional<TensorView>(tensors)...});
-  yard_value_t args[detail::kCells<P...>] = {};
-  detail::Layout<P...>::put_tensors(args, kept);
-  auto kernel = detail::make_frozen(site, args);
-  if (!kernel.ok()) return std::move(kernel).status();
-  return Frozen<P...>(*std::move(kernel), std::move(kept));
+  return detail::freeze_op<P...>(op, tensors...);
+}
+template <class... P, class... T>
+requires(sizeof...(T) ==
+         detail::kTensors<P...>) Result<Frozen<P...>> freeze(const OpOn<void(P...)>& op,
+                                                             const T&... tensors) {
+  return detail::freeze_op<P...>(op, tensors...);
 }
 
 }  // namespace yard

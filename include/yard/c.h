@@ -33,8 +33,9 @@ typedef struct yard_options {
   uint32_t flags;          /* YARD_CALL_DETERMINISTIC, _CAPTURING, _INFERENCE, YARD_OPTION_* */
   const char* force;       /* kernel id */
   const char* const* deny; /* globs over kernel ids, NULL-terminated */
-  const char* mode;        /* "auto", "static", "dynamic", "config", "hot_reload"; NULL: auto */
-  int64_t deadline_ns;     /* from now; 0: none */
+  const char*
+      mode; /* "auto", "static", "dynamic", "config", "hot_reload" or one of the program; NULL: as set */
+  int64_t deadline_ns;              /* from now; 0: none */
   const yard_named_value_t* labels; /* string values */
   uint32_t label_count;
   uint32_t prefer; /* yard_kind_t; 0: as policy says */

@@ -43,6 +43,13 @@ struct WrittenTensor {
   const TensorView* view;
 };
 
+// The elements of a tensor as they are in memory, in the order of indices and without gaps.
+struct TensorBytes {
+  std::string name;  // "x", "xs[1]"
+  std::string bytes;
+  bool operator==(const TensorBytes&) const = default;
+};
+
 class CallTensors {
  public:
   // Whether tensors for the call can be made here: on the cpu, and in memory, `sets` times.
@@ -62,6 +69,10 @@ class CallTensors {
   YARD_API const std::vector<WrittenTensor>& written() const noexcept;
   // Bytes of the elements that a call reads and writes.
   YARD_API uint64_t traffic() const noexcept;
+
+  // Other numbers in all that is read, from then on as if they had been there from the beginning. An error if they
+  // are not exactly those of the call: a tensor is missing, unknown or of another size. Then nothing changes.
+  YARD_API Status fill(std::span<const TensorBytes> contents);
 
   // Everything that may be written as it was before the first call.
   YARD_API void restore() const;

@@ -10,6 +10,7 @@
 // reading files; any thread may call them; none throws.
 #pragma once
 
+#include <yard/breaker.h>
 #include <yard/policy.h>
 
 #include <chrono>
@@ -77,6 +78,36 @@ struct ScoreRule {
   bool operator==(const ScoreRule&) const = default;
 };
 
+// Who implements dispatched functions (function.h). What is unset, a less exact key says.
+struct FunctionRule {
+  std::optional<bool> enabled;                       // false: the original
+  std::optional<std::vector<std::string>> backends;  // only these, in this order
+  std::vector<std::string> deny;                     // adds up over all keys that match
+  ConfigPlace at;
+  bool operator==(const FunctionRule&) const = default;
+};
+
+// What is looked at in a sampled call: its results against another kernel's, or that what comes out of finite
+// numbers is finite.
+enum class CanaryCheck : int { kValues, kFinite };
+YARD_API const char* to_string(CanaryCheck check) noexcept;
+
+// Sampled calls of kernels are looked at (canary.h).
+struct CanaryRule {
+  std::string op = {};                // name or glob
+  std::string kernel = "*";           // id or glob
+  int64_t one_in = 1;                 // of the calls of each thread, exactly
+  std::string against = "reference";  // the op's reference kernel, or the id of another
+  // For floats; both unset: as the op says; one: the other is 0.
+  std::optional<double> rtol = {}, atol = {};
+  CanaryCheck check = CanaryCheck::kValues;
+  std::string dump = {};   // a folder for the inputs of calls that went wrong; empty: they are not kept
+  int64_t dump_most = 16;  // files in it
+  bool optional = false;   // neither an unknown op nor an unknown kernel is an error
+  ConfigPlace at = {}, op_at = {}, kernel_at = {}, against_at = {};
+  bool operator==(const CanaryRule&) const = default;
+};
+
 enum class Watch : int { kAuto, kInotify, kPoll };
 
 // What is unset says nothing: the program, the environment or the default has its say.
@@ -102,6 +133,18 @@ struct ConfigSettings {
     bool operator==(const Reload&) const = default;
   } reload;
 
+  struct Breaker {  // see BreakerSettings
+    Set<bool> enabled;
+    Set<int64_t> failure_threshold;
+    Set<Duration> cooldown, cooldown_cap;
+    Set<double> cooldown_growth;
+    Set<Duration> decay;
+    Set<int64_t> success_threshold, half_open_max_calls;
+    Set<int64_t> dry_run;  // percent
+    Set<int64_t> open_keys_to_open_kernel, max_entries;
+    bool operator==(const Breaker&) const = default;
+  } breaker;
+
   bool operator==(const ConfigSettings&) const = default;
 };
 
@@ -123,6 +166,10 @@ struct Config {
   Policy policy;
   KernelMap static_kernel_map;  // ops by name
   std::vector<ScoreRule> score;
+  // Group, or group/function, or globs of such.
+  std::map<std::string, FunctionRule, std::less<>> functions;
+  // The first that names a kernel counts, of those with the same check.
+  std::vector<CanaryRule> canary_check;
   ConfigSettings settings;
 
   // Where it was read. Not part of the value.
@@ -184,6 +231,9 @@ YARD_API std::vector<ConfigChange> diff(const Config& before, const Config& afte
 
 // What the value says as a policy: `policy`, kernel_locks, kernel_denies and kernel_allows together.
 YARD_API Policy policy_of(const Config& config);
+
+// What settings.breaker says, over `base`. Of values made in code it may be nothing that validate() accepts.
+YARD_API BreakerSettings breaker_of(const Config& config, const BreakerSettings& base = {});
 
 // JSON Schema of the file, for editors.
 YARD_API std::string config_json_schema();

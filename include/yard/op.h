@@ -54,6 +54,13 @@ class OpOn<void(P...)> {
   OpOn with(const Options& options) const { return OpOn(site_, why_, &options); }
   detail::Site* site() const noexcept { return site_; }
   const Status& why() const noexcept { return why_; }
+  // For handles, which take no options.
+  detail::Site* attached(Status* why) const {
+    *why = why_;
+    if (site_ != nullptr && options_ == nullptr) return site_;
+    if (site_ != nullptr) *why = Status(Code::kInvalidArgument, "a handle takes no options");
+    return nullptr;
+  }
 
  private:
   detail::Site* site_;

@@ -30,6 +30,7 @@ enum class Mode : uint8_t {
   kDynamic,    // select and cache
   kConfig,     // rules first
   kHotReload,  // config, watched
+  kProgram,    // one that the program has added (mode.h); said by its name
 };
 YARD_API const char* to_string(Mode m) noexcept;
 YARD_API std::optional<Mode> parse_mode(std::string_view text) noexcept;
@@ -37,15 +38,16 @@ YARD_API std::optional<Mode> parse_mode(std::string_view text) noexcept;
 // What happened in a call. Times are filled in only because a record was asked for: nothing else
 // reads a clock.
 struct ResultRecord {
-  char kernel[48] = {};        // id of the kernel that ran last, cut to fit; empty if none did
-  Mode mode = Mode::kDynamic;  // what chose the first kernel: never kAuto
-  bool cached = false;         // the plan was there already
-  uint8_t attempts = 0;        // kernels run: more than one means fallback
-  uint8_t fallback_from = 0;   // ErrorClass of the first failure, 0 if there was none
-  int64_t select_ns = 0;       // check, key, look-up or selection
-  int64_t pre_ns = 0;          // argument map, workspace, transforms before
-  int64_t run_ns = 0;          // the kernels
-  int64_t post_ns = 0;         // transforms after
+  char kernel[48] = {};             // id of the kernel that ran last, cut to fit; empty if none did
+  const char* mode_name = nullptr;  // of kProgram: its name, for the life of the process
+  Mode mode = Mode::kDynamic;       // what chose the first kernel: never kAuto
+  bool cached = false;              // the plan was there already
+  uint8_t attempts = 0;             // kernels run: more than one means fallback
+  uint8_t fallback_from = 0;        // ErrorClass of the first failure, 0 if there was none
+  int64_t select_ns = 0;            // check, key, look-up or selection
+  int64_t pre_ns = 0;               // argument map, workspace, transforms before
+  int64_t run_ns = 0;               // the kernels
+  int64_t post_ns = 0;              // transforms after
 };
 
 struct Options {
@@ -53,6 +55,7 @@ struct Options {
   std::vector<std::string> deny;  // globs over kernel ids, on top of what policy denies
   std::optional<Policy> policy;   // stronger than scope, process, environment and file
   std::optional<Mode> mode;       // unset: as the settings say
+  std::string mode_name;          // the same by name, also of a mode that the program has added
   bool cache = true;              // false: select anew, store nothing
   bool transforms = true;         // false: no kernel that would need its arguments rearranged
   std::optional<std::chrono::steady_clock::time_point> deadline;  // no kernel starts after it

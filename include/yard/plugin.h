@@ -67,36 +67,21 @@ typedef enum yard_code {
 /* Why a candidate was not chosen. Closed catalogue; docs/reference/reasons.md explains each. A kernel
  * with reasons of its own answers YARD_REASON_OWN + i, where i indexes its `reasons` table. */
 typedef enum yard_reason {
-  YARD_REASON_NONE = 0,
-  YARD_REASON_DENIED_KERNEL = 1,
-  YARD_REASON_DENIED_VENDOR = 2,
-  YARD_REASON_NOT_ALLOWED_KERNEL = 3,
-  YARD_REASON_NOT_ALLOWED_VENDOR = 4,
-  YARD_REASON_NOT_IN_ORDER = 5,
-  YARD_REASON_NOT_FORCED = 6,
-  YARD_REASON_LOCKED_OUT = 7,
-  YARD_REASON_DISABLED = 8,
-  YARD_REASON_UNAVAILABLE = 9,
-  YARD_REASON_CPU_FEATURE = 10,
-  YARD_REASON_FORKED = 11,
-  YARD_REASON_DEVICE = 12,
-  YARD_REASON_DTYPE = 13,
-  YARD_REASON_RANK = 14,
-  YARD_REASON_DIM_TOO_SMALL = 15,
-  YARD_REASON_DIM_TOO_LARGE = 16,
-  YARD_REASON_DIM_NOT_MULTIPLE = 17,
-  YARD_REASON_LAYOUT = 18,
-  YARD_REASON_ALIGNMENT = 19,
-  YARD_REASON_SCALAR = 20,
-  YARD_REASON_OPTIONAL_PRESENT = 21,
-  YARD_REASON_OPTIONAL_ABSENT = 22,
-  YARD_REASON_NOT_DETERMINISTIC = 23,
-  YARD_REASON_NOT_CAPTURE_SAFE = 24,
-  YARD_REASON_INFERENCE_ONLY = 25,
-  YARD_REASON_VERIFIER_BROKEN = 26,
-  YARD_REASON_UNHEALTHY = 27,
-  YARD_REASON_REFERENCE_ONLY = 28,
-  YARD_REASON_OUTRANKED = 29,
+  YARD_REASON_NONE = 0, YARD_REASON_DENIED_KERNEL = 1,
+  YARD_REASON_DENIED_VENDOR = 2, YARD_REASON_NOT_ALLOWED_KERNEL = 3,
+  YARD_REASON_NOT_ALLOWED_VENDOR = 4, YARD_REASON_NOT_IN_ORDER = 5,
+  YARD_REASON_NOT_FORCED = 6, YARD_REASON_LOCKED_OUT = 7,
+  YARD_REASON_DISABLED = 8, YARD_REASON_UNAVAILABLE = 9,
+  YARD_REASON_CPU_FEATURE = 10, YARD_REASON_FORKED = 11,
+  YARD_REASON_DEVICE = 12, YARD_REASON_DTYPE = 13,
+  YARD_REASON_RANK = 14, YARD_REASON_DIM_TOO_SMALL = 15,
+  YARD_REASON_DIM_TOO_LARGE = 16, YARD_REASON_DIM_NOT_MULTIPLE = 17,
+  YARD_REASON_LAYOUT = 18, YARD_REASON_ALIGNMENT = 19,
+  YARD_REASON_SCALAR = 20, YARD_REASON_OPTIONAL_PRESENT = 21,
+  YARD_REASON_OPTIONAL_ABSENT = 22, YARD_REASON_NOT_DETERMINISTIC = 23,
+  YARD_REASON_NOT_CAPTURE_SAFE = 24, YARD_REASON_INFERENCE_ONLY = 25,
+  YARD_REASON_VERIFIER_BROKEN = 26, YARD_REASON_UNHEALTHY = 27,
+  YARD_REASON_REFERENCE_ONLY = 28, YARD_REASON_OUTRANKED = 29,
   YARD_REASON_REFUSED = 30, /* a verifier said no without saying more */
   YARD_REASON_COUNT,
   YARD_REASON_OWN = 1000,
@@ -488,25 +473,37 @@ typedef struct yard_op {
   uint32_t tolerance_count, pad_;
 } yard_op_t;
 
-/* A replacement for a named function, or an implementation of a dispatched one. */
+/* A replacement for a named function (a hook), or an implementation of a dispatched one (it has a group). A
+ * hook runs while its backend is activated; see docs/guides/hooks.md for the text of signatures. */
 typedef struct yard_hook {
   uint32_t size;
   uint32_t flags;        /* YARD_HOOK_* */
   const char* name;      /* the hook's or function's name */
   const char* group;     /* the group of a dispatched function; NULL: a plain hook */
-  const char* backend;   /* who brings it */
-  const char* signature; /* canonical text of its C++ or C signature; must match the declaration */
+  const char* backend;   /* who brings it; NULL: the plugin's only backend */
+  const char* signature; /* "i64(i64, const f32*)"; must match the declaration */
   int32_t priority, pad_; /* higher is tried first, unless LOWER_FIRST */
   void* self;
-  void (*function)(void); /* of that signature, with `self` as first argument */
+  void (*function)(void); /* of that signature, with `self` (NEXT: a yard_hook_next_t*) as first argument */
   void (*verify)(void);   /* the same arguments, then yard_verdict_t*; returns int32_t. NULL: accepts */
   const char* const* reasons;
   uint32_t reason_count, pad1_;
 } yard_hook_t;
-#define YARD_HOOK_ADDS 1u        /* brings a new name */
-#define YARD_HOOK_OVERRIDES 2u   /* replaces a name the host declares */
-#define YARD_HOOK_LOWER_FIRST 4u /* priorities count downwards */
-#define YARD_HOOK_DEFINITION 8u  /* replaces the definition (chosen as a value), not one call */
+#define YARD_HOOK_ADDS 1u        /* the name may be new: nobody declares or provides it */
+#define YARD_HOOK_OVERRIDES 2u   /* the name may be declared or provided by others; neither flag: this */
+#define YARD_HOOK_LOWER_FIRST 4u /* priorities count downwards; of functions only */
+#define YARD_HOOK_DEFINITION 8u  /* for people: it replaces the definition (chosen as a value), not one call */
+#define YARD_HOOK_NEXT 16u       /* it may ask for the next in the chain; of hooks only */
+#define YARD_HOOK_FAILS_BEFORE_WRITING 32u /* when it throws, everything is as it was; of functions only */
+
+/* What a hook with YARD_HOOK_NEXT gets in place of `self`. The next one, at last the default, is called as
+ * ((R (*)(void*, A...))next->function)(next->argument, a...), while the hook itself has not returned. */
+typedef struct yard_hook_next {
+  uint32_t size, pad_;
+  void* self;
+  void* argument;
+  void (*function)(void);
+} yard_hook_next_t;
 
 /* All that a library brings. */
 typedef struct yard_plugin {

@@ -343,6 +343,23 @@ class Kernel {
   yard_kernel_t d{};
 };
 
+// A hook or a dispatched function; made by hook<F>() and function<F>() of plugin_hooks.hpp.
+class Hook {
+ public:
+  explicit Hook(const char* name) noexcept { d.size = sizeof d, d.name = name; }
+  Hook& backend(const char* b) noexcept { return d.backend = b, *this; }
+  Hook& priority(int32_t p) noexcept { return d.priority = p, *this; }
+  Hook& flags(uint32_t f) noexcept { return d.flags |= f, *this; }
+  // It may only bring a new name.
+  Hook& only_adds() noexcept {
+    return d.flags = (d.flags & ~YARD_HOOK_OVERRIDES) | YARD_HOOK_ADDS, *this;
+  }
+  Hook& reasons(std::span<const char* const> texts) noexcept {
+    return d.reasons = texts.data(), d.reason_count = static_cast<uint32_t>(texts.size()), *this;
+  }
+  yard_hook_t d{};
+};
+
 // Collects descriptors; keep it in a static.
 class Plugin {
  public:
@@ -352,6 +369,7 @@ class Plugin {
   Plugin& add(const Backend& b) & { return put(b.d, backends_, d_.backends, d_.backend_count); }
   Plugin& add(const Op& o) & { return put(o.d, ops_, d_.ops, d_.op_count); }
   Plugin& add(const Kernel& k) & { return put(k.d, kernels_, d_.kernels, d_.kernel_count); }
+  Plugin& add(const Hook& h) & { return put(h.d, hooks_, d_.hooks, d_.hook_count); }
   template <class T>
   Plugin&& add(const T& t) && {
     return std::move(add(t));
@@ -376,6 +394,7 @@ class Plugin {
   Kept<yard_backend_t> backends_;
   Kept<yard_op_t> ops_;
   Kept<yard_kernel_t> kernels_;
+  Kept<yard_hook_t> hooks_;
 };
 
 }  // namespace yard::plugin

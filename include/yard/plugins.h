@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugins: shared libraries that bring ops, kernels and backends.
+// Plugins: shared libraries that bring ops, kernels, backends and hooks.
 //
 // Finding a plugin runs none of its code: its manifest (YARD_MANIFEST in plugin.h) says what it serves. It
-// is opened when one of its ops is first called, resolved, explained or attached, or when load() asks for
-// it. Whatever is wrong with a file, it is refused with a reason and everything else goes on.
+// is opened when one of its ops is first called, resolved, explained or attached, one of its hooks first used,
+// or when load() asks for it. Whatever is wrong with a file, it is refused with a reason and everything else goes on.
 //
 //   runtime.plugins().discover({"/opt/acme/plugins"}).or_throw();
 //   rms_norm(out, x, weight, 1e-6f).or_throw();                     // opens what serves rms_norm
@@ -145,7 +145,7 @@ class Plugins {
  public:
   // Looks through files and directories, absolute, before the places known so far; without any, looks
   // again through those. The error is what is wrong with an entry itself; files of a directory that are
-  // refused are only listed. Plugins that serve an op which has been used are loaded at once.
+  // refused are only listed. Plugins that serve an op or a hook which has been used are loaded at once.
   YARD_API Status discover(const std::vector<std::string>& paths = {});
   // All that was found and refused, in the order of the search.
   YARD_API std::vector<PluginInfo> list() const;

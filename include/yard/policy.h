@@ -29,12 +29,22 @@ enum class Kind : int {
 YARD_API const char* to_string(Kind k) noexcept;
 YARD_API std::optional<Kind> parse_kind(std::string_view text) noexcept;
 
+// What happens to calls that write over their inputs, when a kernel fails that may already have done so.
+enum class RetryInplace : int {
+  kNever,  // its error is the call's
+  kSave,   // inputs are copied before such a kernel runs, and put back for the next one
+};
+YARD_API const char* to_string(RetryInplace r) noexcept;
+YARD_API std::optional<RetryInplace> parse_retry_inplace(std::string_view text) noexcept;
+
 struct Policy {
   // Order of kinds: default → default, vendor, reference; vendor → vendor, default, reference;
   // reference → reference, default, vendor. Unset: default and vendor compete, reference comes last.
   std::optional<Kind> prefer;
   // The first choice or its error: no fallback.
   std::optional<bool> strict;
+  // Kernels that promise to fail before they write need no copy. Unset: never.
+  std::optional<RetryInplace> retry_inplace;
   // Only reference kernels.
   std::optional<bool> reference_only;
   // Op name → tokens `default`, `vendor`, `reference`, `vendor:NAME`, `impl:ID`, best first.

@@ -37,13 +37,17 @@ class Changes {
   YARD_API Changes& add_op(const yard_op_t& op, std::shared_ptr<void> keep = {});
   YARD_API Changes& add_backend(const yard_backend_t& backend, std::shared_ptr<void> keep = {});
   YARD_API Changes& add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
+  // A hook (yard/hook.h), or an implementation of a dispatched function.
+  YARD_API Changes& add_hook(const yard_hook_t& hook, std::shared_ptr<void> keep = {});
   // Everything a plugin descriptor lists.
   YARD_API Changes& add_plugin(const yard_plugin_t& plugin, std::shared_ptr<void> keep = {});
   // Takes the place of the kernel with that op and id; an error if there is none.
   YARD_API Changes& replace_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
   YARD_API Changes& remove_kernel(std::string op, std::string id);
-  // With all its kernels.
+  // With all its kernels, hooks and functions.
   YARD_API Changes& remove_backend(std::string name);
+  // Its hooks and functions only.
+  YARD_API Changes& remove_hooks(std::string backend);
   YARD_API Changes& remove_op(std::string name);
   // Asks the backend's probe again before its kernels are next considered.
   YARD_API Changes& reprobe(std::string backend);

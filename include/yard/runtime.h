@@ -7,12 +7,19 @@
 #pragma once
 
 #include <yard/call_spec.h>
+#include <yard/canary.h>
 #include <yard/config.h>
 #include <yard/explain.h>
+#include <yard/functions.h>
+#include <yard/hooks.h>
+#include <yard/mode.h>
 #include <yard/options.h>
 #include <yard/plugins.h>
+#include <yard/record.h>
 #include <yard/registry.h>
 #include <yard/reload.h>
+#include <yard/runtime_health.h>
+#include <yard/static_map.h>
 #include <yard/value.h>
 
 #include <initializer_list>
@@ -34,8 +41,12 @@ struct RuntimeSettings {
   bool environment = true;
   // A rule file to begin with; empty: what YARD_CONFIG names, or none.
   std::string config = {};
+  // What breakers follow, under what the rule file says.
+  BreakerSettings breakers = {};
   // Where plugins are looked for, and which may be loaded.
   PluginSettings plugins = {};
+  // Modes of the program's own, by name: there before the rule file is read, which may name them.
+  std::map<std::string, ModeProvider, std::less<>> modes = {};
 };
 
 // Something that was said to the runtime and means nothing, or less than it seems.
@@ -69,8 +80,8 @@ class Runtime {
 
   // Registers the built-in backends unless that has been done; calls do it by themselves.
   YARD_API Status ensure_initialized();
-  // Back to the built-in backends, without what was set here as policy. What the environment and the rule file
-  // say stays, and so do labels.
+  // Back to the built-in backends, without what was set here as policy and as static map, and without active hooks.
+  // What the environment and the rule file say stays, and so do labels, modes and a recording.
   YARD_API Status reset();
 
   // ---- Registry ----
@@ -83,6 +94,17 @@ class Runtime {
 
   // ---- Plugins ----
   YARD_API Plugins plugins() const noexcept;
+
+  // ---- Health ----
+  YARD_API Health health() const noexcept;
+  // What the canaries of the rule file have seen since the runtime was made.
+  YARD_API CanaryReport canaries() const;
+
+  // ---- Hooks ----
+  YARD_API Hooks hooks() const noexcept;
+
+  // ---- Dispatched functions ----
+  YARD_API Functions functions() const noexcept;
 
   // ---- Policy ----
   // What is in force for the process: what was set here, over the environment, over the rule file.
@@ -127,6 +149,28 @@ class Runtime {
   YARD_API void remove_config_callback(uint64_t id);
   // Labels of every call, for rules; those of a scope or of a call itself are stronger.
   YARD_API Status set_labels(std::map<std::string, std::string, std::less<>> labels);
+
+  // ---- Modes ----
+  // The static kernels of ops, in the place of those set before; each is stronger than what the rule file's
+  // static_kernel_map says of the op. An op or a kernel that does not exist is an error, all of them at once, and
+  // nothing changes then. An empty map takes everything back.
+  YARD_API Status set_static_map(StaticMap map);
+  YARD_API StaticMap static_map() const;
+  // A mode of the program's own (mode.h); the provider is held until no call uses it. An error if there is one of
+  // that name. A rule file that names it must come after it: see RuntimeSettings::modes.
+  YARD_API Status add_mode(std::string_view name, ModeProvider provider);
+  // Calls in flight finish; calls and scopes that name it afterwards are told that it is not there. An error while
+  // the rules in force name it.
+  YARD_API Status remove_mode(std::string_view name);
+
+  // ---- Recording ----
+  // Counts the calls made from now on and writes them to the file: every few seconds, when it ends and when the
+  // process does. What was recorded to another file ends. A file that cannot be written is an error at once; one that
+  // is there is replaced with the first call. A child of fork goes on, in a file of that name with `.PID` behind it.
+  YARD_API Status record_to(const std::string& path);
+  // Writes what there is. Fine if nothing is recorded.
+  YARD_API Status stop_recording();
+  YARD_API RecordingStats recording() const;
 
   // ---- Calls by name ----
   YARD_API Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o = {});

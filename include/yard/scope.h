@@ -48,6 +48,9 @@ class Scope {
   YARD_API Scope inference(bool on = true) const;
   // Only kernels that give the same bits every time.
   YARD_API Scope deterministic(bool on = true) const;
+  // How plans are obtained: a mode by its name, also one that the program has added. Calls on a runtime that has no
+  // such mode fail.
+  YARD_API Scope mode(std::string name) const;
 
   YARD_API const Policy& policy() const noexcept;
   YARD_API const std::map<std::string, std::string, std::less<>>& labels() const noexcept;

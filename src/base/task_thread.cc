@@ -3,21 +3,28 @@
 
 namespace yard::base {
 
+using Clock = std::chrono::steady_clock;
+
 void TaskThread::Queue::run() {
   for (;;) {
     std::function<void()> task;
     {
       std::unique_lock l(lock);
-      more.wait(l, [&] { return halted || !tasks.empty(); });
+      while (!halted && (tasks.empty() || tasks.begin()->first > Clock::now())) {
+        if (tasks.empty())
+          more.wait(l);
+        else
+          more.wait_until(l, Time(tasks.begin()->first));
+      }
       if (halted) return tasks.clear();
-      task = std::move(tasks.front());
-      tasks.pop_front();
+      task = std::move(tasks.begin()->second);
+      tasks.erase(tasks.begin());
     }
     task();
   }
 }
 
-Status TaskThread::post(std::function<void()> task) {
+Status TaskThread::post_at(Time when, std::function<void()> task) {
   Control& c = control_.get();
   const std::lock_guard lock(c.lock);
   if (c.thread == nullptr) {
@@ -34,7 +41,7 @@ Status TaskThread::post(std::function<void()> task) {
     c.queue = std::move(queue);
   }
   const std::lock_guard l(c.queue->lock);
-  c.queue->tasks.push_back(std::move(task));
+  c.queue->tasks.emplace(when, std::move(task));
   c.queue->more.notify_all();
   return {};
 }

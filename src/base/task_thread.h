@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs what it is given, in order, on a thread of its own, which begins with the first task.
+// Runs what it is given, in order or when it is time, on a thread of its own, which begins with the first
+// task.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -23,13 +25,16 @@ class TaskThread {
 
   // From any thread, also from a task. What a task throws is the task's to catch. A child of fork has none of
   // the parent's tasks. An error if there can be no thread: then the task is dropped.
-  Status post(std::function<void()> task);
+  Status post(std::function<void()> task) { return post_at(Time::min(), std::move(task)); }
+  // The same, not before `when`.
+  using Time = std::chrono::steady_clock::time_point;
+  Status post_at(Time when, std::function<void()> task);
 
  private:
   struct Queue {
     std::mutex lock;
     std::condition_variable more;
-    std::deque<std::function<void()>> tasks;
+    std::multimap<Time, std::function<void()>> tasks;  // equal times in the order they came
     bool halted = false;
     void run();
   };

@@ -30,7 +30,8 @@ void on_thread_exit(void* record) {
   auto* r = static_cast<ThreadRecord*>(record);
   t_thread = nullptr;
   r->counters = nullptr, r->recent = nullptr;
-  r->scope = 0, r->scope_state = nullptr;
+  r->scope = 0, r->scope_state = nullptr, r->hooks = nullptr;
+  r->commit = nullptr, r->functions = nullptr;
   for (int i = 0; i < kThreadLocals; ++i) {
     auto hook = g_exit_hooks[i].load(std::memory_order_acquire);
     if (hook != nullptr && r->locals[i] != nullptr) hook(r->locals[i]);
@@ -114,7 +115,8 @@ void abandon_other_threads() noexcept {
       for (HazardSlot& s : b->slots) s.store(nullptr, std::memory_order_relaxed);
     r->depth = 0;
     r->counters = nullptr, r->recent = nullptr;
-    r->scope = 0, r->scope_state = nullptr;
+    r->scope = 0, r->scope_state = nullptr, r->hooks = nullptr;
+    r->commit = nullptr, r->functions = nullptr;
     // What the thread had stored may be half-written: it is left behind, not freed.
     for (void*& local : r->locals) local = nullptr;
     r->in_use.store(false, std::memory_order_relaxed);

@@ -21,7 +21,7 @@ using detail::kFollow;
 using detail::kReread;
 
 // Pointers that a layer keeps with the thread; each layer names its own index.
-inline constexpr int kThreadLocals = 4;
+inline constexpr int kThreadLocals = 5;
 
 struct ThreadRecord : detail::ThreadHead {
   void* locals[kThreadLocals] = {};  // of the owner

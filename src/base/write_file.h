@@ -13,4 +13,7 @@ namespace yard::base {
 // error has the path and what the system said.
 Status write_file(const std::string& path, std::string_view content, unsigned mode = 0644);
 
+// Whether that could be done now: tried with an empty file beside it, which goes again. What is there stays.
+Status can_write_file(const std::string& path);
+
 }  // namespace yard::base

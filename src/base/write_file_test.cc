@@ -33,6 +33,17 @@ class WriteFile : public ::testing::Test {
   std::string folder_;
 };
 
+TEST_F(WriteFile, CanBeTriedWithoutChangingAnything) {
+  EXPECT_TRUE(can_write_file(file("a")).ok());
+  EXPECT_EQ(files(), 0u);
+  ASSERT_TRUE(write_file(file("a"), "one").ok());
+  EXPECT_TRUE(can_write_file(file("a")).ok());
+  EXPECT_EQ(read("a"), "one");
+  EXPECT_THAT(can_write_file(file("none/a")).to_string(),
+              ::testing::HasSubstr("cannot be written: No such file or directory"));
+  EXPECT_THAT(can_write_file(folder_).to_string(), ::testing::HasSubstr("Is a directory"));
+}
+
 TEST_F(WriteFile, TakesThePlaceOfWhatWasThereAndLeavesNothingElse) {
   ASSERT_TRUE(write_file(file("a"), "one").ok());
   ASSERT_TRUE(write_file(file("a"), "two, longer").ok());

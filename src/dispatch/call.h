@@ -22,6 +22,9 @@ op::Labels call_labels(const Options* o, const ScopeState* scope);
 // The call as this thread would make it now, in its scope.
 op::Call scoped_call(const op::Program& program, const yard_value_t* args, const Options& o);
 
+// Tells the observer of the entry, which has one, of a call that is about to run.
+void observe(const Entry& e, const yard_value_t* args, uint32_t flags, const Options* o) noexcept;
+
 // Arguments with the facts of every tensor made, so that the rest may rely on them. Borrows.
 class WithFacts {
  public:

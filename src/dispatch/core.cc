@@ -34,7 +34,24 @@ std::shared_ptr<const policy::ProcessPolicy> settled(const registry::State& stat
   return std::make_shared<const policy::ProcessPolicy>(std::move(policy));
 }
 
+// Whether health says something else about an op than before.
+bool says_otherwise(const health::View* before, const health::View* now, const std::string& op) {
+  if (before == now) return false;
+  const bool lost_before = before != nullptr && !before->devices_lost().empty();
+  const bool lost_now = now != nullptr && !now->devices_lost().empty();
+  const auto of = [&](const health::View* v) { return v != nullptr ? v->of_op(op) : nullptr; };
+  return lost_before || lost_now || of(before) != nullptr || of(now) != nullptr;
+}
+
 }  // namespace
+
+select::Directions directions_for(const Snapshot& snapshot, const registry::Family& family) {
+  select::Directions d = directions_for(*snapshot.policy, family);
+  const health::View* h = snapshot.health.get();
+  if (h != nullptr && (h->of_op(family.op->name) != nullptr || !h->devices_lost().empty()))
+    d.health = snapshot.health;
+  return d;
+}
 
 Patch make_patch(const Options* o, const ScopeState* scope, bool labelled) {
   Patch p;
@@ -43,10 +60,14 @@ Patch make_patch(const Options* o, const ScopeState* scope, bool labelled) {
     p.hash = scope_hash(scope->policy_id);
   }
   if (scope != nullptr) p.labels = scope->content.labels;
+  if (scope != nullptr && !scope->content.mode.empty())
+    p.mode = scope->content.mode, p.mode_by = "scope";
   labelled = labelled && o != nullptr && !o->labels.empty();
-  if (o == nullptr || (!o->policy && o->force.empty() && o->deny.empty() && !o->mode && !labelled))
+  if (o == nullptr || (!o->policy && o->force.empty() && o->deny.empty() && !o->mode &&
+                       o->mode_name.empty() && !labelled))
     return p;
-  p.mode = o->mode;
+  if (o->mode) p.mode = to_string(*o->mode), p.mode_by = "call";
+  if (!o->mode_name.empty()) p.mode = o->mode_name, p.mode_by = "call";
   if (labelled)
     for (const auto& [name, value] : o->labels) p.labels[name] = value;
   if (o->policy) p.policy = merge(p.policy, *o->policy);
@@ -54,7 +75,7 @@ Patch make_patch(const Options* o, const ScopeState* scope, bool labelled) {
   p.key = to_string(p.policy);
   if (!o->force.empty()) p.key += "\nforce " + o->force;
   for (const std::string& d : o->deny) p.key += "\ndeny " + base::quote(d);
-  if (o->mode) p.key += std::string("\nmode ") + to_string(*o->mode);
+  if (!p.mode.empty()) p.key += "\nmode " + base::quote(p.mode);
   for (const auto& [name, value] : p.labels)
     p.key += "\nlabel " + base::quote(name) + '=' + base::quote(value);
   p.hash = std::hash<std::string>()(p.key) | 1;
@@ -92,10 +113,13 @@ size_t Core::plans_of(const Entry& entry) const noexcept {
 std::shared_ptr<Entry> Core::build_entry(const Snapshot& next, const registry::Family& family,
                                          const Entry* old) {
   const auto shared = next.state->families.find(family.op->name)->second;
-  auto entry =
-      Entry::make(select::Contest::make(shared, next.policy->in_force, {}, {host, next.forked},
-                                        directions_for(*next.policy, family)),
-                  next.generation, old);
+  const select::Surroundings where{host, next.forked};
+  select::Directions directions = directions_for(next, family);
+  if (make_inspector && next.policy->file != nullptr)
+    directions.inspector = make_inspector(next.policy->file->config, shared, where);
+  auto entry = Entry::make(select::Contest::make(shared, next.policy->in_force, {}, where,
+                                                 std::move(directions)),
+                           next.generation, old);
   if (old == nullptr || old->being_edited() || !entry->contest().directions().cache) return entry;
   // Representatives are copied out under the lock; selecting runs plugin code and is done without it.
   std::vector<op::Call> known;
@@ -128,11 +152,14 @@ bool Core::publish(Root& r, std::shared_ptr<const registry::State> state,
   if (!policy->reading->good.policy.backends.empty()) policy = settled(*next->state, *policy);
   next->policy = std::move(policy);
   next->forked = old != nullptr && old->forked;
+  next->health = board.view();
+  const auto health_before = old != nullptr ? old->health : nullptr;
   std::vector<std::shared_ptr<Entry>> entries(next->state->index_count());
   for (const auto& [name, family] : next->state->families) {
     const uint32_t i = family->op->index;
     const bool had = old != nullptr && i < old->owners().size() && old->owners()[i] != nullptr;
-    if (had && ops != nullptr && ops->count(name) == 0)
+    if (had && ops != nullptr && ops->count(name) == 0 &&
+        !says_otherwise(health_before.get(), next->health.get(), name))
       entries[i] = old->owners()[i];
     else
       entries[i] = build_entry(*next, *family, had ? old->owners()[i].get() : nullptr);
@@ -187,6 +214,8 @@ Status Core::edit(const F& change) {
     done = publish(r, std::move(state), std::move(policy), ops ? &*ops : nullptr, before);
   }
   end_states();
+  settle_breakers();
+  if (changed) changed();
   base::reclaimer().collect();
   return {};
 }
@@ -204,40 +233,80 @@ Result<Ticket> Core::apply(const std::vector<registry::Step>& steps) {
   return Ticket(std::move(ticket));
 }
 
-Status Core::set_policy(Policy policy) {
-  YARD_RETURN_IF_ERROR(validate(policy));
+Status Core::edit_policy(
+    const std::function<Status(const registry::State&, policy::ProcessPolicy&)>& change) {
   return edit([&](const Snapshot& old, auto& state, auto& next, auto&) -> Status {
     policy::ProcessPolicy p = *old.policy;
-    p.set = policy;
+    YARD_RETURN_IF_ERROR(change(*state, p));
     next = settled(*state, std::move(p));
     return {};
+  });
+}
+
+void Core::settle_breakers() {
+  const auto policy = snapshot()->policy;
+  const Config none;
+  const BreakerSettings wanted =
+      breaker_of(policy->file != nullptr ? policy->file->config : none, policy->breakers);
+  if (wanted != board.settings() &&
+      board.set_settings(wanted, std::chrono::steady_clock::now()))
+    health_moved();
+}
+
+Status Core::set_breakers(const BreakerSettings& settings) {
+  YARD_RETURN_IF_ERROR(validate(settings));
+  return edit_policy([&](const auto&, policy::ProcessPolicy& p) {
+    p.breakers = settings;
+    return Status();
+  });
+}
+
+std::vector<health::Successes> Core::successes() const {
+  std::vector<health::Successes> to;
+  const auto s = snapshot();
+  for (const auto& e : s->owners()) {
+    if (e == nullptr) continue;
+    const auto& contenders = e->contest().contenders();
+    for (size_t i = 0; i < contenders.size(); ++i)
+      to.push_back({e->name(), contenders[i].kernel->id, contenders[i].kernel->backend_name,
+                    e->stats(i).calls.total()});
+  }
+  return to;
+}
+
+Status Core::publish_health() {
+  return edit([&](const Snapshot&, auto&, auto&, auto& ops) -> Status {
+    ops.emplace();
+    return {};
+  });
+}
+
+Status Core::set_policy(Policy policy) {
+  YARD_RETURN_IF_ERROR(validate(policy));
+  return edit_policy([&](const auto&, policy::ProcessPolicy& p) {
+    p.set = policy;
+    return Status();
   });
 }
 
 Status Core::set_environment(std::shared_ptr<const policy::Reading> reading) {
-  return edit([&](const Snapshot& old, auto& state, auto& next, auto&) -> Status {
-    policy::ProcessPolicy p = *old.policy;
+  return edit_policy([&](const auto&, policy::ProcessPolicy& p) {
     p.reading = reading;
-    next = settled(*state, std::move(p));
-    return {};
+    return Status();
   });
 }
 
 Status Core::set_file(std::shared_ptr<const policy::FileRules> file) {
-  return edit([&](const Snapshot& old, auto& state, auto& next, auto&) -> Status {
-    policy::ProcessPolicy p = *old.policy;
+  return edit_policy([&](const auto&, policy::ProcessPolicy& p) {
     p.file = file;
-    next = settled(*state, std::move(p));
-    return {};
+    return file != nullptr ? check_modes(file->config, *p.modes) : Status();
   });
 }
 
 Status Core::set_labels(op::Labels labels) {
-  return edit([&](const Snapshot& old, auto&, auto& next, auto&) -> Status {
-    auto p = std::make_shared<policy::ProcessPolicy>(*old.policy);
-    p->labels = labels;
-    next = std::move(p);
-    return {};
+  return edit_policy([&](const auto&, policy::ProcessPolicy& p) {
+    p.labels = labels;
+    return Status();
   });
 }
 
@@ -251,6 +320,7 @@ Status Core::start_over(const std::vector<registry::Step>& steps) {
     state = applied->state;
     policy::ProcessPolicy p = *old.policy;
     p.set = {};
+    p.mapped = {};
     next = settled(*state, std::move(p));
     return {};
   });

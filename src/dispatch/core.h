@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +24,7 @@
 #include "dispatch/scope.h"
 #include "dispatch/snapshot.h"
 #include "exec/states.h"
+#include "health/board.h"
 #include "policy/sources.h"
 #include "registry/changes.h"
 #include "registry/lazy_loader.h"
@@ -40,7 +42,8 @@ class Core;
 struct Patch {
   Policy policy;  // of both
   select::Demand demand;
-  std::optional<Mode> mode;
+  std::string mode;               // by name; empty: nothing is said
+  const char* mode_by = nullptr;  // "call" or "scope"
   std::map<std::string, std::string, std::less<>> labels;
   std::string key;    // canonical text; empty where the scope alone says something
   uint64_t hash = 0;  // 0: nothing is said
@@ -52,6 +55,12 @@ Patch make_patch(const Options* options, const ScopeState* scope, bool labelled 
 select::Directions directions_for(const policy::ProcessPolicy& policy,
                                   const registry::Family& family);
 select::Directions directions_for(select::Directions of_process, const Patch& patch);
+// With health.
+select::Directions directions_for(const Snapshot& snapshot, const registry::Family& family);
+// Whether the mode that a patch names is there.
+Status check_patch(const Patch& patch, const policy::Modes& modes);
+// Whether all modes that a rule file names are there.
+Status check_modes(const Config& config, const policy::Modes& modes);
 
 // One selection under way; others that need the same wait for it.
 struct Flight {
@@ -102,6 +111,13 @@ class Core {
   // What a rule file says; null: there is none.
   Status set_file(std::shared_ptr<const policy::FileRules> file);
   Status set_labels(op::Labels labels);
+  // Kernels of ops in the program's own static map; names are checked.
+  Status set_static_map(StaticMap map);
+  // A mode is taken away only when the rule file in force does not name it; who names it after that is told.
+  Status add_mode(std::shared_ptr<const policy::ProgramMode> mode);
+  Status remove_mode(std::string_view name);
+  // Who is told of every call; null: nobody. Calls in flight may still tell the one before.
+  Status set_observer(std::shared_ptr<registry::CallObserver> observer);
   // Classes of calls that have a plan now and would have no kernel under these rules, of the process and of
   // scopes; at most `most` of each op. Publishes nothing.
   struct Orphan {
@@ -146,6 +162,28 @@ class Core {
   // Has the states of an instance looked through when kernels go.
   void watch(const std::shared_ptr<exec::States>& states);
 
+  // ---- Health ----
+  mutable health::Board board;
+  // Told by any thread when the board has changed and should be published; set before the first call.
+  std::function<void()> on_health;
+  void health_moved() const {
+    if (on_health) on_health();
+  }
+  // Puts in force what the board says now.
+  Status publish_health();
+  // What breakers follow, under what the rule file says.
+  Status set_breakers(const BreakerSettings& settings);
+  // How often each kernel has run well.
+  std::vector<health::Successes> successes() const;
+
+  // Called after each change, holding no lock. Set before the first call.
+  std::function<void()> changed;
+
+  // Who looks at what the kernels of an op do, as the rule file says; null: nobody. Set before the first call.
+  using MakeInspector = std::function<std::shared_ptr<registry::Inspector>(
+      const Config&, const std::shared_ptr<const registry::Family>&, const select::Surroundings&)>;
+  MakeInspector make_inspector;
+
   // ---- What has been found and not yet been loaded ----
   registry::LazyLoader* loader = nullptr;  // set before the first call
   // An op is asked for by name: has whatever offers it loaded, the first time and while it is not known
@@ -167,11 +205,16 @@ class Core {
   // Publishes what `change` makes of the current snapshot.
   template <class F>
   Status edit(const F& change);
+  // The same for what is said for the process.
+  Status edit_policy(
+      const std::function<Status(const registry::State&, policy::ProcessPolicy&)>& change);
   // How many plans it may keep.
   size_t plans_of(const Entry& entry) const noexcept;
   std::shared_ptr<Entry> build_entry(const Snapshot& next, const registry::Family& family,
                                      const Entry* old);
 
+  // What breakers are to follow after a change.
+  void settle_breakers();
   // Ends the states of kernels that are not there any more. Holding no lock.
   void end_states();
   // Writes the versions of all ops and of overlays; in a child of fork, too.

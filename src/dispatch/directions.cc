@@ -1,12 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // What mode, rule file and labels say about an op: to everybody, and to those a patch is for.
+#include <fmt/format.h>
+
 #include "dispatch/core.h"
 
 namespace yard::detail {
 namespace {
 
-Mode parsed_mode(const std::string* name) {
-  return name != nullptr ? parse_mode(*name).value_or(Mode::kAuto) : Mode::kAuto;
+// A name that has been checked.
+void set_mode(select::Directions& d, const std::string& name, const char* by) {
+  d.mode_by = by;
+  d.program = nullptr;
+  if (const auto mode = parse_mode(name)) {
+    d.mode = *mode;
+  } else if (const auto it = d.modes->find(name); it != d.modes->end()) {
+    d.mode = Mode::kProgram;
+    d.program = it->second;
+  }
+}
+
+// "static_kernel_map (rules.yaml:7)"
+std::string map_text(const Config& config, const KernelRef& ref) {
+  if (ref.at.line == 0 || ref.at.file >= config.sources.files.size())
+    return "static_kernel_map of the rules";
+  return fmt::format("static_kernel_map ({}:{})", config.sources.files[ref.at.file], ref.at.line);
 }
 
 }  // namespace
@@ -15,13 +32,21 @@ select::Directions directions_for(const policy::ProcessPolicy& policy,
                                   const registry::Family& family) {
   select::Directions d;
   d.labels = policy.labels;
+  d.modes = policy.modes;
+  d.observer = policy.observer;
+  d.watched = policy.observer != nullptr;
+  const std::string& op = family.op->name;
+  const auto& mapped = policy.mapped.kernels();
+  if (const auto it = mapped.find(op); it != mapped.end())
+    d.mapped = it->second, d.mapped_by = "the program's static map";
   if (policy.file == nullptr) return d;
   const Config& config = policy.file->config;
-  const std::string& op = family.op->name;
-  d.mode = parsed_mode(policy::mode_of(config, op));
+  if (const std::string* mode = policy::mode_of(config, op)) set_mode(d, *mode, "file");
   d.file = policy.file;
   d.rules = policy.file->rules_for(family.op->program);
-  if (const KernelRef* k = policy::find_for_op(config.static_kernel_map, op)) d.mapped = k->id;
+  const KernelRef* said = policy::find_for_op(config.static_kernel_map, op);
+  if (said != nullptr && d.mapped.empty())
+    d.mapped = said->id, d.mapped_by = map_text(config, *said);
   for (const KernelRef& k : policy::chain_of(config, op)) d.chain.push_back(k.id);
   d.cache = config.settings.cache.enabled.value_or(true);
   d.plans = static_cast<size_t>(config.settings.cache.size.value_or(0));
@@ -30,7 +55,7 @@ select::Directions directions_for(const policy::ProcessPolicy& policy,
 }
 
 select::Directions directions_for(select::Directions of_process, const Patch& patch) {
-  if (patch.mode) of_process.mode = *patch.mode;
+  if (!patch.mode.empty()) set_mode(of_process, patch.mode, patch.mode_by);
   if (patch.labels.empty()) return of_process;
   std::map<std::string, std::string, std::less<>> all = patch.labels;
   all.insert(of_process.labels.begin(), of_process.labels.end());

@@ -75,16 +75,22 @@ Entry::Entry(select::Contest contest, uint64_t generation, const Entry* stats_fr
 Entry::~Entry() { free_table(table_.load(std::memory_order_relaxed)); }
 
 exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order) const {
-  size_t most = exec::Plan::kMaxAttempts;
-  if (const auto& said = contest_.directions().fallbacks) most = std::min(most, *said + 1);
+  size_t tries = exec::Plan::kMaxAttempts;
+  if (const auto& said = contest_.directions().fallbacks) tries = std::min(tries, *said + 1);
+  // A kernel on trial may be skipped, and another takes its place.
+  const size_t most = contest_.on_trial() ? exec::Plan::kMaxAttempts : tries;
   std::vector<exec::Attempt> attempts;
   for (uint16_t i : order) {
-    attempts.push_back(
-        {contest_.contenders()[i].kernel.get(), stats_[i]->calls.id(), stats_[i]->failures.id()});
+    attempts.push_back({contest_.contenders()[i].kernel.get(), stats_[i].get()});
     if (attempts.size() == most) break;
   }
   auto made = exec::Plan::make(key.hash, {key.w, key.words}, attempts);
+  made->tries = static_cast<uint8_t>(std::min<size_t>(tries, made->attempt_count));
   made->mode = order.by;
+  if (watched()) {
+    made->simple = false;
+    made->direct.store(false, std::memory_order_relaxed);
+  }
   return made;
 }
 

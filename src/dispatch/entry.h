@@ -105,6 +105,12 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // No other entry of the process, of whatever op and runtime, has or had it.
   uint64_t id() const noexcept { return id_; }
   bool strict() const noexcept { return contest_.strict(); }
+  // Every call takes the way on which it can be looked at.
+  bool watched() const noexcept {
+    return contest_.directions().watched || contest_.directions().inspector != nullptr || contest_.saves_inputs() || contest_.on_trial();
+  }
+  // What threads remember of its plans is void: they look again.
+  void forget_memos() const noexcept { evictions_.fetch_add(1, std::memory_order_seq_cst); }
   // How often plans have been let go; read while the entry is held. A plan that is found after this was
   // read is one that this count does not cover.
   const std::atomic<uint64_t>& eviction_count() const noexcept { return evictions_; }
@@ -150,7 +156,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   select::Contest contest_;
   std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by contender
   std::deque<ClassRecord> classes_;                              // oldest first
-  std::atomic<uint64_t> evictions_{0};
+  mutable std::atomic<uint64_t> evictions_{0};
   std::atomic<bool> editing_{false};
   const void* inside_;
   mutable std::vector<const void*> handles_;  // under the plan lock

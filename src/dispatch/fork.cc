@@ -72,18 +72,23 @@ void Core::abandon_root() noexcept {
   next->generation = last->generation + 1;
   next->state = last->state;
   next->policy = last->policy;
+  if (next->policy->observer != nullptr) next->policy->observer->forked();
   next->forked = true;
+  board.abandon();
+  next->health = board.view();
   std::vector<std::shared_ptr<Entry>> entries = last->owners();
   for (auto& entry : entries) {
     if (entry == nullptr) continue;
-    bool unsafe = entry->being_edited();
+    bool unsafe = entry->being_edited() || entry->contest().directions().health != nullptr;
     for (const select::Contender& c : entry->contest().contenders())
       unsafe |= (c.kernel->backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0;
-    if (unsafe)
-      entry = Entry::make(select::Contest::make(next->state->families.find(entry->name())->second,
-                                                next->policy->in_force, {}, {host, true},
-                                                entry->contest().directions()),
-                          next->generation, entry.get());
+    if (!unsafe) continue;
+    select::Directions directions = entry->contest().directions();
+    directions.health = nullptr;  // breakers start anew
+    entry = Entry::make(select::Contest::make(next->state->families.find(entry->name())->second,
+                                              next->policy->in_force, {}, {host, true},
+                                              std::move(directions)),
+                        next->generation, entry.get());
   }
   next->set_entries(std::move(entries));
   generation_ = next->generation;

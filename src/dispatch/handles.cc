@@ -59,6 +59,7 @@ Result<std::shared_ptr<const Entry>> entry_of(Site& site) {
 struct Node : BoundNode {
   Core* core = nullptr;
   std::weak_ptr<const Entry> of;
+  void (*again)(void) = nullptr;  // `typed` when all is well
 
   static void free(void* p) {
     std::unique_ptr<Node> node(static_cast<Node*>(p));
@@ -111,7 +112,9 @@ Status rebind(Bound& state) {
       const registry::Kernel& k = *plan->attempts[0].kernel;
       node->plan = plan, node->self = plan->self, node->counter = plan->counter;
       // A checking library sees every call: none is made inline.
-      node->typed = plan->simple && !kCheckForm ? k.d.typed : nullptr;
+      node->again = plan->simple && !kCheckForm ? k.d.typed : nullptr;
+      if (plan->direct.load(std::memory_order_relaxed))
+        node->typed.store(node->again, std::memory_order_relaxed);
     }
   }
   state.put(node.release());
@@ -169,7 +172,11 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
                         fmt::format("{}: a bound handle was called on tensors of another form",
                                     entry->name()))
               .release();
-        return run_hit(thread, *entry, core, *plan, args, state.site->count, n.flags);
+        Status::Rep* const result =
+            run_hit(thread, *entry, core, *plan, args, state.site->count, n.flags);
+        if (plan->direct.load(std::memory_order_relaxed))
+          n.typed.store(static_cast<const Node&>(n).again, std::memory_order_relaxed);
+        return result;
       }
     }
   }
@@ -180,6 +187,7 @@ Status::Rep* bound_failed(BoundState* handle, const BoundNode* node, const yard_
                           int32_t code, const char* message) {
   const auto& state = *static_cast<const Bound*>(handle);
   const auto& entry = *static_cast<const Entry*>(node->entry);
+  node->typed.store(nullptr, std::memory_order_relaxed);
   // Other data pointers may overlap otherwise than those the handle was bound to.
   const int32_t aliased = entry.program().fits(args);
   return after_failure(
@@ -198,8 +206,9 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   if (scope != nullptr && scope->policy_id != 0) {
     if (!scope->problem.ok()) return scope->problem;
     const auto s = core.snapshot();
-    if (auto scoped =
-            core.overlay(s, (*entry)->contest().family().op->index, make_patch(nullptr, scope)))
+    const Patch patch = make_patch(nullptr, scope);
+    YARD_RETURN_IF_ERROR(check_patch(patch, *s->policy->modes));
+    if (auto scoped = core.overlay(s, (*entry)->contest().family().op->index, patch))
       *entry = std::move(scoped);
   }
   const Entry& e = **entry;

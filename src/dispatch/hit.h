@@ -14,9 +14,12 @@ namespace yard::detail {
 
 inline exec::Request request(const Entry& e, const Core& core, const yard_value_t* args,
                              uint32_t flags, const Options* options) {
-  return {
+  exec::Request r{
       e.name().c_str(),        core.host, args,         e.program().arg_count(), flags, e.strict(),
       e.program().has_inout(), options,   &e.program(), core.states_for(options)};
+  r.save = e.contest().saves_inputs();
+  r.inspector = e.contest().directions().inspector.get();
+  return r;
 }
 
 // What follows a first kernel that failed. Inside the guard.
@@ -24,7 +27,7 @@ Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e, const Cor
                            const exec::Plan& plan, const yard_value_t* args, uint32_t flags,
                            int32_t code, const char* message);
 
-// A hit whose kernel needs workspace first. Inside the guard.
+// A hit whose kernel needs something first, or that somebody watches. Inside the guard.
 Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& core,
                       const exec::Plan& plan, const yard_value_t* args, uint32_t flags);
 
@@ -33,7 +36,7 @@ Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& co
                                                    const Core& core, const exec::Plan& plan,
                                                    const yard_value_t* args, uint32_t count,
                                                    uint32_t flags) {
-  if (!plan.simple) [[unlikely]]
+  if (!plan.direct.load(std::memory_order_relaxed)) [[unlikely]]
     return run_plan(thread, e, core, plan, args, flags);
   yard_call_t call;
   start_call(call, thread.error, flags, core.host, plan.self);

@@ -154,6 +154,9 @@ Status check_force(const registry::Family& family, const std::string& force) {
 Status check_options(const registry::Family& family, const Options& o) {
   YARD_RETURN_IF_ERROR(check_force(family, o.force));
   if (o.policy) YARD_RETURN_IF_ERROR(validate(*o.policy));
+  if (o.mode == Mode::kProgram || (o.mode && !o.mode_name.empty()))
+    return Status(Code::kInvalidArgument,
+                  "a mode that the program has added is said by mode_name alone");
   for (const std::string& d : o.deny)
     if (d.empty())
       return Status(Code::kInvalidArgument, "the call's deny list holds an empty pattern");
@@ -183,6 +186,7 @@ Result<Explanation> Core::explain(const registry::Family& family, const op::Call
   const ScopeState* scope = base::this_thread().scope_state;
   const Patch patch = make_patch(&o, scope, true);
   if (scope != nullptr && !scope->problem.ok()) return scope->problem;
+  YARD_RETURN_IF_ERROR(check_patch(patch, *s.policy->modes));
   const Policy none;
   const policy::FileRules* file = s.policy->file.get();
   const policy::Source sources[] = {{"file", file != nullptr ? &file->said : &none},
@@ -195,7 +199,7 @@ Result<Explanation> Core::explain(const registry::Family& family, const op::Call
                      patch.demand,
                      {host, s.forked},
                      sources,
-                     directions_for(directions_for(*s.policy, family), patch)};
+                     directions_for(directions_for(s, family), patch)};
   Explanation e = select::explain(q);
   e.generation = s.generation;
   for (PolicyNote& n : e.policy) name_variable(*s.policy->reading, n);
@@ -218,10 +222,13 @@ Result<Explanation> Core::explain(const op::CallSpec& spec, const Options& o) co
   op::CallSpec with_flags = spec;
   const ScopeState* scope = base::this_thread().scope_state;
   with_flags.flags |= call_flags(o) | (scope != nullptr ? scope->flags : 0);
-  for (auto& label : call_labels(&o, scope)) with_flags.labels.push_back(std::move(label));
+  // Those of the text are the call's own.
+  Options labelled = o;
+  labelled.labels.insert(spec.labels.begin(), spec.labels.end());
+  with_flags.labels = call_labels(&labelled, scope);
   auto call = op::Call::from_spec(*family->op->program, with_flags, &family->op->d);
   if (!call.ok()) return std::move(call).status();
-  return explain(*family, *call, o, *s);
+  return explain(*family, *call, labelled, *s);
 }
 
 }  // namespace yard::detail

@@ -31,8 +31,10 @@ class RecipeCompiler {
       for (const select::Limit& l : c.limits) read_limit(l);
       read_verifier(c);
       for (const op::Field& f : c.cost_fields) read_bucket(f);
+      for (const health::Held* h : c.held_keys) read_held(*h);
     }
     read_rules();
+    read_mode();
     place();
     return std::move(recipe_);
   }
@@ -169,11 +171,53 @@ class RecipeCompiler {
     for (int arg : c.verify_args) read_whole(static_cast<size_t>(arg));
   }
 
+  // Whether a call is of the kind that health holds back: its dtypes, and the bucket of each dimension.
+  void read_held(const health::Held& held) {
+    for (size_t i = 0; i < params_.size(); ++i)
+      if (params_[i].is_tensor()) read_dtype(i);
+    const auto buckets = held.key.sizes.get();
+    const std::vector<op::Field>& dims = contest_.health_dims();
+    for (size_t i = 0; i < buckets.size() && i < dims.size(); ++i) {
+      const auto edge = [&](uint32_t bucket) {
+        select::Limit l{};
+        l.l.kind = YARD_LIMIT_MIN;
+        l.l.a = int64_t{1} << bucket;
+        l.field = dims[i];
+        if (bucket < 62) read_integer(l);
+      };
+      if (buckets[i] > 0) edge(buckets[i] - 1u);
+      edge(buckets[i]);
+    }
+  }
+
   void read_rules() {
     const select::Directions& d = contest_.directions();
     if (!d.by_rules()) return;
     recipe_.reads_scalars_ |= d.rules->reads_scalars();
     if (d.rules->key_words() > 0) recipe_.rules_ = d.rules;
+  }
+
+  // A mode that the program has added, as verifiers do.
+  void read_mode() {
+    const auto& mode = contest_.directions().program;
+    if (mode == nullptr) return;
+    const auto& reads = mode->provider.reads;
+    for (const op::Field& f : contest_.mode_fields())
+      if (f.count > 0) add_field(recipe_.exact_, f);
+    for (size_t i = 0; i < params_.size(); ++i)
+      if (!reads || (!contest_.program().field(params_[i].name) &&
+                     std::find(reads->begin(), reads->end(), params_[i].name) != reads->end()))
+        read_whole(i);
+    // Keys say that an output is an input, not which.
+    if (!reads && alias_pairs() > 1) never_ = true;
+  }
+
+  size_t alias_pairs() const {
+    size_t n = 0;
+    for (const uint8_t out : contest_.program().outputs())
+      for (uint32_t in = 0; in < params_.size(); ++in)
+        n += contest_.program().may_alias(out, in) ? 1 : 0;
+    return n;
   }
 
   void read_bucket(const op::Field& f) { add_field(recipe_.buckets_, f); }
@@ -253,7 +297,7 @@ class RecipeCompiler {
     const size_t words = 1 + (recipe_.tests_.size() + 63) / 64 + recipe_.facts_.size() +
                          (recipe_.buckets_.size() + 7) / 8 + recipe_.exact_.size() +
                          (recipe_.rules_ != nullptr ? recipe_.rules_->key_words() : 0);
-    recipe_.oversize_ = words > Key::kMaxWords;
+    recipe_.oversize_ = never_ || words > Key::kMaxWords;
     recipe_.longer_ = recipe_.rules_ != nullptr || !later.empty() || !recipe_.facts_.empty() ||
                       !recipe_.buckets_.empty() || !recipe_.exact_.empty() ||
                       !recipe_.whole_.empty() || recipe_.oversize_;
@@ -270,6 +314,7 @@ class RecipeCompiler {
   const std::vector<op::Param>& params_;
   std::vector<uint32_t> masks_;
   std::vector<Bundle> bundles_;
+  bool never_ = false;  // calls are selected for anew each time
   Recipe recipe_;
 };
 

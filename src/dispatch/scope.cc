@@ -21,6 +21,7 @@ std::string ScopeContent::text() const {
   };
   flag("inference", inference);
   flag("deterministic", deterministic);
+  if (!mode.empty()) t += "\nmode " + base::quote(mode);
   return t;
 }
 
@@ -30,6 +31,7 @@ ScopeContent ScopeContent::under(const ScopeContent& inner) const {
   for (const auto& [k, v] : inner.labels) both.labels[k] = v;
   if (inner.inference) both.inference = inner.inference;
   if (inner.deterministic) both.deterministic = inner.deterministic;
+  if (!inner.mode.empty()) both.mode = inner.mode;
   return both;
 }
 
@@ -139,7 +141,7 @@ void append(std::vector<std::string>& to, std::vector<std::string> more) {
 }  // namespace
 
 Scope::Scope() : spec_(spec_of({})) {}
-Scope::Scope(Policy policy) : spec_(spec_of({std::move(policy), {}, {}, {}})) {}
+Scope::Scope(Policy policy) : spec_(spec_of({std::move(policy), {}, {}, {}, {}})) {}
 
 Scope Scope::strict(bool on) const {
   ScopeContent c = spec_->content;
@@ -191,6 +193,11 @@ Scope Scope::deterministic(bool on) const {
   c.deterministic = on;
   return Scope(spec_of(std::move(c)));
 }
+Scope Scope::mode(std::string name) const {
+  ScopeContent c = spec_->content;
+  c.mode = std::move(name);
+  return Scope(spec_of(std::move(c)));
+}
 
 const Policy& Scope::policy() const noexcept { return spec_->content.policy; }
 const std::map<std::string, std::string, std::less<>>& Scope::labels() const noexcept {
@@ -208,12 +215,12 @@ void ScopedPolicy::enter(ScopeSpec& spec) {
   outer_ = thread_->scope_state;
   const detail::ScopeState* state = detail::find_state(spec, outer_, own_);
   thread_->scope_state = state;
-  thread_->scope = state->id;
+  thread_->set_scope(state->id);
 }
 
 ScopedPolicy::~ScopedPolicy() {
   thread_->scope_state = outer_;
-  thread_->scope = outer_ != nullptr ? outer_->id : 0;
+  thread_->set_scope(outer_ != nullptr ? outer_->id : 0);
 }
 
 }  // namespace yard

@@ -22,6 +22,7 @@ struct ScopeContent {
   Policy policy;
   std::map<std::string, std::string, std::less<>> labels;
   std::optional<bool> inference, deterministic;
+  std::string mode;  // by name; empty: nothing is said
 
   // Canonical: equal contents, equal text, and only those. Empty: says nothing.
   std::string text() const;
@@ -83,7 +84,7 @@ class ScopeOfCaller {
  private:
   void set(const ScopeState* state) noexcept {
     thread_.scope_state = state;
-    thread_.scope = state != nullptr ? state->id : 0;
+    thread_.set_scope(state != nullptr ? state->id : 0);
   }
   ThreadHead& thread_;
   const ScopeState* own_;

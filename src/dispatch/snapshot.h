@@ -39,6 +39,7 @@ class Snapshot : public std::enable_shared_from_this<Snapshot> {
   uint32_t entry_count = 0;
   std::shared_ptr<const registry::State> state;
   std::shared_ptr<const policy::ProcessPolicy> policy;
+  std::shared_ptr<const health::View> health;  // null: as if empty
   bool forked = false;
 
   void set_entries(std::vector<std::shared_ptr<Entry>> owners);

@@ -97,12 +97,12 @@ TraceScope::TraceScope()
       outer_(thread_->scope_state) {
   state_ = detail::traced(outer_, tracer_.get());
   thread_->scope_state = state_.get();
-  thread_->scope = state_->id;
+  thread_->set_scope(state_->id);
 }
 
 TraceScope::~TraceScope() {
   thread_->scope_state = outer_;
-  thread_->scope = outer_ != nullptr ? outer_->id : 0;
+  thread_->set_scope(outer_ != nullptr ? outer_->id : 0);
 }
 
 std::vector<TraceNode> TraceScope::nodes() const { return tracer_->nodes(); }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "exec/saved_inputs.h"
 #include "exec/states.h"
 
 namespace yard::exec {
@@ -53,18 +54,28 @@ void* workspace(base::ThreadRecord& thread, uint64_t bytes) {
   return b.memory;
 }
 
+// A kernel may fill its buffer to the last byte and forget the NUL.
+std::string_view said(const char* message) {
+  const std::string_view text(message, strnlen(message, kErrorBytes));
+  return text.empty() ? "it left no message" : text;
+}
+
 // Codes a kernel returns are untrusted too.
 ErrorClass class_of(int32_t code) {
   return code > YARD_OK && code <= YARD_FATAL ? static_cast<ErrorClass>(code) : ErrorClass::kFault;
 }
 
-// Whether another kernel may be tried after this one failed.
-bool may_retry(const Request& r, const registry::Kernel& failed, ErrorClass c) {
-  if (r.strict || c == ErrorClass::kCaller || c == ErrorClass::kFatal ||
-      c == ErrorClass::kDeviceLost)
-    return false;
-  const bool inputs_intact = !r.writes_inputs && (r.flags & YARD_CALL_ALIASED) == 0;
-  return inputs_intact || (failed.d.flags & YARD_KERNEL_FAILS_BEFORE_WRITING) != 0;
+bool inputs_at_risk(const Request& r) {
+  return r.writes_inputs || (r.flags & YARD_CALL_ALIASED) != 0;
+}
+
+bool fails_before_writing(const registry::Kernel& k) {
+  return (k.d.flags & YARD_KERNEL_FAILS_BEFORE_WRITING) != 0;
+}
+
+// Whether the error leaves it open that another kernel does better.
+bool others_may_do_better(ErrorClass c) {
+  return c != ErrorClass::kCaller && c != ErrorClass::kFatal && c != ErrorClass::kDeviceLost;
 }
 
 bool past_deadline(const Request& r) {
@@ -81,64 +92,121 @@ void note_kernel(ResultRecord& record, const std::string& id) {
 // The loop over a plan's kernels, from `at` on, with what has happened so far.
 class Run {
  public:
-  Run(base::ThreadRecord& thread, const Plan& plan, const Request& request)
+  Run(base::ThreadRecord& thread, const Plan& plan, const Request& request, Outcome& outcome)
       : thread_(thread),
         plan_(plan),
         r_(request),
+        o_(outcome),
         record_(request.options != nullptr ? request.options->result : nullptr) {}
 
   Status from(size_t at) {
-    for (; at < plan_.attempt_count; ++at) {
+    for (at = next(at); at < plan_.attempt_count; at = next(at + 1)) {
       const Attempt& a = plan_.attempts[at];
       if (past_deadline(r_)) return deadline();
+      if (r_.chooser != nullptr)
+        if (Status s = r_.chooser->before(*a.kernel, o_.failures.empty()); !s.ok())
+          return o_.failures.empty() ? s : finish(false);
       if (record_ != nullptr) note_kernel(*record_, a.kernel->id);
+      save_inputs(a, at);
       Frame frame(r_.host, r_.flags, a.kernel->d.self);
-      const int32_t code = timed(*a.kernel, frame);
+      const auto inspection = inspect(*a.kernel);
+      int32_t code = timed(*a.kernel, frame);
+      bool mended = false;
+      if (code == YARD_OK && inspection != nullptr) code = judged(*inspection, frame, mended);
       if (code == YARD_OK) {
-        telemetry::count(thread_, a.calls);
-        if (!failures_.empty()) log_fallback(a);
+        telemetry::count(thread_, a.stats->calls.id());
+        o_.served = &a;
+        if (!o_.failures.empty()) log_fallback(a);
         return {};
       }
-      Status s = failed(a, code, frame.error);
-      if (!may_retry(r_, *a.kernel, s.error_class())) return finish(std::move(s));
+      const Status s = failed(a, code, frame.error);
+      if (mended) return {};
+      if (!may_go_on(a, s.error_class())) return finish(o_.failures.size() >= plan_.tries);
+      if (saved_.held()) saved_.restore();
     }
-    return finish(Status());
+    return finish(true);
   }
 
   // Takes note of a failed attempt.
   Status failed(const Attempt& a, int32_t code, const char* message) {
-    telemetry::count(thread_, a.failures);
+    telemetry::count(thread_, a.stats->failures.id());
     Status s = kernel_failure(r_.op, *a.kernel, code, message);
     if (record_ != nullptr && record_->fallback_from == 0)
       record_->fallback_from = static_cast<uint8_t>(s.error_class());
-    failures_.push_back(s);
+    o_.failures.push_back({&a, std::string(said(message)), s});
     return s;
   }
 
-  // The error of the whole call: `last` if a retry was not allowed, else that all have failed.
-  Status finish(Status last) {
-    if (failures_.size() == 1 && !last.ok()) return last;
-    if (failures_.size() == 1) return failures_[0];
-    const bool all = last.ok();
-    Status s(Code::kKernelFailed, failures_.back().error_class(),
-             fmt::format("op '{}': {} kernels were tried and failed{}", r_.op, failures_.size(),
+  // Whether another kernel may be tried after this one failed.
+  bool may_go_on(const Attempt& failed, ErrorClass c) const {
+    if (r_.strict || !others_may_do_better(c) || o_.failures.size() >= plan_.tries) return false;
+    return !inputs_at_risk(r_) || fails_before_writing(*failed.kernel) || saved_.held();
+  }
+
+  // The error of the whole call: all have failed, or another may not be tried after the last.
+  Status finish(bool all) const {
+    const std::vector<Failure>& failures = o_.failures;
+    if (failures.size() == 1) return failures[0].why;
+    Status s(Code::kKernelFailed, failures.back().why.error_class(),
+             fmt::format("op '{}': {} kernels were tried and failed{}", r_.op, failures.size(),
                          all ? "" : ", and another may not be tried after the last"));
-    for (const Status& f : failures_) s.note(std::string(f.message()));
+    for (const Failure& f : failures) s.note(std::string(f.why.message()));
     return s;
   }
 
  private:
+  // The first attempt from `at` on that is to be run.
+  size_t next(size_t at) const noexcept {
+    while (at < plan_.attempt_count && ((r_.skip >> at) & 1) != 0) ++at;
+    return at;
+  }
+
+  std::unique_ptr<registry::Inspection> inspect(const registry::Kernel& k) const {
+    return r_.inspector != nullptr ? r_.inspector->begin(k, *r_.program, r_.args, r_.flags)
+                                   : nullptr;
+  }
+
+  // The code of a kernel that ended well and whose results have been looked at.
+  static int32_t judged(registry::Inspection& inspection, Frame& frame, bool& mended) {
+    const Status s = inspection.judge(mended);
+    if (s.ok()) return YARD_OK;
+    const std::string_view why = s.message();
+    const size_t n = std::min(why.size(), sizeof frame.error - 1);
+    std::memcpy(frame.error, why.data(), n);
+    frame.error[n] = '\0';
+    return YARD_FAULT;
+  }
+
+  // Only for kernels that may fail after writing, and where there is another to try.
+  void save_inputs(const Attempt& a, size_t at) {
+    if (!r_.save || saved_.held() || r_.strict || !inputs_at_risk(r_)) return;
+    if (fails_before_writing(*a.kernel) || next(at + 1) >= plan_.attempt_count) return;
+    saved_.save(*r_.program, r_.args);
+  }
+
   // A call that succeeds another way than it was meant to must not do so in silence.
   void log_fallback(const Attempt& served) const {
     if (!base::log_enabled("exec", LogLevel::kWarn)) return;
-    std::string text = fmt::format("Op '{}' fell back to '{}'", r_.op, served.kernel->id);
-    for (const Status& f : failures_) text += fmt::format("; {}", f.message());
-    base::log(LogLevel::kWarn, "exec", std::move(text));
+    const auto now = std::chrono::steady_clock::now();
+    uint64_t left_out = 0;
+    const auto more = [&] {
+      return left_out == 0 ? std::string() : fmt::format(" [and {} times before]", left_out);
+    };
+    for (const Failure& f : o_.failures)
+      if (f.attempt->stats->failed.admits(now, left_out))
+        base::log(LogLevel::kWarn, "exec",
+                  fmt::format("Implementation '{}' failed for op '{}': {}{}", f.attempt->kernel->id,
+                              r_.op, f.said, more()));
+    if (!served.stats->fell_back.admits(now, left_out)) return;
+    const Failure& first = o_.failures.front();
+    base::log(LogLevel::kWarn, "exec",
+              fmt::format("Op '{}' fallback to '{}' ({} after '{}'){}", r_.op, served.kernel->id,
+                          to_string(first.why.error_class()), first.attempt->kernel->id, more()));
   }
 
-  Status deadline() {
+  Status deadline() const {
     Status s(Code::kDeadline, fmt::format("op '{}': the call's deadline has passed", r_.op));
-    for (const Status& f : failures_) s.note(std::string(f.message()));
+    for (const Failure& f : o_.failures) s.note(std::string(f.why.message()));
     return s;
   }
 
@@ -154,8 +222,9 @@ class Run {
   base::ThreadRecord& thread_;
   const Plan& plan_;
   const Request& r_;
+  Outcome& o_;
   ResultRecord* record_;
-  std::vector<Status> failures_;
+  SavedInputs saved_;
 };
 
 }  // namespace
@@ -219,25 +288,24 @@ int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, F
   }
 }
 
-Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request) {
-  return Run(thread, plan, request).from(0);
+Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request,
+               Outcome& outcome) {
+  return Run(thread, plan, request, outcome).from(0);
 }
 
 Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const Request& request,
-                             int32_t code, const char* message) {
-  Run run(thread, plan, request);
+                             int32_t code, const char* message, Outcome& outcome) {
+  Run run(thread, plan, request, outcome);
   Status s = run.failed(plan.attempts[0], code, message);
-  if (!may_retry(request, *plan.attempts[0].kernel, s.error_class())) return s;
+  if (!run.may_go_on(plan.attempts[0], s.error_class())) return s;
   return plan.attempt_count > 1 ? run.from(1) : s;
 }
 
 Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t code,
                       const char* message) {
   const ErrorClass c = class_of(code);
-  // A kernel may fill its buffer to the last byte and forget the NUL.
-  const std::string_view said(message, strnlen(message, kErrorBytes));
   std::string text = fmt::format("kernel '{}' failed for op '{}' ({}): {}", kernel.id, op,
-                                 to_string(c), said.empty() ? "it left no message" : said);
+                                 to_string(c), said(message));
   if (code < 0 || code > YARD_FATAL) text += fmt::format(" [it returned {}]", code);
   return Status(c == ErrorClass::kCaller ? Code::kInvalidArgument : Code::kKernelFailed, c,
                 std::move(text));

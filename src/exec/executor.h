@@ -9,8 +9,9 @@
 #include <cstddef>
 
 #include "base/thread_record.h"
-#include "exec/plan.h"
+#include "exec/outcome.h"
 #include "op/program.h"
+#include "registry/inspector.h"
 
 namespace yard::exec {
 
@@ -48,6 +49,13 @@ struct Frame {
   Frame& operator=(const Frame&) = delete;
 };
 
+// Has a say before a kernel of a plan runs. An error ends the call with it.
+class Chooser {
+ public:
+  virtual ~Chooser() = default;
+  virtual Status before(const registry::Kernel& kernel, bool first) = 0;
+};
+
 // Everything about a call but its plan.
 struct Request {
   const char* op;
@@ -62,6 +70,10 @@ struct Request {
   const op::Program* program = nullptr;
   States* states = nullptr;
   bool trace = false;  // the kernel is asked to trace the call instead of running it
+  bool save = false;   // copies inputs that a kernel may write over before it fails
+  uint32_t skip = 0;   // attempts not to run, one bit each; never all
+  registry::Inspector* inspector = nullptr;  // looks at what kernels do; null: nobody
+  Chooser* chooser = nullptr;                // has a say in what runs; null: nobody
 };
 
 // Runs one kernel, workspace and state included; exceptions become YARD_FAULT with their text. Only the
@@ -69,12 +81,19 @@ struct Request {
 int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, Frame& frame,
                    const Request& request);
 
-// Runs the plan's kernels in order until one succeeds or a failure must be returned.
-Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request);
+// Runs the plan's kernels in order until one succeeds or a failure must be returned. `outcome` starts empty.
+Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request,
+               Outcome& outcome);
 
 // The same after the first kernel has run and failed with `code`.
 Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const Request& request,
-                             int32_t code, const char* message);
+                             int32_t code, const char* message, Outcome& outcome);
+
+// For whoever wants no outcome.
+inline Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request) {
+  Outcome nobody_asks;
+  return execute(thread, plan, request, nobody_asks);
+}
 
 // The error of one failed kernel.
 Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t code,

@@ -55,7 +55,7 @@ struct Stage {
   Plan::Ptr plan(size_t count = kKernels) const {
     std::vector<Attempt> attempts;
     for (size_t i = 0; i < count; ++i)
-      attempts.push_back({kernels[i].get(), stats[i].calls.id(), stats[i].failures.id()});
+      attempts.push_back({kernels[i].get(), &stats[i]});
     return Plan::make(1, {}, attempts);
   }
   Status run(size_t count = kKernels) const {
@@ -251,8 +251,9 @@ TEST(Record, CutsLongIds) {
 TEST(AfterFailure, GoesOnWithTheSecondKernel) {
   Stage s;
   const auto go_on = [&](int32_t code, size_t kernels = Stage::kKernels) {
+    Outcome outcome;
     return execute_after_failure(base::this_thread(), *s.plan(kernels), s.request, code,
-                                 "the first broke");
+                                 "the first broke", outcome);
   };
   EXPECT_TRUE(go_on(YARD_FAULT).ok());
   EXPECT_THAT(s.ran(), ElementsAre(0, 1, 0));

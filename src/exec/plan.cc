@@ -20,12 +20,14 @@ Plan::Ptr Plan::make(uint64_t hash, std::span<const uint64_t> key,
   plan->key_words = static_cast<uint16_t>(key.size());
   if (!key.empty()) std::memcpy(static_cast<void*>(plan.get() + 1), key.data(), key.size_bytes());
   plan->attempt_count = static_cast<uint8_t>(std::min(attempts.size(), kMaxAttempts));
+  plan->tries = plan->attempt_count;
   std::copy_n(attempts.begin(), plan->attempt_count, plan->attempts);
   const registry::Kernel& first = *attempts[0].kernel;
   plan->run = first.d.run;
   plan->self = first.d.self;
-  plan->counter = attempts[0].calls;
+  plan->counter = attempts[0].stats->calls.id();
   plan->simple = first.d.workspace == nullptr && first.d.create == nullptr;
+  plan->direct.store(plan->simple, std::memory_order_relaxed);
   return plan;
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 
+#include "base/log_limit.h"
 #include "registry/records.h"
 #include "telemetry/counters.h"
 
@@ -19,12 +20,15 @@ namespace yard::exec {
 struct KernelStats {
   telemetry::Counter calls;
   telemetry::Counter failures;
+  mutable base::LogLimit failed, fell_back;  // of what is logged about it
+  // Some of its calls have failed of late: health wants to hear of those that go well, too.
+  mutable std::atomic<bool> suspect{false};
 };
 
-// One kernel of a plan. Borrowed: the entry that the plan belongs to owns it.
+// One kernel of a plan. Borrowed: the entry that the plan belongs to owns both.
 struct Attempt {
   const registry::Kernel* kernel;
-  uint32_t calls, failures;  // counter ids
+  const KernelStats* stats;
 };
 
 struct Plan {
@@ -37,7 +41,11 @@ struct Plan {
   uint32_t counter = telemetry::kNoCounter;
   uint16_t key_words = 0;
   uint8_t attempt_count = 0;
-  bool simple = false;  // no workspace or state to find before the kernel runs
+  uint8_t tries = 0;  // how many of them one call may run
+  // Nothing to do before and after but to run the kernel: no workspace, no state, nobody who watches. A plan
+  // whose kernel has failed is not direct until a call has gone well.
+  mutable std::atomic<bool> direct{false};
+  bool simple = false;  // can be direct
   // Handles that keep using it: while there are any it is not evicted. Changed under the plan lock.
   mutable std::atomic<uint32_t> pins{0};
   Mode mode = Mode::kDynamic;  // what chose the first kernel

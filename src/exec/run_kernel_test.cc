@@ -198,16 +198,18 @@ TEST(Plans, KeepTheirKeyAndStaySmall) {
   static_assert(sizeof(Plan) + 4 * sizeof(uint64_t) <= 300);
   const Scene s;
   const uint64_t key[] = {1, UINT64_MAX, 0, 42};
-  const Attempt one[] = {{s.kernel.get(), 7, 8}};
+  const KernelStats stats;
+  const Attempt one[] = {{s.kernel.get(), &stats}};
   const Plan::Ptr p = Plan::make(99, key, one);
   EXPECT_EQ(p->hash, 99u);
   ASSERT_EQ(p->key_words, 4u);
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(p->key()[i], key[i]);
   EXPECT_EQ(p->run, s.kernel->d.run);
   EXPECT_EQ(p->self, s.kernel->d.self);
-  EXPECT_EQ(p->counter, 7u);
+  EXPECT_EQ(p->counter, stats.calls.id());
   EXPECT_EQ(p->attempt_count, 1);
   EXPECT_TRUE(p->simple);
+  EXPECT_TRUE(p->direct);
   EXPECT_EQ(p->pins.load(), 0u);
   EXPECT_EQ(Plan::make(0, {}, one)->key_words, 0u);
 }
@@ -215,9 +217,11 @@ TEST(Plans, KeepTheirKeyAndStaySmall) {
 TEST(Plans, WithAWorkspaceAreNotSimpleAndHoldEightKernels) {
   Scene s;
   s.asks([] { return int64_t{1}; });
-  const std::vector<Attempt> many(20, Attempt{s.kernel.get(), 1, 2});
+  const KernelStats stats;
+  const std::vector<Attempt> many(20, Attempt{s.kernel.get(), &stats});
   const Plan::Ptr p = Plan::make(0, {}, many);
   EXPECT_FALSE(p->simple);
+  EXPECT_FALSE(p->direct);
   EXPECT_EQ(p->attempt_count, Plan::kMaxAttempts);
 }
 

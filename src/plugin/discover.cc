@@ -177,12 +177,16 @@ Status Loader::discover(const std::vector<std::string>& given) {
     edit->places = std::move(places);
   }
   look_again(b);
-  std::vector<std::string> wanted;
-  for (const Record& r : b.catalogue.records())
-    if (r.state() == PluginState::kFound)
-      for (const std::string& op : r.manifest.ops)
-        if (services_.in_use(op)) wanted.push_back(op);
+  std::vector<std::string> wanted, wanted_hooks;
+  for (const Record& r : b.catalogue.records()) {
+    if (r.state() != PluginState::kFound) continue;
+    for (const std::string& op : r.manifest.ops)
+      if (services_.in_use(op)) wanted.push_back(op);
+    for (const std::string& hook : r.manifest.hooks)
+      if (services_.hook_in_use(hook)) wanted_hooks.push_back(hook);
+  }
   load_for(b, PluginOffer::kOp, wanted);
+  load_for(b, PluginOffer::kHook, wanted_hooks);
   Status problem;
   for (const std::string& path : given) {
     const Record* r = b.catalogue.find_path(path);

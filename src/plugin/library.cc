@@ -125,6 +125,15 @@ Refusal Library::compare(const Manifest& manifest, const std::vector<registry::S
         std::find(manifest.ops.begin(), manifest.ops.end(), *op) == manifest.ops.end())
       return {PluginReason::kManifestDiffers,
               fmt::format("it serves op '{}', which its manifest does not list", *op)};
+    if (const auto* h = std::get_if<registry::AddHook>(&step)) {
+      const bool plain = h->hook->group.empty();
+      const std::string& name = plain ? h->hook->name : h->hook->group;
+      const std::vector<std::string>& listed = plain ? manifest.hooks : manifest.groups;
+      if (std::find(listed.begin(), listed.end(), name) == listed.end())
+        return {PluginReason::kManifestDiffers,
+                fmt::format("it serves {} '{}', which its manifest does not list",
+                            plain ? "hook" : "group", name)};
+    }
   }
   return {};
 }

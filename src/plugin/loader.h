@@ -33,6 +33,8 @@ struct Services {
   std::function<Status(const std::vector<registry::Step>&)> apply;
   // Whether an op that is known has been asked for before.
   std::function<bool(const std::string& op)> in_use;
+  // The same of a hook.
+  std::function<bool(const std::string& hook)> hook_in_use;
   // Whether this thread is where nothing may be published: in a probe, verifier or cost hint.
   std::function<bool()> choosing;
 };

@@ -3,7 +3,6 @@
 #include "policy/check.h"
 
 #include <fmt/format.h>
-#include <yard/options.h>
 
 #include <algorithm>
 #include <iterator>
@@ -12,6 +11,7 @@
 
 #include "base/text.h"
 #include "policy/config_keys.h"
+#include "policy/modes.h"
 #include "policy/rule_compiler.h"
 
 namespace yard::policy {
@@ -62,7 +62,11 @@ class Checker {
     for (const auto& [op, ref] : config_.static_kernel_map)
       of_op("static_kernel_map." + op, op, ref);
     problems_.insert(problems_.end(), score_problems_.begin(), score_problems_.end());
+    check_functions();
+    for (size_t i = 0; i < config_.canary_check.size(); ++i)
+      check_canary(config_.canary_check[i], fmt::format("canary_check[{}]", i));
     check_modes();
+    check_breaker();
     if (problems_.size() > kMostProblems) {
       problems_.resize(kMostProblems);
       problem(Severity::kError, {}, "", "there are more problems",
@@ -300,13 +304,53 @@ class Checker {
   }
 
   void check_mode(const std::string& mode, ConfigPlace at, const std::string& path) {
-    Names modes = known_.modes();
-    for (const Mode m :
-         {Mode::kAuto, Mode::kStatic, Mode::kDynamic, Mode::kConfig, Mode::kHotReload})
-      modes.emplace_back(to_string(m));
+    Names modes = mode_names(nullptr);
+    for (std::string& name : known_.modes()) modes.push_back(std::move(name));
     if (std::find(modes.begin(), modes.end(), mode) == modes.end())
       error(at, path, fmt::format("no mode is called '{}'", mode),
             advice(mode, modes, "a mode would be right"));
+  }
+
+  // Functions may be declared, and backends come, later: what is not known now is only suspicious.
+  void check_functions() {
+    const Names functions = known_.functions(), backends = known_.backends();
+    Names names = functions;
+    for (const std::string& f : functions) names.push_back(f.substr(0, f.find('/')));
+    for (const auto& [key, rule] : config_.functions) {
+      const std::string path = fmt::format("functions[{}]", base::quote(key));
+      const bool found = std::any_of(names.begin(), names.end(),
+                                     [&](const std::string& n) { return glob_matches(key, n); });
+      if (!found)
+        problem(Severity::kWarning, rule.at, path,
+                fmt::format("no function matches '{}' now", key),
+                base::closest(key, names).empty() ? "" : advice(key, names, ""));
+      const auto look = [&](const Names& listed) {
+        for (const std::string& b : listed)
+          if (std::find(backends.begin(), backends.end(), b) == backends.end() &&
+              !base::closest(b, backends).empty())
+            problem(Severity::kWarning, rule.at, path, fmt::format("no backend is called '{}' now", b),
+                    advice(b, backends, ""));
+      };
+      if (rule.backends) look(*rule.backends);
+      look(rule.deny);
+    }
+  }
+
+  void check_canary(const CanaryRule& r, const std::string& path) {
+    // Of what stands in a file the reader has said so already.
+    if (r.at.line == 0) {
+      if (r.op.empty() || r.one_in < 1 || r.dump_most < 1 || r.rtol.value_or(0) < 0 ||
+          r.atol.value_or(0) < 0)
+        return error(r.at, path, "an op is missing, or a number is too small",
+                     "an op, one_in and dump_most from 1 and a tolerance from 0 would be right");
+    } else if (r.op.empty()) {
+      return;
+    }
+    if (!check_op(r.op, r.optional, r.op_at, path + ".op")) return;
+    if (r.kernel != "*")
+      check_kernel(r.op, r.kernel, r.optional, r.kernel_at, path + ".kernel");
+    if (r.against != "reference" && !has_wildcard(r.against))
+      check_kernel(r.op, r.against, r.optional, r.against_at, path + ".against");
   }
 
   void check_modes() {
@@ -317,6 +361,15 @@ class Checker {
       check_op(op, false, at, "settings.modes." + op);
       check_mode(mode, at, "settings.modes." + op);
     }
+  }
+
+  // What the reader cannot see of one value alone, and values that were made in code.
+  void check_breaker() {
+    const Status status = validate(breaker_of(config_));
+    if (status.ok()) return;
+    const bool cap = config_.settings.breaker.cooldown_cap.has_value();
+    const std::string path = cap ? "settings.breaker.cooldown_cap" : "settings.breaker.cooldown";
+    error(place(path, ""), "settings.breaker", std::string(status.message()), "");
   }
 
   const Config& config_;

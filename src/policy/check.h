@@ -28,6 +28,8 @@ class Known {
   virtual std::vector<std::string> vendors() const = 0;
   // Beside auto, static, dynamic, config and hot_reload.
   virtual std::vector<std::string> modes() const { return {}; }
+  // Dispatched functions, declared or provided, as group/name.
+  virtual std::vector<std::string> functions() const { return {}; }
 };
 
 using RulesByOp = std::map<std::string, std::shared_ptr<const OpRules>, std::less<>>;

@@ -177,6 +177,15 @@ void merge_weaker(Config& strong, Config weak) {
     strong.defaults.default_priority = weak.defaults.default_priority;
   append(strong.dispatch_rules, std::move(weak.dispatch_rules));
   append(strong.score, std::move(weak.score));
+  append(strong.canary_check, std::move(weak.canary_check));
+  for (auto& [name, rule] : weak.functions) {
+    FunctionRule& mine = strong.functions.try_emplace(name, FunctionRule{{}, {}, {}, rule.at}).first->second;
+    if (!mine.enabled) mine.enabled = rule.enabled;
+    if (!mine.backends) mine.backends = std::move(rule.backends);
+    for (std::string& b : rule.deny)
+      if (std::find(mine.deny.begin(), mine.deny.end(), b) == mine.deny.end())
+        mine.deny.push_back(std::move(b));
+  }
   strong.kernel_locks.merge(weak.kernel_locks);
   strong.static_kernel_map.merge(weak.static_kernel_map);
   strong.fallback_chains.merge(weak.fallback_chains);
@@ -218,6 +227,30 @@ ConfigReading read_config(const std::string& path) {
 
 ConfigReading parse_config(std::string_view text, const std::string& name) {
   return policy::parse_config_from(text, name, policy::open_file);
+}
+
+BreakerSettings breaker_of(const Config& config, const BreakerSettings& base) {
+  BreakerSettings s = base;
+  const ConfigSettings::Breaker& b = config.settings.breaker;
+  const auto set = [](auto& to, const auto& from) {
+    if (from) to = static_cast<std::remove_reference_t<decltype(to)>>(*from);
+  };
+  // Numbers too large for their place must not become small ones.
+  const auto set_number = [](uint32_t& to, const std::optional<int64_t>& from) {
+    if (from) to = static_cast<uint32_t>(std::clamp<int64_t>(*from, 0, UINT32_MAX));
+  };
+  set(s.enabled, b.enabled);
+  set_number(s.failure_threshold, b.failure_threshold);
+  set(s.cooldown, b.cooldown);
+  set(s.cooldown_growth, b.cooldown_growth);
+  set(s.cooldown_cap, b.cooldown_cap);
+  set(s.decay, b.decay);
+  set_number(s.success_threshold, b.success_threshold);
+  set_number(s.half_open_max_calls, b.half_open_max_calls);
+  set_number(s.dry_run, b.dry_run);
+  set_number(s.open_keys_to_open_kernel, b.open_keys_to_open_kernel);
+  set_number(s.max_entries, b.max_entries);
+  return s;
 }
 
 Policy policy_of(const Config& config) {

@@ -57,6 +57,7 @@ std::string wanted(const Key& key) {
     case Shape::kMode: return "auto, static, dynamic, config, hot_reload or a mode of the program";
     case Shape::kText: return "text";
     case Shape::kPath: return "the path of a file";
+    case Shape::kFolder: return "the path of a folder";
     case Shape::kPaths: return "a path or a list of paths";
     case Shape::kOpGlob: return "the name of an op or a glob as attention.*";
     case Shape::kKernel: return "the id of a kernel or a glob as vendor.*";
@@ -69,8 +70,12 @@ std::string wanted(const Key& key) {
     case Shape::kOpModes: return "a map from ops to modes";
     case Shape::kSwitches: return "a map from backends to true or false";
     case Shape::kConditions: return "a map from fields to values";
+    case Shape::kFunctions: return "a map from groups or functions to maps";
+    case Shape::kNames: return "names of backends";
     case Shape::kMap: return "a map with " + base::one_of(names_of(key.inner));
     case Shape::kMaps: return "a list of maps";
+    case Shape::kOneOrMaps:
+      return "a map with " + base::one_of(names_of(key.inner)) + ", or a list of such,";
   }
   return "something else";
 }
@@ -107,6 +112,16 @@ bool is_op_glob(std::string_view text) noexcept {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return is_op_name({&c, 1}) || c == '*' || c == '?';
   });
+}
+
+bool is_function_glob(std::string_view text) noexcept {
+  const size_t slash = text.find('/');
+  const auto good = [](std::string_view part) {
+    return !part.empty() && std::all_of(part.begin(), part.end(), [](char c) {
+      return base::is_bare_word({&c, 1}) || c == '*' || c == '?';
+    });
+  };
+  return good(text.substr(0, slash)) && (slash == text.npos || good(text.substr(slash + 1)));
 }
 
 bool has_wildcard(std::string_view text) noexcept {

@@ -24,6 +24,7 @@ enum class Shape : uint8_t {
   kMode,        // a mode's name
   kText,        //
   kPath,        // of a file
+  kFolder,      // path of a folder
   kPaths,       // one or a list
   kOpGlob,      // op or glob over ops
   kKernel,      // id or glob over ids
@@ -36,8 +37,11 @@ enum class Shape : uint8_t {
   kOpModes,     // map: op or glob → mode
   kSwitches,    // map: name → switch
   kConditions,  // map: field and operator → value or list
+  kFunctions,   // map: group or group/function, or globs → map with the keys `inner`
+  kNames,       // of backends, a list
   kMap,         // with the keys `inner`
   kMaps,        // a list of such
+  kOneOrMaps,   // one or a list of such
 };
 
 // Where a setting is kept.
@@ -61,6 +65,8 @@ struct Key {
 std::span<const Key> root_keys() noexcept;
 std::span<const Key> rule_keys() noexcept;
 std::span<const Key> score_keys() noexcept;
+std::span<const Key> function_keys() noexcept;
+std::span<const Key> canary_keys() noexcept;
 std::span<const Key> defaults_keys() noexcept;
 std::span<const Key> policy_keys() noexcept;
 std::span<const Key> settings_keys() noexcept;
@@ -82,6 +88,8 @@ inline constexpr const char* kConfigVersion = "1.0";
 bool is_mode_name(std::string_view text) noexcept;
 // The name of an op with '*' and '?' besides.
 bool is_op_glob(std::string_view text) noexcept;
+// A group of functions, or group/function, with '*' and '?' besides.
+bool is_function_glob(std::string_view text) noexcept;
 // Whether it has a '*' or '?'.
 bool has_wildcard(std::string_view text) noexcept;
 

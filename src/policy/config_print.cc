@@ -109,6 +109,7 @@ YamlNode policy_tree(const Policy& p) {
   YamlNode n = map();
   if (p.prefer) put(n, "prefer", scalar(to_string(*p.prefer)));
   if (p.strict) put(n, "strict", on_off(*p.strict));
+  if (p.retry_inplace) put(n, "retry_inplace", scalar(to_string(*p.retry_inplace)));
   if (p.reference_only) put(n, "reference_only", on_off(*p.reference_only));
   put_filled(n, "per_op", map_of(p.per_op, texts));
   if (p.allow_vendors) put(n, "allow_vendors", texts(*p.allow_vendors));
@@ -117,6 +118,31 @@ YamlNode policy_tree(const Policy& p) {
   put_filled(n, "deny_kernels", texts(p.deny_kernels));
   put_filled(n, "locks", map_of(p.locks, [](const std::string& id) { return scalar(id); }));
   put_filled(n, "backends", map_of(p.backends, on_off));
+  return n;
+}
+
+YamlNode function_tree(const FunctionRule& r) {
+  YamlNode n = map();
+  if (r.enabled) put(n, "enabled", on_off(*r.enabled));
+  if (r.backends) put(n, "backends", texts(*r.backends));
+  put_filled(n, "deny", texts(r.deny));
+  return n;
+}
+
+YamlNode canary_tree(const CanaryRule& r) {
+  const CanaryRule usual;
+  YamlNode n = map(), tolerance = map();
+  put(n, "op", scalar(r.op));
+  if (r.kernel != usual.kernel) put(n, "kernel", scalar(r.kernel));
+  put(n, "one_in", scalar(std::to_string(r.one_in)));
+  if (r.check != usual.check) put(n, "check", scalar(to_string(r.check)));
+  if (r.against != usual.against) put(n, "against", scalar(r.against));
+  if (r.rtol) put(tolerance, "rtol", scalar(base::format_double(*r.rtol)));
+  if (r.atol) put(tolerance, "atol", scalar(base::format_double(*r.atol)));
+  put_filled(n, "tolerance", std::move(tolerance));
+  put_text(n, "dump", r.dump);
+  if (r.dump_most != usual.dump_most) put(n, "dump_most", scalar(std::to_string(r.dump_most)));
+  if (r.optional) put(n, "optional", scalar("true"));
   return n;
 }
 
@@ -164,9 +190,16 @@ YamlNode tree_of(const Config& c) {
   put_filled(n, "policy", policy_tree(c.policy));
   put_filled(n, "static_kernel_map", map_of(c.static_kernel_map, kernel));
   put_filled(n, "score", list(c.score, score_tree));
+  put_filled(n, "functions", map_of(c.functions, function_tree));
+  put_filled(n, "canary_check", list(c.canary_check, canary_tree));
   ConfigSettings settings = c.settings;
   put_filled(n, "settings", settings_tree(settings, policy::settings_keys()));
   return n;
+}
+
+// A section that is a list of maps.
+bool is_rules(std::string_view section) {
+  return section == "dispatch_rules" || section == "score" || section == "canary_check";
 }
 
 // On one line.
@@ -195,8 +228,7 @@ void print(const YamlNode& n, const std::string& indent, std::string& to) {
   std::string lead = indent;
   for (const base::YamlEntry& e : n.entries) {
     (to += lead) += base::yaml_scalar(e.key) + ":";
-    const bool maps = e.value.kind == YamlNode::Kind::kList &&
-                      (e.key == "dispatch_rules" || e.key == "score") && indent.empty();
+    const bool maps = e.value.kind == YamlNode::Kind::kList && is_rules(e.key) && indent.empty();
     if (e.value.kind == YamlNode::Kind::kMap && !is_kernel(e.value)) {
       to += '\n';
       print(e.value, indent + "  ", to);
@@ -229,16 +261,16 @@ class Differ {
     if (a != nullptr && b != nullptr && a->kind == b->kind) {
       if (a->kind == YamlNode::Kind::kMap && !is_kernel(*a) && !is_kernel(*b))
         return compare_maps(path, *a, *b);
-      if (path == "dispatch_rules" || path == "score") return compare_rules(path, *a, *b);
+      if (is_rules(path)) return compare_rules(path, *a, *b);
       if (flow(*a) == flow(*b)) return;
     }
     // A whole map that came or went is told entry by entry.
     const YamlNode* only = a == nullptr ? b : b == nullptr ? a : nullptr;
     static const YamlNode kMap = map(), kList = list(std::vector<int>(), [](int) { return map(); });
     if (only != nullptr && !is_kernel(*only) && path.find('[') == std::string::npos) {
-      const YamlNode* none = only->kind == YamlNode::Kind::kMap            ? &kMap
-                             : path == "dispatch_rules" || path == "score" ? &kList
-                                                                           : nullptr;
+      const YamlNode* none = only->kind == YamlNode::Kind::kMap ? &kMap
+                             : is_rules(path)                   ? &kList
+                                                                : nullptr;
       if (none != nullptr) return compare(path, a ? a : none, b ? b : none);
     }
     changes.push_back({path, a ? flow(*a) : "", b ? flow(*b) : ""});
@@ -307,6 +339,10 @@ class Differ {
 };
 
 }  // namespace
+
+const char* to_string(CanaryCheck check) noexcept {
+  return check == CanaryCheck::kFinite ? "finite" : "values";
+}
 
 std::string to_yaml(const Config& config) {
   std::string text;

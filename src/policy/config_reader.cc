@@ -50,6 +50,8 @@ class TreeReader {
     if (name == "policy") return read_policy(key, at);
     if (name == "static_kernel_map") return read_op_kernels(key, at, to_.static_kernel_map, false);
     if (name == "score") return read_scores(key, at);
+    if (name == "functions") return read_functions(key, at);
+    if (name == "canary_check") return read_canaries(key, at);
     if (name == "settings") return read_settings(key, at);
   }
 
@@ -132,6 +134,59 @@ class TreeReader {
     });
   }
 
+  void read_functions(const Key& key, At at) {
+    const Key one{.name = "", .shape = Shape::kMap, .meaning = "", .inner = key.inner};
+    v_.each_entry(at, key, [&](At value, const std::string& name, base::YamlMark mark) {
+      FunctionRule rule;
+      rule.at = v_.place(mark);
+      v_.each_key(value, key.inner, one, [&](const Key& k, At v) {
+        const std::string_view what = k.name;
+        if (what == "enabled") rule.enabled = v_.read_switch(v, k);
+        if (what == "backends") rule.backends = v_.read_names(v, k, base::is_bare_word);
+        if (what == "deny") rule.deny = v_.read_names(v, k, base::is_bare_word);
+      });
+      if (is_function_glob(name))
+        to_.functions.emplace(name, std::move(rule));
+      else
+        v_.problem(Severity::kError, mark, to_string(value.path), "found " + shown(name, false),
+                   "a group, or a function as group/name, or a glob of such would be right");
+    });
+  }
+
+  void read_canaries(const Key& key, At at) {
+    v_.each_item(at, key, [&](At item) {
+      CanaryRule rule;
+      rule.at = v_.place(item.node.at);
+      v_.each_key(item, key.inner, key, [&](const Key& k, At v) { read_canary(k, v, rule); });
+      to_.canary_check.push_back(std::move(rule));
+    });
+  }
+
+  void read_canary(const Key& k, At v, CanaryRule& to) {
+    const std::string_view name = k.name;
+    if (name == "op")
+      to.op = v_.read_name(v, k, is_glob_of_ops).value_or(""), to.op_at = v_.place(v.node.at);
+    if (name == "kernel")
+      to.kernel = v_.read_name(v, k, is_kernel).value_or("*"), to.kernel_at = v_.place(v.node.at);
+    if (name == "against") {
+      to.against = v_.read_name(v, k, is_kernel).value_or("reference");
+      to.against_at = v_.place(v.node.at);
+      if (has_wildcard(to.against)) v_.wrong(v, "found " + shown(v.node), "reference, or the id of one kernel");
+    }
+    if (name == "one_in") to.one_in = v_.read_whole(v, k).value_or(1);
+    if (name == "dump_most") to.dump_most = v_.read_whole(v, k).value_or(16);
+    if (name == "dump") to.dump = v_.read_path(v, k).value_or("");
+    if (name == "optional") to.optional = v_.read_switch(v, k).value_or(false);
+    if (name == "check")
+      to.check = static_cast<CanaryCheck>(v_.read_word(v, k).value_or(0));
+    if (name != "tolerance") return;
+    v_.each_key(v, k.inner, k, [&](const Key& part, At number) {
+      (std::string_view(part.name) == "rtol" ? to.rtol : to.atol) = v_.read_number(number, part);
+    });
+    if (v.node.kind == YamlNode::Kind::kMap && v.node.entries.empty())
+      v_.wrong(v, "found an empty map", "rtol, atol or both");
+  }
+
   // Whether a key of a map is an op, or a glob over ops.
   bool is_op_key(At value, const std::string& op, base::YamlMark mark, bool globs) {
     const bool good = is_op_glob(op) && (globs || !has_wildcard(op));
@@ -165,6 +220,9 @@ class TreeReader {
       const std::string_view name = k.name;
       if (name == "prefer") p.prefer = read_kind(k, value);
       if (name == "strict") p.strict = v_.read_switch(value, k);
+      if (name == "retry_inplace")
+        if (const auto word = v_.read_word(value, k))
+          p.retry_inplace = static_cast<RetryInplace>(*word);
       if (name == "reference_only") p.reference_only = v_.read_switch(value, k);
       if (name == "per_op") read_orders(k, value);
       if (name == "allow_vendors") p.allow_vendors = read_list(k, value, is_vendor);
@@ -258,7 +316,7 @@ class TreeReader {
   }
 
   void read_setting(const Key& key, At at) {
-    if (key.shape == Shape::kMode) remember("settings.mode", "", v_.place(at.node.at));
+    remember(to_string(at.path), "", v_.place(at.node.at));
     std::visit([&](auto* to) { read_into(*to, key, at); }, key.at(to_.settings));
   }
   void read_into(std::optional<bool>& to, const Key& k, At at) { to = v_.read_switch(at, k); }

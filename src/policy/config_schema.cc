@@ -31,6 +31,7 @@ std::string map_of(const std::string& names, const std::string& value) {
 
 constexpr const char* kOp = "^[a-z0-9_.]+$";
 constexpr const char* kOpGlob = "^[a-z0-9_.*?]+$";
+constexpr const char* kFunctionGlob = "^[A-Za-z0-9_.*?-]+(/[A-Za-z0-9_.*?-]+)?$";
 constexpr const char* kText = "\"type\": \"string\", \"minLength\": 1";
 constexpr const char* kId =
     R"("anyOf": [{"type": "string", "pattern": "^[A-Za-z0-9_.-]+$"}, {"$ref": "#/$defs/optional_kernel"}])";
@@ -59,7 +60,8 @@ std::string body(const Key& key, const std::string& indent) {
     }
     case Shape::kMode: return kMode;
     case Shape::kText:
-    case Shape::kPath: return kText;
+    case Shape::kPath:
+    case Shape::kFolder: return kText;
     case Shape::kPaths:
     case Shape::kVendors: return one_or_many(kText);
     case Shape::kOpGlob: return fmt::format("\"type\": \"string\", \"pattern\": \"{}\"", kOpGlob);
@@ -72,10 +74,13 @@ std::string body(const Key& key, const std::string& indent) {
     case Shape::kOpModes: return map_of(kOpGlob, kMode);
     case Shape::kSwitches: return map_of("", "\"type\": \"boolean\"");
     case Shape::kConditions: return "\"$ref\": \"#/$defs/conditions\"";
+    case Shape::kFunctions: return map_of(kFunctionGlob, object_of(key.inner, indent));
+    case Shape::kNames: return one_or_many(kMode);
     case Shape::kMap: return object_of(key.inner, indent);
     case Shape::kMaps:
       return fmt::format("\"type\": \"array\", \"items\": {{\n{}  {}}}", indent,
                          object_of(key.inner, indent + "  "));
+    case Shape::kOneOrMaps: return one_or_many(object_of(key.inner, indent + "  "));
   }
   return {};
 }

@@ -83,6 +83,18 @@ settings:
   cache: {enabled: true, size: 5000}
   max_fallback_attempts: 2
   reload: {watch: poll, debounce: 50ms, poll_interval: 2}
+  breaker:
+    enabled: true
+    failure_threshold: 7
+    cooldown: 5s
+    cooldown_growth: 1.5
+    cooldown_cap: 1m
+    decay: 2m
+    success_threshold: 3
+    half_open_max_calls: 4
+    dry_run: 25
+    open_keys_to_open_kernel: 6
+    max_entries: 99
 )";
 
 ConfigReading read(const std::string& text, const Texts& others = {}) {
@@ -153,6 +165,7 @@ TEST(Config, EveryPartSetsItsValue) {
   EXPECT_EQ(s.cache, (ConfigSettings::Cache{true, 5000}));
   EXPECT_EQ(s.max_fallback_attempts, 2);
   EXPECT_EQ(s.reload, (ConfigSettings::Reload{Watch::kPoll, 50ms, 2s}));
+  EXPECT_EQ(breaker_of(c), (BreakerSettings{true, 7, 5s, 1.5, 1min, 2min, 3, 4, 25, 6, 99}));
 }
 
 TEST(Config, JsonIsReadAsWell) {
@@ -329,6 +342,8 @@ TEST(Config, TheSchemaForEditorsIsJsonAndHasEveryKey) {
     std::istringstream parts(path);
     for (std::string part; std::getline(parts, part, '.');) {
       if (at->contains("items")) at = &(*at)["items"];
+      if (at->contains("anyOf")) at = &(*at)["anyOf"][0];
+      if (at->contains("propertyNames")) at = &(*at)["additionalProperties"];
       ASSERT_TRUE((*at)["properties"].contains(part)) << path;
       at = &(*at)["properties"][part];
       EXPECT_TRUE(at->contains("description")) << path;
@@ -348,7 +363,7 @@ TEST(Config, ThePageListsEveryKeySettingFieldAliasAndOperator) {
   const auto has = [&](const std::string& word) { EXPECT_THAT(page, HasSubstr("`" + word + "`")); };
   for (const Key& k : root_keys()) has(k.name);
   for (const std::span<const Key> keys :
-       {rule_keys(), score_keys(), defaults_keys(), policy_keys()})
+       {rule_keys(), score_keys(), defaults_keys(), policy_keys(), canary_keys()})
     for (const Key& k : keys) has(k.name);
   for (const Key& k : settings_keys()) {
     if (k.shape != Shape::kMap) has(k.name);

@@ -73,6 +73,8 @@ constexpr Row kRows[] = {
     {"YARD_PREFER",
      [](std::string_view v, Policy& p, Problems& w) { take(read_kind(v), p.prefer, w); },
      [](const Policy& from, Policy& to) { to.prefer = from.prefer; }},
+    {"YARD_RECORD",  // no part of a policy: whoever opens the file says what is wrong with it
+     [](std::string_view, Policy&, Problems&) {}, [](const Policy&, Policy&) {}},
     {"YARD_STRICT",
      [](std::string_view v, Policy& p, Problems& w) { take(read_switch(v), p.strict, w); },
      [](const Policy& from, Policy& to) { to.strict = from.strict; }},
@@ -153,6 +155,7 @@ class Reader {
     if (name == "YARD_PLUGINS") to_.plugins = text;
     if (name == "YARD_PLUGIN_PATH") to_.plugin_path = text;
     if (name == "YARD_CONFIG") to_.config = text;
+    if (name == "YARD_RECORD") to_.record = text;
     if (name == "YARD_PLUGIN_PROBE")
       to_.plugin_probe = wrong.empty() ? base::lower(text) : last_.plugin_probe;
     for (const PolicyNote& n : notes(part, "")) to_.sources[n.field] = name;

@@ -23,6 +23,7 @@ const char* to_string(Mode m) noexcept {
     case Mode::kDynamic: return "dynamic";
     case Mode::kConfig: return "config";
     case Mode::kHotReload: return "hot_reload";
+    case Mode::kProgram: return "program";
   }
   return "?";
 }
@@ -52,10 +53,21 @@ bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
   return p == pattern.size();
 }
 
+const char* to_string(RetryInplace r) noexcept {
+  return r == RetryInplace::kSave ? "save" : "never";
+}
+
+std::optional<RetryInplace> parse_retry_inplace(std::string_view text) noexcept {
+  for (const RetryInplace r : {RetryInplace::kNever, RetryInplace::kSave})
+    if (text == to_string(r)) return r;
+  return std::nullopt;
+}
+
 Policy merge(const Policy& weaker, const Policy& stronger) {
   Policy p = weaker;
   if (stronger.prefer) p.prefer = stronger.prefer;
   if (stronger.strict) p.strict = stronger.strict;
+  if (stronger.retry_inplace) p.retry_inplace = stronger.retry_inplace;
   if (stronger.reference_only) p.reference_only = stronger.reference_only;
   if (stronger.allow_vendors) p.allow_vendors = stronger.allow_vendors;
   if (stronger.allow_kernels) p.allow_kernels = stronger.allow_kernels;

@@ -3,7 +3,9 @@
 // the API.
 #pragma once
 
+#include <yard/breaker.h>
 #include <yard/policy.h>
+#include <yard/static_map.h>
 
 #include <memory>
 #include <string>
@@ -12,6 +14,11 @@
 #include "op/call_spec.h"
 #include "policy/environment.h"
 #include "policy/file_rules.h"
+#include "policy/modes.h"
+
+namespace yard::registry {
+class CallObserver;  // which is above: it is only handed on
+}
 
 namespace yard::policy {
 
@@ -27,8 +34,12 @@ struct ProcessPolicy {
   Policy set;                             // through the API
   std::shared_ptr<const FileRules> file;  // null: none
   op::Labels labels;                      // of every call
-  Policy environment;                     // of the reading, with backends called by their names
-  Policy in_force;                        // all together
+  BreakerSettings breakers;               // through the API; under the file's
+  StaticMap mapped;                       // through the API; over the file's
+  std::shared_ptr<const Modes> modes = std::make_shared<Modes>();  // that the program has added
+  std::shared_ptr<registry::CallObserver> observer;                // told of every call; null: none
+  Policy environment;  // of the reading, with backends called by their names
+  Policy in_force;     // all together
 
   // Fills in the rest for the backends there are.
   void settle(const std::vector<std::string>& backends) {

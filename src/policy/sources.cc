@@ -47,6 +47,7 @@ std::vector<PolicyNote> notes(const Policy& p, const char* source) {
   const auto flag = [](bool b) { return std::string(b ? "true" : "false"); };
   if (p.prefer) add("prefer", to_string(*p.prefer));
   if (p.strict) add("strict", flag(*p.strict));
+  if (p.retry_inplace) add("retry_inplace", to_string(*p.retry_inplace));
   if (p.reference_only) add("reference_only", flag(*p.reference_only));
   for (const auto& [op, order] : p.per_op)
     add(fmt::format("per_op[{}]", word(op)), words(order, '|'));

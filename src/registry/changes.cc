@@ -40,6 +40,11 @@ Changes& Changes::add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> 
       [](auto k) { return registry::AddKernel{std::move(k)}; });
   return *this;
 }
+Changes& Changes::add_hook(const yard_hook_t& hook, std::shared_ptr<void> keep) {
+  put(*list_, registry::read_hook(hook, std::move(keep)),
+      [](auto h) { return registry::AddHook{std::move(h)}; });
+  return *this;
+}
 Changes& Changes::replace_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep) {
   put(*list_, registry::read_kernel(kernel, std::move(keep)),
       [](auto k) { return registry::ReplaceKernel{std::move(k)}; });
@@ -56,6 +61,10 @@ Changes& Changes::remove_kernel(std::string op, std::string id) {
 }
 Changes& Changes::remove_backend(std::string name) {
   list_->steps.push_back(registry::RemoveBackend{std::move(name)});
+  return *this;
+}
+Changes& Changes::remove_hooks(std::string backend) {
+  list_->steps.push_back(registry::RemoveHooks{std::move(backend)});
   return *this;
 }
 Changes& Changes::remove_op(std::string name) {
@@ -123,6 +132,8 @@ class Applier {
   Status step(const AddKernel& s) { return put_kernel(s.kernel, false); }
   Status step(const ReplaceKernel& s) { return put_kernel(s.kernel, true); }
 
+  Status step(const AddHook& s) { return add_hook(next_, s.hook); }
+
   Status put_kernel(const std::shared_ptr<Kernel>& kernel, bool replace) {
     const Kernel& k = *kernel;
     const auto backend = next_.backends.find(k.backend_name);
@@ -177,9 +188,15 @@ class Applier {
       done_.removed.push_back(f.kernels[id]);
       f.kernels.erase(id);
     });
-    done_.removed.push_back(it->second);
-    next_.backends.erase(it);
-    return {};
+    drop_backend(s.name);
+    return take_hooks([&](const Hook& h) { return h.backend == s.name; });
+  }
+
+  Status step(const RemoveHooks& s) {
+    const size_t before = done_.removed.size();
+    YARD_RETURN_IF_ERROR(take_hooks([&](const Hook& h) { return h.backend == s.backend; }));
+    if (done_.removed.size() > before) return {};
+    return Status(Code::kNotFound, fmt::format("backend '{}' has no hooks", s.backend));
   }
 
   Status step(const RemoveOp& s) {
@@ -234,8 +251,8 @@ class Applier {
     for (const auto& [name, backend] : next_.backends)
       if (backend->keep.get() == s.keep) backends.push_back(name);
     for (const std::string& name : ops) YARD_RETURN_IF_ERROR(step(RemoveOp{name}));
-    for (const std::string& name : backends) YARD_RETURN_IF_ERROR(step(RemoveBackend{name}));
-    return {};
+    for (const std::string& name : backends) drop_backend(name);  // it has no kernels any more
+    return take_hooks([&](const Hook& h) { return h.keep.get() == s.keep; });
   }
 
   Applied finish() {
@@ -244,6 +261,15 @@ class Applier {
   }
 
  private:
+  void drop_backend(const std::string& name) {
+    const auto it = next_.backends.find(name);
+    done_.removed.push_back(it->second);
+    next_.backends.erase(it);
+  }
+  Status take_hooks(const std::function<bool(const Hook&)>& goes) {
+    remove_hooks(next_, done_.removed, goes);
+    return {};
+  }
   Status unknown_op(const std::string& name) {
     return Status(Code::kUnknownOp,
                   fmt::format("op '{}' is not known{}", name, did_you_mean(name, next_.families)));

@@ -4,6 +4,7 @@
 
 #include <yard/registry.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -25,6 +26,9 @@ struct AddBackend {
 struct AddKernel {
   std::shared_ptr<Kernel> kernel;
 };
+struct AddHook {
+  std::shared_ptr<Hook> hook;  // or function
+};
 struct ReplaceKernel {
   std::shared_ptr<Kernel> kernel;
 };
@@ -33,6 +37,10 @@ struct RemoveKernel {
 };
 struct RemoveBackend {
   std::string name;
+};
+// Its hooks and functions; its kernels stay.
+struct RemoveHooks {
+  std::string backend;
 };
 struct RemoveOp {
   std::string name;
@@ -44,8 +52,8 @@ struct Reprobe {
 struct RemoveKept {
   const void* keep;
 };
-using Step = std::variant<AddOp, AddBackend, AddKernel, ReplaceKernel, RemoveKernel, RemoveBackend,
-                          RemoveOp, Reprobe, RemoveKept>;
+using Step = std::variant<AddOp, AddBackend, AddKernel, AddHook, ReplaceKernel, RemoveKernel,
+                          RemoveBackend, RemoveHooks, RemoveOp, Reprobe, RemoveKept>;
 
 // An op with its kernels, by id.
 struct Family {
@@ -56,6 +64,8 @@ struct Family {
 struct State {
   std::map<std::string, std::shared_ptr<const Family>, std::less<>> families;
   std::map<std::string, std::shared_ptr<const Backend>, std::less<>> backends;
+  // In the order they came. One of a name for each backend; functions by group and name.
+  std::vector<std::shared_ptr<const Hook>> hooks, functions;
   // Schema text → entry index: an op that comes back as it was finds its old place.
   std::map<std::string, uint32_t, std::less<>> indices;
 
@@ -69,6 +79,12 @@ struct Applied {
   // What left: records whose end completes a ticket.
   std::vector<std::shared_ptr<const void>> removed;
 };
+
+// The steps of hooks and functions, as parts of a change.
+Status add_hook(State& state, const std::shared_ptr<Hook>& hook);
+// Those of which `goes` is true.
+void remove_hooks(State& state, std::vector<std::shared_ptr<const void>>& removed,
+                  const std::function<bool(const Hook&)>& goes);
 
 // All steps or none. The error names the step's subject and, for a conflict, both sides.
 Result<Applied> apply(const State& state, const std::vector<Step>& steps);

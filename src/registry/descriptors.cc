@@ -285,6 +285,60 @@ Result<std::shared_ptr<Kernel>> read_kernel(const yard_kernel_t& given, std::sha
   return k;
 }
 
+namespace {
+
+Status read_hook_body(const yard_hook_t& d, Hook& h) {
+  YARD_RETURN_IF_ERROR(read_text(d.signature, "its signature", h.signature));
+  if (h.signature.empty()) return bad("it has no signature");
+  if (h.signature.find_first_of("\n\t") != h.signature.npos)
+    return bad("its signature has more than one line");
+  if (d.function == nullptr) return bad("it has no function");
+  constexpr uint32_t kKnown = YARD_HOOK_ADDS | YARD_HOOK_OVERRIDES | YARD_HOOK_LOWER_FIRST |
+                              YARD_HOOK_DEFINITION | YARD_HOOK_NEXT |
+                              YARD_HOOK_FAILS_BEFORE_WRITING;
+  if ((d.flags & ~kKnown) != 0)
+    return bad(fmt::format("flags {:#x}: this version knows {:#x}", d.flags, kKnown));
+  if (d.priority < -1000 || d.priority > 1000)
+    return bad(fmt::format("priority {} is outside -1000 to 1000", d.priority));
+  YARD_RETURN_IF_ERROR(read_texts(d.reasons, d.reason_count, "its reasons", h.reasons));
+  if (!h.group.empty())
+    return (d.flags & YARD_HOOK_NEXT) == 0
+               ? Status()
+               : bad("it wants to ask for the next one, as only hooks may: it has a group");
+  if (d.verify != nullptr)
+    return bad("it has a verifier, which only functions with a group may have");
+  if ((d.flags & YARD_HOOK_LOWER_FIRST) != 0)
+    return bad("its priority counts downwards, which only those of functions with a group may");
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Hook>> read_hook(const yard_hook_t& given, std::shared_ptr<void> keep,
+                                        const char* only_backend) {
+  auto d = sized_copy(given, offsetof(yard_hook_t, verify), "hook");
+  if (!d.ok()) return d.status();
+  auto h = std::make_shared<Hook>();
+  YARD_RETURN_IF_ERROR(read_name(d->name, "the name of a hook", h->name));
+  std::string note = "in hook '" + h->name + "'";
+  if (d->group != nullptr) {
+    if (Status s = read_name(d->group, "its group", h->group); !s) return std::move(s).note(note);
+    note = fmt::format("in function '{}' of group '{}'", h->name, h->group);
+  }
+  const char* backend = d->backend != nullptr ? d->backend : only_backend;
+  if (backend == nullptr) return bad("it names no backend").note(note);
+  if (Status s = read_name(backend, "its backend", h->backend); !s) return std::move(s).note(note);
+  if (Status s = read_hook_body(*d, *h); !s) return std::move(s).note(note);
+  h->d = *d;
+  h->d.name = h->name.c_str(), h->d.backend = h->backend.c_str();
+  h->d.group = h->group.empty() ? nullptr : h->group.c_str();
+  h->d.signature = h->signature.c_str();
+  for (const std::string& r : h->reasons) h->reason_list.push_back(r.c_str());
+  h->d.reasons = h->reason_list.data();
+  h->keep = std::move(keep);
+  return h;
+}
+
 Status read_plugin(const yard_plugin_t& given, const std::shared_ptr<void>& keep,
                    std::vector<Step>& steps) {
   auto copied = sized_copy(given, offsetof(yard_plugin_t, version), "plugin");
@@ -302,7 +356,6 @@ Status read_plugin(const yard_plugin_t& given, const std::shared_ptr<void>& keep
   if (count_lies(d.backend_count, d.backends) || count_lies(d.op_count, d.ops) ||
       count_lies(d.kernel_count, d.kernels) || count_lies(d.hook_count, d.hooks))
     return bad("a count is stated for a list that is not there, or is beyond reason").note(note);
-  if (d.hook_count > 0) return Status(Code::kUnsupported, "hooks are not served yet").note(note);
   const auto missing = [&](const char* what, uint32_t i) {
     return bad(fmt::format("{} {} of its list is NULL", what, i)).note(note);
   };
@@ -327,6 +380,12 @@ Status read_plugin(const yard_plugin_t& given, const std::shared_ptr<void>& keep
     auto k = read_kernel(*d.kernels[i], keep, only);
     if (!k.ok()) return std::move(k).status().note(note);
     steps.push_back(AddKernel{*std::move(k)});
+  }
+  for (uint32_t i = 0; i < d.hook_count; ++i) {
+    if (d.hooks[i] == nullptr) return missing("hook", i);
+    auto h = read_hook(*d.hooks[i], keep, only);
+    if (!h.ok()) return std::move(h).status().note(note);
+    steps.push_back(AddHook{*std::move(h)});
   }
   return {};
 }

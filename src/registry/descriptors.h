@@ -19,6 +19,9 @@ Result<std::shared_ptr<Backend>> read_backend(const yard_backend_t& d, std::shar
 // `only_backend` stands in where the descriptor names none.
 Result<std::shared_ptr<Kernel>> read_kernel(const yard_kernel_t& d, std::shared_ptr<void> keep,
                                             const char* only_backend = nullptr);
+// A hook, or an implementation of a dispatched function.
+Result<std::shared_ptr<Hook>> read_hook(const yard_hook_t& d, std::shared_ptr<void> keep,
+                                        const char* only_backend = nullptr);
 // Appends a step for everything the plugin lists.
 Status read_plugin(const yard_plugin_t& d, const std::shared_ptr<void>& keep,
                    std::vector<Step>& steps);

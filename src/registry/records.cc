@@ -77,11 +77,26 @@ std::string difference(const Kernel& a, const Kernel& b) {
   return d;
 }
 
+std::string difference(const Hook& a, const Hook& b) {
+  std::string d;
+  add_text(d, "signature", a.signature, b.signature);
+  if (a.d.priority != b.d.priority) add_difference(d, "priority", a.d.priority, b.d.priority);
+  if (a.d.flags != b.d.flags) add_difference(d, "flags", a.d.flags, b.d.flags);
+  add_note(d, "different functions",
+           a.d.function != b.d.function || a.d.verify != b.d.verify || a.d.self != b.d.self);
+  add_note(d, "different reason texts", a.reasons != b.reasons);
+  return d;
+}
+
 bool same(const Backend& a, const Backend& b) {
   return a.name == b.name && difference(a, b).empty();
 }
 bool same(const Kernel& a, const Kernel& b) {
   return a.op == b.op && a.id == b.id && difference(a, b).empty();
+}
+bool same(const Hook& a, const Hook& b) {
+  return a.name == b.name && a.group == b.group && a.backend == b.backend &&
+         difference(a, b).empty();
 }
 bool same(const Op& a, const Op& b) {
   return a.schema == b.schema && a.summary == b.summary && a.d.infer == b.d.infer &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the registry holds: backends, kernels and ops, each copied out of its descriptor and immutable.
+// What the registry holds: backends, kernels, ops and hooks, each copied out of its descriptor and immutable.
 //
 // Records are shared by every snapshot that lists them and die with the last one. They own their
 // strings; the descriptor `d` inside points into them, so the rest of the system reads one form whether
@@ -79,6 +79,15 @@ struct Op {
   uint32_t index = 0;  // into a snapshot's entries; never another op's
 };
 
+// A hook, or an implementation of a dispatched function: that has a group. `d` points at the strings here.
+struct Hook {
+  yard_hook_t d{};
+  std::string name, group, backend, signature;
+  std::vector<std::string> reasons;
+  std::vector<const char*> reason_list;
+  std::shared_ptr<void> keep;
+};
+
 // A reason's text with its figures: the n-th stands for {n}.
 std::string fill_in(std::string_view text, const int64_t figures[3]);
 
@@ -86,8 +95,10 @@ std::string fill_in(std::string_view text, const int64_t figures[3]);
 bool same(const Backend& a, const Backend& b);
 bool same(const Kernel& a, const Kernel& b);
 bool same(const Op& a, const Op& b);
+bool same(const Hook& a, const Hook& b);
 // What differs, for people: "priority 100 and 120". Empty when nothing does.
 std::string difference(const Backend& a, const Backend& b);
 std::string difference(const Kernel& a, const Kernel& b);
+std::string difference(const Hook& a, const Hook& b);
 
 }  // namespace yard::registry

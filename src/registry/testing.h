@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 #include <yard/plugin.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -43,6 +46,32 @@ inline yard_kernel_t kernel_of(const char* op, const char* id, const char* backe
   return d;
 }
 
+inline yard_hook_t hook_of(const char* name, const char* backend,
+                           const char* signature = "i64(i64)") {
+  yard_hook_t d{};
+  d.size = sizeof d, d.name = name, d.backend = backend, d.signature = signature;
+  d.function = reinterpret_cast<void (*)(void)>(succeed);
+  return d;
+}
+
+// A struct in memory that ends exactly where its stated size does: one byte more is the sanitizer's.
+template <class T>
+class Cut {
+ public:
+  Cut(const T& from, uint32_t size) : memory_(std::malloc(size)) {
+    std::memset(memory_, 0x5a, size);
+    std::memcpy(memory_, &from, std::min<size_t>(size, sizeof from));
+    std::memcpy(memory_, &size, sizeof size);
+  }
+  ~Cut() { std::free(memory_); }
+  Cut(const Cut&) = delete;
+  Cut& operator=(const Cut&) = delete;
+  const T& get() const { return *static_cast<const T*>(memory_); }
+
+ private:
+  void* memory_;
+};
+
 // Steps out of descriptors that must be right.
 inline Step add(const yard_op_t& d, std::shared_ptr<void> keep = {}) {
   return AddOp{read_op(d, std::move(keep)).value()};
@@ -52,6 +81,9 @@ inline Step add(const yard_backend_t& d, std::shared_ptr<void> keep = {}) {
 }
 inline Step add(const yard_kernel_t& d, std::shared_ptr<void> keep = {}) {
   return AddKernel{read_kernel(d, std::move(keep)).value()};
+}
+inline Step add(const yard_hook_t& d, std::shared_ptr<void> keep = {}) {
+  return AddHook{read_hook(d, std::move(keep)).value()};
 }
 inline Step replace(const yard_kernel_t& d, std::shared_ptr<void> keep = {}) {
   return ReplaceKernel{read_kernel(d, std::move(keep)).value()};

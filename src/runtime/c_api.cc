@@ -52,12 +52,8 @@ Result<Options> read_options(const yard_options_t* given) {
   if (c.force != nullptr) o.force = c.force;
   for (const char* const* d = c.deny; d != nullptr && *d != nullptr; ++d) o.deny.emplace_back(*d);
   if (c.mode != nullptr) {
-    const auto mode = parse_mode(c.mode);
-    if (!mode)
-      return Status(Code::kInvalidArgument,
-                    std::string("mode '") + c.mode +
-                        "'; auto, static, dynamic, config or hot_reload would be right");
-    o.mode = *mode;
+    o.mode_name = c.mode;
+    if (o.mode_name.empty()) return Status(Code::kInvalidArgument, "the name of a mode is empty");
   }
   if (c.deadline_ns > 0)
     o.deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(c.deadline_ns);

@@ -4,14 +4,16 @@
 #include <set>
 
 #include "policy/check.h"
+#include "registry/function_sites.h"
 
 namespace yard::runtime {
 namespace {
 
 class KnownHere final : public policy::Known {
  public:
-  KnownHere(const registry::State& state, const std::vector<std::string>& announced)
-      : state_(state), announced_(announced) {}
+  KnownHere(const registry::State& state, const policy::Modes& modes,
+            const std::vector<std::string>& announced)
+      : state_(state), modes_(modes), announced_(announced) {}
 
   std::vector<std::string> ops() const override {
     std::set<std::string> all(announced_.begin(), announced_.end());
@@ -40,8 +42,23 @@ class KnownHere final : public policy::Known {
     return {names.begin(), names.end()};
   }
 
+  std::vector<std::string> modes() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, mode] : modes_) names.push_back(name);
+    return names;
+  }
+
+  std::vector<std::string> functions() const override {
+    std::set<std::string> names;
+    for (const detail::FunctionSite* s : registry::function_sites())
+      names.insert(s->group + "/" + s->name);
+    for (const auto& h : state_.functions) names.insert(h->group + "/" + h->name);
+    return {names.begin(), names.end()};
+  }
+
  private:
   const registry::State& state_;
+  const policy::Modes& modes_;
   const std::vector<std::string>& announced_;
 };
 
@@ -49,9 +66,10 @@ class KnownHere final : public policy::Known {
 
 std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
                                                     const registry::State& state,
+                                                    const policy::Modes& modes,
                                                     const std::vector<std::string>& announced) {
   policy::RulesByOp compiled;
-  policy::check_reading(reading, KnownHere(state, announced), &compiled);
+  policy::check_reading(reading, KnownHere(state, modes, announced), &compiled);
   if (!reading.ok()) return nullptr;
   auto rules = std::make_shared<policy::FileRules>(reading.config);
   for (const auto& [name, family] : state.families) {

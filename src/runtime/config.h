@@ -9,14 +9,16 @@
 #include <vector>
 
 #include "policy/file_rules.h"
+#include "policy/modes.h"
 #include "registry/changes.h"
 
 namespace yard::runtime {
 
-// Checks what was read against the registry; `announced` are ops that plugins bring which are not loaded.
-// Problems are added to the reading. Null if there is an error.
+// Checks what was read against the registry and the modes that the program has added; `announced` are ops that
+// plugins bring which are not loaded. Problems are added to the reading. Null if there is an error.
 std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
                                                     const registry::State& state,
+                                                    const policy::Modes& modes,
                                                     const std::vector<std::string>& announced);
 
 // The first error with the others as its notes; fine if there is none.

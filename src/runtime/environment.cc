@@ -5,6 +5,8 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "plugin/search.h"
+#include "runtime/recorder.h"
 
 namespace yard::runtime {
 namespace {
@@ -55,6 +57,21 @@ class Strangers {
   std::vector<std::string> ops_, vendors_, switches_;
 };
 
+// A file that cannot be written is told at once, not when there is something to write.
+void check_record(const Reading& before, Reading& now) {
+  std::string& path = now.good.record;
+  if (path.empty() || path == before.good.record) return;
+  Status s;
+  if (plugin::privileged())
+    s = Status(Code::kUnsupported,
+               "ignored: the process has more rights than whoever set the variable");
+  else if (auto recording = Recording::open(path); !recording.ok())
+    s = std::move(recording).status();
+  if (s.ok()) return;
+  now.problems.push_back({"YARD_RECORD", base::quote(path), std::string(s.message()), true});
+  path = before.good.record;
+}
+
 }  // namespace
 
 std::shared_ptr<const Reading> read_environment(const Reading& before,
@@ -68,6 +85,7 @@ std::shared_ptr<const Reading> read_environment(const Reading& before,
     if (const Status s = apply_log_levels(reading->good.log_levels); !s.ok())
       reading->problems.push_back({"YARD_LOG_LEVEL", base::quote(reading->good.log_levels),
                                    std::string(s.message()), true});
+  check_record(before, *reading);
   for (const EnvProblem& p : reading->problems)
     base::log(LogLevel::kWarn, "policy", policy::to_string(p));
   return reading;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "dispatch/scope.h"
 #include "runtime/threads.h"
@@ -15,13 +16,14 @@
 namespace yard::runtime {
 
 // What a thread takes along from the caller for the length of one piece. This is the one place that
-// knows what belongs to a caller: its policy scope, and that it is inside a call, where waiting for
+// knows what belongs to a caller: its policy scope, its hooks, and that it is inside a call, where waiting for
 // calls to end would be waiting for itself.
 class Errand {
  public:
   static Errand of_this_thread() noexcept {
     const detail::ThreadHead* head = detail::t_thread;
-    return head != nullptr ? Errand(head->scope_state, head->depth > 0) : Errand(nullptr, false);
+    return head != nullptr ? Errand(head->scope_state, head->hooks, head->depth > 0)
+                           : Errand(nullptr, nullptr, false);
   }
 
   // This thread acts for the caller until the object's end.
@@ -29,22 +31,26 @@ class Errand {
    public:
     explicit Acting(const Errand& errand) noexcept
         : head_(detail::t_thread != nullptr ? *detail::t_thread : detail::register_thread()),
-          scope_(head_, errand.scope_) {
+          scope_(head_, errand.scope_),
+          own_hooks_(std::exchange(head_.hooks, errand.hooks_)) {
       if (errand.inside_call_) inside_.emplace(head_);
     }
+    ~Acting() { head_.hooks = own_hooks_; }
     Acting(const Acting&) = delete;
     Acting& operator=(const Acting&) = delete;
 
    private:
     detail::ThreadHead& head_;
     detail::ScopeOfCaller scope_;
+    const detail::HookFrame* own_hooks_;
     std::optional<detail::Guard> inside_;
   };
 
  private:
-  Errand(const detail::ScopeState* scope, bool inside_call) noexcept
-      : scope_(scope), inside_call_(inside_call) {}
-  const detail::ScopeState* scope_;  // the caller waits, so it stays
+  Errand(const detail::ScopeState* scope, const detail::HookFrame* hooks, bool inside_call) noexcept
+      : scope_(scope), hooks_(hooks), inside_call_(inside_call) {}
+  const detail::ScopeState* scope_;  // the caller waits, so these stay
+  const detail::HookFrame* hooks_;
   bool inside_call_;
 };
 

@@ -9,13 +9,15 @@
 
 namespace yard::runtime {
 
-plugin::Services plugin_services(detail::Core& core) {
+plugin::Services plugin_services(detail::Core& core,
+                                 std::function<bool(const std::string&)> hook_in_use) {
   plugin::Services s;
   s.host = core.host;
   s.apply = [&core](const std::vector<registry::Step>& steps) {
     return core.apply(steps).status();
   };
   s.in_use = [&core](const std::string& op) { return core.in_use(op); };
+  s.hook_in_use = std::move(hook_in_use);
   s.choosing = [] { return select::inside_select(); };
   return s;
 }

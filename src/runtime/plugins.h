@@ -8,8 +8,9 @@
 
 namespace yard::runtime {
 
-// The core must outlive them.
-plugin::Services plugin_services(detail::Core& core);
+// The core must outlive them. `hook_in_use` says whether a hook of that name has been used.
+plugin::Services plugin_services(detail::Core& core,
+                                 std::function<bool(const std::string&)> hook_in_use);
 // Nothing in a process with more rights than whoever set its environment.
 plugin::FromEnvironment plugin_environment(const policy::Reading& reading);
 

@@ -127,7 +127,8 @@ void Reloader::validate(ConfigReading& reading, State& s) {
 }
 
 std::shared_ptr<const policy::FileRules> Reloader::check(ConfigReading& reading, State& s) {
-  const auto rules = make_rules(reading, *core_.snapshot()->state, announced_());
+  const auto now = core_.snapshot();
+  const auto rules = make_rules(reading, *now->state, *now->policy->modes, announced_());
   if (rules == nullptr) return nullptr;
   validate(reading, s);
   if (!reading.ok()) return nullptr;

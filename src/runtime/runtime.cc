@@ -4,8 +4,10 @@
 #include <yard/op.h>
 #include <yard/runtime.h>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "dispatch/call.h"
+#include "function/registry.h"
 #include "op/bind.h"
 #include "plugin/loader.h"
 #include "registry/changes.h"
@@ -13,10 +15,13 @@
 #include "runtime/builtin_backends.h"
 #include "runtime/config.h"
 #include "runtime/environment.h"
+#include "runtime/hooks.h"
 #include "runtime/host.h"
+#include "runtime/maintenance.h"
 #include "runtime/plugins.h"
 #include "runtime/reload.h"
 #include "runtime/unknown_op.h"
+#include "tune/canary.h"
 
 namespace yard {
 namespace {
@@ -35,16 +40,31 @@ struct Runtime::Parts {
   explicit Parts(const RuntimeSettings& s)
       : settings(s),
         core(&host.table, s.plans_per_op),
-        loader(s.plugins, runtime::plugin_services(core)),
+        loader(s.plugins,
+               runtime::plugin_services(
+                   core, [this](const std::string& hook) { return hooks.table().in_use(hook); })),
         reloader(core, [this] { return announced_ops(loader); }) {
     host.core = &core;
     core.loader = &loader;
+    core.make_inspector = [this](const Config& c, const auto& family, const auto& where) {
+      return tune::make_canary(c, family, where, canaries);
+    };
+    core.changed = [this] { hooks.table().refresh(), functions.follow(); };
   }
   RuntimeSettings settings;
   runtime::Host host;
+  std::shared_ptr<tune::CanaryBook> canaries = std::make_shared<tune::CanaryBook>();
   detail::Core core;
   plugin::Loader loader;
+  runtime::HookService hooks{core, loader};
+  function::Registry functions{
+      core,
+      {[this](Changes c) {
+         return c.list_->problem.ok() ? core.apply(c.list_->steps).status() : c.list_->problem;
+       },
+       [this](std::string_view group) { return loader.need(PluginOffer::kGroup, group); }}};
   Status initialized;
+  runtime::Maintenance maintenance{core};
   runtime::Reloader reloader;  // last: its threads use the rest
 };
 
@@ -136,7 +156,14 @@ Status runtime::unknown_op(const dispatch::Snapshot& snapshot, std::string_view 
 
 Runtime::Runtime() : Runtime(RuntimeSettings()) {}
 Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Parts>(settings)) {
+  if (settings.breakers != BreakerSettings()) {
+    if (Status s = parts_->core.set_breakers(settings.breakers); !s.ok())
+      base::log(LogLevel::kError, "runtime", std::string(s.message()));
+  }
   parts_->initialized = settings.builtin_backends ? add_builtin(parts_->core) : Status();
+  for (const auto& [name, provider] : settings.modes)
+    if (Status s = add_mode(name, provider); !s.ok() && parts_->initialized.ok())
+      parts_->initialized = std::move(s);
   // What is wrong with the environment is told, and keeps nobody from working.
   if (settings.environment)
     reload_environment().ignore();
@@ -144,10 +171,15 @@ Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Part
     parts_->loader.discover({}).ignore();
   if (!settings.config.empty()) load_config(settings.config).ignore();
 }
-Runtime::~Runtime() = default;
+Runtime::~Runtime() { stop_recording().ignore(); }  // whoever wrote in vain has logged it
 
 Runtime& Runtime::shared() {
-  static Runtime* runtime = new Runtime;  // never destroyed: calls may come until the process ends
+  // Never destroyed: calls may come until the process ends.
+  static Runtime* runtime = [] {
+    auto* made = new Runtime;
+    made->parts_->functions.serve();
+    return made;
+  }();
   return *runtime;
 }
 
@@ -164,9 +196,16 @@ Status Runtime::reset() {
   }
   YARD_RETURN_IF_ERROR(parts_->core.start_over(steps));
   parts_->loader.start_over();
+  parts_->hooks.start_over();
+  parts_->functions.start_over();
   return {};
 }
 
+Health Runtime::health() const noexcept { return Health(parts_->maintenance); }
+CanaryReport Runtime::canaries() const { return parts_->canaries->report(); }
+
+Hooks Runtime::hooks() const noexcept { return Hooks(parts_->hooks); }
+Functions Runtime::functions() const noexcept { return Functions(parts_->functions); }
 Plugins Runtime::plugins() const noexcept { return Plugins(parts_->loader); }
 
 Result<Ticket> Runtime::apply_with_ticket(Changes changes) {
@@ -190,11 +229,17 @@ Status Runtime::reload_environment() {
   const std::string named = parts_->core.snapshot()->policy->reading->good.config;
   parts_->loader.set_environment(
       runtime::plugin_environment(*parts_->core.snapshot()->policy->reading));
+  parts_->functions.environment_changed();
+  const std::string record = parts_->core.snapshot()->policy->reading->good.record;
+  Status recording;
+  if (record != s->policy->reading->good.record)
+    recording = record.empty() ? stop_recording() : record_to(record).note("named by YARD_RECORD");
   // After plugins: a file may name what they bring.
   Status read;
   if (parts_->settings.config.empty() && named != s->policy->reading->good.config)
     read = load_config(named).note("named by YARD_CONFIG");
-  return problem.ok() ? read : problem;
+  if (!problem.ok()) return problem;
+  return read.ok() ? recording : read;
 }
 
 std::vector<Problem> Runtime::problems() const {
@@ -205,6 +250,8 @@ std::vector<Problem> Runtime::problems() const {
   for (const ConfigProblem& p : parts_->reloader.problems())
     to.push_back({fmt::format("{}:{}:{}", p.file, p.line, p.column), p.found, yard::to_string(p),
                   p.severity == Severity::kError});
+  for (const std::string& text : parts_->canaries->problems())
+    to.push_back({"canary_check", "", text, false});
   return to;
 }
 
@@ -246,7 +293,8 @@ Config Runtime::config() const {
 
 std::vector<ConfigProblem> Runtime::check_config(const std::string& path) const {
   ConfigReading reading = read_config(path);
-  runtime::make_rules(reading, *parts_->core.snapshot()->state, announced_ops(parts_->loader));
+  const auto s = parts_->core.snapshot();
+  runtime::make_rules(reading, *s->state, *s->policy->modes, announced_ops(parts_->loader));
   return std::move(reading.problems);
 }
 

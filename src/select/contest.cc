@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "base/cpu_features.h"
+#include "select/health_key.h"
 
 namespace yard::select {
 namespace {
@@ -98,6 +99,13 @@ int32_t settle(const registry::Kernel& k, const Policy& p, const Demand& demand,
   return YARD_REASON_NONE;
 }
 
+bool may_write_inputs(const op::Program& program) {
+  const auto& clauses = program.schema().clauses;
+  return program.has_inout() || std::any_of(clauses.begin(), clauses.end(), [](const auto& c) {
+           return c.kind == op::Clause::Kind::kMayAlias;
+         });
+}
+
 void resolve_fields(const op::Program& program, Contender& c) {
   const registry::Kernel& k = *c.kernel;
   for (const yard_limit_t& l : k.limits) {
@@ -121,6 +129,9 @@ void resolve_fields(const op::Program& program, Contender& c) {
 }  // namespace
 
 void Contest::read_directions() {
+  if (directions_.program != nullptr && directions_.program->provider.reads)
+    for (const std::string& name : *directions_.program->provider.reads)
+      mode_fields_.push_back(program().field(name).value_or(op::Field{}));
   const auto matching = [&](const std::string& pattern) {
     std::vector<uint16_t> to;
     for (size_t i = 0; i < contenders_.size(); ++i)
@@ -135,6 +146,37 @@ void Contest::read_directions() {
       if (std::find(chain_.begin(), chain_.end(), i) == chain_.end()) chain_.push_back(i);
 }
 
+void Contest::read_health() {
+  if (directions_.health == nullptr) return;
+  const health::View::OfOp* of = directions_.health->of_op(family_->op->name);
+  if (of == nullptr) return;
+  const auto note = [&](const health::Held& h) {
+    on_trial_ |= h.state == BreakerState::kHalfOpen;
+    return &h;
+  };
+  for (Contender& c : contenders_) {
+    for (const health::Held& h : of->kernels)
+      if (h.key.kernel == c.kernel->id) c.held = note(h);
+    for (const health::Held& h : of->keys)
+      if (h.key.kernel == c.kernel->id) c.held_keys.push_back(note(h));
+  }
+  if (!of->keys.empty()) health_dims_ = select::health_dims(program());
+}
+
+const health::Held* Contest::trial(const registry::Kernel& kernel, const yard_value_t* args) const {
+  for (const Contender& c : contenders_) {
+    if (c.kernel.get() != &kernel) continue;
+    const health::Held* held = c.held;
+    if (held == nullptr && !c.held_keys.empty()) {
+      const CallKind kind = call_kind(program(), health_dims_, args);
+      for (const health::Held* h : c.held_keys)
+        if (kind.is_of(h->key)) held = h;
+    }
+    return held != nullptr && held->state == BreakerState::kHalfOpen ? held : nullptr;
+  }
+  return nullptr;
+}
+
 Contest Contest::make(std::shared_ptr<const registry::Family> family, const Policy& policy,
                       const Demand& demand, const Surroundings& where, Directions directions) {
   Contest contest;
@@ -143,6 +185,8 @@ Contest Contest::make(std::shared_ptr<const registry::Family> family, const Poli
   contest.family_ = std::move(family);
   contest.host_ = where.host;
   contest.strict_ = policy.strict.value_or(false);
+  contest.saves_inputs_ =
+      policy.retry_inplace == RetryInplace::kSave && may_write_inputs(contest.program());
   const std::string& op = contest.family_->op->name;
   const std::string* lock = lock_of(policy, op);
   const auto order = policy.per_op.find(op);
@@ -171,6 +215,7 @@ Contest Contest::make(std::shared_ptr<const registry::Family> family, const Poli
     contest.contenders_.push_back(std::move(c));
   }
   contest.read_directions();
+  contest.read_health();
   return contest;
 }
 

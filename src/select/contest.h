@@ -13,9 +13,13 @@
 
 #include <yard/options.h>
 #include <yard/policy.h>
+#include "health/view.h"
 #include "op/call.h"
 #include "policy/file_rules.h"
+#include "policy/modes.h"
+#include "registry/call_observer.h"
 #include "registry/changes.h"
+#include "registry/inspector.h"
 
 namespace yard::select {
 
@@ -35,6 +39,9 @@ struct Contender {
   yard_verdict_t fixed{};  // why policy or the machine rules it out, whatever the call
   int tier = 0;            // by lock, order or kind; lower is better
   double priority = 0;     // adjusted
+  // What health holds back, of Directions::health: all of the kernel, or some kinds of calls.
+  const health::Held* held = nullptr;
+  std::vector<const health::Held*> held_keys;
 };
 
 // The process the contest is held in.
@@ -52,18 +59,31 @@ struct Demand {
 // What mode and rule file say about the op.
 struct Directions {
   Mode mode = Mode::kAuto;
-  std::shared_ptr<const policy::FileRules> file;  // null: none
-  std::shared_ptr<const policy::OpRules> rules;   // of the file; null: none
-  std::string mapped;                             // its static kernel; empty: none
-  std::vector<std::string> chain;                 // what is tried after the first choice, in order
-  op::Labels labels;                              // of every call: rules may read them
-  bool cache = true;                              // whether plans are kept ...
-  size_t plans = 0;                               // ... and how many; 0: as the runtime says
-  std::optional<size_t> fallbacks;                // kernels after the first; unset: all
+  const char* mode_by = nullptr;                       // who said so; null: nobody
+  std::shared_ptr<const policy::FileRules> file;       // null: none
+  std::shared_ptr<const policy::OpRules> rules;        // of the file; null: none
+  std::string mapped;                                  // its static kernel; empty: none
+  std::string mapped_by;                               // where that stands, in words
+  std::shared_ptr<const policy::Modes> modes;          // that the program has added; null: none
+  std::shared_ptr<const policy::ProgramMode> program;  // the one of Mode::kProgram
+  std::vector<std::string> chain;              // what is tried after the first choice, in order
+  op::Labels labels;                           // of every call: rules may read them
+  std::shared_ptr<const health::View> health;  // null: nothing of the op is held back
+  bool watched = false;                        // somebody looks at every call
+  std::shared_ptr<registry::Inspector> inspector;  // looks at what kernels do; null: nobody
+  std::shared_ptr<registry::CallObserver> observer;  // who is told of every call; null: nobody
+  bool cache = true;                                 // whether plans are kept ...
+  size_t plans = 0;                                  // ... and how many; 0: as the runtime says
+  std::optional<size_t> fallbacks;                   // kernels after the first; unset: all
 
   // Whether rules have a say.
   bool by_rules() const noexcept {
-    return rules != nullptr && !rules->empty() && mode != Mode::kStatic && mode != Mode::kDynamic;
+    return rules != nullptr && !rules->empty() && mode != Mode::kStatic && mode != Mode::kDynamic &&
+           mode != Mode::kProgram;
+  }
+  // Whether a call's labels may make a difference: rules read them, or a mode that can read everything.
+  bool reads_labels() const noexcept {
+    return program != nullptr || (rules != nullptr && rules->reads_labels());
   }
   // Whether the static kernel has.
   bool by_map() const noexcept {
@@ -83,10 +103,20 @@ class Contest {
   const yard_host_t* host() const noexcept { return host_; }
   // The first choice or its error.
   bool strict() const noexcept { return strict_; }
+  // Inputs that a kernel may write over are copied before it runs.
+  bool saves_inputs() const noexcept { return saves_inputs_; }
   const Directions& directions() const noexcept { return directions_; }
+  // The op's dimensions as health reads them; empty where no kind of call is held back.
+  const std::vector<op::Field>& health_dims() const noexcept { return health_dims_; }
+  // Some kernel is half-open: its calls ask before they run it.
+  bool on_trial() const noexcept { return on_trial_; }
+  // The half-open breaker that a call of this kernel must ask; null: none.
+  const health::Held* trial(const registry::Kernel& kernel, const yard_value_t* args) const;
   // Contenders that a kernel of OpRules::kernels() names, and those of the fallback chain in its order.
   const std::vector<uint16_t>& named_by(uint32_t kernel) const noexcept { return named_[kernel]; }
   const std::vector<uint16_t>& chain() const noexcept { return chain_; }
+  // What the program's mode reads, in its order; one that is no integer field of the op has no sources.
+  const std::vector<op::Field>& mode_fields() const noexcept { return mode_fields_; }
   // In static mode, and no kernel is mapped.
   bool unmapped() const noexcept {
     return directions_.mode == Mode::kStatic && directions_.mapped.empty();
@@ -94,14 +124,17 @@ class Contest {
 
  private:
   void read_directions();
+  void read_health();
 
   std::shared_ptr<const registry::Family> family_;
   std::vector<Contender> contenders_;
   const yard_host_t* host_ = nullptr;
-  bool strict_ = false;
+  bool strict_ = false, saves_inputs_ = false, on_trial_ = false;
+  std::vector<op::Field> health_dims_;
   Directions directions_;
   std::vector<std::vector<uint16_t>> named_;
   std::vector<uint16_t> chain_;
+  std::vector<op::Field> mode_fields_;
 };
 
 // The lower edge of the half octave that holds `v`; what cost hints see instead of `v`. Negative values

@@ -105,6 +105,7 @@ std::string describe(const Contest& contest, const Contender& c, const yard_verd
       return fmt::format("the call is on {}, the kernel runs on {}",
                          to_string(Device{static_cast<int32_t>(v.figures[0]), 0}),
                          to_string(Device{static_cast<int32_t>(v.figures[1]), 0}));
+    case YARD_REASON_UNHEALTHY: return text.empty() ? meaning(v.reason) : text;
     case YARD_REASON_VERIFIER_BROKEN: return fmt::format("its verifier threw: {}", text);
     case YARD_REASON_DTYPE:
     case YARD_REASON_RANK:

@@ -113,7 +113,11 @@ std::string why_after(const Contest& contest, const Notes& notes, uint16_t winne
   const int32_t rule = notes.entries[winner].rule;
   if (rule >= 0 && rule != notes.entries[other].rule)
     return fmt::format("{} chose {}", rule_text(contest, rule), w.kernel->id);
-  if (w.tier < 0) return fmt::format("the op is mapped to {}", w.kernel->id);
+  if (notes.by_mode > 0)
+    return fmt::format("mode '{}' chose {}", contest.directions().program->name, w.kernel->id);
+  if (w.tier < 0)
+    return fmt::format("the op is mapped to {} by {}", w.kernel->id,
+                       contest.directions().mapped_by);
   if (w.tier != o.tier)
     return fmt::format("{} comes later in the order of preference ({})", o.kernel->id,
                        to_string(o.kernel->kind));
@@ -130,6 +134,24 @@ std::string why_after(const Contest& contest, const Notes& notes, uint16_t winne
   return fmt::format("equal in all else; '{}' comes first by name", w.kernel->id);
 }
 
+// What put the winner first, where that was a rule, a map or a mode; else empty.
+std::string chosen_by(const Contest& contest, const Notes& notes, uint16_t winner) {
+  const Directions& d = contest.directions();
+  if (notes.by_mode > 0) return fmt::format("chosen by mode '{}'", d.program->name);
+  if (const int32_t rule = notes.entries[winner].rule; rule >= 0)
+    return fmt::format("chosen by {}", rule_text(contest, rule));
+  if (contest.contenders()[winner].tier < 0) return fmt::format("chosen by {}", d.mapped_by);
+  return "";
+}
+
+// The mode in force, where somebody has said one.
+void note_mode(const Directions& d, const Notes& notes, std::vector<PolicyNote>& to) {
+  if (d.mode_by == nullptr) return;
+  std::string text = d.program != nullptr ? d.program->name : to_string(d.mode);
+  if (!notes.mode_text.empty()) text += fmt::format(" ({}: as in dynamic)", notes.mode_text);
+  to.push_back({"mode", std::move(text), d.mode_by});
+}
+
 }  // namespace
 
 Explanation explain(const Question& q) {
@@ -141,6 +163,7 @@ Explanation explain(const Question& q) {
   e.op = contest.program().name();
   e.call = op::to_string(q.call->to_spec(contest.program()));
   e.policy = policy::notes(q.sources);
+  note_mode(contest.directions(), notes, e.policy);
   if (!q.demand.force.empty()) e.policy.push_back({"force", q.demand.force, "call"});
   if (!q.demand.deny.empty()) {
     std::string list;
@@ -150,8 +173,7 @@ Explanation explain(const Question& q) {
   for (size_t rank = 0; rank < order.size(); ++rank) {
     Candidate c = describe_candidate(contest, order[rank], notes);
     c.verdict = rank == 0 ? "selected" : "able";
-    if (const int32_t rule = notes.entries[order[rank]].rule; rank == 0 && rule >= 0)
-      c.detail = fmt::format("chosen by {}", rule_text(contest, rule));
+    if (rank == 0) c.detail = chosen_by(contest, notes, order[0]);
     if (rank > 0) {
       c.reason = reason_name(YARD_REASON_OUTRANKED);
       c.detail = why_after(contest, notes, order[0], order[rank]);

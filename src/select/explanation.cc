@@ -76,7 +76,10 @@ std::string Explanation::to_text(bool colour) const {
                                    kind_width, c.priority);
     line += paint(code, fmt::format("{:<8}", c.verdict));
     if (estimate_width > 0) line += fmt::format("  {:>{}}", estimate(c), estimate_width);
-    if (!c.reason.empty()) line += fmt::format("  {}: {}", c.reason, printable(c.detail));
+    if (!c.reason.empty())
+      line += fmt::format("  {}: {}", c.reason, printable(c.detail));
+    else if (!c.detail.empty())
+      line += "  " + printable(c.detail);
     while (!line.empty() && line.back() == ' ') line.pop_back();
     out += line + "\n";
   }

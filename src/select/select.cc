@@ -2,10 +2,17 @@
 // Filter, verify, order.
 #include "select/select.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <tuple>
+
+#include "select/health_key.h"
+
+#include "select/program_mode.h"
 
 namespace yard::select {
 namespace {
@@ -25,6 +32,8 @@ struct Bench {
   uint32_t flags;
   Device device;
   Notes* notes;
+  std::optional<CallKind> kind;  // where health holds back some kinds of calls
+  bool heeds_breakers = true;
 };
 
 void reject(yard_verdict_t& v, int32_t reason, int64_t a = 0, int64_t b = 0, int64_t c = 0) {
@@ -127,6 +136,35 @@ void verify(const Bench& b, const Contender& c, yard_verdict_t& verdict, std::st
   verdict.pad_ = kByVerifier;
 }
 
+std::string rests(const health::Held& held, bool whole) {
+  const auto what = whole ? std::string("all its calls") : "such calls (" + health::describe_call(held.key.device, held.key.dtypes, held.key.sizes) + ")";
+  if (held.until == health::kByHand)
+    return fmt::format("its breaker for {} was opened by hand", what);
+  const auto left = std::chrono::ceil<std::chrono::seconds>(
+      held.until - std::chrono::steady_clock::now());
+  return fmt::format("its breaker for {} is open; trial calls begin in {} s", what,
+                     std::max<int64_t>(left.count(), 0));
+}
+
+// Whether health holds the call back from the kernel.
+bool is_held(const Bench& b, const Contender& c, yard_verdict_t& v, std::string* text) {
+  const health::View* view = b.contest.directions().health.get();
+  if (view == nullptr) return false;
+  if (view->is_lost(b.device)) {
+    reject(v, YARD_REASON_UNHEALTHY);
+    if (text != nullptr) *text = fmt::format("device {} is lost", to_string(b.device));
+    return true;
+  }
+  if (!b.heeds_breakers) return false;
+  const health::Held* held = c.held;
+  for (const health::Held* h : c.held_keys)
+    if (held == nullptr && b.kind->is_of(h->key)) held = h;
+  if (held == nullptr || held->state != BreakerState::kOpen) return false;
+  reject(v, YARD_REASON_UNHEALTHY);
+  if (text != nullptr) *text = rests(*held, held == c.held);
+  return true;
+}
+
 yard_verdict_t judge(const Bench& b, const Contender& c, std::string* text) {
   yard_verdict_t v = c.fixed;
   if (v.reason != YARD_REASON_NONE) return v;
@@ -143,6 +181,7 @@ yard_verdict_t judge(const Bench& b, const Contender& c, std::string* text) {
     reject(v, YARD_REASON_INFERENCE_ONLY);
   for (size_t i = 0; i < c.limits.size() && v.reason == YARD_REASON_NONE; ++i)
     check_limit(b, c.limits[i], static_cast<int64_t>(i), v);
+  if (v.reason == YARD_REASON_NONE && is_held(b, c, v, text)) return v;
   // What costs something comes last: the probe once per device, the verifier every time.
   if (v.reason == YARD_REASON_NONE && k.backend->d.probe != nullptr) {
     const registry::Probe& probe = k.backend->probe(b.device, b.contest.host());
@@ -167,16 +206,6 @@ double estimate(const Bench& b, const Contender& c) {
   } catch (...) {
     return -1;  // no estimate; the kernel itself may still be fine
   }
-}
-
-Device device_of(const yard_value_t* args, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i) {
-    const yard_tensor_t* t = args[i].tag == YARD_TAG_TENSOR                      ? args[i].u.tensor
-                             : args[i].tag == YARD_TAG_LIST && args[i].count > 0 ? args[i].u.list[0]
-                                                                                 : nullptr;
-    if (t != nullptr) return {t->device.type, t->device.index};
-  }
-  return {};
 }
 
 }  // namespace
@@ -236,10 +265,25 @@ void sort(std::vector<Able>& able) {
   }
 }
 
-// After the first choice come those of the chain, then the others.
-void follow_chain(const std::vector<uint16_t>& chain, Order& order) {
-  if (order.size() < 3) return;
-  auto next = order.begin() + 1;
+// How many the mode that the program has added puts first.
+size_t apply_mode(const Bench& b, const std::vector<Able>& able, Order& order) {
+  std::vector<ModeCandidate> candidates;
+  candidates.reserve(able.size());
+  for (const Able& a : able) {
+    const registry::Kernel& k = *b.contest.contenders()[a.index].kernel;
+    candidates.push_back({k.id, k.backend->vendor, k.kind, a.priority, a.cost});
+  }
+  const Asked asked{b.contest, b.args, b.count, b.flags, b.device};
+  const size_t named =
+      ask_mode(asked, candidates, order, b.notes != nullptr ? &b.notes->mode_text : nullptr);
+  if (b.notes != nullptr) b.notes->by_mode = named;
+  return named;
+}
+
+// After the first choices come those of the chain, then the others.
+void follow_chain(const std::vector<uint16_t>& chain, size_t first, Order& order) {
+  if (order.size() < first + 2) return;
+  auto next = order.begin() + static_cast<ptrdiff_t>(first);
   for (const uint16_t wanted : chain) {
     const auto at = std::find(next, order.end(), wanted);
     if (at == order.end()) continue;
@@ -248,25 +292,38 @@ void follow_chain(const std::vector<uint16_t>& chain, Order& order) {
   }
 }
 
-}  // namespace
-
-Order select(const Contest& contest, const yard_value_t* args, uint32_t count, uint32_t flags,
-             Notes* notes) {
-  const Inside inside;
-  const Bench b{contest, args, count, flags, device_of(args, count), notes};
-  const std::vector<Contender>& all = contest.contenders();
-  if (notes != nullptr) notes->entries.assign(all.size(), {});
+std::vector<Able> find_able(const Bench& b) {
+  const std::vector<Contender>& all = b.contest.contenders();
+  if (b.notes != nullptr) b.notes->entries.assign(all.size(), {});
   std::vector<Able> able;
   able.reserve(all.size());
   for (size_t i = 0; i < all.size(); ++i) {
-    std::string* text = notes != nullptr ? &notes->entries[i].text : nullptr;
+    std::string* text = b.notes != nullptr ? &b.notes->entries[i].text : nullptr;
     const yard_verdict_t v = judge(b, all[i], text);
     double cost = -1;
     if (v.reason == YARD_REASON_NONE) {
       cost = estimate(b, all[i]);
       able.push_back({static_cast<uint16_t>(i), cost, all[i].tier, kNoRule, all[i].priority});
     }
-    if (notes != nullptr) notes->entries[i].verdict = v, notes->entries[i].estimate_ns = cost;
+    if (b.notes != nullptr)
+      b.notes->entries[i].verdict = v, b.notes->entries[i].estimate_ns = cost;
+  }
+  return able;
+}
+
+}  // namespace
+
+Order select(const Contest& contest, const yard_value_t* args, uint32_t count, uint32_t flags,
+             Notes* notes) {
+  const Inside inside;
+  Bench b{contest, args, count, flags, device_of(args, count), notes, {}};
+  if (!contest.health_dims().empty())
+    b.kind = call_kind(contest.program(), contest.health_dims(), args);
+  std::vector<Able> able = find_able(b);
+  // The last kernel able to run is never ejected.
+  if (able.empty() && contest.directions().health != nullptr) {
+    b.heeds_breakers = false;
+    able = find_able(b);
   }
   if (contest.directions().by_rules()) apply_rules(b, able);
   sort(able);
@@ -278,8 +335,12 @@ Order select(const Contest& contest, const yard_value_t* args, uint32_t count, u
     notes->entries[a.index].rule = a.rule == kNoRule || a.tier < 0 ? -1 : a.rule;
     notes->entries[a.index].priority = a.priority;
   }
-  follow_chain(contest.chain(), order);
-  if (!able.empty() && able[0].tier < 0)
+  const bool asks = contest.directions().program != nullptr && !order.empty();
+  const size_t named = asks ? apply_mode(b, able, order) : 0;
+  follow_chain(contest.chain(), std::max<size_t>(named, 1), order);
+  if (named > 0)
+    order.by = Mode::kProgram;
+  else if (!able.empty() && able[0].tier < 0)
     order.by = Mode::kStatic;
   else if (!able.empty() && able[0].rule != kNoRule)
     order.by = contest.directions().mode == Mode::kHotReload ? Mode::kHotReload : Mode::kConfig;

@@ -26,10 +26,12 @@ struct Notes {
     std::string text;     // of a verifier that threw or a probe that refused
   };
   std::vector<Entry> entries;
+  size_t by_mode = 0;     // how many the program's mode has put first
+  std::string mode_text;  // why it gave no answer
 };
 
 // Able contenders, best first, as indices into the contest; and what put the first one there: the static map,
-// a rule (kConfig or kHotReload) or the rest of the order (kDynamic).
+// a rule (kConfig or kHotReload), a mode of the program (kProgram) or the rest of the order (kDynamic).
 struct Order : std::vector<uint16_t> {
   Mode by = Mode::kDynamic;
 };

@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <deque>
 
+#include "base/text.h"
 #include "tune/buffer.h"
 #include "tune/contents.h"
+#include "tune/rows.h"
 
 namespace yard {
 namespace {
@@ -151,6 +153,33 @@ CallTensors::~CallTensors() = default;
 const std::vector<Arg>& CallTensors::args() const noexcept { return parts_->args; }
 const std::vector<WrittenTensor>& CallTensors::written() const noexcept { return parts_->written; }
 uint64_t CallTensors::traffic() const noexcept { return parts_->traffic; }
+
+Status CallTensors::fill(std::span<const TensorBytes> contents) {
+  const auto bad = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
+  std::vector<Parts::Held*> read;
+  for (Parts::Held& h : parts_->held)
+    if (h.read) read.push_back(&h);
+  for (const TensorBytes& t : contents)
+    if (std::none_of(read.begin(), read.end(), [&](const auto* h) { return h->name == t.name; }))
+      return bad(fmt::format("the call reads no tensor {}", base::excerpt(t.name)));
+  std::vector<const TensorBytes*> found;
+  for (const Parts::Held* h : read) {
+    const auto is = [&](const TensorBytes& t) { return t.name == h->name; };
+    const auto it = std::find_if(contents.begin(), contents.end(), is);
+    if (it == contents.end()) return bad(fmt::format("the numbers of '{}' are missing", h->name));
+    if (std::find_if(it + 1, contents.end(), is) != contents.end())
+      return bad(fmt::format("the numbers of '{}' are there twice", h->name));
+    if (const uint64_t bytes = tune::packed_bytes(h->buffer.view()); it->bytes.size() != bytes)
+      return bad(fmt::format("'{}' has {} bytes where the call has {}", h->name, it->bytes.size(),
+                             bytes));
+    found.push_back(&*it);
+  }
+  for (size_t i = 0; i < read.size(); ++i) {
+    tune::unpack_elements(found[i]->bytes, read[i]->buffer.view());
+    read[i]->buffer.remember();
+  }
+  return {};
+}
 
 void CallTensors::restore() const {
   for (const Parts::Held& h : parts_->held)

@@ -10,8 +10,10 @@
 namespace yard::tune {
 namespace {
 
+// Nobody asks how often a kernel was tried.
 std::vector<exec::Attempt> one_attempt(const registry::Kernel& kernel) {
-  return {{&kernel, telemetry::kNoCounter, telemetry::kNoCounter}};
+  static const exec::KernelStats nobodys;
+  return {{&kernel, &nobodys}};
 }
 
 }  // namespace
@@ -43,12 +45,17 @@ Status Candidate::run(const op::Call& call, const CallTensors& tensors) const {
   for (const Arg& a : tensors.args()) given.push_back({a.name, a.value.c()});
   auto bound = op::bind(program, given);
   if (!bound.ok()) return std::move(bound).status();
+  return run(bound->values, bound->count, call.flags());
+}
+
+Status Candidate::run(const yard_value_t* args, uint32_t count, uint32_t flags) const {
+  const op::Program& program = contest_.program();
   base::ThreadRecord& thread = base::this_thread();
   // A kernel must find itself inside a call. What it uses is held by the subject, not by the slot.
   const base::Guard guard(thread);
   const exec::Request request{
-      program.name().c_str(), contest_.host(), bound->values, bound->count, call.flags(), true,
-      program.has_inout(),    nullptr,         &program,      states_.get()};
+      program.name().c_str(), contest_.host(), args,     count,        flags, true,
+      program.has_inout(),    nullptr,         &program, states_.get()};
   return exec::execute(thread, *plan_, request);
 }
 

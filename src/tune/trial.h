@@ -28,6 +28,8 @@ class Candidate {
   // Whether it takes the call; if not, `why`.
   bool takes(const op::Call& call, Outcome* why) const;
   Status run(const op::Call& call, const CallTensors& tensors) const;
+  // On arguments that fit and have facts. Any thread.
+  Status run(const yard_value_t* args, uint32_t count, uint32_t flags) const;
 
  private:
   select::Contest contest_;

@@ -202,6 +202,19 @@ class Diff(Files):
         self.assertIn("--trace", self.wrong("config", "diff", good, good, "--call", ABOVE, "--trace", trace))
 
 
+class ProgramModes(Files):
+    def test_are_announced(self):
+        path = self.file("rules.yaml", 'version: "1.0"\nsettings: {mode: by_table}\n')
+        self.assertIn("no mode is called 'by_table'", self.yard("config", "check", path, code=1)[0])
+        self.yard("config", "check", path, "--program-mode", "other", "--program-mode", "by_table")
+        self.yard("config", "diff", path, path, "--program-mode", "by_table", "--call", ABOVE)
+        data = self.json("explain", "--config", path, "--program-mode", "by_table", ABOVE)
+        self.assertIn({"field": "mode", "value": "by_table (it gave no answer: as in dynamic)",
+                       "source": "file"}, data["policy"])
+        self.assertIn("is the name of a mode already",
+                      self.wrong("config", "check", path, "--program-mode", "static"))
+
+
 class Simulate(Files):
     def trace(self):
         return self.file("calls.txt", "# recorded\n\n"

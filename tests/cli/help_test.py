@@ -8,8 +8,8 @@ from command import Yard, environment, main
 
 COMMANDS = [[], ["list"], ["explain"], ["run"], ["verify"], ["bench"], ["bench", "dispatch"],
             ["bench", "kernels"], ["doctor"], ["completion"], ["plugin"], ["plugin", "list"],
-            ["plugin", "inspect"], ["plugin", "lock"], ["plugin", "probe"], ["config"],
-            ["config", "check"], ["config", "diff"], ["config", "simulate"], ["config", "schema"]]
+            ["hooks"], ["plugin", "inspect"], ["plugin", "lock"], ["plugin", "probe"], ["config"],
+            ["config", "check"], ["config", "diff"], ["config", "simulate"], ["config", "schema"], ["bake"]]
 
 
 class Help(Yard):

@@ -79,6 +79,7 @@ class RandomScopes {
       if (r.chance(30)) s = s.inference(r.chance(70));
       if (r.chance(30)) s = s.deterministic(r.chance(70));
       if (r.chance(30)) s = s.label("tenant", std::to_string(r.below(3)));
+      if (r.chance(15)) s = s.mode(r.of(kWorldModes));
       scopes_.push_back(std::move(s));
     }
   }
@@ -100,6 +101,7 @@ class RandomScopes {
       all.inference |= (state->flags & YARD_CALL_INFERENCE) != 0;
       all.deterministic |= (state->flags & YARD_CALL_DETERMINISTIC) != 0;
       all.labels.insert(now.labels().begin(), now.labels().end());
+      if (!all.mode && all.mode_name.empty()) all.mode_name = state->content.mode;
     }
     inner_.reset();
     outer_.reset();

@@ -130,6 +130,38 @@ TEST_F(Hits, Frozen) {
   EXPECT_EQ(counts_of([&] { return frozen(out_, x_, w_, 1e-6f).ok(); }), Counts());
 }
 
+TEST_F(Hits, Hooks) {
+  static const Hook<int(int)> hook{"tests.counted"};
+  Hooks hooks = Runtime::shared().hooks();
+  const auto chosen = choose(hook, [](int x) { return x; });
+  const auto use = [&] {
+    for (int i = 0; i < kCalls; ++i)
+      call_or(
+          hook, [] { return 1; }, i),
+          chosen(i);
+  };
+  use();
+  EXPECT_EQ(count(use), Counts()) << "not engaged";
+  HookSet set("counted");
+  set.add(hook, [](Next<int(int)> next, int x) { return next(x) + 1; });
+  hooks.add(set).or_throw();
+  hooks.activate("counted").or_throw();
+  use();
+  EXPECT_EQ(count(use), Counts()) << "engaged, with a chain";
+  const HookScope scope = hooks.scope("counted").value();
+  EXPECT_EQ(count([&] {
+              const ScopedHooks in(scope);
+              const ScopedDevice on({2, 0});
+              use();
+            }),
+            Counts())
+      << "in a scope";
+  EXPECT_EQ(call_or(
+                hook, [] { return 1; }, 0),
+            2);
+  hooks.remove("counted").value();
+}
+
 TEST_F(Hits, OnEveryThread) {
   Counts c{1, 1, 1, 1, 1, 1};
   std::thread([&] { c = counts_of([&] { return counted(out_, x_, w_, 1e-6f).ok(); }); }).join();
@@ -174,6 +206,23 @@ TEST_F(Hits, WithWorkspace) {
   constexpr Op<void(Out, In, int)> copy{"copy"};
   const auto on = copy.on(bare.runtime);
   EXPECT_EQ(counts_of([&] { return on(out.view, x.view, 0).ok(); }), Counts());
+}
+
+// A canary that does not look at a call only counts it.
+TEST_F(Hits, UnderACanaryThatLooksAtOthers) {
+  Bare bare;
+  yard_kernel_t right = kernel_of("copy", "right", 1);
+  right.kind = YARD_KIND_REFERENCE;
+  ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1, 100)).ok());
+  ASSERT_TRUE(bare.add(right).ok());
+  Config c;
+  c.canary_check.push_back({.op = "copy", .one_in = 1'000'000'000});
+  ASSERT_TRUE(bare.runtime.set_config(c).ok());
+  Floats out(4), x(4);
+  constexpr Op<void(Out, In, int)> copy{"copy"};
+  const auto on = copy.on(bare.runtime);
+  EXPECT_EQ(counts_of([&] { return on(out.view, x.view, 0).ok(); }), Counts());
+  EXPECT_GT(bare.runtime.canaries().kernels.at(0).calls, 0u);
 }
 
 }  // namespace

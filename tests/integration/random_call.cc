@@ -106,6 +106,8 @@ Options World::options() {
   if (random_.chance(10)) o.policy = policy();
   if (random_.chance(15))
     o.mode = random_.of(std::array{Mode::kAuto, Mode::kDynamic, Mode::kConfig, Mode::kStatic});
+  else if (random_.chance(20))
+    o.mode_name = random_.of(kWorldModes);
   if (random_.chance(15)) o.labels["tenant"] = std::to_string(random_.below(4));
   return o;
 }

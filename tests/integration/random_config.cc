@@ -88,7 +88,8 @@ Config World::config() {
     for (size_t n = 1 + random_.below(3); n > 0; --n) to.fallback_chains["op"].push_back(exact());
   if (random_.chance(15)) to.static_kernel_map["op"] = exact();
   if (random_.chance(30))
-    to.settings.mode = random_.of(std::array{"auto", "dynamic", "config", "static"});
+    to.settings.mode = random_.of(
+        std::array{"auto", "dynamic", "config", "static", kWorldModes[0], kWorldModes[1]});
   if (random_.chance(20)) to.kernel_denies.push_back(exact());
   return to;
 }

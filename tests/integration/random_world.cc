@@ -11,12 +11,12 @@ namespace yard::testing {
 thread_local std::vector<int> t_ran_kernels;
 thread_local int32_t t_answer = YARD_OK;
 
-namespace {
-
 uint64_t mix(uint64_t h, uint64_t v) {
   h = (h ^ v) * 0x9e3779b97f4a7c15ull;
   return h ^ (h >> 29);
 }
+
+namespace {
 
 const RandomKernel& kernel_of(void* self) { return *static_cast<const RandomKernel*>(self); }
 
@@ -34,6 +34,8 @@ uint64_t hash_tensor(uint64_t h, const yard_tensor_t& t) {
   return h;
 }
 
+}  // namespace
+
 uint64_t hash_value(uint64_t h, const yard_value_t& v) {
   h = mix(h, v.tag);
   switch (v.tag) {
@@ -48,6 +50,8 @@ uint64_t hash_value(uint64_t h, const yard_value_t& v) {
     default: return mix(h, static_cast<uint64_t>(v.u.i));
   }
 }
+
+namespace {
 
 // Says yes or no by a hash of exactly what it declares, and of the flags and the device.
 int32_t verify(const yard_query_t* q, yard_verdict_t* verdict) {
@@ -92,6 +96,7 @@ World::World(uint64_t seed, int kernels)
     if (p.optional) optionals_.push_back(p.name);
   }
   add_backends();
+  add_modes();
   for (int i = 0; i < kernels; ++i) {
     auto k = make_kernel(next_++);
     Changes c;

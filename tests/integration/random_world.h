@@ -81,6 +81,7 @@ class World {
   void add_verifier(RandomKernel& k);
   void add_cost(RandomKernel& k);
   Condition condition();
+  void add_modes();
   void change_config();
   TensorView tensor(const op::Param& p, size_t arg, uint64_t spot);
   std::string pattern();
@@ -101,6 +102,12 @@ class World {
   DType t_ = DType::f32, u_ = DType::f32;
   Device device_;
 };
+
+// Mixes all that a key tells of an argument into a hash.
+uint64_t hash_value(uint64_t h, const yard_value_t& v);
+uint64_t mix(uint64_t h, uint64_t v);
+// Modes that every world has.
+inline constexpr const char* kWorldModes[] = {"some_fields", "everything"};
 
 // Which kernels ran on this thread, by number, since somebody cleared it; and what they return.
 extern thread_local std::vector<int> t_ran_kernels;

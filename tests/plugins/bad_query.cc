@@ -42,6 +42,24 @@ yard_op_t& op() {
 int32_t other_run(yard_call_t*, const yard_value_t*, uint32_t) { return YARD_DECLINED; }
 int32_t create(yard_call_t*, const yard_named_value_t*, uint32_t, void**) { return YARD_OK; }
 
+yard_hook_t g_hook{}, g_hook_2{};
+const yard_hook_t* const g_hooks[] = {&g_hook, &g_hook_2, nullptr};
+
+int64_t stand_in(void*, int64_t x) { return x; }
+
+// A hook that would be all right.
+yard_hook_t& hook() {
+  g_hook.size = sizeof g_hook, g_hook.name = "bad_hook", g_hook.backend = "bad";
+  g_hook.signature = "i64(i64)", g_hook.function = reinterpret_cast<void (*)()>(stand_in);
+  g_plugin.hooks = g_hooks, g_plugin.hook_count = 1;
+  return g_hook;
+}
+// With another one, which is like it.
+yard_hook_t& second_hook() {
+  g_hook_2 = hook(), g_plugin.hook_count = 2;
+  return g_hook_2;
+}
+
 using Answer = const yard_plugin_t*;
 
 struct Cases {
@@ -119,6 +137,45 @@ struct Cases {
   static Answer typed_without_signature() {
     return kernel().typed = reinterpret_cast<void (*)()>(run), &g_plugin;
   }
+  static Answer hooks_missing() { return g_plugin.hook_count = 3, &g_plugin; }
+  static Answer hooks_huge() { return hook(), g_plugin.hook_count = ~0u, &g_plugin; }
+  static Answer null_hook() {
+    return second_hook().name = "other_hook", g_plugin.hook_count = 3, &g_plugin;
+  }
+  static Answer hook_too_small() { return hook().size = 16, &g_plugin; }
+  static Answer hook_too_large() { return hook().size = 1u << 30, &g_plugin; }
+  static Answer hook_no_name() { return hook().name = nullptr, &g_plugin; }
+  static Answer hook_bad_name() { return hook().name = "bad hook", &g_plugin; }
+  static Answer hook_no_backend() { return hook().backend = nullptr, &g_plugin; }
+  static Answer hook_no_signature() { return hook().signature = nullptr, &g_plugin; }
+  static Answer hook_bad_utf8() { return hook().signature = "i64(\xc3\x28)", &g_plugin; }
+  static Answer hook_two_lines() { return hook().signature = "i64(i64)\n", &g_plugin; }
+  static Answer hook_endless_signature() {
+    static char text[200000];
+    for (char& c : text) c = 'a';
+    return text[sizeof text - 1] = 0, hook().signature = text, &g_plugin;
+  }
+  static Answer hook_no_function() { return hook().function = nullptr, &g_plugin; }
+  static Answer hook_bad_flags() { return hook().flags = 4711, &g_plugin; }
+  static Answer hook_bad_priority() { return hook().priority = 1001, &g_plugin; }
+  static Answer hook_reasons_missing() { return hook().reason_count = 2, &g_plugin; }
+  static Answer hook_with_verifier() { return hook().verify = g_hook.function, &g_plugin; }
+  static Answer hook_lower_first() { return hook().flags = YARD_HOOK_LOWER_FIRST, &g_plugin; }
+  static Answer hook_unlisted() { return hook().name = "unlisted_hook", &g_plugin; }
+  static Answer hook_twice() { return second_hook().priority = 1, &g_plugin; }
+  static Answer hook_other_signature() {
+    second_hook().backend = "worse";
+    return g_hook_2.signature = "i64(f64)", &g_plugin;
+  }
+  static Answer hook_only_adds() {
+    second_hook().backend = "worse";
+    return g_hook_2.flags = YARD_HOOK_ADDS, &g_plugin;
+  }
+  static Answer function_with_next() {
+    return hook().group = "bad_group", g_hook.flags = YARD_HOOK_NEXT, &g_plugin;
+  }
+  static Answer function_bad_group() { return hook().group = "bad group", &g_plugin; }
+  static Answer function_unlisted() { return hook().group = "unlisted_group", &g_plugin; }
   static Answer no_op_of_that_name() { return kernel().op = "no_such_op", &g_plugin; }
 };
 
@@ -126,4 +183,6 @@ struct Cases {
 
 const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) { return Cases::CASE(); }
 
-YARD_MANIFEST("bad", "1.0", YARD_MANIFEST_OPS("rms_norm no_such_op"));
+YARD_MANIFEST("bad", "1.0",
+              YARD_MANIFEST_OPS("rms_norm no_such_op") YARD_MANIFEST_HOOKS("bad_hook other_hook")
+                  YARD_MANIFEST_GROUPS("bad_group"));

@@ -18,7 +18,9 @@ void add_explain(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_config(CLI::App& app, Action& action);
+void add_bake(CLI::App& app, Action& action);
 void add_plugin(CLI::App& app, Action& action);
+void add_hooks(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 // Keeps `app`, whose commands and options it completes.
 void add_completion(CLI::App& app, Action& action);

@@ -64,7 +64,8 @@ void print(const Checked& c) {
 int check(const Question& q) {
   // Problems of the file that the environment names are not asked for.
   set_log_level("policy", LogLevel::kOff).ignore();
-  const Runtime& runtime = Runtime::shared();
+  Runtime& runtime = Runtime::shared();
+  if (const int code = add_program_modes(runtime); code != kOk) return code;
   std::vector<Checked> all;
   bool ok = true;
   for (const std::string& file : q.files) {
@@ -92,6 +93,7 @@ void add_config_check(CLI::App& config, Action& action) {
       ->required()
       ->type_name("FILE ...")
       ->check(CLI::ExistingFile);
+  add_mode_option(*c);
   c->add_flag("--strict", q->strict, "Warnings fail, too");
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(

@@ -156,6 +156,7 @@ void add_config_diff(CLI::App& config, Action& action) {
       ->type_name("FILE")
       ->check(CLI::ExistingFile)
       ->excludes(call);
+  add_mode_option(*c);
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
       "First the files' own differences, then calls that would run another kernel. Without --call "

@@ -23,9 +23,38 @@ void add_config_option(CLI::App& command, std::string& to) {
   command.add_option("--config", to, "Under this rule file instead of the one in force")
       ->type_name("FILE")
       ->check(CLI::ExistingFile);
+  add_mode_option(command);
+}
+
+namespace {
+
+// As the command line has them.
+std::vector<std::string>& program_modes() {
+  static std::vector<std::string> names;
+  return names;
+}
+
+}  // namespace
+
+void add_mode_option(CLI::App& command) {
+  command
+      .add_option("--program-mode", program_modes(),
+                  "A mode that the program adds and the rules may name; may be given again")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+}
+
+int add_program_modes(Runtime& runtime) {
+  ModeProvider silent;
+  silent.reads.emplace();
+  silent.plan = [](const ModeCall&) { return std::vector<std::string>(); };
+  for (const std::string& name : program_modes())
+    if (const Status s = runtime.add_mode(name, silent); !s.ok()) return fail(kUsage, s);
+  return kOk;
 }
 
 int use_config(Runtime& runtime, const std::string& path) {
+  if (const int code = add_program_modes(runtime); code != kOk) return code;
   if (path.empty()) return kOk;
   // They are said here, once.
   set_log_level("policy", LogLevel::kOff).ignore();

@@ -19,6 +19,12 @@ std::string shown(const ConfigProblem& problem);
 // Adds --config FILE; `to` must outlive the parse.
 void add_config_option(CLI::App& command, std::string& to);
 
+// Adds --program-mode NAME, which may be given again: a mode that the program will have added, so that rule files may
+// name it. Here it has no answer.
+void add_mode_option(CLI::App& command);
+// Gives these modes to a runtime; errors are exit code 2.
+int add_program_modes(Runtime& runtime);
+
 // Puts a file in force; an empty path changes nothing. Problems go to stderr; errors are exit code 2.
 int use_config(Runtime& runtime, const std::string& path);
 

@@ -128,6 +128,7 @@ void add_config_simulate(CLI::App& config, Action& action) {
   c->add_option("--against", q->against, "The rules so far; otherwise what the environment names")
       ->type_name("FILE")
       ->check(CLI::ExistingFile);
+  add_mode_option(*c);
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
       "A line of the trace is a CallSpec, after a count and a tab if it stands for several calls. "

@@ -87,6 +87,7 @@ int parse_and_run(int argc, char** argv) {
       "reference\n"
       "  yard plugin list                                        what others bring\n"
       "  yard config check rules.yaml                            whether a rule file is right\n"
+      "  yard bake --trace calls.txt --yaml baked.yaml           recorded calls as a static map\n"
       "  yard bench dispatch                                     what a call costs\n"
       "  yard bench kernels --op softmax                         how fast its kernels are\n"
       "  yard doctor                                             what is wrong, and how to mend "
@@ -102,7 +103,9 @@ int parse_and_run(int argc, char** argv) {
   add_run(app, action);
   add_verify(app, action);
   add_config(app, action);
+  add_bake(app, action);
   add_plugin(app, action);
+  add_hooks(app, action);
   CLI::App* bench = app.add_subcommand("bench", "Measurements");
   bench->require_subcommand(1);
   bench->footer(

@@ -15,6 +15,7 @@
 #include "commands.h"
 #include "config_file.h"
 #include "policy_flags.h"
+#include "run_dump.h"
 #include "terminal.h"
 
 namespace yard::tool {
@@ -28,6 +29,7 @@ constexpr auto kDefaultTime = std::chrono::milliseconds(500);
 
 struct Question {
   std::string call, config;
+  std::string from, kernel;  // a dump, and who runs it
   PolicyFlags policy;
   uint64_t seed = 1;
   Contents contents = Contents::kNormal;
@@ -176,6 +178,28 @@ int run(const Question& q) {
   return out.ok() ? kOk : kFailed;
 }
 
+// A dump says all of a call; what would say something else about it is refused.
+Status check_from(const CLI::App& command, const Question& q) {
+  const auto bad = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
+  if (q.from.empty() && q.call.empty()) return bad("CALLSPEC is missing, or --from DUMP");
+  if (q.from.empty())
+    return q.kernel.empty() ? Status() : bad("--kernel goes with --from; --force would be right");
+  for (const CLI::Option* o : command.get_options()) {
+    const std::string name = o->get_name();
+    if (o->count() > 0 && name != "--from" && name != "--kernel" && name != "--json" &&
+        name != "--config" && name != "--program-mode")
+      return bad(fmt::format("{} does not go with --from", name));
+  }
+  return {};
+}
+
+int run_either(const CLI::App& command, const Question& q) {
+  if (Status s = check_from(command, q); !s.ok()) return fail(kUsage, s);
+  if (q.from.empty()) return run(q);
+  if (const int code = use_config(Runtime::shared(), q.config); code != kOk) return code;
+  return run_dump(q.from, q.kernel, q.json);
+}
+
 // --contents, checked while parsing.
 void add_contents(CLI::App& command, Contents& to) {
   std::vector<std::string> names;
@@ -194,7 +218,11 @@ void add_run(CLI::App& app, Action& action) {
   auto q = std::make_shared<Question>();
   CLI::App* c =
       app.add_subcommand("run", "Run a call: which kernel, how fast, how far from the reference");
-  c->add_option("CALLSPEC", q->call, "The call as text, in quotes")->required();
+  c->add_option("CALLSPEC", q->call, "The call as text, in quotes");
+  c->add_option("--from", q->from, "Run what a canary has dumped, instead of a CALLSPEC")
+      ->type_name("DUMP");
+  c->add_option("--kernel", q->kernel, "With --from: this kernel instead of the dump's")
+      ->type_name("ID");
   c->add_option("--seed", q->seed, "Of the inputs: the same seed, the same numbers (1)")
       ->type_name("N");
   add_config_option(*c, q->config);
@@ -220,7 +248,7 @@ void add_run(CLI::App& app, Action& action) {
       "  yard run 'rotary_embedding(f32[5,8,64], positions=i64[5], cos=f32[128,32], "
       "sin=f32[128,32])'\n"
       "  yard run 'rms_norm(f32[8,64], f32[64], out=&x)' --force reference.cpp --json");
-  c->callback([q, &action] { action = [q] { return run(*q); }; });
+  c->callback([q, c, &action] { action = [q, c] { return run_either(*c, *q); }; });
 }
 
 }  // namespace yard::tool

@@ -22,6 +22,9 @@
 
 namespace yard::detail {
 
+class Commit;
+struct FunctionCalls;
+struct HookFrame;
 struct RecentCalls;
 struct ScopeState;
 
@@ -53,12 +56,21 @@ struct alignas(64) ThreadHead {
   std::atomic<Value*>* counters = nullptr;
   // What this thread called last (recent.h); null until it has called something.
   RecentCalls* recent = nullptr;
-  // The policy scope the thread is in (yard/scope.h): its number, 0 outside of any, and what it says.
+  // The policy scope the thread is in (yard/scope.h): its number, 0 outside of any, and what it says. Inside a
+  // commit group kCommitted is added, which no scope's number has: such calls go by no memo.
+  static constexpr uint64_t kCommitted = uint64_t{1} << 63;
   uint64_t scope = 0;
+  void set_scope(uint64_t id) noexcept { scope = id | (commit != nullptr ? kCommitted : 0); }
   const ScopeState* scope_state = nullptr;
+  // The devices and sets of hooks the thread is in (yard/hooks.h), the innermost first; null: none.
+  const HookFrame* hooks = nullptr;
   // Where a kernel that fails leaves its message; read before the thread's next call.
   static constexpr uint64_t kErrorBytes = 512;
   char* error = nullptr;
+  // The innermost commit group the thread is in (yard/commit.h); null: none.
+  Commit* commit = nullptr;
+  // Who ran this thread's last calls of dispatched functions (function.h); null until there was one.
+  FunctionCalls* functions = nullptr;
 
   // The slot for the current depth. Allocates only the first time a thread nests this deep.
   HazardSlot& slot() noexcept { return depth < kInlineSlots ? slots[depth] : deep_slot(depth); }

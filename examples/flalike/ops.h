@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small operator library whose functions backends may take over: two groups, `kda` and `norm`. What its users see.
+#pragma once
+
+#include <yard/function.h>
+
+#include "types.h"
+
+namespace flalike {
+
+// The meaning of each, and what runs when no backend does.
+void attention_by_the_book(const Attention& a, float* out, Mode mode);
+void attention_grad_by_the_book(const Attention& a, const float* d_out, float* d_v);
+float rms_norm_by_the_book(const Norm& n, float eps);
+
+// [declare]
+// Forward and backward choose by one key: inside a commit group they run on the same backend.
+inline const yard::Function<void(const Attention&, float*, Mode)> attention{
+    "kda", "attention", attention_by_the_book, {.choice = "kda"}};
+inline const yard::Function<void(const Attention&, const float*, float*)> attention_grad{
+    "kda", "attention_grad", attention_grad_by_the_book, {.choice = "kda"}};
+
+// The same with less to write, where one key for each function will do. Gives back the largest scale.
+YARD_DISPATCHED(rms_norm, "norm") (const Norm& n, float eps) -> float {
+  return rms_norm_by_the_book(n, eps);
+};
+// [/declare]
+
+// Has the backends of `kda` brought in when they are first needed.
+void use_backends();
+
+}  // namespace flalike

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that the program fixes itself, and a mode of its own.
+#include <yard/yard.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "check.h"
+
+int main() {
+  yard::Runtime runtime;
+  const auto chosen = [&](const char* call, const yard::Options& o = {}) {
+    return runtime.resolve(call, o).value().kernel;
+  };
+  const std::string usual = chosen("softmax(f32[64,1000])");
+
+  // [map]
+  yard::StaticMap map;
+  map.set("softmax", "reference.cpp");
+  runtime.set_static_map(map).or_throw();  // names are checked; with an error nothing changes
+  CHECK(chosen("softmax(f32[64,1000])") == "reference.cpp");
+  runtime.set_static_map({}).or_throw();  // takes it back
+  // [/map]
+  CHECK(chosen("softmax(f32[64,1000])") == usual);
+  CHECK(!runtime.set_static_map(yard::StaticMap().set("sofmax", "reference.cpp")).ok());
+
+  // [provider]
+  yard::ModeProvider small_by_reference;
+  small_by_reference.reads = {"rows"};  // nothing else of a call makes a difference
+  small_by_reference.plan = [](const yard::ModeCall& call) -> std::vector<std::string> {
+    if (call.read[0] < 16) return {"reference.cpp"};
+    return {};  // no answer: as in mode dynamic
+  };
+  runtime.add_mode("small_by_reference", small_by_reference).or_throw();
+  // [/provider]
+
+  // [named]
+  yard::Options options;
+  options.mode_name = "small_by_reference";  // for one call
+  CHECK(chosen("softmax(f32[4,1000])", options) == "reference.cpp");
+  CHECK(chosen("softmax(f32[64,1000])", options) == usual);
+  {
+    yard::ScopedPolicy in(yard::Scope().mode("small_by_reference"));  // for a block
+    CHECK(chosen("softmax(f32[4,1000])") == "reference.cpp");
+  }
+  yard::Config config;
+  config.settings.modes["softmax"] = "small_by_reference";  // as a rule file would say it
+  runtime.set_config(config).or_throw();
+  CHECK(chosen("softmax(f32[4,1000])") == "reference.cpp");
+  // [/named]
+  CHECK(runtime.remove_mode("small_by_reference").code() == yard::Code::kConflict);
+
+  // [kernel]
+  yard::ModeProvider looked_up;  // a table of tuned calls, say
+  looked_up.kernel = [](std::string_view call) -> std::string {
+    return call == "softmax(f32[4,1000])@cpu" ? "reference.cpp" : "";
+  };
+  runtime.add_mode("looked_up", looked_up).or_throw();
+  // [/kernel]
+  options.mode_name = "looked_up";
+  CHECK(chosen("softmax(f32[4,1000])", options) == "reference.cpp");
+
+  // [remove]
+  runtime.load_config("").or_throw();  // a mode that rules in force name is not removed
+  runtime.remove_mode("small_by_reference").or_throw();
+  options.mode_name = "small_by_reference";
+  std::puts(runtime.resolve("softmax(f32[4,1000])", options).status().to_string().c_str());
+  // [/remove]
+  CHECK(!runtime.resolve("softmax(f32[4,1000])", options).ok());
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inline part of a call of a dispatched function (function.h). Not for direct use.
+//
+// A function's table is one immutable object behind one pointer. A call holds it in its hazard slot while it
+// asks verifiers, and then only the implementation that runs: a call that never ends holds back nothing else.
+#pragma once
+
+#include <yard/detail/function_visit.h>
+#include <yard/detail/guard.h>
+#include <yard/plugin.h>
+#include <yard/verdict.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace yard::detail {
+
+// What a call reads of an implementation.
+struct FunctionRow {
+  void (*run)(void) = nullptr;     // R (*)(void* self, A...)
+  void (*verify)(void) = nullptr;  // see VerifyFunction; null: accepts everything
+  void* self = nullptr;
+  const char* backend = nullptr;  // stays for ever
+  uint32_t ran = 0;               // counter
+};
+
+struct FunctionTable {
+  const FunctionRow* const* rows = nullptr;  // in the order in which they are asked
+  uint32_t count = 0;
+  uint32_t original = 0;  // counter
+  bool plain = true;      // false: the call takes the long way
+};
+// Of every function under the master switch: calls go straight to the original.
+extern YARD_API const FunctionTable kFunctionsOff;
+
+// A declared function: one for each group, name and signature. Stays for ever.
+struct FunctionSite {
+  std::atomic<const FunctionTable*> table{nullptr};  // null: not asked for yet
+  uint64_t id = 0;
+  std::string group, name, signature;
+  std::string point;             // under which commit groups know its choice
+  std::atomic<int> declared{0};  // objects that exist now
+  FunctionSite* next = nullptr;
+};
+YARD_API FunctionSite* declare_function(const char* group, const char* name, const char* signature,
+                                        const char* choice) noexcept;
+YARD_API void undeclare_function(FunctionSite* site) noexcept;
+
+// Who ran last, by function. Of a thread.
+struct FunctionCalls {
+  static constexpr uint32_t kSites = 64;
+  struct Last {
+    uint64_t site = 0;
+    const char* backend = nullptr;
+  };
+  Last of[kSites];
+  Last latest;
+};
+YARD_API FunctionCalls& make_function_calls(ThreadHead& thread);
+inline constexpr const char* kOriginal = "original";
+
+inline void remember(ThreadHead& thread, const FunctionSite& site, const char* backend) {
+  FunctionCalls& calls =
+      thread.functions != nullptr ? *thread.functions : make_function_calls(thread);
+  calls.of[site.id % FunctionCalls::kSites] = calls.latest = {site.id, backend};
+}
+YARD_API const char* last_selected(const FunctionSite* site) noexcept;
+
+template <class... A>
+using VerifyFunction = int32_t (*)(void* self, VerifyArg<A>..., yard_verdict_t*);
+// Whether a second implementation can be given what a first one was given.
+template <class A>
+inline constexpr bool kSurvives = std::is_reference_v<A> || std::is_trivially_copyable_v<A>;
+
+// YARD_CALL_* of the thread's scope.
+YARD_API uint32_t scope_flags(const ThreadHead& thread) noexcept;
+// A verifier said no; or it threw, and the exception is being handled.
+YARD_API void function_refused(const FunctionRow& row, const yard_verdict_t& v);
+YARD_API void function_verifier_threw(const FunctionRow& row);
+
+template <class... A>
+inline int32_t ask(const ThreadHead& thread, const FunctionRow& row, yard_verdict_t& v,
+                   const std::remove_reference_t<A>&... args) {
+  v = {YARD_REASON_NONE, 0, {0, 0, 0}};
+  if (thread.scope_state != nullptr) v.pad_ = static_cast<int32_t>(scope_flags(thread));
+  return reinterpret_cast<VerifyFunction<A...>>(row.verify)(row.self, args..., &v);
+}
+
+template <class... A>
+inline bool accepts(const ThreadHead& thread, const FunctionRow& row,
+                    const std::remove_reference_t<A>&... args) {
+  yard_verdict_t v;
+  int32_t code;
+  try {
+    code = ask<A...>(thread, row, v, args...);
+  } catch (...) {
+    if (thread_is_unwinding()) throw;
+    function_verifier_threw(row);
+    return false;
+  }
+  if (code == YARD_OK && v.reason == YARD_REASON_NONE) [[likely]]
+    return true;
+  function_refused(row, v);
+  return false;
+}
+
+// The arguments of a call, for code that does not know their types.
+struct FunctionArgs {
+  const void* tuple;
+  int32_t (*ask)(const void* tuple, const ThreadHead& thread, const FunctionRow& row,
+                 yard_verdict_t& v);
+  // Calls see() with whatever a verifier could reach: tensors, and values without pointers of their own.
+  void (*visit)(const void* tuple, void (*see)(void* to, const void* data, size_t bytes), void* to);
+};
+
+// What one call has been through: nothing, as long as nothing fails.
+struct FunctionFailures;
+YARD_API void free_failures(FunctionFailures* failures) noexcept;
+struct FunctionTry {
+  FunctionFailures* failures = nullptr;
+  bool chose = false;  // for its commit group
+
+  FunctionTry() = default;
+  ~FunctionTry() {
+    if (failures != nullptr) [[unlikely]]
+      free_failures(failures);
+  }
+  FunctionTry(const FunctionTry&) = delete;
+  FunctionTry& operator=(const FunctionTry&) = delete;
+};
+
+// Makes the table, the first time with all that the group can have. Outside of guards.
+YARD_API void attach_function(FunctionSite& site);
+// The long way: commit groups, checks of verifiers, what failed already. Null: the original. Leaves the row
+// held by the guard. Throws yard::Error where the call must not go on.
+YARD_API const FunctionRow* choose_function(FunctionSite& site, Guard& guard, ThreadHead& thread,
+                                            const FunctionArgs& args, FunctionTry& so_far);
+// In a catch (...): whether the call goes on with the next one. `intact`: the arguments can be given again.
+YARD_API bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHead& thread,
+                              bool intact, FunctionTry& so_far);
+
+template <class R, class... A>
+[[gnu::always_inline]] inline R run_row(const FunctionRow& row, std::remove_reference_t<A>&... a) {
+  return reinterpret_cast<R (*)(void*, A...)>(row.run)(row.self, static_cast<A&&>(a)...);
+}
+
+template <class... A>
+struct ErasedArgs {
+  using Tuple = std::tuple<const std::remove_reference_t<A>&...>;
+  static int32_t ask_all(const void* tuple, const ThreadHead& thread, const FunctionRow& row,
+                         yard_verdict_t& v) {
+    return std::apply([&](const auto&... a) { return detail::ask<A...>(thread, row, v, a...); },
+                      *static_cast<const Tuple*>(tuple));
+  }
+  static void visit_all(const void* tuple, void (*see)(void*, const void*, size_t), void* to) {
+    std::apply([&](const auto&... a) { (visit_argument(a, see, to), ...); },
+               *static_cast<const Tuple*>(tuple));
+  }
+  static FunctionArgs of(const Tuple& tuple) noexcept { return {&tuple, &ask_all, &visit_all}; }
+};
+
+template <class R, class... A>
+[[gnu::noinline]] R call_the_long_way(FunctionSite& site, ThreadHead& thread, R (*body)(A...),
+                                      FunctionTry& so_far, std::remove_reference_t<A>&... args) {
+  const typename ErasedArgs<A...>::Tuple tuple(args...);
+  const FunctionArgs erased = ErasedArgs<A...>::of(tuple);
+  for (;;) {
+    if (site.table.load(std::memory_order_acquire) == nullptr) attach_function(site);
+    Guard guard(thread);
+    const FunctionRow* row = choose_function(site, guard, thread, erased, so_far);
+    if (row == nullptr) break;
+    try {
+      return run_row<R, A...>(*row, args...);
+    } catch (...) {
+      if (!function_failed(site, *row, thread, (kSurvives<A> && ...), so_far)) throw;
+    }
+  }
+  return body(static_cast<A&&>(args)...);
+}
+
+template <class R, class... A>
+inline R call_function(FunctionSite& site, R (*body)(A...), std::remove_reference_t<A>&... args) {
+  ThreadHead& thread = t_thread != nullptr ? *t_thread : register_thread();
+  FunctionTry so_far;
+  bool original = false;
+  {
+    Guard guard(thread);
+    const FunctionTable* const table = guard.protect(site.table);
+    if (table != nullptr && table->plain && thread.commit == nullptr) [[likely]] {
+      original = true;
+      for (uint32_t i = 0; original && i < table->count; ++i) {
+        const FunctionRow& row = *table->rows[i];
+        if (row.verify != nullptr && !accepts<A...>(thread, row, args...)) continue;
+        guard.move_to_after_reading(&row);
+        remember(thread, site, row.backend);
+        count(thread, row.ran);
+        try {
+          return run_row<R, A...>(row, args...);
+        } catch (...) {
+          if (!function_failed(site, row, thread, (kSurvives<A> && ...), so_far)) throw;
+          original = false;  // the table has been let go: once more from the beginning, without this one
+        }
+      }
+      if (original) {
+        remember(thread, site, kOriginal);
+        count(thread, table->original);
+      }
+    }
+  }
+  if (original) [[likely]]
+    return body(static_cast<A&&>(args)...);
+  return call_the_long_way<R, A...>(site, thread, body, so_far, args...);
+}
+
+}  // namespace yard::detail

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// The canonical text of a C++ signature, by which a program and a library that was built elsewhere tell
+// whether they mean the same function.
+//
+//   yard::signature_of<int64_t(const Builder&, float*)>()     "i64(const ir::Builder{48:8}&, f32*)"
+//
+// Integers read i8 to u64, floating-point numbers f32 and f64. A class or enum has its full name and, as {size:
+// alignment}, its layout: a library that was compiled with another one is refused instead of called. A type that
+// stays incomplete, or whose name compilers spell differently, is given a name:
+//
+//   template <> struct yard::TypeName<Context> { static constexpr std::string_view text = "acme::Context"; };
+//
+// Standalone: plugins include it, too. Everything happens at compile time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace yard {
+
+// Specialise it, with a member `text`, for types whose text is not to be made.
+template <class T>
+struct TypeName {};
+
+namespace detail {
+
+struct SignatureText {
+  char text[2048] = {};
+  size_t size = 0;
+  constexpr void put(std::string_view s) {
+    for (const char c : s) text[size++] = c;  // too long: does not compile
+  }
+  constexpr void put(size_t n) {
+    char digits[20] = {};
+    size_t count = 0;
+    do digits[count++] = static_cast<char>('0' + n % 10);
+    while ((n /= 10) != 0);
+    while (count > 0) put(std::string_view(&digits[--count], 1));
+  }
+};
+
+// As the compiler spells it: "... [with T = ir::Builder]" or "... [T = ir::Builder]".
+template <class T>
+constexpr const char* spelled() {
+  return __PRETTY_FUNCTION__;
+}
+template <class T>
+constexpr std::string_view type_name() {
+  const std::string_view all = spelled<T>();
+  const size_t from = all.find("T = ") + 4;
+  return all.substr(from, all.rfind(']') - from);
+}
+
+template <class T>
+inline constexpr bool kIsTemplateOfOne = false;
+template <class T>
+inline constexpr bool kIsTemplateOfOne<std::optional<T>> = true;
+template <class T>
+inline constexpr bool kIsTemplateOfOne<std::vector<T>> = true;
+template <class T>
+inline constexpr bool kIsTemplateOfOne<std::unique_ptr<T>> = true;
+template <class T>
+inline constexpr bool kIsTemplateOfOne<std::shared_ptr<T>> = true;
+
+template <class T>
+constexpr void put_type(SignatureText& to);
+
+// Templates that everybody uses and compilers spell each in its own way.
+template <template <class...> class W, class T, class... Rest>
+constexpr void put_one(SignatureText& to, const W<T, Rest...>*) {
+  using Whole = W<T, Rest...>;
+  if constexpr (std::is_same_v<Whole, std::optional<T>>)
+    to.put("std::optional<");
+  else if constexpr (std::is_same_v<Whole, std::vector<T>>)
+    to.put("std::vector<");
+  else if constexpr (std::is_same_v<Whole, std::unique_ptr<T>>)
+    to.put("std::unique_ptr<");
+  else
+    to.put("std::shared_ptr<");
+  put_type<T>(to);
+  to.put(">");
+}
+
+template <class T>
+constexpr void put_layout(SignatureText& to) {
+  static_assert(
+      requires { sizeof(T); },
+      "a class in a signature must be complete, so that its layout can be compared; give "
+      "an opaque one a yard::TypeName");
+  to.put("{"), to.put(sizeof(T)), to.put(":"), to.put(alignof(T)), to.put("}");
+}
+
+template <class T>
+constexpr void put_number(SignatureText& to) {
+  if constexpr (std::is_floating_point_v<T>) {
+    to.put("f");
+  } else {
+    to.put(std::is_signed_v<T> ? "i" : "u");
+  }
+  to.put(sizeof(T) * 8);
+}
+
+template <class T>
+struct FunctionText;
+
+template <class T>
+constexpr void put_type(SignatureText& to) {
+  if constexpr (requires { TypeName<T>::text; }) {
+    to.put(TypeName<T>::text);
+  } else if constexpr (std::is_lvalue_reference_v<T>) {
+    put_type<std::remove_reference_t<T>>(to), to.put("&");
+  } else if constexpr (std::is_rvalue_reference_v<T>) {
+    put_type<std::remove_reference_t<T>>(to), to.put("&&");
+  } else if constexpr (std::is_const_v<T>) {
+    // What is constant stands before its type, but behind a pointer.
+    if constexpr (std::is_pointer_v<T>)
+      put_type<std::remove_const_t<T>>(to), to.put(" const");
+    else
+      to.put("const "), put_type<std::remove_const_t<T>>(to);
+  } else if constexpr (std::is_function_v<T>) {
+    FunctionText<T>::put(to);
+  } else if constexpr (std::is_pointer_v<T>) {
+    put_type<std::remove_pointer_t<T>>(to), to.put("*");
+  } else if constexpr (std::is_void_v<T>) {
+    to.put("void");
+  } else if constexpr (std::is_same_v<T, bool>) {
+    to.put("bool");
+  } else if constexpr (std::is_same_v<T, char>) {
+    to.put("char");
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    put_number<T>(to);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    to.put("std::string"), put_layout<T>(to);
+  } else if constexpr (std::is_same_v<T, std::string_view>) {
+    to.put("std::string_view"), put_layout<T>(to);
+  } else if constexpr (kIsTemplateOfOne<T>) {
+    put_one(to, static_cast<const T*>(nullptr)), put_layout<T>(to);
+  } else {
+    to.put(type_name<T>()), put_layout<T>(to);
+  }
+}
+
+template <class R, class... A>
+struct FunctionText<R(A...)> {
+  static constexpr void put(SignatureText& to) {
+    put_type<R>(to), to.put("(");
+    bool first = true;
+    ((to.put(first ? "" : ", "), first = false, put_type<A>(to)), ...);
+    to.put(")");
+  }
+};
+// A promise not to throw changes nothing for the caller.
+template <class R, class... A>
+struct FunctionText<R(A...) noexcept> : FunctionText<R(A...)> {};
+
+template <class S>
+constexpr SignatureText signature_text() {
+  SignatureText to;
+  FunctionText<S>::put(to);
+  return to;
+}
+
+template <class S>
+struct Signature {
+  static constexpr size_t kSize = signature_text<S>().size;
+  static constexpr std::array<char, kSize + 1> kText = [] {
+    std::array<char, kSize + 1> to{};
+    const SignatureText all = signature_text<S>();
+    for (size_t i = 0; i < kSize; ++i) to[i] = all.text[i];
+    return to;
+  }();
+};
+
+}  // namespace detail
+
+// The text of R(A...). Lives for ever (in a plugin: as long as that is loaded).
+template <class S>
+constexpr const char* signature_of() {
+  static_assert(std::is_function_v<S>, "a signature is written R(A...)");
+  return detail::Signature<S>::kText.data();
+}
+
+}  // namespace yard

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls that are not a plain hit: with options, without a plan, of an op that is not there any more, inside a
+// commit group, traced.
+#include <fmt/format.h>
+#include <yard/detail/commit.h>
+
+#include "dispatch/call.h"
+#include "dispatch/hit.h"
+#include "dispatch/tracer.h"
+#include "dispatch/watched.h"
+
+namespace yard::detail {
+
+WithFacts::WithFacts(const yard_value_t* args, uint32_t count) : args_(args) {
+  const auto lacks = [](const yard_tensor_t* t) { return t != nullptr && t->facts == 0; };
+  bool any = false;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (args[i].tag == YARD_TAG_TENSOR) any |= lacks(args[i].u.tensor);
+    if (args[i].tag == YARD_TAG_LIST && args[i].u.list != nullptr)
+      for (uint32_t k = 0; k < args[i].count; ++k) any |= lacks(args[i].u.list[k]);
+  }
+  if (!any) return;
+  values_.assign(args, args + count);
+  for (yard_value_t& v : values_) {
+    if (v.tag == YARD_TAG_TENSOR) v.u.tensor = mend(v.u.tensor);
+    if (v.tag == YARD_TAG_LIST && v.u.list != nullptr) {
+      auto& list = lists_.emplace_back();
+      for (uint32_t k = 0; k < v.count; ++k) list.push_back(mend(v.u.list[k]));
+      v.u.list = list.data();
+    }
+  }
+  args_ = values_.data();
+}
+
+const yard_tensor_t* WithFacts::mend(const yard_tensor_t* t) {
+  if (t == nullptr || t->facts != 0) return t;
+  auto& copy = tensors_.emplace_back(std::make_unique<yard_tensor_t>(*t));
+  copy->facts = yard_facts(copy.get());
+  return copy.get();
+}
+
+namespace {
+
+// How a commit group knows such calls again, in other processes too: without labels, outputs, and where in
+// memory tensors happen to be.
+std::string commit_point(const op::Program& program, const yard_value_t* args, uint32_t flags) {
+  op::CallSpec spec =
+      op::Call::capture(program, args, flags & ~YARD_CALL_ALIASED, {}).to_spec(program);
+  std::erase_if(spec.args, [&](const op::SpecArg& a) {
+    const int i = program.index_of(a.name);
+    return i >= 0 && program.schema().params[static_cast<size_t>(i)].is_output();
+  });
+  for (op::SpecArg& a : spec.args) {
+    if (auto* t = std::get_if<op::TensorSpec>(&a.value.v)) t->align = YARD_MAX_ALIGN;
+    if (auto* list = std::get_if<std::vector<op::TensorSpec>>(&a.value.v))
+      for (op::TensorSpec& t : *list) t.align = YARD_MAX_ALIGN;
+  }
+  return op::to_string(spec);
+}
+
+// Writes down what a group's first call of a kind chose, before it runs.
+class CommitChooser final : public exec::Chooser {
+ public:
+  CommitChooser(Commit& group, const std::string& point) : group_(group), point_(point) {}
+
+  Status before(const registry::Kernel& kernel, bool first) override {
+    if (!first && !group_.take_back(point_))
+      return Status(Code::kKernelFailed, "the commit group allows no other kernel any more");
+    group_.note(point_, kernel.id);
+    return {};
+  }
+
+ private:
+  Commit& group_;
+  const std::string& point_;
+};
+
+// One call on its way through the slow path.
+class SlowCall {
+ public:
+  SlowCall(Core& core, Site& site, const yard_value_t* args, uint32_t count, const Options* options)
+      : core_(core),
+        site_(site),
+        facts_(args, count),
+        args_(facts_.args()),
+        count_(count),
+        o_(options),
+        thread_(base::this_thread()),
+        scope_(thread_.scope_state),
+        patch_(make_patch(options, scope_)) {
+    if (scope_ != nullptr) flags_ = scope_->flags;
+    if (o_ != nullptr) {
+      flags_ |= call_flags(*o_);
+      if (o_->result != nullptr) *o_->result = {}, start_ = std::chrono::steady_clock::now();
+    }
+  }
+
+  Status run() {
+    if (scope_ != nullptr && !scope_->problem.ok()) return scope_->problem;
+    for (;;) {
+      std::shared_ptr<const Entry> entry;
+      Key key;
+      {
+        base::Guard guard(thread_);
+        Status status;
+        switch (try_hit(guard, key, status, entry)) {
+          case Step::kDone: return status;
+          case Step::kAgain: break;
+          case Step::kMiss: break;
+        }
+      }
+      if (entry == nullptr) {
+        // The entry was replaced under us, or an overlay or an op must be found first.
+        if (Status s = prepare(); !s) return s;
+        continue;
+      }
+      if (core_.first_need(entry->name(), &entry->contest().family())) continue;
+      const op::Call call = op::Call::capture(entry->program(), args_, flags_, labels());
+      const bool use_cache = keyed_ && (o_ == nullptr || o_->cache);
+      auto plan =
+          use_cache ? core_.make_plan(*entry, key, call) : core_.fresh_plan(*entry, key, call);
+      if (!plan.ok()) return std::move(plan).status();
+      selected_ = true;
+      if (*plan == nullptr) continue;
+      base::Guard guard(thread_);
+      guard.move_to(entry.get());
+      return execute(*entry, **plan);
+    }
+  }
+
+ private:
+  enum class Step { kDone, kAgain, kMiss };
+
+  // Everything up to the plan, and the kernel if there is one. On a miss `entry` is held.
+  Step try_hit(base::Guard& guard, Key& key, Status& status, std::shared_ptr<const Entry>& entry) {
+    const Snapshot* snapshot = guard.protect(core_.current);
+    const uint32_t index = site_.index.load(std::memory_order_acquire);
+    const Entry* e = snapshot->entry(index);
+    if (e == nullptr) {
+      gone_ = true;
+      return Step::kAgain;
+    }
+    if (const Patch& patch = patch_for(*e); patch.hash != 0) {
+      e = snapshot->overlay(index, patch.hash, patch.key);
+      if (e == nullptr) {
+        // The table is bounded and may have forgotten it again; what prepare() made still holds.
+        if (overlay_ == nullptr || overlay_->generation() != snapshot->generation)
+          return Step::kAgain;
+        e = overlay_.get();
+      }
+    }
+    guard.move_to_after_reading(e);
+    const op::Program& program = e->program();
+    status = check(program);
+    if (!status.ok()) return Step::kDone;
+    if (o_ != nullptr) {
+      status = check_options(e->contest().family(), *o_);
+      if (!status.ok()) return Step::kDone;
+    }
+    keyed_ = e->recipe().fold(args_, flags_, key);
+    const bool use_cache = keyed_ && (o_ == nullptr || o_->cache);
+    if (const exec::Plan* plan = use_cache ? e->find(key) : nullptr) {
+      status = execute(*e, *plan);
+      return Step::kDone;
+    }
+    entry = e->weak_from_this().lock();
+    return Step::kMiss;
+  }
+
+  Status check(const op::Program& program) {
+    if (Status s = program.misfit(args_, count_); !s) return s;
+    const int32_t aliased = program.fits(args_);
+    flags_ = (flags_ & ~YARD_CALL_ALIASED) | static_cast<uint32_t>(aliased);
+    if (traced() || !program.has_null_data(args_)) return {};
+    for (uint32_t i = 0; i < count_; ++i) {
+      const yard_value_t& v = args_[i];
+      if (v.tag == YARD_TAG_TENSOR && v.u.tensor->data == nullptr &&
+          (v.u.tensor->facts >> YARD_FACTS_SPAN_SHIFT) != 0)
+        return Status(
+            Code::kInvalidArgument,
+            fmt::format("{}: argument '{}': expected data for {}, found a null pointer",
+                        program.name(), program.schema().params[i].name, op::brief(*v.u.tensor)));
+    }
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{}: a tensor of a list has elements and no data", program.name()));
+  }
+
+  // Outside the guard: finds the op again, or makes the overlay.
+  Status prepare() {
+    if (gone_) {
+      gone_ = false;
+      Status why;
+      const Site* again = core_.attach(site_.name, site_.letters, &why);
+      if (again == nullptr) return why;
+      // Only an index that attach() has checked the signature for.
+      site_.index.store(again->index.load(std::memory_order_acquire), std::memory_order_release);
+      return {};
+    }
+    const auto s = core_.snapshot();
+    const uint32_t index = site_.index.load(std::memory_order_acquire);
+    const Entry* global = s->entry(index);
+    if (global == nullptr || patch_for(*global).hash == 0) return {};
+    if (o_ != nullptr) YARD_RETURN_IF_ERROR(check_options(global->contest().family(), *o_));
+    YARD_RETURN_IF_ERROR(check_patch(patch_for(*global), *s->policy->modes));
+    overlay_ = core_.overlay(s, index, patch_for(*global));
+    return {};
+  }
+
+  Status execute(const Entry& e, const exec::Plan& plan) {
+    if (o_ != nullptr && o_->result != nullptr) {
+      o_->result->cached = !selected_;
+      o_->result->mode = plan.mode;
+      if (plan.mode == Mode::kProgram)
+        o_->result->mode_name = e.contest().directions().program->name;
+      o_->result->select_ns = (std::chrono::steady_clock::now() - start_).count();
+    }
+    if (traced()) return trace(e, plan);
+    if (e.contest().directions().observer != nullptr) observe(e, args_, flags_, o_);
+    exec::Request asked = request(e, core_, args_, flags_, o_);
+    if (thread_.commit != nullptr) [[unlikely]]
+      return run_committed(*thread_.commit, e, plan, asked);
+    return run_watched(thread_, core_, e, plan, asked);
+  }
+
+  // Inside a commit group: what was chosen for such a call runs, or nothing; the first one chooses.
+  Status run_committed(Commit& group, const Entry& e, const exec::Plan& plan,
+                       exec::Request& asked) {
+    const std::string point = commit_point(e.program(), args_, flags_);
+    const std::string* const chosen = group.chosen(point);
+    if (chosen == nullptr) {
+      CommitChooser chooser(group, point);
+      asked.chooser = &chooser;
+      return run_watched(thread_, core_, e, plan, asked);
+    }
+    asked.strict = true;
+    if (*chosen == plan.attempts[0].kernel->id)
+      return run_watched(thread_, core_, e, plan, asked);
+    if (o_ != nullptr && !o_->force.empty())
+      return Status(Code::kNoKernel,
+                    fmt::format("op '{}': the call forces '{}', and its commit group has chosen "
+                                "'{}' for such calls",
+                                e.name(), o_->force, *chosen));
+    Options forced = o_ != nullptr ? *o_ : Options();
+    forced.force = *chosen;
+    Status s = core_.call_slow(site_, args_, count_, &forced);
+    if (!s.ok() && s.code() != Code::kKernelFailed)
+      s.note(fmt::format("'{}' was chosen for such calls by the commit group", *chosen));
+    return s;
+  }
+
+  // What the call says to this op: its labels count only where rules or a mode of the program read them.
+  const Patch& patch_for(const Entry& global) {
+    const bool read = (!patch_.mode.empty() && !parse_mode(patch_.mode)) ||
+                      global.contest().directions().reads_labels();
+    if (o_ == nullptr || o_->labels.empty() || !read) return patch_;
+    if (!labelled_) labelled_ = make_patch(o_, scope_, true);
+    return *labelled_;
+  }
+
+  bool traced() const noexcept { return scope_ != nullptr && scope_->tracer != nullptr; }
+
+  // Writes the call down instead of running it. The kernel may refuse, or leave a note.
+  Status trace(const Entry& e, const exec::Plan& plan) {
+    const registry::Kernel& kernel = *plan.attempts[0].kernel;
+    exec::Request asked = request(e, core_, args_, flags_, o_);
+    asked.trace = true;
+    exec::Frame frame(core_.host, flags_, kernel.d.self);
+    if (o_ != nullptr && o_->result != nullptr)
+      std::snprintf(o_->result->kernel, sizeof o_->result->kernel, "%s", kernel.id.c_str());
+    const int32_t code = exec::run_kernel(thread_, kernel, frame, asked);
+    frame.error[sizeof frame.error - 1] = '\0';
+    if (code != YARD_OK) return exec::kernel_failure(asked.op, kernel, code, frame.error);
+    const op::Call call = op::Call::capture(e.program(), args_, flags_, labels());
+    scope_->tracer->add(e.program(), args_, op::to_string(call.to_spec(e.program())), kernel.id,
+                        frame.error);
+    return {};
+  }
+
+  op::Labels labels() const { return call_labels(o_, scope_); }
+
+  Core& core_;
+  Site& site_;
+  WithFacts facts_;
+  const yard_value_t* args_;
+  uint32_t count_;
+  const Options* o_;
+  base::ThreadRecord& thread_;
+  const ScopeState* scope_;
+  Patch patch_;
+  std::optional<Patch> labelled_;
+  std::shared_ptr<const Entry> overlay_;
+  uint32_t flags_ = 0;
+  bool gone_ = false, keyed_ = false, selected_ = false;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace
+
+Status Core::call_slow(Site& site, const yard_value_t* args, uint32_t count,
+                       const Options* options) {
+  return SlowCall(*this, site, args, count, options).run();
+}
+
+}  // namespace yard::detail

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// The board: what opens, what does not, what time and hands do, and what a view says.
+#include "health/board.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "health/testing.h"
+
+namespace yard::health {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace testing;
+using ::testing::HasSubstr;
+
+constexpr Time t0 = kStart;
+constexpr BreakerState kClosed = BreakerState::kClosed, kOpen = BreakerState::kOpen,
+                       kHalfOpen = BreakerState::kHalfOpen;
+
+TEST(Board, FaultsInARowOpenAndTheViewSaysUntilWhen) {
+  Board board;
+  const Key key = key_of();
+  for (int i = 0; i < 4; ++i) {
+    const Told told = board.fault(key, ErrorClass::kFault, "it broke", t0);
+    EXPECT_FALSE(told.changed);
+    EXPECT_TRUE(told.watched);
+  }
+  EXPECT_TRUE(board.view()->empty());
+  const Told last = board.fault(key, ErrorClass::kFault, "it broke", t0);
+  EXPECT_TRUE(last.changed);
+  EXPECT_FALSE(last.watched);
+  const auto view = board.view();
+  const Held* h = held(*view, key);
+  ASSERT_NE(h, nullptr);
+  EXPECT_EQ(h->state, kOpen);
+  EXPECT_EQ(h->until, t0 + 30s);
+  EXPECT_EQ(h->gate, nullptr);
+  EXPECT_EQ(h->key, key);
+  EXPECT_EQ(board.next_change(), t0 + 30s);
+}
+
+TEST(Board, ASuccessEndsTheRow) {
+  Board board;
+  const Key key = key_of();
+  for (int i = 0; i < 100; ++i) {
+    fail_times(board, key, 4, t0);
+    EXPECT_FALSE(board.success(key, t0).watched);
+  }
+  EXPECT_TRUE(board.view()->empty());
+}
+
+TEST(Board, OnlyFaultsCount) {
+  Board board;
+  const Key key = key_of();
+  for (const ErrorClass c :
+       {ErrorClass::kCaller, ErrorClass::kDeclined, ErrorClass::kTransient, ErrorClass::kFatal})
+    for (int i = 0; i < 20; ++i) EXPECT_FALSE(board.fault(key, c, "no", t0));
+  EXPECT_TRUE(board.view()->empty());
+  // They do not end a row either.
+  fail_times(board, key, 4, t0);
+  EXPECT_TRUE(board.fault(key, ErrorClass::kTransient, "busy", t0).watched);
+  EXPECT_TRUE(fail(board, key, t0));
+}
+
+TEST(Board, KeysAreJudgedApart) {
+  Board board;
+  fail_times(board, key_of(), 5, t0);
+  for (const Key& other :
+       {key_of("reference.cpp"), key_of("default.simd", 64), key_of("default.simd", 8, "silu"),
+        key_of("default.simd", 8, "rms_norm", {2, 0})})
+    EXPECT_EQ(state_of(board, other), kClosed) << to_string(other);
+  EXPECT_EQ(state_of(board, key_of("default.simd", 15)), kOpen) << "the same bucket";
+}
+
+TEST(Board, AfterTheCooldownTrialCallsCloseIt) {
+  Board board;
+  const Key key = key_of();
+  fail_times(board, key, 5, t0);
+  EXPECT_FALSE(board.advance(t0 + 29s));
+  EXPECT_TRUE(board.advance(t0 + 30s));
+  EXPECT_EQ(state_of(board, key), kHalfOpen);
+  EXPECT_TRUE(try_once(board, key, ErrorClass::kOk, t0 + 31s));
+  EXPECT_EQ(state_of(board, key), kHalfOpen);
+  EXPECT_TRUE(try_once(board, key, ErrorClass::kOk, t0 + 32s));
+  EXPECT_EQ(state_of(board, key), kClosed);
+  EXPECT_EQ(board.next_change(), std::nullopt);
+}
+
+TEST(Board, AFaultInHalfOpenReopensAtOnceAndForLonger) {
+  Board board;
+  const Key key = key_of();
+  fail_times(board, key, 5, t0);
+  Time now = t0;
+  for (const auto cooldown : {60s, 120s, 240s, 480s, 600s, 600s}) {
+    now = *board.next_change();
+    ASSERT_TRUE(board.advance(now));
+    const auto gate = gate_of(board, key);
+    ASSERT_TRUE(gate->try_enter());
+    gate->leave(ErrorClass::kFault);
+    EXPECT_FALSE(gate->try_enter()) << "before anybody told the board";
+    EXPECT_TRUE(fail(board, key, now));
+    EXPECT_EQ(state_of(board, key), kOpen);
+    EXPECT_EQ(board.next_change(), now + cooldown);
+  }
+}
+
+TEST(Board, ATrialThatSaysNothingOnlyFreesThePlace) {
+  Board board;
+  const Key key = key_of();
+  fail_times(board, key, 5, t0);
+  board.advance(t0 + 30s);
+  for (const ErrorClass c : {ErrorClass::kDeclined, ErrorClass::kTransient, ErrorClass::kCaller})
+    EXPECT_TRUE(try_once(board, key, c, t0 + 30s));
+  EXPECT_EQ(state_of(board, key), kHalfOpen);
+  EXPECT_FALSE(gate_of(board, key)->try_enter()) << "three calls a period";
+  EXPECT_FALSE(board.advance(t0 + 60s)) << "a new period is no other view";
+  EXPECT_TRUE(gate_of(board, key)->would_admit());
+}
+
+TEST(Board, LateResultsChangeNothing) {
+  Board board;
+  const Key key = key_of();
+  fail_times(board, key, 5, t0);
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(board.success(key, t0 + 1s));
+  EXPECT_EQ(state_of(board, key), kOpen);
+  EXPECT_FALSE(fail(board, key, t0 + 2s));
+  EXPECT_EQ(board.next_change(), t0 + 30s) << "a late fault makes it no longer";
+  board.advance(t0 + 30s);
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(board.success(key, t0 + 31s));
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(fail(board, key, t0 + 31s));
+  EXPECT_EQ(state_of(board, key), kHalfOpen);
+}
+
+TEST(Board, RepeatsAreForgivenOneByOne) {
+  BreakerSettings s;
+  s.success_threshold = 1;
+  s.decay = 100s;
+  Board board(s);
+  const Key key = key_of();
+  Time now = t0;
+  const auto open_and_close = [&] {
+    fail_times(board, key, 5, now);
+    const auto length = *board.next_change() - now;
+    now = *board.next_change();
+    board.advance(now);
+    EXPECT_TRUE(try_once(board, key, ErrorClass::kOk, now));
+    return std::chrono::duration_cast<std::chrono::seconds>(length);
+  };
+  EXPECT_EQ(open_and_close(), 30s);
+  EXPECT_EQ(open_and_close(), 60s);
+  EXPECT_EQ(open_and_close(), 120s);
+  now += 199s;
+  EXPECT_EQ(open_and_close(), 120s) << "three repeats, one forgiven";
+  now += 1000s;
+  EXPECT_EQ(open_and_close(), 30s);
+}
+
+TEST(Board, EnoughOpenKeysOpenTheKernel) {
+  Board board;
+  for (const uint64_t rows : {1, 2, 4}) fail_times(board, key_of("default.simd", rows), 5, t0);
+  EXPECT_EQ(state_of(board, key_of("default.simd", 1024)), kClosed);
+  fail_times(board, key_of("default.simd", 8), 5, t0);
+  const auto view = board.view();
+  ASSERT_EQ(view->of_op("rms_norm")->kernels.size(), 1u);
+  EXPECT_TRUE(view->of_op("rms_norm")->keys.empty());
+  EXPECT_EQ(state_of(board, key_of("default.simd", 1024)), kOpen);
+  EXPECT_EQ(state_of(board, key_of("reference.cpp", 8)), kClosed);
+  // One gate for all its calls.
+  board.advance(t0 + 30s);
+  EXPECT_EQ(gate_of(board, key_of("default.simd", 1)), gate_of(board, key_of("default.simd", 64)));
+  EXPECT_TRUE(try_once(board, key_of("default.simd", 64), ErrorClass::kFault, t0 + 30s));
+  EXPECT_EQ(board.next_change(), t0 + 90s);
+  board.advance(t0 + 90s);
+  EXPECT_TRUE(try_once(board, key_of("default.simd", 64), ErrorClass::kOk, t0 + 90s));
+  EXPECT_TRUE(try_once(board, key_of("default.simd", 1), ErrorClass::kOk, t0 + 90s));
+  EXPECT_TRUE(board.view()->empty());
+}
+
+TEST(Board, DryRunReportsItsShareAndOpensTheRest) {
+  for (const auto& [percent, dry] : {std::pair{0u, 0u}, {25u, 2u}, {50u, 5u}, {100u, 10u}}) {
+    BreakerSettings s;
+    s.dry_run = percent;
+    s.open_keys_to_open_kernel = 100;
+    Board board(s);
+    for (uint64_t i = 0; i < 10; ++i) fail_times(board, key_of("k" + std::to_string(i)), 5, t0);
+    EXPECT_EQ(board.totals().would_open, dry) << percent;
+    EXPECT_EQ(board.totals().opened, 10 - dry) << percent;
+    uint32_t told = 0;
+    for (const BreakerEvent& e : board.take_events())
+      told += e.kind == BreakerEvent::Kind::kWouldOpen;
+    EXPECT_EQ(told, dry);
+  }
+}
+
+TEST(Board, WhatAHandOpensOnlyAHandCloses) {
+  Board board;
+  const Key key = key_of();
+  EXPECT_TRUE(board.open(key, Extent::kKernel, "maintenance", t0));
+  EXPECT_EQ(state_of(board, key_of("default.simd", 77)), kOpen);
+  EXPECT_EQ(board.next_change(), std::nullopt);
+  EXPECT_FALSE(board.advance(t0 + 1000h));
+  EXPECT_TRUE(board.close(key, Extent::kKernel, t0 + 1001h));
+  EXPECT_TRUE(board.view()->empty());
+  EXPECT_FALSE(board.close(key, Extent::kKernel, t0));
+  EXPECT_TRUE(board.open(key, Extent::kKey, {}, t0, 10s));
+  EXPECT_EQ(state_of(board, key), kOpen);
+  EXPECT_EQ(state_of(board, key_of("default.simd", 77)), kClosed);
+  EXPECT_TRUE(board.advance(t0 + 10s));
+  EXPECT_EQ(state_of(board, key), kHalfOpen);
+}
+
+TEST(Board, CloseKeepsRepeatsAndResetForgetsThem) {
+  Board board;
+  const Key key = key_of();
+  fail_times(board, key, 5, t0);
+  EXPECT_TRUE(board.close(key, Extent::kKey, t0));
+  fail_times(board, key, 5, t0);
+  EXPECT_EQ(board.next_change(), t0 + 60s);
+  EXPECT_TRUE(board.reset(key, Extent::kKernel, t0));
+  fail_times(board, key, 5, t0);
+  EXPECT_EQ(board.next_change(), t0 + 30s);
+}
+
+TEST(Board, ALostDeviceIsOutUntilItIsBack) {
+  Board board;
+  const Device gpu{2, 1};
+  const Key key = key_of("vendor.cuda", 8, "rms_norm", gpu);
+  EXPECT_TRUE(board.fault(key, ErrorClass::kDeviceLost, "fell off the bus", t0));
+  EXPECT_FALSE(board.fault(key, ErrorClass::kDeviceLost, "fell off the bus", t0));
+  EXPECT_TRUE(board.view()->is_lost(gpu));
+  EXPECT_FALSE(board.view()->is_lost({2, 0}));
+  EXPECT_FALSE(board.advance(t0 + 100h)) << "time does not bring it back";
+  EXPECT_TRUE(board.device_back(gpu, t0));
+  EXPECT_FALSE(board.device_back(gpu, t0));
+  EXPECT_TRUE(board.view()->empty());
+}
+
+TEST(Board, SwitchedOffItCountsAndOpensNothing) {
+  Board board;
+  fail_times(board, key_of(), 5, t0);
+  board.open(key_of("reference.cpp"), Extent::kKernel, {}, t0);
+  BreakerSettings off;
+  off.enabled = false;
+  EXPECT_TRUE(board.set_settings(off, t0));
+  EXPECT_EQ(state_of(board, key_of()), kClosed);
+  EXPECT_EQ(state_of(board, key_of("reference.cpp")), kOpen) << "by hand";
+  fail_times(board, key_of(), 50, t0);
+  EXPECT_EQ(state_of(board, key_of()), kClosed);
+  EXPECT_EQ(board.report({}, t0).kernels[0].failures.of(ErrorClass::kFault), 55u);
+}
+
+TEST(Board, MemoryIsBounded) {
+  BreakerSettings s;
+  s.max_entries = 16;
+  s.open_keys_to_open_kernel = 10'000;
+  Board board(s);
+  const auto key = [](int i) { return key_of("k" + std::to_string(i)); };
+  for (int i = 0; i < 16; ++i) fail_times(board, key(i), 5, t0);
+  fail_times(board, key(16), 5, t0);
+  EXPECT_EQ(state_of(board, key(16)), kClosed) << "there is no room, and what is open stays";
+  EXPECT_EQ(board.totals().untracked, 5u);
+  board.close(key(3), Extent::kKey, t0);
+  fail_times(board, key(16), 5, t0);
+  EXPECT_EQ(state_of(board, key(16)), kOpen) << "what is closed makes room";
+  EXPECT_LE(board.view()->of_op("rms_norm")->keys.size(), 16u);
+}
+
+TEST(Board, EventsTellWhatHappenedAndTheOldestGoes) {
+  Board board;
+  const Key key = key_of();
+  EXPECT_FALSE(board.has_events());
+  fail_times(board, key, 5, t0);
+  EXPECT_TRUE(board.has_events());
+  board.advance(t0 + 30s);
+  try_once(board, key, ErrorClass::kFault, t0 + 30s);
+  std::vector<BreakerEvent> events = board.take_events();
+  EXPECT_FALSE(board.has_events());
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(to_string(events[0]),
+            "rms_norm default.simd (f32 f32, sizes 8-15 4096-8191, cpu): opened for 30s: 5 "
+            "failures in a row, the last: it broke");
+  EXPECT_EQ(events[1].kind, BreakerEvent::Kind::kHalfOpen);
+  EXPECT_THAT(to_string(events[2]), HasSubstr("opened for 60s: a trial call failed: the trial"));
+  EXPECT_EQ(events[2].op, "rms_norm");
+  EXPECT_EQ(events[2].kernel, "default.simd");
+  for (int i = 0; i < 500; ++i) {
+    board.open(key, Extent::kKernel, {}, t0);
+    board.close(key, Extent::kKernel, t0);
+  }
+  EXPECT_EQ(board.take_events().size(), kBreakerEvents);
+  EXPECT_GE(board.totals().events_dropped, 700u);
+}
+
+TEST(Board, SettingsThatAreWrongAreNotUsed) {
+  BreakerSettings wrong;
+  wrong.failure_threshold = 0;
+  EXPECT_EQ(Board(wrong).settings(), BreakerSettings());
+}
+
+TEST(Key, SaysWhatKindOfCallItIs) {
+  Key key = key_of();
+  EXPECT_EQ(to_string(key), "rms_norm default.simd (f32 f32, sizes 8-15 4096-8191, cpu)");
+  EXPECT_EQ(KeyHash()(key), KeyHash()(key_of("default.simd", 9)));
+  EXPECT_NE(KeyHash()(key), KeyHash()(key_of("default.simd", 16)));
+  Buckets b;
+  for (const uint64_t size : {uint64_t{0}, uint64_t{1}, uint64_t{2}, UINT64_MAX}) b.add(size);
+  EXPECT_EQ(describe_call({}, 0, b), "sizes 0 1 2-3 9223372036854775808-18446744073709551615, cpu");
+  for (int i = 0; i < 40; ++i) b.add(3);
+  EXPECT_EQ(b.get().size(), Buckets::kMost);
+  const std::vector<DType> many(11, DType::f16);
+  std::vector<DType> other = many;
+  other[10] = DType::f32;
+  EXPECT_NE(pack_dtypes(many), pack_dtypes(other));
+  EXPECT_THAT(describe_call({}, pack_dtypes(many), {}), HasSubstr("dtypes "));
+  const DType two[] = {DType::f32, DType::invalid};
+  EXPECT_NE(pack_dtypes(two), pack_dtypes({two, 1}));
+}
+
+}  // namespace
+}  // namespace yard::health

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// The breaker that stands alone.
+#include <unistd.h>
+#include <yard/breaker.h>
+
+#include <mutex>
+
+#include "base/owned_per_process.h"
+#include "health/events.h"
+#include "health/gate.h"
+#include "health/machine.h"
+
+namespace yard {
+
+using Kind = BreakerEvent::Kind;
+
+struct CircuitBreaker::State {
+  std::mutex lock;
+  health::Machine machine;
+  health::Gate gate;
+  health::DryRun dry_run;
+  health::EventQueue events;
+  BreakerCounters counters;
+  // Moves with every change, so that results of calls that began before are known. Begins with the process, so that
+  // those of the parent are late in a child.
+  uint64_t epoch = static_cast<uint64_t>(::getpid()) << 32;
+
+  // A child of fork begins anew.
+  void inherit(State&) {}
+
+  bool same_process(uint64_t other) const { return epoch >> 32 == other >> 32; }
+
+  void tell(const std::string& name, Kind kind, std::string text, Time now) {
+    events.add(
+        {kind, {}, {}, name, std::move(text), now, kind == Kind::kOpened ? machine.until : Time{}});
+  }
+};
+
+struct CircuitBreaker::Impl {
+  base::OwnedPerProcess<State> state;
+  BreakerSettings settings;
+  std::string name;
+
+  // What time has moved. The lock is held here and below.
+  void advance(State& s, Time now) {
+    if (s.machine.state == BreakerState::kClosed || now < s.machine.until) return;
+    if (s.machine.until == Time::max()) return;
+    const bool was_open = s.machine.state == BreakerState::kOpen;
+    s.machine.begin_period(settings, now);
+    if (!was_open) return s.gate.refill(settings.half_open_max_calls);
+    ++s.epoch;
+    s.gate.begin(settings.half_open_max_calls, settings.success_threshold);
+    s.tell(name, Kind::kHalfOpen, {}, now);
+  }
+
+  void open(State& s, std::string why, Time now) {
+    s.machine.open(settings, now);
+    ++s.epoch;
+    ++s.counters.opened;
+    s.gate.shut();
+    s.tell(name, Kind::kOpened, std::move(why), now);
+  }
+
+  void close(State& s, Time now) {
+    s.machine.close(now);
+    ++s.epoch;
+    s.gate.shut();
+    s.tell(name, Kind::kClosed, {}, now);
+  }
+
+  void fault(State& s, std::string_view why, Time now) {
+    if (!settings.enabled || !s.machine.fault(settings, now)) return;
+    std::string text = health::after_failures(s.machine.faults, why);
+    if (!s.dry_run.only_report(settings.dry_run)) return open(s, std::move(text), now);
+    s.machine.faults = 0;
+    ++s.counters.would_open;
+    s.tell(name, Kind::kWouldOpen, std::move(text), now);
+  }
+};
+
+CircuitBreaker::CircuitBreaker(std::string name, const BreakerSettings& settings)
+    : impl_(std::make_unique<Impl>()) {
+  if (validate(settings).ok()) impl_->settings = settings;
+  impl_->name = std::move(name);
+}
+CircuitBreaker::~CircuitBreaker() = default;
+
+const std::string& CircuitBreaker::name() const noexcept { return impl_->name; }
+
+BreakerPermit CircuitBreaker::try_acquire(Time now) {
+  BreakerPermit permit;
+  State& s = impl_->state.get();
+  const std::lock_guard held(s.lock);
+  impl_->advance(s, now);
+  const bool half_open = s.machine.state == BreakerState::kHalfOpen;
+  if (s.machine.state == BreakerState::kOpen || (half_open && !s.gate.try_enter())) {
+    ++s.counters.refused;
+    return permit;
+  }
+  ++s.counters.admitted;
+  permit.breaker_ = this;
+  permit.epoch_ = s.epoch;
+  permit.trial_ = half_open;
+  return permit;
+}
+
+void CircuitBreaker::finish(const BreakerPermit& permit, ErrorClass result, std::string_view why,
+                            Time now) {
+  State& s = impl_->state.get();
+  const std::lock_guard held(s.lock);
+  if (result == ErrorClass::kOk) ++s.counters.successes;
+  if (result == ErrorClass::kFault) ++s.counters.failures;
+  // The place is freed whenever the trial ends; of another process it was another place.
+  if (permit.trial_ && s.same_process(permit.epoch_)) s.gate.leave(result);
+  if (permit.epoch_ != s.epoch) {
+    if (result != ErrorClass::kDeclined) ++s.counters.late;
+    return;
+  }
+  if (!permit.trial_) {
+    if (result == ErrorClass::kOk) s.machine.faults = 0;
+    if (result == ErrorClass::kFault) impl_->fault(s, why, now);
+    return;
+  }
+  switch (s.gate.result()) {
+    case health::Gate::Result::kNone: return;
+    case health::Gate::Result::kClose: return impl_->close(s, now);
+    case health::Gate::Result::kReopen: return impl_->open(s, health::after_trial(why), now);
+  }
+}
+
+void CircuitBreaker::open(Time now, std::string_view why,
+                          std::optional<std::chrono::nanoseconds> hold) {
+  State& s = impl_->state.get();
+  const std::lock_guard held(s.lock);
+  s.machine.open_by_hand(impl_->settings, now, hold);
+  ++s.epoch;
+  ++s.counters.opened;
+  s.gate.shut();
+  s.tell(impl_->name, Kind::kOpened, why.empty() ? "by hand" : "by hand: " + health::cut(why), now);
+}
+
+void CircuitBreaker::close(Time now) {
+  State& s = impl_->state.get();
+  const std::lock_guard held(s.lock);
+  if (s.machine.state != BreakerState::kClosed) return impl_->close(s, now);
+  s.machine.faults = 0;
+}
+
+void CircuitBreaker::reset(Time now) {
+  State& s = impl_->state.get();
+  const std::lock_guard held(s.lock);
+  if (s.machine.state != BreakerState::kClosed) impl_->close(s, now);
+  s.machine.faults = s.machine.repeats = 0;
+}
+
+BreakerState CircuitBreaker::state(Time now) const {
+  State& s = impl_->state.get();
+  const std::lock_guard held(s.lock);
+  const bool over = s.machine.state == BreakerState::kOpen && s.machine.until <= now;
+  return over && s.machine.until != Time::max() ? BreakerState::kHalfOpen : s.machine.state;
+}
+
+std::optional<CircuitBreaker::Time> CircuitBreaker::open_until(Time now) const {
+  State& s = impl_->state.get();
+  const std::lock_guard held(s.lock);
+  if (s.machine.state != BreakerState::kOpen || s.machine.until <= now) return std::nullopt;
+  if (s.machine.until == Time::max()) return std::nullopt;
+  return s.machine.until;
+}
+
+BreakerCounters CircuitBreaker::counters() const {
+  State& s = impl_->state.get();
+  const std::lock_guard held(s.lock);
+  BreakerCounters all = s.counters;
+  all.events_dropped = s.events.dropped();
+  return all;
+}
+
+std::vector<BreakerEvent> CircuitBreaker::take_events() {
+  State& s = impl_->state.get();
+  const std::lock_guard held(s.lock);
+  return s.events.take();
+}
+
+BreakerPermit& BreakerPermit::operator=(BreakerPermit&& other) noexcept {
+  if (this == &other) return *this;
+  if (breaker_ != nullptr) breaker_->finish(*this, ErrorClass::kDeclined, {}, {});
+  breaker_ = std::exchange(other.breaker_, nullptr);
+  epoch_ = other.epoch_;
+  trial_ = std::exchange(other.trial_, false);
+  return *this;
+}
+
+BreakerPermit::~BreakerPermit() {
+  if (breaker_ != nullptr) breaker_->finish(*this, ErrorClass::kDeclined, {}, {});
+}
+
+void BreakerPermit::success(CircuitBreaker::Time now) {
+  if (breaker_ != nullptr)
+    std::exchange(breaker_, nullptr)->finish(*this, ErrorClass::kOk, {}, now);
+}
+
+void BreakerPermit::failure(CircuitBreaker::Time now, std::string_view why) {
+  if (breaker_ != nullptr)
+    std::exchange(breaker_, nullptr)->finish(*this, ErrorClass::kFault, why, now);
+}
+
+}  // namespace yard

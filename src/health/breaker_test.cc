@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// The breaker that stands alone; and the defects of others, each as a test named after it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <yard/breaker.h>
+
+#include <functional>
+#include <limits>
+
+#include "health/machine.h"
+#include "health/testing.h"
+
+namespace yard {
+namespace {
+
+using namespace std::chrono_literals;
+using health::testing::kStart;
+using Time = CircuitBreaker::Time;
+using ::testing::HasSubstr;
+
+constexpr Time t0 = kStart;
+constexpr BreakerState kClosed = BreakerState::kClosed, kOpen = BreakerState::kOpen,
+                       kHalfOpen = BreakerState::kHalfOpen;
+
+void succeed(CircuitBreaker& b, Time now) { b.try_acquire(now).success(now); }
+void fail(CircuitBreaker& b, Time now, int times = 1) {
+  for (int i = 0; i < times; ++i) b.try_acquire(now).failure(now, "no answer");
+}
+
+TEST(CircuitBreaker, OpensTriesAndCloses) {
+  CircuitBreaker b("database");
+  fail(b, t0, 4);
+  EXPECT_EQ(b.state(t0), kClosed);
+  fail(b, t0);
+  EXPECT_EQ(b.state(t0), kOpen);
+  EXPECT_EQ(b.open_until(t0), t0 + 30s);
+  EXPECT_FALSE(b.try_acquire(t0 + 29s));
+  EXPECT_EQ(b.state(t0 + 30s), kHalfOpen);
+  EXPECT_EQ(b.open_until(t0 + 30s), std::nullopt);
+  BreakerPermit trial = b.try_acquire(t0 + 30s);
+  ASSERT_TRUE(trial);
+  EXPECT_TRUE(trial.trial());
+  trial.success(t0 + 31s);
+  EXPECT_EQ(b.state(t0 + 31s), kHalfOpen);
+  succeed(b, t0 + 32s);
+  EXPECT_EQ(b.state(t0 + 32s), kClosed);
+  const BreakerCounters c = b.counters();
+  EXPECT_EQ(c.admitted, 7u);
+  EXPECT_EQ(c.refused, 1u);
+  EXPECT_EQ(c.successes, 2u);
+  EXPECT_EQ(c.failures, 5u);
+  EXPECT_EQ(c.opened, 1u);
+}
+
+TEST(CircuitBreaker, ASuccessEndsTheRow) {
+  CircuitBreaker b("x");
+  for (int i = 0; i < 50; ++i) {
+    fail(b, t0, 4);
+    succeed(b, t0);
+  }
+  EXPECT_EQ(b.state(t0), kClosed);
+}
+
+TEST(CircuitBreaker, APermitThatIsDroppedSaysNothing) {
+  CircuitBreaker b("x");
+  fail(b, t0, 4);
+  { const BreakerPermit dropped = b.try_acquire(t0); }
+  fail(b, t0);
+  EXPECT_EQ(b.state(t0), kOpen);
+  { const BreakerPermit dropped = b.try_acquire(t0 + 30s); }
+  BreakerPermit again = b.try_acquire(t0 + 30s);
+  EXPECT_TRUE(again) << "the place is free again";
+  BreakerPermit moved = std::move(again);
+  EXPECT_FALSE(again);  // NOLINT: that is the question
+  moved = BreakerPermit();
+  EXPECT_TRUE(b.try_acquire(t0 + 30s));
+}
+
+TEST(CircuitBreaker, WhatAHandOpensOnlyAHandCloses) {
+  CircuitBreaker b("x");
+  b.open(t0, "maintenance");
+  EXPECT_EQ(b.state(t0 + 10000h), kOpen);
+  EXPECT_EQ(b.open_until(t0), std::nullopt);
+  EXPECT_FALSE(b.try_acquire(t0 + 10000h));
+  b.close(t0 + 1s);
+  EXPECT_EQ(b.state(t0 + 1s), kClosed);
+  b.open(t0, {}, 5s);
+  EXPECT_EQ(b.state(t0 + 5s), kHalfOpen);
+  const std::vector<BreakerEvent> events = b.take_events();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(to_string(events[0]), "x: opened until it is closed by hand: by hand: maintenance");
+  EXPECT_EQ(to_string(events[1]), "x: closed");
+  EXPECT_EQ(to_string(events[2]), "x: opened for 5s: by hand");
+}
+
+TEST(CircuitBreaker, ResetForgetsRepeatsAndCloseDoesNot) {
+  CircuitBreaker b("x");
+  fail(b, t0, 5);
+  b.close(t0);
+  fail(b, t0, 5);
+  EXPECT_EQ(b.open_until(t0), t0 + 60s);
+  b.reset(t0);
+  fail(b, t0, 5);
+  EXPECT_EQ(b.open_until(t0), t0 + 30s);
+}
+
+TEST(CircuitBreaker, DryRunStaysClosedAndTells) {
+  BreakerSettings s;
+  s.dry_run = 100;
+  CircuitBreaker b("x", s);
+  fail(b, t0, 12);
+  EXPECT_EQ(b.state(t0), kClosed);
+  EXPECT_EQ(b.counters().would_open, 2u);
+  const auto events = b.take_events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(to_string(events[0]), "x: would_open: 5 failures in a row, the last: no answer");
+}
+
+TEST(CircuitBreaker, TextsAndEventsAreBounded) {
+  BreakerSettings s;
+  s.failure_threshold = 1;
+  CircuitBreaker b("x", s);
+  for (int i = 0; i < 1000; ++i) {
+    b.try_acquire(t0).failure(t0, std::string(100'000, 'x'));
+    b.close(t0);
+  }
+  EXPECT_EQ(b.counters().events_dropped, 2000 - kBreakerEvents);
+  const auto events = b.take_events();
+  EXPECT_EQ(events.size(), kBreakerEvents);
+  for (const BreakerEvent& e : events) EXPECT_LT(e.text.size(), 1000u);
+}
+
+// ---- The defects of LayerZero's breaker ----
+
+TEST(LayerZeroDefects, half_open_does_not_admit_everyone) {
+  CircuitBreaker b("x");
+  fail(b, t0, 5);
+  BreakerPermit first = b.try_acquire(t0 + 30s);
+  EXPECT_TRUE(first);
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(b.try_acquire(t0 + 30s)) << "one at a time";
+  // Three in a period, however they end.
+  first = {};
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(b.try_acquire(t0 + 30s));
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(b.try_acquire(t0 + 59s));
+  EXPECT_TRUE(b.try_acquire(t0 + 60s));
+}
+
+TEST(LayerZeroDefects, late_success_does_not_close) {
+  CircuitBreaker b("x");
+  BreakerPermit early = b.try_acquire(t0), earlier = b.try_acquire(t0);
+  fail(b, t0, 5);
+  early.success(t0 + 1s);
+  EXPECT_EQ(b.state(t0 + 1s), kOpen);
+  BreakerPermit trial = b.try_acquire(t0 + 30s);
+  earlier.success(t0 + 31s);
+  trial.success(t0 + 31s);
+  EXPECT_EQ(b.state(t0 + 31s), kHalfOpen) << "one of two successes was no trial's";
+  EXPECT_EQ(b.counters().late, 2u);
+}
+
+TEST(LayerZeroDefects, late_failure_does_not_reopen) {
+  CircuitBreaker b("x");
+  BreakerPermit early = b.try_acquire(t0);
+  fail(b, t0, 5);
+  BreakerPermit trial = b.try_acquire(t0 + 30s);
+  early.failure(t0 + 31s);
+  EXPECT_EQ(b.state(t0 + 31s), kHalfOpen);
+}
+
+TEST(LayerZeroDefects, looking_does_not_change_state) {
+  CircuitBreaker b("x");
+  fail(b, t0, 5);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(b.state(t0 + 40s), kHalfOpen);
+    EXPECT_EQ(b.state(t0 + 20s), kOpen) << "a look into the future is only a look";
+  }
+  EXPECT_TRUE(b.take_events().size() == 1u) << "and nothing has become half-open by it";
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(b.try_acquire(t0 + 30s)) << "and used up no trial";
+
+  health::Board board;
+  const health::Key key = health::testing::key_of();
+  health::testing::fail_times(board, key, 5, t0);
+  for (int i = 0; i < 10; ++i) {
+    const auto view = board.view();
+    board.report({}, t0 + 100s);
+    board.next_change();
+    EXPECT_EQ(health::testing::state_of(board, key), kOpen);
+    EXPECT_EQ(board.view(), view);
+  }
+}
+
+TEST(LayerZeroDefects, failed_fallbacks_do_not_count_twice) {
+  health::Board board;
+  const health::Key first = health::testing::key_of("vendor.fast"),
+                    fallback = health::testing::key_of("reference.cpp");
+  // Four calls in which both fail: each kernel has failed four times, not eight.
+  for (int i = 0; i < 4; ++i) {
+    health::testing::fail(board, first, t0);
+    health::testing::fail(board, fallback, t0);
+  }
+  EXPECT_TRUE(board.view()->empty());
+  for (const KernelHealth& k : board.report({}, t0).kernels)
+    EXPECT_EQ(k.failures.of(ErrorClass::kFault), 4u);
+}
+
+TEST(LayerZeroDefects, every_setting_is_read) {
+  // Each changes what happens: from a difference in the outcome, not from looking at the code.
+  const auto outcome = [](const std::function<void(BreakerSettings&)>& change) {
+    BreakerSettings s;
+    change(s);
+    health::Board board(s);
+    std::string text;
+    Time now = t0;
+    for (int round = 0; round < 12; ++round) {
+      for (uint64_t key = 0; key < 5; ++key) {
+        const health::Key k = health::testing::key_of("default.simd", uint64_t{1} << key);
+        for (int i = 0; i < 6; ++i) {
+          const bool quiet = round % 4 == 1;  // a time of health
+          if (health::testing::state_of(board, k) != kClosed)
+            health::testing::try_once(board, k,
+                                      round % 3 == 0 ? ErrorClass::kFault : ErrorClass::kOk, now);
+          else if (!quiet)
+            health::testing::fail(board, k, now);
+        }
+      }
+      text += to_string(board.report({}, now), now) + "\n";
+      now += 45s * (1 + round * round);
+      board.advance(now);
+    }
+    return text + std::to_string(board.totals().untracked);
+  };
+  const std::string usual = outcome([](BreakerSettings&) {});
+  const std::function<void(BreakerSettings&)> changes[] = {
+      [](BreakerSettings& s) { s.enabled = false; },
+      [](BreakerSettings& s) { s.failure_threshold = 3; },
+      [](BreakerSettings& s) { s.cooldown = 10s; },
+      [](BreakerSettings& s) { s.cooldown_growth = 1.5; },
+      [](BreakerSettings& s) { s.cooldown_cap = 31s; },
+      [](BreakerSettings& s) { s.decay = 5s; },
+      [](BreakerSettings& s) { s.success_threshold = 3; },
+      [](BreakerSettings& s) { s.half_open_max_calls = 1; },
+      [](BreakerSettings& s) { s.dry_run = 50; },
+      [](BreakerSettings& s) { s.open_keys_to_open_kernel = 2; },
+      [](BreakerSettings& s) { s.max_entries = 2; },
+  };
+  for (size_t i = 0; i < std::size(changes); ++i)
+    EXPECT_NE(outcome(changes[i]), usual) << "setting " << i;
+}
+
+// ---- Settings ----
+
+TEST(BreakerSettings, TheDefaultsAreRightAndEveryWrongValueIsNamed) {
+  EXPECT_TRUE(validate(BreakerSettings()).ok());
+  const auto message = [](const std::function<void(BreakerSettings&)>& change) {
+    BreakerSettings s;
+    change(s);
+    return std::string(validate(s).message());
+  };
+  EXPECT_EQ(message([](auto& s) { s.failure_threshold = 0; }),
+            "failure_threshold is 0; from 1 to 10000 would be right");
+  EXPECT_EQ(message([](auto& s) { s.cooldown = 0s; }),
+            "cooldown is 0s; from 0.001s to 86400s would be right");
+  EXPECT_THAT(message([](auto& s) { s.cooldown_growth = 0.9; }), HasSubstr("cooldown_growth is"));
+  EXPECT_THAT(
+      message([](auto& s) { s.cooldown_growth = std::numeric_limits<double>::quiet_NaN(); }),
+      HasSubstr("cooldown_growth is"));
+  EXPECT_EQ(message([](auto& s) { s.cooldown_cap = 29s; }),
+            "cooldown_cap is 29s; no less than cooldown, 30s, would be right");
+  EXPECT_THAT(message([](auto& s) { s.decay = -1s; }), HasSubstr("decay is"));
+  EXPECT_THAT(message([](auto& s) { s.success_threshold = 0; }), HasSubstr("success_threshold"));
+  EXPECT_THAT(message([](auto& s) { s.half_open_max_calls = 0; }), HasSubstr("half_open_max"));
+  EXPECT_THAT(message([](auto& s) { s.dry_run = 101; }), HasSubstr("from 0 to 100"));
+  EXPECT_THAT(message([](auto& s) { s.open_keys_to_open_kernel = 0; }), HasSubstr("open_keys"));
+  EXPECT_THAT(message([](auto& s) { s.max_entries = 0; }), HasSubstr("max_entries is 0"));
+}
+
+TEST(BreakerSettings, CooldownsGrowToTheCap) {
+  const BreakerSettings s;
+  EXPECT_EQ(health::Machine::cooldown_after(s, 0), 30s);
+  EXPECT_EQ(health::Machine::cooldown_after(s, 4), 480s);
+  EXPECT_EQ(health::Machine::cooldown_after(s, 5), 600s);
+  EXPECT_EQ(health::Machine::cooldown_after(s, 60'000), 600s);
+  BreakerSettings level;
+  level.cooldown_growth = 1;
+  EXPECT_EQ(health::Machine::cooldown_after(level, 60'000), 30s);
+}
+
+}  // namespace
+}  // namespace yard

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Children of fork: breakers are closed there, and no lock that a thread of the parent held is in the way.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "health/board.h"
+#include "health/testing.h"
+
+namespace yard::health {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace testing;
+
+constexpr Time t0 = kStart;
+
+// Whether `f` says true in a child, within a minute.
+template <class F>
+bool true_in_child(F f) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    ::_exit(f() ? 0 : 1);
+  }
+  int status = -1;
+  return ::waitpid(child, &status, 0) == child && status == 0;
+}
+
+// Opens, waits, tries, closes.
+bool works(Board& board) {
+  const Key key = key_of("child.kernel");
+  fail_times(board, key, board.settings().failure_threshold, t0);
+  if (state_of(board, key) != BreakerState::kOpen || !board.advance(t0 + 30s)) return false;
+  for (int i = 0; i < 2; ++i)
+    if (!try_once(board, key, ErrorClass::kOk, t0 + 31s)) return false;
+  return board.view()->empty() && board.take_events().size() == 3;
+}
+
+TEST(HealthFork, AChildStartsAnewWithTheSameSettings) {
+  Board board;
+  BreakerSettings s;
+  s.failure_threshold = 2;
+  board.set_settings(s, t0);
+  fail_times(board, key_of(), 2, t0);
+  board.device_lost({2, 0}, "", t0);
+  board.record_failure("x", ErrorClass::kFault, "", t0);
+  EXPECT_TRUE(true_in_child([&] {
+    board.abandon();
+    const HealthReport r = board.report({}, t0);
+    return board.view()->empty() && board.settings() == s && !board.has_events() &&
+           r.kernels.empty() && r.backends.empty() && r.breakers.opened == 0 && works(board);
+  }));
+  EXPECT_EQ(state_of(board, key_of()), BreakerState::kOpen) << "the parent is undisturbed";
+}
+
+TEST(HealthFork, ALockHeldAtTheForkIsNoDeadlock) {
+  BreakerSettings s;
+  s.max_entries = 2000;
+  s.open_keys_to_open_kernel = 10'000;
+  Board board(s);
+  for (int i = 0; i < 1000; ++i) fail_times(board, key_of("k" + std::to_string(i)), 5, t0);
+  std::atomic<bool> stop{false};
+  // Reports of a thousand kernels: the lock is hardly ever free.
+  std::thread busy([&] {
+    for (uint32_t i = 0; !stop; ++i) {
+      board.report({}, t0);
+      s.max_entries = 2000 + i % 2;
+      board.set_settings(s, t0);
+    }
+  });
+  for (int i = 0; i < 50; ++i)
+    EXPECT_TRUE(true_in_child([&] {
+      board.abandon();
+      return board.settings().max_entries / 2 == 1000 && works(board);
+    }));
+  stop = true;
+  busy.join();
+}
+
+TEST(HealthFork, ABreakerOfItsOwnIsClosedInAChildAndNeverStuck) {
+  CircuitBreaker breaker("x");
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    while (!stop) {
+      breaker.open(t0);
+      breaker.take_events();
+    }
+  });
+  while (breaker.state(t0) != BreakerState::kOpen) std::this_thread::yield();
+  for (int i = 0; i < 100; ++i)
+    EXPECT_TRUE(true_in_child([&] {
+      if (breaker.state(t0) != BreakerState::kClosed) return false;
+      for (int k = 0; k < 5; ++k) breaker.try_acquire(t0).failure(t0);
+      return breaker.state(t0) == BreakerState::kOpen && breaker.counters().failures == 5;
+    }));
+  stop = true;
+  busy.join();
+}
+
+TEST(HealthFork, AResultOfTheParentsCallIsLateInAChild) {
+  BreakerSettings s;
+  s.failure_threshold = 1;
+  CircuitBreaker breaker("x", s);
+  BreakerPermit permit = breaker.try_acquire(t0);
+  EXPECT_TRUE(true_in_child([&] {
+    permit.failure(t0);
+    return breaker.state(t0) == BreakerState::kClosed && breaker.counters().late == 1;
+  }));
+  permit.failure(t0);
+  EXPECT_EQ(breaker.state(t0), BreakerState::kOpen);
+}
+
+}  // namespace
+}  // namespace yard::health

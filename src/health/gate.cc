@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "health/gate.h"
+
+namespace yard::health {
+namespace {
+
+// One word holds it all, so that every step is one exchange: four flags and four numbers of 15 bits.
+constexpr uint64_t kBusy = 1, kStale = 2, kFaulted = 4, kActive = 8;
+constexpr unsigned kEntered = 4, kSuccesses = 19, kCalls = 34, kNeeded = 49;
+constexpr uint64_t kMask = (1u << 15) - 1;
+
+constexpr uint64_t get(uint64_t word, unsigned at) { return word >> at & kMask; }
+constexpr uint64_t put(uint64_t value, unsigned at) {
+  return (value < kMask ? value : kMask) << at;
+}
+
+Gate::Result result_of(uint64_t word) {
+  if ((word & kActive) == 0) return Gate::Result::kNone;
+  if ((word & kFaulted) != 0) return Gate::Result::kReopen;
+  return get(word, kSuccesses) >= get(word, kNeeded) ? Gate::Result::kClose : Gate::Result::kNone;
+}
+
+bool admits(uint64_t word) {
+  return (word & kActive) != 0 && (word & kBusy) == 0 && result_of(word) == Gate::Result::kNone &&
+         get(word, kEntered) < get(word, kCalls);
+}
+
+// What a call inside becomes when its phase ends: late.
+uint64_t inside(uint64_t word) { return (word & kBusy) != 0 ? kBusy | kStale : 0; }
+
+// Replaces the word by what `f` makes of it; returns the new one.
+template <class F>
+uint64_t change(std::atomic<uint64_t>& word, F f) noexcept {
+  uint64_t before = word.load(std::memory_order_relaxed), after = f(before);
+  while (!word.compare_exchange_weak(before, after, std::memory_order_acq_rel,
+                                     std::memory_order_relaxed))
+    after = f(before);
+  return after;
+}
+
+}  // namespace
+
+bool Gate::try_enter() noexcept {
+  uint64_t word = word_.load(std::memory_order_relaxed);
+  do {
+    if (!admits(word)) return false;
+  } while (!word_.compare_exchange_weak(word, (word | kBusy) + put(1, kEntered),
+                                        std::memory_order_acq_rel, std::memory_order_relaxed));
+  return true;
+}
+
+bool Gate::leave(ErrorClass outcome) noexcept {
+  bool counted = false;
+  const uint64_t now = change(word_, [&](uint64_t word) {
+    const bool stale = (word & kStale) != 0 || (word & kBusy) == 0;
+    counted = !stale && (outcome == ErrorClass::kOk || outcome == ErrorClass::kFault);
+    word &= ~(kBusy | kStale);
+    if (counted && outcome == ErrorClass::kFault) word |= kFaulted;
+    if (counted && outcome == ErrorClass::kOk) word += put(1, kSuccesses);
+    return word;
+  });
+  return counted && result_of(now) != Result::kNone;
+}
+
+void Gate::begin(uint32_t calls, uint32_t successes_needed) noexcept {
+  change(word_, [&](uint64_t word) {
+    return kActive | put(calls, kCalls) | put(successes_needed, kNeeded) | inside(word);
+  });
+}
+
+void Gate::refill(uint32_t calls) noexcept {
+  change(word_, [&](uint64_t word) {
+    return (word & ~(kMask << kEntered | kMask << kCalls)) | put(calls, kCalls);
+  });
+}
+
+void Gate::shut() noexcept { change(word_, inside); }
+
+Gate::Result Gate::result() const noexcept {
+  return result_of(word_.load(std::memory_order_acquire));
+}
+bool Gate::busy() const noexcept { return (word_.load(std::memory_order_acquire) & kBusy) != 0; }
+bool Gate::would_admit() const noexcept { return admits(word_.load(std::memory_order_acquire)); }
+
+}  // namespace yard::health

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "health/key.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+
+namespace yard::health {
+namespace {
+
+constexpr size_t kPacked = 10;
+constexpr unsigned kBits = 6;
+constexpr uint64_t kHashed = uint64_t{1} << 63;
+
+size_t mix(size_t seed, size_t value) {
+  return (seed ^ value) * 0x9e3779b97f4a7c15u + (seed >> 29);
+}
+
+std::string size_range(uint8_t bucket) {
+  if (bucket <= 1) return fmt::format("{}", bucket);
+  const uint64_t low = uint64_t{1} << (bucket - 1);
+  return fmt::format("{}-{}", low, low + (low - 1));
+}
+
+}  // namespace
+
+uint64_t pack_dtypes(std::span<const DType> dtypes) noexcept {
+  uint64_t word = 0;
+  if (dtypes.size() <= kPacked) {
+    // One more than the number, so that two tensors are not three of which the last has no dtype.
+    for (size_t i = 0; i < dtypes.size(); ++i)
+      word |= (static_cast<uint64_t>(dtypes[i]) + 1) << (i * kBits);
+    return word;
+  }
+  for (const DType t : dtypes) word = mix(word, static_cast<size_t>(t) + 1);
+  return word | kHashed;
+}
+
+std::string describe_call(Device device, uint64_t dtypes, const Buckets& sizes) {
+  std::string text;
+  const auto part = [&](const std::string& p) { text += (text.empty() ? "" : " ") + p; };
+  if ((dtypes & kHashed) != 0)
+    part(fmt::format("dtypes {:016x}", dtypes));
+  else
+    for (uint64_t rest = dtypes; rest != 0; rest >>= kBits)
+      part(to_string(static_cast<DType>((rest & ((1u << kBits) - 1)) - 1)));
+  if (!text.empty()) text += ',';
+  if (!sizes.get().empty()) {
+    part("sizes");
+    for (const uint8_t b : sizes.get()) part(size_range(b));
+    text += ',';
+  }
+  part(yard::to_string(device));
+  return text;
+}
+
+std::string to_string(const Key& key) {
+  return fmt::format("{} {} ({})", key.op, key.kernel,
+                     describe_call(key.device, key.dtypes, key.sizes));
+}
+
+size_t KeyHash::operator()(const Key& key) const noexcept {
+  const std::hash<std::string_view> text;
+  size_t h = mix(text(key.op), text(key.kernel));
+  h = mix(h, text(key.backend));
+  h = mix(h, static_cast<size_t>(key.device.type) << 32 ^ static_cast<uint32_t>(key.device.index));
+  h = mix(h, key.dtypes);
+  for (const uint8_t b : key.sizes.get()) h = mix(h, b + size_t{1});
+  return h;
+}
+
+}  // namespace yard::health

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// 24 hours of a kernel with six kinds of calls, thousands of times faster than life: whatever calls, hands and late
+// results do, the board does what the model does.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <optional>
+#include <utility>
+
+#include "health/board.h"
+#include "health/testing.h"
+#include "health/testing_model.h"
+
+namespace yard::health {
+namespace {
+
+using namespace testing;
+using std::chrono::seconds;
+
+constexpr int kDay = 24 * 3600;
+constexpr size_t kKeys = 6;
+
+ModelSettings any_settings() {
+  const auto in = [](int low, int high) { return *rc::gen::inRange(low, high + 1); };
+  ModelSettings s;
+  s.threshold = in(1, 5);
+  s.cooldown = in(1, 60);
+  s.growth = in(1, 3);
+  s.cap = s.cooldown * in(1, 20);
+  s.decay = in(20, 1000);
+  s.successes = in(1, 4);
+  s.calls = in(1, 3);
+  s.dry_percent = *rc::gen::element(0, 0, 10, 33, 50, 100);
+  s.keys_to_kernel = in(2, 4);
+  return s;
+}
+
+BreakerSettings as_board(const ModelSettings& m) {
+  BreakerSettings s;
+  s.failure_threshold = static_cast<uint32_t>(m.threshold);
+  s.cooldown = seconds(m.cooldown);
+  s.cooldown_growth = m.growth;
+  s.cooldown_cap = seconds(m.cap);
+  s.decay = seconds(m.decay);
+  s.success_threshold = static_cast<uint32_t>(m.successes);
+  s.half_open_max_calls = static_cast<uint32_t>(m.calls);
+  s.dry_run = static_cast<uint32_t>(m.dry_percent);
+  s.open_keys_to_open_kernel = static_cast<uint32_t>(m.keys_to_kernel);
+  return s;
+}
+
+class Day {
+ public:
+  explicit Day(const ModelSettings& s) : board_(as_board(s)), model_{s, {}, {}} {
+    model_.keys.resize(kKeys);
+    RC_ASSERT(validate(as_board(s)).ok());
+  }
+
+  void wait(int length) {
+    for (int i = 0; i < length; ++i) {
+      ++second_;
+      model_.tick();
+      // The maintenance thread is punctual here.
+      const auto due = board_.next_change();
+      if (due && *due <= now()) board_.advance(now());
+    }
+  }
+
+  void call(size_t key, ErrorClass outcome) {
+    ModelBreaker& judge = model_.judge(key);
+    if (judge.state == ModelBreaker::closed) {
+      board_.fault(key_at(key), outcome, "", now());
+      if (outcome == ErrorClass::kOk) model_.success(key);
+      if (outcome == ErrorClass::kFault) model_.fault(key);
+    } else if (begin_trial(key)) {
+      end_trial(key, outcome);
+    }
+  }
+
+  // Whether the key's calls may be tried now; both must agree.
+  bool begin_trial(size_t key) {
+    if (inside_[key]) return false;  // this kind is called by one thread
+    ModelBreaker& judge = model_.judge(key);
+    const auto gate = gate_of(board_, key_at(key));
+    const bool entered = gate != nullptr && gate->try_enter();
+    RC_ASSERT(entered == judge.would_admit(model_.s));
+    if (!entered) return false;
+    judge.enter();
+    inside_[key] = {gate, &judge};
+    return true;
+  }
+
+  void end_trial(size_t key, ErrorClass outcome) {
+    if (!inside_[key]) return;
+    const auto [gate, judge] = *std::exchange(inside_[key], std::nullopt);
+    const bool decided = gate->leave(outcome);
+    if (outcome != ErrorClass::kOk)
+      board_.fault(key_at(key), outcome, "", now());
+    else if (decided)
+      board_.advance(now());
+    model_.end_trial(*judge, key, outcome);
+  }
+
+  // Of a call that began long ago.
+  void late(size_t key, bool ok) {
+    if (model_.judge(key).state == ModelBreaker::closed) return;
+    const bool changed =
+        ok ? board_.success(key_at(key), now()).changed : fail(board_, key_at(key), now());
+    RC_ASSERT_FALSE(changed);
+  }
+
+  void hand(size_t key, int what, int hold) {
+    const Extent extent = what % 2 == 0 ? Extent::kKey : Extent::kKernel;
+    ModelBreaker& b = extent == Extent::kKey ? model_.keys[key] : model_.kernel;
+    if (what < 2) {
+      board_.open(
+          key_at(key), extent, "", now(),
+          hold == 0 ? std::nullopt : std::optional<std::chrono::nanoseconds>(seconds(hold)));
+      b.hold(hold);
+      if (extent == Extent::kKernel) model_.release();
+      return;
+    }
+    if (what < 4)
+      board_.close(key_at(key), extent, now());
+    else
+      board_.reset(key_at(key), extent, now());
+    const auto close = [&](ModelBreaker& one) {
+      one.state == ModelBreaker::closed ? void(one.in_a_row = 0) : one.close();
+      if (what >= 4) one.repeats = 0;
+    };
+    close(b);
+    if (extent == Extent::kKernel)
+      for (ModelBreaker& k : model_.keys) close(k);
+  }
+
+  void compare() const {
+    const auto view = board_.view();
+    const View::OfOp* op = view->of_op("rms_norm");
+    const Held* whole = op == nullptr || op->kernels.empty() ? nullptr : &op->kernels[0];
+    compare(whole, model_.kernel);
+    for (size_t i = 0; i < kKeys; ++i) {
+      const Held* own = nullptr;
+      if (op != nullptr)
+        for (const Held& h : op->keys)
+          if (h.key == key_at(i)) own = &h;
+      compare(own, model_.keys[i]);
+    }
+    RC_ASSERT(board_.totals().would_open == static_cast<uint64_t>(model_.would_open));
+  }
+
+  int second() const { return second_; }
+  int opened() const { return model_.opened; }
+
+ private:
+  Time now() const { return kStart + seconds(second_); }
+  static Key key_at(size_t i) { return key_of("default.simd", uint64_t{1} << i); }
+
+  void compare(const Held* held, const ModelBreaker& b) const {
+    RC_ASSERT((held == nullptr) == (b.state == ModelBreaker::closed));
+    if (held == nullptr) return;
+    RC_ASSERT((held->state == BreakerState::kOpen) == (b.state == ModelBreaker::open));
+    if (held->state == BreakerState::kOpen)
+      RC_ASSERT(held->until == (b.by_hand ? kByHand : now() + seconds(b.left)));
+    else
+      RC_ASSERT(held->gate->would_admit() == b.would_admit(model_.s));
+  }
+
+  struct Inside {
+    std::shared_ptr<Gate> gate;
+    ModelBreaker* judge;
+  };
+  Board board_;
+  Model model_;
+  std::optional<Inside> inside_[kKeys];
+  int second_ = 0;
+};
+
+// How often each kind of call fails changes with the hour.
+ErrorClass any_outcome(size_t key, int hour) {
+  const int bad = (static_cast<int>(key) * 37 + hour * 13) % 100;
+  const int die = *rc::gen::inRange(0, 100);
+  if (die < bad) return ErrorClass::kFault;
+  return die == 99 ? ErrorClass::kTransient : die == 98 ? ErrorClass::kDeclined : ErrorClass::kOk;
+}
+
+void step(Day& day) {
+  const auto key = *rc::gen::inRange<size_t>(0, kKeys);
+  const ErrorClass outcome = any_outcome(key, day.second() / 3600);
+  const int die = *rc::gen::inRange(0, 100);
+  if (die < 70)
+    day.call(key, outcome);
+  else if (die < 80)
+    day.begin_trial(key);
+  else if (die < 92)
+    day.end_trial(key, outcome);
+  else if (die < 98)
+    day.late(key, die % 2 == 0);
+  else
+    day.hand(key, *rc::gen::inRange(0, 6), *rc::gen::element(0, 1, 30, 600));
+}
+
+TEST(BreakerModel, TheBoardFollowsItFor24Hours) {
+  int opened = 0;
+  EXPECT_TRUE(rc::check("24 hours", [&] {
+    Day day(any_settings());
+    while (day.second() < kDay) {
+      // Mostly busy, at times quiet.
+      day.wait(*rc::gen::element(0, 0, 1, 1, 2, 5, 20, 60, 300, 1500));
+      step(day);
+      day.compare();
+    }
+    opened += day.opened();
+  }));
+  EXPECT_GT(opened, 100) << "nothing was tried";
+}
+
+}  // namespace
+}  // namespace yard::health

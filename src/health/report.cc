@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Health as values to look at, and as text.
+#include <fmt/format.h>
+#include <yard/health.h>
+
+#include <algorithm>
+
+#include "health/board_state.h"
+
+namespace yard {
+namespace health {
+namespace {
+
+OpenBreaker shown(const BreakerSettings& s, std::string key, const Slot& slot, Time now) {
+  OpenBreaker b;
+  b.key = std::move(key);
+  b.state = slot.machine.state;
+  if (slot.machine.until != kByHand) b.until = slot.machine.until;
+  b.repeats = slot.machine.repeats_at(s, now);
+  b.by_hand = slot.machine.by_hand;
+  return b;
+}
+
+void add(HealthCounts& to, const HealthCounts& from) {
+  to.successes += from.successes;
+  for (size_t i = 0; i < to.failures.by_class.size(); ++i)
+    to.failures.by_class[i] += from.failures.by_class[i];
+  if (from.last_error_at && (!to.last_error_at || *from.last_error_at >= *to.last_error_at)) {
+    to.last_error = from.last_error;
+    to.last_error_at = from.last_error_at;
+  }
+}
+
+using ByKernel = std::map<std::pair<std::string, std::string>, KernelHealth>;
+
+}  // namespace
+
+HealthReport BoardState::report(const Settings& s, std::span<const Successes> successes,
+                                Time now) const {
+  ByKernel kernels;
+  const auto kernel = [&](const std::string& op, const std::string& id,
+                          const std::string& backend) -> KernelHealth& {
+    KernelHealth& k = kernels[{op, id}];
+    k.op = op, k.kernel = id, k.backend = backend;
+    return k;
+  };
+  for (const auto& [op, records] : records_)
+    for (const auto& r : records) {
+      KernelHealth& k = kernel(op, r->kernel, r->backend);
+      add(k, r->counts);
+      if (!r->slot.closed()) k.open.push_back(shown(s, {}, r->slot, now));
+    }
+  for (const auto& [key, slot] : entries_)
+    if (!slot.closed())
+      kernels[{key.record->op, key.record->kernel}].open.push_back(
+          shown(s, describe_call(key.device, key.dtypes, key.sizes), slot, now));
+  for (const Successes& n : successes) kernel(n.op, n.kernel, n.backend).successes += n.count;
+
+  HealthReport report;
+  std::map<std::string, BackendHealth> backends;
+  for (const auto& [name, counts] : external_) add(backends[name], counts);
+  for (auto& [id, k] : kernels) {
+    BackendHealth& b = backends[k.backend];
+    add(b, k);
+    b.open_kernels += k.open.empty() ? 0 : 1;
+    std::sort(k.open.begin(), k.open.end(),
+              [](const OpenBreaker& x, const OpenBreaker& y) { return x.key < y.key; });
+    report.kernels.push_back(std::move(k));
+  }
+  for (auto& [name, b] : backends) {
+    b.backend = name;
+    report.backends.push_back(std::move(b));
+  }
+  report.devices_lost = lost_;
+  report.breakers = totals();
+  return report;
+}
+
+BreakerTotals BoardState::totals() const {
+  BreakerTotals all = totals_;
+  all.events_dropped = events_.dropped();
+  return all;
+}
+
+std::vector<BreakerEvent> BoardState::take_events() {
+  has_events.store(false, std::memory_order_release);
+  return events_.take();
+}
+
+}  // namespace health
+
+namespace {
+
+std::string seconds(std::chrono::nanoseconds d) {
+  const double s = std::chrono::duration<double>(d).count();
+  return s < 10 ? fmt::format("{:.1f}s", s) : fmt::format("{:.0f}s", s);
+}
+
+void print(std::string& to, const HealthCounts& c, std::chrono::steady_clock::time_point now) {
+  to += fmt::format("{} ok, {} failed ({:.1f} %)", c.successes, c.failures.counted(),
+                    100 * c.failure_rate());
+  if (c.last_error_at)
+    to += fmt::format(", last {} ago: {}", seconds(std::max(now - *c.last_error_at, {})),
+                      c.last_error);
+  to += '\n';
+}
+
+}  // namespace
+
+std::string to_string(const HealthReport& report, std::chrono::steady_clock::time_point now) {
+  std::string text;
+  for (const Device d : report.devices_lost) text += fmt::format("device {}: lost\n", to_string(d));
+  for (const BackendHealth& b : report.backends) {
+    text += fmt::format("backend {}: ", b.backend);
+    print(text, b, now);
+  }
+  for (const KernelHealth& k : report.kernels) {
+    text += fmt::format("{} {}: ", k.op, k.kernel);
+    print(text, k, now);
+    for (const OpenBreaker& b : k.open) {
+      text += fmt::format("  {}: {}", b.key.empty() ? "all calls" : b.key, to_string(b.state));
+      if (b.by_hand) text += " by hand";
+      if (b.until && b.state == BreakerState::kOpen)
+        text += fmt::format(", trial calls in {}", seconds(std::max(*b.until - now, {})));
+      text += '\n';
+    }
+  }
+  return text;
+}
+
+}  // namespace yard

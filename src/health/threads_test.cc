@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Breakers under many threads: one trial at a time, and none admitted once open.
+#include <gtest/gtest.h>
+#include <yard/breaker.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "health/board.h"
+#include "health/testing.h"
+
+namespace yard::health {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace testing;
+
+constexpr Time t0 = kStart;
+constexpr int kThreads = 8;
+
+template <class F>
+void on_threads(F f) {
+  std::vector<std::thread> all;
+  for (int i = 0; i < kThreads; ++i) all.emplace_back([&f, i] { f(i); });
+  for (std::thread& t : all) t.join();
+}
+
+// Fails the test if two are inside at once.
+class Alone {
+ public:
+  void enter() {
+    if (inside_.fetch_add(1) != 0) ++crowds;
+    ++entered;
+  }
+  void leave() { inside_.fetch_sub(1); }
+  std::atomic<int> entered{0}, crowds{0};
+
+ private:
+  std::atomic<int> inside_{0};
+};
+
+TEST(BreakerThreads, OneTrialAtATimeHoweverManyThreadsCall) {
+  BreakerSettings s;
+  s.half_open_max_calls = 10'000;
+  s.success_threshold = 9'999;
+  Board board(s);
+  const Key key = key_of();
+  fail_times(board, key, 5, t0);
+  board.advance(t0 + 30s);
+  const auto gate = gate_of(board, key);
+  Alone alone;
+  on_threads([&](int) {
+    for (int i = 0; i < 5'000; ++i) {
+      if (!gate->try_enter()) continue;
+      alone.enter();
+      std::this_thread::yield();
+      alone.leave();
+      gate->leave(ErrorClass::kOk);
+    }
+  });
+  EXPECT_EQ(alone.crowds, 0);
+  EXPECT_GT(alone.entered, 0);
+  EXPECT_LE(alone.entered, 10'000);
+}
+
+TEST(BreakerThreads, NoMoreTrialsThanAPeriodAllows) {
+  Board board;
+  const Key key = key_of();
+  fail_times(board, key, 5, t0);
+  Time now = t0 + 30s;
+  board.advance(now);
+  for (int period = 0; period < 200; ++period) {
+    const auto gate = gate_of(board, key);
+    std::atomic<int> entered{0};
+    on_threads([&](int) {
+      for (int i = 0; i < 20; ++i)
+        if (gate->try_enter()) {
+          ++entered;
+          gate->leave(ErrorClass::kDeclined);
+        }
+    });
+    EXPECT_EQ(entered, 3);
+    board.advance(now += 30s);
+  }
+}
+
+TEST(BreakerThreads, AfterOneFailedTrialNobodyEntersUntilTheBoardSaysSo) {
+  Board board;
+  const Key key = key_of();
+  fail_times(board, key, 5, t0);
+  Time now = t0;
+  for (int round = 0; round < 100; ++round) {
+    now = *board.next_change();
+    ASSERT_TRUE(board.advance(now));
+    const auto gate = gate_of(board, key);
+    std::atomic<int> failed{0}, changed{0};
+    on_threads([&](int) {
+      for (int i = 0; i < 10; ++i) {
+        if (!gate->try_enter()) continue;
+        ++failed;
+        gate->leave(ErrorClass::kFault);
+        changed += board.fault(key, ErrorClass::kFault, "", now).changed ? 1 : 0;
+      }
+    });
+    EXPECT_EQ(failed, 1);
+    EXPECT_EQ(changed, 1);
+    EXPECT_EQ(state_of(board, key), BreakerState::kOpen);
+  }
+}
+
+// Callers as the runtime has them: a view first, then the gate, then the outcome; beside them time goes on, and
+// somebody closes and opens by hand. A gate is the same for all of it, so trials are alone all the while.
+TEST(BreakerThreads, TrialsAreAloneThroughEveryChange) {
+  Board board;
+  const Key key = key_of();
+  std::atomic<int64_t> second{0};
+  std::atomic<int> running{kThreads - 2};
+  Alone alone;
+  const auto now = [&] { return t0 + std::chrono::seconds(second.load()); };
+  const auto call = [&](int n) {
+    const auto gate = gate_of(board, key);
+    if (gate == nullptr) {
+      if (state_of(board, key) == BreakerState::kClosed) fail(board, key, now());
+      return;
+    }
+    if (!gate->try_enter()) return;
+    alone.enter();
+    const ErrorClass outcome = n % 3 == 0 ? ErrorClass::kFault : ErrorClass::kOk;
+    std::this_thread::yield();
+    alone.leave();
+    const bool decided = gate->leave(outcome);
+    if (outcome == ErrorClass::kFault)
+      board.fault(key, outcome, "", now());
+    else if (decided)
+      board.advance(now());
+  };
+  on_threads([&](int thread) {
+    if (thread == 0) {
+      while (running > 0) board.advance(t0 + std::chrono::seconds(second += 7));
+    } else if (thread == 1) {
+      while (running > 0) {
+        board.open(key, Extent::kKey, "", now(), 5s);
+        board.take_events();
+        std::this_thread::sleep_for(200us);
+        board.close(key, Extent::kKey, now());
+        board.report({}, now());
+      }
+    } else {
+      for (int i = 0; i < 3'000; ++i) call(i + thread);
+      --running;
+    }
+  });
+  EXPECT_EQ(alone.crowds, 0);
+  EXPECT_GT(board.totals().opened, 0u);
+}
+
+TEST(BreakerThreads, NoCallIsAdmittedOnceItIsOpen) {
+  for (int round = 0; round < 50; ++round) {
+    CircuitBreaker breaker("x");
+    std::atomic<bool> open{false};
+    std::atomic<int> after{0};
+    on_threads([&](int) {
+      for (int i = 0; i < 100; ++i) {
+        const bool known = open.load();
+        BreakerPermit permit = breaker.try_acquire(t0);
+        if (permit && known) ++after;
+        permit.failure(t0);
+        if (breaker.state(t0) == BreakerState::kOpen) open = true;
+      }
+    });
+    EXPECT_EQ(after, 0);
+    EXPECT_EQ(breaker.state(t0), BreakerState::kOpen);
+    EXPECT_EQ(breaker.counters().opened, 1u);
+  }
+}
+
+TEST(BreakerThreads, PermitsOfAHalfOpenBreakerAreAlone) {
+  CircuitBreaker breaker("x");
+  for (int i = 0; i < 5; ++i) breaker.try_acquire(t0).failure(t0);
+  std::atomic<int64_t> second{30};
+  Alone alone;
+  on_threads([&](int) {
+    for (int i = 0; i < 2'000; ++i) {
+      const Time now = t0 + std::chrono::seconds(second.fetch_add(3));
+      BreakerPermit permit = breaker.try_acquire(now);
+      if (!permit || !permit.trial()) continue;
+      alone.enter();
+      std::this_thread::yield();
+      alone.leave();
+      permit.failure(now);
+    }
+  });
+  EXPECT_EQ(alone.crowds, 0);
+  EXPECT_GT(alone.entered, 10);
+}
+
+}  // namespace
+}  // namespace yard::health

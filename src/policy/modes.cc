@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/modes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+
+#include "base/per_process.h"
+#include "base/text.h"
+
+namespace yard::policy {
+namespace {
+
+constexpr size_t kLongestName = 64;
+
+bool is_name(std::string_view s) {
+  return !s.empty() && s.size() <= kLongestName && s[0] >= 'a' && s[0] <= 'z' &&
+         std::all_of(s.begin(), s.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+         });
+}
+
+// The one copy of a name. There are as many as a program has modes, so none is ever freed.
+const char* interned(std::string_view name) {
+  struct Names {
+    std::mutex lock;
+    std::set<std::string, std::less<>> all;
+  };
+  static constinit base::PerProcess<Names> g_names;
+  Names& names = g_names.get();
+  const std::lock_guard lock(names.lock);
+  return names.all.emplace(name).first->c_str();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, ModeProvider provider) {
+  if (!is_name(name))
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} cannot be the name of a mode; small letters, digits and '_', a "
+                              "letter first, at most {} of them, would be right",
+                              base::excerpt(name), kLongestName));
+  if (parse_mode(name) || name == to_string(Mode::kProgram))
+    return Status(Code::kConflict,
+                  fmt::format("'{}' is the name of a mode already; another would be right", name));
+  if (!provider.plan && !provider.kernel)
+    return Status(Code::kInvalidArgument,
+                  fmt::format("mode '{}' has neither plan nor kernel; one of the two functions, or "
+                              "both, would be right",
+                              name));
+  return std::make_shared<const ProgramMode>(ProgramMode{interned(name), std::move(provider)});
+}
+
+std::vector<std::string> mode_names(const Modes* modes) {
+  std::vector<std::string> names;
+  for (const Mode m : {Mode::kAuto, Mode::kStatic, Mode::kDynamic, Mode::kConfig, Mode::kHotReload})
+    names.emplace_back(to_string(m));
+  if (modes != nullptr)
+    for (const auto& [name, mode] : *modes) names.push_back(name);
+  return names;
+}
+
+Status check_mode_name(std::string_view name, const Modes* modes) {
+  if (parse_mode(name) || (modes != nullptr && modes->find(name) != modes->end())) return {};
+  const std::vector<std::string> names = mode_names(modes);
+  std::string hint = base::did_you_mean(name, names);
+  if (hint.empty()) hint = "; " + base::one_of(names) + " would be right";
+  return Status(Code::kInvalidArgument,
+                fmt::format("no mode is called {}{}", base::excerpt(name), hint));
+}
+
+}  // namespace yard::policy

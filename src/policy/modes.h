@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modes that the program has added, by name.
+#pragma once
+
+#include <yard/mode.h>
+#include <yard/options.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace yard::policy {
+
+// Immutable once published.
+struct ProgramMode {
+  const char* name;  // stays for the life of the process: result records point to it
+  ModeProvider provider;
+};
+using Modes = std::map<std::string, std::shared_ptr<const ProgramMode>, std::less<>>;
+
+// A mode under that name. An error if the name cannot be one, or if it has no function to ask.
+Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, ModeProvider provider);
+
+// All names that mean a mode: auto, static, dynamic, config, hot_reload and those of `modes`, which may be null.
+std::vector<std::string> mode_names(const Modes* modes);
+// Whether the name means a mode; else what would be right.
+Status check_mode_name(std::string_view name, const Modes* modes);
+
+}  // namespace yard::policy

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "registry/function_sites.h"
+
+#include <fmt/format.h>
+
+namespace yard::registry {
+
+using detail::FunctionSite;
+
+namespace {
+std::atomic<FunctionSite*> g_sites{nullptr};
+}  // namespace
+
+std::vector<FunctionSite*> function_sites() {
+  std::vector<FunctionSite*> to;
+  for (FunctionSite* s = g_sites.load(std::memory_order_acquire); s != nullptr; s = s->next)
+    if (s->declared.load(std::memory_order_acquire) > 0) to.push_back(s);
+  return to;
+}
+
+std::vector<FunctionSite*> function_sites(std::string_view group, std::string_view name) {
+  std::vector<FunctionSite*> to = function_sites();
+  std::erase_if(to, [&](const FunctionSite* s) { return s->group != group || s->name != name; });
+  return to;
+}
+
+Status check_function(const Hook& h) {
+  const auto declared = function_sites(h.group, h.name);
+  for (const FunctionSite* s : declared)
+    if (s->signature == h.signature) return {};
+  if (declared.empty()) return {};
+  return Status(Code::kConflict,
+                fmt::format("function '{}/{}' of backend '{}' has another signature than its "
+                            "declaration\n  declared: {}\n  provided: {}",
+                            h.group, h.name, h.backend, declared[0]->signature, h.signature));
+}
+
+}  // namespace yard::registry
+
+namespace yard::detail {
+
+FunctionSite* declare_function(const char* group, const char* name, const char* signature,
+                               const char* choice) noexcept {
+  static std::atomic<uint64_t> last_id{0};
+  auto* made = new FunctionSite;
+  made->group = group != nullptr ? group : "", made->name = name != nullptr ? name : "";
+  made->signature = signature;
+  made->point = choice != nullptr ? choice : made->group + "/" + made->name;
+  const FunctionSite* seen = nullptr;
+  for (;;) {
+    FunctionSite* head = registry::g_sites.load(std::memory_order_acquire);
+    for (FunctionSite* s = head; s != seen; s = s->next)
+      if (s->group == made->group && s->name == made->name && s->signature == made->signature &&
+          s->point == made->point) {
+        delete made;
+        s->declared.fetch_add(1, std::memory_order_acq_rel);
+        return s;
+      }
+    seen = head;
+    made->id = last_id.fetch_add(1, std::memory_order_relaxed) + 1;
+    made->declared.store(1, std::memory_order_relaxed);
+    made->next = head;
+    if (registry::g_sites.compare_exchange_strong(head, made, std::memory_order_acq_rel))
+      return made;
+  }
+}
+
+void undeclare_function(FunctionSite* site) noexcept {
+  site->declared.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+}  // namespace yard::detail

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chains of one hook: for the process, for each device that has one of its own, and the parts that the sets of a
+// thread are made of. Immutable; owns the records, and so the libraries, of what it runs.
+//
+// The order of a chain: the sets that the thread is in, the innermost first; what is active for its device; what is
+// active for the process. Among those of a device or of the process: higher priority, then later activated. A
+// backend stands in a chain once, at its first place.
+#pragma once
+
+#include <yard/detail/hook.h>
+#include <yard/tensor.h>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "registry/records.h"
+
+namespace yard::registry {
+
+// What was activated, in this order.
+struct Activation {
+  std::string backend;
+  std::optional<Device> device;  // none: the process; index -1: every device of that type
+  bool operator==(const Activation&) const = default;
+};
+using Activations = std::vector<Activation>;
+
+using HookRecords = std::vector<std::shared_ptr<const Hook>>;
+
+// The records of one level in their order; `device` is one that activations name.
+HookRecords active_for(const HookRecords& providers, const Activations& activations,
+                       const std::optional<Device>& device);
+
+}  // namespace yard::registry
+
+namespace yard::detail {
+
+struct HookChains {
+  // Null where nobody provides the hook.
+  static std::unique_ptr<HookChains> make(registry::HookRecords providers,
+                                          const registry::Activations& activations);
+
+  registry::HookRecords providers;
+  const HookLink* process = nullptr;
+  struct OnDevice {
+    Device device;
+    const HookLink* first;
+  };
+  std::vector<OnDevice> devices;
+  std::vector<const HookLink*> alone;  // each provider, for frames
+
+ private:
+  const HookLink* chain(const registry::HookRecords& records);
+  std::deque<HookLink> links_;
+};
+
+}  // namespace yard::detail

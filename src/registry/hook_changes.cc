@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adding and removing hooks and implementations of dispatched functions, as parts of a change.
+#include <fmt/format.h>
+
+#include "registry/changes.h"
+#include "registry/function_sites.h"
+#include "registry/hook_declarations.h"
+
+namespace yard::registry {
+namespace {
+
+std::string title(const Hook& h) {
+  return h.group.empty() ? fmt::format("hook '{}'", h.name)
+                         : fmt::format("function '{}' of group '{}'", h.name, h.group);
+}
+
+Status conflict(std::string message) { return Status(Code::kConflict, std::move(message)); }
+
+// What the program and the others say of the name.
+Status check_hook(const State& state, const Hook& hook) {
+  const auto declared = declared_hooks(hook.name);
+  bool fits = declared.empty();
+  for (const HookDeclaration* d : declared) fits |= d->signature == hook.signature;
+  if (!fits)
+    return conflict(
+        fmt::format("hook '{}' of backend '{}' has another signature than its declaration\n"
+                    "  declared: {}\n  provided: {}",
+                    hook.name, hook.backend, declared[0]->signature, hook.signature));
+  const Hook* other = nullptr;
+  for (const auto& h : state.hooks) {
+    if (h->name != hook.name) continue;
+    other = h.get();
+    if (h->signature != hook.signature && declared.empty())
+      return conflict(
+          fmt::format("hook '{}' of backend '{}' has another signature than that of backend '{}'\n"
+                      "  known: {}\n  new:   {}",
+                      hook.name, hook.backend, h->backend, h->signature, hook.signature));
+  }
+  // A name that nobody knows is taken even if it may only override: who declares it may come later, and until
+  // then nobody calls it. It is listed as undeclared.
+  const bool only_adds = (hook.d.flags & (YARD_HOOK_ADDS | YARD_HOOK_OVERRIDES)) == YARD_HOOK_ADDS;
+  if (!only_adds || (declared.empty() && other == nullptr)) return {};
+  return conflict(fmt::format(
+      "hook '{}' of backend '{}' may only add a name, and this one {}; overriding is another "
+      "permission",
+      hook.name, hook.backend,
+      other != nullptr ? fmt::format("is provided by backend '{}'", other->backend)
+                       : "is declared by the program"));
+}
+
+}  // namespace
+
+Status add_hook(State& state, const std::shared_ptr<Hook>& hook) {
+  auto& list = hook->group.empty() ? state.hooks : state.functions;
+  for (const auto& h : list) {
+    if (h->name != hook->name || h->group != hook->group || h->backend != hook->backend) continue;
+    if (same(*h, *hook)) return {};
+    return conflict(fmt::format("{} is provided by backend '{}' already, and differs: {}",
+                                title(*hook), hook->backend, difference(*h, *hook)));
+  }
+  YARD_RETURN_IF_ERROR(hook->group.empty() ? check_hook(state, *hook) : check_function(*hook));
+  list.push_back(hook);
+  return {};
+}
+
+void remove_hooks(State& state, std::vector<std::shared_ptr<const void>>& removed,
+                  const std::function<bool(const Hook&)>& goes) {
+  for (auto* list : {&state.hooks, &state.functions})
+    std::erase_if(*list, [&](const std::shared_ptr<const Hook>& h) {
+      if (!goes(*h)) return false;
+      removed.push_back(h);
+      return true;
+    });
+}
+
+}  // namespace yard::registry

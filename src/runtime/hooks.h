@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hooks of a runtime: the table of the registry, and how plugins and backends have a say in it.
+#pragma once
+
+#include <yard/hooks.h>
+
+#include <atomic>
+
+#include "dispatch/core.h"
+#include "plugin/loader.h"
+#include "registry/hooks.h"
+
+namespace yard::runtime {
+
+class HookService {
+ public:
+  // Both must outlive it.
+  HookService(detail::Core& core, plugin::Loader& loader);
+
+  registry::HookTable& table() noexcept { return table_; }
+  detail::Core& core() noexcept { return core_; }
+  // For Hook handles; see detail/hook.h.
+  detail::HookSite* attach(const detail::HookDeclaration& declaration, bool& again);
+  Status activate(const registry::Activation& a);
+  // Whether the backend can be activated: it is there, or somebody may bring it.
+  Status usable(std::string_view backend, const std::optional<Device>& device, bool& expected);
+  // Back to the beginning.
+  void start_over();
+
+  std::atomic<bool> strict{false};
+
+ private:
+  bool plugins_may_bring_hooks();
+
+  detail::Core& core_;
+  plugin::Loader& loader_;
+  registry::HookTable table_;
+};
+
+}  // namespace yard::runtime

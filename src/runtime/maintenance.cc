@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/maintenance.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+namespace yard::runtime {
+
+using Clock = std::chrono::steady_clock;
+
+void Maintenance::Shared::inherit(Shared& parents) {
+  listeners = parents.listeners;
+  last_id = parents.last_id;
+}
+
+Maintenance::Maintenance(detail::Core& core) : core_(core) {
+  core_.on_health = [this] { poke(); };
+}
+
+Maintenance::~Maintenance() { core_.on_health = nullptr; }
+
+void Maintenance::poke() noexcept {
+  const pid_t pid = ::getpid();
+  if (poked_.exchange(pid, std::memory_order_acq_rel) == pid) return;
+  try {
+    if (thread_.post([this] { work(); }).ok()) return;
+  } catch (...) {
+  }
+  // Without a thread nothing is in force that time should end: calls go on as they did.
+  poked_.store(0, std::memory_order_release);
+}
+
+void Maintenance::work() {
+  poked_.store(0, std::memory_order_release);  // what changes from here on pokes again
+  core_.board.advance(Clock::now());
+  publish();
+  tell(core_.board.take_events());
+  schedule();
+}
+
+void Maintenance::now() {
+  core_.board.advance(Clock::now());
+  publish();
+  poke();  // for the events
+}
+
+void Maintenance::publish() {
+  if (core_.board.view() == core_.snapshot()->health) return;
+  if (const Status s = core_.publish_health(); !s.ok())
+    base::log(LogLevel::kError, "health",
+              fmt::format("what breakers say could not be put in force: {}", s.message()));
+}
+
+void Maintenance::schedule() {
+  const auto next = core_.board.next_change();
+  if (!next) return;
+  const int64_t when = next->time_since_epoch().count();
+  const bool ours = scheduled_by_.exchange(::getpid()) == ::getpid();
+  // One that comes earlier looks again.
+  if (ours && scheduled_.load() <= when && scheduled_.load() > Clock::now().time_since_epoch().count())
+    return;
+  scheduled_.store(when);
+  thread_.post_at(*next, [this] { work(); }).ignore();
+}
+
+namespace {
+
+LogLevel level_of(BreakerEvent::Kind kind) {
+  using Kind = BreakerEvent::Kind;
+  return kind == Kind::kOpened || kind == Kind::kWouldOpen || kind == Kind::kDeviceLost
+             ? LogLevel::kWarn
+             : LogLevel::kInfo;
+}
+
+std::string text_of(const BreakerEvent& e) {
+  std::string text = e.op.empty() ? fmt::format("Breaker '{}' {}", e.subject, to_string(e.kind))
+                                  : fmt::format("Breaker of '{}' for op '{}' ({}) {}", e.kernel,
+                                                e.op, e.subject, to_string(e.kind));
+  if (e.kind == BreakerEvent::Kind::kDeviceLost || e.kind == BreakerEvent::Kind::kDeviceBack)
+    text = fmt::format("Device {}: {}", e.subject, to_string(e.kind));
+  return e.text.empty() ? text : text + ": " + e.text;
+}
+
+}  // namespace
+
+void Maintenance::tell(const std::vector<BreakerEvent>& events) {
+  for (const BreakerEvent& e : events) {
+    if (base::log_enabled("health", level_of(e.kind)))
+      base::log(level_of(e.kind), "health", text_of(e));
+    std::vector<std::shared_ptr<BreakerListener>> listeners;
+    {
+      Shared& s = shared_.get();
+      const std::lock_guard lock(s.lock);
+      for (const auto& [id, l] : s.listeners) listeners.push_back(l);
+    }
+    for (const auto& l : listeners) try {
+        (*l)(e);
+      } catch (const std::exception& x) {
+        base::log(LogLevel::kError, "health",
+                  fmt::format("a listener for breakers threw: {}", x.what()));
+      } catch (...) {
+        base::log(LogLevel::kError, "health", "a listener for breakers threw");
+      }
+  }
+}
+
+uint64_t Maintenance::add(BreakerListener listener) {
+  Shared& s = shared_.get();
+  const std::lock_guard lock(s.lock);
+  s.listeners.emplace(++s.last_id, std::make_shared<BreakerListener>(std::move(listener)));
+  return s.last_id;
+}
+
+void Maintenance::remove(uint64_t id) {
+  Shared& s = shared_.get();
+  const std::lock_guard lock(s.lock);
+  s.listeners.erase(id);
+}
+
+}  // namespace yard::runtime
+
+namespace yard {
+
+using runtime::Maintenance;
+
+namespace {
+
+// A key that stands for all calls of a kernel.
+Result<health::Key> kernel_key(const detail::Core& core, std::string_view op, std::string_view kernel) {
+  const auto s = core.snapshot();
+  const registry::Family* family = s->state->find(op);
+  if (family == nullptr)
+    return Status(Code::kUnknownOp, fmt::format("op '{}' is not known", op));
+  const auto it = family->kernels.find(std::string(kernel));
+  if (it == family->kernels.end())
+    return Status(Code::kNotFound, fmt::format("op '{}' has no kernel '{}'", op, kernel));
+  health::Key key;
+  key.op = op, key.kernel = kernel, key.backend = it->second->backend_name;
+  return key;
+}
+
+}  // namespace
+
+HealthReport Health::report() const {
+  const detail::Core& core = maintenance_->core();
+  return core.board.report(core.successes(), std::chrono::steady_clock::now());
+}
+
+Status Health::open(std::string_view op, std::string_view kernel, std::string_view why) {
+  const auto key = kernel_key(maintenance_->core(), op, kernel);
+  if (!key.ok()) return key.status();
+  maintenance_->core().board.open(*key, health::Extent::kKernel,
+                                  why.empty() ? "opened by hand" : why,
+                                  std::chrono::steady_clock::now());
+  maintenance_->now();
+  return {};
+}
+
+Status Health::close(std::string_view op, std::string_view kernel) {
+  const auto key = kernel_key(maintenance_->core(), op, kernel);
+  if (!key.ok()) return key.status();
+  maintenance_->core().board.close(*key, health::Extent::kKernel, std::chrono::steady_clock::now());
+  maintenance_->now();
+  return {};
+}
+
+Status Health::reset(std::string_view op, std::string_view kernel) {
+  const auto key = kernel_key(maintenance_->core(), op, kernel);
+  if (!key.ok()) return key.status();
+  maintenance_->core().board.reset(*key, health::Extent::kKernel, std::chrono::steady_clock::now());
+  maintenance_->now();
+  return {};
+}
+
+void Health::device_lost(Device device, std::string_view why) {
+  maintenance_->core().board.device_lost(device, why, std::chrono::steady_clock::now());
+  maintenance_->now();
+}
+
+void Health::device_back(Device device) {
+  maintenance_->core().board.device_back(device, std::chrono::steady_clock::now());
+  maintenance_->now();
+}
+
+void Health::record_success(std::string_view backend, uint64_t count) {
+  maintenance_->core().board.record_success(backend, count);
+}
+
+void Health::record_failure(std::string_view backend, ErrorClass error_class,
+                            std::string_view text) {
+  maintenance_->core().board.record_failure(backend, error_class, text,
+                                            std::chrono::steady_clock::now());
+}
+
+Status Health::set_settings(const BreakerSettings& settings) {
+  YARD_RETURN_IF_ERROR(maintenance_->core().set_breakers(settings));
+  maintenance_->now();
+  return {};
+}
+BreakerSettings Health::settings() const { return maintenance_->core().board.settings(); }
+
+uint64_t Health::on_event(BreakerListener listener) { return maintenance_->add(std::move(listener)); }
+void Health::remove_listener(uint64_t id) { maintenance_->remove(id); }
+
+}  // namespace yard

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of a recording, its thread and its file.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "base/background.h"
+#include "base/log.h"
+#include "base/per_process.h"
+#include "base/write_file.h"
+#include "runtime/recorder.h"
+
+namespace yard::runtime {
+namespace {
+
+constexpr auto kBetweenWrites = std::chrono::seconds(2);
+
+struct Hash {
+  using is_transparent = void;
+  size_t operator()(std::string_view s) const noexcept { return std::hash<std::string_view>()(s); }
+};
+
+struct Counted {
+  std::string text;
+  uint64_t count = 0;
+};
+
+// Threads that make different calls seldom meet.
+struct alignas(64) Shard {
+  std::mutex lock;
+  std::unordered_map<std::string, Counted, Hash, std::equal_to<>> calls;
+};
+
+std::string file_of(std::string path) {
+  const std::string pid = std::to_string(::getpid());
+  for (size_t at = path.find("%p"); at != std::string::npos; at = path.find("%p", at + pid.size()))
+    path.replace(at, 2, pid);
+  return path;
+}
+
+}  // namespace
+
+struct Recording::Book : std::enable_shared_from_this<Recording::Book> {
+  explicit Book(std::string p) : path(std::move(p)) {}
+
+  Shard& shard(std::string_view key) { return shards[Hash()(key) % shards.size()]; }
+  void changed_now() {
+    changed.store(true, std::memory_order_relaxed);
+    if (!started.exchange(true, std::memory_order_relaxed)) start();
+  }
+  void start();
+  void run();
+  void halt() {
+    const std::lock_guard lock(wake);
+    halted = true;
+    woken.notify_all();
+  }
+  Status write();
+  std::string text();
+
+  const std::string path;
+  std::array<Shard, 64> shards;
+  std::atomic<size_t> distinct{0};
+  std::atomic<uint64_t> dropped{0};
+  std::atomic<bool> changed{false}, started{false};
+
+  std::mutex file;  // one writer at a time
+  Status problem;   // under file
+
+  std::mutex wake;
+  std::condition_variable woken;
+  bool halted = false;                       // under wake
+  std::shared_ptr<base::Background> thread;  // under wake
+};
+
+// With the first call, so that a program that makes none, and a child that execs, has no thread.
+void Recording::Book::start() {
+  auto begun = base::Background::start(
+      "yard-record", [self = shared_from_this()] { self->run(); },
+      [weak = weak_from_this()] {
+        if (const auto self = weak.lock()) self->halt();
+      });
+  if (!begun.ok()) {
+    base::log(LogLevel::kError, "telemetry",
+              fmt::format("{} is written only at the end: {}", path, begun.status().message()));
+    return;
+  }
+  const std::lock_guard lock(wake);
+  thread = *std::move(begun);
+}
+
+void Recording::Book::run() {
+  for (bool last = false; !last;) {
+    {
+      std::unique_lock lock(wake);
+      last = woken.wait_for(lock, kBetweenWrites, [&] { return halted; });
+    }
+    const Status s = write();
+    if (!s.ok()) base::log(LogLevel::kError, "telemetry", s.to_string());
+  }
+}
+
+std::string Recording::Book::text() {
+  // Calls that differ only in what a text does not show are one.
+  std::map<std::string, uint64_t> by_text;
+  for (Shard& s : shards) {
+    const std::lock_guard lock(s.lock);
+    for (const auto& [key, c] : s.calls) by_text[c.text] += c.count;
+  }
+  if (by_text.empty()) return "";
+  std::vector<std::pair<std::string, uint64_t>> calls(by_text.begin(), by_text.end());
+  std::stable_sort(calls.begin(), calls.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  uint64_t sum = 0;
+  for (const auto& c : calls) sum += c.second;
+  std::string to = fmt::format(
+      "# {} calls, {} distinct: yard bake and yard config simulate read this\n", sum, calls.size());
+  if (const uint64_t n = dropped.load(std::memory_order_relaxed); n > 0)
+    to +=
+        fmt::format("# {} more were dropped: only {} distinct calls are kept\n", n, kMostRecorded);
+  for (const auto& [call, count] : calls) to += fmt::format("{}\t{}\n", count, call);
+  return to;
+}
+
+Status Recording::Book::write() {
+  const std::lock_guard lock(file);
+  if (!changed.exchange(false, std::memory_order_relaxed)) return problem;
+  const std::string content = text();
+  if (content.empty()) return {};
+  problem = base::write_file(path, content);
+  if (!problem.ok()) changed.store(true, std::memory_order_relaxed);  // tried again
+  return problem;
+}
+
+namespace {
+
+// Recordings of this process by their files.
+struct Open {
+  std::mutex lock;
+  std::map<std::string, std::weak_ptr<Recording>> by_path;
+};
+constinit base::PerProcess<Open> g_open;
+
+// The process that was the first to record: its children must not write to its files.
+pid_t first_recorder() {
+  static const pid_t pid = ::getpid();
+  return pid;
+}
+
+std::string own_file(const std::string& path) {
+  const std::string file = file_of(path);
+  if (first_recorder() == ::getpid() || path.find("%p") != std::string::npos) return file;
+  return fmt::format("{}.{}", file, ::getpid());
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Recording>> Recording::open(const std::string& path) {
+  if (path.empty())
+    return Status(Code::kInvalidArgument, "there is no file to record to; a path would be right");
+  Open& all = g_open.get();
+  const std::lock_guard lock(all.lock);
+  if (const auto it = all.by_path.find(path); it != all.by_path.end())
+    if (auto recording = it->second.lock()) return recording;
+  YARD_RETURN_IF_ERROR(base::can_write_file(own_file(path)));
+  std::shared_ptr<Recording> made(new Recording(path));
+  all.by_path[path] = made;
+  return made;
+}
+
+Recording::Recording(std::string path)
+    : path_(std::move(path)),
+      book_(new std::shared_ptr<Book>(std::make_shared<Book>(own_file(path_)))) {}
+
+Recording::~Recording() {
+  const std::shared_ptr<Book>* mine = book_.load(std::memory_order_acquire);
+  Book& b = **mine;
+  b.halt();
+  std::shared_ptr<base::Background> thread;
+  {
+    const std::lock_guard lock(b.wake);
+    thread = b.thread;
+  }
+  if (thread != nullptr) thread->wait();
+  if (const Status s = b.write(); !s.ok()) base::log(LogLevel::kError, "telemetry", s.to_string());
+  delete mine;
+}
+
+std::shared_ptr<Recording::Book> Recording::book() const {
+  return *book_.load(std::memory_order_acquire);
+}
+
+void Recording::forked() noexcept {
+  book_.store(new std::shared_ptr<Book>(std::make_shared<Book>(own_file(path_))),
+              std::memory_order_release);
+}
+
+bool Recording::count(std::string_view key) {
+  Book& b = **book_.load(std::memory_order_acquire);
+  Shard& s = b.shard(key);
+  {
+    const std::lock_guard lock(s.lock);
+    const auto it = s.calls.find(key);
+    if (it != s.calls.end()) {
+      ++it->second.count;
+      b.changed.store(true, std::memory_order_relaxed);
+      return true;
+    }
+  }
+  if (b.distinct.load(std::memory_order_relaxed) < kMostRecorded) return false;
+  drop();
+  return true;
+}
+
+void Recording::add(std::string_view key, std::string text) {
+  Book& b = **book_.load(std::memory_order_acquire);
+  if (b.distinct.fetch_add(1, std::memory_order_relaxed) >= kMostRecorded) {
+    b.distinct.fetch_sub(1, std::memory_order_relaxed);
+    return drop();
+  }
+  Shard& s = b.shard(key);
+  {
+    const std::lock_guard lock(s.lock);
+    const auto [it, fresh] = s.calls.try_emplace(std::string(key));
+    if (fresh)
+      it->second.text = std::move(text);
+    else
+      b.distinct.fetch_sub(1, std::memory_order_relaxed);  // another thread was quicker
+    ++it->second.count;
+  }
+  b.changed_now();
+}
+
+void Recording::drop() noexcept {
+  Book& b = **book_.load(std::memory_order_acquire);
+  b.dropped.fetch_add(1, std::memory_order_relaxed);
+  b.changed.store(true, std::memory_order_relaxed);
+}
+
+Status Recording::write() { return book()->write(); }
+
+RecordingStats Recording::stats() {
+  Book& b = *book();
+  RecordingStats to;
+  to.path = b.path;
+  to.dropped = b.dropped.load(std::memory_order_relaxed);
+  for (Shard& s : b.shards) {
+    const std::lock_guard lock(s.lock);
+    to.distinct += s.calls.size();
+    for (const auto& [key, c] : s.calls) to.calls += c.count;
+  }
+  const std::lock_guard lock(b.file);
+  if (!b.problem.ok()) to.problem = std::string(b.problem.message());
+  return to;
+}
+
+}  // namespace yard::runtime

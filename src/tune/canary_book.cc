@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tune/canary_book.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/log.h"
+#include "tune/canary_dump.h"
+
+namespace yard {
+
+std::string to_string(const CanaryMismatch& m) {
+  // NaN has no sign worth telling.
+  const auto figures = [](double v) {
+    return std::isnan(v) ? std::string("nan") : fmt::format("{:.9g}", v);
+  };
+  if (m.against.empty())
+    return fmt::format("{} is {}, and all inputs are finite", m.worst, figures(m.found));
+  std::string text = fmt::format("{} is {} where {} has {}", m.worst, figures(m.found), m.against,
+                                 figures(m.expected));
+  if (std::isfinite(m.error)) text += fmt::format(" ({:.3g} times the tolerance)", m.error);
+  return text;
+}
+
+}  // namespace yard
+
+namespace yard::tune {
+
+bool CanaryTally::is_due(uint64_t one_in) noexcept {
+  base::ThreadRecord& thread = base::this_thread();
+  telemetry::count(thread, calls.id());
+  if (one_in <= 1) return true;
+  if (thread.counters == nullptr) return false;
+  const auto* chunk =
+      thread.counters[calls.id() / telemetry::kPerChunk].load(std::memory_order_relaxed);
+  return chunk != nullptr &&
+         chunk[calls.id() % telemetry::kPerChunk].load(std::memory_order_relaxed) % one_in == 0;
+}
+
+// Dumps that wait are the parent's to write.
+void CanaryBook::Shared::inherit(Shared& parents) {
+  tallies = parents.tallies, why_skipped = parents.why_skipped;
+  mismatches = parents.mismatches, problems = parents.problems;
+  last_number = parents.last_number;
+}
+
+CanaryBook::~CanaryBook() {
+  while (write_one()) {
+  }
+}
+
+std::shared_ptr<CanaryTally> CanaryBook::tally(const std::string& op, const std::string& kernel,
+                                               CanaryCheck check) {
+  Shared& s = shared_.get();
+  const std::lock_guard lock(s.lock);
+  auto& found = s.tallies[{op, kernel, check}];
+  if (found == nullptr) found = std::make_shared<CanaryTally>(op, kernel, check);
+  return found;
+}
+
+void CanaryBook::skip(CanaryTally& tally, std::string_view why, bool is_problem) noexcept try {
+  if (tally.skipped.fetch_add(1, std::memory_order_relaxed) == 0) {
+    Shared& s = shared_.get();
+    const std::lock_guard lock(s.lock);
+    s.why_skipped.emplace(&tally, why);
+  }
+  if (is_problem && !tally.told.load(std::memory_order_relaxed) && !tally.told.exchange(true))
+    problem(tally.op, fmt::format("calls of kernel '{}' are not looked at: {}", tally.kernel, why));
+} catch (const std::exception&) {
+  // It is counted; for words there is no memory.
+}
+
+void CanaryBook::record(CanaryMismatch m, std::unique_ptr<DumpOrder> order) {
+  bool queued = false;
+  {
+    Shared& s = shared_.get();
+    const std::lock_guard lock(s.lock);
+    if (order != nullptr && s.waiting.size() < kMostWaiting) {
+      order->dump.mismatch = m;
+      s.waiting.push_back({s.last_number + 1, std::move(order)});
+      queued = true;
+    }
+    s.mismatches.push_back({++s.last_number, std::move(m)});
+    if (s.mismatches.size() > kMostMismatches) s.mismatches.pop_front();
+  }
+  if (queued) {
+    if (const Status posted = thread_.post([this] { write_one(); }); !posted.ok()) write_one();
+  } else if (order != nullptr) {
+    base::log(LogLevel::kWarn, "tune",
+              fmt::format("a dump of a call of '{}' is left out: {} wait to be written",
+                          order->dump.mismatch.op, kMostWaiting));
+  }
+}
+
+bool CanaryBook::write_one() {
+  Shared& s = shared_.get();
+  Waiting next;
+  {
+    const std::lock_guard lock(s.lock);
+    if (s.waiting.empty()) return false;
+    next = std::move(s.waiting.front());
+    s.waiting.pop_front();
+  }
+  const DumpOrder& order = *next.order;
+  const auto path = add_dump(order.folder, order.most, order.dump);
+  if (!path.ok()) {
+    problem(order.dump.mismatch.op,
+            fmt::format("inputs could not be dumped: {}", path.status().message()));
+    return true;
+  }
+  const std::lock_guard lock(s.lock);
+  for (Numbered& n : s.mismatches)
+    if (n.number == next.number) n.mismatch.dump = *path;
+  return true;
+}
+
+void CanaryBook::problem(const std::string& op, const std::string& text) {
+  {
+    Shared& s = shared_.get();
+    const std::lock_guard lock(s.lock);
+    std::set<std::string>& of_op = s.problems[op];
+    if (of_op.size() >= kMostProblems || !of_op.insert(text).second) return;
+  }
+  base::log(LogLevel::kWarn, "tune", fmt::format("canary_check of op '{}': {}", op, text));
+}
+
+void CanaryBook::forget_problems(const std::string& op) {
+  Shared& s = shared_.get();
+  const std::lock_guard lock(s.lock);
+  s.problems.erase(op);
+}
+
+std::vector<std::string> CanaryBook::problems() {
+  Shared& s = shared_.get();
+  const std::lock_guard lock(s.lock);
+  std::vector<std::string> to;
+  for (const auto& [op, texts] : s.problems)
+    for (const std::string& text : texts) to.push_back(fmt::format("op '{}': {}", op, text));
+  return to;
+}
+
+CanaryReport CanaryBook::report() {
+  CanaryReport to;
+  std::vector<std::shared_ptr<CanaryTally>> tallies;
+  {
+    Shared& s = shared_.get();
+    const std::lock_guard lock(s.lock);
+    for (const auto& [names, t] : s.tallies) {
+      const auto why = s.why_skipped.find(t.get());
+      tallies.push_back(t);
+      to.kernels.push_back({t->op, t->kernel, t->check, 0, 0, t->mismatches.load(),
+                            t->skipped.load(), why != s.why_skipped.end() ? why->second : ""});
+    }
+    for (const Numbered& n : s.mismatches) to.mismatches.push_back(n.mismatch);
+  }
+  for (size_t i = 0; i < tallies.size(); ++i) {
+    to.kernels[i].calls = tallies[i]->calls.total();
+    to.kernels[i].checked = tallies[i]->checked.total();
+  }
+  return to;
+}
+
+}  // namespace yard::tune

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dumps: what is written is read again, what is wrong is said, and a folder stays within its bounds.
+#include "tune/canary_dump.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "base/testing_files.h"
+
+namespace yard::tune {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+CanaryDump some_dump() {
+  CanaryDump d;
+  d.mismatch.op = "copy", d.mismatch.kernel = "fault.test", d.mismatch.against = "reference.copy";
+  d.mismatch.call = "copy(f32[2])@cpu", d.mismatch.worst = "out[1]";
+  d.mismatch.found = 0.1, d.mismatch.expected = std::nan("");
+  d.mismatch.error = std::numeric_limits<double>::infinity();
+  d.mismatch.when += std::chrono::seconds(1'700'000'000);
+  d.inputs = {{"x", std::string("\0\n: data\n", 9)}, {"xs[1]", ""}};
+  return d;
+}
+
+TEST(CanaryDump, WhatIsWrittenIsReadAgain) {
+  CanaryDump d = some_dump();
+  for (const bool tolerance : {false, true}) {
+    if (tolerance) d.rtol = 1e-3, d.atol = 0;
+    const auto r = parse_canary_dump(to_bytes(d), "dump");
+    ASSERT_TRUE(r.ok()) << r.status().to_string();
+    EXPECT_EQ(r->inputs, d.inputs);
+    EXPECT_EQ(r->mismatch.op, "copy");
+    EXPECT_EQ(r->mismatch.call, d.mismatch.call);
+    EXPECT_EQ(r->mismatch.found, 0.1);
+    EXPECT_TRUE(std::isnan(r->mismatch.expected) && std::isinf(r->mismatch.error));
+    EXPECT_EQ(r->mismatch.when, d.mismatch.when);
+    EXPECT_EQ(r->rtol, d.rtol);
+    EXPECT_EQ(r->atol, d.atol);
+  }
+}
+
+TEST(CanaryDump, WhatIsWrongWithAFileIsSaid) {
+  const std::string good = to_bytes(some_dump());
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+  };
+  const std::pair<std::string, const char*> cases[] = {
+      {"", "this is no dump of a canary"},
+      {changed("dump 1", "dump 2"), "'yard canary dump 1' as its first line"},
+      {changed("\ndata\n", "\n"), "dump:"},
+      {changed("op: copy\n", ""), "the line 'op: ...' is missing"},
+      {changed("op: copy\n", "op: copy\nop: copy\n"), "dump:3: \"op\" is there already"},
+      {changed("op: copy\n", "op:  copy\n"), "without blanks around it"},
+      {changed("op: copy\n", "pod: copy\n"), "the key \"pod\" means nothing"},
+      {changed("found: 0.1", "found: 0,1"), "\"0,1\" is no number"},
+      {changed("x 9", "x 10"), "bytes of data; 10, as its lines say"},
+      {changed("x 9", "x -9"), "'input: NAME BYTES' would be right"},
+      {changed("x 9", "x 99999999999999999999"), "'input: NAME BYTES' would be right"},
+      {changed("x 9", "x9"), "'input: NAME BYTES' would be right"},
+      {changed("when_us: 1", "when_us: -1"), "a time in microseconds"},
+      {good + "x", "bytes of data"},
+      {"yard canary dump 1\n" + std::string(70'000, 'x') + "\n", "too long"},
+  };
+  for (const auto& [text, why] : cases) {
+    const auto r = parse_canary_dump(text, "dump");
+    ASSERT_FALSE(r.ok()) << why;
+    EXPECT_EQ(r.status().code(), Code::kParse);
+    EXPECT_THAT(std::string(r.status().message()), HasSubstr(why));
+  }
+}
+
+TEST(CanaryDump, EveryShorterFileIsRefused) {
+  const std::string good = to_bytes(some_dump());
+  for (size_t n = 0; n < good.size(); ++n)
+    EXPECT_FALSE(parse_canary_dump(std::string_view(good).substr(0, n), "dump").ok()) << n;
+}
+
+TEST(CanaryDump, AFolderOrNothingIsNoDump) {
+  const base::TempFolder folder;
+  EXPECT_THAT(read_canary_dump(folder / "").status().to_string(), HasSubstr("is no regular file"));
+  EXPECT_THAT(read_canary_dump(folder / "none").status().to_string(), HasSubstr("cannot be opened"));
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> to;
+  for (const auto& e : fs::directory_iterator(folder)) to.push_back(e.path().filename().string());
+  std::sort(to.begin(), to.end());
+  return to;
+}
+
+TEST(CanaryDump, TheOldestGoAndForeignFilesStay) {
+  const base::TempFolder temp;
+  const std::string folder = temp / "a/b";
+  fs::create_directories(folder);
+  for (const char* name : {"canary-notes.yarddump", "canary-20200101-000000-000-1-0-a-b.txt", "z"})
+    base::write_in_place(folder + "/" + name, "mine");
+  fs::create_symlink("z", folder + "/canary-20200101-000000-000-1-0-a-b.yarddump");
+  CanaryDump d = some_dump();
+  std::vector<std::string> written;
+  for (int i = 0; i < 7; ++i) {
+    d.mismatch.when += std::chrono::milliseconds(i % 2);  // some at the same time
+    const auto path = add_dump(folder, 3, d);
+    ASSERT_TRUE(path.ok()) << path.status().to_string();
+    written.push_back(*path);
+  }
+  EXPECT_EQ(names_in(folder).size(), 4u + 3u);
+  for (size_t i = 0; i < written.size(); ++i) EXPECT_EQ(fs::exists(written[i]), i >= 4) << i;
+  EXPECT_TRUE(read_canary_dump(written.back()).ok());
+  EXPECT_EQ(fs::status(written.back()).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST(CanaryDump, AllOfThemTogetherTakeOnlySoManyBytes) {
+  const base::TempFolder temp;
+  CanaryDump d = some_dump();
+  d.inputs[0].bytes.assign(1000, 'x');
+  const size_t one = to_bytes(d).size();
+  for (int i = 0; i < 5; ++i) {
+    d.mismatch.when += std::chrono::seconds(1);
+    ASSERT_TRUE(add_dump(temp / "d", 100, d, 2 * one + 10).ok());
+  }
+  EXPECT_EQ(names_in(temp / "d").size(), 2u);
+  EXPECT_FALSE(add_dump(temp / "d", 100, d, one - 1).ok());
+}
+
+TEST(CanaryDump, NamesOfOpsAndKernelsCannotLeaveTheFolder) {
+  const base::TempFolder temp;
+  CanaryDump d = some_dump();
+  d.mismatch.op = "../../evil", d.mismatch.kernel = std::string(5000, '/') + "\n";
+  const auto path = add_dump(temp / "d", 1, d);
+  ASSERT_TRUE(path.ok()) << path.status().to_string();
+  EXPECT_EQ(fs::path(*path).parent_path(), fs::path(temp / "d"));
+  EXPECT_EQ(names_in(temp / "d").size(), 1u);
+}
+
+TEST(CanaryDump, AFolderThatCannotBeIsAnError) {
+  const base::TempFolder temp;
+  base::write_in_place(temp / "file", "");
+  EXPECT_FALSE(add_dump(temp / "file", 1, some_dump()).ok());
+  EXPECT_FALSE(add_dump(temp / "file/inside", 1, some_dump()).ok());
+}
+
+}  // namespace
+}  // namespace yard::tune

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// Canaries by themselves: which calls are looked at, and what is found. The test stands in for the kernel: it writes
+// what that would have written between begin() and judge().
+#include "tune/canary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <yard/plugin.hpp>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <thread>
+
+#include "base/testing_files.h"
+#include "registry/testing.h"
+#include "tune/testing.h"
+
+namespace yard::tune {
+namespace {
+
+using registry::testing::backend_of;
+using registry::testing::kernel_of;
+using registry::testing::op_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// x += y, a list of copies, and a copy of the test's own.
+constexpr const char* kAdd = "add(x~: f32[n], y: f32[n])";
+constexpr const char* kSpread = "spread(outs!: f32[n][], x: f32[n])";
+
+void add(plugin::Call, plugin::Tensor x, plugin::Tensor y) {
+  for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] += y.data<float>()[i];
+}
+void spread(plugin::Call, plugin::TensorList outs, plugin::Tensor x) {
+  for (const yard_tensor_t* out : outs)
+    for (int64_t i = 0; i < x.numel(); ++i)
+      plugin::Tensor(out).data<float>()[i] = x.data<float>()[i];
+}
+
+class CanaryTest : public ::testing::Test {
+ protected:
+  CanaryTest() {
+    shelf_.put(op_of(testing::kCopy), op_of(kAdd), op_of(kSpread), backend_of("plain"));
+    shelf_.put(reference(plugin::Kernel::of<testing::copy>("copy", "reference.cpp")),
+               reference(plugin::Kernel::of<add>("add", "reference.cpp")),
+               reference(plugin::Kernel::of<spread>("spread", "reference.cpp")));
+    for (const char* op : {"copy", "add", "spread"}) shelf_.put(kernel_of(op, "quick", "plain"));
+  }
+
+  static yard_kernel_t reference(plugin::Kernel k) {
+    return k.backend("plain").kind(YARD_KIND_REFERENCE).d;
+  }
+
+  void watch(const std::string& op, CanaryRule rule = {}) {
+    Config c;
+    rule.op = op;
+    c.canary_check.push_back(rule);
+    family_ = shelf_.family(op);
+    canary_ = make_canary(c, family_, {}, book_);
+  }
+  std::unique_ptr<registry::Inspection> begin(const std::vector<yard_value_t>& args,
+                                              uint32_t flags = 0, const char* kernel = "quick") {
+    return canary_->begin(*family_->kernels.find(kernel)->second, *family_->op->program, args.data(),
+                          flags);
+  }
+  CanaryCount count() { return book_->report().kernels.at(0); }
+
+  registry::testing::Shelf shelf_;
+  std::shared_ptr<const registry::Family> family_;
+  std::shared_ptr<CanaryBook> book_ = std::make_shared<CanaryBook>();
+  std::shared_ptr<registry::Inspector> canary_;
+};
+
+struct Floats {
+  Floats(std::initializer_list<float> v) : data(v) {}
+  TensorView view() { return TensorView(data.data(), DType::f32, {static_cast<int64_t>(data.size())}); }
+  std::vector<float> data;
+};
+
+TEST_F(CanaryTest, OneInSoManyIsLookedAtExactly) {
+  watch("copy", {.one_in = 7});
+  Floats x{1}, out{0};
+  const TensorView xv = x.view(), ov = out.view();
+  const auto looked = [&](int calls) {
+    int n = 0;
+    for (int i = 0; i < calls; ++i) n += begin({Value(ov).c(), Value(xv).c()}) != nullptr;
+    return n;
+  };
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(looked(7), 1);
+  int elsewhere = 0;
+  std::thread([&] { elsewhere = looked(70); }).join();
+  EXPECT_EQ(elsewhere, 10);
+  EXPECT_EQ(count().calls, 105u);
+}
+
+TEST_F(CanaryTest, AChangeOfTheOpDoesNotBeginToCountAgain) {
+  Floats x{1}, out{0};
+  const TensorView xv = x.view(), ov = out.view();
+  int n = 0;
+  for (int i = 0; i < 30; ++i) {
+    watch("copy", {.one_in = 10});
+    n += begin({Value(ov).c(), Value(xv).c()}) != nullptr;
+  }
+  EXPECT_EQ(n, 3);
+}
+
+TEST_F(CanaryTest, WrongResultsAreToldAndMended) {
+  watch("copy");
+  Floats x{1, 2, 3}, out{0, 0, 0};
+  const TensorView xv = x.view(), ov = out.view();
+  auto look = begin({Value(ov).c(), Value(xv).c()});
+  ASSERT_NE(look, nullptr);
+  out.data = {1, 2.5, 3};
+  bool mended = false;
+  const Status s = look->judge(mended);
+  EXPECT_EQ(s.error_class(), ErrorClass::kFault);
+  EXPECT_THAT(std::string(s.message()),
+              AllOf(HasSubstr("canary: out[1] is 2.5 where reference.cpp has 2"),
+                    HasSubstr("in copy(f32[3]")));
+  EXPECT_TRUE(mended);
+  EXPECT_EQ(out.data, x.data);
+  const CanaryMismatch m = book_->report().mismatches.at(0);
+  EXPECT_EQ(m.kernel, "quick");
+  EXPECT_EQ(m.worst, "out[1]");
+  EXPECT_EQ(m.found, 2.5);
+  EXPECT_EQ(m.expected, 2);
+  EXPECT_GT(m.error, 1);
+  EXPECT_THAT(m.call, HasSubstr("copy(f32[3]"));
+  EXPECT_EQ(m.dump, "");
+  EXPECT_EQ(count().mismatches, 1u);
+}
+
+TEST_F(CanaryTest, RightResultsAreLeftAsTheyAre) {
+  watch("copy");
+  Floats x{1, NAN, -kInfinity}, out{0, 0, 0};
+  const TensorView xv = x.view(), ov = out.view();
+  auto look = begin({Value(ov).c(), Value(xv).c()});
+  out.data = {1.000001f, NAN, -kInfinity};  // NaN is what the reference has, too
+  bool mended = false;
+  EXPECT_TRUE(look->judge(mended).ok());
+  EXPECT_FALSE(mended);
+  EXPECT_EQ(out.data[0], 1.000001f);
+  EXPECT_EQ(count().checked, 1u);
+  EXPECT_EQ(count().mismatches, 0u);
+}
+
+TEST_F(CanaryTest, NanWhereTheReferenceHasANumberIsWrong) {
+  watch("copy");
+  Floats x{1, 2}, out{0, 0};
+  const TensorView xv = x.view(), ov = out.view();
+  auto look = begin({Value(ov).c(), Value(xv).c()});
+  out.data = {NAN, 2};
+  bool mended = false;
+  EXPECT_FALSE(look->judge(mended).ok());
+  EXPECT_EQ(out.data, x.data);
+}
+
+TEST_F(CanaryTest, TheToleranceOfTheRuleCounts) {
+  for (const double rtol : {0.5, 0.01}) {
+    watch("copy", {.rtol = rtol});
+    Floats x{1, 2}, out{0, 0};
+    const TensorView xv = x.view(), ov = out.view();
+    auto look = begin({Value(ov).c(), Value(xv).c()});
+    out.data = {1.1f, 2};
+    bool mended = false;
+    EXPECT_EQ(look->judge(mended).ok(), rtol == 0.5);
+  }
+}
+
+TEST_F(CanaryTest, StridesAreFollowedAndWhatLiesBetweenStays) {
+  watch("copy");
+  std::vector<float> x(12), out(24, -7.f);
+  std::iota(x.begin(), x.end(), 1.f);
+  const TensorView xv(x.data() + 8, DType::f32, {3, 4}, {-4, 1});
+  const TensorView ov(out.data(), DType::f32, {3, 4}, {8, 2});
+  auto look = begin({Value(ov).c(), Value(xv).c()});
+  for (int i = 0; i < 24; i += 2) out[static_cast<size_t>(i)] = 99;
+  bool mended = false;
+  EXPECT_FALSE(look->judge(mended).ok());
+  for (size_t r = 0; r < 3; ++r)
+    for (size_t c = 0; c < 4; ++c) {
+      EXPECT_EQ(out[8 * r + 2 * c], x[8 - 4 * r + c]);
+      EXPECT_EQ(out[8 * r + 2 * c + 1], -7.f);
+    }
+}
+
+TEST_F(CanaryTest, WhatIsWrittenInPlaceIsComparedWithWhatWasThereBefore) {
+  watch("add");
+  Floats x{1, 2}, y{10, 20};
+  const TensorView xv = x.view(), yv = y.view();
+  for (const bool right : {true, false}) {
+    x.data = {1, 2};
+    auto look = begin({Value(xv).c(), Value(yv).c()});
+    x.data = {11, right ? 22.f : 2.f};
+    bool mended = false;
+    EXPECT_EQ(look->judge(mended).ok(), right);
+    EXPECT_EQ(x.data, (std::vector<float>{11, 22}));
+  }
+  EXPECT_EQ(book_->report().mismatches.at(0).worst, "x[1]");
+}
+
+TEST_F(CanaryTest, AnOutputThatIsTheInputIsOneInTheCallOnly) {
+  watch("copy");
+  Floats x{1, 2};
+  const TensorView v = x.view();
+  auto look = begin({Value(v).c(), Value(v).c()}, YARD_CALL_ALIASED);
+  ASSERT_NE(look, nullptr);
+  x.data = {5, 5};
+  bool mended = false;
+  EXPECT_FALSE(look->judge(mended).ok());
+  EXPECT_EQ(x.data, (std::vector<float>{1, 2}));
+  EXPECT_THAT(book_->report().mismatches.at(0).call, HasSubstr("out=&x"));
+}
+
+TEST_F(CanaryTest, EveryTensorOfAListIsCompared) {
+  watch("spread");
+  Floats x{1, 2}, a{0, 0}, b{0, 0};
+  const TensorView xv = x.view(), av = a.view(), bv = b.view();
+  const TensorList outs{av, bv};
+  auto look = begin({Value(outs).c(), Value(xv).c()});
+  a.data = {1, 2}, b.data = {1, 3};
+  bool mended = false;
+  EXPECT_FALSE(look->judge(mended).ok());
+  EXPECT_EQ(b.data, x.data);
+  EXPECT_EQ(book_->report().mismatches.at(0).worst, "outs[1][1]");
+}
+
+TEST_F(CanaryTest, EmptyTensorsHaveNothingWrong) {
+  for (const CanaryCheck check : {CanaryCheck::kValues, CanaryCheck::kFinite}) {
+    watch("copy", {.check = check});
+    const TensorView xv(static_cast<void*>(nullptr), DType::f32, std::vector<int64_t>{0, 4});
+    auto look = begin({Value(xv).c(), Value(xv).c()});
+    ASSERT_NE(look, nullptr);
+    bool mended = false;
+    EXPECT_TRUE(look->judge(mended).ok());
+  }
+}
+
+TEST_F(CanaryTest, FiniteInputsMustGiveFiniteOutputs) {
+  watch("spread", {.check = CanaryCheck::kFinite});
+  Floats x{1, 2}, a{0, 0}, b{0, 0};
+  const TensorView xv = x.view(), av = a.view(), bv = b.view();
+  const TensorList outs{av, bv};
+  const std::vector<yard_value_t> args{Value(outs).c(), Value(xv).c()};
+  bool mended = false;
+  EXPECT_TRUE(begin(args)->judge(mended).ok());
+  auto look = begin(args);
+  b.data[1] = kInfinity;
+  const Status s = look->judge(mended);
+  EXPECT_THAT(std::string(s.message()), HasSubstr("outs[1][1] is inf, and all inputs are finite"));
+  EXPECT_FALSE(mended);  // nobody knows what would be right
+  x.data[0] = NAN;
+  EXPECT_EQ(begin(args), nullptr);
+  EXPECT_EQ(count().skipped, 1u);
+  EXPECT_EQ(count().why_skipped, "an input is not finite");
+}
+
+TEST_F(CanaryTest, TheKernelThatIsRightIsNotLookedAt) {
+  watch("copy");
+  Floats x{1}, out{0};
+  const TensorView xv = x.view(), ov = out.view();
+  EXPECT_EQ(begin({Value(ov).c(), Value(xv).c()}, 0, "reference.cpp"), nullptr);
+  EXPECT_EQ(book_->report().kernels.size(), 1u);
+}
+
+TEST_F(CanaryTest, TracedAndCapturedCallsAreNotLookedAt) {
+  watch("copy");
+  Floats x{1}, out{0};
+  const TensorView xv = x.view(), ov = out.view();
+  for (const uint32_t flag : {YARD_CALL_TRACING, YARD_CALL_CAPTURING})
+    EXPECT_EQ(begin({Value(ov).c(), Value(xv).c()}, flag), nullptr);
+}
+
+TEST_F(CanaryTest, MemoryOfOtherDevicesIsNeverLookedAtAndThatIsSaidOnce) {
+  watch("copy");
+  float somewhere[4] = {};
+  const TensorView v(static_cast<void*>(somewhere), DType::f32, std::vector<int64_t>{2}, {}, {2, 0});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(begin({Value(v).c(), Value(v).c()}), nullptr);
+  ASSERT_EQ(book_->problems().size(), 1u);
+  EXPECT_EQ(book_->problems()[0],
+            "op 'copy': calls of kernel 'quick' are not looked at: their tensors are not in memory of "
+            "the host");
+  EXPECT_EQ(count().skipped, 3u);
+}
+
+TEST_F(CanaryTest, AnOpWithoutAReferenceIsAProblem) {
+  shelf_.put(op_of("alone(out!: f32[n])"), kernel_of("alone", "quick", "plain"));
+  watch("alone");
+  EXPECT_EQ(canary_, nullptr);
+  ASSERT_EQ(book_->problems().size(), 1u);
+  EXPECT_THAT(book_->problems()[0], HasSubstr("the op has no reference kernel"));
+  watch("alone", {.check = CanaryCheck::kFinite});
+  EXPECT_NE(canary_, nullptr);
+  EXPECT_TRUE(book_->problems().empty());
+}
+
+TEST_F(CanaryTest, ARuleForOtherOpsOrKernelsLooksAtNothing) {
+  Config c;
+  c.canary_check = {CanaryRule{.op = "add"}, CanaryRule{.op = "copy", .kernel = "other.*"}};
+  EXPECT_EQ(make_canary(c, shelf_.family("copy"), {}, book_), nullptr);
+}
+
+TEST_F(CanaryTest, InputsAreDumpedAsTheyWereBeforeTheKernelRan) {
+  const base::TempFolder temp;
+  watch("add", {.rtol = 0.125, .dump = temp / "dumps", .dump_most = 2});
+  Floats x{1, 2}, y{10, 20};
+  const TensorView xv = x.view(), yv = y.view();
+  auto look = begin({Value(xv).c(), Value(yv).c()});
+  x.data = {0, 0};
+  bool mended = false;
+  EXPECT_FALSE(look->judge(mended).ok());
+  EXPECT_EQ(x.data, (std::vector<float>{11, 22}));
+  std::string path;
+  ASSERT_TRUE(base::eventually([&] { return !(path = book_->report().mismatches[0].dump).empty(); }));
+  const CanaryDump d = read_canary_dump(path).value();
+  EXPECT_EQ(d.mismatch.worst, "x[0]");
+  EXPECT_EQ(d.rtol, 0.125);
+  ASSERT_EQ(d.inputs.size(), 2u);
+  const float before[] = {1, 2};
+  EXPECT_EQ(d.inputs[0].name, "x");
+  EXPECT_EQ(d.inputs[0].bytes, std::string(reinterpret_cast<const char*>(before), sizeof before));
+}
+
+TEST_F(CanaryTest, ADumpThatCannotBeWrittenIsAProblem) {
+  const base::TempFolder temp;
+  base::write_in_place(temp / "file", "");
+  watch("add", {.check = CanaryCheck::kFinite, .dump = temp / "file"});
+  Floats x{1}, y{1};
+  const TensorView xv = x.view(), yv = y.view();
+  auto look = begin({Value(xv).c(), Value(yv).c()});
+  x.data[0] = NAN;
+  bool mended = false;
+  EXPECT_FALSE(look->judge(mended).ok());
+  EXPECT_TRUE(base::eventually([&] { return !book_->problems().empty(); }));
+}
+
+TEST_F(CanaryTest, OnlyTheLastMismatchesAreRemembered) {
+  for (size_t i = 0; i < CanaryBook::kMostMismatches + 10; ++i) {
+    CanaryMismatch m;
+    m.worst = std::to_string(i);
+    book_->record(m, nullptr);
+  }
+  const CanaryReport r = book_->report();
+  ASSERT_EQ(r.mismatches.size(), CanaryBook::kMostMismatches);
+  EXPECT_EQ(r.mismatches[0].worst, "10");
+}
+
+}  // namespace
+}  // namespace yard::tune

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elements of tensors by rows: copied, packed, and seen to be finite.
+#include "tune/rows.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "tune/elements.h"
+
+namespace yard::tune {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+TEST(Rows, AnyStridesArePackedInTheOrderOfIndices) {
+  std::vector<float> memory(24), back(24, -1.f);
+  std::iota(memory.begin(), memory.end(), 0.f);
+  struct Form {
+    int64_t first;
+    std::vector<int64_t> shape, strides;
+    std::vector<float> elements;
+  };
+  for (const Form& f : {Form{0, {2, 3}, {3, 1}, {0, 1, 2, 3, 4, 5}},
+                        Form{0, {2, 3}, {8, 2}, {0, 2, 4, 8, 10, 12}},
+                        Form{8, {2, 2}, {-8, 1}, {8, 9, 0, 1}}, Form{5, {2, 2}, {0, 1}, {5, 6, 5, 6}},
+                        Form{7, {}, {}, {7}}, Form{0, {0, 4}, {4, 1}, {}}}) {
+    const TensorView v(memory.data() + f.first, DType::f32, std::span(f.shape), std::span(f.strides));
+    const std::string bytes = packed_elements(v);
+    ASSERT_EQ(bytes.size(), packed_bytes(v));
+    ASSERT_EQ(bytes.size(), 4 * f.elements.size());
+    EXPECT_EQ(std::memcmp(bytes.data(), f.elements.data(), bytes.size()), 0);
+    const TensorView to(back.data() + f.first, DType::f32, std::span(f.shape), std::span(f.strides));
+    unpack_elements(bytes, to);
+    EXPECT_EQ(packed_elements(to), bytes);
+    std::fill(back.begin(), back.end(), -1.f);
+    copy_elements(v, to);
+    EXPECT_EQ(packed_elements(to), bytes);
+  }
+}
+
+TEST(Rows, NumbersThatAreNotFiniteAreFoundInEveryFloatType) {
+  for (const DType t : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::f8e5m2, DType::f8e4m3}) {
+    std::vector<char> memory(12 * element_size(t));
+    const TensorView v(memory.data(), t, {3, 4});
+    for (int i = 0; i < 12; ++i) store(t, memory.data() + i * element_size(t), i % 2 ? 240 : -1.5);
+    EXPECT_TRUE(all_finite(v)) << to_string(t);
+    for (const double bad : {double{kInfinity}, -double{kInfinity}, std::nan("")}) {
+      const size_t at = 6 * element_size(t);
+      store(t, memory.data() + at, bad);
+      EXPECT_FALSE(all_finite(v)) << to_string(t) << " " << bad;
+      EXPECT_EQ(first_not_finite(v).index, (std::vector<int64_t>{1, 2}));
+      store(t, memory.data() + at, 1);
+    }
+  }
+}
+
+TEST(Rows, WhatLiesBetweenElementsIsNotLookedAt) {
+  std::vector<float> memory = {1, NAN, 2, kInfinity};
+  EXPECT_TRUE(all_finite(TensorView(memory.data(), DType::f32, {2}, {2})));
+  EXPECT_FALSE(all_finite(TensorView(memory.data(), DType::f32, {2}, {3})));
+  EXPECT_TRUE(all_finite(TensorView(memory.data(), DType::f32, {0})));
+  std::vector<int32_t> whole = {0x7f800000};
+  EXPECT_TRUE(all_finite(TensorView(whole.data(), DType::i32, {1})));
+}
+
+}  // namespace
+}  // namespace yard::tune

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dispatched functions: another signature is refused by the compiler.
+#include <yard/function.h>
+
+struct Args {
+  int heads;
+};
+inline const yard::Function<int(const Args&, float)> chunk{"kda", "chunk",
+                                                           [](const Args& a, float) { return a.heads; }};
+YARD_DISPATCHED(recur, "kda") (const Args& a) { return a.heads; };
+
+int good(const Args& a, float) { return a.heads; }
+yard::Verdict fits(const Args& a, float) {
+  if (a.heads == 0) return yard::Reject("no heads");
+  return yard::Accept();
+}
+void right(yard::Changes& c) {
+  yard::implement(c, chunk, "fast", good, fits, {.priority = 1});
+  yard::implement(c, recur, "fast", [](const Args&) { return 1; });
+}
+
+#ifdef CASE_1  // expect: the very signature
+void wrong(yard::Changes& c) {
+  yard::implement(c, chunk, "fast", [](const Args&, double) { return 1; });
+}
+#endif
+
+#ifdef CASE_2  // expect: the very signature
+void wrong(yard::Changes& c) {
+  yard::implement(c, chunk, "fast", [](const Args&, float) { return 1.0; });
+}
+#endif
+
+#ifdef CASE_3  // expect: must take the function's parameters
+yard::Verdict stale(const Args&) { return yard::Accept(); }
+void wrong(yard::Changes& c) { yard::implement(c, chunk, "fast", good, stale); }
+#endif
+
+#ifdef CASE_4  // expect: must return yard::Verdict
+void wrong(yard::Changes& c) {
+  yard::implement(c, chunk, "fast", good, [](const Args&, float) { return true; });
+}
+#endif
+
+#ifdef CASE_5  // expect: must take the function's parameters
+yard::Verdict changes(Args& a, float) { return a.heads = 0, yard::Accept(); }
+void wrong(yard::Changes& c) { yard::implement(c, chunk, "fast", good, changes); }
+#endif
+
+#ifdef CASE_6  // expect: no match for call | no matching function
+int wrong() { return chunk(Args{1}); }
+#endif
+
+#ifdef CASE_7  // expect: needs parameters with types
+YARD_DISPATCHED(generic, "kda") (auto x) { return x; };
+#endif

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as a canary's dump: reading ends, mistakes are named, what was read writes and reads back as itself, and
+// running it again ends with an answer.
+#include <yard/canary_dump.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+// Large calls would only take time.
+bool is_small(const yard::CanaryDump& dump) {
+  size_t bytes = 0;
+  for (const yard::TensorBytes& t : dump.inputs) bytes += t.bytes.size();
+  const auto call = yard::Runtime::shared().parse(dump.mismatch.call);
+  if (!call.ok()) return true;
+  for (const yard::ParsedArg& a : call->args)
+    if (const auto* t = std::get_if<yard::ParsedTensor>(&a.value))
+      for (size_t i = 0; i < t->shape.size(); ++i)
+        if (t->shape[i] > 64 || t->strides[i] > 4096 || t->strides[i] < -4096) return false;
+  return bytes < 65536;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const auto dump = yard::parse_canary_dump(bytes, "dump");
+  if (!dump.ok()) {
+    require(dump.status().code() == yard::Code::kParse);
+    require(dump.status().message().starts_with("dump:"));
+    return 0;
+  }
+  const std::string written = yard::to_bytes(*dump);
+  const auto again = yard::parse_canary_dump(written, "dump");
+  require(again.ok() && again->inputs == dump->inputs && yard::to_bytes(*again) == written);
+  if (!is_small(*dump)) return 0;
+  const auto replay = yard::replay(yard::Runtime::shared(), *dump);
+  require(replay.ok() || !replay.status().message().empty());
+  return 0;
+}

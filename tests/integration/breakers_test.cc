@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Breakers and health as callers see them: who is left out, who comes back, what is said about it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "fault.h"
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+using fault::FaultKernel;
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr Op<void(Out, In, int)> copy{"copy"};
+
+// What a maintenance thread does is done soon.
+bool soon(const std::function<bool()>& f, milliseconds patience = milliseconds(20000)) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (!f()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return true;
+}
+
+class HealthOf : public ::testing::Test {
+ protected:
+  HealthOf() {
+    Changes c;
+    c.add_backend(backend_.descriptor());
+    c.add_kernel(bad_.descriptor()).add_kernel(kernel_of("copy", "good", 1, 100));
+    bare_.runtime.apply(std::move(c)).or_throw();
+  }
+  ~HealthOf() override { EXPECT_TRUE(bare_.runtime.reset().ok()); }
+
+  Status call(int64_t n = 4) {
+    std::vector<float> to(static_cast<size_t>(n)), from(static_cast<size_t>(n));
+    return copy.on(bare_.runtime)(TensorView(to.data(), DType::f32, {n}),
+                                  TensorView(from.data(), DType::f32, {n}), 0);
+  }
+  // Whether calls of that size are kept from the bad kernel.
+  bool is_out(int64_t n = 4) {
+    const auto e = bare_.runtime.explain("copy(f32[" + std::to_string(n) + "])@cpu").value();
+    for (const Candidate& c : e.candidates)
+      if (c.id == "fault.bad") return c.reason == "unhealthy";
+    return false;
+  }
+  std::string why_out() {
+    for (const Candidate& c : bare_.runtime.explain("copy(f32[4])@cpu").value().candidates)
+      if (c.id == "fault.bad") return c.detail;
+    return "";
+  }
+  void set(uint32_t threshold, milliseconds cooldown) {
+    BreakerSettings s;
+    s.failure_threshold = threshold, s.cooldown = cooldown;
+    s.cooldown_cap = std::max<std::chrono::nanoseconds>(s.cooldown_cap, s.cooldown);
+    ASSERT_TRUE(bare_.runtime.health().set_settings(s).ok());
+  }
+  void open_by_faults(int64_t n = 4) {
+    bad_.set({.code = YARD_FAULT, .message = "smoke"});
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(call(n).ok());
+    ASSERT_TRUE(soon([&] { return is_out(n); }));
+  }
+
+  fault::FaultBackend backend_;
+  FaultKernel bad_{{.op = "copy", .id = "fault.bad", .priority = 200}};
+  Bare bare_;
+};
+
+TEST_F(HealthOf, FaultsInARowTakeAKernelOutForSuchCalls) {
+  bad_.set({.code = YARD_FAULT, .message = "smoke"});
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(call().ok());
+  EXPECT_FALSE(is_out());
+  EXPECT_TRUE(call().ok());
+  ASSERT_TRUE(soon([&] { return is_out(); }));
+  const uint64_t before = bad_.calls();
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(call().ok());
+  EXPECT_EQ(bad_.calls(), before);
+  EXPECT_THAT(why_out(), AllOf(HasSubstr("open"), HasSubstr("4-7"), HasSubstr("f32")));
+  // Calls of another size are another matter.
+  EXPECT_FALSE(is_out(100));
+  EXPECT_TRUE(call(100).ok());
+  EXPECT_EQ(bad_.calls(), before + 1);
+}
+
+TEST_F(HealthOf, ASuccessEndsARowOfFaultsOnEveryWayToCall) {
+  std::vector<float> to(4), from(4);
+  const TensorView out(to.data(), DType::f32, {4}), x(from.data(), DType::f32, {4});
+  const auto bound = bind(copy.on(bare_.runtime), out, x).value();
+  const std::function<Status()> ways[] = {
+      [&] { return copy.on(bare_.runtime)(out, x, 0); },
+      [&] { return bare_.runtime.call("copy", {{"out", out}, {"x", x}}); },
+      [&] { return bound(out, x, 0); },
+  };
+  for (const auto& way : ways)
+    for (int round = 0; round < 10; ++round) {
+      bad_.set({.code = YARD_FAULT});
+      for (int i = 0; i < 4; ++i) EXPECT_TRUE(way().ok());
+      bad_.set({.rate = 0});
+      EXPECT_TRUE(way().ok());
+    }
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_FALSE(is_out());
+}
+
+TEST_F(HealthOf, ACallersMistakeCostsNoKernelItsHealth) {
+  bad_.set({.code = YARD_CALLER, .message = "by is odd"});
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(call().code(), Code::kInvalidArgument);
+  bad_.set({.code = YARD_DECLINED});
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(call().ok());
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_FALSE(is_out());
+  const HealthReport r = bare_.runtime.health().report();
+  for (const KernelHealth& k : r.kernels) EXPECT_EQ(k.failure_rate(), 0) << k.kernel;
+}
+
+TEST_F(HealthOf, TheLastKernelAbleToRunIsNeverEjected) {
+  ASSERT_TRUE(bare_.remove("copy", "good").ok());
+  bad_.set({.code = YARD_FAULT, .message = "smoke"});
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(call().code(), Code::kKernelFailed);
+  ASSERT_TRUE(soon([&] {
+    const auto r = bare_.runtime.health().report();
+    return std::any_of(r.kernels.begin(), r.kernels.end(), [](auto& k) { return !k.open.empty(); });
+  }));
+  bad_.set({.rate = 0});
+  EXPECT_TRUE(call().ok());
+}
+
+TEST_F(HealthOf, AKernelComesBackAfterTrialCalls) {
+  set(5, milliseconds(50));
+  open_by_faults();
+  bad_.set({.rate = 0});
+  ASSERT_TRUE(soon([&] { return !is_out(); }));
+  const uint64_t before = bad_.calls();
+  ASSERT_TRUE(soon([&] {
+    EXPECT_TRUE(call().ok());
+    return bad_.calls() > before + 50;
+  }));
+  const HealthReport r = bare_.runtime.health().report();
+  EXPECT_EQ(r.breakers.closed, 1u);
+}
+
+TEST_F(HealthOf, AFaultOnTrialReopensForLonger) {
+  set(5, milliseconds(50));
+  open_by_faults();
+  ASSERT_TRUE(soon([&] { return !is_out(); }));
+  EXPECT_TRUE(call().ok());  // the trial fails, the call does not
+  ASSERT_TRUE(soon([&] { return is_out(); }));
+  EXPECT_GE(bare_.runtime.health().report().breakers.opened, 2u);
+}
+
+TEST_F(HealthOf, DeviceLostTakesAllItsKernelsOutUntilItIsBack) {
+  bad_.set({.code = YARD_DEVICE_LOST, .message = "fell off the bus"});
+  EXPECT_EQ(call().error_class(), ErrorClass::kDeviceLost);
+  ASSERT_TRUE(soon([&] { return call().code() == Code::kNoKernel; }));
+  EXPECT_THAT(call().to_string(), HasSubstr("device cpu is lost"));
+  bad_.set({.rate = 0});
+  bare_.runtime.health().device_back({});
+  EXPECT_TRUE(call().ok());
+}
+
+TEST_F(HealthOf, AHandOpensClosesAndResets) {
+  Health health = bare_.runtime.health();
+  EXPECT_EQ(health.open("copi", "fault.bad").code(), Code::kUnknownOp);
+  EXPECT_EQ(health.open("copy", "fault.bed").code(), Code::kNotFound);
+  ASSERT_TRUE(health.open("copy", "fault.bad", "bad firmware").ok());
+  EXPECT_TRUE(is_out());
+  EXPECT_TRUE(is_out(1000));
+  EXPECT_THAT(why_out(), HasSubstr("by hand"));
+  ASSERT_TRUE(health.close("copy", "fault.bad").ok());
+  EXPECT_FALSE(is_out());
+  open_by_faults();
+  ASSERT_TRUE(health.reset("copy", "fault.bad").ok());
+  EXPECT_FALSE(is_out());
+}
+
+TEST_F(HealthOf, SettingsComeFromTheRuleFile) {
+  auto reading = parse_config(
+      "version: \"1.0\"\nsettings:\n  breaker: {failure_threshold: 2, cooldown: 1h}\n", "r.yaml");
+  ASSERT_TRUE(reading.ok()) << to_string(reading.problems.at(0));
+  ASSERT_TRUE(bare_.runtime.set_config(reading.config).ok());
+  EXPECT_EQ(bare_.runtime.health().settings().failure_threshold, 2u);
+  bad_.set({.code = YARD_FAULT});
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(call().ok());
+  EXPECT_TRUE(soon([&] { return is_out(); }));
+  ASSERT_TRUE(bare_.runtime.load_config("").ok());
+  EXPECT_EQ(bare_.runtime.health().settings(), BreakerSettings());
+}
+
+TEST_F(HealthOf, SwitchedOffNothingOpens) {
+  BreakerSettings s;
+  s.enabled = false;
+  ASSERT_TRUE(bare_.runtime.health().set_settings(s).ok());
+  bad_.set({.code = YARD_FAULT});
+  for (int i = 0; i < 50; ++i) EXPECT_TRUE(call().ok());
+  EXPECT_EQ(bad_.calls(), 50u);
+}
+
+TEST_F(HealthOf, ListenersHearOfItOnAThreadOfTheRuntime) {
+  std::mutex lock;
+  std::vector<BreakerEvent> events;
+  std::thread::id on;
+  Health health = bare_.runtime.health();
+  const uint64_t id = health.on_event([&](const BreakerEvent& e) {
+    const std::lock_guard l(lock);
+    events.push_back(e);
+    on = std::this_thread::get_id();
+  });
+  open_by_faults();
+  ASSERT_TRUE(soon([&] {
+    const std::lock_guard l(lock);
+    return !events.empty();
+  }));
+  const std::lock_guard l(lock);
+  EXPECT_EQ(events[0].kind, BreakerEvent::Kind::kOpened);
+  EXPECT_EQ(events[0].kernel, "fault.bad");
+  EXPECT_NE(on, std::this_thread::get_id());
+  health.remove_listener(id);
+}
+
+TEST_F(HealthOf, ReportsCountWhatKernelsAndTheProgramSaw) {
+  bad_.set({.code = YARD_FAULT, .message = "smoke"});
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(call().ok());
+  Health health = bare_.runtime.health();
+  health.record_success("fault", 7);
+  health.record_failure("fault", ErrorClass::kTransient, "busy");
+  const HealthReport r = health.report();
+  const auto kernel = [&](const char* id) {
+    return *std::find_if(r.kernels.begin(), r.kernels.end(),
+                         [&](const KernelHealth& k) { return k.kernel == id; });
+  };
+  EXPECT_EQ(kernel("fault.bad").failures.of(ErrorClass::kFault), 3u);
+  EXPECT_EQ(kernel("fault.bad").last_error, "smoke");
+  EXPECT_EQ(kernel("good").successes, 3u);
+  const auto backend = std::find_if(r.backends.begin(), r.backends.end(),
+                                    [](const BackendHealth& b) { return b.backend == "fault"; });
+  ASSERT_NE(backend, r.backends.end());
+  EXPECT_EQ(backend->successes, 7u);
+  EXPECT_EQ(backend->failures.counted(), 4u);
+  EXPECT_EQ(backend->last_error, "busy");
+}
+
+TEST_F(HealthOf, InHalfOpenOneTrialRunsAtATimeHoweverManyThreadsCall) {
+  set(5, milliseconds(50));
+  open_by_faults();
+  std::atomic<int> inside{0}, most{0};
+  bad_.set({.callback = [&](yard_call_t*, const yard_value_t*, uint32_t) {
+    const int now = ++inside;
+    int seen = most.load();
+    while (now > seen && !most.compare_exchange_weak(seen, now)) {
+    }
+    std::this_thread::sleep_for(milliseconds(5));
+    --inside;
+    return static_cast<int32_t>(YARD_FAULT);
+  }});
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  std::atomic<uint64_t> wrong{0};
+  const uint64_t before = bad_.calls();
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      while (!stop.load()) wrong += call().ok() ? 0 : 1;
+    });
+  EXPECT_TRUE(soon([&] { return bad_.calls() >= before + 3; }));
+  stop = true;
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(most.load(), 1);
+  EXPECT_EQ(wrong.load(), 0u);
+}
+
+}  // namespace
+}  // namespace yard::testing

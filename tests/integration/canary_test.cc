@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Canaries as callers see them: right numbers from a kernel that has wrong ones, a breaker that opens, dumps that can
+// be run again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <yard/canary_dump.h>
+
+#include <atomic>
+#include <filesystem>
+#include <limits>
+#include <thread>
+
+#include "base/testing_files.h"
+#include "fault.h"
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+using base::eventually;
+using fault::FaultKernel;
+using ::testing::HasSubstr;
+
+constexpr Op<void(Out, In, int)> copy{"copy"};
+constexpr Op<void(InOut, In)> add{"add"};
+
+int32_t real_copy(plugin::Call, plugin::Tensor out, plugin::Tensor x, int64_t) {
+  for (int64_t i = 0; i < x.numel(); ++i) out.data<float>()[i] = x.data<float>()[i];
+  return YARD_OK;
+}
+int32_t real_add(plugin::Call, plugin::Tensor x, plugin::Tensor y) {
+  for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] += y.data<float>()[i];
+  return YARD_OK;
+}
+
+// A reference kernel for each op, and one that goes before it and fails as told.
+class CanaryOf : public ::testing::Test {
+ protected:
+  CanaryOf() {
+    Changes c;
+    c.add_backend(backend_.descriptor()).add_op(op_of("add(x~: f32[n], y: f32[n])"));
+    c.add_kernel(right_copy_).add_kernel(right_add_);
+    c.add_kernel(copy_.descriptor()).add_kernel(add_.descriptor());
+    bare_.runtime.apply(std::move(c)).or_throw();
+    copy_.set({.delegate = &right_copy_});
+    add_.set({.delegate = &right_add_});
+  }
+  ~CanaryOf() override { EXPECT_TRUE(bare_.runtime.reset().ok()); }
+
+  void watch(std::vector<CanaryRule> rules, int64_t threshold = 5) {
+    Config c;
+    c.canary_check = std::move(rules);
+    c.settings.breaker.failure_threshold = threshold;
+    ASSERT_TRUE(runtime().set_config(c).ok());
+  }
+  // Whether the call's result is right.
+  bool copies(int64_t n = 4) {
+    std::vector<float> to(static_cast<size_t>(n), -1), from(static_cast<size_t>(n));
+    for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
+    const Status s = copy.on(runtime())(TensorView(to.data(), DType::f32, {n}),
+                                        TensorView(from.data(), DType::f32, {n}), 0);
+    return s.ok() && to == from;
+  }
+  bool is_out() {
+    for (const Candidate& c : runtime().explain("copy(f32[4])@cpu").value().candidates)
+      if (c.id == "fault.copy") return c.reason == "unhealthy";
+    return false;
+  }
+  Runtime& runtime() { return bare_.runtime; }
+  CanaryCount count(const std::string& kernel) {
+    for (const CanaryCount& c : runtime().canaries().kernels)
+      if (c.kernel == kernel) return c;
+    return {};
+  }
+
+  static yard_kernel_t reference(plugin::Kernel k) {
+    return k.backend("test").kind(YARD_KIND_REFERENCE).d;
+  }
+  yard_kernel_t right_copy_ = reference(plugin::Kernel::of<real_copy>("copy", "reference.cpp"));
+  yard_kernel_t right_add_ = reference(plugin::Kernel::of<real_add>("add", "reference.cpp"));
+  fault::FaultBackend backend_;
+  FaultKernel copy_{{.op = "copy", .id = "fault.copy", .priority = 100}};
+  FaultKernel add_{{.op = "add", .id = "fault.add", .priority = 100}};
+  Bare bare_;
+};
+
+TEST_F(CanaryOf, CallersGetRightNumbersAndTheBreakerOpens) {
+  watch({{.op = "copy"}});
+  copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(copies()) << i;
+  EXPECT_TRUE(eventually([&] { return is_out(); }));
+  const uint64_t ran = copy_.calls();
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(copies()) << i;
+  EXPECT_EQ(copy_.calls(), ran);
+  const CanaryReport report = runtime().canaries();
+  ASSERT_EQ(report.mismatches.size(), 5u);
+  const CanaryMismatch& m = report.mismatches[0];
+  EXPECT_EQ(m.op, "copy");
+  EXPECT_EQ(m.kernel, "fault.copy");
+  EXPECT_EQ(m.against, "reference.cpp");
+  EXPECT_EQ(m.found, m.expected + 1);
+  EXPECT_THAT(m.call, HasSubstr("copy(f32[4]"));
+  EXPECT_EQ(count("fault.copy").mismatches, 5u);
+}
+
+TEST_F(CanaryOf, WhoIsNotLookedAtIsNotMended) {
+  watch({{.op = "add"}});
+  copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
+  EXPECT_FALSE(copies());
+}
+
+TEST_F(CanaryOf, OneInSoManyIsFound) {
+  watch({{.op = "copy", .one_in = 10}}, 1000);
+  copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
+  int right = 0;
+  for (int i = 0; i < 100; ++i) right += copies();
+  EXPECT_EQ(right, 10);
+  EXPECT_EQ(count("fault.copy").calls, 100u);
+}
+
+TEST_F(CanaryOf, AnOpInPlaceIsMendedFromWhatWasThereBefore) {
+  watch({{.op = "add"}});
+  add_.set({.wrong_numbers = true, .offset = 7, .delegate = &right_add_});
+  Floats x(2), y(2);
+  x.data = {1, 2}, y.data = {10, 20};
+  EXPECT_TRUE(add.on(runtime())(x.view, y.view).ok());
+  EXPECT_EQ(x.data, (std::vector<float>{11, 22}));
+  EXPECT_EQ(runtime().canaries().mismatches.size(), 1u);
+}
+
+TEST_F(CanaryOf, StrictCallsAreMendedToo) {
+  watch({{.op = "copy"}});
+  Policy strict;
+  strict.strict = true;
+  ASSERT_TRUE(runtime().set_policy(strict).ok());
+  copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
+  EXPECT_TRUE(copies());
+}
+
+TEST_F(CanaryOf, OutputsThatAreNotFiniteGoToTheNextKernel) {
+  watch({{.op = "*", .check = CanaryCheck::kFinite}});
+  copy_.set({.wrong_numbers = true,
+             .offset = std::numeric_limits<double>::infinity(),
+             .delegate = &right_copy_});
+  EXPECT_TRUE(copies());
+  EXPECT_EQ(runtime().canaries().mismatches.at(0).against, "");
+  // Where the inputs are gone there is nobody who could do it again.
+  add_.set({.wrong_numbers = true,
+            .offset = std::numeric_limits<double>::infinity(),
+            .delegate = &right_add_});
+  Floats x(2), y(2);
+  const Status s = add.on(runtime())(x.view, y.view);
+  EXPECT_THAT(s.to_string(), HasSubstr("x[0] is inf, and all inputs are finite"));
+}
+
+TEST_F(CanaryOf, ChangesOfHealthDoNotStopTheCount) {
+  watch({{.op = "copy", .one_in = 4}}, 1);
+  copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
+  for (int i = 0; i < 4; ++i) copies();
+  ASSERT_TRUE(eventually([&] { return is_out(); }));
+  ASSERT_TRUE(runtime().health().reset("copy", "fault.copy").ok());
+  copy_.set({.delegate = &right_copy_});
+  for (int i = 0; i < 40; ++i) EXPECT_TRUE(copies());
+  EXPECT_EQ(count("fault.copy").calls, 44u);
+  EXPECT_EQ(count("fault.copy").checked, 11u);
+}
+
+TEST_F(CanaryOf, ACanaryRunIsNotLookedAtItself) {
+  // A reference that calls the op of another canary.
+  static Runtime* nested = nullptr;
+  nested = &runtime();
+  const auto calls_add = +[](yard_call_t*, const yard_value_t* args, uint32_t) -> int32_t {
+    Floats x(1), y(1);
+    if (!add.on(*nested)(x.view, y.view).ok()) return YARD_FAULT;
+    const plugin::Tensor out(args[0].u.tensor), in(args[1].u.tensor);
+    for (int64_t i = 0; i < in.numel(); ++i) out.data<float>()[i] = in.data<float>()[i];
+    return YARD_OK;
+  };
+  yard_kernel_t deep = kernel_of("copy", "deep", 0);
+  deep.kind = YARD_KIND_REFERENCE, deep.run = calls_add;
+  ASSERT_TRUE(bare_.add(deep).ok());
+  watch({{.op = "copy", .kernel = "fault.*", .against = "deep"}, {.op = "add"}});
+  EXPECT_TRUE(copies());
+  EXPECT_EQ(count("fault.copy").checked, 1u);
+  EXPECT_EQ(count("fault.add").calls, 0u);
+  EXPECT_EQ(add_.calls(), 1u);
+}
+
+TEST_F(CanaryOf, RulesThatGoTakeTheirCanariesAlong) {
+  watch({{.op = "copy"}});
+  EXPECT_TRUE(copies());
+  ASSERT_TRUE(runtime().set_config({}).ok());
+  EXPECT_TRUE(copies());
+  EXPECT_EQ(count("fault.copy").calls, 1u);
+}
+
+TEST_F(CanaryOf, ManyThreadsGetRightResults) {
+  watch({{.op = "copy"}}, 10'000);
+  copy_.set({.rate = 0.3, .wrong_numbers = true, .delegate = &right_copy_});
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 500; ++i) wrong += !copies(1 + (i + t) % 9);
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(count("fault.copy").checked, count("fault.copy").calls);
+  EXPECT_EQ(count("fault.copy").mismatches, copy_.corrupted());
+}
+
+TEST_F(CanaryOf, WhatIsDumpedCanBeRunAgain) {
+  const base::TempFolder folder;
+  watch({{.op = "add", .dump = folder / "dumps", .dump_most = 2}}, 1000);
+  add_.set({.wrong_numbers = true, .offset = 7, .delegate = &right_add_});
+  for (int i = 0; i < 5; ++i) {
+    Floats x(3), y(3);
+    x.data = {1, 2, static_cast<float>(i)};
+    ASSERT_TRUE(add.on(runtime())(x.view, y.view).ok());
+    ASSERT_TRUE(
+        eventually([&] { return !runtime().canaries().mismatches.back().dump.empty(); }));
+  }
+  int files = 0;
+  for (const auto& e : std::filesystem::directory_iterator(folder / "dumps")) files += e.exists();
+  EXPECT_EQ(files, 2);
+  const CanaryDump dump = read_canary_dump(runtime().canaries().mismatches.back().dump).value();
+  // The canary itself plays no part in it.
+  const CanaryReplay wrong = replay(runtime(), dump).value();
+  EXPECT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.kernel, "fault.add");
+  EXPECT_EQ(wrong.difference.worst_found, wrong.difference.worst_expected + 7);
+  EXPECT_TRUE(replay(runtime(), dump, "reference.cpp").value().ok());
+  add_.set({.delegate = &right_add_});
+  EXPECT_TRUE(replay(runtime(), dump).value().ok());
+  EXPECT_THAT(replay(runtime(), dump, "nobody").status().to_string(), HasSubstr("has no kernel"));
+}
+
+TEST_F(CanaryOf, ADumpWithOtherInputsThanItsCallsIsRefused) {
+  CanaryDump dump;
+  dump.mismatch.op = "add", dump.mismatch.kernel = "fault.add";
+  dump.mismatch.call = "add(f32[2], f32[2])@cpu";
+  const std::string two(8, '\0');
+  const auto said = [&] { return replay(runtime(), dump).status().to_string(); };
+  dump.inputs = {{"x", two}};
+  EXPECT_THAT(said(), HasSubstr("the numbers of 'y' are missing"));
+  dump.inputs = {{"x", two}, {"y", two + "a"}};
+  EXPECT_THAT(said(), HasSubstr("'y' has 9 bytes where the call has 8"));
+  dump.inputs = {{"x", two}, {"y", two}, {"z", two}};
+  EXPECT_THAT(said(), HasSubstr("the call reads no tensor \"z\""));
+  dump.inputs = {{"x", two}, {"y", two}, {"y", two}};
+  EXPECT_THAT(said(), HasSubstr("the numbers of 'y' are there twice"));
+  dump.inputs = {{"x", two}, {"y", two}};
+  EXPECT_TRUE(replay(runtime(), dump).ok());
+  dump.mismatch.call = "add(f32[2], f32[2])@cuda";
+  EXPECT_FALSE(replay(runtime(), dump).ok());
+  dump.mismatch.call = "add(f32[1000000000000], f32[1000000000000])@cpu";
+  EXPECT_FALSE(replay(runtime(), dump).ok());
+}
+
+}  // namespace
+}  // namespace yard::testing

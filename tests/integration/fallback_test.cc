@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// What callers get when kernels fail: a right result or a clear error, never a wrong result.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <yard/log.h>
+
+#include <algorithm>
+#include <functional>
+#include <mutex>
+#include <numeric>
+
+#include "fault.h"
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+using fault::Behaviour;
+using fault::FaultBackend;
+using fault::FaultKernel;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Tensors with contents, as every call of a test starts with them.
+struct Tensors {
+  static constexpr int64_t kRows = 4, kHidden = 16;
+  std::vector<float> out = std::vector<float>(kRows * kHidden, -1);
+  std::vector<float> x = numbers(kRows * kHidden, 0.25f), residual = numbers(kRows * kHidden, -1);
+  std::vector<float> weight = numbers(kHidden, 1);
+  std::vector<int32_t> positions = std::vector<int32_t>(kRows, 3);
+
+  static std::vector<float> numbers(size_t n, float from) {
+    std::vector<float> v(n);
+    for (size_t i = 0; i < n; ++i) v[i] = from + 0.125f * static_cast<float>(i % 13);
+    return v;
+  }
+  static TensorView rows(std::vector<float>& v) { return {v.data(), DType::f32, {kRows, kHidden}}; }
+  TensorView weights() { return {weight.data(), DType::f32, {kHidden}}; }
+};
+
+// One op as the tests call it, and what it leaves behind.
+struct Case {
+  const char* op;
+  std::vector<uint32_t> outputs;  // arguments that are written
+  std::function<Status(Runtime&, Tensors&, const Options&)> call;
+  std::vector<float> Tensors::*result;
+};
+
+const Case kInPlace[] = {
+    {"add_rms_norm",
+     {0, 1},
+     [](Runtime& r, Tensors& t, const Options& o) {
+       return r.call("add_rms_norm",
+                     {{"out", t.rows(t.out)}, {"residual", t.rows(t.residual)},
+                      {"x", t.rows(t.x)}, {"weight", t.weights()}},
+                     o);
+     },
+     &Tensors::residual},
+    {"rotary_embedding",
+     {0},
+     [](Runtime& r, Tensors& t, const Options& o) {
+       const TensorView query(t.x.data(), DType::f32, {Tensors::kRows, 2, Tensors::kHidden / 2});
+       const TensorView positions(t.positions.data(), DType::i32, {Tensors::kRows});
+       return r.call("rotary_embedding", {{"query", query}, {"positions", positions}}, o);
+     },
+     &Tensors::x},
+    {"rms_norm",
+     {0},
+     [](Runtime& r, Tensors& t, const Options& o) {
+       return r.call("rms_norm",
+                     {{"out", t.rows(t.x)}, {"x", t.rows(t.x)}, {"weight", t.weights()}}, o);
+     },
+     &Tensors::x},
+};
+
+// A runtime in which one kernel comes before all others and misbehaves.
+struct World {
+  explicit World(const Case& c, uint32_t flags = 0, int kernels = 1) {
+    Changes changes;
+    changes.add_backend(backend.descriptor());
+    for (int i = 0; i < kernels; ++i) {
+      made.push_back(std::make_unique<FaultKernel>(fault::Spec{.op = c.op,
+                                                               .id = "fault." + std::to_string(i),
+                                                               .outputs = c.outputs,
+                                                               .priority = 1000 - i,
+                                                               .flags = flags}));
+      changes.add_kernel(made.back()->descriptor());
+    }
+    runtime.apply(std::move(changes)).or_throw();
+  }
+  ~World() { EXPECT_TRUE(runtime.reset().ok()); }
+
+  FaultBackend backend;
+  std::vector<std::unique_ptr<FaultKernel>> made;
+  Runtime runtime{RuntimeSettings{.environment = false}};
+};
+
+std::vector<float> right_result(const Case& c) {
+  Runtime plain(RuntimeSettings{.environment = false});
+  Tensors t;
+  c.call(plain, t, {}).or_throw();
+  return t.*c.result;
+}
+
+class InPlace : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Ops, InPlace, ::testing::ValuesIn(kInPlace),
+                         [](const auto& i) { return std::string(i.param.op); });
+
+TEST_P(InPlace, AKernelThatFailsAfterWritingIsNotFollowedByAnother) {
+  World w(GetParam());
+  w.made[0]->set({.after_writing = true, .code = YARD_FAULT, .message = "half way"});
+  Tensors t;
+  const Status s = GetParam().call(w.runtime, t, {});
+  EXPECT_EQ(s.code(), Code::kKernelFailed);
+  EXPECT_THAT(s.to_string(), AllOf(HasSubstr("fault.0"), HasSubstr("half way")));
+}
+
+TEST_P(InPlace, WithSavedInputsItIsAndTheResultIsRight) {
+  for (const Behaviour& b :
+       {Behaviour{.after_writing = true, .code = YARD_FAULT},
+        Behaviour{.after_writing = true, .throws = fault::Throws::kStandard},
+        Behaviour{.after_writing = true, .code = YARD_DECLINED}}) {
+    World w(GetParam(), 0, 2);  // two such, one after the other
+    for (auto& k : w.made) k->set(b);
+    Policy p;
+    p.retry_inplace = RetryInplace::kSave;
+    ASSERT_TRUE(w.runtime.set_policy(p).ok());
+    Tensors t;
+    const Status s = GetParam().call(w.runtime, t, {});
+    EXPECT_TRUE(s.ok()) << s.to_string();
+    EXPECT_EQ(t.*GetParam().result, right_result(GetParam()));
+    EXPECT_EQ(w.made[1]->failures(), 1u);
+  }
+}
+
+TEST_P(InPlace, AKernelThatPromisesToFailBeforeWritingNeedsNoCopy) {
+  World w(GetParam(), YARD_KERNEL_FAILS_BEFORE_WRITING);
+  w.made[0]->set({.code = YARD_FAULT});
+  Tensors t;
+  EXPECT_TRUE(GetParam().call(w.runtime, t, {}).ok());
+  EXPECT_EQ(t.*GetParam().result, right_result(GetParam()));
+}
+
+TEST_P(InPlace, RetryInplaceStandsInARuleFile) {
+  World w(GetParam());
+  w.made[0]->set({.after_writing = true, .code = YARD_FAULT});
+  auto reading = parse_config("version: \"1.0\"\npolicy: {retry_inplace: save}\n", "rules.yaml");
+  ASSERT_TRUE(reading.ok());
+  ASSERT_TRUE(w.runtime.set_config(reading.config).ok());
+  Tensors t;
+  EXPECT_TRUE(GetParam().call(w.runtime, t, {}).ok());
+  EXPECT_EQ(t.*GetParam().result, right_result(GetParam()));
+  EXPECT_THAT(to_yaml(reading.config), HasSubstr("retry_inplace: save"));
+}
+
+// Rows of a wider matrix: only what belongs to the tensor is put back.
+TEST(SavedInputs, LeaveTheSpaceBetweenRowsAlone) {
+  const Case& c = kInPlace[2];
+  World w(c);
+  std::vector<float> wide = Tensors::numbers(4 * 24, 1), weight(16, 1);
+  const std::vector<float> before = wide;
+  w.made[0]->set({.callback = [&](yard_call_t*, const yard_value_t*, uint32_t) {
+    wide[20] = 7;  // somebody else writes into the space meanwhile
+    return static_cast<int32_t>(YARD_FAULT);
+  }});
+  Policy p;
+  p.retry_inplace = RetryInplace::kSave;
+  ASSERT_TRUE(w.runtime.set_policy(p).ok());
+  const TensorView x(wide.data(), DType::f32, {4, 16}, {24, 1});
+  const TensorView weights(weight.data(), DType::f32, {16});
+  const Status s =
+      w.runtime.call("rms_norm", {{"out", x}, {"x", x}, {"weight", weights}});
+  ASSERT_TRUE(s.ok()) << s.to_string();
+  EXPECT_EQ(wide[20], 7);
+  EXPECT_EQ(wide[21], before[21]);
+  EXPECT_NE(wide[0], before[0]);
+}
+
+const Case kPlain{"silu_and_mul",
+                  {0},
+                  [](Runtime& r, Tensors& t, const Options& o) {
+                    const TensorView out(t.out.data(), DType::f32, {4, 8});
+                    return r.call("silu_and_mul", {{"out", out}, {"x", t.rows(t.x)}}, o);
+                  },
+                  &Tensors::out};
+
+TEST(Fallback, WithIntactInputsNeedsNoPromise) {
+  World w(kPlain);
+  w.made[0]->set({.after_writing = true, .code = YARD_FAULT});
+  Tensors t;
+  ResultRecord record;
+  Options o;
+  o.result = &record;
+  EXPECT_TRUE(kPlain.call(w.runtime, t, o).ok());
+  EXPECT_EQ(t.out, right_result(kPlain));
+  EXPECT_EQ(record.attempts, 2);
+  EXPECT_EQ(record.fallback_from, static_cast<uint8_t>(ErrorClass::kFault));
+}
+
+TEST(Fallback, ObeysDenyAndTheMostAttempts) {
+  World w(kPlain, 0, 3);
+  for (auto& k : w.made) k->set({.code = YARD_FAULT, .message = "no"});
+  Tensors t;
+  Options o;
+  o.deny = {"fault.1"};
+  EXPECT_TRUE(kPlain.call(w.runtime, t, o).ok());
+  EXPECT_EQ(w.made[1]->calls(), 0u);
+
+  Config config;
+  config.settings.max_fallback_attempts = 1;
+  ASSERT_TRUE(w.runtime.set_config(config).ok());
+  const Status s = kPlain.call(w.runtime, t, {});
+  EXPECT_EQ(s.code(), Code::kKernelFailed);
+  EXPECT_THAT(s.to_string(),
+              AllOf(HasSubstr("fault.0"), HasSubstr("fault.1"), Not(HasSubstr("fault.2"))));
+}
+
+TEST(Fallback, NeverAfterTheDeadline) {
+  World w(kPlain);
+  w.made[0]->set({.delay = std::chrono::milliseconds(20), .code = YARD_FAULT});
+  Tensors t;
+  Options o;
+  o.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
+  const Status s = kPlain.call(w.runtime, t, o);
+  EXPECT_EQ(s.code(), Code::kDeadline);
+  EXPECT_THAT(s.to_string(), HasSubstr("fault.0"));
+}
+
+TEST(Fallback, IsLoggedByTheKernelThatFailedAndTheOneThatServed) {
+  World w(kPlain);
+  w.made[0]->set({.code = YARD_FAULT, .message = "broken pipe"});
+  std::mutex lock;  // breakers have something to say, too, on another thread
+  std::vector<std::string> lines;
+  set_log_sink([&](const LogMessage& m) {
+    const std::lock_guard l(lock);
+    lines.emplace_back(m.text);
+  });
+  Tensors t;
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(kPlain.call(w.runtime, t, {}).ok());
+  set_log_sink({});
+  const auto count = [&](const std::string& part) {
+    const std::lock_guard l(lock);
+    return std::count_if(lines.begin(), lines.end(), [&](const std::string& l) {
+      return l.find(part) != std::string::npos;
+    });
+  };
+  EXPECT_EQ(count("Implementation 'fault.0' failed for op 'silu_and_mul': broken pipe"), 1);
+  EXPECT_EQ(count("Op 'silu_and_mul' fallback to '"), 1);
+}
+
+}  // namespace
+}  // namespace yard::testing

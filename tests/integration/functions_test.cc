@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dispatched functions from outside: signatures, order, verifiers, switches, failures.
+#include "functions_testing.h"
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+
+namespace yard::testing {
+namespace {
+
+struct Args {
+  int64_t heads = 1;
+  int64_t head_dim = 64;
+};
+enum class Mode { kFused, kChunked };
+
+YARD_DISPATCHED(chunk, "t_kda") (const Args& a, Mode m) -> std::string {
+  return "original " + std::to_string(a.head_dim) + (m == Mode::kFused ? " fused" : " chunked");
+};
+
+const Function<int(int)> twice{"t_math", "twice", [](int x) { return 2 * x; }};
+const Function<void(std::vector<int>&, int)> push{"t_math", "push",
+                                                  [](std::vector<int>& v, int x) { v.push_back(x); }};
+const Function<std::unique_ptr<int>(std::unique_ptr<int>)> bump{
+    "t_math", "bump", [](std::unique_ptr<int> p) {
+      ++*p;
+      return p;
+    }};
+const Function<int&(int&)> same{"t_math", "same", [](int& x) -> int& { return x; }};
+const Function<size_t(std::string&&)> sink{"t_math", "sink",
+                                           [](std::string&& s) { return std::string(std::move(s)).size(); }};
+const Function<int()> nothing{"t_math", "nothing", [] { return 0; }};
+
+template <class T>
+T add_one(T x) {
+  return x + 1;
+}
+const Function<float(float)> add_one_f32{"t_math", "add_one.f32", add_one<float>};
+const Function<int64_t(int64_t)> add_one_i64{"t_math", "add_one.i64", add_one<int64_t>};
+const Overloads add_one_of(add_one_f32, add_one_i64);
+
+using Functions = FunctionTest;
+
+TEST_F(Functions, WithoutBackendsTheOriginalRuns) {
+  EXPECT_EQ(chunk(Args{1, 32}, Mode::kFused), "original 32 fused");
+  EXPECT_EQ(twice(21), 42);
+  EXPECT_STREQ(twice.last_selected(), "original");
+}
+
+TEST_F(Functions, SignaturesOfAllKindsPassTheirArgumentsOn) {
+  add(twice, "b1", [](int x) { return 20 * x; });
+  add(push, "b2", [](std::vector<int>& v, int x) { v.push_back(-x); });
+  add(bump, "b3", [](std::unique_ptr<int> p) {
+    *p += 10;
+    return p;
+  });
+  add(same, "b4", [](int& x) -> int& { return ++x; });
+  add(sink, "b5", [](std::string&& s) { return std::string(std::move(s)).size() + 100; });
+  add(nothing, "b6", [] { return 7; });
+  EXPECT_EQ(twice(2), 40);
+  std::vector<int> v;
+  push(v, 3);
+  EXPECT_EQ(v, std::vector<int>{-3});
+  EXPECT_EQ(*bump(std::make_unique<int>(1)), 11);
+  int x = 4;
+  EXPECT_EQ(&same(x), &x);
+  EXPECT_EQ(x, 5);
+  std::string text = "abc";
+  EXPECT_EQ(sink(std::move(text)), 103u);
+  EXPECT_EQ(nothing(), 7);
+}
+
+TEST_F(Functions, OverloadsAndInstancesOfATemplateAreFunctionsOfTheirOwn) {
+  add(add_one_f32, "b1", [](float x) { return x + 100.0f; });
+  EXPECT_EQ(add_one_of(1.0f), 101.0f);
+  EXPECT_EQ(add_one_of(int64_t{1}), 2);
+}
+
+TEST_F(Functions, AnImplementationMayHoldState) {
+  auto calls = std::make_shared<std::atomic<int>>(0);
+  add(twice, "b1", [calls](int x) { return ++*calls, x; });
+  twice(1), twice(2);
+  EXPECT_EQ(*calls, 2);
+}
+
+TEST_F(Functions, TheHighestPriorityRunsAndTiesGoByName) {
+  add(twice, "low", [](int) { return 1; }, {}, {.priority = 1});
+  add(twice, "high", [](int) { return 2; }, {}, {.priority = 5});
+  add(twice, "also_high", [](int) { return 3; }, {}, {.priority = 5});
+  EXPECT_EQ(twice(0), 3);
+  EXPECT_STREQ(twice.last_selected(), "also_high");
+  EXPECT_STREQ(last_selected(), "also_high");
+}
+
+TEST_F(Functions, ARegistrationMayCountPrioritiesDownwards) {
+  add(twice, "five", [](int) { return 5; }, {}, {.priority = 5, .lower_first = true});
+  add(twice, "three", [](int) { return 3; }, {}, {.priority = 3, .lower_first = true});
+  EXPECT_EQ(twice(0), 3);
+}
+
+Verdict small(const Args& a, Mode m) {
+  if (a.head_dim > 256) return Reject("head dimension {0} is above {1}", a.head_dim, 256);
+  if (a.heads % 2 != 0) return Reject("{0} heads, which is odd", a.heads);
+  if (m == Mode::kChunked) return Reject(YARD_REASON_LAYOUT);
+  return Accept();
+}
+
+TEST_F(Functions, EachBranchOfAVerifierLeadsToTheNextAndToTheOriginalAtLast) {
+  add(chunk, "first", [](const Args&, Mode) { return std::string("first"); }, small,
+      {.priority = 2});
+  EXPECT_EQ(chunk(Args{2, 64}, Mode::kFused), "first");
+  EXPECT_EQ(chunk(Args{2, 512}, Mode::kFused), "original 512 fused");
+  EXPECT_EQ(chunk(Args{3, 64}, Mode::kFused), "original 64 fused");
+  EXPECT_EQ(chunk(Args{2, 64}, Mode::kChunked), "original 64 chunked");
+  EXPECT_STREQ(chunk.last_selected(), "original");
+  add(chunk, "second", [](const Args&, Mode) { return std::string("second"); });
+  EXPECT_EQ(chunk(Args{2, 512}, Mode::kFused), "second");
+  EXPECT_EQ(chunk(Args{2, 64}, Mode::kFused), "first");
+}
+
+TEST_F(Functions, EveryReasonIsCountedAndShownAndLoggedOnce) {
+  std::vector<std::string> log;
+  set_log_level(LogLevel::kInfo);
+  set_log_sink([&](const LogMessage& m) {
+    if (m.text.find("t_kda/chunk") != m.text.npos) log.emplace_back(m.text);
+  });
+  add(chunk, "first", [](const Args&, Mode) { return std::string("first"); }, small);
+  for (int i = 0; i < 3; ++i) chunk(Args{2, 512}, Mode::kFused);
+  chunk(Args{3, 64}, Mode::kFused);
+  EXPECT_EQ(log, (std::vector<std::string>{
+                     "Backend 'first' refuses a call of function 't_kda/chunk': head dimension 512 "
+                     "is above 256",
+                     "Backend 'first' refuses a call of function 't_kda/chunk': 3 heads, which is "
+                     "odd"}));
+  const FunctionProvider p = provider("t_kda/chunk", "first");
+  ASSERT_EQ(p.refusals.size(), 2u);
+  EXPECT_EQ(p.refusals[0].count, 3u);
+  EXPECT_EQ(p.refusals[0].text, "head dimension 512 is above 256");
+  EXPECT_EQ(p.refusals[1].count, 1u);
+  EXPECT_EQ(info("t_kda/chunk").original_calls, 4u);
+}
+
+TEST_F(Functions, ReasonsBeyondThoseThatAreRememberedAreCountedTogether) {
+  static const std::vector<std::string> texts = [] {
+    std::vector<std::string> t;
+    for (int i = 0; i < 40; ++i) t.push_back("reason number " + std::to_string(i));
+    return t;
+  }();
+  add(twice, "b1", [](int) { return 0; },
+      [](int x) -> Verdict { return Reject(texts[static_cast<size_t>(x)].c_str()); });
+  for (int i = 0; i < 40; ++i) twice(i);
+  uint64_t all = 0;
+  const FunctionProvider p = provider("t_math/twice", "b1");
+  for (const FunctionRefusal& r : p.refusals) all += r.count;
+  EXPECT_EQ(all, 40u);
+  EXPECT_EQ(p.refusals.size(), 17u);
+}
+
+TEST_F(Functions, ExplainAsksEverybodyAndRunsNobody) {
+  int runs = 0;
+  add(chunk, "first", [&](const Args&, Mode) { return ++runs, std::string(); }, small,
+      {.priority = 3});
+  add(chunk, "second", [&](const Args&, Mode) { return ++runs, std::string(); });
+  Changes c;
+  c.add_backend(plugin::Backend("third").enable(YARD_ENABLE_OFF).env("T_THIRD").d);
+  implement(c, chunk, "third", [](const Args&, Mode) { return std::string(); });
+  runtime().apply(std::move(c)).or_throw();
+  const FunctionExplanation e = chunk.explain(Args{2, 300}, Mode::kFused);
+  EXPECT_EQ(runs, 0);
+  EXPECT_EQ(e.selected, "second");
+  ASSERT_EQ(e.candidates.size(), 3u);
+  EXPECT_EQ(e.candidates[0].verdict, "refused");
+  EXPECT_EQ(e.candidates[0].detail, "head dimension 300 is above 256");
+  EXPECT_EQ(e.candidates[1].verdict, "selected");
+  EXPECT_EQ(e.candidates[2].verdict, "out");
+  EXPECT_EQ(e.candidates[2].reason, "disabled");
+  EXPECT_EQ(e.to_text(),
+            "t_kda/chunk: second\n"
+            "  first            refused  own: head dimension 300 is above 256\n"
+            "  second           selected\n"
+            "  third            out      disabled: off unless it is switched on: T_THIRD=on\n");
+}
+
+TEST_F(Functions, VerifiersAskTheHostAndReadTheScope) {
+  add(twice, "b1", [](int) { return 1; },
+      [](const FunctionQuery& q, int) -> Verdict {
+        if (q.has_feature("a feature that no machine has")) return Reject("what a machine");
+        if (q.training()) return Reject(YARD_REASON_INFERENCE_ONLY);
+        return Accept();
+      });
+  EXPECT_EQ(twice(4), 8);
+  {
+    ScopedPolicy in = ScopedPolicy::inference();
+    EXPECT_EQ(twice(4), 1);
+  }
+  EXPECT_EQ(twice(4), 8);
+  EXPECT_EQ(provider("t_math/twice", "b1").refusals[0].reason, "inference_only");
+}
+
+TEST_F(Functions, ABackendThatIsNotAvailableIsNotAsked) {
+  static const char* const reasons[] = {"no such device"};
+  Changes c;
+  plugin::Backend b("absent");
+  b.reasons(reasons).probe([](void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) {
+    why->reason = YARD_REASON_OWN;
+    return int32_t{YARD_DECLINED};
+  });
+  c.add_backend(b.d);
+  implement(c, twice, "absent", [](int) { return 1; });
+  runtime().apply(std::move(c)).or_throw();
+  EXPECT_EQ(twice(4), 8);
+  const FunctionProvider p = provider("t_math/twice", "absent");
+  EXPECT_FALSE(p.on);
+  EXPECT_EQ(p.reason, "unavailable");
+}
+
+TEST_F(Functions, CountersSayWhoRan) {
+  add(twice, "b1", [](int x) { return x; },
+      [](int x) -> Verdict { return x > 0 ? Verdict(Accept()) : Reject("{0} is not positive", x); });
+  for (int i = 0; i < 5; ++i) twice(1);
+  for (int i = 0; i < 3; ++i) twice(-1);
+  EXPECT_EQ(provider("t_math/twice", "b1").calls, 5u);
+  EXPECT_EQ(info("t_math/twice").original_calls, 3u);
+}
+
+TEST_F(Functions, CountersSurviveAChangeElsewhere) {
+  add(twice, "b1", [](int x) { return x; });
+  twice(1);
+  add(nothing, "b2", [] { return 1; });
+  twice(1);
+  EXPECT_EQ(provider("t_math/twice", "b1").calls, 2u);
+}
+
+TEST_F(Functions, ABackendBringsAFunctionOnce) {
+  add(twice, "b1", [](int x) { return x; });
+  Changes c;
+  implement(c, twice, "b1", [](int x) { return -x; });
+  const Status s = runtime().apply(std::move(c));
+  EXPECT_EQ(s.code(), Code::kConflict);
+  EXPECT_EQ(twice(1), 1);
+}
+
+TEST_F(Functions, OrphansAreListed) {
+  auto unused = std::make_unique<Function<int(int)>>("t_math", "forgotten", [](int x) { return x; });
+  add(*unused, "b1", [](int x) { return x; });
+  EXPECT_TRUE(info("t_math/forgotten").declared);
+  unused.reset();
+  EXPECT_FALSE(info("t_math/forgotten").declared);
+  const auto wrong = runtime().functions().find("t_math/forgoten");
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(wrong.status().message().find("did you mean 't_math/forgotten'"), std::string::npos)
+      << wrong.status().to_string();
+}
+
+TEST_F(Functions, RemovingABackendGoesBackToTheNextAndTellsWhenItIsGone) {
+  auto alive = std::make_shared<int>(0);
+  const std::weak_ptr<int> watch = alive;
+  add(twice, "b1", [keep = std::move(alive)](int x) { return x + *keep; });
+  EXPECT_EQ(twice(3), 3);
+  Changes c;
+  c.remove_backend("b1");
+  Ticket gone = runtime().apply_with_ticket(std::move(c)).value();
+  EXPECT_EQ(twice(3), 6);
+  EXPECT_TRUE(gone.wait(std::chrono::seconds(10)).ok());
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST_F(Functions, ACallMayRemoveTheBackendThatRunsIt) {
+  add(twice, "b1", [](int x) {
+    Changes c;
+    c.remove_backend("b1");
+    Runtime::shared().apply(std::move(c)).or_throw();
+    return x + 1000;
+  });
+  EXPECT_EQ(twice(1), 1001);
+  EXPECT_EQ(twice(1), 2);
+}
+
+TEST_F(Functions, FunctionsCallFunctions) {
+  add(twice, "b1", [](int x) { return x > 0 ? twice(x - 1) + 1 : 0; });
+  EXPECT_EQ(twice(50), 50);  // deeper than a thread has slots at hand
+}
+
+}  // namespace
+}  // namespace yard::testing

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tests of dispatched functions share: backends in a line, and a runtime that is clean afterwards.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <yard/function.h>
+#include <yard/log.h>
+#include <yard/plugin.hpp>
+#include <yard/yard.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace yard::testing {
+
+inline yard_backend_t backend(const char* name) { return plugin::Backend(name).d; }
+
+// The shared runtime, without anything that tests registered once they are over.
+class FunctionTest : public ::testing::Test {
+ protected:
+  void SetUp() override { clean(); }
+  void TearDown() override { clean(); }
+  static void clean() {
+    ASSERT_TRUE(runtime().load_config("").ok());
+    ASSERT_TRUE(runtime().reset().ok());
+    runtime().functions().check_verifiers(false);
+    set_log_sink({});
+    set_log_level(LogLevel::kWarn);
+  }
+  static Runtime& runtime() { return Runtime::shared(); }
+
+  // Adds a backend with one implementation.
+  template <class S, class F, class V = detail::NoVerifier>
+  static void add(const Function<S>& f, const char* name, F run, V verify = {},
+                  const ImplementationOptions& o = {}) {
+    Changes c;
+    c.add_backend(backend(name));
+    implement(c, f, name, std::move(run), std::move(verify), o);
+    const Status s = runtime().apply(std::move(c));
+    ASSERT_TRUE(s.ok()) << s.to_string();
+  }
+
+  static FunctionInfo info(const char* function) {
+    return runtime().functions().find(function).value();
+  }
+  static FunctionProvider provider(const char* function, const std::string& name) {
+    for (const FunctionProvider& p : info(function).providers)
+      if (p.backend == name) return p;
+    ADD_FAILURE() << name << " does not provide " << function;
+    return {};
+  }
+};
+
+// A rule file that is only a value.
+inline Config rules(const char* yaml) {
+  ConfigReading r = parse_config(std::string("version: \"1.0\"\n") + yaml, "rules.yaml");
+  for (const ConfigProblem& p : r.problems) ADD_FAILURE() << to_string(p);
+  return std::move(r.config);
+}
+
+}  // namespace yard::testing

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dispatched functions from many threads, while backends, switches, rules and groups change.
+#include <yard/commit.h>
+#include <yard/detail/sanitizers.h>
+
+#include <atomic>
+#include <thread>
+
+#include "functions_testing.h"
+
+namespace yard::testing {
+namespace {
+
+#if defined(YARD_UNDER_TSAN) || defined(YARD_UNDER_ASAN)
+constexpr int kRounds = 60;
+#else
+constexpr int kRounds = 400;
+#endif
+constexpr int kThreads = 4;
+
+const Function<int(int)> f{"c_group", "f", [](int x) { return x; }};
+
+class FunctionThreads : public FunctionTest {
+ protected:
+  // Runs `work` on several threads until `change` has been called kRounds times.
+  template <class Work, class Change>
+  static void race(const Work& work, const Change& change) {
+    std::atomic<bool> stop{false};
+    std::atomic<uint64_t> calls{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t)
+      threads.emplace_back([&] {
+        while (!stop.load(std::memory_order_relaxed)) work(), calls.fetch_add(1);
+      });
+    for (int i = 0; i < kRounds; ++i) change(i);
+    while (calls.load() < 1000) std::this_thread::yield();
+    stop = true;
+    for (std::thread& t : threads) t.join();
+  }
+};
+
+TEST_F(FunctionThreads, ABackendIsRemovedWhileCallsRun) {
+  // What an implementation uses must not be freed while it runs.
+  struct State {
+    std::atomic<int> alive{1};
+    ~State() { alive = 0; }
+  };
+  race(
+      [] {
+        const int y = f(1);
+        ASSERT_TRUE(y == 1 || y == 2) << y;
+      },
+      [](int) {
+        add(f, "racing", [state = std::make_shared<State>()](int x) {
+          std::this_thread::yield();
+          return x + state->alive;
+        });
+        Changes c;
+        c.remove_backend("racing");
+        Ticket gone = runtime().apply_with_ticket(std::move(c)).value();
+        EXPECT_TRUE(gone.wait(std::chrono::seconds(60)).ok());
+      });
+}
+
+TEST_F(FunctionThreads, SwitchesAndRulesChangeWhileCallsRun) {
+  add(f, "ruled", [](int x) { return x + 1; },
+      [](int x) -> Verdict { return x > 0 ? Verdict(Accept()) : Reject("{0} is too small", x); });
+  const Config off = rules("functions: {c_group: {enabled: false}}");
+  race(
+      [] {
+        const int y = f(1);
+        ASSERT_TRUE(y == 1 || y == 2) << y;
+        ASSERT_EQ(f(0), 0);
+      },
+      [&](int i) {
+        if (i % 3 == 0) {
+          Policy p;
+          p.reference_only = i % 2 == 0;
+          runtime().set_policy(p).or_throw();
+        } else {
+          runtime().set_config(i % 2 == 0 ? off : Config()).or_throw();
+        }
+      });
+  runtime().reset_policy().or_throw();
+}
+
+TEST_F(FunctionThreads, AGroupIsLoadedOnceByManyFirstCalls) {
+  static const Function<int(int)> g{"c_lazy", "g", [](int) { return 0; }};
+  std::atomic<int> asked{0};
+  add_provider("c_lazy", [&](Changes& c) {
+    ++asked;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    c.add_backend(backend("c_lazy"));
+    implement(c, g, "c_lazy", [](int x) { return x + 1; });
+    return Status();
+  });
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) threads.emplace_back([] { EXPECT_EQ(g(1), 2); });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(FunctionThreads, EveryReasonOfEveryThreadIsCounted) {
+  add(f, "counts", [](int x) { return x; },
+      [](int x) -> Verdict {
+        if (x % 2 == 0) return Reject("{0} is even", x);
+        return Reject("{0} is odd", x);
+      });
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([] {
+      for (int i = 0; i < 1000; ++i) f(i);
+    });
+  for (std::thread& t : threads) t.join();
+  uint64_t all = 0;
+  for (const FunctionRefusal& r : provider("c_group/f", "counts").refusals) all += r.count;
+  EXPECT_EQ(all, 1000u * kThreads);
+}
+
+TEST_F(FunctionThreads, CommitGroupsOfThreadsAreTheirOwn) {
+  add(f, "one", [](int x) { return x + 1; }, {}, {.priority = 1});
+  std::atomic<bool> up{false};
+  race(
+      [] {
+        CommitGroup group;
+        const int first = f(1);
+        for (int i = 0; i < 3; ++i) {
+          try {
+            ASSERT_EQ(f(1), first);
+          } catch (const Error&) {
+            return;  // it was taken away: an error, but never another one
+          }
+        }
+      },
+      [&](int) {
+        if (up.exchange(!up))
+          runtime().apply(std::move(Changes().remove_backend("two"))).or_throw();
+        else
+          add(f, "two", [](int x) { return x + 2; }, {}, {.priority = 2});
+      });
+}
+
+}  // namespace
+}  // namespace yard::testing

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// A runtime with nothing in it, for tests of hooks.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <yard/yard.h>
+
+#include <string>
+#include <utility>
+
+namespace yard::testing {
+
+struct Hooked : ::testing::Test {
+  Runtime runtime{RuntimeSettings{false, 64, false}};
+  Hooks hooks = runtime.hooks();
+
+  // Registers and activates one implementation.
+  template <class H, class F>
+  void engage(const H& hook, F f, const std::string& backend = "acme") {
+    const Status s = hooks.add(HookSet(backend).add(hook, std::move(f)));
+    ASSERT_TRUE(s.ok()) << s.to_string();
+    ASSERT_TRUE(hooks.activate(backend).ok());
+  }
+};
+
+}  // namespace yard::testing

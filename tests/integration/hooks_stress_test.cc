@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hooks under many threads: activated, removed, loaded and unloaded while they are called. A call runs one chain as it
+// was at one moment, nothing that has gone, and finds whatever was there all the time.
+//
+// YARD_STRESS_ROUNDS makes it run longer.
+#include <atomic>
+#include <thread>
+
+#include "plugin_files.h"
+
+namespace yard::testing {
+namespace {
+
+int rounds() {
+  const char* text = std::getenv("YARD_STRESS_ROUNDS");
+  return text != nullptr ? std::atoi(text) : 300;
+}
+
+// Threads that do something over and over until the end of the block.
+class Busy {
+ public:
+  template <class F>
+  Busy(int threads, const F& f) {
+    for (int t = 0; t < threads; ++t)
+      threads_.emplace_back([this, f, t] {
+        do f(t), done_.fetch_add(1, std::memory_order_relaxed);
+        while (!stop_.load(std::memory_order_relaxed));
+      });
+  }
+  ~Busy() {
+    stop_ = true;
+    for (auto& t : threads_) t.join();
+    EXPECT_GE(done_.load(), threads_.size());
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::atomic<uint64_t> done_{0};
+  std::vector<std::thread> threads_;
+};
+
+TEST(HooksStress, SwitchingWhileThreadsCall) {
+  Runtime runtime(RuntimeSettings{false, 64, false});
+  Hooks hooks = runtime.hooks();
+  const Hook<std::string()> hook(runtime, "switched");
+  // What an implementation holds is checked by the sanitizers when it has gone too early.
+  const auto set = [&](const char* name) {
+    HookSet s(name);
+    s.add(hook,
+          [text = std::string(40, name[0])](Next<std::string()> next) { return text[0] + next(); });
+    return s;
+  };
+  for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(hooks.add(set(name)).ok());
+  const HookScope scope = hooks.scope("c").value();
+  {
+    const Busy callers(3, [&](int t) {
+      const auto ask = [&] { return call_or(hook, [] { return std::string("."); }); };
+      std::string got;
+      if (t == 1) {
+        const ScopedHooks in(scope);
+        got = ask();
+        ASSERT_TRUE(got[0] == 'c' || got.find('c') == got.npos) << got;
+      } else if (t == 2) {
+        const ScopedDevice on({2, 0});
+        got = ask();
+      } else {
+        got = ask();
+      }
+      ASSERT_EQ(got.back(), '.');
+      for (const char c : {'a', 'b', 'c'})
+        ASSERT_LE(std::count(got.begin(), got.end(), c), 1) << got;
+    });
+    for (int i = 0; i < rounds(); ++i) {
+      ASSERT_TRUE(hooks.activate("a").ok());
+      ASSERT_TRUE(hooks.activate("b", {2, 0}).ok());
+      ASSERT_TRUE(hooks.activate("c").ok());
+      auto gone = hooks.remove("a");
+      ASSERT_TRUE(gone.ok());
+      ASSERT_TRUE(hooks.deactivate("b", {2, 0}).ok());
+      ASSERT_TRUE(hooks.add(set("a")).ok());
+      if (i % 16 == 0) {
+        ASSERT_TRUE(gone->wait(std::chrono::seconds(60)).ok());
+      }
+      ASSERT_TRUE(hooks.deactivate("c").ok());
+      if (i % 8 == 0) hooks.list();
+    }
+  }
+}
+
+TEST(HooksStress, ThreadsThatSwitchAtOnceLeaveWhatTheLastOneSaid) {
+  Runtime runtime(RuntimeSettings{false, 64, false});
+  Hooks hooks = runtime.hooks();
+  const Hook<int()> hook(runtime, "shared");
+  std::vector<std::string> names;
+  for (int t = 0; t < 4; ++t) {
+    names.push_back("backend" + std::to_string(t));
+    ASSERT_TRUE(hooks.add(HookSet(names.back()).add(hook, [t] { return t; })).ok());
+  }
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < rounds(); ++i) {
+        ASSERT_TRUE(hooks.activate(names[static_cast<size_t>(t)]).ok());
+        ASSERT_GE(call_or(hook, [] { return -1; }), 0) << "this one is active at least";
+        ASSERT_TRUE(hooks.deactivate(names[static_cast<size_t>(t)]).ok());
+      }
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(call_or(hook, [] { return -1; }), -1);
+  EXPECT_TRUE(hooks.list().activations.empty());
+}
+
+TEST(HooksStress, FirstUsesOfManyThreads) {
+  for (int i = 0; i < rounds() / 10 + 1; ++i) {
+    Runtime runtime(RuntimeSettings{false, 64, false});
+    Hooks hooks = runtime.hooks();
+    const Hook<int()> hook(runtime, "first");
+    ASSERT_TRUE(hooks.add(HookSet("acme").add(hook, [] { return 2; })).ok());
+    ASSERT_TRUE(hooks.activate("acme").ok());
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&] { EXPECT_EQ(call_or(hook, [] { return 1; }), 2); });
+    for (auto& t : threads) t.join();
+  }
+}
+
+TEST(HooksStress, PluginsComeAndGoWhileTheirHooksAreCalled) {
+  Folder folder;
+  Runtime runtime(alone());
+  const Hook<int64_t(int64_t)> hook(runtime, "plugged");
+  const std::string path = folder.put("hooked");
+  ASSERT_TRUE(runtime.plugins().load(path).ok());
+  ASSERT_TRUE(runtime.hooks().activate("hooked").ok());
+  {
+    const Busy callers(3, [&](int) {
+      const int64_t got = call_or(
+          hook, [] { return int64_t{-1}; }, 4);
+      ASSERT_TRUE(got == -1 || got == 41 || got == 42) << got;
+    });
+    for (int i = 0; i < rounds(); ++i) {
+      folder.put(i % 2 == 0 ? "hooked_v2" : "hooked", "hooked");
+      const auto gone = runtime.plugins().unload("hooked");
+      ASSERT_TRUE(gone.ok()) << gone.status().to_string();
+      ASSERT_TRUE(gone->wait(std::chrono::seconds(60)).ok());
+      ASSERT_EQ(call_or(
+                    hook, [] { return int64_t{-1}; }, 4),
+                -1);
+      ASSERT_TRUE(runtime.plugins().load(path).ok());
+      ASSERT_EQ(call_or(
+                    hook, [] { return int64_t{-1}; }, 4),
+                i % 2 == 0 ? 42 : 41);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace yard::testing

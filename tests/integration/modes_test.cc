@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+// Static maps made in code, and modes that a program adds.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <yard/scope.h>
+
+#include <atomic>
+
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr const char* kSchema =
+    "step(out!: T[rows, hidden], x: T[rows, hidden], by: int = 0) where out may_alias x";
+
+thread_local int32_t t_code = YARD_OK;
+thread_local std::vector<intptr_t> t_tried;
+
+int32_t try_it(yard_call_t* call, const yard_value_t*, uint32_t) {
+  t_ran = reinterpret_cast<intptr_t>(call->self);
+  t_tried.push_back(t_ran);
+  return t_ran == 3 ? YARD_OK : t_code;
+}
+
+class Modes : public ::testing::Test {
+ protected:
+  Modes() : bare_(kSchema) {
+    for (yard_kernel_t d :
+         {kernel_of("step", "default.a", 1, 150), kernel_of("step", "default.b", 2, 140),
+          kernel_of("step", "default.c", 3, 130)}) {
+      d.run = try_it;
+      bare_.add(d).or_throw();
+    }
+    t_code = YARD_OK;
+  }
+  Runtime& runtime() { return bare_.runtime; }
+  Status load(const std::string& yaml) {
+    ConfigReading r = parse_config("version: '1.0'\n" + yaml, "rules.yaml");
+    if (!r.ok()) return Status(Code::kInvalidArgument, to_string(r.problems[0]));
+    return runtime().set_config(r.config);
+  }
+  Status call(int64_t rows, const Options& o = {}, int64_t by = 0) {
+    std::vector<float> data(static_cast<size_t>(rows) * 4), out(data.size());
+    t_ran = 0;
+    t_tried.clear();
+    const TensorView to(out.data(), DType::f32, {rows, 4}), x(data.data(), DType::f32, {rows, 4});
+    return runtime().call("step", {to, x, {"by", by}}, o);
+  }
+  // Which kernel a call runs; -1 for an error.
+  intptr_t ran(int64_t rows, const Options& o = {}, int64_t by = 0) {
+    return call(rows, o, by).ok() ? t_ran : -1;
+  }
+  Explanation explain(int64_t rows, const Options& o = {}) {
+    return runtime().explain("step(f32[" + std::to_string(rows) + ",4])", o).value();
+  }
+  static Options in_mode(std::string name) {
+    Options o;
+    o.mode_name = std::move(name);
+    return o;
+  }
+  // Below 10 rows b, below 20 c and then b, else no answer.
+  static ModeProvider by_rows(std::atomic<int>* asked = nullptr) {
+    ModeProvider p;
+    p.reads = {"rows"};
+    p.plan = [asked](const ModeCall& c) -> std::vector<std::string> {
+      if (asked != nullptr) ++*asked;
+      if (c.read[0] < 10) return {"default.b"};
+      if (c.read[0] < 20) return {"default.c", "default.b"};
+      return {};
+    };
+    return p;
+  }
+
+  Bare bare_;
+};
+
+TEST_F(Modes, AStaticMapPutsItsKernelFirst) {
+  EXPECT_EQ(ran(4), 1);
+  runtime().set_static_map(StaticMap().set("step", "default.b")).or_throw();
+  EXPECT_EQ(ran(4), 2);
+  EXPECT_EQ(runtime().static_map().kernels().at("step"), "default.b");
+  ResultRecord record;
+  Options o;
+  o.result = &record;
+  ran(4, o);
+  EXPECT_EQ(record.mode, Mode::kStatic);
+  o.mode = Mode::kStatic;
+  EXPECT_EQ(ran(4, o), 2);
+  o.mode = Mode::kDynamic;
+  EXPECT_EQ(ran(4, o), 1);
+  runtime().set_static_map({}).or_throw();
+  EXPECT_EQ(ran(4), 1);
+  o.mode = Mode::kStatic;
+  EXPECT_EQ(call(4, o).code(), Code::kUnmapped);
+}
+
+TEST_F(Modes, AStaticMapInCodeIsStrongerThanTheFiles) {
+  load("static_kernel_map: {step: default.c}\n").or_throw();
+  EXPECT_EQ(ran(4), 3);
+  EXPECT_EQ(explain(4).candidates[0].detail, "chosen by static_kernel_map (rules.yaml:2)");
+  EXPECT_EQ(explain(4).candidates[1].detail,
+            "the op is mapped to default.c by static_kernel_map (rules.yaml:2)");
+  runtime().set_static_map(StaticMap().set("step", "default.b")).or_throw();
+  EXPECT_EQ(ran(4), 2);
+  EXPECT_EQ(explain(4).candidates[0].detail, "chosen by the program's static map");
+  EXPECT_THAT(explain(4).to_text(), HasSubstr("chosen by the program's static map"));
+  runtime().set_static_map({}).or_throw();
+  EXPECT_EQ(ran(4), 3);
+}
+
+TEST_F(Modes, AStaticMapWithNamesNobodyHasChangesNothing) {
+  runtime().set_static_map(StaticMap().set("step", "default.b")).or_throw();
+  const Status s = runtime().set_static_map(
+      StaticMap().set("step", "default.bb").set("stepp", "default.a").set("zzz", "default.a"));
+  EXPECT_EQ(s.code(), Code::kNotFound);
+  EXPECT_THAT(s.to_string(), HasSubstr("'default.bb' for op 'step', which has no such kernel; did "
+                                       "you mean 'default.b'?"));
+  EXPECT_THAT(s.to_string(), HasSubstr("op 'stepp', which is not known; did you mean 'step'?"));
+  EXPECT_THAT(s.to_string(), HasSubstr("op 'zzz', which is not known"));
+  EXPECT_EQ(ran(4), 2);
+}
+
+TEST_F(Modes, AStaticMapBypassesNeitherDenyNorCapability) {
+  runtime().set_static_map(StaticMap().set("step", "default.b")).or_throw();
+  Policy p;
+  p.deny_kernels = {"default.b"};
+  runtime().set_policy(p).or_throw();
+  EXPECT_EQ(ran(4), 1);
+  Options o;
+  o.mode = Mode::kStatic;
+  EXPECT_EQ(call(4, o).code(), Code::kNoKernel);
+}
+
+TEST_F(Modes, ATableOfCompileTimeIsAMap) {
+  static constexpr MappedKernel kTable[] = {{"step", "default.c"}};
+  static_assert(mapped_kernel(kTable, "step") == "default.c");
+  static_assert(mapped_kernel(kTable, "other").empty());
+  runtime().set_static_map(StaticMap(kTable)).or_throw();
+  EXPECT_EQ(ran(4), 3);
+}
+
+TEST_F(Modes, ResetTakesTheStaticMapBack) {
+  Runtime r;
+  r.set_static_map(StaticMap().set("softmax", "reference.cpp")).or_throw();
+  EXPECT_EQ(r.resolve("softmax(f32[4,8])").value().kernel, "reference.cpp");
+  r.reset().or_throw();
+  EXPECT_TRUE(r.static_map().empty());
+}
+
+TEST_F(Modes, OfTheProgramAreNamedByCallScopeAndFile) {
+  runtime().add_mode("by_rows", by_rows()).or_throw();
+  EXPECT_EQ(ran(4), 1);
+  EXPECT_EQ(ran(4, in_mode("by_rows")), 2);
+  EXPECT_EQ(ran(15, in_mode("by_rows")), 3);
+  {
+    const ScopedPolicy in(Scope().mode("by_rows"));
+    EXPECT_EQ(ran(4), 2);
+    EXPECT_EQ(ran(15), 3);
+    EXPECT_EQ(ran(4, in_mode("dynamic")), 1);
+  }
+  load("settings: {mode: by_rows}\n").or_throw();
+  EXPECT_EQ(ran(4), 2);
+  EXPECT_EQ(ran(15), 3);
+  load("settings: {modes: {step: by_rows}, mode: dynamic}\n").or_throw();
+  EXPECT_EQ(ran(4), 2);
+  EXPECT_EQ(ran(4, in_mode("auto")), 1);
+}
+
+TEST_F(Modes, WithoutAnAnswerFallBackToDynamic) {
+  runtime().add_mode("by_rows", by_rows()).or_throw();
+  ResultRecord record;
+  Options o = in_mode("by_rows");
+  o.result = &record;
+  EXPECT_EQ(ran(30, o), 1);
+  EXPECT_EQ(record.mode, Mode::kDynamic);
+  EXPECT_EQ(record.mode_name, nullptr);
+  EXPECT_EQ(ran(4, o), 2);
+  EXPECT_EQ(record.mode, Mode::kProgram);
+  EXPECT_STREQ(record.mode_name, "by_rows");
+}
+
+TEST_F(Modes, NeverRunAKernelTwiceThatHasFailed) {
+  runtime().add_mode("by_rows", by_rows()).or_throw();
+  t_code = YARD_DECLINED;
+  EXPECT_EQ(ran(4, in_mode("by_rows")), 3);
+  EXPECT_THAT(t_tried, ElementsAre(2, 1, 3));
+  EXPECT_EQ(ran(15, in_mode("by_rows")), 3);
+  EXPECT_THAT(t_tried, ElementsAre(3));
+}
+
+TEST_F(Modes, OrderTheirKernelsBeforeAFallbackChain) {
+  ModeProvider p;
+  p.plan = [](const ModeCall&) { return std::vector<std::string>{"default.b"}; };
+  runtime().add_mode("b_first", p).or_throw();
+  load("fallback_chains: {step: [default.c, default.a]}\nsettings: {mode: b_first}\n").or_throw();
+  const Explanation e = explain(4);
+  EXPECT_EQ(e.candidates[0].id + " " + e.candidates[1].id + " " + e.candidates[2].id,
+            "default.b default.c default.a");
+}
+
+TEST_F(Modes, BypassNeitherDenyNorCapability) {
+  yard_kernel_t d = kernel_of("step", "default.d", 4, 1);
+  yard_limit_t limit{};
+  limit.kind = YARD_LIMIT_MAX, limit.field = "rows", limit.a = 8;
+  d.limits = &limit, d.limit_count = 1;
+  bare_.add(d).or_throw();
+  std::vector<std::string> seen;
+  ModeProvider p;
+  p.plan = [&](const ModeCall& c) {
+    seen.clear();
+    for (const ModeCandidate& k : c.candidates) seen.emplace_back(k.id);
+    return std::vector<std::string>{"default.d", "default.b", "default.b", "default.nobody"};
+  };
+  runtime().add_mode("wants_d", p).or_throw();
+  EXPECT_EQ(ran(8, in_mode("wants_d")), 4);
+  EXPECT_EQ(ran(9, in_mode("wants_d")), 2);
+  EXPECT_THAT(seen, ElementsAre("default.a", "default.b", "default.c"));
+  Policy deny;
+  deny.deny_kernels = {"default.b", "default.d"};
+  runtime().set_policy(deny).or_throw();
+  EXPECT_EQ(ran(8, in_mode("wants_d")), 1);
+  EXPECT_THAT(seen, ElementsAre("default.a", "default.c"));
+  const Explanation e = explain(8, in_mode("wants_d"));
+  EXPECT_EQ(e.policy.back().field, "mode");
+  EXPECT_EQ(e.policy.back().value, "wants_d ('default.d' cannot serve the call: as in dynamic)");
+}
+
+TEST_F(Modes, AreAskedOnceForEachClassOfWhatTheyRead) {
+  std::atomic<int> asked = 0;
+  runtime().add_mode("by_rows", by_rows(&asked)).or_throw();
+  const Options o = in_mode("by_rows");
+  for (int i = 0; i < 5; ++i)
+    for (const int64_t by : {0, 1, 2}) EXPECT_EQ(ran(4, o, by), 2);
+  EXPECT_EQ(asked, 1);
+  ran(5, o);
+  EXPECT_EQ(asked, 2);
+}
+
+TEST_F(Modes, ThatDeclareNothingAreTakenToReadEverything) {
+  ModeProvider p;
+  p.plan = [](const ModeCall& c) -> std::vector<std::string> {
+    for (const auto& [name, value] : c.labels)
+      if (name == "tenant" && value == "blue") return {"default.c"};
+    return {c.args[2].u.i % 2 == 0 ? "default.a" : "default.b"};
+  };
+  runtime().add_mode("parity", p).or_throw();
+  Options o = in_mode("parity");
+  for (const int64_t by : {0, 1, 2, 3, 1, 0}) EXPECT_EQ(ran(4, o, by), by % 2 == 0 ? 1 : 2) << by;
+  o.labels["tenant"] = "blue";
+  EXPECT_EQ(ran(4, o, 1), 3);
+  o.labels["tenant"] = "red";
+  EXPECT_EQ(ran(4, o, 1), 2);
+  runtime().set_labels({{"tenant", "blue"}}).or_throw();
+  EXPECT_EQ(ran(4, in_mode("parity"), 1), 3);
+}
+
+TEST_F(Modes, MayAnswerForACallSpec) {
+  std::string seen;
+  ModeProvider p;
+  p.kernel = [&](std::string_view call) -> std::string {
+    seen = call;
+    return call.find("[7,4]") != std::string_view::npos ? "default.c" : "";
+  };
+  runtime().add_mode("by_text", p).or_throw();
+  EXPECT_EQ(runtime().resolve("step(f32[7,4])", in_mode("by_text")).value().kernel, "default.c");
+  EXPECT_EQ(seen, "step(f32[7,4], by=0)@cpu");
+  EXPECT_EQ(ran(7, in_mode("by_text")), 3);
+  EXPECT_EQ(ran(8, in_mode("by_text")), 1);
+  // plan() first, and where it has no answer kernel().
+  ModeProvider both = p;
+  both.reads = {"rows"};
+  both.plan = [](const ModeCall& c) -> std::vector<std::string> {
+    if (c.read[0] == 8) return {"default.b"};
+    return {};
+  };
+  runtime().add_mode("both", both).or_throw();
+  EXPECT_EQ(ran(7, in_mode("both")), 3);
+  EXPECT_EQ(ran(8, in_mode("both")), 2);
+}
+
+TEST_F(Modes, AreExplained) {
+  runtime().add_mode("by_rows", by_rows()).or_throw();
+  const Explanation e = explain(4, in_mode("by_rows"));
+  EXPECT_EQ(e.selected, "default.b");
+  EXPECT_EQ(e.candidates[0].detail, "chosen by mode 'by_rows'");
+  EXPECT_EQ(e.candidates[1].detail, "mode 'by_rows' chose default.b");
+  EXPECT_THAT(e.to_text(), HasSubstr("policy: mode = by_rows (from call)"));
+  load("settings: {mode: by_rows}\n").or_throw();
+  EXPECT_THAT(explain(30).to_text(),
+              HasSubstr("policy: mode = by_rows (it gave no answer: as in dynamic) (from file)"));
+}
+
+TEST_F(Modes, ThatThrowGiveNoAnswer) {
+  ModeProvider p;
+  p.plan = [](const ModeCall&) -> std::vector<std::string> { throw std::runtime_error("broken"); };
+  runtime().add_mode("throws", p).or_throw();
+  EXPECT_EQ(ran(4, in_mode("throws")), 1);
+  EXPECT_EQ(explain(4, in_mode("throws")).policy.back().value,
+            "throws (it threw: broken: as in dynamic)");
+}
+
+TEST_F(Modes, MustNotChangeTheRuntimeWhenTheyAreAsked) {
+  Status inner;
+  ModeProvider p;
+  p.plan = [&](const ModeCall&) -> std::vector<std::string> {
+    inner = runtime().set_policy({});
+    return {};
+  };
+  runtime().add_mode("meddles", p).or_throw();
+  EXPECT_EQ(ran(4, in_mode("meddles")), 1);
+  EXPECT_EQ(inner.code(), Code::kWouldDeadlock);
+}
+
+TEST_F(Modes, NamesThatCannotBeAreRefused) {
+  EXPECT_EQ(runtime().add_mode("static", by_rows()).code(), Code::kConflict);
+  EXPECT_EQ(runtime().add_mode("program", by_rows()).code(), Code::kConflict);
+  for (const char* name : {"", "By rows", "9", "a-b", "a\nb"})
+    EXPECT_EQ(runtime().add_mode(name, by_rows()).code(), Code::kInvalidArgument) << name;
+  EXPECT_THAT(runtime().add_mode("idle", {}).to_string(), HasSubstr("neither plan nor kernel"));
+  runtime().add_mode("by_rows", by_rows()).or_throw();
+  const Status again = runtime().add_mode("by_rows", by_rows());
+  EXPECT_EQ(again.code(), Code::kConflict);
+  EXPECT_THAT(again.to_string(), HasSubstr("there is a mode 'by_rows' already"));
+}
+
+TEST_F(Modes, NobodyHasAreSaidToCallsScopesAndFiles) {
+  runtime().add_mode("by_rows", by_rows()).or_throw();
+  const Status s = call(4, in_mode("by_row"));
+  EXPECT_EQ(s.code(), Code::kInvalidArgument);
+  EXPECT_THAT(s.to_string(), HasSubstr("no mode is called \"by_row\"; did you mean 'by_rows'?"));
+  EXPECT_FALSE(runtime().explain("step(f32[4,4])", in_mode("by_row")).ok());
+  {
+    const ScopedPolicy in(Scope().mode("nothing_like_it"));
+    EXPECT_THAT(call(4).to_string(), HasSubstr("auto, static, dynamic, config, hot_reload or "
+                                               "by_rows would be right"));
+    EXPECT_THAT(call(4).to_string(), HasSubstr("said by the scope"));
+  }
+  EXPECT_THAT(load("settings: {mode: by_row}\n").to_string(),
+              HasSubstr("no mode is called 'by_row'; did you mean 'by_rows'?"));
+  Options both = in_mode("by_rows");
+  both.mode = Mode::kAuto;
+  EXPECT_EQ(call(4, both).code(), Code::kInvalidArgument);
+  Options program;
+  program.mode = Mode::kProgram;
+  EXPECT_EQ(call(4, program).code(), Code::kInvalidArgument);
+}
+
+TEST_F(Modes, InUseByTheFileCannotBeRemoved) {
+  runtime().add_mode("by_rows", by_rows()).or_throw();
+  load("settings:\n  modes:\n    step: by_rows\n").or_throw();
+  EXPECT_EQ(ran(4), 2);
+  const Status s = runtime().remove_mode("by_rows");
+  EXPECT_EQ(s.code(), Code::kConflict);
+  EXPECT_THAT(s.to_string(), HasSubstr("mode 'by_rows' is in use: settings.modes.step"));
+  EXPECT_THAT(s.to_string(), HasSubstr("rules.yaml:4"));
+  EXPECT_EQ(ran(4), 2);
+  runtime().load_config("").or_throw();
+  runtime().remove_mode("by_rows").or_throw();
+  EXPECT_EQ(ran(4, in_mode("by_rows")), -1);
+  EXPECT_THAT(runtime().remove_mode("by_rows").to_string(), HasSubstr("has added no mode"));
+  // Rules of before that name it do not come back.
+  EXPECT_THAT(runtime().rollback_config(1).to_string(), HasSubstr("no mode is called 'by_rows'"));
+}
+
+TEST_F(Modes, LetGoOfTheirProviderWhenTheyAreRemoved) {
+  auto held = std::make_shared<int>(1);
+  ModeProvider p = by_rows();
+  p.plan = [held, plan = p.plan](const ModeCall& c) { return plan(c); };
+  runtime().add_mode("by_rows", std::move(p)).or_throw();
+  EXPECT_EQ(ran(4, in_mode("by_rows")), 2);
+  EXPECT_GT(held.use_count(), 1);
+  runtime().remove_mode("by_rows").or_throw();
+  runtime().set_policy({}).or_throw();  // a change lets go of what nobody uses
+  EXPECT_EQ(held.use_count(), 1);
+}
+
+TEST_F(Modes, OfTheSettingsAreThereBeforeTheFile) {
+  RuntimeSettings settings;
+  settings.builtin_backends = true, settings.environment = false;
+  ModeProvider p;
+  p.reads.emplace();
+  p.plan = [](const ModeCall&) { return std::vector<std::string>{"reference.cpp"}; };
+  settings.modes["exact"] = p;
+  Runtime r(settings);
+  r.ensure_initialized().or_throw();
+  Config config;
+  config.settings.mode = "exact";
+  r.set_config(config).or_throw();
+  EXPECT_EQ(r.resolve("softmax(f32[4,8])").value().kernel, "reference.cpp");
+  settings.modes["static"] = p;
+  EXPECT_EQ(Runtime(settings).ensure_initialized().code(), Code::kConflict);
+}
+
+}  // namespace
+}  // namespace yard::testing

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known to go wrong in a library that lets backends take over its functions: a test for each defect.
+#include <yard/commit.h>
+
+#include <stdexcept>
+
+#include "functions_testing.h"
+
+namespace yard::testing {
+namespace {
+
+class PeersFunctions : public FunctionTest {};
+
+const Function<int(int)> f{"p_group", "f", [](int x) { return x; }};
+
+TEST_F(PeersFunctions, AVerifierThatRaisesIsReportedAsBrokenAndNotTakenForANo) {
+  std::vector<std::string> log;
+  set_log_sink([&](const LogMessage& m) { log.emplace_back(m.text); });
+  bool broken = true;
+  add(f, "p_first", [](int) { return 1; },
+      [&](int) -> Verdict {
+        if (broken) throw std::out_of_range("no entry 7");
+        return Accept();
+      });
+  EXPECT_EQ(f(5), 5);
+  EXPECT_EQ(log, std::vector<std::string>{"The verifier of backend 'p_first' for function "
+                                          "'p_group/f' is broken: it threw: no entry 7"});
+  const FunctionProvider p = provider("p_group/f", "p_first");
+  ASSERT_EQ(p.refusals.size(), 1u);
+  EXPECT_EQ(p.refusals[0].reason, "verifier_broken");
+  EXPECT_EQ(p.refusals[0].text, "it threw: no entry 7");
+  const FunctionExplanation e = f.explain(5);
+  EXPECT_EQ(e.candidates[0].verdict, "broken");
+  EXPECT_EQ(e.candidates[0].detail, "it threw: no entry 7");
+  broken = false;  // not for ever
+  EXPECT_EQ(f(5), 1);
+}
+
+TEST_F(PeersFunctions, AVerifierWithAStaleSignatureIsRefusedAtCompileTime) {
+  using S = int(int, float);
+  const auto right = [](int, float) -> Verdict { return Accept(); };
+  const auto stale = [](int) -> Verdict { return Accept(); };
+  const auto other = [](int, double) -> Verdict { return Accept(); };
+  const auto vague = [](int, float) { return true; };
+  EXPECT_TRUE((detail::VerifierOf<decltype(right), S>::kFits));
+  EXPECT_TRUE((detail::VerifierOf<decltype(right), S>::kSaysWhy));
+  EXPECT_FALSE((detail::VerifierOf<decltype(stale), S>::kFits));
+  EXPECT_FALSE((detail::VerifierOf<decltype(other), S>::kFits));
+  EXPECT_FALSE((detail::VerifierOf<decltype(vague), S>::kSaysWhy));
+  EXPECT_TRUE((detail::kImplementsFunction<int (*)(int, float), S>));
+  EXPECT_FALSE((detail::kImplementsFunction<int (*)(int, double), S>));
+  EXPECT_FALSE((detail::kImplementsFunction<long (*)(int, float), S>));
+}
+
+TEST_F(PeersFunctions, NotOnlyTheFirstReasonIsLogged) {
+  std::vector<std::string> log;
+  set_log_level(LogLevel::kInfo);
+  set_log_sink([&](const LogMessage& m) {
+    if (m.text.find("p_second") != m.text.npos && m.text.find("refuses") != m.text.npos)
+      log.emplace_back(m.text);
+  });
+  add(f, "p_second", [](int) { return 1; },
+      [](int x) -> Verdict {
+        if (x < 0) return Reject("{0} is negative", x);
+        return Reject("{0} is not", x);
+      });
+  f(-1), f(1), f(-2), f(2);
+  EXPECT_EQ(log.size(), 2u);
+}
+
+TEST_F(PeersFunctions, FalseAndNothingDoNotEnable) {
+  for (const char* off : {"false", "off", "0", "no", "FALSE"}) {
+    ::setenv("P_SWITCH", off, 1);
+    Changes c;
+    c.add_backend(plugin::Backend("p_switched").env("P_SWITCH").d);
+    implement(c, f, "p_switched", [](int) { return 1; });
+    runtime().apply(std::move(c)).or_throw();
+    runtime().reload_environment().ignore();
+    EXPECT_EQ(f(5), 5) << off;
+    runtime().apply(std::move(Changes().remove_backend("p_switched"))).or_throw();
+  }
+  // The empty text says nothing: the default holds, whatever it is.
+  ::setenv("P_SWITCH", "", 1);
+  Changes c;
+  c.add_backend(plugin::Backend("p_switched").env("P_SWITCH").enable(YARD_ENABLE_OFF).d);
+  implement(c, f, "p_switched", [](int) { return 1; });
+  runtime().apply(std::move(c)).or_throw();
+  runtime().reload_environment().ignore();
+  EXPECT_EQ(f(5), 5);
+  ::unsetenv("P_SWITCH");
+}
+
+TEST_F(PeersFunctions, AProviderThatFailsDoesNotLoseTheOthers) {
+  static const Function<int(int)> g{"p_lazy", "g", [](int x) { return x; }};
+  add_provider("p_lazy", [](Changes&) -> Status { throw std::runtime_error("cannot import"); });
+  add_provider("p_lazy", [](Changes& c) {
+    c.add_backend(backend("p_good"));
+    implement(c, g, "p_good", [](int) { return 1; });
+    return Status();
+  });
+  EXPECT_EQ(g(5), 1);
+}
+
+TEST_F(PeersFunctions, ASecondProviderDoesNotEmptyTheFirst) {
+  static const Function<int(int)> g{"p_twice", "g", [](int x) { return x; }};
+  for (const char* name : {"p_one", "p_two"})
+    add_provider("p_twice", [name](Changes& c) {
+      c.add_backend(backend(name));
+      implement(c, g, name, [](int) { return 1; });
+      return Status();
+    });
+  EXPECT_EQ(g(5), 1);
+  EXPECT_EQ(info("p_twice/g").providers.size(), 2u);
+}
+
+TEST_F(PeersFunctions, ThereIsAFallbackWhenAKernelFails) {
+  add(f, "p_fails", [](int) -> int { throw std::runtime_error("out of memory"); }, {},
+      {.priority = 3, .fails_before_writing = true});
+  add(f, "p_next", [](int) { return 2; });
+  EXPECT_EQ(f(5), 2);
+}
+
+TEST_F(PeersFunctions, SlowerIsAPriorityAndNoRefusal) {
+  add(f, "p_slow", [](int) { return 1; }, {}, {.priority = -5});
+  EXPECT_EQ(f(5), 1);  // able, so it is asked before the original
+  add(f, "p_fast", [](int) { return 2; }, {}, {.priority = 5});
+  EXPECT_EQ(f(5), 2);
+  EXPECT_TRUE(provider("p_group/f", "p_slow").refusals.empty());
+}
+
+TEST_F(PeersFunctions, ForwardAndBackwardDoNotChooseApart) {
+  static const Function<int(int)> fwd{"p_pair", "fwd", [](int) { return 0; }, {.choice = "p_pair"}};
+  static const Function<int(int)> bwd{"p_pair", "bwd", [](int) { return 0; }, {.choice = "p_pair"}};
+  add(fwd, "p_a", [](int) { return 1; }, [](int x) -> Verdict {
+    return x < 10 ? Verdict(Accept()) : Reject("{0} is too large", x);
+  });
+  Changes c;
+  implement(c, bwd, "p_a", [](int) { return 1; });
+  runtime().apply(std::move(c)).or_throw();
+  CommitGroup group;
+  EXPECT_EQ(fwd(50), 0);
+  EXPECT_EQ(bwd(5), 0);  // would be p_a's by itself
+}
+
+TEST_F(PeersFunctions, WhichBackendRanCanBeAsked) {
+  add(f, "p_ran", [](int) { return 1; });
+  f(5);
+  EXPECT_STREQ(f.last_selected(), "p_ran");
+  EXPECT_EQ(provider("p_group/f", "p_ran").calls, 1u);
+}
+
+TEST_F(PeersFunctions, NoFallbackOnOneRankOfACollective) {
+  add(f, "p_rank", [](int) -> int { throw std::runtime_error("this rank only"); }, {},
+      {.fails_before_writing = true});
+  CommitGroup step(CommitKind::kCollective);
+  EXPECT_THROW(f(5), std::runtime_error);
+}
+
+TEST_F(PeersFunctions, NoFallbackAfterAForwardHasBeenCommitted) {
+  bool fails = false;
+  add(f, "p_once", [&](int) { return fails ? throw std::runtime_error("late") : 1; }, {},
+      {.fails_before_writing = true});
+  CommitGroup group;
+  EXPECT_EQ(f(5), 1);
+  fails = true;
+  EXPECT_THROW(f(5), std::runtime_error);
+}
+
+// ---- Verifiers are checked ----
+
+TEST_F(PeersFunctions, AVerifierThatChangesItsMindIsFound) {
+  int asked = 0;
+  add(f, "p_moody", [](int) { return 1; },
+      [&](int) -> Verdict { return ++asked % 2 == 0 ? Verdict(Accept()) : Reject("not now"); });
+  EXPECT_EQ(f.check_verifiers(5),
+            std::vector<std::string>{"the verifier of backend 'p_moody' for function 'p_group/f': "
+                                     "it says no, not now, and asked again yes"});
+}
+
+TEST_F(PeersFunctions, AVerifierThatDependsOnItsThreadIsFound) {
+  const auto here = std::this_thread::get_id();
+  add(f, "p_thread", [](int) { return 1; }, [here](int) -> Verdict {
+    return std::this_thread::get_id() == here ? Verdict(Accept()) : Reject("somewhere else");
+  });
+  ASSERT_EQ(f.check_verifiers(5).size(), 1u);
+}
+
+TEST_F(PeersFunctions, AVerifierThatChangesTensorsEnvironmentOrRegistryIsFound) {
+  static const Function<void(const TensorView&)> g{"p_group", "g", [](const TensorView&) {}};
+  float data[4] = {1, 2, 3, 4};
+  const TensorView x(data, DType::f32, {4});
+  const auto wrong = [&](auto verifier) {
+    add(g, "p_wrong", [](const TensorView&) {}, verifier);
+    const auto found = g.check_verifiers(x);
+    runtime().apply(std::move(Changes().remove_backend("p_wrong"))).or_throw();
+    return found.empty() ? std::string() : found[0].substr(found[0].rfind(": ") + 2);
+  };
+  EXPECT_EQ(wrong([](const TensorView&) -> Verdict { return Accept(); }), "");
+  EXPECT_EQ(wrong([](const TensorView& t) -> Verdict {
+              static_cast<float*>(t.data())[1] += 1;
+              return Accept();
+            }),
+            "it changes its arguments");
+  EXPECT_EQ(wrong([](const TensorView&) -> Verdict {
+              static int n = 0;
+              ::setenv("P_CHANGED", std::to_string(++n).c_str(), 1);
+              return Accept();
+            }),
+            "it changes the environment");
+  EXPECT_EQ(wrong([](const TensorView&) -> Verdict {
+              static int n = 0;
+              Policy p;
+              p.strict = ++n % 2 == 0;
+              Runtime::shared().set_policy(p).ignore();
+              return Accept();
+            }),
+            "it changes the registry");
+  ::unsetenv("P_CHANGED");
+}
+
+TEST_F(PeersFunctions, WhereVerifiersAreCheckedABrokenOneIsNotBelieved) {
+  int asked = 0;
+  add(f, "p_moody", [](int) { return 1; },
+      [&](int) -> Verdict { return ++asked % 2 != 0 ? Verdict(Accept()) : Reject("not now"); });
+  runtime().functions().check_verifiers(true);
+  EXPECT_EQ(f(5), 5);
+  EXPECT_EQ(provider("p_group/f", "p_moody").refusals[0].reason, "verifier_broken");
+}
+
+}  // namespace
+}  // namespace yard::testing

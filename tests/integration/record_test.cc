@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recordings: which calls are in them, what they cost when there is none, files that cannot be written, fork.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <yard/bound.h>
+#include <yard/scope.h>
+#include <yard/trace.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "base/testing_files.h"
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSchema = "noted(out!: T[n], x: T[n], by: int = 0) where out may_alias x";
+const Op<void(Out, In, int)> noted{"noted"};
+
+// Calls and counts of a recording.
+std::map<std::string, int> read(const std::string& path) {
+  std::map<std::string, int> calls;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("#")) continue;
+    const size_t tab = line.find('\t');
+    calls[line.substr(tab + 1)] = std::stoi(line.substr(0, tab));
+  }
+  return calls;
+}
+std::string text(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Tensors whose alignment is always the same, since it is part of a CallSpec.
+struct Aligned {
+  explicit Aligned(int64_t n) : view(memory, DType::f32, {n}) {}
+  alignas(64) float memory[256] = {};
+  TensorView view;
+};
+
+class Record : public ::testing::Test {
+ protected:
+  Record() : bare_(kSchema) {
+    bare_.add(kernel_of("noted", "default.a", 1)).or_throw();
+    path_ = folder_ / "calls.txt";
+  }
+  Runtime& runtime() { return bare_.runtime; }
+  void call(int64_t n, int by = 0, const Options* o = nullptr) {
+    const auto op = noted.on(runtime());
+    if (o != nullptr)
+      op.with (*o)(out_of(n), x_of(n), by).or_throw();
+    else
+      op(out_of(n), x_of(n), by).or_throw();
+  }
+  TensorView out_of(int64_t n) { return TensorView(out_.memory, DType::f32, {n}); }
+  TensorView x_of(int64_t n) { return TensorView(x_.memory, DType::f32, {n}); }
+
+  base::TempFolder folder_;
+  std::string path_;
+  Bare bare_;
+  Aligned out_{1}, x_{1};
+};
+
+TEST_F(Record, CountsDistinctCalls) {
+  call(4);
+  runtime().record_to(path_).or_throw();
+  for (int i = 0; i < 5; ++i) call(4);
+  for (int i = 0; i < 3; ++i) call(8, 1);
+  call(8, 2);
+  EXPECT_EQ(runtime().recording().calls, 9u);
+  EXPECT_EQ(runtime().recording().distinct, 3u);
+  EXPECT_EQ(runtime().recording().path, path_);
+  runtime().stop_recording().or_throw();
+  call(4);
+  EXPECT_THAT(read(path_), UnorderedElementsAre(Pair("noted(f32[4], by=0)@cpu", 5),
+                                                Pair("noted(f32[8], by=1)@cpu", 3),
+                                                Pair("noted(f32[8], by=2)@cpu", 1)));
+  EXPECT_THAT(text(path_), HasSubstr("# 9 calls, 3 distinct"));
+  // The most frequent first.
+  EXPECT_LT(text(path_).find("5\tnoted"), text(path_).find("3\tnoted"));
+  EXPECT_EQ(runtime().recording().path, "");
+}
+
+TEST_F(Record, SeesEveryWayOfCallingButFrozenHandles) {
+  runtime().record_to(path_).or_throw();
+  call(4);                                                                       // typed
+  call(4);                                                                       // remembered
+  runtime().call("noted", {out_of(4), x_of(4), {"by", int64_t{0}}}).or_throw();  // by name
+  Options o;
+  o.cache = false;
+  call(4, 0, &o);
+  {
+    TraceScope trace;  // runs nothing
+    runtime().call("noted", {out_of(4), x_of(4), {"by", int64_t{0}}}).or_throw();
+  }
+  runtime().stop_recording().or_throw();
+  EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 4)));
+}
+
+TEST_F(Record, SeesBoundHandlesWheneverTheyWereBound) {
+  Runtime& shared = Runtime::shared();
+  Changes c;
+  c.add_backend(backend_of("test")).add_op(op_of(kSchema));
+  c.add_kernel(kernel_of("noted", "default.a", 1));
+  shared.apply(std::move(c)).or_throw();
+  auto bound = bind(noted, out_of(16), x_of(16)).value();
+  bound(0).or_throw();
+  shared.record_to(path_).or_throw();
+  for (int i = 0; i < 3; ++i) bound(0).or_throw();
+  auto frozen = freeze(noted, out_of(16), x_of(16)).value();
+  frozen(out_of(16), x_of(16), 0).or_throw();
+  shared.stop_recording().or_throw();
+  bound(0).or_throw();
+  EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[16], by=0)@cpu", 3)));
+}
+
+TEST_F(Record, HoldsWhatAChoiceMayDependOn) {
+  runtime().set_labels({{"model", "m1"}}).or_throw();
+  runtime().record_to(path_).or_throw();
+  call(4);
+  {
+    const ScopedPolicy in(Scope().label("tenant", "blue").inference());
+    call(4);
+    Options o;
+    o.labels["phase"] = "decode";
+    o.deterministic = true;
+    call(4, 0, &o);
+  }
+  noted.on(runtime())(out_of(4), out_of(4), 0).or_throw();  // in place
+  runtime().stop_recording().or_throw();
+  EXPECT_THAT(read(path_), UnorderedElementsAre(
+                               Pair("noted(f32[4], by=0)@cpu{model=m1}", 1),
+                               Pair("noted(f32[4], by=0)@cpu+inference{model=m1, tenant=blue}", 1),
+                               Pair("noted(f32[4], by=0)@cpu+deterministic+inference{model=m1, "
+                                    "phase=decode, tenant=blue}",
+                                    1),
+                               Pair("noted(f32[4], by=0, out=&x)@cpu{model=m1}", 1)));
+  // What is in it can be asked again.
+  for (const auto& [spec, count] : read(path_))
+    EXPECT_EQ(runtime().resolve(spec).value().kernel, "default.a") << spec;
+}
+
+TEST_F(Record, AddsUpWhatSeveralThreadsCall) {
+  runtime().record_to(path_).or_throw();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      Aligned out(8), x(8);
+      for (int i = 0; i < 500; ++i) noted.on(runtime())(out.view, x.view, i % 5).or_throw();
+    });
+  for (std::thread& t : threads) t.join();
+  runtime().stop_recording().or_throw();
+  const auto calls = read(path_);
+  EXPECT_EQ(calls.size(), 5u);
+  for (const auto& [spec, count] : calls) EXPECT_EQ(count, 400) << spec;
+}
+
+TEST_F(Record, IsWrittenWhileItGoesOn) {
+  runtime().record_to(path_).or_throw();
+  EXPECT_FALSE(fs::exists(path_));  // what was there stays until there is a call
+  call(4);
+  EXPECT_TRUE(base::eventually([&] { return fs::exists(path_); }));
+  EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 1)));
+}
+
+TEST_F(Record, GoesToAnotherFileWithoutLosingTheFirst) {
+  const std::string other = folder_ / "other.txt";
+  runtime().record_to(path_).or_throw();
+  call(4);
+  runtime().record_to(other).or_throw();
+  EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 1)));
+  call(8);
+  runtime().record_to(other).or_throw();  // the same again changes nothing
+  runtime().stop_recording().or_throw();
+  EXPECT_THAT(read(other), ElementsAre(Pair("noted(f32[8], by=0)@cpu", 1)));
+}
+
+TEST_F(Record, TellsAtOnceOfAFileThatCannotBeWritten) {
+  EXPECT_THAT(runtime().record_to("").to_string(), HasSubstr("a path would be right"));
+  const std::string nowhere = folder_ / "no/such/folder/calls.txt";
+  const Status s = runtime().record_to(nowhere);
+  EXPECT_THAT(s.to_string(), HasSubstr(nowhere + ": cannot be written: No such file or directory"));
+  EXPECT_THAT(runtime().record_to(folder_ / ".").to_string(), HasSubstr("Is a directory"));
+  EXPECT_EQ(runtime().recording().path, "");
+  runtime().stop_recording().or_throw();
+}
+
+TEST_F(Record, OfTwoRuntimesToOneFileIsShared) {
+  Bare second(kSchema);
+  second.add(kernel_of("noted", "default.a", 1)).or_throw();
+  runtime().record_to(path_).or_throw();
+  second.runtime.record_to(path_).or_throw();
+  call(4);
+  noted.on(second.runtime)(out_of(4), x_of(4), 0).or_throw();
+  runtime().stop_recording().or_throw();
+  EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 2)));
+  noted.on(second.runtime)(out_of(4), x_of(4), 0).or_throw();
+  second.runtime.stop_recording().or_throw();
+  EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 3)));
+}
+
+TEST_F(Record, EndsWithItsRuntime) {
+  {
+    Bare other(kSchema);
+    other.add(kernel_of("noted", "default.a", 1)).or_throw();
+    other.runtime.record_to(path_).or_throw();
+    noted.on(other.runtime)(out_of(4), x_of(4), 0).or_throw();
+  }
+  EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 1)));
+}
+
+TEST_F(Record, IsAskedForByTheEnvironment) {
+  ::setenv("YARD_RECORD", path_.c_str(), 1);
+  RuntimeSettings settings;
+  Runtime r(settings);
+  EXPECT_EQ(r.recording().path, path_);
+  ::setenv("YARD_RECORD", (folder_ / "none/calls.txt").c_str(), 1);
+  const Status s = r.reload_environment();
+  EXPECT_THAT(s.to_string(), HasSubstr("YARD_RECORD="));
+  EXPECT_THAT(s.to_string(), HasSubstr("cannot be written"));
+  EXPECT_EQ(r.recording().path, path_);  // what it said before stays
+  ASSERT_FALSE(r.problems().empty());
+  EXPECT_EQ(r.problems()[0].where, "YARD_RECORD");
+  ::unsetenv("YARD_RECORD");
+  r.reload_environment().or_throw();
+  EXPECT_EQ(r.recording().path, "");
+}
+
+TEST_F(Record, NamesTheProcessWhereThePathAsksForIt) {
+  runtime().record_to(folder_ / "calls.%p.txt").or_throw();
+  call(4);
+  runtime().stop_recording().or_throw();
+  EXPECT_TRUE(fs::exists(folder_ / ("calls." + std::to_string(::getpid()) + ".txt")));
+}
+
+// A child has a file of its own; the parent's counts are not in it.
+TEST_F(Record, GoesOnInAChildOfForkUnderAnotherName) {
+  runtime().record_to(path_).or_throw();
+  call(4);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::alarm(60);
+    call(8);
+    call(8);
+    const bool ok = runtime().stop_recording().ok();
+    ::_exit(ok ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  call(4);
+  runtime().stop_recording().or_throw();
+  EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 2)));
+  EXPECT_THAT(read(path_ + "." + std::to_string(child)),
+              ElementsAre(Pair("noted(f32[8], by=0)@cpu", 2)));
+}
+
+// The process ends by exit() and nobody stops the recording: the thread writes what is left.
+TEST_F(Record, IsWrittenWhenTheProcessEnds) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::alarm(60);
+    static Bare* const kept = new Bare(kSchema);  // never destroyed, as Runtime::shared() is
+    kept->add(kernel_of("noted", "default.a", 1)).or_throw();
+    kept->runtime.record_to(folder_ / "end.%p.txt").or_throw();
+    for (int i = 0; i < 7; ++i) noted.on(kept->runtime)(out_of(4), x_of(4), 0).or_throw();
+    std::exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_THAT(read(folder_ / ("end." + std::to_string(child) + ".txt")),
+              ElementsAre(Pair("noted(f32[4], by=0)@cpu", 7)));
+}
+
+}  // namespace
+}  // namespace yard::testing

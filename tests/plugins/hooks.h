@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the program and the plugin of hooks.cc share.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace yard::testing {
+
+struct Target {
+  int64_t lanes = 0;
+#ifdef WIDER
+  int64_t features = 0;
+#endif
+};
+
+struct Gate {
+  std::atomic<bool> inside{false}, open{false};
+};
+
+}  // namespace yard::testing

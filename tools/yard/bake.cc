@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard bake: from recorded calls to a static map, in a rule file or in a header.
+#include "bake.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "config_file.h"
+#include "table.h"
+#include "terminal.h"
+
+namespace yard::tool {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+struct Question {
+  std::string trace, config, yaml, header, name_space = "baked";
+  bool majority = false, json = false;
+};
+
+// Whole or not at all.
+Status write(const std::string& path, const std::string& text) {
+  const std::string beside = path + ".new";
+  std::ofstream file(beside, std::ios::binary);
+  file << text;
+  file.close();
+  std::error_code error;
+  if (file) fs::rename(beside, path, error);
+  if (file && !error) return {};
+  fs::remove(beside, error);
+  return Status(Code::kNotFound, fmt::format("cannot write '{}'", path));
+}
+
+// Why nothing is written, one line for each matter; empty if it can be.
+std::vector<std::string> objections(const Question& q, const Baked& b) {
+  std::vector<std::string> to;
+  for (const CountedCall& c : b.lost) to.push_back(fmt::format("no kernel can run {}", c.call));
+  if (q.majority) return to;
+  for (const BakedOp& op : b.ops) {
+    if (!op.conflict()) continue;
+    std::string who;
+    for (const auto& [kernel, calls] : op.kernels)
+      who += fmt::format("{}{} {}", who.empty() ? "" : ", ", kernel, calls);
+    to.push_back(fmt::format("calls of {} are served by several kernels ({}); --majority takes {}",
+                             op.op, who, op.kernel));
+  }
+  return to;
+}
+
+void print_json(const Question& q, const Baked& b, bool ok) {
+  const auto text = [](const std::string& s) { return s.empty() ? Json() : Json(s); };
+  Json j = {{"ok", ok},
+            {"trace", q.trace},
+            {"config", text(q.config)},
+            {"yaml", text(q.yaml)},
+            {"header", text(q.header)},
+            {"calls", b.calls},
+            {"ops", Json::array()},
+            {"lost", Json::array()}};
+  for (const BakedOp& op : b.ops) {
+    Json o = {{"op", op.op},         {"kernel", op.kernel},           {"calls", op.calls},
+              {"served", op.served}, {"distinct", op.classes.size()}, {"kernels", Json::array()},
+              {"unable", op.unable}};
+    for (const auto& [kernel, calls] : op.kernels)
+      o["kernels"].push_back({{"kernel", kernel}, {"calls", calls}});
+    j["ops"].push_back(std::move(o));
+  }
+  for (const CountedCall& c : b.lost) j["lost"].push_back({{"call", c.call}, {"calls", c.count}});
+  fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void print(const Question& q, const Baked& b) {
+  Table table({{"op"},
+               {"kernel"},
+               {"calls", Align::kRight},
+               {"served", Align::kRight},
+               {"distinct", Align::kRight}});
+  for (const BakedOp& op : b.ops)
+    table.add({{op.op, Paint::kBold},
+               {op.kernel, op.conflict() ? Paint::kWarning : Paint::kPlain},
+               {std::to_string(op.calls)},
+               {std::to_string(op.served)},
+               {std::to_string(op.classes.size())}});
+  fmt::print("{}", table.text());
+  for (const BakedOp& op : b.ops)
+    if (!op.unable.empty())
+      fmt::print("In mode static {} of {} calls of {} would have no kernel, {} for example.\n",
+                 op.unable.size(), op.classes.size(), op.op, op.unable[0]);
+  for (const std::string& file : {q.yaml, q.header})
+    if (!file.empty()) fmt::print("{} is written.\n", file);
+}
+
+int run(const Question& q) {
+  if (!is_namespace(q.name_space))
+    return fail(kUsage, fmt::format("'{}' is no namespace; one like baked or acme::baked would be "
+                                    "right",
+                                    q.name_space));
+  const auto runtime = runtime_under(q.config);
+  if (runtime == nullptr) return kUsage;
+  const auto calls = read_trace(*runtime, q.trace);
+  if (!calls.ok()) return fail(kUsage, calls.status());
+  const Baked b = bake(*runtime, *calls, fs::path(q.trace).filename().string());
+  const std::vector<std::string> against = objections(q, b);
+  if (!against.empty()) {
+    if (q.json) {
+      print_json(q, b, false);
+      return kFailed;
+    }
+    for (const std::string& line : against) fmt::print(stderr, "yard: {}\n", line);
+    return fail(kFailed, "nothing is written");
+  }
+  if (!q.yaml.empty())
+    if (const Status s = write(q.yaml, bake_yaml(b)); !s.ok()) return fail(kFailed, s);
+  if (!q.header.empty())
+    if (const Status s = write(q.header, bake_header(b, q.name_space)); !s.ok())
+      return fail(kFailed, s);
+  if (q.json)
+    print_json(q, b, true);
+  else if (q.yaml.empty() && q.header.empty())
+    fmt::print("{}", bake_yaml(b));
+  else
+    print(q, b);
+  return kOk;
+}
+
+}  // namespace
+
+Baked bake(const Runtime& runtime, const std::vector<CountedCall>& calls,
+           const std::string& source) {
+  Baked to;
+  to.source = source;
+  std::map<std::string, BakedOp> ops;
+  std::map<std::string, std::vector<std::pair<std::string, std::string>>> chosen;  // call, kernel
+  for (const CountedCall& c : calls) {
+    to.calls += c.count;
+    const auto e = runtime.explain(c.call);
+    const std::string kernel = e.ok() ? e->selected : "";
+    if (kernel.empty()) {
+      to.lost.push_back(c);
+      continue;
+    }
+    BakedOp& op = ops[c.op];
+    op.op = c.op;
+    op.calls += c.count;
+    op.classes.push_back(c);
+    chosen[c.op].emplace_back(c.call, kernel);
+    const auto it = std::find_if(op.kernels.begin(), op.kernels.end(),
+                                 [&](const auto& k) { return k.first == kernel; });
+    if (it != op.kernels.end())
+      it->second += c.count;
+    else
+      op.kernels.emplace_back(kernel, c.count);
+  }
+  for (auto& [name, op] : ops) {
+    std::sort(op.kernels.begin(), op.kernels.end(), [](const auto& a, const auto& b) {
+      return a.second != b.second ? a.second > b.second : a.first < b.first;
+    });
+    std::sort(op.classes.begin(), op.classes.end(), [](const CountedCall& a, const CountedCall& b) {
+      return a.count != b.count ? a.count > b.count : a.call < b.call;
+    });
+    op.kernel = op.kernels[0].first, op.served = op.kernels[0].second;
+    Options forced;
+    forced.force = op.kernel;
+    for (const auto& [call, kernel] : chosen[name]) {
+      if (kernel == op.kernel) continue;
+      const auto e = runtime.explain(call, forced);
+      if (!e.ok() || e->selected.empty()) op.unable.push_back(call);
+    }
+    to.ops.push_back(std::move(op));
+  }
+  return to;
+}
+
+void add_bake(CLI::App& app, Action& action) {
+  auto q = std::make_shared<Question>();
+  CLI::App* c = app.add_subcommand("bake", "From recorded calls to a fixed kernel for each op");
+  c->add_option("--trace", q->trace, "The calls: a recording (YARD_RECORD), or a list of CallSpecs")
+      ->required()
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
+  add_config_option(*c, q->config);
+  c->add_option("--yaml", q->yaml, "Write a rule file with static_kernel_map")->type_name("FILE");
+  c->add_option("--header", q->header, "Write a C++ header with a table fixed at compile time")
+      ->type_name("FILE");
+  c->add_option("--namespace", q->name_space, "Namespace of the header; otherwise baked")
+      ->type_name("NAME");
+  c->add_flag("--majority", q->majority,
+              "Where several kernels serve an op: the one that serves most calls");
+  c->add_flag("--json", q->json, "JSON for programs instead of text");
+  c->footer(
+      "Asks the selector which kernel serves each call on this machine, and maps the op to it. "
+      "Without\n"
+      "--yaml and --header the rule file is printed. Equal calls give equal files. Nothing is "
+      "run.\n"
+      "\n"
+      "A map has one kernel for an op: where calls of an op are served by several, or by none, "
+      "nothing\n"
+      "is written and the exit code is 1. With --majority the kernel that serves most calls is "
+      "taken.\n"
+      "\n"
+      "Examples:\n"
+      "  YARD_RECORD=calls.txt ./service --warm-up              record\n"
+      "  yard bake --trace calls.txt                            look at it\n"
+      "  yard bake --trace calls.txt --yaml baked.yaml          a rule file, to be included\n"
+      "  yard bake --trace calls.txt --header baked.h --namespace acme::baked\n"
+      "  yard bake --trace calls.txt --config rules.yaml --majority --json");
+  c->callback([q, &action] { action = [q] { return run(*q); }; });
+}
+
+}  // namespace yard::tool
