@@ -19,9 +19,10 @@ struct Data {
   std::vector<float> q, out;
   Attention a;
   Data(int64_t rows, int64_t heads, int64_t head_dim, DType dtype = DType::kF32)
-      : q(static_cast<size_t>(rows * heads * head_dim), 0.5f),
-        out(q.size()),
-        a{q.data(), q.data(), q.data(), rows, heads, head_dim, dtype} {}
+      : q(static_cast<size_t>(rows * heads * head_dim), 0.5f), out(q.size()), a{q.data(), q.data(),
+                                                                                q.data(), rows,
+                                                                                heads,    head_dim,
+                                                                                dtype} {}
 };
 
 std::string who_runs(Data d, Mode m = Mode::kChunk) {
@@ -76,11 +77,13 @@ void switches() {
   ::unsetenv("FLALIKE_FLASH");
   runtime.reload_environment().or_throw();
   // [rules]
-  yard::Config rules = yard::parse_config("version: \"1.0\"\n"
-                                          "functions:\n"
-                                          "  kda: {deny: [flash]}\n"
-                                          "  kda/attention_grad: {enabled: false}\n",
-                                          "rules.yaml").config;
+  yard::Config rules = yard::parse_config(
+                           "version: \"1.0\"\n"
+                           "functions:\n"
+                           "  kda: {deny: [flash]}\n"
+                           "  kda/attention_grad: {enabled: false}\n",
+                           "rules.yaml")
+                           .config;
   runtime.set_config(rules).or_throw();
   CHECK(who_runs(Data(8, 4, 64)) == "tile");
   // [/rules]

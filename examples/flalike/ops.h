@@ -21,7 +21,7 @@ inline const yard::Function<void(const Attention&, const float*, float*)> attent
     "kda", "attention_grad", attention_grad_by_the_book, {.choice = "kda"}};
 
 // The same with less to write, where one key for each function will do. Gives back the largest scale.
-YARD_DISPATCHED(rms_norm, "norm") (const Norm& n, float eps) -> float {
+YARD_DISPATCHED(rms_norm, "norm")(const Norm& n, float eps) {
   return rms_norm_by_the_book(n, eps);
 };
 // [/declare]

@@ -101,7 +101,8 @@ struct CanaryRule {
   // For floats; both unset: as the op says; one: the other is 0.
   std::optional<double> rtol = {}, atol = {};
   CanaryCheck check = CanaryCheck::kValues;
-  std::string dump = {};   // a folder for the inputs of calls that went wrong; empty: they are not kept
+  // A folder for the inputs of calls that went wrong; empty: they are not kept.
+  std::string dump = {};
   int64_t dump_most = 16;  // files in it
   bool optional = false;   // neither an unknown op nor an unknown kernel is an error
   ConfigPlace at = {}, op_at = {}, kernel_at = {}, against_at = {};
@@ -148,6 +149,17 @@ struct ConfigSettings {
   bool operator==(const ConfigSettings&) const = default;
 };
 
+// New rules on trial: some calls go by them, and they are taken back if that goes worse.
+struct RolloutRule {
+  double percent = 10;                                     // of the calls that may
+  std::map<std::string, std::string, std::less<>> labels;  // only calls with all of these may
+  double hold_s = 60;                                      // then they are in force for all calls
+  double max_error_rate = 0.01;  // of calls on trial, in which some kernel failed
+  double max_slowdown = 1.5;     // time of calls on trial, of what the others take
+  ConfigPlace at;
+  bool operator==(const RolloutRule&) const = default;
+};
+
 struct Config {
   // Op or glob → kernel or kernels. An exact name beats a glob, a longer glob a shorter one.
   using KernelMap = std::map<std::string, KernelRef, std::less<>>;
@@ -170,6 +182,7 @@ struct Config {
   std::map<std::string, FunctionRule, std::less<>> functions;
   // The first that names a kernel counts, of those with the same check.
   std::vector<CanaryRule> canary_check;
+  std::optional<RolloutRule> canary;  // how these rules come into force; unset: at once
   ConfigSettings settings;
 
   // Where it was read. Not part of the value.

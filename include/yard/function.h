@@ -108,8 +108,8 @@ class Overloads {
   constexpr explicit Overloads(const F&... f) noexcept : functions_(f...) {}
 
   template <class... A>
-    requires((std::is_invocable_v<const F&, A...> || ...))
-  decltype(auto) operator()(A&&... args) const {
+  requires((std::is_invocable_v<const F&, A...> || ...)) decltype(auto) operator()(
+      A&&... args) const {
     return pick<0, A...>()(std::forward<A>(args)...);
   }
 
@@ -129,9 +129,10 @@ class Overloads {
 };
 
 struct ImplementationOptions {
-  int priority = 0;                   // -1000 to 1000, higher first
-  bool lower_first = false;           // for ports: priorities count downwards
-  bool fails_before_writing = false;  // when it throws, arguments and everything else are as they were
+  int priority = 0;          // -1000 to 1000, higher first
+  bool lower_first = false;  // for ports: priorities count downwards
+  bool fails_before_writing =
+      false;  // when it throws, arguments and everything else are as they were
 };
 
 namespace detail {

@@ -51,7 +51,8 @@ struct FunctionInfo {
   std::string choice;     // the key it chooses by, where that is not its own
   bool declared = false;  // false: an orphan, provided and declared by nobody
   bool asked = false;     // called, or loaded for: the group has been asked for its backends
-  std::vector<FunctionProvider> providers;  // in the order in which calls ask them, those that are out last
+  std::vector<FunctionProvider>
+      providers;  // in the order in which calls ask them, those that are out last
   uint64_t original_calls = 0;
 };
 
@@ -74,7 +75,7 @@ struct FunctionCandidate {
 struct FunctionExplanation {
   std::string function;  // "kda/chunk_attention"
   std::string selected;  // a backend, or "original"
-  std::string why;       // where something else than priority decided: the master switch, a commit group
+  std::string why;  // where something else than priority decided: the master switch, a commit group
   std::vector<FunctionCandidate> candidates;
   // A line for each.
   YARD_API std::string to_text() const;

@@ -14,8 +14,8 @@
 #pragma once
 
 #include <yard/hook_entry.h>
-#include <yard/plugin.hpp>
 #include <yard/verdict.h>
+#include <yard/plugin.hpp>
 
 #include <span>
 #include <string_view>
@@ -69,9 +69,10 @@ struct VerifierOf<V, R(A...)> {
   static constexpr bool kSays = Says<yard::detail::VerifyArg<A>...>::value;
   static constexpr bool kFills =
       std::is_invocable_r_v<int32_t, T, yard::detail::VerifyArg<A>..., yard_verdict_t*>;
-  static_assert(kAsks || kSays || kFills,
-                "a verifier is yard::Verdict(A...) or int32_t(A..., yard_verdict_t*), where A... are "
-                "its function's");
+  static_assert(
+      kAsks || kSays || kFills,
+      "a verifier is yard::Verdict(A...) or int32_t(A..., yard_verdict_t*), where A... are "
+      "its function's");
   static inline ReasonTexts texts;
 
   static int32_t entry(void*, yard::detail::VerifyArg<A>... a, yard_verdict_t* verdict) {

@@ -47,13 +47,19 @@ struct ConfigVersion {
 inline constexpr size_t kConfigHistory = 32;
 
 struct ConfigEvent {
-  enum class Kind : int { kReloaded, kRefused, kRolledBack };
+  enum class Kind : int {
+    kReloaded,
+    kRefused,
+    kRolledBack,
+    kOnTrial,    // `canary`: some calls go by them
+    kTakenBack,  // they did worse; what was in force stays
+  };
   Kind kind = Kind::kReloaded;
   uint64_t version = 0;                 // in force after it; 0: none
   std::string source;                   // as in ConfigVersion
   std::vector<ConfigProblem> problems;  // all errors of what was refused; warnings
 };
-// "reloaded", "refused", "rolled back".
+// "reloaded", "refused", "rolled back", "on trial", "taken back".
 YARD_API const char* to_string(ConfigEvent::Kind kind) noexcept;
 // `rules.yaml: refused, version 3 stays in force`, then the problems, one a line.
 YARD_API std::string to_string(const ConfigEvent& event);

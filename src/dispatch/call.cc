@@ -27,7 +27,18 @@ namespace yard::detail {
                                         const Core& core, const exec::Plan& plan,
                                         const yard_value_t* args, uint32_t flags) {
   if (e.contest().directions().observer != nullptr) observe(e, args, flags, nullptr);
-  return run_watched(thread, core, e, plan, request(e, core, args, flags, nullptr)).release();
+  const std::shared_ptr<const policy::Rollout>& rollout = e.contest().directions().rollout;
+  if (rollout == nullptr || thread.commit != nullptr)
+    return run_watched(thread, core, e, plan, request(e, core, args, flags, nullptr)).release();
+  if (!goes_on_trial(*rollout, e, nullptr, thread.scope_state))
+    return run_tallied(thread, core, e, plan, request(e, core, args, flags, nullptr), *rollout,
+                       false)
+        .release();
+  Status why;
+  Core& open = const_cast<Core&>(core);
+  Site* const site = open.attach(e.name(), kPacked, &why);
+  if (site == nullptr) return why.release();
+  return open.call_on_trial(*site, args, site->count, nullptr, rollout).release();
 }
 
 namespace {

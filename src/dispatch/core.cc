@@ -117,9 +117,9 @@ std::shared_ptr<Entry> Core::build_entry(const Snapshot& next, const registry::F
   select::Directions directions = directions_for(next, family);
   if (make_inspector && next.policy->file != nullptr)
     directions.inspector = make_inspector(next.policy->file->config, shared, where);
-  auto entry = Entry::make(select::Contest::make(shared, next.policy->in_force, {}, where,
-                                                 std::move(directions)),
-                           next.generation, old);
+  auto entry = Entry::make(
+      select::Contest::make(shared, next.policy->in_force, {}, where, std::move(directions)),
+      next.generation, old);
   if (old == nullptr || old->being_edited() || !entry->contest().directions().cache) return entry;
   // Representatives are copied out under the lock; selecting runs plugin code and is done without it.
   std::vector<op::Call> known;
@@ -299,6 +299,7 @@ Status Core::set_environment(std::shared_ptr<const policy::Reading> reading) {
 Status Core::set_file(std::shared_ptr<const policy::FileRules> file) {
   return edit_policy([&](const auto&, policy::ProcessPolicy& p) {
     p.file = file;
+    p.rollout = nullptr;
     return file != nullptr ? check_modes(file->config, *p.modes) : Status();
   });
 }

@@ -47,6 +47,10 @@ struct Patch {
   std::map<std::string, std::string, std::less<>> labels;
   std::string key;    // canonical text; empty where the scope alone says something
   uint64_t hash = 0;  // 0: nothing is said
+  bool trial = false;  // by the rules that are on trial
+
+  // The same for a call that goes by the rules on trial.
+  Patch on_trial() const;
 };
 // `labelled`: with the call's own labels, which only some rules read.
 Patch make_patch(const Options* options, const ScopeState* scope, bool labelled = false);
@@ -110,6 +114,12 @@ class Core {
   Status set_environment(std::shared_ptr<const policy::Reading> reading);
   // What a rule file says; null: there is none.
   Status set_file(std::shared_ptr<const policy::FileRules> file);
+  // Rules that only some calls go by, beside those in force. set_file() ends it.
+  Status begin_rollout(std::shared_ptr<const policy::FileRules> file, const RolloutRule& rule);
+  Status end_rollout();
+  // A call that goes by them.
+  Status call_on_trial(Site& site, const yard_value_t* args, uint32_t count,
+                       const Options* options, std::shared_ptr<const policy::Rollout> rollout);
   Status set_labels(op::Labels labels);
   // Kernels of ops in the program's own static map; names are checked.
   Status set_static_map(StaticMap map);

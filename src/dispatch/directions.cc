@@ -34,7 +34,8 @@ select::Directions directions_for(const policy::ProcessPolicy& policy,
   d.labels = policy.labels;
   d.modes = policy.modes;
   d.observer = policy.observer;
-  d.watched = policy.observer != nullptr;
+  d.rollout = policy.rollout;
+  d.watched = policy.observer != nullptr || policy.rollout != nullptr;
   const std::string& op = family.op->name;
   const auto& mapped = policy.mapped.kernels();
   if (const auto it = mapped.find(op); it != mapped.end())

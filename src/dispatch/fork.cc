@@ -73,18 +73,27 @@ void Core::abandon_root() noexcept {
   next->state = last->state;
   next->policy = last->policy;
   if (next->policy->observer != nullptr) next->policy->observer->forked();
+  // Rules on trial are the parent's matter: the child has nobody who would end it.
+  if (next->policy->rollout != nullptr) {
+    auto without = std::make_shared<policy::ProcessPolicy>(*next->policy);
+    without->rollout = nullptr;
+    next->policy = std::move(without);
+  }
   next->forked = true;
   board.abandon();
   next->health = board.view();
   std::vector<std::shared_ptr<Entry>> entries = last->owners();
   for (auto& entry : entries) {
     if (entry == nullptr) continue;
-    bool unsafe = entry->being_edited() || entry->contest().directions().health != nullptr;
+    bool unsafe = entry->being_edited() || entry->contest().directions().health != nullptr ||
+                  entry->contest().directions().rollout != nullptr;
     for (const select::Contender& c : entry->contest().contenders())
       unsafe |= (c.kernel->backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0;
     if (!unsafe) continue;
     select::Directions directions = entry->contest().directions();
     directions.health = nullptr;  // breakers start anew
+    if (std::exchange(directions.rollout, nullptr) != nullptr)
+      directions.watched = directions.observer != nullptr;
     entry = Entry::make(select::Contest::make(next->state->families.find(entry->name())->second,
                                               next->policy->in_force, {}, {host, true},
                                               std::move(directions)),

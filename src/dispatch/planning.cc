@@ -118,11 +118,18 @@ std::shared_ptr<const Entry> Core::overlay(const std::shared_ptr<const Snapshot>
   const Entry* global = s->entry(index);
   if (global == nullptr) return nullptr;
   const auto family = s->state->families.find(global->name())->second;
-  auto entry =
-      Entry::make(select::Contest::make(family, merge(s->policy->in_force, patch.policy),
-                                        patch.demand, {host, s->forked},
-                                        directions_for(global->contest().directions(), patch)),
-                  s->generation, global, s.get());
+  const bool trial = patch.trial && s->policy->rollout != nullptr;
+  const policy::ProcessPolicy& said = trial ? s->policy->rollout->next() : *s->policy;
+  select::Directions directions = global->contest().directions();
+  if (trial) {
+    auto health = std::move(directions.health);
+    directions = directions_for(said, *family);
+    directions.health = std::move(health);
+  }
+  auto entry = Entry::make(
+      select::Contest::make(family, merge(said.in_force, patch.policy), patch.demand,
+                            {host, s->forked}, directions_for(std::move(directions), patch)),
+      s->generation, global, s.get());
   entry->overlay_key = patch.key;
   entry->overlay_hash = patch.hash;
   entry->patch = std::make_shared<const Patch>(patch);

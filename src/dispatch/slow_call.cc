@@ -78,7 +78,8 @@ class CommitChooser final : public exec::Chooser {
 // One call on its way through the slow path.
 class SlowCall {
  public:
-  SlowCall(Core& core, Site& site, const yard_value_t* args, uint32_t count, const Options* options)
+  SlowCall(Core& core, Site& site, const yard_value_t* args, uint32_t count, const Options* options,
+           std::shared_ptr<const policy::Rollout> trial = nullptr)
       : core_(core),
         site_(site),
         facts_(args, count),
@@ -87,7 +88,8 @@ class SlowCall {
         o_(options),
         thread_(base::this_thread()),
         scope_(thread_.scope_state),
-        patch_(make_patch(options, scope_)) {
+        trial_(std::move(trial)),
+        patch_(patch_of(false)) {
     if (scope_ != nullptr) flags_ = scope_->flags;
     if (o_ != nullptr) {
       flags_ |= call_flags(*o_);
@@ -219,7 +221,17 @@ class SlowCall {
     exec::Request asked = request(e, core_, args_, flags_, o_);
     if (thread_.commit != nullptr) [[unlikely]]
       return run_committed(*thread_.commit, e, plan, asked);
-    return run_watched(thread_, core_, e, plan, asked);
+    if (trial_ != nullptr) return run_tallied(thread_, core_, e, plan, asked, *trial_, true);
+    const auto& rollout = e.contest().directions().rollout;
+    if (rollout == nullptr) return run_watched(thread_, core_, e, plan, asked);
+    if (goes_on_trial(*rollout, e, o_, scope_))
+      return core_.call_on_trial(site_, args_, count_, o_, rollout);
+    return run_tallied(thread_, core_, e, plan, asked, *rollout, false);
+  }
+
+  Patch patch_of(bool labelled) const {
+    Patch p = make_patch(o_, scope_, labelled);
+    return trial_ != nullptr ? p.on_trial() : p;
   }
 
   // Inside a commit group: what was chosen for such a call runs, or nothing; the first one chooses.
@@ -253,7 +265,7 @@ class SlowCall {
     const bool read = (!patch_.mode.empty() && !parse_mode(patch_.mode)) ||
                       global.contest().directions().reads_labels();
     if (o_ == nullptr || o_->labels.empty() || !read) return patch_;
-    if (!labelled_) labelled_ = make_patch(o_, scope_, true);
+    if (!labelled_) labelled_ = patch_of(true);
     return *labelled_;
   }
 
@@ -286,6 +298,7 @@ class SlowCall {
   const Options* o_;
   base::ThreadRecord& thread_;
   const ScopeState* scope_;
+  const std::shared_ptr<const policy::Rollout> trial_;  // the call goes by its rules
   Patch patch_;
   std::optional<Patch> labelled_;
   std::shared_ptr<const Entry> overlay_;
@@ -299,6 +312,12 @@ class SlowCall {
 Status Core::call_slow(Site& site, const yard_value_t* args, uint32_t count,
                        const Options* options) {
   return SlowCall(*this, site, args, count, options).run();
+}
+
+Status Core::call_on_trial(Site& site, const yard_value_t* args, uint32_t count,
+                           const Options* options,
+                           std::shared_ptr<const policy::Rollout> rollout) {
+  return SlowCall(*this, site, args, count, options, std::move(rollout)).run();
 }
 
 }  // namespace yard::detail

@@ -117,9 +117,8 @@ void note_outcome(const Core& core, const Entry& entry, const exec::Plan& plan,
 }
 
 Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& entry,
-                   const exec::Plan& plan, exec::Request request) {
+                   const exec::Plan& plan, exec::Request request, exec::Outcome& outcome) {
   Trials trials(entry, plan, request);
-  exec::Outcome outcome;
   Status s = exec::execute(thread, plan, request, outcome);
   const bool decided = trials.leave(outcome);
   note_outcome(core, entry, plan, request, outcome);

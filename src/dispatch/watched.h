@@ -10,7 +10,19 @@ namespace yard::detail {
 
 // Runs a plan. Inside the guard.
 Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& entry,
-                   const exec::Plan& plan, exec::Request request);
+                   const exec::Plan& plan, exec::Request request, exec::Outcome& outcome);
+inline Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& entry,
+                          const exec::Plan& plan, const exec::Request& request) {
+  exec::Outcome nobody_asks;
+  return run_watched(thread, core, entry, plan, request, nobody_asks);
+}
+// The same, timed for rules on trial and those beside them.
+Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& entry,
+                   const exec::Plan& plan, const exec::Request& request,
+                   const policy::Rollout& rollout, bool on_trial);
+// Whether a call goes by the rules on trial.
+bool goes_on_trial(const policy::Rollout& rollout, const Entry& entry, const Options* options,
+                   const ScopeState* scope);
 
 // Hands to health what became of a call. A plan whose kernel has failed is not direct until a call has gone
 // well: so every success that follows a failure is seen, and others cost nothing.

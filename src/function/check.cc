@@ -30,14 +30,14 @@ uint64_t arguments(const detail::FunctionArgs& args) {
   Fingerprint f;
   args.visit(
       args.tuple,
-      [](void* to, const void* data, size_t n) { static_cast<Fingerprint*>(to)->add(data, n); }, &f);
+      [](void* to, const void* data, size_t n) { static_cast<Fingerprint*>(to)->add(data, n); },
+      &f);
   return f.value;
 }
 
 uint64_t environment() {
   Fingerprint f;
-  for (char** at = environ; at != nullptr && *at != nullptr; ++at)
-    f.add(*at, std::strlen(*at) + 1);
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) f.add(*at, std::strlen(*at) + 1);
   return f.value;
 }
 
@@ -113,8 +113,8 @@ Answer ask_three_times(const Implementation& i, const detail::ThreadHead& thread
     return fmt::format("it says {}, and {} {}", described(i, first), when,
                        other.broken.empty() ? described(i, other) : other.broken);
   };
-  world = before.arguments == after.arguments && (before.environment != after.environment ||
-                                                  before.generation != after.generation);
+  world = before.arguments == after.arguments &&
+          (before.environment != after.environment || before.generation != after.generation);
   if (!same(first, second) || !second.broken.empty())
     first.broken = differs("asked again", second);
   else if (!same(first, elsewhere) || !elsewhere.broken.empty())

@@ -49,8 +49,8 @@ const FunctionRow* take_original(FunctionSite& site, ThreadHead& thread, const T
 // What the verifier says, with its promises checked where that is asked for.
 function::Answer answer(const Table& table, const Implementation& i, ThreadHead& thread,
                         const FunctionArgs& args) {
-  function::Answer a = table.checked ? function::ask_checked(i, thread, args)
-                                     : function::ask_once(i, thread, args);
+  function::Answer a =
+      table.checked ? function::ask_checked(i, thread, args) : function::ask_once(i, thread, args);
   if (!a.broken.empty())
     i.broken(a.broken);
   else if (!a.accepted)
@@ -61,8 +61,8 @@ function::Answer answer(const Table& table, const Implementation& i, ThreadHead&
 [[noreturn]] void cannot_follow(const FunctionSite& site, const std::string& chosen,
                                 std::string_view why) {
   Status(Code::kNoKernel, ErrorClass::kFault,
-         fmt::format("{} must run on '{}', as its commit group has chosen, and that {}", title(site),
-                     chosen, why))
+         fmt::format("{} must run on '{}', as its commit group has chosen, and that {}",
+                     title(site), chosen, why))
       .or_throw();
   std::terminate();  // not reached
 }
@@ -77,9 +77,9 @@ const FunctionRow* follow(FunctionSite& site, Guard& guard, ThreadHead& thread,
     const function::Answer a = answer(table, *e.implementation, thread, args);
     if (!a.broken.empty()) cannot_follow(site, chosen, "has a broken verifier: " + a.broken);
     if (!a.accepted)
-      cannot_follow(site, chosen,
-                    "refuses the call: " +
-                        e.implementation->text_of(a.verdict.reason, a.verdict.figures));
+      cannot_follow(
+          site, chosen,
+          "refuses the call: " + e.implementation->text_of(a.verdict.reason, a.verdict.figures));
     return take(site, guard, thread, *e.implementation);
   }
   cannot_follow(site, chosen, "does not implement it");

@@ -33,9 +33,9 @@ Implementation::Implementation(const detail::FunctionSite& s,
 }
 
 void Implementation::retire(const Implementation* i) {
-  base::reclaimer().retire(
-      const_cast<Implementation*>(i), [](void* p) { delete static_cast<Implementation*>(p); },
-      {static_cast<const detail::FunctionRow*>(i)});
+  base::reclaimer().retire(const_cast<Implementation*>(i),
+                           [](void* p) { delete static_cast<Implementation*>(p); },
+                           {static_cast<const detail::FunctionRow*>(i)});
 }
 
 std::shared_ptr<const Implementation> Implementation::make(

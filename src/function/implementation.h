@@ -28,9 +28,7 @@ struct Implementation : detail::FunctionRow {
   const std::shared_ptr<const registry::Hook> hook;
   telemetry::Counter runs, failures;
 
-  bool promises() const noexcept {
-    return (hook->d.flags & YARD_HOOK_FAILS_BEFORE_WRITING) != 0;
-  }
+  bool promises() const noexcept { return (hook->d.flags & YARD_HOOK_FAILS_BEFORE_WRITING) != 0; }
   // As it counts: higher first.
   int priority() const noexcept {
     return (hook->d.flags & YARD_HOOK_LOWER_FIRST) != 0 ? -hook->d.priority : hook->d.priority;
@@ -62,7 +60,8 @@ struct Implementation : detail::FunctionRow {
 
   mutable Reason reasons_[kReasons];
   mutable telemetry::Counter others_;
-  mutable std::mutex learning_;  // only tried, never waited for: it may be left locked in a child of fork
+  mutable std::mutex
+      learning_;  // only tried, never waited for: it may be left locked in a child of fork
 };
 
 // The name of a reason of any origin.

@@ -65,9 +65,8 @@ void Registry::serve() {
   static const int once = pthread_atfork(nullptr, nullptr, in_child);
   (void)once;
   g_serving.store(this, std::memory_order_release);
-  set_registry_generation([] {
-    return g_serving.load(std::memory_order_acquire)->core_.snapshot()->generation;
-  });
+  set_registry_generation(
+      [] { return g_serving.load(std::memory_order_acquire)->core_.snapshot()->generation; });
   serves_.store(true, std::memory_order_release);
 }
 
@@ -132,7 +131,8 @@ void Registry::start_over() {
   base::reclaimer().collect();
 }
 
-void Registry::environment_changed() {
+void Registry::environment_changed(std::optional<bool> check) {
+  if (check) checked_.store(*check, std::memory_order_relaxed);
   {
     Switches& switches = switches_.get();
     const std::lock_guard lock(switches.lock);
@@ -153,7 +153,8 @@ void Registry::attach(detail::FunctionSite& site) {
       const std::lock_guard lock(book.lock);
       loaded = book.groups[site.group].loaded;
     }
-    if (!loaded) return;  // plugins cannot be opened now: the original, and the next call asks again
+    if (!loaded)
+      return;  // plugins cannot be opened now: the original, and the next call asks again
   }
   Switches& switches = switches_.get();
   const std::lock_guard lock(switches.lock);

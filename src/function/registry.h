@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,8 +46,8 @@ class Registry {
   void follow();
   // Everything that was registered is gone: groups are loaded again when they are next needed.
   void start_over();
-  // The variables that backends chose are read again.
-  void environment_changed();
+  // The variables that backends chose are read again. `check`: what the environment says about verifiers.
+  void environment_changed(std::optional<bool> check);
 
   void add_provider(std::string group, FunctionSetup setup, std::string name);
   Status load(std::string_view group);
@@ -66,8 +67,9 @@ class Registry {
     FunctionSetup setup;
   };
   struct Group {
-    bool loaded = false;                           // all of it has been asked once
-    std::vector<std::shared_ptr<Source>> sources;  // in the order they came; the pointees under the lock
+    bool loaded = false;  // all of it has been asked once
+    std::vector<std::shared_ptr<Source>>
+        sources;  // in the order they came; the pointees under the lock
   };
   struct Book {
     std::mutex lock;  // for the rest; held briefly

@@ -24,8 +24,7 @@ bool serves_all(const Situation& situation, const detail::FunctionSite& site,
   for (const detail::FunctionSite* other : registry::function_sites()) {
     if (other == &site || other->point != site.point) continue;
     bool served = false;
-    for (const Candidate& c :
-         candidates(situation, other->group, other->name, other->signature))
+    for (const Candidate& c : candidates(situation, other->group, other->name, other->signature))
       served |= c.hook->backend == backend && c.reason == YARD_REASON_NONE;
     if (!served) return false;
   }
@@ -46,8 +45,7 @@ std::unique_ptr<const Table> Table::make(const Situation& situation,
         c.reason == YARD_REASON_NONE && !serves_all(situation, site, c.hook->backend);
     to->entries.push_back({std::move(implementation), c.reason, std::move(c.detail), partial});
   }
-  to->originals =
-      before != nullptr ? before->originals : std::make_shared<telemetry::Counter>();
+  to->originals = before != nullptr ? before->originals : std::make_shared<telemetry::Counter>();
   to->strict = situation.snapshot.policy->in_force.strict.value_or(false);
   to->checked = checked;
   to->rows = to->list.data(), to->count = static_cast<uint32_t>(to->list.size());
@@ -78,9 +76,8 @@ namespace {
 void exchange(detail::FunctionSite& site, const detail::FunctionTable* next) {
   const Table* old = as_table(site.table.exchange(next, std::memory_order_acq_rel));
   if (old == nullptr) return;
-  base::reclaimer().retire(
-      const_cast<Table*>(old), [](void* p) { delete static_cast<Table*>(p); },
-      {static_cast<const detail::FunctionTable*>(old)});
+  base::reclaimer().retire(const_cast<Table*>(old), [](void* p) { delete static_cast<Table*>(p); },
+                           {static_cast<const detail::FunctionTable*>(old)});
 }
 
 }  // namespace

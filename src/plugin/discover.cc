@@ -177,16 +177,19 @@ Status Loader::discover(const std::vector<std::string>& given) {
     edit->places = std::move(places);
   }
   look_again(b);
-  std::vector<std::string> wanted, wanted_hooks;
+  std::vector<std::string> wanted, wanted_hooks, wanted_groups;
   for (const Record& r : b.catalogue.records()) {
     if (r.state() != PluginState::kFound) continue;
     for (const std::string& op : r.manifest.ops)
       if (services_.in_use(op)) wanted.push_back(op);
     for (const std::string& hook : r.manifest.hooks)
       if (services_.hook_in_use(hook)) wanted_hooks.push_back(hook);
+    for (const std::string& group : r.manifest.groups)
+      if (services_.group_in_use && services_.group_in_use(group)) wanted_groups.push_back(group);
   }
   load_for(b, PluginOffer::kOp, wanted);
   load_for(b, PluginOffer::kHook, wanted_hooks);
+  load_for(b, PluginOffer::kGroup, wanted_groups);
   Status problem;
   for (const std::string& path : given) {
     const Record* r = b.catalogue.find_path(path);

@@ -35,6 +35,8 @@ struct Services {
   std::function<bool(const std::string& op)> in_use;
   // The same of a hook.
   std::function<bool(const std::string& hook)> hook_in_use;
+  // And of a group of functions; may be empty.
+  std::function<bool(const std::string& group)> group_in_use = {};
   // Whether this thread is where nothing may be published: in a probe, verifier or cost hint.
   std::function<bool()> choosing;
 };

@@ -58,7 +58,8 @@ TEST(ConfigCanary, DifferencesAreToldRuleByRule) {
   const Config b = canary_file("[{op: rms_norm, one_in: 50}, {op: rotary, one_in: 1}]");
   const std::vector<ConfigChange> none = diff(a, a), more = diff(Config(), a), other = diff(a, b);
   EXPECT_TRUE(none.empty());
-  EXPECT_THAT(more, ElementsAre(ConfigChange{"canary_check[0]", "", "{op: rms_norm, one_in: 100}"}));
+  EXPECT_THAT(more,
+              ElementsAre(ConfigChange{"canary_check[0]", "", "{op: rms_norm, one_in: 100}"}));
   EXPECT_EQ(other.size(), 3u);
 }
 

@@ -178,6 +178,7 @@ void merge_weaker(Config& strong, Config weak) {
   append(strong.dispatch_rules, std::move(weak.dispatch_rules));
   append(strong.score, std::move(weak.score));
   append(strong.canary_check, std::move(weak.canary_check));
+  if (!strong.canary) strong.canary = std::move(weak.canary);
   for (auto& [name, rule] : weak.functions) {
     FunctionRule& mine = strong.functions.try_emplace(name, FunctionRule{{}, {}, {}, rule.at}).first->second;
     if (!mine.enabled) mine.enabled = rule.enabled;

@@ -72,6 +72,7 @@ std::string wanted(const Key& key) {
     case Shape::kConditions: return "a map from fields to values";
     case Shape::kFunctions: return "a map from groups or functions to maps";
     case Shape::kNames: return "names of backends";
+    case Shape::kLabels: return "a map from labels to texts";
     case Shape::kMap: return "a map with " + base::one_of(names_of(key.inner));
     case Shape::kMaps: return "a list of maps";
     case Shape::kOneOrMaps:

@@ -39,6 +39,7 @@ enum class Shape : uint8_t {
   kConditions,  // map: field and operator → value or list
   kFunctions,   // map: group or group/function, or globs → map with the keys `inner`
   kNames,       // of backends, a list
+  kLabels,      // map: label → text
   kMap,         // with the keys `inner`
   kMaps,        // a list of such
   kOneOrMaps,   // one or a list of such

@@ -175,6 +175,17 @@ YamlNode settings_tree(ConfigSettings& s, std::span<const Key> keys) {
   return n;
 }
 
+YamlNode rollout_tree(const RolloutRule& r) {
+  const auto number = [](double v) { return scalar(base::format_double(v)); };
+  YamlNode n = map();
+  put(n, "percent", number(r.percent));
+  put_filled(n, "labels", map_of(r.labels, [](const std::string& v) { return scalar(v, true); }));
+  put(n, "hold_s", number(r.hold_s));
+  put(n, "max_error_rate", number(r.max_error_rate));
+  put(n, "max_slowdown", number(r.max_slowdown));
+  return n;
+}
+
 YamlNode tree_of(const Config& c) {
   YamlNode n = map(), defaults = map();
   put(n, "version", scalar(policy::kConfigVersion, true));
@@ -192,6 +203,7 @@ YamlNode tree_of(const Config& c) {
   put_filled(n, "score", list(c.score, score_tree));
   put_filled(n, "functions", map_of(c.functions, function_tree));
   put_filled(n, "canary_check", list(c.canary_check, canary_tree));
+  if (c.canary) put(n, "canary", rollout_tree(*c.canary));
   ConfigSettings settings = c.settings;
   put_filled(n, "settings", settings_tree(settings, policy::settings_keys()));
   return n;

@@ -52,6 +52,7 @@ class TreeReader {
     if (name == "score") return read_scores(key, at);
     if (name == "functions") return read_functions(key, at);
     if (name == "canary_check") return read_canaries(key, at);
+    if (name == "canary") return read_rollout(key, at);
     if (name == "settings") return read_settings(key, at);
   }
 
@@ -162,6 +163,29 @@ class TreeReader {
     });
   }
 
+  void read_rollout(const Key& key, At at) {
+    RolloutRule rule;
+    rule.at = v_.place(at.node.at);
+    v_.each_key(at, key.inner, key, [&](const Key& k, At v) {
+      const std::string_view name = k.name;
+      if (name == "percent") rule.percent = v_.read_number(v, k).value_or(rule.percent);
+      if (name == "hold_s") rule.hold_s = v_.read_number(v, k).value_or(rule.hold_s);
+      if (name == "max_error_rate")
+        rule.max_error_rate = v_.read_number(v, k).value_or(rule.max_error_rate);
+      if (name == "max_slowdown")
+        rule.max_slowdown = v_.read_number(v, k).value_or(rule.max_slowdown);
+      if (name == "labels") read_labels(k, v, rule.labels);
+    });
+    to_.canary = std::move(rule);
+  }
+
+  void read_labels(const Key& key, At at, std::map<std::string, std::string, std::less<>>& to) {
+    static constexpr Key kOne{.name = "", .shape = Shape::kText, .meaning = ""};
+    v_.each_entry(at, key, [&](At value, const std::string& name, base::YamlMark) {
+      if (auto text = v_.read_text(value, kOne)) to.emplace(name, *std::move(text));
+    });
+  }
+
   void read_canary(const Key& k, At v, CanaryRule& to) {
     const std::string_view name = k.name;
     if (name == "op")
@@ -171,14 +195,14 @@ class TreeReader {
     if (name == "against") {
       to.against = v_.read_name(v, k, is_kernel).value_or("reference");
       to.against_at = v_.place(v.node.at);
-      if (has_wildcard(to.against)) v_.wrong(v, "found " + shown(v.node), "reference, or the id of one kernel");
+      if (has_wildcard(to.against))
+        v_.wrong(v, "found " + shown(v.node), "reference, or the id of one kernel");
     }
     if (name == "one_in") to.one_in = v_.read_whole(v, k).value_or(1);
     if (name == "dump_most") to.dump_most = v_.read_whole(v, k).value_or(16);
     if (name == "dump") to.dump = v_.read_path(v, k).value_or("");
     if (name == "optional") to.optional = v_.read_switch(v, k).value_or(false);
-    if (name == "check")
-      to.check = static_cast<CanaryCheck>(v_.read_word(v, k).value_or(0));
+    if (name == "check") to.check = static_cast<CanaryCheck>(v_.read_word(v, k).value_or(0));
     if (name != "tolerance") return;
     v_.each_key(v, k.inner, k, [&](const Key& part, At number) {
       (std::string_view(part.name) == "rtol" ? to.rtol : to.atol) = v_.read_number(number, part);

@@ -76,6 +76,7 @@ std::string body(const Key& key, const std::string& indent) {
     case Shape::kConditions: return "\"$ref\": \"#/$defs/conditions\"";
     case Shape::kFunctions: return map_of(kFunctionGlob, object_of(key.inner, indent));
     case Shape::kNames: return one_or_many(kMode);
+    case Shape::kLabels: return map_of("", kText);
     case Shape::kMap: return object_of(key.inner, indent);
     case Shape::kMaps:
       return fmt::format("\"type\": \"array\", \"items\": {{\n{}  {}}}", indent,

@@ -43,6 +43,12 @@ constexpr Row kRows[] = {
     {"YARD_ALLOW_VENDORS",
      [](std::string_view v, Policy& p, Problems& w) { p.allow_vendors = read_vendors(v, w); },
      [](const Policy& from, Policy& to) { to.allow_vendors = from.allow_vendors; }},
+    {"YARD_CHECK_VERIFIERS",  // no part of a policy: only checked here
+     [](std::string_view v, Policy&, Problems& w) {
+       bool ignored = false;
+       take(read_switch(v), ignored, w);
+     },
+     [](const Policy&, Policy&) {}},
     {"YARD_CONFIG",  // no part of a policy: whoever reads the file says what is wrong with it
      [](std::string_view, Policy&, Problems&) {}, [](const Policy&, Policy&) {}},
     {"YARD_DENY_KERNELS",
@@ -156,6 +162,8 @@ class Reader {
     if (name == "YARD_PLUGIN_PATH") to_.plugin_path = text;
     if (name == "YARD_CONFIG") to_.config = text;
     if (name == "YARD_RECORD") to_.record = text;
+    if (name == "YARD_CHECK_VERIFIERS")
+      to_.check_verifiers = wrong.empty() ? *read_switch(text) : last_.check_verifiers;
     if (name == "YARD_PLUGIN_PROBE")
       to_.plugin_probe = wrong.empty() ? base::lower(text) : last_.plugin_probe;
     for (const PolicyNote& n : notes(part, "")) to_.sources[n.field] = name;

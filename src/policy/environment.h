@@ -9,6 +9,7 @@
 #include <yard/policy.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,7 @@ struct Environment {
   // For apply_log_levels(); empty when not set.
   std::string log_levels;
   std::string config;  // path of a rule file; empty when not set
+  std::optional<bool> check_verifiers;  // of dispatched functions
   std::string record;  // path of a file that calls are recorded to; empty when not set
   // Where plugins are looked for, as it stands there; entries are judged by whoever looks.
   std::string plugins, plugin_path;

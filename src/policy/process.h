@@ -15,6 +15,7 @@
 #include "policy/environment.h"
 #include "policy/file_rules.h"
 #include "policy/modes.h"
+#include "policy/rollout.h"
 
 namespace yard::registry {
 class CallObserver;  // which is above: it is only handed on
@@ -38,6 +39,7 @@ struct ProcessPolicy {
   StaticMap mapped;                       // through the API; over the file's
   std::shared_ptr<const Modes> modes = std::make_shared<Modes>();  // that the program has added
   std::shared_ptr<registry::CallObserver> observer;                // told of every call; null: none
+  std::shared_ptr<const Rollout> rollout;  // rules on trial beside `file`; null: none
   Policy environment;  // of the reading, with backends called by their names
   Policy in_force;     // all together
 
@@ -45,6 +47,12 @@ struct ProcessPolicy {
   void settle(const std::vector<std::string>& backends) {
     environment = with_backend_names(reading->good.policy, backends);
     in_force = merge(file != nullptr ? merge(file->said, environment) : environment, set);
+    if (rollout == nullptr) return;
+    auto next = std::make_shared<ProcessPolicy>(*this);
+    next->file = rollout->next().file;
+    next->rollout = nullptr;
+    next->settle(backends);
+    rollout = rollout->with(std::move(next));
   }
 };
 

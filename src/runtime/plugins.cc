@@ -10,7 +10,8 @@
 namespace yard::runtime {
 
 plugin::Services plugin_services(detail::Core& core,
-                                 std::function<bool(const std::string&)> hook_in_use) {
+                                 std::function<bool(const std::string&)> hook_in_use,
+                                 std::function<bool(const std::string&)> group_in_use) {
   plugin::Services s;
   s.host = core.host;
   s.apply = [&core](const std::vector<registry::Step>& steps) {
@@ -18,6 +19,7 @@ plugin::Services plugin_services(detail::Core& core,
   };
   s.in_use = [&core](const std::string& op) { return core.in_use(op); };
   s.hook_in_use = std::move(hook_in_use);
+  s.group_in_use = std::move(group_in_use);
   s.choosing = [] { return select::inside_select(); };
   return s;
 }

@@ -8,9 +8,11 @@
 
 namespace yard::runtime {
 
-// The core must outlive them. `hook_in_use` says whether a hook of that name has been used.
+// The core must outlive them. `hook_in_use` says whether a hook of that name has been used,
+// `group_in_use` the same of a group of functions.
 plugin::Services plugin_services(detail::Core& core,
-                                 std::function<bool(const std::string&)> hook_in_use);
+                                 std::function<bool(const std::string&)> hook_in_use,
+                                 std::function<bool(const std::string&)> group_in_use);
 // Nothing in a process with more rights than whoever set its environment.
 plugin::FromEnvironment plugin_environment(const policy::Reading& reading);
 

@@ -150,7 +150,9 @@ Status Reloader::offer(Offer o, Problems* problems) {
   const Entered entered(this);
   const auto rules = check(o.reading, s);
   Status status = first_error(o.reading.problems);
-  if (rules != nullptr) status = core_.set_file(rules);
+  const bool on_trial = rules != nullptr && rules->config.canary && !o.back;
+  if (rules != nullptr) s.trial = nullptr;
+  if (rules != nullptr) status = on_trial ? begin_trial(s, o, rules) : core_.set_file(rules);
   if (!status.ok() && o.reading.ok()) add_error(o.reading, status.to_string(), "");
   if (problems != nullptr) *problems = o.reading.problems;
 
@@ -162,11 +164,12 @@ Status Reloader::offer(Offer o, Problems* problems) {
   if (o.watched)
     s.seen = o.reading.sha256, s.refused = !status.ok(), s.seen_problems = o.reading.problems;
   s.problems = o.reading.problems;
-  if (status.ok())
+  if (status.ok() && !on_trial)
     remember(s, std::move(o.reading.sha256), o.source,
              std::make_shared<const Config>(rules->config));
   using Kind = ConfigEvent::Kind;
   tell(s, {!status.ok() ? Kind::kRefused
+           : on_trial   ? Kind::kOnTrial
            : o.back     ? Kind::kRolledBack
                         : Kind::kReloaded,
            s.last, std::move(o.source), std::move(o.reading.problems)});
@@ -178,6 +181,7 @@ Status Reloader::clear() {
   unwatch();
   State& s = state_.get();
   const std::lock_guard one(s.pipeline);
+  s.trial = nullptr;
   YARD_RETURN_IF_ERROR(core_.set_file(nullptr));
   const std::lock_guard lock(s.lock);
   s.problems.clear();

@@ -62,9 +62,17 @@ class Reloader {
     std::string source;
     std::shared_ptr<const Config> config, before;  // null: none
   };
+  // Rules that some calls go by until they have proved themselves.
+  struct Trial {
+    std::shared_ptr<const policy::FileRules> rules;
+    std::string sha256, source;
+    std::chrono::steady_clock::time_point end;
+    std::chrono::nanoseconds step;  // between two looks
+  };
   struct State {
     std::mutex lock;
     std::mutex pipeline;  // one change at a time; taken before lock
+    std::shared_ptr<const Trial> trial;  // under the pipeline
     std::deque<Version> history;
     uint64_t last = 0;
     Problems problems;
@@ -94,6 +102,10 @@ class Reloader {
   Status offer(Offer o, Problems* problems);
   std::shared_ptr<const policy::FileRules> check(ConfigReading& reading, State& s);
   void validate(ConfigReading& reading, State& s);
+  // Puts the rules on trial; what was on trial before is not any more. Under the pipeline.
+  Status begin_trial(State& s, const Offer& o, std::shared_ptr<const policy::FileRules> rules);
+  // On the thread of events: whether the trial has gone on long enough, or too badly.
+  void look_at_trial(const std::shared_ptr<const Trial>& trial);
   // Whether this is the same refusal again.
   bool repeated(const Offer& o, const State& s) const;
   // Under the lock.

@@ -133,17 +133,21 @@ const char* to_string(ConfigEvent::Kind kind) noexcept {
     case ConfigEvent::Kind::kReloaded: return "reloaded";
     case ConfigEvent::Kind::kRefused: return "refused";
     case ConfigEvent::Kind::kRolledBack: return "rolled back";
+    case ConfigEvent::Kind::kOnTrial: return "on trial";
+    case ConfigEvent::Kind::kTakenBack: return "taken back";
   }
   return "?";
 }
 
 std::string to_string(const ConfigEvent& e) {
   std::string text = e.source + ": " + to_string(e.kind);
-  const bool refused = e.kind == ConfigEvent::Kind::kRefused;
-  if (refused && e.version == 0)
+  using Kind = ConfigEvent::Kind;
+  const bool stays =
+      e.kind == Kind::kRefused || e.kind == Kind::kOnTrial || e.kind == Kind::kTakenBack;
+  if (stays && e.version == 0)
     text += ", there are no rules in force";
   else
-    text += fmt::format(", version {} {} in force", e.version, refused ? "stays" : "is");
+    text += fmt::format(", version {} {} in force", e.version, stays ? "stays" : "is");
   for (const ConfigProblem& p : e.problems) text += "\n  " + to_string(p);
   return text;
 }

@@ -42,7 +42,8 @@ struct Runtime::Parts {
         core(&host.table, s.plans_per_op),
         loader(s.plugins,
                runtime::plugin_services(
-                   core, [this](const std::string& hook) { return hooks.table().in_use(hook); })),
+                   core, [this](const std::string& hook) { return hooks.table().in_use(hook); },
+                   [this](const std::string& group) { return functions.in_use(group); })),
         reloader(core, [this] { return announced_ops(loader); }) {
     host.core = &core;
     core.loader = &loader;
@@ -229,7 +230,8 @@ Status Runtime::reload_environment() {
   const std::string named = parts_->core.snapshot()->policy->reading->good.config;
   parts_->loader.set_environment(
       runtime::plugin_environment(*parts_->core.snapshot()->policy->reading));
-  parts_->functions.environment_changed();
+  parts_->functions.environment_changed(
+      parts_->core.snapshot()->policy->reading->good.check_verifiers);
   const std::string record = parts_->core.snapshot()->policy->reading->good.record;
   Status recording;
   if (record != s->policy->reading->good.record)

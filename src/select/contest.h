@@ -17,6 +17,7 @@
 #include "op/call.h"
 #include "policy/file_rules.h"
 #include "policy/modes.h"
+#include "policy/rollout.h"
 #include "registry/call_observer.h"
 #include "registry/changes.h"
 #include "registry/inspector.h"
@@ -70,6 +71,7 @@ struct Directions {
   op::Labels labels;                           // of every call: rules may read them
   std::shared_ptr<const health::View> health;  // null: nothing of the op is held back
   bool watched = false;                        // somebody looks at every call
+  std::shared_ptr<const policy::Rollout> rollout;  // other rules are on trial; null: none
   std::shared_ptr<registry::Inspector> inspector;  // looks at what kernels do; null: nobody
   std::shared_ptr<registry::CallObserver> observer;  // who is told of every call; null: nobody
   bool cache = true;                                 // whether plans are kept ...

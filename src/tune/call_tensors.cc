@@ -170,8 +170,8 @@ Status CallTensors::fill(std::span<const TensorBytes> contents) {
     if (std::find_if(it + 1, contents.end(), is) != contents.end())
       return bad(fmt::format("the numbers of '{}' are there twice", h->name));
     if (const uint64_t bytes = tune::packed_bytes(h->buffer.view()); it->bytes.size() != bytes)
-      return bad(fmt::format("'{}' has {} bytes where the call has {}", h->name, it->bytes.size(),
-                             bytes));
+      return bad(
+          fmt::format("'{}' has {} bytes where the call has {}", h->name, it->bytes.size(), bytes));
     found.push_back(&*it);
   }
   for (size_t i = 0; i < read.size(); ++i) {

@@ -76,8 +76,8 @@ void CanaryBook::record(CanaryMismatch m, std::unique_ptr<DumpOrder> order) {
   {
     Shared& s = shared_.get();
     const std::lock_guard lock(s.lock);
+    if (order != nullptr) order->dump.mismatch = m;
     if (order != nullptr && s.waiting.size() < kMostWaiting) {
-      order->dump.mismatch = m;
       s.waiting.push_back({s.last_number + 1, std::move(order)});
       queued = true;
     }
@@ -93,7 +93,8 @@ void CanaryBook::record(CanaryMismatch m, std::unique_ptr<DumpOrder> order) {
   }
 }
 
-bool CanaryBook::write_one() {
+// Also on a thread that has nobody to catch anything.
+bool CanaryBook::write_one() noexcept try {
   Shared& s = shared_.get();
   Waiting next;
   {
@@ -112,6 +113,9 @@ bool CanaryBook::write_one() {
   const std::lock_guard lock(s.lock);
   for (Numbered& n : s.mismatches)
     if (n.number == next.number) n.mismatch.dump = *path;
+  return true;
+} catch (const std::exception& e) {
+  base::log(LogLevel::kError, "tune", fmt::format("a dump is not written: {}", e.what()));
   return true;
 }
 

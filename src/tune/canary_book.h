@@ -82,7 +82,8 @@ class CanaryBook {
   };
   struct Shared {
     std::mutex lock;
-    std::map<std::tuple<std::string, std::string, CanaryCheck>, std::shared_ptr<CanaryTally>> tallies;
+    std::map<std::tuple<std::string, std::string, CanaryCheck>, std::shared_ptr<CanaryTally>>
+        tallies;
     std::map<const CanaryTally*, std::string> why_skipped;
     std::deque<Numbered> mismatches;
     std::deque<Waiting> waiting;
@@ -91,7 +92,7 @@ class CanaryBook {
     void inherit(Shared& parents);
   };
   // The dump that has waited longest. False if there is none.
-  bool write_one();
+  bool write_one() noexcept;
 
   base::OwnedPerProcess<Shared> shared_;
   base::TaskThread thread_;  // last: it uses the rest

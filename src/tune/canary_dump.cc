@@ -117,9 +117,8 @@ class Reader {
 
   Status read_input(std::string_view value) {
     const size_t blank = value.find(' ');
-    const auto bytes = blank == std::string_view::npos
-                           ? std::nullopt
-                           : number<uint64_t>(value.substr(blank + 1));
+    const auto bytes =
+        blank == std::string_view::npos ? std::nullopt : number<uint64_t>(value.substr(blank + 1));
     if (!bytes || *bytes > kMostFile) return bad("'input: NAME BYTES' would be right");
     if (sizes_.size() >= kMostTensors)
       return bad(fmt::format("at most {} inputs would be right", kMostTensors));
@@ -133,8 +132,8 @@ class Reader {
     for (const uint64_t n : sizes_) all += n;  // at most 4096 times 1 GiB
     line_ = 0;
     if (all != left_.size())
-      return bad(fmt::format("{} bytes of data; {}, as its lines say, would be right", left_.size(),
-                             all));
+      return bad(
+          fmt::format("{} bytes of data; {}, as its lines say, would be right", left_.size(), all));
     for (size_t i = 0; i < sizes_.size(); ++i) {
       to_.inputs[i].bytes = left_.substr(0, sizes_[i]);
       left_.remove_prefix(sizes_[i]);
@@ -166,9 +165,9 @@ std::string to_bytes(const CanaryDump& dump) {
   figure("found", m.found), figure("expected", m.expected), figure("error", m.error);
   if (dump.rtol) figure("rtol", *dump.rtol);
   if (dump.atol) figure("atol", *dump.atol);
-  to += fmt::format("\nwhen_us: {}", std::chrono::duration_cast<std::chrono::microseconds>(
-                                         m.when.time_since_epoch())
-                                         .count());
+  to += fmt::format(
+      "\nwhen_us: {}",
+      std::chrono::duration_cast<std::chrono::microseconds>(m.when.time_since_epoch()).count());
   for (const TensorBytes& t : dump.inputs)
     to += fmt::format("\ninput: {} {}", line_of(t.name), t.bytes.size());
   to += "\ndata\n";

@@ -87,7 +87,8 @@ TEST(CanaryDump, EveryShorterFileIsRefused) {
 TEST(CanaryDump, AFolderOrNothingIsNoDump) {
   const base::TempFolder folder;
   EXPECT_THAT(read_canary_dump(folder / "").status().to_string(), HasSubstr("is no regular file"));
-  EXPECT_THAT(read_canary_dump(folder / "none").status().to_string(), HasSubstr("cannot be opened"));
+  EXPECT_THAT(read_canary_dump(folder / "none").status().to_string(),
+              HasSubstr("cannot be opened"));
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
@@ -115,7 +116,8 @@ TEST(CanaryDump, TheOldestGoAndForeignFilesStay) {
   EXPECT_EQ(names_in(folder).size(), 4u + 3u);
   for (size_t i = 0; i < written.size(); ++i) EXPECT_EQ(fs::exists(written[i]), i >= 4) << i;
   EXPECT_TRUE(read_canary_dump(written.back()).ok());
-  EXPECT_EQ(fs::status(written.back()).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(fs::status(written.back()).permissions(),
+            fs::perms::owner_read | fs::perms::owner_write);
 }
 
 TEST(CanaryDump, AllOfThemTogetherTakeOnlySoManyBytes) {

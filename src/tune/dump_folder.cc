@@ -72,13 +72,12 @@ Result<std::string> add_dump(const std::string& folder, size_t most, const Canar
                              uint64_t most_bytes) {
   const std::string bytes = to_bytes(dump);
   if (bytes.size() > most_bytes)
-    return Status(Code::kUnsupported, fmt::format("a dump of {} bytes is larger than all dumps may be",
-                                                  bytes.size()));
+    return Status(Code::kUnsupported,
+                  fmt::format("a dump of {} bytes is larger than all dumps may be", bytes.size()));
   std::error_code error;
   fs::create_directories(folder, error);
   if (error)
-    return Status(Code::kNotFound,
-                  fmt::format("{}: cannot be made: {}", folder, error.message()));
+    return Status(Code::kNotFound, fmt::format("{}: cannot be made: {}", folder, error.message()));
   std::vector<Ours> there = ours_in(folder);
   uint64_t all = bytes.size();
   for (const Ours& o : there) all += o.bytes;
@@ -86,8 +85,8 @@ Result<std::string> add_dump(const std::string& folder, size_t most, const Canar
   for (; gone < there.size() && (there.size() - gone >= most || all > most_bytes); ++gone) {
     fs::remove(fs::path(folder) / there[gone].name, error);
     if (error)
-      return Status(Code::kNotFound, fmt::format("{}: the oldest dump cannot be removed: {}", folder,
-                                                 error.message()));
+      return Status(Code::kNotFound, fmt::format("{}: the oldest dump cannot be removed: {}",
+                                                 folder, error.message()));
     all -= there[gone].bytes;
   }
   std::string path = (fs::path(folder) / name_of(dump.mismatch)).string();

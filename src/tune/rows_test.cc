@@ -23,16 +23,18 @@ TEST(Rows, AnyStridesArePackedInTheOrderOfIndices) {
     std::vector<int64_t> shape, strides;
     std::vector<float> elements;
   };
-  for (const Form& f : {Form{0, {2, 3}, {3, 1}, {0, 1, 2, 3, 4, 5}},
-                        Form{0, {2, 3}, {8, 2}, {0, 2, 4, 8, 10, 12}},
-                        Form{8, {2, 2}, {-8, 1}, {8, 9, 0, 1}}, Form{5, {2, 2}, {0, 1}, {5, 6, 5, 6}},
-                        Form{7, {}, {}, {7}}, Form{0, {0, 4}, {4, 1}, {}}}) {
-    const TensorView v(memory.data() + f.first, DType::f32, std::span(f.shape), std::span(f.strides));
+  for (const Form& f :
+       {Form{0, {2, 3}, {3, 1}, {0, 1, 2, 3, 4, 5}}, Form{0, {2, 3}, {8, 2}, {0, 2, 4, 8, 10, 12}},
+        Form{8, {2, 2}, {-8, 1}, {8, 9, 0, 1}}, Form{5, {2, 2}, {0, 1}, {5, 6, 5, 6}},
+        Form{7, {}, {}, {7}}, Form{0, {0, 4}, {4, 1}, {}}}) {
+    const TensorView v(memory.data() + f.first, DType::f32, std::span(f.shape),
+                       std::span(f.strides));
     const std::string bytes = packed_elements(v);
     ASSERT_EQ(bytes.size(), packed_bytes(v));
     ASSERT_EQ(bytes.size(), 4 * f.elements.size());
     EXPECT_EQ(std::memcmp(bytes.data(), f.elements.data(), bytes.size()), 0);
-    const TensorView to(back.data() + f.first, DType::f32, std::span(f.shape), std::span(f.strides));
+    const TensorView to(back.data() + f.first, DType::f32, std::span(f.shape),
+                        std::span(f.strides));
     unpack_elements(bytes, to);
     EXPECT_EQ(packed_elements(to), bytes);
     std::fill(back.begin(), back.end(), -1.f);
@@ -42,7 +44,8 @@ TEST(Rows, AnyStridesArePackedInTheOrderOfIndices) {
 }
 
 TEST(Rows, NumbersThatAreNotFiniteAreFoundInEveryFloatType) {
-  for (const DType t : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::f8e5m2, DType::f8e4m3}) {
+  for (const DType t :
+       {DType::f32, DType::f16, DType::bf16, DType::f64, DType::f8e5m2, DType::f8e4m3}) {
     std::vector<char> memory(12 * element_size(t));
     const TensorView v(memory.data(), t, {3, 4});
     for (int i = 0; i < 12; ++i) store(t, memory.data() + i * element_size(t), i % 2 ? 240 : -1.5);

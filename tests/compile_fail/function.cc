@@ -5,9 +5,9 @@
 struct Args {
   int heads;
 };
-inline const yard::Function<int(const Args&, float)> chunk{"kda", "chunk",
-                                                           [](const Args& a, float) { return a.heads; }};
-YARD_DISPATCHED(recur, "kda") (const Args& a) { return a.heads; };
+inline const yard::Function<int(const Args&, float)> chunk{
+    "kda", "chunk", [](const Args& a, float) { return a.heads; }};
+YARD_DISPATCHED(recur, "kda")(const Args& a) { return a.heads; };
 
 int good(const Args& a, float) { return a.heads; }
 yard::Verdict fits(const Args& a, float) {
@@ -52,5 +52,5 @@ int wrong() { return chunk(Args{1}); }
 #endif
 
 #ifdef CASE_7  // expect: needs parameters with types
-YARD_DISPATCHED(generic, "kda") (auto x) { return x; };
+YARD_DISPATCHED(generic, "kda")(auto x) { return x; };
 #endif

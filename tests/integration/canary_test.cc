@@ -217,8 +217,7 @@ TEST_F(CanaryOf, WhatIsDumpedCanBeRunAgain) {
     Floats x(3), y(3);
     x.data = {1, 2, static_cast<float>(i)};
     ASSERT_TRUE(add.on(runtime())(x.view, y.view).ok());
-    ASSERT_TRUE(
-        eventually([&] { return !runtime().canaries().mismatches.back().dump.empty(); }));
+    ASSERT_TRUE(eventually([&] { return !runtime().canaries().mismatches.back().dump.empty(); }));
   }
   int files = 0;
   for (const auto& e : std::filesystem::directory_iterator(folder / "dumps")) files += e.exists();

@@ -229,7 +229,7 @@ TEST(Fallback, NeverAfterTheDeadline) {
 
 TEST(Fallback, IsLoggedByTheKernelThatFailedAndTheOneThatServed) {
   World w(kPlain);
-  w.made[0]->set({.code = YARD_FAULT, .message = "broken pipe"});
+  w.made[0]->set({.code = YARD_TRANSIENT, .message = "broken pipe"});
   std::mutex lock;  // breakers have something to say, too, on another thread
   std::vector<std::string> lines;
   set_log_sink([&](const LogMessage& m) {

@@ -103,7 +103,8 @@ int add_twenty(int x) { return x + 20; }
 int breaks(int) { throw std::runtime_error("broken"); }
 
 const Function<int(int)> forward{"g_pair", "forward", [](int x) { return x; }, {.choice = "pair"}};
-const Function<int(int)> backward{"g_pair", "backward", [](int x) { return -x; }, {.choice = "pair"}};
+const Function<int(int)> backward{
+    "g_pair", "backward", [](int x) { return -x; }, {.choice = "pair"}};
 const Function<int(int)> alone{"g_pair", "alone", [](int x) { return x; }};
 
 class Committed : public FunctionTest {};

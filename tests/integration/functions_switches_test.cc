@@ -145,8 +145,14 @@ TEST_F(Switches, RulesDenyAndOrderBackends) {
 class Failing : public FunctionTest {};
 
 int throws(int) { throw std::runtime_error("out of luck"); }
-int declines(int) { Status(Code::kKernelFailed, ErrorClass::kDeclined, "not today").or_throw(); return 0; }
-int blames_caller(int) { Status(Code::kInvalidArgument, "x is wrong").or_throw(); return 0; }
+int declines(int) {
+  Status(Code::kKernelFailed, ErrorClass::kDeclined, "not today").or_throw();
+  return 0;
+}
+int blames_caller(int) {
+  Status(Code::kInvalidArgument, "x is wrong").or_throw();
+  return 0;
+}
 int loses_device(int) {
   Status(Code::kKernelFailed, ErrorClass::kDeviceLost, "gone").or_throw();
   return 0;

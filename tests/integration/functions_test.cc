@@ -15,21 +15,21 @@ struct Args {
 };
 enum class Mode { kFused, kChunked };
 
-YARD_DISPATCHED(chunk, "t_kda") (const Args& a, Mode m) -> std::string {
+YARD_DISPATCHED(chunk, "t_kda")(const Args& a, Mode m)->std::string {
   return "original " + std::to_string(a.head_dim) + (m == Mode::kFused ? " fused" : " chunked");
 };
 
 const Function<int(int)> twice{"t_math", "twice", [](int x) { return 2 * x; }};
-const Function<void(std::vector<int>&, int)> push{"t_math", "push",
-                                                  [](std::vector<int>& v, int x) { v.push_back(x); }};
-const Function<std::unique_ptr<int>(std::unique_ptr<int>)> bump{
-    "t_math", "bump", [](std::unique_ptr<int> p) {
-      ++*p;
-      return p;
-    }};
+const Function<void(std::vector<int>&, int)> push{
+    "t_math", "push", [](std::vector<int>& v, int x) { v.push_back(x); }};
+const Function<std::unique_ptr<int>(std::unique_ptr<int>)> bump{"t_math", "bump",
+                                                                [](std::unique_ptr<int> p) {
+                                                                  ++*p;
+                                                                  return p;
+                                                                }};
 const Function<int&(int&)> same{"t_math", "same", [](int& x) -> int& { return x; }};
-const Function<size_t(std::string&&)> sink{"t_math", "sink",
-                                           [](std::string&& s) { return std::string(std::move(s)).size(); }};
+const Function<size_t(std::string&&)> sink{
+    "t_math", "sink", [](std::string&& s) { return std::string(std::move(s)).size(); }};
 const Function<int()> nothing{"t_math", "nothing", [] { return 0; }};
 
 template <class T>
@@ -125,7 +125,8 @@ TEST_F(Functions, EveryReasonIsCountedAndShownAndLoggedOnce) {
   set_log_sink([&](const LogMessage& m) {
     if (m.text.find("t_kda/chunk") != m.text.npos) log.emplace_back(m.text);
   });
-  add(chunk, "first", [](const Args&, Mode) { return std::string("first"); }, small);
+  add(
+      chunk, "first", [](const Args&, Mode) { return std::string("first"); }, small);
   for (int i = 0; i < 3; ++i) chunk(Args{2, 512}, Mode::kFused);
   chunk(Args{3, 64}, Mode::kFused);
   EXPECT_EQ(log, (std::vector<std::string>{
@@ -147,7 +148,8 @@ TEST_F(Functions, ReasonsBeyondThoseThatAreRememberedAreCountedTogether) {
     for (int i = 0; i < 40; ++i) t.push_back("reason number " + std::to_string(i));
     return t;
   }();
-  add(twice, "b1", [](int) { return 0; },
+  add(
+      twice, "b1", [](int) { return 0; },
       [](int x) -> Verdict { return Reject(texts[static_cast<size_t>(x)].c_str()); });
   for (int i = 0; i < 40; ++i) twice(i);
   uint64_t all = 0;
@@ -183,7 +185,8 @@ TEST_F(Functions, ExplainAsksEverybodyAndRunsNobody) {
 }
 
 TEST_F(Functions, VerifiersAskTheHostAndReadTheScope) {
-  add(twice, "b1", [](int) { return 1; },
+  add(
+      twice, "b1", [](int) { return 1; },
       [](const FunctionQuery& q, int) -> Verdict {
         if (q.has_feature("a feature that no machine has")) return Reject("what a machine");
         if (q.training()) return Reject(YARD_REASON_INFERENCE_ONLY);
@@ -216,8 +219,11 @@ TEST_F(Functions, ABackendThatIsNotAvailableIsNotAsked) {
 }
 
 TEST_F(Functions, CountersSayWhoRan) {
-  add(twice, "b1", [](int x) { return x; },
-      [](int x) -> Verdict { return x > 0 ? Verdict(Accept()) : Reject("{0} is not positive", x); });
+  add(
+      twice, "b1", [](int x) { return x; },
+      [](int x) -> Verdict {
+        return x > 0 ? Verdict(Accept()) : Reject("{0} is not positive", x);
+      });
   for (int i = 0; i < 5; ++i) twice(1);
   for (int i = 0; i < 3; ++i) twice(-1);
   EXPECT_EQ(provider("t_math/twice", "b1").calls, 5u);
@@ -242,7 +248,8 @@ TEST_F(Functions, ABackendBringsAFunctionOnce) {
 }
 
 TEST_F(Functions, OrphansAreListed) {
-  auto unused = std::make_unique<Function<int(int)>>("t_math", "forgotten", [](int x) { return x; });
+  auto unused =
+      std::make_unique<Function<int(int)>>("t_math", "forgotten", [](int x) { return x; });
   add(*unused, "b1", [](int x) { return x; });
   EXPECT_TRUE(info("t_math/forgotten").declared);
   unused.reset();

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <yard/function.h>
 #include <yard/log.h>
-#include <yard/plugin.hpp>
 #include <yard/yard.h>
+#include <yard/plugin.hpp>
 
 #include <string>
 #include <utility>

@@ -63,7 +63,8 @@ TEST_F(FunctionThreads, ABackendIsRemovedWhileCallsRun) {
 }
 
 TEST_F(FunctionThreads, SwitchesAndRulesChangeWhileCallsRun) {
-  add(f, "ruled", [](int x) { return x + 1; },
+  add(
+      f, "ruled", [](int x) { return x + 1; },
       [](int x) -> Verdict { return x > 0 ? Verdict(Accept()) : Reject("{0} is too small", x); });
   const Config off = rules("functions: {c_group: {enabled: false}}");
   race(
@@ -101,7 +102,8 @@ TEST_F(FunctionThreads, AGroupIsLoadedOnceByManyFirstCalls) {
 }
 
 TEST_F(FunctionThreads, EveryReasonOfEveryThreadIsCounted) {
-  add(f, "counts", [](int x) { return x; },
+  add(
+      f, "counts", [](int x) { return x; },
       [](int x) -> Verdict {
         if (x % 2 == 0) return Reject("{0} is even", x);
         return Reject("{0} is odd", x);

@@ -17,7 +17,8 @@ TEST_F(PeersFunctions, AVerifierThatRaisesIsReportedAsBrokenAndNotTakenForANo) {
   std::vector<std::string> log;
   set_log_sink([&](const LogMessage& m) { log.emplace_back(m.text); });
   bool broken = true;
-  add(f, "p_first", [](int) { return 1; },
+  add(
+      f, "p_first", [](int) { return 1; },
       [&](int) -> Verdict {
         if (broken) throw std::out_of_range("no entry 7");
         return Accept();
@@ -59,7 +60,8 @@ TEST_F(PeersFunctions, NotOnlyTheFirstReasonIsLogged) {
     if (m.text.find("p_second") != m.text.npos && m.text.find("refuses") != m.text.npos)
       log.emplace_back(m.text);
   });
-  add(f, "p_second", [](int) { return 1; },
+  add(
+      f, "p_second", [](int) { return 1; },
       [](int x) -> Verdict {
         if (x < 0) return Reject("{0} is negative", x);
         return Reject("{0} is not", x);
@@ -131,9 +133,9 @@ TEST_F(PeersFunctions, SlowerIsAPriorityAndNoRefusal) {
 TEST_F(PeersFunctions, ForwardAndBackwardDoNotChooseApart) {
   static const Function<int(int)> fwd{"p_pair", "fwd", [](int) { return 0; }, {.choice = "p_pair"}};
   static const Function<int(int)> bwd{"p_pair", "bwd", [](int) { return 0; }, {.choice = "p_pair"}};
-  add(fwd, "p_a", [](int) { return 1; }, [](int x) -> Verdict {
-    return x < 10 ? Verdict(Accept()) : Reject("{0} is too large", x);
-  });
+  add(
+      fwd, "p_a", [](int) { return 1; },
+      [](int x) -> Verdict { return x < 10 ? Verdict(Accept()) : Reject("{0} is too large", x); });
   Changes c;
   implement(c, bwd, "p_a", [](int) { return 1; });
   runtime().apply(std::move(c)).or_throw();
@@ -170,7 +172,8 @@ TEST_F(PeersFunctions, NoFallbackAfterAForwardHasBeenCommitted) {
 
 TEST_F(PeersFunctions, AVerifierThatChangesItsMindIsFound) {
   int asked = 0;
-  add(f, "p_moody", [](int) { return 1; },
+  add(
+      f, "p_moody", [](int) { return 1; },
       [&](int) -> Verdict { return ++asked % 2 == 0 ? Verdict(Accept()) : Reject("not now"); });
   EXPECT_EQ(f.check_verifiers(5),
             std::vector<std::string>{"the verifier of backend 'p_moody' for function 'p_group/f': "
@@ -179,9 +182,11 @@ TEST_F(PeersFunctions, AVerifierThatChangesItsMindIsFound) {
 
 TEST_F(PeersFunctions, AVerifierThatDependsOnItsThreadIsFound) {
   const auto here = std::this_thread::get_id();
-  add(f, "p_thread", [](int) { return 1; }, [here](int) -> Verdict {
-    return std::this_thread::get_id() == here ? Verdict(Accept()) : Reject("somewhere else");
-  });
+  add(
+      f, "p_thread", [](int) { return 1; },
+      [here](int) -> Verdict {
+        return std::this_thread::get_id() == here ? Verdict(Accept()) : Reject("somewhere else");
+      });
   ASSERT_EQ(f.check_verifiers(5).size(), 1u);
 }
 
@@ -190,7 +195,8 @@ TEST_F(PeersFunctions, AVerifierThatChangesTensorsEnvironmentOrRegistryIsFound) 
   float data[4] = {1, 2, 3, 4};
   const TensorView x(data, DType::f32, {4});
   const auto wrong = [&](auto verifier) {
-    add(g, "p_wrong", [](const TensorView&) {}, verifier);
+    add(
+        g, "p_wrong", [](const TensorView&) {}, verifier);
     const auto found = g.check_verifiers(x);
     runtime().apply(std::move(Changes().remove_backend("p_wrong"))).or_throw();
     return found.empty() ? std::string() : found[0].substr(found[0].rfind(": ") + 2);
@@ -220,7 +226,8 @@ TEST_F(PeersFunctions, AVerifierThatChangesTensorsEnvironmentOrRegistryIsFound) 
 
 TEST_F(PeersFunctions, WhereVerifiersAreCheckedABrokenOneIsNotBelieved) {
   int asked = 0;
-  add(f, "p_moody", [](int) { return 1; },
+  add(
+      f, "p_moody", [](int) { return 1; },
       [&](int) -> Verdict { return ++asked % 2 != 0 ? Verdict(Accept()) : Reject("not now"); });
   runtime().functions().check_verifiers(true);
   EXPECT_EQ(f(5), 5);

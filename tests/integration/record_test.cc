@@ -56,7 +56,9 @@ struct Aligned {
 class Record : public ::testing::Test {
  protected:
   Record() : bare_(kSchema) {
-    bare_.add(kernel_of("noted", "default.a", 1)).or_throw();
+    yard_kernel_t kernel = kernel_of("noted", "default.a", 1);
+    kernel.flags = YARD_KERNEL_DETERMINISTIC;
+    bare_.add(kernel).or_throw();
     path_ = folder_ / "calls.txt";
   }
   Runtime& runtime() { return bare_.runtime; }

@@ -21,6 +21,7 @@ void add_config(CLI::App& app, Action& action);
 void add_bake(CLI::App& app, Action& action);
 void add_plugin(CLI::App& app, Action& action);
 void add_hooks(CLI::App& app, Action& action);
+void add_functions(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 // Keeps `app`, whose commands and options it completes.
 void add_completion(CLI::App& app, Action& action);

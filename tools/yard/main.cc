@@ -106,6 +106,7 @@ int parse_and_run(int argc, char** argv) {
   add_bake(app, action);
   add_plugin(app, action);
   add_hooks(app, action);
+  add_functions(app, action);
   CLI::App* bench = app.add_subcommand("bench", "Measurements");
   bench->require_subcommand(1);
   bench->footer(

@@ -30,18 +30,19 @@ Json worst(const std::string& where, double found, double expected, double error
 Json to_json(const std::string& path, const CanaryDump& dump, const CanaryReplay& r) {
   const Difference& d = r.difference;
   const CanaryMismatch& m = dump.mismatch;
-  Json j = {{"dump", path},
-            {"op", r.op},
-            {"call", r.call},
-            {"kernel", r.kernel},
-            {"against", r.against},
-            {"ok", r.ok()},
-            {"worst", worst(d.worst, d.worst_found, d.worst_expected, d.ratio)},
-            {"max_abs_error", number(d.max_abs)},
-            {"max_rel_error", number(d.max_rel)},
-            {"equal_bits", r.status.ok() && d.equal_bits},
-            {"damage", r.damage.empty() ? Json() : Json(r.damage)},
-            {"then", {{"kernel", m.kernel}, {"worst", worst(m.worst, m.found, m.expected, m.error)}}}};
+  Json j = {
+      {"dump", path},
+      {"op", r.op},
+      {"call", r.call},
+      {"kernel", r.kernel},
+      {"against", r.against},
+      {"ok", r.ok()},
+      {"worst", worst(d.worst, d.worst_found, d.worst_expected, d.ratio)},
+      {"max_abs_error", number(d.max_abs)},
+      {"max_rel_error", number(d.max_rel)},
+      {"equal_bits", r.status.ok() && d.equal_bits},
+      {"damage", r.damage.empty() ? Json() : Json(r.damage)},
+      {"then", {{"kernel", m.kernel}, {"worst", worst(m.worst, m.found, m.expected, m.error)}}}};
   if (!r.status.ok()) j["error"] = r.status.to_string();
   return j;
 }
@@ -74,7 +75,8 @@ int run_dump(const std::string& path, const std::string& kernel, bool json) {
   const auto again = replay(Runtime::shared(), *dump, kernel);
   if (!again.ok()) return fail(kUsage, again.status());
   if (json)
-    fmt::print("{}\n", to_json(path, *dump, *again).dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n",
+               to_json(path, *dump, *again).dump(2, ' ', false, Json::error_handler_t::replace));
   else
     print(*dump, *again);
   return again->ok() ? kOk : kFailed;

@@ -202,7 +202,8 @@ inline R call_function(FunctionSite& site, R (*body)(A...), std::remove_referenc
           return run_row<R, A...>(row, args...);
         } catch (...) {
           if (!function_failed(site, row, thread, (kSurvives<A> && ...), so_far)) throw;
-          original = false;  // the table has been let go: once more from the beginning, without this one
+          original =
+              false;  // the table has been let go: once more from the beginning, without this one
         }
       }
       if (original) {

@@ -34,7 +34,7 @@ struct CallableSignature<R (C::*)(A...) noexcept> : CallableSignature<R (*)(A...
 template <class C, class R, class... A>
 struct CallableSignature<R (C::*)(A...) const noexcept> : CallableSignature<R (*)(A...)> {};
 template <class F>
-  requires requires { &F::operator(); }
+requires requires { &F::operator(); }
 struct CallableSignature<F> : CallableSignature<decltype(&F::operator())> {};
 template <class F>
 using SignatureOf = typename CallableSignature<std::decay_t<F>>::Type;
@@ -83,8 +83,8 @@ struct VerifierOf<V, R(A...)> {
       std::is_same_v<Listed, TypeList<FunctionQuery, Plain<A>...>>;
   template <class... B>
   static constexpr bool kCallable = std::is_invocable_v<const std::decay_t<V>&, B...>;
-  static constexpr bool kAsks = kCallable<const FunctionQuery&, VerifyArg<A>...> &&
-                                (std::is_void_v<Own> || kSameAfterQuery);
+  static constexpr bool kAsks =
+      kCallable<const FunctionQuery&, VerifyArg<A>...> && (std::is_void_v<Own> || kSameAfterQuery);
   static constexpr bool kPlain =
       kCallable<VerifyArg<A>...> && (std::is_void_v<Own> || kSame) && !kAsks;
   static constexpr bool kFits = kAsks || kPlain;
@@ -94,8 +94,8 @@ struct VerifierOf<V, R(A...)> {
           std::invoke_result_t<const std::decay_t<V>&, const FunctionQuery&, VerifyArg<A>...>,
           Verdict>;
     else if constexpr (kPlain)
-      return std::is_convertible_v<
-          std::invoke_result_t<const std::decay_t<V>&, VerifyArg<A>...>, Verdict>;
+      return std::is_convertible_v<std::invoke_result_t<const std::decay_t<V>&, VerifyArg<A>...>,
+                                   Verdict>;
     else
       return false;
   }();

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules on trial: an overlay that some calls are sent to, timed beside the others.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dispatch/call.h"
+#include "dispatch/watched.h"
+
+namespace yard::detail {
+
+Patch Patch::on_trial() const {
+  Patch p = *this;
+  p.trial = true;
+  p.key += fmt::format("\non trial beside {}", p.hash);
+  p.hash = std::hash<std::string>()(p.key) | 1;
+  return p;
+}
+
+Status Core::begin_rollout(std::shared_ptr<const policy::FileRules> file, const RolloutRule& rule) {
+  return edit_policy([&](const registry::State& state, policy::ProcessPolicy& p) {
+    YARD_RETURN_IF_ERROR(check_modes(file->config, *p.modes));
+    auto next = std::make_shared<policy::ProcessPolicy>(p);
+    next->file = file;
+    next->rollout = nullptr;
+    p.rollout = std::make_shared<policy::Rollout>(rule, std::move(next), state.index_count());
+    return Status();
+  });
+}
+
+Status Core::end_rollout() {
+  return edit_policy([&](const auto&, policy::ProcessPolicy& p) {
+    p.rollout = nullptr;
+    return Status();
+  });
+}
+
+Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& entry,
+                   const exec::Plan& plan, const exec::Request& request,
+                   const policy::Rollout& rollout, bool on_trial) {
+  policy::RolloutTally* const tally = rollout.tally(entry.contest().family().op->index, on_trial);
+  exec::Outcome outcome;
+  const auto start = std::chrono::steady_clock::now();
+  Status s = run_watched(thread, core, entry, plan, request, outcome);
+  // A caller's mistake says nothing about rules.
+  if (tally != nullptr && s.error_class() != ErrorClass::kCaller)
+    tally->add(static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count()), !outcome.failures.empty());
+  return s;
+}
+
+bool goes_on_trial(const policy::Rollout& rollout, const Entry& entry, const Options* options,
+                   const ScopeState* scope) {
+  const op::Labels& known = entry.contest().directions().labels;
+  const bool said = (options != nullptr && !options->labels.empty()) ||
+                    (scope != nullptr && !scope->content.labels.empty());
+  if (rollout.rule().labels.empty() || !said) return rollout.takes(known);
+  op::Labels all = call_labels(options, scope);  // those of the call and the scope come first
+  for (const auto& label : known)
+    if (std::none_of(all.begin(), all.end(), [&](const auto& l) { return l.first == label.first; }))
+      all.push_back(label);
+  return rollout.takes(all);
+}
+
+}  // namespace yard::detail

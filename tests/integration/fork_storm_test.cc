@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ten thousand forks under load: calls, failing kernels and their breakers, scopes, reloads of rules, plugins
+// that come and go. The parent is undisturbed, each child is usable at once, nobody waits for ever.
+//
+// Not under the thread sanitizer, which does not survive threads after a fork. The allocator of the address
+// sanitizer is not safe at a fork either: there the others make only calls that do not allocate.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <yard/detail/sanitizers.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+
+#include "fault.h"
+#include "plugin_files.h"
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+constexpr Op<void(Out, In, int)> copy{"copy"};
+
+#if defined(YARD_UNDER_ASAN)
+constexpr bool kOthersMayAllocate = false;
+constexpr int kForks = 1000;  // each takes several milliseconds here
+#else
+constexpr bool kOthersMayAllocate = true;
+constexpr int kForks = 5000;
+#endif
+
+// YARD_TEST_FORKS says how many, of each kind.
+int forks() {
+  const char* said = std::getenv("YARD_TEST_FORKS");
+  return said != nullptr ? std::atoi(said) : kForks;
+}
+
+class ForkStorm : public ::testing::Test {
+ protected:
+  ForkStorm() {
+    Changes c;
+    c.add_backend(backend_.descriptor());
+    c.add_kernel(bad_.descriptor()).add_kernel(kernel_of("copy", "good", 7, 100));
+    bare_.runtime.apply(std::move(c)).or_throw();
+    bad_.set({.rate = 0.3, .code = YARD_FAULT});
+    BreakerSettings s;
+    s.cooldown = std::chrono::milliseconds(5);
+    bare_.runtime.health().set_settings(s).or_throw();
+    for (int64_t n = 1; n < 9; ++n) EXPECT_TRUE(call(n));
+  }
+  ~ForkStorm() override { EXPECT_TRUE(bare_.runtime.reset().ok()); }
+
+  bool call(int64_t n) {
+    float to[8] = {}, from[8] = {};
+    return copy.on(bare_.runtime)(TensorView(to, DType::f32, {n}), TensorView(from, DType::f32, {n}),
+                                  0)
+        .ok();
+  }
+
+  // What a child must be able to do.
+  int in_child(int i) {
+    if (!call(1 + i % 8)) return 2;
+    if (kOthersMayAllocate) {
+      const ScopedPolicy strict = ScopedPolicy::deny_kernels({"fault.*"});
+      if (!call(1 + i % 8)) return 3;
+      if (i % 16 == 0 && !bare_.runtime.set_config(Config()).ok()) return 4;
+    }
+    return 0;
+  }
+
+  void storm() {
+    for (int i = 0; i < forks() && !HasFailure(); ++i) {
+      const pid_t child = fork();
+      ASSERT_GE(child, 0);
+      if (child == 0) {
+        alarm(60);
+        _exit(in_child(i));
+      }
+      int status = 0;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      ASSERT_TRUE(WIFEXITED(status)) << "fork " << i << ": signal " << WTERMSIG(status);
+      ASSERT_EQ(WEXITSTATUS(status), 0) << "fork " << i;
+    }
+  }
+
+  void others_call() {
+    for (int t = 0; t < 2; ++t)
+      threads_.emplace_back([this] {
+        for (int64_t n = 1; !stop_; n = n % 8 + 1) wrong_ += call(n) ? 0 : 1;
+      });
+  }
+  void end() {
+    stop_ = true;
+    for (std::thread& t : threads_) t.join();
+    threads_.clear();
+    EXPECT_EQ(wrong_.load(), 0);
+  }
+
+  fault::FaultBackend backend_;
+  fault::FaultKernel bad_{{.op = "copy", .id = "fault.bad", .priority = 200}};
+  Bare bare_;
+  std::vector<std::thread> threads_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int> wrong_{0};
+};
+
+TEST_F(ForkStorm, WhileOthersCallKernelsThatFail) {
+  if (!kOthersMayAllocate) bad_.set({.rate = 0});  // a failure takes memory
+  others_call();
+  storm();
+  end();
+}
+
+TEST_F(ForkStorm, WithReloadsScopesAndPlugins) {
+  if (!kOthersMayAllocate) GTEST_SKIP() << "the sanitizer's allocator is not safe at a fork";
+  others_call();
+  threads_.emplace_back([this] {
+    for (int i = 0; !stop_; ++i) {
+      Config c;
+      c.settings.max_fallback_attempts = 1 + i % 3;
+      if (!bare_.runtime.set_config(c).ok()) ++wrong_;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  });
+  threads_.emplace_back([this] {
+    Folder folder;
+    const std::string path = folder.put("answer");
+    for (int i = 0; !stop_; ++i) {
+      if (!bare_.runtime.plugins().load(path).ok()) ++wrong_;
+      if (auto ticket = bare_.runtime.plugins().unload("answer"); !ticket.ok()) ++wrong_;
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+    }
+  });
+  threads_.emplace_back([this] {
+    for (int i = 0; !stop_; ++i) {
+      const ScopedPolicy scope(Scope().label("tenant", std::to_string(i % 50)).strict(i % 2 == 0));
+      if (i % 2 != 0 && !call(4)) ++wrong_;
+    }
+  });
+  storm();
+  end();
+}
+
+}  // namespace
+}  // namespace yard::testing

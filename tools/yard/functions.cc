@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// yard functions: the dispatched functions there are, who provides them, what is on, and who was refused why.
+#include <fmt/format.h>
+#include <yard/runtime.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "plugin_show.h"
+#include "table.h"
+
+namespace yard::tool {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Question {
+  std::vector<std::string> paths;
+  bool open = false, json = false;
+};
+
+// A group that a plugin announces which has not been opened.
+struct Announced {
+  std::string group, plugin, path;
+};
+
+std::vector<Announced> announced(const Runtime& runtime) {
+  std::vector<Announced> to;
+  for (const PluginInfo& p : runtime.plugins().list())
+    if (p.state == PluginState::kFound)
+      for (const std::string& g : p.groups) to.push_back({g, p.name, p.path});
+  return to;
+}
+
+Json text_or_null(const std::string& s) { return s.empty() ? Json() : Json(s); }
+
+Json to_json(const FunctionProvider& p) {
+  Json refusals = Json::array();
+  for (const FunctionRefusal& r : p.refusals)
+    refusals.push_back({{"reason", r.reason}, {"text", r.text}, {"count", r.count}});
+  return {{"backend", p.backend},
+          {"priority", p.priority},
+          {"on", p.on},
+          {"reason", text_or_null(p.reason)},
+          {"detail", text_or_null(p.detail)},
+          {"calls", p.calls},
+          {"failures", p.failures},
+          {"refusals", std::move(refusals)}};
+}
+
+Json to_json(const std::vector<FunctionInfo>& list, const std::vector<Announced>& waiting) {
+  Json to = {{"functions", Json::array()}, {"announced", Json::array()}};
+  for (const FunctionInfo& f : list) {
+    Json providers = Json::array();
+    for (const FunctionProvider& p : f.providers) providers.push_back(to_json(p));
+    to["functions"].push_back({{"group", f.group},
+                               {"name", f.name},
+                               {"signature", f.signature},
+                               {"declared", f.declared},
+                               {"choice", text_or_null(f.choice)},
+                               {"original_calls", f.original_calls},
+                               {"providers", std::move(providers)}});
+  }
+  for (const Announced& a : waiting)
+    to["announced"].push_back({{"group", a.group}, {"plugin", a.plugin}, {"path", a.path}});
+  return to;
+}
+
+void print(const std::vector<FunctionInfo>& list, const std::vector<Announced>& waiting) {
+  if (list.empty() && waiting.empty()) {
+    fmt::print("No dispatched functions are declared or provided.\n");
+    return;
+  }
+  Table table(
+      {{"function"}, {"backend"}, {"priority", Align::kRight}, {"on"}, {"signature"}, {""}});
+  for (const FunctionInfo& f : list) {
+    std::string name = f.group + "/" + f.name;
+    const std::string note = f.declared ? "" : "nobody declares it";
+    if (f.providers.empty())
+      table.add({{name, Paint::kBold},
+                 {"-"},
+                 {"-"},
+                 {"-"},
+                 {f.signature},
+                 {"nobody provides it", Paint::kDim}});
+    for (const FunctionProvider& p : f.providers) {
+      std::string why = p.on ? note : p.detail.empty() ? p.reason : p.reason + ": " + p.detail;
+      table.add({{std::exchange(name, ""), Paint::kBold},
+                 {p.backend},
+                 {std::to_string(p.priority)},
+                 p.on ? Cell{"yes", Paint::kGood} : Cell{"no", Paint::kBad},
+                 {f.signature},
+                 {std::move(why), Paint::kDim}});
+    }
+  }
+  for (const Announced& a : waiting)
+    table.add({{a.group + "/*", Paint::kBold},
+               {"-"},
+               {"-"},
+               {"-"},
+               {"-"},
+               {fmt::format("plugin {}, not opened", a.plugin), Paint::kDim}});
+  fmt::print("{}", table.text());
+}
+
+int functions(const Question& q) {
+  RuntimeSettings settings;
+  for (const std::string& p : q.paths) settings.plugins.paths.push_back(absolute(p));
+  Runtime runtime(settings);
+  for (const PluginInfo& p : runtime.plugins().list())
+    if (p.state == PluginState::kRefused &&
+        std::find(settings.plugins.paths.begin(), settings.plugins.paths.end(), p.path) !=
+            settings.plugins.paths.end())
+      return fail(kFailed,
+                  fmt::format("{} is refused: {}: {}", p.path, to_string(p.reason), p.detail));
+  if (q.open)
+    for (const Announced& a : announced(runtime))
+      if (Status s = runtime.plugins().load(a.path); !s.ok())
+        return fail(kFailed, std::string(s.message()));
+  const std::vector<FunctionInfo> list = runtime.functions().list();
+  const std::vector<Announced> waiting = announced(runtime);
+  if (q.json)
+    fmt::print("{}\n", to_json(list, waiting).dump(2, ' ', false, Json::error_handler_t::replace));
+  else
+    print(list, waiting);
+  return kOk;
+}
+
+}  // namespace
+
+void add_functions(CLI::App& app, Action& action) {
+  auto q = std::make_shared<Question>();
+  CLI::App* c =
+      app.add_subcommand("functions", "The dispatched functions that plugins bring, and who is on");
+  c->add_option("PATH", q->paths, "Plugins, or directories of them, to look at as well");
+  c->add_flag("--open", q->open, "Open the plugins that serve groups, to see what they bring");
+  c->add_flag("--json", q->json, "JSON for programs instead of a table");
+  c->footer(
+      "Functions are declared by programs, so that this command, which declares none, finds what "
+      "plugins bring\n"
+      "undeclared; a program lists its own by yard::Functions::list().\n"
+      "\n"
+      "Examples:\n"
+      "  yard functions                     what the installed plugins announce\n"
+      "  yard functions --open ./acme.so    what this one brings: backends, signatures, "
+      "priorities\n"
+      "  yard functions --json              {\"functions\": [...], \"announced\": [...]}");
+  c->callback([q, &action] { action = [q] { return functions(*q); }; });
+}
+
+}  // namespace yard::tool
