@@ -321,15 +321,14 @@ class Checker {
       const bool found = std::any_of(names.begin(), names.end(),
                                      [&](const std::string& n) { return glob_matches(key, n); });
       if (!found)
-        problem(Severity::kWarning, rule.at, path,
-                fmt::format("no function matches '{}' now", key),
+        problem(Severity::kWarning, rule.at, path, fmt::format("no function matches '{}' now", key),
                 base::closest(key, names).empty() ? "" : advice(key, names, ""));
       const auto look = [&](const Names& listed) {
         for (const std::string& b : listed)
           if (std::find(backends.begin(), backends.end(), b) == backends.end() &&
               !base::closest(b, backends).empty())
-            problem(Severity::kWarning, rule.at, path, fmt::format("no backend is called '{}' now", b),
-                    advice(b, backends, ""));
+            problem(Severity::kWarning, rule.at, path,
+                    fmt::format("no backend is called '{}' now", b), advice(b, backends, ""));
       };
       if (rule.backends) look(*rule.backends);
       look(rule.deny);

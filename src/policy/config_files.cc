@@ -180,7 +180,8 @@ void merge_weaker(Config& strong, Config weak) {
   append(strong.canary_check, std::move(weak.canary_check));
   if (!strong.canary) strong.canary = std::move(weak.canary);
   for (auto& [name, rule] : weak.functions) {
-    FunctionRule& mine = strong.functions.try_emplace(name, FunctionRule{{}, {}, {}, rule.at}).first->second;
+    FunctionRule& mine =
+        strong.functions.try_emplace(name, FunctionRule{{}, {}, {}, rule.at}).first->second;
     if (!mine.enabled) mine.enabled = rule.enabled;
     if (!mine.backends) mine.backends = std::move(rule.backends);
     for (std::string& b : rule.deny)
