@@ -55,5 +55,6 @@ int main() {
   rms_norm(ty, tx, tw, 1e-6f).or_throw();
   // [/commit]
   CHECK(forward.size() == 1);
+  CHECK(runtime.check_config(YARD_EXAMPLES "/rollout.yaml").empty());
   return 0;
 }
