@@ -35,9 +35,11 @@ int main() {
 
   // [save]
   yard::Policy policy;
-  policy.retry_inplace = yard::RetryInplace::kSave;  // in a rule file: policy: {retry_inplace: save}
+  policy.retry_inplace =
+      yard::RetryInplace::kSave;  // in a rule file: policy: {retry_inplace: save}
   runtime.set_policy(policy).or_throw();
-  rms_norm(tx, tx, tw, 1e-6f).or_throw();  // if a kernel fails half way, the next one gets x as it was
+  rms_norm(tx, tx, tw, 1e-6f)
+      .or_throw();  // if a kernel fails half way, the next one gets x as it was
   // [/save]
   runtime.reset_policy().or_throw();
 

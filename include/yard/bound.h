@@ -24,7 +24,7 @@ struct BoundNode {
   const std::atomic<uint64_t>* version;  // of the op in its runtime, now
   uint64_t found;                        // what it was
   const void* entry;
-  const void* plan;     // null: the plan must be looked up each time
+  const void* plan;  // null: the plan must be looked up each time
   // Null: the kernel must be called packed, for now where the last call failed.
   mutable std::atomic<void (*)(void)> typed{nullptr};
   const yard_host_t* host;
@@ -129,8 +129,7 @@ class BoundOp<void(P...), std::tuple<S...>> {
         detail::Guard guard(*thread);
         const detail::BoundNode* node = guard.protect(state_->node);
         const auto typed = node->typed.load(std::memory_order_relaxed);
-        if (typed != nullptr && node->version->load(detail::kReread) == node->found)
-            [[likely]] {
+        if (typed != nullptr && node->version->load(detail::kReread) == node->found) [[likely]] {
           yard_call_t call;
           detail::start_call(call, thread->error, node->flags, node->host, node->self);
           const int32_t code = detail::call_typed(typed, call, detail::Param<P>::wire(p)...);

@@ -17,8 +17,8 @@ class LogLimit {
   bool admits(std::chrono::steady_clock::time_point now, uint64_t& left_out) noexcept {
     const int64_t t = now.time_since_epoch().count();
     int64_t next = next_.load(std::memory_order_relaxed);
-    if (t < next || !next_.compare_exchange_strong(next, t + kInterval.count(),
-                                                   std::memory_order_relaxed)) {
+    if (t < next ||
+        !next_.compare_exchange_strong(next, t + kInterval.count(), std::memory_order_relaxed)) {
       left_out_.fetch_add(1, std::memory_order_relaxed);
       return false;
     }

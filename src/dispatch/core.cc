@@ -2,17 +2,14 @@
 // Building and publishing snapshots.
 #include "dispatch/core.h"
 
-#include <fmt/format.h>
 #include <yard/instance.h>
 
 #include <functional>
 #include <optional>
-#include <thread>
 
 #include "base/text.h"
 #include "dispatch/call.h"
 #include "dispatch/fork.h"
-#include "dispatch/signature.h"
 
 namespace yard::detail {
 namespace {
@@ -243,37 +240,6 @@ Status Core::edit_policy(
   });
 }
 
-void Core::settle_breakers() {
-  const auto policy = snapshot()->policy;
-  const Config none;
-  const BreakerSettings wanted =
-      breaker_of(policy->file != nullptr ? policy->file->config : none, policy->breakers);
-  if (wanted != board.settings() &&
-      board.set_settings(wanted, std::chrono::steady_clock::now()))
-    health_moved();
-}
-
-Status Core::set_breakers(const BreakerSettings& settings) {
-  YARD_RETURN_IF_ERROR(validate(settings));
-  return edit_policy([&](const auto&, policy::ProcessPolicy& p) {
-    p.breakers = settings;
-    return Status();
-  });
-}
-
-std::vector<health::Successes> Core::successes() const {
-  std::vector<health::Successes> to;
-  const auto s = snapshot();
-  for (const auto& e : s->owners()) {
-    if (e == nullptr) continue;
-    const auto& contenders = e->contest().contenders();
-    for (size_t i = 0; i < contenders.size(); ++i)
-      to.push_back({e->name(), contenders[i].kernel->id, contenders[i].kernel->backend_name,
-                    e->stats(i).calls.total()});
-  }
-  return to;
-}
-
 Status Core::publish_health() {
   return edit([&](const Snapshot&, auto&, auto&, auto& ops) -> Status {
     ops.emplace();
@@ -337,68 +303,6 @@ std::shared_ptr<const Snapshot> Core::snapshot() const {
   }
 }
 
-bool Core::first_need(std::string_view op, const registry::Family* family) const {
-  if (loader == nullptr) return false;
-  std::atomic<bool>* needed = family != nullptr ? &of_index(family->op->index).needed : nullptr;
-  if (needed != nullptr && needed->load(std::memory_order_acquire)) return false;
-  if (select::inside_select()) return false;  // where nothing may be published
-  if (!loader->need(PluginOffer::kOp, op)) return false;
-  if (needed != nullptr) needed->store(true, std::memory_order_release);
-  return true;
-}
-
-bool Core::in_use(std::string_view op) const {
-  const auto s = snapshot();
-  const registry::Family* family = s->state->find(op);
-  return family != nullptr && of_index(family->op->index).needed.load(std::memory_order_acquire);
-}
-
-Site* Core::attach(std::string_view name, std::string_view letters, Status* why) {
-  auto s = snapshot();
-  const registry::Family* family = s->state->find(name);
-  if (first_need(name, family)) {
-    s = snapshot();
-    family = s->state->find(name);
-  }
-  if (family == nullptr) {
-    std::vector<std::string> names;
-    for (const auto& [n, f] : s->state->families) names.push_back(n);
-    *why = Status(Code::kUnknownOp,
-                  fmt::format("op '{}' is not known{}", name, base::did_you_mean(name, names)));
-    return nullptr;
-  }
-  if (letters != kPacked) {
-    *why = dispatch::check_signature(*family->op->program, letters);
-    if (!why->ok()) return nullptr;
-  }
-  // An index belongs to one schema for ever, a site to a name.
-  std::atomic<Site*>* packed = letters == kPacked ? &of_index(family->op->index).packed : nullptr;
-  Site* found = packed != nullptr ? packed->load(std::memory_order_acquire) : nullptr;
-  if (found == nullptr)
-    for (found = sites_.load(std::memory_order_acquire);
-         found != nullptr && (found->name != name || found->letters != letters);)
-      found = found->next;
-  if (found != nullptr) {
-    found->index.store(family->op->index, std::memory_order_release);
-    if (packed != nullptr) packed->store(found, std::memory_order_release);
-    return found;
-  }
-  // Two threads may make one each; both serve.
-  static std::atomic<uint64_t> last_id{0};
-  auto* site = new Site{this,
-                        last_id.fetch_add(1, std::memory_order_relaxed) + 1,
-                        {family->op->index},
-                        family->op->program->arg_count(),
-                        letters != kPacked,
-                        std::string(name),
-                        std::string(letters)};
-  site->next = sites_.load(std::memory_order_relaxed);
-  while (!sites_.compare_exchange_weak(site->next, site, std::memory_order_release)) {
-  }
-  if (packed != nullptr) packed->store(site, std::memory_order_release);
-  return site;
-}
-
 exec::States* Core::states_for(const Options* o) const noexcept {
   return o != nullptr && o->instance != nullptr ? o->instance->states_.get() : &root().states;
 }
@@ -446,41 +350,3 @@ RuntimeStats Core::stats() const {
 }
 
 }  // namespace yard::detail
-
-namespace yard {
-
-Ticket::Ticket() = default;
-Ticket::Ticket(std::shared_ptr<detail::TicketState> state) : state_(std::move(state)) {}
-Ticket::~Ticket() = default;
-Ticket::Ticket(const Ticket&) = default;
-Ticket& Ticket::operator=(const Ticket&) = default;
-
-bool Ticket::done() const {
-  if (state_ == nullptr) return true;
-  const auto gone = [&] {
-    for (const auto& w : state_->removed)
-      if (!w.expired()) return false;
-    return true;
-  };
-  if (gone()) return true;
-  base::reclaimer().collect();
-  return gone();
-}
-
-Status Ticket::wait(std::chrono::nanoseconds timeout) const {
-  if (base::inside_call() || select::inside_select())
-    return done() ? Status()
-                  : Status(Code::kWouldDeadlock,
-                           "waiting inside a kernel, verifier or callback for what it may itself "
-                           "be using");
-  const auto start = std::chrono::steady_clock::now();
-  for (auto pause = std::chrono::microseconds(10); !done();
-       pause = std::min(pause * 2, std::chrono::microseconds(2000))) {
-    if (std::chrono::steady_clock::now() - start >= timeout)
-      return Status(Code::kDeadline, "what was removed is still in use");
-    std::this_thread::sleep_for(pause);
-  }
-  return {};
-}
-
-}  // namespace yard

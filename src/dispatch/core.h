@@ -45,8 +45,8 @@ struct Patch {
   std::string mode;               // by name; empty: nothing is said
   const char* mode_by = nullptr;  // "call" or "scope"
   std::map<std::string, std::string, std::less<>> labels;
-  std::string key;    // canonical text; empty where the scope alone says something
-  uint64_t hash = 0;  // 0: nothing is said
+  std::string key;     // canonical text; empty where the scope alone says something
+  uint64_t hash = 0;   // 0: nothing is said
   bool trial = false;  // by the rules that are on trial
 
   // The same for a call that goes by the rules on trial.
@@ -118,8 +118,8 @@ class Core {
   Status begin_rollout(std::shared_ptr<const policy::FileRules> file, const RolloutRule& rule);
   Status end_rollout();
   // A call that goes by them.
-  Status call_on_trial(Site& site, const yard_value_t* args, uint32_t count,
-                       const Options* options, std::shared_ptr<const policy::Rollout> rollout);
+  Status call_on_trial(Site& site, const yard_value_t* args, uint32_t count, const Options* options,
+                       std::shared_ptr<const policy::Rollout> rollout);
   Status set_labels(op::Labels labels);
   // Kernels of ops in the program's own static map; names are checked.
   Status set_static_map(StaticMap map);

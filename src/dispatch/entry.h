@@ -107,7 +107,8 @@ class Entry : public std::enable_shared_from_this<Entry> {
   bool strict() const noexcept { return contest_.strict(); }
   // Every call takes the way on which it can be looked at.
   bool watched() const noexcept {
-    return contest_.directions().watched || contest_.directions().inspector != nullptr || contest_.saves_inputs() || contest_.on_trial();
+    return contest_.directions().watched || contest_.directions().inspector != nullptr ||
+           contest_.saves_inputs() || contest_.on_trial();
   }
   // What threads remember of its plans is void: they look again.
   void forget_memos() const noexcept { evictions_.fetch_add(1, std::memory_order_seq_cst); }

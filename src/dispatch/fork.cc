@@ -94,10 +94,10 @@ void Core::abandon_root() noexcept {
     directions.health = nullptr;  // breakers start anew
     if (std::exchange(directions.rollout, nullptr) != nullptr)
       directions.watched = directions.observer != nullptr;
-    entry = Entry::make(select::Contest::make(next->state->families.find(entry->name())->second,
-                                              next->policy->in_force, {}, {host, true},
-                                              std::move(directions)),
-                        next->generation, entry.get());
+    entry = Entry::make(
+        select::Contest::make(next->state->families.find(entry->name())->second,
+                              next->policy->in_force, {}, {host, true}, std::move(directions)),
+        next->generation, entry.get());
   }
   next->set_entries(std::move(entries));
   generation_ = next->generation;

@@ -68,7 +68,8 @@ void remember(Recent& last, const Site& site, uint64_t scope, const Found& f,
   last.found = found;
   last.entry = &f.entry, last.plan = &f.plan;
   last.evictions = &f.entry.eviction_count(), last.seen = f.evictions;
-  last.typed = f.plan.direct.load(std::memory_order_relaxed) ? f.plan.attempts[0].kernel->d.typed : nullptr;
+  last.typed =
+      f.plan.direct.load(std::memory_order_relaxed) ? f.plan.attempts[0].kernel->d.typed : nullptr;
   last.host = site.core->host, last.self = f.plan.self, last.counter = f.plan.counter;
   last.flags = f.flags;
   last.misses = 0;

@@ -44,7 +44,8 @@ Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& en
   Status s = run_watched(thread, core, entry, plan, request, outcome);
   // A caller's mistake says nothing about rules.
   if (tally != nullptr && s.error_class() != ErrorClass::kCaller)
-    tally->add(static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count()), !outcome.failures.empty());
+    tally->add(static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count()),
+               !outcome.failures.empty());
   return s;
 }
 

@@ -245,8 +245,7 @@ class SlowCall {
       return run_watched(thread_, core_, e, plan, asked);
     }
     asked.strict = true;
-    if (*chosen == plan.attempts[0].kernel->id)
-      return run_watched(thread_, core_, e, plan, asked);
+    if (*chosen == plan.attempts[0].kernel->id) return run_watched(thread_, core_, e, plan, asked);
     if (o_ != nullptr && !o_->force.empty())
       return Status(Code::kNoKernel,
                     fmt::format("op '{}': the call forces '{}', and its commit group has chosen "
@@ -315,8 +314,7 @@ Status Core::call_slow(Site& site, const yard_value_t* args, uint32_t count,
 }
 
 Status Core::call_on_trial(Site& site, const yard_value_t* args, uint32_t count,
-                           const Options* options,
-                           std::shared_ptr<const policy::Rollout> rollout) {
+                           const Options* options, std::shared_ptr<const policy::Rollout> rollout) {
   return SlowCall(*this, site, args, count, options, std::move(rollout)).run();
 }
 

@@ -108,8 +108,7 @@ void note_outcome(const Core& core, const Entry& entry, const exec::Plan& plan,
       set_direct(entry, plan, false);
     report.failed(f);
   }
-  if (outcome.served != nullptr &&
-      outcome.served->stats->suspect.load(std::memory_order_relaxed)) {
+  if (outcome.served != nullptr && outcome.served->stats->suspect.load(std::memory_order_relaxed)) {
     report.succeeded(outcome.served);
   }
   if (outcome.served == &plan.attempts[0]) set_direct(entry, plan, true);

@@ -54,8 +54,7 @@ struct Stage {
   }
   Plan::Ptr plan(size_t count = kKernels) const {
     std::vector<Attempt> attempts;
-    for (size_t i = 0; i < count; ++i)
-      attempts.push_back({kernels[i].get(), &stats[i]});
+    for (size_t i = 0; i < count; ++i) attempts.push_back({kernels[i].get(), &stats[i]});
     return Plan::make(1, {}, attempts);
   }
   Status run(size_t count = kKernels) const {

@@ -60,7 +60,9 @@ bool shares_memory_with_written(const op::Program& program, const yard_value_t* 
   bool shares = false;
   for (uint32_t i = 0; i < program.arg_count(); ++i)
     if (program.schema().params[i].is_written())
-      for_each_tensor(args[i], [&](const yard_tensor_t& w) { shares |= op::overlap(t, w) != op::Overlap::kNone; });
+      for_each_tensor(args[i], [&](const yard_tensor_t& w) {
+        shares |= op::overlap(t, w) != op::Overlap::kNone;
+      });
   return shares;
 }
 

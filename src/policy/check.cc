@@ -346,8 +346,7 @@ class Checker {
       return;
     }
     if (!check_op(r.op, r.optional, r.op_at, path + ".op")) return;
-    if (r.kernel != "*")
-      check_kernel(r.op, r.kernel, r.optional, r.kernel_at, path + ".kernel");
+    if (r.kernel != "*") check_kernel(r.op, r.kernel, r.optional, r.kernel_at, path + ".kernel");
     if (r.against != "reference" && !has_wildcard(r.against))
       check_kernel(r.op, r.against, r.optional, r.against_at, path + ".against");
   }

@@ -208,7 +208,8 @@ constexpr Key kRollout[] = {
      .fallback = "60"},
     {.name = "max_error_rate",
      .shape = Shape::kNumber,
-     .meaning = "share of calls on trial that may see a kernel fail before the rules are taken back",
+     .meaning =
+         "share of calls on trial that may see a kernel fail before the rules are taken back",
      .most = 1,
      .fallback = "0.01"},
     {.name = "max_slowdown",
@@ -337,7 +338,8 @@ constexpr Key kBreaker[] = {
 constexpr Key kSettings[] = {
     {.name = "mode",
      .shape = Shape::kMode,
-     .meaning = "how plans are obtained: auto, static, dynamic, config, hot_reload or a mode of the program",
+     .meaning = "how plans are obtained: auto, static, dynamic, config, hot_reload or a mode of "
+                "the program",
      .at = own<&S::mode>,
      .fallback = "auto"},
     {.name = "modes", .shape = Shape::kOpModes, .meaning = "the mode of single ops"},

@@ -35,7 +35,7 @@ struct Environment {
   Policy policy;
   // For apply_log_levels(); empty when not set.
   std::string log_levels;
-  std::string config;  // path of a rule file; empty when not set
+  std::string config;                   // path of a rule file; empty when not set
   std::optional<bool> check_verifiers;  // of dispatched functions
   std::string record;  // path of a file that calls are recorded to; empty when not set
   // Where plugins are looked for, as it stands there; entries are judged by whoever looks.

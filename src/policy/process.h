@@ -40,8 +40,8 @@ struct ProcessPolicy {
   std::shared_ptr<const Modes> modes = std::make_shared<Modes>();  // that the program has added
   std::shared_ptr<registry::CallObserver> observer;                // told of every call; null: none
   std::shared_ptr<const Rollout> rollout;  // rules on trial beside `file`; null: none
-  Policy environment;  // of the reading, with backends called by their names
-  Policy in_force;     // all together
+  Policy environment;                      // of the reading, with backends called by their names
+  Policy in_force;                         // all together
 
   // Fills in the rest for the backends there are.
   void settle(const std::vector<std::string>& backends) {

@@ -42,7 +42,8 @@ RolloutResult Rollout::result() const {
   double took = 0, expected = 0;
   for (size_t i = 0; i < ops_; ++i) {
     const RolloutTally &before = tallies_[2 * i], &trial = tallies_[2 * i + 1];
-    const auto n = static_cast<double>(trial.calls.load()), m = static_cast<double>(before.calls.load());
+    const auto n = static_cast<double>(trial.calls.load()),
+               m = static_cast<double>(before.calls.load());
     r.calls += trial.calls.load(), r.failed += trial.failed.load();
     if (n < static_cast<double>(kEnoughToTime) || m < static_cast<double>(kEnoughToTime)) continue;
     took += static_cast<double>(trial.ns.load());
@@ -51,8 +52,8 @@ RolloutResult Rollout::result() const {
   if (r.calls > 0) r.error_rate = static_cast<double>(r.failed) / static_cast<double>(r.calls);
   if (expected > 0) r.slowdown = took / expected;
   if (r.calls >= kEnough && r.error_rate > rule_.max_error_rate)
-    r.too_bad = fmt::format("a kernel failed in {} of {} calls on trial; at most {:g} % may", r.failed,
-                            r.calls, 100 * rule_.max_error_rate);
+    r.too_bad = fmt::format("a kernel failed in {} of {} calls on trial; at most {:g} % may",
+                            r.failed, r.calls, 100 * rule_.max_error_rate);
   else if (r.slowdown > rule_.max_slowdown)
     r.too_bad = fmt::format("calls on trial took {:.2f} times as long; at most {:g} times may be",
                             r.slowdown, rule_.max_slowdown);

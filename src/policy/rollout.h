@@ -31,8 +31,8 @@ struct alignas(64) RolloutTally {
 struct RolloutResult {
   uint64_t calls = 0, failed = 0;  // on trial
   double error_rate = 0;
-  double slowdown = 1;   // 1 where there is too little to compare
-  std::string too_bad;   // why the rules must be taken back; empty: nothing is wrong
+  double slowdown = 1;  // 1 where there is too little to compare
+  std::string too_bad;  // why the rules must be taken back; empty: nothing is wrong
 };
 
 class Rollout {

@@ -59,7 +59,8 @@ void Maintenance::schedule() {
   const int64_t when = next->time_since_epoch().count();
   const bool ours = scheduled_by_.exchange(::getpid()) == ::getpid();
   // One that comes earlier looks again.
-  if (ours && scheduled_.load() <= when && scheduled_.load() > Clock::now().time_since_epoch().count())
+  if (ours && scheduled_.load() <= when &&
+      scheduled_.load() > Clock::now().time_since_epoch().count())
     return;
   scheduled_.store(when);
   thread_.post_at(*next, [this] { work(); }).ignore();
@@ -128,11 +129,11 @@ using runtime::Maintenance;
 namespace {
 
 // A key that stands for all calls of a kernel.
-Result<health::Key> kernel_key(const detail::Core& core, std::string_view op, std::string_view kernel) {
+Result<health::Key> kernel_key(const detail::Core& core, std::string_view op,
+                               std::string_view kernel) {
   const auto s = core.snapshot();
   const registry::Family* family = s->state->find(op);
-  if (family == nullptr)
-    return Status(Code::kUnknownOp, fmt::format("op '{}' is not known", op));
+  if (family == nullptr) return Status(Code::kUnknownOp, fmt::format("op '{}' is not known", op));
   const auto it = family->kernels.find(std::string(kernel));
   if (it == family->kernels.end())
     return Status(Code::kNotFound, fmt::format("op '{}' has no kernel '{}'", op, kernel));
@@ -201,7 +202,9 @@ Status Health::set_settings(const BreakerSettings& settings) {
 }
 BreakerSettings Health::settings() const { return maintenance_->core().board.settings(); }
 
-uint64_t Health::on_event(BreakerListener listener) { return maintenance_->add(std::move(listener)); }
+uint64_t Health::on_event(BreakerListener listener) {
+  return maintenance_->add(std::move(listener));
+}
 void Health::remove_listener(uint64_t id) { maintenance_->remove(id); }
 
 }  // namespace yard

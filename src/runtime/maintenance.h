@@ -50,8 +50,8 @@ class Maintenance {
 
   detail::Core& core_;
   base::OwnedPerProcess<Shared> shared_;
-  std::atomic<pid_t> poked_{0};                   // the process in which work() is on its way
-  std::atomic<int64_t> scheduled_{INT64_MAX};     // when it will be called by itself, at the latest
+  std::atomic<pid_t> poked_{0};                // the process in which work() is on its way
+  std::atomic<int64_t> scheduled_{INT64_MAX};  // when it will be called by itself, at the latest
   std::atomic<pid_t> scheduled_by_{0};
   base::TaskThread thread_;  // last: it uses the rest
 };

@@ -71,7 +71,7 @@ class Reloader {
   };
   struct State {
     std::mutex lock;
-    std::mutex pipeline;  // one change at a time; taken before lock
+    std::mutex pipeline;                 // one change at a time; taken before lock
     std::shared_ptr<const Trial> trial;  // under the pipeline
     std::deque<Version> history;
     uint64_t last = 0;

@@ -44,9 +44,8 @@ Status Reloader::begin_trial(State& s, const Offer& o,
   trial->rules = std::move(rules), trial->sha256 = o.reading.sha256, trial->source = o.source;
   trial->end = Clock::now() + seconds(rule.hold_s);
   // Often enough to take back bad ones early, also when the time is short.
-  trial->step = std::clamp<std::chrono::nanoseconds>(seconds(rule.hold_s / 20),
-                                                     std::chrono::milliseconds(5),
-                                                     std::chrono::seconds(1));
+  trial->step = std::clamp<std::chrono::nanoseconds>(
+      seconds(rule.hold_s / 20), std::chrono::milliseconds(5), std::chrono::seconds(1));
   s.trial = trial;
   return events_.post_at(Clock::now() + trial->step, [this, trial] { look_at_trial(trial); });
 }

@@ -67,10 +67,10 @@ struct Directions {
   std::string mapped_by;                               // where that stands, in words
   std::shared_ptr<const policy::Modes> modes;          // that the program has added; null: none
   std::shared_ptr<const policy::ProgramMode> program;  // the one of Mode::kProgram
-  std::vector<std::string> chain;              // what is tried after the first choice, in order
-  op::Labels labels;                           // of every call: rules may read them
-  std::shared_ptr<const health::View> health;  // null: nothing of the op is held back
-  bool watched = false;                        // somebody looks at every call
+  std::vector<std::string> chain;                  // what is tried after the first choice, in order
+  op::Labels labels;                               // of every call: rules may read them
+  std::shared_ptr<const health::View> health;      // null: nothing of the op is held back
+  bool watched = false;                            // somebody looks at every call
   std::shared_ptr<const policy::Rollout> rollout;  // other rules are on trial; null: none
   std::shared_ptr<registry::Inspector> inspector;  // looks at what kernels do; null: nobody
   std::shared_ptr<registry::CallObserver> observer;  // who is told of every call; null: nobody

@@ -10,8 +10,8 @@ std::vector<op::Field> health_dims(const op::Program& program) {
   for (const std::string& name : program.field_names()) {
     if (name.find('.') != std::string::npos) continue;  // `x.rank` and the like
     const auto field = program.field(name);
-    const bool size = field && (field->kind == op::Field::Kind::kDim ||
-                                field->kind == op::Field::Kind::kProduct);
+    const bool size =
+        field && (field->kind == op::Field::Kind::kDim || field->kind == op::Field::Kind::kProduct);
     if (size && dims.size() < health::Buckets::kMost) dims.push_back(*field);
   }
   return dims;
@@ -36,9 +36,9 @@ CallKind call_kind(const op::Program& program, const std::vector<op::Field>& dim
   for (uint32_t i = 0; i < program.arg_count(); ++i) {
     if (!program.schema().params[i].is_tensor()) continue;
     const yard_value_t& v = args[i];
-    const yard_tensor_t* t = v.tag == YARD_TAG_TENSOR                   ? v.u.tensor
+    const yard_tensor_t* t = v.tag == YARD_TAG_TENSOR                ? v.u.tensor
                              : v.tag == YARD_TAG_LIST && v.count > 0 ? v.u.list[0]
-                                                                        : nullptr;
+                                                                     : nullptr;
     dtypes[n++] = t != nullptr ? static_cast<DType>(t->facts & YARD_FACTS_DTYPE) : DType::invalid;
   }
   kind.dtypes = health::pack_dtypes({dtypes, n});

@@ -137,11 +137,14 @@ void verify(const Bench& b, const Contender& c, yard_verdict_t& verdict, std::st
 }
 
 std::string rests(const health::Held& held, bool whole) {
-  const auto what = whole ? std::string("all its calls") : "such calls (" + health::describe_call(held.key.device, held.key.dtypes, held.key.sizes) + ")";
+  const auto what =
+      whole ? std::string("all its calls")
+            : "such calls (" +
+                  health::describe_call(held.key.device, held.key.dtypes, held.key.sizes) + ")";
   if (held.until == health::kByHand)
     return fmt::format("its breaker for {} was opened by hand", what);
-  const auto left = std::chrono::ceil<std::chrono::seconds>(
-      held.until - std::chrono::steady_clock::now());
+  const auto left =
+      std::chrono::ceil<std::chrono::seconds>(held.until - std::chrono::steady_clock::now());
   return fmt::format("its breaker for {} is open; trial calls begin in {} s", what,
                      std::max<int64_t>(left.count(), 0));
 }
@@ -305,8 +308,7 @@ std::vector<Able> find_able(const Bench& b) {
       cost = estimate(b, all[i]);
       able.push_back({static_cast<uint16_t>(i), cost, all[i].tier, kNoRule, all[i].priority});
     }
-    if (b.notes != nullptr)
-      b.notes->entries[i].verdict = v, b.notes->entries[i].estimate_ns = cost;
+    if (b.notes != nullptr) b.notes->entries[i].verdict = v, b.notes->entries[i].estimate_ns = cost;
   }
   return able;
 }

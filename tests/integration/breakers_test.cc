@@ -98,7 +98,9 @@ TEST_F(HealthOf, ASuccessEndsARowOfFaultsOnEveryWayToCall) {
   const auto bound = bind(copy.on(bare_.runtime), out, x).value();
   const std::function<Status()> ways[] = {
       [&] { return copy.on(bare_.runtime)(out, x, 0); },
-      [&] { return bare_.runtime.call("copy", {{"out", out}, {"x", x}}); },
+      [&] {
+        return bare_.runtime.call("copy", {{"out", out}, {"x", x}});
+      },
       [&] { return bound(out, x, 0); },
   };
   for (const auto& way : ways)

@@ -62,7 +62,8 @@ TEST(FailingKernels, AMillionCallsReturnRightResults) {
   for (fault::Behaviour b : ways) {
     b.delegate = &honest;
     kernels.push_back(std::make_unique<FaultKernel>(
-        fault::Spec{.op = "rms_norm", .id = "fault." + std::to_string(i), .priority = 1000 - i}, b));
+        fault::Spec{.op = "rms_norm", .id = "fault." + std::to_string(i), .priority = 1000 - i},
+        b));
     changes.add_kernel(kernels.back()->descriptor());
     ++i;
   }

@@ -52,8 +52,10 @@ const Case kInPlace[] = {
      {0, 1},
      [](Runtime& r, Tensors& t, const Options& o) {
        return r.call("add_rms_norm",
-                     {{"out", t.rows(t.out)}, {"residual", t.rows(t.residual)},
-                      {"x", t.rows(t.x)}, {"weight", t.weights()}},
+                     {{"out", t.rows(t.out)},
+                      {"residual", t.rows(t.residual)},
+                      {"x", t.rows(t.x)},
+                      {"weight", t.weights()}},
                      o);
      },
      &Tensors::residual},
@@ -117,10 +119,9 @@ TEST_P(InPlace, AKernelThatFailsAfterWritingIsNotFollowedByAnother) {
 }
 
 TEST_P(InPlace, WithSavedInputsItIsAndTheResultIsRight) {
-  for (const Behaviour& b :
-       {Behaviour{.after_writing = true, .code = YARD_FAULT},
-        Behaviour{.after_writing = true, .throws = fault::Throws::kStandard},
-        Behaviour{.after_writing = true, .code = YARD_DECLINED}}) {
+  for (const Behaviour& b : {Behaviour{.after_writing = true, .code = YARD_FAULT},
+                             Behaviour{.after_writing = true, .throws = fault::Throws::kStandard},
+                             Behaviour{.after_writing = true, .code = YARD_DECLINED}}) {
     World w(GetParam(), 0, 2);  // two such, one after the other
     for (auto& k : w.made) k->set(b);
     Policy p;
@@ -169,8 +170,7 @@ TEST(SavedInputs, LeaveTheSpaceBetweenRowsAlone) {
   ASSERT_TRUE(w.runtime.set_policy(p).ok());
   const TensorView x(wide.data(), DType::f32, {4, 16}, {24, 1});
   const TensorView weights(weight.data(), DType::f32, {16});
-  const Status s =
-      w.runtime.call("rms_norm", {{"out", x}, {"x", x}, {"weight", weights}});
+  const Status s = w.runtime.call("rms_norm", {{"out", x}, {"x", x}, {"weight", weights}});
   ASSERT_TRUE(s.ok()) << s.to_string();
   EXPECT_EQ(wide[20], 7);
   EXPECT_EQ(wide[21], before[21]);
@@ -241,9 +241,8 @@ TEST(Fallback, IsLoggedByTheKernelThatFailedAndTheOneThatServed) {
   set_log_sink({});
   const auto count = [&](const std::string& part) {
     const std::lock_guard l(lock);
-    return std::count_if(lines.begin(), lines.end(), [&](const std::string& l) {
-      return l.find(part) != std::string::npos;
-    });
+    return std::count_if(lines.begin(), lines.end(),
+                         [&](const std::string& l) { return l.find(part) != std::string::npos; });
   };
   EXPECT_EQ(count("Implementation 'fault.0' failed for op 'silu_and_mul': broken pipe"), 1);
   EXPECT_EQ(count("Op 'silu_and_mul' fallback to '"), 1);

@@ -53,8 +53,8 @@ class ForkStorm : public ::testing::Test {
 
   bool call(int64_t n) {
     float to[8] = {}, from[8] = {};
-    return copy.on(bare_.runtime)(TensorView(to, DType::f32, {n}), TensorView(from, DType::f32, {n}),
-                                  0)
+    return copy
+        .on(bare_.runtime)(TensorView(to, DType::f32, {n}), TensorView(from, DType::f32, {n}), 0)
         .ok();
   }
 

@@ -153,7 +153,8 @@ TEST_F(RolloutOf, NumbersThatMeanNothingAreRefused) {
   const Status s = bare_.runtime.set_config(c);
   EXPECT_EQ(s.code(), Code::kInvalidArgument);
   EXPECT_THAT(s.to_string(), HasSubstr("canary.percent"));
-  const auto reading = parse_config("version: \"1.0\"\ncanary: {percent: 200, holds: 3}\n", "r.yaml");
+  const auto reading =
+      parse_config("version: \"1.0\"\ncanary: {percent: 200, holds: 3}\n", "r.yaml");
   ASSERT_EQ(reading.problems.size(), 2u);
   EXPECT_THAT(to_string(reading.problems[0]) + to_string(reading.problems[1]),
               ::testing::AllOf(HasSubstr("canary.percent"), HasSubstr("hold_s")));

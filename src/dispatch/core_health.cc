@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What breakers follow, and what they are told.
+#include "dispatch/core.h"
+
+namespace yard::detail {
+
+void Core::settle_breakers() {
+  const auto policy = snapshot()->policy;
+  const Config none;
+  const BreakerSettings wanted =
+      breaker_of(policy->file != nullptr ? policy->file->config : none, policy->breakers);
+  if (wanted != board.settings() && board.set_settings(wanted, std::chrono::steady_clock::now()))
+    health_moved();
+}
+
+Status Core::set_breakers(const BreakerSettings& settings) {
+  YARD_RETURN_IF_ERROR(validate(settings));
+  return edit_policy([&](const auto&, policy::ProcessPolicy& p) {
+    p.breakers = settings;
+    return Status();
+  });
+}
+
+std::vector<health::Successes> Core::successes() const {
+  std::vector<health::Successes> to;
+  const auto s = snapshot();
+  for (const auto& e : s->owners()) {
+    if (e == nullptr) continue;
+    const auto& contenders = e->contest().contenders();
+    for (size_t i = 0; i < contenders.size(); ++i)
+      to.push_back({e->name(), contenders[i].kernel->id, contenders[i].kernel->backend_name,
+                    e->stats(i).calls.total()});
+  }
+  return to;
+}
+
+}  // namespace yard::detail

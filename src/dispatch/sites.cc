@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops as callers know them: by name, with whatever must be loaded for them first.
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "dispatch/core.h"
+#include "dispatch/signature.h"
+
+namespace yard::detail {
+
+bool Core::first_need(std::string_view op, const registry::Family* family) const {
+  if (loader == nullptr) return false;
+  std::atomic<bool>* needed = family != nullptr ? &of_index(family->op->index).needed : nullptr;
+  if (needed != nullptr && needed->load(std::memory_order_acquire)) return false;
+  if (select::inside_select()) return false;  // where nothing may be published
+  if (!loader->need(PluginOffer::kOp, op)) return false;
+  if (needed != nullptr) needed->store(true, std::memory_order_release);
+  return true;
+}
+
+bool Core::in_use(std::string_view op) const {
+  const auto s = snapshot();
+  const registry::Family* family = s->state->find(op);
+  return family != nullptr && of_index(family->op->index).needed.load(std::memory_order_acquire);
+}
+
+Site* Core::attach(std::string_view name, std::string_view letters, Status* why) {
+  auto s = snapshot();
+  const registry::Family* family = s->state->find(name);
+  if (first_need(name, family)) {
+    s = snapshot();
+    family = s->state->find(name);
+  }
+  if (family == nullptr) {
+    std::vector<std::string> names;
+    for (const auto& [n, f] : s->state->families) names.push_back(n);
+    *why = Status(Code::kUnknownOp,
+                  fmt::format("op '{}' is not known{}", name, base::did_you_mean(name, names)));
+    return nullptr;
+  }
+  if (letters != kPacked) {
+    *why = dispatch::check_signature(*family->op->program, letters);
+    if (!why->ok()) return nullptr;
+  }
+  // An index belongs to one schema for ever, a site to a name.
+  std::atomic<Site*>* packed = letters == kPacked ? &of_index(family->op->index).packed : nullptr;
+  Site* found = packed != nullptr ? packed->load(std::memory_order_acquire) : nullptr;
+  if (found == nullptr)
+    for (found = sites_.load(std::memory_order_acquire);
+         found != nullptr && (found->name != name || found->letters != letters);)
+      found = found->next;
+  if (found != nullptr) {
+    found->index.store(family->op->index, std::memory_order_release);
+    if (packed != nullptr) packed->store(found, std::memory_order_release);
+    return found;
+  }
+  // Two threads may make one each; both serve.
+  static std::atomic<uint64_t> last_id{0};
+  auto* site = new Site{this,
+                        last_id.fetch_add(1, std::memory_order_relaxed) + 1,
+                        {family->op->index},
+                        family->op->program->arg_count(),
+                        letters != kPacked,
+                        std::string(name),
+                        std::string(letters)};
+  site->next = sites_.load(std::memory_order_relaxed);
+  while (!sites_.compare_exchange_weak(site->next, site, std::memory_order_release)) {
+  }
+  if (packed != nullptr) packed->store(site, std::memory_order_release);
+  return site;
+}
+
+}  // namespace yard::detail
