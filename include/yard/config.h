@@ -11,6 +11,7 @@
 #pragma once
 
 #include <yard/breaker.h>
+#include <yard/plugin_probe.h>
 #include <yard/policy.h>
 
 #include <chrono>
@@ -122,11 +123,23 @@ struct ConfigSettings {
 
   struct Cache {
     Set<bool> enabled;
-    Set<int64_t> size;  // plans per op
+    Set<int64_t> size;       // plans per op
+    Set<Duration> lifetime;  // of a plan; unset: as long as nothing changes
     bool operator==(const Cache&) const = default;
   } cache;
 
   Set<int64_t> max_fallback_attempts;
+
+  struct Plugins {  // see PluginSettings; what the program and the environment say is stronger
+    Set<PluginProbe> probe;
+    Set<bool> require_verified;
+    bool operator==(const Plugins&) const = default;
+  } plugins;
+
+  struct Telemetry {
+    Set<std::string> record;  // a file for the calls that are made, where nothing else is recorded
+    bool operator==(const Telemetry&) const = default;
+  } telemetry;
 
   struct Reload {
     Set<Watch> watch;

@@ -166,6 +166,9 @@ class Core {
   Result<Explanation> explain(const registry::Family& family, const op::Call& call,
                               const Options& o, const Snapshot& s) const;
   RuntimeStats stats() const;
+  // Lets go of plans that are older than rules allow. When to come again; nothing: no need to.
+  std::optional<std::chrono::steady_clock::time_point> sweep(
+      std::chrono::steady_clock::time_point now);
 
   // Where kernels with state keep it: the call's instance, or all plain calls together.
   exec::States* states_for(const Options* options) const noexcept;

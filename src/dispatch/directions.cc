@@ -51,6 +51,7 @@ select::Directions directions_for(const policy::ProcessPolicy& policy,
   for (const KernelRef& k : policy::chain_of(config, op)) d.chain.push_back(k.id);
   d.cache = config.settings.cache.enabled.value_or(true);
   d.plans = static_cast<size_t>(config.settings.cache.size.value_or(0));
+  d.lifetime = config.settings.cache.lifetime.value_or(std::chrono::nanoseconds(0));
   if (const auto& n = config.settings.max_fallback_attempts) d.fallbacks = static_cast<size_t>(*n);
   return d;
 }

@@ -13,6 +13,23 @@ constexpr uint32_t kFirstTable = 16;
 void free_table(void* t) { PlanTable::Deleter()(static_cast<PlanTable*>(t)); }
 void free_plan(void* p) { exec::Plan::Deleter()(static_cast<exec::Plan*>(p)); }
 
+// A child of fork that finds this set finds an entry that it cannot use.
+class Editing {
+ public:
+  explicit Editing(std::atomic<bool>& flag) : flag_(flag) {
+    flag_.store(true, std::memory_order_relaxed);
+#if !defined(YARD_TSAN)  // which knows no fences, and no fork either
+    std::atomic_thread_fence(std::memory_order_release);
+#endif
+  }
+  ~Editing() { flag_.store(false, std::memory_order_release); }
+  Editing(const Editing&) = delete;
+  Editing& operator=(const Editing&) = delete;
+
+ private:
+  std::atomic<bool>& flag_;
+};
+
 uint64_t next_id() {
   static std::atomic<uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -100,18 +117,15 @@ void Entry::replace_table(PlanTable::Ptr next) {
   base::reclaimer().retire(old, free_table, {this});
 }
 
-// Lets go of the oldest that no handle holds until `keep` are left.
-void Entry::evict(size_t keep) {
+template <class F>
+size_t Entry::let_go(const F& old) {
   std::deque<ClassRecord> kept;
-  size_t surplus = classes_.size() - keep;
   std::vector<exec::Plan::Ptr> gone;
   for (ClassRecord& c : classes_) {
-    if (surplus > 0 && c.plan->pins.load(std::memory_order_relaxed) == 0) {
+    if (c.plan->pins.load(std::memory_order_relaxed) == 0 && old(c))
       gone.push_back(std::move(c.plan));
-      --surplus;
-    } else {
+    else
       kept.push_back(std::move(c));
-    }
   }
   classes_ = std::move(kept);
   auto table = PlanTable::make(
@@ -120,13 +134,26 @@ void Entry::evict(size_t keep) {
   replace_table(std::move(table));
   evictions_.fetch_add(1, std::memory_order_seq_cst);  // before they are let go
   for (exec::Plan::Ptr& p : gone) base::reclaimer().retire(p.release(), free_plan, {this});
+  return gone.size();
+}
+
+// Lets go of the oldest that no handle holds until `keep` are left.
+void Entry::evict(size_t keep) {
+  size_t surplus = classes_.size() - keep;
+  let_go([&](const ClassRecord&) { return surplus > 0 && surplus-- > 0; });
+}
+
+size_t Entry::sweep(std::chrono::steady_clock::time_point before) {
+  const auto old = [&](const ClassRecord& c) {
+    return c.since < before && c.plan->pins.load(std::memory_order_relaxed) == 0;
+  };
+  if (std::none_of(classes_.begin(), classes_.end(), old)) return 0;
+  const Editing editing(editing_);
+  return let_go(old);
 }
 
 const exec::Plan* Entry::insert(exec::Plan::Ptr plan, op::Call representative, size_t limit) {
-  editing_.store(true, std::memory_order_relaxed);
-#if !defined(YARD_TSAN)  // which knows no fences, and no fork either
-  std::atomic_thread_fence(std::memory_order_release);
-#endif
+  const Editing editing(editing_);
   Key key;
   key.hash = plan->hash, key.words = plan->key_words;
   std::copy_n(plan->key(), key.words, key.w);
@@ -141,10 +168,9 @@ const exec::Plan* Entry::insert(exec::Plan::Ptr plan, op::Call representative, s
       table = table_.load(std::memory_order_relaxed);
     }
     result = plan.get();
-    classes_.push_back({std::move(plan), std::move(representative)});
+    classes_.push_back({std::move(plan), std::move(representative), now()});
     table->put(result);
   }
-  editing_.store(false, std::memory_order_release);
   return result;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <string>
@@ -48,6 +49,7 @@ class PlanTable {
 struct ClassRecord {
   exec::Plan::Ptr plan;
   op::Call representative;
+  std::chrono::steady_clock::time_point since;  // where plans have a lifetime
 };
 
 class Entry : public std::enable_shared_from_this<Entry> {
@@ -91,6 +93,8 @@ class Entry : public std::enable_shared_from_this<Entry> {
 
   // Adds a plan unless its class has one; beyond `limit` the oldest go. Returns the class's plan.
   const exec::Plan* insert(exec::Plan::Ptr plan, op::Call representative, size_t limit);
+  // Lets go of plans that were made before. How many. Under the plan lock.
+  size_t sweep(std::chrono::steady_clock::time_point before);
   // A handle's node that readers hold instead of the entry.
   void add_handle(const void* node) const { handles_.push_back(node); }
   void drop_handle(const void* node) const { std::erase(handles_, node); }
@@ -146,8 +150,16 @@ class Entry : public std::enable_shared_from_this<Entry> {
       if (k[i] != key.w[i]) return false;
     return true;
   }
+  // Read only where it matters: a clock costs more than the rest of an insertion.
+  std::chrono::steady_clock::time_point now() const {
+    return contest_.directions().lifetime.count() > 0 ? std::chrono::steady_clock::now()
+                                                      : std::chrono::steady_clock::time_point();
+  }
   void replace_table(PlanTable::Ptr next);
   void evict(size_t keep);
+  // Lets go of those that `old` says, oldest first, and that no handle holds.
+  template <class F>
+  size_t let_go(const F& old);
 
   const op::Program* program_;
   Recipe recipe_;

@@ -96,6 +96,25 @@ Result<exec::Plan::Ptr> Core::make_plan(const Entry& entry, const Key& key, cons
   return exec::Plan::Ptr();
 }
 
+std::optional<std::chrono::steady_clock::time_point> Core::sweep(
+    std::chrono::steady_clock::time_point now) {
+  const auto s = snapshot();
+  const policy::FileRules* file = s->policy->file.get();
+  const auto lifetime = file != nullptr ? file->config.settings.cache.lifetime : std::nullopt;
+  if (!lifetime) return std::nullopt;
+  size_t gone = 0;
+  {
+    const std::lock_guard lock(root().plans);
+    for (const auto& e : s->owners())
+      if (e != nullptr) gone += e->sweep(now - *lifetime);
+    for (const auto& e : s->overlays())
+      gone += const_cast<Entry&>(*e).sweep(now - *lifetime);  // immutable but for its plans
+  }
+  if (gone > 0) tidy();
+  return now + std::clamp<std::chrono::nanoseconds>(*lifetime / 4, std::chrono::milliseconds(1),
+                                                    std::chrono::seconds(60));
+}
+
 const exec::Plan* Core::pin_plan(const Entry& entry, const Key& key, const void* node) {
   std::lock_guard lock(root().plans);
   const exec::Plan* plan = entry.find(key);

@@ -72,6 +72,11 @@ class Loader final : public registry::LazyLoader {
 
   // Looks through all places, the first time and when this is something new.
   void set_environment(FromEnvironment environment);
+  // What a rule file says; weaker than the program and the environment. For plugins that are loaded from now on.
+  void set_rules(std::optional<PluginProbe> probe, bool require_verified) noexcept {
+    probe_in_rules_ = probe ? static_cast<int>(*probe) : -1;
+    verified_in_rules_ = require_verified;
+  }
   // Everything that was published has been taken out by others.
   void start_over();
 
@@ -125,6 +130,15 @@ class Loader final : public registry::LazyLoader {
   Status would_deadlock() const;
   void put(Book& book, Record record);
 
+  // The weakest has its say where the others say nothing.
+  PluginProbe probe_mode(const Book& book) const noexcept {
+    const int rules = probe_in_rules_.load(std::memory_order_relaxed);
+    const auto weakest = rules < 0 ? PluginProbe::kNever : static_cast<PluginProbe>(rules);
+    return settings_.probe.value_or(book.environment.probe.value_or(weakest));
+  }
+
+  std::atomic<int> probe_in_rules_{-1};
+  std::atomic<bool> verified_in_rules_{false};
   const PluginSettings settings_;
   const Services services_;
   const Results results_;

@@ -37,7 +37,7 @@ void Loader::try_out(const Record& record, const base::File& file, std::vector<s
 }
 
 Refusal Loader::vet(Book& book, const Record& r, const base::File& file) const {
-  if (settings_.require_verified) {
+  if (settings_.require_verified || verified_in_rules_.load(std::memory_order_relaxed)) {
     std::string why;
     const auto known = results_.find(Results::Of::kVerify, r.sha256, &why);
     if (!known || !known->passed)
@@ -46,8 +46,7 @@ Refusal Loader::vet(Book& book, const Record& r, const base::File& file) const {
                           known ? "failed on" : "has not passed", r.sha256,
                           why.empty() ? "" : fmt::format("; {}", why))};
   }
-  const PluginProbe mode =
-      settings_.probe.value_or(book.environment.probe.value_or(PluginProbe::kNever));
+  const PluginProbe mode = probe_mode(book);
   if (mode == PluginProbe::kNever) return {};
   if (mode == PluginProbe::kChanged)
     if (const auto known = results_.find(Results::Of::kProbe, r.sha256)) {

@@ -49,7 +49,7 @@ enum class Shape : uint8_t {
 template <class... T>
 using SetOf = std::variant<std::optional<T>*...>;
 using SettingAt = SetOf<bool, int64_t, double, std::chrono::nanoseconds, std::string,
-                        std::vector<std::string>, Watch>;
+                        std::vector<std::string>, Watch, PluginProbe>;
 
 struct Key {
   const char* name;

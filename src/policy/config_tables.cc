@@ -233,6 +233,35 @@ constexpr Key kCache[] = {
      .most = 1e7,
      .at = in<&S::cache, &S::Cache::size>,
      .fallback = "as the program says: 4096"},
+    {.name = "lifetime",
+     .shape = Shape::kDuration,
+     .meaning = "how long a plan is kept; older ones are swept out in the background",
+     .least = 0.001,
+     .most = 365 * kDay,
+     .at = in<&S::cache, &S::Cache::lifetime>,
+     .fallback = "as long as nothing changes"},
+};
+
+constexpr const char* kProbes[] = {"never", "changed", "always"};
+constexpr Key kPlugins[] = {
+    {.name = "probe",
+     .shape = Shape::kWord,
+     .meaning = "when plugins are tried in a process of their own before they are loaded",
+     .words = kProbes,
+     .at = in<&S::plugins, &S::Plugins::probe>,
+     .fallback = "never"},
+    {.name = "require_verified",
+     .shape = Shape::kSwitch,
+     .meaning = "only plugins that `yard verify` has found good are loaded",
+     .at = in<&S::plugins, &S::Plugins::require_verified>,
+     .fallback = "false"},
+};
+
+constexpr Key kTelemetry[] = {
+    {.name = "record",
+     .shape = Shape::kPath,
+     .meaning = "a file for the calls that are made, where nothing else is recorded",
+     .at = in<&S::telemetry, &S::Telemetry::record>},
 };
 
 constexpr Key kReload[] = {
@@ -351,6 +380,14 @@ constexpr Key kSettings[] = {
      .at = own<&S::max_fallback_attempts>,
      .fallback = "all there are"},
     {.name = "reload", .shape = Shape::kMap, .meaning = "watching the file", .inner = kReload},
+    {.name = "plugins",
+     .shape = Shape::kMap,
+     .meaning = "what is asked of plugins before they are loaded",
+     .inner = kPlugins},
+    {.name = "telemetry",
+     .shape = Shape::kMap,
+     .meaning = "what is written down",
+     .inner = kTelemetry},
     {.name = "breaker",
      .shape = Shape::kMap,
      .meaning = "kernels that keep failing",

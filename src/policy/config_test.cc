@@ -69,6 +69,9 @@ policy:
   locks: {rms_norm: default.simd}
   backends: {simd: on}
 static_kernel_map: {rms_norm: reference.cpp}
+functions:
+  kda: {deny: [slow], backends: [fast, slow]}
+  "kda/*": {enabled: off}
 score:
   - kernel: default.*
     add: 5
@@ -154,6 +157,9 @@ TEST(Config, EveryPartSetsItsValue) {
             "per_op[rms_norm]=vendor:acme|impl:default.simd|reference allow_vendors=acme,intel "
             "deny_vendors=intel deny_kernels=x* locks[rms_norm]=default.simd backends[simd]=on");
   EXPECT_EQ(c.static_kernel_map.at("rms_norm").id, "reference.cpp");
+  EXPECT_EQ(c.functions.at("kda").backends, (std::vector<std::string>{"fast", "slow"}));
+  EXPECT_EQ(c.functions.at("kda").deny, std::vector<std::string>{"slow"});
+  EXPECT_EQ(c.functions.at("kda/*").enabled, false);
   EXPECT_EQ(c.score[0].operation, "*");
   EXPECT_EQ(c.score[0].multiply, 1.5);
   EXPECT_EQ(c.score[1].multiply, 0);
@@ -363,7 +369,7 @@ TEST(Config, ThePageListsEveryKeySettingFieldAliasAndOperator) {
   const auto has = [&](const std::string& word) { EXPECT_THAT(page, HasSubstr("`" + word + "`")); };
   for (const Key& k : root_keys()) has(k.name);
   for (const std::span<const Key> keys :
-       {rule_keys(), score_keys(), defaults_keys(), policy_keys(), canary_keys()})
+       {rule_keys(), score_keys(), function_keys(), defaults_keys(), policy_keys(), canary_keys()})
     for (const Key& k : keys) has(k.name);
   for (const Key& k : settings_keys()) {
     if (k.shape != Shape::kMap) has(k.name);

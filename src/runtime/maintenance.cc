@@ -37,7 +37,9 @@ void Maintenance::work() {
   core_.board.advance(Clock::now());
   publish();
   tell(core_.board.take_events());
-  schedule();
+  const auto sweep = core_.sweep(Clock::now());
+  schedule(core_.board.next_change());
+  schedule(sweep);
 }
 
 void Maintenance::now() {
@@ -53,16 +55,15 @@ void Maintenance::publish() {
               fmt::format("what breakers say could not be put in force: {}", s.message()));
 }
 
-void Maintenance::schedule() {
-  const auto next = core_.board.next_change();
+void Maintenance::schedule(std::optional<Clock::time_point> next) {
   if (!next) return;
-  const int64_t when = next->time_since_epoch().count();
-  const bool ours = scheduled_by_.exchange(::getpid()) == ::getpid();
-  // One that comes earlier looks again.
-  if (ours && scheduled_.load() <= when &&
-      scheduled_.load() > Clock::now().time_since_epoch().count())
-    return;
-  scheduled_.store(when);
+  Shared& s = shared_.get();
+  {
+    const std::lock_guard lock(s.lock);
+    // One that comes earlier looks again.
+    if (s.scheduled > Clock::now() && s.scheduled <= *next) return;
+    s.scheduled = *next;
+  }
   thread_.post_at(*next, [this] { work(); }).ignore();
 }
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "base/owned_per_process.h"
 #include "base/task_thread.h"
@@ -40,20 +41,20 @@ class Maintenance {
     std::mutex lock;
     std::map<uint64_t, std::shared_ptr<BreakerListener>> listeners;
     uint64_t last_id = 0;
+    // When work() will be called by itself, at the latest.
+    std::chrono::steady_clock::time_point scheduled = {};
     void inherit(Shared& parents);
   };
 
   void work();
   void publish();
   void tell(const std::vector<BreakerEvent>& events);
-  void schedule();
+  void schedule(std::optional<std::chrono::steady_clock::time_point> next);
 
   detail::Core& core_;
   base::OwnedPerProcess<Shared> shared_;
-  std::atomic<pid_t> poked_{0};                // the process in which work() is on its way
-  std::atomic<int64_t> scheduled_{INT64_MAX};  // when it will be called by itself, at the latest
-  std::atomic<pid_t> scheduled_by_{0};
-  base::TaskThread thread_;  // last: it uses the rest
+  std::atomic<pid_t> poked_{0};  // the process in which work() is on its way
+  base::TaskThread thread_;      // last: it uses the rest
 };
 
 }  // namespace yard::runtime

@@ -15,6 +15,7 @@
 #include "runtime/builtin_backends.h"
 #include "runtime/config.h"
 #include "runtime/environment.h"
+#include "runtime/file_settings.h"
 #include "runtime/hooks.h"
 #include "runtime/host.h"
 #include "runtime/maintenance.h"
@@ -50,7 +51,7 @@ struct Runtime::Parts {
     core.make_inspector = [this](const Config& c, const auto& family, const auto& where) {
       return tune::make_canary(c, family, where, canaries);
     };
-    core.changed = [this] { hooks.table().refresh(), functions.follow(); };
+    core.changed = [this] { hooks.table().refresh(), functions.follow(), file_settings.follow(); };
   }
   RuntimeSettings settings;
   runtime::Host host;
@@ -66,6 +67,7 @@ struct Runtime::Parts {
        [this](std::string_view group) { return loader.need(PluginOffer::kGroup, group); }}};
   Status initialized;
   runtime::Maintenance maintenance{core};
+  runtime::FileSettings file_settings{core, loader, maintenance};
   runtime::Reloader reloader;  // last: its threads use the rest
 };
 

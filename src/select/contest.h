@@ -76,6 +76,7 @@ struct Directions {
   std::shared_ptr<registry::CallObserver> observer;  // who is told of every call; null: nobody
   bool cache = true;                                 // whether plans are kept ...
   size_t plans = 0;                                  // ... and how many; 0: as the runtime says
+  std::chrono::nanoseconds lifetime{0};              // of a plan; 0: as long as nothing changes
   std::optional<size_t> fallbacks;                   // kernels after the first; unset: all
 
   // Whether rules have a say.

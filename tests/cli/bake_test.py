@@ -7,7 +7,7 @@ import tempfile
 from command import Yard, environment, main
 
 SMALL, LARGE = "softmax(f32[64,64])@cpu", "softmax(f32[512,64])@cpu"
-NORM = "rms_norm(f32[8,64], f32[64], eps=1e-06)@cpu"
+NORM = "rms_norm(f32[8,64], f32[64], eps=1e-6)@cpu"
 # Two kernels for one op.
 RULES = """version: "1.0"
 dispatch_rules:
@@ -149,7 +149,7 @@ class Recordings(Bake):
         path = self.path("calls.txt")
         run = self.recorded(path, "run", NORM)
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn("rms_norm(f32[8,64], f32[64], eps=1e-06)", self.read("calls.txt"))
+        self.assertIn("rms_norm(f32[8,64], f32[64], eps=1e-6)", self.read("calls.txt"))
         # Only asking calls nothing, and so leaves the file alone.
         before = self.read("calls.txt")
         self.recorded(path, "bake", "--trace", path)

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Settings of the rule file in force that are not the dispatcher's: plugins, recording, the sweep of old plans.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/owned_per_process.h"
+#include "dispatch/core.h"
+#include "plugin/loader.h"
+#include "runtime/maintenance.h"
+
+namespace yard::runtime {
+
+class FileSettings {
+ public:
+  FileSettings(detail::Core& core, plugin::Loader& loader, Maintenance& maintenance)
+      : core_(core), loader_(loader), maintenance_(maintenance) {}
+
+  // After each change: does nothing where the rules are the same.
+  void follow();
+
+ private:
+  void follow_recording(const std::string& wanted);
+
+  struct State {
+    std::mutex lock;
+    std::shared_ptr<const policy::FileRules> seen;
+    std::string record;  // what a file has had recorded
+    void inherit(State& parents) { seen = parents.seen, record = parents.record; }
+  };
+
+  detail::Core& core_;
+  plugin::Loader& loader_;
+  Maintenance& maintenance_;
+  base::OwnedPerProcess<State> state_;
+};
+
+}  // namespace yard::runtime

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Settings of a rule file that others than the dispatcher follow: each has an effect.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugin_files.h"
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+Config settings(const std::string& text) {
+  const auto r = parse_config("version: \"1.0\"\nsettings: " + text + "\n", "rules.yaml");
+  for (const ConfigProblem& p : r.problems) ADD_FAILURE() << to_string(p);
+  return r.config;
+}
+
+struct Plain {
+  Plain() {
+    RuntimeSettings s;
+    s.environment = false;
+    s.plugins.installed = false;
+    s.plugins.state_directory = folder.path();
+    runtime.emplace(s);
+  }
+  Folder folder;
+  std::optional<Runtime> runtime;
+};
+
+TEST(FileSettings, RequireVerifiedRefusesStrangers) {
+  Plain p;
+  ASSERT_TRUE(p.runtime->set_config(settings("{plugins: {require_verified: true}}")).ok());
+  const Status s = p.runtime->plugins().load(p.folder.put("answer"));
+  EXPECT_THAT(s.to_string(), HasSubstr("yard verify"));
+  ASSERT_TRUE(p.runtime->load_config("").ok());
+  EXPECT_TRUE(p.runtime->plugins().load(p.folder.file("answer.so")).ok());
+}
+
+TEST(FileSettings, ProbeTriesPluginsFirst) {
+  Plain p;
+  ASSERT_TRUE(p.runtime->set_config(settings("{plugins: {probe: always}}")).ok());
+  const Status s = p.runtime->plugins().load(p.folder.put("behave_query_crash"));
+  EXPECT_FALSE(s.ok());
+  EXPECT_THAT(s.to_string(), HasSubstr("in a process of its own"));
+}
+
+TEST(FileSettings, RecordWritesCallsDownUntilTheFileSaysOtherwise) {
+  Plain p;
+  const std::string path = p.folder.file("calls.txt");
+  ASSERT_TRUE(p.runtime->set_config(settings("{telemetry: {record: " + path + "}}")).ok());
+  EXPECT_EQ(p.runtime->recording().path, path);
+  std::vector<float> x(8), y(8);
+  const TensorView in(x.data(), DType::f32, {2, 4}), out(y.data(), DType::f32, {2, 4});
+  ASSERT_TRUE(p.runtime->call("softmax", {{"out", out}, {"x", in}}).ok());
+  ASSERT_TRUE(p.runtime->load_config("").ok());
+  EXPECT_EQ(p.runtime->recording().path, "");
+  EXPECT_THAT(read_file(path), HasSubstr("softmax(f32[2,4]"));
+}
+
+TEST(FileSettings, RecordLeavesAloneWhatTheProgramRecords) {
+  Plain p;
+  const std::string mine = p.folder.file("mine.txt"), theirs = p.folder.file("theirs.txt");
+  ASSERT_TRUE(p.runtime->record_to(mine).ok());
+  ASSERT_TRUE(p.runtime->set_config(settings("{telemetry: {record: " + theirs + "}}")).ok());
+  EXPECT_EQ(p.runtime->recording().path, mine);
+  ASSERT_TRUE(p.runtime->load_config("").ok());
+  EXPECT_EQ(p.runtime->recording().path, mine);
+}
+
+}  // namespace
+}  // namespace yard::testing
