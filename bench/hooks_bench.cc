@@ -44,8 +44,8 @@ int64_t through(const Hook<int64_t(int64_t)>& hook, int64_t x) {
 int main(int argc, char** argv) {
   const double seconds = argc > 1 ? std::atof(argv[1]) : 3;
   Hooks hooks = Runtime::shared().hooks();
-  hooks.add(HookSet("bench").add(g_engaged, raw)).or_throw();
-  hooks.add(HookSet("there").add(g_elsewhere, raw)).or_throw();
+  hooks.add(HookSet("bench").add(g_engaged, [](int64_t x) { return raw(x); })).or_throw();
+  hooks.add(HookSet("there").add(g_elsewhere, [](int64_t x) { return raw(x); })).or_throw();
   HookSet first("first");
   first.add(
       g_chain, [](Next<int64_t(int64_t)> next, int64_t x) { return next(x); }, 1);

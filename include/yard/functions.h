@@ -12,7 +12,6 @@
 //   });
 #pragma once
 
-#include <yard/detail/function.h>
 #include <yard/registry.h>
 #include <yard/status.h>
 
@@ -24,6 +23,10 @@
 
 namespace yard {
 
+namespace detail {
+struct FunctionArgs;
+struct FunctionSite;
+}  // namespace detail
 namespace function {
 class Registry;
 }

@@ -47,7 +47,7 @@ class HookBase {
     ThreadHead& thread = t_thread != nullptr ? *t_thread : register_thread();
     Guard guard(thread);
     HookPlace place;
-    return find_hook(*s, thread, guard, place);
+    return find_hook(*s, thread, guard, process_link(*s, thread, guard), place);
   }
   // Null where the hook has none yet: not engaged.
   HookSite* site() const noexcept {
@@ -87,14 +87,18 @@ struct HookCall<R(A...)> {
     return r.fallback(r.context, std::forward<A>(a)...);
   }
   template <class... B>
-  static R run(const HookPlace& place, Function fallback, void* context, B&&... b) {
-    const auto function = reinterpret_cast<Function>(place.link->function);
-    if (!place.link->takes_next) [[likely]]
-      return function(place.link->self, std::forward<B>(b)...);
+  static R run_one(const HookLink& link, void* first, B&&... b) {
+    return reinterpret_cast<Function>(link.function)(first, std::forward<B>(b)...);
+  }
+  // Out of the way of hooks that run alone.
+  template <class... B>
+  [[gnu::noinline]] static R run(const HookPlace& place, Function fallback, void* context,
+                                 B&&... b) {
+    const HookLink& link = *place.link;
+    if (!link.takes_next) return run_one(link, link.self, std::forward<B>(b)...);
     Rest r{place, fallback, context};
-    yard_hook_next_t next{sizeof next, 0, place.link->self, &r,
-                          reinterpret_cast<void (*)(void)>(&rest)};
-    return function(&next, std::forward<B>(b)...);
+    yard_hook_next_t next{sizeof next, 0, link.self, &r, reinterpret_cast<void (*)(void)>(&rest)};
+    return run_one(link, &next, std::forward<B>(b)...);
   }
   // Defaults: one that knows its arguments, and one that is given them.
   template <class F>
@@ -141,8 +145,11 @@ R call_or(const Hook<R(A...)>& hook, F&& fallback, B&&... args) {
     detail::ThreadHead& thread =
         detail::t_thread != nullptr ? *detail::t_thread : detail::register_thread();
     detail::Guard guard(thread);
+    const detail::HookLink* link = detail::process_link(*site, thread, guard);
+    if (link != nullptr && !link->takes_next) [[likely]]
+      return Call::run_one(*link, link->self, std::forward<B>(args)...);
     detail::HookPlace place;
-    if (detail::find_hook(*site, thread, guard, place))
+    if (detail::find_hook(*site, thread, guard, link, place))
       return Call::run(place, &Call::template run_closed<std::remove_reference_t<F>>,
                        detail::address_of(fallback), std::forward<B>(args)...);
   }
@@ -169,8 +176,11 @@ class Chosen<R(A...), F> {
       detail::ThreadHead& thread =
           detail::t_thread != nullptr ? *detail::t_thread : detail::register_thread();
       detail::Guard guard(thread);
+      const detail::HookLink* link = detail::process_link(*site, thread, guard);
+      if (link != nullptr && !link->takes_next) [[likely]]
+        return Call::run_one(*link, link->self, std::forward<B>(args)...);
       detail::HookPlace place;
-      if (detail::find_hook(*site, thread, guard, place))
+      if (detail::find_hook(*site, thread, guard, link, place))
         return Call::run(place, &Call::template run_open<const F>, detail::address_of(definition_),
                          std::forward<B>(args)...);
     }

@@ -46,7 +46,7 @@ Status TaskThread::post_at(Time when, std::function<void()> task) {
   return {};
 }
 
-TaskThread::~TaskThread() {
+void TaskThread::stop() {
   Control& c = control_.get();
   if (c.thread == nullptr) return;
   c.thread->halt();

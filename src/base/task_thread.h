@@ -18,11 +18,12 @@ namespace yard::base {
 class TaskThread {
  public:
   TaskThread() = default;
-  // Tasks that have not begun are dropped; waits for the one that runs.
-  ~TaskThread();
+  ~TaskThread() { stop(); }
   TaskThread(const TaskThread&) = delete;
   TaskThread& operator=(const TaskThread&) = delete;
 
+  // Tasks that have not begun are dropped; waits for the one that runs. Nothing may be posted after it.
+  void stop();
   // From any thread, also from a task. What a task throws is the task's to catch. A child of fork has none of
   // the parent's tasks. An error if there can be no thread: then the task is dropped.
   Status post(std::function<void()> task) { return post_at(Time::min(), std::move(task)); }

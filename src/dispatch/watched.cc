@@ -71,8 +71,11 @@ class Report {
       : core_(core), entry_(entry), r_(r) {}
 
   void failed(const exec::Failure& f) {
-    const ErrorClass c = f.why.error_class();
-    const health::Told told = core_.board.fault(key(f.attempt), c, f.said, now());
+    ErrorClass c = f.why.error_class();
+    const health::Key k = key(f.attempt);
+    // The host runs this very code, so it cannot be lost: one kernel must not take all others out.
+    if (c == ErrorClass::kDeviceLost && k.device.type == Device{}.type) c = ErrorClass::kFault;
+    const health::Told told = core_.board.fault(k, c, f.said, now());
     moved_ |= told.changed;
     if (told.watched) f.attempt->stats->suspect.store(true, std::memory_order_relaxed);
   }

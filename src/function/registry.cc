@@ -25,7 +25,7 @@ constexpr bool kCheckedFromTheStart = true;
 
 // Tables of the parent may name what a child of fork cannot use; they are made anew, and the old ones left behind.
 void in_child() {
-  for (detail::FunctionSite* site : registry::function_sites())
+  for (detail::FunctionSite* site : registry::all_function_sites())
     site->table.store(nullptr, std::memory_order_relaxed);
 }
 
@@ -107,9 +107,14 @@ void Registry::follow() {
     Switches& switches = switches_.get();
     const std::lock_guard lock(switches.lock);
     read_switches(*core_.snapshot()->state, switches.variables);
-    for (detail::FunctionSite* site : registry::function_sites())
-      if (site->table.load(std::memory_order_acquire) != nullptr)
+    for (detail::FunctionSite* site : registry::all_function_sites()) {
+      if (site->table.load(std::memory_order_acquire) == nullptr) continue;
+      // What nobody can call holds nothing back.
+      if (site->declared.load(std::memory_order_acquire) > 0)
         bring_up_to_date(*site, switches.variables);
+      else
+        withdraw(*site);
+    }
   }
   base::reclaimer().collect();
 }
@@ -126,7 +131,7 @@ void Registry::start_over() {
   if (!serves_.load(std::memory_order_acquire)) return;
   {
     const std::lock_guard lock(switches_.get().lock);
-    for (detail::FunctionSite* site : registry::function_sites()) withdraw(*site);
+    for (detail::FunctionSite* site : registry::all_function_sites()) withdraw(*site);
   }
   base::reclaimer().collect();
 }

@@ -318,17 +318,19 @@ class Checker {
     for (const std::string& f : functions) names.push_back(f.substr(0, f.find('/')));
     for (const auto& [key, rule] : config_.functions) {
       const std::string path = fmt::format("functions[{}]", base::quote(key));
-      const bool found = std::any_of(names.begin(), names.end(),
-                                     [&](const std::string& n) { return glob_matches(key, n); });
+      // clang 14 captures no structured bindings.
+      const bool found =
+          std::any_of(names.begin(), names.end(),
+                      [&, &glob = key](const std::string& n) { return glob_matches(glob, n); });
       if (!found)
         problem(Severity::kWarning, rule.at, path, fmt::format("no function matches '{}' now", key),
                 base::closest(key, names).empty() ? "" : advice(key, names, ""));
-      const auto look = [&](const Names& listed) {
+      const auto look = [&, &at = rule.at](const Names& listed) {
         for (const std::string& b : listed)
           if (std::find(backends.begin(), backends.end(), b) == backends.end() &&
               !base::closest(b, backends).empty())
-            problem(Severity::kWarning, rule.at, path,
-                    fmt::format("no backend is called '{}' now", b), advice(b, backends, ""));
+            problem(Severity::kWarning, at, path, fmt::format("no backend is called '{}' now", b),
+                    advice(b, backends, ""));
       };
       if (rule.backends) look(*rule.backends);
       look(rule.deny);

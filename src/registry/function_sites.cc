@@ -11,10 +11,17 @@ namespace {
 std::atomic<FunctionSite*> g_sites{nullptr};
 }  // namespace
 
-std::vector<FunctionSite*> function_sites() {
+std::vector<FunctionSite*> all_function_sites() {
   std::vector<FunctionSite*> to;
   for (FunctionSite* s = g_sites.load(std::memory_order_acquire); s != nullptr; s = s->next)
-    if (s->declared.load(std::memory_order_acquire) > 0) to.push_back(s);
+    to.push_back(s);
+  return to;
+}
+
+std::vector<FunctionSite*> function_sites() {
+  std::vector<FunctionSite*> to = all_function_sites();
+  std::erase_if(
+      to, [](const FunctionSite* s) { return s->declared.load(std::memory_order_acquire) <= 0; });
   return to;
 }
 

@@ -12,7 +12,8 @@
 
 namespace yard::registry {
 
-// Those with objects that exist now.
+// All that ever were; those with objects that exist now; those of a name.
+std::vector<detail::FunctionSite*> all_function_sites();
 std::vector<detail::FunctionSite*> function_sites();
 std::vector<detail::FunctionSite*> function_sites(std::string_view group, std::string_view name);
 

@@ -19,7 +19,7 @@ void FileSettings::follow() {
   const Config none;
   const ConfigSettings& said = (file != nullptr ? file->config : none).settings;
   loader_.set_rules(said.plugins.probe, said.plugins.require_verified.value_or(false));
-  if (said.cache.lifetime) maintenance_.poke();
+  if (said.cache.lifetime) wake_();
   follow_recording(said.telemetry.record.value_or(""));
 }
 

@@ -2,6 +2,7 @@
 // Settings of the rule file in force that are not the dispatcher's: plugins, recording, the sweep of old plans.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -9,14 +10,14 @@
 #include "base/owned_per_process.h"
 #include "dispatch/core.h"
 #include "plugin/loader.h"
-#include "runtime/maintenance.h"
 
 namespace yard::runtime {
 
 class FileSettings {
  public:
-  FileSettings(detail::Core& core, plugin::Loader& loader, Maintenance& maintenance)
-      : core_(core), loader_(loader), maintenance_(maintenance) {}
+  // `wake`: there are plans to sweep out.
+  FileSettings(detail::Core& core, plugin::Loader& loader, std::function<void()> wake)
+      : core_(core), loader_(loader), wake_(std::move(wake)) {}
 
   // After each change: does nothing where the rules are the same.
   void follow();
@@ -33,7 +34,7 @@ class FileSettings {
 
   detail::Core& core_;
   plugin::Loader& loader_;
-  Maintenance& maintenance_;
+  const std::function<void()> wake_;
   base::OwnedPerProcess<State> state_;
 };
 

@@ -19,7 +19,10 @@ Maintenance::Maintenance(detail::Core& core) : core_(core) {
   core_.on_health = [this] { poke(); };
 }
 
-Maintenance::~Maintenance() { core_.on_health = nullptr; }
+Maintenance::~Maintenance() {
+  thread_.stop();
+  core_.on_health = nullptr;
+}
 
 void Maintenance::poke() noexcept {
   const pid_t pid = ::getpid();

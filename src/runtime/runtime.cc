@@ -66,9 +66,10 @@ struct Runtime::Parts {
        },
        [this](std::string_view group) { return loader.need(PluginOffer::kGroup, group); }}};
   Status initialized;
+  runtime::FileSettings file_settings{core, loader, [this] { maintenance.poke(); }};
+  // These two last, as their threads use the rest.
   runtime::Maintenance maintenance{core};
-  runtime::FileSettings file_settings{core, loader, maintenance};
-  runtime::Reloader reloader;  // last: its threads use the rest
+  runtime::Reloader reloader;
 };
 
 namespace {

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -59,15 +60,13 @@ std::vector<std::string> cells(const std::string& line, char separator) {
 }
 
 TEST(Reasons, NamesAreThoseOfTheEnum) {
-  std::istringstream header(text_of("include/yard/plugin.h"));
-  const std::string prefix = "  YARD_REASON_";
+  const std::string header = text_of("include/yard/plugin.h");
+  const std::regex enumerator("YARD_REASON_([A-Z_]+) = ([0-9]+)");
   std::map<int, std::string> declared;
-  for (std::string line; std::getline(header, line);) {
-    const size_t equals = line.find(" = ");
-    if (!line.starts_with(prefix) || equals == line.npos) continue;
-    std::string name = line.substr(prefix.size(), equals - prefix.size());
+  for (std::sregex_iterator i(header.begin(), header.end(), enumerator), end; i != end; ++i) {
+    std::string name = (*i)[1];
     for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    EXPECT_TRUE(declared.emplace(std::stoi(line.substr(equals + 3)), name).second) << line;
+    EXPECT_TRUE(declared.emplace(std::stoi((*i)[2]), name).second) << name;
   }
   EXPECT_EQ(declared[YARD_REASON_OWN], "own");
   declared.erase(YARD_REASON_OWN);

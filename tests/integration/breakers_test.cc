@@ -160,14 +160,45 @@ TEST_F(HealthOf, AFaultOnTrialReopensForLonger) {
   EXPECT_GE(bare_.runtime.health().report().breakers.opened, 2u);
 }
 
-TEST_F(HealthOf, DeviceLostTakesAllItsKernelsOutUntilItIsBack) {
-  bad_.set({.code = YARD_DEVICE_LOST, .message = "fell off the bus"});
-  EXPECT_EQ(call().error_class(), ErrorClass::kDeviceLost);
-  ASSERT_TRUE(soon([&] { return call().code() == Code::kNoKernel; }));
+TEST_F(HealthOf, ALostDeviceTakesAllItsKernelsOutUntilItIsBack) {
+  EXPECT_TRUE(call().ok());
+  bare_.runtime.health().device_lost({}, "fell off the bus");
+  EXPECT_EQ(call().code(), Code::kNoKernel);
   EXPECT_THAT(call().to_string(), HasSubstr("device cpu is lost"));
-  bad_.set({.rate = 0});
   bare_.runtime.health().device_back({});
   EXPECT_TRUE(call().ok());
+}
+
+TEST_F(HealthOf, AKernelCannotLoseTheHost) {
+  bad_.set({.code = YARD_DEVICE_LOST, .message = "fell off the bus"});
+  EXPECT_EQ(call().error_class(), ErrorClass::kDeviceLost);  // which is not retried
+  std::this_thread::sleep_for(milliseconds(30));
+  bad_.set({.rate = 0});
+  EXPECT_TRUE(call().ok());
+}
+
+TEST_F(HealthOf, ADeviceThatAKernelLosesIsOut) {
+  FaultKernel lost{{.op = "copy", .id = "fault.gpu", .backend = "fakegpu", .priority = 100},
+                   {.code = YARD_DEVICE_LOST, .message = "fell off the bus"}};
+  yard_backend_t gpu = backend_of("fakegpu");
+  gpu.device_type = 2;
+  Changes c;
+  c.add_backend(gpu).add_kernel(lost.descriptor());
+  ASSERT_TRUE(bare_.runtime.apply(std::move(c)).ok());
+  float to[4] = {}, from[4] = {};
+  const auto on_gpu = [&] {
+    return copy.on(bare_.runtime)(TensorView(to, DType::f32, {4}, {}, {2, 0}),
+                                  TensorView(from, DType::f32, {4}, {}, {2, 0}), 0);
+  };
+  EXPECT_EQ(on_gpu().error_class(), ErrorClass::kDeviceLost);
+  EXPECT_TRUE(soon([&] { return on_gpu().code() == Code::kNoKernel; }));
+  EXPECT_THAT(on_gpu().to_string(), HasSubstr("device cuda is lost"));
+  EXPECT_TRUE(call().ok());  // other devices go on
+  bare_.runtime.health().device_back({2, 0});
+  EXPECT_EQ(on_gpu().error_class(), ErrorClass::kDeviceLost);
+  Changes d;
+  d.remove_kernel("copy", "fault.gpu");
+  ASSERT_TRUE(bare_.runtime.apply(std::move(d)).ok());
 }
 
 TEST_F(HealthOf, AHandOpensClosesAndResets) {
@@ -187,7 +218,7 @@ TEST_F(HealthOf, AHandOpensClosesAndResets) {
 
 TEST_F(HealthOf, SettingsComeFromTheRuleFile) {
   auto reading = parse_config(
-      "version: \"1.0\"\nsettings:\n  breaker: {failure_threshold: 2, cooldown: 1h}\n", "r.yaml");
+      "version: \"1.0\"\nsettings:\n  breaker: {failure_threshold: 2, cooldown: 5m}\n", "r.yaml");
   ASSERT_TRUE(reading.ok()) << to_string(reading.problems.at(0));
   ASSERT_TRUE(bare_.runtime.set_config(reading.config).ok());
   EXPECT_EQ(bare_.runtime.health().settings().failure_threshold, 2u);

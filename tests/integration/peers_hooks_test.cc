@@ -13,6 +13,7 @@ namespace yard::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -64,7 +65,7 @@ TEST(PeersHooks, CalledAndNeverDefinedOrDefinedAndNeverCalledGoesUnnoticed) {
   HookSet set("acme");
   set.add<int()>("matmul_kernl", [] { return 1; });
   ASSERT_TRUE(runtime.hooks().add(set).ok());
-  EXPECT_THAT(runtime.hooks().list().unprovided(), ElementsAre("matmul_kernel"));
+  EXPECT_THAT(runtime.hooks().list().unprovided(), Contains("matmul_kernel"));
   EXPECT_THAT(runtime.hooks().list().undeclared(), ElementsAre("matmul_kernl"));
   std::vector<std::string> logged;
   set_log_sink([&](const LogMessage& m) { logged.emplace_back(m.text); });
@@ -104,6 +105,7 @@ TEST(PeersHooks, MacrosChangeClassLayoutsWithNoCheck) {
                 described, [] { return int64_t{0}; }, Target{4}, 3),
             12);
   ASSERT_TRUE(runtime.plugins().unload("hooked").value().wait().ok());
+  ASSERT_TRUE(runtime.plugins().forget("hooked").ok());
 
   const Status s = runtime.plugins().load(folder.put("hooked_wider"));
   EXPECT_EQ(info_of(runtime, folder.file("hooked_wider.so")).reason, PluginReason::kConflict);

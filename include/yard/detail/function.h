@@ -195,7 +195,12 @@ inline R call_function(FunctionSite& site, R (*body)(A...), std::remove_referenc
       for (uint32_t i = 0; original && i < table->count; ++i) {
         const FunctionRow& row = *table->rows[i];
         if (row.verify != nullptr && !accepts<A...>(thread, row, args...)) continue;
-        guard.move_to_after_reading(&row);
+        // Of the table itself only what was branched on has been read, which no store overtakes. Whoever refused
+        // has been read for more.
+        if (i == 0) [[likely]]
+          guard.move_to(&row);
+        else
+          guard.move_to_after_reading(&row);
         remember(thread, site, row.backend);
         count(thread, row.ran);
         try {

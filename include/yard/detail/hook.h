@@ -64,17 +64,21 @@ YARD_API const char* name_of(const HookDeclaration* declaration) noexcept;
 YARD_API HookSite* attach_hook(const HookDeclaration* declaration, Runtime* runtime,
                                bool& again) noexcept;
 
-// What a call runs, held by `guard`; false: the default.
-inline bool find_hook(const HookSite& site, ThreadHead& thread, Guard& guard,
+// The first that is active for the process, held by `guard`; null where there is none, or the thread is in something.
+inline const HookLink* process_link(const HookSite& site, ThreadHead& thread,
+                                    Guard& guard) noexcept {
+  return thread.hooks == nullptr ? guard.protect(site.process) : nullptr;
+}
+// What a call runs; false: the default. `link` is what process_link() gave.
+inline bool find_hook(const HookSite& site, ThreadHead& thread, Guard& guard, const HookLink* link,
                       HookPlace& to) noexcept {
-  if (thread.hooks != nullptr) [[unlikely]] {
-    const HookChains* chains = guard.protect(site.all);
-    return chains != nullptr && first_place(*chains, thread.hooks, to);
+  if (link != nullptr) {
+    to.link = link, to.rest = link->next;
+    return true;
   }
-  to.link = guard.protect(site.process);
-  if (to.link == nullptr) return false;
-  to.rest = to.link->next;
-  return true;
+  if (thread.hooks == nullptr) return false;
+  const HookChains* chains = guard.protect(site.all);
+  return chains != nullptr && first_place(*chains, thread.hooks, to);
 }
 
 // Whether a call must look at all.
