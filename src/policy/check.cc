@@ -317,12 +317,15 @@ class Checker {
     Names names = functions;
     for (const std::string& f : functions) names.push_back(f.substr(0, f.find('/')));
     for (const auto& [key, rule] : config_.functions) {
-      const std::string path = fmt::format("functions[{}]", base::quote(key));
+      const std::string path = base::is_bare_word(key)
+                                   ? "functions." + key
+                                   : fmt::format("functions[{}]", base::quote(key));
       // clang 14 captures no structured bindings.
       const bool found =
           std::any_of(names.begin(), names.end(),
                       [&, &glob = key](const std::string& n) { return glob_matches(glob, n); });
-      if (!found)
+      // Where none are declared at all, as in the command, nobody can tell.
+      if (!found && !names.empty())
         problem(Severity::kWarning, rule.at, path, fmt::format("no function matches '{}' now", key),
                 base::closest(key, names).empty() ? "" : advice(key, names, ""));
       const auto look = [&, &at = rule.at](const Names& listed) {

@@ -43,7 +43,8 @@ const std::string kLoggers =
 const std::string kProbes = "never, changed or always would be right";
 const std::string kNobody = "nothing reads this variable";
 const std::string kVariables =
-    "; YARD_ALLOW_KERNELS, YARD_ALLOW_VENDORS, YARD_CONFIG, YARD_DENY_KERNELS, YARD_DENY_VENDORS, "
+    "; YARD_ALLOW_KERNELS, YARD_ALLOW_VENDORS, YARD_CHECK_VERIFIERS, YARD_CONFIG, "
+    "YARD_DENY_KERNELS, YARD_DENY_VENDORS, "
     "YARD_DISABLE, YARD_LOG_LEVEL, YARD_PER_OP, YARD_PLUGINS, YARD_PLUGIN_PATH, YARD_PLUGIN_PROBE, "
     "YARD_PREFER, YARD_RECORD or YARD_STRICT would be right";
 const std::string kBackendName =

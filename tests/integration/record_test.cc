@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <yard/bound.h>
+#include <yard/detail/sanitizers.h>
 #include <yard/scope.h>
 #include <yard/trace.h>
 
@@ -275,6 +276,9 @@ TEST_F(Record, GoesOnInAChildOfForkUnderAnotherName) {
 
 // The process ends by exit() and nobody stops the recording: the thread writes what is left.
 TEST_F(Record, IsWrittenWhenTheProcessEnds) {
+#if defined(YARD_UNDER_ASAN)
+  GTEST_SKIP() << "what a child of fork leaves behind on purpose would count as leaks at its exit";
+#endif
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {

@@ -209,7 +209,6 @@ void add_bake(CLI::App& app, Action& action) {
       "taken.\n"
       "\n"
       "Examples:\n"
-      "  YARD_RECORD=calls.txt ./service --warm-up              record\n"
       "  yard bake --trace calls.txt                            look at it\n"
       "  yard bake --trace calls.txt --yaml baked.yaml          a rule file, to be included\n"
       "  yard bake --trace calls.txt --header baked.h --namespace acme::baked\n"

@@ -143,7 +143,8 @@ void add_hooks(CLI::App& app, Action& action) {
       app.add_subcommand("hooks", "The hooks that plugins bring, and how they fit together");
   c->add_option("PATH", q->paths, "Plugins, or directories of them, to look at as well");
   c->add_flag("--open", q->open, "Open the plugins that serve hooks, to see what they bring");
-  c->add_option("--activate", q->activate, "Open them, and activate this backend for the process");
+  c->add_option("--activate", q->activate, "Open them, and activate this backend for the process")
+      ->allow_extra_args(false);
   c->add_flag("--strict", q->strict, "Activating hooks that nobody declares fails");
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(

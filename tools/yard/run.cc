@@ -221,7 +221,7 @@ void add_run(CLI::App& app, Action& action) {
   c->add_option("CALLSPEC", q->call, "The call as text, in quotes");
   c->add_option("--from", q->from, "Run what a canary has dumped, instead of a CALLSPEC")
       ->type_name("DUMP");
-  c->add_option("--kernel", q->kernel, "With --from: this kernel instead of the dump's")
+  c->add_option("--kernel", q->kernel, "Of a dump: this kernel instead of its own")
       ->type_name("ID");
   c->add_option("--seed", q->seed, "Of the inputs: the same seed, the same numbers (1)")
       ->type_name("N");

@@ -66,7 +66,10 @@ inline constexpr const char* kOriginal = "original";
 inline void remember(ThreadHead& thread, const FunctionSite& site, const char* backend) {
   FunctionCalls& calls =
       thread.functions != nullptr ? *thread.functions : make_function_calls(thread);
-  calls.of[site.id % FunctionCalls::kSites] = calls.latest = {site.id, backend};
+  // Two stores each: to copy one from the other would wait for both.
+  const FunctionCalls::Last last{site.id, backend};
+  calls.of[site.id % FunctionCalls::kSites] = last;
+  calls.latest = last;
 }
 YARD_API const char* last_selected(const FunctionSite* site) noexcept;
 
