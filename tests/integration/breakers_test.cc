@@ -55,7 +55,8 @@ class HealthOf : public ::testing::Test {
     return false;
   }
   std::string why_out() {
-    for (const Candidate& c : bare_.runtime.explain("copy(f32[4])@cpu").value().candidates)
+    const Explanation e = bare_.runtime.explain("copy(f32[4])@cpu").value();
+    for (const Candidate& c : e.candidates)
       if (c.id == "fault.bad") return c.detail;
     return "";
   }

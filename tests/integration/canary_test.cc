@@ -62,7 +62,8 @@ class CanaryOf : public ::testing::Test {
     return s.ok() && to == from;
   }
   bool is_out() {
-    for (const Candidate& c : runtime().explain("copy(f32[4])@cpu").value().candidates)
+    const Explanation e = runtime().explain("copy(f32[4])@cpu").value();
+    for (const Candidate& c : e.candidates)
       if (c.id == "fault.copy") return c.reason == "unhealthy";
     return false;
   }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Switches of dispatched functions: variables, rules, policies, the master switch; and what failures do.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <stdexcept>
 
 #include "functions_testing.h"
@@ -138,6 +141,25 @@ TEST_F(Switches, RulesDenyAndOrderBackends) {
       .or_throw();
   EXPECT_EQ(half(8), 4);
   EXPECT_EQ(third(9), 1);
+}
+
+TEST_F(Switches, AChildOfForkGoesOnWithoutBackendsThatCannot) {
+  Changes c;
+  c.add_backend(plugin::Backend("s_threads").flags(YARD_BACKEND_FORK_UNSAFE).d);
+  implement(c, half, "s_threads", [](int) { return 3; }, {}, {.priority = 9});
+  runtime().apply(std::move(c)).or_throw();
+  EXPECT_EQ(half(8), 3);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool good = half(8) == 1 && third(9) == 1 &&
+                      half.last_selected() == std::string("s_auto") &&
+                      provider("t_switch/half", "s_threads").reason == "forked";
+    ::_exit(good ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(half(8), 3);
 }
 
 // ---- Failures ----
