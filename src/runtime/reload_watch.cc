@@ -141,9 +141,9 @@ const char* to_string(ConfigEvent::Kind kind) noexcept {
 
 std::string to_string(const ConfigEvent& e) {
   std::string text = e.source + ": " + to_string(e.kind);
-  using Kind = ConfigEvent::Kind;
-  const bool stays =
-      e.kind == Kind::kRefused || e.kind == Kind::kOnTrial || e.kind == Kind::kTakenBack;
+  const bool stays = e.kind == ConfigEvent::Kind::kRefused ||
+                     e.kind == ConfigEvent::Kind::kOnTrial ||
+                     e.kind == ConfigEvent::Kind::kTakenBack;
   if (stays && e.version == 0)
     text += ", there are no rules in force";
   else
