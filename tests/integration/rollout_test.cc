@@ -73,9 +73,9 @@ class RolloutOf : public ::testing::Test {
 
   fault::FaultBackend backend_;
   FaultKernel new_{{.op = "copy", .id = "fault.new", .priority = 100}, {.rate = 0}};
-  Bare bare_;
   std::mutex lock_;
   std::vector<ConfigEvent> events_;
+  Bare bare_;  // last: its threads tell of events until it ends
 };
 
 TEST_F(RolloutOf, TheShareOfCallsIsExact) {
