@@ -168,7 +168,7 @@ TEST(Config, EveryPartSetsItsValue) {
   EXPECT_EQ(*mode_of(c, "rms_norm"), "static");
   EXPECT_EQ(*mode_of(c, "attention.full"), "shadow");
   EXPECT_EQ(*mode_of(c, "rotary"), "config");
-  EXPECT_EQ(s.cache, (ConfigSettings::Cache{true, 5000}));
+  EXPECT_EQ(s.cache, (ConfigSettings::Cache{true, 5000, {}}));
   EXPECT_EQ(s.max_fallback_attempts, 2);
   EXPECT_EQ(s.reload, (ConfigSettings::Reload{Watch::kPoll, 50ms, 2s}));
   EXPECT_EQ(breaker_of(c), (BreakerSettings{true, 7, 5s, 1.5, 1min, 2min, 3, 4, 25, 6, 99}));

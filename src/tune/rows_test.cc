@@ -32,7 +32,7 @@ TEST(Rows, AnyStridesArePackedInTheOrderOfIndices) {
     const std::string bytes = packed_elements(v);
     ASSERT_EQ(bytes.size(), packed_bytes(v));
     ASSERT_EQ(bytes.size(), 4 * f.elements.size());
-    EXPECT_EQ(std::memcmp(bytes.data(), f.elements.data(), bytes.size()), 0);
+    if (!bytes.empty()) EXPECT_EQ(std::memcmp(bytes.data(), f.elements.data(), bytes.size()), 0);
     const TensorView to(back.data() + f.first, DType::f32, std::span(f.shape),
                         std::span(f.strides));
     unpack_elements(bytes, to);
