@@ -60,7 +60,8 @@ class Hooks(Yard):
         self.put("hooked")
         self.assertIn("did you mean 'hooked'?",
                       self.wrong("hooks", "--activate", "hookd", self.folder, code=1))
-        self.assertIn("not_found", self.wrong("hooks", os.path.join(self.folder, "none.so"), code=1))
+        _, err = self.yard("hooks", os.path.join(self.folder, "none.so"), code=1)
+        self.assertIn("not_found", err)
 
     def test_nothing(self):
         self.assertEqual(self.yard("hooks", self.folder)[0], "No hooks are declared or provided.\n")
