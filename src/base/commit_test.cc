@@ -97,8 +97,8 @@ TEST(Commit, DigestsAreEqualExactlyWhenDecisionsAre) {
 }
 
 TEST(Commit, ADecisionWithoutAPointOrAChoiceIsAnError) {
-  EXPECT_THROW(CommitGroup(Decisions{{"", "a"}}), Error);
-  EXPECT_THROW(CommitGroup(Decisions{{"f", ""}}), Error);
+  EXPECT_THROW(const CommitGroup g(Decisions{{"", "a"}}), Error);
+  EXPECT_THROW(const CommitGroup g(Decisions{{"f", ""}}), Error);
   EXPECT_EQ(current_commit(), nullptr);
 }
 
