@@ -1,10 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes N calls on one path, for counting instructions from outside: instruction_target PATH N.
+// Makes N calls on one path, for counting instructions from outside: instruction_target PATH N. The path
+// `counting` does no more than to count N calls; `nothing` is its loop.
+#include <yard/detail/guard.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
 #include "bench_paths.h"
+
+namespace {
+
+// What a call that went well leaves behind.
+void count_calls(long n, bool really) {
+  yard::detail::ThreadHead* thread = yard::detail::t_thread;
+  for (long i = 0; i < n; ++i) {
+    asm volatile("" : "+r"(thread));
+    if (really) yard::detail::count(*thread, 1);
+  }
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 3) {
@@ -13,8 +29,14 @@ int main(int argc, char** argv) {
   }
   yard::tool::BenchCall::prepare().or_throw();
   yard::tool::BenchCall call;
+  const std::string_view path = argv[1];
+  if (path == "counting" || path == "nothing") {
+    count_calls(10, true);
+    count_calls(std::atol(argv[2]), path == "counting");
+    return 0;
+  }
   for (const yard::tool::Path& p : call.paths())
-    if (argv[1] == std::string_view(p.key)) {
+    if (path == p.key) {
       p.loop(10);
       p.loop(std::atol(argv[2]));
       return 0;

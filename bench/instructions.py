@@ -5,6 +5,9 @@
   instructions.py TARGET            compare with bench/instructions.json, fail on more than 3 % growth
   instructions.py TARGET --record   write the counts of this architecture into that file
 
+Also holds that a hit costs the same whatever the environment says, with breakers on and off, and with a
+hundred plugins found that nobody calls; and that breakers and counters add at most 12 instructions to it.
+
 The count is the difference between two runs of different length under callgrind, so start-up does not
 matter and the figure is the same each time for one compiler and architecture. Exit code 77 (skipped)
 where valgrind or figures for this architecture and compiler are missing.
@@ -16,9 +19,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 PATHS = ["raw", "static", "bound", "dynamic", "varied", "scoped", "packed", "scope"]
-FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "instructions.json")
+HERE = os.path.dirname(os.path.abspath(__file__))
+FILE = os.path.join(HERE, "instructions.json")
+MOST_FOR_HEALTH = 12
 FEW, MANY = 1000, 3000
 TOLERANCE = 1.03
 SKIPPED = 77
@@ -46,6 +52,33 @@ def count(target, path, n, environment=None):
 def per_call(target, path, environment=None):
     runs = [count(target, path, n, environment) for n in (FEW, MANY)]
     return (runs[1] - runs[0]) / (MANY - FEW)
+
+
+def breakers_off(folder):
+    """A rule file under which nothing is watched."""
+    path = os.path.join(folder, "no_breakers.yaml")
+    with open(path, "w") as f:
+        f.write('version: "1.0"\nsettings:\n  breaker: {enabled: false}\n')
+    return {"YARD_CONFIG": path}
+
+
+def a_hundred_plugins(folder):
+    """A search path with a hundred copies of one plugin, each with a name of its own."""
+    root, one = os.path.dirname(HERE), os.path.join(folder, "one.so")
+    subprocess.run(["cc", "-std=c11", "-O1", "-shared", "-fPIC", "-fvisibility=hidden",
+                    "-I" + os.path.join(root, "include"),
+                    os.path.join(root, "examples", "plugins", "c_plugin.c"), "-o", one], check=True)
+    with open(one, "rb") as f:
+        code = f.read()
+    where = os.path.join(folder, "plugins")
+    os.mkdir(where, 0o755)
+    for i in range(100):
+        name = b"examp_%03d" % i  # as long as the one it replaces
+        path = os.path.join(where, name.decode() + ".so")
+        with open(path, "wb") as f:
+            f.write(code.replace(b"name=example_c\n", b"name=" + name + b"\n"))
+        os.chmod(path, 0o644)
+    return {"YARD_PLUGIN_PATH": where}
 
 
 def compiler(target):
@@ -80,10 +113,21 @@ def main():
         print(f"  {p:<8} {now[p]:>7.1f}  (kept: {before:.1f})")
         if now[p] > before * TOLERANCE + 1:
             worse.append(f"{p}: {before:.1f} -> {now[p]:.1f}")
-    told = per_call(target, "dynamic", EVERY_VARIABLE)
-    print(f"  dynamic, every variable of the environment set: {told:.1f}")
-    if abs(told - now["dynamic"]) > 1:
-        worse.append(f"dynamic: {now['dynamic']:.1f} -> {told:.1f} with the environment set")
+    with tempfile.TemporaryDirectory() as folder:
+        same = {"every variable of the environment set": EVERY_VARIABLE,
+                "breakers off": breakers_off(folder),
+                "a hundred plugins found": a_hundred_plugins(folder)}
+        for what, environment in same.items():
+            told = per_call(target, "dynamic", environment)
+            print(f"  dynamic, {what}: {told:.1f}")
+            if abs(told - now["dynamic"]) > 1:
+                worse.append(f"dynamic: {now['dynamic']:.1f} -> {told:.1f} with {what}")
+            if what == "breakers off":
+                breakers = now["dynamic"] - told
+    counting = per_call(target, "counting") - per_call(target, "nothing")
+    print(f"  counting a call: {counting:.1f}; with breakers: {counting + breakers:.1f}")
+    if counting + breakers > MOST_FOR_HEALTH:
+        worse.append(f"breakers and counters: {counting + breakers:.1f} (at most {MOST_FOR_HEALTH})")
     if worse:
         sys.exit("INSTRUCTIONS HAVE GROWN: " + "; ".join(worse))
 

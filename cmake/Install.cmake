@@ -40,7 +40,8 @@ set(cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Switchyard")
 install(EXPORT SwitchyardTargets NAMESPACE Switchyard:: DESTINATION "${cmake_dir}")
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/SwitchyardConfig.cmake.in"
                               "${PROJECT_BINARY_DIR}/SwitchyardConfig.cmake"
-                              INSTALL_DESTINATION "${cmake_dir}")
+                              INSTALL_DESTINATION "${cmake_dir}"
+                              PATH_VARS Switchyard_PLUGIN_SUBDIR)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/SwitchyardConfigVersion.cmake"
                                  COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_SOURCE_DIR}/cmake/FindLibElf.cmake"

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# yard_test(name SOURCES ... [LIBS ...] [LABELS ...] [TIMEOUT seconds]
+# yard_test(name [MEASURES] SOURCES ... [LIBS ...] [LABELS ...] [TIMEOUT seconds]
 #           [OPS ...] [FUNCTIONS ...] [BACKENDS ...])
 #
 # One GoogleTest program, each of its tests an entry of ctest. LIBS are targets: `yard` for what users
 # see, `yard_internal` for everything, or single layers (`yard_op`). The label `tsan` makes a test part
 # of the run under the thread sanitizer. OPS, FUNCTIONS and BACKENDS say what it is about; they become the labels
 # op:NAME, function:NAME and backend:NAME, by which `ctest -L` finds what a change affects.
+#
+# A test that MEASURES is optimised; the others are compiled and run once, which is quicker without.
 #
 # Under the address sanitizer a program is one entry: looking for leaks takes seconds at each exit.
 
@@ -15,10 +17,6 @@ if(YARD_BUILD_TESTS)
   add_library(yard_test_flags INTERFACE)
   target_link_libraries(yard_test_flags INTERFACE yard_flags GTest::gmock GTest::gtest_main rapidcheck
                                                   Threads::Threads)
-  # A test is compiled once and run once: what it tests is optimised, the test need not be. To optimise
-  # what the address sanitizer adds to a test takes as long as all the rest.
-  target_compile_options(yard_test_flags
-                         INTERFACE $<IF:$<STREQUAL:${YARD_SANITIZE},address>,-O0,-O1>)
   add_custom_target(yard_tsan_tests)
   if(TARGET rapidcheck_gtest)
     target_link_libraries(yard_test_flags INTERFACE rapidcheck_gtest)
@@ -27,6 +25,7 @@ if(YARD_BUILD_TESTS)
   file(WRITE "${PROJECT_BINARY_DIR}/test_headers.cc" "")
   add_executable(yard_test_headers EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/test_headers.cc")
   target_link_libraries(yard_test_headers PRIVATE yard_test_flags)
+  target_compile_options(yard_test_headers PRIVATE -O0)
   target_precompile_headers(yard_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h> <atomic> <chrono>
                             <functional> <map> <memory> <optional> <string> <thread> <vector>)
 endif()
@@ -48,7 +47,7 @@ function(yard_test name)
   if(NOT YARD_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "MEASURES" "TIMEOUT"
                         "SOURCES;LIBS;LABELS;OPS;FUNCTIONS;BACKENDS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
     message(FATAL_ERROR "yard_test(${name}): SOURCES missing, or stray '${arg_UNPARSED_ARGUMENTS}'")
@@ -60,10 +59,27 @@ function(yard_test name)
   list(APPEND arg_LABELS ${about})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE yard_test_flags ${arg_LIBS})
-  target_precompile_headers(${name} REUSE_FROM yard_test_headers)
+  if(arg_MEASURES)
+    target_compile_options(${name} PRIVATE -O2)
+  else()
+    target_compile_options(${name} PRIVATE -O0)
+    target_precompile_headers(${name} REUSE_FROM yard_test_headers)
+  endif()
+  set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 12)
   set(in_c ${arg_SOURCES})
   list(FILTER in_c INCLUDE REGEX "\\.c$")
-  set_source_files_properties(${in_c} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+  set_source_files_properties(${in_c} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+                              SKIP_UNITY_BUILD_INCLUSION ON)
+  if(YARD_SANITIZE STREQUAL "address")  # a program that forks needs an allocator that survives it
+    list(TRANSFORM arg_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/" REGEX "^[^/]" OUTPUT_VARIABLE paths)
+    foreach(path IN LISTS paths)
+      file(STRINGS "${path}" forks REGEX "fork\\(\\)|true_in_child")
+      if(forks)
+        target_link_libraries(${name} PRIVATE yard_at_fork)
+        break()
+      endif()
+    endforeach()
+  endif()
   if("tsan" IN_LIST arg_LABELS)
     add_dependencies(yard_tsan_tests ${name})
   endif()
@@ -75,12 +91,12 @@ function(yard_test name)
   endif()
   list(LENGTH arg_LABELS count)
   if(count LESS 2)
-    gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST
+    gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
                          PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
     return()
   endif()
   # Which keeps one label only: the others are set once the tests are known.
-  gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST
+  gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
                        PROPERTIES TIMEOUT ${arg_TIMEOUT})
   set(file "${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake")
   file(WRITE "${file}" "if(${name}_TESTS)\n  set_tests_properties(\${${name}_TESTS} PROPERTIES"

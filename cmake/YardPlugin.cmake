@@ -10,7 +10,7 @@
 #   [DEVICES device...]            cpu, unless said otherwise
 #   [BUILD tag]                    one word for people
 #   [LIBS target...]               linked privately; never Switchyard itself
-#   [INSTALL])                     into the directory that the library searches
+#   [INSTALL])                     into lib/yard/plugins below the prefix, as the library has it
 #
 # Makes the target <name> and the file <name>.so, a library that can be opened, closed and replaced: it
 # shows nothing but its query, and has no symbol that would keep it in the process. What would is reported
@@ -19,7 +19,9 @@
 # The manifest is made from the arguments, and the sources see YARD_PLUGIN_NAME and YARD_PLUGIN_VERSION, so
 # that both are said once. A source that states YARD_MANIFEST itself goes without OPS, GROUPS and HOOKS.
 #
-# INSTALL puts it into YARD_PLUGIN_INSTALL_DIR, if that is set: a folder below the prefix, or an absolute one.
+# INSTALL puts it where the library looks, below the install prefix of the project: with the prefix of the
+# library itself (Switchyard_PREFIX) it is found without more ado. YARD_PLUGIN_INSTALL_DIR, if that is set, says
+# another folder below the prefix, or an absolute one.
 
 include_guard(GLOBAL)
 cmake_policy(VERSION 3.25)  # here and in these functions, whatever the project says
@@ -177,7 +179,7 @@ function(yard_add_plugin name)
   endif()
   if(arg_INSTALL)
     if(NOT YARD_PLUGIN_INSTALL_DIR)
-      set(YARD_PLUGIN_INSTALL_DIR "${Switchyard_PLUGIN_DIR}")
+      set(YARD_PLUGIN_INSTALL_DIR "${Switchyard_PLUGIN_SUBDIR}")
     endif()
     install(TARGETS ${name} LIBRARY DESTINATION "${YARD_PLUGIN_INSTALL_DIR}")
   endif()

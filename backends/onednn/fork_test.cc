@@ -23,7 +23,7 @@ struct Row {
 int in_child(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) {
-    alarm(20);
+    alarm(60);
     _exit(body());
   }
   int status = 0;

@@ -10,10 +10,9 @@ namespace {
 
 using testing::Case;
 using testing::expect_as_reference;
+using testing::kInf;
+using testing::kNan;
 using testing::normal;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // With every mix of weight and bias.
 void expect_all_mixes(int64_t rows, int64_t width, const std::vector<float>& x, double eps = 1e-5) {

@@ -5,14 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
+
+#include "testing.h"
 
 namespace yard::onednn {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+using testing::kInf;
+using testing::kNan;
 
 Range range(const std::vector<float>& v) { return range_of(v.data(), int64_t(v.size())); }
 

@@ -9,10 +9,9 @@ namespace {
 
 using testing::Case;
 using testing::expect_as_reference;
+using testing::kInf;
+using testing::kNan;
 using testing::normal;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(OnednnSoftmax, OrdinaryRowsOfManyShapes) {
   for (int64_t rows : {1, 2, 7, 64, 300})

@@ -7,12 +7,16 @@
 #include <yard/runtime.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace yard::onednn::testing {
+
+inline constexpr float kInf = std::numeric_limits<float>::infinity();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 inline std::vector<float> normal(size_t count, float scale = 1, float offset = 0,
                                  unsigned seed = 1) {

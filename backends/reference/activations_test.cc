@@ -8,8 +8,6 @@ namespace yard::reference::testing {
 namespace {
 
 using Vector = std::vector<double>;
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kErf = 0, kTanh = 1;
 
 double silu(double v) { return v * 0.5 * (1 + std::tanh(v / 2)); }

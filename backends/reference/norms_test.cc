@@ -8,8 +8,6 @@ namespace yard::reference::testing {
 namespace {
 
 using Vector = std::vector<double>;
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 Vector rms_formula(const Vector& x, const Vector& w, double eps) {
   Vector out;

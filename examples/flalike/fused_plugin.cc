@@ -3,6 +3,7 @@
 #include <yard/plugin_hooks.hpp>
 
 #include <cmath>
+#include <vector>
 
 #include "types.h"
 
@@ -24,6 +25,15 @@ float fused_norm(const Norm& n, float eps) {
   return largest;
 }
 
+// [samples]
+void fused_samples(const yard::SampleCalls<float(const Norm&, float)>& call) {
+  std::vector<float> x(5000, 1.0f), out(x.size());
+  call(Norm{x.data(), out.data(), 4, 64, DType::kF32}, 1e-6f);
+  call(Norm{x.data(), out.data(), 4, 64, DType::kBF16}, 1e-6f);
+  call(Norm{x.data(), out.data(), 1, 5000, DType::kF32}, 1e-6f);
+}
+// [/samples]
+
 // [plugin]
 constexpr const char* kReasons[] = {"width {0} is above {1}", "only f32 is served"};
 yard::Verdict fused_fits(const Norm& n, float) {
@@ -37,6 +47,7 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t* host) {
                                    .add(Backend("fused").env("FLALIKE_FUSED"))
                                    .add(function<fused_norm>("norm", "rms_norm", "fused")
                                             .verify<fused_fits>(kReasons, host)
+                                            .samples<fused_samples>()
                                             .priority(10));
   return plugin.get();
 }

@@ -2,6 +2,7 @@
 // Uses the library: who runs when, every branch of every verifier, switches, a plugin that comes when it is needed.
 // Its one argument is the plugin's file.
 #include <yard/commit.h>
+#include <yard/trace.h>
 #include <yard/yard.h>
 
 #include <cstdlib>
@@ -91,6 +92,27 @@ void switches() {
   CHECK(who_runs(Data(8, 4, 64)) == "flash");
 }
 
+void failures() {
+  yard::Health health = yard::Runtime::shared().health();
+  yard::ScopedPolicy inference = yard::ScopedPolicy::inference();
+  // [health]
+  health.open("kda/attention", "flash", "wrong numbers on this driver").or_throw();
+  CHECK(who_runs(Data(8, 4, 64)) == "tile");
+  health.close("kda/attention", "flash").or_throw();
+  // [/health]
+  CHECK(who_runs(Data(8, 4, 64)) == "flash");
+}
+
+void tracing() {
+  // [trace]
+  yard::TraceScope trace;
+  CHECK(who_runs(Data(8, 4, 64)) == "tile");
+  yard::TraceNode node = trace.nodes()[0];
+  CHECK(node.op == "kda/attention" && node.kernel == "tile");
+  CHECK(node.note.starts_with("flash refuses: "));
+  // [/trace]
+}
+
 void plugin(const std::string& file) {
   yard::Runtime& runtime = yard::Runtime::shared();
   // [lazy]
@@ -122,5 +144,7 @@ int main(int argc, char** argv) {
   asking();
   together();
   switches();
+  failures();
+  tracing();
   plugin(argv[1]);
 }

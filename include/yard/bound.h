@@ -131,14 +131,15 @@ class BoundOp<void(P...), std::tuple<S...>> {
         const auto typed = node->typed.load(std::memory_order_relaxed);
         if (typed != nullptr && node->version->load(detail::kReread) == node->found) [[likely]] {
           yard_call_t call;
-          detail::start_call(call, thread->error, node->flags, node->host, node->self);
+          detail::start_call(call, thread->message(), node->flags, node->host, node->self);
           const int32_t code = detail::call_typed(typed, call, detail::Param<P>::wire(p)...);
           if (code == YARD_OK) [[likely]] {
             detail::count(*thread, node->counter);
             return {};
           }
           const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
-          return Status::adopt(detail::bound_failed(state_.get(), node, args, code, thread->error));
+          return Status::adopt(
+              detail::bound_failed(state_.get(), node, args, code, thread->message()));
         }
       }
     }

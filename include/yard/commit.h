@@ -5,16 +5,18 @@
 //   y = attention(q, k, v);                                // chooses
 //   ...
 //   yard::CommitGroup backward(forward.decisions());       // perhaps later, perhaps on another thread
-//   g = attention_grad(dy);                                // the same backend, or an error: never another
+//   y = attention(q, k, v);                                // the same again, or an error: never another
+//   g = attention_grad(dy);                                // the same backend, where both are functions with one key
 //
 //   yard::CommitGroup step(yard::CommitKind::kCollective); // every rank runs the same kernels, or none
 //   all_reduce_like(x);
 //   compare_with_other_ranks(step.digest());
 //
-// A choice point is an op or a dispatched function, or the key that several functions share. Its first call
-// inside a group chooses as calls do; later ones take what it chose. What was chosen and cannot be had any
-// more is an error. A kernel that fails is replaced only if its call was the one that chose, nobody else has
-// used the choice since, and the group is no collective one.
+// A choice point is an op with the dtypes and shapes of its inputs and the flags of the call, whatever its
+// scalars; or a dispatched function, or the key that several functions share. Its first call inside a group
+// chooses as calls do; later ones take what it chose, whatever health says of it since. What was chosen and cannot
+// be had any more is an error. A kernel that fails is replaced only if its call was the one that chose, nobody else
+// has used the choice since, and the group is no collective one. When all fail that call has chosen nothing.
 #pragma once
 
 #include <yard/status.h>
@@ -38,13 +40,13 @@ enum class CommitKind {
 };
 
 struct CommitDecision {
-  std::string point;   // "rms_norm", "kda/chunk_attention", or a shared key
+  std::string point;   // "rms_norm(f32[4,8], f32[8])@cpu", "kda/chunk_attention", or a shared key
   std::string chosen;  // a kernel's id, or a backend's name; "original": the function's own body
 
   bool operator==(const CommitDecision&) const = default;
 };
 
-// The calls of this thread are in the group as long as this lives. Groups nest: a choice made inside an inner
+// The calls of this thread are in the group as long as this lives. Groups nest: a choice made or used inside an inner
 // group holds in the outer ones, too, and what an outer one has chosen is not chosen again. One inside a
 // collective group is collective. Other threads see nothing of it: give them decisions(). Ends on the thread
 // that made it, the last one first. Allocates; so does the first call of a choice point.

@@ -167,7 +167,7 @@ struct RolloutRule {
   double percent = 10;                                     // of the calls that may
   std::map<std::string, std::string, std::less<>> labels;  // only calls with all of these may
   double hold_s = 60;                                      // then they are in force for all calls
-  double max_error_rate = 0.01;  // of calls on trial, in which some kernel failed
+  double max_error_rate = 0.01;  // of calls on trial, in which some kernel failed or none was found
   double max_slowdown = 1.5;     // time of calls on trial, of what the others take
   ConfigPlace at;
   bool operator==(const RolloutRule&) const = default;
@@ -195,7 +195,7 @@ struct Config {
   std::map<std::string, FunctionRule, std::less<>> functions;
   // The first that names a kernel counts, of those with the same check.
   std::vector<CanaryRule> canary_check;
-  std::optional<RolloutRule> canary;  // how these rules come into force; unset: at once
+  std::optional<RolloutRule> canary;  // how these come into force where others are; unset: at once
   ConfigSettings settings;
 
   // Where it was read. Not part of the value.

@@ -12,6 +12,15 @@
 
 namespace yard {
 
+// An entry of `score` that holds for the call and names the kernel.
+struct ScoreNote {
+  std::string name;   // as the file has it; empty: none
+  std::string place;  // "score[1] (rules.yaml:7)"
+  double add = 0, multiply = 1;
+};
+// "'wide rows', score[1] (rules.yaml:7): + 10, x 2"
+YARD_API std::string to_string(const ScoreNote& note);
+
 // One kernel of the op and what became of it.
 struct Candidate {
   std::string id;
@@ -23,6 +32,11 @@ struct Candidate {
   std::string reason;   // name in the catalogue: docs/reference/reasons.md; empty for the winner
   std::string detail;   // the reason with its figures, for people
   std::optional<double> estimate_ns;  // what it expects to take, if it says so
+  // What the file's `score` makes of the priority, (priority + sum of add) times all multiply; and by what.
+  double adjusted_priority = 0;
+  std::vector<ScoreNote> scores;
+  // Where it stands because of a fallback chain: "fallback_chains.softmax (rules.yaml:9)"; else empty.
+  std::string placed_by;
 };
 
 // A field of the policy in force, and which source said so.

@@ -16,20 +16,26 @@
 //   yard::Runtime::shared().apply(std::move(c)).or_throw();
 //
 // A call asks the verifiers of the backends that are available and enabled, the highest priority first, and goes
-// to the first that accepts; else to the body. What an implementation throws goes to the caller, with two
-// exceptions: one that throws yard::Error of class `declined` says that it cannot and has changed nothing, and
-// one that promises `fails_before_writing` has changed nothing either when it throws. Then the next one is asked,
-// unless the policy is strict, the arguments were consumed (something not trivially copyable, passed by value),
-// or a commit group forbids it (yard/commit.h). A mistake of the caller (class `caller`) is always the caller's.
+// to the first that accepts; else to the body. When an implementation throws, the next one is asked if nothing the
+// call needs has been changed: it declined (yard::Error of class `declined`), it promises `fails_before_writing`, the
+// function is `repeatable`, or its parameters leave nothing to change (numbers and texts by value or const&). Not so
+// under a strict policy, after `max_fallback_attempts`, where arguments were consumed (something not trivially
+// copyable, passed by value), or where a commit group forbids it (yard/commit.h); then, and for mistakes of the caller
+// (class `caller`), lost devices and fatal errors, the exception is the caller's.
+//
+// Failures count: a backend that keeps failing rests, for that function, as a kernel of an op does
+// (Runtime::health(), docs/concepts/breakers.md). Its name there is the backend's, that of the op "group/name".
 //
 // Calls take no lock and allocate nothing, from the second of a thread on. A backend may be removed while calls
-// run: those under way finish. Functions belong to Runtime::shared(). With YARD_DISABLE=1 every call is the body.
+// run: those under way finish. Functions belong to Runtime::shared(). With YARD_DISABLE=1 every call is the body; inside
+// a commit group that has chosen a backend before, an error.
 #pragma once
 
 #include <yard/detail/function.h>
 #include <yard/detail/function_entry.h>
 #include <yard/functions.h>
 #include <yard/registry.h>
+#include <yard/samples.h>
 #include <yard/verdict.h>
 
 #include <memory>
@@ -42,6 +48,9 @@ namespace yard {
 struct FunctionOptions {
   // Functions with one key choose together inside a commit group, as forward and backward do. Null: by itself.
   const char* choice = nullptr;
+  // Whoever runs it only writes results and reads none of them: after a failure another can begin anew. Without it
+  // that is known only of functions that have no way to write.
+  bool repeatable = false;
 };
 
 template <class Signature>
@@ -51,17 +60,23 @@ template <class R, class... A>
 class Function<R(A...)> {
  public:
   using Body = R (*)(A...);
+  using Samples = void (*)(const SampleCalls<R(A...)>&);
   // Group and name, letters, digits, '_', '.' and '-', are those that backends, rules and plugins know. Overloads
-  // and instances of templates are functions with names of their own: see Overloads.
-  Function(const char* group, const char* name, Body body, FunctionOptions o = {}) noexcept
+  // and instances of templates are functions with names of their own: see Overloads. `samples` makes calls by which
+  // everybody's verifiers can be checked: see yard/samples.h and yard::verify().
+  Function(const char* group, const char* name, Body body, FunctionOptions o = {},
+           Samples samples = nullptr) noexcept
       : body_(body),
-        site_(detail::declare_function(group, name, signature_of<R(A...)>(), o.choice)) {}
+        site_(
+            detail::declare_function({group, name, signature_of<R(A...)>(), o.choice, o.repeatable,
+                                      reinterpret_cast<void (*)(void)>(samples), &take_samples})) {}
   ~Function() { detail::undeclare_function(site_); }
   Function(const Function&) = delete;
   Function& operator=(const Function&) = delete;
 
   R operator()(A... args) const {
-    if (site_->table.load(std::memory_order_relaxed) == &detail::kFunctionsOff)
+    if (site_->table.load(std::memory_order_relaxed) == &detail::kFunctionsOff &&
+        !detail::in_commit_group())
       return body_(static_cast<A&&>(args)...);
     return detail::call_function<R, A...>(*site_, body_, args...);
   }
@@ -69,7 +84,7 @@ class Function<R(A...)> {
   R original(A... args) const { return body_(static_cast<A&&>(args)...); }
 
   // The backend that ran this thread's last call of it, "original", or nothing. Remembered for some sixty
-  // functions a thread.
+  // functions a thread. While the master switch is on: "original", whatever ran before.
   const char* last_selected() const noexcept { return detail::last_selected(site_); }
   // Asks all that could be asked about a call like this, runs none of them.
   FunctionExplanation explain(const std::remove_reference_t<A>&... args) const {
@@ -88,6 +103,23 @@ class Function<R(A...)> {
   const std::string& name() const noexcept { return site_->name; }
 
  private:
+  struct Taker {
+    void (*take)(void* to, const detail::FunctionArgs&);
+    void* to;
+  };
+  static void take_samples(void (*samples)(void),
+                           void (*take)(void* to, const detail::FunctionArgs&), void* to) {
+    using Calls = SampleCalls<R(A...)>;
+    Taker taker{take, to};
+    const Calls calls(
+        [](void* t, const typename Calls::Arguments& args) {
+          static_cast<Taker*>(t)->take(static_cast<Taker*>(t)->to,
+                                       detail::ErasedArgs<A...>::of(args));
+        },
+        &taker);
+    reinterpret_cast<Samples>(samples)(calls);
+  }
+
   Body body_;
   detail::FunctionSite* site_;
 };
@@ -196,7 +228,8 @@ Changes& implement(Changes& changes, const Function<R(A...)>& f, const char* bac
   return changes;
 }
 
-// The backend that ran this thread's last dispatched call, "original", or nothing.
+// The backend that ran this thread's last dispatched call, "original", or nothing. Calls under the master switch leave
+// it as it was, and are not counted.
 inline const char* last_selected() noexcept { return detail::last_selected(nullptr); }
 
 namespace detail {

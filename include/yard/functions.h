@@ -31,7 +31,8 @@ namespace function {
 class Registry;
 }
 
-// A reason that a verifier gave, with the figures it had the first time.
+// A reason that a verifier gave, with the figures it had the first time. The first sixteen of an implementation are
+// kept apart and logged, further ones counted together.
 struct FunctionRefusal {
   std::string reason;  // name in the catalogue; "own" for a verifier's own text
   std::string text;
@@ -44,6 +45,7 @@ struct FunctionProvider {
   int priority = 0;  // as it counts: higher first
   bool on = false;   // calls ask it
   std::string reason, detail;
+  std::string breaker = "closed";  // or "open", "half_open": one call at a time tries it
   uint64_t calls = 0, failures = 0;
   std::vector<FunctionRefusal> refusals;
 };
@@ -84,8 +86,8 @@ struct FunctionExplanation {
   YARD_API std::string to_text() const;
 };
 
-// Fills in what the group gets. Nothing of it counts if the status is an error, or if it throws. Must not wait for
-// other threads that call functions.
+// Fills in what the group gets. Nothing of it counts if the status is an error, or if it throws. One runs at a time.
+// Must not wait for other threads that call functions or add providers.
 using FunctionSetup = std::function<Status(Changes&)>;
 
 // The functions as one runtime sees them; valid as long as that is. Any thread, at any time.
@@ -97,10 +99,12 @@ class Functions {
   YARD_API Result<FunctionInfo> find(std::string_view function) const;
   YARD_API std::vector<FunctionSource> sources() const;
 
-  // Providers of one group add up. One that comes after the group was loaded is asked at once; its error is in
-  // sources() and in the log.
+  // Providers of one group add up. One that comes after the group was loaded is asked at once, in its turn; its error
+  // is in sources() and in the log. One that comes from the code of a plugin that is being loaded may be asked by the
+  // next call.
   YARD_API void add_provider(std::string group, FunctionSetup setup, std::string name = {});
-  // What the first call does, and again what failed. The error is the first of those that failed.
+  // What the first call does, and again what failed. The error is the first of those that failed; not_found: nobody
+  // declares, provides or serves the group; would_deadlock: the code of a plugin that is being loaded cannot do so.
   YARD_API Status load(std::string_view group);
 
   // Every verifier that a call asks is checked: see Function::check_verifiers(). Slow. On from the start in debug

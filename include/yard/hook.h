@@ -200,5 +200,8 @@ Chosen<R(A...), std::decay_t<F>> choose(const Hook<R(A...)>& hook, F&& definitio
                 "the default definition has another signature than the hook");
   return {hook, std::forward<F>(definition)};
 }
+// It would outlive the hook.
+template <class R, class... A, class F>
+void choose(const Hook<R(A...)>&& hook, F&& definition) = delete;
 
 }  // namespace yard

@@ -8,6 +8,7 @@
 //   int64_t twice(yard::Next<int64_t(int64_t)> next, int64_t x) { return 2 * next(x); }
 #pragma once
 
+#include <yard/detail/callable.h>
 #include <yard/plugin.h>
 #include <yard/signature.h>
 
@@ -34,15 +35,37 @@ class Next<R(A...)> {
 
 namespace detail {
 
+// Whether a result becomes the hook's without loss. What is no number converts as in a return statement.
+template <class From, class To>
+inline constexpr bool kResultFits = std::is_convertible_v<From, To>;
+template <class From, class To>
+requires(std::is_arithmetic_v<From>&& std::is_arithmetic_v<To>)  //
+    inline constexpr bool kResultFits<From, To> = requires(From f) {
+  To{f};
+};
+// Whether a callable's own signature is that of a hook: the same parameters but for const and &. What has several
+// (a generic lambda) must take the arguments as they come.
+template <class Own, class S>
+inline constexpr bool kSameCall = false;
+template <class R, class... A>
+inline constexpr bool kSameCall<void, R(A...)> = true;
+template <class O, class... P, class R, class... A>
+requires(sizeof...(P) == sizeof...(A))  //
+    inline constexpr bool kSameCall<O(P...), R(A...)> =
+        (std::is_same_v<std::remove_cvref_t<P>, std::remove_cvref_t<A>> && ...) &&
+        (std::is_void_v<R> || kResultFits<O, R>);
+
 template <class F, class S>
 inline constexpr bool kImplements = false;
 template <class F, class R, class... A>
-inline constexpr bool kImplements<F, R(A...)> = std::is_invocable_r_v<R, const F&, A...>;
+inline constexpr bool kImplements<F, R(A...)> =
+    std::is_invocable_r_v<R, const F&, A...>&& kSameCall<SignatureOf<F>, R(A...)>;
 template <class F, class S>
 inline constexpr bool kImplementsWithNext = false;
 template <class F, class R, class... A>
 inline constexpr bool kImplementsWithNext<F, R(A...)> =
-    std::is_invocable_r_v<R, const F&, Next<R(A...)>, A...>;
+    std::is_invocable_r_v<R, const F&, Next<R(A...)>, A...>&&
+        kSameCall<SignatureOf<F>, R(Next<R(A...)>, A...)>;
 
 // The function of a descriptor around an object F that `self` points to.
 template <class F, class S>

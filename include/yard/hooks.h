@@ -84,8 +84,9 @@ class HookScope {
  private:
   friend class Hooks;
   friend class ScopedHooks;
-  explicit HookScope(uint32_t number) noexcept : number_(number) {}
+  HookScope(uint32_t number, uint64_t table) noexcept : number_(number), table_(table) {}
   uint32_t number_;
+  uint64_t table_;  // of which runtime
 };
 
 namespace detail {
@@ -98,9 +99,9 @@ class [[nodiscard]] ScopedFrame {
   static void* operator new[](size_t) = delete;
 
  protected:
-  ScopedFrame(uint32_t backend, yard_device_t device) noexcept
+  ScopedFrame(uint32_t backend, yard_device_t device, uint64_t table) noexcept
       : thread_(t_thread != nullptr ? *t_thread : register_thread()),
-        frame_{thread_.hooks, backend, device} {
+        frame_{thread_.hooks, backend, device, table} {
     thread_.hooks = &frame_;
   }
   ~ScopedFrame() { thread_.hooks = frame_.outer; }
@@ -114,12 +115,13 @@ class [[nodiscard]] ScopedFrame {
 // The thread is in the set: its hooks come first. Loops of the host (parallel_for) take it along.
 class ScopedHooks : public detail::ScopedFrame {
  public:
-  explicit ScopedHooks(const HookScope& scope) noexcept : ScopedFrame(scope.number_, {}) {}
+  explicit ScopedHooks(const HookScope& scope) noexcept
+      : ScopedFrame(scope.number_, {}, scope.table_) {}
 };
 // The thread works for the device: hooks that are active for it count.
 class ScopedDevice : public detail::ScopedFrame {
  public:
-  explicit ScopedDevice(Device device) noexcept : ScopedFrame(0, {device.type, device.index}) {}
+  explicit ScopedDevice(Device device) noexcept : ScopedFrame(0, {device.type, device.index}, 0) {}
 };
 
 struct HookProvider {
@@ -130,6 +132,7 @@ struct HookProvider {
   bool definition = false;
   bool active = false;          // for the process
   std::vector<Device> devices;  // for these
+  std::string off;              // why it is left out all the same; empty: it is not
 };
 
 struct HookInfo {
@@ -169,7 +172,8 @@ class Hooks {
   // Again is fine, and makes it the latest. An error if nobody brings hooks under that name, unless plugins that serve
   // hooks have been found and not been opened: then it counts from when one of them does. If the name is also that
   // of a backend of kernels, that must be there and not be switched off. Device index -1: every device of that type.
-  // What is active stays so through removing, unloading and loading again.
+  // What is active stays so through removing, unloading and loading again; while its backend is switched off, or
+  // cannot be used in a child of fork, it is left out. All hooks of the backend are engaged at one moment.
   YARD_API Status activate(std::string_view backend);
   YARD_API Status activate(std::string_view backend, Device device);
   // An error if it is not active there.
@@ -179,7 +183,8 @@ class Hooks {
   YARD_API Result<HookScope> scope(std::string_view backend) const;
 
   // Whether activating a backend with orphans is an error: hooks that are there to override while nobody declares
-  // them. Off in the beginning: then they are logged.
+  // them; and adding them to one that is active, also by a plugin, which is refused then. Off in the beginning: then
+  // they are logged.
   YARD_API void set_strict(bool on = true);
 
   YARD_API HookListing list() const;

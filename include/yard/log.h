@@ -2,8 +2,9 @@
 // Logs: what Switchyard has to say beside its return values, and where it goes.
 //
 // Loggers are named by the layer that speaks (`select`, `plugin`, ...); `backend` is what kernels and
-// plugins say. Each distinct message is written once and from then on only counted. Until the program
-// gives a sink of its own, messages go to stderr by spdlog, coloured on a terminal.
+// plugins say. Each distinct message is written once and from then on only counted; rules that come into
+// force or are refused are told every time. Until the program gives a sink of its own, messages go to
+// stderr by spdlog, coloured on a terminal.
 //
 //   yard::set_log_level(yard::LogLevel::kInfo);
 //   yard::set_log_level("select", yard::LogLevel::kDebug).or_throw();

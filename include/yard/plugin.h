@@ -83,6 +83,7 @@ typedef enum yard_reason {
   YARD_REASON_VERIFIER_BROKEN = 26, YARD_REASON_UNHEALTHY = 27,
   YARD_REASON_REFERENCE_ONLY = 28, YARD_REASON_OUTRANKED = 29,
   YARD_REASON_REFUSED = 30, /* a verifier said no without saying more */
+  YARD_REASON_NOT_MAPPED = 31, /* mode static, and another kernel is mapped, or none */
   YARD_REASON_COUNT,
   YARD_REASON_OWN = 1000,
 } yard_reason_t;
@@ -278,7 +279,8 @@ struct yard_host {
   /* The stream the caller works on (a cudaStream_t, say), NULL for the default one. */
   void* (*stream)(void* self, yard_device_t device);
   /* 1 if the machine has the feature and the operating system lets it be used ("avx512f", "sve2",
-   * "bf16"), 0 if not, -1 if the name is unknown. */
+   * "bf16"), 0 if not, -1 if the name is unknown. Devices other than the processor have what the
+   * program has stated of them. */
   int32_t (*has_feature)(void* self, yard_device_t device, const char* name);
   /* Calls another op by name from inside a kernel, with the caller's scope. The message of a failure
    * goes into the buffer of `call`. */
@@ -488,6 +490,7 @@ typedef struct yard_hook {
   void (*verify)(void);   /* the same arguments, then yard_verdict_t*; returns int32_t. NULL: accepts */
   const char* const* reasons;
   uint32_t reason_count, pad1_;
+  void (*samples)(void* self, const void* to); /* sample calls, see plugin_samples.h; NULL: none */
 } yard_hook_t;
 #define YARD_HOOK_ADDS 1u        /* the name may be new: nobody declares or provides it */
 #define YARD_HOOK_OVERRIDES 2u   /* the name may be declared or provided by others; neither flag: this */

@@ -7,13 +7,18 @@
 //   Plugin(YARD_PLUGIN_NAME, YARD_PLUGIN_VERSION)
 //       .add(hook<add>("add").backend("acme"))
 //       .add(hook<twice>("scale").backend("acme").priority(10))
-//       .add(function<fast>("kda", "chunk", "acme").verify<fits>(kReasons, host))
+//       .add(function<fast>("kda", "chunk", "acme").verify<fits>(kReasons, host).samples<some_calls>())
 //
 // The manifest lists the hooks (HOOKS of yard_add_plugin) and the groups of functions. A C++ type in a signature must
 // be laid out as the program has it, which its text makes sure of (yard/signature.h).
 #pragma once
 
+#include <yard/detail/callable.h>
+#include <yard/detail/function_parameters.h>
+#include <yard/detail/function_visit.h>
 #include <yard/hook_entry.h>
+#include <yard/plugin_samples.h>
+#include <yard/samples.h>
 #include <yard/verdict.h>
 #include <yard/plugin.hpp>
 
@@ -44,7 +49,8 @@ struct HookOf<F, R (*)(Next<R(A...)>, A...)> {
 template <auto F, class R, class... A>
 struct HookOf<F, R (*)(A...) noexcept> : HookOf<F, R (*)(A...)> {};
 
-// A verifier that says its reasons in words finds their numbers in this list; the first names its text.
+// A verifier that says its reasons in words finds their numbers in this list; the first names its text. A text that is
+// not in it cannot be shown: its number is one past the end, by which the host says so, and checks call it broken.
 struct ReasonTexts {
   std::span<const char* const> list;
   const yard_host_t* host = nullptr;
@@ -52,7 +58,7 @@ struct ReasonTexts {
     for (size_t i = 0; i < list.size(); ++i)
       if (list[i] == text || std::string_view(list[i]) == text)
         return YARD_REASON_OWN + static_cast<int32_t>(i);
-    return YARD_REASON_REFUSED;
+    return YARD_REASON_OWN + static_cast<int32_t>(list.size());
   }
 };
 
@@ -63,16 +69,25 @@ struct VerifierOf;
 template <auto V, class R, class... A>
 struct VerifierOf<V, R(A...)> {
   using T = decltype(V);
+  using Own = yard::detail::SignatureOf<T>;
+  // The same parameters, not some that happen to convert. What has several (a generic lambda) must take the
+  // arguments as they come.
+  template <class... P>
+  static constexpr bool kTakes =
+      std::is_void_v<Own> || std::is_same_v<typename yard::detail::Parameters<Own>::List,
+                                            yard::detail::TypeList<yard::detail::Plain<P>...>>;
   template <class... B>
   using Says = std::is_invocable_r<Verdict, T, B...>;
-  static constexpr bool kAsks = Says<const FunctionQuery&, yard::detail::VerifyArg<A>...>::value;
-  static constexpr bool kSays = Says<yard::detail::VerifyArg<A>...>::value;
+  static constexpr bool kAsks = kTakes<FunctionQuery, A...> &&
+                                Says<const FunctionQuery&, yard::detail::VerifyArg<A>...>::value;
+  static constexpr bool kSays = kTakes<A...> && Says<yard::detail::VerifyArg<A>...>::value;
   static constexpr bool kFills =
+      kTakes<A..., yard_verdict_t*> &&
       std::is_invocable_r_v<int32_t, T, yard::detail::VerifyArg<A>..., yard_verdict_t*>;
   static_assert(
       kAsks || kSays || kFills,
       "a verifier is yard::Verdict(A...) or int32_t(A..., yard_verdict_t*), where A... are "
-      "its function's");
+      "its function's, perhaps after a const yard::FunctionQuery&");
   static inline ReasonTexts texts;
 
   static int32_t entry(void*, yard::detail::VerifyArg<A>... a, yard_verdict_t* verdict) {
@@ -93,6 +108,35 @@ struct VerifierOf<V, R(A...)> {
   }
 };
 
+// Sample calls, as a host that does not know their types takes them.
+template <auto M, class S>
+struct SamplesOf;
+template <auto M, class R, class... A>
+struct SamplesOf<M, R(A...)> {
+  using Calls = SampleCalls<R(A...)>;
+  using Verify = int32_t (*)(void*, yard::detail::VerifyArg<A>..., yard_verdict_t*);
+  static_assert(std::is_invocable_v<decltype(M), const Calls&>,
+                "sample calls are made by a void(const yard::SampleCalls<S>&), where S is the "
+                "function's signature");
+
+  static int32_t ask(void* args, void (*verify)(void), void* of, yard_verdict_t* verdict) {
+    const auto f = reinterpret_cast<Verify>(verify);
+    return std::apply([&](const auto&... a) { return f(of, a..., verdict); },
+                      *static_cast<const typename Calls::Arguments*>(args));
+  }
+  static void visit(void* args, void (*see)(void*, const void*, uint64_t), void* to) {
+    std::apply([&](const auto&... a) { (yard::detail::visit_argument(a, see, to), ...); },
+               *static_cast<const typename Calls::Arguments*>(args));
+  }
+  static void take(void* host, const typename Calls::Arguments& args) {
+    const auto& to = *static_cast<const yard_samples_t*>(host);
+    const yard_sample_t sample{sizeof sample, 0, const_cast<void*>(static_cast<const void*>(&args)),
+                               &ask, &visit};
+    to.take(to.self, &sample);
+  }
+  static void entry(void*, const void* to) { M(Calls(&take, const_cast<void*>(to))); }
+};
+
 }  // namespace detail
 
 // A hook around the function F; by itself it may override.
@@ -111,7 +155,7 @@ template <class S>
 class Function : public Hook {
  public:
   explicit Function(const char* name) noexcept : Hook(name) {}
-  // `texts` are those of the reasons it gives, and must stay; `host` answers its FunctionQuery.
+  // `texts` are those of all reasons it gives in words, and must stay; `host` answers its FunctionQuery.
   template <auto V>
   Function& verify(std::span<const char* const> texts = {},
                    const yard_host_t* host = nullptr) noexcept {
@@ -119,6 +163,12 @@ class Function : public Hook {
     Verifier::texts = {texts, host};
     if (!texts.empty()) reasons(texts);
     d.verify = reinterpret_cast<void (*)(void)>(&Verifier::entry);
+    return *this;
+  }
+  // M makes calls by which the verifier can be checked: see yard/samples.h.
+  template <auto M>
+  Function& samples() noexcept {
+    d.samples = &detail::SamplesOf<M, S>::entry;
     return *this;
   }
 };

@@ -144,7 +144,7 @@ YARD_API Status write_plugin_lock(const std::string& path, const std::vector<Plu
 class Plugins {
  public:
   // Looks through files and directories, absolute, before the places known so far; without any, looks
-  // again through those. The error is what is wrong with an entry itself; files of a directory that are
+  // again through those. What was unloaded stays so, unless its own file is given or has changed. The error is what is wrong with an entry itself; files of a directory that are
   // refused are only listed. Plugins that serve an op or a hook which has been used are loaded at once.
   YARD_API Status discover(const std::vector<std::string>& paths = {});
   // All that was found and refused, in the order of the search.
@@ -162,6 +162,9 @@ class Plugins {
 
   // Looks at a file without running or remembering anything of it.
   YARD_API PluginInfo inspect(std::string_view path) const;
+  // The same, refused also where load() would refuse it before opening it: by a lock file, by require_verified, by
+  // the probe that it failed. Another plugin of the same name has no say here.
+  YARD_API PluginInfo would_load(std::string_view path) const;
   // Tries a file in a process of its own, whatever is remembered of it, and remembers what came of it. Nothing
   // of it runs here. Lock files have no say.
   YARD_API ProbeReport probe(std::string_view path) const;

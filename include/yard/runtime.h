@@ -45,6 +45,8 @@ struct RuntimeSettings {
   BreakerSettings breakers = {};
   // Where plugins are looked for, and which may be loaded.
   PluginSettings plugins = {};
+  // What the devices of this machine have beside the processor: see Runtime::state_device_features().
+  std::vector<std::string> device_features = {};
   // Modes of the program's own, by name: there before the rule file is read, which may name them.
   std::map<std::string, ModeProvider, std::less<>> modes = {};
 };
@@ -94,6 +96,10 @@ class Runtime {
 
   // ---- Plugins ----
   YARD_API Plugins plugins() const noexcept;
+  // What devices have, as DEVICE:NAME: "cuda:sm_90". The library looks at the processor itself; of other devices it
+  // knows only what a program that uses them states. For kernels and plugins that need it; those refused for want
+  // of it are looked at again. Adds to what was stated; an error if one of them is no such thing.
+  YARD_API Status state_device_features(const std::vector<std::string>& features);
 
   // ---- Health ----
   YARD_API Health health() const noexcept;

@@ -23,8 +23,9 @@ class Maintenance;
 }
 class Runtime;
 
-// Called for each event, one after the other, on a thread of the runtime: it delays no call. What it throws is
-// logged.
+// Called for each event, one after the other, on a thread of the runtime: it delays no call and no breaker. May use
+// the runtime in every way but destroy it. What it throws is logged. Of the events that come while it blocks the last
+// 256 are kept.
 using BreakerListener = std::function<void(const BreakerEvent&)>;
 
 // Valid as long as its runtime is.
@@ -33,7 +34,8 @@ class Health {
   // Computed now; looking changes nothing.
   YARD_API HealthReport report() const;
 
-  // All calls of a kernel. An error if there is none of that name. In force when the function returns.
+  // All calls of a kernel; or of a backend's implementation of a dispatched function, with "group/name" for the op and
+  // the backend for the kernel. An error if there is none of that name. In force when the function returns.
   YARD_API Status open(std::string_view op, std::string_view kernel, std::string_view why = {});
   YARD_API Status close(std::string_view op, std::string_view kernel);
   // Closed, and as if it had never failed.
@@ -54,7 +56,8 @@ class Health {
   // What is in force.
   YARD_API BreakerSettings settings() const;
 
-  // The number is for remove_listener(), after which the function is not called any more.
+  // The number is for remove_listener(): when that returns, the function is neither running, but on the calling
+  // thread, nor called again.
   YARD_API uint64_t on_event(BreakerListener listener);
   YARD_API void remove_listener(uint64_t id);
 

@@ -26,4 +26,9 @@ YARD_API Result<std::vector<std::string>> sample_calls(const Runtime& runtime, s
                                                        std::span<const Config> configs = {},
                                                        size_t limit = 2000);
 
+// Rules and score entries in force that hold for none of these calls, as "'name', dispatch_rules[2] (rules.yaml:7)":
+// what has been tried says nothing about them. Calls that cannot be read count for nothing. Any thread.
+YARD_API std::vector<std::string> unmet_rules(const Runtime& runtime,
+                                              std::span<const std::string> calls);
+
 }  // namespace yard

@@ -5,8 +5,9 @@
 //   yard::signature_of<int64_t(const Builder&, float*)>()     "i64(const ir::Builder{48:8}&, f32*)"
 //
 // Integers read i8 to u64, floating-point numbers f32 and f64. A class or enum has its full name and, as {size:
-// alignment}, its layout: a library that was compiled with another one is refused instead of called. A type that
-// stays incomplete, or whose name compilers spell differently, is given a name:
+// alignment}, its layout: a library that was compiled with another one is refused instead of called. A type of an
+// unnamed namespace is one of its file alone, and has that in its text. A type that stays incomplete, or whose name
+// compilers spell differently, is given a name:
 //
 //   template <> struct yard::TypeName<Context> { static constexpr std::string_view text = "acme::Context"; };
 //
@@ -15,6 +16,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -96,6 +98,20 @@ constexpr void put_layout(SignatureText& to) {
   to.put("{"), to.put(sizeof(T)), to.put(":"), to.put(alignof(T)), to.put("}");
 }
 
+// Types of unnamed namespaces: two files may each have one of the same name and size, and mean something else by it.
+constexpr bool is_of_one_file(std::string_view name) {
+  return name.find("{anonymous}") != name.npos || name.find("(anonymous namespace)") != name.npos;
+}
+// Such a T makes this a function of its file alone, so that every file has its own. The path itself is nobody's
+// business.
+template <class T>
+constexpr void put_file(SignatureText& to) {
+  uint64_t hash = 14695981039346656037ull;
+  for (const char c : std::string_view(__BASE_FILE__))
+    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+  to.put("@"), to.put(static_cast<size_t>(hash % 1000000007));
+}
+
 template <class T>
 constexpr void put_number(SignatureText& to) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -143,6 +159,7 @@ constexpr void put_type(SignatureText& to) {
     put_one(to, static_cast<const T*>(nullptr)), put_layout<T>(to);
   } else {
     to.put(type_name<T>()), put_layout<T>(to);
+    if constexpr (is_of_one_file(type_name<T>())) put_file<T>(to);
   }
 }
 

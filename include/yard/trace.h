@@ -10,6 +10,11 @@
 // kernel that has a `trace` function is asked and may refuse or leave a note. Tensors are known by where
 // their data is: a tensor that is written becomes a new value, and later readers of that place read it.
 //
+// A call of a dispatched function (yard/function.h) is written down, with the backend that was chosen and why those
+// before it were not, and run: only it can say what it returns. What it calls in turn is traced as well. Under the
+// master switch functions are not dispatched, and not written down. Functions that are called where tensors have no
+// data must bear that, as those do that only call ops.
+//
 // A trace belongs to the thread that makes it; scopes entered inside of it stay traced. Frozen handles are
 // outside of every scope and run.
 #pragma once
@@ -33,17 +38,18 @@ struct ThreadHead;
 // One argument of a traced call; each tensor of a list is one, named `xs[0]`, `xs[1]` and so on.
 struct TraceArg {
   static constexpr int64_t kNone = -1;
-  std::string name;
-  std::string text;        // a scalar's value, or a tensor's form: "f32[8,64]"
+  std::string name;        // empty: an argument of a function
+  std::string text;        // a scalar's value, or a tensor's form: "f32[8,64]"; else a type
   int64_t reads = kNone;   // number of the value that is read
   int64_t writes = kNone;  // number of the value that is made
 };
 
 struct TraceNode {
-  std::string op;
-  std::string call;    // its CallSpec: enough to explain or to run it
-  std::string kernel;  // that would have run
-  std::string note;    // what that kernel's trace function left
+  std::string op;      // or a function: "kda/chunk_attention"
+  std::string call;    // its CallSpec: enough to explain or to run it; of a function, for people
+  std::string kernel;  // that would have run; of a function, the backend that did, or "original"
+  std::string
+      note;  // what that kernel's trace function left; of a function, why others did not run
   std::vector<TraceArg> args;
 };
 

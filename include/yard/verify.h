@@ -9,6 +9,7 @@
 //
 // Calls are made from the op's schema alone, so ops and kernels of any plugin can be held to it. Policy
 // plays no part: a kernel is asked whether it takes a call as if it were the only one, and run directly.
+// Of dispatched functions (yard/function.h) the verifiers are checked, by sample calls.
 // docs/guides/verify.md says what is tried and what counts as wrong.
 #pragma once
 
@@ -69,8 +70,12 @@ struct VerifyOptions {
   std::vector<Expectation> expectations;
   // Called before each case, on the thread that verifies; false ends the run.
   std::function<bool(const VerifyProgress&)> progress;
+  std::string function;  // "group/name": only this function's verifiers, and no kernels
   // Called before each run of a kernel, so that its last word says which one crashed. Must not throw.
   std::function<void(std::string_view op, std::string_view kernel, const VerifyCase&)> watch;
+  // The same before a verifier of a function is asked; samples are counted from 1.
+  std::function<void(std::string_view function, std::string_view backend, size_t sample)>
+      watch_function;
 };
 
 // Why calls were not run, or not to the end.
@@ -96,16 +101,42 @@ struct KernelReport {
   size_t ran() const noexcept { return passed + failed + expected; }
 };
 
+// How one backend's verifier of a dispatched function did. It is asked about every sample call (yard/samples.h), twice
+// and on two other threads; arguments, environment and registry are compared before and after.
+struct FunctionReport {
+  enum class State : uint8_t {
+    kPassed,
+    kBroken,      // see `problems`
+    kNotChecked,  // see `why`
+    kNoVerifier,  // takes every call: there is nothing to check
+  };
+  std::string function, backend;  // "group/name"
+  State state = State::kNotChecked;
+  size_t samples = 0;
+  size_t accepted = 0, refused = 0, broken = 0;
+  std::vector<std::string> problems;  // "sample 2: it threw: no entry 7"; the first ones
+  std::string why;                    // it was not checked: "declares no sample arguments"
+};
+// "passed", "broken", "not_checked", "no_verifier".
+YARD_API const char* to_string(FunctionReport::State state) noexcept;
+
 struct VerifyReport {
-  std::vector<KernelReport> kernels;  // by op and id
-  std::vector<Expectation> unused;    // matched no call
+  std::vector<KernelReport> kernels;      // by op and id
+  std::vector<Expectation> unused;        // matched no call
+  std::vector<FunctionReport> functions;  // by function and backend
   bool cancelled = false;
   size_t failed() const noexcept {
     size_t n = 0;
     for (const KernelReport& k : kernels) n += k.failed;
     return n;
   }
-  bool ok() const noexcept { return failed() == 0; }
+  // Backends whose verifier of a function is broken.
+  size_t broken() const noexcept {
+    size_t n = 0;
+    for (const FunctionReport& f : functions) n += f.state == FunctionReport::State::kBroken;
+    return n;
+  }
+  bool ok() const noexcept { return failed() == 0 && broken() == 0; }
 };
 
 // Runs on the calling thread for as long as it takes: some seconds. Fails only when an option names

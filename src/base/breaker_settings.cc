@@ -3,16 +3,14 @@
 #include <fmt/format.h>
 #include <yard/breaker.h>
 
+#include "base/text.h"
+
 namespace yard {
 namespace {
 
 using std::chrono::nanoseconds;
 constexpr nanoseconds kShortest = std::chrono::milliseconds(1), kLongest = std::chrono::hours(24);
-constexpr uint32_t kMost = 10'000;
-
-std::string seconds(nanoseconds d) {
-  return fmt::format("{:g}s", std::chrono::duration<double>(d).count());
-}
+constexpr uint32_t kMostCalls = 10'000;
 
 Status wrong(const char* what, const std::string& found, const std::string& right) {
   return Status(Code::kInvalidArgument,
@@ -26,26 +24,28 @@ Status check(const char* what, uint32_t value, uint32_t least, uint32_t most) {
 
 Status check(const char* what, nanoseconds value) {
   if (value >= kShortest && value <= kLongest) return {};
-  return wrong(what, seconds(value),
-               fmt::format("from {} to {}", seconds(kShortest), seconds(kLongest)));
+  return wrong(
+      what, base::seconds_text(value),
+      fmt::format("from {} to {}", base::seconds_text(kShortest), base::seconds_text(kLongest)));
 }
 
 }  // namespace
 
 Status validate(const BreakerSettings& s) {
-  YARD_RETURN_IF_ERROR(check("failure_threshold", s.failure_threshold, 1, kMost));
+  YARD_RETURN_IF_ERROR(check("failure_threshold", s.failure_threshold, 1, kMostCalls));
   YARD_RETURN_IF_ERROR(check("cooldown", s.cooldown));
   if (!(s.cooldown_growth >= 1 && s.cooldown_growth <= 100))
     return wrong("cooldown_growth", fmt::format("{}", s.cooldown_growth), "from 1 to 100");
   YARD_RETURN_IF_ERROR(check("cooldown_cap", s.cooldown_cap));
   if (s.cooldown_cap < s.cooldown)
-    return wrong("cooldown_cap", seconds(s.cooldown_cap),
-                 "no less than cooldown, " + seconds(s.cooldown) + ",");
+    return wrong("cooldown_cap", base::seconds_text(s.cooldown_cap),
+                 "no less than cooldown, " + base::seconds_text(s.cooldown) + ",");
   YARD_RETURN_IF_ERROR(check("decay", s.decay));
-  YARD_RETURN_IF_ERROR(check("success_threshold", s.success_threshold, 1, kMost));
-  YARD_RETURN_IF_ERROR(check("half_open_max_calls", s.half_open_max_calls, 1, kMost));
+  YARD_RETURN_IF_ERROR(check("success_threshold", s.success_threshold, 1, kMostCalls));
+  YARD_RETURN_IF_ERROR(check("half_open_max_calls", s.half_open_max_calls, 1, kMostCalls));
   YARD_RETURN_IF_ERROR(check("dry_run", s.dry_run, 0, 100));
-  YARD_RETURN_IF_ERROR(check("open_keys_to_open_kernel", s.open_keys_to_open_kernel, 1, kMost));
+  YARD_RETURN_IF_ERROR(
+      check("open_keys_to_open_kernel", s.open_keys_to_open_kernel, 1, kMostCalls));
   return check("max_entries", s.max_entries, 1, 1'000'000);
 }
 

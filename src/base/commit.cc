@@ -34,11 +34,25 @@ const std::string* Commit::chosen(std::string_view point) {
     const std::string* const around = outer_ != nullptr ? outer_->chosen(point) : nullptr;
     if (around == nullptr) return nullptr;
     here = &put(point, *around);
-  } else if (outer_ != nullptr) {
-    outer_->chosen(point);  // it is used there, too
+  } else if (outer_ != nullptr && outer_->chosen(point) == nullptr) {  // it is used there, too
+    outer_->note(point, here->id);
+    outer_->chosen(point);
   }
   ++here->uses;
   return &here->id;
+}
+
+// As chosen(), and counts as no use.
+const std::string* Commit::look(std::string_view point) noexcept {
+  for (Commit* c = this; c != nullptr; c = c->outer_)
+    if (const Choice* choice = c->find(point); choice != nullptr && !choice->id.empty())
+      return &choice->id;
+  return nullptr;
+}
+
+void Commit::seed(std::string_view point, std::string_view id) {
+  const std::string* const stands = look(point);
+  put(point, stands != nullptr ? *stands : id);
 }
 
 void Commit::note(std::string_view point, std::string_view id) {
@@ -73,7 +87,7 @@ CommitGroup::CommitGroup(const std::vector<CommitDecision>& decisions, CommitKin
     if (d.point.empty() || d.chosen.empty())
       Status(Code::kInvalidArgument, "a decision needs a choice point and what was chosen")
           .or_throw();
-    if (commit_->chosen(d.point) == nullptr) commit_->note(d.point, d.chosen);
+    commit_->seed(d.point, d.chosen);
   }
   thread_->commit = commit_.get();
   thread_->scope |= detail::ThreadHead::kCommitted;

@@ -46,6 +46,21 @@ TEST(Commit, WhatTheOuterGroupChoseStandsInTheInnerOneAndIsListedOnceUsed) {
   EXPECT_TRUE(unused.decisions().empty());
 }
 
+TEST(Commit, WhatAnInnerGroupBeginsWithIsTheOuterOnesOnlyOnceItIsUsed) {
+  CommitGroup outer;
+  const std::string nothing = outer.digest();
+  {
+    CommitGroup inner(Decisions{{"f", "a"}, {"g", "b"}});
+    EXPECT_EQ(inner.decisions(), (Decisions{{"f", "a"}, {"g", "b"}}));
+    EXPECT_EQ(outer.digest(), nothing);
+    CommitGroup innermost;
+    EXPECT_EQ(*current_commit()->chosen("g"), "b");
+    EXPECT_EQ(outer.decisions(), (Decisions{{"g", "b"}}));
+  }
+  EXPECT_EQ(current_commit()->chosen("f"), nullptr);
+  EXPECT_EQ(*current_commit()->chosen("g"), "b");
+}
+
 TEST(Commit, DecisionsOfOneGroupCanBeGivenToAnother) {
   Decisions made;
   std::string digest;

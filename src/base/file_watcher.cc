@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 
 // Longer than a tick of the clock that files are stamped by.
 constexpr milliseconds kLeastDebounce{20}, kLeastInterval{10};
-constexpr std::chrono::hours kMost{24};
+constexpr std::chrono::hours kLongestPoll{24};
 // Between looks at events of a directory in which others are busy.
 constexpr milliseconds kPause{10};
 
@@ -110,9 +110,9 @@ bool FileWatcher::Worker::take(bool& fresh) {
 }
 
 void FileWatcher::Worker::choose_way() {
-  way_.debounce = std::clamp<std::chrono::nanoseconds>(way_.debounce, kLeastDebounce, kMost);
+  way_.debounce = std::clamp<std::chrono::nanoseconds>(way_.debounce, kLeastDebounce, kLongestPoll);
   way_.poll_interval =
-      std::clamp<std::chrono::nanoseconds>(way_.poll_interval, kLeastInterval, kMost);
+      std::clamp<std::chrono::nanoseconds>(way_.poll_interval, kLeastInterval, kLongestPoll);
   if (way_.way == Watch::kPoll) return directories_.close();
   if (!directories_.open())
     log(LogLevel::kWarn, "base",

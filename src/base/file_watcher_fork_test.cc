@@ -85,5 +85,14 @@ TEST(TaskThread, DropsWhatHasNotBegunWhenItEnds) {
   EXPECT_EQ(count, before);
 }
 
+TEST(TaskThread, DropsWhatIsPostedAfterItsEnd) {
+  std::atomic<int> count{0};
+  TaskThread thread;
+  thread.stop();  // before it has begun
+  EXPECT_TRUE(thread.post([&] { ++count; }).ok());
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(count, 0);
+}
+
 }  // namespace
 }  // namespace yard::base

@@ -53,8 +53,8 @@ class Puppet {
   std::thread thread_;
 };
 
-struct Object {
-  Object* part = nullptr;  // reached through this one only
+struct Thing {
+  Thing* part = nullptr;  // reached through this one only
   bool freed = false;
 };
 
@@ -113,27 +113,27 @@ class World {
   // Nothing that is held has been freed.
   void check() const {
     for (const auto& held : held_)
-      for (const Object* o : held) ASSERT_TRUE(o == nullptr || !o->freed);
+      for (const Thing* o : held) ASSERT_TRUE(o == nullptr || !o->freed);
   }
 
  private:
-  Object* make() {
-    arena_.push_back(std::make_unique<Object>());
-    Object* part = arena_.back().get();
-    arena_.push_back(std::make_unique<Object>());
+  Thing* make() {
+    arena_.push_back(std::make_unique<Thing>());
+    Thing* part = arena_.back().get();
+    arena_.push_back(std::make_unique<Thing>());
     arena_.back()->part = part;
     return arena_.back().get();
   }
-  void swap(size_t which, Object* next) {
-    Object* old = sources_[which].exchange(next);
-    const auto free = [](void* o) { static_cast<Object*>(o)->freed = true; };
+  void swap(size_t which, Thing* next) {
+    Thing* old = sources_[which].exchange(next);
+    const auto free = [](void* o) { static_cast<Thing*>(o)->freed = true; };
     reclaimer_.retire(old, free, {old});
     reclaimer_.retire(old->part, free, {old->part, old});
     waiting_[old] = {old, nullptr};
     waiting_[old->part] = {old->part, old};
   }
   void collect() {
-    std::set<const Object*> used;
+    std::set<const Thing*> used;
     for (const auto& held : held_) used.insert(held.begin(), held.end());
     used.erase(nullptr);
     const size_t left = reclaimer_.collect();
@@ -148,10 +148,10 @@ class World {
 
   Reclaimer reclaimer_;
   std::unique_ptr<Puppet> puppets_[kPuppets];
-  std::vector<Object*> held_[kPuppets];  // by each guard of each puppet
-  std::atomic<Object*> sources_[kSources];
-  std::map<Object*, std::pair<Object*, Object*>> waiting_;
-  std::vector<std::unique_ptr<Object>> arena_;
+  std::vector<Thing*> held_[kPuppets];  // by each guard of each puppet
+  std::atomic<Thing*> sources_[kSources];
+  std::map<Thing*, std::pair<Thing*, Thing*>> waiting_;
+  std::vector<std::unique_ptr<Thing>> arena_;
 };
 
 class GuardModel : public ::testing::TestWithParam<bool> {
@@ -191,7 +191,7 @@ TEST_P(GuardModel, LongSequences) {
 
 // ---- Single behaviours -------------------------------------------------------------------------
 
-void mark(void* o) { static_cast<Object*>(o)->freed = true; }
+void mark(void* o) { static_cast<Thing*>(o)->freed = true; }
 
 TEST(Guard, EmptyGuardsHoldNothingAndNestingIsCounted) {
   EXPECT_FALSE(inside_call());
@@ -207,9 +207,9 @@ TEST(Guard, EmptyGuardsHoldNothingAndNestingIsCounted) {
 }
 
 TEST(Guard, AnObjectStaysWhileEitherOfItsTwoProtectorsIsHeld) {
-  Object whole, object;
-  const Object* const parts[] = {&whole, &object};
-  for (const Object* part : parts) {
+  Thing whole, object;
+  const Thing* const parts[] = {&whole, &object};
+  for (const Thing* part : parts) {
     object.freed = false;
     Reclaimer r;
     {
@@ -227,11 +227,11 @@ TEST(Guard, AnObjectStaysWhileEitherOfItsTwoProtectorsIsHeld) {
 
 TEST(Guard, NestsAsDeepAsAnyoneCalls) {
   constexpr size_t kDepth = 200;  // beyond the record's 8 slots and several blocks of 32
-  std::vector<Object> objects(kDepth);
+  std::vector<Thing> objects(kDepth);
   Reclaimer r;
   std::vector<std::unique_ptr<Guard>> guards;
-  std::atomic<Object*> source;
-  for (Object& o : objects) {
+  std::atomic<Thing*> source;
+  for (Thing& o : objects) {
     source.store(&o);
     guards.push_back(std::make_unique<Guard>(this_thread()));
     EXPECT_EQ(guards.back()->protect(source), &o);

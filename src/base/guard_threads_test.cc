@@ -25,13 +25,13 @@ constexpr uint64_t kAlive = 0x600df00d600df00d, kDead = 0xdeadbeefdeadbeef;
 
 // No atomics: a reader that is too late sees kDead, and the thread sanitizer sees the race. Volatile, so
 // that every look is one.
-struct Object {
+struct WatchedObject {
   volatile uint64_t canary = kAlive;
-  Object* part = nullptr;
+  WatchedObject* part = nullptr;
   volatile uint64_t tail = kAlive;
   bool alive() const { return canary == kAlive && tail == kAlive; }
   static void free(void* p) {
-    auto* o = static_cast<Object*>(p);
+    auto* o = static_cast<WatchedObject*>(p);
     o->canary = kDead;
     o->tail = kDead;
   }
@@ -61,8 +61,8 @@ INSTANTIATE_TEST_SUITE_P(Variants, GuardThreads, ::testing::Bool(), [](const aut
 TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
   constexpr int kReaders = 3, kWriters = 2, kRounds = kSlow ? 20000 : 200000;
   constexpr size_t kSources = 2;
-  std::atomic<Object*> sources[kSources];
-  std::deque<Object> first(2 * kSources);
+  std::atomic<WatchedObject*> sources[kSources];
+  std::deque<WatchedObject> first(2 * kSources);
   for (size_t i = 0; i < kSources; ++i) {
     first[i].part = &first[kSources + i];
     sources[i].store(&first[i]);
@@ -75,7 +75,7 @@ TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
       uint64_t n = 0;
       for (auto i = static_cast<size_t>(t); !stop.load(std::memory_order_relaxed); ++i, ++n) {
         Guard g(this_thread());
-        const Object* o = g.protect(sources[i % kSources]);
+        const WatchedObject* o = g.protect(sources[i % kSources]);
         if (!o->alive()) ++wrong;
         if (i % 3 == 0) {  // a kernel that calls an op
           Guard inner(this_thread());
@@ -85,7 +85,7 @@ TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
         for (int look = 0; look < 100; ++look)
           if (!o->alive()) ++wrong;
         if (i % 2 == 0) {  // from here on only the part is held
-          const Object* part = o->part;
+          const WatchedObject* part = o->part;
           g.move_to_after_reading(part);
           if (i % 64 == 0) std::this_thread::yield();
           for (int look = 0; look < 100; ++look)
@@ -95,17 +95,17 @@ TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
       reads += n;
     });
   }
-  std::deque<Object> arenas[kWriters];
+  std::deque<WatchedObject> arenas[kWriters];
   for (int t = 0; t < kWriters; ++t) {
     writers.emplace_back([&, t] {
       auto& arena = arenas[t];
       for (int i = 0; i < kRounds; ++i) {
-        Object* part = &arena.emplace_back();
-        Object* next = &arena.emplace_back();
+        WatchedObject* part = &arena.emplace_back();
+        WatchedObject* next = &arena.emplace_back();
         next->part = part;
-        Object* old = sources[static_cast<size_t>(i) % kSources].exchange(next);
-        reclaimer().retire(old->part, Object::free, {old->part, old});
-        reclaimer().retire(old, Object::free, {old});
+        WatchedObject* old = sources[static_cast<size_t>(i) % kSources].exchange(next);
+        reclaimer().retire(old->part, WatchedObject::free, {old->part, old});
+        reclaimer().retire(old, WatchedObject::free, {old});
         if (i % 2 == t) reclaimer().collect();
       }
     });
@@ -118,8 +118,8 @@ TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
   EXPECT_EQ(reclaimer().collect(), 0u);
   size_t dead = 0;
   for (const auto& arena : arenas)
-    for (const Object& o : arena) dead += o.alive() ? 0 : 1;
-  for (const Object& o : first) dead += o.alive() ? 0 : 1;
+    for (const WatchedObject& o : arena) dead += o.alive() ? 0 : 1;
+  for (const WatchedObject& o : first) dead += o.alive() ? 0 : 1;
   // All but those that are still current, and their parts.
   EXPECT_EQ(dead, 2 * kSources + 2 * size_t{kWriters} * kRounds - 2 * kSources);
 }
@@ -128,8 +128,8 @@ TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
 // The writer that comes between a reader's load of the pointer and its announcement: the slot stands in a
 // page that cannot be written, and whoever handles the fault replaces the pointer.
 struct Interrupted {
-  std::atomic<Object*> source;
-  Object* next;
+  std::atomic<WatchedObject*> source;
+  WatchedObject* next;
   void* page;
   size_t bytes;
   int faults = 0;
@@ -137,7 +137,7 @@ struct Interrupted {
 Interrupted* g_interrupted = nullptr;
 
 TEST_P(GuardThreads, AWriterMayComeBeforeTheAnnouncement) {
-  Object first, second;
+  WatchedObject first, second;
   const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   void* page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(page, MAP_FAILED);
@@ -157,7 +157,7 @@ TEST_P(GuardThreads, AWriterMayComeBeforeTheAnnouncement) {
   {
     Guard g(*thread);
     ASSERT_EQ(mprotect(page, bytes, PROT_READ), 0);
-    const Object* held = g.protect(state.source);
+    const WatchedObject* held = g.protect(state.source);
     EXPECT_EQ(state.faults, 1);
     EXPECT_EQ(held, &second);  // the one that was current after the announcement
     EXPECT_EQ(thread->slots[0].load(), &second);
@@ -170,20 +170,20 @@ TEST_P(GuardThreads, AWriterMayComeBeforeTheAnnouncement) {
 
 TEST_P(GuardThreads, AStuckReaderHoldsBackOnlyWhatItNames) {
   Reclaimer r;
-  std::deque<Object> arena(1);
-  std::atomic<Object*> source{&arena[0]};
+  std::deque<WatchedObject> arena(1);
+  std::atomic<WatchedObject*> source{&arena[0]};
   std::atomic<bool> holds{false}, go{false};
   std::thread reader([&] {
     Guard g(this_thread());
-    const Object* o = g.protect(source);
+    const WatchedObject* o = g.protect(source);
     holds = true;
     while (!go.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_TRUE(o->alive());
   });
   while (!holds.load()) std::this_thread::yield();
   for (int i = 0; i < 5000; ++i) {
-    Object* old = source.exchange(&arena.emplace_back());
-    r.retire(old, Object::free, {old});
+    WatchedObject* old = source.exchange(&arena.emplace_back());
+    r.retire(old, WatchedObject::free, {old});
     ASSERT_EQ(r.collect(), 1u);
     ASSERT_EQ(r.pending(), 1u);
   }
@@ -197,8 +197,8 @@ TEST_P(GuardThreads, AStuckReaderHoldsBackOnlyWhatItNames) {
 
 TEST_P(GuardThreads, ShortLivedThreadsShareAFewRecords) {
   constexpr int kAtOnce = 4, kWaves = 750;
-  Object object;
-  std::atomic<Object*> source{&object};
+  WatchedObject object;
+  std::atomic<WatchedObject*> source{&object};
   const size_t before = records();
   for (int w = 0; w < kWaves; ++w) {
     std::vector<std::thread> wave;
@@ -211,13 +211,13 @@ TEST_P(GuardThreads, ShortLivedThreadsShareAFewRecords) {
   }
   EXPECT_LE(records(), before + kAtOnce);
   Reclaimer r;
-  r.retire(&object, Object::free, {&object});
+  r.retire(&object, WatchedObject::free, {&object});
   EXPECT_EQ(r.collect(), 0u);
 }
 
 // ---- Ends of threads ---------------------------------------------------------------------------
 
-std::atomic<Object*> g_source{nullptr};
+std::atomic<WatchedObject*> g_source{nullptr};
 std::atomic<int> g_late_calls{0};
 
 struct CallsWhenDestroyed {
@@ -229,7 +229,7 @@ struct CallsWhenDestroyed {
 };
 
 TEST(GuardExit, DestructorsOfAThreadMayStillCall) {
-  Object object;
+  WatchedObject object;
   g_source.store(&object);
   g_late_calls = 0;
   const size_t before = records();
@@ -253,7 +253,7 @@ TEST(GuardExit, DestructorsOfAThreadMayStillCall) {
 
 // Keys run after thread_local destructors, in no order among themselves.
 TEST(GuardExit, LateKeysMayStillCall) {
-  Object object;
+  WatchedObject object;
   g_source.store(&object);
   g_late_calls = 0;
   pthread_key_t key;
@@ -277,7 +277,7 @@ TEST(GuardExit, LateKeysMayStillCall) {
 }
 
 TEST(GuardExit, ACancelledThreadUsesNothing) {
-  Object object;
+  WatchedObject object;
   g_source.store(&object);
   static std::atomic<bool> inside;
   inside = false;
@@ -294,7 +294,7 @@ TEST(GuardExit, ACancelledThreadUsesNothing) {
             0);
   while (!inside.load()) std::this_thread::yield();
   Reclaimer r;
-  r.retire(&object, Object::free, {&object});
+  r.retire(&object, WatchedObject::free, {&object});
   EXPECT_EQ(r.collect(), 1u);
   ASSERT_EQ(pthread_cancel(thread), 0);
   void* result = nullptr;
@@ -305,15 +305,15 @@ TEST(GuardExit, ACancelledThreadUsesNothing) {
 }
 
 TEST(GuardExit, AThreadThatEndsWithoutUnwindingUsesNothing) {
-  Object object;
-  std::atomic<Object*> source{&object};
+  WatchedObject object;
+  std::atomic<WatchedObject*> source{&object};
   std::thread([&] {
     // Guards whose destructors never run, as deep as the second block of slots.
     alignas(Guard) static unsigned char memory[50][sizeof(Guard)];
     for (auto& place : memory) (void)(new (place) Guard(this_thread()))->protect(source);
   }).join();
   Reclaimer r;
-  r.retire(&object, Object::free, {&object});
+  r.retire(&object, WatchedObject::free, {&object});
   EXPECT_EQ(r.collect(), 0u);
   for (ThreadRecord* t = first_record(); t != nullptr; t = t->next)
     EXPECT_TRUE(t->in_use.load() || t->depth == 0);
@@ -332,8 +332,8 @@ TEST(GuardExit, HooksGetTheThreadsValueOnce) {
 }
 
 TEST(GuardFork, AChildForgetsWhatOtherThreadsUsed) {
-  Object held, own;
-  std::atomic<Object*> source{&held};
+  WatchedObject held, own;
+  std::atomic<WatchedObject*> source{&held};
   std::atomic<bool> holds{false}, go{false};
   std::thread reader([&] {
     Guard g(this_thread());
@@ -342,7 +342,7 @@ TEST(GuardFork, AChildForgetsWhatOtherThreadsUsed) {
     while (!go.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   });
   while (!holds.load()) std::this_thread::yield();
-  std::atomic<Object*> mine{&own};
+  std::atomic<WatchedObject*> mine{&own};
   Guard g(this_thread());
   (void)g.protect(mine);
   const pid_t child = fork();
@@ -351,10 +351,11 @@ TEST(GuardFork, AChildForgetsWhatOtherThreadsUsed) {
     abandon_other_threads();
     abandon_reclaimer();
     if (&reclaimer() == before) _exit(1);
-    reclaimer().retire(&held, Object::free, {&held});
-    reclaimer().retire(&own, Object::free, {&own});
+    reclaimer().retire(&held, WatchedObject::free, {&held});
+    reclaimer().retire(&own, WatchedObject::free, {&own});
     // The forking thread goes on inside its call; the other one is not there any more.
-    if (reclaimer().collect() != 1 || held.alive() || !own.alive()) _exit(2);
+    // Left are its own object and the note of when the calls end that the child was born inside of.
+    if (reclaimer().collect() != 2 || held.alive() || !own.alive()) _exit(2);
     _exit(inside_call() ? 0 : 3);
   }
   int status = -1;

@@ -112,7 +112,7 @@ void cut(std::string& text) {
   text += more;
 }
 
-void count_and_write(LogLevel level, Logger logger, std::string text) {
+void count_and_write(LogLevel level, Logger logger, std::string text, bool again) {
   cut(text);
   std::string own = text;  // the table may forget its copy while the sink reads
   LogMessage message{level, logger.name(), own, 0};
@@ -123,8 +123,9 @@ void count_and_write(LogLevel level, Logger logger, std::string text) {
     Table& t = g_table.get();
     std::lock_guard lock(t.mutex);
     Entry& e = t.heard(level, logger.slot(), std::move(text));
-    message.repeated = e.count++;
-    if (e.written || from_sink) return;
+    message.repeated = again ? 0 : e.count;
+    ++e.count;
+    if ((e.written && !again) || from_sink) return;
     e.written = true;
     if (const Holder* h = g_sink.load(std::memory_order_acquire)) sink = h->sink;
   }
@@ -135,16 +136,23 @@ void count_and_write(LogLevel level, Logger logger, std::string text) {
     write_to_stderr(message);
 }
 
-}  // namespace
-
-void log(LogLevel level, Logger logger, std::string text) noexcept {
+void try_to_log(LogLevel level, Logger logger, std::string text, bool again) noexcept {
   if (!log_enabled(logger, level) || t_where == Where::kTable) return;
   const Unnoticed unnoticed;
   try {
-    count_and_write(level, logger, std::move(text));
+    count_and_write(level, logger, std::move(text), again);
   } catch (...) {
     // What a sink throws has nowhere to go, and a message is not worth the program.
   }
+}
+
+}  // namespace
+
+void log(LogLevel level, Logger logger, std::string text) noexcept {
+  try_to_log(level, logger, std::move(text), false);
+}
+void log_event(LogLevel level, Logger logger, std::string text) noexcept {
+  try_to_log(level, logger, std::move(text), true);
 }
 
 }  // namespace yard::base

@@ -64,6 +64,8 @@ inline bool log_enabled(Logger logger, LogLevel level) noexcept {
 // Writes the message unless its level is off or it has been written before; then it is counted. Texts
 // longer than kLongestText are cut.
 void log(LogLevel level, Logger logger, std::string text) noexcept;
+// The same for what happened, not what is so: each time is news, and is written although the words are the same.
+void log_event(LogLevel level, Logger logger, std::string text) noexcept;
 inline constexpr size_t kLongestText = 8192;
 inline constexpr size_t kMostMessages = 4096;
 

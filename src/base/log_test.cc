@@ -59,6 +59,19 @@ class Log : public ::testing::Test {
   std::vector<uint64_t> repeated_;
 };
 
+TEST_F(Log, AnEventIsWrittenEachTime) {
+  collect();
+  const std::string text = unique("it happened");
+  for (int i = 0; i < 3; ++i) log_event(LogLevel::kError, "policy", text);
+  log(LogLevel::kError, "policy", text);  // heard before
+  EXPECT_THAT(seen_,
+              ElementsAre("error policy " + text, "error policy " + text, "error policy " + text));
+  EXPECT_THAT(repeated_, ElementsAre(0u, 0u, 0u));
+  EXPECT_EQ(times(text), 4u);
+  log_event(LogLevel::kDebug, "policy", text);
+  EXPECT_EQ(seen_.size(), 3u);
+}
+
 TEST_F(Log, EachDistinctMessageIsWrittenOnceThenCounted) {
   collect();
   const std::string text = unique("text");

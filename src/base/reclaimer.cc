@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <new>
 
@@ -15,6 +16,9 @@ namespace {
 
 std::atomic<bool> g_forced{false};
 std::atomic<Reclaimer*> g_reclaimer{nullptr};
+std::atomic<uint64_t> g_forks{0};
+// Of the calls that a child was born inside of; null in a process that is none. Written by the handler of fork alone.
+constinit std::shared_ptr<const std::atomic<bool>> g_inherited;
 
 long membarrier(int command) noexcept { return syscall(SYS_membarrier, command, 0, 0); }
 
@@ -59,6 +63,34 @@ void abandon_reclaimer() noexcept {
   // The old one's lock may be held by a thread that does not exist here: not touched, not freed.
   g_reclaimer.store(new Reclaimer, std::memory_order_release);
   register_membarrier();
+  g_forks.fetch_add(1, std::memory_order_relaxed);
+  g_inherited = when_calls_end();
+}
+
+std::shared_ptr<const std::atomic<bool>> when_calls_end() {
+  using Flag = std::shared_ptr<std::atomic<bool>>;
+  const auto flag = std::make_shared<std::atomic<bool>>(false);
+  barrier_in_all_threads();
+  std::vector<const void*> held;
+  for_each_hazard([&](const void* p) { held.push_back(p); });
+  if (held.empty()) {
+    flag->store(true, std::memory_order_relaxed);
+    return flag;
+  }
+  const auto end = [](void* p) {
+    const std::unique_ptr<Flag> ended(static_cast<Flag*>(p));
+    (*ended)->store(true, std::memory_order_release);
+  };
+  reclaimer().retire(new Flag(flag), end, std::move(held));
+  return flag;
+}
+
+uint64_t forks() noexcept { return g_forks.load(std::memory_order_relaxed); }
+
+bool inherited_calls_ended() noexcept {
+  if (g_inherited == nullptr || g_inherited->load(std::memory_order_acquire)) return true;
+  reclaimer().collect();
+  return g_inherited->load(std::memory_order_acquire);
 }
 
 void Reclaimer::retire(void* object, void (*free)(void*), std::vector<const void*> held_by) {

@@ -12,6 +12,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -45,6 +47,13 @@ class Reclaimer {
 // The process's reclaimer. In a child of fork it is a new one: what the old one held is left behind.
 Reclaimer& reclaimer() noexcept;
 void abandon_reclaimer() noexcept;
+
+// How many forks lie between this process and the one in which the library was loaded.
+uint64_t forks() noexcept;
+// Becomes true, at some collect(), when the calls that are in flight now have ended.
+std::shared_ptr<const std::atomic<bool>> when_calls_end();
+// In a child of fork: whether the calls are over that the forking thread was inside of.
+bool inherited_calls_ended() noexcept;
 
 // A full barrier in every running thread of the process.
 void barrier_in_all_threads() noexcept;

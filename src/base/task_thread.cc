@@ -3,14 +3,13 @@
 
 namespace yard::base {
 
-using Clock = std::chrono::steady_clock;
-
 void TaskThread::Queue::run() {
   for (;;) {
     std::function<void()> task;
     {
       std::unique_lock l(lock);
-      while (!halted && (tasks.empty() || tasks.begin()->first > Clock::now())) {
+      while (!halted &&
+             (tasks.empty() || tasks.begin()->first > std::chrono::steady_clock::now())) {
         if (tasks.empty())
           more.wait(l);
         else
@@ -27,6 +26,7 @@ void TaskThread::Queue::run() {
 Status TaskThread::post_at(Time when, std::function<void()> task) {
   Control& c = control_.get();
   const std::lock_guard lock(c.lock);
+  if (c.stopped) return {};
   if (c.thread == nullptr) {
     auto queue = std::make_shared<Queue>();
     auto started = Background::start(
@@ -48,9 +48,15 @@ Status TaskThread::post_at(Time when, std::function<void()> task) {
 
 void TaskThread::stop() {
   Control& c = control_.get();
-  if (c.thread == nullptr) return;
-  c.thread->halt();
-  c.thread->wait();
+  std::shared_ptr<Background> thread;
+  {
+    const std::lock_guard lock(c.lock);
+    c.stopped = true;
+    thread = c.thread;
+  }
+  if (thread == nullptr) return;
+  thread->halt();
+  thread->wait();
 }
 
 }  // namespace yard::base

@@ -22,7 +22,7 @@ class TaskThread {
   TaskThread(const TaskThread&) = delete;
   TaskThread& operator=(const TaskThread&) = delete;
 
-  // Tasks that have not begun are dropped; waits for the one that runs. Nothing may be posted after it.
+  // Tasks that have not begun are dropped, and those that are posted later; waits for the one that runs.
   void stop();
   // From any thread, also from a task. What a task throws is the task's to catch. A child of fork has none of
   // the parent's tasks. An error if there can be no thread: then the task is dropped.
@@ -43,6 +43,7 @@ class TaskThread {
     std::mutex lock;
     std::shared_ptr<Queue> queue;
     std::shared_ptr<Background> thread;
+    bool stopped = false;
     void inherit(Control&) {}
   };
   OwnedPerProcess<Control> control_;

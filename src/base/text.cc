@@ -2,8 +2,9 @@
 // Suggestions, quoting, numbers and carets: see text.h.
 #include "base/text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 namespace yard::base {
@@ -171,6 +172,10 @@ std::string format_double(double value) {
   if (text[digits] == '-') ++digits;
   while (digits + 1 < text.size() && text[digits] == '0') text.erase(digits, 1);
   return text;
+}
+
+std::string seconds_text(std::chrono::nanoseconds d) {
+  return fmt::format("{:g}s", std::chrono::duration<double>(d).count());
 }
 
 std::string place_of(std::string_view text, size_t offset) {

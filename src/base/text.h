@@ -5,10 +5,13 @@
 // All functions are pure; any thread may call them.
 #pragma once
 
+#include <charconv>
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace yard::base {
@@ -38,6 +41,19 @@ std::optional<std::string> unquote(std::string_view text, size_t& pos);
 // The shortest decimal text that reads back as the same number, never mistaken for an integer:
 // "1.0", "1e-6", "inf", "nan".
 std::string format_double(double value);
+
+// All of `text` as a number; nothing when it is not one, or one too large for T.
+template <class T>
+std::optional<T> number(std::string_view text) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+// "30s", "0.25s".
+std::string seconds_text(std::chrono::nanoseconds d);
 
 // "column 7" (or "line 2, column 7" in text of several lines).
 std::string place_of(std::string_view text, size_t offset);

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/write_file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -77,6 +83,89 @@ TEST_F(WriteFile, NobodyReadsHalfOfIt) {
   }
   for (std::thread& t : writers) t.join();
   EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(WriteFile, FollowsLinksAndLeavesThem) {
+  fs::create_directory(file("real"));
+  ASSERT_TRUE(write_file(file("real/a"), "one").ok());
+  fs::create_symlink("real/a", file("link"));
+  fs::create_symlink(file("link"), file("second"));
+  const ino_t before = [&] {
+    struct stat s {};
+    ::stat(file("real/a").c_str(), &s);
+    return s.st_ino;
+  }();
+  EXPECT_TRUE(can_write_file(file("second")).ok());
+  ASSERT_TRUE(write_file(file("second"), "two").ok());
+  EXPECT_TRUE(fs::is_symlink(file("link")) && fs::is_symlink(file("second")));
+  EXPECT_EQ(read("real/a"), "two");
+  struct stat after {};
+  ASSERT_EQ(::stat(file("real/a").c_str(), &after), 0);
+  EXPECT_NE(after.st_ino, before);  // replaced, not written over
+  // One that leads nowhere yet.
+  fs::create_symlink("real/b", file("early"));
+  ASSERT_TRUE(write_file(file("early"), "three").ok());
+  EXPECT_TRUE(fs::is_symlink(file("early")));
+  EXPECT_EQ(read("real/b"), "three");
+  EXPECT_EQ(std::distance(fs::directory_iterator(file("real")), {}), 2);
+  fs::create_symlink("circle", file("circle"));
+  EXPECT_THAT(write_file(file("circle"), "x").to_string(), ::testing::HasSubstr("symbolic links"));
+}
+
+TEST_F(WriteFile, WritesIntoAPipeThatStaysOne) {
+  ASSERT_EQ(::mkfifo(file("pipe").c_str(), 0600), 0);
+  EXPECT_TRUE(can_write_file(file("pipe")).ok());
+  EXPECT_THAT(write_file(file("pipe"), "lost").to_string(),
+              ::testing::HasSubstr("a pipe that nobody reads"));
+  const int reader = ::open(file("pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  ASSERT_TRUE(write_file(file("pipe"), "heard").ok());
+  char buffer[16];
+  EXPECT_EQ(::read(reader, buffer, sizeof buffer), 5);
+  EXPECT_EQ(std::string(buffer, 5), "heard");
+  ::close(reader);
+  EXPECT_TRUE(fs::is_fifo(file("pipe")));
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(WriteFile, AReaderThatGoesAwayIsAnErrorAndNotTheEnd) {
+  ASSERT_EQ(::mkfifo(file("pipe").c_str(), 0600), 0);
+  const int reader = ::open(file("pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  std::thread leaves([&] {
+    char buffer[4096];
+    while (::read(reader, buffer, sizeof buffer) <= 0) std::this_thread::yield();
+    ::close(reader);
+  });
+  const Status s = write_file(file("pipe"), std::string(4 << 20, 'x'));
+  leaves.join();
+  EXPECT_THAT(s.to_string(), ::testing::HasSubstr("Broken pipe"));
+  sigset_t waiting;
+  ::sigpending(&waiting);
+  EXPECT_EQ(::sigismember(&waiting, SIGPIPE), 0);
+}
+
+TEST_F(WriteFile, NeverReplacesADeviceOrASocket) {
+  // Through links of our own: nothing of the machine is at stake should this fail.
+  fs::create_symlink("/dev/full", file("full"));
+  fs::create_symlink("/dev/null", file("null"));
+  EXPECT_TRUE(can_write_file(file("full")).ok());
+  EXPECT_THAT(write_file(file("full"), "x").to_string(),
+              ::testing::HasSubstr("No space left on device"));
+  EXPECT_TRUE(write_file(file("null"), "x").ok());
+  EXPECT_TRUE(fs::is_symlink(file("full")) && fs::is_character_file(file("full")));
+  EXPECT_TRUE(fs::is_symlink(file("null")) && fs::is_character_file(file("null")));
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  ASSERT_LT(file("socket").size(), sizeof address.sun_path);
+  file("socket").copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  for (const Status& s : {can_write_file(file("socket")), write_file(file("socket"), "x")})
+    EXPECT_THAT(s.to_string(), ::testing::HasSubstr("it is a socket"));
+  EXPECT_TRUE(fs::is_socket(file("socket")));
+  ::close(fd);
+  EXPECT_EQ(files(), 3u);
 }
 
 }  // namespace

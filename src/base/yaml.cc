@@ -48,7 +48,8 @@ size_t depth_of(const YamlNode& n) {
 
 class Builder : public YAML::EventHandler {
  public:
-  Builder(YamlDocument& to, const YamlLimits& limits) : to_(to), limits_(limits) {}
+  Builder(YamlDocument& to, const YamlLimits& limits, std::string_view text)
+      : to_(to), limits_(limits), text_(text) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (documents_++ > 0)
@@ -87,12 +88,12 @@ class Builder : public YAML::EventHandler {
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    begin(YamlNode::Kind::kList, mark_of(mark), tag, anchor);
+    begin(YamlNode::Kind::kList, mark, tag, anchor);
   }
   void OnSequenceEnd() override { end(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
-    begin(YamlNode::Kind::kMap, mark_of(mark), tag, anchor);
+    begin(YamlNode::Kind::kMap, mark, tag, anchor);
   }
   void OnMapEnd() override { end(); }
 
@@ -142,9 +143,27 @@ class Builder : public YAML::EventHandler {
            !stack_.back().has_key;
   }
 
-  void begin(YamlNode::Kind kind, YamlMark at, const std::string& tag, YAML::anchor_t anchor) {
-    if (wants_key()) fail(at, fmt::format("{} is no key; text would be right", to_string(kind)));
+  // How many lists and maps are opened from here on, one right in the other.
+  size_t opened_at(const YAML::Mark& mark) const {
+    size_t opened = 0;
+    for (auto i = static_cast<size_t>(std::max(mark.pos, 0)); i < text_.size(); ++i) {
+      if (text_[i] == '[' || text_[i] == '{')
+        ++opened;
+      else if (std::string_view(" \t\r\n").find(text_[i]) == std::string_view::npos)
+        break;
+    }
+    return opened;
+  }
+
+  void begin(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
+             YAML::anchor_t anchor) {
+    const YamlMark at = mark_of(mark);
     if (stack_.size() >= limits_.depth) too_deep(at);
+    if (wants_key()) {
+      // To the parser what is never closed is the key of something.
+      if (stack_.size() + opened_at(mark) > limits_.depth) too_deep(at);
+      fail(at, fmt::format("{} is no key; text would be right", to_string(kind)));
+    }
     count(1, at);
     check_tag(tag, at);
     Open& open = stack_.emplace_back();
@@ -207,6 +226,7 @@ class Builder : public YAML::EventHandler {
 
   YamlDocument& to_;
   const YamlLimits& limits_;
+  const std::string_view text_;
   std::vector<Open> stack_;
   std::map<YAML::anchor_t, Anchored> anchors_;
   size_t nodes_ = 0;
@@ -273,7 +293,7 @@ YamlDocument parse_yaml(std::string_view text, const YamlLimits& limits) {
   // The parser takes the end of a line at the end of the text for the end of a quoted scalar, too, and would
   // accept half a file.
   text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
-  Builder builder(to, limits);
+  Builder builder(to, limits, text);
   try {
     std::istringstream in{std::string(text)};
     YAML::Parser parser(in);

@@ -119,7 +119,7 @@ Status::Rep* recent_failed(Site* site, const void* entry, const void* plan,
                            const yard_value_t* args, uint32_t flags, int32_t code) {
   base::ThreadRecord& thread = base::this_thread();
   return after_failure(thread, *static_cast<const Entry*>(entry), *site->core,
-                       *static_cast<const exec::Plan*>(plan), args, flags, code, thread.error);
+                       *static_cast<const exec::Plan*>(plan), args, flags, code, thread.message());
 }
 
 // The same short way that typed calls take inline.

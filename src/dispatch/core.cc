@@ -4,12 +4,14 @@
 
 #include <yard/instance.h>
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 
 #include "base/text.h"
 #include "dispatch/call.h"
 #include "dispatch/fork.h"
+#include "dispatch/own_switches.h"
 
 namespace yard::detail {
 namespace {
@@ -23,10 +25,11 @@ Status inside_selection() {
                 "a probe, verifier or cost hint must not change the registry or the policy");
 }
 
-std::shared_ptr<const policy::ProcessPolicy> settled(const registry::State& state,
+std::shared_ptr<const policy::ProcessPolicy> settled(const Core& core, const registry::State& state,
                                                      policy::ProcessPolicy policy) {
   std::vector<std::string> backends;
   for (const auto& [name, backend] : state.backends) backends.push_back(name);
+  if (core.reads_environment) dispatch::read_own_switches(state, policy);
   policy.settle(backends);
   return std::make_shared<const policy::ProcessPolicy>(std::move(policy));
 }
@@ -146,7 +149,9 @@ bool Core::publish(Root& r, std::shared_ptr<const registry::State> state,
   next->generation = ++generation_;
   next->state = std::move(state);
   // The environment's names of backends mean what is registered now.
-  if (!policy->reading->good.policy.backends.empty()) policy = settled(*next->state, *policy);
+  if (!policy->reading->good.policy.backends.empty() || !policy->own_switches.empty() ||
+      (reads_environment && dispatch::has_own_switches(*next->state)))
+    policy = settled(*this, *next->state, *policy);
   next->policy = std::move(policy);
   next->forked = old != nullptr && old->forked;
   next->health = board.view();
@@ -217,16 +222,41 @@ Status Core::edit(const F& change) {
   return {};
 }
 
+namespace {
+
+// Whether some of these records are in the state.
+bool holds_any(const registry::State* state,
+               const std::vector<std::shared_ptr<const void>>& records) {
+  if (state == nullptr) return false;
+  std::set<const void*> all;
+  for (const auto& [name, family] : state->families) {
+    all.insert(family->op.get());
+    for (const auto& [id, kernel] : family->kernels) all.insert(kernel.get());
+  }
+  for (const auto& [name, backend] : state->backends) all.insert(backend.get());
+  for (const auto* hooks : {&state->hooks, &state->functions})
+    for (const auto& hook : *hooks) all.insert(hook.get());
+  return std::any_of(records.begin(), records.end(),
+                     [&](const auto& r) { return all.count(r.get()) != 0; });
+}
+
+}  // namespace
+
 Result<Ticket> Core::apply(const std::vector<registry::Step>& steps) {
   auto ticket = std::make_shared<TicketState>();
+  bool inherited = false;
   YARD_RETURN_IF_ERROR(edit([&](const Snapshot& old, auto& state, auto&, auto& ops) -> Status {
     auto applied = registry::apply(*old.state, steps);
     if (!applied.ok()) return std::move(applied).status();
+    if (check)
+      if (Status refused = check(*old.state, *applied->state); !refused.ok()) return refused;
     ticket->removed.assign(applied->removed.begin(), applied->removed.end());
+    inherited = holds_any(root().inherited.get(), applied->removed);
     state = applied->state;
     ops = std::move(applied->ops);
     return {};
   }));
+  if (inherited) ticket->calls_ended = base::when_calls_end();
   return Ticket(std::move(ticket));
 }
 
@@ -235,7 +265,7 @@ Status Core::edit_policy(
   return edit([&](const Snapshot& old, auto& state, auto& next, auto&) -> Status {
     policy::ProcessPolicy p = *old.policy;
     YARD_RETURN_IF_ERROR(change(*state, p));
-    next = settled(*state, std::move(p));
+    next = settled(*this, *state, std::move(p));
     return {};
   });
 }
@@ -245,6 +275,14 @@ Status Core::publish_health() {
     ops.emplace();
     return {};
   });
+}
+
+void Core::catch_up() {
+  if (!select::inside_select() && changed) changed();
+}
+
+Status Core::plan_anew() {
+  return edit([](const Snapshot&, auto&, auto&, auto&) { return Status(); });
 }
 
 Status Core::set_policy(Policy policy) {
@@ -258,6 +296,7 @@ Status Core::set_policy(Policy policy) {
 Status Core::set_environment(std::shared_ptr<const policy::Reading> reading) {
   return edit_policy([&](const auto&, policy::ProcessPolicy& p) {
     p.reading = reading;
+    p.own_switches.clear();
     return Status();
   });
 }
@@ -288,7 +327,7 @@ Status Core::start_over(const std::vector<registry::Step>& steps) {
     policy::ProcessPolicy p = *old.policy;
     p.set = {};
     p.mapped = {};
-    next = settled(*state, std::move(p));
+    next = settled(*this, *state, std::move(p));
     return {};
   });
 }

@@ -21,6 +21,7 @@
 #include <set>
 #include <string>
 
+#include "base/reclaimer.h"
 #include "dispatch/scope.h"
 #include "dispatch/snapshot.h"
 #include "exec/states.h"
@@ -85,6 +86,8 @@ struct Root {
   exec::States states;                                 // of plain calls
   std::vector<std::weak_ptr<exec::States>> instances;  // under plans
   std::shared_ptr<const Snapshot> left_behind;  // in a child of fork: not to be touched again
+  // In a child of fork: what it was born with, which the root that it left behind holds for ever.
+  std::shared_ptr<const registry::State> inherited;
 };
 
 class Core {
@@ -108,6 +111,8 @@ class Core {
   std::atomic<uint64_t> overlays_version{1};
 
   // ---- Changes ----
+  // Whether the variables count that backends chose for themselves. Set before the first change.
+  bool reads_environment = false;
   Result<Ticket> apply(const std::vector<registry::Step>& steps);
   // What is said through the API; or by the environment.
   Status set_policy(Policy policy);
@@ -182,15 +187,24 @@ class Core {
   void health_moved() const {
     if (on_health) on_health();
   }
+  // Something has changed that is asked of the host: all is planned anew.
+  Status plan_anew();
   // Puts in force what the board says now.
   Status publish_health();
+  // Whoever follows the snapshot is as new as it when this returns: another thread may have published it just now.
+  void catch_up();
   // What breakers follow, under what the rule file says.
   Status set_breakers(const BreakerSettings& settings);
-  // How often each kernel has run well.
+  // How often each kernel has run well; and implementations of functions, whoever knows of them.
   std::vector<health::Successes> successes() const;
+  std::function<void(std::vector<health::Successes>&)> add_successes;  // set before the first call
 
+  // Asked before a change of the registry is published; an error refuses it. Set before the first call.
+  std::function<Status(const registry::State& before, const registry::State& after)> check;
   // Called after each change, holding no lock. Set before the first call.
   std::function<void()> changed;
+  // Called in a child of fork once the core can be used there, before anything else runs. Null: nobody wants to be.
+  std::atomic<const std::function<void()>*> in_child{nullptr};
 
   // Who looks at what the kernels of an op do, as the rule file says; null: nobody. Set before the first call.
   using MakeInspector = std::function<std::shared_ptr<registry::Inspector>(
@@ -202,6 +216,8 @@ class Core {
   // An op is asked for by name: has whatever offers it loaded, the first time and while it is not known
   // (`family` is null). True if the caller must look it up again. Outside of guards, holding no lock.
   bool first_need(std::string_view op, const registry::Family* family) const;
+  // The answer to a name that no op has: with the nearest there is, and plugins that would have brought it.
+  Status unknown_op(const registry::State& state, std::string_view name) const;
   // Whether first_need() has been asked for an op that is known.
   bool in_use(std::string_view op) const;
 
@@ -209,6 +225,7 @@ class Core {
   void abandon_root() noexcept;
 
  private:
+  class Landing;
   Root& root() const noexcept { return *root_.load(std::memory_order_acquire); }
   // Builds and publishes. Under the write lock of `r`; `before` is to be dropped after it. False if plugin
   // code that was asked on the way has forked and this is the child: then there is another root.
@@ -263,6 +280,10 @@ void tidy();
 struct TicketState {
   // Expired when the records are gone.
   std::vector<std::weak_ptr<const void>> removed;
+  // The process whose records they are: a child of fork leaves them behind and never lets them go.
+  const uint64_t forks = base::forks();
+  // In a child, of what it was born with: that never goes, so calls are all there is to wait for. Else null.
+  std::shared_ptr<const std::atomic<bool>> calls_ended;
 };
 
 }  // namespace yard::detail

@@ -31,6 +31,7 @@ std::vector<health::Successes> Core::successes() const {
       to.push_back({e->name(), contenders[i].kernel->id, contenders[i].kernel->backend_name,
                     e->stats(i).calls.total()});
   }
+  if (add_successes) add_successes(to);
   return to;
 }
 

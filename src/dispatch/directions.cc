@@ -20,10 +20,17 @@ void set_mode(select::Directions& d, const std::string& name, const char* by) {
 }
 
 // "static_kernel_map (rules.yaml:7)"
-std::string map_text(const Config& config, const KernelRef& ref) {
-  if (ref.at.line == 0 || ref.at.file >= config.sources.files.size())
-    return "static_kernel_map of the rules";
-  return fmt::format("static_kernel_map ({}:{})", config.sources.files[ref.at.file], ref.at.line);
+std::string placed(const Config& config, const std::string& what, const KernelRef& ref) {
+  if (ref.at.line == 0 || ref.at.file >= config.sources.files.size()) return what + " of the rules";
+  return fmt::format("{} ({}:{})", what, config.sources.files[ref.at.file], ref.at.line);
+}
+
+// "fallback_chains.rms_norm (rules.yaml:9)"
+std::string chain_text(const Config& config, const std::string& op) {
+  const std::vector<KernelRef>& chain = policy::chain_of(config, op);
+  for (const auto& [pattern, kernels] : config.fallback_chains)
+    if (&kernels == &chain) return placed(config, "fallback_chains." + pattern, chain[0]);
+  return placed(config, "defaults.fallback_policy", chain[0]);
 }
 
 }  // namespace
@@ -47,8 +54,9 @@ select::Directions directions_for(const policy::ProcessPolicy& policy,
   d.rules = policy.file->rules_for(family.op->program);
   const KernelRef* said = policy::find_for_op(config.static_kernel_map, op);
   if (said != nullptr && d.mapped.empty())
-    d.mapped = said->id, d.mapped_by = map_text(config, *said);
+    d.mapped = said->id, d.mapped_by = placed(config, "static_kernel_map", *said);
   for (const KernelRef& k : policy::chain_of(config, op)) d.chain.push_back(k.id);
+  if (!d.chain.empty()) d.chain_by = chain_text(config, op);
   d.cache = config.settings.cache.enabled.value_or(true);
   d.plans = static_cast<size_t>(config.settings.cache.size.value_or(0));
   d.lifetime = config.settings.cache.lifetime.value_or(std::chrono::nanoseconds(0));

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What rules would do to the calls that have been seen, before they are put in force.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "dispatch/core.h"
 #include "select/explain.h"
+#include "select/reasons.h"
 
 namespace yard::detail {
 namespace {
@@ -34,12 +37,31 @@ void for_each_class(std::mutex& plans, const Entry& entry, const F& f) {
   }
 }
 
-// What kept the kernel out, of all that was noted.
+// What kept the kernel out; and where that was the word for another one, what kept that out.
 std::string why_not(const select::Contest& contest, const Known& known) {
-  const Status s = select::no_kernel(contest, known.call);
-  for (const std::string& note : s.notes())
-    if (note.compare(0, known.kernel->id.size() + 1, known.kernel->id + ":") == 0) return note;
-  return std::string(s.message());
+  select::Notes notes;
+  const op::Call& call = known.call;
+  (void)select::select(contest, call.args(), call.count(), call.flags(), &notes);
+  const auto passed_over = [&](size_t i) {
+    const int32_t reason = notes.entries[i].verdict.reason;
+    return reason == YARD_REASON_LOCKED_OUT || reason == YARD_REASON_NOT_MAPPED;
+  };
+  const auto note = [&](size_t i) {
+    const select::Contender& c = contest.contenders()[i];
+    const yard_verdict_t& v = notes.entries[i].verdict;
+    return fmt::format("{}: {}: {}", c.kernel->id, select::reason_name(v.reason),
+                       select::describe(contest, c, v, notes.entries[i].text));
+  };
+  const size_t none = contest.contenders().size();
+  size_t own = none, wanted = none;
+  for (size_t i = 0; i < none; ++i) {
+    if (contest.contenders()[i].kernel->id == known.kernel->id)
+      own = i;
+    else if (wanted == none && !passed_over(i))
+      wanted = i;
+  }
+  if (own == none) return wanted == none ? "no other kernel may" : note(wanted);
+  return wanted == none || !passed_over(own) ? note(own) : note(wanted) + "; " + note(own);
 }
 
 }  // namespace

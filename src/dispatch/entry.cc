@@ -30,7 +30,7 @@ class Editing {
   std::atomic<bool>& flag_;
 };
 
-uint64_t next_id() {
+uint64_t next_entry_id() {
   static std::atomic<uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
@@ -74,7 +74,7 @@ Entry::Entry(select::Contest contest, uint64_t generation, const Entry* stats_fr
       recipe_(Recipe::compile(contest)),
       table_(PlanTable::make(kFirstTable).release()),
       generation_(generation),
-      id_(next_id()),
+      id_(next_entry_id()),
       contest_(std::move(contest)),
       inside_(inside) {
   // A kernel that was in the entry before keeps its counters.

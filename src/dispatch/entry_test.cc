@@ -16,7 +16,7 @@ using registry::testing::kernel_of;
 using registry::testing::op_of;
 using registry::testing::Shelf;
 
-int32_t accept(const yard_query_t*, yard_verdict_t*) { return YARD_OK; }
+int32_t accept_all(const yard_query_t*, yard_verdict_t*) { return YARD_OK; }
 
 // An entry whose one kernel reads `n`, so that every size is a class of its own.
 class Entries : public ::testing::Test {
@@ -36,7 +36,7 @@ class Entries : public ::testing::Test {
   static yard_kernel_t kernel() {
     static const char* const reads[] = {"n", nullptr};
     yard_kernel_t d = kernel_of("op", "k", "plain");
-    d.verify = accept, d.verify_reads = reads;
+    d.verify = accept_all, d.verify_reads = reads;
     return d;
   }
   std::shared_ptr<Entry> make(const Entry* before) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "base/first_use.h"
 #include "base/reclaimer.h"
 #include "dispatch/core.h"
 #include "telemetry/counters.h"
@@ -14,18 +15,19 @@ namespace yard::dispatch {
 namespace {
 
 // Nodes are used again, never freed.
-struct Node {
+struct CoreNode {
   std::atomic<detail::Core*> core{nullptr};
-  Node* next = nullptr;
+  CoreNode* next = nullptr;
 };
-std::atomic<Node*> g_cores{nullptr};
+std::atomic<CoreNode*> g_cores{nullptr};
 
 // Only the forking thread is left, and nothing can run beside it.
 void in_child() {
   base::abandon_other_threads();
   base::abandon_reclaimer();
   telemetry::abandon_counters();
-  for (Node* n = g_cores.load(std::memory_order_acquire); n != nullptr; n = n->next)
+  base::expect_first_use();
+  for (CoreNode* n = g_cores.load(std::memory_order_acquire); n != nullptr; n = n->next)
     if (detail::Core* core = n->core.load(std::memory_order_acquire)) core->abandon_root();
 }
 
@@ -37,11 +39,11 @@ void watch_forks() {
 }
 
 void add_core(detail::Core* core) {
-  for (Node* n = g_cores.load(std::memory_order_acquire); n != nullptr; n = n->next) {
+  for (CoreNode* n = g_cores.load(std::memory_order_acquire); n != nullptr; n = n->next) {
     detail::Core* expected = nullptr;
     if (n->core.compare_exchange_strong(expected, core, std::memory_order_acq_rel)) return;
   }
-  auto* n = new Node;
+  auto* n = new CoreNode;
   n->core.store(core, std::memory_order_relaxed);
   n->next = g_cores.load(std::memory_order_relaxed);
   while (!g_cores.compare_exchange_weak(n->next, n, std::memory_order_release)) {
@@ -49,7 +51,7 @@ void add_core(detail::Core* core) {
 }
 
 void remove_core(detail::Core* core) {
-  for (Node* n = g_cores.load(std::memory_order_acquire); n != nullptr; n = n->next)
+  for (CoreNode* n = g_cores.load(std::memory_order_acquire); n != nullptr; n = n->next)
     if (n->core.load(std::memory_order_relaxed) == core)
       n->core.store(nullptr, std::memory_order_release);
 }
@@ -63,6 +65,7 @@ void Core::abandon_root() noexcept {
   auto* fresh = new Root;
   const Snapshot* last = current.load(std::memory_order_acquire);
   fresh->owner = last->shared_from_this();
+  fresh->inherited = last->state;
   // What a thread was changing that does not exist here can be neither used nor taken apart.
   if (last->being_edited()) fresh->left_behind = fresh->owner;
   root_.store(fresh, std::memory_order_release);
@@ -104,6 +107,7 @@ void Core::abandon_root() noexcept {
   const auto before = std::exchange(fresh->owner, std::move(next));
   current.store(fresh->owner.get(), std::memory_order_release);
   set_versions(*fresh->owner);
+  if (const auto* call = in_child.load(std::memory_order_acquire)) (*call)();
 }
 
 }  // namespace yard::detail

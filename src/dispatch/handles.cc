@@ -56,13 +56,13 @@ Result<std::shared_ptr<const Entry>> entry_of(Site& site) {
 }
 
 // A node that, once no call holds it, takes itself off its entry's list.
-struct Node : BoundNode {
+struct HandleNode : BoundNode {
   Core* core = nullptr;
   std::weak_ptr<const Entry> of;
   void (*again)(void) = nullptr;  // `typed` when all is well
 
   static void free(void* p) {
-    std::unique_ptr<Node> node(static_cast<Node*>(p));
+    std::unique_ptr<HandleNode> node(static_cast<HandleNode*>(p));
     if (const auto e = node->of.lock())
       node->core->unpin_plan(*e, static_cast<const exec::Plan*>(node->plan),
                              static_cast<BoundNode*>(node.get()));
@@ -79,7 +79,8 @@ struct Bound final : BoundState {
   void put(const BoundNode* next) {
     const BoundNode* old = node.exchange(next, std::memory_order_acq_rel);
     if (old != nullptr)
-      base::reclaimer().retire(const_cast<Node*>(static_cast<const Node*>(old)), Node::free, {old});
+      base::reclaimer().retire(const_cast<HandleNode*>(static_cast<const HandleNode*>(old)),
+                               HandleNode::free, {old});
   }
 
   Site* site;
@@ -100,7 +101,7 @@ Status rebind(Bound& state) {
   if (!entry.ok()) return std::move(entry).status();
   const Entry& e = **entry;
   YARD_RETURN_IF_ERROR(e.program().misfit(state.call.args(), state.call.count()));
-  auto node = std::make_unique<Node>();
+  auto node = std::make_unique<HandleNode>();
   node->core = &core, node->of = *entry;
   node->version = &core.version(e.contest().family().op->index), node->found = e.generation();
   node->entry = &e, node->host = core.host;
@@ -153,6 +154,11 @@ Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* a
   return std::shared_ptr<BoundState>(std::move(state));
 }
 
+[[gnu::noinline]] uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept {
+  const int32_t aliased = e.program().fits(args);
+  return aliased < 0 ? YARD_CALL_ALIASED : static_cast<uint32_t>(aliased);
+}
+
 Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
   auto& state = *static_cast<Bound*>(handle);
   Core& core = *state.site->core;
@@ -173,9 +179,9 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
                                     entry->name()))
               .release();
         Status::Rep* const result =
-            run_hit(thread, *entry, core, *plan, args, state.site->count, n.flags);
+            run_hit<true>(thread, *entry, core, *plan, args, state.site->count, n.flags);
         if (plan->direct.load(std::memory_order_relaxed))
-          n.typed.store(static_cast<const Node&>(n).again, std::memory_order_relaxed);
+          n.typed.store(static_cast<const HandleNode&>(n).again, std::memory_order_relaxed);
         return result;
       }
     }
@@ -188,11 +194,9 @@ Status::Rep* bound_failed(BoundState* handle, const BoundNode* node, const yard_
   const auto& state = *static_cast<const Bound*>(handle);
   const auto& entry = *static_cast<const Entry*>(node->entry);
   node->typed.store(nullptr, std::memory_order_relaxed);
-  // Other data pointers may overlap otherwise than those the handle was bound to.
-  const int32_t aliased = entry.program().fits(args);
-  return after_failure(
-      base::this_thread(), entry, *state.site->core, *static_cast<const exec::Plan*>(node->plan),
-      args, aliased < 0 ? YARD_CALL_ALIASED : static_cast<uint32_t>(aliased), code, message);
+  return after_failure(base::this_thread(), entry, *state.site->core,
+                       *static_cast<const exec::Plan*>(node->plan), args, bound_flags(entry, args),
+                       code, message);
 }
 
 void free_call_scratch(yard_call_t* call) noexcept { exec::free_scratch(*call); }

@@ -31,15 +31,20 @@ Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e, const Cor
 Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& core,
                       const exec::Plan& plan, const yard_value_t* args, uint32_t flags);
 
-// Runs the plan of a hit. Inside the guard; inlined into each kind of call.
+// The aliasing of a call of a bound handle: other data pointers may overlap otherwise than those it was bound to.
+uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
+
+// Runs the plan of a hit. Inside the guard; inlined into each kind of call. `flags` of a bound handle are those of its
+// binding: all that a direct plan needs as long as its kernel goes well.
+template <bool kBound = false>
 [[gnu::always_inline]] inline Status::Rep* run_hit(base::ThreadRecord& thread, const Entry& e,
                                                    const Core& core, const exec::Plan& plan,
                                                    const yard_value_t* args, uint32_t count,
                                                    uint32_t flags) {
   if (!plan.direct.load(std::memory_order_relaxed)) [[unlikely]]
-    return run_plan(thread, e, core, plan, args, flags);
+    return run_plan(thread, e, core, plan, args, kBound ? bound_flags(e, args) : flags);
   yard_call_t call;
-  start_call(call, thread.error, flags, core.host, plan.self);
+  start_call(call, thread.message(), flags, core.host, plan.self);
   int32_t code;
   try {
     code = plan.run(&call, args, count);
@@ -47,7 +52,10 @@ Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& co
     code = YARD_FAULT;
     std::snprintf(call.error, call.error_size, "%s", x.what());
   } catch (...) {
-    if (thread_is_unwinding()) throw;
+    if (thread_is_unwinding()) {
+      exec::free_scratch(call);
+      throw;
+    }
     code = YARD_FAULT;
     std::snprintf(call.error, call.error_size, "an exception that is no std::exception");
   }
@@ -57,7 +65,8 @@ Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& co
     telemetry::count(thread, plan.counter);
     return nullptr;
   }
-  return after_failure(thread, e, core, plan, args, flags, code, thread.error);
+  return after_failure(thread, e, core, plan, args, kBound ? bound_flags(e, args) : flags, code,
+                       thread.message());
 }
 
 }  // namespace yard::detail

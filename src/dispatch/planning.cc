@@ -41,6 +41,27 @@ void log_choice(const Entry& entry, uint16_t contender) {
                         vendor.empty() ? "none" : vendor.c_str()));
 }
 
+// A verifier may end its thread, and memory may run out: those who wait for the flight then select themselves.
+class Core::Landing {
+ public:
+  Landing(const Core& core, Root& root, std::shared_ptr<Flight> flight)
+      : core_(core), root_(root), flight_(std::move(flight)) {}
+  ~Landing() {
+    if (&root_ != &core_.root() || flight_->done) return;
+    const std::lock_guard lock(root_.plans);
+    flight_->done = true;
+    std::erase(root_.flights, flight_);
+    root_.landed.notify_all();
+  }
+  Landing(const Landing&) = delete;
+  Landing& operator=(const Landing&) = delete;
+
+ private:
+  const Core& core_;
+  Root& root_;
+  const std::shared_ptr<Flight> flight_;
+};
+
 Result<exec::Plan::Ptr> Core::make_plan(const Entry& entry, const Key& key, const op::Call& call) {
   if (!entry.contest().directions().cache) return fresh_plan(entry, key, call);
   Root& r = root();
@@ -66,6 +87,7 @@ Result<exec::Plan::Ptr> Core::make_plan(const Entry& entry, const Key& key, cons
     flight->key.assign(key.w, key.w + key.words);
     r.flights.push_back(flight);
   }
+  Landing landing(*this, r, flight);
   auto plan = fresh_plan(entry, key, call);
   // A verifier that forked: in the child the locks of this root may be held by nobody who could let go,
   // and the entry may have been left half changed.
@@ -239,12 +261,7 @@ Result<Explanation> Core::explain(const op::CallSpec& spec, const Options& o) co
     s = snapshot();
     family = s->state->find(spec.op);
   }
-  if (family == nullptr) {
-    std::vector<std::string> names;
-    for (const auto& [n, f] : s->state->families) names.push_back(n);
-    return Status(Code::kUnknownOp, fmt::format("op '{}' is not known{}", spec.op,
-                                                base::did_you_mean(spec.op, names)));
-  }
+  if (family == nullptr) return unknown_op(*s->state, spec.op);
   op::CallSpec with_flags = spec;
   const ScopeState* scope = base::this_thread().scope_state;
   with_flags.flags |= call_flags(o) | (scope != nullptr ? scope->flags : 0);

@@ -60,8 +60,8 @@ bool Recipe::holds(const Other& o, const yard_value_t* args) noexcept {
     case YARD_LIMIT_MAX:
     case YARD_LIMIT_MULTIPLE:
     case YARD_LIMIT_EQUALS: {
-      const int64_t v = op::read(o.field, args);
-      if (v == op::kAbsent) return true;
+      int64_t v;
+      if (!op::find(o.field, args, v)) return true;
       return o.kind == YARD_LIMIT_MIN        ? v >= o.a
              : o.kind == YARD_LIMIT_MAX      ? v <= o.a
              : o.kind == YARD_LIMIT_MULTIPLE ? v % o.a == 0
@@ -102,7 +102,7 @@ bool Recipe::fold_rest(const yard_value_t* args, Key& key) const noexcept {
     to.put(args[f.arg].tag == YARD_TAG_TENSOR ? args[f.arg].u.tensor->facts & f.mask : 0);
   bits = used = 0;
   for (const op::Field& f : buckets_) {
-    bits = (bits << 7) | select::bucket_of(op::read(f, args));
+    bits = (bits << 7) | select::bucket_of(op::read_apart(f, args));
     if (++used == 9) to.put(bits), bits = 0, used = 0;
   }
   if (used > 0) to.put(bits);

@@ -6,8 +6,31 @@
 
 #include "dispatch/call.h"
 #include "dispatch/watched.h"
+#include "select/health_key.h"
 
 namespace yard::detail {
+namespace {
+
+// What calls are told apart by when their times are compared: op, device, dtypes and sizes.
+uint64_t kind_of(const policy::Rollout& rollout, const Entry& entry, const yard_value_t* args) {
+  const op::Program& program = entry.program();
+  const uint32_t index = entry.contest().family().op->index;
+  const std::vector<op::Field>* const sizes = rollout.sizes(index, program);
+  const select::CallKind kind =
+      sizes != nullptr ? select::call_kind(program, *sizes, args)
+                       : select::call_kind(program, select::health_dims(program), args);
+  uint64_t hash = index;
+  const auto add = [&](uint64_t word) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  };
+  add(static_cast<uint64_t>(kind.device.type) << 32 | static_cast<uint32_t>(kind.device.index));
+  add(kind.dtypes);
+  for (const uint8_t bucket : kind.sizes.get()) add(bucket);
+  return hash;
+}
+
+}  // namespace
 
 Patch Patch::on_trial() const {
   Patch p = *this;
@@ -23,7 +46,10 @@ Status Core::begin_rollout(std::shared_ptr<const policy::FileRules> file, const 
     auto next = std::make_shared<policy::ProcessPolicy>(p);
     next->file = file;
     next->rollout = nullptr;
-    p.rollout = std::make_shared<policy::Rollout>(rule, std::move(next), state.index_count());
+    std::vector<policy::Rollout::OpSizes> sizes(state.index_count());
+    for (const auto& [name, family] : state.families)
+      sizes[family->op->index] = {family->op->program, select::health_dims(*family->op->program)};
+    p.rollout = std::make_shared<policy::Rollout>(rule, std::move(next), std::move(sizes));
     return Status();
   });
 }
@@ -38,15 +64,21 @@ Status Core::end_rollout() {
 Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& entry,
                    const exec::Plan& plan, const exec::Request& request,
                    const policy::Rollout& rollout, bool on_trial) {
-  policy::RolloutTally* const tally = rollout.tally(entry.contest().family().op->index, on_trial);
+  policy::RolloutTally& tally = rollout.tally(kind_of(rollout, entry, request.args), on_trial);
   exec::Outcome outcome;
   const auto start = std::chrono::steady_clock::now();
   Status s = run_watched(thread, core, entry, plan, request, outcome);
   // A caller's mistake says nothing about rules.
-  if (tally != nullptr && s.error_class() != ErrorClass::kCaller)
-    tally->add(static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count()),
-               !outcome.failures.empty());
+  if (s.error_class() != ErrorClass::kCaller)
+    tally.add(static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count()),
+              !outcome.failures.empty());
   return s;
+}
+
+void tally_unserved(const policy::Rollout& rollout, const Entry& entry, const yard_value_t* args,
+                    const Status& why) {
+  if (why.error_class() != ErrorClass::kCaller)
+    rollout.tally(kind_of(rollout, entry, args), true).add_unserved();
 }
 
 bool goes_on_trial(const policy::Rollout& rollout, const Entry& entry, const Options* options,

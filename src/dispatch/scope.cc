@@ -49,7 +49,7 @@ struct States {
 base::PerProcess<States> g_states;
 std::atomic<uint64_t> g_last_id{0};
 
-uint64_t next_id() { return g_last_id.fetch_add(1, std::memory_order_relaxed) + 1; }
+uint64_t next_scope_id() { return g_last_id.fetch_add(1, std::memory_order_relaxed) + 1; }
 
 StatePtr intern(ScopeContent content) {
   const std::string text = content.text();
@@ -59,7 +59,7 @@ StatePtr intern(ScopeContent content) {
   auto& found = states.by_text[text];
   if (StatePtr state = found.lock()) return state;
   auto state = std::make_shared<ScopeState>();
-  state->id = state->policy_id = text.empty() ? 0 : next_id();
+  state->id = state->policy_id = text.empty() ? 0 : next_scope_id();
   state->problem = validate(content.policy);
   if (!state->problem.ok()) state->problem.note("said by a scope of this thread");
   if (content.inference.value_or(false)) state->flags |= YARD_CALL_INFERENCE;
@@ -82,7 +82,7 @@ StatePtr make_state(const ScopeState* outer, const ScopeSpec& spec) {
 
 StatePtr traced_copy(const ScopeState& plain, Tracer* tracer) {
   auto state = std::make_shared<ScopeState>(plain);
-  state->id = next_id();
+  state->id = next_scope_id() | ThreadHead::kTraced;
   state->tracer = tracer;
   return state;
 }
@@ -219,6 +219,8 @@ void ScopedPolicy::enter(ScopeSpec& spec) {
 }
 
 ScopedPolicy::~ScopedPolicy() {
+  // Its thread has ended, and the scope with it; another thread's is not ours.
+  if (detail::t_thread != thread_) return;
   thread_->scope_state = outer_;
   thread_->set_scope(outer_ != nullptr ? outer_->id : 0);
 }

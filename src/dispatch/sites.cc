@@ -24,6 +24,16 @@ bool Core::in_use(std::string_view op) const {
   return family != nullptr && of_index(family->op->index).needed.load(std::memory_order_acquire);
 }
 
+Status Core::unknown_op(const registry::State& state, std::string_view name) const {
+  std::vector<std::string> names;
+  for (const auto& [n, f] : state.families) names.push_back(n);
+  Status s(Code::kUnknownOp,
+           fmt::format("op '{}' is not known{}", name, base::did_you_mean(name, names)));
+  if (loader != nullptr)
+    for (std::string& line : loader->refused_for(PluginOffer::kOp, name)) s.note(std::move(line));
+  return s;
+}
+
 Site* Core::attach(std::string_view name, std::string_view letters, Status* why) {
   auto s = snapshot();
   const registry::Family* family = s->state->find(name);
@@ -32,10 +42,7 @@ Site* Core::attach(std::string_view name, std::string_view letters, Status* why)
     family = s->state->find(name);
   }
   if (family == nullptr) {
-    std::vector<std::string> names;
-    for (const auto& [n, f] : s->state->families) names.push_back(n);
-    *why = Status(Code::kUnknownOp,
-                  fmt::format("op '{}' is not known{}", name, base::did_you_mean(name, names)));
+    *why = unknown_op(*s->state, name);
     return nullptr;
   }
   if (letters != kPacked) {

@@ -41,14 +41,16 @@ const yard_tensor_t* WithFacts::mend(const yard_tensor_t* t) {
 
 namespace {
 
-// How a commit group knows such calls again, in other processes too: without labels, outputs, and where in
-// memory tensors happen to be.
+// How a commit group knows such calls again, in other processes too: by what its inputs are, without labels,
+// outputs, scalars, and where in memory tensors happen to be.
 std::string commit_point(const op::Program& program, const yard_value_t* args, uint32_t flags) {
   op::CallSpec spec =
       op::Call::capture(program, args, flags & ~YARD_CALL_ALIASED, {}).to_spec(program);
   std::erase_if(spec.args, [&](const op::SpecArg& a) {
     const int i = program.index_of(a.name);
-    return i >= 0 && program.schema().params[static_cast<size_t>(i)].is_output();
+    if (i < 0) return false;
+    const op::Param& p = program.schema().params[static_cast<size_t>(i)];
+    return p.is_output() || !p.is_tensor();
   });
   for (op::SpecArg& a : spec.args) {
     if (auto* t = std::get_if<op::TensorSpec>(&a.value.v)) t->align = YARD_MAX_ALIGN;
@@ -63,12 +65,8 @@ class CommitChooser final : public exec::Chooser {
  public:
   CommitChooser(Commit& group, const std::string& point) : group_(group), point_(point) {}
 
-  Status before(const registry::Kernel& kernel, bool first) override {
-    if (!first && !group_.take_back(point_))
-      return Status(Code::kKernelFailed, "the commit group allows no other kernel any more");
-    group_.note(point_, kernel.id);
-    return {};
-  }
+  bool may_change() override { return group_.take_back(point_); }
+  void takes(const registry::Kernel& kernel) override { group_.note(point_, kernel.id); }
 
  private:
   Commit& group_;
@@ -121,7 +119,10 @@ class SlowCall {
       const bool use_cache = keyed_ && (o_ == nullptr || o_->cache);
       auto plan =
           use_cache ? core_.make_plan(*entry, key, call) : core_.fresh_plan(*entry, key, call);
-      if (!plan.ok()) return std::move(plan).status();
+      if (!plan.ok()) {
+        if (trial_ != nullptr) tally_unserved(*trial_, *entry, args_, plan.status());
+        return std::move(plan).status();
+      }
       selected_ = true;
       if (*plan == nullptr) continue;
       base::Guard guard(thread_);
@@ -217,7 +218,9 @@ class SlowCall {
       o_->result->select_ns = (std::chrono::steady_clock::now() - start_).count();
     }
     if (traced()) return trace(e, plan);
-    if (e.contest().directions().observer != nullptr) observe(e, args_, flags_, o_);
+    // A call on trial has been seen before it was sent there.
+    if (e.contest().directions().observer != nullptr && trial_ == nullptr)
+      observe(e, args_, flags_, o_);
     exec::Request asked = request(e, core_, args_, flags_, o_);
     if (thread_.commit != nullptr) [[unlikely]]
       return run_committed(*thread_.commit, e, plan, asked);
@@ -242,9 +245,11 @@ class SlowCall {
     if (chosen == nullptr) {
       CommitChooser chooser(group, point);
       asked.chooser = &chooser;
-      return run_watched(thread_, core_, e, plan, asked);
+      Status s = run_watched(thread_, core_, e, plan, asked);
+      if (!s.ok()) group.take_back(point);  // nobody was chosen
+      return s;
     }
-    asked.strict = true;
+    asked.strict = asked.committed = true;
     if (*chosen == plan.attempts[0].kernel->id) return run_watched(thread_, core_, e, plan, asked);
     if (o_ != nullptr && !o_->force.empty())
       return Status(Code::kNoKernel,

@@ -17,6 +17,11 @@ Ticket& Ticket::operator=(const Ticket&) = default;
 
 bool Ticket::done() const {
   if (state_ == nullptr) return true;
+  if (state_->forks != base::forks()) return base::inherited_calls_ended();
+  if (state_->calls_ended != nullptr) {
+    base::reclaimer().collect();
+    return state_->calls_ended->load(std::memory_order_acquire);
+  }
   const auto gone = [&] {
     for (const auto& w : state_->removed)
       if (!w.expired()) return false;

@@ -82,6 +82,40 @@ void Tracer::add(const op::Program& program, const yard_value_t* args, std::stri
   nodes_.push_back(std::move(node));
 }
 
+void Tracer::add(std::string function, const void* args,
+                 void (*describe)(const void*, SayArgument, void*), std::string_view backend,
+                 std::string_view note) {
+  struct Said {
+    std::string text;
+    const yard_tensor_t* tensor;
+  };
+  std::vector<Said> said;
+  describe(
+      args,
+      [](void* to, const char* text, const yard_tensor_t* tensor) {
+        static_cast<std::vector<Said>*>(to)->push_back(
+            {tensor != nullptr ? op::brief(*tensor) : std::string(text), tensor});
+      },
+      &said);
+  std::lock_guard lock(lock_);
+  TraceNode node{std::move(function), {}, std::string(backend), std::string(note), {}};
+  node.call = node.op + "(";
+  for (const Said& s : said) {
+    node.call += fmt::format("{}{}", node.args.empty() ? "" : ", ", s.text);
+    TraceArg& arg = node.args.emplace_back();
+    arg.text = s.text;
+    if (s.tensor != nullptr) arg.reads = read(place_of(*s.tensor));
+  }
+  node.call += ")";
+  for (size_t i = 0; i < said.size(); ++i) {
+    if (said[i].tensor == nullptr) continue;
+    node.args[i].writes = values_++;
+    if (const Place place = place_of(*said[i].tensor); place != nullptr)
+      latest_[place] = node.args[i].writes;
+  }
+  nodes_.push_back(std::move(node));
+}
+
 std::vector<TraceNode> Tracer::nodes() const {
   std::lock_guard lock(lock_);
   return nodes_;
@@ -116,8 +150,8 @@ std::string TraceScope::to_text() const {
         made += fmt::format("{}%{}: {}", made.empty() ? "" : ", ", a.writes, a.text);
       if (a.writes != TraceArg::kNone && a.reads == TraceArg::kNone) continue;
       given += given.empty() ? "" : ", ";
-      given += a.reads != TraceArg::kNone ? fmt::format("{}=%{}", a.name, a.reads)
-                                          : fmt::format("{}={}", a.name, a.text);
+      if (!a.name.empty()) given += a.name + "=";
+      given += a.reads != TraceArg::kNone ? fmt::format("%{}", a.reads) : a.text;
     }
     text += fmt::format("{}{}{}({})  [{}]{}{}\n", made, made.empty() ? "" : " = ", node.op, given,
                         node.kernel, node.note.empty() ? "" : "  # ", node.note);

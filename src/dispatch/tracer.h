@@ -2,6 +2,7 @@
 // What a TraceScope collects.
 #pragma once
 
+#include <yard/detail/function_text.h>
 #include <yard/plugin.h>
 #include <yard/trace.h>
 
@@ -20,6 +21,11 @@ class Tracer {
   // A call that fits. `spec` is its text.
   void add(const op::Program& program, const yard_value_t* args, std::string spec,
            std::string_view kernel, std::string_view note);
+  // A call of a dispatched function, before it runs. What it does with tensors nobody says, so each is taken to be
+  // read and then written.
+  void add(std::string function, const void* args,
+           void (*describe)(const void* args, SayArgument say, void* to), std::string_view backend,
+           std::string_view note);
   std::vector<TraceNode> nodes() const;
 
  private:

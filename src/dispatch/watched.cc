@@ -11,20 +11,20 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // The half-open kernels of one call: each runs only if its gate lets the call in, which must come out again.
-class Trials {
+class Trials final : public exec::Door {
  public:
-  Trials(const Entry& entry, const exec::Plan& plan, exec::Request& r) : plan_(plan) {
-    if (!entry.contest().on_trial()) return;
-    uint32_t left = plan.attempt_count;
-    for (uint32_t i = 0; i < plan.attempt_count; ++i) {
-      const health::Held* held = entry.contest().trial(*plan.attempts[i].kernel, r.args);
-      if (held == nullptr) continue;
-      // One that is refused is skipped, unless nobody else is left to run the call.
-      if (held->gate->try_enter())
-        entered_[i] = held->gate.get();
-      else if (left > 1)
-        r.skip |= 1u << i, --left;
-    }
+  Trials(const Entry& entry, const exec::Plan& plan, exec::Request& r)
+      : entry_(entry), plan_(plan), args_(r.args) {
+    if (entry.contest().on_trial()) r.door = this;
+  }
+
+  // Only when the kernel is about to run: trials are few, and one that runs nothing is lost.
+  bool admits(size_t attempt) override {
+    const health::Held* held = entry_.contest().trial(*plan_.attempts[attempt].kernel, args_);
+    if (held == nullptr) return true;
+    if (!held->gate->try_enter()) return false;
+    entered_[attempt] = held->gate.get();
+    return true;
   }
 
   // Whether a trial has decided something.
@@ -36,7 +36,7 @@ class Trials {
     return decided;
   }
 
-  ~Trials() { leave({}); }
+  ~Trials() override { leave({}); }
   Trials(const Trials&) = delete;
   Trials& operator=(const Trials&) = delete;
 
@@ -45,11 +45,13 @@ class Trials {
   static ErrorClass result(const exec::Attempt* a, const exec::Outcome& outcome) noexcept {
     if (outcome.served == a) return ErrorClass::kOk;
     for (const exec::Failure& f : outcome.failures)
-      if (f.attempt == a) return f.why.error_class();
+      if (f.attempt == a) return f.error;
     return ErrorClass::kDeclined;
   }
 
+  const Entry& entry_;
   const exec::Plan& plan_;
+  const yard_value_t* const args_;
   health::Gate* entered_[exec::Plan::kMaxAttempts] = {};
 };
 
@@ -59,8 +61,8 @@ bool speaks_against(ErrorClass c) noexcept {
 }
 
 void set_direct(const Entry& entry, const exec::Plan& plan, bool direct) noexcept {
-  if (!plan.simple || plan.direct.load(std::memory_order_relaxed) == direct) return;
-  plan.direct.store(direct, std::memory_order_relaxed);
+  if (!plan.simple || plan.direct.load() == direct) return;
+  plan.direct.store(direct);
   entry.forget_memos();
 }
 
@@ -71,23 +73,36 @@ class Report {
       : core_(core), entry_(entry), r_(r) {}
 
   void failed(const exec::Failure& f) {
-    ErrorClass c = f.why.error_class();
     const health::Key k = key(f.attempt);
-    // The host runs this very code, so it cannot be lost: one kernel must not take all others out.
-    if (c == ErrorClass::kDeviceLost && k.device.type == Device{}.type) c = ErrorClass::kFault;
-    const health::Told told = core_.board.fault(k, c, f.said, now());
+    const health::Told told = core_.board.fault(k, f.error, f.said, now());
     moved_ |= told.changed;
-    if (told.watched) f.attempt->stats->suspect.store(true, std::memory_order_relaxed);
+    if (told.watched) f.attempt->stats->suspects.fetch_or(kind_bit(k));
+    // It is open, and hears of nobody but trial calls.
+    if (told.changed) f.attempt->stats->suspects.fetch_and(told.rows | ~kind_bit(k));
   }
-  void succeeded(const exec::Attempt* a) { moved_ |= core_.board.success(key(a), now()).changed; }
+  // Of a kernel that has not failed of late nothing is told, nor of kinds of calls that have not.
+  void succeeded(const exec::Attempt* a) {
+    std::atomic<uint64_t>& suspects = a->stats->suspects;
+    if (suspects.load() == 0) return;
+    const select::CallKind& k = kind();
+    const uint64_t bit = health::kind_bit(k.device, k.dtypes, k.sizes);
+    if ((suspects.load() & bit) == 0) return;
+    // Before the board is asked: a fault that is told meanwhile is in its answer, or sets its bit again.
+    uint64_t others = suspects.fetch_and(~bit) & ~bit;
+    const health::Told told = core_.board.success(key(a), now());
+    moved_ |= told.changed;
+    if ((told.rows & bit) != 0) suspects.fetch_or(bit);               // another kind has the same
+    if (told.rows == 0) suspects.compare_exchange_strong(others, 0);  // a hand has ended those rows
+  }
   bool moved() const noexcept { return moved_; }
 
  private:
-  health::Key key(const exec::Attempt* a) {
+  const select::CallKind& kind() {
     if (!kind_)
       kind_ = select::call_kind(entry_.program(), select::health_dims(entry_.program()), r_.args);
-    return select::health_key(*a->kernel, *kind_);
+    return *kind_;
   }
+  health::Key key(const exec::Attempt* a) { return select::health_key(*a->kernel, kind()); }
   Clock::time_point now() {
     if (!now_) now_ = Clock::now();
     return *now_;
@@ -107,14 +122,18 @@ void note_outcome(const Core& core, const Entry& entry, const exec::Plan& plan,
                   const exec::Request& request, const exec::Outcome& outcome) {
   Report report(core, entry, request);
   for (const exec::Failure& f : outcome.failures) {
-    if (f.attempt == &plan.attempts[0] && speaks_against(f.why.error_class()))
-      set_direct(entry, plan, false);
     report.failed(f);
+    if (f.attempt == &plan.attempts[0] && speaks_against(f.error)) set_direct(entry, plan, false);
   }
-  if (outcome.served != nullptr && outcome.served->stats->suspect.load(std::memory_order_relaxed)) {
-    report.succeeded(outcome.served);
+  if (outcome.served != nullptr) report.succeeded(outcome.served);
+  if (outcome.served == &plan.attempts[0]) {
+    const std::atomic<uint64_t>& suspects = outcome.served->stats->suspects;
+    if (suspects.load() == 0) {
+      set_direct(entry, plan, true);
+      // Another thread's call may have failed in between, and have found the plan not yet direct.
+      if (suspects.load() != 0) set_direct(entry, plan, false);
+    }
   }
-  if (outcome.served == &plan.attempts[0]) set_direct(entry, plan, true);
   if (report.moved() || core.board.has_events()) core.health_moved();
 }
 

@@ -20,12 +20,15 @@ inline Status run_watched(base::ThreadRecord& thread, const Core& core, const En
 Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& entry,
                    const exec::Plan& plan, const exec::Request& request,
                    const policy::Rollout& rollout, bool on_trial);
+// For a call that found no kernel under the rules on trial.
+void tally_unserved(const policy::Rollout& rollout, const Entry& entry, const yard_value_t* args,
+                    const Status& why);
 // Whether a call goes by the rules on trial.
 bool goes_on_trial(const policy::Rollout& rollout, const Entry& entry, const Options* options,
                    const ScopeState* scope);
 
-// Hands to health what became of a call. A plan whose kernel has failed is not direct until a call has gone
-// well: so every success that follows a failure is seen, and others cost nothing.
+// Hands to health what became of a call. A plan whose kernel has failed is not direct until a call of each kind
+// that failed has gone well: so every success that ends a row of faults is seen, and others cost nothing.
 void note_outcome(const Core& core, const Entry& entry, const exec::Plan& plan,
                   const exec::Request& request, const exec::Outcome& outcome);
 

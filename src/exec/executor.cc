@@ -60,9 +60,13 @@ std::string_view said(const char* message) {
   return text.empty() ? "it left no message" : text;
 }
 
-// Codes a kernel returns are untrusted too.
-ErrorClass class_of(int32_t code) {
-  return code > YARD_OK && code <= YARD_FATAL ? static_cast<ErrorClass>(code) : ErrorClass::kFault;
+// Codes a kernel returns are untrusted too. The host runs this very code, so it cannot be lost: one kernel must
+// not take all others out.
+ErrorClass class_of(int32_t code, const registry::Kernel& k) {
+  const bool known = code > YARD_OK && code <= YARD_FATAL;
+  const bool host = k.backend == nullptr || k.backend->d.device_type <= Device{}.type;
+  return known && !(code == YARD_DEVICE_LOST && host) ? static_cast<ErrorClass>(code)
+                                                      : ErrorClass::kFault;
 }
 
 bool inputs_at_risk(const Request& r) {
@@ -100,65 +104,72 @@ class Run {
         record_(request.options != nullptr ? request.options->result : nullptr) {}
 
   Status from(size_t at) {
-    for (at = next(at); at < plan_.attempt_count; at = next(at + 1)) {
+    for (; at < plan_.attempt_count; ++at) {
       const Attempt& a = plan_.attempts[at];
       if (past_deadline(r_)) return deadline();
-      if (r_.chooser != nullptr)
-        if (Status s = r_.chooser->before(*a.kernel, o_.failures.empty()); !s.ok())
-          return o_.failures.empty() ? s : finish(false);
+      if (r_.chooser != nullptr && !o_.failures.empty() && !r_.chooser->may_change())
+        return finish(false);
+      if (r_.door != nullptr && !r_.door->admits(at) && !must_run(at)) continue;
+      if (r_.chooser != nullptr) r_.chooser->takes(*a.kernel);
       if (record_ != nullptr) note_kernel(*record_, a.kernel->id);
-      save_inputs(a, at);
-      Frame frame(r_.host, r_.flags, a.kernel->d.self);
       const auto inspection = inspect(*a.kernel);
+      save_inputs(a, at, inspection != nullptr);
+      Frame frame(r_.host, r_.flags, a.kernel->d.self);
       int32_t code = timed(*a.kernel, frame);
+      const bool ended_well = code == YARD_OK;
       bool mended = false;
-      if (code == YARD_OK && inspection != nullptr) code = judged(*inspection, frame, mended);
+      if (ended_well && inspection != nullptr) code = judged(*inspection, frame, mended);
       if (code == YARD_OK) {
         telemetry::count(thread_, a.stats->calls.id());
         o_.served = &a;
         if (!o_.failures.empty()) log_fallback(a);
         return {};
       }
-      const Status s = failed(a, code, frame.error);
+      const ErrorClass c = failed(a, code, frame.error);
       if (mended) return {};
-      if (!may_go_on(a, s.error_class())) return finish(o_.failures.size() >= plan_.tries);
+      if (!may_go_on(a, c, ended_well)) return finish(o_.failures.size() >= plan_.tries);
       if (saved_.held()) saved_.restore();
     }
     return finish(true);
   }
 
-  // Takes note of a failed attempt.
-  Status failed(const Attempt& a, int32_t code, const char* message) {
+  // Takes note of a failed attempt. Its text is made when somebody will read it: another kernel may do.
+  ErrorClass failed(const Attempt& a, int32_t code, const char* message) {
     telemetry::count(thread_, a.stats->failures.id());
-    Status s = kernel_failure(r_.op, *a.kernel, code, message);
+    const ErrorClass c = class_of(code, *a.kernel);
     if (record_ != nullptr && record_->fallback_from == 0)
-      record_->fallback_from = static_cast<uint8_t>(s.error_class());
-    o_.failures.push_back({&a, std::string(said(message)), s});
-    return s;
+      record_->fallback_from = static_cast<uint8_t>(c);
+    if (o_.failures.empty()) o_.failures.reserve(plan_.attempt_count);
+    o_.failures.push_back({&a, c, code, std::string(said(message))});
+    return c;
+  }
+  Status status(const Failure& f) const {
+    return kernel_failure(r_.op, *f.attempt->kernel, f.code, f.said.c_str());
   }
 
-  // Whether another kernel may be tried after this one failed.
-  bool may_go_on(const Attempt& failed, ErrorClass c) const {
+  // Whether another kernel may be tried after this one failed. One that ended well has written, whatever it
+  // promises of its failures: only its results were found to be wrong.
+  bool may_go_on(const Attempt& failed, ErrorClass c, bool ended_well) const {
     if (r_.strict || !others_may_do_better(c) || o_.failures.size() >= plan_.tries) return false;
-    return !inputs_at_risk(r_) || fails_before_writing(*failed.kernel) || saved_.held();
+    if (!inputs_at_risk(r_) || saved_.held()) return true;
+    return fails_before_writing(*failed.kernel) && !ended_well;
   }
 
   // The error of the whole call: all have failed, or another may not be tried after the last.
   Status finish(bool all) const {
     const std::vector<Failure>& failures = o_.failures;
-    if (failures.size() == 1) return failures[0].why;
-    Status s(Code::kKernelFailed, failures.back().why.error_class(),
+    if (failures.size() == 1) return status(failures[0]);
+    Status s(Code::kKernelFailed, failures.back().error,
              fmt::format("op '{}': {} kernels were tried and failed{}", r_.op, failures.size(),
                          all ? "" : ", and another may not be tried after the last"));
-    for (const Failure& f : failures) s.note(std::string(f.why.message()));
+    for (const Failure& f : failures) s.note(std::string(status(f).message()));
     return s;
   }
 
  private:
-  // The first attempt from `at` on that is to be run.
-  size_t next(size_t at) const noexcept {
-    while (at < plan_.attempt_count && ((r_.skip >> at) & 1) != 0) ++at;
-    return at;
+  // Whether an attempt that the door keeps out runs all the same: without it nobody would.
+  bool must_run(size_t at) const noexcept {
+    return r_.committed || (o_.failures.empty() && at + 1 == plan_.attempt_count);
   }
 
   std::unique_ptr<registry::Inspection> inspect(const registry::Kernel& k) const {
@@ -177,10 +188,11 @@ class Run {
     return YARD_FAULT;
   }
 
-  // Only for kernels that may fail after writing, and where there is another to try.
-  void save_inputs(const Attempt& a, size_t at) {
+  // Only for kernels that may fail after writing, by themselves or because somebody looks at their results,
+  // and where there is another to try.
+  void save_inputs(const Attempt& a, size_t at, bool inspected) {
     if (!r_.save || saved_.held() || r_.strict || !inputs_at_risk(r_)) return;
-    if (fails_before_writing(*a.kernel) || next(at + 1) >= plan_.attempt_count) return;
+    if ((fails_before_writing(*a.kernel) && !inspected) || at + 1 >= plan_.attempt_count) return;
     saved_.save(*r_.program, r_.args);
   }
 
@@ -201,12 +213,12 @@ class Run {
     const Failure& first = o_.failures.front();
     base::log(LogLevel::kWarn, "exec",
               fmt::format("Op '{}' fallback to '{}' ({} after '{}'){}", r_.op, served.kernel->id,
-                          to_string(first.why.error_class()), first.attempt->kernel->id, more()));
+                          to_string(first.error), first.attempt->kernel->id, more()));
   }
 
   Status deadline() const {
     Status s(Code::kDeadline, fmt::format("op '{}': the call's deadline has passed", r_.op));
-    for (const Failure& f : o_.failures) s.note(std::string(f.why.message()));
+    for (const Failure& f : o_.failures) s.note(std::string(status(f).message()));
     return s;
   }
 
@@ -296,17 +308,19 @@ Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& requ
 Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const Request& request,
                              int32_t code, const char* message, Outcome& outcome) {
   Run run(thread, plan, request, outcome);
-  Status s = run.failed(plan.attempts[0], code, message);
-  if (!run.may_go_on(plan.attempts[0], s.error_class())) return s;
-  return plan.attempt_count > 1 ? run.from(1) : s;
+  const ErrorClass c = run.failed(plan.attempts[0], code, message);
+  if (plan.attempt_count > 1 && run.may_go_on(plan.attempts[0], c, false)) return run.from(1);
+  return run.status(outcome.failures.front());
 }
 
 Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t code,
                       const char* message) {
-  const ErrorClass c = class_of(code);
+  const ErrorClass c = class_of(code, kernel);
   std::string text = fmt::format("kernel '{}' failed for op '{}' ({}): {}", kernel.id, op,
                                  to_string(c), said(message));
   if (code < 0 || code > YARD_FATAL) text += fmt::format(" [it returned {}]", code);
+  if (code == YARD_DEVICE_LOST && c == ErrorClass::kFault)
+    text += " [it returned device_lost, and the host cannot be lost]";
   return Status(c == ErrorClass::kCaller ? Code::kInvalidArgument : Code::kKernelFailed, c,
                 std::move(text));
 }

@@ -49,11 +49,22 @@ struct Frame {
   Frame& operator=(const Frame&) = delete;
 };
 
-// Has a say before a kernel of a plan runs. An error ends the call with it.
+// Has a say in which kernel of a plan serves the call.
 class Chooser {
  public:
   virtual ~Chooser() = default;
-  virtual Status before(const registry::Kernel& kernel, bool first) = 0;
+  // One has failed. Whether another may be tried.
+  virtual bool may_change() = 0;
+  // This one runs now.
+  virtual void takes(const registry::Kernel& kernel) = 0;
+};
+
+// Keeps calls from some kernels of a plan.
+class Door {
+ public:
+  virtual ~Door() = default;
+  // An attempt is about to run; asked at most once for each.
+  virtual bool admits(size_t attempt) = 0;
 };
 
 // Everything about a call but its plan.
@@ -71,9 +82,11 @@ struct Request {
   States* states = nullptr;
   bool trace = false;  // the kernel is asked to trace the call instead of running it
   bool save = false;   // copies inputs that a kernel may write over before it fails
-  uint32_t skip = 0;   // attempts not to run, one bit each; never all
+  // The plan's first kernel was chosen before and is the one that runs, whatever the door says.
+  bool committed = false;
   registry::Inspector* inspector = nullptr;  // looks at what kernels do; null: nobody
   Chooser* chooser = nullptr;                // has a say in what runs; null: nobody
+  Door* door = nullptr;  // whom it keeps out is skipped, unless nobody else is left; null: nobody
 };
 
 // Runs one kernel, workspace and state included; exceptions become YARD_FAULT with their text. Only the

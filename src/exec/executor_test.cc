@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -82,8 +83,11 @@ TEST(Execute, TheClassDecidesWhetherTheNextOneRuns) {
   const std::pair<int32_t, bool> classes[] = {{YARD_CALLER, false},      {YARD_DECLINED, true},
                                               {YARD_TRANSIENT, true},    {YARD_FAULT, true},
                                               {YARD_DEVICE_LOST, false}, {YARD_FATAL, false}};
+  const auto gpu = std::make_shared<registry::Backend>();
+  gpu->d.device_type = 2;
   for (const auto& [code, next] : classes) {
     Stage s;
+    s.kernels[0]->backend = gpu;
     s.actors[0].code = code, s.actors[0].message = "said so";
     const Status status = s.run();
     EXPECT_THAT(s.ran(), ElementsAre(1, next ? 1 : 0, 0)) << code;
@@ -96,6 +100,17 @@ TEST(Execute, TheClassDecidesWhetherTheNextOneRuns) {
     EXPECT_THAT(status.to_string(),
                 AllOf(HasSubstr("'k0'"), HasSubstr("'norm'"), HasSubstr("said so")));
   }
+}
+
+TEST(Execute, TheHostCannotBeLost) {
+  Stage s;
+  s.actors[0].code = YARD_DEVICE_LOST, s.actors[0].message = "said so";
+  EXPECT_TRUE(s.run().ok());
+  EXPECT_THAT(s.ran(), ElementsAre(1, 1, 0));
+  s.request.strict = true;
+  const Status alone = s.run();
+  EXPECT_EQ(alone.error_class(), ErrorClass::kFault);
+  EXPECT_THAT(alone.message(), AllOf(HasSubstr("said so"), HasSubstr("the host cannot be lost")));
 }
 
 TEST(Execute, FallsBackInOrderAndListsAllThatFailed) {
@@ -245,6 +260,42 @@ TEST(Record, CutsLongIds) {
   ASSERT_TRUE(s.run().ok());
   EXPECT_EQ(record.kernel, std::string(47, 'b'));
   static_assert(sizeof(ResultRecord) <= 100);
+}
+
+// Keeps all out of some attempts, and knows of which it was asked.
+struct Keeper final : Door {
+  std::vector<size_t> shut, asked;
+  bool admits(size_t attempt) override {
+    asked.push_back(attempt);
+    return std::find(shut.begin(), shut.end(), attempt) == shut.end();
+  }
+};
+
+TEST(ADoor, IsAskedOnlyForWhatIsAboutToRunAndItsRefusalSkips) {
+  Stage s;
+  Keeper door;
+  s.request.door = &door;
+  EXPECT_TRUE(s.run().ok());
+  EXPECT_THAT(door.asked, ElementsAre(0));
+  door.shut = {0, 2};
+  EXPECT_TRUE(s.run().ok());
+  EXPECT_THAT(s.ran(), ElementsAre(1, 1, 0));
+  s.actors[1].code = YARD_FAULT;
+  EXPECT_FALSE(s.run().ok());
+  EXPECT_THAT(s.ran(), ElementsAre(1, 2, 0));
+  EXPECT_THAT(door.asked, ElementsAre(0, 0, 1, 0, 1, 2));
+}
+
+TEST(ADoor, KeepsNobodyOutWhereNobodyElseIsLeftNorWhoWasChosenBefore) {
+  Stage s;
+  Keeper door;
+  door.shut = {0, 1, 2};
+  s.request.door = &door;
+  EXPECT_TRUE(s.run().ok());
+  EXPECT_THAT(s.ran(), ElementsAre(0, 0, 1));
+  s.request.strict = s.request.committed = true;
+  EXPECT_TRUE(s.run().ok());
+  EXPECT_THAT(s.ran(), ElementsAre(1, 0, 1));
 }
 
 TEST(AfterFailure, GoesOnWithTheSecondKernel) {

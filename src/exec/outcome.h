@@ -13,8 +13,9 @@ namespace yard::exec {
 
 struct Failure {
   const Attempt* attempt;
-  std::string said;  // by the kernel; may be empty
-  Status why;
+  ErrorClass error;
+  int32_t code;      // that the kernel returned
+  std::string said;  // by the kernel, or that it said nothing
 };
 
 struct Outcome {

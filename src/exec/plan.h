@@ -21,8 +21,9 @@ struct KernelStats {
   telemetry::Counter calls;
   telemetry::Counter failures;
   mutable base::LogLimit failed, fell_back;  // of what is logged about it
-  // Some of its calls have failed of late: health wants to hear of those that go well, too.
-  mutable std::atomic<bool> suspect{false};
+  // Kinds of calls that have failed of late, each by its bit (health::kind_bit): health wants to hear of those
+  // that go well, too.
+  mutable std::atomic<uint64_t> suspects{0};
 };
 
 // One kernel of a plan. Borrowed: the entry that the plan belongs to owns both.
@@ -43,7 +44,7 @@ struct Plan {
   uint8_t attempt_count = 0;
   uint8_t tries = 0;  // how many of them one call may run
   // Nothing to do before and after but to run the kernel: no workspace, no state, nobody who watches. A plan
-  // whose kernel has failed is not direct until a call has gone well.
+  // whose kernel has failed is not direct until calls of that kind have gone well.
   mutable std::atomic<bool> direct{false};
   bool simple = false;  // can be direct
   // Handles that keep using it: while there are any it is not evicted. Changed under the plan lock.

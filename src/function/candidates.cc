@@ -32,19 +32,8 @@ Out switched_off(const Situation& s, const registry::Backend& b) {
     return Out{YARD_REASON_DISABLED, fmt::format("switched off by {}", who)};
   };
   if (auto out = said(p.set, "the program")) return *out;
-  if (auto out = said(p.environment, policy::backend_variable(b.name))) return *out;
-  if (const auto it = s.variables.find(b.env); !b.env.empty() && it != s.variables.end()) {
-    const std::string_view value = base::trim(it->second);
-    if (!value.empty() && !base::same_word(value, "auto")) {
-      const auto on = policy::read_switch(value);
-      if (on.ok())
-        return *on ? Out{} : Out{YARD_REASON_DISABLED, fmt::format("switched off by {}", b.env)};
-      base::log(LogLevel::kWarn, "policy",
-                fmt::format("{}={}: on, off or auto would be right; backend '{}' stays at its "
-                            "default",
-                            b.env, base::excerpt(value), b.name));
-    }
-  }
+  const std::string variable = p.by_own.contains(b.name) ? b.env : policy::backend_variable(b.name);
+  if (auto out = said(p.environment, variable)) return *out;
   if (p.file != nullptr)
     if (auto out = said(p.file->said, "the rule file")) return *out;
   if (b.d.enable != YARD_ENABLE_OFF) return {};
@@ -77,8 +66,27 @@ Out unavailable(const Situation& s, const registry::Backend& b) {
   return {YARD_REASON_UNAVAILABLE, probe.text};
 }
 
+// What its breaker says, if anything; and whether the device that it is for is lost. A call names no device: it is
+// the one that the backend's probe is asked about.
+Out unhealthy(const Situation& s, const registry::Backend& b, const registry::Hook& h,
+              std::optional<health::Held>& held) {
+  const health::View* view = s.snapshot.health.get();
+  if (view == nullptr) return {};
+  const Device device{b.d.device_type, 0};
+  if (view->is_lost(device))
+    return {YARD_REASON_UNHEALTHY, fmt::format("device {} is lost", to_string(device))};
+  const health::Key key = health_key(h);
+  const health::View::OfOp* of = view->of_op(key.op);
+  const health::Held* found = of != nullptr ? of->find(key) : nullptr;
+  if (found == nullptr) return {};
+  held = *found;
+  if (found->state != BreakerState::kOpen) return {};
+  return {YARD_REASON_UNHEALTHY, found->until == health::kByHand ? "its breaker was opened by hand"
+                                                                 : "its breaker is open"};
+}
+
 Out judge(const Situation& s, const FunctionRule& rule, std::string_view signature,
-          const registry::Hook& h) {
+          const registry::Hook& h, std::optional<health::Held>& held) {
   if (!signature.empty() && h.signature != signature)
     return {YARD_REASON_REFUSED,
             fmt::format("its signature is {}, declared is {}", h.signature, signature)};
@@ -90,12 +98,27 @@ Out judge(const Situation& s, const FunctionRule& rule, std::string_view signatu
   if (s.off()) return {YARD_REASON_REFERENCE_ONLY, "the master switch: every call is the original"};
   if (Out out = denied(s.snapshot.policy->in_force, rule, b)) return out;
   if (Out out = switched_off(s, b)) return out;
-  return unavailable(s, b);
+  if (Out out = unavailable(s, b)) return out;
+  return unhealthy(s, b, h, held);
 }
 
 }  // namespace
 
 bool Situation::off() const { return snapshot.policy->in_force.reference_only.value_or(false); }
+
+health::Key health_key(const registry::Hook& h) {
+  health::Key key;
+  key.op = h.group + "/" + h.name, key.kernel = key.backend = h.backend;
+  return key;
+}
+
+std::string rests(const health::Held& held) {
+  if (held.until == health::kByHand) return "its breaker was opened by hand";
+  const auto left =
+      std::chrono::ceil<std::chrono::seconds>(held.until - std::chrono::steady_clock::now());
+  return fmt::format("its breaker is open; trial calls begin in {} s",
+                     std::max<int64_t>(left.count(), 0));
+}
 
 FunctionRule rule_for(const std::map<std::string, FunctionRule, std::less<>>& rules,
                       std::string_view group, std::string_view name) {
@@ -127,13 +150,14 @@ std::vector<Candidate> candidates(const Situation& s, std::string_view group, st
   std::vector<Candidate> to;
   for (const auto& hook : s.snapshot.state->functions) {
     if (hook->group != group || hook->name != name) continue;
-    Out out = judge(s, rule, signature, *hook);
+    std::optional<health::Held> held;
+    Out out = judge(s, rule, signature, *hook, held);
     size_t place = 0;
     if (rule.backends)
       place = static_cast<size_t>(
           std::find(rule.backends->begin(), rule.backends->end(), hook->backend) -
           rule.backends->begin());
-    to.push_back({hook, out.reason, std::move(out.detail), place});
+    to.push_back({hook, out.reason, std::move(out.detail), place, std::move(held)});
   }
   std::sort(to.begin(), to.end(), [](const Candidate& a, const Candidate& b) {
     const bool a_out = a.reason != YARD_REASON_NONE, b_out = b.reason != YARD_REASON_NONE;

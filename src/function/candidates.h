@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,14 +18,10 @@
 
 namespace yard::function {
 
-// The values of switch variables that backends have chosen, as they were when first asked for.
-using Variables = std::map<std::string, std::string, std::less<>>;
-
 // What decides.
 struct Situation {
   const dispatch::Snapshot& snapshot;
   const yard_host_t* host;
-  const Variables& variables;
 
   // Whether every call is the original's.
   bool off() const;
@@ -35,6 +32,8 @@ struct Candidate {
   int32_t reason = YARD_REASON_NONE;  // NONE: calls ask it
   std::string detail;                 // for people
   size_t place = 0;                   // in the order that rules state
+  // What its breaker says, unless it is closed. Open: it is out, with the reason `unhealthy`.
+  std::optional<health::Held> held;
   int priority() const noexcept {
     return (hook->d.flags & YARD_HOOK_LOWER_FIRST) != 0 ? -hook->d.priority : hook->d.priority;
   }
@@ -43,6 +42,11 @@ struct Candidate {
 // What the rules say of one function, all that match together.
 FunctionRule rule_for(const std::map<std::string, FunctionRule, std::less<>>& rules,
                       std::string_view group, std::string_view name);
+
+// What health knows an implementation by: the function as op, the backend as kernel.
+health::Key health_key(const registry::Hook& implementation);
+// When an open breaker lets it be tried again, for people.
+std::string rests(const health::Held& held);
 
 // Those that calls ask, in order; then the others by backend. `signature` empty: of any. May run probes of backends.
 std::vector<Candidate> candidates(const Situation& situation, std::string_view group,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "dispatch/core.h"
 #include "function/implementation.h"
 
 namespace yard::function {
@@ -19,11 +20,9 @@ struct Answer {
 // Of an implementation without a verifier: yes.
 Answer ask_once(const Implementation& i, const detail::ThreadHead& thread,
                 const detail::FunctionArgs& args);
-// Twice here, once on another thread, with a look at arguments, environment and registry before and after.
+// Twice here, then on two other threads at once, with a look at arguments, environment and registry before and after.
+// The registry is that of `core`, where there is one, and that of the shared runtime.
 Answer ask_checked(const Implementation& i, const detail::ThreadHead& thread,
-                   const detail::FunctionArgs& args);
-
-// How many changes of the registry there were, for ask_checked(). Set once.
-void set_registry_generation(uint64_t (*generation)());
+                   const detail::FunctionArgs& args, const detail::Core* core = nullptr);
 
 }  // namespace yard::function

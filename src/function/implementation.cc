@@ -22,9 +22,7 @@ bool is_interned(int32_t code) noexcept { return code >= kInterned; }
 
 std::string_view reason_label(int32_t code) noexcept { return select::reason_name(code); }
 
-Implementation::Implementation(const detail::FunctionSite& s,
-                               std::shared_ptr<const registry::Hook> h)
-    : site(s), hook(std::move(h)) {
+Implementation::Implementation(std::shared_ptr<const registry::Hook> h) : hook(std::move(h)) {
   run = hook->d.function;
   verify = hook->d.verify;
   self = hook->d.self;
@@ -39,8 +37,13 @@ void Implementation::retire(const Implementation* i) {
 }
 
 std::shared_ptr<const Implementation> Implementation::make(
-    const detail::FunctionSite& site, std::shared_ptr<const registry::Hook> hook) {
-  return {new Implementation(site, std::move(hook)), &Implementation::retire};
+    std::shared_ptr<const registry::Hook> hook) {
+  return {new Implementation(std::move(hook)), &Implementation::retire};
+}
+
+bool Implementation::has_text(int32_t reason) const noexcept {
+  if (is_interned(reason) || reason < YARD_REASON_OWN) return true;
+  return static_cast<size_t>(reason - YARD_REASON_OWN) < hook->reasons.size();
 }
 
 std::string Implementation::text_of(int32_t reason, const int64_t figures[3]) const {
@@ -49,8 +52,9 @@ std::string Implementation::text_of(int32_t reason, const int64_t figures[3]) co
     return registry::fill_in(text, figures);
   }
   if (reason >= YARD_REASON_OWN) {
-    const auto i = static_cast<size_t>(reason - YARD_REASON_OWN);
-    if (i < hook->reasons.size()) return registry::fill_in(hook->reasons[i], figures);
+    if (has_text(reason))
+      return registry::fill_in(hook->reasons[static_cast<size_t>(reason - YARD_REASON_OWN)],
+                               figures);
     return fmt::format("reason {}, for which the backend has no text", reason);
   }
   for (const select::ReasonInfo& r : select::reasons())
@@ -80,7 +84,7 @@ const Implementation::Reason* Implementation::learn(int32_t code, const int64_t 
     r.code.store(code, std::memory_order_release);
     base::log(LogLevel::kInfo, "dispatch",
               fmt::format("Backend '{}' refuses a call of function '{}/{}': {}", hook->backend,
-                          site.group, site.name, r.text));
+                          hook->group, hook->name, r.text));
     return &r;
   }
   return nullptr;
@@ -102,7 +106,7 @@ void Implementation::broken(const std::string& text) const {
   detail::count(base::this_thread(), r != nullptr ? r->count->id() : others_.id());
   base::log(LogLevel::kWarn, "dispatch",
             fmt::format("The verifier of backend '{}' for function '{}/{}' is broken: {}",
-                        hook->backend, site.group, site.name, text));
+                        hook->backend, hook->group, hook->name, text));
 }
 
 std::vector<FunctionRefusal> Implementation::refusals() const {

@@ -21,12 +21,13 @@
 namespace yard::function {
 
 struct Implementation : detail::FunctionRow {
-  static std::shared_ptr<const Implementation> make(const detail::FunctionSite& site,
-                                                    std::shared_ptr<const registry::Hook> hook);
+  static std::shared_ptr<const Implementation> make(std::shared_ptr<const registry::Hook> hook);
 
-  const detail::FunctionSite& site;
   const std::shared_ptr<const registry::Hook> hook;
   telemetry::Counter runs, failures;
+
+  // Faults of it stand in a row: its next success is told to health.
+  mutable std::atomic<bool> suspect{false};
 
   bool promises() const noexcept { return (hook->d.flags & YARD_HOOK_FAILS_BEFORE_WRITING) != 0; }
   // As it counts: higher first.
@@ -34,17 +35,19 @@ struct Implementation : detail::FunctionRow {
     return (hook->d.flags & YARD_HOOK_LOWER_FIRST) != 0 ? -hook->d.priority : hook->d.priority;
   }
 
-  // Counts; the first time of each reason remembers and logs it. Allocates only then.
+  // Counts; the first time of each reason, as long as there are few, remembers and logs it. Allocates only then.
   void refused(const yard_verdict_t& v) const;
   // The same for a verifier that does not keep its promises.
   void broken(const std::string& text) const;
   std::vector<FunctionRefusal> refusals() const;
 
+  // False: a number of its own, beyond the texts that it brings.
+  bool has_text(int32_t reason) const noexcept;
   // A verdict for people.
   std::string text_of(int32_t reason, const int64_t figures[3]) const;
 
  private:
-  Implementation(const detail::FunctionSite& s, std::shared_ptr<const registry::Hook> h);
+  explicit Implementation(std::shared_ptr<const registry::Hook> h);
   static void retire(const Implementation* i);
 
   // Reasons beyond these are counted together.

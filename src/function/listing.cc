@@ -21,6 +21,9 @@ FunctionProvider provider(const Candidate& c) {
   p.priority = c.priority();
   p.on = c.reason == YARD_REASON_NONE;
   if (!p.on) p.reason = reason_label(c.reason), p.detail = c.detail;
+  if (!c.held) return p;
+  p.breaker = to_string(c.held->state);
+  if (c.held->state == BreakerState::kOpen) p.detail = rests(*c.held);
   return p;
 }
 
@@ -57,10 +60,7 @@ FunctionInfo describe(const Situation& now, detail::FunctionSite& site, bool ser
 std::vector<FunctionInfo> Registry::list() {
   std::vector<FunctionInfo> to;
   const auto s = core_.snapshot();
-  Switches& switches = switches_.get();
-  const std::lock_guard lock(switches.lock);
-  read_switches(*s->state, switches.variables);
-  const Situation now{*s, core_.host, switches.variables};
+  const Situation now{*s, core_.host};
   const bool serves = serves_.load(std::memory_order_acquire);
   std::set<std::pair<std::string, std::string>> declared;
   for (detail::FunctionSite* site : registry::function_sites()) {
@@ -92,15 +92,24 @@ FunctionExplanation Registry::explain(detail::FunctionSite& site,
   const detail::FunctionTable* t = guard.protect(site.table);
   if (t == &detail::kFunctionsOff) to.why = "the master switch: every call is the original";
   const Table* table = as_table(t);
-  if (table == nullptr) return to;
+  if (table == nullptr) {
+    if (thread.commit != nullptr)
+      for (const CommitDecision& d : thread.commit->decisions())
+        if (d.point == site.point && d.chosen != detail::kOriginal)
+          to.why += fmt::format("{}the commit group has chosen {}, so a call is an error",
+                                to.why.empty() ? "" : "; ", d.chosen);
+    return to;
+  }
   for (const Table::Entry& e : table->entries) {
     const Implementation& i = *e.implementation;
     FunctionCandidate c{i.hook->backend, i.priority(), "out", "", e.detail};
     if (e.reason != YARD_REASON_NONE) {
       c.reason = reason_label(e.reason);
+      if (e.rests()) c.detail = rests(*e.held);
       to.candidates.push_back(std::move(c));
       continue;
     }
+    if (e.gate() != nullptr) c.detail = "its breaker is half-open: one call at a time tries it";
     const Answer a = table->checked ? ask_checked(i, thread, args) : ask_once(i, thread, args);
     if (!a.broken.empty()) {
       c.verdict = "broken", c.reason = reason_label(YARD_REASON_VERIFIER_BROKEN);
@@ -111,6 +120,9 @@ FunctionExplanation Registry::explain(detail::FunctionSite& site,
     } else if (thread.commit != nullptr && e.partial) {
       c.reason = reason_label(YARD_REASON_REFUSED);
       c.detail = "it cannot run all functions that choose together";
+    } else if (e.gate() != nullptr && !e.gate()->would_admit()) {
+      c.reason = reason_label(YARD_REASON_UNHEALTHY);
+      c.detail = "its breaker is half-open, and other calls try it now";
     } else {
       c.verdict = to.selected == detail::kOriginal ? "selected" : "able";
       if (c.verdict == "selected") to.selected = c.backend;
@@ -143,6 +155,22 @@ std::vector<std::string> Registry::check(detail::FunctionSite& site,
                              e.implementation->hook->backend, site.group, site.name, a.broken));
   }
   return to;
+}
+
+void Registry::add_successes(std::vector<health::Successes>& to) {
+  if (!serves_.load(std::memory_order_acquire)) return;
+  base::ThreadRecord& thread = base::this_thread();
+  for (const detail::FunctionSite* site : registry::function_sites()) {
+    base::Guard guard(thread);
+    const Table* table = as_table(guard.protect(site->table));
+    if (table == nullptr) continue;
+    for (const Table::Entry& e : table->entries) {
+      const health::Key key = health_key(*e.implementation->hook);
+      const uint64_t runs = e.implementation->runs.total();
+      to.push_back({key.op, key.kernel, key.backend,
+                    runs - std::min(runs, e.implementation->failures.total())});
+    }
+  }
 }
 
 }  // namespace yard::function

@@ -39,30 +39,48 @@ std::unique_ptr<const Table> Table::make(const Situation& situation,
   auto to = std::make_unique<Table>();
   for (Candidate& c : candidates(situation, site.group, site.name, site.signature)) {
     auto implementation = reuse(before, *c.hook);
-    if (implementation == nullptr) implementation = Implementation::make(site, c.hook);
+    if (implementation == nullptr) implementation = Implementation::make(c.hook);
     if (c.reason == YARD_REASON_NONE) to->list.push_back(implementation.get());
     const bool partial =
         c.reason == YARD_REASON_NONE && !serves_all(situation, site, c.hook->backend);
-    to->entries.push_back({std::move(implementation), c.reason, std::move(c.detail), partial});
+    to->entries.push_back(
+        {std::move(implementation), c.reason, std::move(c.detail), partial, std::move(c.held)});
   }
   to->originals = before != nullptr ? before->originals : std::make_shared<telemetry::Counter>();
   to->strict = situation.snapshot.policy->in_force.strict.value_or(false);
   to->checked = checked;
   to->rows = to->list.data(), to->count = static_cast<uint32_t>(to->list.size());
   to->original = to->originals->id();
-  to->plain = !checked;
+  if (const auto& file = situation.snapshot.policy->file; file != nullptr)
+    if (const auto& n = file->config.settings.max_fallback_attempts)
+      to->fallbacks = static_cast<size_t>(*n);
+  to->settle_way();
   return to;
+}
+
+void Table::settle_way() const noexcept {
+  const auto short_way = [this] {
+    if (checked) return false;
+    for (const Entry& e : entries)
+      if (e.gate() != nullptr || e.implementation->suspect.load()) return false;
+    return true;
+  };
+  plain.store(short_way());
+  // Whoever became suspect meanwhile has been overwritten.
+  if (plain.load() && !short_way()) plain.store(false);
 }
 
 bool Table::same_as(const Table& other) const {
   if (entries.size() != other.entries.size() || list != other.list || strict != other.strict ||
-      checked != other.checked)
+      checked != other.checked || fallbacks != other.fallbacks)
     return false;
   for (size_t i = 0; i < entries.size(); ++i)
     if (entries[i].implementation != other.entries[i].implementation ||
         entries[i].reason != other.entries[i].reason ||
         entries[i].detail != other.entries[i].detail ||
-        entries[i].partial != other.entries[i].partial)
+        entries[i].partial != other.entries[i].partial ||
+        entries[i].gate() != other.entries[i].gate() ||
+        entries[i].rests() != other.entries[i].rests())
       return false;
   return true;
 }
@@ -83,7 +101,10 @@ void exchange(detail::FunctionSite& site, const detail::FunctionTable* next) {
 }  // namespace
 
 void publish(detail::FunctionSite& site, std::unique_ptr<const Table> table) {
-  exchange(site, table != nullptr ? table.release() : &detail::kFunctionsOff);
+  const Table* const made = table.release();
+  exchange(site, made != nullptr ? made : &detail::kFunctionsOff);
+  // Who became suspect while it was made has told the table before it.
+  if (made != nullptr) made->settle_way();
 }
 
 void withdraw(detail::FunctionSite& site) { exchange(site, nullptr); }

@@ -18,11 +18,17 @@ struct Table : detail::FunctionTable {
     std::string detail;
     // Some function that chooses by the same key has none of this backend: no choice of a commit group.
     bool partial = false;
+    std::optional<health::Held> held;  // unless its breaker is closed
+
+    // Open, and nothing else keeps it from running.
+    bool rests() const noexcept { return held && held->state == BreakerState::kOpen; }
+    health::Gate* gate() const noexcept { return held ? held->gate.get() : nullptr; }
   };
   std::vector<Entry> entries;  // as candidates() gives them; the first `count` are the rows
   std::vector<const detail::FunctionRow*> list;
   std::shared_ptr<telemetry::Counter> originals;
-  bool strict = false;  // no fallback after a failure
+  bool strict = false;              // no fallback after a failure
+  std::optional<size_t> fallbacks;  // at most, in one call; unset: all
   bool checked = false;
 
   // `before` may be null; what it has is used again.
@@ -31,6 +37,8 @@ struct Table : detail::FunctionTable {
                                            bool checked);
   // Whether calls would notice no difference.
   bool same_as(const Table& other) const;
+  // Whether calls may take the short way now. Once it is published, after each change of who is suspect.
+  void settle_way() const noexcept;
 };
 
 // The table behind a pointer; null for none and for the master switch.

@@ -34,6 +34,8 @@ struct Told {
   bool changed = false;  // the view is another one now
   // Faults of this key stand in a row: its next success should be told by success(). Others need not be.
   bool watched = false;
+  // Where a row has ended: the kinds of calls of that kernel, each by its kind_bit(), of which faults stand in a row.
+  uint64_t rows = 0;
   operator bool() const noexcept { return changed; }  // NOLINT: implicit on purpose
 };
 

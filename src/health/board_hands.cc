@@ -15,8 +15,6 @@ namespace {
 constexpr size_t kMostRecords = 16'384;
 constexpr size_t kMostBackends = 1024, kMostDevices = 1024;
 
-SmallKey small(Record* r, const Key& key) { return {r, key.dtypes, key.device, key.sizes}; }
-
 }  // namespace
 
 size_t SmallKeyHash::operator()(const SmallKey& k) const noexcept {

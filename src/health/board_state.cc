@@ -12,8 +12,6 @@ using Kind = BreakerEvent::Kind;
 
 namespace {
 
-SmallKey small(Record* r, const Key& key) { return {r, key.dtypes, key.device, key.sizes}; }
-
 Key whole(const Record& r) { return {r.op, r.kernel, r.backend, {}, 0, {}}; }
 Key full(const SmallKey& k) {
   return {k.record->op, k.record->kernel, k.record->backend, k.device, k.dtypes, k.sizes};
@@ -57,7 +55,7 @@ Told BoardState::fault(const Settings& s, const Key& key, ErrorClass c, std::str
   if (!slot->machine.fault(s, now)) return {false, true};
   if (!would_open(s, *r, &k, *slot, after_failures(slot->machine.faults, text), now)) return {};
   open_kernel_if_due(s, *r, now);
-  return {true, false};
+  return {true, false, rows(*r)};
 }
 
 Told BoardState::success(const Settings& s, const Key& key, Time now) {
@@ -65,10 +63,19 @@ Told BoardState::success(const Settings& s, const Key& key, Time now) {
   if (r == nullptr) return {};
   const auto at = entries_.find(small(r, key));
   // Late successes do not close a breaker; those of trial calls come through its gate.
-  if (at == entries_.end() || !at->second.closed()) return {};
-  at->second.machine.faults = 0;
-  if (at->second.machine.blank(s, now) && !at->second.busy()) entries_.erase(at);
-  return {};
+  if (at != entries_.end() && at->second.closed()) {
+    at->second.machine.faults = 0;
+    if (at->second.machine.blank(s, now) && !at->second.busy()) entries_.erase(at);
+  }
+  return {false, false, rows(*r)};
+}
+
+uint64_t BoardState::rows(const Record& r) const {
+  uint64_t to = 0;
+  for (const auto& [key, slot] : entries_)
+    if (key.record == &r && slot.closed() && slot.machine.faults > 0)
+      to |= kind_bit(key.device, key.dtypes, key.sizes);
+  return to;
 }
 
 // Enough faults. Opens the breaker and says true, or only says so.

@@ -48,6 +48,7 @@ struct SmallKey {
   Buckets sizes;
   bool operator==(const SmallKey&) const = default;
 };
+inline SmallKey small(Record* r, const Key& key) { return {r, key.dtypes, key.device, key.sizes}; }
 struct SmallKeyHash {
   size_t operator()(const SmallKey& k) const noexcept;
 };
@@ -64,6 +65,7 @@ class BoardState {
   using Settings = BreakerSettings;
   Told fault(const Settings& s, const Key& key, ErrorClass c, std::string_view text, Time now);
   Told success(const Settings& s, const Key& key, Time now);
+  uint64_t rows(const Record& r) const;
 
   const std::shared_ptr<const View>& view();
   std::optional<Time> next_change() const;

@@ -16,10 +16,6 @@ using namespace std::chrono_literals;
 using namespace testing;
 using ::testing::HasSubstr;
 
-constexpr Time t0 = kStart;
-constexpr BreakerState kClosed = BreakerState::kClosed, kOpen = BreakerState::kOpen,
-                       kHalfOpen = BreakerState::kHalfOpen;
-
 TEST(Board, FaultsInARowOpenAndTheViewSaysUntilWhen) {
   Board board;
   const Key key = key_of();
@@ -50,6 +46,21 @@ TEST(Board, ASuccessEndsTheRow) {
     EXPECT_FALSE(board.success(key, t0).watched);
   }
   EXPECT_TRUE(board.view()->empty());
+}
+
+TEST(Board, ASuccessIsToldWhichRowsOfItsKernelAreLeft) {
+  Board board;
+  const Key key = key_of(), large = key_of("default.simd", 1000), other = key_of("reference.cpp");
+  fail_times(board, key, 2, t0);
+  fail_times(board, large, 2, t0);
+  fail_times(board, other, 1, t0);
+  EXPECT_EQ(board.success(key, t0).rows, kind_bit(large));
+  fail_times(board, key, 4, t0);
+  const Told opened = board.fault(key, ErrorClass::kFault, "it broke", t0);
+  EXPECT_TRUE(opened.changed);
+  EXPECT_EQ(opened.rows, kind_bit(large));
+  EXPECT_EQ(board.success(large, t0).rows, 0u);
+  EXPECT_EQ(state_of(board, key), kOpen);
 }
 
 TEST(Board, OnlyFaultsCount) {
@@ -177,6 +188,44 @@ TEST(Board, EnoughOpenKeysOpenTheKernel) {
   EXPECT_TRUE(try_once(board, key_of("default.simd", 64), ErrorClass::kOk, t0 + 90s));
   EXPECT_TRUE(try_once(board, key_of("default.simd", 1), ErrorClass::kOk, t0 + 90s));
   EXPECT_TRUE(board.view()->empty());
+}
+
+// Opening the kernel closes its keys. One that was closed already had been healthy: what is forgiven stays forgiven,
+// and the time of health goes on.
+TEST(Board, OpeningTheKernelTakesNoForgivenessBack) {
+  BreakerSettings s;
+  s.decay = 100s;
+  s.open_keys_to_open_kernel = 2;
+  Board board(s);
+  const Key healthy = key_of("default.simd", 1);
+  for (int i = 0; i < 2; ++i) {  // two repeats
+    fail_times(board, healthy, 5, t0);
+    EXPECT_TRUE(board.close(healthy, Extent::kKey, t0));
+  }
+  for (const uint64_t rows : {2, 4}) fail_times(board, key_of("default.simd", rows), 5, t0 + 150s);
+  ASSERT_EQ(state_of(board, healthy), kOpen) << "with the whole kernel";
+  EXPECT_TRUE(board.close(healthy, Extent::kKernel, t0 + 160s));
+  fail_times(board, healthy, 5, t0 + 199s);
+  EXPECT_EQ(board.next_change(), t0 + 199s + 60s) << "one of two is forgiven";
+  EXPECT_TRUE(board.close(healthy, Extent::kKey, t0 + 199s));
+  fail_times(board, healthy, 5, t0 + 399s);
+  EXPECT_EQ(board.next_change(), t0 + 399s + 30s);
+}
+
+TEST(Board, AKeyOpenedByHandForATimeOutlastsTheKernelsBreaker) {
+  BreakerSettings s;
+  s.open_keys_to_open_kernel = 2;
+  Board board(s);
+  const Key by_hand = key_of("default.simd", 1);
+  EXPECT_TRUE(board.open(by_hand, Extent::kKey, {}, t0, 600s));
+  fail_times(board, key_of("default.simd", 2), 5, t0);
+  ASSERT_EQ(board.view()->of_op("rms_norm")->kernels.size(), 1u);
+  board.advance(t0 + 30s);
+  for (int i = 0; i < 2; ++i)
+    EXPECT_TRUE(try_once(board, key_of("default.simd", 4), ErrorClass::kOk, t0 + 30s));
+  EXPECT_EQ(state_of(board, key_of("default.simd", 4)), kClosed);
+  EXPECT_EQ(state_of(board, by_hand), kOpen);
+  EXPECT_EQ(board.next_change(), t0 + 600s);
 }
 
 TEST(Board, DryRunReportsItsShareAndOpensTheRest) {

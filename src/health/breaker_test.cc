@@ -14,13 +14,9 @@ namespace yard {
 namespace {
 
 using namespace std::chrono_literals;
-using health::testing::kStart;
+using namespace health::testing;
 using Time = CircuitBreaker::Time;
 using ::testing::HasSubstr;
-
-constexpr Time t0 = kStart;
-constexpr BreakerState kClosed = BreakerState::kClosed, kOpen = BreakerState::kOpen,
-                       kHalfOpen = BreakerState::kHalfOpen;
 
 void succeed(CircuitBreaker& b, Time now) { b.try_acquire(now).success(now); }
 void fail(CircuitBreaker& b, Time now, int times = 1) {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/testing_fork.h"
 #include "health/board.h"
 #include "health/testing.h"
 
@@ -15,20 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using namespace testing;
-
-constexpr Time t0 = kStart;
-
-// Whether `f` says true in a child, within a minute.
-template <class F>
-bool true_in_child(F f) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(60);
-    ::_exit(f() ? 0 : 1);
-  }
-  int status = -1;
-  return ::waitpid(child, &status, 0) == child && status == 0;
-}
+using base::true_in_child;
 
 // Opens, waits, tries, closes.
 bool works(Board& board) {

@@ -24,6 +24,13 @@ std::string size_range(uint8_t bucket) {
 
 }  // namespace
 
+uint64_t kind_bit(Device device, uint64_t dtypes, const Buckets& sizes) noexcept {
+  size_t h = mix(static_cast<size_t>(device.type), static_cast<uint32_t>(device.index));
+  h = mix(h, dtypes);
+  for (const uint8_t b : sizes.get()) h = mix(h, b + size_t{1});
+  return uint64_t{1} << (h >> 58);
+}
+
 uint64_t pack_dtypes(std::span<const DType> dtypes) noexcept {
   uint64_t word = 0;
   if (dtypes.size() <= kPacked) {
@@ -37,6 +44,8 @@ uint64_t pack_dtypes(std::span<const DType> dtypes) noexcept {
 }
 
 std::string describe_call(Device device, uint64_t dtypes, const Buckets& sizes) {
+  // Calls of functions are not told apart.
+  if (dtypes == 0 && sizes.get().empty() && device == Device{}) return "all calls";
   std::string text;
   const auto part = [&](const std::string& p) { text += (text.empty() ? "" : " ") + p; };
   if ((dtypes & kHashed) != 0)

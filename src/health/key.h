@@ -30,6 +30,9 @@ class Buckets {
   std::array<uint8_t, kMost> buckets_{};  // bit_width of the size
 };
 
+// One bit of 64 that stands for a kind of call; others may have the same.
+uint64_t kind_bit(Device device, uint64_t dtypes, const Buckets& sizes) noexcept;
+
 // One word for the dtypes of all tensors, in order; beyond ten a hash of them.
 uint64_t pack_dtypes(std::span<const DType> dtypes) noexcept;
 
@@ -41,6 +44,9 @@ struct Key {
 
   bool operator==(const Key&) const = default;
 };
+inline uint64_t kind_bit(const Key& key) noexcept {
+  return kind_bit(key.device, key.dtypes, key.sizes);
+}
 
 // `f32 f32, sizes 8-15 4096-8191, cuda:0`: the kind of call.
 std::string describe_call(Device device, uint64_t dtypes, const Buckets& sizes);

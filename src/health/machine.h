@@ -60,9 +60,10 @@ struct Machine {
   }
 
   void close(Time now) {
+    faults = 0;
+    if (state == BreakerState::kClosed) return;  // its time of health goes on
     state = BreakerState::kClosed;
     by_hand = false;
-    faults = 0;
     since = now;
     until = {};
   }

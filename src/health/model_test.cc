@@ -125,7 +125,7 @@ class Day {
     else
       board_.reset(key_at(key), extent, now());
     const auto close = [&](ModelBreaker& one) {
-      one.state == ModelBreaker::closed ? void(one.in_a_row = 0) : one.close();
+      one.close();
       if (what >= 4) one.repeats = 0;
     };
     close(b);
@@ -160,7 +160,7 @@ class Day {
     if (held == nullptr) return;
     RC_ASSERT((held->state == BreakerState::kOpen) == (b.state == ModelBreaker::open));
     if (held->state == BreakerState::kOpen)
-      RC_ASSERT(held->until == (b.by_hand ? kByHand : now() + seconds(b.left)));
+      RC_ASSERT(held->until == (b.left == 0 ? kByHand : now() + seconds(b.left)));
     else
       RC_ASSERT(held->gate->would_admit() == b.would_admit(model_.s));
   }

@@ -91,7 +91,7 @@ std::vector<BreakerEvent> BoardState::take_events() {
 
 namespace {
 
-std::string seconds(std::chrono::nanoseconds d) {
+std::string rounded_seconds(std::chrono::nanoseconds d) {
   const double s = std::chrono::duration<double>(d).count();
   return s < 10 ? fmt::format("{:.1f}s", s) : fmt::format("{:.0f}s", s);
 }
@@ -100,7 +100,7 @@ void print(std::string& to, const HealthCounts& c, std::chrono::steady_clock::ti
   to += fmt::format("{} ok, {} failed ({:.1f} %)", c.successes, c.failures.counted(),
                     100 * c.failure_rate());
   if (c.last_error_at)
-    to += fmt::format(", last {} ago: {}", seconds(std::max(now - *c.last_error_at, {})),
+    to += fmt::format(", last {} ago: {}", rounded_seconds(std::max(now - *c.last_error_at, {})),
                       c.last_error);
   to += '\n';
 }
@@ -121,7 +121,7 @@ std::string to_string(const HealthReport& report, std::chrono::steady_clock::tim
       text += fmt::format("  {}: {}", b.key.empty() ? "all calls" : b.key, to_string(b.state));
       if (b.by_hand) text += " by hand";
       if (b.until && b.state == BreakerState::kOpen)
-        text += fmt::format(", trial calls in {}", seconds(std::max(*b.until - now, {})));
+        text += fmt::format(", trial calls in {}", rounded_seconds(std::max(*b.until - now, {})));
       text += '\n';
     }
   }

@@ -13,8 +13,6 @@ namespace {
 using namespace std::chrono_literals;
 using namespace testing;
 
-constexpr Time t0 = kStart;
-
 TEST(HealthReport, AddsUpKernelsAndWhatTheProgramRecorded) {
   Board board;
   const Key simd = key_of("default.simd"), other = key_of("default.simd", 64, "silu");

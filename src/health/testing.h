@@ -10,7 +10,9 @@
 
 namespace yard::health::testing {
 
-inline constexpr Time kStart = Time(std::chrono::hours(1000));
+inline constexpr Time kStart = Time(std::chrono::hours(1000)), t0 = kStart;
+inline constexpr BreakerState kClosed = BreakerState::kClosed, kOpen = BreakerState::kOpen,
+                              kHalfOpen = BreakerState::kHalfOpen;
 
 inline Key key_of(const std::string& kernel = "default.simd", uint64_t rows = 8,
                   const std::string& op = "rms_norm", Device device = {}) {

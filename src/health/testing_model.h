@@ -19,8 +19,8 @@ struct ModelSettings {
 // One breaker.
 struct ModelBreaker {
   enum { closed, open, half_open } state = closed;
-  bool by_hand = false;    // open, and no clock runs
-  int left = 0;            // seconds until the state, or the period, ends
+  bool by_hand = false;  // open, and faults of others do not change that
+  int left = 0;  // seconds until the state, or the period, ends; 0 while open: only a hand ends it
   int in_a_row = 0;        // faults
   int repeats = 0;         // not forgiven
   int healthy = 0;         // seconds without a fault
@@ -29,7 +29,7 @@ struct ModelBreaker {
 
   void tick(const ModelSettings& s) {
     if (state == closed && repeats > 0 && ++healthy == s.decay) healthy = 0, --repeats;
-    if (state == closed || by_hand || --left > 0) return;
+    if (state == closed || left == 0 || --left > 0) return;
     if (state == open) enter_half_open();
     made = 0;
     left = s.cooldown;
@@ -37,7 +37,7 @@ struct ModelBreaker {
   void enter_half_open() {
     state = half_open;
     good = 0;
-    inside_counts = false;
+    by_hand = inside_counts = false;
   }
   void trip(const ModelSettings& s) {
     int64_t length = s.cooldown;
@@ -48,13 +48,15 @@ struct ModelBreaker {
     by_hand = inside_counts = false;
   }
   void close() {
+    in_a_row = 0;
+    if (state == closed) return;
     state = closed;
     by_hand = inside_counts = false;
-    in_a_row = healthy = 0;
+    healthy = 0;
   }
   void hold(int seconds) {  // 0: until a hand closes it
     state = open;
-    by_hand = seconds == 0;
+    by_hand = true;
     left = seconds;
     inside_counts = false;
   }

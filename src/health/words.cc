@@ -3,17 +3,10 @@
 #include <fmt/format.h>
 #include <yard/breaker.h>
 
+#include "base/text.h"
 #include "health/events.h"
 
 namespace yard {
-namespace {
-
-std::string seconds(std::chrono::nanoseconds d) {
-  return fmt::format("{:g}s", std::chrono::duration<double>(d).count());
-}
-
-}  // namespace
-
 const char* to_string(BreakerState state) noexcept {
   switch (state) {
     case BreakerState::kClosed: return "closed";
@@ -40,7 +33,7 @@ std::string to_string(const BreakerEvent& e) {
   if (e.kind == BreakerEvent::Kind::kOpened)
     text += e.until == std::chrono::steady_clock::time_point::max()
                 ? " until it is closed by hand"
-                : " for " + seconds(e.until - e.at);
+                : " for " + base::seconds_text(e.until - e.at);
   return e.text.empty() ? text : text + ": " + e.text;
 }
 

@@ -9,10 +9,8 @@
 namespace yard::op {
 namespace {
 
-Program compiled(std::string_view text) { return Program::compile(text).value(); }
-
-std::string error(const Program& p, std::vector<Given> given,
-                  Positional positional = Positional::kAll) {
+std::string error_of_binding(const Program& p, std::vector<Given> given,
+                             Positional positional = Positional::kAll) {
   const auto result = op::bind(p, given, positional);
   if (result.ok()) return "";
   EXPECT_EQ(result.status().code(), Code::kInvalidArgument);
@@ -76,18 +74,20 @@ TEST(Bind, Errors) {
   const Program p = compiled(kRmsNorm);
   Values v;
   const yard_value_t o = v.f32({2, 4}), x = v.f32({2, 4}), w = v.f32({4});
-  EXPECT_EQ(error(p, {{"", o}, {"", x}, {"wieght", w}}),
+  EXPECT_EQ(error_of_binding(p, {{"", o}, {"", x}, {"wieght", w}}),
             "rms_norm: has no parameter 'wieght'; did you mean 'weight'?");
-  EXPECT_EQ(error(p, {{"", o}, {"", x}}), "rms_norm: argument 'weight' (T[hidden]) is missing");
-  EXPECT_EQ(error(p, {{"", o}, {"", x}, {"", w}, {"x", x}}),
+  EXPECT_EQ(error_of_binding(p, {{"", o}, {"", x}}),
+            "rms_norm: argument 'weight' (T[hidden]) is missing");
+  EXPECT_EQ(error_of_binding(p, {{"", o}, {"", x}, {"", w}, {"x", x}}),
             "rms_norm: argument 'x' is given twice");
-  EXPECT_EQ(error(p, {{"", o}, {"", x}, {"", w}, {"", number(0)}, {"", number(0)}}),
+  EXPECT_EQ(error_of_binding(p, {{"", o}, {"", x}, {"", w}, {"", number(0)}, {"", number(0)}}),
             "rms_norm: too many arguments: takes (out, x, weight, eps), found 5 by position");
-  EXPECT_EQ(error(p, {{"", x}, {"", w}, {"", number(0)}, {"", number(0)}}, Positional::kInputs),
+  EXPECT_EQ(error_of_binding(p, {{"", x}, {"", w}, {"", number(0)}, {"", number(0)}},
+                             Positional::kInputs),
             "rms_norm: too many arguments: takes (x, weight, eps), found 4 by position");
   const Program gelu = compiled(kGeluAndMul);
   EXPECT_EQ(
-      error(gelu, {{"", o}, {"", x}, {"", text("tahn")}}),
+      error_of_binding(gelu, {{"", o}, {"", x}, {"", text("tahn")}}),
       "gelu_and_mul: argument 'approximate': expected none or tanh, found 'tahn'; did you mean "
       "'tanh'?");
 }

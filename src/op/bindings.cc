@@ -5,7 +5,7 @@
 namespace yard::op {
 namespace {
 
-std::string dim_text(const Dim& d, const Bindings& known) {
+std::string bound_dim_text(const Dim& d, const Bindings& known) {
   std::string out;
   switch (d.kind) {
     case Dim::Kind::kAny: return "_";
@@ -60,7 +60,7 @@ std::string expected_text(const Param& p, const Bindings& known) {
   out += '[';
   bool first = true;
   for (const Dim& d : p.dims) {
-    const std::string text = dim_text(d, known);
+    const std::string text = bound_dim_text(d, known);
     if (text.empty()) continue;  // leading dimensions that are none
     if (!first) out += ',';
     first = false;

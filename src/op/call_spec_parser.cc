@@ -15,9 +15,9 @@ namespace {
 constexpr size_t kMaxArgs = 64;
 constexpr size_t kMaxList = 4096;
 
-class Parser {
+class CallSpecParser {
  public:
-  explicit Parser(Scanner& in) : in_(in) {}
+  explicit CallSpecParser(Scanner& in) : in_(in) {}
 
   bool call(CallSpec& c) {
     auto op = in_.op_name();
@@ -251,7 +251,7 @@ class Parser {
 Result<CallSpec> parse_call_spec(std::string_view text) {
   Scanner in(text, "call");
   CallSpec c;
-  if (!Parser(in).call(c)) return in.take_status();
+  if (!CallSpecParser(in).call(c)) return in.take_status();
   return c;
 }
 

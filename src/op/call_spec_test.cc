@@ -11,14 +11,14 @@
 namespace yard::op {
 namespace {
 
-CallSpec parsed(std::string_view text) {
+CallSpec parsed_call(std::string_view text) {
   Result<CallSpec> c = parse_call_spec(text);
   EXPECT_TRUE(c.ok()) << c.status().to_string();
   return c.ok() ? *c : CallSpec{};
 }
 
 TEST(CallSpec, RmsNorm) {
-  const CallSpec c = parsed("rms_norm(f32[8,4096], f32[4096], eps=1e-6)@cpu");
+  const CallSpec c = parsed_call("rms_norm(f32[8,4096], f32[4096], eps=1e-6)@cpu");
   EXPECT_EQ(c.op, "rms_norm");
   ASSERT_EQ(c.args.size(), 3u);
   const auto& x = std::get<TensorSpec>(c.args[0].value.v);
@@ -33,7 +33,7 @@ TEST(CallSpec, RmsNorm) {
 }
 
 TEST(CallSpec, EveryValue) {
-  const CallSpec c = parsed(
+  const CallSpec c = parsed_call(
       R"(a.b(f32[], i4[8,4;1,-8]%16@cuda:1, [f32[2], f16[3]], [], none, 3, -4, x=1.5, inf=-inf, n=nan,
              t=true, f=false, w=tanh, s="a\"b\n", out=&x)@cuda+inference+deterministic{k=v, "a b"="", z=1.5})");
   EXPECT_EQ(c.op, "a.b");
@@ -58,7 +58,7 @@ TEST(CallSpec, EveryValue) {
       R"(a.b(f32[], i4[8,4;1,-8]%16@cuda:1, [f32[2], f16[3]], [], none, 3, -4, x=1.5, inf=-inf, )"
       R"(n=nan, t=true, f=false, w=tanh, s="a\"b\n", out=&x)@cuda+deterministic+inference{k=v, )"
       R"("a b"="", z=1.5})");
-  EXPECT_EQ(parsed(to_string(c)), c);
+  EXPECT_EQ(parsed_call(to_string(c)), c);
 }
 
 TEST(CallSpec, CanonicalText) {
@@ -72,21 +72,21 @@ TEST(CallSpec, CanonicalText) {
            {"f()@cpu+tracing+capturing", "f()@cpu+capturing+tracing"},
            {"f(){a=b}", "f()@cpu{a=b}"},
        }) {
-    EXPECT_EQ(to_string(parsed(text)), canonical);
-    EXPECT_EQ(parsed(canonical), parsed(text));
+    EXPECT_EQ(to_string(parsed_call(text)), canonical);
+    EXPECT_EQ(parsed_call(canonical), parsed_call(text));
   }
 }
 
-struct Wrong {
+struct WrongCallCase {
   const char* text;
   size_t column;
   const char* message;
 };
 
-class WrongCall : public testing::TestWithParam<Wrong> {};
+class WrongCall : public testing::TestWithParam<WrongCallCase> {};
 
 TEST_P(WrongCall, PointsAtTheColumn) {
-  const Wrong& w = GetParam();
+  const WrongCallCase& w = GetParam();
   const Result<CallSpec> c = parse_call_spec(w.text);
   ASSERT_FALSE(c.ok());
   EXPECT_EQ(c.status().code(), Code::kParse);
@@ -99,42 +99,43 @@ TEST_P(WrongCall, PointsAtTheColumn) {
 
 INSTANTIATE_TEST_SUITE_P(
     Table, WrongCall,
-    testing::Values(Wrong{"", 1, "expected the name of an op, found the end"},
-                    Wrong{"rms_norm", 9, "expected '(' after the name of the op"},
-                    Wrong{"f(f32[2]", 9, "expected ')' or ',' after an argument, found the end"},
-                    Wrong{"f(f23[2])", 3, "expected a dtype, found 'f23'; did you mean 'f32'?"},
-                    Wrong{"f(f32[2,])", 9, "expected a size, found ']'"},
-                    Wrong{"f(f32[-2])", 7, "a size is not negative"},
-                    Wrong{"f(f32[2.5])", 7, "expected a size, found a number with a fraction"},
-                    Wrong{"f(f32[2;])", 9, "expected a stride"},
-                    Wrong{"f(f32[2,3;1])", 10, "2 sizes, but 1 strides"},
-                    Wrong{"f(f32[1,1,1,1,1,1,1,1,1])", 23, "more than 8 dimensions"},
-                    Wrong{"f(f32[2)", 8, "expected ']' or ',' after a size, found ')'"},
-                    Wrong{"f(f32[2]%3)", 10, "an alignment is 1, 2, 4"},
-                    Wrong{"f(f32[2]%128)", 10, "an alignment is"},
-                    Wrong{"f(f32[2]@gpu)", 10, "expected a device (cpu, cuda:1), found 'gpu'"},
-                    Wrong{"f(f32[2]@cdua:1)", 10, "did you mean 'cuda'?"},
-                    Wrong{"f(x=)", 5, "expected a tensor"}, Wrong{"f(-)", 3, "expected a tensor"},
-                    Wrong{"f(-x)", 3, "expected a tensor"},
-                    Wrong{"f(1.)", 3, "is not written like one"},
-                    Wrong{"f(1e999)", 3, "is out of range"},
-                    Wrong{"f(99999999999999999999)", 3, "is out of range"},
-                    Wrong{"f(x=1, 2)", 8, "a positional argument cannot follow one given by name"},
-                    Wrong{"f(x=1, x=2)", 8, "argument 'x' is given twice"},
-                    Wrong{"f(X=1)", 3, "expected a parameter name"},
-                    Wrong{"f(out=&)", 8, "expected a parameter name after '&'"},
-                    Wrong{"f([1])", 4, "expected a dtype, found '1'"},
-                    Wrong{"f([f32[2])", 10, "expected ']' or ',' after a tensor of a list"},
-                    Wrong{"f(\"abc)", 8, "the string has no closing '\"'"},
-                    Wrong{"f()@", 5, "expected a device"},
-                    Wrong{"f()@cpu+determinstic", 9, "did you mean 'deterministic'?"},
-                    Wrong{"f()@cpu+inference+inference", 19, "stands here twice"},
-                    Wrong{"f()@cpu junk", 9,
-                          "expected '@device', '{labels}' or the end, found 'junk'"},
-                    Wrong{"f(){a}", 6, "expected '=' after the name of a label"},
-                    Wrong{"f(){a=}", 7, "expected a word or a string"},
-                    Wrong{"f(){a=b, a=c}", 10, "label 'a' is given twice"},
-                    Wrong{"f(){a=b", 8, "expected '}' or ',' after a label"}));
+    testing::Values(
+        WrongCallCase{"", 1, "expected the name of an op, found the end"},
+        WrongCallCase{"rms_norm", 9, "expected '(' after the name of the op"},
+        WrongCallCase{"f(f32[2]", 9, "expected ')' or ',' after an argument, found the end"},
+        WrongCallCase{"f(f23[2])", 3, "expected a dtype, found 'f23'; did you mean 'f32'?"},
+        WrongCallCase{"f(f32[2,])", 9, "expected a size, found ']'"},
+        WrongCallCase{"f(f32[-2])", 7, "a size is not negative"},
+        WrongCallCase{"f(f32[2.5])", 7, "expected a size, found a number with a fraction"},
+        WrongCallCase{"f(f32[2;])", 9, "expected a stride"},
+        WrongCallCase{"f(f32[2,3;1])", 10, "2 sizes, but 1 strides"},
+        WrongCallCase{"f(f32[1,1,1,1,1,1,1,1,1])", 23, "more than 8 dimensions"},
+        WrongCallCase{"f(f32[2)", 8, "expected ']' or ',' after a size, found ')'"},
+        WrongCallCase{"f(f32[2]%3)", 10, "an alignment is 1, 2, 4"},
+        WrongCallCase{"f(f32[2]%128)", 10, "an alignment is"},
+        WrongCallCase{"f(f32[2]@gpu)", 10, "expected a device (cpu, cuda:1), found 'gpu'"},
+        WrongCallCase{"f(f32[2]@cdua:1)", 10, "did you mean 'cuda'?"},
+        WrongCallCase{"f(x=)", 5, "expected a tensor"},
+        WrongCallCase{"f(-)", 3, "expected a tensor"},
+        WrongCallCase{"f(-x)", 3, "expected a tensor"},
+        WrongCallCase{"f(1.)", 3, "is not written like one"},
+        WrongCallCase{"f(1e999)", 3, "is out of range"},
+        WrongCallCase{"f(99999999999999999999)", 3, "is out of range"},
+        WrongCallCase{"f(x=1, 2)", 8, "a positional argument cannot follow one given by name"},
+        WrongCallCase{"f(x=1, x=2)", 8, "argument 'x' is given twice"},
+        WrongCallCase{"f(X=1)", 3, "expected a parameter name"},
+        WrongCallCase{"f(out=&)", 8, "expected a parameter name after '&'"},
+        WrongCallCase{"f([1])", 4, "expected a dtype, found '1'"},
+        WrongCallCase{"f([f32[2])", 10, "expected ']' or ',' after a tensor of a list"},
+        WrongCallCase{"f(\"abc)", 8, "the string has no closing '\"'"},
+        WrongCallCase{"f()@", 5, "expected a device"},
+        WrongCallCase{"f()@cpu+determinstic", 9, "did you mean 'deterministic'?"},
+        WrongCallCase{"f()@cpu+inference+inference", 19, "stands here twice"},
+        WrongCallCase{"f()@cpu junk", 9, "expected '@device', '{labels}' or the end, found 'junk'"},
+        WrongCallCase{"f(){a}", 6, "expected '=' after the name of a label"},
+        WrongCallCase{"f(){a=}", 7, "expected a word or a string"},
+        WrongCallCase{"f(){a=b, a=c}", 10, "label 'a' is given twice"},
+        WrongCallCase{"f(){a=b", 8, "expected '}' or ',' after a label"}));
 
 // Canonical specs: what parsing gives and capturing makes.
 rc::Gen<TensorSpec> any_tensor() {

@@ -10,12 +10,10 @@
 namespace yard::op {
 namespace {
 
-Program compiled(std::string_view text) { return Program::compile(text).value(); }
-
 Result<Call> made(const Program& p, std::string_view text, const yard_op_t* op = nullptr) {
   return Call::from_spec(p, parse_call_spec(text).value(), op);
 }
-std::string error(const Program& p, std::string_view text) {
+std::string error_of_call(const Program& p, std::string_view text) {
   const Result<Call> c = made(p, text);
   return c.ok() ? "" : std::string(c.status().message());
 }
@@ -76,7 +74,7 @@ TEST(Call, Optionals) {
 TEST(Call, ListsAndStrings) {
   const Program p = compiled(R"(f(out!: T[n], xs: T[_][], mode: string = "a b", n: int))");
   EXPECT_EQ(again(p, "f([f32[2], f32[3]], n=5)"), "f([f32[2], f32[3]], mode=\"a b\", n=5)@cpu");
-  EXPECT_EQ(error(p, "f([], mode=word, n=5)"),
+  EXPECT_EQ(error_of_call(p, "f([], mode=word, n=5)"),
             "f: output 'out': no argument given says what dtype T is");
   const Program split = compiled("split(outs!: T[n][], x: T[n])");
   EXPECT_EQ(again(split, "split(f32[2], outs=[f32[2], f32[2]])"),
@@ -95,31 +93,32 @@ TEST(Call, AliasedOutputsAreTheSameTensor) {
 
 TEST(Call, Errors) {
   const Program p = compiled(kRmsNorm);
-  EXPECT_EQ(error(p, "add(f32[2])"), "the call is one of 'add', not of 'rms_norm'");
-  EXPECT_EQ(error(p, "rms_norm(f32[8,64])"), "rms_norm: argument 'weight' (T[hidden]) is missing");
-  EXPECT_EQ(error(p, "rms_norm(f32[8,64], f32[63])"),
-            "rms_norm: argument 'weight': expected f32[64] (hidden = 64 from 'x'), found f32[63]");
-  EXPECT_EQ(error(p, "rms_norm(f32[8,64], f32[64], out=f32[9,64])"),
-            "rms_norm: argument 'out': expected f32[8,64] (*rows = [8] from 'x'), found f32[9,64]");
-  EXPECT_EQ(error(p, "rms_norm(f32[8,64], f32[64], esp=1)"),
-            "rms_norm: has no parameter 'esp'; did you mean 'eps'?");
-  EXPECT_EQ(error(p, "rms_norm(f32[8,64], f32[64], out=&weight)"),
-            "rms_norm: argument 'out': the schema does not say 'out may_alias weight'");
-  EXPECT_EQ(error(p, "rms_norm(f32[8,64], weight=&x)"),
+  EXPECT_EQ(error_of_call(p, "add(f32[2])"), "the call is one of 'add', not of 'rms_norm'");
+  EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64])"),
             "rms_norm: argument 'weight' (T[hidden]) is missing");
-  EXPECT_EQ(error(p, "rms_norm(f32[8,64], f32[64], eps=&x)"),
+  EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[63])"),
+            "rms_norm: argument 'weight': expected f32[64] (hidden = 64 from 'x'), found f32[63]");
+  EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[64], out=f32[9,64])"),
+            "rms_norm: argument 'out': expected f32[8,64] (*rows = [8] from 'x'), found f32[9,64]");
+  EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[64], esp=1)"),
+            "rms_norm: has no parameter 'esp'; did you mean 'eps'?");
+  EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[64], out=&weight)"),
+            "rms_norm: argument 'out': the schema does not say 'out may_alias weight'");
+  EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], weight=&x)"),
+            "rms_norm: argument 'weight' (T[hidden]) is missing");
+  EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[64], eps=&x)"),
             "rms_norm: argument 'eps': only an output, by name, can be '&x'");
   EXPECT_EQ(
-      error(p, "rms_norm(f32[8,64], f32[64]@cuda)"),
+      error_of_call(p, "rms_norm(f32[8,64], f32[64]@cuda)"),
       "rms_norm: argument 'weight': expected a tensor on cpu like 'x', found f32[64] on cuda");
-  EXPECT_EQ(error(p, "rms_norm(f32[8,64], f32[64], eps=yes)"),
+  EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[64], eps=yes)"),
             "rms_norm: argument 'eps': expected float, found a string");
-  EXPECT_EQ(error(p, "rms_norm(f32[4294967296,4294967296], f32[64])"),
+  EXPECT_EQ(error_of_call(p, "rms_norm(f32[4294967296,4294967296], f32[64])"),
             "rms_norm: argument 'x': expected T[*rows, hidden], found a tensor that cannot be "
             "read: a size "
             "that overflows 63 bits");
   const Program split = compiled("split(outs!: T[n][], x: T[n])");
-  EXPECT_EQ(error(split, "split(f32[2])"),
+  EXPECT_EQ(error_of_call(split, "split(f32[2])"),
             "split: argument 'outs': a list of outputs cannot be inferred: give it by name");
 }
 

@@ -54,7 +54,8 @@ inline int64_t read_tensor(Field::Kind kind, Field::Source s, const yard_tensor_
 
 }  // namespace detail
 
-// The value of a field in a call that fits its schema; kAbsent if it is not there. No allocation.
+// The value of a field in a call that fits its schema; kAbsent if it is not there. No allocation. A scalar is
+// always there and may be that very number: whoever asks whether a field is there uses find() or read_apart().
 inline int64_t read(const Field& f, const yard_value_t* args) noexcept {
   for (uint32_t i = 0; i < f.count; ++i) {
     const yard_value_t& v = args[f.sources[i].arg];
@@ -65,6 +66,18 @@ inline int64_t read(const Field& f, const yard_value_t* args) noexcept {
     if (v.count > 0) return detail::read_tensor(f.kind, f.sources[i], v.u.list[0]);
   }
   return kAbsent;
+}
+
+// Whether the field is there; `to` is its value.
+inline bool find(const Field& f, const yard_value_t* args, int64_t& to) noexcept {
+  to = read(f, args);
+  return to != kAbsent || (f.kind == Field::Kind::kScalar && f.count > 0);
+}
+
+// As read(), but a scalar that is kAbsent counts as the number above it.
+inline int64_t read_apart(const Field& f, const yard_value_t* args) noexcept {
+  int64_t v;
+  return find(f, args, v) && v == kAbsent ? v + 1 : v;
 }
 
 }  // namespace yard::op

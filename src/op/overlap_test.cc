@@ -12,11 +12,11 @@
 namespace yard::op {
 namespace {
 
-alignas(64) char memory[1 << 16];
+alignas(64) char arena[1 << 16];
 
 TensorView at(int64_t byte, std::vector<int64_t> shape, std::vector<int64_t> strides = {},
               DType dtype = DType::f32) {
-  return TensorView(memory + byte, dtype, shape, strides);
+  return TensorView(arena + byte, dtype, shape, strides);
 }
 
 Overlap both(const TensorView& a, const TensorView& b) {
@@ -88,7 +88,7 @@ TEST(SelfOverlap, UsualLayouts) {
 
 // Bytes of every element, in order of the index.
 std::vector<int64_t> addresses(const TensorView& t) {
-  std::vector<int64_t> all = {static_cast<char*>(t.data()) - memory};
+  std::vector<int64_t> all = {static_cast<char*>(t.data()) - arena};
   for (int k = 0; k < t.rank(); ++k) {
     std::vector<int64_t> next;
     for (int64_t base : all)

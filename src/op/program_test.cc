@@ -10,8 +10,6 @@
 namespace yard::op {
 namespace {
 
-Program compiled(std::string_view text) { return Program::compile(text).value(); }
-
 // fits(), and that misfit() says the same.
 int32_t fit(const Program& p, const std::vector<yard_value_t>& args) {
   const auto n = static_cast<uint32_t>(args.size());

@@ -11,9 +11,9 @@
 namespace yard::op {
 namespace {
 
-class Parser {
+class SchemaParser {
  public:
-  explicit Parser(Scanner& in) : in_(in) {}
+  explicit SchemaParser(Scanner& in) : in_(in) {}
 
   bool schema(Schema& s) {
     auto name = in_.op_name();
@@ -334,7 +334,7 @@ class Parser {
 Result<Schema> parse_schema(std::string_view text) {
   Scanner in(text, "schema");
   Schema s;
-  if (!Parser(in).schema(s) || !check_schema(s, in)) return in.take_status();
+  if (!SchemaParser(in).schema(s) || !check_schema(s, in)) return in.take_status();
   return s;
 }
 

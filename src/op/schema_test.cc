@@ -9,14 +9,14 @@
 namespace yard::op {
 namespace {
 
-Schema parsed(std::string_view text) {
+Schema parsed_schema(std::string_view text) {
   Result<Schema> s = parse_schema(text);
   EXPECT_TRUE(s.ok()) << s.status().to_string();
   return s.ok() ? *s : Schema{};
 }
 
 TEST(Schema, RmsNorm) {
-  const Schema s = parsed(kRmsNorm);
+  const Schema s = parsed_schema(kRmsNorm);
   EXPECT_EQ(s.name, "rms_norm");
   ASSERT_EQ(s.params.size(), 4u);
   const Param& out = s.params[0];
@@ -35,7 +35,7 @@ TEST(Schema, RmsNorm) {
 }
 
 TEST(Schema, Marks) {
-  const Schema s = parsed("f(a!: T[n], b~: T[n], c: T[n], d?: T[n], e!?: T[n], g~?: T[n])");
+  const Schema s = parsed_schema("f(a!: T[n], b~: T[n], c: T[n], d?: T[n], e!?: T[n], g~?: T[n])");
   EXPECT_EQ(s.params[1].access, Access::kReadWrite);
   EXPECT_TRUE(s.params[1].is_written());
   EXPECT_FALSE(s.params[1].is_output());
@@ -45,7 +45,7 @@ TEST(Schema, Marks) {
 }
 
 TEST(Schema, DimsAndTypes) {
-  const Schema s = parsed(
+  const Schema s = parsed_schema(
       "f(a: f32[], b: bf16[2*d, 128, _, d|1], c: i64[*r, d], e: T[*r|1, n|1][], g: T[n], n: int)");
   EXPECT_EQ(s.params[0].dtype, DType::f32);
   EXPECT_TRUE(s.params[0].dims.empty());
@@ -60,7 +60,7 @@ TEST(Schema, DimsAndTypes) {
 }
 
 TEST(Schema, Scalars) {
-  const Schema s = parsed(
+  const Schema s = parsed_schema(
       R"(f(a: int = -3, b: float = 2, c: bool = true, d: string = "x\"y", e: enum{none, tanh} = tanh,
            g: float = -inf, h: int, i: enum{one}))");
   EXPECT_EQ(std::get<int64_t>(s.params[0].fallback), -3);
@@ -72,7 +72,7 @@ TEST(Schema, Scalars) {
 }
 
 TEST(Schema, Clauses) {
-  const Schema s = parsed(
+  const Schema s = parsed_schema(
       "f(x: T[*r, n], y?: T[m], z?: T[m], k: int) where T in {f32, bfloat16}, n % 8 == 0 if y, "
       "2*m <= n unless z, k > -1, r != 3*k, y iff z, y or z, 4 >= m");
   ASSERT_EQ(s.clauses.size(), 8u);
@@ -96,30 +96,30 @@ TEST(Schema, CanonicalText) {
            {"f(x: T[1*n], y~: bool[n])", "f(x: T[n], y~: bool[n])"},
            {"f(x:T[n])where\n T in{f32},2 * n<=8", "f(x: T[n]) where T in {f32}, 2*n <= 8"},
        }) {
-    const Schema s = parsed(text);
+    const Schema s = parsed_schema(text);
     EXPECT_EQ(to_string(s), canonical);
-    EXPECT_EQ(parsed(canonical), s);
+    EXPECT_EQ(parsed_schema(canonical), s);
   }
 }
 
 TEST(Schema, BuiltInOnesRoundTrip) {
   for (const char* text : kBuiltIn) {
-    const Schema s = parsed(text);
+    const Schema s = parsed_schema(text);
     EXPECT_EQ(to_string(s), text);
-    EXPECT_EQ(parsed(to_string(s)), s);
+    EXPECT_EQ(parsed_schema(to_string(s)), s);
   }
 }
 
-struct Wrong {
+struct WrongSchemaCase {
   const char* text;
   size_t column;
   const char* message;
 };
 
-class WrongSchema : public testing::TestWithParam<Wrong> {};
+class WrongSchema : public testing::TestWithParam<WrongSchemaCase> {};
 
 TEST_P(WrongSchema, PointsAtTheColumn) {
-  const Wrong& w = GetParam();
+  const WrongSchemaCase& w = GetParam();
   const Result<Schema> s = parse_schema(w.text);
   ASSERT_FALSE(s.ok());
   EXPECT_EQ(s.status().code(), Code::kParse);
@@ -133,94 +133,98 @@ TEST_P(WrongSchema, PointsAtTheColumn) {
 INSTANTIATE_TEST_SUITE_P(
     Form, WrongSchema,
     testing::Values(
-        Wrong{"", 1, "expected the name of an op, found the end"},
-        Wrong{"Rms(x: T[n])", 1, "names are lower-case"},
-        Wrong{"f", 2, "expected '(' after the name of the op, found the end"},
-        Wrong{"f.(x: T[n])", 3, "expected letters, digits or '_' after '.'"},
-        Wrong{"f(x)", 4, "expected ':' and a type after the parameter's name, found ')'"},
-        Wrong{"f(x: )", 6, "expected a type"}, Wrong{"f(x: f23[n])", 6, "did you mean 'f32'?"},
-        Wrong{"f(x: flaot)", 6, "did you mean 'float'?"},
-        Wrong{"f(x: T)", 7, "expected '[' and dimensions after the dtype, found ')'"},
-        Wrong{"f(x: T[n)", 9, "expected ']' or ',' after a dimension, found ')'"},
-        Wrong{"f(x: T[n,])", 10, "expected a dimension"},
-        Wrong{"f(x: T[n, *r])", 11, "'*' dimensions can only stand first"},
-        Wrong{"f(x: T[0*n])", 8, "a factor is between 1 and 65535"},
-        Wrong{"f(x: T[70000*n])", 8, "a factor is between 1 and 65535"},
-        Wrong{"f(x: T[-1])", 8, "a size is not negative"},
-        Wrong{"f(x: T[1.5])", 8, "expected a size, found a number with a fraction"},
-        Wrong{"f(x: T[8n])", 8, "is not written like one"},
-        Wrong{"f(x: T[99999999999999999999])", 8, "is out of range"},
-        Wrong{"f(x: T[n|2])", 10, "only 1 can stand after '|'"},
-        Wrong{"f(x: T[N])", 8, "expected a dimension"},
-        Wrong{"f(x: T[n][)", 11, "to close the '[]' of a tensor list"},
-        Wrong{"f(x?!: T[n])", 5, "'!' or '~' comes first"},
-        Wrong{"f(x!!: T[n])", 5, "'!' or '~' comes first"},
-        Wrong{"f(x?: int)", 4, "a scalar takes no '?'"},
-        Wrong{"f(x!: float)", 4, "a scalar takes no '!' or '~'"},
-        Wrong{"f(x: T[n] = 3)", 11, "a tensor has no default"},
-        Wrong{"f(x: int = 1.5)", 12, "the default of 'x' must be an integer, found '1'"},
-        Wrong{"f(x: int = true)", 12, "must be an integer, found 'true'"},
-        Wrong{"f(x: float = yes)", 14, "must be a number, found 'yes'"},
-        Wrong{"f(x: float = nan)", 14, "must be a number, found 'nan'"},
-        Wrong{"f(x: bool = 1)", 13, "must be true or false, found '1'"},
-        Wrong{"f(x: string = abc)", 15, "must be a string in double quotes"},
-        Wrong{"f(x: string = \"abc)", 20, "no closing"},
-        Wrong{"f(x: string = \"a\\qc\")", 17, "escapes are"},
-        Wrong{"f(x: enum{a, b} = c)", 19, "must be a or b, found 'c'"},
-        Wrong{"f(x: enum{a, a})", 14, "enumerator 'a' stands here twice"},
-        Wrong{"f(x: enum{true})", 11, "cannot be an enumerator"},
-        Wrong{"f(x: enum{})", 11, "expected an enumerator"},
-        Wrong{"f(*xs: T[n])", 3, "there are no variadics"},
-        Wrong{"f(...)", 3, "there are no variadics"},
-        Wrong{"f(x: T[n],)", 11, "expected a parameter name"},
-        Wrong{"f(x: T[n]) were", 12, "expected 'where' or the end, found 'were'"},
-        Wrong{"f(x: T[n]) where", 17, "expected a name or a number, found the end"},
-        Wrong{"f(x: T[n]) where n", 19, "expected a comparison"},
-        Wrong{"f(x: T[n]) where n = 3", 20, "expected a comparison"},
-        Wrong{"f(x: T[n]) where n % 0 == 0", 22, "a divisor is at least 1"},
-        Wrong{"f(x: T[n]) where n % 8 == 1", 27, "only 0 can stand here"},
-        Wrong{"f(x: T[n]) where 2*n % 8 == 0", 18, "only a name can stand before '%'"},
-        Wrong{"f(x: T[n]) where T is {f32}", 20, "expected 'in'"},
-        Wrong{"f(x: T[n]) where T in {f32, float32}", 29, "stands here twice"},
-        Wrong{"f(x: T[n]) where T in {flt32}", 24, "expected a dtype"},
-        Wrong{"f(x: T[n]) where T in {bf61}", 24, "did you mean 'bf16'?"},
-        Wrong{"f(x: T[n]) where n == 1 n == 2", 25, "expected ',' or the end"}));
+        WrongSchemaCase{"", 1, "expected the name of an op, found the end"},
+        WrongSchemaCase{"Rms(x: T[n])", 1, "names are lower-case"},
+        WrongSchemaCase{"f", 2, "expected '(' after the name of the op, found the end"},
+        WrongSchemaCase{"f.(x: T[n])", 3, "expected letters, digits or '_' after '.'"},
+        WrongSchemaCase{"f(x)", 4, "expected ':' and a type after the parameter's name, found ')'"},
+        WrongSchemaCase{"f(x: )", 6, "expected a type"},
+        WrongSchemaCase{"f(x: f23[n])", 6, "did you mean 'f32'?"},
+        WrongSchemaCase{"f(x: flaot)", 6, "did you mean 'float'?"},
+        WrongSchemaCase{"f(x: T)", 7, "expected '[' and dimensions after the dtype, found ')'"},
+        WrongSchemaCase{"f(x: T[n)", 9, "expected ']' or ',' after a dimension, found ')'"},
+        WrongSchemaCase{"f(x: T[n,])", 10, "expected a dimension"},
+        WrongSchemaCase{"f(x: T[n, *r])", 11, "'*' dimensions can only stand first"},
+        WrongSchemaCase{"f(x: T[0*n])", 8, "a factor is between 1 and 65535"},
+        WrongSchemaCase{"f(x: T[70000*n])", 8, "a factor is between 1 and 65535"},
+        WrongSchemaCase{"f(x: T[-1])", 8, "a size is not negative"},
+        WrongSchemaCase{"f(x: T[1.5])", 8, "expected a size, found a number with a fraction"},
+        WrongSchemaCase{"f(x: T[8n])", 8, "is not written like one"},
+        WrongSchemaCase{"f(x: T[99999999999999999999])", 8, "is out of range"},
+        WrongSchemaCase{"f(x: T[n|2])", 10, "only 1 can stand after '|'"},
+        WrongSchemaCase{"f(x: T[N])", 8, "expected a dimension"},
+        WrongSchemaCase{"f(x: T[n][)", 11, "to close the '[]' of a tensor list"},
+        WrongSchemaCase{"f(x?!: T[n])", 5, "'!' or '~' comes first"},
+        WrongSchemaCase{"f(x!!: T[n])", 5, "'!' or '~' comes first"},
+        WrongSchemaCase{"f(x?: int)", 4, "a scalar takes no '?'"},
+        WrongSchemaCase{"f(x!: float)", 4, "a scalar takes no '!' or '~'"},
+        WrongSchemaCase{"f(x: T[n] = 3)", 11, "a tensor has no default"},
+        WrongSchemaCase{"f(x: int = 1.5)", 12, "the default of 'x' must be an integer, found '1'"},
+        WrongSchemaCase{"f(x: int = true)", 12, "must be an integer, found 'true'"},
+        WrongSchemaCase{"f(x: float = yes)", 14, "must be a number, found 'yes'"},
+        WrongSchemaCase{"f(x: float = nan)", 14, "must be a number, found 'nan'"},
+        WrongSchemaCase{"f(x: bool = 1)", 13, "must be true or false, found '1'"},
+        WrongSchemaCase{"f(x: string = abc)", 15, "must be a string in double quotes"},
+        WrongSchemaCase{"f(x: string = \"abc)", 20, "no closing"},
+        WrongSchemaCase{"f(x: string = \"a\\qc\")", 17, "escapes are"},
+        WrongSchemaCase{"f(x: enum{a, b} = c)", 19, "must be a or b, found 'c'"},
+        WrongSchemaCase{"f(x: enum{a, a})", 14, "enumerator 'a' stands here twice"},
+        WrongSchemaCase{"f(x: enum{true})", 11, "cannot be an enumerator"},
+        WrongSchemaCase{"f(x: enum{})", 11, "expected an enumerator"},
+        WrongSchemaCase{"f(*xs: T[n])", 3, "there are no variadics"},
+        WrongSchemaCase{"f(...)", 3, "there are no variadics"},
+        WrongSchemaCase{"f(x: T[n],)", 11, "expected a parameter name"},
+        WrongSchemaCase{"f(x: T[n]) were", 12, "expected 'where' or the end, found 'were'"},
+        WrongSchemaCase{"f(x: T[n]) where", 17, "expected a name or a number, found the end"},
+        WrongSchemaCase{"f(x: T[n]) where n", 19, "expected a comparison"},
+        WrongSchemaCase{"f(x: T[n]) where n = 3", 20, "expected a comparison"},
+        WrongSchemaCase{"f(x: T[n]) where n % 0 == 0", 22, "a divisor is at least 1"},
+        WrongSchemaCase{"f(x: T[n]) where n % 8 == 1", 27, "only 0 can stand here"},
+        WrongSchemaCase{"f(x: T[n]) where 2*n % 8 == 0", 18, "only a name can stand before '%'"},
+        WrongSchemaCase{"f(x: T[n]) where T is {f32}", 20, "expected 'in'"},
+        WrongSchemaCase{"f(x: T[n]) where T in {f32, float32}", 29, "stands here twice"},
+        WrongSchemaCase{"f(x: T[n]) where T in {flt32}", 24, "expected a dtype"},
+        WrongSchemaCase{"f(x: T[n]) where T in {bf61}", 24, "did you mean 'bf16'?"},
+        WrongSchemaCase{"f(x: T[n]) where n == 1 n == 2", 25, "expected ',' or the end"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Meaning, WrongSchema,
     testing::Values(
-        Wrong{"f(x: T[n], x: T[n])", 12, "two parameters are called 'x'"},
-        Wrong{"f(in: T[n])", 3, "'in' is a reserved word"},
-        Wrong{"f(x: T[where])", 8, "'where' is a reserved word"},
-        Wrong{"f(x: T[y], y: T[n])", 8,
-              "'y' is a parameter, and only an int one can be a dimension"},
-        Wrong{"f(x: T[e], e: enum{a})", 8, "only an int one"},
-        Wrong{"f(x: T[*k], k: int)", 8, "'k' is a parameter"},
-        Wrong{"f(x: T[*r], y: T[r])", 18, "'r' stands for leading dimensions"},
-        Wrong{"f(x!: T[n|1], y: T[n])", 9, "is written and cannot be broadcast"},
-        Wrong{"f(x: T[n|1])", 8, "'n|1' needs a 'n'"},
-        Wrong{"f(x: T[*r|1, n])", 8, "'*r|1' needs a '*r'"},
-        Wrong{"f(x: T[n|1], y?: T[n], z: T[n][])", 8, "neither optional nor a list"},
-        Wrong{"f(x!: T[n], y: U[n])", 3, "dtype variable 'T' stands only in outputs"},
-        Wrong{"f(x: T[n]) where U in {f32}", 18, "no parameter has the dtype 'U'"},
-        Wrong{"f(x: T[n]) where T in {f32}, T in {f16}", 30, "a second set of dtypes for 'T'"},
-        Wrong{"f(x: T[n]) where m == 1", 18, "no dimension or int parameter is called 'm'"},
-        Wrong{"f(x: T[hidden]) where hiden == 1", 23, "did you mean 'hidden'?"},
-        Wrong{"f(x: T[n]) where x == 1", 18, "'x' is neither a dimension nor an int"},
-        Wrong{"f(x: T[n]) where 1 == 2", 18, "a comparison of two constants"},
-        Wrong{"f(x: T[n]) where n == 1 if x", 28, "'x' is not optional"},
-        Wrong{"f(x: T[n]) where n == 1 unless y", 32, "no parameter is called 'y'"},
-        Wrong{"f(x?: T[n], y: T[n]) where x iff y", 34, "'y' is not optional"},
-        Wrong{"f(x: T[n], y: T[n]) where x may_alias y", 27, "'x' is no output tensor"},
-        Wrong{"f(x!: T[n], y~: T[n]) where x may_alias y", 41,
-              "'y' is no tensor that is only read"},
-        Wrong{"f(x: T[a,b,c,d,e,f,g,h,i])", 3, "more than 8 dimensions"},
-        Wrong{
+        WrongSchemaCase{"f(x: T[n], x: T[n])", 12, "two parameters are called 'x'"},
+        WrongSchemaCase{"f(in: T[n])", 3, "'in' is a reserved word"},
+        WrongSchemaCase{"f(x: T[where])", 8, "'where' is a reserved word"},
+        WrongSchemaCase{"f(x: T[y], y: T[n])", 8,
+                        "'y' is a parameter, and only an int one can be a dimension"},
+        WrongSchemaCase{"f(x: T[e], e: enum{a})", 8, "only an int one"},
+        WrongSchemaCase{"f(x: T[*k], k: int)", 8, "'k' is a parameter"},
+        WrongSchemaCase{"f(x: T[*r], y: T[r])", 18, "'r' stands for leading dimensions"},
+        WrongSchemaCase{"f(x!: T[n|1], y: T[n])", 9, "is written and cannot be broadcast"},
+        WrongSchemaCase{"f(x: T[n|1])", 8, "'n|1' needs a 'n'"},
+        WrongSchemaCase{"f(x: T[*r|1, n])", 8, "'*r|1' needs a '*r'"},
+        WrongSchemaCase{"f(x: T[n|1], y?: T[n], z: T[n][])", 8, "neither optional nor a list"},
+        WrongSchemaCase{"f(x!: T[n], y: U[n])", 3, "dtype variable 'T' stands only in outputs"},
+        WrongSchemaCase{"f(x: T[n]) where U in {f32}", 18, "no parameter has the dtype 'U'"},
+        WrongSchemaCase{"f(x: T[n]) where T in {f32}, T in {f16}", 30,
+                        "a second set of dtypes for 'T'"},
+        WrongSchemaCase{"f(x: T[n]) where m == 1", 18,
+                        "no dimension or int parameter is called 'm'"},
+        WrongSchemaCase{"f(x: T[hidden]) where hiden == 1", 23, "did you mean 'hidden'?"},
+        WrongSchemaCase{"f(x: T[n]) where x == 1", 18, "'x' is neither a dimension nor an int"},
+        WrongSchemaCase{"f(x: T[n]) where 1 == 2", 18, "a comparison of two constants"},
+        WrongSchemaCase{"f(x: T[n]) where n == 1 if x", 28, "'x' is not optional"},
+        WrongSchemaCase{"f(x: T[n]) where n == 1 unless y", 32, "no parameter is called 'y'"},
+        WrongSchemaCase{"f(x?: T[n], y: T[n]) where x iff y", 34, "'y' is not optional"},
+        WrongSchemaCase{"f(x: T[n], y: T[n]) where x may_alias y", 27, "'x' is no output tensor"},
+        WrongSchemaCase{"f(x!: T[n], y~: T[n]) where x may_alias y", 41,
+                        "'y' is no tensor that is only read"},
+        WrongSchemaCase{"f(x: T[a,b,c,d,e,f,g,h,i])", 3, "more than 8 dimensions"},
+        WrongSchemaCase{
             "f(a:int,b:int,c:int,d:int,e:int,f:int,g:int,h:int,i:int,j:int,k:int,l:int,m:int,n:int,"
             "o:int,p:int,q:int,r:int,s:int,t:int,u:int,v:int,w:int,x:int,y:int)",
             147, "at most 24 parameters"},
-        Wrong{"f(x: U[], a?: T[n], b?: T[n], c?: T[n], d?: T[n], e?: T[n], g?: T[n], h?: T[n])", 17,
-              "more than 6 parameters, all of them optional"}));
+        WrongSchemaCase{
+            "f(x: U[], a?: T[n], b?: T[n], c?: T[n], d?: T[n], e?: T[n], g?: T[n], h?: T[n])", 17,
+            "more than 6 parameters, all of them optional"}));
 
 TEST(Schema, ErrorsInTextOfSeveralLines) {
   const Result<Schema> s = parse_schema("f(\n  x: T[n],\n  y: Q\n)");

@@ -2,6 +2,10 @@
 // The schemas of the built-in ops, for tests of this folder.
 #pragma once
 
+#include <string_view>
+
+#include "op/program.h"
+
 namespace yard::op {
 
 inline constexpr const char* kRmsNorm =
@@ -22,5 +26,7 @@ inline constexpr const char* kRotary =
 
 inline constexpr const char* kBuiltIn[] = {kRmsNorm, kAddRmsNorm, kSiluAndMul, kGeluAndMul,
                                            kRotary};
+
+inline Program compiled(std::string_view text) { return Program::compile(text).value(); }
 
 }  // namespace yard::op

@@ -7,11 +7,27 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "base/elf_note.h"
 
 namespace yard::plugin {
 namespace {
+
+// Where the file is, and where each link on the way to it is: whoever can write there can put another in its place.
+Refusal check_directories(const std::string& path, Directories& directories) {
+  constexpr int kMostLinks = 40;  // as the system has it; what goes on further cannot be opened
+  std::filesystem::path at = path;
+  for (int i = 0; i <= kMostLinks; ++i) {
+    YARD_RETURN_IF_REFUSED(directories.check(at.parent_path().string()));
+    std::error_code none;
+    const std::filesystem::path to = std::filesystem::read_symlink(at, none);
+    if (none) break;
+    at = at.parent_path() / to;  // which is `to` if that is absolute
+  }
+  return {};
+}
 
 Refusal open_file(Candidate& c, bool allow_writable) {
   // Without blocking: it may be a pipe.
@@ -58,9 +74,8 @@ Candidate look_at(const std::string& path, Directories& directories, bool allow_
                   const Process& process) {
   Candidate c;
   c.path = path;
-  const size_t slash = path.rfind('/');
   c.refusal = path.starts_with('/')
-                  ? directories.check(slash == 0 ? "/" : path.substr(0, slash))
+                  ? check_directories(path, directories)
                   : Refusal(PluginReason::kRelativePath, "the path does not begin with '/'");
   if (!c.refusal.refused()) c.refusal = open_file(c, allow_writable);
   if (!c.refusal.refused()) c.refusal = read_manifest(c);

@@ -32,7 +32,7 @@ struct Candidate {
   Refusal refusal;
 };
 
-// The path is absolute. The directory's rights are checked, too.
+// The path is absolute. The rights of its directory, and of those where links lead, are checked, too.
 Candidate look_at(const std::string& path, Directories& directories, bool allow_writable,
                   const Process& process);
 

@@ -57,7 +57,7 @@ Record* Catalogue::find(std::string_view name_or_path) noexcept {
                                                           : find_name(name_or_path);
 }
 
-const Record* Catalogue::holder(const Record& of) const noexcept {
+const Record* Catalogue::holder(const Record& of, bool asked_for) const noexcept {
   bool before = true;
   for (const Record& r : records_) {
     if (r.path == of.path) {
@@ -65,7 +65,10 @@ const Record* Catalogue::holder(const Record& of) const noexcept {
       continue;
     }
     if (r.manifest.name != of.manifest.name) continue;
-    if (r.in_process() || (before && r.state() != PluginState::kRefused)) return &r;
+    const PluginState state = r.state();
+    const bool out = state == PluginState::kUnloaded || state == PluginState::kPinned;
+    if (asked_for && out) continue;
+    if (r.in_process() || (before && state != PluginState::kRefused)) return &r;
   }
   return nullptr;
 }

@@ -46,8 +46,9 @@ class Catalogue {
   Record* find_name(std::string_view name) noexcept;
   // By path if it has a '/', else by name.
   Record* find(std::string_view name_or_path) noexcept;
-  // Another one of the same name that is loaded or comes first.
-  const Record* holder(const Record& of) const noexcept;
+  // Another one of the same name that is loaded or comes first; where `of` is asked for by itself, one that has
+  // been taken out does not stand in its way.
+  const Record* holder(const Record& of, bool asked_for = false) const noexcept;
   std::vector<std::string> names() const;
   // Those that would be loaded for it.
   std::vector<std::string> paths_for(PluginOffer what, std::string_view name) const;

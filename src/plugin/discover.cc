@@ -9,6 +9,7 @@
 #include "base/digest.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "plugin/installed.h"
 #include "plugin/loader.h"
 
 namespace yard::plugin {
@@ -17,6 +18,12 @@ namespace {
 bool exists(const std::string& path) {
   struct stat info;
   return ::stat(path.c_str(), &info) == 0;
+}
+
+// Also a link that leads nowhere: whoever made it meant something by it.
+bool has_entry(const std::string& path) {
+  struct stat info;
+  return ::lstat(path.c_str(), &info) == 0;
 }
 
 // The file of a plugin that is called by its name only.
@@ -37,22 +44,20 @@ Record refused_entry(const RefusedPath& entry) {
 
 }  // namespace
 
-const char* installed_directory() noexcept { return YARD_PLUGIN_DIRECTORY; }
-
 Refusal Loader::Locks::allows(const Record& r) const {
   if (problem.refused()) return problem;
   if (!present) return {};
   return file.allows(r.manifest.name, r.manifest.version, r.sha256);
 }
 
-Loader::Locks Loader::read_locks(const Book& book) const {
+Loader::Locks Loader::read_locks(const std::vector<std::string>& directories) const {
   Locks locks;
   std::set<std::string> paths;
   if (!settings_.lock_file.empty())
     paths.insert(settings_.lock_file);
   else
-    for (const std::string& d : book.lock_directories)
-      if (exists(d + "/" + kLockFileName)) paths.insert(d + "/" + kLockFileName);
+    for (const std::string& d : directories)
+      if (has_entry(d + "/" + kLockFileName)) paths.insert(d + "/" + kLockFileName);
   for (const std::string& path : paths) {
     locks.present = true;
     struct stat info;
@@ -73,12 +78,18 @@ Loader::Locks Loader::read_locks(const Book& book) const {
   return locks;
 }
 
+void Loader::lock_by(Book& book, const std::string& directory) {
+  Edit edit(*this, book);
+  if (std::count(edit->lock_directories.begin(), edit->lock_directories.end(), directory) == 0)
+    edit->lock_directories.push_back(directory);
+}
+
 std::vector<std::string> Loader::entries(const Book& book,
                                          std::vector<RefusedPath>& refused) const {
   std::vector<std::string> to = book.places;
   std::vector<std::string> directories = absolute_entries(book.environment.path, ':', refused);
   if (settings_.installed && exists(installed_directory()))
-    directories.emplace_back(installed_directory());
+    directories.push_back(installed_directory());
   if (!base::trim(book.environment.plugins).empty())
     for (std::string_view entry : base::split(book.environment.plugins, ',')) {
       const bool is_name = base::is_bare_word(entry);
@@ -98,8 +109,10 @@ std::vector<std::string> Loader::entries(const Book& book,
   return to;
 }
 
-Record Loader::record_of(const std::string& path, Book& book, Directories& directories) const {
-  if (const Record* old = book.catalogue.find_path(path)) {
+Record Loader::record_of(const std::string& path, bool given, Book& book,
+                         Directories& directories) const {
+  const Record* old = book.catalogue.find_path(path);
+  if (old != nullptr) {
     struct stat info;
     const bool same = ::stat(path.c_str(), &info) == 0 &&
                       old->id == FileId{info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
@@ -107,18 +120,21 @@ Record Loader::record_of(const std::string& path, Book& book, Directories& direc
     if (old->in_process()) return *old;
     if (same && old->state() != PluginState::kRefused) {
       Record r = *old;
-      r.said = PluginState::kFound;
+      if (given) r.said = PluginState::kFound;
       return r;
     }
   }
   Candidate c = look_at(path, directories, settings_.allow_writable, process_);
   Record r;
   r.path = path, r.id = c.id, r.manifest = std::move(c.manifest);
+  // Calls may still use what was taken out when it was refused.
+  if (old != nullptr && old->id == c.id)
+    r.lease = old->lease, r.library = old->library, r.fate = old->fate;
   if (c.refusal.refused()) r.refuse(std::move(c.refusal));
   return r;
 }
 
-void Loader::look_again(Book& book) {
+void Loader::look_again(Book& book, const std::vector<std::string>& given) {
   std::vector<RefusedPath> refused;
   Directories directories(settings_.allow_writable);
   Found found = search(entries(book, refused), directories);
@@ -133,27 +149,26 @@ void Loader::look_again(Book& book) {
     if (r.id.inode != 0 && !files.insert({r.id.device, r.id.inode}).second) return;
     records.push_back(std::move(r));
   };
-  for (const std::string& file : found.files) add(record_of(file, book, directories));
+  for (const std::string& file : found.files)
+    add(record_of(file, std::count(given.begin(), given.end(), file) != 0, book, directories));
   for (const RefusedPath& r : found.refused) add(refused_entry(r));
   // What is in the process, or was asked for by its path, stays known.
   for (const Record& r : book.catalogue.records())
     if (r.in_process() || r.by_path || r.state() == PluginState::kPinned) add(r);
 
   Locks locks;
-  {
-    Edit edit(*this, book);
-    for (const std::string& d : found.directories)
-      if (std::count(edit->lock_directories.begin(), edit->lock_directories.end(), d) == 0)
-        edit->lock_directories.push_back(d);
-  }
-  locks = read_locks(book);
+  for (const std::string& d : found.directories) lock_by(book, d);
+  locks = read_locks(book.lock_directories);
   for (Record& r : records) {
     if (r.state() != PluginState::kFound) continue;
     const Record* other = next.holder(r);
     r.sha256.clear();
     if (other != nullptr)
       r.refuse({PluginReason::kDuplicateName,
-                fmt::format("'{}' comes before it, as {}", r.manifest.name, other->path)});
+                fmt::format("'{}' comes before it, as {}{}", r.manifest.name, other->path,
+                            other->state() == PluginState::kFound || other->in_process()
+                                ? ""
+                                : ", which was unloaded; load() of this path takes this one")});
     else if (Refusal locked = locks.allows(r); locked.refused())
       r.refuse(std::move(locked));
   }
@@ -167,16 +182,16 @@ void Loader::look_again(Book& book) {
 Status Loader::discover(const std::vector<std::string>& given) {
   YARD_RETURN_IF_ERROR(would_deadlock());
   Book& b = book();
-  const Turn turn(b);
+  const Turn turn(*this, b);
   {
     Edit edit(*this, b);
-    edit->searched = true;
+    edit->searched = edit->searching = true;
     std::vector<std::string> places = given;
     for (const std::string& p : edit->places)
       if (std::count(given.begin(), given.end(), p) == 0) places.push_back(p);
     edit->places = std::move(places);
   }
-  look_again(b);
+  look_again(b, given);
   std::vector<std::string> wanted, wanted_hooks, wanted_groups;
   for (const Record& r : b.catalogue.records()) {
     if (r.state() != PluginState::kFound) continue;
@@ -187,6 +202,7 @@ Status Loader::discover(const std::vector<std::string>& given) {
     for (const std::string& group : r.manifest.groups)
       if (services_.group_in_use && services_.group_in_use(group)) wanted_groups.push_back(group);
   }
+  Edit(*this, b)->searching = false;
   load_for(b, PluginOffer::kOp, wanted);
   load_for(b, PluginOffer::kHook, wanted_hooks);
   load_for(b, PluginOffer::kGroup, wanted_groups);
@@ -212,7 +228,7 @@ Status Loader::discover(const std::vector<std::string>& given) {
 void Loader::set_environment(FromEnvironment environment) {
   Book& b = book();
   {
-    const Turn turn(b);
+    const Turn turn(*this, b);
     if (b.searched && b.environment == environment) return;
     Edit edit(*this, b);
     edit->environment = std::move(environment);
@@ -220,7 +236,7 @@ void Loader::set_environment(FromEnvironment environment) {
   discover({}).ignore();
 }
 
-PluginInfo Loader::inspect(const std::string& path) {
+Record Loader::inspected(const std::string& path) const {
   Directories directories(settings_.allow_writable);
   Candidate c = look_at(path, directories, settings_.allow_writable, process_);
   Record r;
@@ -228,6 +244,26 @@ PluginInfo Loader::inspect(const std::string& path) {
   if (c.file)
     if (auto digest = base::sha256(c.file); digest.ok()) r.sha256 = *digest;
   if (c.refusal.refused()) r.refuse(std::move(c.refusal));
+  return r;
+}
+
+PluginInfo Loader::inspect(const std::string& path) { return with_results(inspected(path).info()); }
+
+PluginInfo Loader::would_load(const std::string& path) {
+  Record r = inspected(path);
+  if (r.state() != PluginState::kRefused) {
+    std::vector<std::string> directories;
+    PluginProbe mode;
+    {
+      Book& b = book();
+      const std::lock_guard lock(b.data);
+      directories = b.lock_directories, mode = probe_mode(b);
+    }
+    directories.push_back(path.substr(0, std::max<size_t>(path.rfind('/'), 1)));
+    Refusal refusal = read_locks(directories).allows(r);
+    if (!refusal.refused()) refusal = known_against(mode, r);
+    if (refusal.refused()) r.refuse(std::move(refusal));
+  }
   return with_results(r.info());
 }
 

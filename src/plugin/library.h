@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/dynamic_library.h"
+#include "base/reclaimer.h"
 #include "plugin/manifest.h"
 #include "plugin/refusal.h"
 #include "registry/changes.h"
@@ -67,7 +68,8 @@ class Library {
 // What the records of one load hold. A plugin that is loaded again while calls still use what an earlier
 // load brought shares its library with that: it is neither opened nor started twice.
 struct Lease {
-  std::shared_ptr<const void> life = std::make_shared<char>();  // first, so that it goes last
+  // First, so that it goes last. How many forks lay behind the process that loaded it.
+  std::shared_ptr<const void> life = std::make_shared<const uint64_t>(base::forks());
   std::shared_ptr<Library> library;
 };
 

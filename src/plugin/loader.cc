@@ -43,6 +43,14 @@ Loader::Book& Loader::book() {
     fresh->catalogue = b->catalogue, fresh->places = b->places;
     fresh->lock_directories = b->lock_directories, fresh->environment = b->environment;
   }
+  // A library that a thread of the parent was closing is never closed here: nobody must wait for it.
+  for (Record& r : fresh->catalogue.records()) {
+    if (r.fate == nullptr || r.fate->stage.load(std::memory_order_acquire) != Fate::kOpen) continue;
+    if (!r.library.expired()) continue;
+    r.fate = std::make_shared<Fate>();
+    r.fate->pinned_by = "it was being closed when this process was forked";
+    r.fate->stage.store(Fate::kPinned, std::memory_order_release);
+  }
   if (book_.compare_exchange_strong(b, fresh, std::memory_order_acq_rel)) return *fresh;
   delete fresh;
   return *b;
@@ -64,17 +72,55 @@ void Loader::put(Book& book, Record record) {
     edit->catalogue.records().push_back(std::move(record));
 }
 
+bool Loader::inside() noexcept { return Library::inside_plugin() || Turn::mine(); }
+
 bool Loader::need(PluginOffer what, std::string_view name) noexcept {
-  if (Library::inside_plugin() || Turn::mine()) return false;
+  if (inside()) return false;
   if (waiting_.load(std::memory_order_acquire) == 0) return true;
   try {
     Book& b = book();
-    const Turn turn(b);
+    {
+      // Who serves nothing of it is not waited for.
+      const std::lock_guard lock(b.data);
+      if (!b.searching && !may_serve(b, what, name)) return true;
+    }
+    const Turn turn(*this, b);
     load_for(b, what, {std::string(name)});
   } catch (const std::exception& e) {
     base::log(LogLevel::kError, "plugin", e.what());
   }
   return true;
+}
+
+bool Loader::may_serve(const Book& book, PluginOffer what, std::string_view name) {
+  const std::vector<Record>& all = book.catalogue.records();
+  return std::any_of(all.begin(), all.end(), [&](const Record& r) {
+    if (!r.serves(what, name)) return false;
+    return r.state() == PluginState::kFound ||
+           std::count(book.underway.begin(), book.underway.end(), r.path) != 0;
+  });
+}
+
+std::vector<std::string> Loader::refused_for(PluginOffer what, std::string_view name) {
+  Book& b = book();
+  const std::lock_guard lock(b.data);
+  std::vector<std::string> to;
+  size_t silent = 0;
+  for (const Record& r : b.catalogue.records()) {
+    if (r.state() != PluginState::kRefused) continue;
+    if (r.serves(what, name))
+      to.push_back(fmt::format("plugin '{}', which serves it, is refused: {}: {}: {}",
+                               r.manifest.name, r.path, to_string(r.refusal.reason),
+                               r.refusal.detail));
+    else
+      silent += r.manifest.name.empty();
+  }
+  if (silent > 0)
+    to.push_back(
+        fmt::format("{} of the plugins looked for {} refused before it was known what they serve; "
+                    "`yard plugin list` says why",
+                    silent, silent == 1 ? "is" : "are"));
+  return to;
 }
 
 bool Loader::load_for(Book& book, PluginOffer what, const std::vector<std::string>& names) {
@@ -95,7 +141,7 @@ bool Loader::load_for(Book& book, PluginOffer what, const std::vector<std::strin
 Status Loader::load(std::string_view name_or_path) {
   YARD_RETURN_IF_ERROR(would_deadlock());
   Book& b = book();
-  const Turn turn(b);
+  const Turn turn(*this, b);
   const bool by_path = name_or_path.find('/') != std::string_view::npos;
   const Record* r = b.catalogue.find(name_or_path);
   if (r == nullptr && !by_path)
@@ -112,10 +158,6 @@ Status Loader::load(std::string_view name_or_path) {
       if (other.id.device == info.st_dev && other.id.inode == info.st_ino)
         return other.state() == PluginState::kLoaded ? Status() : load_record(b, other.path);
   const std::string path = made.path;
-  if (path.starts_with('/')) {
-    Edit edit(*this, b);
-    edit->lock_directories.push_back(path.substr(0, std::max<size_t>(path.rfind('/'), 1)));
-  }
   // Not to be loaded for somebody else before it is loaded here.
   made.said = PluginState::kUnloaded;
   put(b, std::move(made));
@@ -124,9 +166,9 @@ Status Loader::load(std::string_view name_or_path) {
 
 Status Loader::load_record(Book& book, const std::string& path) {
   Record record = *book.catalogue.find_path(path);
-  book.underway.push_back(path);
+  Edit(*this, book)->underway.push_back(path);
   Refusal refusal = bring_in(book, record);
-  book.underway.pop_back();
+  Edit(*this, book)->underway.pop_back();
   const Status status = refusal.refused() ? to_status(path, refusal) : Status();
   if (refusal.refused())
     record.refuse(std::move(refusal));
@@ -145,14 +187,15 @@ Refusal Loader::bring_in(Book& book, Record& r) {
   Candidate c = look_at(r.path, directories, settings_.allow_writable, process_);
   r.manifest = c.manifest;
   YARD_RETURN_IF_REFUSED(c.refusal);
-  if (const Record* other = book.catalogue.holder(r))
+  if (const Record* other = book.catalogue.holder(r, true))
     return {PluginReason::kDuplicateName,
             fmt::format("'{}' is {} already, from {}", r.manifest.name, to_string(other->state()),
                         other->path)};
   auto digest = base::sha256(c.file);
   if (!digest.ok()) return {PluginReason::kUnreadable, std::string(digest.status().message())};
   r.sha256 = *digest;
-  YARD_RETURN_IF_REFUSED(read_locks(book).allows(r));
+  if (r.by_path) lock_by(book, r.path.substr(0, std::max<size_t>(r.path.rfind('/'), 1)));
+  YARD_RETURN_IF_REFUSED(read_locks(book.lock_directories).allows(r));
   YARD_RETURN_IF_REFUSED(vet(book, r, c.file));
   const auto begin = [&](const char* step) {
     if (settings_.watch) settings_.watch(r.path, step);
@@ -193,10 +236,20 @@ Refusal Loader::publish(Book& book, const Record& r, const std::vector<registry:
           text};
 }
 
+Status Loader::take_out(const Record& record, std::weak_ptr<const void>* life) {
+  const void* keep = nullptr;
+  if (const auto lease = record.lease.lock()) {
+    keep = lease.get();
+    if (life != nullptr) *life = lease->life;
+  }
+  // Nothing new can have that address: leases are made under the lock held here.
+  return keep != nullptr ? services_.apply({registry::RemoveKept{keep}}) : Status();
+}
+
 Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
   YARD_RETURN_IF_ERROR(would_deadlock());
   Book& b = book();
-  const Turn turn(b);
+  const Turn turn(*this, b);
   const Record* found = b.catalogue.find(name);
   if (found == nullptr || found->state() != PluginState::kLoaded)
     return Status(Code::kNotFound, found == nullptr
@@ -206,12 +259,8 @@ Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
                                                      to_string(found->state())));
   Record record = *found;
   std::weak_ptr<const void> life;
-  const void* keep = nullptr;
-  if (const auto lease = record.lease.lock()) life = lease->life, keep = lease.get();
-  // Nothing new can have that address: leases are made under the lock held here.
-  if (keep != nullptr)
-    if (Status s = services_.apply({registry::RemoveKept{keep}}); !s)
-      return std::move(s).note(fmt::format("while unloading plugin '{}'", name));
+  if (Status s = take_out(record, &life); !s)
+    return std::move(s).note(fmt::format("while unloading plugin '{}'", name));
   record.said = PluginState::kUnloading;
   put(b, std::move(record));
   return life;
@@ -220,7 +269,7 @@ Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
 Status Loader::forget(std::string_view name_or_path) {
   YARD_RETURN_IF_ERROR(would_deadlock());
   Book& b = book();
-  const Turn turn(b);
+  const Turn turn(*this, b);
   const Record* r = b.catalogue.find(name_or_path);
   if (r == nullptr)
     return Status(Code::kNotFound,
@@ -245,7 +294,7 @@ std::vector<PluginInfo> Loader::list() {
 
 void Loader::start_over() {
   Book& b = book();
-  const Turn turn(b);
+  const Turn turn(*this, b);
   Edit edit(*this, b);
   for (Record& r : edit->catalogue.records())
     if (r.said != PluginState::kRefused) r.said = PluginState::kFound;

@@ -37,6 +37,8 @@ struct Services {
   std::function<bool(const std::string& hook)> hook_in_use;
   // And of a group of functions; may be empty.
   std::function<bool(const std::string& group)> group_in_use = {};
+  // What the program has stated of devices, for probes; may be empty.
+  std::function<std::vector<std::string>()> device_features = {};
   // Whether this thread is where nothing may be published: in a probe, verifier or cost hint.
   std::function<bool()> choosing;
 };
@@ -56,6 +58,9 @@ class Loader final : public registry::LazyLoader {
   Loader& operator=(const Loader&) = delete;
 
   bool need(PluginOffer what, std::string_view name) noexcept override;
+  std::vector<std::string> refused_for(PluginOffer what, std::string_view name) override;
+  // Whether this thread is loading or unloading something: need() would say no.
+  static bool inside() noexcept;
 
   // See yard/plugins.h.
   Status discover(const std::vector<std::string>& paths);
@@ -63,6 +68,7 @@ class Loader final : public registry::LazyLoader {
   Status forget(std::string_view name_or_path);
   std::vector<PluginInfo> list();
   PluginInfo inspect(const std::string& path);
+  PluginInfo would_load(const std::string& path);
   ProbeReport probe(const std::string& path);
   Status remember_verified(std::string_view sha256, bool passed);
   // What the records of a loaded plugin hold; null if there is none of that name.
@@ -72,11 +78,16 @@ class Loader final : public registry::LazyLoader {
 
   // Looks through all places, the first time and when this is something new.
   void set_environment(FromEnvironment environment);
-  // What a rule file says; weaker than the program and the environment. For plugins that are loaded from now on.
+  // What a rule file says; weaker than the program and the environment. One thread at a time. keep_to_rules() does
+  // what this means for plugins that are loaded.
   void set_rules(std::optional<PluginProbe> probe, bool require_verified) noexcept {
     probe_in_rules_ = probe ? static_cast<int>(*probe) : -1;
-    verified_in_rules_ = require_verified;
+    if (verified_in_rules_.exchange(require_verified) != require_verified)
+      unjudged_.store(require_verified);
   }
+  // Takes out what was loaded before only verified plugins were allowed, and refuses it. Waits for nobody: while
+  // something is being loaded, the one who does comes here afterwards.
+  void keep_to_rules() noexcept;
   // Everything that was published has been taken out by others.
   void start_over();
 
@@ -93,6 +104,7 @@ class Loader final : public registry::LazyLoader {
     std::vector<std::string> underway;          // being loaded
     FromEnvironment environment;
     bool searched = false;
+    bool searching = false;  // and what is in use has not been held against what was found
   };
   class Edit;
   class Turn;
@@ -107,12 +119,20 @@ class Loader final : public registry::LazyLoader {
 
   // ---- discover.cc; all hold `loading` ----
   std::vector<std::string> entries(const Book& book, std::vector<RefusedPath>& refused) const;
-  void look_again(Book& book);
-  Record record_of(const std::string& path, Book& book, Directories& directories) const;
-  Locks read_locks(const Book& book) const;
+  // Plugins that were unloaded stay so, but for those whose files are `given`.
+  void look_again(Book& book, const std::vector<std::string>& given);
+  Record inspected(const std::string& path) const;  // needs no lock
+  Record record_of(const std::string& path, bool given, Book& book, Directories& directories) const;
+  Locks read_locks(const std::vector<std::string>& directories) const;
+  // From now on a lock file of that directory counts. It must be one that can be trusted.
+  void lock_by(Book& book, const std::string& directory);
 
   // ---- vetting.cc: what must be known of a library before it is opened ----
   Refusal vet(Book& book, const Record& record, const base::File& file) const;
+  // By what is remembered of its digest.
+  Refusal not_verified(const Record& record) const;
+  // All that is remembered against it.
+  Refusal known_against(PluginProbe mode, const Record& record) const;
   void try_out(const Record& record, const base::File& file, std::vector<std::string> others,
                ProbeReport& report) const;
   // Adds what is remembered.
@@ -125,10 +145,14 @@ class Loader final : public registry::LazyLoader {
   Refusal open_library(const Record& record, Candidate& candidate,
                        std::shared_ptr<Library>& to) const;
   Refusal publish(Book& book, const Record& record, const std::vector<registry::Step>& steps);
+  // Holds `data`: whether a plugin that is found or being loaded serves it.
+  static bool may_serve(const Book& book, PluginOffer what, std::string_view name);
   // Loads what is found and serves one of these; whether anything was.
   bool load_for(Book& book, PluginOffer what, const std::vector<std::string>& names);
   Status would_deadlock() const;
   void put(Book& book, Record record);
+  // Unpublishes what a loaded plugin brought. An error if others depend on it. `life` expires when it is out.
+  Status take_out(const Record& record, std::weak_ptr<const void>* life = nullptr);
 
   // The weakest has its say where the others say nothing.
   PluginProbe probe_mode(const Book& book) const noexcept {
@@ -139,6 +163,7 @@ class Loader final : public registry::LazyLoader {
 
   std::atomic<int> probe_in_rules_{-1};
   std::atomic<bool> verified_in_rules_{false};
+  std::atomic<bool> unjudged_{false};  // see keep_to_rules()
   const PluginSettings settings_;
   const Services services_;
   const Results results_;
@@ -147,16 +172,30 @@ class Loader final : public registry::LazyLoader {
   std::atomic<Book*> book_;
 };
 
-// One search, load or unload. What it runs on this thread gets no turn of its own.
+// One search, load or unload. What it runs on this thread gets no turn of its own. Rules that came meanwhile are
+// followed when it is over.
 class Loader::Turn {
  public:
-  explicit Turn(Book& book) : lock_(book.loading) { ++t_turns; }
-  ~Turn() { --t_turns; }
+  Turn(Loader& loader, Book& book) : loader_(loader), lock_(book.loading) { ++t_turns; }
+  // Only if nobody else has it: ask taken().
+  Turn(Loader& loader, Book& book, std::try_to_lock_t t) : loader_(loader), lock_(book.loading, t) {
+    ++t_turns;
+  }
+  ~Turn() {
+    --t_turns;
+    if (!taken()) return;
+    lock_.unlock();
+    loader_.keep_to_rules();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  bool taken() const noexcept { return lock_.owns_lock(); }
   static bool mine() noexcept { return t_turns > 0; }
 
  private:
   static thread_local int t_turns;
-  std::lock_guard<std::mutex> lock_;
+  Loader& loader_;
+  std::unique_lock<std::mutex> lock_;
 };
 
 // Changes a book: under its lock, and so that a child of fork can tell.
@@ -176,8 +215,5 @@ class Loader::Edit {
   Book& book_;
   std::lock_guard<std::mutex> lock_;
 };
-
-// Where this library's plugins are installed.
-const char* installed_directory() noexcept;
 
 }  // namespace yard::plugin

@@ -16,7 +16,7 @@
 namespace yard::plugin {
 namespace {
 
-constexpr size_t kLargest = 4 << 20;
+constexpr size_t kLargestLockFile = 4 << 20;
 constexpr std::string_view kDigest = "sha256:";
 
 Status failed(const std::string& path, const char* what) {
@@ -50,7 +50,7 @@ Result<LockFile> LockFile::read(const std::string& path) {
   const base::File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info;
   if (!file || ::fstat(file.fd(), &info) != 0) return failed(path, "cannot be read");
-  if (!S_ISREG(info.st_mode) || static_cast<size_t>(info.st_size) > kLargest)
+  if (!S_ISREG(info.st_mode) || static_cast<size_t>(info.st_size) > kLargestLockFile)
     return Status(Code::kInvalidArgument, fmt::format("{}: it is no lock file", path));
   std::string text(static_cast<size_t>(info.st_size), '\0');
   const ssize_t n = file.read_at(text.data(), text.size(), 0);

@@ -13,7 +13,7 @@
 namespace yard::plugin {
 namespace {
 
-constexpr size_t kLargest = 64 * 1024, kMostWords = 4096, kLongestWord = 128;
+constexpr size_t kLargestManifest = 64 * 1024, kMostWords = 4096, kLongestWord = 128;
 
 Refusal bad(std::string detail) { return {PluginReason::kBadManifest, std::move(detail)}; }
 
@@ -85,8 +85,8 @@ Refusal read_field(std::string_view key, std::string_view value, Manifest& to) {
 
 Refusal parse_manifest(std::string_view text, Manifest& to) {
   to = {};
-  if (text.size() > kLargest)
-    return bad(fmt::format("it has {} bytes, more than {}", text.size(), kLargest));
+  if (text.size() > kLargestManifest)
+    return bad(fmt::format("it has {} bytes, more than {}", text.size(), kLargestManifest));
   std::set<std::string_view> seen;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -147,6 +147,12 @@ Refusal check_manifest(const Manifest& m, const Process& process) {
                                                         {device->type, device->index}, name.c_str())
                             : 0;
     if (has == 1) continue;
+    if (device && device->type != 1)
+      return {PluginReason::kMissingFeature,
+              fmt::format("it needs '{}', which nobody has stated; a program that knows the device "
+                          "does so by RuntimeSettings::device_features, the command by "
+                          "--device-feature {}",
+                          feature, feature)};
     return {PluginReason::kMissingFeature,
             fmt::format(
                 "it needs '{}', which {}", feature,

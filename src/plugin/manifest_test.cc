@@ -123,7 +123,7 @@ TEST(Manifest, FeaturesAreAskedOfTheHost) {
   Manifest m = read(kText);
   EXPECT_FALSE(check_manifest(m, process).refused());
   m.features = {"cuda:sm_100"};
-  EXPECT_THAT(check_manifest(m, process).detail, HasSubstr("does not have"));
+  EXPECT_THAT(check_manifest(m, process).detail, HasSubstr("nobody has stated"));
   m.features = {"avx1024"};
   EXPECT_THAT(check_manifest(m, process).detail, HasSubstr("no feature"));
 }

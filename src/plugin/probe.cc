@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/probe.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
@@ -17,6 +16,7 @@
 #include <thread>
 
 #include "base/text.h"
+#include "plugin/installed.h"
 #include "plugin/probe_page.h"
 #include "plugin/refusal.h"
 #include "plugin/search.h"
@@ -162,20 +162,6 @@ void judge(const End& end, const ProbePage& page, const std::string& said, doubl
   }
 }
 
-std::string directory_of_this_library() {
-  Dl_info info;
-  static const char anchor = 0;
-  if (::dladdr(&anchor, &info) == 0 || info.dli_fname == nullptr) return {};
-  std::string path = info.dli_fname;
-  if (!path.starts_with('/')) {  // of a program that holds the library itself
-    char real[4096];
-    const ssize_t n = ::readlink("/proc/self/exe", real, sizeof real);
-    if (n <= 0) return {};
-    path.assign(real, static_cast<size_t>(n));
-  }
-  return path.substr(0, std::max<size_t>(path.rfind('/'), 1));
-}
-
 // Empty if that file may be run.
 std::string not_to_be_run(const std::string& path) {
   Directories directories(false);
@@ -239,6 +225,8 @@ void run_probe(const ProbeRequest& request, ProbeReport& report) {
   spawn.give(give[0].fd(), 0), spawn.give(give[0].fd(), 1), spawn.give(give[1].fd(), 2);
   spawn.give(give[2].fd(), kPageFd), spawn.give(give[3].fd(), kFileFd);
   std::vector<std::string> arguments = {program, YARD_VERSION, std::to_string(s.probe_memory)};
+  // The child tells paths, which begin with '/', from features.
+  arguments.insert(arguments.end(), request.features.begin(), request.features.end());
   arguments.insert(arguments.end(), request.others.begin(), request.others.end());
   pid_t child = 0;
   const auto before = Clock::now();

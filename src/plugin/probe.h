@@ -13,8 +13,9 @@
 namespace yard::plugin {
 
 struct ProbeRequest {
-  const base::File& file;           // what is tried, whatever its path means meanwhile
-  std::vector<std::string> others;  // files of plugins it may build on
+  const base::File& file;             // what is tried, whatever its path means meanwhile
+  std::vector<std::string> others;    // files of plugins it may build on
+  std::vector<std::string> features;  // of devices, as the program has stated them
   const PluginSettings& settings;
 };
 

@@ -61,7 +61,7 @@ std::optional<Results::Entry> parse_line(std::string_view line) {
 // comes of that is a result to be found again.
 base::File hold(const std::string& directory) {
   base::File file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  for (int i = 0; file && i < 100 && ::flock(file.fd(), LOCK_EX | LOCK_NB) != 0; ++i)
+  for (int i = 0; file && i < 1000 && ::flock(file.fd(), LOCK_EX | LOCK_NB) != 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   return file;
 }

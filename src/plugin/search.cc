@@ -2,6 +2,8 @@
 #include "plugin/search.h"
 
 #include <fmt/format.h>
+#include <grp.h>
+#include <pwd.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -32,13 +34,31 @@ std::string directory_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// Whether a group is the one that many systems give each user: of the user's name, with no other member. There
+// everything that the user makes can be written by that group.
+bool holds_the_user_alone(gid_t gid) {
+  if (gid != ::getegid()) return false;
+  char user_text[4096], group_text[16384];
+  struct passwd user, *has_user = nullptr;
+  struct group group, *has_group = nullptr;
+  if (::getpwuid_r(::geteuid(), &user, user_text, sizeof user_text, &has_user) != 0 ||
+      ::getgrgid_r(gid, &group, group_text, sizeof group_text, &has_group) != 0 ||
+      has_user == nullptr || has_group == nullptr)
+    return false;
+  const std::string_view name = user.pw_name;
+  if (user.pw_gid != gid || group.gr_name != name) return false;
+  for (char** member = group.gr_mem; *member != nullptr; ++member)
+    if (*member != name) return false;
+  return true;
+}
+
 }  // namespace
 
 std::string who_else_can_write(const struct stat& info) {
   if (info.st_uid != 0 && info.st_uid != ::geteuid())
     return fmt::format("its owner, user {}", info.st_uid);
   if ((info.st_mode & S_IWOTH) != 0) return "everybody";
-  if ((info.st_mode & S_IWGRP) != 0 && info.st_gid != 0 && info.st_gid != ::getegid())
+  if ((info.st_mode & S_IWGRP) != 0 && info.st_gid != 0 && !holds_the_user_alone(info.st_gid))
     return fmt::format("group {}", info.st_gid);
   return {};
 }

@@ -14,7 +14,7 @@
 namespace yard::plugin {
 
 // Whether a file or directory that `info` is about can be changed by somebody other than root and the user
-// of this process. Empty if not.
+// of this process. Empty if not. A group of the user's own, with nobody else in it, is the user.
 std::string who_else_can_write(const struct stat& info);
 
 // Judges directories: each and all above it. Remembers, so one search asks once for each.

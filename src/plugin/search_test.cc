@@ -75,7 +75,7 @@ TEST(WhoElseCanWrite, IsAnybodyButRootAndUs) {
   struct stat info {};
   info.st_uid = ::geteuid(), info.st_gid = ::getegid(), info.st_mode = 0755;
   EXPECT_EQ(who_else_can_write(info), "");
-  info.st_mode = 0775;
+  info.st_gid = 0, info.st_mode = 0775;
   EXPECT_EQ(who_else_can_write(info), "");
   info.st_gid = ::getegid() + 1;
   EXPECT_THAT(who_else_can_write(info), HasSubstr("group"));
@@ -85,6 +85,19 @@ TEST(WhoElseCanWrite, IsAnybodyButRootAndUs) {
   EXPECT_THAT(who_else_can_write(info), HasSubstr("owner"));
   info.st_uid = 0;
   EXPECT_EQ(who_else_can_write(info), "");
+}
+
+// That the process is in a group does not mean that nobody else is.
+TEST(WhoElseCanWrite, IsAlsoTheProcessesOwnGroup) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be in any group";
+  constexpr gid_t kGroup = 54321;
+  const gid_t before = ::getegid();
+  ASSERT_EQ(::setegid(kGroup), 0);
+  struct stat info {};
+  info.st_uid = ::geteuid(), info.st_gid = kGroup, info.st_mode = 0775;
+  const std::string who = who_else_can_write(info);
+  ASSERT_EQ(::setegid(before), 0);
+  EXPECT_EQ(who, "group 54321");
 }
 
 TEST(AbsoluteEntries, AreSplitAndTheRestRefused) {

@@ -26,7 +26,10 @@ std::vector<std::string> Loader::others_for(const Catalogue& catalogue, const Re
 
 void Loader::try_out(const Record& record, const base::File& file, std::vector<std::string> others,
                      ProbeReport& report) const {
-  run_probe({file, std::move(others), settings_}, report);
+  run_probe({file, std::move(others),
+             services_.device_features ? services_.device_features() : std::vector<std::string>(),
+             settings_},
+            report);
   // What it lacks here may be there tomorrow; how it behaves is its own.
   if (!report.passed() && report.reason != PluginReason::kProbeFailed) return;
   const Status s =
@@ -36,25 +39,65 @@ void Loader::try_out(const Record& record, const base::File& file, std::vector<s
               fmt::format("The probe of {} is not remembered: {}", record.path, s.message()));
 }
 
-Refusal Loader::vet(Book& book, const Record& r, const base::File& file) const {
-  if (settings_.require_verified || verified_in_rules_.load(std::memory_order_relaxed)) {
-    std::string why;
-    const auto known = results_.find(Results::Of::kVerify, r.sha256, &why);
-    if (!known || !known->passed)
-      return {PluginReason::kNotVerified,
-              fmt::format("`yard verify {}` {} it with digest {}{}", r.path,
-                          known ? "failed on" : "has not passed", r.sha256,
-                          why.empty() ? "" : fmt::format("; {}", why))};
-  }
-  const PluginProbe mode = probe_mode(book);
-  if (mode == PluginProbe::kNever) return {};
-  if (mode == PluginProbe::kChanged)
-    if (const auto known = results_.find(Results::Of::kProbe, r.sha256)) {
-      if (known->passed) return {};
-      return {PluginReason::kProbeFailed,
-              fmt::format("when it was tried before, it {}; `yard plugin probe {}` tries it again",
-                          known->detail, r.path)};
+Refusal Loader::not_verified(const Record& r) const {
+  std::string why;
+  const auto known = results_.find(Results::Of::kVerify, r.sha256, &why);
+  if (known && known->passed) return {};
+  return {PluginReason::kNotVerified, fmt::format("`yard verify {}` {} it with digest {}{}", r.path,
+                                                  known ? "failed on" : "has not passed", r.sha256,
+                                                  why.empty() ? "" : fmt::format("; {}", why))};
+}
+
+void Loader::keep_to_rules() noexcept {
+  if (!unjudged_.load()) return;
+  if (Turn::mine() || Library::inside_plugin() || services_.choosing()) return;
+  Book& b = book();
+  const Turn turn(*this, b, std::try_to_lock);
+  if (!turn.taken() || !unjudged_.exchange(false)) return;
+  std::vector<Record> out;
+  for (const Record& r : b.catalogue.records())
+    if (r.state() == PluginState::kLoaded)
+      if (Refusal why = not_verified(r); why.refused())
+        out.emplace_back(r).refusal = std::move(why);
+  // Those that others depend on can go after them.
+  for (bool any = true; any;) {
+    any = false;
+    for (auto r = out.begin(); r != out.end();) {
+      if (!take_out(*r).ok()) {
+        ++r;
+        continue;
+      }
+      base::log(LogLevel::kWarn, "plugin",
+                fmt::format("{}; it was loaded, and is taken out",
+                            to_status(r->path, r->refusal).message()));
+      r->said = PluginState::kRefused;
+      put(b, std::move(*r));
+      r = out.erase(r);
+      any = true;
     }
+  }
+  for (const Record& r : out)
+    base::log(LogLevel::kError, "plugin",
+              fmt::format("Plugin '{}' is not verified and stays loaded: {}; {}", r.manifest.name,
+                          take_out(r).message(), r.refusal.detail));
+}
+
+Refusal Loader::known_against(PluginProbe mode, const Record& r) const {
+  if (settings_.require_verified || verified_in_rules_.load(std::memory_order_relaxed))
+    YARD_RETURN_IF_REFUSED(not_verified(r));
+  if (mode != PluginProbe::kChanged) return {};
+  const auto known = results_.find(Results::Of::kProbe, r.sha256);
+  if (!known || known->passed) return {};
+  return {PluginReason::kProbeFailed,
+          fmt::format("when it was tried before, it {}; `yard plugin probe {}` tries it again",
+                      known->detail, r.path)};
+}
+
+Refusal Loader::vet(Book& book, const Record& r, const base::File& file) const {
+  const PluginProbe mode = probe_mode(book);
+  YARD_RETURN_IF_REFUSED(known_against(mode, r));
+  if (mode == PluginProbe::kNever) return {};
+  if (mode == PluginProbe::kChanged && results_.find(Results::Of::kProbe, r.sha256)) return {};
   ProbeReport report;
   try_out(r, file, others_for(book.catalogue, r), report);
   if (report.reason == PluginReason::kProbeFailed)

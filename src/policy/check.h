@@ -40,7 +40,11 @@ using RulesByOp = std::map<std::string, std::shared_ptr<const OpRules>, std::les
 std::vector<ConfigProblem> check_config(const Config& config, const Known& known,
                                         RulesByOp* compiled = nullptr);
 
-// The same for what was just read: its problems are added, and all sorted by file and line.
+// Only what is wrong with the conditions of rules and score entries, for ops that have become known since.
+std::vector<ConfigProblem> check_conditions(const Config& config, const Known& known);
+
+// check_config() for what was just read: its problems are added, and all sorted by file and line. Beyond
+// kMostProblems the last one says that there are more; errors are kept before warnings.
 void check_reading(ConfigReading& reading, const Known& known, RulesByOp* compiled = nullptr);
 
 }  // namespace yard::policy

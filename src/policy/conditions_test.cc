@@ -38,21 +38,21 @@ constexpr const char* kCall =
     "layout=bhsd, note=\"hello world\", window=128)"
     "@cuda:1+deterministic{model=llama, tp_size=4, pp_size=many, tenant=\"\"}";
 
-struct Row {
+struct ConditionRow {
   const char* condition;
   Outcome outcome;
 };
 constexpr Outcome T = Outcome::kHolds, F = Outcome::kFails, N = Outcome::kNoField,
                   W = Outcome::kWrong;
 
-void check(const Row* begin, const Row* end, const char* call = kCall) {
+void check(const ConditionRow* begin, const ConditionRow* end, const char* call = kCall) {
   const TestKnown known = usual_ops();
-  for (const Row* r = begin; r != end; ++r)
+  for (const ConditionRow* r = begin; r != end; ++r)
     EXPECT_EQ(outcome(known, r->condition, call), r->outcome) << r->condition;
 }
 
 TEST(Conditions, WholeNumbers) {
-  const Row rows[] = {
+  const ConditionRow rows[] = {
       {"batch: 8", T},
       {"batch: 7", F},
       {"batch: [7, 8]", T},
@@ -97,7 +97,7 @@ TEST(Conditions, WholeNumbers) {
 }
 
 TEST(Conditions, Numbers) {
-  const Row rows[] = {
+  const ConditionRow rows[] = {
       {"dropout: 0.5", T},          {"dropout: 0.25", F},       {"dropout: [0.1, 0.5]", T},
       {"dropout_eq: 5e-1", T},      {"dropout_ne: 0.5", F},     {"dropout_ne: 1", T},
       {"dropout_gt: 0.4", T},       {"dropout_gt: 0.5", F},     {"dropout_gte: 0.5", T},
@@ -111,12 +111,13 @@ TEST(Conditions, Numbers) {
 }
 
 TEST(Conditions, NotANumberPassesNoComparison) {
-  const Row rows[] = {{"eps_lt: 1", F}, {"eps_gte: 1", F}, {"eps: 1", F}, {"eps_ne: 1", T}};
+  const ConditionRow rows[] = {
+      {"eps_lt: 1", F}, {"eps_gte: 1", F}, {"eps: 1", F}, {"eps_ne: 1", T}};
   check(std::begin(rows), std::end(rows), "rms_norm(f32[8,64], f32[64], eps=nan)");
 }
 
 TEST(Conditions, Switches) {
-  const Row rows[] = {
+  const ConditionRow rows[] = {
       {"causal: true", T},
       {"causal: off", F},
       {"causal_eq: yes", T},
@@ -147,7 +148,7 @@ TEST(Conditions, Switches) {
 }
 
 TEST(Conditions, WordsOfAClosedList) {
-  const Row rows[] = {
+  const ConditionRow rows[] = {
       {"layout: bhsd", T},
       {"layout: bshd", F},
       {"layout: [bshd, bhsd]", T},
@@ -171,7 +172,7 @@ TEST(Conditions, WordsOfAClosedList) {
 }
 
 TEST(Conditions, DTypes) {
-  const Row rows[] = {
+  const ConditionRow rows[] = {
       {"dtype: bf16", T},
       {"dtype: bfloat16", T},
       {"dtype: [f16, bfloat16]", T},
@@ -198,7 +199,7 @@ TEST(Conditions, DTypes) {
 }
 
 TEST(Conditions, DevicesAndPlatforms) {
-  const Row rows[] = {
+  const ConditionRow rows[] = {
       {"device: cuda", T},
       {"device: \"cuda:1\"", T},
       {"device: \"cuda:0\"", F},
@@ -229,7 +230,7 @@ TEST(Conditions, DevicesAndPlatforms) {
 }
 
 TEST(Conditions, TextArgumentsAndLabels) {
-  const Row rows[] = {
+  const ConditionRow rows[] = {
       {"note: hello world", T},
       {"note: hello", F},
       {"note: [a, hello world]", T},
@@ -265,7 +266,7 @@ TEST(Conditions, TextArgumentsAndLabels) {
 
 // What a call lacks is neither equal nor unequal to anything.
 TEST(Conditions, AbsentFieldsPassNoTestNorItsOpposite) {
-  const Row rows[] = {
+  const ConditionRow rows[] = {
       {"rows_mask: 1", F},
       {"rows_mask_ne: 1", F},
       {"rows_mask_gt: 0", F},
@@ -295,14 +296,14 @@ TEST(Conditions, AbsentFieldsPassNoTestNorItsOpposite) {
 }
 
 TEST(Conditions, FieldsTheOpLacks) {
-  const Row rows[] = {{"hidden: 1", N},       {"rows_gte: 1", N}, {"batch_ge: 8", N},
-                      {"nobody: 1", N},       {"_gte: 1", N},     {"label.: x", N},
-                      {"batch_gte_gte: 1", N}};
+  const ConditionRow rows[] = {{"hidden: 1", N},       {"rows_gte: 1", N}, {"batch_ge: 8", N},
+                               {"nobody: 1", N},       {"_gte: 1", N},     {"label.: x", N},
+                               {"batch_gte_gte: 1", N}};
   check(std::begin(rows), std::end(rows));
 }
 
 TEST(Conditions, OtherNamesOfFields) {
-  const Row rows[] = {
+  const ConditionRow rows[] = {
       {"batch_size_gte: 8", T},
       {"batch_size: 9", F},
       {"seq_len: 64", T},
@@ -319,28 +320,28 @@ TEST(Conditions, OtherNamesOfFields) {
       {"is_contiguous: true", T},
   };
   check(std::begin(rows), std::end(rows));
-  const Row norm[] = {{"batch_size: 24", T},
-                      {"hidden_size: 64", T},
-                      {"num_tokens: 24", T},
-                      {"seq_len: 1", N},
-                      {"rows: 24", T}};
+  const ConditionRow norm[] = {{"batch_size: 24", T},
+                               {"hidden_size: 64", T},
+                               {"num_tokens: 24", T},
+                               {"seq_len: 1", N},
+                               {"rows: 24", T}};
   check(std::begin(norm), std::end(norm), "rms_norm(f32[3,8,64], f32[64])");
-  const Row rotary[] = {{"batch_size: 5", T},
-                        {"seq_len_gte: 5", T},
-                        {"num_heads: 2", T},
-                        {"num_kv_heads: 1", F},
-                        {"style: half", T}};
+  const ConditionRow rotary[] = {{"batch_size: 5", T},
+                                 {"seq_len_gte: 5", T},
+                                 {"num_heads: 2", T},
+                                 {"num_kv_heads: 1", F},
+                                 {"style: half", T}};
   check(std::begin(rotary), std::end(rotary), "rotary(f32[5,2,8])");
 }
 
 TEST(Conditions, LayoutsOfTensors) {
-  const Row dense[] = {{"layout: dense", T},
-                       {"contiguous: false", T},
-                       {"x.layout: dense", T},
-                       {"weight.layout: contiguous", T},
-                       {"out.contiguous: true", T}};
+  const ConditionRow dense[] = {{"layout: dense", T},
+                                {"contiguous: false", T},
+                                {"x.layout: dense", T},
+                                {"weight.layout: contiguous", T},
+                                {"out.contiguous: true", T}};
   check(std::begin(dense), std::end(dense), "rms_norm(f32[3,64;100,1], f32[64])");
-  const Row strided[] = {{"layout: strided", T}, {"x.layout_ne: dense", T}};
+  const ConditionRow strided[] = {{"layout: strided", T}, {"x.layout_ne: dense", T}};
   check(std::begin(strided), std::end(strided), "rms_norm(f32[3,64;128,2], f32[64])");
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "policy/testing_config.h"
@@ -11,6 +12,7 @@ namespace yard::policy {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::vector<std::string> problems(const std::string& text, const Known& known) {
   return problems_of(parse_config_from(text, "rules.yaml", opener({})), known);
@@ -106,10 +108,54 @@ TEST(ConfigErrors, VeryManyProblemsAreCut) {
   std::string text = "version: 1\n";
   for (int i = 0; i < 1000; ++i) text += "zebra" + std::to_string(i) + ": 1\n";
   const auto lines = problems(text, usual_ops());
-  EXPECT_EQ(lines.size(), 201u);
-  EXPECT_THAT(lines,
-              ::testing::Contains("rules.yaml: error: there are more problems; putting these "
-                                  "right first would be right"));
+  ASSERT_EQ(lines.size(), 201u);
+  // Last, and no error of its own: 200 errors are told of.
+  EXPECT_EQ(lines.back(),
+            "rules.yaml: warning: there are more problems; putting these right first would be "
+            "right");
+  EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
+                          [](const std::string& l) { return l.find(": error: ") != l.npos; }),
+            200);
+}
+
+TEST(ConfigErrors, OfVeryManyProblemsErrorsAreKeptBeforeWarnings) {
+  std::string text = "version: 1\ndispatch_rules:\n";
+  for (int i = 0; i < 300; ++i)
+    text += "  - {operation: 'nothing" + std::to_string(i) + "*', kernel: default.simd}\n";
+  text += "  - {operation: rms_norm, kernel: default.smid}\n";
+  const auto lines = problems(text, usual_ops());
+  ASSERT_EQ(lines.size(), 201u);
+  EXPECT_THAT(lines.back(), HasSubstr("there are more problems"));
+  EXPECT_THAT(lines[199], HasSubstr("rms_norm has no kernel called 'default.smid'"));
+}
+
+TEST(ConfigErrors, AnUnknownOpHidesNothingElse) {
+  // The op that was probably meant is the measure.
+  EXPECT_THAT(problems("version: 1\ndispatch_rules:\n"
+                       "  - operation: rms_nrm\n"
+                       "    conditions: {rows_gte: abc, dtype: zzz, row: 1}\n"
+                       "    kernel: default.smid\n",
+                       usual_ops()),
+              ElementsAre(HasSubstr("3:16: error: dispatch_rules[0].operation: no op is called"),
+                          HasSubstr("conditions.rows_gte: found abc; a whole number"),
+                          HasSubstr("conditions.dtype: found zzz"),
+                          HasSubstr("conditions.row: calls of rms_norm have no such field; did "
+                                    "you mean 'rows'?"),
+                          HasSubstr("rms_norm has no kernel called 'default.smid'; did you mean "
+                                    "'default.simd'?")));
+  // No op is near: what none would take is wrong all the same, and a field may be the op's own.
+  EXPECT_THAT(problems("version: 1\nscore:\n"
+                       "  - {operation: zebra, conditions: {dtype: zzz, own_gte: 3}, kernel: "
+                       "default.smid, add: 1}\n",
+                       usual_ops()),
+              ElementsAre(HasSubstr("score[0].operation: no op is called 'zebra'"),
+                          HasSubstr("score[0].conditions.dtype: found zzz"),
+                          HasSubstr("no kernel is called 'default.smid'")));
+  // One that a plugin may bring is judged when it is there.
+  EXPECT_THAT(problems("version: 1\ndispatch_rules: [{operation: rms_nrm, optional: true, "
+                       "conditions: {rows_gte: abc}, kernel: x}]\n",
+                       usual_ops()),
+              ElementsAre());
 }
 
 }  // namespace

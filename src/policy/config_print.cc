@@ -232,7 +232,7 @@ std::string flow(const YamlNode& n) {
 }
 
 // {kernel: ID, optional: true}
-bool is_kernel(const YamlNode& n) {
+bool is_optional_kernel(const YamlNode& n) {
   return n.entries.size() == 2 && n.entries[0].key == "kernel" && n.entries[1].key == "optional";
 }
 
@@ -241,7 +241,7 @@ void print(const YamlNode& n, const std::string& indent, std::string& to) {
   for (const base::YamlEntry& e : n.entries) {
     (to += lead) += base::yaml_scalar(e.key) + ":";
     const bool maps = e.value.kind == YamlNode::Kind::kList && is_rules(e.key) && indent.empty();
-    if (e.value.kind == YamlNode::Kind::kMap && !is_kernel(e.value)) {
+    if (e.value.kind == YamlNode::Kind::kMap && !is_optional_kernel(e.value)) {
       to += '\n';
       print(e.value, indent + "  ", to);
     } else if (maps) {
@@ -271,7 +271,7 @@ class Differ {
 
   void compare(const std::string& path, const YamlNode* a, const YamlNode* b) {
     if (a != nullptr && b != nullptr && a->kind == b->kind) {
-      if (a->kind == YamlNode::Kind::kMap && !is_kernel(*a) && !is_kernel(*b))
+      if (a->kind == YamlNode::Kind::kMap && !is_optional_kernel(*a) && !is_optional_kernel(*b))
         return compare_maps(path, *a, *b);
       if (is_rules(path)) return compare_rules(path, *a, *b);
       if (flow(*a) == flow(*b)) return;
@@ -279,7 +279,7 @@ class Differ {
     // A whole map that came or went is told entry by entry.
     const YamlNode* only = a == nullptr ? b : b == nullptr ? a : nullptr;
     static const YamlNode kMap = map(), kList = list(std::vector<int>(), [](int) { return map(); });
-    if (only != nullptr && !is_kernel(*only) && path.find('[') == std::string::npos) {
+    if (only != nullptr && !is_optional_kernel(*only) && path.find('[') == std::string::npos) {
       const YamlNode* none = only->kind == YamlNode::Kind::kMap ? &kMap
                              : is_rules(path)                   ? &kList
                                                                 : nullptr;

@@ -22,7 +22,7 @@ std::string one_or_many(const std::string& item) {
       item);
 }
 
-std::string map_of(const std::string& names, const std::string& value) {
+std::string schema_of_map(const std::string& names, const std::string& value) {
   return fmt::format(
       "\"type\": \"object\", \"propertyNames\": {{\"pattern\": {}}}, "
       "\"additionalProperties\": {{{}}}",
@@ -68,15 +68,15 @@ std::string body(const Key& key, const std::string& indent) {
     case Shape::kKernel: return R"("type": "string", "pattern": "^[A-Za-z0-9_.*?-]+$")";
     case Shape::kKernels: return one_or_many(kId);
     case Shape::kGlobs: return one_or_many(kGlob);
-    case Shape::kOpKernel: return map_of(kOpGlob, kId);
-    case Shape::kOpKernels: return map_of(kOpGlob, one_or_many(kId));
-    case Shape::kOpOrders: return map_of(kOp, one_or_many(kText));
-    case Shape::kOpModes: return map_of(kOpGlob, kMode);
-    case Shape::kSwitches: return map_of("", "\"type\": \"boolean\"");
+    case Shape::kOpKernel: return schema_of_map(kOpGlob, kId);
+    case Shape::kOpKernels: return schema_of_map(kOpGlob, one_or_many(kId));
+    case Shape::kOpOrders: return schema_of_map(kOp, one_or_many(kText));
+    case Shape::kOpModes: return schema_of_map(kOpGlob, kMode);
+    case Shape::kSwitches: return schema_of_map("", "\"type\": \"boolean\"");
     case Shape::kConditions: return "\"$ref\": \"#/$defs/conditions\"";
-    case Shape::kFunctions: return map_of(kFunctionGlob, object_of(key.inner, indent));
+    case Shape::kFunctions: return schema_of_map(kFunctionGlob, object_of(key.inner, indent));
     case Shape::kNames: return one_or_many(kMode);
-    case Shape::kLabels: return map_of("", kText);
+    case Shape::kLabels: return schema_of_map("", kText);
     case Shape::kMap: return object_of(key.inner, indent);
     case Shape::kMaps:
       return fmt::format("\"type\": \"array\", \"items\": {{\n{}  {}}}", indent,
@@ -102,7 +102,7 @@ std::string object_of(std::span<const Key> keys, const std::string& indent) {
 }
 
 // Any field of any op with any operator; the known ones are offered as names.
-std::string conditions() {
+std::string schema_of_conditions() {
   std::string offered;
   const auto offer = [&](const char* name) {
     offered += fmt::format("{}{}: {{\"$ref\": \"#/$defs/values\"}}", offered.empty() ? "" : ", ",
@@ -138,7 +138,7 @@ std::string config_json_schema() {
       "    \"conditions\": {}\n"
       "  }}\n"
       "}}\n",
-      object_of(policy::root_keys(), ""), kScalar, kScalar, conditions());
+      object_of(policy::root_keys(), ""), kScalar, kScalar, schema_of_conditions());
 }
 
 }  // namespace yard

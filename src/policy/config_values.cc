@@ -12,9 +12,8 @@
 namespace yard::policy {
 namespace {
 
-using Kind = base::YamlNode::Kind;
+using NodeKind = base::YamlNode::Kind;
 // One file has at most so many; who has more reads the first ones first.
-constexpr size_t kMostProblems = 200;
 constexpr size_t kMostText = 1000;
 
 }  // namespace
@@ -38,7 +37,7 @@ std::string shown(std::string_view text, bool quoted) {
 }
 
 std::string shown(const base::YamlNode& node) {
-  return node.kind == Kind::kScalar ? shown(node.text, node.quoted) : to_string(node.kind);
+  return node.kind == NodeKind::kScalar ? shown(node.text, node.quoted) : to_string(node.kind);
 }
 
 std::string beside(const std::string& file, const std::string& path) {
@@ -47,12 +46,20 @@ std::string beside(const std::string& file, const std::string& path) {
   return file.substr(0, slash + 1) + path;
 }
 
+namespace {
+constexpr const char* kMore = "there are more problems";
+}  // namespace
+
+ConfigProblem more_problems(std::string file, Severity severity) {
+  return {severity, std::move(file), 0, 0, "", kMore, "putting these right first would be right"};
+}
+bool is_more(const ConfigProblem& p) noexcept { return p.line == 0 && p.found == kMore; }
+
 void ConfigValues::problem(Severity severity, base::YamlMark mark, std::string path,
                            std::string found, std::string right) {
   if (problems_.size() > kMostProblems) return;
   if (problems_.size() == kMostProblems)
-    problems_.push_back({Severity::kError, name_, 0, 0, "", "there are more problems",
-                         "putting these right first would be right"});
+    problems_.push_back(more_problems(name_, Severity::kError));
   else
     problems_.push_back({severity, name_, mark.line, mark.column, std::move(path), std::move(found),
                          std::move(right)});
@@ -88,7 +95,8 @@ void ConfigValues::check_required(At at, std::span<const Key> keys) {
 }
 
 bool ConfigValues::is_scalar(At at, const Key& key) {
-  if (at.node.kind == Kind::kScalar && !at.node.text.empty() && at.node.text.size() <= kMostText)
+  if (at.node.kind == NodeKind::kScalar && !at.node.text.empty() &&
+      at.node.text.size() <= kMostText)
     return true;
   wrong(at, key);
   return false;
@@ -180,7 +188,7 @@ std::vector<std::string> ConfigValues::read_names(At at, const Key& key,
 }
 
 std::optional<KernelRef> ConfigValues::read_kernel(At at, const Key& key, bool globs) {
-  if (at.node.kind != Kind::kMap) {
+  if (at.node.kind != NodeKind::kMap) {
     auto id = read_name(at, key, is_kernel_glob);
     if (!id) return std::nullopt;
     if (!globs && has_wildcard(*id)) {
@@ -198,7 +206,7 @@ std::optional<KernelRef> ConfigValues::read_kernel(At at, const Key& key, bool g
   each_key(at, kParts, key, [&](const Key& k, At value) {
     if (&k == &kParts[1]) {
       optional = read_switch(value, k).value_or(false);
-    } else if (value.node.kind == Kind::kMap) {
+    } else if (value.node.kind == NodeKind::kMap) {
       wrong(value, k);
     } else {
       ref = read_kernel(value, k, globs);
@@ -224,16 +232,16 @@ std::vector<Condition> ConfigValues::read_conditions(At at, const Key& key) {
   std::vector<Condition> conditions;
   static constexpr Key kValue{.name = "", .shape = Shape::kText, .meaning = ""};
   each_entry(at, key, [&](At value, const std::string& k, base::YamlMark mark) {
-    Condition c{k, {}, value.node.kind == Kind::kList, place(mark)};
+    Condition c{k, {}, value.node.kind == NodeKind::kList, place(mark)};
     if (k.empty() || k.size() > kMostText)
       return problem(Severity::kError, mark, to_string(value.path), "found " + shown(k, true),
                      "the name of a field would be right");
     bool good = true;
-    if (value.node.kind == Kind::kList && value.node.items.empty())
+    if (value.node.kind == NodeKind::kList && value.node.items.empty())
       return wrong(value, "found an empty list", "a value or a list of values");
     each_item(value, kValue, [&](At item) {
       // Empty text may be what a label is compared with; nothing at all may not.
-      if (item.node.kind != Kind::kScalar || item.node.text.size() > kMostText) {
+      if (item.node.kind != NodeKind::kScalar || item.node.text.size() > kMostText) {
         good = false;
         return wrong(item, "found " + shown(item.node), "a value or a list of values");
       }

@@ -29,6 +29,11 @@ struct At {
   const Path& path;
 };
 
+// A file with more problems than these is told so instead of all of them.
+inline constexpr size_t kMostProblems = 200;
+ConfigProblem more_problems(std::string file, Severity severity);
+bool is_more(const ConfigProblem& problem) noexcept;
+
 class ConfigValues {
  public:
   // Problems and places name the file `names[file]`.

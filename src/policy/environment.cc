@@ -17,7 +17,7 @@ namespace yard::policy {
 namespace {
 
 constexpr std::string_view kPrefix = "YARD_", kBackend = "YARD_BACKEND_";
-constexpr size_t kMostProblems = 8;  // of one value
+constexpr size_t kMostTold = 8;  // problems of one value
 
 // Copies what a Result holds, or says why it holds nothing.
 template <class T, class To>
@@ -177,11 +177,11 @@ class Reader {
   }
 
   void report(const std::string& name, const std::string& value, const Problems& wrong) {
-    for (size_t i = 0; i < std::min(wrong.size(), kMostProblems); ++i)
+    for (size_t i = 0; i < std::min(wrong.size(), kMostTold); ++i)
       problems_.push_back({shown(name), base::excerpt(value), wrong[i], true});
-    if (wrong.size() > kMostProblems)
+    if (wrong.size() > kMostTold)
       problems_.push_back({shown(name), base::excerpt(value),
-                           fmt::format("{} more are wrong with it", wrong.size() - kMostProblems),
+                           fmt::format("{} more are wrong with it", wrong.size() - kMostTold),
                            true});
   }
 
@@ -227,6 +227,19 @@ std::string backend_variable(std::string_view backend) {
   for (char c : base::upper(backend))
     name += (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ? c : '_';
   return name;
+}
+
+OwnSwitch read_own_switch(const std::string& variable, std::string_view value,
+                          const std::string& backend) {
+  const std::string_view text = base::trim(value);
+  if (text.empty() || base::same_word(text, "auto")) return {};
+  if (const auto on = read_switch(text); on.ok()) return {*on, {}};
+  return {
+      {},
+      EnvProblem{
+          variable, base::excerpt(text),
+          fmt::format("on, off or auto would be right; backend '{}' stays at its default", backend),
+          true}};
 }
 
 Policy with_backend_names(const Policy& policy, const std::vector<std::string>& backends) {

@@ -59,6 +59,14 @@ Variables yard_variables();
 std::vector<std::string> known_variables();
 // The variable that switches a backend: YARD_BACKEND_ACME_2 for `acme-2`.
 std::string backend_variable(std::string_view backend);
+// What the variable says that a backend chose for itself: on, off, or nothing. A value that means nothing is a
+// problem and says nothing.
+struct OwnSwitch {
+  std::optional<bool> on;
+  std::optional<EnvProblem> problem;
+};
+OwnSwitch read_own_switch(const std::string& variable, std::string_view value,
+                          const std::string& backend);
 // The policy with backends called by their real names, as far as `backends` has them.
 Policy with_backend_names(const Policy& policy, const std::vector<std::string>& backends);
 

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-Environment read(const Variables& variables) {
+Environment read_variables(const Variables& variables) {
   std::vector<EnvProblem> problems;
   Environment e = read_environment(variables, {}, problems);
   for (const EnvProblem& p : problems) ADD_FAILURE() << to_string(p);
@@ -29,19 +29,20 @@ Environment read(const Variables& variables) {
 }
 
 TEST(Environment, EachVariableSetsItsPart) {
-  const Environment e = read({{"YARD_PREFER", "vendor"},
-                              {"YARD_STRICT", "yes"},
-                              {"YARD_DISABLE", "0"},
-                              {"YARD_PER_OP", "rms_norm=vendor|default;softmax=reference"},
-                              {"YARD_DENY_VENDORS", "acme,intel"},
-                              {"YARD_ALLOW_VENDORS", "nvidia"},
-                              {"YARD_ALLOW_KERNELS", "default.*,vendor.??dnn"},
-                              {"YARD_DENY_KERNELS", "*.old"},
-                              {"YARD_BACKEND_SIMD", "off"},
-                              {"YARD_BACKEND_ONEDNN", "on"},
-                              {"YARD_BACKEND_ACME", "auto"},
-                              {"YARD_LOG_LEVEL", "info,select=debug"},
-                              {"HOME", "nowhere"}});
+  const Environment e =
+      read_variables({{"YARD_PREFER", "vendor"},
+                      {"YARD_STRICT", "yes"},
+                      {"YARD_DISABLE", "0"},
+                      {"YARD_PER_OP", "rms_norm=vendor|default;softmax=reference"},
+                      {"YARD_DENY_VENDORS", "acme,intel"},
+                      {"YARD_ALLOW_VENDORS", "nvidia"},
+                      {"YARD_ALLOW_KERNELS", "default.*,vendor.??dnn"},
+                      {"YARD_DENY_KERNELS", "*.old"},
+                      {"YARD_BACKEND_SIMD", "off"},
+                      {"YARD_BACKEND_ONEDNN", "on"},
+                      {"YARD_BACKEND_ACME", "auto"},
+                      {"YARD_LOG_LEVEL", "info,select=debug"},
+                      {"HOME", "nowhere"}});
   EXPECT_EQ(to_string(e.policy),
             "prefer=vendor strict=true reference_only=false per_op[rms_norm]=vendor|default "
             "per_op[softmax]=reference allow_vendors=nvidia deny_vendors=acme,intel "
@@ -62,14 +63,14 @@ TEST(Environment, EachVariableSetsItsPart) {
 
 TEST(Environment, CaseAndSpacesDoNotMatter) {
   const Environment e =
-      read({{"YARD_PREFER", " Reference\t"},
-            {"YARD_STRICT", "ON"},
-            {"YARD_DISABLE", " True "},
-            {"YARD_PER_OP", " rms_norm = VENDOR | Impl: default.simd ; x.y= FlagGems"},
-            {"YARD_DENY_VENDORS", " acme ,Big Corp, acme"},
-            {"YARD_BACKEND_SIMD", "AUTO"},
-            {"YARD_BACKEND_A_2", "No"},
-            {"YARD_LOG_LEVEL", " INFO , Select = Debug "}});
+      read_variables({{"YARD_PREFER", " Reference\t"},
+                      {"YARD_STRICT", "ON"},
+                      {"YARD_DISABLE", " True "},
+                      {"YARD_PER_OP", " rms_norm = VENDOR | Impl: default.simd ; x.y= FlagGems"},
+                      {"YARD_DENY_VENDORS", " acme ,Big Corp, acme"},
+                      {"YARD_BACKEND_SIMD", "AUTO"},
+                      {"YARD_BACKEND_A_2", "No"},
+                      {"YARD_LOG_LEVEL", " INFO , Select = Debug "}});
   EXPECT_EQ(e.policy.prefer, Kind::kReference);
   EXPECT_EQ(e.policy.strict, true);
   EXPECT_EQ(e.policy.reference_only, true);
@@ -83,25 +84,26 @@ TEST(Environment, CaseAndSpacesDoNotMatter) {
 
 TEST(Environment, SwitchesAreTheseWordsInAnyCase) {
   for (const char* on : {"1", "on", "true", "yes", "ON", "True", "yEs"})
-    EXPECT_EQ(read({{"YARD_STRICT", on}}).policy.strict, true) << on;
+    EXPECT_EQ(read_variables({{"YARD_STRICT", on}}).policy.strict, true) << on;
   for (const char* off : {"0", "off", "false", "no", "OFF", "False", "nO"})
-    EXPECT_EQ(read({{"YARD_STRICT", off}}).policy.strict, false) << off;
+    EXPECT_EQ(read_variables({{"YARD_STRICT", off}}).policy.strict, false) << off;
 }
 
 TEST(Environment, ProbesOfPluginsAreTheseWordsInAnyCase) {
   for (const char* word : {"never", "changed", "always"})
-    EXPECT_EQ(read({{"YARD_PLUGIN_PROBE", word}}).plugin_probe, word);
-  EXPECT_EQ(read({{"YARD_PLUGIN_PROBE", " Always "}}).plugin_probe, "always");
+    EXPECT_EQ(read_variables({{"YARD_PLUGIN_PROBE", word}}).plugin_probe, word);
+  EXPECT_EQ(read_variables({{"YARD_PLUGIN_PROBE", " Always "}}).plugin_probe, "always");
 }
 
 TEST(Environment, EmptyAndBlankCountAsNotSet) {
   for (const std::string& name : known_variables())
-    for (const char* value : {"", " ", "\t  "}) EXPECT_EQ(read({{name, value}}), Environment());
-  EXPECT_EQ(read({{"YARD_BACKEND_SIMD", ""}}), Environment());
+    for (const char* value : {"", " ", "\t  "})
+      EXPECT_EQ(read_variables({{name, value}}), Environment());
+  EXPECT_EQ(read_variables({{"YARD_BACKEND_SIMD", ""}}), Environment());
 }
 
 TEST(Environment, TheLastGoodValueStaysOnlyWhereTheNewOneIsWrong) {
-  const Environment good = read({{"YARD_PREFER", "vendor"}, {"YARD_STRICT", "1"}});
+  const Environment good = read_variables({{"YARD_PREFER", "vendor"}, {"YARD_STRICT", "1"}});
   std::vector<EnvProblem> problems;
   const Environment now = read_environment(
       {{"YARD_PREFER", "vendr"}, {"YARD_STRICT", "0"}, {"YARD_LOG_LEVEL", "loud"}}, good, problems);
@@ -131,9 +133,9 @@ TEST(Environment, ProblemsAreFitToBeShown) {
 TEST(Environment, BackendsGetTheirRealNames) {
   EXPECT_EQ(backend_variable("onednn"), "YARD_BACKEND_ONEDNN");
   EXPECT_EQ(backend_variable("Acme-2.x"), "YARD_BACKEND_ACME_2_X");
-  const Policy p = read({{"YARD_BACKEND_ACME_2_X", "off"},
-                         {"YARD_BACKEND_SIMD", "on"},
-                         {"YARD_BACKEND_LATER", "off"}})
+  const Policy p = read_variables({{"YARD_BACKEND_ACME_2_X", "off"},
+                                   {"YARD_BACKEND_SIMD", "on"},
+                                   {"YARD_BACKEND_LATER", "off"}})
                        .policy;
   EXPECT_THAT(with_backend_names(p, {"simd", "Acme-2.x", "acme.2-x"}).backends,
               ElementsAre(Pair("Acme-2.x", false), Pair("acme.2-x", false), Pair("later", false),

@@ -26,6 +26,14 @@ class FileRules {
   // Before it is published.
   void add(std::shared_ptr<const op::Program> program, std::shared_ptr<const OpRules> rules);
 
+  // Whether rules_for() has what was checked with the file. Conditions on others were not judged.
+  bool knows(const op::Program& program) const noexcept {
+    const auto it = ops_.find(program.name());
+    return it != ops_.end() && it->second.program.get() == &program;
+  }
+  // Whether a rule or a score entry is about ops of that name.
+  bool concerns(std::string_view op) const { return compiler_.concerns(op); }
+
   const Config config;
   const Policy said;  // policy, locks, denies and allows
 

@@ -24,12 +24,12 @@ bool is_name(std::string_view s) {
 
 // The one copy of a name. There are as many as a program has modes, so none is ever freed.
 const char* interned(std::string_view name) {
-  struct Names {
+  struct ModeNames {
     std::mutex lock;
     std::set<std::string, std::less<>> all;
   };
-  static constinit base::PerProcess<Names> g_names;
-  Names& names = g_names.get();
+  static constinit base::PerProcess<ModeNames> g_names;
+  ModeNames& names = g_names.get();
   const std::lock_guard lock(names.lock);
   return names.all.emplace(name).first->c_str();
 }

@@ -7,7 +7,9 @@
 #include <yard/policy.h>
 #include <yard/static_map.h>
 
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,12 +42,20 @@ struct ProcessPolicy {
   std::shared_ptr<const Modes> modes = std::make_shared<Modes>();  // that the program has added
   std::shared_ptr<registry::CallObserver> observer;                // told of every call; null: none
   std::shared_ptr<const Rollout> rollout;  // rules on trial beside `file`; null: none
-  Policy environment;                      // of the reading, with backends called by their names
-  Policy in_force;                         // all together
+  // What the variables say that backends chose for themselves, by backend; read once, with the reading or when the
+  // backend came.
+  std::map<std::string, OwnSwitch, std::less<>> own_switches;
+  std::set<std::string, std::less<>> by_own;  // backends for which those decide, not YARD_BACKEND_*
+  Policy environment;  // of the reading and those, with backends called by their names
+  Policy in_force;     // all together
 
   // Fills in the rest for the backends there are.
   void settle(const std::vector<std::string>& backends) {
     environment = with_backend_names(reading->good.policy, backends);
+    by_own.clear();
+    for (const auto& [backend, own] : own_switches)
+      if (own.on && environment.backends.try_emplace(backend, *own.on).second)
+        by_own.insert(backend);
     in_force = merge(file != nullptr ? merge(file->said, environment) : environment, set);
     if (rollout == nullptr) return;
     auto next = std::make_shared<ProcessPolicy>(*this);

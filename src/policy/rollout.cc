@@ -6,12 +6,28 @@
 #include <algorithm>
 
 namespace yard::policy {
+namespace {
 
-Rollout::Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next, size_t ops)
+// Evenly from 0 up to 100, anew for every call of a thread (splitmix64).
+double drawn_percent() noexcept {
+  static std::atomic<uint64_t> threads{0};
+  thread_local uint64_t state =
+      (threads.fetch_add(1, std::memory_order_relaxed) + 1) * 0xd1342543de82ef95u;
+  uint64_t z = (state += 0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  z ^= z >> 31;
+  return static_cast<double>(z >> 11) * (100.0 / 9007199254740992.0);  // of 53 bits
+}
+
+}  // namespace
+
+Rollout::Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next,
+                 std::vector<OpSizes> sizes)
     : rule_(std::move(rule)),
       next_(std::move(next)),
-      tallies_(new RolloutTally[2 * ops]),
-      ops_(ops) {}
+      sizes_(std::make_shared<const std::vector<OpSizes>>(std::move(sizes))),
+      kinds_(new Kind[kKinds + 1]) {}
 
 std::shared_ptr<const Rollout> Rollout::with(std::shared_ptr<const ProcessPolicy> next) const {
   auto other = std::make_shared<Rollout>(*this);
@@ -25,35 +41,51 @@ bool Rollout::takes(const op::Labels& labels) const noexcept {
           return l.first == wanted.first && l.second == wanted.second;
         }))
       return false;
-  thread_local double due = 0;
-  due += rule_.percent;
-  if (due < 100) return false;
-  due -= 100;
-  return true;
+  return drawn_percent() < rule_.percent;
 }
 
-RolloutTally* Rollout::tally(uint32_t op, bool on_trial) const noexcept {
-  return op < ops_ ? &tallies_[2 * op + (on_trial ? 1 : 0)] : nullptr;
+const std::vector<op::Field>* Rollout::sizes(uint32_t op,
+                                             const op::Program& program) const noexcept {
+  if (op >= sizes_->size() || (*sizes_)[op].program.get() != &program) return nullptr;
+  return &(*sizes_)[op].fields;
 }
 
-RolloutResult Rollout::result() const {
+RolloutTally& Rollout::tally(uint64_t kind, bool on_trial) const noexcept {
+  constexpr size_t kTries = 16;
+  const uint64_t id = kind != 0 ? kind : 1;
+  Kind* found = &kinds_[kKinds];
+  for (size_t i = 0; i < kTries; ++i) {
+    Kind& k = kinds_[(id + i) % kKinds];
+    uint64_t now = k.id.load(std::memory_order_acquire);
+    if (now == 0 && k.id.compare_exchange_strong(now, id, std::memory_order_acq_rel)) now = id;
+    if (now != id) continue;
+    found = &k;
+    break;
+  }
+  return on_trial ? found->trial : found->before;
+}
+
+RolloutResult Rollout::result(bool over) const {
   RolloutResult r;
-  // Ops differ in what they cost: the time of each on trial stands against what the same op took before.
+  // Calls differ in what they cost: the time of each kind on trial stands against what the same kind took before.
   double took = 0, expected = 0;
-  for (size_t i = 0; i < ops_; ++i) {
-    const RolloutTally &before = tallies_[2 * i], &trial = tallies_[2 * i + 1];
-    const auto n = static_cast<double>(trial.calls.load()),
-               m = static_cast<double>(before.calls.load());
+  uint64_t compared = 0;
+  for (size_t i = 0; i <= kKinds; ++i) {
+    const RolloutTally &before = kinds_[i].before, &trial = kinds_[i].trial;
     r.calls += trial.calls.load(), r.failed += trial.failed.load();
-    if (n < static_cast<double>(kEnoughToTime) || m < static_cast<double>(kEnoughToTime)) continue;
+    const uint64_t n = trial.timed.load(), m = before.timed.load();
+    if (i == kKinds || n < kEnoughOfAKind || m < kEnoughOfAKind) continue;
+    compared += n;
     took += static_cast<double>(trial.ns.load());
-    expected += n * (static_cast<double>(before.ns.load()) / m);
+    expected +=
+        static_cast<double>(n) * (static_cast<double>(before.ns.load()) / static_cast<double>(m));
   }
   if (r.calls > 0) r.error_rate = static_cast<double>(r.failed) / static_cast<double>(r.calls);
-  if (expected > 0) r.slowdown = took / expected;
-  if (r.calls >= kEnough && r.error_rate > rule_.max_error_rate)
-    r.too_bad = fmt::format("a kernel failed in {} of {} calls on trial; at most {:g} % may",
-                            r.failed, r.calls, 100 * rule_.max_error_rate);
+  if (compared >= kEnoughToTime && expected > 0) r.slowdown = took / expected;
+  if ((over || r.calls >= kEnough) && r.error_rate > rule_.max_error_rate)
+    r.too_bad =
+        fmt::format("{} of {} calls on trial failed or saw a kernel fail; at most {:g} % may",
+                    r.failed, r.calls, 100 * rule_.max_error_rate);
   else if (r.slowdown > rule_.max_slowdown)
     r.too_bad = fmt::format("calls on trial took {:.2f} times as long; at most {:g} times may be",
                             r.slowdown, rule_.max_slowdown);

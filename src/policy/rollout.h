@@ -11,19 +11,27 @@
 #include <vector>
 
 #include "op/call_spec.h"
+#include "op/program.h"
 
 namespace yard::policy {
 
 struct ProcessPolicy;
 
-// What calls have come to, of one op. Written by every call while rules are on trial, and only then.
+// What calls of one kind have come to. Written by every call while rules are on trial, and only then.
 struct alignas(64) RolloutTally {
-  std::atomic<uint64_t> calls{0}, failed{0}, ns{0};
+  std::atomic<uint64_t> calls{0}, failed{0};
+  std::atomic<uint64_t> timed{0}, ns{0};
 
   void add(uint64_t took_ns, bool some_kernel_failed) noexcept {
     calls.fetch_add(1, std::memory_order_relaxed);
+    timed.fetch_add(1, std::memory_order_relaxed);
     ns.fetch_add(took_ns, std::memory_order_relaxed);
     if (some_kernel_failed) failed.fetch_add(1, std::memory_order_relaxed);
+  }
+  // A call that no kernel was found for.
+  void add_unserved() noexcept {
+    calls.fetch_add(1, std::memory_order_relaxed);
+    failed.fetch_add(1, std::memory_order_relaxed);
   }
 };
 
@@ -39,28 +47,45 @@ class Rollout {
  public:
   // Calls on trial before their share of errors, or their time, says anything.
   static constexpr uint64_t kEnough = 20, kEnoughToTime = 50;
+  // Calls of a kind, on each side, before they are compared.
+  static constexpr uint64_t kEnoughOfAKind = 5;
+  // Kinds of calls that are told apart. Calls of others are counted and not compared.
+  static constexpr size_t kKinds = 1024;
 
-  // `next`: what is said for the process, with the new rules. `ops`: how many there may be.
-  Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next, size_t ops);
+  // What calls of an op are told apart by.
+  struct OpSizes {
+    std::shared_ptr<const op::Program> program;
+    std::vector<op::Field> fields;
+  };
+
+  // `next`: what is said for the process, with the new rules. `sizes`: of the ops there are, by index.
+  Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next, std::vector<OpSizes> sizes);
   // The same trial, when something else is said for the process.
   std::shared_ptr<const Rollout> with(std::shared_ptr<const ProcessPolicy> next) const;
-  bool is_same(const Rollout& other) const noexcept { return tallies_ == other.tallies_; }
 
   const ProcessPolicy& next() const noexcept { return *next_; }
   const RolloutRule& rule() const noexcept { return rule_; }
 
-  // Whether this call of the calling thread goes by the new rules; exactly its share of them do.
+  // Whether this call goes by the new rules. Drawn by lot, so that every thread, op and kind of call has its share.
   bool takes(const op::Labels& labels) const noexcept;
-  // Null for an op that came after the trial began.
-  RolloutTally* tally(uint32_t op, bool on_trial) const noexcept;
+  // Null for an op that came, or came anew, after the trial began.
+  const std::vector<op::Field>* sizes(uint32_t op, const op::Program& program) const noexcept;
+  // `kind`: a hash of all that calls are told apart by.
+  RolloutTally& tally(uint64_t kind, bool on_trial) const noexcept;
 
-  RolloutResult result() const;
+  // `over`: no more calls will come, so fewer than enough must do.
+  RolloutResult result(bool over = false) const;
 
  private:
+  struct Kind {
+    std::atomic<uint64_t> id{0};  // 0: free
+    RolloutTally before, trial;
+  };
+
   RolloutRule rule_;
   std::shared_ptr<const ProcessPolicy> next_;
-  std::shared_ptr<RolloutTally[]> tallies_;  // two for each op: before, on trial
-  size_t ops_;
+  std::shared_ptr<const std::vector<OpSizes>> sizes_;
+  std::shared_ptr<Kind[]> kinds_;  // the last: calls of kinds that found no place
 };
 
 }  // namespace yard::policy

@@ -77,6 +77,13 @@ class RuleCompiler {
   // condition that makes no sense are left out and reported.
   OpRules compile(const op::Program& program, ConditionReport* report = nullptr) const;
 
+  // Whether any of them has such an operation.
+  bool concerns(std::string_view op) const {
+    for (const std::string_view pattern : patterns_)
+      if (glob_matches(pattern, op)) return true;
+    return false;
+  }
+
   // A report with room for every condition.
   ConditionReport empty_report() const { return {std::vector<uint8_t>(conditions_, 0), {}, {}}; }
   // Of a condition in a report: the `condition`-th of dispatch_rules[rule], or of score[rule].

@@ -78,14 +78,7 @@ uint32_t OpRules::bits_of(const Axis& axis) noexcept {
 OpRules::Value OpRules::read(const Axis& axis, const CallView& call) {
   Value v;
   switch (axis.kind) {
-    case Axis::Kind::kInteger: {
-      if (axis.optional && axis.field.kind == op::Field::Kind::kScalar &&
-          call.args[axis.field.sources[0].arg].tag == YARD_TAG_NONE)
-        return v;
-      v.i = op::read(axis.field, call.args);
-      v.there = v.i != op::kAbsent;
-      return v;
-    }
+    case Axis::Kind::kInteger: v.there = op::find(axis.field, call.args, v.i); return v;
     case Axis::Kind::kNumber:
       v.there = call.args[axis.arg].tag == YARD_TAG_FLOAT;
       v.f = v.there ? call.args[axis.arg].u.f : 0;

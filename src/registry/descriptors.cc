@@ -3,6 +3,7 @@
 #include "registry/descriptors.h"
 
 #include <fmt/format.h>
+#include <yard/detail/function.h>
 
 #include <algorithm>
 #include <bit>
@@ -307,6 +308,8 @@ Status read_hook_body(const yard_hook_t& d, Hook& h) {
                : bad("it wants to ask for the next one, as only hooks may: it has a group");
   if (d.verify != nullptr)
     return bad("it has a verifier, which only functions with a group may have");
+  if (d.samples != nullptr)
+    return bad("it has sample calls, which only functions with a group may have");
   if ((d.flags & YARD_HOOK_LOWER_FIRST) != 0)
     return bad("its priority counts downwards, which only those of functions with a group may");
   return {};
@@ -328,6 +331,9 @@ Result<std::shared_ptr<Hook>> read_hook(const yard_hook_t& given, std::shared_pt
   const char* backend = d->backend != nullptr ? d->backend : only_backend;
   if (backend == nullptr) return bad("it names no backend").note(note);
   if (Status s = read_name(backend, "its backend", h->backend); !s) return std::move(s).note(note);
+  if (!h->group.empty() && h->backend == detail::kOriginal)
+    return bad("its backend is called 'original', which is what the function's own body is called")
+        .note(note);
   if (Status s = read_hook_body(*d, *h); !s) return std::move(s).note(note);
   h->d = *d;
   h->d.name = h->name.c_str(), h->d.backend = h->backend.c_str();

@@ -46,20 +46,30 @@ Status check_function(const Hook& h) {
 
 namespace yard::detail {
 
-FunctionSite* declare_function(const char* group, const char* name, const char* signature,
-                               const char* choice) noexcept {
+namespace {
+void put_samples(FunctionSite& site, const FunctionDeclaration& d) noexcept {
+  if (d.samples == nullptr) return;
+  site.take_samples.store(d.take_samples, std::memory_order_relaxed);
+  site.samples.store(d.samples, std::memory_order_release);
+}
+}  // namespace
+
+FunctionSite* declare_function(const FunctionDeclaration& d) noexcept {
   static std::atomic<uint64_t> last_id{0};
   auto* made = new FunctionSite;
-  made->group = group != nullptr ? group : "", made->name = name != nullptr ? name : "";
-  made->signature = signature;
-  made->point = choice != nullptr ? choice : made->group + "/" + made->name;
+  made->group = d.group != nullptr ? d.group : "", made->name = d.name != nullptr ? d.name : "";
+  made->signature = d.signature;
+  made->point = d.choice != nullptr ? d.choice : made->group + "/" + made->name;
+  made->repeatable = d.repeatable;
+  put_samples(*made, d);
   const FunctionSite* seen = nullptr;
   for (;;) {
     FunctionSite* head = registry::g_sites.load(std::memory_order_acquire);
     for (FunctionSite* s = head; s != seen; s = s->next)
       if (s->group == made->group && s->name == made->name && s->signature == made->signature &&
-          s->point == made->point) {
+          s->point == made->point && s->repeatable == made->repeatable) {
         delete made;
+        put_samples(*s, d);
         s->declared.fetch_add(1, std::memory_order_acq_rel);
         return s;
       }
@@ -73,6 +83,8 @@ FunctionSite* declare_function(const char* group, const char* name, const char* 
 }
 
 void undeclare_function(FunctionSite* site) noexcept {
+  // They may be of a library that goes with this object.
+  site->samples.store(nullptr, std::memory_order_release);
   site->declared.fetch_sub(1, std::memory_order_acq_rel);
 }
 

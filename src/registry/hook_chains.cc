@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/reclaimer.h"
 #include "registry/hook_declarations.h"
 
 namespace yard::registry {
@@ -41,17 +42,23 @@ namespace yard::detail {
 
 const HookLink* HookChains::chain(const registry::HookRecords& records) {
   const HookLink* next = nullptr;
-  for (auto h = records.rbegin(); h != records.rend(); ++h)
-    next = &links_.emplace_back(HookLink{(*h)->d.function, (*h)->d.self, next,
-                                         registry::backend_number((*h)->backend),
-                                         ((*h)->d.flags & YARD_HOOK_NEXT) != 0});
+  for (auto h = records.rbegin(); h != records.rend(); ++h) {
+    auto link = std::make_unique<Link>();
+    link->function = (*h)->d.function, link->self = (*h)->d.self, link->next = next;
+    link->backend = registry::backend_number((*h)->backend);
+    link->takes_next = ((*h)->d.flags & YARD_HOOK_NEXT) != 0;
+    link->record = *h;
+    next = links_.emplace_back(std::move(link)).get();
+  }
   return next;
 }
 
 std::unique_ptr<HookChains> HookChains::make(registry::HookRecords providers,
-                                             const registry::Activations& activations) {
+                                             const registry::Activations& activations,
+                                             uint64_t table) {
   if (providers.empty()) return nullptr;
   auto to = std::make_unique<HookChains>();
+  to->table = table;
   to->providers = std::move(providers);
   const registry::HookRecords process = active_for(to->providers, activations, std::nullopt);
   to->process = to->chain(process);
@@ -67,12 +74,51 @@ std::unique_ptr<HookChains> HookChains::make(registry::HookRecords providers,
   return to;
 }
 
+std::unique_ptr<HookChains> HookChains::make_change(const HookChains* before, HookChains* after,
+                                                    std::shared_ptr<const std::atomic<bool>> done) {
+  auto to = std::make_unique<HookChains>();
+  to->before_ = before, to->after_ = after, to->done_ = std::move(done);
+  auto link = std::make_unique<Link>();
+  link->self = to.get(), link->takes_next = true;
+  to->process = to->links_.emplace_back(std::move(link)).get();
+  // Whoever holds the change may use either.
+  for (HookChains* c : {const_cast<HookChains*>(before), after})
+    if (c != nullptr) c->reached_by_.insert(c->reached_by_.end(), {to.get(), to->process});
+  return to;
+}
+
+const HookChains* HookChains::now() const noexcept {
+  if (done_ == nullptr) return this;
+  return done_->load(std::memory_order_acquire) ? after_ : before_;
+}
+
+void HookChains::retire(HookChains* chains) {
+  const bool goes_on = chains->process != nullptr && chains->process->takes_next;
+  for (std::unique_ptr<Link>& link : chains->links_) {
+    std::vector<const void*> held_by = chains->reached_by_;
+    held_by.insert(held_by.end(), {static_cast<const HookLink*>(link.get()), chains});
+    if (goes_on) held_by.push_back(chains->process);
+    base::reclaimer().retire(
+        link.release(), [](void* p) { delete static_cast<Link*>(p); }, std::move(held_by));
+  }
+  std::vector<const void*> held_by = chains->reached_by_;
+  held_by.push_back(chains);
+  if (goes_on) held_by.push_back(chains->process);
+  base::reclaimer().retire(
+      chains, [](void* p) { delete static_cast<HookChains*>(p); }, std::move(held_by));
+}
+
 namespace {
 
+// Whether a frame is one of the table's sets.
+bool is_of(const HookFrame& frame, const HookChains& chains) noexcept {
+  return frame.backend != 0 && frame.table == chains.table;
+}
+
 // Whether one of the frames before `end` brings the backend.
-bool brings(const HookFrame* frame, const HookFrame* end, uint32_t backend) noexcept {
-  for (; frame != end; frame = frame->outer)
-    if (frame->backend == backend) return true;
+bool brings(const HookPlace& p, const HookFrame* end, uint32_t backend) noexcept {
+  for (const HookFrame* f = p.all; f != end; f = f->outer)
+    if (f->backend == backend && is_of(*f, *p.chains)) return true;
   return false;
 }
 
@@ -88,7 +134,10 @@ const HookLink* first_on(const HookChains& chains, yard_device_t device) noexcep
 
 }  // namespace
 
-bool first_place(const HookChains& chains, const HookFrame* frames, HookPlace& to) noexcept {
+bool first_place(const HookChains& shown, const HookFrame* frames, HookPlace& to) noexcept {
+  const HookChains* const now = shown.now();
+  if (now == nullptr) return false;
+  const HookChains& chains = *now;
   to.chains = &chains, to.frame = to.all = frames;
   to.rest = chains.process;
   for (const HookFrame* f = frames; f != nullptr; f = f->outer)
@@ -99,9 +148,13 @@ bool first_place(const HookChains& chains, const HookFrame* frames, HookPlace& t
   return next_place(to);
 }
 
+bool place_in_change(const HookLink& link, HookPlace& to) noexcept {
+  return first_place(*static_cast<const HookChains*>(link.self), nullptr, to);
+}
+
 bool next_place(HookPlace& p) noexcept {
   for (; p.frame != nullptr; p.frame = p.frame->outer) {
-    if (p.frame->backend == 0 || brings(p.all, p.frame, p.frame->backend)) continue;
+    if (!is_of(*p.frame, *p.chains) || brings(p, p.frame, p.frame->backend)) continue;
     for (const HookLink* link : p.chains->alone)
       if (link->backend == p.frame->backend) {
         p.link = link, p.frame = p.frame->outer;
@@ -109,7 +162,7 @@ bool next_place(HookPlace& p) noexcept {
       }
   }
   for (; p.rest != nullptr; p.rest = p.rest->next)
-    if (!brings(p.all, nullptr, p.rest->backend)) {
+    if (!brings(p, nullptr, p.rest->backend)) {
       p.link = p.rest, p.rest = p.rest->next;
       return true;
     }

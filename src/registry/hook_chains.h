@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The chains of one hook: for the process, for each device that has one of its own, and the parts that the sets of a
-// thread are made of. Immutable; owns the records, and so the libraries, of what it runs.
+// thread are made of. Immutable. Each link owns the record, and so the library, of what it runs.
 //
 // The order of a chain: the sets that the thread is in, the innermost first; what is active for its device; what is
 // active for the process. Among those of a device or of the process: higher priority, then later activated. A
@@ -10,7 +10,7 @@
 #include <yard/detail/hook.h>
 #include <yard/tensor.h>
 
-#include <deque>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,9 +39,12 @@ HookRecords active_for(const HookRecords& providers, const Activations& activati
 namespace yard::detail {
 
 struct HookChains {
-  // Null where nobody provides the hook.
+  // Null where nobody provides the hook. `table` tells runtimes apart.
   static std::unique_ptr<HookChains> make(registry::HookRecords providers,
-                                          const registry::Activations& activations);
+                                          const registry::Activations& activations, uint64_t table);
+  // What sites show while several of them change: `before` until `done`, then `after`. Either may be null.
+  static std::unique_ptr<HookChains> make_change(const HookChains* before, HookChains* after,
+                                                 std::shared_ptr<const std::atomic<bool>> done);
 
   registry::HookRecords providers;
   const HookLink* process = nullptr;
@@ -51,10 +54,25 @@ struct HookChains {
   };
   std::vector<OnDevice> devices;
   std::vector<const HookLink*> alone;  // each provider, for frames
+  uint64_t table = 0;
+
+  // The chains that count now: this, unless a change is under way. May be null.
+  const HookChains* now() const noexcept;
+  // Hands chains that no site shows any more to the reclaimer: the links one by one, since a call that runs one alone
+  // holds that one.
+  static void retire(HookChains* chains);
 
  private:
+  struct Link : HookLink {
+    std::shared_ptr<const registry::Hook> record;
+  };
   const HookLink* chain(const registry::HookRecords& records);
-  std::deque<HookLink> links_;
+
+  std::vector<std::unique_ptr<Link>> links_;
+  // Of a change.
+  std::shared_ptr<const std::atomic<bool>> done_;
+  const HookChains *before_ = nullptr, *after_ = nullptr;
+  std::vector<const void*> reached_by_;  // what else a call may hold that uses these
 };
 
 }  // namespace yard::detail

@@ -13,12 +13,12 @@ namespace yard::registry {
 namespace {
 
 using detail::HookChains;
-using detail::HookLink;
 
-template <class T>
-void retire(const T* object, std::vector<const void*> held_by) {
-  base::reclaimer().retire(
-      const_cast<T*>(object), [](void* p) { delete static_cast<T*>(p); }, std::move(held_by));
+std::atomic<uint64_t> g_tables{0};
+
+void show(HookTable::Site& site, const HookChains* chains) {
+  site.all.store(chains, std::memory_order_release);
+  site.process.store(chains != nullptr ? chains->process : nullptr, std::memory_order_release);
 }
 
 std::string shown(const Activation& a) {
@@ -65,8 +65,10 @@ Status orphan_error(std::string_view backend, const std::vector<std::string>& na
                 fmt::format("backend '{}' brings hooks that nobody declares: {}", backend, list));
 }
 
-HookTable::HookTable(std::function<std::shared_ptr<const State>()> state)
-    : state_(std::move(state)) {}
+HookTable::HookTable(std::function<std::shared_ptr<const State>()> state, LeftOut left_out)
+    : state_(std::move(state)),
+      left_out_(std::move(left_out)),
+      id_(g_tables.fetch_add(1, std::memory_order_relaxed) + 1) {}
 
 HookTable::~HookTable() {
   for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr;) {
@@ -89,7 +91,9 @@ HookTable::Site& HookTable::site(const HookDeclaration& declaration) {
   state = state_();
   auto* made = new Site;
   made->declaration = &declaration;
-  update(*made, *state, *activations_.load(std::memory_order_acquire), true);
+  show(*made, HookChains::make(providers_of(*made, *state),
+                               *activations_.load(std::memory_order_acquire), id_)
+                  .release());
   made->next = sites_.load(std::memory_order_relaxed);
   sites_.store(made, std::memory_order_release);
   return *made;
@@ -108,18 +112,35 @@ std::vector<std::string> HookTable::names_in_use() const {
   return to;
 }
 
-void HookTable::update(Site& site, const State& state, const Activations& activations,
-                       bool changed) {
-  HookRecords providers;
+HookRecords HookTable::providers_of(const Site& site, const State& state) const {
+  HookRecords to;
   for (const auto& h : state.hooks)
-    if (h->name == site.declaration->name && h->signature == site.declaration->signature)
-      providers.push_back(h);
-  const HookChains* old = site.all.load(std::memory_order_acquire);
-  if (!changed && (old != nullptr ? old->providers == providers : providers.empty())) return;
-  const HookChains* next = HookChains::make(std::move(providers), activations).release();
-  site.all.store(next, std::memory_order_release);
-  site.process.store(next != nullptr ? next->process : nullptr, std::memory_order_release);
-  if (old != nullptr) retire(old, {old, old->process});
+    if (h->name == site.declaration->name && h->signature == site.declaration->signature &&
+        why_left_out(*h).empty())
+      to.push_back(h);
+  return to;
+}
+
+// One by one where there is one. Else in three steps, each of which every thread has noticed before the next: a call
+// that sees the new chain of one hook then sees no old one of another.
+void HookTable::put_in_force(std::vector<Pending> pending) {
+  std::vector<HookChains*> gone;
+  for (const Pending& p : pending)
+    gone.push_back(const_cast<HookChains*>(p.site->all.load(std::memory_order_acquire)));
+  if (pending.size() > 1) {
+    const auto done = std::make_shared<std::atomic<bool>>(false);
+    for (size_t i = 0; i < pending.size(); ++i) {
+      auto change = HookChains::make_change(gone[i], pending[i].next.get(), done);
+      gone.push_back(change.get());
+      show(*pending[i].site, change.release());
+    }
+    base::barrier_in_all_threads();
+    done->store(true, std::memory_order_release);
+    base::barrier_in_all_threads();
+  }
+  for (Pending& p : pending) show(*p.site, p.next.release());
+  for (HookChains* chains : gone)
+    if (chains != nullptr) HookChains::retire(chains);
 }
 
 Status HookTable::edit(const Change& change) {
@@ -131,15 +152,31 @@ Status HookTable::edit(const Change& change) {
     Activations next = *old;
     YARD_RETURN_IF_ERROR(change(*state, next));
     const bool changed = next != *old;
-    if (changed) {
-      activations_.store(new Activations(next), std::memory_order_release);
-      retire(old, {});
+    std::vector<Pending> pending;
+    for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next) {
+      HookRecords providers = providers_of(*s, *state);
+      const HookChains* now = s->all.load(std::memory_order_acquire);
+      if (now != nullptr ? !changed && now->providers == providers : providers.empty()) continue;
+      pending.push_back({s, HookChains::make(std::move(providers), next, id_)});
     }
-    for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next)
-      update(*s, *state, next, changed);
+    if (changed) {
+      activations_.store(new Activations(std::move(next)), std::memory_order_release);
+      delete old;  // read under the lock, and in a child before anything else
+    }
+    put_in_force(std::move(pending));
   }
   base::reclaimer().collect();
   return {};
+}
+
+void HookTable::mend_in_child() {
+  const auto state = state_();
+  const Activations& activations = *activations_.load(std::memory_order_acquire);
+  for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next) {
+    const HookChains* inherited = s->all.load(std::memory_order_acquire);
+    if (inherited != nullptr) s->left_behind.push_back(inherited);
+    show(*s, HookChains::make(providers_of(*s, *state), activations, id_).release());
+  }
 }
 
 void HookTable::refresh() {

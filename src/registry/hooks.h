@@ -2,8 +2,8 @@
 // The hooks of one runtime: a site for each hook that was used, what is activated, and how a change of either
 // reaches the sites.
 //
-// A site switches by one store, so that a call runs the chain before or after a change, never a mixture. Nobody waits
-// for calls: what they use is freed when they are done. The lock is for those who change something.
+// A change is seen by calls at one moment, whatever number of hooks it concerns (hook_chains.h). Nobody waits for calls:
+// what they use is freed when they are done. The lock is for those who change something.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,10 @@ namespace yard::registry {
 
 class HookTable {
  public:
-  // `state` gives the registry's current state; any thread, without a lock.
-  explicit HookTable(std::function<std::shared_ptr<const State>()> state);
+  // `state` gives the registry's current state, `left_out` why a hook does not count though it may be active, nothing
+  // where it does; any thread, without a lock.
+  using LeftOut = std::function<std::string(const Hook&)>;
+  explicit HookTable(std::function<std::shared_ptr<const State>()> state, LeftOut left_out = {});
   ~HookTable();
   HookTable(const HookTable&) = delete;
   HookTable& operator=(const HookTable&) = delete;
@@ -33,6 +35,7 @@ class HookTable {
     const HookDeclaration* declaration = nullptr;
     std::atomic<bool> needed{false};  // plugins that serve it have been opened
     Site* next = nullptr;
+    std::vector<const detail::HookChains*> left_behind;  // by forks, so that they stay reachable
   };
   // Made when it is first asked for; stays for the life of the table.
   Site& site(const HookDeclaration& declaration);
@@ -41,8 +44,10 @@ class HookTable {
   // Of all sites.
   std::vector<std::string> names_in_use() const;
 
-  // The registry has changed. Holding no lock.
+  // Registry or policy have changed. Holding no lock.
   void refresh();
+  // In a child of fork, before anything else runs there: a change that was being made at the fork is made or not.
+  void mend_in_child();
 
   // Becomes the latest. `expected`: it is fine if nobody brings hooks under that name yet. With `strict`, orphans
   // are an error.
@@ -54,6 +59,9 @@ class HookTable {
   // Whether the backend brings hooks now; else an error that names those who do.
   Status known(std::string_view backend) const;
   std::shared_ptr<const State> state() const { return state_(); }
+  std::string why_left_out(const Hook& hook) const { return left_out_ ? left_out_(hook) : ""; }
+  // Tells tables apart, also those that are gone.
+  uint64_t id() const noexcept { return id_; }
 
  private:
   struct Lock {
@@ -63,9 +71,16 @@ class HookTable {
   using Change = std::function<Status(const State&, Activations&)>;
   // Changes the activations, if it likes, and brings every site up to date.
   Status edit(const Change& change);
-  void update(Site& site, const State& state, const Activations& activations, bool changed);
+  HookRecords providers_of(const Site& site, const State& state) const;
+  struct Pending {
+    Site* site;
+    std::unique_ptr<detail::HookChains> next;
+  };
+  void put_in_force(std::vector<Pending> pending);
 
   const std::function<std::shared_ptr<const State>()> state_;
+  const LeftOut left_out_;
+  const uint64_t id_;
   mutable base::OwnedPerProcess<Lock> lock_;
   std::atomic<Site*> sites_{nullptr};
   // Whole at any time, so that a child of fork can go on with it. Replaced under the lock.

@@ -3,6 +3,7 @@
 #include "registry/records.h"
 
 #include <fmt/format.h>
+#include <yard/detail/guard.h>
 
 #include <algorithm>
 
@@ -83,7 +84,8 @@ std::string difference(const Hook& a, const Hook& b) {
   if (a.d.priority != b.d.priority) add_difference(d, "priority", a.d.priority, b.d.priority);
   if (a.d.flags != b.d.flags) add_difference(d, "flags", a.d.flags, b.d.flags);
   add_note(d, "different functions",
-           a.d.function != b.d.function || a.d.verify != b.d.verify || a.d.self != b.d.self);
+           a.d.function != b.d.function || a.d.verify != b.d.verify || a.d.self != b.d.self ||
+               a.d.samples != b.d.samples);
   add_note(d, "different reason texts", a.reasons != b.reasons);
   return d;
 }
@@ -158,6 +160,7 @@ const Probe& Backend::probe(Device device, const yard_host_t* host) const {
       code = YARD_FAULT;
       made->text = e.what();
     } catch (...) {
+      if (detail::thread_is_unwinding()) throw;
       code = YARD_FAULT;
       made->text = "an unknown exception";
     }

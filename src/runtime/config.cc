@@ -79,6 +79,12 @@ std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
   return rules;
 }
 
+std::vector<ConfigProblem> wrong_conditions(const Config& config, const registry::State& state,
+                                            const policy::Modes& modes,
+                                            const std::vector<std::string>& announced) {
+  return policy::check_conditions(config, KnownHere(state, modes, announced));
+}
+
 Status first_error(const std::vector<ConfigProblem>& problems) {
   Status s;
   for (const ConfigProblem& p : problems) {

@@ -21,6 +21,11 @@ std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
                                                     const policy::Modes& modes,
                                                     const std::vector<std::string>& announced);
 
+// What is wrong with the conditions of rules in force, now that more ops are known than when they were checked.
+std::vector<ConfigProblem> wrong_conditions(const Config& config, const registry::State& state,
+                                            const policy::Modes& modes,
+                                            const std::vector<std::string>& announced);
+
 // The first error with the others as its notes; fine if there is none.
 Status first_error(const std::vector<ConfigProblem>& problems);
 

@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "plugin/search.h"
 #include "runtime/recorder.h"
 
 namespace yard::runtime {
@@ -57,25 +56,38 @@ class Strangers {
   std::vector<std::string> ops_, vendors_, switches_;
 };
 
+// Whoever starts a process with more rights than their own must not choose what it reads, writes or opens.
+void ignore_paths(Reading& now) {
+  policy::Environment& e = now.good;
+  const std::pair<const char*, std::string*> paths[] = {{"YARD_CONFIG", &e.config},
+                                                        {"YARD_PLUGINS", &e.plugins},
+                                                        {"YARD_PLUGIN_PATH", &e.plugin_path},
+                                                        {"YARD_PLUGIN_PROBE", &e.plugin_probe},
+                                                        {"YARD_RECORD", &e.record}};
+  for (const auto& [variable, value] : paths) {
+    if (value->empty()) continue;
+    now.problems.push_back({variable, base::quote(*value),
+                            "ignored: the process has more rights than whoever set the variable",
+                            true});
+    value->clear();
+  }
+}
+
 // A file that cannot be written is told at once, not when there is something to write.
 void check_record(const Reading& before, Reading& now) {
   std::string& path = now.good.record;
   if (path.empty() || path == before.good.record) return;
-  Status s;
-  if (plugin::privileged())
-    s = Status(Code::kUnsupported,
-               "ignored: the process has more rights than whoever set the variable");
-  else if (auto recording = Recording::open(path); !recording.ok())
-    s = std::move(recording).status();
-  if (s.ok()) return;
-  now.problems.push_back({"YARD_RECORD", base::quote(path), std::string(s.message()), true});
+  const auto recording = Recording::open(path);
+  if (recording.ok()) return;
+  now.problems.push_back(
+      {"YARD_RECORD", base::quote(path), std::string(recording.status().message()), true});
   path = before.good.record;
 }
 
 }  // namespace
 
-std::shared_ptr<const Reading> read_environment(const Reading& before,
-                                                const registry::State& state) {
+std::shared_ptr<const Reading> read_environment(const Reading& before, const registry::State& state,
+                                                bool privileged) {
   auto reading = std::make_shared<Reading>();
   const policy::Variables variables = policy::yard_variables();
   reading->good = policy::read_environment(variables, before.good, reading->problems);
@@ -85,6 +97,7 @@ std::shared_ptr<const Reading> read_environment(const Reading& before,
     if (const Status s = apply_log_levels(reading->good.log_levels); !s.ok())
       reading->problems.push_back({"YARD_LOG_LEVEL", base::quote(reading->good.log_levels),
                                    std::string(s.message()), true});
+  if (privileged) ignore_paths(*reading);
   check_record(before, *reading);
   for (const EnvProblem& p : reading->problems)
     base::log(LogLevel::kWarn, "policy", policy::to_string(p));

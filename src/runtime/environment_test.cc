@@ -153,6 +153,29 @@ TEST_F(EnvironmentTest, SetsLogLevelsAndTheFirstUseIsLogged) {
   EXPECT_THAT(log_, HasSubstr("Op 'softmax' using 'reference.cpp' (kind=reference, vendor=none)"));
 }
 
+// The command's users decide what a program of theirs reads and writes; not what one with more rights does.
+TEST_F(EnvironmentTest, NamesNoFilesToAPrivilegedProcess) {
+  const char* paths[] = {"YARD_CONFIG", "YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_RECORD"};
+  for (const char* variable : paths) set(variable, "/nowhere/at/all");
+  set("YARD_PLUGIN_PROBE", "always");
+  set("YARD_PREFER", "reference");
+  const registry::State nothing;
+  const auto reading = runtime::read_environment({}, nothing, true);
+  const policy::Environment& e = reading->good;
+  for (const std::string& value : {e.config, e.plugins, e.plugin_path, e.plugin_probe, e.record})
+    EXPECT_EQ(value, "");
+  EXPECT_EQ(e.policy.prefer, Kind::kReference);  // which kernels run is no matter of rights
+  ASSERT_EQ(reading->problems.size(), 5u);
+  for (const policy::EnvProblem& p : reading->problems) {
+    EXPECT_TRUE(p.error);
+    EXPECT_THAT(log_, HasSubstr(p.variable + "="));
+    EXPECT_THAT(p.message, HasSubstr("more rights"));
+  }
+  const auto plain = runtime::read_environment({}, nothing, false);
+  EXPECT_EQ(plain->good.config, "/nowhere/at/all");
+  EXPECT_EQ(plain->good.plugins, "/nowhere/at/all");
+}
+
 TEST_F(EnvironmentTest, CanBeLeftAlone) {
   set("YARD_PREFER", "reference");
   RuntimeSettings s;

@@ -10,6 +10,7 @@
 #include "base/owned_per_process.h"
 #include "dispatch/core.h"
 #include "plugin/loader.h"
+#include "runtime/recorder.h"
 
 namespace yard::runtime {
 
@@ -23,13 +24,20 @@ class FileSettings {
   void follow();
 
  private:
-  void follow_recording(const std::string& wanted);
+  void follow_recording();
+  Status record_instead(const std::shared_ptr<Recorder>& mine, const std::string& path,
+                        std::shared_ptr<Recorder>& made);
 
   struct State {
     std::mutex lock;
     std::shared_ptr<const policy::FileRules> seen;
-    std::string record;  // what a file has had recorded
-    void inherit(State& parents) { seen = parents.seen, record = parents.record; }
+    std::string wanted;  // what that says is to be recorded
+    std::string record;  // what was last done about it
+    std::weak_ptr<Recorder> mine;
+    bool switching = false;  // some thread makes `record` what is wanted
+    void inherit(State& parents) {
+      seen = parents.seen, wanted = parents.wanted, record = parents.record, mine = parents.mine;
+    }
   };
 
   detail::Core& core_;

@@ -65,11 +65,16 @@ HookListing Hooks::list() const {
   for (const auto& [key, records] : providers) {
     HookInfo info;
     info.name = key.first, info.signature = key.second, info.declared = declared[key];
-    HookRecords order = registry::active_for(records, activations, std::nullopt);
+    HookRecords able = records;
+    std::erase_if(able, [&](const auto& h) { return !service_->table().why_left_out(*h).empty(); });
+    HookRecords order = registry::active_for(able, activations, std::nullopt);
     info.engaged = !order.empty();
     for (const auto& h : records)
       if (std::find(order.begin(), order.end(), h) == order.end()) order.push_back(h);
-    for (const auto& h : order) info.providers.push_back(describe(*h, activations));
+    for (const auto& h : order) {
+      info.providers.push_back(describe(*h, activations));
+      info.providers.back().off = service_->table().why_left_out(*h);
+    }
     to.hooks.push_back(std::move(info));
   }
   for (HookInfo& info : to.hooks) info.problem = problem_of(to.hooks, info);

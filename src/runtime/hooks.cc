@@ -14,8 +14,42 @@
 
 namespace yard::runtime {
 
+namespace {
+
+// Why a backend's hooks do not count, activated or not; nothing: they do.
+std::string why_out(const detail::Snapshot& s, std::string_view name) {
+  const auto it = s.state->backends.find(name);
+  if (it == s.state->backends.end()) return {};
+  const registry::Backend& b = *it->second;
+  const auto said = s.policy->in_force.backends.find(name);
+  if (said != s.policy->in_force.backends.end() ? !said->second : b.d.enable == YARD_ENABLE_OFF)
+    return "it is switched off";
+  if (s.forked && (b.d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
+    return "it cannot be used in a child of fork";
+  return {};
+}
+
+void warn_of_orphans(std::string_view backend, const std::vector<std::string>& names) {
+  base::log(LogLevel::kWarn, "runtime",
+            std::string(registry::orphan_error(backend, names).message()));
+}
+
+}  // namespace
+
 HookService::HookService(detail::Core& core, plugin::Loader& loader)
-    : core_(core), loader_(loader), table_([&core] { return core.snapshot()->state; }) {}
+    : core_(core),
+      loader_(loader),
+      table_([&core] { return core.snapshot()->state; },
+             [&core](const registry::Hook& h) { return why_out(*core.snapshot(), h.backend); }),
+      mend_([this] { table_.mend_in_child(); }) {
+  core.check = [this](const auto& before, const auto& after) { return check(before, after); };
+  core.in_child.store(&mend_, std::memory_order_release);
+}
+
+HookService::~HookService() {
+  core_.in_child.store(nullptr, std::memory_order_release);
+  core_.check = nullptr;
+}
 
 detail::HookSite* HookService::attach(const detail::HookDeclaration& declaration, bool& again) {
   registry::HookTable::Site& site = table_.site(declaration);
@@ -56,11 +90,7 @@ Status HookService::usable(std::string_view name, const std::optional<Device>& d
     return Status(Code::kUnsupported,
                   fmt::format("backend '{}' cannot be activated: {}", name, why));
   };
-  const auto said = s->policy->in_force.backends.find(name);
-  if (said != s->policy->in_force.backends.end() ? !said->second : b.d.enable == YARD_ENABLE_OFF)
-    return unusable("it is switched off");
-  if (s->forked && (b.d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
-    return unusable("it cannot be used in a child of fork");
+  if (const std::string why = why_out(*s, name); !why.empty()) return unusable(why);
   const Device asked =
       device && device->index >= 0 ? *device : Device{device ? device->type : b.d.device_type, 0};
   const registry::Probe& probe = b.probe(asked, core_.host);
@@ -76,11 +106,45 @@ Status HookService::activate(const registry::Activation& a) {
   bool expected = false;
   YARD_RETURN_IF_ERROR(usable(a.backend, a.device, expected));
   YARD_RETURN_IF_ERROR(table_.activate(a, expected, strict.load(std::memory_order_relaxed)));
-  // Nothing goes unnoticed: what nobody declares is never called.
+  // Nothing goes unnoticed: what nobody declares is never called, and a name may be mistyped.
   if (const auto names = registry::orphans(*table_.state(), a.backend); !names.empty())
+    warn_of_orphans(a.backend, names);
+  if (!table_.known(a.backend).ok())
     base::log(LogLevel::kWarn, "runtime",
-              std::string(registry::orphan_error(a.backend, names).message()));
+              fmt::format("Backend '{}' is activated and brings no hooks yet: it waits for plugins "
+                          "that have been found and not been opened",
+                          a.backend));
   return {};
+}
+
+std::set<std::string> HookService::active_backends() const {
+  std::set<std::string> to;
+  for (const registry::Activation& a : table_.activations()) to.insert(a.backend);
+  return to;
+}
+
+// Logs nothing itself: a sink is the program's, and may change the registry in turn.
+Status HookService::check(const registry::State& before, const registry::State& after) {
+  for (const std::string& backend : active_backends()) {
+    const auto known = registry::orphans(before, backend);
+    auto names = registry::orphans(after, backend);
+    std::erase_if(names, [&](const std::string& n) {
+      return std::find(known.begin(), known.end(), n) != known.end();
+    });
+    if (names.empty()) continue;
+    if (strict.load(std::memory_order_relaxed))
+      return registry::orphan_error(backend, names).note("the backend is active");
+    orphans_came_.store(true);
+  }
+  return {};
+}
+
+void HookService::follow() {
+  table_.refresh();
+  if (!orphans_came_.exchange(false)) return;
+  for (const std::string& backend : active_backends())
+    if (const auto names = registry::orphans(*table_.state(), backend); !names.empty())
+      warn_of_orphans(backend, names);
 }
 
 void HookService::start_over() {
@@ -146,7 +210,7 @@ Result<HookScope> Hooks::scope(std::string_view backend) const {
   if (const auto names = registry::orphans(*service_->table().state(), backend);
       service_->strict.load(std::memory_order_relaxed) && !names.empty())
     return registry::orphan_error(backend, names);
-  return HookScope(registry::backend_number(backend));
+  return HookScope(registry::backend_number(backend), service_->table().id());
 }
 
 void Hooks::set_strict(bool on) { service_->strict.store(on, std::memory_order_relaxed); }

@@ -5,6 +5,9 @@
 #include <yard/hooks.h>
 
 #include <atomic>
+#include <functional>
+#include <set>
+#include <string>
 
 #include "dispatch/core.h"
 #include "plugin/loader.h"
@@ -16,6 +19,9 @@ class HookService {
  public:
   // Both must outlive it.
   HookService(detail::Core& core, plugin::Loader& loader);
+  ~HookService();
+  HookService(const HookService&) = delete;
+  HookService& operator=(const HookService&) = delete;
 
   registry::HookTable& table() noexcept { return table_; }
   detail::Core& core() noexcept { return core_; }
@@ -24,6 +30,11 @@ class HookService {
   Status activate(const registry::Activation& a);
   // Whether the backend can be activated: it is there, or somebody may bring it.
   Status usable(std::string_view backend, const std::optional<Device>& device, bool& expected);
+  // Before a change of the registry is published, under its lock: what it brings to active backends must be declared
+  // where that is asked for, else follow() logs it.
+  Status check(const registry::State& before, const registry::State& after);
+  // Registry or policy have changed. Holding no lock.
+  void follow();
   // Back to the beginning.
   void start_over();
 
@@ -31,10 +42,13 @@ class HookService {
 
  private:
   bool plugins_may_bring_hooks();
+  std::set<std::string> active_backends() const;
 
   detail::Core& core_;
   plugin::Loader& loader_;
   registry::HookTable table_;
+  const std::function<void()> mend_;
+  std::atomic<bool> orphans_came_{false};
 };
 
 }  // namespace yard::runtime

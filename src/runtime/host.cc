@@ -2,6 +2,9 @@
 // Host functions. They cross the C boundary: nothing here lets an exception out.
 #include "runtime/host.h"
 
+#include <fmt/format.h>
+#include <yard/tensor.h>
+
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -9,6 +12,7 @@
 
 #include "base/cpu_features.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "dispatch/call.h"
 #include "exec/executor.h"
 #include "runtime/threads.h"
@@ -55,9 +59,10 @@ int32_t threads(void*) { return concurrency(); }
 
 void* stream(void*, yard_device_t) { return nullptr; }
 
-int32_t has_feature(void*, yard_device_t device, const char* name) {
+int32_t has_feature(void* self, yard_device_t device, const char* name) {
   if (name == nullptr) return -1;
-  return device.type == kCpu || device.type == 0 ? base::has_cpu_feature(name) : 0;
+  if (device.type == kCpu || device.type == 0) return base::has_cpu_feature(name);
+  return static_cast<Host*>(self)->has_stated(device.type, name) ? 1 : 0;
 }
 
 int32_t call_op(void* self, yard_call_t* call, const char* op, const yard_value_t* args,
@@ -94,6 +99,49 @@ Host::Host() : table{} {
   table.stream = stream;
   table.has_feature = has_feature;
   table.call_op = call_op;
+}
+
+Host::~Host() {
+  for (const Stated* s = stated_.load(std::memory_order_acquire); s != nullptr;)
+    delete std::exchange(s, s->next);
+}
+
+bool Host::has_stated(int32_t device, std::string_view name) const noexcept {
+  for (const Stated* s = stated_.load(std::memory_order_acquire); s != nullptr; s = s->next)
+    if (s->device == device && s->name == name) return true;
+  return false;
+}
+
+std::vector<std::string> Host::stated() const {
+  std::vector<std::string> to;
+  for (const Stated* s = stated_.load(std::memory_order_acquire); s != nullptr; s = s->next)
+    to.push_back(s->text);
+  return to;
+}
+
+Status Host::state(const std::vector<std::string>& features) {
+  std::vector<std::pair<int32_t, std::string>> read;
+  for (const std::string& text : features) {
+    const size_t colon = std::min(text.find(':'), text.size());
+    const auto device = parse_device(std::string_view(text).substr(0, colon));
+    std::string name = colon < text.size() ? text.substr(colon + 1) : "";
+    if (!device || !base::is_bare_word(name))
+      return Status(Code::kInvalidArgument,
+                    fmt::format("{} is no feature of a device; one like cuda:sm_90 would be right",
+                                base::excerpt(text)));
+    if (device->type == kCpu)
+      return Status(
+          Code::kInvalidArgument,
+          fmt::format("{}: what the processor has is found out, not stated", base::excerpt(text)));
+    read.emplace_back(device->type, std::move(name));
+  }
+  for (size_t i = 0; i < read.size(); ++i) {
+    if (has_stated(read[i].first, read[i].second)) continue;
+    auto* made = new Stated{read[i].first, read[i].second, features[i], stated_.load()};
+    while (!stated_.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
+    }
+  }
+  return {};
 }
 
 }  // namespace yard::runtime

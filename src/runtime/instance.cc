@@ -5,7 +5,6 @@
 
 #include "dispatch/core.h"
 #include "exec/states.h"
-#include "runtime/unknown_op.h"
 
 namespace yard {
 namespace {
@@ -36,7 +35,7 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
     s = runtime.core().snapshot();
     family = s->state->find(op);
   }
-  if (family == nullptr) return runtime::unknown_op(*s, op);
+  if (family == nullptr) return runtime.core().unknown_op(*s->state, op);
   std::vector<exec::OwnedValue> owned;
   for (const Arg& a : options) {
     const yard_value_t& v = a.value.c();

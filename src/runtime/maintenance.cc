@@ -4,23 +4,30 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "base/log.h"
+#include "function/candidates.h"
 
 namespace yard::runtime {
 
 using Clock = std::chrono::steady_clock;
 
 void Maintenance::Shared::inherit(Shared& parents) {
-  listeners = parents.listeners;
+  listeners = inherited(parents.listeners);
   last_id = parents.last_id;
 }
 
-Maintenance::Maintenance(detail::Core& core) : core_(core) {
+Maintenance::Maintenance(detail::Core& core)
+    : core_(core), in_child_([this] {
+        if (core_.sweep(Clock::now())) poke();  // plans have a lifetime
+      }) {
   core_.on_health = [this] { poke(); };
 }
 
 Maintenance::~Maintenance() {
   thread_.stop();
+  listeners_thread_.stop();
   core_.on_health = nullptr;
 }
 
@@ -38,8 +45,9 @@ void Maintenance::poke() noexcept {
 void Maintenance::work() {
   poked_.store(0, std::memory_order_release);  // what changes from here on pokes again
   core_.board.advance(Clock::now());
+  auto events = core_.board.take_events();
   publish();
-  tell(core_.board.take_events());
+  tell(std::move(events));  // of what is in force
   const auto sweep = core_.sweep(Clock::now());
   schedule(core_.board.next_change());
   schedule(sweep);
@@ -47,15 +55,16 @@ void Maintenance::work() {
 
 void Maintenance::now() {
   core_.board.advance(Clock::now());
-  publish();
+  if (!publish()) core_.catch_up();
   poke();  // for the events
 }
 
-void Maintenance::publish() {
-  if (core_.board.view() == core_.snapshot()->health) return;
+bool Maintenance::publish() {
+  if (core_.board.view() == core_.snapshot()->health) return false;
   if (const Status s = core_.publish_health(); !s.ok())
     base::log(LogLevel::kError, "health",
               fmt::format("what breakers say could not be put in force: {}", s.message()));
+  return true;
 }
 
 void Maintenance::schedule(std::optional<Clock::time_point> next) {
@@ -81,7 +90,8 @@ LogLevel level_of(BreakerEvent::Kind kind) {
 
 std::string text_of(const BreakerEvent& e) {
   std::string text = e.op.empty() ? fmt::format("Breaker '{}' {}", e.subject, to_string(e.kind))
-                                  : fmt::format("Breaker of '{}' for op '{}' ({}) {}", e.kernel,
+                                  : fmt::format("Breaker of '{}' for {} '{}' ({}) {}", e.kernel,
+                                                e.op.find('/') != e.op.npos ? "function" : "op",
                                                 e.op, e.subject, to_string(e.kind));
   if (e.kind == BreakerEvent::Kind::kDeviceLost || e.kind == BreakerEvent::Kind::kDeviceBack)
     text = fmt::format("Device {}: {}", e.subject, to_string(e.kind));
@@ -90,38 +100,62 @@ std::string text_of(const BreakerEvent& e) {
 
 }  // namespace
 
-void Maintenance::tell(const std::vector<BreakerEvent>& events) {
-  for (const BreakerEvent& e : events) {
+void Maintenance::tell(std::vector<BreakerEvent> events) {
+  if (events.empty()) return;
+  for (const BreakerEvent& e : events)
     if (base::log_enabled("health", level_of(e.kind)))
       base::log(level_of(e.kind), "health", text_of(e));
-    std::vector<std::shared_ptr<BreakerListener>> listeners;
+  Shared& s = shared_.get();
+  {
+    const std::lock_guard lock(s.lock);
+    if (s.listeners.empty()) return;
+    for (BreakerEvent& e : events) s.untold.add(std::move(e));
+    if (std::exchange(s.telling, true)) return;
+  }
+  const Status posted = listeners_thread_.post([this] { call_listeners(); });
+  if (posted.ok()) return;
+  base::log(LogLevel::kError, "health", posted.to_string());
+  const std::lock_guard lock(s.lock);
+  s.telling = false;
+}
+
+void Maintenance::call_listeners() {
+  Shared& s = shared_.get();
+  std::vector<BreakerEvent> events;
+  {
+    const std::lock_guard lock(s.lock);
+    s.telling = false;
+    events = s.untold.take();
+  }
+  for (const BreakerEvent& e : events) {
+    Callbacks<BreakerListener> listeners;
     {
-      Shared& s = shared_.get();
       const std::lock_guard lock(s.lock);
-      for (const auto& [id, l] : s.listeners) listeners.push_back(l);
+      listeners = s.listeners;
     }
-    for (const auto& l : listeners) try {
-        (*l)(e);
+    for_each_callback(s.lock, s.listeners, listeners, [&](const BreakerListener& listener) {
+      try {
+        listener(e);
       } catch (const std::exception& x) {
         base::log(LogLevel::kError, "health",
                   fmt::format("a listener for breakers threw: {}", x.what()));
       } catch (...) {
         base::log(LogLevel::kError, "health", "a listener for breakers threw");
       }
+    });
   }
 }
 
 uint64_t Maintenance::add(BreakerListener listener) {
   Shared& s = shared_.get();
   const std::lock_guard lock(s.lock);
-  s.listeners.emplace(++s.last_id, std::make_shared<BreakerListener>(std::move(listener)));
+  s.listeners[++s.last_id] = std::make_shared<Callback<BreakerListener>>(std::move(listener));
   return s.last_id;
 }
 
 void Maintenance::remove(uint64_t id) {
   Shared& s = shared_.get();
-  const std::lock_guard lock(s.lock);
-  s.listeners.erase(id);
+  remove_callback(s.lock, s.listeners, id);
 }
 
 }  // namespace yard::runtime
@@ -132,10 +166,26 @@ using runtime::Maintenance;
 
 namespace {
 
+// The same of a backend's implementation of a function, "group/name".
+Result<health::Key> function_key(const detail::Snapshot& s, std::string_view function,
+                                 std::string_view backend) {
+  bool known = false;
+  for (const auto& h : s.state->functions) {
+    if (h->group + "/" + h->name != function) continue;
+    known = true;
+    if (h->backend == backend) return function::health_key(*h);
+  }
+  if (!known)
+    return Status(Code::kNotFound, fmt::format("nobody provides a function '{}'", function));
+  return Status(Code::kNotFound,
+                fmt::format("backend '{}' does not provide function '{}'", backend, function));
+}
+
 // A key that stands for all calls of a kernel.
 Result<health::Key> kernel_key(const detail::Core& core, std::string_view op,
                                std::string_view kernel) {
   const auto s = core.snapshot();
+  if (op.find('/') != op.npos) return function_key(*s, op, kernel);
   const registry::Family* family = s->state->find(op);
   if (family == nullptr) return Status(Code::kUnknownOp, fmt::format("op '{}' is not known", op));
   const auto it = family->kernels.find(std::string(kernel));

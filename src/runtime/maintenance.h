@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a runtime does behind its calls: puts in force what health says, moves what time moves, tells
-// listeners. Its thread begins with the first thing there is to do; a child of fork gets its own.
+// listeners. Its threads begin with the first thing there is to do; a child of fork gets its own. Listeners have one
+// to themselves: whatever they wait for, breakers go on.
 #pragma once
 
 #include <yard/runtime_health.h>
 
 #include <atomic>
-#include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 
+#include "base/first_use.h"
 #include "base/owned_per_process.h"
 #include "base/task_thread.h"
 #include "dispatch/core.h"
+#include "health/events.h"
+#include "runtime/callbacks.h"
 
 namespace yard::runtime {
 
@@ -30,6 +32,7 @@ class Maintenance {
   void now();
 
   uint64_t add(BreakerListener listener);
+  // Neither running, but on this thread, nor called again when this returns.
   void remove(uint64_t id);
 
   detail::Core& core() const noexcept { return core_; }
@@ -39,22 +42,29 @@ class Maintenance {
  private:
   struct Shared {
     std::mutex lock;
-    std::map<uint64_t, std::shared_ptr<BreakerListener>> listeners;
+    Callbacks<BreakerListener> listeners;
     uint64_t last_id = 0;
+    health::EventQueue untold;  // bounded: a listener may block
+    bool telling = false;       // call_listeners() will come for them
     // When work() will be called by itself, at the latest.
     std::chrono::steady_clock::time_point scheduled = {};
     void inherit(Shared& parents);
   };
 
   void work();
-  void publish();
-  void tell(const std::vector<BreakerEvent>& events);
+  // False if that has been done; who did may still be telling those who follow.
+  bool publish();
+  // Logs them, and has the listeners called.
+  void tell(std::vector<BreakerEvent> events);
+  // On the listeners' thread.
+  void call_listeners();
   void schedule(std::optional<std::chrono::steady_clock::time_point> next);
 
   detail::Core& core_;
   base::OwnedPerProcess<Shared> shared_;
   std::atomic<pid_t> poked_{0};  // the process in which work() is on its way
-  base::TaskThread thread_;      // last: it uses the rest
+  base::TaskThread listeners_thread_, thread_;
+  base::FirstUse in_child_;  // last: it uses the rest
 };
 
 }  // namespace yard::runtime

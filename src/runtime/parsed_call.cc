@@ -5,7 +5,6 @@
 
 #include "dispatch/core.h"
 #include "op/call.h"
-#include "runtime/unknown_op.h"
 #include "tune/parsed_call.h"
 
 namespace yard {
@@ -19,7 +18,7 @@ Result<ParsedCall> Runtime::parse(std::string_view call_spec) const {
     s = core().snapshot();
     family = s->state->find(spec->op);
   }
-  if (family == nullptr) return runtime::unknown_op(*s, spec->op);
+  if (family == nullptr) return core().unknown_op(*s->state, spec->op);
   const op::Program& program = *family->op->program;
   auto call = op::Call::from_spec(program, *spec, &family->op->d);
   if (!call.ok()) return std::move(call).status();

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <yard/plugins.h>
 
+#include "base/reclaimer.h"
+#include "runtime/host.h"
 #include "select/select.h"
 
 namespace yard::runtime {
@@ -20,12 +22,12 @@ plugin::Services plugin_services(detail::Core& core,
   s.in_use = [&core](const std::string& op) { return core.in_use(op); };
   s.hook_in_use = std::move(hook_in_use);
   s.group_in_use = std::move(group_in_use);
+  s.device_features = [&core] { return static_cast<Host*>(core.host->self)->stated(); };
   s.choosing = [] { return select::inside_select(); };
   return s;
 }
 
 plugin::FromEnvironment plugin_environment(const policy::Reading& reading) {
-  if (plugin::privileged()) return {};
   return {reading.good.plugins, reading.good.plugin_path,
           parse_plugin_probe(reading.good.plugin_probe)};
 }
@@ -54,6 +56,9 @@ Status Plugins::need(PluginOffer what, std::string_view name) {
                 "plugins cannot be loaded by the code of a plugin that is being loaded");
 }
 Status Plugins::forget(std::string_view name_or_path) { return loader_->forget(name_or_path); }
+PluginInfo Plugins::would_load(std::string_view path) const {
+  return loader_->would_load(std::string(path));
+}
 PluginInfo Plugins::inspect(std::string_view path) const {
   return loader_->inspect(std::string(path));
 }
@@ -68,6 +73,9 @@ Result<Ticket> Plugins::unload(std::string_view name) {
   auto life = loader_->unload(name);
   if (!life.ok()) return std::move(life).status();
   auto ticket = std::make_shared<detail::TicketState>();
+  if (const auto born = life->lock();
+      born != nullptr && *static_cast<const uint64_t*>(born.get()) != base::forks())
+    ticket->calls_ended = base::when_calls_end();
   ticket->removed.push_back(*std::move(life));
   return Ticket(std::move(ticket));
 }

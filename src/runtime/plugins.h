@@ -13,7 +13,7 @@ namespace yard::runtime {
 plugin::Services plugin_services(detail::Core& core,
                                  std::function<bool(const std::string&)> hook_in_use,
                                  std::function<bool(const std::string&)> group_in_use);
-// Nothing in a process with more rights than whoever set its environment.
+// Empty where read_environment() has ignored it.
 plugin::FromEnvironment plugin_environment(const policy::Reading& reading);
 
 }  // namespace yard::runtime

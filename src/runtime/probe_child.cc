@@ -94,12 +94,13 @@ bool exercise_kernels(Runtime& runtime, const void* keep, ProbePage& page) {
   return true;
 }
 
-int probe(ProbePage& page, std::vector<std::string> others) {
+int probe(ProbePage& page, const std::vector<std::string>& words) {
   RuntimeSettings settings;
+  for (const std::string& word : words)
+    (word.starts_with('/') ? settings.plugins.paths : settings.device_features).push_back(word);
   settings.environment = false;
   settings.plugins.installed = false;
   settings.plugins.allow_writable = true;  // judged by whoever asked
-  settings.plugins.paths = std::move(others);
   settings.plugins.probe = PluginProbe::kNever;
   settings.plugins.watch = [&](std::string_view path, std::string_view step) {
     ProbePage::put(page.step, step_text(path, step));

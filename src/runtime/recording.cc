@@ -23,22 +23,6 @@ namespace {
 
 constexpr auto kBetweenWrites = std::chrono::seconds(2);
 
-struct Hash {
-  using is_transparent = void;
-  size_t operator()(std::string_view s) const noexcept { return std::hash<std::string_view>()(s); }
-};
-
-struct Counted {
-  std::string text;
-  uint64_t count = 0;
-};
-
-// Threads that make different calls seldom meet.
-struct alignas(64) Shard {
-  std::mutex lock;
-  std::unordered_map<std::string, Counted, Hash, std::equal_to<>> calls;
-};
-
 std::string file_of(std::string path) {
   const std::string pid = std::to_string(::getpid());
   for (size_t at = path.find("%p"); at != std::string::npos; at = path.find("%p", at + pid.size()))
@@ -49,6 +33,24 @@ std::string file_of(std::string path) {
 }  // namespace
 
 struct Recording::Book : std::enable_shared_from_this<Recording::Book> {
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view s) const noexcept {
+      return std::hash<std::string_view>()(s);
+    }
+  };
+
+  struct Counted {
+    std::string text;
+    uint64_t count = 0;
+  };
+
+  // Threads that make different calls seldom meet.
+  struct alignas(64) Shard {
+    std::mutex lock;
+    std::unordered_map<std::string, Counted, Hash, std::equal_to<>> calls;
+  };
+
   explicit Book(std::string p) : path(std::move(p)) {}
 
   Shard& shard(std::string_view key) { return shards[Hash()(key) % shards.size()]; }
@@ -205,7 +207,7 @@ void Recording::forked() noexcept {
 
 bool Recording::count(std::string_view key) {
   Book& b = **book_.load(std::memory_order_acquire);
-  Shard& s = b.shard(key);
+  Book::Shard& s = b.shard(key);
   {
     const std::lock_guard lock(s.lock);
     const auto it = s.calls.find(key);
@@ -226,7 +228,7 @@ void Recording::add(std::string_view key, std::string text) {
     b.distinct.fetch_sub(1, std::memory_order_relaxed);
     return drop();
   }
-  Shard& s = b.shard(key);
+  Book::Shard& s = b.shard(key);
   {
     const std::lock_guard lock(s.lock);
     const auto [it, fresh] = s.calls.try_emplace(std::string(key));
@@ -252,7 +254,7 @@ RecordingStats Recording::stats() {
   RecordingStats to;
   to.path = b.path;
   to.dropped = b.dropped.load(std::memory_order_relaxed);
-  for (Shard& s : b.shards) {
+  for (Book::Shard& s : b.shards) {
     const std::lock_guard lock(s.lock);
     to.distinct += s.calls.size();
     for (const auto& [key, c] : s.calls) to.calls += c.count;

@@ -32,14 +32,6 @@ class Entered {
   Inside inside_;
 };
 
-Status not_here(const Reloader* r) {
-  bool inside = select::inside_select();
-  for (const Inside* i = t_inside; i != nullptr; i = i->outer) inside |= i->reloader == r;
-  if (!inside) return {};
-  return Status(Code::kWouldDeadlock,
-                "a validator, probe, verifier or cost hint must not change the rules");
-}
-
 void add_error(ConfigReading& reading, std::string found, std::string right) {
   reading.problems.push_back({Severity::kError, reading.files.empty() ? "" : reading.files[0], 0, 0,
                               "", std::move(found), std::move(right)});
@@ -61,19 +53,36 @@ std::string caught(const F& f) {
 }  // namespace
 
 Reloader::Reloader(detail::Core& core, std::function<std::vector<std::string>()> announced)
-    : core_(core), announced_(std::move(announced)), watcher_([this] { return look(); }) {}
-Reloader::~Reloader() { unwatch(); }
+    : core_(core),
+      announced_(std::move(announced)),
+      watcher_([this] { return look(); }),
+      in_child_([this] { watch_again(); }) {}
+Reloader::~Reloader() {
+  // Listeners may use everything here, so they end first.
+  keeper_.stop();
+  events_.stop();
+  unwatch();
+}
+
+Status Reloader::not_here() const {
+  bool inside = select::inside_select();
+  for (const Inside* i = t_inside; i != nullptr; i = i->outer) inside |= i->reloader == this;
+  if (!inside) return {};
+  return Status(Code::kWouldDeadlock,
+                "a validator, probe, verifier or cost hint must not change the rules");
+}
 
 void Reloader::State::inherit(State& parents) {
   history = parents.history;
   last = parents.last;
   problems = parents.problems;
   next_id = parents.next_id;
-  // Another thread may have been inside one: its lock is not for us.
-  for (const auto& [id, c] : parents.listeners)
-    listeners[id] = std::make_shared<Callback<ConfigListener>>(c->call);
-  for (const auto& [id, c] : parents.validators)
-    validators[id] = std::make_shared<Callback<ConfigValidator>>(c->call);
+  path = parents.path, settings = parents.settings;
+  by_mode = parents.by_mode, watched_from = parents.watched_from;
+  seen = parents.seen, refused = parents.refused, seen_problems = parents.seen_problems;
+  good = parents.good;
+  listeners = inherited(parents.listeners);
+  validators = inherited(parents.validators);
 }
 
 uint64_t Reloader::add(ConfigListener listener) {
@@ -92,20 +101,8 @@ uint64_t Reloader::add(ConfigValidator validator) {
 
 void Reloader::remove(uint64_t id) {
   State& s = state_.get();
-  const auto take = [&](auto& from) {
-    const std::lock_guard lock(s.lock);
-    const auto it = from.find(id);
-    auto found = it != from.end() ? it->second : nullptr;
-    if (found != nullptr) from.erase(it);
-    return found;
-  };
-  const auto end = [](const auto& callback) {
-    if (callback == nullptr) return;
-    const std::lock_guard lock(callback->running);
-    callback->removed = true;
-  };
-  end(take(s.listeners));
-  end(take(s.validators));
+  remove_callback(s.lock, s.listeners, id);
+  remove_callback(s.lock, s.validators, id);
 }
 
 void Reloader::validate(ConfigReading& reading, State& s) {
@@ -114,22 +111,21 @@ void Reloader::validate(ConfigReading& reading, State& s) {
     const std::lock_guard lock(s.lock);
     all = s.validators;
   }
-  for (const auto& [id, v] : all) {
-    const std::lock_guard running(v->running);
-    if (v->removed) continue;
+  for_each_callback(s.lock, s.validators, all, [&](const ConfigValidator& call) {
     Status verdict;
-    const std::string thrown = caught([&, &call = v->call] { verdict = call(reading.config); });
+    const std::string thrown = caught([&] { verdict = call(reading.config); });
     if (!thrown.empty())
       add_error(reading, "a validator of the program has ended by " + thrown, "");
     else if (!verdict.ok())
       add_error(reading, "refused by a validator of the program: " + verdict.to_string(), "");
-  }
+  });
 }
 
 std::shared_ptr<const policy::FileRules> Reloader::check(ConfigReading& reading, State& s) {
   const auto now = core_.snapshot();
   const auto rules = make_rules(reading, *now->state, *now->policy->modes, announced_());
   if (rules == nullptr) return nullptr;
+  if (rules->config.canary) check_canary(*rules->config.canary, reading);
   validate(reading, s);
   if (!reading.ok()) return nullptr;
   for (const detail::Core::Orphan& o : core_.left_without(rules))
@@ -139,50 +135,66 @@ std::shared_ptr<const policy::FileRules> Reloader::check(ConfigReading& reading,
 }
 
 bool Reloader::repeated(const Offer& o, const State& s) const {
-  return o.watched && s.refused && s.seen == o.reading.sha256 &&
+  return o.watched() && s.refused && s.seen == o.reading.sha256 &&
          s.seen_problems == o.reading.problems;
 }
 
 Status Reloader::offer(Offer o, Problems* problems) {
-  YARD_RETURN_IF_ERROR(not_here(this));
+  YARD_RETURN_IF_ERROR(not_here());
   State& s = state_.get();
   const std::lock_guard one(s.pipeline);
   const Entered entered(this);
+  if (o.from == From::kWatcher) {
+    // What came into force while this waited may have ended the watch.
+    const std::lock_guard lock(s.lock);
+    if (s.path != o.source) return {};
+  }
   const auto rules = check(o.reading, s);
   Status status = first_error(o.reading.problems);
-  const bool on_trial = rules != nullptr && rules->config.canary && !o.back;
-  if (rules != nullptr) s.trial = nullptr;
-  if (rules != nullptr) status = on_trial ? begin_trial(s, o, rules) : core_.set_file(rules);
+  // Where there are no rules yet, there is nothing to go on with meanwhile.
+  const bool on_trial = rules != nullptr && rules->config.canary && o.from != From::kEarlier &&
+                        core_.snapshot()->policy->file != nullptr;
+  if (on_trial) {
+    status = begin_trial(s, o, rules);
+  } else if (rules != nullptr) {
+    status = core_.set_file(rules);
+    if (status.ok()) s.trial = nullptr;
+  }
   if (!status.ok() && o.reading.ok()) add_error(o.reading, status.to_string(), "");
   if (problems != nullptr) *problems = o.reading.problems;
 
   const std::lock_guard lock(s.lock);
   if (!status.ok() && repeated(o, s)) return status;
   for (const ConfigProblem& p : o.reading.problems)
-    base::log(p.severity == Severity::kError ? LogLevel::kError : LogLevel::kWarn, "policy",
-              yard::to_string(p));
-  if (o.watched)
+    base::log_event(p.severity == Severity::kError ? LogLevel::kError : LogLevel::kWarn, "policy",
+                    yard::to_string(p));
+  if (o.watched() && s.path == o.source) {
     s.seen = o.reading.sha256, s.refused = !status.ok(), s.seen_problems = o.reading.problems;
+    if (status.ok()) s.good = s.seen;
+  }
   s.problems = o.reading.problems;
+  // What is on trial does not end the watch of what stays in force.
+  if (status.ok() && (o.from == From::kLoadHot || !on_trial))
+    watch_loaded(s, o.from, o.source, o.reading.sha256);
   if (status.ok() && !on_trial)
     remember(s, std::move(o.reading.sha256), o.source,
              std::make_shared<const Config>(rules->config));
   using Kind = ConfigEvent::Kind;
-  tell(s, {!status.ok() ? Kind::kRefused
-           : on_trial   ? Kind::kOnTrial
-           : o.back     ? Kind::kRolledBack
-                        : Kind::kReloaded,
+  tell(s, {!status.ok()               ? Kind::kRefused
+           : on_trial                 ? Kind::kOnTrial
+           : o.from == From::kEarlier ? Kind::kRolledBack
+                                      : Kind::kReloaded,
            s.last, std::move(o.source), std::move(o.reading.problems)});
   return status;
 }
 
 Status Reloader::clear() {
-  YARD_RETURN_IF_ERROR(not_here(this));
+  YARD_RETURN_IF_ERROR(not_here());
   unwatch();
   State& s = state_.get();
   const std::lock_guard one(s.pipeline);
-  s.trial = nullptr;
   YARD_RETURN_IF_ERROR(core_.set_file(nullptr));
+  s.trial = nullptr;
   const std::lock_guard lock(s.lock);
   s.problems.clear();
   if (s.in_force() == nullptr || s.in_force()->config == nullptr) return {};
@@ -204,16 +216,14 @@ void Reloader::tell(State& s, ConfigEvent event) {
   // The problems have been logged one by one.
   ConfigEvent brief = event;
   brief.problems.clear();
-  base::log(refused ? LogLevel::kWarn : LogLevel::kInfo, "policy", to_string(brief));
+  base::log_event(refused ? LogLevel::kWarn : LogLevel::kInfo, "policy", to_string(brief));
   if (s.listeners.empty()) return;
-  const auto task = [all = s.listeners, event = std::move(event)] {
-    for (const auto& [id, l] : all) {
-      const std::lock_guard running(l->running);
-      if (l->removed) continue;
-      const std::string thrown = caught([&, &call = l->call] { call(event); });
+  const auto task = [&s, all = s.listeners, event = std::move(event)] {
+    for_each_callback(s.lock, s.listeners, all, [&](const ConfigListener& call) {
+      const std::string thrown = caught([&] { call(event); });
       if (!thrown.empty())
         base::log(LogLevel::kError, "policy", "a listener for rules has ended by " + thrown);
-    }
+    });
   };
   const Status posted = events_.post(task);
   if (!posted.ok()) base::log(LogLevel::kError, "policy", posted.to_string());
@@ -244,7 +254,7 @@ Status Reloader::roll_back(uint64_t number, Problems* problems) {
     o.reading.files = o.reading.config.sources.files;
   }
   o.source = fmt::format("rollback to {}", number);
-  o.back = true;
+  o.from = From::kEarlier;
   return offer(std::move(o), problems);
 }
 

@@ -5,19 +5,20 @@
 #include <yard/reload.h>
 
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 
 #include "base/file_watcher.h"
+#include "base/first_use.h"
 #include "base/owned_per_process.h"
 #include "base/task_thread.h"
 #include "dispatch/core.h"
+#include "runtime/callbacks.h"
 
 namespace yard::runtime {
 
 // Any thread may call anything. A child of fork goes on with history, listeners and validators (unless another
-// thread was changing them at the fork) and watches nothing.
+// thread was changing them at the fork), and watches what its parent did from its first call on.
 class Reloader {
  public:
   using Problems = std::vector<ConfigProblem>;
@@ -44,17 +45,6 @@ class Reloader {
   void remove(uint64_t id);
 
  private:
-  // Something of the program's that is called.
-  template <class F>
-  struct Callback {
-    explicit Callback(F f) : call(std::move(f)) {}
-    const F call;
-    std::recursive_mutex running;  // it may remove itself
-    bool removed = false;
-  };
-  template <class F>
-  using Callbacks = std::map<uint64_t, std::shared_ptr<Callback<F>>>;
-
   struct Version {
     uint64_t number;
     std::string sha256;  // empty: not computed yet
@@ -62,10 +52,19 @@ class Reloader {
     std::string source;
     std::shared_ptr<const Config> config, before;  // null: none
   };
+  enum class From {
+    kValue,
+    kEarlier,  // a version there was
+    kLoad,     // a file, which takes the place of one that asked to be watched
+    kLoadHot,  // the same, and it asks to be watched itself
+    kWatch,    // the program watches it from now on
+    kWatcher,  // its thread has seen a change
+  };
   // Rules that some calls go by until they have proved themselves.
   struct Trial {
     std::shared_ptr<const policy::FileRules> rules;
     std::string sha256, source;
+    From from = From::kValue;
     std::chrono::steady_clock::time_point end;
     std::chrono::nanoseconds step;  // between two looks
   };
@@ -82,10 +81,18 @@ class Reloader {
     // The watch.
     std::string path;  // empty: none
     WatchSettings settings;
+    bool by_mode = false;       // the file asked for it, not the program
+    uint64_t watched_from = 0;  // the last version before
     // What was last read of the file, and what came of it.
     std::string seen;
     bool refused = false;
     Problems seen_problems;
+    std::string good;  // the last of these that was not refused
+
+    // From now on another file is watched, or none.
+    void watch(std::string file, const WatchSettings& how, bool asked_by_file);
+
+    bool is_known(const std::string& sha256) const;
 
     void inherit(State& parents);
     const Version* in_force() const { return history.empty() ? nullptr : &history.back(); }
@@ -94,20 +101,28 @@ class Reloader {
   struct Offer {
     ConfigReading reading;
     std::string source;
-    bool watched = false;
-    bool back = false;  // an earlier version
+    From from = From::kValue;
+    bool watched() const noexcept { return from == From::kWatch || from == From::kWatcher; }
   };
 
   // The pipeline.
   Status offer(Offer o, Problems* problems);
   std::shared_ptr<const policy::FileRules> check(ConfigReading& reading, State& s);
   void validate(ConfigReading& reading, State& s);
-  // Puts the rules on trial; what was on trial before is not any more. Under the pipeline.
+  // What a file says has been checked; what a program says may be anything.
+  static void check_canary(const RolloutRule& rule, ConfigReading& reading);
+  // would_deadlock on a thread that is inside the pipeline.
+  Status not_here() const;
+  // Puts the rules on trial; what was on trial before is not any more. An error changes nothing. Under the pipeline.
   Status begin_trial(State& s, const Offer& o, std::shared_ptr<const policy::FileRules> rules);
-  // On the thread of events: whether the trial has gone on long enough, or too badly.
+  // On the keeper's thread: whether the trial has gone on long enough, or too badly.
   void look_at_trial(const std::shared_ptr<const Trial>& trial);
+  // Ends it one way or the other; what is wrong with its rules.
+  Problems end_trial(const Trial& trial, std::string too_bad);
   // Whether this is the same refusal again.
   bool repeated(const Offer& o, const State& s) const;
+  // What accepted rules that were loaded do to a watch that a file asked for. Under the lock.
+  void watch_loaded(State& s, From from, const std::string& source, const std::string& sha256);
   // Under the lock.
   void remember(State& s, std::string sha256, std::string source,
                 std::shared_ptr<const Config> config);
@@ -115,13 +130,21 @@ class Reloader {
 
   // On the watcher's thread: false to be called again.
   bool look();
+  // Ends a watch that the file asked for, once a version of it is in force that does not.
+  bool leave_if_cool();
+  // In a child of fork, or after a stop: what is to be watched.
+  void watch_again();
+  // The same, for `files` if it is the first of them that is.
+  Status start_watching(const std::vector<std::string>& files);
   base::WatchHow how(const WatchSettings& settings) const;
 
   detail::Core& core_;
   const std::function<std::vector<std::string>()> announced_;
   base::OwnedPerProcess<State> state_;
-  base::TaskThread events_;
+  base::TaskThread events_;  // calls listeners, which may block
+  base::TaskThread keeper_;  // looks at rules on trial
   base::FileWatcher watcher_;
+  base::FirstUse in_child_;  // last: it uses the rest
 };
 
 }  // namespace yard::runtime

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/log.h"
 #include "policy/config_files.h"
 #include "runtime/reload.h"
 
@@ -53,27 +54,56 @@ Status Reloader::load(const std::string& path, Problems* problems) {
     return clear();
   }
   ConfigReading reading = read_config(path);
-  if (hot(reading.config.settings)) return watch(path, {}, problems);
-  return offer({std::move(reading), path}, problems);
+  const bool asks = hot(reading.config.settings);
+  const std::string source = asks ? absolute(path) : path;
+  if (asks) reading = read_config(source);
+  const std::vector<std::string> files = reading.files;
+  YARD_RETURN_IF_ERROR(
+      offer({std::move(reading), source, asks ? From::kLoadHot : From::kLoad}, problems));
+  State& s = state_.get();
+  std::string watched;
+  {
+    const std::lock_guard lock(s.lock);
+    watched = s.path;
+  }
+  if (watched.empty()) {
+    watcher_.stop();
+    // Somebody may have begun to watch another file meanwhile.
+    watch_again();
+  } else if (asks && watched == source) {
+    return start_watching(files);
+  }
+  return {};
 }
 
 Status Reloader::watch(const std::string& path, const WatchSettings& settings, Problems* problems) {
+  YARD_RETURN_IF_ERROR(not_here());
   const std::string full = absolute(path);
   ConfigReading reading = read_config(full);
   const std::vector<std::string> files = reading.files;
-  State& s = state_.get();
   {
+    State& s = state_.get();
     const std::lock_guard lock(s.lock);
-    s.path = full, s.settings = settings;
-    s.seen.clear(), s.refused = false, s.seen_problems.clear();
+    s.watch(full, settings, false);
   }
-  Status status = offer({std::move(reading), full, true}, problems);
-  // It reads the file again, which may have changed since.
-  const Status started = watcher_.start(files, how(settings));
-  if (started.ok()) return status;
-  const std::lock_guard lock(s.lock);
-  s.path.clear();
-  return started;
+  Status status = offer({std::move(reading), full, From::kWatch}, problems);
+  YARD_RETURN_IF_ERROR(start_watching(files));
+  return status;
+}
+
+void Reloader::State::watch(std::string file, const WatchSettings& how, bool asked_by_file) {
+  path = std::move(file), settings = how, by_mode = asked_by_file, watched_from = last;
+  seen.clear(), refused = false, seen_problems.clear(), good.clear();
+}
+
+void Reloader::watch_loaded(State& s, From from, const std::string& source,
+                            const std::string& sha256) {
+  if (from != From::kLoad && from != From::kLoadHot) return;
+  // What the program watches is not a file's to end.
+  if (!s.path.empty() && !s.by_mode) return;
+  if (from == From::kLoad) return s.path.clear();
+  s.watch(source, {}, true);
+  s.seen = s.good = sha256;
 }
 
 void Reloader::unwatch() {
@@ -82,7 +112,8 @@ void Reloader::unwatch() {
     const std::lock_guard lock(s.lock);
     s.path.clear();
   }
-  watcher_.stop();
+  // The watcher may wait for a change that this thread is in the middle of. Without a path it does nothing.
+  if (not_here().ok()) watcher_.stop();
 }
 
 base::WatchHow Reloader::how(const WatchSettings& settings) const {
@@ -96,7 +127,56 @@ base::WatchHow Reloader::how(const WatchSettings& settings) const {
   return how;
 }
 
+Status Reloader::start_watching(const std::vector<std::string>& files) {
+  State& s = state_.get();
+  std::string path;
+  WatchSettings settings;
+  {
+    const std::lock_guard lock(s.lock);
+    path = s.path, settings = s.settings;
+  }
+  if (path.empty()) return {};
+  const bool all = !files.empty() && files[0] == path;
+  // It reads the file again, which may have changed since.
+  Status started = watcher_.start(all ? files : std::vector{path}, how(settings));
+  const std::lock_guard lock(s.lock);
+  if (!started.ok() && s.path == path) s.path.clear();
+  return started;
+}
+
+void Reloader::watch_again() {
+  if (const Status started = start_watching({}); !started.ok())
+    base::log(LogLevel::kError, "policy",
+              fmt::format("the rule file is not watched: {}", started.message()));
+}
+
+// Whether the file says what it said before. Once it was refused meanwhile, it is offered again; but not where
+// something else has come into force since, such as an earlier version: only another text undoes that.
+bool Reloader::State::is_known(const std::string& sha256) const {
+  if (!refused) return seen == sha256;
+  const Version* now = in_force();
+  const bool stays = now != nullptr && now->source == path && now->sha256 == sha256;
+  return good == sha256 && !stays;
+}
+
+bool Reloader::leave_if_cool() {
+  State& s = state_.get();
+  {
+    const std::lock_guard lock(s.lock);
+    const Version* now = s.in_force();
+    if (!s.by_mode || s.path.empty() || now == nullptr || now->number <= s.watched_from ||
+        now->source != s.path || now->config == nullptr || hot(now->config->settings))
+      return false;
+    s.path.clear();
+  }
+  watcher_.stop();
+  // Somebody may have begun to watch another file meanwhile.
+  watch_again();
+  return true;
+}
+
 bool Reloader::look() {
+  if (leave_if_cool()) return true;
   State& s = state_.get();
   std::string path;
   WatchSettings settings;
@@ -117,9 +197,12 @@ bool Reloader::look() {
   {
     const std::lock_guard lock(s.lock);
     if (s.path != path) return true;
-    known = s.seen == reading.sha256 && !s.refused && reading.ok();
+    known = reading.ok() && s.is_known(reading.sha256);
+    if (known && s.refused)
+      s.seen = reading.sha256, s.refused = false, s.seen_problems.clear(), s.problems.clear();
   }
-  if (!known) offer({std::move(reading), path, true}, nullptr).ignore();
+  if (!known) offer({std::move(reading), path, From::kWatcher}, nullptr).ignore();
+  if (leave_if_cool()) return true;
   watcher_.set(files, how(settings));
   return true;
 }

@@ -5,7 +5,6 @@
 
 #include "base/text.h"
 #include "dispatch/core.h"
-#include "runtime/unknown_op.h"
 #include "tune/canary.h"
 #include "tune/parsed_call.h"
 #include "tune/trial.h"
@@ -46,7 +45,7 @@ Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
   auto s = core.snapshot();
   if (core.first_need(spec->op, s->state->find(spec->op))) s = core.snapshot();
   const auto found = s->state->families.find(spec->op);
-  if (found == s->state->families.end()) return runtime::unknown_op(*s, spec->op);
+  if (found == s->state->families.end()) return core.unknown_op(*s->state, spec->op);
   const registry::Op& op = *found->second->op;
   const auto call = op::Call::from_spec(*op.program, *spec, &op.d);
   if (!call.ok()) return call.status();

@@ -4,6 +4,8 @@
 #include <yard/op.h>
 #include <yard/runtime.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/text.h"
 #include "dispatch/call.h"
@@ -18,10 +20,10 @@
 #include "runtime/file_settings.h"
 #include "runtime/hooks.h"
 #include "runtime/host.h"
+#include "runtime/late_rules.h"
 #include "runtime/maintenance.h"
 #include "runtime/plugins.h"
 #include "runtime/reload.h"
-#include "runtime/unknown_op.h"
 #include "tune/canary.h"
 
 namespace yard {
@@ -48,10 +50,14 @@ struct Runtime::Parts {
         reloader(core, [this] { return announced_ops(loader); }) {
     host.core = &core;
     core.loader = &loader;
+    core.reads_environment = s.environment;
+    core.add_successes = [this](auto& to) { functions.add_successes(to); };
     core.make_inspector = [this](const Config& c, const auto& family, const auto& where) {
       return tune::make_canary(c, family, where, canaries);
     };
-    core.changed = [this] { hooks.table().refresh(), functions.follow(), file_settings.follow(); };
+    core.changed = [this] {
+      hooks.follow(), functions.follow(), file_settings.follow(), late_rules.follow();
+    };
   }
   RuntimeSettings settings;
   runtime::Host host;
@@ -64,9 +70,12 @@ struct Runtime::Parts {
       {[this](Changes c) {
          return c.list_->problem.ok() ? core.apply(c.list_->steps).status() : c.list_->problem;
        },
-       [this](std::string_view group) { return loader.need(PluginOffer::kGroup, group); }}};
+       [this](std::string_view group) { return loader.need(PluginOffer::kGroup, group); },
+       [] { return plugin::Loader::inside(); },
+       [this](std::string_view group) { return loader.refused_for(PluginOffer::kGroup, group); }}};
   Status initialized;
   runtime::FileSettings file_settings{core, loader, [this] { maintenance.poke(); }};
+  runtime::LateRules late_rules{core, [this] { return announced_ops(loader); }};
   // These two last, as their threads use the rest.
   runtime::Maintenance maintenance{core};
   runtime::Reloader reloader;
@@ -135,7 +144,7 @@ Result<Named> name_arguments(const detail::Core& core, std::string_view op,
     n.snapshot = core.snapshot();
     n.family = n.snapshot->state->find(op);
   }
-  if (n.family == nullptr) return runtime::unknown_op(*n.snapshot, op);
+  if (n.family == nullptr) return core.unknown_op(*n.snapshot->state, op);
   auto bound = op::bind(*n.family->op->program, given(args), positional);
   if (!bound.ok()) return std::move(bound).status();
   n.arguments = *bound;
@@ -151,20 +160,15 @@ Result<op::Call> checked_call(const Named& n, const Options& o) {
 
 }  // namespace
 
-Status runtime::unknown_op(const dispatch::Snapshot& snapshot, std::string_view name) {
-  std::vector<std::string> names;
-  for (const auto& [n, f] : snapshot.state->families) names.push_back(n);
-  return Status(Code::kUnknownOp,
-                fmt::format("op '{}' is not known{}", name, base::did_you_mean(name, names)));
-}
-
 Runtime::Runtime() : Runtime(RuntimeSettings()) {}
 Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Parts>(settings)) {
   if (settings.breakers != BreakerSettings()) {
     if (Status s = parts_->core.set_breakers(settings.breakers); !s.ok())
       base::log(LogLevel::kError, "runtime", std::string(s.message()));
   }
-  parts_->initialized = settings.builtin_backends ? add_builtin(parts_->core) : Status();
+  parts_->initialized = parts_->host.state(settings.device_features);
+  if (parts_->initialized.ok() && settings.builtin_backends)
+    parts_->initialized = add_builtin(parts_->core);
   for (const auto& [name, provider] : settings.modes)
     if (Status s = add_mode(name, provider); !s.ok() && parts_->initialized.ok())
       parts_->initialized = std::move(s);
@@ -190,6 +194,12 @@ Runtime& Runtime::shared() {
 detail::Core& Runtime::core() const noexcept { return parts_->core; }
 
 Status Runtime::ensure_initialized() { return parts_->initialized; }
+
+Status Runtime::state_device_features(const std::vector<std::string>& features) {
+  YARD_RETURN_IF_ERROR(parts_->host.state(features));
+  YARD_RETURN_IF_ERROR(parts_->core.plan_anew());
+  return parts_->loader.discover({});
+}
 
 Status Runtime::reset() {
   std::vector<registry::Step> steps;
@@ -228,12 +238,12 @@ Status Runtime::reload_environment() {
   auto reading = runtime::read_environment(*s->policy->reading, *s->state);
   const Status problem = runtime::first_error(*reading);
   if (reading->good != s->policy->reading->good || !reading->problems.empty() ||
-      !s->policy->reading->problems.empty())
+      !s->policy->reading->problems.empty() || !s->policy->own_switches.empty())
     YARD_RETURN_IF_ERROR(parts_->core.set_environment(std::move(reading)));
   const std::string named = parts_->core.snapshot()->policy->reading->good.config;
   parts_->loader.set_environment(
       runtime::plugin_environment(*parts_->core.snapshot()->policy->reading));
-  parts_->functions.environment_changed(
+  parts_->functions.environment_says(
       parts_->core.snapshot()->policy->reading->good.check_verifiers);
   const std::string record = parts_->core.snapshot()->policy->reading->good.record;
   Status recording;
@@ -252,7 +262,15 @@ std::vector<Problem> Runtime::problems() const {
   const auto s = parts_->core.snapshot();
   for (const policy::EnvProblem& p : s->policy->reading->problems)
     to.push_back({p.variable, p.found, p.message, p.error});
-  for (const ConfigProblem& p : parts_->reloader.problems())
+  for (const auto& [backend, own] : s->policy->own_switches)
+    if (own.problem)
+      to.push_back({own.problem->variable, own.problem->found, own.problem->message, true});
+  std::vector<ConfigProblem> of_rules = parts_->reloader.problems();
+  // What the rules in force turned out to have may be offered again, and refused.
+  for (ConfigProblem& p : parts_->late_rules.problems())
+    if (std::find(of_rules.begin(), of_rules.end(), p) == of_rules.end())
+      of_rules.push_back(std::move(p));
+  for (const ConfigProblem& p : of_rules)
     to.push_back({fmt::format("{}:{}:{}", p.file, p.line, p.column), p.found, yard::to_string(p),
                   p.severity == Severity::kError});
   for (const std::string& text : parts_->canaries->problems())

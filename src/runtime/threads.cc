@@ -4,9 +4,11 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 #include <yard/plugin.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -56,6 +58,16 @@ thread_local constinit bool t_in_loop = false;
 
 #if defined(YARD_HAVE_TBB)
 constexpr LoopEngine kEngine = run_on_tbb;
+
+// Whether oneTBB's pool is that of this process. A child of one that has used it finds no thread in it, and perhaps a
+// lock that nobody is left to release.
+bool has_pool() noexcept {
+  static constinit std::atomic<pid_t> owner{0};
+  const pid_t here = ::getpid();
+  pid_t of = owner.load(std::memory_order_relaxed);
+  if (of == 0 && owner.compare_exchange_strong(of, here, std::memory_order_relaxed)) return true;
+  return of == here;
+}
 #else
 constexpr LoopEngine kEngine = run_on_new_threads;
 #endif
@@ -86,7 +98,8 @@ void run_on_new_threads(Loop& loop, int32_t threads) {
 }
 
 #if defined(YARD_HAVE_TBB)
-void run_on_tbb(Loop& loop, int32_t) {
+void run_on_tbb(Loop& loop, int32_t threads) {
+  if (!has_pool()) return run_on_new_threads(loop, threads);
   // Isolated twice: a thread that waits for the loop takes on nothing else, and a caller whose own
   // tasks were cancelled still gets all of it.
   tbb::task_group_context context(tbb::task_group_context::isolated);
@@ -123,10 +136,10 @@ int32_t parallel_for(int64_t count, int64_t grain, LoopBody body, void* context)
 
 int32_t concurrency() noexcept {
 #if defined(YARD_HAVE_TBB)
-  return std::min(allowed_cpus(), std::max(tbb::this_task_arena::max_concurrency(), 1));
-#else
-  return t_in_loop ? 1 : allowed_cpus();
+  if (has_pool())
+    return std::min(allowed_cpus(), std::max(tbb::this_task_arena::max_concurrency(), 1));
 #endif
+  return t_in_loop ? 1 : allowed_cpus();
 }
 
 }  // namespace yard::runtime

@@ -12,12 +12,15 @@
 #include <yard/scope.h>
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <set>
 #include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "base/testing_fork.h"
 
 namespace yard::runtime {
 namespace {
@@ -178,7 +181,7 @@ TEST_P(Loops, WorkInAChildOfFork) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    alarm(30);
+    alarm(60);
     bool good = true;
     for (int n = 0; n < 20; ++n) good &= whole();
     _exit(good && concurrency() >= 1 ? 0 : 1);
@@ -188,6 +191,42 @@ TEST_P(Loops, WorkInAChildOfFork) {
   EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_TRUE(whole());
+}
+
+// Of its parent's pool a child has no thread: two pieces at once are run by threads of its own.
+TEST_P(Loops, HaveThreadsOfTheirOwnInAChildOfFork) {
+  const auto two_at_once = [this] {
+    std::atomic<int> inside{0};
+    std::atomic<bool> alone{false};
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const int32_t code = loop(2, 2, 1, [&](int64_t, int64_t) {
+      ++inside;
+      while (inside < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+      if (inside < 2) alone = true;
+    });
+    return code == YARD_OK && !alone;
+  };
+  EXPECT_EQ(loop(2, 2, 1, [](int64_t, int64_t) {}), YARD_OK);  // the parent has used it
+  EXPECT_TRUE(base::true_in_child(two_at_once));
+}
+
+TEST_P(Loops, WorkInChildrenOfForksWhileOtherThreadsAreInLoops) {
+  const auto whole = [this] {
+    std::atomic<int64_t> sum{0};
+    const int32_t code = loop(4, 64, 1, [&](int64_t b, int64_t e) { sum += e - b; });
+    return code == YARD_OK && sum == 64;
+  };
+  std::atomic<bool> stop{false}, wrong{false};
+  std::vector<std::thread> busy;
+  for (int i = 0; i < 2; ++i)
+    busy.emplace_back([&] {
+      while (!stop) wrong = wrong || !whole();
+    });
+  for (int i = 0; i < 100; ++i)
+    if (!base::true_in_child(whole)) wrong = true;
+  stop = true;
+  for (std::thread& t : busy) t.join();
+  EXPECT_FALSE(wrong);
 }
 #endif
 

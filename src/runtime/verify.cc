@@ -4,15 +4,15 @@
 #include <yard/verify.h>
 
 #include "base/text.h"
+#include "function/registry.h"
 #include "plugin/loader.h"
 #include "runtime/subjects.h"
-#include "runtime/unknown_op.h"
 
 namespace yard {
 namespace {
 
-Status check_names(const detail::Snapshot& s, const VerifyOptions& o) {
-  if (!o.op.empty() && s.state->find(o.op) == nullptr) return runtime::unknown_op(s, o.op);
+Status check_names(const detail::Core& core, const detail::Snapshot& s, const VerifyOptions& o) {
+  if (!o.op.empty() && s.state->find(o.op) == nullptr) return core.unknown_op(*s.state, o.op);
   std::vector<std::string> kernels, backends;
   for (const auto& [name, b] : s.state->backends) backends.push_back(name);
   for (const auto& [name, family] : s.state->families)
@@ -29,6 +29,23 @@ Status check_names(const detail::Snapshot& s, const VerifyOptions& o) {
 
 }  // namespace
 
+namespace {
+
+// Of the functions that the options name; those that name an op or a kernel name none.
+Result<std::vector<FunctionReport>> verify_functions(const Runtime& runtime, const VerifyOptions& o,
+                                                     const void* keep) {
+  if (!o.op.empty() || !o.kernel.empty()) return std::vector<FunctionReport>();
+  Functions functions = runtime.functions();
+  if (!o.function.empty()) {
+    if (o.plugin.empty())
+      YARD_RETURN_IF_ERROR(functions.load(o.function.substr(0, o.function.find('/'))));
+    if (auto found = functions.find(o.function); !found.ok()) return found.status();
+  }
+  return functions.registry().verify({o.function, o.backend, keep, o.watch_function});
+}
+
+}  // namespace
+
 Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options) {
   auto s = runtime.core().snapshot();
   if (!options.op.empty() && runtime.core().first_need(options.op, s->state->find(options.op)))
@@ -39,11 +56,17 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
     if (keep == nullptr)
       return Status(Code::kNotFound, fmt::format("no plugin '{}' is loaded", options.plugin));
   }
-  YARD_RETURN_IF_ERROR(check_names(*s, options));
-  const auto all = runtime::subjects(*s, options, runtime.core().host, keep);
-  if (all.empty())
-    return Status(Code::kNotFound, "no kernel is of that plugin, op, backend and id all at once");
+  YARD_RETURN_IF_ERROR(check_names(runtime.core(), *s, options));
+  auto functions = verify_functions(runtime, options, keep);
+  if (!functions.ok()) return functions.status();
+  std::vector<tune::Subject> all;
+  if (options.function.empty()) all = runtime::subjects(*s, options, runtime.core().host, keep);
+  if (all.empty() && functions->empty())
+    return Status(Code::kNotFound,
+                  "no kernel is of that plugin, op, backend and id all at once, and no function of "
+                  "that plugin and backend");
   VerifyReport report;
+  report.functions = *std::move(functions);
   std::vector<bool> used(options.expectations.size(), false);
   for (size_t i = 0; i < all.size() && !report.cancelled; ++i) {
     VerifyProgress progress;

@@ -63,13 +63,22 @@ bool backend_on(const Policy& policy, const registry::Backend& b) {
   return b.d.enable != YARD_ENABLE_OFF;
 }
 
+// Of the processor, or as the program has stated it of a device: "sve2", "cuda:sm_90".
+bool has_feature(std::string_view name, const yard_host_t* host) {
+  const size_t colon = name.find(':');
+  if (colon == name.npos) return base::has_cpu_feature(name) == 1;
+  const auto device = parse_device(name.substr(0, colon));
+  if (!device || host == nullptr || host->has_feature == nullptr) return false;
+  return host->has_feature(host->self, {device->type, device->index},
+                           std::string(name.substr(colon + 1)).c_str()) == 1;
+}
+
 // The first feature in the list that is missing, as its index; -1 if none is.
-int missing_feature(const std::string& features) {
+int missing_feature(const std::string& features, const yard_host_t* host) {
   int i = 0;
   for (size_t at = 0; at < features.size(); ++i) {
     const size_t end = std::min(features.find(' ', at), features.size());
-    if (end > at && base::has_cpu_feature(std::string_view(features).substr(at, end - at)) != 1)
-      return i;
+    if (end > at && !has_feature(std::string_view(features).substr(at, end - at), host)) return i;
     at = end + 1;
   }
   return -1;
@@ -92,7 +101,7 @@ int32_t settle(const registry::Kernel& k, const Policy& p, const Demand& demand,
     return YARD_REASON_REFERENCE_ONLY;
   if (where.forked && (k.backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
     return YARD_REASON_FORKED;
-  if (const int missing = missing_feature(k.features); missing >= 0) {
+  if (const int missing = missing_feature(k.features, where.host); missing >= 0) {
     figures[0] = missing;
     return YARD_REASON_CPU_FEATURE;
   }
@@ -209,7 +218,7 @@ Contest Contest::make(std::shared_ptr<const registry::Family> family, const Poli
       if (kernel->id == d.mapped)
         c.tier = kMappedTier;
       else if (d.mode == Mode::kStatic && c.fixed.reason == YARD_REASON_NONE)
-        c.fixed.reason = YARD_REASON_LOCKED_OUT;
+        c.fixed.reason = YARD_REASON_NOT_MAPPED;
     }
     resolve_fields(contest.program(), c);
     contest.contenders_.push_back(std::move(c));

@@ -68,6 +68,7 @@ struct Directions {
   std::shared_ptr<const policy::Modes> modes;          // that the program has added; null: none
   std::shared_ptr<const policy::ProgramMode> program;  // the one of Mode::kProgram
   std::vector<std::string> chain;                  // what is tried after the first choice, in order
+  std::string chain_by;                            // where that stands, in words
   op::Labels labels;                               // of every call: rules may read them
   std::shared_ptr<const health::View> health;      // null: nothing of the op is held back
   bool watched = false;                            // somebody looks at every call

@@ -20,6 +20,8 @@ std::string feature_text(const registry::Kernel& k, int64_t index) {
   std::string_view list = k.features;
   for (; index > 0 && list.find(' ') != list.npos; --index) list.remove_prefix(list.find(' ') + 1);
   const std::string_view name = list.substr(0, list.find(' '));
+  if (name.find(':') != name.npos)
+    return fmt::format("needs {}, which nobody has stated (Runtime::state_device_features)", name);
   if (base::has_cpu_feature(name) < 0)
     return fmt::format("needs '{}', which is no feature known here", name);
   return fmt::format("needs {}, which this machine does not offer", name);
@@ -79,6 +81,17 @@ std::string limit_text(const Contest& contest, const Contender& c, const yard_ve
   }
 }
 
+// Why a static map serves none of the others; and if its own kernel is not there, that.
+std::string not_mapped_text(const Contest& contest) {
+  const Directions& d = contest.directions();
+  if (d.mapped.empty())
+    return fmt::format("mode static serves mapped ops only, and {} is not mapped",
+                       contest.program().name());
+  const auto& kernels = contest.family().kernels;
+  return fmt::format("mode static serves {} only, by {}{}", d.mapped, d.mapped_by,
+                     kernels.find(d.mapped) == kernels.end() ? ", and it is not there" : "");
+}
+
 }  // namespace
 
 std::string describe(const Contest& contest, const Contender& c, const yard_verdict_t& v,
@@ -105,6 +118,7 @@ std::string describe(const Contest& contest, const Contender& c, const yard_verd
       return fmt::format("the call is on {}, the kernel runs on {}",
                          to_string(Device{static_cast<int32_t>(v.figures[0]), 0}),
                          to_string(Device{static_cast<int32_t>(v.figures[1]), 0}));
+    case YARD_REASON_NOT_MAPPED: return not_mapped_text(contest);
     case YARD_REASON_UNHEALTHY: return text.empty() ? meaning(v.reason) : text;
     case YARD_REASON_VERIFIER_BROKEN: return fmt::format("its verifier threw: {}", text);
     case YARD_REASON_DTYPE:

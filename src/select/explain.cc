@@ -3,6 +3,7 @@
 #include "select/explain.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -16,6 +17,7 @@ namespace {
 struct Lifted {
   Policy policy;
   Demand demand;
+  Directions directions;
   const char* field = nullptr;
 };
 
@@ -24,7 +26,7 @@ void drop_matching(std::vector<std::string>& globs, const std::string& id) {
 }
 
 Lifted lift(const Question& q, const Policy& policy, const registry::Kernel& k, int32_t reason) {
-  Lifted l{policy, q.demand, nullptr};
+  Lifted l{policy, q.demand, q.directions, nullptr};
   switch (reason) {
     case YARD_REASON_DENIED_KERNEL:
       drop_matching(l.policy.deny_kernels, k.id);
@@ -56,6 +58,10 @@ Lifted lift(const Question& q, const Policy& policy, const registry::Kernel& k, 
       l.policy.locks.clear();
       l.field = "locks";
       break;
+    case YARD_REASON_NOT_MAPPED:
+      l.directions.mode = Mode::kDynamic;
+      l.field = "mode static";
+      break;
     case YARD_REASON_DISABLED:
       l.policy.backends[k.backend_name] = true;
       l.field = "the backend's switch";
@@ -73,10 +79,40 @@ Lifted lift(const Question& q, const Policy& policy, const registry::Kernel& k, 
 std::string counterfactual(const Question& q, const Policy& policy, const Contender& c) {
   const Lifted l = lift(q, policy, *c.kernel, c.fixed.reason);
   if (l.field == nullptr) return "";
-  const Contest other = Contest::make(q.family, l.policy, l.demand, q.where, q.directions);
+  const Contest other = Contest::make(q.family, l.policy, l.demand, q.where, l.directions);
   const Order order = select(other, q.call->args(), q.call->count(), q.call->flags());
   if (order.empty() || other.contenders()[order[0]].kernel->id != c.kernel->id) return "";
   return fmt::format("{} excluded {}, which would have been first", l.field, c.kernel->id);
+}
+
+// "score[1] (rules.yaml:7)"
+std::string placed(const Config& config, const char* section, uint32_t index, ConfigPlace at) {
+  std::string text = fmt::format("{}[{}]", section, index);
+  if (at.line > 0 && at.file < config.sources.files.size())
+    text += fmt::format(" ({}:{})", config.sources.files[at.file], at.line);
+  return text;
+}
+
+std::vector<ScoreNote> score_notes(const Directions& d, const Notes::Entry& note) {
+  std::vector<ScoreNote> to;
+  for (const uint32_t s : note.scores) {
+    const uint32_t source = d.rules->scores()[s].source;
+    const ScoreRule& r = d.file->config.score[source];
+    to.push_back({r.name, placed(d.file->config, "score", source, r.at), r.add, r.multiply});
+  }
+  return to;
+}
+
+// All that adjusted a priority, each once: a policy like the rest.
+void note_scores(const std::vector<Candidate>& candidates, std::vector<PolicyNote>& to) {
+  for (const Candidate& c : candidates)
+    for (const ScoreNote& s : c.scores) {
+      PolicyNote note{"score", to_string(s), "file"};
+      const auto same = [&](const PolicyNote& n) {
+        return n.field == note.field && n.value == note.value;
+      };
+      if (std::none_of(to.begin(), to.end(), same)) to.push_back(std::move(note));
+    }
 }
 
 Candidate describe_candidate(const Contest& contest, size_t i, const Notes& notes) {
@@ -86,6 +122,12 @@ Candidate describe_candidate(const Contest& contest, size_t i, const Notes& note
   out.id = c.kernel->id, out.kind = c.kernel->kind, out.vendor = c.kernel->backend->vendor;
   out.backend = c.kernel->backend_name, out.priority = c.kernel->priority;
   if (note.estimate_ns >= 0) out.estimate_ns = note.estimate_ns;
+  out.adjusted_priority = c.kernel->priority;
+  if (!note.scores.empty()) {
+    out.adjusted_priority = note.priority;
+    out.scores = score_notes(contest.directions(), note);
+  }
+  if (note.by_chain) out.placed_by = contest.directions().chain_by;
   if (note.verdict.reason != YARD_REASON_NONE) {
     out.verdict = "rejected";
     out.reason = reason_name(note.verdict.reason);
@@ -98,13 +140,10 @@ Candidate describe_candidate(const Contest& contest, size_t i, const Notes& note
 std::string rule_text(const Contest& contest, int32_t rule) {
   const Directions& d = contest.directions();
   const policy::CompiledRule& r = d.rules->rules()[static_cast<size_t>(rule)];
-  const Config& config = d.file->config;
-  const std::string& name = config.dispatch_rules[r.source].name;
-  std::string text =
-      name.empty() ? fmt::format("dispatch_rules[{}]", r.source) : fmt::format("rule '{}'", name);
-  if (r.at.line > 0 && r.at.file < config.sources.files.size())
-    text += fmt::format(" ({}:{})", config.sources.files[r.at.file], r.at.line);
-  return text;
+  const std::string& name = d.file->config.dispatch_rules[r.source].name;
+  std::string text = placed(d.file->config, "dispatch_rules", r.source, r.at);
+  const size_t end = text.find(']') + 1;
+  return name.empty() ? text : fmt::format("rule '{}'{}", name, text.substr(end));
 }
 
 // Which step of the order put the winner before this one.
@@ -177,9 +216,16 @@ Explanation explain(const Question& q) {
     if (rank > 0) {
       c.reason = reason_name(YARD_REASON_OUTRANKED);
       c.detail = why_after(contest, notes, order[0], order[rank]);
+      if (!c.placed_by.empty()) c.detail += "; tried here by " + c.placed_by;
     }
     e.candidates.push_back(std::move(c));
   }
+  note_scores(e.candidates, e.policy);
+  if (!contest.directions().chain_by.empty())
+    e.policy.push_back({"fallback_chains",
+                        fmt::format("{}: {}", contest.directions().chain_by,
+                                    fmt::join(contest.directions().chain, ", ")),
+                        "file"});
   if (!order.empty()) e.selected = contest.contenders()[order[0]].kernel->id;
   for (size_t i = 0; i < contest.contenders().size(); ++i) {
     if (notes.entries[i].verdict.reason == YARD_REASON_NONE) continue;

@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using testing::Ring;
 
-Ring field() {
+Ring explained_field() {
   Ring r;
   r.add("default.a").add("vendor.acme", "acme", YARD_KIND_VENDOR, 200);
   r.add("vendor.other", "other", YARD_KIND_VENDOR)
@@ -39,7 +39,7 @@ std::vector<std::string> ids(const Explanation& e) {
 }
 
 TEST(Explain, CandidatesInTheOrderOfTryingRejectedOnesLast) {
-  Ring r = field();
+  Ring r = explained_field();
   r.policy.deny_kernels = {"default.a"};
   const Explanation e = r.explain();
   EXPECT_EQ(e.op, "norm");
@@ -62,7 +62,7 @@ TEST(Explain, CandidatesInTheOrderOfTryingRejectedOnesLast) {
 }
 
 TEST(Explain, NobodyIsAble) {
-  Ring r = field();
+  Ring r = explained_field();
   r.policy.deny_kernels = {"*"};
   const Explanation e = r.explain();
   EXPECT_EQ(e.selected, "");
@@ -113,7 +113,7 @@ TEST(Detail, OfLimitsHasItsFigures) {
 }
 
 TEST(Detail, OfTheMachineAndThePolicy) {
-  Ring r = field();
+  Ring r = explained_field();
   r.add("default.f", "plain", YARD_KIND_DEFAULT, [](yard_kernel_t& d) { d.features = "quantum"; });
   yard_backend_t cuda = backend_of("cuda", "nvidia");
   cuda.device_type = 2;
@@ -207,41 +207,41 @@ TEST(Counterfactual, OfEveryReasonThatPolicyCanGive) {
   const auto expect = [](const Ring& r, const char* sentence) {
     EXPECT_THAT(r.explain().counterfactuals, ElementsAre(sentence));
   };
-  Ring r = field();
+  Ring r = explained_field();
   EXPECT_THAT(r.explain().counterfactuals, IsEmpty());
   r.policy.deny_vendors = {"acme"};
   expect(r, "deny_vendors excluded vendor.acme, which would have been first");
-  r = field();
+  r = explained_field();
   r.policy.deny_kernels = {"*.ac*"};
   expect(r, "deny_kernels excluded vendor.acme, which would have been first");
-  r = field();
+  r = explained_field();
   r.demand.deny = {"vendor.*"};
   expect(r, "the call's deny list excluded vendor.acme, which would have been first");
-  r = field();
+  r = explained_field();
   r.policy.allow_vendors = {{"other"}};
   expect(r, "allow_vendors excluded vendor.acme, which would have been first");
-  r = field();
+  r = explained_field();
   r.policy.allow_kernels = {{"default.*"}};
   expect(r, "allow_kernels excluded vendor.acme, which would have been first");
-  r = field();
+  r = explained_field();
   r.policy.per_op["norm"] = {"default"};
   expect(r, "per_op excluded vendor.acme, which would have been first");
-  r = field();
+  r = explained_field();
   r.demand.force = "default.a";
   expect(r, "force excluded vendor.acme, which would have been first");
-  r = field();
+  r = explained_field();
   r.policy.locks["n*"] = "default.a";
   expect(r, "locks excluded vendor.acme, which would have been first");
-  r = field();
+  r = explained_field();
   r.policy.backends["acme"] = false;
   expect(r, "the backend's switch excluded vendor.acme, which would have been first");
-  r = field();
+  r = explained_field();
   r.policy.reference_only = true;
   expect(r, "reference_only excluded vendor.acme, which would have been first");
 }
 
 TEST(Counterfactual, NotOfAKernelThatWouldNotHaveWon) {
-  Ring r = field();
+  Ring r = explained_field();
   r.policy.deny_vendors = {"other"};  // the second vendor would have come third
   EXPECT_THAT(r.explain().counterfactuals, IsEmpty());
   // Nor of one that could not have run anyway.
@@ -253,7 +253,7 @@ TEST(Counterfactual, NotOfAKernelThatWouldNotHaveWon) {
 }
 
 TEST(Explain, SaysWhatPolicyWasInForceAndFromWhere) {
-  Ring r = field();
+  Ring r = explained_field();
   Policy process, scope;
   process.prefer = Kind::kVendor;
   scope.deny_vendors = {"acme"};
@@ -269,7 +269,7 @@ TEST(Explain, SaysWhatPolicyWasInForceAndFromWhere) {
 }
 
 TEST(Standing, OfAKernelOnItsOwnDevice) {
-  Ring r = field();
+  Ring r = explained_field();
   yard_backend_t b = backend_of("gone");
   b.device_type = 2;
   b.probe = [](void*, const yard_host_t*, yard_device_t d, yard_verdict_t*) -> int32_t {
@@ -293,7 +293,7 @@ TEST(Standing, OfAKernelOnItsOwnDevice) {
 // ---- Text and JSON -----------------------------------------------------------------------------
 
 TEST(Text, LinesUpAndHasNoEscapes) {
-  Ring r = field();
+  Ring r = explained_field();
   r.policy.deny_vendors = {"acme"};
   const std::string text = r.explain().to_text();
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
@@ -319,26 +319,21 @@ TEST(Text, LinesUpAndHasNoEscapes) {
     else
       plain += colour[i];
   EXPECT_EQ(plain, text);
-  EXPECT_THAT(field().explain().to_text(), HasSubstr("policy: nothing set"));
+  EXPECT_THAT(explained_field().explain().to_text(), HasSubstr("policy: nothing set"));
 }
 
 TEST(Text, WhatOthersSaidCannotSteerTheTerminal) {
   Explanation e;
-  e.candidates.push_back({.id = "default.a",
-                          .kind = Kind::kDefault,
-                          .vendor = "",
-                          .backend = "b",
-                          .priority = 1,
-                          .verdict = "rejected",
-                          .reason = "verifier_broken",
-                          .detail = "red \x1b[31m\nnew line",
-                          .estimate_ns = {}});
+  Candidate broken;
+  broken.id = "default.a", broken.backend = "b", broken.verdict = "rejected";
+  broken.reason = "verifier_broken", broken.detail = "red \x1b[31m\nnew line";
+  e.candidates.push_back(broken);
   EXPECT_THAT(e.to_text(), Not(HasSubstr("\x1b")));
   EXPECT_THAT(e.to_text(), HasSubstr("red  [31m new line"));
 }
 
 TEST(Json, ParsesAndHasItsKeys) {
-  Ring r = field();
+  Ring r = explained_field();
   r.policy.deny_vendors = {"acme"};
   Explanation e = r.explain();
   e.generation = 7;

@@ -11,17 +11,42 @@
 namespace yard {
 namespace {
 
-std::string quoted(std::string_view s) { return base::json_string(s); }
+std::string as_json(std::string_view s) { return base::json_string(s); }
 std::string quoted_or_null(std::string_view s) { return s.empty() ? "null" : base::json_string(s); }
+
+std::string number_json(double x) { return std::isfinite(x) ? fmt::format("{}", x) : "null"; }
+
+template <class List, class F>
+std::string json_list(const List& list, const F& f) {
+  std::string out = "[";
+  for (const auto& x : list) out += (out.size() > 1 ? "," : "") + f(x);
+  return out + "]";
+}
+
+std::string score_json(const ScoreNote& s) {
+  return fmt::format("{{\"name\":{},\"place\":{},\"add\":{},\"multiply\":{}}}",
+                     quoted_or_null(s.name), as_json(s.place), number_json(s.add),
+                     number_json(s.multiply));
+}
 
 std::string candidate_json(const Candidate& c) {
   return fmt::format(
       "{{\"id\":{},\"verdict\":{},\"reason\":{},\"detail\":{},\"kind\":{},\"vendor\":{},"
       "\"backend\":{},"
-      "\"priority\":{},\"estimate_ns\":{}}}",
-      quoted(c.id), quoted(c.verdict), quoted_or_null(c.reason), quoted_or_null(c.detail),
-      quoted(to_string(c.kind)), quoted_or_null(c.vendor), quoted(c.backend), c.priority,
-      c.estimate_ns && std::isfinite(*c.estimate_ns) ? fmt::format("{}", *c.estimate_ns) : "null");
+      "\"priority\":{},\"adjusted_priority\":{},\"scores\":{},\"placed_by\":{},\"estimate_ns\":{}}"
+      "}",
+      as_json(c.id), as_json(c.verdict), quoted_or_null(c.reason), quoted_or_null(c.detail),
+      as_json(to_string(c.kind)), quoted_or_null(c.vendor), as_json(c.backend), c.priority,
+      number_json(c.adjusted_priority), json_list(c.scores, score_json),
+      quoted_or_null(c.placed_by), c.estimate_ns ? number_json(*c.estimate_ns) : "null");
+}
+
+// What the file makes of a priority, as a line below the candidate's; empty where it makes nothing of it.
+std::string score_line(const Candidate& c) {
+  if (c.scores.empty()) return "";
+  std::string by;
+  for (const ScoreNote& s : c.scores) by += (by.empty() ? "" : "; ") + to_string(s);
+  return fmt::format("      priority {} counts as {:g}: {}", c.priority, c.adjusted_priority, by);
 }
 
 // What plugins say may hold anything; a terminal gets no control characters from us.
@@ -31,27 +56,29 @@ std::string printable(std::string text) {
   return text;
 }
 
-template <class List, class F>
-std::string json_list(const List& list, const F& f) {
-  std::string out = "[";
-  for (const auto& x : list) out += (out.size() > 1 ? "," : "") + f(x);
-  return out + "]";
-}
-
 }  // namespace
+
+std::string to_string(const ScoreNote& s) {
+  std::string text = s.name.empty() ? s.place : fmt::format("'{}', {}", s.name, s.place);
+  std::string what;
+  if (s.add != 0) what = fmt::format("{} {:g}", s.add < 0 ? "-" : "+", std::abs(s.add));
+  if (s.multiply != 1 || what.empty())
+    what += fmt::format("{}x {:g}", what.empty() ? "" : ", ", s.multiply);
+  return text + ": " + what;
+}
 
 std::string Explanation::to_json() const {
   return fmt::format(
       "{{\"op\":{},\"call\":{},\"selected\":{},\"candidates\":{},\"policy\":{},\"counterfactuals\":"
       "{},"
       "\"generation\":{}}}",
-      quoted(op), quoted(call), quoted_or_null(selected), json_list(candidates, candidate_json),
+      as_json(op), as_json(call), quoted_or_null(selected), json_list(candidates, candidate_json),
       json_list(policy,
                 [](const PolicyNote& n) {
-                  return fmt::format("{{\"field\":{},\"value\":{},\"source\":{}}}", quoted(n.field),
-                                     quoted(n.value), quoted(n.source));
+                  return fmt::format("{{\"field\":{},\"value\":{},\"source\":{}}}",
+                                     as_json(n.field), as_json(n.value), as_json(n.source));
                 }),
-      json_list(counterfactuals, [](const std::string& s) { return quoted(s); }), generation);
+      json_list(counterfactuals, [](const std::string& s) { return as_json(s); }), generation);
 }
 
 std::string Explanation::to_text(bool colour) const {
@@ -82,6 +109,7 @@ std::string Explanation::to_text(bool colour) const {
       line += "  " + printable(c.detail);
     while (!line.empty() && line.back() == ' ') line.pop_back();
     out += line + "\n";
+    if (const std::string s = score_line(c); !s.empty()) out += printable(s) + "\n";
   }
   if (policy.empty()) out += "  policy: nothing set\n";
   for (const PolicyNote& n : policy)

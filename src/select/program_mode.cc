@@ -2,6 +2,7 @@
 #include "select/program_mode.h"
 
 #include <fmt/format.h>
+#include <yard/detail/guard.h>
 
 #include <algorithm>
 #include <exception>
@@ -45,6 +46,7 @@ std::vector<std::string> ask(const Asked& a, std::span<const ModeCandidate> cand
   } catch (const std::exception& e) {
     why = fmt::format("it threw: {}", e.what());
   } catch (...) {
+    if (detail::thread_is_unwinding()) throw;
     why = "it threw an exception that is no std::exception";
   }
   base::log(LogLevel::kWarn, "select",

@@ -74,6 +74,8 @@ constexpr ReasonInfo kReasons[] = {
      kByPolicy},
     {YARD_REASON_OUTRANKED, "outranked", "It could run; another kernel comes before it.", false},
     {YARD_REASON_REFUSED, "refused", "Its verifier refused the call without saying more.", false},
+    {YARD_REASON_NOT_MAPPED, "not_mapped",
+     "Mode static serves the op's static kernel only, which this is not.", kByPolicy},
 };
 static_assert(sizeof kReasons / sizeof kReasons[0] == YARD_REASON_COUNT);
 

@@ -3,6 +3,7 @@
 #include "select/select.h"
 
 #include <fmt/format.h>
+#include <yard/detail/guard.h>
 
 #include <algorithm>
 #include <cmath>
@@ -62,8 +63,8 @@ bool all_tensors(const Bench& b, int arg, const F& f) {
 void check_limit(const Bench& b, const Limit& limit, int64_t index, yard_verdict_t& verdict) {
   const yard_limit_t& l = limit.l;
   const auto integer = [&](int32_t reason, auto fails) {
-    const int64_t v = op::read(limit.field, b.args);
-    if (v != op::kAbsent && fails(v)) reject(verdict, reason, index, v);
+    int64_t v;
+    if (op::find(limit.field, b.args, v) && fails(v)) reject(verdict, reason, index, v);
   };
   const auto facts = [&](int32_t reason, auto fails) {
     all_tensors(b, limit.arg, [&](uint32_t i, const yard_tensor_t& t) {
@@ -129,6 +130,7 @@ void verify(const Bench& b, const Contender& c, yard_verdict_t& verdict, std::st
     reject(verdict, YARD_REASON_VERIFIER_BROKEN);
     if (text != nullptr) *text = e.what();
   } catch (...) {
+    if (detail::thread_is_unwinding()) throw;
     reject(verdict, YARD_REASON_VERIFIER_BROKEN);
     if (text != nullptr) *text = "an exception that is no std::exception";
   }
@@ -201,12 +203,13 @@ double estimate(const Bench& b, const Contender& c) {
   if (c.kernel->d.cost == nullptr) return -1;
   int64_t fields[YARD_MAX_ARGS * 4];
   for (size_t i = 0; i < c.cost_fields.size(); ++i)
-    fields[i] = bucket_edge(op::read(c.cost_fields[i], b.args));
+    fields[i] = bucket_edge(op::read_apart(c.cost_fields[i], b.args));
   try {
     const double ns =
         c.kernel->d.cost(c.kernel->d.self, fields, static_cast<uint32_t>(c.cost_fields.size()));
     return std::isfinite(ns) && ns >= 0 ? ns : -1;
   } catch (...) {
+    if (detail::thread_is_unwinding()) throw;
     return -1;  // no estimate; the kernel itself may still be fine
   }
 }
@@ -243,7 +246,10 @@ void apply_rules(const Bench& b, std::vector<Able>& able) {
     each(rules.rules()[r].kernel,
          [&](Able& a) { a.rule = std::min(a.rule, static_cast<int32_t>(r)); });
   for (const uint32_t s : m.scores)
-    each(rules.scores()[s].kernel, [&](Able& a) { a.priority += rules.scores()[s].add; });
+    each(rules.scores()[s].kernel, [&](Able& a) {
+      a.priority += rules.scores()[s].add;
+      if (b.notes != nullptr) b.notes->entries[a.index].scores.push_back(s);
+    });
   for (const uint32_t s : m.scores)
     each(rules.scores()[s].kernel, [&](Able& a) { a.priority *= rules.scores()[s].multiply; });
   kept = std::move(m);
@@ -284,12 +290,13 @@ size_t apply_mode(const Bench& b, const std::vector<Able>& able, Order& order) {
 }
 
 // After the first choices come those of the chain, then the others.
-void follow_chain(const std::vector<uint16_t>& chain, size_t first, Order& order) {
+void follow_chain(const std::vector<uint16_t>& chain, size_t first, Order& order, Notes* notes) {
   if (order.size() < first + 2) return;
   auto next = order.begin() + static_cast<ptrdiff_t>(first);
   for (const uint16_t wanted : chain) {
     const auto at = std::find(next, order.end(), wanted);
     if (at == order.end()) continue;
+    if (notes != nullptr) notes->entries[wanted].by_chain = true;
     std::rotate(next, at, at + 1);
     ++next;
   }
@@ -339,7 +346,7 @@ Order select(const Contest& contest, const yard_value_t* args, uint32_t count, u
   }
   const bool asks = contest.directions().program != nullptr && !order.empty();
   const size_t named = asks ? apply_mode(b, able, order) : 0;
-  follow_chain(contest.chain(), std::max<size_t>(named, 1), order);
+  follow_chain(contest.chain(), std::max<size_t>(named, 1), order, notes);
   if (named > 0)
     order.by = Mode::kProgram;
   else if (!able.empty() && able[0].tier < 0)

@@ -21,9 +21,11 @@ struct Notes {
   struct Entry {
     yard_verdict_t verdict{};
     double estimate_ns = -1;
-    int32_t rule = -1;    // that put it where it is: index into OpRules::rules()
-    double priority = 0;  // adjusted
-    std::string text;     // of a verifier that threw or a probe that refused
+    int32_t rule = -1;             // that put it where it is: index into OpRules::rules()
+    double priority = 0;           // adjusted
+    std::vector<uint32_t> scores;  // that adjusted it: indices into OpRules::scores()
+    bool by_chain = false;         // the fallback chain put it where it is
+    std::string text;              // of a verifier that threw or a probe that refused
   };
   std::vector<Entry> entries;
   size_t by_mode = 0;     // how many the program's mode has put first

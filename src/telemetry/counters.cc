@@ -5,6 +5,8 @@
 #include <mutex>
 #include <vector>
 
+#include "base/first_use.h"
+
 namespace yard::telemetry {
 namespace {
 
@@ -127,6 +129,8 @@ namespace yard::detail {
 void count_slow(ThreadHead& thread, uint32_t id) noexcept {
   telemetry::make_room(static_cast<base::ThreadRecord&>(thread), id);
   count(thread, id);
+  // In a child of fork the first call of all comes here.
+  base::first_use();
 }
 
 }  // namespace yard::detail

@@ -2,10 +2,13 @@
 #include "tune/canary_book.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 
 #include "base/log.h"
+#include "base/reclaimer.h"
 #include "tune/canary_dump.h"
 
 namespace yard {
@@ -26,6 +29,28 @@ std::string to_string(const CanaryMismatch& m) {
 }  // namespace yard
 
 namespace yard::tune {
+namespace {
+
+uint64_t stirred(uint64_t v) noexcept {
+  v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9u;
+  v = (v ^ (v >> 27)) * 0x94d049bb133111ebu;
+  return v ^ (v >> 31);
+}
+
+// A number of this thread that no other one is likely to have, of this process or another.
+uint64_t thread_number() noexcept {
+  static std::atomic<uint64_t> threads{0};
+  thread_local uint64_t number = 0, forks = 0;
+  if (number != 0 && forks == base::forks()) return number;
+  forks = base::forks();
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  number = stirred(stirred(static_cast<uint64_t>(now)) + static_cast<uint64_t>(::getpid()) * 8191 +
+                   threads.fetch_add(1, std::memory_order_relaxed)) |
+           1;
+  return number;
+}
+
+}  // namespace
 
 bool CanaryTally::is_due(uint64_t one_in) noexcept {
   base::ThreadRecord& thread = base::this_thread();
@@ -34,8 +59,9 @@ bool CanaryTally::is_due(uint64_t one_in) noexcept {
   if (thread.counters == nullptr) return false;
   const auto* chunk =
       thread.counters[calls.id() / telemetry::kPerChunk].load(std::memory_order_relaxed);
-  return chunk != nullptr &&
-         chunk[calls.id() % telemetry::kPerChunk].load(std::memory_order_relaxed) % one_in == 0;
+  if (chunk == nullptr) return false;
+  const uint64_t due = stirred(thread_number() + calls.id()) % one_in;
+  return chunk[calls.id() % telemetry::kPerChunk].load(std::memory_order_relaxed) % one_in == due;
 }
 
 // Dumps that wait are the parent's to write.

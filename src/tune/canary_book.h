@@ -34,8 +34,8 @@ struct CanaryTally {
 
   CanaryTally(std::string o, std::string k, CanaryCheck c)
       : op(std::move(o)), kernel(std::move(k)), check(c) {}
-  // Counts a call. True for one in `one_in` of those of this thread, exactly: of so many in a row one is. Writes
-  // only memory of the thread.
+  // Counts a call. True for one in `one_in` of those of this thread, exactly: of so many in a row one is. Which is
+  // left to chance, so that threads that make fewer calls have their share. Writes only memory of the thread.
   bool is_due(uint64_t one_in) noexcept;
 };
 

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <set>
 
@@ -28,14 +27,6 @@ std::string line_of(std::string_view text) {
   for (char& c : to)
     if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';
   return std::string(base::trim(to));
-}
-
-template <class T>
-std::optional<T> number(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 // The lines of a dump, one after the other.
@@ -100,14 +91,14 @@ class Reader {
 
   static Status set(std::string& to, std::string_view value) { return to = value, Status(); }
   Status set(double& to, std::string_view value) const {
-    const auto v = number<double>(value);
+    const auto v = base::number<double>(value);
     if (!v) return bad(fmt::format("{} is no number", base::excerpt(value)));
     to = *v;
     return {};
   }
 
   Status read_time(std::string_view value) {
-    const auto us = number<int64_t>(value);
+    const auto us = base::number<int64_t>(value);
     // Until some time in 2112, which is more than a clock in nanoseconds has to be able to say.
     if (!us || *us < 0 || *us > int64_t{1} << 52)
       return bad("a time in microseconds since 1970 would be right");
@@ -117,8 +108,9 @@ class Reader {
 
   Status read_input(std::string_view value) {
     const size_t blank = value.find(' ');
-    const auto bytes =
-        blank == std::string_view::npos ? std::nullopt : number<uint64_t>(value.substr(blank + 1));
+    const auto bytes = blank == std::string_view::npos
+                           ? std::nullopt
+                           : base::number<uint64_t>(value.substr(blank + 1));
     if (!bytes || *bytes > kMostFile) return bad("'input: NAME BYTES' would be right");
     if (sizes_.size() >= kMostTensors)
       return bad(fmt::format("at most {} inputs would be right", kMostTensors));

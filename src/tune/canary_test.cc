@@ -25,8 +25,6 @@ using registry::testing::op_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 // x += y, a list of copies, and a copy of the test's own.
 constexpr const char* kAdd = "add(x~: f32[n], y: f32[n])";
 constexpr const char* kSpread = "spread(outs!: f32[n][], x: f32[n])";
@@ -98,6 +96,20 @@ TEST_F(CanaryTest, OneInSoManyIsLookedAtExactly) {
   EXPECT_EQ(count().calls, 105u);
 }
 
+TEST_F(CanaryTest, ManyThreadsWithFewCallsHaveTheirShare) {
+  watch("copy", {.one_in = 100});
+  Floats x{1}, out{0};
+  const TensorView xv = x.view(), ov = out.view();
+  int looked = 0;
+  for (int t = 0; t < 200; ++t)
+    std::thread([&] {
+      for (int i = 0; i < 50; ++i) looked += begin({Value(ov).c(), Value(xv).c()}) != nullptr;
+    }).join();
+  // One in a hundred would be 100. That chance leaves so few or so many has odds of less than one in a billion.
+  EXPECT_GT(looked, 50);
+  EXPECT_LT(looked, 150);
+}
+
 TEST_F(CanaryTest, AChangeOfTheOpDoesNotBeginToCountAgain) {
   Floats x{1}, out{0};
   const TensorView xv = x.view(), ov = out.view();
@@ -137,10 +149,10 @@ TEST_F(CanaryTest, WrongResultsAreToldAndMended) {
 
 TEST_F(CanaryTest, RightResultsAreLeftAsTheyAre) {
   watch("copy");
-  Floats x{1, NAN, -kInfinity}, out{0, 0, 0};
+  Floats x{1, NAN, -HUGE_VALF}, out{0, 0, 0};
   const TensorView xv = x.view(), ov = out.view();
   auto look = begin({Value(ov).c(), Value(xv).c()});
-  out.data = {1.000001f, NAN, -kInfinity};  // NaN is what the reference has, too
+  out.data = {1.000001f, NAN, -HUGE_VALF};  // NaN is what the reference has, too
   bool mended = false;
   EXPECT_TRUE(look->judge(mended).ok());
   EXPECT_FALSE(mended);
@@ -251,7 +263,7 @@ TEST_F(CanaryTest, FiniteInputsMustGiveFiniteOutputs) {
   bool mended = false;
   EXPECT_TRUE(begin(args)->judge(mended).ok());
   auto look = begin(args);
-  b.data[1] = kInfinity;
+  b.data[1] = HUGE_VALF;
   const Status s = look->judge(mended);
   EXPECT_THAT(std::string(s.message()), HasSubstr("outs[1][1] is inf, and all inputs are finite"));
   EXPECT_FALSE(mended);  // nobody knows what would be right

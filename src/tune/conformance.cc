@@ -14,9 +14,10 @@ namespace yard::tune {
 namespace {
 
 using Verdict = Outcome::Verdict;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-Outcome failure(std::string what) { return {Verdict::kFailed, kInfinity, "", std::move(what)}; }
+Outcome failure(std::string what) {
+  return {Verdict::kFailed, std::numeric_limits<double>::infinity(), "", std::move(what)};
+}
 
 Outcome judge_failure(const Candidate& c, const Trial& t, const Status& status) {
   if (c.claims(YARD_KERNEL_FAILS_BEFORE_WRITING))
@@ -69,9 +70,9 @@ Outcome judge(const Candidate& c, const Trial& t, std::span<const yard_tolerance
   return outcome;
 }
 
-class Run {
+class ConformanceRun {
  public:
-  Run(const Subject& subject, const VerifyOptions& options, std::vector<bool>& used)
+  ConformanceRun(const Subject& subject, const VerifyOptions& options, std::vector<bool>& used)
       : family_(*subject.family), options_(options) {
     for (const std::string& id : subject.kernels) {
       const registry::Kernel& k = *family_.kernels.find(id)->second;
@@ -153,7 +154,7 @@ class Run {
 
 std::vector<KernelReport> conform(const Subject& subject, const VerifyOptions& options,
                                   const Step& step, std::vector<bool>& used, bool* finished) {
-  Run run(subject, options, used);
+  ConformanceRun run(subject, options, used);
   *finished = run.cases(step);
   return std::move(run).finish(*finished);
 }

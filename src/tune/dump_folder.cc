@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "canary-", kSuffix = ".yarddump";
 
 // "canary-20260131-235959-123-PID-N-op-kernel.yarddump": names in order are times in order.
-std::string name_of(const CanaryMismatch& m) {
+std::string folder_name(const CanaryMismatch& m) {
   static std::atomic<unsigned> count{0};
   const auto plain = [](std::string_view text) {
     std::string to(text.substr(0, 60));
@@ -89,7 +89,7 @@ Result<std::string> add_dump(const std::string& folder, size_t most, const Canar
                                                  folder, error.message()));
     all -= there[gone].bytes;
   }
-  std::string path = (fs::path(folder) / name_of(dump.mismatch)).string();
+  std::string path = (fs::path(folder) / folder_name(dump.mismatch)).string();
   // What a program computes with is not for everybody.
   YARD_RETURN_IF_ERROR(base::write_file(path, bytes, 0600));
   return path;

@@ -8,9 +8,9 @@
 namespace yard::tune {
 namespace {
 
-class Run {
+class ExerciseRun {
  public:
-  Run(const Subject& subject, const ExerciseOptions& options)
+  ExerciseRun(const Subject& subject, const ExerciseOptions& options)
       : subject_(subject), family_(*subject.family), options_(options) {
     if (const registry::Kernel* k = oracle_of(family_)) oracle_.emplace(subject, *k);
   }
@@ -72,7 +72,7 @@ class Run {
 }  // namespace
 
 Exercised exercise(const Subject& subject, const ExerciseOptions& options) {
-  return Run(subject, options).all();
+  return ExerciseRun(subject, options).all();
 }
 
 }  // namespace yard::tune

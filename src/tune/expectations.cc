@@ -43,7 +43,7 @@ std::optional<std::string_view> part(std::string_view& s) {
 }
 
 // What is wrong with the line; empty if nothing is.
-std::string read(std::string_view line, Expectation& to) {
+std::string read_expectation(std::string_view line, Expectation& to) {
   const auto subject = part(line);
   const auto kind = subject ? part(line) : std::nullopt;
   if (!kind) return fmt::format("expected `{}`, with blanks around each ':'", kForm);
@@ -78,7 +78,7 @@ Result<std::vector<Expectation>> parse_expectations(std::string_view text, std::
     if (line.empty() || line[0] == '#') continue;
     Expectation e;
     e.line = number;
-    const std::string problem = read(line, e);
+    const std::string problem = read_expectation(line, e);
     if (problem.empty())
       to.push_back(std::move(e));
     else

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kAttempts = 200;
 
-std::vector<DType> usual_types() {
+std::vector<DType> any_types() {
   return {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i8,
           DType::i16, DType::i32, DType::i64,  DType::u8,  DType::boolean};
 }
@@ -41,7 +41,7 @@ Generator::Generator(const op::Program& program, const yard_op_t* op, uint64_t s
   contents.insert(contents.end(), 4, Contents::kNormal);
   contents_ = Deck<Contents>(std::move(contents));
   for (const op::Param& p : s_.params) {
-    if (!p.variable.empty()) types_.try_emplace(p.variable, usual_types());
+    if (!p.variable.empty()) types_.try_emplace(p.variable, any_types());
     if (p.kind == op::Kind::kEnum) scalars_[p.name] = Deck<int>(count_to(p.enumerators.size()));
     if (p.kind == op::Kind::kBool) scalars_[p.name] = Deck<int>({0, 1});
     if (p.kind == op::Kind::kFloat) scalars_[p.name] = Deck<int>({0, 0, 0, 1, 2, 3});

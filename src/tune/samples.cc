@@ -3,10 +3,10 @@
 #include "tune/samples.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 
+#include "base/text.h"
 #include "policy/rule_compiler.h"
 #include "tune/sketch.h"
 
@@ -20,14 +20,6 @@ using policy::OpField;
 constexpr int64_t kMostWhole = int64_t{1}
                                << 40;    // no tensor is larger; sums and products stay in range
 constexpr const char* kOther = "other";  // a text that no rule is about
-
-template <class T>
-std::optional<T> number(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(value)
-                                                                  : std::nullopt;
-}
 
 // A text that the pattern may well match; whoever asks finds out.
 std::vector<std::string> texts_like(Operator op, const std::string& pattern) {
@@ -63,11 +55,11 @@ void offer_values(const Sketcher& sketcher, Operator op, const Condition& c, Cho
   };
   for (const ConfigValue& v : c.values) {
     if (to.field->type == FieldType::kWhole) {
-      const auto n = number<int64_t>(v.text);
+      const auto n = base::number<int64_t>(v.text);
       if (!n || *n < -kMostWhole || *n > kMostWhole) continue;
       for (const int64_t step : {0, -1, 1}) to.offer(*n + step);
     } else if (to.field->type == FieldType::kNumber) {
-      const auto n = number<double>(v.text);
+      const auto n = base::number<double>(v.text);
       if (!n || !std::isfinite(*n)) continue;
       const double step = *n == 0 ? 0.5 : std::abs(*n) / 2;
       for (const double at : {*n, *n - step, *n + step}) to.offer(at);

@@ -51,15 +51,14 @@ void Tally::fail(VerifyCase where) {
 }
 
 void Tally::add(const Outcome& outcome, VerifyCase where) {
-  using Verdict = Outcome::Verdict;
   where.error = outcome.error, where.what = outcome.what;
   Line* line = find(where);
   const bool unsupported = line != nullptr && line->e->kind == Expectation::Kind::kUnsupported;
-  if (outcome.verdict == Verdict::kSkipped) {
+  if (outcome.verdict == Outcome::Verdict::kSkipped) {
     ++r_.skipped;
     return note(outcome.reason, outcome.what);
   }
-  if (outcome.verdict == Verdict::kDeclined) {
+  if (outcome.verdict == Outcome::Verdict::kDeclined) {
     ++r_.declined;
     return note("declined", outcome.what);
   }
@@ -70,7 +69,7 @@ void Tally::add(const Outcome& outcome, VerifyCase where) {
                              line->e->reason);
     return fail(std::move(where));
   }
-  if (outcome.verdict == Verdict::kPassed) {
+  if (outcome.verdict == Outcome::Verdict::kPassed) {
     ++r_.passed;
     if (line != nullptr) ++line->passed, line->last_pass = where;
     if (!worst_failed_ && (r_.worst.call.empty() || where.error > r_.worst.error))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the newest layout table knows every struct, field and enumerator of plugin.h.
+"""Whether the newest layout table knows every struct, field and enumerator of plugin.h and its companions.
 
 Sizes and offsets are checked by the compilers; this finds what somebody added and forgot to pin down.
-Usage: complete_test.py plugin.h layout_vN.inc
+Usage: complete_test.py plugin.h [more.h ...] layout_vN.inc
 """
 import re
 import sys
@@ -33,11 +33,11 @@ def declared(header):
 
 
 def main():
-    header, table = (open(path, encoding="utf-8").read() for path in sys.argv[1:3])
-    wanted = list(declared(header))
+    *headers, table = (open(path, encoding="utf-8").read() for path in sys.argv[1:])
+    wanted = [row for header in headers for row in declared(header)]
     missing = [f"{kind}({name}, ...)" for kind, name in wanted if f"{kind}({name}," not in table]
     for row in missing:
-        print(f"missing in {sys.argv[2]}: {row}")
+        print(f"missing in {sys.argv[-1]}: {row}")
     if len(wanted) < 200:
         sys.exit("plugin.h could not be read: too few declarations were found")
     sys.exit(1 if missing else 0)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <yard/plugin.h>
+#include <yard/plugin_samples.h>
 
 #ifdef __cplusplus
 #define YARD_CHECK(condition, text) static_assert(condition, text)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """yard bake, from a recording that the command itself makes; and recordings as the environment asks for them."""
 import os
+import stat
 import subprocess
 import tempfile
 
@@ -54,6 +55,25 @@ class Files(Bake):
         self.yard("config", "check", self.path("baked.yaml"))
         data = self.json("explain", "--config", self.path("baked.yaml"), SMALL)
         self.assertIn("chosen by static_kernel_map (", data["candidates"][0]["detail"])
+
+    def test_links_stay_and_pipes_are_written_into(self):
+        os.symlink("target.yaml", self.path("link.yaml"))
+        self.yard("bake", "--trace", self.calls(), "--yaml", self.path("link.yaml"))
+        self.assertTrue(os.path.islink(self.path("link.yaml")))
+        self.assertIn("static_kernel_map", self.read("target.yaml"))
+        os.mkfifo(self.path("pipe"))
+        reader = os.open(self.path("pipe"), os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        self.yard("bake", "--trace", self.calls(), "--yaml", self.path("pipe"))
+        self.assertIn(b"static_kernel_map", os.read(reader, 65536))
+        self.assertTrue(stat.S_ISFIFO(os.stat(self.path("pipe")).st_mode))
+        os.symlink("/dev/full", self.path("full"))
+        self.assertIn("cannot write", self.wrong("bake", "--trace", self.calls(), "--yaml",
+                                                 self.path("full"), code=1))
+        self.assertTrue(stat.S_ISCHR(os.stat(self.path("full")).st_mode))
+        self.assertIn("it is a directory", self.wrong("bake", "--trace", self.calls(), "--header",
+                                                      self.folder, code=1))
+        self.assertEqual([n for n in os.listdir(self.folder) if n.endswith(".new")], [])
 
     def test_printed_where_no_file_is_named(self):
         out, _ = self.yard("bake", "--trace", self.calls())

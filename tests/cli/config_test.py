@@ -2,6 +2,7 @@
 """yard config, and what explain and run say under a rule file"""
 import json
 import os
+import shutil
 import tempfile
 
 from command import Yard, main
@@ -95,6 +96,61 @@ class Check(Files):
         self.wrong("config")
 
 
+class Announced(Files):
+    """Rules about an op that a plugin brings, which a program opens with the first call."""
+
+    def setUp(self):
+        super().setUp()
+        plugin = os.path.join(self.folder, "answer.so")
+        shutil.copyfile(os.path.join(os.environ["TEST_PLUGINS"], "answer.so"), plugin)
+        os.chmod(plugin, 0o700)
+        os.environ["YARD_PLUGINS"] = plugin
+        self.addCleanup(os.environ.pop, "YARD_PLUGINS")
+
+    def rules(self, conditions, more="optional: true"):
+        return self.file("rules.yaml", 'version: "1.0"\ndispatch_rules:\n  - {operation: answer, kernel: '
+                         f"default.answer, conditions: {{{conditions}}}, {more}}}\n")
+
+    def test_conditions_are_judged(self):
+        path = self.rules("nn_gte: 8, n_gte: abc")
+        data = self.json("config", "check", path, code=1)
+        problems = data["files"][0]["problems"]
+        self.assertEqual([(p["line"], p["path"]) for p in problems],
+                         [(3, "dispatch_rules[0].conditions.nn_gte"),
+                          (3, "dispatch_rules[0].conditions.n_gte")])
+        self.assertEqual(problems[0]["right"], "did you mean 'n_gte'?")
+        self.assertEqual(self.yard("config", "check", self.rules("n_gte: 8"))[1], "")
+
+    def test_a_kernel_must_be_optional_as_a_program_would_have_it(self):
+        data = self.json("config", "check", self.rules("n_gte: abc", "optional: false"), code=1)
+        self.assertEqual([p["path"] for p in data["files"][0]["problems"]],
+                         ["dispatch_rules[0].kernel", "dispatch_rules[0].conditions.n_gte"])
+
+    def test_a_plugin_that_cannot_be_opened_is_told(self):
+        shutil.copyfile(os.path.join(os.environ["TEST_PLUGINS"], "start_fails.so"),
+                        os.environ["YARD_PLUGINS"])
+        path = self.rules("n_gte: abc")
+        out, _ = self.yard("config", "check", path)
+        self.assertIn("cannot be opened", out)
+
+    def test_explain_says_what_it_finds(self):
+        out, err = self.yard("explain", "--config", self.rules("nn_gte: 8"), "answer(i64[4])")
+        self.assertIn("runs default.answer", out)
+        self.assertIn("dispatch_rules[0].conditions.nn_gte", err)
+
+    def test_what_is_baked_is_taken(self):
+        trace = self.file("calls.txt", "answer(i64[4])@cpu\nsoftmax(f32[4,8])@cpu\n")
+        baked = os.path.join(self.folder, "baked.yaml")
+        self.yard("bake", "--trace", trace, "--yaml", baked)
+        with open(baked, encoding="utf-8") as f:
+            text = f.read()
+        self.assertRegex(text, r"answer: \{kernel: default.answer, optional: true\}")
+        self.assertRegex(text, r"softmax: [a-z]+\.[a-z]+\n")
+        self.yard("config", "check", baked)
+        data = self.json("explain", "--config", baked, "answer(i64[4])")
+        self.assertIn("chosen by static_kernel_map", data["candidates"][0]["detail"])
+
+
 class Schema(Files):
     def test_is_json(self):
         out, err = self.yard("config", "schema")
@@ -118,6 +174,21 @@ class Under(Files):
         self.assertEqual(self.json("run", call, "--config", path, "--repeat", "1")["kernel"],
                          "reference.cpp")
 
+    def test_rules_that_would_be_on_trial_are_shown_as_in_force(self):
+        old = self.file("old.yaml", EMPTY)
+        new = self.file("new.yaml", RULES + "canary: {percent: 1, hold_s: 3600}\n")
+        trace = self.file("calls.txt", f"3\t{ABOVE}\n")
+        os.environ["YARD_CONFIG"] = old  # rules that they would be on trial beside
+        self.addCleanup(os.environ.pop, "YARD_CONFIG")
+        self.assertEqual(self.json("explain", "--config", new, ABOVE)["selected"], "reference.cpp")
+        self.assertEqual(self.json("run", ABOVE, "--config", new, "--repeat", "1")["kernel"], "reference.cpp")
+        self.assertIn("reference.cpp", self.yard("config", "diff", old, new, "--call", ABOVE)[0])
+        self.assertIn("reference.cpp", self.yard("config", "simulate", new, "--trace", trace)[0])
+        baked = os.path.join(self.folder, "baked.yaml")
+        self.yard("bake", "--config", new, "--trace", trace, "--yaml", baked)
+        with open(baked, encoding="utf-8") as f:
+            self.assertIn("reference.cpp", f.read())
+
     def test_a_wrong_file_is_exit_code_2(self):
         path = self.file("bad.yaml", BAD)
         for command in ("explain", "run"):
@@ -131,6 +202,19 @@ class Under(Files):
         out, err = self.yard("explain", "--config", path, ABOVE)
         self.assertIn("warning: ", err)
         self.assertIn("softmax", out)
+
+
+class Unmet(Files):
+    def test_a_rule_that_no_call_was_found_for_is_named(self):
+        old = self.file("old.yaml", EMPTY)
+        new = self.file("new.yaml", 'version: "1.0"\ndispatch_rules:\n  - {operation: softmax, name: odd tenants, '
+                        'conditions: {tenant_regex: "a[0-9]{3}"}, kernel: reference.cpp}\n')
+        out, _ = self.yard("config", "diff", old, new)
+        self.assertIn("No call was found for which this rule holds: --call and --trace try others\n"
+                      f"  'odd tenants', dispatch_rules[0] ({new}:3)\n", out)
+        self.assertEqual(self.json("config", "diff", old, new)["unmet"],
+                         [f"'odd tenants', dispatch_rules[0] ({new}:3)"])
+        self.assertEqual(self.json("config", "diff", old, self.file("met.yaml", RULES))["unmet"], [])
 
 
 class Diff(Files):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """yard explain"""
+import os
+import tempfile
+
 from command import Yard, main
 
 CALL = "softmax(f32[4,8])"
@@ -56,6 +59,32 @@ class Explain(Yard):
         data = self.json("explain", CALL, "--deterministic", "--label", "model=llama")
         self.assertEqual(data["call"], "softmax(f32[4,8])@cpu+deterministic{model=llama}")
         self.assertEqual(self.json("explain", data["call"])["call"], data["call"])
+
+    def test_scores_and_chains(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "rules.yaml")
+            with open(path, "w", encoding="utf-8") as f:
+                f.write('version: "1.0"\nscore: [{kernel: "reference.*", add: 900, name: boost them}]\n'
+                        "fallback_chains: {softmax: [reference.cpp]}\n")
+            data = self.json("explain", "--config", path, CALL)
+            candidate = [c for c in data["candidates"] if c["id"] == "reference.cpp"][0]
+            self.assertEqual(candidate["scores"],
+                             [{"name": "boost them", "place": f"score[0] ({path}:2)", "add": 900, "multiply": 1}])
+            self.assertEqual(candidate["adjusted_priority"], candidate["priority"] + 900)
+            self.assertIn({"field": "score", "value": f"'boost them', score[0] ({path}:2): + 900", "source": "file"},
+                          data["policy"])
+            if sum(c["verdict"] in ("able", "selected") for c in data["candidates"]) > 2:
+                self.assertEqual(candidate["placed_by"], f"fallback_chains.softmax ({path}:3)")
+            out, _ = self.yard("explain", "--config", path, CALL)
+            self.assertIn("'boost them', score[0]", out)
+
+    def test_static_mode(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "rules.yaml")
+            with open(path, "w", encoding="utf-8") as f:
+                f.write('version: "1.0"\nsettings: {mode: static}\n')
+            data = self.json("explain", "--config", path, CALL, code=1)
+            self.assertEqual({c["reason"] for c in data["candidates"]}, {"not_mapped"})
 
     def test_wrong_questions(self):
         self.assertIn("^", self.wrong("explain", "softmax(f32[4,8)"))  # points at the place

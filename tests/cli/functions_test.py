@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard functions"""
+"""yard functions; yard verify of functions"""
 import json
 import os
 import shutil
@@ -10,7 +10,7 @@ from command import Yard, main
 BUILT = os.environ["TEST_PLUGINS"]
 
 
-class Functions(Yard):
+class Plugged(Yard):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -18,10 +18,18 @@ class Functions(Yard):
         os.mkdir(self.folder, 0o700)
         for name in ("YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_PLUGIN_PROBE", "YARD_BACKEND_HOOKED"):
             os.environ.pop(name, None)
-        self.path = os.path.join(self.folder, "hooked.so")
-        shutil.copyfile(os.path.join(BUILT, "hooked.so"), self.path)
-        os.chmod(self.path, 0o700)
+        self.path = self.put("hooked")
+        os.environ["XDG_STATE_HOME"] = os.path.join(folder.name, "state")
+        self.addCleanup(os.environ.pop, "XDG_STATE_HOME", None)
 
+    def put(self, name):
+        path = os.path.join(self.folder, name + ".so")
+        shutil.copyfile(os.path.join(BUILT, name + ".so"), path)
+        os.chmod(path, 0o700)
+        return path
+
+
+class Functions(Plugged):
     def test_groups_are_listed_without_opening_anything(self):
         data = self.json("functions", self.folder)
         self.assertEqual(data["functions"], [])
@@ -35,8 +43,8 @@ class Functions(Yard):
         f = next(f for f in data["functions"] if f["name"] == "plugged")
         self.assertEqual((f["group"], f["signature"], f["declared"]),
                          ("plugged_group", "i64(i64)", False))
-        self.assertEqual([(p["backend"], p["priority"], p["on"]) for p in f["providers"]],
-                         [("hooked", 7, True)])
+        self.assertEqual([(p["backend"], p["priority"], p["on"], p["breaker"]) for p in f["providers"]],
+                         [("hooked", 7, True, "closed")])
         self.assertIn("nobody declares it", self.yard("functions", "--open", self.folder)[0])
 
     def test_switches_show(self):
@@ -47,6 +55,65 @@ class Functions(Yard):
         p = json.loads(out)["functions"][0]["providers"][0]
         self.assertEqual((p["on"], p["reason"], p["detail"]),
                          (False, "disabled", "switched off by YARD_BACKEND_HOOKED"))
+
+
+class VerifyFunctions(Plugged):
+    def verify(self, name, code=0):
+        data = self.json("verify", self.put(name), code=code)
+        self.assertEqual(data["kernels"], [])
+        self.assertEqual(len(data["functions"]), 1)
+        f = data["functions"][0]
+        self.assertEqual((f["function"], f["backend"]), ("v_jobs/run", "judge"))
+        return data, f
+
+    def test_a_good_verifier_passes_and_is_remembered(self):
+        data, f = self.verify("verifier_good")
+        self.assertTrue(data["verified"])
+        self.assertEqual((f["state"], f["samples"], f["accepted"], f["refused"], f["broken"], f["problems"],
+                          f["why"]), ("passed", 2, 1, 1, 0, [], None))
+        out, _ = self.yard("verify", self.path_of("verifier_good"))
+        self.assertRegex(out, r"v_jobs/run +judge +2 +1 +1 +passed")
+        self.assertIn("1 implementations of functions, 0 broken verifiers, 0 not checked.", out)
+        self.assertIn("all of it passed", out)
+
+    def test_one_that_differs_between_calls_is_broken(self):
+        data, f = self.verify("verifier_moody", code=1)
+        self.assertFalse(data["verified"])
+        self.assertEqual(f["state"], "broken")
+        self.assertEqual(f["problems"][0], "sample 1: it says yes, and asked again no, 1 is more than 0")
+
+    def test_one_that_throws_is_broken_with_its_text(self):
+        _, f = self.verify("verifier_throws", code=1)
+        self.assertEqual((f["state"], f["broken"]), ("broken", 2))
+        self.assertEqual(f["problems"], ["sample 1: it threw: no entry 7", "sample 2: it threw: no entry 7"])
+        out, _ = self.yard("verify", self.path_of("verifier_throws"), code=1)
+        self.assertIn("v_jobs/run judge: sample 1: it threw: no entry 7", out)
+
+    def test_one_that_changes_its_arguments_is_broken(self):
+        _, f = self.verify("verifier_writes", code=1)
+        self.assertEqual(f["problems"][0], "sample 1: it changes its arguments")
+
+    def test_a_crash_is_told_with_the_sample(self):
+        _, err = self.yard("verify", self.put("verifier_crashes"), code=1)
+        self.assertIn("in the verifier of backend 'judge' for function 'v_jobs/run' on sample 1", err)
+
+    def test_without_samples_nothing_is_said_to_have_passed(self):
+        data, f = self.verify("verifier_without_samples")
+        self.assertFalse(data["verified"])
+        self.assertEqual((f["state"], f["why"]), ("not_checked", "declares no sample arguments"))
+        self.assertIn("was not checked: declares no sample arguments", data["why"])
+        out, err = self.yard("verify", self.path_of("verifier_without_samples"))
+        self.assertIn("not checked: declares no sample arguments", out)
+        self.assertIn("does not count as verified", err)
+
+    def test_one_function_of_a_plugin(self):
+        path = self.put("verifier_good")
+        data = self.json("verify", path, "--function", "v_jobs/run")
+        self.assertEqual((len(data["functions"]), data["verified"]), (1, False))
+        self.assertIn("did you mean 'v_jobs/run'?", self.wrong("verify", path, "--function", "v_jobs/ran"))
+
+    def path_of(self, name):
+        return os.path.join(self.folder, name + ".so")
 
 
 main()

@@ -6,7 +6,7 @@ from command import Yard, main
 class List(Yard):
     def test_json_is_exactly_as_promised(self):
         data = self.json("list")
-        self.assertEqual(list(data), ["ops"])
+        self.assertEqual(list(data), ["ops", "announced"])
         self.assertIn("rms_norm", [op["name"] for op in data["ops"]])
         for op in data["ops"]:
             self.assertEqual(list(op), ["name", "schema", "kernels"])

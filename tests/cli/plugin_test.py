@@ -3,7 +3,9 @@
 import json
 import os
 import shutil
+import stat
 import tempfile
+import time
 
 from command import Yard, main
 
@@ -20,7 +22,7 @@ class Plugins(Yard):
         self.state = os.path.join(folder.name, "state")
         kept = dict(os.environ)
         self.addCleanup(lambda: (os.environ.clear(), os.environ.update(kept)))
-        for name in ("YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_PLUGIN_PROBE"):
+        for name in ("YARD_CONFIG", "YARD_PLUGINS", "YARD_PLUGIN_PATH", "YARD_PLUGIN_PROBE"):
             os.environ.pop(name, None)
         os.environ["XDG_STATE_HOME"] = self.state
 
@@ -59,6 +61,70 @@ class List(Plugins):
         os.environ["YARD_PLUGINS"] = ""
         out, _ = self.yard("plugin", "list")
         self.assertIn("No plugins were found", out)
+
+    def test_a_changed_digest_is_refused_as_a_call_would(self):
+        path = self.put("answer")
+        self.yard("plugin", "lock", self.folder)
+        with open(path, "ab") as f:
+            f.write(b"x")
+        entry, = self.json("plugin", "list", self.folder)["plugins"]
+        self.assertEqual((entry["state"], entry["reason"]), ("refused", "digest_differs"))
+        data = self.json("plugin", "inspect", path, code=1)
+        self.assertEqual((data["state"], data["reason"]), ("refused", "digest_differs"))
+        os.environ["YARD_PLUGINS"] = path
+        self.assertIn("digest_differs", self.yard("run", "answer(i64[1])", code=2)[1])
+        # Who locks it again wants it as it is now.
+        self.yard("plugin", "lock", self.folder)
+        self.assertEqual(self.json("plugin", "inspect", path)["state"], "found")
+
+    def test_what_rules_require_counts(self):
+        path = self.put("behave")
+        rules = os.path.join(self.folder, "rules.yaml")
+        with open(rules, "w", encoding="utf-8") as f:
+            f.write('version: "1.0"\nsettings: {plugins: {require_verified: true}}\n')
+        os.environ["YARD_CONFIG"] = rules
+        entry, = self.json("plugin", "list", self.folder)["plugins"]
+        self.assertEqual((entry["state"], entry["reason"]), ("refused", "not_verified"))
+        self.assertEqual(self.json("plugin", "inspect", path, code=1)["reason"], "not_verified")
+        self.yard("verify", path)
+        entry, = self.json("plugin", "list", self.folder)["plugins"]
+        self.assertEqual(entry["state"], "found")
+
+    def test_devices_have_what_is_stated(self):
+        path = self.put("gpu_feature")
+        data = self.json("plugin", "inspect", path, code=1)
+        self.assertEqual(data["reason"], "missing_feature")
+        self.assertIn("--device-feature cuda:sm_90", data["detail"])
+        stated = ("--device-feature", "cuda:sm_90")
+        self.assertEqual(self.json("plugin", "inspect", path, *stated)["state"], "found")
+        entry, = self.json("plugin", "list", self.folder, *stated)["plugins"]
+        self.assertEqual(entry["state"], "found")
+        self.assertTrue(self.json("plugin", "probe", path, *stated)["passed"])
+        self.assertEqual(len(self.json("plugin", "lock", path, *stated)["plugins"]), 1)
+        self.assertIn("cuda:sm_90 would be right",
+                      self.wrong("plugin", "inspect", path, "--device-feature", "sm_90"))
+
+    def test_kernels_of_plugins_that_are_not_opened(self):
+        os.environ["YARD_PLUGINS"] = self.put("kernel_only") + "," + self.put("answer")
+        data = self.json("list", "answer")
+        self.assertEqual(data["ops"], [])
+        self.assertEqual([a["plugin"] for a in data["announced"]], ["helper", "answer"])
+        self.assertIn("plugin helper, not opened", self.yard("list", "answer")[0])
+        self.assertIn("plugin helper, not opened", self.yard("list")[0])
+        data = self.json("list", "answer", "--open")
+        self.assertEqual({k["id"] for k in data["ops"][0]["kernels"]}, {"default.helper", "default.answer"})
+        self.assertEqual(data["announced"], [])
+
+    def test_an_unknown_op_points_at_what_was_refused(self):
+        path = self.put("missing_feature")
+        os.environ["YARD_PLUGINS"] = path
+        for command in ("run", "explain"):
+            _, err = self.yard(command, "answer(i64[1])", code=2)
+            last = err[err.index("op 'answer' is not known"):]
+            self.assertIn(f"is refused: {path}: missing_feature", last)
+        os.environ["YARD_PLUGINS"] = self.put("no_manifest")
+        _, err = self.yard("run", "answer(i64[1])", code=2)
+        self.assertIn("`yard plugin list` says why", err[err.index("op 'answer' is not known"):])
 
     def test_colour_is_for_terminals(self):
         self.put("answer")
@@ -101,13 +167,34 @@ class Lock(Plugins):
         self.put("abi_too_new")
         digest = self.json("plugin", "inspect", path)["sha256"]
         out, err = self.yard("plugin", "lock", self.folder)
-        self.assertIn("lists 1 plugin;", out)
+        self.assertIn(f"lists 1 plugin; where {self.folder} is searched, others are not loaded", out)
         self.assertIn("abi_too_new.so is left out: abi_too_new", err)
         self.assertEqual(self.lock(), [["answer", "1.0", "sha256:" + digest]])
         self.put("old_layout")
         states = {p["name"]: p["reason"] for p in self.json("plugin", "list", self.folder)["plugins"]}
         self.assertEqual(states["answer"], None)
         self.assertEqual(states["old_layout"], "not_in_lock_file")
+
+    def test_says_when_it_counts(self):
+        for name in ("a", "b", "c"):
+            self.put("answer", name)
+        other = os.path.join(self.folder, "allowed.txt")
+        out, _ = self.yard("plugin", "lock", self.folder, "--output", other)
+        self.assertIn("lists 1 plugin in 3 files; it counts in programs that name it", out)
+        self.assertNotIn("not loaded from now on", out)
+        with open(other, encoding="utf-8") as f:
+            self.assertEqual(len([line for line in f if not line.startswith("#")]), 1)
+
+    def test_links_stay_and_pipes_are_not_replaced(self):
+        path, link = self.put("answer"), os.path.join(self.folder, "link")
+        os.symlink("real.lock", link)
+        self.yard("plugin", "lock", path, "--output", link)
+        self.assertTrue(os.path.islink(link) and os.path.isfile(os.path.join(self.folder, "real.lock")))
+        pipe = os.path.join(self.folder, "pipe")
+        os.mkfifo(pipe)
+        self.assertIn("a pipe that nobody reads",
+                      self.wrong("plugin", "lock", path, "--output", pipe, code=1))
+        self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))
 
     def test_files_and_json(self):
         paths = [self.put("answer"), self.put("old_layout")]
@@ -187,7 +274,7 @@ class Verify(Plugins):
     def test_json(self):
         path = self.put("behave")
         data = self.json("verify", path)
-        self.assertEqual(list(data), ["file", "sha256", "verified", "why", "kernels"])
+        self.assertEqual(list(data), ["file", "sha256", "verified", "why", "kernels", "functions"])
         self.assertEqual((data["verified"], data["why"]), (True, None))
         self.assertEqual([k["id"] for k in data["kernels"]], ["default.behave", "reference.behave"])
 
@@ -227,6 +314,13 @@ class Verify(Plugins):
         data = self.json("verify", self.put("behave_run_leave"), code=1)
         self.assertFalse(data["verified"])
         self.assertIn("exit code 3", data["why"])
+
+    def test_a_hang_ends_when_it_is_told_to(self):
+        begin = time.monotonic()
+        message = self.wrong("verify", self.put("behave_query_hang"), "--timeout", "4", code=1)
+        self.assertIn("was still running after 4 s, in its query", message)
+        self.assertLess(time.monotonic() - begin, 50)  # without it, 60 s
+        self.assertIn("--timeout", self.wrong("verify", "--timeout", "5"))
 
     def test_what_was_compared_on_no_call_is_not_verified(self):
         data = self.json("verify", self.put("answer"), code=1)

@@ -25,7 +25,8 @@ class Verify(Yard):
 
     def test_json(self):
         data = self.json(*REFERENCE)
-        self.assertEqual(list(data), ["kernels"])
+        self.assertEqual(list(data), ["kernels", "functions"])
+        self.assertEqual(data["functions"], [])
         self.assertGreaterEqual(len(data["kernels"]), 7)
         for kernel in data["kernels"]:
             self.assertEqual(list(kernel)[:len(KEYS)], KEYS)

@@ -67,3 +67,27 @@ int wrong(const Builder& b) {
       hook, [] { return 0; }, b, nullptr);
 }
 #endif
+
+#ifdef CASE_8                   // expect: the implementation does not fit the hook's signature
+void wrong(yard::HookSet& s) {  // numbers would be cut
+  s.add<int64_t(int64_t)>("narrow", [](int x) { return x; });
+}
+#endif
+
+#ifdef CASE_9  // expect: the implementation does not fit the hook's signature
+void wrong(yard::HookSet& s) {
+  s.add<float(int64_t)>("narrow", [](int64_t x) -> double { return 0.1 * static_cast<double>(x); });
+}
+#endif
+
+#ifdef CASE_10  // expect: the implementation does not fit the hook's signature
+void wrong(yard::HookSet& s) {
+  s.add<int64_t(int64_t)>("narrow", [](yard::Next<int64_t(int64_t)>, short x) { return x; });
+}
+#endif
+
+#ifdef CASE_11  // expect: use of deleted function | call to deleted function
+auto wrong() {
+  return yard::choose(yard::Hook<int(int)>("gone"), [](int x) { return x; });
+}
+#endif

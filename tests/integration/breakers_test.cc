@@ -9,73 +9,13 @@
 #include <mutex>
 #include <thread>
 
-#include "fault.h"
-#include "testing.h"
+#include "breaker_fixture.h"
 
 namespace yard::testing {
 namespace {
 
-using fault::FaultKernel;
-using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr Op<void(Out, In, int)> copy{"copy"};
-
-// What a maintenance thread does is done soon.
-bool soon(const std::function<bool()>& f, milliseconds patience = milliseconds(20000)) {
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (!f()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  return true;
-}
-
-class HealthOf : public ::testing::Test {
- protected:
-  HealthOf() {
-    Changes c;
-    c.add_backend(backend_.descriptor());
-    c.add_kernel(bad_.descriptor()).add_kernel(kernel_of("copy", "good", 1, 100));
-    bare_.runtime.apply(std::move(c)).or_throw();
-  }
-  ~HealthOf() override { EXPECT_TRUE(bare_.runtime.reset().ok()); }
-
-  Status call(int64_t n = 4) {
-    std::vector<float> to(static_cast<size_t>(n)), from(static_cast<size_t>(n));
-    return copy.on(bare_.runtime)(TensorView(to.data(), DType::f32, {n}),
-                                  TensorView(from.data(), DType::f32, {n}), 0);
-  }
-  // Whether calls of that size are kept from the bad kernel.
-  bool is_out(int64_t n = 4) {
-    const auto e = bare_.runtime.explain("copy(f32[" + std::to_string(n) + "])@cpu").value();
-    for (const Candidate& c : e.candidates)
-      if (c.id == "fault.bad") return c.reason == "unhealthy";
-    return false;
-  }
-  std::string why_out() {
-    const Explanation e = bare_.runtime.explain("copy(f32[4])@cpu").value();
-    for (const Candidate& c : e.candidates)
-      if (c.id == "fault.bad") return c.detail;
-    return "";
-  }
-  void set(uint32_t threshold, milliseconds cooldown) {
-    BreakerSettings s;
-    s.failure_threshold = threshold, s.cooldown = cooldown;
-    s.cooldown_cap = std::max<std::chrono::nanoseconds>(s.cooldown_cap, s.cooldown);
-    ASSERT_TRUE(bare_.runtime.health().set_settings(s).ok());
-  }
-  void open_by_faults(int64_t n = 4) {
-    bad_.set({.code = YARD_FAULT, .message = "smoke"});
-    for (int i = 0; i < 5; ++i) ASSERT_TRUE(call(n).ok());
-    ASSERT_TRUE(soon([&] { return is_out(n); }));
-  }
-
-  fault::FaultBackend backend_;
-  FaultKernel bad_{{.op = "copy", .id = "fault.bad", .priority = 200}};
-  Bare bare_;
-};
 
 TEST_F(HealthOf, FaultsInARowTakeAKernelOutForSuchCalls) {
   bad_.set({.code = YARD_FAULT, .message = "smoke"});
@@ -115,6 +55,42 @@ TEST_F(HealthOf, ASuccessEndsARowOfFaultsOnEveryWayToCall) {
   EXPECT_FALSE(is_out());
 }
 
+// Calls of other sizes share the plan, and nothing else.
+TEST_F(HealthOf, ARowOfFaultsIsOneOfCallsOfThatKind) {
+  const auto fails = [&] {
+    bad_.set({.code = YARD_FAULT});
+    EXPECT_TRUE(call(4).ok());
+    bad_.set({.rate = 0});
+    EXPECT_TRUE(call(1000).ok());
+  };
+  for (int round = 0; round < 10; ++round) {
+    fails();
+    for (int i = 0; i < 10; ++i) EXPECT_TRUE(call(4).ok());
+  }
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_FALSE(is_out());
+  for (int round = 0; round < 5; ++round) fails();
+  EXPECT_TRUE(soon([&] { return is_out(); }));
+}
+
+TEST_F(HealthOf, AFallbackThatIsNotNeededSpendsNoTrials) {
+  set(5, milliseconds(200));
+  open_by_faults();
+  set(5, std::chrono::hours(1));  // how long one period of half-open is
+  bad_.set({.rate = 0});
+  ASSERT_TRUE(soon([&] { return half_opened_ > 0; }));
+  FaultKernel first{{.op = "copy", .id = "fault.first", .priority = 300}};
+  ASSERT_TRUE(bare_.add(first.descriptor()).ok());
+  const uint64_t before = bad_.calls();
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(call().ok());
+  EXPECT_EQ(first.calls(), 10u);
+  EXPECT_EQ(bad_.calls(), before);
+  first.set({.code = YARD_FAULT});
+  EXPECT_TRUE(call().ok());
+  EXPECT_EQ(bad_.calls(), before + 1);
+  ASSERT_TRUE(bare_.remove("copy", "fault.first").ok());
+}
+
 TEST_F(HealthOf, ACallersMistakeCostsNoKernelItsHealth) {
   bad_.set({.code = YARD_CALLER, .message = "by is odd"});
   for (int i = 0; i < 100; ++i) EXPECT_EQ(call().code(), Code::kInvalidArgument);
@@ -142,7 +118,7 @@ TEST_F(HealthOf, AKernelComesBackAfterTrialCalls) {
   set(5, milliseconds(50));
   open_by_faults();
   bad_.set({.rate = 0});
-  ASSERT_TRUE(soon([&] { return !is_out(); }));
+  ASSERT_TRUE(soon([&] { return half_opened_ > 0; }));
   const uint64_t before = bad_.calls();
   ASSERT_TRUE(soon([&] {
     EXPECT_TRUE(call().ok());
@@ -155,9 +131,9 @@ TEST_F(HealthOf, AKernelComesBackAfterTrialCalls) {
 TEST_F(HealthOf, AFaultOnTrialReopensForLonger) {
   set(5, milliseconds(50));
   open_by_faults();
-  ASSERT_TRUE(soon([&] { return !is_out(); }));
+  ASSERT_TRUE(soon([&] { return half_opened_ > 0; }));
   EXPECT_TRUE(call().ok());  // the trial fails, the call does not
-  ASSERT_TRUE(soon([&] { return is_out(); }));
+  ASSERT_TRUE(soon([&] { return opened_ > 1; }));
   EXPECT_GE(bare_.runtime.health().report().breakers.opened, 2u);
 }
 
@@ -171,11 +147,25 @@ TEST_F(HealthOf, ALostDeviceTakesAllItsKernelsOutUntilItIsBack) {
 }
 
 TEST_F(HealthOf, AKernelCannotLoseTheHost) {
+  set(5, milliseconds(50));
   bad_.set({.code = YARD_DEVICE_LOST, .message = "fell off the bus"});
-  EXPECT_EQ(call().error_class(), ErrorClass::kDeviceLost);  // which is not retried
-  std::this_thread::sleep_for(milliseconds(30));
-  bad_.set({.rate = 0});
+  // A fault of that kernel like any other: the next one runs, and the breaker opens.
+  for (int i = 0; i < 5; ++i) {
+    t_ran = 0;
+    EXPECT_TRUE(call().ok());
+    EXPECT_EQ(t_ran, 1);
+  }
+  ASSERT_TRUE(soon([&] { return opened_ > 0; }));
+  for (const KernelHealth& k : bare_.runtime.health().report().kernels)
+    if (k.kernel == "fault.bad") {
+      EXPECT_EQ(k.failures.of(ErrorClass::kFault), 5u);
+      EXPECT_EQ(k.failures.of(ErrorClass::kDeviceLost), 0u);
+    }
+  // On trial, too.
+  ASSERT_TRUE(soon([&] { return half_opened_ > 0; }));
   EXPECT_TRUE(call().ok());
+  ASSERT_TRUE(soon([&] { return opened_ > 1; }));
+  EXPECT_GE(bare_.runtime.health().report().breakers.opened, 2u);
 }
 
 TEST_F(HealthOf, ADeviceThatAKernelLosesIsOut) {
@@ -254,11 +244,10 @@ TEST_F(HealthOf, ListenersHearOfItOnAThreadOfTheRuntime) {
     const std::lock_guard l(lock);
     return !events.empty();
   }));
-  const std::lock_guard l(lock);
+  health.remove_listener(id);
   EXPECT_EQ(events[0].kind, BreakerEvent::Kind::kOpened);
   EXPECT_EQ(events[0].kernel, "fault.bad");
   EXPECT_NE(on, std::this_thread::get_id());
-  health.remove_listener(id);
 }
 
 TEST_F(HealthOf, ReportsCountWhatKernelsAndTheProgramSaw) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <yard/commit.h>
 
+#include <functional>
 #include <thread>
 
 #include "testing.h"
@@ -15,7 +16,7 @@ using ::testing::HasSubstr;
 
 constexpr Op<void(Out, In, int)> copy{"copy"};
 
-thread_local int t_fails = 0;  // so many calls of `b` fail from now on
+thread_local int t_fails = 0;  // so many kernels of this thread's calls fail from now on
 
 int32_t fails_at_times(yard_call_t* call, const yard_value_t* args, uint32_t count) {
   if (t_fails > 0) {
@@ -28,16 +29,16 @@ int32_t fails_at_times(yard_call_t* call, const yard_value_t* args, uint32_t cou
 class CommitOfOps : public ::testing::Test {
  protected:
   CommitOfOps() {
-    bare_.add(kernel_of("copy", "a", 1, 100)).or_throw();
-    yard_kernel_t b = kernel_of("copy", "b", 2, 200);
-    b.run = fails_at_times;
+    yard_kernel_t a = kernel_of("copy", "a", 1, 100), b = kernel_of("copy", "b", 2, 200);
+    a.run = b.run = fails_at_times;
+    bare_.add(a).or_throw();
     bare_.add(b).or_throw();
   }
-  intptr_t ran(int64_t n = 4) {
+  intptr_t ran(int64_t n = 4, int by = 0) {
     t_ran = 0;
     std::vector<float> to(static_cast<size_t>(n)), from(static_cast<size_t>(n));
     last_ = copy.on(bare_.runtime)(TensorView(to.data(), DType::f32, {n}),
-                                   TensorView(from.data(), DType::f32, {n}), 0);
+                                   TensorView(from.data(), DType::f32, {n}), by);
     return last_.ok() ? t_ran : -static_cast<intptr_t>(last_.code());
   }
   void deny(const char* id) {
@@ -91,6 +92,61 @@ TEST_F(CommitOfOps, NothingFallsBackInACollective) {
   const CommitGroup group(CommitKind::kCollective);
   t_fails = 1;
   EXPECT_EQ(ran(), -static_cast<intptr_t>(Code::kKernelFailed));
+}
+
+TEST_F(CommitOfOps, ACallOnWhichAllFailHasChosenNothing) {
+  const CommitGroup group;
+  t_fails = 2;
+  EXPECT_EQ(ran(), -static_cast<intptr_t>(Code::kKernelFailed));
+  EXPECT_THAT(last_.to_string(), HasSubstr("2 kernels"));
+  EXPECT_TRUE(group.decisions().empty());
+  EXPECT_EQ(ran(), 2);
+  EXPECT_EQ(group.decisions().size(), 1u);
+}
+
+TEST_F(CommitOfOps, ScalarsMakeNoOtherChoicePoint) {
+  const CommitGroup group;
+  EXPECT_EQ(ran(4, 0), 2);
+  ASSERT_TRUE(bare_.add(kernel_of("copy", "c", 3, 300)).ok());
+  EXPECT_EQ(ran(4, 1), 2);
+  EXPECT_EQ(group.decisions().size(), 1u);
+}
+
+// While the breaker of the chosen kernel is open, and while it is half-open and another call has taken the only
+// trial: what the group has chosen runs.
+TEST_F(CommitOfOps, NoBreakerChangesWhatWasChosen) {
+  using std::chrono::milliseconds;
+  Health health = bare_.runtime.health();
+  const auto soon = [](const std::function<bool()>& f) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!f() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(milliseconds(1));
+    return std::chrono::steady_clock::now() < end;
+  };
+  for (const CommitKind kind : {CommitKind::kPlain, CommitKind::kCollective}) {
+    BreakerSettings s;
+    s.failure_threshold = 1, s.half_open_max_calls = 1, s.success_threshold = 1000;
+    s.cooldown = s.cooldown_cap = milliseconds(200);
+    ASSERT_TRUE(health.set_settings(s).ok());
+    const CommitGroup group(kind);
+    EXPECT_EQ(ran(), 2);
+    std::thread([&] {
+      t_fails = 1;
+      EXPECT_EQ(ran(), 1);
+      EXPECT_TRUE(soon([&] { return ran() == 1; }));  // it is open
+    }).join();
+    s.cooldown = s.cooldown_cap = std::chrono::hours(1);  // how long one period of half-open is
+    ASSERT_TRUE(health.set_settings(s).ok());
+    EXPECT_EQ(ran(), 2) << last_.to_string();
+    std::thread([&] {
+      EXPECT_TRUE(soon([&] { return ran() == 2; }));  // the only trial
+      EXPECT_EQ(ran(), 1);
+    }).join();
+    EXPECT_EQ(ran(), 2) << last_.to_string();
+    ASSERT_EQ(group.decisions().size(), 1u);
+    EXPECT_EQ(group.decisions()[0].chosen, "b");
+    ASSERT_TRUE(health.reset("copy", "b").ok());
+  }
 }
 
 TEST_F(CommitOfOps, EqualDecisionsHaveEqualDigests) {

@@ -185,6 +185,17 @@ TEST_F(ConfigHistory, RefusesRulesThatLeaveACallWithoutAKernel) {
               HasSubstr("denied"));
 }
 
+TEST_F(ConfigHistory, ARefusalNamesTheKernelThatTheRulesWanted) {
+  EXPECT_EQ(ran(), 1);
+  base::replace(file_, locked("default.b", "kernel_denies: [default.b]\n"));
+  std::vector<ConfigProblem> problems;
+  EXPECT_FALSE(rt_.load_config(file_, &problems).ok());
+  ASSERT_THAT(problems, SizeIs(1));
+  EXPECT_THAT(to_string(problems[0]),
+              AllOf(HasSubstr("(default.b: denied_kernel: "), HasSubstr("; default.a: locked_out"),
+                    HasSubstr("default.a serves it now")));
+}
+
 TEST_F(ConfigHistory, RefusesRulesThatLeaveACallOfAScopeWithoutAKernel) {
   Policy only_c;
   only_c.allow_kernels = {"default.c"};

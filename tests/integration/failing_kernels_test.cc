@@ -71,7 +71,7 @@ TEST(FailingKernels, AMillionCallsReturnRightResults) {
   auto reading = parse_config(
       "version: \"1.0\"\n"
       "canary_check: {op: rms_norm, kernel: fault.4, one_in: 1}\n"
-      "settings: {breaker: {cooldown: 20ms, failure_threshold: 3}}\n",
+      "settings: {breaker: {cooldown: 1ms, cooldown_cap: 1ms, failure_threshold: 6}}\n",
       "rules.yaml");
   ASSERT_TRUE(reading.ok()) << to_string(reading.problems.at(0));
   ASSERT_TRUE(runtime.set_config(reading.config).ok());
@@ -107,9 +107,10 @@ TEST(FailingKernels, AMillionCallsReturnRightResults) {
   for (auto& t : threads) t.join();
   EXPECT_EQ(failed.load(), 0u);
   EXPECT_EQ(wrong.load(), 0u);
-  uint64_t faults = 0;
-  for (const auto& k : kernels) faults += k->failures() + k->corrupted();
-  EXPECT_GT(faults, static_cast<uint64_t>(kCalls) / 1000);  // they did fail
+  // Each did fail, and often, though breakers had their say.
+  for (size_t k = 0; k < kernels.size(); ++k)
+    EXPECT_GT(kernels[k]->failures() + kernels[k]->corrupted(), uint64_t{kCalls} / 2000) << k;
+  EXPECT_GT(runtime.health().report().breakers.opened, 0u);
   EXPECT_TRUE(runtime.reset().ok());
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <deque>
+#include <map>
 
 #include "testing.h"
 
@@ -80,18 +81,46 @@ TEST(Figures, SelectionAmongEightKernels) {
       x(w.memory.data() + 32768, DType::f32, {2, 8});
   Options cached, fresh;
   fresh.cache = false;
-  double with_ten = 0;
-  for (const int count : {0, 10, 100, 1000}) {
+  // No two that follow each other are alike, and all are classes of their own.
+  std::vector<std::pair<TensorView, TensorView>> shapes;
+  for (int64_t n = 8; n <= 128; n += 8)
+    shapes.emplace_back(TensorView(w.memory.data(), DType::f32, {2, n}),
+                        TensorView(w.memory.data() + 32768, DType::f32, {2, n}));
+  size_t at = 0;
+  const auto another = [&] {
+    const auto& [to, from] = shapes[at++ % shapes.size()];
+    hit(to, from, false).ignore();
+  };
+  struct Costs {
+    double plain = 1e9, varied = 1e9, cold = 1e9;
+  };
+  std::map<int, Costs>
+      least;  // by the number of rules; others may keep the machine busy for a while
+  const auto measure = [&](int count) {
     w.rules(count);
     const double plain = nanos([&] { hit(out, x, false).ignore(); }, 100, 1000);
+    const double varied = nanos(another, 100, 1600);
     const double found = nanos([&] { w.call(8, cached).ignore(); });
     const double selected = nanos([&] { w.call(8, fresh).ignore(); });
-    std::printf("%4d rules: a hit %.1f ns, with options %.0f ns, selected anew %.0f ns: %.2f us\n",
-                count, plain, found, selected, (selected - found) / 1000);
-    if (count == 10) with_ten = plain;
-    // A thousand rules over the same fields cost a hit what ten do.
-    if (count == 1000) EXPECT_LT(plain, 1.5 * with_ten);
+    std::printf(
+        "%4d rules: a hit %.1f ns, of another shape each time %.1f ns, with options %.0f ns, "
+        "selected anew %.0f ns: %.2f us\n",
+        count, plain, varied, found, selected, (selected - found) / 1000);
+    Costs& c = least[count];
+    c = {std::min(c.plain, plain), std::min(c.varied, varied), std::min(c.cold, selected - found)};
+  };
+  // A thousand rules over the same fields cost a hit what ten do, and a selection much less than ten times what a
+  // hundred cost.
+  const auto is_flat = [&] {
+    return least[1000].plain < 1.5 * least[10].plain &&
+           least[1000].varied < 1.5 * least[10].varied && least[1000].cold < 5 * least[100].cold &&
+           least[100].cold < 3 * least[0].cold;
+  };
+  for (int pass = 0; pass < 5; ++pass) {
+    for (const int count : {0, 10, 100, 1000}) measure(count);
+    if (is_flat()) break;
   }
+  EXPECT_TRUE(is_flat());
 }
 
 // A plan for each class that rules and cost buckets distinguish, not for each length.
@@ -135,6 +164,12 @@ TEST(Figures, AFallback) {
   const double failing = nanos(call, 40, 200);
   t_fails = false;
   std::printf("a call %.1f ns, one that falls back %.0f ns more\n", well, failing - well);
+  uint64_t failures = 0;
+  for (const KernelHealth& k : bare.runtime.health().report().kernels)
+    if (k.kernel == "bad") failures = k.failures.of(ErrorClass::kFault);
+  EXPECT_EQ(failures, 40 * 200u) << "not every call fell back";
+  // About 40 times, and 1 us is the aim; a step that allocates or waits takes far more.
+  EXPECT_LT(failing - well, 200 * well);
 }
 
 }  // namespace

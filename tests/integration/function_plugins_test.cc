@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dispatched functions that plugins implement: opened by the first call of the group, held against the declaration.
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "functions_testing.h"
 
@@ -69,6 +74,97 @@ TEST_F(FunctionPlugins, AnUnloadedPluginIsNotCalledAnyMore) {
   Ticket gone = runtime().plugins().unload("hooked").value();
   EXPECT_EQ(f(4), -4);
   EXPECT_TRUE(gone.wait(std::chrono::seconds(10)).ok());
+}
+
+// ---- While a plugin is being loaded ----
+
+const char* const kOther = YARD_TEST_PLUGINS "/answer.so";
+using LoadingPlugin = FunctionTest;
+
+// Loads a plugin, and does something while this thread has the loader to itself.
+template <class F>
+void while_loading(const F& act) {
+  set_log_level(LogLevel::kInfo);
+  set_log_sink([&](const LogMessage& m) {
+    if (m.text.find(kOther) != m.text.npos) act();
+  });
+  Runtime::shared().plugins().load(kOther).or_throw();
+  set_log_sink({});
+}
+
+TEST_F(LoadingPlugin, ACallWaitsForNobodyWhoWaitsForTheLoader) {
+  static const Function<int(int)> one{"p_one", "f", [](int x) { return x; }};
+  static const Function<int(int)> two{"other", "f", [](int x) { return x; }};
+  const auto both = [] {
+    ::alarm(20);
+    // It serves the group `other`, so that the first call there waits for the loader.
+    runtime().plugins().discover({YARD_TEST_PLUGINS "/of_a_group.so"}).or_throw();
+    static std::atomic<bool> loading{false}, done{false};
+    std::thread other([] {
+      while (!loading) std::this_thread::yield();
+      two(1);
+    });
+    while_loading([] {
+      if (loading.exchange(true)) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      done = one(1) == 1;
+    });
+    other.join();
+    ::_exit(done ? 0 : 1);
+  };
+  EXPECT_EXIT(both(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(LoadingPlugin, AGroupThatCannotBeLoadedThenIsLoadedByTheNextCall) {
+  static const Function<int(int)> f{"p_next", "f", [](int x) { return x; }};
+  static int asked = 0;
+  add_provider("p_next", [](Changes& c) {
+    ++asked;
+    c.add_backend(backend("next"));
+    implement(c, f, "next", [](int x) { return x + 1; });
+    return Status();
+  });
+  int then = 0;
+  Status loaded;
+  const auto act = [&] {
+    then = f(1);
+    loaded = runtime().functions().load("p_next");
+  };
+  const auto in_child = [&] {
+    while_loading(act);
+    ::_exit(then == 1 && loaded.code() == Code::kWouldDeadlock && asked == 0 && f(1) == 2 ? 0 : 1);
+  };
+  EXPECT_EXIT(in_child(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(LoadingPlugin, ALateProviderThatCannotBeAskedThenIsAskedByTheNextCall) {
+  static const Function<int(int)> f{"p_late", "f", [](int x) { return x; }};
+  static const Function<int(int)> slow{"p_slow", "f", [](int x) { return x; }};
+  static std::atomic<bool> inside{false}, added{false};
+  add_provider("p_slow", [](Changes&) {
+    inside = true;
+    while (!added) std::this_thread::yield();
+    return Status();
+  });
+  const auto in_child = [] {
+    ::alarm(20);
+    bool good = f(1) == 1;
+    std::thread other([] { slow(1); });  // has the turn of groups until the provider is added
+    while (!inside) std::this_thread::yield();
+    while_loading([] {
+      if (added) return;
+      add_provider("p_late", [](Changes& c) {
+        c.add_backend(backend("late"));
+        implement(c, f, "late", [](int x) { return x + 1; });
+        return Status();
+      });
+      added = true;
+    });
+    other.join();
+    good = good && f(1) == 2;
+    ::_exit(good ? 0 : 1);
+  };
+  EXPECT_EXIT(in_child(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of dispatched functions: loaded when first called, and choosing together.
-#include <yard/commit.h>
+// Groups of dispatched functions: loaded when first called, all of them, once.
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 #include "functions_testing.h"
 
@@ -96,121 +100,150 @@ TEST_F(Groups, AProviderMayCallTheFunctionsOfItsGroup) {
   EXPECT_EQ(seen, 5);
 }
 
-// ---- Commit groups ----
-
-int add_ten(int x) { return x + 10; }
-int add_twenty(int x) { return x + 20; }
-int breaks(int) { throw std::runtime_error("broken"); }
-
-const Function<int(int)> forward{"g_pair", "forward", [](int x) { return x; }, {.choice = "pair"}};
-const Function<int(int)> backward{
-    "g_pair", "backward", [](int x) { return -x; }, {.choice = "pair"}};
-const Function<int(int)> alone{"g_pair", "alone", [](int x) { return x; }};
-
-class Committed : public FunctionTest {};
-
-Verdict only_small(int x) { return x < 100 ? Verdict(Accept()) : Reject("{0} is not small", x); }
-
-TEST_F(Committed, WhatIsChosenOnceStaysChosen) {
-  add(alone, "first", add_ten, only_small, {.priority = 2});
-  CommitGroup group;
-  EXPECT_EQ(alone(1), 11);
-  add(alone, "second", add_twenty, {}, {.priority = 5});
-  EXPECT_EQ(alone(1), 11);
-  EXPECT_EQ(group.decisions(), (std::vector<CommitDecision>{{"g_pair/alone", "first"}}));
-  const FunctionExplanation e = alone.explain(1);
-  EXPECT_EQ(e.selected, "first");
-  EXPECT_EQ(e.why, "the commit group has chosen first");
+TEST_F(Groups, AProviderThatAProviderBringsIsAskedByTheSameLoad) {
+  static const Function<int(int)> f{"g_nested", "f", [](int x) { return x; }};
+  static int asked = 0;
+  add_provider(
+      "g_nested",
+      [](Changes&) {
+        add_provider(
+            "g_nested",
+            [](Changes& c) {
+              ++asked;
+              c.add_backend(backend("inner"));
+              implement(c, f, "inner", [](int x) { return x + 1; });
+              return Status();
+            },
+            "inner");
+        return Status();
+      },
+      "outer");
+  EXPECT_EQ(f(1), 2);
+  EXPECT_EQ(asked, 1);
+  EXPECT_TRUE(runtime().functions().load("g_nested").ok());
+  EXPECT_EQ(asked, 1);
 }
 
-TEST_F(Committed, ARefusalAfterTheChoiceIsAnErrorAndNoFallback) {
-  add(alone, "first", add_ten, only_small);
-  CommitGroup group;
-  EXPECT_EQ(alone(1), 11);
-  try {
-    alone(200);
-    FAIL() << "went on with another one";
-  } catch (const Error& e) {
-    EXPECT_STREQ(e.status().message().data(),
-                 "function 'g_pair/alone' must run on 'first', as its commit group has chosen, and "
-                 "that refuses the call: 200 is not small");
+TEST_F(Groups, ALoadAsksOneThatKeepsFailingOnce) {
+  static const Function<int(int)> f{"g_keeps", "f", [](int x) { return x; }};
+  static int asked = 0;
+  add_provider("g_keeps", [](Changes&) {
+    ++asked;
+    return Status(Code::kUnsupported, "never");
+  });
+  EXPECT_EQ(f(1), 1);
+  EXPECT_EQ(asked, 1);
+  EXPECT_FALSE(runtime().functions().load("g_keeps").ok());
+  EXPECT_EQ(asked, 2);
+}
+
+TEST_F(Groups, ALateProviderMayLoadItsGroup) {
+  static const Function<int(int)> f{"g_again", "f", [](int x) { return x; }};
+  static int asked = 0;
+  EXPECT_EQ(f(1), 1);
+  add_provider("g_again", [](Changes&) {
+    if (++asked > 1) return Status();
+    return runtime().functions().load("g_again");
+  });
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(Groups, ALateProviderIsAskedOnceAlsoWhenSomebodyLoadsMeanwhile) {
+  static const Function<int(int)> f{"g_meanwhile", "f", [](int x) { return x; }};
+  static std::atomic<int> asked{0};
+  EXPECT_EQ(f(1), 1);
+  std::thread late([] {
+    add_provider(
+        "g_meanwhile",
+        [](Changes& c) {
+          ++asked;
+          std::this_thread::sleep_for(std::chrono::milliseconds(50));
+          c.add_backend(backend("meanwhile"));
+          implement(c, f, "meanwhile", [](int x) { return x + 1; });
+          return Status();
+        },
+        "slow");
+  });
+  while (asked == 0) std::this_thread::yield();
+  const Status loaded = runtime().functions().load("g_meanwhile");
+  late.join();
+  EXPECT_TRUE(loaded.ok()) << loaded.to_string();
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(f(1), 2);
+  for (const FunctionSource& s : runtime().functions().sources()) {
+    if (s.group != "g_meanwhile") continue;
+    EXPECT_TRUE(s.done && s.attempts == 1 && s.error.empty()) << s.attempts << s.error;
   }
 }
 
-TEST_F(Committed, ABackendThatIsRemovedMeanwhileIsAnError) {
-  add(alone, "first", add_ten);
-  CommitGroup group;
-  EXPECT_EQ(alone(1), 11);
-  Changes c;
-  c.remove_backend("first");
-  runtime().apply(std::move(c)).or_throw();
-  EXPECT_THROW(alone(1), Error);
+TEST_F(Groups, TheyAreListedInTheOrderInWhichTheyCame) {
+  for (const char* name : {"z", "a", "m", ""})
+    add_provider(
+        "g_order", [](Changes&) { return Status(Code::kUnsupported, "no"); }, name);
+  std::string names;
+  for (const FunctionSource& s : runtime().functions().sources())
+    if (s.group == "g_order") names += s.name + ",";
+  EXPECT_EQ(names, "z,a,m,provider 4,");
 }
 
-TEST_F(Committed, ForwardAndBackwardChooseOnce) {
-  add(forward, "first", add_ten, {}, {.priority = 9});  // has no backward
-  add(forward, "second", add_twenty, {}, {.priority = 2});
-  Changes c;
-  implement(c, backward, "second", [](int x) { return -x - 20; });
-  c.add_backend(backend("third"));
-  implement(c, backward, "third", [](int x) { return -x - 30; }, {}, {.priority = 9});
-  runtime().apply(std::move(c)).or_throw();
-  EXPECT_EQ(forward(1), 11);
-  EXPECT_EQ(backward(1), -31);  // apart, they choose apart
-  std::vector<CommitDecision> made;
-  {
-    CommitGroup group;
-    EXPECT_EQ(forward(1), 21);
-    EXPECT_EQ(backward(1), -21);
-    made = group.decisions();
+TEST_F(Groups, AnUnknownGroupIsNotFound) {
+  static const Function<int(int)> f{"g_spelled_well", "f", [](int x) { return x; }};
+  EXPECT_TRUE(runtime().functions().load("g_spelled_well").ok());
+  const Status typo = runtime().functions().load("g_speled_well");
+  EXPECT_EQ(typo.code(), Code::kNotFound);
+  EXPECT_NE(typo.to_string().find("nobody declares, provides or serves a function of group "
+                                  "\"g_speled_well\""),
+            std::string::npos)
+      << typo.to_string();
+  EXPECT_NE(typo.to_string().find("g_spelled_well'"), std::string::npos) << typo.to_string();
+}
+
+TEST_F(Groups, AGroupThatWasFirstCalledUnderTheMasterSwitchIsLoadedOnceThatIsOff) {
+  static const Function<int(int)> f{"g_switched", "f", [](int x) { return x; }};
+  static int asked = 0;
+  add_provider("g_switched", [](Changes& c) {
+    ++asked;
+    c.add_backend(backend("switched"));
+    implement(c, f, "switched", [](int x) { return x + 1; });
+    return Status();
+  });
+  Policy off;
+  off.reference_only = true;
+  runtime().set_policy(off).or_throw();
+  EXPECT_EQ(f(1), 1);
+  EXPECT_EQ(asked, 0);
+  runtime().reset_policy().or_throw();
+  EXPECT_EQ(f(1), 2);
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(Groups, AChildOfForkHasAllProvidersWhateverOthersWereDoing) {
+  static const Function<int(int)> f{"g_fork", "f", [](int x) { return x; }};
+  add_provider("g_fork", [](Changes& c) {
+    c.add_backend(backend("forked"));
+    implement(c, f, "forked", [](int x) { return x + 1; });
+    return Status();
+  });
+  std::atomic<bool> stop{false};
+  std::thread reader([&] {
+    while (!stop) runtime().functions().sources();
+  });
+  std::thread writer([&] {
+    // One that is asked again and again, which changes what a child reads.
+    add_provider("g_noise", [](Changes&) { return Status(Code::kUnsupported, "not yet"); });
+    while (!stop) runtime().functions().load("g_noise").ignore();
+  });
+  int lost = 0;
+  for (int i = 0; i < 60; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) ::alarm(60), ::_exit(f(1) == 2 ? 0 : 1);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    lost += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
   }
-  EXPECT_EQ(made, (std::vector<CommitDecision>{{"pair", "second"}}));
-  CommitGroup later(made);
-  EXPECT_EQ(backward(1), -21);
-}
-
-TEST_F(Committed, TheOriginalIsAChoiceToo) {
-  CommitGroup group;
-  EXPECT_EQ(alone(1), 1);
-  add(alone, "first", add_ten);
-  EXPECT_EQ(alone(1), 1);
-  EXPECT_EQ(group.decisions()[0].chosen, "original");
-}
-
-TEST_F(Committed, TheFirstCallMayStillFallBackInAPlainGroup) {
-  add(alone, "bad", breaks, {}, {.priority = 5, .fails_before_writing = true});
-  add(alone, "good", add_ten);
-  CommitGroup group;
-  EXPECT_EQ(alone(1), 11);
-  EXPECT_EQ(group.decisions()[0].chosen, "good");
-}
-
-TEST_F(Committed, NothingFallsBackInsideACollective) {
-  add(alone, "bad", breaks, {}, {.priority = 5, .fails_before_writing = true});
-  add(alone, "good", add_ten);
-  CommitGroup group(CommitKind::kCollective);
-  EXPECT_THROW(alone(1), std::runtime_error);
-  EXPECT_THROW(alone(1), std::runtime_error);
-  EXPECT_EQ(group.decisions()[0].chosen, "bad");
-}
-
-TEST_F(Committed, AFailureAfterTheChoiceIsTheCallers) {
-  int calls = 0;
-  add(alone, "moody", [&](int x) { return ++calls > 1 ? breaks(x) : x + 10; }, {},
-      {.fails_before_writing = true});
-  CommitGroup group;
-  EXPECT_EQ(alone(1), 11);
-  EXPECT_THROW(alone(1), std::runtime_error);
-}
-
-TEST_F(Committed, CallsThatTheChosenOneMakesFollow) {
-  add(forward, "second", [](int x) { return backward(x) - 1; });
-  Changes c;
-  implement(c, backward, "second", [](int x) { return -x - 20; });
-  runtime().apply(std::move(c)).or_throw();
-  CommitGroup group;
-  EXPECT_EQ(forward(1), -22);
-  EXPECT_EQ(group.decisions().size(), 1u);
+  stop = true;
+  reader.join(), writer.join();
+  EXPECT_EQ(lost, 0);
 }
 
 }  // namespace

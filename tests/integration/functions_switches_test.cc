@@ -111,6 +111,15 @@ TEST_F(Switches, TheMasterSwitchMakesEveryCallTheOriginal) {
   EXPECT_EQ(half(8), 1);
 }
 
+TEST_F(Switches, UnderTheMasterSwitchTheOriginalWasSelected) {
+  EXPECT_EQ(half(8), 1);
+  EXPECT_STREQ(half.last_selected(), "s_auto");
+  set("YARD_DISABLE", "1");
+  EXPECT_EQ(half(8), 4);
+  EXPECT_STREQ(half.last_selected(), "original");
+  EXPECT_STREQ(last_selected(), "s_auto");  // of the last call that was dispatched
+}
+
 TEST_F(Switches, RulesSwitchGroupsAndFunctions) {
   runtime().set_config(rules("functions: {t_switch: {enabled: false}}")).or_throw();
   EXPECT_EQ(half(8), 4);
@@ -180,13 +189,20 @@ int loses_device(int) {
   return 0;
 }
 
-TEST_F(Failing, AnExceptionGoesToTheCaller) {
-  add(half, "b1", throws);
-  EXPECT_THROW(half(8), std::runtime_error);
-  EXPECT_EQ(provider("t_switch/half", "b1").failures, 1u);
+const Function<int(int*)> at{"t_switch", "at", [](int* x) { return *x; }};
+
+TEST_F(Failing, AnExceptionGoesToTheCallerWhereSomethingMayHaveBeenWritten) {
+  int x = 8;
+  add(at, "b1", [](int*) -> int { throw std::runtime_error("out of luck"); });
+  EXPECT_THROW(at(&x), std::runtime_error);
+  EXPECT_EQ(provider("t_switch/at", "b1").failures, 1u);
 }
 
 TEST_F(Failing, ThePromiseToFailBeforeWritingMakesTheNextOneRun) {
+  int x = 8;
+  add(at, "b3", [](int*) -> int { throw std::runtime_error("out of luck"); }, {},
+      {.fails_before_writing = true});
+  EXPECT_EQ(at(&x), 8);
   add(half, "b1", throws, {}, {.priority = 2, .fails_before_writing = true});
   EXPECT_EQ(half(8), 4);
   EXPECT_STREQ(half.last_selected(), "original");

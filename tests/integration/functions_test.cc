@@ -7,6 +7,10 @@
 #include <stdexcept>
 
 namespace yard::testing {
+
+const char* signature_in_another_file();
+void bring_from_another_file(Changes& c);
+
 namespace {
 
 struct Args {
@@ -245,6 +249,60 @@ TEST_F(Functions, ABackendBringsAFunctionOnce) {
   const Status s = runtime().apply(std::move(c));
   EXPECT_EQ(s.code(), Code::kConflict);
   EXPECT_EQ(twice(1), 1);
+}
+
+TEST_F(Functions, NoBackendIsCalledAsTheOriginalIs) {
+  Changes c;
+  c.add_backend(backend("original"));
+  implement(c, twice, "original", [](int x) { return -x; });
+  const Status s = runtime().apply(std::move(c));
+  EXPECT_FALSE(s.ok());
+  EXPECT_NE(s.to_string().find("its backend is called 'original', which is what the function's own "
+                               "body is called"),
+            std::string::npos)
+      << s.to_string();
+  EXPECT_EQ(twice(1), 2);
+}
+
+TEST_F(Functions, TheFirstSixteenReasonsAreLoggedAndFurtherOnesCountedTogether) {
+  static std::string texts[20];
+  for (int i = 0; i < 20; ++i) texts[i] = "reason number " + std::to_string(i);
+  int logged = 0;
+  set_log_level(LogLevel::kInfo);
+  set_log_sink([&](const LogMessage& m) { logged += m.text.find("refuses") != m.text.npos; });
+  add(
+      twice, "b1", [](int x) { return x; },
+      [](int x) -> Verdict { return Reject(texts[x].c_str()); });
+  for (int i = 0; i < 20; ++i) twice(i), twice(i);
+  EXPECT_EQ(logged, 16);
+  const auto refusals = provider("t_math/twice", "b1").refusals;
+  ASSERT_EQ(refusals.size(), 17u);
+  EXPECT_EQ(refusals[15].count, 2u);
+  EXPECT_EQ(refusals[16].text, "for other reasons");
+  EXPECT_EQ(refusals[16].count, 8u);
+}
+
+struct OfThisFile {
+  int64_t first;
+  double second;
+};
+
+TEST_F(Functions, ATypeOfAnUnnamedNamespaceIsOfItsFile) {
+  const std::string text = signature_of<int(const OfThisFile&)>();
+  const size_t at = text.find("::OfThisFile{16:8}@");
+  ASSERT_NE(at, text.npos) << text;
+  EXPECT_NE(text.substr(at), "::OfThisFile{16:8}@&)");
+  // See functions_other_file.cc, which has another one of this name and size.
+  EXPECT_NE(text, signature_in_another_file());
+  EXPECT_NE(std::string(signature_in_another_file()).find("::OfThisFile{16:8}@"), text.npos);
+  const Function<int(const OfThisFile&)> f{"t_math", "of_this_file",
+                                           [](const OfThisFile&) { return 0; }};
+  Changes c;
+  c.add_backend(backend("of_other"));
+  bring_from_another_file(c);
+  const Status s = runtime().apply(std::move(c));
+  EXPECT_EQ(s.code(), Code::kConflict) << s.to_string();
+  EXPECT_EQ(f({1, 2.0}), 0);
 }
 
 TEST_F(Functions, OrphansAreListed) {

@@ -82,7 +82,21 @@ TEST_F(FunctionThreads, SwitchesAndRulesChangeWhileCallsRun) {
           runtime().set_config(i % 2 == 0 ? off : Config()).or_throw();
         }
       });
+  // What was said last counts, of each switch by itself.
   runtime().reset_policy().or_throw();
+  runtime().set_config(off).or_throw();
+  EXPECT_EQ(f(1), 1);
+  EXPECT_EQ(provider("c_group/f", "ruled").reason, "disabled");
+  runtime().set_config({}).or_throw();
+  EXPECT_EQ(f(1), 2);
+  EXPECT_STREQ(f.last_selected(), "ruled");
+  Policy original;
+  original.reference_only = true;
+  runtime().set_policy(original).or_throw();
+  EXPECT_EQ(f(1), 1);
+  runtime().reset_policy().or_throw();
+  EXPECT_EQ(f(1), 2);
+  EXPECT_EQ(f(0), 0);
 }
 
 TEST_F(FunctionThreads, AGroupIsLoadedOnceByManyFirstCalls) {
@@ -99,6 +113,67 @@ TEST_F(FunctionThreads, AGroupIsLoadedOnceByManyFirstCalls) {
   for (int t = 0; t < kThreads; ++t) threads.emplace_back([] { EXPECT_EQ(g(1), 2); });
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(asked, 1);
+}
+
+TEST_F(FunctionThreads, EverySwitchIsThrownWhileCallsRun) {
+  Changes c;
+  c.add_backend(plugin::Backend("c_switched").env("C_SWITCH").vendor("c_vendor").d);
+  implement(c, f, "c_switched", [](int x) { return x + 1; });
+  runtime().apply(std::move(c)).or_throw();
+  const Config denied = rules("functions: {c_group/f: {deny: [c_switched]}}");
+  const auto variable = [](const char* name, bool set, const char* value) {
+    set ? ::setenv(name, value, 1) : ::unsetenv(name);
+    runtime().reload_environment().ignore();
+  };
+  race(
+      [] {
+        const int y = f(1);
+        ASSERT_TRUE(y == 1 || y == 2) << y;
+      },
+      [&](int i) {
+        const bool set = i / 5 % 2 == 0;
+        Policy p;
+        switch (i % 5) {
+          case 0: return variable("C_SWITCH", set, "off");
+          case 1: return variable("YARD_BACKEND_C_SWITCHED", set, "off");
+          case 2: return variable("YARD_DISABLE", set, "1");
+          case 3: return runtime().set_config(set ? denied : Config()).or_throw();
+          default:
+            if (set) p.backends["c_switched"] = false, p.deny_vendors = {"c_vendor"};
+            return runtime().set_policy(p).or_throw();
+        }
+      });
+  for (const char* name : {"C_SWITCH", "YARD_BACKEND_C_SWITCHED", "YARD_DISABLE"})
+    variable(name, false, "");
+  runtime().reset_policy().or_throw();
+  runtime().set_config({}).or_throw();
+  EXPECT_EQ(f(1), 2);
+}
+
+TEST_F(FunctionThreads, AProviderFailsAndRecoversWhileCallsRun) {
+  static const Function<int(int)> g{"c_moody", "g", [](int) { return 0; }};
+  static std::atomic<bool> good{false};
+  add_provider("c_moody", [](Changes& c) {
+    if (!good) return Status(Code::kUnsupported, "no driver yet");
+    c.add_backend(backend("c_moody"));
+    implement(c, g, "c_moody", [](int x) { return x + 1; });
+    return Status();
+  });
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&] {
+      while (!stop) {
+        const int y = g(1);
+        ASSERT_TRUE(y == 0 || y == 2) << y;
+      }
+    });
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(runtime().functions().load("c_moody").ok());
+  good = true;
+  EXPECT_TRUE(runtime().functions().load("c_moody").ok());
+  EXPECT_EQ(g(1), 2);
+  stop = true;
+  for (std::thread& t : threads) t.join();
 }
 
 TEST_F(FunctionThreads, EveryReasonOfEveryThreadIsCounted) {

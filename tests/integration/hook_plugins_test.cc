@@ -42,6 +42,20 @@ TEST_F(HookPlugins, AreOpenedByTheFirstUseOfAHookTheirManifestNames) {
   EXPECT_TRUE(runtime.hooks().list().find("chained")->providers[0].definition);
 }
 
+TEST_F(HookPlugins, ThatBringOrphansToAnActiveBackendAreRefusedWhereThatIsStrict) {
+  folder.put("hooked");
+  Runtime runtime(alone({folder.path()}));
+  const Hook<int64_t(int64_t)> plugged(runtime, "plugged");
+  runtime.hooks().set_strict();
+  ASSERT_TRUE(runtime.hooks().activate("hooked").ok()) << "nobody knows yet what it brings";
+  EXPECT_EQ(ask(plugged), -1);
+  EXPECT_TRUE(runtime.hooks().list().activations[0].waiting);
+  const auto plugins = runtime.plugins().list();
+  ASSERT_EQ(plugins.size(), 1u);
+  EXPECT_EQ(plugins[0].state, PluginState::kRefused);
+  EXPECT_THAT(plugins[0].detail, AllOf(HasSubstr("nobody declares"), HasSubstr("'chained'")));
+}
+
 TEST_F(HookPlugins, AreOpenedAgainAfterAReset) {
   folder.put("hooked");
   Runtime runtime(alone({folder.path()}));

@@ -13,7 +13,8 @@ namespace {
 
 int rounds() {
   const char* text = std::getenv("YARD_STRESS_ROUNDS");
-  return text != nullptr ? std::atoi(text) : 300;
+  if (text != nullptr) return std::atoi(text);
+  return YARD_SANITIZER_[0] == 'n' ? 300 : 100;
 }
 
 // Threads that do something over and over until the end of the block.
@@ -85,6 +86,48 @@ TEST(HooksStress, SwitchingWhileThreadsCall) {
       if (i % 8 == 0) hooks.list();
     }
   }
+}
+
+// Whoever sees one hook of a set as it is after a change sees no other one as it was before.
+TEST(HooksStress, ASetIsSwitchedAtOneMoment) {
+  Runtime runtime(RuntimeSettings{false, 64, false});
+  Hooks hooks = runtime.hooks();
+  const Hook<int()> first(runtime, "set.first"), second(runtime, "set.second");
+  HookSet set("acme");
+  set.add(first, [] { return 1; }).add(second, [] { return 1; });
+  ASSERT_TRUE(hooks.add(set).ok());
+  const auto ask = [](const Hook<int()>& h) { return call_or(h, [] { return 0; }); };
+  constexpr int kReaders = 3;
+  std::atomic<int> round{0}, ready{0}, finished{0}, half{0};
+  const int most = rounds();
+  std::vector<std::thread> readers;
+  for (int t = 0; t < kReaders; ++t)
+    readers.emplace_back([&, t] {
+      for (int r = 1; r <= most; ++r) {
+        while (round.load(std::memory_order_acquire) < r) std::this_thread::yield();
+        ready.fetch_add(1);
+        const int wanted = r % 2;  // 1: being activated
+        const Hook<int()>&a = t % 2 == 0 ? first : second, &b = t % 2 == 0 ? second : first;
+        for (int one = 0, other = 0; one != wanted || other != wanted;) {
+          if (t == 2) {
+            const ScopedDevice on({2, 0});
+            one = ask(a), other = ask(b);
+          } else {
+            one = ask(a), other = ask(b);
+          }
+          if (one == wanted && other != wanted) half.fetch_add(1);
+        }
+        finished.fetch_add(1);
+      }
+    });
+  for (int r = 1; r <= most; ++r) {
+    round.store(r, std::memory_order_release);
+    while (ready.load() < kReaders * r) std::this_thread::yield();
+    EXPECT_TRUE((r % 2 == 1 ? hooks.activate("acme") : hooks.deactivate("acme")).ok());
+    while (finished.load() < kReaders * r) std::this_thread::yield();
+  }
+  for (std::thread& t : readers) t.join();
+  EXPECT_EQ(half.load(), 0);
 }
 
 TEST(HooksStress, ThreadsThatSwitchAtOnceLeaveWhatTheLastOneSaid) {

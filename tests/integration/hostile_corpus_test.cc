@@ -65,7 +65,7 @@ class Corpus : public ::testing::Test {
   RuntimeSettings settings() const {
     RuntimeSettings s = alone();
     s.plugins.probe = PluginProbe::kAlways;
-    s.plugins.probe_seconds = YARD_SANITIZER_[0] == 'n' ? 4 : 20;
+    s.plugins.probe_seconds = YARD_SANITIZER_[0] == 'n' ? 4 : 10;
     s.plugins.probe_memory = uint64_t{1} << 30;
     s.plugins.state_directory = state_.path();
     return s;

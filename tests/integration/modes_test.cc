@@ -135,6 +135,27 @@ TEST_F(Modes, AStaticMapBypassesNeitherDenyNorCapability) {
   EXPECT_EQ(call(4, o).code(), Code::kNoKernel);
 }
 
+TEST_F(Modes, StaticExplainsWhatIsNotMapped) {
+  Explanation e = explain(4, in_mode("static"));
+  EXPECT_EQ(e.selected, "");
+  for (const Candidate& c : e.candidates) {
+    EXPECT_EQ(c.reason, "not_mapped") << c.id;
+    EXPECT_EQ(c.detail, "mode static serves mapped ops only, and step is not mapped");
+  }
+  EXPECT_THAT(e.counterfactuals,
+              ElementsAre("mode static excluded default.a, which would have been first"));
+  ASSERT_TRUE(load("static_kernel_map: {step: default.c}\n").ok());
+  e = explain(4, in_mode("static"));
+  EXPECT_EQ(e.selected, "default.c");
+  EXPECT_EQ(e.candidates[1].detail,
+            "mode static serves default.c only, by static_kernel_map (rules.yaml:2)");
+  // A map names its kernel and does not hold it.
+  ASSERT_TRUE(bare_.remove("step", "default.c").ok());
+  EXPECT_THAT(call(4, in_mode("static")).to_string(),
+              HasSubstr("static_kernel_map (rules.yaml:2), and it is not there"));
+  EXPECT_EQ(ran(4), 1) << "in mode auto another one serves";
+}
+
 TEST_F(Modes, ATableOfCompileTimeIsAMap) {
   static constexpr MappedKernel kTable[] = {{"step", "default.c"}};
   static_assert(mapped_kernel(kTable, "step") == "default.c");

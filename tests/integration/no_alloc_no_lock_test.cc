@@ -4,10 +4,12 @@
 #include <yard/c.h>
 #include <yard/yard.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
 
+#include "base/testing_files.h"
 #include "interpose.h"
 #include "testing.h"
 
@@ -206,6 +208,88 @@ TEST_F(Hits, WithWorkspace) {
   constexpr Op<void(Out, In, int)> copy{"copy"};
   const auto on = copy.on(bare.runtime);
   EXPECT_EQ(counts_of([&] { return on(out.view, x.view, 0).ok(); }), Counts());
+}
+
+// A fault that is over leaves nothing behind: no plan for which health wants to hear of every success.
+TEST_F(Hits, AfterAFaultThatIsOver) {
+  static std::atomic<bool> fails{false};
+  for (const bool workspace : {false, true}) {
+    Bare bare;
+    yard_kernel_t k = kernel_of("copy", "a", 1, 200);
+    if (workspace)
+      k.workspace = [](void*, const yard_value_t*, uint32_t) -> int64_t { return 5000; };
+    k.run = [](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
+      return fails ? YARD_FAULT : YARD_OK;
+    };
+    ASSERT_TRUE(bare.add(k).ok());
+    ASSERT_TRUE(bare.add(kernel_of("copy", "b", 2, 100)).ok());
+    Floats out(4), x(4);
+    constexpr Op<void(Out, In, int)> copy{"copy"};
+    const auto on = copy.on(bare.runtime);
+    fails = true, t_ran = 0;
+    EXPECT_TRUE(on(out.view, x.view, 0).ok());
+    EXPECT_EQ(t_ran, 2);
+    fails = false;
+    EXPECT_EQ(counts_of([&] { return on(out.view, x.view, 0).ok(); }), Counts()) << workspace;
+  }
+}
+
+// Rules come and go on another thread. A caller takes no lock and makes no system call, whichever version it meets.
+TEST_F(Hits, WhileRulesAreReloaded) {
+  Bare bare("step(out!: T[batch, n], x: T[batch, n])");
+  for (const yard_kernel_t& k :
+       {kernel_of("step", "default.a", 1, 30), kernel_of("step", "default.b", 2, 20),
+        kernel_of("step", "default.c", 3, 10)})
+    bare.add(k).or_throw();
+  const auto version = [](int i) {
+    std::string text = "version: '1.0'\ndispatch_rules:\n";
+    for (int r = 0; r < 100; ++r)
+      text += "  - {operation: step, priority: " + std::to_string(r) +
+              ", conditions: {batch_gte: " + std::to_string(r % 8) +
+              ", dtype: f32}, kernel: " + (i % 2 ? "default.b" : "default.c") + "}\n";
+    return text + "# " + std::to_string(i) + "\n";
+  };
+  const base::TempFolder folder;
+  base::replace(folder / "rules.yaml", version(0));
+  using std::chrono::milliseconds;
+  bare.runtime
+      .watch_config(folder / "rules.yaml", {Watch::kAuto, milliseconds(20), milliseconds(10)})
+      .or_throw();
+  constexpr Op<void(Out, In)> step{"step"};
+  const auto on = step.on(bare.runtime);
+  const auto reloads = [&] { return bare.runtime.config_history().back().number; };
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (int i = 1; !stop; ++i) {
+      base::replace(folder / "rules.yaml", version(i));
+      std::this_thread::sleep_for(milliseconds(30));
+    }
+  });
+  const uint64_t first = reloads();
+  Counts sum;
+  uint64_t by[4] = {};
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  for (int round = 0; std::chrono::steady_clock::now() < end; ++round) {
+    bool ok = true;
+    const Counts c = count([&] {
+      for (int i = 0; i < 20 * kCalls; ++i) {
+        ok &= on(out_, x_).ok();
+        ++by[t_ran];
+      }
+    });
+    EXPECT_TRUE(ok);
+    // The first calls of a thread make what it keeps.
+    if (round > 0) sum.locks += c.locks, sum.syscalls += c.syscalls;
+    if (reloads() >= first + 10 && by[2] > 0 && by[3] > 0) break;
+  }
+  stop = true;
+  writer.join();
+  bare.runtime.unwatch_config();
+  EXPECT_GE(reloads(), first + 10);
+  EXPECT_EQ(by[0] + by[1], 0u) << "calls that no version of the rules sends there";
+  EXPECT_GT(by[2], 0u);
+  EXPECT_GT(by[3], 0u);
+  EXPECT_EQ(sum, Counts());
 }
 
 // A canary that does not look at a call only counts it.

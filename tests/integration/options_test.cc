@@ -187,8 +187,8 @@ TEST_F(Failures, TheClassDecidesWhatFollows) {
   const struct {
     yard_code_t code;
     bool next;
-  } cases[] = {{YARD_CALLER, false}, {YARD_DECLINED, true},     {YARD_TRANSIENT, true},
-               {YARD_FAULT, true},   {YARD_DEVICE_LOST, false}, {YARD_FATAL, false}};
+  } cases[] = {{YARD_CALLER, false}, {YARD_DECLINED, true},    {YARD_TRANSIENT, true},
+               {YARD_FAULT, true},   {YARD_DEVICE_LOST, true}, {YARD_FATAL, false}};
   for (const auto& c : cases) {
     kernel_.set({.code = c.code, .message = "because"});
     ResultRecord r;
@@ -199,7 +199,8 @@ TEST_F(Failures, TheClassDecidesWhatFollows) {
     EXPECT_EQ(with.ok(), c.next);
     EXPECT_EQ(plain.ok(), c.next);
     EXPECT_EQ(r.attempts, c.next ? 2 : 1);
-    EXPECT_EQ(r.fallback_from, c.code);
+    // The host cannot be lost.
+    EXPECT_EQ(r.fallback_from, c.code == YARD_DEVICE_LOST ? YARD_FAULT : c.code);
     if (c.next) {
       EXPECT_EQ(t_ran, 2);
       EXPECT_THAT(r.kernel, StrEq("b"));
@@ -210,6 +211,55 @@ TEST_F(Failures, TheClassDecidesWhatFollows) {
     EXPECT_THAT(plain.to_string(), HasSubstr("because"));
     EXPECT_THAT(plain.to_string(), HasSubstr("fault.a"));
   }
+}
+
+// A kernel that has left its message may call ops before it returns; whatever becomes of those calls, the message
+// is its own. So are the messages of calls that the caller has had before.
+TEST_F(Failures, InnerCallsLeaveTheOuterOnesMessageAlone) {
+  Changes more;
+  fault::FaultKernel inner({.op = "inner", .id = "fault.inner", .backend = "test"});
+  more.add_op(op_of("inner(out!: T[n], x: T[n], by: int = 0)")).add_kernel(inner.descriptor());
+  ASSERT_TRUE(bare_.runtime.apply(std::move(more)).ok());
+  constexpr Op<void(Out, In, int)> inner_op{"inner"};
+  Policy strict;
+  strict.strict = true;
+  ASSERT_TRUE(bare_.runtime.set_policy(strict).ok());
+  const auto outer = copy.on(bare_.runtime), in = inner_op.on(bare_.runtime);
+  const auto bound = bind(outer, out_.view, x_.view).value();
+  const auto bound_in = bind(in, out_.view, x_.view).value();
+  // Both have run well before: then calls go the shortest way.
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(outer(out_.view, x_.view, 0).ok() && in(out_.view, x_.view, 0).ok());
+    ASSERT_TRUE(bound(0).ok() && bound_in(0).ok());
+  }
+  for (const bool inner_fails : {false, true}) {
+    Status first, second;
+    kernel_.set({.callback = [&](yard_call_t* call, const yard_value_t*, uint32_t) -> int32_t {
+      std::snprintf(call->error, call->error_size, "outer text");
+      inner.set({.rate = inner_fails ? 1.0 : 0.0, .code = YARD_FAULT, .message = "inner text"});
+      first = in(out_.view, x_.view, 0);
+      second = bound_in(0);
+      return YARD_FAULT;
+    }});
+    const Status one = outer(out_.view, x_.view, 0), two = bound(0);
+    for (const Status* s : {&one, &two}) {
+      EXPECT_THAT(s->to_string(), HasSubstr("outer text"));
+      EXPECT_THAT(s->to_string(), Not(HasSubstr("inner text")));
+    }
+    EXPECT_EQ(first.ok(), !inner_fails);
+    if (inner_fails) {
+      EXPECT_THAT(first.to_string(), HasSubstr("inner text"));
+      EXPECT_THAT(second.to_string(), HasSubstr("inner text"));
+    }
+    kernel_.set({.rate = 0});
+    inner.set({.rate = 0});
+    for (int i = 0; i < 3; ++i)
+      ASSERT_TRUE(outer(out_.view, x_.view, 0).ok() && in(out_.view, x_.view, 0).ok());
+    ASSERT_TRUE(bound(0).ok() && bound_in(0).ok());
+  }
+  Changes gone;
+  gone.remove_op("inner");
+  ASSERT_TRUE(bare_.runtime.apply(std::move(gone)).ok());
 }
 
 TEST_F(Failures, StrictMeansTheFirstOrItsError) {

@@ -41,10 +41,10 @@ class KnownDefects : public ::testing::Test {
   intptr_t ran(int64_t seq_len = 8, const Options& o = {}) {
     std::vector<float> to(static_cast<size_t>(2 * seq_len), -1), from(to.size());
     t_ran = 0;
-    last_ = attend.on(bare_.runtime)
-                .with(o)(TensorView(to.data(), DType::f32, {2, seq_len}),
-                         TensorView(from.data(), DType::f32, {2, seq_len}), false);
-    if (!last_.ok()) return -static_cast<intptr_t>(last_.code());
+    const Status s = attend.on(bare_.runtime)
+                         .with(o)(TensorView(to.data(), DType::f32, {2, seq_len}),
+                                  TensorView(from.data(), DType::f32, {2, seq_len}), false);
+    if (!s.ok()) return -static_cast<intptr_t>(s.code());
     return t_ran != 0 ? t_ran : 1;
   }
   void rules(const std::string& text) {
@@ -69,7 +69,6 @@ class KnownDefects : public ::testing::Test {
   fault::FaultBackend backend_;
   FaultKernel first_{{.op = "attend", .id = "fault.first", .priority = 300}, {.rate = 0}};
   Bare bare_;
-  Status last_;
 };
 
 // ---- Modes, rules and the cache ----
@@ -105,15 +104,20 @@ TEST_F(KnownDefects, ASelectionThatStraddlesAnInvalidationIsStoredAsFresh) {
     return YARD_OK;
   };
   ASSERT_TRUE(bare_.add(slow).ok());
-  std::thread caller([&] { EXPECT_NE(ran(), 0); });
+  intptr_t first = 0;
+  std::thread caller([&] { first = ran(); });
   ASSERT_TRUE(soon([] { return asked.load() > 0; }));
   Policy p;
   p.deny_kernels = {"slow"};
+  // In force while the selection is still asking: no change waits for one.
+  const uint64_t before = bare_.runtime.stats().generation;
   std::thread change([&] { EXPECT_TRUE(bare_.runtime.set_policy(p).ok()); });
-  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_TRUE(soon([&] { return bare_.runtime.stats().generation > before; }));
+  EXPECT_FALSE(go);
   go = true;
   change.join();
   caller.join();
+  EXPECT_TRUE(first == 9 || first == 1) << first;  // as it began, or anew
   for (int i = 0; i < 10; ++i) EXPECT_EQ(ran(), 1);
 }
 
@@ -145,8 +149,36 @@ TEST_F(KnownDefects, NotInSeqLenAndDeviceConditionsNeverMatch) {
   rules("dispatch_rules:\n  - {operation: attend, kernel: third, conditions: {seq_len_gte: 64}}\n");
   EXPECT_EQ(ran(8), 1);
   EXPECT_EQ(ran(64), 3);
-  rules("dispatch_rules:\n  - {operation: attend, kernel: second, conditions: {device: cpu}}\n");
-  EXPECT_EQ(ran(), 2);
+  for (const char* holds : {"device: cpu", "device_not_in: [cuda, 'rocm:1']", "device_ne: cuda",
+                            "device_match: 'c*'", "platform: cpu"}) {
+    rules(std::string("dispatch_rules:\n  - {operation: attend, kernel: second, conditions: {") +
+          holds + "}}\n");
+    EXPECT_EQ(ran(), 2) << holds;
+  }
+  for (const char* fails : {"device: cuda", "device_not_in: [cpu]", "device_ne: cpu",
+                            "device_match: 'cu*'", "platform_in: [cuda, rocm]"}) {
+    rules(std::string("dispatch_rules:\n  - {operation: attend, kernel: second, conditions: {") +
+          fails + "}}\n");
+    EXPECT_EQ(ran(), 1) << fails;
+  }
+}
+
+// Of an op whose dimension is called otherwise.
+TEST(KnownDefectsOfNames, SeqLenConditionsNeverMatch) {
+  Bare bare("attend(out!: T[batch, q_len], x: T[batch, q_len])");
+  ASSERT_TRUE(bare.add(kernel_of("attend", "first", 1, 2)).ok());
+  ASSERT_TRUE(bare.add(kernel_of("attend", "second", 2, 1)).ok());
+  const auto r = parse_config(
+      "version: '1.0'\ndispatch_rules: [{operation: attend, kernel: second, conditions: "
+      "{seq_len_gte: 64, seq_len_not_in: [100], batch_size: 2}}]\n",
+      "rules.yaml");
+  ASSERT_TRUE(r.ok());
+  ASSERT_TRUE(bare.runtime.set_config(r.config).ok());
+  const auto chosen = [&](const char* call) { return bare.runtime.resolve(call).value().kernel; };
+  EXPECT_EQ(chosen("attend(f32[2,63])"), "first");
+  EXPECT_EQ(chosen("attend(f32[2,64])"), "second");
+  EXPECT_EQ(chosen("attend(f32[2,100])"), "first");
+  EXPECT_EQ(chosen("attend(f32[1,64])"), "first");
 }
 
 TEST_F(KnownDefects, AFailingRuleKernelNeverReachesItsFallbackChain) {
@@ -242,7 +274,7 @@ TEST_F(KnownDefects, FallbacksIgnoreDeny) {
 }
 
 TEST_F(KnownDefects, HalfOpenAdmitsEveryone) {
-  rules("settings: {breaker: {cooldown: 30ms, failure_threshold: 2}}\n");
+  rules("settings: {breaker: {cooldown: 2s, failure_threshold: 2}}\n");
   first_.set({.code = YARD_FAULT});
   for (int i = 0; i < 2; ++i) EXPECT_EQ(ran(), 2);
   ASSERT_TRUE(soon([&] {  // in force, not only decided
@@ -302,6 +334,28 @@ TEST_F(KnownDefects, TheForkHandlerTakesALockAndTheChildCanDeadlock) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   go = true;
   change.join();
+}
+
+TEST_F(KnownDefects, NoForkHandling) {
+  rules("settings: {breaker: {failure_threshold: 2}}\n");
+  first_.set({.code = YARD_FAULT});
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(ran(), 2);
+  ASSERT_TRUE(soon([&] { return !health_of("fault.first").open.empty(); }));
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(30);
+    // Rules and kernels stay; breakers, counts and threads begin anew, and work.
+    bool ok = bare_.runtime.stats().selections == 0 && bare_.runtime.config_history().size() == 1;
+    const uint64_t before = first_.calls();
+    ok = ok && ran() == 2 && first_.calls() == before + 1;  // it is tried again
+    ok = ok && ran() == 2 && soon([&] { return !health_of("fault.first").open.empty(); });
+    _exit(ok ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_FALSE(health_of("fault.first").open.empty()) << "the parent is undisturbed";
 }
 
 }  // namespace

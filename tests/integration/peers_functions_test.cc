@@ -41,12 +41,12 @@ TEST_F(PeersFunctions, AVerifierWithAStaleSignatureIsRefusedAtCompileTime) {
   using S = int(int, float);
   const auto right = [](int, float) -> Verdict { return Accept(); };
   const auto stale = [](int) -> Verdict { return Accept(); };
-  const auto other = [](int, double) -> Verdict { return Accept(); };
+  const auto with_double = [](int, double) -> Verdict { return Accept(); };
   const auto vague = [](int, float) { return true; };
   EXPECT_TRUE((detail::VerifierOf<decltype(right), S>::kFits));
   EXPECT_TRUE((detail::VerifierOf<decltype(right), S>::kSaysWhy));
   EXPECT_FALSE((detail::VerifierOf<decltype(stale), S>::kFits));
-  EXPECT_FALSE((detail::VerifierOf<decltype(other), S>::kFits));
+  EXPECT_FALSE((detail::VerifierOf<decltype(with_double), S>::kFits));
   EXPECT_FALSE((detail::VerifierOf<decltype(vague), S>::kSaysWhy));
   EXPECT_TRUE((detail::kImplementsFunction<int (*)(int, float), S>));
   EXPECT_FALSE((detail::kImplementsFunction<int (*)(int, double), S>));

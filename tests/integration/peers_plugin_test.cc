@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "installation.h"
 #include "plugin_files.h"
 
 namespace yard::testing {
@@ -21,14 +22,14 @@ TEST(PeersPlugin, VersionFieldIsNeverChecked) {
               HasSubstr("ABI 7"));
 }
 
-// "Fixed 256 x 256-byte arrays, misaligned pointers": names and counts have no such limit, and what is
-// misaligned is refused.
+// "Fixed 256 x 256-byte arrays, misaligned pointers": counts have no limit; a name has one, 128 characters, and what
+// is longer is refused in words and never cut or written past an end, as is what is misaligned.
 TEST(PeersPlugin, FixedArraysAndMisalignedPointers) {
   Folder folder;
   Runtime runtime(alone());
   EXPECT_THAT(runtime.plugins().load(folder.put("query_misaligned")).to_string(),
               HasSubstr("not aligned"));
-  // More than 256 kernels, of ids as long as they come.
+  // More than 256 kernels, of ids as long as they may be; and one that is a character too long.
   yard_plugin_t plugin{};
   yard_backend_t backend{};
   backend.size = sizeof backend, backend.name = "many";
@@ -36,7 +37,7 @@ TEST(PeersPlugin, FixedArraysAndMisalignedPointers) {
   std::vector<yard_kernel_t> kernels(300);
   std::vector<const yard_kernel_t*> list;
   for (size_t i = 0; i < kernels.size(); ++i)
-    ids.push_back("default." + std::string(100, 'k') + std::to_string(i));
+    ids.push_back("default." + std::string(117, 'k') + std::to_string(100 + i));
   for (size_t i = 0; i < kernels.size(); ++i) {
     kernels[i].size = sizeof kernels[i], kernels[i].op = "rms_norm", kernels[i].id = ids[i].c_str();
     kernels[i].kind = YARD_KIND_DEFAULT;
@@ -51,6 +52,15 @@ TEST(PeersPlugin, FixedArraysAndMisalignedPointers) {
   c.add_plugin(plugin);
   EXPECT_TRUE(runtime.apply(std::move(c)).ok());
   EXPECT_GE(runtime.list().find_op("rms_norm")->kernels.size(), 300u);
+  EXPECT_EQ(runtime.find_kernels(ids[299]).size(), 1u);
+  ASSERT_EQ(ids[299].size(), 128u);
+  for (const size_t length : {129u, 256u, 70000u}) {
+    const std::string endless(length, 'k');
+    kernels[0].id = endless.c_str();
+    Changes wrong;
+    wrong.add_plugin(plugin);
+    EXPECT_THAT(runtime.apply(std::move(wrong)).to_string(), HasSubstr("longer than"));
+  }
 }
 
 // "C++ vtables, shared_ptr, std::string across the boundary": a plugin in C, with its own idea of the
@@ -63,7 +73,8 @@ TEST(PeersPlugin, CppTypesCrossTheBoundary) {
   EXPECT_EQ(ask(runtime, "new"), 43);
 }
 
-// "The documented search path does not exist": each documented place is searched, in that order.
+// "The documented search path does not exist": each documented place is searched, in that order. The fourth is where
+// an installation has them, found from the library: a program of its own stands in for one that is installed.
 TEST(PeersPlugin, DocumentedSearchPathDoesNotExist) {
   Folder in_code, named, path;
   in_code.put("new_layout"), named.put("answer"), path.put("answer_v2"), path.put("old_layout");
@@ -82,6 +93,16 @@ TEST(PeersPlugin, DocumentedSearchPathDoesNotExist) {
   EXPECT_EQ(all[3].path, path.file("old_layout.so"));
   EXPECT_EQ(ask(runtime, "old"), 41);
   EXPECT_EQ(ask(runtime), 1);
+
+  Folder prefix;
+  const Installation installation(prefix);
+  fs::copy_file(built_plugin("kernel_only"), installation.plugins + "/kernel_only.so");
+  const std::string said = installation.run(
+      {"YARD_PLUGINS=" + named.file("answer.so"), "YARD_PLUGIN_PATH=" + path.path()});
+  const size_t first = said.find(named.file("answer.so")), second = said.find(path.path()),
+               third = said.find(installation.plugins + "/kernel_only.so: found");
+  EXPECT_NE(third, said.npos) << said;
+  EXPECT_TRUE(first < second && second < third) << said;
 }
 
 // "Duplicate, unknown or missing means abort()."
@@ -134,26 +155,37 @@ TEST(PeersPlugin, DlerrorTextIsLost) {
   EXPECT_THAT(said, ::testing::Not(HasSubstr("/proc/self/fd")));
 }
 
-// "Factories leak": what is loaded and taken out a hundred times leaves neither memory mapped nor files
-// open; the address sanitizer sees the rest.
+// "Factories leak": what is loaded, makes state and is taken out a hundred times leaves neither state nor memory
+// mapped nor files open; each that was made was ended by the one that made it, before its library went.
 TEST(PeersPlugin, FactoriesLeak) {
   Folder folder;
-  folder.put("answer");
+  folder.put("stateful");
+  ::setenv("PLUGIN_DIARY", folder.file("diary").c_str(), 1);
   const auto open_files = [] {
     const fs::directory_iterator all("/proc/self/fd");
     return std::distance(begin(all), end(all));
   };
   Runtime runtime(alone({folder.path()}));
-  EXPECT_EQ(ask(runtime), 1);
-  runtime.plugins().unload("answer").value().wait().or_throw();
+  EXPECT_EQ(ask(runtime, "stateful"), 1);
+  runtime.plugins().unload("stateful").value().wait().or_throw();
   const auto before = open_files();
   for (int i = 0; i < 100; ++i) {
-    runtime.plugins().load("answer").or_throw();
-    EXPECT_EQ(ask(runtime), 1);
-    runtime.plugins().unload("answer").value().wait().or_throw();
+    runtime.plugins().load("stateful").or_throw();
+    EXPECT_EQ(ask(runtime, "stateful"), 1);
+    runtime.plugins().unload("stateful").value().wait().or_throw();
   }
+  ::unsetenv("PLUGIN_DIARY");
   EXPECT_EQ(open_files(), before);
-  EXPECT_EQ(info_of(runtime, "answer").state, PluginState::kUnloaded);
+  EXPECT_EQ(info_of(runtime, "stateful").state, PluginState::kUnloaded);
+  std::ifstream diary(folder.file("diary"));
+  std::string what, rest;
+  std::vector<std::string> order;
+  while (diary >> what && std::getline(diary, rest)) order.push_back(what);
+  ASSERT_EQ(order.size(), 4u * 101);
+  for (size_t i = 0; i < order.size(); i += 4)
+    EXPECT_THAT(
+        std::vector(order.begin() + static_cast<long>(i), order.begin() + static_cast<long>(i) + 4),
+        ::testing::ElementsAre("start", "create", "destroy", "stop"));
 }
 
 // "dlclose while ops live": what somebody still holds stays until they let go.
@@ -180,13 +212,15 @@ TEST(PeersPlugin, DlcloseWhileOpsLive) {
   runtime.plugins().unload("answer").value().wait().or_throw();
 }
 
-// "The same op on two devices gets two ids": an op is its name and schema; kernels of several backends
-// share it.
+// "The same op on two devices gets two ids": an op is its name and schema; kernels of several backends and devices
+// share it, and the device of a call decides between them.
 TEST(PeersPlugin, SameOpOnTwoDevicesGetsTwoIds) {
   Folder folder;
-  folder.put("answer"), folder.put("kernel_only");
+  folder.put("answer"), folder.put("other_device");
   Runtime runtime(alone({folder.path()}));
-  EXPECT_EQ(ask(runtime), 3);
+  EXPECT_EQ(ask(runtime), 1);
+  EXPECT_EQ(runtime.resolve("answer(i64[4])@cpu").value().kernel, "default.answer");
+  EXPECT_EQ(runtime.resolve("answer(i64[4])@cuda").value().kernel, "default.elsewhere");
   const Listing all = runtime.list();
   EXPECT_EQ(all.find_op("answer")->kernels.size(), 2u);
   EXPECT_EQ(std::count_if(all.ops.begin(), all.ops.end(),

@@ -27,7 +27,7 @@ RuntimeSettings probing(const Folder& state, PluginProbe probe = PluginProbe::kA
   RuntimeSettings s = alone();
   s.plugins.probe = probe;
   s.plugins.state_directory = state.path();
-  s.plugins.probe_seconds = kSanitized ? 20 : 4;
+  s.plugins.probe_seconds = kSanitized ? 10 : 4;
   s.plugins.probe_memory = uint64_t{1} << 30;
   return s;
 }

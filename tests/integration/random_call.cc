@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random calls of a random world.
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "random_world.h"
@@ -12,7 +14,8 @@ namespace {
 
 constexpr int64_t kAllSizes[] = {0, 1, 2, 3, 4, 7, 8, 12, 16, 17, 64, 100, 128, 1000, 4096};
 constexpr std::span<const int64_t> kSizes(kAllSizes);
-constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
+constexpr int64_t kExtremes[] = {INT64_MIN, INT64_MIN + 1, INT64_MAX, -1};
+constexpr double kFloats[] = {0, 0.5, 1, std::numeric_limits<double>::quiet_NaN()};
 
 }  // namespace
 
@@ -78,12 +81,15 @@ RandomCall World::call() {
         v.tag = YARD_TAG_LIST, v.u.list = list.data(), v.count = static_cast<uint32_t>(list.size());
         break;
       }
-      case op::Kind::kInt: v.tag = YARD_TAG_INT, v.u.i = size() - 1; break;
+      case op::Kind::kInt:
+        v.tag = YARD_TAG_INT;
+        v.u.i = random_.chance(10) ? random_.of(kExtremes) : size() - 1;
+        break;
       case op::Kind::kEnum:
         v.tag = YARD_TAG_INT, v.u.i = static_cast<int64_t>(random_.below(3));
         break;
       case op::Kind::kBool: v.tag = YARD_TAG_BOOL, v.u.i = random_.chance(50) ? 1 : 0; break;
-      case op::Kind::kFloat: v = Value(static_cast<double>(random_.below(3))).c(); break;
+      case op::Kind::kFloat: v = Value(random_.of(kFloats)).c(); break;
       case op::Kind::kString: v = Value(c.strings.emplace_back(random_.below(12), 'a')).c(); break;
     }
     c.args.push_back(v);
@@ -109,6 +115,7 @@ Options World::options() {
   else if (random_.chance(20))
     o.mode_name = random_.of(kWorldModes);
   if (random_.chance(15)) o.labels["tenant"] = std::to_string(random_.below(4));
+  if (random_.chance(15)) o.labels["tp_size"] = random_.of(std::array{"1", "2", "08", "x"});
   return o;
 }
 

@@ -3,6 +3,7 @@
 #include "random_world.h"
 
 #include <array>
+#include <cstdint>
 
 namespace yard::testing {
 namespace {
@@ -10,7 +11,8 @@ namespace {
 constexpr const char* kCompare[] = {"",    "_eq",  "_ne", "_gt",    "_gte",
                                     "_lt", "_lte", "_in", "_not_in"};
 
-ConfigValue number(int64_t n) { return {std::to_string(n), false}; }
+constexpr int64_t kNumbers[] = {0, 1, 2, 3, 8, 16, 64, 500, -1, INT64_MIN, INT64_MAX};
+constexpr const char* kFloatTexts[] = {"0", "0.5", "1", "-1", "1e300", ".inf", "-0.0"};
 
 }  // namespace
 
@@ -23,7 +25,24 @@ Condition World::condition() {
     for (size_t n = c.list ? 1 + random_.below(2) : 1; n > 0; --n)
       c.values.push_back({random_.of(words), false});
   };
-  switch (random_.below(8)) {
+  const auto compare = [&](const std::string& field, const auto& values) {
+    c.key = field;
+    c.key += random_.of(kCompare);
+    c.list = c.key.ends_with("_in");
+    for (size_t n = c.list ? 1 + random_.below(3) : 1; n > 0; --n)
+      c.values.push_back({values(), false});
+  };
+  const auto like = [&](const std::string& field, std::initializer_list<const char*> globs,
+                        std::initializer_list<const char*> expressions) {
+    const bool glob = random_.chance(50);
+    c.key = field + (glob ? "_match" : "_regex");
+    c.values.push_back({random_.of(glob ? globs : expressions), false});
+  };
+  const op::Param* scalar = nullptr;  // one that is no field
+  for (const op::Param& p : program_->schema().params)
+    if ((p.kind == op::Kind::kFloat || p.kind == op::Kind::kString) && random_.chance(60))
+      scalar = &p;
+  switch (random_.below(scalar != nullptr ? 12 : 11)) {
     case 0: word("dtype", {"float32", "bf16", "float16"}); return c;
     case 1: word("label.tenant", {"0", "1", "2", "3"}); return c;
     case 2:
@@ -31,6 +50,31 @@ Condition World::condition() {
       c.values = {{random_.of(std::array{"true", "false"}), false}};
       return c;
     case 3: word("device", {"cpu", "cuda", "cuda:1"}); return c;
+    case 4:
+      word(random_.chance(50) ? "layout" : "x.layout", {"contiguous", "dense", "strided"});
+      return c;
+    case 5:
+      if (random_.chance(50)) {
+        c.key = "contiguous";
+        c.values = {{random_.of(std::array{"true", "false"}), false}};
+      } else {
+        word("platform", {"cpu", "cuda"});
+      }
+      return c;
+    case 6:
+      if (random_.chance(50))
+        compare("tp_size", [&] { return std::string(random_.of(std::array{"1", "2", "8"})); });
+      else
+        like("label.tenant", {"[01]", "?", "2*"}, {"[0-2]", "1|3", "2.*"});
+      return c;
+    case 11:
+      if (scalar->kind == op::Kind::kFloat)
+        compare(scalar->name, [&] { return std::string(random_.of(kFloatTexts)); });
+      else if (random_.chance(50))
+        like(scalar->name, {"a*", "aa?", "*aaaa"}, {"a+", "(aa)+", ".{3}"});
+      else
+        word(scalar->name, {"a", "aa", "aaa", "b"});
+      return c;
     default: break;
   }
   c.key = random_.of(fields_);
@@ -43,10 +87,7 @@ Condition World::condition() {
     const std::string key = c.key;
     word(key, {"a", "b", "c"});
   } else {
-    c.key += random_.of(kCompare);
-    c.list = c.key.ends_with("_in");
-    for (size_t n = c.list ? 1 + random_.below(3) : 1; n > 0; --n)
-      c.values.push_back(number(random_.of(std::array{0, 1, 2, 3, 8, 16, 64, 500})));
+    compare(std::string(c.key), [&] { return std::to_string(random_.of(kNumbers)); });
   }
   return c;
 }

@@ -3,7 +3,9 @@
 
 #include "dispatch/core.h"
 
+#include <array>
 #include <bit>
+#include <cstdint>
 #include <cstring>
 
 namespace yard::testing {
@@ -79,8 +81,7 @@ int32_t probe(void* self, const yard_host_t*, yard_device_t device, yard_verdict
   return YARD_OK;
 }
 
-constexpr int64_t kSizes[] = {0, 1, 2, 3, 4, 8, 12, 16, 64, 100, 1000};
-constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
+constexpr int64_t kLimits[] = {0, 1, 2, 3, 4, 8, 12, 16, 64, 100, 1000};
 constexpr const char* kBackends[] = {"plain", "acme", "other", "gpu"};
 
 }  // namespace
@@ -191,9 +192,10 @@ void World::add_limits(RandomKernel& k) {
       case YARD_LIMIT_MULTIPLE:
       case YARD_LIMIT_EQUALS:
         l.field = name(random_.of(fields_));
-        l.a = random_.of(kSizes);
+        l.a = random_.of(kLimits);
         if (l.kind == YARD_LIMIT_MULTIPLE) l.a = std::max<int64_t>(l.a, 1);
-        if (random_.chance(10) && l.kind != YARD_LIMIT_MULTIPLE) l.a = -1;
+        if (random_.chance(15) && l.kind != YARD_LIMIT_MULTIPLE)
+          l.a = random_.of(std::array{int64_t{-1}, INT64_MIN, INT64_MAX});
         break;
       case YARD_LIMIT_ABSENT:
       case YARD_LIMIT_PRESENT:

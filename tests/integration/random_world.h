@@ -17,6 +17,9 @@
 
 namespace yard::testing {
 
+// Those of random calls, and of random limits.
+inline constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
+
 class Random {
  public:
   explicit Random(uint64_t seed) : engine_(seed) {}

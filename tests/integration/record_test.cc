@@ -115,6 +115,24 @@ TEST_F(Record, SeesEveryWayOfCallingButFrozenHandles) {
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 4)));
 }
 
+TEST_F(Record, CountsCallsOnTrialOnce) {
+  runtime().set_config({}).or_throw();
+  Config c;
+  c.kernel_denies = {{"default.b", true, {}}};
+  c.canary.emplace();
+  c.canary->percent = 100, c.canary->hold_s = 3600;
+  runtime().set_config(c).or_throw();
+  runtime().record_to(path_).or_throw();
+  const Options labelled = [] {
+    Options o;
+    o.labels = {{"tenant", "beta"}};
+    return o;
+  }();
+  for (int i = 0; i < 5; ++i) call(4);
+  for (int i = 0; i < 2; ++i) call(4, 0, &labelled);
+  EXPECT_EQ(runtime().recording().calls, 7u);
+}
+
 TEST_F(Record, SeesBoundHandlesWheneverTheyWereBound) {
   Runtime& shared = Runtime::shared();
   Changes c;
@@ -272,6 +290,42 @@ TEST_F(Record, GoesOnInAChildOfForkUnderAnotherName) {
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 2)));
   EXPECT_THAT(read(path_ + "." + std::to_string(child)),
               ElementsAre(Pair("noted(f32[8], by=0)@cpu", 2)));
+}
+
+// What a rule file has recorded ends with the file's word for it, however the path is written.
+TEST_F(Record, IsTheFilesToChangeAndToEnd) {
+  const std::string own = folder_ / ("file." + std::to_string(::getpid()) + ".txt");
+  Config says;
+  for (const char* name : {"file.%p.txt", "plain.txt"}) {
+    says.settings.telemetry.record = folder_ / name;
+    runtime().set_config(says).or_throw();
+    call(4);
+    EXPECT_NE(runtime().recording().path, "") << name;
+    runtime().set_config({}).or_throw();
+    EXPECT_EQ(runtime().recording().path, "") << name;
+  }
+  EXPECT_THAT(read(own), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 1)));
+  says.settings.telemetry.record = folder_ / "file.%p.txt";
+  runtime().set_config(says).or_throw();
+  EXPECT_EQ(runtime().recording().path, own);
+  says.settings.telemetry.record = path_;
+  runtime().set_config(says).or_throw();
+  EXPECT_EQ(runtime().recording().path, path_);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::alarm(60);
+    const bool before = runtime().recording().path != "";
+    const bool ok = runtime().set_config({}).ok() && runtime().recording().path == "";
+    ::_exit(before && ok ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  // What the program records is its own.
+  runtime().record_to(folder_ / "mine.txt").or_throw();
+  runtime().set_config({}).or_throw();
+  EXPECT_EQ(runtime().recording().path, folder_ / "mine.txt");
 }
 
 // The process ends by exit() and nobody stops the recording: the thread writes what is left.

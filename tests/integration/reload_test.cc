@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <yard/log.h>
 
 #include <atomic>
 
@@ -209,12 +210,65 @@ TEST_F(Reload, AFileInModeHotReloadIsWatched) {
   EXPECT_EQ(ran(), 1);
 }
 
+TEST_F(Reload, AFileThatLeavesHotReloadIsNotWatched) {
+  const std::string hot = "settings: {mode: hot_reload, reload: {debounce: 20ms}}\n";
+  base::replace(file_, locked("default.b", hot));
+  rt_.load_config(file_).or_throw();
+  base::replace(file_, locked("default.c", "settings: {mode: config}\n"));
+  EXPECT_TRUE(becomes(3));
+  base::replace(file_, locked("default.a", hot));
+  std::this_thread::sleep_for(400ms);
+  EXPECT_EQ(ran(), 3);
+  // Loaded again it is.
+  rt_.load_config(file_).or_throw();
+  EXPECT_EQ(ran(), 1);
+  base::replace(file_, locked("default.b", hot));
+  EXPECT_TRUE(becomes(2));
+  // Another file takes its place.
+  base::replace(folder_ / "other.yaml", locked("default.c"));
+  rt_.load_config(folder_ / "other.yaml").or_throw();
+  base::replace(file_, locked("default.a", hot));
+  std::this_thread::sleep_for(400ms);
+  EXPECT_EQ(ran(), 3);
+}
+
+TEST_F(Reload, WhatTheProgramWatchesStaysWatchedWhateverTheMode) {
+  base::replace(file_, locked("default.b", "settings: {mode: hot_reload}\n"));
+  rt_.watch_config(file_, quick()).or_throw();
+  rt_.load_config(file_).or_throw();
+  base::replace(file_, locked("default.c", "settings: {mode: config}\n"));
+  EXPECT_TRUE(becomes(3));
+  base::replace(file_, locked("default.a"));
+  EXPECT_TRUE(becomes(1));
+}
+
+TEST_F(Reload, ARefusalIsLoggedInFullEachTime) {
+  std::mutex lock;
+  std::vector<std::string> logged;
+  set_log_sink([&](const LogMessage& m) {
+    const std::lock_guard hold(lock);
+    if (m.logger == "policy") logged.emplace_back(m.text);
+  });
+  const std::string bad = "version: '1.0'\nkernel_lock: {}\n";
+  for (int i = 0; i < 3; ++i) {
+    base::replace(file_, bad);
+    EXPECT_FALSE(rt_.load_config(file_).ok());
+    const std::lock_guard hold(lock);
+    ASSERT_THAT(logged, SizeIs(2)) << i;
+    EXPECT_THAT(logged[0], HasSubstr("kernel_lock"));
+    EXPECT_THAT(logged[1], HasSubstr("refused"));
+    logged.clear();
+  }
+  set_log_sink({});
+}
+
 TEST_F(Reload, AChildOfForkGoesOnWithoutTheThreads) {
   base::replace(file_, locked("default.b"));
   rt_.watch_config(file_, quick()).or_throw();
   ASSERT_TRUE(told(1));
   const pid_t child = ::fork();
   if (child == 0) {
+    ::alarm(60);
     bool ok = ran() == 2 && rt_.config_history().size() == 1;
     base::replace(file_, locked("default.c"));
     ok = ok && rt_.watch_config(file_, quick()).ok() && ran() == 3;

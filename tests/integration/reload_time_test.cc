@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a reload of a thousand rules takes, and what callers feel of it. Printed; only what must hold on any
-// machine is asserted.
+// What a reload of a thousand rules takes, and what callers feel of it. Times are printed; what is asserted are
+// ratios within one run.
 #include <gtest/gtest.h>
 #include <time.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <thread>
 
 #include "base/testing_files.h"
 #include "testing.h"
@@ -26,42 +27,99 @@ double cpu_ms() {
   return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) / 1e6;
 }
 
-// Rules for the built-in ops that read three fields; `salt` makes another file of it.
+// The op that is called, and others that rules are about. Version `salt` sends a call of `step` to default.0 or
+// default.1, and one of `pair` to first.0 or first.1, which declines, and from there to then.0 or then.1: two sections
+// of the file.
+constexpr const char* kOps[] = {"step", "softmax", "silu_and_mul", "layer_norm"};
+
 std::string thousand_rules(int salt) {
-  std::string text = "version: \"1.0\"\ndispatch_rules:\n";
-  const char* ops[] = {"rms_norm", "softmax", "silu_and_mul", "layer_norm"};
-  for (int i = 0; i < 1000; ++i)
-    text += std::string("  - operation: ") + ops[i % 4] + "\n    name: rule " + std::to_string(i) +
-            "\n    conditions:\n      dtype: [float16, bfloat16]\n      tenant: t" +
-            std::to_string(i % 50) + "\n      batch_size_gte: " + std::to_string(8 * (i % 100)) +
-            "\n    kernel: reference.cpp\n    priority: " + std::to_string((i + salt) % 1000) +
-            "\n";
+  const std::string which = std::to_string(salt % 2);
+  std::string text = "version: \"1.0\"\nfallback_chains: {pair: [then." + which + "]}\n" +
+                     "dispatch_rules:\n  - {operation: pair, kernel: first." + which + "}\n";
+  for (int i = 1; i < 1000; ++i)
+    text += std::string("  - operation: ") + kOps[i % 4] + "\n    name: rule " + std::to_string(i) +
+            "\n    conditions:\n      dtype: [float32, bfloat16]\n      tenant: t" +
+            std::to_string(i % 4) + "\n      batch_size_gte: " + std::to_string(i % 8) +
+            "\n    kernel: " + (i % 4 == 0 ? "default." + which : "reference.cpp") +
+            "\n    priority: " + std::to_string((i + salt) % 1000) + "\n";
   return text;
 }
 
-// The times of calls, in nanoseconds, until told to end.
-std::vector<int64_t> call_until(Runtime& rt, const std::atomic<bool>& end) {
-  std::vector<float> x(64), y(64), w(64, 1.0f);
-  const TensorView to(y.data(), DType::f32, {1, 64}), from(x.data(), DType::f32, {1, 64});
-  const TensorView weight(w.data(), DType::f32, {64});
-  std::vector<int64_t> times;
-  times.reserve(1 << 22);
-  while (!end && times.size() < (1 << 22)) {
-    const auto begin = Clock::now();
-    EXPECT_TRUE(rt.call("rms_norm", {to, from, weight}).ok());
-    times.push_back((Clock::now() - begin).count());
-  }
-  return times;
+// What a call of `pair` has run, in order.
+thread_local std::vector<intptr_t> t_order;
+int32_t decline_pair(yard_call_t* call, const yard_value_t*, uint32_t) {
+  t_order.push_back(reinterpret_cast<intptr_t>(call->self));
+  return YARD_DECLINED;
+}
+int32_t serve_pair(yard_call_t* call, const yard_value_t*, uint32_t) {
+  t_order.push_back(reinterpret_cast<intptr_t>(call->self));
+  return YARD_OK;
 }
 
-double percentile(std::vector<int64_t>& times, double p) {
-  const auto at = times.begin() + static_cast<ptrdiff_t>(p * static_cast<double>(times.size() - 1));
-  std::nth_element(times.begin(), at, times.end());
-  return static_cast<double>(*at);
+// The built-in ops and these two.
+struct Served {
+  Served() {
+    Changes c;
+    c.add_backend(backend_of("test"));
+    c.add_op(op_of("step(out!: T[batch, n], x: T[batch, n])"));
+    c.add_op(op_of("pair(out!: T[batch, n], x: T[batch, n])"));
+    c.add_kernel(kernel_of("step", "default.best", 9, 900));  // no version sends calls there
+    c.add_kernel(kernel_of("step", "default.0", 1)).add_kernel(kernel_of("step", "default.1", 2));
+    c.add_kernel(with(kernel_of("pair", "first.0", 1), decline_pair));
+    c.add_kernel(with(kernel_of("pair", "first.1", 2), decline_pair));
+    c.add_kernel(with(kernel_of("pair", "then.0", 1), serve_pair));
+    c.add_kernel(with(kernel_of("pair", "then.1", 2), serve_pair));
+    rt.apply(std::move(c)).or_throw();
+    rt.set_labels({{"tenant", "t0"}}).or_throw();
+  }
+  static yard_kernel_t with(yard_kernel_t k, decltype(yard_kernel_t::run) run) {
+    return k.run = run, k;
+  }
+  Runtime rt{RuntimeSettings{.environment = false}};
+};
+
+constexpr Op<void(Out, In)> step{"step"}, pair{"pair"};
+
+struct Felt {
+  // How many calls took so many nanoseconds; the last: as many or more.
+  std::vector<uint32_t> times = std::vector<uint32_t>(1 << 20);
+  uint64_t calls = 0;
+  int64_t wrong = 0;        // failed, sent where no version sends it, or by parts of two versions
+  uint32_t by[2] = {0, 0};  // calls that went by each version
+};
+
+Felt call_until(Runtime& rt, const std::atomic<bool>& end) {
+  std::vector<float> x(512), y(512);
+  const TensorView to(y.data(), DType::f32, {8, 64}), from(x.data(), DType::f32, {8, 64});
+  const auto on = step.on(rt), both = pair.on(rt);
+  Felt felt;
+  while (!end) {
+    t_ran = 0;
+    const auto begin = Clock::now();
+    const bool ok = on(to, from).ok();
+    const auto took = static_cast<size_t>((Clock::now() - begin).count());
+    ++felt.times[std::min(took, felt.times.size() - 1)];
+    if (ok && (t_ran == 1 || t_ran == 2))
+      ++felt.by[t_ran - 1];
+    else
+      ++felt.wrong;
+    if (++felt.calls % 64 != 0) continue;
+    t_order.clear();
+    if (!both(to, from).ok() || t_order.size() != 2 || t_order[0] != t_order[1]) ++felt.wrong;
+  }
+  return felt;
+}
+
+double percentile(const Felt& felt, double p) {
+  auto left = static_cast<int64_t>(p * static_cast<double>(felt.calls));
+  size_t ns = 0;
+  while (ns + 1 < felt.times.size() && (left -= felt.times[ns]) > 0) ++ns;
+  return static_cast<double>(ns);
 }
 
 TEST(ReloadTime, OfAThousandRules) {
-  Runtime rt(RuntimeSettings{.environment = false});
+  Served served;
+  Runtime& rt = served.rt;
   ConfigReading readings[2];
   double parse = 1e9, publish = 1e9, publish_wall = 1e9;
   for (int i = 0; i < 4; ++i) {
@@ -92,37 +150,65 @@ TEST(ReloadTime, OfAThousandRules) {
       "by "
       "the clock), %d publications in a second\n",
       parse, publish, publish_wall, published);
+  // The budget is 5 ms after 60 ms.
+  EXPECT_LT(publish, parse / 3);
 }
 
 TEST(ReloadTime, AsCallersFeelIt) {
-  Runtime rt(RuntimeSettings{.environment = false});
+  Served served;
+  Runtime& rt = served.rt;
   const base::TempFolder folder;
   const std::string file = folder / "rules.yaml";
   base::replace(file, thousand_rules(0));
   rt.watch_config(file, {Watch::kAuto, 20ms, 10ms}).or_throw();
+  int written = 0;
   const auto measure = [&](bool reloading) {
     std::atomic<bool> end{false};
-    std::vector<int64_t> times;
-    std::thread caller([&] { times = call_until(rt, end); });
-    const auto stop = Clock::now() + 1500ms;
-    for (int i = 1; Clock::now() < stop; ++i) {
-      if (reloading) base::replace(file, thousand_rules(i));
+    Felt felt;
+    std::thread caller([&] { felt = call_until(rt, end); });
+    // A reload may take long where others need the machine.
+    const uint64_t before = rt.config_history().back().number;
+    const auto begin = Clock::now();
+    const auto going_on = [&] {
+      const bool reloaded = rt.config_history().back().number >= before + 3;
+      const auto gone = Clock::now() - begin;
+      return gone < 1s || (reloading && !reloaded && gone < 30s);
+    };
+    while (going_on()) {
+      if (reloading) base::replace(file, thousand_rules(++written));
       std::this_thread::sleep_for(50ms);
     }
     end = true;
     caller.join();
-    return times;
+    EXPECT_GT(felt.calls, 0u);
+    EXPECT_EQ(felt.wrong, 0);
+    return felt;
   };
-  auto quiet = measure(false);
-  const uint64_t before = rt.config_history().back().number;
-  auto busy = measure(true);
-  const uint64_t reloads = rt.config_history().back().number - before;
-  ASSERT_FALSE(quiet.empty() || busy.empty());
+  // The best of some rounds: other programs may take the core that is left to the reloader.
+  constexpr int kRounds = 8;
+  double best = 1e9;
+  uint64_t reloads = 0;
+  uint32_t by[2] = {0, 0};
+  for (int round = 0; round < kRounds && (best > 1.5 || by[0] == 0 || by[1] == 0); ++round) {
+    const Felt quiet = measure(false);
+    const uint64_t before = rt.config_history().back().number;
+    const Felt busy = measure(true);
+    const uint64_t these = rt.config_history().back().number - before;
+    reloads += these;
+    for (const int i : {0, 1}) by[i] += busy.by[i];
+    const double without = percentile(quiet, 0.999), with = percentile(busy, 0.999);
+    std::printf(
+        "99.9th percentile of calls: %.0f ns, with %llu reloads of 1000 rules so far %.0f ns (%.2f "
+        "x)\n",
+        without, static_cast<unsigned long long>(reloads), with, with / without);
+    if (these > 0) best = std::min(best, with / without);
+  }
+  rt.unwatch_config();
   EXPECT_GT(reloads, 0u);
-  std::printf(
-      "99.9th percentile of calls: %.0f ns, with %llu reloads of 1000 rules %.0f ns (%.2f x)\n",
-      percentile(quiet, 0.999), static_cast<unsigned long long>(reloads), percentile(busy, 0.999),
-      percentile(busy, 0.999) / percentile(quiet, 0.999));
+  EXPECT_GT(by[0], 0u);
+  EXPECT_GT(by[1], 0u);
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "no core is left to the reloader";
+  EXPECT_LE(best, 1.5);
 }
 
 }  // namespace

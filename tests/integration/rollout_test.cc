@@ -8,92 +8,42 @@
 #include <mutex>
 #include <thread>
 
-#include "fault.h"
-#include "testing.h"
+#include "rollout_fixture.h"
 
 namespace yard::testing {
 namespace {
 
-using fault::FaultKernel;
-using std::chrono::milliseconds;
-using ::testing::HasSubstr;
-
-constexpr Op<void(Out, In, int)> copy{"copy"};
-
-class RolloutOf : public ::testing::Test {
- protected:
-  RolloutOf() {
-    Changes c;
-    c.add_backend(backend_.descriptor());
-    c.add_kernel(new_.descriptor()).add_kernel(kernel_of("copy", "old", 1, 200));
-    bare_.runtime.apply(std::move(c)).or_throw();
-    bare_.runtime.on_config([this](const ConfigEvent& e) {
-      const std::lock_guard l(lock_);
-      events_.push_back(e);
-    });
-    BreakerSettings off;
-    off.enabled = false;  // so that nothing else keeps the new kernel from failing
-    bare_.runtime.health().set_settings(off).or_throw();
-  }
-  ~RolloutOf() override { EXPECT_TRUE(bare_.runtime.reset().ok()); }
-
-  // Rules that send every call to the new kernel.
-  Config rules(double percent, double hold_s) {
-    Config c;
-    DispatchRule r;
-    r.operation = "copy", r.kernel = "fault.new";
-    c.dispatch_rules.push_back(r);
-    c.canary.emplace();
-    c.canary->percent = percent, c.canary->hold_s = hold_s;
-    return c;
-  }
-  bool call() {
-    std::vector<float> to(4), from(4);
-    const uint64_t before = new_.calls();
-    EXPECT_TRUE(copy.on(bare_.runtime)(TensorView(to.data(), DType::f32, {4}),
-                                       TensorView(from.data(), DType::f32, {4}), 0)
-                    .ok());
-    return new_.calls() > before;
-  }
-  bool saw(ConfigEvent::Kind kind) {
-    const std::lock_guard l(lock_);
-    for (const ConfigEvent& e : events_)
-      if (e.kind == kind) return true;
-    return false;
-  }
-  // Calls until that event comes.
-  bool call_until(ConfigEvent::Kind kind, milliseconds patience = milliseconds(20000)) {
-    const auto end = std::chrono::steady_clock::now() + patience;
-    while (!saw(kind)) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      call();
-    }
-    return true;
-  }
-
-  fault::FaultBackend backend_;
-  FaultKernel new_{{.op = "copy", .id = "fault.new", .priority = 100}, {.rate = 0}};
-  std::mutex lock_;
-  std::vector<ConfigEvent> events_;
-  Bare bare_;  // last: its threads tell of events until it ends
-};
-
-TEST_F(RolloutOf, TheShareOfCallsIsExact) {
-  ASSERT_TRUE(bare_.runtime.set_config(rules(25, 3600)).ok());
+TEST_F(RolloutOf, TheShareOfCallsIsMet) {
+  ASSERT_TRUE(bare_.runtime.set_config(patient_rules(25, 3600)).ok());
   int on_trial = 0;
-  for (int i = 0; i < 1000; ++i) on_trial += call() ? 1 : 0;
-  EXPECT_EQ(on_trial, 250);
-  EXPECT_TRUE(bare_.runtime.config_history().empty());  // not in force yet
+  for (int i = 0; i < 4000; ++i) on_trial += call() ? 1 : 0;
+  EXPECT_NEAR(on_trial, 1000, 150);                      // more than five standard deviations
+  EXPECT_EQ(bare_.runtime.config_history().size(), 1u);  // not in force yet
   EXPECT_EQ(bare_.runtime.config(), Config());
 }
 
+TEST_F(RolloutOf, CallsThatTakeTurnsAllHaveTheirShare) {
+  ASSERT_TRUE(bare_.runtime.set_config(patient_rules(50, 3600)).ok());
+  int small = 0, large = 0;
+  for (int i = 0; i < 1000; ++i) small += call(4) ? 1 : 0, large += call(64) ? 1 : 0;
+  EXPECT_NEAR(small, 500, 100);
+  EXPECT_NEAR(large, 500, 100);
+}
+
+TEST_F(RolloutOf, ThreadsOfFewCallsHaveTheirShare) {
+  ASSERT_TRUE(bare_.runtime.set_config(patient_rules(5, 3600)).ok());
+  for (int i = 0; i < 200; ++i)
+    std::thread([&] {
+      for (int k = 0; k < 15; ++k) call();
+    }).join();
+  EXPECT_NEAR(static_cast<double>(new_.calls()), 150, 75);
+}
+
 TEST_F(RolloutOf, GoodRulesAreInForceForAllAfterTheirTime) {
-  Config c = rules(10, 0.2);
-  c.canary->max_slowdown = 1000;  // it allocates more than the old one does anything
-  ASSERT_TRUE(bare_.runtime.set_config(c).ok());
+  ASSERT_TRUE(bare_.runtime.set_config(patient_rules(10, 0.2)).ok());
   ASSERT_TRUE(call_until(ConfigEvent::Kind::kReloaded));
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(call());
-  EXPECT_EQ(bare_.runtime.config_history().size(), 1u);
+  EXPECT_EQ(bare_.runtime.config_history().size(), 2u);
 }
 
 TEST_F(RolloutOf, RulesWhoseKernelsFailAreTakenBackWithinTheirTime) {
@@ -102,7 +52,7 @@ TEST_F(RolloutOf, RulesWhoseKernelsFailAreTakenBackWithinTheirTime) {
   ASSERT_TRUE(call_until(ConfigEvent::Kind::kTakenBack));  // and every call went well
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(call());
   EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("calls on trial"));
-  EXPECT_TRUE(bare_.runtime.config_history().empty());
+  EXPECT_EQ(bare_.runtime.config_history().size(), 1u);
 }
 
 TEST_F(RolloutOf, SlowRulesAreTakenBack) {

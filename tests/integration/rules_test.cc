@@ -2,6 +2,7 @@
 // Rule files in force: what they choose, what they leave alone, and what a bad one changes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <yard/log.h>
 #include <yard/scope.h>
 
 #include <cstdlib>
@@ -306,6 +307,96 @@ TEST_F(Rules, HoldForOpsThatComeLater) {
   bare_.runtime.apply(std::move(c)).or_throw();
   EXPECT_EQ(bare_.runtime.resolve("later(f32[7])").value().kernel, "default.x");
   EXPECT_EQ(bare_.runtime.resolve("later(f32[8])").value().kernel, "default.y");
+}
+
+TEST_F(Rules, OnOpsThatComeLaterAreJudgedThen) {
+  load(
+      "version: '1.0'\ndispatch_rules:\n  - {operation: later, kernel: default.y, optional: true, "
+      "conditions: {nn_gte: 8}}\n  - {operation: 'late*', kernel: default.y, optional: true, "
+      "conditions: {n_gte: abc}}\n")
+      .or_throw();
+  const auto told = [&] {
+    std::vector<std::string> to;
+    for (const Problem& p : bare_.runtime.problems())
+      if (p.error) to.push_back(p.message);
+    return to;
+  };
+  EXPECT_THAT(told(), SizeIs(0));
+  Changes other;
+  other.add_op(op_of("other(out!: T[n], x: T[n])"));
+  bare_.runtime.apply(std::move(other)).or_throw();
+  EXPECT_THAT(told(), SizeIs(0));
+  std::vector<std::string> logged;
+  set_log_sink([&](const LogMessage& m) {
+    if (m.logger == "policy" && m.level == LogLevel::kError) logged.emplace_back(m.text);
+  });
+  Changes c;
+  c.add_op(op_of("later(out!: T[n], x: T[n])")).add_kernel(kernel_of("later", "default.y", 6));
+  bare_.runtime.apply(std::move(c)).or_throw();
+  set_log_sink({});
+  const auto both = ElementsAre(
+      HasSubstr("rules.yaml:3:72: error: dispatch_rules[0].conditions.nn_gte: calls of later have "
+                "no such field; did you mean 'n_gte'?"),
+      HasSubstr("error: dispatch_rules[1].conditions.n_gte: found abc; a whole number would be "
+                "right"));
+  EXPECT_THAT(told(), both);
+  EXPECT_THAT(logged, both);
+  // Only once, and no longer than the rules are in force.
+  Changes more;
+  more.add_kernel(kernel_of("later", "default.z", 7));
+  bare_.runtime.apply(std::move(more)).or_throw();
+  EXPECT_THAT(told(), both);
+  bare_.runtime.load_config("").or_throw();
+  EXPECT_THAT(told(), SizeIs(0));
+}
+
+TEST_F(Rules, ThatAdjustScoresAreExplainedByName) {
+  load(R"(
+version: "1.0"
+score:
+  - {kernel: "*.c", add: 900, name: boost c}
+  - {operation: step, kernel: default.c, multiply: 2, conditions: {seq_len_gte: 64}}
+  - {kernel: default.a, multiply: 0}
+)")
+      .or_throw();
+  const Explanation e = explain(64);
+  ASSERT_EQ(e.selected, "default.c");
+  const Candidate& c = e.candidates[0];
+  EXPECT_EQ(c.priority, 130);
+  EXPECT_EQ(c.adjusted_priority, (130 + 900) * 2);
+  ASSERT_THAT(c.scores, SizeIs(2));
+  EXPECT_EQ(to_string(c.scores[0]), "'boost c', score[0] (rules.yaml:4): + 900");
+  EXPECT_EQ(to_string(c.scores[1]), "score[1] (rules.yaml:5): x 2");
+  EXPECT_EQ(e.candidates[1].detail, "priority 140 against 2060");
+  const std::string text = e.to_text();
+  EXPECT_THAT(text, HasSubstr("\n      priority 130 counts as 2060: 'boost c', score[0] "
+                              "(rules.yaml:4): + 900; score[1] (rules.yaml:5): x 2\n"));
+  EXPECT_THAT(text, HasSubstr("\n      priority 150 counts as 0: score[2] (rules.yaml:6): x 0\n"));
+  EXPECT_THAT(text, HasSubstr("policy: score = 'boost c', score[0] (rules.yaml:4): + 900 (from "
+                              "file)"));
+  const std::string json = e.to_json();
+  EXPECT_THAT(json, HasSubstr("\"priority\":130,\"adjusted_priority\":2060,\"scores\":[{\"name\":"
+                              "\"boost c\",\"place\":\"score[0] (rules.yaml:4)\",\"add\":900,"
+                              "\"multiply\":1},{\"name\":null,"));
+  // An entry that does not hold for the call is not mentioned.
+  EXPECT_THAT(explain(63).candidates[0].scores, SizeIs(1));
+}
+
+TEST_F(Rules, ThatSayWhatIsTriedNextAreExplained) {
+  load("version: '1.0'\nfallback_chains:\n  step: [default.c]\n").or_throw();
+  Explanation e = explain(64);
+  ASSERT_EQ(e.candidates[1].id, "default.c");
+  EXPECT_EQ(e.candidates[0].placed_by, "");
+  EXPECT_EQ(e.candidates[1].placed_by, "fallback_chains.step (rules.yaml:3)");
+  EXPECT_EQ(e.candidates[1].detail,
+            "priority 130 against 150; tried here by fallback_chains.step (rules.yaml:3)");
+  EXPECT_EQ(e.candidates[2].placed_by, "");
+  EXPECT_THAT(e.to_text(), HasSubstr("policy: fallback_chains = fallback_chains.step "
+                                     "(rules.yaml:3): default.c (from file)"));
+  EXPECT_THAT(e.to_json(), HasSubstr("\"placed_by\":\"fallback_chains.step (rules.yaml:3)\""));
+  load("version: '1.0'\ndefaults: {fallback_policy: default.c}\n").or_throw();
+  e = explain(64);
+  EXPECT_EQ(e.candidates[1].placed_by, "defaults.fallback_policy (rules.yaml:2)");
 }
 
 // The file of the system that had them first, with its ops and kernels.

@@ -113,4 +113,14 @@ def check_links(tree):
                     yield Finding(path, number, f"the link leads nowhere: {target}")
 
 
-RULES = [check_examples, check_links]
+def check_reached(tree):
+    """Every page can be found from the front door."""
+    if "README.md" not in tree.files:
+        return
+    linked = {target.split("#")[0] for line in tree.lines("README.md") for target in LINK.findall(line)}
+    for path in documents(tree):
+        if path.startswith("docs/") and path not in linked:
+            yield Finding("README.md", 1, f"no link leads to {path}")
+
+
+RULES = [check_examples, check_links, check_reached]

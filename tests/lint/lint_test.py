@@ -148,6 +148,11 @@ class LintTest(unittest.TestCase):
             "scripts/d.sh": "# [x]\nyard list\n# [/x]\n",
             "README.md": "<!-- example: scripts/d.sh#x -->\n```sh\nyard list\n```\n"}))
 
+    def test_pages_that_nobody_finds(self):
+        self.one(doc_rules.check_reached, {
+            "README.md": "see [a](docs/a.md#part)\n", "docs/a.md": "x\n", "docs/sub/b.md": "x\n",
+        }, "no link leads to docs/sub/b.md")
+
     def test_links(self):
         self.one(doc_rules.check_links, {
             "docs/a.md": "[b](b.md#part) [c](../README.md) [d](https://x.y) [e](gone.md)",

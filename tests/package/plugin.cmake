@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes a plugin project with the installed command, outside this tree, and does with it what its README
 # says: build, test, install, call. KIND is cpp or c. Run by ctest.
+#
+# The installation is moved first: what is in it must find the rest from where it is now.
 
 set(folder /tmp)
 if(DEFINED ENV{TMPDIR})
@@ -17,6 +19,11 @@ function(must)
   endif()
 endfunction()
 
+file(MAKE_DIRECTORY "${work}/moved")
+file(COPY "${PREFIX}/" DESTINATION "${work}/moved" USE_SOURCE_PERMISSIONS)
+set(PREFIX "${work}/moved")
+unset(ENV{YARD_PLUGINS})
+unset(ENV{YARD_PLUGIN_PATH})
 set(ENV{XDG_STATE_HOME} "${work}/state")  # where the command remembers what it verified
 set(yard "${PREFIX}/${BINDIR}/yard")
 if(KIND STREQUAL "c")
@@ -28,12 +35,22 @@ else()
 endif()
 must("${yard}" plugin new sample --dir "${work}/sample" --op sample.scale ${flavour})
 must("${CMAKE_COMMAND}" -S "${work}/sample" -B "${work}/build" -G "${GENERATOR}" ${compiler}
-     "-DCMAKE_PREFIX_PATH=${PREFIX}" -DYARD_PLUGIN_INSTALL_DIR=plugins
+     "-DCMAKE_PREFIX_PATH=${PREFIX}"
      "-DCMAKE_EXPORT_COMPILE_COMMANDS=OFF" --warn-uninitialized)
 must("${CMAKE_COMMAND}" --build "${work}/build")
 must("${CMAKE_CTEST_COMMAND}" --test-dir "${work}/build" --output-on-failure --no-tests=error)
-must("${CMAKE_COMMAND}" --install "${work}/build" --prefix "${work}/installed")
-set(ENV{YARD_PLUGIN_PATH} "${work}/installed/plugins")
+
+# Below the prefix that is named, and only there.
+set(installed "${LIBDIR}/yard/plugins/sample.so")
+must("${CMAKE_COMMAND}" --install "${work}/build" --prefix "${work}/elsewhere")
+if(NOT EXISTS "${work}/elsewhere/${installed}" OR EXISTS "${PREFIX}/${installed}")
+  message(FATAL_ERROR "plugin ${KIND}: install does not obey --prefix")
+endif()
+# With none named, where this Switchyard finds it by itself.
+must("${CMAKE_COMMAND}" --install "${work}/build")
+if(NOT EXISTS "${PREFIX}/${installed}")
+  message(FATAL_ERROR "plugin ${KIND}: ${PREFIX}/${installed} is not there")
+endif()
 must("${yard}" run "sample.scale(f32[8,64], by=2.0)" --force default.sample --repeat 1)
 
 # Without any build system: the line at the top of the example.

@@ -32,10 +32,18 @@ if(WAY STREQUAL "plain_c")
 else()
   # Not by an option: a list does not survive on a command line.
   set(ENV{CMAKE_CXX_COMPILER_LAUNCHER} "${LAUNCHER}")
-  must("${CMAKE_COMMAND}" -S "${source}" -B "${WORK}" -G "${GENERATOR}" -DCMAKE_BUILD_TYPE=Release
+  # A project that carries the sources is also built for debugging, and may do without what is optional.
+  set(type Release)
+  set(more "")
+  if(WAY STREQUAL "add_subdirectory")
+    set(type Debug)
+    set(more -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DYARD_BUILD_SIMD=OFF -DYARD_BUILD_ONEDNN=OFF)
+  endif()
+  must("${CMAKE_COMMAND}" -S "${source}" -B "${WORK}" -G "${GENERATOR}" -DCMAKE_BUILD_TYPE=${type}
        "-DCMAKE_C_COMPILER=${CC}" "-DCMAKE_CXX_COMPILER=${CXX}"
        "-DCMAKE_PREFIX_PATH=${PREFIX}"
-       "-DSWITCHYARD_SOURCE=${ROOT}" "-DBUILD_SHARED_LIBS=${SHARED}")
+       "-DSWITCHYARD_SOURCE=${ROOT}" "-DBUILD_SHARED_LIBS=${SHARED}"
+       -DCMAKE_UNITY_BUILD=ON ${more})
   must("${CMAKE_COMMAND}" --build "${WORK}" --parallel 2)
 endif()
 must("${WORK}/consumer")

@@ -49,6 +49,23 @@ static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) 
   return YARD_OK;
 }
 
+#ifdef STATE
+/* Tells of each, as start and stop do, so that a test can count them. */
+static void tell(const char* what);
+static int32_t create(yard_call_t* call, const yard_named_value_t* options, uint32_t count,
+                      void** state) {
+  (void)call, (void)options, (void)count;
+  *state = malloc(64);
+  tell("create");
+  return *state ? YARD_OK : YARD_FAULT;
+}
+static void destroy(void* self, void* state) {
+  (void)self;
+  free(state);
+  tell("destroy");
+}
+#endif
+
 static const yard_op_t op = {.size = SIZE_OF(yard_op_t), .schema = SCHEMA};
 static const yard_kernel_t kernel = {.size = SIZE_OF(yard_kernel_t),
                                      .op = OP,
@@ -56,6 +73,10 @@ static const yard_kernel_t kernel = {.size = SIZE_OF(yard_kernel_t),
                                      .kind = YARD_KIND_DEFAULT,
 #ifdef PRIORITY
                                      .priority = PRIORITY,
+#endif
+#ifdef STATE
+                                     .create = create,
+                                     .destroy = destroy,
 #endif
                                      .run = run};
 static const yard_op_t* const ops[] = {&op};
@@ -80,6 +101,9 @@ static int32_t quiesce(void* self, yard_device_t device) {
 static const yard_backend_t backend = {
 #ifdef QUIESCE
     .quiesce = quiesce,
+#endif
+#ifdef DEVICE
+    .device_type = DEVICE,
 #endif
     .size = SIZE_OF(yard_backend_t),
     .name = BACKEND};

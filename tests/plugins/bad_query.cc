@@ -159,6 +159,9 @@ struct Cases {
   static Answer hook_bad_flags() { return hook().flags = 4711, &g_plugin; }
   static Answer hook_bad_priority() { return hook().priority = 1001, &g_plugin; }
   static Answer hook_reasons_missing() { return hook().reason_count = 2, &g_plugin; }
+  static Answer hook_with_samples() {
+    return hook(), g_hook.samples = [](void*, const void*) {}, &g_plugin;
+  }
   static Answer hook_with_verifier() { return hook(), g_hook.verify = g_hook.function, &g_plugin; }
   static Answer hook_lower_first() { return hook().flags = YARD_HOOK_LOWER_FIRST, &g_plugin; }
   static Answer hook_unlisted() { return hook().name = "unlisted_hook", &g_plugin; }

@@ -7,42 +7,28 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "config_file.h"
+#include "json.h"
+#include "output_file.h"
 #include "table.h"
 #include "terminal.h"
 
 namespace yard::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-struct Question {
+struct BakeQuestion {
   std::string trace, config, yaml, header, name_space = "baked";
   bool majority = false, json = false;
 };
 
-// Whole or not at all.
-Status write(const std::string& path, const std::string& text) {
-  const std::string beside = path + ".new";
-  std::ofstream file(beside, std::ios::binary);
-  file << text;
-  file.close();
-  std::error_code error;
-  if (file) fs::rename(beside, path, error);
-  if (file && !error) return {};
-  fs::remove(beside, error);
-  return Status(Code::kNotFound, fmt::format("cannot write '{}'", path));
-}
-
 // Why nothing is written, one line for each matter; empty if it can be.
-std::vector<std::string> objections(const Question& q, const Baked& b) {
+std::vector<std::string> objections(const BakeQuestion& q, const Baked& b) {
   std::vector<std::string> to;
   for (const CountedCall& c : b.lost) to.push_back(fmt::format("no kernel can run {}", c.call));
   if (q.majority) return to;
@@ -57,13 +43,12 @@ std::vector<std::string> objections(const Question& q, const Baked& b) {
   return to;
 }
 
-void print_json(const Question& q, const Baked& b, bool ok) {
-  const auto text = [](const std::string& s) { return s.empty() ? Json() : Json(s); };
+void print_baked_json(const BakeQuestion& q, const Baked& b, bool ok) {
   Json j = {{"ok", ok},
             {"trace", q.trace},
-            {"config", text(q.config)},
-            {"yaml", text(q.yaml)},
-            {"header", text(q.header)},
+            {"config", text_or_null(q.config)},
+            {"yaml", text_or_null(q.yaml)},
+            {"header", text_or_null(q.header)},
             {"calls", b.calls},
             {"ops", Json::array()},
             {"lost", Json::array()}};
@@ -79,7 +64,7 @@ void print_json(const Question& q, const Baked& b, bool ok) {
   fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-void print(const Question& q, const Baked& b) {
+void print_baked(const BakeQuestion& q, const Baked& b) {
   Table table({{"op"},
                {"kernel"},
                {"calls", Align::kRight},
@@ -100,42 +85,43 @@ void print(const Question& q, const Baked& b) {
     if (!file.empty()) fmt::print("{} is written.\n", file);
 }
 
-int run(const Question& q) {
+int bake_trace(const BakeQuestion& q) {
   if (!is_namespace(q.name_space))
     return fail(kUsage, fmt::format("'{}' is no namespace; one like baked or acme::baked would be "
                                     "right",
                                     q.name_space));
   const auto runtime = runtime_under(q.config);
   if (runtime == nullptr) return kUsage;
+  const Listing at_start = runtime->list();  // reading calls opens plugins
   const auto calls = read_trace(*runtime, q.trace);
   if (!calls.ok()) return fail(kUsage, calls.status());
-  const Baked b = bake(*runtime, *calls, fs::path(q.trace).filename().string());
+  const Baked b = bake(*runtime, at_start, *calls, fs::path(q.trace).filename().string());
   const std::vector<std::string> against = objections(q, b);
   if (!against.empty()) {
     if (q.json) {
-      print_json(q, b, false);
+      print_baked_json(q, b, false);
       return kFailed;
     }
     for (const std::string& line : against) fmt::print(stderr, "yard: {}\n", line);
     return fail(kFailed, "nothing is written");
   }
   if (!q.yaml.empty())
-    if (const Status s = write(q.yaml, bake_yaml(b)); !s.ok()) return fail(kFailed, s);
+    if (const Status s = write_output(q.yaml, bake_yaml(b)); !s.ok()) return fail(kFailed, s);
   if (!q.header.empty())
-    if (const Status s = write(q.header, bake_header(b, q.name_space)); !s.ok())
+    if (const Status s = write_output(q.header, bake_header(b, q.name_space)); !s.ok())
       return fail(kFailed, s);
   if (q.json)
-    print_json(q, b, true);
+    print_baked_json(q, b, true);
   else if (q.yaml.empty() && q.header.empty())
     fmt::print("{}", bake_yaml(b));
   else
-    print(q, b);
+    print_baked(q, b);
   return kOk;
 }
 
 }  // namespace
 
-Baked bake(const Runtime& runtime, const std::vector<CountedCall>& calls,
+Baked bake(const Runtime& runtime, const Listing& at_start, const std::vector<CountedCall>& calls,
            const std::string& source) {
   Baked to;
   to.source = source;
@@ -169,6 +155,10 @@ Baked bake(const Runtime& runtime, const std::vector<CountedCall>& calls,
       return a.count != b.count ? a.count > b.count : a.call < b.call;
     });
     op.kernel = op.kernels[0].first, op.served = op.kernels[0].second;
+    const OpInfo* known = at_start.find_op(name);
+    op.from_plugin = known == nullptr ||
+                     std::none_of(known->kernels.begin(), known->kernels.end(),
+                                  [&id = op.kernel](const KernelInfo& k) { return k.id == id; });
     Options forced;
     forced.force = op.kernel;
     for (const auto& [call, kernel] : chosen[name]) {
@@ -182,7 +172,7 @@ Baked bake(const Runtime& runtime, const std::vector<CountedCall>& calls,
 }
 
 void add_bake(CLI::App& app, Action& action) {
-  auto q = std::make_shared<Question>();
+  auto q = std::make_shared<BakeQuestion>();
   CLI::App* c = app.add_subcommand("bake", "From recorded calls to a fixed kernel for each op");
   c->add_option("--trace", q->trace, "The calls: a recording (YARD_RECORD), or a list of CallSpecs")
       ->required()
@@ -213,7 +203,7 @@ void add_bake(CLI::App& app, Action& action) {
       "  yard bake --trace calls.txt --yaml baked.yaml          a rule file, to be included\n"
       "  yard bake --trace calls.txt --header baked.h --namespace acme::baked\n"
       "  yard bake --trace calls.txt --config rules.yaml --majority --json");
-  c->callback([q, &action] { action = [q] { return run(*q); }; });
+  c->callback([q, &action] { action = [q] { return bake_trace(*q); }; });
 }
 
 }  // namespace yard::tool

@@ -22,6 +22,8 @@ struct BakedOp {
   std::vector<CountedCall> classes;                       // most frequent first
   std::vector<std::string> unable;  // calls that another kernel served and this one cannot
 
+  bool from_plugin = false;  // its kernel is there only when a plugin has been opened
+
   bool conflict() const { return kernels.size() > 1; }
 };
 
@@ -38,8 +40,8 @@ struct Baked {
   }
 };
 
-// What the runtime would serve the calls with.
-Baked bake(const Runtime& runtime, const std::vector<CountedCall>& calls,
+// What the runtime would serve the calls with. `at_start`: what a program has when it reads its rules.
+Baked bake(const Runtime& runtime, const Listing& at_start, const std::vector<CountedCall>& calls,
            const std::string& source);
 
 // Equal calls, equal text.

@@ -57,7 +57,8 @@ std::string bake_yaml(const Baked& baked) {
   std::string to = "# " + title(baked) + "\n";
   for (const BakedOp& op : baked.ops) {
     to += comment(op, "# ");
-    config.static_kernel_map[op.op] = {op.kernel, false, {}};
+    // A plugin is opened with the first call, after the file has been read.
+    config.static_kernel_map[op.op] = {op.kernel, op.from_plugin, {}};
   }
   return to + to_yaml(config);
 }

@@ -7,18 +7,16 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "bench_paths.h"
 #include "bench_timing.h"
 #include "commands.h"
+#include "json.h"
 #include "table.h"
 
 namespace yard::tool {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr double kTogether = 4e6;  // nanoseconds that two threads run side by side
 
@@ -108,7 +106,7 @@ void with_others(BenchCall& call, Figures& out) {
   out.without_others_ns = median(std::move(without));
 }
 
-Figures measure(double seconds) {
+Figures measure_dispatch(double seconds) {
   BenchCall::prepare().or_throw();
   BenchCall call;
   Figures f;
@@ -119,7 +117,7 @@ Figures measure(double seconds) {
   return f;
 }
 
-void print_json(const Figures& f) {
+void print_dispatch_json(const Figures& f) {
   Json j;
   for (size_t i = 0; i < f.paths.size(); ++i) j[std::string(f.paths[i].key) + "_ns"] = f.ns[i];
   j["dynamic_2t_speedup"] = f.dynamic_speedup;
@@ -130,7 +128,7 @@ void print_json(const Figures& f) {
   fmt::print("{}\n", j.dump(2));
 }
 
-void print_table(const Figures& f) {
+void print_dispatch(const Figures& f) {
   const double raw = f.ns[0];
   Table t({{"way to call"},
            {"time", Align::kRight},
@@ -179,11 +177,11 @@ void add_bench_dispatch(CLI::App& bench, Action& action) {
       "  yard bench dispatch --seconds 10 --json");
   c->callback([q, &action] {
     action = [q] {
-      const Figures f = measure(q->seconds);
+      const Figures f = measure_dispatch(q->seconds);
       if (q->json)
-        print_json(f);
+        print_dispatch_json(f);
       else
-        print_table(f);
+        print_dispatch(f);
       return kOk;
     };
   });

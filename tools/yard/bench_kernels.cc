@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "host_access.h"
+#include "json.h"
 #include "kernel_calls.h"
 #include "kernel_figures.h"
 #include "kernel_timing.h"
@@ -21,9 +21,7 @@
 namespace yard::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-struct Question {
+struct KernelsQuestion {
   std::vector<std::string> ops, dtypes = {"f32", "bf16"};
   std::vector<int64_t> rows = {1, 64, 4096};
   int64_t hidden = 4096;
@@ -48,7 +46,7 @@ Timed forced(const ParsedCall& call, const CallTensors& data, const std::string&
   };
 }
 
-Result<CallFigures> measure(const Question& q, CallFigures f) {
+Result<CallFigures> measure_kernels(const KernelsQuestion& q, CallFigures f) {
   const auto call = Runtime::shared().parse(f.call);
   if (!call.ok()) return call.status();
   const auto plan = Runtime::shared().explain(f.call);
@@ -78,7 +76,7 @@ Result<CallFigures> measure(const Question& q, CallFigures f) {
 
 double gb_per_s(uint64_t bytes, double ns) { return static_cast<double>(bytes) / ns; }
 
-Json to_json(const Question& q, const std::vector<CallFigures>& figures) {
+Json figures_json(const KernelsQuestion& q, const std::vector<CallFigures>& figures) {
   Json results = Json::array();
   for (const CallFigures& f : figures) {
     Json kernels = Json::array(), skipped = Json::array();
@@ -103,7 +101,7 @@ Json to_json(const Question& q, const std::vector<CallFigures>& figures) {
   return {{"threads", host_threads()}, {"hidden", q.hidden}, {"results", std::move(results)}};
 }
 
-void print_table(const std::vector<CallFigures>& figures) {
+void print_figures(const std::vector<CallFigures>& figures) {
   Table t({{"op"},
            {"dtype"},
            {"rows", Align::kRight},
@@ -138,7 +136,7 @@ void print_table(const std::vector<CallFigures>& figures) {
       t.text(), host_threads());
 }
 
-int bench(const Question& q) {
+int bench_kernels(const KernelsQuestion& q) {
   const std::vector<std::string>& known = measured_ops();
   for (const std::string& op : q.ops)
     if (std::find(known.begin(), known.end(), op) == known.end())
@@ -153,7 +151,7 @@ int bench(const Question& q) {
         f.op = op, f.dtype = dtype, f.rows = rows;
         f.call = measured_call(op, dtype, rows, q.hidden);
         progress.say(fmt::format("measuring {}", f.call));
-        auto measured = measure(q, std::move(f));
+        auto measured = measure_kernels(q, std::move(f));
         if (!measured.ok())
           return progress.clear(), fail(exit_code(measured.status()), measured.status());
         figures.push_back(std::move(measured).value());
@@ -165,16 +163,16 @@ int bench(const Question& q) {
     if (!file.flush()) return fail(kFailed, fmt::format("'{}' cannot be written", q.plot));
   }
   if (q.json)
-    fmt::print("{}\n", to_json(q, figures).dump(2));
+    fmt::print("{}\n", figures_json(q, figures).dump(2));
   else
-    print_table(figures);
+    print_figures(figures);
   return kOk;
 }
 
 }  // namespace
 
 void add_bench_kernels(CLI::App& parent, Action& action) {
-  auto q = std::make_shared<Question>();
+  auto q = std::make_shared<KernelsQuestion>();
   CLI::App* c = parent.add_subcommand("kernels", "How fast each kernel of the built-in ops is");
   c->add_option("--op", q->ops, "Only these ops; commas or given again")
       ->type_name("OP")
@@ -209,7 +207,7 @@ void add_bench_kernels(CLI::App& parent, Action& action) {
       "  yard bench kernels --op softmax,layer_norm --dtype f32 --rows 64,4096\n"
       "  yard bench kernels --rows 64 --plot speeds.svg\n"
       "  yard bench kernels --op silu_and_mul --hidden 11008 --json");
-  c->callback([q, &action] { action = [q] { return bench(*q); }; });
+  c->callback([q, &action] { action = [q] { return bench_kernels(*q); }; });
 }
 
 }  // namespace yard::tool

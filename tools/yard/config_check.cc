@@ -5,19 +5,20 @@
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "announced.h"
 #include "config_commands.h"
 #include "config_file.h"
+#include "json.h"
 #include "terminal.h"
 
 namespace yard::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-struct Question {
+struct CheckQuestion {
   std::vector<std::string> files;
   bool strict = false, json = false;
 };
@@ -29,23 +30,23 @@ struct Checked {
   bool ok(bool strict) const { return errors == 0 && (!strict || warnings == 0); }
 };
 
-Json to_json(const ConfigProblem& p) {
+Json problem_json(const ConfigProblem& p) {
   return {{"severity", to_string(p.severity)},
           {"file", p.file},
           {"line", p.line},
           {"column", p.column},
           {"path", p.path},
           {"found", p.found},
-          {"right", p.right.empty() ? Json() : Json(p.right)}};
+          {"right", text_or_null(p.right)}};
 }
 
-Json to_json(const Checked& c, bool strict) {
+Json checked_json(const Checked& c, bool strict) {
   Json j = {{"file", c.file},
             {"ok", c.ok(strict)},
             {"errors", c.errors},
             {"warnings", c.warnings},
             {"problems", Json::array()}};
-  for (const ConfigProblem& p : c.problems) j["problems"].push_back(to_json(p));
+  for (const ConfigProblem& p : c.problems) j["problems"].push_back(problem_json(p));
   return j;
 }
 
@@ -53,7 +54,7 @@ std::string counted(size_t n, const char* what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
-void print(const Checked& c) {
+void print_checked(const Checked& c) {
   for (const ConfigProblem& p : c.problems) fmt::print("{}\n", shown(p));
   if (c.problems.empty())
     fmt::print("{}: {}\n", c.file, paint(Paint::kGood, "fine"));
@@ -61,25 +62,63 @@ void print(const Checked& c) {
     fmt::print("{}: {}, {}\n", c.file, counted(c.errors, "error"), counted(c.warnings, "warning"));
 }
 
-int check(const Question& q) {
+// Whether conditions of the file are about an op of that name.
+bool asks_about(const Config& config, const std::string& op) {
+  const auto asks = [&](const auto& rule) {
+    return !rule.conditions.empty() && glob_matches(rule.operation, op);
+  };
+  return std::any_of(config.dispatch_rules.begin(), config.dispatch_rules.end(), asks) ||
+         std::any_of(config.score.begin(), config.score.end(), asks);
+}
+
+// Conditions on ops of plugins that are not open are judged when one is: here it is, so that they are judged now.
+// Whatever else is found stays as it was: a program reads the file before it opens the plugin.
+void judge_announced(Runtime& runtime, std::vector<Checked>& all) {
+  std::map<std::string, Status> opened;  // by path
+  for (Checked& c : all) {
+    const Config config = read_config(c.file).config;
+    for (const Announced& a : announced(runtime, &PluginInfo::ops))
+      if (asks_about(config, a.name) && opened.find(a.path) == opened.end())
+        opened.emplace(a.path, runtime.plugins().load(a.path));
+  }
+  for (Checked& c : all) {
+    if (opened.empty()) return;
+    for (ConfigProblem& p : runtime.check_config(c.file)) {
+      const auto same = [&](const ConfigProblem& o) { return o.path == p.path; };
+      if (p.path.find(".conditions") != std::string::npos &&
+          std::none_of(c.problems.begin(), c.problems.end(), same))
+        c.problems.push_back(std::move(p));
+    }
+    for (const auto& [path, status] : opened)
+      if (!status.ok())
+        c.problems.push_back({Severity::kWarning, c.file, 0, 0, "",
+                              fmt::format("plugin {} cannot be opened ({}), so conditions on its "
+                                          "ops are not judged",
+                                          path, status.message()),
+                              ""});
+  }
+}
+
+int check_files(const CheckQuestion& q) {
   // Problems of the file that the environment names are not asked for.
   set_log_level("policy", LogLevel::kOff).ignore();
   Runtime& runtime = Runtime::shared();
   if (const int code = add_program_modes(runtime); code != kOk) return code;
   std::vector<Checked> all;
   bool ok = true;
-  for (const std::string& file : q.files) {
-    Checked& c = all.emplace_back(Checked{file, runtime.check_config(file)});
+  for (const std::string& file : q.files) all.push_back({file, runtime.check_config(file)});
+  judge_announced(runtime, all);
+  for (Checked& c : all) {
     for (const ConfigProblem& p : c.problems)
       ++(p.severity == Severity::kError ? c.errors : c.warnings);
     ok = ok && c.ok(q.strict);
   }
   if (q.json) {
     Json j = {{"ok", ok}, {"files", Json::array()}};
-    for (const Checked& c : all) j["files"].push_back(to_json(c, q.strict));
+    for (const Checked& c : all) j["files"].push_back(checked_json(c, q.strict));
     fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
-    for (const Checked& c : all) print(c);
+    for (const Checked& c : all) print_checked(c);
   }
   return ok ? kOk : kFailed;
 }
@@ -87,7 +126,7 @@ int check(const Question& q) {
 }  // namespace
 
 void add_config_check(CLI::App& config, Action& action) {
-  auto q = std::make_shared<Question>();
+  auto q = std::make_shared<CheckQuestion>();
   CLI::App* c = config.add_subcommand("check", "Whether rule files would be taken");
   c->add_option("FILE", q->files, "Rule files")
       ->required()
@@ -101,14 +140,16 @@ void add_config_check(CLI::App& config, Action& action) {
       "right.\n"
       "Ops and kernels are those of this machine, and ops of plugins that this environment names; "
       "a\n"
-      "kernel that a plugin brings must be `optional: true`, as a program would have it.\n"
+      "kernel that a plugin brings must be `optional: true`, as a program would have it. Plugins "
+      "whose\n"
+      "ops the conditions of a file are about are opened, so that these can be judged.\n"
       "Exit code 1 when a file has errors.\n"
       "\n"
       "Examples:\n"
       "  yard config check rules.yaml\n"
       "  yard config check --strict rules/*.yaml\n"
       "  YARD_PLUGINS=./acme.so yard config check rules.yaml --json");
-  c->callback([q, &action] { action = [q] { return check(*q); }; });
+  c->callback([q, &action] { action = [q] { return check_files(*q); }; });
 }
 
 }  // namespace yard::tool

@@ -6,19 +6,17 @@
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "config_commands.h"
 #include "config_file.h"
 #include "config_moves.h"
+#include "json.h"
 #include "table.h"
 #include "terminal.h"
 
 namespace yard::tool {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Calls that are made of one op.
 constexpr size_t kMostSamples = 20000;
@@ -27,10 +25,11 @@ constexpr size_t kMostAlike = 8;
 
 struct Calls {
   std::vector<CountedCall> calls;
-  std::vector<std::string> cut;  // ops of which more could have been made
+  std::vector<std::string> cut;    // ops of which more could have been made
+  std::vector<std::string> unmet;  // rules that hold for none of the calls that were made
 };
 
-struct Question {
+struct DiffQuestion {
   std::string old_file, new_file, trace;
   std::vector<std::string> calls;
   bool json = false;
@@ -60,33 +59,38 @@ Result<Calls> sampled(const Runtime& runtime, const Config& before, const Config
   return to;
 }
 
-Result<Calls> calls_of(const Question& q, const Runtime& before, const Runtime& after) {
+Result<Calls> calls_of(const DiffQuestion& q, const Runtime& before, const Runtime& after) {
   if (!q.trace.empty() || !q.calls.empty()) {
     auto given = q.trace.empty() ? read_calls(before, q.calls) : read_trace(before, q.trace);
     if (!given.ok()) return std::move(given).status();
-    return Calls{*std::move(given), {}};
+    return Calls{*std::move(given), {}, {}};
   }
-  return sampled(before, before.config(), after.config());
+  auto made = sampled(before, before.config(), after.config());
+  if (!made.ok()) return made;
+  std::vector<std::string> texts;
+  for (const CountedCall& c : made->calls) texts.push_back(c.call);
+  made->unmet = unmet_rules(before, texts);
+  for (std::string& rule : unmet_rules(after, texts)) made->unmet.push_back(std::move(rule));
+  return made;
 }
 
-void print_json(const Question& q, const std::vector<ConfigChange>& changes,
-                const std::vector<Move>& moves) {
-  const auto text = [](const std::string& s) { return s.empty() ? Json() : Json(s); };
-  Json j = {{"old", q.old_file},
-            {"new", q.new_file},
-            {"changes", Json::array()},
-            {"tried", moves.size()},
-            {"moved", Json::array()}};
+void print_diff_json(const DiffQuestion& q, const std::vector<ConfigChange>& changes,
+                     const std::vector<Move>& moves, const std::vector<std::string>& unmet) {
+  Json j = {{"old", q.old_file},     {"new", q.new_file},      {"changes", Json::array()},
+            {"tried", moves.size()}, {"moved", Json::array()}, {"unmet", unmet}};
   for (const ConfigChange& c : changes)
-    j["changes"].push_back({{"path", c.path}, {"old", text(c.before)}, {"new", text(c.after)}});
+    j["changes"].push_back(
+        {{"path", c.path}, {"old", text_or_null(c.before)}, {"new", text_or_null(c.after)}});
   for (const Move& m : moves)
     if (m.moved())
-      j["moved"].push_back(
-          {{"op", m.what.op}, {"call", m.what.call}, {"old", text(m.from)}, {"new", text(m.to)}});
+      j["moved"].push_back({{"op", m.what.op},
+                            {"call", m.what.call},
+                            {"old", text_or_null(m.from)},
+                            {"new", text_or_null(m.to)}});
   fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-void print(const ConfigChange& c) {
+void print_change(const ConfigChange& c) {
   if (c.before.empty())
     fmt::print("{}\n", paint(Paint::kGood, fmt::format("+ {}: {}", c.path, c.after)));
   else if (c.after.empty())
@@ -95,9 +99,9 @@ void print(const ConfigChange& c) {
     fmt::print("{} {}: {} -> {}\n", paint(Paint::kWarning, "~"), c.path, c.before, c.after);
 }
 
-void print(const std::vector<ConfigChange>& changes, const std::vector<Move>& moves) {
+void print_diff(const std::vector<ConfigChange>& changes, const std::vector<Move>& moves) {
   if (changes.empty()) fmt::print("The files say the same.\n");
-  for (const ConfigChange& c : changes) print(c);
+  for (const ConfigChange& c : changes) print_change(c);
   Table table({{"op"}, {"call"}, {"old"}, {"new"}});
   std::map<std::string, size_t> alike;  // by op and kernels
   std::set<std::string> ops;
@@ -120,7 +124,15 @@ void print(const std::vector<ConfigChange>& changes, const std::vector<Move>& mo
              moved > 0 ? fmt::format(", of {} op{}", ops.size(), ops.size() == 1 ? "" : "s") : "");
 }
 
-int diff_files(const Question& q) {
+// Nothing was found out about these.
+void print_unmet(const std::vector<std::string>& unmet) {
+  if (unmet.empty()) return;
+  fmt::print("No call was found for which {} hold{}: --call and --trace try others\n",
+             unmet.size() == 1 ? "this rule" : "these rules", unmet.size() == 1 ? "s" : "");
+  for (const std::string& rule : unmet) fmt::print("  {}\n", paint(Paint::kWarning, rule));
+}
+
+int diff_files(const DiffQuestion& q) {
   const auto before = runtime_under(q.old_file);
   if (before == nullptr) return kUsage;
   const auto after = runtime_under(q.new_file);
@@ -133,9 +145,10 @@ int diff_files(const Question& q) {
     fmt::print(stderr, "yard: only {} calls of {} were tried; --call and --trace try others\n",
                kMostSamples, op);
   if (q.json)
-    print_json(q, changes, moves);
+    print_diff_json(q, changes, moves, calls->unmet);
   else
-    print(changes, moves);
+    print_diff(changes, moves);
+  if (!q.json) print_unmet(calls->unmet);
   return std::any_of(moves.begin(), moves.end(), [](const Move& m) { return m.lost(); }) ? kFailed
                                                                                          : kOk;
 }
@@ -143,7 +156,7 @@ int diff_files(const Question& q) {
 }  // namespace
 
 void add_config_diff(CLI::App& config, Action& action) {
-  auto q = std::make_shared<Question>();
+  auto q = std::make_shared<DiffQuestion>();
   CLI::App* c = config.add_subcommand("diff", "What changes between two rule files");
   const auto file = [&](const char* name, std::string& to, const char* help) {
     c->add_option(name, to, help)->required()->type_name("FILE")->check(CLI::ExistingFile);
@@ -165,6 +178,7 @@ void add_config_diff(CLI::App& config, Action& action) {
       "each\n"
       "rule one that it is about and those just beside it (511, 512 and 513 for seq_len_gte: "
       "512).\n"
+      "Rules that hold for none of these are named.\n"
       "Exit code 1 when a call that could run is left without a kernel, 2 when a file is wrong.\n"
       "\n"
       "Examples:\n"

@@ -34,6 +34,20 @@ std::vector<std::string>& program_modes() {
   return names;
 }
 
+// What the rules would do once they are in force for all calls: none on trial, and nothing watched.
+Status put_in_force(Runtime& runtime, const std::string& path,
+                    std::vector<ConfigProblem>& problems) {
+  ConfigReading reading = read_config(path);
+  if (!reading.ok()) {
+    problems = runtime.check_config(path);
+    return Status(Code::kInvalidArgument, path + " is no rule file");
+  }
+  reading.config.canary.reset();
+  Status s = runtime.set_config(std::move(reading.config), &problems);
+  problems.insert(problems.begin(), reading.problems.begin(), reading.problems.end());
+  return s;
+}
+
 }  // namespace
 
 void add_mode_option(CLI::App& command) {
@@ -57,9 +71,12 @@ int use_config(Runtime& runtime, const std::string& path) {
   if (const int code = add_program_modes(runtime); code != kOk) return code;
   if (path.empty()) return kOk;
   // They are said here, once.
+  const LogLevel before = log_level("policy");
   set_log_level("policy", LogLevel::kOff).ignore();
   std::vector<ConfigProblem> problems;
-  const Status s = runtime.load_config(path, &problems);
+  const Status s = put_in_force(runtime, path, problems);
+  // What is found when a plugin is opened is news.
+  set_log_level("policy", before).ignore();
   for (const ConfigProblem& p : problems) fmt::print(stderr, "yard: {}\n", to_string(p));
   if (s.ok()) return kOk;
   return problems.empty() ? fail(kUsage, s) : kUsage;

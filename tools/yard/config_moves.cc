@@ -58,7 +58,7 @@ Status add_line(const Runtime& runtime, std::string_view line, Collected& to) {
 }
 
 // The winner; empty where there is none.
-std::string chosen(const Runtime& runtime, const std::string& call) {
+std::string winner(const Runtime& runtime, const std::string& call) {
   const auto e = runtime.explain(call);
   return e.ok() ? e->selected : std::string();
 }
@@ -104,7 +104,7 @@ std::vector<Move> compare(const Runtime& before, const Runtime& after,
   std::vector<Move> to;
   to.reserve(calls.size());
   for (const CountedCall& c : calls)
-    to.push_back({c, chosen(before, c.call), chosen(after, c.call)});
+    to.push_back({c, winner(before, c.call), winner(after, c.call)});
   return to;
 }
 

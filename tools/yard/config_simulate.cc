@@ -6,21 +6,19 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "config_commands.h"
 #include "config_file.h"
 #include "config_moves.h"
+#include "json.h"
 #include "table.h"
 #include "terminal.h"
 
 namespace yard::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-struct Question {
+struct SimulateQuestion {
   std::string file, trace, against;
   bool json = false;
 };
@@ -61,22 +59,22 @@ Totals total(const std::vector<Move>& moves) {
   return t;
 }
 
-void print_json(const Question& q, const Totals& t) {
-  const auto text = [](const std::string& s) { return s.empty() ? Json() : Json(s); };
-  Json j = {
-      {"file", q.file}, {"against", text(q.against)}, {"calls", t.calls},      {"moved", t.moved},
-      {"lost", t.lost}, {"distinct", t.distinct},     {"moves", Json::array()}};
+void print_totals_json(const SimulateQuestion& q, const Totals& t) {
+  Json j = {{"file", q.file},        {"against", text_or_null(q.against)},
+            {"calls", t.calls},      {"moved", t.moved},
+            {"lost", t.lost},        {"distinct", t.distinct},
+            {"moves", Json::array()}};
   for (const Stream& s : t.streams)
     j["moves"].push_back({{"op", s.op},
-                          {"from", text(s.from)},
-                          {"to", text(s.to)},
+                          {"from", text_or_null(s.from)},
+                          {"to", text_or_null(s.to)},
                           {"calls", s.calls},
                           {"distinct", s.distinct},
                           {"example", s.example}});
   fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-void print(const Totals& t) {
+void print_totals(const Totals& t) {
   Table table({{"op"},
                {"calls", Align::kRight},
                {"distinct", Align::kRight},
@@ -97,7 +95,7 @@ void print(const Totals& t) {
     fmt::print("{}\n", paint(Paint::kBad, fmt::format("No kernel could run {} of them.", t.lost)));
 }
 
-int simulate(const Question& q) {
+int simulate(const SimulateQuestion& q) {
   const auto before = runtime_under(q.against);
   if (before == nullptr) return kUsage;
   const auto after = runtime_under(q.file);
@@ -106,16 +104,16 @@ int simulate(const Question& q) {
   if (!calls.ok()) return fail(kUsage, calls.status());
   const Totals t = total(compare(*before, *after, *calls));
   if (q.json)
-    print_json(q, t);
+    print_totals_json(q, t);
   else
-    print(t);
+    print_totals(t);
   return t.lost > 0 ? kFailed : kOk;
 }
 
 }  // namespace
 
 void add_config_simulate(CLI::App& config, Action& action) {
-  auto q = std::make_shared<Question>();
+  auto q = std::make_shared<SimulateQuestion>();
   CLI::App* c = config.add_subcommand("simulate", "How many recorded calls would change kernel");
   c->add_option("FILE", q->file, "The rules to come")
       ->required()

@@ -7,18 +7,16 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "environment.h"
 #include "host_access.h"
+#include "json.h"
 #include "machine.h"
 #include "table.h"
 
 namespace yard::tool {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Trouble {
   bool broken = false;  // else it deserves a look
@@ -92,30 +90,29 @@ struct Findings {
   }
 };
 
-Json to_json(const Findings& f) {
-  const auto text = [](const std::string& s) { return s.empty() ? Json() : Json(s); };
+Json findings_json(const Findings& f) {
   Json features = Json::array(), backends = Json::array(), variables = Json::array(),
        problems = Json::array(), parts = Json::object();
   for (const Feature& x : f.features)
     features.push_back({{"name", x.name}, {"usable", x.usable}, {"listed", x.listed}});
   for (const BackendInfo& b : f.listing.backends)
     backends.push_back({{"name", b.name},
-                        {"vendor", text(b.vendor)},
+                        {"vendor", text_or_null(b.vendor)},
                         {"available", b.available},
-                        {"reason", text(b.reason)},
-                        {"detail", text(b.detail)},
+                        {"reason", text_or_null(b.reason)},
+                        {"detail", text_or_null(b.detail)},
                         {"kernels", b.kernels}});
   for (const Variable& v : f.environment)
     variables.push_back({{"name", v.name}, {"value", v.value}, {"problems", v.problems}});
   for (const Trouble& p : f.problems)
-    problems.push_back({{"broken", p.broken}, {"what", p.what}, {"mend", text(p.mend)}});
+    problems.push_back({{"broken", p.broken}, {"what", p.what}, {"mend", text_or_null(p.mend)}});
   for (const auto& [name, built] : optional_parts()) parts[name] = built;
   const Machine& m = f.machine;
   return {{"ok", f.ok()},
           {"version", yard_version()},
           {"machine",
            {{"architecture", m.architecture},
-            {"cpu", text(m.cpu)},
+            {"cpu", text_or_null(m.cpu)},
             {"system", m.system},
             {"cores", m.cores},
             {"cores_allowed", m.cores_allowed},
@@ -127,7 +124,7 @@ Json to_json(const Findings& f) {
           {"build",
            {{"compiler", compiler()},
             {"type", YARD_BUILD_TYPE},
-            {"sanitizer", text(YARD_BUILD_SANITIZER)},
+            {"sanitizer", text_or_null(YARD_BUILD_SANITIZER)},
             {"parts", std::move(parts)}}},
           {"backends", std::move(backends)},
           {"ops", f.listing.ops.size()},
@@ -190,7 +187,7 @@ void print_build(const Findings& f) {
   line("threads", fmt::format("{} for kernels", f.threads));
 }
 
-void print(const Findings& f) {
+void print_findings(const Findings& f) {
   print_machine(f);
   print_build(f);
   head("\nBackends");
@@ -245,9 +242,9 @@ void add_doctor(CLI::App& app, Action& action) {
     action = [json] {
       const Findings f;
       if (*json)
-        fmt::print("{}\n", to_json(f).dump(2));
+        fmt::print("{}\n", findings_json(f).dump(2));
       else
-        print(f);
+        print_findings(f);
       return f.ok() ? kOk : kFailed;
     };
   });

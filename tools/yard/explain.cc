@@ -14,13 +14,13 @@
 namespace yard::tool {
 namespace {
 
-struct Question {
+struct ExplainQuestion {
   std::string call, config;
   PolicyFlags policy;
   bool json = false;
 };
 
-int explain(const Question& q) {
+int explain_call(const ExplainQuestion& q) {
   if (const int code = use_config(Runtime::shared(), q.config); code != kOk) return code;
   const auto call = Runtime::shared().parse(q.call);
   if (!call.ok()) return fail(kUsage, call.status());
@@ -35,7 +35,7 @@ int explain(const Question& q) {
 }  // namespace
 
 void add_explain(CLI::App& app, Action& action) {
-  auto q = std::make_shared<Question>();
+  auto q = std::make_shared<ExplainQuestion>();
   CLI::App* c =
       app.add_subcommand("explain", "Which kernel a call would run, and why not the others");
   c->add_option("CALLSPEC", q->call, "The call as text, in quotes")->required();
@@ -55,7 +55,7 @@ void add_explain(CLI::App& app, Action& action) {
       "  yard explain 'rms_norm(f32[8,64], f32[64], out=&x)'            in place\n"
       "  yard explain --config new.yaml 'softmax(f32[64,4096])'         under other rules\n"
       "  yard explain 'softmax(f32[4,8])' --order 'vendor:onednn|reference' --json");
-  c->callback([q, &action] { action = [q] { return explain(*q); }; });
+  c->callback([q, &action] { action = [q] { return explain_call(*q); }; });
 }
 
 }  // namespace yard::tool

@@ -4,40 +4,23 @@
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "announced.h"
 #include "commands.h"
+#include "json.h"
 #include "plugin_show.h"
 #include "table.h"
 
 namespace yard::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-struct Question {
+struct FunctionsQuestion {
   std::vector<std::string> paths;
   bool open = false, json = false;
 };
 
-// A group that a plugin announces which has not been opened.
-struct Announced {
-  std::string group, plugin, path;
-};
-
-std::vector<Announced> announced(const Runtime& runtime) {
-  std::vector<Announced> to;
-  for (const PluginInfo& p : runtime.plugins().list())
-    if (p.state == PluginState::kFound)
-      for (const std::string& g : p.groups) to.push_back({g, p.name, p.path});
-  return to;
-}
-
-Json text_or_null(const std::string& s) { return s.empty() ? Json() : Json(s); }
-
-Json to_json(const FunctionProvider& p) {
+Json function_provider_json(const FunctionProvider& p) {
   Json refusals = Json::array();
   for (const FunctionRefusal& r : p.refusals)
     refusals.push_back({{"reason", r.reason}, {"text", r.text}, {"count", r.count}});
@@ -46,16 +29,17 @@ Json to_json(const FunctionProvider& p) {
           {"on", p.on},
           {"reason", text_or_null(p.reason)},
           {"detail", text_or_null(p.detail)},
+          {"breaker", p.breaker},
           {"calls", p.calls},
           {"failures", p.failures},
           {"refusals", std::move(refusals)}};
 }
 
-Json to_json(const std::vector<FunctionInfo>& list, const std::vector<Announced>& waiting) {
+Json functions_json(const std::vector<FunctionInfo>& list, const std::vector<Announced>& waiting) {
   Json to = {{"functions", Json::array()}, {"announced", Json::array()}};
   for (const FunctionInfo& f : list) {
     Json providers = Json::array();
-    for (const FunctionProvider& p : f.providers) providers.push_back(to_json(p));
+    for (const FunctionProvider& p : f.providers) providers.push_back(function_provider_json(p));
     to["functions"].push_back({{"group", f.group},
                                {"name", f.name},
                                {"signature", f.signature},
@@ -65,11 +49,11 @@ Json to_json(const std::vector<FunctionInfo>& list, const std::vector<Announced>
                                {"providers", std::move(providers)}});
   }
   for (const Announced& a : waiting)
-    to["announced"].push_back({{"group", a.group}, {"plugin", a.plugin}, {"path", a.path}});
+    to["announced"].push_back({{"group", a.name}, {"plugin", a.plugin}, {"path", a.path}});
   return to;
 }
 
-void print(const std::vector<FunctionInfo>& list, const std::vector<Announced>& waiting) {
+void print_functions(const std::vector<FunctionInfo>& list, const std::vector<Announced>& waiting) {
   if (list.empty() && waiting.empty()) {
     fmt::print("No dispatched functions are declared or provided.\n");
     return;
@@ -88,6 +72,7 @@ void print(const std::vector<FunctionInfo>& list, const std::vector<Announced>& 
                  {"nobody provides it", Paint::kDim}});
     for (const FunctionProvider& p : f.providers) {
       std::string why = p.on ? note : p.detail.empty() ? p.reason : p.reason + ": " + p.detail;
+      if (p.on && p.breaker != "closed") why = "its breaker is " + p.breaker;
       table.add({{std::exchange(name, ""), Paint::kBold},
                  {p.backend},
                  {std::to_string(p.priority)},
@@ -97,7 +82,7 @@ void print(const std::vector<FunctionInfo>& list, const std::vector<Announced>& 
     }
   }
   for (const Announced& a : waiting)
-    table.add({{a.group + "/*", Paint::kBold},
+    table.add({{a.name + "/*", Paint::kBold},
                {"-"},
                {"-"},
                {"-"},
@@ -106,33 +91,28 @@ void print(const std::vector<FunctionInfo>& list, const std::vector<Announced>& 
   fmt::print("{}", table.text());
 }
 
-int functions(const Question& q) {
-  RuntimeSettings settings;
-  for (const std::string& p : q.paths) settings.plugins.paths.push_back(absolute(p));
+int list_functions(const FunctionsQuestion& q) {
+  const RuntimeSettings settings = looks_also_at(q.paths);
   Runtime runtime(settings);
-  for (const PluginInfo& p : runtime.plugins().list())
-    if (p.state == PluginState::kRefused &&
-        std::find(settings.plugins.paths.begin(), settings.plugins.paths.end(), p.path) !=
-            settings.plugins.paths.end())
-      return fail(kFailed,
-                  fmt::format("{} is refused: {}: {}", p.path, to_string(p.reason), p.detail));
+  if (const Status s = none_refused(runtime, settings.plugins.paths); !s.ok())
+    return fail(kFailed, s.message());
   if (q.open)
-    for (const Announced& a : announced(runtime))
-      if (Status s = runtime.plugins().load(a.path); !s.ok())
-        return fail(kFailed, std::string(s.message()));
+    if (const Status s = open_announced(runtime, &PluginInfo::groups); !s.ok())
+      return fail(kFailed, s.message());
   const std::vector<FunctionInfo> list = runtime.functions().list();
-  const std::vector<Announced> waiting = announced(runtime);
+  const std::vector<Announced> waiting = announced(runtime, &PluginInfo::groups);
   if (q.json)
-    fmt::print("{}\n", to_json(list, waiting).dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n",
+               functions_json(list, waiting).dump(2, ' ', false, Json::error_handler_t::replace));
   else
-    print(list, waiting);
+    print_functions(list, waiting);
   return kOk;
 }
 
 }  // namespace
 
 void add_functions(CLI::App& app, Action& action) {
-  auto q = std::make_shared<Question>();
+  auto q = std::make_shared<FunctionsQuestion>();
   CLI::App* c =
       app.add_subcommand("functions", "The dispatched functions that plugins bring, and who is on");
   c->add_option("PATH", q->paths, "Plugins, or directories of them, to look at as well");
@@ -148,7 +128,7 @@ void add_functions(CLI::App& app, Action& action) {
       "  yard functions --open ./acme.so    what this one brings: backends, signatures, "
       "priorities\n"
       "  yard functions --json              {\"functions\": [...], \"announced\": [...]}");
-  c->callback([q, &action] { action = [q] { return functions(*q); }; });
+  c->callback([q, &action] { action = [q] { return list_functions(*q); }; });
 }
 
 }  // namespace yard::tool

@@ -4,38 +4,23 @@
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "announced.h"
 #include "commands.h"
+#include "json.h"
 #include "plugin_show.h"
 #include "table.h"
 
 namespace yard::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-struct Question {
+struct HooksQuestion {
   std::vector<std::string> paths, activate;
   bool open = false, strict = false, json = false;
 };
 
-// A hook that a plugin announces which has not been opened.
-struct Announced {
-  std::string hook, plugin, path;
-};
-
-std::vector<Announced> announced(const Runtime& runtime) {
-  std::vector<Announced> to;
-  for (const PluginInfo& p : runtime.plugins().list())
-    if (p.state == PluginState::kFound)
-      for (const std::string& h : p.hooks) to.push_back({h, p.name, p.path});
-  return to;
-}
-
-Json to_json(const HookProvider& p) {
+Json hook_provider_json(const HookProvider& p) {
   Json devices = Json::array();
   for (const Device d : p.devices) devices.push_back(to_string(d));
   return {{"backend", p.backend},
@@ -45,26 +30,32 @@ Json to_json(const HookProvider& p) {
           {"adds", p.adds},
           {"overrides", p.overrides},
           {"takes_next", p.takes_next},
-          {"definition", p.definition}};
+          {"definition", p.definition},
+          {"off", text_or_null(p.off)}};
 }
 
-Json to_json(const HookListing& list, const std::vector<Announced>& waiting) {
+Json hooks_json(const HookListing& list, const std::vector<Announced>& waiting) {
   Json to = {{"hooks", Json::array()},
              {"undeclared", list.undeclared()},
              {"unprovided", list.unprovided()},
+             {"activations", Json::array()},
              {"announced", Json::array()}};
   for (const HookInfo& h : list.hooks) {
     Json providers = Json::array();
-    for (const HookProvider& p : h.providers) providers.push_back(to_json(p));
+    for (const HookProvider& p : h.providers) providers.push_back(hook_provider_json(p));
     to["hooks"].push_back({{"name", h.name},
                            {"signature", h.signature},
                            {"declared", h.declared},
                            {"engaged", h.engaged},
                            {"providers", std::move(providers)},
-                           {"problem", h.problem.empty() ? Json() : Json(h.problem)}});
+                           {"problem", text_or_null(h.problem)}});
   }
+  for (const HookActivation& a : list.activations)
+    to["activations"].push_back({{"backend", a.backend},
+                                 {"device", a.device ? Json(to_string(*a.device)) : Json()},
+                                 {"waiting", a.waiting}});
   for (const Announced& a : waiting)
-    to["announced"].push_back({{"hook", a.hook}, {"plugin", a.plugin}, {"path", a.path}});
+    to["announced"].push_back({{"hook", a.name}, {"plugin", a.plugin}, {"path", a.path}});
   return to;
 }
 
@@ -74,7 +65,7 @@ std::string where(const HookProvider& p) {
   return text.empty() ? "-" : text;
 }
 
-void print(const HookListing& list, const std::vector<Announced>& waiting) {
+void print_hooks(const HookListing& list, const std::vector<Announced>& waiting) {
   if (list.hooks.empty() && waiting.empty()) {
     fmt::print("No hooks are declared or provided.\n");
     return;
@@ -94,12 +85,12 @@ void print(const HookListing& list, const std::vector<Announced>& waiting) {
       table.add({{std::exchange(name, ""), Paint::kBold},
                  {p.backend},
                  {std::to_string(p.priority)},
-                 {where(p), p.active ? Paint::kGood : Paint::kPlain},
+                 {where(p), p.active && p.off.empty() ? Paint::kGood : Paint::kPlain},
                  {h.signature},
-                 {note, paint}});
+                 {p.off.empty() ? note : "left out: " + p.off, paint}});
   }
   for (const Announced& a : waiting)
-    table.add({{a.hook, Paint::kBold},
+    table.add({{a.name, Paint::kBold},
                {"-"},
                {"-"},
                {"-"},
@@ -108,37 +99,32 @@ void print(const HookListing& list, const std::vector<Announced>& waiting) {
   fmt::print("{}", table.text());
 }
 
-int hooks(const Question& q) {
-  RuntimeSettings settings;
-  for (const std::string& p : q.paths) settings.plugins.paths.push_back(absolute(p));
+int list_hooks(const HooksQuestion& q) {
+  const RuntimeSettings settings = looks_also_at(q.paths);
   Runtime runtime(settings);
-  for (const PluginInfo& p : runtime.plugins().list())
-    if (p.state == PluginState::kRefused &&
-        std::find(settings.plugins.paths.begin(), settings.plugins.paths.end(), p.path) !=
-            settings.plugins.paths.end())
-      return fail(kFailed,
-                  fmt::format("{} is refused: {}: {}", p.path, to_string(p.reason), p.detail));
+  if (const Status s = none_refused(runtime, settings.plugins.paths); !s.ok())
+    return fail(kFailed, s.message());
   if (q.open || !q.activate.empty())
-    for (const Announced& a : announced(runtime))
-      if (Status s = runtime.plugins().load(a.path); !s.ok())
-        return fail(kFailed, std::string(s.message()));
+    if (const Status s = open_announced(runtime, &PluginInfo::hooks); !s.ok())
+      return fail(kFailed, s.message());
   runtime.hooks().set_strict(q.strict);
   for (const std::string& backend : q.activate)
     if (Status s = runtime.hooks().activate(backend); !s.ok())
       return fail(kFailed, std::string(s.message()));
   const HookListing list = runtime.hooks().list();
-  const std::vector<Announced> waiting = announced(runtime);
+  const std::vector<Announced> waiting = announced(runtime, &PluginInfo::hooks);
   if (q.json)
-    fmt::print("{}\n", to_json(list, waiting).dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n",
+               hooks_json(list, waiting).dump(2, ' ', false, Json::error_handler_t::replace));
   else
-    print(list, waiting);
+    print_hooks(list, waiting);
   return kOk;
 }
 
 }  // namespace
 
 void add_hooks(CLI::App& app, Action& action) {
-  auto q = std::make_shared<Question>();
+  auto q = std::make_shared<HooksQuestion>();
   CLI::App* c =
       app.add_subcommand("hooks", "The hooks that plugins bring, and how they fit together");
   c->add_option("PATH", q->paths, "Plugins, or directories of them, to look at as well");
@@ -158,7 +144,7 @@ void add_hooks(CLI::App& app, Action& action) {
       "  yard hooks --activate acme       who would be asked first\n"
       "  yard hooks --json                {\"hooks\": [...], \"undeclared\", \"unprovided\", "
       "\"announced\"}");
-  c->callback([q, &action] { action = [q] { return hooks(*q); }; });
+  c->callback([q, &action] { action = [q] { return list_hooks(*q); }; });
 }
 
 }  // namespace yard::tool

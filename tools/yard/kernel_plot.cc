@@ -9,61 +9,76 @@
 namespace yard::tool {
 namespace {
 
-// Pixels.
-constexpr double kLabels = 240, kScale = 560, kRight = 40, kLine = 22, kTop = 84, kBottom = 44;
-constexpr double kDot = 4.5;
-// Decades of the speed, over the copy's.
-constexpr double kFrom = -3, kTo = 1;
-// Colours that people who see few still tell apart; used again when there are more kernels.
-constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73",
-                                    "#cc79a7", "#e69f00", "#56b4e9"};
-constexpr const char *kPale = "#dddddd", *kCopy = "#888888";
+class SpeedPicture {
+ public:
+  explicit SpeedPicture(const std::vector<CallFigures>& figures)
+      : bottom_(kTop + kLine * static_cast<double>(figures.size())),
+        svg_(kLabels + kScale + kRight, bottom_ + kBottom) {
+    for (const CallFigures& f : figures)
+      for (const KernelFigure& k : f.kernels)
+        if (std::find(ids_.begin(), ids_.end(), k.id) == ids_.end()) ids_.push_back(k.id);
+    svg_.words(16, 26, "Speed of kernels over a plain copy of the same bytes", "start", "#444444",
+               16);
+    legend();
+    axis();
+    double y = kTop;
+    for (const CallFigures& f : figures) call(f, y += kLine);
+  }
 
-double x_of(double over_copy) {
-  const double decades = std::clamp(std::log10(std::max(over_copy, 1e-9)), kFrom, kTo);
-  return kLabels + kScale * (decades - kFrom) / (kTo - kFrom);
-}
+  std::string finish() && { return std::move(svg_).finish(); }
 
-std::vector<std::string> ids_of(const std::vector<CallFigures>& figures) {
-  std::vector<std::string> ids;
-  for (const CallFigures& f : figures)
+ private:
+  // Pixels.
+  static constexpr double kLabels = 240, kScale = 560, kRight = 40, kLine = 22, kTop = 84;
+  static constexpr double kBottom = 44, kDot = 4.5;
+  // Of the speed, over the copy's.
+  static constexpr Decades kDecades = {-3, 1, kLabels, kScale};
+  // Colours that people who see few still tell apart; used again when there are more kernels.
+  static constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73",
+                                             "#cc79a7", "#e69f00", "#56b4e9"};
+  static constexpr const char *kPale = "#dddddd", *kCopy = "#888888";
+
+  const char* colour_of(const std::string& id) const {
+    const auto at = std::find(ids_.begin(), ids_.end(), id) - ids_.begin();
+    return kColours[static_cast<size_t>(at) % std::size(kColours)];
+  }
+
+  void legend() {
+    double at = 16;
+    for (const std::string& id : ids_) {
+      svg_.dot(at + kDot, 48, kDot, colour_of(id));
+      svg_.words(at + 14, 52, id, "start");
+      at += 34 + 7 * static_cast<double>(id.size());
+    }
+  }
+
+  void axis() {
+    for (double d = kDecades.from; d <= kDecades.to; ++d) {
+      const double x = kDecades.x_of(std::pow(10, d));
+      svg_.line(x, kTop - 8, x, bottom_, d == 0 ? kCopy : kPale);
+      svg_.words(x, bottom_ + 18, d == 0 ? "1 (copy)" : fmt::format("{:g}", std::pow(10, d)),
+                 "middle");
+    }
+  }
+
+  // In the line that ends at `y`.
+  void call(const CallFigures& f, double y) {
+    svg_.line(kLabels, y - kLine / 2, kLabels + kScale, y - kLine / 2, kPale);
+    svg_.words(kLabels - 10, y - kLine / 2 + 4, fmt::format("{} {} x{}", f.op, f.dtype, f.rows),
+               "end");
     for (const KernelFigure& k : f.kernels)
-      if (std::find(ids.begin(), ids.end(), k.id) == ids.end()) ids.push_back(k.id);
-  return ids;
-}
+      svg_.dot(kDecades.x_of(std::max(k.over_copy, 1e-9)), y - kLine / 2, kDot, colour_of(k.id));
+  }
+
+  const double bottom_;
+  Svg svg_;
+  std::vector<std::string> ids_;  // of all kernels, each once
+};
 
 }  // namespace
 
 std::string kernel_plot(const std::vector<CallFigures>& figures) {
-  const std::vector<std::string> ids = ids_of(figures);
-  const auto colour = [&](const std::string& id) {
-    const auto at = std::find(ids.begin(), ids.end(), id) - ids.begin();
-    return kColours[static_cast<size_t>(at) % std::size(kColours)];
-  };
-  const double bottom = kTop + kLine * static_cast<double>(figures.size());
-  Svg svg(kLabels + kScale + kRight, bottom + kBottom);
-  svg.words(16, 26, "Speed of kernels over a plain copy of the same bytes", "start", "#444444", 16);
-  double at = 16;
-  for (const std::string& id : ids) {
-    svg.dot(at + kDot, 48, kDot, colour(id));
-    svg.words(at + 14, 52, id, "start");
-    at += 34 + 7 * static_cast<double>(id.size());
-  }
-  for (double d = kFrom; d <= kTo; ++d) {
-    const double x = x_of(std::pow(10, d));
-    svg.line(x, kTop - 8, x, bottom, d == 0 ? kCopy : kPale);
-    svg.words(x, bottom + 18, d == 0 ? "1 (copy)" : fmt::format("{:g}", std::pow(10, d)), "middle");
-  }
-  double y = kTop;
-  for (const CallFigures& f : figures) {
-    y += kLine;
-    svg.line(kLabels, y - kLine / 2, kLabels + kScale, y - kLine / 2, kPale);
-    svg.words(kLabels - 10, y - kLine / 2 + 4, fmt::format("{} {} x{}", f.op, f.dtype, f.rows),
-              "end");
-    for (const KernelFigure& k : f.kernels)
-      svg.dot(x_of(k.over_copy), y - kLine / 2, kDot, colour(k.id));
-  }
-  return std::move(svg).finish();
+  return SpeedPicture(figures).finish();
 }
 
 }  // namespace yard::tool

@@ -4,25 +4,24 @@
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <set>
 
+#include "announced.h"
 #include "commands.h"
+#include "json.h"
 #include "table.h"
 
 namespace yard::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-struct Question {
+struct ListQuestion {
   std::string op;
-  bool json = false;
+  bool open = false, json = false;
 };
 
-Json text_or_null(const std::string& s) { return s.empty() ? Json() : Json(s); }
-
-Json to_json(const std::vector<const OpInfo*>& ops) {
+Json ops_json(const std::vector<const OpInfo*>& ops, const std::vector<Announced>& waiting) {
   Json list = Json::array();
   for (const OpInfo* op : ops) {
     Json kernels = Json::array();
@@ -36,10 +35,13 @@ Json to_json(const std::vector<const OpInfo*>& ops) {
                          {"reason", text_or_null(k.reason)}});
     list.push_back({{"name", op->name}, {"schema", op->schema}, {"kernels", std::move(kernels)}});
   }
-  return {{"ops", std::move(list)}};
+  Json unopened = Json::array();
+  for (const Announced& a : waiting)
+    unopened.push_back({{"op", a.name}, {"plugin", a.plugin}, {"path", a.path}});
+  return {{"ops", std::move(list)}, {"announced", std::move(unopened)}};
 }
 
-std::vector<Cell> row(const KernelInfo& k) {
+std::vector<Cell> kernel_row(const KernelInfo& k) {
   return {{k.id, k.available ? Paint::kPlain : Paint::kDim},
           {to_string(k.kind)},
           {k.vendor.empty() ? "-" : k.vendor},
@@ -58,32 +60,80 @@ const std::vector<Column>& kernel_columns() {
   return columns;
 }
 
-void print_all(const std::vector<const OpInfo*>& ops) {
+// Its kernels are known once it is opened.
+std::vector<Cell> unopened_row(const Announced& a) {
+  return {{"-"},
+          {"-"},
+          {"-"},
+          {"-"},
+          {"-"},
+          {"-"},
+          {fmt::format("plugin {}, not opened", a.plugin), Paint::kDim}};
+}
+
+void add_unopened(Table& table, const std::vector<Announced>& waiting, const std::string& op,
+                  std::string name) {
+  for (const Announced& a : waiting) {
+    if (a.name != op) continue;
+    std::vector<Cell> cells = unopened_row(a);
+    cells.insert(cells.begin(), Cell{std::exchange(name, ""), Paint::kBold});
+    table.add(std::move(cells));
+  }
+}
+
+void print_all(const std::vector<const OpInfo*>& ops, const std::vector<Announced>& waiting) {
   std::vector<Column> columns = {{"op"}};
   columns.insert(columns.end(), kernel_columns().begin(), kernel_columns().end());
   Table table(columns);
   for (const OpInfo* op : ops) {
     std::string name = op->name;
     for (const KernelInfo& k : op->kernels) {
-      std::vector<Cell> cells = row(k);
+      std::vector<Cell> cells = kernel_row(k);
       cells.insert(cells.begin(), Cell{std::exchange(name, ""), Paint::kBold});
       table.add(std::move(cells));
     }
     if (op->kernels.empty()) table.add({{name, Paint::kBold}, {"no kernels", Paint::kBad}});
+    add_unopened(table, waiting, op->name, "");
   }
+  const auto known = [&](const Announced& a) {
+    return std::any_of(ops.begin(), ops.end(), [&](const OpInfo* o) { return o->name == a.name; });
+  };
+  std::set<std::string> new_ops;
+  for (const Announced& a : waiting)
+    if (!known(a)) new_ops.insert(a.name);
+  for (const std::string& op : new_ops) add_unopened(table, waiting, op, op);
   fmt::print("{}", table.text());
 }
 
-void print_one(const OpInfo& op) {
+void print_one(const OpInfo& op, const std::vector<Announced>& waiting) {
   fmt::print("{}\n", paint(Paint::kBold, op.name));
   if (!op.summary.empty()) fmt::print("  {}\n", op.summary);
   fmt::print("\n  {}\n\n", op.schema);
   Table table(kernel_columns());
-  for (const KernelInfo& k : op.kernels) table.add(row(k));
-  fmt::print("{}", op.kernels.empty() ? "  no kernels\n" : table.text(2));
+  for (const KernelInfo& k : op.kernels) table.add(kernel_row(k));
+  for (const Announced& a : waiting) table.add(unopened_row(a));
+  fmt::print("{}", op.kernels.empty() && waiting.empty() ? "  no kernels\n" : table.text(2));
 }
 
-int list(const Question& q) {
+// An op of which only the name is known.
+void print_unopened(const std::string& op, const std::vector<Announced>& waiting) {
+  fmt::print("{}\n\n", paint(Paint::kBold, op));
+  for (const Announced& a : waiting) fmt::print("  plugin {}, not opened: {}\n", a.plugin, a.path);
+}
+
+// What plugins that are not opened have for the op, or for any where none is named.
+std::vector<Announced> unopened(const std::string& op) {
+  std::vector<Announced> to = announced(Runtime::shared(), &PluginInfo::ops);
+  if (!op.empty()) std::erase_if(to, [&](const Announced& a) { return a.name != op; });
+  return to;
+}
+
+int list_ops(const ListQuestion& q) {
+  if (q.open)
+    for (const Announced& a : unopened(q.op))
+      if (const Status s = Runtime::shared().plugins().load(a.path); !s.ok())
+        return fail(kFailed, s.message());
+  const std::vector<Announced> waiting = unopened(q.op);
   const Listing listing = Runtime::shared().list();
   std::vector<const OpInfo*> ops;
   std::vector<std::string> names;
@@ -91,34 +141,41 @@ int list(const Question& q) {
     names.push_back(op.name);
     if (q.op.empty() || q.op == op.name) ops.push_back(&op);
   }
-  if (ops.empty() && !q.op.empty())
+  for (const Announced& a : announced(Runtime::shared(), &PluginInfo::ops)) names.push_back(a.name);
+  if (ops.empty() && waiting.empty() && !q.op.empty())
     return fail(kUsage, fmt::format("op '{}' is not known{}", q.op, did_you_mean(q.op, names)));
   if (q.json)
-    fmt::print("{}\n", to_json(ops).dump(2));
+    fmt::print("{}\n", ops_json(ops, waiting).dump(2));
+  else if (!q.op.empty() && ops.empty())
+    print_unopened(q.op, waiting);
   else if (!q.op.empty())
-    print_one(*ops[0]);
+    print_one(*ops[0], waiting);
   else
-    print_all(ops);
+    print_all(ops, waiting);
   return kOk;
 }
 
 }  // namespace
 
 void add_list(CLI::App& app, Action& action) {
-  auto q = std::make_shared<Question>();
+  auto q = std::make_shared<ListQuestion>();
   CLI::App* c =
       app.add_subcommand("list", "The ops there are, and the kernels that compete for each");
   c->add_option("OP", q->op, "Only this op, with its schema");
+  c->add_flag("--open", q->open, "Open the plugins that serve ops, to see their kernels");
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(
       "A kernel is available when its backend works here and the processor has what it needs.\n"
       "Whether it can serve a certain call is another question: yard explain.\n"
+      "Plugins are opened when an op is first called: until then only their ops are known.\n"
       "\n"
       "Examples:\n"
       "  yard list                    all ops and kernels\n"
       "  yard list rms_norm           one op with its schema\n"
-      "  yard list --json             {\"ops\": [{\"name\", \"schema\", \"kernels\": [...]}]}");
-  c->callback([q, &action] { action = [q] { return list(*q); }; });
+      "  yard list rms_norm --open    with the kernels of plugins\n"
+      "  yard list --json             {\"ops\": [{\"name\", \"schema\", \"kernels\": [...]}], "
+      "\"announced\": [...]}");
+  c->callback([q, &action] { action = [q] { return list_ops(*q); }; });
 }
 
 }  // namespace yard::tool

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "json.h"
 #include "plugin_commands.h"
 #include "plugin_show.h"
 #include "table.h"
@@ -15,14 +16,12 @@
 namespace yard::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-struct Question {
+struct PluginsQuestion {
   std::vector<std::string> paths;
   bool json = false;
 };
 
-std::vector<Cell> row(const PluginInfo& p) {
+std::vector<Cell> plugin_row(const PluginInfo& p) {
   const Paint state = p.state == PluginState::kRefused ? Paint::kBad : Paint::kGood;
   return {{p.name.empty() ? "-" : p.name, Paint::kBold},
           {p.version.empty() ? "-" : p.version},
@@ -32,18 +31,15 @@ std::vector<Cell> row(const PluginInfo& p) {
           {why_refused(p), Paint::kDim}};
 }
 
-int list(const Question& q) {
+int list_plugins(const PluginsQuestion& q) {
   // Refused ones are in the table; what the environment asks for is logged all the same.
   set_log_level("plugin", LogLevel::kOff).ignore();
-  RuntimeSettings settings;
-  for (const std::string& p : q.paths) settings.plugins.paths.push_back(absolute(p));
-  const Runtime runtime(settings);
+  if (const Status s = check_features(); !s.ok()) return fail(kUsage, s);
+  const Runtime runtime(looks_also_at(q.paths));
   std::vector<PluginInfo> found = runtime.plugins().list();
-  for (PluginInfo& p : found) {
-    if (p.state != PluginState::kFound) continue;
-    const PluginInfo seen = runtime.plugins().inspect(p.path);
-    p.sha256 = seen.sha256, p.probed = seen.probed, p.verified = seen.verified;
-  }
+  // A digest is looked at when a plugin is loaded; here it is asked for what would come of that.
+  for (PluginInfo& p : found)
+    if (p.state == PluginState::kFound) p = runtime.plugins().would_load(p.path);
   if (q.json) {
     Json j = {{"plugins", Json::array()}};
     for (const PluginInfo& p : found) j["plugins"].push_back(to_json(p));
@@ -55,7 +51,7 @@ int list(const Question& q) {
     return kOk;
   }
   Table table({{"name"}, {"version"}, {"state"}, {"ops"}, {"file"}, {""}});
-  for (const PluginInfo& p : found) table.add(row(p));
+  for (const PluginInfo& p : found) table.add(plugin_row(p));
   fmt::print("{}", table.text());
   return kOk;
 }
@@ -64,7 +60,7 @@ Paint paint_of(const PluginInfo& p) {
   return p.state == PluginState::kRefused ? Paint::kBad : Paint::kGood;
 }
 
-void print(const PluginInfo& p) {
+void print_plugin(const PluginInfo& p) {
   const auto line = [](const char* what, const std::string& value) {
     if (!value.empty()) fmt::print("  {:<10} {}\n", what, value);
   };
@@ -88,47 +84,54 @@ void print(const PluginInfo& p) {
 }
 
 int inspect(const std::string& file, bool json) {
-  const Runtime runtime(looks_for_nothing());
-  const PluginInfo info = runtime.plugins().inspect(absolute(file));
+  set_log_level("plugin", LogLevel::kOff).ignore();  // what else is refused is not the question
+  if (const Status s = check_features(); !s.ok()) return fail(kUsage, s);
+  const Runtime runtime(as_the_environment_has_it());
+  const PluginInfo info = runtime.plugins().would_load(absolute(file));
   if (info.reason == PluginReason::kNotFound)
     return fail(kUsage, fmt::format("{}: {}", file, info.detail));
   if (json)
     fmt::print("{}\n", to_json(info).dump(2, ' ', false, Json::error_handler_t::replace));
   else
-    print(info);
+    print_plugin(info);
   return info.state == PluginState::kRefused ? kFailed : kOk;
 }
 
 }  // namespace
 
 void add_plugin_list(CLI::App& plugin, Action& action) {
-  auto q = std::make_shared<Question>();
+  auto q = std::make_shared<PluginsQuestion>();
   CLI::App* c = plugin.add_subcommand("list", "The plugins that are found, and those refused");
   c->add_option("PATH", q->paths, "Files and directories to look through before all others")
       ->type_name("PATH");
+  add_feature_option(*c);
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(
       "Looks where a program of this environment would: YARD_PLUGINS, YARD_PLUGIN_PATH and where\n"
-      "plugins are installed. Opens none of them.\n"
+      "plugins are installed. Opens none of them. Lock files and what the rule file in force says "
+      "count.\n"
       "\n"
       "Examples:\n"
       "  yard plugin list\n"
       "  yard plugin list ./build /opt/acme/plugins\n"
       "  yard plugin list --json             {\"plugins\": [{\"path\", \"name\", \"state\", "
       "...}]}");
-  c->callback([q, &action] { action = [q] { return list(*q); }; });
+  c->callback([q, &action] { action = [q] { return list_plugins(*q); }; });
 }
 
 void add_plugin_inspect(CLI::App& plugin, Action& action) {
-  auto q = std::make_shared<Question>();
+  auto q = std::make_shared<PluginsQuestion>();
   q->paths.resize(1);
   CLI::App* c = plugin.add_subcommand("inspect", "What a file says of itself, without running it");
   c->add_option("FILE", q->paths[0], "A plugin's shared library")->required();
+  add_feature_option(*c);
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
       "Shows the manifest, the digest, and what is remembered of probes and of yard verify. Exit "
       "code 1\n"
-      "when the file would be refused.\n"
+      "when a program of this environment would refuse the file, by a lock file or by "
+      "`require_verified`\n"
+      "for example. Another plugin of the same name does not count here.\n"
       "\n"
       "Examples:\n"
       "  yard plugin inspect ./acme.so\n"

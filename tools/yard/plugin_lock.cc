@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <set>
+#include <tuple>
 
+#include "json.h"
 #include "plugin_commands.h"
 #include "plugin_show.h"
 #include "table.h"
@@ -15,15 +18,13 @@ namespace yard::tool {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
-struct Question {
+struct LockQuestion {
   std::vector<std::string> paths;
   std::string output;
   bool json = false;
 };
 
-struct Contents {
+struct LockContents {
   std::vector<PluginInfo> listed, refused;
 };
 
@@ -50,7 +51,16 @@ std::string place_for(const std::vector<std::string>& paths) {
   return (place / "yard.lock").string();
 }
 
-int report(const Question& q, const std::string& output, const Contents& c) {
+// A lock file is found by its name, in a directory that is searched; any other must be named by the program.
+std::string when_it_counts(const std::string& output) {
+  const fs::path at(output);
+  if (at.filename() == "yard.lock")
+    return fmt::format("where {} is searched, others are not loaded from now on.",
+                       at.parent_path().string());
+  return "it counts in programs that name it: PluginSettings::lock_file.";
+}
+
+int report_lock(const LockQuestion& q, const std::string& output, const LockContents& c) {
   if (q.json) {
     Json j = {{"file", output}, {"plugins", Json::array()}, {"refused", Json::array()}};
     for (const PluginInfo& p : c.listed)
@@ -65,21 +75,26 @@ int report(const Question& q, const std::string& output, const Contents& c) {
   Table table({{"name"}, {"version"}, {"sha256"}, {"file"}});
   for (const PluginInfo& p : c.listed)
     table.add({{p.name, Paint::kBold}, {p.version}, {p.sha256, Paint::kDim}, {p.path}});
-  fmt::print("{}\n{} lists {} plugin{}; others are not loaded from now on.\n", table.text(), output,
-             c.listed.size(), c.listed.size() == 1 ? "" : "s");
+  std::set<std::tuple<std::string, std::string, std::string>> distinct;
+  for (const PluginInfo& p : c.listed) distinct.emplace(p.name, p.version, p.sha256);
+  fmt::print("{}\n{} lists {} plugin{}{}; {}\n", table.text(), output, distinct.size(),
+             distinct.size() == 1 ? "" : "s",
+             distinct.size() == c.listed.size() ? "" : fmt::format(" in {} files", c.listed.size()),
+             when_it_counts(output));
   for (const PluginInfo& p : c.refused)
     fmt::print(stderr, "yard: {} is left out: {}\n", p.path, why_refused(p));
   return kOk;
 }
 
-int lock(const Question& q) {
+int lock(const LockQuestion& q) {
   const std::string output = q.output.empty() ? place_for(q.paths) : absolute(q.output);
   if (output.empty())
     return fail(kUsage,
                 "these are in several directories; say where the lock file belongs: "
                 "--output FILE");
+  if (const Status s = check_features(); !s.ok()) return fail(kUsage, s);
   const Runtime runtime(looks_for_nothing());
-  Contents c;
+  LockContents c;
   for (const std::string& path : q.paths) {
     std::error_code error;
     const bool directory = fs::is_directory(path, error);
@@ -98,22 +113,25 @@ int lock(const Question& q) {
   if (c.listed.empty())
     return fail(kFailed, "there is no plugin to list; a lock file without any would let none in");
   if (const Status s = write_plugin_lock(output, c.listed); !s.ok()) return fail(kFailed, s);
-  return report(q, output, c);
+  return report_lock(q, output, c);
 }
 
 }  // namespace
 
 void add_plugin_lock(CLI::App& plugin, Action& action) {
-  auto q = std::make_shared<Question>();
+  auto q = std::make_shared<LockQuestion>();
   CLI::App* c = plugin.add_subcommand("lock", "Write which plugins may be loaded, by digest");
   c->add_option("PATH", q->paths, "Plugins, or directories of them")->required()->type_name("PATH");
   c->add_option("--output", q->output, "Where to write it; otherwise yard.lock beside the plugins")
       ->type_name("FILE");
+  add_feature_option(*c);
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(
       "Where a yard.lock lies in a directory that is searched, only plugins are loaded that it "
       "lists with\n"
-      "name, version and SHA-256. The file takes the place of an older one whole.\n"
+      "name, version and SHA-256. A file of another name or place counts in programs that name it "
+      "by\n"
+      "PluginSettings::lock_file. It takes the place of an older one whole.\n"
       "\n"
       "Examples:\n"
       "  yard plugin lock /opt/acme/plugins              /opt/acme/plugins/yard.lock\n"

@@ -10,9 +10,9 @@
 #include <fstream>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <regex>
 
+#include "json.h"
 #include "templates/templates.h"
 #include "terminal.h"
 
@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Question {
+struct ProjectQuestion {
   std::string name, directory, op;
   bool c = false, json = false;
 };
@@ -116,7 +116,7 @@ std::string fill_in(std::string_view text, const Words& words) {
 }
 
 // Name and contents of each file of the project.
-std::vector<std::pair<std::string, std::string>> project(const Question& q) {
+std::vector<std::pair<std::string, std::string>> project(const ProjectQuestion& q) {
   const std::string suffix = q.c ? "c" : "cc", version = YARD_VERSION;
   const Words words = {{"NAME", q.name},
                        {"OP", q.op},
@@ -138,8 +138,8 @@ std::vector<std::pair<std::string, std::string>> project(const Question& q) {
 }
 
 // All of the files or none. The message says what went wrong.
-std::string write(const fs::path& directory,
-                  const std::vector<std::pair<std::string, std::string>>& files) {
+std::string write_project(const fs::path& directory,
+                          const std::vector<std::pair<std::string, std::string>>& files) {
   std::error_code error;
   fs::create_directories(directory, error);
   if (error) return fmt::format("cannot make '{}': {}", directory.string(), error.message());
@@ -156,19 +156,18 @@ std::string write(const fs::path& directory,
   return {};
 }
 
-int make(Question q) {
+int make_project(ProjectQuestion q) {
   if (q.op.empty()) q.op = q.name;
   const fs::path directory = q.directory.empty() ? fs::path(q.name) : fs::path(q.directory);
   for (const std::string& wrong : {wrong_name(q.name), wrong_op(q.op), wrong_directory(directory)})
     if (!wrong.empty()) return fail(kUsage, wrong);
   const auto files = project(q);
-  if (const std::string wrong = write(directory, files); !wrong.empty())
+  if (const std::string wrong = write_project(directory, files); !wrong.empty())
     return fail(kFailed, wrong);
   if (q.json) {
-    nlohmann::ordered_json j = {
-        {"name", q.name}, {"op", q.op}, {"directory", directory.string()}, {"files", {}}};
+    Json j = {{"name", q.name}, {"op", q.op}, {"directory", directory.string()}, {"files", {}}};
     for (const auto& [name, text] : files) j["files"].push_back(name);
-    fmt::print("{}\n", j.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
     return kOk;
   }
   std::string names;
@@ -185,7 +184,7 @@ int make(Question q) {
 }  // namespace
 
 void add_plugin_new(CLI::App& plugin, Action& action) {
-  auto q = std::make_shared<Question>();
+  auto q = std::make_shared<ProjectQuestion>();
   CLI::App* c = plugin.add_subcommand("new", "A plugin project that builds and passes its tests");
   c->add_option("NAME", q->name, "Name of the plugin: a-z, 0-9 and _")->required();
   c->add_option("--dir", q->directory, "Where to put it (NAME)")->type_name("D");
@@ -201,7 +200,7 @@ void add_plugin_new(CLI::App& plugin, Action& action) {
       "  yard plugin new acme                        acme/acme.cc with the op acme\n"
       "  yard plugin new acme --op acme.scale --c    in C, with another op\n"
       "  yard plugin new acme --dir src/acme         somewhere else");
-  c->callback([q, &action] { action = [q] { return make(*q); }; });
+  c->callback([q, &action] { action = [q] { return make_project(*q); }; });
 }
 
 }  // namespace yard::tool

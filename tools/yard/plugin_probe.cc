@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "json.h"
 #include "plugin_commands.h"
 #include "plugin_show.h"
 #include "terminal.h"
@@ -12,16 +13,14 @@
 namespace yard::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-struct Question {
+struct ProbeQuestion {
   std::string file;
   double seconds = PluginSettings().probe_seconds;
   double gib = 4;
   bool json = false;
 };
 
-Json json_of(const ProbeReport& r) {
+Json probe_json(const ProbeReport& r) {
   Json j = {{"passed", r.passed()},
             {"reason", r.passed() ? Json() : Json(to_string(r.reason))},
             {"detail", r.passed() ? Json() : Json(r.detail)},
@@ -32,8 +31,9 @@ Json json_of(const ProbeReport& r) {
   return j;
 }
 
-int probe(const Question& q) {
-  RuntimeSettings settings;
+int probe(const ProbeQuestion& q) {
+  if (const Status s = check_features(); !s.ok()) return fail(kUsage, s);
+  RuntimeSettings settings = as_the_environment_has_it();
   settings.builtin_backends = false;
   settings.plugins.probe_seconds = q.seconds;
   settings.plugins.probe_memory = static_cast<uint64_t>(q.gib * (uint64_t{1} << 30));
@@ -42,7 +42,7 @@ int probe(const Question& q) {
   if (r.reason == PluginReason::kNotFound)
     return fail(kUsage, fmt::format("{}: {}", q.file, r.detail));
   if (q.json)
-    fmt::print("{}\n", json_of(r).dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", probe_json(r).dump(2, ' ', false, Json::error_handler_t::replace));
   else if (r.passed())
     fmt::print("{}: {} kernel{}, {} calls, {}\n", paint(Paint::kGood, "passed"), r.kernels,
                r.kernels == 1 ? "" : "s", r.runs, duration(r.seconds * 1e9));
@@ -55,9 +55,10 @@ int probe(const Question& q) {
 }  // namespace
 
 void add_plugin_probe(CLI::App& plugin, Action& action) {
-  auto q = std::make_shared<Question>();
+  auto q = std::make_shared<ProbeQuestion>();
   CLI::App* c = plugin.add_subcommand("probe", "Try a plugin in a process of its own");
   c->add_option("FILE", q->file, "A plugin's shared library")->required();
+  add_feature_option(*c);
   c->add_option("--seconds", q->seconds, "How long it may take (10)")
       ->type_name("S")
       ->check(CLI::Range(0.01, 86400.0));

@@ -2,17 +2,36 @@
 #include "plugin_show.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <filesystem>
+
+#include "json.h"
 
 namespace yard::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Json text_or_null(const std::string& s) { return s.empty() ? Json() : Json(s); }
+// As the command line has them.
+std::vector<std::string>& device_features() {
+  static std::vector<std::string> features;
+  return features;
+}
 
 }  // namespace
+
+void add_feature_option(CLI::App& command) {
+  command
+      .add_option("--device-feature", device_features(),
+                  "What the program states of a device, cuda:sm_90 say; may be given again")
+      ->type_name("DEVICE:NAME")
+      ->allow_extra_args(false);
+}
+
+Status check_features() {
+  RuntimeSettings s = looks_for_nothing();
+  s.device_features.clear();
+  return Runtime(s).state_device_features(device_features());
+}
 
 Json to_json(const PluginInfo& p) {
   const bool refused = p.state == PluginState::kRefused;
@@ -51,8 +70,20 @@ std::string absolute(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
 
-RuntimeSettings looks_for_nothing() {
+RuntimeSettings looks_also_at(const std::vector<std::string>& paths) {
+  RuntimeSettings s = as_the_environment_has_it();
+  for (const std::string& p : paths) s.plugins.paths.push_back(absolute(p));
+  return s;
+}
+
+RuntimeSettings as_the_environment_has_it() {
   RuntimeSettings s;
+  s.device_features = device_features();
+  return s;
+}
+
+RuntimeSettings looks_for_nothing() {
+  RuntimeSettings s = as_the_environment_has_it();
   s.builtin_backends = false, s.environment = false, s.plugins.installed = false;
   return s;
 }

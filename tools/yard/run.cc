@@ -10,10 +10,10 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "config_file.h"
+#include "json.h"
 #include "policy_flags.h"
 #include "run_dump.h"
 #include "terminal.h"
@@ -21,13 +21,10 @@
 namespace yard::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
-
 constexpr int kDefaultRuns = 100;
 constexpr auto kDefaultTime = std::chrono::milliseconds(500);
 
-struct Question {
+struct RunQuestion {
   std::string call, config;
   std::string from, kernel;  // a dump, and who runs it
   PolicyFlags policy;
@@ -53,15 +50,16 @@ struct Outcome {
 };
 
 // Runs again and again on fresh inputs; the time is the kernel's own, the median over the runs.
-void measure(const Question& q, const ParsedCall& call, CallTensors& data, Options& options,
-             Outcome& out) {
+void time_call(const RunQuestion& q, const ParsedCall& call, CallTensors& data, Options& options,
+               Outcome& out) {
   ResultRecord record;
   options.result = &record;
   std::vector<double> times;
-  const auto start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   const auto enough = [&] {
     if (q.repeat > 0) return times.size() >= static_cast<size_t>(q.repeat);
-    return times.size() >= kDefaultRuns || (!times.empty() && Clock::now() - start > kDefaultTime);
+    return times.size() >= kDefaultRuns ||
+           (!times.empty() && std::chrono::steady_clock::now() - start > kDefaultTime);
   };
   // The first run finds the plan and warms the caches; its time does not count.
   for (bool first = true; first || !enough(); first = false) {
@@ -78,7 +76,7 @@ void measure(const Question& q, const ParsedCall& call, CallTensors& data, Optio
   if (out.median_ns > 0) out.gb_per_s = static_cast<double>(data.traffic()) / out.median_ns;
 }
 
-void check_against_reference(const Question& q, const ParsedCall& call, const CallTensors& data,
+void check_against_reference(const RunQuestion& q, const ParsedCall& call, const CallTensors& data,
                              Outcome& out) {
   CallTensors again(call, q.seed, q.contents);
   Options options;
@@ -97,31 +95,30 @@ void check_against_reference(const Question& q, const ParsedCall& call, const Ca
                            op != nullptr ? op->tolerances : std::vector<yard_tolerance_t>());
 }
 
-Json to_json(const ParsedCall& call, const Outcome& o) {
-  const auto text = [](const std::string& s) { return s.empty() ? Json() : Json(s); };
+Json outcome_json(const ParsedCall& call, const Outcome& o) {
   const auto number = [](bool known, double v) {
     return known && std::isfinite(v) ? Json(v) : Json();
   };
   const bool ran = o.status.ok(), compared = !o.reference.empty();
   Json j = {{"op", call.op},
             {"call", call.text},
-            {"kernel", text(o.kernel)},
+            {"kernel", text_or_null(o.kernel)},
             {"median_ns", number(ran, o.median_ns)},
             {"gb_per_s", number(ran, o.gb_per_s)},
             {"attempts", o.attempts},
             {"max_abs_error", number(compared, o.difference.max_abs)},
             {"max_rel_error", number(compared, o.difference.max_rel)},
-            {"reference", text(o.reference)},
+            {"reference", text_or_null(o.reference)},
             {"ok", o.ok()},
             {"runs", o.runs},
             {"equal_bits", compared ? Json(o.difference.equal_bits) : Json()},
-            {"worst", text(o.difference.worst)},
-            {"damage", text(o.damage)}};
+            {"worst", text_or_null(o.difference.worst)},
+            {"damage", text_or_null(o.damage)}};
   if (!ran) j["error"] = o.status.to_string();
   return j;
 }
 
-void print(const ParsedCall& call, const Outcome& o) {
+void print_outcome(const ParsedCall& call, const Outcome& o) {
   const auto line = [](const char* what, const std::string& text) {
     fmt::print("  {:<10} {}\n", what, text);
   };
@@ -149,7 +146,7 @@ void print(const ParsedCall& call, const Outcome& o) {
                               d.worst_expected));
 }
 
-int run(const Question& q) {
+int run_call(const RunQuestion& q) {
   if (const int code = use_config(Runtime::shared(), q.config); code != kOk) return code;
   const auto call = Runtime::shared().parse(q.call);
   if (!call.ok()) return fail(kUsage, call.status());
@@ -166,20 +163,20 @@ int run(const Question& q) {
 
   CallTensors data(*call, q.seed, q.contents);
   Outcome out;
-  measure(q, *call, data, *options, out);
+  time_call(q, *call, data, *options, out);
   out.damage = data.damage();
   if (out.status.ok()) check_against_reference(q, *call, data, out);
-  if (q.json) fmt::print("{}\n", to_json(*call, out).dump(2));
+  if (q.json) fmt::print("{}\n", outcome_json(*call, out).dump(2));
   if (!out.status.ok()) {
     const int code = out.status.code() == Code::kNotFound ? kUsage : kFailed;
     return q.json ? code : fail(code, out.status);
   }
-  if (!q.json) print(*call, out);
+  if (!q.json) print_outcome(*call, out);
   return out.ok() ? kOk : kFailed;
 }
 
 // A dump says all of a call; what would say something else about it is refused.
-Status check_from(const CLI::App& command, const Question& q) {
+Status check_from(const CLI::App& command, const RunQuestion& q) {
   const auto bad = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
   if (q.from.empty() && q.call.empty()) return bad("CALLSPEC is missing, or --from DUMP");
   if (q.from.empty())
@@ -193,9 +190,9 @@ Status check_from(const CLI::App& command, const Question& q) {
   return {};
 }
 
-int run_either(const CLI::App& command, const Question& q) {
+int run_either(const CLI::App& command, const RunQuestion& q) {
   if (Status s = check_from(command, q); !s.ok()) return fail(kUsage, s);
-  if (q.from.empty()) return run(q);
+  if (q.from.empty()) return run_call(q);
   if (const int code = use_config(Runtime::shared(), q.config); code != kOk) return code;
   return run_dump(q.from, q.kernel, q.json);
 }
@@ -215,7 +212,7 @@ void add_contents(CLI::App& command, Contents& to) {
 }  // namespace
 
 void add_run(CLI::App& app, Action& action) {
-  auto q = std::make_shared<Question>();
+  auto q = std::make_shared<RunQuestion>();
   CLI::App* c =
       app.add_subcommand("run", "Run a call: which kernel, how fast, how far from the reference");
   c->add_option("CALLSPEC", q->call, "The call as text, in quotes");

@@ -5,29 +5,27 @@
 #include <yard/canary_dump.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "json.h"
 #include "terminal.h"
 
 namespace yard::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 std::string figures(double v) { return std::isnan(v) ? "nan" : fmt::format("{:.9g}", v); }
 
 // Numbers that JSON has no word for are told as text.
-Json number(double v) { return std::isfinite(v) ? Json(v) : Json(figures(v)); }
+Json number_or_text(double v) { return std::isfinite(v) ? Json(v) : Json(figures(v)); }
 
 Json worst(const std::string& where, double found, double expected, double error) {
   if (where.empty()) return Json();
   return {{"element", where},
-          {"found", number(found)},
-          {"expected", number(expected)},
-          {"error", number(error)}};
+          {"found", number_or_text(found)},
+          {"expected", number_or_text(expected)},
+          {"error", number_or_text(error)}};
 }
 
-Json to_json(const std::string& path, const CanaryDump& dump, const CanaryReplay& r) {
+Json replay_json(const std::string& path, const CanaryDump& dump, const CanaryReplay& r) {
   const Difference& d = r.difference;
   const CanaryMismatch& m = dump.mismatch;
   Json j = {
@@ -38,16 +36,16 @@ Json to_json(const std::string& path, const CanaryDump& dump, const CanaryReplay
       {"against", r.against},
       {"ok", r.ok()},
       {"worst", worst(d.worst, d.worst_found, d.worst_expected, d.ratio)},
-      {"max_abs_error", number(d.max_abs)},
-      {"max_rel_error", number(d.max_rel)},
+      {"max_abs_error", number_or_text(d.max_abs)},
+      {"max_rel_error", number_or_text(d.max_rel)},
       {"equal_bits", r.status.ok() && d.equal_bits},
-      {"damage", r.damage.empty() ? Json() : Json(r.damage)},
+      {"damage", text_or_null(r.damage)},
       {"then", {{"kernel", m.kernel}, {"worst", worst(m.worst, m.found, m.expected, m.error)}}}};
   if (!r.status.ok()) j["error"] = r.status.to_string();
   return j;
 }
 
-void print(const CanaryDump& dump, const CanaryReplay& r) {
+void print_replay(const CanaryDump& dump, const CanaryReplay& r) {
   const auto line = [](const char* what, const std::string& text) {
     fmt::print("  {:<10} {}\n", what, text);
   };
@@ -75,10 +73,11 @@ int run_dump(const std::string& path, const std::string& kernel, bool json) {
   const auto again = replay(Runtime::shared(), *dump, kernel);
   if (!again.ok()) return fail(kUsage, again.status());
   if (json)
-    fmt::print("{}\n",
-               to_json(path, *dump, *again).dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print(
+        "{}\n",
+        replay_json(path, *dump, *again).dump(2, ' ', false, Json::error_handler_t::replace));
   else
-    print(*dump, *again);
+    print_replay(*dump, *again);
   return again->ok() ? kOk : kFailed;
 }
 

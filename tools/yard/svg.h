@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <string_view>
 
@@ -52,6 +54,16 @@ class Svg {
     return to;
   }
   std::string text_;
+};
+
+// A logarithmic axis: the decades 10^from to 10^to, on `width` pixels from `left` on.
+struct Decades {
+  double from, to, left, width;
+
+  // Of a value above 0; beyond an end is at the end.
+  double x_of(double value) const {
+    return left + width * (std::clamp(std::log10(value), from, to) - from) / (to - from);
+  }
 };
 
 }  // namespace yard::tool

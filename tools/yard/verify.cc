@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard verify: holds kernels against the reference kernels of their ops.
+// yard verify: holds kernels against the reference kernels of their ops, and checks the verifiers of functions.
 #include <fmt/format.h>
 #include <yard/verify.h>
 #include <CLI/CLI.hpp>
 
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "commands.h"
 #include "error_plot.h"
+#include "json.h"
 #include "plugin_show.h"
 #include "progress.h"
 #include "terminal.h"
 #include "verify_file.h"
+#include "verify_functions.h"
 #include "verify_report.h"
 
 namespace yard::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr size_t kQuickCases = 40;
 constexpr int64_t kQuickElements = 4096;
 
-struct Question {
+struct VerifyQuestion {
   VerifyOptions options;
   std::string file, expect, plot;
   bool quick = false, json = false;
+  double timeout = 60;  // one run of a kernel is far shorter
 };
 
 Result<std::vector<Expectation>> read_expectations(const std::string& path) {
@@ -47,14 +47,15 @@ int write_plot(const std::string& path, const VerifyReport& report) {
 }
 
 // What keeps a report from being remembered as a pass of the whole plugin; empty if nothing does.
-std::string not_whole(const Question& q, const VerifyReport& report) {
+std::string not_whole(const VerifyQuestion& q, const VerifyReport& report) {
   const VerifyOptions& o = q.options;
-  if (!o.op.empty() || !o.kernel.empty() || !o.backend.empty()) return "not all of it was verified";
+  if (!o.op.empty() || !o.kernel.empty() || !o.backend.empty() || !o.function.empty())
+    return "not all of it was verified";
   if (q.quick || o.cases < VerifyOptions().cases)
     return fmt::format("fewer than {} calls for each op were made", VerifyOptions().cases);
   for (const KernelReport& k : report.kernels)
     if (k.expected > 0) return fmt::format("{} of op {} failed, as was expected", k.id, k.op);
-  return {};
+  return unchecked_function(report);
 }
 
 // A kernel of a plugin that was never compared: nothing is known of it.
@@ -66,14 +67,15 @@ std::string idle_kernel(const VerifyReport& report) {
   return {};
 }
 
-void print_json(const Question& q, const VerifyReport& report, const Ward* ward) {
+void print_report_json(const VerifyQuestion& q, const VerifyReport& report, const Ward* ward) {
   Json j = ward != nullptr ? to_json(*ward, q.file) : Json::object();
   j["kernels"] = to_json(report);
+  j["functions"] = function_reports_json(report);
   fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
 // On the kernels of a runtime. `ward`, where a plugin is verified, is told of each run and of the result.
-int verify_runtime(Question& q, const Runtime& runtime, Ward* ward) {
+int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
   VerifyOptions& options = q.options;
   Progress progress;
   options.progress = [&](const VerifyProgress& p) {
@@ -83,26 +85,34 @@ int verify_runtime(Question& q, const Runtime& runtime, Ward* ward) {
                                p.failed > 0 ? fmt::format(", {} failed", p.failed) : ""));
     return true;
   };
-  if (ward != nullptr)
+  if (ward != nullptr) {
     options.watch = [ward](std::string_view op, std::string_view kernel, const VerifyCase& c) {
       ward->step(fmt::format("in kernel '{}' of op '{}' on {} with contents {} and seed {}", kernel,
                              op, c.call, to_string(c.contents), c.seed));
     };
+    options.watch_function = [ward](std::string_view f, std::string_view backend, size_t sample) {
+      ward->step(fmt::format("in the verifier of backend '{}' for function '{}' on sample {}",
+                             backend, f, sample));
+    };
+  }
   const auto report = yard::verify(runtime, options);
   progress.clear();
   if (!report.ok()) return fail(kUsage, report.status());
   bool ok = report->ok();
   if (ward != nullptr) {
-    ward->step("after its kernels had been verified");
+    ward->step("after all of it had been verified");
     const std::string idle = ok ? idle_kernel(*report) : "";
     const std::string partly = ok ? not_whole(q, *report) : "";
     ok = ok && idle.empty();
     ward->result(ok && partly.empty(), !ok, !idle.empty() ? idle : partly);
   }
   if (q.json) {
-    print_json(q, *report, ward);
+    print_report_json(q, *report, ward);
   } else {
-    print(*report, ward != nullptr ? fmt::format("YARD_PLUGINS={} ", absolute(q.file)) : "");
+    if (!report->kernels.empty())
+      print(*report, ward != nullptr ? fmt::format("YARD_PLUGINS={} ", absolute(q.file)) : "");
+    if (!report->kernels.empty() && !report->functions.empty()) fmt::print("\n");
+    print_function_reports(*report);
     if (ward != nullptr && ward->verified())
       fmt::print("{}: all of it passed. sha256:{}\n", q.file, ward->sha256());
     if (ward != nullptr && !ward->why().empty())
@@ -116,14 +126,16 @@ int verify_runtime(Question& q, const Runtime& runtime, Ward* ward) {
 }
 
 // In a process that may crash: opens the plugin and verifies what it brings.
-int verify_plugin(Question& q, Ward& ward) {
-  RuntimeSettings settings;
+int verify_plugin(VerifyQuestion& q, Ward& ward) {
+  RuntimeSettings settings = as_the_environment_has_it();
   settings.plugins.probe = PluginProbe::kNever;  // this process is the probe
   settings.plugins.allow_writable = true;        // judged by inspect() in the other one
   settings.plugins.watch = [&](std::string_view, std::string_view step) {
     ward.step(step == "opening" ? "while it was opened" : fmt::format("in its {}", step));
   };
   Runtime runtime(settings);
+  // Rules that want plugins verified must not keep one from it.
+  runtime.load_config("").ignore();
   Plugins plugins = runtime.plugins();
   for (const PluginInfo& p : plugins.list())
     if (p.name == ward.name()) plugins.forget(p.path).ignore();
@@ -143,7 +155,7 @@ int verify_plugin(Question& q, Ward& ward) {
   return code;
 }
 
-int verify(Question& q) {
+int verify(VerifyQuestion& q) {
   VerifyOptions& options = q.options;
   if (!q.expect.empty()) {
     auto expectations = read_expectations(q.expect);
@@ -155,19 +167,28 @@ int verify(Question& q) {
     if (options.cases == 0) options.cases = kQuickCases;
   }
   if (options.cases == 0) options.cases = VerifyOptions().cases;
-  if (!q.file.empty())
-    return verify_file(q.file, q.json, [&q](Ward& ward) { return verify_plugin(q, ward); });
+  if (!q.file.empty()) {
+    if (const Status s = check_features(); !s.ok()) return fail(kUsage, s);
+    return verify_file(q.file, q.json, q.timeout,
+                       [&q](Ward& ward) { return verify_plugin(q, ward); });
+  }
   return verify_runtime(q, Runtime::shared(), nullptr);
 }
 
 }  // namespace
 
 void add_verify(CLI::App& app, Action& action) {
-  auto q = std::make_shared<Question>();
+  auto q = std::make_shared<VerifyQuestion>();
   q->options.cases = 0;  // as not said
   CLI::App* c = app.add_subcommand("verify", "Hold kernels against the reference of their op");
   c->add_option("FILE", q->file, "Only what this plugin brings, in a process of its own")
       ->type_name("FILE.so");
+  c->add_option("--timeout", q->timeout,
+                "Of a FILE: seconds that one step may take before it counts as a hang (60)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.001, 86400.0))
+      ->needs(c->get_option("FILE"));
+  add_feature_option(*c);
   CLI::Option* backend =
       c->add_option("--backend", q->options.backend, "Only kernels of this backend");
   backend->type_name("NAME");
@@ -175,6 +196,9 @@ void add_verify(CLI::App& app, Action& action) {
       ->type_name("ID")
       ->excludes(backend);
   c->add_option("--op", q->options.op, "Only kernels of this op")->type_name("OP");
+  c->add_option("--function", q->options.function,
+                "Only verifiers of this function, and no kernels")
+      ->type_name("GROUP/NAME");
   c->add_option("--cases", q->options.cases, "Calls for each op (300; 40 with --quick)")
       ->type_name("N")
       ->check(CLI::Range(1, 10000000));
@@ -194,6 +218,9 @@ void add_verify(CLI::App& app, Action& action) {
       "the same numbers and compares, memory around tensors included. Exit code 1 when a kernel\n"
       "failed, or did not though --expect says so.\n"
       "\n"
+      "Verifiers of dispatched functions are asked about their sample calls, twice and on other\n"
+      "threads, and must say the same and change nothing. Exit code 1 when one is broken.\n"
+      "\n"
       "With a FILE the plugin's kernels and new ops are verified in a process of their own: a "
       "crash "
       "is a\n"
@@ -206,6 +233,7 @@ void add_verify(CLI::App& app, Action& action) {
       "  yard verify --backend reference --quick\n"
       "  yard verify --op softmax --cases 2000 --seed 7\n"
       "  yard verify ./acme.so\n"
+      "  yard verify ./acme.so --timeout 5\n"
       "  yard verify --kernel vendor.acme --expect known.txt --plot errors.svg");
   c->callback([q, &action] { action = [q] { return verify(*q); }; });
 }

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <thread>
 
+#include "json.h"
 #include "plugin_show.h"
 #include "terminal.h"
 
@@ -29,9 +30,6 @@ struct Ward::Page {
 };
 
 namespace {
-
-// Without a step for so long it is taken to hang. One run of a kernel is far shorter.
-constexpr std::chrono::seconds kPatience(60);
 
 template <size_t N>
 void put(char (&to)[N], std::string_view text) noexcept {
@@ -50,7 +48,7 @@ std::string get(const char (&from)[N]) {
 }
 
 // Waits for the child, or until it has been at one step for too long. False if it had to be ended.
-bool wait_for(pid_t child, const Ward& ward, int* status) {
+bool wait_for(pid_t child, const Ward& ward, double patience, int* status) {
   unsigned long seen = ward.steps();
   auto since = std::chrono::steady_clock::now();
   auto pause = std::chrono::milliseconds(1);
@@ -61,7 +59,7 @@ bool wait_for(pid_t child, const Ward& ward, int* status) {
     const auto now = std::chrono::steady_clock::now();
     if (ward.steps() != seen) {
       seen = ward.steps(), since = now;
-    } else if (now - since > kPatience) {
+    } else if (now - since > std::chrono::duration<double>(patience)) {
       ::kill(child, SIGKILL);
       while (::waitpid(child, status, 0) < 0 && errno == EINTR) {
       }
@@ -70,8 +68,8 @@ bool wait_for(pid_t child, const Ward& ward, int* status) {
   }
 }
 
-std::string how_it_ended(bool by_itself, int status, const std::string& step) {
-  if (!by_itself) return fmt::format("was still running after {} s, {}", kPatience.count(), step);
+std::string how_it_ended(bool by_itself, int status, double patience, const std::string& step) {
+  if (!by_itself) return fmt::format("was still running after {:g} s, {}", patience, step);
   if (WIFSIGNALED(status)) {
     const char* name = ::sigabbrev_np(WTERMSIG(status));
     return fmt::format(
@@ -130,16 +128,15 @@ unsigned long Ward::steps() const noexcept {
   return *const_cast<const volatile unsigned long*>(&page_->steps);
 }
 
-nlohmann::ordered_json to_json(const Ward& ward, const std::string& file) {
-  using Json = nlohmann::ordered_json;
-  const std::string sha256 = ward.sha256(), why = ward.why();
+Json to_json(const Ward& ward, const std::string& file) {
   return {{"file", file},
-          {"sha256", sha256.empty() ? Json() : Json(sha256)},
+          {"sha256", text_or_null(ward.sha256())},
           {"verified", ward.verified()},
-          {"why", why.empty() ? Json() : Json(why)}};
+          {"why", text_or_null(ward.why())}};
 }
 
-int verify_file(const std::string& file, bool json, const std::function<int(Ward&)>& work) {
+int verify_file(const std::string& file, bool json, double patience,
+                const std::function<int(Ward&)>& work) {
   const std::string path = absolute(file);
   PluginInfo info;
   {
@@ -160,16 +157,16 @@ int verify_file(const std::string& file, bool json, const std::function<int(Ward
     return fail(kFailed, fmt::format("cannot start a process: {}", std::strerror(errno)));
   if (child == 0) ::_exit(in_child(ward, work));
   int status = 0;
-  const bool by_itself = wait_for(child, ward, &status);
+  const bool by_itself = wait_for(child, ward, patience, &status);
   ::close(fd);
   if (!by_itself || !WIFEXITED(status) || !ward.finished()) {
-    const std::string how = how_it_ended(by_itself, status, ward.step());
+    const std::string how = how_it_ended(by_itself, status, patience, ward.step());
     ward.digest(info.sha256), ward.result(false, true, how);
     remember(file, ward);
     if (!json) return fail(kFailed, fmt::format("{} failed: it {}", file, how));
     auto j = to_json(ward, file);
-    j["kernels"] = nlohmann::ordered_json::array();
-    fmt::print("{}\n", j.dump(2, ' ', false, decltype(j)::error_handler_t::replace));
+    j["kernels"] = Json::array();
+    fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
     return kFailed;
   }
   if (ward.verified() || ward.failed()) remember(file, ward);

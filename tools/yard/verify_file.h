@@ -5,9 +5,10 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+
+#include "json.h"
 
 namespace yard::tool {
 
@@ -50,10 +51,12 @@ class Ward {
 };
 
 // {"file", "sha256", "verified", "why"}
-nlohmann::ordered_json to_json(const Ward& ward, const std::string& file);
+Json to_json(const Ward& ward, const std::string& file);
 
 // Looks at the file, runs `work` on it in a child, and remembers what came of it. Gives an exit code. A crash
-// is told on stderr, or in the JSON that `work` would have printed.
-int verify_file(const std::string& file, bool json, const std::function<int(Ward&)>& work);
+// is told on stderr, or in the JSON that `work` would have printed. A child that is
+// without a step for `patience` seconds is taken to hang, and is ended.
+int verify_file(const std::string& file, bool json, double patience,
+                const std::function<int(Ward&)>& work);
 
 }  // namespace yard::tool

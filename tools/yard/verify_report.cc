@@ -5,41 +5,40 @@
 
 #include <cmath>
 
+#include "json.h"
 #include "table.h"
 #include "terminal.h"
 
 namespace yard::tool {
 namespace {
 
-using Json = nlohmann::ordered_json;
+Json number_or_null(double v) { return std::isfinite(v) ? Json(v) : Json(); }
 
-Json number(double v) { return std::isfinite(v) ? Json(v) : Json(); }
-
-Json to_json(const VerifyCase& c) {
+Json case_json(const VerifyCase& c) {
   return {{"call", c.call},
           {"contents", to_string(c.contents)},
           {"seed", c.seed},
-          {"error", number(c.error)},
+          {"error", number_or_null(c.error)},
           {"what", c.what}};
 }
 
-Json to_json(const KernelReport& k) {
+Json kernel_json(const KernelReport& k) {
   const bool ran = !k.worst.call.empty();
   Json j = {{"op", k.op},
             {"id", k.id},
             {"passed", k.passed},
             {"failed", k.failed},
             {"skipped", k.skipped},
-            {"worst_error", ran ? number(k.worst.error) : Json()},
+            {"worst_error", ran ? number_or_null(k.worst.error) : Json()},
             {"worst_call", ran ? Json(k.worst.call) : Json()},
             {"declined", k.declined},
             {"expected", k.expected},
             {"backend", k.backend},
             {"kind", to_string(k.kind)},
-            {"worst", ran ? to_json(k.worst) : Json()},
+            {"worst", ran ? case_json(k.worst) : Json()},
             {"failures", Json::array()},
             {"reasons", Json::array()}};
-  for (const VerifyCase& c : k.failures) j["failures"].push_back(to_json(c));
+  for (const VerifyCase& c : k.failures) j["failures"].push_back(case_json(c));
   for (const VerifyReason& r : k.reasons)
     j["reasons"].push_back({{"reason", r.reason}, {"detail", r.detail}, {"count", r.count}});
   return j;
@@ -54,7 +53,7 @@ std::string short_reasons(const KernelReport& k) {
   return k.reasons.size() > kShown ? to + ", ..." : to;
 }
 
-void print_table(const VerifyReport& report) {
+void print_kernels(const VerifyReport& report) {
   Table table({{"op"},
                {"kernel"},
                {"passed", Align::kRight},
@@ -95,14 +94,14 @@ void print_failures(const VerifyReport& report, const std::string& before) {
 
 }  // namespace
 
-nlohmann::ordered_json to_json(const VerifyReport& report) {
+Json to_json(const VerifyReport& report) {
   Json j = Json::array();
-  for (const KernelReport& k : report.kernels) j.push_back(to_json(k));
+  for (const KernelReport& k : report.kernels) j.push_back(kernel_json(k));
   return j;
 }
 
 void print(const VerifyReport& report, const std::string& before) {
-  print_table(report);
+  print_kernels(report);
   print_failures(report, before);
   size_t ran = 0, expected = 0;
   for (const KernelReport& k : report.kernels) ran += k.ran(), expected += k.expected;

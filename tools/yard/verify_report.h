@@ -4,13 +4,14 @@
 
 #include <yard/verify.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "json.h"
 
 namespace yard::tool {
 
 // A list with one entry for each kernel.
-nlohmann::ordered_json to_json(const VerifyReport& report);
+Json to_json(const VerifyReport& report);
 // A table, and the first failures with the command that shows each again; `before` is put before that.
 void print(const VerifyReport& report, const std::string& before = {});
 

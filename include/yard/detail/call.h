@@ -50,7 +50,10 @@ template <class... W>
     code = YARD_FAULT;
     std::snprintf(call.error, call.error_size, "%s", e.what());
   } catch (...) {
-    if (thread_is_unwinding()) throw;
+    if (thread_is_unwinding()) {
+      free_call_scratch(&call);
+      throw;
+    }
     code = YARD_FAULT;
     std::snprintf(call.error, call.error_size, "an exception that is no std::exception");
   }
@@ -102,7 +105,7 @@ inline Status::Rep* call_typed_op(Site* site, P... p) {
             return run_recent(site, last, args);
           }
           yard_call_t call;
-          start_call(call, thread->error, last.flags, last.host, last.self);
+          start_call(call, thread->message(), last.flags, last.host, last.self);
           // A kernel may call ops itself, and the memo become another's.
           const void *const entry = last.entry, *const plan = last.plan;
           const uint32_t counter = last.counter;

@@ -28,6 +28,9 @@ class Commit {
   // What is chosen for the point, here or in an outer group; null: nothing yet. Counts as a use. The text
   // stays where it is as long as the group.
   YARD_API const std::string* chosen(std::string_view point);
+  // Begins with a choice that was made elsewhere, unless an outer group has one. Outer groups learn of it when it is
+  // used.
+  YARD_API void seed(std::string_view point, std::string_view id);
   // The point has chosen, for this group and the outer ones. To be said before the chosen one runs, so that
   // calls it makes follow.
   YARD_API void note(std::string_view point, std::string_view id);
@@ -46,6 +49,7 @@ class Commit {
     uint64_t uses = 0;      // after the one that made it
   };
   Choice* find(std::string_view point) noexcept;
+  const std::string* look(std::string_view point) noexcept;
   Choice& put(std::string_view point, std::string_view id);
 
   Commit* const outer_;

@@ -5,6 +5,7 @@
 // asks verifiers, and then only the implementation that runs: a call that never ends holds back nothing else.
 #pragma once
 
+#include <yard/detail/function_text.h>
 #include <yard/detail/function_visit.h>
 #include <yard/detail/guard.h>
 #include <yard/plugin.h>
@@ -13,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -32,22 +34,37 @@ struct FunctionTable {
   const FunctionRow* const* rows = nullptr;  // in the order in which they are asked
   uint32_t count = 0;
   uint32_t original = 0;  // counter
-  bool plain = true;      // false: the call takes the long way
+  // False: calls take the long way, since verifiers are checked or the health of somebody is watched.
+  mutable std::atomic<bool> plain{true};
 };
-// Of every function under the master switch: calls go straight to the original.
+// Of every function under the master switch: calls outside of commit groups go straight to the original.
 extern YARD_API const FunctionTable kFunctionsOff;
+
+struct FunctionArgs;
+// Has `samples`, a function of its own type, hand the arguments of its calls to take(to, arguments).
+using TakeSamples = void (*)(void (*samples)(void), void (*take)(void* to, const FunctionArgs&),
+                             void* to);
 
 // A declared function: one for each group, name and signature. Stays for ever.
 struct FunctionSite {
   std::atomic<const FunctionTable*> table{nullptr};  // null: not asked for yet
   uint64_t id = 0;
   std::string group, name, signature;
-  std::string point;             // under which commit groups know its choice
-  std::atomic<int> declared{0};  // objects that exist now
+  std::string point;        // under which commit groups know its choice
+  bool repeatable = false;  // see FunctionOptions
+  // The program's function that makes sample calls, and how it is asked for them; null: there is none.
+  std::atomic<void (*)(void)> samples{nullptr};
+  std::atomic<TakeSamples> take_samples{nullptr};  // set before
+  std::atomic<int> declared{0};                    // objects that exist now
   FunctionSite* next = nullptr;
 };
-YARD_API FunctionSite* declare_function(const char* group, const char* name, const char* signature,
-                                        const char* choice) noexcept;
+struct FunctionDeclaration {
+  const char *group, *name, *signature, *choice;
+  bool repeatable;
+  void (*samples)(void);
+  TakeSamples take_samples;
+};
+YARD_API FunctionSite* declare_function(const FunctionDeclaration& d) noexcept;
 YARD_API void undeclare_function(FunctionSite* site) noexcept;
 
 // Who ran last, by function. Of a thread.
@@ -73,11 +90,38 @@ inline void remember(ThreadHead& thread, const FunctionSite& site, const char* b
 }
 YARD_API const char* last_selected(const FunctionSite* site) noexcept;
 
+// Whether this thread is in one: then no call chooses by itself.
+inline bool in_commit_group() noexcept {
+  const ThreadHead* const thread = t_thread;
+  return thread != nullptr && (thread->scope & ThreadHead::kCommitted) != 0;
+}
+
 template <class... A>
 using VerifyFunction = int32_t (*)(void* self, VerifyArg<A>..., yard_verdict_t*);
 // Whether a second implementation can be given what a first one was given.
 template <class A>
 inline constexpr bool kSurvives = std::is_reference_v<A> || std::is_trivially_copyable_v<A>;
+// Whether no implementation can change what the caller has, nor what it is given again.
+template <class A>
+inline constexpr bool kOnlyRead =
+    std::is_reference_v<A>
+        ? std::is_const_v<std::remove_reference_t<A>>&& std::is_arithmetic_v<std::remove_cvref_t<A>>
+        : std::is_arithmetic_v<A> || std::is_enum_v<A>;
+template <>
+inline constexpr bool kOnlyRead<const std::string&> = true;
+template <>
+inline constexpr bool kOnlyRead<std::string_view> = true;
+
+// What is left of the arguments when an implementation has failed.
+enum class Left : uint8_t {
+  kNothing,    // something was consumed
+  kPerhaps,    // they can be given again; what they lead to may have been written
+  kEverything  // nobody could change anything
+};
+template <class... A>
+inline constexpr Left kLeft = !(kSurvives<A> && ...)  ? Left::kNothing
+                              : (kOnlyRead<A> && ...) ? Left::kEverything
+                                                      : Left::kPerhaps;
 
 // YARD_CALL_* of the thread's scope.
 YARD_API uint32_t scope_flags(const ThreadHead& thread) noexcept;
@@ -117,20 +161,22 @@ struct FunctionArgs {
   int32_t (*ask)(const void* tuple, const ThreadHead& thread, const FunctionRow& row,
                  yard_verdict_t& v);
   // Calls see() with whatever a verifier could reach: tensors, and values without pointers of their own.
-  void (*visit)(const void* tuple, void (*see)(void* to, const void* data, size_t bytes), void* to);
+  void (*visit)(const void* tuple, SeeBytes see, void* to);
+  // Calls say() with each argument for people, or with the tensor that it is.
+  void (*describe)(const void* tuple, SayArgument say, void* to);
 };
 
-// What one call has been through: nothing, as long as nothing fails.
-struct FunctionFailures;
-YARD_API void free_failures(FunctionFailures* failures) noexcept;
+// What one call has been through: nothing, as long as nothing fails and nobody is on trial.
+struct FunctionStory;
+YARD_API void free_story(FunctionStory* story) noexcept;
 struct FunctionTry {
-  FunctionFailures* failures = nullptr;
+  FunctionStory* story = nullptr;
   bool chose = false;  // for its commit group
 
   FunctionTry() = default;
   ~FunctionTry() {
-    if (failures != nullptr) [[unlikely]]
-      free_failures(failures);
+    if (story != nullptr) [[unlikely]]
+      free_story(story);
   }
   FunctionTry(const FunctionTry&) = delete;
   FunctionTry& operator=(const FunctionTry&) = delete;
@@ -142,9 +188,27 @@ YARD_API void attach_function(FunctionSite& site);
 // held by the guard. Throws yard::Error where the call must not go on.
 YARD_API const FunctionRow* choose_function(FunctionSite& site, Guard& guard, ThreadHead& thread,
                                             const FunctionArgs& args, FunctionTry& so_far);
-// In a catch (...): whether the call goes on with the next one. `intact`: the arguments can be given again.
+// In a catch (...): whether the call goes on with the next one. Tells health, too.
 YARD_API bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHead& thread,
-                              bool intact, FunctionTry& so_far);
+                              Left left, FunctionTry& so_far);
+// The row that choose_function() gave has run, well unless function_failed() was called: tells health.
+YARD_API void function_ended(const FunctionSite& site, const FunctionRow& row,
+                             FunctionTry& so_far) noexcept;
+class FunctionEnd {
+ public:
+  FunctionEnd(const FunctionSite& site, const FunctionRow& row, FunctionTry& so_far) noexcept
+      : site_(site), row_(row), so_far_(so_far) {}
+  ~FunctionEnd() {
+    if (so_far_.story != nullptr) function_ended(site_, row_, so_far_);
+  }
+  FunctionEnd(const FunctionEnd&) = delete;
+  FunctionEnd& operator=(const FunctionEnd&) = delete;
+
+ private:
+  const FunctionSite& site_;
+  const FunctionRow& row_;
+  FunctionTry& so_far_;
+};
 
 template <class R, class... A>
 [[gnu::always_inline]] inline R run_row(const FunctionRow& row, std::remove_reference_t<A>&... a) {
@@ -159,11 +223,17 @@ struct ErasedArgs {
     return std::apply([&](const auto&... a) { return detail::ask<A...>(thread, row, v, a...); },
                       *static_cast<const Tuple*>(tuple));
   }
-  static void visit_all(const void* tuple, void (*see)(void*, const void*, size_t), void* to) {
+  static void visit_all(const void* tuple, SeeBytes see, void* to) {
     std::apply([&](const auto&... a) { (visit_argument(a, see, to), ...); },
                *static_cast<const Tuple*>(tuple));
   }
-  static FunctionArgs of(const Tuple& tuple) noexcept { return {&tuple, &ask_all, &visit_all}; }
+  static void describe_all(const void* tuple, SayArgument say, void* to) {
+    std::apply([&](const auto&... a) { (describe_argument(a, say, to), ...); },
+               *static_cast<const Tuple*>(tuple));
+  }
+  static FunctionArgs of(const Tuple& tuple) noexcept {
+    return {&tuple, &ask_all, &visit_all, &describe_all};
+  }
 };
 
 template <class R, class... A>
@@ -176,10 +246,11 @@ template <class R, class... A>
     Guard guard(thread);
     const FunctionRow* row = choose_function(site, guard, thread, erased, so_far);
     if (row == nullptr) break;
+    const FunctionEnd end(site, *row, so_far);
     try {
       return run_row<R, A...>(*row, args...);
     } catch (...) {
-      if (!function_failed(site, *row, thread, (kSurvives<A> && ...), so_far)) throw;
+      if (!function_failed(site, *row, thread, kLeft<A...>, so_far)) throw;
     }
   }
   return body(static_cast<A&&>(args)...);
@@ -193,7 +264,9 @@ inline R call_function(FunctionSite& site, R (*body)(A...), std::remove_referenc
   {
     Guard guard(thread);
     const FunctionTable* const table = guard.protect(site.table);
-    if (table != nullptr && table->plain && thread.commit == nullptr) [[likely]] {
+    constexpr uint64_t kLongWay = ThreadHead::kCommitted | ThreadHead::kTraced;
+    if (table != nullptr && table->plain.load(std::memory_order_relaxed) &&
+        (thread.scope & kLongWay) == 0) [[likely]] {
       original = true;
       for (uint32_t i = 0; original && i < table->count; ++i) {
         const FunctionRow& row = *table->rows[i];
@@ -209,7 +282,7 @@ inline R call_function(FunctionSite& site, R (*body)(A...), std::remove_referenc
         try {
           return run_row<R, A...>(row, args...);
         } catch (...) {
-          if (!function_failed(site, row, thread, (kSurvives<A> && ...), so_far)) throw;
+          if (!function_failed(site, row, thread, kLeft<A...>, so_far)) throw;
           original =
               false;  // the table has been let go: once more from the beginning, without this one
         }

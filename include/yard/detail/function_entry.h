@@ -3,7 +3,9 @@
 // (plugin_function.hpp). Not for direct use.
 #pragma once
 
+#include <yard/detail/callable.h>
 #include <yard/detail/function.h>
+#include <yard/detail/function_parameters.h>
 #include <yard/signature.h>
 #include <yard/verdict.h>
 
@@ -14,31 +16,6 @@
 
 namespace yard::detail {
 
-// The signature of a function, or of an object with one way to be called; void where there is none.
-template <class F>
-struct CallableSignature {
-  using Type = void;
-};
-template <class R, class... A>
-struct CallableSignature<R (*)(A...)> {
-  using Type = R(A...);
-};
-template <class R, class... A>
-struct CallableSignature<R (*)(A...) noexcept> : CallableSignature<R (*)(A...)> {};
-template <class C, class R, class... A>
-struct CallableSignature<R (C::*)(A...)> : CallableSignature<R (*)(A...)> {};
-template <class C, class R, class... A>
-struct CallableSignature<R (C::*)(A...) const> : CallableSignature<R (*)(A...)> {};
-template <class C, class R, class... A>
-struct CallableSignature<R (C::*)(A...) noexcept> : CallableSignature<R (*)(A...)> {};
-template <class C, class R, class... A>
-struct CallableSignature<R (C::*)(A...) const noexcept> : CallableSignature<R (*)(A...)> {};
-template <class F>
-requires requires { &F::operator(); }
-struct CallableSignature<F> : CallableSignature<decltype(&F::operator())> {};
-template <class F>
-using SignatureOf = typename CallableSignature<std::decay_t<F>>::Type;
-
 // Whether F is an implementation of S: the same signature, not one that happens to convert. What has several
 // (a generic lambda) must take the arguments as they come.
 template <class F, class S>
@@ -47,28 +24,6 @@ template <class F, class R, class... A>
 inline constexpr bool kImplementsFunction<F, R(A...)> =
     std::is_void_v<SignatureOf<F>> ? std::is_invocable_r_v<R, const std::decay_t<F>&, A...>
                                    : std::is_same_v<SignatureOf<F>, R(A...)>;
-
-template <class... T>
-struct TypeList {};
-// A parameter's type for comparing: whether it, or what it points to, may be changed does not matter.
-template <class T>
-struct PlainParameter {
-  using Type = T;
-};
-template <class T>
-struct PlainParameter<T*> {
-  using Type = const T*;
-};
-template <class T>
-using Plain = typename PlainParameter<std::remove_cvref_t<T>>::Type;
-template <class S>
-struct Parameters {
-  using List = void;
-};
-template <class R, class... A>
-struct Parameters<R(A...)> {
-  using List = TypeList<Plain<A>...>;
-};
 
 // Whether V is a verifier of S: the same parameters, none of which it can change, perhaps after a FunctionQuery;
 // and a Verdict, since a bare no helps nobody.

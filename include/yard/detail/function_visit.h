@@ -2,10 +2,10 @@
 // What a verifier could reach through the arguments of a dispatched function, as far as their types tell. Not
 // for direct use.
 //
-// Tensors are looked at with their data, values without pointers byte by byte, vectors of such with what they
-// hold. For a type of one's own, a function found by its argument says what belongs to it:
+// Tensors are looked at with their data, values without pointers byte by byte, vectors and spans of such with what
+// they hold. For a type of one's own, a function found by its argument says what belongs to it:
 //
-//   void yard_visit(const Args& a, auto&& see) { see(a.q), see(a.k), see(a.heads); }
+//   void yard_visit(const Args& a, auto&& see) { see(a.q), see(std::span(a.k, a.size)), see(a.heads); }
 #pragma once
 
 #include <yard/tensor.h>
@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -38,6 +39,8 @@ inline constexpr bool kIsPlainVector = false;
 template <class T>
 inline constexpr bool kIsPlainVector<std::vector<T>> =
     std::is_trivially_copyable_v<T> && !std::is_same_v<T, bool>;
+template <class T, size_t N>
+inline constexpr bool kIsPlainVector<std::span<T, N>> = std::is_trivially_copyable_v<T>;
 
 template <class T>
 void visit_argument(const T& a, SeeBytes see, void* to) {

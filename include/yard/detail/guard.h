@@ -59,6 +59,8 @@ struct alignas(64) ThreadHead {
   // The policy scope the thread is in (yard/scope.h): its number, 0 outside of any, and what it says. Inside a
   // commit group kCommitted is added, which no scope's number has: such calls go by no memo.
   static constexpr uint64_t kCommitted = uint64_t{1} << 63;
+  // Part of the numbers of scopes that are traced (yard/trace.h). Functions look for both at once.
+  static constexpr uint64_t kTraced = uint64_t{1} << 62;
   uint64_t scope = 0;
   void set_scope(uint64_t id) noexcept { scope = id | (commit != nullptr ? kCommitted : 0); }
   const ScopeState* scope_state = nullptr;
@@ -66,7 +68,11 @@ struct alignas(64) ThreadHead {
   const HookFrame* hooks = nullptr;
   // Where a kernel that fails leaves its message; read before the thread's next call.
   static constexpr uint64_t kErrorBytes = 512;
-  char* error = nullptr;
+  char* error = nullptr;  // kMessages of them
+  // The part of it for the current depth: a kernel that has left a message may call ops before it returns. A call
+  // inside of eight others shares that of the first.
+  static constexpr uint32_t kMessages = 8;
+  char* message() noexcept { return error + (depth - 1) % kMessages * kErrorBytes; }
   // The innermost commit group the thread is in (yard/commit.h); null: none.
   Commit* commit = nullptr;
   // Who ran this thread's last calls of dispatched functions (function.h); null until there was one.

@@ -3,7 +3,11 @@
 //
 // Each hook of a runtime has a site. What is active for the process is one pointer there, null when there is
 // nothing, so that a hook nobody replaces costs two loads and two branches. Only threads that are on a device or in
-// a set of hooks look further. Chains are immutable and replaced whole; a call holds the one it began with.
+// a set of hooks look further. Chains are immutable and replaced whole; a call holds what it needs of the one it began
+// with: a hook that runs alone holds back nobody else.
+//
+// A change that concerns several hooks is one change: while it is made, their sites show a link without a function,
+// behind which calls find what counts, for all of them the old or for all the new.
 #pragma once
 
 #include <yard/detail/guard.h>
@@ -40,6 +44,7 @@ struct HookFrame {
   const HookFrame* outer = nullptr;
   uint32_t backend = 0;
   yard_device_t device{};
+  uint64_t table = 0;  // of a set: whose
 };
 
 // Where a call is in its chain.
@@ -54,6 +59,8 @@ struct HookPlace {
 YARD_API bool first_place(const HookChains& chains, const HookFrame* frames,
                           HookPlace& to) noexcept;
 YARD_API bool next_place(HookPlace& place) noexcept;
+// The same for a link that stands for a change under way.
+YARD_API bool place_in_change(const HookLink& link, HookPlace& to) noexcept;
 
 // A hook with that name and signature exists, or does not any more. Any thread, also before main().
 YARD_API const HookDeclaration* declare_hook(const char* name, const char* signature) noexcept;
@@ -72,13 +79,19 @@ inline const HookLink* process_link(const HookSite& site, ThreadHead& thread,
 // What a call runs; false: the default. `link` is what process_link() gave.
 inline bool find_hook(const HookSite& site, ThreadHead& thread, Guard& guard, const HookLink* link,
                       HookPlace& to) noexcept {
-  if (link != nullptr) {
+  if (link != nullptr && link->function != nullptr) {
     to.link = link, to.rest = link->next;
     return true;
   }
-  if (thread.hooks == nullptr) return false;
-  const HookChains* chains = guard.protect(site.all);
-  return chains != nullptr && first_place(*chains, thread.hooks, to);
+  if (link != nullptr) {
+    if (!place_in_change(*link, to)) return false;
+  } else {
+    if (thread.hooks == nullptr) return false;
+    const HookChains* chains = guard.protect(site.all);
+    if (chains == nullptr || !first_place(*chains, thread.hooks, to)) return false;
+  }
+  if (!to.link->takes_next) guard.move_to_after_reading(to.link);
+  return true;
 }
 
 // Whether a call must look at all.

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program that knows its devices states what they have.
+#include <yard/yard.h>
+
+#include "check.h"
+
+int main() {
+  // [state]
+  yard::RuntimeSettings settings;
+  settings.device_features = {"cuda:sm_90"};
+  yard::Runtime runtime(settings);
+  // Or later, and on any runtime:
+  yard::Runtime::shared().state_device_features({"cuda:sm_90"}).or_throw();
+  // [/state]
+  CHECK(runtime.ensure_initialized().ok());
+  CHECK(!runtime.state_device_features({"sm_90"}).ok());  // of which device?
+  return 0;
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verifiers of plugins: other parameters than the function's are refused by the compiler, also such as convert.
+#include <yard/plugin_hooks.hpp>
+
+using yard::plugin::function;
+
+int64_t impl(int64_t x, float) { return x; }
+yard::Verdict says(int64_t, float) { return yard::Accept(); }
+yard::Verdict says_by_reference(const int64_t&, const float&) { return yard::Accept(); }
+yard::Verdict asks(const yard::FunctionQuery& q, int64_t, float) {
+  return q.training() ? yard::Verdict(yard::Reject(YARD_REASON_INFERENCE_ONLY)) : yard::Accept();
+}
+int32_t fills(int64_t, float, yard_verdict_t*) { return YARD_OK; }
+void right() {
+  auto f = function<impl>("group", "name", "backend");
+  f.verify<says>().verify<says_by_reference>().verify<asks>().verify<fills>();
+  f.verify<[](auto, auto) -> yard::Verdict { return yard::Accept(); }>();
+}
+
+#ifdef CASE_1  // expect: where A... are its function's
+yard::Verdict converts(int8_t, double) { return yard::Accept(); }
+void wrong() { function<impl>("group", "name", "backend").verify<converts>(); }
+#endif
+
+#ifdef CASE_2  // expect: where A... are its function's
+yard::Verdict converts(const yard::FunctionQuery&, int64_t, double) { return yard::Accept(); }
+void wrong() { function<impl>("group", "name", "backend").verify<converts>(); }
+#endif
+
+#ifdef CASE_3  // expect: where A... are its function's
+int32_t converts(int64_t, double, yard_verdict_t*) { return YARD_OK; }
+void wrong() { function<impl>("group", "name", "backend").verify<converts>(); }
+#endif
+
+#ifdef CASE_4  // expect: where A... are its function's
+yard::Verdict stale(int64_t) { return yard::Accept(); }
+void wrong() { function<impl>("group", "name", "backend").verify<stale>(); }
+#endif

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every setting of a rule file, from the file to what it changes: each is set to two values, and something that can be
+// seen from outside is different. The table is held against the one in docs/reference/rules.md.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "base/testing_files.h"
+#include "fault.h"
+#include "plugin_files.h"
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr Op<void(Out, In)> step{"step"};
+constexpr std::chrono::milliseconds kLong = 400ms;  // in which what happens at once has happened
+
+// A runtime under a file with these settings; a kernel that fails when told to comes first.
+class Under {
+ public:
+  explicit Under(const std::string& settings, const std::string& more = "") {
+    RuntimeSettings s;
+    s.environment = false;
+    s.builtin_backends = false;
+    s.plugins.installed = false;
+    s.plugins.state_directory = plugins.path();
+    runtime.emplace(s);
+    Changes c;
+    c.add_backend(backend_of("test")).add_op(op_of("step(out!: T[n], x: T[n])"));
+    c.add_backend(backend.descriptor()).add_kernel(bad.descriptor());
+    c.add_kernel(kernel_of("step", "default.b", 2, 200));
+    c.add_kernel(kernel_of("step", "default.c", 3, 100));
+    runtime->apply(std::move(c)).or_throw();
+    write(settings, more);
+    runtime->load_config(file).or_throw();
+  }
+  ~Under() { EXPECT_TRUE(runtime->reset().ok()); }
+
+  void write(const std::string& settings, const std::string& more = "") {
+    base::replace(file, "version: '1.0'\nsettings: {" + settings + "}\n" + more);
+  }
+  // 1: the one that may fail.
+  intptr_t call(int64_t n = 4) {
+    std::vector<float> to(static_cast<size_t>(n)), from(to.size());
+    t_ran = 1;
+    const Status status = step.on(*runtime)(TensorView(to.data(), DType::f32, {n}),
+                                            TensorView(from.data(), DType::f32, {n}));
+    return status.ok() ? t_ran : -1;
+  }
+  // Calls that the first kernel fails.
+  void fault(int times, int64_t n = 4) {
+    bad.set({.code = YARD_FAULT});
+    for (int i = 0; i < times; ++i) call(n);
+  }
+  KernelHealth health() const {
+    for (KernelHealth& k : runtime->health().report().kernels)
+      if (k.kernel == "fault.bad") return k;
+    return {};
+  }
+  OpenBreaker breaker() const { return health().open.empty() ? OpenBreaker() : health().open[0]; }
+  BreakerTotals totals() const { return runtime->health().report().breakers; }
+  bool half_open() const {
+    return base::eventually([&] { return breaker().state == BreakerState::kHalfOpen; });
+  }
+  // By trial calls that go well.
+  void close() {
+    bad.set({.rate = 0});
+    ASSERT_TRUE(half_open());
+    EXPECT_TRUE(base::eventually([&] { return call(), totals().closed > 0; }));
+  }
+  // Lets it open so many times, each time by a fault in half-open but the first.
+  void open(int times) {
+    fault(5);
+    for (int i = 1; i < times; ++i) {
+      ASSERT_TRUE(half_open());
+      const uint64_t before = totals().opened;
+      ASSERT_TRUE(base::eventually([&] { return call(), totals().opened > before; }));
+    }
+  }
+  std::chrono::nanoseconds rest() const {
+    return breaker().until ? *breaker().until - Clock::now() : std::chrono::nanoseconds(-1);
+  }
+  std::string chosen() { return runtime->resolve("step(f32[4])").value().kernel; }
+  // Whether a change of the file is noticed.
+  bool follows() {
+    runtime->watch_config(file, {Watch::kInotify, 20ms, 10ms}).or_throw();
+    std::this_thread::sleep_for(settling);
+    write("", "kernel_locks: {step: default.c}\n");
+    base::eventually([&] { return chosen() == "default.c"; }, patience);
+    runtime->unwatch_config();
+    return chosen() == "default.c";
+  }
+
+  std::chrono::milliseconds patience = kLong;  // for what is to happen
+  std::chrono::milliseconds settling = 100ms;  // until the watcher has had its first look
+  Folder plugins;
+  base::TempFolder folder;
+  const std::string file = folder / "rules.yaml";
+  fault::FaultBackend backend;
+  fault::FaultKernel bad{{.op = "step", .id = "fault.bad", .priority = 300}, {.rate = 0}};
+  std::optional<Runtime> runtime;
+};
+
+struct Row {
+  const char* setting;
+  const char* one;                    // as the file has it ...
+  const char* other;                  // ... and another value
+  std::function<bool(Under&)> holds;  // under the one, not under the other
+  const char* more = "";
+};
+
+const std::vector<Row>& rows() {
+  static const char* const rule = "dispatch_rules: [{operation: step, kernel: default.c}]\n";
+  static const char* const classes =
+      "dispatch_rules: [{operation: step, kernel: default.c, conditions: {n_in: [1, 2, 3, 4, 5, 6, "
+      "7, 8, 9, 10, 11, 12, 13, 14, 15, 16]}}]\n";
+  static const std::vector<Row> all = {
+      {"mode", "mode: dynamic", "mode: config", [](Under& u) { return u.chosen() == "fault.bad"; },
+       rule},
+      {"modes", "modes: {step: dynamic}", "modes: {step: config}",
+       [](Under& u) { return u.chosen() == "fault.bad"; }, rule},
+      {"cache.enabled", "cache: {enabled: false}", "cache: {enabled: true}",
+       [](Under& u) { return u.call(), u.runtime->stats().plans == 0; }},
+      {"cache.size", "cache: {size: 8}", "cache: {size: 100}",
+       [](Under& u) {
+         for (int64_t n = 1; n < 16; ++n) u.call(n);
+         return u.runtime->stats().plans <= 8;
+       },
+       classes},
+      {"cache.lifetime", "cache: {lifetime: 20ms}", "cache: {lifetime: 1h}",
+       [](Under& u) {
+         u.call();
+         return base::eventually([&] { return u.runtime->stats().plans == 0; }, u.patience);
+       }},
+      {"max_fallback_attempts", "max_fallback_attempts: 0", "max_fallback_attempts: 1",
+       [](Under& u) { return u.bad.set({.code = YARD_FAULT}), u.call() == -1; }},
+      // The program asks for inotify, 20 ms and 10 ms.
+      {"reload.watch", "reload: {watch: inotify, poll_interval: 1h}",
+       "reload: {watch: poll, poll_interval: 1h}", [](Under& u) { return u.follows(); }},
+      {"reload.poll_interval", "reload: {watch: poll, poll_interval: 10ms}",
+       "reload: {watch: poll, poll_interval: 1h}", [](Under& u) { return u.follows(); }},
+      {"reload.debounce", "reload: {debounce: 20ms}", "reload: {debounce: 30s}",
+       [](Under& u) { return u.follows(); }},
+      {"plugins.probe", "plugins: {probe: always}", "plugins: {probe: never}",
+       [](Under& u) {
+         u.runtime->plugins().load(u.plugins.put("answer")).ignore();
+         return u.runtime->plugins().inspect(u.plugins.file("answer.so")).probed.has_value();
+       }},
+      {"plugins.require_verified", "plugins: {require_verified: true}",
+       "plugins: {require_verified: false}",
+       [](Under& u) { return !u.runtime->plugins().load(u.plugins.put("answer")).ok(); }},
+      {"telemetry.record", "telemetry: {record: calls.txt}", "",
+       [](Under& u) {
+         u.call();
+         u.runtime->stop_recording().or_throw();
+         return std::filesystem::exists(u.folder / "calls.txt");
+       }},
+      {"breaker.enabled", "breaker: {enabled: true}", "breaker: {enabled: false}",
+       [](Under& u) { return u.fault(50), u.totals().opened > 0; }},
+      {"breaker.failure_threshold", "breaker: {failure_threshold: 2}",
+       "breaker: {failure_threshold: 3}",
+       [](Under& u) { return u.fault(2), u.totals().opened == 1; }},
+      {"breaker.cooldown", "breaker: {cooldown: 5m}", "breaker: {cooldown: 1m}",
+       [](Under& u) { return u.fault(5), u.rest() > 2min; }},
+      {"breaker.cooldown_growth", "breaker: {cooldown: 50ms, cooldown_growth: 100}",
+       "breaker: {cooldown: 50ms, cooldown_growth: 1}",
+       [](Under& u) { return u.open(2), u.rest() > 1s; }},
+      {"breaker.cooldown_cap", "breaker: {cooldown: 50ms, cooldown_growth: 100, cooldown_cap: 1h}",
+       "breaker: {cooldown: 50ms, cooldown_growth: 100, cooldown_cap: 60ms}",
+       [](Under& u) { return u.open(2), u.rest() > 1s; }},
+      {"breaker.decay", "breaker: {cooldown: 20ms, success_threshold: 1, decay: 1h}",
+       "breaker: {cooldown: 20ms, success_threshold: 1, decay: 5ms}",
+       [](Under& u) {
+         u.open(1);
+         u.close();
+         std::this_thread::sleep_for(50ms);
+         EXPECT_TRUE(base::eventually([&] { return u.fault(1), u.totals().opened == 2; }));
+         return u.breaker().repeats == 2;
+       }},
+      {"breaker.success_threshold",
+       "breaker: {cooldown: 50ms, success_threshold: 1, half_open_max_calls: 1}",
+       "breaker: {cooldown: 50ms, success_threshold: 100, half_open_max_calls: 1}",
+       [](Under& u) {
+         u.open(1);
+         u.bad.set({.rate = 0});
+         EXPECT_TRUE(u.half_open());
+         const uint64_t before = u.bad.calls();
+         EXPECT_TRUE(base::eventually([&] { return u.call(), u.bad.calls() > before; }));
+         return base::eventually([&] { return u.totals().closed == 1; }, u.patience);
+       }},
+      {"breaker.half_open_max_calls",
+       "breaker: {cooldown: 1s, success_threshold: 100, half_open_max_calls: 1}",
+       "breaker: {cooldown: 1s, success_threshold: 100, half_open_max_calls: 4}",
+       [](Under& u) {
+         u.open(1);
+         u.bad.set({.rate = 0});
+         EXPECT_TRUE(u.half_open());
+         const uint64_t before = u.bad.calls();
+         EXPECT_TRUE(base::eventually([&] { return u.call(), u.bad.calls() > before; }));
+         for (int i = 0; i < 10; ++i) u.call();  // within the same second
+         return u.bad.calls() == before + 1;
+       }},
+      {"breaker.dry_run", "breaker: {dry_run: 100}", "breaker: {dry_run: 0}",
+       [](Under& u) { return u.fault(5), u.totals().would_open == 1; }},
+      {"breaker.open_keys_to_open_kernel", "breaker: {open_keys_to_open_kernel: 2}",
+       "breaker: {open_keys_to_open_kernel: 100}",
+       [](Under& u) {
+         u.fault(5, 4), u.fault(5, 400);
+         for (const OpenBreaker& b : u.health().open)
+           if (b.key.empty()) return true;
+         return false;
+       }},
+      {"breaker.max_entries", "breaker: {max_entries: 1, open_keys_to_open_kernel: 100}",
+       "breaker: {max_entries: 100, open_keys_to_open_kernel: 100}",
+       [](Under& u) { return u.fault(5, 4), u.fault(5, 400), u.totals().untracked > 0; }},
+  };
+  return all;
+}
+
+class EachSetting : public ::testing::TestWithParam<size_t> {};
+INSTANTIATE_TEST_SUITE_P(Of, EachSetting, ::testing::Range<size_t>(0, rows().size()),
+                         [](const auto& row) {
+                           std::string name = rows()[row.param].setting;
+                           for (char& c : name)
+                             if (c == '.') c = '_';
+                           return name;
+                         });
+
+TEST_P(EachSetting, ChangesWhatItIsAbout) {
+  const Row& row = rows()[GetParam()];
+  {
+    Under one(row.one, row.more);
+    one.patience = 60s;
+    EXPECT_TRUE(row.holds(one)) << row.one;
+  }
+  bool holds = true;
+  for (const auto settling : {100ms, 1000ms, 5000ms}) {
+    Under other(row.other, row.more);
+    other.settling = settling;
+    holds = row.holds(other);
+    if (!holds) break;
+  }
+  EXPECT_FALSE(holds) << row.other;
+}
+
+// LayerZero documents eight settings that no code reads.
+TEST(PeersDefects, EightSettingsAreNeverRead) {
+  std::ifstream page(std::string(YARD_SOURCE_DIR) + "/docs/reference/rules.md");
+  ASSERT_TRUE(page.is_open());
+  std::set<std::string> documented, tried;
+  bool here = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("## ")) here = line == "## Settings";
+    if (here && line.starts_with("| `")) documented.insert(line.substr(3, line.find('`', 3) - 3));
+  }
+  for (const Row& row : rows()) tried.insert(row.setting);
+  EXPECT_EQ(tried, documented);
+}
+
+}  // namespace
+}  // namespace yard::testing

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// What failures of an implementation do: fallback where nothing was changed, breakers, trial calls, hands.
+#include <yard/commit.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "functions_testing.h"
+
+namespace yard::testing::healthy {
+namespace {
+
+using namespace std::chrono_literals;
+
+const Function<int(int)> f{"h_group", "f", [](int x) { return x; }};
+const Function<void(std::vector<int>&)> writes{"h_group", "writes",
+                                               [](std::vector<int>& v) { v.push_back(0); }};
+const Function<void(std::vector<int>&)> anew{
+    "h_group", "anew", [](std::vector<int>& v) { v.assign(1, 0); }, {.repeatable = true}};
+const Function<size_t(const std::string&, double, bool)> reads{
+    "h_group", "reads", [](const std::string& s, double, bool) { return s.size(); }};
+
+class FunctionHealth : public FunctionTest {
+ protected:
+  void SetUp() override {
+    FunctionTest::SetUp();
+    fails_ = false, runs_ = 0;
+    BreakerSettings s;
+    s.failure_threshold = 3, s.cooldown = 50ms, s.cooldown_growth = 1;
+    runtime().health().set_settings(s).or_throw();
+  }
+  void TearDown() override {
+    for (const char* name : {"h_bad", "h_next"})
+      runtime().health().reset("h_group/f", name).ignore();
+    runtime().health().set_settings({}).or_throw();
+    FunctionTest::TearDown();
+  }
+  void add_bad() {
+    add(f, "h_bad",
+        [this](int) { return ++runs_, fails_ ? throw std::runtime_error("smoke") : 100; }, {},
+        {.priority = 5});
+  }
+  static std::string breaker() { return provider("h_group/f", "h_bad").breaker; }
+  // What has been published is what calls find when this returns.
+  static void now() {
+    Health health = runtime().health();
+    health.set_settings(health.settings()).or_throw();
+  }
+  // Until the runtime has put in force what it was told.
+  static void wait_for_breaker(const std::string& state) {
+    for (int i = 0; i < 2000 && breaker() != state; ++i) std::this_thread::sleep_for(5ms);
+    ASSERT_EQ(breaker(), state);
+    now();
+  }
+  static KernelHealth of_bad() {
+    for (const KernelHealth& k : runtime().health().report().kernels)
+      if (k.op == "h_group/f" && k.kernel == "h_bad") return k;
+    return {};
+  }
+  std::atomic<bool> fails_{false};
+  std::atomic<int> runs_{0};
+};
+
+TEST_F(FunctionHealth, WhereNothingCanBeChangedTheNextOneRunsWithoutAPromise) {
+  add(f, "h_bad", [](int) -> int { throw std::runtime_error("smoke"); });
+  EXPECT_EQ(f(5), 5);
+  add(reads, "h_bad2", [](const std::string&, double, bool) -> size_t { throw 7; });
+  EXPECT_EQ(reads("four", 1.0, true), 4u);
+}
+
+TEST_F(FunctionHealth, WhatMayHaveBeenWrittenGoesToTheCaller) {
+  add(writes, "h_bad", [](std::vector<int>& v) {
+    v.push_back(-1);
+    throw std::runtime_error("half done");
+  });
+  std::vector<int> v;
+  EXPECT_THROW(writes(v), std::runtime_error);
+  EXPECT_EQ(v, std::vector<int>{-1});
+}
+
+TEST_F(FunctionHealth, ARepeatableFunctionBeginsAnew) {
+  add(anew, "h_bad", [](std::vector<int>& v) {
+    v.push_back(-1);
+    throw std::runtime_error("half done");
+  });
+  std::vector<int> v{7, 7};
+  anew(v);
+  EXPECT_EQ(v, std::vector<int>{0});
+}
+
+TEST_F(FunctionHealth, RulesLimitHowManyAreTried) {
+  add(f, "h_bad", [](int) -> int { throw std::runtime_error("first"); }, {}, {.priority = 5});
+  add(f, "h_next", [](int) -> int { throw std::runtime_error("second"); });
+  EXPECT_EQ(f(5), 5);
+  runtime().set_config(rules("settings: {max_fallback_attempts: 1}")).or_throw();
+  try {
+    f(5);
+    FAIL() << "was tried a third time";
+  } catch (const std::runtime_error& e) {
+    EXPECT_STREQ(e.what(), "second");
+  }
+}
+
+TEST_F(FunctionHealth, ABackendThatKeepsFailingRests) {
+  add_bad();
+  EXPECT_EQ(f(1), 100);
+  const uint64_t faults = of_bad().failures.of(ErrorClass::kFault);
+  fails_ = true;
+  BreakerSettings s = runtime().health().settings();
+  s.cooldown = 1h, s.cooldown_cap = 1h;
+  runtime().health().set_settings(s).or_throw();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(f(i), i);
+  wait_for_breaker("open");
+  const int before = runs_;
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(f(i), i);
+  EXPECT_EQ(runs_, before);
+  const FunctionProvider p = provider("h_group/f", "h_bad");
+  EXPECT_FALSE(p.on);
+  EXPECT_EQ(p.reason, "unhealthy");
+  EXPECT_NE(p.detail.find("trial calls begin in"), std::string::npos) << p.detail;
+  const FunctionExplanation e = f.explain(1);
+  EXPECT_EQ(e.selected, "original");
+  EXPECT_EQ(e.candidates[0].reason, "unhealthy");
+  const KernelHealth k = of_bad();
+  EXPECT_EQ(k.failures.of(ErrorClass::kFault), faults + 3);
+  EXPECT_EQ(k.successes, 1u);
+  EXPECT_EQ(k.last_error, "smoke");
+  ASSERT_EQ(k.open.size(), 1u);
+  EXPECT_EQ(k.open[0].key, "all calls");
+}
+
+TEST_F(FunctionHealth, ASuccessEndsARowOfFaults) {
+  add_bad();
+  for (int round = 0; round < 5; ++round) {
+    fails_ = true;
+    f(1), f(2);
+    fails_ = false;
+    EXPECT_EQ(f(1), 100);
+  }
+  EXPECT_EQ(breaker(), "closed");
+}
+
+TEST_F(FunctionHealth, AfterTheCooldownTrialCallsCloseIt) {
+  add_bad();
+  fails_ = true;
+  for (int i = 0; i < 3; ++i) f(i);
+  wait_for_breaker("half_open");
+  fails_ = false;
+  for (int i = 0; i < 1000 && breaker() != "closed"; ++i) {
+    const int y = f(1);
+    ASSERT_TRUE(y == 1 || y == 100) << y;
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(breaker(), "closed");
+  now();
+  EXPECT_EQ(f(1), 100);
+}
+
+TEST_F(FunctionHealth, AFailedTrialOpensItAgain) {
+  add_bad();
+  fails_ = true;
+  for (int i = 0; i < 3; ++i) f(i);
+  wait_for_breaker("half_open");
+  BreakerSettings s = runtime().health().settings();
+  s.cooldown = 1h, s.cooldown_cap = 1h;  // of the next time
+  runtime().health().set_settings(s).or_throw();
+  const int before = runs_;
+  EXPECT_EQ(f(7), 7);
+  EXPECT_EQ(runs_, before + 1);
+  // At once: nobody enters after a trial has failed.
+  EXPECT_EQ(f(7), 7);
+  EXPECT_EQ(runs_, before + 1);
+}
+
+TEST_F(FunctionHealth, OneCallAtATimeIsTheTrial) {
+  std::atomic<int> inside{0}, most{0}, tried{0};
+  add(f, "h_bad",
+      [&](int) {
+        if (fails_) throw std::runtime_error("smoke");
+        const int now = ++inside;
+        int seen = most;
+        while (seen < now && !most.compare_exchange_weak(seen, now)) {
+        }
+        ++tried;
+        std::this_thread::sleep_for(2ms);
+        --inside;
+        return 100;
+      },
+      {}, {.priority = 5});
+  BreakerSettings s = runtime().health().settings();
+  s.success_threshold = 1000, s.half_open_max_calls = 1000;
+  runtime().health().set_settings(s).or_throw();
+  fails_ = true;
+  for (int i = 0; i < 3; ++i) f(i);
+  wait_for_breaker("half_open");
+  fails_ = false;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([] {
+      for (int i = 0; i < 50; ++i) {
+        const int y = f(1);
+        EXPECT_TRUE(y == 1 || y == 100) << y;
+        std::this_thread::yield();
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_GT(tried, 0);
+  EXPECT_EQ(most, 1);
+}
+
+TEST_F(FunctionHealth, HandsOpenCloseAndReset) {
+  add_bad();
+  EXPECT_EQ(f(1), 100);
+  Health health = runtime().health();
+  ASSERT_TRUE(health.open("h_group/f", "h_bad", "bad firmware").ok());
+  EXPECT_EQ(f(1), 1);
+  EXPECT_EQ(provider("h_group/f", "h_bad").detail, "its breaker was opened by hand");
+  ASSERT_TRUE(health.close("h_group/f", "h_bad").ok());
+  EXPECT_EQ(f(1), 100);
+  ASSERT_TRUE(health.open("h_group/f", "h_bad").ok());
+  ASSERT_TRUE(health.reset("h_group/f", "h_bad").ok());
+  EXPECT_EQ(f(1), 100);
+  EXPECT_EQ(health.open("h_group/f", "h_none").message(),
+            "backend 'h_none' does not provide function 'h_group/f'");
+  EXPECT_EQ(health.open("h_group/g", "h_bad").code(), Code::kNotFound);
+}
+
+TEST_F(FunctionHealth, ALostDeviceTakesItsBackendsOut) {
+  Changes c;
+  c.add_backend(plugin::Backend("h_gpu").device(2).d);
+  implement(c, f, "h_gpu", [](int) { return 2; });
+  runtime().apply(std::move(c)).or_throw();
+  EXPECT_EQ(f(1), 2);
+  runtime().health().device_lost({2, 0}, "fell off the bus");
+  EXPECT_EQ(f(1), 1);
+  EXPECT_EQ(provider("h_group/f", "h_gpu").detail, "device cuda is lost");
+  runtime().health().device_back({2, 0});
+  EXPECT_EQ(f(1), 2);
+}
+
+TEST_F(FunctionHealth, MistakesOfTheCallerAndRefusalsAtRunTimeCostNoHealth) {
+  ErrorClass c = ErrorClass::kCaller;
+  add(f, "h_bad", [&](int) -> int { throw Error(Status(Code::kKernelFailed, c, "no")); }, {},
+      {.priority = 5});
+  for (int i = 0; i < 10; ++i) EXPECT_THROW(f(i), Error);
+  c = ErrorClass::kDeclined;
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(f(i), i);
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(breaker(), "closed");
+}
+
+TEST_F(FunctionHealth, ACommittedChoiceStaysThoughItsBreakerOpens) {
+  add_bad();
+  CommitGroup group;
+  EXPECT_EQ(f(1), 100);
+  runtime().health().open("h_group/f", "h_bad").or_throw();
+  EXPECT_EQ(f(1), 100);
+}
+
+TEST_F(FunctionHealth, ManyThreadsOfAFailingBackendGetRightResults) {
+  std::atomic<uint64_t> n{0};
+  add(f, "h_bad",
+      [&](int x) {
+        if (n.fetch_add(1) % 10 < 3) throw std::runtime_error("now and then");
+        return x;
+      },
+      {}, {.priority = 5});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([] {
+      for (int i = 0; i < 2000; ++i) ASSERT_EQ(f(i), i);
+    });
+  for (std::thread& t : threads) t.join();
+}
+
+}  // namespace
+}  // namespace yard::testing::healthy

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verifiers checked by sample calls, those of the program and those of plugins.
+#include <yard/verify.h>
+#include <yard/plugin_hooks.hpp>
+
+#include <stdexcept>
+#include <thread>
+
+#include "functions_testing.h"
+
+namespace yard::testing::verified {
+namespace {
+
+using State = FunctionReport::State;
+
+void some_numbers(const SampleCalls<int(int)>& call) {
+  for (int x : {1, 5, 100}) call(x);
+}
+const Function<int(int)> f{"v_group", "f", [](int x) { return x; }, {}, some_numbers};
+const Function<int(int)> bare{"v_group", "bare", [](int x) { return x; }};
+const Function<void(const TensorView&)> t{"v_group",
+                                          "t",
+                                          [](const TensorView&) {},
+                                          {},
+                                          [](const SampleCalls<void(const TensorView&)>& call) {
+                                            float data[4] = {1, 2, 3, 4};
+                                            call(TensorView(data, DType::f32, {4}));
+                                          }};
+const Function<int(double)> odd{"v_group",
+                                "odd",
+                                [](double) { return 0; },
+                                {},
+                                [](const SampleCalls<int(double)>& call) {
+                                  call(1.0);
+                                  throw std::runtime_error("out of ideas");
+                                }};
+const Function<int(char)> none{
+    "v_group", "none", [](char) { return 0; }, {}, [](const SampleCalls<int(char)>&) {}};
+
+class FunctionVerify : public FunctionTest {
+ protected:
+  static FunctionReport verify(const char* function) {
+    VerifyOptions o;
+    o.function = function;
+    const VerifyReport all = yard::verify(runtime(), o).value();
+    EXPECT_TRUE(all.kernels.empty());
+    EXPECT_EQ(all.functions.size(), 1u);
+    EXPECT_EQ(all.ok(), all.functions[0].state != State::kBroken);
+    return all.functions[0];
+  }
+};
+
+Verdict small(int x) { return x < 10 ? Verdict(Accept()) : Reject("{0} is too large", x); }
+
+TEST_F(FunctionVerify, AGoodOnePasses) {
+  add(
+      f, "v_good", [](int x) { return x; }, small);
+  const FunctionReport r = verify("v_group/f");
+  EXPECT_EQ(r.state, State::kPassed);
+  EXPECT_EQ(r.backend, "v_good");
+  EXPECT_EQ(r.samples, 3u);
+  EXPECT_EQ(r.accepted, 2u);
+  EXPECT_EQ(r.refused, 1u);
+  EXPECT_EQ(provider("v_group/f", "v_good").calls, 0u);  // nothing is run
+}
+
+TEST_F(FunctionVerify, OneThatDiffersBetweenCallsIsBroken) {
+  add(
+      f, "v_moody", [](int x) { return x; },
+      [n = std::make_shared<std::atomic<int>>(0)](int) {
+        return n->fetch_add(1) % 2 == 0 ? Verdict(Accept()) : Verdict(Reject("not now"));
+      });
+  const FunctionReport r = verify("v_group/f");
+  EXPECT_EQ(r.state, State::kBroken);
+  EXPECT_EQ(r.broken, 3u);
+  EXPECT_EQ(r.problems[0], "sample 1: it says yes, and asked again no, not now");
+}
+
+TEST_F(FunctionVerify, OneThatDiffersBetweenThreadsIsBroken) {
+  add(
+      f, "v_thread", [](int x) { return x; },
+      [here = std::this_thread::get_id()](int) {
+        return std::this_thread::get_id() == here ? Verdict(Accept())
+                                                  : Verdict(Reject("elsewhere"));
+      });
+  EXPECT_EQ(verify("v_group/f").problems[0],
+            "sample 1: it says yes, and on another thread no, elsewhere");
+}
+
+TEST_F(FunctionVerify, OneThatThrowsIsBrokenWithItsText) {
+  add(
+      f, "v_throws", [](int x) { return x; },
+      [](int x) -> Verdict {
+        if (x == 5) throw std::out_of_range("no entry 5");
+        return Accept();
+      });
+  const FunctionReport r = verify("v_group/f");
+  EXPECT_EQ(r.state, State::kBroken);
+  EXPECT_EQ(r.problems, std::vector<std::string>{"sample 2: it threw: no entry 5"});
+  EXPECT_EQ(r.accepted, 2u);
+}
+
+TEST_F(FunctionVerify, OneThatChangesATensorIsBroken) {
+  add(
+      t, "v_writes", [](const TensorView&) {},
+      [](const TensorView& x) -> Verdict {
+        static std::atomic<int> n{0};
+        static_cast<float*>(x.data())[2] = static_cast<float>(++n) + 10;
+        return Accept();
+      });
+  EXPECT_EQ(verify("v_group/t").problems,
+            std::vector<std::string>{"sample 1: it changes its arguments"});
+}
+
+TEST_F(FunctionVerify, OneThatChangesEnvironmentOrRegistryIsBroken) {
+  add(
+      f, "v_env", [](int x) { return x; },
+      [](int) -> Verdict {
+        static std::atomic<int> n{0};
+        static std::mutex lock;
+        const std::lock_guard held(lock);
+        ::setenv("V_CHANGED", std::to_string(++n).c_str(), 1);
+        return Accept();
+      });
+  EXPECT_EQ(verify("v_group/f").problems[0], "sample 1: it changes the environment");
+  ::unsetenv("V_CHANGED");
+}
+
+TEST_F(FunctionVerify, WithoutSamplesNothingIsSaidToHavePassed) {
+  add(
+      bare, "v_good", [](int x) { return x; }, small);
+  const FunctionReport r = verify("v_group/bare");
+  EXPECT_EQ(r.state, State::kNotChecked);
+  EXPECT_EQ(r.why, "declares no sample arguments");
+  add(
+      none, "v_good2", [](char) { return 1; }, [](char) -> Verdict { return Accept(); });
+  EXPECT_EQ(verify("v_group/none").why, "its sample calls are none");
+}
+
+TEST_F(FunctionVerify, WithoutAVerifierThereIsNothingToCheck) {
+  add(f, "v_all", [](int x) { return x; });
+  EXPECT_EQ(verify("v_group/f").state, State::kNoVerifier);
+}
+
+TEST_F(FunctionVerify, SamplesThatCannotBeMadeAreAProblem) {
+  add(
+      odd, "v_odd", [](double) { return 1; }, [](double) -> Verdict { return Accept(); });
+  const FunctionReport r = verify("v_group/odd");
+  EXPECT_EQ(r.state, State::kBroken);
+  EXPECT_EQ(r.problems,
+            std::vector<std::string>{"sample 1: making a sample call threw: out of ideas"});
+}
+
+TEST_F(FunctionVerify, AllFunctionsAreVerifiedWithTheKernels) {
+  add(
+      f, "v_good", [](int x) { return x; }, small);
+  VerifyOptions o;
+  o.backend = "v_good";
+  const VerifyReport all = yard::verify(runtime(), o).value();
+  ASSERT_EQ(all.functions.size(), 1u);
+  o.backend.clear();
+  o.function = "v_group/ff";
+  const auto wrong = yard::verify(runtime(), o);
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(wrong.status().message().find("did you mean 'v_group/f'"), std::string::npos)
+      << wrong.status().to_string();
+}
+
+int as_it_is(int x) { return x; }
+constexpr const char* kListed[] = {"{0} is too large"};
+Verdict says_what_it_did_not_list(int x) {
+  if (x > 50) return Reject("{0} is out of bounds", x);
+  if (x > 10) return Reject("{0} is too large", x);
+  return Accept();
+}
+
+TEST_F(FunctionVerify, APluginsReasonThatIsNotInItsListIsNoticed) {
+  Changes c;
+  c.add_backend(backend("v_listed"));
+  c.add_hook(plugin::function<as_it_is>("v_group", "f", "v_listed")
+                 .verify<says_what_it_did_not_list>(kListed)
+                 .d);
+  runtime().apply(std::move(c)).or_throw();
+  EXPECT_EQ(f.explain(20).candidates[0].detail, "20 is too large");
+  EXPECT_EQ(f.explain(100).candidates[0].detail, "reason " + std::to_string(YARD_REASON_OWN + 1) +
+                                                     ", for which the backend has no text");
+  const FunctionReport r = verify("v_group/f");
+  EXPECT_EQ(r.state, State::kBroken);
+  ASSERT_EQ(r.problems.size(), 1u);
+  EXPECT_EQ(r.problems[0], "sample 3: it refuses for a reason that is not in its list of texts");
+}
+
+}  // namespace
+}  // namespace yard::testing::verified

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The variable that a backend chose for itself switches its kernels.
+#include <stdlib.h>
+
+#include "testing.h"
+
+namespace yard::testing::own_switch {
+namespace {
+
+constexpr Op<void(Out, In, int64_t)> copy{"copy"};
+
+class OwnSwitch : public ::testing::Test {
+ protected:
+  void SetUp() override { clean(); }
+  void TearDown() override { clean(); }
+  static void clean() {
+    for (const char* v : {"OS_SWITCH", "YARD_BACKEND_OS_FAST"}) ::unsetenv(v);
+  }
+  // A runtime that reads the environment, with kernel 1 of a backend with a variable and kernel 2 of one without.
+  static std::unique_ptr<Runtime> make(bool environment = true, int32_t enable = YARD_ENABLE_AUTO) {
+    auto r = std::make_unique<Runtime>(RuntimeSettings{false, 64, environment});
+    Changes c;
+    yard_backend_t fast = backend_of("os_fast");
+    fast.env = "OS_SWITCH", fast.enable = enable;
+    yard_kernel_t k = kernel_of("copy", "default.fast", 1, 500);
+    k.backend = "os_fast";
+    c.add_backend(fast).add_backend(backend_of("test")).add_op(op_of(kCopy));
+    c.add_kernel(k).add_kernel(kernel_of("copy", "default.slow", 2));
+    r->apply(std::move(c)).or_throw();
+    return r;
+  }
+  static intptr_t runs(Runtime& r) {
+    Floats x(4), y(4);
+    t_ran = 0;
+    copy.on(r)(y.view, x.view, 0).or_throw();
+    return t_ran;
+  }
+};
+
+TEST_F(OwnSwitch, SwitchesKernelsOffAndOnAgain) {
+  auto r = make();
+  EXPECT_EQ(runs(*r), 1);
+  ::setenv("OS_SWITCH", "off", 1);
+  EXPECT_EQ(runs(*r), 1);  // not yet read again
+  r->reload_environment().or_throw();
+  EXPECT_EQ(runs(*r), 2);
+  ::setenv("OS_SWITCH", "auto", 1);
+  r->reload_environment().or_throw();
+  EXPECT_EQ(runs(*r), 1);
+}
+
+TEST_F(OwnSwitch, IsReadWhenTheBackendComes) {
+  ::setenv("OS_SWITCH", "0", 1);
+  EXPECT_EQ(runs(*make()), 2);
+  ::setenv("OS_SWITCH", "on", 1);
+  EXPECT_EQ(runs(*make(true, YARD_ENABLE_OFF)), 1);
+  ::unsetenv("OS_SWITCH");
+  EXPECT_EQ(runs(*make(true, YARD_ENABLE_OFF)), 2);
+}
+
+TEST_F(OwnSwitch, IsWeakerThanYardsVariableAndTheProgram) {
+  ::setenv("OS_SWITCH", "off", 1);
+  ::setenv("YARD_BACKEND_OS_FAST", "on", 1);
+  auto r = make();
+  EXPECT_EQ(runs(*r), 1);
+  ::unsetenv("YARD_BACKEND_OS_FAST");
+  r->reload_environment().or_throw();
+  EXPECT_EQ(runs(*r), 2);
+  Policy p;
+  p.backends["os_fast"] = true;
+  r->set_policy(p).or_throw();
+  EXPECT_EQ(runs(*r), 1);
+}
+
+TEST_F(OwnSwitch, AValueThatMeansNothingIsAProblemAndChangesNothing) {
+  ::setenv("OS_SWITCH", "perhaps", 1);
+  auto r = make();
+  EXPECT_EQ(runs(*r), 1);
+  const auto problems = r->problems();
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_NE(problems[0].message.find("on, off or auto would be right"), std::string::npos);
+}
+
+TEST_F(OwnSwitch, ARuntimeWithoutTheEnvironmentDoesNotReadIt) {
+  ::setenv("OS_SWITCH", "off", 1);
+  EXPECT_EQ(runs(*make(false)), 1);
+}
+
+}  // namespace
+}  // namespace yard::testing::own_switch

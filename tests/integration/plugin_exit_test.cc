@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program that ends with plugins loaded ends well: whoever still calls, holds or unloads them.
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <cstdio>
+#include <thread>
+
+#include "plugin_files.h"
+
+namespace yard::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ExitedWithCode;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+inline constexpr Op<void(Out, In)> answer{"answer"};
+
+// Says what a call answers.
+void say_answer(const char* when, Runtime& runtime = Runtime::shared()) {
+  std::fprintf(stderr, "%s: %d\n", when, static_cast<int>(ask(runtime)));
+}
+
+class PluginExit : public ::testing::Test {
+ protected:
+  // Each program is a new one: exit handlers are run in it for the first and only time.
+  PluginExit() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  Folder folder_;
+};
+
+TEST_F(PluginExit, CallsComeUntilTheVeryEnd) {
+  struct Late {
+    ~Late() { say_answer("static destructor"); }
+  };
+  const auto program = [&] {
+    static const Late late;  // made before the runtime, so it ends after all that this makes
+    ::setenv("PLUGIN_DIARY", folder_.file("diary").c_str(), 1);
+    folder_.put("answer");
+    std::atexit([] { say_answer("exit handler"); });
+    Runtime::shared().plugins().load(folder_.file("answer.so")).or_throw();
+    say_answer("main");
+    std::exit(7);
+  };
+  EXPECT_EXIT(
+      program(), ExitedWithCode(7),
+      AllOf(HasSubstr("main: 1"), HasSubstr("exit handler: 1"), HasSubstr("static destructor: 1")));
+}
+
+TEST_F(PluginExit, HandlesAndRuntimesOfTheProgramEndWithIt) {
+  const auto program = [&] {
+    const std::string path = folder_.put("stateful"), other = folder_.put("answer");
+    ::setenv("PLUGIN_DIARY", "/dev/stderr", 1);
+    static Runtime own(alone({path}));
+    std::fprintf(stderr, "own: %d\n", static_cast<int>(ask(own, "stateful")));
+    Runtime::shared().plugins().load(other).or_throw();
+    static int64_t out = 0, x = 0;
+    static const TensorView vo(&out, DType::i64, {1}), vx(&x, DType::i64, {1});
+    static auto bound = bind(answer, vo, vx).value();
+    static auto frozen = freeze(answer, vo, vx).value();
+    if (!bound().ok() || !frozen(vo, vx).ok()) std::exit(1);
+    std::exit(0);
+  };
+  // What belongs to a runtime that ends is ended in order; the shared one's plugin is never stopped.
+  EXPECT_EXIT(program(), ExitedWithCode(0),
+              AllOf(HasSubstr("own: 1"), HasSubstr("destroy stateful 1.0\nstop stateful 1.0"),
+                    Not(HasSubstr("stop answer"))));
+}
+
+TEST_F(PluginExit, ThreadsMayBeInTheMiddleOfIt) {
+  const auto program = [&] {
+    folder_.put("answer");
+    Runtime::shared().plugins().discover({folder_.path()}).or_throw();
+    static std::atomic<int> calls{0};
+    // Never joined: they call, load and unload while the process ends under them.
+    for (int t = 0; t < 3; ++t)
+      std::thread([t] {
+        for (;;) {
+          if (t == 0) {
+            Runtime::shared().plugins().load("answer").ignore();
+            Runtime::shared().plugins().unload("answer").status().ignore();
+          }
+          ask(Runtime::shared());
+          calls.fetch_add(1);
+        }
+      }).detach();
+    while (calls.load() < 1000) std::this_thread::yield();
+    std::exit(3);
+  };
+  for (int i = 0; i < 5; ++i) EXPECT_EXIT(program(), ExitedWithCode(3), "");
+}
+
+}  // namespace
+}  // namespace yard::testing

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stays as it was said: plugins that were unloaded stay out, those that rules no longer allow go, whom nobody
+// trusts has no say, and nobody waits for a plugin that is not for him.
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <yard/log.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "plugin_files.h"
+
+namespace yard::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using State = PluginState;
+
+void unload(Runtime& runtime, const char* name) {
+  runtime.plugins().unload(name).value().wait().or_throw();
+}
+
+TEST(UnloadedPlugins, StayOutUntilTheyAreAskedFor) {
+  Folder folder, empty;
+  const std::string path = folder.put("answer");
+  Runtime runtime(alone({folder.path()}));
+  EXPECT_EQ(ask(runtime), 1);
+  unload(runtime, "answer");
+  ASSERT_TRUE(runtime.plugins().discover().ok());
+  EXPECT_EQ(info_of(runtime, "answer").state, State::kUnloaded);
+  ASSERT_TRUE(runtime.plugins().discover({empty.path()}).ok());
+  ASSERT_TRUE(runtime.state_device_features({"cuda:sm_90"}).ok());
+  EXPECT_EQ(info_of(runtime, "answer").state, State::kUnloaded);
+  EXPECT_EQ(ask(runtime), -1);
+  ASSERT_TRUE(runtime.plugins().discover({path}).ok());
+  EXPECT_EQ(ask(runtime), 1);
+  unload(runtime, "answer");
+  ASSERT_TRUE(runtime.plugins().load("answer").ok());
+  EXPECT_EQ(ask(runtime), 1);
+  // Another file is another plugin.
+  unload(runtime, "answer");
+  folder.put("answer_v2", "answer");
+  ASSERT_TRUE(runtime.plugins().discover().ok());
+  EXPECT_EQ(ask(runtime), 2);
+}
+
+TEST(UnloadedPlugins, ThatArePinnedAreStillReportedAfterASearch) {
+  Folder folder;
+  folder.put("restless");
+  Runtime runtime(alone({folder.path()}));
+  EXPECT_EQ(ask(runtime, "restless"), 1);
+  unload(runtime, "restless");
+  ASSERT_EQ(info_of(runtime, "restless").state, State::kPinned);
+  const std::string why = info_of(runtime, "restless").detail;
+  ASSERT_TRUE(runtime.plugins().discover().ok());
+  EXPECT_EQ(info_of(runtime, "restless").state, State::kPinned);
+  EXPECT_EQ(info_of(runtime, "restless").detail, why);
+}
+
+TEST(UnloadedPlugins, DoNotStandInTheWayOfANewVersionInAnotherFile) {
+  Folder folder;
+  const std::string old = folder.put("answer");
+  Runtime runtime(alone({folder.path()}));
+  EXPECT_EQ(ask(runtime), 1);
+  unload(runtime, "answer");
+  const std::string next = folder.put("answer_v2", "next");
+  // Found, it does not come in by itself: the name was taken out on purpose.
+  ASSERT_TRUE(runtime.plugins().discover().ok());
+  EXPECT_EQ(info_of(runtime, next).reason, PluginReason::kDuplicateName);
+  EXPECT_THAT(info_of(runtime, next).detail, AllOf(HasSubstr(old), HasSubstr("load()")));
+  EXPECT_EQ(ask(runtime), -1);
+  const Status s = runtime.plugins().load(next);
+  ASSERT_TRUE(s.ok()) << s.to_string();
+  EXPECT_EQ(ask(runtime), 2);
+  EXPECT_THAT(std::string(runtime.plugins().load(old).message()), HasSubstr("loaded already"));
+}
+
+// Holds a load at its start until it is let go.
+class HeldLoad {
+ public:
+  RuntimeSettings settings(std::vector<std::string> paths) {
+    RuntimeSettings s = alone(std::move(paths));
+    s.plugins.watch = [this](std::string_view, std::string_view step) {
+      if (step != "start") return;
+      reached_.set_value();
+      go_.get_future().wait();
+    };
+    return s;
+  }
+  void wait() { reached_.get_future().wait(); }
+  void let_go() { go_.set_value(); }
+
+ private:
+  std::promise<void> reached_, go_;
+};
+
+TEST(PluginsThatTakeTheirTime, AreWaitedForOnlyByWhomTheyServe) {
+  Folder folder;
+  folder.put("answer"), folder.put("old_layout");
+  HeldLoad held;
+  Runtime runtime(held.settings({folder.path()}));
+  std::thread loads([&] { EXPECT_EQ(ask(runtime), 1); });
+  held.wait();
+  auto other = std::async(std::launch::async, [&] {
+    float x[4] = {1, 2, 3, 4}, w[4] = {1, 1, 1, 1}, out[4];
+    return runtime.call("rms_norm",
+                        {TensorView(out, DType::f32, {1, 4}), TensorView(x, DType::f32, {1, 4}),
+                         TensorView(w, DType::f32, {4})});
+  });
+  auto same = std::async(std::launch::async, [&] { return ask(runtime); });
+  EXPECT_EQ(other.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(same.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  held.let_go();
+  loads.join();
+  EXPECT_TRUE(other.get().ok());
+  EXPECT_EQ(same.get(), 1);
+}
+
+// Rules wait for no plugin: whoever loads one follows them when he is done.
+TEST(PluginsThatTakeTheirTime, DoNotHoldBackRulesAboutPlugins) {
+  Folder folder, state;
+  const std::string path = folder.put("answer");
+  HeldLoad held;
+  RuntimeSettings settings = held.settings({});
+  settings.plugins.state_directory = state.path();
+  Runtime runtime(settings);
+  std::thread loads([&] { EXPECT_TRUE(runtime.plugins().load(path).ok()); });
+  held.wait();
+  auto rules = std::async(std::launch::async, [&] {
+    Config c;
+    c.settings.plugins.require_verified = true;
+    return runtime.set_config(c);
+  });
+  EXPECT_EQ(rules.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  held.let_go();
+  loads.join();
+  EXPECT_TRUE(rules.get().ok());
+  EXPECT_EQ(info_of(runtime, path).state, State::kRefused);
+  EXPECT_EQ(info_of(runtime, path).reason, PluginReason::kNotVerified);
+  EXPECT_EQ(ask(runtime), -1);
+}
+
+TEST(LockFiles, OfADirectoryThatIsNotTrustedHaveNoSay) {
+  Folder open, good;
+  const std::string refused = open.put("old_layout"), path = good.put("answer");
+  open.put_bytes("nonsense\n", "yard.lock");
+  ASSERT_EQ(::chmod(open.path().c_str(), 0777), 0);
+  Runtime runtime(alone());
+  EXPECT_FALSE(runtime.plugins().load(refused).ok());
+  EXPECT_EQ(info_of(runtime, refused).reason, PluginReason::kWritableByOthers);
+  const Status s = runtime.plugins().load(path);
+  EXPECT_TRUE(s.ok()) << s.to_string();
+}
+
+TEST(LockFiles, BesideAPluginCountWhenItIsLoadedByItsPath) {
+  Folder folder;
+  const std::string path = folder.put("answer");
+  folder.put_bytes("", "yard.lock");
+  Runtime runtime(alone());
+  EXPECT_FALSE(runtime.plugins().load(path).ok());
+  EXPECT_EQ(info_of(runtime, path).reason, PluginReason::kNotInLockFile);
+}
+
+TEST(LockFiles, ThatAreLinksToNowhereLetNothingIn) {
+  Folder folder;
+  const std::string path = folder.put("answer");
+  fs::create_symlink(folder.file("gone"), folder.file("yard.lock"));
+  Runtime runtime(alone());
+  EXPECT_FALSE(runtime.plugins().load(path).ok());
+  EXPECT_EQ(info_of(runtime, path).reason, PluginReason::kBadLockFile);
+  EXPECT_EQ(runtime.plugins().would_load(path).reason, PluginReason::kBadLockFile);
+}
+
+TEST(Links, LeadOnlyToWhereOthersCannotWrite) {
+  Folder open, good, here;
+  const std::string bad_end = open.put("answer"), good_end = good.put("old_layout");
+  fs::create_symlink(bad_end, here.file("ends_badly.so"));
+  fs::create_symlink(good_end, open.file("on.so"));
+  fs::create_symlink(open.file("on.so"), here.file("by_way_of.so"));
+  fs::create_symlink(
+      "../" + fs::path(good_end).parent_path().filename().string() + "/old_layout.so",
+      here.file("good.so"));
+  fs::create_symlink("round.so", here.file("round.so"));
+  ASSERT_EQ(::chmod(open.path().c_str(), 0777), 0);
+  Runtime runtime(alone());
+  for (const char* name : {"ends_badly.so", "by_way_of.so"}) {
+    const PluginInfo info = runtime.plugins().inspect(here.file(name));
+    EXPECT_EQ(info.reason, PluginReason::kWritableByOthers) << name;
+    EXPECT_THAT(info.detail, HasSubstr(open.path())) << name;
+    EXPECT_FALSE(runtime.plugins().load(here.file(name)).ok()) << name;
+  }
+  EXPECT_EQ(runtime.plugins().inspect(here.file("round.so")).reason, PluginReason::kUnreadable);
+  EXPECT_TRUE(runtime.plugins().load(here.file("good.so")).ok());
+  RuntimeSettings settings = alone();
+  settings.plugins.allow_writable = true;
+  EXPECT_TRUE(Runtime(settings).plugins().load(here.file("ends_badly.so")).ok());
+}
+
+class OnlyVerified : public ::testing::Test {
+ protected:
+  OnlyVerified() {
+    RuntimeSettings s = alone({folder_.path()});
+    s.plugins.state_directory = state_.path();
+    runtime_ = std::make_unique<Runtime>(s);
+    set_log_sink([this](const LogMessage& m) {
+      const std::lock_guard lock(lock_);
+      if (m.logger == "plugin") logged_.emplace_back(m.text);
+    });
+  }
+  ~OnlyVerified() override { set_log_sink({}); }
+  void require(bool yes) {
+    Config c;
+    c.settings.plugins.require_verified = yes;
+    runtime_->set_config(c).or_throw();
+  }
+  void verified(const char* name) {
+    runtime_->plugins().remember_verified(info_of(*runtime_, name).sha256).or_throw();
+  }
+
+  Folder folder_, state_;
+  std::unique_ptr<Runtime> runtime_;
+  std::mutex lock_;  // while others may log
+  std::vector<std::string> logged_;
+};
+
+TEST_F(OnlyVerified, TakesOutWhatWasLoadedBefore) {
+  folder_.put("answer"), folder_.put("kernel_only"), folder_.put("old_layout");
+  runtime_->plugins().discover().or_throw();
+  EXPECT_EQ(ask(*runtime_), 3);  // of `helper`, which needs `answer`
+  EXPECT_EQ(ask(*runtime_, "old"), 41);
+  verified("old_layout");
+  require(true);
+  for (const char* name : {"answer", "helper"}) {
+    EXPECT_EQ(info_of(*runtime_, name).state, State::kRefused) << name;
+    EXPECT_EQ(info_of(*runtime_, name).reason, PluginReason::kNotVerified) << name;
+    EXPECT_THAT(logged_, Contains(AllOf(HasSubstr(info_of(*runtime_, name).path),
+                                        HasSubstr("not_verified"), HasSubstr("taken out"))));
+  }
+  Status why;
+  EXPECT_EQ(ask(*runtime_, "answer", &why), -1);
+  EXPECT_THAT(why.to_string(), HasSubstr("not_verified"));
+  EXPECT_EQ(ask(*runtime_, "old"), 41);
+  EXPECT_EQ(info_of(*runtime_, "old_layout").state, State::kLoaded);
+  // Once it is verified, it can come back.
+  verified("answer");
+  ASSERT_TRUE(runtime_->plugins().load("answer").ok());
+  EXPECT_EQ(ask(*runtime_), 1);
+  require(false);
+  ASSERT_TRUE(runtime_->plugins().load("helper").ok());
+  EXPECT_EQ(ask(*runtime_), 3);
+}
+
+TEST_F(OnlyVerified, LeavesWhatAVerifiedOneStandsOnAndSaysSo) {
+  folder_.put("answer"), folder_.put("kernel_only");
+  runtime_->plugins().discover().or_throw();
+  EXPECT_EQ(ask(*runtime_), 3);
+  verified("helper");
+  require(true);
+  EXPECT_EQ(info_of(*runtime_, "answer").state, State::kLoaded);
+  EXPECT_THAT(logged_, Contains(AllOf(HasSubstr("'answer' is not verified and stays loaded"),
+                                      HasSubstr("default.helper"))));
+  EXPECT_EQ(ask(*runtime_), 3);
+}
+
+// Other changes at the same time must not bring back what an earlier file said.
+TEST_F(OnlyVerified, IsWhatTheLastFileSays) {
+  const std::string path = folder_.put("answer");
+  std::atomic<bool> done{false};
+  std::thread others([&] {
+    while (!done) runtime_->set_policy({}).or_throw();
+  });
+  int wrong = 0;
+  for (int i = 0; i < 200; ++i) {
+    require(i % 2 == 0);
+    wrong += runtime_->plugins().would_load(path).reason !=
+             (i % 2 == 0 ? PluginReason::kNotVerified : PluginReason::kNone);
+  }
+  done = true;
+  others.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace yard::testing

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// Other processes: programs that are started while the runtime works get none of its files; children of fork go on
+// with what the parent watched and recorded; tickets of the parent do not keep them waiting. What a child can do at
+// once stands in fork_test.cc.
+#include <dirent.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/testing_files.h"
+#include "base/testing_fork.h"
+#include "fault.h"
+#include "plugin_files.h"
+#include "testing.h"
+
+extern char** environ;
+
+namespace yard::testing {
+namespace {
+
+using base::eventually;
+using base::true_in_child;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Op<void(Out, In, int)> copy{"copy"};
+
+// ---- Starting programs ----
+
+enum class Way { kVfork, kSpawn, kFork, kForkAndCall };
+
+char g_ls[] = "ls", g_l[] = "-l", g_fds[] = "/proc/self/fd", g_true[] = "true";
+char* const g_list_files[] = {g_ls, g_l, g_fds, nullptr};
+char* const g_nothing[] = {g_true, nullptr};
+
+// In a child of vfork nothing but this is allowed.
+[[noreturn]] void become(int out, char* const* words) {
+  ::dup2(out, 1);
+  ::execvp(words[0], words);
+  ::_exit(127);
+}
+
+pid_t start(Way way, int out, char* const* words, const std::function<void()>& first) {
+  pid_t child = -1;
+  switch (way) {
+    case Way::kVfork:
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+      child = ::vfork();
+#pragma GCC diagnostic pop
+      if (child == 0) become(out, words);
+      return child;
+    case Way::kSpawn: {
+      posix_spawn_file_actions_t actions;
+      ::posix_spawn_file_actions_init(&actions);
+      ::posix_spawn_file_actions_adddup2(&actions, out, 1);
+      const int error = ::posix_spawnp(&child, words[0], &actions, nullptr, words, environ);
+      ::posix_spawn_file_actions_destroy(&actions);
+      return error == 0 ? child : -1;
+    }
+    case Way::kFork:
+    case Way::kForkAndCall:
+      child = ::fork();
+      if (child != 0) return child;
+      ::alarm(60);
+      if (way == Way::kForkAndCall) first();
+      become(out, words);
+  }
+  return -1;
+}
+
+// What the program says, or "failed".
+std::string said_by(Way way, char* const* words, const std::function<void()>& first = {}) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return "failed";
+  const pid_t child = start(way, ends[1], words, first);
+  ::close(ends[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t n; (n = ::read(ends[0], buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<size_t>(n));
+  ::close(ends[0]);
+  int status = -1;
+  if (child < 0 || ::waitpid(child, &status, 0) != child || status != 0) return "failed";
+  return text;
+}
+
+// The files that a program started so has open, but for the numbers of pipes and processes.
+std::multiset<std::string> files_of(Way way, const std::function<void()>& first = {}) {
+  std::multiset<std::string> files;
+  const std::string text = said_by(way, g_list_files, first);
+  for (size_t at = 0; (at = text.find(" -> ", at)) != std::string::npos;) {
+    const size_t end = text.find('\n', at);
+    const std::string target = text.substr(at + 4, end - at - 4);
+    files.insert(target.substr(0, target.find_first_of("0123456789")));
+    at = end;
+  }
+  if (files.empty()) files.insert(text);
+  return files;
+}
+
+size_t threads_here() {
+  size_t count = 0;
+  DIR* const tasks = ::opendir("/proc/self/task");
+  while (const dirent* e = ::readdir(tasks)) count += e->d_name[0] != '.';
+  ::closedir(tasks);
+  return count;
+}
+
+// ---- A runtime with everything that has files or threads ----
+
+class Processes : public ::testing::Test {
+ protected:
+  Processes() : rules_(folder_ / "rules.yaml"), record_(folder_ / "calls.txt") {
+    bare_.add(kernel_of("copy", "default.a", 1, 20)).or_throw();
+    bare_.add(kernel_of("copy", "default.b", 2, 10)).or_throw();
+    say("default.a");
+  }
+  ~Processes() override { runtime().unwatch_config(); }
+
+  Runtime& runtime() { return bare_.runtime; }
+  void say(const std::string& kernel) {
+    base::replace(rules_, "version: '1.0'\nkernel_locks: {copy: " + kernel + "}\n");
+  }
+  void use_everything() {
+    runtime().watch_config(rules_, {Watch::kAuto, milliseconds(20), milliseconds(10)}).or_throw();
+    runtime().record_to(record_).or_throw();
+    runtime().plugins().load(plugins_.put("answer")).or_throw();
+    ASSERT_EQ(ran(), 1);
+    ASSERT_EQ(ask(runtime()), 1);
+  }
+  intptr_t ran() {
+    float to[4] = {}, from[4] = {};
+    t_ran = 0;
+    const Status s =
+        copy.on(runtime())(TensorView(to, DType::f32, {4}), TensorView(from, DType::f32, {4}), 0);
+    return s.ok() ? t_ran : -1;
+  }
+  Ticket remove(const char* id) {
+    Changes c;
+    c.remove_kernel("copy", id);
+    return runtime().apply_with_ticket(std::move(c)).value();
+  }
+
+  base::TempFolder folder_;
+  Folder plugins_;
+  Bare bare_;
+  const std::string rules_, record_;
+};
+
+TEST_F(Processes, AProgramThatIsStartedGetsNoneOfOurFiles) {
+  const auto before = files_of(Way::kSpawn);
+  use_everything();
+  for (const Way way : {Way::kVfork, Way::kSpawn, Way::kFork}) EXPECT_EQ(files_of(way), before);
+  // Nor one that a child becomes whose own watcher and recording have begun.
+  EXPECT_EQ(files_of(Way::kForkAndCall, [&] { ran(), ask(runtime()); }), before);
+}
+
+TEST_F(Processes, NorWhileFilesAreOpenedAndClosed) {
+  const auto before = files_of(Way::kSpawn);
+  use_everything();
+  const std::string path = plugins_.put("of_a_group");
+  std::atomic<bool> stop{false};
+  std::atomic<int> wrong{0};
+  std::thread opens([&] {
+    while (!stop) {
+      wrong += !runtime().plugins().load(path).ok();
+      wrong += !runtime().plugins().unload("of_a_group").ok();
+      wrong += !runtime().load_config(rules_).ok();
+      wrong += !runtime().stop_recording().ok() || !runtime().record_to(record_).ok();
+    }
+  });
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(files_of(i % 2 == 0 ? Way::kVfork : Way::kSpawn), before);
+  stop = true;
+  opens.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(Processes, StartingProgramsDisturbsNoCall) {
+  use_everything();
+  std::atomic<bool> stop{false};
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&] {
+      while (!stop) wrong += ran() <= 0;
+    });
+  threads.emplace_back([&] {
+    for (int i = 0; !stop; ++i) wrong += !runtime().set_policy({}).ok();
+  });
+  const auto calls = [&] { return runtime().list().find_op("copy")->kernels[0].calls; };
+  for (int i = 0; i < 40; ++i) {
+    const uint64_t before = calls();
+    EXPECT_EQ(said_by(i % 2 == 0 ? Way::kVfork : Way::kSpawn, g_nothing), "");
+    EXPECT_GE(calls(), before) << "this process was taken for a child";
+  }
+  stop = true;
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+// ---- Children of fork ----
+
+TEST_F(Processes, AChildWatchesAgainWithItsFirstCall) {
+  use_everything();
+  EXPECT_TRUE(true_in_child([&] {
+    if (threads_here() != 1) return false;  // nothing begins by itself
+    if (ran() != 1 || threads_here() < 2) return false;
+    say("default.b");
+    return eventually([&] { return ran() == 2; }, seconds(30)) &&
+           runtime().config_history().size() == 2;
+  }));
+  EXPECT_TRUE(eventually([&] { return ran() == 2; })) << "the parent watches, too";
+}
+
+TEST_F(Processes, AChildThatWasToldNotToDoesNotWatch) {
+  use_everything();
+  EXPECT_TRUE(true_in_child([&] {
+    runtime().unwatch_config();
+    if (ran() != 1) return false;
+    say("default.b");
+    std::this_thread::sleep_for(milliseconds(200));
+    return ran() == 1;
+  }));
+}
+
+TEST_F(Processes, AChildBornInsideAKernelOnAnotherThreadHasItsScopeAndItsOwnFiles) {
+  static std::function<void()> inside;
+  yard_kernel_t forks = kernel_of("copy", "forks", 3, 5);
+  forks.run = [](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
+    return inside(), YARD_OK;
+  };
+  bare_.add(forks).or_throw();
+  use_everything();
+  pid_t child = -1;
+  inside = [&] {
+    if ((child = ::fork()) == 0) ::alarm(60);
+  };
+  std::thread([&] {
+    float to[4] = {}, from[4] = {};
+    {
+      const ScopedPolicy scope(Scope().deny_kernels({"default.a"}));
+      Options o;
+      o.force = "forks";
+      base::replace(rules_, "version: '1.0'\n");
+      ASSERT_TRUE(eventually([&] { return ran() == 2; }));  // the scope's choice
+      const Status s = copy.on(runtime()).with(o)(TensorView(to, DType::f32, {4}),
+                                                  TensorView(from, DType::f32, {4}), 0);
+      if (child == 0 && (!s.ok() || ran() != 2)) ::_exit(2);
+      ASSERT_TRUE(s.ok());
+    }
+    if (child != 0) return;
+    if (ran() != 1) ::_exit(3);
+    if (!runtime().stop_recording().ok()) ::_exit(4);
+    const std::string own = record_ + "." + std::to_string(::getpid());
+    ::_exit(read_file(own).find("copy(") != std::string::npos ? 0 : 5);
+  }).join();
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  inside = nullptr;
+}
+
+// ---- Tickets ----
+
+TEST_F(Processes, ATicketPendingAtAForkIsDoneInTheChild) {
+  fault::FaultKernel slow{{.op = "copy", .id = "fault.slow", .backend = "test", .priority = 900},
+                          {.blocks = true}};
+  ASSERT_TRUE(bare_.add(slow.descriptor()).ok());
+  std::thread caller([&] { EXPECT_NE(ran(), -1); });
+  ASSERT_TRUE(slow.wait_for_waiters(1, milliseconds(20000)));
+  const Ticket t = remove("fault.slow");
+  ASSERT_FALSE(t.done());
+  EXPECT_TRUE(true_in_child([&] {
+    return t.done() && t.wait(seconds(0)).ok() && ran() == 1 && remove("default.a").wait().ok();
+  }));
+  EXPECT_FALSE(t.done()) << "the parent's call goes on";
+  slow.release();
+  caller.join();
+  EXPECT_TRUE(t.wait(seconds(10)).ok());
+}
+
+TEST_F(Processes, NotBeforeTheChildIsOutOfTheCallItWasBornIn) {
+  fault::FaultKernel forks{{.op = "copy", .id = "fault.forks", .backend = "test", .priority = 900}};
+  ASSERT_TRUE(bare_.add(forks.descriptor()).ok());
+  pid_t child = -1;
+  Ticket t;
+  bool pending = false;
+  forks.set({.callback = [&](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
+    t = remove("fault.forks");
+    child = ::fork();
+    if (child == 0) ::alarm(60);
+    pending = !t.done() && t.wait(seconds(1)).code() == Code::kWouldDeadlock;
+    return YARD_OK;
+  }});
+  float to[4] = {}, from[4] = {};
+  const Status s =
+      copy.on(runtime())(TensorView(to, DType::f32, {4}), TensorView(from, DType::f32, {4}), 0);
+  const bool ok = s.ok() && pending && t.wait(seconds(20)).ok() && ran() == 1;
+  if (child == 0) ::_exit(ok ? 0 : 1);
+  EXPECT_TRUE(ok);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(Processes, NorDoesAPluginThatWasBeingUnloadedKeepAChildWaiting) {
+  fault::FaultKernel slow{{.op = "answer", .id = "fault.slow", .backend = "test", .priority = 900},
+                          {.blocks = true}};
+  use_everything();
+  // A call of the plugin's op that does not end holds what the plugin brought.
+  ASSERT_TRUE(bare_.add(slow.descriptor()).ok());
+  std::thread caller([&] { ask(runtime()); });
+  ASSERT_TRUE(slow.wait_for_waiters(1, milliseconds(20000)));
+  ASSERT_TRUE(bare_.remove("answer", "fault.slow").ok());
+  const Ticket t = runtime().plugins().unload("answer").value();
+  EXPECT_TRUE(true_in_child([&] {
+    return t.done() && t.wait(seconds(0)).ok() &&
+           runtime().plugins().load(plugins_.file("answer.so")).ok() && ask(runtime()) == 1;
+  }));
+  slow.release();
+  caller.join();
+  EXPECT_TRUE(t.wait(seconds(10)).ok());
+}
+
+}  // namespace
+}  // namespace yard::testing

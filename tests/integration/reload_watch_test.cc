@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which file is watched: when rules ask for it, when the program does, and when both change at once.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "reload_fixture.h"
+
+namespace yard::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr const char* kHot = "settings: {mode: hot_reload, reload: {debounce: 20ms}}\n";
+
+class ReloadWatch : public Reload {
+ protected:
+  const std::string other_ = folder_ / "other.yaml";
+};
+
+TEST_F(ReloadWatch, AChangeOfTheOldFileDoesNotOvertakeTheNewOne) {
+  base::replace(file_, locked("default.a", kHot));
+  rt_.load_config(file_).or_throw();
+  rt_.add_config_validator([&](const Config& c) {
+    if (c.kernel_locks.at("step").id != "default.b") return Status();
+    base::replace(file_, locked("default.c", kHot));
+    std::this_thread::sleep_for(300ms);  // the watcher has read it, and waits
+    return Status();
+  });
+  base::replace(other_, locked("default.b"));
+  rt_.load_config(other_).or_throw();
+  EXPECT_EQ(ran(), 2);
+  std::this_thread::sleep_for(150ms);
+  EXPECT_EQ(ran(), 2);
+}
+
+TEST_F(ReloadWatch, AFileThatIsRefusedTakesNoWatchOver) {
+  base::replace(file_, locked("default.a", kHot));
+  rt_.load_config(file_).or_throw();
+  base::replace(other_, locked("default.x", kHot));
+  EXPECT_FALSE(rt_.load_config(other_).ok());
+  base::replace(file_, locked("default.b", kHot));
+  EXPECT_TRUE(becomes(2));
+  base::replace(other_, locked("default.c", kHot));
+  std::this_thread::sleep_for(150ms);
+  EXPECT_EQ(ran(), 2);
+}
+
+TEST_F(ReloadWatch, WhatTheProgramWatchesIsNotTakenOver) {
+  base::replace(file_, locked("default.a"));
+  rt_.watch_config(file_, quick()).or_throw();
+  for (const char* kernel : {"default.x", "default.c"}) {
+    base::replace(other_, locked(kernel, "settings: {mode: hot_reload}\n"));
+    rt_.load_config(other_).ignore();
+  }
+  EXPECT_EQ(ran(), 3);
+  base::replace(file_, locked("default.b"));
+  EXPECT_TRUE(becomes(2));
+  base::replace(other_, locked("default.a", "settings: {mode: hot_reload}\n"));
+  std::this_thread::sleep_for(300ms);
+  EXPECT_EQ(ran(), 2);
+}
+
+TEST_F(ReloadWatch, LoadingTheFileThatTheProgramWatchesKeepsItsSettings) {
+  base::replace(file_, locked("default.a", "settings: {mode: hot_reload}\n"));
+  rt_.watch_config(file_, {Watch::kInotify, 1h, 1h}).or_throw();
+  rt_.load_config(file_).or_throw();
+  base::replace(file_, locked("default.b", "settings: {mode: hot_reload}\n"));
+  std::this_thread::sleep_for(400ms);  // by default it would have been read
+  EXPECT_EQ(ran(), 1);
+}
+
+TEST_F(ReloadWatch, AValidatorCannotWatchAFile) {
+  base::replace(other_, locked("default.b"));
+  Status inside;
+  const uint64_t id = rt_.add_config_validator([&](const Config&) {
+    inside = rt_.watch_config(other_, quick());
+    return Status();
+  });
+  rt_.set_config({}).or_throw();
+  rt_.remove_config_callback(id);
+  EXPECT_EQ(inside.code(), Code::kWouldDeadlock);
+  base::replace(other_, locked("default.c"));
+  std::this_thread::sleep_for(150ms);
+  EXPECT_EQ(ran(), 1);
+}
+
+TEST_F(ReloadWatch, AValidatorMayEndTheWatch) {
+  base::replace(file_, locked("default.b"));
+  rt_.watch_config(file_, quick()).or_throw();
+  rt_.add_config_validator([&](const Config&) {
+    base::replace(file_, locked("default.c"));
+    std::this_thread::sleep_for(150ms);  // the watcher has read it, and waits
+    rt_.unwatch_config();
+    return Status();
+  });
+  rt_.set_config({}).or_throw();
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(ran(), 1);
+}
+
+TEST_F(ReloadWatch, AFileThatReturnsUnchangedDoesNotUndoARollback) {
+  base::replace(file_, locked("default.b"));
+  rt_.watch_config(file_, quick()).or_throw();
+  base::replace(file_, locked("default.c"));
+  ASSERT_TRUE(becomes(3));
+  rt_.rollback_config(1).or_throw();
+  std::filesystem::remove(file_);
+  ASSERT_TRUE(base::eventually([&] { return !rt_.problems().empty(); }));
+  base::replace(file_, locked("default.c"));
+  EXPECT_TRUE(base::eventually([&] { return rt_.problems().empty(); }));
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(ran(), 2);
+  EXPECT_THAT(rt_.config_history(), SizeIs(3));
+  base::replace(file_, locked("default.a"));
+  EXPECT_TRUE(becomes(1));
+}
+
+TEST_F(ReloadWatch, AFileThatReturnsUnchangedIsTold) {
+  base::replace(file_, locked("default.b"));
+  rt_.watch_config(file_, quick()).or_throw();
+  std::filesystem::remove(file_);
+  ASSERT_TRUE(told(2));
+  base::replace(file_, locked("default.b"));
+  ASSERT_TRUE(told(3));
+  EXPECT_EQ(events()[2].kind, ConfigEvent::Kind::kReloaded);
+  EXPECT_THAT(rt_.problems(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace yard::testing

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads that end where one would not expect it: inside scopes, kernels, verifiers, with a ticket in hand. Nothing
+// leaks (the address sanitizer looks), nobody waits for them, and the next thread begins with nothing.
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <yard/bound.h>
+#include <yard/c.h>
+#include <yard/commit.h>
+#include <yard/scope.h>
+#include <yard/trace.h>
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <thread>
+
+#include "fault.h"
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr Op<void(Out, In, int)> copy{"copy"};
+
+// A thread that may end by pthread_exit, which one of std::thread may not do on all systems.
+void on_thread(const std::function<void()>& f) {
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(
+                &thread, nullptr,
+                [](void* body) -> void* {
+                  (*static_cast<const std::function<void()>*>(body))();
+                  return nullptr;
+                },
+                const_cast<std::function<void()>*>(&f)),
+            0);
+  ASSERT_EQ(pthread_join(thread, nullptr), 0);
+}
+
+std::function<void(yard_call_t*)> g_inside;  // runs in the kernel "ends"
+bool g_ends = false;
+
+int32_t run_ends(yard_call_t* call, const yard_value_t*, uint32_t) {
+  if (g_ends) g_inside(call);
+  t_ran = 9;
+  return YARD_OK;
+}
+
+class ThreadEnds : public ::testing::Test {
+ protected:
+  ThreadEnds() {
+    bare_.add(kernel_of("copy", "a", 1, 100)).or_throw();
+    bare_.add(kernel_of("copy", "b", 2, 50)).or_throw();
+    g_ends = false;
+  }
+  ~ThreadEnds() override { g_inside = nullptr; }
+
+  void add_ends(std::shared_ptr<void> keep = {}) {
+    yard_kernel_t k = kernel_of("copy", "ends", 9, 900);
+    k.run = run_ends;
+    bare_.add(k, std::move(keep)).or_throw();
+  }
+  intptr_t ran() {
+    t_ran = 0;
+    const Status s = copy.on(bare_.runtime)(out_.view, x_.view, 0);
+    return s.ok() ? t_ran : -1;
+  }
+  Ticket remove(const char* id) {
+    Changes c;
+    c.remove_kernel("copy", id);
+    return bare_.runtime.apply_with_ticket(std::move(c)).value();
+  }
+  // A new thread, which is given what the last one left.
+  void expect_next_is_clean(intptr_t kernel) {
+    std::thread([&] {
+      EXPECT_EQ(ran(), kernel);
+      EXPECT_TRUE(current_scope().policy().empty());
+      EXPECT_TRUE(current_scope().labels().empty());
+    }).join();
+  }
+
+  Bare bare_;
+  Floats out_{4}, x_{4};
+};
+
+TEST_F(ThreadEnds, InsideScopesGroupsAndTraces) {
+  for (int i = 0; i < 3; ++i) {
+    on_thread([&] {
+      const ScopedPolicy outer(Scope().deny_kernels({"a"}).label("tenant", std::to_string(i)));
+      EXPECT_EQ(ran(), 2);
+      const CommitGroup group;
+      EXPECT_EQ(ran(), 2);
+      const ScopedPolicy inner(Scope().strict(true));
+      const TraceScope trace;
+      EXPECT_EQ(ran(), 0);  // written down, not run
+      pthread_exit(nullptr);
+    });
+    expect_next_is_clean(1);
+  }
+}
+
+TEST_F(ThreadEnds, WithAScopeThatSomebodyElseDestroys) {
+  for (int i = 0; i < 3; ++i) {
+    std::optional<ScopedPolicy> left;
+    std::thread([&] {
+      left.emplace(Scope().deny_kernels({"a"}));
+      EXPECT_EQ(ran(), 2);
+    }).join();
+    const ScopedPolicy own(Scope().deny_kernels({"b"}).label("own", "yes"));
+    left.reset();
+    EXPECT_EQ(current_scope().labels().count("own"), 1u) << "this thread's scope is its own";
+    EXPECT_EQ(ran(), 1);
+    expect_next_is_clean(1);
+  }
+}
+
+// However the call was made, and with memory that the kernel asked for.
+TEST_F(ThreadEnds, InsideAKernel) {
+  add_ends();
+  const auto on = copy.on(bare_.runtime);
+  const auto bound = bind(on, out_.view, x_.view).value();
+  std::optional frozen = freeze(on, out_.view, x_.view).value();
+  const std::function<void()> ways[] = {
+      [&] { on(out_.view, x_.view, 0).ignore(); },
+      [&] {
+        bare_.runtime.call("copy", {out_.view, x_.view}).ignore();
+      },
+      [&] { on.with(Options())(out_.view, x_.view, 0).ignore(); },
+      [&] { bound(0).ignore(); },
+      [&] { (*frozen)(0).ignore(); },
+  };
+  g_inside = [](yard_call_t* call) {
+    EXPECT_NE(call->host->scratch(call->host->self, call, 1000), nullptr);
+    pthread_exit(nullptr);
+  };
+  for (const auto& way : ways)
+    for (const bool warm : {false, true}) {
+      bool returned = false;
+      on_thread([&] {
+        const ScopedPolicy scope(Scope().label("tenant", "x"));
+        g_ends = false;
+        if (warm) way(), way();
+        g_ends = true;
+        way();
+        returned = true;
+      });
+      EXPECT_FALSE(returned);
+    }
+  g_ends = false;
+  expect_next_is_clean(9);
+  frozen.reset();  // which holds its kernel
+  // Nobody is taken to be inside any more.
+  EXPECT_TRUE(remove("ends").wait(seconds(20)).ok());
+}
+
+TEST_F(ThreadEnds, InsideAVerifierThatOthersWaitFor) {
+  static std::atomic<bool> asked{false}, go{false}, end{true};
+  asked = go = false, end = true;
+  yard_kernel_t k = kernel_of("copy", "picky", 3, 900);
+  k.verify = [](const yard_query_t*, yard_verdict_t*) -> int32_t {
+    asked = true;
+    while (!go) std::this_thread::yield();
+    if (end.exchange(false)) pthread_exit(nullptr);
+    return YARD_OK;
+  };
+  bare_.add(k).or_throw();
+  std::thread other([&] {
+    while (!asked) std::this_thread::yield();
+    go = true;
+    EXPECT_EQ(ran(), 3);
+  });
+  on_thread([&] { ran(); });
+  other.join();
+  expect_next_is_clean(3);
+}
+
+TEST_F(ThreadEnds, WhileItsTicketIsPending) {
+  auto keep = std::make_shared<int>(0);
+  const std::weak_ptr<int> watch = keep;
+  fault::FaultKernel slow{{.op = "copy", .id = "slow", .backend = "test", .priority = 900},
+                          {.blocks = true}};
+  ASSERT_TRUE(bare_.add(slow.descriptor(), std::move(keep)).ok());
+  std::thread caller([&] { EXPECT_NE(ran(), -1); });
+  ASSERT_TRUE(slow.wait_for_waiters(1, std::chrono::milliseconds(20000)));
+  on_thread([&] {
+    const Ticket t = remove("slow");
+    EXPECT_FALSE(t.done());
+    pthread_exit(nullptr);
+  });
+  EXPECT_EQ(ran(), 1);
+  EXPECT_FALSE(watch.expired());
+  slow.release();
+  caller.join();
+  // The next change lets go of it, without anybody who asks.
+  ASSERT_TRUE(bare_.runtime.set_policy({}).ok());
+  EXPECT_TRUE(watch.expired());
+}
+
+}  // namespace
+}  // namespace yard::testing

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JSON that commands print: keys in the order in which they are written.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace yard::tool {
+
+using Json = nlohmann::ordered_json;
+
+// What is not known is null, not "".
+inline Json text_or_null(const std::string& s) { return s.empty() ? Json() : Json(s); }
+
+}  // namespace yard::tool

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `yard verify` prints of the verifiers of dispatched functions.
+#pragma once
+
+#include <yard/verify.h>
+
+#include <string>
+
+#include "json.h"
+
+namespace yard::tool {
+
+// A list with one entry for each backend's verifier of a function.
+Json function_reports_json(const VerifyReport& report);
+// A table, what is broken, and a line that sums up. Nothing if there are none.
+void print_function_reports(const VerifyReport& report);
+// The first that was not checked, and why; empty if all were.
+std::string unchecked_function(const VerifyReport& report);
+
+}  // namespace yard::tool
