@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descriptor of backend `onednn`.
 #include <dnnl.hpp>
+#include <mutex>
 
 #include "kernels.h"
 #include "process.h"
@@ -42,11 +43,11 @@ plugin::Kernel kernel(const char* op, std::span<const yard_limit_t> limits) {
 }
 
 plugin::Plugin make() {
-  static const yard_limit_t softmax_limits[] = {plugin::dtypes({YARD_F32}), plugin::compact(),
-                                                plugin::aligned(4)};
-  static const yard_limit_t layer_norm_limits[] = {plugin::dtypes({YARD_F32}), plugin::compact(),
-                                                   plugin::aligned(4),
-                                                   plugin::at_most("hidden", kLongestNormRow)};
+  static constexpr yard_limit_t softmax_limits[] = {plugin::dtypes({YARD_F32}), plugin::compact(),
+                                                    plugin::aligned(4)};
+  static constexpr yard_limit_t layer_norm_limits[] = {plugin::dtypes({YARD_F32}),
+                                                       plugin::compact(), plugin::aligned(4),
+                                                       plugin::at_most("hidden", kLongestNormRow)};
   plugin::Plugin p("onednn", "builtin");
   p.add(plugin::Backend("onednn")
             .vendor("onednn")
@@ -62,8 +63,10 @@ plugin::Plugin make() {
 }  // namespace
 
 const yard_plugin_t* descriptor() {
-  static const plugin::Plugin plugin = make();
-  return plugin.get();
+  static constinit const plugin::Plugin* made = nullptr;
+  static constinit std::once_flag once;  // which a fork cannot leave taken, as it can a static's
+  std::call_once(once, [] { made = new plugin::Plugin(make()); });
+  return made->get();
 }
 
 }  // namespace yard::onednn

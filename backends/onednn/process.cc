@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 
 // oneDNN brings the OpenMP library along; where its threads are of another kind, these are not there.
 extern "C" {
@@ -21,9 +22,10 @@ std::atomic<bool> g_forked{false};
 }  // namespace
 
 void watch_forks() {
-  static const int once =
-      pthread_atfork(nullptr, nullptr, [] { g_forked.store(true, std::memory_order_relaxed); });
-  (void)once;
+  static constinit std::once_flag once;
+  std::call_once(once, [] {
+    pthread_atfork(nullptr, nullptr, [] { g_forked.store(true, std::memory_order_relaxed); });
+  });
 }
 
 bool forked() noexcept { return g_forked.load(std::memory_order_relaxed); }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descriptor of backend `reference`: the built-in ops and, for each, the kernel that is its
 // meaning.
+#include <mutex>
+
 #include "kernels.h"
 
 namespace yard::reference {
@@ -33,8 +35,10 @@ plugin::Plugin make() {
 }  // namespace
 
 const yard_plugin_t* descriptor() {
-  static const plugin::Plugin plugin = make();
-  return plugin.get();
+  static constinit const plugin::Plugin* made = nullptr;
+  static constinit std::once_flag once;  // which a fork cannot leave taken, as it can a static's
+  std::call_once(once, [] { made = new plugin::Plugin(make()); });
+  return made->get();
 }
 
 }  // namespace yard::reference

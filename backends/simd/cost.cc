@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -59,8 +60,11 @@ Rates measure() {
 
 }  // namespace
 
+// Not by a function's static, for which a child of fork may wait for ever; a flag is begun anew there.
 const Rates& rates() {
-  static const Rates measured = measure();
+  static constinit Rates measured{};
+  static constinit std::once_flag once;
+  std::call_once(once, [] { measured = measure(); });
   return measured;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descriptor of backend `simd`: what its kernels can take, and what they cost.
+#include <mutex>
+
 #include "cost.h"
 #include "kernels.h"
 
@@ -76,8 +78,10 @@ plugin::Plugin make() {
 }  // namespace
 
 const yard_plugin_t* descriptor() {
-  static const plugin::Plugin plugin = make();
-  return plugin.get();
+  static constinit const plugin::Plugin* made = nullptr;
+  static constinit std::once_flag once;  // which a fork cannot leave taken, as it can a static's
+  std::call_once(once, [] { made = new plugin::Plugin(make()); });
+  return made->get();
 }
 
 }  // namespace yard::simd

@@ -231,43 +231,43 @@ struct EntriesOf<F, R (*)(Call, A...) noexcept> : EntriesOf<F, R (*)(Call, A...)
 
 // ---- Limits, to fill a `yard_limit_t` table ----
 
-inline yard_limit_t dtypes(std::initializer_list<int> indices,
-                           const char* argument = nullptr) noexcept {
+constexpr yard_limit_t dtypes(std::initializer_list<int> indices,
+                              const char* argument = nullptr) noexcept {
   uint64_t mask = 0;
   for (int i : indices) mask |= YARD_DTYPE_BIT(i);
   return {YARD_LIMIT_DTYPE, 0, argument, static_cast<int64_t>(mask), 0, 0};
 }
-inline yard_limit_t at_least(const char* field, int64_t n) noexcept {
+constexpr yard_limit_t at_least(const char* field, int64_t n) noexcept {
   return {YARD_LIMIT_MIN, 0, field, n, 0, 0};
 }
-inline yard_limit_t at_most(const char* field, int64_t n) noexcept {
+constexpr yard_limit_t at_most(const char* field, int64_t n) noexcept {
   return {YARD_LIMIT_MAX, 0, field, n, 0, 0};
 }
-inline yard_limit_t multiple_of(const char* field, int64_t n) noexcept {
+constexpr yard_limit_t multiple_of(const char* field, int64_t n) noexcept {
   return {YARD_LIMIT_MULTIPLE, 0, field, n, 0, 0};
 }
-inline yard_limit_t compact(const char* argument = nullptr) noexcept {
+constexpr yard_limit_t compact(const char* argument = nullptr) noexcept {
   return {YARD_LIMIT_COMPACT, 0, argument, 0, 0, 0};
 }
-inline yard_limit_t inner_dense(const char* argument = nullptr) noexcept {
+constexpr yard_limit_t inner_dense(const char* argument = nullptr) noexcept {
   return {YARD_LIMIT_INNER_DENSE, 0, argument, 0, 0, 0};
 }
-inline yard_limit_t plain(const char* argument = nullptr) noexcept {
+constexpr yard_limit_t plain(const char* argument = nullptr) noexcept {
   return {YARD_LIMIT_PLAIN, 0, argument, 0, 0, 0};
 }
-inline yard_limit_t aligned(int64_t bytes, const char* argument = nullptr) noexcept {
+constexpr yard_limit_t aligned(int64_t bytes, const char* argument = nullptr) noexcept {
   return {YARD_LIMIT_ALIGN, 0, argument, bytes, 0, 0};
 }
-inline yard_limit_t rank_between(const char* argument, int64_t lo, int64_t hi) noexcept {
+constexpr yard_limit_t rank_between(const char* argument, int64_t lo, int64_t hi) noexcept {
   return {YARD_LIMIT_RANK, 0, argument, lo, hi, 0};
 }
-inline yard_limit_t equals(const char* argument, int64_t value) noexcept {
+constexpr yard_limit_t equals(const char* argument, int64_t value) noexcept {
   return {YARD_LIMIT_EQUALS, 0, argument, value, 0, 0};
 }
-inline yard_limit_t absent(const char* argument) noexcept {
+constexpr yard_limit_t absent(const char* argument) noexcept {
   return {YARD_LIMIT_ABSENT, 0, argument, 0, 0, 0};
 }
-inline yard_limit_t present(const char* argument) noexcept {
+constexpr yard_limit_t present(const char* argument) noexcept {
   return {YARD_LIMIT_PRESENT, 0, argument, 0, 0, 0};
 }
 

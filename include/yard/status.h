@@ -77,10 +77,7 @@ class [[nodiscard]] Status {
   }
   // Code, message and notes, one note a line; "ok" when ok.
   YARD_API std::string to_string() const;
-  const std::vector<std::string>& notes() const noexcept {
-    static const std::vector<std::string> none;
-    return rep_ ? rep_->notes : none;
-  }
+  YARD_API const std::vector<std::string>& notes() const noexcept;
 
   // Adds what the present level knows ("while loading acme.so"); nothing on success.
   YARD_API Status&& note(std::string text) &&;

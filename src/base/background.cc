@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -50,8 +51,8 @@ void Background::at_exit() {
 
 Result<std::shared_ptr<Background>> Background::start(const char* name, std::function<void()> body,
                                                       std::function<void()> halt) {
-  static const int once = std::atexit(at_exit);
-  (void)once;
+  static constinit std::once_flag once;
+  std::call_once(once, [] { std::atexit(at_exit); });
   const std::shared_ptr<Background> self(new Background(std::move(halt)));
   sigset_t all, before;
   sigfillset(&all);

@@ -14,6 +14,8 @@
 #include <unistd.h>
 #endif
 
+#include "base/lazy.h"
+
 namespace yard::base {
 namespace {
 
@@ -118,22 +120,21 @@ std::vector<Feature> detect() {
 
 #endif
 
-const std::vector<Feature>& features() {
-  static const std::vector<Feature> found = detect();
-  return found;
-}
+constinit Lazy<const std::vector<Feature>> g_features([]() -> const std::vector<Feature>* {
+  return new std::vector<Feature>(detect());
+});
 
 }  // namespace
 
 int has_cpu_feature(std::string_view name) noexcept {
-  for (const Feature& f : features())
+  for (const Feature& f : g_features.get())
     if (f.name == name) return f.usable ? 1 : 0;
   return -1;
 }
 
 std::vector<std::string_view> cpu_features() {
   std::vector<std::string_view> names;
-  for (const Feature& f : features())
+  for (const Feature& f : g_features.get())
     if (f.usable) names.push_back(f.name);
   std::sort(names.begin(), names.end());
   return names;

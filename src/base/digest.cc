@@ -7,21 +7,23 @@
 #include <cstring>
 #include <memory>
 
+#include "base/lazy.h"
+
 namespace yard::base {
 namespace {
 
 // A library context of our own: the program's configuration of OpenSSL is neither read nor changed. Never
 // freed, since digests may be made until the process ends.
-const EVP_MD* algorithm() {
-  static const EVP_MD* md = EVP_MD_fetch(OSSL_LIB_CTX_new(), "SHA256", nullptr);
-  return md;
-}
+constinit Lazy<const EVP_MD* const> g_algorithm([]() -> const EVP_MD* const* {
+  return new const EVP_MD*(EVP_MD_fetch(OSSL_LIB_CTX_new(), "SHA256", nullptr));
+});
 
 class Sha256 {
  public:
   Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    good_ = context_ != nullptr && algorithm() != nullptr &&
-            EVP_DigestInit_ex(context_.get(), algorithm(), nullptr) == 1;
+    const EVP_MD* algorithm = g_algorithm.get();
+    good_ = context_ != nullptr && algorithm != nullptr &&
+            EVP_DigestInit_ex(context_.get(), algorithm, nullptr) == 1;
   }
   void add(const void* bytes, size_t size) {
     good_ = good_ && EVP_DigestUpdate(context_.get(), bytes, size) == 1;

@@ -5,6 +5,8 @@
 namespace yard {
 namespace {
 
+constinit const std::vector<std::string> kNoNotes;
+
 ErrorClass class_of(Code code) noexcept {
   switch (code) {
     case Code::kOk: return ErrorClass::kOk;
@@ -17,6 +19,10 @@ ErrorClass class_of(Code code) noexcept {
 }
 
 }  // namespace
+
+const std::vector<std::string>& Status::notes() const noexcept {
+  return rep_ ? rep_->notes : kNoNotes;
+}
 
 const char* to_string(ErrorClass c) noexcept {
   switch (c) {

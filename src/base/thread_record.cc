@@ -5,8 +5,10 @@
 #include <pthread.h>
 
 #include <cstdlib>
+#include <mutex>
 #include <new>
 
+#include "base/lazy.h"
 #include "base/reclaimer.h"
 
 namespace yard::detail {
@@ -46,14 +48,13 @@ void on_thread_exit(void* record) {
   r->in_use.store(false, std::memory_order_release);
 }
 
-pthread_key_t exit_key() noexcept {
-  static const pthread_key_t key = [] {
-    pthread_key_t k;
-    if (pthread_key_create(&k, on_thread_exit) != 0) std::abort();  // no keys left: cannot go on
-    return k;
-  }();
-  return key;
-}
+constinit Lazy<const pthread_key_t> g_exit_key([]() -> const pthread_key_t* {
+  pthread_key_t key;
+  if (pthread_key_create(&key, on_thread_exit) != 0) std::abort();  // no keys left: cannot go on
+  return new pthread_key_t(key);
+});
+
+constinit std::once_flag g_asked;
 
 ThreadRecord* take_free_record() noexcept {
   for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
@@ -85,8 +86,7 @@ bool reader_fences() noexcept { return g_reader_fences.load(std::memory_order_se
 // Puts a record into use for the calling thread.
 detail::ThreadHead& take_record() noexcept {
   // Before the first read of any thread: it must know by then whether to fence.
-  static const bool asked = (register_membarrier(), true);
-  (void)asked;
+  std::call_once(g_asked, register_membarrier);
   ThreadRecord* r = take_free_record();
   if (r == nullptr) {
     r = new ThreadRecord;
@@ -102,7 +102,7 @@ detail::ThreadHead& take_record() noexcept {
     r->fences.store(fences, std::memory_order_seq_cst);
   } while (fences != reader_fences());
   t_thread = r;
-  pthread_setspecific(exit_key(), r);
+  pthread_setspecific(g_exit_key.get(), r);
   return *r;
 }
 

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <mutex>
 
 #include "base/first_use.h"
 #include "base/reclaimer.h"
@@ -34,8 +35,8 @@ void in_child() {
 }  // namespace
 
 void watch_forks() {
-  static const int once = pthread_atfork(nullptr, nullptr, in_child);
-  (void)once;
+  static constinit std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, in_child); });
 }
 
 void add_core(detail::Core* core) {

@@ -66,7 +66,7 @@ int32_t step(Frame& frame, const F& f) {
 Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& kernel,
                                                        const std::vector<OwnedValue>& given) {
   std::vector<yard_named_value_t> to;
-  static const op::Schema none;
+  const op::Schema none;
   const op::Schema& schema = kernel.options != nullptr ? *kernel.options : none;
   const auto bad = [](std::string what) { return Status(Code::kInvalidArgument, std::move(what)); };
   for (const OwnedValue& g : given) {

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "base/log.h"
 #include "base/reclaimer.h"
@@ -39,8 +40,8 @@ Registry::Registry(detail::Core& core, Services services)
     : core_(core), services_(std::move(services)), checked_(kCheckedFromTheStart) {}
 
 void Registry::serve() {
-  static const int once = pthread_atfork(nullptr, nullptr, in_child);
-  (void)once;
+  static constinit std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, in_child); });
   g_serving.store(this, std::memory_order_release);
   serves_.store(true, std::memory_order_release);
 }

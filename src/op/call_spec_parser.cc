@@ -177,8 +177,8 @@ class CallSpecParser {
     const auto parsed = parse_device(text);
     if (!parsed) {
       in_.seek(start);
-      static const std::vector<std::string> known = {
-          "cpu", "cuda", "cuda_host", "vulkan", "metal", "cuda_managed", "rocm", "oneapi"};
+      const std::vector<std::string> known = {"cpu",   "cuda",         "cuda_host", "vulkan",
+                                              "metal", "cuda_managed", "rocm",      "oneapi"};
       return in_.fail("expected a device (cpu, cuda:1), found " + in_.found() +
                       base::did_you_mean(text.substr(0, text.find(':')), known));
     }

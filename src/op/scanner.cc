@@ -183,14 +183,11 @@ bool Scanner::fail_at(size_t offset, const std::string& message) {
   return false;
 }
 
-const std::vector<std::string>& dtype_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (int i = 1; i < 64; ++i)
-      if (bits(static_cast<DType>(i)) != 0) all.emplace_back(to_string(static_cast<DType>(i)));
-    return all;
-  }();
-  return names;
+std::vector<std::string> dtype_names() {
+  std::vector<std::string> all;
+  for (int i = 1; i < 64; ++i)
+    if (bits(static_cast<DType>(i)) != 0) all.emplace_back(to_string(static_cast<DType>(i)));
+  return all;
 }
 
 }  // namespace yard::op

@@ -71,6 +71,6 @@ class Scanner {
 };
 
 // Names of all dtypes, for suggestions.
-const std::vector<std::string>& dtype_names();
+std::vector<std::string> dtype_names();
 
 }  // namespace yard::op

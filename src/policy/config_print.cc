@@ -278,10 +278,10 @@ class Differ {
     }
     // A whole map that came or went is told entry by entry.
     const YamlNode* only = a == nullptr ? b : b == nullptr ? a : nullptr;
-    static const YamlNode kMap = map(), kList = list(std::vector<int>(), [](int) { return map(); });
     if (only != nullptr && !is_optional_kernel(*only) && path.find('[') == std::string::npos) {
-      const YamlNode* none = only->kind == YamlNode::Kind::kMap ? &kMap
-                             : is_rules(path)                   ? &kList
+      const YamlNode no_map = map(), no_list = list(std::vector<int>(), [](int) { return map(); });
+      const YamlNode* none = only->kind == YamlNode::Kind::kMap ? &no_map
+                             : is_rules(path)                   ? &no_list
                                                                 : nullptr;
       if (none != nullptr) return compare(path, a ? a : none, b ? b : none);
     }

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "base/lazy.h"
 #include "base/text.h"
 #include "base/yaml.h"
 #include "policy/config_values.h"
@@ -35,20 +36,19 @@ bool is_pattern(Operator op) { return op == Operator::kMatch || op == Operator::
 
 using ValueNames = std::vector<std::vector<std::string>>;
 
-ValueNames names_of_dtypes() {
+constinit base::Lazy<const ValueNames> g_names_of_dtypes([]() -> const ValueNames* {
   ValueNames names(kMostDTypes);
   for (int i = 1; i < kMostDTypes; ++i)
     if (const std::string name = to_string(static_cast<DType>(i)); name != "?")
       names[static_cast<size_t>(i)].push_back(name);
   for (const char* name : kLongNames)
     if (const auto t = parse_dtype(name)) names[static_cast<size_t>(*t)].emplace_back(name);
-  return names;
-}
+  return new ValueNames(std::move(names));
+});
 
 // The names a closed field's value goes by.
 ValueNames names_of_values(const OpField& field) {
-  static const ValueNames kDTypes = names_of_dtypes();
-  if (field.type != FieldType::kWord) return kDTypes;
+  if (field.type != FieldType::kWord) return g_names_of_dtypes.get();
   ValueNames names;
   for (const std::string& word : field.words) names.push_back({word});
   return names;

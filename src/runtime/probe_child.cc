@@ -29,10 +29,7 @@ using plugin::ProbePage;
 
 constexpr int kUsage = 2;
 
-const std::string& the_file() {
-  static const std::string path = fmt::format("/proc/self/fd/{}", plugin::kFileFd);
-  return path;
-}
+std::string the_file() { return fmt::format("/proc/self/fd/{}", plugin::kFileFd); }
 
 ProbePage* map_page() {
   void* at =

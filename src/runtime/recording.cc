@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -153,8 +154,9 @@ constinit base::PerProcess<Open> g_open;
 
 // The process that was the first to record: its children must not write to its files.
 pid_t first_recorder() {
-  static const pid_t pid = ::getpid();
-  return pid;
+  static constinit std::atomic<pid_t> first{0};
+  pid_t pid = 0;
+  return first.compare_exchange_strong(pid, ::getpid()) ? ::getpid() : pid;
 }
 
 std::string own_file(const std::string& path) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/lazy.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "dispatch/call.h"
@@ -181,14 +182,14 @@ Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Part
 }
 Runtime::~Runtime() { stop_recording().ignore(); }  // whoever wrote in vain has logged it
 
+// Never destroyed: calls may come until the process ends.
 Runtime& Runtime::shared() {
-  // Never destroyed: calls may come until the process ends.
-  static Runtime* runtime = [] {
+  static constinit base::Lazy<Runtime> runtime([] {
     auto* made = new Runtime;
     made->parts_->functions.serve();
     return made;
-  }();
-  return *runtime;
+  });
+  return runtime.get();
 }
 
 detail::Core& Runtime::core() const noexcept { return parts_->core; }

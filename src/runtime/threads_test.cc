@@ -220,7 +220,8 @@ TEST_P(Loops, WorkInChildrenOfForksWhileOtherThreadsAreInLoops) {
   std::vector<std::thread> busy;
   for (int i = 0; i < 2; ++i)
     busy.emplace_back([&] {
-      while (!stop) wrong = wrong || !whole();
+      while (!stop)
+        if (!whole()) wrong = true;
     });
   for (int i = 0; i < 100; ++i)
     if (!base::true_in_child(whole)) wrong = true;

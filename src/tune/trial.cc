@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tune/trial.h"
 
+#include "base/lazy.h"
 #include "exec/executor.h"
 #include "op/bind.h"
 #include "select/explain.h"
@@ -11,9 +12,12 @@ namespace yard::tune {
 namespace {
 
 // Nobody asks how often a kernel was tried.
+constinit base::Lazy<const exec::KernelStats> g_nobodys([]() -> const exec::KernelStats* {
+  return new exec::KernelStats;
+});
+
 std::vector<exec::Attempt> one_attempt(const registry::Kernel& kernel) {
-  static const exec::KernelStats nobodys;
-  return {{&kernel, &nobodys}};
+  return {{&kernel, &g_nobodys.get()}};
 }
 
 }  // namespace
