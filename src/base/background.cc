@@ -29,6 +29,9 @@ constinit PerProcess<Running> g_running;
 
 thread_local const Background* t_here = nullptr;
 
+// For a thread that writes a file to a slow disk; one that does not end is left behind.
+constexpr std::chrono::seconds kPatience(10);
+
 }  // namespace
 
 // While the process ends, what a thread uses may be taken apart under it.
@@ -45,7 +48,7 @@ void Background::at_exit() {
     const auto thread = weak.lock();
     if (thread == nullptr || thread->here()) continue;
     std::unique_lock lock(thread->lock_);
-    thread->ended_.wait_for(lock, std::chrono::seconds(1), [&] { return thread->done_; });
+    thread->ended_.wait_for(lock, kPatience, [&] { return thread->done_; });
   }
 }
 

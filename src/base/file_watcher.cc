@@ -15,6 +15,7 @@
 #include "base/directory_watch.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/reclaimer.h"
 
 namespace yard::base {
 namespace {
@@ -151,6 +152,7 @@ void FileWatcher::Worker::run() {
   std::vector<FileMark> seen;
   bool pending = false, touched = false;
   Clock::time_point first, last;  // change that has not been reported
+  const uint64_t process = forks();
   for (bool fresh = false; take(fresh);) {
     if (fresh) choose_way();
     touched |= fresh;
@@ -175,6 +177,7 @@ void FileWatcher::Worker::run() {
       pending = !rested;
       first = now;
       touched = !changed_();
+      if (forks() != process) return;  // a child that was born in there: the files are its parent's
       continue;
     }
     if (pending)

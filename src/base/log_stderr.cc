@@ -12,28 +12,22 @@
 #include <iterator>
 
 #include "base/log.h"
+#include "base/utc_time.h"
 
 namespace yard::base {
 namespace {
 
-// Coordinated universal time. spdlog's own time goes through localtime_r or gmtime_r, which take a lock of
-// the C library that a thread of the parent may have held at fork.
-class UtcTime : public spdlog::custom_flag_formatter {
+// spdlog's own time goes through localtime_r or gmtime_r: see utc_time.h.
+class TimeOfMessage : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&,
               spdlog::memory_buf_t& to) override {
-    using namespace std::chrono;
-    const auto now = floor<milliseconds>(message.time);
-    const auto today = floor<days>(now);
-    const year_month_day date(today);
-    const hh_mm_ss time(now - today);
-    fmt::format_to(std::back_inserter(to), "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
-                   static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
-                   static_cast<unsigned>(date.day()), time.hours().count(), time.minutes().count(),
-                   time.seconds().count(), time.subseconds().count());
+    const UtcTime t(message.time);
+    fmt::format_to(std::back_inserter(to), "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", t.year,
+                   t.month, t.day, t.hour, t.minute, t.second, t.millisecond);
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {
-    return std::make_unique<UtcTime>();
+    return std::make_unique<TimeOfMessage>();
   }
 };
 
@@ -59,7 +53,7 @@ class Stderr : public spdlog::sinks::sink {
  public:
   void log(const spdlog::details::log_msg& message) override {
     spdlog::pattern_formatter formatter;
-    formatter.add_flag<UtcTime>('q').set_pattern("%q %^%l%$ yard.%n: %v");
+    formatter.add_flag<TimeOfMessage>('q').set_pattern("%q %^%l%$ yard.%n: %v");
     spdlog::memory_buf_t line;
     formatter.format(message, line);
     if (::isatty(STDERR_FILENO) == 0) return write_all(STDERR_FILENO, line.data(), line.size());

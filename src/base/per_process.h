@@ -3,9 +3,9 @@
 // held the lock, and nobody is there to release it. The child gets a new one; the old is left behind.
 #pragma once
 
-#include <unistd.h>
-
 #include <atomic>
+
+#include "base/this_process.h"
 
 namespace yard::base {
 
@@ -18,10 +18,10 @@ class PerProcess {
 
   // This process's. Never freed.
   T& get() {
-    const pid_t pid = ::getpid();
+    const uint32_t here = this_process();
     Node* n = node_.load(std::memory_order_acquire);
-    while (n == nullptr || n->pid != pid) {
-      auto* made = new Node{pid, {}};
+    while (n == nullptr || n->process != here) {
+      auto* made = new Node{here, {}};
       if (node_.compare_exchange_strong(n, made, std::memory_order_acq_rel)) return made->value;
       delete made;
     }
@@ -30,7 +30,7 @@ class PerProcess {
 
  private:
   struct Node {
-    pid_t pid;
+    uint32_t process;
     T value;
   };
   std::atomic<Node*> node_{nullptr};

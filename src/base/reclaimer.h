@@ -17,6 +17,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/this_process.h"
 #include "base/thread_record.h"
 
 namespace yard::base {
@@ -48,8 +49,6 @@ class Reclaimer {
 Reclaimer& reclaimer() noexcept;
 void abandon_reclaimer() noexcept;
 
-// How many forks lie between this process and the one in which the library was loaded.
-uint64_t forks() noexcept;
 // Becomes true, at some collect(), when the calls that are in flight now have ended.
 std::shared_ptr<const std::atomic<bool>> when_calls_end();
 // In a child of fork: whether the calls are over that the forking thread was inside of.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/task_thread.h"
 
+#include "base/reclaimer.h"
+
 namespace yard::base {
 
 void TaskThread::Queue::run() {
-  for (;;) {
+  for (const uint64_t process = forks(); process == forks();) {  // not in a child that a task forks
     std::function<void()> task;
     {
       std::unique_lock l(lock);

@@ -130,16 +130,20 @@ TEST_F(WriteFile, WritesIntoAPipeThatStaysOne) {
 
 TEST_F(WriteFile, AReaderThatGoesAwayIsAnErrorAndNotTheEnd) {
   ASSERT_EQ(::mkfifo(file("pipe").c_str(), 0600), 0);
-  const int reader = ::open(file("pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  ASSERT_GE(reader, 0);
-  std::thread leaves([&] {
-    char buffer[4096];
-    while (::read(reader, buffer, sizeof buffer) <= 0) std::this_thread::yield();
-    ::close(reader);
-  });
-  const Status s = write_file(file("pipe"), std::string(4 << 20, 'x'));
-  leaves.join();
-  EXPECT_THAT(s.to_string(), ::testing::HasSubstr("Broken pipe"));
+  std::string said = "takes no more";
+  // Again if the reader did not get its turn before the writer had lost patience.
+  for (int i = 0; i < 5 && said.find("takes no more") != said.npos; ++i) {
+    const int reader = ::open(file("pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ASSERT_GE(reader, 0);
+    std::thread leaves([&] {
+      char buffer[4096];
+      while (::read(reader, buffer, sizeof buffer) <= 0) std::this_thread::yield();
+      ::close(reader);
+    });
+    said = write_file(file("pipe"), std::string(4 << 20, 'x')).to_string();
+    leaves.join();
+  }
+  EXPECT_THAT(said, ::testing::HasSubstr("Broken pipe"));
   sigset_t waiting;
   ::sigpending(&waiting);
   EXPECT_EQ(::sigismember(&waiting, SIGPIPE), 0);

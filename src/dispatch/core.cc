@@ -169,6 +169,7 @@ bool Core::publish(Root& r, std::shared_ptr<const registry::State> state,
   if (&r != &root()) return false;
   next->set_entries(std::move(entries));
   before = std::exchange(r.owner, std::move(next));
+  outdate_versions(*r.owner);
   current.store(r.owner.get(), std::memory_order_release);
   set_versions(*r.owner);
   return true;
@@ -191,6 +192,16 @@ Core::OfIndex& Core::of_index(uint32_t index) const {
 }
 
 const std::atomic<uint64_t>& Core::version(uint32_t index) const { return of_index(index).version; }
+
+// Else a thread could see one op as it is from now on, and of another believe what it remembers.
+void Core::outdate_versions(const Snapshot& next) noexcept {
+  for (uint32_t i = 0; i < next.owners().size(); ++i) {
+    const uint64_t then = next.entry(i) != nullptr ? next.entry(i)->generation() : 0;
+    std::atomic<uint64_t>& v = of_index(i).version;
+    if (v.load(std::memory_order_relaxed) != then) v.store(0, std::memory_order_relaxed);
+  }
+  overlays_version.fetch_add(1, std::memory_order_release);
+}
 
 void Core::set_versions(const Snapshot& s) noexcept {
   for (uint32_t i = 0; i < s.owners().size(); ++i) {
@@ -278,7 +289,9 @@ Status Core::publish_health() {
 }
 
 void Core::catch_up() {
-  if (!select::inside_select() && changed) changed();
+  if (select::inside_select()) return;
+  { const std::lock_guard published(root().write); }  // whoever is at it has finished
+  if (changed) changed();
 }
 
 Status Core::plan_anew() {

@@ -79,6 +79,7 @@ struct Flight {
 struct Root {
   std::mutex write;
   std::shared_ptr<const Snapshot> owner;  // of `current`; under write
+  std::mutex settling;                    // of breakers
   std::mutex plans;                       // plan tables, overlay tables, flights
   std::condition_variable landed;
   std::vector<std::shared_ptr<Flight>> flights;
@@ -101,8 +102,8 @@ class Core {
   std::atomic<const Snapshot*> current{nullptr};
   const yard_host_t* host;
 
-  // The generation of an op's entry in `current`, 0 when the op is gone. Changes after `current` and
-  // before what was current is let go, so whoever holds something of the entry and then finds its
+  // The generation of an op's entry in `current`, 0 when the op is gone or about to change. Changes after
+  // `current` and before what was current is let go, so whoever holds something of the entry and then finds its
   // generation here holds it in time. The address stays for the life of the core.
   const std::atomic<uint64_t>& version(uint32_t index) const;
 
@@ -248,6 +249,7 @@ class Core {
   // Ends the states of kernels that are not there any more. Holding no lock.
   void end_states();
   // Writes the versions of all ops and of overlays; in a child of fork, too.
+  void outdate_versions(const Snapshot& next) noexcept;
   void set_versions(const Snapshot& s) noexcept;
 
   // What stays with an op's index for the life of the core.

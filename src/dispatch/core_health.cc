@@ -5,12 +5,18 @@
 namespace yard::detail {
 
 void Core::settle_breakers() {
-  const auto policy = snapshot()->policy;
-  const Config none;
-  const BreakerSettings wanted =
-      breaker_of(policy->file != nullptr ? policy->file->config : none, policy->breakers);
-  if (wanted != board.settings() && board.set_settings(wanted, std::chrono::steady_clock::now()))
-    health_moved();
+  bool moved = false;
+  {
+    // One at a time, each with what is in force then: else the last to write could be the one that read first.
+    const std::lock_guard lock(root().settling);
+    const auto policy = snapshot()->policy;
+    const Config none;
+    const BreakerSettings wanted =
+        breaker_of(policy->file != nullptr ? policy->file->config : none, policy->breakers);
+    moved =
+        wanted != board.settings() && board.set_settings(wanted, std::chrono::steady_clock::now());
+  }
+  if (moved) health_moved();
 }
 
 Status Core::set_breakers(const BreakerSettings& settings) {

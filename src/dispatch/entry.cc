@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/editing.h"
+
 namespace yard::dispatch {
 namespace {
 
@@ -13,22 +15,7 @@ constexpr uint32_t kFirstTable = 16;
 void free_table(void* t) { PlanTable::Deleter()(static_cast<PlanTable*>(t)); }
 void free_plan(void* p) { exec::Plan::Deleter()(static_cast<exec::Plan*>(p)); }
 
-// A child of fork that finds this set finds an entry that it cannot use.
-class Editing {
- public:
-  explicit Editing(std::atomic<bool>& flag) : flag_(flag) {
-    flag_.store(true, std::memory_order_relaxed);
-#if !defined(YARD_TSAN)  // which knows no fences, and no fork either
-    std::atomic_thread_fence(std::memory_order_release);
-#endif
-  }
-  ~Editing() { flag_.store(false, std::memory_order_release); }
-  Editing(const Editing&) = delete;
-  Editing& operator=(const Editing&) = delete;
-
- private:
-  std::atomic<bool>& flag_;
-};
+using base::Editing;  // a child of fork that finds it so finds an entry that it cannot use
 
 uint64_t next_entry_id() {
   static std::atomic<uint64_t> last{0};
@@ -141,6 +128,17 @@ size_t Entry::let_go(const F& old) {
 void Entry::evict(size_t keep) {
   size_t surplus = classes_.size() - keep;
   let_go([&](const ClassRecord&) { return surplus > 0 && surplus-- > 0; });
+}
+
+void Entry::add_handle(const void* node) const {
+  const Editing editing(editing_);
+  handles_.push_back(node);
+}
+
+void Entry::drop_handle(const void* node) const {
+  if (being_edited()) return;  // by a thread that is not in this process: it is left as it is
+  const Editing editing(editing_);
+  std::erase(handles_, node);
 }
 
 size_t Entry::sweep(std::chrono::steady_clock::time_point before) {

@@ -96,8 +96,8 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // Lets go of plans that were made before. How many. Under the plan lock.
   size_t sweep(std::chrono::steady_clock::time_point before);
   // A handle's node that readers hold instead of the entry.
-  void add_handle(const void* node) const { handles_.push_back(node); }
-  void drop_handle(const void* node) const { std::erase(handles_, node); }
+  void add_handle(const void* node) const;
+  void drop_handle(const void* node) const;
   const std::deque<ClassRecord>& classes() const noexcept { return classes_; }
   size_t plan_count() const noexcept { return classes_.size(); }
 
@@ -170,7 +170,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by contender
   std::deque<ClassRecord> classes_;                              // oldest first
   mutable std::atomic<uint64_t> evictions_{0};
-  std::atomic<bool> editing_{false};
+  mutable std::atomic<bool> editing_{false};
   const void* inside_;
   mutable std::vector<const void*> handles_;  // under the plan lock
 };

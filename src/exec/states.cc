@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/editing.h"
+#include "base/reclaimer.h"
 #include "base/text.h"
 #include "exec/executor.h"
 #include "op/bind.h"
@@ -92,15 +94,43 @@ Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& k
   return to;
 }
 
+States::States()
+    : mine_(new Mine{base::forks()}), weights_(new Loaded(std::make_shared<Weights>())) {}
+
+States::~States() {
+  Mine* m = mine_.load(std::memory_order_acquire);
+  if (m->forks == base::forks()) delete m;
+  delete weights_.load(std::memory_order_acquire);
+}
+
+States::Mine& States::mine() const {
+  const uint64_t forks = base::forks();
+  Mine* m = mine_.load(std::memory_order_acquire);
+  while (m->forks != forks) {
+    auto* made = new Mine{forks};
+    if (mine_.compare_exchange_strong(m, made, std::memory_order_acq_rel)) return *made;
+    delete made;
+  }
+  return *m;
+}
+
+bool States::first_here() const {
+  Mine& here = mine();
+  return !here.seen.load(std::memory_order_relaxed) && !here.seen.exchange(true);
+}
+
 void States::set_options(std::vector<OwnedValue> options) { options_ = std::move(options); }
 
 void States::set_weights(Weights weights) {
-  auto given = std::make_shared<const Weights>(std::move(weights));
+  auto given = std::make_unique<Loaded>(std::make_shared<const Weights>(std::move(weights)));
+  Mine& here = mine();
+  std::unique_ptr<Loaded> before;
   std::list<Kept> ended;  // outside the lock: destroy is plugin code
-  std::lock_guard lock(lock_);
-  weights_ = std::move(given);
-  ++loads_;
-  ended.swap(kept_);
+  std::lock_guard lock(here.lock);
+  before.reset(weights_.exchange(given.release()));
+  base::in_this_order();
+  ++here.loads;
+  ended.swap(here.kept);
 }
 
 std::shared_ptr<State> States::find(const std::shared_ptr<const registry::Kernel>& kernel,
@@ -109,32 +139,34 @@ std::shared_ptr<State> States::find(const std::shared_ptr<const registry::Kernel
   std::vector<int64_t> key;
   for (const std::string& f : kernel->state_fields)
     if (const auto field = program.field(f)) key.push_back(op::read(*field, args));
+  Mine& here = mine();
   const auto known = [&]() -> std::shared_ptr<State> {
-    for (auto it = kept_.begin(); it != kept_.end(); ++it)
+    for (auto it = here.kept.begin(); it != here.kept.end(); ++it)
       if (it->kernel == kernel.get() && it->key == key) {
-        kept_.splice(kept_.begin(), kept_, it);
+        here.kept.splice(here.kept.begin(), here.kept, it);
         return it->state;
       }
     return nullptr;
   };
   uint64_t loads;
   {
-    std::lock_guard lock(lock_);
-    loads = loads_;
+    std::lock_guard lock(here.lock);
+    loads = here.loads;
     if (auto state = known()) return state;
   }
   // Without the lock: a kernel may call ops while it is being made ready.
   auto state = make(kernel, frame, args, count, code);
   if (state == nullptr) return nullptr;
+  if (here.forks != base::forks()) return state;  // a child was born meanwhile, and this is it
   std::list<Kept> ended;
-  std::lock_guard lock(lock_);
-  if (loads != loads_) return state;
+  std::lock_guard lock(here.lock);
+  if (loads != here.loads) return state;
   if (auto other = known()) {  // another thread was first; ours ends with this call
     ended.push_back({kernel.get(), {}, std::move(state)});
     return other;
   }
-  kept_.push_front({kernel.get(), std::move(key), state});
-  if (kept_.size() > kKept) ended.splice(ended.begin(), kept_, std::prev(kept_.end()));
+  here.kept.push_front({kernel.get(), std::move(key), state});
+  if (here.kept.size() > kKept) ended.splice(ended.begin(), here.kept, std::prev(here.kept.end()));
   return state;
 }
 
@@ -159,8 +191,8 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
   frame.call.state = made;
   std::shared_ptr<const Weights> weights;
   {
-    std::lock_guard lock(lock_);
-    weights = weights_;
+    std::lock_guard lock(mine().lock);
+    weights = *weights_.load(std::memory_order_acquire);
   }
   state->keep(weights);
   if (d.load != nullptr && !weights->empty()) {
@@ -177,23 +209,25 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
 }
 
 void States::keep_only(const registry::State& state) {
+  Mine& here = mine();
   std::list<Kept> ended;
-  std::lock_guard lock(lock_);
-  for (auto it = kept_.begin(); it != kept_.end();) {
+  std::lock_guard lock(here.lock);
+  for (auto it = here.kept.begin(); it != here.kept.end();) {
     const auto next = std::next(it);
     const auto family = state.families.find(it->kernel->op);
     const bool there = family != state.families.end() && [&] {
       const auto k = family->second->kernels.find(it->kernel->id);
       return k != family->second->kernels.end() && k->second.get() == it->kernel;
     }();
-    if (!there) ended.splice(ended.begin(), kept_, it);
+    if (!there) ended.splice(ended.begin(), here.kept, it);
     it = next;
   }
 }
 
 size_t States::size() const {
-  std::lock_guard lock(lock_);
-  return kept_.size();
+  Mine& here = mine();
+  std::lock_guard lock(here.lock);
+  return here.kept.size();
 }
 
 }  // namespace yard::exec

@@ -9,6 +9,7 @@
 #include <yard/plugin.h>
 #include <yard/value.h>
 
+#include <atomic>
 #include <deque>
 #include <list>
 #include <memory>
@@ -54,7 +55,8 @@ class States {
  public:
   static constexpr size_t kKept = 64;
 
-  States() = default;
+  States();
+  ~States();
   States(const States&) = delete;
   States& operator=(const States&) = delete;
 
@@ -73,6 +75,8 @@ class States {
   // Lets go of states whose kernels are not registered any more.
   void keep_only(const registry::State& state);
   size_t size() const;
+  // Whether nobody has asked so in this process before.
+  bool first_here() const;
 
  private:
   struct Kept {
@@ -83,12 +87,23 @@ class States {
   std::shared_ptr<State> make(const std::shared_ptr<const registry::Kernel>& kernel, Frame& frame,
                               const yard_value_t* args, uint32_t count, int32_t& code);
 
-  mutable std::mutex lock_;
-  uint64_t loads_ =
-      0;  // changes of weights; a state that was made under an older count is not kept
-  std::list<Kept> kept_;  // last used first
+  // What one process has. A child of fork begins with no states, and leaves those of its parent, with the lock that
+  // a thread may have held, where they are.
+  struct Mine {
+    const uint64_t forks;
+    std::mutex lock;
+    uint64_t loads =
+        0;  // changes of weights; a state that was made under an older count is not kept
+    std::list<Kept> kept;  // last used first
+    std::atomic<bool> seen{false};
+  };
+  Mine& mine() const;
+
+  using Loaded = std::shared_ptr<const Weights>;
+  mutable std::atomic<Mine*> mine_;
   std::vector<OwnedValue> options_;
-  std::shared_ptr<const Weights> weights_ = std::make_shared<Weights>();
+  // Changed and read under the lock; replaced whole, so a child finds one whoever held it.
+  std::atomic<Loaded*> weights_;
 };
 
 // The options a kernel is created with: those given, in the order of its schema, defaults filled in. An

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The breaker that stands alone.
-#include <unistd.h>
 #include <yard/breaker.h>
 
 #include <mutex>
 
 #include "base/owned_per_process.h"
+#include "base/this_process.h"
 #include "health/events.h"
 #include "health/gate.h"
 #include "health/machine.h"
@@ -23,7 +23,7 @@ struct CircuitBreaker::State {
   BreakerCounters counters;
   // Moves with every change, so that results of calls that began before are known. Begins with the process, so that
   // those of the parent are late in a child.
-  uint64_t epoch = static_cast<uint64_t>(::getpid()) << 32;
+  uint64_t epoch = uint64_t{base::this_process()} << 32;
 
   // A child of fork begins anew.
   void inherit(State&) {}

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -26,19 +25,23 @@ Loader::Loader(PluginSettings settings, Services services)
       book_(new Book) {
   process_.host = services_.host;
   Book& b = *book_.load();
-  b.pid = ::getpid();
+  b.process = base::this_process();
   b.places = settings_.paths;
 }
 
-Loader::~Loader() { delete book_.load(); }
+Loader::~Loader() {
+  Book* b = book_.load();
+  if (b->process == base::this_process())
+    delete b;  // else a thread of the parent may have been changing it
+}
 
 Loader::Book& Loader::book() {
   Book* b = book_.load(std::memory_order_acquire);
-  if (b->pid == ::getpid()) return *b;
+  if (b->process == base::this_process()) return *b;
   // A child of fork. The locks may be held by threads that are not here; what one of them was changing
   // cannot be read any more. The old book is left behind.
   auto* fresh = new Book;
-  fresh->pid = ::getpid();
+  fresh->process = base::this_process();
   if (!b->editing.load(std::memory_order_relaxed)) {
     fresh->catalogue = b->catalogue, fresh->places = b->places;
     fresh->lock_directories = b->lock_directories, fresh->environment = b->environment;

@@ -18,6 +18,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/editing.h"
+#include "base/this_process.h"
 #include "plugin/catalogue.h"
 #include "plugin/lock_file.h"
 #include "plugin/results.h"
@@ -94,7 +96,7 @@ class Loader final : public registry::LazyLoader {
  private:
   // Locks, and what they guard. A child of fork makes a new one of what it can still read.
   struct Book {
-    pid_t pid = 0;
+    uint32_t process = 0;
     std::mutex loading;  // held by whoever searches, loads or unloads; only they change the rest
     std::mutex data;     // held briefly, to change or to list
     std::atomic<bool> editing{false};
@@ -201,19 +203,16 @@ class Loader::Turn {
 // Changes a book: under its lock, and so that a child of fork can tell.
 class Loader::Edit {
  public:
-  explicit Edit(Loader& loader, Book& book) : loader_(loader), book_(book), lock_(book.data) {
-    book_.editing.store(true, std::memory_order_relaxed);
-  }
-  ~Edit() {
-    loader_.waiting_.store(book_.catalogue.waiting(), std::memory_order_release);
-    book_.editing.store(false, std::memory_order_relaxed);
-  }
+  explicit Edit(Loader& loader, Book& book)
+      : loader_(loader), book_(book), lock_(book.data), editing_(book.editing) {}
+  ~Edit() { loader_.waiting_.store(book_.catalogue.waiting(), std::memory_order_release); }
   Book* operator->() noexcept { return &book_; }
 
  private:
   Loader& loader_;
   Book& book_;
   std::lock_guard<std::mutex> lock_;
+  base::Editing editing_;
 };
 
 }  // namespace yard::plugin

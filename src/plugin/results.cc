@@ -59,12 +59,23 @@ std::optional<Results::Entry> parse_line(std::string_view line) {
 
 // Whoever writes reads first: one at a time. A lock that is held for long is not waited for; the worst that
 // comes of that is a result to be found again.
-base::File hold(const std::string& directory) {
-  base::File file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  for (int i = 0; file && i < 1000 && ::flock(file.fd(), LOCK_EX | LOCK_NB) != 0; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  return file;
-}
+class Hold {
+ public:
+  explicit Hold(const std::string& directory)
+      : file_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    for (int i = 0; file_ && i < 1000 && ::flock(file_.fd(), LOCK_EX | LOCK_NB) != 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  // By hand: a child that was forked meanwhile keeps the file open.
+  ~Hold() {
+    if (file_) ::flock(file_.fd(), LOCK_UN);
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  base::File file_;
+};
 
 }  // namespace
 
@@ -159,7 +170,7 @@ Status Results::remember(Of of, std::string_view sha256, Verdict verdict) const 
     ::mkdir(at.c_str(), 0700);
   }
   YARD_RETURN_IF_ERROR(usable());
-  const base::File lock = hold(directory_);
+  const Hold hold(directory_);
   auto known = read();
   if (!known.ok() && known.status().code() != Code::kNotFound) return std::move(known).status();
   std::vector<Entry> entries = known.ok() ? *std::move(known) : std::vector<Entry>();

@@ -31,8 +31,8 @@ Callbacks<F> inherited(const Callbacks<F>& parents) {
 }
 
 // Neither running, but on this thread, nor called again when this returns. `lock` is that of the functions.
-template <class F>
-void remove_callback(std::mutex& lock, Callbacks<F>& from, uint64_t id) {
+template <class Lock, class F>
+void remove_callback(Lock& lock, Callbacks<F>& from, uint64_t id) {
   std::shared_ptr<Callback<F>> found;
   {
     const std::lock_guard hold(lock);
@@ -48,8 +48,8 @@ void remove_callback(std::mutex& lock, Callbacks<F>& from, uint64_t id) {
 }
 
 // Calls f(function) for each of `all`, a copy of `from`, that has not been removed meanwhile. f does not throw.
-template <class F, class Do>
-void for_each_callback(std::mutex& lock, Callbacks<F>& from, const Callbacks<F>& all, const Do& f) {
+template <class Lock, class F, class Do>
+void for_each_callback(Lock& lock, Callbacks<F>& from, const Callbacks<F>& all, const Do& f) {
   for (const auto& [id, c] : all) {
     const std::lock_guard running(c->running);
     if (c->removed) continue;

@@ -2,7 +2,6 @@
 #include "runtime/maintenance.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -32,8 +31,8 @@ Maintenance::~Maintenance() {
 }
 
 void Maintenance::poke() noexcept {
-  const pid_t pid = ::getpid();
-  if (poked_.exchange(pid, std::memory_order_acq_rel) == pid) return;
+  const uint32_t here = base::this_process();
+  if (poked_.exchange(here, std::memory_order_acq_rel) == here) return;
   try {
     if (thread_.post([this] { work(); }).ok()) return;
   } catch (...) {

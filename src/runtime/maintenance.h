@@ -13,6 +13,7 @@
 #include "base/first_use.h"
 #include "base/owned_per_process.h"
 #include "base/task_thread.h"
+#include "base/this_process.h"
 #include "dispatch/core.h"
 #include "health/events.h"
 #include "runtime/callbacks.h"
@@ -62,7 +63,7 @@ class Maintenance {
 
   detail::Core& core_;
   base::OwnedPerProcess<Shared> shared_;
-  std::atomic<pid_t> poked_{0};  // the process in which work() is on its way
+  std::atomic<uint32_t> poked_{0};  // the process in which work() is on its way
   base::TaskThread listeners_thread_, thread_;
   base::FirstUse in_child_;  // last: it uses the rest
 };

@@ -16,6 +16,7 @@
 #include "base/background.h"
 #include "base/log.h"
 #include "base/per_process.h"
+#include "base/reclaimer.h"
 #include "base/write_file.h"
 #include "runtime/recorder.h"
 
@@ -34,6 +35,7 @@ std::string file_of(std::string path) {
 }  // namespace
 
 struct Recording::Book : std::enable_shared_from_this<Recording::Book> {
+  const uint64_t forks = base::forks();  // whose it is
   struct Hash {
     using is_transparent = void;
     size_t operator()(std::string_view s) const noexcept {
@@ -152,16 +154,16 @@ struct Open {
 };
 constinit base::PerProcess<Open> g_open;
 
-// The process that was the first to record: its children must not write to its files.
-pid_t first_recorder() {
-  static constinit std::atomic<pid_t> first{0};
-  pid_t pid = 0;
-  return first.compare_exchange_strong(pid, ::getpid()) ? ::getpid() : pid;
+// Whether this process was the first to record: its children must not write to its files.
+bool records_first() {
+  static constinit std::atomic<uint32_t> first{0};
+  uint32_t of = 0;
+  return first.compare_exchange_strong(of, base::this_process()) || of == base::this_process();
 }
 
 std::string own_file(const std::string& path) {
   const std::string file = file_of(path);
-  if (first_recorder() == ::getpid() || path.find("%p") != std::string::npos) return file;
+  if (records_first() || path.find("%p") != std::string::npos) return file;
   return fmt::format("{}.{}", file, ::getpid());
 }
 
@@ -187,6 +189,7 @@ Recording::Recording(std::string path)
 Recording::~Recording() {
   const std::shared_ptr<Book>* mine = book_.load(std::memory_order_acquire);
   Book& b = **mine;
+  if (b.forks != base::forks()) return;  // the parent's, and so are its thread and its file
   b.halt();
   std::shared_ptr<base::Background> thread;
   {

@@ -78,7 +78,7 @@ void Reloader::State::inherit(State& parents) {
   problems = parents.problems;
   next_id = parents.next_id;
   path = parents.path, settings = parents.settings;
-  by_mode = parents.by_mode, watched_from = parents.watched_from;
+  by_mode = parents.by_mode, watched_from = parents.watched_from, watches = parents.watches;
   seen = parents.seen, refused = parents.refused, seen_problems = parents.seen_problems;
   good = parents.good;
   listeners = inherited(parents.listeners);
@@ -87,22 +87,22 @@ void Reloader::State::inherit(State& parents) {
 
 uint64_t Reloader::add(ConfigListener listener) {
   State& s = state_.get();
-  const std::lock_guard lock(s.lock);
+  const std::lock_guard lock(s.lock.for_changes);
   s.listeners[s.next_id] = std::make_shared<Callback<ConfigListener>>(std::move(listener));
   return s.next_id++;
 }
 
 uint64_t Reloader::add(ConfigValidator validator) {
   State& s = state_.get();
-  const std::lock_guard lock(s.lock);
+  const std::lock_guard lock(s.lock.for_changes);
   s.validators[s.next_id] = std::make_shared<Callback<ConfigValidator>>(std::move(validator));
   return s.next_id++;
 }
 
 void Reloader::remove(uint64_t id) {
   State& s = state_.get();
-  remove_callback(s.lock, s.listeners, id);
-  remove_callback(s.lock, s.validators, id);
+  remove_callback(s.lock.for_changes, s.listeners, id);
+  remove_callback(s.lock.for_changes, s.validators, id);
 }
 
 void Reloader::validate(ConfigReading& reading, State& s) {
@@ -111,7 +111,7 @@ void Reloader::validate(ConfigReading& reading, State& s) {
     const std::lock_guard lock(s.lock);
     all = s.validators;
   }
-  for_each_callback(s.lock, s.validators, all, [&](const ConfigValidator& call) {
+  for_each_callback(s.lock.for_changes, s.validators, all, [&](const ConfigValidator& call) {
     Status verdict;
     const std::string thrown = caught([&] { verdict = call(reading.config); });
     if (!thrown.empty())
@@ -147,7 +147,7 @@ Status Reloader::offer(Offer o, Problems* problems) {
   if (o.from == From::kWatcher) {
     // What came into force while this waited may have ended the watch.
     const std::lock_guard lock(s.lock);
-    if (s.path != o.source) return {};
+    if (s.path != o.source || s.watches != o.watch) return {};
   }
   const auto rules = check(o.reading, s);
   Status status = first_error(o.reading.problems);
@@ -163,22 +163,28 @@ Status Reloader::offer(Offer o, Problems* problems) {
   if (!status.ok() && o.reading.ok()) add_error(o.reading, status.to_string(), "");
   if (problems != nullptr) *problems = o.reading.problems;
 
-  const std::lock_guard lock(s.lock);
-  if (!status.ok() && repeated(o, s)) return status;
+  {
+    const std::lock_guard lock(s.lock);
+    if (!status.ok() && repeated(o, s)) return status;
+  }
   for (const ConfigProblem& p : o.reading.problems)
     base::log_event(p.severity == Severity::kError ? LogLevel::kError : LogLevel::kWarn, "policy",
                     yard::to_string(p));
-  if (o.watched() && s.path == o.source) {
-    s.seen = o.reading.sha256, s.refused = !status.ok(), s.seen_problems = o.reading.problems;
-    if (status.ok()) s.good = s.seen;
+  {
+    const std::lock_guard lock(s.lock.for_changes);
+    if (o.watched() && s.path == o.source) {
+      s.seen = o.reading.sha256, s.refused = !status.ok(), s.seen_problems = o.reading.problems;
+      if (status.ok()) s.good = s.seen;
+    }
+    s.problems = o.reading.problems;
+    // What is on trial does not end the watch of what stays in force.
+    if (status.ok() && (o.from == From::kLoadHot || !on_trial))
+      watch_loaded(s, o.from, o.source, o.reading.sha256);
+    if (status.ok() && !on_trial)
+      remember(s, std::move(o.reading.sha256), o.source,
+               std::make_shared<const Config>(rules->config));
   }
-  s.problems = o.reading.problems;
-  // What is on trial does not end the watch of what stays in force.
-  if (status.ok() && (o.from == From::kLoadHot || !on_trial))
-    watch_loaded(s, o.from, o.source, o.reading.sha256);
-  if (status.ok() && !on_trial)
-    remember(s, std::move(o.reading.sha256), o.source,
-             std::make_shared<const Config>(rules->config));
+  const std::lock_guard lock(s.lock);
   using Kind = ConfigEvent::Kind;
   tell(s, {!status.ok()               ? Kind::kRefused
            : on_trial                 ? Kind::kOnTrial
@@ -195,10 +201,13 @@ Status Reloader::clear() {
   const std::lock_guard one(s.pipeline);
   YARD_RETURN_IF_ERROR(core_.set_file(nullptr));
   s.trial = nullptr;
+  {
+    const std::lock_guard lock(s.lock.for_changes);
+    s.problems.clear();
+    if (s.in_force() == nullptr || s.in_force()->config == nullptr) return {};
+    remember(s, "", "none", nullptr);
+  }
   const std::lock_guard lock(s.lock);
-  s.problems.clear();
-  if (s.in_force() == nullptr || s.in_force()->config == nullptr) return {};
-  remember(s, "", "none", nullptr);
   tell(s, {ConfigEvent::Kind::kReloaded, s.last, "none", {}});
   return {};
 }
@@ -219,7 +228,7 @@ void Reloader::tell(State& s, ConfigEvent event) {
   base::log_event(refused ? LogLevel::kWarn : LogLevel::kInfo, "policy", to_string(brief));
   if (s.listeners.empty()) return;
   const auto task = [&s, all = s.listeners, event = std::move(event)] {
-    for_each_callback(s.lock, s.listeners, all, [&](const ConfigListener& call) {
+    for_each_callback(s.lock.for_changes, s.listeners, all, [&](const ConfigListener& call) {
       const std::string thrown = caught([&] { call(event); });
       if (!thrown.empty())
         base::log(LogLevel::kError, "policy", "a listener for rules has ended by " + thrown);

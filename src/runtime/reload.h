@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/editing.h"
 #include "base/file_watcher.h"
 #include "base/first_use.h"
 #include "base/owned_per_process.h"
@@ -69,7 +70,7 @@ class Reloader {
     std::chrono::nanoseconds step;  // between two looks
   };
   struct State {
-    std::mutex lock;
+    base::EditMutex lock;
     std::mutex pipeline;                 // one change at a time; taken before lock
     std::shared_ptr<const Trial> trial;  // under the pipeline
     std::deque<Version> history;
@@ -83,6 +84,7 @@ class Reloader {
     WatchSettings settings;
     bool by_mode = false;       // the file asked for it, not the program
     uint64_t watched_from = 0;  // the last version before
+    uint64_t watches = 0;       // how many there have been
     // What was last read of the file, and what came of it.
     std::string seen;
     bool refused = false;
@@ -102,6 +104,7 @@ class Reloader {
     ConfigReading reading;
     std::string source;
     From from = From::kValue;
+    uint64_t watch = 0;  // the watcher's: which of them has seen it
     bool watched() const noexcept { return from == From::kWatch || from == From::kWatcher; }
   };
 

@@ -94,15 +94,19 @@ void Reloader::look_at_trial(const std::shared_ptr<const Trial>& trial) {
   }
   s.trial = nullptr;
   std::vector<ConfigProblem> problems = end_trial(*trial, std::move(r.too_bad));
-  const std::lock_guard lock(s.lock);
   for (const ConfigProblem& p : problems) base::log_event(LogLevel::kError, "policy", to_string(p));
   const bool in_force = problems.empty();
-  if (in_force) {
-    if (trial->from == From::kLoad) watch_loaded(s, trial->from, trial->source, trial->sha256);
-    remember(s, trial->sha256, trial->source, std::make_shared<const Config>(trial->rules->config));
-  } else {
-    s.problems = problems;
+  {
+    const std::lock_guard lock(s.lock.for_changes);
+    if (in_force) {
+      if (trial->from == From::kLoad) watch_loaded(s, trial->from, trial->source, trial->sha256);
+      remember(s, trial->sha256, trial->source,
+               std::make_shared<const Config>(trial->rules->config));
+    } else {
+      s.problems = problems;
+    }
   }
+  const std::lock_guard lock(s.lock);
   tell(s, {in_force ? ConfigEvent::Kind::kReloaded : ConfigEvent::Kind::kTakenBack, s.last,
            trial->source, std::move(problems)});
 }

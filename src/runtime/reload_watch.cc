@@ -83,7 +83,7 @@ Status Reloader::watch(const std::string& path, const WatchSettings& settings, P
   const std::vector<std::string> files = reading.files;
   {
     State& s = state_.get();
-    const std::lock_guard lock(s.lock);
+    const std::lock_guard lock(s.lock.for_changes);
     s.watch(full, settings, false);
   }
   Status status = offer({std::move(reading), full, From::kWatch}, problems);
@@ -93,6 +93,7 @@ Status Reloader::watch(const std::string& path, const WatchSettings& settings, P
 
 void Reloader::State::watch(std::string file, const WatchSettings& how, bool asked_by_file) {
   path = std::move(file), settings = how, by_mode = asked_by_file, watched_from = last;
+  ++watches;
   seen.clear(), refused = false, seen_problems.clear(), good.clear();
 }
 
@@ -109,7 +110,7 @@ void Reloader::watch_loaded(State& s, From from, const std::string& source,
 void Reloader::unwatch() {
   {
     State& s = state_.get();
-    const std::lock_guard lock(s.lock);
+    const std::lock_guard lock(s.lock.for_changes);
     s.path.clear();
   }
   // The watcher may wait for a change that this thread is in the middle of. Without a path it does nothing.
@@ -139,8 +140,9 @@ Status Reloader::start_watching(const std::vector<std::string>& files) {
   const bool all = !files.empty() && files[0] == path;
   // It reads the file again, which may have changed since.
   Status started = watcher_.start(all ? files : std::vector{path}, how(settings));
-  const std::lock_guard lock(s.lock);
-  if (!started.ok() && s.path == path) s.path.clear();
+  if (started.ok()) return started;
+  const std::lock_guard lock(s.lock.for_changes);
+  if (s.path == path) s.path.clear();
   return started;
 }
 
@@ -161,12 +163,18 @@ bool Reloader::State::is_known(const std::string& sha256) const {
 
 bool Reloader::leave_if_cool() {
   State& s = state_.get();
+  const auto cool = [&] {
+    const Version* now = s.in_force();
+    return s.by_mode && !s.path.empty() && now != nullptr && now->number > s.watched_from &&
+           now->source == s.path && now->config != nullptr && !hot(now->config->settings);
+  };
   {
     const std::lock_guard lock(s.lock);
-    const Version* now = s.in_force();
-    if (!s.by_mode || s.path.empty() || now == nullptr || now->number <= s.watched_from ||
-        now->source != s.path || now->config == nullptr || hot(now->config->settings))
-      return false;
+    if (!cool()) return false;
+  }
+  {
+    const std::lock_guard lock(s.lock.for_changes);
+    if (!cool()) return false;
     s.path.clear();
   }
   watcher_.stop();
@@ -180,9 +188,10 @@ bool Reloader::look() {
   State& s = state_.get();
   std::string path;
   WatchSettings settings;
+  uint64_t watch = 0;
   {
     const std::lock_guard lock(s.lock);
-    path = s.path, settings = s.settings;
+    path = s.path, settings = s.settings, watch = s.watches;
   }
   if (path.empty()) return true;
   Glance glance;
@@ -196,12 +205,15 @@ bool Reloader::look() {
   bool known = false;
   {
     const std::lock_guard lock(s.lock);
-    if (s.path != path) return true;
+    if (s.path != path || s.watches != watch) return true;
     known = reading.ok() && s.is_known(reading.sha256);
-    if (known && s.refused)
+  }
+  if (known) {
+    const std::lock_guard lock(s.lock.for_changes);
+    if (s.refused && s.watches == watch)
       s.seen = reading.sha256, s.refused = false, s.seen_problems.clear(), s.problems.clear();
   }
-  if (!known) offer({std::move(reading), path, From::kWatcher}, nullptr).ignore();
+  if (!known) offer({std::move(reading), path, From::kWatcher, watch}, nullptr).ignore();
   if (leave_if_cool()) return true;
   watcher_.set(files, how(settings));
   return true;

@@ -4,14 +4,15 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <unistd.h>
 #include <yard/plugin.h>
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <thread>
 #include <vector>
 
+#include "base/reclaimer.h"
 #include "runtime/loop.h"
 
 #if defined(YARD_HAVE_TBB)
@@ -62,9 +63,9 @@ constexpr LoopEngine kEngine = run_on_tbb;
 // Whether oneTBB's pool is that of this process. A child of one that has used it finds no thread in it, and perhaps a
 // lock that nobody is left to release.
 bool has_pool() noexcept {
-  static constinit std::atomic<pid_t> owner{0};
-  const pid_t here = ::getpid();
-  pid_t of = owner.load(std::memory_order_relaxed);
+  static constinit std::atomic<uint32_t> owner{0};
+  const uint32_t here = base::this_process();
+  uint32_t of = owner.load(std::memory_order_relaxed);
   if (of == 0 && owner.compare_exchange_strong(of, here, std::memory_order_relaxed)) return true;
   return of == here;
 }
@@ -86,15 +87,21 @@ void run_on_new_threads(Loop& loop, int32_t threads) {
     for (int64_t i = 0; i < loop.pieces(); ++i) loop.run(i);
     return;
   }
-  std::vector<std::thread> helpers;
+  const uint64_t process = base::forks();
+  auto helpers = std::make_unique<std::vector<std::thread>>();
   try {
-    helpers.reserve(static_cast<size_t>(threads - 1));
-    for (int32_t i = 1; i < threads; ++i) helpers.emplace_back(work);
+    helpers->reserve(static_cast<size_t>(threads - 1));
+    for (int32_t i = 1; i < threads; ++i) helpers->emplace_back(work);
   } catch (...) {
     // No more threads or memory to be had: those that are there do it.
   }
   work();
-  for (std::thread& t : helpers) t.join();
+  if (base::forks() != process) {
+    // A child that was born in one of the pieces: it has no helpers, and nothing to join.
+    [[maybe_unused]] auto* left_behind = helpers.release();
+    return;
+  }
+  for (std::thread& t : *helpers) t.join();
 }
 
 #if defined(YARD_HAVE_TBB)
@@ -120,13 +127,15 @@ int32_t parallel_for_on(LoopEngine engine, int32_t threads, int64_t count, int64
   const int64_t most = count / std::max<int64_t>(grain, 1);
   if (most <= 1 || threads <= 1) return run_here(count, body, context);
   const NotNow not_now;
+  const uint64_t process = base::forks();
   Loop loop(count, std::min(most, threads * kPiecesPerThread), body, context);
   try {
     engine(loop, static_cast<int32_t>(std::min<int64_t>(threads, loop.pieces())));
   } catch (...) {
     return YARD_FAULT;  // the engine itself: nobody knows which pieces have run
   }
-  return loop.failed() ? YARD_FAULT : YARD_OK;
+  // In a child that a piece has forked, pieces of threads that are not there are missing.
+  return loop.failed() || base::forks() != process ? YARD_FAULT : YARD_OK;
 }
 
 int32_t parallel_for(int64_t count, int64_t grain, LoopBody body, void* context) {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/testing_fork.h"
+#include "dispatch/fork.h"
 
 namespace yard::runtime {
 namespace {
@@ -191,6 +192,30 @@ TEST_P(Loops, WorkInAChildOfFork) {
   EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_TRUE(whole());
+}
+
+// A piece that forks: the child has none of the helpers, and is told that their pieces are missing.
+TEST(NewThreads, AChildBornInAPieceIsToldThatOthersAreMissing) {
+  dispatch::watch_forks();  // as every runtime does
+  const pid_t parent = ::getpid();
+  const auto caller = std::this_thread::get_id();
+  pid_t child = -1;
+  std::atomic<bool> forked{false};
+  const int32_t code = loop_on(run_on_new_threads, 2, 2, 1, [&](int64_t, int64_t) {
+    if (std::this_thread::get_id() != caller) {
+      while (!forked) std::this_thread::yield();
+    } else if (child < 0) {
+      child = ::fork();
+      if (child == 0) base::end_after_a_minute();
+      forked = true;
+    }
+  });
+  if (::getpid() != parent) ::_exit(code == YARD_FAULT ? 0 : 1);
+  ASSERT_GT(child, 0);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(code, YARD_OK);
 }
 
 // Of its parent's pool a child has no thread: two pieces at once are run by threads of its own.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dumps in a folder: see tune/canary_dump.h.
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/utc_time.h"
 #include "base/write_file.h"
 #include "tune/canary_dump.h"
 
@@ -29,11 +29,11 @@ std::string folder_name(const CanaryMismatch& m) {
       if (!base::is_bare_word({&c, 1})) c = '_';
     return to;
   };
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(m.when.time_since_epoch());
-  const auto seconds = static_cast<std::time_t>(ms.count() / 1000);
-  return fmt::format("{}{:%Y%m%d-%H%M%S}-{:03}-{}-{:04}-{}-{}{}", kPrefix, fmt::gmtime(seconds),
-                     ms.count() % 1000, ::getpid(), count.fetch_add(1, std::memory_order_relaxed),
-                     plain(m.op), plain(m.kernel), kSuffix);
+  const base::UtcTime t(m.when);
+  return fmt::format("{}{:04}{:02}{:02}-{:02}{:02}{:02}-{:03}-{}-{:04}-{}-{}{}", kPrefix, t.year,
+                     t.month, t.day, t.hour, t.minute, t.second, t.millisecond, ::getpid(),
+                     count.fetch_add(1, std::memory_order_relaxed), plain(m.op), plain(m.kernel),
+                     kSuffix);
 }
 
 bool is_ours(const std::string& name) {

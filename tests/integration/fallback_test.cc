@@ -280,7 +280,10 @@ TEST(Fallback, NeverAfterTheDeadline) {
   }});
   const Status s = kPlain.call(w.runtime, t, o);
   EXPECT_EQ(s.code(), Code::kDeadline);
-  EXPECT_THAT(s.to_string(), HasSubstr("fault.0"));
+  // Unless the deadline had passed before the first one's turn.
+  if (w.made[0]->calls() == 1) {
+    EXPECT_THAT(s.to_string(), HasSubstr("fault.0"));
+  }
 }
 
 TEST(Fallback, IsLoggedByTheKernelThatFailedAndTheOneThatServed) {

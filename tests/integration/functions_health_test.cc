@@ -149,7 +149,7 @@ TEST_F(FunctionHealth, AfterTheCooldownTrialCallsCloseIt) {
   for (int i = 0; i < 3; ++i) f(i);
   wait_for_breaker("half_open");
   fails_ = false;
-  for (int i = 0; i < 1000 && breaker() != "closed"; ++i) {
+  for (int i = 0; i < 20000 && breaker() != "closed"; ++i) {
     const int y = f(1);
     ASSERT_TRUE(y == 1 || y == 100) << y;
     std::this_thread::sleep_for(1ms);

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -335,6 +336,49 @@ TEST_F(Processes, NotBeforeTheChildIsOutOfTheCallItWasBornIn) {
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+// Its calls may be the last that hold a recording which has ended meanwhile: its thread and its file are the parent's.
+TEST_F(Processes, NorDoesARecordingThatHasEnded) {
+  fault::FaultKernel forks{{.op = "copy", .id = "fault.forks", .backend = "test", .priority = 900}};
+  ASSERT_TRUE(bare_.add(forks.descriptor()).ok());
+  runtime().record_to(record_).or_throw();
+  pid_t child = -1;
+  forks.set({.callback = [&](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
+    std::thread([&] { runtime().stop_recording().or_throw(); }).join();
+    child = ::fork();
+    if (child == 0) base::end_after_a_minute();
+    return YARD_OK;
+  }});
+  float to[4] = {}, from[4] = {};
+  const Status s = runtime().call(
+      "copy", {TensorView(to, DType::f32, {4}), TensorView(from, DType::f32, {4}), 0});
+  forks.set({});
+  const bool ok =
+      s.ok() && runtime().set_policy({}).ok() && bare_.remove("copy", "fault.forks").ok();
+  if (child == 0) ::_exit(ok ? 0 : 1);
+  EXPECT_TRUE(ok);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+// In a namespace of its own a child may have the number that its parent has in another.
+TEST_F(Processes, AChildIsToldFromItsParentThoughItHasTheSameNumber) {
+  use_everything();
+  const bool can = true_in_child([] { return ::unshare(CLONE_NEWPID) == 0; });
+  if (!can) GTEST_SKIP() << "no namespaces for processes here";
+  EXPECT_TRUE(true_in_child([&] {
+    if (::unshare(CLONE_NEWPID) != 0) return false;
+    return true_in_child([&] {  // the first of its namespace
+      if (::getpid() != 1 || ran() != 1 || ::unshare(CLONE_NEWPID) != 0) return false;
+      return true_in_child([&] {  // and this of another
+        if (::getpid() != 1 || ran() != 1) return false;
+        say("default.b");
+        return eventually([&] { return ran() == 2; }, seconds(20));
+      });
+    });
+  }));
 }
 
 TEST_F(Processes, NorDoesAPluginThatWasBeingUnloadedKeepAChildWaiting) {

@@ -119,7 +119,8 @@ TEST_P(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
   for (int w = 0; w < 2; ++w)
     writers.emplace_back([&, w] {
       std::mt19937 random(static_cast<unsigned>(w) + 1);
-      for (int i = 0; i < 200; ++i) {
+      // Longer if hardly anything was read so far.
+      for (int i = 0; i < 200 || (i < 20000 && reloaded + refused < 2); ++i) {
         write_something(random, w);
         // Mostly in one go, sometimes long enough to be read in between.
         std::this_thread::sleep_for(std::chrono::milliseconds(i % 16 == 15 ? 60 : random() % 4));

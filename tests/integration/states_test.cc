@@ -7,6 +7,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/testing_fork.h"
 #include "testing.h"
 
 namespace yard::testing {
@@ -242,6 +243,34 @@ TEST_F(States, UnderThreads) {
   }
   EXPECT_EQ(g_log.created, g_log.destroyed);
 }
+
+#if !defined(YARD_TSAN)  // which dies on threads after a fork
+// A child has states of its own, whatever its parent's threads were at; weights stay, and kernels go with their states.
+TEST_F(States, AreMadeAnewInChildrenOfForks) {
+  Floats bias{1};
+  bias.data[0] = 10;
+  Instance i = instance({{"by", 4.0}});
+  i.load({{"bias", bias.view}}).or_throw();
+  std::atomic<bool> stop{false}, wrong{false};
+  std::thread caller([&] {
+    Floats out{4}, x{4};
+    while (!stop)
+      if (!i.call({out.view, x.view}).ok()) wrong = true;
+  });
+  for (int n = 0; n < 50 && !HasFailure(); ++n)
+    EXPECT_TRUE(base::true_in_child([&] {
+      const int made = g_log.created;
+      if (!i.call({out_.view, x_.view}).ok() || out_.data[0] != 22) return false;
+      if (i.states() != 1 || g_log.created != made + 1) return false;
+      Changes c;
+      c.remove_kernel("copy", "default.scale");
+      return bare_.runtime.apply(std::move(c)).ok() && i.states() == 0;
+    }));
+  stop = true;
+  caller.join();
+  EXPECT_FALSE(wrong);
+}
+#endif
 
 TEST_F(States, AreFoundByFrozenHandlesToo) {
   constexpr Op<void(Out, In, int64_t)> copy{"copy"};
