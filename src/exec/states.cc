@@ -7,7 +7,6 @@
 #include <cstdio>
 
 #include "base/editing.h"
-#include "base/reclaimer.h"
 #include "base/text.h"
 #include "exec/executor.h"
 #include "op/bind.h"
@@ -94,8 +93,7 @@ Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& k
   return to;
 }
 
-States::States()
-    : mine_(new Mine{base::forks()}), weights_(new Loaded(std::make_shared<Weights>())) {}
+States::States() : mine_(new Mine), weights_(new Loaded(std::make_shared<Weights>())) {}
 
 States::~States() {
   Mine* m = mine_.load(std::memory_order_acquire);
@@ -107,7 +105,7 @@ States::Mine& States::mine() const {
   const uint64_t forks = base::forks();
   Mine* m = mine_.load(std::memory_order_acquire);
   while (m->forks != forks) {
-    auto* made = new Mine{forks};
+    auto* made = new Mine;
     if (mine_.compare_exchange_strong(m, made, std::memory_order_acq_rel)) return *made;
     delete made;
   }

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/this_process.h"
 #include "op/program.h"
 #include "registry/changes.h"
 #include "registry/records.h"
@@ -90,7 +91,7 @@ class States {
   // What one process has. A child of fork begins with no states, and leaves those of its parent, with the lock that
   // a thread may have held, where they are.
   struct Mine {
-    const uint64_t forks;
+    const uint64_t forks = base::forks();
     std::mutex lock;
     uint64_t loads =
         0;  // changes of weights; a state that was made under an older count is not kept

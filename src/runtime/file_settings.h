@@ -37,6 +37,7 @@ class FileSettings {
     bool switching = false;  // some thread makes `record` what is wanted
     void inherit(State& parents) {
       seen = parents.seen, wanted = parents.wanted, record = parents.record, mine = parents.mine;
+      if (parents.switching) seen = nullptr, record.clear();  // nobody does it here: once more
     }
   };
 
