@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the allocator of the address sanitizer survive a fork, for tests that fork while other threads allocate.
+// Makes the allocator of the address sanitizer, and its list of threads, survive a fork, for tests that fork while other
+// threads allocate, begin and end.
 //
 // The C library takes its allocator's locks around fork, so that a child finds them free. The sanitizer's
 // allocator does so only from LLVM 17 on; before that, and in GCC's, a child in which another thread's
 // allocation was cut short waits for ever in its own next one. Here every allocation passes a door that fork
-// shuts: a fork comes between two allocations, and at any other point of what threads do.
+// shuts: a fork comes between two allocations, and at any other point of what threads do. The list of threads has a lock
+// that the search for leaks takes; fork does, too.
 //
 // All the rest stays the sanitizer's, but it cannot tell any more whether memory came from new or from malloc.
 // This file itself is compiled without: the sanitizer allocates before it is ready.
@@ -28,6 +30,10 @@ void __interceptor_free(void*);
 void __lsan_disable(void);
 void __lsan_enable(void);
 }
+namespace __lsan {  // as they are called up to LLVM 16
+[[gnu::weak]] void LockThreadRegistry();
+[[gnu::weak]] void UnlockThreadRegistry();
+}  // namespace __lsan
 
 namespace {
 
@@ -65,8 +71,10 @@ void before_fork() {
   while (__atomic_exchange_n(&g_shut, 1, __ATOMIC_SEQ_CST) != 0) sched_yield();
   t_forking = true;
   while (__atomic_load_n(&g_inside, __ATOMIC_SEQ_CST) != 0) sched_yield();
+  if (__lsan::LockThreadRegistry != nullptr) __lsan::LockThreadRegistry();
 }
 void in_parent() {
+  if (__lsan::UnlockThreadRegistry != nullptr) __lsan::UnlockThreadRegistry();
   t_forking = false;
   __atomic_store_n(&g_shut, 0, __ATOMIC_SEQ_CST);
 }

@@ -248,7 +248,7 @@ TEST_P(Loops, WorkInChildrenOfForksWhileOtherThreadsAreInLoops) {
       while (!stop)
         if (!whole()) wrong = true;
     });
-  for (int i = 0; i < 100; ++i)
+  for (int i = 0; i < 100 && !wrong; ++i)
     if (!base::true_in_child(whole)) wrong = true;
   stop = true;
   for (std::thread& t : busy) t.join();
