@@ -2,8 +2,6 @@
 // Something is being changed: told to a child of fork, in which nobody will finish it.
 #pragma once
 
-#include <yard/detail/sanitizers.h>
-
 #include <atomic>
 #include <mutex>
 
