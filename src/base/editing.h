@@ -2,6 +2,8 @@
 // Something is being changed: told to a child of fork, in which nobody will finish it.
 #pragma once
 
+#include <yard/detail/sanitizers.h>
+
 #include <atomic>
 #include <mutex>
 
@@ -9,7 +11,7 @@ namespace yard::base {
 
 // A child finds nothing that was written after this without what was written before.
 inline void in_this_order() noexcept {
-#if !defined(YARD_TSAN)  // which knows no fences, and no fork either
+#if !defined(YARD_UNDER_TSAN)  // which knows no fences, and no fork either
   std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
 }

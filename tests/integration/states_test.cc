@@ -2,6 +2,7 @@
 // Kernels with state: created from options, loaded, prepared, run, ended; in this order, and each end once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <yard/detail/sanitizers.h>
 #include <yard/instance.h>
 
 #include <atomic>
@@ -244,7 +245,7 @@ TEST_F(States, UnderThreads) {
   EXPECT_EQ(g_log.created, g_log.destroyed);
 }
 
-#if !defined(YARD_TSAN)  // which dies on threads after a fork
+#if !defined(YARD_UNDER_TSAN)  // which dies on threads after a fork
 // A child has states of its own, whatever its parent's threads were at; weights stay, and kernels go with their states.
 TEST_F(States, AreMadeAnewInChildrenOfForks) {
   Floats bias{1};

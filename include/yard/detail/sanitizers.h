@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which sanitizer this is compiled for, whichever compiler does it: g++ defines these names, clang has features.
-// For tests, which do less under one.
+// For tests, which do less under one, and for fences, which the thread sanitizer does not know.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)
