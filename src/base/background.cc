@@ -30,7 +30,7 @@ constinit PerProcess<Running> g_running;
 thread_local const Background* t_here = nullptr;
 
 // For a thread that writes a file to a slow disk; one that does not end is left behind.
-constexpr std::chrono::seconds kPatience(10);
+constexpr std::chrono::seconds kPatience(5);
 
 }  // namespace
 
