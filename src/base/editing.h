@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 
 namespace yard::base {
 
@@ -44,11 +45,10 @@ class EditMutex {
     explicit ForChanges(EditMutex& of) noexcept : of_(of) {}
     void lock() {
       of_.mutex_.lock();
-      of_.editing_.store(true, std::memory_order_relaxed);
-      in_this_order();
+      of_.now_.emplace(of_.editing_);
     }
     void unlock() {
-      of_.editing_.store(false, std::memory_order_release);
+      of_.now_.reset();
       of_.mutex_.unlock();
     }
 
@@ -60,6 +60,7 @@ class EditMutex {
  private:
   std::mutex mutex_;
   std::atomic<bool> editing_{false};
+  std::optional<Editing> now_;  // under the mutex
 };
 
 }  // namespace yard::base

@@ -15,7 +15,7 @@
 #include "base/directory_watch.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/reclaimer.h"
+#include "base/this_process.h"
 
 namespace yard::base {
 namespace {

@@ -37,7 +37,7 @@ struct WatchedObject {
   }
 };
 
-#if defined(YARD_TSAN) || defined(YARD_UNDER_ASAN)
+#if defined(YARD_UNDER_TSAN) || defined(YARD_UNDER_ASAN)
 constexpr bool kSlow = true;
 #else
 constexpr bool kSlow = false;
@@ -124,7 +124,8 @@ TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
   EXPECT_EQ(dead, 2 * kSources + 2 * size_t{kWriters} * kRounds - 2 * kSources);
 }
 
-#if !defined(YARD_TSAN)  // which holds signals back, so that the fault would come again for ever
+#if !defined( \
+    YARD_UNDER_TSAN)  // which holds signals back, so that the fault would come again for ever
 // The writer that comes between a reader's load of the pointer and its announcement: the slot stands in a
 // page that cannot be written, and whoever handles the fault replaces the pointer.
 struct Interrupted {

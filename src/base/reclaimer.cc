@@ -30,7 +30,7 @@ void register_membarrier() noexcept {
 }
 
 void barrier_in_all_threads() noexcept {
-#if !defined(YARD_TSAN)
+#if !defined(YARD_UNDER_TSAN)
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // Once fences are on they stay on for everybody, except that a test may switch them off again.
   if (reader_fences() && !g_forced.load(std::memory_order_relaxed)) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/task_thread.h"
 
-#include "base/reclaimer.h"
+#include "base/this_process.h"
 
 namespace yard::base {
 

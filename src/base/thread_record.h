@@ -67,7 +67,7 @@ template <class F>
 void for_each_hazard(const F& f) {
   for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
     const auto look = [&](const HazardSlot& s) {
-#if defined(YARD_TSAN)
+#if defined(YARD_UNDER_TSAN)
       const void* p = s.load(std::memory_order_seq_cst);
 #else
       const void* p = s.load(std::memory_order_acquire);

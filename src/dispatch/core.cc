@@ -2,8 +2,6 @@
 // Building and publishing snapshots.
 #include "dispatch/core.h"
 
-#include <yard/instance.h>
-
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -353,30 +351,6 @@ std::shared_ptr<const Snapshot> Core::snapshot() const {
     // Expired only if it has been replaced since.
     if (auto held = s->weak_from_this().lock()) return held;
   }
-}
-
-exec::States* Core::states_for(const Options* o) const noexcept {
-  return o != nullptr && o->instance != nullptr ? o->instance->states_.get() : &root().states;
-}
-
-void Core::watch(const std::shared_ptr<exec::States>& states) {
-  Root& r = root();
-  std::lock_guard lock(r.plans);
-  std::erase_if(r.instances, [](const auto& i) { return i.expired(); });
-  r.instances.push_back(states);
-}
-
-void Core::end_states() {
-  Root& r = root();
-  std::vector<std::shared_ptr<exec::States>> instances;
-  {
-    std::lock_guard lock(r.plans);
-    for (const auto& i : r.instances)
-      if (auto states = i.lock()) instances.push_back(std::move(states));
-  }
-  const auto now = snapshot()->state;
-  r.states.keep_only(*now);
-  for (const auto& states : instances) states->keep_only(*now);
 }
 
 void tidy() {

@@ -16,7 +16,7 @@
 #include "base/background.h"
 #include "base/log.h"
 #include "base/per_process.h"
-#include "base/reclaimer.h"
+#include "base/this_process.h"
 #include "base/write_file.h"
 #include "runtime/recorder.h"
 

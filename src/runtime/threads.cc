@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/reclaimer.h"
+#include "base/this_process.h"
 #include "runtime/loop.h"
 
 #if defined(YARD_HAVE_TBB)

@@ -172,7 +172,7 @@ TEST_P(Loops, CarryTheScopeOfTheCallerAndThatItIsInsideACall) {
   EXPECT_EQ(wrong, 0);
 }
 
-#if !defined(YARD_TSAN)  // which dies on threads started after a fork
+#if !defined(YARD_UNDER_TSAN)  // which dies on threads started after a fork
 TEST_P(Loops, WorkInAChildOfFork) {
   const auto whole = [this] {
     std::atomic<int64_t> sum{0};

@@ -4,7 +4,7 @@
 // it a storm.
 //
 // Not under the thread sanitizer, which does not survive threads after a fork. For the address sanitizer see
-// allocator_at_fork.cc.
+// base/testing_allocator_at_fork.cc.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -7,18 +7,11 @@
 #pragma once
 
 #include <cxxabi.h>
+#include <yard/detail/sanitizers.h>
 #include <yard/status.h>
 
 #include <atomic>
 #include <cstdint>
-
-#if defined(__SANITIZE_THREAD__)
-#define YARD_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define YARD_TSAN 1
-#endif
-#endif
 
 namespace yard::detail {
 
@@ -31,7 +24,7 @@ struct ScopeState;
 // How a reader orders "I use p" before "p is still current". With membarrier the reclaimer pays for
 // both; where the kernel refuses it readers fence. The thread sanitizer understands neither, so its
 // builds use sequentially consistent accesses.
-#if defined(YARD_TSAN)
+#if defined(YARD_UNDER_TSAN)
 inline constexpr std::memory_order kAnnounce = std::memory_order_seq_cst;
 inline constexpr std::memory_order kReread = std::memory_order_seq_cst;
 inline constexpr std::memory_order kFollow = std::memory_order_acquire;
@@ -83,7 +76,7 @@ struct alignas(64) ThreadHead {
   YARD_API HazardSlot& deep_slot(uint32_t at) noexcept;
 
   void barrier() const noexcept {
-#if !defined(YARD_TSAN)
+#if !defined(YARD_UNDER_TSAN)
     if (fences.load(std::memory_order_relaxed)) [[unlikely]]
       std::atomic_thread_fence(std::memory_order_seq_cst);
     else
@@ -139,7 +132,7 @@ class Guard {
 
   // The same when other things were read out of what was held, too.
   void move_to_after_reading(const void* part) noexcept {
-#if !defined(YARD_TSAN)  // which knows no fences; its stores are stronger
+#if !defined(YARD_UNDER_TSAN)  // which knows no fences; its stores are stronger
     std::atomic_thread_fence(std::memory_order_acquire);
 #endif
     move_to(part);
