@@ -18,33 +18,21 @@
 namespace yard {
 namespace detail {
 
-// What a bound handle found. A call holds it by a guard, which also keeps what it points to, provided
-// that the op's version was still the same afterwards.
-struct BoundNode {
-  const std::atomic<uint64_t>* version;  // of the op in its runtime, now
-  uint64_t found;                        // what it was
-  const void* entry;
-  const void* plan;  // null: the plan must be looked up each time
-  // Null: the kernel must be called packed, for now where the last call failed.
-  mutable std::atomic<void (*)(void)> typed{nullptr};
-  const yard_host_t* host;
-  void* self;
-  uint32_t flags;
-  uint32_t counter;
-};
+// A handle's route, found in advance. A call holds it by a guard, which also keeps what it points to, provided
+// that it was still current afterwards.
 struct BoundState {
-  std::atomic<const BoundNode*> node{nullptr};
+  std::atomic<const Route*> route{nullptr};
   virtual ~BoundState() = default;  // the library derives from it
 
  protected:
   BoundState() = default;
 };
 YARD_API Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* args);
-// The packed way; finds a new node when things have changed.
+// The packed way; finds a new route when things have changed.
 YARD_API Status::Rep* call_bound(BoundState* state, const yard_value_t* args);
-// After the node's kernel failed; inside the guard.
-YARD_API Status::Rep* bound_failed(BoundState* state, const BoundNode* node,
-                                   const yard_value_t* args, int32_t code, const char* message);
+// After the route's kernel failed; inside the guard.
+YARD_API Status::Rep* bound_failed(BoundState* state, const Route* route, const yard_value_t* args,
+                                   int32_t code, const char* message);
 
 // The kernel a frozen handle holds. `typed` is null where it cannot be called in registers.
 struct FrozenKernel {
@@ -127,19 +115,19 @@ class BoundOp<void(P...), std::tuple<S...>> {
       if (detail::ThreadHead* thread = detail::t_thread; thread != nullptr && thread->scope == 0)
           [[likely]] {
         detail::Guard guard(*thread);
-        const detail::BoundNode* node = guard.protect(state_->node);
-        const auto typed = node->typed.load(std::memory_order_relaxed);
-        if (typed != nullptr && node->version->load(detail::kReread) == node->found) [[likely]] {
+        const detail::Route* const route = guard.protect(state_->route);
+        if (route->typed != nullptr && route->is_current()) [[likely]] {
+          char error[detail::ThreadHead::kErrorBytes];
           yard_call_t call;
-          detail::start_call(call, thread->message(), node->flags, node->host, node->self);
-          const int32_t code = detail::call_typed(typed, call, detail::Param<P>::wire(p)...);
+          detail::start_call(call, error, route->flags, route->host, route->self);
+          const int32_t code =
+              detail::call_typed(route->typed, call, detail::Param<P>::wire(p)...);
           if (code == YARD_OK) [[likely]] {
-            detail::count(*thread, node->counter);
+            detail::count(*thread, route->counter);
             return {};
           }
           const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
-          return Status::adopt(
-              detail::bound_failed(state_.get(), node, args, code, thread->message()));
+          return Status::adopt(detail::bound_failed(state_.get(), route, args, code, error));
         }
       }
     }

@@ -120,7 +120,7 @@ typedef struct yard_tensor {
   const int64_t* shape;
   const int64_t* strides; /* in elements; NULL: compact, row-major */
   uint64_t byte_offset;
-  uint64_t facts; /* yard_facts(), made once when the tensor is; 0: the host computes it per call */
+  uint64_t facts; /* a cache of the host; ignored in what callers pass, may be 0 in a kernel */
   void* origin;   /* the caller's own object (a Python tensor, say), handed through to the kernel */
 } yard_tensor_t;
 
@@ -159,8 +159,8 @@ typedef struct yard_named_value {
  * arrays. Bits: 0-5 dtype, 6-10 device type, 11-18 device index, 19-22 rank, 23 compact row-major,
  * 24 inner dimension dense, 25 addresses are plain (no zero or negative stride, no self-overlap
  * possible), 26-29 log2 of alignment, 31 always set, 32-63 span in units of 64 bytes, rounded up
- * (all ones: unknown). The facts of a tensor hold as long as its data pointer, offset, shape and
- * strides do. */
+ * (all ones: unknown). The host computes them for a call that it has not seen before; verifiers,
+ * workspace functions and cost hints find them in `facts`, kernels may find 0. */
 #define YARD_FACTS_DTYPE 0x3full
 #define YARD_FACTS_DEVICE (0x1fffull << 6)
 #define YARD_FACTS_RANK_SHIFT 19
@@ -209,6 +209,16 @@ static inline uint64_t yard_facts(const yard_tensor_t* t) {
   if (dtype == 0 || t->ndim < 0 || t->ndim > YARD_MAX_RANK || (t->ndim > 0 && !t->shape)) return 0;
   if (t->device.type <= 0 || t->device.type > 31 || t->device.index < 0 || t->device.index > 255)
     return 0;
+  if (t->ndim == 2 && t->strides) { /* most are; nothing overflows where all are small */
+    const int64_t rows = t->shape[0], row = t->shape[1], by = t->strides[0], in = t->strides[1];
+    if (((uint64_t)(rows | row | by | in) >> 31) == 0) {
+      empty = rows == 0 || row == 0;
+      compact = (row <= 1 || in == 1) && (rows <= 1 || by == row);
+      if (row > 1) plain = in >= 1, extent += (row - 1) * in;
+      if (rows > 1) plain &= by >= extent, extent += (rows - 1) * by;
+      goto known;
+    }
+  }
   for (i = t->ndim - 1; i >= 0; --i) {
     const int64_t n = t->shape[i];
     const int64_t stride = t->strides ? t->strides[i] : expected;
@@ -226,6 +236,7 @@ static inline uint64_t yard_facts(const yard_tensor_t* t) {
     }
     if (__builtin_mul_overflow(expected, n > 0 ? n : 1, &expected)) return 0;
   }
+known:
   if (empty) compact = plain = 1;
   facts |= dtype | ((uint64_t)t->device.type << 6) | ((uint64_t)t->device.index << 11);
   facts |= (uint64_t)t->ndim << YARD_FACTS_RANK_SHIFT;

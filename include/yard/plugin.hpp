@@ -62,8 +62,18 @@ class Tensor {
     for (int i = 0; i < t_->ndim; ++i) n *= t_->shape[i];
     return n;
   }
-  // Made by the host: always there in a kernel.
-  bool is_compact() const noexcept { return (t_->facts & YARD_FACTS_COMPACT) != 0; }
+  // Row-major without gaps; a tensor without elements is.
+  bool is_compact() const noexcept {
+    if (t_->strides == nullptr) return true;
+    bool compact = true;
+    int64_t expected = 1;
+    for (int i = t_->ndim - 1; i >= 0; --i) {
+      if (t_->shape[i] == 0) return true;
+      if (t_->shape[i] != 1 && t_->strides[i] != expected) compact = false;
+      expected *= t_->shape[i];
+    }
+    return compact;
+  }
 
  private:
   const yard_tensor_t* t_;

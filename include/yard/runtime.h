@@ -179,8 +179,10 @@ class Runtime {
   YARD_API RecordingStats recording() const;
 
   // ---- Calls by name ----
-  YARD_API Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o = {});
-  YARD_API Status call(std::string_view op, std::span<const Arg> args, const Options& o = {});
+  YARD_API Status call(std::string_view op, std::initializer_list<Arg> args);
+  YARD_API Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o);
+  YARD_API Status call(std::string_view op, std::span<const Arg> args);
+  YARD_API Status call(std::string_view op, std::span<const Arg> args, const Options& o);
   YARD_API Result<Resolution> resolve(std::string_view op, std::initializer_list<Arg> args,
                                       const Options& o = {}) const;
   YARD_API Result<Explanation> explain(std::string_view op, std::initializer_list<Arg> args,
@@ -208,7 +210,10 @@ class Runtime {
 };
 
 // On Runtime::shared().
-inline Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o = {}) {
+inline Status call(std::string_view op, std::initializer_list<Arg> args) {
+  return Runtime::shared().call(op, args);
+}
+inline Status call(std::string_view op, std::initializer_list<Arg> args, const Options& o) {
   return Runtime::shared().call(op, args, o);
 }
 inline Result<Resolution> resolve(std::string_view op, std::initializer_list<Arg> args,

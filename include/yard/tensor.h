@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor views: what a call is made on.
 //
-// A TensorView borrows memory and carries its own shape and strides; its facts word (see plugin.h) is
-// made once, in the constructor, so that calls only compare words. Copying a view copies some 200
-// bytes and no data; nothing here allocates. A view is a value: threads may read one at once.
+// A TensorView borrows memory and carries its own shape and strides. Building one costs a few stores, so views
+// may be rebuilt for every call. Copying a view copies some 200 bytes and no data; nothing here allocates. A
+// view is a value: threads may read one at once.
 //
 //   std::vector<float> x(8 * 4096);
 //   yard::TensorView v(x.data(), yard::DType::f32, {8, 4096});
@@ -49,7 +49,29 @@ YARD_API const char* to_string(DType t) noexcept;
 // Our name, or a common spelling of it ("float16", "half", "bfloat16", "int8").
 YARD_API std::optional<DType> parse_dtype(std::string_view text) noexcept;
 YARD_API int bits(DType t) noexcept;
-YARD_API yard_dtype_t to_dlpack(DType t) noexcept;
+constexpr yard_dtype_t to_dlpack(DType t) noexcept {
+  constexpr uint8_t kInt = 0, kUint = 1, kFloat = 2, kBfloat = 4, kBool = 6, kE4m3 = 10, kE5m2 = 12;
+  switch (t) {
+    case DType::f32: return {kFloat, 32, 1};
+    case DType::f16: return {kFloat, 16, 1};
+    case DType::bf16: return {kBfloat, 16, 1};
+    case DType::f64: return {kFloat, 64, 1};
+    case DType::f8e4m3: return {kE4m3, 8, 1};
+    case DType::f8e5m2: return {kE5m2, 8, 1};
+    case DType::i8: return {kInt, 8, 1};
+    case DType::i16: return {kInt, 16, 1};
+    case DType::i32: return {kInt, 32, 1};
+    case DType::i64: return {kInt, 64, 1};
+    case DType::u8: return {kUint, 8, 1};
+    case DType::u16: return {kUint, 16, 1};
+    case DType::u32: return {kUint, 32, 1};
+    case DType::u64: return {kUint, 64, 1};
+    case DType::boolean: return {kBool, 8, 1};
+    case DType::i4: return {kInt, 4, 1};
+    case DType::u4: return {kUint, 4, 1};
+    default: return {0, 0, 0};
+  }
+}
 inline DType from_dlpack(yard_dtype_t t) noexcept {
   return static_cast<DType>(yard_dtype_index(t));
 }
@@ -65,10 +87,10 @@ struct Device {
 YARD_API std::string to_string(Device d);
 YARD_API std::optional<Device> parse_device(std::string_view text) noexcept;
 
-class TensorView {
+class alignas(16) TensorView {
  public:
   // No tensor: rank 0, invalid dtype. A call refuses it.
-  TensorView() noexcept { bind(); }
+  TensorView() noexcept { make_invalid(); }
 
   // Borrows `data`. Shapes of more than YARD_MAX_RANK dimensions make an invalid view, which calls
   // refuse with a message. Strides are in elements; without them the tensor is compact, row-major.
@@ -105,7 +127,7 @@ class TensorView {
   int rank() const noexcept { return t_.ndim; }
   std::span<const int64_t> shape() const noexcept { return {dims_, static_cast<size_t>(t_.ndim)}; }
   std::span<const int64_t> strides() const noexcept {
-    return {dims_ + YARD_MAX_RANK, static_cast<size_t>(t_.ndim)};
+    return {dims_ + t_.ndim, static_cast<size_t>(t_.ndim)};
   }
   int64_t numel() const noexcept {
     int64_t n = 1;
@@ -113,14 +135,13 @@ class TensorView {
     return n;
   }
   // Whether calls can read it at all: known dtype, rank in range, sizes that fit.
-  bool valid() const noexcept { return t_.facts != 0; }
+  bool valid() const noexcept { return yard_facts(&t_) != 0; }
 
   // The same tensor over other memory.
   TensorView with_data(void* data) const noexcept {
     TensorView v = *this;
     v.t_.data = data;
     v.t_.byte_offset = 0;
-    v.t_.facts = yard_facts(&v.t_);
     return v;
   }
   // The caller's own object, handed through to the kernel.
@@ -130,48 +151,91 @@ class TensorView {
     return v;
   }
 
- private:
-  void bind() noexcept {
-    t_.shape = dims_;
-    t_.strides = dims_ + YARD_MAX_RANK;
+  // Some number made from dtype, rank, sizes and strides: where calls begin to look for their memo.
+  uint64_t form_hash() const noexcept { return form_hash_; }
+  // The view that a tensor given by c() belongs to.
+  static const TensorView& of(const yard_tensor_t& t) noexcept {
+    return reinterpret_cast<const TensorView&>(t);
   }
+
+ private:
+  typedef int64_t Pair __attribute__((vector_size(16), aligned(8), may_alias));
+
   void copy_dims(const TensorView& o) noexcept {
     std::memcpy(dims_, o.dims_, sizeof dims_);
-    bind();
+    t_.shape = dims_, t_.strides = dims_ + t_.ndim;
+    form_hash_ = o.form_hash_;
   }
-  void init(void* data, DType dtype, std::span<const int64_t> shape,
-            std::span<const int64_t> strides, Device device) noexcept {
-    bind();
+  // No dtype: every reader refuses it.
+  void make_invalid() noexcept {
+    t_ = {};
+    put(0, 0, 0), put(2, 0, 0);
+    t_.shape = t_.strides = dims_;
+    form_hash_ = 0;
+  }
+  // Two of dims_ at once, as calls read them: a load cannot be served from two stores that are still under way.
+  [[gnu::always_inline]] void put(size_t at, int64_t a, int64_t b) noexcept {
+    *reinterpret_cast<Pair*>(dims_ + at) = Pair{a, b};
+  }
+  [[gnu::always_inline]] void init(void* data, DType dtype, std::span<const int64_t> shape,
+                                   std::span<const int64_t> strides, Device device) noexcept {
+    const size_t rank = shape.size();
+    if (rank > YARD_MAX_RANK || (!strides.empty() && strides.size() != rank)) [[unlikely]]
+      return make_invalid();
+    const yard_dtype_t type = to_dlpack(dtype);
+    const uint64_t rank_and_dtype = rank | uint64_t{type.code} << 32 | uint64_t{type.bits} << 40 |
+                                    uint64_t{type.lanes} << 48;
     t_.data = data;
-    t_.device = {device.type, device.index};
-    t_.dtype = to_dlpack(dtype);
-    if (shape.size() > YARD_MAX_RANK || (!strides.empty() && strides.size() != shape.size()))
-      return;
-    t_.ndim = static_cast<int32_t>(shape.size());
-    int64_t compact = 1;
-    for (int i = t_.ndim - 1; i >= 0; --i) {
-      const auto k = static_cast<size_t>(i);
-      dims_[i] = shape[k];
-      dims_[YARD_MAX_RANK + i] = strides.empty() ? compact : strides[k];
-      if (__builtin_mul_overflow(compact, shape[k] > 0 ? shape[k] : 1, &compact)) return;
+    *reinterpret_cast<Pair*>(&t_.device) =  // device, ndim and dtype
+        Pair{static_cast<int64_t>(static_cast<uint32_t>(device.type) |
+                                  static_cast<uint64_t>(device.index) << 32),
+             static_cast<int64_t>(rank_and_dtype)};
+    t_.shape = dims_;
+    t_.strides = dims_ + rank;
+    t_.byte_offset = 0;
+    t_.facts = 0;
+    t_.origin = nullptr;
+    uint64_t hash = (rank_and_dtype >> 32 ^ rank) * 0x9e3779b97f4a7c15ull;
+    // Products that overflow belong to sizes that every reader refuses. Of dims_ the first four are always set.
+    if (rank == 2) {
+      const int64_t outer = strides.empty() ? shape[1] : strides[0];
+      const int64_t inner = strides.empty() ? 1 : strides[1];
+      put(0, shape[0], shape[1]), put(2, outer, inner);
+      hash += static_cast<uint64_t>(shape[0]) * 0xc2b2ae3d27d4eb4full +
+              static_cast<uint64_t>(shape[1]) * 0xd6e8feb86659fd93ull;
+      if (!strides.empty()) hash ^= static_cast<uint64_t>(outer * 3 + inner) * 0xa0761d6478bd642full;
+    } else {
+      if (rank < 2) put(0, 0, 0), put(2, 0, 0);
+      uint64_t compact = 1;
+      for (size_t i = rank; i-- > 0;) {
+        const int64_t stride = strides.empty() ? static_cast<int64_t>(compact) : strides[i];
+        dims_[i] = shape[i];
+        dims_[rank + i] = stride;
+        compact *= static_cast<uint64_t>(shape[i]);
+        hash = (hash ^ static_cast<uint64_t>(shape[i]) * 0xc2b2ae3d27d4eb4full) +
+               static_cast<uint64_t>(stride) * 0xd6e8feb86659fd93ull;
+      }
     }
-    t_.facts = yard_facts(&t_);
+    form_hash_ = hash;
   }
 
-  yard_tensor_t t_{};
-  int64_t dims_[2 * YARD_MAX_RANK]{};
+  yard_tensor_t t_;  // first: see of()
+  int64_t dims_[2 * YARD_MAX_RANK];  // sizes, then strides
+  uint64_t form_hash_;
 };
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 
 inline TensorView::TensorView(const yard_tensor_t& t) noexcept {
-  bind();
-  if (t.ndim < 0 || t.ndim > YARD_MAX_RANK || (t.ndim > 0 && !t.shape)) return;
+  if (t.ndim < 0 || t.ndim > YARD_MAX_RANK || (t.ndim > 0 && !t.shape)) {
+    make_invalid();
+    return;
+  }
   const auto n = static_cast<size_t>(t.ndim);
   init(t.data, from_dlpack(t.dtype), {t.shape, n},
        t.strides ? std::span<const int64_t>(t.strides, n) : std::span<const int64_t>(),
        {t.device.type, t.device.index});
   t_.byte_offset = t.byte_offset;
   t_.origin = t.origin;
-  if (t_.facts) t_.facts = yard_facts(&t_);
 }
 
 // The dtype of a C++ element type.
@@ -206,8 +270,11 @@ template <class C>
 TensorView view(C& c, std::initializer_list<int64_t> shape) noexcept {
   using T = std::remove_const_t<std::remove_reference_t<decltype(*std::data(c))>>;
   static_assert(dtype_of<T> != DType::invalid, "no dtype for this element type: use TensorView");
-  TensorView v(static_cast<const void*>(std::data(c)), dtype_of<T>, shape);
-  return v.numel() <= static_cast<int64_t>(std::size(c)) ? v : TensorView();
+  uint64_t numel = 1;
+  for (const int64_t n : shape) numel *= static_cast<uint64_t>(n);
+  const bool fits = static_cast<int64_t>(numel) <= static_cast<int64_t>(std::size(c));
+  return TensorView(static_cast<const void*>(std::data(c)), fits ? dtype_of<T> : DType::invalid,
+                    shape);
 }
 
 }  // namespace yard

@@ -3,6 +3,7 @@
 #include "base/thread_record.h"
 
 #include <pthread.h>
+#include <yard/detail/memo.h>
 
 #include <cstdlib>
 #include <mutex>
@@ -13,6 +14,7 @@
 
 namespace yard::detail {
 thread_local constinit ThreadHead* t_thread = nullptr;
+constinit CallMemos kNoMemos;
 }
 
 namespace yard::base {
@@ -31,7 +33,7 @@ std::atomic<void (*)(void*)> g_exit_hooks[kThreadLocals];
 void on_thread_exit(void* record) {
   auto* r = static_cast<ThreadRecord*>(record);
   t_thread = nullptr;
-  r->counters = nullptr, r->recent = nullptr;
+  r->counters = nullptr, r->memos = &detail::kNoMemos;
   r->scope = 0, r->scope_state = nullptr, r->hooks = nullptr;
   r->commit = nullptr, r->functions = nullptr;
   for (int i = 0; i < kThreadLocals; ++i) {
@@ -90,7 +92,6 @@ detail::ThreadHead& take_record() noexcept {
   ThreadRecord* r = take_free_record();
   if (r == nullptr) {
     r = new ThreadRecord;
-    r->error = new char[detail::ThreadHead::kMessages * detail::ThreadHead::kErrorBytes];
     r->next = g_records.load(std::memory_order_relaxed);
     while (!g_records.compare_exchange_weak(r->next, r, std::memory_order_seq_cst)) {
     }
@@ -114,7 +115,7 @@ void abandon_other_threads() noexcept {
          b = b->next.load(std::memory_order_relaxed))
       for (HazardSlot& s : b->slots) s.store(nullptr, std::memory_order_relaxed);
     r->depth = 0;
-    r->counters = nullptr, r->recent = nullptr;
+    r->counters = nullptr, r->memos = &detail::kNoMemos;
     r->scope = 0, r->scope_state = nullptr, r->hooks = nullptr;
     r->commit = nullptr, r->functions = nullptr;
     // What the thread had stored may be half-written: it is left behind, not freed.

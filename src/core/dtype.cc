@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of element types: our names, the spellings of others, and DLPack's numbers.
+// The table of element types: our names and the spellings of others.
 #include <yard/tensor.h>
 
 #include <array>
@@ -11,19 +11,15 @@ namespace {
 struct Entry {
   DType dtype;
   const char* name;
-  yard_dtype_t dlpack;
 };
 
 constexpr Entry kTable[] = {
-    {DType::f32, "f32", {2, 32, 1}},       {DType::f16, "f16", {2, 16, 1}},
-    {DType::bf16, "bf16", {4, 16, 1}},     {DType::f64, "f64", {2, 64, 1}},
-    {DType::f8e4m3, "f8e4m3", {10, 8, 1}}, {DType::f8e5m2, "f8e5m2", {12, 8, 1}},
-    {DType::i8, "i8", {0, 8, 1}},          {DType::i16, "i16", {0, 16, 1}},
-    {DType::i32, "i32", {0, 32, 1}},       {DType::i64, "i64", {0, 64, 1}},
-    {DType::u8, "u8", {1, 8, 1}},          {DType::u16, "u16", {1, 16, 1}},
-    {DType::u32, "u32", {1, 32, 1}},       {DType::u64, "u64", {1, 64, 1}},
-    {DType::boolean, "bool", {6, 8, 1}},   {DType::i4, "i4", {0, 4, 1}},
-    {DType::u4, "u4", {1, 4, 1}},
+    {DType::f32, "f32"},       {DType::f16, "f16"},       {DType::bf16, "bf16"},
+    {DType::f64, "f64"},       {DType::f8e4m3, "f8e4m3"}, {DType::f8e5m2, "f8e5m2"},
+    {DType::i8, "i8"},         {DType::i16, "i16"},       {DType::i32, "i32"},
+    {DType::i64, "i64"},       {DType::u8, "u8"},         {DType::u16, "u16"},
+    {DType::u32, "u32"},       {DType::u64, "u64"},       {DType::boolean, "bool"},
+    {DType::i4, "i4"},         {DType::u4, "u4"},
 };
 
 // What numpy, torch and C call them.
@@ -42,17 +38,12 @@ constexpr std::pair<std::string_view, DType> kSpellings[] = {
     {"uint4", DType::u4},
 };
 
-const Entry* find(DType t) noexcept {
-  for (const Entry& e : kTable)
-    if (e.dtype == t) return &e;
-  return nullptr;
-}
-
 }  // namespace
 
 const char* to_string(DType t) noexcept {
-  const Entry* e = find(t);
-  return e ? e->name : "?";
+  for (const Entry& e : kTable)
+    if (e.dtype == t) return e.name;
+  return "?";
 }
 
 std::optional<DType> parse_dtype(std::string_view text) noexcept {
@@ -63,14 +54,6 @@ std::optional<DType> parse_dtype(std::string_view text) noexcept {
   return std::nullopt;
 }
 
-int bits(DType t) noexcept {
-  const Entry* e = find(t);
-  return e ? e->dlpack.bits : 0;
-}
-
-yard_dtype_t to_dlpack(DType t) noexcept {
-  const Entry* e = find(t);
-  return e ? e->dlpack : yard_dtype_t{};
-}
+int bits(DType t) noexcept { return to_dlpack(t).bits; }
 
 }  // namespace yard

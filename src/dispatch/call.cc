@@ -6,17 +6,47 @@
 #include <yard/op.h>
 
 #include "dispatch/hit.h"
-#include "dispatch/recent.h"
+#include "dispatch/memo.h"
 #include "dispatch/tracer.h"
 #include "dispatch/watched.h"
 
 namespace yard::detail {
 
+WithFacts::WithFacts(const yard_value_t* args, uint32_t count) : args_(args) {
+  if (count > YARD_MAX_ARGS) return;  // no op takes so many: the call is refused
+  args_ = values_;
+  for (uint32_t i = 0; i < count; ++i) {
+    values_[i] = args[i];
+    if (args[i].tag == YARD_TAG_TENSOR && args[i].u.tensor != nullptr) [[likely]] {
+      tensors_[i] = *args[i].u.tensor;
+      tensors_[i].facts = yard_facts(&tensors_[i]);
+      values_[i].u.tensor = &tensors_[i];
+    } else if (args[i].tag == YARD_TAG_LIST && args[i].u.list != nullptr) {
+      copy_list(values_[i]);
+    }
+  }
+}
+
+void WithFacts::copy_list(yard_value_t& v) {
+  List& list = *lists_.emplace_back(std::make_unique<List>());
+  list.tensors.reserve(v.count);
+  for (uint32_t k = 0; k < v.count; ++k) {
+    const yard_tensor_t* const given = v.u.list[k];
+    if (given != nullptr) {
+      list.tensors.push_back(*given);
+      list.tensors.back().facts = yard_facts(given);
+    }
+    list.items.push_back(given != nullptr ? &list.tensors.back() : nullptr);
+  }
+  v.u.list = list.items.data();
+}
+
 [[gnu::noinline]] Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e,
                                              const Core& core, const exec::Plan& plan,
                                              const yard_value_t* args, uint32_t flags, int32_t code,
                                              const char* message) {
-  const exec::Request asked = request(e, core, args, flags, nullptr);
+  const WithFacts facts(args, e.program().arg_count());
+  const exec::Request asked = request(e, core, facts.args(), flags, nullptr);
   exec::Outcome outcome;
   Status s = exec::execute_after_failure(thread, plan, asked, code, message, outcome);
   note_outcome(core, e, plan, asked, outcome);
@@ -25,7 +55,9 @@ namespace yard::detail {
 
 [[gnu::noinline]] Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e,
                                         const Core& core, const exec::Plan& plan,
-                                        const yard_value_t* args, uint32_t flags) {
+                                        const yard_value_t* given, uint32_t flags) {
+  const WithFacts facts(given, e.program().arg_count());
+  const yard_value_t* const args = facts.args();
   if (e.contest().directions().observer != nullptr) observe(e, args, flags, nullptr);
   const std::shared_ptr<const policy::Rollout>& rollout = e.contest().directions().rollout;
   if (rollout == nullptr || thread.commit != nullptr)
@@ -38,7 +70,7 @@ namespace yard::detail {
   Core& open = const_cast<Core&>(core);
   Site* const site = open.attach(e.name(), kPacked, &why);
   if (site == nullptr) return why.release();
-  return open.call_on_trial(*site, args, site->count, nullptr, rollout).release();
+  return open.call_on_trial(*site, args, e.program().arg_count(), nullptr, rollout).release();
 }
 
 namespace {
@@ -61,37 +93,41 @@ namespace {
   return e.find_one(e.recipe().fold_first(args, flags));
 }
 
-// A call without options that is not like the thread's last one. Everything unusual leaves for call_slow,
+// A call without options whose form this thread does not remember. Everything unusual leaves for call_slow,
 // which does it all again.
-template <bool kTyped>
-[[gnu::always_inline]] inline Status::Rep* hit(Site* site, const yard_value_t* args,
-                                               uint32_t count) {
+template <dispatch::FormKind kKind>
+[[gnu::always_inline]] inline Status::Rep* hit(Site* site, const yard_value_t* args, uint32_t count,
+                                               uint64_t hash) {
   Core& core = *site->core;
   base::ThreadRecord& thread = base::this_thread();
   {
     base::Guard guard(thread);
-    const uint64_t overlays = core.overlays_version.load(std::memory_order_acquire);
-    const Snapshot* snapshot = guard.protect(core.current);
     const uint32_t index = site->index.load(std::memory_order_relaxed);
+    const bool scoped = thread.scope != 0;
+    // Before what it covers is found.
+    const MemoVersion& version = scoped ? core.overlays_version : core.version(index);
+    Route route;
+    route.version = &version.value(), route.found = version.read();
+    const Snapshot* snapshot = guard.protect(core.current);
     const Entry* entry = snapshot->entry(index);
-    uint32_t flags = 0;
-    if (thread.scope != 0 && entry != nullptr) [[unlikely]] {
+    if (scoped && entry != nullptr) [[unlikely]] {
       // A traced call finds none, and so is traced by the slow way.
-      entry = snapshot->overlay(index, scope_hash(thread.scope), {});
-      if (entry != nullptr) flags = thread.scope_state->flags;
+      entry = snapshot->overlay(
+          index, {.scope = thread.scope, .hash = dispatch::scope_hash(thread.scope)});
+      if (entry != nullptr) route.flags = thread.scope_state->flags;
     }
     if (entry != nullptr) [[likely]] {
       guard.move_to_after_reading(entry);
-      if (kTyped || entry->program().tags_fit(args, count)) [[likely]] {
-        const int32_t aliased = entry->program().fits_live(args);
+      if (kKind == dispatch::FormKind::kTyped || entry->program().tags_fit(args, count)) [[likely]] {
+        const WithFacts facts(args, entry->program().arg_count());
+        const int32_t aliased = entry->program().fits_live(facts.args());
         if (aliased >= 0) [[likely]] {
-          flags |= static_cast<uint32_t>(aliased);
-          const uint64_t evictions = entry->evictions_before_finding();
-          if (const exec::Plan* plan = find_plan(*entry, args, flags)) [[likely]] {
-            if (aliased == 0)
-              dispatch::remember(dispatch::recent_place(thread, site->id), *site, thread.scope,
-                                 {*entry, *plan, flags, evictions, overlays}, args);
-            return run_hit(thread, *entry, core, *plan, args, count, flags);
+          route.flags |= static_cast<uint32_t>(aliased);
+          if (const exec::Plan* plan = find_plan(*entry, facts.args(), route.flags)) [[likely]] {
+            route.entry = entry;
+            fill_route(route, core, *plan);
+            dispatch::remember(thread, *site, hash, kKind, route, facts.args());
+            return run_hit(thread, *entry, core, *plan, args, count, route.flags);
           }
         }
       }
@@ -100,42 +136,54 @@ template <bool kTyped>
   return slow(site, args, count);
 }
 
-[[gnu::noinline]] Status::Rep* packed_hit(Site* site, const yard_value_t* args, uint32_t count) {
-  return hit<false>(site, args, count);
+[[gnu::noinline]] Status::Rep* packed_hit(Site* site, const yard_value_t* args, uint32_t count,
+                                          uint64_t hash) {
+  return hit<dispatch::FormKind::kPacked>(site, args, count, hash);
 }
 
 }  // namespace
 
-Status::Rep* dispatch(Site* site, const yard_value_t* args) {
-  return hit<true>(site, args, site->count);
+void fill_route(Route& route, const Core& core, const exec::Plan& plan) noexcept {
+  route.plan = &plan;
+  route.typed =
+      plan.direct.load(std::memory_order_relaxed) ? plan.attempts[0].kernel->d.typed : nullptr;
+  route.host = core.host, route.self = plan.self, route.counter = plan.counter;
 }
 
-Status::Rep* run_recent(Site* site, const Recent& last, const yard_value_t* args) {
-  return run_hit(base::this_thread(), *static_cast<const Entry*>(last.entry), *site->core,
-                 *static_cast<const exec::Plan*>(last.plan), args, site->count, last.flags);
+Status::Rep* dispatch(Site* site, const yard_value_t* args, uint64_t hash) {
+  return hit<dispatch::FormKind::kTyped>(site, args, site->count, hash);
 }
 
-Status::Rep* recent_failed(Site* site, const void* entry, const void* plan,
-                           const yard_value_t* args, uint32_t flags, int32_t code) {
-  base::ThreadRecord& thread = base::this_thread();
-  return after_failure(thread, *static_cast<const Entry*>(entry), *site->core,
-                       *static_cast<const exec::Plan*>(plan), args, flags, code, thread.message());
+Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args) {
+  return run_hit(base::this_thread(), *static_cast<const Entry*>(route.entry), *site->core,
+                 *static_cast<const exec::Plan*>(route.plan), args, site->count, route.flags);
+}
+
+Status::Rep* route_failed(Site* site, const void* entry, const void* plan,
+                          const yard_value_t* args, uint32_t flags, int32_t code,
+                          const char* message) {
+  return after_failure(base::this_thread(), *static_cast<const Entry*>(entry), *site->core,
+                       *static_cast<const exec::Plan*>(plan), args, flags, code, message);
 }
 
 // The same short way that typed calls take inline.
 Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count) {
   base::ThreadRecord& thread = base::this_thread();
-  if (thread.recent != nullptr) [[likely]] {
-    const Recent& last = recent(*thread.recent, site->id);
-    if (last.is_of(site->id, thread.scope, args, count)) [[likely]] {
-      base::Guard guard(thread);
-      guard.announce(last.entry);
-      if (last.is_current()) [[likely]]
-        return run_hit(thread, *static_cast<const Entry*>(last.entry), *site->core,
-                       *static_cast<const exec::Plan*>(last.plan), args, count, last.flags);
-    }
+  const uint64_t scope = thread.scope;
+  const uint64_t hash = dispatch::packed_hash(*site, scope, args, count);
+  if (const CallMemo* m =
+          dispatch::find_packed(*thread.memos, *site, scope, args, count, hash)) [[likely]] {
+    base::Guard guard(thread);
+    guard.announce(m->route.entry);
+    if (m->route.is_current()) [[likely]]
+      return run_hit(thread, *static_cast<const Entry*>(m->route.entry), *site->core,
+                     *static_cast<const exec::Plan*>(m->route.plan), args, count, m->route.flags);
   }
-  return packed_hit(site, args, count);
+  return packed_hit(site, args, count, hash);
+}
+
+Status::Rep* dispatch_packed(Site* site, const yard_value_t* args) {
+  return call_packed(site, args, site->count);
 }
 
 Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options) {

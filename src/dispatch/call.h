@@ -25,18 +25,25 @@ op::Call scoped_call(const op::Program& program, const yard_value_t* args, const
 // Tells the observer of the entry, which has one, of a call that is about to run.
 void observe(const Entry& e, const yard_value_t* args, uint32_t flags, const Options* o) noexcept;
 
-// Arguments with the facts of every tensor made, so that the rest may rely on them. Borrows.
+// Arguments with the facts of every tensor computed, whatever the caller's say, so that the rest may rely on
+// them. Copies tensors, not data; allocates only for lists. The caller's tensors are not written to.
 class WithFacts {
  public:
   WithFacts(const yard_value_t* args, uint32_t count);
+  WithFacts(const WithFacts&) = delete;
+  WithFacts& operator=(const WithFacts&) = delete;
   const yard_value_t* args() const noexcept { return args_; }
 
  private:
-  const yard_tensor_t* mend(const yard_tensor_t* t);
+  void copy_list(yard_value_t& v);
   const yard_value_t* args_;
-  std::vector<yard_value_t> values_;
-  std::vector<std::unique_ptr<yard_tensor_t>> tensors_;
-  std::vector<std::vector<const yard_tensor_t*>> lists_;
+  yard_value_t values_[YARD_MAX_ARGS];
+  yard_tensor_t tensors_[YARD_MAX_ARGS];
+  struct List {
+    std::vector<yard_tensor_t> tensors;
+    std::vector<const yard_tensor_t*> items;
+  };
+  std::vector<std::unique_ptr<List>> lists_;
 };
 
 }  // namespace yard::detail

@@ -18,6 +18,11 @@ namespace {
 constexpr size_t kReplan = 256;
 constexpr size_t kFewestPlans = 4;
 
+uint64_t next_core_id() noexcept {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 Status inside_selection() {
   return Status(Code::kWouldDeadlock,
                 "a probe, verifier or cost hint must not change the registry or the policy");
@@ -51,37 +56,31 @@ select::Directions directions_for(const Snapshot& snapshot, const registry::Fami
   return d;
 }
 
-Patch make_patch(const Options* o, const ScopeState* scope, bool labelled) {
+dispatch::OverlayKey overlay_key(const Options* options, const ScopeState* scope, bool labelled,
+                                 bool rollout) {
+  return dispatch::OverlayKey::make(scope != nullptr ? scope->policy_id : 0, options, labelled,
+                                    rollout);
+}
+
+Patch make_patch(const Options* o, const ScopeState* scope, const dispatch::OverlayKey& key) {
   Patch p;
-  if (scope != nullptr && scope->policy_id != 0) {
-    p.policy = scope->content.policy;
-    p.hash = scope_hash(scope->policy_id);
-  }
+  p.key = key;
+  if (scope != nullptr && scope->policy_id != 0) p.policy = scope->content.policy;
   if (scope != nullptr) p.labels = scope->content.labels;
   if (scope != nullptr && !scope->content.mode.empty())
     p.mode = scope->content.mode, p.mode_by = "scope";
-  labelled = labelled && o != nullptr && !o->labels.empty();
-  if (o == nullptr || (!o->policy && o->force.empty() && o->deny.empty() && !o->mode &&
-                       o->mode_name.empty() && !labelled))
-    return p;
+  if (key.options == nullptr) return p;
   if (o->mode) p.mode = to_string(*o->mode), p.mode_by = "call";
   if (!o->mode_name.empty()) p.mode = o->mode_name, p.mode_by = "call";
-  if (labelled)
+  if (key.labelled)
     for (const auto& [name, value] : o->labels) p.labels[name] = value;
   if (o->policy) p.policy = merge(p.policy, *o->policy);
   p.demand = {o->force, o->deny};
-  p.key = to_string(p.policy);
-  if (!o->force.empty()) p.key += "\nforce " + o->force;
-  for (const std::string& d : o->deny) p.key += "\ndeny " + base::quote(d);
-  if (!p.mode.empty()) p.key += "\nmode " + base::quote(p.mode);
-  for (const auto& [name, value] : p.labels)
-    p.key += "\nlabel " + base::quote(name) + '=' + base::quote(value);
-  p.hash = std::hash<std::string>()(p.key) | 1;
   return p;
 }
 
 Core::Core(const yard_host_t* h, size_t plans_per_op)
-    : host(h), root_(new Root), plans_per_op_(std::max<size_t>(plans_per_op, kFewestPlans)) {
+    : id(next_core_id()), host(h), root_(new Root), plans_per_op_(std::max<size_t>(plans_per_op, kFewestPlans)) {
   dispatch::watch_forks();
   std::shared_ptr<const Snapshot> none;
   std::lock_guard lock(root().write);
@@ -117,7 +116,7 @@ std::shared_ptr<Entry> Core::build_entry(const Snapshot& next, const registry::F
     directions.inspector = make_inspector(next.policy->file->config, shared, where);
   auto entry = Entry::make(
       select::Contest::make(shared, next.policy->in_force, {}, where, std::move(directions)),
-      next.generation, old);
+      next.generation, version(family.op->index), old);
   if (old == nullptr || old->being_edited() || !entry->contest().directions().cache) return entry;
   // Representatives are copied out under the lock; selecting runs plugin code and is done without it.
   std::vector<op::Call> known;
@@ -167,9 +166,9 @@ bool Core::publish(Root& r, std::shared_ptr<const registry::State> state,
   if (&r != &root()) return false;
   next->set_entries(std::move(entries));
   before = std::exchange(r.owner, std::move(next));
-  outdate_versions(*r.owner);
+  suspend_memos(before.get(), *r.owner);
   current.store(r.owner.get(), std::memory_order_release);
-  set_versions(*r.owner);
+  renew_memos(before.get(), *r.owner);
   return true;
 }
 
@@ -189,25 +188,19 @@ Core::OfIndex& Core::of_index(uint32_t index) const {
   return at->of[index];
 }
 
-const std::atomic<uint64_t>& Core::version(uint32_t index) const { return of_index(index).version; }
-
-// Else a thread could see one op as it is from now on, and of another believe what it remembers.
-void Core::outdate_versions(const Snapshot& next) noexcept {
-  for (uint32_t i = 0; i < next.owners().size(); ++i) {
-    const uint64_t then = next.entry(i) != nullptr ? next.entry(i)->generation() : 0;
-    std::atomic<uint64_t>& v = of_index(i).version;
-    if (v.load(std::memory_order_relaxed) != then) v.store(0, std::memory_order_relaxed);
-  }
-  overlays_version.fetch_add(1, std::memory_order_release);
+void Core::suspend_memos(const Snapshot* before, const Snapshot& next) noexcept {
+  for (uint32_t i = 0; i < next.owners().size(); ++i)
+    if (before == nullptr || before->entry(i) != next.entry(i)) of_index(i).version.suspend();
+  overlays_version.suspend();
 }
 
-void Core::set_versions(const Snapshot& s) noexcept {
-  for (uint32_t i = 0; i < s.owners().size(); ++i) {
-    const uint64_t now = s.entry(i) != nullptr ? s.entry(i)->generation() : 0;
-    std::atomic<uint64_t>& v = of_index(i).version;
-    if (v.load(std::memory_order_relaxed) != now) v.store(now, std::memory_order_release);
+void Core::renew_memos(const Snapshot* before, const Snapshot& next) noexcept {
+  for (uint32_t i = 0; i < next.owners().size(); ++i) {
+    MemoVersion& v = of_index(i).version;
+    const bool changed_here = before == nullptr || before->entry(i) != next.entry(i);
+    if (next.entry(i) != nullptr && (changed_here || v.read() == 0)) v.renew();
   }
-  overlays_version.fetch_add(1, std::memory_order_release);
+  overlays_version.renew();
 }
 
 // `change(old, state, policy, ops)` fills in what is to be published; all ops where `ops` stays empty.

@@ -7,7 +7,7 @@
 // and replaces: the snapshot itself holds none.
 #pragma once
 
-#include <yard/detail/recent.h>
+#include <yard/detail/memo.h>
 #include <yard/options.h>
 #include <yard/registry.h>
 #include <yard/runtime.h>
@@ -35,6 +35,7 @@ namespace yard::detail {
 
 using dispatch::Entry;
 using dispatch::Key;
+using dispatch::MemoVersion;
 using dispatch::Snapshot;
 
 class Core;
@@ -46,15 +47,12 @@ struct Patch {
   std::string mode;               // by name; empty: nothing is said
   const char* mode_by = nullptr;  // "call" or "scope"
   std::map<std::string, std::string, std::less<>> labels;
-  std::string key;     // canonical text; empty where the scope alone says something
-  uint64_t hash = 0;   // 0: nothing is said
-  bool trial = false;  // by the rules that are on trial
-
-  // The same for a call that goes by the rules on trial.
-  Patch on_trial() const;
+  dispatch::OverlayKey key;  // borrows the options it was made from
 };
 // `labelled`: with the call's own labels, which only some rules read.
-Patch make_patch(const Options* options, const ScopeState* scope, bool labelled = false);
+dispatch::OverlayKey overlay_key(const Options* options, const ScopeState* scope, bool labelled,
+                                 bool rollout = false);
+Patch make_patch(const Options* options, const ScopeState* scope, const dispatch::OverlayKey& key);
 
 // What mode and rules say about an op to everybody; and to those a patch is for.
 select::Directions directions_for(const policy::ProcessPolicy& policy,
@@ -98,18 +96,18 @@ class Core {
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
+  const uint64_t id;  // no other core of the process has or had it
+
   // ---- Read by every call ----
   std::atomic<const Snapshot*> current{nullptr};
   const yard_host_t* host;
 
-  // The generation of an op's entry in `current`, 0 when the op is gone or about to change. Changes after
-  // `current` and before what was current is let go, so whoever holds something of the entry and then finds its
-  // generation here holds it in time. The address stays for the life of the core.
-  const std::atomic<uint64_t>& version(uint32_t index) const;
-
-  // Changes whenever the overlay of some op is let go, before it is. Whoever read it before finding an
-  // overlay, and then holds that and finds this unchanged, holds it in time.
-  std::atomic<uint64_t> overlays_version{1};
+  // What is remembered of an op's calls is valid while this does not change. It is renewed after `current`
+  // and before what was current is let go, so whoever holds the entry and then finds the version unchanged
+  // holds it in time. The address stays for the life of the core.
+  MemoVersion& version(uint32_t index) const { return of_index(index).version; }
+  // The same for calls in scopes and with options, of all ops: their entries live in the snapshot.
+  MemoVersion overlays_version;
 
   // ---- Changes ----
   // Whether the variables count that backends chose for themselves. Set before the first change.
@@ -248,13 +246,14 @@ class Core {
   void settle_breakers();
   // Ends the states of kernels that are not there any more. Holding no lock.
   void end_states();
-  // Writes the versions of all ops and of overlays; in a child of fork, too.
-  void outdate_versions(const Snapshot& next) noexcept;
-  void set_versions(const Snapshot& s) noexcept;
+  // The versions of ops whose entry changes from one snapshot to the next, and of overlays: before and after
+  // `current` is set. Else a thread could see one op as it is from now on, and of another trust a memo.
+  void suspend_memos(const Snapshot* before, const Snapshot& next) noexcept;
+  void renew_memos(const Snapshot* before, const Snapshot& next) noexcept;
 
   // What stays with an op's index for the life of the core.
   struct OfIndex {
-    std::atomic<uint64_t> version{0};
+    MemoVersion version;
     std::atomic<Site*> packed{nullptr};  // the site of calls by name and from C
     std::atomic<bool> needed{false};     // see first_need()
   };

@@ -22,7 +22,23 @@ uint64_t next_entry_id() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
+uint64_t next_memo_version() noexcept {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 }  // namespace
+
+void MemoVersion::renew() noexcept {
+  value_.store(next_memo_version(), std::memory_order_seq_cst);
+}
+
+void MemoVersion::invalidate() noexcept {
+  uint64_t now = value_.load(std::memory_order_relaxed);
+  while (now != 0 &&
+         !value_.compare_exchange_weak(now, next_memo_version(), std::memory_order_seq_cst)) {
+  }
+}
 
 PlanTable::Ptr PlanTable::make(uint32_t size) {
   void* memory = ::operator new(sizeof(PlanTable) + size * sizeof(Slot));
@@ -43,7 +59,8 @@ void PlanTable::put(const exec::Plan* plan) noexcept {
 }
 
 std::shared_ptr<Entry> Entry::make(select::Contest contest, uint64_t generation,
-                                   const Entry* stats_from, const void* inside) {
+                                   MemoVersion& memos, const Entry* stats_from,
+                                   const void* inside) {
   const auto retire = [](Entry* e) {
     std::vector<const void*> held_by = std::move(e->handles_);
     held_by.push_back(e);
@@ -51,16 +68,17 @@ std::shared_ptr<Entry> Entry::make(select::Contest contest, uint64_t generation,
     base::reclaimer().retire(
         e, [](void* p) { delete static_cast<Entry*>(p); }, std::move(held_by));
   };
-  return std::shared_ptr<Entry>(new Entry(std::move(contest), generation, stats_from, inside),
-                                retire);
+  return std::shared_ptr<Entry>(
+      new Entry(std::move(contest), generation, memos, stats_from, inside), retire);
 }
 
-Entry::Entry(select::Contest contest, uint64_t generation, const Entry* stats_from,
-             const void* inside)
+Entry::Entry(select::Contest contest, uint64_t generation, MemoVersion& memos,
+             const Entry* stats_from, const void* inside)
     : program_(&contest.program()),
       recipe_(Recipe::compile(contest)),
       table_(PlanTable::make(kFirstTable).release()),
       generation_(generation),
+      memos_(memos),
       id_(next_entry_id()),
       contest_(std::move(contest)),
       inside_(inside) {
@@ -119,7 +137,7 @@ size_t Entry::let_go(const F& old) {
       std::max(kFirstTable, std::bit_ceil(static_cast<uint32_t>(classes_.size() * 2 + 2))));
   for (const ClassRecord& c : classes_) table->put(c.plan.get());
   replace_table(std::move(table));
-  evictions_.fetch_add(1, std::memory_order_seq_cst);  // before they are let go
+  forget_memos();  // before they are let go
   for (exec::Plan::Ptr& p : gone) base::reclaimer().retire(p.release(), free_plan, {this});
   return gone.size();
 }

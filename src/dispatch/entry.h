@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/reclaimer.h"
+#include "dispatch/overlay_key.h"
 #include "dispatch/recipe.h"
 #include "exec/plan.h"
 #include "op/call.h"
@@ -22,6 +23,24 @@ struct Patch;
 }
 
 namespace yard::dispatch {
+
+// What memos and bound handles compare before they are believed. Every value is used once in a process; 0 means that
+// nothing may be remembered now.
+class MemoVersion {
+ public:
+  const std::atomic<uint64_t>& value() const noexcept { return value_; }
+  // Before whatever will be remembered is found.
+  uint64_t read() const noexcept { return value_.load(std::memory_order_acquire); }
+  // What is remembered is void, and may be found and remembered again. To be called before it is retired.
+  void renew() noexcept;
+  // The same, unless it is suspended.
+  void invalidate() noexcept;
+  // Nothing is valid, nor remembered, until renew().
+  void suspend() noexcept { value_.store(0, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
 
 // Open addressing, at most half full, never shrunk in place: a change makes a new table. The slots follow
 // the header in memory, one load less on every hit.
@@ -56,8 +75,10 @@ class Entry : public std::enable_shared_from_this<Entry> {
  public:
   // Shared pointers to entries retire instead of deleting. `inside` is the snapshot whose overlay table
   // will hold it, if any.
+  // `memos` is the version by which calls of this entry are remembered.
   static std::shared_ptr<Entry> make(select::Contest contest, uint64_t generation,
-                                     const Entry* stats_from, const void* inside = nullptr);
+                                     MemoVersion& memos, const Entry* stats_from,
+                                     const void* inside = nullptr);
   ~Entry();
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
@@ -115,13 +136,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
            contest_.saves_inputs() || contest_.on_trial();
   }
   // What threads remember of its plans is void: they look again.
-  void forget_memos() const noexcept { evictions_.fetch_add(1, std::memory_order_seq_cst); }
-  // How often plans have been let go; read while the entry is held. A plan that is found after this was
-  // read is one that this count does not cover.
-  const std::atomic<uint64_t>& eviction_count() const noexcept { return evictions_; }
-  uint64_t evictions_before_finding() const noexcept {
-    return evictions_.load(std::memory_order_acquire);
-  }
+  void forget_memos() const noexcept { memos_.invalidate(); }
   // Whether a plan is the one for a key. Needs no plan table, and so only what keeps the plan.
   static bool is_for(const exec::Plan& plan, const Key& key) noexcept {
     return plan.hash == key.hash && same_key(plan, key);
@@ -135,13 +150,14 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // Set while insert() works: a child of fork finds such an entry unusable and makes a new one.
   bool being_edited() const noexcept { return editing_.load(std::memory_order_relaxed); }
 
-  // Which overlay this is; empty for the global entry.
-  std::string overlay_key;
-  uint64_t overlay_hash = 0;
+  // Which overlay this is; hash 0: the global entry. Borrows overlay_options.
+  OverlayKey overlay_key;
+  Options overlay_options;
   std::shared_ptr<const detail::Patch> patch;  // what it was made for; null for the global entry
 
  private:
-  Entry(select::Contest contest, uint64_t generation, const Entry* stats_from, const void* inside);
+  Entry(select::Contest contest, uint64_t generation, MemoVersion& memos, const Entry* stats_from,
+        const void* inside);
 
   static bool same_key(const exec::Plan& p, const Key& key) noexcept {
     if (p.key_words != key.words) return false;
@@ -165,11 +181,11 @@ class Entry : public std::enable_shared_from_this<Entry> {
   Recipe recipe_;
   std::atomic<PlanTable*> table_;
   uint64_t generation_;
+  MemoVersion& memos_;
   uint64_t id_;
   select::Contest contest_;
   std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by contender
   std::deque<ClassRecord> classes_;                              // oldest first
-  mutable std::atomic<uint64_t> evictions_{0};
   mutable std::atomic<bool> editing_{false};
   const void* inside_;
   mutable std::vector<const void*> handles_;  // under the plan lock

@@ -40,7 +40,7 @@ class Entries : public ::testing::Test {
     return d;
   }
   std::shared_ptr<Entry> make(const Entry* before) {
-    return Entry::make(select::Contest::make(shelf_.family("op"), {}, {}, {}), 1, before);
+    return Entry::make(select::Contest::make(shelf_.family("op"), {}, {}, {}), 1, version_, before);
   }
   op::Call call(int64_t n) const {
     const TensorView out(reinterpret_cast<void*>(1ull << 36), DType::f32, {n});
@@ -63,6 +63,7 @@ class Entries : public ::testing::Test {
   }
 
   Shelf shelf_;
+  MemoVersion version_;
   std::shared_ptr<Entry> entry_;
 };
 

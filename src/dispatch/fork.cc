@@ -10,6 +10,7 @@
 #include "base/first_use.h"
 #include "base/reclaimer.h"
 #include "dispatch/core.h"
+#include "dispatch/memo.h"
 #include "telemetry/counters.h"
 
 namespace yard::dispatch {
@@ -27,6 +28,7 @@ void in_child() {
   base::abandon_other_threads();
   base::abandon_reclaimer();
   telemetry::abandon_counters();
+  forget_memos();
   base::expect_first_use();
   for (CoreNode* n = g_cores.load(std::memory_order_acquire); n != nullptr; n = n->next)
     if (detail::Core* core = n->core.load(std::memory_order_acquire)) core->abandon_root();
@@ -101,13 +103,13 @@ void Core::abandon_root() noexcept {
     entry = Entry::make(
         select::Contest::make(next->state->families.find(entry->name())->second,
                               next->policy->in_force, {}, {host, true}, std::move(directions)),
-        next->generation, entry.get());
+        next->generation, version(entry->contest().family().op->index), entry.get());
   }
   next->set_entries(std::move(entries));
   generation_ = next->generation;
   const auto before = std::exchange(fresh->owner, std::move(next));
   current.store(fresh->owner.get(), std::memory_order_release);
-  set_versions(*fresh->owner);
+  renew_memos(last, *fresh->owner);
   if (const auto* call = in_child.load(std::memory_order_acquire)) (*call)();
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bound and frozen handles.
 //
-// A bound handle remembers, for one generation of the runtime, the plan of its call. It owns nothing: a
-// call holds the handle's node, and uses it only if the runtime is still at that generation, which proves
-// that the plan's entry was not let go before the node was held. The entry knows its nodes and is not
-// freed while one of them is held.
+// A bound handle has the route of its call, found in advance. It owns nothing: a call holds the route, and
+// uses it only if the op's version has not changed since, which proves that the plan's entry was not let go
+// before the route was held. The entry knows the routes of handles and is not freed while one is held.
 #include <fmt/format.h>
 #include <yard/bound.h>
 
@@ -55,17 +54,16 @@ Result<std::shared_ptr<const Entry>> entry_of(Site& site) {
   }
 }
 
-// A node that, once no call holds it, takes itself off its entry's list.
-struct HandleNode : BoundNode {
+// A route that, once no call holds it, takes itself off its entry's list.
+struct HandleRoute : Route {
   Core* core = nullptr;
   std::weak_ptr<const Entry> of;
-  void (*again)(void) = nullptr;  // `typed` when all is well
 
   static void free(void* p) {
-    std::unique_ptr<HandleNode> node(static_cast<HandleNode*>(p));
-    if (const auto e = node->of.lock())
-      node->core->unpin_plan(*e, static_cast<const exec::Plan*>(node->plan),
-                             static_cast<BoundNode*>(node.get()));
+    std::unique_ptr<HandleRoute> route(static_cast<HandleRoute*>(p));
+    if (const auto e = route->of.lock())
+      route->core->unpin_plan(*e, static_cast<const exec::Plan*>(route->plan),
+                              static_cast<Route*>(route.get()));
   }
 };
 
@@ -76,11 +74,11 @@ struct Bound final : BoundState {
     tidy();
   }
 
-  void put(const BoundNode* next) {
-    const BoundNode* old = node.exchange(next, std::memory_order_acq_rel);
+  void put(const Route* next) {
+    const Route* old = route.exchange(next, std::memory_order_acq_rel);
     if (old != nullptr)
-      base::reclaimer().retire(const_cast<HandleNode*>(static_cast<const HandleNode*>(old)),
-                               HandleNode::free, {old});
+      base::reclaimer().retire(const_cast<HandleRoute*>(static_cast<const HandleRoute*>(old)),
+                               HandleRoute::free, {old});
   }
 
   Site* site;
@@ -97,28 +95,33 @@ constexpr bool kCheckForm = true;
 // Finds entry and plan for the runtime as it is now.
 Status rebind(Bound& state) {
   Core& core = *state.site->core;
-  auto entry = entry_of(*state.site);
-  if (!entry.ok()) return std::move(entry).status();
-  const Entry& e = **entry;
-  YARD_RETURN_IF_ERROR(e.program().misfit(state.call.args(), state.call.count()));
-  auto node = std::make_unique<HandleNode>();
-  node->core = &core, node->of = *entry;
-  node->version = &core.version(e.contest().family().op->index), node->found = e.generation();
-  node->entry = &e, node->host = core.host;
-  node->flags = state.call.flags() & YARD_CALL_ALIASED;
-  Key key;
-  if (!e.recipe().reads_scalars() && e.recipe().fold(state.call.args(), node->flags, key)) {
-    if (auto made = core.make_plan(e, key, state.call); !made.ok()) return std::move(made).status();
-    if (const exec::Plan* plan = core.pin_plan(e, key, static_cast<BoundNode*>(node.get()))) {
-      const registry::Kernel& k = *plan->attempts[0].kernel;
-      node->plan = plan, node->self = plan->self, node->counter = plan->counter;
-      // A checking library sees every call: none is made inline.
-      node->again = plan->simple && !kCheckForm ? k.d.typed : nullptr;
-      if (plan->direct.load(std::memory_order_relaxed))
-        node->typed.store(node->again, std::memory_order_relaxed);
+  auto route = std::make_unique<HandleRoute>();
+  for (;;) {
+    const uint32_t index = state.site->index.load(std::memory_order_acquire);
+    const MemoVersion& version = core.version(index);
+    route->version = &version.value(), route->found = version.read();
+    auto entry = entry_of(*state.site);
+    if (!entry.ok()) return std::move(entry).status();
+    // The op may have come back under another index.
+    if ((*entry)->contest().family().op->index == index) {
+      route->of = *entry, route->entry = entry->get();
+      break;
     }
   }
-  state.put(node.release());
+  const Entry& e = *static_cast<const Entry*>(route->entry);
+  const auto keep = route->of.lock();
+  YARD_RETURN_IF_ERROR(e.program().misfit(state.call.args(), state.call.count()));
+  route->core = &core, route->host = core.host;
+  route->flags = state.call.flags() & YARD_CALL_ALIASED;
+  Key key;
+  if (!e.recipe().reads_scalars() && e.recipe().fold(state.call.args(), route->flags, key)) {
+    if (auto made = core.make_plan(e, key, state.call); !made.ok()) return std::move(made).status();
+    if (const exec::Plan* plan = core.pin_plan(e, key, static_cast<Route*>(route.get()))) {
+      fill_route(*route, core, *plan);
+      if (kCheckForm) route->typed = nullptr;  // a checking library sees every call
+    }
+  }
+  state.put(route.release());
   return {};
 }
 
@@ -126,20 +129,21 @@ Status rebind(Bound& state) {
   bool look_up;
   {
     base::Guard guard(base::this_thread());
-    const BoundNode* node = guard.protect(state.node);
-    look_up =
-        node->plan == nullptr && node->found == node->version->load(std::memory_order_acquire);
+    const Route* route = guard.protect(state.route);
+    look_up = route->plan == nullptr && route->is_current();
   }
-  if (look_up) return dispatch(state.site, args);
-  if (Status s = rebind(state); !s) return s.release();
-  return dispatch(state.site, args);
+  if (!look_up)
+    if (Status s = rebind(state); !s) return s.release();
+  return call_packed(state.site, args, state.site->count);
 }
 
 // Whether the arguments have the form the handle is bound to.
 bool same_form(const Entry& e, const exec::Plan& plan, const yard_value_t* args, uint32_t flags) {
+  if (!e.program().tags_fit(args, e.program().arg_count())) return false;
+  const WithFacts facts(args, e.program().arg_count());
   Key key;
-  return e.program().tags_fit(args, e.program().arg_count()) && e.program().fits(args) >= 0 &&
-         e.recipe().fold(args, flags, key) && Entry::is_for(plan, key);
+  return e.program().fits(facts.args()) >= 0 && e.recipe().fold(facts.args(), flags, key) &&
+         Entry::is_for(plan, key);
 }
 
 }  // namespace
@@ -155,7 +159,8 @@ Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* a
 }
 
 [[gnu::noinline]] uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept {
-  const int32_t aliased = e.program().fits(args);
+  const WithFacts facts(args, e.program().arg_count());
+  const int32_t aliased = e.program().fits(facts.args());
   return aliased < 0 ? YARD_CALL_ALIASED : static_cast<uint32_t>(aliased);
 }
 
@@ -168,38 +173,28 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
     return call_packed(state.site, args, state.site->count);
   {
     base::Guard guard(thread);
-    const BoundNode& n = *guard.protect(state.node);
-    if (n.plan != nullptr) [[likely]] {
-      const auto* entry = static_cast<const Entry*>(n.entry);
-      const auto* plan = static_cast<const exec::Plan*>(n.plan);
-      if (n.version->load(base::kReread) == n.found) [[likely]] {
-        if (kCheckForm && !same_form(*entry, *plan, args, n.flags))
-          return Status(Code::kInvalidArgument,
-                        fmt::format("{}: a bound handle was called on tensors of another form",
-                                    entry->name()))
-              .release();
-        Status::Rep* const result =
-            run_hit<true>(thread, *entry, core, *plan, args, state.site->count, n.flags);
-        if (plan->direct.load(std::memory_order_relaxed))
-          n.typed.store(static_cast<const HandleNode&>(n).again, std::memory_order_relaxed);
-        return result;
-      }
+    const Route& route = *guard.protect(state.route);
+    if (route.plan != nullptr && route.is_current()) [[likely]] {
+      const auto& entry = *static_cast<const Entry*>(route.entry);
+      const auto& plan = *static_cast<const exec::Plan*>(route.plan);
+      if (kCheckForm && !same_form(entry, plan, args, route.flags))
+        return Status(Code::kInvalidArgument,
+                      fmt::format("{}: a bound handle was called on tensors of another form",
+                                  entry.name()))
+            .release();
+      return run_hit<true>(thread, entry, core, plan, args, state.site->count, route.flags);
     }
   }
   return bound_slow(state, args);
 }
 
-Status::Rep* bound_failed(BoundState* handle, const BoundNode* node, const yard_value_t* args,
+Status::Rep* bound_failed(BoundState* handle, const Route* route, const yard_value_t* args,
                           int32_t code, const char* message) {
   const auto& state = *static_cast<const Bound*>(handle);
-  const auto& entry = *static_cast<const Entry*>(node->entry);
-  node->typed.store(nullptr, std::memory_order_relaxed);
-  return after_failure(base::this_thread(), entry, *state.site->core,
-                       *static_cast<const exec::Plan*>(node->plan), args, bound_flags(entry, args),
-                       code, message);
+  const auto& entry = *static_cast<const Entry*>(route->entry);
+  return route_failed(state.site, &entry, route->plan, args, bound_flags(entry, args), code,
+                      message);
 }
-
-void free_call_scratch(yard_call_t* call) noexcept { exec::free_scratch(*call); }
 
 Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   Core& core = *site->core;
@@ -210,7 +205,7 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   if (scope != nullptr && scope->policy_id != 0) {
     if (!scope->problem.ok()) return scope->problem;
     const auto s = core.snapshot();
-    const Patch patch = make_patch(nullptr, scope);
+    const Patch patch = make_patch(nullptr, scope, overlay_key(nullptr, scope, false));
     YARD_RETURN_IF_ERROR(check_patch(patch, *s->policy->modes));
     if (auto scoped = core.overlay(s, (*entry)->contest().family().op->index, patch))
       *entry = std::move(scoped);

@@ -139,7 +139,7 @@ TEST_F(Handles, EvictionLeavesBoundPlansAlone) {
     std::vector<float> a(static_cast<size_t>(n)), b(static_cast<size_t>(n));
     const TensorView out(a.data(), DType::f32, {n}), x(b.data(), DType::f32, {n});
     const yard_value_t args[] = {Value(out).c(), Value(x).c(), Value(0).c()};
-    ASSERT_EQ(dispatch(site_, args), nullptr);
+    ASSERT_EQ(dispatch_packed(site_, args), nullptr);
   }
   EXPECT_LE(core_.stats().plans, 64u);
   const uint64_t selected = core_.stats().selections;
@@ -192,7 +192,7 @@ TEST_F(Handles, WhatAThreadRemembersIsOfOneOpOfOneRuntime) {
           Site* site =
               cores[static_cast<size_t>(c)]->attach("op" + std::to_string(o), "wrn", &why_);
           for (int i = 0; i < 2; ++i) {
-            ASSERT_EQ(dispatch(site, call_args_), nullptr);
+            ASSERT_EQ(dispatch_packed(site, call_args_), nullptr);
             ASSERT_EQ(t_ran, 1000 * (c + 1) + o);
           }
         }
@@ -262,7 +262,7 @@ TEST_F(Handles, AFrozenCallInsideAKernelHasAWorkspaceOfItsOwn) {
   apply({replace(outer)});
   g_inner = &frozen, g_inner_args = call_args_;
   for (int i = 0; i < 3; ++i) {
-    const Status s = Status::adopt(dispatch(site_, call_args_));
+    const Status s = Status::adopt(dispatch_packed(site_, call_args_));
     EXPECT_TRUE(s.ok()) << s.to_string();
   }
 }
@@ -285,7 +285,7 @@ TEST_F(Handles, AnOpThatComesBackWithAnotherSchemaIsFoundWhileOthersCall) {
   std::vector<std::thread> callers;
   for (int i = 0; i < 2; ++i)
     callers.emplace_back([&] {
-      while (!stop) Status::adopt(dispatch(site_, call_args_)).ignore();
+      while (!stop) Status::adopt(dispatch_packed(site_, call_args_)).ignore();
     });
   for (int i = 0; i < 300; ++i) {
     // Every name of a dimension is a schema, and so an index, that was not there before.
@@ -295,7 +295,7 @@ TEST_F(Handles, AnOpThatComesBackWithAnotherSchemaIsFoundWhileOthersCall) {
   }
   stop = true;
   for (std::thread& t : callers) t.join();
-  EXPECT_EQ(Status::adopt(dispatch(site_, call_args_)).code(), Code::kOk);
+  EXPECT_EQ(Status::adopt(dispatch_packed(site_, call_args_)).code(), Code::kOk);
 }
 
 }  // namespace

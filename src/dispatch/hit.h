@@ -4,8 +4,6 @@
 
 #include <yard/detail/call.h>
 
-#include <cstdio>
-
 #include "base/reclaimer.h"
 #include "dispatch/core.h"
 #include "exec/executor.h"
@@ -31,6 +29,9 @@ Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e, const Cor
 Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& core,
                       const exec::Plan& plan, const yard_value_t* args, uint32_t flags);
 
+// Fills in all of a route but what keeps it valid: entry, version and flags.
+void fill_route(Route& route, const Core& core, const exec::Plan& plan) noexcept;
+
 // The aliasing of a call of a bound handle: other data pointers may overlap otherwise than those it was bound to.
 uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
 
@@ -43,30 +44,16 @@ template <bool kBound = false>
                                                    uint32_t flags) {
   if (!plan.direct.load(std::memory_order_relaxed)) [[unlikely]]
     return run_plan(thread, e, core, plan, args, kBound ? bound_flags(e, args) : flags);
+  char error[ThreadHead::kErrorBytes];
   yard_call_t call;
-  start_call(call, thread.message(), flags, core.host, plan.self);
-  int32_t code;
-  try {
-    code = plan.run(&call, args, count);
-  } catch (const std::exception& x) {
-    code = YARD_FAULT;
-    std::snprintf(call.error, call.error_size, "%s", x.what());
-  } catch (...) {
-    if (thread_is_unwinding()) {
-      exec::free_scratch(call);
-      throw;
-    }
-    code = YARD_FAULT;
-    std::snprintf(call.error, call.error_size, "an exception that is no std::exception");
-  }
-  if (call.host_data != nullptr) [[unlikely]]
-    exec::free_scratch(call);
+  start_call(call, error, flags, core.host, plan.self);
+  const int32_t code = call_kernel(call, [&] { return plan.run(&call, args, count); });
   if (code == YARD_OK) [[likely]] {
     telemetry::count(thread, plan.counter);
     return nullptr;
   }
   return after_failure(thread, e, core, plan, args, kBound ? bound_flags(e, args) : flags, code,
-                       thread.message());
+                       error);
 }
 
 }  // namespace yard::detail

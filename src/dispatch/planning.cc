@@ -159,7 +159,7 @@ std::shared_ptr<const Entry> Core::overlay(const std::shared_ptr<const Snapshot>
   const Entry* global = s->entry(index);
   if (global == nullptr) return nullptr;
   const auto family = s->state->families.find(global->name())->second;
-  const bool trial = patch.trial && s->policy->rollout != nullptr;
+  const bool trial = patch.key.rollout && s->policy->rollout != nullptr;
   const policy::ProcessPolicy& said = trial ? s->policy->rollout->next() : *s->policy;
   select::Directions directions = global->contest().directions();
   if (trial) {
@@ -170,16 +170,22 @@ std::shared_ptr<const Entry> Core::overlay(const std::shared_ptr<const Snapshot>
   auto entry = Entry::make(
       select::Contest::make(family, merge(said.in_force, patch.policy), patch.demand,
                             {host, s->forked}, directions_for(std::move(directions), patch)),
-      s->generation, global, s.get());
+      s->generation, overlays_version, global, s.get());
   entry->overlay_key = patch.key;
-  entry->overlay_hash = patch.hash;
-  entry->patch = std::make_shared<const Patch>(patch);
+  if (patch.key.options != nullptr) {
+    entry->overlay_options = *patch.key.options;
+    entry->overlay_options.result = nullptr;
+    entry->overlay_key.options = &entry->overlay_options;
+  }
+  auto kept = std::make_shared<Patch>(patch);
+  kept->key = entry->overlay_key;
+  entry->patch = std::move(kept);
   std::shared_ptr<Entry> forgotten;
   {
     std::lock_guard lock(root().plans);
     forgotten = s->put_overlay(index, entry);
   }
-  if (forgotten != nullptr) overlays_version.fetch_add(1, std::memory_order_seq_cst);
+  if (forgotten != nullptr) overlays_version.invalidate();
   forgotten.reset();
   tidy();
   return entry;
@@ -232,7 +238,7 @@ Result<Explanation> Core::explain(const registry::Family& family, const op::Call
                                   const Options& o, const Snapshot& s) const {
   YARD_RETURN_IF_ERROR(check_options(family, o));
   const ScopeState* scope = base::this_thread().scope_state;
-  const Patch patch = make_patch(&o, scope, true);
+  const Patch patch = make_patch(&o, scope, overlay_key(&o, scope, true));
   if (scope != nullptr && !scope->problem.ok()) return scope->problem;
   YARD_RETURN_IF_ERROR(check_patch(patch, *s.policy->modes));
   const Policy none;

@@ -55,6 +55,8 @@ class Recipe {
 
   // Whether scalars are part of the key: a bound handle must then look its plan up.
   bool reads_scalars() const noexcept { return reads_scalars_; }
+  // Whether the alignment of some tensor is.
+  bool reads_alignment() const noexcept { return reads_alignment_; }
 
   // How many bits of a call tell classes apart, not counting what is read whole; for tests and docs.
   uint32_t tests() const noexcept { return static_cast<uint32_t>(tests_.size()); }
@@ -132,6 +134,7 @@ class Recipe {
   std::vector<Test> tests_;
   bool oversize_ = false;
   bool reads_scalars_ = false;
+  bool reads_alignment_ = false;
   std::vector<Other> others_;
   std::vector<Facts> facts_;
   std::vector<op::Field> buckets_;

@@ -110,6 +110,7 @@ class RecipeCompiler {
 
   void read_tensor_limit(const yard_limit_t& l, size_t i) {
     if (l.kind == YARD_LIMIT_DTYPE) return read_dtype(i);
+    if (l.kind == YARD_LIMIT_ALIGN) recipe_.reads_alignment_ = true;
     if (!is_tensor(i)) return read_whole(i);
     if (l.kind == YARD_LIMIT_RANK || params_[i].optional) return add_other(l.kind, i, l.a, l.b);
     Test t;
@@ -232,7 +233,7 @@ class RecipeCompiler {
     const auto i = static_cast<uint8_t>(arg);
     if (std::find(recipe_.whole_.begin(), recipe_.whole_.end(), i) == recipe_.whole_.end())
       recipe_.whole_.push_back(i);
-    if (!params_[arg].is_tensor()) recipe_.reads_scalars_ = true;
+    (params_[arg].is_tensor() ? recipe_.reads_alignment_ : recipe_.reads_scalars_) = true;
   }
 
   void note_scalar(const op::Field& f) {

@@ -32,14 +32,6 @@ uint64_t kind_of(const policy::Rollout& rollout, const Entry& entry, const yard_
 
 }  // namespace
 
-Patch Patch::on_trial() const {
-  Patch p = *this;
-  p.trial = true;
-  p.key += fmt::format("\non trial beside {}", p.hash);
-  p.hash = std::hash<std::string>()(p.key) | 1;
-  return p;
-}
-
 Status Core::begin_rollout(std::shared_ptr<const policy::FileRules> file, const RolloutRule& rule) {
   return edit_policy([&](const registry::State& state, policy::ProcessPolicy& p) {
     YARD_RETURN_IF_ERROR(check_modes(file->config, *p.modes));

@@ -64,9 +64,6 @@ struct ScopeSpec {
   std::atomic<Inside*> inside{nullptr};
 };
 
-// How overlays of a scope are found: no call's own patch has an empty key.
-inline uint64_t scope_hash(uint64_t id) noexcept { return id * 0x9e3779b97f4a7c15ull; }
-
 // What this thread is in; null outside of any scope.
 inline const ScopeState* scope_of(const ThreadHead& thread) noexcept { return thread.scope_state; }
 

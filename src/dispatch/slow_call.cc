@@ -11,34 +11,6 @@
 
 namespace yard::detail {
 
-WithFacts::WithFacts(const yard_value_t* args, uint32_t count) : args_(args) {
-  const auto lacks = [](const yard_tensor_t* t) { return t != nullptr && t->facts == 0; };
-  bool any = false;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (args[i].tag == YARD_TAG_TENSOR) any |= lacks(args[i].u.tensor);
-    if (args[i].tag == YARD_TAG_LIST && args[i].u.list != nullptr)
-      for (uint32_t k = 0; k < args[i].count; ++k) any |= lacks(args[i].u.list[k]);
-  }
-  if (!any) return;
-  values_.assign(args, args + count);
-  for (yard_value_t& v : values_) {
-    if (v.tag == YARD_TAG_TENSOR) v.u.tensor = mend(v.u.tensor);
-    if (v.tag == YARD_TAG_LIST && v.u.list != nullptr) {
-      auto& list = lists_.emplace_back();
-      for (uint32_t k = 0; k < v.count; ++k) list.push_back(mend(v.u.list[k]));
-      v.u.list = list.data();
-    }
-  }
-  args_ = values_.data();
-}
-
-const yard_tensor_t* WithFacts::mend(const yard_tensor_t* t) {
-  if (t == nullptr || t->facts != 0) return t;
-  auto& copy = tensors_.emplace_back(std::make_unique<yard_tensor_t>(*t));
-  copy->facts = yard_facts(copy.get());
-  return copy.get();
-}
-
 namespace {
 
 // How a commit group knows such calls again, in other processes too: by what its inputs are, without labels,
@@ -87,7 +59,7 @@ class SlowCall {
         thread_(base::this_thread()),
         scope_(thread_.scope_state),
         trial_(std::move(trial)),
-        patch_(patch_of(false)) {
+        key_(overlay_key(options, scope_, false, trial_ != nullptr)) {
     if (scope_ != nullptr) flags_ = scope_->flags;
     if (o_ != nullptr) {
       flags_ |= call_flags(*o_);
@@ -143,8 +115,8 @@ class SlowCall {
       gone_ = true;
       return Step::kAgain;
     }
-    if (const Patch& patch = patch_for(*e); patch.hash != 0) {
-      e = snapshot->overlay(index, patch.hash, patch.key);
+    if (const dispatch::OverlayKey key_of_call = key_for(*e); key_of_call.hash != 0) {
+      e = snapshot->overlay(index, key_of_call);
       if (e == nullptr) {
         // The table is bounded and may have forgotten it again; what prepare() made still holds.
         if (overlay_ == nullptr || overlay_->generation() != snapshot->generation)
@@ -156,10 +128,6 @@ class SlowCall {
     const op::Program& program = e->program();
     status = check(program);
     if (!status.ok()) return Step::kDone;
-    if (o_ != nullptr) {
-      status = check_options(e->contest().family(), *o_);
-      if (!status.ok()) return Step::kDone;
-    }
     keyed_ = e->recipe().fold(args_, flags_, key);
     const bool use_cache = keyed_ && (o_ == nullptr || o_->cache);
     if (const exec::Plan* plan = use_cache ? e->find(key) : nullptr) {
@@ -171,8 +139,8 @@ class SlowCall {
   }
 
   Status check(const op::Program& program) {
-    if (Status s = program.misfit(args_, count_); !s) return s;
-    const int32_t aliased = program.fits(args_);
+    const int32_t aliased = program.tags_fit(args_, count_) ? program.fits(args_) : -1;
+    if (aliased < 0) return program.misfit(args_, count_);
     flags_ = (flags_ & ~YARD_CALL_ALIASED) | static_cast<uint32_t>(aliased);
     if (traced() || !program.has_null_data(args_)) return {};
     for (uint32_t i = 0; i < count_; ++i) {
@@ -202,10 +170,11 @@ class SlowCall {
     const auto s = core_.snapshot();
     const uint32_t index = site_.index.load(std::memory_order_acquire);
     const Entry* global = s->entry(index);
-    if (global == nullptr || patch_for(*global).hash == 0) return {};
+    if (global == nullptr || key_for(*global).hash == 0) return {};
     if (o_ != nullptr) YARD_RETURN_IF_ERROR(check_options(global->contest().family(), *o_));
-    YARD_RETURN_IF_ERROR(check_patch(patch_for(*global), *s->policy->modes));
-    overlay_ = core_.overlay(s, index, patch_for(*global));
+    const Patch patch = make_patch(o_, scope_, key_for(*global));
+    YARD_RETURN_IF_ERROR(check_patch(patch, *s->policy->modes));
+    overlay_ = core_.overlay(s, index, patch);
     return {};
   }
 
@@ -230,11 +199,6 @@ class SlowCall {
     if (goes_on_trial(*rollout, e, o_, scope_))
       return core_.call_on_trial(site_, args_, count_, o_, rollout);
     return run_tallied(thread_, core_, e, plan, asked, *rollout, false);
-  }
-
-  Patch patch_of(bool labelled) const {
-    Patch p = make_patch(o_, scope_, labelled);
-    return trial_ != nullptr ? p.on_trial() : p;
   }
 
   // Inside a commit group: what was chosen for such a call runs, or nothing; the first one chooses.
@@ -265,12 +229,15 @@ class SlowCall {
   }
 
   // What the call says to this op: its labels count only where rules or a mode of the program read them.
-  const Patch& patch_for(const Entry& global) {
-    const bool read = (!patch_.mode.empty() && !parse_mode(patch_.mode)) ||
-                      global.contest().directions().reads_labels();
-    if (o_ == nullptr || o_->labels.empty() || !read) return patch_;
-    if (!labelled_) labelled_ = patch_of(true);
-    return *labelled_;
+  dispatch::OverlayKey key_for(const Entry& global) const {
+    if (o_ == nullptr || o_->labels.empty()) return key_;
+    if (!by_program_mode() && !global.contest().directions().reads_labels()) return key_;
+    return overlay_key(o_, scope_, true, trial_ != nullptr);
+  }
+  bool by_program_mode() const noexcept {
+    if (!o_->mode_name.empty()) return !parse_mode(o_->mode_name);
+    return !o_->mode && scope_ != nullptr && !scope_->content.mode.empty() &&
+           !parse_mode(scope_->content.mode);
   }
 
   bool traced() const noexcept { return scope_ != nullptr && scope_->tracer != nullptr; }
@@ -303,8 +270,7 @@ class SlowCall {
   base::ThreadRecord& thread_;
   const ScopeState* scope_;
   const std::shared_ptr<const policy::Rollout> trial_;  // the call goes by its rules
-  Patch patch_;
-  std::optional<Patch> labelled_;
+  const dispatch::OverlayKey key_;
   std::shared_ptr<const Entry> overlay_;
   uint32_t flags_ = 0;
   bool gone_ = false, keyed_ = false, selected_ = false;

@@ -18,21 +18,19 @@ void Snapshot::set_entries(std::vector<std::shared_ptr<Entry>> owners) {
   entry_count = static_cast<uint32_t>(raw_.size());
 }
 
-const Entry* Snapshot::overlay(uint32_t index, uint64_t hash,
-                               const std::string& key) const noexcept {
-  const uint32_t first = place(index, hash);
+const Entry* Snapshot::overlay(uint32_t index, const OverlayKey& key) const noexcept {
+  const uint32_t first = place(index, key.hash);
   for (uint32_t i = 0; i < kProbe; ++i) {
     const Entry* e = overlays_[(first + i) % kOverlays].load(base::kFollow);
-    if (e != nullptr && e->overlay_hash == hash && e->contest().family().op->index == index &&
-        e->overlay_key == key)
+    if (e != nullptr && e->overlay_key == key && e->contest().family().op->index == index)
       return e;
   }
   return nullptr;
 }
 
 std::shared_ptr<Entry> Snapshot::put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const {
-  if (overlay(index, entry->overlay_hash, entry->overlay_key) != nullptr) return nullptr;
-  const uint32_t first = place(index, entry->overlay_hash);
+  if (overlay(index, entry->overlay_key) != nullptr) return nullptr;
+  const uint32_t first = place(index, entry->overlay_key.hash);
   uint32_t at = (first + next_victim_++ % kProbe) % kOverlays;
   for (uint32_t i = 0; i < kProbe; ++i)
     if (overlay_owners_[(first + i) % kOverlays] == nullptr) {

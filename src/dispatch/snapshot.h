@@ -25,7 +25,7 @@ class Snapshot : public std::enable_shared_from_this<Snapshot> {
   }
 
   // The entry of an op under a policy patch; null if it is not there (yet, or any more).
-  const Entry* overlay(uint32_t index, uint64_t hash, const std::string& key) const noexcept;
+  const Entry* overlay(uint32_t index, const OverlayKey& key) const noexcept;
   // Under the plan lock. May take the place of another one, which is given back.
   std::shared_ptr<Entry> put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const;
   size_t overlay_count() const noexcept;

@@ -267,7 +267,7 @@ int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, F
   };
   if (request.trace && kernel.d.trace == nullptr) return YARD_OK;
   std::shared_ptr<State> state;  // stays while the kernel runs
-  try {
+  return detail::call_kernel(frame.call, [&]() -> int32_t {
     if (kernel.d.create != nullptr) {
       if (request.states == nullptr) {
         std::snprintf(frame.error, sizeof frame.error, "it has state, and this call can keep none");
@@ -292,12 +292,7 @@ int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, F
       frame.call.workspace_size = static_cast<uint64_t>(bytes);
     }
     return kernel.d.run(&frame.call, args, count);
-  } catch (const std::exception& e) {
-    return fault(e.what());
-  } catch (...) {
-    if (detail::thread_is_unwinding()) throw;
-    return fault("an exception that is no std::exception");
-  }
+  });
 }
 
 Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request,
@@ -326,3 +321,24 @@ Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t co
 }
 
 }  // namespace yard::exec
+
+namespace yard::detail {
+
+void free_call_scratch(yard_call_t* call) noexcept { exec::free_scratch(*call); }
+
+int32_t fault_from_exception(yard_call_t* call) {
+  try {
+    throw;
+  } catch (const std::exception& e) {
+    std::snprintf(call->error, call->error_size, "%s", e.what());
+  } catch (...) {
+    if (thread_is_unwinding()) {
+      exec::free_scratch(*call);
+      throw;
+    }
+    std::snprintf(call->error, call->error_size, "an exception that is no std::exception");
+  }
+  return YARD_FAULT;
+}
+
+}  // namespace yard::detail

@@ -2,6 +2,7 @@
 // Running plans: the call's context, workspace, exceptions, and what follows a failure.
 #pragma once
 
+#include <yard/detail/call.h>
 #include <yard/options.h>
 #include <yard/plugin.h>
 #include <yard/status.h>
@@ -18,7 +19,7 @@ namespace yard::exec {
 class States;
 
 inline constexpr int kThreadLocal = 1;  // our index in ThreadRecord::locals
-inline constexpr size_t kErrorBytes = 512;
+inline constexpr size_t kErrorBytes = detail::ThreadHead::kErrorBytes;
 
 // Memory a kernel asked for while it ran; freed when it returns.
 struct Scratch {
@@ -36,10 +37,7 @@ struct Frame {
   char error[kErrorBytes];
 
   Frame(const yard_host_t* host, uint32_t flags, void* self) noexcept {
-    call.size = sizeof call, call.flags = flags, call.host = host, call.self = self;
-    call.state = nullptr, call.workspace = nullptr, call.workspace_size = 0;
-    call.error = error, call.error_size = sizeof error, call.host_data = nullptr;
-    error[0] = '\0';
+    detail::start_call(call, error, flags, host, self);
   }
   ~Frame() {
     if (call.host_data != nullptr) [[unlikely]]

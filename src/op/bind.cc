@@ -33,6 +33,7 @@ class Binder {
       }
       if (set_[i]) return fail("argument '" + s_.params[i].name + "' is given twice");
       set_[i] = true;
+      out_.index_of[static_cast<size_t>(&g - given.data())] = static_cast<uint8_t>(i);
       if (Status st = put(i, g.value); !st.ok()) return st;
     }
     if (Status st = fill(); !st.ok()) return st;

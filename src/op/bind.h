@@ -30,6 +30,7 @@ enum class Positional : uint8_t {
 struct Arguments {
   yard_value_t values[YARD_MAX_ARGS]{};
   uint32_t count = 0;
+  uint8_t index_of[YARD_MAX_ARGS]{};  // the parameter of each given argument
 };
 
 // Fills scalar defaults and absent optionals. Integers are taken for float parameters, strings for

@@ -21,6 +21,12 @@ std::span<const uint8_t> Program::outputs() const noexcept { return cold_->outpu
 bool Program::has_inout() const noexcept { return cold_->has_inout; }
 bool Program::needs_shape_function() const noexcept { return cold_->needs_shape_function; }
 
+bool Program::checks_scalars() const noexcept {
+  for (const Step& s : cold_->steps)
+    if (s.op == Step::Op::kEnum || s.op == Step::Op::kInt) return true;
+  return false;
+}
+
 bool Program::may_alias(uint32_t output, uint32_t input) const noexcept {
   for (const auto& [out, in] : cold_->aliases)
     if (out == output && in == input) return true;

@@ -66,12 +66,8 @@ class Program {
   // fits() for a call that is about to run: -1 also if a tensor that has elements has no data.
   int32_t fits_live(const yard_value_t* args) const noexcept;
 
-  // The tensors of an op that has nothing but tensors that are always there, scalars, and no clause to
-  // check at each call, the first of them written; empty for other ops. For such an op, calls whose
-  // tensors have equal facts and sizes (and are compact) fit alike, but for what their memory overlaps.
-  std::span<const uint8_t> plain_tensors() const noexcept {
-    return {lane_args_, has_steps_ ? size_t{0} : size_t{lane_count_}};
-  }
+  // Whether a call's integers decide if it fits: an enum's range, a dimension that equals an argument.
+  bool checks_scalars() const noexcept;
   // Bytes of a tensor, for seeing that two are apart. Conservative.
   struct Range {
     explicit Range(const yard_tensor_t& t) noexcept

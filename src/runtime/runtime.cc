@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "dispatch/call.h"
+#include "dispatch/named_call.h"
 #include "function/registry.h"
 #include "op/bind.h"
 #include "plugin/loader.h"
@@ -328,16 +329,20 @@ Status Runtime::set_labels(std::map<std::string, std::string, std::less<>> label
 
 RuntimeStats Runtime::stats() const { return parts_->core.stats(); }
 
-Status Runtime::call(std::string_view op, std::span<const Arg> args, const Options& o) {
-  detail::Core& core = parts_->core;
-  auto named = name_arguments(core, op, args);
-  if (!named.ok()) return std::move(named).status();
-  Status why;
-  detail::Site* site = core.attach(op, detail::kPacked, &why);
-  if (site == nullptr) return why;
-  return core.call_slow(*site, named->arguments.values, named->arguments.count, &o);
+Status Runtime::call(std::string_view op, std::span<const Arg> args) {
+  return detail::call_named(parts_->core, op, args);
 }
 
+Status Runtime::call(std::string_view op, std::span<const Arg> args, const Options& o) {
+  op::Arguments bound;
+  auto site = detail::bind_named(parts_->core, op, args, bound);
+  if (!site.ok()) return std::move(site).status();
+  return parts_->core.call_slow(**site, bound.values, bound.count, &o);
+}
+
+Status Runtime::call(std::string_view op, std::initializer_list<Arg> args) {
+  return call(op, std::span(args.begin(), args.size()));
+}
 Status Runtime::call(std::string_view op, std::initializer_list<Arg> args, const Options& o) {
   return call(op, std::span(args.begin(), args.size()), o);
 }

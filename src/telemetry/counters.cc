@@ -106,7 +106,7 @@ void abandon_counters() noexcept {
   }
 }
 
-// Makes the missing chunk, then counts.
+// Makes the missing chunk.
 void make_room(base::ThreadRecord& thread, uint32_t id) {
   auto* mine = static_cast<ThreadCounters*>(thread.locals[kThreadLocal]);
   if (mine == nullptr) {
@@ -126,11 +126,11 @@ void make_room(base::ThreadRecord& thread, uint32_t id) {
 
 namespace yard::detail {
 
-void count_slow(ThreadHead& thread, uint32_t id) noexcept {
+ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexcept {
   telemetry::make_room(static_cast<base::ThreadRecord&>(thread), id);
-  count(thread, id);
-  // In a child of fork the first call of all comes here.
+  // The first call in a forked child comes here.
   base::first_use();
+  return counter(thread, id);
 }
 
 }  // namespace yard::detail

@@ -10,6 +10,8 @@ namespace {
 constexpr float kEps = 1e-6f;
 
 void noop(plugin::Call, plugin::Tensor, plugin::Tensor, plugin::Tensor, double) noexcept {}
+void noop_2(plugin::Call, plugin::Tensor, plugin::Tensor, plugin::Tensor, plugin::Tensor,
+            double) noexcept {}
 
 // What the raw call goes to: the kernel's typed entry, reached through a pointer the compiler cannot see
 // through.
@@ -37,14 +39,20 @@ const yard_plugin_t* noop_plugin() {
   static const Plugin plugin = [] {
     Plugin p("bench", "1");
     p.add(Backend("bench").summary("Kernels that do nothing"));
-    p.add(
-        plugin::Op("bench_noop(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], "
-                   "eps: float = 1e-6)"));
-    for (int i = 0; i < 8; ++i)
+    p.add(plugin::Op("bench_noop(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], "
+                     "eps: float = 1e-6) where out may_alias x"));
+    p.add(plugin::Op("bench_noop_2(out!: T[*rows, hidden], residual~: T[*rows, hidden], "
+                     "x: T[*rows, hidden], weight: T[hidden], eps: float = 1e-6) where out may_alias x"));
+    for (int i = 0; i < 8; ++i) {
       p.add(Kernel::of<noop>("bench_noop", ids[i])
                 .backend("bench")
                 .priority(151 + i)
                 .limits(limits[i]));
+      p.add(Kernel::of<noop_2>("bench_noop_2", ids[i])
+                .backend("bench")
+                .priority(151 + i)
+                .limits(limits[i]));
+    }
     return p;
   }();
   return plugin.get();
@@ -59,23 +67,43 @@ Status BenchCall::prepare() {
 }
 
 BenchCall::BenchCall()
-    : tx_(view(x_, {8, 64})),
-      tout_(view(out_, {8, 64})),
-      tweight_(view(weight_, {64})),
-      few_x_(view(x_, {4, 64})),
-      few_out_(view(out_, {4, 64})) {
-  frozen_ = freeze(bench_noop, tout_, tx_, tweight_).value();
-  bound_ = bind(bench_noop, tout_, tx_, tweight_).value();
+    : usual_{view(out_, {8, kHidden}), view(x_, {8, kHidden}), view(weight_, {kHidden})} {
+  const auto& [out, x, weight] = usual_;
+  frozen_ = freeze(bench_noop, out, x, weight).value();
+  bound_ = bind(bench_noop, out, x, weight).value();
   char error[256] = "";
   packed_ = yard_find_op("bench_noop", error, sizeof error);
   if (packed_ == nullptr) Status(Code::kInternal, error).or_throw();
-  const Value cells[4] = {Value(tout_), Value(tx_), Value(tweight_), Value(double{kEps})};
+  const Value cells[4] = {Value(out), Value(x), Value(weight), Value(double{kEps})};
   for (int i = 0; i < 4; ++i) args_[i] = cells[i].c();
   cold_.cache = false;
+  with_record_.result = &record_;
   // Every way works before any is measured.
-  bench_noop(tout_, tx_, tweight_, kEps).or_throw();
+  bench_noop(out, x, weight, kEps).or_throw();
+  bench_noop(out, out, weight, kEps).or_throw();
+  bench_noop_2(out, view(out_, {8, kHidden}).with_data(out_ + 8 * kHidden), x, weight, kEps).or_throw();
+  call("bench_noop", {out, x, weight, {"eps", kEps}}).or_throw();
   if (yard_call(packed_, args_, 4, error, sizeof error) != YARD_OK)
     Status(Code::kInternal, error).or_throw();
+}
+
+Path BenchCall::one_form(const char* key, const char* meaning, const Form& form) {
+  return {key, meaning,
+          [form](int64_t n) {
+            for (int64_t i = 0; i < n; ++i)
+              bench_noop(form.out, form.x, form.weight, kEps).ignore();
+          },
+          5000};
+}
+
+Path BenchCall::in_rotation(const char* key, const char* meaning, std::vector<Form> forms) {
+  return {key, meaning,
+          [forms = std::move(forms)](int64_t n) {
+            for (int64_t i = 0; i < n;)
+              for (size_t k = 0; k < forms.size() && i < n; ++k, ++i)
+                bench_noop(forms[k].out, forms[k].x, forms[k].weight, kEps).ignore();
+          },
+          4800};
 }
 
 Path BenchCall::raw() {
@@ -84,50 +112,79 @@ Path BenchCall::raw() {
             static volatile Entry entry = typed_entry();
             yard_call_t call{};
             for (int64_t i = 0; i < n; ++i)
-              entry(&call, &tout_.c(), &tx_.c(), &tweight_.c(), static_cast<double>(kEps));
+              entry(&call, &usual_.out.c(), &usual_.x.c(), &usual_.weight.c(),
+                    static_cast<double>(kEps));
           },
           20000};
 }
 
 Path BenchCall::dynamic() {
-  return {"dynamic", "typed call, plan from the cache",
-          [this](int64_t n) {
-            for (int64_t i = 0; i < n; ++i) bench_noop(tout_, tx_, tweight_, kEps).ignore();
-          },
-          5000};
+  return one_form("dynamic", "typed call of the form before", usual_);
 }
 
 std::vector<Path> BenchCall::paths() {
+  const auto rows = [this](int64_t n) {
+    return Form{view(out_, {n, kHidden}), view(x_, {n, kHidden}), view(weight_, {kHidden})};
+  };
+  const TensorView strided_x(x_, DType::f32, {8, kHidden}, {kStride, 1});
+  const TensorView strided_out(out_, DType::f32, {8, kHidden}, {kStride, 1});
+  const Form in_place{usual_.out, usual_.out, usual_.weight};
+  const Form strided{strided_out, strided_x, usual_.weight};
+  std::vector<Form> four, sixteen, mixed;
+  for (int64_t n = 1; n <= 16; ++n) {
+    sixteen.push_back(rows(n));
+    if (n <= 4) four.push_back(rows(n));
+    Form f = rows((n + 3) / 4);  // four sizes, each in four ways
+    if (n % 4 == 1) f.x = f.out;
+    if (n % 4 == 2) f.x = TensorView(x_, DType::f32, {(n + 3) / 4, kHidden}, {kStride, 1});
+    if (n % 4 == 3) f.out = TensorView(out_, DType::f32, {(n + 3) / 4, kHidden}, {kStride, 1});
+    mixed.push_back(f);
+  }
   Path frozen{"static", "frozen handle",
               [this](int64_t n) {
-                const auto handle = *frozen_;  // as in a user's loop: nobody else can change it
-                for (int64_t i = 0; i < n; ++i) handle(tout_, tx_, tweight_, kEps).ignore();
+                const auto handle = *frozen_;  // as in a user's loop: nothing else can change it
+                for (int64_t i = 0; i < n; ++i)
+                  handle(usual_.out, usual_.x, usual_.weight, kEps).ignore();
               },
               20000};
   Path bound{"bound", "bound handle",
              [this](int64_t n) {
                const auto handle = *bound_;
-               for (int64_t i = 0; i < n; ++i) handle(tout_, tx_, tweight_, kEps).ignore();
+               for (int64_t i = 0; i < n; ++i)
+                 handle(usual_.out, usual_.x, usual_.weight, kEps).ignore();
              },
              10000};
-  Path packed{"packed", "packed call from C",
-              [this](int64_t n) {
-                char error[256];
-                for (int64_t i = 0; i < n; ++i) yard_call(packed_, args_, 4, error, sizeof error);
-              },
-              5000};
-  Path varied{"varied", "typed call, of another shape each time",
-              [this](int64_t n) {
-                for (int64_t i = 0; i < n; i += 2) {
-                  bench_noop(tout_, tx_, tweight_, kEps).ignore();
-                  bench_noop(few_out_, few_x_, tweight_, kEps).ignore();
-                }
-              },
-              5000};
+  Path two_outputs{"two_outputs", "typed call that writes two of four tensors, in place",
+                   [this](int64_t n) {
+                     const TensorView residual(x_ + 8 * kHidden, DType::f32, {8, kHidden});
+                     for (int64_t i = 0; i < n; ++i)
+                       bench_noop_2(usual_.out, residual, usual_.x, usual_.weight, kEps).ignore();
+                   },
+                   5000};
+  Path fresh{"fresh_views", "typed call, its three views rebuilt each time",
+             [this](int64_t n) {
+               for (int64_t i = 0; i < n; ++i)
+                 bench_noop(view(out_, {8, kHidden}), view(x_, {8, kHidden}),
+                            view(weight_, {kHidden}), kEps)
+                     .ignore();
+             },
+             5000};
+  Path growing{"growing", "typed call of a form never seen, three views rebuilt",
+               [this, rows = int64_t{1}](int64_t n) mutable {
+                 for (int64_t i = 0; i < n; ++i) {
+                   rows = rows < kLongest ? rows + 1 : 2;
+                   bench_noop(TensorView(long_out_.get(), DType::f32, {rows, kHidden}),
+                              TensorView(long_x_.get(), DType::f32, {rows, kHidden}),
+                              view(weight_, {kHidden}), kEps)
+                       .ignore();
+                 }
+               },
+               2000};
   Path scoped{"scoped", "typed call inside a policy scope",
               [this](int64_t n) {
                 const ScopedPolicy in(scope_);
-                for (int64_t i = 0; i < n; ++i) bench_noop(tout_, tx_, tweight_, kEps).ignore();
+                for (int64_t i = 0; i < n; ++i)
+                  bench_noop(usual_.out, usual_.x, usual_.weight, kEps).ignore();
               },
               5000};
   Path scope{"scope", "entering and leaving a policy scope",
@@ -137,13 +194,48 @@ std::vector<Path> BenchCall::paths() {
                }
              },
              5000};
-  Path cold{"cold", "selection anew, 8 candidates",
+  Path packed{"packed", "packed call from C",
+              [this](int64_t n) {
+                char error[256];
+                for (int64_t i = 0; i < n; ++i) yard_call(packed_, args_, 4, error, sizeof error);
+              },
+              5000};
+  Path by_name{"by_name", "call by name, one argument named",
+               [this](int64_t n) {
+                 for (int64_t i = 0; i < n; ++i)
+                   call("bench_noop", {usual_.out, usual_.x, usual_.weight, {"eps", kEps}}).ignore();
+               },
+               2000};
+  Path options{"options", "typed call that fills in a ResultRecord",
+               [this](int64_t n) {
+                 for (int64_t i = 0; i < n; ++i)
+                   bench_noop.with(with_record_)(usual_.out, usual_.x, usual_.weight, kEps).ignore();
+               },
+               1000};
+  Path cold{"cold", "selection without the cache, 8 candidates",
             [this](int64_t n) {
               for (int64_t i = 0; i < n; ++i)
-                bench_noop.with(cold_)(tout_, tx_, tweight_, kEps).ignore();
+                bench_noop.with(cold_)(usual_.out, usual_.x, usual_.weight, kEps).ignore();
             },
             50};
-  return {raw(), frozen, bound, dynamic(), varied, scoped, packed, scope, cold};
+  return {raw(),
+          frozen,
+          bound,
+          dynamic(),
+          in_rotation("shapes_4", "typed call, 4 shapes in turn", four),
+          in_rotation("shapes_16", "typed call, 16 shapes in turn", sixteen),
+          in_rotation("mixed_forms", "4 shapes, each compact, in place and strided two ways", mixed),
+          one_form("in_place", "typed call whose output is its input", in_place),
+          one_form("strided", "typed call on rows with a stride", strided),
+          two_outputs,
+          fresh,
+          growing,
+          scoped,
+          scope,
+          packed,
+          by_name,
+          options,
+          cold};
 }
 
 Status add_other_kernels() {

@@ -15,6 +15,7 @@
 namespace yard::tool {
 
 inline constexpr Op<void(Out, In, In, float)> bench_noop{"bench_noop"};
+inline constexpr Op<void(Out, InOut, In, In, float)> bench_noop_2{"bench_noop_2"};
 
 // Runs a path `n` times.
 using Loop = std::function<void(int64_t n)>;
@@ -27,28 +28,40 @@ struct Path {
   int64_t batch;  // calls between two looks at the clock
 };
 
-// Arguments of one thread: f32[8,64], f32[64].
+// Arguments of one thread, and the ways to call bench_noop with them.
 class BenchCall {
  public:
-  // Registers bench_noop with eight kernels on the shared runtime, unless that has been done.
+  // Registers the ops with eight kernels each on the shared runtime, unless that has been done.
   static Status prepare();
 
   BenchCall();
-  // raw, static, bound, dynamic, varied, scoped, packed, scope, cold. Borrow this object.
+  // Every row of `yard bench dispatch`, in its order, raw first. They borrow this object.
   std::vector<Path> paths();
   Path raw();
   Path dynamic();
 
  private:
-  alignas(64) float x_[8 * 64] = {}, out_[8 * 64] = {}, weight_[64] = {};
-  TensorView tx_, tout_, tweight_;
-  TensorView few_x_, few_out_;  // fewer rows of the same
+  // One form of the call.
+  struct Form {
+    TensorView out, x, weight;
+  };
+  Path one_form(const char* key, const char* meaning, const Form& form);
+  Path in_rotation(const char* key, const char* meaning, std::vector<Form> forms);
+
+  static constexpr int64_t kRows = 64, kHidden = 64, kStride = 128;
+  alignas(64) float x_[kRows * kStride] = {}, out_[kRows * kStride] = {}, weight_[kStride] = {};
+  const Form usual_;
+  // For a growing sequence; never touched, since the kernels do nothing.
+  static constexpr int64_t kLongest = 65536;
+  const std::unique_ptr<float[]> long_x_{new float[kLongest * kHidden]};
+  const std::unique_ptr<float[]> long_out_{new float[kLongest * kHidden]};
   const Scope scope_ = Scope().strict();
   std::optional<Frozen<Out, In, In, float>> frozen_;
   std::optional<Bound<Out, In, In, float>> bound_;
   yard_op_ref_t* packed_ = nullptr;
   yard_value_t args_[4] = {};
-  Options cold_;
+  Options cold_, with_record_;
+  ResultRecord record_;
 };
 
 // A thousand kernels of ten other ops, there until remove.

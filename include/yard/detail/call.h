@@ -1,27 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inline part of a typed call: a call like the thread's last one goes straight to its kernel's typed
-// entry, with its arguments in registers. Not for direct use.
+// The inline part of a typed call: a call of a form that this thread remembers goes straight to its kernel's
+// typed entry, with its arguments in registers. Not for direct use.
 #pragma once
 
 #include <yard/detail/guard.h>
-#include <yard/detail/recent.h>
+#include <yard/detail/memo.h>
 #include <yard/params.h>
 
-#include <cstdio>
-#include <exception>
-#include <initializer_list>
+#include <array>
+#include <cstddef>
 #include <tuple>
+#include <utility>
 
 namespace yard::detail {
 
-// One call; null when it went well.
-YARD_API Status::Rep* dispatch(Site* site, const yard_value_t* args);
-// A memo's plan on packed arguments. Inside the guard.
-YARD_API Status::Rep* run_recent(Site* site, const Recent& recent, const yard_value_t* args);
-// After the kernel of a memo's plan failed. Inside the guard.
-YARD_API Status::Rep* recent_failed(Site* site, const void* entry, const void* plan,
-                                    const yard_value_t* args, uint32_t flags, int32_t code);
+// One call whose form is not remembered, or whose memo is stale; null when it went well. `hash` is that of its
+// form.
+YARD_API Status::Rep* dispatch(Site* site, const yard_value_t* args, uint64_t hash);
+// The same for arguments that do not travel in registers; the library looks for a memo.
+YARD_API Status::Rep* dispatch_packed(Site* site, const yard_value_t* args);
+// A route whose kernel must be called packed. Inside the guard.
+YARD_API Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args);
+// After a route's kernel failed. Inside the guard.
+YARD_API Status::Rep* route_failed(Site* site, const void* entry, const void* plan,
+                                   const yard_value_t* args, uint32_t flags, int32_t code,
+                                   const char* message);
 YARD_API void free_call_scratch(yard_call_t* call) noexcept;
+// In a catch block: the exception as a fault, its text in the call's error buffer. Lets the unwinding of a
+// cancelled thread through.
+YARD_API int32_t fault_from_exception(yard_call_t* call);
 
 // What a kernel without workspace or state is given. Field by field: g++ writes the words of a braced list
 // twice.
@@ -40,88 +47,242 @@ YARD_API void free_call_scratch(yard_call_t* call) noexcept;
   error[0] = '\0';
 }
 
-// Calls a typed entry; exceptions become faults with their text in the error buffer.
-template <class... W>
-[[gnu::always_inline]] inline int32_t call_typed(void (*typed)(void), yard_call_t& call, W... w) {
+// Calls a kernel, by whichever entry `run` knows. The one place where exceptions of kernels end.
+template <class F>
+[[gnu::always_inline]] inline int32_t call_kernel(yard_call_t& call, const F& run) {
   int32_t code;
   try {
-    code = reinterpret_cast<int32_t (*)(yard_call_t*, W...)>(typed)(&call, w...);
-  } catch (const std::exception& e) {
-    code = YARD_FAULT;
-    std::snprintf(call.error, call.error_size, "%s", e.what());
+    code = run();
   } catch (...) {
-    if (thread_is_unwinding()) {
-      free_call_scratch(&call);
-      throw;
-    }
-    code = YARD_FAULT;
-    std::snprintf(call.error, call.error_size, "an exception that is no std::exception");
+    code = fault_from_exception(&call);
   }
   if (call.host_data != nullptr) [[unlikely]]
     free_call_scratch(&call);
   return code;
 }
 
+// Calls a kernel's typed entry.
+template <class... W>
+[[gnu::always_inline]] inline int32_t call_typed(void (*typed)(void), yard_call_t& call, W... w) {
+  return call_kernel(call, [&] {
+    return reinterpret_cast<int32_t (*)(yard_call_t*, W...)>(typed)(&call, w...);
+  });
+}
+
 template <class... P>
 inline constexpr bool kInRegisters = (!std::is_void_v<typename Param<P>::Type> && ...);
 
-// Ops whose typed calls are remembered: the first tensor is the only one written, every one is there.
+// The form of a typed call, known as far as its signature says.
 template <class... P>
-inline constexpr bool kRemembered = [] {
-  bool first = true, all = kInRegisters<P...>;
-  for (const char letter : std::initializer_list<char>{Param<P>::letter...}) {
-    if (letter == 'w' || letter == 'm') all &= first;
-    if (letter == 'r') all &= !first;
-    if (letter == 'w' || letter == 'm' || letter == 'r') first = false;
-    if (letter == 'R' || letter == 'W' || letter == 'M') all = false;
-  }
-  return all && !first;
-}();
+struct TypedForm {
+  static constexpr size_t kTensors = (size_t{0} + ... + (Param<P>::is_tensor ? 1 : 0));
+  using Tensors = std::array<const yard_tensor_t*, kTensors>;
+  using Addresses = std::array<uint64_t, kTensors>;
+  using Each = std::make_index_sequence<kTensors>;
 
-// The parameter if it is a tensor, in a tuple, else an empty one.
-template <class P>
-auto tensor_of([[maybe_unused]] const P& p) noexcept {
-  if constexpr (Param<P>::is_tensor)
-    return std::tuple(Param<P>::wire(p));
-  else
-    return std::tuple<>();
+  // The letters of the tensors.
+  static constexpr std::array<char, kTensors + 1> kLetter = [] {
+    std::array<char, kTensors + 1> to{};
+    size_t n = 0;
+    ((Param<P>::is_tensor ? void(to[n++] = Param<P>::letter) : void()), ...);
+    return to;
+  }();
+  static constexpr bool is_optional(size_t i) {
+    return kLetter[i] == 'R' || kLetter[i] == 'W' || kLetter[i] == 'M';
+  }
+  static constexpr bool is_written(size_t i) { return kLetter[i] != 'r' && kLetter[i] != 'R'; }
+
+  // Pairs of tensors of which one is written, in the order of CallMemo::words.
+  struct Pair {
+    uint8_t first, second;
+  };
+  static constexpr size_t kPairs = [] {
+    size_t n = 0;
+    for (size_t i = 0; i < kTensors; ++i)
+      for (size_t j = i + 1; j < kTensors; ++j) n += is_written(i) || is_written(j) ? 1 : 0;
+    return n;
+  }();
+  static constexpr std::array<Pair, kPairs> kPair = [] {
+    std::array<Pair, kPairs> to{};
+    size_t n = 0;
+    for (uint8_t i = 0; i < kTensors; ++i)
+      for (uint8_t j = i + 1; j < kTensors; ++j)
+        if (is_written(i) || is_written(j)) to[n++] = {i, j};
+    return to;
+  }();
+
+  static Tensors tensors(const P&... p) noexcept {
+    Tensors to{};
+    [[maybe_unused]] size_t n = 0;
+    [[maybe_unused]] const auto put = [&]<class Q>(const Q& q) {
+      if constexpr (Param<Q>::is_tensor) to[n++] = Param<Q>::wire(q);
+    };
+    (put(p), ...);
+    return to;
+  }
+
+  [[gnu::always_inline]] static uint64_t hash(uint32_t site, uint64_t scope,
+                                              const Tensors& t) noexcept {
+    uint64_t h = hash_begin(site, scope);
+    [&]<size_t... I>(std::index_sequence<I...>) {
+      ((h = hash_step(h, absent<I>(t) ? 1 : TensorView::of(*t[I]).form_hash())), ...);
+    }
+    (Each());
+    // Working in place is common.
+    if constexpr (kPairs > 0)
+      if (!is_optional(kPair[0].first) && !is_optional(kPair[0].second))
+        h ^= uint64_t{t[kPair[0].first]->data == t[kPair[0].second]->data} << 60;
+    return h;
+  }
+
+  [[gnu::always_inline]] static bool matches(const CallMemo& m, const Tensors& t,
+                                             const P&... p) noexcept {
+    // Places first: forms that differ in nothing else have the same hash.
+    return has_data(t, Each()) &&
+           same_places(m.words + kPlaces, t, std::make_index_sequence<kPairs>()) &&
+           same_tensors(m, t, Each()) && (m.more == 0 || same_more(m, t, Each(), p...));
+  }
+
+ private:
+  static constexpr size_t kPlaces = CallMemo::kPerTensor * kTensors;
+  static constexpr bool kHasOptional = [] {
+    for (size_t i = 0; i < kTensors; ++i)
+      if (is_optional(i)) return true;
+    return false;
+  }();
+
+  template <size_t I>
+  [[gnu::always_inline]] static bool absent(const Tensors& t) noexcept {
+    if constexpr (is_optional(I))
+      return t[I] == nullptr;
+    else
+      return false;
+  }
+
+  template <size_t... I>
+  [[gnu::always_inline]] static bool has_data(const Tensors& t,
+                                              std::index_sequence<I...>) noexcept {
+    return (... && (absent<I>(t) || t[I]->data != nullptr));
+  }
+  template <size_t... I>
+  [[gnu::always_inline]] static bool same_tensors(const CallMemo& m, const Tensors& t,
+                                                  std::index_sequence<I...>) noexcept {
+    if constexpr (kHasOptional)
+      if ((0u | ... | (absent<I>(t) ? 0u : 1u << I)) != m.present) return false;
+    const WordPair all = (WordPair{} | ... | differs<I>(m.words + CallMemo::kPerTensor * I, t));
+    return (all[0] | all[1]) == 0;
+  }
+  // Views have their sizes and strides in one place, and at least four of them.
+  template <size_t I>
+  [[gnu::always_inline]] static WordPair differs(const uint64_t* w, const Tensors& t) noexcept {
+    if (absent<I>(t)) return WordPair{};
+    const char* const dims = reinterpret_cast<const char*>(t[I]) + sizeof(yard_tensor_t);
+    return (words_at(&t[I]->device) ^ words_at(w)) | (words_at(dims) ^ words_at(w + 2)) |
+           (words_at(dims + 16) ^ words_at(w + 4));
+  }
+  template <size_t I>
+  [[gnu::always_inline]] static uint64_t address(const Tensors& t) noexcept {
+    return absent<I>(t) ? 0 : address_of(*t[I]);
+  }
+  template <size_t... K>
+  [[gnu::always_inline]] static bool same_places(const uint64_t* w, const Tensors& t,
+                                                 std::index_sequence<K...>) noexcept {
+    return (... && (address<kPair[K].second>(t) - address<kPair[K].first>(t) - w[2 * K] <=
+                    w[2 * K + 1]));
+  }
+  template <size_t... I>
+  [[gnu::always_inline]] static bool same_more(const CallMemo& m, const Tensors& t,
+                                               std::index_sequence<I...>, const P&... p) noexcept {
+    const uint64_t* w = m.words + kPlaces + 2 * kPairs;
+    if ((m.more & CallMemo::kAlignment) != 0) {
+      if ((uint64_t{0} | ... | ((address<I>(t) ^ w[2 * I]) & w[2 * I + 1])) != 0) return false;
+      w += 2 * kTensors;
+    }
+    if ((m.more & (CallMemo::kScalars | CallMemo::kLong)) == 0) return true;
+    if ((m.more & CallMemo::kScalars) != 0) {
+      uint64_t unlike = 0;
+      [[maybe_unused]] const auto compare = [&]<class Q>(const Q& q) {
+        if constexpr (!Param<Q>::is_tensor) {
+          const yard_value_t v = Param<Q>::pack(q);
+          unlike |= word_at(&v.u) ^ *w++;
+        }
+      };
+      (compare(p), ...);
+      if (unlike != 0) return false;
+    }
+    if ((m.more & CallMemo::kLong) != 0)
+      return (... && (absent<I>(t) || (w = same_rest(*t[I], w)) != nullptr));
+    return true;
+  }
+};
+
+// Runs a memo's kernel in this thread; null in `failed` when the call went well. False if the memo is stale.
+template <class... P>
+[[gnu::always_inline]] inline bool run_memo(Site* site, ThreadHead& thread, const CallMemo& m,
+                                            Status::Rep*& failed, const P&... p) {
+  Guard guard(thread, Guard::Inline());
+  guard.announce(m.route.entry);
+  if (!m.route.is_current()) [[unlikely]]
+    return false;
+  const auto typed = m.route.typed;
+  if (typed == nullptr) [[unlikely]] {
+    const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
+    failed = run_route(site, m.route, args);
+    return true;
+  }
+  // What only a failure needs is in memory, not in registers that would have to be saved. A kernel may call
+  // ops itself, and the memo become another form's.
+  struct {
+    Site* site;
+    const void *entry, *plan;
+    std::tuple<P...> args;
+  } kept{site, m.route.entry, m.route.plan, {p...}};
+  asm volatile("" : "+m"(kept));
+  char error[ThreadHead::kErrorBytes];
+  yard_call_t call;
+  start_call(call, error, m.route.flags, m.route.host, m.route.self);
+  ThreadHead::Value& calls = *m.calls;
+  const int32_t code = call_typed(typed, call, Param<P>::wire(p)...);
+  if (code == YARD_OK) [[likely]] {
+    count(calls);
+    failed = nullptr;
+    return true;
+  }
+  const auto pack = [](const P&... q) {
+    return std::array<yard_value_t, kCells<P...>>{Param<P>::pack(q)...};
+  };
+  failed = route_failed(kept.site, kept.entry, kept.plan, std::apply(pack, kept.args).data(),
+                        call.flags, code, error);
+  return true;
 }
 
 // One typed call; null when it went well.
 template <class... P>
 inline Status::Rep* call_typed_op(Site* site, P... p) {
-  if constexpr (kRemembered<P...>) {
-    ThreadHead* thread = t_thread;
-    if (thread != nullptr && thread->recent != nullptr) [[likely]] {
-      const Recent& last = recent(*thread->recent, site->id);
-      const auto tensors = std::tuple_cat(tensor_of<P>(p)...);
-      const auto same = [&](const auto*... t) { return last.is_of(site->id, thread->scope, t...); };
-      if (std::apply(same, tensors)) [[likely]] {
-        Guard guard(*thread);
-        guard.announce(last.entry);
-        if (last.is_current()) [[likely]] {
-          if (last.typed == nullptr) [[unlikely]] {
-            const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
-            return run_recent(site, last, args);
-          }
-          yard_call_t call;
-          start_call(call, thread->message(), last.flags, last.host, last.self);
-          // A kernel may call ops itself, and the memo become another's.
-          const void *const entry = last.entry, *const plan = last.plan;
-          const uint32_t counter = last.counter;
-          const int32_t code = call_typed(last.typed, call, Param<P>::wire(p)...);
-          if (code == YARD_OK) [[likely]] {
-            count(*thread, counter);
-            return nullptr;
-          }
-          const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
-          return recent_failed(site, entry, plan, args, call.flags, code);
-        }
+  uint64_t hash = 0;
+  if constexpr (kInRegisters<P...>) {
+    using Form = TypedForm<P...>;
+    ThreadHead* const thread = t_thread;
+    if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots) [[likely]] {
+      const typename Form::Tensors t = Form::tensors(p...);
+      const uint64_t scope = thread->scope;
+      hash = Form::hash(site->id, scope, t);
+      const uint64_t key = CallMemo::key_of(site->id, hash);
+      const CallMemo* m = thread->memos->set(hash);
+      for (const CallMemo* const end = m + CallMemos::kWays; m != end; ++m) {
+        if (m->key != key || m->scope != scope || !Form::matches(*m, t, p...)) continue;
+        Status::Rep* failed;
+        if (run_memo(site, *thread, *m, failed, p...)) [[likely]]
+          return failed;
+        break;
       }
     }
+    const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
+    return dispatch(site, args, hash);
+  } else {
+    const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
+    return dispatch_packed(site, args);
   }
-  const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
-  return dispatch(site, args);
 }
 
 }  // namespace yard::detail

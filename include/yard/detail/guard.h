@@ -16,9 +16,9 @@
 namespace yard::detail {
 
 class Commit;
+struct CallMemos;
 struct FunctionCalls;
 struct HookFrame;
-struct RecentCalls;
 struct ScopeState;
 
 // How a reader orders "I use p" before "p is still current". With membarrier the reclaimer pays for
@@ -38,17 +38,20 @@ inline constexpr std::memory_order kFollow = std::memory_order_relaxed;
 
 using HazardSlot = std::atomic<const void*>;
 
+// Empty, never written.
+extern YARD_API CallMemos kNoMemos;
+
 // What a call reads and writes of its thread. Written by the thread alone.
 struct alignas(64) ThreadHead {
   static constexpr uint32_t kInlineSlots = 8;
   HazardSlot slots[kInlineSlots]{};
   uint32_t depth = 0;               // slots in use
-  std::atomic<bool> fences{false};  // readers must fence
+  std::atomic<uint32_t> fences{0};  // not 0: readers must fence
   // This thread's counters: chunks of kPerChunk, null until counted in (src/telemetry/counters.h).
   using Value = std::atomic<uint64_t>;
   std::atomic<Value*>* counters = nullptr;
-  // What this thread called last (recent.h); null until it has called something.
-  RecentCalls* recent = nullptr;
+  // What this thread remembers of its calls (memo.h); kNoMemos until something is remembered.
+  CallMemos* memos = &kNoMemos;
   // The policy scope the thread is in (yard/scope.h): its number, 0 outside of any, and what it says. Inside a
   // commit group kCommitted is added, which no scope's number has: such calls go by no memo.
   static constexpr uint64_t kCommitted = uint64_t{1} << 63;
@@ -59,25 +62,20 @@ struct alignas(64) ThreadHead {
   const ScopeState* scope_state = nullptr;
   // The devices and sets of hooks the thread is in (yard/hooks.h), the innermost first; null: none.
   const HookFrame* hooks = nullptr;
-  // Where a kernel that fails leaves its message; read before the thread's next call.
+  // Of the buffer in which a kernel that fails leaves its message.
   static constexpr uint64_t kErrorBytes = 512;
-  char* error = nullptr;  // kMessages of them
-  // The part of it for the current depth: a kernel that has left a message may call ops before it returns. A call
-  // inside of eight others shares that of the first.
-  static constexpr uint32_t kMessages = 8;
-  char* message() noexcept { return error + (depth - 1) % kMessages * kErrorBytes; }
   // The innermost commit group the thread is in (yard/commit.h); null: none.
   Commit* commit = nullptr;
   // Who ran this thread's last calls of dispatched functions (function.h); null until there was one.
   FunctionCalls* functions = nullptr;
 
   // The slot for the current depth. Allocates only the first time a thread nests this deep.
-  HazardSlot& slot() noexcept { return depth < kInlineSlots ? slots[depth] : deep_slot(depth); }
+  [[gnu::always_inline]] HazardSlot& slot() noexcept { return depth < kInlineSlots ? slots[depth] : deep_slot(depth); }
   YARD_API HazardSlot& deep_slot(uint32_t at) noexcept;
 
-  void barrier() const noexcept {
+  [[gnu::always_inline]] void barrier() const noexcept {
 #if !defined(YARD_UNDER_TSAN)
-    if (fences.load(std::memory_order_relaxed)) [[unlikely]]
+    if (fences.load(std::memory_order_relaxed) != 0) [[unlikely]]
       std::atomic_thread_fence(std::memory_order_seq_cst);
     else
       std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -93,10 +91,16 @@ YARD_API ThreadHead& register_thread() noexcept;
 // A reader's slot for the length of a call. Nests. Made and used by one thread; costs a few stores.
 class Guard {
  public:
-  explicit Guard(ThreadHead& thread) noexcept : thread_(thread), slot_(thread.slot()) {
+  [[gnu::always_inline]] explicit Guard(ThreadHead& thread) noexcept : thread_(thread), slot_(thread.slot()) {
     ++thread_.depth;
   }
-  ~Guard() {
+  // For a thread with an inline slot left: no call on the way.
+  struct Inline {};
+  [[gnu::always_inline]] Guard(ThreadHead& thread, Inline) noexcept
+      : thread_(thread), slot_(thread.slots[thread.depth]) {
+    ++thread_.depth;
+  }
+  [[gnu::always_inline]] ~Guard() {
     slot_.store(nullptr, std::memory_order_release);
     --thread_.depth;
   }
@@ -106,7 +110,7 @@ class Guard {
   // What `source` points to now, held until the next protect(), move_to() or the end. One guard does this
   // once: nothing orders what was read under a first protect() before a second one.
   template <class T>
-  T* protect(const std::atomic<T*>& source) noexcept {
+  [[gnu::always_inline]] T* protect(const std::atomic<T*>& source) noexcept {
     T* p = source.load(kFollow);
     for (;;) {
       slot_.store(p, kAnnounce);
@@ -120,12 +124,12 @@ class Guard {
 
   // Announces `p` without knowing whether it is still there. It is held if whatever is changed before `p` is
   // let go is found unchanged afterwards.
-  void announce(const void* p) noexcept { move_to(p); }
+  [[gnu::always_inline]] void announce(const void* p) noexcept { move_to(p); }
 
   // Holds `part` instead of what was held, which must own it: from here on the whole may go. `part` must
   // have been read out of the whole, and nothing else may have been: that dependency keeps the reading
   // before the letting go.
-  void move_to(const void* part) noexcept {
+  [[gnu::always_inline]] void move_to(const void* part) noexcept {
     slot_.store(part, kAnnounce);
     thread_.barrier();
   }
@@ -151,17 +155,19 @@ inline bool thread_is_unwinding() noexcept {
 }
 
 // Counting: writes only memory of the thread.
-inline constexpr uint32_t kPerChunk = 128;
-YARD_API void count_slow(ThreadHead& thread, uint32_t id) noexcept;
-inline void count(ThreadHead& thread, uint32_t id) noexcept {
-  if (thread.counters != nullptr) [[likely]] {
-    if (auto* chunk = thread.counters[id / kPerChunk].load(std::memory_order_relaxed)) [[likely]] {
-      ThreadHead::Value& v = chunk[id % kPerChunk];
-      v.store(v.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-      return;
-    }
-  }
-  count_slow(thread, id);
+[[gnu::always_inline]] inline void count(ThreadHead::Value& v) noexcept {
+  v.store(v.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
+inline constexpr uint32_t kPerChunk = 128;
+YARD_API ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexcept;
+// This thread's part of a counter, for the life of the thread in this process.
+[[gnu::always_inline]] inline ThreadHead::Value& counter(ThreadHead& thread, uint32_t id) noexcept {
+  if (thread.counters != nullptr) [[likely]] {
+    if (auto* chunk = thread.counters[id / kPerChunk].load(std::memory_order_relaxed)) [[likely]]
+      return chunk[id % kPerChunk];
+  }
+  return make_counter(thread, id);
+}
+inline void count(ThreadHead& thread, uint32_t id) noexcept { count(counter(thread, id)); }
 
 }  // namespace yard::detail

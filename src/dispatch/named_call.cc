@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dispatch/named_call.h"
+
+#include <cstring>
+
+#include "dispatch/call.h"
+
+namespace yard::detail {
+namespace {
+
+constexpr int kThreadLocal = 3;  // our index in ThreadRecord::locals
+
+// A name of bounded length, by value.
+struct Name {
+  static constexpr size_t kMost = 31;
+  uint8_t size = 0;
+  char text[kMost] = {};
+
+  bool set(std::string_view s) noexcept {
+    if (s.size() > kMost) return false;
+    size = static_cast<uint8_t>(s.size());
+    std::memcpy(text, s.data(), s.size());
+    return true;
+  }
+  bool operator==(std::string_view s) const noexcept { return s == std::string_view(text, size); }
+};
+
+// How the arguments of one way to write a call go to its parameters. Valid while the op's version is; owns what it
+// compares with, since the op may go at any time.
+struct Binding {
+  uint64_t hash = 0;  // 0: empty
+  uint64_t core = 0;
+  const std::atomic<uint64_t>* version = nullptr;
+  uint64_t found = 0;
+  Site* site = nullptr;
+  Name op;
+  uint8_t given = 0, count = 0;
+  uint8_t to[YARD_MAX_ARGS] = {};    // the parameter of each argument
+  uint8_t tags[YARD_MAX_ARGS] = {};  // of each argument, none of which is converted
+  Name names[YARD_MAX_ARGS];
+  uint32_t defaults = 0;  // bit n: parameter n is not given
+  yard_value_t values[YARD_MAX_ARGS] = {};
+};
+
+struct Bindings {
+  static constexpr uint32_t kCount = 32;
+  Binding of[kCount];
+};
+
+uint64_t hash_text(std::string_view s) noexcept {
+  uint64_t a = 0, b = 0;
+  if (s.size() >= 8) {
+    std::memcpy(&a, s.data(), 8);
+    std::memcpy(&b, s.data() + s.size() - 8, 8);
+  } else if (s.size() >= 4) {
+    std::memcpy(&a, s.data(), 4);
+    std::memcpy(&b, s.data() + s.size() - 4, 4);
+  } else if (!s.empty()) {
+    a = static_cast<uint64_t>(s.front()) << 8 | static_cast<uint8_t>(s.back());
+  }
+  return (a ^ std::rotl(b, 29) ^ s.size()) * 0x9e3779b97f4a7c15ull;
+}
+
+// Of the op's name and how many arguments there are, the last of which tells the rest apart well enough.
+uint64_t hash_call(const Core& core, std::string_view op, std::span<const Arg> args) noexcept {
+  uint64_t h = hash_text(op) + core.id + args.size();
+  if (!args.empty() && !args.back().name.empty()) h ^= hash_text(args.back().name) >> 7;
+  return h | 1;
+}
+
+bool is_for(const Binding& b, const Core& core, std::string_view op,
+            std::span<const Arg> args) noexcept {
+  if (b.core != core.id || b.given != args.size() || !(b.op == op)) return false;
+  if (b.version->load(std::memory_order_acquire) != b.found) return false;
+  for (size_t i = 0; i < args.size(); ++i)
+    if (args[i].value.c().tag != b.tags[i] || args[i].name.size() != b.names[i].size ||
+        (b.names[i].size != 0 && !(b.names[i] == args[i].name)))
+      return false;
+  return true;
+}
+
+Binding* binding_at(uint64_t hash) {
+  base::ThreadRecord& thread = base::this_thread();
+  auto*& bindings = reinterpret_cast<Bindings*&>(thread.locals[kThreadLocal]);
+  if (bindings == nullptr) {
+    base::set_thread_exit_hook(kThreadLocal, [](void* p) { delete static_cast<Bindings*>(p); });
+    bindings = new Bindings;
+  }
+  return &bindings->of[hash >> 59];
+}
+
+// Remembers how `args` became `bound`, if that can be repeated without asking the schema.
+void remember_binding(Binding& b, uint64_t hash, uint64_t found, const Core& core, Site* site,
+                      std::string_view op, std::span<const Arg> args, const op::Arguments& bound) {
+  b.hash = 0;
+  if (found == 0 || !b.op.set(op)) return;
+  b.core = core.id, b.site = site;
+  b.version = &core.version(site->index.load(std::memory_order_acquire)).value(), b.found = found;
+  b.given = static_cast<uint8_t>(args.size()), b.count = static_cast<uint8_t>(bound.count);
+  b.defaults = (bound.count < 32 ? uint32_t{1} << bound.count : 0) - 1;
+  for (uint32_t i = 0; i < bound.count; ++i) b.values[i] = bound.values[i];
+  const auto is = [](const yard_value_t& v, const yard_value_t& w) {
+    return v.tag == w.tag && v.count == w.count && v.u.i == w.u.i;
+  };
+  uint32_t next = 0;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const yard_value_t& v = args[i].value.c();
+    uint32_t at = next;
+    if (args[i].name.empty()) {
+      ++next;
+    } else {
+      at = bound.index_of[i];
+    }
+    if (at >= bound.count || !is(v, bound.values[at]) || !b.names[i].set(args[i].name)) return;
+    b.to[i] = static_cast<uint8_t>(at);
+    b.tags[i] = static_cast<uint8_t>(v.tag);
+    b.defaults &= ~(uint32_t{1} << at);
+  }
+  // The text of a default lives in the op.
+  for (uint32_t i = 0; i < bound.count; ++i)
+    if ((b.defaults >> i & 1) != 0 && b.values[i].tag == YARD_TAG_STRING) return;
+  b.hash = hash;
+}
+
+}  // namespace
+
+Result<Site*> bind_named(Core& core, std::string_view op, std::span<const Arg> args,
+                         op::Arguments& to) {
+  auto s = core.snapshot();
+  const registry::Family* family = s->state->find(op);
+  if (core.first_need(op, family)) {
+    s = core.snapshot();
+    family = s->state->find(op);
+  }
+  if (family == nullptr) return core.unknown_op(*s->state, op);
+  std::vector<op::Given> given;
+  for (const Arg& a : args) given.push_back({a.name, a.value.c()});
+  auto bound = op::bind(*family->op->program, given);
+  if (!bound.ok()) return std::move(bound).status();
+  to = *bound;
+  Status why;
+  Site* const site = core.attach(op, kPacked, &why);
+  if (site == nullptr) return why;
+  return site;
+}
+
+Status call_named(Core& core, std::string_view op, std::span<const Arg> args) {
+  const uint64_t hash = hash_call(core, op, args);
+  Binding& b = *binding_at(hash);
+  if (b.hash == hash && is_for(b, core, op, args)) [[likely]] {
+    yard_value_t values[YARD_MAX_ARGS];
+    for (uint32_t left = b.defaults; left != 0; left &= left - 1) {
+      const auto i = static_cast<uint32_t>(std::countr_zero(left));
+      values[i] = b.values[i];
+    }
+    for (size_t i = 0; i < args.size(); ++i) values[b.to[i]] = args[i].value.c();
+    return Status::adopt(call_packed(b.site, values, b.count));
+  }
+  // Read before the op is looked at.
+  const auto s = core.snapshot();
+  const registry::Family* family = s->state->find(op);
+  const uint64_t found = family != nullptr ? core.version(family->op->index).read() : 0;
+  op::Arguments bound;
+  auto site = bind_named(core, op, args, bound);
+  if (!site.ok()) return std::move(site).status();
+  const bool same = family != nullptr && (*site)->index.load() == family->op->index;
+  remember_binding(b, hash, same ? found : 0, core, *site, op, args, bound);
+  return Status::adopt(call_packed(*site, bound.values, bound.count));
+}
+
+}  // namespace yard::detail
