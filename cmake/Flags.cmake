@@ -34,6 +34,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(yard_flags INTERFACE -Wno-restrict)
 endif()
 
+# Programs that link the shared library are not linked again when only its code changes.
+set(CMAKE_LINK_DEPENDS_NO_SHARED ON)
+
 # Interposition would keep calls inside the library from being inlined. The thread's hazard slot and
 # counters are read on every call; initial-exec makes that one load instead of a function call.
 add_library(yard_library_flags INTERFACE)
