@@ -21,13 +21,10 @@ if(YARD_BUILD_TESTS)
   if(TARGET rapidcheck_gtest)
     target_link_libraries(yard_test_flags INTERFACE rapidcheck_gtest)
   endif()
-  # Reading GoogleTest's headers takes longer than compiling most tests.
-  file(WRITE "${PROJECT_BINARY_DIR}/test_headers.cc" "")
-  add_executable(yard_test_headers EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/test_headers.cc")
+  # Reading the headers of GoogleTest and of the library takes longer than compiling most tests.
+  yard_precompiled(yard_test_headers <gmock/gmock.h> <gtest/gtest.h> <atomic> <chrono> <functional> <map>
+                   <memory> <optional> <string> <thread> <vector> <yard/plugin.hpp> <yard/yard.h>)
   target_link_libraries(yard_test_headers PRIVATE yard_test_flags)
-  target_compile_options(yard_test_headers PRIVATE -O0)
-  target_precompile_headers(yard_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h> <atomic> <chrono>
-                            <functional> <map> <memory> <optional> <string> <thread> <vector>)
 endif()
 
 # The labels of what a test is about, in the variable `to`.
