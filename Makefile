@@ -3,16 +3,19 @@
 # first on a fresh machine.
 
 FUZZ_SECONDS ?= 15
+FULL_FUZZ_SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench lint format fuzz clean
+.PHONY: help setup build demo test check check-full bench lint format fuzz clean
 
 help: ## say what there is
 	@echo 'Switchyard picks, runs and explains the best kernel for every operator call.'
 	@echo
 	@echo '  make build    the library and the command: build/bin/yard'
 	@echo '  make demo     a tour: calls under several policies, each choice explained'
-	@echo '  make test     everything that must hold: tests, sanitizers, fuzzers, lint, packages'
+	@echo '  make test     the tests of the release build and the lint'
+	@echo '  make check    the same tests under sanitizers, the fuzzers, the library built inside another project'
+	@echo '  make check-full  the long tests with ten times as many rounds, the fuzzers for two minutes each'
 	@echo '  make bench    the figures, beside those of PyTorch'"'"'s dispatcher'
 	@echo '  make lint     the house rules alone'
 	@echo '  make format   formats every C and C++ file'
@@ -21,22 +24,33 @@ help: ## say what there is
 	@echo '  make clean    removes build/'
 	@echo
 	@echo 'For daily work: cmake --preset dev && cmake --build --preset dev && ctest --preset dev'
-	@echo 'One stage of the tests: scripts/test.py release | asan | fuzz | tsan'
+	@echo 'One stage of the tests: scripts/test.py release | package | asan | fuzz | tsan'
 
 setup:
 	@scripts/setup.sh build test lint
 
 build:
 	@scripts/setup.sh build
-	@cmake --preset release --log-level=WARNING -DYARD_BUILD_TESTS=OFF
+	@cmake --preset release --log-level=WARNING -DYARD_BUILD_TESTS=OFF -DYARD_BUILD_DOCS_EXAMPLES=OFF
 	@cmake --build --preset release
 
-demo: build
+demo:
+	@scripts/setup.sh build
+	@cmake --preset release --log-level=WARNING -DYARD_BUILD_TESTS=OFF -DYARD_BUILD_DOCS_EXAMPLES=ON
+	@cmake --build --preset release --target yard_tool yard_probe example_tour
 	@scripts/demo.sh
 
 test:
 	@scripts/setup.sh build test
-	@scripts/test.py --fuzz-seconds $(FUZZ_SECONDS)
+	@scripts/test.py release
+
+check:
+	@scripts/setup.sh build test
+	@scripts/test.py --fuzz-seconds $(FUZZ_SECONDS) package asan fuzz tsan
+
+check-full:
+	@scripts/setup.sh build test
+	@scripts/test.py --full --fuzz-seconds $(FULL_FUZZ_SECONDS) release asan fuzz tsan
 
 bench:
 	@scripts/setup.sh build bench

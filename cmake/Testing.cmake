@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# yard_test(name [MEASURES] SOURCES ... [LIBS ...] [LABELS ...] [TIMEOUT seconds]
+# yard_test(name [MEASURES] [SLOW] [SCALES] SOURCES ... [LIBS ...] [LABELS ...] [TIMEOUT seconds]
 #           [OPS ...] [FUNCTIONS ...] [BACKENDS ...])
 #
 # One GoogleTest program, each of its tests an entry of ctest. LIBS are targets: `yard` for what users
@@ -7,7 +7,10 @@
 # of the run under the thread sanitizer. OPS, FUNCTIONS and BACKENDS say what it is about; they become the labels
 # op:NAME, function:NAME and backend:NAME, by which `ctest -L` finds what a change affects.
 #
-# A test that MEASURES is optimised; the others are compiled and run once, which is quicker without.
+# A test that MEASURES is optimised and runs alone; the others are compiled and run once, which is quicker without.
+# A test that is SLOW starts before others, so that none is left waiting for it at the end.
+# A test that SCALES is slow, multiplies its rounds by YARD_TEST_SCALE and has the label `full`: `make check-full`
+# runs it with more of them.
 #
 # Under the address sanitizer a program is one entry: looking for leaks takes seconds at each exit.
 
@@ -21,13 +24,10 @@ if(YARD_BUILD_TESTS)
   if(TARGET rapidcheck_gtest)
     target_link_libraries(yard_test_flags INTERFACE rapidcheck_gtest)
   endif()
-  # Reading GoogleTest's headers takes longer than compiling most tests.
-  file(WRITE "${PROJECT_BINARY_DIR}/test_headers.cc" "")
-  add_executable(yard_test_headers EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/test_headers.cc")
+  # Reading the headers of GoogleTest and of the library takes longer than compiling most tests.
+  yard_precompiled(yard_test_headers <gmock/gmock.h> <gtest/gtest.h> <atomic> <chrono> <functional> <map>
+                   <memory> <optional> <string> <thread> <vector> <yard/plugin.hpp> <yard/yard.h>)
   target_link_libraries(yard_test_headers PRIVATE yard_test_flags)
-  target_compile_options(yard_test_headers PRIVATE -O0)
-  target_precompile_headers(yard_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h> <atomic> <chrono>
-                            <functional> <map> <memory> <optional> <string> <thread> <vector>)
 endif()
 
 # The labels of what a test is about, in the variable `to`.
@@ -47,12 +47,15 @@ function(yard_test name)
   if(NOT YARD_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 arg "MEASURES" "TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "MEASURES;SLOW;SCALES" "TIMEOUT"
                         "SOURCES;LIBS;LABELS;OPS;FUNCTIONS;BACKENDS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
     message(FATAL_ERROR "yard_test(${name}): SOURCES missing, or stray '${arg_UNPARSED_ARGUMENTS}'")
   endif()
-  if(NOT arg_TIMEOUT)
+  if(arg_SCALES)
+    list(APPEND arg_LABELS full)
+    set(arg_TIMEOUT 900)
+  elseif(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
   yard_labels(about OPS ${arg_OPS} FUNCTIONS ${arg_FUNCTIONS} BACKENDS ${arg_BACKENDS})
@@ -83,21 +86,27 @@ function(yard_test name)
   if("tsan" IN_LIST arg_LABELS)
     add_dependencies(yard_tsan_tests ${name})
   endif()
+  set(order "")
+  if(arg_MEASURES)
+    set(order RUN_SERIAL ON)
+  elseif(arg_SLOW OR arg_SCALES)
+    set(order COST 100)
+  endif()
   if(YARD_SANITIZE STREQUAL "address")
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "${arg_LABELS}"
+    set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "${arg_LABELS}" ${order}
                          ENVIRONMENT "ASAN_OPTIONS=detect_leaks=1")
     return()
   endif()
   list(LENGTH arg_LABELS count)
   if(count LESS 2)
     gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
-                         PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+                         PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ${order})
     return()
   endif()
   # Which keeps one label only: the others are set once the tests are known.
   gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
-                       PROPERTIES TIMEOUT ${arg_TIMEOUT})
+                       PROPERTIES TIMEOUT ${arg_TIMEOUT} ${order})
   set(file "${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake")
   file(WRITE "${file}" "if(${name}_TESTS)\n  set_tests_properties(\${${name}_TESTS} PROPERTIES"
                        " LABELS \"${arg_LABELS}\")\nendif()\n")

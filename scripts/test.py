@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs everything that must hold, stage by stage, and ends in one line: N passed, N failed.
+"""Runs the tests stage by stage and ends in one line: N passed, N failed.
 
-A stage that cannot be built counts as one failure. Up to three tests of a stage that fail are run once more, alone:
-what passes then is told as unstable. What a sanitizer has reported stays a failure. Usage: test.py [--fuzz-seconds N]
-[stage ...]
+A stage that cannot be built counts as one failure. Up to three tests of a stage that fail are rerun alone: those that
+pass then are listed as unstable and do not fail the run. What a sanitizer has reported stays a failure.
+
+Usage: test.py [--full] [--fuzz-seconds N] [stage ...]
+  --full  only the tests with the label `full`, with ten times as many rounds (YARD_TEST_SCALE)
 """
 import argparse
 import concurrent.futures
@@ -19,44 +21,56 @@ import time
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-MOST_UNSTABLE = 3  # of a stage; more than that is no accident
-JOBS = os.cpu_count() or 2  # a stage that measures nothing runs one more: some tests wait most of their time
+MOST_UNSTABLE = 3  # per stage; more failures than that are not rerun
+CORES = os.cpu_count() or 2
+JOBS = CORES + 1  # some tests wait most of their time; those that measure run alone
+FULL_SCALE = 10
 
 
 class Tally:
     def __init__(self):
-        self.passed, self.skipped, self.failures, self.unstable = 0, 0, [], []
+        self.passed, self.skipped, self.failures, self.unstable = 0, [], [], []
 
     def fail(self, name):
         self.failures.append(name)
         print(f"FAILED: {name}", flush=True)
 
 
+def configure(preset):
+    """True if it succeeds."""
+    return subprocess.run(["cmake", "--preset", preset, "--log-level=WARNING"], cwd=ROOT).returncode == 0
+
+
 def build(preset, target=None):
-    """Configures and builds; true if both went well."""
+    """Configures and builds; true if both succeed."""
     command = ["cmake", "--build", "--preset", preset]
     if target:
         command += ["--target", target]
-    quiet = ["cmake", "--preset", preset, "--log-level=WARNING"]
-    return all(subprocess.run(c, cwd=ROOT).returncode == 0 for c in (quiet, command))
+    return configure(preset) and subprocess.run(command, cwd=ROOT).returncode == 0
 
 
 def folder(preset):
     return ROOT / "build" if preset == "release" else ROOT / "build" / preset
 
 
-def skipped_itself(case):
-    """Whether a test said that it does not apply here. One that could not be started has failed."""
+def why_skipped(case):
+    """The reason for which a test did not run, or None. A test that could not be started has failed."""
+    if case.get("status") == "disabled":
+        return "disabled"
     skipped = case.find("skipped")
-    return skipped is not None and str(skipped.get("message")).startswith("SKIP_")
+    if skipped is None or not str(skipped.get("message")).startswith("SKIP_"):
+        return None
+    said = re.search(r": Skipped\n+(.+)", case.findtext("system-out") or "")
+    return said.group(1) if said else "skipped"
 
 
 def run_ctest(preset, arguments, environment, prefix):
-    """Runs tests of a build, one line each. Gives the exit code and the cases that ctest reports."""
+    """Runs tests of a build, one line each. Returns the exit code and the cases that ctest reports."""
     report = folder(preset) / "ctest.xml"
     report.unlink(missing_ok=True)
     process = subprocess.Popen(
         [*prefix, "ctest", "--test-dir", str(folder(preset)), "--output-on-failure",
+         "--test-output-size-failed", str(16 << 20),  # so that no sanitizer's report is cut off
          "--output-junit", str(report), *arguments],
         cwd=ROOT, env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, errors="replace")
@@ -71,27 +85,27 @@ def run_ctest(preset, arguments, environment, prefix):
 
 
 def passes_alone(preset, cases, environment, prefix):
-    """Of tests that failed, the names of those that pass when nothing else runs."""
+    """Of tests that failed, the names of those that pass when rerun alone."""
     if len(cases) > MOST_UNSTABLE:
         return set()
     names = [c.get("name") for c in cases if "Sanitizer" not in (c.findtext("system-out") or "")]
     if not names:
         return set()
-    print("once more, alone:", *names, flush=True)
+    print("rerun alone:", *names, flush=True)
     pattern = "^(" + "|".join(re.escape(name) for name in names) + ")$"
     _, again = run_ctest(preset, ["-R", pattern], environment, prefix)
     return {c.get("name") for c in again if c.get("status") == "run"}
 
 
-def ctest(preset, tally, arguments=(), environment=None, prefix=(), jobs=JOBS):
+def ctest(preset, tally, arguments=(), environment=None, prefix=()):
     """Runs the tests of a build and adds up what ctest reports."""
-    rc, cases = run_ctest(preset, ["-j", str(jobs), *arguments], environment, prefix)
+    rc, cases = run_ctest(preset, ["-j", str(JOBS), *arguments], environment, prefix)
     failed = []
     for case in cases:
         if case.get("status") == "run":
             tally.passed += 1
-        elif case.get("status") == "disabled" or skipped_itself(case):
-            tally.skipped += 1
+        elif why_skipped(case):
+            tally.skipped.append(f"{preset}: {case.get('name')}: {why_skipped(case)}")
         else:
             failed.append(case)
     alone = passes_alone(preset, failed, environment, prefix)
@@ -105,25 +119,35 @@ def ctest(preset, tally, arguments=(), environment=None, prefix=(), jobs=JOBS):
         tally.fail(f"{preset}: ctest" + ("" if cases else " found no test"))
 
 
-def release(tally, _):
+def release(tally, options):
     if build("release"):
-        ctest("release", tally)
+        ctest("release", tally, ["-L", "^full$"] if options.full else ["-LE", "^check$"])
     else:
         tally.fail("release: build")
 
 
-def asan(tally, _):
+def package(tally, options):
+    """Tests of the release build that build the library themselves."""
+    if options.full:
+        return
+    if configure("release"):
+        ctest("release", tally, ["-L", "^check$"])
+    else:
+        tally.fail("package: configure")
+
+
+def asan(tally, options):
     # A search for leaks takes seconds at each exit: the test programs turn it on for themselves, the
     # programs that they start do without.
     environment = {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
     if build("asan"):
-        ctest("asan", tally, environment=environment, jobs=JOBS + 1)
+        ctest("asan", tally, ["-L", "^full$"] if options.full else (), environment)
     else:
         tally.fail("asan: build")
 
 
 def without_random_addresses():
-    """The thread sanitizer of older compilers cannot cope with much address randomisation."""
+    """The thread sanitizer of older compilers fails where address randomisation is strong."""
     prefix = ("setarch", platform.machine(), "-R")
     if not shutil.which("setarch"):
         return ()
@@ -131,16 +155,16 @@ def without_random_addresses():
     return prefix if works else ()
 
 
-def tsan(tally, _):
+def tsan(tally, options):
     if build("tsan", "yard_tsan_tests"):
-        ctest("tsan", tally, ["-L", "^tsan$"], {"TSAN_OPTIONS": "halt_on_error=1"},
-              without_random_addresses(), JOBS + 1)
+        ctest("tsan", tally, ["-L", "^tsan$"] + ["-L", "^full$"] * options.full,
+              {"TSAN_OPTIONS": "halt_on_error=1"}, without_random_addresses())
     else:
         tally.fail("tsan: build")
 
 
 def run_fuzzer(program, seconds):
-    """One fuzzer over its seeds; new inputs are kept in the build tree. Gives its output if it fails."""
+    """One fuzzer over its seeds; new inputs are kept in the build tree. Returns exit code and output."""
     name = program.name.removesuffix("_fuzz")
     found = folder("asan") / "corpus" / name
     found.mkdir(parents=True, exist_ok=True)
@@ -153,7 +177,7 @@ def run_fuzzer(program, seconds):
     return run.returncode, run.stdout
 
 
-def fuzz(tally, seconds):
+def fuzz(tally, options):
     sources = sorted((ROOT / "tests" / "fuzz").glob("*_fuzz.cc"))
     if not sources:
         print("no fuzzer in tests/fuzz")
@@ -163,8 +187,8 @@ def fuzz(tally, seconds):
         tally.fail("fuzz: build")
         return
     programs = [folder("asan") / "bin" / source.stem for source in sources]
-    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        outcomes = pool.map(lambda p: run_fuzzer(p, seconds), programs)
+    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+        outcomes = pool.map(lambda p: run_fuzzer(p, options.fuzz_seconds), programs)
         for program, (rc, output) in zip(programs, outcomes):
             if rc == 0:
                 tally.passed += 1
@@ -175,28 +199,31 @@ def fuzz(tally, seconds):
                 tally.fail(f"fuzz: {program.name}")
 
 
-STAGES = {"release": release, "asan": asan, "fuzz": fuzz, "tsan": tsan}
+STAGES = {"release": release, "package": package, "asan": asan, "fuzz": fuzz, "tsan": tsan}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true")
     parser.add_argument("--fuzz-seconds", type=int, default=15)
-    parser.add_argument("stages", nargs="*", default=list(STAGES))
-    arguments = parser.parse_args()
-    for stage in arguments.stages:
+    parser.add_argument("stages", nargs="*", default=list(STAGES), metavar="stage")
+    options = parser.parse_args()
+    for stage in options.stages:
         if stage not in STAGES:
-            parser.error(f"no stage '{stage}'; there are {', '.join(STAGES)}")
+            parser.error(f"unknown stage '{stage}': expected {', '.join(STAGES)}")
+    if options.full:
+        os.environ.setdefault("YARD_TEST_SCALE", str(FULL_SCALE))
     tally = Tally()
-    for stage in arguments.stages:
+    for stage in options.stages:
         start, passed = time.monotonic(), tally.passed
         print(f"\n==== {stage} ====", flush=True)
-        STAGES[stage](tally, arguments.fuzz_seconds)
+        STAGES[stage](tally, options)
         print(f"==== {stage}: {tally.passed - passed} passed, "
               f"{time.monotonic() - start:.0f} s ====", flush=True)
     if tally.skipped:
-        print(f"\n{tally.skipped} skipped")
+        print("\nleft out:", *tally.skipped, sep="\n  ")
     if tally.unstable:
-        print("\nunstable, passed when run alone; please mend:", *tally.unstable, sep="\n  ")
+        print("\nunstable: passed when rerun alone:", *tally.unstable, sep="\n  ")
     if tally.failures:
         print("\nfailed:", *tally.failures, sep="\n  ")
     print(f"\n{tally.passed} passed, {len(tally.failures)} failed", flush=True)

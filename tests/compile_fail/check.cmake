@@ -3,6 +3,7 @@
 
 set(command "${COMPILER}" -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Werror
             "-I${INCLUDE}" "-I${GENERATED}" "${FILE}")
+separate_arguments(FLAGS UNIX_COMMAND "${FLAGS}")
 if(CASE STREQUAL "none")
   execute_process(COMMAND ${command} RESULT_VARIABLE rc OUTPUT_VARIABLE out ERROR_VARIABLE out)
   if(NOT rc EQUAL 0)
@@ -16,7 +17,7 @@ if(NOT line MATCHES "// expect: (.+)$")
   message(FATAL_ERROR "${FILE}: ${CASE} does not say what message it expects")
 endif()
 string(REGEX REPLACE " +\\| +" ";" expected "${CMAKE_MATCH_1}")
-execute_process(COMMAND ${command} "-D${CASE}" RESULT_VARIABLE rc OUTPUT_VARIABLE out
+execute_process(COMMAND ${command} ${FLAGS} -include "${HEADERS}" "-D${CASE}" RESULT_VARIABLE rc OUTPUT_VARIABLE out
                 ERROR_VARIABLE out)
 if(rc EQUAL 0)
   message(FATAL_ERROR "${FILE}: ${CASE} compiles, and must not")

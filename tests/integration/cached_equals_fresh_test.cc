@@ -16,6 +16,7 @@
 
 #include "dispatch/call.h"
 #include "random_world.h"
+#include "test_scale.h"
 
 namespace yard::testing {
 namespace {
@@ -166,13 +167,13 @@ TEST(CachedEqualsFresh, InRandomWorlds) {
   const bool holds = rc::check("the plan from the cache is the plan a fresh selection gives", [] {
     const auto seed = *rc::gen::resize(100, rc::gen::arbitrary<uint32_t>());
     const int kernels = *rc::gen::inRange(1, 9);
-    for (uint64_t i = 0; i < kWorlds; ++i)
+    for (uint64_t i = 0; i < static_cast<uint64_t>(scaled(kWorlds)); ++i)
       if (const std::string wrong = try_world((uint64_t{seed} << 8) + i, kernels); !wrong.empty())
         RC_FAIL(wrong);
   });
   EXPECT_TRUE(holds);
   if (!holds) return;
-  EXPECT_GE(g_cases, uint64_t{100} * kWorlds * kCalls);
+  EXPECT_GE(g_cases, uint64_t{100} * static_cast<uint64_t>(scaled(kWorlds)) * kCalls);
   // A cache that never answers would pass as well. Of so varied calls about a fifth are hits.
   EXPECT_GE(g_hits, g_cases / 10);
   RecordProperty("cases", std::to_string(g_cases));

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "fault.h"
+#include "test_scale.h"
 #include "testing.h"
 
 namespace yard::testing {
@@ -36,9 +37,9 @@ int32_t serve(yard_call_t*, const yard_value_t* args, uint32_t) {
 
 TEST(FailingKernels, AMillionCallsReturnRightResults) {
 #if defined(YARD_UNDER_ASAN) || defined(YARD_UNDER_TSAN)
-  constexpr int kCalls = 20'000;
+  const int calls = scaled(20'000);
 #else
-  constexpr int kCalls = 1'000'000;
+  const int calls = scaled(1'000'000);
 #endif
   constexpr int kThreads = 4;
   constexpr int64_t kRows = 2, kHidden = 16;
@@ -91,7 +92,7 @@ TEST(FailingKernels, AMillionCallsReturnRightResults) {
         serve(nullptr, args, 4);
       }
       const auto op = rms_norm.on(runtime);
-      for (int n = 0; n < kCalls / kThreads; ++n) {
+      for (int n = 0; n < calls / kThreads; ++n) {
         std::fill(out.begin(), out.end(), -7.f);
         const Status s = op(TensorView(out.data(), DType::f32, {kRows, kHidden}),
                             TensorView(x.data(), DType::f32, {kRows, kHidden}),
@@ -109,7 +110,8 @@ TEST(FailingKernels, AMillionCallsReturnRightResults) {
   EXPECT_EQ(wrong.load(), 0u);
   // Each did fail, and often, though breakers had their say.
   for (size_t k = 0; k < kernels.size(); ++k)
-    EXPECT_GT(kernels[k]->failures() + kernels[k]->corrupted(), uint64_t{kCalls} / 2000) << k;
+    EXPECT_GT(kernels[k]->failures() + kernels[k]->corrupted(), static_cast<uint64_t>(calls) / 2000)
+        << k;
   EXPECT_GT(runtime.health().report().breakers.opened, 0u);
   EXPECT_TRUE(runtime.reset().ok());
 }

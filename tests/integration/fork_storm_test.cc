@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Forks under load: calls, failing kernels and their breakers, scopes, reloads of rules, plugins that come and
-// go. The parent is undisturbed, each child is usable at once, nobody waits for ever. YARD_TEST_FORKS=10000 makes
-// it a storm.
+// go. The parent is undisturbed, each child is usable at once, none waits forever.
 //
 // Not under the thread sanitizer, which does not survive threads after a fork. For the address sanitizer see
 // base/testing_allocator_at_fork.cc.
@@ -11,11 +10,11 @@
 #include <yard/detail/sanitizers.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <thread>
 
 #include "fault.h"
 #include "plugin_files.h"
+#include "test_scale.h"
 #include "testing.h"
 
 namespace yard::testing {
@@ -29,11 +28,8 @@ constexpr int kForks = 200;  // each takes some ten milliseconds here
 constexpr int kForks = 1000;
 #endif
 
-// YARD_TEST_FORKS says how many, of each kind.
-int forks() {
-  const char* said = std::getenv("YARD_TEST_FORKS");
-  return said != nullptr ? std::atoi(said) : kForks;
-}
+// Of each kind.
+int forks() { return scaled(kForks); }
 
 class ForkStorm : public ::testing::Test {
  protected:

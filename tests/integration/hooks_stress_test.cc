@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hooks under many threads: activated, removed, loaded and unloaded while they are called. A call runs one chain as it
 // was at one moment, nothing that has gone, and finds whatever was there all the time.
-//
-// YARD_STRESS_ROUNDS makes it run longer.
 #include <atomic>
 #include <thread>
 
 #include "plugin_files.h"
+#include "test_scale.h"
 
 namespace yard::testing {
 namespace {
 
-int rounds() {
-  const char* text = std::getenv("YARD_STRESS_ROUNDS");
-  if (text != nullptr) return std::atoi(text);
-  return YARD_SANITIZER_[0] == 'n' ? 300 : 100;
-}
+int rounds() { return scaled(YARD_SANITIZER_[0] == 'n' ? 300 : 100); }
 
 // Threads that do something over and over until the end of the block.
 class Busy {

@@ -2,19 +2,17 @@
 // Register, replace, remove kernels and change policy from some threads while others call in every way
 // there is. Every call must have run a kernel that some snapshot between its start and its end allowed,
 // nothing let go may be touched, and memory must stay bounded although one kernel never returns.
-//
-// YARD_STRESS_SECONDS makes it run longer than its few seconds.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <yard/detail/sanitizers.h>
 
-#include <cstdlib>
 #include <random>
 #include <thread>
 
 #include "fault.h"
 #include "ledger.h"
+#include "test_scale.h"
 #include "testing.h"
 
 namespace yard::testing {
@@ -29,10 +27,7 @@ constexpr bool kMayFork = true;
 constexpr int kWriters = 2, kCallers = 4;
 constexpr const char* kOps[] = {"live0", "live1", "chosen"};
 
-std::chrono::seconds duration() {
-  const char* text = std::getenv("YARD_STRESS_SECONDS");
-  return std::chrono::seconds(text != nullptr ? std::atoi(text) : 6);
-}
+std::chrono::seconds duration() { return std::chrono::seconds(scaled(6)); }
 
 yard_kernel_t versioned(const char* op, const char* id, const std::shared_ptr<Version>& v) {
   yard_kernel_t k = kernel_of(op, id, 0);

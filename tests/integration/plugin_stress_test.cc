@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Load, replace the file and unload in a loop while threads call in several ways: no call fails, none runs
 // code that is closed, and after each load the code of the file that is there now runs.
-//
-// YARD_STRESS_ROUNDS makes it run longer.
 #include <atomic>
 #include <thread>
 
 #include "plugin_files.h"
+#include "test_scale.h"
 
 namespace yard::testing {
 namespace {
@@ -33,10 +32,7 @@ void add_own_kernel(Runtime& runtime) {
 
 inline constexpr Op<void(Out, In)> answer{"answer"};
 
-int rounds() {
-  const char* text = std::getenv("YARD_STRESS_ROUNDS");
-  return text != nullptr ? std::atoi(text) : 1000;
-}
+int rounds() { return scaled(1000); }
 
 TEST(PluginStress, LoadReplaceUnloadWhileThreadsCall) {
   Folder folder;

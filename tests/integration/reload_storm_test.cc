@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/testing_files.h"
+#include "test_scale.h"
 #include "testing.h"
 
 namespace yard::testing {
@@ -120,7 +121,7 @@ TEST_P(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
     writers.emplace_back([&, w] {
       std::mt19937 random(static_cast<unsigned>(w) + 1);
       // Longer if hardly anything was read so far.
-      for (int i = 0; i < 200 || (i < 20000 && reloaded + refused < 2); ++i) {
+      for (int i = 0; i < scaled(200) || (i < 20000 && reloaded + refused < 2); ++i) {
         write_something(random, w);
         // Mostly in one go, sometimes long enough to be read in between.
         std::this_thread::sleep_for(std::chrono::milliseconds(i % 16 == 15 ? 60 : random() % 4));

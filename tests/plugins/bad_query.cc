@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugins whose query does what it must not. The build names the CASE.
-#include <yard/plugin.h>
+// Plugins whose query does what it must not: one function for each case. They are compiled once;
+// bad_query_case.cc says which of them a plugin is.
+#include "bad_query.h"
 
 #include <stdexcept>
 
@@ -62,129 +63,129 @@ yard_hook_t& second_hook() {
 
 using Answer = const yard_plugin_t*;
 
-struct Cases {
-  static Answer null() { return nullptr; }
-  static Answer throws() { throw std::runtime_error("not today"); }
-  static Answer throws_int() { throw 42; }
-  static Answer misaligned() {
-    return reinterpret_cast<Answer>(reinterpret_cast<const char*>(&g_plugin) + 1);
-  }
-  static Answer descriptor_abi() { return g_plugin.abi = 7, &g_plugin; }
-  static Answer no_name() { return g_plugin.name = nullptr, &g_plugin; }
-  static Answer bad_name() { return g_plugin.name = "has blanks", &g_plugin; }
-  static Answer other_version() { return g_plugin.version = "2.0", &g_plugin; }
-  static Answer no_version() { return g_plugin.version = nullptr, &g_plugin; }
-  static Answer kernels_missing() { return g_plugin.kernel_count = 3, &g_plugin; }
-  static Answer ops_missing() { return g_plugin.op_count = 3, &g_plugin; }
-  static Answer backends_missing() { return g_plugin.backend_count = 3, &g_plugin; }
-  static Answer count_huge() { return kernel(), g_plugin.kernel_count = ~0u, &g_plugin; }
-  static Answer null_kernel() { return kernel(), g_plugin.kernel_count = 2, &g_plugin; }
-  static Answer no_run() { return kernel().run = nullptr, &g_plugin; }
-  static Answer no_op() { return kernel().op = nullptr, &g_plugin; }
-  static Answer no_id() { return kernel().id = nullptr, &g_plugin; }
-  static Answer unknown_backend() { return kernel().backend = "nowhere", &g_plugin; }
-  static Answer two_backends() { return kernel(), g_plugin.backend_count = 2, &g_plugin; }
-  static Answer unknown_kind() { return kernel().kind = 99, &g_plugin; }
-  static Answer bad_priority() { return kernel().priority = -5, &g_plugin; }
-  static Answer taken_id() {
-    kernel().id = "reference.cpp", g_kernel.backend = "reference";
-    return g_kernel.kind = YARD_KIND_REFERENCE, &g_plugin;
-  }
-  static Answer no_vendor() { return kernel().kind = YARD_KIND_VENDOR, &g_plugin; }
-  static Answer bad_limit() {
-    static const yard_limit_t limit = {4711, 0, "hidden", 1, 0, 0};
-    return kernel().limits = &limit, g_kernel.limit_count = 1, &g_plugin;
-  }
-  static Answer limits_missing() { return kernel().limit_count = 5, &g_plugin; }
-  static Answer unknown_field() {
-    static const yard_limit_t limit = {YARD_LIMIT_MIN, 0, "no_such_dimension", 1, 0, 0};
-    return kernel().limits = &limit, g_kernel.limit_count = 1, &g_plugin;
-  }
-  static Answer bad_signature() {
-    kernel().typed = reinterpret_cast<void (*)()>(run);
-    return g_kernel.typed_signature = "xyz", &g_plugin;
-  }
-  static Answer bad_utf8() { return kernel().summary = "\xc3\x28", &g_plugin; }
-  static Answer control_character() { return kernel().summary = "a\x01b", &g_plugin; }
-  static Answer kernel_too_small() { return kernel().size = 12, &g_plugin; }
-  static Answer kernel_too_large() { return kernel().size = 1u << 30, &g_plugin; }
-  static Answer size_zero() { return g_plugin.size = 0, &g_plugin; }
-  static Answer backend_too_small() { return kernel(), g_backend.size = 4, &g_plugin; }
-  static Answer backend_too_large() { return kernel(), g_backend.size = ~0u, &g_plugin; }
-  static Answer op_too_small() { return op().size = 8, &g_plugin; }
-  static Answer op_too_large() { return op().size = ~0u, &g_plugin; }
-  static Answer null_op() { return op(), g_plugin.op_count = 2, &g_plugin; }
-  static Answer ops_huge() { return op(), g_plugin.op_count = ~0u, &g_plugin; }
-  static Answer no_schema() { return op().schema = nullptr, &g_plugin; }
-  static Answer endless_schema() {
-    static char text[200000];
-    for (char& c : text) c = 'a';
-    text[sizeof text - 1] = 0;
-    return op().schema = text, &g_plugin;
-  }
-  static Answer tolerances_missing() { return op().tolerance_count = 3, &g_plugin; }
-  static Answer bad_tolerance() {
-    static const yard_tolerance_t t = {YARD_F32, 0, -1, 0};
-    return op().tolerances = &t, g_op.tolerance_count = 1, &g_plugin;
-  }
-  static Answer duplicate_kernels() {
-    g_kernel_2 = kernel(), g_kernel_2.run = other_run;
-    return g_plugin.kernels = g_twice, g_plugin.kernel_count = 2, &g_plugin;
-  }
-  static Answer bad_enable() { return kernel(), g_backend.enable = 7, &g_plugin; }
-  static Answer bad_device() { return kernel(), g_backend.device_type = 4711, &g_plugin; }
-  static Answer create_without_destroy() { return kernel().create = create, &g_plugin; }
-  static Answer typed_without_signature() {
-    return kernel().typed = reinterpret_cast<void (*)()>(run), &g_plugin;
-  }
-  static Answer hooks_missing() { return g_plugin.hook_count = 3, &g_plugin; }
-  static Answer hooks_huge() { return hook(), g_plugin.hook_count = ~0u, &g_plugin; }
-  static Answer null_hook() {
-    return second_hook().name = "other_hook", g_plugin.hook_count = 3, &g_plugin;
-  }
-  static Answer hook_too_small() { return hook().size = 16, &g_plugin; }
-  static Answer hook_too_large() { return hook().size = 1u << 30, &g_plugin; }
-  static Answer hook_no_name() { return hook().name = nullptr, &g_plugin; }
-  static Answer hook_bad_name() { return hook().name = "bad hook", &g_plugin; }
-  static Answer hook_no_backend() { return hook().backend = nullptr, &g_plugin; }
-  static Answer hook_no_signature() { return hook().signature = nullptr, &g_plugin; }
-  static Answer hook_bad_utf8() { return hook().signature = "i64(\xc3\x28)", &g_plugin; }
-  static Answer hook_two_lines() { return hook().signature = "i64(i64)\n", &g_plugin; }
-  static Answer hook_endless_signature() {
-    static char text[200000];
-    for (char& c : text) c = 'a';
-    return text[sizeof text - 1] = 0, hook().signature = text, &g_plugin;
-  }
-  static Answer hook_no_function() { return hook().function = nullptr, &g_plugin; }
-  static Answer hook_bad_flags() { return hook().flags = 4711, &g_plugin; }
-  static Answer hook_bad_priority() { return hook().priority = 1001, &g_plugin; }
-  static Answer hook_reasons_missing() { return hook().reason_count = 2, &g_plugin; }
-  static Answer hook_with_samples() {
-    return hook(), g_hook.samples = [](void*, const void*) {}, &g_plugin;
-  }
-  static Answer hook_with_verifier() { return hook(), g_hook.verify = g_hook.function, &g_plugin; }
-  static Answer hook_lower_first() { return hook().flags = YARD_HOOK_LOWER_FIRST, &g_plugin; }
-  static Answer hook_unlisted() { return hook().name = "unlisted_hook", &g_plugin; }
-  static Answer hook_twice() { return second_hook().priority = 1, &g_plugin; }
-  static Answer hook_other_signature() {
-    second_hook().backend = "worse";
-    return g_hook_2.signature = "i64(f64)", &g_plugin;
-  }
-  static Answer hook_only_adds() {
-    second_hook().backend = "worse";
-    return g_hook_2.flags = YARD_HOOK_ADDS, &g_plugin;
-  }
-  static Answer function_with_next() {
-    return hook().group = "bad_group", g_hook.flags = YARD_HOOK_NEXT, &g_plugin;
-  }
-  static Answer function_bad_group() { return hook().group = "bad group", &g_plugin; }
-  static Answer function_unlisted() { return hook().group = "unlisted_group", &g_plugin; }
-  static Answer no_op_of_that_name() { return kernel().op = "no_such_op", &g_plugin; }
-};
-
 }  // namespace
 
-const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) { return Cases::CASE(); }
+namespace cases {
+
+Answer null() { return nullptr; }
+Answer throws() { throw std::runtime_error("not today"); }
+Answer throws_int() { throw 42; }
+Answer misaligned() {
+  return reinterpret_cast<Answer>(reinterpret_cast<const char*>(&g_plugin) + 1);
+}
+Answer descriptor_abi() { return g_plugin.abi = 7, &g_plugin; }
+Answer no_name() { return g_plugin.name = nullptr, &g_plugin; }
+Answer bad_name() { return g_plugin.name = "has blanks", &g_plugin; }
+Answer other_version() { return g_plugin.version = "2.0", &g_plugin; }
+Answer no_version() { return g_plugin.version = nullptr, &g_plugin; }
+Answer kernels_missing() { return g_plugin.kernel_count = 3, &g_plugin; }
+Answer ops_missing() { return g_plugin.op_count = 3, &g_plugin; }
+Answer backends_missing() { return g_plugin.backend_count = 3, &g_plugin; }
+Answer count_huge() { return kernel(), g_plugin.kernel_count = ~0u, &g_plugin; }
+Answer null_kernel() { return kernel(), g_plugin.kernel_count = 2, &g_plugin; }
+Answer no_run() { return kernel().run = nullptr, &g_plugin; }
+Answer no_op() { return kernel().op = nullptr, &g_plugin; }
+Answer no_id() { return kernel().id = nullptr, &g_plugin; }
+Answer unknown_backend() { return kernel().backend = "nowhere", &g_plugin; }
+Answer two_backends() { return kernel(), g_plugin.backend_count = 2, &g_plugin; }
+Answer unknown_kind() { return kernel().kind = 99, &g_plugin; }
+Answer bad_priority() { return kernel().priority = -5, &g_plugin; }
+Answer taken_id() {
+  kernel().id = "reference.cpp", g_kernel.backend = "reference";
+  return g_kernel.kind = YARD_KIND_REFERENCE, &g_plugin;
+}
+Answer no_vendor() { return kernel().kind = YARD_KIND_VENDOR, &g_plugin; }
+Answer bad_limit() {
+  static const yard_limit_t limit = {4711, 0, "hidden", 1, 0, 0};
+  return kernel().limits = &limit, g_kernel.limit_count = 1, &g_plugin;
+}
+Answer limits_missing() { return kernel().limit_count = 5, &g_plugin; }
+Answer unknown_field() {
+  static const yard_limit_t limit = {YARD_LIMIT_MIN, 0, "no_such_dimension", 1, 0, 0};
+  return kernel().limits = &limit, g_kernel.limit_count = 1, &g_plugin;
+}
+Answer bad_signature() {
+  kernel().typed = reinterpret_cast<void (*)()>(run);
+  return g_kernel.typed_signature = "xyz", &g_plugin;
+}
+Answer bad_utf8() { return kernel().summary = "\xc3\x28", &g_plugin; }
+Answer control_character() { return kernel().summary = "a\x01b", &g_plugin; }
+Answer kernel_too_small() { return kernel().size = 12, &g_plugin; }
+Answer kernel_too_large() { return kernel().size = 1u << 30, &g_plugin; }
+Answer size_zero() { return g_plugin.size = 0, &g_plugin; }
+Answer backend_too_small() { return kernel(), g_backend.size = 4, &g_plugin; }
+Answer backend_too_large() { return kernel(), g_backend.size = ~0u, &g_plugin; }
+Answer op_too_small() { return op().size = 8, &g_plugin; }
+Answer op_too_large() { return op().size = ~0u, &g_plugin; }
+Answer null_op() { return op(), g_plugin.op_count = 2, &g_plugin; }
+Answer ops_huge() { return op(), g_plugin.op_count = ~0u, &g_plugin; }
+Answer no_schema() { return op().schema = nullptr, &g_plugin; }
+Answer endless_schema() {
+  static char text[200000];
+  for (char& c : text) c = 'a';
+  text[sizeof text - 1] = 0;
+  return op().schema = text, &g_plugin;
+}
+Answer tolerances_missing() { return op().tolerance_count = 3, &g_plugin; }
+Answer bad_tolerance() {
+  static const yard_tolerance_t t = {YARD_F32, 0, -1, 0};
+  return op().tolerances = &t, g_op.tolerance_count = 1, &g_plugin;
+}
+Answer duplicate_kernels() {
+  g_kernel_2 = kernel(), g_kernel_2.run = other_run;
+  return g_plugin.kernels = g_twice, g_plugin.kernel_count = 2, &g_plugin;
+}
+Answer bad_enable() { return kernel(), g_backend.enable = 7, &g_plugin; }
+Answer bad_device() { return kernel(), g_backend.device_type = 4711, &g_plugin; }
+Answer create_without_destroy() { return kernel().create = create, &g_plugin; }
+Answer typed_without_signature() {
+  return kernel().typed = reinterpret_cast<void (*)()>(run), &g_plugin;
+}
+Answer hooks_missing() { return g_plugin.hook_count = 3, &g_plugin; }
+Answer hooks_huge() { return hook(), g_plugin.hook_count = ~0u, &g_plugin; }
+Answer null_hook() { return second_hook().name = "other_hook", g_plugin.hook_count = 3, &g_plugin; }
+Answer hook_too_small() { return hook().size = 16, &g_plugin; }
+Answer hook_too_large() { return hook().size = 1u << 30, &g_plugin; }
+Answer hook_no_name() { return hook().name = nullptr, &g_plugin; }
+Answer hook_bad_name() { return hook().name = "bad hook", &g_plugin; }
+Answer hook_no_backend() { return hook().backend = nullptr, &g_plugin; }
+Answer hook_no_signature() { return hook().signature = nullptr, &g_plugin; }
+Answer hook_bad_utf8() { return hook().signature = "i64(\xc3\x28)", &g_plugin; }
+Answer hook_two_lines() { return hook().signature = "i64(i64)\n", &g_plugin; }
+Answer hook_endless_signature() {
+  static char text[200000];
+  for (char& c : text) c = 'a';
+  return text[sizeof text - 1] = 0, hook().signature = text, &g_plugin;
+}
+Answer hook_no_function() { return hook().function = nullptr, &g_plugin; }
+Answer hook_bad_flags() { return hook().flags = 4711, &g_plugin; }
+Answer hook_bad_priority() { return hook().priority = 1001, &g_plugin; }
+Answer hook_reasons_missing() { return hook().reason_count = 2, &g_plugin; }
+Answer hook_with_samples() {
+  return hook(), g_hook.samples = [](void*, const void*) {}, &g_plugin;
+}
+Answer hook_with_verifier() { return hook(), g_hook.verify = g_hook.function, &g_plugin; }
+Answer hook_lower_first() { return hook().flags = YARD_HOOK_LOWER_FIRST, &g_plugin; }
+Answer hook_unlisted() { return hook().name = "unlisted_hook", &g_plugin; }
+Answer hook_twice() { return second_hook().priority = 1, &g_plugin; }
+Answer hook_other_signature() {
+  second_hook().backend = "worse";
+  return g_hook_2.signature = "i64(f64)", &g_plugin;
+}
+Answer hook_only_adds() {
+  second_hook().backend = "worse";
+  return g_hook_2.flags = YARD_HOOK_ADDS, &g_plugin;
+}
+Answer function_with_next() {
+  return hook().group = "bad_group", g_hook.flags = YARD_HOOK_NEXT, &g_plugin;
+}
+Answer function_bad_group() { return hook().group = "bad group", &g_plugin; }
+Answer function_unlisted() { return hook().group = "unlisted_group", &g_plugin; }
+Answer no_op_of_that_name() { return kernel().op = "no_such_op", &g_plugin; }
+
+}  // namespace cases
+
+const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) { return g_case(); }
 
 YARD_MANIFEST("bad", "1.0",
               YARD_MANIFEST_OPS("rms_norm no_such_op") YARD_MANIFEST_HOOKS("bad_hook other_hook")

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin that describes itself well and then behaves as the build tells it to, or does not. AT says when:
-// load, query, start, run, stop; DO says what: nothing, crash, hang, leave, and so on.
+// A plugin that describes itself well and then behaves as the build tells it to, or does not. It is
+// compiled once; behave_case.cc says when it does what.
 //
 // It brings an op with its reference kernel and another kernel, which is the one that misbehaves.
+#include "behave.h"
+
 #include <unistd.h>
 #include <yard/plugin.h>
 
@@ -18,59 +20,61 @@
 #define NAME "behave"
 #endif
 
+namespace acts {
+
+void nothing(char*) {}
+void crash(char*) { ::raise(SIGSEGV); }
+void null(char*) {
+  volatile uintptr_t nowhere = 0;  // compilers would make a trap of it
+  *reinterpret_cast<volatile char*>(nowhere) = 1;
+}
+void divide(char*) { ::raise(SIGFPE); }
+void illegal(char*) { ::raise(SIGILL); }
+void stop_short(char*) { std::abort(); }
+void kill_itself(char*) { ::raise(SIGKILL); }
+void hang(char*) {
+  for (;;) ::usleep(1000);
+}
+void spin(char*) {
+  for (;;) __asm__ volatile("");
+}
+void leave(char*) { std::exit(3); }
+void leave_well(char*) { ::_exit(0); }
+void fall_silent(char*) {  // nobody hears the end of it
+  for (int fd = 0; fd < 64; ++fd) ::close(fd);
+  ::_exit(0);
+}
+void leave_a_child(char*) {
+  if (::fork() == 0) hang(nullptr);
+  ::raise(SIGSEGV);
+}
+void recurse(char* p) {
+  volatile char room[4096] = {};
+  if (p != room) recurse(const_cast<char*>(room));
+  room[1] = 2;
+}
+void free_twice(char*) {
+  void* volatile p = std::malloc(40);
+  std::free(p);
+  std::free(p);
+}
+void eat_memory(char*) {
+  for (;;) {
+    if (std::malloc(64 << 20) == nullptr) std::abort();
+  }
+}
+void throws(char*) { throw std::runtime_error("thrown through C"); }
+// Of the output of a run.
+void write_behind(char* end) { *end = 1; }
+void write_far_behind(char* end) { end[100] = 1; }
+void be_wrong(char* end) { end[-8] ^= 1; }
+
+}  // namespace acts
+
 namespace {
 
-struct Do {
-  static void nothing(char*) {}
-  static void crash(char*) { ::raise(SIGSEGV); }
-  static void null(char*) {
-    volatile uintptr_t nowhere = 0;  // compilers would make a trap of it
-    *reinterpret_cast<volatile char*>(nowhere) = 1;
-  }
-  static void divide(char*) { ::raise(SIGFPE); }
-  static void illegal(char*) { ::raise(SIGILL); }
-  static void stop_short(char*) { std::abort(); }
-  static void kill_itself(char*) { ::raise(SIGKILL); }
-  static void hang(char*) {
-    for (;;) ::usleep(1000);
-  }
-  static void spin(char*) {
-    for (;;) __asm__ volatile("");
-  }
-  static void leave(char*) { std::exit(3); }
-  static void leave_well(char*) { ::_exit(0); }
-  static void fall_silent(char*) {  // nobody hears the end of it
-    for (int fd = 0; fd < 64; ++fd) ::close(fd);
-    ::_exit(0);
-  }
-  static void leave_a_child(char*) {
-    if (::fork() == 0) hang(nullptr);
-    ::raise(SIGSEGV);
-  }
-  static void recurse(char* p) {
-    volatile char room[4096] = {};
-    if (p != room) recurse(const_cast<char*>(room));
-    room[1] = 2;
-  }
-  static void free_twice(char*) {
-    void* volatile p = std::malloc(40);
-    std::free(p);
-    std::free(p);
-  }
-  static void eat_memory(char*) {
-    for (;;) {
-      if (std::malloc(64 << 20) == nullptr) std::abort();
-    }
-  }
-  static void throws(char*) { throw std::runtime_error("thrown through C"); }
-  // Of the output of a run.
-  static void write_behind(char* end) { *end = 1; }
-  static void write_far_behind(char* end) { end[100] = 1; }
-  static void be_wrong(char* end) { end[-8] ^= 1; }
-};
-
 void now(std::string_view when, char* end = nullptr) {
-  if (when == AT) Do::DO(end);
+  if (when == g_when) g_act(end);
 }
 
 __attribute__((constructor)) void opened() { now("load"); }
