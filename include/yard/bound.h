@@ -120,8 +120,7 @@ class BoundOp<void(P...), std::tuple<S...>> {
           char error[detail::ThreadHead::kErrorBytes];
           yard_call_t call;
           detail::start_call(call, error, route->flags, route->host, route->self);
-          const int32_t code =
-              detail::call_typed(route->typed, call, detail::Param<P>::wire(p)...);
+          const int32_t code = detail::call_typed(route->typed, call, detail::Param<P>::wire(p)...);
           if (code == YARD_OK) [[likely]] {
             detail::count(*thread, route->counter);
             return {};

@@ -209,8 +209,10 @@ static inline uint64_t yard_facts(const yard_tensor_t* t) {
   if (dtype == 0 || t->ndim < 0 || t->ndim > YARD_MAX_RANK || (t->ndim > 0 && !t->shape)) return 0;
   if (t->device.type <= 0 || t->device.type > 31 || t->device.index < 0 || t->device.index > 255)
     return 0;
-  if (t->ndim == 2 && t->strides) { /* most are; nothing overflows where all are small */
-    const int64_t rows = t->shape[0], row = t->shape[1], by = t->strides[0], in = t->strides[1];
+  if ((t->ndim == 2 || t->ndim == 1) && t->strides) { /* most; nothing overflows where all are small */
+    const int inner = t->ndim - 1;
+    const int64_t rows = inner ? t->shape[0] : 1, by = inner ? t->strides[0] : 0;
+    const int64_t row = t->shape[inner], in = t->strides[inner];
     if (((uint64_t)(rows | row | by | in) >> 31) == 0) {
       empty = rows == 0 || row == 0;
       compact = (row <= 1 || in == 1) && (rows <= 1 || by == row);

@@ -183,8 +183,8 @@ class alignas(16) TensorView {
     if (rank > YARD_MAX_RANK || (!strides.empty() && strides.size() != rank)) [[unlikely]]
       return make_invalid();
     const yard_dtype_t type = to_dlpack(dtype);
-    const uint64_t rank_and_dtype = rank | uint64_t{type.code} << 32 | uint64_t{type.bits} << 40 |
-                                    uint64_t{type.lanes} << 48;
+    const uint64_t rank_and_dtype =
+        rank | uint64_t{type.code} << 32 | uint64_t{type.bits} << 40 | uint64_t{type.lanes} << 48;
     t_.data = data;
     *reinterpret_cast<Pair*>(&t_.device) =  // device, ndim and dtype
         Pair{static_cast<int64_t>(static_cast<uint32_t>(device.type) |
@@ -203,7 +203,8 @@ class alignas(16) TensorView {
       put(0, shape[0], shape[1]), put(2, outer, inner);
       hash += static_cast<uint64_t>(shape[0]) * 0xc2b2ae3d27d4eb4full +
               static_cast<uint64_t>(shape[1]) * 0xd6e8feb86659fd93ull;
-      if (!strides.empty()) hash ^= static_cast<uint64_t>(outer * 3 + inner) * 0xa0761d6478bd642full;
+      if (!strides.empty())
+        hash ^= static_cast<uint64_t>(outer * 3 + inner) * 0xa0761d6478bd642full;
     } else {
       if (rank < 2) put(0, 0, 0), put(2, 0, 0);
       uint64_t compact = 1;
@@ -219,7 +220,7 @@ class alignas(16) TensorView {
     form_hash_ = hash;
   }
 
-  yard_tensor_t t_;  // first: see of()
+  yard_tensor_t t_;                  // first: see of()
   int64_t dims_[2 * YARD_MAX_RANK];  // sizes, then strides
   uint64_t form_hash_;
 };

@@ -12,33 +12,39 @@
 
 namespace yard::detail {
 
+[[gnu::always_inline]] inline const yard_tensor_t* WithFacts::add(const yard_tensor_t* t) {
+  if (t == nullptr) return nullptr;
+  yard_tensor_t& to = used_ < kRoom ? tensors_[used_++] : more_room();
+  to = *t;
+  to.facts = yard_facts(t);
+  return &to;
+}
+
 WithFacts::WithFacts(const yard_value_t* args, uint32_t count) : args_(args) {
   if (count > YARD_MAX_ARGS) return;  // no op takes so many: the call is refused
   args_ = values_;
   for (uint32_t i = 0; i < count; ++i) {
     values_[i] = args[i];
-    if (args[i].tag == YARD_TAG_TENSOR && args[i].u.tensor != nullptr) [[likely]] {
-      tensors_[i] = *args[i].u.tensor;
-      tensors_[i].facts = yard_facts(&tensors_[i]);
-      values_[i].u.tensor = &tensors_[i];
-    } else if (args[i].tag == YARD_TAG_LIST && args[i].u.list != nullptr) {
-      copy_list(values_[i]);
-    }
+    if (args[i].tag == YARD_TAG_TENSOR) [[likely]]
+      values_[i].u.tensor = add(args[i].u.tensor);
+    else if (args[i].tag == YARD_TAG_LIST && args[i].u.list != nullptr)
+      add_list(values_[i]);
   }
 }
 
-void WithFacts::copy_list(yard_value_t& v) {
-  List& list = *lists_.emplace_back(std::make_unique<List>());
-  list.tensors.reserve(v.count);
-  for (uint32_t k = 0; k < v.count; ++k) {
-    const yard_tensor_t* const given = v.u.list[k];
-    if (given != nullptr) {
-      list.tensors.push_back(*given);
-      list.tensors.back().facts = yard_facts(given);
-    }
-    list.items.push_back(given != nullptr ? &list.tensors.back() : nullptr);
-  }
-  v.u.list = list.items.data();
+void WithFacts::add_list(yard_value_t& v) {
+  if (v.count > kRoom - listed_ && more_ == nullptr) more_ = std::make_unique<More>();
+  const bool fits = v.count <= kRoom - listed_;
+  const yard_tensor_t** const items =
+      fits ? items_ + listed_ : more_->lists.emplace_back(v.count).data();
+  for (uint32_t k = 0; k < v.count; ++k) items[k] = add(v.u.list[k]);
+  if (fits) listed_ += v.count;
+  v.u.list = items;
+}
+
+yard_tensor_t& WithFacts::more_room() {
+  if (more_ == nullptr) more_ = std::make_unique<More>();
+  return more_->tensors.emplace_back();
 }
 
 [[gnu::noinline]] Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e,
@@ -46,7 +52,7 @@ void WithFacts::copy_list(yard_value_t& v) {
                                              const yard_value_t* args, uint32_t flags, int32_t code,
                                              const char* message) {
   const WithFacts facts(args, e.program().arg_count());
-  const exec::Request asked = request(e, core, facts.args(), flags, nullptr);
+  const exec::Request asked = request(e, core, facts.args(), args, flags, nullptr);
   exec::Outcome outcome;
   Status s = exec::execute_after_failure(thread, plan, asked, code, message, outcome);
   note_outcome(core, e, plan, asked, outcome);
@@ -61,16 +67,17 @@ void WithFacts::copy_list(yard_value_t& v) {
   if (e.contest().directions().observer != nullptr) observe(e, args, flags, nullptr);
   const std::shared_ptr<const policy::Rollout>& rollout = e.contest().directions().rollout;
   if (rollout == nullptr || thread.commit != nullptr)
-    return run_watched(thread, core, e, plan, request(e, core, args, flags, nullptr)).release();
+    return run_watched(thread, core, e, plan, request(e, core, args, given, flags, nullptr))
+        .release();
   if (!goes_on_trial(*rollout, e, nullptr, thread.scope_state))
-    return run_tallied(thread, core, e, plan, request(e, core, args, flags, nullptr), *rollout,
-                       false)
+    return run_tallied(thread, core, e, plan, request(e, core, args, given, flags, nullptr),
+                       *rollout, false)
         .release();
   Status why;
   Core& open = const_cast<Core&>(core);
   Site* const site = open.attach(e.name(), kPacked, &why);
   if (site == nullptr) return why.release();
-  return open.call_on_trial(*site, args, e.program().arg_count(), nullptr, rollout).release();
+  return open.call_on_trial(*site, given, e.program().arg_count(), nullptr, rollout).release();
 }
 
 namespace {
@@ -118,15 +125,18 @@ template <dispatch::FormKind kKind>
     }
     if (entry != nullptr) [[likely]] {
       guard.move_to_after_reading(entry);
-      if (kKind == dispatch::FormKind::kTyped || entry->program().tags_fit(args, count)) [[likely]] {
+      if (kKind == dispatch::FormKind::kTyped || entry->program().tags_fit(args, count))
+          [[likely]] {
         const WithFacts facts(args, entry->program().arg_count());
         const int32_t aliased = entry->program().fits_live(facts.args());
         if (aliased >= 0) [[likely]] {
           route.flags |= static_cast<uint32_t>(aliased);
           if (const exec::Plan* plan = find_plan(*entry, facts.args(), route.flags)) [[likely]] {
-            route.entry = entry;
-            fill_route(route, core, *plan);
-            dispatch::remember(thread, *site, hash, kKind, route, facts.args());
+            if (dispatch::seen_before(thread, hash)) {
+              route.entry = entry;
+              fill_route(route, core, *plan);
+              dispatch::remember(thread, *site, hash, kKind, route, facts.args());
+            }
             return run_hit(thread, *entry, core, *plan, args, count, route.flags);
           }
         }
@@ -159,9 +169,8 @@ Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args)
                  *static_cast<const exec::Plan*>(route.plan), args, site->count, route.flags);
 }
 
-Status::Rep* route_failed(Site* site, const void* entry, const void* plan,
-                          const yard_value_t* args, uint32_t flags, int32_t code,
-                          const char* message) {
+Status::Rep* route_failed(Site* site, const void* entry, const void* plan, const yard_value_t* args,
+                          uint32_t flags, int32_t code, const char* message) {
   return after_failure(base::this_thread(), *static_cast<const Entry*>(entry), *site->core,
                        *static_cast<const exec::Plan*>(plan), args, flags, code, message);
 }
@@ -171,8 +180,8 @@ Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count) {
   base::ThreadRecord& thread = base::this_thread();
   const uint64_t scope = thread.scope;
   const uint64_t hash = dispatch::packed_hash(*site, scope, args, count);
-  if (const CallMemo* m =
-          dispatch::find_packed(*thread.memos, *site, scope, args, count, hash)) [[likely]] {
+  if (const CallMemo* m = dispatch::find_packed(*thread.memos, *site, scope, args, count, hash))
+      [[likely]] {
     base::Guard guard(thread);
     guard.announce(m->route.entry);
     if (m->route.is_current()) [[likely]]

@@ -5,6 +5,10 @@
 #include <yard/options.h>
 #include <yard/plugin.h>
 
+#include <deque>
+#include <memory>
+#include <vector>
+
 #include "dispatch/core.h"
 
 namespace yard::detail {
@@ -26,7 +30,7 @@ op::Call scoped_call(const op::Program& program, const yard_value_t* args, const
 void observe(const Entry& e, const yard_value_t* args, uint32_t flags, const Options* o) noexcept;
 
 // Arguments with the facts of every tensor computed, whatever the caller's say, so that the rest may rely on
-// them. Copies tensors, not data; allocates only for lists. The caller's tensors are not written to.
+// them. Copies tensors, not data; allocates only for long lists. The caller's tensors are not written to.
 class WithFacts {
  public:
   WithFacts(const yard_value_t* args, uint32_t count);
@@ -35,15 +39,21 @@ class WithFacts {
   const yard_value_t* args() const noexcept { return args_; }
 
  private:
-  void copy_list(yard_value_t& v);
+  static constexpr uint32_t kRoom = 2 * YARD_MAX_ARGS;
+  const yard_tensor_t* add(const yard_tensor_t* t);
+  void add_list(yard_value_t& v);
+  yard_tensor_t& more_room();
+
   const yard_value_t* args_;
+  uint32_t used_ = 0, listed_ = 0;
   yard_value_t values_[YARD_MAX_ARGS];
-  yard_tensor_t tensors_[YARD_MAX_ARGS];
-  struct List {
-    std::vector<yard_tensor_t> tensors;
-    std::vector<const yard_tensor_t*> items;
+  yard_tensor_t tensors_[kRoom];
+  const yard_tensor_t* items_[kRoom];
+  struct More {
+    std::deque<yard_tensor_t> tensors;
+    std::deque<std::vector<const yard_tensor_t*>> lists;
   };
-  std::vector<std::unique_ptr<List>> lists_;
+  std::unique_ptr<More> more_;  // beyond that
 };
 
 }  // namespace yard::detail

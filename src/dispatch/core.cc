@@ -80,7 +80,10 @@ Patch make_patch(const Options* o, const ScopeState* scope, const dispatch::Over
 }
 
 Core::Core(const yard_host_t* h, size_t plans_per_op)
-    : id(next_core_id()), host(h), root_(new Root), plans_per_op_(std::max<size_t>(plans_per_op, kFewestPlans)) {
+    : id(next_core_id()),
+      host(h),
+      root_(new Root),
+      plans_per_op_(std::max<size_t>(plans_per_op, kFewestPlans)) {
   dispatch::watch_forks();
   std::shared_ptr<const Snapshot> none;
   std::lock_guard lock(root().write);

@@ -29,9 +29,7 @@ uint64_t next_memo_version() noexcept {
 
 }  // namespace
 
-void MemoVersion::renew() noexcept {
-  value_.store(next_memo_version(), std::memory_order_seq_cst);
-}
+void MemoVersion::renew() noexcept { value_.store(next_memo_version(), std::memory_order_seq_cst); }
 
 void MemoVersion::invalidate() noexcept {
   uint64_t now = value_.load(std::memory_order_relaxed);
@@ -58,9 +56,8 @@ void PlanTable::put(const exec::Plan* plan) noexcept {
   ++used_;
 }
 
-std::shared_ptr<Entry> Entry::make(select::Contest contest, uint64_t generation,
-                                   MemoVersion& memos, const Entry* stats_from,
-                                   const void* inside) {
+std::shared_ptr<Entry> Entry::make(select::Contest contest, uint64_t generation, MemoVersion& memos,
+                                   const Entry* stats_from, const void* inside) {
   const auto retire = [](Entry* e) {
     std::vector<const void*> held_by = std::move(e->handles_);
     held_by.push_back(e);

@@ -10,11 +10,20 @@
 
 namespace yard::detail {
 
+// `args` have facts; `given` are the caller's own.
 inline exec::Request request(const Entry& e, const Core& core, const yard_value_t* args,
-                             uint32_t flags, const Options* options) {
-  exec::Request r{
-      e.name().c_str(),        core.host, args,         e.program().arg_count(), flags, e.strict(),
-      e.program().has_inout(), options,   &e.program(), core.states_for(options)};
+                             const yard_value_t* given, uint32_t flags, const Options* options) {
+  exec::Request r{.op = e.name().c_str(),
+                  .host = core.host,
+                  .args = args,
+                  .count = e.program().arg_count(),
+                  .flags = flags,
+                  .strict = e.strict(),
+                  .writes_inputs = e.program().has_inout(),
+                  .options = options,
+                  .given = given,
+                  .program = &e.program(),
+                  .states = core.states_for(options)};
   r.save = e.contest().saves_inputs();
   r.inspector = e.contest().directions().inspector.get();
   return r;

@@ -35,6 +35,8 @@ void free_memos(void* memos) noexcept {
   std::free(memory);
 }
 
+}  // namespace
+
 CallMemos* memos_of(base::ThreadRecord& thread) noexcept {
   if (thread.locals[kThreadLocal] == nullptr) {
     CallMemos* const made = allocate_memos();
@@ -46,14 +48,7 @@ CallMemos* memos_of(base::ThreadRecord& thread) noexcept {
   return thread.memos;
 }
 
-bool seen_before(CallMemos& memos, uint64_t hash) noexcept {
-  const auto tag = static_cast<uint32_t>(hash >> 26) | 1;
-  uint32_t(&seen)[CallMemos::kSeenWays] = memos.seen[(hash >> 50) % CallMemos::kSeenSets];
-  for (const uint32_t s : seen)
-    if (s == tag) return true;
-  seen[memos.next_victim++ % CallMemos::kSeenWays] = tag;
-  return false;
-}
+namespace {
 
 // The bytes that a tensor covers, relative to its address; nothing: none.
 struct Extent {
@@ -127,8 +122,9 @@ class Writer {
       const uint64_t low = slots_[i].t != nullptr ? slots_[i].at | YARD_MAX_ALIGN : 0;
       // The lowest bit that is set, and zeros below; beyond YARD_MAX_ALIGN nothing is asked.
       const uint64_t bit = low & (0 - low);
-      const uint64_t mask =
-          slots_[i].t == nullptr ? 0 : bit == YARD_MAX_ALIGN ? bit - 1 : 2 * bit - 1;
+      const uint64_t mask = slots_[i].t == nullptr  ? 0
+                            : bit == YARD_MAX_ALIGN ? bit - 1
+                                                    : 2 * bit - 1;
       if (!put(bit & mask) || !put(mask)) return false;
     }
     return true;
@@ -290,7 +286,6 @@ void remember(base::ThreadRecord& thread, const Site& site, uint64_t hash, FormK
   if (site.id == 0 || route.found == 0) return;
   CallMemos* const memos = memos_of(thread);
   if (memos == nullptr) return;
-  if (!seen_before(*memos, hash)) return;
   const uint64_t key = CallMemo::key_of(site.id, hash);
   CallMemo* const set = memos->of + (memos->set(hash) - memos->of);
   // A stale memo of the same hash first, which may be of this form; else an empty one.

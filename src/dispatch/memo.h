@@ -20,8 +20,24 @@ const detail::CallMemo* find_packed(const detail::CallMemos& memos, const detail
 // How the words of a form are laid out: see CallMemo.
 enum class FormKind : uint8_t { kTyped, kPacked };
 
-// Remembers the form of a call that fits its schema and whose plan was found, from its second time on. `args`
-// have facts. Forms that are too large, and those of ops whose choice reads strings, are not remembered.
+// The thread's memos, made with its first call; null: no memory.
+detail::CallMemos* memos_of(base::ThreadRecord& thread) noexcept;
+
+// Whether a form of this hash came not long ago. Only then is it worth remembering: a growing sequence neither pays
+// for storing nor evicts what is used.
+inline bool seen_before(base::ThreadRecord& thread, uint64_t hash) noexcept {
+  detail::CallMemos* memos = thread.memos;
+  if (memos == &detail::kNoMemos && (memos = memos_of(thread)) == nullptr) return false;
+  const auto tag = static_cast<uint32_t>(hash >> 26) | 1;
+  uint32_t(&seen)[detail::CallMemos::kSeenWays] =
+      memos->seen[(hash >> 50) % detail::CallMemos::kSeenSets];
+  for (const uint32_t s : seen)
+    if (s == tag) return true;
+  seen[memos->next_victim++ % detail::CallMemos::kSeenWays] = tag;
+  return false;
+}
+
+// Remembers the form of a call that fits its schema and whose plan was found. `args` have facts. Forms that are too large, and those of ops whose choice reads strings, are not remembered.
 void remember(base::ThreadRecord& thread, const detail::Site& site, uint64_t hash, FormKind kind,
               const detail::Route& route, const yard_value_t* args);
 

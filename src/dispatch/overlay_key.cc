@@ -11,7 +11,9 @@ void mix(uint64_t& h, uint64_t word) noexcept {
   h = (h ^ word) * 0x9e3779b97f4a7c15ull;
   h ^= h >> 29;
 }
-void mix(uint64_t& h, std::string_view text) noexcept { mix(h, std::hash<std::string_view>()(text)); }
+void mix(uint64_t& h, std::string_view text) noexcept {
+  mix(h, std::hash<std::string_view>()(text));
+}
 
 // Policies that differ in what is left out here are told apart by comparing.
 void mix(uint64_t& h, const Policy& p) noexcept {

@@ -9,6 +9,7 @@
 #include <deque>
 #include <set>
 
+#include "op/test_call.h"
 #include "registry/testing.h"
 #include "select/select.h"
 
@@ -62,6 +63,11 @@ class Recipes : public ::testing::Test {
     return {kind, 0, field, a, b, 0};
   }
 
+  static yard_value_t facted(const TensorView& v) {
+    yard_value_t cell{};
+    cell.tag = YARD_TAG_TENSOR, cell.u.tensor = &op::with_facts(v);
+    return cell;
+  }
   // Whether the call has a key; the key.
   bool fold(const Made& m, Key& key) {
     std::deque<TensorView> views;
@@ -74,7 +80,7 @@ class Recipes : public ::testing::Test {
       }
       views.emplace_back(reinterpret_cast<void*>(at), t, std::span<const int64_t>(shape),
                          std::span<const int64_t>(strides), m.device);
-      return Value(views.back()).c();
+      return facted(views.back());
     };
     std::vector<int64_t> shape = m.rows;
     shape.push_back(m.d);
@@ -86,7 +92,7 @@ class Recipes : public ::testing::Test {
       views.emplace_back(reinterpret_cast<void*>(3ull << 36), m.dtype,
                          std::initializer_list<int64_t>{m.d},
                          std::initializer_list<int64_t>{m.bias_apart ? 2 : 1}, m.device);
-      args[2] = Value(views.back()).c();
+      args[2] = facted(views.back());
     }
     if (m.scale) args[3] = tensor(4ull << 36, DType::f32, {m.d}, 0);
     for (size_t i = 0; i < m.list; ++i)

@@ -52,6 +52,7 @@ class SlowCall {
            std::shared_ptr<const policy::Rollout> trial = nullptr)
       : core_(core),
         site_(site),
+        given_(args),
         facts_(args, count),
         args_(facts_.args()),
         count_(count),
@@ -190,14 +191,14 @@ class SlowCall {
     // A call on trial has been seen before it was sent there.
     if (e.contest().directions().observer != nullptr && trial_ == nullptr)
       observe(e, args_, flags_, o_);
-    exec::Request asked = request(e, core_, args_, flags_, o_);
+    exec::Request asked = request(e, core_, args_, given_, flags_, o_);
     if (thread_.commit != nullptr) [[unlikely]]
       return run_committed(*thread_.commit, e, plan, asked);
     if (trial_ != nullptr) return run_tallied(thread_, core_, e, plan, asked, *trial_, true);
     const auto& rollout = e.contest().directions().rollout;
     if (rollout == nullptr) return run_watched(thread_, core_, e, plan, asked);
     if (goes_on_trial(*rollout, e, o_, scope_))
-      return core_.call_on_trial(site_, args_, count_, o_, rollout);
+      return core_.call_on_trial(site_, given_, count_, o_, rollout);
     return run_tallied(thread_, core_, e, plan, asked, *rollout, false);
   }
 
@@ -222,7 +223,7 @@ class SlowCall {
                                 e.name(), o_->force, *chosen));
     Options forced = o_ != nullptr ? *o_ : Options();
     forced.force = *chosen;
-    Status s = core_.call_slow(site_, args_, count_, &forced);
+    Status s = core_.call_slow(site_, given_, count_, &forced);
     if (!s.ok() && s.code() != Code::kKernelFailed)
       s.note(fmt::format("'{}' was chosen for such calls by the commit group", *chosen));
     return s;
@@ -245,7 +246,7 @@ class SlowCall {
   // Writes the call down instead of running it. The kernel may refuse, or leave a note.
   Status trace(const Entry& e, const exec::Plan& plan) {
     const registry::Kernel& kernel = *plan.attempts[0].kernel;
-    exec::Request asked = request(e, core_, args_, flags_, o_);
+    exec::Request asked = request(e, core_, args_, given_, flags_, o_);
     asked.trace = true;
     exec::Frame frame(core_.host, flags_, kernel.d.self);
     if (o_ != nullptr && o_->result != nullptr)
@@ -263,6 +264,7 @@ class SlowCall {
 
   Core& core_;
   Site& site_;
+  const yard_value_t* given_;  // the caller's own
   WithFacts facts_;
   const yard_value_t* args_;
   uint32_t count_;

@@ -291,7 +291,7 @@ int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, F
       }
       frame.call.workspace_size = static_cast<uint64_t>(bytes);
     }
-    return kernel.d.run(&frame.call, args, count);
+    return kernel.d.run(&frame.call, request.given != nullptr ? request.given : args, count);
   });
 }
 

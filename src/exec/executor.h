@@ -69,12 +69,13 @@ class Door {
 struct Request {
   const char* op;
   const yard_host_t* host;
-  const yard_value_t* args;
+  const yard_value_t* args;  // with facts
   uint32_t count;
   uint32_t flags;      // YARD_CALL_*
   bool strict;         // no fallback
   bool writes_inputs;  // the op has `~` arguments
   const Options* options = nullptr;
+  const yard_value_t* given = nullptr;  // the caller's own, which kernels get; null: args
   // For kernels with state; such a kernel declines a call that brings none.
   const op::Program* program = nullptr;
   States* states = nullptr;

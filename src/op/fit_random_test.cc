@@ -11,6 +11,7 @@
 
 #include "op/call.h"
 #include "op/program.h"
+#include "op/test_call.h"
 #include "op/test_schemas.h"
 
 namespace yard::op {
@@ -246,7 +247,7 @@ class RandomCall {
     if (random_.chance(3)) data = nullptr;
     const TensorView& v =
         views_.emplace_back(data, spoil(1) ? DType::invalid : dtype, shape, strides, device);
-    return &v.c();
+    return &with_facts(v);
   }
 
   std::vector<int64_t> random_strides(const std::vector<int64_t>& shape, bool written) {
@@ -270,7 +271,7 @@ class RandomCall {
     if (!v.valid()) return;
     char* data = static_cast<char*>(other.u.tensor->data);
     out.u.tensor =
-        &views_.emplace_back(v.with_data(data && random_.chance(30) ? data + 4 : data)).c();
+        &with_facts(views_.emplace_back(v.with_data(data && random_.chance(30) ? data + 4 : data)));
   }
 
   Random& random_;

@@ -9,6 +9,8 @@
 #include <set>
 #include <vector>
 
+#include "op/test_call.h"
+
 namespace yard::op {
 namespace {
 
@@ -20,11 +22,11 @@ TensorView at(int64_t byte, std::vector<int64_t> shape, std::vector<int64_t> str
 }
 
 Overlap both(const TensorView& a, const TensorView& b) {
-  const Overlap o = overlap(a.c(), b.c());
-  EXPECT_EQ(o, overlap(b.c(), a.c())) << "order does not matter";
+  const Overlap o = overlap(with_facts(a), with_facts(b));
+  EXPECT_EQ(o, overlap(with_facts(b), with_facts(a))) << "order does not matter";
   if (o != Overlap::kNone) {
-    EXPECT_TRUE(ranges_may_meet(a.c(), b.c()));
-    EXPECT_TRUE(ranges_may_meet(b.c(), a.c()));
+    EXPECT_TRUE(ranges_may_meet(with_facts(a), with_facts(b)));
+    EXPECT_TRUE(ranges_may_meet(with_facts(b), with_facts(a)));
   }
   return o;
 }
@@ -65,25 +67,25 @@ TEST(Overlap, SmallElements) {
 }
 
 TEST(Overlap, OutlandishStridesAreTakenToOverlap) {
-  yard_tensor_t t = at(0, {2}).c();
+  yard_tensor_t t = with_facts(at(0, {2}));
   const int64_t shape[] = {3, 3}, strides[] = {INT64_MIN + 1, 7};
   t.ndim = 2, t.shape = shape, t.strides = strides;
   t.facts = yard_facts(&t);
   ASSERT_NE(t.facts, 0u);
-  EXPECT_EQ(overlap(t, at(4096, {2}).c()), Overlap::kPartial);
+  EXPECT_EQ(overlap(t, with_facts(at(4096, {2}))), Overlap::kPartial);
   EXPECT_TRUE(overlaps_itself(t));
 }
 
 TEST(SelfOverlap, UsualLayouts) {
-  EXPECT_FALSE(overlaps_itself(at(0, {4, 8}).c()));
-  EXPECT_FALSE(overlaps_itself(at(0, {4, 8}, {1, 4}).c())) << "transposed";
-  EXPECT_FALSE(overlaps_itself(at(0, {4, 8}, {-8, 1}).c()));
-  EXPECT_FALSE(overlaps_itself(at(0, {1, 8}, {0, 1}).c())) << "size 1 has no stride";
-  EXPECT_FALSE(overlaps_itself(at(0, {0, 8}, {0, 0}).c())) << "empty";
-  EXPECT_FALSE(overlaps_itself(at(0, {3, 2, 4}, {2, 1, 6}).c())) << "permuted";
-  EXPECT_TRUE(overlaps_itself(at(0, {4, 8}, {0, 1}).c()));
-  EXPECT_TRUE(overlaps_itself(at(0, {4, 8}, {7, 1}).c()));
-  EXPECT_TRUE(overlaps_itself(at(0, {4, 4}, {1, 1}).c()));
+  EXPECT_FALSE(overlaps_itself(with_facts(at(0, {4, 8}))));
+  EXPECT_FALSE(overlaps_itself(with_facts(at(0, {4, 8}, {1, 4})))) << "transposed";
+  EXPECT_FALSE(overlaps_itself(with_facts(at(0, {4, 8}, {-8, 1}))));
+  EXPECT_FALSE(overlaps_itself(with_facts(at(0, {1, 8}, {0, 1})))) << "size 1 has no stride";
+  EXPECT_FALSE(overlaps_itself(with_facts(at(0, {0, 8}, {0, 0})))) << "empty";
+  EXPECT_FALSE(overlaps_itself(with_facts(at(0, {3, 2, 4}, {2, 1, 6})))) << "permuted";
+  EXPECT_TRUE(overlaps_itself(with_facts(at(0, {4, 8}, {0, 1}))));
+  EXPECT_TRUE(overlaps_itself(with_facts(at(0, {4, 8}, {7, 1}))));
+  EXPECT_TRUE(overlaps_itself(with_facts(at(0, {4, 4}, {1, 1}))));
 }
 
 // Bytes of every element, in order of the index.
@@ -108,8 +110,8 @@ TEST(Overlap, AgreesWithBruteForce) {
     const auto rank = static_cast<size_t>(below(4));
     std::vector<int64_t> shape(rank), strides(rank);
     for (size_t i = 0; i < rank; ++i) shape[i] = below(5), strides[i] = below(24) - 8;
-    static constexpr DType kTypes[] = {DType::f32, DType::i8, DType::f16};
-    return at(2048 + below(120), shape, strides, kTypes[below(3)]);
+    static constexpr DType kDTypes[] = {DType::f32, DType::i8, DType::f16};
+    return at(2048 + below(120), shape, strides, kDTypes[below(3)]);
   };
   int meets = 0, selves = 0;
   for (int i = 0; i < 30000; ++i) {
@@ -124,8 +126,8 @@ TEST(Overlap, AgreesWithBruteForce) {
       for (int k = 0; k < bits(b.dtype()) / 8; ++k) shared |= bytes.count(first + k) != 0;
     ASSERT_EQ(both(a, b) != Overlap::kNone, shared) << i;
     const bool self = std::set<int64_t>(mine.begin(), mine.end()).size() != mine.size();
-    ASSERT_EQ(overlaps_itself(a.c()), self) << i;
-    if ((a.c().facts & YARD_FACTS_PLAIN) != 0) {
+    ASSERT_EQ(overlaps_itself(with_facts(a)), self) << i;
+    if ((with_facts(a).facts & YARD_FACTS_PLAIN) != 0) {
       ASSERT_FALSE(self) << i;
     }
     meets += shared, selves += self;

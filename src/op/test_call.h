@@ -11,6 +11,15 @@
 
 namespace yard::op {
 
+// A tensor as the checks of this folder take it: with its facts. Kept until the thread ends.
+inline const yard_tensor_t& with_facts(const yard_tensor_t& t) {
+  static thread_local std::deque<yard_tensor_t> kept;
+  kept.push_back(t);
+  kept.back().facts = yard_facts(&t);
+  return kept.back();
+}
+inline const yard_tensor_t& with_facts(const TensorView& v) { return with_facts(v.c()); }
+
 // Keeps the tensors it makes; every one has its own memory unless told where.
 class Values {
  public:
@@ -20,10 +29,8 @@ class Values {
   }
   yard_value_t at(void* data, DType dtype, std::vector<int64_t> shape,
                   std::vector<int64_t> strides = {}, Device device = {}) {
-    return of(views_
-                  .emplace_back(data, dtype, std::span<const int64_t>(shape),
-                                std::span<const int64_t>(strides), device)
-                  .c());
+    return of(with_facts(views_.emplace_back(data, dtype, std::span<const int64_t>(shape),
+                                             std::span<const int64_t>(strides), device)));
   }
   yard_value_t of(const yard_tensor_t& t) {
     yard_value_t v{};

@@ -57,9 +57,15 @@ Status Candidate::run(const yard_value_t* args, uint32_t count, uint32_t flags) 
   base::ThreadRecord& thread = base::this_thread();
   // A kernel must find itself inside a call. What it uses is held by the subject, not by the slot.
   const base::Guard guard(thread);
-  const exec::Request request{
-      program.name().c_str(), contest_.host(), args,     count,        flags, true,
-      program.has_inout(),    nullptr,         &program, states_.get()};
+  const exec::Request request{.op = program.name().c_str(),
+                              .host = contest_.host(),
+                              .args = args,
+                              .count = count,
+                              .flags = flags,
+                              .strict = true,
+                              .writes_inputs = program.has_inout(),
+                              .program = &program,
+                              .states = states_.get()};
   return exec::execute(thread, *plan_, request);
 }
 

@@ -96,7 +96,7 @@ RandomCall World::call() {
   }
   // In place.
   if (program_->may_alias(0, 1) && random_.chance(20)) {
-    const bool dense = (c.args[1].u.tensor->facts & YARD_FACTS_PLAIN) != 0;
+    const bool dense = (yard_facts(c.args[1].u.tensor) & YARD_FACTS_PLAIN) != 0;
     if (dense) c.args[0] = c.args[1];
   }
   return c;

@@ -39,10 +39,12 @@ const yard_plugin_t* noop_plugin() {
   static const Plugin plugin = [] {
     Plugin p("bench", "1");
     p.add(Backend("bench").summary("Kernels that do nothing"));
-    p.add(plugin::Op("bench_noop(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], "
-                     "eps: float = 1e-6) where out may_alias x"));
-    p.add(plugin::Op("bench_noop_2(out!: T[*rows, hidden], residual~: T[*rows, hidden], "
-                     "x: T[*rows, hidden], weight: T[hidden], eps: float = 1e-6) where out may_alias x"));
+    p.add(
+        plugin::Op("bench_noop(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], "
+                   "eps: float = 1e-6) where out may_alias x"));
+    p.add(plugin::Op(
+        "bench_noop_2(out!: T[*rows, hidden], residual~: T[*rows, hidden], "
+        "x: T[*rows, hidden], weight: T[hidden], eps: float = 1e-6) where out may_alias x"));
     for (int i = 0; i < 8; ++i) {
       p.add(Kernel::of<noop>("bench_noop", ids[i])
                 .backend("bench")
@@ -81,7 +83,8 @@ BenchCall::BenchCall()
   // Every way works before any is measured.
   bench_noop(out, x, weight, kEps).or_throw();
   bench_noop(out, out, weight, kEps).or_throw();
-  bench_noop_2(out, view(out_, {8, kHidden}).with_data(out_ + 8 * kHidden), x, weight, kEps).or_throw();
+  bench_noop_2(out, view(out_, {8, kHidden}).with_data(out_ + 8 * kHidden), x, weight, kEps)
+      .or_throw();
   call("bench_noop", {out, x, weight, {"eps", kEps}}).or_throw();
   if (yard_call(packed_, args_, 4, error, sizeof error) != YARD_OK)
     Status(Code::kInternal, error).or_throw();
@@ -118,9 +121,7 @@ Path BenchCall::raw() {
           20000};
 }
 
-Path BenchCall::dynamic() {
-  return one_form("dynamic", "typed call of the form before", usual_);
-}
+Path BenchCall::dynamic() { return one_form("dynamic", "typed call of the form before", usual_); }
 
 std::vector<Path> BenchCall::paths() {
   const auto rows = [this](int64_t n) {
@@ -200,42 +201,45 @@ std::vector<Path> BenchCall::paths() {
                 for (int64_t i = 0; i < n; ++i) yard_call(packed_, args_, 4, error, sizeof error);
               },
               5000};
-  Path by_name{"by_name", "call by name, one argument named",
-               [this](int64_t n) {
-                 for (int64_t i = 0; i < n; ++i)
-                   call("bench_noop", {usual_.out, usual_.x, usual_.weight, {"eps", kEps}}).ignore();
-               },
-               2000};
-  Path options{"options", "typed call that fills in a ResultRecord",
-               [this](int64_t n) {
-                 for (int64_t i = 0; i < n; ++i)
-                   bench_noop.with(with_record_)(usual_.out, usual_.x, usual_.weight, kEps).ignore();
-               },
-               1000};
+  Path by_name{
+      "by_name", "call by name, one argument named",
+      [this](int64_t n) {
+        for (int64_t i = 0; i < n; ++i)
+          call("bench_noop", {usual_.out, usual_.x, usual_.weight, {"eps", kEps}}).ignore();
+      },
+      2000};
+  Path options{
+      "options", "typed call that fills in a ResultRecord",
+      [this](int64_t n) {
+        for (int64_t i = 0; i < n; ++i)
+          bench_noop.with(with_record_)(usual_.out, usual_.x, usual_.weight, kEps).ignore();
+      },
+      1000};
   Path cold{"cold", "selection without the cache, 8 candidates",
             [this](int64_t n) {
               for (int64_t i = 0; i < n; ++i)
                 bench_noop.with(cold_)(usual_.out, usual_.x, usual_.weight, kEps).ignore();
             },
             50};
-  return {raw(),
-          frozen,
-          bound,
-          dynamic(),
-          in_rotation("shapes_4", "typed call, 4 shapes in turn", four),
-          in_rotation("shapes_16", "typed call, 16 shapes in turn", sixteen),
-          in_rotation("mixed_forms", "4 shapes, each compact, in place and strided two ways", mixed),
-          one_form("in_place", "typed call whose output is its input", in_place),
-          one_form("strided", "typed call on rows with a stride", strided),
-          two_outputs,
-          fresh,
-          growing,
-          scoped,
-          scope,
-          packed,
-          by_name,
-          options,
-          cold};
+  return {
+      raw(),
+      frozen,
+      bound,
+      dynamic(),
+      in_rotation("shapes_4", "typed call, 4 shapes in turn", four),
+      in_rotation("shapes_16", "typed call, 16 shapes in turn", sixteen),
+      in_rotation("mixed_forms", "4 shapes, each compact, in place and strided two ways", mixed),
+      one_form("in_place", "typed call whose output is its input", in_place),
+      one_form("strided", "typed call on rows with a stride", strided),
+      two_outputs,
+      fresh,
+      growing,
+      scoped,
+      scope,
+      packed,
+      by_name,
+      options,
+      cold};
 }
 
 Status add_other_kernels() {

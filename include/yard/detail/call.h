@@ -64,9 +64,8 @@ template <class F>
 // Calls a kernel's typed entry.
 template <class... W>
 [[gnu::always_inline]] inline int32_t call_typed(void (*typed)(void), yard_call_t& call, W... w) {
-  return call_kernel(call, [&] {
-    return reinterpret_cast<int32_t (*)(yard_call_t*, W...)>(typed)(&call, w...);
-  });
+  return call_kernel(
+      call, [&] { return reinterpret_cast<int32_t (*)(yard_call_t*, W...)>(typed)(&call, w...); });
 }
 
 template <class... P>
@@ -187,8 +186,8 @@ struct TypedForm {
   template <size_t... K>
   [[gnu::always_inline]] static bool same_places(const uint64_t* w, const Tensors& t,
                                                  std::index_sequence<K...>) noexcept {
-    return (... && (address<kPair[K].second>(t) - address<kPair[K].first>(t) - w[2 * K] <=
-                    w[2 * K + 1]));
+    return (... &&
+            (address<kPair[K].second>(t) - address<kPair[K].first>(t) - w[2 * K] <= w[2 * K + 1]));
   }
   template <size_t... I>
   [[gnu::always_inline]] static bool same_more(const CallMemo& m, const Tensors& t,

@@ -70,7 +70,9 @@ struct alignas(64) ThreadHead {
   FunctionCalls* functions = nullptr;
 
   // The slot for the current depth. Allocates only the first time a thread nests this deep.
-  [[gnu::always_inline]] HazardSlot& slot() noexcept { return depth < kInlineSlots ? slots[depth] : deep_slot(depth); }
+  [[gnu::always_inline]] HazardSlot& slot() noexcept {
+    return depth < kInlineSlots ? slots[depth] : deep_slot(depth);
+  }
   YARD_API HazardSlot& deep_slot(uint32_t at) noexcept;
 
   [[gnu::always_inline]] void barrier() const noexcept {
@@ -91,7 +93,8 @@ YARD_API ThreadHead& register_thread() noexcept;
 // A reader's slot for the length of a call. Nests. Made and used by one thread; costs a few stores.
 class Guard {
  public:
-  [[gnu::always_inline]] explicit Guard(ThreadHead& thread) noexcept : thread_(thread), slot_(thread.slot()) {
+  [[gnu::always_inline]] explicit Guard(ThreadHead& thread) noexcept
+      : thread_(thread), slot_(thread.slot()) {
     ++thread_.depth;
   }
   // For a thread with an inline slot left: no call on the way.

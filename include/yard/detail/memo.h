@@ -94,15 +94,15 @@ struct alignas(64) CallMemo {
 struct CallMemos {
   static constexpr uint32_t kSets = 64, kWays = 4;
   CallMemo of[kSets * kWays];
-  // Hashes seen once: a form is stored when it comes a second time, so that a growing sequence neither
-  // pays for storing nor evicts what is used.
+  // Hashes seen of late: a form is stored when it comes a second time.
   static constexpr uint32_t kSeenSets = 64, kSeenWays = 4;
   uint32_t seen[kSeenSets][kSeenWays] = {};
   uint32_t next_victim = 0;
 
   const CallMemo* set(uint64_t hash) const noexcept { return of + (hash >> 58) * kWays; }
 };
-static_assert(sizeof(CallMemo) == 768, "a few cache lines, and no power of two: sets spread over the cache");
+static_assert(sizeof(CallMemo) == 768,
+              "a few cache lines, and no power of two: sets spread over the cache");
 
 // The hash of a call is made from those of its tensors' forms. Calls that it cannot tell apart share a set.
 [[gnu::always_inline]] inline uint64_t hash_step(uint64_t hash, uint64_t word) noexcept {
