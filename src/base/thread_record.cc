@@ -15,7 +15,7 @@
 namespace yard::detail {
 thread_local constinit ThreadHead* t_thread = nullptr;
 constinit CallMemos kNoMemos;
-}
+}  // namespace yard::detail
 
 namespace yard::base {
 

@@ -14,12 +14,12 @@ struct Entry {
 };
 
 constexpr Entry kTable[] = {
-    {DType::f32, "f32"},       {DType::f16, "f16"},       {DType::bf16, "bf16"},
-    {DType::f64, "f64"},       {DType::f8e4m3, "f8e4m3"}, {DType::f8e5m2, "f8e5m2"},
-    {DType::i8, "i8"},         {DType::i16, "i16"},       {DType::i32, "i32"},
-    {DType::i64, "i64"},       {DType::u8, "u8"},         {DType::u16, "u16"},
-    {DType::u32, "u32"},       {DType::u64, "u64"},       {DType::boolean, "bool"},
-    {DType::i4, "i4"},         {DType::u4, "u4"},
+    {DType::f32, "f32"}, {DType::f16, "f16"},       {DType::bf16, "bf16"},
+    {DType::f64, "f64"}, {DType::f8e4m3, "f8e4m3"}, {DType::f8e5m2, "f8e5m2"},
+    {DType::i8, "i8"},   {DType::i16, "i16"},       {DType::i32, "i32"},
+    {DType::i64, "i64"}, {DType::u8, "u8"},         {DType::u16, "u16"},
+    {DType::u32, "u32"}, {DType::u64, "u64"},       {DType::boolean, "bool"},
+    {DType::i4, "i4"},   {DType::u4, "u4"},
 };
 
 // What numpy, torch and C call them.

@@ -201,7 +201,7 @@ void Core::renew_memos(const Snapshot* before, const Snapshot& next) noexcept {
   for (uint32_t i = 0; i < next.owners().size(); ++i) {
     MemoVersion& v = of_index(i).version;
     const bool changed_here = before == nullptr || before->entry(i) != next.entry(i);
-    if (next.entry(i) != nullptr && (changed_here || v.read() == 0)) v.renew();
+    if (next.entry(i) != nullptr && (changed_here || v.read() == MemoVersion::kNever)) v.renew();
   }
   overlays_version.renew();
 }

@@ -29,8 +29,12 @@ namespace yard::dispatch {
 class MemoVersion {
  public:
   const std::atomic<uint64_t>& value() const noexcept { return value_; }
-  // Before whatever will be remembered is found.
-  uint64_t read() const noexcept { return value_.load(std::memory_order_acquire); }
+  // Before whatever will be remembered is found. kNever, which it never is, while it is suspended.
+  static constexpr uint64_t kNever = ~uint64_t{0};
+  uint64_t read() const noexcept {
+    const uint64_t now = value_.load(std::memory_order_acquire);
+    return now != 0 ? now : kNever;
+  }
   // What is remembered is void, and may be found and remembered again. To be called before it is retired.
   void renew() noexcept;
   // The same, unless it is suspended.

@@ -283,7 +283,7 @@ const CallMemo* find_packed(const CallMemos& memos, const Site& site, uint64_t s
 
 void remember(base::ThreadRecord& thread, const Site& site, uint64_t hash, FormKind kind,
               const Route& route, const yard_value_t* args) {
-  if (site.id == 0 || route.found == 0) return;
+  if (site.id == 0 || route.found == MemoVersion::kNever) return;
   CallMemos* const memos = memos_of(thread);
   if (memos == nullptr) return;
   const uint64_t key = CallMemo::key_of(site.id, hash);

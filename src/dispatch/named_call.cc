@@ -93,7 +93,7 @@ Binding* binding_at(uint64_t hash) {
 void remember_binding(Binding& b, uint64_t hash, uint64_t found, const Core& core, Site* site,
                       std::string_view op, std::span<const Arg> args, const op::Arguments& bound) {
   b.hash = 0;
-  if (found == 0 || !b.op.set(op)) return;
+  if (found == MemoVersion::kNever || !b.op.set(op)) return;
   b.core = core.id, b.site = site;
   b.version = &core.version(site->index.load(std::memory_order_acquire)).value(), b.found = found;
   b.given = static_cast<uint8_t>(args.size()), b.count = static_cast<uint8_t>(bound.count);
@@ -159,12 +159,13 @@ Status call_named(Core& core, std::string_view op, std::span<const Arg> args) {
   // Read before the op is looked at.
   const auto s = core.snapshot();
   const registry::Family* family = s->state->find(op);
-  const uint64_t found = family != nullptr ? core.version(family->op->index).read() : 0;
+  const uint64_t found =
+      family != nullptr ? core.version(family->op->index).read() : MemoVersion::kNever;
   op::Arguments bound;
   auto site = bind_named(core, op, args, bound);
   if (!site.ok()) return std::move(site).status();
   const bool same = family != nullptr && (*site)->index.load() == family->op->index;
-  remember_binding(b, hash, same ? found : 0, core, *site, op, args, bound);
+  remember_binding(b, hash, same ? found : MemoVersion::kNever, core, *site, op, args, bound);
   return Status::adopt(call_packed(*site, bound.values, bound.count));
 }
 

@@ -28,8 +28,7 @@ inline void visit_tensor(const yard_tensor_t& t, SeeBytes see, void* to) {
   const auto rank = static_cast<size_t>(t.ndim);
   see(to, t.shape, rank * sizeof *t.shape);
   if (t.strides != nullptr) see(to, t.strides, rank * sizeof *t.strides);
-  if (t.data == nullptr || t.device.type != 1 || (yard_facts(&t) & YARD_FACTS_COMPACT) == 0)
-    return;
+  if (t.data == nullptr || t.device.type != 1 || (yard_facts(&t) & YARD_FACTS_COMPACT) == 0) return;
   size_t bytes = (t.dtype.bits + 7u) / 8;
   for (size_t i = 0; i < rank; ++i) bytes *= static_cast<size_t>(t.shape[i]);
   see(to, static_cast<const char*>(t.data) + t.byte_offset, std::min(bytes, kMostSeen));
