@@ -96,20 +96,19 @@ constexpr bool kCheckForm = true;
 Status rebind(Bound& state) {
   Core& core = *state.site->core;
   auto route = std::make_unique<HandleRoute>();
-  for (;;) {
+  std::shared_ptr<const Entry> entry;
+  for (bool same_index = false; !same_index;) {
     const uint32_t index = state.site->index.load(std::memory_order_acquire);
     const MemoVersion& version = core.version(index);
     route->version = &version.value(), route->found = version.read();
-    auto entry = entry_of(*state.site);
-    if (!entry.ok()) return std::move(entry).status();
+    auto found = entry_of(*state.site);
+    if (!found.ok()) return std::move(found).status();
+    entry = *std::move(found);
     // The op may have come back under another index.
-    if ((*entry)->contest().family().op->index == index) {
-      route->of = *entry, route->entry = entry->get();
-      break;
-    }
+    same_index = entry->contest().family().op->index == index;
   }
-  const Entry& e = *static_cast<const Entry*>(route->entry);
-  const auto keep = route->of.lock();
+  const Entry& e = *entry;
+  route->of = entry, route->entry = &e;
   YARD_RETURN_IF_ERROR(e.program().misfit(state.call.args(), state.call.count()));
   route->core = &core, route->host = core.host;
   route->flags = state.call.flags() & YARD_CALL_ALIASED;
