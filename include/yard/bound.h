@@ -112,12 +112,13 @@ class BoundOp<void(P...), std::tuple<S...>> {
   [[nodiscard, gnu::always_inline]] inline Status operator()(P... p) const
       requires(sizeof...(P) != sizeof...(S)) {
     if constexpr (detail::kInRegisters<P...>) {
-      if (detail::ThreadHead* thread = detail::t_thread; thread != nullptr && thread->scope == 0)
-          [[likely]] {
-        detail::Guard guard(*thread);
+      if (detail::ThreadHead* thread = detail::t_thread;
+          thread != nullptr && thread->scope == 0 &&
+          thread->depth < detail::ThreadHead::kInlineSlots) [[likely]] {
+        detail::Guard guard(*thread, detail::Guard::Inline());
         const detail::Route* const route = guard.protect(state_->route);
         if (route->typed != nullptr && route->is_current()) [[likely]] {
-          char error[detail::ThreadHead::kErrorBytes];
+          char* const error = thread->message();
           yard_call_t call;
           detail::start_call(call, error, route->flags, route->host, route->self);
           const int32_t code = detail::call_typed(route->typed, call, detail::Param<P>::wire(p)...);

@@ -92,6 +92,7 @@ detail::ThreadHead& take_record() noexcept {
   ThreadRecord* r = take_free_record();
   if (r == nullptr) {
     r = new ThreadRecord;
+    r->errors = new char[detail::ThreadHead::kInlineSlots * detail::ThreadHead::kErrorBytes];
     r->next = g_records.load(std::memory_order_relaxed);
     while (!g_records.compare_exchange_weak(r->next, r, std::memory_order_seq_cst)) {
     }

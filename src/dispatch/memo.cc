@@ -253,6 +253,24 @@ bool same_packed(const CallMemo& m, const yard_value_t* args, uint32_t count) no
   return m.more == 0 || same_more(m, args, w, at, n);
 }
 
+// Where to store a form: over a stale memo of the same hash, which may be of this form; at its home, unless another form
+// is at home there; in an empty place; over some other.
+CallMemo* place_for(CallMemos& memos, uint64_t hash, uint64_t key, uint64_t scope) noexcept {
+  CallMemo* const set = memos.of + (memos.set(hash) - memos.of);
+  CallMemo* empty = nullptr;
+  for (CallMemo* m = set; m != set + CallMemos::kWays; ++m) {
+    if (m->key == key && m->scope == scope && !m->route.is_current()) return m;
+    if (m->key == 0) empty = m;
+  }
+  CallMemo& home = memos.of[CallMemos::home(hash)];
+  if (home.key != 0 && home.home != CallMemos::home(hash)) {
+    if (empty != nullptr) *empty = home;
+    return &home;
+  }
+  if (home.key == 0) return &home;
+  return empty != nullptr ? empty : &set[memos.next_victim++ % CallMemos::kWays];
+}
+
 }  // namespace
 
 uint64_t packed_hash(const Site& site, uint64_t scope, const yard_value_t* args,
@@ -274,6 +292,9 @@ uint64_t packed_hash(const Site& site, uint64_t scope, const yard_value_t* args,
 const CallMemo* find_packed(const CallMemos& memos, const Site& site, uint64_t scope,
                             const yard_value_t* args, uint32_t count, uint64_t hash) noexcept {
   const uint64_t key = CallMemo::key_of(site.id, hash);
+  const CallMemo& home = memos.of[CallMemos::home(hash)];
+  if (home.key == key && home.scope == scope && same_packed(home, args, count)) [[likely]]
+    return &home;
   const CallMemo* const set = memos.set(hash);
   for (uint32_t i = 0; i < CallMemos::kWays; ++i)
     if (set[i].key == key && set[i].scope == scope && same_packed(set[i], args, count))
@@ -287,19 +308,12 @@ void remember(base::ThreadRecord& thread, const Site& site, uint64_t hash, FormK
   CallMemos* const memos = memos_of(thread);
   if (memos == nullptr) return;
   const uint64_t key = CallMemo::key_of(site.id, hash);
-  CallMemo* const set = memos->of + (memos->set(hash) - memos->of);
-  // A stale memo of the same hash first, which may be of this form; else an empty one.
-  CallMemo* to = nullptr;
-  for (CallMemo* m = set; m != set + CallMemos::kWays; ++m) {
-    const bool stale = m->key == key && m->scope == thread.scope && !m->route.is_current();
-    if (stale || (to == nullptr && m->key == 0)) to = m;
-    if (stale) break;
-  }
-  if (to == nullptr) to = &set[memos->next_victim++ % CallMemos::kWays];
+  CallMemo* const to = place_for(*memos, hash, key, thread.scope);
   to->key = 0;
   if (!write_form(*to, kind, *static_cast<const Entry*>(route.entry), args)) return;
   to->route = route;
   to->scope = thread.scope;
+  to->home = static_cast<uint8_t>(CallMemos::home(hash));
   to->calls = &detail::counter(thread, route.counter);
   to->key = key;
 }

@@ -175,9 +175,10 @@ struct TypedForm {
   template <size_t I>
   [[gnu::always_inline]] static WordPair differs(const uint64_t* w, const Tensors& t) noexcept {
     if (absent<I>(t)) return WordPair{};
-    const char* const dims = reinterpret_cast<const char*>(t[I]) + sizeof(yard_tensor_t);
-    return (words_at(&t[I]->device) ^ words_at(w)) | (words_at(dims) ^ words_at(w + 2)) |
-           (words_at(dims + 16) ^ words_at(w + 4));
+    const auto* const form = reinterpret_cast<const WordPair*>(w);
+    const auto* const head = reinterpret_cast<const UnalignedWordPair*>(&t[I]->device);
+    const auto* const dims = reinterpret_cast<const WordPair*>(t[I] + 1);
+    return (*head ^ form[0]) | (dims[0] ^ form[1]) | (dims[1] ^ form[2]);
   }
   template <size_t I>
   [[gnu::always_inline]] static uint64_t address(const Tensors& t) noexcept {
@@ -237,7 +238,7 @@ template <class... P>
     std::tuple<P...> args;
   } kept{site, m.route.entry, m.route.plan, {p...}};
   asm volatile("" : "+m"(kept));
-  char error[ThreadHead::kErrorBytes];
+  char* const error = thread.message();
   yard_call_t call;
   start_call(call, error, m.route.flags, m.route.host, m.route.self);
   ThreadHead::Value& calls = *m.calls;
@@ -255,29 +256,46 @@ template <class... P>
   return true;
 }
 
-// One typed call; null when it went well.
+// A typed call that the memo at its home does not serve.
 template <class... P>
-inline Status::Rep* call_typed_op(Site* site, P... p) {
-  uint64_t hash = 0;
+[[gnu::noinline]] Status::Rep* call_other_way(Site* site, uint64_t hash, P... p) {
+  using Form = TypedForm<P...>;
+  ThreadHead* const thread = t_thread;
+  if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots) {
+    const typename Form::Tensors t = Form::tensors(p...);
+    const uint64_t key = CallMemo::key_of(site->id, hash);
+    const CallMemo* m = thread->memos->set(hash);
+    for (const CallMemo* const end = m + CallMemos::kWays; m != end; ++m) {
+      if (m->key != key || m->scope != thread->scope || !Form::matches(*m, t, p...)) continue;
+      Status::Rep* failed;
+      if (run_memo(site, *thread, *m, failed, p...)) return failed;
+      break;
+    }
+  }
+  const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
+  return dispatch(site, args, hash);
+}
+
+// One typed call; null when it went well. Nothing is called between here and the kernel, so that little has to be
+// saved.
+template <class... P>
+[[gnu::no_stack_protector]] inline Status::Rep* call_typed_op(Site* site, P... p) {
   if constexpr (kInRegisters<P...>) {
     using Form = TypedForm<P...>;
+    uint64_t hash = 0;
     ThreadHead* const thread = t_thread;
     if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots) [[likely]] {
       const typename Form::Tensors t = Form::tensors(p...);
-      const uint64_t scope = thread->scope;
-      hash = Form::hash(site->id, scope, t);
-      const uint64_t key = CallMemo::key_of(site->id, hash);
-      const CallMemo* m = thread->memos->set(hash);
-      for (const CallMemo* const end = m + CallMemos::kWays; m != end; ++m) {
-        if (m->key != key || m->scope != scope || !Form::matches(*m, t, p...)) continue;
+      hash = Form::hash(site->id, thread->scope, t);
+      const CallMemo& m = thread->memos->of[CallMemos::home(hash)];
+      if (m.key == CallMemo::key_of(site->id, hash) && m.scope == thread->scope &&
+          Form::matches(m, t, p...)) [[likely]] {
         Status::Rep* failed;
-        if (run_memo(site, *thread, *m, failed, p...)) [[likely]]
+        if (run_memo(site, *thread, m, failed, p...)) [[likely]]
           return failed;
-        break;
       }
     }
-    const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
-    return dispatch(site, args, hash);
+    return call_other_way<P...>(site, hash, p...);
   } else {
     const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
     return dispatch_packed(site, args);

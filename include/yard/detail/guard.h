@@ -62,8 +62,14 @@ struct alignas(64) ThreadHead {
   const ScopeState* scope_state = nullptr;
   // The devices and sets of hooks the thread is in (yard/hooks.h), the innermost first; null: none.
   const HookFrame* hooks = nullptr;
-  // Of the buffer in which a kernel that fails leaves its message.
+  // Where a kernel that fails leaves its message: a buffer for each inline slot, since a kernel that has left one may
+  // call ops before it returns. (On the stack it would bring every caller a stack protector.)
   static constexpr uint64_t kErrorBytes = 512;
+  char* errors = nullptr;
+  // That of the innermost guard, which has an inline slot.
+  [[gnu::always_inline]] char* message() const noexcept {
+    return errors + static_cast<size_t>(depth - 1) * kErrorBytes;
+  }
   // The innermost commit group the thread is in (yard/commit.h); null: none.
   Commit* commit = nullptr;
   // Who ran this thread's last calls of dispatched functions (function.h); null until there was one.

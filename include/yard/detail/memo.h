@@ -83,6 +83,7 @@ struct alignas(64) CallMemo {
   // Bit n is tensor n: there (typed calls); written, without strides (packed calls).
   uint16_t present = 0, written = 0, null_strides = 0;
   uint8_t tags[YARD_MAX_ARGS] = {};  // of packed arguments
+  uint8_t home = 0;                  // where it would be found first
   alignas(16) uint64_t words[kWords] = {};
 
   static uint64_t key_of(uint32_t site, uint64_t hash) noexcept {
@@ -90,16 +91,21 @@ struct alignas(64) CallMemo {
   }
 };
 
-// A thread's memos: 64 sets of four. Forms beyond that replace each other.
+// A thread's memos. A form has a home, and may be in any of the four places around it. Forms beyond that replace each
+// other.
 struct CallMemos {
-  static constexpr uint32_t kSets = 64, kWays = 4;
-  CallMemo of[kSets * kWays];
+  static constexpr uint32_t kCount = 256, kWays = 4;
+  CallMemo of[kCount];
   // Hashes seen of late: a form is stored when it comes a second time.
   static constexpr uint32_t kSeenSets = 64, kSeenWays = 4;
   uint32_t seen[kSeenSets][kSeenWays] = {};
   uint32_t next_victim = 0;
 
-  const CallMemo* set(uint64_t hash) const noexcept { return of + (hash >> 58) * kWays; }
+  static constexpr uint32_t home(uint64_t hash) noexcept {
+    return static_cast<uint32_t>(hash >> 56);
+  }
+  // The first of the places where a form may be.
+  const CallMemo* set(uint64_t hash) const noexcept { return of + home(hash) / kWays * kWays; }
 };
 static_assert(sizeof(CallMemo) == 768,
               "a few cache lines, and no power of two: sets spread over the cache");
@@ -113,20 +119,17 @@ static_assert(sizeof(CallMemo) == 768,
 }
 
 // Two words at once.
-using WordPair = uint64_t __attribute__((vector_size(16)));
-[[gnu::always_inline]] inline WordPair words_at(const void* p) noexcept {
-  WordPair w;
-  std::memcpy(&w, p, sizeof w);
-  return w;
-}
+typedef uint64_t WordPair __attribute__((vector_size(16), may_alias));
+typedef uint64_t UnalignedWordPair __attribute__((vector_size(16), aligned(8), may_alias));
 
 // The n-th of a tensor's sizes and strides.
-inline uint64_t dim_word(const yard_tensor_t& t, int32_t n) noexcept {
+[[gnu::always_inline]] inline uint64_t dim_word(const yard_tensor_t& t, int32_t n) noexcept {
   if (n < t.ndim) return static_cast<uint64_t>(t.shape[n]);
   return t.strides != nullptr ? static_cast<uint64_t>(t.strides[n - t.ndim]) : 0;
 }
 // Holds those beyond the first four against the words at `w`. Null if they differ, else past them.
-inline const uint64_t* same_rest(const yard_tensor_t& t, const uint64_t* w) noexcept {
+[[gnu::always_inline]] inline const uint64_t* same_rest(const yard_tensor_t& t,
+                                                        const uint64_t* w) noexcept {
   for (int32_t n = 4; n < 2 * t.ndim; ++n)
     if (dim_word(t, n) != *w++) return nullptr;
   return w;
