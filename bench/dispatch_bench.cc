@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways to call an op, ours and PyTorch's, measured in turn in one process. Prints JSON.
+// dispatch_bench [SECONDS [THREADS]]: the ways to call an op, ours and PyTorch's, measured in turn in one process.
+// Prints the JSON of `yard bench dispatch`, then PyTorch's figures and each of our ways over PyTorch's typed call.
 #include <fmt/format.h>
 
 #include <cstdlib>
 
-#include "bench_paths.h"
-#include "bench_timing.h"
+#include "bench_measure.h"
 #include "torch_paths.h"
 
 int main(int argc, char** argv) {
   using namespace yard;
   const double seconds = argc > 1 ? std::atof(argv[1]) : 5;
-  tool::BenchCall::prepare().or_throw();
-  tool::BenchCall call;
-  std::vector<tool::Path> paths = call.paths();
-  for (tool::Path& p : bench::torch_paths()) paths.push_back(std::move(p));
-  const std::vector<double> ns = tool::in_turn(paths, seconds);
-  std::string json;
-  double dynamic = 0, torch = 0;
-  for (size_t i = 0; i < paths.size(); ++i) {
-    json += fmt::format("  \"{}_ns\": {:.2f},\n", paths[i].key, ns[i]);
-    if (std::string_view(paths[i].key) == "dynamic") dynamic = ns[i];
-    if (std::string_view(paths[i].key) == "torch_typed") torch = ns[i];
+  const int threads = argc > 2 ? std::atoi(argv[2]) : tool::default_threads();
+  if (threads < 2) {
+    fmt::print(stderr, "dispatch_bench: invalid number of threads: expected 2 or more, got {}\n",
+               argv[2]);
+    return 2;
   }
-  json += torch > 0 ? fmt::format("  \"dynamic_over_torch_typed\": {:.3f}\n", dynamic / torch)
-                    : "  \"torch\": \"not installed\"\n";
-  fmt::print("{{\n{}}}\n", json);
+  const tool::DispatchFigures f = tool::measure_dispatch(seconds, threads, bench::torch_paths);
+  std::string json = tool::json_members(f);
+  if (f.other.empty()) {
+    json += ",\n  \"torch\": \"not installed\"";
+  } else {
+    for (const auto& r : f.other) json += fmt::format(",\n  \"{}_ns\": {:.3f}", r.key, r.ns);
+    json += fmt::format(",\n  \"torch_speedup\": {:.3f}", f.other_speedup);
+    for (const auto& r : f.rows)
+      json += fmt::format(",\n  \"{}_over_torch_typed\": {:.3f}", r.key, r.ns / f.other[0].ns);
+  }
+  fmt::print("{{\n{}\n}}\n", json);
   return 0;
 }

@@ -15,12 +15,17 @@ void noop(const at::Tensor&, const at::Tensor&, const at::Tensor&, double) {}
 
 using Typed = void(const at::Tensor&, const at::Tensor&, const at::Tensor&, double);
 
+// Inference mode belongs to a thread: each loop enters it itself, since it may run on any thread.
 struct Call {
-  c10::InferenceMode inference;
-  at::Tensor out = at::empty({8, 64}), x = at::empty({8, 64}), weight = at::empty({64});
+  at::Tensor out, x, weight;
   c10::OperatorHandle handle =
       c10::Dispatcher::singleton().findSchemaOrThrow("yard_bench::noop", "");
   c10::TypedOperatorHandle<Typed> typed = handle.typed<Typed>();
+
+  Call() {
+    const c10::InferenceMode inference;
+    out = at::empty({8, 64}), x = at::empty({8, 64}), weight = at::empty({64});
+  }
 };
 
 }  // namespace
@@ -36,11 +41,13 @@ std::vector<tool::Path> torch_paths() {
   auto call = std::make_shared<Call>();
   return {{"torch_typed", "PyTorch's dispatcher, typed call",
            [call](int64_t n) {
+             const c10::InferenceMode inference;
              for (; n > 0; --n) call->typed.call(call->out, call->x, call->weight, 1e-6);
            },
            20000},
           {"torch_boxed", "PyTorch's dispatcher, boxed call",
            [call](int64_t n) {
+             const c10::InferenceMode inference;
              torch::jit::Stack stack;
              for (; n > 0; --n) {
                stack.clear();

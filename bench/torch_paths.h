@@ -8,7 +8,7 @@
 
 namespace yard::bench {
 
-// torch_typed and torch_boxed; none when built without libtorch.
+// torch_typed and torch_boxed, each time with tensors of their own; none when built without libtorch.
 std::vector<tool::Path> torch_paths();
 
 }  // namespace yard::bench

@@ -2,26 +2,39 @@
 """yard bench: the shape of its answers. How fast calls are is for `make bench` to say."""
 from command import Yard, main
 
-KEYS = ["raw_ns", "static_ns", "bound_ns", "dynamic_ns", "varied_ns", "scoped_ns", "packed_ns", "scope_ns",
-        "cold_ns", "dynamic_2t_speedup", "raw_2t_speedup"]
+ROWS = ["raw", "static", "bound", "dynamic", "shapes_4", "shapes_16", "mixed_forms", "in_place", "strided",
+        "two_outputs", "fresh_views", "growing", "scoped", "scope", "packed", "by_name", "options", "cold",
+        "with_1000_kernels"]
+KEYS = [*(row + "_ns" for row in ROWS), "threads", "raw_speedup", "dynamic_speedup", "without_1000_kernels_ns"]
 
 
 class Bench(Yard):
     def test_json(self):
         data = self.json("bench", "dispatch", "--seconds", "0")
-        self.assertEqual(list(data)[:len(KEYS)], KEYS)
-        for key in [*KEYS, "with_1000_kernels_ns", "threads"]:
+        self.assertEqual(list(data), KEYS)
+        for key in KEYS:
             self.assertGreater(data[key], 0, key)
         self.assertGreater(data["cold_ns"], data["dynamic_ns"])
+        self.assertGreaterEqual(data["threads"], 2)
+
+    def test_number_of_threads(self):
+        for threads in (2, 3):
+            data = self.json("bench", "dispatch", "--seconds", "0", "--threads", str(threads))
+            self.assertEqual(data["threads"], threads)
+            for key in ("raw_speedup", "dynamic_speedup"):
+                self.assertGreater(data[key], 0, key)
 
     def test_table(self):
-        out, err = self.yard("bench", "dispatch", "--seconds", "0")
+        out, err = self.yard("bench", "dispatch", "--seconds", "0", "--threads", "2")
         self.assertEqual(err, "")
-        for key in ("raw", "static", "bound", "dynamic", "packed", "cold"):
-            self.assertIn(f"\n  {key} ", out)
+        for row in ROWS:
+            self.assertIn(f"\n  {row} ", out)
+        self.assertIn("\n2 threads make ", out)
 
-    def test_wrong_questions(self):
+    def test_invalid_options(self):
         self.assertIn("--seconds", self.wrong("bench", "dispatch", "--seconds", "soon"))
+        for threads in ("1", "many"):
+            self.assertIn("--threads", self.wrong("bench", "dispatch", "--threads", threads))
 
 
 main()
