@@ -176,7 +176,9 @@ struct TypedForm {
   [[gnu::always_inline]] static WordPair differs(const uint64_t* w, const Tensors& t) noexcept {
     if (absent<I>(t)) return WordPair{};
     const auto* const form = reinterpret_cast<const WordPair*>(w);
-    const auto* const head = reinterpret_cast<const UnalignedWordPair*>(&t[I]->device);
+    // Not auto, which would drop the alignment.
+    const UnalignedWordPair* const head =
+        reinterpret_cast<const UnalignedWordPair*>(&t[I]->device);
     const auto* const dims = reinterpret_cast<const WordPair*>(t[I] + 1);
     return (*head ^ form[0]) | (dims[0] ^ form[1]) | (dims[1] ^ form[2]);
   }
