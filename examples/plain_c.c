@@ -12,8 +12,6 @@ int main(void) {
   yard_tensor_t tx = {.data = x, .device = {1, 0}, .ndim = 2, .dtype = {2, 32, 1}, .shape = shape};
   yard_tensor_t tout = tx;
   tout.data = out;
-  tx.facts = yard_facts(&tx); /* made once, good for as long as pointer, shape and strides hold */
-  tout.facts = yard_facts(&tout);
   /* [/tensors] */
 
   /* [call] */

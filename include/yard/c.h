@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calling ops from C, and from everything that can call C.
  *
- * The packed call does what the typed C++ call does: the same checks, plans and fallbacks. Tensors that
- * carry their facts word (yard_facts() of plugin.h, made once) are cheapest. Functions return a
+ * The packed call does what the typed C++ call does: the same checks, plans and fallbacks. Functions return a
  * yard_code_t and write a NUL-terminated message into `error` when they fail; `error` may be NULL. Any
  * thread may call. Works on the process's shared runtime.
  *

@@ -193,20 +193,13 @@ bool write_form(CallMemo& m, FormKind kind, const Entry& entry, const yard_value
   return to.rest();
 }
 
-// Whether a tensor of a packed call, which may be anything, has the form at `w`.
-[[gnu::always_inline]] inline bool same_tensor(const yard_tensor_t* t, bool null_strides,
-                                               const uint64_t* w) noexcept {
-  if (t == nullptr || t->data == nullptr) return false;
-  if (((word_at(&t->device) ^ w[0]) | (word_at(&t->ndim) ^ w[1])) != 0) return false;
-  // The rank is that of the memo from here on.
-  if ((t->strides == nullptr) != null_strides || t->shape == nullptr) return t->ndim == 0;
-  if (t->ndim == 2 && !null_strides) [[likely]] {
-    const auto* const size = reinterpret_cast<const uint64_t*>(t->shape);
-    const auto* const stride = reinterpret_cast<const uint64_t*>(t->strides);
-    return ((size[0] ^ w[2]) | (size[1] ^ w[3]) | (stride[0] ^ w[4]) | (stride[1] ^ w[5])) == 0;
-  }
-  for (int32_t n = 0; n < 4 && n < 2 * t->ndim; ++n)
-    if (detail::dim_word(*t, n) != w[2 + n]) return false;
+// Sizes and strides of a tensor whose rank is that of the memo, where they are not the two of most.
+[[gnu::noinline]] bool same_dims(const yard_tensor_t& t, bool null_strides,
+                                 const uint64_t* w) noexcept {
+  if (t.ndim == 0) return true;
+  if (t.shape == nullptr || (t.strides == nullptr) != null_strides) return false;
+  for (int32_t n = 0; n < 4 && n < 2 * t.ndim; ++n)
+    if (detail::dim_word(t, n) != w[n]) return false;
   return true;
 }
 
@@ -232,24 +225,41 @@ bool same_packed(const CallMemo& m, const yard_value_t* args, uint32_t count) no
   const uint64_t* w = m.words;
   uint64_t at[CallMemo::kTensors];
   uint32_t n = 0;
+#pragma GCC unroll 1
   for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t tag = args[i].tag;
-    if (tag != m.tags[i]) return false;
-    if (tag == YARD_TAG_TENSOR) {
-      if (!same_tensor(args[i].u.tensor, ((m.null_strides >> n) & 1) != 0, w)) return false;
-      at[n++] = address_of(*args[i].u.tensor);
-      w += CallMemo::kPerTensor;
-    } else if (tag == YARD_TAG_STRING && args[i].u.string == nullptr && args[i].count > 0) {
+    const yard_value_t& v = args[i];
+    if (v.tag != m.tags[i]) return false;
+    if (v.tag != YARD_TAG_TENSOR) {
+      if (v.tag == YARD_TAG_STRING && v.u.string == nullptr && v.count > 0) return false;
+      continue;
+    }
+    const yard_tensor_t* const t = v.u.tensor;
+    if (t == nullptr || t->data == nullptr ||
+        ((word_at(&t->device) ^ w[0]) | (word_at(&t->ndim) ^ w[1])) != 0)
+      return false;
+    const auto* const size = reinterpret_cast<const uint64_t*>(t->shape);
+    const auto* const stride = reinterpret_cast<const uint64_t*>(t->strides);
+    if (size == nullptr || stride == nullptr || m.null_strides != 0 || t->ndim > 2) [[unlikely]] {
+      if (!same_dims(*t, ((m.null_strides >> n) & 1) != 0, w + 2)) return false;
+    } else if (t->ndim == 2) {
+      if (((size[0] ^ w[2]) | (size[1] ^ w[3]) | (stride[0] ^ w[4]) | (stride[1] ^ w[5])) != 0)
+        return false;
+    } else if (t->ndim == 1 && ((size[0] ^ w[2]) | (stride[0] ^ w[3])) != 0) {
       return false;
     }
+    at[n++] = address_of(*t);
+    w += CallMemo::kPerTensor;
   }
-  uint32_t written = m.written;
-  for (uint32_t i = 0; i + 1 < n; ++i, written >>= 1)
+  const uint32_t written = m.written;
+#pragma GCC unroll 1
+  for (uint32_t i = 0; i + 1 < n; ++i) {
+#pragma GCC unroll 1
     for (uint32_t j = i + 1; j < n; ++j) {
-      if (((written | (written >> (j - i))) & 1) == 0) continue;
+      if ((((written >> i) | (written >> j)) & 1) == 0) continue;
       if (at[j] - at[i] - w[0] > w[1]) return false;
       w += 2;
     }
+  }
   return m.more == 0 || same_more(m, args, w, at, n);
 }
 

@@ -5,7 +5,7 @@ import re
 
 from tree import CXX, Finding
 
-WARN_LINES, MAX_LINES = 400, 600
+WARN_LINES, MAX_LINES = 500, 700
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 C_HEADERS = {"assert.h", "errno.h", "math.h", "stdarg.h", "stdbool.h", "stddef.h", "stdint.h",
              "stdio.h", "stdlib.h", "string.h"}

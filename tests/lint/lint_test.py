@@ -96,7 +96,7 @@ class LintTest(unittest.TestCase):
 
     def test_length(self):
         found = self.found(code_rules.check_length,
-                           {"a.cc": "\n" * 400, "b.cc": "\n" * 401, "c.cc": "\n" * 601})
+                           {"a.cc": "\n" * 500, "b.cc": "\n" * 501, "c.cc": "\n" * 701})
         self.assertEqual(2, len(found))
         fatal = {f.path: f.fatal for f in code_rules.check_length(Tree(self.root))}
         self.assertEqual({"b.cc": False, "c.cc": True}, fatal)
