@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls like the thread's last one take a shorter way. It must never show: another form is checked and
-// chosen for anew, a change of kernels or policy reaches the next call, and what a memo points to may be
+// A call of a form that its thread remembers goes by a memo, without check or key. It must never show: another form is
+// checked and selected for, a change of kernels or policy reaches the next call, and what a memo points to may be
 // long gone. Every call here is typed, so that the inline part of the way is what runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,9 +45,9 @@ yard_kernel_t typed_kernel(const char* id, intptr_t self, int32_t priority,
   return k;
 }
 
-class RecentCalls : public ::testing::Test {
+class CallMemoTest : public ::testing::Test {
  protected:
-  explicit RecentCalls(size_t plans = 4096) : bare_(kMul, plans) {
+  explicit CallMemoTest(size_t plans = 4096) : bare_(kMul, plans) {
     bare_.add(typed_kernel("any", 1, 1)).or_throw();
     bare_.add(typed_kernel("wide", 2, 2, &wide_)).or_throw();
   }
@@ -70,7 +70,7 @@ class RecentCalls : public ::testing::Test {
   alignas(64) float memory_[4][1024] = {};
 };
 
-TEST_F(RecentCalls, GiveTheKernelWhatTheCallerGave) {
+TEST_F(CallMemoTest, GiveTheKernelWhatTheCallerGave) {
   const TensorView out = view(0, {4, 8}), x = view(1, {4, 8}), w = view(2, {8});
   for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(call(out, x, w, i).ok());
@@ -83,7 +83,7 @@ TEST_F(RecentCalls, GiveTheKernelWhatTheCallerGave) {
   EXPECT_EQ(bare_.runtime.stats().plans, 1u);
 }
 
-TEST_F(RecentCalls, AnotherFormIsChosenForAnew) {
+TEST_F(CallMemoTest, AnotherFormIsChosenForAnew) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(ran(4, 8), 2);
     EXPECT_EQ(ran(4, 7), 1);
@@ -102,7 +102,7 @@ TEST_F(RecentCalls, AnotherFormIsChosenForAnew) {
   }
 }
 
-TEST_F(RecentCalls, WhatDoesNotFitIsRefusedEveryTime) {
+TEST_F(CallMemoTest, WhatDoesNotFitIsRefusedEveryTime) {
   const TensorView out = view(0, {4, 8}), x = view(1, {4, 8}), w = view(2, {8});
   const auto refused = [&](const TensorView& o, const TensorView& i, const TensorView& v,
                            const char* part) {
@@ -126,7 +126,7 @@ TEST_F(RecentCalls, WhatDoesNotFitIsRefusedEveryTime) {
   refused(TensorView(nullptr, DType::f32, {4, 8}), x, w, "'out'");
 }
 
-TEST_F(RecentCalls, NeighboursInMemoryAreApart) {
+TEST_F(CallMemoTest, NeighboursInMemoryAreApart) {
   // Two views that end where the next begins, in steps of a cache line.
   for (size_t at : {size_t{32}, size_t{64}, size_t{512}}) {
     const TensorView out = view(0, {4, 8}), x = view(0, {4, 8}, DType::f32, at), w = view(2, {8});
@@ -135,7 +135,7 @@ TEST_F(RecentCalls, NeighboursInMemoryAreApart) {
   }
 }
 
-TEST_F(RecentCalls, StridesAreLookedAt) {
+TEST_F(CallMemoTest, StridesAreLookedAt) {
   ASSERT_EQ(ran(4, 8), 2);
   const TensorView out = view(0, {4, 8}), w = view(2, {8});
   const TensorView padded(memory_[1], DType::f32, {4, 8}, {16, 1});
@@ -149,7 +149,7 @@ TEST_F(RecentCalls, StridesAreLookedAt) {
   }
 }
 
-TEST_F(RecentCalls, ChangesReachTheNextCall) {
+TEST_F(CallMemoTest, ChangesReachTheNextCall) {
   for (int round = 0; round < 50; ++round) {
     ASSERT_EQ(ran(4, 8), 2);
     ASSERT_EQ(ran(4, 8), 2);
@@ -166,7 +166,7 @@ TEST_F(RecentCalls, ChangesReachTheNextCall) {
   }
 }
 
-TEST_F(RecentCalls, AnOpThatIsRemovedIsGoneAndMayComeBack) {
+TEST_F(CallMemoTest, AnOpThatIsRemovedIsGoneAndMayComeBack) {
   ASSERT_EQ(ran(4, 8), 2);
   Changes gone;
   gone.remove_op("mul");
@@ -185,7 +185,7 @@ TEST_F(RecentCalls, AnOpThatIsRemovedIsGoneAndMayComeBack) {
 }
 
 // Memos outlive what they are of; a new runtime may lie where an old one lay.
-TEST_F(RecentCalls, RuntimesComeAndGo) {
+TEST_F(CallMemoTest, RuntimesComeAndGo) {
   for (intptr_t i = 1; i <= 200; ++i) {
     Bare other(kMul);
     other.add(typed_kernel("mine", 100 + i, 1)).or_throw();
@@ -198,8 +198,8 @@ TEST_F(RecentCalls, RuntimesComeAndGo) {
   }
 }
 
-struct FewPlans : RecentCalls {
-  FewPlans() : RecentCalls(4) {}
+struct FewPlans : CallMemoTest {
+  FewPlans() : CallMemoTest(4) {}
 };
 
 // A plan that is let go is not used again.
@@ -241,7 +241,7 @@ int32_t nests(yard_call_t* call, const yard_tensor_t* out, const yard_tensor_t*,
   return plugin::Call(call).fail(YARD_DECLINED, "not today");
 }
 
-TEST_F(RecentCalls, AKernelMayCallItsOwnOpAndThenFail) {
+TEST_F(CallMemoTest, AKernelMayCallItsOwnOpAndThenFail) {
   yard_kernel_t k = typed_kernel("nests", 7, 7, &wide_);
   k.typed = reinterpret_cast<void (*)()>(nests);
   k.run = [](yard_call_t* call, const yard_value_t* a, uint32_t) {
@@ -265,7 +265,7 @@ int32_t throws(double by) {
   return YARD_OK;
 }
 
-TEST_F(RecentCalls, AFailureIsReportedWithItsText) {
+TEST_F(CallMemoTest, AFailureIsReportedWithItsText) {
   yard_kernel_t k = typed_kernel("throws", 7, 7);
   k.typed =
       reinterpret_cast<void (*)()>(+[](yard_call_t*, const yard_tensor_t*, const yard_tensor_t*,
@@ -286,7 +286,7 @@ TEST_F(RecentCalls, AFailureIsReportedWithItsText) {
 
 // ---- The rule, at random ----
 
-TEST_F(RecentCalls, AreChosenAsAFreshSelectionWould) {
+TEST_F(CallMemoTest, AreChosenAsAFreshSelectionWould) {
   std::vector<std::vector<yard_limit_t>> limits = {
       {plugin::at_least("rows", 3)},
       {plugin::multiple_of("d", 3), plugin::aligned(64, "x")},
@@ -324,7 +324,7 @@ TEST_F(RecentCalls, AreChosenAsAFreshSelectionWould) {
   }
 }
 
-TEST_F(RecentCalls, EachThreadHasItsOwn) {
+TEST_F(CallMemoTest, EachThreadHasItsOwn) {
   ASSERT_EQ(ran(4, 8), 2);
   std::thread([&] {
     alignas(64) float m[3][64] = {};
