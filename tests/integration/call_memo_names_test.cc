@@ -94,12 +94,9 @@ TEST_F(CallMemoNames, WrongOnesAreRefusedEveryTime) {
   bare_.add(keeping("blend", 1)).or_throw();
   const std::vector<Arg> good = {out_.view, x_.view, {"k", 1}};
   const std::vector<std::vector<Arg>> wrong = {
-      {out_.view, x_.view, {"K", 1}},
-      {out_.view, x_.view, {"x", 1}},
-      {out_.view, x_.view, {"k", 1.5}},
-      {out_.view, {"k", 1}},
-      {out_.view, x_.view, {"how", 2}},
-      {out_.view, x_.view, {"how", "slow"}},
+      {out_.view, x_.view, {"K", 1}},           {out_.view, x_.view, {"x", 1}},
+      {out_.view, x_.view, {"k", 1.5}},         {out_.view, {"k", 1}},
+      {out_.view, x_.view, {"how", 2}},         {out_.view, x_.view, {"how", "slow"}},
       {out_.view, x_.view, {"k", 1}, {"k", 2}},
   };
   const std::vector<Arg> enumerator = {out_.view, x_.view, {"how", 1}};
@@ -108,6 +105,27 @@ TEST_F(CallMemoNames, WrongOnesAreRefusedEveryTime) {
       for (int i = 0; i < 3; ++i) ASSERT_TRUE(call(good).ok());
       for (int i = 0; i < 3; ++i) ASSERT_TRUE(call(enumerator).ok());
       EXPECT_EQ(call(args).code(), Code::kInvalidArgument);
+      EXPECT_EQ(t_kernel, 0);
+    }
+}
+
+// Where no scalar is read, its type still is.
+TEST_F(CallMemoNames, TypesAreCheckedAlthoughValuesAreNot) {
+  Bare bare("plain(out!: T[n], x: T[n], w?: T[n], k: int = 1, on: bool = false, by: float = 1.0)");
+  bare.add(keeping("plain", 1)).or_throw();
+  const std::vector<Arg> good = {out_.view, x_.view, nullptr, 1, true, 1.0};
+  const std::vector<std::vector<Arg>> wrong = {{out_.view, x_.view, nullptr, 1.0, true, 1.0},
+                                               {out_.view, x_.view, nullptr, true, true, 1.0},
+                                               {out_.view, x_.view, nullptr, 1, 1, 1.0},
+                                               {out_.view, x_.view, nullptr, 1, true, true},
+                                               {out_.view, x_.view, nullptr, 1, true, "1"},
+                                               {out_.view, x_.view, 1, 1, true, 1.0},
+                                               {out_.view, x_.view, nullptr, nullptr, true, 1.0}};
+  for (int round = 0; round < 3; ++round)
+    for (const std::vector<Arg>& args : wrong) {
+      for (int i = 0; i < 3; ++i) ASSERT_TRUE(bare.runtime.call("plain", good).ok());
+      t_kernel = 0;
+      EXPECT_EQ(bare.runtime.call("plain", args).code(), Code::kInvalidArgument);
       EXPECT_EQ(t_kernel, 0);
     }
 }
@@ -145,10 +163,10 @@ TEST_F(CallMemoNames, AnOpThatComesBackWithAnotherSchemaIsBoundByThatOne) {
   c.remove_op("swap");
   bare_.runtime.apply(std::move(c)).or_throw();
   for (int i = 0; i < 2; ++i)
-    EXPECT_EQ(bare_.runtime
-                  .call("swap", {{"out", out_.view}, {"x", x_.view}, {"y", y.view}, {"a", 1}})
-                  .code(),
-              Code::kUnknownOp);
+    EXPECT_EQ(
+        bare_.runtime.call("swap", {{"out", out_.view}, {"x", x_.view}, {"y", y.view}, {"a", 1}})
+            .code(),
+        Code::kUnknownOp);
 }
 
 TEST_F(CallMemoNames, RuntimesHaveSchemasOfTheirOwn) {
@@ -171,8 +189,11 @@ TEST_F(CallMemoNames, RuntimesHaveSchemasOfTheirOwn) {
 // Names that are hard to tell apart, and names that are too long to be remembered.
 TEST_F(CallMemoNames, NamesAreComparedInFull) {
   const std::string longest(31, 'p'), too_long(32, 'p'), other = std::string(31, 'p') + "q";
-  const std::string ops[] = {"begin_of_one_same_end", "begin_of_two_same_end",
-                             std::string(31, 'o'), std::string(32, 'o'), std::string(33, 'o'),
+  const std::string ops[] = {"begin_of_one_same_end",
+                             "begin_of_two_same_end",
+                             std::string(31, 'o'),
+                             std::string(32, 'o'),
+                             std::string(33, 'o'),
                              "begin_of" + std::string(40, 'a') + "same_end",
                              "begin_of" + std::string(40, 'b') + "same_end"};
   for (size_t i = 0; i < std::size(ops); ++i) {
@@ -227,8 +248,7 @@ TEST_F(CallMemoNames, StringsAndListsAreThoseOfTheCall) {
     const TensorList wrong{x_.view, short_one.view};
     ASSERT_EQ(bare.runtime.call("join", {out_.view, wrong, name}).code(), Code::kInvalidArgument);
     const TensorList written{out_.view};
-    ASSERT_EQ(bare.runtime.call("join", {out_.view, written, name}).code(),
-              Code::kInvalidArgument);
+    ASSERT_EQ(bare.runtime.call("join", {out_.view, written, name}).code(), Code::kInvalidArgument);
   }
 }
 

@@ -193,14 +193,22 @@ TEST_F(CallMemoScopes, EqualOptionsShareAnOverlay) {
 
 // More overlays than are kept: those let go are not used again.
 TEST_F(CallMemoScopes, OverlaysThatAreLetGoAreNotUsed) {
+  // Scopes whose numbers differ by 64 have equal hashes here: they must differ in what they deny.
   std::vector<Scope> scopes;
-  for (int i = 0; i < 300; ++i)
-    scopes.push_back(Scope().deny_kernels({i % 2 == 0 ? "a" : "b", "z" + std::to_string(i)}));
+  const auto denies_a = [](size_t i) { return (i + i / 64) % 2 == 0; };
+  for (size_t i = 0; i < 300; ++i)
+    scopes.push_back(Scope().deny_kernels({denies_a(i) ? "a" : "b", "z" + std::to_string(i)}));
+  for (size_t i = 0; i < 300; ++i) {  // numbers are given in this order
+    const ScopedPolicy in(scopes[i]);
+    for (int k = 0; k < 3; ++k) ASSERT_EQ(ran(), denies_a(i) ? 2 : 1);
+    for (int k = 0; k < 3; ++k) ASSERT_EQ(packed(), denies_a(i) ? 2 : 1);
+  }
   std::mt19937 random(23);
   for (int i = 0; i < 5000; ++i) {
     const size_t s = random() % scopes.size();
     const ScopedPolicy in(scopes[s]);
-    for (int k = 0; k < 3; ++k) ASSERT_EQ(ran(), s % 2 == 0 ? 2 : 1);
+    for (int k = 0; k < 3; ++k) ASSERT_EQ(ran(), denies_a(s) ? 2 : 1);
+    for (int k = 0; k < 3; ++k) ASSERT_EQ(packed(), denies_a(s) ? 2 : 1);
   }
 }
 

@@ -260,6 +260,28 @@ TEST_F(CallMemoTest, AKernelMayCallItsOwnOpAndThenFail) {
   }
 }
 
+// Calls nested deeper than a thread has inline slots go without memos, and cost those of others nothing.
+TEST_F(CallMemoTest, DeepCallsStoreNothing) {
+  yard_kernel_t k = typed_kernel("recurses", 7, 7);
+  k.typed = reinterpret_cast<void (*)()>(+[](yard_call_t*, const yard_tensor_t* out,
+                                             const yard_tensor_t* x, const yard_tensor_t* w,
+                                             double left) {
+    t_seen.kernel = 7;
+    const TensorView o(*out), i(*x), v(*w);
+    return left > 0 && !mul.on(*g_runtime)(o, i, v, left - 1).ok() ? YARD_FATAL : YARD_OK;
+  });
+  bare_.add(k).or_throw();
+  g_runtime = &bare_.runtime;
+  const TensorView out = view(0, {4, 8}), x = view(1, {4, 8}), w = view(2, {8});
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(call(out, x, w, 20).ok());
+    ASSERT_EQ(t_seen.kernel, 7);
+  }
+  const uint32_t id = mul.on(bare_.runtime).site()->id;
+  for (const detail::CallMemo& m : detail::t_thread->memos->of)
+    EXPECT_NE(m.key, detail::CallMemo::key_of(id, 0));
+}
+
 int32_t throws(double by) {
   if (by > 2) throw std::runtime_error("too much");
   return YARD_OK;
@@ -281,6 +303,34 @@ TEST_F(CallMemoTest, AFailureIsReportedWithItsText) {
     const Status s = call(out, x, w, 3);
     EXPECT_EQ(s.error_class(), ErrorClass::kFault);
     EXPECT_THAT(s.to_string(), HasSubstr("too much"));
+  }
+}
+
+// A breaker counts failures in a row: it must hear of the successes between them, which went by a memo until then.
+TEST_F(CallMemoTest, SuccessesAfterAFaultAreReported) {
+  static bool fails = false;
+  fails = false;
+  yard_kernel_t k = typed_kernel("flaky", 7, 7);
+  k.flags |= YARD_KERNEL_FAILS_BEFORE_WRITING;
+  k.typed =
+      reinterpret_cast<void (*)()>(+[](yard_call_t*, const yard_tensor_t*, const yard_tensor_t*,
+                                       const yard_tensor_t*, double) -> int32_t {
+        t_seen.kernel = 7;
+        return fails ? YARD_FAULT : YARD_OK;
+      });
+  k.run = [](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
+    t_seen.kernel = 7;
+    return fails ? YARD_FAULT : YARD_OK;
+  };
+  bare_.add(k).or_throw();
+  BreakerSettings settings;
+  settings.failure_threshold = 3;
+  bare_.runtime.health().set_settings(settings).or_throw();
+  for (int round = 0; round < 10; ++round) {
+    for (int i = 0; i < 5; ++i) ASSERT_EQ(ran(4, 8), 7) << "round " << round;
+    fails = true;
+    ASSERT_EQ(ran(4, 8), 2);
+    fails = false;
   }
 }
 

@@ -143,7 +143,8 @@ TEST_F(Hits, WithOptions) {
 
 TEST_F(Hits, InAScope) {
   const Scope outer = Scope().deny_kernels({"a name that is too long for a short string"});
-  const Scope inner = Scope().label("tenant", "a value that is too long for a short string");
+  const Scope inner =
+      Scope().inference().label("tenant", "a value that is too long for a short string");
   const auto nested = [&] {
     const ScopedPolicy one(outer);
     bool ok = counted(out_, x_, w_, 1e-6f).ok();
