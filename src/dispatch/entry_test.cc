@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 #include <yard/value.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "registry/testing.h"
 #include "select/select.h"
 
@@ -160,6 +163,71 @@ TEST_F(Entries, APlanHasRoomForEightKernels) {
   select::Order order;
   for (uint16_t i = 0; i < 13; ++i) order.push_back(i);
   EXPECT_EQ(entry_->plan(key(1), order)->attempt_count, exec::Plan::kMaxAttempts);
+}
+
+// ---- Versions of memos ----
+
+// As a memo or a bound handle asks.
+bool is_current(const MemoVersion& v, uint64_t found) { return v.value().load() == found; }
+
+TEST(MemoVersions, EachIsUsedOnce) {
+  MemoVersion one, other;
+  std::vector<uint64_t> seen;
+  for (int i = 0; i < 100; ++i) {
+    one.renew(), other.renew();
+    seen.push_back(one.read()), seen.push_back(other.read());
+    one.invalidate();
+    seen.push_back(one.read());
+    EXPECT_TRUE(is_current(one, seen.back()));
+    EXPECT_FALSE(is_current(one, seen[seen.size() - 3]));
+  }
+  std::sort(seen.begin(), seen.end());
+  EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end()), seen.end());
+  EXPECT_NE(seen.front(), 0u);
+  EXPECT_NE(seen.back(), MemoVersion::kNever);
+}
+
+TEST(MemoVersions, WhatIsFoundDuringASuspensionIsNeverCurrent) {
+  MemoVersion v;
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t found = v.read();  // at first nothing may be remembered
+    EXPECT_EQ(found, MemoVersion::kNever);
+    EXPECT_FALSE(is_current(v, found));
+    v.renew();
+    EXPECT_FALSE(is_current(v, found));
+    const uint64_t valid = v.read();
+    EXPECT_TRUE(is_current(v, valid));
+    v.suspend();
+    EXPECT_FALSE(is_current(v, valid));
+    EXPECT_FALSE(is_current(v, found)) << "in a later suspension";
+  }
+}
+
+TEST(MemoVersions, InvalidatingDoesNotEndASuspension) {
+  MemoVersion v;
+  v.renew();
+  const uint64_t before = v.read();
+  v.suspend();
+  v.invalidate();
+  EXPECT_EQ(v.read(), MemoVersion::kNever);
+  v.renew();
+  EXPECT_FALSE(is_current(v, before));
+  EXPECT_NE(v.read(), MemoVersion::kNever);
+}
+
+TEST_F(Entries, EvictionMakesMemosStale) {
+  version_.renew();
+  for (int64_t n = 1; n <= 4; ++n) {
+    const uint64_t before = version_.read();
+    insert(n, 4);
+    EXPECT_EQ(version_.read(), before) << "a plan that is added disturbs none";
+  }
+  const uint64_t before = version_.read();
+  insert(5, 4);
+  EXPECT_NE(version_.read(), before);
+  version_.suspend();
+  for (int64_t n = 6; n <= 20; ++n) insert(n, 4);
+  EXPECT_EQ(version_.read(), MemoVersion::kNever);
 }
 
 }  // namespace

@@ -199,6 +199,24 @@ TEST_F(Handles, WhatAThreadRemembersIsOfOneOpOfOneRuntime) {
   }
 }
 
+// A handle that was bound while its op's version was suspended holds no version: not even that of a later suspension.
+TEST_F(Handles, WhatIsBoundDuringASuspensionIsBoundAgain) {
+  auto& open = const_cast<MemoVersion&>(core_.version(site_->index.load()));
+  open.suspend();
+  const auto bound = bind().value();
+  const Route* const route = bound->route.load();
+  EXPECT_FALSE(route->is_current());
+  open.renew();
+  EXPECT_FALSE(route->is_current());
+  open.suspend();
+  EXPECT_FALSE(route->is_current());
+  EXPECT_EQ(run(*bound), 1);
+  EXPECT_FALSE(bound->route.load()->is_current());
+  open.renew();
+  EXPECT_EQ(run(*bound), 1);
+  EXPECT_TRUE(bound->route.load()->is_current());
+}
+
 TEST_F(Handles, BindingRefusesWhatACallWouldRefuse) {
   const TensorView longer(memory_[0], DType::f32, {32});
   args_[0] = Value(longer).c();

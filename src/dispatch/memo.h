@@ -26,6 +26,7 @@ detail::CallMemos* memos_of(base::ThreadRecord& thread) noexcept;
 // Whether a form of this hash came not long ago. Only then is it worth remembering: a growing sequence neither pays
 // for storing nor evicts what is used.
 inline bool seen_before(base::ThreadRecord& thread, uint64_t hash) noexcept {
+  if (hash == 0) return false;  // not made: a call that is nested deep, or a thread's first
   detail::CallMemos* memos = thread.memos;
   if (memos == &detail::kNoMemos && (memos = memos_of(thread)) == nullptr) return false;
   const auto tag = static_cast<uint32_t>(hash >> 26) | 1;

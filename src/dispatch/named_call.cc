@@ -63,8 +63,8 @@ uint64_t hash_text(std::string_view s) noexcept {
 
 // Of the op's name and how many arguments there are, the last of which tells the rest apart well enough.
 uint64_t hash_call(const Core& core, std::string_view op, std::span<const Arg> args) noexcept {
-  uint64_t h = hash_text(op) + core.id + args.size();
-  if (!args.empty() && !args.back().name.empty()) h ^= hash_text(args.back().name) >> 7;
+  uint64_t h = hash_text(op) + (core.id * 64 + args.size()) * 0x9e3779b97f4a7c15ull;
+  if (!args.empty() && !args.back().name.empty()) h ^= std::rotl(hash_text(args.back().name), 17);
   return h | 1;
 }
 

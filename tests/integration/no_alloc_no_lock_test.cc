@@ -120,6 +120,49 @@ TEST_F(Hits, Packed) {
             Counts());
 }
 
+// Options that decide about the choice: the entry for them is found by comparing.
+TEST_F(Hits, WithOptions) {
+  Options deny, policy, labels, flags;
+  deny.deny = {"default.unknown", "a name that is too long for a short string"};
+  policy.policy.emplace().deny_kernels = {"another name that is too long for a short string"};
+  labels.labels["a label with a long name that no rule reads"] = "a value with as many letters";
+  flags.inference = true;
+  for (const Options* o : {&deny, &policy, &labels, &flags}) {
+    const auto with = counted.with(*o);
+    EXPECT_EQ(counts_of([&] { return with(out_, x_, w_, 1e-6f).ok(); }), Counts());
+    const Options equal = *o;  // which share what was made for the first
+    const auto with_equal = counted.with(equal);
+    const size_t overlays = Runtime::shared().stats().overlays;
+    const Counts c = count([&] {
+      for (int i = 0; i < kCalls; ++i) with_equal(out_, x_, w_, 1e-6f).ignore();
+    });
+    EXPECT_EQ(c, Counts());
+    EXPECT_EQ(Runtime::shared().stats().overlays, overlays);
+  }
+}
+
+TEST_F(Hits, InAScope) {
+  const Scope outer = Scope().deny_kernels({"a name that is too long for a short string"});
+  const Scope inner =
+      Scope().inference().label("tenant", "a value that is too long for a short string");
+  const auto nested = [&] {
+    const ScopedPolicy one(outer);
+    bool ok = counted(out_, x_, w_, 1e-6f).ok();
+    const ScopedPolicy two(inner);
+    ok &= counted(out_, x_, w_, 1e-6f).ok();
+    return ok && counted(x_, out_, w_, 1e-6f).ok();
+  };
+  EXPECT_EQ(counts_of(nested), Counts());
+}
+
+TEST_F(Hits, ByName) {
+  EXPECT_EQ(counts_of([&] {
+              return Runtime::shared().call("counted", {out_, x_, w_, {"eps", 1e-5}}).ok() &&
+                     Runtime::shared().call("counted", {x_, out_, {"w", w_}}).ok();
+            }),
+            Counts());
+}
+
 TEST_F(Hits, Bound) {
   const auto bound = bind(counted, out_, x_, w_).value();
   EXPECT_EQ(counts_of([&] { return bound(1e-6f).ok(); }), Counts());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls like the thread's last one take a shorter way. It must never show: another form is checked and
-// chosen for anew, a change of kernels or policy reaches the next call, and what a memo points to may be
+// A call of a form that its thread remembers goes by a memo, without check or key. It must never show: another form is
+// checked and selected for, a change of kernels or policy reaches the next call, and what a memo points to may be
 // long gone. Every call here is typed, so that the inline part of the way is what runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "base/testing_files.h"
 #include "testing.h"
 
 namespace yard::testing {
@@ -45,9 +46,9 @@ yard_kernel_t typed_kernel(const char* id, intptr_t self, int32_t priority,
   return k;
 }
 
-class RecentCalls : public ::testing::Test {
+class CallMemoTest : public ::testing::Test {
  protected:
-  explicit RecentCalls(size_t plans = 4096) : bare_(kMul, plans) {
+  explicit CallMemoTest(size_t plans = 4096) : bare_(kMul, plans) {
     bare_.add(typed_kernel("any", 1, 1)).or_throw();
     bare_.add(typed_kernel("wide", 2, 2, &wide_)).or_throw();
   }
@@ -70,7 +71,7 @@ class RecentCalls : public ::testing::Test {
   alignas(64) float memory_[4][1024] = {};
 };
 
-TEST_F(RecentCalls, GiveTheKernelWhatTheCallerGave) {
+TEST_F(CallMemoTest, GiveTheKernelWhatTheCallerGave) {
   const TensorView out = view(0, {4, 8}), x = view(1, {4, 8}), w = view(2, {8});
   for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(call(out, x, w, i).ok());
@@ -83,7 +84,7 @@ TEST_F(RecentCalls, GiveTheKernelWhatTheCallerGave) {
   EXPECT_EQ(bare_.runtime.stats().plans, 1u);
 }
 
-TEST_F(RecentCalls, AnotherFormIsChosenForAnew) {
+TEST_F(CallMemoTest, AnotherFormIsChosenForAnew) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(ran(4, 8), 2);
     EXPECT_EQ(ran(4, 7), 1);
@@ -102,7 +103,7 @@ TEST_F(RecentCalls, AnotherFormIsChosenForAnew) {
   }
 }
 
-TEST_F(RecentCalls, WhatDoesNotFitIsRefusedEveryTime) {
+TEST_F(CallMemoTest, WhatDoesNotFitIsRefusedEveryTime) {
   const TensorView out = view(0, {4, 8}), x = view(1, {4, 8}), w = view(2, {8});
   const auto refused = [&](const TensorView& o, const TensorView& i, const TensorView& v,
                            const char* part) {
@@ -126,7 +127,7 @@ TEST_F(RecentCalls, WhatDoesNotFitIsRefusedEveryTime) {
   refused(TensorView(nullptr, DType::f32, {4, 8}), x, w, "'out'");
 }
 
-TEST_F(RecentCalls, NeighboursInMemoryAreApart) {
+TEST_F(CallMemoTest, NeighboursInMemoryAreApart) {
   // Two views that end where the next begins, in steps of a cache line.
   for (size_t at : {size_t{32}, size_t{64}, size_t{512}}) {
     const TensorView out = view(0, {4, 8}), x = view(0, {4, 8}, DType::f32, at), w = view(2, {8});
@@ -135,7 +136,7 @@ TEST_F(RecentCalls, NeighboursInMemoryAreApart) {
   }
 }
 
-TEST_F(RecentCalls, StridesAreLookedAt) {
+TEST_F(CallMemoTest, StridesAreLookedAt) {
   ASSERT_EQ(ran(4, 8), 2);
   const TensorView out = view(0, {4, 8}), w = view(2, {8});
   const TensorView padded(memory_[1], DType::f32, {4, 8}, {16, 1});
@@ -149,7 +150,7 @@ TEST_F(RecentCalls, StridesAreLookedAt) {
   }
 }
 
-TEST_F(RecentCalls, ChangesReachTheNextCall) {
+TEST_F(CallMemoTest, ChangesReachTheNextCall) {
   for (int round = 0; round < 50; ++round) {
     ASSERT_EQ(ran(4, 8), 2);
     ASSERT_EQ(ran(4, 8), 2);
@@ -166,7 +167,7 @@ TEST_F(RecentCalls, ChangesReachTheNextCall) {
   }
 }
 
-TEST_F(RecentCalls, AnOpThatIsRemovedIsGoneAndMayComeBack) {
+TEST_F(CallMemoTest, AnOpThatIsRemovedIsGoneAndMayComeBack) {
   ASSERT_EQ(ran(4, 8), 2);
   Changes gone;
   gone.remove_op("mul");
@@ -185,7 +186,7 @@ TEST_F(RecentCalls, AnOpThatIsRemovedIsGoneAndMayComeBack) {
 }
 
 // Memos outlive what they are of; a new runtime may lie where an old one lay.
-TEST_F(RecentCalls, RuntimesComeAndGo) {
+TEST_F(CallMemoTest, RuntimesComeAndGo) {
   for (intptr_t i = 1; i <= 200; ++i) {
     Bare other(kMul);
     other.add(typed_kernel("mine", 100 + i, 1)).or_throw();
@@ -198,8 +199,8 @@ TEST_F(RecentCalls, RuntimesComeAndGo) {
   }
 }
 
-struct FewPlans : RecentCalls {
-  FewPlans() : RecentCalls(4) {}
+struct FewPlans : CallMemoTest {
+  FewPlans() : CallMemoTest(4) {}
 };
 
 // A plan that is let go is not used again.
@@ -241,7 +242,7 @@ int32_t nests(yard_call_t* call, const yard_tensor_t* out, const yard_tensor_t*,
   return plugin::Call(call).fail(YARD_DECLINED, "not today");
 }
 
-TEST_F(RecentCalls, AKernelMayCallItsOwnOpAndThenFail) {
+TEST_F(CallMemoTest, AKernelMayCallItsOwnOpAndThenFail) {
   yard_kernel_t k = typed_kernel("nests", 7, 7, &wide_);
   k.typed = reinterpret_cast<void (*)()>(nests);
   k.run = [](yard_call_t* call, const yard_value_t* a, uint32_t) {
@@ -260,12 +261,34 @@ TEST_F(RecentCalls, AKernelMayCallItsOwnOpAndThenFail) {
   }
 }
 
+// Calls nested deeper than a thread has inline slots go without memos, and cost those of others nothing.
+TEST_F(CallMemoTest, DeepCallsStoreNothing) {
+  yard_kernel_t k = typed_kernel("recurses", 7, 7);
+  k.typed = reinterpret_cast<void (*)()>(+[](yard_call_t*, const yard_tensor_t* out,
+                                             const yard_tensor_t* x, const yard_tensor_t* w,
+                                             double left) {
+    t_seen.kernel = 7;
+    const TensorView o(*out), i(*x), v(*w);
+    return left > 0 && !mul.on(*g_runtime)(o, i, v, left - 1).ok() ? YARD_FATAL : YARD_OK;
+  });
+  bare_.add(k).or_throw();
+  g_runtime = &bare_.runtime;
+  const TensorView out = view(0, {4, 8}), x = view(1, {4, 8}), w = view(2, {8});
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(call(out, x, w, 20).ok());
+    ASSERT_EQ(t_seen.kernel, 7);
+  }
+  const uint32_t id = mul.on(bare_.runtime).site()->id;
+  for (const detail::CallMemo& m : detail::t_thread->memos->of)
+    EXPECT_NE(m.key, detail::CallMemo::key_of(id, 0));
+}
+
 int32_t throws(double by) {
   if (by > 2) throw std::runtime_error("too much");
   return YARD_OK;
 }
 
-TEST_F(RecentCalls, AFailureIsReportedWithItsText) {
+TEST_F(CallMemoTest, AFailureIsReportedWithItsText) {
   yard_kernel_t k = typed_kernel("throws", 7, 7);
   k.typed =
       reinterpret_cast<void (*)()>(+[](yard_call_t*, const yard_tensor_t*, const yard_tensor_t*,
@@ -284,9 +307,43 @@ TEST_F(RecentCalls, AFailureIsReportedWithItsText) {
   }
 }
 
+// A breaker counts failures in a row: it must hear of the successes between them, which went by a memo until then.
+TEST_F(CallMemoTest, SuccessesAfterAFaultAreReported) {
+  static bool fails = false;
+  fails = false;
+  yard_kernel_t k = typed_kernel("flaky", 7, 7);
+  k.flags |= YARD_KERNEL_FAILS_BEFORE_WRITING;
+  k.typed =
+      reinterpret_cast<void (*)()>(+[](yard_call_t*, const yard_tensor_t*, const yard_tensor_t*,
+                                       const yard_tensor_t*, double) -> int32_t {
+        t_seen.kernel = 7;
+        return fails ? YARD_FAULT : YARD_OK;
+      });
+  k.run = [](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
+    t_seen.kernel = 7;
+    return fails ? YARD_FAULT : YARD_OK;
+  };
+  bare_.add(k).or_throw();
+  BreakerSettings settings;
+  settings.failure_threshold = 3;
+  bare_.runtime.health().set_settings(settings).or_throw();
+  for (int round = 0; round < 10; ++round) {
+    for (int i = 0; i < 5; ++i) ASSERT_EQ(ran(4, 8), 7) << "round " << round;
+    fails = true;
+    ASSERT_EQ(ran(4, 8), 2);
+    fails = false;
+  }
+  const auto is_open = [&] { return ran(4, 8) == 2; };
+  EXPECT_FALSE(base::eventually(is_open, std::chrono::milliseconds(100)));
+  fails = true;
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(ran(4, 8), 2);
+  fails = false;
+  EXPECT_TRUE(base::eventually(is_open, std::chrono::milliseconds(20000))) << "three in a row";
+}
+
 // ---- The rule, at random ----
 
-TEST_F(RecentCalls, AreChosenAsAFreshSelectionWould) {
+TEST_F(CallMemoTest, AreChosenAsAFreshSelectionWould) {
   std::vector<std::vector<yard_limit_t>> limits = {
       {plugin::at_least("rows", 3)},
       {plugin::multiple_of("d", 3), plugin::aligned(64, "x")},
@@ -324,7 +381,7 @@ TEST_F(RecentCalls, AreChosenAsAFreshSelectionWould) {
   }
 }
 
-TEST_F(RecentCalls, EachThreadHasItsOwn) {
+TEST_F(CallMemoTest, EachThreadHasItsOwn) {
   ASSERT_EQ(ran(4, 8), 2);
   std::thread([&] {
     alignas(64) float m[3][64] = {};
