@@ -177,8 +177,7 @@ struct TypedForm {
     if (absent<I>(t)) return WordPair{};
     const auto* const form = reinterpret_cast<const WordPair*>(w);
     // Not auto, which would drop the alignment.
-    const UnalignedWordPair* const head =
-        reinterpret_cast<const UnalignedWordPair*>(&t[I]->device);
+    const UnalignedWordPair* const head = reinterpret_cast<const UnalignedWordPair*>(&t[I]->device);
     const auto* const dims = reinterpret_cast<const WordPair*>(t[I] + 1);
     return (*head ^ form[0]) | (dims[0] ^ form[1]) | (dims[1] ^ form[2]);
   }
