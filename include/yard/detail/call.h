@@ -280,7 +280,7 @@ template <class... P>
 // One typed call; null when it went well. Nothing is called between here and the kernel, so that little has to be
 // saved.
 template <class... P>
-[[gnu::no_stack_protector]] inline Status::Rep* call_typed_op(Site* site, P... p) {
+__attribute__((no_stack_protector)) inline Status::Rep* call_typed_op(Site* site, P... p) {
   if constexpr (kInRegisters<P...>) {
     using Form = TypedForm<P...>;
     uint64_t hash = 0;
