@@ -317,15 +317,15 @@ void remember(base::ThreadRecord& thread, const Site& site, uint64_t hash, FormK
   if (site.id == 0 || route.found == MemoVersion::kNever) return;
   CallMemos* const memos = memos_of(thread);
   if (memos == nullptr) return;
-  const uint64_t key = CallMemo::key_of(site.id, hash);
-  CallMemo* const to = place_for(*memos, hash, key, thread.scope);
-  to->key = 0;
-  if (!write_form(*to, kind, *static_cast<const Entry*>(route.entry), args)) return;
-  to->route = route;
-  to->scope = thread.scope;
-  to->home = static_cast<uint8_t>(CallMemos::home(hash));
-  to->calls = &detail::counter(thread, route.counter);
-  to->key = key;
+  // A form that cannot be stored takes no other's place.
+  CallMemo made;
+  if (!write_form(made, kind, *static_cast<const Entry*>(route.entry), args)) return;
+  made.route = route;
+  made.key = CallMemo::key_of(site.id, hash);
+  made.scope = thread.scope;
+  made.home = static_cast<uint8_t>(CallMemos::home(hash));
+  made.calls = &detail::counter(thread, route.counter);
+  *place_for(*memos, hash, made.key, thread.scope) = made;
 }
 
 void forget_memos() noexcept {

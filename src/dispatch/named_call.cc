@@ -19,7 +19,7 @@ struct Name {
   bool set(std::string_view s) noexcept {
     if (s.size() > kMost) return false;
     size = static_cast<uint8_t>(s.size());
-    std::memcpy(text, s.data(), s.size());
+    if (!s.empty()) std::memcpy(text, s.data(), s.size());
     return true;
   }
   bool operator==(std::string_view s) const noexcept { return s == std::string_view(text, size); }
