@@ -217,7 +217,8 @@ TEST_F(CallMemoScopes, OverlaysThatAreLetGoAreNotUsed) {
 #if !defined(YARD_UNDER_TSAN)
 TEST_F(CallMemoScopes, MemosAreVoidInAForkedChild) {
   const auto calls = [&] {
-    for (const KernelInfo& k : bare_.runtime.list().find_op("step")->kernels)
+    const auto listing = bare_.runtime.list();
+    for (const KernelInfo& k : listing.find_op("step")->kernels)
       if (k.id == "a") return k.calls;
     return uint64_t{0};
   };
