@@ -75,12 +75,13 @@ std::string to_string(const CallSpec& spec) {
 
 TensorSpec spec_of(const yard_tensor_t& t) {
   TensorSpec s;
+  const uint64_t facts = t.facts != 0 ? t.facts : yard_facts(&t);
   s.dtype = from_dlpack(t.dtype);
   s.shape.assign(t.shape, t.shape + t.ndim);
   // Where facts say compact, strides say nothing more.
-  if ((t.facts & YARD_FACTS_COMPACT) == 0 && t.strides)
+  if ((facts & YARD_FACTS_COMPACT) == 0 && t.strides)
     s.strides.assign(t.strides, t.strides + t.ndim);
-  s.align = 1u << ((t.facts & YARD_FACTS_ALIGN) >> YARD_FACTS_ALIGN_SHIFT);
+  s.align = 1u << ((facts & YARD_FACTS_ALIGN) >> YARD_FACTS_ALIGN_SHIFT);
   s.device = Device{t.device.type, t.device.index};
   return s;
 }
