@@ -115,13 +115,16 @@ class BoundOp<void(P...), std::tuple<S...>> {
       if (detail::ThreadHead* thread = detail::t_thread;
           thread != nullptr && thread->scope == 0 &&
           thread->depth < detail::ThreadHead::kInlineSlots) [[likely]] {
+        char* const error = thread->next_message();
         detail::Guard guard(*thread, detail::Guard::Inline());
         const detail::Route* const route = guard.protect(state_->route);
         if (route->typed != nullptr && route->is_current()) [[likely]] {
-          char* const error = thread->message();
           yard_call_t call;
           detail::start_call(call, error, route->flags, route->host, route->self);
-          const int32_t code = detail::call_typed(route->typed, call, detail::Param<P>::wire(p)...);
+          const int32_t code =
+              detail::enter_typed(route->typed, call, detail::Param<P>::wire(p)...);
+          if (call.host_data != nullptr) [[unlikely]]
+            detail::free_call_scratch(&call);
           if (code == YARD_OK) [[likely]] {
             detail::count(*thread, route->counter);
             return {};
@@ -164,7 +167,9 @@ class FrozenOp<void(P...), std::tuple<S...>> {
         char error[detail::ThreadHead::kErrorBytes];
         yard_call_t call;
         detail::start_call(call, error, kernel_.flags, kernel_.host, kernel_.self);
-        const int32_t code = detail::call_typed(kernel_.typed, call, detail::Param<P>::wire(p)...);
+        const int32_t code = detail::enter_typed(kernel_.typed, call, detail::Param<P>::wire(p)...);
+        if (call.host_data != nullptr) [[unlikely]]
+          detail::free_call_scratch(&call);
         if (code == YARD_OK) [[likely]]
           return {};
         return Status::adopt(detail::frozen_failed(kernel_, code, error));

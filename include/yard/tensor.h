@@ -142,6 +142,7 @@ class alignas(16) TensorView {
     TensorView v = *this;
     v.t_.data = data;
     v.t_.byte_offset = 0;
+    if (data == nullptr || !form_.is_exact()) v.find_form();
     return v;
   }
   // The caller's own object, handed through to the kernel.
@@ -151,8 +152,22 @@ class alignas(16) TensorView {
     return v;
   }
 
-  // Some number made from dtype, rank, sizes and strides: where calls begin to look for their memo.
-  uint64_t form_hash() const noexcept { return form_hash_; }
+  // Device, dtype, rank, sizes and strides in two words, by which calls find what they remember. An exact form says all of
+  // them, and that there are data at offset 0. An inexact one (more than four dimensions, very large sizes, strides that
+  // skip in inner dimensions) may belong to several tensors.
+  struct Form {
+    // The facts word's bits for dtype, device and rank, and those of a compact tensor if it is one; the first of sizes
+    // and strides (37 bits); kInexact.
+    uint64_t head;
+    // The next three of sizes and strides: 20, 20 and 24 bits. What they leave out is compact.
+    uint64_t dims;
+    static constexpr uint64_t kInexact = uint64_t{1} << 63;
+    static constexpr uint64_t kCompact =
+        YARD_FACTS_COMPACT | YARD_FACTS_INNER_DENSE | YARD_FACTS_PLAIN;
+    static constexpr int kFirst = 26;  // the lowest bit of the first size
+    bool is_exact() const noexcept { return (head & kInexact) == 0; }
+  };
+  const Form& form() const noexcept { return form_; }
   // The view that a tensor given by c() belongs to.
   static const TensorView& of(const yard_tensor_t& t) noexcept {
     return reinterpret_cast<const TensorView&>(t);
@@ -164,14 +179,14 @@ class alignas(16) TensorView {
   void copy_dims(const TensorView& o) noexcept {
     std::memcpy(dims_, o.dims_, sizeof dims_);
     t_.shape = dims_, t_.strides = dims_ + t_.ndim;
-    form_hash_ = o.form_hash_;
+    form_ = o.form_;
   }
   // No dtype: every reader refuses it.
   void make_invalid() noexcept {
     t_ = {};
     put(0, 0, 0), put(2, 0, 0);
     t_.shape = t_.strides = dims_;
-    form_hash_ = 0;
+    form_ = {Form::kInexact, 0};
   }
   // Two of dims_ at once, as calls read them: a load cannot be served from two stores that are still under way.
   [[gnu::always_inline]] void put(size_t at, int64_t a, int64_t b) noexcept {
@@ -195,34 +210,74 @@ class alignas(16) TensorView {
     t_.byte_offset = 0;
     t_.facts = 0;
     t_.origin = nullptr;
-    uint64_t hash = (rank_and_dtype >> 32 ^ rank) * 0x9e3779b97f4a7c15ull;
+    const bool given = !strides.empty();
     // Products that overflow belong to sizes that every reader refuses. Of dims_ the first four are always set.
     if (rank == 2) {
-      const int64_t outer = strides.empty() ? shape[1] : strides[0];
-      const int64_t inner = strides.empty() ? 1 : strides[1];
+      const int64_t outer = given ? strides[0] : shape[1], inner = given ? strides[1] : 1;
       put(0, shape[0], shape[1]), put(2, outer, inner);
-      hash += static_cast<uint64_t>(shape[0]) * 0xc2b2ae3d27d4eb4full +
-              static_cast<uint64_t>(shape[1]) * 0xd6e8feb86659fd93ull;
-      if (!strides.empty())
-        hash ^= static_cast<uint64_t>(outer * 3 + inner) * 0xa0761d6478bd642full;
+      set_form(dtype, device, type.bits != 0 && data != nullptr,
+               !given || (outer == shape[1] && inner == 1), {shape[0], shape[1], outer, inner});
+    } else if (rank == 1) {
+      const int64_t stride = given ? strides[0] : 1;
+      put(0, shape[0], stride), put(2, 0, 0);
+      set_form(dtype, device, type.bits != 0 && data != nullptr, stride == 1,
+               {shape[0], stride, 0, 0});
     } else {
-      if (rank < 2) put(0, 0, 0), put(2, 0, 0);
+      if (rank == 0) put(0, 0, 0), put(2, 0, 0);
       uint64_t compact = 1;
       for (size_t i = rank; i-- > 0;) {
-        const int64_t stride = strides.empty() ? static_cast<int64_t>(compact) : strides[i];
         dims_[i] = shape[i];
-        dims_[rank + i] = stride;
+        dims_[rank + i] = given ? strides[i] : static_cast<int64_t>(compact);
         compact *= static_cast<uint64_t>(shape[i]);
-        hash = (hash ^ static_cast<uint64_t>(shape[i]) * 0xc2b2ae3d27d4eb4full) +
-               static_cast<uint64_t>(stride) * 0xd6e8feb86659fd93ull;
       }
+      find_form();
     }
-    form_hash_ = hash;
+  }
+
+  // `exact`: as far as `dims`, the first four of dims_, and the device do not decide that.
+  [[gnu::always_inline]] void set_form(DType dtype, Device device, bool exact, bool compact,
+                                       const int64_t (&dims)[4]) noexcept {
+    const auto d = [&](size_t i) { return static_cast<uint64_t>(dims[i]); };
+    const auto type = static_cast<uint32_t>(device.type),
+               index = static_cast<uint32_t>(device.index);
+    exact = exact && ((d(0) >> 37) | (d(1) >> 20) | (d(2) >> 20) | (d(3) >> 24) | (type >> 5) |
+                      (index >> 8)) == 0;
+    if (!exact) [[unlikely]]
+      return set_inexact_form();
+    form_ = {static_cast<uint32_t>(dtype) | type << 6 | index << 11 |
+                 static_cast<uint32_t>(t_.ndim) << YARD_FACTS_RANK_SHIFT |
+                 (compact ? Form::kCompact : 0) | d(0) << Form::kFirst,
+             d(1) | d(2) << 20 | d(3) << 40};
+  }
+  // Of a tensor that has been set in all else.
+  void find_form() noexcept {
+    const int32_t rank = t_.ndim;
+    bool compact = true, rest_is_compact = true;
+    uint64_t step = 1;
+    for (int32_t i = rank; i-- > 0;) {
+      const bool is_next = static_cast<uint64_t>(dims_[rank + i]) == step;
+      compact &= is_next;
+      if (rank + i >= 4) rest_is_compact &= is_next;
+      step *= static_cast<uint64_t>(dims_[i]);
+    }
+    const bool exact = t_.data != nullptr && t_.byte_offset == 0 && dtype() != DType::invalid &&
+                       rank <= 4 && rest_is_compact;
+    set_form(dtype(), device(), exact, compact, {dims_[0], dims_[1], dims_[2], dims_[3]});
+  }
+  [[gnu::noinline]] void set_inexact_form() noexcept {
+    uint64_t head, dims = 0;
+    std::memcpy(&head, &t_.ndim, sizeof head);  // and dtype
+    for (int32_t i = 0; i < 2 * t_.ndim; ++i) {
+      head = (head ^ static_cast<uint64_t>(dims_[i])) * 0x9e3779b97f4a7c15ull;
+      head ^= head >> 32;
+      dims = dims * 31 + static_cast<uint64_t>(dims_[i]);
+    }
+    form_ = {head | Form::kInexact, dims};
   }
 
   yard_tensor_t t_;                  // first: see of()
   int64_t dims_[2 * YARD_MAX_RANK];  // sizes, then strides
-  uint64_t form_hash_;
+  Form form_;
 };
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 
@@ -237,6 +292,7 @@ inline TensorView::TensorView(const yard_tensor_t& t) noexcept {
        {t.device.type, t.device.index});
   t_.byte_offset = t.byte_offset;
   t_.origin = t.origin;
+  if (t.byte_offset != 0) find_form();
 }
 
 // The dtype of a C++ element type.

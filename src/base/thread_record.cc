@@ -92,7 +92,6 @@ detail::ThreadHead& take_record() noexcept {
   ThreadRecord* r = take_free_record();
   if (r == nullptr) {
     r = new ThreadRecord;
-    r->errors = new char[detail::ThreadHead::kInlineSlots * detail::ThreadHead::kErrorBytes];
     r->next = g_records.load(std::memory_order_relaxed);
     while (!g_records.compare_exchange_weak(r->next, r, std::memory_order_seq_cst)) {
     }
@@ -131,20 +130,35 @@ namespace yard::detail {
 
 ThreadHead& register_thread() noexcept { return base::take_record(); }
 
-HazardSlot& ThreadHead::deep_slot(uint32_t at) noexcept {
+namespace {
+
+// The block of a slot that is not inline; `at` becomes its place there.
+base::ThreadRecord::Block& deep_block(ThreadHead& thread, uint32_t& at) noexcept {
   using Block = base::ThreadRecord::Block;
-  uint32_t i = at - kInlineSlots;
-  std::atomic<Block*>* link = &static_cast<base::ThreadRecord*>(this)->deeper;
+  at -= ThreadHead::kInlineSlots;
+  std::atomic<Block*>* link = &static_cast<base::ThreadRecord&>(thread).deeper;
   for (;;) {
     Block* b = link->load(std::memory_order_relaxed);
     if (b == nullptr) {
       b = new Block;
       link->store(b, std::memory_order_release);
     }
-    if (i < 32) return b->slots[i];
-    i -= 32;
+    if (at < Block::kSlots) return *b;
+    at -= Block::kSlots;
     link = &b->next;
   }
+}
+
+}  // namespace
+
+HazardSlot& ThreadHead::deep_slot(uint32_t at) noexcept {
+  base::ThreadRecord::Block& block = deep_block(*this, at);
+  return block.slots[at];
+}
+
+char* ThreadHead::deep_message(uint32_t at) noexcept {
+  base::ThreadRecord::Block& block = deep_block(*this, at);
+  return block.errors[at];
 }
 
 }  // namespace yard::detail

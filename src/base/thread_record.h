@@ -27,7 +27,9 @@ struct ThreadRecord : detail::ThreadHead {
   void* locals[kThreadLocals] = {};  // of the owner
   // Slots beyond kInlineSlots: a kernel may call ops that call ops. Kept once made.
   struct Block {
-    HazardSlot slots[32]{};
+    static constexpr uint32_t kSlots = 32;
+    HazardSlot slots[kSlots]{};
+    char errors[kSlots][kErrorBytes];
     std::atomic<Block*> next{nullptr};
   };
   std::atomic<Block*> deeper{nullptr};

@@ -12,21 +12,37 @@
 
 namespace yard::detail {
 
-[[gnu::always_inline]] inline const yard_tensor_t* WithFacts::add(const yard_tensor_t* t) {
+// The same, of a view, whose form says most of them.
+[[gnu::always_inline]] inline uint64_t view_facts(const yard_tensor_t& t) noexcept {
+  const TensorView::Form& form = TensorView::of(t).form();
+  const auto rank = static_cast<uint32_t>(t.ndim) - 1;
+  if (!form.is_exact() || (form.head & YARD_FACTS_COMPACT) == 0 || rank > 1) return yard_facts(&t);
+  // The second number of a vector is its stride, which is 1.
+  const uint64_t count = (form.head >> TensorView::Form::kFirst) * (form.dims & 0xfffff);
+  if (count >= uint64_t{1} << 31) return yard_facts(&t);
+  const uint64_t bits = t.dtype.bits < 8 ? 8 : t.dtype.bits;
+  const auto at = reinterpret_cast<uintptr_t>(t.data);
+  return (form.head & ((uint64_t{1} << TensorView::Form::kFirst) - 1)) | YARD_FACTS_VALID |
+         static_cast<uint64_t>(std::countr_zero(at | YARD_MAX_ALIGN)) << YARD_FACTS_ALIGN_SHIFT |
+         ((count * bits / 8 + 63) / 64) << YARD_FACTS_SPAN_SHIFT;
+}
+
+[[gnu::always_inline]] inline const yard_tensor_t* WithFacts::add(const yard_tensor_t* t,
+                                                                  bool view) {
   if (t == nullptr) return nullptr;
   yard_tensor_t& to = used_ < kRoom ? tensors_[used_++] : more_room();
   to = *t;
-  to.facts = yard_facts(t);
+  to.facts = view ? view_facts(*t) : yard_facts(t);
   return &to;
 }
 
-WithFacts::WithFacts(const yard_value_t* args, uint32_t count) : args_(args) {
+WithFacts::WithFacts(const yard_value_t* args, uint32_t count, bool views) : args_(args) {
   if (count > YARD_MAX_ARGS) return;  // no op takes so many: the call is refused
   args_ = values_;
   for (uint32_t i = 0; i < count; ++i) {
     values_[i] = args[i];
     if (args[i].tag == YARD_TAG_TENSOR) [[likely]]
-      values_[i].u.tensor = add(args[i].u.tensor);
+      values_[i].u.tensor = add(args[i].u.tensor, views);
     else if (args[i].tag == YARD_TAG_LIST && args[i].u.list != nullptr)
       add_list(values_[i]);
   }
@@ -37,7 +53,7 @@ void WithFacts::add_list(yard_value_t& v) {
   const bool fits = v.count <= kRoom - listed_;
   const yard_tensor_t** const items =
       fits ? items_ + listed_ : more_->lists.emplace_back(v.count).data();
-  for (uint32_t k = 0; k < v.count; ++k) items[k] = add(v.u.list[k]);
+  for (uint32_t k = 0; k < v.count; ++k) items[k] = add(v.u.list[k], false);
   if (fits) listed_ += v.count;
   v.u.list = items;
 }
@@ -127,7 +143,7 @@ template <dispatch::FormKind kKind>
       guard.move_to_after_reading(entry);
       if (kKind == dispatch::FormKind::kTyped || entry->program().tags_fit(args, count))
           [[likely]] {
-        const WithFacts facts(args, entry->program().arg_count());
+        const WithFacts facts(args, entry->program().arg_count(), site->typed);
         const int32_t aliased = entry->program().fits_live(facts.args());
         if (aliased >= 0) [[likely]] {
           route.flags |= static_cast<uint32_t>(aliased);
@@ -135,7 +151,7 @@ template <dispatch::FormKind kKind>
             if (dispatch::seen_before(thread, hash)) {
               route.entry = entry;
               fill_route(route, core, *plan);
-              dispatch::remember(thread, *site, hash, kKind, route, facts.args());
+              dispatch::remember(thread, *site, hash, kKind, route, args);
             }
             return run_hit(thread, *entry, core, *plan, args, count, route.flags);
           }
@@ -178,15 +194,14 @@ Status::Rep* route_failed(Site* site, const void* entry, const void* plan, const
 // The same short way that typed calls take inline.
 Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count) {
   base::ThreadRecord& thread = base::this_thread();
-  const uint64_t scope = thread.scope;
-  const uint64_t hash = dispatch::packed_hash(*site, scope, args, count);
-  if (const CallMemo* m = dispatch::find_packed(*thread.memos, *site, scope, args, count, hash))
-      [[likely]] {
+  const uint64_t hash = dispatch::packed_hash(thread, *site, args, count);
+  if (const CallMemo* m = dispatch::find_packed(thread, *site, args, count, hash)) [[likely]] {
     base::Guard guard(thread);
     guard.announce(m->route.entry);
     if (m->route.is_current()) [[likely]]
       return run_hit(thread, *static_cast<const Entry*>(m->route.entry), *site->core,
-                     *static_cast<const exec::Plan*>(m->route.plan), args, count, m->route.flags);
+                     *static_cast<const exec::Plan*>(m->route.plan), args, count, m->route.flags,
+                     m->calls);
   }
   return packed_hit(site, args, count, hash);
 }

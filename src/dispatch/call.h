@@ -33,14 +33,15 @@ void observe(const Entry& e, const yard_value_t* args, uint32_t flags, const Opt
 // them. Copies tensors, not data; allocates only for long lists. The caller's tensors are not written to.
 class WithFacts {
  public:
-  WithFacts(const yard_value_t* args, uint32_t count);
+  // `views`: tensors are those of TensorViews, as in all calls of typed sites.
+  WithFacts(const yard_value_t* args, uint32_t count, bool views = false);
   WithFacts(const WithFacts&) = delete;
   WithFacts& operator=(const WithFacts&) = delete;
   const yard_value_t* args() const noexcept { return args_; }
 
  private:
   static constexpr uint32_t kRoom = 2 * YARD_MAX_ARGS;
-  const yard_tensor_t* add(const yard_tensor_t* t);
+  const yard_tensor_t* add(const yard_tensor_t* t, bool view);
   void add_list(yard_value_t& v);
   yard_tensor_t& more_room();
 

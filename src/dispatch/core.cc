@@ -175,7 +175,7 @@ bool Core::publish(Root& r, std::shared_ptr<const registry::State> state,
   return true;
 }
 
-Core::OfIndex& Core::of_index(uint32_t index) const {
+Core::OfIndex& Core::of_high_index(uint32_t index) const {
   Indices* at = &indices_;
   for (; index >= Indices::kCount; index -= Indices::kCount) {
     Indices* next = at->next.load(std::memory_order_acquire);

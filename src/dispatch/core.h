@@ -262,7 +262,10 @@ class Core {
     OfIndex of[kCount]{};
     std::atomic<Indices*> next{nullptr};
   };
-  OfIndex& of_index(uint32_t index) const;
+  OfIndex& of_index(uint32_t index) const {
+    return index < Indices::kCount ? indices_.of[index] : of_high_index(index);
+  }
+  OfIndex& of_high_index(uint32_t index) const;
   mutable Indices indices_;
 
   uint64_t generation_ = 0;  // of the last snapshot; under write

@@ -45,20 +45,22 @@ void fill_route(Route& route, const Core& core, const exec::Plan& plan) noexcept
 uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
 
 // Runs the plan of a hit. Inside the guard; inlined into each kind of call. `flags` of a bound handle are those of its
-// binding: all that a direct plan needs as long as its kernel goes well.
+// binding: all that a direct plan needs as long as its kernel goes well. `calls`: this thread's counter of the kernel,
+// if it is known.
 template <bool kBound = false>
 [[gnu::always_inline]] inline Status::Rep* run_hit(base::ThreadRecord& thread, const Entry& e,
                                                    const Core& core, const exec::Plan& plan,
                                                    const yard_value_t* args, uint32_t count,
-                                                   uint32_t flags) {
+                                                   uint32_t flags,
+                                                   ThreadHead::Value* calls = nullptr) {
   if (!plan.direct.load(std::memory_order_relaxed)) [[unlikely]]
     return run_plan(thread, e, core, plan, args, kBound ? bound_flags(e, args) : flags);
-  char error[ThreadHead::kErrorBytes];
+  char* const error = thread.message();
   yard_call_t call;
   start_call(call, error, flags, core.host, plan.self);
   const int32_t code = call_kernel(call, [&] { return plan.run(&call, args, count); });
   if (code == YARD_OK) [[likely]] {
-    telemetry::count(thread, plan.counter);
+    detail::count(calls != nullptr ? *calls : counter(thread, plan.counter));
     return nullptr;
   }
   return after_failure(thread, e, core, plan, args, kBound ? bound_flags(e, args) : flags, code,

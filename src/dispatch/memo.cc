@@ -78,10 +78,15 @@ bool extent_of(const yard_tensor_t& t, std::optional<Extent>& to) noexcept {
   return e.low > -kMost && e.high < kMost;
 }
 
+// Of a packed call: whether the places of tensors i, which is written, and j are compared. Each pair once.
+constexpr bool is_pair(uint32_t written, uint32_t i, uint32_t j) noexcept {
+  return j != i && (j > i || (written >> j & 1) == 0);
+}
+
 // Writes the words of one form.
 class Writer {
  public:
-  explicit Writer(CallMemo& memo) : m_(memo) {}
+  Writer(CallMemo& memo, FormKind kind) : m_(memo), kind_(kind) {}
 
   bool put(uint64_t word) noexcept {
     if (used_ == CallMemo::kWords) return false;
@@ -95,46 +100,64 @@ class Writer {
     const uint32_t n = count_++;
     Slot& s = slots_[n];
     s = {t, written, t != nullptr ? address_of(*t) : 0, {}};
-    if (written) m_.written |= static_cast<uint16_t>(1u << n);
-    if (t == nullptr) {
-      for (uint32_t i = 0; i < CallMemo::kPerTensor; ++i)
-        if (!put(0)) return false;
-      return true;
+    if (t == nullptr) return put(0) && put(0);
+    if (t->data == nullptr || !extent_of(*t, s.extent)) return false;
+    if (kind_ == FormKind::kTyped) {
+      const TensorView::Form& form = TensorView::of(*t).form();
+      if (!form.is_exact()) m_.more |= CallMemo::kLong;
+      return put(form.head) && put(form.dims);
     }
-    m_.present |= static_cast<uint16_t>(1u << n);
+    if (written) m_.written |= static_cast<uint16_t>(1u << n);
     if (t->strides == nullptr) m_.null_strides |= static_cast<uint16_t>(1u << n);
     if (t->ndim > 2) m_.more |= CallMemo::kLong;
-    return t->data != nullptr && extent_of(*t, s.extent) && put(word_at(&t->device)) &&
-           put(word_at(&t->ndim)) && put(dim(*t, 0)) && put(dim(*t, 1)) && put(dim(*t, 2)) &&
-           put(dim(*t, 3));
+    if (t->ndim < 1 || t->ndim > 2 || t->strides == nullptr) m_.more |= CallMemo::kOdd;
+    return put(word_at(&t->device)) && put(word_at(&t->ndim)) && put(dim(*t, 0)) &&
+           put(dim(*t, 1)) && put(dim(*t, 2)) && put(dim(*t, 3));
   }
 
   bool places() noexcept {
-    for (uint32_t i = 0; i < count_; ++i)
-      for (uint32_t j = i + 1; j < count_; ++j)
-        if ((slots_[i].written || slots_[j].written) && !place(slots_[i], slots_[j])) return false;
+    for (uint32_t i = 0; i < count_; ++i) {
+      if (kind_ == FormKind::kPacked && !slots_[i].written) continue;
+      for (uint32_t j = kind_ == FormKind::kPacked ? 0 : i + 1; j < count_; ++j) {
+        const bool counts = kind_ == FormKind::kPacked ? is_pair(m_.written, i, j)
+                                                       : slots_[i].written || slots_[j].written;
+        if (counts && !place(slots_[i], slots_[j])) return false;
+      }
+    }
     return true;
   }
 
   bool alignments() noexcept {
+    bool most = true;
+    for (uint32_t i = 0; i < count_; ++i) most &= slots_[i].at % YARD_MAX_ALIGN == 0;
+    if (most) {
+      m_.zero_bits = YARD_MAX_ALIGN - 1;
+      return true;
+    }
+    if (count_ > CallMemo::kAlignable) return false;
     m_.more |= CallMemo::kAlignment;
     for (uint32_t i = 0; i < count_; ++i) {
-      const uint64_t low = slots_[i].t != nullptr ? slots_[i].at | YARD_MAX_ALIGN : 0;
+      if (slots_[i].t == nullptr) continue;
       // The lowest bit that is set, and zeros below; beyond YARD_MAX_ALIGN nothing is asked.
-      const uint64_t bit = low & (0 - low);
-      const uint64_t mask = slots_[i].t == nullptr  ? 0
-                            : bit == YARD_MAX_ALIGN ? bit - 1
-                                                    : 2 * bit - 1;
-      if (!put(bit & mask) || !put(mask)) return false;
+      const uint64_t low = slots_[i].at | YARD_MAX_ALIGN, bit = low & (0 - low);
+      const uint64_t mask = bit == YARD_MAX_ALIGN ? bit - 1 : 2 * bit - 1;
+      m_.align_mask |= mask << (8 * i);
+      m_.align |= (bit & mask) << (8 * i);
     }
     return true;
   }
 
   bool rest() noexcept {
     if ((m_.more & CallMemo::kLong) == 0) return true;
-    for (uint32_t n = 0; n < count_; ++n)
-      for (int32_t i = 4; slots_[n].t != nullptr && i < 2 * slots_[n].t->ndim; ++i)
-        if (!put(dim(*slots_[n].t, i))) return false;
+    const int32_t first = kind_ == FormKind::kTyped ? 0 : 4;
+    for (uint32_t n = 0; n < count_; ++n) {
+      const yard_tensor_t* const t = slots_[n].t;
+      if (t == nullptr) continue;
+      if (kind_ == FormKind::kTyped && !(put(word_at(&t->device)) && put(word_at(&t->ndim))))
+        return false;
+      for (int32_t i = first; i < 2 * t->ndim; ++i)
+        if (!put(dim(*t, i))) return false;
+    }
     return true;
   }
 
@@ -161,6 +184,7 @@ class Writer {
   }
 
   CallMemo& m_;
+  const FormKind kind_;
   uint32_t used_ = 0, count_ = 0;
   Slot slots_[CallMemo::kTensors];
 };
@@ -172,14 +196,14 @@ bool is_scalar(uint32_t tag) noexcept {
 bool write_form(CallMemo& m, FormKind kind, const Entry& entry, const yard_value_t* args) {
   const op::Program& program = entry.program();
   const bool scalars = entry.recipe().reads_scalars() || program.checks_scalars();
-  Writer to(m);
-  m.more = 0, m.present = m.written = m.null_strides = 0;
+  Writer to(m, kind);
   m.arg_count = static_cast<uint8_t>(program.arg_count());
   for (uint32_t i = 0; i < program.arg_count(); ++i) {
     const op::Param& p = program.schema().params[i];
     const yard_value_t& v = args[i];
     m.tags[i] = static_cast<uint8_t>(v.tag);
     if (v.tag == YARD_TAG_LIST || (v.tag == YARD_TAG_STRING && scalars)) return false;
+    if (v.tag == YARD_TAG_STRING) m.more |= CallMemo::kOdd;
     if (v.tag == YARD_TAG_TENSOR) {
       if (!to.tensor(v.u.tensor, p.is_written())) return false;
     } else if (kind == FormKind::kTyped && p.is_tensor()) {
@@ -193,9 +217,8 @@ bool write_form(CallMemo& m, FormKind kind, const Entry& entry, const yard_value
   return to.rest();
 }
 
-// Sizes and strides of a tensor whose rank is that of the memo, where they are not the two of most.
-[[gnu::noinline]] bool same_dims(const yard_tensor_t& t, bool null_strides,
-                                 const uint64_t* w) noexcept {
+// The first four of a tensor's sizes and strides. Its rank is that of the memo.
+bool same_first_dims(const yard_tensor_t& t, const uint64_t* w, bool null_strides) noexcept {
   if (t.ndim == 0) return true;
   if (t.shape == nullptr || (t.strides == nullptr) != null_strides) return false;
   for (int32_t n = 0; n < 4 && n < 2 * t.ndim; ++n)
@@ -203,129 +226,147 @@ bool write_form(CallMemo& m, FormKind kind, const Entry& entry, const yard_value
   return true;
 }
 
-bool same_more(const CallMemo& m, const yard_value_t* args, const uint64_t* w, const uint64_t* at,
-               uint32_t tensors) noexcept {
-  if ((m.more & CallMemo::kAlignment) != 0)
-    for (uint32_t i = 0; i < tensors; ++i, w += 2)
-      if (((at[i] ^ w[0]) & w[1]) != 0) return false;
-  if ((m.more & (CallMemo::kScalars | CallMemo::kLong)) == 0) return true;
+bool same_more(const CallMemo& m, const yard_value_t* args, const uint64_t* w,
+               const uint64_t* at) noexcept {
+  for (uint32_t i = 0; (m.more & CallMemo::kAlignment) != 0 && i < CallMemo::kAlignable; ++i)
+    if (const uint64_t mask = m.align_mask >> (8 * i) & 0xff;
+        mask != 0 && (at[i] & mask) != (m.align >> (8 * i) & mask))
+      return false;
   if ((m.more & CallMemo::kScalars) != 0)
     for (uint32_t i = 0; i < m.arg_count; ++i)
       if (is_scalar(args[i].tag) && word_at(&args[i].u) != *w++) return false;
   if ((m.more & CallMemo::kLong) != 0)
     for (uint32_t i = 0; i < m.arg_count; ++i)
       if (args[i].tag == YARD_TAG_TENSOR &&
-          (w = detail::same_rest(*args[i].u.tensor, w)) == nullptr)
+          (w = detail::same_dims(*args[i].u.tensor, 4, w)) == nullptr)
         return false;
   return true;
 }
 
-bool same_packed(const CallMemo& m, const yard_value_t* args, uint32_t count) noexcept {
-  if (m.arg_count != count) return false;
+// Everything that the hash of a call leaves open. Arguments may be anything.
+template <bool kOdd>
+[[gnu::always_inline]] inline bool same_arguments(const CallMemo& m,
+                                                  const yard_value_t* args) noexcept {
   const uint64_t* w = m.words;
-  uint64_t at[CallMemo::kTensors];
+  uint64_t at[CallMemo::kTensors], any_bit = 0;
   uint32_t n = 0;
-#pragma GCC unroll 1
-  for (uint32_t i = 0; i < count; ++i) {
-    const yard_value_t& v = args[i];
-    if (v.tag != m.tags[i]) return false;
-    if (v.tag != YARD_TAG_TENSOR) {
-      if (v.tag == YARD_TAG_STRING && v.u.string == nullptr && v.count > 0) return false;
+  const uint8_t* tag = m.tags;
+  for (const yard_value_t *v = args, *const end = args + m.arg_count; v != end; ++v) {
+    if (v->tag != *tag++) return false;
+    if (v->tag != YARD_TAG_TENSOR) {
+      if (kOdd && v->tag == YARD_TAG_STRING && v->u.string == nullptr && v->count > 0) return false;
       continue;
     }
-    const yard_tensor_t* const t = v.u.tensor;
+    const yard_tensor_t* const t = v->u.tensor;
     if (t == nullptr || t->data == nullptr ||
         ((word_at(&t->device) ^ w[0]) | (word_at(&t->ndim) ^ w[1])) != 0)
       return false;
-    const auto* const size = reinterpret_cast<const uint64_t*>(t->shape);
-    const auto* const stride = reinterpret_cast<const uint64_t*>(t->strides);
-    if (size == nullptr || stride == nullptr || m.null_strides != 0 || t->ndim > 2) [[unlikely]] {
-      if (!same_dims(*t, ((m.null_strides >> n) & 1) != 0, w + 2)) return false;
-    } else if (t->ndim == 2) {
-      if (((size[0] ^ w[2]) | (size[1] ^ w[3]) | (stride[0] ^ w[4]) | (stride[1] ^ w[5])) != 0)
+    if constexpr (kOdd) {
+      if (!same_first_dims(*t, w + 2, (m.null_strides >> n & 1) != 0)) return false;
+    } else {
+      const auto* const size = reinterpret_cast<const uint64_t*>(t->shape);
+      const auto* const stride = reinterpret_cast<const uint64_t*>(t->strides);
+      if (size == nullptr || stride == nullptr) return false;
+      if (t->ndim == 2) {
+        if (((size[0] ^ w[2]) | (size[1] ^ w[3]) | (stride[0] ^ w[4]) | (stride[1] ^ w[5])) != 0)
+          return false;
+      } else if (((size[0] ^ w[2]) | (stride[0] ^ w[3])) != 0) {
         return false;
-    } else if (t->ndim == 1 && ((size[0] ^ w[2]) | (stride[0] ^ w[3])) != 0) {
-      return false;
+      }
     }
-    at[n++] = address_of(*t);
-    w += CallMemo::kPerTensor;
+    at[n] = address_of(*t);
+    any_bit |= at[n];
+    w += CallMemo::kPerPackedTensor;
+    ++n;
   }
-  const uint32_t written = m.written;
-#pragma GCC unroll 1
-  for (uint32_t i = 0; i + 1 < n; ++i) {
-#pragma GCC unroll 1
-    for (uint32_t j = i + 1; j < n; ++j) {
-      if ((((written >> i) | (written >> j)) & 1) == 0) continue;
+  if ((any_bit & m.zero_bits) != 0) return false;
+  for (uint32_t left = m.written; left != 0; left &= left - 1) {
+    const auto i = static_cast<uint32_t>(std::countr_zero(left));
+    for (uint32_t j = 0; j < n; ++j) {
+      if (!is_pair(m.written, i, j)) continue;
       if (at[j] - at[i] - w[0] > w[1]) return false;
       w += 2;
     }
   }
-  return m.more == 0 || same_more(m, args, w, at, n);
+  return m.more == 0 || same_more(m, args, w, at);
 }
 
-// Where to store a form: over a stale memo of the same hash, which may be of this form; at its home, unless another form
-// is at home there; in an empty place; over some other.
-CallMemo* place_for(CallMemos& memos, uint64_t hash, uint64_t key, uint64_t scope) noexcept {
+[[gnu::noinline]] bool same_odd(const CallMemo& m, const yard_value_t* args) noexcept {
+  return same_arguments<true>(m, args);
+}
+
+[[gnu::always_inline]] inline bool same_packed(const CallMemo& m, const yard_value_t* args,
+                                               uint32_t count) noexcept {
+  if (m.arg_count != count) return false;
+  return (m.more & CallMemo::kOdd) == 0 ? same_arguments<false>(m, args) : same_odd(m, args);
+}
+
+// Where to store a form: over a stale memo of the site, which may be of this form; at its home, unless another form
+// is at home there; beside it; in another empty place; over some other.
+CallMemo* place_for(CallMemos& memos, uint64_t hash, uint64_t site, uint64_t scope) noexcept {
   CallMemo* const set = memos.of + (memos.set(hash) - memos.of);
   CallMemo* empty = nullptr;
   for (CallMemo* m = set; m != set + CallMemos::kWays; ++m) {
-    if (m->key == key && m->scope == scope && !m->route.is_current()) return m;
-    if (m->key == 0) empty = m;
+    if (m->site == site && m->scope == scope && !m->route.is_current()) return m;
+    if (m->site == 0) empty = m;
   }
   CallMemo& home = memos.of[CallMemos::home(hash)];
-  if (home.key != 0 && home.home != CallMemos::home(hash)) {
+  if (home.site != 0 && CallMemos::home(home.hash) != CallMemos::home(hash)) {
     if (empty != nullptr) *empty = home;
     return &home;
   }
-  if (home.key == 0) return &home;
+  if (home.site == 0) return &home;
+  if (CallMemo& beside = memos.of[CallMemos::home(hash) ^ 1]; beside.site == 0) return &beside;
   return empty != nullptr ? empty : &set[memos.next_victim++ % CallMemos::kWays];
 }
 
 }  // namespace
 
-uint64_t packed_hash(const Site& site, uint64_t scope, const yard_value_t* args,
+uint64_t packed_hash(const detail::ThreadHead& thread, const Site& site, const yard_value_t* args,
                      uint32_t count) noexcept {
-  uint64_t h = detail::hash_begin(site.id, scope);
+  uint64_t h = detail::hash_begin(site.id, thread.scope);
   for (uint32_t i = 0; i < count; ++i) {
     const yard_tensor_t* const t = args[i].u.tensor;
     if (args[i].tag != YARD_TAG_TENSOR || t == nullptr) continue;
-    uint64_t dims = word_at(&t->ndim);
-    if (t->ndim > 0 && t->shape != nullptr) {
-      dims ^= static_cast<uint64_t>(t->shape[0]) << 20;
-      if (t->strides != nullptr) dims += static_cast<uint64_t>(t->strides[0]);
-    }
-    h = detail::hash_step(h, dims * 0x9e3779b97f4a7c15ull);
+    const auto last = static_cast<uint32_t>(t->ndim) - 1;
+    uint64_t dims = 0;
+    if (last < YARD_MAX_RANK && t->shape != nullptr)
+      dims = static_cast<uint64_t>(t->shape[0]) << 26 ^ static_cast<uint64_t>(t->shape[last]);
+    h ^= detail::hash_part(i, word_at(&t->ndim), dims);
   }
-  return h;
+  return detail::hash_end(thread, h);
 }
 
-const CallMemo* find_packed(const CallMemos& memos, const Site& site, uint64_t scope,
+const CallMemo* find_packed(const detail::ThreadHead& thread, const Site& site,
                             const yard_value_t* args, uint32_t count, uint64_t hash) noexcept {
-  const uint64_t key = CallMemo::key_of(site.id, hash);
-  const CallMemo& home = memos.of[CallMemos::home(hash)];
-  if (home.key == key && home.scope == scope && same_packed(home, args, count)) [[likely]]
-    return &home;
-  const CallMemo* const set = memos.set(hash);
-  for (uint32_t i = 0; i < CallMemos::kWays; ++i)
-    if (set[i].key == key && set[i].scope == scope && same_packed(set[i], args, count))
-      return &set[i];
+  const uint64_t id = site.id | CallMemo::kPacked;
+  const yard_tensor_t* const first =
+      count > 0 && args[0].tag == YARD_TAG_TENSOR ? args[0].u.tensor : nullptr;
+  const CallMemo* m = thread.memos->find(hash, id, first != nullptr ? word_at(&first->device) : 0);
+  if (m != nullptr && m->scope == thread.scope && same_packed(*m, args, count)) [[likely]]
+    return m;
+  m = thread.memos->set(hash);
+  for (const CallMemo* const end = m + CallMemos::kWays; m != end; ++m)
+    if (m->hash == hash && m->site == id && m->scope == thread.scope && m->arg_count == count &&
+        same_odd(*m, args))
+      return m;
   return nullptr;
 }
 
 void remember(base::ThreadRecord& thread, const Site& site, uint64_t hash, FormKind kind,
               const Route& route, const yard_value_t* args) {
-  if (site.id == 0 || route.found == MemoVersion::kNever) return;
+  if (route.found == MemoVersion::kNever) return;
   CallMemos* const memos = memos_of(thread);
   if (memos == nullptr) return;
   // A form that cannot be stored takes no other's place.
   CallMemo made;
   if (!write_form(made, kind, *static_cast<const Entry*>(route.entry), args)) return;
   made.route = route;
-  made.key = CallMemo::key_of(site.id, hash);
+  made.site = site.id | (kind == FormKind::kPacked ? CallMemo::kPacked : 0);
   made.scope = thread.scope;
-  made.home = static_cast<uint8_t>(CallMemos::home(hash));
+  made.hash = hash;
   made.calls = &detail::counter(thread, route.counter);
-  *place_for(*memos, hash, made.key, thread.scope) = made;
+  *place_for(*memos, hash, made.site, thread.scope) = made;
 }
 
 void forget_memos() noexcept {

@@ -10,11 +10,11 @@
 namespace yard::dispatch {
 
 // The hash of a packed call. Its arguments may be anything.
-uint64_t packed_hash(const detail::Site& site, uint64_t scope, const yard_value_t* args,
-                     uint32_t count) noexcept;
+uint64_t packed_hash(const detail::ThreadHead& thread, const detail::Site& site,
+                     const yard_value_t* args, uint32_t count) noexcept;
 // The memo of a packed call's form, stale or not; null: none.
-const detail::CallMemo* find_packed(const detail::CallMemos& memos, const detail::Site& site,
-                                    uint64_t scope, const yard_value_t* args, uint32_t count,
+const detail::CallMemo* find_packed(const detail::ThreadHead& thread, const detail::Site& site,
+                                    const yard_value_t* args, uint32_t count,
                                     uint64_t hash) noexcept;
 
 // How the words of a form are laid out: see CallMemo.
@@ -38,7 +38,8 @@ inline bool seen_before(base::ThreadRecord& thread, uint64_t hash) noexcept {
   return false;
 }
 
-// Remembers the form of a call that fits its schema and whose plan was found. `args` have facts. Forms that are too large, and those of ops whose choice reads strings, are not remembered.
+// Remembers the form of a call that fits its schema and whose plan was found. `args` are the caller's own. Forms that are
+// too large, and those of ops whose choice reads strings, are not remembered.
 void remember(base::ThreadRecord& thread, const detail::Site& site, uint64_t hash, FormKind kind,
               const detail::Route& route, const yard_value_t* args);
 

@@ -10,26 +10,55 @@ namespace {
 
 constexpr int kThreadLocal = 3;  // our index in ThreadRecord::locals
 
+// The first and last bytes of a name, which overlap: all of it, if it is not longer than 16.
+struct Ends {
+  uint64_t first = 0, last = 0;
+
+  explicit Ends(std::string_view s) noexcept {
+    const char* const end = s.data() + s.size();
+    if (s.size() >= 8) {
+      std::memcpy(&first, s.data(), 8);
+      std::memcpy(&last, end - 8, 8);
+    } else if (s.size() >= 4) {
+      std::memcpy(&first, s.data(), 4);
+      std::memcpy(&last, end - 4, 4);
+    } else if (!s.empty()) {
+      first = static_cast<uint8_t>(s[0]) |
+              static_cast<uint64_t>(static_cast<uint8_t>(s[s.size() / 2])) << 8;
+      last = static_cast<uint8_t>(s.back());
+    }
+  }
+  uint64_t hash(size_t size) const noexcept {
+    return (first ^ std::rotl(last, 29) ^ size) * 0x9e3779b97f4a7c15ull;
+  }
+  bool operator==(const Ends&) const noexcept = default;
+};
+
 // A name of bounded length, by value.
 struct Name {
-  static constexpr size_t kMost = 31;
-  uint8_t size = 0;
-  char text[kMost] = {};
+  static constexpr size_t kMost = 32;
+  size_t size = 0;
+  Ends ends{{}};
+  char text[kMost];
 
   bool set(std::string_view s) noexcept {
     if (s.size() > kMost) return false;
-    size = static_cast<uint8_t>(s.size());
+    size = s.size();
+    ends = Ends(s);
     if (!s.empty()) std::memcpy(text, s.data(), s.size());
     return true;
   }
-  bool operator==(std::string_view s) const noexcept { return s == std::string_view(text, size); }
+  // `e`: the ends of `s`.
+  bool is(std::string_view s, const Ends& e) const noexcept {
+    return s.size() == size && e == ends &&
+           (size <= 16 || std::memcmp(s.data() + 8, text + 8, size - 16) == 0);
+  }
 };
 
 // How the arguments of one way to write a call go to its parameters. Valid while the op's version is; owns what it
 // compares with, since the op may go at any time.
 struct Binding {
-  uint64_t hash = 0;  // 0: empty
-  uint64_t core = 0;
+  uint64_t core = 0;  // its id; 0: empty
   const std::atomic<uint64_t>* version = nullptr;
   uint64_t found = 0;
   Site* site = nullptr;
@@ -47,35 +76,18 @@ struct Bindings {
   Binding of[kCount];
 };
 
-uint64_t hash_text(std::string_view s) noexcept {
-  uint64_t a = 0, b = 0;
-  if (s.size() >= 8) {
-    std::memcpy(&a, s.data(), 8);
-    std::memcpy(&b, s.data() + s.size() - 8, 8);
-  } else if (s.size() >= 4) {
-    std::memcpy(&a, s.data(), 4);
-    std::memcpy(&b, s.data() + s.size() - 4, 4);
-  } else if (!s.empty()) {
-    a = static_cast<uint64_t>(s.front()) << 8 | static_cast<uint8_t>(s.back());
-  }
-  return (a ^ std::rotl(b, 29) ^ s.size()) * 0x9e3779b97f4a7c15ull;
-}
-
-// Of the op's name and how many arguments there are, the last of which tells the rest apart well enough.
-uint64_t hash_call(const Core& core, std::string_view op, std::span<const Arg> args) noexcept {
-  uint64_t h = hash_text(op) + (core.id * 64 + args.size()) * 0x9e3779b97f4a7c15ull;
-  if (!args.empty() && !args.back().name.empty()) h ^= std::rotl(hash_text(args.back().name), 17);
-  return h | 1;
-}
-
-bool is_for(const Binding& b, const Core& core, std::string_view op,
+// Whether this is how `b` was written. `ends` are those of the op's name.
+bool is_for(const Binding& b, const Core& core, std::string_view op, const Ends& ends,
             std::span<const Arg> args) noexcept {
-  if (b.core != core.id || b.given != args.size() || !(b.op == op)) return false;
+  if (b.core != core.id || b.given != args.size() || !b.op.is(op, ends)) return false;
   if (b.version->load(std::memory_order_acquire) != b.found) return false;
-  for (size_t i = 0; i < args.size(); ++i)
-    if (args[i].value.c().tag != b.tags[i] || args[i].name.size() != b.names[i].size ||
-        (b.names[i].size != 0 && !(b.names[i] == args[i].name)))
-      return false;
+  const Name* name = b.names;
+  const uint8_t* tag = b.tags;
+  for (const Arg& a : args) {
+    if (a.value.c().tag != *tag++ || a.name.size() != name->size) return false;
+    if (!a.name.empty() && !name->is(a.name, Ends(a.name))) return false;
+    ++name;
+  }
   return true;
 }
 
@@ -90,11 +102,11 @@ Binding* binding_at(uint64_t hash) {
 }
 
 // Remembers how `args` became `bound`, if that can be repeated without asking the schema.
-void remember_binding(Binding& b, uint64_t hash, uint64_t found, const Core& core, Site* site,
-                      std::string_view op, std::span<const Arg> args, const op::Arguments& bound) {
-  b.hash = 0;
+void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, std::string_view op,
+                      std::span<const Arg> args, const op::Arguments& bound) {
+  b.core = 0;
   if (found == MemoVersion::kNever || !b.op.set(op)) return;
-  b.core = core.id, b.site = site;
+  b.site = site;
   b.version = &core.version(site->index.load(std::memory_order_acquire)).value(), b.found = found;
   b.given = static_cast<uint8_t>(args.size()), b.count = static_cast<uint8_t>(bound.count);
   b.defaults = (bound.count < 32 ? uint32_t{1} << bound.count : 0) - 1;
@@ -119,7 +131,7 @@ void remember_binding(Binding& b, uint64_t hash, uint64_t found, const Core& cor
   // The text of a default lives in the op.
   for (uint32_t i = 0; i < bound.count; ++i)
     if ((b.defaults >> i & 1) != 0 && b.values[i].tag == YARD_TAG_STRING) return;
-  b.hash = hash;
+  b.core = core.id;
 }
 
 }  // namespace
@@ -145,9 +157,13 @@ Result<Site*> bind_named(Core& core, std::string_view op, std::span<const Arg> a
 }
 
 Status call_named(Core& core, std::string_view op, std::span<const Arg> args) {
-  const uint64_t hash = hash_call(core, op, args);
+  const Ends ends(op);
+  // Ways to write a call of an op are told apart by how many arguments there are, and how the last one's name begins.
+  const std::string_view last = args.empty() ? std::string_view() : args.back().name;
+  const uint64_t way = (core.id << 16) + (args.size() << 8) + (last.empty() ? 0 : last[0]);
+  const uint64_t hash = ends.hash(op.size()) + (way + last.size()) * 0xc2b2ae3d27d4eb4full;
   Binding& b = *binding_at(hash);
-  if (b.hash == hash && is_for(b, core, op, args)) [[likely]] {
+  if (is_for(b, core, op, ends, args)) [[likely]] {
     yard_value_t values[YARD_MAX_ARGS];
     for (uint32_t left = b.defaults; left != 0; left &= left - 1) {
       const auto i = static_cast<uint32_t>(std::countr_zero(left));
@@ -165,7 +181,7 @@ Status call_named(Core& core, std::string_view op, std::span<const Arg> args) {
   auto site = bind_named(core, op, args, bound);
   if (!site.ok()) return std::move(site).status();
   const bool same = family != nullptr && (*site)->index.load() == family->op->index;
-  remember_binding(b, hash, same ? found : MemoVersion::kNever, core, *site, op, args, bound);
+  remember_binding(b, same ? found : MemoVersion::kNever, core, *site, op, args, bound);
   return Status::adopt(call_packed(*site, bound.values, bound.count));
 }
 

@@ -63,9 +63,8 @@ Site* Core::attach(std::string_view name, std::string_view letters, Status* why)
   }
   // Two threads may make one each; both serve.
   static std::atomic<uint64_t> last_id{0};
-  const uint64_t number = last_id.fetch_add(1, std::memory_order_relaxed) + 1;
   auto* site = new Site{this,
-                        number <= UINT32_MAX ? static_cast<uint32_t>(number) : 0,
+                        last_id.fetch_add(1, std::memory_order_relaxed) + 1,
                         family->op->program->arg_count(),
                         {family->op->index},
                         letters != kPacked,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <yard/detail/commit.h>
 
+#include "base/stopwatch.h"
 #include "dispatch/call.h"
 #include "dispatch/hit.h"
 #include "dispatch/tracer.h"
@@ -53,7 +54,7 @@ class SlowCall {
       : core_(core),
         site_(site),
         given_(args),
-        facts_(args, count),
+        facts_(args, count, site.typed),
         args_(facts_.args()),
         count_(count),
         o_(options),
@@ -64,7 +65,7 @@ class SlowCall {
     if (scope_ != nullptr) flags_ = scope_->flags;
     if (o_ != nullptr) {
       flags_ |= call_flags(*o_);
-      if (o_->result != nullptr) *o_->result = {}, start_ = std::chrono::steady_clock::now();
+      if (o_->result != nullptr) *o_->result = {}, selecting_ = base::Stopwatch::start();
     }
   }
 
@@ -185,9 +186,12 @@ class SlowCall {
       o_->result->mode = plan.mode;
       if (plan.mode == Mode::kProgram)
         o_->result->mode_name = e.contest().directions().program->name;
-      o_->result->select_ns = (std::chrono::steady_clock::now() - start_).count();
+      o_->result->select_ns = selecting_.lap();
     }
     if (traced()) return trace(e, plan);
+    if (plan.direct.load(std::memory_order_relaxed) && trial_ == nullptr &&
+        thread_.commit == nullptr && (o_ == nullptr || !o_->deadline)) [[likely]]
+      return run_direct(e, plan);
     // A call on trial has been seen before it was sent there.
     if (e.contest().directions().observer != nullptr && trial_ == nullptr)
       observe(e, args_, flags_, o_);
@@ -200,6 +204,29 @@ class SlowCall {
     if (goes_on_trial(*rollout, e, o_, scope_))
       return core_.call_on_trial(site_, given_, count_, o_, rollout);
     return run_tallied(thread_, core_, e, plan, asked, *rollout, false);
+  }
+
+  // Nothing to do before and after but to run the kernel.
+  Status run_direct(const Entry& e, const exec::Plan& plan) {
+    char* const error = thread_.message();
+    yard_call_t call;
+    start_call(call, error, flags_, core_.host, plan.self);
+    const int32_t code = call_kernel(call, [&] { return plan.run(&call, given_, count_); });
+    ResultRecord* const record = o_ != nullptr ? o_->result : nullptr;
+    if (record != nullptr) {
+      exec::note_kernel(*record, plan.attempts[0].kernel->id);
+      record->run_ns = selecting_.lap();
+      record->attempts = 1;
+    }
+    if (code == YARD_OK) [[likely]] {
+      count(thread_, plan.counter);
+      return {};
+    }
+    const exec::Request asked = request(e, core_, args_, given_, flags_, o_);
+    exec::Outcome outcome;
+    Status s = exec::execute_after_failure(thread_, plan, asked, code, error, outcome);
+    note_outcome(core_, e, plan, asked, outcome);
+    return s;
   }
 
   // Inside a commit group: what was chosen for such a call runs, or nothing; the first one chooses.
@@ -276,7 +303,7 @@ class SlowCall {
   std::shared_ptr<const Entry> overlay_;
   uint32_t flags_ = 0;
   bool gone_ = false, keyed_ = false, selected_ = false;
-  std::chrono::steady_clock::time_point start_;
+  base::Stopwatch selecting_;  // runs where there is a record to fill in
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "exec/saved_inputs.h"
 #include "exec/states.h"
 
@@ -85,12 +86,6 @@ bool others_may_do_better(ErrorClass c) {
 bool past_deadline(const Request& r) {
   return r.options != nullptr && r.options->deadline &&
          std::chrono::steady_clock::now() >= *r.options->deadline;
-}
-
-void note_kernel(ResultRecord& record, const std::string& id) {
-  const size_t n = std::min(id.size(), sizeof record.kernel - 1);
-  std::memcpy(record.kernel, id.data(), n);
-  record.kernel[n] = '\0';
 }
 
 // The loop over a plan's kernels, from `at` on, with what has happened so far.
@@ -224,9 +219,9 @@ class Run {
 
   int32_t timed(const registry::Kernel& k, Frame& frame) {
     if (record_ == nullptr) return run_kernel(thread_, k, frame, r_);
-    const auto start = std::chrono::steady_clock::now();
+    auto running = base::Stopwatch::start();
     const int32_t code = run_kernel(thread_, k, frame, r_);
-    record_->run_ns += (std::chrono::steady_clock::now() - start).count();
+    record_->run_ns += running.lap();
     ++record_->attempts;
     return code;
   }
@@ -240,6 +235,12 @@ class Run {
 };
 
 }  // namespace
+
+void note_kernel(ResultRecord& record, const std::string& id) noexcept {
+  const size_t n = std::min(id.size(), sizeof record.kernel - 1);
+  std::memcpy(record.kernel, id.data(), n);
+  record.kernel[n] = '\0';
+}
 
 void* allocate_scratch(yard_call_t& call, uint64_t bytes) noexcept {
   if (bytes > (uint64_t{1} << 46)) return nullptr;

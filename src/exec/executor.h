@@ -107,6 +107,9 @@ inline Status execute(base::ThreadRecord& thread, const Plan& plan, const Reques
   return execute(thread, plan, request, nobody_asks);
 }
 
+// Writes down which kernel runs.
+void note_kernel(ResultRecord& record, const std::string& id) noexcept;
+
 // The error of one failed kernel.
 Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t code,
                       const char* message);

@@ -4,41 +4,84 @@
 #include <yard/detail/memo.h>
 
 #include <deque>
+#include <map>
 #include <random>
+#include <tuple>
 
 #include "call_memo_testing.h"
 
 namespace yard::testing {
 namespace {
 
-// Forms whose hashes are equal are told apart by comparing: the hash of a matrix has its strides as
-// three times the first plus the second.
-TEST(CallMemoHashes, FormsOfEqualHashAreComparedInFull) {
+// Forms that are not exact are told apart by comparing in full: the words of these do not say the device.
+TEST(CallMemoHashes, InexactFormsAreComparedInFull) {
   Bare bare("two(out!: T[n, m], x: T[n, m])");
-  const std::vector<yard_limit_t> dense = {plugin::inner_dense("x")};
-  const auto add = [&](const char* id, intptr_t self, const std::vector<yard_limit_t>& limits) {
-    yard_kernel_t k = kernel_of("two", id, self, static_cast<int32_t>(self));
-    k.run = run_packed;
-    k.typed =
-        reinterpret_cast<void (*)()>(+[](yard_call_t* call, Tensor, Tensor) { return note(call); });
-    k.typed_signature = "tt";
-    k.limits = limits.data(), k.limit_count = static_cast<uint32_t>(limits.size());
-    bare.add(k).or_throw();
-  };
-  add("any", 1, {});
-  add("dense", 2, dense);
+  yard_kernel_t k = kernel_of("two", "any", 1, 1);
+  k.run = run_packed;
+  k.typed =
+      reinterpret_cast<void (*)()>(+[](yard_call_t* call, Tensor, Tensor) { return note(call); });
+  k.typed_signature = "tt";
+  bare.add(k).or_throw();
   constexpr Op<void(Out, In)> two{"two"};
   const auto on = two.on(bare.runtime);
-  const auto at = [](uint64_t n) { return reinterpret_cast<void*>(n << 36); };
+  const auto at = [](uint64_t n) { return reinterpret_cast<void*>(n << 42); };
+  constexpr int64_t kFar = int64_t{1} << 30;  // too far for an exact form
   const TensorView out(at(1), DType::f32, {4, 4});
-  const TensorView rows(at(2), DType::f32, {4, 4}, {8, 1}), odd(at(2), DType::f32, {4, 4}, {7, 4});
-  ASSERT_EQ(rows.form_hash(), odd.form_hash());
+  const TensorView x(at(2), DType::f32, {4, 4}, {kFar, 1});
+  const TensorView elsewhere(at(2), DType::f32, {4, 4}, {kFar, 1}, {1, 1});
+  ASSERT_FALSE(x.form().is_exact());
+  ASSERT_EQ(x.form().head, elsewhere.form().head);
+  ASSERT_EQ(x.form().dims, elsewhere.form().dims);
   for (int i = 0; i < 10; ++i) {
-    EXPECT_EQ(result_of([&] { return on(out, rows); }).kernel, 2);
-    EXPECT_EQ(result_of([&] { return on(out, odd); }).kernel, 1);
-    EXPECT_EQ(result_of([&] { return bare.runtime.call("two", {out, rows}); }).kernel, 2);
-    EXPECT_EQ(result_of([&] { return bare.runtime.call("two", {out, odd}); }).kernel, 1);
+    EXPECT_EQ(result_of([&] { return on(out, x); }).kernel, 1);
+    EXPECT_EQ(result_of([&] { return on(out, elsewhere); }).code, Code::kInvalidArgument);
+    EXPECT_EQ(result_of([&] { return bare.runtime.call("two", {out, x}); }).kernel, 1);
+    EXPECT_EQ(result_of([&] {
+                return bare.runtime.call("two", {out, elsewhere});
+              }).code,
+              Code::kInvalidArgument);
   }
+}
+
+// Two tensors have the same exact form if they are the same in all but their address.
+TEST(CallMemoHashes, ExactFormsSayEverything) {
+  std::mt19937 random(7);
+  const auto of = [&](std::initializer_list<int64_t> c) {
+    return *(c.begin() + random() % c.size());
+  };
+  using Meaning = std::tuple<int, int, int, std::vector<int64_t>, std::vector<int64_t>>;
+  std::map<std::pair<uint64_t, uint64_t>, Meaning> seen;
+  std::map<Meaning, std::pair<uint64_t, uint64_t>> forms;
+  size_t exact = 0;
+  static float data[4];
+  for (int i = 0; i < 200000; ++i) {
+    std::vector<int64_t> shape(random() % 6), strides;
+    for (int64_t& n : shape) n = of({0, 1, 2, 3, 4, 8, 64, 1 << 20, int64_t{1} << 37, -1});
+    if (random() % 2 == 0)
+      for (size_t d = 0; d < shape.size(); ++d)
+        strides.push_back(of({0, 1, 2, 4, 8, 64, 1 << 20, 1 << 24, -1}));
+    const auto dtype = static_cast<DType>(random() % 25);
+    const Device device{static_cast<int32_t>(of({0, 1, 2, 31, 32, -1})),
+                        static_cast<int32_t>(of({0, 1, 255, 256, -1}))};
+    const TensorView v(data, dtype, std::span<const int64_t>(shape),
+                       std::span<const int64_t>(strides), device);
+    if (!v.form().is_exact()) continue;
+    ++exact;
+    ASSERT_NE(v.dtype(), DType::invalid);
+    const Meaning meaning(static_cast<int>(v.dtype()), v.device().type, v.device().index,
+                          {v.shape().begin(), v.shape().end()},
+                          {v.strides().begin(), v.strides().end()});
+    const std::pair<uint64_t, uint64_t> form(v.form().head, v.form().dims);
+    ASSERT_EQ(seen.try_emplace(form, meaning).first->second, meaning);
+    ASSERT_EQ(forms.try_emplace(meaning, form).first->second, form);
+    // It says nothing of a tensor without data, or at an offset.
+    EXPECT_FALSE(v.with_data(nullptr).form().is_exact());
+    EXPECT_EQ(v.with_data(nullptr).with_data(data).form().head, form.first);
+    yard_tensor_t shifted = v.c();
+    shifted.byte_offset = 4;
+    EXPECT_FALSE(TensorView(shifted).form().is_exact());
+  }
+  EXPECT_GT(exact, 1000u);
 }
 
 // ---- Which forms are stored ----
@@ -47,8 +90,9 @@ TEST(CallMemoHashes, FormsOfEqualHashAreComparedInFull) {
 bool is_memoised(const detail::Site* site, int64_t rows, int64_t d) {
   const detail::CallMemos& all = *detail::t_thread->memos;
   for (const detail::CallMemo& m : all.of)
-    if (m.key >> 32 == site->id && m.words[2] == static_cast<uint64_t>(rows) &&
-        m.words[3] == static_cast<uint64_t>(d) && m.route.is_current())
+    if (m.site == site->id &&
+        m.words[0] >> TensorView::Form::kFirst == static_cast<uint64_t>(rows) &&
+        (m.words[1] & 0xfffff) == static_cast<uint64_t>(d) && m.route.is_current())
       return true;
   return false;
 }

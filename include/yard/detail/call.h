@@ -47,15 +47,19 @@ YARD_API int32_t fault_from_exception(yard_call_t* call);
   error[0] = '\0';
 }
 
-// Calls a kernel, by whichever entry `run` knows. The one place where exceptions of kernels end.
+// Calls a kernel, by whichever entry `run` knows. The one place where exceptions of kernels end. What the kernel was given
+// as scratch is still to be freed.
+template <class F>
+[[gnu::always_inline]] inline int32_t enter_kernel(yard_call_t& call, const F& run) {
+  try {
+    return run();
+  } catch (...) {
+    return fault_from_exception(&call);
+  }
+}
 template <class F>
 [[gnu::always_inline]] inline int32_t call_kernel(yard_call_t& call, const F& run) {
-  int32_t code;
-  try {
-    code = run();
-  } catch (...) {
-    code = fault_from_exception(&call);
-  }
+  const int32_t code = enter_kernel(call, run);
   if (call.host_data != nullptr) [[unlikely]]
     free_call_scratch(&call);
   return code;
@@ -63,8 +67,8 @@ template <class F>
 
 // Calls a kernel's typed entry.
 template <class... W>
-[[gnu::always_inline]] inline int32_t call_typed(void (*typed)(void), yard_call_t& call, W... w) {
-  return call_kernel(
+[[gnu::always_inline]] inline int32_t enter_typed(void (*typed)(void), yard_call_t& call, W... w) {
+  return enter_kernel(
       call, [&] { return reinterpret_cast<int32_t (*)(yard_call_t*, W...)>(typed)(&call, w...); });
 }
 
@@ -120,35 +124,71 @@ struct TypedForm {
     return to;
   }
 
-  [[gnu::always_inline]] static uint64_t hash(uint32_t site, uint64_t scope,
-                                              const Tensors& t) noexcept {
-    uint64_t h = hash_begin(site, scope);
+  // What a call of these tensors is compared by.
+  struct Seen {
+    uint64_t head[kTensors + 1], dims[kTensors + 1];  // of their forms
+    uint64_t data[kTensors + 1];                      // their addresses, where forms are exact
+  };
+  [[gnu::always_inline]] static Seen look_at(const Tensors& t) noexcept {
+    Seen s;
+    s.head[0] = 0;  // of a call without tensors
     [&]<size_t... I>(std::index_sequence<I...>) {
-      ((h = hash_step(h, absent<I>(t) ? 1 : TensorView::of(*t[I]).form_hash())), ...);
+      ((s.head[I] = absent<I>(t) ? 0 : TensorView::of(*t[I]).form().head,
+        s.dims[I] = absent<I>(t) ? 0 : TensorView::of(*t[I]).form().dims,
+        s.data[I] = absent<I>(t) ? 0 : reinterpret_cast<uintptr_t>(t[I]->data)),
+       ...);
     }
     (Each());
-    // Working in place is common.
-    if constexpr (kPairs > 0)
-      if (!is_optional(kPair[0].first) && !is_optional(kPair[0].second))
-        h ^= uint64_t{t[kPair[0].first]->data == t[kPair[0].second]->data} << 60;
-    return h;
+    return s;
   }
 
-  [[gnu::always_inline]] static bool matches(const CallMemo& m, const Tensors& t,
+  [[gnu::always_inline]] static uint64_t hash(const Site& site, const ThreadHead& thread,
+                                              const Seen& s) noexcept {
+    uint64_t h = hash_begin(site.id, thread.scope);
+    // Working in place is common.
+    if constexpr (kPairs > 0)
+      h ^= uint64_t{s.data[kPair[0].first] == s.data[kPair[0].second]} << 40;
+    [&]<size_t... I>(std::index_sequence<I...>) {
+      ((h ^= hash_part(I, s.head[I], s.dims[I])), ...);
+    }
+    (Each());
+    return hash_end(thread, h);
+  }
+
+  // Whether a memo whose words begin like it is of this form. False also where comparing takes more; then
+  // matches_long() knows.
+  [[gnu::always_inline]] static bool matches(const CallMemo& m, const Seen& s,
                                              const P&... p) noexcept {
-    // Places first: forms that differ in nothing else have the same hash.
-    return has_data(t, Each()) &&
-           same_places(m.words + kPlaces, t, std::make_index_sequence<kPairs>()) &&
-           same_tensors(m, t, Each()) && (m.more == 0 || same_more(m, t, Each(), p...));
+    return same_forms<1>(m.words, s, Each()) &&
+           same_places(m.words + kPlaces, s.data, std::make_index_sequence<kPairs>()) &&
+           (any_bit(s.data, Each()) & m.zero_bits) == 0 &&
+           (m.more == 0 || same_more(m, s.data, p...));
+  }
+  static bool matches_long(const CallMemo& m, const Seen& s, const Tensors& t,
+                           const P&... p) noexcept {
+    uint64_t at[kTensors + 1];
+    for (size_t i = 0; i < kTensors; ++i) {
+      if (t[i] != nullptr && t[i]->data == nullptr) return false;
+      at[i] = t[i] != nullptr ? address_of(*t[i]) : 0;
+    }
+    if (!same_forms<0>(m.words, s, Each()) ||
+        !same_places(m.words + kPlaces, at, std::make_index_sequence<kPairs>()) ||
+        (any_bit(at, Each()) & m.zero_bits) != 0 || !same_aligned_scalars(m, at, p...))
+      return false;
+    if ((m.more & CallMemo::kLong) == 0) return true;
+    const uint64_t* w =
+        scalars(m) + ((m.more & CallMemo::kScalars) != 0 ? sizeof...(P) - kTensors : 0);
+    for (const yard_tensor_t* const tensor : t) {
+      if (tensor == nullptr) continue;
+      if (word_at(&tensor->device) != w[0] || word_at(&tensor->ndim) != w[1]) return false;
+      w = same_dims(*tensor, 0, w + 2);
+      if (w == nullptr) return false;
+    }
+    return true;
   }
 
  private:
   static constexpr size_t kPlaces = CallMemo::kPerTensor * kTensors;
-  static constexpr bool kHasOptional = [] {
-    for (size_t i = 0; i < kTensors; ++i)
-      if (is_optional(i)) return true;
-    return false;
-  }();
 
   template <size_t I>
   [[gnu::always_inline]] static bool absent(const Tensors& t) noexcept {
@@ -157,70 +197,87 @@ struct TypedForm {
     else
       return false;
   }
+  static const uint64_t* scalars(const CallMemo& m) noexcept {
+    return m.words + kPlaces + 2 * kPairs;
+  }
 
-  template <size_t... I>
-  [[gnu::always_inline]] static bool has_data(const Tensors& t,
-                                              std::index_sequence<I...>) noexcept {
-    return (... && (absent<I>(t) || t[I]->data != nullptr));
-  }
-  template <size_t... I>
-  [[gnu::always_inline]] static bool same_tensors(const CallMemo& m, const Tensors& t,
-                                                  std::index_sequence<I...>) noexcept {
-    if constexpr (kHasOptional)
-      if ((0u | ... | (absent<I>(t) ? 0u : 1u << I)) != m.present) return false;
-    const WordPair all = (WordPair{} | ... | differs<I>(m.words + CallMemo::kPerTensor * I, t));
-    return (all[0] | all[1]) == 0;
-  }
-  // Views have their sizes and strides in one place, and at least four of them.
-  template <size_t I>
-  [[gnu::always_inline]] static WordPair differs(const uint64_t* w, const Tensors& t) noexcept {
-    if (absent<I>(t)) return WordPair{};
-    const auto* const form = reinterpret_cast<const WordPair*>(w);
-    // Not auto, which would drop the alignment.
-    const UnalignedWordPair* const head = reinterpret_cast<const UnalignedWordPair*>(&t[I]->device);
-    const auto* const dims = reinterpret_cast<const WordPair*>(t[I] + 1);
-    return (*head ^ form[0]) | (dims[0] ^ form[1]) | (dims[1] ^ form[2]);
-  }
-  template <size_t I>
-  [[gnu::always_inline]] static uint64_t address(const Tensors& t) noexcept {
-    return absent<I>(t) ? 0 : address_of(*t[I]);
+  // From the n-th word on.
+  template <size_t kFrom, size_t... I>
+  [[gnu::always_inline]] static bool same_forms(const uint64_t* w, const Seen& s,
+                                                std::index_sequence<I...>) noexcept {
+    return (uint64_t{0} | ... |
+            ((2 * I < kFrom ? 0 : s.head[I] ^ w[2 * I]) | (s.dims[I] ^ w[2 * I + 1]))) == 0;
   }
   template <size_t... K>
-  [[gnu::always_inline]] static bool same_places(const uint64_t* w, const Tensors& t,
+  [[gnu::always_inline]] static bool same_places(const uint64_t* w, const uint64_t* at,
                                                  std::index_sequence<K...>) noexcept {
-    return (... &&
-            (address<kPair[K].second>(t) - address<kPair[K].first>(t) - w[2 * K] <= w[2 * K + 1]));
+    return (... && (at[kPair[K].second] - at[kPair[K].first] - w[2 * K] <= w[2 * K + 1]));
   }
   template <size_t... I>
-  [[gnu::always_inline]] static bool same_more(const CallMemo& m, const Tensors& t,
-                                               std::index_sequence<I...>, const P&... p) noexcept {
-    const uint64_t* w = m.words + kPlaces + 2 * kPairs;
-    if ((m.more & CallMemo::kAlignment) != 0) {
-      if ((uint64_t{0} | ... | ((address<I>(t) ^ w[2 * I]) & w[2 * I + 1])) != 0) return false;
-      w += 2 * kTensors;
-    }
-    if ((m.more & (CallMemo::kScalars | CallMemo::kLong)) == 0) return true;
-    if ((m.more & CallMemo::kScalars) != 0) {
-      uint64_t unlike = 0;
-      [[maybe_unused]] const auto compare = [&]<class Q>(const Q& q) {
-        if constexpr (!Param<Q>::is_tensor) {
-          const yard_value_t v = Param<Q>::pack(q);
-          unlike |= word_at(&v.u) ^ *w++;
-        }
-      };
-      (compare(p), ...);
-      if (unlike != 0) return false;
-    }
-    if ((m.more & CallMemo::kLong) != 0)
-      return (... && (absent<I>(t) || (w = same_rest(*t[I], w)) != nullptr));
-    return true;
+  [[gnu::always_inline]] static uint64_t any_bit(const uint64_t* at,
+                                                 std::index_sequence<I...>) noexcept {
+    return (uint64_t{0} | ... | at[I]);
+  }
+  template <size_t... I>
+  [[gnu::always_inline]] static uint64_t alignments(const uint64_t* at,
+                                                    std::index_sequence<I...>) noexcept {
+    return (uint64_t{0} | ... |
+            (I < CallMemo::kAlignable ? (at[I] & 0xff) << (8 * (I % CallMemo::kAlignable)) : 0));
+  }
+  [[gnu::always_inline]] static bool same_aligned_scalars(const CallMemo& m, const uint64_t* at,
+                                                          const P&... p) noexcept {
+    return (alignments(at, Each()) & m.align_mask) == m.align &&
+           ((m.more & CallMemo::kScalars) == 0 || same_scalars(scalars(m), p...));
+  }
+  [[gnu::always_inline]] static bool same_more(const CallMemo& m, const uint64_t* at,
+                                               const P&... p) noexcept {
+    return (m.more & CallMemo::kLong) == 0 && same_aligned_scalars(m, at, p...);
+  }
+  [[gnu::always_inline]] static bool same_scalars(const uint64_t* w, const P&... p) noexcept {
+    uint64_t unlike = 0;
+    [[maybe_unused]] const auto compare = [&]<class Q>(const Q& q) {
+      if constexpr (!Param<Q>::is_tensor) {
+        const yard_value_t v = Param<Q>::pack(q);
+        unlike |= word_at(&v.u) ^ *w++;
+      }
+    };
+    (compare(p), ...);
+    return unlike == 0;
   }
 };
+
+// What a call keeps while its kernel runs. In memory, not in registers that every call would have to save first. The memo
+// is not enough: a kernel may call ops itself, and the memo become another form's.
+template <class... P>
+struct Kept {
+  Site* site;
+  const void* plan;
+  char* error;
+  std::tuple<P...> args;
+};
+
+// A kernel has failed, or was given scratch. Not inlined for the same reason.
+template <class... P>
+[[gnu::noinline]] Status::Rep* after_kernel(const Kept<P...>& kept, const HazardSlot& entry,
+                                            ThreadHead::Value& calls, yard_call_t& call,
+                                            int32_t code) {
+  if (call.host_data != nullptr) free_call_scratch(&call);
+  if (code == YARD_OK) {
+    count(calls);
+    return nullptr;
+  }
+  const auto pack = [](const P&... q) {
+    return std::array<yard_value_t, kCells<P...>>{Param<P>::pack(q)...};
+  };
+  return route_failed(kept.site, entry.load(std::memory_order_relaxed), kept.plan,
+                      std::apply(pack, kept.args).data(), call.flags, code, kept.error);
+}
 
 // Runs a memo's kernel in this thread; null in `failed` when the call went well. False if the memo is stale.
 template <class... P>
 [[gnu::always_inline]] inline bool run_memo(Site* site, ThreadHead& thread, const CallMemo& m,
                                             Status::Rep*& failed, const P&... p) {
+  char* const error = thread.next_message();
   Guard guard(thread, Guard::Inline());
   guard.announce(m.route.entry);
   if (!m.route.is_current()) [[unlikely]]
@@ -231,29 +288,18 @@ template <class... P>
     failed = run_route(site, m.route, args);
     return true;
   }
-  // What only a failure needs is in memory, not in registers that would have to be saved. A kernel may call
-  // ops itself, and the memo become another form's.
-  struct {
-    Site* site;
-    const void *entry, *plan;
-    std::tuple<P...> args;
-  } kept{site, m.route.entry, m.route.plan, {p...}};
+  Kept<P...> kept{site, m.route.plan, error, {p...}};
   asm volatile("" : "+m"(kept));
-  char* const error = thread.message();
   yard_call_t call;
   start_call(call, error, m.route.flags, m.route.host, m.route.self);
   ThreadHead::Value& calls = *m.calls;
-  const int32_t code = call_typed(typed, call, Param<P>::wire(p)...);
-  if (code == YARD_OK) [[likely]] {
+  const int32_t code = enter_typed(typed, call, Param<P>::wire(p)...);
+  if (code == YARD_OK && call.host_data == nullptr) [[likely]] {
     count(calls);
     failed = nullptr;
-    return true;
+  } else {
+    failed = after_kernel<P...>(kept, guard.slot(), calls, call, code);
   }
-  const auto pack = [](const P&... q) {
-    return std::array<yard_value_t, kCells<P...>>{Param<P>::pack(q)...};
-  };
-  failed = route_failed(kept.site, kept.entry, kept.plan, std::apply(pack, kept.args).data(),
-                        call.flags, code, error);
   return true;
 }
 
@@ -264,10 +310,12 @@ template <class... P>
   ThreadHead* const thread = t_thread;
   if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots) {
     const typename Form::Tensors t = Form::tensors(p...);
-    const uint64_t key = CallMemo::key_of(site->id, hash);
+    const typename Form::Seen seen = Form::look_at(t);
     const CallMemo* m = thread->memos->set(hash);
     for (const CallMemo* const end = m + CallMemos::kWays; m != end; ++m) {
-      if (m->key != key || m->scope != thread->scope || !Form::matches(*m, t, p...)) continue;
+      if (m->hash != hash || m->site != site->id || m->scope != thread->scope ||
+          !Form::matches_long(*m, seen, t, p...))
+        continue;
       Status::Rep* failed;
       if (run_memo(site, *thread, *m, failed, p...)) return failed;
       break;
@@ -286,13 +334,12 @@ __attribute__((no_stack_protector)) inline Status::Rep* call_typed_op(Site* site
     uint64_t hash = 0;
     ThreadHead* const thread = t_thread;
     if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots) [[likely]] {
-      const typename Form::Tensors t = Form::tensors(p...);
-      hash = Form::hash(site->id, thread->scope, t);
-      const CallMemo& m = thread->memos->of[CallMemos::home(hash)];
-      if (m.key == CallMemo::key_of(site->id, hash) && m.scope == thread->scope &&
-          Form::matches(m, t, p...)) [[likely]] {
+      const typename Form::Seen seen = Form::look_at(Form::tensors(p...));
+      hash = Form::hash(*site, *thread, seen);
+      const CallMemo* const m = thread->memos->find(hash, site->id, seen.head[0]);
+      if (m != nullptr && m->scope == thread->scope && Form::matches(*m, seen, p...)) [[likely]] {
         Status::Rep* failed;
-        if (run_memo(site, *thread, m, failed, p...)) [[likely]]
+        if (run_memo(site, *thread, *m, failed, p...)) [[likely]]
           return failed;
       }
     }

@@ -58,6 +58,8 @@ struct alignas(64) ThreadHead {
   // Part of the numbers of scopes that are traced (yard/trace.h). Functions look for both at once.
   static constexpr uint64_t kTraced = uint64_t{1} << 62;
   uint64_t scope = 0;
+  // Of hash_end() (memo.h): to build it takes four instructions on aarch64, to load it one.
+  uint64_t hash_factor = 0x82bb1ee2dd4f7d61ull;
   void set_scope(uint64_t id) noexcept { scope = id | (commit != nullptr ? kCommitted : 0); }
   const ScopeState* scope_state = nullptr;
   // The devices and sets of hooks the thread is in (yard/hooks.h), the innermost first; null: none.
@@ -65,21 +67,25 @@ struct alignas(64) ThreadHead {
   // Where a kernel that fails leaves its message: a buffer for each inline slot, since a kernel that has left one may
   // call ops before it returns. (On the stack it would bring every caller a stack protector.)
   static constexpr uint64_t kErrorBytes = 512;
-  char* errors = nullptr;
-  // That of the innermost guard, which has an inline slot.
-  [[gnu::always_inline]] char* message() const noexcept {
-    return errors + static_cast<size_t>(depth - 1) * kErrorBytes;
+  // That of the next guard, which will have an inline slot.
+  [[gnu::always_inline]] char* next_message() noexcept { return errors[depth]; }
+  // That of the innermost guard.
+  [[gnu::always_inline]] char* message() noexcept {
+    const uint32_t at = depth - 1;
+    return at < kInlineSlots ? errors[at] : deep_message(at);
   }
   // The innermost commit group the thread is in (yard/commit.h); null: none.
   Commit* commit = nullptr;
   // Who ran this thread's last calls of dispatched functions (function.h); null until there was one.
   FunctionCalls* functions = nullptr;
+  char errors[kInlineSlots][kErrorBytes];
 
   // The slot for the current depth. Allocates only the first time a thread nests this deep.
   [[gnu::always_inline]] HazardSlot& slot() noexcept {
     return depth < kInlineSlots ? slots[depth] : deep_slot(depth);
   }
   YARD_API HazardSlot& deep_slot(uint32_t at) noexcept;
+  YARD_API char* deep_message(uint32_t at) noexcept;
 
   [[gnu::always_inline]] void barrier() const noexcept {
 #if !defined(YARD_UNDER_TSAN)
@@ -109,6 +115,7 @@ class Guard {
       : thread_(thread), slot_(thread.slots[thread.depth]) {
     ++thread_.depth;
   }
+  const HazardSlot& slot() const noexcept { return slot_; }
   [[gnu::always_inline]] ~Guard() {
     slot_.store(nullptr, std::memory_order_release);
     --thread_.depth;

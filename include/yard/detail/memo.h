@@ -26,7 +26,7 @@ class Core;
 // core; found again after fork().
 struct Site {
   Core* core;
-  uint32_t id;                  // unique in the process; 0: calls are not memoised
+  uint64_t id;                  // unique in the process, never 0
   uint32_t count;               // arguments
   std::atomic<uint32_t> index;  // of the op in snapshots
   bool typed;                   // the signature was checked: tags need no look
@@ -60,39 +60,43 @@ inline uint64_t word_at(const void* p) noexcept {
 }
 
 // One remembered form. `words` holds, in this order:
-// - for each tensor six: device; rank and dtype; the first four of its sizes and strides. What a rank leaves
-//   open is 0, and so are strides that are null.
+// - for each tensor, in a typed call: the two words of its TensorView::Form, 0 if it is absent; in a packed one six:
+//   device; rank and dtype; the first four of its sizes and strides, 0 where the rank leaves them open or strides are null
 // - for each pair of tensors of which one is written: `low` and `width`. The second tensor's address minus
 //   the first one's, minus `low`, must be at most `width` (unsigned). That says "apart" as well as "at
-//   exactly this distance", which covers in-place calls and interleaved slices of one buffer.
-// - with kAlignment, for each tensor: `value` and `mask` of the address bits that must be equal
+//   exactly this distance", which covers in-place calls and interleaved slices of one buffer. In a packed call
+//   the first is one that is written.
 // - with kScalars, for each integer, number and boolean: its payload
-// - with kLong, for each tensor: the rest of its sizes and strides
+// - with kLong: in a typed call, where some form is inexact, device, rank and dtype, sizes and strides of every tensor;
+//   in a packed one the sizes and strides beyond the first four
 // Tensors are the parameters of a typed call, in order; those given, in a packed one.
 struct alignas(64) CallMemo {
   static constexpr uint32_t kWords = 80, kTensors = 16;
-  static constexpr uint32_t kPerTensor = 6;
-  enum More : uint8_t { kAlignment = 1, kScalars = 2, kLong = 4 };
+  static constexpr uint32_t kPerTensor = 2, kPerPackedTensor = 6;
+  // kOdd: a packed call that has strings, or tensors that are not of rank 1 or 2 with strides.
+  enum More : uint8_t { kScalars = 1, kLong = 2, kOdd = 4, kAlignment = 8 };
 
   Route route;
-  uint64_t key = 0;  // site and hash; 0: empty
+  uint64_t hash = 0;
+  uint64_t site = 0;  // its id, and kPacked for packed calls; 0: empty
+  static constexpr uint64_t kPacked = uint64_t{1} << 63;
   uint64_t scope = 0;
+  // Address bits that are 0 in every tensor: their alignment, where it counts and is the most that is asked for.
+  uint64_t zero_bits = 0;
+  // With kAlignment, where some are less aligned. Byte n of `align_mask`: which of the low address bits of tensor n must
+  // be those in `align`.
+  static constexpr uint32_t kAlignable = 8;  // tensors
+  uint64_t align_mask = 0, align = 0;
   ThreadHead::Value* calls = nullptr;  // this thread's counter of the kernel
   uint8_t more = 0;
   uint8_t arg_count = 0;
-  // Bit n is tensor n: there (typed calls); written, without strides (packed calls).
-  uint16_t present = 0, written = 0, null_strides = 0;
-  uint8_t tags[YARD_MAX_ARGS] = {};  // of packed arguments
-  uint8_t home = 0;                  // where it would be found first
+  uint16_t written = 0, null_strides = 0;  // bit n is tensor n of a packed call
+  uint8_t tags[YARD_MAX_ARGS] = {};        // of packed arguments
   alignas(16) uint64_t words[kWords] = {};
-
-  static uint64_t key_of(uint32_t site, uint64_t hash) noexcept {
-    return (uint64_t{site} << 32) | static_cast<uint32_t>(hash >> 26);
-  }
 };
+static_assert(YARD_MAX_ALIGN <= 256, "the bits of an alignment are a byte");
 
-// A thread's memos. A form has a home, and may be in any of the four places around it. Forms beyond that replace each
-// other.
+// A thread's memos. A form has a home, a place beside it, and two more around these. Forms beyond that replace each other.
 struct CallMemos {
   static constexpr uint32_t kCount = 256, kWays = 4;
   CallMemo of[kCount];
@@ -104,33 +108,45 @@ struct CallMemos {
   static constexpr uint32_t home(uint64_t hash) noexcept {
     return static_cast<uint32_t>(hash >> 56);
   }
+  // The memo of a site whose words begin so: at home, or beside it. The other places are for the long way. Null: none.
+  [[gnu::always_inline]] const CallMemo* find(uint64_t hash, uint64_t site,
+                                              uint64_t first_word) const noexcept {
+    const CallMemo* m = of + home(hash);
+    asm("" : "+r"(m));  // or g++ computes the address again for every use
+    if (((m->site ^ site) | (m->words[0] ^ first_word)) == 0) [[likely]]
+      return m;
+    m = of + (home(hash) ^ 1);
+    asm("" : "+r"(m));
+    return ((m->site ^ site) | (m->words[0] ^ first_word)) == 0 ? m : nullptr;
+  }
   // The first of the places where a form may be.
   const CallMemo* set(uint64_t hash) const noexcept { return of + home(hash) / kWays * kWays; }
 };
-static_assert(sizeof(CallMemo) == 768,
+static_assert(sizeof(CallMemo) == 832,
               "a few cache lines, and no power of two: sets spread over the cache");
 
-// The hash of a call is made from those of its tensors' forms. Calls that it cannot tell apart share a set.
-[[gnu::always_inline]] inline uint64_t hash_step(uint64_t hash, uint64_t word) noexcept {
-  return std::rotr(hash, 11) ^ word;
-}
-[[gnu::always_inline]] inline uint64_t hash_begin(uint32_t site, uint64_t scope) noexcept {
+// The hash of a call is made from the forms of its tensors. Calls that it cannot tell apart share a set.
+[[gnu::always_inline]] inline uint64_t hash_begin(uint64_t site, uint64_t scope) noexcept {
   return site ^ scope << 16;
 }
-
-// Two words at once.
-typedef uint64_t WordPair __attribute__((vector_size(16), may_alias));
-typedef uint64_t UnalignedWordPair __attribute__((vector_size(16), aligned(8), may_alias));
+// What the n-th tensor adds. Apart from each other, so that they are made side by side.
+[[gnu::always_inline]] inline uint64_t hash_part(size_t n, uint64_t head, uint64_t dims) noexcept {
+  return std::rotr(head ^ std::rotr(dims, 42), static_cast<int>(16 * n % 64));
+}
+// The factor and the rotations were searched for: some 16 or 32 sizes in a row, in place and strided ones too, have homes
+// of their own.
+[[gnu::always_inline]] inline uint64_t hash_end(const ThreadHead& thread, uint64_t hash) noexcept {
+  return hash * thread.hash_factor;
+}
 
 // The n-th of a tensor's sizes and strides.
 [[gnu::always_inline]] inline uint64_t dim_word(const yard_tensor_t& t, int32_t n) noexcept {
   if (n < t.ndim) return static_cast<uint64_t>(t.shape[n]);
   return t.strides != nullptr ? static_cast<uint64_t>(t.strides[n - t.ndim]) : 0;
 }
-// Holds those beyond the first four against the words at `w`. Null if they differ, else past them.
-[[gnu::always_inline]] inline const uint64_t* same_rest(const yard_tensor_t& t,
-                                                        const uint64_t* w) noexcept {
-  for (int32_t n = 4; n < 2 * t.ndim; ++n)
+// Holds those from the n-th on against the words at `w`. Null if they differ, else past them.
+inline const uint64_t* same_dims(const yard_tensor_t& t, int32_t n, const uint64_t* w) noexcept {
+  for (; n < 2 * t.ndim; ++n)
     if (dim_word(t, n) != *w++) return nullptr;
   return w;
 }
