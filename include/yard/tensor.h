@@ -184,11 +184,10 @@ class alignas(16) TensorView {
   // No dtype: every reader refuses it.
   void make_invalid() noexcept {
     t_ = {};
-    put(0, 0, 0), put(2, 0, 0);
     t_.shape = t_.strides = dims_;
     form_ = {Form::kInexact, 0};
   }
-  // Two of dims_ at once, as calls read them: a load cannot be served from two stores that are still under way.
+  // Two of dims_ at once.
   [[gnu::always_inline]] void put(size_t at, int64_t a, int64_t b) noexcept {
     *reinterpret_cast<Pair*>(dims_ + at) = Pair{a, b};
   }
@@ -211,7 +210,7 @@ class alignas(16) TensorView {
     t_.facts = 0;
     t_.origin = nullptr;
     const bool given = !strides.empty();
-    // Products that overflow belong to sizes that every reader refuses. Of dims_ the first four are always set.
+    // Products that overflow belong to sizes that every reader refuses.
     if (rank == 2) {
       const int64_t outer = given ? strides[0] : shape[1], inner = given ? strides[1] : 1;
       put(0, shape[0], shape[1]), put(2, outer, inner);
@@ -219,11 +218,10 @@ class alignas(16) TensorView {
                !given || (outer == shape[1] && inner == 1), {shape[0], shape[1], outer, inner});
     } else if (rank == 1) {
       const int64_t stride = given ? strides[0] : 1;
-      put(0, shape[0], stride), put(2, 0, 0);
+      put(0, shape[0], stride);
       set_form(dtype, device, type.bits != 0 && data != nullptr, stride == 1,
                {shape[0], stride, 0, 0});
     } else {
-      if (rank == 0) put(0, 0, 0), put(2, 0, 0);
       uint64_t compact = 1;
       for (size_t i = rank; i-- > 0;) {
         dims_[i] = shape[i];
@@ -244,10 +242,12 @@ class alignas(16) TensorView {
                       (index >> 8)) == 0;
     if (!exact) [[unlikely]]
       return set_inexact_form();
-    form_ = {static_cast<uint32_t>(dtype) | type << 6 | index << 11 |
-                 static_cast<uint32_t>(t_.ndim) << YARD_FACTS_RANK_SHIFT |
-                 (compact ? Form::kCompact : 0) | d(0) << Form::kFirst,
-             d(1) | d(2) << 20 | d(3) << 40};
+    uint64_t head = static_cast<uint32_t>(dtype) | type << 6 | index << 11 |
+                    static_cast<uint32_t>(t_.ndim) << YARD_FACTS_RANK_SHIFT |
+                    (compact ? Form::kCompact : 0) | d(0) << Form::kFirst;
+    uint64_t rest = d(1) | d(2) << 20 | d(3) << 40;
+    asm("" : "+r"(head), "+r"(rest));  // stored as two words, as calls load them: that is faster
+    form_ = {head, rest};
   }
   // Of a tensor that has been set in all else.
   void find_form() noexcept {
@@ -262,7 +262,9 @@ class alignas(16) TensorView {
     }
     const bool exact = t_.data != nullptr && t_.byte_offset == 0 && dtype() != DType::invalid &&
                        rank <= 4 && rest_is_compact;
-    set_form(dtype(), device(), exact, compact, {dims_[0], dims_[1], dims_[2], dims_[3]});
+    int64_t first[4] = {};
+    for (int32_t i = 0; i < 4 && i < 2 * rank; ++i) first[i] = dims_[i];
+    set_form(dtype(), device(), exact, compact, first);
   }
   [[gnu::noinline]] void set_inexact_form() noexcept {
     uint64_t head, dims = 0;

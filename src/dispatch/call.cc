@@ -7,6 +7,7 @@
 
 #include "dispatch/hit.h"
 #include "dispatch/memo.h"
+#include "dispatch/packed_memo.h"
 #include "dispatch/tracer.h"
 #include "dispatch/watched.h"
 
@@ -148,10 +149,14 @@ template <dispatch::FormKind kKind>
         if (aliased >= 0) [[likely]] {
           route.flags |= static_cast<uint32_t>(aliased);
           if (const exec::Plan* plan = find_plan(*entry, facts.args(), route.flags)) [[likely]] {
-            if (dispatch::seen_before(thread, hash)) {
+            const bool seen = dispatch::seen_before(thread, hash);
+            if (seen || (kKind == dispatch::FormKind::kTyped && hash != 0)) {
               route.entry = entry;
               fill_route(route, core, *plan);
-              dispatch::remember(thread, *site, hash, kKind, route, args);
+              if (seen)
+                dispatch::remember(thread, *site, hash, kKind, route, args);
+              else
+                dispatch::remember_range(thread, *site, route, facts.args(), args);
             }
             return run_hit(thread, *entry, core, *plan, args, count, route.flags);
           }
@@ -180,6 +185,12 @@ Status::Rep* dispatch(Site* site, const yard_value_t* args, uint64_t hash) {
   return hit<dispatch::FormKind::kTyped>(site, args, site->count, hash);
 }
 
+const CallMemo* promote(CallMemos& memos, const CallMemo* memo) noexcept {
+  CallMemo& home = memos.of[CallMemos::home(memo->hash)];
+  std::swap(home, memos.of[memo - memos.of]);
+  return &home;
+}
+
 Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args) {
   return run_hit(base::this_thread(), *static_cast<const Entry*>(route.entry), *site->core,
                  *static_cast<const exec::Plan*>(route.plan), args, site->count, route.flags);
@@ -194,7 +205,7 @@ Status::Rep* route_failed(Site* site, const void* entry, const void* plan, const
 // The same short way that typed calls take inline.
 Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count) {
   base::ThreadRecord& thread = base::this_thread();
-  const uint64_t hash = dispatch::packed_hash(thread, *site, args, count);
+  uint64_t hash;
   if (const CallMemo* m = dispatch::find_packed(thread, *site, args, count, hash)) [[likely]] {
     base::Guard guard(thread);
     guard.announce(m->route.entry);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dispatch/memo.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <optional>
 #include <utility>
+
+#include "dispatch/packed_memo.h"
 
 namespace yard::dispatch {
 
@@ -78,11 +81,6 @@ bool extent_of(const yard_tensor_t& t, std::optional<Extent>& to) noexcept {
   return e.low > -kMost && e.high < kMost;
 }
 
-// Of a packed call: whether the places of tensors i, which is written, and j are compared. Each pair once.
-constexpr bool is_pair(uint32_t written, uint32_t i, uint32_t j) noexcept {
-  return j != i && (j > i || (written >> j & 1) == 0);
-}
-
 // Writes the words of one form.
 class Writer {
  public:
@@ -94,14 +92,28 @@ class Writer {
     return true;
   }
 
-  // `t` may be null in a typed call.
-  bool tensor(const yard_tensor_t* t, bool written) noexcept {
+  // `t` may be null in a typed call. `varies`, of a range: its first size does.
+  bool tensor(const yard_tensor_t* t, bool written, bool varies = false) noexcept {
     if (count_ == CallMemo::kTensors) return false;
     const uint32_t n = count_++;
     Slot& s = slots_[n];
     s = {t, written, t != nullptr ? address_of(*t) : 0, {}};
     if (t == nullptr) return put(0) && put(0);
     if (t->data == nullptr || !extent_of(*t, s.extent)) return false;
+    if (kind_ == FormKind::kRange) {
+      constexpr uint64_t kBelow = (uint64_t{1} << TensorView::Form::kFirst) - 1;
+      const TensorView::Form& form = TensorView::of(*t).form();
+      hash_ ^= detail::range_part(n, form.head);
+      dims_ += form.dims;
+      // Of the compact ones no stride depends on the first size, and no fact but the span.
+      if (!form.is_exact() || !s.extent) return false;
+      const auto bytes = static_cast<uint64_t>(s.extent->high);
+      if (!varies)
+        return s.extent->low == 0 && put(form.head) && put(form.dims) && put(0) && put(bytes);
+      if (t->ndim < 2 || (form.head & YARD_FACTS_COMPACT) == 0) return false;
+      return put(form.head & kBelow) && put(form.dims) &&
+             put(bytes / static_cast<uint64_t>(t->shape[0])) && put(0);
+    }
     if (kind_ == FormKind::kTyped) {
       const TensorView::Form& form = TensorView::of(*t).form();
       if (!form.is_exact()) m_.more |= CallMemo::kLong;
@@ -110,9 +122,16 @@ class Writer {
     if (written) m_.written |= static_cast<uint16_t>(1u << n);
     if (t->strides == nullptr) m_.null_strides |= static_cast<uint16_t>(1u << n);
     if (t->ndim > 2) m_.more |= CallMemo::kLong;
-    if (t->ndim < 1 || t->ndim > 2 || t->strides == nullptr) m_.more |= CallMemo::kOdd;
-    return put(word_at(&t->device)) && put(word_at(&t->ndim)) && put(dim(*t, 0)) &&
-           put(dim(*t, 1)) && put(dim(*t, 2)) && put(dim(*t, 3));
+    if (!is_usual(*t)) m_.more |= CallMemo::kOdd;
+    if (!put(word_at(&t->device)) || !put(word_at(&t->ndim))) return false;
+    if (is_usual(*t)) {
+      const int32_t last = t->ndim - 1;
+      return put(static_cast<uint64_t>(t->shape[0])) &&
+             put(static_cast<uint64_t>(t->shape[last])) &&
+             put(static_cast<uint64_t>(t->strides[0])) &&
+             put(static_cast<uint64_t>(t->strides[last]));
+    }
+    return put(dim(*t, 0)) && put(dim(*t, 1)) && put(dim(*t, 2)) && put(dim(*t, 3));
   }
 
   bool places() noexcept {
@@ -125,6 +144,30 @@ class Writer {
       }
     }
     return true;
+  }
+
+  // Every tensor is apart from those that are written, or of the same form at the same address.
+  bool range_places() noexcept {
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < count_; ++i)
+      for (uint32_t j = i + 1; j < count_; ++j) {
+        const Slot &a = slots_[i], &b = slots_[j];
+        if (!a.written && !b.written) continue;
+        if (k == 64) return false;
+        const uint64_t distance = b.at - a.at;
+        const uint64_t* const w = m_.words + i * CallMemo::kPerRangeTensor;
+        const uint64_t* const v = m_.words + j * CallMemo::kPerRangeTensor;
+        if (distance == 0 && std::equal(w, w + CallMemo::kPerRangeTensor, v))
+          m_.in_place |= uint64_t{1} << k;
+        else if (distance < static_cast<uint64_t>(a.extent->high) ||
+                 0 - distance < static_cast<uint64_t>(b.extent->high))
+          return false;
+        ++k;
+      }
+    return true;
+  }
+  uint64_t range_hash(const base::ThreadRecord& thread, const Site& site) const noexcept {
+    return detail::hash_end(thread, hash_ ^ detail::hash_begin(site.id, thread.scope, dims_));
   }
 
   bool alignments() noexcept {
@@ -185,6 +228,7 @@ class Writer {
 
   CallMemo& m_;
   const FormKind kind_;
+  uint64_t hash_ = 0, dims_ = 0;  // of a range
   uint32_t used_ = 0, count_ = 0;
   Slot slots_[CallMemo::kTensors];
 };
@@ -217,10 +261,11 @@ bool write_form(CallMemo& m, FormKind kind, const Entry& entry, const yard_value
   return to.rest();
 }
 
-// The first four of a tensor's sizes and strides. Its rank is that of the memo.
+// The sizes and strides that are in the first six words of a tensor, whose rank is that of the memo.
 bool same_first_dims(const yard_tensor_t& t, const uint64_t* w, bool null_strides) noexcept {
   if (t.ndim == 0) return true;
   if (t.shape == nullptr || (t.strides == nullptr) != null_strides) return false;
+  if (is_usual(t)) return same_usual_dims(t, w) == 0;
   for (int32_t n = 0; n < 4 && n < 2 * t.ndim; ++n)
     if (detail::dim_word(t, n) != w[n]) return false;
   return true;
@@ -244,61 +289,27 @@ bool same_more(const CallMemo& m, const yard_value_t* args, const uint64_t* w,
 }
 
 // Everything that the hash of a call leaves open. Arguments may be anything.
-template <bool kOdd>
-[[gnu::always_inline]] inline bool same_arguments(const CallMemo& m,
-                                                  const yard_value_t* args) noexcept {
+bool same_packed(const CallMemo& m, const yard_value_t* args) noexcept {
   const uint64_t* w = m.words;
   uint64_t at[CallMemo::kTensors], any_bit = 0;
   uint32_t n = 0;
-  const uint8_t* tag = m.tags;
-  for (const yard_value_t *v = args, *const end = args + m.arg_count; v != end; ++v) {
-    if (v->tag != *tag++) return false;
-    if (v->tag != YARD_TAG_TENSOR) {
-      if (kOdd && v->tag == YARD_TAG_STRING && v->u.string == nullptr && v->count > 0) return false;
+  for (uint32_t i = 0; i < m.arg_count; ++i) {
+    const yard_value_t& v = args[i];
+    if (v.tag != m.tags[i]) return false;
+    if (v.tag != YARD_TAG_TENSOR) {
+      if (v.tag == YARD_TAG_STRING && v.u.string == nullptr && v.count > 0) return false;
       continue;
     }
-    const yard_tensor_t* const t = v->u.tensor;
-    if (t == nullptr || t->data == nullptr ||
-        ((word_at(&t->device) ^ w[0]) | (word_at(&t->ndim) ^ w[1])) != 0)
+    const yard_tensor_t* const t = v.u.tensor;
+    if (t == nullptr || t->data == nullptr || word_at(&t->device) != w[0] ||
+        word_at(&t->ndim) != w[1] || !same_first_dims(*t, w + 2, (m.null_strides >> n & 1) != 0))
       return false;
-    if constexpr (kOdd) {
-      if (!same_first_dims(*t, w + 2, (m.null_strides >> n & 1) != 0)) return false;
-    } else {
-      const auto* const size = reinterpret_cast<const uint64_t*>(t->shape);
-      const auto* const stride = reinterpret_cast<const uint64_t*>(t->strides);
-      if (size == nullptr || stride == nullptr) return false;
-      if (t->ndim == 2) {
-        if (((size[0] ^ w[2]) | (size[1] ^ w[3]) | (stride[0] ^ w[4]) | (stride[1] ^ w[5])) != 0)
-          return false;
-      } else if (((size[0] ^ w[2]) | (stride[0] ^ w[3])) != 0) {
-        return false;
-      }
-    }
     at[n] = address_of(*t);
-    any_bit |= at[n];
+    any_bit |= at[n++];
     w += CallMemo::kPerPackedTensor;
-    ++n;
   }
-  if ((any_bit & m.zero_bits) != 0) return false;
-  for (uint32_t left = m.written; left != 0; left &= left - 1) {
-    const auto i = static_cast<uint32_t>(std::countr_zero(left));
-    for (uint32_t j = 0; j < n; ++j) {
-      if (!is_pair(m.written, i, j)) continue;
-      if (at[j] - at[i] - w[0] > w[1]) return false;
-      w += 2;
-    }
-  }
-  return m.more == 0 || same_more(m, args, w, at);
-}
-
-[[gnu::noinline]] bool same_odd(const CallMemo& m, const yard_value_t* args) noexcept {
-  return same_arguments<true>(m, args);
-}
-
-[[gnu::always_inline]] inline bool same_packed(const CallMemo& m, const yard_value_t* args,
-                                               uint32_t count) noexcept {
-  if (m.arg_count != count) return false;
-  return (m.more & CallMemo::kOdd) == 0 ? same_arguments<false>(m, args) : same_odd(m, args);
+  return (any_bit & m.zero_bits) == 0 && same_places(m, w, at, n) &&
+         (m.more == 0 || same_more(m, args, w + 2 * pairs_of(m, n), at));
 }
 
 // Where to store a form: over a stale memo of the site, which may be of this form; at its home, unless another form
@@ -324,31 +335,24 @@ CallMemo* place_for(CallMemos& memos, uint64_t hash, uint64_t site, uint64_t sco
 
 uint64_t packed_hash(const detail::ThreadHead& thread, const Site& site, const yard_value_t* args,
                      uint32_t count) noexcept {
-  uint64_t h = detail::hash_begin(site.id, thread.scope);
+  uint64_t h = 0, dims = 0;
   for (uint32_t i = 0; i < count; ++i) {
     const yard_tensor_t* const t = args[i].u.tensor;
     if (args[i].tag != YARD_TAG_TENSOR || t == nullptr) continue;
+    h ^= detail::hash_part(i, word_at(&t->ndim));
     const auto last = static_cast<uint32_t>(t->ndim) - 1;
-    uint64_t dims = 0;
     if (last < YARD_MAX_RANK && t->shape != nullptr)
-      dims = static_cast<uint64_t>(t->shape[0]) << 26 ^ static_cast<uint64_t>(t->shape[last]);
-    h ^= detail::hash_part(i, word_at(&t->ndim), dims);
+      dims += hashed_dims(t->shape[0], t->shape[last]);
   }
-  return detail::hash_end(thread, h);
+  return detail::hash_end(thread, h ^ detail::hash_begin(site.id, thread.scope, dims));
 }
 
-const CallMemo* find_packed(const detail::ThreadHead& thread, const Site& site,
+const CallMemo* find_in_set(const detail::ThreadHead& thread, const Site& site,
                             const yard_value_t* args, uint32_t count, uint64_t hash) noexcept {
-  const uint64_t id = site.id | CallMemo::kPacked;
-  const yard_tensor_t* const first =
-      count > 0 && args[0].tag == YARD_TAG_TENSOR ? args[0].u.tensor : nullptr;
-  const CallMemo* m = thread.memos->find(hash, id, first != nullptr ? word_at(&first->device) : 0);
-  if (m != nullptr && m->scope == thread.scope && same_packed(*m, args, count)) [[likely]]
-    return m;
-  m = thread.memos->set(hash);
+  const CallMemo* m = thread.memos->set(hash);
   for (const CallMemo* const end = m + CallMemos::kWays; m != end; ++m)
-    if (m->hash == hash && m->site == id && m->scope == thread.scope && m->arg_count == count &&
-        same_odd(*m, args))
+    if (m->hash == hash && m->site == (site.id | CallMemo::kPacked) && m->scope == thread.scope &&
+        m->arg_count == count && same_packed(*m, args))
       return m;
   return nullptr;
 }
@@ -367,6 +371,35 @@ void remember(base::ThreadRecord& thread, const Site& site, uint64_t hash, FormK
   made.hash = hash;
   made.calls = &detail::counter(thread, route.counter);
   *place_for(*memos, hash, made.site, thread.scope) = made;
+}
+
+void remember_range(base::ThreadRecord& thread, const Site& site, const Route& route,
+                    const yard_value_t* args, const yard_value_t* given) {
+  const auto& entry = *static_cast<const Entry*>(route.entry);
+  const op::Program& program = entry.program();
+  const uint32_t which = program.tensors_with_free_rows();
+  if (which == 0 || route.typed == nullptr || route.found == MemoVersion::kNever ||
+      thread.memos == &detail::kNoMemos || entry.recipe().reads_scalars() ||
+      program.checks_scalars())
+    return;
+  CallMemo made;
+  Writer to(made, FormKind::kRange);
+  for (uint32_t i = 0; i < program.arg_count(); ++i)
+    if (given[i].tag == YARD_TAG_TENSOR &&
+        !to.tensor(given[i].u.tensor, program.schema().params[i].is_written(),
+                   (which >> i & 1) != 0))
+      return;
+  if (made.words[2] == 0) return;  // the first tensor's size is the one that is compared
+  Recipe::Rows rows;
+  if (!to.range_places() || (entry.recipe().reads_alignment() && !to.alignments()) ||
+      !entry.recipe().range_of_rows(args, program.arg_count(), route.flags, which, rows))
+    return;
+  made.low = rows.low, made.width = rows.high - rows.low;
+  made.route = route;
+  made.site = site.id;
+  made.scope = thread.scope;
+  made.calls = &detail::counter(thread, route.counter);
+  thread.memos->range(to.range_hash(thread, site)) = made;
 }
 
 void forget_memos() noexcept {

@@ -55,6 +55,12 @@ struct Name {
   }
 };
 
+// Where an argument goes. It is not converted.
+struct Parameter {
+  uint32_t to = 0, tag = 0;
+  Name name;
+};
+
 // How the arguments of one way to write a call go to its parameters. Valid while the op's version is; owns what it
 // compares with, since the op may go at any time.
 struct Binding {
@@ -64,10 +70,8 @@ struct Binding {
   Site* site = nullptr;
   Name op;
   uint8_t given = 0, count = 0;
-  uint8_t to[YARD_MAX_ARGS] = {};    // the parameter of each argument
-  uint8_t tags[YARD_MAX_ARGS] = {};  // of each argument, none of which is converted
-  Name names[YARD_MAX_ARGS];
-  uint32_t defaults = 0;  // bit n: parameter n is not given
+  Parameter parameters[YARD_MAX_ARGS];  // of each argument
+  uint32_t defaults = 0;                // bit n: parameter n is not given
   yard_value_t values[YARD_MAX_ARGS] = {};
 };
 
@@ -76,17 +80,24 @@ struct Bindings {
   Binding of[kCount];
 };
 
-// Whether this is how `b` was written. `ends` are those of the op's name.
-bool is_for(const Binding& b, const Core& core, std::string_view op, const Ends& ends,
-            std::span<const Arg> args) noexcept {
+// Puts the arguments where `b` has them; false if it is of another op or of another way to write the call. `ends` are
+// those of the op's name.
+[[gnu::always_inline]] inline bool apply(const Binding& b, const Core& core, std::string_view op,
+                                         const Ends& ends, std::span<const Arg> args,
+                                         yard_value_t* values) noexcept {
   if (b.core != core.id || b.given != args.size() || !b.op.is(op, ends)) return false;
   if (b.version->load(std::memory_order_acquire) != b.found) return false;
-  const Name* name = b.names;
-  const uint8_t* tag = b.tags;
+  const Parameter* p = b.parameters;
   for (const Arg& a : args) {
-    if (a.value.c().tag != *tag++ || a.name.size() != name->size) return false;
-    if (!a.name.empty() && !name->is(a.name, Ends(a.name))) return false;
-    ++name;
+    const yard_value_t& v = a.value.c();
+    if (v.tag != p->tag || a.name.size() != p->name.size) return false;
+    if (!a.name.empty() && !p->name.is(a.name, Ends(a.name))) return false;
+    values[p->to] = v;
+    ++p;
+  }
+  for (uint32_t left = b.defaults; left != 0; left &= left - 1) {
+    const auto i = static_cast<uint32_t>(std::countr_zero(left));
+    values[i] = b.values[i];
   }
   return true;
 }
@@ -123,9 +134,9 @@ void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, 
     } else {
       at = bound.index_of[i];
     }
-    if (at >= bound.count || !is(v, bound.values[at]) || !b.names[i].set(args[i].name)) return;
-    b.to[i] = static_cast<uint8_t>(at);
-    b.tags[i] = static_cast<uint8_t>(v.tag);
+    if (at >= bound.count || !is(v, bound.values[at]) || !b.parameters[i].name.set(args[i].name))
+      return;
+    b.parameters[i].to = at, b.parameters[i].tag = v.tag;
     b.defaults &= ~(uint32_t{1} << at);
   }
   // The text of a default lives in the op.
@@ -163,15 +174,9 @@ Status call_named(Core& core, std::string_view op, std::span<const Arg> args) {
   const uint64_t way = (core.id << 16) + (args.size() << 8) + (last.empty() ? 0 : last[0]);
   const uint64_t hash = ends.hash(op.size()) + (way + last.size()) * 0xc2b2ae3d27d4eb4full;
   Binding& b = *binding_at(hash);
-  if (is_for(b, core, op, ends, args)) [[likely]] {
-    yard_value_t values[YARD_MAX_ARGS];
-    for (uint32_t left = b.defaults; left != 0; left &= left - 1) {
-      const auto i = static_cast<uint32_t>(std::countr_zero(left));
-      values[i] = b.values[i];
-    }
-    for (size_t i = 0; i < args.size(); ++i) values[b.to[i]] = args[i].value.c();
+  yard_value_t values[YARD_MAX_ARGS];
+  if (apply(b, core, op, ends, args, values)) [[likely]]
     return Status::adopt(call_packed(b.site, values, b.count));
-  }
   // Read before the op is looked at.
   const auto s = core.snapshot();
   const registry::Family* family = s->state->find(op);

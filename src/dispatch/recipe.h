@@ -53,6 +53,14 @@ class Recipe {
   }
   static uint64_t hash_of(uint64_t first_word) noexcept { return mix(0, first_word); }
 
+  // A range around n, the first size of all tensors in `which` (bit n: argument n), within which a call has the key that
+  // it has now. False if n may decide about it in another way than by being large or small.
+  struct Rows {
+    uint64_t low, high;
+  };
+  bool range_of_rows(const yard_value_t* args, uint32_t count, uint32_t flags, uint32_t which,
+                     Rows& to) const;
+
   // Whether scalars are part of the key: a bound handle must then look its plan up.
   bool reads_scalars() const noexcept { return reads_scalars_; }
   // Whether the alignment of some tensor is.

@@ -34,6 +34,20 @@ Status Core::unknown_op(const registry::State& state, std::string_view name) con
   return s;
 }
 
+namespace {
+
+// How many tensors there are, if no other parameter comes before one and none is optional; else 0.
+uint8_t leading_tensors(const op::Schema& schema) {
+  size_t n = 0;
+  while (n < schema.params.size() && schema.params[n].is_tensor() && !schema.params[n].optional)
+    ++n;
+  for (size_t i = n; i < schema.params.size(); ++i)
+    if (schema.params[i].is_tensor()) return 0;
+  return static_cast<uint8_t>(n);
+}
+
+}  // namespace
+
 Site* Core::attach(std::string_view name, std::string_view letters, Status* why) {
   auto s = snapshot();
   const registry::Family* family = s->state->find(name);
@@ -68,6 +82,7 @@ Site* Core::attach(std::string_view name, std::string_view letters, Status* why)
                         family->op->program->arg_count(),
                         {family->op->index},
                         letters != kPacked,
+                        leading_tensors(family->op->program->schema()),
                         std::string(name),
                         std::string(letters)};
   site->next = sites_.load(std::memory_order_relaxed);

@@ -66,6 +66,9 @@ class Program {
   // fits() for a call that is about to run: -1 also if a tensor that has elements has no data.
   int32_t fits_live(const yard_value_t* args) const noexcept;
 
+  // Whether calls that fit still do with another number of rows: the first size of the tensors in the returned mask (bit
+  // n: argument n), of two dimensions or more, changes for all of them at once. 0: not known.
+  uint32_t tensors_with_free_rows() const noexcept;
   // Whether a call's integers decide if it fits: an enum's range, a dimension that equals an argument.
   bool checks_scalars() const noexcept;
   // Bytes of a tensor, for seeing that two are apart. Conservative.

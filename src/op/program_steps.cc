@@ -170,6 +170,17 @@ int32_t Program::run_steps(const yard_value_t* args, int32_t flags) const noexce
   return machine.run() ? flags | machine.flags() : -1;
 }
 
+uint32_t Program::tensors_with_free_rows() const noexcept {
+  // Lanes that are like the lead in every size, or as long as its last one, say all there is to say.
+  if (lane_count_ == 0 || has_steps_ || last_end_ != lane_count_) return 0;
+  for (uint32_t i = 0; i < arg_count_; ++i)
+    if ((tags_[i] & ~kOptional) == YARD_TAG_LIST || tags_[i] == (YARD_TAG_TENSOR | kOptional))
+      return 0;
+  uint32_t which = 0;
+  for (uint32_t i = 0; i < same_end_; ++i) which |= 1u << lane_args_[i];
+  return which;
+}
+
 int32_t Program::fits_exactly(const yard_value_t* args) const noexcept {
   if (lane_count_ == 0) return run_steps(args, 0);
   const yard_tensor_t& lead = *args[lane_args_[0]].u.tensor;

@@ -19,6 +19,8 @@ namespace yard::detail {
 YARD_API Status::Rep* dispatch(Site* site, const yard_value_t* args, uint64_t hash);
 // The same for arguments that do not travel in registers; the library looks for a memo.
 YARD_API Status::Rep* dispatch_packed(Site* site, const yard_value_t* args);
+// Moves a memo to its home; where it is now.
+YARD_API const CallMemo* promote(CallMemos& memos, const CallMemo* memo) noexcept;
 // A route whose kernel must be called packed. Inside the guard.
 YARD_API Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args);
 // After a route's kernel failed. Inside the guard.
@@ -69,8 +71,17 @@ template <class F>
 template <class... W>
 [[gnu::always_inline]] inline int32_t enter_typed(void (*typed)(void), yard_call_t& call, W... w) {
   return enter_kernel(
-      call, [&] { return reinterpret_cast<int32_t (*)(yard_call_t*, W...)>(typed)(&call, w...); });
+      call, [&]() __attribute__((always_inline)) {
+        return reinterpret_cast<int32_t (*)(yard_call_t*, W...)>(typed)(&call, w...);
+      });
 }
+
+// Whether it is better to load again what was looked at than to keep it.
+#if defined(__x86_64__)
+inline constexpr bool kFewRegisters = true;
+#else
+inline constexpr bool kFewRegisters = false;
+#endif
 
 template <class... P>
 inline constexpr bool kInRegisters = (!std::is_void_v<typename Param<P>::Type> && ...);
@@ -144,13 +155,13 @@ struct TypedForm {
 
   [[gnu::always_inline]] static uint64_t hash(const Site& site, const ThreadHead& thread,
                                               const Seen& s) noexcept {
-    uint64_t h = hash_begin(site.id, thread.scope);
+    uint64_t dims = 0;
+    for (size_t i = 0; i < kTensors; ++i) dims += s.dims[i];
+    uint64_t h = hash_begin(site.id, thread.scope, dims);
     // Working in place is common.
     if constexpr (kPairs > 0)
       h ^= uint64_t{s.data[kPair[0].first] == s.data[kPair[0].second]} << 40;
-    [&]<size_t... I>(std::index_sequence<I...>) {
-      ((h ^= hash_part(I, s.head[I], s.dims[I])), ...);
-    }
+    [&]<size_t... I>(std::index_sequence<I...>) { ((h ^= hash_part(I, s.head[I])), ...); }
     (Each());
     return hash_end(thread, h);
   }
@@ -163,6 +174,36 @@ struct TypedForm {
            same_places(m.words + kPlaces, s.data, std::make_index_sequence<kPairs>()) &&
            (any_bit(s.data, Each()) & m.zero_bits) == 0 &&
            (m.more == 0 || same_more(m, s.data, p...));
+  }
+  // The hash of what forms of a range have in common.
+  static uint64_t range_hash(const Site& site, const ThreadHead& thread, const Seen& s) noexcept {
+    uint64_t h = 0, dims = 0;
+    for (size_t i = 0; i < kTensors; ++i) h ^= range_part(i, s.head[i]), dims += s.dims[i];
+    h ^= hash_begin(site.id, thread.scope, dims);
+    return hash_end(thread, h);
+  }
+  // Whether a memo of a range has this form in it.
+  static bool is_in_range(const CallMemo& m, const Seen& s) noexcept {
+    constexpr int kFirst = TensorView::Form::kFirst;
+    const uint64_t n = s.head[0] >> kFirst;
+    if (n - m.low > m.width) return false;
+    uint64_t unlike = 0, covered[kTensors + 1];
+    const uint64_t* w = m.words;
+    for (size_t i = 0; i < kTensors; ++i, w += CallMemo::kPerRangeTensor) {
+      unlike |= s.head[i] ^ (w[0] | (w[2] != 0 ? n << kFirst : 0));
+      unlike |= s.dims[i] ^ w[1];
+      covered[i] = n * w[2] + w[3];
+    }
+    if (unlike != 0) return false;
+    for (size_t k = 0; k < kPairs; ++k) {
+      const size_t i = kPair[k].first, j = kPair[k].second;
+      const uint64_t distance = s.data[j] - s.data[i];
+      if ((m.in_place >> k & 1) != 0 ? distance != 0
+                                     : distance < covered[i] || 0 - distance < covered[j])
+        return false;
+    }
+    return (any_bit(s.data, Each()) & m.zero_bits) == 0 &&
+           (alignments(s.data, Each()) & m.align_mask) == m.align;
   }
   static bool matches_long(const CallMemo& m, const Seen& s, const Tensors& t,
                            const P&... p) noexcept {
@@ -311,12 +352,18 @@ template <class... P>
   if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots) {
     const typename Form::Tensors t = Form::tensors(p...);
     const typename Form::Seen seen = Form::look_at(t);
-    const CallMemo* m = thread->memos->set(hash);
+    CallMemos& memos = *thread->memos;
+    Status::Rep* failed;
+    const CallMemo& range = memos.range(Form::range_hash(*site, *thread, seen));
+    if (range.site == site->id && range.scope == thread->scope && Form::is_in_range(range, seen) &&
+        !memos.seen_before(hash) && run_memo(site, *thread, range, failed, p...))
+      return failed;
+    const CallMemo* m = memos.set(hash);
     for (const CallMemo* const end = m + CallMemos::kWays; m != end; ++m) {
       if (m->hash != hash || m->site != site->id || m->scope != thread->scope ||
           !Form::matches_long(*m, seen, t, p...))
         continue;
-      Status::Rep* failed;
+      if (memos.next_victim++ % CallMemos::kPromoted == 0) m = promote(memos, m);
       if (run_memo(site, *thread, *m, failed, p...)) return failed;
       break;
     }
@@ -334,9 +381,14 @@ __attribute__((no_stack_protector)) inline Status::Rep* call_typed_op(Site* site
     uint64_t hash = 0;
     ThreadHead* const thread = t_thread;
     if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots) [[likely]] {
-      const typename Form::Seen seen = Form::look_at(Form::tensors(p...));
+      const typename Form::Tensors t = Form::tensors(p...);
+      typename Form::Seen seen = Form::look_at(t);
       hash = Form::hash(*site, *thread, seen);
       const CallMemo* const m = thread->memos->find(hash, site->id, seen.head[0]);
+      if constexpr (kFewRegisters) {
+        asm volatile("" ::: "memory");
+        seen = Form::look_at(t);
+      }
       if (m != nullptr && m->scope == thread->scope && Form::matches(*m, seen, p...)) [[likely]] {
         Status::Rep* failed;
         if (run_memo(site, *thread, *m, failed, p...)) [[likely]]

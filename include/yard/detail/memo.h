@@ -11,6 +11,7 @@
 
 #include <yard/detail/guard.h>
 #include <yard/plugin.h>
+#include <yard/tensor.h>
 
 #include <atomic>
 #include <bit>
@@ -30,6 +31,7 @@ struct Site {
   uint32_t count;               // arguments
   std::atomic<uint32_t> index;  // of the op in snapshots
   bool typed;                   // the signature was checked: tags need no look
+  uint8_t leading;  // tensors, if they come first, are always there and not too many; else 0
   std::string name, letters;
   Site* next = nullptr;
 };
@@ -70,9 +72,13 @@ inline uint64_t word_at(const void* p) noexcept {
 // - with kLong: in a typed call, where some form is inexact, device, rank and dtype, sizes and strides of every tensor;
 //   in a packed one the sizes and strides beyond the first four
 // Tensors are the parameters of a typed call, in order; those given, in a packed one.
+//
+// A memo may also stand for a range of forms of typed calls, which differ in the first size of some tensors: a sequence
+// that grows. Then `words` holds four for each tensor: its form, without the first size if that varies; how many bytes
+// it covers for each unit of that size, and beside that.
 struct alignas(64) CallMemo {
   static constexpr uint32_t kWords = 80, kTensors = 16;
-  static constexpr uint32_t kPerTensor = 2, kPerPackedTensor = 6;
+  static constexpr uint32_t kPerTensor = 2, kPerPackedTensor = 6, kPerRangeTensor = 4;
   // kOdd: a packed call that has strings, or tensors that are not of rank 1 or 2 with strides.
   enum More : uint8_t { kScalars = 1, kLong = 2, kOdd = 4, kAlignment = 8 };
 
@@ -83,16 +89,19 @@ struct alignas(64) CallMemo {
   uint64_t scope = 0;
   // Address bits that are 0 in every tensor: their alignment, where it counts and is the most that is asked for.
   uint64_t zero_bits = 0;
-  // With kAlignment, where some are less aligned. Byte n of `align_mask`: which of the low address bits of tensor n must
-  // be those in `align`.
-  static constexpr uint32_t kAlignable = 8;  // tensors
-  uint64_t align_mask = 0, align = 0;
   ThreadHead::Value* calls = nullptr;  // this thread's counter of the kernel
   uint8_t more = 0;
   uint8_t arg_count = 0;
   uint16_t written = 0, null_strides = 0;  // bit n is tensor n of a packed call
-  uint8_t tags[YARD_MAX_ARGS] = {};        // of packed arguments
-  alignas(16) uint64_t words[kWords] = {};
+  uint64_t in_place = 0;  // of a range, bit n: the n-th pair is at one address; others are apart
+  uint64_t low = 0;       // of a range: the least first size, and how much more it may be
+  alignas(64) uint64_t words[kWords] = {};
+  uint64_t width = 0;
+  // With kAlignment, where some are less aligned. Byte n of `align_mask`: which of the low address bits of tensor n must
+  // be those in `align`.
+  static constexpr uint32_t kAlignable = 8;  // tensors
+  uint64_t align_mask = 0, align = 0;
+  uint8_t tags[YARD_MAX_ARGS] = {};  // of packed arguments
 };
 static_assert(YARD_MAX_ALIGN <= 256, "the bits of an alignment are a byte");
 
@@ -100,10 +109,25 @@ static_assert(YARD_MAX_ALIGN <= 256, "the bits of an alignment are a byte");
 struct CallMemos {
   static constexpr uint32_t kCount = 256, kWays = 4;
   CallMemo of[kCount];
-  // Hashes seen of late: a form is stored when it comes a second time.
+  static constexpr uint32_t kRanges = 32;
+  CallMemo ranges[kRanges];
+  // Hashes seen of late.
   static constexpr uint32_t kSeenSets = 64, kSeenWays = 4;
   uint32_t seen[kSeenSets][kSeenWays] = {};
   uint32_t next_victim = 0;
+  static constexpr uint32_t kPromoted =
+      16;  // every so many hits away from home a memo is moved there
+
+  // Whether a form of this hash came not long ago. Only then is it worth a memo of its own: a growing sequence neither
+  // pays for storing nor evicts what is used.
+  bool seen_before(uint64_t hash) noexcept {
+    const auto tag = static_cast<uint32_t>(hash >> 26) | 1;
+    uint32_t(&set)[kSeenWays] = seen[(hash >> 50) % kSeenSets];
+    for (const uint32_t s : set)
+      if (s == tag) return true;
+    set[next_victim++ % kSeenWays] = tag;
+    return false;
+  }
 
   static constexpr uint32_t home(uint64_t hash) noexcept {
     return static_cast<uint32_t>(hash >> 56);
@@ -119,6 +143,7 @@ struct CallMemos {
     asm("" : "+r"(m));
     return ((m->site ^ site) | (m->words[0] ^ first_word)) == 0 ? m : nullptr;
   }
+  CallMemo& range(uint64_t hash) noexcept { return ranges[hash >> 59]; }
   // The first of the places where a form may be.
   const CallMemo* set(uint64_t hash) const noexcept { return of + home(hash) / kWays * kWays; }
 };
@@ -126,17 +151,24 @@ static_assert(sizeof(CallMemo) == 832,
               "a few cache lines, and no power of two: sets spread over the cache");
 
 // The hash of a call is made from the forms of its tensors. Calls that it cannot tell apart share a set.
-[[gnu::always_inline]] inline uint64_t hash_begin(uint64_t site, uint64_t scope) noexcept {
-  return site ^ scope << 16;
+// `dims`: the sum over all tensors.
+[[gnu::always_inline]] inline uint64_t hash_begin(uint64_t site, uint64_t scope,
+                                                  uint64_t dims) noexcept {
+  return site ^ scope << 16 ^ std::rotr(dims, 42);
 }
 // What the n-th tensor adds. Apart from each other, so that they are made side by side.
-[[gnu::always_inline]] inline uint64_t hash_part(size_t n, uint64_t head, uint64_t dims) noexcept {
-  return std::rotr(head ^ std::rotr(dims, 42), static_cast<int>(16 * n % 64));
+[[gnu::always_inline]] inline uint64_t hash_part(size_t n, uint64_t head) noexcept {
+  return std::rotr(head, static_cast<int>(16 * n % 64));
 }
 // The factor and the rotations were searched for: some 16 or 32 sizes in a row, in place and strided ones too, have homes
 // of their own.
 [[gnu::always_inline]] inline uint64_t hash_end(const ThreadHead& thread, uint64_t hash) noexcept {
   return hash * thread.hash_factor;
+}
+
+// Forms of a range have this in common.
+[[gnu::always_inline]] inline uint64_t range_part(size_t n, uint64_t head) noexcept {
+  return hash_part(n, head & ((uint64_t{1} << TensorView::Form::kFirst) - 1));
 }
 
 // The n-th of a tensor's sizes and strides.
