@@ -3,6 +3,8 @@
 // making it waits for that thread for ever. std::call_once begins anew there, as glibc's pthread_once does.
 #pragma once
 
+#include <yard/detail/guard.h>
+
 #include <atomic>
 #include <mutex>
 
@@ -17,7 +19,8 @@ class Lazy {
   Lazy& operator=(const Lazy&) = delete;
 
   T& get() {
-    if (T* made = made_.load(std::memory_order_acquire)) return *made;
+    if (T* made = made_.load(detail::kFollow)) [[likely]]
+      return *made;
     std::call_once(once_, [this] { made_.store(make_(), std::memory_order_release); });
     return *made_.load(std::memory_order_acquire);
   }

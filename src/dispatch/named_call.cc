@@ -86,7 +86,8 @@ struct Bindings {
                                          const Ends& ends, std::span<const Arg> args,
                                          yard_value_t* values) noexcept {
   if (b.core != core.id || b.given != args.size() || !b.op.is(op, ends)) return false;
-  if (b.version->load(std::memory_order_acquire) != b.found) return false;
+  // Nothing is read that the version would publish: the call itself looks at what may have changed.
+  if (b.version->load(kReread) != b.found) return false;
   const Parameter* p = b.parameters;
   for (const Arg& a : args) {
     const yard_value_t& v = a.value.c();
@@ -167,6 +168,26 @@ Result<Site*> bind_named(Core& core, std::string_view op, std::span<const Arg> a
   return site;
 }
 
+namespace {
+
+// A call whose arguments are not bound yet, or in another way; `b` is where that is remembered.
+[[gnu::noinline]] Status::Rep* bind_and_call(Binding& b, Core& core, std::string_view op,
+                                             std::span<const Arg> args) {
+  // Read before the op is looked at.
+  const auto s = core.snapshot();
+  const registry::Family* family = s->state->find(op);
+  const uint64_t found =
+      family != nullptr ? core.version(family->op->index).read() : MemoVersion::kNever;
+  op::Arguments bound;
+  auto site = bind_named(core, op, args, bound);
+  if (!site.ok()) return std::move(site).status().release();
+  const bool same = family != nullptr && (*site)->index.load() == family->op->index;
+  remember_binding(b, same ? found : MemoVersion::kNever, core, *site, op, args, bound);
+  return call_packed(*site, bound.values, bound.count);
+}
+
+}  // namespace
+
 Status call_named(Core& core, std::string_view op, std::span<const Arg> args) {
   const Ends ends(op);
   // Ways to write a call of an op are told apart by how many arguments there are, and how the last one's name begins.
@@ -177,17 +198,7 @@ Status call_named(Core& core, std::string_view op, std::span<const Arg> args) {
   yard_value_t values[YARD_MAX_ARGS];
   if (apply(b, core, op, ends, args, values)) [[likely]]
     return Status::adopt(call_packed(b.site, values, b.count));
-  // Read before the op is looked at.
-  const auto s = core.snapshot();
-  const registry::Family* family = s->state->find(op);
-  const uint64_t found =
-      family != nullptr ? core.version(family->op->index).read() : MemoVersion::kNever;
-  op::Arguments bound;
-  auto site = bind_named(core, op, args, bound);
-  if (!site.ok()) return std::move(site).status();
-  const bool same = family != nullptr && (*site)->index.load() == family->op->index;
-  remember_binding(b, same ? found : MemoVersion::kNever, core, *site, op, args, bound);
-  return Status::adopt(call_packed(*site, bound.values, bound.count));
+  return Status::adopt(bind_and_call(b, core, op, args));
 }
 
 }  // namespace yard::detail

@@ -111,7 +111,7 @@ class SlowCall {
   // Everything up to the plan, and the kernel if there is one. On a miss `entry` is held.
   Step try_hit(base::Guard& guard, Key& key, Status& status, std::shared_ptr<const Entry>& entry) {
     const Snapshot* snapshot = guard.protect(core_.current);
-    const uint32_t index = site_.index.load(std::memory_order_acquire);
+    const uint32_t index = site_.index.load(std::memory_order_relaxed);
     const Entry* e = snapshot->entry(index);
     if (e == nullptr) {
       gone_ = true;

@@ -76,7 +76,7 @@ template <class... W>
       });
 }
 
-// Whether it is better to load again what was looked at than to keep it.
+// Whether what a call has looked at is better loaded again than kept.
 #if defined(__x86_64__)
 inline constexpr bool kFewRegisters = true;
 #else
@@ -140,12 +140,20 @@ struct TypedForm {
     uint64_t head[kTensors + 1], dims[kTensors + 1];  // of their forms
     uint64_t data[kTensors + 1];                      // their addresses, where forms are exact
   };
+  // kForget: what is found is not to be kept in registers for the next look.
+  template <bool kForget = false>
   [[gnu::always_inline]] static Seen look_at(const Tensors& t) noexcept {
+    const auto load = [](const uint64_t& from) {
+      if constexpr (kForget)
+        return *const_cast<const volatile uint64_t*>(&from);
+      else
+        return from;
+    };
     Seen s;
     s.head[0] = 0;  // of a call without tensors
     [&]<size_t... I>(std::index_sequence<I...>) {
-      ((s.head[I] = absent<I>(t) ? 0 : TensorView::of(*t[I]).form().head,
-        s.dims[I] = absent<I>(t) ? 0 : TensorView::of(*t[I]).form().dims,
+      ((s.head[I] = absent<I>(t) ? 0 : load(TensorView::of(*t[I]).form().head),
+        s.dims[I] = absent<I>(t) ? 0 : load(TensorView::of(*t[I]).form().dims),
         s.data[I] = absent<I>(t) ? 0 : reinterpret_cast<uintptr_t>(t[I]->data)),
        ...);
     }
@@ -203,7 +211,7 @@ struct TypedForm {
         return false;
     }
     return (any_bit(s.data, Each()) & m.zero_bits) == 0 &&
-           (alignments(s.data, Each()) & m.align_mask) == m.align;
+           (m.more == 0 || (alignments(s.data, Each()) & m.align_mask) == m.align);
   }
   static bool matches_long(const CallMemo& m, const Seen& s, const Tensors& t,
                            const P&... p) noexcept {
@@ -382,13 +390,10 @@ __attribute__((no_stack_protector)) inline Status::Rep* call_typed_op(Site* site
     ThreadHead* const thread = t_thread;
     if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots) [[likely]] {
       const typename Form::Tensors t = Form::tensors(p...);
-      typename Form::Seen seen = Form::look_at(t);
-      hash = Form::hash(*site, *thread, seen);
-      const CallMemo* const m = thread->memos->find(hash, site->id, seen.head[0]);
-      if constexpr (kFewRegisters) {
-        asm volatile("" ::: "memory");
-        seen = Form::look_at(t);
-      }
+      const typename Form::Seen first = Form::template look_at<kFewRegisters>(t);
+      hash = Form::hash(*site, *thread, first);
+      const CallMemo* const m = thread->memos->find(hash, site->id, first.head[0]);
+      const typename Form::Seen seen = kFewRegisters ? Form::look_at(t) : first;
       if (m != nullptr && m->scope == thread->scope && Form::matches(*m, seen, p...)) [[likely]] {
         Status::Rep* failed;
         if (run_memo(site, *thread, *m, failed, p...)) [[likely]]

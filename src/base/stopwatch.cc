@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/stopwatch.h"
+
+#include <atomic>
+#include <chrono>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <x86intrin.h>
+#endif
+
+namespace yard::base {
+namespace {
+
+[[maybe_unused]] uint64_t steady_ns() noexcept {
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
+#if defined(__x86_64__)
+
+// How long a tick of the time stamp counter is. 0: it does not tick evenly, and the steady clock is read instead.
+double measure_tick() noexcept {
+  uint32_t a = 0, b = 0, c = 0, d = 0;
+  constexpr uint32_t kInvariant = 1u << 8;
+  if (__get_cpuid(0x80000007, &a, &b, &c, &d) == 0 || (d & kInvariant) == 0) return 0;
+  // Long beside the time that a reading takes.
+  constexpr uint64_t kSpanNs = 50'000;
+  const uint64_t from = steady_ns(), first = __rdtsc();
+  uint64_t to;
+  do {
+    to = steady_ns();
+  } while (to - from < kSpanNs);
+  const uint64_t ticks = __rdtsc() - first;
+  return ticks != 0 ? static_cast<double>(to - from) / static_cast<double>(ticks) : 0;
+}
+
+// Several threads may measure at once; any result will do.
+double tick_ns() noexcept {
+  static std::atomic<double> known{-1};
+  double ns = known.load(std::memory_order_relaxed);
+  if (ns < 0) [[unlikely]]
+    known.store(ns = measure_tick(), std::memory_order_relaxed);
+  return ns;
+}
+
+#endif
+
+}  // namespace
+
+#if defined(__aarch64__)
+
+uint64_t Stopwatch::ticks() noexcept {
+  uint64_t t;
+  asm volatile("mrs %0, cntvct_el0" : "=r"(t));
+  return t;
+}
+double Stopwatch::ns_per_tick() noexcept {
+  uint64_t per_second;
+  asm("mrs %0, cntfrq_el0" : "=r"(per_second));
+  return per_second != 0 ? 1e9 / static_cast<double>(per_second) : 0;
+}
+
+#elif defined(__x86_64__)
+
+uint64_t Stopwatch::ticks() noexcept { return tick_ns() > 0 ? __rdtsc() : steady_ns(); }
+double Stopwatch::ns_per_tick() noexcept { return tick_ns() > 0 ? tick_ns() : 1; }
+
+#else
+
+uint64_t Stopwatch::ticks() noexcept { return steady_ns(); }
+double Stopwatch::ns_per_tick() noexcept { return 1; }
+
+#endif
+
+}  // namespace yard::base
