@@ -238,8 +238,8 @@ class alignas(16) TensorView {
     const auto d = [&](size_t i) { return static_cast<uint64_t>(dims[i]); };
     const auto type = static_cast<uint32_t>(device.type),
                index = static_cast<uint32_t>(device.index);
-    exact = exact && ((d(0) >> 37) | (d(1) >> 20) | (d(2) >> 20) | (d(3) >> 24) | (type >> 5) |
-                      (index >> 8)) == 0;
+    exact = exact && type - 1 < 31 && index < 256 &&
+            ((d(0) >> 37) | (d(1) >> 20) | (d(2) >> 20) | (d(3) >> 24)) == 0;
     if (!exact) [[unlikely]]
       return set_inexact_form();
     uint64_t head = static_cast<uint32_t>(dtype) | type << 6 | index << 11 |

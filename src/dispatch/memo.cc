@@ -155,6 +155,7 @@ class Writer {
         if (!a.written && !b.written) continue;
         if (k == 64) return false;
         const uint64_t distance = b.at - a.at;
+        if (k == 0) hash_ ^= detail::in_place_part(distance == 0);
         const uint64_t* const w = m_.words + i * CallMemo::kPerRangeTensor;
         const uint64_t* const v = m_.words + j * CallMemo::kPerRangeTensor;
         if (distance == 0 && std::equal(w, w + CallMemo::kPerRangeTensor, v))
@@ -391,7 +392,13 @@ void remember_range(base::ThreadRecord& thread, const Site& site, const Route& r
       return;
   if (made.words[2] == 0) return;  // the first tensor's size is the one that is compared
   Recipe::Rows rows;
-  if (!to.range_places() || (entry.recipe().reads_alignment() && !to.alignments()) ||
+  if (!to.range_places()) return;
+  CallMemos& memos = *thread.memos;
+  CallMemo& place = memos.range(to.range_hash(thread, site));
+  // To find how far a range reaches takes a while. (Of another site it may be that its core is gone.)
+  const bool is_used = place.site == site.id ? place.route.is_current() : place.site != 0;
+  if (is_used && ++memos.left_out % CallMemos::kReplaced != 0) return;
+  if ((entry.recipe().reads_alignment() && !to.alignments()) ||
       !entry.recipe().range_of_rows(args, program.arg_count(), route.flags, which, rows))
     return;
   made.low = rows.low, made.width = rows.high - rows.low;
@@ -399,7 +406,7 @@ void remember_range(base::ThreadRecord& thread, const Site& site, const Route& r
   made.site = site.id;
   made.scope = thread.scope;
   made.calls = &detail::counter(thread, route.counter);
-  thread.memos->range(to.range_hash(thread, site)) = made;
+  place = made;
 }
 
 void forget_memos() noexcept {

@@ -166,9 +166,7 @@ struct TypedForm {
     uint64_t dims = 0;
     for (size_t i = 0; i < kTensors; ++i) dims += s.dims[i];
     uint64_t h = hash_begin(site.id, thread.scope, dims);
-    // Working in place is common.
-    if constexpr (kPairs > 0)
-      h ^= uint64_t{s.data[kPair[0].first] == s.data[kPair[0].second]} << 40;
+    h ^= first_in_place(s);
     [&]<size_t... I>(std::index_sequence<I...>) { ((h ^= hash_part(I, s.head[I])), ...); }
     (Each());
     return hash_end(thread, h);
@@ -187,7 +185,7 @@ struct TypedForm {
   static uint64_t range_hash(const Site& site, const ThreadHead& thread, const Seen& s) noexcept {
     uint64_t h = 0, dims = 0;
     for (size_t i = 0; i < kTensors; ++i) h ^= range_part(i, s.head[i]), dims += s.dims[i];
-    h ^= hash_begin(site.id, thread.scope, dims);
+    h ^= hash_begin(site.id, thread.scope, dims) ^ first_in_place(s);
     return hash_end(thread, h);
   }
   // Whether a memo of a range has this form in it.
@@ -237,6 +235,13 @@ struct TypedForm {
   }
 
  private:
+  // Working in place is common: a part of hashes.
+  [[gnu::always_inline]] static uint64_t first_in_place(const Seen& s) noexcept {
+    if constexpr (kPairs > 0)
+      return in_place_part(s.data[kPair[0].first] == s.data[kPair[0].second]);
+    else
+      return 0;
+  }
   static constexpr size_t kPlaces = CallMemo::kPerTensor * kTensors;
 
   template <size_t I>
@@ -371,7 +376,7 @@ template <class... P>
       if (m->hash != hash || m->site != site->id || m->scope != thread->scope ||
           !Form::matches_long(*m, seen, t, p...))
         continue;
-      if (memos.next_victim++ % CallMemos::kPromoted == 0) m = promote(memos, m);
+      if (++memos.hits_away % CallMemos::kPromoted == 0) m = promote(memos, m);
       if (run_memo(site, *thread, *m, failed, p...)) return failed;
       break;
     }

@@ -109,14 +109,16 @@ static_assert(YARD_MAX_ALIGN <= 256, "the bits of an alignment are a byte");
 struct CallMemos {
   static constexpr uint32_t kCount = 256, kWays = 4;
   CallMemo of[kCount];
-  static constexpr uint32_t kRanges = 32;
+  static constexpr uint32_t kRanges = 64;
   CallMemo ranges[kRanges];
   // Hashes seen of late.
   static constexpr uint32_t kSeenSets = 64, kSeenWays = 4;
   uint32_t seen[kSeenSets][kSeenWays] = {};
   uint32_t next_victim = 0;
-  static constexpr uint32_t kPromoted =
-      16;  // every so many hits away from home a memo is moved there
+  // Every so many hits away from home a memo is moved there; every so many forms that a range in use leaves out, it is
+  // replaced.
+  static constexpr uint32_t kPromoted = 16, kReplaced = 8;
+  uint32_t hits_away = 0, left_out = 0;
 
   // Whether a form of this hash came not long ago. Only then is it worth a memo of its own: a growing sequence neither
   // pays for storing nor evicts what is used.
@@ -143,7 +145,7 @@ struct CallMemos {
     asm("" : "+r"(m));
     return ((m->site ^ site) | (m->words[0] ^ first_word)) == 0 ? m : nullptr;
   }
-  CallMemo& range(uint64_t hash) noexcept { return ranges[hash >> 59]; }
+  CallMemo& range(uint64_t hash) noexcept { return ranges[hash >> 58]; }
   // The first of the places where a form may be.
   const CallMemo* set(uint64_t hash) const noexcept { return of + home(hash) / kWays * kWays; }
 };
@@ -159,6 +161,9 @@ static_assert(sizeof(CallMemo) == 832,
 // What the n-th tensor adds. Apart from each other, so that they are made side by side.
 [[gnu::always_inline]] inline uint64_t hash_part(size_t n, uint64_t head) noexcept {
   return std::rotr(head, static_cast<int>(16 * n % 64));
+}
+[[gnu::always_inline]] inline uint64_t in_place_part(bool in_place) noexcept {
+  return uint64_t{in_place} << 40;
 }
 // The factor and the rotations were searched for: some 16 or 32 sizes in a row, in place and strided ones too, have homes
 // of their own.

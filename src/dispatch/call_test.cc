@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dispatch/call.h"
+
+#include <gtest/gtest.h>
+#include <yard/value.h>
+
+#include <random>
+
+namespace yard::detail {
+namespace {
+
+// The short way for views finds the facts that the tensors have.
+TEST(WithFacts, ViewsHaveTheFactsOfTheirTensors) {
+  std::mt19937 random(5);
+  const auto of = [&](std::initializer_list<int64_t> c) {
+    return *(c.begin() + random() % c.size());
+  };
+  size_t readable = 0;
+  for (int i = 0; i < 200000; ++i) {
+    std::vector<int64_t> shape(random() % 5), strides;
+    for (int64_t& n : shape)
+      n = of({0, 1, 2, 3, 7, 64, 4096, 1 << 19, 1 << 20, 1 << 30, int64_t{1} << 36, -1});
+    if (random() % 3 == 0)
+      for (size_t d = 0; d < shape.size(); ++d) strides.push_back(of({0, 1, 2, 7, 64, 4096, -1}));
+    const Device device{static_cast<int32_t>(of({0, 1, 2, 31, 32})),
+                        static_cast<int32_t>(of({0, 1, 255, 256}))};
+    const TensorView v(reinterpret_cast<void*>(of({0, 1, 2, 12, 16, 32, 64, 128})),
+                       static_cast<DType>(random() % 20), std::span<const int64_t>(shape),
+                       std::span<const int64_t>(strides), device);
+    const yard_value_t arg = Value(v).c();
+    const uint64_t facts = WithFacts(&arg, 1, true).args()[0].u.tensor->facts;
+    ASSERT_EQ(facts, yard_facts(&v.c()));
+    readable += facts != 0;
+  }
+  EXPECT_GT(readable, 10000u);
+}
+
+}  // namespace
+}  // namespace yard::detail
