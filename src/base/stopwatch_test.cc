@@ -11,9 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double ns_since(Clock::time_point t) {
-  return static_cast<double>((Clock::now() - t).count());
-}
+double ns_since(Clock::time_point t) { return static_cast<double>((Clock::now() - t).count()); }
 
 // However long the machine lets the thread wait, both clocks see the same span.
 TEST(Stopwatch, AgreesWithTheSteadyClock) {
