@@ -143,9 +143,9 @@ struct TypedForm {
   // kForget: what is found is not to be kept in registers for the next look.
   template <bool kForget = false>
   [[gnu::always_inline]] static Seen look_at(const Tensors& t) noexcept {
-    const auto load = [](const uint64_t& from) {
+    const auto load = []<class T>(const T& from) {
       if constexpr (kForget)
-        return *const_cast<const volatile uint64_t*>(&from);
+        return *const_cast<const volatile T*>(&from);
       else
         return from;
     };
@@ -154,7 +154,7 @@ struct TypedForm {
     [&]<size_t... I>(std::index_sequence<I...>) {
       ((s.head[I] = absent<I>(t) ? 0 : load(TensorView::of(*t[I]).form().head),
         s.dims[I] = absent<I>(t) ? 0 : load(TensorView::of(*t[I]).form().dims),
-        s.data[I] = absent<I>(t) ? 0 : reinterpret_cast<uintptr_t>(t[I]->data)),
+        s.data[I] = absent<I>(t) ? 0 : reinterpret_cast<uintptr_t>(load(t[I]->data))),
        ...);
     }
     (Each());
