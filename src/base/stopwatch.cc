@@ -18,6 +18,18 @@ namespace {
 
 #if defined(__x86_64__)
 
+// Both clocks at one moment, which is `width` ticks long.
+struct Reading {
+  uint64_t ticks = 0, width = 0, ns = 0;
+};
+Reading read_both() noexcept {
+  Reading r;
+  r.ticks = __rdtsc();
+  r.ns = steady_ns();
+  r.width = __rdtsc() - r.ticks;
+  return r;
+}
+
 // How long a tick of the time stamp counter is. 0: it does not tick evenly, and the steady clock is read instead.
 double measure_tick() noexcept {
   uint32_t a = 0, b = 0, c = 0, d = 0;
@@ -25,13 +37,18 @@ double measure_tick() noexcept {
   if (__get_cpuid(0x80000007, &a, &b, &c, &d) == 0 || (d & kInvariant) == 0) return 0;
   // Long beside the time that a reading takes.
   constexpr uint64_t kSpanNs = 50'000;
-  const uint64_t from = steady_ns(), first = __rdtsc();
-  uint64_t to;
-  do {
-    to = steady_ns();
-  } while (to - from < kSpanNs);
-  const uint64_t ticks = __rdtsc() - first;
-  return ticks != 0 ? static_cast<double>(to - from) / static_cast<double>(ticks) : 0;
+  for (int tries = 0; tries < 10; ++tries) {
+    const Reading from = read_both();
+    Reading to;
+    do {
+      to = read_both();
+    } while (to.ns - from.ns < kSpanNs);
+    // The thread may have been stopped within a reading: then its two clocks do not belong together.
+    const uint64_t ticks = to.ticks - from.ticks;
+    if (ticks > 0 && (from.width + to.width) < ticks / 100)
+      return static_cast<double>(to.ns - from.ns) / static_cast<double>(ticks);
+  }
+  return 0;
 }
 
 // Several threads may measure at once; any result will do.

@@ -17,9 +17,11 @@ class Stopwatch {
   }
   // Nanoseconds since it was started, or since the last lap.
   int64_t lap() noexcept {
-    const uint64_t now = ticks(), passed = now - last_;
+    const uint64_t now = ticks();
+    const auto passed = static_cast<int64_t>(now - last_);
     last_ = now;
-    return static_cast<int64_t>(static_cast<double>(passed) * ns_per_tick());
+    // Counters of different cores may differ a little.
+    return passed > 0 ? static_cast<int64_t>(static_cast<double>(passed) * ns_per_tick()) : 0;
   }
 
  private:

@@ -84,6 +84,8 @@ template <uint32_t kTensors>
   found = nullptr;
   if (m == nullptr || m->scope != thread.scope || m->more != 0 || m->arg_count != count)
     return true;
+  // The memo's op may have fewer tensors than the site began with.
+  if (m->tags[kTensors - 1] != YARD_TAG_TENSOR) return true;
   for (uint32_t i = kTensors; i < count; ++i)
     if (args[i].tag != m->tags[i] || args[i].tag == YARD_TAG_TENSOR) return true;
   const uint64_t* w = m->words;

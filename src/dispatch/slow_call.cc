@@ -189,8 +189,10 @@ class SlowCall {
       o_->result->select_ns = selecting_.lap();
     }
     if (traced()) return trace(e, plan);
+    // Health hears of calls that go well while it suspects the kernel, and a plan may be newer than that.
     if (plan.direct.load(std::memory_order_relaxed) && trial_ == nullptr &&
-        thread_.commit == nullptr && (o_ == nullptr || !o_->deadline)) [[likely]]
+        thread_.commit == nullptr && (o_ == nullptr || !o_->deadline) &&
+        plan.attempts[0].stats->suspects.load(std::memory_order_relaxed) == 0) [[likely]]
       return run_direct(e, plan);
     // A call on trial has been seen before it was sent there.
     if (e.contest().directions().observer != nullptr && trial_ == nullptr)

@@ -119,6 +119,7 @@ TEST_F(CallMemoRange, EndsWithAChangeOfPolicy) {
   bare_.runtime.set_policy(p).or_throw();
   EXPECT_EQ(ranges(), 0u);
   for (int64_t n = 40; n < 60; ++n) EXPECT_EQ(rows(n).kernel, 1);
+  EXPECT_TRUE(covers(60));  // there is one again
 }
 
 TEST_F(CallMemoRange, TensorsThatDoNotFitAreRefused) {

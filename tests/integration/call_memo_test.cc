@@ -307,38 +307,57 @@ TEST_F(CallMemoTest, AFailureIsReportedWithItsText) {
   }
 }
 
-// A breaker counts failures in a row: it must hear of the successes between them, which went by a memo until then.
-TEST_F(CallMemoTest, SuccessesAfterAFaultAreReported) {
-  static bool fails = false;
-  fails = false;
-  yard_kernel_t k = typed_kernel("flaky", 7, 7);
-  k.flags |= YARD_KERNEL_FAILS_BEFORE_WRITING;
-  k.typed =
-      reinterpret_cast<void (*)()>(+[](yard_call_t*, const yard_tensor_t*, const yard_tensor_t*,
-                                       const yard_tensor_t*, double) -> int32_t {
-        t_seen.kernel = 7;
-        return fails ? YARD_FAULT : YARD_OK;
-      });
-  k.run = [](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
-    t_seen.kernel = 7;
-    return fails ? YARD_FAULT : YARD_OK;
-  };
-  bare_.add(k).or_throw();
-  BreakerSettings settings;
-  settings.failure_threshold = 3;
-  bare_.runtime.health().set_settings(settings).or_throw();
-  for (int round = 0; round < 10; ++round) {
-    for (int i = 0; i < 5; ++i) ASSERT_EQ(ran(4, 8), 7) << "round " << round;
-    fails = true;
-    ASSERT_EQ(ran(4, 8), 2);
+// A breaker counts failures in a row: it must hear of the successes between them. `ran` makes a call and says which kernel
+// ran.
+class CallMemoFlaky : public CallMemoTest {
+ protected:
+  template <class F>
+  void opens_after_three_in_a_row(const F& ran) {
+    static bool fails = false;
     fails = false;
+    yard_kernel_t k = typed_kernel("flaky", 7, 7);
+    k.flags |= YARD_KERNEL_FAILS_BEFORE_WRITING;
+    k.typed =
+        reinterpret_cast<void (*)()>(+[](yard_call_t*, const yard_tensor_t*, const yard_tensor_t*,
+                                         const yard_tensor_t*, double) -> int32_t {
+          t_seen.kernel = 7;
+          return fails ? YARD_FAULT : YARD_OK;
+        });
+    k.run = [](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
+      t_seen.kernel = 7;
+      return fails ? YARD_FAULT : YARD_OK;
+    };
+    bare_.add(k).or_throw();
+    BreakerSettings settings;
+    settings.failure_threshold = 3;
+    bare_.runtime.health().set_settings(settings).or_throw();
+    for (int round = 0; round < 10; ++round) {
+      for (int i = 0; i < 5; ++i) ASSERT_EQ(ran(), 7) << "round " << round;
+      fails = true;
+      ASSERT_EQ(ran(), 2);
+      fails = false;
+    }
+    const auto is_open = [&] { return ran() == 2; };
+    EXPECT_FALSE(base::eventually(is_open, std::chrono::milliseconds(100)));
+    fails = true;
+    for (int i = 0; i < 3; ++i) ASSERT_EQ(ran(), 2);
+    fails = false;
+    EXPECT_TRUE(base::eventually(is_open, std::chrono::milliseconds(20000))) << "three in a row";
   }
-  const auto is_open = [&] { return ran(4, 8) == 2; };
-  EXPECT_FALSE(base::eventually(is_open, std::chrono::milliseconds(100)));
-  fails = true;
-  for (int i = 0; i < 3; ++i) ASSERT_EQ(ran(4, 8), 2);
-  fails = false;
-  EXPECT_TRUE(base::eventually(is_open, std::chrono::milliseconds(20000))) << "three in a row";
+};
+
+TEST_F(CallMemoFlaky, SuccessesThatWentByAMemoAreReported) {
+  opens_after_three_in_a_row([this] { return ran(4, 8); });
+}
+
+TEST_F(CallMemoFlaky, SuccessesOfCallsThatAreSelectedForAnewAreReported) {
+  Options o;
+  o.cache = false;
+  const TensorView out = view(0, {4, 8}), x = view(1, {4, 8}), w = view(2, {8});
+  opens_after_three_in_a_row([&] {
+    EXPECT_TRUE(mul.on(bare_.runtime).with(o)(out, x, w, 1).ok());
+    return t_seen.kernel;
+  });
 }
 
 // ---- The rule, at random ----

@@ -368,8 +368,10 @@ template <class... P>
     CallMemos& memos = *thread->memos;
     Status::Rep* failed;
     const CallMemo& range = memos.range(Form::range_hash(*site, *thread, seen));
+    // A form that comes again goes on, and gets a memo of its own; so does one whose range is stale.
     if (range.site == site->id && range.scope == thread->scope && Form::is_in_range(range, seen) &&
-        !memos.seen_before(hash) && run_memo(site, *thread, range, failed, p...))
+        range.route.is_current() && !memos.seen_before(hash) &&
+        run_memo(site, *thread, range, failed, p...))
       return failed;
     const CallMemo* m = memos.set(hash);
     for (const CallMemo* const end = m + CallMemos::kWays; m != end; ++m) {
