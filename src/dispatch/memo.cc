@@ -266,7 +266,7 @@ bool write_form(CallMemo& m, FormKind kind, const Entry& entry, const yard_value
 bool same_first_dims(const yard_tensor_t& t, const uint64_t* w, bool null_strides) noexcept {
   if (t.ndim == 0) return true;
   if (t.shape == nullptr || (t.strides == nullptr) != null_strides) return false;
-  if (is_usual(t)) return same_usual_dims(t, w) == 0;
+  if (is_usual(t)) return unlike_usual_dims(t, w) == 0;
   for (int32_t n = 0; n < 4 && n < 2 * t.ndim; ++n)
     if (detail::dim_word(t, n) != w[n]) return false;
   return true;

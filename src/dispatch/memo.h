@@ -15,6 +15,7 @@ enum class FormKind : uint8_t { kTyped, kPacked, kRange };
 // The thread's memos, made with its first call; null: no memory.
 detail::CallMemos* memos_of(base::ThreadRecord& thread) noexcept;
 
+// CallMemos::seen_before() for a thread that may have no memos yet.
 inline bool seen_before(base::ThreadRecord& thread, uint64_t hash) noexcept {
   if (hash == 0) return false;  // not made: a call that is nested deep, or a thread's first
   detail::CallMemos* memos = thread.memos;

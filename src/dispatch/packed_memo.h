@@ -15,9 +15,9 @@ namespace yard::dispatch {
 inline bool is_usual(const yard_tensor_t& t) noexcept {
   return static_cast<uint32_t>(t.ndim) - 1 <= 1 && t.shape != nullptr && t.strides != nullptr;
 }
-// 0 if they are those in the words at `w`.
-[[gnu::always_inline]] inline uint64_t same_usual_dims(const yard_tensor_t& t,
-                                                       const uint64_t* w) noexcept {
+// Bits in which they differ from the words at `w`.
+[[gnu::always_inline]] inline uint64_t unlike_usual_dims(const yard_tensor_t& t,
+                                                         const uint64_t* w) noexcept {
   const int32_t last = t.ndim - 1;
   return (static_cast<uint64_t>(t.shape[0]) ^ w[0]) |
          (static_cast<uint64_t>(t.shape[last]) ^ w[1]) |
@@ -94,7 +94,7 @@ template <uint32_t kTensors>
   for (uint32_t i = 0; i < kTensors; ++i, w += CallMemo::kPerPackedTensor) {
     if (t[i]->data == nullptr) return true;
     unlike |= (detail::word_at(&t[i]->device) ^ w[0]) | (detail::word_at(&t[i]->ndim) ^ w[1]) |
-              same_usual_dims(*t[i], w + 2);
+              unlike_usual_dims(*t[i], w + 2);
     at[i] = detail::address_of(*t[i]);
     any_bit |= at[i];
   }
@@ -111,6 +111,7 @@ template <uint32_t kTensors>
   const detail::CallMemo* m = nullptr;
   bool hashed = false;
   switch (site.leading) {
+    case 1: hashed = find_usual<1>(thread, site, args, count, hash, m); break;
     case 2: hashed = find_usual<2>(thread, site, args, count, hash, m); break;
     case 3: hashed = find_usual<3>(thread, site, args, count, hash, m); break;
     case 4: hashed = find_usual<4>(thread, site, args, count, hash, m); break;

@@ -31,7 +31,7 @@ struct Site {
   uint32_t count;               // arguments
   std::atomic<uint32_t> index;  // of the op in snapshots
   bool typed;                   // the signature was checked: tags need no look
-  uint8_t leading;  // tensors, if they come first, are always there and not too many; else 0
+  uint8_t leading;              // tensors, if they come first and are always there; else 0
   std::string name, letters;
   Site* next = nullptr;
 };
