@@ -327,7 +327,7 @@ namespace yard::detail {
 
 void free_call_scratch(yard_call_t* call) noexcept { exec::free_scratch(*call); }
 
-int32_t fault_from_exception(yard_call_t* call) {
+void note_exception(yard_call_t* call) {
   try {
     throw;
   } catch (const std::exception& e) {
@@ -339,7 +339,6 @@ int32_t fault_from_exception(yard_call_t* call) {
     }
     std::snprintf(call->error, call->error_size, "an exception that is no std::exception");
   }
-  return YARD_FAULT;
 }
 
 }  // namespace yard::detail

@@ -28,9 +28,9 @@ YARD_API Status::Rep* route_failed(Site* site, const void* entry, const void* pl
                                    const yard_value_t* args, uint32_t flags, int32_t code,
                                    const char* message);
 YARD_API void free_call_scratch(yard_call_t* call) noexcept;
-// In a catch block: the exception as a fault, its text in the call's error buffer. Lets the unwinding of a
+// In a catch block: writes the exception's text into the call's error buffer. Lets the unwinding of a
 // cancelled thread through.
-YARD_API int32_t fault_from_exception(yard_call_t* call);
+YARD_API void note_exception(yard_call_t* call);
 
 // What a kernel without workspace or state is given. Field by field: g++ writes the words of a braced list
 // twice.
@@ -56,7 +56,8 @@ template <class F>
   try {
     return run();
   } catch (...) {
-    return fault_from_exception(&call);
+    note_exception(&call);
+    return YARD_FAULT;  // a constant needs no register of its own in the caller
   }
 }
 template <class F>
