@@ -38,7 +38,7 @@ int main() {
   yard::Config config = yard::read_config(YARD_EXAMPLES "/canary.yaml").config;
   std::string folder = (std::filesystem::temp_directory_path() / "yard-example-XXXXXX").string();
   CHECK(mkdtemp(folder.data()) != nullptr);
-  config.canary_check[0].dump = folder;
+  config.canary[0].dump = folder;
   runtime.set_config(config).or_throw();
 
   std::vector<float> x = {1, 2, 3, 4}, out(4);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a fault kernel serves a call. `run` is written by hand, without the wrapper of plugin.hpp:
+// How a fault kernel serves a call. `run` is written manually, without the wrapper of plugin.hpp:
 // its exceptions must really leave it, to meet the host's own catch.
 #include "fault.h"
 

@@ -103,7 +103,7 @@ class FaultKernel {
   // Calls that begin from now on behave so.
   void set(Behaviour behaviour);
 
-  // Lets go every call that began before; later ones block anew while the behaviour says so.
+  // Lets go every call that began before; later ones block again while the behaviour says so.
   void release() noexcept;
   // How many calls are blocked now.
   int waiters() const noexcept { return waiters_.load(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A child of fork never enters oneDNN, which would wait for threads that do not exist there: not through
+// A forked child never enters oneDNN, which would wait for threads that do not exist there: not through
 // the runtime it inherits, not through one of its own, not through the kernel itself.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -45,7 +45,7 @@ TEST(OnednnFork, IsUnavailableInTheChildWithThatReason) {
   EXPECT_EQ(in_child([&] {
               if (reason_of(Runtime::shared()) != "forked|") return 1;
               const Status s = Runtime::shared().call("softmax", {row.tout, row.tx}, forced);
-              if (s.ok() || s.to_string().find("child of fork") == std::string::npos) return 2;
+              if (s.ok() || s.to_string().find("forked child") == std::string::npos) return 2;
               // Others serve the call.
               if (!Runtime::shared().call("softmax", {row.tout, row.tx}).ok()) return 3;
               return row.out[0] == 1.0f / 512 ? 0 : 4;
@@ -63,7 +63,7 @@ TEST(OnednnFork, ARuntimeMadeInTheChildSaysSoToo) {
   ASSERT_TRUE(Runtime::shared().call("softmax", {row.tout, row.tx}, forced).ok());
   EXPECT_EQ(in_child([&] {
               Runtime own;
-              if (reason_of(own).find("child of fork") == std::string::npos) return 1;
+              if (reason_of(own).find("forked child") == std::string::npos) return 1;
               if (own.call("softmax", {row.tout, row.tx}, forced).ok()) return 2;
               return own.call("softmax", {row.tout, row.tx}).ok() ? 0 : 3;
             }),

@@ -10,7 +10,7 @@ namespace yard::onednn {
 namespace {
 
 const char* const kReasons[] = {
-    "its OpenMP threads do not exist in a child of fork",
+    "its OpenMP threads do not exist in a forked child",
     "it was compiled for oneDNN {0} and runs with {1}",
     "oneDNN finds no processor it can use",
 };

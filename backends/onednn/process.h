@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What oneDNN needs of the process: OpenMP threads, which no child of fork has.
+// What oneDNN needs of the process: OpenMP threads, which no forked child has.
 #pragma once
 
 #include <yard/plugin.h>

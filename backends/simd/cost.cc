@@ -60,7 +60,7 @@ Rates measure() {
 
 }  // namespace
 
-// Not by a function's static, for which a child of fork may wait for ever; a flag is begun anew there.
+// Not by a function's static, for which a forked child may wait for ever; a flag is restarted there.
 const Rates& rates() {
   static constinit Rates measured{};
   static constinit std::once_flag once;

@@ -8,7 +8,7 @@
 //   }
 //
 // Closed: everyone may call; `failure_threshold` failures in a row open it. Open: nobody may, until a cooldown is
-// over that grows with each repeat. Half-open: one trial call at a time, a few in each period; `success_threshold`
+// over that grows with each repeat. Half-open: one probe at a time, a few in each period; `success_threshold`
 // successes close it, one failure opens it again. docs/concepts/breakers.md has the whole model.
 //
 // The runtime keeps such a breaker for each kernel and kind of call; the class stands alone and serves any program.
@@ -30,7 +30,7 @@
 namespace yard {
 
 struct BreakerSettings {
-  bool enabled = true;  // off: failures open nothing; opening by hand still works
+  bool enabled = true;  // off: failures open nothing; opening manually still works
   uint32_t failure_threshold = 5;
   std::chrono::nanoseconds cooldown = std::chrono::seconds(30);  // the first time it opens
   double cooldown_growth = 2;                                    // longer by this with each repeat
@@ -38,7 +38,7 @@ struct BreakerSettings {
   // A time without failures that takes one repeat back.
   std::chrono::nanoseconds decay = std::chrono::minutes(10);
   uint32_t success_threshold = 2;  // successes that close it when half-open
-  // Trial calls in each period of half-open, one at a time. A period is as long as `cooldown`.
+  // Probes in each period of half-open, one at a time. A period is as long as `cooldown`.
   uint32_t half_open_max_calls = 3;
   // Of a hundred times that it would open, how many are only counted and reported.
   uint32_t dry_run = 0;
@@ -70,7 +70,7 @@ struct BreakerEvent {
   std::string subject;     // its name; of the runtime's: the key; of a device: "cuda:1"
   std::string text;        // why
   std::chrono::steady_clock::time_point at;
-  // kOpened: when trial calls begin; the largest time_point: when somebody says so.
+  // kOpened: when probes begin; the largest time_point: when somebody says so.
   std::chrono::steady_clock::time_point until;
 };
 // "opened", "half_open", "closed", "would_open", "device_lost", "device_back".
@@ -100,8 +100,8 @@ class [[nodiscard]] BreakerPermit {
   YARD_API ~BreakerPermit();
 
   explicit operator bool() const noexcept { return breaker_ != nullptr; }
-  // Whether this is a trial call.
-  bool trial() const noexcept { return trial_; }
+  // Whether this is a probe.
+  bool is_probe() const noexcept { return probe_; }
   YARD_API void success(std::chrono::steady_clock::time_point now);
   YARD_API void failure(std::chrono::steady_clock::time_point now, std::string_view why = {});
 
@@ -109,7 +109,7 @@ class [[nodiscard]] BreakerPermit {
   friend class CircuitBreaker;
   CircuitBreaker* breaker_ = nullptr;
   uint64_t epoch_ = 0;
-  bool trial_ = false;
+  bool probe_ = false;
 };
 
 class CircuitBreaker {
@@ -124,7 +124,7 @@ class CircuitBreaker {
 
   YARD_API BreakerPermit try_acquire(Time now);
 
-  // By hand. Without `hold` it stays open until somebody closes it.
+  // Manually. Without `hold` it stays open until somebody closes it.
   YARD_API void open(Time now, std::string_view why = {},
                      std::optional<std::chrono::nanoseconds> hold = {});
   YARD_API void close(Time now);
@@ -133,7 +133,7 @@ class CircuitBreaker {
 
   // Looking changes nothing.
   YARD_API BreakerState state(Time now) const;
-  // When an open breaker lets trial calls begin; nothing if it is not open or waits for a hand.
+  // When an open breaker lets probes begin; nothing if it is not open or waits for a hand.
   YARD_API std::optional<Time> open_until(Time now) const;
   YARD_API BreakerCounters counters() const;
   YARD_API const std::string& name() const noexcept;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What numerical canaries have seen: how many calls were looked at, and which had wrong results.
 //
-// The rule file says whose calls are looked at, and how many of them (canary_check, docs/guides/canaries.md). A call
+// The rule file says whose calls are looked at, and how many of them (canary, docs/guides/canaries.md). A call
 // with wrong results counts as a fault of its kernel; where another kernel has run it on copies, the caller gets
 // what that one computed.
 //

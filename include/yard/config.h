@@ -162,13 +162,14 @@ struct ConfigSettings {
   bool operator==(const ConfigSettings&) const = default;
 };
 
-// New rules on trial: some calls go by them, and they are taken back if that goes worse.
+// New rules in rollout: some calls go by them, and they are taken back if that goes worse.
 struct RolloutRule {
   double percent = 10;                                     // of the calls that may
   std::map<std::string, std::string, std::less<>> labels;  // only calls with all of these may
   double hold_s = 60;                                      // then they are in force for all calls
-  double max_error_rate = 0.01;  // of calls on trial, in which some kernel failed or none was found
-  double max_slowdown = 1.5;     // time of calls on trial, of what the others take
+  double max_error_rate =
+      0.01;  // of calls in the rollout, in which some kernel failed or none was found
+  double max_slowdown = 1.5;  // time of calls in the rollout, of what the others take
   ConfigPlace at;
   bool operator==(const RolloutRule&) const = default;
 };
@@ -194,8 +195,8 @@ struct Config {
   // Group, or group/function, or globs of such.
   std::map<std::string, FunctionRule, std::less<>> functions;
   // The first that names a kernel counts, of those with the same check.
-  std::vector<CanaryRule> canary_check;
-  std::optional<RolloutRule> canary;  // how these come into force where others are; unset: at once
+  std::vector<CanaryRule> canary;
+  std::optional<RolloutRule> rollout;  // how these come into force where others are; unset: at once
   ConfigSettings settings;
 
   // Where it was read. Not part of the value.

@@ -51,8 +51,8 @@ struct HealthCounts {
 struct OpenBreaker {
   std::string key;  // for people: `f32 f32, sizes 8-15 4096-8191, cuda:0`; empty: the whole kernel
   BreakerState state = BreakerState::kOpen;
-  // When an open one lets trial calls begin, or when the half-open one's next period begins; nothing: it was opened
-  // by hand and waits for one.
+  // When an open one lets probes begin, or when the half-open one's next period begins; nothing: it was opened
+  // manually and waits for one.
   std::optional<std::chrono::steady_clock::time_point> until;
   uint32_t repeats = 0;  // times it opened and that are not yet forgiven
   bool by_hand = false;
@@ -69,7 +69,7 @@ struct BackendHealth : HealthCounts {
   uint32_t open_kernels = 0;  // kernels of which something is open
 };
 
-// Since the runtime, or the child of fork, began.
+// Since the runtime, or the forked child, began.
 struct BreakerTotals {
   uint64_t opened = 0, half_opened = 0, closed = 0, would_open = 0;
   uint64_t untracked = 0;       // faults that no breaker counts: as many keys as may be are open

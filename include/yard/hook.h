@@ -156,7 +156,7 @@ R call_or(const Hook<R(A...)>& hook, F&& fallback, B&&... args) {
   return static_cast<R>(fallback());
 }
 
-// A definition: calls the hook while one is engaged and `definition` otherwise, each time anew. Copies of it are
+// A definition: calls the hook while one is engaged and `definition` otherwise, each time again. Copies of it are
 // independent; the hook must outlive them.
 template <class Signature, class F>
 class Chosen;

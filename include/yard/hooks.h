@@ -173,7 +173,7 @@ class Hooks {
   // hooks have been found and not been opened: then it counts from when one of them does. If the name is also that
   // of a backend of kernels, that must be there and not be switched off. Device index -1: every device of that type.
   // What is active stays so through removing, unloading and loading again; while its backend is switched off, or
-  // cannot be used in a child of fork, it is left out. All hooks of the backend are engaged at one moment.
+  // cannot be used in a forked child, it is left out. All hooks of the backend are engaged at one moment.
   YARD_API Status activate(std::string_view backend);
   YARD_API Status activate(std::string_view backend, Device device);
   // An error if it is not active there.

@@ -11,7 +11,7 @@
 //   yard::set_log_sink([](const yard::LogMessage& m) { my_log(m.logger, m.text); });
 //
 // All of this is of the process, not of a Runtime. Any thread may call any of it at any time, a child of
-// fork too: it keeps levels and sink and counts anew.
+// fork too: it keeps levels and sink and counts again.
 #pragma once
 
 #include <yard/status.h>

@@ -56,7 +56,7 @@ struct Options {
   std::optional<Policy> policy;   // stronger than scope, process, environment and file
   std::optional<Mode> mode;       // unset: as the settings say
   std::string mode_name;          // the same by name, also of a mode that the program has added
-  bool cache = true;              // false: select anew, store nothing
+  bool cache = true;              // false: select again, store nothing
   bool transforms = true;         // false: no kernel that would need its arguments rearranged
   std::optional<std::chrono::steady_clock::time_point> deadline;  // no kernel starts after it
   std::map<std::string, std::string, std::less<>> labels;         // for rules and traces

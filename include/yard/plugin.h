@@ -34,7 +34,7 @@
  */
 #pragma once
 
-/* clang-format off */ /* laid out by hand: tables read better than one item a line */
+/* clang-format off */ /* laid out manually: tables read better than one item a line */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -400,7 +400,7 @@ typedef struct yard_backend {
   const char* const* reasons; /* texts for YARD_REASON_OWN + i of probe */
   uint32_t reason_count, pad_;
 } yard_backend_t;
-#define YARD_BACKEND_FORK_UNSAFE 1u /* cannot be used in a child of fork (it holds threads or a device) */
+#define YARD_BACKEND_FORK_UNSAFE 1u /* cannot be used in a forked child (it holds threads or a device) */
 #define YARD_ENABLE_AUTO 0
 #define YARD_ENABLE_ON 1
 #define YARD_ENABLE_OFF 2

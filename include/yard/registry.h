@@ -58,7 +58,7 @@ class Changes {
 };
 
 // Tells when everything that a change took out has been let go: no call uses it any more and its
-// `keep` has been released. In a child of fork what came from the parent is left behind, and its `keep` never
+// `keep` has been released. In a forked child what came from the parent is left behind, and its `keep` never
 // released: there a ticket for it, the parent's or the child's own, is done when no call uses it.
 class Ticket {
  public:

@@ -51,7 +51,7 @@ struct ConfigEvent {
     kReloaded,
     kRefused,
     kRolledBack,
-    kOnTrial,    // `canary`: some calls go by them
+    kRollout,    // `rollout`: some calls go by them
     kTakenBack,  // they did worse; what was in force stays
   };
   Kind kind = Kind::kReloaded;
@@ -59,7 +59,7 @@ struct ConfigEvent {
   std::string source;                   // as in ConfigVersion
   std::vector<ConfigProblem> problems;  // all errors of what was refused; warnings
 };
-// "reloaded", "refused", "rolled back", "on trial", "taken back".
+// "reloaded", "refused", "rolled back", "rollout", "taken back".
 YARD_API const char* to_string(ConfigEvent::Kind kind) noexcept;
 // `rules.yaml: refused, version 3 stays in force`, then the problems, one a line.
 YARD_API std::string to_string(const ConfigEvent& event);

@@ -172,7 +172,7 @@ class Runtime {
   // ---- Recording ----
   // Counts the calls made from now on and writes them to the file: every few seconds, when it ends and when the
   // process does. What was recorded to another file ends. A file that cannot be written is an error at once; one that
-  // is there is replaced with the first call. A child of fork goes on, in a file of that name with `.PID` behind it.
+  // is there is replaced with the first call. A forked child goes on, in a file of that name with `.PID` behind it.
   YARD_API Status record_to(const std::string& path);
   // Writes what there is. Fine if nothing is recorded.
   YARD_API Status stop_recording();

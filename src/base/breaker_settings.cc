@@ -13,8 +13,7 @@ constexpr nanoseconds kShortest = std::chrono::milliseconds(1), kLongest = std::
 constexpr uint32_t kMostCalls = 10'000;
 
 Status wrong(const char* what, const std::string& found, const std::string& right) {
-  return Status(Code::kInvalidArgument,
-                fmt::format("{} is {}; {} would be right", what, found, right));
+  return Status(Code::kInvalidArgument, fmt::format("{} is {}; expected {}", what, found, right));
 }
 
 Status check(const char* what, uint32_t value, uint32_t least, uint32_t most) {

@@ -15,7 +15,7 @@
 namespace yard::base {
 
 // How often a file is open as a library in this process, and under which descriptor the dynamic loader
-// knows it. Changed under the lock, whose holder may have gone in a child of fork.
+// knows it. Changed under the lock, whose holder may have gone in a forked child.
 struct DynamicLibrary::Use {
   dev_t device;
   ino_t inode;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Something is being changed: told to a child of fork, in which nobody will finish it.
+// Something is being changed: told to a forked child, in which nobody will finish it.
 #pragma once
 
 #include <yard/detail/sanitizers.h>

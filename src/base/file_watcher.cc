@@ -196,9 +196,8 @@ Status FileWatcher::start(std::vector<std::string> files, const WatchHow& how) {
     return {};
   }
   if (how.way == Watch::kInotify && !DirectoryWatch().open())
-    return Status(
-        Code::kUnsupported,
-        fmt::format("there is no inotify: {}; watch: auto or poll would be right", why()));
+    return Status(Code::kUnsupported,
+                  fmt::format("inotify is not available: {}; expected watch: auto or poll", why()));
   const int wake = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (wake < 0)
     return Status(Code::kUnsupported, fmt::format("files cannot be watched: {}", why()));

@@ -54,7 +54,7 @@ class FileWatcher {
   FileWatcher& operator=(const FileWatcher&) = delete;
 
   // Relative paths are seen from the current directory of now. Where it watches already, as set(). Fails if there
-  // can be no thread, or no inotify where that is asked for. A child of fork does not watch until it calls this.
+  // can be no thread, or no inotify where that is asked for. A forked child does not watch until it calls this.
   Status start(std::vector<std::string> files, const WatchHow& how);
   // Other files, or another way. Does nothing if all is as before or nothing is watched.
   void set(std::vector<std::string> files, const WatchHow& how);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that work in the background, in a child of fork: there are none, and they can be had again.
+// Threads that work in the background, in a forked child: there are none, and they can be had again.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 

@@ -56,7 +56,7 @@ void first_use() noexcept {
       if (const FirstUse* item = n->item.load(std::memory_order_acquire)) item->then_();
   } catch (const std::exception& e) {
     log(LogLevel::kError, "base",
-        fmt::format("a child of fork goes on without its threads: {}", e.what()));
+        fmt::format("a forked child goes on without its threads: {}", e.what()));
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is to be done when a child of fork first uses the library: threads of the parent that are wanted there,
+// What is to be done when a forked child first uses the library: threads of the parent that are wanted there,
 // too, start again then. Not in the handler of fork: a child that only execs shall have no thread.
 #pragma once
 

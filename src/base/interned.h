@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts that stay for ever under a number. Takes no lock; any thread, also in a child of fork.
+// Texts that stay for ever under a number. Takes no lock; any thread, also in a forked child.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is made at its first use. A function's static will not do: a child of fork whose parent had a thread at
-// making it waits for that thread for ever. std::call_once begins anew there, as glibc's pthread_once does.
+// What is made at its first use. A function's static will not do: a forked child whose parent had a thread at
+// making it waits for that thread for ever. std::call_once restarts there, as glibc's pthread_once does.
 #pragma once
 
 #include <yard/detail/guard.h>

@@ -35,7 +35,7 @@ struct Entry {
   bool written = false;
 };
 
-// The messages of one process. A child of fork starts anew: its parent's lock may be held for ever.
+// The messages of one process. A forked child restarts: its parent's lock may be held for ever.
 struct Table {
   std::mutex mutex;
   std::list<Entry> entries;  // the longest unheard first
@@ -65,7 +65,7 @@ struct Table {
 constinit PerProcess<Table> g_table;
 
 // The program's sink, null for the default. Changed and read under the table's lock; the old holder is
-// freed after the new one is in place, so a child of fork finds a whole one at any moment.
+// freed after the new one is in place, so a forked child finds a whole one at any moment.
 struct Holder {
   std::shared_ptr<const LogSink> sink;
 };

@@ -73,7 +73,7 @@ inline constexpr size_t kMostMessages = 4096;
 LogLevels parse_log_levels(std::string_view text, std::vector<std::string>& problems);
 
 // The default sink: one line, one write to stderr, by spdlog. Takes no lock and uses nothing that was made
-// before, so it works in a child of fork.
+// before, so it works in a forked child.
 void write_to_stderr(const LogMessage& message);
 
 }  // namespace yard::base

@@ -36,13 +36,13 @@ void set_slot(uint32_t slot, LogLevel level) noexcept {
 }
 
 std::string no_logger(std::string_view name) {
-  if (name.empty()) return "no logger stands before '='; NAME=LEVEL would be right";
+  if (name.empty()) return "no logger stands before '='; expected NAME=LEVEL";
   if (!base::is_bare_word(name))
-    return fmt::format("no logger is called {}; {} would be right", base::excerpt(name), kEntries);
+    return fmt::format("no logger is called {}; expected {}", base::excerpt(name), kEntries);
   const std::vector<std::string> names = logger_names();
   const std::string hint = base::did_you_mean(base::lower(name), names);
   return fmt::format("no logger is called {}{}", base::excerpt(name),
-                     hint.empty() ? "; " + base::one_of(names) + " would be right" : hint);
+                     hint.empty() ? "; expected " + base::one_of(names) : hint);
 }
 
 // One entry of the grammar, `level` or `name=level`.
@@ -54,7 +54,7 @@ class EntryReader {
     ++number_;
     if (entry.empty()) {
       problems_.push_back(
-          fmt::format("entry {} is empty; one ',' between entries would be right", number_));
+          fmt::format("entry {} is empty; expected one ',' between entries", number_));
       return;
     }
     const size_t equals = entry.find('=');
@@ -68,8 +68,8 @@ class EntryReader {
     if (!level || (named && slot == 0)) return;
     if ((seen_ & (1u << slot)) != 0)
       problems_.push_back(
-          named ? fmt::format("{} has a level already; one for each logger would be right", name)
-                : "there is a default already; one bare level would be right");
+          named ? fmt::format("{} has a level already; expected one for each logger", name)
+                : "there is a default already; expected one bare level");
     seen_ |= 1u << slot;
     levels_ = with(levels_, slot, static_cast<base::LogLevels>(*level));
   }
@@ -77,12 +77,12 @@ class EntryReader {
 
  private:
   static std::string no_level(std::string_view word, bool named) {
-    if (word.empty()) return fmt::format("a level is missing; {} would be right", kLevelWords);
+    if (word.empty()) return fmt::format("a level is missing; expected {}", kLevelWords);
     if (!named && base::logger_slot(base::lower(word)) != 0)
-      return fmt::format("the logger {} has no level; {}=info would be right", word, word);
+      return fmt::format("the logger {} has no level; expected {}=info", word, word);
     if (!base::is_bare_word(word))
-      return fmt::format("{} is no level; {} would be right", base::excerpt(word), kEntries);
-    return fmt::format("{} is no level; {} would be right{}", base::excerpt(word), kLevelWords,
+      return fmt::format("{} is no level; expected {}", base::excerpt(word), kEntries);
+    return fmt::format("{} is no level; expected {}{}", base::excerpt(word), kLevelWords,
                        base::did_you_mean(base::lower(word), level_names()));
   }
 

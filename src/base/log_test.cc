@@ -133,18 +133,18 @@ TEST_F(Log, TextThatMeansNothingChangesNothingAndNamesEveryProblem) {
   all.insert(all.end(), s.notes().begin(), s.notes().end());
   EXPECT_THAT(
       all,
-      ElementsAre(
-          "log levels: \"inof\" is no level; debug, info, warn, error or off would be right; did "
-          "you "
-          "mean 'info'?",
-          "no logger is called \"selct\"; did you mean 'select'?",
-          "entry 3 is empty; one ',' between entries would be right",
-          "\"loud\" is no level; debug, info, warn, error or off would be right",
-          "there is a default already; one bare level would be right",
-          "a level is missing; debug, info, warn, error or off would be right",
-          "the logger plugin has no level; plugin=info would be right",
-          "no logger is called \"zebra\"; base, core, op, telemetry, registry, policy, health, "
-          "select, exec, plugin, dispatch, tune, runtime or backend would be right"));
+      ElementsAre("log levels: \"inof\" is no level; expected debug, info, warn, error or off; did "
+                  "you "
+                  "mean 'info'?",
+                  "no logger is called \"selct\"; did you mean 'select'?",
+                  "entry 3 is empty; expected one ',' between entries",
+                  "\"loud\" is no level; expected debug, info, warn, error or off",
+                  "there is a default already; expected one bare level",
+                  "a level is missing; expected debug, info, warn, error or off",
+                  "the logger plugin has no level; expected plugin=info",
+                  "no logger is called \"zebra\"; expected base, core, op, telemetry, registry, "
+                  "policy, health, "
+                  "select, exec, plugin, dispatch, tune, runtime or backend"));
   EXPECT_EQ(log_level("op"), LogLevel::kInfo);
   EXPECT_EQ(log_level("select"), LogLevel::kError);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a child of fork gets of something whose lock a thread of its parent held.
+// What a forked child gets of something whose lock a thread of its parent held.
 #include "base/owned_per_process.h"
 
 #include <gtest/gtest.h>

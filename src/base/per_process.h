@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Something with a lock in it that a child of fork must not share: another thread of the parent may have
+// Something with a lock in it that a forked child must not share: another thread of the parent may have
 // held the lock, and nobody is there to release it. The child gets a new one; the old is left behind.
 #pragma once
 

@@ -45,18 +45,18 @@ class Reclaimer {
   std::vector<Retired> retired_;
 };
 
-// The process's reclaimer. In a child of fork it is a new one: what the old one held is left behind.
+// The process's reclaimer. In a forked child it is a new one: what the old one held is left behind.
 Reclaimer& reclaimer() noexcept;
 void abandon_reclaimer() noexcept;
 
 // Becomes true, at some collect(), when the calls that are in flight now have ended.
 std::shared_ptr<const std::atomic<bool>> when_calls_end();
-// In a child of fork: whether the calls are over that the forking thread was inside of.
+// In a forked child: whether the calls are over that the forking thread was inside of.
 bool inherited_calls_ended() noexcept;
 
 // A full barrier in every running thread of the process.
 void barrier_in_all_threads() noexcept;
-// Asks the kernel for membarrier (again, in a child of fork); readers fence where it refuses.
+// Asks the kernel for membarrier (again, in a forked child); readers fence where it refuses.
 void register_membarrier() noexcept;
 // Tests: readers fence although membarrier works, or not any more.
 void force_reader_fences(bool on) noexcept;

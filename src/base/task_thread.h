@@ -24,7 +24,7 @@ class TaskThread {
 
   // Tasks that have not begun are dropped, and those that are posted later; waits for the one that runs.
   void stop();
-  // From any thread, also from a task. What a task throws is the task's to catch. A child of fork has none of
+  // From any thread, also from a task. What a task throws is the task's to catch. A forked child has none of
   // the parent's tasks. An error if there can be no thread: then the task is dropped.
   Status post(std::function<void()> task) { return post_at(Time::min(), std::move(task)); }
   // The same, not before `when`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking a child of fork, for tests.
+// Asking a forked child, for tests.
 #pragma once
 
 #include <execinfo.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which process this is, for what a child of fork must not take for its own.
+// Which process this is, for what a forked child must not take for its own.
 #pragma once
 
 #include <unistd.h>

@@ -5,7 +5,7 @@
 // A record is found through one thread_local pointer, is written by its thread alone, and is read by
 // whoever wants to free something (reclaimer.h). Records are never freed: a thread that ends hands its
 // record on to the next one that starts. The list of records only grows at its head, so it can be
-// walked without a lock, also in a child of fork.
+// walked without a lock, also in a forked child.
 #pragma once
 
 #include <yard/detail/guard.h>
@@ -62,7 +62,7 @@ ThreadRecord* first_record() noexcept;
 void set_reader_fences(bool on) noexcept;
 bool reader_fences() noexcept;
 
-// In a child of fork: the other threads are gone, what they used is not in use any more.
+// In a forked child: the other threads are gone, what they used is not in use any more.
 void abandon_other_threads() noexcept;
 
 template <class F>

@@ -60,9 +60,9 @@ Place place_of(const std::string& path) {
   if (S_ISDIR(there.st_mode)) {
     place.problem = std::strerror(EISDIR);
   } else if (S_ISBLK(there.st_mode)) {
-    place.problem = "it is a disk or another block device; a file would be right";
+    place.problem = "it is a disk or another block device; expected a file";
   } else if (S_ISSOCK(there.st_mode)) {
-    place.problem = "it is a socket; a file would be right";
+    place.problem = "it is a socket; expected a file";
   } else if (!S_ISREG(there.st_mode)) {
     place.in_place = true, place.path = path;
   } else if (::stat(place.path.c_str(), &there) != 0) {

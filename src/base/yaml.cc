@@ -53,7 +53,7 @@ class Builder : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (documents_++ > 0)
-      fail(mark_of(mark), "a second document begins here; one document would be right");
+      fail(mark_of(mark), "a second document begins here; expected one document");
   }
   void OnDocumentEnd() override {}
 
@@ -122,20 +122,19 @@ class Builder : public YAML::EventHandler {
     throw Stop();
   }
   [[noreturn]] void too_deep(YamlMark at) {
-    fail(at, fmt::format("nested too deeply; at most {} levels would be right", limits_.depth));
+    fail(at, fmt::format("nested too deeply; expected at most {} levels", limits_.depth));
   }
 
   void count(size_t n, YamlMark at) {
     nodes_ += n;
     if (nodes_ > limits_.nodes)
-      fail(at,
-           fmt::format("too large; at most {} values, aliases counted as copies, would be right",
-                       limits_.nodes));
+      fail(at, fmt::format("too large; expected at most {} values, aliases counted as copies",
+                           limits_.nodes));
   }
 
   void check_tag(const std::string& tag, YamlMark at) {
     if (tag.empty() || tag == "?" || tag == "!") return;
-    error(at, fmt::format("the tag {} means nothing here; no tag would be right", excerpt(tag)));
+    error(at, fmt::format("the tag {} is not valid here; expected no tag", excerpt(tag)));
   }
 
   bool wants_key() const {
@@ -162,7 +161,7 @@ class Builder : public YAML::EventHandler {
     if (wants_key()) {
       // To the parser what is never closed is the key of something.
       if (stack_.size() + opened_at(mark) > limits_.depth) too_deep(at);
-      fail(at, fmt::format("{} is no key; text would be right", to_string(kind)));
+      fail(at, fmt::format("{} is no key; expected text", to_string(kind)));
     }
     count(1, at);
     check_tag(tag, at);
@@ -213,12 +212,12 @@ class Builder : public YAML::EventHandler {
 
   void take_key(Open& into, YamlNode& node) {
     if (node.kind != YamlNode::Kind::kScalar)
-      fail(node.at, fmt::format("{} is no key; text would be right", to_string(node.kind)));
+      fail(node.at, fmt::format("{} is no key; expected text", to_string(node.kind)));
     into.has_key = true;
     const auto [it, is_new] = into.keys.emplace(node.text, node.at);
     into.repeated = !is_new;
     if (!is_new)
-      error(node.at, fmt::format("the key {} is there already, in line {}; once would be right",
+      error(node.at, fmt::format("the key {} is there already, in line {}; expected once",
                                  excerpt(node.text), it->second.line));
     into.key = std::move(node.text);
     into.key_at = node.at;
@@ -240,10 +239,10 @@ std::optional<YamlError> bad_character(std::string_view text) {
     const size_t n = utf8_length(text, i);
     const auto c = static_cast<unsigned char>(text[i]);
     const bool control = (c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f;
-    if (n == 0) return YamlError{at, "these bytes are no UTF-8; text would be right"};
+    if (n == 0) return YamlError{at, "these bytes are no UTF-8; expected text"};
     if (control)
       return YamlError{
-          at, fmt::format("the control character 0x{:02x} cannot stand here; text would be right",
+          at, fmt::format("the control character 0x{:02x} cannot stand here; expected text",
                           static_cast<int>(c))};
     i += n;
     ++at.column;
@@ -282,8 +281,8 @@ YamlDocument parse_yaml(std::string_view text, const YamlLimits& limits) {
   };
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   if (text.size() > limits.bytes) {
-    refuse({1, 1}, fmt::format("{} bytes are too many; at most {} would be right", text.size(),
-                               limits.bytes));
+    refuse({1, 1},
+           fmt::format("{} bytes are too many; expected at most {}", text.size(), limits.bytes));
     return to;
   }
   if (auto bad = bad_character(text)) {

@@ -62,7 +62,7 @@ TEST(Yaml, AKeyTwiceIsAnErrorAndTheFirstStays) {
   ASSERT_EQ(d.errors.size(), 2u);
   EXPECT_TRUE(d.whole);
   EXPECT_EQ(error("a: 1\nb: 2\na: 3\n"),
-            "3:1: the key \"a\" is there already, in line 1; once would be right");
+            "3:1: the key \"a\" is there already, in line 1; expected once");
   EXPECT_EQ(d.root.find("a")->text, "1");
   EXPECT_EQ(d.root.entries.size(), 2u);
 }
@@ -74,18 +74,17 @@ TEST(Yaml, WhatIsNoYamlIsRefusedWithItsPlace) {
   EXPECT_THAT(error("a: *nobody\n"), StartsWith("1:4: this is no YAML: "));
   EXPECT_THAT(error("\ta: 1\n"), HasSubstr("this is no YAML"));
   EXPECT_EQ(error("a: 1\n---\nb: 2\n"),
-            "2:1: a second document begins here; one document would be right");
-  EXPECT_EQ(error("[a]: 1\n"), "1:1: a list is no key; text would be right");
-  EXPECT_EQ(error("a: 1\n~: 2\n"), "2:1: nothing is no key; text would be right");
-  EXPECT_EQ(error("a: !thing 3\n"),
-            "1:4: the tag \"!thing\" means nothing here; no tag would be right");
+            "2:1: a second document begins here; expected one document");
+  EXPECT_EQ(error("[a]: 1\n"), "1:1: a list is no key; expected text");
+  EXPECT_EQ(error("a: 1\n~: 2\n"), "2:1: nothing is no key; expected text");
+  EXPECT_EQ(error("a: !thing 3\n"), "1:4: the tag \"!thing\" is not valid here; expected no tag");
   EXPECT_EQ(error("a: &x [*x]\n"), "1:8: an alias inside what it stands for");
 }
 
 TEST(Yaml, BytesThatAreNoTextAreRefused) {
-  EXPECT_EQ(error("a: 1\nb: \xff\n"), "2:4: these bytes are no UTF-8; text would be right");
+  EXPECT_EQ(error("a: 1\nb: \xff\n"), "2:4: these bytes are no UTF-8; expected text");
   EXPECT_EQ(error(std::string_view("a\0b", 3)),
-            "1:2: the control character 0x00 cannot stand here; text would be right");
+            "1:2: the control character 0x00 cannot stand here; expected text");
   EXPECT_THAT(error("a: \x04"), HasSubstr("0x04"));
 }
 

@@ -81,12 +81,12 @@ yard_tensor_t& WithFacts::more_room() {
                                         const yard_value_t* given, uint32_t flags) {
   const WithFacts facts(given, e.program().arg_count());
   const yard_value_t* const args = facts.args();
-  if (e.contest().directions().observer != nullptr) observe(e, args, flags, nullptr);
-  const std::shared_ptr<const policy::Rollout>& rollout = e.contest().directions().rollout;
+  if (e.candidates().settings().observer != nullptr) observe(e, args, flags, nullptr);
+  const std::shared_ptr<const policy::Rollout>& rollout = e.candidates().settings().rollout;
   if (rollout == nullptr || thread.commit != nullptr)
     return run_watched(thread, core, e, plan, request(e, core, args, given, flags, nullptr))
         .release();
-  if (!goes_on_trial(*rollout, e, nullptr, thread.scope_state))
+  if (!takes_rollout(*rollout, e, nullptr, thread.scope_state))
     return run_tallied(thread, core, e, plan, request(e, core, args, given, flags, nullptr),
                        *rollout, false)
         .release();
@@ -94,7 +94,7 @@ yard_tensor_t& WithFacts::more_room() {
   Core& open = const_cast<Core&>(core);
   Site* const site = open.attach(e.name(), kPacked, &why);
   if (site == nullptr) return why.release();
-  return open.call_on_trial(*site, given, e.program().arg_count(), nullptr, rollout).release();
+  return open.call_in_rollout(*site, given, e.program().arg_count(), nullptr, rollout).release();
 }
 
 namespace {
@@ -244,18 +244,18 @@ op::Call scoped_call(const op::Program& program, const yard_value_t* args, const
 
 Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Options& o) {
   auto s = site->core->snapshot();
-  const registry::Family* family = s->state->find(site->name);
-  if (site->core->first_need(site->name, family)) {
+  const registry::OpRecord* op_record = s->state->find(site->name);
+  if (site->core->first_need(site->name, op_record)) {
     s = site->core->snapshot();
-    family = s->state->find(site->name);
+    op_record = s->state->find(site->name);
   }
-  if (family == nullptr)
+  if (op_record == nullptr)
     return Status(Code::kUnknownOp, fmt::format("op '{}' is not known any more", site->name));
   const WithFacts facts(args, site->count);
-  const op::Program& program = *family->op->program;
-  YARD_RETURN_IF_ERROR(program.misfit(facts.args(), site->count));
+  const op::Program& program = *op_record->op->program;
+  YARD_RETURN_IF_ERROR(program.explain_mismatch(facts.args(), site->count));
   const op::Call call = scoped_call(program, facts.args(), o);
-  return site->core->explain(*family, call, o, *s);
+  return site->core->explain(*op_record, call, o, *s);
 }
 
 }  // namespace yard::detail

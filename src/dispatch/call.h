@@ -17,10 +17,10 @@ namespace yard::detail {
 Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count);
 
 // Whether the options can be served for this op.
-Status check_options(const registry::Family& family, const Options& o);
+Status check_options(const registry::OpRecord& op_record, const Options& o);
 uint32_t call_flags(const Options& o) noexcept;
 // Says which kernel a class of calls will use from now on. Once for each kernel: the log counts the rest.
-void log_choice(const Entry& entry, uint16_t contender);
+void log_choice(const Entry& entry, uint16_t candidate);
 // Those of the call over those of the scope.
 op::Labels call_labels(const Options* o, const ScopeState* scope);
 // The call as this thread would make it now, in its scope.

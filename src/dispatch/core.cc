@@ -14,7 +14,7 @@
 namespace yard::detail {
 namespace {
 
-// How many known classes of an op a change plans anew; the rest are planned when they are next called.
+// How many known classes of an op a change plans again; the rest are planned when they are next called.
 constexpr size_t kReplan = 256;
 constexpr size_t kFewestPlans = 4;
 
@@ -38,20 +38,23 @@ std::shared_ptr<const policy::ProcessPolicy> settled(const Core& core, const reg
 }
 
 // Whether health says something else about an op than before.
-bool says_otherwise(const health::View* before, const health::View* now, const std::string& op) {
+bool says_otherwise(const health::HealthSnapshot* before, const health::HealthSnapshot* now,
+                    const std::string& op) {
   if (before == now) return false;
   const bool lost_before = before != nullptr && !before->devices_lost().empty();
   const bool lost_now = now != nullptr && !now->devices_lost().empty();
-  const auto of = [&](const health::View* v) { return v != nullptr ? v->of_op(op) : nullptr; };
+  const auto of = [&](const health::HealthSnapshot* v) {
+    return v != nullptr ? v->of_op(op) : nullptr;
+  };
   return lost_before || lost_now || of(before) != nullptr || of(now) != nullptr;
 }
 
 }  // namespace
 
-select::Directions directions_for(const Snapshot& snapshot, const registry::Family& family) {
-  select::Directions d = directions_for(*snapshot.policy, family);
-  const health::View* h = snapshot.health.get();
-  if (h != nullptr && (h->of_op(family.op->name) != nullptr || !h->devices_lost().empty()))
+select::OpSettings settings_for(const Snapshot& snapshot, const registry::OpRecord& op_record) {
+  select::OpSettings d = settings_for(*snapshot.policy, op_record);
+  const health::HealthSnapshot* h = snapshot.health.get();
+  if (h != nullptr && (h->of_op(op_record.op->name) != nullptr || !h->devices_lost().empty()))
     d.health = snapshot.health;
   return d;
 }
@@ -62,8 +65,9 @@ dispatch::OverlayKey overlay_key(const Options* options, const ScopeState* scope
                                     rollout);
 }
 
-Patch make_patch(const Options* o, const ScopeState* scope, const dispatch::OverlayKey& key) {
-  Patch p;
+PolicyOverride make_override(const Options* o, const ScopeState* scope,
+                             const dispatch::OverlayKey& key) {
+  PolicyOverride p;
   p.key = key;
   if (scope != nullptr && scope->policy_id != 0) p.policy = scope->content.policy;
   if (scope != nullptr) p.labels = scope->content.labels;
@@ -75,7 +79,7 @@ Patch make_patch(const Options* o, const ScopeState* scope, const dispatch::Over
   if (key.labelled)
     for (const auto& [name, value] : o->labels) p.labels[name] = value;
   if (o->policy) p.policy = merge(p.policy, *o->policy);
-  p.demand = {o->force, o->deny};
+  p.constraints = {o->force, o->deny};
   return p;
 }
 
@@ -106,21 +110,21 @@ Core::~Core() {
 }
 
 size_t Core::plans_of(const Entry& entry) const noexcept {
-  const size_t said = entry.contest().directions().plans;
+  const size_t said = entry.candidates().settings().plans;
   return said != 0 ? std::max<size_t>(said, kFewestPlans) : plans_per_op_;
 }
 
-std::shared_ptr<Entry> Core::build_entry(const Snapshot& next, const registry::Family& family,
+std::shared_ptr<Entry> Core::build_entry(const Snapshot& next, const registry::OpRecord& op_record,
                                          const Entry* old) {
-  const auto shared = next.state->families.find(family.op->name)->second;
+  const auto shared = next.state->op_records.find(op_record.op->name)->second;
   const select::Surroundings where{host, next.forked};
-  select::Directions directions = directions_for(next, family);
+  select::OpSettings settings = settings_for(next, op_record);
   if (make_inspector && next.policy->file != nullptr)
-    directions.inspector = make_inspector(next.policy->file->config, shared, where);
+    settings.inspector = make_inspector(next.policy->file->config, shared, where);
   auto entry = Entry::make(
-      select::Contest::make(shared, next.policy->in_force, {}, where, std::move(directions)),
-      next.generation, version(family.op->index), old);
-  if (old == nullptr || old->being_edited() || !entry->contest().directions().cache) return entry;
+      select::CandidateSet::make(shared, next.policy->in_force, {}, where, std::move(settings)),
+      next.generation, version(op_record.op->index), old);
+  if (old == nullptr || old->being_edited() || !entry->candidates().settings().cache) return entry;
   // Representatives are copied out under the lock; selecting runs plugin code and is done without it.
   std::vector<op::Call> known;
   {
@@ -133,7 +137,7 @@ std::shared_ptr<Entry> Core::build_entry(const Snapshot& next, const registry::F
   for (const op::Call& call : known) {
     Key key;
     if (!entry->recipe().fold(call.args(), call.flags(), key)) continue;
-    const auto order = select::select(entry->contest(), call.args(), call.count(), call.flags());
+    const auto order = select::select(entry->candidates(), call.args(), call.count(), call.flags());
     if (order.empty()) continue;
     log_choice(*entry, order[0]);
     entry->insert(entry->plan(key, order), call, plans_of(*entry));
@@ -157,14 +161,14 @@ bool Core::publish(Root& r, std::shared_ptr<const registry::State> state,
   next->health = board.view();
   const auto health_before = old != nullptr ? old->health : nullptr;
   std::vector<std::shared_ptr<Entry>> entries(next->state->index_count());
-  for (const auto& [name, family] : next->state->families) {
-    const uint32_t i = family->op->index;
+  for (const auto& [name, op_record] : next->state->op_records) {
+    const uint32_t i = op_record->op->index;
     const bool had = old != nullptr && i < old->owners().size() && old->owners()[i] != nullptr;
     if (had && ops != nullptr && ops->count(name) == 0 &&
         !says_otherwise(health_before.get(), next->health.get(), name))
       entries[i] = old->owners()[i];
     else
-      entries[i] = build_entry(*next, *family, had ? old->owners()[i].get() : nullptr);
+      entries[i] = build_entry(*next, *op_record, had ? old->owners()[i].get() : nullptr);
   }
   if (&r != &root()) return false;
   next->set_entries(std::move(entries));
@@ -234,9 +238,9 @@ bool holds_any(const registry::State* state,
                const std::vector<std::shared_ptr<const void>>& records) {
   if (state == nullptr) return false;
   std::set<const void*> all;
-  for (const auto& [name, family] : state->families) {
-    all.insert(family->op.get());
-    for (const auto& [id, kernel] : family->kernels) all.insert(kernel.get());
+  for (const auto& [name, op_record] : state->op_records) {
+    all.insert(op_record->op.get());
+    for (const auto& [id, kernel] : op_record->kernels) all.insert(kernel.get());
   }
   for (const auto& [name, backend] : state->backends) all.insert(backend.get());
   for (const auto* hooks : {&state->hooks, &state->functions})

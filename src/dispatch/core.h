@@ -3,7 +3,7 @@
 //
 // Everything a call needs hangs off `current`. Whoever changes something builds the next snapshot under
 // the root's write lock and publishes it by one store; nobody waits for calls. Plans are added to the
-// entries of a snapshot under the plan lock. Locks live in the root, which a child of fork leaves behind
+// entries of a snapshot under the plan lock. Locks live in the root, which a forked child leaves behind
 // and replaces: the snapshot itself holds none.
 #pragma once
 
@@ -41,9 +41,9 @@ using dispatch::Snapshot;
 class Core;
 
 // What scope and call say beyond the process: what an overlay is made for.
-struct Patch {
+struct PolicyOverride {
   Policy policy;  // of both
-  select::Demand demand;
+  select::CallConstraints constraints;
   std::string mode;               // by name; empty: nothing is said
   const char* mode_by = nullptr;  // "call" or "scope"
   std::map<std::string, std::string, std::less<>> labels;
@@ -52,16 +52,17 @@ struct Patch {
 // `labelled`: with the call's own labels, which only some rules read.
 dispatch::OverlayKey overlay_key(const Options* options, const ScopeState* scope, bool labelled,
                                  bool rollout = false);
-Patch make_patch(const Options* options, const ScopeState* scope, const dispatch::OverlayKey& key);
+PolicyOverride make_override(const Options* options, const ScopeState* scope,
+                             const dispatch::OverlayKey& key);
 
-// What mode and rules say about an op to everybody; and to those a patch is for.
-select::Directions directions_for(const policy::ProcessPolicy& policy,
-                                  const registry::Family& family);
-select::Directions directions_for(select::Directions of_process, const Patch& patch);
+// What mode and rules say about an op to everybody; and to those a policy override is for.
+select::OpSettings settings_for(const policy::ProcessPolicy& policy,
+                                const registry::OpRecord& op_record);
+select::OpSettings settings_for(select::OpSettings of_process, const PolicyOverride& extra);
 // With health.
-select::Directions directions_for(const Snapshot& snapshot, const registry::Family& family);
-// Whether the mode that a patch names is there.
-Status check_patch(const Patch& patch, const policy::Modes& modes);
+select::OpSettings settings_for(const Snapshot& snapshot, const registry::OpRecord& op_record);
+// Whether the mode that a policy override names is there.
+Status check_override(const PolicyOverride& extra, const policy::Modes& modes);
 // Whether all modes that a rule file names are there.
 Status check_modes(const Config& config, const policy::Modes& modes);
 
@@ -84,8 +85,8 @@ struct Root {
   std::atomic<uint64_t> selections{0};
   exec::States states;                                 // of plain calls
   std::vector<std::weak_ptr<exec::States>> instances;  // under plans
-  std::shared_ptr<const Snapshot> left_behind;  // in a child of fork: not to be touched again
-  // In a child of fork: what it was born with, which the root that it left behind holds for ever.
+  std::shared_ptr<const Snapshot> left_behind;         // in a forked child: not to be touched again
+  // In a forked child: what it was born with, which the root that it left behind holds for ever.
   std::shared_ptr<const registry::State> inherited;
 };
 
@@ -122,8 +123,8 @@ class Core {
   Status begin_rollout(std::shared_ptr<const policy::FileRules> file, const RolloutRule& rule);
   Status end_rollout();
   // A call that goes by them.
-  Status call_on_trial(Site& site, const yard_value_t* args, uint32_t count, const Options* options,
-                       std::shared_ptr<const policy::Rollout> rollout);
+  Status call_in_rollout(Site& site, const yard_value_t* args, uint32_t count,
+                         const Options* options, std::shared_ptr<const policy::Rollout> rollout);
   Status set_labels(op::Labels labels);
   // Kernels of ops in the program's own static map; names are checked.
   Status set_static_map(StaticMap map);
@@ -152,9 +153,9 @@ class Core {
   // Everything that is not a plain hit: see call.cc.
   Status call_slow(Site& site, const yard_value_t* args, uint32_t count, const Options* options);
 
-  // The overlay entry for a patch; made if it is not there.
+  // The overlay entry for a policy override; made if it is not there.
   std::shared_ptr<const Entry> overlay(const std::shared_ptr<const Snapshot>& s, uint32_t index,
-                                       const Patch& patch);
+                                       const PolicyOverride& extra);
   // Finds and stores a plan for the class of `call`; one thread selects, others wait for it. Null when the
   // caller may look it up now; a plan when it could not be stored and is the caller's to use.
   Result<exec::Plan::Ptr> make_plan(const Entry& entry, const Key& key, const op::Call& call);
@@ -167,7 +168,7 @@ class Core {
   void unpin_plan(const Entry& entry, const exec::Plan* plan, const void* node);
 
   Result<Explanation> explain(const op::CallSpec& spec, const Options& o) const;
-  Result<Explanation> explain(const registry::Family& family, const op::Call& call,
+  Result<Explanation> explain(const registry::OpRecord& op_record, const op::Call& call,
                               const Options& o, const Snapshot& s) const;
   RuntimeStats stats() const;
   // Lets go of plans that are older than rules allow. When to come again; nothing: no need to.
@@ -186,7 +187,7 @@ class Core {
   void health_moved() const {
     if (on_health) on_health();
   }
-  // Something has changed that is asked of the host: all is planned anew.
+  // Something has changed that is asked of the host: all is planned again.
   Status plan_anew();
   // Puts in force what the board says now.
   Status publish_health();
@@ -202,25 +203,26 @@ class Core {
   std::function<Status(const registry::State& before, const registry::State& after)> check;
   // Called after each change, holding no lock. Set before the first call.
   std::function<void()> changed;
-  // Called in a child of fork once the core can be used there, before anything else runs. Null: nobody wants to be.
+  // Called in a forked child once the core can be used there, before anything else runs. Null: nobody wants to be.
   std::atomic<const std::function<void()>*> in_child{nullptr};
 
   // Who looks at what the kernels of an op do, as the rule file says; null: nobody. Set before the first call.
   using MakeInspector = std::function<std::shared_ptr<registry::Inspector>(
-      const Config&, const std::shared_ptr<const registry::Family>&, const select::Surroundings&)>;
+      const Config&, const std::shared_ptr<const registry::OpRecord>&,
+      const select::Surroundings&)>;
   MakeInspector make_inspector;
 
   // ---- What has been found and not yet been loaded ----
   registry::LazyLoader* loader = nullptr;  // set before the first call
   // An op is asked for by name: has whatever offers it loaded, the first time and while it is not known
-  // (`family` is null). True if the caller must look it up again. Outside of guards, holding no lock.
-  bool first_need(std::string_view op, const registry::Family* family) const;
+  // (`op_record` is null). True if the caller must look it up again. Outside of guards, holding no lock.
+  bool first_need(std::string_view op, const registry::OpRecord* op_record) const;
   // The answer to a name that no op has: with the nearest there is, and plugins that would have brought it.
   Status unknown_op(const registry::State& state, std::string_view name) const;
   // Whether first_need() has been asked for an op that is known.
   bool in_use(std::string_view op) const;
 
-  // In a child of fork.
+  // In a forked child.
   void abandon_root() noexcept;
 
  private:
@@ -239,7 +241,7 @@ class Core {
       const std::function<Status(const registry::State&, policy::ProcessPolicy&)>& change);
   // How many plans it may keep.
   size_t plans_of(const Entry& entry) const noexcept;
-  std::shared_ptr<Entry> build_entry(const Snapshot& next, const registry::Family& family,
+  std::shared_ptr<Entry> build_entry(const Snapshot& next, const registry::OpRecord& op_record,
                                      const Entry* old);
 
   // What breakers are to follow after a change.
@@ -284,7 +286,7 @@ void tidy();
 struct TicketState {
   // Expired when the records are gone.
   std::vector<std::weak_ptr<const void>> removed;
-  // The process whose records they are: a child of fork leaves them behind and never lets them go.
+  // The process whose records they are: a forked child leaves them behind and never lets them go.
   const uint64_t forks = base::forks();
   // In a child, of what it was born with: that never goes, so calls are all there is to wait for. Else null.
   std::shared_ptr<const std::atomic<bool>> calls_ended;

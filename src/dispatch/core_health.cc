@@ -32,9 +32,9 @@ std::vector<health::Successes> Core::successes() const {
   const auto s = snapshot();
   for (const auto& e : s->owners()) {
     if (e == nullptr) continue;
-    const auto& contenders = e->contest().contenders();
-    for (size_t i = 0; i < contenders.size(); ++i)
-      to.push_back({e->name(), contenders[i].kernel->id, contenders[i].kernel->backend_name,
+    const auto& candidates = e->candidates().all();
+    for (size_t i = 0; i < candidates.size(); ++i)
+      to.push_back({e->name(), candidates[i].kernel->id, candidates[i].kernel->backend_name,
                     e->stats(i).calls.total()});
   }
   if (add_successes) add_successes(to);

@@ -38,24 +38,24 @@ void for_each_class(std::mutex& plans, const Entry& entry, const F& f) {
 }
 
 // What kept the kernel out; and where that was the word for another one, what kept that out.
-std::string why_not(const select::Contest& contest, const Known& known) {
+std::string why_not(const select::CandidateSet& candidates, const Known& known) {
   select::Notes notes;
   const op::Call& call = known.call;
-  (void)select::select(contest, call.args(), call.count(), call.flags(), &notes);
+  (void)select::select(candidates, call.args(), call.count(), call.flags(), &notes);
   const auto passed_over = [&](size_t i) {
     const int32_t reason = notes.entries[i].verdict.reason;
     return reason == YARD_REASON_LOCKED_OUT || reason == YARD_REASON_NOT_MAPPED;
   };
   const auto note = [&](size_t i) {
-    const select::Contender& c = contest.contenders()[i];
+    const select::KernelCandidate& c = candidates.all()[i];
     const yard_verdict_t& v = notes.entries[i].verdict;
     return fmt::format("{}: {}: {}", c.kernel->id, select::reason_name(v.reason),
-                       select::describe(contest, c, v, notes.entries[i].text));
+                       select::describe(candidates, c, v, notes.entries[i].text));
   };
-  const size_t none = contest.contenders().size();
+  const size_t none = candidates.all().size();
   size_t own = none, wanted = none;
   for (size_t i = 0; i < none; ++i) {
-    if (contest.contenders()[i].kernel->id == known.kernel->id)
+    if (candidates.all()[i].kernel->id == known.kernel->id)
       own = i;
     else if (wanted == none && !passed_over(i))
       wanted = i;
@@ -81,27 +81,29 @@ std::vector<Core::Orphan> Core::left_without(const std::shared_ptr<const policy:
     const std::lock_guard lock(r.plans);
     for (auto& overlay : s->overlays())
       // A call that forces its kernel answers for that itself.
-      if (overlay->patch->demand.force.empty()) entries.push_back(std::move(overlay));
+      if (overlay->policy_override->constraints.force.empty())
+        entries.push_back(std::move(overlay));
   }
   std::vector<Orphan> to;
   for (const auto& entry : entries) {
     if (entry == nullptr) continue;
-    const registry::Family& family = entry->contest().family();
-    auto directions = directions_for(policy, family);
-    const Patch none;
-    const Patch& patch = entry->patch != nullptr ? *entry->patch : none;
-    const auto contest = select::Contest::make(
-        s->state->families.find(family.op->name)->second, merge(policy.in_force, patch.policy),
-        patch.demand, {host, s->forked}, directions_for(std::move(directions), patch));
+    const registry::OpRecord& op_record = entry->candidates().op_record();
+    auto settings = settings_for(policy, op_record);
+    const PolicyOverride none;
+    const PolicyOverride& extra =
+        entry->policy_override != nullptr ? *entry->policy_override : none;
+    const auto candidates = select::CandidateSet::make(
+        s->state->op_records.find(op_record.op->name)->second, merge(policy.in_force, extra.policy),
+        extra.constraints, {host, s->forked}, settings_for(std::move(settings), extra));
     size_t found = 0;
     for_each_class(r.plans, *entry, [&](const Known& k) {
       const bool able =
-          !select::select(contest, k.call.args(), k.call.count(), k.call.flags()).empty();
+          !select::select(candidates, k.call.args(), k.call.count(), k.call.flags()).empty();
       // A verifier that forked: in the child the lock may be held by nobody who could let go.
       if (&r != &root()) return false;
       if (able) return true;
       to.push_back(
-          {op::to_string(k.call.to_spec(entry->program())), k.kernel->id, why_not(contest, k)});
+          {op::to_string(k.call.to_spec(entry->program())), k.kernel->id, why_not(candidates, k)});
       return ++found < most;
     });
     if (&r != &root()) break;

@@ -15,7 +15,7 @@ constexpr uint32_t kFirstTable = 16;
 void free_table(void* t) { PlanTable::Deleter()(static_cast<PlanTable*>(t)); }
 void free_plan(void* p) { exec::Plan::Deleter()(static_cast<exec::Plan*>(p)); }
 
-using base::Editing;  // a child of fork that finds it so finds an entry that it cannot use
+using base::Editing;  // a forked child that finds it so finds an entry that it cannot use
 
 uint64_t next_entry_id() {
   static std::atomic<uint64_t> last{0};
@@ -56,8 +56,9 @@ void PlanTable::put(const exec::Plan* plan) noexcept {
   ++used_;
 }
 
-std::shared_ptr<Entry> Entry::make(select::Contest contest, uint64_t generation, MemoVersion& memos,
-                                   const Entry* stats_from, const void* inside) {
+std::shared_ptr<Entry> Entry::make(select::CandidateSet candidates, uint64_t generation,
+                                   MemoVersion& memos, const Entry* stats_from,
+                                   const void* inside) {
   const auto retire = [](Entry* e) {
     std::vector<const void*> held_by = std::move(e->handles_);
     held_by.push_back(e);
@@ -66,24 +67,24 @@ std::shared_ptr<Entry> Entry::make(select::Contest contest, uint64_t generation,
         e, [](void* p) { delete static_cast<Entry*>(p); }, std::move(held_by));
   };
   return std::shared_ptr<Entry>(
-      new Entry(std::move(contest), generation, memos, stats_from, inside), retire);
+      new Entry(std::move(candidates), generation, memos, stats_from, inside), retire);
 }
 
-Entry::Entry(select::Contest contest, uint64_t generation, MemoVersion& memos,
+Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
              const Entry* stats_from, const void* inside)
-    : program_(&contest.program()),
-      recipe_(Recipe::compile(contest)),
+    : program_(&candidates.program()),
+      recipe_(Recipe::compile(candidates)),
       table_(PlanTable::make(kFirstTable).release()),
       generation_(generation),
       memos_(memos),
       id_(next_entry_id()),
-      contest_(std::move(contest)),
+      candidates_(std::move(candidates)),
       inside_(inside) {
   // A kernel that was in the entry before keeps its counters.
-  for (const select::Contender& c : contest_.contenders()) {
+  for (const select::KernelCandidate& c : candidates_.all()) {
     std::shared_ptr<const exec::KernelStats> stats;
     if (stats_from != nullptr) {
-      const auto& old = stats_from->contest_.contenders();
+      const auto& old = stats_from->candidates_.all();
       for (size_t i = 0; i < old.size() && stats == nullptr; ++i)
         if (old[i].kernel == c.kernel) stats = stats_from->stats_[i];
     }
@@ -95,12 +96,12 @@ Entry::~Entry() { free_table(table_.load(std::memory_order_relaxed)); }
 
 exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order) const {
   size_t tries = exec::Plan::kMaxAttempts;
-  if (const auto& said = contest_.directions().fallbacks) tries = std::min(tries, *said + 1);
-  // A kernel on trial may be skipped, and another takes its place.
-  const size_t most = contest_.on_trial() ? exec::Plan::kMaxAttempts : tries;
+  if (const auto& said = candidates_.settings().fallbacks) tries = std::min(tries, *said + 1);
+  // A kernel in rollout may be skipped, and another takes its place.
+  const size_t most = candidates_.half_open() ? exec::Plan::kMaxAttempts : tries;
   std::vector<exec::Attempt> attempts;
   for (uint16_t i : order) {
-    attempts.push_back({contest_.contenders()[i].kernel.get(), stats_[i].get()});
+    attempts.push_back({candidates_.all()[i].kernel.get(), stats_[i].get()});
     if (attempts.size() == most) break;
   }
   auto made = exec::Plan::make(key.hash, {key.w, key.words}, attempts);

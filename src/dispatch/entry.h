@@ -19,7 +19,7 @@
 #include "select/select.h"
 
 namespace yard::detail {
-struct Patch;
+struct PolicyOverride;
 }
 
 namespace yard::dispatch {
@@ -80,7 +80,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // Shared pointers to entries retire instead of deleting. `inside` is the snapshot whose overlay table
   // will hold it, if any.
   // `memos` is the version by which calls of this entry are remembered.
-  static std::shared_ptr<Entry> make(select::Contest contest, uint64_t generation,
+  static std::shared_ptr<Entry> make(select::CandidateSet candidates, uint64_t generation,
                                      MemoVersion& memos, const Entry* stats_from,
                                      const void* inside = nullptr);
   ~Entry();
@@ -129,15 +129,15 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // ---- Immutable ----
   const op::Program& program() const noexcept { return *program_; }
   const Recipe& recipe() const noexcept { return recipe_; }
-  const select::Contest& contest() const noexcept { return contest_; }
+  const select::CandidateSet& candidates() const noexcept { return candidates_; }
   uint64_t generation() const noexcept { return generation_; }
   // No other entry of the process, of whatever op and runtime, has or had it.
   uint64_t id() const noexcept { return id_; }
-  bool strict() const noexcept { return contest_.strict(); }
+  bool strict() const noexcept { return candidates_.strict(); }
   // Every call takes the way on which it can be looked at.
   bool watched() const noexcept {
-    return contest_.directions().watched || contest_.directions().inspector != nullptr ||
-           contest_.saves_inputs() || contest_.on_trial();
+    return candidates_.settings().watched || candidates_.settings().inspector != nullptr ||
+           candidates_.saves_inputs() || candidates_.half_open();
   }
   // What threads remember of its plans is void: they look again.
   void forget_memos() const noexcept { memos_.invalidate(); }
@@ -145,23 +145,24 @@ class Entry : public std::enable_shared_from_this<Entry> {
   static bool is_for(const exec::Plan& plan, const Key& key) noexcept {
     return plan.hash == key.hash && same_key(plan, key);
   }
-  const std::string& name() const noexcept { return contest_.family().op->name; }
-  const exec::KernelStats& stats(size_t contender) const noexcept { return *stats_[contender]; }
+  const std::string& name() const noexcept { return candidates_.op_record().op->name; }
+  const exec::KernelStats& stats(size_t candidate) const noexcept { return *stats_[candidate]; }
 
   // A plan from a selection's outcome. `order` is not empty.
   exec::Plan::Ptr plan(const Key& key, const select::Order& order) const;
 
-  // Set while insert() works: a child of fork finds such an entry unusable and makes a new one.
+  // Set while insert() works: a forked child finds such an entry unusable and makes a new one.
   bool being_edited() const noexcept { return editing_.load(std::memory_order_relaxed); }
 
   // Which overlay this is; hash 0: the global entry. Borrows overlay_options.
   OverlayKey overlay_key;
   Options overlay_options;
-  std::shared_ptr<const detail::Patch> patch;  // what it was made for; null for the global entry
+  std::shared_ptr<const detail::PolicyOverride>
+      policy_override;  // what it was made for; null for the global entry
 
  private:
-  Entry(select::Contest contest, uint64_t generation, MemoVersion& memos, const Entry* stats_from,
-        const void* inside);
+  Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
+        const Entry* stats_from, const void* inside);
 
   static bool same_key(const exec::Plan& p, const Key& key) noexcept {
     if (p.key_words != key.words) return false;
@@ -172,8 +173,8 @@ class Entry : public std::enable_shared_from_this<Entry> {
   }
   // Read only where it matters: a clock costs more than the rest of an insertion.
   std::chrono::steady_clock::time_point now() const {
-    return contest_.directions().lifetime.count() > 0 ? std::chrono::steady_clock::now()
-                                                      : std::chrono::steady_clock::time_point();
+    return candidates_.settings().lifetime.count() > 0 ? std::chrono::steady_clock::now()
+                                                       : std::chrono::steady_clock::time_point();
   }
   void replace_table(PlanTable::Ptr next);
   void evict(size_t keep);
@@ -187,8 +188,8 @@ class Entry : public std::enable_shared_from_this<Entry> {
   uint64_t generation_;
   MemoVersion& memos_;
   uint64_t id_;
-  select::Contest contest_;
-  std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by contender
+  select::CandidateSet candidates_;
+  std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by candidate
   std::deque<ClassRecord> classes_;                              // oldest first
   mutable std::atomic<bool> editing_{false};
   const void* inside_;

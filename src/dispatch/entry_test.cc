@@ -43,7 +43,8 @@ class Entries : public ::testing::Test {
     return d;
   }
   std::shared_ptr<Entry> make(const Entry* before) {
-    return Entry::make(select::Contest::make(shelf_.family("op"), {}, {}, {}), 1, version_, before);
+    return Entry::make(select::CandidateSet::make(shelf_.op_record("op"), {}, {}, {}), 1, version_,
+                       before);
   }
   op::Call call(int64_t n) const {
     const TensorView out(reinterpret_cast<void*>(1ull << 36), DType::f32, {n});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens in a child of fork.
+// What happens in a forked child.
 #include "dispatch/fork.h"
 
 #include <pthread.h>
@@ -73,13 +73,13 @@ void Core::abandon_root() noexcept {
   if (last->being_edited()) fresh->left_behind = fresh->owner;
   root_.store(fresh, std::memory_order_release);
   // A snapshot of our own: entries whose plan table was being changed, or whose kernels cannot survive a
-  // fork, are made anew; overlays start empty. The old snapshot stays for calls this thread is inside of.
+  // fork, are recreated; overlays start empty. The old snapshot stays for calls this thread is inside of.
   auto next = Snapshot::make();
   next->generation = last->generation + 1;
   next->state = last->state;
   next->policy = last->policy;
   if (next->policy->observer != nullptr) next->policy->observer->forked();
-  // Rules on trial are the parent's matter: the child has nobody who would end it.
+  // Rules in rollout are the parent's matter: the child has nobody who would end it.
   if (next->policy->rollout != nullptr) {
     auto without = std::make_shared<policy::ProcessPolicy>(*next->policy);
     without->rollout = nullptr;
@@ -91,19 +91,19 @@ void Core::abandon_root() noexcept {
   std::vector<std::shared_ptr<Entry>> entries = last->owners();
   for (auto& entry : entries) {
     if (entry == nullptr) continue;
-    bool unsafe = entry->being_edited() || entry->contest().directions().health != nullptr ||
-                  entry->contest().directions().rollout != nullptr;
-    for (const select::Contender& c : entry->contest().contenders())
+    bool unsafe = entry->being_edited() || entry->candidates().settings().health != nullptr ||
+                  entry->candidates().settings().rollout != nullptr;
+    for (const select::KernelCandidate& c : entry->candidates().all())
       unsafe |= (c.kernel->backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0;
     if (!unsafe) continue;
-    select::Directions directions = entry->contest().directions();
-    directions.health = nullptr;  // breakers start anew
-    if (std::exchange(directions.rollout, nullptr) != nullptr)
-      directions.watched = directions.observer != nullptr;
+    select::OpSettings settings = entry->candidates().settings();
+    settings.health = nullptr;  // breakers restart
+    if (std::exchange(settings.rollout, nullptr) != nullptr)
+      settings.watched = settings.observer != nullptr;
     entry = Entry::make(
-        select::Contest::make(next->state->families.find(entry->name())->second,
-                              next->policy->in_force, {}, {host, true}, std::move(directions)),
-        next->generation, version(entry->contest().family().op->index), entry.get());
+        select::CandidateSet::make(next->state->op_records.find(entry->name())->second,
+                                   next->policy->in_force, {}, {host, true}, std::move(settings)),
+        next->generation, version(entry->candidates().op_record().op->index), entry.get());
   }
   next->set_entries(std::move(entries));
   generation_ = next->generation;

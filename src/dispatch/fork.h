@@ -8,10 +8,10 @@ class Core;
 
 namespace yard::dispatch {
 
-// Arranges, once per process, that children of fork are usable at once. Takes no lock at fork.
+// Arranges, once per process, that forked children are usable at once. Takes no lock at fork.
 void watch_forks();
 
-// Cores a child has to mend. Lock-free, so that a fork at any moment finds the list whole.
+// Cores a child has to repair. Lock-free, so that a fork at any moment finds the list whole.
 void add_core(detail::Core* core);
 void remove_core(detail::Core* core);
 

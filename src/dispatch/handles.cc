@@ -37,7 +37,7 @@ std::vector<yard_value_t> with_defaults(const op::Program& program, const yard_v
 Result<op::Call> representative(const Entry& e, const yard_value_t* args) {
   const auto values = with_defaults(e.program(), args);
   const WithFacts facts(values.data(), static_cast<uint32_t>(values.size()));
-  YARD_RETURN_IF_ERROR(e.program().misfit(facts.args(), e.program().arg_count()));
+  YARD_RETURN_IF_ERROR(e.program().explain_mismatch(facts.args(), e.program().arg_count()));
   return op::Call::capture(e.program(), facts.args());
 }
 
@@ -45,7 +45,7 @@ Result<std::shared_ptr<const Entry>> entry_of(Site& site) {
   for (;;) {
     const auto s = site.core->snapshot();
     const Entry* e = s->entry(site.index.load(std::memory_order_acquire));
-    if (e != nullptr && site.core->first_need(e->name(), &e->contest().family())) continue;
+    if (e != nullptr && site.core->first_need(e->name(), &e->candidates().op_record())) continue;
     if (e != nullptr) return std::shared_ptr<const Entry>(e->shared_from_this());
     Status why;
     const Site* again = site.core->attach(site.name, site.letters, &why);
@@ -105,11 +105,11 @@ Status rebind(Bound& state) {
     if (!found.ok()) return std::move(found).status();
     entry = *std::move(found);
     // The op may have come back under another index.
-    same_index = entry->contest().family().op->index == index;
+    same_index = entry->candidates().op_record().op->index == index;
   }
   const Entry& e = *entry;
   route->of = entry, route->entry = &e;
-  YARD_RETURN_IF_ERROR(e.program().misfit(state.call.args(), state.call.count()));
+  YARD_RETURN_IF_ERROR(e.program().explain_mismatch(state.call.args(), state.call.count()));
   route->core = &core, route->host = core.host;
   route->flags = state.call.flags() & YARD_CALL_ALIASED;
   Key key;
@@ -204,20 +204,20 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   if (scope != nullptr && scope->policy_id != 0) {
     if (!scope->problem.ok()) return scope->problem;
     const auto s = core.snapshot();
-    const Patch patch = make_patch(nullptr, scope, overlay_key(nullptr, scope, false));
-    YARD_RETURN_IF_ERROR(check_patch(patch, *s->policy->modes));
-    if (auto scoped = core.overlay(s, (*entry)->contest().family().op->index, patch))
+    const PolicyOverride extra = make_override(nullptr, scope, overlay_key(nullptr, scope, false));
+    YARD_RETURN_IF_ERROR(check_override(extra, *s->policy->modes));
+    if (auto scoped = core.overlay(s, (*entry)->candidates().op_record().op->index, extra))
       *entry = std::move(scoped);
   }
   const Entry& e = **entry;
   auto call = representative(e, args);
   if (!call.ok()) return std::move(call).status();
-  const auto order = select::select(e.contest(), call->args(), call->count(), call->flags());
+  const auto order = select::select(e.candidates(), call->args(), call->count(), call->flags());
   if (order.empty()) {
     Key key{};
     return core.fresh_plan(e, key, *call).status();  // says why
   }
-  const std::shared_ptr<const registry::Kernel>& kernel = e.contest().contenders()[order[0]].kernel;
+  const std::shared_ptr<const registry::Kernel>& kernel = e.candidates().all()[order[0]].kernel;
   FrozenKernel frozen;
   frozen.typed =
       kernel->d.workspace == nullptr && kernel->d.create == nullptr ? kernel->d.typed : nullptr;
@@ -241,7 +241,7 @@ Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, u
   std::shared_ptr<const op::Program> program;
   if (kernel.d.create != nullptr) {
     const auto s = frozen.site->core->snapshot();
-    if (const registry::Family* f = s->state->find(kernel.op)) program = f->op->program;
+    if (const registry::OpRecord* f = s->state->find(kernel.op)) program = f->op->program;
     if (program != nullptr)
       request.program = program.get(), request.states = frozen.site->core->states_for(nullptr);
   }

@@ -24,8 +24,8 @@ inline exec::Request request(const Entry& e, const Core& core, const yard_value_
                   .given = given,
                   .program = &e.program(),
                   .states = core.states_for(options)};
-  r.save = e.contest().saves_inputs();
-  r.inspector = e.contest().directions().inspector.get();
+  r.save = e.candidates().saves_inputs();
+  r.inspector = e.candidates().settings().inspector.get();
   return r;
 }
 

@@ -151,15 +151,15 @@ void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, 
 Result<Site*> bind_named(Core& core, std::string_view op, std::span<const Arg> args,
                          op::Arguments& to) {
   auto s = core.snapshot();
-  const registry::Family* family = s->state->find(op);
-  if (core.first_need(op, family)) {
+  const registry::OpRecord* op_record = s->state->find(op);
+  if (core.first_need(op, op_record)) {
     s = core.snapshot();
-    family = s->state->find(op);
+    op_record = s->state->find(op);
   }
-  if (family == nullptr) return core.unknown_op(*s->state, op);
+  if (op_record == nullptr) return core.unknown_op(*s->state, op);
   std::vector<op::Given> given;
   for (const Arg& a : args) given.push_back({a.name, a.value.c()});
-  auto bound = op::bind(*family->op->program, given);
+  auto bound = op::bind(*op_record->op->program, given);
   if (!bound.ok()) return std::move(bound).status();
   to = *bound;
   Status why;
@@ -175,13 +175,13 @@ namespace {
                                              std::span<const Arg> args) {
   // Read before the op is looked at.
   const auto s = core.snapshot();
-  const registry::Family* family = s->state->find(op);
+  const registry::OpRecord* op_record = s->state->find(op);
   const uint64_t found =
-      family != nullptr ? core.version(family->op->index).read() : MemoVersion::kNever;
+      op_record != nullptr ? core.version(op_record->op->index).read() : MemoVersion::kNever;
   op::Arguments bound;
   auto site = bind_named(core, op, args, bound);
   if (!site.ok()) return std::move(site).status().release();
-  const bool same = family != nullptr && (*site)->index.load() == family->op->index;
+  const bool same = op_record != nullptr && (*site)->index.load() == op_record->op->index;
   remember_binding(b, same ? found : MemoVersion::kNever, core, *site, op, args, bound);
   return call_packed(*site, bound.values, bound.count);
 }

@@ -21,19 +21,19 @@ Result<exec::Plan::Ptr> Core::fresh_plan(const Entry& entry, const Key& key, con
                     "kernel call ops whose choice asks them again",
                     entry.name()));
   root().selections.fetch_add(1, std::memory_order_relaxed);
-  const auto order = select::select(entry.contest(), call.args(), call.count(), call.flags());
-  if (order.empty() && entry.contest().unmapped())
+  const auto order = select::select(entry.candidates(), call.args(), call.count(), call.flags());
+  if (order.empty() && entry.candidates().unmapped())
     return Status(
         Code::kUnmapped,
         fmt::format("op '{}' is called in static mode and has no static kernel", entry.name()));
-  if (order.empty()) return select::no_kernel(entry.contest(), call);
+  if (order.empty()) return select::no_kernel(entry.candidates(), call);
   log_choice(entry, order[0]);
   return entry.plan(key, order);
 }
 
-void log_choice(const Entry& entry, uint16_t contender) {
+void log_choice(const Entry& entry, uint16_t candidate) {
   if (!base::log_enabled("select", LogLevel::kInfo)) return;
-  const registry::Kernel& k = *entry.contest().contenders()[contender].kernel;
+  const registry::Kernel& k = *entry.candidates().all()[candidate].kernel;
   const std::string& vendor = k.backend->vendor;
   base::log(LogLevel::kInfo, "select",
             fmt::format("Op '{}' using '{}' (kind={}, vendor={})", entry.name(), k.id,
@@ -63,7 +63,7 @@ class Core::Landing {
 };
 
 Result<exec::Plan::Ptr> Core::make_plan(const Entry& entry, const Key& key, const op::Call& call) {
-  if (!entry.contest().directions().cache) return fresh_plan(entry, key, call);
+  if (!entry.candidates().settings().cache) return fresh_plan(entry, key, call);
   Root& r = root();
   const size_t most = plans_of(entry);
   auto flight = std::make_shared<Flight>();
@@ -155,31 +155,31 @@ void Core::unpin_plan(const Entry& entry, const exec::Plan* plan, const void* no
 }
 
 std::shared_ptr<const Entry> Core::overlay(const std::shared_ptr<const Snapshot>& s, uint32_t index,
-                                           const Patch& patch) {
+                                           const PolicyOverride& extra) {
   const Entry* global = s->entry(index);
   if (global == nullptr) return nullptr;
-  const auto family = s->state->families.find(global->name())->second;
-  const bool trial = patch.key.rollout && s->policy->rollout != nullptr;
-  const policy::ProcessPolicy& said = trial ? s->policy->rollout->next() : *s->policy;
-  select::Directions directions = global->contest().directions();
-  if (trial) {
-    auto health = std::move(directions.health);
-    directions = directions_for(said, *family);
-    directions.health = std::move(health);
+  const auto op_record = s->state->op_records.find(global->name())->second;
+  const bool in_rollout = extra.key.rollout && s->policy->rollout != nullptr;
+  const policy::ProcessPolicy& said = in_rollout ? s->policy->rollout->next() : *s->policy;
+  select::OpSettings settings = global->candidates().settings();
+  if (in_rollout) {
+    auto health = std::move(settings.health);
+    settings = settings_for(said, *op_record);
+    settings.health = std::move(health);
   }
   auto entry = Entry::make(
-      select::Contest::make(family, merge(said.in_force, patch.policy), patch.demand,
-                            {host, s->forked}, directions_for(std::move(directions), patch)),
+      select::CandidateSet::make(op_record, merge(said.in_force, extra.policy), extra.constraints,
+                                 {host, s->forked}, settings_for(std::move(settings), extra)),
       s->generation, overlays_version, global, s.get());
-  entry->overlay_key = patch.key;
-  if (patch.key.options != nullptr) {
-    entry->overlay_options = *patch.key.options;
+  entry->overlay_key = extra.key;
+  if (extra.key.options != nullptr) {
+    entry->overlay_options = *extra.key.options;
     entry->overlay_options.result = nullptr;
     entry->overlay_key.options = &entry->overlay_options;
   }
-  auto kept = std::make_shared<Patch>(patch);
+  auto kept = std::make_shared<PolicyOverride>(extra);
   kept->key = entry->overlay_key;
-  entry->patch = std::move(kept);
+  entry->policy_override = std::move(kept);
   std::shared_ptr<Entry> forgotten;
   {
     std::lock_guard lock(root().plans);
@@ -194,19 +194,19 @@ std::shared_ptr<const Entry> Core::overlay(const std::shared_ptr<const Snapshot>
 namespace {
 
 // What options say about the arguments' op: a kernel that does not exist cannot be forced.
-Status check_force(const registry::Family& family, const std::string& force) {
-  if (force.empty() || family.kernels.count(force) != 0) return {};
+Status check_force(const registry::OpRecord& op_record, const std::string& force) {
+  if (force.empty() || op_record.kernels.count(force) != 0) return {};
   std::vector<std::string> ids;
-  for (const auto& [id, k] : family.kernels) ids.push_back(id);
+  for (const auto& [id, k] : op_record.kernels) ids.push_back(id);
   return Status(Code::kNotFound,
-                fmt::format("op '{}' has no kernel '{}' to force{}", family.op->name, force,
+                fmt::format("op '{}' has no kernel '{}' to force{}", op_record.op->name, force,
                             base::did_you_mean(force, ids)));
 }
 
 }  // namespace
 
-Status check_options(const registry::Family& family, const Options& o) {
-  YARD_RETURN_IF_ERROR(check_force(family, o.force));
+Status check_options(const registry::OpRecord& op_record, const Options& o) {
+  YARD_RETURN_IF_ERROR(check_force(op_record, o.force));
   if (o.policy) YARD_RETURN_IF_ERROR(validate(*o.policy));
   if (o.mode == Mode::kProgram || (o.mode && !o.mode_name.empty()))
     return Status(Code::kInvalidArgument,
@@ -234,13 +234,13 @@ void name_variable(const policy::Reading& reading, PolicyNote& note) {
 
 }  // namespace
 
-Result<Explanation> Core::explain(const registry::Family& family, const op::Call& call,
+Result<Explanation> Core::explain(const registry::OpRecord& op_record, const op::Call& call,
                                   const Options& o, const Snapshot& s) const {
-  YARD_RETURN_IF_ERROR(check_options(family, o));
+  YARD_RETURN_IF_ERROR(check_options(op_record, o));
   const ScopeState* scope = base::this_thread().scope_state;
-  const Patch patch = make_patch(&o, scope, overlay_key(&o, scope, true));
+  const PolicyOverride extra = make_override(&o, scope, overlay_key(&o, scope, true));
   if (scope != nullptr && !scope->problem.ok()) return scope->problem;
-  YARD_RETURN_IF_ERROR(check_patch(patch, *s.policy->modes));
+  YARD_RETURN_IF_ERROR(check_override(extra, *s.policy->modes));
   const Policy none;
   const policy::FileRules* file = s.policy->file.get();
   const policy::Source sources[] = {{"file", file != nullptr ? &file->said : &none},
@@ -248,12 +248,12 @@ Result<Explanation> Core::explain(const registry::Family& family, const op::Call
                                     {"process", &s.policy->set},
                                     {"scope", scope != nullptr ? &scope->content.policy : &none},
                                     {"call", o.policy ? &*o.policy : &none}};
-  select::Question q{s.state->families.find(family.op->name)->second,
+  select::Question q{s.state->op_records.find(op_record.op->name)->second,
                      &call,
-                     patch.demand,
+                     extra.constraints,
                      {host, s.forked},
                      sources,
-                     directions_for(directions_for(s, family), patch)};
+                     settings_for(settings_for(s, op_record), extra)};
   Explanation e = select::explain(q);
   e.generation = s.generation;
   for (PolicyNote& n : e.policy) name_variable(*s.policy->reading, n);
@@ -262,12 +262,12 @@ Result<Explanation> Core::explain(const registry::Family& family, const op::Call
 
 Result<Explanation> Core::explain(const op::CallSpec& spec, const Options& o) const {
   auto s = snapshot();
-  const registry::Family* family = s->state->find(spec.op);
-  if (first_need(spec.op, family)) {
+  const registry::OpRecord* op_record = s->state->find(spec.op);
+  if (first_need(spec.op, op_record)) {
     s = snapshot();
-    family = s->state->find(spec.op);
+    op_record = s->state->find(spec.op);
   }
-  if (family == nullptr) return unknown_op(*s->state, spec.op);
+  if (op_record == nullptr) return unknown_op(*s->state, spec.op);
   op::CallSpec with_flags = spec;
   const ScopeState* scope = base::this_thread().scope_state;
   with_flags.flags |= call_flags(o) | (scope != nullptr ? scope->flags : 0);
@@ -275,9 +275,9 @@ Result<Explanation> Core::explain(const op::CallSpec& spec, const Options& o) co
   Options labelled = o;
   labelled.labels.insert(spec.labels.begin(), spec.labels.end());
   with_flags.labels = call_labels(&labelled, scope);
-  auto call = op::Call::from_spec(*family->op->program, with_flags, &family->op->d);
+  auto call = op::Call::from_spec(*op_record->op->program, with_flags, &op_record->op->d);
   if (!call.ok()) return std::move(call).status();
-  return explain(*family, *call, labelled, *s);
+  return explain(*op_record, *call, labelled, *s);
 }
 
 }  // namespace yard::detail

@@ -26,14 +26,14 @@ Status check_map(const registry::State& state, const StaticMap& map) {
       status.note(std::move(text));
   };
   for (const auto& [op, kernel] : map.kernels()) {
-    const registry::Family* family = state.find(op);
-    if (family == nullptr)
+    const registry::OpRecord* op_record = state.find(op);
+    if (op_record == nullptr)
       wrong(Code::kUnknownOp, fmt::format("the static map names op '{}', which is not known{}", op,
-                                          base::did_you_mean(op, names_of(state.families))));
-    else if (family->kernels.count(kernel) == 0)
+                                          base::did_you_mean(op, names_of(state.op_records))));
+    else if (op_record->kernels.count(kernel) == 0)
       wrong(Code::kNotFound,
             fmt::format("the static map names '{}' for op '{}', which has no such kernel{}", kernel,
-                        op, base::did_you_mean(kernel, names_of(family->kernels))));
+                        op, base::did_you_mean(kernel, names_of(op_record->kernels))));
   }
   return status;
 }
@@ -60,9 +60,9 @@ std::string place_text(const Config& config, const std::string& path, const std:
 void warn_of_strangers(const registry::State& state, const policy::ProgramMode& mode) {
   if (!mode.provider.reads) return;
   std::vector<std::string> known;
-  for (const auto& [name, family] : state.families) {
-    for (const std::string& f : family->op->program->field_names()) known.push_back(f);
-    for (const auto& p : family->op->program->schema().params) known.push_back(p.name);
+  for (const auto& [name, op_record] : state.op_records) {
+    for (const std::string& f : op_record->op->program->field_names()) known.push_back(f);
+    for (const auto& p : op_record->op->program->schema().params) known.push_back(p.name);
   }
   for (const std::string& name : *mode.provider.reads)
     if (std::find(known.begin(), known.end(), name) == known.end())
@@ -73,10 +73,10 @@ void warn_of_strangers(const registry::State& state, const policy::ProgramMode& 
 
 }  // namespace
 
-Status check_patch(const Patch& patch, const policy::Modes& modes) {
-  if (patch.mode.empty()) return {};
-  Status s = policy::check_mode_name(patch.mode, &modes);
-  if (!s.ok()) s.note(fmt::format("said by the {}", patch.mode_by));
+Status check_override(const PolicyOverride& extra, const policy::Modes& modes) {
+  if (extra.mode.empty()) return {};
+  Status s = policy::check_mode_name(extra.mode, &modes);
+  if (!s.ok()) s.note(fmt::format("said by the {}", extra.mode_by));
   return s;
 }
 
@@ -138,9 +138,9 @@ Status Core::set_observer(std::shared_ptr<registry::CallObserver> observer) {
 }
 
 void observe(const Entry& e, const yard_value_t* args, uint32_t flags, const Options* o) noexcept {
-  const select::Contest& contest = e.contest();
-  const select::Directions& d = contest.directions();
-  const uint32_t index = contest.family().op->index;
+  const select::CandidateSet& candidates = e.candidates();
+  const select::OpSettings& d = candidates.settings();
+  const uint32_t index = candidates.op_record().op->index;
   const op::Labels* labels = &d.labels;
   op::Labels both;
   if (o != nullptr && !o->labels.empty()) {

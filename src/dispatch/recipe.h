@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipes: what of a call goes into its key, so that calls which every reader treats alike share a plan.
 //
-// A recipe is compiled from what the contest's contenders say they read. `hidden % 8 == 0` adds one
+// A recipe is compiled from what the candidates of an op say they read. `hidden % 8 == 0` adds one
 // bit; a dimension nobody reads adds nothing; a cost hint adds the half octave of each field it sees; a
 // verifier that does not say what it reads makes everything part of the key. Keys are compared word by
 // word, so a shape class is exact and never a matter of hashing.
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "op/field.h"
-#include "select/contest.h"
+#include "select/candidate_set.h"
 
 namespace yard::dispatch {
 
@@ -30,10 +30,10 @@ struct Key {
 
 class Recipe {
  public:
-  static Recipe compile(const select::Contest& contest);
+  static Recipe compile(const select::CandidateSet& candidates);
 
   // The key of a call that fits its schema. False when it would not fit into a Key: such calls are
-  // selected for anew each time. No allocation, no lock.
+  // selected for again each time. No allocation, no lock.
   bool fold(const yard_value_t* args, uint32_t flags, Key& key) const noexcept {
     key.w[0] = fold_first(args, flags);
     key.words = 1;

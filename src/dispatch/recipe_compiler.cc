@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what contenders read to the words of a key.
+// From what candidates read to the words of a key.
 #include <algorithm>
 
 #include "dispatch/recipe.h"
@@ -20,18 +20,20 @@ bool same_field(const op::Field& a, const op::Field& b) {
 
 class RecipeCompiler {
  public:
-  explicit RecipeCompiler(const select::Contest& contest)
-      : contest_(contest), params_(contest.program().schema().params), masks_(params_.size(), 0) {}
+  explicit RecipeCompiler(const select::CandidateSet& candidates)
+      : candidates_(candidates),
+        params_(candidates.program().schema().params),
+        masks_(params_.size(), 0) {}
 
   Recipe compile() {
     read_device();
-    for (const select::Contender& c : contest_.contenders()) {
+    for (const select::KernelCandidate& c : candidates_.all()) {
       // A kernel that is out whatever the call is reads nothing of the call.
       if (c.fixed.reason != YARD_REASON_NONE) continue;
       for (const select::Limit& l : c.limits) read_limit(l);
       read_verifier(c);
       for (const op::Field& f : c.cost_fields) read_bucket(f);
-      for (const health::Held* h : c.held_keys) read_held(*h);
+      for (const health::BreakerStatus* h : c.key_breakers) read_breaker(*h);
     }
     read_rules();
     read_mode();
@@ -74,7 +76,7 @@ class RecipeCompiler {
   void read_dtype(size_t i) {
     // No tensor, no objection: an empty list is another matter than a full one.
     if (!is_tensor(i)) {
-      const auto count = contest_.program().field(params_[i].name + ".count");
+      const auto count = candidates_.program().field(params_[i].name + ".count");
       add_other(YARD_LIMIT_MIN, 0, 1, 0, &*count);
     }
     if (params_[i].dtype != DType::invalid) {
@@ -161,7 +163,7 @@ class RecipeCompiler {
     }
   }
 
-  void read_verifier(const select::Contender& c) {
+  void read_verifier(const select::KernelCandidate& c) {
     if (c.kernel->d.verify == nullptr) return;
     if (c.kernel->reads_all)
       for (size_t i = 0; i < params_.size(); ++i) read_whole(i);
@@ -173,11 +175,11 @@ class RecipeCompiler {
   }
 
   // Whether a call is of the kind that health holds back: its dtypes, and the bucket of each dimension.
-  void read_held(const health::Held& held) {
+  void read_breaker(const health::BreakerStatus& breaker) {
     for (size_t i = 0; i < params_.size(); ++i)
       if (params_[i].is_tensor()) read_dtype(i);
-    const auto buckets = held.key.sizes.get();
-    const std::vector<op::Field>& dims = contest_.health_dims();
+    const auto buckets = breaker.key.sizes.get();
+    const std::vector<op::Field>& dims = candidates_.health_dims();
     for (size_t i = 0; i < buckets.size() && i < dims.size(); ++i) {
       const auto edge = [&](uint32_t bucket) {
         select::Limit l{};
@@ -192,7 +194,7 @@ class RecipeCompiler {
   }
 
   void read_rules() {
-    const select::Directions& d = contest_.directions();
+    const select::OpSettings& d = candidates_.settings();
     if (!d.by_rules()) return;
     recipe_.reads_scalars_ |= d.rules->reads_scalars();
     if (d.rules->key_words() > 0) recipe_.rules_ = d.rules;
@@ -200,13 +202,13 @@ class RecipeCompiler {
 
   // A mode that the program has added, as verifiers do.
   void read_mode() {
-    const auto& mode = contest_.directions().program;
+    const auto& mode = candidates_.settings().program;
     if (mode == nullptr) return;
     const auto& reads = mode->provider.reads;
-    for (const op::Field& f : contest_.mode_fields())
+    for (const op::Field& f : candidates_.mode_fields())
       if (f.count > 0) add_field(recipe_.exact_, f);
     for (size_t i = 0; i < params_.size(); ++i)
-      if (!reads || (!contest_.program().field(params_[i].name) &&
+      if (!reads || (!candidates_.program().field(params_[i].name) &&
                      std::find(reads->begin(), reads->end(), params_[i].name) != reads->end()))
         read_whole(i);
     // Keys say that an output is an input, not which.
@@ -215,9 +217,9 @@ class RecipeCompiler {
 
   size_t alias_pairs() const {
     size_t n = 0;
-    for (const uint8_t out : contest_.program().outputs())
+    for (const uint8_t out : candidates_.program().outputs())
       for (uint32_t in = 0; in < params_.size(); ++in)
-        n += contest_.program().may_alias(out, in) ? 1 : 0;
+        n += candidates_.program().may_alias(out, in) ? 1 : 0;
     return n;
   }
 
@@ -311,14 +313,16 @@ class RecipeCompiler {
     recipe_.tests_.insert(recipe_.tests_.end(), b.tests.begin(), b.tests.end());
   }
 
-  const select::Contest& contest_;
+  const select::CandidateSet& candidates_;
   const std::vector<op::Param>& params_;
   std::vector<uint32_t> masks_;
   std::vector<Bundle> bundles_;
-  bool never_ = false;  // calls are selected for anew each time
+  bool never_ = false;  // calls are selected for again each time
   Recipe recipe_;
 };
 
-Recipe Recipe::compile(const select::Contest& contest) { return RecipeCompiler(contest).compile(); }
+Recipe Recipe::compile(const select::CandidateSet& candidates) {
+  return RecipeCompiler(candidates).compile();
+}
 
 }  // namespace yard::dispatch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a call goes into its key: exactly what some contender reads.
+// What of a call goes into its key: exactly what some candidate reads.
 #include "dispatch/recipe.h"
 
 #include <gtest/gtest.h>
@@ -55,8 +55,8 @@ class Recipes : public ::testing::Test {
     d.id = id.c_str(), d.limits = limits.data(),
     d.limit_count = static_cast<uint32_t>(limits.size());
     shelf_.put(d);
-    contest_.emplace(select::Contest::make(shelf_.family("op"), {}, {}, {}));
-    recipe_ = Recipe::compile(*contest_);
+    candidates_.emplace(select::CandidateSet::make(shelf_.op_record("op"), {}, {}, {}));
+    recipe_ = Recipe::compile(*candidates_);
   }
 
   static yard_limit_t limit(uint32_t kind, const char* field, int64_t a = 0, int64_t b = 0) {
@@ -101,7 +101,7 @@ class Recipes : public ::testing::Test {
     args[4].u.list = list.data();
     args[5] = Value(m.mode).c(), args[6] = Value(m.groups).c(), args[7] = Value(m.eps).c();
     args[8] = Value(m.name).c();
-    EXPECT_GE(contest_->program().fits(args), 0);
+    EXPECT_GE(candidates_->program().fits(args), 0);
     return recipe_.fold(args, m.flags, key);
   }
   std::vector<uint64_t> key(const Made& m) {
@@ -123,7 +123,7 @@ class Recipes : public ::testing::Test {
   }
 
   Shelf shelf_;
-  std::optional<select::Contest> contest_;
+  std::optional<select::CandidateSet> candidates_;
   Recipe recipe_;
   int count_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules on trial: an overlay that some calls are sent to, timed beside the others.
+// Rules in rollout: an overlay that some calls are sent to, timed beside the others.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 // What calls are told apart by when their times are compared: op, device, dtypes and sizes.
 uint64_t kind_of(const policy::Rollout& rollout, const Entry& entry, const yard_value_t* args) {
   const op::Program& program = entry.program();
-  const uint32_t index = entry.contest().family().op->index;
+  const uint32_t index = entry.candidates().op_record().op->index;
   const std::vector<op::Field>* const sizes = rollout.sizes(index, program);
   const select::CallKind kind =
       sizes != nullptr ? select::call_kind(program, *sizes, args)
@@ -39,8 +39,9 @@ Status Core::begin_rollout(std::shared_ptr<const policy::FileRules> file, const 
     next->file = file;
     next->rollout = nullptr;
     std::vector<policy::Rollout::OpSizes> sizes(state.index_count());
-    for (const auto& [name, family] : state.families)
-      sizes[family->op->index] = {family->op->program, select::health_dims(*family->op->program)};
+    for (const auto& [name, op_record] : state.op_records)
+      sizes[op_record->op->index] = {op_record->op->program,
+                                     select::health_dims(*op_record->op->program)};
     p.rollout = std::make_shared<policy::Rollout>(rule, std::move(next), std::move(sizes));
     return Status();
   });
@@ -55,8 +56,8 @@ Status Core::end_rollout() {
 
 Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& entry,
                    const exec::Plan& plan, const exec::Request& request,
-                   const policy::Rollout& rollout, bool on_trial) {
-  policy::RolloutTally& tally = rollout.tally(kind_of(rollout, entry, request.args), on_trial);
+                   const policy::Rollout& rollout, bool in_rollout) {
+  policy::RolloutTally& tally = rollout.tally(kind_of(rollout, entry, request.args), in_rollout);
   exec::Outcome outcome;
   const auto start = std::chrono::steady_clock::now();
   Status s = run_watched(thread, core, entry, plan, request, outcome);
@@ -73,9 +74,9 @@ void tally_unserved(const policy::Rollout& rollout, const Entry& entry, const ya
     rollout.tally(kind_of(rollout, entry, args), true).add_unserved();
 }
 
-bool goes_on_trial(const policy::Rollout& rollout, const Entry& entry, const Options* options,
+bool takes_rollout(const policy::Rollout& rollout, const Entry& entry, const Options* options,
                    const ScopeState* scope) {
-  const op::Labels& known = entry.contest().directions().labels;
+  const op::Labels& known = entry.candidates().settings().labels;
   const bool said = (options != nullptr && !options->labels.empty()) ||
                     (scope != nullptr && !scope->content.labels.empty());
   if (rollout.rule().labels.empty() || !said) return rollout.takes(known);

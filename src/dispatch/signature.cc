@@ -59,8 +59,8 @@ Status check_signature(const op::Program& program, std::string_view letters) {
   for (size_t i = 0; i < letters.size(); ++i) {
     const char want = letter_of(params[i]);
     if (letters[i] != want)
-      return wrong(fmt::format("parameter {} ('{}') is {}, {} would be right", i + 1,
-                               params[i].name, cpp_name(letters[i]), cpp_name(want)));
+      return wrong(fmt::format("parameter {} ('{}') is {}, expected {}", i + 1, params[i].name,
+                               cpp_name(letters[i]), cpp_name(want)));
   }
   return {};
 }

@@ -8,9 +8,10 @@
 
 namespace yard::detail {
 
-bool Core::first_need(std::string_view op, const registry::Family* family) const {
+bool Core::first_need(std::string_view op, const registry::OpRecord* op_record) const {
   if (loader == nullptr) return false;
-  std::atomic<bool>* needed = family != nullptr ? &of_index(family->op->index).needed : nullptr;
+  std::atomic<bool>* needed =
+      op_record != nullptr ? &of_index(op_record->op->index).needed : nullptr;
   if (needed != nullptr && needed->load(std::memory_order_acquire)) return false;
   if (select::inside_select()) return false;  // where nothing may be published
   if (!loader->need(PluginOffer::kOp, op)) return false;
@@ -20,13 +21,14 @@ bool Core::first_need(std::string_view op, const registry::Family* family) const
 
 bool Core::in_use(std::string_view op) const {
   const auto s = snapshot();
-  const registry::Family* family = s->state->find(op);
-  return family != nullptr && of_index(family->op->index).needed.load(std::memory_order_acquire);
+  const registry::OpRecord* op_record = s->state->find(op);
+  return op_record != nullptr &&
+         of_index(op_record->op->index).needed.load(std::memory_order_acquire);
 }
 
 Status Core::unknown_op(const registry::State& state, std::string_view name) const {
   std::vector<std::string> names;
-  for (const auto& [n, f] : state.families) names.push_back(n);
+  for (const auto& [n, f] : state.op_records) names.push_back(n);
   Status s(Code::kUnknownOp,
            fmt::format("op '{}' is not known{}", name, base::did_you_mean(name, names)));
   if (loader != nullptr)
@@ -50,28 +52,29 @@ uint8_t leading_tensors(const op::Schema& schema) {
 
 Site* Core::attach(std::string_view name, std::string_view letters, Status* why) {
   auto s = snapshot();
-  const registry::Family* family = s->state->find(name);
-  if (first_need(name, family)) {
+  const registry::OpRecord* op_record = s->state->find(name);
+  if (first_need(name, op_record)) {
     s = snapshot();
-    family = s->state->find(name);
+    op_record = s->state->find(name);
   }
-  if (family == nullptr) {
+  if (op_record == nullptr) {
     *why = unknown_op(*s->state, name);
     return nullptr;
   }
   if (letters != kPacked) {
-    *why = dispatch::check_signature(*family->op->program, letters);
+    *why = dispatch::check_signature(*op_record->op->program, letters);
     if (!why->ok()) return nullptr;
   }
   // An index belongs to one schema for ever, a site to a name.
-  std::atomic<Site*>* packed = letters == kPacked ? &of_index(family->op->index).packed : nullptr;
+  std::atomic<Site*>* packed =
+      letters == kPacked ? &of_index(op_record->op->index).packed : nullptr;
   Site* found = packed != nullptr ? packed->load(std::memory_order_acquire) : nullptr;
   if (found == nullptr)
     for (found = sites_.load(std::memory_order_acquire);
          found != nullptr && (found->name != name || found->letters != letters);)
       found = found->next;
   if (found != nullptr) {
-    found->index.store(family->op->index, std::memory_order_release);
+    found->index.store(op_record->op->index, std::memory_order_release);
     if (packed != nullptr) packed->store(found, std::memory_order_release);
     return found;
   }
@@ -79,10 +82,10 @@ Site* Core::attach(std::string_view name, std::string_view letters, Status* why)
   static std::atomic<uint64_t> last_id{0};
   auto* site = new Site{this,
                         last_id.fetch_add(1, std::memory_order_relaxed) + 1,
-                        family->op->program->arg_count(),
-                        {family->op->index},
+                        op_record->op->program->arg_count(),
+                        {op_record->op->index},
                         letters != kPacked,
-                        leading_tensors(family->op->program->schema()),
+                        leading_tensors(op_record->op->program->schema()),
                         std::string(name),
                         std::string(letters)};
   site->next = sites_.load(std::memory_order_relaxed);

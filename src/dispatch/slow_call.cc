@@ -50,7 +50,7 @@ class CommitChooser final : public exec::Chooser {
 class SlowCall {
  public:
   SlowCall(Core& core, Site& site, const yard_value_t* args, uint32_t count, const Options* options,
-           std::shared_ptr<const policy::Rollout> trial = nullptr)
+           std::shared_ptr<const policy::Rollout> rollout = nullptr)
       : core_(core),
         site_(site),
         given_(args),
@@ -60,8 +60,8 @@ class SlowCall {
         o_(options),
         thread_(base::this_thread()),
         scope_(thread_.scope_state),
-        trial_(std::move(trial)),
-        key_(overlay_key(options, scope_, false, trial_ != nullptr)) {
+        rollout_(std::move(rollout)),
+        key_(overlay_key(options, scope_, false, rollout_ != nullptr)) {
     if (scope_ != nullptr) flags_ = scope_->flags;
     if (o_ != nullptr) {
       flags_ |= call_flags(*o_);
@@ -88,13 +88,13 @@ class SlowCall {
         if (Status s = prepare(); !s) return s;
         continue;
       }
-      if (core_.first_need(entry->name(), &entry->contest().family())) continue;
+      if (core_.first_need(entry->name(), &entry->candidates().op_record())) continue;
       const op::Call call = op::Call::capture(entry->program(), args_, flags_, labels());
       const bool use_cache = keyed_ && (o_ == nullptr || o_->cache);
       auto plan =
           use_cache ? core_.make_plan(*entry, key, call) : core_.fresh_plan(*entry, key, call);
       if (!plan.ok()) {
-        if (trial_ != nullptr) tally_unserved(*trial_, *entry, args_, plan.status());
+        if (rollout_ != nullptr) tally_unserved(*rollout_, *entry, args_, plan.status());
         return std::move(plan).status();
       }
       selected_ = true;
@@ -142,7 +142,7 @@ class SlowCall {
 
   Status check(const op::Program& program) {
     const int32_t aliased = program.tags_fit(args_, count_) ? program.fits(args_) : -1;
-    if (aliased < 0) return program.misfit(args_, count_);
+    if (aliased < 0) return program.explain_mismatch(args_, count_);
     flags_ = (flags_ & ~YARD_CALL_ALIASED) | static_cast<uint32_t>(aliased);
     if (traced() || !program.has_null_data(args_)) return {};
     for (uint32_t i = 0; i < count_; ++i) {
@@ -173,10 +173,10 @@ class SlowCall {
     const uint32_t index = site_.index.load(std::memory_order_acquire);
     const Entry* global = s->entry(index);
     if (global == nullptr || key_for(*global).hash == 0) return {};
-    if (o_ != nullptr) YARD_RETURN_IF_ERROR(check_options(global->contest().family(), *o_));
-    const Patch patch = make_patch(o_, scope_, key_for(*global));
-    YARD_RETURN_IF_ERROR(check_patch(patch, *s->policy->modes));
-    overlay_ = core_.overlay(s, index, patch);
+    if (o_ != nullptr) YARD_RETURN_IF_ERROR(check_options(global->candidates().op_record(), *o_));
+    const PolicyOverride extra = make_override(o_, scope_, key_for(*global));
+    YARD_RETURN_IF_ERROR(check_override(extra, *s->policy->modes));
+    overlay_ = core_.overlay(s, index, extra);
     return {};
   }
 
@@ -185,26 +185,26 @@ class SlowCall {
       o_->result->cached = !selected_;
       o_->result->mode = plan.mode;
       if (plan.mode == Mode::kProgram)
-        o_->result->mode_name = e.contest().directions().program->name;
+        o_->result->mode_name = e.candidates().settings().program->name;
       o_->result->select_ns = selecting_.lap();
     }
     if (traced()) return trace(e, plan);
     // Health hears of calls that go well while it suspects the kernel, and a plan may be newer than that.
-    if (plan.direct.load(std::memory_order_relaxed) && trial_ == nullptr &&
+    if (plan.direct.load(std::memory_order_relaxed) && rollout_ == nullptr &&
         thread_.commit == nullptr && (o_ == nullptr || !o_->deadline) &&
         plan.attempts[0].stats->suspects.load(std::memory_order_relaxed) == 0) [[likely]]
       return run_direct(e, plan);
-    // A call on trial has been seen before it was sent there.
-    if (e.contest().directions().observer != nullptr && trial_ == nullptr)
+    // A call in rollout has been seen before it was sent there.
+    if (e.candidates().settings().observer != nullptr && rollout_ == nullptr)
       observe(e, args_, flags_, o_);
     exec::Request asked = request(e, core_, args_, given_, flags_, o_);
     if (thread_.commit != nullptr) [[unlikely]]
       return run_committed(*thread_.commit, e, plan, asked);
-    if (trial_ != nullptr) return run_tallied(thread_, core_, e, plan, asked, *trial_, true);
-    const auto& rollout = e.contest().directions().rollout;
+    if (rollout_ != nullptr) return run_tallied(thread_, core_, e, plan, asked, *rollout_, true);
+    const auto& rollout = e.candidates().settings().rollout;
     if (rollout == nullptr) return run_watched(thread_, core_, e, plan, asked);
-    if (goes_on_trial(*rollout, e, o_, scope_))
-      return core_.call_on_trial(site_, given_, count_, o_, rollout);
+    if (takes_rollout(*rollout, e, o_, scope_))
+      return core_.call_in_rollout(site_, given_, count_, o_, rollout);
     return run_tallied(thread_, core_, e, plan, asked, *rollout, false);
   }
 
@@ -261,8 +261,8 @@ class SlowCall {
   // What the call says to this op: its labels count only where rules or a mode of the program read them.
   dispatch::OverlayKey key_for(const Entry& global) const {
     if (o_ == nullptr || o_->labels.empty()) return key_;
-    if (!by_program_mode() && !global.contest().directions().reads_labels()) return key_;
-    return overlay_key(o_, scope_, true, trial_ != nullptr);
+    if (!by_program_mode() && !global.candidates().settings().reads_labels()) return key_;
+    return overlay_key(o_, scope_, true, rollout_ != nullptr);
   }
   bool by_program_mode() const noexcept {
     if (!o_->mode_name.empty()) return !parse_mode(o_->mode_name);
@@ -300,7 +300,7 @@ class SlowCall {
   const Options* o_;
   base::ThreadRecord& thread_;
   const ScopeState* scope_;
-  const std::shared_ptr<const policy::Rollout> trial_;  // the call goes by its rules
+  const std::shared_ptr<const policy::Rollout> rollout_;  // the call goes by its rules
   const dispatch::OverlayKey key_;
   std::shared_ptr<const Entry> overlay_;
   uint32_t flags_ = 0;
@@ -315,8 +315,9 @@ Status Core::call_slow(Site& site, const yard_value_t* args, uint32_t count,
   return SlowCall(*this, site, args, count, options).run();
 }
 
-Status Core::call_on_trial(Site& site, const yard_value_t* args, uint32_t count,
-                           const Options* options, std::shared_ptr<const policy::Rollout> rollout) {
+Status Core::call_in_rollout(Site& site, const yard_value_t* args, uint32_t count,
+                             const Options* options,
+                             std::shared_ptr<const policy::Rollout> rollout) {
   return SlowCall(*this, site, args, count, options, std::move(rollout)).run();
 }
 

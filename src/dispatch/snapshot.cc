@@ -22,7 +22,8 @@ const Entry* Snapshot::overlay(uint32_t index, const OverlayKey& key) const noex
   const uint32_t first = place(index, key.hash);
   for (uint32_t i = 0; i < kProbe; ++i) {
     const Entry* e = overlays_[(first + i) % kOverlays].load(base::kFollow);
-    if (e != nullptr && e->overlay_key == key && e->contest().family().op->index == index) return e;
+    if (e != nullptr && e->overlay_key == key && e->candidates().op_record().op->index == index)
+      return e;
   }
   return nullptr;
 }

@@ -24,14 +24,14 @@ class Snapshot : public std::enable_shared_from_this<Snapshot> {
     return index < entry_count ? entries[index] : nullptr;
   }
 
-  // The entry of an op under a policy patch; null if it is not there (yet, or any more).
+  // The entry of an op under a policy override; null if it is not there (yet, or any more).
   const Entry* overlay(uint32_t index, const OverlayKey& key) const noexcept;
   // Under the plan lock. May take the place of another one, which is given back.
   std::shared_ptr<Entry> put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const;
   size_t overlay_count() const noexcept;
   // Those there are. Under the plan lock.
   std::vector<std::shared_ptr<const Entry>> overlays() const;
-  // Whether some entry's plan table is being changed: only of interest in a child of fork.
+  // Whether some entry's plan table is being changed: only of interest in a forked child.
   bool being_edited() const noexcept;
 
   uint64_t generation = 0;
@@ -39,7 +39,7 @@ class Snapshot : public std::enable_shared_from_this<Snapshot> {
   uint32_t entry_count = 0;
   std::shared_ptr<const registry::State> state;
   std::shared_ptr<const policy::ProcessPolicy> policy;
-  std::shared_ptr<const health::View> health;  // null: as if empty
+  std::shared_ptr<const health::HealthSnapshot> health;  // null: as if empty
   bool forked = false;
 
   void set_entries(std::vector<std::shared_ptr<Entry>> owners);

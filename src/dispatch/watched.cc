@@ -11,23 +11,24 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // The half-open kernels of one call: each runs only if its gate lets the call in, which must come out again.
-class Trials final : public exec::Door {
+class Probes final : public exec::Door {
  public:
-  Trials(const Entry& entry, const exec::Plan& plan, exec::Request& r)
+  Probes(const Entry& entry, const exec::Plan& plan, exec::Request& r)
       : entry_(entry), plan_(plan), args_(r.args) {
-    if (entry.contest().on_trial()) r.door = this;
+    if (entry.candidates().half_open()) r.door = this;
   }
 
-  // Only when the kernel is about to run: trials are few, and one that runs nothing is lost.
+  // Only when the kernel is about to run: probes are few, and one that runs nothing is lost.
   bool admits(size_t attempt) override {
-    const health::Held* held = entry_.contest().trial(*plan_.attempts[attempt].kernel, args_);
-    if (held == nullptr) return true;
-    if (!held->gate->try_enter()) return false;
-    entered_[attempt] = held->gate.get();
+    const health::BreakerStatus* breaker =
+        entry_.candidates().half_open_breaker(*plan_.attempts[attempt].kernel, args_);
+    if (breaker == nullptr) return true;
+    if (!breaker->probes->try_enter()) return false;
+    entered_[attempt] = breaker->probes.get();
     return true;
   }
 
-  // Whether a trial has decided something.
+  // Whether a probe has decided something.
   bool leave(const exec::Outcome& outcome) noexcept {
     bool decided = false;
     for (uint32_t i = 0; i < plan_.attempt_count; ++i)
@@ -36,9 +37,9 @@ class Trials final : public exec::Door {
     return decided;
   }
 
-  ~Trials() override { leave({}); }
-  Trials(const Trials&) = delete;
-  Trials& operator=(const Trials&) = delete;
+  ~Probes() override { leave({}); }
+  Probes(const Probes&) = delete;
+  Probes& operator=(const Probes&) = delete;
 
  private:
   // A kernel that was not run says nothing.
@@ -52,7 +53,7 @@ class Trials final : public exec::Door {
   const Entry& entry_;
   const exec::Plan& plan_;
   const yard_value_t* const args_;
-  health::Gate* entered_[exec::Plan::kMaxAttempts] = {};
+  health::ProbeSlots* entered_[exec::Plan::kMaxAttempts] = {};
 };
 
 bool speaks_against(ErrorClass c) noexcept {
@@ -77,7 +78,7 @@ class Report {
     const health::Told told = core_.board.fault(k, f.error, f.said, now());
     moved_ |= told.changed;
     if (told.watched) f.attempt->stats->suspects.fetch_or(kind_bit(k));
-    // It is open, and hears of nobody but trial calls.
+    // It is open, and hears of nobody but probes.
     if (told.changed) f.attempt->stats->suspects.fetch_and(told.rows | ~kind_bit(k));
   }
   // Of a kernel that has not failed of late nothing is told, nor of kinds of calls that have not.
@@ -139,9 +140,9 @@ void note_outcome(const Core& core, const Entry& entry, const exec::Plan& plan,
 
 Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& entry,
                    const exec::Plan& plan, exec::Request request, exec::Outcome& outcome) {
-  Trials trials(entry, plan, request);
+  Probes probes(entry, plan, request);
   Status s = exec::execute(thread, plan, request, outcome);
-  const bool decided = trials.leave(outcome);
+  const bool decided = probes.leave(outcome);
   note_outcome(core, entry, plan, request, outcome);
   if (decided) core.health_moved();
   return s;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running a plan with all that may look at it: trial calls of half-open kernels before, health after. Hits of
+// Running a plan with all that may look at it: probes of half-open kernels before, health after. Hits of
 // direct plans do without.
 #pragma once
 
@@ -16,15 +16,15 @@ inline Status run_watched(base::ThreadRecord& thread, const Core& core, const En
   exec::Outcome nobody_asks;
   return run_watched(thread, core, entry, plan, request, nobody_asks);
 }
-// The same, timed for rules on trial and those beside them.
+// The same, timed for rules in rollout and those beside them.
 Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& entry,
                    const exec::Plan& plan, const exec::Request& request,
-                   const policy::Rollout& rollout, bool on_trial);
-// For a call that found no kernel under the rules on trial.
+                   const policy::Rollout& rollout, bool in_rollout);
+// For a call that found no kernel under the rules on rollout.
 void tally_unserved(const policy::Rollout& rollout, const Entry& entry, const yard_value_t* args,
                     const Status& why);
-// Whether a call goes by the rules on trial.
-bool goes_on_trial(const policy::Rollout& rollout, const Entry& entry, const Options* options,
+// Whether a call goes by the rules on rollout.
+bool takes_rollout(const policy::Rollout& rollout, const Entry& entry, const Options* options,
                    const ScopeState* scope);
 
 // Hands to health what became of a call. A plan whose kernel has failed is not direct until a call of each kind

@@ -112,8 +112,8 @@ class Run {
       Frame frame(r_.host, r_.flags, a.kernel->d.self);
       int32_t code = timed(*a.kernel, frame);
       const bool ended_well = code == YARD_OK;
-      bool mended = false;
-      if (ended_well && inspection != nullptr) code = judged(*inspection, frame, mended);
+      bool repaired = false;
+      if (ended_well && inspection != nullptr) code = judged(*inspection, frame, repaired);
       if (code == YARD_OK) {
         telemetry::count(thread_, a.stats->calls.id());
         o_.served = &a;
@@ -121,7 +121,7 @@ class Run {
         return {};
       }
       const ErrorClass c = failed(a, code, frame.error);
-      if (mended) return {};
+      if (repaired) return {};
       if (!may_go_on(a, c, ended_well)) return finish(o_.failures.size() >= plan_.tries);
       if (saved_.held()) saved_.restore();
     }
@@ -173,8 +173,8 @@ class Run {
   }
 
   // The code of a kernel that ended well and whose results have been looked at.
-  static int32_t judged(registry::Inspection& inspection, Frame& frame, bool& mended) {
-    const Status s = inspection.judge(mended);
+  static int32_t judged(registry::Inspection& inspection, Frame& frame, bool& repaired) {
+    const Status s = inspection.judge(repaired);
     if (s.ok()) return YARD_OK;
     const std::string_view why = s.message();
     const size_t n = std::min(why.size(), sizeof frame.error - 1);

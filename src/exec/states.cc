@@ -212,10 +212,10 @@ void States::keep_only(const registry::State& state) {
   std::lock_guard lock(here.lock);
   for (auto it = here.kept.begin(); it != here.kept.end();) {
     const auto next = std::next(it);
-    const auto family = state.families.find(it->kernel->op);
-    const bool there = family != state.families.end() && [&] {
-      const auto k = family->second->kernels.find(it->kernel->id);
-      return k != family->second->kernels.end() && k->second.get() == it->kernel;
+    const auto op_record = state.op_records.find(it->kernel->op);
+    const bool there = op_record != state.op_records.end() && [&] {
+      const auto k = op_record->second->kernels.find(it->kernel->id);
+      return k != op_record->second->kernels.end() && k->second.get() == it->kernel;
     }();
     if (!there) ended.splice(ended.begin(), here.kept, it);
     it = next;

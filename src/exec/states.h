@@ -64,7 +64,7 @@ class States {
   // Copies; before the first call.
   void set_options(std::vector<OwnedValue> options);
   const std::vector<OwnedValue>& options() const noexcept { return options_; }
-  // Named tensors, borrowed. States made before are let go: the next call makes them anew.
+  // Named tensors, borrowed. States made before are let go: the next call makes them again.
   void set_weights(Weights weights);
 
   // The state for this call, made if need be with the frame's call as context. Null after a failure: then
@@ -88,7 +88,7 @@ class States {
   std::shared_ptr<State> make(const std::shared_ptr<const registry::Kernel>& kernel, Frame& frame,
                               const yard_value_t* args, uint32_t count, int32_t& code);
 
-  // What one process has. A child of fork begins with no states, and leaves those of its parent, with the lock that
+  // What one process has. A forked child begins with no states, and leaves those of its parent, with the lock that
   // a thread may have held, where they are.
   struct Mine {
     const uint64_t forks = base::forks();

@@ -56,7 +56,7 @@ Out denied(const Policy& p, const FunctionRule& rule, const registry::Backend& b
 
 Out unavailable(const Situation& s, const registry::Backend& b) {
   if (s.snapshot.forked && (b.d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
-    return {YARD_REASON_FORKED, "it cannot be used in a child of fork"};
+    return {YARD_REASON_FORKED, "it cannot be used in a forked child"};
   const registry::Probe& probe = b.probe({b.d.device_type, 0}, s.host);
   if (probe.available) return {};
   // Whoever is switched on is expected to be there.
@@ -69,24 +69,24 @@ Out unavailable(const Situation& s, const registry::Backend& b) {
 // What its breaker says, if anything; and whether the device that it is for is lost. A call names no device: it is
 // the one that the backend's probe is asked about.
 Out unhealthy(const Situation& s, const registry::Backend& b, const registry::Hook& h,
-              std::optional<health::Held>& held) {
-  const health::View* view = s.snapshot.health.get();
+              std::optional<health::BreakerStatus>& breaker) {
+  const health::HealthSnapshot* view = s.snapshot.health.get();
   if (view == nullptr) return {};
   const Device device{b.d.device_type, 0};
   if (view->is_lost(device))
     return {YARD_REASON_UNHEALTHY, fmt::format("device {} is lost", to_string(device))};
   const health::Key key = health_key(h);
-  const health::View::OfOp* of = view->of_op(key.op);
-  const health::Held* found = of != nullptr ? of->find(key) : nullptr;
+  const health::HealthSnapshot::OfOp* of = view->of_op(key.op);
+  const health::BreakerStatus* found = of != nullptr ? of->find(key) : nullptr;
   if (found == nullptr) return {};
-  held = *found;
+  breaker = *found;
   if (found->state != BreakerState::kOpen) return {};
-  return {YARD_REASON_UNHEALTHY, found->until == health::kByHand ? "its breaker was opened by hand"
+  return {YARD_REASON_UNHEALTHY, found->until == health::kManual ? "its breaker was opened manually"
                                                                  : "its breaker is open"};
 }
 
 Out judge(const Situation& s, const FunctionRule& rule, std::string_view signature,
-          const registry::Hook& h, std::optional<health::Held>& held) {
+          const registry::Hook& h, std::optional<health::BreakerStatus>& breaker) {
   if (!signature.empty() && h.signature != signature)
     return {YARD_REASON_REFUSED,
             fmt::format("its signature is {}, declared is {}", h.signature, signature)};
@@ -99,7 +99,7 @@ Out judge(const Situation& s, const FunctionRule& rule, std::string_view signatu
   if (Out out = denied(s.snapshot.policy->in_force, rule, b)) return out;
   if (Out out = switched_off(s, b)) return out;
   if (Out out = unavailable(s, b)) return out;
-  return unhealthy(s, b, h, held);
+  return unhealthy(s, b, h, breaker);
 }
 
 }  // namespace
@@ -112,11 +112,11 @@ health::Key health_key(const registry::Hook& h) {
   return key;
 }
 
-std::string rests(const health::Held& held) {
-  if (held.until == health::kByHand) return "its breaker was opened by hand";
+std::string breaker_text(const health::BreakerStatus& breaker) {
+  if (breaker.until == health::kManual) return "its breaker was opened manually";
   const auto left =
-      std::chrono::ceil<std::chrono::seconds>(held.until - std::chrono::steady_clock::now());
-  return fmt::format("its breaker is open; trial calls begin in {} s",
+      std::chrono::ceil<std::chrono::seconds>(breaker.until - std::chrono::steady_clock::now());
+  return fmt::format("its breaker is open; probes begin in {} s",
                      std::max<int64_t>(left.count(), 0));
 }
 
@@ -150,14 +150,14 @@ std::vector<Candidate> candidates(const Situation& s, std::string_view group, st
   std::vector<Candidate> to;
   for (const auto& hook : s.snapshot.state->functions) {
     if (hook->group != group || hook->name != name) continue;
-    std::optional<health::Held> held;
-    Out out = judge(s, rule, signature, *hook, held);
+    std::optional<health::BreakerStatus> breaker;
+    Out out = judge(s, rule, signature, *hook, breaker);
     size_t place = 0;
     if (rule.backends)
       place = static_cast<size_t>(
           std::find(rule.backends->begin(), rule.backends->end(), hook->backend) -
           rule.backends->begin());
-    to.push_back({hook, out.reason, std::move(out.detail), place, std::move(held)});
+    to.push_back({hook, out.reason, std::move(out.detail), place, std::move(breaker)});
   }
   std::sort(to.begin(), to.end(), [](const Candidate& a, const Candidate& b) {
     const bool a_out = a.reason != YARD_REASON_NONE, b_out = b.reason != YARD_REASON_NONE;

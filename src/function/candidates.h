@@ -33,7 +33,7 @@ struct Candidate {
   std::string detail;                 // for people
   size_t place = 0;                   // in the order that rules state
   // What its breaker says, unless it is closed. Open: it is out, with the reason `unhealthy`.
-  std::optional<health::Held> held;
+  std::optional<health::BreakerStatus> breaker;
   int priority() const noexcept {
     return (hook->d.flags & YARD_HOOK_LOWER_FIRST) != 0 ? -hook->d.priority : hook->d.priority;
   }
@@ -46,7 +46,7 @@ FunctionRule rule_for(const std::map<std::string, FunctionRule, std::less<>>& ru
 // What health knows an implementation by: the function as op, the backend as kernel.
 health::Key health_key(const registry::Hook& implementation);
 // When an open breaker lets it be tried again, for people.
-std::string rests(const health::Held& held);
+std::string breaker_text(const health::BreakerStatus& breaker);
 
 // Those that calls ask, in order; then the others by backend. `signature` empty: of any. May run probes of backends.
 std::vector<Candidate> candidates(const Situation& situation, std::string_view group,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The long way of a call: commit groups, checks of verifiers, traces, and who is tried when an implementation has
-// failed or is on trial.
+// failed or is in rollout.
 #include <fmt/format.h>
 #include <yard/detail/commit.h>
 #include <yard/detail/function.h>
@@ -117,7 +117,7 @@ class Choice {
     const function::Answer a = answer(i);
     if (!a.accepted) return notes_.add(i, a), false;
     // One at a time tries who is half-open.
-    if (e.gate() != nullptr && !enter(e))
+    if (e.probes() != nullptr && !enter(e))
       return notes_.add(i, "is being tried by another call"), false;
     return true;
   }
@@ -134,8 +134,8 @@ class Choice {
   }
 
   bool enter(const Table::Entry& e) {
-    if (!e.gate()->try_enter()) return false;
-    function::story_of(so_far_).trial = e.held->gate;
+    if (!e.probes()->try_enter()) return false;
+    function::story_of(so_far_).probe = e.breaker->probes;
     return true;
   }
 
@@ -163,13 +163,14 @@ class Choice {
     for (const Table::Entry& e : table_.entries) {
       const Implementation& i = *e.implementation;
       if (i.hook->backend != chosen) continue;
-      if (e.reason != YARD_REASON_NONE && !e.rests()) cannot_follow(chosen, "is out: " + e.detail);
+      if (e.reason != YARD_REASON_NONE && !e.breaker_text())
+        cannot_follow(chosen, "is out: " + e.detail);
       const function::Answer a = answer(i);
       if (!a.broken.empty()) cannot_follow(chosen, "has a broken verifier: " + a.broken);
       if (!a.accepted)
         cannot_follow(chosen,
                       "refuses the call: " + i.text_of(a.verdict.reason, a.verdict.figures));
-      if (e.gate() != nullptr) enter(e);
+      if (e.probes() != nullptr) enter(e);
       return take(e);
     }
     cannot_follow(chosen, "does not implement it");

@@ -64,7 +64,7 @@ struct Implementation : detail::FunctionRow {
   mutable Reason reasons_[kReasons];
   mutable telemetry::Counter others_;
   mutable std::mutex
-      learning_;  // only tried, never waited for: it may be left locked in a child of fork
+      learning_;  // only tried, never waited for: it may be left locked in a forked child
 };
 
 // The name of a reason of any origin.

@@ -21,9 +21,9 @@ FunctionProvider provider(const Candidate& c) {
   p.priority = c.priority();
   p.on = c.reason == YARD_REASON_NONE;
   if (!p.on) p.reason = reason_label(c.reason), p.detail = c.detail;
-  if (!c.held) return p;
-  p.breaker = to_string(c.held->state);
-  if (c.held->state == BreakerState::kOpen) p.detail = rests(*c.held);
+  if (!c.breaker) return p;
+  p.breaker = to_string(c.breaker->state);
+  if (c.breaker->state == BreakerState::kOpen) p.detail = breaker_text(*c.breaker);
   return p;
 }
 
@@ -105,11 +105,11 @@ FunctionExplanation Registry::explain(detail::FunctionSite& site,
     FunctionCandidate c{i.hook->backend, i.priority(), "out", "", e.detail};
     if (e.reason != YARD_REASON_NONE) {
       c.reason = reason_label(e.reason);
-      if (e.rests()) c.detail = rests(*e.held);
+      if (e.breaker_text()) c.detail = breaker_text(*e.breaker);
       to.candidates.push_back(std::move(c));
       continue;
     }
-    if (e.gate() != nullptr) c.detail = "its breaker is half-open: one call at a time tries it";
+    if (e.probes() != nullptr) c.detail = "its breaker is half-open: one call at a time tries it";
     const Answer a = table->checked ? ask_checked(i, thread, args) : ask_once(i, thread, args);
     if (!a.broken.empty()) {
       c.verdict = "broken", c.reason = reason_label(YARD_REASON_VERIFIER_BROKEN);
@@ -120,7 +120,7 @@ FunctionExplanation Registry::explain(detail::FunctionSite& site,
     } else if (thread.commit != nullptr && e.partial) {
       c.reason = reason_label(YARD_REASON_REFUSED);
       c.detail = "it cannot run all functions that choose together";
-    } else if (e.gate() != nullptr && !e.gate()->would_admit()) {
+    } else if (e.probes() != nullptr && !e.probes()->would_admit()) {
       c.reason = reason_label(YARD_REASON_UNHEALTHY);
       c.detail = "its breaker is half-open, and other calls try it now";
     } else {

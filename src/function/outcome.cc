@@ -91,9 +91,9 @@ void tell_failure(const FunctionSite& site, const Implementation& i, const Throw
   const ErrorClass c =
       t.error_class == ErrorClass::kDeviceLost ? ErrorClass::kFault : t.error_class;
   bool decided = false;
-  if (so_far.story != nullptr && so_far.story->trial != nullptr) {
-    decided = so_far.story->trial->leave(c);
-    so_far.story->trial.reset();
+  if (so_far.story != nullptr && so_far.story->probe != nullptr) {
+    decided = so_far.story->probe->leave(c);
+    so_far.story->probe.reset();
   }
   Core& core = registry->core();
   const health::Told told =
@@ -109,8 +109,8 @@ bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHea
   if (so_far.story != nullptr) so_far.story->watched = false;
   if (thread_is_unwinding()) {
     // A thread that is cancelled says nothing about anybody.
-    if (so_far.story != nullptr && so_far.story->trial != nullptr)
-      std::exchange(so_far.story->trial, nullptr)->leave(ErrorClass::kDeclined);
+    if (so_far.story != nullptr && so_far.story->probe != nullptr)
+      std::exchange(so_far.story->probe, nullptr)->leave(ErrorClass::kDeclined);
     return false;
   }
   const auto& i = static_cast<const Implementation&>(row);
@@ -129,14 +129,14 @@ bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHea
 void function_ended(const FunctionSite& site, const FunctionRow& row,
                     FunctionTry& so_far) noexcept {
   FunctionStory& story = *so_far.story;
-  const bool tried = story.trial != nullptr, watched = std::exchange(story.watched, false);
+  const bool tried = story.probe != nullptr, watched = std::exchange(story.watched, false);
   function::Registry* const registry = function::Registry::serving();
   if ((!tried && !watched) || registry == nullptr) return;  // it has failed, and that is told
   const auto& i = static_cast<const Implementation&>(row);
   try {
     Core& core = registry->core();
     bool decided = false;
-    if (tried) decided = std::exchange(story.trial, nullptr)->leave(ErrorClass::kOk);
+    if (tried) decided = std::exchange(story.probe, nullptr)->leave(ErrorClass::kOk);
     if (watched) {
       core.board.success(function::health_key(*i.hook), std::chrono::steady_clock::now());
       i.suspect.store(false);

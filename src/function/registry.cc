@@ -23,7 +23,7 @@ constexpr bool kCheckedFromTheStart = false;
 constexpr bool kCheckedFromTheStart = true;
 #endif
 
-// Tables of the parent may name what a child of fork cannot use; they are made anew, and the old ones left behind.
+// Tables of the parent may name what a forked child cannot use; they are recreated, and the old ones left behind.
 void in_child() {
   for (detail::FunctionSite* site : registry::all_function_sites())
     site->table.store(nullptr, std::memory_order_relaxed);

@@ -127,7 +127,7 @@ Source* Sources::next(Group& group, const std::vector<const Source*>& asked, boo
 void Sources::tried(Source& source, const Status& status) {
   const std::lock_guard lock(writers_.get().lock);
   source.say(status.ok() ? std::string() : status.to_string());
-  // The count last: one that was asked and neither done nor counted is asked again by a child of fork.
+  // The count last: one that was asked and neither done nor counted is asked again by a forked child.
   source.done.store(status.ok(), std::memory_order_release);
   source.attempts.fetch_add(1, std::memory_order_release);
 }

@@ -2,7 +2,7 @@
 // The providers of lazy groups, and how far each is.
 //
 // Lists only grow, their nodes live as long as the registry, and what changes of a node is atomic: whoever reads
-// takes no lock, so that a child of fork has all of it, whatever another thread of the parent was doing. The lock is
+// takes no lock, so that a forked child has all of it, whatever another thread of the parent was doing. The lock is
 // for writers; the child has one of its own.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one call of a function has been through, once there is something to tell: who failed, whose trial it is.
+// What one call of a function has been through, once there is something to tell: who failed, whose probe it is.
 #pragma once
 
 #include <yard/detail/function.h>
@@ -8,19 +8,19 @@
 #include <memory>
 #include <vector>
 
-#include "health/gate.h"
+#include "health/probe_slots.h"
 
 namespace yard::detail {
 
 struct FunctionStory {
-  std::vector<const char*> failed;      // backends
-  std::shared_ptr<health::Gate> trial;  // which the one that runs has entered, and leaves
-  bool watched = false;                 // a success of the one that runs is to be told
+  std::vector<const char*> failed;            // backends
+  std::shared_ptr<health::ProbeSlots> probe;  // which the one that runs has entered, and leaves
+  bool watched = false;                       // a success of the one that runs is to be told
 
   FunctionStory() = default;
   // A call that was given up says nothing.
   ~FunctionStory() {
-    if (trial != nullptr) trial->leave(ErrorClass::kDeclined);
+    if (probe != nullptr) probe->leave(ErrorClass::kDeclined);
   }
   FunctionStory(const FunctionStory&) = delete;
   FunctionStory& operator=(const FunctionStory&) = delete;

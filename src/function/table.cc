@@ -44,7 +44,7 @@ std::unique_ptr<const Table> Table::make(const Situation& situation,
     const bool partial =
         c.reason == YARD_REASON_NONE && !serves_all(situation, site, c.hook->backend);
     to->entries.push_back(
-        {std::move(implementation), c.reason, std::move(c.detail), partial, std::move(c.held)});
+        {std::move(implementation), c.reason, std::move(c.detail), partial, std::move(c.breaker)});
   }
   to->originals = before != nullptr ? before->originals : std::make_shared<telemetry::Counter>();
   to->strict = situation.snapshot.policy->in_force.strict.value_or(false);
@@ -62,7 +62,7 @@ void Table::settle_way() const noexcept {
   const auto short_way = [this] {
     if (checked) return false;
     for (const Entry& e : entries)
-      if (e.gate() != nullptr || e.implementation->suspect.load()) return false;
+      if (e.probes() != nullptr || e.implementation->suspect.load()) return false;
     return true;
   };
   plain.store(short_way());
@@ -79,8 +79,8 @@ bool Table::same_as(const Table& other) const {
         entries[i].reason != other.entries[i].reason ||
         entries[i].detail != other.entries[i].detail ||
         entries[i].partial != other.entries[i].partial ||
-        entries[i].gate() != other.entries[i].gate() ||
-        entries[i].rests() != other.entries[i].rests())
+        entries[i].probes() != other.entries[i].probes() ||
+        entries[i].breaker_text() != other.entries[i].breaker_text())
       return false;
   return true;
 }

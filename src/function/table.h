@@ -18,11 +18,13 @@ struct Table : detail::FunctionTable {
     std::string detail;
     // Some function that chooses by the same key has none of this backend: no choice of a commit group.
     bool partial = false;
-    std::optional<health::Held> held;  // unless its breaker is closed
+    std::optional<health::BreakerStatus> breaker;  // unless its breaker is closed
 
     // Open, and nothing else keeps it from running.
-    bool rests() const noexcept { return held && held->state == BreakerState::kOpen; }
-    health::Gate* gate() const noexcept { return held ? held->gate.get() : nullptr; }
+    bool breaker_text() const noexcept { return breaker && breaker->state == BreakerState::kOpen; }
+    health::ProbeSlots* probes() const noexcept {
+      return breaker ? breaker->probes.get() : nullptr;
+    }
   };
   std::vector<Entry> entries;  // as candidates() gives them; the first `count` are the rows
   std::vector<const detail::FunctionRow*> list;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lock around the state, and how a child of fork gets rid of both.
+// The lock around the state, and how a forked child gets rid of both.
 #include "health/board.h"
 
 #include "health/board_state.h"
@@ -54,7 +54,7 @@ Told Board::success(const Key& key, Time now) {
   return s->success(in_force(), key, now);
 }
 
-std::shared_ptr<const View> Board::view() const {
+std::shared_ptr<const HealthSnapshot> Board::view() const {
   const Locked s(state_);
   return s->view();
 }

@@ -24,8 +24,8 @@
 #include <string_view>
 #include <vector>
 
+#include "health/health_snapshot.h"
 #include "health/key.h"
-#include "health/view.h"
 
 namespace yard::health {
 
@@ -61,7 +61,7 @@ class Board {
   // ---- Outcomes ----
 
   // A call that did not succeed, of any class: all are counted, kFault may open a breaker, kDeviceLost takes the
-  // key's device out. A trial call must have left its gate before. Results of calls that are no trial change
+  // key's device out. A probe must have left its slot before. Results of calls that are no probe change
   // nothing while the breaker is not closed: they began before.
   Told fault(const Key& key, ErrorClass error_class, std::string_view text, Time now);
   // Ends a row of faults. Not counted in reports.
@@ -69,13 +69,13 @@ class Board {
 
   // ---- The view ----
 
-  std::shared_ptr<const View> view() const;
+  std::shared_ptr<const HealthSnapshot> view() const;
   // When advance() has something to do next; in the past: now. Nothing: not before another report.
   std::optional<Time> next_change() const;
-  // Does what is due: open to half-open, trials that decided, new periods. Whether the view is another one.
+  // Does what is due: open to half-open, probes that decided, new periods. Whether the view is another one.
   bool advance(Time now);
 
-  // ---- By hand; each says whether the view is another one ----
+  // ---- Manually; each says whether the view is another one ----
 
   // Without `hold` it stays open until somebody closes it.
   bool open(const Key& key, Extent extent, std::string_view why, Time now,
@@ -105,7 +105,7 @@ class Board {
   // Oldest first, at most kBreakerEvents.
   std::vector<BreakerEvent> take_events();
 
-  // In a child of fork, from its handler: breakers, counts and events start anew under a new lock; settings stay. The
+  // In a forked child, from its handler: breakers, counts and events restart under a new lock; settings stay. The
   // old state is left behind: a thread that does not exist here may have been changing it.
   void abandon() noexcept;
 

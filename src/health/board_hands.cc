@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is done by hand, devices, and how memory stays bounded.
+// What is done manually, devices, and how memory stays bounded.
 #include <algorithm>
 #include <unordered_set>
 
@@ -97,7 +97,7 @@ bool BoardState::open(const Settings& s, const Key& key, Extent extent, std::str
   slot->shut();
   if (extent == Extent::kKernel) release_keys(*r, now, false);
   tell(Kind::kOpened, *r, extent == Extent::kKernel ? nullptr : &k, *slot,
-       why.empty() ? "by hand" : "by hand: " + cut(why), now);
+       why.empty() ? "manually" : "manually: " + cut(why), now);
   return true;
 }
 
@@ -109,7 +109,7 @@ bool BoardState::close(const Key& key, Extent extent, Time now) {
   const auto close_one = [&](const SmallKey* of, Slot& slot) {
     slot.machine.faults = 0;
     if (slot.closed()) return;
-    close(*r, of, slot, "by hand", now);
+    close(*r, of, slot, "manually", now);
     changed = true;
   };
   if (extent == Extent::kKernel) close_one(nullptr, r->slot);

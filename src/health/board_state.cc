@@ -62,7 +62,7 @@ Told BoardState::success(const Settings& s, const Key& key, Time now) {
   Record* r = find(key);
   if (r == nullptr) return {};
   const auto at = entries_.find(small(r, key));
-  // Late successes do not close a breaker; those of trial calls come through its gate.
+  // Late successes do not close a breaker; those of probes come through its probes.
   if (at != entries_.end() && at->second.closed()) {
     at->second.machine.faults = 0;
     if (at->second.machine.blank(s, now) && !at->second.busy()) entries_.erase(at);
@@ -111,17 +111,17 @@ void BoardState::release_keys(const Record& r, Time now, bool also_by_hand) {
   }
 }
 
-// Acts on what trial calls have decided.
+// Acts on what probes have decided.
 bool BoardState::settle(const Settings& s, const Record& r, const SmallKey* key, Slot& slot,
                         std::string_view why, Time now) {
   if (slot.machine.state != BreakerState::kHalfOpen) return false;
-  switch (slot.gate->result()) {
-    case Gate::Result::kNone: return false;
-    case Gate::Result::kClose: close(r, key, slot, "trial calls went well", now); return true;
-    case Gate::Result::kReopen:
+  switch (slot.probes->result()) {
+    case ProbeSlots::Result::kNone: return false;
+    case ProbeSlots::Result::kClose: close(r, key, slot, "probes succeeded", now); return true;
+    case ProbeSlots::Result::kReopen:
       slot.machine.open(s, now);
       slot.shut();
-      tell(Kind::kOpened, r, key, slot, after_trial(why), now);
+      tell(Kind::kOpened, r, key, slot, after_probe(why), now);
       return true;
   }
   return false;
@@ -139,15 +139,15 @@ bool BoardState::move(const Settings& s, const Record& r, const SmallKey* key, S
                       Time now) {
   if (slot.closed()) return false;
   if (settle(s, r, key, slot, r.counts.last_error, now)) return true;
-  if (slot.machine.until == kByHand || now < slot.machine.until) return false;
+  if (slot.machine.until == kManual || now < slot.machine.until) return false;
   const bool was_open = slot.machine.state == BreakerState::kOpen;
   slot.machine.begin_period(s, now);
   if (!was_open) {
-    slot.gate->refill(s.half_open_max_calls);
+    slot.probes->refill(s.half_open_max_calls);
     return false;
   }
-  if (slot.gate == nullptr) slot.gate = std::make_shared<Gate>();
-  slot.gate->begin(s.half_open_max_calls, s.success_threshold);
+  if (slot.probes == nullptr) slot.probes = std::make_shared<ProbeSlots>();
+  slot.probes->begin(s.half_open_max_calls, s.success_threshold);
   tell(Kind::kHalfOpen, r, key, slot, {}, now);
   return true;
 }
@@ -166,9 +166,9 @@ bool BoardState::advance(const Settings& s, Time now) {
 std::optional<Time> BoardState::next_change() const {
   std::optional<Time> next;
   const auto look = [&](const Slot& slot) {
-    if (slot.closed() || slot.machine.until == kByHand) return;
-    const bool decided =
-        slot.machine.state == BreakerState::kHalfOpen && slot.gate->result() != Gate::Result::kNone;
+    if (slot.closed() || slot.machine.until == kManual) return;
+    const bool decided = slot.machine.state == BreakerState::kHalfOpen &&
+                         slot.probes->result() != ProbeSlots::Result::kNone;
     const Time due = decided ? Time::min() : slot.machine.until;
     if (!next || due < *next) next = due;
   };
@@ -178,13 +178,13 @@ std::optional<Time> BoardState::next_change() const {
   return next;
 }
 
-const std::shared_ptr<const View>& BoardState::view() {
+const std::shared_ptr<const HealthSnapshot>& BoardState::view() {
   if (view_ != nullptr) return view_;
-  auto made = std::make_shared<View>();
+  auto made = std::make_shared<HealthSnapshot>();
   const auto held = [](const Slot& slot, Key key) {
     const bool open = slot.machine.state == BreakerState::kOpen;
-    return Held{std::move(key), slot.machine.state, open ? slot.machine.until : Time{},
-                open ? nullptr : slot.gate};
+    return BreakerStatus{std::move(key), slot.machine.state, open ? slot.machine.until : Time{},
+                         open ? nullptr : slot.probes};
   };
   for (const auto& [op, records] : records_)
     for (const auto& r : records)

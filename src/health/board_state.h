@@ -16,20 +16,20 @@
 
 #include "health/board.h"
 #include "health/events.h"
-#include "health/gate.h"
 #include "health/machine.h"
+#include "health/probe_slots.h"
 
 namespace yard::health {
 
 // A breaker and the way into it, which is made when first needed.
 struct Slot {
   Machine machine;
-  std::shared_ptr<Gate> gate;
+  std::shared_ptr<ProbeSlots> probes;
 
   bool closed() const { return machine.state == BreakerState::kClosed; }
-  bool busy() const { return gate != nullptr && gate->busy(); }
+  bool busy() const { return probes != nullptr && probes->busy(); }
   void shut() const {
-    if (gate != nullptr) gate->shut();
+    if (probes != nullptr) probes->shut();
   }
 };
 
@@ -59,7 +59,7 @@ class BoardState {
  public:
   std::mutex lock;
   std::atomic<bool> has_events{false};
-  // In a child of fork: the parent's, so that it stays reachable.
+  // In a forked child: the parent's, so that it stays reachable.
   BoardState* left_behind = nullptr;
 
   using Settings = BreakerSettings;
@@ -67,7 +67,7 @@ class BoardState {
   Told success(const Settings& s, const Key& key, Time now);
   uint64_t rows(const Record& r) const;
 
-  const std::shared_ptr<const View>& view();
+  const std::shared_ptr<const HealthSnapshot>& view();
   std::optional<Time> next_change() const;
   bool advance(const Settings& s, Time now);
 
@@ -112,7 +112,7 @@ class BoardState {
   DryRun dry_run_;
   BreakerTotals totals_;
   EventQueue events_;
-  std::shared_ptr<const View> view_;  // null: another one is due
+  std::shared_ptr<const HealthSnapshot> view_;  // null: another one is due
 };
 
 // Adds a failure.

@@ -29,11 +29,11 @@ TEST(Board, FaultsInARowOpenAndTheViewSaysUntilWhen) {
   EXPECT_TRUE(last.changed);
   EXPECT_FALSE(last.watched);
   const auto view = board.view();
-  const Held* h = held(*view, key);
+  const BreakerStatus* h = held(*view, key);
   ASSERT_NE(h, nullptr);
   EXPECT_EQ(h->state, kOpen);
   EXPECT_EQ(h->until, t0 + 30s);
-  EXPECT_EQ(h->gate, nullptr);
+  EXPECT_EQ(h->probes, nullptr);
   EXPECT_EQ(h->key, key);
   EXPECT_EQ(board.next_change(), t0 + 30s);
 }
@@ -86,7 +86,7 @@ TEST(Board, KeysAreJudgedApart) {
   EXPECT_EQ(state_of(board, key_of("default.simd", 15)), kOpen) << "the same bucket";
 }
 
-TEST(Board, AfterTheCooldownTrialCallsCloseIt) {
+TEST(Board, AfterTheCooldownProbesCloseIt) {
   Board board;
   const Key key = key_of();
   fail_times(board, key, 5, t0);
@@ -108,17 +108,17 @@ TEST(Board, AFaultInHalfOpenReopensAtOnceAndForLonger) {
   for (const auto cooldown : {60s, 120s, 240s, 480s, 600s, 600s}) {
     now = *board.next_change();
     ASSERT_TRUE(board.advance(now));
-    const auto gate = gate_of(board, key);
-    ASSERT_TRUE(gate->try_enter());
-    gate->leave(ErrorClass::kFault);
-    EXPECT_FALSE(gate->try_enter()) << "before anybody told the board";
+    const auto probes = probes_of(board, key);
+    ASSERT_TRUE(probes->try_enter());
+    probes->leave(ErrorClass::kFault);
+    EXPECT_FALSE(probes->try_enter()) << "before anybody told the board";
     EXPECT_TRUE(fail(board, key, now));
     EXPECT_EQ(state_of(board, key), kOpen);
     EXPECT_EQ(board.next_change(), now + cooldown);
   }
 }
 
-TEST(Board, ATrialThatSaysNothingOnlyFreesThePlace) {
+TEST(Board, AProbeThatSaysNothingOnlyFreesThePlace) {
   Board board;
   const Key key = key_of();
   fail_times(board, key, 5, t0);
@@ -126,9 +126,9 @@ TEST(Board, ATrialThatSaysNothingOnlyFreesThePlace) {
   for (const ErrorClass c : {ErrorClass::kDeclined, ErrorClass::kTransient, ErrorClass::kCaller})
     EXPECT_TRUE(try_once(board, key, c, t0 + 30s));
   EXPECT_EQ(state_of(board, key), kHalfOpen);
-  EXPECT_FALSE(gate_of(board, key)->try_enter()) << "three calls a period";
+  EXPECT_FALSE(probes_of(board, key)->try_enter()) << "three calls a period";
   EXPECT_FALSE(board.advance(t0 + 60s)) << "a new period is no other view";
-  EXPECT_TRUE(gate_of(board, key)->would_admit());
+  EXPECT_TRUE(probes_of(board, key)->would_admit());
 }
 
 TEST(Board, LateResultsChangeNothing) {
@@ -179,9 +179,10 @@ TEST(Board, EnoughOpenKeysOpenTheKernel) {
   EXPECT_TRUE(view->of_op("rms_norm")->keys.empty());
   EXPECT_EQ(state_of(board, key_of("default.simd", 1024)), kOpen);
   EXPECT_EQ(state_of(board, key_of("reference.cpp", 8)), kClosed);
-  // One gate for all its calls.
+  // One probes for all its calls.
   board.advance(t0 + 30s);
-  EXPECT_EQ(gate_of(board, key_of("default.simd", 1)), gate_of(board, key_of("default.simd", 64)));
+  EXPECT_EQ(probes_of(board, key_of("default.simd", 1)),
+            probes_of(board, key_of("default.simd", 64)));
   EXPECT_TRUE(try_once(board, key_of("default.simd", 64), ErrorClass::kFault, t0 + 30s));
   EXPECT_EQ(board.next_change(), t0 + 90s);
   board.advance(t0 + 90s);
@@ -295,7 +296,7 @@ TEST(Board, SwitchedOffItCountsAndOpensNothing) {
   off.enabled = false;
   EXPECT_TRUE(board.set_settings(off, t0));
   EXPECT_EQ(state_of(board, key_of()), kClosed);
-  EXPECT_EQ(state_of(board, key_of("reference.cpp")), kOpen) << "by hand";
+  EXPECT_EQ(state_of(board, key_of("reference.cpp")), kOpen) << "manually";
   fail_times(board, key_of(), 50, t0);
   EXPECT_EQ(state_of(board, key_of()), kClosed);
   EXPECT_EQ(board.report({}, t0).kernels[0].failures.of(ErrorClass::kFault), 55u);
@@ -332,7 +333,7 @@ TEST(Board, EventsTellWhatHappenedAndTheOldestGoes) {
             "rms_norm default.simd (f32 f32, sizes 8-15 4096-8191, cpu): opened for 30s: 5 "
             "failures in a row, the last: it broke");
   EXPECT_EQ(events[1].kind, BreakerEvent::Kind::kHalfOpen);
-  EXPECT_THAT(to_string(events[2]), HasSubstr("opened for 60s: a trial call failed: the trial"));
+  EXPECT_THAT(to_string(events[2]), HasSubstr("opened for 60s: a probe failed: the probe"));
   EXPECT_EQ(events[2].op, "rms_norm");
   EXPECT_EQ(events[2].kernel, "default.simd");
   for (int i = 0; i < 500; ++i) {

@@ -7,8 +7,8 @@
 #include "base/owned_per_process.h"
 #include "base/this_process.h"
 #include "health/events.h"
-#include "health/gate.h"
 #include "health/machine.h"
+#include "health/probe_slots.h"
 
 namespace yard {
 
@@ -17,7 +17,7 @@ using Kind = BreakerEvent::Kind;
 struct CircuitBreaker::State {
   std::mutex lock;
   health::Machine machine;
-  health::Gate gate;
+  health::ProbeSlots probes;
   health::DryRun dry_run;
   health::EventQueue events;
   BreakerCounters counters;
@@ -25,7 +25,7 @@ struct CircuitBreaker::State {
   // those of the parent are late in a child.
   uint64_t epoch = uint64_t{base::this_process()} << 32;
 
-  // A child of fork begins anew.
+  // A forked child restarts.
   void inherit(State&) {}
 
   bool same_process(uint64_t other) const { return epoch >> 32 == other >> 32; }
@@ -47,9 +47,9 @@ struct CircuitBreaker::Impl {
     if (s.machine.until == Time::max()) return;
     const bool was_open = s.machine.state == BreakerState::kOpen;
     s.machine.begin_period(settings, now);
-    if (!was_open) return s.gate.refill(settings.half_open_max_calls);
+    if (!was_open) return s.probes.refill(settings.half_open_max_calls);
     ++s.epoch;
-    s.gate.begin(settings.half_open_max_calls, settings.success_threshold);
+    s.probes.begin(settings.half_open_max_calls, settings.success_threshold);
     s.tell(name, Kind::kHalfOpen, {}, now);
   }
 
@@ -57,14 +57,14 @@ struct CircuitBreaker::Impl {
     s.machine.open(settings, now);
     ++s.epoch;
     ++s.counters.opened;
-    s.gate.shut();
+    s.probes.shut();
     s.tell(name, Kind::kOpened, std::move(why), now);
   }
 
   void close(State& s, Time now) {
     s.machine.close(now);
     ++s.epoch;
-    s.gate.shut();
+    s.probes.shut();
     s.tell(name, Kind::kClosed, {}, now);
   }
 
@@ -93,14 +93,14 @@ BreakerPermit CircuitBreaker::try_acquire(Time now) {
   const std::lock_guard held(s.lock);
   impl_->advance(s, now);
   const bool half_open = s.machine.state == BreakerState::kHalfOpen;
-  if (s.machine.state == BreakerState::kOpen || (half_open && !s.gate.try_enter())) {
+  if (s.machine.state == BreakerState::kOpen || (half_open && !s.probes.try_enter())) {
     ++s.counters.refused;
     return permit;
   }
   ++s.counters.admitted;
   permit.breaker_ = this;
   permit.epoch_ = s.epoch;
-  permit.trial_ = half_open;
+  permit.probe_ = half_open;
   return permit;
 }
 
@@ -110,21 +110,21 @@ void CircuitBreaker::finish(const BreakerPermit& permit, ErrorClass result, std:
   const std::lock_guard held(s.lock);
   if (result == ErrorClass::kOk) ++s.counters.successes;
   if (result == ErrorClass::kFault) ++s.counters.failures;
-  // The place is freed whenever the trial ends; of another process it was another place.
-  if (permit.trial_ && s.same_process(permit.epoch_)) s.gate.leave(result);
+  // The place is freed whenever the probe ends; of another process it was another place.
+  if (permit.probe_ && s.same_process(permit.epoch_)) s.probes.leave(result);
   if (permit.epoch_ != s.epoch) {
     if (result != ErrorClass::kDeclined) ++s.counters.late;
     return;
   }
-  if (!permit.trial_) {
+  if (!permit.probe_) {
     if (result == ErrorClass::kOk) s.machine.faults = 0;
     if (result == ErrorClass::kFault) impl_->fault(s, why, now);
     return;
   }
-  switch (s.gate.result()) {
-    case health::Gate::Result::kNone: return;
-    case health::Gate::Result::kClose: return impl_->close(s, now);
-    case health::Gate::Result::kReopen: return impl_->open(s, health::after_trial(why), now);
+  switch (s.probes.result()) {
+    case health::ProbeSlots::Result::kNone: return;
+    case health::ProbeSlots::Result::kClose: return impl_->close(s, now);
+    case health::ProbeSlots::Result::kReopen: return impl_->open(s, health::after_probe(why), now);
   }
 }
 
@@ -135,8 +135,9 @@ void CircuitBreaker::open(Time now, std::string_view why,
   s.machine.open_by_hand(impl_->settings, now, hold);
   ++s.epoch;
   ++s.counters.opened;
-  s.gate.shut();
-  s.tell(impl_->name, Kind::kOpened, why.empty() ? "by hand" : "by hand: " + health::cut(why), now);
+  s.probes.shut();
+  s.tell(impl_->name, Kind::kOpened, why.empty() ? "manually" : "manually: " + health::cut(why),
+         now);
 }
 
 void CircuitBreaker::close(Time now) {
@@ -187,7 +188,7 @@ BreakerPermit& BreakerPermit::operator=(BreakerPermit&& other) noexcept {
   if (breaker_ != nullptr) breaker_->finish(*this, ErrorClass::kDeclined, {}, {});
   breaker_ = std::exchange(other.breaker_, nullptr);
   epoch_ = other.epoch_;
-  trial_ = std::exchange(other.trial_, false);
+  probe_ = std::exchange(other.probe_, false);
   return *this;
 }
 

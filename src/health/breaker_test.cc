@@ -33,10 +33,10 @@ TEST(CircuitBreaker, OpensTriesAndCloses) {
   EXPECT_FALSE(b.try_acquire(t0 + 29s));
   EXPECT_EQ(b.state(t0 + 30s), kHalfOpen);
   EXPECT_EQ(b.open_until(t0 + 30s), std::nullopt);
-  BreakerPermit trial = b.try_acquire(t0 + 30s);
-  ASSERT_TRUE(trial);
-  EXPECT_TRUE(trial.trial());
-  trial.success(t0 + 31s);
+  BreakerPermit probe = b.try_acquire(t0 + 30s);
+  ASSERT_TRUE(probe);
+  EXPECT_TRUE(probe.is_probe());
+  probe.success(t0 + 31s);
   EXPECT_EQ(b.state(t0 + 31s), kHalfOpen);
   succeed(b, t0 + 32s);
   EXPECT_EQ(b.state(t0 + 32s), kClosed);
@@ -84,9 +84,9 @@ TEST(CircuitBreaker, WhatAHandOpensOnlyAHandCloses) {
   EXPECT_EQ(b.state(t0 + 5s), kHalfOpen);
   const std::vector<BreakerEvent> events = b.take_events();
   ASSERT_EQ(events.size(), 3u);
-  EXPECT_EQ(to_string(events[0]), "x: opened until it is closed by hand: by hand: maintenance");
+  EXPECT_EQ(to_string(events[0]), "x: opened until it is closed manually: manually: maintenance");
   EXPECT_EQ(to_string(events[1]), "x: closed");
-  EXPECT_EQ(to_string(events[2]), "x: opened for 5s: by hand");
+  EXPECT_EQ(to_string(events[2]), "x: opened for 5s: manually");
 }
 
 TEST(CircuitBreaker, ResetForgetsRepeatsAndCloseDoesNot) {
@@ -147,10 +147,10 @@ TEST(LayerZeroDefects, late_success_does_not_close) {
   fail(b, t0, 5);
   early.success(t0 + 1s);
   EXPECT_EQ(b.state(t0 + 1s), kOpen);
-  BreakerPermit trial = b.try_acquire(t0 + 30s);
+  BreakerPermit probe = b.try_acquire(t0 + 30s);
   earlier.success(t0 + 31s);
-  trial.success(t0 + 31s);
-  EXPECT_EQ(b.state(t0 + 31s), kHalfOpen) << "one of two successes was no trial's";
+  probe.success(t0 + 31s);
+  EXPECT_EQ(b.state(t0 + 31s), kHalfOpen) << "one of two successes was no probe's";
   EXPECT_EQ(b.counters().late, 2u);
 }
 
@@ -158,7 +158,7 @@ TEST(LayerZeroDefects, late_failure_does_not_reopen) {
   CircuitBreaker b("x");
   BreakerPermit early = b.try_acquire(t0);
   fail(b, t0, 5);
-  BreakerPermit trial = b.try_acquire(t0 + 30s);
+  BreakerPermit probe = b.try_acquire(t0 + 30s);
   early.failure(t0 + 31s);
   EXPECT_EQ(b.state(t0 + 31s), kHalfOpen);
 }
@@ -171,7 +171,7 @@ TEST(LayerZeroDefects, looking_does_not_change_state) {
     EXPECT_EQ(b.state(t0 + 20s), kOpen) << "a look into the future is only a look";
   }
   EXPECT_TRUE(b.take_events().size() == 1u) << "and nothing has become half-open by it";
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(b.try_acquire(t0 + 30s)) << "and used up no trial";
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(b.try_acquire(t0 + 30s)) << "and used up no probe";
 
   health::Board board;
   const health::Key key = health::testing::key_of();
@@ -253,15 +253,15 @@ TEST(BreakerSettings, TheDefaultsAreRightAndEveryWrongValueIsNamed) {
     return std::string(validate(s).message());
   };
   EXPECT_EQ(message([](auto& s) { s.failure_threshold = 0; }),
-            "failure_threshold is 0; from 1 to 10000 would be right");
+            "failure_threshold is 0; expected from 1 to 10000");
   EXPECT_EQ(message([](auto& s) { s.cooldown = 0s; }),
-            "cooldown is 0s; from 0.001s to 86400s would be right");
+            "cooldown is 0s; expected from 0.001s to 86400s");
   EXPECT_THAT(message([](auto& s) { s.cooldown_growth = 0.9; }), HasSubstr("cooldown_growth is"));
   EXPECT_THAT(
       message([](auto& s) { s.cooldown_growth = std::numeric_limits<double>::quiet_NaN(); }),
       HasSubstr("cooldown_growth is"));
   EXPECT_EQ(message([](auto& s) { s.cooldown_cap = 29s; }),
-            "cooldown_cap is 29s; no less than cooldown, 30s, would be right");
+            "cooldown_cap is 29s; expected no less than cooldown, 30s");
   EXPECT_THAT(message([](auto& s) { s.decay = -1s; }), HasSubstr("decay is"));
   EXPECT_THAT(message([](auto& s) { s.success_threshold = 0; }), HasSubstr("success_threshold"));
   EXPECT_THAT(message([](auto& s) { s.half_open_max_calls = 0; }), HasSubstr("half_open_max"));

@@ -43,7 +43,7 @@ inline std::string cut(std::string_view text) {
 
 // `5 failures in a row, the last: no answer`.
 std::string after_failures(uint32_t in_a_row, std::string_view last);
-// `a trial call failed: no answer`.
-std::string after_trial(std::string_view why);
+// `a probe failed: no answer`.
+std::string after_probe(std::string_view why);
 
 }  // namespace yard::health

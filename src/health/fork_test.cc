@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Children of fork: breakers are closed there, and no lock that a thread of the parent held is in the way.
+// Forked children: breakers are closed there, and no lock that a thread of the parent held is in the way.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

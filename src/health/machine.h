@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The states of one breaker and what moves them, without lock, clock and gate: CircuitBreaker and the board put
+// The states of one breaker and what moves them, without lock, clock and probes: CircuitBreaker and the board put
 // those around it. docs/concepts/breakers.md is the model in words.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace yard::health {
 struct Machine {
   using Time = std::chrono::steady_clock::time_point;
 
-  Time until{};          // open: when trial calls begin; half-open: when the next period does
+  Time until{};          // open: when probes begin; half-open: when the next period does
   Time since{};          // closed: when the present time without faults began
   uint16_t faults = 0;   // closed: in a row
   uint16_t repeats = 0;  // openings that are not yet forgiven; use repeats_at()

@@ -72,33 +72,33 @@ class Day {
       board_.fault(key_at(key), outcome, "", now());
       if (outcome == ErrorClass::kOk) model_.success(key);
       if (outcome == ErrorClass::kFault) model_.fault(key);
-    } else if (begin_trial(key)) {
-      end_trial(key, outcome);
+    } else if (begin_probe(key)) {
+      end_probe(key, outcome);
     }
   }
 
   // Whether the key's calls may be tried now; both must agree.
-  bool begin_trial(size_t key) {
+  bool begin_probe(size_t key) {
     if (inside_[key]) return false;  // this kind is called by one thread
     ModelBreaker& judge = model_.judge(key);
-    const auto gate = gate_of(board_, key_at(key));
-    const bool entered = gate != nullptr && gate->try_enter();
+    const auto probes = probes_of(board_, key_at(key));
+    const bool entered = probes != nullptr && probes->try_enter();
     RC_ASSERT(entered == judge.would_admit(model_.s));
     if (!entered) return false;
     judge.enter();
-    inside_[key] = {gate, &judge};
+    inside_[key] = {probes, &judge};
     return true;
   }
 
-  void end_trial(size_t key, ErrorClass outcome) {
+  void end_probe(size_t key, ErrorClass outcome) {
     if (!inside_[key]) return;
-    const auto [gate, judge] = *std::exchange(inside_[key], std::nullopt);
-    const bool decided = gate->leave(outcome);
+    const auto [probes, judge] = *std::exchange(inside_[key], std::nullopt);
+    const bool decided = probes->leave(outcome);
     if (outcome != ErrorClass::kOk)
       board_.fault(key_at(key), outcome, "", now());
     else if (decided)
       board_.advance(now());
-    model_.end_trial(*judge, key, outcome);
+    model_.end_probe(*judge, key, outcome);
   }
 
   // Of a call that began long ago.
@@ -135,13 +135,13 @@ class Day {
 
   void compare() const {
     const auto view = board_.view();
-    const View::OfOp* op = view->of_op("rms_norm");
-    const Held* whole = op == nullptr || op->kernels.empty() ? nullptr : &op->kernels[0];
+    const HealthSnapshot::OfOp* op = view->of_op("rms_norm");
+    const BreakerStatus* whole = op == nullptr || op->kernels.empty() ? nullptr : &op->kernels[0];
     compare(whole, model_.kernel);
     for (size_t i = 0; i < kKeys; ++i) {
-      const Held* own = nullptr;
+      const BreakerStatus* own = nullptr;
       if (op != nullptr)
-        for (const Held& h : op->keys)
+        for (const BreakerStatus& h : op->keys)
           if (h.key == key_at(i)) own = &h;
       compare(own, model_.keys[i]);
     }
@@ -155,18 +155,18 @@ class Day {
   Time now() const { return kStart + seconds(second_); }
   static Key key_at(size_t i) { return key_of("default.simd", uint64_t{1} << i); }
 
-  void compare(const Held* held, const ModelBreaker& b) const {
+  void compare(const BreakerStatus* held, const ModelBreaker& b) const {
     RC_ASSERT((held == nullptr) == (b.state == ModelBreaker::closed));
     if (held == nullptr) return;
     RC_ASSERT((held->state == BreakerState::kOpen) == (b.state == ModelBreaker::open));
     if (held->state == BreakerState::kOpen)
-      RC_ASSERT(held->until == (b.left == 0 ? kByHand : now() + seconds(b.left)));
+      RC_ASSERT(held->until == (b.left == 0 ? kManual : now() + seconds(b.left)));
     else
-      RC_ASSERT(held->gate->would_admit() == b.would_admit(model_.s));
+      RC_ASSERT(held->probes->would_admit() == b.would_admit(model_.s));
   }
 
   struct Inside {
-    std::shared_ptr<Gate> gate;
+    std::shared_ptr<ProbeSlots> probes;
     ModelBreaker* judge;
   };
   Board board_;
@@ -190,9 +190,9 @@ void step(Day& day) {
   if (die < 70)
     day.call(key, outcome);
   else if (die < 80)
-    day.begin_trial(key);
+    day.begin_probe(key);
   else if (die < 92)
-    day.end_trial(key, outcome);
+    day.end_probe(key, outcome);
   else if (die < 98)
     day.late(key, die % 2 == 0);
   else

@@ -15,7 +15,7 @@ OpenBreaker shown(const BreakerSettings& s, std::string key, const Slot& slot, T
   OpenBreaker b;
   b.key = std::move(key);
   b.state = slot.machine.state;
-  if (slot.machine.until != kByHand) b.until = slot.machine.until;
+  if (slot.machine.until != kManual) b.until = slot.machine.until;
   b.repeats = slot.machine.repeats_at(s, now);
   b.by_hand = slot.machine.by_hand;
   return b;
@@ -119,9 +119,9 @@ std::string to_string(const HealthReport& report, std::chrono::steady_clock::tim
     print(text, k, now);
     for (const OpenBreaker& b : k.open) {
       text += fmt::format("  {}: {}", b.key.empty() ? "all calls" : b.key, to_string(b.state));
-      if (b.by_hand) text += " by hand";
+      if (b.by_hand) text += " manually";
       if (b.until && b.state == BreakerState::kOpen)
-        text += fmt::format(", trial calls in {}", rounded_seconds(std::max(*b.until - now, {})));
+        text += fmt::format(", probes in {}", rounded_seconds(std::max(*b.until - now, {})));
       text += '\n';
     }
   }

@@ -71,9 +71,9 @@ TEST(HealthReport, ShowsWhatIsOpenAndForHowLong) {
             "backend simd: 0 ok, 5 failed (100.0 %), last 12s ago: it broke\n"
             "backend x: 0 ok, 0 failed (0.0 %)\n"
             "rms_norm default.simd: 0 ok, 5 failed (100.0 %), last 12s ago: it broke\n"
-            "  f32 f32, sizes 8-15 4096-8191, cpu: open, trial calls in 18s\n"
+            "  f32 f32, sizes 8-15 4096-8191, cpu: open, probes in 18s\n"
             "rms_norm vendor.x: 0 ok, 0 failed (0.0 %)\n"
-            "  all calls: open by hand\n");
+            "  all calls: open manually\n");
 }
 
 TEST(HealthReport, LongTextsAndOddClassesDoNoHarm) {

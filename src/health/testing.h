@@ -25,24 +25,24 @@ inline Key key_of(const std::string& kernel = "default.simd", uint64_t rows = 8,
 }
 
 // What holds back calls of the key, or null. Valid as long as the view.
-inline const Held* held(const View& view, const Key& key) {
-  const View::OfOp* op = view.of_op(key.op);
+inline const BreakerStatus* held(const HealthSnapshot& view, const Key& key) {
+  const HealthSnapshot::OfOp* op = view.of_op(key.op);
   return op == nullptr ? nullptr : op->find(key);
 }
 
 inline BreakerState state_of(const Board& board, const Key& key) {
   const auto view = board.view();
-  const Held* h = held(*view, key);
+  const BreakerStatus* h = held(*view, key);
   return h == nullptr ? BreakerState::kClosed : h->state;
 }
 
-inline std::shared_ptr<Gate> gate_of(const Board& board, const Key& key) {
+inline std::shared_ptr<ProbeSlots> probes_of(const Board& board, const Key& key) {
   const auto view = board.view();
-  const Held* h = held(*view, key);
-  return h == nullptr ? nullptr : h->gate;
+  const BreakerStatus* h = held(*view, key);
+  return h == nullptr ? nullptr : h->probes;
 }
 
-// A failing call that is no trial. Whether the view changed.
+// A failing call that is no probe. Whether the view changed.
 inline bool fail(Board& board, const Key& key, Time now) {
   return board.fault(key, ErrorClass::kFault, "it broke", now).changed;
 }
@@ -50,13 +50,13 @@ inline void fail_times(Board& board, const Key& key, uint32_t times, Time now) {
   for (uint32_t i = 0; i < times; ++i) fail(board, key, now);
 }
 
-// A trial call, as the runtime makes it. False if the gate lets nobody in.
+// A probe, as the runtime makes it. False if the probes lets nobody in.
 inline bool try_once(Board& board, const Key& key, ErrorClass outcome, Time now) {
-  const auto gate = gate_of(board, key);
-  if (gate == nullptr || !gate->try_enter()) return false;
-  const bool decided = gate->leave(outcome);
+  const auto probes = probes_of(board, key);
+  if (probes == nullptr || !probes->try_enter()) return false;
+  const bool decided = probes->leave(outcome);
   if (outcome != ErrorClass::kOk)
-    board.fault(key, outcome, "the trial broke", now);
+    board.fault(key, outcome, "the probe broke", now);
   else if (decided)
     board.advance(now);
   return true;

@@ -24,7 +24,7 @@ struct ModelBreaker {
   int in_a_row = 0;        // faults
   int repeats = 0;         // not forgiven
   int healthy = 0;         // seconds without a fault
-  int made = 0, good = 0;  // trial calls of this period, good ones of this phase
+  int made = 0, good = 0;  // probes of this period, good ones of this phase
   bool inside = false, inside_counts = false;
 
   void tick(const ModelSettings& s) {
@@ -115,8 +115,8 @@ struct Model {
     for (ModelBreaker& k : keys)
       if (!k.by_hand) k.close();
   }
-  // A trial call that `b` had let in ends.
-  void end_trial(ModelBreaker& b, size_t key, ErrorClass outcome) {
+  // A probe that `b` had let in ends.
+  void end_probe(ModelBreaker& b, size_t key, ErrorClass outcome) {
     const bool counts = b.leave();
     if (outcome == ErrorClass::kFault && counts) return b.trip(s), void(++opened);
     if (outcome == ErrorClass::kFault) return fault(key);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Breakers under many threads: one trial at a time, and none admitted once open.
+// Breakers under many threads: one probe at a time, and none admitted once open.
 #include <gtest/gtest.h>
 #include <yard/breaker.h>
 
@@ -39,7 +39,7 @@ class Alone {
   std::atomic<int> inside_{0};
 };
 
-TEST(BreakerThreads, OneTrialAtATimeHoweverManyThreadsCall) {
+TEST(BreakerThreads, OneProbeAtATimeHoweverManyThreadsCall) {
   BreakerSettings s;
   s.half_open_max_calls = 1'000;
   s.success_threshold = 999;
@@ -47,15 +47,15 @@ TEST(BreakerThreads, OneTrialAtATimeHoweverManyThreadsCall) {
   const Key key = key_of();
   fail_times(board, key, 5, t0);
   board.advance(t0 + 30s);
-  const auto gate = gate_of(board, key);
+  const auto probes = probes_of(board, key);
   Alone alone;
   on_threads([&](int) {
     for (int i = 0; i < 5'000; ++i) {
-      if (!gate->try_enter()) continue;
+      if (!probes->try_enter()) continue;
       alone.enter();
       std::this_thread::yield();
       alone.leave();
-      gate->leave(ErrorClass::kOk);
+      probes->leave(ErrorClass::kOk);
     }
   });
   EXPECT_EQ(alone.crowds, 0);
@@ -63,20 +63,20 @@ TEST(BreakerThreads, OneTrialAtATimeHoweverManyThreadsCall) {
   EXPECT_LE(alone.entered, 1'000);
 }
 
-TEST(BreakerThreads, NoMoreTrialsThanAPeriodAllows) {
+TEST(BreakerThreads, NoMoreProbesThanAPeriodAllows) {
   Board board;
   const Key key = key_of();
   fail_times(board, key, 5, t0);
   Time now = t0 + 30s;
   board.advance(now);
   for (int period = 0; period < 200; ++period) {
-    const auto gate = gate_of(board, key);
+    const auto probes = probes_of(board, key);
     std::atomic<int> entered{0};
     on_threads([&](int) {
       for (int i = 0; i < 20; ++i)
-        if (gate->try_enter()) {
+        if (probes->try_enter()) {
           ++entered;
-          gate->leave(ErrorClass::kDeclined);
+          probes->leave(ErrorClass::kDeclined);
         }
     });
     EXPECT_EQ(entered, 3);
@@ -84,7 +84,7 @@ TEST(BreakerThreads, NoMoreTrialsThanAPeriodAllows) {
   }
 }
 
-TEST(BreakerThreads, AfterOneFailedTrialNobodyEntersUntilTheBoardSaysSo) {
+TEST(BreakerThreads, AfterOneFailedProbeNobodyEntersUntilTheBoardSaysSo) {
   Board board;
   const Key key = key_of();
   fail_times(board, key, 5, t0);
@@ -92,13 +92,13 @@ TEST(BreakerThreads, AfterOneFailedTrialNobodyEntersUntilTheBoardSaysSo) {
   for (int round = 0; round < 100; ++round) {
     now = *board.next_change();
     ASSERT_TRUE(board.advance(now));
-    const auto gate = gate_of(board, key);
+    const auto probes = probes_of(board, key);
     std::atomic<int> failed{0}, changed{0};
     on_threads([&](int) {
       for (int i = 0; i < 10; ++i) {
-        if (!gate->try_enter()) continue;
+        if (!probes->try_enter()) continue;
         ++failed;
-        gate->leave(ErrorClass::kFault);
+        probes->leave(ErrorClass::kFault);
         changed += board.fault(key, ErrorClass::kFault, "", now).changed ? 1 : 0;
       }
     });
@@ -108,9 +108,9 @@ TEST(BreakerThreads, AfterOneFailedTrialNobodyEntersUntilTheBoardSaysSo) {
   }
 }
 
-// Callers as the runtime has them: a view first, then the gate, then the outcome; beside them time goes on, and
-// somebody closes and opens by hand. A gate is the same for all of it, so trials are alone all the while.
-TEST(BreakerThreads, TrialsAreAloneThroughEveryChange) {
+// Callers as the runtime has them: a view first, then the probes, then the outcome; beside them time goes on, and
+// somebody closes and opens manually. A probes is the same for all of it, so probes are alone all the while.
+TEST(BreakerThreads, ProbesAreAloneThroughEveryChange) {
   Board board;
   const Key key = key_of();
   std::atomic<int64_t> second{0};
@@ -118,17 +118,17 @@ TEST(BreakerThreads, TrialsAreAloneThroughEveryChange) {
   Alone alone;
   const auto now = [&] { return t0 + std::chrono::seconds(second.load()); };
   const auto call = [&](int n) {
-    const auto gate = gate_of(board, key);
-    if (gate == nullptr) {
+    const auto probes = probes_of(board, key);
+    if (probes == nullptr) {
       if (state_of(board, key) == BreakerState::kClosed) fail(board, key, now());
       return;
     }
-    if (!gate->try_enter()) return;
+    if (!probes->try_enter()) return;
     alone.enter();
     const ErrorClass outcome = n % 3 == 0 ? ErrorClass::kFault : ErrorClass::kOk;
     std::this_thread::yield();
     alone.leave();
-    const bool decided = gate->leave(outcome);
+    const bool decided = probes->leave(outcome);
     if (outcome == ErrorClass::kFault)
       board.fault(key, outcome, "", now());
     else if (decided)
@@ -183,7 +183,7 @@ TEST(BreakerThreads, PermitsOfAHalfOpenBreakerAreAlone) {
     for (int i = 0; i < 2'000; ++i) {
       const Time now = t0 + std::chrono::seconds(second.fetch_add(3));
       BreakerPermit permit = breaker.try_acquire(now);
-      if (!permit || !permit.trial()) continue;
+      if (!permit || !permit.is_probe()) continue;
       alone.enter();
       std::this_thread::yield();
       alone.leave();

@@ -32,7 +32,7 @@ std::string to_string(const BreakerEvent& e) {
   std::string text = fmt::format("{}: {}", e.subject, to_string(e.kind));
   if (e.kind == BreakerEvent::Kind::kOpened)
     text += e.until == std::chrono::steady_clock::time_point::max()
-                ? " until it is closed by hand"
+                ? " until it is closed manually"
                 : " for " + base::seconds_text(e.until - e.at);
   return e.text.empty() ? text : text + ": " + e.text;
 }
@@ -44,8 +44,8 @@ std::string after_failures(uint32_t in_a_row, std::string_view last) {
                      last.empty() ? "" : ", the last: ", cut(last));
 }
 
-std::string after_trial(std::string_view why) {
-  return fmt::format("a trial call failed{}{}", why.empty() ? "" : ": ", cut(why));
+std::string after_probe(std::string_view why) {
+  return fmt::format("a probe failed{}{}", why.empty() ? "" : ": ", cut(why));
 }
 
 }  // namespace health

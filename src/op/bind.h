@@ -34,7 +34,7 @@ struct Arguments {
 };
 
 // Fills scalar defaults and absent optionals. Integers are taken for float parameters, strings for
-// enums. Whether the result fits the schema is for Program::misfit() to say. Failures are
+// enums. Whether the result fits the schema is for Program::explain_mismatch() to say. Failures are
 // kInvalidArgument: unknown name, too many, missing, given twice, no such enumerator.
 Result<Arguments> bind(const Program& program, std::span<const Given> given,
                        Positional positional = Positional::kAll);

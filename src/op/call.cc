@@ -36,9 +36,9 @@ class CallBuilder {
     for (const SpecArg& a : spec.args)
       if (const auto* same = std::get_if<SameAs>(&a.value.v))
         YARD_RETURN_IF_ERROR(alias(a.name, same->name));
-    YARD_RETURN_IF_ERROR(program_.misfit_inputs(body_->args));
+    YARD_RETURN_IF_ERROR(program_.explain_input_mismatch(body_->args));
     YARD_RETURN_IF_ERROR(outputs(op));
-    YARD_RETURN_IF_ERROR(program_.misfit(body_->args, body_->count));
+    YARD_RETURN_IF_ERROR(program_.explain_mismatch(body_->args, body_->count));
     find_device();
     return Call(std::move(body_));
   }

@@ -53,7 +53,7 @@ class Inference {
     return Status(Code::kInvalidArgument, s_.name + ": output '" + p.name + "': " + message);
   }
 
-  // Takes what a tensor says first; whether all say the same is for misfit(). A broadcast dimension
+  // Takes what a tensor says first; whether all say the same is for explain_mismatch(). A broadcast dimension
   // speaks only when no full one does, and 1 gives way to any other size.
   void look(const Param& p, const yard_tensor_t& t, bool broadcast) {
     const size_t rank = static_cast<size_t>(std::max(t.ndim, 0)), trailing = p.trailing();

@@ -3,7 +3,7 @@
 // sees it, in a few nanoseconds, and the words for what was wrong when it does not.
 //
 //   Result<Program> p = Program::compile("silu_and_mul(out!: T[*rows, d], x: T[*rows, 2*d])");
-//   if (p->tags_fit(args, n) && p->fits(args) >= 0) ...  else  return p->misfit(args, n);
+//   if (p->tags_fit(args, n) && p->fits(args) >= 0) ...  else  return p->explain_mismatch(args, n);
 //
 // A Program never changes; copies share what is not hot; any thread may use one.
 #pragma once
@@ -36,7 +36,7 @@ struct OutputSpec {
 
 class Program {
  public:
-  // Checks the schema again, since it may have been built by hand.
+  // Checks the schema again, since it may have been built manually.
   static Result<Program> compile(const Schema& schema);
   static Result<Program> compile(std::string_view schema_text);
 
@@ -91,9 +91,9 @@ class Program {
 
   // What is wrong with the call: kInvalidArgument naming op, argument, expected and found. OK exactly
   // when tags_fit(), every tensor's facts are not 0, and fits() >= 0.
-  Status misfit(const yard_value_t* args, uint32_t n) const;
+  Status explain_mismatch(const yard_value_t* args, uint32_t n) const;
   // The same for arg_count() arguments whose outputs may still be missing.
-  Status misfit_inputs(const yard_value_t* args) const;
+  Status explain_input_mismatch(const yard_value_t* args) const;
 
   // A readable integer: a dimension, a product ("rows"), an int, bool or enum parameter, "x.rank",
   // "x.size", "xs.count". Nothing if there is none of that name.

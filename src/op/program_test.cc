@@ -10,11 +10,11 @@
 namespace yard::op {
 namespace {
 
-// fits(), and that misfit() says the same.
+// fits(), and that explain_mismatch() says the same.
 int32_t fit(const Program& p, const std::vector<yard_value_t>& args) {
   const auto n = static_cast<uint32_t>(args.size());
   const int32_t r = p.tags_fit(args.data(), n) ? p.fits(args.data()) : -1;
-  const Status why = p.misfit(args.data(), n);
+  const Status why = p.explain_mismatch(args.data(), n);
   EXPECT_EQ(why.ok(), r >= 0) << why.to_string();
   return r;
 }

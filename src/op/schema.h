@@ -20,7 +20,7 @@
 //   term    := INT | [INT '*'] name      cmp := == != < <= > >=      guard := ('if' | 'unless') name
 //
 // docs/reference/schema.md says what each part means. Values here are plain data: copy, compare, build
-// by hand. Parsing checks meaning as well as form, so a Schema that parse_schema returned is sound.
+// manually. Parsing checks meaning as well as form, so a Schema that parse_schema returned is sound.
 #pragma once
 
 #include <yard/status.h>

@@ -78,20 +78,20 @@ Loader::Locks Loader::read_locks(const std::vector<std::string>& directories) co
   return locks;
 }
 
-void Loader::lock_by(Book& book, const std::string& directory) {
-  Edit edit(*this, book);
+void Loader::lock_by(LoaderState& state, const std::string& directory) {
+  Edit edit(*this, state);
   if (std::count(edit->lock_directories.begin(), edit->lock_directories.end(), directory) == 0)
     edit->lock_directories.push_back(directory);
 }
 
-std::vector<std::string> Loader::entries(const Book& book,
+std::vector<std::string> Loader::entries(const LoaderState& state,
                                          std::vector<RefusedPath>& refused) const {
-  std::vector<std::string> to = book.places;
-  std::vector<std::string> directories = absolute_entries(book.environment.path, ':', refused);
+  std::vector<std::string> to = state.places;
+  std::vector<std::string> directories = absolute_entries(state.environment.path, ':', refused);
   if (settings_.installed && exists(installed_directory()))
     directories.push_back(installed_directory());
-  if (!base::trim(book.environment.plugins).empty())
-    for (std::string_view entry : base::split(book.environment.plugins, ',')) {
+  if (!base::trim(state.environment.plugins).empty())
+    for (std::string_view entry : base::split(state.environment.plugins, ',')) {
       const bool is_name = base::is_bare_word(entry);
       const std::string file =
           is_name ? file_of(std::string(entry), directories) : std::string(entry);
@@ -109,9 +109,9 @@ std::vector<std::string> Loader::entries(const Book& book,
   return to;
 }
 
-Record Loader::record_of(const std::string& path, bool given, Book& book,
+Record Loader::record_of(const std::string& path, bool given, LoaderState& state,
                          Directories& directories) const {
-  const Record* old = book.catalogue.find_path(path);
+  const Record* old = state.catalogue.find_path(path);
   if (old != nullptr) {
     struct stat info;
     const bool same = ::stat(path.c_str(), &info) == 0 &&
@@ -134,10 +134,10 @@ Record Loader::record_of(const std::string& path, bool given, Book& book,
   return r;
 }
 
-void Loader::look_again(Book& book, const std::vector<std::string>& given) {
+void Loader::look_again(LoaderState& state, const std::vector<std::string>& given) {
   std::vector<RefusedPath> refused;
   Directories directories(settings_.allow_writable);
-  Found found = search(entries(book, refused), directories);
+  Found found = search(entries(state, refused), directories);
   for (RefusedPath& r : refused) found.refused.push_back(std::move(r));
 
   Catalogue next;
@@ -150,15 +150,15 @@ void Loader::look_again(Book& book, const std::vector<std::string>& given) {
     records.push_back(std::move(r));
   };
   for (const std::string& file : found.files)
-    add(record_of(file, std::count(given.begin(), given.end(), file) != 0, book, directories));
+    add(record_of(file, std::count(given.begin(), given.end(), file) != 0, state, directories));
   for (const RefusedPath& r : found.refused) add(refused_entry(r));
   // What is in the process, or was asked for by its path, stays known.
-  for (const Record& r : book.catalogue.records())
+  for (const Record& r : state.catalogue.records())
     if (r.in_process() || r.by_path || r.state() == PluginState::kPinned) add(r);
 
   Locks locks;
-  for (const std::string& d : found.directories) lock_by(book, d);
-  locks = read_locks(book.lock_directories);
+  for (const std::string& d : found.directories) lock_by(state, d);
+  locks = read_locks(state.lock_directories);
   for (Record& r : records) {
     if (r.state() != PluginState::kFound) continue;
     const Record* other = next.holder(r);
@@ -175,13 +175,13 @@ void Loader::look_again(Book& book, const std::vector<std::string>& given) {
   for (const Record& r : records)
     if (r.state() == PluginState::kRefused)
       base::log(LogLevel::kWarn, "plugin", std::string(to_status(r.path, r.refusal).message()));
-  Edit edit(*this, book);
+  Edit edit(*this, state);
   edit->catalogue = std::move(next);
 }
 
 Status Loader::discover(const std::vector<std::string>& given) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  Book& b = book();
+  LoaderState& b = state();
   const Turn turn(*this, b);
   {
     Edit edit(*this, b);
@@ -226,7 +226,7 @@ Status Loader::discover(const std::vector<std::string>& given) {
 }
 
 void Loader::set_environment(FromEnvironment environment) {
-  Book& b = book();
+  LoaderState& b = state();
   {
     const Turn turn(*this, b);
     if (b.searched && b.environment == environment) return;
@@ -255,7 +255,7 @@ PluginInfo Loader::would_load(const std::string& path) {
     std::vector<std::string> directories;
     PluginProbe mode;
     {
-      Book& b = book();
+      LoaderState& b = state();
       const std::lock_guard lock(b.data);
       directories = b.lock_directories, mode = probe_mode(b);
     }

@@ -22,25 +22,25 @@ Loader::Loader(PluginSettings settings, Services services)
       services_(std::move(services)),
       results_(settings_.state_directory.empty() ? Results::default_directory()
                                                  : settings_.state_directory),
-      book_(new Book) {
+      state_(new LoaderState) {
   process_.host = services_.host;
-  Book& b = *book_.load();
+  LoaderState& b = *state_.load();
   b.process = base::this_process();
   b.places = settings_.paths;
 }
 
 Loader::~Loader() {
-  Book* b = book_.load();
+  LoaderState* b = state_.load();
   if (b->process == base::this_process())
     delete b;  // else a thread of the parent may have been changing it
 }
 
-Loader::Book& Loader::book() {
-  Book* b = book_.load(std::memory_order_acquire);
+Loader::LoaderState& Loader::state() {
+  LoaderState* b = state_.load(std::memory_order_acquire);
   if (b->process == base::this_process()) return *b;
-  // A child of fork. The locks may be held by threads that are not here; what one of them was changing
-  // cannot be read any more. The old book is left behind.
-  auto* fresh = new Book;
+  // A forked child. The locks may be held by threads that are not here; what one of them was changing
+  // cannot be read any more. The old state is left behind.
+  auto* fresh = new LoaderState;
   fresh->process = base::this_process();
   if (!b->editing.load(std::memory_order_relaxed)) {
     fresh->catalogue = b->catalogue, fresh->places = b->places;
@@ -54,7 +54,7 @@ Loader::Book& Loader::book() {
     r.fate->pinned_by = "it was being closed when this process was forked";
     r.fate->stage.store(Fate::kPinned, std::memory_order_release);
   }
-  if (book_.compare_exchange_strong(b, fresh, std::memory_order_acq_rel)) return *fresh;
+  if (state_.compare_exchange_strong(b, fresh, std::memory_order_acq_rel)) return *fresh;
   delete fresh;
   return *b;
 }
@@ -67,8 +67,8 @@ Status Loader::would_deadlock() const {
       "loaded, unloaded or asked what it can take");
 }
 
-void Loader::put(Book& book, Record record) {
-  Edit edit(*this, book);
+void Loader::put(LoaderState& state, Record record) {
+  Edit edit(*this, state);
   if (Record* old = edit->catalogue.find_path(record.path))
     *old = std::move(record);
   else
@@ -81,7 +81,7 @@ bool Loader::need(PluginOffer what, std::string_view name) noexcept {
   if (inside()) return false;
   if (waiting_.load(std::memory_order_acquire) == 0) return true;
   try {
-    Book& b = book();
+    LoaderState& b = state();
     {
       // Who serves nothing of it is not waited for.
       const std::lock_guard lock(b.data);
@@ -95,17 +95,17 @@ bool Loader::need(PluginOffer what, std::string_view name) noexcept {
   return true;
 }
 
-bool Loader::may_serve(const Book& book, PluginOffer what, std::string_view name) {
-  const std::vector<Record>& all = book.catalogue.records();
+bool Loader::may_serve(const LoaderState& state, PluginOffer what, std::string_view name) {
+  const std::vector<Record>& all = state.catalogue.records();
   return std::any_of(all.begin(), all.end(), [&](const Record& r) {
     if (!r.serves(what, name)) return false;
     return r.state() == PluginState::kFound ||
-           std::count(book.underway.begin(), book.underway.end(), r.path) != 0;
+           std::count(state.underway.begin(), state.underway.end(), r.path) != 0;
   });
 }
 
 std::vector<std::string> Loader::refused_for(PluginOffer what, std::string_view name) {
-  Book& b = book();
+  LoaderState& b = state();
   const std::lock_guard lock(b.data);
   std::vector<std::string> to;
   size_t silent = 0;
@@ -126,14 +126,14 @@ std::vector<std::string> Loader::refused_for(PluginOffer what, std::string_view 
   return to;
 }
 
-bool Loader::load_for(Book& book, PluginOffer what, const std::vector<std::string>& names) {
+bool Loader::load_for(LoaderState& state, PluginOffer what, const std::vector<std::string>& names) {
   bool any = false;
   for (const std::string& name : names)
-    for (const std::string& path : book.catalogue.paths_for(what, name)) {
-      if (std::count(book.underway.begin(), book.underway.end(), path) != 0) continue;
-      const Record* r = book.catalogue.find_path(path);
+    for (const std::string& path : state.catalogue.paths_for(what, name)) {
+      if (std::count(state.underway.begin(), state.underway.end(), path) != 0) continue;
+      const Record* r = state.catalogue.find_path(path);
       if (r == nullptr || r->state() != PluginState::kFound) continue;  // came with another one
-      const Status s = load_record(book, path);
+      const Status s = load_record(state, path);
       any |= s.ok();
       // Nobody asked for it by name: the call goes on without it.
       if (!s.ok()) base::log(LogLevel::kWarn, "plugin", std::string(s.message()));
@@ -143,7 +143,7 @@ bool Loader::load_for(Book& book, PluginOffer what, const std::vector<std::strin
 
 Status Loader::load(std::string_view name_or_path) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  Book& b = book();
+  LoaderState& b = state();
   const Turn turn(*this, b);
   const bool by_path = name_or_path.find('/') != std::string_view::npos;
   const Record* r = b.catalogue.find(name_or_path);
@@ -167,11 +167,11 @@ Status Loader::load(std::string_view name_or_path) {
   return load_record(b, path);
 }
 
-Status Loader::load_record(Book& book, const std::string& path) {
-  Record record = *book.catalogue.find_path(path);
-  Edit(*this, book)->underway.push_back(path);
-  Refusal refusal = bring_in(book, record);
-  Edit(*this, book)->underway.pop_back();
+Status Loader::load_record(LoaderState& state, const std::string& path) {
+  Record record = *state.catalogue.find_path(path);
+  Edit(*this, state)->underway.push_back(path);
+  Refusal refusal = bring_in(state, record);
+  Edit(*this, state)->underway.pop_back();
   const Status status = refusal.refused() ? to_status(path, refusal) : Status();
   if (refusal.refused())
     record.refuse(std::move(refusal));
@@ -181,25 +181,25 @@ Status Loader::load_record(Book& book, const std::string& path) {
     base::log(LogLevel::kInfo, "plugin",
               fmt::format("Plugin '{}' {} loaded from {}", record.manifest.name,
                           record.manifest.version, path));
-  put(book, std::move(record));
+  put(state, std::move(record));
   return status;
 }
 
-Refusal Loader::bring_in(Book& book, Record& r) {
+Refusal Loader::bring_in(LoaderState& state, Record& r) {
   Directories directories(settings_.allow_writable);
   Candidate c = look_at(r.path, directories, settings_.allow_writable, process_);
   r.manifest = c.manifest;
   YARD_RETURN_IF_REFUSED(c.refusal);
-  if (const Record* other = book.catalogue.holder(r, true))
+  if (const Record* other = state.catalogue.holder(r, true))
     return {PluginReason::kDuplicateName,
             fmt::format("'{}' is {} already, from {}", r.manifest.name, to_string(other->state()),
                         other->path)};
   auto digest = base::sha256(c.file);
   if (!digest.ok()) return {PluginReason::kUnreadable, std::string(digest.status().message())};
   r.sha256 = *digest;
-  if (r.by_path) lock_by(book, r.path.substr(0, std::max<size_t>(r.path.rfind('/'), 1)));
-  YARD_RETURN_IF_REFUSED(read_locks(book.lock_directories).allows(r));
-  YARD_RETURN_IF_REFUSED(vet(book, r, c.file));
+  if (r.by_path) lock_by(state, r.path.substr(0, std::max<size_t>(r.path.rfind('/'), 1)));
+  YARD_RETURN_IF_REFUSED(read_locks(state.lock_directories).allows(r));
+  YARD_RETURN_IF_REFUSED(vet(state, r, c.file));
   const auto begin = [&](const char* step) {
     if (settings_.watch) settings_.watch(r.path, step);
   };
@@ -211,7 +211,7 @@ Refusal Loader::bring_in(Book& book, Record& r) {
   YARD_RETURN_IF_REFUSED(lease->library->describe(r.manifest, lease, steps));
   begin("start");
   YARD_RETURN_IF_REFUSED(lease->library->start());
-  YARD_RETURN_IF_REFUSED(publish(book, r, steps));
+  YARD_RETURN_IF_REFUSED(publish(state, r, steps));
   r.id = c.id, r.lease = lease, r.library = lease->library, r.fate = lease->library->fate();
   return {};
 }
@@ -227,10 +227,11 @@ Refusal Loader::open_library(const Record& r, Candidate& c, std::shared_ptr<Libr
   return Library::open(std::move(c.file), r.path, services_.host, to);
 }
 
-Refusal Loader::publish(Book& book, const Record& r, const std::vector<registry::Step>& steps) {
+Refusal Loader::publish(LoaderState& state, const Record& r,
+                        const std::vector<registry::Step>& steps) {
   Status s = services_.apply(steps);
   // Kernels for an op that another plugin brings.
-  if (s.code() == Code::kUnknownOp && load_for(book, PluginOffer::kOp, r.manifest.ops))
+  if (s.code() == Code::kUnknownOp && load_for(state, PluginOffer::kOp, r.manifest.ops))
     s = services_.apply(steps);
   if (s.ok()) return {};
   std::string text(s.message());
@@ -251,7 +252,7 @@ Status Loader::take_out(const Record& record, std::weak_ptr<const void>* life) {
 
 Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  Book& b = book();
+  LoaderState& b = state();
   const Turn turn(*this, b);
   const Record* found = b.catalogue.find(name);
   if (found == nullptr || found->state() != PluginState::kLoaded)
@@ -271,7 +272,7 @@ Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
 
 Status Loader::forget(std::string_view name_or_path) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  Book& b = book();
+  LoaderState& b = state();
   const Turn turn(*this, b);
   const Record* r = b.catalogue.find(name_or_path);
   if (r == nullptr)
@@ -288,7 +289,7 @@ Status Loader::forget(std::string_view name_or_path) {
 }
 
 std::vector<PluginInfo> Loader::list() {
-  Book& b = book();
+  LoaderState& b = state();
   const std::lock_guard lock(b.data);
   std::vector<PluginInfo> to;
   for (const Record& r : b.catalogue.records()) to.push_back(r.info());
@@ -296,7 +297,7 @@ std::vector<PluginInfo> Loader::list() {
 }
 
 void Loader::start_over() {
-  Book& b = book();
+  LoaderState& b = state();
   const Turn turn(*this, b);
   Edit edit(*this, b);
   for (Record& r : edit->catalogue.records())

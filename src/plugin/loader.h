@@ -94,8 +94,8 @@ class Loader final : public registry::LazyLoader {
   void start_over();
 
  private:
-  // Locks, and what they guard. A child of fork makes a new one of what it can still read.
-  struct Book {
+  // Locks, and what they guard. A forked child makes a new one of what it can still read.
+  struct LoaderState {
     uint32_t process = 0;
     std::mutex loading;  // held by whoever searches, loads or unloads; only they change the rest
     std::mutex data;     // held briefly, to change or to list
@@ -117,20 +117,22 @@ class Loader final : public registry::LazyLoader {
     Refusal problem;
     Refusal allows(const Record& record) const;
   };
-  Book& book();
+  LoaderState& state();
 
   // ---- discover.cc; all hold `loading` ----
-  std::vector<std::string> entries(const Book& book, std::vector<RefusedPath>& refused) const;
+  std::vector<std::string> entries(const LoaderState& state,
+                                   std::vector<RefusedPath>& refused) const;
   // Plugins that were unloaded stay so, but for those whose files are `given`.
-  void look_again(Book& book, const std::vector<std::string>& given);
+  void look_again(LoaderState& state, const std::vector<std::string>& given);
   Record inspected(const std::string& path) const;  // needs no lock
-  Record record_of(const std::string& path, bool given, Book& book, Directories& directories) const;
+  Record record_of(const std::string& path, bool given, LoaderState& state,
+                   Directories& directories) const;
   Locks read_locks(const std::vector<std::string>& directories) const;
   // From now on a lock file of that directory counts. It must be one that can be trusted.
-  void lock_by(Book& book, const std::string& directory);
+  void lock_by(LoaderState& state, const std::string& directory);
 
   // ---- vetting.cc: what must be known of a library before it is opened ----
-  Refusal vet(Book& book, const Record& record, const base::File& file) const;
+  Refusal vet(LoaderState& state, const Record& record, const base::File& file) const;
   // By what is remembered of its digest.
   Refusal not_verified(const Record& record) const;
   // All that is remembered against it.
@@ -142,25 +144,26 @@ class Loader final : public registry::LazyLoader {
   static std::vector<std::string> others_for(const Catalogue& catalogue, const Record& record);
 
   // ---- loader.cc; all hold `loading` ----
-  Status load_record(Book& book, const std::string& path);
-  Refusal bring_in(Book& book, Record& record);
+  Status load_record(LoaderState& state, const std::string& path);
+  Refusal bring_in(LoaderState& state, Record& record);
   Refusal open_library(const Record& record, Candidate& candidate,
                        std::shared_ptr<Library>& to) const;
-  Refusal publish(Book& book, const Record& record, const std::vector<registry::Step>& steps);
+  Refusal publish(LoaderState& state, const Record& record,
+                  const std::vector<registry::Step>& steps);
   // Holds `data`: whether a plugin that is found or being loaded serves it.
-  static bool may_serve(const Book& book, PluginOffer what, std::string_view name);
+  static bool may_serve(const LoaderState& state, PluginOffer what, std::string_view name);
   // Loads what is found and serves one of these; whether anything was.
-  bool load_for(Book& book, PluginOffer what, const std::vector<std::string>& names);
+  bool load_for(LoaderState& state, PluginOffer what, const std::vector<std::string>& names);
   Status would_deadlock() const;
-  void put(Book& book, Record record);
+  void put(LoaderState& state, Record record);
   // Unpublishes what a loaded plugin brought. An error if others depend on it. `life` expires when it is out.
   Status take_out(const Record& record, std::weak_ptr<const void>* life = nullptr);
 
   // The weakest has its say where the others say nothing.
-  PluginProbe probe_mode(const Book& book) const noexcept {
+  PluginProbe probe_mode(const LoaderState& state) const noexcept {
     const int rules = probe_in_rules_.load(std::memory_order_relaxed);
     const auto weakest = rules < 0 ? PluginProbe::kNever : static_cast<PluginProbe>(rules);
-    return settings_.probe.value_or(book.environment.probe.value_or(weakest));
+    return settings_.probe.value_or(state.environment.probe.value_or(weakest));
   }
 
   std::atomic<int> probe_in_rules_{-1};
@@ -171,16 +174,17 @@ class Loader final : public registry::LazyLoader {
   const Results results_;
   Process process_;
   std::atomic<size_t> waiting_{0};
-  std::atomic<Book*> book_;
+  std::atomic<LoaderState*> state_;
 };
 
 // One search, load or unload. What it runs on this thread gets no turn of its own. Rules that came meanwhile are
 // followed when it is over.
 class Loader::Turn {
  public:
-  Turn(Loader& loader, Book& book) : loader_(loader), lock_(book.loading) { ++t_turns; }
+  Turn(Loader& loader, LoaderState& state) : loader_(loader), lock_(state.loading) { ++t_turns; }
   // Only if nobody else has it: ask taken().
-  Turn(Loader& loader, Book& book, std::try_to_lock_t t) : loader_(loader), lock_(book.loading, t) {
+  Turn(Loader& loader, LoaderState& state, std::try_to_lock_t t)
+      : loader_(loader), lock_(state.loading, t) {
     ++t_turns;
   }
   ~Turn() {
@@ -200,17 +204,17 @@ class Loader::Turn {
   std::unique_lock<std::mutex> lock_;
 };
 
-// Changes a book: under its lock, and so that a child of fork can tell.
+// Changes a state: under its lock, and so that a forked child can tell.
 class Loader::Edit {
  public:
-  explicit Edit(Loader& loader, Book& book)
-      : loader_(loader), book_(book), lock_(book.data), editing_(book.editing) {}
-  ~Edit() { loader_.waiting_.store(book_.catalogue.waiting(), std::memory_order_release); }
-  Book* operator->() noexcept { return &book_; }
+  explicit Edit(Loader& loader, LoaderState& state)
+      : loader_(loader), state_(state), lock_(state.data), editing_(state.editing) {}
+  ~Edit() { loader_.waiting_.store(state_.catalogue.waiting(), std::memory_order_release); }
+  LoaderState* operator->() noexcept { return &state_; }
 
  private:
   Loader& loader_;
-  Book& book_;
+  LoaderState& state_;
   std::lock_guard<std::mutex> lock_;
   base::Editing editing_;
 };

@@ -66,7 +66,7 @@ class Hold {
     for (int i = 0; file_ && i < 1000 && ::flock(file_.fd(), LOCK_EX | LOCK_NB) != 0; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  // By hand: a child that was forked meanwhile keeps the file open.
+  // Manually: a child that was forked meanwhile keeps the file open.
   ~Hold() {
     if (file_) ::flock(file_.fd(), LOCK_UN);
   }

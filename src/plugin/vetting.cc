@@ -51,7 +51,7 @@ Refusal Loader::not_verified(const Record& r) const {
 void Loader::keep_to_rules() noexcept {
   if (!unjudged_.load()) return;
   if (Turn::mine() || Library::inside_plugin() || services_.choosing()) return;
-  Book& b = book();
+  LoaderState& b = state();
   const Turn turn(*this, b, std::try_to_lock);
   if (!turn.taken() || !unjudged_.exchange(false)) return;
   std::vector<Record> out;
@@ -93,13 +93,13 @@ Refusal Loader::known_against(PluginProbe mode, const Record& r) const {
                       known->detail, r.path)};
 }
 
-Refusal Loader::vet(Book& book, const Record& r, const base::File& file) const {
-  const PluginProbe mode = probe_mode(book);
+Refusal Loader::vet(LoaderState& state, const Record& r, const base::File& file) const {
+  const PluginProbe mode = probe_mode(state);
   YARD_RETURN_IF_REFUSED(known_against(mode, r));
   if (mode == PluginProbe::kNever) return {};
   if (mode == PluginProbe::kChanged && results_.find(Results::Of::kProbe, r.sha256)) return {};
   ProbeReport report;
-  try_out(r, file, others_for(book.catalogue, r), report);
+  try_out(r, file, others_for(state.catalogue, r), report);
   if (report.reason == PluginReason::kProbeFailed)
     return {report.reason, fmt::format("in a process of its own it {}", report.detail)};
   return {report.reason, report.detail};
@@ -125,7 +125,7 @@ ProbeReport Loader::probe(const std::string& path) {
   } else {
     std::vector<std::string> others;
     {
-      Book& b = book();
+      LoaderState& b = state();
       const std::lock_guard lock(b.data);
       others = others_for(b.catalogue, r);
     }
@@ -149,7 +149,7 @@ PluginInfo Loader::with_results(PluginInfo info) const {
 }
 
 const void* Loader::keep_of(std::string_view name) {
-  Book& b = book();
+  LoaderState& b = state();
   const std::lock_guard lock(b.data);
   const Record* r = b.catalogue.find(name);
   if (r == nullptr || r->state() != PluginState::kLoaded) return nullptr;

@@ -39,8 +39,8 @@ class SectionChecks : private Checker {
     for (const auto& [op, ref] : c.static_kernel_map) of_op("static_kernel_map." + op, op, ref);
     problems().insert(problems().end(), of_score.begin(), of_score.end());
     check_functions();
-    for (size_t i = 0; i < c.canary_check.size(); ++i)
-      check_canary(c.canary_check[i], fmt::format("canary_check[{}]", i));
+    for (size_t i = 0; i < c.canary.size(); ++i)
+      check_canary(c.canary[i], fmt::format("canary[{}]", i));
     check_modes();
     check_breaker();
     return std::move(problems());
@@ -71,7 +71,7 @@ class SectionChecks : private Checker {
       if (std::find(backends.begin(), backends.end(), name) == backends.end())
         error(place("policy.backends", name), "policy.backends." + name,
               fmt::format("no backend is called '{}'", name),
-              advice(name, backends, "the name of a backend would be right"));
+              advice(name, backends, "expected the name of a backend"));
   }
 
   void check_token(const std::string& op, const std::string& token, const std::string& path) {
@@ -104,7 +104,7 @@ class SectionChecks : private Checker {
     for (std::string& name : known().modes()) modes.push_back(std::move(name));
     if (std::find(modes.begin(), modes.end(), mode) == modes.end())
       error(at, path, fmt::format("no mode is called '{}'", mode),
-            advice(mode, modes, "a mode would be right"));
+            advice(mode, modes, "expected a mode"));
   }
 
   // Functions may be declared, and backends come, later: what is not known now is only suspicious.
@@ -142,7 +142,7 @@ class SectionChecks : private Checker {
       if (r.op.empty() || r.one_in < 1 || r.dump_most < 1 || r.rtol.value_or(0) < 0 ||
           r.atol.value_or(0) < 0)
         return error(r.at, path, "an op is missing, or a number is too small",
-                     "an op, one_in and dump_most from 1 and a tolerance from 0 would be right");
+                     "expected an op, one_in and dump_most from 1 and a tolerance from 0");
     } else if (r.op.empty()) {
       return;
     }

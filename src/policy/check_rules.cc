@@ -38,7 +38,7 @@ std::string field_advice(const std::string& key, const NameList& fields) {
   for (const std::string& f : fields)
     if (f.find('.') == std::string::npos) plain.push_back(f);
   const std::string name(base::is_bare_word(field) ? field.substr(0, 80) : "NAME");
-  return fmt::format("{}, or a label as label.{}, would be right", base::one_of(plain), name);
+  return fmt::format("expected {}, or a label as label.{}", base::one_of(plain), name);
 }
 
 class RuleChecks {
@@ -69,7 +69,7 @@ class RuleChecks {
     // The reader has said so already of what stands in a file.
     if (r.operation.empty() || r.kernel.empty()) {
       if (r.at.line == 0)
-        checker_.error(r.at, path, "an op or a kernel is missing", "both would be right");
+        checker_.error(r.at, path, "an op or a kernel is missing", "expected both");
       return;
     }
     if (part_ == RulePart::kConditions) {

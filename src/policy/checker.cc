@@ -13,7 +13,7 @@ namespace yard::policy {
 std::string advice(std::string_view word, const NameList& known, const std::string& otherwise) {
   const std::string_view near = base::closest(word, known);
   if (!near.empty()) return fmt::format("did you mean '{}'?", near);
-  if (!known.empty() && known.size() <= 12) return base::one_of(known) + " would be right";
+  if (!known.empty() && known.size() <= 12) return "expected " + base::one_of(known);
   return otherwise;
 }
 
@@ -54,7 +54,7 @@ bool Checker::check_op(const std::string& op, bool optional, ConfigPlace at,
     problem(Severity::kWarning, at, path, fmt::format("no op matches '{}'", op), "");
   else if (!optional)
     error(at, path, fmt::format("no op is called '{}'", op),
-          advice(op, ops_, "the name of an op would be right"));
+          advice(op, ops_, "expected the name of an op"));
   return false;
 }
 
@@ -81,7 +81,7 @@ void Checker::check_kernel(const std::string& ops, const std::string& kernel, bo
     there.insert(there.end(), kernels_[op].begin(), kernels_[op].end());
   sort_names(there);
   error(at, path, fmt::format("{} called '{}'", whose, kernel),
-        advice(kernel, there, "the id of a kernel, or optional: true, would be right"));
+        advice(kernel, there, "expected the id of a kernel, or optional: true"));
 }
 
 void Checker::of_op(const std::string& path, const std::string& op, const KernelRef& ref) {
@@ -97,7 +97,7 @@ void Checker::anywhere(const KernelRef& ref, const std::string& path) {
     problem(Severity::kWarning, ref.at, path, fmt::format("no kernel matches '{}'", ref.id), "");
   else if (!ref.optional)
     error(ref.at, path, fmt::format("no kernel is called '{}'", ref.id),
-          advice(ref.id, all_kernels_, "the id of a kernel, or optional: true, would be right"));
+          advice(ref.id, all_kernels_, "expected the id of a kernel, or optional: true"));
 }
 
 }  // namespace yard::policy

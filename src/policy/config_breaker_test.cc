@@ -34,8 +34,8 @@ TEST(ConfigBreaker, SettingsMadeInCodeAreChecked) {
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(
       to_string(problems[0]),
-      "configuration: error: settings.breaker: failure_threshold is 4294967295; from 1 to 10000 "
-      "would be right");
+      "configuration: error: settings.breaker: failure_threshold is 4294967295; expected from 1 to "
+      "10000");
 }
 
 }  // namespace

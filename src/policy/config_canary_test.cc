@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// canary_check of a rule file: read, printed, compared, checked.
+// canary of a rule file: read, printed, compared, checked.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/config.h>
@@ -22,8 +22,8 @@ Config canary_file(const std::string& section) {
 
 TEST(ConfigCanary, OneMapOrAListOfThem) {
   const Config one = canary_file("{op: rms_norm, one_in: 100}");
-  ASSERT_EQ(one.canary_check.size(), 1u);
-  const CanaryRule& r = one.canary_check[0];
+  ASSERT_EQ(one.canary.size(), 1u);
+  const CanaryRule& r = one.canary[0];
   EXPECT_EQ(r.op, "rms_norm");
   EXPECT_EQ(r.kernel, "*");
   EXPECT_EQ(r.against, "reference");
@@ -38,7 +38,7 @@ TEST(ConfigCanary, EverythingIsReadPrintedAndReadAgain) {
       "[{op: 'rms_*', kernel: default.*, one_in: 7, against: vendor.onednn, "
       "tolerance: {rtol: 1e-3, atol: 0.5}, dump: dumps, dump_most: 3, optional: true}, "
       "{op: rotary, one_in: 1, check: finite}]");
-  const CanaryRule& r = c.canary_check.at(0);
+  const CanaryRule& r = c.canary.at(0);
   EXPECT_EQ(r.kernel, "default.*");
   EXPECT_EQ(r.one_in, 7);
   EXPECT_EQ(r.against, "vendor.onednn");
@@ -47,7 +47,7 @@ TEST(ConfigCanary, EverythingIsReadPrintedAndReadAgain) {
   EXPECT_EQ(r.dump, "/etc/dumps");  // seen from the folder of the file
   EXPECT_EQ(r.dump_most, 3);
   EXPECT_TRUE(r.optional);
-  EXPECT_EQ(c.canary_check.at(1).check, CanaryCheck::kFinite);
+  EXPECT_EQ(c.canary.at(1).check, CanaryCheck::kFinite);
   const ConfigReading again = parse_config_from(to_yaml(c), "again.yaml", opener({}));
   EXPECT_TRUE(again.ok());
   EXPECT_EQ(again.config, c) << to_yaml(c);
@@ -58,19 +58,18 @@ TEST(ConfigCanary, DifferencesAreToldRuleByRule) {
   const Config b = canary_file("[{op: rms_norm, one_in: 50}, {op: rotary, one_in: 1}]");
   const std::vector<ConfigChange> none = diff(a, a), more = diff(Config(), a), other = diff(a, b);
   EXPECT_TRUE(none.empty());
-  EXPECT_THAT(more,
-              ElementsAre(ConfigChange{"canary_check[0]", "", "{op: rms_norm, one_in: 100}"}));
+  EXPECT_THAT(more, ElementsAre(ConfigChange{"canary[0]", "", "{op: rms_norm, one_in: 100}"}));
   EXPECT_EQ(other.size(), 3u);
 }
 
 TEST(ConfigCanary, RulesOfIncludedFilesComeAfterTheOwn) {
-  const ConfigReading r = parse_config_from(
-      "version: 1\ninclude: more.yaml\ncanary_check: {op: rms_norm, one_in: 2}", "rules.yaml",
-      opener({{"more.yaml", "canary_check: [{op: '*', one_in: 3}]"}}));
+  const ConfigReading r =
+      parse_config_from("version: 1\ninclude: more.yaml\ncanary_check: {op: rms_norm, one_in: 2}",
+                        "rules.yaml", opener({{"more.yaml", "canary: [{op: '*', one_in: 3}]"}}));
   ASSERT_TRUE(r.ok());
-  ASSERT_EQ(r.config.canary_check.size(), 2u);
-  EXPECT_EQ(r.config.canary_check[0].one_in, 2);
-  EXPECT_EQ(r.config.canary_check[1].op, "*");
+  ASSERT_EQ(r.config.canary.size(), 2u);
+  EXPECT_EQ(r.config.canary[0].one_in, 2);
+  EXPECT_EQ(r.config.canary[1].op, "*");
 }
 
 TEST(ConfigCanary, RulesMadeInCodeAreChecked) {
@@ -78,10 +77,10 @@ TEST(ConfigCanary, RulesMadeInCodeAreChecked) {
        {CanaryRule{}, CanaryRule{.op = "rms_norm", .one_in = 0},
         CanaryRule{.op = "rms_norm", .dump_most = 0}, CanaryRule{.op = "rms_norm", .rtol = -1}}) {
     Config c;
-    c.canary_check.push_back(wrong);
+    c.canary.push_back(wrong);
     const std::vector<ConfigProblem> problems = check_config(c, usual_ops());
     ASSERT_EQ(problems.size(), 1u);
-    EXPECT_THAT(to_string(problems[0]), HasSubstr("canary_check[0]: an op is missing"));
+    EXPECT_THAT(to_string(problems[0]), HasSubstr("canary[0]: an op is missing"));
   }
 }
 

@@ -97,11 +97,11 @@ TEST(ConfigErrors, ConfigsMadeInCodeAreCheckedAsWell) {
   for (const ConfigProblem& p : check_config(c, usual_ops())) lines.push_back(to_string(p));
   EXPECT_THAT(lines,
               ElementsAre("configuration: error: dispatch_rules[0]: an op or a kernel is "
-                          "missing; both would be right",
+                          "missing; expected both",
                           "configuration: error: dispatch_rules[1].kernel: rms_norm has no "
                           "kernel called 'default.smid'; did you mean 'default.simd'?",
                           "configuration: error: dispatch_rules[1].conditions.rows_gte: found "
-                          "many; a whole number would be right"));
+                          "many; expected a whole number"));
 }
 
 TEST(ConfigErrors, VeryManyProblemsAreCut) {

@@ -66,7 +66,7 @@ class FilesReader {
     std::vector<Include> includes;
     if (doc.root.kind == base::YamlNode::Kind::kNull) {
       values.problem(Severity::kError, {1, 1}, "", "the file is empty",
-                     "a map with version and rules would be right");
+                     "expected a map with version and rules");
       return {};
     }
     Config config = read_tree(doc.root, main, values, includes);
@@ -81,13 +81,12 @@ class FilesReader {
   static void check_twice(const Config& config, const base::YamlNode& root, ConfigValues& values) {
     if (config.kernel_allows && config.policy.allow_kernels)
       values.problem(Severity::kError, root.find("kernel_allows")->at, "kernel_allows",
-                     "policy.allow_kernels is there, too", "one of both would be right");
+                     "policy.allow_kernels is there, too", "expected one of both");
     for (const auto& [op, kernel] : config.policy.locks) {
       const auto it = config.kernel_locks.find(op);
       if (it != config.kernel_locks.end() && it->second.id != kernel)
         values.problem(Severity::kError, {it->second.at.line, it->second.at.column},
-                       "kernel_locks." + op, "policy.locks says " + kernel,
-                       "one kernel would be right");
+                       "kernel_locks." + op, "policy.locks says " + kernel, "expected one kernel");
     }
   }
 
@@ -97,21 +96,20 @@ class FilesReader {
     };
     const std::string id = normal(i.file), what = base::excerpt(i.file, 200);
     if (std::find(stack_.begin(), stack_.end(), id) != stack_.end())
-      return bad(what + " includes itself", "including each file once would be right");
+      return bad(what + " includes itself", "expected each file once");
     if (const auto it = first_.find(id); it != first_.end())
       return bad(fmt::format("{} is included already, by {}", what, it->second),
-                 "including each file once would be right");
+                 "expected each file once");
     if (stack_.size() > kDeepestInclude)
-      return bad("included too deeply",
-                 fmt::format("at most {} levels would be right", kDeepestInclude));
+      return bad("included too deeply", fmt::format("expected at most {} levels", kDeepestInclude));
     if (first_.size() > kMostIncludes)
-      return bad("too many files", fmt::format("at most {} would be right", kMostIncludes));
+      return bad("too many files", fmt::format("expected at most {}", kMostIncludes));
     first_[id] = fmt::format("{}:{}", from.name(), i.at.line);
     to_.files.push_back(i.file);
     const auto text = open_(i.file);
     if (!text.ok())
       return bad(fmt::format("{} {}", what, text.status().message()),
-                 "a file, relative to this one, would be right");
+                 "expected a file, relative to this one");
     merge_weaker(into, read_text(*text, i.file, false));
   }
 
@@ -177,8 +175,8 @@ void merge_weaker(Config& strong, Config weak) {
     strong.defaults.default_priority = weak.defaults.default_priority;
   append(strong.dispatch_rules, std::move(weak.dispatch_rules));
   append(strong.score, std::move(weak.score));
-  append(strong.canary_check, std::move(weak.canary_check));
-  if (!strong.canary) strong.canary = std::move(weak.canary);
+  append(strong.canary, std::move(weak.canary));
+  if (!strong.rollout) strong.rollout = std::move(weak.rollout);
   for (auto& [name, rule] : weak.functions) {
     FunctionRule& mine =
         strong.functions.try_emplace(name, FunctionRule{{}, {}, {}, rule.at}).first->second;

@@ -202,8 +202,8 @@ YamlNode tree_of(const Config& c) {
   put_filled(n, "static_kernel_map", map_of(c.static_kernel_map, kernel));
   put_filled(n, "score", list(c.score, score_tree));
   put_filled(n, "functions", map_of(c.functions, function_tree));
-  put_filled(n, "canary_check", list(c.canary_check, canary_tree));
-  if (c.canary) put(n, "canary", rollout_tree(*c.canary));
+  put_filled(n, "canary", list(c.canary, canary_tree));
+  if (c.rollout) put(n, "rollout", rollout_tree(*c.rollout));
   ConfigSettings settings = c.settings;
   put_filled(n, "settings", settings_tree(settings, policy::settings_keys()));
   return n;
@@ -211,7 +211,7 @@ YamlNode tree_of(const Config& c) {
 
 // A section that is a list of maps.
 bool is_rules(std::string_view section) {
-  return section == "dispatch_rules" || section == "score" || section == "canary_check";
+  return section == "dispatch_rules" || section == "score" || section == "canary";
 }
 
 // On one line.

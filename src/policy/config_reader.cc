@@ -51,8 +51,8 @@ class TreeReader {
     if (name == "static_kernel_map") return read_op_kernels(key, at, to_.static_kernel_map, false);
     if (name == "score") return read_scores(key, at);
     if (name == "functions") return read_functions(key, at);
-    if (name == "canary_check") return read_canaries(key, at);
-    if (name == "canary") return read_rollout(key, at);
+    if (name == "canary") return read_canaries(key, at);
+    if (name == "rollout") return read_rollout(key, at);
     if (name == "settings") return read_settings(key, at);
   }
 
@@ -150,7 +150,7 @@ class TreeReader {
         to_.functions.emplace(name, std::move(rule));
       else
         v_.problem(Severity::kError, mark, to_string(value.path), "found " + shown(name, false),
-                   "a group, or a function as group/name, or a glob of such would be right");
+                   "expected a group, or a function as group/name, or a glob of such");
     });
   }
 
@@ -159,7 +159,7 @@ class TreeReader {
       CanaryRule rule;
       rule.at = v_.place(item.node.at);
       v_.each_key(item, key.inner, key, [&](const Key& k, At v) { read_canary(k, v, rule); });
-      to_.canary_check.push_back(std::move(rule));
+      to_.canary.push_back(std::move(rule));
     });
   }
 
@@ -176,7 +176,7 @@ class TreeReader {
         rule.max_slowdown = v_.read_number(v, k).value_or(rule.max_slowdown);
       if (name == "labels") read_labels(k, v, rule.labels);
     });
-    to_.canary = std::move(rule);
+    to_.rollout = std::move(rule);
   }
 
   void read_labels(const Key& key, At at, std::map<std::string, std::string, std::less<>>& to) {
@@ -216,8 +216,8 @@ class TreeReader {
     const bool good = is_op_glob(op) && (globs || !has_wildcard(op));
     if (!good)
       v_.problem(Severity::kError, mark, to_string(value.path), "found " + shown(op, false),
-                 globs ? "the name of an op or a glob as attention.* would be right"
-                       : "the name of one op would be right");
+                 globs ? "expected the name of an op or a glob as attention.*"
+                       : "expected the name of one op");
     return good;
   }
 
@@ -313,7 +313,7 @@ class TreeReader {
       remember("policy.backends", name, v_.place(mark));
       if (!is_vendor_name(name))
         v_.problem(Severity::kError, mark, to_string(value.path), "found " + shown(name, true),
-                   "the name of a backend would be right");
+                   "expected the name of a backend");
       else if (on)
         to_.policy.backends.emplace(name, *on);
     });

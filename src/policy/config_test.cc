@@ -243,26 +243,25 @@ TEST(Config, IncludesThatLeadNowhereOrInCirclesAreRefused) {
   EXPECT_THAT(
       lines("nobody.yaml"),
       ElementsAre("dir/rules.yaml:2:10: error: include: \"dir/nobody.yaml\" cannot be opened: "
-                  "No such file or directory; a file, relative to this one, would be right"));
-  EXPECT_THAT(lines("a.yaml"),
-              ElementsAre("dir/b.yaml:1:10: error: include: \"dir/../dir/a.yaml\" "
-                          "includes itself; including each file once would be right"));
+                  "No such file or directory; expected a file, relative to this one"));
+  EXPECT_THAT(lines("a.yaml"), ElementsAre("dir/b.yaml:1:10: error: include: \"dir/../dir/a.yaml\" "
+                                           "includes itself; expected each file once"));
   EXPECT_THAT(lines("self.yaml"),
               ElementsAre("dir/self.yaml:1:10: error: include: \"dir/rules.yaml\" includes itself; "
-                          "including each file once would be right"));
+                          "expected each file once"));
   EXPECT_THAT(
       lines("[bad.yaml, bad.yaml]"),
       ElementsAre("dir/bad.yaml:1:1: error: kernel_lock: nothing reads this key; did you mean "
                   "'kernel_locks'?",
                   "dir/rules.yaml:2:21: error: include[1]: \"dir/bad.yaml\" is included "
-                  "already, by dir/rules.yaml:2; including each file once would be right"));
+                  "already, by dir/rules.yaml:2; expected each file once"));
   Texts chain;
   for (int i = 0; i < 20; ++i)
     chain[std::to_string(i) + ".yaml"] = "include: " + std::to_string(i + 1) + ".yaml\n";
   const ConfigReading r = parse_config_from("version: 1\ninclude: 0.yaml", "r.yaml", opener(chain));
   ASSERT_EQ(r.problems.size(), 1u);
   EXPECT_EQ(to_string(r.problems[0]),
-            "7.yaml:1:10: error: include: included too deeply; at most 8 levels would be right");
+            "7.yaml:1:10: error: include: included too deeply; expected at most 8 levels");
   // What is missing is watched, too.
   EXPECT_THAT(read("version: 1\ninclude: gone.yaml\n").files,
               ElementsAre("dir/rules.yaml", "dir/gone.yaml"));

@@ -51,7 +51,7 @@ constexpr const char* kMore = "there are more problems";
 }  // namespace
 
 ConfigProblem more_problems(std::string file, Severity severity) {
-  return {severity, std::move(file), 0, 0, "", kMore, "putting these right first would be right"};
+  return {severity, std::move(file), 0, 0, "", kMore, "fix these first"};
 }
 bool is_more(const ConfigProblem& p) noexcept { return p.line == 0 && p.found == kMore; }
 
@@ -67,11 +67,11 @@ void ConfigValues::problem(Severity severity, base::YamlMark mark, std::string p
 
 void ConfigValues::wrong(At at, std::string found, std::string right) {
   problem(Severity::kError, at.node.at, to_string(at.path), std::move(found),
-          right.empty() ? "" : right + " would be right");
+          right.empty() ? "" : "expected " + right);
 }
 
 void ConfigValues::wrong(At at, const Key& key, std::string_view hint) {
-  std::string right = wanted(key) + " would be right";
+  std::string right = "expected " + wanted(key);
   if (!hint.empty()) right += fmt::format("; did you mean '{}'?", hint);
   problem(Severity::kError, at.node.at, to_string(at.path), "found " + shown(at.node),
           std::move(right));
@@ -80,17 +80,16 @@ void ConfigValues::wrong(At at, const Key& key, std::string_view hint) {
 void ConfigValues::unknown_key(base::YamlMark mark, const Path& path, std::span<const Key> keys) {
   const std::vector<std::string> names = names_of(keys);
   const std::string_view near = base::closest(base::lower(path.key), names);
-  problem(Severity::kError, mark, to_string(path), "nothing reads this key",
-          near.empty() ? base::one_of(names) + " would be right"
-                       : fmt::format("did you mean '{}'?", near));
+  problem(
+      Severity::kError, mark, to_string(path), "nothing reads this key",
+      near.empty() ? "expected " + base::one_of(names) : fmt::format("did you mean '{}'?", near));
 }
 
 void ConfigValues::check_required(At at, std::span<const Key> keys) {
   for (const Key& k : keys) {
     if (!k.required || at.node.find(k.name) != nullptr) continue;
     const Path path{&at.path, k.name, 0};
-    problem(Severity::kError, at.node.at, to_string(path), "missing",
-            wanted(k) + " would be right");
+    problem(Severity::kError, at.node.at, to_string(path), "missing", "expected " + wanted(k));
   }
 }
 
@@ -235,7 +234,7 @@ std::vector<Condition> ConfigValues::read_conditions(At at, const Key& key) {
     Condition c{k, {}, value.node.kind == NodeKind::kList, place(mark)};
     if (k.empty() || k.size() > kMostText)
       return problem(Severity::kError, mark, to_string(value.path), "found " + shown(k, true),
-                     "the name of a field would be right");
+                     "expected the name of a field");
     bool good = true;
     if (value.node.kind == NodeKind::kList && value.node.items.empty())
       return wrong(value, "found an empty list", "a value or a list of values");

@@ -96,7 +96,7 @@ class ConfigValues {
     if (map) check_required(at, keys);
   }
 
-  // "found ...; WANTED would be right".
+  // "found ...; expected WANTED".
   void wrong(At at, const Key& key, std::string_view hint = {});
   void wrong(At at, std::string found, std::string right);
   void problem(Severity severity, base::YamlMark mark, std::string path, std::string found,

@@ -105,7 +105,7 @@ void read_backend(std::string_view value, const std::string& backend, Policy& to
   if (on.ok())
     to.backends[backend] = *on;
   else
-    problems.push_back("on, off or auto would be right" +
+    problems.push_back("expected on, off or auto" +
                        base::did_you_mean(base::lower(value), {"on", "off", "auto"}));
 }
 
@@ -116,9 +116,9 @@ std::string nobody_reads(const std::string& name) {
   if (is_backend_variable(large))
     hint = base::did_you_mean(large, {large});
   else if (large.starts_with(kBackend.substr(0, kBackend.size() - 1)))
-    hint = "; YARD_BACKEND_NAME, with the backend's name in capitals, would be right";
+    hint = "; expected YARD_BACKEND_NAME, with the backend's name in capitals";
   else if (hint.empty())
-    hint = "; " + base::one_of(known) + " would be right";
+    hint = "; expected " + base::one_of(known);
   return "nothing reads this variable" + hint;
 }
 
@@ -234,12 +234,11 @@ OwnSwitch read_own_switch(const std::string& variable, std::string_view value,
   const std::string_view text = base::trim(value);
   if (text.empty() || base::same_word(text, "auto")) return {};
   if (const auto on = read_switch(text); on.ok()) return {*on, {}};
-  return {
-      {},
-      EnvProblem{
-          variable, base::excerpt(text),
-          fmt::format("on, off or auto would be right; backend '{}' stays at its default", backend),
-          true}};
+  return {{},
+          EnvProblem{
+              variable, base::excerpt(text),
+              fmt::format("expected on, off or auto; backend '{}' stays at its default", backend),
+              true}};
 }
 
 Policy with_backend_names(const Policy& policy, const std::vector<std::string>& backends) {

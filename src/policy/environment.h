@@ -27,7 +27,7 @@ struct EnvProblem {
 
   bool operator==(const EnvProblem&) const = default;
 };
-// `YARD_PREFER="vendr": default, vendor or reference would be right; did you mean 'vendor'?`
+// `YARD_PREFER="vendr": expected default, vendor or reference; did you mean 'vendor'?`
 std::string to_string(const EnvProblem& problem);
 
 struct Environment {

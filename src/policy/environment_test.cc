@@ -125,7 +125,7 @@ TEST(Environment, ProblemsAreFitToBeShown) {
   EXPECT_THAT(to_string(problems[0]), HasSubstr("\"YARD_\\n\"=\"\\xff\": nothing reads this"));
   EXPECT_EQ(problems[9].message, "2 more are wrong with it");
   EXPECT_EQ(to_string(problems[10]),
-            "YARD_PREFER=\"vendr\": default, vendor or reference would be right; did you mean "
+            "YARD_PREFER=\"vendr\": expected default, vendor or reference; did you mean "
             "'vendor'?");
   EXPECT_EQ(problems[11].found, "\"\\x1b[2J" + std::string(76, 'x') + "\"...");
 }

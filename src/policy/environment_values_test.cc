@@ -8,47 +8,47 @@ namespace yard::policy {
 namespace {
 
 // Ends, beginnings and whole messages that come more than once.
-const std::string kKinds = "default, vendor or reference would be right";
-const std::string kSwitches = "0/1, off/on, false/true or no/yes would be right";
-const std::string kBackend = "on, off or auto would be right";
-const std::string kOrder = "OP=TOKEN|TOKEN would be right";
+const std::string kKinds = "expected default, vendor or reference";
+const std::string kSwitches = "expected 0/1, off/on, false/true or no/yes";
+const std::string kBackend = "expected on, off or auto";
+const std::string kOrder = "expected OP=TOKEN|TOKEN";
 const std::string kTokens =
-    " in the order of rms_norm is no token; default, vendor, reference, vendor:NAME or impl:ID "
-    "would be right";
+    " in the order of rms_norm is no token; expected default, vendor, reference, vendor:NAME or "
+    "impl:ID";
 const std::string kBetween =
-    " in the order of rms_norm is no token; '|' between tokens and ';' between ops would be right";
+    " in the order of rms_norm is no token; expected '|' between tokens and ';' between ops";
 const std::string kVendorToken =
-    " in the order of rms_norm is no token; vendor:NAME, with the name of a vendor, would be right";
-const std::string kHeads =
-    " in the order of rms_norm is no token; vendor:NAME or impl:ID would be right";
+    " in the order of rms_norm is no token; expected vendor:NAME, with the name of a vendor";
+const std::string kHeads = " in the order of rms_norm is no token; expected vendor:NAME or impl:ID";
 const std::string kImplToken =
-    " in the order of rms_norm is no token; impl:ID, with the id of a kernel, would be right";
+    " in the order of rms_norm is no token; expected impl:ID, with the id of a kernel";
 const std::string kOpName =
-    " is no name of an op; lower-case letters, digits, '_' and '.' would be right";
+    " is no name of an op; expected lower-case letters, digits, '_' and '.'";
 const std::string kEmptyToken =
-    "the order of rms_norm has an empty token; one '|' between tokens would be right";
+    "the order of rms_norm has an empty token; expected one '|' between tokens";
 const std::string kEmptyOrder =
-    "the order of rms_norm is empty, which would leave no kernel; rms_norm=vendor|default would be "
-    "right";
-const std::string kEmptyEntry = " is empty; one ';' between entries would be right";
-const std::string kEmptyName = " is empty; one ',' between entries would be right";
-const std::string kTwice = " twice; each token once would be right";
-const std::string kVendor = " is no name of a vendor; names with ',' between them would be right";
-const std::string kGlob = " is no id or glob of kernels; default.simd,vendor.* would be right";
-const std::string kLevels = " is no level; debug, info, warn, error or off would be right";
-const std::string kEntries = "; LEVEL or NAME=LEVEL, with ',' between entries, would be right";
+    "the order of rms_norm is empty, which would leave no kernel; expected "
+    "rms_norm=vendor|default";
+const std::string kEmptyEntry = " is empty; expected one ';' between entries";
+const std::string kEmptyName = " is empty; expected one ',' between entries";
+const std::string kTwice = " twice; expected each token once";
+const std::string kVendor = " is no name of a vendor; expected names with ',' between them";
+const std::string kGlob = " is no id or glob of kernels; expected default.simd,vendor.*";
+const std::string kLevels = " is no level; expected debug, info, warn, error or off";
+const std::string kEntries = "; expected LEVEL or NAME=LEVEL, with ',' between entries";
 const std::string kLoggers =
-    "; base, core, op, telemetry, registry, policy, health, select, exec, plugin, dispatch, tune, "
-    "runtime or backend would be right";
-const std::string kProbes = "never, changed or always would be right";
+    "; expected base, core, op, telemetry, registry, policy, health, select, exec, plugin, "
+    "dispatch, tune, "
+    "runtime or backend";
+const std::string kProbes = "expected never, changed or always";
 const std::string kNobody = "nothing reads this variable";
 const std::string kVariables =
-    "; YARD_ALLOW_KERNELS, YARD_ALLOW_VENDORS, YARD_CHECK_VERIFIERS, YARD_CONFIG, "
+    "; expected YARD_ALLOW_KERNELS, YARD_ALLOW_VENDORS, YARD_CHECK_VERIFIERS, YARD_CONFIG, "
     "YARD_DENY_KERNELS, YARD_DENY_VENDORS, "
     "YARD_DISABLE, YARD_LOG_LEVEL, YARD_PER_OP, YARD_PLUGINS, YARD_PLUGIN_PATH, YARD_PLUGIN_PROBE, "
-    "YARD_PREFER, YARD_RECORD or YARD_STRICT would be right";
+    "YARD_PREFER, YARD_RECORD or YARD_STRICT";
 const std::string kBackendName =
-    "; YARD_BACKEND_NAME, with the backend's name in capitals, would be right";
+    "; expected YARD_BACKEND_NAME, with the backend's name in capitals";
 
 struct Wrong {
   std::string variable, value;
@@ -111,7 +111,7 @@ const std::vector<Wrong>& table() {
       {"YARD_PER_OP", ";rms_norm=vendor", "entry 1" + kEmptyEntry},
       {"YARD_PER_OP", "rms_norm=vendor;;softmax=reference", "entry 2" + kEmptyEntry},
       {"YARD_PER_OP", "rms_norm=vendor;rms_norm=default",
-       "rms_norm has an order already; one entry for each op would be right"},
+       "rms_norm has an order already; expected one entry for each op"},
       {"YARD_PER_OP", "rms_norm=vendor|vendor", "the order of rms_norm has vendor" + kTwice},
       {"YARD_PER_OP", "rms_norm=flaggems|default", "the order of rms_norm has default" + kTwice},
       {"YARD_PER_OP", "rms_norm=VENDOR:acme|vendor:acme",
@@ -135,7 +135,7 @@ const std::vector<Wrong>& table() {
        "\"imp:default.simd\"" + kHeads + "; did you mean 'impl'?"},
       {"YARD_PER_OP", "rms_norm=kernel:default.simd", "\"kernel:default.simd\"" + kHeads},
       {"YARD_PER_OP", "rms_norm=default.simd",
-       "\"default.simd\" in the order of rms_norm is no token; impl:default.simd would be right"},
+       "\"default.simd\" in the order of rms_norm is no token; expected impl:default.simd"},
       {"YARD_PER_OP", "rms_norm==vendor", "\"=vendor\"" + kBetween},
       {"YARD_PER_OP", "RmsNorm=vendor", "\"RmsNorm\"" + kOpName},
       {"YARD_PER_OP", "rms norm=vendor", "\"rms norm\"" + kOpName},
@@ -145,7 +145,7 @@ const std::vector<Wrong>& table() {
       {"YARD_PER_OP", "rms_norm=vendr;softmax=;gelu",
        "\"vendr\"" + kTokens +
            "; did you mean 'vendor'?\nthe order of softmax is empty, which would leave no kernel; "
-           "softmax=vendor|default would be right\n\"gelu\" has no '='; " +
+           "expected softmax=vendor|default\n\"gelu\" has no '='; " +
            kOrder},
       {"YARD_PER_OP", "rms_norm=\001", "\"\\x01\"" + kTokens},
       {"YARD_DENY_VENDORS", ",", "entry 1" + kEmptyName + "\nentry 2" + kEmptyName},
@@ -188,15 +188,14 @@ const std::vector<Wrong>& table() {
       {"YARD_LOG_LEVEL", "info,", "entry 2" + kEmptyName},
       {"YARD_LOG_LEVEL", ",info", "entry 1" + kEmptyName},
       {"YARD_LOG_LEVEL", "info;select=debug", "no logger is called \"info;select\"" + kEntries},
-      {"YARD_LOG_LEVEL", "info,warn", "there is a default already; one bare level would be right"},
-      {"YARD_LOG_LEVEL", "select", "the logger select has no level; select=info would be right"},
-      {"YARD_LOG_LEVEL",
-       "select=", "a level is missing; debug, info, warn, error or off would be right"},
-      {"YARD_LOG_LEVEL", "=debug", "no logger stands before '='; NAME=LEVEL would be right"},
+      {"YARD_LOG_LEVEL", "info,warn", "there is a default already; expected one bare level"},
+      {"YARD_LOG_LEVEL", "select", "the logger select has no level; expected select=info"},
+      {"YARD_LOG_LEVEL", "select=", "a level is missing; expected debug, info, warn, error or off"},
+      {"YARD_LOG_LEVEL", "=debug", "no logger stands before '='; expected NAME=LEVEL"},
       {"YARD_LOG_LEVEL", "selct=debug", "no logger is called \"selct\"; did you mean 'select'?"},
       {"YARD_LOG_LEVEL", "select=loud", "\"loud\"" + kLevels},
       {"YARD_LOG_LEVEL", "select=debug,select=info",
-       "select has a level already; one for each logger would be right"},
+       "select has a level already; expected one for each logger"},
       {"YARD_LOG_LEVEL", "select:debug", "\"select:debug\" is no level" + kEntries},
       {"YARD_LOG_LEVEL", "select=debug=info", "\"debug=info\" is no level" + kEntries},
       {"YARD_LOG_LEVEL", "yard.select=debug", "no logger is called \"yard.select\"" + kLoggers},

@@ -38,18 +38,21 @@ const char* interned(std::string_view name) {
 
 Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, ModeProvider provider) {
   if (!is_name(name))
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{} cannot be the name of a mode; small letters, digits and '_', a "
-                              "letter first, at most {} of them, would be right",
-                              base::excerpt(name), kLongestName));
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format(
+            "{} cannot be the name of a mode; expected lower-case letters, digits and '_', a "
+            "letter first, at most {} of them",
+            base::excerpt(name), kLongestName));
   if (parse_mode(name) || name == to_string(Mode::kProgram))
     return Status(Code::kConflict,
-                  fmt::format("'{}' is the name of a mode already; another would be right", name));
+                  fmt::format("'{}' is the name of a mode already; expected another", name));
   if (!provider.plan && !provider.kernel)
-    return Status(Code::kInvalidArgument,
-                  fmt::format("mode '{}' has neither plan nor kernel; one of the two functions, or "
-                              "both, would be right",
-                              name));
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("mode '{}' has neither plan nor kernel; expected one of the two functions, or "
+                    "both",
+                    name));
   return std::make_shared<const ProgramMode>(ProgramMode{interned(name), std::move(provider)});
 }
 
@@ -66,7 +69,7 @@ Status check_mode_name(std::string_view name, const Modes* modes) {
   if (parse_mode(name) || (modes != nullptr && modes->find(name) != modes->end())) return {};
   const std::vector<std::string> names = mode_names(modes);
   std::string hint = base::did_you_mean(name, names);
-  if (hint.empty()) hint = "; " + base::one_of(names) + " would be right";
+  if (hint.empty()) hint = "; expected " + base::one_of(names);
   return Status(Code::kInvalidArgument,
                 fmt::format("no mode is called {}{}", base::excerpt(name), hint));
 }

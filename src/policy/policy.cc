@@ -105,8 +105,8 @@ Status check_token(const std::string& op, const std::string& token) {
                     op, token, base::did_you_mean(token, {"default", "vendor", "reference"})));
   }
   if ((head != "vendor" && head != "impl") || colon + 1 == token.size())
-    return bad(fmt::format("policy: per_op['{}'] holds '{}'; vendor:NAME or impl:ID would be right",
-                           op, token));
+    return bad(
+        fmt::format("policy: per_op['{}'] holds '{}'; expected vendor:NAME or impl:ID", op, token));
   return {};
 }
 

@@ -41,7 +41,7 @@ struct ProcessPolicy {
   StaticMap mapped;                       // through the API; over the file's
   std::shared_ptr<const Modes> modes = std::make_shared<Modes>();  // that the program has added
   std::shared_ptr<registry::CallObserver> observer;                // told of every call; null: none
-  std::shared_ptr<const Rollout> rollout;  // rules on trial beside `file`; null: none
+  std::shared_ptr<const Rollout> rollout;  // rules in rollout beside `file`; null: none
   // What the variables say that backends chose for themselves, by backend; read once, with the reading or when the
   // backend came.
   std::map<std::string, OwnSwitch, std::less<>> own_switches;

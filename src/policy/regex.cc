@@ -15,7 +15,7 @@ class RegexCompiler {
 
   Result<Regex> compile() {
     if (pattern_.size() > Regex::kMostPattern)
-      return Status(Code::kParse, fmt::format("the pattern has {} bytes; at most {} would be right",
+      return Status(Code::kParse, fmt::format("the pattern has {} bytes; expected at most {}",
                                               pattern_.size(), Regex::kMostPattern));
     if (pattern_.starts_with('^')) ++at_;
     end_ = pattern_.size();

@@ -8,7 +8,7 @@
 namespace yard::policy {
 namespace {
 
-// Evenly from 0 up to 100, anew for every call of a thread (splitmix64).
+// Evenly from 0 up to 100, again for every call of a thread (splitmix64).
 double drawn_percent() noexcept {
   static std::atomic<uint64_t> threads{0};
   thread_local uint64_t state =
@@ -50,7 +50,7 @@ const std::vector<op::Field>* Rollout::sizes(uint32_t op,
   return &(*sizes_)[op].fields;
 }
 
-RolloutTally& Rollout::tally(uint64_t kind, bool on_trial) const noexcept {
+RolloutTally& Rollout::tally(uint64_t kind, bool in_rollout) const noexcept {
   constexpr size_t kTries = 16;
   const uint64_t id = kind != 0 ? kind : 1;
   Kind* found = &kinds_[kKinds];
@@ -62,21 +62,21 @@ RolloutTally& Rollout::tally(uint64_t kind, bool on_trial) const noexcept {
     found = &k;
     break;
   }
-  return on_trial ? found->trial : found->before;
+  return in_rollout ? found->rollout : found->before;
 }
 
 RolloutResult Rollout::result(bool over) const {
   RolloutResult r;
-  // Calls differ in what they cost: the time of each kind on trial stands against what the same kind took before.
+  // Calls differ in what they cost: the time of each kind in rollout stands against what the same kind took before.
   double took = 0, expected = 0;
   uint64_t compared = 0;
   for (size_t i = 0; i <= kKinds; ++i) {
-    const RolloutTally &before = kinds_[i].before, &trial = kinds_[i].trial;
-    r.calls += trial.calls.load(), r.failed += trial.failed.load();
-    const uint64_t n = trial.timed.load(), m = before.timed.load();
+    const RolloutTally &before = kinds_[i].before, &rollout = kinds_[i].rollout;
+    r.calls += rollout.calls.load(), r.failed += rollout.failed.load();
+    const uint64_t n = rollout.timed.load(), m = before.timed.load();
     if (i == kKinds || n < kEnoughOfAKind || m < kEnoughOfAKind) continue;
     compared += n;
-    took += static_cast<double>(trial.ns.load());
+    took += static_cast<double>(rollout.ns.load());
     expected +=
         static_cast<double>(n) * (static_cast<double>(before.ns.load()) / static_cast<double>(m));
   }
@@ -84,11 +84,12 @@ RolloutResult Rollout::result(bool over) const {
   if (compared >= kEnoughToTime && expected > 0) r.slowdown = took / expected;
   if ((over || r.calls >= kEnough) && r.error_rate > rule_.max_error_rate)
     r.too_bad =
-        fmt::format("{} of {} calls on trial failed or saw a kernel fail; at most {:g} % may",
+        fmt::format("{} of {} calls in the rollout failed or saw a kernel fail; at most {:g} % may",
                     r.failed, r.calls, 100 * rule_.max_error_rate);
   else if (r.slowdown > rule_.max_slowdown)
-    r.too_bad = fmt::format("calls on trial took {:.2f} times as long; at most {:g} times may be",
-                            r.slowdown, rule_.max_slowdown);
+    r.too_bad =
+        fmt::format("calls in the rollout took {:.2f} times as long; at most {:g} times may be",
+                    r.slowdown, rule_.max_slowdown);
   return r;
 }
 

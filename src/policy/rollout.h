@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// New rules on trial beside those in force: which calls go by them, and how both have done so far.
+// New rules in rollout beside those in force: which calls go by them, and how both have done so far.
 #pragma once
 
 #include <yard/config.h>
@@ -17,7 +17,7 @@ namespace yard::policy {
 
 struct ProcessPolicy;
 
-// What calls of one kind have come to. Written by every call while rules are on trial, and only then.
+// What calls of one kind have come to. Written by every call while rules are in rollout, and only then.
 struct alignas(64) RolloutTally {
   std::atomic<uint64_t> calls{0}, failed{0};
   std::atomic<uint64_t> timed{0}, ns{0};
@@ -35,9 +35,9 @@ struct alignas(64) RolloutTally {
   }
 };
 
-// How the trial stands.
+// How the rollout stands.
 struct RolloutResult {
-  uint64_t calls = 0, failed = 0;  // on trial
+  uint64_t calls = 0, failed = 0;  // in rollout
   double error_rate = 0;
   double slowdown = 1;  // 1 where there is too little to compare
   std::string too_bad;  // why the rules must be taken back; empty: nothing is wrong
@@ -45,7 +45,7 @@ struct RolloutResult {
 
 class Rollout {
  public:
-  // Calls on trial before their share of errors, or their time, says anything.
+  // Calls in the rollout before their share of errors, or their time, says anything.
   static constexpr uint64_t kEnough = 20, kEnoughToTime = 50;
   // Calls of a kind, on each side, before they are compared.
   static constexpr uint64_t kEnoughOfAKind = 5;
@@ -60,7 +60,7 @@ class Rollout {
 
   // `next`: what is said for the process, with the new rules. `sizes`: of the ops there are, by index.
   Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next, std::vector<OpSizes> sizes);
-  // The same trial, when something else is said for the process.
+  // The same rollout, when something else is said for the process.
   std::shared_ptr<const Rollout> with(std::shared_ptr<const ProcessPolicy> next) const;
 
   const ProcessPolicy& next() const noexcept { return *next_; }
@@ -68,10 +68,10 @@ class Rollout {
 
   // Whether this call goes by the new rules. Drawn by lot, so that every thread, op and kind of call has its share.
   bool takes(const op::Labels& labels) const noexcept;
-  // Null for an op that came, or came anew, after the trial began.
+  // Null for an op that came, or came again, after the rollout began.
   const std::vector<op::Field>* sizes(uint32_t op, const op::Program& program) const noexcept;
   // `kind`: a hash of all that calls are told apart by.
-  RolloutTally& tally(uint64_t kind, bool on_trial) const noexcept;
+  RolloutTally& tally(uint64_t kind, bool in_rollout) const noexcept;
 
   // `over`: no more calls will come, so fewer than enough must do.
   RolloutResult result(bool over = false) const;
@@ -79,7 +79,7 @@ class Rollout {
  private:
   struct Kind {
     std::atomic<uint64_t> id{0};  // 0: free
-    RolloutTally before, trial;
+    RolloutTally before, rollout;
   };
 
   RolloutRule rule_;

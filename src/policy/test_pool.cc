@@ -26,7 +26,7 @@ constexpr int kMostDTypes = 64;
 bool bad_value(const ConfigValue& v, const OpField& field, Wrong& wrong,
                std::string_view hint = {}) {
   wrong.found = "found " + shown(v.text, v.quoted);
-  wrong.right = type_text(field) + " would be right";
+  wrong.right = "expected " + type_text(field);
   if (!hint.empty()) wrong.right += fmt::format("; did you mean '{}'?", hint);
   return false;
 }
@@ -73,16 +73,15 @@ bool TestPool::make(const OpField& field, Operator op, const Condition& c, Draft
     for (const OperatorRow& row : operators())
       if (has_operator(field.type, row.op)) right.push_back(field.name + row.suffix);
     wrong.found = fmt::format("{} has no such operator: it is {}", field.name, type_text(field));
-    wrong.right = base::one_of(right) + " would be right";
+    wrong.right = "expected " + base::one_of(right);
     return false;
   }
   const bool many =
       op == Operator::kEq || op == Operator::kIn || op == Operator::kNotIn || is_pattern(op);
   if (c.list && !many) {
     wrong.found = "found a list";
-    wrong.right = op == Operator::kNe
-                      ? fmt::format("one value, or {}_not_in, would be right", field.name)
-                      : "one value would be right";
+    wrong.right = op == Operator::kNe ? fmt::format("expected one value, or {}_not_in", field.name)
+                                      : "expected one value";
     return false;
   }
   to.negated = is_negative(op);
@@ -200,7 +199,7 @@ bool TestPool::make_closed(Operator op, const Condition& c, const OpField& field
   }
   if (is_pattern(op) && values.empty()) {
     wrong.found = "found " + shown(c.values[0].text, true) + ", which matches nothing";
-    wrong.right = type_text(field) + " would be right";
+    wrong.right = "expected " + type_text(field);
     return false;
   }
   for (size_t k = 0; !is_pattern(op) && k < c.values.size(); ++k) {
@@ -245,7 +244,7 @@ bool TestPool::make_patterns(Operator op, const Condition& c, const OpField& fie
     auto regex = Regex::compile(v.text);
     if (!regex.ok()) {
       wrong.found = fmt::format("found {}: {}", shown(v.text, true), regex.status().message());
-      wrong.right = "a regular expression as (pre|de)fill.* would be right";
+      wrong.right = "expected a regular expression as (pre|de)fill.*";
       return false;
     }
     to.regexes.push_back(*std::move(regex));

@@ -15,7 +15,7 @@ namespace {
 Status wrong(std::string_view right, std::string_view word, const std::vector<std::string>& words) {
   // Every short word is near to a single letter, which says nothing.
   const std::string hint = word.size() > 1 ? base::did_you_mean(base::lower(word), words) : "";
-  return Status(Code::kParse, fmt::format("{} would be right{}", right, hint));
+  return Status(Code::kParse, fmt::format("expected {}{}", right, hint));
 }
 
 template <class F>
@@ -31,10 +31,10 @@ Names read_list(std::string_view value, bool (*is_name)(std::string_view) noexce
     ++number;
     if (entry.empty())
       problems.push_back(
-          fmt::format("entry {} is empty; one ',' between entries would be right", number));
+          fmt::format("entry {} is empty; expected one ',' between entries", number));
     else if (!is_name(entry))
       problems.push_back(
-          fmt::format("{} is no {}; {} would be right", base::excerpt(entry), what, right));
+          fmt::format("{} is no {}; expected {}", base::excerpt(entry), what, right));
     else if (std::find(names.begin(), names.end(), entry) == names.end())
       names.emplace_back(entry);
   }
@@ -46,26 +46,26 @@ Names read_order(const std::string& op, std::string_view text, Problems& problem
   Names order;
   if (text.empty()) {
     problems.push_back(fmt::format(
-        "the order of {} is empty, which would leave no kernel; {}=vendor|default would be right",
-        op, op));
+        "the order of {} is empty, which would leave no kernel; expected {}=vendor|default", op,
+        op));
     return order;
   }
   for (std::string_view word : base::split(text, '|')) {
     if (word.empty()) {
-      problems.push_back(fmt::format(
-          "the order of {} has an empty token; one '|' between tokens would be right", op));
+      problems.push_back(
+          fmt::format("the order of {} has an empty token; expected one '|' between tokens", op));
       continue;
     }
     const auto token = read_token(word);
     if (!token.ok())
-      problems.push_back(
-          fmt::format("{} in the order of {} is no token; {}", base::excerpt(word), op,
-                      word.find_first_of(", =") == std::string_view::npos
-                          ? token.status().message()
-                          : "'|' between tokens and ';' between ops would be right"));
+      problems.push_back(fmt::format("{} in the order of {} is no token; {}", base::excerpt(word),
+                                     op,
+                                     word.find_first_of(", =") == std::string_view::npos
+                                         ? token.status().message()
+                                         : "expected '|' between tokens and ';' between ops"));
     else if (std::find(order.begin(), order.end(), *token) != order.end())
       problems.push_back(
-          fmt::format("the order of {} has {} twice; each token once would be right", op, *token));
+          fmt::format("the order of {} has {} twice; expected each token once", op, *token));
     else
       order.push_back(*token);
   }
@@ -101,9 +101,9 @@ Result<std::string> read_token(std::string_view word) {
   if (colon == std::string_view::npos) {
     if (const auto kind = read_kind(word); kind.ok()) return std::string(to_string(*kind));
     if (base::same_word(word, "impl"))
-      return Status(Code::kParse, "impl:ID, with the id of a kernel, would be right");
+      return Status(Code::kParse, "expected impl:ID, with the id of a kernel");
     if (base::is_bare_word(word) && word.find('.') != std::string_view::npos)
-      return Status(Code::kParse, fmt::format("impl:{} would be right", word));
+      return Status(Code::kParse, fmt::format("expected impl:{}", word));
     return wrong("default, vendor, reference, vendor:NAME or impl:ID", word,
                  {"default", "vendor", "reference"});
   }
@@ -111,11 +111,11 @@ Result<std::string> read_token(std::string_view word) {
   const std::string_view name = base::trim(word.substr(colon + 1));
   if (base::same_word(head, "vendor")) {
     if (is_vendor_name(name)) return fmt::format("vendor:{}", name);
-    return Status(Code::kParse, "vendor:NAME, with the name of a vendor, would be right");
+    return Status(Code::kParse, "expected vendor:NAME, with the name of a vendor");
   }
   if (base::same_word(head, "impl")) {
     if (base::is_bare_word(name)) return fmt::format("impl:{}", name);
-    return Status(Code::kParse, "impl:ID, with the id of a kernel, would be right");
+    return Status(Code::kParse, "expected impl:ID, with the id of a kernel");
   }
   return wrong("vendor:NAME or impl:ID", head, {"vendor", "impl"});
 }
@@ -132,7 +132,7 @@ Names read_globs(std::string_view value, Problems& problems) {
 
 Orders read_orders(std::string_view value, Problems& problems) {
   Orders orders;
-  constexpr const char* kRight = "OP=TOKEN|TOKEN would be right";
+  constexpr const char* kRight = "expected OP=TOKEN|TOKEN";
   size_t number = 0;
   for (std::string_view entry : base::split(value, ';')) {
     ++number;
@@ -140,20 +140,20 @@ Orders read_orders(std::string_view value, Problems& problems) {
     const std::string op(base::trim(entry.substr(0, equals)));
     if (entry.empty()) {
       problems.push_back(
-          fmt::format("entry {} is empty; one ';' between entries would be right", number));
+          fmt::format("entry {} is empty; expected one ';' between entries", number));
     } else if (equals == std::string_view::npos) {
       problems.push_back(fmt::format("{} has no '='; {}", base::excerpt(entry), kRight));
     } else if (op.empty()) {
       problems.push_back(fmt::format("{} names no op; {}", base::excerpt(entry), kRight));
     } else if (!is_op_name(op)) {
-      problems.push_back(fmt::format(
-          "{} is no name of an op; lower-case letters, digits, '_' and '.' would be right",
-          base::excerpt(op)));
+      problems.push_back(
+          fmt::format("{} is no name of an op; expected lower-case letters, digits, '_' and '.'",
+                      base::excerpt(op)));
     } else {
       Names order = read_order(op, base::trim(entry.substr(equals + 1)), problems);
       if (!orders.emplace(op, std::move(order)).second)
         problems.push_back(
-            fmt::format("{} has an order already; one entry for each op would be right", op));
+            fmt::format("{} has an order already; expected one entry for each op", op));
     }
   }
   return orders;

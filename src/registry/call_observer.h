@@ -25,7 +25,7 @@ class CallObserver {
   virtual ~CallObserver() = default;
   // Any thread, several at once, inside the guard of the call.
   virtual void seen(const ObservedCall& call) noexcept = 0;
-  // In a child of fork, where this is the only thread: locks that others held are not to be waited for.
+  // In a forked child, where this is the only thread: locks that others held are not to be waited for.
   virtual void forked() noexcept = 0;
 };
 

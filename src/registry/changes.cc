@@ -80,9 +80,9 @@ Changes& Changes::reprobe(std::string backend) {
 
 namespace yard::registry {
 
-const Family* State::find(std::string_view op) const noexcept {
-  const auto it = families.find(op);
-  return it == families.end() ? nullptr : it->second.get();
+const OpRecord* State::find(std::string_view op) const noexcept {
+  const auto it = op_records.find(op);
+  return it == op_records.end() ? nullptr : it->second.get();
 }
 
 namespace {
@@ -101,7 +101,7 @@ class Applier {
 
   Status step(const AddOp& s) {
     const std::string& name = s.op->name;
-    if (const Family* f = next_.find(name)) {
+    if (const OpRecord* f = next_.find(name)) {
       if (same(*f->op, *s.op)) return {};
       if (f->op->schema != s.op->schema)
         return Status(Code::kConflict,
@@ -113,7 +113,7 @@ class Applier {
                                 name));
     }
     s.op->index = next_.indices.emplace(s.op->schema, next_.index_count()).first->second;
-    next_.families[name] = std::make_shared<Family>(Family{s.op, {}});
+    next_.op_records[name] = std::make_shared<OpRecord>(OpRecord{s.op, {}});
     done_.ops.insert(name);
     return {};
   }
@@ -142,11 +142,11 @@ class Applier {
           Code::kNotFound,
           fmt::format("kernel '{}' of op '{}' belongs to backend '{}', which is not known{}", k.id,
                       k.op, k.backend_name, did_you_mean(k.backend_name, next_.backends)));
-    const Family* f = next_.find(k.op);
+    const OpRecord* f = next_.find(k.op);
     if (f == nullptr)
       return Status(Code::kUnknownOp,
                     fmt::format("kernel '{}' is for op '{}', which is not known{}", k.id, k.op,
-                                did_you_mean(k.op, next_.families)));
+                                did_you_mean(k.op, next_.op_records)));
     const auto old = f->kernels.find(k.id);
     if (replace && old == f->kernels.end())
       return Status(Code::kNotFound, fmt::format("op '{}' has no kernel '{}' to replace{}", k.op,
@@ -162,7 +162,7 @@ class Applier {
     }
     YARD_RETURN_IF_ERROR(check(k, *backend->second, *f->op->program));
     kernel->backend = backend->second;
-    Family& changed = edit(k.op);
+    OpRecord& changed = edit(k.op);
     auto& slot = changed.kernels[k.id];
     if (slot != nullptr) done_.removed.push_back(slot);
     slot = kernel;
@@ -170,7 +170,7 @@ class Applier {
   }
 
   Status step(const RemoveKernel& s) {
-    const Family* f = next_.find(s.op);
+    const OpRecord* f = next_.find(s.op);
     if (f == nullptr) return unknown_op(s.op);
     const auto it = f->kernels.find(s.id);
     if (it == f->kernels.end())
@@ -184,7 +184,7 @@ class Applier {
   Status step(const RemoveBackend& s) {
     const auto it = next_.backends.find(s.name);
     if (it == next_.backends.end()) return unknown_backend(s.name);
-    for_kernels_of(s.name, [&](Family& f, const std::string& id) {
+    for_kernels_of(s.name, [&](OpRecord& f, const std::string& id) {
       done_.removed.push_back(f.kernels[id]);
       f.kernels.erase(id);
     });
@@ -200,11 +200,11 @@ class Applier {
   }
 
   Status step(const RemoveOp& s) {
-    const Family* f = next_.find(s.name);
+    const OpRecord* f = next_.find(s.name);
     if (f == nullptr) return unknown_op(s.name);
     for (const auto& [id, kernel] : f->kernels) done_.removed.push_back(kernel);
     done_.removed.push_back(f->op);
-    next_.families.erase(s.name);
+    next_.op_records.erase(s.name);
     edited_.erase(s.name);
     done_.ops.insert(s.name);
     return {};
@@ -218,7 +218,7 @@ class Applier {
     if (!fresh.ok()) return fresh.status();
     std::shared_ptr<const Backend> backend = *std::move(fresh);
     it->second = backend;
-    for_kernels_of(s.backend, [&](Family& f, const std::string& id) {
+    for_kernels_of(s.backend, [&](OpRecord& f, const std::string& id) {
       auto kernel = std::make_shared<Kernel>(*f.kernels[id]);
       kernel->link();
       kernel->backend = backend;
@@ -229,8 +229,8 @@ class Applier {
 
   Status step(const RemoveKept& s) {
     std::vector<std::shared_ptr<const Kernel>> kernels;
-    for (const auto& [op, family] : next_.families)
-      for (const auto& [id, kernel] : family->kernels)
+    for (const auto& [op, op_record] : next_.op_records)
+      for (const auto& [id, kernel] : op_record->kernels)
         if (kernel->keep.get() == s.keep) kernels.push_back(kernel);
     for (const auto& k : kernels) YARD_RETURN_IF_ERROR(step(RemoveKernel{k->op, k->id}));
     const auto depends = [](const std::string& what, const std::string& name, const Kernel& k) {
@@ -240,13 +240,13 @@ class Applier {
                                 what, name, k.id, k.op, k.backend_name));
     };
     std::vector<std::string> ops, backends;
-    for (const auto& [name, family] : next_.families) {
-      for (const auto& [id, k] : family->kernels)
-        if (family->op->keep.get() == s.keep)
+    for (const auto& [name, op_record] : next_.op_records) {
+      for (const auto& [id, k] : op_record->kernels)
+        if (op_record->op->keep.get() == s.keep)
           return depends("op", name, *k);
         else if (k->backend->keep.get() == s.keep)
           return depends("backend", k->backend_name, *k);
-      if (family->op->keep.get() == s.keep) ops.push_back(name);
+      if (op_record->op->keep.get() == s.keep) ops.push_back(name);
     }
     for (const auto& [name, backend] : next_.backends)
       if (backend->keep.get() == s.keep) backends.push_back(name);
@@ -271,19 +271,19 @@ class Applier {
     return {};
   }
   Status unknown_op(const std::string& name) {
-    return Status(Code::kUnknownOp,
-                  fmt::format("op '{}' is not known{}", name, did_you_mean(name, next_.families)));
+    return Status(Code::kUnknownOp, fmt::format("op '{}' is not known{}", name,
+                                                did_you_mean(name, next_.op_records)));
   }
   Status unknown_backend(const std::string& name) {
     return Status(Code::kNotFound, fmt::format("backend '{}' is not known{}", name,
                                                did_you_mean(name, next_.backends)));
   }
 
-  // A family of our own to change; made once per apply.
-  Family& edit(const std::string& op) {
-    auto& slot = next_.families[op];
+  // A op_record of our own to change; made once per apply.
+  OpRecord& edit(const std::string& op) {
+    auto& slot = next_.op_records[op];
     if (done_.ops.insert(op).second || edited_.count(op) == 0) {
-      auto copy = std::make_shared<Family>(*slot);
+      auto copy = std::make_shared<OpRecord>(*slot);
       edited_[op] = copy;
       slot = copy;
     }
@@ -293,8 +293,8 @@ class Applier {
   template <class F>
   void for_kernels_of(const std::string& backend, const F& f) {
     std::vector<std::pair<std::string, std::string>> found;
-    for (const auto& [op, family] : next_.families)
-      for (const auto& [id, kernel] : family->kernels)
+    for (const auto& [op, op_record] : next_.op_records)
+      for (const auto& [id, kernel] : op_record->kernels)
         if (kernel->backend_name == backend) found.emplace_back(op, id);
     for (const auto& [op, id] : found) f(edit(op), id);
   }
@@ -343,7 +343,7 @@ class Applier {
 
   State next_;
   Applied done_;
-  std::map<std::string, std::shared_ptr<Family>> edited_;
+  std::map<std::string, std::shared_ptr<OpRecord>> edited_;
 };
 
 }  // namespace

@@ -56,20 +56,20 @@ using Step = std::variant<AddOp, AddBackend, AddKernel, AddHook, ReplaceKernel, 
                           RemoveBackend, RemoveHooks, RemoveOp, Reprobe, RemoveKept>;
 
 // An op with its kernels, by id.
-struct Family {
+struct OpRecord {
   std::shared_ptr<const Op> op;
   std::map<std::string, std::shared_ptr<const Kernel>, std::less<>> kernels;
 };
 
 struct State {
-  std::map<std::string, std::shared_ptr<const Family>, std::less<>> families;
+  std::map<std::string, std::shared_ptr<const OpRecord>, std::less<>> op_records;
   std::map<std::string, std::shared_ptr<const Backend>, std::less<>> backends;
   // In the order they came. One of a name for each backend; functions by group and name.
   std::vector<std::shared_ptr<const Hook>> hooks, functions;
   // Schema text → entry index: an op that comes back as it was finds its old place.
   std::map<std::string, uint32_t, std::less<>> indices;
 
-  const Family* find(std::string_view op) const noexcept;
+  const OpRecord* find(std::string_view op) const noexcept;
   uint32_t index_count() const noexcept { return static_cast<uint32_t>(indices.size()); }
 };
 

@@ -54,14 +54,14 @@ TEST(Changes, AllOrNone) {
   const Status why = s.fails({add(kernel_of("norm", "default.a", "plain")), add(op_of(kScale)),
                               add(kernel_of("norm", "default.b", "nowhere"))});
   EXPECT_EQ(why.code(), Code::kNotFound);
-  EXPECT_EQ(s.family("scale"), nullptr);
-  EXPECT_TRUE(s.family("norm")->kernels.empty());
+  EXPECT_EQ(s.op_record("scale"), nullptr);
+  EXPECT_TRUE(s.op_record("norm")->kernels.empty());
   EXPECT_EQ(s.state().index_count(), 1u);
 }
 
 TEST(Changes, OldStatesStayAsTheyWere) {
   Shelf s = stocked();
-  const auto before = s.family("norm");
+  const auto before = s.op_record("norm");
   s.apply({RemoveKernel{"norm", "default.a"}, add(kernel_of("norm", "default.c", "plain"))});
   EXPECT_EQ(before->kernels.count("default.a"), 1u);
   EXPECT_EQ(before->kernels.count("default.c"), 0u);
@@ -162,19 +162,19 @@ TEST(Changes, RemovingABackendTakesItsKernels) {
 
 TEST(Changes, AnOpThatComesBackFindsItsPlace) {
   Shelf s = stocked();
-  const uint32_t index = s.family("scale")->op->index;
+  const uint32_t index = s.op_record("scale")->op->index;
   const Applied done = s.apply({RemoveOp{"scale"}});
   EXPECT_THAT(done.ops, ElementsAre("scale"));
   EXPECT_EQ(done.removed.size(), 2u);
-  EXPECT_EQ(s.family("scale"), nullptr);
+  EXPECT_EQ(s.op_record("scale"), nullptr);
   s.apply({add(op_of(kScale))});
-  EXPECT_EQ(s.family("scale")->op->index, index);
-  EXPECT_TRUE(s.family("scale")->kernels.empty());
+  EXPECT_EQ(s.op_record("scale")->op->index, index);
+  EXPECT_TRUE(s.op_record("scale")->kernels.empty());
   // With another schema it is another op: nobody may take its calls for the old one's.
   s.apply({RemoveOp{"scale"}, add(op_of("scale(out!: T[n], x: T[n])"))});
-  EXPECT_NE(s.family("scale")->op->index, index);
-  EXPECT_NE(s.family("scale")->op->index, s.family("norm")->op->index);
-  EXPECT_LT(s.family("scale")->op->index, s.state().index_count());
+  EXPECT_NE(s.op_record("scale")->op->index, index);
+  EXPECT_NE(s.op_record("scale")->op->index, s.op_record("norm")->op->index);
+  EXPECT_LT(s.op_record("scale")->op->index, s.state().index_count());
 }
 
 TEST(Changes, UnknownNamesGetASuggestion) {
@@ -307,9 +307,9 @@ TEST(Changes, RemoveKeptTakesOutWhatHoldsItAndNothingElse) {
                add(kernel_of("b", "default.us", "us"), ours)});
   const Applied done = shelf.apply({RemoveKept{ours.get()}});
   EXPECT_EQ(done.removed.size(), 4u);
-  EXPECT_EQ(shelf.family("a"), nullptr);
+  EXPECT_EQ(shelf.op_record("a"), nullptr);
   EXPECT_EQ(shelf.state().backends.count("us"), 0u);
-  EXPECT_EQ(shelf.family("b")->kernels.size(), 1u);
+  EXPECT_EQ(shelf.op_record("b")->kernels.size(), 1u);
   EXPECT_NE(shelf.kernel("b", "default.them"), nullptr);
   EXPECT_TRUE(shelf.apply({RemoveKept{ours.get()}}).removed.empty());
 }
@@ -322,7 +322,7 @@ TEST(Changes, RemoveKeptIsAConflictWhereOthersDependOnIt) {
                add(kernel_of("a", "default.them", "them"), theirs)});
   EXPECT_EQ(shelf.fails({RemoveKept{ours.get()}}).code(), Code::kConflict);
   shelf.apply({RemoveKept{theirs.get()}, RemoveKept{ours.get()}});
-  EXPECT_TRUE(shelf.state().families.empty());
+  EXPECT_TRUE(shelf.state().op_records.empty());
   shelf.apply({add(op_of("b(out!: T[n], x: T[n])"), theirs), add(backend_of("us"), ours),
                add(kernel_of("b", "default.them", "us"), theirs)});
   EXPECT_EQ(shelf.fails({RemoveKept{ours.get()}}).code(), Code::kConflict);

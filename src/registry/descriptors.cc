@@ -116,11 +116,9 @@ Status check_limit(const yard_limit_t& l, const std::string& field) {
                     field, l.a));
   if (l.kind == YARD_LIMIT_ALIGN &&
       (l.a < 1 || l.a > YARD_MAX_ALIGN || !std::has_single_bit(static_cast<uint64_t>(l.a))))
-    return bad(
-        fmt::format("alignment {}: a power of two up to {} would be right", l.a, YARD_MAX_ALIGN));
+    return bad(fmt::format("alignment {}: expected a power of two up to {}", l.a, YARD_MAX_ALIGN));
   if (l.kind == YARD_LIMIT_RANK && (l.a < 0 || l.b < l.a || l.b > YARD_MAX_RANK))
-    return bad(
-        fmt::format("rank between {} and {}: 0 to {} would be right", l.a, l.b, YARD_MAX_RANK));
+    return bad(fmt::format("rank between {} and {}: expected 0 to {}", l.a, l.b, YARD_MAX_RANK));
   if (l.kind == YARD_LIMIT_DTYPE && l.a == 0) return bad("a dtype limit with an empty mask");
   return {};
 }

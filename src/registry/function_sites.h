@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dispatched functions that the program declares. They belong to the process, only grow, and take no lock:
-// functions are declared before main() and live on in a child of fork.
+// functions are declared before main() and live on in a forked child.
 #pragma once
 
 #include <yard/detail/function.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hooks that the program declares, and the numbers of backends that bring some. Both belong to the process,
-// only grow, and take no lock: hooks are declared before main() and live on in a child of fork.
+// only grow, and take no lock: hooks are declared before main() and live on in a forked child.
 #pragma once
 
 #include <yard/detail/hook.h>

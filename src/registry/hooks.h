@@ -46,7 +46,7 @@ class HookTable {
 
   // Registry or policy have changed. Holding no lock.
   void refresh();
-  // In a child of fork, before anything else runs there: a change that was being made at the fork is made or not.
+  // In a forked child, before anything else runs there: a change that was being made at the fork is made or not.
   void mend_in_child();
 
   // Becomes the latest. `expected`: it is fine if nobody brings hooks under that name yet. With `strict`, orphans
@@ -83,7 +83,7 @@ class HookTable {
   const uint64_t id_;
   mutable base::OwnedPerProcess<Lock> lock_;
   std::atomic<Site*> sites_{nullptr};
-  // Whole at any time, so that a child of fork can go on with it. Replaced under the lock.
+  // Whole at any time, so that a forked child can go on with it. Replaced under the lock.
   std::atomic<const Activations*> activations_{new Activations};
 };
 

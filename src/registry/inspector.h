@@ -18,8 +18,8 @@ class Inspection {
  public:
   virtual ~Inspection() = default;
   // The kernel has ended well. An error: what is wrong with its results; it counts as the kernel's fault.
-  // `mended`: right results have been put in place of them, so that the call succeeds all the same.
-  virtual Status judge(bool& mended) = 0;
+  // `repaired`: right results have been put in place of them, so that the call succeeds all the same.
+  virtual Status judge(bool& repaired) = 0;
 };
 
 class Inspector {

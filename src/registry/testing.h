@@ -114,12 +114,12 @@ class Shelf {
   }
 
   const State& state() const { return *state_; }
-  std::shared_ptr<const Family> family(const std::string& op) const {
-    const auto it = state_->families.find(op);
-    return it == state_->families.end() ? nullptr : it->second;
+  std::shared_ptr<const OpRecord> op_record(const std::string& op) const {
+    const auto it = state_->op_records.find(op);
+    return it == state_->op_records.end() ? nullptr : it->second;
   }
   std::shared_ptr<const Kernel> kernel(const std::string& op, const std::string& id) const {
-    const auto f = family(op);
+    const auto f = op_record(op);
     if (f == nullptr) return nullptr;
     const auto it = f->kernels.find(id);
     return it == f->kernels.end() ? nullptr : it->second;

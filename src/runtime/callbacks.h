@@ -21,7 +21,7 @@ struct Callback {
 template <class F>
 using Callbacks = std::map<uint64_t, std::shared_ptr<Callback<F>>>;
 
-// The same functions for a child of fork: another thread may have been inside one, whose lock is not for us.
+// The same functions for a forked child: another thread may have been inside one, whose lock is not for us.
 template <class F>
 Callbacks<F> inherited(const Callbacks<F>& parents) {
   Callbacks<F> to;

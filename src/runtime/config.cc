@@ -17,17 +17,17 @@ class KnownHere final : public policy::Known {
 
   std::vector<std::string> ops() const override {
     std::set<std::string> all(announced_.begin(), announced_.end());
-    for (const auto& [name, family] : state_.families) all.insert(name);
+    for (const auto& [name, op_record] : state_.op_records) all.insert(name);
     return {all.begin(), all.end()};
   }
   const op::Program* program(std::string_view op) const override {
-    const registry::Family* family = state_.find(op);
-    return family != nullptr ? family->op->program.get() : nullptr;
+    const registry::OpRecord* op_record = state_.find(op);
+    return op_record != nullptr ? op_record->op->program.get() : nullptr;
   }
   std::vector<std::string> kernels(std::string_view op) const override {
     std::vector<std::string> ids;
-    if (const registry::Family* family = state_.find(op))
-      for (const auto& [id, kernel] : family->kernels) ids.push_back(id);
+    if (const registry::OpRecord* op_record = state_.find(op))
+      for (const auto& [id, kernel] : op_record->kernels) ids.push_back(id);
     return ids;
   }
   std::vector<std::string> backends() const override {
@@ -72,9 +72,9 @@ std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
   policy::check_reading(reading, KnownHere(state, modes, announced), &compiled);
   if (!reading.ok()) return nullptr;
   auto rules = std::make_shared<policy::FileRules>(reading.config);
-  for (const auto& [name, family] : state.families) {
+  for (const auto& [name, op_record] : state.op_records) {
     const auto it = compiled.find(name);
-    rules->add(family->op->program, it != compiled.end() ? it->second : nullptr);
+    rules->add(op_record->op->program, it != compiled.end() ? it->second : nullptr);
   }
   return rules;
 }

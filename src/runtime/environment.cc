@@ -18,7 +18,7 @@ class Strangers {
  public:
   Strangers(const registry::State& state, const policy::Variables& variables, Reading& to)
       : variables_(variables), to_(to) {
-    for (const auto& [name, family] : state.families) ops_.push_back(name);
+    for (const auto& [name, op_record] : state.op_records) ops_.push_back(name);
     for (const auto& [name, backend] : state.backends) {
       switches_.push_back(policy::backend_variable(name));
       if (!backend->vendor.empty()) vendors_.push_back(backend->vendor);

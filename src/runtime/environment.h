@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A runtime and the process's environment: reading it, and telling what of it means nothing here.
+// A runtime and the process's environment: reading it, and telling what of it is not valid here.
 #pragma once
 
 #include <memory>

@@ -25,7 +25,7 @@ std::string why_out(const detail::Snapshot& s, std::string_view name) {
   if (said != s.policy->in_force.backends.end() ? !said->second : b.d.enable == YARD_ENABLE_OFF)
     return "it is switched off";
   if (s.forked && (b.d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
-    return "it cannot be used in a child of fork";
+    return "it cannot be used in a forked child";
   return {};
 }
 

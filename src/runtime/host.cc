@@ -127,7 +127,7 @@ Status Host::state(const std::vector<std::string>& features) {
     std::string name = colon < text.size() ? text.substr(colon + 1) : "";
     if (!device || !base::is_bare_word(name))
       return Status(Code::kInvalidArgument,
-                    fmt::format("{} is no feature of a device; one like cuda:sm_90 would be right",
+                    fmt::format("{} is no feature of a device; expected one like cuda:sm_90",
                                 base::excerpt(text)));
     if (device->type == kCpu)
       return Status(

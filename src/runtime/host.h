@@ -31,7 +31,7 @@ struct Host {
   bool has_stated(int32_t device, std::string_view name) const noexcept;
 
  private:
-  // Only added to, so that nobody waits, not even a child of fork.
+  // Only added to, so that nobody waits, not even a forked child.
   struct Stated {
     int32_t device;
     std::string name, text;

@@ -12,11 +12,11 @@ namespace {
 Status bad(std::string what) { return Status(Code::kInvalidArgument, std::move(what)); }
 
 // Whether some kernel of the op can be created with these options.
-Status somebody_takes(const registry::Family& family,
+Status somebody_takes(const registry::OpRecord& op_record,
                       const std::vector<exec::OwnedValue>& options) {
   if (options.empty()) return {};
-  Status s = bad(fmt::format("no kernel of op '{}' takes these options", family.op->name));
-  for (const auto& [id, kernel] : family.kernels) {
+  Status s = bad(fmt::format("no kernel of op '{}' takes these options", op_record.op->name));
+  for (const auto& [id, kernel] : op_record.kernels) {
     if (kernel->d.create == nullptr) continue;
     const auto taken = exec::kernel_options(*kernel, options);
     if (taken.ok()) return {};
@@ -30,12 +30,12 @@ Status somebody_takes(const registry::Family& family,
 Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
                                 std::initializer_list<Arg> options) {
   auto s = runtime.core().snapshot();
-  const registry::Family* family = s->state->find(op);
-  if (runtime.core().first_need(op, family)) {
+  const registry::OpRecord* op_record = s->state->find(op);
+  if (runtime.core().first_need(op, op_record)) {
     s = runtime.core().snapshot();
-    family = s->state->find(op);
+    op_record = s->state->find(op);
   }
-  if (family == nullptr) return runtime.core().unknown_op(*s->state, op);
+  if (op_record == nullptr) return runtime.core().unknown_op(*s->state, op);
   std::vector<exec::OwnedValue> owned;
   for (const Arg& a : options) {
     const yard_value_t& v = a.value.c();
@@ -48,7 +48,7 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
     std::string text = v.tag == YARD_TAG_STRING ? std::string(v.u.string, v.count) : "";
     owned.push_back({std::string(a.name), std::move(text), v});
   }
-  YARD_RETURN_IF_ERROR(somebody_takes(*family, owned));
+  YARD_RETURN_IF_ERROR(somebody_takes(*op_record, owned));
   Instance made;
   made.runtime_ = &runtime;
   made.op_ = op;
@@ -79,7 +79,7 @@ Status Instance::load(std::initializer_list<Arg> weights) {
 
 Status Instance::call(std::initializer_list<Arg> args, Options options) const {
   options.instance = this;
-  if (states_->first_here()) runtime_->core().watch(states_);  // in a child of fork, too
+  if (states_->first_here()) runtime_->core().watch(states_);  // in a forked child, too
   return runtime_->call(op_, args, options);
 }
 

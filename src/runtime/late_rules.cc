@@ -10,8 +10,8 @@ namespace yard::runtime {
 
 bool LateRules::has_new(State& s, const registry::State& registry) {
   bool found = false;
-  for (const auto& [name, family] : registry.families) {
-    const std::shared_ptr<const op::Program>& program = family->op->program;
+  for (const auto& [name, op_record] : registry.op_records) {
+    const std::shared_ptr<const op::Program>& program = op_record->op->program;
     if (s.file->knows(*program)) continue;
     std::shared_ptr<const op::Program>& judged = s.judged[name];
     if (judged == program) continue;

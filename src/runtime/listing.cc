@@ -10,7 +10,7 @@ namespace yard {
 namespace {
 
 KernelInfo describe_kernel(const detail::Entry& entry, size_t i, const yard_host_t* host) {
-  const select::Contender& c = entry.contest().contenders()[i];
+  const select::KernelCandidate& c = entry.candidates().all()[i];
   const registry::Kernel& k = *c.kernel;
   KernelInfo info;
   info.op = k.op, info.id = k.id, info.backend = k.backend_name, info.vendor = k.backend->vendor;
@@ -20,7 +20,7 @@ KernelInfo describe_kernel(const detail::Entry& entry, size_t i, const yard_host
   info.available = v.reason == YARD_REASON_NONE;
   if (!info.available) {
     info.reason = select::reason_name(v.reason);
-    info.detail = select::describe(entry.contest(), c, v, text);
+    info.detail = select::describe(entry.candidates(), c, v, text);
   }
   info.calls = entry.stats(i).calls.total();
   info.failures = entry.stats(i).failures.total();
@@ -39,10 +39,10 @@ Listing Runtime::list() const {
   const auto s = core().snapshot();
   Listing to;
   to.generation = s->generation;
-  for (const auto& [name, family] : s->state->families) {
-    OpInfo op{name, family->op->schema, family->op->summary, {}, family->op->tolerances};
-    const detail::Entry& entry = *s->entry(family->op->index);
-    for (size_t i = 0; i < entry.contest().contenders().size(); ++i)
+  for (const auto& [name, op_record] : s->state->op_records) {
+    OpInfo op{name, op_record->op->schema, op_record->op->summary, {}, op_record->op->tolerances};
+    const detail::Entry& entry = *s->entry(op_record->op->index);
+    for (size_t i = 0; i < entry.candidates().all().size(); ++i)
       op.kernels.push_back(describe_kernel(entry, i, core().host));
     to.ops.push_back(std::move(op));
   }

@@ -185,10 +185,11 @@ Result<health::Key> kernel_key(const detail::Core& core, std::string_view op,
                                std::string_view kernel) {
   const auto s = core.snapshot();
   if (op.find('/') != op.npos) return function_key(*s, op, kernel);
-  const registry::Family* family = s->state->find(op);
-  if (family == nullptr) return Status(Code::kUnknownOp, fmt::format("op '{}' is not known", op));
-  const auto it = family->kernels.find(std::string(kernel));
-  if (it == family->kernels.end())
+  const registry::OpRecord* op_record = s->state->find(op);
+  if (op_record == nullptr)
+    return Status(Code::kUnknownOp, fmt::format("op '{}' is not known", op));
+  const auto it = op_record->kernels.find(std::string(kernel));
+  if (it == op_record->kernels.end())
     return Status(Code::kNotFound, fmt::format("op '{}' has no kernel '{}'", op, kernel));
   health::Key key;
   key.op = op, key.kernel = kernel, key.backend = it->second->backend_name;
@@ -206,7 +207,7 @@ Status Health::open(std::string_view op, std::string_view kernel, std::string_vi
   const auto key = kernel_key(maintenance_->core(), op, kernel);
   if (!key.ok()) return key.status();
   maintenance_->core().board.open(*key, health::Extent::kKernel,
-                                  why.empty() ? "opened by hand" : why,
+                                  why.empty() ? "opened manually" : why,
                                   std::chrono::steady_clock::now());
   maintenance_->now();
   return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a runtime does behind its calls: puts in force what health says, moves what time moves, tells
-// listeners. Its threads begin with the first thing there is to do; a child of fork gets its own. Listeners have one
+// listeners. Its threads begin with the first thing there is to do; a forked child gets its own. Listeners have one
 // to themselves: whatever they wait for, breakers go on.
 #pragma once
 

@@ -13,14 +13,14 @@ Result<ParsedCall> Runtime::parse(std::string_view call_spec) const {
   auto spec = op::parse_call_spec(call_spec);
   if (!spec.ok()) return std::move(spec).status();
   auto s = core().snapshot();
-  const registry::Family* family = s->state->find(spec->op);
-  if (core().first_need(spec->op, family)) {
+  const registry::OpRecord* op_record = s->state->find(spec->op);
+  if (core().first_need(spec->op, op_record)) {
     s = core().snapshot();
-    family = s->state->find(spec->op);
+    op_record = s->state->find(spec->op);
   }
-  if (family == nullptr) return core().unknown_op(*s->state, spec->op);
-  const op::Program& program = *family->op->program;
-  auto call = op::Call::from_spec(program, *spec, &family->op->d);
+  if (op_record == nullptr) return core().unknown_op(*s->state, spec->op);
+  const op::Program& program = *op_record->op->program;
+  auto call = op::Call::from_spec(program, *spec, &op_record->op->d);
   if (!call.ok()) return std::move(call).status();
   return tune::parsed_call(program, *call);
 }

@@ -80,7 +80,7 @@ bool exercise_kernels(Runtime& runtime, const void* keep, ProbePage& page) {
     tune::ExerciseOptions options;
     options.watch = [&](std::string_view kernel, const VerifyCase& c) {
       ProbePage::put(page.step, fmt::format("in kernel '{}' of op '{}' on {}", kernel,
-                                            subject.family->op->name, c.call));
+                                            subject.op_record->op->name, c.call));
     };
     const tune::Exercised e = tune::exercise(subject, options);
     page.kernels += e.kernels, page.runs += e.runs;

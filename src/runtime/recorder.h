@@ -17,7 +17,7 @@ namespace yard::runtime {
 // The calls that go into one file. Runtimes of a process that record to the same file share one.
 class Recording {
  public:
-  // The one for the path, made if there is none. `%p` in a path stands for the process's number; a child of fork
+  // The one for the path, made if there is none. `%p` in a path stands for the process's number; a forked child
   // writes to the path with a dot and its number behind it. The error says why the file cannot be written.
   static Result<std::shared_ptr<Recording>> open(const std::string& path);
   // The last part of the file is written before it returns.
@@ -35,18 +35,18 @@ class Recording {
   Status write();
   RecordingStats stats();
 
-  // In a child of fork: a recording of its own.
+  // In a forked child: a recording of its own.
   void forked() noexcept;
 
   struct Book;
 
  private:
   explicit Recording(std::string path);
-  std::shared_ptr<Book> book() const;
+  std::shared_ptr<Book> state() const;
 
   const std::string path_;
-  // What a child of fork leaves behind is never freed: its locks may be held by nobody.
-  std::atomic<const std::shared_ptr<Book>*> book_;
+  // What a forked child leaves behind is never freed: its locks may be held by nobody.
+  std::atomic<const std::shared_ptr<Book>*> state_;
 };
 
 // One runtime's part in a recording.

@@ -171,7 +171,7 @@ std::string own_file(const std::string& path) {
 
 Result<std::shared_ptr<Recording>> Recording::open(const std::string& path) {
   if (path.empty())
-    return Status(Code::kInvalidArgument, "there is no file to record to; a path would be right");
+    return Status(Code::kInvalidArgument, "there is no file to record to; expected a path");
   Open& all = g_open.get();
   const std::lock_guard lock(all.lock);
   if (const auto it = all.by_path.find(path); it != all.by_path.end())
@@ -184,10 +184,10 @@ Result<std::shared_ptr<Recording>> Recording::open(const std::string& path) {
 
 Recording::Recording(std::string path)
     : path_(std::move(path)),
-      book_(new std::shared_ptr<Book>(std::make_shared<Book>(own_file(path_)))) {}
+      state_(new std::shared_ptr<Book>(std::make_shared<Book>(own_file(path_)))) {}
 
 Recording::~Recording() {
-  const std::shared_ptr<Book>* mine = book_.load(std::memory_order_acquire);
+  const std::shared_ptr<Book>* mine = state_.load(std::memory_order_acquire);
   Book& b = **mine;
   if (b.forks != base::forks()) return;  // the parent's, and so are its thread and its file
   b.halt();
@@ -201,17 +201,17 @@ Recording::~Recording() {
   delete mine;
 }
 
-std::shared_ptr<Recording::Book> Recording::book() const {
-  return *book_.load(std::memory_order_acquire);
+std::shared_ptr<Recording::Book> Recording::state() const {
+  return *state_.load(std::memory_order_acquire);
 }
 
 void Recording::forked() noexcept {
-  book_.store(new std::shared_ptr<Book>(std::make_shared<Book>(own_file(path_))),
-              std::memory_order_release);
+  state_.store(new std::shared_ptr<Book>(std::make_shared<Book>(own_file(path_))),
+               std::memory_order_release);
 }
 
 bool Recording::count(std::string_view key) {
-  Book& b = **book_.load(std::memory_order_acquire);
+  Book& b = **state_.load(std::memory_order_acquire);
   Book::Shard& s = b.shard(key);
   {
     const std::lock_guard lock(s.lock);
@@ -228,7 +228,7 @@ bool Recording::count(std::string_view key) {
 }
 
 void Recording::add(std::string_view key, std::string text) {
-  Book& b = **book_.load(std::memory_order_acquire);
+  Book& b = **state_.load(std::memory_order_acquire);
   if (b.distinct.fetch_add(1, std::memory_order_relaxed) >= kMostRecorded) {
     b.distinct.fetch_sub(1, std::memory_order_relaxed);
     return drop();
@@ -247,15 +247,15 @@ void Recording::add(std::string_view key, std::string text) {
 }
 
 void Recording::drop() noexcept {
-  Book& b = **book_.load(std::memory_order_acquire);
+  Book& b = **state_.load(std::memory_order_acquire);
   b.dropped.fetch_add(1, std::memory_order_relaxed);
   b.changed.store(true, std::memory_order_relaxed);
 }
 
-Status Recording::write() { return book()->write(); }
+Status Recording::write() { return state()->write(); }
 
 RecordingStats Recording::stats() {
-  Book& b = *book();
+  Book& b = *state();
   RecordingStats to;
   to.path = b.path;
   to.dropped = b.dropped.load(std::memory_order_relaxed);

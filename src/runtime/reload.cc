@@ -125,7 +125,7 @@ std::shared_ptr<const policy::FileRules> Reloader::check(ConfigReading& reading,
   const auto now = core_.snapshot();
   const auto rules = make_rules(reading, *now->state, *now->policy->modes, announced_());
   if (rules == nullptr) return nullptr;
-  if (rules->config.canary) check_canary(*rules->config.canary, reading);
+  if (rules->config.rollout) check_canary(*rules->config.rollout, reading);
   validate(reading, s);
   if (!reading.ok()) return nullptr;
   for (const detail::Core::Orphan& o : core_.left_without(rules))
@@ -152,13 +152,13 @@ Status Reloader::offer(Offer o, Problems* problems) {
   const auto rules = check(o.reading, s);
   Status status = first_error(o.reading.problems);
   // Where there are no rules yet, there is nothing to go on with meanwhile.
-  const bool on_trial = rules != nullptr && rules->config.canary && o.from != From::kEarlier &&
-                        core_.snapshot()->policy->file != nullptr;
-  if (on_trial) {
-    status = begin_trial(s, o, rules);
+  const bool in_rollout = rules != nullptr && rules->config.rollout && o.from != From::kEarlier &&
+                          core_.snapshot()->policy->file != nullptr;
+  if (in_rollout) {
+    status = begin_rollout(s, o, rules);
   } else if (rules != nullptr) {
     status = core_.set_file(rules);
-    if (status.ok()) s.trial = nullptr;
+    if (status.ok()) s.rollout = nullptr;
   }
   if (!status.ok() && o.reading.ok()) add_error(o.reading, status.to_string(), "");
   if (problems != nullptr) *problems = o.reading.problems;
@@ -177,17 +177,17 @@ Status Reloader::offer(Offer o, Problems* problems) {
       if (status.ok()) s.good = s.seen;
     }
     s.problems = o.reading.problems;
-    // What is on trial does not end the watch of what stays in force.
-    if (status.ok() && (o.from == From::kLoadHot || !on_trial))
+    // What is in rollout does not end the watch of what stays in force.
+    if (status.ok() && (o.from == From::kLoadHot || !in_rollout))
       watch_loaded(s, o.from, o.source, o.reading.sha256);
-    if (status.ok() && !on_trial)
+    if (status.ok() && !in_rollout)
       remember(s, std::move(o.reading.sha256), o.source,
                std::make_shared<const Config>(rules->config));
   }
   const std::lock_guard lock(s.lock);
   using Kind = ConfigEvent::Kind;
   tell(s, {!status.ok()               ? Kind::kRefused
-           : on_trial                 ? Kind::kOnTrial
+           : in_rollout               ? Kind::kRollout
            : o.from == From::kEarlier ? Kind::kRolledBack
                                       : Kind::kReloaded,
            s.last, std::move(o.source), std::move(o.reading.problems)});
@@ -200,7 +200,7 @@ Status Reloader::clear() {
   State& s = state_.get();
   const std::lock_guard one(s.pipeline);
   YARD_RETURN_IF_ERROR(core_.set_file(nullptr));
-  s.trial = nullptr;
+  s.rollout = nullptr;
   {
     const std::lock_guard lock(s.lock.for_changes);
     s.problems.clear();

@@ -18,7 +18,7 @@
 
 namespace yard::runtime {
 
-// Any thread may call anything. A child of fork goes on with history, listeners and validators (unless another
+// Any thread may call anything. A forked child goes on with history, listeners and validators (unless another
 // thread was changing them at the fork), and watches what its parent did from its first call on.
 class Reloader {
  public:
@@ -62,7 +62,7 @@ class Reloader {
     kWatcher,  // its thread has seen a change
   };
   // Rules that some calls go by until they have proved themselves.
-  struct Trial {
+  struct ActiveRollout {
     std::shared_ptr<const policy::FileRules> rules;
     std::string sha256, source;
     From from = From::kValue;
@@ -71,8 +71,8 @@ class Reloader {
   };
   struct State {
     base::EditMutex lock;
-    std::mutex pipeline;                 // one change at a time; taken before lock
-    std::shared_ptr<const Trial> trial;  // under the pipeline
+    std::mutex pipeline;                           // one change at a time; taken before lock
+    std::shared_ptr<const ActiveRollout> rollout;  // under the pipeline
     std::deque<Version> history;
     uint64_t last = 0;
     Problems problems;
@@ -116,12 +116,12 @@ class Reloader {
   static void check_canary(const RolloutRule& rule, ConfigReading& reading);
   // would_deadlock on a thread that is inside the pipeline.
   Status not_here() const;
-  // Puts the rules on trial; what was on trial before is not any more. An error changes nothing. Under the pipeline.
-  Status begin_trial(State& s, const Offer& o, std::shared_ptr<const policy::FileRules> rules);
-  // On the keeper's thread: whether the trial has gone on long enough, or too badly.
-  void look_at_trial(const std::shared_ptr<const Trial>& trial);
+  // Puts the rules in rollout; what was in rollout before is not any more. An error changes nothing. Under the pipeline.
+  Status begin_rollout(State& s, const Offer& o, std::shared_ptr<const policy::FileRules> rules);
+  // On the keeper's thread: whether the rollout has gone on long enough, or too badly.
+  void check_rollout(const std::shared_ptr<const ActiveRollout>& rollout);
   // Ends it one way or the other; what is wrong with its rules.
-  Problems end_trial(const Trial& trial, std::string too_bad);
+  Problems end_rollout(const ActiveRollout& rollout, std::string too_bad);
   // Whether this is the same refusal again.
   bool repeated(const Offer& o, const State& s) const;
   // What accepted rules that were loaded do to a watch that a file asked for. Under the lock.
@@ -135,7 +135,7 @@ class Reloader {
   bool look();
   // Ends a watch that the file asked for, once a version of it is in force that does not.
   bool leave_if_cool();
-  // In a child of fork, or after a stop: what is to be watched.
+  // In a forked child, or after a stop: what is to be watched.
   void watch_again();
   // The same, for `files` if it is the first of them that is.
   Status start_watching(const std::vector<std::string>& files);
@@ -145,7 +145,7 @@ class Reloader {
   const std::function<std::vector<std::string>()> announced_;
   base::OwnedPerProcess<State> state_;
   base::TaskThread events_;  // calls listeners, which may block
-  base::TaskThread keeper_;  // looks at rules on trial
+  base::TaskThread keeper_;  // looks at rules in rollout
   base::FileWatcher watcher_;
   base::FirstUse in_child_;  // last: it uses the rest
 };

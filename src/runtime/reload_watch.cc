@@ -228,7 +228,7 @@ const char* to_string(ConfigEvent::Kind kind) noexcept {
     case ConfigEvent::Kind::kReloaded: return "reloaded";
     case ConfigEvent::Kind::kRefused: return "refused";
     case ConfigEvent::Kind::kRolledBack: return "rolled back";
-    case ConfigEvent::Kind::kOnTrial: return "on trial";
+    case ConfigEvent::Kind::kRollout: return "rollout";
     case ConfigEvent::Kind::kTakenBack: return "taken back";
   }
   return "?";
@@ -237,7 +237,7 @@ const char* to_string(ConfigEvent::Kind kind) noexcept {
 std::string to_string(const ConfigEvent& e) {
   std::string text = e.source + ": " + to_string(e.kind);
   const bool stays = e.kind == ConfigEvent::Kind::kRefused ||
-                     e.kind == ConfigEvent::Kind::kOnTrial ||
+                     e.kind == ConfigEvent::Kind::kRollout ||
                      e.kind == ConfigEvent::Kind::kTakenBack;
   if (stays && e.version == 0)
     text += ", there are no rules in force";

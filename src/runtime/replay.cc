@@ -6,26 +6,28 @@
 #include "base/text.h"
 #include "dispatch/core.h"
 #include "tune/canary.h"
+#include "tune/case_run.h"
 #include "tune/parsed_call.h"
-#include "tune/trial.h"
 
 namespace yard {
 namespace {
 
-Result<const registry::Kernel*> kernel_of(const registry::Family& family, std::string_view id) {
-  const auto it = family.kernels.find(std::string(id));
-  if (it != family.kernels.end()) return it->second.get();
+Result<const registry::Kernel*> kernel_of(const registry::OpRecord& op_record,
+                                          std::string_view id) {
+  const auto it = op_record.kernels.find(std::string(id));
+  if (it != op_record.kernels.end()) return it->second.get();
   std::vector<std::string> ids;
-  for (const auto& [name, kernel] : family.kernels) ids.push_back(name);
-  return Status(Code::kNotFound, fmt::format("op '{}' has no kernel {}{}", family.op->name,
+  for (const auto& [name, kernel] : op_record.kernels) ids.push_back(name);
+  return Status(Code::kNotFound, fmt::format("op '{}' has no kernel {}{}", op_record.op->name,
                                              base::excerpt(id), base::did_you_mean(id, ids)));
 }
 
-Result<const registry::Kernel*> right_kernel(const registry::Family& family,
+Result<const registry::Kernel*> right_kernel(const registry::OpRecord& op_record,
                                              const std::string& against) {
-  if (!against.empty()) return kernel_of(family, against);
-  if (const registry::Kernel* oracle = tune::oracle_of(family)) return oracle;
-  return Status(Code::kNotFound, fmt::format("op '{}' has no reference kernel", family.op->name));
+  if (!against.empty()) return kernel_of(op_record, against);
+  if (const registry::Kernel* oracle = tune::oracle_of(op_record)) return oracle;
+  return Status(Code::kNotFound,
+                fmt::format("op '{}' has no reference kernel", op_record.op->name));
 }
 
 Status check_takes(const tune::Candidate& candidate, const op::Call& call) {
@@ -44,8 +46,8 @@ Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
   if (!spec.ok()) return spec.status();
   auto s = core.snapshot();
   if (core.first_need(spec->op, s->state->find(spec->op))) s = core.snapshot();
-  const auto found = s->state->families.find(spec->op);
-  if (found == s->state->families.end()) return core.unknown_op(*s->state, spec->op);
+  const auto found = s->state->op_records.find(spec->op);
+  if (found == s->state->op_records.end()) return core.unknown_op(*s->state, spec->op);
   const registry::Op& op = *found->second->op;
   const auto call = op::Call::from_spec(*op.program, *spec, &op.d);
   if (!call.ok()) return call.status();

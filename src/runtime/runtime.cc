@@ -54,8 +54,8 @@ struct Runtime::Parts {
     core.loader = &loader;
     core.reads_environment = s.environment;
     core.add_successes = [this](auto& to) { functions.add_successes(to); };
-    core.make_inspector = [this](const Config& c, const auto& family, const auto& where) {
-      return tune::make_canary(c, family, where, canaries);
+    core.make_inspector = [this](const Config& c, const auto& op_record, const auto& where) {
+      return tune::make_canary(c, op_record, where, canaries);
     };
     core.changed = [this] {
       hooks.follow(), functions.follow(), file_settings.follow(), late_rules.follow();
@@ -63,7 +63,7 @@ struct Runtime::Parts {
   }
   RuntimeSettings settings;
   runtime::Host host;
-  std::shared_ptr<tune::CanaryBook> canaries = std::make_shared<tune::CanaryBook>();
+  std::shared_ptr<tune::CanaryState> canaries = std::make_shared<tune::CanaryState>();
   detail::Core core;
   plugin::Loader loader;
   runtime::HookService hooks{core, loader};
@@ -132,7 +132,7 @@ Result<Resolution> resolution(Result<Explanation> e) {
 // An op of the current snapshot with arguments bound to its schema.
 struct Named {
   std::shared_ptr<const detail::Snapshot> snapshot;
-  const registry::Family* family = nullptr;
+  const registry::OpRecord* op_record = nullptr;
   op::Arguments arguments;
 };
 
@@ -141,22 +141,22 @@ Result<Named> name_arguments(const detail::Core& core, std::string_view op,
                              op::Positional positional = op::Positional::kAll) {
   Named n;
   n.snapshot = core.snapshot();
-  n.family = n.snapshot->state->find(op);
-  if (core.first_need(op, n.family)) {
+  n.op_record = n.snapshot->state->find(op);
+  if (core.first_need(op, n.op_record)) {
     n.snapshot = core.snapshot();
-    n.family = n.snapshot->state->find(op);
+    n.op_record = n.snapshot->state->find(op);
   }
-  if (n.family == nullptr) return core.unknown_op(*n.snapshot->state, op);
-  auto bound = op::bind(*n.family->op->program, given(args), positional);
+  if (n.op_record == nullptr) return core.unknown_op(*n.snapshot->state, op);
+  auto bound = op::bind(*n.op_record->op->program, given(args), positional);
   if (!bound.ok()) return std::move(bound).status();
   n.arguments = *bound;
   return n;
 }
 
 Result<op::Call> checked_call(const Named& n, const Options& o) {
-  const op::Program& program = *n.family->op->program;
+  const op::Program& program = *n.op_record->op->program;
   const detail::WithFacts facts(n.arguments.values, n.arguments.count);
-  YARD_RETURN_IF_ERROR(program.misfit(facts.args(), n.arguments.count));
+  YARD_RETURN_IF_ERROR(program.explain_mismatch(facts.args(), n.arguments.count));
   return detail::scoped_call(program, facts.args(), o);
 }
 
@@ -276,7 +276,7 @@ std::vector<Problem> Runtime::problems() const {
     to.push_back({fmt::format("{}:{}:{}", p.file, p.line, p.column), p.found, yard::to_string(p),
                   p.severity == Severity::kError});
   for (const std::string& text : parts_->canaries->problems())
-    to.push_back({"canary_check", "", text, false});
+    to.push_back({"canary", "", text, false});
   return to;
 }
 
@@ -353,7 +353,7 @@ Result<Explanation> Runtime::explain(std::string_view op, std::initializer_list<
   if (!named.ok()) return std::move(named).status();
   auto call = checked_call(*named, o);
   if (!call.ok()) return std::move(call).status();
-  return parts_->core.explain(*named->family, *call, o, *named->snapshot);
+  return parts_->core.explain(*named->op_record, *call, o, *named->snapshot);
 }
 
 Result<Resolution> Runtime::resolve(std::string_view op, std::initializer_list<Arg> args,
@@ -377,7 +377,7 @@ Result<std::string> Runtime::describe(std::string_view op, std::initializer_list
   if (!named.ok()) return std::move(named).status();
   auto call = checked_call(*named, o);
   if (!call.ok()) return std::move(call).status();
-  return op::to_string(call->to_spec(*named->family->op->program));
+  return op::to_string(call->to_spec(*named->op_record->op->program));
 }
 
 Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
@@ -385,7 +385,7 @@ Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
   auto named =
       name_arguments(parts_->core, op, {args.begin(), args.size()}, op::Positional::kInputs);
   if (!named.ok()) return std::move(named).status();
-  const registry::Op& o = *named->family->op;
+  const registry::Op& o = *named->op_record->op;
   const detail::WithFacts facts(named->arguments.values, named->arguments.count);
   auto outputs = o.program->infer_outputs(facts.args(), &o.d);
   if (!outputs.ok()) return std::move(outputs).status();

@@ -36,11 +36,11 @@ std::vector<std::string> unmet_rules(const Runtime& runtime, std::span<const std
   policy::Matches matches;
   for (const std::string& text : calls) {
     auto spec = op::parse_call_spec(text);
-    const registry::Family* family = spec.ok() ? s->state->find(spec->op) : nullptr;
-    if (family == nullptr) continue;
+    const registry::OpRecord* op_record = spec.ok() ? s->state->find(spec->op) : nullptr;
+    if (op_record == nullptr) continue;
     spec->labels.insert(spec->labels.end(), s->policy->labels.begin(), s->policy->labels.end());
-    const auto call = op::Call::from_spec(*family->op->program, *spec, &family->op->d);
-    const auto of_op = file->rules_for(family->op->program);
+    const auto call = op::Call::from_spec(*op_record->op->program, *spec, &op_record->op->d);
+    const auto of_op = file->rules_for(op_record->op->program);
     if (!call.ok() || of_op == nullptr) continue;
     of_op->match({call->args(), call->flags(), call->device(), &call->labels()}, matches);
     for (const uint32_t r : matches.rules) rules[of_op->rules()[r].source] = true;
@@ -56,9 +56,9 @@ Result<std::vector<std::string>> sample_calls(const Runtime& runtime, std::strin
                                               std::span<const Config> configs, size_t limit) {
   auto s = runtime.core().snapshot();
   if (runtime.core().first_need(op, s->state->find(op))) s = runtime.core().snapshot();
-  const registry::Family* family = s->state->find(op);
-  if (family == nullptr) return runtime.core().unknown_op(*s->state, op);
-  return tune::sample_calls(*family->op->program, &family->op->d, configs, limit);
+  const registry::OpRecord* op_record = s->state->find(op);
+  if (op_record == nullptr) return runtime.core().unknown_op(*s->state, op);
+  return tune::sample_calls(*op_record->op->program, &op_record->op->d, configs, limit);
 }
 
 }  // namespace yard

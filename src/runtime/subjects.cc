@@ -6,10 +6,10 @@ namespace yard::runtime {
 std::vector<tune::Subject> subjects(const detail::Snapshot& s, const VerifyOptions& o,
                                     const yard_host_t* host, const void* keep) {
   std::vector<tune::Subject> to;
-  for (const auto& [name, family] : s.state->families) {
+  for (const auto& [name, op_record] : s.state->op_records) {
     if (!o.op.empty() && o.op != name) continue;
-    tune::Subject subject{family, {}, {host, s.forked}};
-    for (const auto& [id, k] : family->kernels)
+    tune::Subject subject{op_record, {}, {host, s.forked}};
+    for (const auto& [id, k] : op_record->kernels)
       if ((o.kernel.empty() || o.kernel == id) &&
           (o.backend.empty() || o.backend == k->backend_name) &&
           (o.plugin.empty() || k->keep.get() == keep))

@@ -4,7 +4,7 @@
 //
 // A loop is cut into pieces of at least `grain`, a few for each thread, so that a thread that comes late
 // finds less to do. A loop of one piece runs on the caller. Nothing here survives a call but oneTBB's
-// pool. A child of fork leaves alone what its parent has used of it, and starts threads for each call.
+// pool. A forked child leaves alone what its parent has used of it, and starts threads for each call.
 #pragma once
 
 #include <cstdint>

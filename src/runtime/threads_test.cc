@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // parallel_for on each engine of the build: every index once, pieces of at least the grain, nothing
-// empty, nested loops, exceptions, what goes along to other threads, and children of fork.
+// empty, nested loops, exceptions, what goes along to other threads, and forked children.
 #include "runtime/threads.h"
 
 #include <gtest/gtest.h>

@@ -15,8 +15,8 @@ Status check_names(const detail::Core& core, const detail::Snapshot& s, const Ve
   if (!o.op.empty() && s.state->find(o.op) == nullptr) return core.unknown_op(*s.state, o.op);
   std::vector<std::string> kernels, backends;
   for (const auto& [name, b] : s.state->backends) backends.push_back(name);
-  for (const auto& [name, family] : s.state->families)
-    for (const auto& [id, k] : family->kernels) kernels.push_back(id);
+  for (const auto& [name, op_record] : s.state->op_records)
+    for (const auto& [id, k] : op_record->kernels) kernels.push_back(id);
   const auto known = [](const std::string& name, const std::vector<std::string>& names,
                         const char* what) -> Status {
     if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) return {};
@@ -70,7 +70,7 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
   std::vector<bool> used(options.expectations.size(), false);
   for (size_t i = 0; i < all.size() && !report.cancelled; ++i) {
     VerifyProgress progress;
-    progress.op = all[i].family->op->name, progress.op_index = i, progress.op_count = all.size();
+    progress.op = all[i].op_record->op->name, progress.op_index = i, progress.op_count = all.size();
     progress.cases = options.cases;
     const size_t failed_before = report.failed();
     bool finished = true;

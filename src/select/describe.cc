@@ -35,12 +35,13 @@ std::string dtypes_text(int64_t mask) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-std::string limit_text(const Contest& contest, const Contender& c, const yard_verdict_t& v) {
+std::string limit_text(const CandidateSet& candidates, const KernelCandidate& c,
+                       const yard_verdict_t& v) {
   const auto index = static_cast<size_t>(v.figures[0]);
   if (index >= c.limits.size()) return std::string(reason_name(v.reason));
   const yard_limit_t& l = c.limits[index].l;
   const char* field = l.field != nullptr ? l.field : "";
-  const auto& params = contest.program().schema().params;
+  const auto& params = candidates.program().schema().params;
   const auto arg = static_cast<size_t>(v.figures[2]);
   const std::string at = l.field != nullptr || arg >= params.size() ? field : params[arg].name;
   switch (v.reason) {
@@ -51,7 +52,7 @@ std::string limit_text(const Contest& contest, const Contender& c, const yard_ve
     case YARD_REASON_DIM_NOT_MULTIPLE:
       return fmt::format("{} = {} is not a multiple of {}", field, v.figures[1], l.a);
     case YARD_REASON_SCALAR: {
-      const int at_param = contest.program().index_of(field);
+      const int at_param = candidates.program().index_of(field);
       const auto word = [&](int64_t value) {
         if (at_param >= 0) {
           const auto& names = params[static_cast<size_t>(at_param)].enumerators;
@@ -82,20 +83,20 @@ std::string limit_text(const Contest& contest, const Contender& c, const yard_ve
 }
 
 // Why a static map serves none of the others; and if its own kernel is not there, that.
-std::string not_mapped_text(const Contest& contest) {
-  const Directions& d = contest.directions();
+std::string not_mapped_text(const CandidateSet& candidates) {
+  const OpSettings& d = candidates.settings();
   if (d.mapped.empty())
     return fmt::format("mode static serves mapped ops only, and {} is not mapped",
-                       contest.program().name());
-  const auto& kernels = contest.family().kernels;
+                       candidates.program().name());
+  const auto& kernels = candidates.op_record().kernels;
   return fmt::format("mode static serves {} only, by {}{}", d.mapped, d.mapped_by,
                      kernels.find(d.mapped) == kernels.end() ? ", and it is not there" : "");
 }
 
 }  // namespace
 
-std::string describe(const Contest& contest, const Contender& c, const yard_verdict_t& v,
-                     const std::string& text) {
+std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
+                     const yard_verdict_t& v, const std::string& text) {
   const registry::Kernel& k = *c.kernel;
   if (v.reason >= YARD_REASON_OWN) {
     const auto i = static_cast<size_t>(v.reason - YARD_REASON_OWN);
@@ -118,7 +119,7 @@ std::string describe(const Contest& contest, const Contender& c, const yard_verd
       return fmt::format("the call is on {}, the kernel runs on {}",
                          to_string(Device{static_cast<int32_t>(v.figures[0]), 0}),
                          to_string(Device{static_cast<int32_t>(v.figures[1]), 0}));
-    case YARD_REASON_NOT_MAPPED: return not_mapped_text(contest);
+    case YARD_REASON_NOT_MAPPED: return not_mapped_text(candidates);
     case YARD_REASON_UNHEALTHY: return text.empty() ? meaning(v.reason) : text;
     case YARD_REASON_VERIFIER_BROKEN: return fmt::format("its verifier threw: {}", text);
     case YARD_REASON_DTYPE:
@@ -130,7 +131,7 @@ std::string describe(const Contest& contest, const Contender& c, const yard_verd
     case YARD_REASON_ALIGNMENT:
     case YARD_REASON_SCALAR:
     case YARD_REASON_OPTIONAL_PRESENT:
-    case YARD_REASON_OPTIONAL_ABSENT: return limit_text(contest, c, v);
+    case YARD_REASON_OPTIONAL_ABSENT: return limit_text(candidates, c, v);
     default: return meaning(v.reason);
   }
 }
@@ -142,7 +143,7 @@ std::string refusal(const registry::Probe& probe) {
                      probe.why.reason - YARD_REASON_OWN);
 }
 
-yard_verdict_t standing(const Contender& c, const yard_host_t* host, std::string* text) {
+yard_verdict_t standing(const KernelCandidate& c, const yard_host_t* host, std::string* text) {
   yard_verdict_t v = c.fixed;
   if (v.reason != YARD_REASON_NONE && !is_policy_reason(v.reason)) return v;
   if (v.reason == YARD_REASON_DISABLED) return v;
@@ -156,19 +157,19 @@ yard_verdict_t standing(const Contender& c, const yard_host_t* host, std::string
   return v;
 }
 
-Status no_kernel(const Contest& contest, const op::Call& call) {
+Status no_kernel(const CandidateSet& candidates, const op::Call& call) {
   Notes notes;
-  (void)select(contest, call.args(), call.count(), call.flags(), &notes);
-  const std::string spec = op::to_string(call.to_spec(contest.program()));
+  (void)select(candidates, call.args(), call.count(), call.flags(), &notes);
+  const std::string spec = op::to_string(call.to_spec(candidates.program()));
   Status s(Code::kNoKernel,
-           contest.contenders().empty()
-               ? fmt::format("op '{}' has no kernels", contest.program().name())
+           candidates.all().empty()
+               ? fmt::format("op '{}' has no kernels", candidates.program().name())
                : fmt::format("no kernel of op '{}' is allowed, able and healthy for {}",
-                             contest.program().name(), spec));
-  for (size_t i = 0; i < contest.contenders().size(); ++i) {
-    const Contender& c = contest.contenders()[i];
+                             candidates.program().name(), spec));
+  for (size_t i = 0; i < candidates.all().size(); ++i) {
+    const KernelCandidate& c = candidates.all()[i];
     s.note(fmt::format("{}: {}: {}", c.kernel->id, reason_name(notes.entries[i].verdict.reason),
-                       describe(contest, c, notes.entries[i].verdict, notes.entries[i].text)));
+                       describe(candidates, c, notes.entries[i].verdict, notes.entries[i].text)));
   }
   return s;
 }

@@ -13,11 +13,11 @@
 namespace yard::select {
 namespace {
 
-// The policy and demand without what dropped this kernel, and the name of the field that did.
+// The policy and constraints without what dropped this kernel, and the name of the field that did.
 struct Lifted {
   Policy policy;
-  Demand demand;
-  Directions directions;
+  CallConstraints constraints;
+  OpSettings settings;
   const char* field = nullptr;
 };
 
@@ -26,11 +26,11 @@ void drop_matching(std::vector<std::string>& globs, const std::string& id) {
 }
 
 Lifted lift(const Question& q, const Policy& policy, const registry::Kernel& k, int32_t reason) {
-  Lifted l{policy, q.demand, q.directions, nullptr};
+  Lifted l{policy, q.constraints, q.settings, nullptr};
   switch (reason) {
     case YARD_REASON_DENIED_KERNEL:
       drop_matching(l.policy.deny_kernels, k.id);
-      drop_matching(l.demand.deny, k.id);
+      drop_matching(l.constraints.deny, k.id);
       l.field = l.policy.deny_kernels.size() != policy.deny_kernels.size() ? "deny_kernels"
                                                                            : "the call's deny list";
       break;
@@ -51,7 +51,7 @@ Lifted lift(const Question& q, const Policy& policy, const registry::Kernel& k, 
       l.field = "per_op";
       break;
     case YARD_REASON_NOT_FORCED:
-      l.demand.force.clear();
+      l.constraints.force.clear();
       l.field = "force";
       break;
     case YARD_REASON_LOCKED_OUT:
@@ -59,7 +59,7 @@ Lifted lift(const Question& q, const Policy& policy, const registry::Kernel& k, 
       l.field = "locks";
       break;
     case YARD_REASON_NOT_MAPPED:
-      l.directions.mode = Mode::kDynamic;
+      l.settings.mode = Mode::kDynamic;
       l.field = "mode static";
       break;
     case YARD_REASON_DISABLED:
@@ -76,12 +76,13 @@ Lifted lift(const Question& q, const Policy& policy, const registry::Kernel& k, 
 }
 
 // "deny_vendors excluded vendor.acme, which would have been first"
-std::string counterfactual(const Question& q, const Policy& policy, const Contender& c) {
+std::string counterfactual(const Question& q, const Policy& policy, const KernelCandidate& c) {
   const Lifted l = lift(q, policy, *c.kernel, c.fixed.reason);
   if (l.field == nullptr) return "";
-  const Contest other = Contest::make(q.family, l.policy, l.demand, q.where, l.directions);
+  const CandidateSet other =
+      CandidateSet::make(q.op_record, l.policy, l.constraints, q.where, l.settings);
   const Order order = select(other, q.call->args(), q.call->count(), q.call->flags());
-  if (order.empty() || other.contenders()[order[0]].kernel->id != c.kernel->id) return "";
+  if (order.empty() || other.all()[order[0]].kernel->id != c.kernel->id) return "";
   return fmt::format("{} excluded {}, which would have been first", l.field, c.kernel->id);
 }
 
@@ -93,7 +94,7 @@ std::string placed(const Config& config, const char* section, uint32_t index, Co
   return text;
 }
 
-std::vector<ScoreNote> score_notes(const Directions& d, const Notes::Entry& note) {
+std::vector<ScoreNote> score_notes(const OpSettings& d, const Notes::Entry& note) {
   std::vector<ScoreNote> to;
   for (const uint32_t s : note.scores) {
     const uint32_t source = d.rules->scores()[s].source;
@@ -115,8 +116,8 @@ void note_scores(const std::vector<Candidate>& candidates, std::vector<PolicyNot
     }
 }
 
-Candidate describe_candidate(const Contest& contest, size_t i, const Notes& notes) {
-  const Contender& c = contest.contenders()[i];
+Candidate describe_candidate(const CandidateSet& candidates, size_t i, const Notes& notes) {
+  const KernelCandidate& c = candidates.all()[i];
   const Notes::Entry& note = notes.entries[i];
   Candidate out;
   out.id = c.kernel->id, out.kind = c.kernel->kind, out.vendor = c.kernel->backend->vendor;
@@ -125,20 +126,20 @@ Candidate describe_candidate(const Contest& contest, size_t i, const Notes& note
   out.adjusted_priority = c.kernel->priority;
   if (!note.scores.empty()) {
     out.adjusted_priority = note.priority;
-    out.scores = score_notes(contest.directions(), note);
+    out.scores = score_notes(candidates.settings(), note);
   }
-  if (note.by_chain) out.placed_by = contest.directions().chain_by;
+  if (note.by_chain) out.placed_by = candidates.settings().chain_by;
   if (note.verdict.reason != YARD_REASON_NONE) {
     out.verdict = "rejected";
     out.reason = reason_name(note.verdict.reason);
-    out.detail = describe(contest, c, note.verdict, note.text);
+    out.detail = describe(candidates, c, note.verdict, note.text);
   }
   return out;
 }
 
 // "rule 'wide rows' (rules.yaml:7)"
-std::string rule_text(const Contest& contest, int32_t rule) {
-  const Directions& d = contest.directions();
+std::string rule_text(const CandidateSet& candidates, int32_t rule) {
+  const OpSettings& d = candidates.settings();
   const policy::CompiledRule& r = d.rules->rules()[static_cast<size_t>(rule)];
   const std::string& name = d.file->config.dispatch_rules[r.source].name;
   std::string text = placed(d.file->config, "dispatch_rules", r.source, r.at);
@@ -147,24 +148,24 @@ std::string rule_text(const Contest& contest, int32_t rule) {
 }
 
 // Which step of the order put the winner before this one.
-std::string why_after(const Contest& contest, const Notes& notes, uint16_t winner, uint16_t other) {
-  const Contender &w = contest.contenders()[winner], &o = contest.contenders()[other];
+std::string why_after(const CandidateSet& candidates, const Notes& notes, uint16_t winner,
+                      uint16_t other) {
+  const KernelCandidate &w = candidates.all()[winner], &o = candidates.all()[other];
   const int32_t rule = notes.entries[winner].rule;
   if (rule >= 0 && rule != notes.entries[other].rule)
-    return fmt::format("{} chose {}", rule_text(contest, rule), w.kernel->id);
+    return fmt::format("{} chose {}", rule_text(candidates, rule), w.kernel->id);
   if (notes.by_mode > 0)
-    return fmt::format("mode '{}' chose {}", contest.directions().program->name, w.kernel->id);
+    return fmt::format("mode '{}' chose {}", candidates.settings().program->name, w.kernel->id);
   if (w.tier < 0)
     return fmt::format("the op is mapped to {} by {}", w.kernel->id,
-                       contest.directions().mapped_by);
+                       candidates.settings().mapped_by);
   if (w.tier != o.tier)
     return fmt::format("{} comes later in the order of preference ({})", o.kernel->id,
                        to_string(o.kernel->kind));
   // Estimates decide only where every competitor states one.
   bool all_estimate = true;
   for (size_t i = 0; i < notes.entries.size(); ++i)
-    if (contest.contenders()[i].tier == w.tier &&
-        notes.entries[i].verdict.reason == YARD_REASON_NONE)
+    if (candidates.all()[i].tier == w.tier && notes.entries[i].verdict.reason == YARD_REASON_NONE)
       all_estimate &= notes.entries[i].estimate_ns >= 0;
   const double a = notes.entries[winner].estimate_ns, b = notes.entries[other].estimate_ns;
   if (all_estimate && a < b) return fmt::format("estimated {:.0f} ns against {:.0f} ns", b, a);
@@ -174,17 +175,17 @@ std::string why_after(const Contest& contest, const Notes& notes, uint16_t winne
 }
 
 // What put the winner first, where that was a rule, a map or a mode; else empty.
-std::string chosen_by(const Contest& contest, const Notes& notes, uint16_t winner) {
-  const Directions& d = contest.directions();
+std::string chosen_by(const CandidateSet& candidates, const Notes& notes, uint16_t winner) {
+  const OpSettings& d = candidates.settings();
   if (notes.by_mode > 0) return fmt::format("chosen by mode '{}'", d.program->name);
   if (const int32_t rule = notes.entries[winner].rule; rule >= 0)
-    return fmt::format("chosen by {}", rule_text(contest, rule));
-  if (contest.contenders()[winner].tier < 0) return fmt::format("chosen by {}", d.mapped_by);
+    return fmt::format("chosen by {}", rule_text(candidates, rule));
+  if (candidates.all()[winner].tier < 0) return fmt::format("chosen by {}", d.mapped_by);
   return "";
 }
 
 // The mode in force, where somebody has said one.
-void note_mode(const Directions& d, const Notes& notes, std::vector<PolicyNote>& to) {
+void note_mode(const OpSettings& d, const Notes& notes, std::vector<PolicyNote>& to) {
   if (d.mode_by == nullptr) return;
   std::string text = d.program != nullptr ? d.program->name : to_string(d.mode);
   if (!notes.mode_text.empty()) text += fmt::format(" ({}: as in dynamic)", notes.mode_text);
@@ -195,43 +196,44 @@ void note_mode(const Directions& d, const Notes& notes, std::vector<PolicyNote>&
 
 Explanation explain(const Question& q) {
   const Policy policy = policy::combine(q.sources);
-  const Contest contest = Contest::make(q.family, policy, q.demand, q.where, q.directions);
+  const CandidateSet candidates =
+      CandidateSet::make(q.op_record, policy, q.constraints, q.where, q.settings);
   Notes notes;
-  const Order order = select(contest, q.call->args(), q.call->count(), q.call->flags(), &notes);
+  const Order order = select(candidates, q.call->args(), q.call->count(), q.call->flags(), &notes);
   Explanation e;
-  e.op = contest.program().name();
-  e.call = op::to_string(q.call->to_spec(contest.program()));
+  e.op = candidates.program().name();
+  e.call = op::to_string(q.call->to_spec(candidates.program()));
   e.policy = policy::notes(q.sources);
-  note_mode(contest.directions(), notes, e.policy);
-  if (!q.demand.force.empty()) e.policy.push_back({"force", q.demand.force, "call"});
-  if (!q.demand.deny.empty()) {
+  note_mode(candidates.settings(), notes, e.policy);
+  if (!q.constraints.force.empty()) e.policy.push_back({"force", q.constraints.force, "call"});
+  if (!q.constraints.deny.empty()) {
     std::string list;
-    for (const std::string& d : q.demand.deny) list += (list.empty() ? "" : ",") + d;
+    for (const std::string& d : q.constraints.deny) list += (list.empty() ? "" : ",") + d;
     e.policy.push_back({"deny", list, "call"});
   }
   for (size_t rank = 0; rank < order.size(); ++rank) {
-    Candidate c = describe_candidate(contest, order[rank], notes);
+    Candidate c = describe_candidate(candidates, order[rank], notes);
     c.verdict = rank == 0 ? "selected" : "able";
-    if (rank == 0) c.detail = chosen_by(contest, notes, order[0]);
+    if (rank == 0) c.detail = chosen_by(candidates, notes, order[0]);
     if (rank > 0) {
       c.reason = reason_name(YARD_REASON_OUTRANKED);
-      c.detail = why_after(contest, notes, order[0], order[rank]);
+      c.detail = why_after(candidates, notes, order[0], order[rank]);
       if (!c.placed_by.empty()) c.detail += "; tried here by " + c.placed_by;
     }
     e.candidates.push_back(std::move(c));
   }
   note_scores(e.candidates, e.policy);
-  if (!contest.directions().chain_by.empty())
+  if (!candidates.settings().chain_by.empty())
     e.policy.push_back({"fallback_chains",
-                        fmt::format("{}: {}", contest.directions().chain_by,
-                                    fmt::join(contest.directions().chain, ", ")),
+                        fmt::format("{}: {}", candidates.settings().chain_by,
+                                    fmt::join(candidates.settings().chain, ", ")),
                         "file"});
-  if (!order.empty()) e.selected = contest.contenders()[order[0]].kernel->id;
-  for (size_t i = 0; i < contest.contenders().size(); ++i) {
+  if (!order.empty()) e.selected = candidates.all()[order[0]].kernel->id;
+  for (size_t i = 0; i < candidates.all().size(); ++i) {
     if (notes.entries[i].verdict.reason == YARD_REASON_NONE) continue;
-    e.candidates.push_back(describe_candidate(contest, i, notes));
-    if (is_policy_reason(contest.contenders()[i].fixed.reason))
-      if (std::string s = counterfactual(q, policy, contest.contenders()[i]); !s.empty())
+    e.candidates.push_back(describe_candidate(candidates, i, notes));
+    if (is_policy_reason(candidates.all()[i].fixed.reason))
+      if (std::string s = counterfactual(q, policy, candidates.all()[i]); !s.empty())
         e.counterfactuals.push_back(std::move(s));
   }
   return e;

@@ -68,11 +68,12 @@ TEST(Explain, NobodyIsAble) {
   EXPECT_EQ(e.selected, "");
   EXPECT_THAT(e.to_text(), HasSubstr("no kernel is allowed, able and healthy"));
   EXPECT_TRUE(json::parse(e.to_json())["selected"].is_null());
-  const Status s = no_kernel(r.contest(), r.call());
+  const Status s = no_kernel(r.candidates(), r.call());
   EXPECT_EQ(s.code(), Code::kNoKernel);
   EXPECT_EQ(s.notes().size(), 4u);
   EXPECT_THAT(s.to_string(), HasSubstr("vendor.acme: denied_kernel: "));
-  EXPECT_THAT(no_kernel(Ring().contest(), Ring().call()).to_string(), HasSubstr("has no kernels"));
+  EXPECT_THAT(no_kernel(Ring().candidates(), Ring().call()).to_string(),
+              HasSubstr("has no kernels"));
 }
 
 // ---- Details -----------------------------------------------------------------------------------
@@ -215,7 +216,7 @@ TEST(Counterfactual, OfEveryReasonThatPolicyCanGive) {
   r.policy.deny_kernels = {"*.ac*"};
   expect(r, "deny_kernels excluded vendor.acme, which would have been first");
   r = explained_field();
-  r.demand.deny = {"vendor.*"};
+  r.constraints.deny = {"vendor.*"};
   expect(r, "the call's deny list excluded vendor.acme, which would have been first");
   r = explained_field();
   r.policy.allow_vendors = {{"other"}};
@@ -227,7 +228,7 @@ TEST(Counterfactual, OfEveryReasonThatPolicyCanGive) {
   r.policy.per_op["norm"] = {"default"};
   expect(r, "per_op excluded vendor.acme, which would have been first");
   r = explained_field();
-  r.demand.force = "default.a";
+  r.constraints.force = "default.a";
   expect(r, "force excluded vendor.acme, which would have been first");
   r = explained_field();
   r.policy.locks["n*"] = "default.a";
@@ -260,7 +261,7 @@ TEST(Explain, SaysWhatPolicyWasInForceAndFromWhere) {
   const policy::Source sources[] = {{"process", &process}, {"scope", &scope}};
   const op::Call call = r.call();
   const Explanation e =
-      explain({r.shelf.family("norm"), &call, {"vendor.other", {"x*", "y"}}, {}, sources});
+      explain({r.shelf.op_record("norm"), &call, {"vendor.other", {"x*", "y"}}, {}, sources});
   std::vector<std::string> said;
   for (const PolicyNote& n : e.policy) said.push_back(n.field + "=" + n.value + "@" + n.source);
   EXPECT_THAT(said, ElementsAre("prefer=vendor@process", "deny_vendors=acme@scope",
@@ -279,10 +280,10 @@ TEST(Standing, OfAKernelOnItsOwnDevice) {
   r.add("default.gone", "gone");
   r.policy.deny_kernels = {"default.a"};
   r.policy.backends["acme"] = false;
-  const Contest contest = r.contest();
+  const CandidateSet candidates = r.candidates();
   std::map<std::string, int32_t> reasons;
   std::string text;
-  for (const Contender& c : contest.contenders())
+  for (const KernelCandidate& c : candidates.all())
     reasons[c.kernel->id] = standing(c, nullptr, &text).reason;
   EXPECT_EQ(reasons["default.a"], YARD_REASON_NONE);  // denied, but there
   EXPECT_EQ(reasons["vendor.acme"], YARD_REASON_DISABLED);

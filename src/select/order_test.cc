@@ -51,9 +51,9 @@ TEST(Order, ForceBeatsLockBeatsTheOpsOrder) {
   EXPECT_THAT(r.order(), ElementsAre("reference.cpp"));
   r.policy.locks["norm"] = "vendor.other";
   EXPECT_THAT(r.order(), ElementsAre("vendor.other"));
-  r.demand.force = "vendor.acme";
+  r.constraints.force = "vendor.acme";
   EXPECT_THAT(r.order(), ElementsAre("vendor.acme"));
-  r.demand.force = "vendor.nobody";
+  r.constraints.force = "vendor.nobody";
   EXPECT_TRUE(r.order().empty());
 }
 
@@ -112,7 +112,7 @@ TEST(Order, EstimatesDecideIfAllStateOne) {
   EXPECT_EQ(r.note("default.fast").estimate_ns, 64);
   r.add("default.silent", "plain", YARD_KIND_DEFAULT, 500);
   EXPECT_THAT(r.order(), ElementsAre("default.slow", "default.silent", "default.fast"));
-  // One that is out of the contest, or in a later tier, does not matter.
+  // One that is excluded, or in a later tier, does not matter.
   r.policy.deny_kernels = {"default.silent"};
   r.add("reference.cpp", "plain", YARD_KIND_REFERENCE);
   EXPECT_THAT(r.order(), ElementsAre("default.fast", "default.slow", "reference.cpp"));
@@ -160,10 +160,10 @@ TEST(Order, EqualEstimatesFallToPriorityAndThenToTheId) {
 TEST(Order, StrictIsThePolicys) {
   Ring r = field();
   r.policy.strict = true;
-  EXPECT_TRUE(r.contest().strict());
+  EXPECT_TRUE(r.candidates().strict());
   EXPECT_EQ(r.order().size(), 4u);  // the executor takes the first only
   r.policy.strict = false;
-  EXPECT_FALSE(r.contest().strict());
+  EXPECT_FALSE(r.candidates().strict());
 }
 
 TEST(Order, AnOpWithoutKernelsHasNone) {

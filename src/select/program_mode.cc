@@ -13,13 +13,13 @@ namespace yard::select {
 namespace {
 
 std::vector<std::string> answer(const Asked& a, std::span<const ModeCandidate> candidates) {
-  const ModeProvider& provider = a.contest.directions().program->provider;
-  const op::Labels& labels = a.contest.directions().labels;
+  const ModeProvider& provider = a.candidates.settings().program->provider;
+  const op::Labels& labels = a.candidates.settings().labels;
   std::vector<std::string> ids;
   if (provider.plan) {
     std::vector<int64_t> read;
-    for (const op::Field& f : a.contest.mode_fields()) read.push_back(op::read(f, a.args));
-    ids = provider.plan({a.contest.program().name(),
+    for (const op::Field& f : a.candidates.mode_fields()) read.push_back(op::read(f, a.args));
+    ids = provider.plan({a.candidates.program().name(),
                          read,
                          {a.args, a.count},
                          a.flags,
@@ -28,7 +28,7 @@ std::vector<std::string> answer(const Asked& a, std::span<const ModeCandidate> c
                          candidates});
   }
   if (ids.empty() && provider.kernel) {
-    const op::Program& program = a.contest.program();
+    const op::Program& program = a.candidates.program();
     const op::Call call = op::Call::capture(program, a.args, a.flags, labels);
     std::string id = provider.kernel(op::to_string(call.to_spec(program)));
     if (!id.empty()) ids.push_back(std::move(id));
@@ -51,7 +51,7 @@ std::vector<std::string> ask(const Asked& a, std::span<const ModeCandidate> cand
   }
   base::log(LogLevel::kWarn, "select",
             fmt::format("mode '{}' was asked for a kernel of op '{}': {}",
-                        a.contest.directions().program->name, a.contest.program().name(), why));
+                        a.candidates.settings().program->name, a.candidates.program().name(), why));
   return {};
 }
 
@@ -61,19 +61,19 @@ size_t ask_mode(const Asked& asked, std::span<const ModeCandidate> candidates, O
                 std::string* why) {
   std::string none;
   const std::vector<std::string> ids = ask(asked, candidates, none);
-  const auto& contenders = asked.contest.contenders();
+  const auto& kernels = asked.candidates.all();
   auto next = order.begin();
   for (const std::string& id : ids) {
     const auto at =
-        std::find_if(next, order.end(), [&](uint16_t i) { return contenders[i].kernel->id == id; });
+        std::find_if(next, order.end(), [&](uint16_t i) { return kernels[i].kernel->id == id; });
     if (at != order.end()) {
       std::rotate(next, at, at + 1);
       ++next;
-    } else if (asked.contest.family().kernels.count(id) == 0) {
+    } else if (asked.candidates.op_record().kernels.count(id) == 0) {
       base::log(LogLevel::kWarn, "select",
                 fmt::format("mode '{}' names '{}', and op '{}' has no such kernel",
-                            asked.contest.directions().program->name, id,
-                            asked.contest.program().name()));
+                            asked.candidates.settings().program->name, id,
+                            asked.candidates.program().name()));
     }
   }
   const auto named = static_cast<size_t>(next - order.begin());

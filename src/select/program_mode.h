@@ -11,7 +11,7 @@ namespace yard::select {
 
 // The call as the selector has it.
 struct Asked {
-  const Contest& contest;  // its directions name the mode
+  const CandidateSet& candidates;  // its settings name the mode
   const yard_value_t* args;
   uint32_t count;
   uint32_t flags;

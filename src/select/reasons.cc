@@ -35,7 +35,7 @@ constexpr ReasonInfo kReasons[] = {
      "The processor lacks a feature it needs, or the operating "
      "system does not let programs use it.",
      false},
-    {YARD_REASON_FORKED, "forked", "Its backend cannot be used in a child of fork.", false},
+    {YARD_REASON_FORKED, "forked", "Its backend cannot be used in a forked child.", false},
     {YARD_REASON_DEVICE, "device", "The tensors are on another kind of device.", false},
     {YARD_REASON_DTYPE, "dtype", "It does not take this element type.", false},
     {YARD_REASON_RANK, "rank", "It does not take this number of dimensions.", false},

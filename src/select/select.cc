@@ -27,7 +27,7 @@ struct Inside {
 
 // One call being judged.
 struct Bench {
-  const Contest& contest;
+  const CandidateSet& candidates;
   const yard_value_t* args;
   uint32_t count;
   uint32_t flags;
@@ -114,13 +114,13 @@ void check_limit(const Bench& b, const Limit& limit, int64_t index, yard_verdict
   }
 }
 
-void verify(const Bench& b, const Contender& c, yard_verdict_t& verdict, std::string* text) {
+void verify(const Bench& b, const KernelCandidate& c, yard_verdict_t& verdict, std::string* text) {
   const registry::Kernel& k = *c.kernel;
   int64_t read[YARD_MAX_ARGS * 4];
   for (size_t i = 0; i < c.verify_fields.size(); ++i)
     read[i] = op::read(c.verify_fields[i], b.args);
   yard_query_t query{};
-  query.size = sizeof query, query.flags = b.flags, query.host = b.contest.host();
+  query.size = sizeof query, query.flags = b.flags, query.host = b.candidates.host();
   query.self = k.d.self, query.args = b.args, query.count = b.count, query.read = read;
   query.device = {b.device.type, b.device.index};
   int32_t code = YARD_OK;
@@ -138,22 +138,23 @@ void verify(const Bench& b, const Contender& c, yard_verdict_t& verdict, std::st
   verdict.pad_ = kByVerifier;
 }
 
-std::string rests(const health::Held& held, bool whole) {
+std::string breaker_text(const health::BreakerStatus& breaker, bool whole) {
   const auto what =
       whole ? std::string("all its calls")
             : "such calls (" +
-                  health::describe_call(held.key.device, held.key.dtypes, held.key.sizes) + ")";
-  if (held.until == health::kByHand)
-    return fmt::format("its breaker for {} was opened by hand", what);
+                  health::describe_call(breaker.key.device, breaker.key.dtypes, breaker.key.sizes) +
+                  ")";
+  if (breaker.until == health::kManual)
+    return fmt::format("its breaker for {} was opened manually", what);
   const auto left =
-      std::chrono::ceil<std::chrono::seconds>(held.until - std::chrono::steady_clock::now());
-  return fmt::format("its breaker for {} is open; trial calls begin in {} s", what,
+      std::chrono::ceil<std::chrono::seconds>(breaker.until - std::chrono::steady_clock::now());
+  return fmt::format("its breaker for {} is open; probes begin in {} s", what,
                      std::max<int64_t>(left.count(), 0));
 }
 
 // Whether health holds the call back from the kernel.
-bool is_held(const Bench& b, const Contender& c, yard_verdict_t& v, std::string* text) {
-  const health::View* view = b.contest.directions().health.get();
+bool is_held(const Bench& b, const KernelCandidate& c, yard_verdict_t& v, std::string* text) {
+  const health::HealthSnapshot* view = b.candidates.settings().health.get();
   if (view == nullptr) return false;
   if (view->is_lost(b.device)) {
     reject(v, YARD_REASON_UNHEALTHY);
@@ -161,16 +162,16 @@ bool is_held(const Bench& b, const Contender& c, yard_verdict_t& v, std::string*
     return true;
   }
   if (!b.heeds_breakers) return false;
-  const health::Held* held = c.held;
-  for (const health::Held* h : c.held_keys)
-    if (held == nullptr && b.kind->is_of(h->key)) held = h;
-  if (held == nullptr || held->state != BreakerState::kOpen) return false;
+  const health::BreakerStatus* breaker = c.breaker;
+  for (const health::BreakerStatus* h : c.key_breakers)
+    if (breaker == nullptr && b.kind->is_of(h->key)) breaker = h;
+  if (breaker == nullptr || breaker->state != BreakerState::kOpen) return false;
   reject(v, YARD_REASON_UNHEALTHY);
-  if (text != nullptr) *text = rests(*held, held == c.held);
+  if (text != nullptr) *text = breaker_text(*breaker, breaker == c.breaker);
   return true;
 }
 
-yard_verdict_t judge(const Bench& b, const Contender& c, std::string* text) {
+yard_verdict_t judge(const Bench& b, const KernelCandidate& c, std::string* text) {
   yard_verdict_t v = c.fixed;
   if (v.reason != YARD_REASON_NONE) return v;
   const registry::Kernel& k = *c.kernel;
@@ -189,7 +190,7 @@ yard_verdict_t judge(const Bench& b, const Contender& c, std::string* text) {
   if (v.reason == YARD_REASON_NONE && is_held(b, c, v, text)) return v;
   // What costs something comes last: the probe once per device, the verifier every time.
   if (v.reason == YARD_REASON_NONE && k.backend->d.probe != nullptr) {
-    const registry::Probe& probe = k.backend->probe(b.device, b.contest.host());
+    const registry::Probe& probe = k.backend->probe(b.device, b.candidates.host());
     if (!probe.available) {
       reject(v, YARD_REASON_UNAVAILABLE);
       if (text != nullptr) *text = refusal(probe);
@@ -199,7 +200,7 @@ yard_verdict_t judge(const Bench& b, const Contender& c, std::string* text) {
   return v;
 }
 
-double estimate(const Bench& b, const Contender& c) {
+double estimate(const Bench& b, const KernelCandidate& c) {
   if (c.kernel->d.cost == nullptr) return -1;
   int64_t fields[YARD_MAX_ARGS * 4];
   for (size_t i = 0; i < c.cost_fields.size(); ++i)
@@ -233,12 +234,12 @@ struct Able {
 
 // What the rules that hold for this call make of those that can take it.
 void apply_rules(const Bench& b, std::vector<Able>& able) {
-  const policy::OpRules& rules = *b.contest.directions().rules;
+  const policy::OpRules& rules = *b.candidates.settings().rules;
   thread_local policy::Matches kept;
   policy::Matches m = std::move(kept);  // a verifier may have called an op
-  rules.match({b.args, b.flags, b.device, &b.contest.directions().labels}, m);
+  rules.match({b.args, b.flags, b.device, &b.candidates.settings().labels}, m);
   const auto each = [&](uint32_t kernel, const auto& f) {
-    for (const uint16_t i : b.contest.named_by(kernel))
+    for (const uint16_t i : b.candidates.named_by(kernel))
       for (Able& a : able)
         if (a.index == i) f(a);
   };
@@ -255,7 +256,7 @@ void apply_rules(const Bench& b, std::vector<Able>& able) {
   kept = std::move(m);
 }
 
-// Best first. Contenders stand in the order of their ids, so stable sorts settle ties by id.
+// Best first. Candidates stand in the order of their ids, so stable sorts settle ties by id.
 void sort(std::vector<Able>& able) {
   // A kernel that the op is mapped to comes before what rules say.
   const auto group = [](const Able& a) { return std::tuple(a.tier >= 0, a.rule, a.tier); };
@@ -279,10 +280,10 @@ size_t apply_mode(const Bench& b, const std::vector<Able>& able, Order& order) {
   std::vector<ModeCandidate> candidates;
   candidates.reserve(able.size());
   for (const Able& a : able) {
-    const registry::Kernel& k = *b.contest.contenders()[a.index].kernel;
+    const registry::Kernel& k = *b.candidates.all()[a.index].kernel;
     candidates.push_back({k.id, k.backend->vendor, k.kind, a.priority, a.cost});
   }
-  const Asked asked{b.contest, b.args, b.count, b.flags, b.device};
+  const Asked asked{b.candidates, b.args, b.count, b.flags, b.device};
   const size_t named =
       ask_mode(asked, candidates, order, b.notes != nullptr ? &b.notes->mode_text : nullptr);
   if (b.notes != nullptr) b.notes->by_mode = named;
@@ -303,7 +304,7 @@ void follow_chain(const std::vector<uint16_t>& chain, size_t first, Order& order
 }
 
 std::vector<Able> find_able(const Bench& b) {
-  const std::vector<Contender>& all = b.contest.contenders();
+  const std::vector<KernelCandidate>& all = b.candidates.all();
   if (b.notes != nullptr) b.notes->entries.assign(all.size(), {});
   std::vector<Able> able;
   able.reserve(all.size());
@@ -322,19 +323,19 @@ std::vector<Able> find_able(const Bench& b) {
 
 }  // namespace
 
-Order select(const Contest& contest, const yard_value_t* args, uint32_t count, uint32_t flags,
-             Notes* notes) {
+Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t count,
+             uint32_t flags, Notes* notes) {
   const Inside inside;
-  Bench b{contest, args, count, flags, device_of(args, count), notes, {}};
-  if (!contest.health_dims().empty())
-    b.kind = call_kind(contest.program(), contest.health_dims(), args);
+  Bench b{candidates, args, count, flags, device_of(args, count), notes, {}};
+  if (!candidates.health_dims().empty())
+    b.kind = call_kind(candidates.program(), candidates.health_dims(), args);
   std::vector<Able> able = find_able(b);
   // The last kernel able to run is never ejected.
-  if (able.empty() && contest.directions().health != nullptr) {
+  if (able.empty() && candidates.settings().health != nullptr) {
     b.heeds_breakers = false;
     able = find_able(b);
   }
-  if (contest.directions().by_rules()) apply_rules(b, able);
+  if (candidates.settings().by_rules()) apply_rules(b, able);
   sort(able);
   Order order;
   order.reserve(able.size());
@@ -344,15 +345,15 @@ Order select(const Contest& contest, const yard_value_t* args, uint32_t count, u
     notes->entries[a.index].rule = a.rule == kNoRule || a.tier < 0 ? -1 : a.rule;
     notes->entries[a.index].priority = a.priority;
   }
-  const bool asks = contest.directions().program != nullptr && !order.empty();
+  const bool asks = candidates.settings().program != nullptr && !order.empty();
   const size_t named = asks ? apply_mode(b, able, order) : 0;
-  follow_chain(contest.chain(), std::max<size_t>(named, 1), order, notes);
+  follow_chain(candidates.chain(), std::max<size_t>(named, 1), order, notes);
   if (named > 0)
     order.by = Mode::kProgram;
   else if (!able.empty() && able[0].tier < 0)
     order.by = Mode::kStatic;
   else if (!able.empty() && able[0].rule != kNoRule)
-    order.by = contest.directions().mode == Mode::kHotReload ? Mode::kHotReload : Mode::kConfig;
+    order.by = candidates.settings().mode == Mode::kHotReload ? Mode::kHotReload : Mode::kConfig;
   return order;
 }
 

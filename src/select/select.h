@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "select/contest.h"
+#include "select/candidate_set.h"
 
 namespace yard::select {
 
@@ -16,7 +16,7 @@ inline constexpr int32_t kByVerifier = 1;
 // What a probe that refused said, in words; empty if it said nothing.
 std::string refusal(const registry::Probe& probe);
 
-// What became of each contender, in the contest's order. Kept only when somebody asks why.
+// What became of each candidate, in the order of the set. Kept only when somebody asks why.
 struct Notes {
   struct Entry {
     yard_verdict_t verdict{};
@@ -32,7 +32,7 @@ struct Notes {
   std::string mode_text;  // why it gave no answer
 };
 
-// Able contenders, best first, as indices into the contest; and what put the first one there: the static map,
+// Able candidates, best first, as indices into the set; and what put the first one there: the static map,
 // a rule (kConfig or kHotReload), a mode of the program (kProgram) or the rest of the order (kDynamic).
 struct Order : std::vector<uint16_t> {
   Mode by = Mode::kDynamic;
@@ -40,8 +40,8 @@ struct Order : std::vector<uint16_t> {
 
 // `args` holds metadata only (op::Call): tensors without data. Runs verifiers, cost hints and, the first
 // time, probes; takes no lock. `flags` are YARD_CALL_*.
-Order select(const Contest& contest, const yard_value_t* args, uint32_t count, uint32_t flags,
-             Notes* notes = nullptr);
+Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t count,
+             uint32_t flags, Notes* notes = nullptr);
 
 // Whether the calling thread is inside select(): plugin code that runs there must not change what is
 // being selected from, nor wait for other selections.

@@ -30,7 +30,7 @@ TEST(Filter, NothingSetKeepsAll) {
   const Ring r = full();
   for (const char* id : {"default.a", "vendor.acme", "vendor.other", "reference.cpp"})
     EXPECT_EQ(r.reason(id), YARD_REASON_NONE);
-  EXPECT_FALSE(r.contest().strict());
+  EXPECT_FALSE(r.candidates().strict());
 }
 
 TEST(Filter, DeniedKernels) {
@@ -40,7 +40,7 @@ TEST(Filter, DeniedKernels) {
   EXPECT_EQ(r.reason("vendor.acme"), YARD_REASON_DENIED_KERNEL);
   EXPECT_EQ(r.reason("vendor.other"), YARD_REASON_NONE);
   r.policy = {};
-  r.demand.deny = {"vendor.*"};
+  r.constraints.deny = {"vendor.*"};
   EXPECT_EQ(r.reason("vendor.other"), YARD_REASON_DENIED_KERNEL);
   EXPECT_EQ(r.reason("default.a"), YARD_REASON_NONE);
 }
@@ -72,7 +72,7 @@ TEST(Filter, AllowedKernels) {
 
 TEST(Filter, ForceAndLockObeyDeny) {
   Ring r = full();
-  r.demand.force = "vendor.acme";
+  r.constraints.force = "vendor.acme";
   EXPECT_EQ(r.reason("default.a"), YARD_REASON_NOT_FORCED);
   EXPECT_THAT(r.order(), ElementsAre("vendor.acme"));
   r.policy.deny_vendors = {"acme"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A contest in one line: kernels, a policy, a call, and what became of each kernel.
+// A candidates in one line: kernels, a policy, a call, and what became of each kernel.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using registry::testing::kernel_of;
 struct Ring {
   registry::testing::Shelf shelf;
   Policy policy;
-  Demand demand;
+  CallConstraints constraints;
   Surroundings where;
 
   Ring() {
@@ -46,29 +46,31 @@ struct Ring {
   }
 
   op::Call call(const std::string& spec = "norm(f32[4,64])") const {
-    return op::Call::from_spec(*shelf.family("norm")->op->program,
+    return op::Call::from_spec(*shelf.op_record("norm")->op->program,
                                op::parse_call_spec(spec).value())
         .value();
   }
-  Contest contest() const { return Contest::make(shelf.family("norm"), policy, demand, where); }
+  CandidateSet candidates() const {
+    return CandidateSet::make(shelf.op_record("norm"), policy, constraints, where);
+  }
 
   // Ids, best first.
   std::vector<std::string> order(const std::string& spec = "norm(f32[4,64])") const {
-    const Contest c = contest();
+    const CandidateSet c = candidates();
     const op::Call k = call(spec);
     std::vector<std::string> ids;
     for (uint16_t i : select(c, k.args(), k.count(), k.flags()))
-      ids.push_back(c.contenders()[i].kernel->id);
+      ids.push_back(c.all()[i].kernel->id);
     return ids;
   }
 
   Notes::Entry note(const std::string& id, const std::string& spec = "norm(f32[4,64])") const {
-    const Contest c = contest();
+    const CandidateSet c = candidates();
     const op::Call k = call(spec);
     Notes notes;
     (void)select(c, k.args(), k.count(), k.flags(), &notes);
-    for (size_t i = 0; i < c.contenders().size(); ++i)
-      if (c.contenders()[i].kernel->id == id) return notes.entries[i];
+    for (size_t i = 0; i < c.all().size(); ++i)
+      if (c.all()[i].kernel->id == id) return notes.entries[i];
     ADD_FAILURE() << "no kernel " << id;
     return {};
   }
@@ -83,7 +85,7 @@ struct Ring {
   Explanation explain(const std::string& spec = "norm(f32[4,64])") const {
     const op::Call k = call(spec);
     const policy::Source sources[] = {{"process", &policy}};
-    return select::explain({shelf.family("norm"), &k, demand, where, sources});
+    return select::explain({shelf.op_record("norm"), &k, constraints, where, sources});
   }
   Candidate candidate(const std::string& id, const std::string& spec = "norm(f32[4,64])") const {
     for (const Candidate& c : explain(spec).candidates)

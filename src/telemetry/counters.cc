@@ -12,7 +12,7 @@ namespace {
 
 // The living threads' counters, and the sums the ended ones left. Behind a pointer so that a child of
 // fork can start with a new one whose lock nobody holds.
-struct Book {
+struct CounterTable {
   std::mutex mutex;
   std::vector<ThreadCounters*> threads;
   std::vector<uint64_t> ended;  // by id
@@ -28,14 +28,14 @@ struct Book {
   }
 };
 
-std::atomic<Book*> g_book{nullptr};
+std::atomic<CounterTable*> g_book{nullptr};
 
 void on_thread_exit(void* value);
 
-Book& book() {
-  Book* b = g_book.load(std::memory_order_acquire);
+CounterTable& table() {
+  CounterTable* b = g_book.load(std::memory_order_acquire);
   if (b == nullptr) {
-    auto* made = new Book;
+    auto* made = new CounterTable;
     if (g_book.compare_exchange_strong(b, made, std::memory_order_acq_rel)) {
       base::set_thread_exit_hook(kThreadLocal, on_thread_exit);
       return *made;
@@ -47,7 +47,7 @@ Book& book() {
 
 void on_thread_exit(void* value) {
   auto* mine = static_cast<ThreadCounters*>(value);
-  Book& b = book();
+  CounterTable& b = table();
   {
     std::lock_guard lock(b.mutex);
     std::erase(b.threads, mine);
@@ -63,7 +63,7 @@ void on_thread_exit(void* value) {
 }  // namespace
 
 Counter::Counter() {
-  Book& b = book();
+  CounterTable& b = table();
   std::lock_guard lock(b.mutex);
   if (!b.free_ids.empty()) {
     id_ = b.free_ids.back();
@@ -79,24 +79,24 @@ Counter::Counter() {
 
 Counter::~Counter() {
   if (id_ == kNoCounter) return;
-  Book& b = book();
+  CounterTable& b = table();
   std::lock_guard lock(b.mutex);
-  // A counter made before a fork has a number the child's new book knows nothing of.
+  // A counter made before a fork has a number the child's new table knows nothing of.
   if (id_ < b.next_id) b.free_ids.push_back(id_);
 }
 
 uint64_t Counter::total() const {
   if (id_ == kNoCounter) return 0;
-  Book& b = book();
+  CounterTable& b = table();
   std::lock_guard lock(b.mutex);
   return b.sum(id_) - (book_ == &b ? base_ : 0);
 }
 
 void abandon_counters() noexcept {
-  const Book* old = g_book.load(std::memory_order_acquire);
+  const CounterTable* old = g_book.load(std::memory_order_acquire);
   if (old == nullptr) return;
   // next_id is read without the lock: it only grows, and a torn read cannot happen on our machines.
-  auto* made = new Book;
+  auto* made = new CounterTable;
   made->next_id = old->next_id;
   g_book.store(made, std::memory_order_release);
   base::set_thread_exit_hook(kThreadLocal, on_thread_exit);
@@ -111,7 +111,7 @@ void make_room(base::ThreadRecord& thread, uint32_t id) {
   auto* mine = static_cast<ThreadCounters*>(thread.locals[kThreadLocal]);
   if (mine == nullptr) {
     mine = new ThreadCounters;
-    Book& b = book();
+    CounterTable& b = table();
     std::lock_guard lock(b.mutex);
     b.threads.push_back(mine);
     thread.locals[kThreadLocal] = mine;

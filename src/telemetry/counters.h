@@ -45,10 +45,10 @@ class Counter {
  private:
   uint32_t id_;
   uint64_t base_;     // what earlier owners of the number left behind
-  const void* book_;  // where that was; a child of fork has another
+  const void* book_;  // where that was; a forked child has another
 };
 
-// In a child of fork: counters start anew.
+// In a forked child: counters restart.
 void abandon_counters() noexcept;
 
 }  // namespace yard::telemetry

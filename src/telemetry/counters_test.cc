@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters: sums over threads, threads that end, numbers that are handed on, children of fork.
+// Counters: sums over threads, threads that end, numbers that are handed on, forked children.
 #include "telemetry/counters.h"
 
 #include <gtest/gtest.h>
@@ -123,7 +123,7 @@ TEST(Counters, AChildOfForkStartsAnew) {
   EXPECT_EQ(other.total(), 6u);
 }
 
-// Last: a child of fork knows the numbers in use, not those given back, and could make no more.
+// Last: a forked child knows the numbers in use, not those given back, and could make no more.
 TEST(Counters, BeyondTheLastNumberNothingIsCounted) {
   std::vector<std::unique_ptr<Counter>> counters;
   do counters.push_back(std::make_unique<Counter>());

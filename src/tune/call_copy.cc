@@ -74,7 +74,7 @@ bool writes_finite(const op::Program& program, const yard_value_t* args, std::st
   return finite;
 }
 
-CallCopy::Held::Held(const yard_tensor_t& t, std::string n, const op::Param& p)
+CallCopy::Copied::Copied(const yard_tensor_t& t, std::string n, const op::Param& p)
     : original(t),
       buffer(form_of(t), p.is_written()),
       name(std::move(n)),
@@ -104,13 +104,13 @@ CallCopy::CallCopy(const op::Program& program, const yard_value_t* args, bool ou
 }
 
 void CallCopy::remember() {
-  for (Held& h : held_)
+  for (Copied& h : held_)
     if (h.read && h.written) h.buffer.remember(), h.remembered = true;
 }
 
 std::vector<TensorBytes> CallCopy::inputs() const {
   std::vector<TensorBytes> to;
-  for (const Held& h : held_) {
+  for (const Copied& h : held_) {
     if (!h.read) continue;
     if (h.remembered) h.buffer.restore();
     to.push_back({h.name, packed_elements(h.buffer.view())});
@@ -120,20 +120,20 @@ std::vector<TensorBytes> CallCopy::inputs() const {
 
 std::vector<WrittenTensor> CallCopy::original() const {
   std::vector<WrittenTensor> to;
-  for (const Held& h : held_)
+  for (const Copied& h : held_)
     if (h.written) to.push_back({h.name, &h.original});
   return to;
 }
 
 std::vector<WrittenTensor> CallCopy::copied() const {
   std::vector<WrittenTensor> to;
-  for (const Held& h : held_)
+  for (const Copied& h : held_)
     if (h.written) to.push_back({h.name, &h.buffer.view()});
   return to;
 }
 
 void CallCopy::write_back() const {
-  for (const Held& h : held_)
+  for (const Copied& h : held_)
     if (h.written) copy_elements(h.buffer.view(), h.original);
 }
 

@@ -48,8 +48,8 @@ class CallCopy {
   void write_back() const;
 
  private:
-  struct Held {
-    Held(const yard_tensor_t& t, std::string n, const op::Param& p);
+  struct Copied {
+    Copied(const yard_tensor_t& t, std::string n, const op::Param& p);
     TensorView original;
     Buffer buffer;
     std::string name;
@@ -57,7 +57,7 @@ class CallCopy {
   };
   const yard_tensor_t* hold(const yard_tensor_t& t, std::string name, const op::Param& param);
 
-  std::deque<Held> held_;
+  std::deque<Copied> held_;
   std::deque<std::vector<const yard_tensor_t*>> lists_;
   yard_value_t args_[YARD_MAX_ARGS] = {};
   uint32_t count_ = 0;

@@ -51,20 +51,20 @@ bool is_data(const ParsedCall& call, DType dtype) {
 
 struct CallTensors::Parts {
   // One buffer and what it is to the call.
-  struct Held {
-    Held(const ParsedTensor& t, std::string n, bool r, bool w)
+  struct Copied {
+    Copied(const ParsedTensor& t, std::string n, bool r, bool w)
         : buffer(t, w), name(std::move(n)), read(r), written(w) {}
     Buffer buffer;
     std::string name;
     bool read, written;
   };
 
-  Held& make(const ParsedArg& arg, const ParsedTensor& tensor, std::string name, uint64_t seed,
-             Contents contents) {
+  Copied& make(const ParsedArg& arg, const ParsedTensor& tensor, std::string name, uint64_t seed,
+               Contents contents) {
     // An output that is this input writes it.
     bool changes = arg.written;
     for (const ParsedArg& a : call.args) changes |= a.same_as == arg.name;
-    Held& h = held.emplace_back(tensor, std::move(name), arg.read, changes);
+    Copied& h = held.emplace_back(tensor, std::move(name), arg.read, changes);
     const tune::Random random(seed ^ (held.size() * 0x9e3779b97f4a7c15ull));
     if (arg.read)
       tune::fill(h.buffer.view(), random, contents,
@@ -79,7 +79,7 @@ struct CallTensors::Parts {
   }
 
   ParsedCall call;  // arguments borrow names and strings from it
-  std::deque<Held> held;
+  std::deque<Copied> held;
   std::deque<std::vector<TensorView>> views;
   std::deque<TensorList> lists;
   std::vector<Arg> args;
@@ -106,7 +106,7 @@ Status CallTensors::check(const ParsedCall& call, int sets) {
     return Status(
         Code::kUnsupported,
         fmt::format("the call's tensors and a copy of them take {:.3g} GB, {} times over; this "
-                    "machine has {:.3g} GB, so smaller shapes would be right",
+                    "machine has {:.3g} GB; expected smaller shapes",
                     bytes / 1e9, sets, memory / 1e9));
   return {};
 }
@@ -116,7 +116,7 @@ CallTensors::CallTensors(ParsedCall parsed, uint64_t seed, Contents contents)
   Parts& p = *parts_;
   p.call = std::move(parsed);
   // Arguments keep pointers to views: make them all first.
-  std::vector<std::pair<const ParsedArg*, Parts::Held*>> single;
+  std::vector<std::pair<const ParsedArg*, Parts::Copied*>> single;
   for (const ParsedArg& a : p.call.args) {
     if (const auto* t = std::get_if<ParsedTensor>(&a.value)) {
       if (a.same_as.empty()) single.emplace_back(&a, &p.make(a, *t, a.name, seed, contents));
@@ -156,14 +156,14 @@ uint64_t CallTensors::traffic() const noexcept { return parts_->traffic; }
 
 Status CallTensors::fill(std::span<const TensorBytes> contents) {
   const auto bad = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
-  std::vector<Parts::Held*> read;
-  for (Parts::Held& h : parts_->held)
+  std::vector<Parts::Copied*> read;
+  for (Parts::Copied& h : parts_->held)
     if (h.read) read.push_back(&h);
   for (const TensorBytes& t : contents)
     if (std::none_of(read.begin(), read.end(), [&](const auto* h) { return h->name == t.name; }))
       return bad(fmt::format("the call reads no tensor {}", base::excerpt(t.name)));
   std::vector<const TensorBytes*> found;
-  for (const Parts::Held* h : read) {
+  for (const Parts::Copied* h : read) {
     const auto is = [&](const TensorBytes& t) { return t.name == h->name; };
     const auto it = std::find_if(contents.begin(), contents.end(), is);
     if (it == contents.end()) return bad(fmt::format("the numbers of '{}' are missing", h->name));
@@ -182,17 +182,17 @@ Status CallTensors::fill(std::span<const TensorBytes> contents) {
 }
 
 void CallTensors::restore() const {
-  for (const Parts::Held& h : parts_->held)
+  for (const Parts::Copied& h : parts_->held)
     if (h.written) h.buffer.restore();
 }
 
 void CallTensors::scramble() const {
-  for (const Parts::Held& h : parts_->held)
+  for (const Parts::Copied& h : parts_->held)
     if (h.written && !h.read) h.buffer.scramble(kOtherGarbage);
 }
 
 std::string CallTensors::damage(bool written) const {
-  for (const Parts::Held& h : parts_->held) {
+  for (const Parts::Copied& h : parts_->held) {
     const std::string what = h.buffer.damage(!h.written || written);
     if (what.empty()) continue;
     return h.written ? fmt::format("wrote to the memory of '{}', {}", h.name, what)

@@ -11,7 +11,7 @@
 #include "op/call.h"
 #include "tune/call_copy.h"
 #include "tune/canary_dump.h"
-#include "tune/trial.h"
+#include "tune/case_run.h"
 
 namespace yard::tune {
 namespace {
@@ -38,22 +38,22 @@ struct Watch {
 // A call that is looked at. What it refers to is held by the call.
 class Look : public registry::Inspection {
  public:
-  Look(CanaryBook& book, const Watch& watch, const op::Program& program, const yard_value_t* args,
+  Look(CanaryState& state, const Watch& watch, const op::Program& program, const yard_value_t* args,
        op::Call call)
-      : book_(book), w_(watch), program_(program), args_(args), call_(std::move(call)) {}
+      : state_(state), w_(watch), program_(program), args_(args), call_(std::move(call)) {}
 
-  Status judge(bool& mended) final {
+  Status judge(bool& repaired) final {
     try {
-      return look(mended);
+      return look(repaired);
     } catch (const std::exception& e) {
       // Results that are in place of wrong ones are right, whether that can be told or not.
-      book_.skip(*w_.tally, e.what(), false);
+      state_.skip(*w_.tally, e.what(), false);
       return {};
     }
   }
 
  protected:
-  virtual Status look(bool& mended) = 0;
+  virtual Status look(bool& repaired) = 0;
 
   Status found(CanaryMismatch m, const CallCopy* copy) {
     m.op = program_.name(), m.kernel = w_.kernel->id;
@@ -63,7 +63,7 @@ class Look : public registry::Inspection {
     const std::string text = fmt::format("canary: {} in {}", to_string(m), m.call);
     std::unique_ptr<DumpOrder> order;
     if (copy != nullptr && !w_.rule.dump.empty()) order = dump_of(*copy);
-    book_.record(std::move(m), std::move(order));
+    state_.record(std::move(m), std::move(order));
     return Status(Code::kKernelFailed, ErrorClass::kFault, text);
   }
 
@@ -75,12 +75,12 @@ class Look : public registry::Inspection {
     uint64_t bytes = 0;
     for (const TensorBytes& t : order->dump.inputs) bytes += t.bytes.size();
     if (bytes <= kMostDumpBytes) return order;
-    book_.problem(program_.name(), fmt::format("inputs of {} MiB are not dumped; at most {} are",
-                                               bytes >> 20, kMostDumpBytes >> 20));
+    state_.problem(program_.name(), fmt::format("inputs of {} MiB are not dumped; at most {} are",
+                                                bytes >> 20, kMostDumpBytes >> 20));
     return nullptr;
   }
 
-  CanaryBook& book_;
+  CanaryState& state_;
   const Watch& w_;
   const op::Program& program_;
   const yard_value_t* args_;
@@ -89,17 +89,17 @@ class Look : public registry::Inspection {
 
 class ValuesLook final : public Look {
  public:
-  ValuesLook(CanaryBook& book, const Watch& watch, const op::Program& program,
+  ValuesLook(CanaryState& state, const Watch& watch, const op::Program& program,
              const yard_value_t* args, op::Call call)
-      : Look(book, watch, program, args, std::move(call)), copy_(program, args, true) {
+      : Look(state, watch, program, args, std::move(call)), copy_(program, args, true) {
     if (!watch.rule.dump.empty()) copy_.remember();
   }
 
  private:
-  Status look(bool& mended) override {
+  Status look(bool& repaired) override {
     const Status ran = run();
     if (!ran.ok()) {
-      book_.skip(*w_.tally, ran.message(), false);
+      state_.skip(*w_.tally, ran.message(), false);
       return {};
     }
     const std::vector<WrittenTensor> right = copy_.copied();
@@ -107,7 +107,7 @@ class ValuesLook final : public Look {
     telemetry::count(base::this_thread(), w_.tally->checked.id());
     if (d.within) return {};
     copy_.write_back();
-    mended = true;
+    repaired = true;
     CanaryMismatch m;
     m.against = w_.against->kernel().id, m.worst = d.worst, m.error = d.ratio;
     m.found = d.worst_found, m.expected = d.worst_expected;
@@ -139,9 +139,9 @@ class ValuesLook final : public Look {
 
 class FiniteLook final : public Look {
  public:
-  FiniteLook(CanaryBook& book, const Watch& watch, const op::Program& program,
+  FiniteLook(CanaryState& state, const Watch& watch, const op::Program& program,
              const yard_value_t* args, op::Call call)
-      : Look(book, watch, program, args, std::move(call)) {
+      : Look(state, watch, program, args, std::move(call)) {
     if (!watch.rule.dump.empty()) copy_.emplace(program, args, false);
   }
 
@@ -160,8 +160,8 @@ class FiniteLook final : public Look {
 
 class Canary final : public registry::Inspector {
  public:
-  Canary(std::vector<Watch> watches, std::shared_ptr<CanaryBook> book)
-      : watches_(std::move(watches)), book_(std::move(book)) {}
+  Canary(std::vector<Watch> watches, std::shared_ptr<CanaryState> state)
+      : watches_(std::move(watches)), state_(std::move(state)) {}
 
   std::unique_ptr<registry::Inspection> begin(const registry::Kernel& kernel,
                                               const op::Program& program, const yard_value_t* args,
@@ -178,7 +178,7 @@ class Canary final : public registry::Inspector {
   std::unique_ptr<registry::Inspection> make(const Watch& w, const op::Program& program,
                                              const yard_value_t* args, uint32_t flags) {
     const auto skip = [&](std::string_view why, bool problem) {
-      book_->skip(*w.tally, why, problem);
+      state_->skip(*w.tally, why, problem);
       return nullptr;
     };
     try {
@@ -189,80 +189,80 @@ class Canary final : public registry::Inspector {
       op::Call call = op::Call::capture(program, args, flags);
       if (w.against == nullptr) {
         if (!reads_finite(program, args)) return skip("an input is not finite", false);
-        return std::make_unique<FiniteLook>(*book_, w, program, args, std::move(call));
+        return std::make_unique<FiniteLook>(*state_, w, program, args, std::move(call));
       }
       Outcome why;
       if (!w.against->takes(call, &why))
         return skip(fmt::format("'{}' does not take them: {}", w.against->kernel().id, why.what),
                     false);
-      return std::make_unique<ValuesLook>(*book_, w, program, args, std::move(call));
+      return std::make_unique<ValuesLook>(*state_, w, program, args, std::move(call));
     } catch (const std::exception& e) {
       return skip(e.what(), false);
     }
   }
 
   const std::vector<Watch> watches_;
-  const std::shared_ptr<CanaryBook> book_;
+  const std::shared_ptr<CanaryState> state_;
 };
 
 // Makes the watches of one op.
 class Maker {
  public:
-  Maker(const Config& config, const std::shared_ptr<const registry::Family>& family,
-        const select::Surroundings& where, CanaryBook& book)
-      : config_(config), family_(family), where_(where), book_(book) {}
+  Maker(const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
+        const select::Surroundings& where, CanaryState& state)
+      : config_(config), record_(op_record), where_(where), state_(state) {}
 
   std::vector<Watch> all() {
     std::vector<Watch> to;
     for (const CanaryCheck check : {CanaryCheck::kValues, CanaryCheck::kFinite})
-      for (const auto& [id, kernel] : family_->kernels)
+      for (const auto& [id, kernel] : record_->kernels)
         if (const CanaryRule* rule = rule_for(id, check)) add(*kernel, *rule, to);
     return to;
   }
 
  private:
   const CanaryRule* rule_for(const std::string& kernel, CanaryCheck check) const {
-    for (const CanaryRule& r : config_.canary_check)
-      if (r.check == check && r.one_in >= 1 && glob_matches(r.op, family_->op->name) &&
+    for (const CanaryRule& r : config_.canary)
+      if (r.check == check && r.one_in >= 1 && glob_matches(r.op, record_->op->name) &&
           glob_matches(r.kernel, kernel))
         return &r;
     return nullptr;
   }
 
   void add(const registry::Kernel& kernel, const CanaryRule& rule, std::vector<Watch>& to) {
-    const std::string& op = family_->op->name;
-    Watch w{&kernel, rule, nullptr, nullptr, tolerances_of(*family_->op, rule.rtol, rule.atol)};
+    const std::string& op = record_->op->name;
+    Watch w{&kernel, rule, nullptr, nullptr, tolerances_of(*record_->op, rule.rtol, rule.atol)};
     if (rule.check == CanaryCheck::kValues) {
       const registry::Kernel* against = find(rule.against);
       if (against == &kernel) return;
       if (against == nullptr)
-        return book_.problem(
+        return state_.problem(
             op, rule.against == "reference"
                     ? fmt::format("calls of kernel '{}' are not looked at: the op has no reference "
-                                  "kernel; 'against' with the id of another would be right",
+                                  "kernel; expected 'against' with the id of another",
                                   kernel.id)
                     : fmt::format("calls of kernel '{}' are not looked at: there is no kernel '{}'",
                                   kernel.id, rule.against));
       auto& candidate = candidates_[against];
       if (candidate == nullptr)
-        candidate = std::make_shared<Candidate>(Subject{family_, {}, where_}, *against);
+        candidate = std::make_shared<Candidate>(Subject{record_, {}, where_}, *against);
       w.against = candidate;
     }
-    w.tally = book_.tally(op, kernel.id, rule.check);
+    w.tally = state_.tally(op, kernel.id, rule.check);
     w.tally->told = false;
     to.push_back(std::move(w));
   }
 
   const registry::Kernel* find(const std::string& against) const {
-    if (against == "reference") return oracle_of(*family_);
-    const auto it = family_->kernels.find(against);
-    return it != family_->kernels.end() ? it->second.get() : nullptr;
+    if (against == "reference") return oracle_of(*record_);
+    const auto it = record_->kernels.find(against);
+    return it != record_->kernels.end() ? it->second.get() : nullptr;
   }
 
   const Config& config_;
-  const std::shared_ptr<const registry::Family>& family_;
+  const std::shared_ptr<const registry::OpRecord>& record_;
   const select::Surroundings& where_;
-  CanaryBook& book_;
+  CanaryState& state_;
   std::map<const registry::Kernel*, std::shared_ptr<const Candidate>> candidates_;
 };
 
@@ -280,12 +280,12 @@ std::vector<yard_tolerance_t> tolerances_of(const registry::Op& op, std::optiona
 }
 
 std::shared_ptr<registry::Inspector> make_canary(
-    const Config& config, const std::shared_ptr<const registry::Family>& family,
-    const select::Surroundings& where, const std::shared_ptr<CanaryBook>& book) {
-  book->forget_problems(family->op->name);
-  std::vector<Watch> watches = Maker(config, family, where, *book).all();
+    const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
+    const select::Surroundings& where, const std::shared_ptr<CanaryState>& state) {
+  state->forget_problems(op_record->op->name);
+  std::vector<Watch> watches = Maker(config, op_record, where, *state).all();
   if (watches.empty()) return nullptr;
-  return std::make_shared<Canary>(std::move(watches), book);
+  return std::make_shared<Canary>(std::move(watches), state);
 }
 
 }  // namespace yard::tune

@@ -14,8 +14,8 @@
 
 #include "registry/changes.h"
 #include "registry/inspector.h"
-#include "select/contest.h"
-#include "tune/canary_book.h"
+#include "select/candidate_set.h"
+#include "tune/canary_state.h"
 
 namespace yard::tune {
 
@@ -26,9 +26,9 @@ inline constexpr double kMostCopyBytes = 1 << 30;
 std::vector<yard_tolerance_t> tolerances_of(const registry::Op& op, std::optional<double> rtol,
                                             std::optional<double> atol);
 
-// What the rules say of one op. Null: nothing, or nothing that can be done, which the book is told.
+// What the rules say of one op. Null: nothing, or nothing that can be done, which the state is told.
 std::shared_ptr<registry::Inspector> make_canary(
-    const Config& config, const std::shared_ptr<const registry::Family>& family,
-    const select::Surroundings& where, const std::shared_ptr<CanaryBook>& book);
+    const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
+    const select::Surroundings& where, const std::shared_ptr<CanaryState>& state);
 
 }  // namespace yard::tune

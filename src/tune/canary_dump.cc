@@ -37,8 +37,8 @@ class Reader {
   Result<CanaryDump> read() {
     std::string_view line;
     if (!next(line) || line != kFirstLine)
-      return bad(fmt::format("this is no dump of a canary; '{}' as its first line would be right",
-                             kFirstLine));
+      return bad(
+          fmt::format("this is no dump of a canary; expected '{}' as its first line", kFirstLine));
     for (;;) {
       if (!next(line)) return bad("the line 'data' is missing, or a line is too long");
       if (line == "data") break;
@@ -67,13 +67,13 @@ class Reader {
 
   Status read_line(std::string_view line) {
     const size_t colon = line.find(": ");
-    if (colon == std::string_view::npos) return bad("'KEY: VALUE' or 'data' would be right");
+    if (colon == std::string_view::npos) return bad("expected 'KEY: VALUE' or 'data'");
     const std::string_view key = line.substr(0, colon), value = line.substr(colon + 2);
     if (value.empty() || line_of(value) != value)
-      return bad("a value on one line would be right, without blanks around it");
+      return bad("expected a value on one line, without blanks around it");
     if (key == "input") return read_input(value);
     if (!seen_.insert(std::string(key)).second)
-      return bad(fmt::format("{} is there already; once would be right", base::excerpt(key)));
+      return bad(fmt::format("{} is there already; expected once", base::excerpt(key)));
     CanaryMismatch& m = to_.mismatch;
     if (key == "op") return set(m.op, value);
     if (key == "kernel") return set(m.kernel, value);
@@ -101,7 +101,7 @@ class Reader {
     const auto us = base::number<int64_t>(value);
     // Until some time in 2112, which is more than a clock in nanoseconds has to be able to say.
     if (!us || *us < 0 || *us > int64_t{1} << 52)
-      return bad("a time in microseconds since 1970 would be right");
+      return bad("expected a time in microseconds since 1970");
     to_.mismatch.when += std::chrono::microseconds(*us);
     return {};
   }
@@ -111,9 +111,9 @@ class Reader {
     const auto bytes = blank == std::string_view::npos
                            ? std::nullopt
                            : base::number<uint64_t>(value.substr(blank + 1));
-    if (!bytes || *bytes > kMostFile) return bad("'input: NAME BYTES' would be right");
+    if (!bytes || *bytes > kMostFile) return bad("expected 'input: NAME BYTES'");
     if (sizes_.size() >= kMostTensors)
-      return bad(fmt::format("at most {} inputs would be right", kMostTensors));
+      return bad(fmt::format("expected at most {} inputs", kMostTensors));
     to_.inputs.push_back({std::string(value.substr(0, blank)), {}});
     sizes_.push_back(*bytes);
     return {};
@@ -124,8 +124,7 @@ class Reader {
     for (const uint64_t n : sizes_) all += n;  // at most 4096 times 1 GiB
     line_ = 0;
     if (all != left_.size())
-      return bad(
-          fmt::format("{} bytes of data; {}, as its lines say, would be right", left_.size(), all));
+      return bad(fmt::format("{} bytes of data; expected {}, as its lines say", left_.size(), all));
     for (size_t i = 0; i < sizes_.size(); ++i) {
       to_.inputs[i].bytes = left_.substr(0, sizes_[i]);
       left_.remove_prefix(sizes_[i]);

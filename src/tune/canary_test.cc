@@ -55,20 +55,20 @@ class CanaryTest : public ::testing::Test {
   void watch(const std::string& op, CanaryRule rule = {}) {
     Config c;
     rule.op = op;
-    c.canary_check.push_back(rule);
-    family_ = shelf_.family(op);
-    canary_ = make_canary(c, family_, {}, book_);
+    c.canary.push_back(rule);
+    record_ = shelf_.op_record(op);
+    canary_ = make_canary(c, record_, {}, state_);
   }
   std::unique_ptr<registry::Inspection> begin(const std::vector<yard_value_t>& args,
                                               uint32_t flags = 0, const char* kernel = "quick") {
-    return canary_->begin(*family_->kernels.find(kernel)->second, *family_->op->program,
+    return canary_->begin(*record_->kernels.find(kernel)->second, *record_->op->program,
                           args.data(), flags);
   }
-  CanaryCount count() { return book_->report().kernels.at(0); }
+  CanaryCount count() { return state_->report().kernels.at(0); }
 
   registry::testing::Shelf shelf_;
-  std::shared_ptr<const registry::Family> family_;
-  std::shared_ptr<CanaryBook> book_ = std::make_shared<CanaryBook>();
+  std::shared_ptr<const registry::OpRecord> record_;
+  std::shared_ptr<CanaryState> state_ = std::make_shared<CanaryState>();
   std::shared_ptr<registry::Inspector> canary_;
 };
 
@@ -128,15 +128,15 @@ TEST_F(CanaryTest, WrongResultsAreToldAndMended) {
   auto look = begin({Value(ov).c(), Value(xv).c()});
   ASSERT_NE(look, nullptr);
   out.data = {1, 2.5, 3};
-  bool mended = false;
-  const Status s = look->judge(mended);
+  bool repaired = false;
+  const Status s = look->judge(repaired);
   EXPECT_EQ(s.error_class(), ErrorClass::kFault);
   EXPECT_THAT(std::string(s.message()),
               AllOf(HasSubstr("canary: out[1] is 2.5 where reference.cpp has 2"),
                     HasSubstr("in copy(f32[3]")));
-  EXPECT_TRUE(mended);
+  EXPECT_TRUE(repaired);
   EXPECT_EQ(out.data, x.data);
-  const CanaryMismatch m = book_->report().mismatches.at(0);
+  const CanaryMismatch m = state_->report().mismatches.at(0);
   EXPECT_EQ(m.kernel, "quick");
   EXPECT_EQ(m.worst, "out[1]");
   EXPECT_EQ(m.found, 2.5);
@@ -153,9 +153,9 @@ TEST_F(CanaryTest, RightResultsAreLeftAsTheyAre) {
   const TensorView xv = x.view(), ov = out.view();
   auto look = begin({Value(ov).c(), Value(xv).c()});
   out.data = {1.000001f, NAN, -HUGE_VALF};  // NaN is what the reference has, too
-  bool mended = false;
-  EXPECT_TRUE(look->judge(mended).ok());
-  EXPECT_FALSE(mended);
+  bool repaired = false;
+  EXPECT_TRUE(look->judge(repaired).ok());
+  EXPECT_FALSE(repaired);
   EXPECT_EQ(out.data[0], 1.000001f);
   EXPECT_EQ(count().checked, 1u);
   EXPECT_EQ(count().mismatches, 0u);
@@ -167,8 +167,8 @@ TEST_F(CanaryTest, NanWhereTheReferenceHasANumberIsWrong) {
   const TensorView xv = x.view(), ov = out.view();
   auto look = begin({Value(ov).c(), Value(xv).c()});
   out.data = {NAN, 2};
-  bool mended = false;
-  EXPECT_FALSE(look->judge(mended).ok());
+  bool repaired = false;
+  EXPECT_FALSE(look->judge(repaired).ok());
   EXPECT_EQ(out.data, x.data);
 }
 
@@ -179,8 +179,8 @@ TEST_F(CanaryTest, TheToleranceOfTheRuleCounts) {
     const TensorView xv = x.view(), ov = out.view();
     auto look = begin({Value(ov).c(), Value(xv).c()});
     out.data = {1.1f, 2};
-    bool mended = false;
-    EXPECT_EQ(look->judge(mended).ok(), rtol == 0.5);
+    bool repaired = false;
+    EXPECT_EQ(look->judge(repaired).ok(), rtol == 0.5);
   }
 }
 
@@ -192,8 +192,8 @@ TEST_F(CanaryTest, StridesAreFollowedAndWhatLiesBetweenStays) {
   const TensorView ov(out.data(), DType::f32, {3, 4}, {8, 2});
   auto look = begin({Value(ov).c(), Value(xv).c()});
   for (int i = 0; i < 24; i += 2) out[static_cast<size_t>(i)] = 99;
-  bool mended = false;
-  EXPECT_FALSE(look->judge(mended).ok());
+  bool repaired = false;
+  EXPECT_FALSE(look->judge(repaired).ok());
   for (size_t r = 0; r < 3; ++r)
     for (size_t c = 0; c < 4; ++c) {
       EXPECT_EQ(out[8 * r + 2 * c], x[8 - 4 * r + c]);
@@ -209,11 +209,11 @@ TEST_F(CanaryTest, WhatIsWrittenInPlaceIsComparedWithWhatWasThereBefore) {
     x.data = {1, 2};
     auto look = begin({Value(xv).c(), Value(yv).c()});
     x.data = {11, right ? 22.f : 2.f};
-    bool mended = false;
-    EXPECT_EQ(look->judge(mended).ok(), right);
+    bool repaired = false;
+    EXPECT_EQ(look->judge(repaired).ok(), right);
     EXPECT_EQ(x.data, (std::vector<float>{11, 22}));
   }
-  EXPECT_EQ(book_->report().mismatches.at(0).worst, "x[1]");
+  EXPECT_EQ(state_->report().mismatches.at(0).worst, "x[1]");
 }
 
 TEST_F(CanaryTest, AnOutputThatIsTheInputIsOneInTheCallOnly) {
@@ -223,10 +223,10 @@ TEST_F(CanaryTest, AnOutputThatIsTheInputIsOneInTheCallOnly) {
   auto look = begin({Value(v).c(), Value(v).c()}, YARD_CALL_ALIASED);
   ASSERT_NE(look, nullptr);
   x.data = {5, 5};
-  bool mended = false;
-  EXPECT_FALSE(look->judge(mended).ok());
+  bool repaired = false;
+  EXPECT_FALSE(look->judge(repaired).ok());
   EXPECT_EQ(x.data, (std::vector<float>{1, 2}));
-  EXPECT_THAT(book_->report().mismatches.at(0).call, HasSubstr("out=&x"));
+  EXPECT_THAT(state_->report().mismatches.at(0).call, HasSubstr("out=&x"));
 }
 
 TEST_F(CanaryTest, EveryTensorOfAListIsCompared) {
@@ -236,10 +236,10 @@ TEST_F(CanaryTest, EveryTensorOfAListIsCompared) {
   const TensorList outs{av, bv};
   auto look = begin({Value(outs).c(), Value(xv).c()});
   a.data = {1, 2}, b.data = {1, 3};
-  bool mended = false;
-  EXPECT_FALSE(look->judge(mended).ok());
+  bool repaired = false;
+  EXPECT_FALSE(look->judge(repaired).ok());
   EXPECT_EQ(b.data, x.data);
-  EXPECT_EQ(book_->report().mismatches.at(0).worst, "outs[1][1]");
+  EXPECT_EQ(state_->report().mismatches.at(0).worst, "outs[1][1]");
 }
 
 TEST_F(CanaryTest, EmptyTensorsHaveNothingWrong) {
@@ -249,8 +249,8 @@ TEST_F(CanaryTest, EmptyTensorsHaveNothingWrong) {
     const std::vector<yard_value_t> args{Value(xv).c(), Value(xv).c()};
     auto look = begin(args);
     ASSERT_NE(look, nullptr);
-    bool mended = false;
-    EXPECT_TRUE(look->judge(mended).ok());
+    bool repaired = false;
+    EXPECT_TRUE(look->judge(repaired).ok());
   }
 }
 
@@ -260,13 +260,13 @@ TEST_F(CanaryTest, FiniteInputsMustGiveFiniteOutputs) {
   const TensorView xv = x.view(), av = a.view(), bv = b.view();
   const TensorList outs{av, bv};
   const std::vector<yard_value_t> args{Value(outs).c(), Value(xv).c()};
-  bool mended = false;
-  EXPECT_TRUE(begin(args)->judge(mended).ok());
+  bool repaired = false;
+  EXPECT_TRUE(begin(args)->judge(repaired).ok());
   auto look = begin(args);
   b.data[1] = HUGE_VALF;
-  const Status s = look->judge(mended);
+  const Status s = look->judge(repaired);
   EXPECT_THAT(std::string(s.message()), HasSubstr("outs[1][1] is inf, and all inputs are finite"));
-  EXPECT_FALSE(mended);  // nobody knows what would be right
+  EXPECT_FALSE(repaired);  // nobody knows what would be right
   x.data[0] = NAN;
   EXPECT_EQ(begin(args), nullptr);
   EXPECT_EQ(count().skipped, 1u);
@@ -278,7 +278,7 @@ TEST_F(CanaryTest, TheKernelThatIsRightIsNotLookedAt) {
   Floats x{1}, out{0};
   const TensorView xv = x.view(), ov = out.view();
   EXPECT_EQ(begin({Value(ov).c(), Value(xv).c()}, 0, "reference.cpp"), nullptr);
-  EXPECT_EQ(book_->report().kernels.size(), 1u);
+  EXPECT_EQ(state_->report().kernels.size(), 1u);
 }
 
 TEST_F(CanaryTest, TracedAndCapturedCallsAreNotLookedAt) {
@@ -295,9 +295,9 @@ TEST_F(CanaryTest, MemoryOfOtherDevicesIsNeverLookedAtAndThatIsSaidOnce) {
   const TensorView v(static_cast<void*>(somewhere), DType::f32, std::vector<int64_t>{2}, {},
                      {2, 0});
   for (int i = 0; i < 3; ++i) EXPECT_EQ(begin({Value(v).c(), Value(v).c()}), nullptr);
-  ASSERT_EQ(book_->problems().size(), 1u);
+  ASSERT_EQ(state_->problems().size(), 1u);
   EXPECT_EQ(
-      book_->problems()[0],
+      state_->problems()[0],
       "op 'copy': calls of kernel 'quick' are not looked at: their tensors are not in memory of "
       "the host");
   EXPECT_EQ(count().skipped, 3u);
@@ -307,17 +307,17 @@ TEST_F(CanaryTest, AnOpWithoutAReferenceIsAProblem) {
   shelf_.put(op_of("alone(out!: f32[n], x: f32[n])"), kernel_of("alone", "quick", "plain"));
   watch("alone");
   EXPECT_EQ(canary_, nullptr);
-  ASSERT_EQ(book_->problems().size(), 1u);
-  EXPECT_THAT(book_->problems()[0], HasSubstr("the op has no reference kernel"));
+  ASSERT_EQ(state_->problems().size(), 1u);
+  EXPECT_THAT(state_->problems()[0], HasSubstr("the op has no reference kernel"));
   watch("alone", {.check = CanaryCheck::kFinite});
   EXPECT_NE(canary_, nullptr);
-  EXPECT_TRUE(book_->problems().empty());
+  EXPECT_TRUE(state_->problems().empty());
 }
 
 TEST_F(CanaryTest, ARuleForOtherOpsOrKernelsLooksAtNothing) {
   Config c;
-  c.canary_check = {CanaryRule{.op = "add"}, CanaryRule{.op = "copy", .kernel = "other.*"}};
-  EXPECT_EQ(make_canary(c, shelf_.family("copy"), {}, book_), nullptr);
+  c.canary = {CanaryRule{.op = "add"}, CanaryRule{.op = "copy", .kernel = "other.*"}};
+  EXPECT_EQ(make_canary(c, shelf_.op_record("copy"), {}, state_), nullptr);
 }
 
 TEST_F(CanaryTest, InputsAreDumpedAsTheyWereBeforeTheKernelRan) {
@@ -327,12 +327,12 @@ TEST_F(CanaryTest, InputsAreDumpedAsTheyWereBeforeTheKernelRan) {
   const TensorView xv = x.view(), yv = y.view();
   auto look = begin({Value(xv).c(), Value(yv).c()});
   x.data = {0, 0};
-  bool mended = false;
-  EXPECT_FALSE(look->judge(mended).ok());
+  bool repaired = false;
+  EXPECT_FALSE(look->judge(repaired).ok());
   EXPECT_EQ(x.data, (std::vector<float>{11, 22}));
   std::string path;
   ASSERT_TRUE(
-      base::eventually([&] { return !(path = book_->report().mismatches[0].dump).empty(); }));
+      base::eventually([&] { return !(path = state_->report().mismatches[0].dump).empty(); }));
   const CanaryDump d = read_canary_dump(path).value();
   EXPECT_EQ(d.mismatch.worst, "x[0]");
   EXPECT_EQ(d.rtol, 0.125);
@@ -351,19 +351,19 @@ TEST_F(CanaryTest, ADumpThatCannotBeWrittenIsAProblem) {
   const std::vector<yard_value_t> args{Value(xv).c(), Value(yv).c()};
   auto look = begin(args);
   x.data[0] = NAN;
-  bool mended = false;
-  EXPECT_FALSE(look->judge(mended).ok());
-  EXPECT_TRUE(base::eventually([&] { return !book_->problems().empty(); }));
+  bool repaired = false;
+  EXPECT_FALSE(look->judge(repaired).ok());
+  EXPECT_TRUE(base::eventually([&] { return !state_->problems().empty(); }));
 }
 
 TEST_F(CanaryTest, OnlyTheLastMismatchesAreRemembered) {
-  for (size_t i = 0; i < CanaryBook::kMostMismatches + 10; ++i) {
+  for (size_t i = 0; i < CanaryState::kMostMismatches + 10; ++i) {
     CanaryMismatch m;
     m.worst = std::to_string(i);
-    book_->record(m, nullptr);
+    state_->record(m, nullptr);
   }
-  const CanaryReport r = book_->report();
-  ASSERT_EQ(r.mismatches.size(), CanaryBook::kMostMismatches);
+  const CanaryReport r = state_->report();
+  ASSERT_EQ(r.mismatches.size(), CanaryState::kMostMismatches);
   EXPECT_EQ(r.mismatches[0].worst, "10");
 }
 

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "tune/case_run.h"
 #include "tune/tally.h"
-#include "tune/trial.h"
 
 namespace yard::tune {
 namespace {
@@ -19,7 +19,7 @@ Outcome failure(std::string what) {
   return {Verdict::kFailed, std::numeric_limits<double>::infinity(), "", std::move(what)};
 }
 
-Outcome judge_failure(const Candidate& c, const Trial& t, const Status& status) {
+Outcome judge_failure(const Candidate& c, const CaseRun& t, const Status& status) {
   if (c.claims(YARD_KERNEL_FAILS_BEFORE_WRITING))
     if (const std::string damage = t.found.damage(true); !damage.empty())
       return failure(fmt::format("failed, promised to fail before writing, and {}", damage));
@@ -29,7 +29,7 @@ Outcome judge_failure(const Candidate& c, const Trial& t, const Status& status) 
 }
 
 // Same inputs, same bits; what is in the outputs beforehand is no input.
-std::string differs_when_repeated(const Candidate& c, const Trial& t, int repeats) {
+std::string differs_when_repeated(const Candidate& c, const CaseRun& t, int repeats) {
   const std::vector<char> bits = t.found.bits();
   for (int i = 1; i < repeats; ++i) {
     t.found.restore();
@@ -45,7 +45,7 @@ std::string differs_when_repeated(const Candidate& c, const Trial& t, int repeat
 // NaN has no sign worth telling.
 std::string figures(double v) { return std::isnan(v) ? "nan" : fmt::format("{:.9g}", v); }
 
-Outcome judge(const Candidate& c, const Trial& t, std::span<const yard_tolerance_t> tolerances,
+Outcome judge(const Candidate& c, const CaseRun& t, std::span<const yard_tolerance_t> tolerances,
               int repeats) {
   Outcome outcome;
   if (!c.takes(t.call, &outcome)) return outcome;
@@ -73,22 +73,22 @@ Outcome judge(const Candidate& c, const Trial& t, std::span<const yard_tolerance
 class ConformanceRun {
  public:
   ConformanceRun(const Subject& subject, const VerifyOptions& options, std::vector<bool>& used)
-      : family_(*subject.family), options_(options) {
+      : record_(*subject.op_record), options_(options) {
     for (const std::string& id : subject.kernels) {
-      const registry::Kernel& k = *family_.kernels.find(id)->second;
+      const registry::Kernel& k = *record_.kernels.find(id)->second;
       KernelReport report;
       report.op = k.op, report.id = k.id, report.backend = k.backend_name, report.kind = k.kind;
       kernels_.push_back(
           {Candidate(subject, k), Tally(std::move(report), options.expectations, used)});
     }
-    if (const registry::Kernel* k = oracle_of(family_)) oracle_.emplace(subject, *k);
+    if (const registry::Kernel* k = oracle_of(record_)) oracle_.emplace(subject, *k);
   }
 
   // False if `step` ended it.
   bool cases(const Step& step) {
-    const op::Program& program = *family_.op->program;
+    const op::Program& program = *record_.op->program;
     if (!oracle_) return skip_all("the op has no reference kernel"), true;
-    Generator generator(program, &family_.op->d, seed_of(program, options_.seed),
+    Generator generator(program, &record_.op->d, seed_of(program, options_.seed),
                         options_.max_elements);
     size_t done = 0;
     for (size_t tries = 0; done < options_.cases && tries < kTriesPerCase * options_.cases;
@@ -96,13 +96,13 @@ class ConformanceRun {
       std::optional<Case> c = generator.next();
       if (!c) break;
       if (!oracle_->takes(c->call, nullptr)) continue;
-      Trial trial(program, *std::move(c));
-      watch(oracle_->kernel(), trial);
-      trial.reference = oracle_->run(trial.call, trial.expected);
+      CaseRun run(program, *std::move(c));
+      watch(oracle_->kernel(), run);
+      run.reference = oracle_->run(run.call, run.expected);
       // A call that the op's meaning calls wrong is nobody's to run.
-      if (trial.reference.error_class() == ErrorClass::kCaller) continue;
+      if (run.reference.error_class() == ErrorClass::kCaller) continue;
       if (!step(done, failed_)) return false;
-      judge_all(trial);
+      judge_all(run);
       ++done;
     }
     if (done == 0) skip_all("no call could be made that the reference kernel takes");
@@ -111,41 +111,41 @@ class ConformanceRun {
 
   std::vector<KernelReport> finish(bool complete) && {
     std::vector<KernelReport> to;
-    for (Held& h : kernels_) to.push_back(std::move(h.tally).finish(complete));
+    for (Copied& h : kernels_) to.push_back(std::move(h.tally).finish(complete));
     return to;
   }
 
  private:
-  struct Held {
+  struct Copied {
     Candidate candidate;
     Tally tally;
   };
 
-  void watch(const registry::Kernel& kernel, const Trial& trial) const {
-    if (options_.watch) options_.watch(kernel.op, kernel.id, trial.where);
+  void watch(const registry::Kernel& kernel, const CaseRun& run) const {
+    if (options_.watch) options_.watch(kernel.op, kernel.id, run.where);
   }
 
-  void judge_all(const Trial& trial) {
-    for (Held& h : kernels_) {
+  void judge_all(const CaseRun& run) {
+    for (Copied& h : kernels_) {
       Outcome o;
-      watch(h.candidate.kernel(), trial);
+      watch(h.candidate.kernel(), run);
       // The reference kernel has nobody to lean on.
-      if (&h.candidate.kernel() == &oracle_->kernel() && !trial.reference.ok())
-        o = failure(std::string(trial.reference.message()));
+      if (&h.candidate.kernel() == &oracle_->kernel() && !run.reference.ok())
+        o = failure(std::string(run.reference.message()));
       else
-        o = judge(h.candidate, trial, family_.op->tolerances, options_.repeats);
+        o = judge(h.candidate, run, record_.op->tolerances, options_.repeats);
       failed_ += o.verdict == Verdict::kFailed ? 1 : 0;
-      h.tally.add(o, trial.where);
+      h.tally.add(o, run.where);
     }
   }
 
   void skip_all(const char* why) {
-    for (Held& h : kernels_) h.tally.add({Verdict::kSkipped, 0, "no_reference", why}, {});
+    for (Copied& h : kernels_) h.tally.add({Verdict::kSkipped, 0, "no_reference", why}, {});
   }
 
-  const registry::Family& family_;
+  const registry::OpRecord& record_;
   const VerifyOptions& options_;
-  std::vector<Held> kernels_;
+  std::vector<Copied> kernels_;
   std::optional<Candidate> oracle_;
   size_t failed_ = 0;
 };

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "registry/changes.h"
-#include "select/contest.h"
+#include "select/candidate_set.h"
 
 namespace yard::tune {
 
 // What is being verified.
 struct Subject {
-  std::shared_ptr<const registry::Family> family;
+  std::shared_ptr<const registry::OpRecord> op_record;
   std::set<std::string> kernels;  // ids
   select::Surroundings where;
 };

@@ -243,7 +243,7 @@ TEST_F(Conformance, CanBeEnded) {
   bool finished = true;
   std::vector<bool> used;
   const auto reports = conform(
-      {shelf.shelf.family("copy"), {"reference.copy"}, {}}, {},
+      {shelf.shelf.op_record("copy"), {"reference.copy"}, {}}, {},
       [](size_t done, size_t) { return done < 5; }, used, &finished);
   EXPECT_FALSE(finished);
   EXPECT_EQ(reports.at(0).passed, 5u);
@@ -265,11 +265,11 @@ TEST_F(Conformance, AnExpectedFailureIsNone) {
 }
 
 TEST_F(Conformance, AnUnexpectedPassFails) {
-  const KernelReport r = verify({}, 0, expecting("fault.k copy * : fails : was mended"));
+  const KernelReport r = verify({}, 0, expecting("fault.k copy * : fails : was repaired"));
   EXPECT_EQ(r.failed, 1u);
   EXPECT_EQ(r.passed, 59u);
   EXPECT_THAT(first_failure(r),
-              AllOf(HasSubstr("unexpected pass"), HasSubstr("line 1"), HasSubstr("was mended")));
+              AllOf(HasSubstr("unexpected pass"), HasSubstr("line 1"), HasSubstr("was repaired")));
 }
 
 TEST_F(Conformance, TakingWhatIsListedAsUnsupportedFails) {

@@ -22,7 +22,7 @@ class Exercise : public ::testing::Test {
     options.watch = [this](std::string_view id, const VerifyCase& c) {
       watched.push_back(std::string(id) + " " + c.call);
     };
-    return exercise({shelf.shelf.family("copy"), {"fault.k"}, {}}, options);
+    return exercise({shelf.shelf.op_record("copy"), {"fault.k"}, {}}, options);
   }
   static int32_t overstep(yard_call_t*, const yard_value_t* args, uint32_t) {
     const plugin::Tensor out(args[0].u.tensor);
@@ -63,7 +63,7 @@ TEST_F(Exercise, AnOpWithoutReferenceIsRunToo) {
   registry::testing::Shelf bare;
   yard_kernel_t k = plugin::Kernel::of<copy>("copy", "default.copy").backend("plain").d;
   bare.put(registry::testing::op_of(kCopy), registry::testing::backend_of("plain"), k);
-  const Exercised e = exercise({bare.family("copy"), {"default.copy"}, {}}, {});
+  const Exercised e = exercise({bare.op_record("copy"), {"default.copy"}, {}}, {});
   EXPECT_EQ(e.runs, 4u);
 }
 

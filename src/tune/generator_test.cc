@@ -32,7 +32,7 @@ TEST(Generator, EveryCallFitsAndReadsBack) {
     EXPECT_EQ(cases.size(), 300u) << schema;
     for (const Case& c : cases) {
       const std::string text = op::to_string(c.call.to_spec(p));
-      EXPECT_TRUE(p.misfit(c.call.args(), c.call.count()).ok()) << text;
+      EXPECT_TRUE(p.explain_mismatch(c.call.args(), c.call.count()).ok()) << text;
       EXPECT_TRUE(op::Call::from_spec(p, op::parse_call_spec(text).value()).ok()) << text;
     }
   }

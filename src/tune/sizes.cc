@@ -178,9 +178,9 @@ Draft Sizes::draw(Random& random) {
                        : profile_ == Profile::kLarge ? pick(kLarges, random)
                                                      : size(random);
   }
-  mend(draft, {}, random);
+  repair(draft, {}, random);
   shrink(draft);
-  mend(draft, {}, random);
+  repair(draft, {}, random);
   return draft;
 }
 
@@ -254,7 +254,7 @@ bool Sizes::settle(Draft& draft, const op::Clause& c, const std::set<std::string
                            change_left ? *right : *left, *draft.value(s_, t.name), random));
 }
 
-void Sizes::mend(Draft& draft, const std::set<std::string>& pinned, Random& random) const {
+void Sizes::repair(Draft& draft, const std::set<std::string>& pinned, Random& random) const {
   for (int round = 0; round < 12; ++round) {
     bool changed = false;
     for (const op::Clause& c : s_.clauses)

@@ -34,7 +34,7 @@ class Sizes {
   // caller checks.
   Draft draw(Random& random);
   // Makes clauses hold, as far as a few rounds can, without changing what is `pinned`.
-  void mend(Draft& draft, const std::set<std::string>& pinned, Random& random) const;
+  void repair(Draft& draft, const std::set<std::string>& pinned, Random& random) const;
   // A size for a dimension without a name.
   int64_t any(Random& random);
 

@@ -229,7 +229,7 @@ std::optional<op::Call> Sketcher::call(const Plain& plain, std::span<const Wish>
   for (const Wish& w : wishes)
     if (!grant(w, sketch)) return std::nullopt;
   Random random(1);
-  sizes_.mend(sketch.draft, sketch.pinned, random);
+  sizes_.repair(sketch.draft, sketch.pinned, random);
   op::CallSpec spec;
   spec.op = s_.name, spec.flags = sketch.flags, spec.device = sketch.device;
   spec.labels.assign(sketch.labels.begin(), sketch.labels.end());

@@ -61,7 +61,7 @@ struct CopyShelf {
     options.max_elements = 4096;
     used.assign(options.expectations.size(), false);
     return conform(
-        {shelf.family("copy"), std::move(ids), {}}, options, [](size_t, size_t) { return true; },
+        {shelf.op_record("copy"), std::move(ids), {}}, options, [](size_t, size_t) { return true; },
         used, &finished);
   }
   // The report of one kernel.

@@ -174,11 +174,11 @@ class Under(Files):
         self.assertEqual(self.json("run", call, "--config", path, "--repeat", "1")["kernel"],
                          "reference.cpp")
 
-    def test_rules_that_would_be_on_trial_are_shown_as_in_force(self):
+    def test_rules_that_would_be_in_rollout_are_shown_as_in_force(self):
         old = self.file("old.yaml", EMPTY)
-        new = self.file("new.yaml", RULES + "canary: {percent: 1, hold_s: 3600}\n")
+        new = self.file("new.yaml", RULES + "rollout: {percent: 1, hold_s: 3600}\n")
         trace = self.file("calls.txt", f"3\t{ABOVE}\n")
-        os.environ["YARD_CONFIG"] = old  # rules that they would be on trial beside
+        os.environ["YARD_CONFIG"] = old  # rules that they would be in rollout beside
         self.addCleanup(os.environ.pop, "YARD_CONFIG")
         self.assertEqual(self.json("explain", "--config", new, ABOVE)["selected"], "reference.cpp")
         self.assertEqual(self.json("run", ABOVE, "--config", new, "--repeat", "1")["kernel"], "reference.cpp")

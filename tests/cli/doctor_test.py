@@ -76,7 +76,7 @@ class Doctor(Yard):
                                YARD_BACKEND_REFERENC="off")["problems"]
         found = {p["what"].split("=")[0]: p["what"] for p in problems}
         self.assertIn("did you mean 'YARD_PREFER'?", found["YARD_PREFR"])
-        self.assertIn("maybe: 0/1, off/on, false/true or no/yes would be right", found["YARD_STRICT"])
+        self.assertIn("maybe: expected 0/1, off/on, false/true or no/yes", found["YARD_STRICT"])
         self.assertIn("YARD_BACKEND_REFERENCE", found["YARD_BACKEND_REFERENC"])
         self.assertTrue(all(not p["broken"] for p in problems))
 

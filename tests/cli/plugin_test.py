@@ -101,7 +101,7 @@ class List(Plugins):
         self.assertEqual(entry["state"], "found")
         self.assertTrue(self.json("plugin", "probe", path, *stated)["passed"])
         self.assertEqual(len(self.json("plugin", "lock", path, *stated)["plugins"]), 1)
-        self.assertIn("cuda:sm_90 would be right",
+        self.assertIn("expected one like cuda:sm_90",
                       self.wrong("plugin", "inspect", path, "--device-feature", "sm_90"))
 
     def test_kernels_of_plugins_that_are_not_opened(self):

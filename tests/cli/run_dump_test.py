@@ -63,7 +63,7 @@ class RunDump(Yard):
                              ({"call": "sotfmax(f32[3,8])"}, "did you mean 'softmax'"),
                              ({"call": "softmax(f32[3,9])@cpu"}, "'x' has 96 bytes where the call has 108"),
                              ({"call": "softmax(f32[3,8])@cuda"}, "does not take the call"),
-                             ({"call": "softmax(f32[300000000000,8])@cpu"}, "smaller shapes would be right"),
+                             ({"call": "softmax(f32[300000000000,8])@cpu"}, "expected smaller shapes"),
                              ({"kernel": "reference.cp"}, "did you mean 'reference.cpp'"),
                              ({"against": "nobody"}, "op 'softmax' has no kernel \"nobody\""),
                              ({"input": "y 96"}, "the call reads no tensor \"y\""),

@@ -51,7 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const auto n = static_cast<uint32_t>(args.size());
   const bool fits = program->tags_fit(args.data(), n) && program->fits(args.data()) >= 0;
-  require(program->misfit(args.data(), n).ok() == fits);
+  require(program->explain_mismatch(args.data(), n).ok() == fits);
   if (fits) program->infer_outputs(args.data()).status().ignore();
   return 0;
 }

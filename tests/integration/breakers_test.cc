@@ -74,7 +74,7 @@ TEST_F(HealthOf, ARowOfFaultsIsOneOfCallsOfThatKind) {
   EXPECT_TRUE(soon([&] { return is_out(); }));
 }
 
-TEST_F(HealthOf, AFallbackThatIsNotNeededSpendsNoTrials) {
+TEST_F(HealthOf, AFallbackThatIsNotNeededSpendsNoProbes) {
   set(5, milliseconds(200));
   open_by_faults();
   set(5, std::chrono::hours(1));  // how long one period of half-open is
@@ -115,7 +115,7 @@ TEST_F(HealthOf, TheLastKernelAbleToRunIsNeverEjected) {
   EXPECT_TRUE(call().ok());
 }
 
-TEST_F(HealthOf, AKernelComesBackAfterTrialCalls) {
+TEST_F(HealthOf, AKernelComesBackAfterProbes) {
   set(5, milliseconds(50));
   open_by_faults();
   bad_.set({.rate = 0});
@@ -129,11 +129,11 @@ TEST_F(HealthOf, AKernelComesBackAfterTrialCalls) {
   EXPECT_EQ(r.breakers.closed, 1u);
 }
 
-TEST_F(HealthOf, AFaultOnTrialReopensForLonger) {
+TEST_F(HealthOf, AFaultOnAProbeReopensForLonger) {
   set(5, milliseconds(50));
   open_by_faults();
   ASSERT_TRUE(soon([&] { return half_opened_ > 0; }));
-  EXPECT_TRUE(call().ok());  // the trial fails, the call does not
+  EXPECT_TRUE(call().ok());  // the probe fails, the call does not
   ASSERT_TRUE(soon([&] { return opened_ > 1; }));
   EXPECT_GE(bare_.runtime.health().report().breakers.opened, 2u);
 }
@@ -162,7 +162,7 @@ TEST_F(HealthOf, AKernelCannotLoseTheHost) {
       EXPECT_EQ(k.failures.of(ErrorClass::kFault), 5u);
       EXPECT_EQ(k.failures.of(ErrorClass::kDeviceLost), 0u);
     }
-  // On trial, too.
+  // On probe, too.
   ASSERT_TRUE(soon([&] { return half_opened_ > 0; }));
   EXPECT_TRUE(call().ok());
   ASSERT_TRUE(soon([&] { return opened_ > 1; }));
@@ -200,7 +200,7 @@ TEST_F(HealthOf, AHandOpensClosesAndResets) {
   ASSERT_TRUE(health.open("copy", "fault.bad", "bad firmware").ok());
   EXPECT_TRUE(is_out());
   EXPECT_TRUE(is_out(1000));
-  EXPECT_THAT(why_out(), HasSubstr("by hand"));
+  EXPECT_THAT(why_out(), HasSubstr("manually"));
   ASSERT_TRUE(health.close("copy", "fault.bad").ok());
   EXPECT_FALSE(is_out());
   open_by_faults();
@@ -274,7 +274,7 @@ TEST_F(HealthOf, ReportsCountWhatKernelsAndTheProgramSaw) {
   EXPECT_EQ(backend->last_error, "busy");
 }
 
-TEST_F(HealthOf, InHalfOpenOneTrialRunsAtATimeHoweverManyThreadsCall) {
+TEST_F(HealthOf, InHalfOpenOneProbeRunsAtATimeHoweverManyThreadsCall) {
   set(5, milliseconds(50));
   open_by_faults();
   std::atomic<int> inside{0}, most{0};

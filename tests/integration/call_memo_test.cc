@@ -394,8 +394,8 @@ TEST_F(CallMemoTest, AreChosenAsAFreshSelectionWould) {
     const Status quick = call(out, x, w);
     const intptr_t by_memo = t_seen.kernel;
     t_seen = {};
-    const Status anew = mul.on(bare_.runtime).with(fresh)(out, x, w, 1);
-    ASSERT_EQ(quick.code(), anew.code());
+    const Status again = mul.on(bare_.runtime).with(fresh)(out, x, w, 1);
+    ASSERT_EQ(quick.code(), again.code());
     ASSERT_EQ(by_memo, t_seen.kernel) << "call " << i;
   }
 }

@@ -143,7 +143,7 @@ TEST_F(Calls, TypedOnesAreCheckedAgainstTheSchemaAtFirstUseAndEveryTime) {
   for (int i = 0; i < 3; ++i) {
     const Status a = not_optional.on(bare_.runtime)(out_, x_, w_, w_, 1.f, 1, 2);
     EXPECT_EQ(a.code(), Code::kInvalidArgument);
-    EXPECT_THAT(a.to_string(), HasSubstr("OptIn would be right"));
+    EXPECT_THAT(a.to_string(), HasSubstr("expected OptIn"));
     EXPECT_THAT(not_written.on(bare_.runtime)(out_, x_, w_, w_, 1.f, 1, 2).to_string(),
                 HasSubstr("'out'"));
     EXPECT_THAT(short_of.on(bare_.runtime)(out_, x_, w_).to_string(), HasSubstr("3 parameters"));

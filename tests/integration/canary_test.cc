@@ -49,7 +49,7 @@ class CanaryOf : public ::testing::Test {
 
   void watch(std::vector<CanaryRule> rules, int64_t threshold = 5) {
     Config c;
-    c.canary_check = std::move(rules);
+    c.canary = std::move(rules);
     c.settings.breaker.failure_threshold = threshold;
     ASSERT_TRUE(runtime().set_config(c).ok());
   }

@@ -113,7 +113,7 @@ TEST_F(CommitOfOps, ScalarsMakeNoOtherChoicePoint) {
 }
 
 // While the breaker of the chosen kernel is open, and while it is half-open and another call has taken the only
-// trial: what the group has chosen runs.
+// probe: what the group has chosen runs.
 TEST_F(CommitOfOps, NoBreakerChangesWhatWasChosen) {
   using std::chrono::milliseconds;
   Health health = bare_.runtime.health();
@@ -149,7 +149,7 @@ TEST_F(CommitOfOps, NoBreakerChangesWhatWasChosen) {
     ASSERT_TRUE(health.set_settings(s).ok());
     ASSERT_TRUE(soon(in_a_long_period));
     std::thread([&] {
-      EXPECT_TRUE(soon([&] { return ran() == 2; }));  // the only trial
+      EXPECT_TRUE(soon([&] { return ran() == 2; }));  // the only probe
       EXPECT_EQ(ran(), 1);
     }).join();
     EXPECT_EQ(ran(), 2) << last_.to_string();

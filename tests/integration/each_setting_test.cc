@@ -72,7 +72,7 @@ class Under {
   bool half_open() const {
     return base::eventually([&] { return breaker().state == BreakerState::kHalfOpen; });
   }
-  // By trial calls that go well.
+  // By probes that go well.
   void close() {
     bad.set({.rate = 0});
     ASSERT_TRUE(half_open());

@@ -71,7 +71,7 @@ TEST(FailingKernels, AMillionCallsReturnRightResults) {
   ASSERT_TRUE(runtime.apply(std::move(changes)).ok());
   auto reading = parse_config(
       "version: \"1.0\"\n"
-      "canary_check: {op: rms_norm, kernel: fault.4, one_in: 1}\n"
+      "canary: {op: rms_norm, kernel: fault.4, one_in: 1}\n"
       "settings: {breaker: {cooldown: 1ms, cooldown_cap: 1ms, failure_threshold: 6}}\n",
       "rules.yaml");
   ASSERT_TRUE(reading.ok()) << to_string(reading.problems.at(0));

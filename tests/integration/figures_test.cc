@@ -104,7 +104,7 @@ TEST(Figures, SelectionAmongEightKernels) {
     const double selected = nanos([&] { w.call(8, fresh).ignore(); });
     std::printf(
         "%4d rules: a hit %.1f ns, of another shape each time %.1f ns, with options %.0f ns, "
-        "selected anew %.0f ns: %.2f us\n",
+        "selected again %.0f ns: %.2f us\n",
         count, plain, varied, found, selected, (selected - found) / 1000);
     Costs& c = least[count];
     c = {std::min(c.plain, plain), std::min(c.varied, varied), std::min(c.cold, selected - found)};

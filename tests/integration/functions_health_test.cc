@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What failures of an implementation do: fallback where nothing was changed, breakers, trial calls, hands.
+// What failures of an implementation do: fallback where nothing was changed, breakers, probes, hands.
 #include <yard/commit.h>
 
 #include <atomic>
@@ -18,8 +18,8 @@ using namespace std::chrono_literals;
 const Function<int(int)> f{"h_group", "f", [](int x) { return x; }};
 const Function<void(std::vector<int>&)> writes{"h_group", "writes",
                                                [](std::vector<int>& v) { v.push_back(0); }};
-const Function<void(std::vector<int>&)> anew{
-    "h_group", "anew", [](std::vector<int>& v) { v.assign(1, 0); }, {.repeatable = true}};
+const Function<void(std::vector<int>&)> again{
+    "h_group", "again", [](std::vector<int>& v) { v.assign(1, 0); }, {.repeatable = true}};
 const Function<size_t(const std::string&, double, bool)> reads{
     "h_group", "reads", [](const std::string& s, double, bool) { return s.size(); }};
 
@@ -82,12 +82,12 @@ TEST_F(FunctionHealth, WhatMayHaveBeenWrittenGoesToTheCaller) {
 }
 
 TEST_F(FunctionHealth, ARepeatableFunctionBeginsAnew) {
-  add(anew, "h_bad", [](std::vector<int>& v) {
+  add(again, "h_bad", [](std::vector<int>& v) {
     v.push_back(-1);
     throw std::runtime_error("half done");
   });
   std::vector<int> v{7, 7};
-  anew(v);
+  again(v);
   EXPECT_EQ(v, std::vector<int>{0});
 }
 
@@ -120,7 +120,7 @@ TEST_F(FunctionHealth, ABackendThatKeepsFailingRests) {
   const FunctionProvider p = provider("h_group/f", "h_bad");
   EXPECT_FALSE(p.on);
   EXPECT_EQ(p.reason, "unhealthy");
-  EXPECT_NE(p.detail.find("trial calls begin in"), std::string::npos) << p.detail;
+  EXPECT_NE(p.detail.find("probes begin in"), std::string::npos) << p.detail;
   const FunctionExplanation e = f.explain(1);
   EXPECT_EQ(e.selected, "original");
   EXPECT_EQ(e.candidates[0].reason, "unhealthy");
@@ -143,7 +143,7 @@ TEST_F(FunctionHealth, ASuccessEndsARowOfFaults) {
   EXPECT_EQ(breaker(), "closed");
 }
 
-TEST_F(FunctionHealth, AfterTheCooldownTrialCallsCloseIt) {
+TEST_F(FunctionHealth, AfterTheCooldownProbesCloseIt) {
   add_bad();
   fails_ = true;
   for (int i = 0; i < 3; ++i) f(i);
@@ -159,7 +159,7 @@ TEST_F(FunctionHealth, AfterTheCooldownTrialCallsCloseIt) {
   EXPECT_EQ(f(1), 100);
 }
 
-TEST_F(FunctionHealth, AFailedTrialOpensItAgain) {
+TEST_F(FunctionHealth, AFailedProbeOpensItAgain) {
   add_bad();
   fails_ = true;
   for (int i = 0; i < 3; ++i) f(i);
@@ -170,12 +170,12 @@ TEST_F(FunctionHealth, AFailedTrialOpensItAgain) {
   const int before = runs_;
   EXPECT_EQ(f(7), 7);
   EXPECT_EQ(runs_, before + 1);
-  // At once: nobody enters after a trial has failed.
+  // At once: nobody enters after a probe has failed.
   EXPECT_EQ(f(7), 7);
   EXPECT_EQ(runs_, before + 1);
 }
 
-TEST_F(FunctionHealth, OneCallAtATimeIsTheTrial) {
+TEST_F(FunctionHealth, OneCallAtATimeIsTheProbe) {
   std::atomic<int> inside{0}, most{0}, tried{0};
   add(f, "h_bad",
       [&](int) {
@@ -217,7 +217,7 @@ TEST_F(FunctionHealth, HandsOpenCloseAndReset) {
   Health health = runtime().health();
   ASSERT_TRUE(health.open("h_group/f", "h_bad", "bad firmware").ok());
   EXPECT_EQ(f(1), 1);
-  EXPECT_EQ(provider("h_group/f", "h_bad").detail, "its breaker was opened by hand");
+  EXPECT_EQ(provider("h_group/f", "h_bad").detail, "its breaker was opened manually");
   ASSERT_TRUE(health.close("h_group/f", "h_bad").ok());
   EXPECT_EQ(f(1), 100);
   ASSERT_TRUE(health.open("h_group/f", "h_bad").ok());

@@ -73,7 +73,7 @@ TEST_F(Switches, AValueThatMeansNothingLeavesTheDefaultAndIsReported) {
   EXPECT_EQ(half(8), 1);
   ASSERT_FALSE(log.empty());
   EXPECT_EQ(log[0],
-            "T_AUTO=\"perhaps\": on, off or auto would be right; backend 's_auto' stays at its "
+            "T_AUTO=\"perhaps\": expected on, off or auto; backend 's_auto' stays at its "
             "default");
 }
 

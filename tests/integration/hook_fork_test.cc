@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks in children of fork: whatever was being switched at the fork, the child has all of it or none, and nothing of
+// Hooks in forked children: whatever was being switched at the fork, the child has all of it or none, and nothing of
 // backends that cannot live there.
 #include <atomic>
 #include <deque>
@@ -65,7 +65,7 @@ TEST_F(Hooked, WhatCannotLiveInAChildIsLeftOutThere) {
     const ScopedHooks in(scope);
     const HookListing list = hooks.list();
     return call_or(hook, [] { return 1; }) == 1 && !hook.engaged() && !list.hooks[0].engaged &&
-           list.hooks[0].providers[0].off.find("child of fork") != std::string::npos;
+           list.hooks[0].providers[0].off.find("forked child") != std::string::npos;
   }));
   EXPECT_EQ(call_or(hook, [] { return 1; }), 2);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may provide hooks and be activated, what is told when something does not fit, and what a child of fork has.
+// What may provide hooks and be activated, what is told when something does not fit, and what a forked child has.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>

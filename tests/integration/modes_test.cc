@@ -356,8 +356,9 @@ TEST_F(Modes, NobodyHasAreSaidToCallsScopesAndFiles) {
   EXPECT_FALSE(runtime().explain("step(f32[4,4])", in_mode("by_row")).ok());
   {
     const ScopedPolicy in(Scope().mode("nothing_like_it"));
-    EXPECT_THAT(call(4).to_string(), HasSubstr("auto, static, dynamic, config, hot_reload or "
-                                               "by_rows would be right"));
+    EXPECT_THAT(call(4).to_string(),
+                HasSubstr("expected auto, static, dynamic, config, hot_reload or "
+                          "by_rows"));
     EXPECT_THAT(call(4).to_string(), HasSubstr("said by the scope"));
   }
   EXPECT_THAT(load("settings: {mode: by_row}\n").to_string(),

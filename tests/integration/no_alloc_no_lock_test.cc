@@ -343,7 +343,7 @@ TEST_F(Hits, UnderACanaryThatLooksAtOthers) {
   ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1, 100)).ok());
   ASSERT_TRUE(bare.add(right).ok());
   Config c;
-  c.canary_check.push_back({.op = "copy", .one_in = 1'000'000'000});
+  c.canary.push_back({.op = "copy", .one_in = 1'000'000'000});
   ASSERT_TRUE(bare.runtime.set_config(c).ok());
   Floats out(4), x(4);
   constexpr Op<void(Out, In, int)> copy{"copy"};

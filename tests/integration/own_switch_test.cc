@@ -78,7 +78,7 @@ TEST_F(OwnSwitch, AValueThatMeansNothingIsAProblemAndChangesNothing) {
   EXPECT_EQ(runs(*r), 1);
   const auto problems = r->problems();
   ASSERT_EQ(problems.size(), 1u);
-  EXPECT_NE(problems[0].message.find("on, off or auto would be right"), std::string::npos);
+  EXPECT_NE(problems[0].message.find("expected on, off or auto"), std::string::npos);
 }
 
 TEST_F(OwnSwitch, ARuntimeWithoutTheEnvironmentDoesNotReadIt) {

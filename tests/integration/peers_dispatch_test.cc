@@ -117,7 +117,7 @@ TEST_F(KnownDefects, ASelectionThatStraddlesAnInvalidationIsStoredAsFresh) {
   go = true;
   change.join();
   caller.join();
-  EXPECT_TRUE(first == 9 || first == 1) << first;  // as it began, or anew
+  EXPECT_TRUE(first == 9 || first == 1) << first;  // as it began, or again
   for (int i = 0; i < 10; ++i) EXPECT_EQ(ran(), 1);
 }
 
@@ -317,7 +317,7 @@ TEST_F(KnownDefects, TheForkHandlerTakesALockAndTheChildCanDeadlock) {
     v->reason = YARD_REASON_REFUSED;
     return YARD_OK;
   };
-  EXPECT_EQ(ran(), 1);  // a class that a change plans anew
+  EXPECT_EQ(ran(), 1);  // a class that a change plans again
   std::thread change([&] { EXPECT_TRUE(bare_.add(slow).ok()); });
   ASSERT_TRUE(soon([] { return inside.load(); }));
   const pid_t child = fork();
@@ -345,7 +345,7 @@ TEST_F(KnownDefects, NoForkHandling) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     alarm(30);
-    // Rules and kernels stay; breakers, counts and threads begin anew, and work.
+    // Rules and kernels stay; breakers, counts and threads restart, and work.
     bool ok = bare_.runtime.stats().selections == 0 && bare_.runtime.config_history().size() == 1;
     const uint64_t before = first_.calls();
     ok = ok && ran() == 2 && first_.calls() == before + 1;  // it is tried again

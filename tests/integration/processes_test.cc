@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other processes: programs that are started while the runtime works get none of its files; children of fork go on
+// Other processes: programs that are started while the runtime works get none of its files; forked children go on
 // with what the parent watched and recorded; tickets of the parent do not keep them waiting. What a child can do at
 // once stands in fork_test.cc.
 #include <dirent.h>
@@ -209,7 +209,7 @@ TEST_F(Processes, StartingProgramsDisturbsNoCall) {
   EXPECT_EQ(wrong, 0);
 }
 
-// ---- Children of fork ----
+// ---- Forked children ----
 
 TEST_F(Processes, AChildWatchesAgainWithItsFirstCall) {
   use_everything();

@@ -115,12 +115,12 @@ TEST_F(Record, SeesEveryWayOfCallingButFrozenHandles) {
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 4)));
 }
 
-TEST_F(Record, CountsCallsOnTrialOnce) {
+TEST_F(Record, CountsCallsInTheRolloutOnce) {
   runtime().set_config({}).or_throw();
   Config c;
   c.kernel_denies = {{"default.b", true, {}}};
-  c.canary.emplace();
-  c.canary->percent = 100, c.canary->hold_s = 3600;
+  c.rollout.emplace();
+  c.rollout->percent = 100, c.rollout->hold_s = 3600;
   runtime().set_config(c).or_throw();
   runtime().record_to(path_).or_throw();
   const Options labelled = [] {
@@ -212,7 +212,7 @@ TEST_F(Record, GoesToAnotherFileWithoutLosingTheFirst) {
 }
 
 TEST_F(Record, TellsAtOnceOfAFileThatCannotBeWritten) {
-  EXPECT_THAT(runtime().record_to("").to_string(), HasSubstr("a path would be right"));
+  EXPECT_THAT(runtime().record_to("").to_string(), HasSubstr("expected a path"));
   const std::string nowhere = folder_ / "no/such/folder/calls.txt";
   const Status s = runtime().record_to(nowhere);
   EXPECT_THAT(s.to_string(), HasSubstr(nowhere + ": cannot be written: No such file or directory"));
@@ -331,7 +331,7 @@ TEST_F(Record, IsTheFilesToChangeAndToEnd) {
 // The process ends by exit() and nobody stops the recording: the thread writes what is left.
 TEST_F(Record, IsWrittenWhenTheProcessEnds) {
 #if defined(YARD_UNDER_ASAN)
-  GTEST_SKIP() << "what a child of fork leaves behind on purpose would count as leaks at its exit";
+  GTEST_SKIP() << "what a forked child leaves behind on purpose would count as leaks at its exit";
 #endif
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of rules on trial share: an old kernel that runs, a new one that the rules want, and all events.
+// What tests of rules in rollout share: an old kernel that runs, a new one that the rules want, and all events.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ class RolloutOf : public ::testing::Test {
     c.add_backend(backend_.descriptor());
     c.add_kernel(new_.descriptor()).add_kernel(kernel_of("copy", "old", 1, 200));
     bare_.runtime.apply(std::move(c)).or_throw();
-    bare_.runtime.set_config({}).or_throw();  // rules that others can be on trial beside
+    bare_.runtime.set_config({}).or_throw();  // rules that others can be in rollout beside
     bare_.runtime.on_config([this](const ConfigEvent& e) {
       const std::lock_guard l(lock_);
       events_.push_back(e);
@@ -42,14 +42,14 @@ class RolloutOf : public ::testing::Test {
     DispatchRule r;
     r.operation = "copy", r.kernel = "fault.new";
     c.dispatch_rules.push_back(r);
-    c.canary.emplace();
-    c.canary->percent = percent, c.canary->hold_s = hold_s;
+    c.rollout.emplace();
+    c.rollout->percent = percent, c.rollout->hold_s = hold_s;
     return c;
   }
   // The same, however slow it is: the new kernel allocates more than the old one does anything.
   Config patient_rules(double percent, double hold_s) {
     Config c = rules(percent, hold_s);
-    c.canary->max_slowdown = 1e6;
+    c.rollout->max_slowdown = 1e6;
     return c;
   }
   Status try_call(int64_t n = 4) {

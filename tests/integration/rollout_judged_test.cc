@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How rules on trial are judged, who ends the trial, and when there is none.
+// How rules in rollout are judged, who ends the rollout, and when there is none.
 #include <atomic>
 #include <thread>
 
@@ -38,16 +38,16 @@ TEST_F(RolloutJudged, RulesAreInForceAtOnceWhereThereAreNone) {
   bare_.runtime.set_config(rules(1, 3600)).or_throw();
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(call());
   EXPECT_FALSE(bare_.runtime.config_history().back().changes.empty());
-  EXPECT_FALSE(saw(Kind::kOnTrial));
+  EXPECT_FALSE(saw(Kind::kRollout));
 }
 
-TEST_F(RolloutJudged, RulesThatAreRefusedDoNotTouchTheTrialThatRuns) {
+TEST_F(RolloutJudged, RulesThatAreRefusedDoNotTouchTheRolloutThatRuns) {
   Config c = rules(50, 0.5);
-  c.canary->max_slowdown = 1000;
+  c.rollout->max_slowdown = 1000;
   bare_.runtime.set_config(c).or_throw();
   const Status s = bare_.runtime.set_config(rules(500, 1));
   EXPECT_EQ(s.code(), Code::kInvalidArgument);
-  EXPECT_THAT(s.to_string(), HasSubstr("canary.percent"));
+  EXPECT_THAT(s.to_string(), HasSubstr("rollout.percent"));
   ASSERT_TRUE(ends_by(Kind::kReloaded));
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(call());
 }
@@ -76,7 +76,7 @@ TEST_F(RolloutJudged, CallsThatFindNoKernelCount) {
 
 TEST_F(RolloutJudged, WhatWouldLeaveACallWithoutAKernelIsNotPutInForce) {
   bare_.runtime.set_config(only_few(1e-9, 2)).or_throw();
-  EXPECT_TRUE(try_call(200).ok());  // seen since the rules were checked, and not on trial
+  EXPECT_TRUE(try_call(200).ok());  // seen since the rules were checked, and not in rollout
   ASSERT_TRUE(ends_by(Kind::kTakenBack));
   EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("left without a kernel"));
   EXPECT_TRUE(try_call(200).ok());
@@ -95,7 +95,7 @@ TEST_F(RolloutJudged, RulesThatNoCallHasTriedComeIntoForce) {
   ASSERT_TRUE(ends_by(Kind::kReloaded));
 }
 
-// Calls on trial are the long ones, as they were before.
+// Calls in the rollout are the long ones, as they were before.
 TEST_F(RolloutJudged, LongCallsAreComparedWithLongOnes) {
   Config same = rules(50, 1);
   same.canary.reset();
@@ -117,7 +117,7 @@ TEST_F(RolloutJudged, LongCallsAreComparedWithLongOnes) {
   ASSERT_FALSE(saw(Kind::kTakenBack)) << bare_.runtime.problems().at(0).message;
 }
 
-TEST_F(RolloutJudged, AListenerThatBlocksDoesNotStopTheTrial) {
+TEST_F(RolloutJudged, AListenerThatBlocksDoesNotStopTheRollout) {
   std::atomic<bool> blocked{false}, go_on{false};
   const uint64_t id = bare_.runtime.on_config([&](const ConfigEvent&) {
     blocked = true;

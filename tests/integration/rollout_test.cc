@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules on trial: a share of the calls goes by them, and bad ones are taken back by themselves.
+// Rules in rollout: a share of the calls goes by them, and bad ones are taken back by themselves.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,9 +15,9 @@ namespace {
 
 TEST_F(RolloutOf, TheShareOfCallsIsMet) {
   ASSERT_TRUE(bare_.runtime.set_config(patient_rules(25, 3600)).ok());
-  int on_trial = 0;
-  for (int i = 0; i < 4000; ++i) on_trial += call() ? 1 : 0;
-  EXPECT_NEAR(on_trial, 1000, 150);                      // more than five standard deviations
+  int in_rollout = 0;
+  for (int i = 0; i < 4000; ++i) in_rollout += call() ? 1 : 0;
+  EXPECT_NEAR(in_rollout, 1000, 150);                    // more than five standard deviations
   EXPECT_EQ(bare_.runtime.config_history().size(), 1u);  // not in force yet
   EXPECT_EQ(bare_.runtime.config(), Config());
 }
@@ -51,7 +51,7 @@ TEST_F(RolloutOf, RulesWhoseKernelsFailAreTakenBackWithinTheirTime) {
   ASSERT_TRUE(bare_.runtime.set_config(rules(50, 3600)).ok());
   ASSERT_TRUE(call_until(ConfigEvent::Kind::kTakenBack));  // and every call went well
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(call());
-  EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("calls on trial"));
+  EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("calls in the rollout"));
   EXPECT_EQ(bare_.runtime.config_history().size(), 1u);
 }
 
@@ -62,9 +62,9 @@ TEST_F(RolloutOf, SlowRulesAreTakenBack) {
   EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("times as long"));
 }
 
-TEST_F(RolloutOf, OnlyCallsWithItsLabelsGoOnTrial) {
+TEST_F(RolloutOf, OnlyCallsWithItsLabelsGoInTheRollout) {
   Config c = rules(100, 3600);
-  c.canary->labels = {{"tenant", "beta"}};
+  c.rollout->labels = {{"tenant", "beta"}};
   ASSERT_TRUE(bare_.runtime.set_config(c).ok());
   EXPECT_FALSE(call());
   {
@@ -79,7 +79,7 @@ TEST_F(RolloutOf, OnlyCallsWithItsLabelsGoOnTrial) {
   EXPECT_TRUE(call());
 }
 
-TEST_F(RolloutOf, OtherRulesEndATrial) {
+TEST_F(RolloutOf, OtherRulesEndARollout) {
   ASSERT_TRUE(bare_.runtime.set_config(rules(100, 3600)).ok());
   EXPECT_TRUE(call());
   ASSERT_TRUE(bare_.runtime.set_config(Config()).ok());
@@ -89,7 +89,7 @@ TEST_F(RolloutOf, OtherRulesEndATrial) {
   EXPECT_FALSE(call());
 }
 
-TEST_F(RolloutOf, WhatThePolicySaysHoldsOnTrialToo) {
+TEST_F(RolloutOf, WhatThePolicySaysHoldsInTheRolloutToo) {
   ASSERT_TRUE(bare_.runtime.set_config(rules(100, 3600)).ok());
   EXPECT_TRUE(call());
   Policy p;
@@ -102,12 +102,12 @@ TEST_F(RolloutOf, NumbersThatMeanNothingAreRefused) {
   Config c = rules(0, 1);
   const Status s = bare_.runtime.set_config(c);
   EXPECT_EQ(s.code(), Code::kInvalidArgument);
-  EXPECT_THAT(s.to_string(), HasSubstr("canary.percent"));
+  EXPECT_THAT(s.to_string(), HasSubstr("rollout.percent"));
   const auto reading =
-      parse_config("version: \"1.0\"\ncanary: {percent: 200, holds: 3}\n", "r.yaml");
+      parse_config("version: \"1.0\"\nrollout: {percent: 200, holds: 3}\n", "r.yaml");
   ASSERT_EQ(reading.problems.size(), 2u);
   EXPECT_THAT(to_string(reading.problems[0]) + to_string(reading.problems[1]),
-              ::testing::AllOf(HasSubstr("canary.percent"), HasSubstr("hold_s")));
+              ::testing::AllOf(HasSubstr("rollout.percent"), HasSubstr("hold_s")));
 }
 
 TEST_F(RolloutOf, ThreadsCallWhileRulesComeAndGo) {
@@ -127,7 +127,7 @@ TEST_F(RolloutOf, ThreadsCallWhileRulesComeAndGo) {
   for (int round = 0; round < 20; ++round) {
     new_.set({.rate = round % 2 == 0 ? 0.0 : 1.0, .code = YARD_FAULT});
     Config c = rules(30, 0.02);
-    c.canary->max_slowdown = 1000;
+    c.rollout->max_slowdown = 1000;
     EXPECT_TRUE(bare_.runtime.set_config(c).ok());
     std::this_thread::sleep_for(milliseconds(30));
   }

@@ -56,7 +56,7 @@ TEST(Scale, KernelsOfOtherOpsCostAHitNothing) {
   EXPECT_LT(best, 1.5);
 }
 
-// Changing one op does not plan the others anew.
+// Changing one op does not plan the others again.
 TEST(Scale, AChangeOfOneOpLeavesThePlansOfOthers) {
   Bare bare;
   ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1)).ok());

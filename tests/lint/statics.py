@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds what a library makes at first use behind a compiler's guard. Usage: statics.py LIBRARY
 
-A child of fork whose parent had a thread at making it would wait for that thread for ever: base/lazy.h and
-std::call_once begin anew there. Exits with 1 if there is any.
+A forked child whose parent had a thread at making it would wait for that thread for ever: base/lazy.h and
+std::call_once restart there. Exits with 1 if there is any.
 """
 import subprocess
 import sys

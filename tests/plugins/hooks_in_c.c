@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hooks from plain C: the text of the signature is written by hand, and one asks for the next. */
+/* Hooks from plain C: the text of the signature is written manually, and one asks for the next. */
 #include <yard/plugin.h>
 
 /* [plain] */

@@ -68,7 +68,7 @@ std::string bake_header(const Baked& baked, const std::string& name_space) {
   for (const BakedOp& op : baked.ops)
     rows += comment(op, "    // ") + fmt::format("    {{\"{}\", \"{}\"}},\n", op.op, op.kernel);
   return fmt::format(
-      R"(// {0} Make it anew instead of changing it.
+      R"(// {0} Make it again instead of changing it.
 #pragma once
 
 #include <yard/runtime.h>

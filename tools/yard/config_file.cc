@@ -34,7 +34,7 @@ std::vector<std::string>& program_modes() {
   return names;
 }
 
-// What the rules would do once they are in force for all calls: none on trial, and nothing watched.
+// What the rules would do once they are in force for all calls: none in rollout, and nothing watched.
 Status put_in_force(Runtime& runtime, const std::string& path,
                     std::vector<ConfigProblem>& problems) {
   ConfigReading reading = read_config(path);
@@ -42,7 +42,7 @@ Status put_in_force(Runtime& runtime, const std::string& path,
     problems = runtime.check_config(path);
     return Status(Code::kInvalidArgument, path + " is no rule file");
   }
-  reading.config.canary.reset();
+  reading.config.rollout.reset();
   Status s = runtime.set_config(std::move(reading.config), &problems);
   problems.insert(problems.begin(), reading.problems.begin(), reading.problems.end());
   return s;

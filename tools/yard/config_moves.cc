@@ -50,10 +50,11 @@ Status add_line(const Runtime& runtime, std::string_view line, Collected& to) {
   uint64_t count = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
   if (error != std::errc() || end != digits.data() + digits.size() || count == 0)
-    return Status(Code::kParse,
-                  fmt::format("'{}' is no count; a whole number from 1, a tab and a CallSpec, or a "
-                              "CallSpec alone would be right",
-                              digits));
+    return Status(
+        Code::kParse,
+        fmt::format("'{}' is no count; expected a whole number from 1, a tab and a CallSpec, "
+                    "or a CallSpec alone",
+                    digits));
   return to.add(runtime, trim(line.substr(tab + 1)), count);
 }
 

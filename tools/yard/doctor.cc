@@ -20,7 +20,7 @@ namespace {
 
 struct Trouble {
   bool broken = false;  // else it deserves a look
-  std::string what, mend;
+  std::string what, repair;
 };
 
 // Filled in by the build: "simd=1 onednn=0".
@@ -105,7 +105,8 @@ Json findings_json(const Findings& f) {
   for (const Variable& v : f.environment)
     variables.push_back({{"name", v.name}, {"value", v.value}, {"problems", v.problems}});
   for (const Trouble& p : f.problems)
-    problems.push_back({{"broken", p.broken}, {"what", p.what}, {"mend", text_or_null(p.mend)}});
+    problems.push_back(
+        {{"broken", p.broken}, {"what", p.what}, {"repair", text_or_null(p.repair)}});
   for (const auto& [name, built] : optional_parts()) parts[name] = built;
   const Machine& m = f.machine;
   return {{"ok", f.ok()},
@@ -215,7 +216,7 @@ void print_findings(const Findings& f) {
     fmt::print("  {} {}\n",
                paint(p.broken ? Paint::kBad : Paint::kWarning, p.broken ? "broken" : "note"),
                p.what);
-    if (!p.mend.empty()) fmt::print("         {}\n", p.mend);
+    if (!p.repair.empty()) fmt::print("         {}\n", p.repair);
   }
 }
 
@@ -230,7 +231,7 @@ void add_doctor(CLI::App& app, Action& action) {
       "Looks at the processor and what the operating system lets programs use of it, at how the\n"
       "library was built, at every backend, and at the YARD_* variables of the environment. Says "
       "how\n"
-      "to mend what is wrong. Exit code 1 when something is broken: an op that no kernel can "
+      "to repair what is wrong. Exit code 1 when something is broken: an op that no kernel can "
       "serve, a\n"
       "library of another version. Notes alone leave it at 0.\n"
       "\n"

@@ -90,7 +90,7 @@ int parse_and_run(int argc, char** argv) {
       "  yard bake --trace calls.txt --yaml baked.yaml           recorded calls as a static map\n"
       "  yard bench dispatch                                     what a call costs\n"
       "  yard bench kernels --op softmax                         how fast its kernels are\n"
-      "  yard doctor                                             what is wrong, and how to mend "
+      "  yard doctor                                             what is wrong, and how to repair "
       "it\n"
       "  source <(yard completion bash)                          words completed by the tab key\n"
       "\n"

@@ -33,7 +33,7 @@ Status write_output(const std::string& path, const std::string& text) {
   const bool special = fs::exists(there) && !fs::is_regular_file(there);
   if (fs::is_directory(there)) return not_written(path, "it is a directory");
   if (fs::is_block_file(there) || fs::is_socket(there))
-    return not_written(path, "it is a block device or a socket; a file would be right");
+    return not_written(path, "it is a block device or a socket; expected a file");
   const fs::path real = real_file(path);
   const std::string to = special ? path : real.string() + ".new";
   std::ofstream file(to, std::ios::binary);

@@ -26,7 +26,7 @@ std::vector<std::string> split(const std::string& text, std::string_view separat
 
 Status bad(std::string_view option, std::string_view value, std::string_view right) {
   return Status(Code::kInvalidArgument,
-                fmt::format("{} '{}' means nothing here; {} would be right", option, value, right));
+                fmt::format("{} '{}' is not valid here; expected {}", option, value, right));
 }
 
 std::optional<bool> parse_switch(std::string_view text) {

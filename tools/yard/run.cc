@@ -180,7 +180,7 @@ Status check_from(const CLI::App& command, const RunQuestion& q) {
   const auto bad = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
   if (q.from.empty() && q.call.empty()) return bad("CALLSPEC is missing, or --from DUMP");
   if (q.from.empty())
-    return q.kernel.empty() ? Status() : bad("--kernel goes with --from; --force would be right");
+    return q.kernel.empty() ? Status() : bad("--kernel goes with --from; expected --force");
   for (const CLI::Option* o : command.get_options()) {
     const std::string name = o->get_name();
     if (o->count() > 0 && name != "--from" && name != "--kernel" && name != "--json" &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/canary_book.h"
+#include "tune/canary_state.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -65,19 +65,19 @@ bool CanaryTally::is_due(uint64_t one_in) noexcept {
 }
 
 // Dumps that wait are the parent's to write.
-void CanaryBook::Shared::inherit(Shared& parents) {
+void CanaryState::Shared::inherit(Shared& parents) {
   tallies = parents.tallies, why_skipped = parents.why_skipped;
   mismatches = parents.mismatches, problems = parents.problems;
   last_number = parents.last_number;
 }
 
-CanaryBook::~CanaryBook() {
+CanaryState::~CanaryState() {
   while (write_one()) {
   }
 }
 
-std::shared_ptr<CanaryTally> CanaryBook::tally(const std::string& op, const std::string& kernel,
-                                               CanaryCheck check) {
+std::shared_ptr<CanaryTally> CanaryState::tally(const std::string& op, const std::string& kernel,
+                                                CanaryCheck check) {
   Shared& s = shared_.get();
   const std::lock_guard lock(s.lock);
   auto& found = s.tallies[{op, kernel, check}];
@@ -85,7 +85,7 @@ std::shared_ptr<CanaryTally> CanaryBook::tally(const std::string& op, const std:
   return found;
 }
 
-void CanaryBook::skip(CanaryTally& tally, std::string_view why, bool is_problem) noexcept try {
+void CanaryState::skip(CanaryTally& tally, std::string_view why, bool is_problem) noexcept try {
   if (tally.skipped.fetch_add(1, std::memory_order_relaxed) == 0) {
     Shared& s = shared_.get();
     const std::lock_guard lock(s.lock);
@@ -97,7 +97,7 @@ void CanaryBook::skip(CanaryTally& tally, std::string_view why, bool is_problem)
   // It is counted; for words there is no memory.
 }
 
-void CanaryBook::record(CanaryMismatch m, std::unique_ptr<DumpOrder> order) {
+void CanaryState::record(CanaryMismatch m, std::unique_ptr<DumpOrder> order) {
   bool queued = false;
   {
     Shared& s = shared_.get();
@@ -120,7 +120,7 @@ void CanaryBook::record(CanaryMismatch m, std::unique_ptr<DumpOrder> order) {
 }
 
 // Also on a thread that has nobody to catch anything.
-bool CanaryBook::write_one() noexcept try {
+bool CanaryState::write_one() noexcept try {
   Shared& s = shared_.get();
   Waiting next;
   {
@@ -145,23 +145,23 @@ bool CanaryBook::write_one() noexcept try {
   return true;
 }
 
-void CanaryBook::problem(const std::string& op, const std::string& text) {
+void CanaryState::problem(const std::string& op, const std::string& text) {
   {
     Shared& s = shared_.get();
     const std::lock_guard lock(s.lock);
     std::set<std::string>& of_op = s.problems[op];
     if (of_op.size() >= kMostProblems || !of_op.insert(text).second) return;
   }
-  base::log(LogLevel::kWarn, "tune", fmt::format("canary_check of op '{}': {}", op, text));
+  base::log(LogLevel::kWarn, "tune", fmt::format("canary of op '{}': {}", op, text));
 }
 
-void CanaryBook::forget_problems(const std::string& op) {
+void CanaryState::forget_problems(const std::string& op) {
   Shared& s = shared_.get();
   const std::lock_guard lock(s.lock);
   s.problems.erase(op);
 }
 
-std::vector<std::string> CanaryBook::problems() {
+std::vector<std::string> CanaryState::problems() {
   Shared& s = shared_.get();
   const std::lock_guard lock(s.lock);
   std::vector<std::string> to;
@@ -170,7 +170,7 @@ std::vector<std::string> CanaryBook::problems() {
   return to;
 }
 
-CanaryReport CanaryBook::report() {
+CanaryReport CanaryState::report() {
   CanaryReport to;
   std::vector<std::shared_ptr<CanaryTally>> tallies;
   {

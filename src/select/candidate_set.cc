@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What can be settled before a call is known.
-#include "select/contest.h"
+#include "select/candidate_set.h"
 
 #include <algorithm>
 #include <bit>
@@ -85,11 +85,11 @@ int missing_feature(const std::string& features, const yard_host_t* host) {
 }
 
 // Why the kernel is out whatever the call is; NONE if it is not.
-int32_t settle(const registry::Kernel& k, const Policy& p, const Demand& demand,
+int32_t settle(const registry::Kernel& k, const Policy& p, const CallConstraints& constraints,
                const std::string* lock, const Surroundings& where, int64_t figures[3]) {
-  if (!demand.force.empty() && k.id != demand.force) return YARD_REASON_NOT_FORCED;
-  if (lock != nullptr && demand.force.empty() && k.id != *lock) return YARD_REASON_LOCKED_OUT;
-  if (any_glob(p.deny_kernels, k.id) || any_glob(demand.deny, k.id))
+  if (!constraints.force.empty() && k.id != constraints.force) return YARD_REASON_NOT_FORCED;
+  if (lock != nullptr && constraints.force.empty() && k.id != *lock) return YARD_REASON_LOCKED_OUT;
+  if (any_glob(p.deny_kernels, k.id) || any_glob(constraints.deny, k.id))
     return YARD_REASON_DENIED_KERNEL;
   if (p.allow_kernels && !any_glob(*p.allow_kernels, k.id)) return YARD_REASON_NOT_ALLOWED_KERNEL;
   const std::string& vendor = k.backend->vendor;
@@ -115,7 +115,7 @@ bool may_write_inputs(const op::Program& program) {
          });
 }
 
-void resolve_fields(const op::Program& program, Contender& c) {
+void resolve_fields(const op::Program& program, KernelCandidate& c) {
   const registry::Kernel& k = *c.kernel;
   for (const yard_limit_t& l : k.limits) {
     Limit limit{l, {}, -1};
@@ -137,75 +137,77 @@ void resolve_fields(const op::Program& program, Contender& c) {
 
 }  // namespace
 
-void Contest::read_directions() {
-  if (directions_.program != nullptr && directions_.program->provider.reads)
-    for (const std::string& name : *directions_.program->provider.reads)
+void CandidateSet::read_settings() {
+  if (settings_.program != nullptr && settings_.program->provider.reads)
+    for (const std::string& name : *settings_.program->provider.reads)
       mode_fields_.push_back(program().field(name).value_or(op::Field{}));
   const auto matching = [&](const std::string& pattern) {
     std::vector<uint16_t> to;
-    for (size_t i = 0; i < contenders_.size(); ++i)
-      if (glob_matches(pattern, contenders_[i].kernel->id)) to.push_back(static_cast<uint16_t>(i));
+    for (size_t i = 0; i < all_.size(); ++i)
+      if (glob_matches(pattern, all_[i].kernel->id)) to.push_back(static_cast<uint16_t>(i));
     return to;
   };
-  if (directions_.by_rules())
-    for (const std::string& pattern : directions_.rules->kernels())
+  if (settings_.by_rules())
+    for (const std::string& pattern : settings_.rules->kernels())
       named_.push_back(matching(pattern));
-  for (const std::string& id : directions_.chain)
+  for (const std::string& id : settings_.chain)
     for (const uint16_t i : matching(id))
       if (std::find(chain_.begin(), chain_.end(), i) == chain_.end()) chain_.push_back(i);
 }
 
-void Contest::read_health() {
-  if (directions_.health == nullptr) return;
-  const health::View::OfOp* of = directions_.health->of_op(family_->op->name);
+void CandidateSet::read_health() {
+  if (settings_.health == nullptr) return;
+  const health::HealthSnapshot::OfOp* of = settings_.health->of_op(record_->op->name);
   if (of == nullptr) return;
-  const auto note = [&](const health::Held& h) {
-    on_trial_ |= h.state == BreakerState::kHalfOpen;
+  const auto note = [&](const health::BreakerStatus& h) {
+    half_open_ |= h.state == BreakerState::kHalfOpen;
     return &h;
   };
-  for (Contender& c : contenders_) {
-    for (const health::Held& h : of->kernels)
-      if (h.key.kernel == c.kernel->id) c.held = note(h);
-    for (const health::Held& h : of->keys)
-      if (h.key.kernel == c.kernel->id) c.held_keys.push_back(note(h));
+  for (KernelCandidate& c : all_) {
+    for (const health::BreakerStatus& h : of->kernels)
+      if (h.key.kernel == c.kernel->id) c.breaker = note(h);
+    for (const health::BreakerStatus& h : of->keys)
+      if (h.key.kernel == c.kernel->id) c.key_breakers.push_back(note(h));
   }
   if (!of->keys.empty()) health_dims_ = select::health_dims(program());
 }
 
-const health::Held* Contest::trial(const registry::Kernel& kernel, const yard_value_t* args) const {
-  for (const Contender& c : contenders_) {
+const health::BreakerStatus* CandidateSet::half_open_breaker(const registry::Kernel& kernel,
+                                                             const yard_value_t* args) const {
+  for (const KernelCandidate& c : all_) {
     if (c.kernel.get() != &kernel) continue;
-    const health::Held* held = c.held;
-    if (held == nullptr && !c.held_keys.empty()) {
+    const health::BreakerStatus* breaker = c.breaker;
+    if (breaker == nullptr && !c.key_breakers.empty()) {
       const CallKind kind = call_kind(program(), health_dims_, args);
-      for (const health::Held* h : c.held_keys)
-        if (kind.is_of(h->key)) held = h;
+      for (const health::BreakerStatus* h : c.key_breakers)
+        if (kind.is_of(h->key)) breaker = h;
     }
-    return held != nullptr && held->state == BreakerState::kHalfOpen ? held : nullptr;
+    return breaker != nullptr && breaker->state == BreakerState::kHalfOpen ? breaker : nullptr;
   }
   return nullptr;
 }
 
-Contest Contest::make(std::shared_ptr<const registry::Family> family, const Policy& policy,
-                      const Demand& demand, const Surroundings& where, Directions directions) {
-  Contest contest;
-  contest.directions_ = std::move(directions);
-  const Directions& d = contest.directions_;
-  contest.family_ = std::move(family);
-  contest.host_ = where.host;
-  contest.strict_ = policy.strict.value_or(false);
-  contest.saves_inputs_ =
-      policy.retry_inplace == RetryInplace::kSave && may_write_inputs(contest.program());
-  const std::string& op = contest.family_->op->name;
+CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_record,
+                                const Policy& policy, const CallConstraints& constraints,
+                                const Surroundings& where, OpSettings settings) {
+  CandidateSet candidates;
+  candidates.settings_ = std::move(settings);
+  const OpSettings& d = candidates.settings_;
+  candidates.record_ = std::move(op_record);
+  candidates.host_ = where.host;
+  candidates.strict_ = policy.strict.value_or(false);
+  candidates.saves_inputs_ =
+      policy.retry_inplace == RetryInplace::kSave && may_write_inputs(candidates.program());
+  const std::string& op = candidates.record_->op->name;
   const std::string* lock = lock_of(policy, op);
   const auto order = policy.per_op.find(op);
-  for (const auto& [id, kernel] : contest.family_->kernels) {
-    Contender c;
+  for (const auto& [id, kernel] : candidates.record_->kernels) {
+    KernelCandidate c;
     c.kernel = kernel;
     c.priority = kernel->priority;
-    c.fixed.reason = settle(*kernel, policy, demand, lock, where, c.fixed.figures);
+    c.fixed.reason = settle(*kernel, policy, constraints, lock, where, c.fixed.figures);
     c.tier = kind_tier(policy.prefer, kernel->kind);
-    if (order != policy.per_op.end() && lock == nullptr && demand.force.empty()) {
+    if (order != policy.per_op.end() && lock == nullptr && constraints.force.empty()) {
       const auto& tokens = order->second;
       size_t i = 0;
       while (i < tokens.size() && !token_names(tokens[i], *kernel)) ++i;
@@ -214,18 +216,18 @@ Contest Contest::make(std::shared_ptr<const registry::Family> family, const Poli
         c.fixed.reason = YARD_REASON_NOT_IN_ORDER;
     }
     // A static kernel comes first; in static mode there is no other.
-    if ((d.by_map() || d.mode == Mode::kStatic) && lock == nullptr && demand.force.empty()) {
+    if ((d.by_map() || d.mode == Mode::kStatic) && lock == nullptr && constraints.force.empty()) {
       if (kernel->id == d.mapped)
         c.tier = kMappedTier;
       else if (d.mode == Mode::kStatic && c.fixed.reason == YARD_REASON_NONE)
         c.fixed.reason = YARD_REASON_NOT_MAPPED;
     }
-    resolve_fields(contest.program(), c);
-    contest.contenders_.push_back(std::move(c));
+    resolve_fields(candidates.program(), c);
+    candidates.all_.push_back(std::move(c));
   }
-  contest.read_directions();
-  contest.read_health();
-  return contest;
+  candidates.read_settings();
+  candidates.read_health();
+  return candidates;
 }
 
 // Values from 2^62 on are one bucket, so that kNoBucket stays free for a field that is not there.

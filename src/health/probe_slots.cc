@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "health/gate.h"
+#include "health/probe_slots.h"
 
 namespace yard::health {
 namespace {
@@ -14,15 +14,16 @@ constexpr uint64_t put(uint64_t value, unsigned at) {
   return (value < kMask ? value : kMask) << at;
 }
 
-Gate::Result result_of(uint64_t word) {
-  if ((word & kActive) == 0) return Gate::Result::kNone;
-  if ((word & kFaulted) != 0) return Gate::Result::kReopen;
-  return get(word, kSuccesses) >= get(word, kNeeded) ? Gate::Result::kClose : Gate::Result::kNone;
+ProbeSlots::Result result_of(uint64_t word) {
+  if ((word & kActive) == 0) return ProbeSlots::Result::kNone;
+  if ((word & kFaulted) != 0) return ProbeSlots::Result::kReopen;
+  return get(word, kSuccesses) >= get(word, kNeeded) ? ProbeSlots::Result::kClose
+                                                     : ProbeSlots::Result::kNone;
 }
 
 bool admits(uint64_t word) {
-  return (word & kActive) != 0 && (word & kBusy) == 0 && result_of(word) == Gate::Result::kNone &&
-         get(word, kEntered) < get(word, kCalls);
+  return (word & kActive) != 0 && (word & kBusy) == 0 &&
+         result_of(word) == ProbeSlots::Result::kNone && get(word, kEntered) < get(word, kCalls);
 }
 
 // What a call inside becomes when its phase ends: late.
@@ -40,7 +41,7 @@ uint64_t change(std::atomic<uint64_t>& word, F f) noexcept {
 
 }  // namespace
 
-bool Gate::try_enter() noexcept {
+bool ProbeSlots::try_enter() noexcept {
   uint64_t word = word_.load(std::memory_order_relaxed);
   do {
     if (!admits(word)) return false;
@@ -49,7 +50,7 @@ bool Gate::try_enter() noexcept {
   return true;
 }
 
-bool Gate::leave(ErrorClass outcome) noexcept {
+bool ProbeSlots::leave(ErrorClass outcome) noexcept {
   bool counted = false;
   const uint64_t now = change(word_, [&](uint64_t word) {
     const bool stale = (word & kStale) != 0 || (word & kBusy) == 0;
@@ -62,24 +63,28 @@ bool Gate::leave(ErrorClass outcome) noexcept {
   return counted && result_of(now) != Result::kNone;
 }
 
-void Gate::begin(uint32_t calls, uint32_t successes_needed) noexcept {
+void ProbeSlots::begin(uint32_t calls, uint32_t successes_needed) noexcept {
   change(word_, [&](uint64_t word) {
     return kActive | put(calls, kCalls) | put(successes_needed, kNeeded) | inside(word);
   });
 }
 
-void Gate::refill(uint32_t calls) noexcept {
+void ProbeSlots::refill(uint32_t calls) noexcept {
   change(word_, [&](uint64_t word) {
     return (word & ~(kMask << kEntered | kMask << kCalls)) | put(calls, kCalls);
   });
 }
 
-void Gate::shut() noexcept { change(word_, inside); }
+void ProbeSlots::shut() noexcept { change(word_, inside); }
 
-Gate::Result Gate::result() const noexcept {
+ProbeSlots::Result ProbeSlots::result() const noexcept {
   return result_of(word_.load(std::memory_order_acquire));
 }
-bool Gate::busy() const noexcept { return (word_.load(std::memory_order_acquire) & kBusy) != 0; }
-bool Gate::would_admit() const noexcept { return admits(word_.load(std::memory_order_acquire)); }
+bool ProbeSlots::busy() const noexcept {
+  return (word_.load(std::memory_order_acquire) & kBusy) != 0;
+}
+bool ProbeSlots::would_admit() const noexcept {
+  return admits(word_.load(std::memory_order_acquire));
+}
 
 }  // namespace yard::health

@@ -7,7 +7,7 @@
 #include "exec/plan.h"
 #include "exec/states.h"
 #include "op/call.h"
-#include "select/contest.h"
+#include "select/candidate_set.h"
 #include "tune/conformance.h"
 #include "tune/generator.h"
 #include "tune/tally.h"
@@ -32,7 +32,7 @@ class Candidate {
   Status run(const yard_value_t* args, uint32_t count, uint32_t flags) const;
 
  private:
-  select::Contest contest_;
+  select::CandidateSet candidates_;
   exec::Plan::Ptr plan_;
   // Of a kernel that has some; with its default options.
   std::unique_ptr<exec::States> states_ = std::make_unique<exec::States>();
@@ -41,8 +41,8 @@ class Candidate {
 };
 
 // One case with two sets of its tensors.
-struct Trial {
-  Trial(const op::Program& program, Case c);
+struct CaseRun {
+  CaseRun(const op::Program& program, Case c);
   op::Call call;
   ParsedCall parsed;
   CallTensors found, expected;
@@ -51,7 +51,7 @@ struct Trial {
 };
 
 // The op's meaning: its best reference kernel. Null if it has none.
-const registry::Kernel* oracle_of(const registry::Family& family);
+const registry::Kernel* oracle_of(const registry::OpRecord& op_record);
 
 // Ops get calls of their own, whatever else is tried.
 uint64_t seed_of(const op::Program& program, uint64_t seed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/trial.h"
+#include "tune/case_run.h"
 
 #include "base/lazy.h"
 #include "exec/executor.h"
@@ -23,28 +23,29 @@ std::vector<exec::Attempt> one_attempt(const registry::Kernel& kernel) {
 }  // namespace
 
 Candidate::Candidate(const Subject& subject, const registry::Kernel& kernel)
-    : contest_(select::Contest::make(subject.family, Policy(), {kernel.id, {}}, subject.where)),
+    : candidates_(
+          select::CandidateSet::make(subject.op_record, Policy(), {kernel.id, {}}, subject.where)),
       plan_(exec::Plan::make(0, {}, one_attempt(kernel))),
       kernel_(kernel) {
-  for (size_t i = 0; i < contest_.contenders().size(); ++i)
-    if (contest_.contenders()[i].kernel->id == kernel.id) place_ = i;
+  for (size_t i = 0; i < candidates_.all().size(); ++i)
+    if (candidates_.all()[i].kernel->id == kernel.id) place_ = i;
 }
 
 bool Candidate::takes(const op::Call& call, Outcome* why) const {
   select::Notes notes;
-  const auto order = select::select(contest_, call.args(), call.count(), call.flags(), &notes);
+  const auto order = select::select(candidates_, call.args(), call.count(), call.flags(), &notes);
   if (!order.empty()) return true;
   if (why != nullptr) {
     const select::Notes::Entry& e = notes.entries[place_];
     why->verdict = Outcome::Verdict::kSkipped;
     why->reason = select::reason_name(e.verdict.reason);
-    why->what = select::describe(contest_, contest_.contenders()[place_], e.verdict, e.text);
+    why->what = select::describe(candidates_, candidates_.all()[place_], e.verdict, e.text);
   }
   return false;
 }
 
 Status Candidate::run(const op::Call& call, const CallTensors& tensors) const {
-  const op::Program& program = contest_.program();
+  const op::Program& program = candidates_.program();
   std::vector<op::Given> given;
   for (const Arg& a : tensors.args()) given.push_back({a.name, a.value.c()});
   auto bound = op::bind(program, given);
@@ -53,12 +54,12 @@ Status Candidate::run(const op::Call& call, const CallTensors& tensors) const {
 }
 
 Status Candidate::run(const yard_value_t* args, uint32_t count, uint32_t flags) const {
-  const op::Program& program = contest_.program();
+  const op::Program& program = candidates_.program();
   base::ThreadRecord& thread = base::this_thread();
   // A kernel must find itself inside a call. What it uses is held by the subject, not by the slot.
   const base::Guard guard(thread);
   const exec::Request request{.op = program.name().c_str(),
-                              .host = contest_.host(),
+                              .host = candidates_.host(),
                               .args = args,
                               .count = count,
                               .flags = flags,
@@ -69,7 +70,7 @@ Status Candidate::run(const yard_value_t* args, uint32_t count, uint32_t flags) 
   return exec::execute(thread, *plan_, request);
 }
 
-Trial::Trial(const op::Program& program, Case c)
+CaseRun::CaseRun(const op::Program& program, Case c)
     : call(std::move(c.call)),
       parsed(parsed_call(program, call)),
       found(parsed, c.seed, c.contents),
@@ -77,9 +78,9 @@ Trial::Trial(const op::Program& program, Case c)
   where.call = parsed.text, where.contents = c.contents, where.seed = c.seed;
 }
 
-const registry::Kernel* oracle_of(const registry::Family& family) {
+const registry::Kernel* oracle_of(const registry::OpRecord& op_record) {
   const registry::Kernel* best = nullptr;
-  for (const auto& [id, k] : family.kernels)
+  for (const auto& [id, k] : op_record.kernels)
     if (k->kind == Kind::kReference && (best == nullptr || k->priority > best->priority))
       best = k.get();
   return best;

@@ -11,14 +11,14 @@ namespace {
 
 std::string why(std::string_view schema, const std::vector<yard_value_t>& args) {
   const Program p = Program::compile(schema).value();
-  const Status s = p.misfit(args.data(), static_cast<uint32_t>(args.size()));
+  const Status s = p.explain_mismatch(args.data(), static_cast<uint32_t>(args.size()));
   if (s.ok()) return "";
   EXPECT_EQ(s.code(), Code::kInvalidArgument);
   EXPECT_EQ(s.error_class(), ErrorClass::kCaller);
   return std::string(s.message());
 }
 
-TEST(Misfit, Counts) {
+TEST(Mismatch, Counts) {
   Values v;
   EXPECT_EQ(why(kRmsNorm, {v.f32({2, 4}), v.f32({2, 4})}),
             "rms_norm: takes 4 arguments (out, x, weight, eps), found 2: 'weight' is missing");
@@ -26,7 +26,7 @@ TEST(Misfit, Counts) {
             "silu_and_mul: takes 2 arguments (out, x), found 3: 1 too many");
 }
 
-TEST(Misfit, Kinds) {
+TEST(Mismatch, Kinds) {
   Values v;
   const yard_value_t x = v.f32({2, 4}), y = v.f32({2, 4}), w = v.f32({4});
   EXPECT_EQ(why(kRmsNorm, {x, y, w, integer(3)}),
@@ -48,7 +48,7 @@ TEST(Misfit, Kinds) {
             "f: argument 'x': expected T[n], found a list of 2 tensors");
 }
 
-TEST(Misfit, TensorsThatCannotBeRead) {
+TEST(Mismatch, TensorsThatCannotBeRead) {
   const auto message = [](const yard_tensor_t& t) {
     Values v;
     return why("f(x: T[*any])", {v.of(t)});
@@ -77,7 +77,7 @@ TEST(Misfit, TensorsThatCannotBeRead) {
   EXPECT_EQ(message(t), start + "no facts, although it could be read");
 }
 
-TEST(Misfit, DTypesAndDevices) {
+TEST(Mismatch, DTypesAndDevices) {
   Values v;
   const yard_value_t o = v.f32({2, 4}), x = v.f32({2, 4}), w = v.f32({4});
   EXPECT_EQ(why(kRmsNorm, {o, x, v.tensor(DType::bf16, {4}), number(0)}),
@@ -92,7 +92,7 @@ TEST(Misfit, DTypesAndDevices) {
             "f: argument 'x': expected T in {f16, bf16}, found T = f32");
 }
 
-TEST(Misfit, Dimensions) {
+TEST(Mismatch, Dimensions) {
   Values v;
   const yard_value_t o = v.f32({2, 4}), x = v.f32({2, 4}), w = v.f32({4});
   EXPECT_EQ(
@@ -119,7 +119,7 @@ TEST(Misfit, Dimensions) {
             "f: argument 'y': expected f32[(2,3)|1] (*r = [2,3] from 'x'), found f32[2,1,3]");
 }
 
-TEST(Misfit, Clauses) {
+TEST(Mismatch, Clauses) {
   Values v;
   EXPECT_EQ(why("f(x: T[n]) where n % 8 == 0", {v.f32({12})}),
             "f: expected n % 8 == 0, found n = 12");
@@ -139,7 +139,7 @@ TEST(Misfit, Clauses) {
   EXPECT_EQ(rotary(v.tensor(DType::i32, {4}), c, s), "");
 }
 
-TEST(Misfit, Memory) {
+TEST(Mismatch, Memory) {
   Values v;
   const yard_value_t x = v.f32({2, 4}), o = v.f32({2, 4}), w = v.f32({4});
   auto* data = static_cast<char*>(x.u.tensor->data);
@@ -157,14 +157,14 @@ TEST(Misfit, Memory) {
             "f32[2,4;0,1]");
 }
 
-TEST(Misfit, InputsAloneMayLackOutputs) {
+TEST(Mismatch, InputsAloneMayLackOutputs) {
   Values v;
   const Program p = Program::compile(kRmsNorm).value();
   std::vector<yard_value_t> args = {none(), v.f32({2, 4}), v.f32({4}), number(0)};
-  EXPECT_TRUE(p.misfit_inputs(args.data()).ok());
-  EXPECT_FALSE(p.misfit(args.data(), 4).ok());
+  EXPECT_TRUE(p.explain_input_mismatch(args.data()).ok());
+  EXPECT_FALSE(p.explain_mismatch(args.data(), 4).ok());
   args[2] = v.f32({5});
-  EXPECT_FALSE(p.misfit_inputs(args.data()).ok());
+  EXPECT_FALSE(p.explain_input_mismatch(args.data()).ok());
 }
 
 }  // namespace

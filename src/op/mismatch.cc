@@ -175,11 +175,11 @@ class Explainer {
                     : dim(p, d, t.shape[rank - p.dims.size() + k], because);
       }
     }
-    return good || misfit(p, t, before, why);
+    return good || explain_mismatch(p, t, before, why);
   }
 
-  bool misfit(const Param& p, const yard_tensor_t& t, const Bindings& known,
-              const std::string& why) {
+  bool explain_mismatch(const Param& p, const yard_tensor_t& t, const Bindings& known,
+                        const std::string& why) {
     return fail(p, "expected " + expected_text(p, known) + (why.empty() ? "" : " (" + why + ")") +
                        ", found " + brief(t));
   }
@@ -246,7 +246,8 @@ class Explainer {
         if (it == known_.dims.end()) continue;  // only an output that is still missing says it
         const Bound<int64_t>& b = it->second;
         if (size != 1 && times(b.value, d.number) != size)
-          return misfit(p, t, known_, fmt::format("{} = {} from '{}'", d.name, b.value, b.from));
+          return explain_mismatch(p, t, known_,
+                                  fmt::format("{} = {} from '{}'", d.name, b.value, b.from));
         continue;
       }
       const auto it = known_.groups.find(d.name);
@@ -257,8 +258,9 @@ class Explainer {
       for (size_t i = 0; good && i < n; ++i)
         good = t.shape[i] == 1 || t.shape[i] == b.value[wide - n + i];
       if (!good)
-        return misfit(p, t, known_,
-                      fmt::format("*{} = [{}] from '{}'", d.name, fmt::join(b.value, ","), b.from));
+        return explain_mismatch(
+            p, t, known_,
+            fmt::format("*{} = [{}] from '{}'", d.name, fmt::join(b.value, ","), b.from));
     }
     return true;
   }
@@ -354,11 +356,11 @@ class Explainer {
 
 }  // namespace
 
-Status Program::misfit(const yard_value_t* args, uint32_t n) const {
+Status Program::explain_mismatch(const yard_value_t* args, uint32_t n) const {
   return Explainer(*this, args, n, false).run();
 }
 
-Status Program::misfit_inputs(const yard_value_t* args) const {
+Status Program::explain_input_mismatch(const yard_value_t* args) const {
   return Explainer(*this, args, arg_count_, true).run();
 }
 

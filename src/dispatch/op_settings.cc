@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What mode, rule file and labels say about an op: to everybody, and to those a patch is for.
+// What mode, rule file and labels say about an op: to everybody, and to those a policy override is for.
 #include <fmt/format.h>
 
 #include "dispatch/core.h"
@@ -8,7 +8,7 @@ namespace yard::detail {
 namespace {
 
 // A name that has been checked.
-void set_mode(select::Directions& d, const std::string& name, const char* by) {
+void set_mode(select::OpSettings& d, const std::string& name, const char* by) {
   d.mode_by = by;
   d.program = nullptr;
   if (const auto mode = parse_mode(name)) {
@@ -35,15 +35,15 @@ std::string chain_text(const Config& config, const std::string& op) {
 
 }  // namespace
 
-select::Directions directions_for(const policy::ProcessPolicy& policy,
-                                  const registry::Family& family) {
-  select::Directions d;
+select::OpSettings settings_for(const policy::ProcessPolicy& policy,
+                                const registry::OpRecord& op_record) {
+  select::OpSettings d;
   d.labels = policy.labels;
   d.modes = policy.modes;
   d.observer = policy.observer;
   d.rollout = policy.rollout;
   d.watched = policy.observer != nullptr || policy.rollout != nullptr;
-  const std::string& op = family.op->name;
+  const std::string& op = op_record.op->name;
   const auto& mapped = policy.mapped.kernels();
   if (const auto it = mapped.find(op); it != mapped.end())
     d.mapped = it->second, d.mapped_by = "the program's static map";
@@ -51,7 +51,7 @@ select::Directions directions_for(const policy::ProcessPolicy& policy,
   const Config& config = policy.file->config;
   if (const std::string* mode = policy::mode_of(config, op)) set_mode(d, *mode, "file");
   d.file = policy.file;
-  d.rules = policy.file->rules_for(family.op->program);
+  d.rules = policy.file->rules_for(op_record.op->program);
   const KernelRef* said = policy::find_for_op(config.static_kernel_map, op);
   if (said != nullptr && d.mapped.empty())
     d.mapped = said->id, d.mapped_by = placed(config, "static_kernel_map", *said);
@@ -64,10 +64,10 @@ select::Directions directions_for(const policy::ProcessPolicy& policy,
   return d;
 }
 
-select::Directions directions_for(select::Directions of_process, const Patch& patch) {
-  if (!patch.mode.empty()) set_mode(of_process, patch.mode, patch.mode_by);
-  if (patch.labels.empty()) return of_process;
-  std::map<std::string, std::string, std::less<>> all = patch.labels;
+select::OpSettings settings_for(select::OpSettings of_process, const PolicyOverride& extra) {
+  if (!extra.mode.empty()) set_mode(of_process, extra.mode, extra.mode_by);
+  if (extra.labels.empty()) return of_process;
+  std::map<std::string, std::string, std::less<>> all = extra.labels;
   all.insert(of_process.labels.begin(), of_process.labels.end());
   of_process.labels.assign(all.begin(), all.end());
   return of_process;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the canaries of a runtime have seen, and the thread that writes their dumps. It outlives the canaries
-// themselves, which are made anew whenever something about their op changes.
+// themselves, which are recreated whenever something about their op changes.
 #pragma once
 
 #include <yard/canary.h>
@@ -47,14 +47,14 @@ struct DumpOrder {
 };
 
 // Any thread. Must outlive whoever may still record.
-class CanaryBook {
+class CanaryState {
  public:
   static constexpr size_t kMostMismatches = 64, kMostProblems = 64, kMostWaiting = 4;
 
-  CanaryBook() = default;
-  ~CanaryBook();  // writes the dumps that wait
-  CanaryBook(const CanaryBook&) = delete;
-  CanaryBook& operator=(const CanaryBook&) = delete;
+  CanaryState() = default;
+  ~CanaryState();  // writes the dumps that wait
+  CanaryState(const CanaryState&) = delete;
+  CanaryState& operator=(const CanaryState&) = delete;
 
   // The same for the same names.
   std::shared_ptr<CanaryTally> tally(const std::string& op, const std::string& kernel,

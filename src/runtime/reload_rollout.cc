@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules on trial: how they come into force for all calls, or are taken back.
+// Rules in rollout: how they come into force for all calls, or are taken back.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,9 +22,9 @@ std::chrono::nanoseconds seconds(double s) {
 void Reloader::check_canary(const RolloutRule& r, ConfigReading& reading) {
   const auto wrong = [&](const char* what, double found, const char* right) {
     reading.problems.push_back({Severity::kError, reading.files.empty() ? "" : reading.files[0], 0,
-                                0, std::string("canary.") + what,
+                                0, std::string("rollout.") + what,
                                 fmt::format("{:g} makes no sense", found),
-                                fmt::format("{} would be right", right)});
+                                fmt::format("expected {}", right)});
   };
   constexpr double kDay = 86'400;
   if (!(r.percent > 0 && r.percent <= 100))
@@ -35,80 +35,81 @@ void Reloader::check_canary(const RolloutRule& r, ConfigReading& reading) {
   if (!(r.max_slowdown >= 1)) wrong("max_slowdown", r.max_slowdown, "at least 1");
 }
 
-Status Reloader::begin_trial(State& s, const Offer& o,
-                             std::shared_ptr<const policy::FileRules> rules) {
-  const RolloutRule& rule = *rules->config.canary;
-  auto trial = std::make_shared<Trial>();
-  trial->rules = rules, trial->sha256 = o.reading.sha256, trial->source = o.source;
-  trial->from = o.from;
-  trial->end = Clock::now() + seconds(rule.hold_s);
+Status Reloader::begin_rollout(State& s, const Offer& o,
+                               std::shared_ptr<const policy::FileRules> rules) {
+  const RolloutRule& rule = *rules->config.rollout;
+  auto rollout = std::make_shared<ActiveRollout>();
+  rollout->rules = rules, rollout->sha256 = o.reading.sha256, rollout->source = o.source;
+  rollout->from = o.from;
+  rollout->end = Clock::now() + seconds(rule.hold_s);
   // Often enough to take back bad ones early, also when the time is short.
-  trial->step = std::clamp<std::chrono::nanoseconds>(
+  rollout->step = std::clamp<std::chrono::nanoseconds>(
       seconds(rule.hold_s / 20), std::chrono::milliseconds(5), std::chrono::seconds(1));
-  // First of all somebody who will end it. He waits for the pipeline, and looks at no trial but the current one.
+  // First of all somebody who will end it. He waits for the pipeline, and looks at no rollout but the current one.
   YARD_RETURN_IF_ERROR(
-      keeper_.post_at(Clock::now() + trial->step, [this, trial] { look_at_trial(trial); }));
+      keeper_.post_at(Clock::now() + rollout->step, [this, rollout] { check_rollout(rollout); }));
   YARD_RETURN_IF_ERROR(core_.begin_rollout(rules, rule));
-  s.trial = std::move(trial);
+  s.rollout = std::move(rollout);
   return {};
 }
 
-Reloader::Problems Reloader::end_trial(const Trial& trial, std::string too_bad) {
+Reloader::Problems Reloader::end_rollout(const ActiveRollout& rollout, std::string too_bad) {
   Problems problems;
   const auto add = [&](std::string found, std::string right) {
     problems.push_back(
-        {Severity::kError, trial.source, 0, 0, "canary", std::move(found), std::move(right)});
+        {Severity::kError, rollout.source, 0, 0, "rollout", std::move(found), std::move(right)});
   };
   if (!too_bad.empty()) {
     add(std::move(too_bad), "");
   } else {
     // Calls and kernels have come and gone since the rules were checked.
-    for (const detail::Core::Orphan& o : core_.left_without(trial.rules))
+    for (const detail::Core::Orphan& o : core_.left_without(rollout.rules))
       add(fmt::format("{} would be left without a kernel ({})", o.call, o.why),
           fmt::format("{} serves it now", o.kernel));
   }
   if (problems.empty())
-    if (const Status status = core_.set_file(trial.rules); !status.ok())
+    if (const Status status = core_.set_file(rollout.rules); !status.ok())
       add(status.to_string(), "");
   if (!problems.empty())
     if (const Status status = core_.end_rollout(); !status.ok()) add(status.to_string(), "");
   return problems;
 }
 
-void Reloader::look_at_trial(const std::shared_ptr<const Trial>& trial) {
+void Reloader::check_rollout(const std::shared_ptr<const ActiveRollout>& rollout) {
   State& s = state_.get();
   const std::lock_guard one(s.pipeline);
-  if (s.trial != trial) return;  // other rules have been offered since
-  const auto rollout = core_.snapshot()->policy->rollout;
-  if (rollout == nullptr) {
-    s.trial = nullptr;
+  if (s.rollout != rollout) return;  // other rules have been offered since
+  const auto in_force = core_.snapshot()->policy->rollout;
+  if (in_force == nullptr) {
+    s.rollout = nullptr;
     return;
   }
   const auto now = Clock::now();
-  const bool over = now >= trial->end;
-  policy::RolloutResult r = rollout->result(over);
+  const bool over = now >= rollout->end;
+  policy::RolloutResult r = in_force->result(over);
   if (r.too_bad.empty() && !over) {
-    const auto next = std::min(now + trial->step, trial->end);
-    keeper_.post_at(next, [this, trial] { look_at_trial(trial); }).ignore();
+    const auto next = std::min(now + rollout->step, rollout->end);
+    keeper_.post_at(next, [this, rollout] { check_rollout(rollout); }).ignore();
     return;
   }
-  s.trial = nullptr;
-  std::vector<ConfigProblem> problems = end_trial(*trial, std::move(r.too_bad));
+  s.rollout = nullptr;
+  std::vector<ConfigProblem> problems = end_rollout(*rollout, std::move(r.too_bad));
   for (const ConfigProblem& p : problems) base::log_event(LogLevel::kError, "policy", to_string(p));
   const bool in_force = problems.empty();
   {
     const std::lock_guard lock(s.lock.for_changes);
     if (in_force) {
-      if (trial->from == From::kLoad) watch_loaded(s, trial->from, trial->source, trial->sha256);
-      remember(s, trial->sha256, trial->source,
-               std::make_shared<const Config>(trial->rules->config));
+      if (rollout->from == From::kLoad)
+        watch_loaded(s, rollout->from, rollout->source, rollout->sha256);
+      remember(s, rollout->sha256, rollout->source,
+               std::make_shared<const Config>(rollout->rules->config));
     } else {
       s.problems = problems;
     }
   }
   const std::lock_guard lock(s.lock);
   tell(s, {in_force ? ConfigEvent::Kind::kReloaded : ConfigEvent::Kind::kTakenBack, s.last,
-           trial->source, std::move(problems)});
+           rollout->source, std::move(problems)});
 }
 
 }  // namespace yard::runtime

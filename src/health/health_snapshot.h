@@ -14,29 +14,29 @@
 #include <string_view>
 #include <vector>
 
-#include "health/gate.h"
 #include "health/key.h"
+#include "health/probe_slots.h"
 
 namespace yard::health {
 
 using Time = std::chrono::steady_clock::time_point;
 // `until` of what waits for a hand.
-inline constexpr Time kByHand = Time::max();
+inline constexpr Time kManual = Time::max();
 
-struct Held {
+struct BreakerStatus {
   Key key;             // of a whole kernel only op, kernel and backend
   BreakerState state;  // kOpen or kHalfOpen
-  Time until;          // open: when trial calls begin, or kByHand; half-open: unused, time_point{}
-  std::shared_ptr<Gate> gate;  // half-open: ask it before the kernel runs
+  Time until;          // open: when probes begin, or kManual; half-open: unused, time_point{}
+  std::shared_ptr<ProbeSlots> probes;  // half-open: ask it before the kernel runs
 };
 
-class View {
+class HealthSnapshot {
  public:
   struct OfOp {
-    std::vector<Held> kernels;  // whole ones
-    std::vector<Held> keys;
+    std::vector<BreakerStatus> kernels;  // whole ones
+    std::vector<BreakerStatus> keys;
     // What holds back calls of that key: the kernel as a whole, or the key; else null.
-    const Held* find(const Key& key) const noexcept;
+    const BreakerStatus* find(const Key& key) const noexcept;
   };
 
   // Null if nothing of that op is held back.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A contest: the kernels of one op under one policy, with all that can be settled before a call is
+// A candidate set: the kernels of one op under one policy, with all that can be settled before a call is
 // known. Immutable; made for each snapshot entry; any thread may run calls through it.
 //
-// What a contest may read of a call is exactly what it lists (limits, verifier and cost fields): the
+// What a candidate set may read of a call is exactly what it lists (limits, verifier and cost fields): the
 // cache's key is compiled from the same lists, which is why a cached plan is the plan a fresh selection
 // would give.
 #pragma once
@@ -13,7 +13,7 @@
 
 #include <yard/options.h>
 #include <yard/policy.h>
-#include "health/view.h"
+#include "health/health_snapshot.h"
 #include "op/call.h"
 #include "policy/file_rules.h"
 #include "policy/modes.h"
@@ -31,7 +31,7 @@ struct Limit {
   int arg = -1;     // else; -1 means every tensor
 };
 
-struct Contender {
+struct KernelCandidate {
   std::shared_ptr<const registry::Kernel> kernel;
   std::vector<Limit> limits;
   std::vector<op::Field> verify_fields;  // in the order of verify_reads; no sources: not an integer
@@ -40,25 +40,25 @@ struct Contender {
   yard_verdict_t fixed{};  // why policy or the machine rules it out, whatever the call
   int tier = 0;            // by lock, order or kind; lower is better
   double priority = 0;     // adjusted
-  // What health holds back, of Directions::health: all of the kernel, or some kinds of calls.
-  const health::Held* held = nullptr;
-  std::vector<const health::Held*> held_keys;
+  // What health holds back, of OpSettings::health: all of the kernel, or some kinds of calls.
+  const health::BreakerStatus* breaker = nullptr;
+  std::vector<const health::BreakerStatus*> key_breakers;
 };
 
-// The process the contest is held in.
+// The process the candidates are judged in.
 struct Surroundings {
   const yard_host_t* host = nullptr;
-  bool forked = false;  // in a child of fork: backends that cannot survive one are out
+  bool forked = false;  // in a forked child: backends that cannot survive one are out
 };
 
 // What one call adds to the policy in force.
-struct Demand {
+struct CallConstraints {
   std::string force;
   std::vector<std::string> deny;
 };
 
 // What mode and rule file say about the op.
-struct Directions {
+struct OpSettings {
   Mode mode = Mode::kAuto;
   const char* mode_by = nullptr;                       // who said so; null: nobody
   std::shared_ptr<const policy::FileRules> file;       // null: none
@@ -67,18 +67,18 @@ struct Directions {
   std::string mapped_by;                               // where that stands, in words
   std::shared_ptr<const policy::Modes> modes;          // that the program has added; null: none
   std::shared_ptr<const policy::ProgramMode> program;  // the one of Mode::kProgram
-  std::vector<std::string> chain;                  // what is tried after the first choice, in order
-  std::string chain_by;                            // where that stands, in words
-  op::Labels labels;                               // of every call: rules may read them
-  std::shared_ptr<const health::View> health;      // null: nothing of the op is held back
-  bool watched = false;                            // somebody looks at every call
-  std::shared_ptr<const policy::Rollout> rollout;  // other rules are on trial; null: none
-  std::shared_ptr<registry::Inspector> inspector;  // looks at what kernels do; null: nobody
-  std::shared_ptr<registry::CallObserver> observer;  // who is told of every call; null: nobody
-  bool cache = true;                                 // whether plans are kept ...
-  size_t plans = 0;                                  // ... and how many; 0: as the runtime says
-  std::chrono::nanoseconds lifetime{0};              // of a plan; 0: as long as nothing changes
-  std::optional<size_t> fallbacks;                   // kernels after the first; unset: all
+  std::vector<std::string> chain;  // what is tried after the first choice, in order
+  std::string chain_by;            // where that stands, in words
+  op::Labels labels;               // of every call: rules may read them
+  std::shared_ptr<const health::HealthSnapshot> health;  // null: nothing of the op is held back
+  bool watched = false;                                  // somebody looks at every call
+  std::shared_ptr<const policy::Rollout> rollout;        // other rules are in rollout; null: none
+  std::shared_ptr<registry::Inspector> inspector;        // looks at what kernels do; null: nobody
+  std::shared_ptr<registry::CallObserver> observer;      // who is told of every call; null: nobody
+  bool cache = true;                                     // whether plans are kept ...
+  size_t plans = 0;                                      // ... and how many; 0: as the runtime says
+  std::chrono::nanoseconds lifetime{0};                  // of a plan; 0: as long as nothing changes
+  std::optional<size_t> fallbacks;                       // kernels after the first; unset: all
 
   // Whether rules have a say.
   bool by_rules() const noexcept {
@@ -95,47 +95,49 @@ struct Directions {
   }
 };
 
-class Contest {
+class CandidateSet {
  public:
-  // Requires that `family` holds the op's program.
-  static Contest make(std::shared_ptr<const registry::Family> family, const Policy& policy,
-                      const Demand& demand, const Surroundings& where, Directions directions = {});
+  // Requires that `op_record` holds the op's program.
+  static CandidateSet make(std::shared_ptr<const registry::OpRecord> op_record,
+                           const Policy& policy, const CallConstraints& constraints,
+                           const Surroundings& where, OpSettings settings = {});
 
-  const registry::Family& family() const noexcept { return *family_; }
-  const op::Program& program() const noexcept { return *family_->op->program; }
-  const std::vector<Contender>& contenders() const noexcept { return contenders_; }  // by id
+  const registry::OpRecord& op_record() const noexcept { return *record_; }
+  const op::Program& program() const noexcept { return *record_->op->program; }
+  const std::vector<KernelCandidate>& all() const noexcept { return all_; }  // by id
   const yard_host_t* host() const noexcept { return host_; }
   // The first choice or its error.
   bool strict() const noexcept { return strict_; }
   // Inputs that a kernel may write over are copied before it runs.
   bool saves_inputs() const noexcept { return saves_inputs_; }
-  const Directions& directions() const noexcept { return directions_; }
+  const OpSettings& settings() const noexcept { return settings_; }
   // The op's dimensions as health reads them; empty where no kind of call is held back.
   const std::vector<op::Field>& health_dims() const noexcept { return health_dims_; }
   // Some kernel is half-open: its calls ask before they run it.
-  bool on_trial() const noexcept { return on_trial_; }
+  bool half_open() const noexcept { return half_open_; }
   // The half-open breaker that a call of this kernel must ask; null: none.
-  const health::Held* trial(const registry::Kernel& kernel, const yard_value_t* args) const;
-  // Contenders that a kernel of OpRules::kernels() names, and those of the fallback chain in its order.
+  const health::BreakerStatus* half_open_breaker(const registry::Kernel& kernel,
+                                                 const yard_value_t* args) const;
+  // Candidates that a kernel of OpRules::kernels() names, and those of the fallback chain in its order.
   const std::vector<uint16_t>& named_by(uint32_t kernel) const noexcept { return named_[kernel]; }
   const std::vector<uint16_t>& chain() const noexcept { return chain_; }
   // What the program's mode reads, in its order; one that is no integer field of the op has no sources.
   const std::vector<op::Field>& mode_fields() const noexcept { return mode_fields_; }
   // In static mode, and no kernel is mapped.
   bool unmapped() const noexcept {
-    return directions_.mode == Mode::kStatic && directions_.mapped.empty();
+    return settings_.mode == Mode::kStatic && settings_.mapped.empty();
   }
 
  private:
-  void read_directions();
+  void read_settings();
   void read_health();
 
-  std::shared_ptr<const registry::Family> family_;
-  std::vector<Contender> contenders_;
+  std::shared_ptr<const registry::OpRecord> record_;
+  std::vector<KernelCandidate> all_;
   const yard_host_t* host_ = nullptr;
-  bool strict_ = false, saves_inputs_ = false, on_trial_ = false;
+  bool strict_ = false, saves_inputs_ = false, half_open_ = false;
   std::vector<op::Field> health_dims_;
-  Directions directions_;
+  OpSettings settings_;
   std::vector<std::vector<uint16_t>> named_;
   std::vector<uint16_t> chain_;
   std::vector<op::Field> mode_fields_;
