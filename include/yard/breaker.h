@@ -49,7 +49,7 @@ struct BreakerSettings {
 
   bool operator==(const BreakerSettings&) const = default;
 };
-// Whether the values make sense; the message names the first that does not and what would be right.
+// Whether the values make sense; the message names the first that does not and what was expected.
 YARD_API Status validate(const BreakerSettings& settings);
 
 enum class BreakerState : uint8_t { kClosed, kOpen, kHalfOpen };

@@ -219,7 +219,7 @@ struct ConfigProblem {
   uint32_t line = 0, column = 0;  // 0: of the file as a whole
   std::string path;               // dispatch_rules[2].conditions.batch_size_gte
   std::string found;              // what is wrong
-  std::string right;              // what would be right, perhaps with a suggestion; may be empty
+  std::string right;              // what was expected, perhaps with a suggestion; may be empty
 
   bool operator==(const ConfigProblem&) const = default;
 };

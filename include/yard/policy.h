@@ -66,7 +66,7 @@ struct Policy {
 
 // `stronger` over `weaker`, by the rules above.
 YARD_API Policy merge(const Policy& weaker, const Policy& stronger);
-// Whether every token, glob and name is well formed; the message names the field and what would be right.
+// Whether every token, glob and name is well formed; the message names the field and what was expected.
 YARD_API Status validate(const Policy& policy);
 // One line, `prefer=vendor deny_vendors=acme`; "nothing set" when empty. Equal policies, equal text, and only those.
 YARD_API std::string to_string(const Policy& policy);

@@ -55,7 +55,7 @@ struct RuntimeSettings {
 struct Problem {
   std::string where;    // "YARD_PREFER"
   std::string found;    // in quotes
-  std::string message;  // what is wrong, and what would be right
+  std::string message;  // what is wrong, and what was expected
   bool error = true;    // false: a warning, nothing is lost by it
 };
 

@@ -38,7 +38,7 @@ Status validate(const BreakerSettings& s) {
   YARD_RETURN_IF_ERROR(check("cooldown_cap", s.cooldown_cap));
   if (s.cooldown_cap < s.cooldown)
     return wrong("cooldown_cap", base::seconds_text(s.cooldown_cap),
-                 "no less than cooldown, " + base::seconds_text(s.cooldown) + ",");
+                 "no less than cooldown, " + base::seconds_text(s.cooldown));
   YARD_RETURN_IF_ERROR(check("decay", s.decay));
   YARD_RETURN_IF_ERROR(check("success_threshold", s.success_threshold, 1, kMostCalls));
   YARD_RETURN_IF_ERROR(check("half_open_max_calls", s.half_open_max_calls, 1, kMostCalls));

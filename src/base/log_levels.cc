@@ -11,7 +11,7 @@ namespace {
 constexpr LogLevel kLevels[] = {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarn,
                                 LogLevel::kError, LogLevel::kOff};
 constexpr const char* kLevelWords = "debug, info, warn, error or off";
-constexpr const char* kEntries = "LEVEL or NAME=LEVEL, with ',' between entries,";
+constexpr const char* kEntries = "LEVEL or NAME=LEVEL, with ',' between entries";
 
 std::vector<std::string> level_names() {
   std::vector<std::string> names;

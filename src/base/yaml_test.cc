@@ -90,12 +90,12 @@ TEST(Yaml, BytesThatAreNoTextAreRefused) {
 
 TEST(Yaml, LimitsHold) {
   EXPECT_THAT(error(std::string(100, '[') + std::string(100, ']')),
-              HasSubstr("nested too deeply; at most 64"));
+              HasSubstr("nested too deeply; expected at most 64"));
   // What is never closed looks like the key of something.
   for (const char* open : {"[", "{", "[{", "[ \n "}) {
     std::string never_closed = "a: ";
     for (int i = 0; i < 50000; ++i) never_closed += open;
-    EXPECT_THAT(error(never_closed), HasSubstr("nested too deeply; at most 64")) << open;
+    EXPECT_THAT(error(never_closed), HasSubstr("nested too deeply; expected at most 64")) << open;
   }
   EXPECT_THAT(error("[[1, 2]: 3]"), HasSubstr("a list is no key"));
   EXPECT_THAT(error("a: 1", {.bytes = 3}), HasSubstr("4 bytes are too many; at most 3"));

@@ -10,7 +10,7 @@
 
 namespace yard::dispatch {
 
-// `letters` as params.h makes them. The error names the parameter and what would be right.
+// `letters` as params.h makes them. The error names the parameter and what was expected.
 Status check_signature(const op::Program& program, std::string_view letters);
 
 }  // namespace yard::dispatch

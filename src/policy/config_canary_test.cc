@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 Config canary_file(const std::string& section) {
   const ConfigReading r =
-      parse_config_from("version: 1\ncanary_check: " + section, "/etc/rules.yaml", opener({}));
+      parse_config_from("version: 1\ncanary: " + section, "/etc/rules.yaml", opener({}));
   for (const ConfigProblem& p : r.problems) ADD_FAILURE() << to_string(p);
   return r.config;
 }
@@ -64,7 +64,7 @@ TEST(ConfigCanary, DifferencesAreToldRuleByRule) {
 
 TEST(ConfigCanary, RulesOfIncludedFilesComeAfterTheOwn) {
   const ConfigReading r =
-      parse_config_from("version: 1\ninclude: more.yaml\ncanary_check: {op: rms_norm, one_in: 2}",
+      parse_config_from("version: 1\ninclude: more.yaml\ncanary: {op: rms_norm, one_in: 2}",
                         "rules.yaml", opener({{"more.yaml", "canary: [{op: '*', one_in: 3}]"}}));
   ASSERT_TRUE(r.ok());
   ASSERT_EQ(r.config.canary.size(), 2u);

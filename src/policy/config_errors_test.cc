@@ -110,9 +110,7 @@ TEST(ConfigErrors, VeryManyProblemsAreCut) {
   const auto lines = problems(text, usual_ops());
   ASSERT_EQ(lines.size(), 201u);
   // Last, and no error of its own: 200 errors are told of.
-  EXPECT_EQ(lines.back(),
-            "rules.yaml: warning: there are more problems; putting these right first would be "
-            "right");
+  EXPECT_EQ(lines.back(), "rules.yaml: warning: there are more problems; fix these first");
   EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
                           [](const std::string& l) { return l.find(": error: ") != l.npos; }),
             200);
@@ -137,7 +135,7 @@ TEST(ConfigErrors, AnUnknownOpHidesNothingElse) {
                        "    kernel: default.smid\n",
                        usual_ops()),
               ElementsAre(HasSubstr("3:16: error: dispatch_rules[0].operation: no op is called"),
-                          HasSubstr("conditions.rows_gte: found abc; a whole number"),
+                          HasSubstr("conditions.rows_gte: found abc; expected a whole number"),
                           HasSubstr("conditions.dtype: found zzz"),
                           HasSubstr("conditions.row: calls of rms_norm have no such field; did "
                                     "you mean 'rows'?"),

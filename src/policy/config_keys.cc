@@ -52,7 +52,7 @@ std::string wanted(const Key& key) {
     case Shape::kSwitch: return "true or false";
     case Shape::kWhole: return "a whole number " + bounds(key);
     case Shape::kNumber: return "a number " + bounds(key);
-    case Shape::kDuration: return "a time as 500ms or 30s, " + bounds(key) + ",";
+    case Shape::kDuration: return "a time as 500ms or 30s, " + bounds(key);
     case Shape::kWord: return base::one_of({key.words.begin(), key.words.end()});
     case Shape::kMode: return "auto, static, dynamic, config, hot_reload or a mode of the program";
     case Shape::kText: return "text";
@@ -76,7 +76,7 @@ std::string wanted(const Key& key) {
     case Shape::kMap: return "a map with " + base::one_of(names_of(key.inner));
     case Shape::kMaps: return "a list of maps";
     case Shape::kOneOrMaps:
-      return "a map with " + base::one_of(names_of(key.inner)) + ", or a list of such,";
+      return "a map with " + base::one_of(names_of(key.inner)) + ", or a list of such";
   }
   return "something else";
 }

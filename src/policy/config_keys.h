@@ -74,7 +74,7 @@ std::span<const Key> settings_keys() noexcept;
 
 const Key* find_key(std::span<const Key> keys, std::string_view name) noexcept;
 std::vector<std::string> names_of(std::span<const Key> keys);
-// "a whole number from 0 to 1000": what would be right.
+// "a whole number from 0 to 1000": what was expected.
 std::string wanted(const Key& key);
 
 // `1.5s`, `500ms`; a bare number is seconds. Nothing if it is no duration.

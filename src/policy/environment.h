@@ -22,7 +22,7 @@ using Variables = std::map<std::string, std::string>;
 struct EnvProblem {
   std::string variable;  // its name, fit to be shown
   std::string found;     // its value in quotes, cut and escaped
-  std::string message;   // what is wrong and what would be right
+  std::string message;   // what is wrong and what was expected
   bool error;            // false: nothing is lost by it, as with a variable that nobody reads
 
   bool operator==(const EnvProblem&) const = default;

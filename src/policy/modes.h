@@ -25,7 +25,7 @@ Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, Mode
 
 // All names that mean a mode: auto, static, dynamic, config, hot_reload and those of `modes`, which may be null.
 std::vector<std::string> mode_names(const Modes* modes);
-// Whether the name means a mode; else what would be right.
+// Whether the name means a mode; else what was expected.
 Status check_mode_name(std::string_view name, const Modes* modes);
 
 }  // namespace yard::policy

@@ -98,11 +98,10 @@ Status check_token(const std::string& op, const std::string& token) {
   const std::string_view head = std::string_view(token).substr(0, colon);
   if (colon == std::string::npos) {
     if (parse_kind(token)) return {};
-    return bad(
-        fmt::format("policy: per_op['{}'] holds '{}'; default, vendor, reference, vendor:NAME or "
-                    "impl:ID would be "
-                    "right{}",
-                    op, token, base::did_you_mean(token, {"default", "vendor", "reference"})));
+    return bad(fmt::format(
+        "policy: per_op['{}'] holds '{}'; expected default, vendor, reference, vendor:NAME "
+        "or impl:ID{}",
+        op, token, base::did_you_mean(token, {"default", "vendor", "reference"})));
   }
   if ((head != "vendor" && head != "impl") || colon + 1 == token.size())
     return bad(

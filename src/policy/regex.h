@@ -25,7 +25,7 @@ class Regex {
   static constexpr size_t kMostStates = 2000;  // repetitions written out
   static constexpr uint32_t kMostRepeat = 100;
 
-  // Failures are kParse: what is wrong, where, and what would be right.
+  // Failures are kParse: what is wrong, where, and what was expected.
   static Result<Regex> compile(std::string_view pattern);
 
   // Threads may call at once.

@@ -81,7 +81,7 @@ TEST(Regex, WhatIsWrongIsSaidWithItsPlace) {
     EXPECT_EQ(r.status().message(), message) << pattern;
   }
   EXPECT_THAT(std::string(Regex::compile(std::string(300, 'a')).status().message()),
-              ::testing::HasSubstr("300 bytes; at most 256"));
+              ::testing::HasSubstr("300 bytes; expected at most 256"));
   EXPECT_THAT(std::string(Regex::compile("((a{100}){100}){100}").status().message()),
               ::testing::HasSubstr("the pattern is too large"));
   std::string nested = "a";

@@ -16,7 +16,7 @@
 
 namespace yard::policy {
 
-// What is wrong with a condition and what would be right.
+// What is wrong with a condition and what was expected.
 struct Wrong {
   std::string found, right;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The words people write about policies, wherever they write them: in the environment and in rule files.
-// Keywords may be in any case. What means nothing is reported with what would be right: as kParse, or in a
+// Keywords may be in any case. What means nothing is reported with what was expected: as kParse, or in a
 // list of problems, which leaves the result without meaning.
 #pragma once
 
@@ -26,7 +26,7 @@ Result<std::string> read_token(std::string_view word);
 
 using Names = std::vector<std::string>;
 using Orders = decltype(Policy::per_op);
-// What is wrong with a text, each with what would be right.
+// What is wrong with a text, each with what was expected.
 using Problems = std::vector<std::string>;
 
 // Names of vendors, or globs over kernel ids, with ',' between them.

@@ -110,10 +110,8 @@ Status check_limit(const yard_limit_t& l, const std::string& field) {
   if ((names_integer || names_argument) && field.empty())
     return bad(fmt::format("limit of kind {} names no field", l.kind));
   if (l.kind == YARD_LIMIT_MULTIPLE && l.a <= 0)
-    return bad(
-        fmt::format("limit on '{}': a multiple of {} means nothing; a positive number would be "
-                    "right",
-                    field, l.a));
+    return bad(fmt::format("limit on '{}': a multiple of {} is invalid; expected a positive number",
+                           field, l.a));
   if (l.kind == YARD_LIMIT_ALIGN &&
       (l.a < 1 || l.a > YARD_MAX_ALIGN || !std::has_single_bit(static_cast<uint64_t>(l.a))))
     return bad(fmt::format("alignment {}: expected a power of two up to {}", l.a, YARD_MAX_ALIGN));

@@ -79,14 +79,14 @@ void Reloader::check_rollout(const std::shared_ptr<const ActiveRollout>& rollout
   State& s = state_.get();
   const std::lock_guard one(s.pipeline);
   if (s.rollout != rollout) return;  // other rules have been offered since
-  const auto in_force = core_.snapshot()->policy->rollout;
-  if (in_force == nullptr) {
+  const auto measured = core_.snapshot()->policy->rollout;
+  if (measured == nullptr) {
     s.rollout = nullptr;
     return;
   }
   const auto now = Clock::now();
   const bool over = now >= rollout->end;
-  policy::RolloutResult r = in_force->result(over);
+  policy::RolloutResult r = measured->result(over);
   if (r.too_bad.empty() && !over) {
     const auto next = std::min(now + rollout->step, rollout->end);
     keeper_.post_at(next, [this, rollout] { check_rollout(rollout); }).ignore();

@@ -62,7 +62,7 @@ TEST(CanaryDump, WhatIsWrongWithAFileIsSaid) {
       {changed("op: copy\n", "op:  copy\n"), "without blanks around it"},
       {changed("op: copy\n", "pod: copy\n"), "the key \"pod\" means nothing"},
       {changed("found: 0.1", "found: 0,1"), "\"0,1\" is no number"},
-      {changed("x 9", "x 10"), "bytes of data; 10, as its lines say"},
+      {changed("x 9", "x 10"), "bytes of data; expected 10, as its lines say"},
       {changed("x 9", "x -9"), "expected 'input: NAME BYTES'"},
       {changed("x 9", "x 99999999999999999999"), "expected 'input: NAME BYTES'"},
       {changed("x 9", "x9"), "expected 'input: NAME BYTES'"},

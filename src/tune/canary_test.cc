@@ -266,7 +266,7 @@ TEST_F(CanaryTest, FiniteInputsMustGiveFiniteOutputs) {
   b.data[1] = HUGE_VALF;
   const Status s = look->judge(repaired);
   EXPECT_THAT(std::string(s.message()), HasSubstr("outs[1][1] is inf, and all inputs are finite"));
-  EXPECT_FALSE(repaired);  // nobody knows what would be right
+  EXPECT_FALSE(repaired);  // the right result is unknown
   x.data[0] = NAN;
   EXPECT_EQ(begin(args), nullptr);
   EXPECT_EQ(count().skipped, 1u);

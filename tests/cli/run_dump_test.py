@@ -67,7 +67,7 @@ class RunDump(Yard):
                              ({"kernel": "reference.cp"}, "did you mean 'reference.cpp'"),
                              ({"against": "nobody"}, "op 'softmax' has no kernel \"nobody\""),
                              ({"input": "y 96"}, "the call reads no tensor \"y\""),
-                             ({"input": "x 95"}, "96 bytes of data; 95")]:
+                             ({"input": "x 95"}, "96 bytes of data; expected 95")]:
             self.assertIn(why, self.wrong("run", "--from", self.dump(**changes)), changes)
 
     def test_what_does_not_go_together(self):

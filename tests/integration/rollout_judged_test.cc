@@ -98,14 +98,14 @@ TEST_F(RolloutJudged, RulesThatNoCallHasTriedComeIntoForce) {
 // Calls in the rollout are the long ones, as they were before.
 TEST_F(RolloutJudged, LongCallsAreComparedWithLongOnes) {
   Config same = rules(50, 1);
-  same.canary.reset();
+  same.rollout.reset();
   bare_.runtime.set_config(same).or_throw();
   new_.set(
       {.when = [](const yard_value_t* args, uint32_t) { return args[0].u.tensor->shape[0] > 99; },
        .delay = milliseconds(2)});
-  same.canary.emplace();
-  same.canary->percent = 50, same.canary->hold_s = 1, same.canary->max_slowdown = 20;
-  same.canary->labels = {{"tenant", "beta"}};
+  same.rollout.emplace();
+  same.rollout->percent = 50, same.rollout->hold_s = 1, same.rollout->max_slowdown = 20;
+  same.rollout->labels = {{"tenant", "beta"}};
   bare_.runtime.set_config(same).or_throw();
   const auto end = std::chrono::steady_clock::now() + milliseconds(900);
   const ScopedPolicy alpha(Scope().label("tenant", "alpha"));

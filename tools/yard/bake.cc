@@ -87,8 +87,7 @@ void print_baked(const BakeQuestion& q, const Baked& b) {
 
 int bake_trace(const BakeQuestion& q) {
   if (!is_namespace(q.name_space))
-    return fail(kUsage, fmt::format("'{}' is no namespace; one like baked or acme::baked would be "
-                                    "right",
+    return fail(kUsage, fmt::format("'{}' is no namespace; expected one like baked or acme::baked",
                                     q.name_space));
   const auto runtime = runtime_under(q.config);
   if (runtime == nullptr) return kUsage;

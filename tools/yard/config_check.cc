@@ -136,8 +136,8 @@ void add_config_check(CLI::App& config, Action& action) {
   c->add_flag("--strict", q->strict, "Warnings fail, too");
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
-      "All problems at once, each with file, line and column, what is wrong and what would be "
-      "right.\n"
+      "All problems at once, each with file, line and column, what is wrong and "
+      "what was expected.\n"
       "Ops and kernels are those of this machine, and ops of plugins that this environment names; "
       "a\n"
       "kernel that a plugin brings must be `optional: true`, as a program would have it. Plugins "

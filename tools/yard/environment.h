@@ -11,7 +11,7 @@ namespace yard::tool {
 
 struct Variable {
   std::string name, value;
-  std::vector<std::string> problems;  // what is wrong, and what would be right
+  std::vector<std::string> problems;  // what is wrong, and what was expected
 };
 
 // Every YARD_* variable of this process, by name.

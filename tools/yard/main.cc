@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command `yard`: finds the command meant, or says what is wrong and what would be right.
+// The command `yard`: finds the command meant, or says what is wrong and what was expected.
 #include <fmt/format.h>
 #include <yard/version.h>
 #include <CLI/CLI.hpp>
