@@ -2,7 +2,6 @@
 // What a dispatched function costs beside a raw call through a function pointer: accepted by the first backend, refused
 // by three, without any backend, inside a commit group, and under the master switch. Prints JSON.
 #include <fmt/format.h>
-#include <yard/commit.h>
 #include <yard/function.h>
 #include <yard/yard.h>
 #include <yard/plugin.hpp>

@@ -4,7 +4,7 @@
 //
 //   kernels_bench [seconds for each call, about] [op]
 #include <fmt/format.h>
-#include <yard/call_tensors.h>
+#include <yard/call_spec.h>
 #include <yard/yard.h>
 
 #include <algorithm>

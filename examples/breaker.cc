@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A circuit breaker by itself: it guards anything that may keep failing.
-#include <yard/breaker.h>
+#include <yard/health.h>
 
 #include <chrono>
 #include <cstdio>

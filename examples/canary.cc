@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A kernel with wrong results, found by a canary: the caller gets right ones, and what happened is told.
-#include <yard/canary_dump.h>
+#include <yard/verify.h>
 #include <yard/yard.h>
 #include <yard/plugin.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that fail, calls that choose together, and rules that are tried first.
-#include <yard/commit.h>
+#include <yard/function.h>
 #include <yard/yard.h>
 
 #include <cstdio>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Holding one's own kernel against the op's reference: one that is right, one that loses NaN.
+#include <yard/op.h>
 #include <yard/verify.h>
 #include <yard/plugin.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Uses the library: who runs when, every branch of every verifier, switches, a plugin that comes when it is needed.
 // Its one argument is the plugin's file.
-#include <yard/commit.h>
+#include <yard/function.h>
 #include <yard/trace.h>
 #include <yard/yard.h>
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <yard/function.h>
+#include <yard/options.h>
 
 #include "types.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the plugin of swa_sink.cc, whose file is the argument, and uses its op with options and weights.
-#include <yard/instance.h>
+#include <yard/bound.h>
 #include <yard/yard.h>
 
 #include <vector>

@@ -6,7 +6,7 @@
 // host checks; batch, heads and widths were options too and are dimensions of the schema. What was an op
 // object with a factory is the class Sinks: the host makes one for each use of the op and ends it. The
 // sinks, one learned number a head, are loaded by name instead of travelling with every call.
-#include <yard/plugin_state.hpp>
+#include <yard/plugin.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -10,10 +10,14 @@
 #pragma once
 
 #include <yard/tensor.h>
+#include <yard/value.h>
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -47,5 +51,111 @@ struct ParsedCall {
   uint32_t flags = 0;  // YARD_CALL_*
   std::map<std::string, std::string, std::less<>> labels;
 };
+
+}  // namespace yard
+
+// ---- Call tensors ----
+// Real tensors for a call read from text: memory with the strides and alignment it names, filled with
+// numbers that suit the op, guarded so that a kernel that oversteps is found out.
+//
+//   yard::Runtime& runtime = yard::Runtime::shared();
+//   auto call = runtime.parse("softmax(f32[4,8;16,1])").value();
+//   yard::CallTensors found(call, 1), expected(call, 1);        // the same seed, the same numbers
+//   runtime.call(call.op, found.args()).or_throw();
+//   ...
+//   yard::Difference d = yard::compare(found.written(), expected.written(), {});
+//
+// Objects here belong to one thread at a time.
+
+namespace yard {
+
+// What float tensors that are read are filled with. Integers are indices or small numbers in all.
+enum class Contents : uint8_t {
+  kNormal,    // about normally distributed, mean 0, deviation 1, within 6 of it
+  kNan,       // the same, with NaN in about half of the rows
+  kInfinity,  // the same, with infinities of both signs in about half of the rows
+  kDenormal,  // mostly subnormal numbers
+  kZero,      // zeros of both signs
+  kLarge,     // normal times 8192 (less where the dtype ends earlier)
+};
+YARD_API const char* to_string(Contents c) noexcept;  // "normal", "nan", ...
+YARD_API std::optional<Contents> parse_contents(std::string_view text) noexcept;
+// All of them, in the order of the enum.
+YARD_API std::span<const Contents> all_contents() noexcept;
+
+// A tensor that a kernel writes, and what to call it: "out", "outs[1]".
+struct WrittenTensor {
+  std::string name;
+  const TensorView* view;
+};
+
+// The elements of a tensor as they are in memory, in the order of indices and without gaps.
+struct TensorBytes {
+  std::string name;  // "x", "xs[1]"
+  std::string bytes;
+  bool operator==(const TensorBytes&) const = default;
+};
+
+class CallTensors {
+ public:
+  // Whether tensors for the call can be made here: on the cpu, and in memory, `sets` times.
+  YARD_API static Status check(const ParsedCall& call, int sets);
+
+  // Allocates every tensor twice over: once to use and once to remember. The same seed and contents give
+  // the same numbers on every machine. Integers are indices into the call's tables, that is, they lie
+  // within the first dimension of the smallest tensor of floats with two or more dimensions that is only
+  // read; but where a tensor of the same dtype is written they are data, small and of both signs.
+  YARD_API CallTensors(ParsedCall call, uint64_t seed, Contents contents = Contents::kNormal);
+  YARD_API ~CallTensors();
+  CallTensors(const CallTensors&) = delete;
+  CallTensors& operator=(const CallTensors&) = delete;
+
+  // By name, for Runtime::call. Borrowed from this object.
+  YARD_API const std::vector<Arg>& args() const noexcept;
+  YARD_API const std::vector<WrittenTensor>& written() const noexcept;
+  // Bytes of the elements that a call reads and writes.
+  YARD_API uint64_t traffic() const noexcept;
+
+  // Other numbers in all that is read, from then on as if they had been there from the beginning. An error if they
+  // are not exactly those of the call: a tensor is missing, unknown or of another size. Then nothing changes.
+  YARD_API Status fill(std::span<const TensorBytes> contents);
+
+  // Everything that may be written as it was before the first call.
+  YARD_API void restore() const;
+  // Other garbage in what is written and not read, so that a kernel that relies on it gives other results.
+  YARD_API void scramble() const;
+  // What has changed that a kernel must leave alone: inputs, memory around tensors and between their
+  // elements; after a failure that promised to write nothing (`written` true) outputs, too. Empty: nothing.
+  YARD_API std::string damage(bool written = false) const;
+  // The bytes of everything written, elements only.
+  YARD_API std::vector<char> bits() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+// How far the results of two runs of one call are apart.
+struct Difference {
+  bool equal_bits = true;
+  bool within = true;  // every element within its tolerance: ratio <= 1
+  double max_abs = 0;  // infinite where one is NaN or infinite and the other is not
+  double max_rel = 0;  // over elements whose reference is not 0
+  double ratio = 0;    // the largest error in units of what is allowed
+  std::string worst;   // "out[3,17]", where the ratio is largest; empty if there is none
+  double worst_found = 0, worst_expected = 0;
+};
+
+// `found` and `expected` have the same forms. An element may be off by
+//
+//   rtol * |expected| + atol * max(1, largest finite |expected| in its row)
+//
+// where a row runs along the last dimension, so that the absolute part grows with what was summed. NaN
+// equals NaN only, infinity the infinity of its sign, or a number that the next rounding would have made
+// infinite within the tolerance. A dtype without a tolerance gets the usual one: exact for integers,
+// 1e-12 for f64, 1e-5 for f32, two units in the last place for 16 bits, one for 8.
+YARD_API Difference compare(std::span<const WrittenTensor> found,
+                            std::span<const WrittenTensor> expected,
+                            std::span<const yard_tolerance_t> tolerances);
 
 }  // namespace yard

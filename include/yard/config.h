@@ -10,17 +10,93 @@
 // reading files; any thread may call them; none throws.
 #pragma once
 
-#include <yard/breaker.h>
-#include <yard/plugin_probe.h>
+#include <yard/health.h>
 #include <yard/policy.h>
+#include <yard/status.h>
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+// ---- Static map ----
+// Static maps: one kernel for an op, said in code.
+//
+//   yard::StaticMap map;
+//   map.set("rms_norm", "default.simd").set("softmax", "vendor.onednn");
+//   runtime.set_static_map(map).or_throw();     // an op or kernel that does not exist is an error
+//
+// In mode auto the mapped kernel comes first for calls it can take; in mode static it is the only one, and an op
+// that nobody maps is the error `unmapped`. A map bypasses neither deny nor capability. What it says of an op is
+// stronger than static_kernel_map of the rule file. `yard bake` writes tables for it from recorded calls.
+
+namespace yard {
+
+// A row of a table that is fixed at compile time.
+struct MappedKernel {
+  std::string_view op, kernel;
+};
+
+// The kernel a table has for an op; empty: none. Usable in static_assert.
+constexpr std::string_view mapped_kernel(std::span<const MappedKernel> table,
+                                         std::string_view op) noexcept {
+  for (const MappedKernel& row : table)
+    if (row.op == op) return row.kernel;
+  return {};
+}
+
+// A plain value.
+class StaticMap {
+ public:
+  using Kernels = std::map<std::string, std::string, std::less<>>;
+
+  StaticMap() = default;
+  explicit StaticMap(std::span<const MappedKernel> table) {
+    for (const MappedKernel& row : table) set(std::string(row.op), std::string(row.kernel));
+  }
+
+  // In the place of what was said of the op before.
+  StaticMap& set(std::string op, std::string kernel) {
+    kernels_.insert_or_assign(std::move(op), std::move(kernel));
+    return *this;
+  }
+  StaticMap& remove(std::string_view op) {
+    if (const auto it = kernels_.find(op); it != kernels_.end()) kernels_.erase(it);
+    return *this;
+  }
+
+  const Kernels& kernels() const noexcept { return kernels_; }
+  bool empty() const noexcept { return kernels_.empty(); }
+  bool operator==(const StaticMap&) const = default;
+
+ private:
+  Kernels kernels_;
+};
+
+}  // namespace yard
+
+// ---- Plugin probe ----
+// When a library is tried in a process of its own before it is opened in this one: opened, asked, started, and
+// each of its kernels run on a few small calls. That finds mistakes, not malice: it is no sandbox.
+
+namespace yard {
+
+enum class PluginProbe : int {
+  kNever,
+  kChanged,  // unless a file with these very bytes has been tried before: then what came of it counts
+  kAlways,
+};
+// "never", "changed", "always".
+YARD_API const char* to_string(PluginProbe probe) noexcept;
+YARD_API std::optional<PluginProbe> parse_plugin_probe(std::string_view text) noexcept;
+
+}  // namespace yard
 
 namespace yard {
 
@@ -264,5 +340,72 @@ YARD_API BreakerSettings breaker_of(const Config& config, const BreakerSettings&
 
 // JSON Schema of the file, for editors.
 YARD_API std::string config_json_schema();
+
+}  // namespace yard
+
+// ---- Reload ----
+// Rules that change while the program runs: watching a file, the versions there were, and the way back.
+//
+//   runtime.on_config([](const yard::ConfigEvent& e) { std::puts(to_string(e).c_str()); });
+//   runtime.watch_config("/etc/acme/rules.yaml").or_throw();
+//   ...
+//   runtime.rollback_config(runtime.config_history()[0].number).or_throw();
+//
+// Whatever changes the rules (load_config, set_config, a watched file, rollback_config) goes one way: it is
+// checked against the ops and kernels there are; validators of the program are asked; every class of calls that
+// has a plan is selected again under the new rules, and one that would be left without a kernel refuses them; then
+// they are published by one store and remembered. Rules that are refused change nothing. Nobody waits for calls.
+
+namespace yard {
+
+// How a file is watched. What settings.reload of the file in force says is stronger.
+struct WatchSettings {
+  // auto: inotify and, ten times less often than poll, a look at the files; poll where there is no inotify.
+  Watch watch = Watch::kAuto;
+  // How long the files must rest before they are read; at least 20 ms. Files that never rest are read every ten of
+  // these. The last write always counts.
+  std::chrono::nanoseconds debounce = std::chrono::milliseconds(100);
+  // How often poll looks; at least 10 ms.
+  std::chrono::nanoseconds poll_interval = std::chrono::seconds(1);
+};
+
+// Rules that are or were in force.
+struct ConfigVersion {
+  uint64_t number = 0;  // 1, 2, ... in the order in which they came into force
+  std::string sha256;   // of the texts it was read from; of its YAML for a value
+  std::chrono::system_clock::time_point time;
+  std::string source;  // a path, "set_config", "rollback to 3", or "none": taken out of force
+  std::vector<ConfigChange> changes;  // against the version before
+  bool in_force = false;
+};
+// The last 32 are kept.
+inline constexpr size_t kConfigHistory = 32;
+
+struct ConfigEvent {
+  enum class Kind : int {
+    kReloaded,
+    kRefused,
+    kRolledBack,
+    kRollout,    // `rollout`: some calls go by them
+    kTakenBack,  // they did worse; what was in force stays
+  };
+  Kind kind = Kind::kReloaded;
+  uint64_t version = 0;                 // in force after it; 0: none
+  std::string source;                   // as in ConfigVersion
+  std::vector<ConfigProblem> problems;  // all errors of what was refused; warnings
+};
+// "reloaded", "refused", "rolled back", "rollout", "taken back".
+YARD_API const char* to_string(ConfigEvent::Kind kind) noexcept;
+// `rules.yaml: refused, version 3 stays in force`, then the problems, one a line.
+YARD_API std::string to_string(const ConfigEvent& event);
+
+// Called after each change and each refusal, in their order, on a thread of the runtime and never inside a call.
+// May use the runtime in every way but destroy it. What it throws is logged. A change may be over by the time its
+// event comes.
+using ConfigListener = std::function<void(const ConfigEvent&)>;
+
+// Has a say before rules come into force: an error refuses them. Called on the thread that offers them, which may
+// be the watcher's. Must not change the rules itself: the error would_deadlock. What it throws refuses them, too.
+using ConfigValidator = std::function<Status(const Config&)>;
 
 }  // namespace yard

@@ -20,7 +20,7 @@
 // call needs has been changed: it declined (yard::Error of class `declined`), it promises `fails_before_writing`, the
 // function is `repeatable`, or its parameters leave nothing to change (numbers and texts by value or const&). Not so
 // under a strict policy, after `max_fallback_attempts`, where arguments were consumed (something not trivially
-// copyable, passed by value), or where a commit group forbids it (yard/commit.h); then, and for mistakes of the caller
+// copyable, passed by value), or where a commit group forbids it (yard/function.h); then, and for mistakes of the caller
 // (class `caller`), lost devices and fatal errors, the exception is the caller's.
 //
 // Failures count: a backend that keeps failing rests, for that function, as a kernel of an op does
@@ -33,15 +33,143 @@
 
 #include <yard/detail/function.h>
 #include <yard/detail/function_entry.h>
-#include <yard/functions.h>
 #include <yard/registry.h>
-#include <yard/samples.h>
+#include <yard/status.h>
 #include <yard/verdict.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+// ---- Functions ----
+// The dispatched functions of a process (function.h) and who provides them: listing, explaining, lazy groups.
+//
+// A group's backends may come late: from plugins whose manifest names the group, and from providers, which are
+// asked at the first call of one of its functions. A provider that fails is reported and costs the others
+// nothing; load() asks it again.
+//
+//   yard::add_provider("kda", [](yard::Changes& c) {
+//     c.add_backend(fast);
+//     yard::implement(c, chunk_attention, "fast", fast_chunk, fast_chunk_fits);
+//     return yard::Status();
+//   });
+
+namespace yard {
+
+namespace detail {
+struct FunctionArgs;
+struct FunctionSite;
+}  // namespace detail
+namespace function {
+class Registry;
+}
+
+// A reason that a verifier gave, with the figures it had the first time. The first sixteen of an implementation are
+// kept apart and logged, further ones counted together.
+struct FunctionRefusal {
+  std::string reason;  // name in the catalogue; "own" for a verifier's own text
+  std::string text;
+  uint64_t count = 0;
+};
+
+// One backend's implementation of a function.
+struct FunctionProvider {
+  std::string backend;
+  int priority = 0;  // as it counts: higher first
+  bool on = false;   // calls ask it
+  std::string reason, detail;
+  std::string breaker = "closed";  // or "open", "half_open": one call at a time tries it
+  uint64_t calls = 0, failures = 0;
+  std::vector<FunctionRefusal> refusals;
+};
+
+struct FunctionInfo {
+  std::string group, name;
+  std::string signature;  // as declared; of an orphan, as provided
+  std::string choice;     // the key it chooses by, where that is not its own
+  bool declared = false;  // false: an orphan, provided and declared by nobody
+  bool asked = false;     // called, or loaded for: the group has been asked for its backends
+  std::vector<FunctionProvider>
+      providers;  // in the order in which calls ask them, those that are out last
+  uint64_t original_calls = 0;
+};
+
+// What became of one that a group's functions can come from.
+struct FunctionSource {
+  std::string group;
+  std::string name;
+  bool done = false;
+  uint64_t attempts = 0;
+  std::string error;  // of the last attempt; empty: none, or not tried yet
+};
+
+struct FunctionCandidate {
+  std::string backend;
+  int priority = 0;
+  std::string verdict;  // "selected", "able", "refused" by its verifier, "broken" verifier, "out"
+  std::string reason, detail;
+};
+
+struct FunctionExplanation {
+  std::string function;  // "kda/chunk_attention"
+  std::string selected;  // a backend, or "original"
+  std::string why;  // where something else than priority decided: the master switch, a commit group
+  std::vector<FunctionCandidate> candidates;
+  // A line for each.
+  YARD_API std::string to_text() const;
+};
+
+// Fills in what the group gets. Nothing of it counts if the status is an error, or if it throws. One runs at a time.
+// Must not wait for other threads that call functions or add providers.
+using FunctionSetup = std::function<Status(Changes&)>;
+
+// The functions as one runtime sees them; valid as long as that is. Any thread, at any time.
+class Functions {
+ public:
+  // Declared and provided ones, by group and name. Loads nothing.
+  YARD_API std::vector<FunctionInfo> list() const;
+  // One of them: "kda/chunk_attention".
+  YARD_API Result<FunctionInfo> find(std::string_view function) const;
+  YARD_API std::vector<FunctionSource> sources() const;
+
+  // Providers of one group add up. One that comes after the group was loaded is asked at once, in its turn; its error
+  // is in sources() and in the log. One that comes from the code of a plugin that is being loaded may be asked by the
+  // next call.
+  YARD_API void add_provider(std::string group, FunctionSetup setup, std::string name = {});
+  // What the first call does, and again what failed. The error is the first of those that failed; not_found: nobody
+  // declares, provides or serves the group; would_deadlock: the code of a plugin that is being loaded cannot do so.
+  YARD_API Status load(std::string_view group);
+
+  // Every verifier that a call asks is checked: see Function::check_verifiers(). Slow. On from the start in debug
+  // builds of the library, and where YARD_CHECK_VERIFIERS says so.
+  YARD_API void check_verifiers(bool on);
+
+  explicit Functions(function::Registry& registry) noexcept : registry_(&registry) {}
+  // For the headers of functions.
+  function::Registry& registry() const noexcept { return *registry_; }
+
+ private:
+  function::Registry* registry_;
+};
+
+// On Runtime::shared().
+YARD_API void add_provider(std::string group, FunctionSetup setup, std::string name = {});
+
+namespace detail {
+
+YARD_API FunctionExplanation explain_function(FunctionSite& site, const FunctionArgs& args);
+YARD_API std::vector<std::string> check_function(FunctionSite& site, const FunctionArgs& args);
+// The number of a text, for ever; YARD_REASON_REFUSED where there are too many.
+YARD_API int32_t intern_reason(const char* text) noexcept;
+YARD_API const yard_host_t* function_host() noexcept;
+
+}  // namespace detail
+}  // namespace yard
 
 namespace yard {
 
@@ -63,7 +191,7 @@ class Function<R(A...)> {
   using Samples = void (*)(const SampleCalls<R(A...)>&);
   // Group and name, letters, digits, '_', '.' and '-', are those that backends, rules and plugins know. Overloads
   // and instances of templates are functions with names of their own: see Overloads. `samples` makes calls by which
-  // everybody's verifiers can be checked: see yard/samples.h and yard::verify().
+  // everybody's verifiers can be checked: see yard/verdict.h and yard::verify().
   Function(const char* group, const char* name, Body body, FunctionOptions o = {},
            Samples samples = nullptr) noexcept
       : body_(body),
@@ -253,3 +381,71 @@ struct Declared {
 // At namespace scope, also in a header. The result is what the body returns, or what follows `->`.
 #define YARD_DISPATCHED(name, group) \
   inline const auto name = ::yard::detail::Declared{group, #name} << []
+
+// ---- Commit ----
+// Commit groups: calls that choose together. What was chosen once inside a group stays chosen in it.
+//
+//   yard::CommitGroup forward;
+//   y = attention(q, k, v);                                // chooses
+//   ...
+//   yard::CommitGroup backward(forward.decisions());       // perhaps later, perhaps on another thread
+//   y = attention(q, k, v);                                // the same again, or an error: never another
+//   g = attention_grad(dy);                                // the same backend, where both are functions with one key
+//
+//   yard::CommitGroup step(yard::CommitKind::kCollective); // every rank runs the same kernels, or none
+//   all_reduce_like(x);
+//   compare_with_other_ranks(step.digest());
+//
+// A choice point is an op with the dtypes and shapes of its inputs and the flags of the call, whatever its
+// scalars; or a dispatched function, or the key that several functions share. Its first call inside a group
+// chooses as calls do; later ones take what it chose, whatever health says of it since. What was chosen and cannot
+// be had any more is an error. A kernel that fails is replaced only if its call was the one that chose, nobody else
+// has used the choice since, and the group is no collective one. When all fail that call has chosen nothing.
+
+namespace yard {
+
+namespace detail {
+class Commit;
+struct ThreadHead;
+}  // namespace detail
+
+enum class CommitKind {
+  kPlain,       // no fallback once something is chosen
+  kCollective,  // no fallback at all: a call goes to the first that accepts it, or fails
+};
+
+struct CommitDecision {
+  std::string point;   // "rms_norm(f32[4,8], f32[8])@cpu", "kda/chunk_attention", or a shared key
+  std::string chosen;  // a kernel's id, or a backend's name; "original": the function's own body
+
+  bool operator==(const CommitDecision&) const = default;
+};
+
+// The calls of this thread are in the group as long as this lives. Groups nest: a choice made or used inside an inner
+// group holds in the outer ones, too, and what an outer one has chosen is not chosen again. One inside a
+// collective group is collective. Other threads see nothing of it: give them decisions(). Ends on the thread
+// that made it, the last one first. Allocates; so does the first call of a choice point.
+class [[nodiscard]] CommitGroup {
+ public:
+  explicit CommitGroup(CommitKind kind = CommitKind::kPlain) : CommitGroup({}, kind) {}
+  // Begins with what was chosen elsewhere. Where an outer group has chosen otherwise, that stands.
+  YARD_API explicit CommitGroup(const std::vector<CommitDecision>& decisions,
+                                CommitKind kind = CommitKind::kPlain);
+  YARD_API ~CommitGroup();
+  CommitGroup(const CommitGroup&) = delete;
+  CommitGroup& operator=(const CommitGroup&) = delete;
+  static void* operator new(size_t) = delete;  // a block's, or part of something that is
+  static void* operator new[](size_t) = delete;
+
+  YARD_API CommitKind kind() const noexcept;
+  // What was chosen or used inside it, in the order of the first use.
+  YARD_API std::vector<CommitDecision> decisions() const;
+  // 64 hexadecimal digits over decisions(): equal exactly when they are, to compare with other processes.
+  YARD_API std::string digest() const;
+
+ private:
+  detail::ThreadHead* thread_;
+  std::unique_ptr<detail::Commit> commit_;
+};
+
+}  // namespace yard

@@ -11,23 +11,26 @@
 #pragma once
 
 #include <yard/detail/call.h>
-#include <yard/options.h>
-#include <yard/params.h>
-#include <yard/runtime.h>
+#include <yard/detail/params.h>
 
 #include <atomic>
 
 namespace yard {
 
+struct Explanation;  // explain.h
+struct Options;      // options.h
+class Runtime;       // runtime.h
 template <class Signature>
 class Op;
 
 namespace detail {
 
-// The site for (name, letters), or null and why.
-YARD_API Site* attach(Core& core, const char* name, const char* letters, Status* why);
+// The site for (name, letters) in that runtime, null: in Runtime::shared(). Null and why, if there is none.
+YARD_API Site* attach(Runtime* runtime, const char* name, const char* letters, Status* why);
 YARD_API Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options);
-YARD_API Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Options& o);
+// `options` may be null.
+YARD_API Result<Explanation> explain_site(Site* site, const yard_value_t* args,
+                                          const Options* options);
 
 #if defined(__SANITIZE_THREAD__)
 inline constexpr std::memory_order kSiteOrder = std::memory_order_acquire;
@@ -92,7 +95,7 @@ class Op<void(P...)> {
   // The same op on another runtime, which must outlive what is returned.
   OpOn<void(P...)> on(Runtime& runtime) const {
     Status why;
-    detail::Site* site = detail::attach(runtime.core(), name_, detail::kLetters<P...>, &why);
+    detail::Site* site = detail::attach(&runtime, name_, detail::kLetters<P...>, &why);
     return {site, std::move(why), nullptr};
   }
 
@@ -102,7 +105,7 @@ class Op<void(P...)> {
   detail::Site* attached(Status* why) const {
     detail::Site* site = site_.load(std::memory_order_acquire);
     if (site == nullptr) {
-      site = detail::attach(Runtime::shared().core(), name_, detail::kLetters<P...>, why);
+      site = detail::attach(nullptr, name_, detail::kLetters<P...>, why);
       if (site != nullptr) site_.store(site, std::memory_order_release);
     }
     return site;
@@ -113,14 +116,14 @@ class Op<void(P...)> {
   mutable std::atomic<detail::Site*> site_{nullptr};
 };
 
-// Why this kernel: asks the selector, runs nothing.
-template <class... P>
-Result<Explanation> explain(const Op<void(P...)>& op, std::type_identity_t<P>... p) {
+// Why this kernel: asks the selector, runs nothing. Needs explain.h.
+template <class... P, class E = Explanation>
+Result<E> explain(const Op<void(P...)>& op, std::type_identity_t<P>... p) {
   Status why;
   detail::Site* site = op.attached(&why);
   if (site == nullptr) return why;
   const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
-  return detail::explain_site(site, args, {});
+  return detail::explain_site(site, args, nullptr);
 }
 
 }  // namespace yard

@@ -505,6 +505,27 @@ typedef struct yard_hook {
   uint32_t reason_count, pad1_;
   void (*samples)(void* self, const void* to); /* sample calls, see plugin_samples.h; NULL: none */
 } yard_hook_t;
+
+/* Sample calls of a dispatched function, as they cross from a plugin to a host that does not know the types of its
+ * arguments: yard_hook_t::samples. The host asks the verifier about each, several times and on several threads;
+ * nothing is run. In C++ verdict.h and plugin_hooks.hpp do all this. */
+/* The arguments of one call. Valid while take() runs. */
+typedef struct yard_sample {
+  uint32_t size, pad_;
+  void* self;
+  /* Calls `verify`, a yard_hook_t::verify of the function's signature, with `of` and the arguments, and returns what
+   * that does; several threads may ask at once. */
+  int32_t (*ask)(void* self, void (*verify)(void), void* of, yard_verdict_t* verdict);
+  /* Calls see() with whatever a verifier could reach through them and must not change. NULL: nobody knows. */
+  void (*visit)(void* self, void (*see)(void* to, const void* data, uint64_t bytes), void* to);
+} yard_sample_t;
+
+/* Who takes them: what `to` of yard_hook_t::samples points to, which hands one call after the other to take(). */
+typedef struct yard_samples {
+  uint32_t size, pad_;
+  void* self;
+  void (*take)(void* self, const yard_sample_t* sample);
+} yard_samples_t;
 #define YARD_HOOK_ADDS 1u        /* the name may be new: nobody declares or provides it */
 #define YARD_HOOK_OVERRIDES 2u   /* the name may be declared or provided by others; neither flag: this */
 #define YARD_HOOK_LOWER_FIRST 4u /* priorities count downwards; of functions only */

@@ -10,15 +10,14 @@
 //       .add(function<fast>("kda", "chunk", "acme").verify<fits>(kReasons, host).samples<some_calls>())
 //
 // The manifest lists the hooks (HOOKS of yard_add_plugin) and the groups of functions. A C++ type in a signature must
-// be laid out as the program has it, which its text makes sure of (yard/signature.h).
+// be laid out as the program has it, which its text makes sure of (yard/detail/signature.h).
 #pragma once
 
 #include <yard/detail/callable.h>
 #include <yard/detail/function_parameters.h>
 #include <yard/detail/function_visit.h>
-#include <yard/hook_entry.h>
-#include <yard/plugin_samples.h>
-#include <yard/samples.h>
+#include <yard/detail/hook_entry.h>
+#include <yard/plugin.h>
 #include <yard/verdict.h>
 #include <yard/plugin.hpp>
 
@@ -165,7 +164,7 @@ class Function : public Hook {
     d.verify = reinterpret_cast<void (*)(void)>(&Verifier::entry);
     return *this;
   }
-  // M makes calls by which the verifier can be checked: see yard/samples.h.
+  // M makes calls by which the verifier can be checked: see yard/verdict.h.
   template <auto M>
   Function& samples() noexcept {
     d.samples = &detail::SamplesOf<M, S>::entry;

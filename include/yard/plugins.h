@@ -13,7 +13,7 @@
 // A file must be replaced by renaming another over it, as installers do, not by writing into it.
 #pragma once
 
-#include <yard/plugin_probe.h>
+#include <yard/config.h>
 #include <yard/registry.h>
 #include <yard/status.h>
 

@@ -11,12 +11,21 @@
 //   yard::Runtime::shared().set_policy(p).or_throw();
 #pragma once
 
+#include <yard/plugin.h>
 #include <yard/status.h>
+#include <yard/tensor.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace yard {
@@ -72,5 +81,169 @@ YARD_API Status validate(const Policy& policy);
 YARD_API std::string to_string(const Policy& policy);
 // `*` any run of characters, `?` one.
 YARD_API bool glob_matches(std::string_view pattern, std::string_view text) noexcept;
+
+}  // namespace yard
+
+// ---- Scope ----
+// Scopes: a policy for the calls a thread makes until the end of a block.
+//
+//   yard::ScopedPolicy exact = yard::ScopedPolicy::prefer(yard::Kind::kReference);   // this block only
+//
+//   static const yard::Scope careful = yard::Scope().strict().deny_vendors({"acme"});  // made once,
+//   yard::ScopedPolicy in(careful);                                          // entered in nanoseconds
+//
+// A scope belongs to the thread that enters it; other threads see nothing of it. Scopes nest: the inner
+// one is the stronger. What a scope does not say follows the process, also when that changes meanwhile.
+// Stronger than a scope are only a call's own options. A scope whose policy means nothing (an unknown
+// token, say) makes every call inside fail with that message.
+
+namespace yard {
+
+namespace detail {
+struct ScopeSpec;
+struct ScopeState;
+struct ThreadHead;
+}  // namespace detail
+
+// What a scope says. A value; each function gives a scope that says one thing more. Any thread may enter it.
+class Scope {
+ public:
+  YARD_API Scope();
+  YARD_API explicit Scope(Policy policy);
+
+  YARD_API Scope strict(bool on = true) const;
+  YARD_API Scope prefer(Kind kind) const;
+  YARD_API Scope order(std::string op, std::vector<std::string> tokens) const;
+  YARD_API Scope allow_vendors(std::vector<std::string> names) const;
+  YARD_API Scope deny_vendors(std::vector<std::string> names) const;
+  YARD_API Scope allow_kernels(std::vector<std::string> globs) const;
+  YARD_API Scope deny_kernels(std::vector<std::string> globs) const;
+  // For rules and traces: tenant, model, phase.
+  YARD_API Scope label(std::string name, std::string value) const;
+  // No gradient will be asked for: kernels for inference only may serve.
+  YARD_API Scope inference(bool on = true) const;
+  // Only kernels that give the same bits every time.
+  YARD_API Scope deterministic(bool on = true) const;
+  // How plans are obtained: a mode by its name, also one that the program has added. Calls on a runtime that has no
+  // such mode fail.
+  YARD_API Scope mode(std::string name) const;
+
+  YARD_API const Policy& policy() const noexcept;
+  YARD_API const std::map<std::string, std::string, std::less<>>& labels() const noexcept;
+  // Whether it means something; calls inside it fail with this otherwise.
+  YARD_API Status status() const;
+
+ private:
+  friend class ScopedPolicy;
+  friend Scope current_scope();
+  explicit Scope(std::shared_ptr<detail::ScopeSpec> spec) noexcept : spec_(std::move(spec)) {}
+  std::shared_ptr<detail::ScopeSpec> spec_;  // never changed once shared
+};
+
+// All that the thread's scopes say together: enter it on another thread to work there as here.
+YARD_API Scope current_scope();
+
+// The thread is in the scope as long as this lives. Ends on the thread that made it, the last one first.
+class [[nodiscard]] ScopedPolicy {
+ public:
+  // Borrows the scope.
+  explicit ScopedPolicy(const Scope& scope) { enter(*scope.spec_); }
+  explicit ScopedPolicy(Scope&& scope) : keep_(std::move(scope.spec_)) { enter(*keep_); }
+  explicit ScopedPolicy(Policy policy) : ScopedPolicy(Scope(std::move(policy))) {}
+  YARD_API ~ScopedPolicy();
+  ScopedPolicy(const ScopedPolicy&) = delete;
+  ScopedPolicy& operator=(const ScopedPolicy&) = delete;
+  static void* operator new(size_t) = delete;  // a block's, or part of something that is
+  static void* operator new[](size_t) = delete;
+
+  static ScopedPolicy strict(bool on = true) { return ScopedPolicy(Scope().strict(on)); }
+  static ScopedPolicy prefer(Kind kind) { return ScopedPolicy(Scope().prefer(kind)); }
+  static ScopedPolicy allow_vendors(std::vector<std::string> names) {
+    return ScopedPolicy(Scope().allow_vendors(std::move(names)));
+  }
+  static ScopedPolicy deny_vendors(std::vector<std::string> names) {
+    return ScopedPolicy(Scope().deny_vendors(std::move(names)));
+  }
+  static ScopedPolicy allow_kernels(std::vector<std::string> globs) {
+    return ScopedPolicy(Scope().allow_kernels(std::move(globs)));
+  }
+  static ScopedPolicy deny_kernels(std::vector<std::string> globs) {
+    return ScopedPolicy(Scope().deny_kernels(std::move(globs)));
+  }
+  static ScopedPolicy label(std::string name, std::string value) {
+    return ScopedPolicy(Scope().label(std::move(name), std::move(value)));
+  }
+  static ScopedPolicy inference(bool on = true) { return ScopedPolicy(Scope().inference(on)); }
+
+ private:
+  YARD_API void enter(detail::ScopeSpec& spec);
+
+  detail::ThreadHead* thread_ = nullptr;
+  const detail::ScopeState* outer_ = nullptr;
+  std::shared_ptr<detail::ScopeSpec> keep_;
+  std::shared_ptr<const detail::ScopeState> own_;  // where the scope has no room to keep it
+};
+
+}  // namespace yard
+
+// ---- Mode ----
+// Modes of the program's own: another way to say which kernel serves a call.
+//
+//   yard::ModeProvider table;
+//   table.reads = {"rows"};                                    // nothing else of the call matters to it
+//   table.plan = [](const yard::ModeCall& c) -> std::vector<std::string> {
+//     if (c.read[0] < 64) return {"reference.cpp"};
+//     return {};                                               // no answer: as in mode dynamic
+//   };
+//   runtime.add_mode("by_table", table).or_throw();
+//
+// Such a mode is named like any other: in the rule file (`settings.mode`, `settings.modes`), by a scope
+// (Scope::mode) or by a call (Options::mode_name). It orders kernels that are allowed, able and healthy, and
+// bypasses neither deny nor capability. Those it does not name follow in the order of mode dynamic, so a kernel
+// that fails is followed by others and never run twice.
+
+namespace yard {
+
+// A kernel that could serve the call.
+struct ModeCandidate {
+  std::string_view id;
+  std::string_view vendor;  // empty: nobody's
+  Kind kind = Kind::kDefault;
+  double priority = 0;
+  double estimate_ns = -1;  // what it expects to take; negative: it does not say
+};
+
+// What ModeCall::read has where a call lacks a field.
+inline constexpr int64_t kFieldAbsent = INT64_MIN;
+
+// A call that needs a plan. Everything is borrowed for as long as plan() runs.
+struct ModeCall {
+  std::string_view op;
+  std::span<const int64_t> read;       // the fields of ModeProvider::reads, in that order
+  std::span<const yard_value_t> args;  // metadata only: tensors have no data
+  uint32_t flags = 0;                  // YARD_CALL_*
+  Device device;
+  std::span<const std::pair<std::string, std::string>> labels;
+  std::span<const ModeCandidate> candidates;  // in the order of mode dynamic; at least one
+};
+
+// Has one of the two functions, or both. They are called by whatever thread needs a plan, also by several at once,
+// must give the same answer to the same question, and must not change the runtime: that is the error
+// would_deadlock. What they throw counts as no answer and is logged.
+struct ModeProvider {
+  // What the answer depends on beside the op, the candidates, device, flags and labels: fields such as `rows`,
+  // `hidden`, `x.rank`, an int, bool or enum argument; or arguments, which are then read whole. Calls that are
+  // alike in all of these share a plan. One that an op lacks is absent there. Unset: the answer depends on
+  // everything, and calls share a plan only if they are the same.
+  std::optional<std::vector<std::string>> reads;
+
+  // Plan for a call: ids of kernels, best first. Empty: no answer. Ids of kernels that cannot serve the call are
+  // passed over.
+  std::function<std::vector<std::string>(const ModeCall& call)> plan;
+
+  // Kernel for a CallSpec (docs/reference/call_spec.md); asked where there is no plan(), or it gave no answer. Empty:
+  // no answer.
+  std::function<std::string(std::string_view call_spec)> kernel;
+};
 
 }  // namespace yard

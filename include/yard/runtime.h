@@ -6,20 +6,13 @@
 // child goes on with the registry and the policy of the parent.
 #pragma once
 
-#include <yard/call_spec.h>
-#include <yard/canary.h>
 #include <yard/config.h>
 #include <yard/explain.h>
-#include <yard/functions.h>
-#include <yard/hooks.h>
-#include <yard/mode.h>
+#include <yard/health.h>
 #include <yard/options.h>
 #include <yard/plugins.h>
-#include <yard/record.h>
+#include <yard/policy.h>
 #include <yard/registry.h>
-#include <yard/reload.h>
-#include <yard/runtime_health.h>
-#include <yard/static_map.h>
 #include <yard/value.h>
 
 #include <initializer_list>
@@ -28,6 +21,11 @@
 
 namespace yard {
 
+struct CanaryReport;    // verify.h
+class Functions;        // function.h
+class Hooks;            // hook.h
+struct ParsedCall;      // call_spec.h
+struct RecordingStats;  // trace.h
 namespace detail {
 class Core;
 struct Site;

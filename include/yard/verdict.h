@@ -10,6 +10,7 @@
 #include <yard/plugin.h>
 
 #include <cstdint>
+#include <tuple>
 #include <type_traits>
 
 namespace yard {
@@ -61,7 +62,7 @@ using VerifyArg =
 class FunctionQuery {
  public:
   FunctionQuery(uint32_t flags, const yard_host_t* host) noexcept : flags_(flags), host_(host) {}
-  // As the thread's scope says (yard/scope.h): no gradient will be asked for.
+  // As the thread's scope says (yard/policy.h): no gradient will be asked for.
   bool inference() const noexcept { return (flags_ & YARD_CALL_INFERENCE) != 0; }
   bool training() const noexcept { return !inference(); }
   bool deterministic() const noexcept { return (flags_ & YARD_CALL_DETERMINISTIC) != 0; }
@@ -75,6 +76,46 @@ class FunctionQuery {
  private:
   uint32_t flags_;
   const yard_host_t* host_;
+};
+
+}  // namespace yard
+
+// ---- Samples ----
+// Sample calls of a dispatched function, by which its verifiers are checked (yard verify, yard/verify.h). Standalone.
+//
+// The function that makes them hands each call's arguments on, and owns what they point to:
+//
+//   void norm_samples(const yard::SampleCalls<float(const Norm&, float)>& call) {
+//     std::vector<float> x(4 * 64), out(x.size());
+//     call(Norm{x.data(), out.data(), 4, 64, DType::kF32}, 1e-6f);
+//     call(Norm{x.data(), out.data(), 4, 64, DType::kBF16}, 1e-6f);
+//   }
+//
+// Verifiers are asked about them, several times and on several threads; nothing is run. Take calls that reach every
+// branch: what is not tried is not checked. Verifiers are held to leave alone what the arguments hold as far as their
+// types tell; for a class with pointers a function yard_visit() says what belongs to it (yard/detail/function_visit.h).
+
+namespace yard {
+
+template <class Signature>
+class SampleCalls;
+
+template <class R, class... A>
+class SampleCalls<R(A...)> {
+ public:
+  using Arguments = std::tuple<const std::remove_reference_t<A>&...>;
+
+  // One sample. Returns when it has been checked.
+  void operator()(const std::remove_reference_t<A>&... args) const {
+    take_(to_, Arguments(args...));
+  }
+
+  // For whoever checks.
+  SampleCalls(void (*take)(void* to, const Arguments&), void* to) noexcept : take_(take), to_(to) {}
+
+ private:
+  void (*take_)(void* to, const Arguments&);
+  void* to_;
 };
 
 }  // namespace yard

@@ -13,11 +13,15 @@
 // docs/guides/verify.md says what is tried and what counts as wrong.
 #pragma once
 
-#include <yard/call_tensors.h>
+#include <yard/call_spec.h>
+#include <yard/config.h>
 #include <yard/runtime.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -101,7 +105,7 @@ struct KernelReport {
   size_t ran() const noexcept { return passed + failed + expected; }
 };
 
-// How one backend's verifier of a dispatched function did. It is asked about every sample call (yard/samples.h), twice
+// How one backend's verifier of a dispatched function did. It is asked about every sample call (yard/verdict.h), twice
 // and on two other threads; arguments, environment and registry are compared before and after.
 struct FunctionReport {
   enum class State : uint8_t {
@@ -142,5 +146,117 @@ struct VerifyReport {
 // Runs on the calling thread for as long as it takes: some seconds. Fails only when an option names
 // something that is not there. A kernel that crashes takes the process with it.
 YARD_API Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options = {});
+
+}  // namespace yard
+
+// ---- Canary ----
+// What numerical canaries have seen: how many calls were looked at, and which had wrong results.
+//
+// The rule file says whose calls are looked at, and how many of them (canary, docs/guides/canaries.md). A call
+// with wrong results counts as a fault of its kernel; where another kernel has run it on copies, the caller gets
+// what that one computed.
+//
+//   for (const yard::CanaryMismatch& m : runtime.canaries().mismatches)
+//     std::printf("%s %s: %s\n", m.op.c_str(), m.kernel.c_str(), to_string(m).c_str());
+
+namespace yard {
+
+// A call with wrong results.
+struct CanaryMismatch {
+  std::string op, kernel;
+  std::string against;  // the kernel that is right; empty where outputs were only to be finite
+  std::string call;     // a CallSpec
+  std::string worst;    // "out[3,17]"
+  double found = 0;     // what the kernel had there ...
+  double expected = 0;  // ... and what the other one had
+  double error = 0;     // in units of the tolerance; infinite where no number says how wrong it is
+  std::chrono::system_clock::time_point when;
+  std::string dump;  // the file that has its inputs, once that is written; empty: none
+};
+// "out[3,17] is 0.5 where reference.cpp has 0.25 (12.5 times the tolerance)".
+YARD_API std::string to_string(const CanaryMismatch& mismatch);
+
+// One kernel under one check.
+struct CanaryCount {
+  std::string op, kernel;
+  CanaryCheck check = CanaryCheck::kValues;
+  uint64_t calls = 0;    // that could have been looked at
+  uint64_t checked = 0;  // that were
+  uint64_t mismatches = 0;
+  uint64_t skipped = 0;     // it was their turn, and they could not be judged
+  std::string why_skipped;  // the first of them
+};
+
+struct CanaryReport {
+  std::vector<CanaryCount> kernels;        // by op and kernel
+  std::vector<CanaryMismatch> mismatches;  // the last 64, oldest first
+};
+
+}  // namespace yard
+
+// ---- Canary dump ----
+// The inputs of a call that a canary found wrong, as a file, and running it again.
+//
+//   auto dump = yard::read_canary_dump("dumps/canary-....yarddump").value();
+//   auto again = yard::replay(yard::Runtime::shared(), dump).value();
+//   std::puts(again.ok() ? "right now" : again.difference.worst.c_str());
+//
+// A file is text up to the line `data`, then the bytes of the tensors, one behind the other, in the order of their
+// lines. What is read is checked; a file may come from anywhere.
+
+namespace yard {
+
+struct CanaryDump {
+  CanaryMismatch mismatch;           // without `dump`
+  std::optional<double> rtol, atol;  // of the rule; both unset: the op's own
+  std::vector<TensorBytes> inputs;   // every tensor that the call reads
+};
+
+// The file's bytes. Texts that do not fit a line are cut.
+YARD_API std::string to_bytes(const CanaryDump& dump);
+// Failures are Code::kParse and name what is wrong; `name` is what messages call it.
+YARD_API Result<CanaryDump> parse_canary_dump(std::string_view bytes, std::string_view name);
+// At most 1 GiB.
+YARD_API Result<CanaryDump> read_canary_dump(const std::string& path);
+
+struct CanaryReplay {
+  std::string op, kernel, against, call;
+  Status status;          // of the kernel
+  Difference difference;  // only if that is OK
+  std::string damage;     // what it changed that is not its own; empty: nothing
+  bool ok() const noexcept { return status.ok() && damage.empty() && difference.within; }
+};
+
+// Runs the kernel of the dump, or another of the op, and the kernel that is right (the dump's, else the reference
+// kernel) on the dump's inputs. Policy and health play no part. An error if that cannot be done: op or kernel are not
+// known, they do not take the call, the inputs are not those of the call, the right kernel fails.
+YARD_API Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
+                                     std::string_view kernel = {});
+
+}  // namespace yard
+
+// ---- Sample calls ----
+// Calls to try rules on before they are in force, where nobody has recorded any.
+//
+//   yard::Config config = yard::read_config("rules.yaml").config;
+//   for (const std::string& call : yard::sample_calls(runtime, "rms_norm", {&config, 1}).value())
+//     std::puts(runtime.resolve(call).value().kernel.c_str());
+//
+// Made from the op's schema: every dtype, small and large, layouts, flags, with and without optionals. For each
+// rule of the configs that is about the op, a call for which it holds, and others just beside it: one field
+// at a time has another value, numbers by one. The same configs give the same calls.
+
+namespace yard {
+
+// CallSpecs in canonical form, each once, at most `limit`. Fails when there is no such op. Opens the plugin
+// that announces the op. Any thread.
+YARD_API Result<std::vector<std::string>> sample_calls(const Runtime& runtime, std::string_view op,
+                                                       std::span<const Config> configs = {},
+                                                       size_t limit = 2000);
+
+// Rules and score entries in force that hold for none of these calls, as "'name', dispatch_rules[2] (rules.yaml:7)":
+// what has been tried says nothing about them. Calls that cannot be read count for nothing. Any thread.
+YARD_API std::vector<std::string> unmet_rules(const Runtime& runtime,
+                                              std::span<const std::string> calls);
 
 }  // namespace yard

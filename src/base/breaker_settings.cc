@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether settings of breakers make sense. Down here because rule files state them and breakers use them.
 #include <fmt/format.h>
-#include <yard/breaker.h>
+#include <yard/health.h>
 
 #include "base/text.h"
 

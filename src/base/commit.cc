@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <yard/commit.h>
 #include <yard/detail/commit.h>
+#include <yard/function.h>
 
 #include "base/digest.h"
 #include "base/text.h"

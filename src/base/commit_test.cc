@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <yard/commit.h>
 #include <yard/detail/commit.h>
+#include <yard/function.h>
 
 #include <thread>
 

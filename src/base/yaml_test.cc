@@ -98,8 +98,9 @@ TEST(Yaml, LimitsHold) {
     EXPECT_THAT(error(never_closed), HasSubstr("nested too deeply; expected at most 64")) << open;
   }
   EXPECT_THAT(error("[[1, 2]: 3]"), HasSubstr("a list is no key"));
-  EXPECT_THAT(error("a: 1", {.bytes = 3}), HasSubstr("4 bytes are too many; at most 3"));
-  EXPECT_THAT(error("[1, 2, 3, 4]", {.nodes = 4}), HasSubstr("too large; at most 4 values"));
+  EXPECT_THAT(error("a: 1", {.bytes = 3}), HasSubstr("4 bytes are too many; expected at most 3"));
+  EXPECT_THAT(error("[1, 2, 3, 4]", {.nodes = 4}),
+              HasSubstr("too large; expected at most 4 values"));
   std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 12; ++i) {
     std::string all;

@@ -225,10 +225,6 @@ Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& 
   return site->core->call_slow(*site, args, site->count, &options).release();
 }
 
-Site* attach(Core& core, const char* name, const char* letters, Status* why) {
-  return core.attach(name, letters, why);
-}
-
 op::Labels call_labels(const Options* o, const ScopeState* scope) {
   std::map<std::string, std::string, std::less<>> all;
   if (o != nullptr) all = o->labels;
@@ -242,7 +238,9 @@ op::Call scoped_call(const op::Program& program, const yard_value_t* args, const
   return op::Call::capture(program, args, flags, call_labels(&o, scope));
 }
 
-Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Options& o) {
+Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Options* options) {
+  const Options none;
+  const Options& o = options != nullptr ? *options : none;
   auto s = site->core->snapshot();
   const registry::OpRecord* op_record = s->state->find(site->name);
   if (site->core->first_need(site->name, op_record)) {

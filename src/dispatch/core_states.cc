@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whose states a call uses, and when they end.
-#include <yard/instance.h>
+#include <yard/bound.h>
 
 #include "dispatch/core.h"
 

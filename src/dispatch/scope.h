@@ -7,7 +7,7 @@
 
 #include <yard/detail/guard.h>
 #include <yard/options.h>
-#include <yard/scope.h>
+#include <yard/policy.h>
 
 #include <atomic>
 #include <cstdint>

@@ -7,7 +7,7 @@
 #pragma once
 
 #include <yard/detail/function.h>
-#include <yard/functions.h>
+#include <yard/function.h>
 
 #include <atomic>
 #include <memory>

@@ -7,7 +7,7 @@
 // groups comes before that of the plugin loader, so nobody waits for it who has the latter.
 #pragma once
 
-#include <yard/functions.h>
+#include <yard/function.h>
 #include <yard/registry.h>
 #include <yard/verify.h>
 

@@ -6,7 +6,7 @@
 // for writers; the child has one of its own.
 #pragma once
 
-#include <yard/functions.h>
+#include <yard/function.h>
 
 #include <atomic>
 #include <mutex>

@@ -2,7 +2,7 @@
 // Checking verifiers by sample calls: those that a program declares with a function, and those that a plugin brings
 // with its implementation.
 #include <fmt/format.h>
-#include <yard/plugin_samples.h>
+#include <yard/plugin.h>
 
 #include <algorithm>
 #include <tuple>

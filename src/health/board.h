@@ -12,7 +12,6 @@
 // Failures are counted once, at the kernel that failed: that it was a fallback changes nothing.
 #pragma once
 
-#include <yard/breaker.h>
 #include <yard/health.h>
 #include <yard/status.h>
 

@@ -2,7 +2,6 @@
 // What the board knows, and the steps it takes: Board holds the lock around every function here.
 #pragma once
 
-#include <yard/breaker.h>
 #include <yard/health.h>
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The breaker that stands alone.
-#include <yard/breaker.h>
+#include <yard/health.h>
 
 #include <mutex>
 

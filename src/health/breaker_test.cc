@@ -2,7 +2,7 @@
 // The breaker that stands alone; and the defects of others, each as a test named after it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <yard/breaker.h>
+#include <yard/health.h>
 
 #include <functional>
 #include <limits>

@@ -2,7 +2,7 @@
 // Events that wait for whoever wants them: bounded, the oldest goes.
 #pragma once
 
-#include <yard/breaker.h>
+#include <yard/health.h>
 
 #include <deque>
 #include <string>

@@ -6,7 +6,7 @@
 // that is: it decides, here nobody does.
 #pragma once
 
-#include <yard/breaker.h>
+#include <yard/health.h>
 
 #include <map>
 #include <memory>

@@ -3,7 +3,7 @@
 // those around it. docs/concepts/breakers.md is the model in words.
 #pragma once
 
-#include <yard/breaker.h>
+#include <yard/health.h>
 
 #include <algorithm>
 #include <chrono>

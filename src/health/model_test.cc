@@ -2,6 +2,7 @@
 // 24 hours of a kernel with six kinds of calls, thousands of times faster than life: whatever calls, hands and late
 // results do, the board does what the model does.
 #include <gtest/gtest.h>
+
 #include <rapidcheck.h>
 
 #include <optional>

@@ -3,7 +3,7 @@
 // instead of times that are compared. The property test holds the board against it.
 #pragma once
 
-#include <yard/breaker.h>
+#include <yard/health.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Breakers under many threads: one probe at a time, and none admitted once open.
 #include <gtest/gtest.h>
-#include <yard/breaker.h>
+#include <yard/health.h>
 
 #include <atomic>
 #include <thread>

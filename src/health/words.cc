@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What breakers say, in words.
 #include <fmt/format.h>
-#include <yard/breaker.h>
+#include <yard/health.h>
 
 #include "base/text.h"
 #include "health/events.h"

@@ -2,8 +2,8 @@
 // Modes that the program has added, by name.
 #pragma once
 
-#include <yard/mode.h>
 #include <yard/options.h>
+#include <yard/policy.h>
 
 #include <map>
 #include <memory>

@@ -3,9 +3,9 @@
 // the API.
 #pragma once
 
-#include <yard/breaker.h>
+#include <yard/config.h>
+#include <yard/health.h>
 #include <yard/policy.h>
-#include <yard/static_map.h>
 
 #include <map>
 #include <memory>

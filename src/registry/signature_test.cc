@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text of signatures: the same for the same types, whoever compiles them, and another for every difference.
 #include <gtest/gtest.h>
-#include <yard/signature.h>
+#include <yard/detail/signature.h>
 
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of a runtime: see yard/functions.h.
+// Functions of a runtime: see yard/function.h.
 #include <fmt/format.h>
 #include <yard/runtime.h>
 

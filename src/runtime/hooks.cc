@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks of a runtime: see yard/hooks.h.
+// Hooks of a runtime: see yard/hook.h.
 #include "runtime/hooks.h"
 
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 // Hooks of a runtime: the table of the registry, and how plugins and backends have a say in it.
 #pragma once
 
-#include <yard/hooks.h>
+#include <yard/hook.h>
 
 #include <atomic>
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <yard/instance.h>
+#include <yard/bound.h>
 #include <yard/runtime.h>
 
 #include "dispatch/core.h"

@@ -4,7 +4,7 @@
 // to themselves: whatever they wait for, breakers go on.
 #pragma once
 
-#include <yard/runtime_health.h>
+#include <yard/health.h>
 
 #include <atomic>
 #include <mutex>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <yard/call_spec.h>
 #include <yard/runtime.h>
 
 namespace yard {

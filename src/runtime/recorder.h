@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recording calls: an observer that counts them, and a thread that writes them down. See yard/record.h.
+// Recording calls: an observer that counts them, and a thread that writes them down. See yard/trace.h.
 #pragma once
 
-#include <yard/record.h>
 #include <yard/status.h>
+#include <yard/trace.h>
 
 #include <atomic>
 #include <memory>

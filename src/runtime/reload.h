@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one way by which rules come into force, what it remembers, and whom it tells. See yard/reload.h.
+// The one way by which rules come into force, what it remembers, and whom it tells. See yard/config.h.
 #pragma once
 
-#include <yard/reload.h>
+#include <yard/config.h>
 
 #include <deque>
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running a canary's dump again: see yard/canary_dump.h.
+// Running a canary's dump again: see yard/verify.h.
 #include <fmt/format.h>
-#include <yard/canary_dump.h>
+#include <yard/verify.h>
 
 #include "base/text.h"
 #include "dispatch/core.h"

@@ -28,6 +28,14 @@
 #include "runtime/reload.h"
 #include "tune/canary.h"
 
+namespace yard::detail {
+
+Site* attach(Runtime* runtime, const char* name, const char* letters, Status* why) {
+  return (runtime != nullptr ? *runtime : Runtime::shared()).core().attach(name, letters, why);
+}
+
+}  // namespace yard::detail
+
 namespace yard {
 namespace {
 

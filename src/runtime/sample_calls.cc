@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sample calls of a runtime's ops: see yard/sample_calls.h.
-#include <yard/sample_calls.h>
+// Sample calls of a runtime's ops: see yard/verify.h.
+#include <yard/verify.h>
 
 #include <fmt/format.h>
 

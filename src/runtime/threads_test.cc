@@ -10,7 +10,7 @@
 #include <yard/detail/guard.h>
 #include <yard/detail/sanitizers.h>
 #include <yard/plugin.h>
-#include <yard/scope.h>
+#include <yard/policy.h>
 
 #include <atomic>
 #include <chrono>

@@ -2,7 +2,7 @@
 // Copies of a call's tensors, strided as they are, so that it can be run a second time.
 #pragma once
 
-#include <yard/call_tensors.h>
+#include <yard/call_spec.h>
 #include <yard/plugin.h>
 
 #include <deque>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors for calls: see yard/call_tensors.h.
-#include <yard/call_tensors.h>
+// Tensors for calls: see yard/call_spec.h.
+#include <yard/call_spec.h>
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors made from text, what they hold, what is seen of a kernel that oversteps, results that differ.
 #include <gmock/gmock.h>
-#include <yard/call_tensors.h>
+#include <yard/call_spec.h>
 
 #include <algorithm>
 #include <cmath>

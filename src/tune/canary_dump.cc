@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dumps as bytes and back: see yard/canary_dump.h.
-#include <yard/canary_dump.h>
+// Dumps as bytes and back: see yard/verify.h.
+#include <yard/verify.h>
 
 #include <fcntl.h>
 #include <fmt/format.h>

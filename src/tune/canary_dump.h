@@ -2,7 +2,7 @@
 // A folder for dumps that stays within its bounds.
 #pragma once
 
-#include <yard/canary_dump.h>
+#include <yard/verify.h>
 
 #include <string>
 

@@ -3,8 +3,7 @@
 // themselves, which are recreated whenever something about their op changes.
 #pragma once
 
-#include <yard/canary.h>
-#include <yard/canary_dump.h>
+#include <yard/verify.h>
 
 #include <atomic>
 #include <deque>

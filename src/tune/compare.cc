@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparing tensors element by element: see yard/call_tensors.h.
+// Comparing tensors element by element: see yard/call_spec.h.
 #include <fmt/format.h>
-#include <yard/call_tensors.h>
+#include <yard/call_spec.h>
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 // Numbers for tensors to be tested with.
 #pragma once
 
-#include <yard/call_tensors.h>
+#include <yard/call_spec.h>
 
 #include "tune/elements.h"
 

@@ -6,7 +6,7 @@
 // those of other choices at random.
 #pragma once
 
-#include <yard/call_tensors.h>
+#include <yard/call_spec.h>
 #include <yard/plugin.h>
 
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of one op that show what rules do to it. The interface is yard/sample_calls.h.
+// Calls of one op that show what rules do to it. The interface is yard/verify.h.
 #pragma once
 
 #include <yard/config.h>

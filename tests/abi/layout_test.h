@@ -3,7 +3,6 @@
 #pragma once
 
 #include <yard/plugin.h>
-#include <yard/plugin_samples.h>
 
 #ifdef __cplusplus
 #define YARD_CHECK(condition, text) static_assert(condition, text)

@@ -93,7 +93,7 @@ class Explain(Yard):
         self.assertIn("did you mean 'vendor'", self.wrong("explain", CALL, "--prefer", "vendr"))
         self.assertIn("no kernel 'reference.cp' to force; did you mean 'reference.cpp'?",
                       self.wrong("explain", CALL, "--force", "reference.cp"))
-        self.assertIn("expected vendor:NAME or impl:ID", self.wrong("explain", CALL, "--order", "vndr"))
+        self.assertIn("vendor:NAME or impl:ID", self.wrong("explain", CALL, "--order", "vndr"))
         self.assertIn("NAME=on or NAME=off", self.wrong("explain", CALL, "--backend", "reference=maybe"))
         self.assertIn("KEY=VALUE", self.wrong("explain", CALL, "--label", "model"))
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a canary's dump: reading ends, mistakes are named, what was read writes and reads back as itself, and
 // running it again ends with an answer.
-#include <yard/canary_dump.h>
+#include <yard/verify.h>
 
 #include <cstdint>
 #include <cstdlib>

@@ -62,7 +62,7 @@ class Asker {
     return cached(c, &o);
   }
   Result<Explanation> explain(const RandomCall& c, const Options& o) {
-    return detail::explain_site(site_, c.args.data(), o);
+    return detail::explain_site(site_, c.args.data(), &o);
   }
 
  private:

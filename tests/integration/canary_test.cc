@@ -3,7 +3,7 @@
 // be run again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <yard/canary_dump.h>
+#include <yard/verify.h>
 
 #include <atomic>
 #include <filesystem>

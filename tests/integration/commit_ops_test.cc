@@ -2,7 +2,7 @@
 // Ops inside commit groups: what was chosen stays, and nobody falls back alone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <yard/commit.h>
+#include <yard/function.h>
 
 #include <functional>
 #include <thread>

@@ -2,7 +2,7 @@
 // Versions of rules and the way back; who has a say before rules count, and who is told afterwards.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <yard/scope.h>
+#include <yard/policy.h>
 
 #include <atomic>
 #include <stdexcept>

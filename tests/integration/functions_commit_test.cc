@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dispatched functions in commit groups: what is chosen once stays chosen, for all that choose together.
-#include <yard/commit.h>
+#include <yard/function.h>
 
 #include <stdexcept>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What failures of an implementation do: fallback where nothing was changed, breakers, probes, hands.
-#include <yard/commit.h>
+#include <yard/function.h>
 
 #include <atomic>
 #include <condition_variable>

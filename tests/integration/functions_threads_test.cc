@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dispatched functions from many threads, while backends, switches, rules and groups change.
-#include <yard/commit.h>
 #include <yard/detail/sanitizers.h>
+#include <yard/function.h>
 
 #include <atomic>
 #include <thread>

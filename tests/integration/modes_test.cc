@@ -2,7 +2,7 @@
 // Static maps made in code, and modes that a program adds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <yard/scope.h>
+#include <yard/policy.h>
 
 #include <atomic>
 

@@ -2,7 +2,7 @@
 // LayerZero's cache key leaves out what the choice depends on. Here each of these, changed alone after the other
 // choice is in the cache, gives the kernel that a fresh selection gives. Determinism is in peers_dispatch_test.cc.
 #include <gtest/gtest.h>
-#include <yard/scope.h>
+#include <yard/policy.h>
 
 #include "testing.h"
 

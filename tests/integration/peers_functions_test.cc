@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is known to go wrong in a library that lets backends take over its functions: a test for each defect.
-#include <yard/commit.h>
+#include <yard/function.h>
 
 #include <stdexcept>
 

@@ -3,7 +3,7 @@
 // ours takes over. (What a failed kernel is remembered for, and fork, have tests of their own.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <yard/scope.h>
+#include <yard/policy.h>
 
 #include <thread>
 

@@ -2,7 +2,7 @@
 // The plugins of examples/plugins: loaded from their files, called, verified, and gone after unloading.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <yard/instance.h>
+#include <yard/bound.h>
 #include <yard/trace.h>
 #include <yard/verify.h>
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include <yard/bound.h>
 #include <yard/detail/sanitizers.h>
-#include <yard/scope.h>
+#include <yard/policy.h>
 #include <yard/trace.h>
 
 #include <filesystem>

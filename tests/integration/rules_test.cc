@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/log.h>
-#include <yard/scope.h>
+#include <yard/policy.h>
 
 #include <cstdlib>
 #include <fstream>

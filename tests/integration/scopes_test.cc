@@ -3,7 +3,7 @@
 // behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <yard/scope.h>
+#include <yard/policy.h>
 
 #include <atomic>
 #include <memory>

@@ -2,8 +2,8 @@
 // Kernels with state: created from options, loaded, prepared, run, ended; in this order, and each end once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <yard/bound.h>
 #include <yard/detail/sanitizers.h>
-#include <yard/instance.h>
 
 #include <atomic>
 #include <thread>

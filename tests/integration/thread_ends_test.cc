@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <yard/bound.h>
 #include <yard/c.h>
-#include <yard/commit.h>
-#include <yard/scope.h>
+#include <yard/function.h>
+#include <yard/policy.h>
 #include <yard/trace.h>
 
 #include <atomic>

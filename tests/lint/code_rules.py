@@ -69,7 +69,7 @@ def check_backends(tree):
                 if f"{folder}/{what}" not in tree.files:
                     yield Finding(path, number, f'a backend includes only its own folder, not "{what}"')
             elif what.startswith("yard/") and not is_test(path):
-                if what not in ("yard/plugin.h", "yard/plugin.hpp", "yard/plugin_state.hpp",
+                if what not in ("yard/plugin.h", "yard/plugin.hpp", "yard/plugin.hpp",
                                 "yard/plugin_hooks.hpp"):
                     yield Finding(path, number, f"a backend includes only plugin.h and .hpp, not <{what}>")
 

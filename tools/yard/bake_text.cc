@@ -72,7 +72,6 @@ std::string bake_header(const Baked& baked, const std::string& name_space) {
 #pragma once
 
 #include <yard/runtime.h>
-#include <yard/static_map.h>
 
 #include <string_view>
 

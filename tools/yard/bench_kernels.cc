@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard bench kernels: how fast each kernel of the built-in ops is, beside a plain copy.
 #include <fmt/format.h>
-#include <yard/call_tensors.h>
+#include <yard/call_spec.h>
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard complete: walks the tree of commands along the words and looks what may come next.
 #include <fmt/format.h>
-#include <yard/call_tensors.h>
+#include <yard/call_spec.h>
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 

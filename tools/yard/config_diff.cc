@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard config diff: what is different between two rule files, and which calls change kernel by it.
 #include <fmt/format.h>
-#include <yard/sample_calls.h>
+#include <yard/verify.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 // Calls under two sets of rules: what each would run before and after.
 #pragma once
 
+#include <yard/call_spec.h>
 #include <yard/runtime.h>
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard functions: the dispatched functions there are, who provides them, what is on, and who was refused why.
 #include <fmt/format.h>
+#include <yard/function.h>
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 

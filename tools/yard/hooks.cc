@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard hooks: what is declared, who provides it, what is engaged, and what does not fit together.
 #include <fmt/format.h>
+#include <yard/hook.h>
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 

@@ -2,7 +2,7 @@
 // yard run: makes inputs, runs a call, and says which kernel ran, how fast, and how far from the
 // reference.
 #include <fmt/format.h>
-#include <yard/call_tensors.h>
+#include <yard/call_spec.h>
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 

@@ -2,7 +2,7 @@
 #include "run_dump.h"
 
 #include <fmt/format.h>
-#include <yard/canary_dump.h>
+#include <yard/verify.h>
 
 #include <cmath>
 

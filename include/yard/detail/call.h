@@ -5,7 +5,7 @@
 
 #include <yard/detail/guard.h>
 #include <yard/detail/memo.h>
-#include <yard/params.h>
+#include <yard/detail/params.h>
 
 #include <array>
 #include <cstddef>

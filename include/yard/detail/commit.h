@@ -7,8 +7,8 @@
 //     else group->note(point, id_that_was_chosen);               // before it runs
 #pragma once
 
-#include <yard/commit.h>
 #include <yard/detail/guard.h>
+#include <yard/function.h>
 
 #include <cstdint>
 #include <deque>

@@ -6,7 +6,7 @@
 #include <yard/detail/callable.h>
 #include <yard/detail/function.h>
 #include <yard/detail/function_parameters.h>
-#include <yard/signature.h>
+#include <yard/detail/signature.h>
 #include <yard/verdict.h>
 
 #include <atomic>

@@ -4,7 +4,7 @@
 // Numbers and texts are themselves, tensors are handed on, everything else is its type.
 #pragma once
 
-#include <yard/signature.h>
+#include <yard/detail/signature.h>
 #include <yard/tensor.h>
 
 #include <cstdio>

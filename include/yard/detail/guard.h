@@ -52,7 +52,7 @@ struct alignas(64) ThreadHead {
   std::atomic<Value*>* counters = nullptr;
   // What this thread remembers of its calls (memo.h); kNoMemos until something is remembered.
   CallMemos* memos = &kNoMemos;
-  // The policy scope the thread is in (yard/scope.h): its number, 0 outside of any, and what it says. Inside a
+  // The policy scope the thread is in (yard/policy.h): its number, 0 outside of any, and what it says. Inside a
   // commit group kCommitted is added, which no scope's number has: such calls go by no memo.
   static constexpr uint64_t kCommitted = uint64_t{1} << 63;
   // Part of the numbers of scopes that are traced (yard/trace.h). Functions look for both at once.
@@ -62,7 +62,7 @@ struct alignas(64) ThreadHead {
   uint64_t hash_factor = 0x82bb1ee2dd4f7d61ull;
   void set_scope(uint64_t id) noexcept { scope = id | (commit != nullptr ? kCommitted : 0); }
   const ScopeState* scope_state = nullptr;
-  // The devices and sets of hooks the thread is in (yard/hooks.h), the innermost first; null: none.
+  // The devices and sets of hooks the thread is in (yard/hook.h), the innermost first; null: none.
   const HookFrame* hooks = nullptr;
   // Where a kernel that fails leaves its message: a buffer for each inline slot, since a kernel that has left one may
   // call ops before it returns. (On the stack it would bring every caller a stack protector.)
@@ -74,7 +74,7 @@ struct alignas(64) ThreadHead {
     const uint32_t at = depth - 1;
     return at < kInlineSlots ? errors[at] : deep_message(at);
   }
-  // The innermost commit group the thread is in (yard/commit.h); null: none.
+  // The innermost commit group the thread is in (yard/function.h); null: none.
   Commit* commit = nullptr;
   // Who ran this thread's last calls of dispatched functions (function.h); null until there was one.
   FunctionCalls* functions = nullptr;

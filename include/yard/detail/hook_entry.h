@@ -9,8 +9,8 @@
 #pragma once
 
 #include <yard/detail/callable.h>
+#include <yard/detail/signature.h>
 #include <yard/plugin.h>
-#include <yard/signature.h>
 
 #include <type_traits>
 #include <utility>
