@@ -2,7 +2,6 @@
 """yard verify"""
 import os
 import tempfile
-import xml.etree.ElementTree as xml
 
 from command import Yard, main
 
@@ -70,14 +69,6 @@ class Verify(Yard):
         self.assertIn("op 1 of 1: softmax, call 1 of 40", text)
         self.assertIn("\x1b[K", text)
         self.assertNotIn("call 1 of", self.on_terminal(*REFERENCE, "--op", "softmax", TERM="dumb"))
-
-    def test_plot(self):
-        path = self.file("errors.svg")
-        self.yard(*REFERENCE, "--plot", path)
-        root = xml.parse(path).getroot()
-        self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
-        self.assertEqual(sum(e.tag.endswith("circle") for e in root.iter()) % 40, 0)
-        self.yard(*REFERENCE, "--plot", self.file("no/such.svg"), code=1)
 
     def test_unexpected_pass(self):
         path = self.file("known.txt", "# known\nreference.* softmax * : fails : was wrong once\n")
