@@ -3,7 +3,6 @@
 #include "select/candidate_set.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/cpu_features.h"
 #include "select/health_key.h"
@@ -115,18 +114,51 @@ bool may_write_inputs(const op::Program& program) {
          });
 }
 
+op::IntegerTest test_of(const yard_limit_t& l) {
+  using Test = op::IntegerTest;
+  switch (l.kind) {
+    case YARD_LIMIT_MIN:
+    case YARD_LIMIT_ALIGN: return Test::at_least(l.a);
+    case YARD_LIMIT_MAX: return Test::at_most(l.a);
+    case YARD_LIMIT_MULTIPLE: return Test::multiple_of(l.a);
+    case YARD_LIMIT_EQUALS: return Test::equals(l.a);
+    case YARD_LIMIT_DTYPE: return Test::one_of_mask(static_cast<uint64_t>(l.a));
+    case YARD_LIMIT_RANK: return Test::range(l.a, l.b);
+    case YARD_LIMIT_ABSENT: return Test::equals(0);
+    default: return Test::equals(1);  // PRESENT, COMPACT, INNER_DENSE, PLAIN
+  }
+}
+
+void add_limit(const op::Program& program, const yard_limit_t& l, uint32_t index,
+               std::vector<Limit>& to) {
+  using Kind = op::Field::Kind;
+  const std::string_view name = l.field != nullptr ? l.field : "";
+  const auto add = [&](const op::Field& field) { to.push_back({{field, test_of(l)}, index}); };
+  Kind kind = Kind::kPresence;
+  switch (l.kind) {
+    case YARD_LIMIT_MIN:
+    case YARD_LIMIT_MAX:
+    case YARD_LIMIT_MULTIPLE:
+    case YARD_LIMIT_EQUALS: return add(*program.field(name));
+    case YARD_LIMIT_ABSENT:
+    case YARD_LIMIT_PRESENT:
+      return add(op::Field::of(kind, static_cast<size_t>(program.index_of(name))));
+    case YARD_LIMIT_DTYPE: kind = Kind::kDType; break;
+    case YARD_LIMIT_COMPACT: kind = Kind::kCompact; break;
+    case YARD_LIMIT_INNER_DENSE: kind = Kind::kInnerDense; break;
+    case YARD_LIMIT_PLAIN: kind = Kind::kPlain; break;
+    case YARD_LIMIT_ALIGN: kind = Kind::kAlignment; break;
+    default: kind = Kind::kRank; break;
+  }
+  const auto& params = program.schema().params;
+  for (size_t i = 0; i < params.size(); ++i)
+    if (params[i].is_tensor() && (name.empty() || params[i].name == name))
+      add(op::Field::of(kind, i));
+}
+
 void resolve_fields(const op::Program& program, KernelCandidate& c) {
   const registry::Kernel& k = *c.kernel;
-  for (const yard_limit_t& l : k.limits) {
-    Limit limit{l, {}, -1};
-    const std::string_view name = l.field != nullptr ? l.field : "";
-    if (l.kind == YARD_LIMIT_MIN || l.kind == YARD_LIMIT_MAX || l.kind == YARD_LIMIT_MULTIPLE ||
-        l.kind == YARD_LIMIT_EQUALS)
-      limit.field = *program.field(name);
-    else if (!name.empty())
-      limit.arg = program.index_of(name);
-    c.limits.push_back(limit);
-  }
+  for (uint32_t i = 0; i < k.limits.size(); ++i) add_limit(program, k.limits[i], i, c.limits);
   for (const std::string& name : k.verify_reads) {
     const auto field = program.field(name);
     c.verify_fields.push_back(field.value_or(op::Field{}));
@@ -163,25 +195,37 @@ void CandidateSet::read_health() {
     half_open_ |= h.state == BreakerState::kHalfOpen;
     return &h;
   };
+  const std::vector<op::Field> dims = health_dims(program());
   for (KernelCandidate& c : all_) {
     for (const health::BreakerStatus& h : of->kernels)
       if (h.key.kernel == c.kernel->id) c.breaker = note(h);
+    // A key of an op that had other dimensions then is no kind of its calls now.
     for (const health::BreakerStatus& h : of->keys)
-      if (h.key.kernel == c.kernel->id) c.key_breakers.push_back(note(h));
+      if (h.key.kernel == c.kernel->id && h.key.sizes.get().size() == dims.size())
+        c.key_breakers.push_back({note(h), size_predicates(h.key.sizes, dims)});
   }
-  if (!of->keys.empty()) health_dims_ = select::health_dims(program());
+}
+
+bool KeyBreaker::concerns(Device device, uint64_t dtypes, const yard_value_t* args) const noexcept {
+  return status->key.device == device && status->key.dtypes == dtypes &&
+         std::all_of(sizes.begin(), sizes.end(),
+                     [&](const op::Predicate& p) { return op::holds(p, args); });
+}
+
+const health::BreakerStatus* KernelCandidate::breaker_for(const op::Program& program, Device device,
+                                                          const yard_value_t* args) const noexcept {
+  if (breaker != nullptr || key_breakers.empty()) return breaker;
+  const uint64_t dtypes = call_dtypes(program, args);
+  for (const KeyBreaker& b : key_breakers)
+    if (b.concerns(device, dtypes, args)) return b.status;
+  return nullptr;
 }
 
 const health::BreakerStatus* CandidateSet::half_open_breaker(const registry::Kernel& kernel,
                                                              const yard_value_t* args) const {
   for (const KernelCandidate& c : all_) {
     if (c.kernel.get() != &kernel) continue;
-    const health::BreakerStatus* breaker = c.breaker;
-    if (breaker == nullptr && !c.key_breakers.empty()) {
-      const CallKind kind = call_kind(program(), health_dims_, args);
-      for (const health::BreakerStatus* h : c.key_breakers)
-        if (kind.is_of(h->key)) breaker = h;
-    }
+    const auto* breaker = c.breaker_for(program(), device_of(args, program().arg_count()), args);
     return breaker != nullptr && breaker->state == BreakerState::kHalfOpen ? breaker : nullptr;
   }
   return nullptr;
@@ -228,24 +272,6 @@ CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_rec
   candidates.read_settings();
   candidates.read_health();
   return candidates;
-}
-
-// Values from 2^62 on are one bucket, so that kNoBucket stays free for a field that is not there.
-uint32_t bucket_of(int64_t v) noexcept {
-  if (v == op::kAbsent) return kNoBucket;
-  if (v <= 0) return v == 0 ? 1 : 0;
-  const auto u = static_cast<uint64_t>(std::min(v, int64_t{1} << 62));
-  const auto lg = static_cast<uint32_t>(std::bit_width(u) - 1);
-  const uint32_t half = lg == 0 ? 0 : static_cast<uint32_t>((u >> (lg - 1)) & 1);
-  return 2 + 2 * lg + half;  // at most 126
-}
-
-int64_t bucket_edge(int64_t v) noexcept {
-  if (v == op::kAbsent) return v;
-  if (v <= 1) return v < 0 ? -1 : v;
-  const auto u = static_cast<uint64_t>(std::min(v, int64_t{1} << 62));
-  const int lg = static_cast<int>(std::bit_width(u)) - 1;
-  return static_cast<int64_t>((u >> (lg - 1)) << (lg - 1));
 }
 
 }  // namespace yard::select

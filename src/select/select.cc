@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <optional>
 #include <tuple>
 
 #include "select/health_key.h"
@@ -33,7 +32,6 @@ struct Bench {
   uint32_t flags;
   Device device;
   Notes* notes;
-  std::optional<CallKind> kind;  // where health holds back some kinds of calls
   bool heeds_breakers = true;
 };
 
@@ -42,75 +40,35 @@ void reject(yard_verdict_t& v, int32_t reason, int64_t a = 0, int64_t b = 0, int
   v.figures[0] = a, v.figures[1] = b, v.figures[2] = c;
 }
 
-// Calls f(tensor) for the tensors of one argument, or of all of them, until f says no.
-template <class F>
-bool all_tensors(const Bench& b, int arg, const F& f) {
-  const auto one = [&](uint32_t i) {
-    const yard_value_t& v = b.args[i];
-    if (v.tag == YARD_TAG_TENSOR) return f(i, *v.u.tensor);
-    if (v.tag == YARD_TAG_LIST)
-      for (uint32_t k = 0; k < v.count; ++k)
-        if (!f(i, *v.u.list[k])) return false;
-    return true;
-  };
-  if (arg >= 0) return one(static_cast<uint32_t>(arg));
-  for (uint32_t i = 0; i < b.count; ++i)
-    if (!one(i)) return false;
-  return true;
+int32_t reason_of(uint32_t limit) {
+  switch (limit) {
+    case YARD_LIMIT_MIN: return YARD_REASON_DIM_TOO_SMALL;
+    case YARD_LIMIT_MAX: return YARD_REASON_DIM_TOO_LARGE;
+    case YARD_LIMIT_MULTIPLE: return YARD_REASON_DIM_NOT_MULTIPLE;
+    case YARD_LIMIT_EQUALS: return YARD_REASON_SCALAR;
+    case YARD_LIMIT_DTYPE: return YARD_REASON_DTYPE;
+    case YARD_LIMIT_ALIGN: return YARD_REASON_ALIGNMENT;
+    case YARD_LIMIT_RANK: return YARD_REASON_RANK;
+    case YARD_LIMIT_ABSENT: return YARD_REASON_OPTIONAL_PRESENT;
+    case YARD_LIMIT_PRESENT: return YARD_REASON_OPTIONAL_ABSENT;
+    default: return YARD_REASON_LAYOUT;
+  }
 }
 
-// Figures of a failed limit: its index, what was found, the argument's index where one is concerned.
-void check_limit(const Bench& b, const Limit& limit, int64_t index, yard_verdict_t& verdict) {
-  const yard_limit_t& l = limit.l;
-  const auto integer = [&](int32_t reason, auto fails) {
-    int64_t v;
-    if (op::find(limit.field, b.args, v) && fails(v)) reject(verdict, reason, index, v);
-  };
-  const auto facts = [&](int32_t reason, auto fails) {
-    all_tensors(b, limit.arg, [&](uint32_t i, const yard_tensor_t& t) {
-      const int64_t found = fails(t.facts);
-      if (found >= 0) reject(verdict, reason, index, found, i);
-      return found < 0;
-    });
-  };
-  const auto lacks = [](uint64_t bit) {
-    return [bit](uint64_t f) -> int64_t { return (f & bit) != 0 ? -1 : 0; };
-  };
-  switch (l.kind) {
-    case YARD_LIMIT_MIN:
-      return integer(YARD_REASON_DIM_TOO_SMALL, [&](int64_t v) { return v < l.a; });
-    case YARD_LIMIT_MAX:
-      return integer(YARD_REASON_DIM_TOO_LARGE, [&](int64_t v) { return v > l.a; });
-    case YARD_LIMIT_MULTIPLE:
-      return integer(YARD_REASON_DIM_NOT_MULTIPLE, [&](int64_t v) { return v % l.a != 0; });
-    case YARD_LIMIT_EQUALS: return integer(YARD_REASON_SCALAR, [&](int64_t v) { return v != l.a; });
-    case YARD_LIMIT_DTYPE:
-      return facts(YARD_REASON_DTYPE, [&](uint64_t f) -> int64_t {
-        const uint64_t dtype = f & YARD_FACTS_DTYPE;
-        return ((static_cast<uint64_t>(l.a) >> dtype) & 1) != 0 ? -1 : static_cast<int64_t>(dtype);
-      });
-    case YARD_LIMIT_COMPACT: return facts(YARD_REASON_LAYOUT, lacks(YARD_FACTS_COMPACT));
-    case YARD_LIMIT_INNER_DENSE: return facts(YARD_REASON_LAYOUT, lacks(YARD_FACTS_INNER_DENSE));
-    case YARD_LIMIT_PLAIN: return facts(YARD_REASON_LAYOUT, lacks(YARD_FACTS_PLAIN));
-    case YARD_LIMIT_ALIGN:
-      return facts(YARD_REASON_ALIGNMENT, [&](uint64_t f) -> int64_t {
-        const int64_t align = int64_t{1} << ((f & YARD_FACTS_ALIGN) >> YARD_FACTS_ALIGN_SHIFT);
-        return align >= l.a ? -1 : align;
-      });
-    case YARD_LIMIT_RANK:
-      return facts(YARD_REASON_RANK, [&](uint64_t f) -> int64_t {
-        const auto rank = static_cast<int64_t>((f & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT);
-        return rank >= l.a && rank <= l.b ? -1 : rank;
-      });
-    case YARD_LIMIT_ABSENT:
-      if (b.args[limit.arg].tag != YARD_TAG_NONE)
-        reject(verdict, YARD_REASON_OPTIONAL_PRESENT, index);
-      return;
-    case YARD_LIMIT_PRESENT:
-      if (b.args[limit.arg].tag == YARD_TAG_NONE)
-        reject(verdict, YARD_REASON_OPTIONAL_ABSENT, index);
-      return;
-    default: return;
+// Figures of a failed limit: its index, what was found, and of limits on tensors the argument's index.
+void check_limit(const Bench& b, const registry::Kernel& k, const Limit& l, yard_verdict_t& v) {
+  int64_t found = 0;
+  if (op::holds(l.predicate, b.args, found)) return;
+  const int32_t reason = reason_of(k.limits[l.index].kind);
+  switch (reason) {
+    case YARD_REASON_OPTIONAL_PRESENT:
+    case YARD_REASON_OPTIONAL_ABSENT: return reject(v, reason, l.index);
+    case YARD_REASON_DTYPE:
+    case YARD_REASON_ALIGNMENT:
+    case YARD_REASON_RANK:
+    case YARD_REASON_LAYOUT:
+      return reject(v, reason, l.index, found, l.predicate.field.sources[0].arg);
+    default: return reject(v, reason, l.index, found);
   }
 }
 
@@ -162,9 +120,7 @@ bool is_held(const Bench& b, const KernelCandidate& c, yard_verdict_t& v, std::s
     return true;
   }
   if (!b.heeds_breakers) return false;
-  const health::BreakerStatus* breaker = c.breaker;
-  for (const health::BreakerStatus* h : c.key_breakers)
-    if (breaker == nullptr && b.kind->is_of(h->key)) breaker = h;
+  const health::BreakerStatus* breaker = c.breaker_for(b.candidates.program(), b.device, b.args);
   if (breaker == nullptr || breaker->state != BreakerState::kOpen) return false;
   reject(v, YARD_REASON_UNHEALTHY);
   if (text != nullptr) *text = breaker_text(*breaker, breaker == c.breaker);
@@ -186,7 +142,7 @@ yard_verdict_t judge(const Bench& b, const KernelCandidate& c, std::string* text
   else if ((b.flags & YARD_CALL_INFERENCE) == 0 && (k.d.flags & YARD_KERNEL_INFERENCE_ONLY) != 0)
     reject(v, YARD_REASON_INFERENCE_ONLY);
   for (size_t i = 0; i < c.limits.size() && v.reason == YARD_REASON_NONE; ++i)
-    check_limit(b, c.limits[i], static_cast<int64_t>(i), v);
+    check_limit(b, k, c.limits[i], v);
   if (v.reason == YARD_REASON_NONE && is_held(b, c, v, text)) return v;
   // What costs something comes last: the probe once per device, the verifier every time.
   if (v.reason == YARD_REASON_NONE && k.backend->d.probe != nullptr) {
@@ -204,7 +160,7 @@ double estimate(const Bench& b, const KernelCandidate& c) {
   if (c.kernel->d.cost == nullptr) return -1;
   int64_t fields[YARD_MAX_ARGS * 4];
   for (size_t i = 0; i < c.cost_fields.size(); ++i)
-    fields[i] = bucket_edge(op::read_apart(c.cost_fields[i], b.args));
+    fields[i] = op::half_octave_floor(op::read_apart(c.cost_fields[i], b.args));
   try {
     const double ns =
         c.kernel->d.cost(c.kernel->d.self, fields, static_cast<uint32_t>(c.cost_fields.size()));
@@ -326,9 +282,7 @@ std::vector<Able> find_able(const Bench& b) {
 Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t count,
              uint32_t flags, Notes* notes) {
   const Inside inside;
-  Bench b{candidates, args, count, flags, device_of(args, count), notes, {}};
-  if (!candidates.health_dims().empty())
-    b.kind = call_kind(candidates.program(), candidates.health_dims(), args);
+  Bench b{candidates, args, count, flags, device_of(args, count), notes};
   std::vector<Able> able = find_able(b);
   // The last kernel able to run is never ejected.
   if (able.empty() && candidates.settings().health != nullptr) {

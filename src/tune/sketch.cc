@@ -117,6 +117,7 @@ bool Sketcher::grant_integer(const op::Field& field, const std::string& name, in
     }
     case op::Field::Kind::kSize: return grant_size(p, value, to);
     case op::Field::Kind::kCount: to.counts[arg] = value; return value >= 0 && value <= kMostCount;
+    default: break;  // no condition names the others
   }
   return false;
 }
