@@ -3,6 +3,7 @@
 #include "select/candidate_set.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/cpu_features.h"
 #include "select/health_key.h"
@@ -114,46 +115,43 @@ bool may_write_inputs(const op::Program& program) {
          });
 }
 
-op::IntegerTest test_of(const yard_limit_t& l) {
+// What a kind of limit reads and tests.
+struct LimitMeaning {
+  std::optional<op::Field::Kind> property;  // of an argument; unset: the field that the limit names
+  op::IntegerTest test;
+  int32_t reason;
+};
+
+LimitMeaning meaning_of(const yard_limit_t& l) {
+  using Kind = op::Field::Kind;
   using Test = op::IntegerTest;
   switch (l.kind) {
-    case YARD_LIMIT_MIN:
-    case YARD_LIMIT_ALIGN: return Test::at_least(l.a);
-    case YARD_LIMIT_MAX: return Test::at_most(l.a);
-    case YARD_LIMIT_MULTIPLE: return Test::multiple_of(l.a);
-    case YARD_LIMIT_EQUALS: return Test::equals(l.a);
-    case YARD_LIMIT_DTYPE: return Test::one_of_mask(static_cast<uint64_t>(l.a));
-    case YARD_LIMIT_RANK: return Test::range(l.a, l.b);
-    case YARD_LIMIT_ABSENT: return Test::equals(0);
-    default: return Test::equals(1);  // PRESENT, COMPACT, INNER_DENSE, PLAIN
+    case YARD_LIMIT_MIN: return {{}, Test::at_least(l.a), YARD_REASON_DIM_TOO_SMALL};
+    case YARD_LIMIT_MAX: return {{}, Test::at_most(l.a), YARD_REASON_DIM_TOO_LARGE};
+    case YARD_LIMIT_MULTIPLE: return {{}, Test::multiple_of(l.a), YARD_REASON_DIM_NOT_MULTIPLE};
+    case YARD_LIMIT_EQUALS: return {{}, Test::equals(l.a), YARD_REASON_SCALAR};
+    case YARD_LIMIT_DTYPE:
+      return {Kind::kDType, Test::one_of_mask(static_cast<uint64_t>(l.a)), YARD_REASON_DTYPE};
+    case YARD_LIMIT_COMPACT: return {Kind::kCompact, Test::equals(1), YARD_REASON_LAYOUT};
+    case YARD_LIMIT_INNER_DENSE: return {Kind::kInnerDense, Test::equals(1), YARD_REASON_LAYOUT};
+    case YARD_LIMIT_PLAIN: return {Kind::kPlain, Test::equals(1), YARD_REASON_LAYOUT};
+    case YARD_LIMIT_ALIGN: return {Kind::kAlignment, Test::at_least(l.a), YARD_REASON_ALIGNMENT};
+    case YARD_LIMIT_RANK: return {Kind::kRank, Test::range(l.a, l.b), YARD_REASON_RANK};
+    case YARD_LIMIT_ABSENT: return {Kind::kPresence, Test::equals(0), YARD_REASON_OPTIONAL_PRESENT};
+    default: return {Kind::kPresence, Test::equals(1), YARD_REASON_OPTIONAL_ABSENT};  // PRESENT
   }
 }
 
 void add_limit(const op::Program& program, const yard_limit_t& l, uint32_t index,
                std::vector<Limit>& to) {
-  using Kind = op::Field::Kind;
   const std::string_view name = l.field != nullptr ? l.field : "";
-  const auto add = [&](const op::Field& field) { to.push_back({{field, test_of(l)}, index}); };
-  Kind kind = Kind::kPresence;
-  switch (l.kind) {
-    case YARD_LIMIT_MIN:
-    case YARD_LIMIT_MAX:
-    case YARD_LIMIT_MULTIPLE:
-    case YARD_LIMIT_EQUALS: return add(*program.field(name));
-    case YARD_LIMIT_ABSENT:
-    case YARD_LIMIT_PRESENT:
-      return add(op::Field::of(kind, static_cast<size_t>(program.index_of(name))));
-    case YARD_LIMIT_DTYPE: kind = Kind::kDType; break;
-    case YARD_LIMIT_COMPACT: kind = Kind::kCompact; break;
-    case YARD_LIMIT_INNER_DENSE: kind = Kind::kInnerDense; break;
-    case YARD_LIMIT_PLAIN: kind = Kind::kPlain; break;
-    case YARD_LIMIT_ALIGN: kind = Kind::kAlignment; break;
-    default: kind = Kind::kRank; break;
-  }
+  const auto [property, test, reason] = meaning_of(l);
+  if (!property) return to.push_back({{*program.field(name), test}, index, reason, 0});
   const auto& params = program.schema().params;
-  for (size_t i = 0; i < params.size(); ++i)
-    if (params[i].is_tensor() && (name.empty() || params[i].name == name))
-      add(op::Field::of(kind, i));
+  const bool presence = *property == op::Field::Kind::kPresence;
+  for (uint32_t i = 0; i < params.size(); ++i)
+    if (name.empty() ? params[i].is_tensor() : params[i].name == name)
+      to.push_back({{op::Field::of(*property, i), test}, index, reason, presence ? 0 : i});
 }
 
 void resolve_fields(const op::Program& program, KernelCandidate& c) {

@@ -29,6 +29,8 @@ namespace yard::select {
 struct Limit {
   op::Predicate predicate;
   uint32_t index;  // into registry::Kernel::limits
+  int32_t reason;  // YARD_REASON_* of calls that fail it
+  uint32_t arg;    // the argument that a limit on tensors is about; else 0
 };
 
 // A breaker of one kind of call: device and dtypes are those of its key, and sizes pass these.
