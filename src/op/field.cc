@@ -22,14 +22,6 @@ struct Candidate {
   Field::Source source;
 };
 
-Field field_of(Field::Kind kind, size_t arg) {
-  Field f;
-  f.kind = kind;
-  f.count = 1;
-  f.sources[0].arg = static_cast<uint8_t>(arg);
-  return f;
-}
-
 // All places of a named dimension or leading group; broadcast ones do not tell its size.
 std::vector<Candidate> candidates(const Schema& s, const std::string& name) {
   std::vector<Candidate> found;
@@ -74,13 +66,13 @@ std::vector<std::pair<std::string, Field>> make_fields(const Schema& s) {
     switch (p.kind) {
       case Kind::kInt:
       case Kind::kBool:
-      case Kind::kEnum: named.emplace(p.name, field_of(Field::Kind::kScalar, i)); break;
+      case Kind::kEnum: named.emplace(p.name, Field::of(Field::Kind::kScalar, i)); break;
       case Kind::kTensorList:
-        named.emplace(p.name + ".count", field_of(Field::Kind::kCount, i));
+        named.emplace(p.name + ".count", Field::of(Field::Kind::kCount, i));
         break;
       case Kind::kTensor:
-        named.emplace(p.name + ".rank", field_of(Field::Kind::kRank, i));
-        named.emplace(p.name + ".size", field_of(Field::Kind::kSize, i));
+        named.emplace(p.name + ".rank", Field::of(Field::Kind::kRank, i));
+        named.emplace(p.name + ".size", Field::of(Field::Kind::kSize, i));
         break;
       default: break;
     }

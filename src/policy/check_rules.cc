@@ -136,7 +136,7 @@ class RuleChecks {
       OpRules scratch;
       std::vector<uint32_t> literals;
       Wrong here;
-      if (TestPool(scratch).add(*key.field, key.op, c, literals, here)) return Fit::kFine;
+      if (ConditionCompiler(scratch).add(*key.field, key.op, c, literals, here)) return Fit::kFine;
       if (best == Fit::kNoField) wrong = std::move(here);
       best = Fit::kWrong;
     }

@@ -76,7 +76,7 @@ void offer_values(const Sketcher& sketcher, Operator op, const Condition& c, Cho
     case FieldType::kSwitch: return all(2);
     case FieldType::kWord: return all(to.field->words.size());
     case FieldType::kDType:
-      for (const DType t : sketcher.dtypes(to.field->axis.arg)) to.offer(static_cast<int64_t>(t));
+      for (const DType t : sketcher.dtypes(to.field->axis.field.sources[0].arg)) to.offer(static_cast<int64_t>(t));
       return;
     case FieldType::kText: to.offer(kOther); break;
     case FieldType::kDevice:

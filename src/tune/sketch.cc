@@ -117,6 +117,10 @@ bool Sketcher::grant_integer(const op::Field& field, const std::string& name, in
     }
     case op::Field::Kind::kSize: return grant_size(p, value, to);
     case op::Field::Kind::kCount: to.counts[arg] = value; return value >= 0 && value <= kMostCount;
+    case op::Field::Kind::kDType:
+      if (!p.variable.empty()) to.types[p.variable] = static_cast<DType>(value);
+      return true;
+    default: break;  // no condition names the others
   }
   return false;
 }
@@ -136,11 +140,6 @@ bool Sketcher::grant(const Wish& wish, Sketch& to) const {
     case Kind::kText:
       if (text != nullptr) to.scalars[argument] = {*text};
       return text != nullptr;
-    case Kind::kDType:
-      if (i == nullptr) return false;
-      if (const op::Param& p = s_.params[axis.arg]; !p.variable.empty())
-        to.types[p.variable] = static_cast<DType>(*i);
-      return true;
     case Kind::kLayout: {
       if (i == nullptr) return false;
       const bool flag = wish.field->type == policy::FieldType::kSwitch;
