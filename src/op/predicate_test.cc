@@ -12,7 +12,7 @@
 namespace yard::op {
 namespace {
 
-using Kind = Field::Kind;
+using FieldKind = Field::Kind;
 
 // Two values with as many cuts at or below them pass alike, and cuts stand only where that changes.
 TEST(IntegerTest, CutsSayWhereValuesPassAlike) {
@@ -52,18 +52,19 @@ TEST(Predicate, ReadsTensorsListsAndOptionalArguments) {
   const auto field = [](Kind kind, size_t arg) { return Field::of(kind, arg); };
   const std::string plain = "op(f32[4,8], xs=[f32[8], f32[8;2]], mode=3)";
   const std::string biased = "op(f32[4,8], f32[8;2], xs=[], mode=3)";
-  EXPECT_FALSE(check(plain, {field(Kind::kPresence, 2), IntegerTest::equals(1)}).first);
-  EXPECT_TRUE(check(biased, {field(Kind::kPresence, 2), IntegerTest::equals(1)}).first);
-  EXPECT_EQ(check(plain, {field(Kind::kDType, 1), IntegerTest::one_of_mask(1 << YARD_BF16)}),
+  EXPECT_FALSE(check(plain, {field(FieldKind::kPresence, 2), IntegerTest::equals(1)}).first);
+  EXPECT_TRUE(check(biased, {field(FieldKind::kPresence, 2), IntegerTest::equals(1)}).first);
+  EXPECT_EQ(check(plain, {field(FieldKind::kDType, 1), IntegerTest::one_of_mask(1 << YARD_BF16)}),
             std::pair(false, int64_t{YARD_F32}));
-  EXPECT_FALSE(check(biased, {field(Kind::kCompact, 2), IntegerTest::at_least(1)}).first);
-  EXPECT_TRUE(check(biased, {field(Kind::kPlain, 2), IntegerTest::at_least(1)}).first);
+  EXPECT_FALSE(check(biased, {field(FieldKind::kCompact, 2), IntegerTest::at_least(1)}).first);
+  EXPECT_TRUE(check(biased, {field(FieldKind::kPlain, 2), IntegerTest::at_least(1)}).first);
   // Absent: as the predicate says.
-  EXPECT_TRUE(check(plain, {field(Kind::kCompact, 2), IntegerTest::at_least(1)}).first);
-  EXPECT_FALSE(check(plain, {field(Kind::kCompact, 2), IntegerTest::at_least(1), false}).first);
+  EXPECT_TRUE(check(plain, {field(FieldKind::kCompact, 2), IntegerTest::at_least(1)}).first);
+  EXPECT_FALSE(
+      check(plain, {field(FieldKind::kCompact, 2), IntegerTest::at_least(1), false}).first);
   // Of a list every tensor counts.
-  EXPECT_FALSE(check(plain, {field(Kind::kInnerDense, 3), IntegerTest::at_least(1)}).first);
-  EXPECT_TRUE(check(biased, {field(Kind::kInnerDense, 3), IntegerTest::at_least(1)}).first);
+  EXPECT_FALSE(check(plain, {field(FieldKind::kInnerDense, 3), IntegerTest::at_least(1)}).first);
+  EXPECT_TRUE(check(biased, {field(FieldKind::kInnerDense, 3), IntegerTest::at_least(1)}).first);
   EXPECT_TRUE(check(plain, {*program.field("mode"), IntegerTest::equals(3)}).first);
   EXPECT_FALSE(check(plain, {*program.field("n"), IntegerTest::multiple_of(3)}).first);
 }

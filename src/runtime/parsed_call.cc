@@ -5,7 +5,7 @@
 
 #include "dispatch/core.h"
 #include "op/call.h"
-#include "tune/parsed_call.h"
+#include "tune/call_copy.h"
 
 namespace yard {
 

@@ -5,9 +5,9 @@
 
 #include "base/text.h"
 #include "dispatch/core.h"
+#include "tune/call_copy.h"
 #include "tune/canary.h"
-#include "tune/case_run.h"
-#include "tune/parsed_call.h"
+#include "tune/kernel_runner.h"
 
 namespace yard {
 namespace {
@@ -25,14 +25,14 @@ Result<const registry::Kernel*> kernel_of(const registry::OpRecord& op_record,
 Result<const registry::Kernel*> right_kernel(const registry::OpRecord& op_record,
                                              const std::string& against) {
   if (!against.empty()) return kernel_of(op_record, against);
-  if (const registry::Kernel* oracle = tune::oracle_of(op_record)) return oracle;
+  if (const registry::Kernel* oracle = tune::reference_kernel(op_record)) return oracle;
   return Status(Code::kNotFound,
                 fmt::format("op '{}' has no reference kernel", op_record.op->name));
 }
 
-Status check_takes(const tune::Candidate& candidate, const op::Call& call) {
+Status check_takes(const tune::KernelRunner& candidate, const op::Call& call) {
   tune::Outcome why;
-  if (candidate.takes(call, &why)) return {};
+  if (candidate.accepts(call, &why)) return {};
   return Status(Code::kUnsupported, fmt::format("kernel '{}' does not take the call: {}",
                                                 candidate.kernel().id, why.what));
 }
@@ -56,8 +56,8 @@ Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
   if (!tried.ok()) return tried.status();
   const auto right = right_kernel(*found->second, dump.mismatch.against);
   if (!right.ok()) return right.status();
-  const tune::Subject subject{found->second, {}, {core.host, s->forked}};
-  const tune::Candidate candidate(subject, **tried), oracle(subject, **right);
+  const tune::OpUnderTest subject{found->second, {}, {core.host, s->forked}};
+  const tune::KernelRunner candidate(subject, **tried), oracle(subject, **right);
   YARD_RETURN_IF_ERROR(check_takes(oracle, *call));
   YARD_RETURN_IF_ERROR(check_takes(candidate, *call));
 

@@ -3,12 +3,12 @@
 
 namespace yard::runtime {
 
-std::vector<tune::Subject> subjects(const detail::Snapshot& s, const VerifyOptions& o,
-                                    const yard_host_t* host, const void* keep) {
-  std::vector<tune::Subject> to;
+std::vector<tune::OpUnderTest> subjects(const detail::Snapshot& s, const VerifyOptions& o,
+                                        const yard_host_t* host, const void* keep) {
+  std::vector<tune::OpUnderTest> to;
   for (const auto& [name, op_record] : s.state->op_records) {
     if (!o.op.empty() && o.op != name) continue;
-    tune::Subject subject{op_record, {}, {host, s.forked}};
+    tune::OpUnderTest subject{op_record, {}, {host, s.forked}};
     for (const auto& [id, k] : op_record->kernels)
       if ((o.kernel.empty() || o.kernel == id) &&
           (o.backend.empty() || o.backend == k->backend_name) &&

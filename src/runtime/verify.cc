@@ -59,7 +59,7 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
   YARD_RETURN_IF_ERROR(check_names(runtime.core(), *s, options));
   auto functions = verify_functions(runtime, options, keep);
   if (!functions.ok()) return functions.status();
-  std::vector<tune::Subject> all;
+  std::vector<tune::OpUnderTest> all;
   if (options.function.empty()) all = runtime::subjects(*s, options, runtime.core().host, keep);
   if (all.empty() && functions->empty())
     return Status(Code::kNotFound,
@@ -74,7 +74,7 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
     progress.cases = options.cases;
     const size_t failed_before = report.failed();
     bool finished = true;
-    auto reports = tune::conform(
+    auto reports = tune::check_conformance(
         all[i], options,
         [&](size_t done, size_t failed) {
           progress.done = done, progress.failed = failed_before + failed;

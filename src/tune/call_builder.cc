@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making calls to order: see sketch.h.
-#include "tune/sketch.h"
+#include "tune/call_builder.h"
 
 #include <algorithm>
 #include <limits>
@@ -17,8 +16,7 @@ std::vector<DType> usual_types() {
 
 void lay_out(op::TensorSpec& t, int layout) {
   if (layout == 0 || t.shape.empty()) return;
-  uint64_t step =
-      layout == 2 ? 2 : 1;  // whoever wishes for too much is told so by the schema check
+  uint64_t step = layout == 2 ? 2 : 1;  // unsigned: an overflow is left to the schema check
   t.strides.assign(t.shape.size(), 1);
   for (size_t i = t.shape.size(); i-- > 0;) {
     t.strides[i] = static_cast<int64_t>(step);
@@ -29,10 +27,10 @@ void lay_out(op::TensorSpec& t, int layout) {
 
 }  // namespace
 
-struct Sketcher::Sketch {
-  Plain plain;
-  Draft draft;
-  std::set<std::string> pinned;  // names in the draft
+struct CallBuilder::Draft {
+  CallDefaults defaults;
+  Assignment assignment;
+  std::set<std::string> pinned;  // names in the assignment
   std::map<std::string, op::SpecValue> scalars;
   std::map<std::string, DType> types;
   std::vector<int> layouts;     // by parameter
@@ -43,41 +41,41 @@ struct Sketcher::Sketch {
 
   // A name can have one value only.
   bool pin(const std::string& name, int64_t value) {
-    if (const auto g = draft.groups.find(name); g != draft.groups.end()) {
+    if (const auto g = assignment.groups.find(name); g != assignment.groups.end()) {
       if (value < 0) return false;
       g->second.assign(std::max<size_t>(g->second.size(), 1), 1);
       g->second.back() = value;
     } else {
-      draft.numbers[name] = value;
+      assignment.numbers[name] = value;
     }
     return pinned.insert(name).second;
   }
 };
 
-Sketcher::Sketcher(const op::Program& program, const yard_op_t* op)
+CallBuilder::CallBuilder(const op::Program& program, const yard_op_t* op)
     : program_(program),
       s_(program.schema()),
       op_(op),
-      sizes_(s_, std::numeric_limits<int64_t>::max()) {
+      solver_(s_, std::numeric_limits<int64_t>::max()) {
   for (const op::Param& p : s_.params)
     if (!p.variable.empty()) types_.try_emplace(p.variable, usual_types());
   for (const op::Clause& c : s_.clauses)
     if (c.kind == op::Clause::Kind::kDTypes) types_[c.left.name] = c.dtypes;
 }
 
-std::vector<DType> Sketcher::dtypes(size_t param) const {
+std::vector<DType> CallBuilder::dtypes(size_t param) const {
   const op::Param& p = s_.params[param];
   return p.variable.empty() ? std::vector<DType>{p.dtype} : types_.at(p.variable);
 }
 
-size_t Sketcher::most_dtypes() const {
+size_t CallBuilder::most_dtypes() const {
   size_t most = 1;
   for (const auto& [name, list] : types_) most = std::max(most, list.size());
   return most;
 }
 
-// So many elements: all of them in the first dimension that can have any size.
-bool Sketcher::grant_size(const op::Param& param, int64_t value, Sketch& to) const {
+// Puts all elements into the first dimension that can have that size.
+bool CallBuilder::apply_size(const op::Param& param, int64_t value, Draft& to) const {
   bool placed = false;
   for (const op::Dim& d : param.dims) {
     const bool free = d.kind == op::Dim::Kind::kLeading || d.kind == op::Dim::Kind::kNamed;
@@ -90,8 +88,8 @@ bool Sketcher::grant_size(const op::Param& param, int64_t value, Sketch& to) con
   return placed;
 }
 
-bool Sketcher::grant_integer(const op::Field& field, const std::string& name, int64_t value,
-                             Sketch& to) const {
+bool CallBuilder::apply_integer(const op::Field& field, const std::string& name, int64_t value,
+                                Draft& to) const {
   const uint8_t arg = field.sources[0].arg;
   const op::Param& p = s_.params[arg];
   switch (field.kind) {
@@ -110,12 +108,12 @@ bool Sketcher::grant_integer(const op::Field& field, const std::string& name, in
       const auto trailing = static_cast<int64_t>(p.trailing());
       if (!p.has_leading()) return value == trailing;
       if (value < trailing || value > YARD_MAX_RANK) return false;
-      auto& group = to.draft.groups[p.dims[0].name];
+      auto& group = to.assignment.groups[p.dims[0].name];
       group.assign(static_cast<size_t>(value - trailing), 1);
-      if (!group.empty()) group.back() = to.plain.rows;
+      if (!group.empty()) group.back() = to.defaults.rows;
       return to.pinned.insert(p.dims[0].name).second;
     }
-    case op::Field::Kind::kSize: return grant_size(p, value, to);
+    case op::Field::Kind::kSize: return apply_size(p, value, to);
     case op::Field::Kind::kCount: to.counts[arg] = value; return value >= 0 && value <= kMostCount;
     case op::Field::Kind::kDType:
       if (!p.variable.empty()) to.types[p.variable] = static_cast<DType>(value);
@@ -125,15 +123,16 @@ bool Sketcher::grant_integer(const op::Field& field, const std::string& name, in
   return false;
 }
 
-bool Sketcher::grant(const Wish& wish, Sketch& to) const {
-  const policy::Axis& axis = wish.field->axis;
-  const auto* i = std::get_if<int64_t>(&wish.value);
-  const auto* f = std::get_if<double>(&wish.value);
-  const auto* text = std::get_if<std::string>(&wish.value);
+bool CallBuilder::apply(const FieldConstraint& constraint, Draft& to) const {
+  const policy::Axis& axis = constraint.field->axis;
+  const auto* i = std::get_if<int64_t>(&constraint.value);
+  const auto* f = std::get_if<double>(&constraint.value);
+  const auto* text = std::get_if<std::string>(&constraint.value);
   const std::string& argument = s_.params.empty() ? s_.name : s_.params[axis.arg].name;
   using Kind = policy::Axis::Kind;
   switch (axis.kind) {
-    case Kind::kInteger: return i != nullptr && grant_integer(axis.field, wish.field->name, *i, to);
+    case Kind::kInteger:
+      return i != nullptr && apply_integer(axis.field, constraint.field->name, *i, to);
     case Kind::kNumber:
       if (f != nullptr) to.scalars[argument] = {*f};
       return f != nullptr;
@@ -142,7 +141,7 @@ bool Sketcher::grant(const Wish& wish, Sketch& to) const {
       return text != nullptr;
     case Kind::kLayout: {
       if (i == nullptr) return false;
-      const bool flag = wish.field->type == policy::FieldType::kSwitch;
+      const bool flag = constraint.field->type == policy::FieldType::kSwitch;
       const int layout = flag ? (*i != 0 ? 0 : 1) : static_cast<int>(*i);
       std::fill_n(to.layouts.begin() + axis.arg, axis.count, layout);
       return true;
@@ -165,7 +164,7 @@ bool Sketcher::grant(const Wish& wish, Sketch& to) const {
   return false;
 }
 
-std::optional<op::SpecValue> Sketcher::tensors(size_t param, const Sketch& from) const {
+std::optional<op::SpecValue> CallBuilder::tensors(size_t param, const Draft& from) const {
   const op::Param& p = s_.params[param];
   // Outputs are inferred.
   if (p.is_output() && (program_.needs_shape_function() || !p.optional) &&
@@ -174,21 +173,21 @@ std::optional<op::SpecValue> Sketcher::tensors(size_t param, const Sketch& from)
   op::TensorSpec t;
   if (p.variable.empty()) {
     t.dtype = p.dtype;
-  } else if (const auto wished = from.types.find(p.variable); wished != from.types.end()) {
-    t.dtype = wished->second;
+  } else if (const auto given = from.types.find(p.variable); given != from.types.end()) {
+    t.dtype = given->second;
   } else {
     const std::vector<DType>& list = types_.at(p.variable);
-    t.dtype = list[from.plain.dtype % list.size()];
+    t.dtype = list[from.defaults.dtype % list.size()];
   }
   for (const op::Dim& d : p.dims) {
     switch (d.kind) {
-      case op::Dim::Kind::kAny: t.shape.push_back(from.plain.size); break;
+      case op::Dim::Kind::kAny: t.shape.push_back(from.defaults.size); break;
       case op::Dim::Kind::kConstant: t.shape.push_back(d.number); break;
       case op::Dim::Kind::kNamed:
-        t.shape.push_back(d.number * from.draft.numbers.at(d.name));
+        t.shape.push_back(d.number * from.assignment.numbers.at(d.name));
         break;
       case op::Dim::Kind::kLeading: {
-        const std::vector<int64_t>& group = from.draft.groups.at(d.name);
+        const std::vector<int64_t>& group = from.assignment.groups.at(d.name);
         t.shape.insert(t.shape.end(), group.begin(), group.end());
       }
     }
@@ -199,9 +198,9 @@ std::optional<op::SpecValue> Sketcher::tensors(size_t param, const Sketch& from)
       std::vector<op::TensorSpec>(static_cast<size_t>(from.counts[param]), std::move(t))};
 }
 
-std::optional<op::SpecValue> Sketcher::scalar(const op::Param& p, const Sketch& from) const {
+std::optional<op::SpecValue> CallBuilder::scalar(const op::Param& p, const Draft& from) const {
   if (const auto it = from.scalars.find(p.name); it != from.scalars.end()) return it->second;
-  if (p.kind == op::Kind::kInt) return op::SpecValue{from.draft.numbers.at(p.name)};
+  if (p.kind == op::Kind::kInt) return op::SpecValue{from.assignment.numbers.at(p.name)};
   if (!std::holds_alternative<std::monostate>(p.fallback)) return std::nullopt;
   switch (p.kind) {
     case op::Kind::kFloat: return op::SpecValue{1.0};
@@ -211,31 +210,33 @@ std::optional<op::SpecValue> Sketcher::scalar(const op::Param& p, const Sketch& 
   }
 }
 
-std::optional<op::Call> Sketcher::call(const Plain& plain, std::span<const Wish> wishes) const {
-  Sketch sketch;
-  sketch.plain = plain, sketch.flags = plain.flags;
-  sketch.layouts.assign(s_.params.size(), plain.layout);
-  sketch.counts.assign(s_.params.size(), 2);
+std::optional<op::Call> CallBuilder::call(const CallDefaults& defaults,
+                                          std::span<const FieldConstraint> constraints) const {
+  Draft draft;
+  draft.defaults = defaults, draft.flags = defaults.flags;
+  draft.layouts.assign(s_.params.size(), defaults.layout);
+  draft.counts.assign(s_.params.size(), 2);
   for (const op::Param& p : s_.params) {
-    sketch.draft.present.push_back(plain.optionals || !p.optional);
+    draft.assignment.present.push_back(defaults.optionals || !p.optional);
     const auto* given = std::get_if<int64_t>(&p.fallback);
-    if (p.kind == op::Kind::kInt) sketch.draft.numbers[p.name] = given != nullptr ? *given : 1;
+    if (p.kind == op::Kind::kInt) draft.assignment.numbers[p.name] = given != nullptr ? *given : 1;
     for (const op::Dim& d : p.dims) {
-      if (d.kind == op::Dim::Kind::kLeading) sketch.draft.groups[d.name] = {plain.rows};
-      if (d.kind == op::Dim::Kind::kNamed) sketch.draft.numbers.try_emplace(d.name, plain.size);
+      if (d.kind == op::Dim::Kind::kLeading) draft.assignment.groups[d.name] = {defaults.rows};
+      if (d.kind == op::Dim::Kind::kNamed)
+        draft.assignment.numbers.try_emplace(d.name, defaults.size);
     }
   }
-  for (const Wish& w : wishes)
-    if (!grant(w, sketch)) return std::nullopt;
+  for (const FieldConstraint& w : constraints)
+    if (!apply(w, draft)) return std::nullopt;
   Random random(1);
-  sizes_.repair(sketch.draft, sketch.pinned, random);
+  solver_.repair(draft.assignment, draft.pinned, random);
   op::CallSpec spec;
-  spec.op = s_.name, spec.flags = sketch.flags, spec.device = sketch.device;
-  spec.labels.assign(sketch.labels.begin(), sketch.labels.end());
+  spec.op = s_.name, spec.flags = draft.flags, spec.device = draft.device;
+  spec.labels.assign(draft.labels.begin(), draft.labels.end());
   for (size_t i = 0; i < s_.params.size(); ++i) {
     const op::Param& p = s_.params[i];
-    if (!sketch.draft.present[i]) continue;
-    auto value = p.is_tensor() ? tensors(i, sketch) : scalar(p, sketch);
+    if (!draft.assignment.present[i]) continue;
+    auto value = p.is_tensor() ? tensors(i, draft) : scalar(p, draft);
     if (value) spec.args.push_back({p.name, *std::move(value)});
   }
   auto call = op::Call::from_spec(program_, spec, op_);

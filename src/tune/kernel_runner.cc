@@ -1,50 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/case_run.h"
+#include "tune/kernel_runner.h"
 
 #include "base/lazy.h"
 #include "exec/executor.h"
 #include "op/bind.h"
 #include "select/explain.h"
 #include "select/reasons.h"
-#include "tune/parsed_call.h"
+#include "tune/call_copy.h"
 
 namespace yard::tune {
 namespace {
 
-// Nobody asks how often a kernel was tried.
-constinit base::Lazy<const exec::KernelStats> g_nobodys([]() -> const exec::KernelStats* {
+// Counts of test runs, which are not reported.
+constinit base::Lazy<const exec::KernelStats> g_unreported([]() -> const exec::KernelStats* {
   return new exec::KernelStats;
 });
 
 std::vector<exec::Attempt> one_attempt(const registry::Kernel& kernel) {
-  return {{&kernel, &g_nobodys.get()}};
+  return {{&kernel, &g_unreported.get()}};
 }
 
 }  // namespace
 
-Candidate::Candidate(const Subject& subject, const registry::Kernel& kernel)
-    : candidates_(
-          select::CandidateSet::make(subject.op_record, Policy(), {kernel.id, {}}, subject.where)),
+KernelRunner::KernelRunner(const OpUnderTest& op, const registry::Kernel& kernel)
+    : candidates_(select::CandidateSet::make(op.op_record, Policy(), {kernel.id, {}}, op.where)),
       plan_(exec::Plan::make(0, {}, one_attempt(kernel))),
       kernel_(kernel) {
   for (size_t i = 0; i < candidates_.all().size(); ++i)
-    if (candidates_.all()[i].kernel->id == kernel.id) place_ = i;
+    if (candidates_.all()[i].kernel->id == kernel.id) index_ = i;
 }
 
-bool Candidate::takes(const op::Call& call, Outcome* why) const {
+bool KernelRunner::accepts(const op::Call& call, Outcome* why) const {
   select::Notes notes;
   const auto order = select::select(candidates_, call.args(), call.count(), call.flags(), &notes);
   if (!order.empty()) return true;
   if (why != nullptr) {
-    const select::Notes::Entry& e = notes.entries[place_];
+    const select::Notes::Entry& e = notes.entries[index_];
     why->verdict = Outcome::Verdict::kSkipped;
     why->reason = select::reason_name(e.verdict.reason);
-    why->what = select::describe(candidates_, candidates_.all()[place_], e.verdict, e.text);
+    why->what = select::describe(candidates_, candidates_.all()[index_], e.verdict, e.text);
   }
   return false;
 }
 
-Status Candidate::run(const op::Call& call, const CallTensors& tensors) const {
+Status KernelRunner::run(const op::Call& call, const CallTensors& tensors) const {
   const op::Program& program = candidates_.program();
   std::vector<op::Given> given;
   for (const Arg& a : tensors.args()) given.push_back({a.name, a.value.c()});
@@ -53,10 +52,10 @@ Status Candidate::run(const op::Call& call, const CallTensors& tensors) const {
   return run(bound->values, bound->count, call.flags());
 }
 
-Status Candidate::run(const yard_value_t* args, uint32_t count, uint32_t flags) const {
+Status KernelRunner::run(const yard_value_t* args, uint32_t count, uint32_t flags) const {
   const op::Program& program = candidates_.program();
   base::ThreadRecord& thread = base::this_thread();
-  // A kernel must find itself inside a call. What it uses is held by the subject, not by the slot.
+  // Kernels expect to run inside of a call. The op record keeps alive what they use; the slot protects nothing.
   const base::Guard guard(thread);
   const exec::Request request{.op = program.name().c_str(),
                               .host = candidates_.host(),
@@ -78,7 +77,7 @@ CaseRun::CaseRun(const op::Program& program, Case c)
   where.call = parsed.text, where.contents = c.contents, where.seed = c.seed;
 }
 
-const registry::Kernel* oracle_of(const registry::OpRecord& op_record) {
+const registry::Kernel* reference_kernel(const registry::OpRecord& op_record) {
   const registry::Kernel* best = nullptr;
   for (const auto& [id, k] : op_record.kernels)
     if (k->kind == Kind::kReference && (best == nullptr || k->priority > best->priority))

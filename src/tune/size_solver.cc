@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drawing sizes: see sizes.h.
-#include "tune/sizes.h"
+#include "tune/size_solver.h"
 
 #include <algorithm>
 #include <span>
@@ -35,7 +34,7 @@ bool holds(op::Compare c, int64_t a, int64_t b) {
   return false;
 }
 
-// a c b is b mirrored(c) a.
+// (a c b) == (b mirrored(c) a).
 op::Compare mirrored(op::Compare c) {
   switch (c) {
     case op::Compare::kLt: return op::Compare::kGt;
@@ -46,7 +45,7 @@ op::Compare mirrored(op::Compare c) {
   }
 }
 
-// A v, at or near the edge, for which factor * v c bound.
+// A value v, at or near the edge, for which `factor * v c bound` holds.
 std::optional<int64_t> solve(int64_t factor, op::Compare c, int64_t bound, int64_t now,
                              Random& random) {
   const int64_t down = bound >= 0 ? bound / factor : -1;  // sizes are not negative
@@ -71,15 +70,15 @@ std::optional<int64_t> solve(int64_t factor, op::Compare c, int64_t bound, int64
 
 }  // namespace
 
-std::optional<int64_t> Draft::value(const op::Schema& schema, const std::string& name) const {
-  bool said = false;
+std::optional<int64_t> Assignment::value(const op::Schema& schema, const std::string& name) const {
+  bool known = false;
   for (size_t i = 0; i < schema.params.size(); ++i) {
     const op::Param& p = schema.params[i];
-    if (p.kind == op::Kind::kInt) said |= p.name == name;
+    if (p.kind == op::Kind::kInt) known |= p.name == name;
     if (!present[i] || p.is_output()) continue;
-    for (const op::Dim& d : p.dims) said |= d.name == name;
+    for (const op::Dim& d : p.dims) known |= d.name == name;
   }
-  if (!said) return std::nullopt;
+  if (!known) return std::nullopt;
   if (const auto n = numbers.find(name); n != numbers.end()) return n->second;
   const auto g = groups.find(name);
   if (g == groups.end()) return std::nullopt;
@@ -88,26 +87,26 @@ std::optional<int64_t> Draft::value(const op::Schema& schema, const std::string&
   return product;
 }
 
-Sizes::Sizes(const op::Schema& schema, int64_t max_elements)
+SizeSolver::SizeSolver(const op::Schema& schema, int64_t max_elements)
     : s_(schema), max_elements_(max_elements) {
   using enum Profile;
-  profiles_ = Deck<Profile>({kEdge, kEdge, kEmpty, kOdd, kPrime, kPower, kPower, kNearPower,
-                             kNearPower, kTypical, kTypical, kLarge});
+  profiles_ = ShuffleBag<Profile>({kEdge, kEdge, kEmpty, kOdd, kPrime, kPower, kPower, kNearPower,
+                                   kNearPower, kTypical, kTypical, kLarge});
   const auto note = [](std::vector<std::string>& names, const std::string& name) {
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   };
   for (const op::Param& p : s_.params) {
     optionals_.emplace_back(p.optional ? std::vector<char>{0, 1, 1} : std::vector<char>{1});
-    if (p.kind == op::Kind::kInt) integers_[p.name] = Deck<int>({0, 0, 0, 1, 2, 3, 4, 5});
+    if (p.kind == op::Kind::kInt) integers_[p.name] = ShuffleBag<int>({0, 0, 0, 1, 2, 3, 4, 5});
     for (const op::Dim& d : p.dims) {
       if (d.kind == op::Dim::Kind::kLeading) note(groups_, d.name);
       if (d.kind == op::Dim::Kind::kNamed) note(dims_, d.name);
     }
   }
-  for (const std::string& g : groups_) group_ranks_[g] = Deck<int>({0, 1, 1, 1, 1, 2, 2, 3});
+  for (const std::string& g : groups_) group_ranks_[g] = ShuffleBag<int>({0, 1, 1, 1, 1, 2, 2, 3});
 }
 
-int64_t Sizes::size(Random& random) {
+int64_t SizeSolver::size(Random& random) {
   switch (profile_) {
     case Profile::kEdge:
     case Profile::kEmpty: return pick(kEdges, random);
@@ -121,12 +120,10 @@ int64_t Sizes::size(Random& random) {
   return 1;
 }
 
-int64_t Sizes::any(Random& random) { return size(random); }
-
-// An integer that is no size: its default, small numbers, or something of the order of the sizes.
-int64_t Sizes::integer(const op::Param& param, Random& random) {
+// An integer argument: its default, a small number, or a number like a size.
+int64_t SizeSolver::integer(const op::Param& param, Random& random) {
   const auto* given = std::get_if<int64_t>(&param.fallback);
-  switch (const int card = integers_[param.name].next(random); card) {
+  switch (integers_[param.name].next(random)) {
     case 0: return given != nullptr ? *given : 1;
     case 1: return 1;
     case 2: return 2 + static_cast<int64_t>(random.below(7));
@@ -136,21 +133,22 @@ int64_t Sizes::integer(const op::Param& param, Random& random) {
   }
 }
 
-void Sizes::choose_present(Draft& draft, Random& random) {
+void SizeSolver::choose_present(Assignment& assignment, Random& random) {
   for (size_t i = 0; i < s_.params.size(); ++i)
-    draft.present.push_back(optionals_[i].next(random) != 0);
+    assignment.present.push_back(optionals_[i].next(random) != 0);
   const auto at = [&](const op::Term& t) { return static_cast<size_t>(s_.index_of(t.name)); };
   for (int round = 0; round < 4; ++round) {
     for (const op::Clause& c : s_.clauses) {
-      if (c.kind == op::Clause::Kind::kIff) draft.present[at(c.right)] = draft.present[at(c.left)];
-      if (c.kind == op::Clause::Kind::kOr && !draft.present[at(c.left)] &&
-          !draft.present[at(c.right)])
-        draft.present[at(random.below(2) == 0 ? c.left : c.right)] = true;
+      if (c.kind == op::Clause::Kind::kIff)
+        assignment.present[at(c.right)] = assignment.present[at(c.left)];
+      if (c.kind == op::Clause::Kind::kOr && !assignment.present[at(c.left)] &&
+          !assignment.present[at(c.right)])
+        assignment.present[at(random.below(2) == 0 ? c.left : c.right)] = true;
     }
   }
 }
 
-void Sizes::choose_groups(Draft& draft, Random& random) {
+void SizeSolver::choose_groups(Assignment& assignment, Random& random) {
   for (const std::string& g : groups_) {
     std::vector<int64_t> dims(static_cast<size_t>(group_ranks_[g].next(random)));
     for (int64_t& d : dims) d = dims.size() == 1 ? pick(kRows, random) : pick(kFew, random);
@@ -158,35 +156,34 @@ void Sizes::choose_groups(Draft& draft, Random& random) {
       dims[random.below(dims.size())] = 0;
     if (g == marked_ && profile_ == Profile::kLarge && !dims.empty())
       dims[0] = pick(kLarges, random);
-    draft.groups[g] = std::move(dims);
+    assignment.groups[g] = std::move(dims);
   }
 }
 
-Draft Sizes::draw(Random& random) {
-  Draft draft;
+Assignment SizeSolver::next(Random& random) {
+  Assignment assignment;
   profile_ = profiles_.next(random);
   const size_t names = dims_.size() + groups_.size();
   const size_t at = names > 0 ? random.below(names) : 0;
   marked_ = at < dims_.size() ? dims_[at] : names > 0 ? groups_[at - dims_.size()] : "";
-  choose_present(draft, random);
-  choose_groups(draft, random);
+  choose_present(assignment, random);
+  choose_groups(assignment, random);
   for (const op::Param& p : s_.params)
-    if (p.kind == op::Kind::kInt) draft.numbers[p.name] = integer(p, random);
+    if (p.kind == op::Kind::kInt) assignment.numbers[p.name] = integer(p, random);
   for (const std::string& d : dims_) {
-    draft.numbers[d] = d != marked_                  ? size(random)
-                       : profile_ == Profile::kEmpty ? 0
-                       : profile_ == Profile::kLarge ? pick(kLarges, random)
-                                                     : size(random);
+    assignment.numbers[d] = d != marked_                  ? size(random)
+                            : profile_ == Profile::kEmpty ? 0
+                            : profile_ == Profile::kLarge ? pick(kLarges, random)
+                                                          : size(random);
   }
-  repair(draft, {}, random);
-  shrink(draft);
-  repair(draft, {}, random);
-  return draft;
+  repair(assignment, {}, random);
+  shrink(assignment);
+  repair(assignment, {}, random);
+  return assignment;
 }
 
-// Halves the largest size until every tensor is small enough. Only few calls are really large: reference
-// kernels take their time.
-void Sizes::shrink(Draft& draft) const {
+// Halves the largest size until every tensor is small enough. Few calls are large, since reference kernels are slow.
+void SizeSolver::shrink(Assignment& assignment) const {
   const int64_t limit =
       profile_ == Profile::kLarge ? max_elements_ : std::min(max_elements_, kUsualElements);
   for (int round = 0; round < 64; ++round) {
@@ -199,9 +196,9 @@ void Sizes::shrink(Draft& draft) const {
         if (largest == nullptr || size > *largest) largest = &size;
       };
       for (const op::Dim& d : p.dims) {
-        if (d.kind == op::Dim::Kind::kNamed) meet(draft.numbers[d.name], d.number);
+        if (d.kind == op::Dim::Kind::kNamed) meet(assignment.numbers[d.name], d.number);
         if (d.kind == op::Dim::Kind::kLeading)
-          for (int64_t& n : draft.groups[d.name]) meet(n, 1);
+          for (int64_t& n : assignment.groups[d.name]) meet(n, 1);
         if (d.kind == op::Dim::Kind::kConstant) elements *= static_cast<double>(d.number);
       }
       if (elements <= static_cast<double>(limit) || largest == nullptr || *largest <= 1) continue;
@@ -211,30 +208,30 @@ void Sizes::shrink(Draft& draft) const {
   }
 }
 
-bool Sizes::is_active(const Draft& draft, const op::Clause& c) const {
+bool SizeSolver::is_active(const Assignment& assignment, const op::Clause& c) const {
   if (c.guard == op::Clause::Guard::kNone) return true;
-  const bool given = draft.present[static_cast<size_t>(s_.index_of(c.guard_param))];
+  const bool given = assignment.present[static_cast<size_t>(s_.index_of(c.guard_param))];
   return given == (c.guard == op::Clause::Guard::kIf);
 }
 
-// Makes one clause hold by changing one of its names. False if nothing had to be done or could be.
-bool Sizes::settle(Draft& draft, const op::Clause& c, const std::set<std::string>& pinned,
-                   Random& random) const {
+// Makes one clause hold by changing one of its names. False if it holds already or cannot be made to.
+bool SizeSolver::satisfy(Assignment& assignment, const op::Clause& c,
+                         const std::set<std::string>& pinned, Random& random) const {
   const auto set = [&](const std::string& name, std::optional<int64_t> v) {
     if (!v || pinned.contains(name)) return false;
-    if (const auto g = draft.groups.find(name); g != draft.groups.end()) {
-      // The same rank where it has one, so that ranks stay as dealt.
+    if (const auto g = assignment.groups.find(name); g != assignment.groups.end()) {
+      // Keeps the rank, if it has one.
       if (g->second.empty()) g->second.push_back(1);
       std::fill(g->second.begin(), g->second.end(), 1);
       g->second.back() = *v;
     } else {
-      draft.numbers[name] = *v;
+      assignment.numbers[name] = *v;
     }
     return true;
   };
   const auto term = [&](const op::Term& t) -> std::optional<int64_t> {
     if (t.name.empty()) return t.number;
-    const auto v = draft.value(s_, t.name);
+    const auto v = assignment.value(s_, t.name);
     return v ? std::optional(*v * t.number) : std::nullopt;
   };
   const auto left = term(c.left), right = term(c.right);
@@ -251,14 +248,15 @@ bool Sizes::settle(Draft& draft, const op::Clause& c, const std::set<std::string
   const op::Term& t = change_left ? c.left : c.right;
   if (t.name.empty()) return false;
   return set(t.name, solve(t.number, change_left ? c.compare : mirrored(c.compare),
-                           change_left ? *right : *left, *draft.value(s_, t.name), random));
+                           change_left ? *right : *left, *assignment.value(s_, t.name), random));
 }
 
-void Sizes::repair(Draft& draft, const std::set<std::string>& pinned, Random& random) const {
+void SizeSolver::repair(Assignment& assignment, const std::set<std::string>& pinned,
+                        Random& random) const {
   for (int round = 0; round < 12; ++round) {
     bool changed = false;
     for (const op::Clause& c : s_.clauses)
-      if (is_active(draft, c)) changed |= settle(draft, c, pinned, random);
+      if (is_active(assignment, c)) changed |= satisfy(assignment, c, pinned, random);
     if (!changed) return;
   }
 }
