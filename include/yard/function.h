@@ -219,9 +219,8 @@ class Function<R(A...)> {
     const typename detail::ErasedArgs<A...>::Tuple tuple(args...);
     return detail::explain_function(*site_, detail::ErasedArgs<A...>::of(tuple));
   }
-  // Whether verifiers, asked about a call like this, answer the same twice and on another thread, and leave
-  // arguments, environment and registry as they were. What is wrong, a line each; the same is checked on every
-  // call in debug builds, and where Functions::check_verifiers() asks for it.
+  // Asks the verifiers about a call like this, twice and on two other threads: they must give the same answer. What
+  // is wrong, a line each. Debug builds check this on every call, others after Functions::check_verifiers(true).
   std::vector<std::string> check_verifiers(const std::remove_reference_t<A>&... args) const {
     const typename detail::ErasedArgs<A...>::Tuple tuple(args...);
     return detail::check_function(*site_, detail::ErasedArgs<A...>::of(tuple));

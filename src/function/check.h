@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking verifiers, and checking what they promise: to answer the same every time and on every thread, and to change
-// nothing.
+// Asking verifiers, and checking that they give the same answer every time and on every thread.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "dispatch/core.h"
 #include "function/implementation.h"
 
 namespace yard::function {
@@ -20,9 +18,9 @@ struct Answer {
 // Of an implementation without a verifier: yes.
 Answer ask_once(const Implementation& i, const detail::ThreadHead& thread,
                 const detail::FunctionArgs& args);
-// Twice here, then on two other threads at once, with a look at arguments, environment and registry before and after.
-// The registry is that of `core`, where there is one, and that of the shared runtime.
+// Twice on this thread, then on two other threads at once; different answers, and a reason without a text, make the
+// verifier broken.
 Answer ask_checked(const Implementation& i, const detail::ThreadHead& thread,
-                   const detail::FunctionArgs& args, const detail::Core* core = nullptr);
+                   const detail::FunctionArgs& args);
 
 }  // namespace yard::function

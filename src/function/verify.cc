@@ -21,11 +21,8 @@ constexpr size_t kMostKept = 8;  // problems of one verifier
 // Asks one verifier about one sample after the other.
 class Examination {
  public:
-  Examination(const Registry& registry, std::shared_ptr<const registry::Hook> hook,
-              const Verification& what)
-      : core_(registry.core()),
-        what_(what),
-        implementation_(Implementation::make(std::move(hook))) {
+  Examination(std::shared_ptr<const registry::Hook> hook, const Verification& what)
+      : what_(what), implementation_(Implementation::make(std::move(hook))) {
     const registry::Hook& h = *implementation_->hook;
     to_.function = h.group + "/" + h.name, to_.backend = h.backend;
   }
@@ -61,7 +58,7 @@ class Examination {
   void take(const detail::FunctionArgs& args) {
     ++to_.samples;
     if (what_.watch) what_.watch(to_.function, to_.backend, to_.samples);
-    const Answer a = ask_checked(*implementation_, base::this_thread(), args, &core_);
+    const Answer a = ask_checked(*implementation_, base::this_thread(), args);
     if (!a.broken.empty())
       problem(a.broken);
     else
@@ -88,10 +85,6 @@ class Examination {
       v = {YARD_REASON_NONE, static_cast<int32_t>(detail::scope_flags(thread)), {0, 0, 0}};
       return of.ask(of.self, row.verify, row.self, &v);
     };
-    args.visit = [](const void* s, detail::SeeBytes see, void* to) {
-      const auto& of = *static_cast<const yard_sample_t*>(s);
-      if (of.visit != nullptr) of.visit(of.self, see, to);
-    };
     take(args);
   }
 
@@ -114,7 +107,6 @@ class Examination {
       to_.problems.push_back(fmt::format("sample {}: {}", to_.samples, text));
   }
 
-  const detail::Core& core_;
   const Verification& what_;
   const std::shared_ptr<const Implementation> implementation_;
   FunctionReport to_;
@@ -129,7 +121,7 @@ std::vector<FunctionReport> Registry::verify(const Verification& what) {
     if (what.keep != nullptr && hook->keep.get() != what.keep) continue;
     if (!what.backend.empty() && hook->backend != what.backend) continue;
     if (!what.function.empty() && hook->group + "/" + hook->name != what.function) continue;
-    to.push_back(Examination(*this, hook, what).run());
+    to.push_back(Examination(hook, what).run());
   }
   std::sort(to.begin(), to.end(), [](const FunctionReport& a, const FunctionReport& b) {
     return std::tie(a.function, a.backend) < std::tie(b.function, b.backend);
