@@ -65,8 +65,8 @@ namespace detail {
 struct FunctionArgs;
 struct FunctionSite;
 }  // namespace detail
-namespace function {
-class Registry;
+namespace provider {
+class FunctionService;
 }
 
 // A reason that a verifier gave, with the figures it had the first time. The first sixteen of an implementation are
@@ -149,12 +149,12 @@ class Functions {
   // builds of the library, and where YARD_CHECK_VERIFIERS says so.
   YARD_API void check_verifiers(bool on);
 
-  explicit Functions(function::Registry& registry) noexcept : registry_(&registry) {}
-  // For the headers of functions.
-  function::Registry& registry() const noexcept { return *registry_; }
+  explicit Functions(provider::FunctionService& service) noexcept : service_(&service) {}
+  // For the library itself.
+  provider::FunctionService& service() const noexcept { return *service_; }
 
  private:
-  function::Registry* registry_;
+  provider::FunctionService* service_;
 };
 
 // On Runtime::shared().

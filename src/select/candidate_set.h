@@ -143,6 +143,9 @@ class CandidateSet {
   std::vector<op::Field> mode_fields_;
 };
 
+// Why policy rules out all that a backend provides: its vendor, or its switch; NONE if it does not.
+int32_t backend_reason(const Policy& policy, const registry::Backend& backend);
+
 // The lower edge of the half octave that holds `v`; what cost hints see instead of `v`. Negative values
 // are seen as -1, a field that is not there as op::kAbsent.
 int64_t bucket_edge(int64_t v) noexcept;

@@ -3,11 +3,10 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "function/implementation.h"
+#include "provider/implementation.h"
 
-namespace yard::function {
+namespace yard::provider {
 
 struct Answer {
   bool accepted = false;
@@ -15,12 +14,12 @@ struct Answer {
   std::string broken;  // what is wrong with the verifier; empty: nothing
 };
 
-// Of an implementation without a verifier: yes.
+// An implementation without a verifier accepts.
 Answer ask_once(const Implementation& i, const detail::ThreadHead& thread,
                 const detail::FunctionArgs& args);
-// Twice on this thread, then on two other threads at once; different answers, and a reason without a text, make the
+// Twice on this thread, then on two other threads at once. Different answers, and a reason without a text, make the
 // verifier broken.
 Answer ask_checked(const Implementation& i, const detail::ThreadHead& thread,
                    const detail::FunctionArgs& args);
 
-}  // namespace yard::function
+}  // namespace yard::provider
