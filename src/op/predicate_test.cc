@@ -49,7 +49,7 @@ TEST(Predicate, ReadsTensorsListsAndOptionalArguments) {
     const bool yes = holds(p, call->args(), found);
     return std::pair(yes, found);
   };
-  const auto field = [](Kind kind, size_t arg) { return Field::of(kind, arg); };
+  const auto field = [](FieldKind kind, size_t arg) { return Field::of(kind, arg); };
   const std::string plain = "op(f32[4,8], xs=[f32[8], f32[8;2]], mode=3)";
   const std::string biased = "op(f32[4,8], f32[8;2], xs=[], mode=3)";
   EXPECT_FALSE(check(plain, {field(FieldKind::kPresence, 2), IntegerTest::equals(1)}).first);

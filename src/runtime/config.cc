@@ -4,7 +4,7 @@
 #include <set>
 
 #include "policy/check.h"
-#include "registry/function_sites.h"
+#include "registry/declarations.h"
 
 namespace yard::runtime {
 namespace {

@@ -11,16 +11,16 @@
 #include "base/text.h"
 #include "dispatch/call.h"
 #include "dispatch/named_call.h"
-#include "function/registry.h"
 #include "op/bind.h"
 #include "plugin/loader.h"
+#include "provider/function_service.h"
+#include "provider/hook_service.h"
 #include "registry/changes.h"
 #include "registry/descriptors.h"
 #include "runtime/builtin_backends.h"
 #include "runtime/config.h"
 #include "runtime/environment.h"
 #include "runtime/file_settings.h"
-#include "runtime/hooks.h"
 #include "runtime/host.h"
 #include "runtime/late_rules.h"
 #include "runtime/maintenance.h"
@@ -74,15 +74,11 @@ struct Runtime::Parts {
   std::shared_ptr<tune::CanaryState> canaries = std::make_shared<tune::CanaryState>();
   detail::Core core;
   plugin::Loader loader;
-  runtime::HookService hooks{core, loader};
-  function::Registry functions{
-      core,
-      {[this](Changes c) {
-         return c.list_->problem.ok() ? core.apply(c.list_->steps).status() : c.list_->problem;
-       },
-       [this](std::string_view group) { return loader.need(PluginOffer::kGroup, group); },
-       [] { return plugin::Loader::inside(); },
-       [this](std::string_view group) { return loader.refused_for(PluginOffer::kGroup, group); }}};
+  provider::HookService hooks{core, loader};
+  provider::FunctionService functions{
+      core, loader, [this](Changes c) {
+        return c.list_->problem.ok() ? core.apply(c.list_->steps).status() : c.list_->problem;
+      }};
   Status initialized;
   runtime::FileSettings file_settings{core, loader, [this] { maintenance.poke(); }};
   runtime::LateRules late_rules{core, [this] { return announced_ops(loader); }};
@@ -220,8 +216,8 @@ Status Runtime::reset() {
   }
   YARD_RETURN_IF_ERROR(parts_->core.start_over(steps));
   parts_->loader.start_over();
-  parts_->hooks.start_over();
-  parts_->functions.start_over();
+  parts_->hooks.reset();
+  parts_->functions.reset();
   return {};
 }
 
@@ -253,8 +249,7 @@ Status Runtime::reload_environment() {
   const std::string named = parts_->core.snapshot()->policy->reading->good.config;
   parts_->loader.set_environment(
       runtime::plugin_environment(*parts_->core.snapshot()->policy->reading));
-  parts_->functions.environment_says(
-      parts_->core.snapshot()->policy->reading->good.check_verifiers);
+  parts_->functions.check_verifiers(parts_->core.snapshot()->policy->reading->good.check_verifiers);
   const std::string record = parts_->core.snapshot()->policy->reading->good.record;
   Status recording;
   if (record != s->policy->reading->good.record)

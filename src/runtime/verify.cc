@@ -4,8 +4,8 @@
 #include <yard/verify.h>
 
 #include "base/text.h"
-#include "function/registry.h"
 #include "plugin/loader.h"
+#include "provider/function_service.h"
 #include "runtime/subjects.h"
 
 namespace yard {
@@ -41,7 +41,7 @@ Result<std::vector<FunctionReport>> verify_functions(const Runtime& runtime, con
       YARD_RETURN_IF_ERROR(functions.load(o.function.substr(0, o.function.find('/'))));
     if (auto found = functions.find(o.function); !found.ok()) return found.status();
   }
-  return functions.registry().verify({o.function, o.backend, keep, o.watch_function});
+  return functions.service().verify({o.function, o.backend, keep, o.watch_function});
 }
 
 }  // namespace

@@ -58,11 +58,6 @@ int kind_tier(std::optional<Kind> prefer, Kind kind) {
   return tier;
 }
 
-bool backend_on(const Policy& policy, const registry::Backend& b) {
-  if (const auto it = policy.backends.find(b.name); it != policy.backends.end()) return it->second;
-  return b.d.enable != YARD_ENABLE_OFF;
-}
-
 // Of the processor, or as the program has stated it of a device: "sve2", "cuda:sm_90".
 bool has_feature(std::string_view name, const yard_host_t* host) {
   const size_t colon = name.find(':');
@@ -84,6 +79,19 @@ int missing_feature(const std::string& features, const yard_host_t* host) {
   return -1;
 }
 
+}  // namespace
+
+int32_t backend_reason(const Policy& p, const registry::Backend& b) {
+  if (!b.vendor.empty() && lists(p.deny_vendors, b.vendor)) return YARD_REASON_DENIED_VENDOR;
+  if (!b.vendor.empty() && p.allow_vendors && !lists(*p.allow_vendors, b.vendor))
+    return YARD_REASON_NOT_ALLOWED_VENDOR;
+  const auto it = p.backends.find(b.name);
+  const bool on = it != p.backends.end() ? it->second : b.d.enable != YARD_ENABLE_OFF;
+  return on ? YARD_REASON_NONE : YARD_REASON_DISABLED;
+}
+
+namespace {
+
 // Why the kernel is out whatever the call is; NONE if it is not.
 int32_t settle(const registry::Kernel& k, const Policy& p, const CallConstraints& constraints,
                const std::string* lock, const Surroundings& where, int64_t figures[3]) {
@@ -92,11 +100,8 @@ int32_t settle(const registry::Kernel& k, const Policy& p, const CallConstraints
   if (any_glob(p.deny_kernels, k.id) || any_glob(constraints.deny, k.id))
     return YARD_REASON_DENIED_KERNEL;
   if (p.allow_kernels && !any_glob(*p.allow_kernels, k.id)) return YARD_REASON_NOT_ALLOWED_KERNEL;
-  const std::string& vendor = k.backend->vendor;
-  if (!vendor.empty() && lists(p.deny_vendors, vendor)) return YARD_REASON_DENIED_VENDOR;
-  if (!vendor.empty() && p.allow_vendors && !lists(*p.allow_vendors, vendor))
-    return YARD_REASON_NOT_ALLOWED_VENDOR;
-  if (!backend_on(p, *k.backend)) return YARD_REASON_DISABLED;
+  if (const int32_t reason = backend_reason(p, *k.backend); reason != YARD_REASON_NONE)
+    return reason;
   if (p.reference_only.value_or(false) && k.kind != Kind::kReference)
     return YARD_REASON_REFERENCE_ONLY;
   if (where.forked && (k.backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)

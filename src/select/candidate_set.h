@@ -154,4 +154,7 @@ class CandidateSet {
   std::vector<op::Field> mode_fields_;
 };
 
+// Why policy rules out all that a backend provides: its vendor, or its switch; NONE if it does not.
+int32_t backend_reason(const Policy& policy, const registry::Backend& backend);
+
 }  // namespace yard::select

@@ -208,7 +208,7 @@ void add_verify(CLI::App& app, Action& action) {
       "failed, or did not though --expect says so.\n"
       "\n"
       "Verifiers of dispatched functions are asked about their sample calls, twice and on other\n"
-      "threads, and must say the same and change nothing. Exit code 1 when one is broken.\n"
+      "threads, and must give the same answer. Exit code 1 when one is broken.\n"
       "\n"
       "With a FILE the plugin's kernels and new ops are verified in a process of their own: a "
       "crash "

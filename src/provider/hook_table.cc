@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "registry/hooks.h"
+#include "provider/hook_table.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,12 @@
 #include "base/reclaimer.h"
 #include "base/text.h"
 
-namespace yard::registry {
+namespace yard::provider {
 namespace {
 
 using detail::HookChains;
+using registry::declared_hooks;
+using registry::State;
 
 std::atomic<uint64_t> g_tables{0};
 
@@ -26,17 +28,26 @@ std::string shown(const Activation& a) {
                   : fmt::format("backend '{}'", a.backend);
 }
 
-Status nobody_brings(const State& state, std::string_view backend) {
+Status no_hooks(const State& state, std::string_view backend) {
   std::set<std::string> names;
   for (const auto& h : state.hooks) names.insert(h->backend);
   const std::vector<std::string> list(names.begin(), names.end());
   return Status(
       Code::kNotFound,
-      fmt::format("no backend '{}' brings hooks{}{}", backend, base::did_you_mean(backend, list),
-                  list.empty() ? "; none does" : "; those who do: " + base::one_of(list)));
+      fmt::format("no backend '{}' provides hooks{}{}", backend, base::did_you_mean(backend, list),
+                  list.empty() ? "; none does" : "; expected " + base::one_of(list)));
 }
 
-bool brings_hooks(const State& state, std::string_view backend) {
+// The eligible providers of the site's hook.
+HookRecords records_for(const HookTable::Site& site, const dispatch::Snapshot& snapshot) {
+  HookRecords to;
+  const HookDeclaration& d = *site.declaration;
+  for (Provider& p : hook_providers(snapshot, d.name, d.signature))
+    if (p.eligibility.eligible()) to.push_back(std::move(p.hook));
+  return to;
+}
+
+bool provides_hooks(const State& state, std::string_view backend) {
   return std::any_of(state.hooks.begin(), state.hooks.end(),
                      [&](const auto& h) { return h->backend == backend; });
 }
@@ -61,14 +72,13 @@ Status orphan_error(std::string_view backend, const std::vector<std::string>& na
   std::string list;
   for (const std::string& n : names)
     list += (list.empty() ? "'" : ", '") + n + "'" + base::did_you_mean(n, declared);
-  return Status(Code::kConflict,
-                fmt::format("backend '{}' brings hooks that nobody declares: {}", backend, list));
+  return Status(
+      Code::kConflict,
+      fmt::format("backend '{}' provides hooks that are not declared: {}", backend, list));
 }
 
-HookTable::HookTable(std::function<std::shared_ptr<const State>()> state, LeftOut left_out)
-    : state_(std::move(state)),
-      left_out_(std::move(left_out)),
-      id_(g_tables.fetch_add(1, std::memory_order_relaxed) + 1) {}
+HookTable::HookTable(CurrentSnapshot snapshot)
+    : snapshot_(std::move(snapshot)), id_(g_tables.fetch_add(1, std::memory_order_relaxed) + 1) {}
 
 HookTable::~HookTable() {
   for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr;) {
@@ -85,13 +95,14 @@ HookTable::Site& HookTable::site(const HookDeclaration& declaration) {
     return nullptr;
   };
   if (Site* s = find()) return *s;
-  std::shared_ptr<const State> state;  // let go after the lock: records may be a plugin's last
+  // Released after the lock: it may hold the last record of a plugin.
+  std::shared_ptr<const dispatch::Snapshot> snapshot;
   const std::lock_guard lock(lock_.get().lock);
   if (Site* s = find()) return *s;
-  state = state_();
+  snapshot = snapshot_();
   auto* made = new Site;
   made->declaration = &declaration;
-  show(*made, HookChains::make(providers_of(*made, *state),
+  show(*made, HookChains::make(records_for(*made, *snapshot),
                                *activations_.load(std::memory_order_acquire), id_)
                   .release());
   made->next = sites_.load(std::memory_order_relaxed);
@@ -112,17 +123,8 @@ std::vector<std::string> HookTable::names_in_use() const {
   return to;
 }
 
-HookRecords HookTable::providers_of(const Site& site, const State& state) const {
-  HookRecords to;
-  for (const auto& h : state.hooks)
-    if (h->name == site.declaration->name && h->signature == site.declaration->signature &&
-        why_left_out(*h).empty())
-      to.push_back(h);
-  return to;
-}
-
-// One by one where there is one. Else in three steps, each of which every thread has noticed before the next: a call
-// that sees the new chain of one hook then sees no old one of another.
+// A change of several sites is made in three steps, each of which all threads have observed before the next: a call
+// that sees the new chain of one hook then sees no old chain of another.
 void HookTable::put_in_force(std::vector<Pending> pending) {
   std::vector<HookChains*> gone;
   for (const Pending& p : pending)
@@ -145,23 +147,23 @@ void HookTable::put_in_force(std::vector<Pending> pending) {
 
 Status HookTable::edit(const Change& change) {
   {
-    std::shared_ptr<const State> state;  // as above
+    std::shared_ptr<const dispatch::Snapshot> snapshot;  // as in site()
     const std::lock_guard lock(lock_.get().lock);
-    state = state_();
+    snapshot = snapshot_();
     const Activations* old = activations_.load(std::memory_order_acquire);
     Activations next = *old;
-    YARD_RETURN_IF_ERROR(change(*state, next));
+    YARD_RETURN_IF_ERROR(change(*snapshot->state, next));
     const bool changed = next != *old;
     std::vector<Pending> pending;
     for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next) {
-      HookRecords providers = providers_of(*s, *state);
+      HookRecords providers = records_for(*s, *snapshot);
       const HookChains* now = s->all.load(std::memory_order_acquire);
       if (now != nullptr ? !changed && now->providers == providers : providers.empty()) continue;
       pending.push_back({s, HookChains::make(std::move(providers), next, id_)});
     }
     if (changed) {
       activations_.store(new Activations(std::move(next)), std::memory_order_release);
-      delete old;  // read under the lock, and in a child before anything else
+      delete old;  // readers hold the lock, or are alone in a forked child
     }
     put_in_force(std::move(pending));
   }
@@ -169,13 +171,13 @@ Status HookTable::edit(const Change& change) {
   return {};
 }
 
-void HookTable::mend_in_child() {
-  const auto state = state_();
+void HookTable::repair_in_child() {
+  const auto snapshot = snapshot_();
   const Activations& activations = *activations_.load(std::memory_order_acquire);
   for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next) {
     const HookChains* inherited = s->all.load(std::memory_order_acquire);
     if (inherited != nullptr) s->left_behind.push_back(inherited);
-    show(*s, HookChains::make(providers_of(*s, *state), activations, id_).release());
+    show(*s, HookChains::make(records_for(*s, *snapshot), activations, id_).release());
   }
 }
 
@@ -185,7 +187,7 @@ void HookTable::refresh() {
 
 Status HookTable::activate(const Activation& a, bool expected, bool strict) {
   return edit([&](const State& state, Activations& list) -> Status {
-    if (!expected && !brings_hooks(state, a.backend)) return nobody_brings(state, a.backend);
+    if (!expected && !provides_hooks(state, a.backend)) return no_hooks(state, a.backend);
     if (const auto names = orphans(state, a.backend); strict && !names.empty())
       return orphan_error(a.backend, names);
     std::erase(list, a);
@@ -219,8 +221,8 @@ Activations HookTable::activations() const {
 }
 
 Status HookTable::known(std::string_view backend) const {
-  const auto state = state_();
-  return brings_hooks(*state, backend) ? Status() : nobody_brings(*state, backend);
+  const auto s = snapshot_();
+  return provides_hooks(*s->state, backend) ? Status() : no_hooks(*s->state, backend);
 }
 
-}  // namespace yard::registry
+}  // namespace yard::provider

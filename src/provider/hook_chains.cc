@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "registry/hook_chains.h"
+#include "provider/hook_chains.h"
 
 #include <algorithm>
 
 #include "base/reclaimer.h"
-#include "registry/hook_declarations.h"
+#include "registry/declarations.h"
 
-namespace yard::registry {
+namespace yard::provider {
 namespace {
 
 bool names(const Activation& a, const std::optional<Device>& device) {
@@ -36,11 +36,11 @@ HookRecords active_for(const HookRecords& providers, const Activations& activati
   return to;
 }
 
-}  // namespace yard::registry
+}  // namespace yard::provider
 
 namespace yard::detail {
 
-const HookLink* HookChains::chain(const registry::HookRecords& records) {
+const HookLink* HookChains::chain(const provider::HookRecords& records) {
   const HookLink* next = nullptr;
   for (auto h = records.rbegin(); h != records.rend(); ++h) {
     auto link = std::make_unique<Link>();
@@ -53,21 +53,21 @@ const HookLink* HookChains::chain(const registry::HookRecords& records) {
   return next;
 }
 
-std::unique_ptr<HookChains> HookChains::make(registry::HookRecords providers,
-                                             const registry::Activations& activations,
+std::unique_ptr<HookChains> HookChains::make(provider::HookRecords providers,
+                                             const provider::Activations& activations,
                                              uint64_t table) {
   if (providers.empty()) return nullptr;
   auto to = std::make_unique<HookChains>();
   to->table = table;
   to->providers = std::move(providers);
-  const registry::HookRecords process = active_for(to->providers, activations, std::nullopt);
+  const provider::HookRecords process = active_for(to->providers, activations, std::nullopt);
   to->process = to->chain(process);
-  for (const registry::Activation& a : activations) {
+  for (const provider::Activation& a : activations) {
     const auto known = [&](const OnDevice& d) { return d.device == *a.device; };
     if (!a.device || std::any_of(to->devices.begin(), to->devices.end(), known)) continue;
-    registry::HookRecords records = active_for(to->providers, activations, a.device);
+    provider::HookRecords records = active_for(to->providers, activations, a.device);
     if (records.empty()) continue;
-    registry::append_others(records, process);
+    provider::append_others(records, process);
     to->devices.push_back({*a.device, to->chain(records)});
   }
   for (const auto& h : to->providers) to->alone.push_back(to->chain({h}));

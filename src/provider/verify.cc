@@ -1,31 +1,96 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checking verifiers by sample calls: those that a program declares with a function, and those that a plugin brings
-// with its implementation.
+#include "provider/verify.h"
+
 #include <fmt/format.h>
 #include <yard/plugin.h>
 
 #include <algorithm>
+#include <cstring>
+#include <thread>
 #include <tuple>
 
 #include "base/reclaimer.h"
 #include "base/thread_record.h"
-#include "function/check.h"
-#include "function/registry.h"
-#include "registry/function_sites.h"
+#include "dispatch/scope.h"
+#include "provider/function_service.h"
+#include "registry/declarations.h"
 
-namespace yard::function {
+namespace yard::provider {
 namespace {
 
-constexpr size_t kMostKept = 8;  // problems of one verifier
+bool same_answer(const Answer& a, const Answer& b) {
+  return a.accepted == b.accepted && a.verdict.reason == b.verdict.reason &&
+         std::memcmp(a.verdict.figures, b.verdict.figures, sizeof a.verdict.figures) == 0;
+}
 
-// Asks one verifier about one sample after the other.
+std::string described(const Implementation& i, const Answer& a) {
+  return a.accepted ? "yes" : "no, " + i.text_of(a.verdict.reason, a.verdict.figures);
+}
+
+// On two threads at once, in the same scope. An answer that differs from `first`, if there is one.
+Answer ask_elsewhere(const Implementation& i, const detail::ThreadHead& thread,
+                     const detail::FunctionArgs& args, const Answer& first) {
+  Answer answers[2];
+  const auto ask = [&](Answer& to) {
+    base::ThreadRecord& other = base::this_thread();
+    const detail::ScopeOfCaller scope(other, thread.scope_state);
+    to = ask_once(i, other, args);
+  };
+  std::thread one([&] { ask(answers[0]); }), two([&] { ask(answers[1]); });
+  one.join(), two.join();
+  return answers[0].broken.empty() && same_answer(first, answers[0]) ? answers[1] : answers[0];
+}
+
+}  // namespace
+
+Answer ask_once(const Implementation& i, const detail::ThreadHead& thread,
+                const detail::FunctionArgs& args) {
+  Answer a;
+  if (i.verify == nullptr) {
+    a.accepted = true;
+    return a;
+  }
+  try {
+    const int32_t code = args.ask(args.tuple, thread, i, a.verdict);
+    a.accepted = code == YARD_OK && a.verdict.reason == YARD_REASON_NONE;
+    if (!a.accepted && a.verdict.reason <= YARD_REASON_NONE) a.verdict.reason = YARD_REASON_REFUSED;
+  } catch (...) {
+    if (detail::thread_is_unwinding()) throw;
+    a.broken = "it threw: " + thrown_text();
+  }
+  return a;
+}
+
+Answer ask_checked(const Implementation& i, const detail::ThreadHead& thread,
+                   const detail::FunctionArgs& args) {
+  Answer first = ask_once(i, thread, args);
+  if (i.verify == nullptr || !first.broken.empty()) return first;
+  const Answer second = ask_once(i, thread, args);
+  const Answer elsewhere = ask_elsewhere(i, thread, args, first);
+  const auto differs = [&](const char* when, const Answer& other) {
+    return fmt::format("it says {}, and {} {}", described(i, first), when,
+                       other.broken.empty() ? described(i, other) : other.broken);
+  };
+  if (!same_answer(first, second) || !second.broken.empty())
+    first.broken = differs("asked again", second);
+  else if (!same_answer(first, elsewhere) || !elsewhere.broken.empty())
+    first.broken = differs("on another thread", elsewhere);
+  else if (!first.accepted && !i.has_text(first.verdict.reason))
+    first.broken = "it refuses for a reason that is not in its list of texts";
+  if (!first.broken.empty()) first.accepted = false;
+  return first;
+}
+
+namespace {
+
+constexpr size_t kMaxProblems = 8;  // reported of one verifier
+
+// Asks one verifier about all samples: those that the program declares with the function, and those that a plugin brings
+// with its implementation.
 class Examination {
  public:
-  Examination(const Registry& registry, std::shared_ptr<const registry::Hook> hook,
-              const Verification& what)
-      : core_(registry.core()),
-        what_(what),
-        implementation_(Implementation::make(std::move(hook))) {
+  Examination(std::shared_ptr<const registry::Hook> hook, const Verification& what)
+      : what_(what), implementation_(Implementation::make(std::move(hook))) {
     const registry::Hook& h = *implementation_->hook;
     to_.function = h.group + "/" + h.name, to_.backend = h.backend;
   }
@@ -61,7 +126,7 @@ class Examination {
   void take(const detail::FunctionArgs& args) {
     ++to_.samples;
     if (what_.watch) what_.watch(to_.function, to_.backend, to_.samples);
-    const Answer a = ask_checked(*implementation_, base::this_thread(), args, &core_);
+    const Answer a = ask_checked(*implementation_, base::this_thread(), args);
     if (!a.broken.empty())
       problem(a.broken);
     else
@@ -78,7 +143,7 @@ class Examination {
   void take_sample(const yard_sample_t* sample) {
     if (sample == nullptr || sample->size < sizeof *sample || sample->ask == nullptr) {
       ++to_.samples;
-      return problem("it is no sample call: its size or the function that asks is missing");
+      return problem("invalid sample call: its size or its ask function is missing");
     }
     detail::FunctionArgs args{};
     args.tuple = sample;
@@ -88,33 +153,26 @@ class Examination {
       v = {YARD_REASON_NONE, static_cast<int32_t>(detail::scope_flags(thread)), {0, 0, 0}};
       return of.ask(of.self, row.verify, row.self, &v);
     };
-    args.visit = [](const void* s, detail::SeeBytes see, void* to) {
-      const auto& of = *static_cast<const yard_sample_t*>(s);
-      if (of.visit != nullptr) of.visit(of.self, see, to);
-    };
     take(args);
   }
 
-  // What makes sample calls may throw, too.
+  // Code that makes sample calls may throw.
   template <class F>
   void guarded(const F& make) {
     try {
       make();
-    } catch (const std::exception& e) {
-      problem(fmt::format("making a sample call threw: {}", e.what()));
     } catch (...) {
       if (detail::thread_is_unwinding()) throw;
-      problem("making a sample call threw something that is no std::exception");
+      problem("making a sample call threw: " + thrown_text());
     }
   }
 
   void problem(const std::string& text) {
     ++to_.broken;
-    if (to_.problems.size() < kMostKept)
+    if (to_.problems.size() < kMaxProblems)
       to_.problems.push_back(fmt::format("sample {}: {}", to_.samples, text));
   }
 
-  const detail::Core& core_;
   const Verification& what_;
   const std::shared_ptr<const Implementation> implementation_;
   FunctionReport to_;
@@ -122,14 +180,14 @@ class Examination {
 
 }  // namespace
 
-std::vector<FunctionReport> Registry::verify(const Verification& what) {
+std::vector<FunctionReport> FunctionService::verify(const Verification& what) {
   const auto s = core_.snapshot();
   std::vector<FunctionReport> to;
   for (const auto& hook : s->state->functions) {
     if (what.keep != nullptr && hook->keep.get() != what.keep) continue;
     if (!what.backend.empty() && hook->backend != what.backend) continue;
     if (!what.function.empty() && hook->group + "/" + hook->name != what.function) continue;
-    to.push_back(Examination(*this, hook, what).run());
+    to.push_back(Examination(hook, what).run());
   }
   std::sort(to.begin(), to.end(), [](const FunctionReport& a, const FunctionReport& b) {
     return std::tie(a.function, a.backend) < std::tie(b.function, b.backend);
@@ -138,7 +196,7 @@ std::vector<FunctionReport> Registry::verify(const Verification& what) {
   return to;
 }
 
-}  // namespace yard::function
+}  // namespace yard::provider
 
 namespace yard {
 

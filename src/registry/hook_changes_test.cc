@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of hooks, and the table that follows the registry. How hooks behave is for tests/integration.
-#include "registry/hooks.h"
-
+// Records of hooks and functions, and changes that add and remove them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -76,31 +74,6 @@ TEST(HookChanges, APluginsOwnBackendGoesWithoutTheHooksOfOthers) {
   EXPECT_EQ(shelf.apply({RemoveKept{keep.get()}}).removed.size(), 2u);
   ASSERT_EQ(shelf.state().hooks.size(), 1u);
   EXPECT_EQ(shelf.state().hooks[0]->name, "b");
-}
-
-TEST(HookTables, ChangeOnlyWhatHasChanged) {
-  auto shelf = std::make_shared<Shelf>();
-  HookTable table([shelf] { return std::make_shared<const State>(shelf->state()); });
-  const HookDeclaration& declared = *detail::declare_hook("table.a", "i64(i64)");
-  HookTable::Site& site = table.site(declared);
-  EXPECT_EQ(&site, &table.site(declared));
-  EXPECT_EQ(site.all.load(), nullptr);
-  EXPECT_TRUE(table.in_use("table.a"));
-  EXPECT_FALSE(table.in_use("table.b"));
-  shelf->put(hook_of("table.a", "acme"));
-  table.refresh();
-  const auto* chains = site.all.load();
-  ASSERT_NE(chains, nullptr);
-  EXPECT_EQ(site.process.load(), nullptr);
-  shelf->put(testing::op_of(testing::kNorm));
-  table.refresh();
-  EXPECT_EQ(site.all.load(), chains);
-  ASSERT_TRUE(table.activate({"acme", {}}, false, true).ok());
-  EXPECT_NE(site.process.load(), nullptr);
-  table.deactivate_all();
-  EXPECT_EQ(site.process.load(), nullptr);
-  detail::undeclare_hook(&declared);
-  EXPECT_TRUE(declared_hooks("table.a").empty());
 }
 
 }  // namespace

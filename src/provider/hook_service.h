@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks of a runtime: the table of the registry, and how plugins and backends have a say in it.
+// Hooks of a runtime: its hook table, and how plugins, backends and changes of the registry concern it.
 #pragma once
 
 #include <yard/hook.h>
@@ -11,9 +11,9 @@
 
 #include "dispatch/core.h"
 #include "plugin/loader.h"
-#include "registry/hooks.h"
+#include "provider/hook_table.h"
 
-namespace yard::runtime {
+namespace yard::provider {
 
 class HookService {
  public:
@@ -23,20 +23,21 @@ class HookService {
   HookService(const HookService&) = delete;
   HookService& operator=(const HookService&) = delete;
 
-  registry::HookTable& table() noexcept { return table_; }
+  HookTable& table() noexcept { return table_; }
   detail::Core& core() noexcept { return core_; }
-  // For Hook handles; see detail/hook.h.
+  // For Hook objects; see detail/hook.h.
   detail::HookSite* attach(const detail::HookDeclaration& declaration, bool& again);
-  Status activate(const registry::Activation& a);
-  // Whether the backend can be activated: it is there, or somebody may bring it.
+  Status activate(const Activation& a);
+  // Whether the backend can be activated. `expected`: a plugin that has not been opened may bring its hooks.
   Status usable(std::string_view backend, const std::optional<Device>& device, bool& expected);
-  // Before a change of the registry is published, under its lock: what it brings to active backends must be declared
-  // where that is asked for, else follow() logs it.
+  // Before a change of the registry is published, under its lock. Orphans that it adds to active backends are an error
+  // if `strict` is set, else follow() logs them.
   Status check(const registry::State& before, const registry::State& after);
   // Registry or policy have changed. Holding no lock.
   void follow();
-  // Back to the beginning.
-  void start_over();
+  // Drops all activations.
+  void reset();
+  HookListing list();
 
   std::atomic<bool> strict{false};
 
@@ -46,9 +47,9 @@ class HookService {
 
   detail::Core& core_;
   plugin::Loader& loader_;
-  registry::HookTable table_;
-  const std::function<void()> mend_;
+  HookTable table_;
+  const std::function<void()> repair_;
   std::atomic<bool> orphans_came_{false};
 };
 
-}  // namespace yard::runtime
+}  // namespace yard::provider

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chains of one hook: for the process, for each device that has one of its own, and the parts that the sets of a
-// thread are made of. Immutable. Each link owns the record, and so the library, of what it runs.
+// The chains of one hook: for the process, for each device that has one of its own, and each provider alone, for the
+// scopes of a thread. Immutable. Each link owns the record, and so the library, of what it runs.
 //
-// The order of a chain: the sets that the thread is in, the innermost first; what is active for its device; what is
+// The order of a chain: the scopes that the thread is in, the innermost first; what is active for its device; what is
 // active for the process. Among those of a device or of the process: higher priority, then later activated. A
-// backend stands in a chain once, at its first place.
+// backend is in a chain once, at its first place.
 #pragma once
 
 #include <yard/detail/hook.h>
@@ -18,35 +18,34 @@
 
 #include "registry/records.h"
 
-namespace yard::registry {
+namespace yard::provider {
 
-// What was activated, in this order.
 struct Activation {
   std::string backend;
   std::optional<Device> device;  // none: the process; index -1: every device of that type
   bool operator==(const Activation&) const = default;
 };
-using Activations = std::vector<Activation>;
+using Activations = std::vector<Activation>;  // in order
 
-using HookRecords = std::vector<std::shared_ptr<const Hook>>;
+using HookRecords = std::vector<std::shared_ptr<const registry::Hook>>;
 
-// The records of one level in their order; `device` is one that activations name.
+// The records that are active for a device that activations name, or for the process, in order.
 HookRecords active_for(const HookRecords& providers, const Activations& activations,
                        const std::optional<Device>& device);
 
-}  // namespace yard::registry
+}  // namespace yard::provider
 
 namespace yard::detail {
 
 struct HookChains {
-  // Null where nobody provides the hook. `table` tells runtimes apart.
-  static std::unique_ptr<HookChains> make(registry::HookRecords providers,
-                                          const registry::Activations& activations, uint64_t table);
+  // Null without providers. `table` is the id of the HookTable.
+  static std::unique_ptr<HookChains> make(provider::HookRecords providers,
+                                          const provider::Activations& activations, uint64_t table);
   // What sites show while several of them change: `before` until `done`, then `after`. Either may be null.
   static std::unique_ptr<HookChains> make_change(const HookChains* before, HookChains* after,
                                                  std::shared_ptr<const std::atomic<bool>> done);
 
-  registry::HookRecords providers;
+  provider::HookRecords providers;
   const HookLink* process = nullptr;
   struct OnDevice {
     Device device;
@@ -56,23 +55,23 @@ struct HookChains {
   std::vector<const HookLink*> alone;  // each provider, for frames
   uint64_t table = 0;
 
-  // The chains that count now: this, unless a change is under way. May be null.
+  // The chains in force: these, unless they are a change. May be null.
   const HookChains* now() const noexcept;
-  // Hands chains that no site shows any more to the reclaimer: the links one by one, since a call that runs one alone
-  // holds that one.
+  // Hands chains that no site shows any more to the reclaimer: the links one by one, since a call that runs one link
+  // alone holds only that.
   static void retire(HookChains* chains);
 
  private:
   struct Link : HookLink {
     std::shared_ptr<const registry::Hook> record;
   };
-  const HookLink* chain(const registry::HookRecords& records);
+  const HookLink* chain(const provider::HookRecords& records);
 
   std::vector<std::unique_ptr<Link>> links_;
   // Of a change.
   std::shared_ptr<const std::atomic<bool>> done_;
   const HookChains *before_ = nullptr, *after_ = nullptr;
-  std::vector<const void*> reached_by_;  // what else a call may hold that uses these
+  std::vector<const void*> reached_by_;  // what else a call may hold while it uses these
 };
 
 }  // namespace yard::detail

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One backend's implementation of one function as calls use it, and what has come of it: who was refused why, how
-// often it ran.
+// One backend's implementation of one function, with its counters: runs, failures, refusals by reason.
 //
-// Made once for a record and a function, shared by the tables that list it. When the last of them is freed, calls
-// may still run it: it is retired, and freed when no call holds it.
+// Made once per record and function, and shared by the tables that list it. When the last table is freed, calls may
+// still run it: it is retired, and freed when no call holds it.
 #pragma once
 
 #include <yard/detail/function.h>
@@ -18,7 +17,7 @@
 #include "registry/records.h"
 #include "telemetry/counters.h"
 
-namespace yard::function {
+namespace yard::provider {
 
 struct Implementation : detail::FunctionRow {
   static std::shared_ptr<const Implementation> make(std::shared_ptr<const registry::Hook> hook);
@@ -26,31 +25,28 @@ struct Implementation : detail::FunctionRow {
   const std::shared_ptr<const registry::Hook> hook;
   telemetry::Counter runs, failures;
 
-  // Faults of it stand in a row: its next success is told to health.
+  // Its last calls failed: health is told of the next success.
   mutable std::atomic<bool> suspect{false};
 
-  bool promises() const noexcept { return (hook->d.flags & YARD_HOOK_FAILS_BEFORE_WRITING) != 0; }
-  // As it counts: higher first.
-  int priority() const noexcept {
-    return (hook->d.flags & YARD_HOOK_LOWER_FIRST) != 0 ? -hook->d.priority : hook->d.priority;
+  bool fails_before_writing() const noexcept {
+    return (hook->d.flags & YARD_HOOK_FAILS_BEFORE_WRITING) != 0;
   }
 
-  // Counts; the first time of each reason, as long as there are few, remembers and logs it. Allocates only then.
+  // Counts a refusal. The first kReasons distinct reasons are recorded and logged; allocates only then.
   void refused(const yard_verdict_t& v) const;
-  // The same for a verifier that does not keep its promises.
+  // The same for a verifier that threw or contradicted itself.
   void broken(const std::string& text) const;
   std::vector<FunctionRefusal> refusals() const;
 
-  // False: a number of its own, beyond the texts that it brings.
+  // False: one of its own numbers, beyond its list of texts.
   bool has_text(int32_t reason) const noexcept;
-  // A verdict for people.
   std::string text_of(int32_t reason, const int64_t figures[3]) const;
 
  private:
   explicit Implementation(std::shared_ptr<const registry::Hook> h);
   static void retire(const Implementation* i);
 
-  // Reasons beyond these are counted together.
+  // Further reasons are counted together.
   static constexpr size_t kReasons = 16;
   struct Reason {
     std::atomic<int32_t> code{YARD_REASON_NONE};  // NONE: not in use; set last
@@ -63,11 +59,10 @@ struct Implementation : detail::FunctionRow {
 
   mutable Reason reasons_[kReasons];
   mutable telemetry::Counter others_;
-  mutable std::mutex
-      learning_;  // only tried, never waited for: it may be left locked in a forked child
+  mutable std::mutex learning_;  // try_lock only: it may be left locked in a forked child
 };
 
-// The name of a reason of any origin.
-std::string_view reason_label(int32_t code) noexcept;
+// In a catch block, except during forced unwinding: the text of the exception.
+std::string thrown_text();
 
-}  // namespace yard::function
+}  // namespace yard::provider

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "function/implementation.h"
+#include "provider/implementation.h"
 
 #include <fmt/format.h>
 
@@ -8,11 +8,11 @@
 #include "base/reclaimer.h"
 #include "select/reasons.h"
 
-namespace yard::function {
+namespace yard::provider {
 namespace {
 
-base::InternedTexts g_texts;     // of the program's own reasons
-base::InternedTexts g_backends;  // names
+base::InternedTexts g_reason_texts;  // of the program's verifiers
+base::InternedTexts g_backend_names;
 constexpr int32_t kInterned = 1 << 20;
 constexpr uint32_t kMostTexts = 4096;
 
@@ -20,13 +20,11 @@ bool is_interned(int32_t code) noexcept { return code >= kInterned; }
 
 }  // namespace
 
-std::string_view reason_label(int32_t code) noexcept { return select::reason_name(code); }
-
 Implementation::Implementation(std::shared_ptr<const registry::Hook> h) : hook(std::move(h)) {
   run = hook->d.function;
   verify = hook->d.verify;
   self = hook->d.self;
-  backend = g_backends.intern(hook->backend)->text.c_str();
+  backend = g_backend_names.intern(hook->backend)->text.c_str();
   ran = runs.id();
 }
 
@@ -48,7 +46,7 @@ bool Implementation::has_text(int32_t reason) const noexcept {
 
 std::string Implementation::text_of(int32_t reason, const int64_t figures[3]) const {
   if (is_interned(reason)) {
-    const std::string_view text = g_texts.text(static_cast<uint32_t>(reason - kInterned));
+    const std::string_view text = g_reason_texts.text(static_cast<uint32_t>(reason - kInterned));
     return registry::fill_in(text, figures);
   }
   if (reason >= YARD_REASON_OWN) {
@@ -59,7 +57,7 @@ std::string Implementation::text_of(int32_t reason, const int64_t figures[3]) co
   }
   for (const select::ReasonInfo& r : select::reasons())
     if (r.code == reason) return std::string(r.meaning);
-  return fmt::format("reason {}, which is none", reason);
+  return fmt::format("unknown reason {}", reason);
 }
 
 const Implementation::Reason* Implementation::find(int32_t code) const noexcept {
@@ -91,7 +89,6 @@ const Implementation::Reason* Implementation::learn(int32_t code, const int64_t 
 }
 
 void Implementation::refused(const yard_verdict_t& v) const {
-  // A code without a reason, or a number that is none, says no more than no.
   const int32_t reason = v.reason > YARD_REASON_NONE ? v.reason : int32_t{YARD_REASON_REFUSED};
   const Reason* r = find(reason);
   if (r == nullptr && reasons_[kReasons - 1].code.load(std::memory_order_relaxed) == 0)
@@ -114,21 +111,31 @@ std::vector<FunctionRefusal> Implementation::refusals() const {
   for (const Reason& r : reasons_) {
     const int32_t code = r.code.load(std::memory_order_acquire);
     if (code == YARD_REASON_NONE) break;
-    to.push_back({std::string(reason_label(code)), r.text, r.count->total()});
+    to.push_back({std::string(select::reason_name(code)), r.text, r.count->total()});
   }
   if (const uint64_t n = others_.total(); n > 0) to.push_back({"own", "for other reasons", n});
   return to;
 }
 
-}  // namespace yard::function
+std::string thrown_text() {
+  try {
+    throw;
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "something that is no std::exception";
+  }
+}
+
+}  // namespace yard::provider
 
 namespace yard::detail {
 
-using function::Implementation;
+using provider::Implementation;
 
 int32_t intern_reason(const char* text) noexcept {
-  const auto* item = function::g_texts.intern(text, function::kMostTexts);
-  return item != nullptr ? function::kInterned + static_cast<int32_t>(item->number)
+  const auto* item = provider::g_reason_texts.intern(text, provider::kMostTexts);
+  return item != nullptr ? provider::kInterned + static_cast<int32_t>(item->number)
                          : int32_t{YARD_REASON_REFUSED};
 }
 
@@ -137,15 +144,7 @@ void function_refused(const FunctionRow& row, const yard_verdict_t& v) {
 }
 
 void function_verifier_threw(const FunctionRow& row) {
-  std::string text;
-  try {
-    throw;
-  } catch (const std::exception& e) {
-    text = e.what();
-  } catch (...) {
-    text = "something that is no std::exception";
-  }
-  static_cast<const Implementation&>(row).broken("it threw: " + text);
+  static_cast<const Implementation&>(row).broken("it threw: " + provider::thrown_text());
 }
 
 }  // namespace yard::detail
