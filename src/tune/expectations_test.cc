@@ -48,7 +48,7 @@ TEST(Expectations, ErrorsHaveFileAndLine) {
       {"k op call:fails:why", "with blanks around each ':'"},
       {"\n\nk op : fails : why", "f:3: expected three globs before the first ':'"},
       {" : fails : why", "f:1: expected three globs"},
-      {"k op * : unsuported : why", "found 'unsuported'; did you mean 'unsupported'?"},
+      {"k op * : unsuported : why", "got 'unsuported'; did you mean 'unsupported'?"},
       {"k op * :  : why", "expected 'unsupported' or 'fails', got ''"},
       {"k op * : fails : ", "f:1: the reason is missing"},
   };

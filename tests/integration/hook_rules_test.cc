@@ -109,7 +109,7 @@ TEST_F(Hooked, ActivatingWhatNobodyBringsIsAnError) {
   EXPECT_THAT(hooks.activate("acme").to_string(), HasSubstr("none does"));
   ASSERT_TRUE(hooks.add(HookSet("acme").add(hook, [] { return 1; })).ok());
   EXPECT_THAT(hooks.activate("acm").to_string(), HasSubstr("did you mean 'acme'?"));
-  EXPECT_THAT(hooks.activate("").to_string(), HasSubstr("no name of a backend"));
+  EXPECT_THAT(hooks.activate("").to_string(), HasSubstr("invalid name of a backend"));
   EXPECT_THAT(hooks.activate("acme", {99, 0}).to_string(), HasSubstr("type 99"));
   EXPECT_THAT(hooks.deactivate("acme").to_string(), HasSubstr("nothing is"));
   ASSERT_TRUE(hooks.activate("acme", {2, 0}).ok());
