@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dispatch/named_call.h"
-
+// Calls by name: a thread remembers how their arguments bind to the op's parameters.
 #include <cstring>
 
 #include "dispatch/call.h"
@@ -119,7 +118,8 @@ void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, 
   b.core = 0;
   if (found == MemoVersion::kNever || !b.op.set(op)) return;
   b.site = site;
-  b.version = &core.version(site->index.load(std::memory_order_acquire)).value(), b.found = found;
+  b.version = &core.published.version(site->index.load(std::memory_order_acquire)).value(),
+  b.found = found;
   b.given = static_cast<uint8_t>(args.size()), b.count = static_cast<uint8_t>(bound.count);
   b.defaults = (bound.count < 32 ? uint32_t{1} << bound.count : 0) - 1;
   for (uint32_t i = 0; i < bound.count; ++i) b.values[i] = bound.values[i];
@@ -150,20 +150,15 @@ void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, 
 
 Result<Site*> bind_named(Core& core, std::string_view op, std::span<const Arg> args,
                          op::Arguments& to) {
-  auto s = core.snapshot();
-  const registry::OpRecord* op_record = s->state->find(op);
-  if (core.first_need(op, op_record)) {
-    s = core.snapshot();
-    op_record = s->state->find(op);
-  }
-  if (op_record == nullptr) return core.unknown_op(*s->state, op);
+  const auto found = core.sites.find(op);
+  if (!found.ok()) return found.status();
   std::vector<op::Given> given;
   for (const Arg& a : args) given.push_back({a.name, a.value.c()});
-  auto bound = op::bind(*op_record->op->program, given);
+  auto bound = op::bind(*found->record->op->program, given);
   if (!bound.ok()) return std::move(bound).status();
   to = *bound;
   Status why;
-  Site* const site = core.attach(op, kPacked, &why);
+  Site* const site = core.sites.attach(op, kPacked, &why);
   if (site == nullptr) return why;
   return site;
 }
@@ -176,8 +171,8 @@ namespace {
   // Read before the op is looked at.
   const auto s = core.snapshot();
   const registry::OpRecord* op_record = s->state->find(op);
-  const uint64_t found =
-      op_record != nullptr ? core.version(op_record->op->index).read() : MemoVersion::kNever;
+  const uint64_t found = op_record != nullptr ? core.published.version(op_record->op->index).read()
+                                              : MemoVersion::kNever;
   op::Arguments bound;
   auto site = bind_named(core, op, args, bound);
   if (!site.ok()) return std::move(site).status().release();

@@ -99,7 +99,7 @@ void tell_failure(const FunctionSite& site, const Implementation& i, const Throw
   const health::Told told =
       core.board.fault(function::health_key(*i.hook), c, t.text, std::chrono::steady_clock::now());
   if (told.watched && !i.suspect.exchange(true)) settle_way(site);
-  if (told.changed || decided || core.board.has_events()) core.health_moved();
+  if (told.changed || decided || core.board.has_events()) core.health_changed();
 }
 
 }  // namespace
@@ -142,7 +142,7 @@ void function_ended(const FunctionSite& site, const FunctionRow& row,
       i.suspect.store(false);
       settle_way(site);
     }
-    if (decided) core.health_moved();
+    if (decided) core.health_changed();
   } catch (...) {
     // No memory to tell it: the next success does.
   }

@@ -97,7 +97,7 @@ Status call_with(detail::Site* site, const yard_value_t* args, uint32_t count,
   if (!o.ok()) return std::move(o).status();
   ResultRecord record;
   if (result != nullptr) o->result = &record;
-  Status s = site->core->call_slow(*site, args, count, &*o);
+  Status s = detail::call_slow(*site, args, count, &*o);
   write_result(record, result);
   return s;
 }
@@ -116,7 +116,7 @@ yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size) {
   yard::guarded(error, error_size, [&] {
     if (name == nullptr) return yard::missing("the op's name");
     Status why;
-    site = Runtime::shared().core().attach(name, yard::detail::kPacked, &why);
+    site = Runtime::shared().core().sites.attach(name, yard::detail::kPacked, &why);
     return why;
   });
   return reinterpret_cast<yard_op_ref_t*>(site);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "dispatch/policy_changes.h"
 
 namespace yard::runtime {
 
@@ -57,14 +58,14 @@ Status FileSettings::record_instead(const std::shared_ptr<Recorder>& mine, const
   const auto now = std::dynamic_pointer_cast<Recorder>(core_.snapshot()->policy->observer);
   if (now != nullptr && now != mine) return {};
   if (now != nullptr) {
-    YARD_RETURN_IF_ERROR(core_.set_observer(nullptr));
+    YARD_RETURN_IF_ERROR(detail::set_observer(core_, nullptr));
     YARD_RETURN_IF_ERROR(now->recording().write());
   }
   if (path.empty()) return {};
   auto recording = Recording::open(path);
   if (!recording.ok()) return std::move(recording).status();
   made = std::make_shared<Recorder>(*std::move(recording));
-  return core_.set_observer(made);
+  return detail::set_observer(core_, made);
 }
 
 }  // namespace yard::runtime

@@ -40,16 +40,7 @@ HookService::HookService(detail::Core& core, plugin::Loader& loader)
     : core_(core),
       loader_(loader),
       table_([&core] { return core.snapshot()->state; },
-             [&core](const registry::Hook& h) { return why_out(*core.snapshot(), h.backend); }),
-      mend_([this] { table_.mend_in_child(); }) {
-  core.check = [this](const auto& before, const auto& after) { return check(before, after); };
-  core.in_child.store(&mend_, std::memory_order_release);
-}
-
-HookService::~HookService() {
-  core_.in_child.store(nullptr, std::memory_order_release);
-  core_.check = nullptr;
-}
+             [&core](const registry::Hook& h) { return why_out(*core.snapshot(), h.backend); }) {}
 
 detail::HookSite* HookService::attach(const detail::HookDeclaration& declaration, bool& again) {
   registry::HookTable::Site& site = table_.site(declaration);
@@ -182,12 +173,12 @@ Status Hooks::add(const HookSet& set) {
     if (!hook.ok()) return std::move(hook).status();
     steps.push_back(registry::AddHook{*std::move(hook)});
   }
-  return service_->core().apply(steps).status();
+  return service_->core().published.apply(steps).status();
 }
 
 Result<Ticket> Hooks::remove(std::string_view backend) {
   YARD_RETURN_IF_ERROR(service_->table().known(backend));
-  return service_->core().apply({registry::RemoveHooks{std::string(backend)}});
+  return service_->core().published.apply({registry::RemoveHooks{std::string(backend)}});
 }
 
 Status Hooks::activate(std::string_view backend) {

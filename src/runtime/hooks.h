@@ -19,7 +19,6 @@ class HookService {
  public:
   // Both must outlive it.
   HookService(detail::Core& core, plugin::Loader& loader);
-  ~HookService();
   HookService(const HookService&) = delete;
   HookService& operator=(const HookService&) = delete;
 
@@ -37,6 +36,8 @@ class HookService {
   void follow();
   // Back to the beginning.
   void start_over();
+  // In the fork handler of a child.
+  void restart_in_child() noexcept { table_.mend_in_child(); }
 
   std::atomic<bool> strict{false};
 
@@ -47,7 +48,6 @@ class HookService {
   detail::Core& core_;
   plugin::Loader& loader_;
   registry::HookTable table_;
-  const std::function<void()> mend_;
   std::atomic<bool> orphans_came_{false};
 };
 

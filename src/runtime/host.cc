@@ -70,7 +70,7 @@ int32_t call_op(void* self, yard_call_t* call, const char* op, const yard_value_
   Status status;
   try {
     detail::Core& core = *static_cast<Host*>(self)->core;
-    detail::Site* site = op != nullptr ? core.attach(op, detail::kPacked, &status) : nullptr;
+    detail::Site* site = op != nullptr ? core.sites.attach(op, detail::kPacked, &status) : nullptr;
     if (site != nullptr)
       status = Status::adopt(detail::call_packed(site, args, count));
     else if (status.ok())

@@ -31,11 +31,11 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
                                 std::initializer_list<Arg> options) {
   auto s = runtime.core().snapshot();
   const registry::OpRecord* op_record = s->state->find(op);
-  if (runtime.core().first_need(op, op_record)) {
+  if (runtime.core().sites.first_need(op, op_record)) {
     s = runtime.core().snapshot();
     op_record = s->state->find(op);
   }
-  if (op_record == nullptr) return runtime.core().unknown_op(*s->state, op);
+  if (op_record == nullptr) return runtime.core().sites.unknown_op(*s->state, op);
   std::vector<exec::OwnedValue> owned;
   for (const Arg& a : options) {
     const yard_value_t& v = a.value.c();
@@ -54,7 +54,7 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
   made.op_ = op;
   made.states_ = std::make_shared<exec::States>();
   made.states_->set_options(std::move(owned));
-  if (made.states_->first_here()) runtime.core().watch(made.states_);
+  if (made.states_->first_here()) runtime.core().watch_states(made.states_);
   return made;
 }
 
@@ -79,7 +79,7 @@ Status Instance::load(std::initializer_list<Arg> weights) {
 
 Status Instance::call(std::initializer_list<Arg> args, Options options) const {
   options.instance = this;
-  if (states_->first_here()) runtime_->core().watch(states_);  // in a forked child, too
+  if (states_->first_here()) runtime_->core().watch_states(states_);  // in a forked child, too
   return runtime_->call(op_, args, options);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "dispatch/policy_changes.h"
 #include "function/candidates.h"
 
 namespace yard::runtime {
@@ -19,15 +20,12 @@ void Maintenance::Shared::inherit(Shared& parents) {
 
 Maintenance::Maintenance(detail::Core& core)
     : core_(core), in_child_([this] {
-        if (core_.sweep(Clock::now())) poke();  // plans have a lifetime
-      }) {
-  core_.on_health = [this] { poke(); };
-}
+        if (core_.planner.sweep(Clock::now())) poke();  // plans have a lifetime
+      }) {}
 
 Maintenance::~Maintenance() {
   thread_.stop();
   listeners_thread_.stop();
-  core_.on_health = nullptr;
 }
 
 void Maintenance::poke() noexcept {
@@ -47,20 +45,20 @@ void Maintenance::work() {
   auto events = core_.board.take_events();
   publish();
   tell(std::move(events));  // of what is in force
-  const auto sweep = core_.sweep(Clock::now());
+  const auto sweep = core_.planner.sweep(Clock::now());
   schedule(core_.board.next_change());
   schedule(sweep);
 }
 
 void Maintenance::now() {
   core_.board.advance(Clock::now());
-  if (!publish()) core_.catch_up();
+  if (!publish()) core_.published.catch_up();
   poke();  // for the events
 }
 
 bool Maintenance::publish() {
   if (core_.board.view() == core_.snapshot()->health) return false;
-  if (const Status s = core_.publish_health(); !s.ok())
+  if (const Status s = core_.published.publish_health(); !s.ok())
     base::log(LogLevel::kError, "health",
               fmt::format("what breakers say could not be put in force: {}", s.message()));
   return true;
@@ -250,7 +248,7 @@ void Health::record_failure(std::string_view backend, ErrorClass error_class,
 }
 
 Status Health::set_settings(const BreakerSettings& settings) {
-  YARD_RETURN_IF_ERROR(maintenance_->core().set_breakers(settings));
+  YARD_RETURN_IF_ERROR(detail::set_breakers(maintenance_->core(), settings));
   maintenance_->now();
   return {};
 }

@@ -14,11 +14,11 @@ Result<ParsedCall> Runtime::parse(std::string_view call_spec) const {
   if (!spec.ok()) return std::move(spec).status();
   auto s = core().snapshot();
   const registry::OpRecord* op_record = s->state->find(spec->op);
-  if (core().first_need(spec->op, op_record)) {
+  if (core().sites.first_need(spec->op, op_record)) {
     s = core().snapshot();
     op_record = s->state->find(spec->op);
   }
-  if (op_record == nullptr) return core().unknown_op(*s->state, spec->op);
+  if (op_record == nullptr) return core().sites.unknown_op(*s->state, spec->op);
   const op::Program& program = *op_record->op->program;
   auto call = op::Call::from_spec(program, *spec, &op_record->op->d);
   if (!call.ok()) return std::move(call).status();

@@ -17,9 +17,9 @@ plugin::Services plugin_services(detail::Core& core,
   plugin::Services s;
   s.host = core.host;
   s.apply = [&core](const std::vector<registry::Step>& steps) {
-    return core.apply(steps).status();
+    return core.published.apply(steps).status();
   };
-  s.in_use = [&core](const std::string& op) { return core.in_use(op); };
+  s.in_use = [&core](const std::string& op) { return core.sites.in_use(op); };
   s.hook_in_use = std::move(hook_in_use);
   s.group_in_use = std::move(group_in_use);
   s.device_features = [&core] { return static_cast<Host*>(core.host->self)->stated(); };

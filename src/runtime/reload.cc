@@ -9,6 +9,7 @@
 
 #include "base/digest.h"
 #include "base/log.h"
+#include "dispatch/policy_changes.h"
 #include "runtime/config.h"
 
 namespace yard::runtime {
@@ -128,7 +129,7 @@ std::shared_ptr<const policy::FileRules> Reloader::check(ConfigReading& reading,
   if (rules->config.rollout) check_canary(*rules->config.rollout, reading);
   validate(reading, s);
   if (!reading.ok()) return nullptr;
-  for (const detail::Core::Orphan& o : core_.left_without(rules))
+  for (const detail::UnservedCall& o : detail::unserved_under(core_, rules))
     add_error(reading, fmt::format("{} would be left without a kernel ({})", o.call, o.why),
               fmt::format("{} serves it now", o.kernel));
   return reading.ok() ? rules : nullptr;
@@ -157,7 +158,7 @@ Status Reloader::offer(Offer o, Problems* problems) {
   if (in_rollout) {
     status = begin_rollout(s, o, rules);
   } else if (rules != nullptr) {
-    status = core_.set_file(rules);
+    status = detail::set_file(core_, rules);
     if (status.ok()) s.rollout = nullptr;
   }
   if (!status.ok() && o.reading.ok()) add_error(o.reading, status.to_string(), "");
@@ -199,7 +200,7 @@ Status Reloader::clear() {
   unwatch();
   State& s = state_.get();
   const std::lock_guard one(s.pipeline);
-  YARD_RETURN_IF_ERROR(core_.set_file(nullptr));
+  YARD_RETURN_IF_ERROR(detail::set_file(core_, nullptr));
   s.rollout = nullptr;
   {
     const std::lock_guard lock(s.lock.for_changes);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "dispatch/policy_changes.h"
 #include "runtime/reload.h"
 
 namespace yard::runtime {
@@ -48,7 +49,7 @@ Status Reloader::begin_rollout(State& s, const Offer& o,
   // First of all somebody who will end it. He waits for the pipeline, and looks at no rollout but the current one.
   YARD_RETURN_IF_ERROR(
       keeper_.post_at(Clock::now() + rollout->step, [this, rollout] { check_rollout(rollout); }));
-  YARD_RETURN_IF_ERROR(core_.begin_rollout(rules, rule));
+  YARD_RETURN_IF_ERROR(detail::begin_rollout(core_, rules, rule));
   s.rollout = std::move(rollout);
   return {};
 }
@@ -63,15 +64,15 @@ Reloader::Problems Reloader::end_rollout(const ActiveRollout& rollout, std::stri
     add(std::move(too_bad), "");
   } else {
     // Calls and kernels have come and gone since the rules were checked.
-    for (const detail::Core::Orphan& o : core_.left_without(rollout.rules))
+    for (const detail::UnservedCall& o : detail::unserved_under(core_, rollout.rules))
       add(fmt::format("{} would be left without a kernel ({})", o.call, o.why),
           fmt::format("{} serves it now", o.kernel));
   }
   if (problems.empty())
-    if (const Status status = core_.set_file(rollout.rules); !status.ok())
+    if (const Status status = detail::set_file(core_, rollout.rules); !status.ok())
       add(status.to_string(), "");
   if (!problems.empty())
-    if (const Status status = core_.end_rollout(); !status.ok()) add(status.to_string(), "");
+    if (const Status status = detail::end_rollout(core_); !status.ok()) add(status.to_string(), "");
   return problems;
 }
 

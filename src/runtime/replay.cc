@@ -45,9 +45,9 @@ Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
   const auto spec = op::parse_call_spec(dump.mismatch.call);
   if (!spec.ok()) return spec.status();
   auto s = core.snapshot();
-  if (core.first_need(spec->op, s->state->find(spec->op))) s = core.snapshot();
+  if (core.sites.first_need(spec->op, s->state->find(spec->op))) s = core.snapshot();
   const auto found = s->state->op_records.find(spec->op);
-  if (found == s->state->op_records.end()) return core.unknown_op(*s->state, spec->op);
+  if (found == s->state->op_records.end()) return core.sites.unknown_op(*s->state, spec->op);
   const registry::Op& op = *found->second->op;
   const auto call = op::Call::from_spec(*op.program, *spec, &op.d);
   if (!call.ok()) return call.status();

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "dispatch/call.h"
-#include "dispatch/named_call.h"
+#include "dispatch/policy_changes.h"
 #include "function/registry.h"
 #include "op/bind.h"
 #include "plugin/loader.h"
@@ -31,7 +31,9 @@
 namespace yard::detail {
 
 Site* attach(Runtime* runtime, const char* name, const char* letters, Status* why) {
-  return (runtime != nullptr ? *runtime : Runtime::shared()).core().attach(name, letters, why);
+  return (runtime != nullptr ? *runtime : Runtime::shared())
+      .core()
+      .sites.attach(name, letters, why);
 }
 
 }  // namespace yard::detail
@@ -49,26 +51,45 @@ std::vector<std::string> announced_ops(plugin::Loader& loader) {
 
 }  // namespace
 
-struct Runtime::Parts {
+struct Runtime::Parts final : detail::CoreServices {
   explicit Parts(const RuntimeSettings& s)
       : settings(s),
-        core(&host.table, s.plans_per_op),
+        core(&host.table, s.plans_per_op, s.environment),
         loader(s.plugins,
                runtime::plugin_services(
                    core, [this](const std::string& hook) { return hooks.table().in_use(hook); },
                    [this](const std::string& group) { return functions.in_use(group); })),
         reloader(core, [this] { return announced_ops(loader); }) {
     host.core = &core;
-    core.loader = &loader;
-    core.reads_environment = s.environment;
-    core.add_successes = [this](auto& to) { functions.add_successes(to); };
-    core.make_inspector = [this](const Config& c, const auto& op_record, const auto& where) {
-      return tune::make_canary(c, op_record, where, canaries);
-    };
-    core.changed = [this] {
-      hooks.follow(), functions.follow(), file_settings.follow(), late_rules.follow();
-    };
+    core.set_services(this);
   }
+  // Threads of the parts below may still publish something, which nothing needs to follow any more.
+  ~Parts() { core.set_services(nullptr); }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  // ---- detail::CoreServices ----
+  registry::LazyLoader* lazy_loader() noexcept override { return &loader; }
+  Status check_change(const registry::State& before, const registry::State& after) override {
+    return hooks.check(before, after);
+  }
+  // Each part compares the current snapshot with what it has seen and does nothing where that is the same. Hooks and
+  // functions come first: they serve calls.
+  void on_change() override {
+    hooks.follow();
+    functions.follow();
+    file_settings.follow();
+    late_rules.follow();
+  }
+  std::shared_ptr<registry::Inspector> make_inspector(
+      const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
+      const select::Surroundings& where) override {
+    return tune::make_canary(config, op_record, where, canaries);
+  }
+  void on_health() noexcept override { maintenance.poke(); }
+  void add_successes(std::vector<health::Successes>& to) override { functions.add_successes(to); }
+  void in_child() noexcept override { hooks.restart_in_child(); }
+
   RuntimeSettings settings;
   runtime::Host host;
   std::shared_ptr<tune::CanaryState> canaries = std::make_shared<tune::CanaryState>();
@@ -78,7 +99,8 @@ struct Runtime::Parts {
   function::Registry functions{
       core,
       {[this](Changes c) {
-         return c.list_->problem.ok() ? core.apply(c.list_->steps).status() : c.list_->problem;
+         return c.list_->problem.ok() ? core.published.apply(c.list_->steps).status()
+                                      : c.list_->problem;
        },
        [this](std::string_view group) { return loader.need(PluginOffer::kGroup, group); },
        [] { return plugin::Loader::inside(); },
@@ -106,7 +128,7 @@ Result<std::vector<registry::Step>> builtin_steps(const yard_host_t* host) {
 Status add_builtin(detail::Core& core) {
   auto steps = builtin_steps(core.host);
   if (!steps.ok()) return std::move(steps).status();
-  return core.apply(*steps).status();
+  return core.published.apply(*steps).status();
 }
 
 std::vector<op::Given> given(std::span<const Arg> args) {
@@ -150,11 +172,11 @@ Result<Named> name_arguments(const detail::Core& core, std::string_view op,
   Named n;
   n.snapshot = core.snapshot();
   n.op_record = n.snapshot->state->find(op);
-  if (core.first_need(op, n.op_record)) {
+  if (core.sites.first_need(op, n.op_record)) {
     n.snapshot = core.snapshot();
     n.op_record = n.snapshot->state->find(op);
   }
-  if (n.op_record == nullptr) return core.unknown_op(*n.snapshot->state, op);
+  if (n.op_record == nullptr) return core.sites.unknown_op(*n.snapshot->state, op);
   auto bound = op::bind(*n.op_record->op->program, given(args), positional);
   if (!bound.ok()) return std::move(bound).status();
   n.arguments = *bound;
@@ -173,7 +195,7 @@ Result<op::Call> checked_call(const Named& n, const Options& o) {
 Runtime::Runtime() : Runtime(RuntimeSettings()) {}
 Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Parts>(settings)) {
   if (settings.breakers != BreakerSettings()) {
-    if (Status s = parts_->core.set_breakers(settings.breakers); !s.ok())
+    if (Status s = detail::set_breakers(parts_->core, settings.breakers); !s.ok())
       base::log(LogLevel::kError, "runtime", std::string(s.message()));
   }
   parts_->initialized = parts_->host.state(settings.device_features);
@@ -207,7 +229,7 @@ Status Runtime::ensure_initialized() { return parts_->initialized; }
 
 Status Runtime::state_device_features(const std::vector<std::string>& features) {
   YARD_RETURN_IF_ERROR(parts_->host.state(features));
-  YARD_RETURN_IF_ERROR(parts_->core.plan_anew());
+  YARD_RETURN_IF_ERROR(parts_->core.published.replan_all());
   return parts_->loader.discover({});
 }
 
@@ -218,7 +240,7 @@ Status Runtime::reset() {
     if (!builtin.ok()) return std::move(builtin).status();
     steps = *std::move(builtin);
   }
-  YARD_RETURN_IF_ERROR(parts_->core.start_over(steps));
+  YARD_RETURN_IF_ERROR(parts_->core.published.start_over(steps));
   parts_->loader.start_over();
   parts_->hooks.start_over();
   parts_->functions.start_over();
@@ -234,14 +256,16 @@ Plugins Runtime::plugins() const noexcept { return Plugins(parts_->loader); }
 
 Result<Ticket> Runtime::apply_with_ticket(Changes changes) {
   if (!changes.list_->problem.ok()) return changes.list_->problem;
-  return parts_->core.apply(changes.list_->steps);
+  return parts_->core.published.apply(changes.list_->steps);
 }
 
 Status Runtime::apply(Changes changes) { return apply_with_ticket(std::move(changes)).status(); }
 
 Policy Runtime::policy() const { return parts_->core.snapshot()->policy->in_force; }
-Status Runtime::set_policy(Policy policy) { return parts_->core.set_policy(std::move(policy)); }
-Status Runtime::reset_policy() { return parts_->core.set_policy({}); }
+Status Runtime::set_policy(Policy policy) {
+  return detail::set_policy(parts_->core, std::move(policy));
+}
+Status Runtime::reset_policy() { return detail::set_policy(parts_->core, {}); }
 
 Status Runtime::reload_environment() {
   const auto s = parts_->core.snapshot();
@@ -249,7 +273,7 @@ Status Runtime::reload_environment() {
   const Status problem = runtime::first_error(*reading);
   if (reading->good != s->policy->reading->good || !reading->problems.empty() ||
       !s->policy->reading->problems.empty() || !s->policy->own_switches.empty())
-    YARD_RETURN_IF_ERROR(parts_->core.set_environment(std::move(reading)));
+    YARD_RETURN_IF_ERROR(detail::set_environment(parts_->core, std::move(reading)));
   const std::string named = parts_->core.snapshot()->policy->reading->good.config;
   parts_->loader.set_environment(
       runtime::plugin_environment(*parts_->core.snapshot()->policy->reading));
@@ -332,10 +356,10 @@ std::vector<ConfigProblem> Runtime::check_config(const std::string& path) const 
 }
 
 Status Runtime::set_labels(std::map<std::string, std::string, std::less<>> labels) {
-  return parts_->core.set_labels({labels.begin(), labels.end()});
+  return detail::set_labels(parts_->core, {labels.begin(), labels.end()});
 }
 
-RuntimeStats Runtime::stats() const { return parts_->core.stats(); }
+RuntimeStats Runtime::stats() const { return parts_->core.planner.stats(); }
 
 Status Runtime::call(std::string_view op, std::span<const Arg> args) {
   return detail::call_named(parts_->core, op, args);
@@ -345,7 +369,7 @@ Status Runtime::call(std::string_view op, std::span<const Arg> args, const Optio
   op::Arguments bound;
   auto site = detail::bind_named(parts_->core, op, args, bound);
   if (!site.ok()) return std::move(site).status();
-  return parts_->core.call_slow(**site, bound.values, bound.count, &o);
+  return detail::call_slow(**site, bound.values, bound.count, &o);
 }
 
 Status Runtime::call(std::string_view op, std::initializer_list<Arg> args) {
@@ -361,7 +385,7 @@ Result<Explanation> Runtime::explain(std::string_view op, std::initializer_list<
   if (!named.ok()) return std::move(named).status();
   auto call = checked_call(*named, o);
   if (!call.ok()) return std::move(call).status();
-  return parts_->core.explain(*named->op_record, *call, o, *named->snapshot);
+  return detail::explain_call(parts_->core, *named->op_record, *call, o, *named->snapshot);
 }
 
 Result<Resolution> Runtime::resolve(std::string_view op, std::initializer_list<Arg> args,
@@ -372,7 +396,7 @@ Result<Resolution> Runtime::resolve(std::string_view op, std::initializer_list<A
 Result<Explanation> Runtime::explain(std::string_view call_spec, const Options& o) const {
   auto spec = op::parse_call_spec(call_spec);
   if (!spec.ok()) return std::move(spec).status();
-  return parts_->core.explain(*spec, o);
+  return detail::explain_call(parts_->core, *spec, o);
 }
 
 Result<Resolution> Runtime::resolve(std::string_view call_spec, const Options& o) const {

@@ -55,9 +55,9 @@ std::vector<std::string> unmet_rules(const Runtime& runtime, std::span<const std
 Result<std::vector<std::string>> sample_calls(const Runtime& runtime, std::string_view op,
                                               std::span<const Config> configs, size_t limit) {
   auto s = runtime.core().snapshot();
-  if (runtime.core().first_need(op, s->state->find(op))) s = runtime.core().snapshot();
+  if (runtime.core().sites.first_need(op, s->state->find(op))) s = runtime.core().snapshot();
   const registry::OpRecord* op_record = s->state->find(op);
-  if (op_record == nullptr) return runtime.core().unknown_op(*s->state, op);
+  if (op_record == nullptr) return runtime.core().sites.unknown_op(*s->state, op);
   return tune::sample_calls(*op_record->op->program, &op_record->op->d, configs, limit);
 }
 

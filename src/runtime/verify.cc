@@ -12,7 +12,7 @@ namespace yard {
 namespace {
 
 Status check_names(const detail::Core& core, const detail::Snapshot& s, const VerifyOptions& o) {
-  if (!o.op.empty() && s.state->find(o.op) == nullptr) return core.unknown_op(*s.state, o.op);
+  if (!o.op.empty() && s.state->find(o.op) == nullptr) return core.sites.unknown_op(*s.state, o.op);
   std::vector<std::string> kernels, backends;
   for (const auto& [name, b] : s.state->backends) backends.push_back(name);
   for (const auto& [name, op_record] : s.state->op_records)
@@ -48,7 +48,8 @@ Result<std::vector<FunctionReport>> verify_functions(const Runtime& runtime, con
 
 Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options) {
   auto s = runtime.core().snapshot();
-  if (!options.op.empty() && runtime.core().first_need(options.op, s->state->find(options.op)))
+  if (!options.op.empty() &&
+      runtime.core().sites.first_need(options.op, s->state->find(options.op)))
     s = runtime.core().snapshot();
   const void* keep = nullptr;
   if (!options.plugin.empty()) {
