@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "runtime/recorder.h"
+#include "runtime/recording.h"
 
 namespace yard::runtime {
 namespace {

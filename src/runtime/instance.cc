@@ -12,7 +12,7 @@ namespace {
 Status bad(std::string what) { return Status(Code::kInvalidArgument, std::move(what)); }
 
 // Whether some kernel of the op can be created with these options.
-Status somebody_takes(const registry::OpRecord& op_record,
+Status check_accepted(const registry::OpRecord& op_record,
                       const std::vector<exec::OwnedValue>& options) {
   if (options.empty()) return {};
   Status s = bad(fmt::format("no kernel of op '{}' takes these options", op_record.op->name));
@@ -29,13 +29,8 @@ Status somebody_takes(const registry::OpRecord& op_record,
 
 Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
                                 std::initializer_list<Arg> options) {
-  auto s = runtime.core().snapshot();
-  const registry::OpRecord* op_record = s->state->find(op);
-  if (runtime.core().sites.first_need(op, op_record)) {
-    s = runtime.core().snapshot();
-    op_record = s->state->find(op);
-  }
-  if (op_record == nullptr) return runtime.core().sites.unknown_op(*s->state, op);
+  const auto found = runtime.core().sites.find(op);
+  if (!found.ok()) return found.status();
   std::vector<exec::OwnedValue> owned;
   for (const Arg& a : options) {
     const yard_value_t& v = a.value.c();
@@ -48,7 +43,7 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
     std::string text = v.tag == YARD_TAG_STRING ? std::string(v.u.string, v.count) : "";
     owned.push_back({std::string(a.name), std::move(text), v});
   }
-  YARD_RETURN_IF_ERROR(somebody_takes(*op_record, owned));
+  YARD_RETURN_IF_ERROR(check_accepted(*found->record, owned));
   Instance made;
   made.runtime_ = &runtime;
   made.op_ = op;

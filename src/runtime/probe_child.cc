@@ -19,7 +19,7 @@
 
 #include "plugin/loader.h"
 #include "plugin/probe_page.h"
-#include "runtime/subjects.h"
+#include "runtime/verify.h"
 #include "tune/exercise.h"
 
 namespace yard::runtime {

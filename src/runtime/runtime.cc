@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The composition root: a runtime is a core, its host table and the built-in backends.
 #include <fmt/format.h>
+#include <yard/call_spec.h>
 #include <yard/op.h>
 #include <yard/runtime.h>
 
@@ -13,20 +14,19 @@
 #include "dispatch/policy_changes.h"
 #include "function/registry.h"
 #include "op/bind.h"
+#include "op/call.h"
 #include "plugin/loader.h"
 #include "registry/changes.h"
 #include "registry/descriptors.h"
 #include "runtime/builtin_backends.h"
-#include "runtime/config.h"
 #include "runtime/environment.h"
-#include "runtime/file_settings.h"
 #include "runtime/hooks.h"
 #include "runtime/host.h"
-#include "runtime/late_rules.h"
 #include "runtime/maintenance.h"
-#include "runtime/plugins.h"
 #include "runtime/reload.h"
+#include "runtime/rules.h"
 #include "tune/canary.h"
+#include "tune/parsed_call.h"
 
 namespace yard::detail {
 
@@ -39,27 +39,13 @@ Site* attach(Runtime* runtime, const char* name, const char* letters, Status* wh
 }  // namespace yard::detail
 
 namespace yard {
-namespace {
 
-// Ops of plugins that are found and not loaded.
-std::vector<std::string> announced_ops(plugin::Loader& loader) {
-  std::vector<std::string> ops;
-  for (const PluginInfo& p : loader.list())
-    if (p.state == PluginState::kFound) ops.insert(ops.end(), p.ops.begin(), p.ops.end());
-  return ops;
-}
-
-}  // namespace
-
+// Everything a runtime consists of.
 struct Runtime::Parts final : detail::CoreServices {
   explicit Parts(const RuntimeSettings& s)
       : settings(s),
         core(&host.table, s.plans_per_op, s.environment),
-        loader(s.plugins,
-               runtime::plugin_services(
-                   core, [this](const std::string& hook) { return hooks.table().in_use(hook); },
-                   [this](const std::string& group) { return functions.in_use(group); })),
-        reloader(core, [this] { return announced_ops(loader); }) {
+        loader(s.plugins, plugin_services()) {
     host.core = &core;
     core.set_services(this);
   }
@@ -73,13 +59,12 @@ struct Runtime::Parts final : detail::CoreServices {
   Status check_change(const registry::State& before, const registry::State& after) override {
     return hooks.check(before, after);
   }
-  // Each part compares the current snapshot with what it has seen and does nothing where that is the same. Hooks and
-  // functions come first: they serve calls.
+  // Each part compares the current snapshot with the one it has seen, and does nothing where that is the same. Hooks and
+  // functions come first: calls read their tables. RuleFollower may publish again (a recorder), which leads here again.
   void on_change() override {
     hooks.follow();
     functions.follow();
-    file_settings.follow();
-    late_rules.follow();
+    rules.follow();
   }
   std::shared_ptr<registry::Inspector> make_inspector(
       const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
@@ -89,6 +74,19 @@ struct Runtime::Parts final : detail::CoreServices {
   void on_health() noexcept override { maintenance.poke(); }
   void add_successes(std::vector<health::Successes>& to) override { functions.add_successes(to); }
   void in_child() noexcept override { hooks.restart_in_child(); }
+
+  // ---- What plugins and functions ask of the others ----
+  plugin::Services plugin_services() {
+    plugin::Services s;
+    s.host = core.host;
+    s.apply = [this](const auto& steps) { return core.published.apply(steps).status(); };
+    s.in_use = [this](const std::string& op) { return core.sites.in_use(op); };
+    s.hook_in_use = [this](const std::string& hook) { return hooks.table().in_use(hook); };
+    s.group_in_use = [this](const std::string& group) { return functions.in_use(group); };
+    s.device_features = [this] { return host.stated(); };
+    s.choosing = [] { return select::inside_select(); };
+    return s;
+  }
 
   RuntimeSettings settings;
   runtime::Host host;
@@ -106,11 +104,10 @@ struct Runtime::Parts final : detail::CoreServices {
        [] { return plugin::Loader::inside(); },
        [this](std::string_view group) { return loader.refused_for(PluginOffer::kGroup, group); }}};
   Status initialized;
-  runtime::FileSettings file_settings{core, loader, [this] { maintenance.poke(); }};
-  runtime::LateRules late_rules{core, [this] { return announced_ops(loader); }};
+  runtime::RuleFollower rules{core, loader, [this] { maintenance.poke(); }};
   // These two last, as their threads use the rest.
   runtime::Maintenance maintenance{core};
-  runtime::Reloader reloader;
+  runtime::Reloader reloader{core, loader};
 };
 
 namespace {
@@ -160,31 +157,24 @@ Result<Resolution> resolution(Result<Explanation> e) {
 }
 
 // An op of the current snapshot with arguments bound to its schema.
-struct Named {
-  std::shared_ptr<const detail::Snapshot> snapshot;
-  const registry::OpRecord* op_record = nullptr;
+struct Named : detail::FoundOp {
   op::Arguments arguments;
 };
 
 Result<Named> name_arguments(const detail::Core& core, std::string_view op,
                              std::span<const Arg> args,
                              op::Positional positional = op::Positional::kAll) {
-  Named n;
-  n.snapshot = core.snapshot();
-  n.op_record = n.snapshot->state->find(op);
-  if (core.sites.first_need(op, n.op_record)) {
-    n.snapshot = core.snapshot();
-    n.op_record = n.snapshot->state->find(op);
-  }
-  if (n.op_record == nullptr) return core.sites.unknown_op(*n.snapshot->state, op);
-  auto bound = op::bind(*n.op_record->op->program, given(args), positional);
+  auto found = core.sites.find(op);
+  if (!found.ok()) return std::move(found).status();
+  Named n{*std::move(found), {}};
+  auto bound = op::bind(*n.record->op->program, given(args), positional);
   if (!bound.ok()) return std::move(bound).status();
   n.arguments = *bound;
   return n;
 }
 
 Result<op::Call> checked_call(const Named& n, const Options& o) {
-  const op::Program& program = *n.op_record->op->program;
+  const op::Program& program = *n.record->op->program;
   const detail::WithFacts facts(n.arguments.values, n.arguments.count);
   YARD_RETURN_IF_ERROR(program.explain_mismatch(facts.args(), n.arguments.count));
   return detail::scoped_call(program, facts.args(), o);
@@ -274,19 +264,19 @@ Status Runtime::reload_environment() {
   if (reading->good != s->policy->reading->good || !reading->problems.empty() ||
       !s->policy->reading->problems.empty() || !s->policy->own_switches.empty())
     YARD_RETURN_IF_ERROR(detail::set_environment(parts_->core, std::move(reading)));
-  const std::string named = parts_->core.snapshot()->policy->reading->good.config;
+  const policy::Environment before = s->policy->reading->good;
+  const policy::Environment now = parts_->core.snapshot()->policy->reading->good;
   parts_->loader.set_environment(
-      runtime::plugin_environment(*parts_->core.snapshot()->policy->reading));
-  parts_->functions.environment_says(
-      parts_->core.snapshot()->policy->reading->good.check_verifiers);
-  const std::string record = parts_->core.snapshot()->policy->reading->good.record;
+      {now.plugins, now.plugin_path, parse_plugin_probe(now.plugin_probe)});
+  parts_->functions.environment_says(now.check_verifiers);
   Status recording;
-  if (record != s->policy->reading->good.record)
-    recording = record.empty() ? stop_recording() : record_to(record).note("named by YARD_RECORD");
+  if (now.record != before.record)
+    recording =
+        now.record.empty() ? stop_recording() : record_to(now.record).note("named by YARD_RECORD");
   // After plugins: a file may name what they bring.
   Status read;
-  if (parts_->settings.config.empty() && named != s->policy->reading->good.config)
-    read = load_config(named).note("named by YARD_CONFIG");
+  if (parts_->settings.config.empty() && now.config != before.config)
+    read = load_config(now.config).note("named by YARD_CONFIG");
   if (!problem.ok()) return problem;
   return read.ok() ? recording : read;
 }
@@ -300,8 +290,8 @@ std::vector<Problem> Runtime::problems() const {
     if (own.problem)
       to.push_back({own.problem->variable, own.problem->found, own.problem->message, true});
   std::vector<ConfigProblem> of_rules = parts_->reloader.problems();
-  // What the rules in force turned out to have may be offered again, and refused.
-  for (ConfigProblem& p : parts_->late_rules.problems())
+  // Problems that were found later may have been found again in rules that were refused.
+  for (ConfigProblem& p : parts_->rules.problems())
     if (std::find(of_rules.begin(), of_rules.end(), p) == of_rules.end())
       of_rules.push_back(std::move(p));
   for (const ConfigProblem& p : of_rules)
@@ -351,12 +341,29 @@ Config Runtime::config() const {
 std::vector<ConfigProblem> Runtime::check_config(const std::string& path) const {
   ConfigReading reading = read_config(path);
   const auto s = parts_->core.snapshot();
-  runtime::make_rules(reading, *s->state, *s->policy->modes, announced_ops(parts_->loader));
+  runtime::make_rules(reading, *s->state, *s->policy->modes,
+                      runtime::announced_ops(parts_->loader));
   return std::move(reading.problems);
 }
 
 Status Runtime::set_labels(std::map<std::string, std::string, std::less<>> labels) {
   return detail::set_labels(parts_->core, {labels.begin(), labels.end()});
+}
+
+Status Runtime::set_static_map(StaticMap map) {
+  return detail::set_static_map(parts_->core, std::move(map));
+}
+
+StaticMap Runtime::static_map() const { return parts_->core.snapshot()->policy->mapped; }
+
+Status Runtime::add_mode(std::string_view name, ModeProvider provider) {
+  auto mode = policy::make_mode(name, std::move(provider));
+  if (!mode.ok()) return std::move(mode).status();
+  return detail::add_mode(parts_->core, *std::move(mode));
+}
+
+Status Runtime::remove_mode(std::string_view name) {
+  return detail::remove_mode(parts_->core, name);
 }
 
 RuntimeStats Runtime::stats() const { return parts_->core.planner.stats(); }
@@ -385,7 +392,7 @@ Result<Explanation> Runtime::explain(std::string_view op, std::initializer_list<
   if (!named.ok()) return std::move(named).status();
   auto call = checked_call(*named, o);
   if (!call.ok()) return std::move(call).status();
-  return detail::explain_call(parts_->core, *named->op_record, *call, o, *named->snapshot);
+  return detail::explain_call(parts_->core, *named->record, *call, o, *named->snapshot);
 }
 
 Result<Resolution> Runtime::resolve(std::string_view op, std::initializer_list<Arg> args,
@@ -403,13 +410,24 @@ Result<Resolution> Runtime::resolve(std::string_view call_spec, const Options& o
   return resolution(explain(call_spec, o));
 }
 
+Result<ParsedCall> Runtime::parse(std::string_view call_spec) const {
+  auto spec = op::parse_call_spec(call_spec);
+  if (!spec.ok()) return std::move(spec).status();
+  const auto found = parts_->core.sites.find(spec->op);
+  if (!found.ok()) return found.status();
+  const registry::Op& op = *found->record->op;
+  auto call = op::Call::from_spec(*op.program, *spec, &op.d);
+  if (!call.ok()) return std::move(call).status();
+  return tune::parsed_call(*op.program, *call);
+}
+
 Result<std::string> Runtime::describe(std::string_view op, std::initializer_list<Arg> args,
                                       const Options& o) const {
   auto named = name_arguments(parts_->core, op, {args.begin(), args.size()});
   if (!named.ok()) return std::move(named).status();
   auto call = checked_call(*named, o);
   if (!call.ok()) return std::move(call).status();
-  return op::to_string(call->to_spec(*named->op_record->op->program));
+  return op::to_string(call->to_spec(*named->record->op->program));
 }
 
 Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
@@ -417,7 +435,7 @@ Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
   auto named =
       name_arguments(parts_->core, op, {args.begin(), args.size()}, op::Positional::kInputs);
   if (!named.ok()) return std::move(named).status();
-  const registry::Op& o = *named->op_record->op;
+  const registry::Op& o = *named->record->op;
   const detail::WithFacts facts(named->arguments.values, named->arguments.count);
   auto outputs = o.program->infer_outputs(facts.args(), &o.d);
   if (!outputs.ok()) return std::move(outputs).status();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recording calls: an observer that counts them, and a thread that writes them down. See yard/trace.h.
+// Recording calls: an observer that counts them, and a thread that writes them to a file. See yard/trace.h.
 #pragma once
 
 #include <yard/status.h>
@@ -38,15 +38,15 @@ class Recording {
   // In a forked child: a recording of its own.
   void forked() noexcept;
 
-  struct Book;
+  struct Table;
 
  private:
   explicit Recording(std::string path);
-  std::shared_ptr<Book> state() const;
+  std::shared_ptr<Table> state() const;
 
   const std::string path_;
-  // What a forked child leaves behind is never freed: its locks may be held by nobody.
-  std::atomic<const std::shared_ptr<Book>*> state_;
+  // Never freed in a forked child: its locks may be held by threads that do not exist there.
+  std::atomic<const std::shared_ptr<Table>*> state_;
 };
 
 // One runtime's part in a recording.
