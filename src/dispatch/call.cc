@@ -11,7 +11,7 @@
 
 namespace yard::detail {
 
-// The same, of a view, whose form says most of them.
+// The facts of a view, whose form holds most of them.
 [[gnu::always_inline]] inline uint64_t view_facts(const yard_tensor_t& t) noexcept {
   const TensorView::Form& form = TensorView::of(t).form();
   const auto rank = static_cast<uint32_t>(t.ndim) - 1;
@@ -185,7 +185,7 @@ Status::Rep* route_failed(Site* site, const void* entry, const void* plan, const
                        *static_cast<const exec::Plan*>(plan), args, flags, code, message);
 }
 
-// The same short way that typed calls take inline.
+// The memo hit, which typed calls take inline.
 Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count) {
   base::ThreadRecord& thread = base::this_thread();
   uint64_t hash;

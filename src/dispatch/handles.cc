@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bound and frozen handles.
 //
-// A bound handle has the route of its call, found in advance. It owns nothing: a call holds the route, and
-// uses it only if the op's version has not changed since, which proves that the plan's entry was not let go
-// before the route was held. The entry knows the routes of handles and is not freed while one is held.
+// A bound handle has the route of its call, found in advance. It owns nothing: a call protects the route, and uses it only
+// if the op's version has not changed since, which proves that the plan's entry had not been retired before. The entry
+// lists the routes of its handles and is not freed while one is protected.
 #include <fmt/format.h>
 #include <yard/bound.h>
 
@@ -169,7 +169,7 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
   auto& state = *static_cast<Bound*>(handle);
   Core& core = *state.site->core;
   base::ThreadRecord& thread = base::this_thread();
-  // A handle is bound to what the process wants; a scope is for the calls made inside of it.
+  // A handle is bound under the policy of the process; a call inside a scope is a plain call.
   if (thread.scope != 0) [[unlikely]]
     return call_packed(state.site, args, state.site->count);
   {
@@ -201,7 +201,7 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   Core& core = *site->core;
   auto entry = entry_of(*site);
   if (!entry.ok()) return std::move(entry).status();
-  // Chosen once, as a call here and now would be: in the thread's scope.
+  // Selected as a call now would be: in the thread's scope.
   const ScopeState* scope = base::this_thread().scope_state;
   if (scope != nullptr && scope->policy_id != 0) {
     if (!scope->problem.ok()) return scope->problem;
@@ -217,7 +217,7 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   const auto order = select::select(e.candidates(), call->args(), call->count(), call->flags());
   if (order.empty()) {
     Key key{};
-    return core.planner.fresh_plan(e, key, *call).status();  // says why
+    return core.planner.fresh_plan(e, key, *call).status();  // the error
   }
   const std::shared_ptr<const registry::Kernel>& kernel = e.candidates().all()[order[0]].kernel;
   FrozenKernel frozen;
@@ -235,7 +235,7 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
 Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, uint32_t n) {
   const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
   base::ThreadRecord& thread = base::this_thread();
-  // Nothing to hold; but inside a kernel this is one call deeper, with a workspace of its own.
+  // Protects nothing; but inside a kernel this is one call deeper, with a workspace of its own.
   base::Guard guard(thread);
   exec::Frame frame(frozen.host, frozen.flags, frozen.self);
   exec::Request request{};

@@ -30,19 +30,19 @@ inline bool seen_before(base::ThreadRecord& thread, uint64_t hash) noexcept {
 void remember(base::ThreadRecord& thread, const detail::Site& site, uint64_t hash, FormKind kind,
               const detail::Route& route, const yard_value_t* args);
 
-// Remembers the range of forms that the form of a typed call is in, if there is one: its tensors have rows, of which only
-// the number differs. `args` have facts, `given` are the caller's own.
+// Remembers a range of forms around that of a typed call, if there is one: they differ in the number of rows only. `args`
+// have facts, `given` are the caller's own.
 void remember_range(base::ThreadRecord& thread, const detail::Site& site,
                     const detail::Route& route, const yard_value_t* args,
                     const yard_value_t* given);
 
-// In a forked child: what the forking thread remembers is void, as its counters are.
+// In a forked child: drops the memos of the forking thread, whose counters are replaced.
 void forget_memos() noexcept;
 
 // ---- Packed calls ----
 
-// Most tensors are: of one or two dimensions, with strides. Their words hold the first and the last of sizes and strides,
-// which are the same for a vector.
+// Whether a tensor has one or two dimensions and strides, as most do. Its words hold the first and the last of sizes and
+// strides, which are the same for a vector.
 inline bool is_usual(const yard_tensor_t& t) noexcept {
   return static_cast<uint32_t>(t.ndim) - 1 <= 1 && t.shape != nullptr && t.strides != nullptr;
 }

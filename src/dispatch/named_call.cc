@@ -60,8 +60,8 @@ struct Parameter {
   Name name;
 };
 
-// How the arguments of one way to write a call go to its parameters. Valid while the op's version is; owns what it
-// compares with, since the op may go at any time.
+// How the arguments of one way to write a call bind to the op's parameters. Valid while the op's version is; owns what it
+// compares with, since the op may be removed at any time.
 struct Binding {
   uint64_t core = 0;  // its id; 0: empty
   const std::atomic<uint64_t>* version = nullptr;
@@ -79,8 +79,8 @@ struct Bindings {
   Binding of[kCount];
 };
 
-// Puts the arguments where `b` has them; false if it is of another op or of another way to write the call. `ends` are
-// those of the op's name.
+// Binds the arguments as `b` does; false if it is for another op or another way to write the call. `ends` are those of the
+// op's name.
 [[gnu::always_inline]] inline bool apply(const Binding& b, const Core& core, std::string_view op,
                                          const Ends& ends, std::span<const Arg> args,
                                          yard_value_t* values) noexcept {
@@ -112,7 +112,7 @@ Binding* binding_at(uint64_t hash) {
   return &bindings->of[hash >> 59];
 }
 
-// Remembers how `args` became `bound`, if that can be repeated without asking the schema.
+// Remembers how `args` became `bound`, if that can be repeated without the schema.
 void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, std::string_view op,
                       std::span<const Arg> args, const op::Arguments& bound) {
   b.core = 0;
@@ -185,7 +185,7 @@ namespace {
 
 Status call_named(Core& core, std::string_view op, std::span<const Arg> args) {
   const Ends ends(op);
-  // Ways to write a call of an op are told apart by how many arguments there are, and how the last one's name begins.
+  // The hash of a way to write a call covers the number of arguments and the first letter and length of the last name.
   const std::string_view last = args.empty() ? std::string_view() : args.back().name;
   const uint64_t way = (core.id << 16) + (args.size() << 8) + (last.empty() ? 0 : last[0]);
   const uint64_t hash = ends.hash(op.size()) + (way + last.size()) * 0xc2b2ae3d27d4eb4full;

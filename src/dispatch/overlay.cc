@@ -110,7 +110,7 @@ PolicyOverride make_override(const Options* o, const ScopeState* scope,
 Status check_override(const PolicyOverride& extra, const policy::Modes& modes) {
   if (extra.mode.empty()) return {};
   Status s = policy::check_mode_name(extra.mode, &modes);
-  if (!s.ok()) s.note(fmt::format("said by the {}", extra.mode_by));
+  if (!s.ok()) s.note(fmt::format("set by the {}", extra.mode_by));
   return s;
 }
 

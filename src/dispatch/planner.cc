@@ -327,7 +327,8 @@ Status check_options(const registry::OpRecord& op_record, const Options& o) {
   if (o.policy) YARD_RETURN_IF_ERROR(validate(*o.policy));
   if (o.mode == Mode::kProgram || (o.mode && !o.mode_name.empty()))
     return Status(Code::kInvalidArgument,
-                  "a mode that the program has added is said by mode_name alone");
+                  "invalid mode: expected a built-in mode, or mode_name alone for one that the "
+                  "program has added");
   for (const std::string& d : o.deny)
     if (d.empty())
       return Status(Code::kInvalidArgument, "the call's deny list holds an empty pattern");

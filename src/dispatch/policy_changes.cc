@@ -24,7 +24,7 @@ std::vector<std::string> names_of(const Map& map) {
   return names;
 }
 
-// All that is wrong, the first as the error and the others as its notes.
+// All problems, the first as the error and the others as its notes.
 Status check_map(const registry::State& state, const StaticMap& map) {
   Status status;
   const auto wrong = [&](Code code, std::string text) {
@@ -124,9 +124,8 @@ Status add_mode(Core& core, std::shared_ptr<const policy::ProgramMode> mode) {
   return core.published.edit_policy([&](const registry::State& state, policy::ProcessPolicy& p) {
     auto modes = std::make_shared<policy::Modes>(*p.modes);
     if (!modes->emplace(mode->name, mode).second)
-      return Status(
-          Code::kConflict,
-          fmt::format("there is a mode '{}' already; remove_mode() takes it away", mode->name));
+      return Status(Code::kConflict,
+                    fmt::format("mode '{}' exists already; call remove_mode() first", mode->name));
     p.modes = std::move(modes);
     warn_of_unknown_fields(state, *mode);
     return Status();
@@ -141,14 +140,15 @@ Status remove_mode(Core& core, std::string_view name) {
                                                  base::did_you_mean(name, names_of(*p.modes))));
     if (p.file != nullptr) {
       const Config& config = p.file->config;
-      YARD_RETURN_IF_ERROR(each_mode(
-          config, [&](const std::string& used, const std::string& path, const std::string& op) {
-            if (used != name) return Status();
-            return Status(Code::kConflict,
-                          fmt::format("mode '{}' is in use: {}{} of the rules in force names it; "
-                                      "other rules must come first",
-                                      name, path, place_text(config, path, op)));
-          }));
+      YARD_RETURN_IF_ERROR(each_mode(config, [&](const std::string& used, const std::string& path,
+                                                 const std::string& op) {
+        if (used != name) return Status();
+        return Status(
+            Code::kConflict,
+            fmt::format(
+                "mode '{}' is in use: {}{} of the rules in force names it; set other rules first",
+                name, path, place_text(config, path, op)));
+      }));
     }
     auto modes = std::make_shared<policy::Modes>(*p.modes);
     modes->erase(modes->find(name));
@@ -223,7 +223,7 @@ Status end_rollout(Core& core) {
 
 namespace {
 
-// What kept the kernel out; and where that was the word for another one, what kept that out.
+// Why the kernel is out; and where another kernel was wanted instead, why that is out, too.
 std::string why_not(const select::CandidateSet& candidates, const Planner::KnownClass& known) {
   select::Notes notes;
   const op::Call& call = known.call;

@@ -15,7 +15,7 @@ constexpr uint32_t kFirstTable = 16;
 void free_table(void* t) { PlanTable::Deleter()(static_cast<PlanTable*>(t)); }
 void free_plan(void* p) { exec::Plan::Deleter()(static_cast<exec::Plan*>(p)); }
 
-using base::Editing;  // a forked child that finds it so finds an entry that it cannot use
+using base::Editing;  // tells a forked child that it cannot use the entry
 
 uint64_t next_entry_id() {
   static std::atomic<uint64_t> last{0};
@@ -80,7 +80,6 @@ Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& 
       id_(next_entry_id()),
       candidates_(std::move(candidates)),
       inside_(inside) {
-  // A kernel that was in the entry before keeps its counters.
   for (const select::KernelCandidate& c : candidates_.all()) {
     std::shared_ptr<const exec::KernelStats> stats;
     if (stats_from != nullptr) {
@@ -97,7 +96,7 @@ Entry::~Entry() { free_table(table_.load(std::memory_order_relaxed)); }
 exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order) const {
   size_t tries = exec::Plan::kMaxAttempts;
   if (const auto& said = candidates_.settings().fallbacks) tries = std::min(tries, *said + 1);
-  // A kernel in rollout may be skipped, and another takes its place.
+  // A half-open kernel may be skipped, and another takes its place.
   const size_t most = candidates_.half_open() ? exec::Plan::kMaxAttempts : tries;
   std::vector<exec::Attempt> attempts;
   for (uint16_t i : order) {
@@ -121,7 +120,7 @@ void Entry::replace_table(PlanTable::Ptr next) {
 }
 
 template <class F>
-size_t Entry::let_go(const F& old) {
+size_t Entry::evict_if(const F& old) {
   std::deque<ClassRecord> kept;
   std::vector<exec::Plan::Ptr> gone;
   for (ClassRecord& c : classes_) {
@@ -135,15 +134,15 @@ size_t Entry::let_go(const F& old) {
       std::max(kFirstTable, std::bit_ceil(static_cast<uint32_t>(classes_.size() * 2 + 2))));
   for (const ClassRecord& c : classes_) table->put(c.plan.get());
   replace_table(std::move(table));
-  forget_memos();  // before they are let go
+  forget_memos();  // before they are retired
   for (exec::Plan::Ptr& p : gone) base::reclaimer().retire(p.release(), free_plan, {this});
   return gone.size();
 }
 
-// Lets go of the oldest that no handle holds until `keep` are left.
+// Evicts the oldest plans that no handle pins until `keep` are left.
 void Entry::evict(size_t keep) {
   size_t surplus = classes_.size() - keep;
-  let_go([&](const ClassRecord&) { return surplus > 0 && surplus-- > 0; });
+  evict_if([&](const ClassRecord&) { return surplus > 0 && surplus-- > 0; });
 }
 
 void Entry::add_handle(const void* node) const {
@@ -152,7 +151,7 @@ void Entry::add_handle(const void* node) const {
 }
 
 void Entry::drop_handle(const void* node) const {
-  if (being_edited()) return;  // by a thread that is not in this process: it is left as it is
+  if (being_edited()) return;  // by a thread of the parent: left as it is
   const Editing editing(editing_);
   std::erase(handles_, node);
 }
@@ -163,7 +162,7 @@ size_t Entry::sweep(std::chrono::steady_clock::time_point before) {
   };
   if (std::none_of(classes_.begin(), classes_.end(), old)) return 0;
   const Editing editing(editing_);
-  return let_go(old);
+  return evict_if(old);
 }
 
 const exec::Plan* Entry::insert(exec::Plan::Ptr plan, op::Call representative, size_t limit) {

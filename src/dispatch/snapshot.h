@@ -24,22 +24,22 @@
 
 namespace yard::dispatch {
 
-// What memos and bound handles compare before they are believed. Every value is used once in a process; 0 means that
-// nothing may be remembered now.
+// What memos and bound handles compare before they are used. Every value is used once in a process; 0 means that nothing
+// may be remembered now.
 class MemoVersion {
  public:
   const std::atomic<uint64_t>& value() const noexcept { return value_; }
-  // Before whatever will be remembered is found. kNever, which it never is, while it is suspended.
+  // To be read before what will be remembered is found. kNever, which is never current, while it is suspended.
   static constexpr uint64_t kNever = ~uint64_t{0};
   uint64_t read() const noexcept {
     const uint64_t now = value_.load(std::memory_order_acquire);
     return now != 0 ? now : kNever;
   }
-  // What is remembered is void, and may be found and remembered again. To be called before it is retired.
+  // Invalidates what is remembered; it may be found and remembered again. To be called before it is retired.
   void renew() noexcept;
   // The same, unless it is suspended.
   void invalidate() noexcept;
-  // Nothing is valid, nor remembered, until renew().
+  // Until renew() nothing is valid, and nothing is remembered.
   void suspend() noexcept { value_.store(0, std::memory_order_relaxed); }
 
  private:
@@ -77,9 +77,9 @@ struct ClassRecord {
 
 class Entry : public std::enable_shared_from_this<Entry> {
  public:
-  // Shared pointers to entries retire instead of deleting. `inside` is the snapshot whose overlay table
+  // Shared pointers to entries retire instead of deleting. `memos` is the version that memos of its calls compare.
+  // `stats_from` (may be null): kernels that it has, too, keep their counters. `inside` is the snapshot whose overlay table
   // will hold it, if any.
-  // `memos` is the version by which calls of this entry are remembered.
   static std::shared_ptr<Entry> make(select::CandidateSet candidates, uint64_t generation,
                                      MemoVersion& memos, const Entry* stats_from,
                                      const void* inside = nullptr);
@@ -116,9 +116,9 @@ class Entry : public std::enable_shared_from_this<Entry> {
 
   // ---- Under the plan lock ----
 
-  // Adds a plan unless its class has one; beyond `limit` the oldest go. Returns the class's plan.
+  // Adds a plan unless its class has one; beyond `limit` the oldest are evicted. Returns the class's plan.
   const exec::Plan* insert(exec::Plan::Ptr plan, op::Call representative, size_t limit);
-  // Lets go of plans that were made before. How many. Under the plan lock.
+  // Evicts plans that were made before that time; returns how many.
   size_t sweep(std::chrono::steady_clock::time_point before);
   // A handle's node that readers hold instead of the entry.
   void add_handle(const void* node) const;
@@ -134,24 +134,24 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // No other entry of the process, of whatever op and runtime, has or had it.
   uint64_t id() const noexcept { return id_; }
   bool strict() const noexcept { return candidates_.strict(); }
-  // Every call takes the way on which it can be looked at.
+  // Calls are observed in some way: no plan is direct.
   bool watched() const noexcept {
     return candidates_.settings().watched || candidates_.settings().inspector != nullptr ||
            candidates_.saves_inputs() || candidates_.half_open();
   }
-  // What threads remember of its plans is void: they look again.
+  // Invalidates what threads remember of its plans.
   void forget_memos() const noexcept { memos_.invalidate(); }
-  // Whether a plan is the one for a key. Needs no plan table, and so only what keeps the plan.
+  // Whether a plan is the one for a key. Does not read the plan table.
   static bool is_for(const exec::Plan& plan, const Key& key) noexcept {
     return plan.hash == key.hash && same_key(plan, key);
   }
   const std::string& name() const noexcept { return candidates_.op_record().op->name; }
   const exec::KernelStats& stats(size_t candidate) const noexcept { return *stats_[candidate]; }
 
-  // A plan from a selection's outcome. `order` is not empty.
+  // A plan from the result of a selection, which is not empty.
   exec::Plan::Ptr plan(const Key& key, const select::Order& order) const;
 
-  // Set while insert() works: a forked child finds such an entry unusable and makes a new one.
+  // Whether the plan table is being changed: a forked child cannot use such an entry and makes a new one.
   bool being_edited() const noexcept { return editing_.load(std::memory_order_relaxed); }
 
   // Which overlay this is; hash 0: the global entry. Borrows overlay_options.
@@ -171,16 +171,16 @@ class Entry : public std::enable_shared_from_this<Entry> {
       if (k[i] != key.w[i]) return false;
     return true;
   }
-  // Read only where it matters: a clock costs more than the rest of an insertion.
+  // Read only where plans have a lifetime: a clock costs more than the rest of an insertion.
   std::chrono::steady_clock::time_point now() const {
     return candidates_.settings().lifetime.count() > 0 ? std::chrono::steady_clock::now()
                                                        : std::chrono::steady_clock::time_point();
   }
   void replace_table(PlanTable::Ptr next);
   void evict(size_t keep);
-  // Lets go of those that `old` says, oldest first, and that no handle holds.
+  // Evicts the plans that `old(class)` selects, oldest first, and that no handle pins; returns how many.
   template <class F>
-  size_t let_go(const F& old);
+  size_t evict_if(const F& old);
 
   const op::Program* program_;
   Recipe recipe_;
@@ -200,20 +200,19 @@ class Snapshot : public std::enable_shared_from_this<Snapshot> {
  public:
   static std::shared_ptr<Snapshot> make();
 
-  // By op index; null where the op is gone. A call site may know an index that is younger than the
-  // snapshot.
+  // By op index; null where there is no such op. A site may have an index that is newer than the snapshot.
   const Entry* entry(uint32_t index) const noexcept {
     return index < entry_count ? entries[index] : nullptr;
   }
 
   // The entry of an op under a policy override; null if it is not there (yet, or any more).
   const Entry* overlay(uint32_t index, const OverlayKey& key) const noexcept;
-  // Under the plan lock. May take the place of another one, which is given back.
+  // Under the plan lock. May replace another one, which is returned.
   std::shared_ptr<Entry> put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const;
   size_t overlay_count() const noexcept;
-  // Those there are. Under the plan lock.
+  // Under the plan lock.
   std::vector<std::shared_ptr<const Entry>> overlays() const;
-  // Whether some entry's plan table is being changed: only of interest in a forked child.
+  // Whether the plan table of some entry is being changed: for a forked child.
   bool being_edited() const noexcept;
 
   uint64_t generation = 0;
@@ -232,7 +231,7 @@ class Snapshot : public std::enable_shared_from_this<Snapshot> {
   std::vector<std::shared_ptr<Entry>> owners_;
   std::vector<const Entry*> raw_;
 
-  // Bounded: beyond its size the table forgets. Readers follow one pointer.
+  // Bounded: a new overlay may replace another. Readers follow one pointer.
   static constexpr uint32_t kOverlays = 256;
   static constexpr uint32_t kProbe = 8;
   static uint32_t place(uint32_t index, uint64_t hash) noexcept {

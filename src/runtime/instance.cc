@@ -15,7 +15,7 @@ Status bad(std::string what) { return Status(Code::kInvalidArgument, std::move(w
 Status check_accepted(const registry::OpRecord& op_record,
                       const std::vector<exec::OwnedValue>& options) {
   if (options.empty()) return {};
-  Status s = bad(fmt::format("no kernel of op '{}' takes these options", op_record.op->name));
+  Status s = bad(fmt::format("no kernel of op '{}' accepts these options", op_record.op->name));
   for (const auto& [id, kernel] : op_record.kernels) {
     if (kernel->d.create == nullptr) continue;
     const auto taken = exec::kernel_options(*kernel, options);
@@ -36,8 +36,8 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
     const yard_value_t& v = a.value.c();
     if (a.name.empty()) return bad(fmt::format("op '{}': an option needs a name", op));
     if (v.tag == YARD_TAG_TENSOR || v.tag == YARD_TAG_LIST || v.tag == YARD_TAG_NONE)
-      return bad(fmt::format("op '{}': option '{}' is no scalar; tensors are loaded as weights", op,
-                             a.name));
+      return bad(fmt::format(
+          "op '{}': option '{}': expected a scalar; tensors are loaded as weights", op, a.name));
     for (const exec::OwnedValue& o : owned)
       if (o.name == a.name) return bad(fmt::format("op '{}': option '{}' twice", op, a.name));
     std::string text = v.tag == YARD_TAG_STRING ? std::string(v.u.string, v.count) : "";
@@ -63,7 +63,7 @@ Status Instance::load(std::initializer_list<Arg> weights) {
     const yard_value_t& v = a.value.c();
     if (a.name.empty()) return bad(fmt::format("op '{}': a weight needs a name", op_));
     if (v.tag != YARD_TAG_TENSOR || v.u.tensor == nullptr)
-      return bad(fmt::format("op '{}': weight '{}' is no tensor", op_, a.name));
+      return bad(fmt::format("op '{}': weight '{}': expected a tensor", op_, a.name));
     for (const auto& [name, view] : named)
       if (name == a.name) return bad(fmt::format("op '{}': weight '{}' twice", op_, a.name));
     named.emplace_back(a.name, TensorView(*v.u.tensor));

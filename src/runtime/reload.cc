@@ -122,7 +122,7 @@ void Reloader::validate(ConfigReading& reading, State& s) {
     Status verdict;
     const std::string thrown = caught([&] { verdict = call(reading.config); });
     if (!thrown.empty())
-      add_error(reading, "a validator of the program has ended by " + thrown, "");
+      add_error(reading, "a validator of the program threw " + thrown, "");
     else if (!verdict.ok())
       add_error(reading, "refused by a validator of the program: " + verdict.to_string(), "");
   });
@@ -205,7 +205,7 @@ void Reloader::check_rollout_rule(const RolloutRule& r, ConfigReading& reading) 
   const auto wrong = [&](const char* what, double found, const char* right) {
     reading.problems.push_back({Severity::kError, reading.files.empty() ? "" : reading.files[0], 0,
                                 0, std::string("rollout.") + what,
-                                fmt::format("{:g} makes no sense", found),
+                                fmt::format("invalid value {:g}", found),
                                 fmt::format("expected {}", right)});
   };
   constexpr double kDay = 86'400;
@@ -331,7 +331,7 @@ void Reloader::notify(State& s, ConfigEvent event) {
     for_each_callback(s.lock.for_changes, s.listeners, all, [&](const ConfigListener& call) {
       const std::string thrown = caught([&] { call(event); });
       if (!thrown.empty())
-        base::log(LogLevel::kError, "policy", "a listener for rules has ended by " + thrown);
+        base::log(LogLevel::kError, "policy", "a listener for rules threw " + thrown);
     });
   };
   const Status posted = listeners_thread_.post(task);

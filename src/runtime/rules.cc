@@ -210,8 +210,9 @@ void RuleFollower::check_later_ops() {
       }
   }
   for (const ConfigProblem& p : news)
-    base::log_event(LogLevel::kError, "policy",
-                    to_string(p) + " (found when the op came; the rule does nothing there)");
+    base::log_event(
+        LogLevel::kError, "policy",
+        to_string(p) + " (found when the op was registered; the rule has no effect there)");
 }
 
 std::vector<ConfigProblem> RuleFollower::problems() {

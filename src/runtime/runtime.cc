@@ -71,7 +71,7 @@ struct Runtime::Parts final : detail::CoreServices {
       const select::Surroundings& where) override {
     return tune::make_canary(config, op_record, where, canaries);
   }
-  void on_health() noexcept override { maintenance.poke(); }
+  void on_health() noexcept override { maintenance.wake(); }
   void add_successes(std::vector<health::Successes>& to) override { functions.add_successes(to); }
   void in_child() noexcept override { hooks.restart_in_child(); }
 
@@ -104,7 +104,7 @@ struct Runtime::Parts final : detail::CoreServices {
        [] { return plugin::Loader::inside(); },
        [this](std::string_view group) { return loader.refused_for(PluginOffer::kGroup, group); }}};
   Status initialized;
-  runtime::RuleFollower rules{core, loader, [this] { maintenance.poke(); }};
+  runtime::RuleFollower rules{core, loader, [this] { maintenance.wake(); }};
   // These two last, as their threads use the rest.
   runtime::Maintenance maintenance{core};
   runtime::Reloader reloader{core, loader};
@@ -194,14 +194,14 @@ Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Part
   for (const auto& [name, provider] : settings.modes)
     if (Status s = add_mode(name, provider); !s.ok() && parts_->initialized.ok())
       parts_->initialized = std::move(s);
-  // What is wrong with the environment is told, and keeps nobody from working.
+  // Problems of the environment are logged; they do not keep the runtime from working.
   if (settings.environment)
     reload_environment().ignore();
   else
     parts_->loader.discover({}).ignore();
   if (!settings.config.empty()) load_config(settings.config).ignore();
 }
-Runtime::~Runtime() { stop_recording().ignore(); }  // whoever wrote in vain has logged it
+Runtime::~Runtime() { stop_recording().ignore(); }  // an error has been logged
 
 // Never destroyed: calls may come until the process ends.
 Runtime& Runtime::shared() {

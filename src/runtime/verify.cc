@@ -178,7 +178,7 @@ Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
   CallTensors results(parsed, 1), expected(parsed, 1);
   YARD_RETURN_IF_ERROR(results.fill(dump.inputs));
   YARD_RETURN_IF_ERROR(expected.fill(dump.inputs));
-  // First, since it tells numbers that mean nothing (indices beyond a table) from those that do.
+  // The oracle runs first: it rejects inputs that are invalid, such as indices beyond a table.
   if (Status ran = oracle.run(*call, expected); !ran.ok())
     return std::move(ran).note("while running the kernel that is right");
 
