@@ -286,7 +286,7 @@ void report_failure(const FunctionSite& site, const Implementation& i, const Thr
   const health::Told told =
       core.board.fault(provider::health_key(*i.hook), c, t.text, std::chrono::steady_clock::now());
   if (told.watched && !i.suspect.exchange(true)) update_plain(site);
-  if (told.changed || decided || core.board.has_events()) core.health_moved();
+  if (told.changed || decided || core.board.has_events()) core.health_changed();
 }
 
 }  // namespace
@@ -336,7 +336,7 @@ void function_ended(const FunctionSite& site, const FunctionRow& row,
       i.suspect.store(false);
       update_plain(site);
     }
-    if (decided) core.health_moved();
+    if (decided) core.health_changed();
   } catch (...) {
     // Out of memory: the next success is reported.
   }

@@ -79,18 +79,7 @@ HookInfo describe(const dispatch::Snapshot& s, const Activations& activations, s
 }  // namespace
 
 HookService::HookService(detail::Core& core, plugin::Loader& loader)
-    : core_(core),
-      loader_(loader),
-      table_([&core] { return core.snapshot(); }),
-      repair_([this] { table_.repair_in_child(); }) {
-  core.check = [this](const auto& before, const auto& after) { return check(before, after); };
-  core.in_child.store(&repair_, std::memory_order_release);
-}
-
-HookService::~HookService() {
-  core_.in_child.store(nullptr, std::memory_order_release);
-  core_.check = nullptr;
-}
+    : core_(core), loader_(loader), table_([&core] { return core.snapshot(); }) {}
 
 detail::HookSite* HookService::attach(const detail::HookDeclaration& declaration, bool& again) {
   HookTable::Site& site = table_.site(declaration);
@@ -222,12 +211,12 @@ Status Hooks::add(const HookSet& set) {
     if (!hook.ok()) return std::move(hook).status();
     steps.push_back(registry::AddHook{*std::move(hook)});
   }
-  return service_->core().apply(steps).status();
+  return service_->core().published.apply(steps).status();
 }
 
 Result<Ticket> Hooks::remove(std::string_view backend) {
   YARD_RETURN_IF_ERROR(service_->table().known(backend));
-  return service_->core().apply({registry::RemoveHooks{std::string(backend)}});
+  return service_->core().published.apply({registry::RemoveHooks{std::string(backend)}});
 }
 
 Status Hooks::activate(std::string_view backend) {

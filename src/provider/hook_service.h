@@ -19,7 +19,6 @@ class HookService {
  public:
   // Both must outlive it.
   HookService(detail::Core& core, plugin::Loader& loader);
-  ~HookService();
   HookService(const HookService&) = delete;
   HookService& operator=(const HookService&) = delete;
 
@@ -38,6 +37,8 @@ class HookService {
   // Drops all activations.
   void reset();
   HookListing list();
+  // In the fork handler of a child.
+  void restart_in_child() noexcept { table_.repair_in_child(); }
 
   std::atomic<bool> strict{false};
 
@@ -48,7 +49,6 @@ class HookService {
   detail::Core& core_;
   plugin::Loader& loader_;
   HookTable table_;
-  const std::function<void()> repair_;
   std::atomic<bool> orphans_came_{false};
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plan tables: growth, the bound, what is pinned, and what becomes of what goes.
-#include "dispatch/entry.h"
+#include "dispatch/snapshot.h"
 
 #include <gtest/gtest.h>
 #include <yard/value.h>

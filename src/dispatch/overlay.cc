@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dispatch/overlay_key.h"
+// Keys of overlays, and what they override.
+#include "dispatch/overlay.h"
+
+#include <fmt/format.h>
 
 #include <functional>
 #include <string_view>
+
+#include "dispatch/scope.h"
+#include "dispatch/snapshot.h"
 
 namespace yard::dispatch {
 namespace {
@@ -15,7 +21,7 @@ void mix(uint64_t& h, std::string_view text) noexcept {
   mix(h, std::hash<std::string_view>()(text));
 }
 
-// Policies that differ in what is left out here are told apart by comparing.
+// A hash need not cover every field: keys are compared in full.
 void mix(uint64_t& h, const Policy& p) noexcept {
   mix(h, static_cast<uint64_t>(p.prefer ? static_cast<int>(*p.prefer) : -1));
   mix(h, static_cast<uint64_t>(p.strict ? *p.strict + 1 : 0) * 4 +
@@ -65,3 +71,47 @@ bool OverlayKey::operator==(const OverlayKey& o) const noexcept {
 }
 
 }  // namespace yard::dispatch
+
+namespace yard::detail {
+
+select::OpSettings settings_for(const dispatch::Snapshot& snapshot,
+                                const registry::OpRecord& op_record) {
+  select::OpSettings d = settings_for(*snapshot.policy, op_record);
+  const health::HealthSnapshot* h = snapshot.health.get();
+  if (h != nullptr && (h->of_op(op_record.op->name) != nullptr || !h->devices_lost().empty()))
+    d.health = snapshot.health;
+  return d;
+}
+
+dispatch::OverlayKey overlay_key(const Options* options, const ScopeState* scope, bool labelled,
+                                 bool rollout) {
+  return dispatch::OverlayKey::make(scope != nullptr ? scope->policy_id : 0, options, labelled,
+                                    rollout);
+}
+
+PolicyOverride make_override(const Options* o, const ScopeState* scope,
+                             const dispatch::OverlayKey& key) {
+  PolicyOverride p;
+  p.key = key;
+  if (scope != nullptr && scope->policy_id != 0) p.policy = scope->content.policy;
+  if (scope != nullptr) p.labels = scope->content.labels;
+  if (scope != nullptr && !scope->content.mode.empty())
+    p.mode = scope->content.mode, p.mode_by = "scope";
+  if (key.options == nullptr) return p;
+  if (o->mode) p.mode = to_string(*o->mode), p.mode_by = "call";
+  if (!o->mode_name.empty()) p.mode = o->mode_name, p.mode_by = "call";
+  if (key.labelled)
+    for (const auto& [name, value] : o->labels) p.labels[name] = value;
+  if (o->policy) p.policy = merge(p.policy, *o->policy);
+  p.constraints = {o->force, o->deny};
+  return p;
+}
+
+Status check_override(const PolicyOverride& extra, const policy::Modes& modes) {
+  if (extra.mode.empty()) return {};
+  Status s = policy::check_mode_name(extra.mode, &modes);
+  if (!s.ok()) s.note(fmt::format("set by the {}", extra.mode_by));
+  return s;
+}
+
+}  // namespace yard::detail

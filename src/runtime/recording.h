@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recording calls: an observer that counts them, and a thread that writes them down. See yard/trace.h.
+// Recording calls: an observer that counts them, and a thread that writes them to a file. See yard/trace.h.
 #pragma once
 
 #include <yard/status.h>
@@ -17,36 +17,36 @@ namespace yard::runtime {
 // The calls that go into one file. Runtimes of a process that record to the same file share one.
 class Recording {
  public:
-  // The one for the path, made if there is none. `%p` in a path stands for the process's number; a forked child
-  // writes to the path with a dot and its number behind it. The error says why the file cannot be written.
+  // The recording of a path, made if there is none. `%p` in the path stands for the process id; a forked child appends a
+  // dot and its process id. An error if the file cannot be written.
   static Result<std::shared_ptr<Recording>> open(const std::string& path);
-  // The last part of the file is written before it returns.
+  // Writes the rest of the file.
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  // Counts a call that has been seen, under whatever bytes tell it from others. False: it is new.
+  // Counts a call under the bytes that identify it. False: it is new, and add() must follow.
   bool count(std::string_view key);
-  // A new one, with its text.
+  // Adds a new call with its text.
   void add(std::string_view key, std::string text);
   void drop() noexcept;
 
-  // Writes the file if something has changed since; there is none before the first call.
+  // Writes the file if calls have been counted since; there is no file before the first call.
   Status write();
   RecordingStats stats();
 
   // In a forked child: a recording of its own.
   void forked() noexcept;
 
-  struct Book;
+  struct Table;
 
  private:
   explicit Recording(std::string path);
-  std::shared_ptr<Book> state() const;
+  std::shared_ptr<Table> state() const;
 
   const std::string path_;
-  // What a forked child leaves behind is never freed: its locks may be held by nobody.
-  std::atomic<const std::shared_ptr<Book>*> state_;
+  // Never freed in a forked child: its locks may be held by threads that do not exist there.
+  std::atomic<const std::shared_ptr<Table>*> state_;
 };
 
 // One runtime's part in a recording.

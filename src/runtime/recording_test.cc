@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bounds of a recording.
-#include "runtime/recorder.h"
+#include "runtime/recording.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
