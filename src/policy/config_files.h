@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rule files and the files they include, wherever the texts come from.
+// Rule files and the files they include, from any store of texts.
 #pragma once
 
 #include <yard/config.h>
@@ -19,10 +19,6 @@ Result<std::string> open_file(const std::string& path);
 // yard::read_config() and yard::parse_config() over another store of files.
 ConfigReading read_config_from(const std::string& path, const Opener& open);
 ConfigReading parse_config_from(std::string_view text, const std::string& name, const Opener& open);
-
-// What `weaker` says where `stronger` says nothing: maps entry by entry, settings one by one; rules and
-// score adjustments of the weaker come after, denies add up.
-void merge_weaker(Config& stronger, Config weaker);
 
 inline constexpr size_t kMostIncludes = 64, kDeepestInclude = 8;
 

@@ -22,7 +22,7 @@ bool is_name(std::string_view s) {
          });
 }
 
-// The one copy of a name. There are as many as a program has modes, so none is ever freed.
+// The one copy of a name, never freed: there are only as many as a program has modes.
 const char* interned(std::string_view name) {
   struct ModeNames {
     std::mutex lock;
