@@ -9,8 +9,8 @@
 
 #include "base/text.h"
 #include "policy/checker.h"
+#include "policy/config_files.h"
 #include "policy/config_keys.h"
-#include "policy/config_reader.h"
 #include "policy/modes.h"
 
 namespace yard::policy {
@@ -135,7 +135,7 @@ class SectionChecks : private Checker {
     });
   }
 
-  // Of values that name nothing.
+  // Values without names.
   template <class M>
   void check_value(const M&, const std::string&, Shape) {}
   template <HasFields T>

@@ -147,7 +147,7 @@ TEST(ConfigErrors, AnUnknownOpHidesNothingElse) {
                        "default.smid, add: 1}\n",
                        usual_ops()),
               ElementsAre(HasSubstr("score[0].operation: no op is called 'zebra'"),
-                          HasSubstr("score[0].conditions.dtype: found zzz"),
+                          HasSubstr("score[0].conditions.dtype: expected a dtype"),
                           HasSubstr("no kernel is called 'default.smid'")));
   // An op that a plugin may bring is checked when it is registered.
   EXPECT_THAT(problems("version: 1\ndispatch_rules: [{operation: rms_nrm, optional: true, "

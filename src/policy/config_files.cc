@@ -16,7 +16,6 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "policy/config_keys.h"
-#include "policy/config_reader.h"
 
 namespace yard::policy {
 namespace {
@@ -140,7 +139,7 @@ namespace yard {
 
 const char* to_string(Severity s) noexcept { return s == Severity::kError ? "error" : "warning"; }
 
-// "found X" and "expected Y; HINT" become "expected Y, got X; HINT"; other problems are told as they are.
+// "found X" and "expected Y; HINT" become "expected Y, got X; HINT"; other problems are printed as they are.
 static std::string sentence(std::string_view found, std::string_view right) {
   constexpr std::string_view kFound = "found ";
   if (!found.starts_with(kFound) || !right.starts_with("expected "))
@@ -152,7 +151,7 @@ static std::string sentence(std::string_view found, std::string_view right) {
 
 std::string to_string(const ConfigProblem& p) {
   std::string text = base::is_bare_word(p.file) ? p.file : std::string();
-  // A name with line breaks would be two lines.
+  // A name with line breaks must not break the line.
   if (text.empty()) {
     text = base::excerpt(p.file, 400);
     if (text.size() == p.file.size() + 2) text = p.file;
@@ -177,7 +176,7 @@ BreakerSettings breaker_of(const Config& config, const BreakerSettings& base) {
   const auto set = [](auto& to, const auto& from) {
     if (from) to = static_cast<std::remove_reference_t<decltype(to)>>(*from);
   };
-  // Numbers too large for their place must not become small ones.
+  // Large numbers must not wrap around.
   const auto set_number = [](uint32_t& to, const std::optional<int64_t>& from) {
     if (from) to = static_cast<uint32_t>(std::clamp<int64_t>(*from, 0, UINT32_MAX));
   };

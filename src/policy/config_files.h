@@ -7,6 +7,9 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "base/yaml.h"
 
 namespace yard::policy {
 
@@ -21,5 +24,33 @@ ConfigReading read_config_from(const std::string& path, const Opener& open);
 ConfigReading parse_config_from(std::string_view text, const std::string& name, const Opener& open);
 
 inline constexpr size_t kMostIncludes = 64, kDeepestInclude = 8;
+
+// ---- config_reader.cc: one file ----
+
+// Beyond these a file has one more problem: that there are more.
+inline constexpr size_t kMostProblems = 200;
+ConfigProblem more_problems(std::string file, Severity severity);
+bool is_more(const ConfigProblem& problem) noexcept;
+
+// The problems of one file.
+struct FileProblems {
+  std::string name;
+  uint32_t file;  // index into Config::sources.files
+  std::vector<ConfigProblem>& to;
+
+  void add(base::YamlMark mark, std::string path, std::string found, std::string right);
+};
+
+// Another file that a file includes.
+struct Include {
+  std::string file;
+  base::YamlMark at;
+  std::string path;  // "include[1]"
+};
+
+// Whatever is wrong becomes a problem with its place and its path, and reading goes on, so that all problems of a file
+// are found at once. `main`: the file must state the version. Includes are collected, not read.
+Config read_tree(const base::YamlNode& root, bool main, FileProblems& problems,
+                 std::vector<Include>& includes);
 
 }  // namespace yard::policy

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Config as a tree again: printed as YAML, or compared with another.
+// From a Config to a YAML tree, which is printed or compared with another.
 #include <fmt/format.h>
 #include <yard/config.h>
 
@@ -34,7 +34,7 @@ void put(YamlNode& to, std::string key, YamlNode value) {
   to.entries.push_back({std::move(key), {}, std::move(value)});
 }
 
-// A class, because the functions call each other in any order.
+// Trees of values, by type. A class, because the functions call each other in any order.
 class Trees {
  public:
   // ---- Values ----
@@ -113,7 +113,7 @@ class Trees {
   template <policy::HasFields T>
   static YamlNode tree(const T& from, const Form&) {
     YamlNode n = tree_of_rows(from, policy::kFields<T>);
-    // One of the two must be there.
+    // A file must have one of the two.
     if constexpr (std::is_same_v<T, ScoreRule>)
       if (from.add == 0 && from.multiply == 1) put(n, "add", tree(from.add, {}));
     return n;
@@ -201,7 +201,7 @@ class Differ {
       if (is_rules(path)) return compare_rules(path, *a, *b);
       if (flow(*a) == flow(*b)) return;
     }
-    // A whole map that came or went is told entry by entry.
+    // A map that was added or removed is reported entry by entry.
     const YamlNode* only = a == nullptr ? b : b == nullptr ? a : nullptr;
     if (only != nullptr && !is_optional_kernel(*only) && path.find('[') == std::string::npos) {
       const YamlNode no_map = empty(YamlNode::Kind::kMap), no_list = empty(YamlNode::Kind::kList);
@@ -220,7 +220,7 @@ class Differ {
       if (a.find(e.key) == nullptr) compare(child(path, e.key), nullptr, &e.value);
   }
 
-  // What both begin with and end with is the same; in between rules are told apart by what they say.
+  // Skips the common head and tail; the rules between are aligned by equality.
   void compare_rules(const std::string& path, const YamlNode& a, const YamlNode& b) {
     const auto flat = [](const YamlNode& n) {
       std::vector<std::string> to;
@@ -251,7 +251,7 @@ class Differ {
     for (; j < y.size() - tail; ++j) changes.push_back({at(j), "", y[j]});
   }
 
-  // Which of x are part of the longest sequence that y has, too; none where looking would take long.
+  // Which of x are in the longest common subsequence with y; none if computing it would take long.
   static std::vector<bool> common(const std::vector<std::string>& x,
                                   const std::vector<std::string>& y, size_t head, size_t tail) {
     std::vector<bool> keep(x.size(), false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policy/config_reader.h"
+#include "policy/config_files.h"
 
 #include <fmt/format.h>
 
@@ -54,7 +54,6 @@ bool is_valid(const std::string& text, Shape shape) {
     case Shape::kGlobs: return is_kernel_glob(text);
     case Shape::kOneKernel: return is_kernel_glob(text) && !has_wildcard(text);
     case Shape::kMode:
-    case Shape::kOpModes:
     case Shape::kNames: return base::is_bare_word(text);
     case Shape::kVendors: return is_vendor_name(text);
     case Shape::kPath:
@@ -66,6 +65,34 @@ bool is_valid(const std::string& text, Shape shape) {
 
 bool is_path(Shape shape) {
   return shape == Shape::kPath || shape == Shape::kFolder || shape == Shape::kPaths;
+}
+
+// The keys and values of a map.
+struct MapForm {
+  Shape value;
+  bool (*is_key)(std::string_view);
+  const char* expected;  // of a key
+  bool quoted = false;   // a key in messages
+};
+
+MapForm map_form(Shape shape) {
+  constexpr const char* kOpOrGlob = "the name of an op or a glob as attention.*";
+  const auto one_op = [](std::string_view key) { return is_op_name(key); };
+  const auto ops = [](std::string_view key) { return is_op_glob(key); };
+  switch (shape) {
+    case Shape::kOpOrders: return {Shape::kText, one_op, "the name of one op"};
+    case Shape::kOneOpKernel: return {Shape::kKernel, one_op, "the name of one op"};
+    case Shape::kOpKernel: return {Shape::kKernel, ops, kOpOrGlob};
+    case Shape::kOpKernels: return {Shape::kKernels, ops, kOpOrGlob};
+    case Shape::kOpModes: return {Shape::kMode, ops, kOpOrGlob};
+    case Shape::kSwitches:
+      return {Shape::kSwitch, [](std::string_view key) { return is_vendor_name(key); },
+              "the name of a backend", true};
+    case Shape::kFunctions:
+      return {Shape::kMap, [](std::string_view key) { return is_function_glob(key); },
+              "a group, or a function as group/name, or a glob of such"};
+    default: return {Shape::kText, [](std::string_view) { return true; }, ""};
+  }
 }
 
 // `path` relative to the folder of `file`.
@@ -96,7 +123,7 @@ class TreeReader {
 
   // ---- Problems ----
 
-  // "expected EXPECTED, got FOUND".
+  // "expected EXPECTED, got FOUND", see to_string(ConfigProblem).
   void wrong(At at, const std::string& expected, const std::string& found) {
     problems_.add(at.node.at, to_string(at.path), "found " + found, "expected " + expected);
   }
@@ -181,7 +208,7 @@ class TreeReader {
     if (at.node.kind == YamlNode::Kind::kMap && at.node.entries.empty())
       wrong(at, wanted(row.form, names_of(row.fields)), "an empty map");
   }
-  // The version, and other files.
+  // Of rows without a member: the version and included files.
   void read_row(Config&, const Key& row, At at) {
     if (row.form.shape == Shape::kVersion) {
       std::string text;
@@ -195,7 +222,7 @@ class TreeReader {
     });
   }
 
-  // Remembers where values are that have no place of their own: names in lists, entries of maps, single values.
+  // Keeps the places of values that have none of their own: names in lists, entries of maps, single values.
   template <class M>
   void remember_places(At at) {
     const auto add = [&](const std::string& name, YamlMark mark) {
@@ -238,37 +265,29 @@ class TreeReader {
     return true;
   }
 
-  bool read(int64_t& to, const Form& form, At at) {
+  template <class V, class N>
+  bool take(V& to, const std::optional<N>& value, bool in_range, const Form& form, At at) {
+    if (!value || !in_range) return wrong(at, form);
+    to = static_cast<V>(*value);
+    return true;
+  }
+  template <std::integral Int>
+  bool read(Int& to, const Form& form, At at) {
     if (!is_scalar(at, form)) return false;
     const auto v = base::yaml_whole_number(at.node.text);
-    if (!v || at.node.quoted || *v < static_cast<int64_t>(form.least) ||
-        *v > static_cast<int64_t>(form.most))
-      return wrong(at, form);
-    to = *v;
-    return true;
+    const auto least = static_cast<int64_t>(form.least), most = static_cast<int64_t>(form.most);
+    return take(to, v, !at.node.quoted && v >= least && v <= most, form, at);
   }
-  bool read(int& to, const Form& form, At at) {
-    int64_t value = 0;
-    if (!read(value, form, at)) return false;
-    to = static_cast<int>(value);
-    return true;
-  }
-
   bool read(double& to, const Form& form, At at) {
     if (!is_scalar(at, form)) return false;
     const auto v = base::yaml_number(at.node.text);
-    if (!v || at.node.quoted || !(*v >= form.least && *v <= form.most)) return wrong(at, form);
-    to = *v;
-    return true;
+    return take(to, v, !at.node.quoted && v >= form.least && v <= form.most, form, at);
   }
-
   bool read(std::chrono::nanoseconds& to, const Form& form, At at) {
     if (!is_scalar(at, form)) return false;
     const auto v = read_duration(at.node.text);
     const double seconds = v ? static_cast<double>(v->count()) / 1e9 : -1;
-    if (!v || seconds < form.least || seconds > form.most) return wrong(at, form);
-    to = *v;
-    return true;
+    return take(to, v, seconds >= form.least && seconds <= form.most, form, at);
   }
 
   template <IsEnum Enum>
@@ -330,52 +349,22 @@ class TreeReader {
     return true;
   }
 
-  // Whether a key of a map is an op, or a glob over ops.
-  bool is_op_key(At value, const YamlEntry& e, Shape shape) {
-    const bool globs = shape != Shape::kOpOrders && shape != Shape::kOneOpKernel;
-    if (is_op_glob(e.key) && (globs || !has_wildcard(e.key))) return true;
-    wrong_key(value, e, false,
-              globs ? "the name of an op or a glob as attention.*" : "the name of one op");
-    return false;
-  }
-
-  bool is_good_key(At value, const YamlEntry& e, Shape shape) {
-    if (shape == Shape::kLabels) return true;
-    if (shape == Shape::kSwitches) {
-      if (!is_vendor_name(e.key)) wrong_key(value, e, true, "the name of a backend");
-      return is_vendor_name(e.key);
-    }
-    if (shape == Shape::kFunctions) {
-      if (!is_function_glob(e.key))
-        wrong_key(value, e, false, "a group, or a function as group/name, or a glob of such");
-      return is_function_glob(e.key);
-    }
-    return is_op_key(value, e, shape);
-  }
-
-  // The form of the values of a map.
-  static Form part_of(const Form& form) {
-    switch (form.shape) {
-      case Shape::kOpKernel:
-      case Shape::kOneOpKernel: return {Shape::kKernel};
-      case Shape::kOpKernels: return {Shape::kKernels};
-      case Shape::kOpModes: return {Shape::kMode};
-      case Shape::kSwitches: return {Shape::kSwitch};
-      case Shape::kLabels: return {Shape::kText};
-      case Shape::kFunctions: return {Shape::kMap};
-      default: return form;
-    }
-  }
-
   template <IsMap M>
   bool read(M& to, const Form& form, At at) {
     each_entry(at, form, [&](At value, const YamlEntry& e) {
       Part<M> part{};
-      const bool good = read(part, part_of(form), value);
+      const MapForm map = map_form(form.shape);
+      const bool good = read(part, {map.value}, value);
       if constexpr (HasFields<Part<M>>) part.at = place(e.key_at);
-      if (is_good_key(value, e, form.shape) && good) to.emplace(e.key, std::move(part));
+      if (is_key(value, e, map) && good) to.emplace(e.key, std::move(part));
     });
     return true;
+  }
+
+  bool is_key(At at, const YamlEntry& e, const MapForm& map) {
+    if (map.is_key(e.key)) return true;
+    wrong_key(at, e, map.quoted, map.expected);
+    return false;
   }
 
   // Tokens, best first.
@@ -398,7 +387,7 @@ class TreeReader {
     each_entry(at, form, [&](At value, const YamlEntry& e) {
       Names order;
       const bool good = read_order(order, form, value);
-      if (is_op_key(value, e, form.shape) && good) to.emplace(e.key, std::move(order));
+      if (is_key(value, e, map_form(form.shape)) && good) to.emplace(e.key, std::move(order));
     });
     return true;
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Policy values: merging, validating, printing, and which source set what.
 #include <fmt/format.h>
-#include <yard/options.h>
 #include <yard/policy.h>
 
 #include <algorithm>
@@ -12,29 +11,6 @@
 #include "policy/sources.h"
 
 namespace yard {
-
-namespace {
-constexpr Mode kModes[] = {Mode::kAuto, Mode::kStatic, Mode::kDynamic, Mode::kConfig,
-                           Mode::kHotReload};
-}
-
-const char* to_string(Mode m) noexcept {
-  switch (m) {
-    case Mode::kAuto: return "auto";
-    case Mode::kStatic: return "static";
-    case Mode::kDynamic: return "dynamic";
-    case Mode::kConfig: return "config";
-    case Mode::kHotReload: return "hot_reload";
-    case Mode::kProgram: return "program";
-  }
-  return "?";
-}
-
-std::optional<Mode> parse_mode(std::string_view text) noexcept {
-  for (Mode m : kModes)
-    if (text == to_string(m)) return m;
-  return std::nullopt;
-}
 
 bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
   size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
