@@ -10,7 +10,6 @@
 #include "base/lazy.h"
 #include "base/text.h"
 #include "base/yaml.h"
-#include "policy/config_values.h"
 #include "policy/rule_compiler.h"
 #include "policy/words.h"
 
