@@ -11,7 +11,7 @@
 #include "base/reclaimer.h"
 #include "dispatch/core.h"
 #include "dispatch/memo.h"
-#include "telemetry/counters.h"
+#include "base/counters.h"
 
 namespace yard::dispatch {
 namespace {
@@ -27,7 +27,7 @@ std::atomic<CoreNode*> g_cores{nullptr};
 void in_child() {
   base::abandon_other_threads();
   base::abandon_reclaimer();
-  telemetry::abandon_counters();
+  base::abandon_counters();
   forget_memos();
   base::expect_first_use();
   for (CoreNode* n = g_cores.load(std::memory_order_acquire); n != nullptr; n = n->next)

@@ -115,7 +115,7 @@ class Run {
       bool repaired = false;
       if (ended_well && inspection != nullptr) code = judged(*inspection, frame, repaired);
       if (code == YARD_OK) {
-        telemetry::count(thread_, a.stats->calls.id());
+        base::count(thread_, a.stats->calls.id());
         o_.served = &a;
         if (!o_.failures.empty()) log_fallback(a);
         return {};
@@ -130,7 +130,7 @@ class Run {
 
   // Takes note of a failed attempt. Its text is made when somebody will read it: another kernel may do.
   ErrorClass failed(const Attempt& a, int32_t code, const char* message) {
-    telemetry::count(thread_, a.stats->failures.id());
+    base::count(thread_, a.stats->failures.id());
     const ErrorClass c = class_of(code, *a.kernel);
     if (record_ != nullptr && record_->fallback_from == 0)
       record_->fallback_from = static_cast<uint8_t>(c);

@@ -12,14 +12,14 @@
 
 #include "base/log_limit.h"
 #include "registry/records.h"
-#include "telemetry/counters.h"
+#include "base/counters.h"
 
 namespace yard::exec {
 
 // How often a kernel ran, and how often it failed; shared by all entries that list the kernel.
 struct KernelStats {
-  telemetry::Counter calls;
-  telemetry::Counter failures;
+  base::Counter calls;
+  base::Counter failures;
   mutable base::LogLimit failed, fell_back;  // of what is logged about it
   // Kinds of calls that have failed of late, each by its bit (health::kind_bit): health wants to hear of those
   // that go well, too.
@@ -39,7 +39,7 @@ struct Plan {
   uint64_t hash = 0;
   int32_t (*run)(yard_call_t*, const yard_value_t*, uint32_t) = nullptr;
   void* self = nullptr;
-  uint32_t counter = telemetry::kNoCounter;
+  uint32_t counter = base::kNoCounter;
   uint16_t key_words = 0;
   uint8_t attempt_count = 0;
   uint8_t tries = 0;  // how many of them one call may run

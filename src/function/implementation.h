@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "registry/records.h"
-#include "telemetry/counters.h"
+#include "base/counters.h"
 
 namespace yard::function {
 
@@ -24,7 +24,7 @@ struct Implementation : detail::FunctionRow {
   static std::shared_ptr<const Implementation> make(std::shared_ptr<const registry::Hook> hook);
 
   const std::shared_ptr<const registry::Hook> hook;
-  telemetry::Counter runs, failures;
+  base::Counter runs, failures;
 
   // Faults of it stand in a row: its next success is told to health.
   mutable std::atomic<bool> suspect{false};
@@ -54,7 +54,7 @@ struct Implementation : detail::FunctionRow {
   static constexpr size_t kReasons = 16;
   struct Reason {
     std::atomic<int32_t> code{YARD_REASON_NONE};  // NONE: not in use; set last
-    std::unique_ptr<telemetry::Counter> count;
+    std::unique_ptr<base::Counter> count;
     int64_t figures[3] = {};
     std::string text;
   };
@@ -62,7 +62,7 @@ struct Implementation : detail::FunctionRow {
   const Reason* learn(int32_t code, const int64_t figures[3], std::string text) const;
 
   mutable Reason reasons_[kReasons];
-  mutable telemetry::Counter others_;
+  mutable base::Counter others_;
   mutable std::mutex
       learning_;  // only tried, never waited for: it may be left locked in a forked child
 };

@@ -46,7 +46,7 @@ std::unique_ptr<const Table> Table::make(const Situation& situation,
     to->entries.push_back(
         {std::move(implementation), c.reason, std::move(c.detail), partial, std::move(c.breaker)});
   }
-  to->originals = before != nullptr ? before->originals : std::make_shared<telemetry::Counter>();
+  to->originals = before != nullptr ? before->originals : std::make_shared<base::Counter>();
   to->strict = situation.snapshot.policy->in_force.strict.value_or(false);
   to->checked = checked;
   to->rows = to->list.data(), to->count = static_cast<uint32_t>(to->list.size());

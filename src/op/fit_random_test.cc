@@ -11,8 +11,7 @@
 
 #include "op/call.h"
 #include "op/program.h"
-#include "op/test_call.h"
-#include "op/test_schemas.h"
+#include "op/testing.h"
 
 namespace yard::op {
 namespace {

@@ -104,7 +104,7 @@ class ValuesLook final : public Look {
     }
     const std::vector<WrittenTensor> right = copy_.copied();
     const Difference d = compare(copy_.original(), right, w_.tolerances);
-    telemetry::count(base::this_thread(), w_.tally->checked.id());
+    base::count(base::this_thread(), w_.tally->checked.id());
     if (d.within) return {};
     copy_.write_back();
     repaired = true;
@@ -148,7 +148,7 @@ class FiniteLook final : public Look {
  private:
   Status look(bool&) override {
     CanaryMismatch m;
-    telemetry::count(base::this_thread(), w_.tally->checked.id());
+    base::count(base::this_thread(), w_.tally->checked.id());
     if (writes_finite(program_, args_, m.worst, m.found)) return {};
     m.expected = std::numeric_limits<double>::quiet_NaN();
     m.error = std::numeric_limits<double>::infinity();

@@ -54,14 +54,14 @@ uint64_t thread_number() noexcept {
 
 bool CanaryTally::is_due(uint64_t one_in) noexcept {
   base::ThreadRecord& thread = base::this_thread();
-  telemetry::count(thread, calls.id());
+  base::count(thread, calls.id());
   if (one_in <= 1) return true;
   if (thread.counters == nullptr) return false;
   const auto* chunk =
-      thread.counters[calls.id() / telemetry::kPerChunk].load(std::memory_order_relaxed);
+      thread.counters[calls.id() / base::kPerChunk].load(std::memory_order_relaxed);
   if (chunk == nullptr) return false;
   const uint64_t due = stirred(thread_number() + calls.id()) % one_in;
-  return chunk[calls.id() % telemetry::kPerChunk].load(std::memory_order_relaxed) % one_in == due;
+  return chunk[calls.id() % base::kPerChunk].load(std::memory_order_relaxed) % one_in == due;
 }
 
 // Dumps that wait are the parent's to write.

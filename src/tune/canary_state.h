@@ -18,7 +18,7 @@
 #include "base/log_limit.h"
 #include "base/owned_per_process.h"
 #include "base/task_thread.h"
-#include "telemetry/counters.h"
+#include "base/counters.h"
 
 namespace yard::tune {
 
@@ -26,7 +26,7 @@ namespace yard::tune {
 struct CanaryTally {
   std::string op, kernel;
   CanaryCheck check;
-  telemetry::Counter calls, checked;
+  base::Counter calls, checked;
   std::atomic<uint64_t> skipped{0}, mismatches{0};
   std::atomic<bool> told{false};  // why calls cannot be judged, as a problem
   base::LogLimit said;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counters: sums over threads, threads that end, numbers that are handed on, forked children.
-#include "telemetry/counters.h"
+#include "base/counters.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace yard::telemetry {
+namespace yard::base {
 namespace {
 
 void count_here(const Counter& c, int times = 1) {
@@ -136,4 +136,4 @@ TEST(Counters, BeyondTheLastNumberNothingIsCounted) {
 }
 
 }  // namespace
-}  // namespace yard::telemetry
+}  // namespace yard::base
