@@ -11,11 +11,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // The half-open kernels of one call: each runs only if its gate lets the call in, which must come out again.
-class Probes final : public exec::Door {
+class Probes final : public exec::AdmissionCheck {
  public:
   Probes(const Entry& entry, const exec::Plan& plan, exec::Request& r)
       : entry_(entry), plan_(plan), args_(r.args) {
-    if (entry.candidates().half_open()) r.door = this;
+    if (entry.candidates().half_open()) r.admission = this;
   }
 
   // Only when the kernel is about to run: probes are few, and one that runs nothing is lost.
@@ -75,7 +75,7 @@ class Report {
 
   void failed(const exec::Failure& f) {
     const health::Key k = key(f.attempt);
-    const health::Told told = core_.board.fault(k, f.error, f.said, now());
+    const health::Told told = core_.board.fault(k, f.error, f.message, now());
     moved_ |= told.changed;
     if (told.watched) f.attempt->stats->suspects.fetch_or(kind_bit(k));
     // It is open, and hears of nobody but probes.
