@@ -49,20 +49,8 @@ uint32_t Program::tensors_with_free_rows() const noexcept {
   return which;
 }
 
-int32_t Program::fits_rest(const yard_value_t* args, int32_t flags) const noexcept {
-  StepRunner runner(cold_->schema, args, args[lane_args_[0]].u.tensor->facts & YARD_FACTS_DEVICE);
-  return runner.run(cold_->rest) == nullptr ? flags | runner.flags() : -1;
-}
-
-int32_t Program::fits_exactly(const yard_value_t* args) const noexcept {
-  int32_t flags = 0;
-  if (lane_count_ != 0 && fits_lanes_sharing(args, flags))
-    return has_rest_ ? fits_rest(args, flags) : flags;
-  StepRunner runner(cold_->schema, args);
-  return runner.run(cold_->steps) == nullptr ? runner.flags() : -1;
-}
-
-bool Program::fits_lanes_sharing(const yard_value_t* args, int32_t& flags) const noexcept {
+[[gnu::always_inline]] inline bool Program::fits_lanes_sharing(const yard_value_t* args,
+                                                               int32_t& flags) const noexcept {
   const yard_tensor_t& lead = *args[lane_args_[0]].u.tensor;
   const Lane& first = lanes_[0];
   const uint64_t rank = (lead.facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT;
@@ -84,6 +72,22 @@ bool Program::fits_lanes_sharing(const yard_value_t* args, int32_t& flags) const
     flags = static_cast<int32_t>(YARD_CALL_ALIASED);
   }
   return true;
+}
+
+int32_t Program::fits_rest(const yard_value_t* args, int32_t flags) const noexcept {
+  StepRunner runner(cold_->schema, args, args[lane_args_[0]].u.tensor->facts & YARD_FACTS_DEVICE);
+  return runner.run(cold_->rest) == nullptr ? flags | runner.flags() : -1;
+}
+
+int32_t Program::fits_steps(const yard_value_t* args) const noexcept {
+  StepRunner runner(cold_->schema, args);
+  return runner.run(cold_->steps) == nullptr ? runner.flags() : -1;
+}
+
+int32_t Program::fits_exactly(const yard_value_t* args) const noexcept {
+  int32_t flags = 0;
+  if (lane_count_ == 0 || !fits_lanes_sharing(args, flags)) return fits_steps(args);
+  return has_rest_ ? fits_rest(args, flags) : flags;
 }
 
 bool Program::pointers_fit(const yard_value_t& v) noexcept {

@@ -153,6 +153,8 @@ class Program {
   bool fits_lanes_sharing(const yard_value_t* args, int32_t& flags) const noexcept;
   // The steps that lanes do not cover. Adds to `flags`; -1 if one fails.
   int32_t fits_rest(const yard_value_t* args, int32_t flags) const noexcept;
+  // All steps.
+  [[gnu::noinline]] int32_t fits_steps(const yard_value_t* args) const noexcept;
 
   // Hot. The lead is a required tensor that is written, an output if possible; without one lane_count_
   // is 0. lane_args_ repeats the arguments of the lanes: first the lead, then the lanes of kind kSame,

@@ -105,8 +105,8 @@ class StepRunner {
   Overlap overlap_found() const noexcept { return overlap_; }
 
  private:
-  bool holds(const Step& s) noexcept;
-  const Step* run_group(const Step* s) noexcept;
+  bool call_step(const Step& s) noexcept;
+  bool tensor_step(const Step& s, const yard_tensor_t& t) noexcept;
   bool given(uint8_t arg) const noexcept { return args_[arg].tag != YARD_TAG_NONE; }
   bool set_or_equal(uint8_t reg, int64_t v) noexcept;
   bool readable(const Step& s) noexcept;
@@ -123,10 +123,12 @@ class StepRunner {
   const Schema& schema_;
   const yard_value_t* args_;
   uint64_t device_;
-  uint64_t known_ = 0, known_before_ = 0;
-  const yard_tensor_t* tensor_ = nullptr;
+  uint64_t known_ = 0;
   int32_t flags_ = 0;
-  Overlap overlap_ = Overlap::kNone;
+  // Set by the step that fails.
+  Overlap overlap_;
+  uint64_t known_before_;
+  const yard_tensor_t* tensor_;
   int64_t value_[kMaxNames];
   const int64_t* group_[kMaxNames];
 };
