@@ -129,7 +129,7 @@ namespace yard::detail {
 
 ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexcept {
   base::make_room(static_cast<base::ThreadRecord&>(thread), id);
-  // The first call in a forked child comes here.
+  // Reached by the first call in a forked child.
   base::first_use();
   return counter(thread, id);
 }

@@ -31,7 +31,7 @@ TEST(Counters, SumOverThreadsPastAndPresent) {
       ++counted;
       while (!go.load()) std::this_thread::yield();
     });
-  // Reading while they count sees something between nothing and all, and never less than before.
+  // A concurrent total is between 0 and the final sum, and never decreases.
   uint64_t last = 0;
   while (counted.load() < kThreads) {
     const uint64_t now = a.total();

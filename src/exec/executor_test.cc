@@ -131,7 +131,7 @@ TEST(Execute, FallsBackInOrderAndListsAllThatFailed) {
               AllOf(HasSubstr("'k0'"), HasSubstr("declined"), HasSubstr("too odd")));
   EXPECT_THAT(all.notes()[1], AllOf(HasSubstr("'k1'"), HasSubstr("fault"), HasSubstr("broke")));
   EXPECT_THAT(all.notes()[2], AllOf(HasSubstr("'k2'"), HasSubstr("it left no message")));
-  // One that must not be followed ends it, and the error says that there were others.
+  // An error that forbids fallback ends the call; the message lists the kernels before it.
   s.actors[1].code = YARD_FATAL;
   const Status fatal = s.run();
   EXPECT_EQ(fatal.error_class(), ErrorClass::kFatal);

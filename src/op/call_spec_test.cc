@@ -117,8 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCallCase{"f(f32[2]@cdua:1)", 10, "did you mean 'cuda'?"},
         WrongCallCase{"f(x=)", 5, "expected a tensor"},
         WrongCallCase{"f(-)", 3, "expected a tensor"},
-        WrongCallCase{"f(-x)", 3, "expected a tensor"},
-        WrongCallCase{"f(1.)", 3, "is malformed"},
+        WrongCallCase{"f(-x)", 3, "expected a tensor"}, WrongCallCase{"f(1.)", 3, "is malformed"},
         WrongCallCase{"f(1e999)", 3, "is out of range"},
         WrongCallCase{"f(99999999999999999999)", 3, "is out of range"},
         WrongCallCase{"f(x=1, 2)", 8, "a positional argument cannot follow one given by name"},
@@ -137,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCallCase{"f(){a=b, a=c}", 10, "label 'a' is given twice"},
         WrongCallCase{"f(){a=b", 8, "expected '}' or ',' after a label"}));
 
-// Canonical specs: what parsing gives and capturing makes.
+// Canonical specs, as parsing and capturing produce them.
 rc::Gen<TensorSpec> any_tensor() {
   return rc::gen::exec([] {
     TensorSpec t;

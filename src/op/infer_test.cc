@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output shapes from inputs, and from the shape function where inputs do not tell.
+// Output shapes from inputs, and from the shape function where inputs do not determine them.
 #include <gtest/gtest.h>
 
 #include <cstdio>

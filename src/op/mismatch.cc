@@ -96,7 +96,7 @@ class StepDescription {
 
   std::string readable(const Param& p) const {
     const yard_tensor_t& t = *runner_.tensor();
-    if (t.facts == 0)
+    if ((t.facts & YARD_FACTS_VALID) == 0)
       return about(
           p, "expected " + type_text(p) + ", found a tensor that cannot be read: " + unreadable(t));
     size_t first = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of wrong calls and the words for each.
+// Calls that do not fit, and their messages.
 #include <gtest/gtest.h>
 
 #include "op/program.h"

@@ -6,8 +6,8 @@
 //   if (p->tags_fit(args, n) && p->fits(args) >= 0) ...  else  return p->explain_mismatch(args, n);
 //
 // The conditions are a list of steps (steps.h). Most calls need none of them run: a written tensor, the
-// *lead*, is compared with the others directly; how each relates to it is a *lane*. Lanes accept only
-// calls for which the steps that they stand for hold; all other calls are left to the steps.
+// *lead*, is compared with the others directly; how each relates to it is a *lane*. Lanes accept a
+// call only if the steps that they cover hold; all other calls are left to the steps.
 //
 // A Program is immutable; copies share the parts that are not hot. Thread-safe.
 #pragma once
@@ -47,7 +47,7 @@ class Program {
   const Schema& schema() const noexcept;
   const std::string& name() const noexcept { return schema().name; }
   uint32_t arg_count() const noexcept { return arg_count_; }
-  // One letter per parameter, as plugin.h's `typed` wants them.
+  // One letter per parameter, as in plugin.h's `typed`.
   std::string_view signature() const noexcept;
   // Index of a parameter, -1 if there is none of that name.
   int index_of(std::string_view param) const noexcept { return schema().index_of(param); }
