@@ -7,11 +7,11 @@
 #include <atomic>
 #include <mutex>
 
+#include "base/counters.h"
 #include "base/first_use.h"
 #include "base/reclaimer.h"
 #include "dispatch/core.h"
 #include "dispatch/memo.h"
-#include "base/counters.h"
 
 namespace yard::dispatch {
 namespace {

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "registry/records.h"
 #include "base/counters.h"
+#include "registry/records.h"
 
 namespace yard::function {
 

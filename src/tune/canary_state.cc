@@ -57,8 +57,7 @@ bool CanaryTally::is_due(uint64_t one_in) noexcept {
   base::count(thread, calls.id());
   if (one_in <= 1) return true;
   if (thread.counters == nullptr) return false;
-  const auto* chunk =
-      thread.counters[calls.id() / base::kPerChunk].load(std::memory_order_relaxed);
+  const auto* chunk = thread.counters[calls.id() / base::kPerChunk].load(std::memory_order_relaxed);
   if (chunk == nullptr) return false;
   const uint64_t due = stirred(thread_number() + calls.id()) % one_in;
   return chunk[calls.id() % base::kPerChunk].load(std::memory_order_relaxed) % one_in == due;

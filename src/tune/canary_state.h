@@ -15,10 +15,10 @@
 #include <tuple>
 #include <vector>
 
+#include "base/counters.h"
 #include "base/log_limit.h"
 #include "base/owned_per_process.h"
 #include "base/task_thread.h"
-#include "base/counters.h"
 
 namespace yard::tune {
 
