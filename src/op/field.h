@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integers that can be read off a call: what rules, limits, cost hints and cache keys look at.
+// Integers of a call that rules, limits, cost hints and cache keys read.
 #pragma once
 
 #include <yard/plugin.h>
@@ -10,11 +10,11 @@
 
 namespace yard::op {
 
-// What read() gives when no argument of the call has the field.
+// The result of read() when no argument of the call has the field.
 inline constexpr int64_t kAbsent = INT64_MIN;
 
-// Where a field stands in the arguments; made by Program::field(). Copy it freely: it refers to
-// nothing. A field of optional arguments has several sources; the first that is there counts.
+// The place of a field in the arguments; from Program::field(). A plain value. A field of optional
+// arguments has several sources; the first that is given counts.
 struct Field {
   enum class Kind : uint8_t {
     kDim,      // one dimension, divided by its factor
@@ -77,8 +77,8 @@ inline int64_t read_tensor(Field::Kind kind, Field::Source s, const yard_tensor_
 
 }  // namespace detail
 
-// The value of a field in a call that fits its schema; kAbsent if it is not there. No allocation. A scalar is
-// always there and may be that very number: whoever asks whether a field is there uses find() or read_apart().
+// The value of a field in a call that fits its schema; kAbsent if it is absent. No allocation. A scalar is
+// never absent but may equal kAbsent: use find() or read_apart() to tell them apart.
 inline int64_t read(const Field& f, const yard_value_t* args) noexcept {
   for (uint32_t i = 0; i < f.count; ++i) {
     const yard_value_t& v = args[f.sources[i].arg];
@@ -92,13 +92,13 @@ inline int64_t read(const Field& f, const yard_value_t* args) noexcept {
   return kAbsent;
 }
 
-// Whether the field is there; `to` is its value.
+// Whether the field is present; `to` gets its value.
 inline bool find(const Field& f, const yard_value_t* args, int64_t& to) noexcept {
   to = read(f, args);
   return to != kAbsent || (f.kind == Field::Kind::kScalar && f.count > 0);
 }
 
-// As read(), but a scalar that is kAbsent counts as the number above it.
+// As read(), but a scalar that equals kAbsent is read as kAbsent + 1.
 inline int64_t read_apart(const Field& f, const yard_value_t* args) noexcept {
   int64_t v;
   return find(f, args, v) && v == kAbsent ? v + 1 : v;

@@ -76,7 +76,7 @@ const Implementation::Reason* Implementation::learn(int32_t code, const int64_t 
   if (const Reason* known = find(code)) return known;
   for (Reason& r : reasons_) {
     if (r.code.load(std::memory_order_relaxed) != YARD_REASON_NONE) continue;
-    r.count = std::make_unique<telemetry::Counter>();
+    r.count = std::make_unique<base::Counter>();
     for (int i = 0; i < 3; ++i) r.figures[i] = figures[i];
     r.text = std::move(text);
     r.code.store(code, std::memory_order_release);

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "base/counters.h"
 #include "registry/records.h"
-#include "telemetry/counters.h"
 
 namespace yard::provider {
 
@@ -23,7 +23,7 @@ struct Implementation : detail::FunctionRow {
   static std::shared_ptr<const Implementation> make(std::shared_ptr<const registry::Hook> hook);
 
   const std::shared_ptr<const registry::Hook> hook;
-  telemetry::Counter runs, failures;
+  base::Counter runs, failures;
 
   // Its last calls failed: health is told of the next success.
   mutable std::atomic<bool> suspect{false};
@@ -50,7 +50,7 @@ struct Implementation : detail::FunctionRow {
   static constexpr size_t kReasons = 16;
   struct Reason {
     std::atomic<int32_t> code{YARD_REASON_NONE};  // NONE: not in use; set last
-    std::unique_ptr<telemetry::Counter> count;
+    std::unique_ptr<base::Counter> count;
     int64_t figures[3] = {};
     std::string text;
   };
@@ -58,7 +58,7 @@ struct Implementation : detail::FunctionRow {
   const Reason* learn(int32_t code, const int64_t figures[3], std::string text) const;
 
   mutable Reason reasons_[kReasons];
-  mutable telemetry::Counter others_;
+  mutable base::Counter others_;
   mutable std::mutex learning_;  // try_lock only: it may be left locked in a forked child
 };
 

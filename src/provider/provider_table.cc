@@ -55,7 +55,7 @@ std::unique_ptr<const ProviderTable> ProviderTable::make(const Situation& situat
     to->entries.push_back({std::move(implementation), std::move(p.eligibility),
                            eligible && !serves_all(situation, site, p.hook->backend)});
   }
-  to->originals = before != nullptr ? before->originals : std::make_shared<telemetry::Counter>();
+  to->originals = before != nullptr ? before->originals : std::make_shared<base::Counter>();
   to->strict = situation.snapshot.policy->in_force.strict.value_or(false);
   to->checked = checked;
   to->rows = to->list.data(), to->count = static_cast<uint32_t>(to->list.size());

@@ -20,7 +20,7 @@ struct ProviderTable : detail::FunctionTable {
   };
   std::vector<Entry> entries;  // as function_providers() gives them; the first `count` are the rows
   std::vector<const detail::FunctionRow*> list;
-  std::shared_ptr<telemetry::Counter> originals;
+  std::shared_ptr<base::Counter> originals;
   bool strict = false;              // no fallback after a failure
   std::optional<size_t> fallbacks;  // at most, in one call; unset: all
   bool checked = false;             // verifiers are checked on every call

@@ -9,7 +9,7 @@
 #include <limits>
 #include <set>
 
-#include "op/test_schemas.h"
+#include "op/testing.h"
 #include "tune/buffer.h"
 #include "tune/testing.h"
 

@@ -95,7 +95,7 @@ class ValuesCheck final : public CallCheck {
       return {};
     }
     const Difference d = compare(copy_.originals(), copy_.copies(), k_.tolerances);
-    telemetry::count(base::this_thread(), k_.counters->checked.id());
+    base::count(base::this_thread(), k_.counters->checked.id());
     if (d.within) return {};
     copy_.write_back();
     repaired = true;
@@ -142,7 +142,7 @@ class FiniteCheck final : public CallCheck {
  private:
   Status check(bool&) override {
     CanaryMismatch m;
-    telemetry::count(base::this_thread(), k_.counters->checked.id());
+    base::count(base::this_thread(), k_.counters->checked.id());
     if (writes_finite(program_, args_, m.worst, m.found)) return {};
     m.expected = std::numeric_limits<double>::quiet_NaN();
     m.error = std::numeric_limits<double>::infinity();

@@ -27,7 +27,7 @@
 #include "registry/changes.h"
 #include "registry/inspector.h"
 #include "select/candidate_set.h"
-#include "telemetry/counters.h"
+#include "base/counters.h"
 
 namespace yard::tune {
 
@@ -41,7 +41,7 @@ inline constexpr uint64_t kMostFolderBytes = uint64_t{1} << 30;
 struct CanaryCounters {
   std::string op, kernel;
   CanaryCheck check;
-  telemetry::Counter calls, checked;
+  base::Counter calls, checked;
   std::atomic<uint64_t> skipped{0}, mismatches{0};
   std::atomic<bool> problem_reported{false};  // that its calls cannot be checked
   base::LogLimit log_limit;

@@ -51,14 +51,13 @@ uint64_t thread_number() noexcept {
 
 bool CanaryCounters::sample(uint64_t one_in) noexcept {
   base::ThreadRecord& thread = base::this_thread();
-  telemetry::count(thread, calls.id());
+  base::count(thread, calls.id());
   if (one_in <= 1) return true;
   if (thread.counters == nullptr) return false;
-  const auto* chunk =
-      thread.counters[calls.id() / telemetry::kPerChunk].load(std::memory_order_relaxed);
+  const auto* chunk = thread.counters[calls.id() / base::kPerChunk].load(std::memory_order_relaxed);
   if (chunk == nullptr) return false;
   const uint64_t due = mixed(thread_number() + calls.id()) % one_in;
-  return chunk[calls.id() % telemetry::kPerChunk].load(std::memory_order_relaxed) % one_in == due;
+  return chunk[calls.id() % base::kPerChunk].load(std::memory_order_relaxed) % one_in == due;
 }
 
 // Pending dumps are written by the parent.

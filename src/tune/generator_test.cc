@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "op/test_schemas.h"
+#include "op/testing.h"
 #include "tune/testing.h"
 
 namespace yard::tune {

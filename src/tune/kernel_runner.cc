@@ -66,7 +66,8 @@ Status KernelRunner::run(const yard_value_t* args, uint32_t count, uint32_t flag
                               .writes_inputs = program.has_inout(),
                               .program = &program,
                               .states = states_.get()};
-  return exec::execute(thread, *plan_, request);
+  exec::Outcome outcome;
+  return exec::execute(thread, *plan_, request, outcome);
 }
 
 CaseRun::CaseRun(const op::Program& program, Case c)

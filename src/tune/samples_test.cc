@@ -8,7 +8,7 @@
 #include <set>
 
 #include "op/call.h"
-#include "op/test_schemas.h"
+#include "op/testing.h"
 #include "policy/rule_compiler.h"
 
 namespace yard::tune {

@@ -1,16 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a schema must hold beyond its form: names known and used once, dimensions that something
-// binds, clauses about things that exist. Everything after this may rely on it.
-#include "op/schema_check.h"
+// The canonical text of schemas, and the check of what their grammar cannot express.
+#include "op/schema.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "base/text.h"
+#include "op/scanner.h"
 
 namespace yard::op {
 namespace {
+
+std::string dim_text(const Dim& d) {
+  std::string out;
+  switch (d.kind) {
+    case Dim::Kind::kAny: return "_";
+    case Dim::Kind::kConstant: return std::to_string(d.number);
+    case Dim::Kind::kLeading: out = "*" + d.name; break;
+    case Dim::Kind::kNamed:
+      out = d.number == 1 ? d.name : std::to_string(d.number) + "*" + d.name;
+      break;
+  }
+  return d.broadcast ? out + "|1" : out;
+}
+
+std::string term_text(const Term& t) {
+  if (t.name.empty()) return std::to_string(t.number);
+  return t.number == 1 ? t.name : std::to_string(t.number) + "*" + t.name;
+}
+
+template <class List, class Text>
+std::string joined(const List& list, const Text& text) {
+  std::string out;
+  for (const auto& item : list) {
+    if (!out.empty()) out += ", ";
+    out += text(item);
+  }
+  return out;
+}
+
+std::string default_text(const Param& p) {
+  if (const auto* i = std::get_if<int64_t>(&p.fallback))
+    return p.kind == Kind::kEnum ? p.enumerators.at(static_cast<size_t>(*i)) : std::to_string(*i);
+  if (const auto* f = std::get_if<double>(&p.fallback)) return base::format_double(*f);
+  if (const auto* b = std::get_if<bool>(&p.fallback)) return *b ? "true" : "false";
+  return base::quote(std::get<std::string>(p.fallback));
+}
 
 constexpr std::string_view kReserved[] = {"in", "if", "iff", "or", "unless", "where", "may_alias"};
 
@@ -35,9 +71,9 @@ class Checker {
  private:
   struct Name {
     bool leading = false;
-    bool bound = false;           // in full in a tensor that is always there, or an int parameter
-    size_t sources = 0;           // other parameters that may give it a value
-    const Param* last = nullptr;  // the one counted last
+    bool bound = false;           // by a required tensor or an int parameter
+    size_t sources = 0;           // parameters that may bind it
+    const Param* last = nullptr;  // of the sources
     Position at;
   };
 
@@ -68,12 +104,12 @@ class Checker {
     if (same >= 0 && (leading || !is_int))
       return in_.fail_at(d.at.offset,
                          "'" + d.name + "' is a parameter" +
-                             (leading ? "" : ", and only an int one can be a dimension"));
+                             (leading ? "" : "; only an int parameter can be a dimension"));
     const auto [it, fresh] = names_.try_emplace(d.name);
     Name& n = it->second;
     if (fresh) n.leading = leading, n.at = d.at;
     if (n.leading != leading)
-      return in_.fail_at(d.at.offset, "'" + d.name + "' stands for leading dimensions ('*" +
+      return in_.fail_at(d.at.offset, "'" + d.name + "' is used for leading dimensions ('*" +
                                           d.name + "') and for a single one; use two names");
     if (d.broadcast && p.is_written())
       return in_.fail_at(d.at.offset, "'" + p.name + "' is written and cannot be broadcast");
@@ -95,7 +131,7 @@ class Checker {
                                 " names of dimensions, integers and dtype variables");
     for (const auto& [name, n] : names_)
       if (!n.bound && n.sources > kMaxSources)
-        return in_.fail_at(n.at.offset, "'" + name + "' stands in more than " +
+        return in_.fail_at(n.at.offset, "'" + name + "' occurs in more than " +
                                             std::to_string(kMaxSources) +
                                             " parameters, all of them optional or lists");
     return true;
@@ -123,7 +159,7 @@ class Checker {
     for (const Param& p : s_.params)
       if (!p.variable.empty() && read.count(p.variable) == 0)
         return in_.fail_at(p.at.offset, "dtype variable '" + p.variable +
-                                            "' stands only in outputs: no input says what it is");
+                                            "' occurs only in outputs; an input must determine it");
     return true;
   }
 
@@ -137,7 +173,7 @@ class Checker {
       case Clause::Kind::kCompare: break;
     }
     if (c.left.name.empty() && c.right.name.empty())
-      return in_.fail_at(c.at.offset, "a comparison of two constants says nothing");
+      return in_.fail_at(c.at.offset, "a comparison of two constants has no effect");
     return number(c.left) && number(c.right) && guard(c);
   }
 
@@ -198,9 +234,9 @@ class Checker {
     const Param* in = out ? param(c.right) : nullptr;
     if (!in) return false;
     if (out->kind != Kind::kTensor || !out->is_output())
-      return in_.fail_at(c.left.at.offset, "'" + out->name + "' is no output tensor ('!')");
+      return in_.fail_at(c.left.at.offset, "'" + out->name + "' is not an output tensor ('!')");
     if (in->kind != Kind::kTensor || in->is_written())
-      return in_.fail_at(c.right.at.offset, "'" + in->name + "' is no tensor that is only read");
+      return in_.fail_at(c.right.at.offset, "'" + in->name + "' is not a read-only tensor");
     return true;
   }
 
@@ -211,6 +247,68 @@ class Checker {
 };
 
 }  // namespace
+
+int Schema::index_of(std::string_view param) const noexcept {
+  for (size_t i = 0; i < params.size(); ++i)
+    if (params[i].name == param) return static_cast<int>(i);
+  return -1;
+}
+
+const char* to_string(Compare c) noexcept {
+  static constexpr const char* kText[] = {"==", "!=", "<", "<=", ">", ">="};
+  return kText[static_cast<int>(c)];
+}
+
+std::string type_text(const Param& p) {
+  switch (p.kind) {
+    case Kind::kInt: return "int";
+    case Kind::kFloat: return "float";
+    case Kind::kBool: return "bool";
+    case Kind::kString: return "string";
+    case Kind::kEnum:
+      return "enum{" + joined(p.enumerators, [](const std::string& e) { return e; }) + "}";
+    default:
+      return (p.variable.empty() ? yard::to_string(p.dtype) : p.variable) + "[" +
+             joined(p.dims, dim_text) + (p.kind == Kind::kTensorList ? "][]" : "]");
+  }
+}
+
+std::string to_string(const Param& p) {
+  std::string out = p.name;
+  if (p.access == Access::kWrite) out += '!';
+  if (p.access == Access::kReadWrite) out += '~';
+  if (p.optional) out += '?';
+  out += ": " + type_text(p);
+  return p.fallback.index() == 0 ? out : out + " = " + default_text(p);
+}
+
+std::string to_string(const Clause& c) {
+  std::string out;
+  switch (c.kind) {
+    case Clause::Kind::kDTypes:
+      return c.left.name + " in {" + joined(c.dtypes, [](DType t) { return yard::to_string(t); }) +
+             "}";
+    case Clause::Kind::kIff: return c.left.name + " iff " + c.right.name;
+    case Clause::Kind::kOr: return c.left.name + " or " + c.right.name;
+    case Clause::Kind::kMayAlias: return c.left.name + " may_alias " + c.right.name;
+    case Clause::Kind::kMultiple:
+      out = c.left.name + " % " + std::to_string(c.right.number) + " == 0";
+      break;
+    case Clause::Kind::kCompare:
+      out = term_text(c.left) + " " + to_string(c.compare) + " " + term_text(c.right);
+      break;
+  }
+  if (c.guard == Clause::Guard::kIf) out += " if " + c.guard_param;
+  if (c.guard == Clause::Guard::kUnless) out += " unless " + c.guard_param;
+  return out;
+}
+
+std::string to_string(const Schema& s) {
+  std::string out =
+      s.name + "(" + joined(s.params, [](const Param& p) { return to_string(p); }) + ")";
+  if (s.clauses.empty()) return out;
+  return out + " where " + joined(s.clauses, [](const Clause& c) { return to_string(c); });
+}
 
 bool check_schema(const Schema& schema, Scanner& in) { return Checker(schema, in).run(); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters: sums over threads, threads that end, numbers that are handed on, forked children.
-#include "telemetry/counters.h"
+// Counters: sums over threads, ended threads, reused ids, forked children.
+#include "base/counters.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace yard::telemetry {
+namespace yard::base {
 namespace {
 
 void count_here(const Counter& c, int times = 1) {
@@ -31,7 +31,7 @@ TEST(Counters, SumOverThreadsPastAndPresent) {
       ++counted;
       while (!go.load()) std::this_thread::yield();
     });
-  // Reading while they count sees something between nothing and all, and never less than before.
+  // A concurrent total is between 0 and the final sum, and never decreases.
   uint64_t last = 0;
   while (counted.load() < kThreads) {
     const uint64_t now = a.total();
@@ -55,7 +55,7 @@ TEST(Counters, ManyShortThreadsLoseNothing) {
   EXPECT_EQ(c.total(), 1000u);
 }
 
-TEST(Counters, ANumberThatIsHandedOnStartsAtZero) {
+TEST(Counters, AReusedIdStartsAtZero) {
   auto first = std::make_unique<Counter>();
   const uint32_t id = first->id();
   count_here(*first, 7);
@@ -70,7 +70,7 @@ TEST(Counters, ANumberThatIsHandedOnStartsAtZero) {
   EXPECT_EQ(second.total(), 3u);
 }
 
-TEST(Counters, ThousandsOfThem) {
+TEST(Counters, ThousandsOfCounters) {
   constexpr size_t kMany = 5000;  // many chunks
   std::vector<std::unique_ptr<Counter>> counters;
   std::set<uint32_t> ids;
@@ -101,7 +101,7 @@ int in_child(const Counter& before, const Counter& other) {
   return 0;
 }
 
-TEST(Counters, AChildOfForkStartsAnew) {
+TEST(Counters, AForkedChildRestartsAtZero) {
   Counter before, other;
   count_here(before, 4);
   std::atomic<bool> counted{false}, go{false};
@@ -123,8 +123,8 @@ TEST(Counters, AChildOfForkStartsAnew) {
   EXPECT_EQ(other.total(), 6u);
 }
 
-// Last: a forked child knows the numbers in use, not those given back, and could make no more.
-TEST(Counters, BeyondTheLastNumberNothingIsCounted) {
+// Last: a forked child does not get the freed ids, and could create no more counters.
+TEST(Counters, BeyondTheLimitNothingIsCounted) {
   std::vector<std::unique_ptr<Counter>> counters;
   do counters.push_back(std::make_unique<Counter>());
   while (counters.back()->id() != kNoCounter && counters.size() <= kPerChunk * kMaxChunks);
@@ -136,4 +136,4 @@ TEST(Counters, BeyondTheLastNumberNothingIsCounted) {
 }
 
 }  // namespace
-}  // namespace yard::telemetry
+}  // namespace yard::base

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where counters live, and what becomes of them when threads end.
-#include "telemetry/counters.h"
+// Storage of counters, and what happens to them when threads end.
+#include "base/counters.h"
 
 #include <mutex>
 #include <vector>
 
 #include "base/first_use.h"
 
-namespace yard::telemetry {
+namespace yard::base {
 namespace {
 
-// The living threads' counters, and the sums the ended ones left. Behind a pointer so that a child of
-// fork can start with a new one whose lock nobody holds.
+// The counters of running threads and the sums of ended ones. Behind a pointer, so that a forked child
+// can start with a new table whose lock is free.
 struct CounterTable {
   std::mutex mutex;
   std::vector<ThreadCounters*> threads;
@@ -28,16 +28,16 @@ struct CounterTable {
   }
 };
 
-std::atomic<CounterTable*> g_book{nullptr};
+std::atomic<CounterTable*> g_counters{nullptr};
 
 void on_thread_exit(void* value);
 
 CounterTable& table() {
-  CounterTable* b = g_book.load(std::memory_order_acquire);
+  CounterTable* b = g_counters.load(std::memory_order_acquire);
   if (b == nullptr) {
     auto* made = new CounterTable;
-    if (g_book.compare_exchange_strong(b, made, std::memory_order_acq_rel)) {
-      base::set_thread_exit_hook(kThreadLocal, on_thread_exit);
+    if (g_counters.compare_exchange_strong(b, made, std::memory_order_acq_rel)) {
+      base::set_thread_exit_hook(kCountersLocal, on_thread_exit);
       return *made;
     }
     delete made;
@@ -74,14 +74,14 @@ Counter::Counter() {
     id_ = kNoCounter;
   }
   base_ = id_ == kNoCounter ? 0 : b.sum(id_);
-  book_ = &b;
+  table_ = &b;
 }
 
 Counter::~Counter() {
   if (id_ == kNoCounter) return;
   CounterTable& b = table();
   std::lock_guard lock(b.mutex);
-  // A counter made before a fork has a number the child's new table knows nothing of.
+  // The id of a counter made before a fork may be above those of the child's table.
   if (id_ < b.next_id) b.free_ids.push_back(id_);
 }
 
@@ -89,32 +89,33 @@ uint64_t Counter::total() const {
   if (id_ == kNoCounter) return 0;
   CounterTable& b = table();
   std::lock_guard lock(b.mutex);
-  return b.sum(id_) - (book_ == &b ? base_ : 0);
+  return b.sum(id_) - (table_ == &b ? base_ : 0);
 }
 
 void abandon_counters() noexcept {
-  const CounterTable* old = g_book.load(std::memory_order_acquire);
+  const CounterTable* old = g_counters.load(std::memory_order_acquire);
   if (old == nullptr) return;
-  // next_id is read without the lock: it only grows, and a torn read cannot happen on our machines.
+  // next_id is read without the lock, which another thread of the parent may hold: it only grows, and
+  // aligned loads are atomic on supported machines.
   auto* made = new CounterTable;
   made->next_id = old->next_id;
-  g_book.store(made, std::memory_order_release);
-  base::set_thread_exit_hook(kThreadLocal, on_thread_exit);
+  g_counters.store(made, std::memory_order_release);
+  base::set_thread_exit_hook(kCountersLocal, on_thread_exit);
   if (detail::t_thread != nullptr) {
-    base::this_thread().locals[kThreadLocal] = nullptr;
+    base::this_thread().locals[kCountersLocal] = nullptr;
     detail::t_thread->counters = nullptr;
   }
 }
 
-// Makes the missing chunk.
+// Creates the chunk of a counter.
 void make_room(base::ThreadRecord& thread, uint32_t id) {
-  auto* mine = static_cast<ThreadCounters*>(thread.locals[kThreadLocal]);
+  auto* mine = static_cast<ThreadCounters*>(thread.locals[kCountersLocal]);
   if (mine == nullptr) {
     mine = new ThreadCounters;
     CounterTable& b = table();
     std::lock_guard lock(b.mutex);
     b.threads.push_back(mine);
-    thread.locals[kThreadLocal] = mine;
+    thread.locals[kCountersLocal] = mine;
     thread.counters = mine->chunks;
   }
   auto& chunk = mine->chunks[id / kPerChunk];
@@ -122,13 +123,13 @@ void make_room(base::ThreadRecord& thread, uint32_t id) {
     chunk.store((new Chunk{})->values, std::memory_order_release);
 }
 
-}  // namespace yard::telemetry
+}  // namespace yard::base
 
 namespace yard::detail {
 
 ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexcept {
-  telemetry::make_room(static_cast<base::ThreadRecord&>(thread), id);
-  // The first call in a forked child comes here.
+  base::make_room(static_cast<base::ThreadRecord&>(thread), id);
+  // Reached by the first call in a forked child.
   base::first_use();
   return counter(thread, id);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Short ways to write arguments in tests of this folder.
+// Arguments and the schemas of the built-in ops, for tests.
 #pragma once
 
 #include <yard/tensor.h>
@@ -9,9 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "op/program.h"
+
 namespace yard::op {
 
-// A tensor as the checks of this folder take it: with its facts. Kept until the thread ends.
+// A tensor with its facts, as the checks of this folder take it. Kept until the thread ends.
 inline const yard_tensor_t& with_facts(const yard_tensor_t& t) {
   static thread_local std::deque<yard_tensor_t> kept;
   kept.push_back(t);
@@ -20,7 +22,7 @@ inline const yard_tensor_t& with_facts(const yard_tensor_t& t) {
 }
 inline const yard_tensor_t& with_facts(const TensorView& v) { return with_facts(v.c()); }
 
-// Keeps the tensors it makes; every one has its own memory unless told where.
+// Makes tensors and keeps them; each has memory of its own unless an address is given.
 class Values {
  public:
   yard_value_t tensor(DType dtype, std::vector<int64_t> shape, std::vector<int64_t> strides = {},
@@ -82,5 +84,26 @@ inline yard_value_t text(std::string_view s) {
   v.u.string = s.data();
   return v;
 }
+
+inline constexpr const char* kRmsNorm =
+    "rms_norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], eps: float = 1e-6) "
+    "where out may_alias x";
+inline constexpr const char* kAddRmsNorm =
+    "add_rms_norm(out!: T[*rows, hidden], residual~: T[*rows, hidden], x: T[*rows, hidden], "
+    "weight: T[hidden], eps: float = 1e-6) where out may_alias x";
+inline constexpr const char* kSiluAndMul = "silu_and_mul(out!: T[*rows, d], x: T[*rows, 2*d])";
+inline constexpr const char* kGeluAndMul =
+    "gelu_and_mul(out!: T[*rows, d], x: T[*rows, 2*d], approximate: enum{none, tanh} = none)";
+inline constexpr const char* kRotary =
+    "rotary_embedding(query~: T[*tokens, heads, head_dim], key~?: T[*tokens, kv_heads, head_dim], "
+    "positions?: P[*tokens], cos?: C[cache, half], sin?: C[cache, half], rotary_dim: int = 0, "
+    "base: float = 10000.0, style: enum{half, interleaved} = half) where P in {i32, i64}, "
+    "cos iff sin, positions or cos, cache == tokens unless positions, 2*half <= head_dim, "
+    "rotary_dim <= head_dim, rotary_dim >= 0, rotary_dim % 2 == 0";
+
+inline constexpr const char* kBuiltIn[] = {kRmsNorm, kAddRmsNorm, kSiluAndMul, kGeluAndMul,
+                                           kRotary};
+
+inline Program compiled(std::string_view text) { return Program::compile(text).value(); }
 
 }  // namespace yard::op
