@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of fields, what they read, and their operators.
+// Names of fields, the axes they read, and their operators.
 #include "policy/fields.h"
 
 #include <fmt/format.h>
@@ -65,7 +65,7 @@ constexpr OperatorRow kOperators[] = {
 };
 
 // Whether every call has the field.
-bool always_there(const op::Field& f, const std::vector<op::Param>& params) {
+bool always_given(const op::Field& f, const std::vector<op::Param>& params) {
   for (uint32_t i = 0; i < f.count; ++i) {
     const op::Param& p = params[f.sources[i].arg];
     const bool plain = f.kind == op::Field::Kind::kCount || p.kind != op::Kind::kTensorList;
@@ -85,7 +85,7 @@ OpField integer_field(std::string name, FieldType type, const op::Field& field,
                       const std::vector<op::Param>& params) {
   OpField f{std::move(name), type, {}, id_of(field), {}};
   f.axis.field = field;
-  f.axis.optional = !always_there(field, params);
+  f.axis.optional = !always_given(field, params);
   return f;
 }
 
@@ -106,7 +106,7 @@ OpField layout_field(std::string name, FieldType type, uint8_t arg, uint8_t coun
   return f;
 }
 
-// The tensor whose dtype is the call's: read before written, always there before optional.
+// The tensor whose dtype is the call's: inputs before outputs, required before optional.
 int lead_tensor(const std::vector<op::Param>& params) {
   int best = -1, rank = 100;
   for (size_t i = 0; i < params.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be settled before a call is known.
+// Everything about the kernels of an op that does not depend on the call.
 #include "select/candidate_set.h"
 
 #include <algorithm>
@@ -20,23 +20,11 @@ bool any_glob(const List& patterns, std::string_view text) {
   return false;
 }
 
-bool lists(const std::vector<std::string>& list, std::string_view name) {
-  for (const std::string& s : list)
-    if (s == name) return true;
-  return false;
+bool lists(const std::vector<std::string>& list, const std::string& name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-// The kernel an op is locked to; an exact name beats a glob, the longest glob beats shorter ones.
-const std::string* lock_of(const Policy& policy, std::string_view op) {
-  if (const auto it = policy.locks.find(op); it != policy.locks.end()) return &it->second;
-  const std::string* found = nullptr;
-  size_t length = 0;
-  for (const auto& [pattern, kernel] : policy.locks)
-    if (glob_matches(pattern, op) && (found == nullptr || pattern.size() > length))
-      found = &kernel, length = pattern.size();
-  return found;
-}
-
+// Whether a token of Policy::per_op names the kernel.
 bool token_names(const std::string& token, const registry::Kernel& k) {
   if (token.starts_with("impl:")) return token.compare(5, std::string::npos, k.id) == 0;
   if (token.starts_with("vendor:"))
@@ -45,6 +33,7 @@ bool token_names(const std::string& token, const registry::Kernel& k) {
   return token == to_string(k.kind);
 }
 
+// By kind; lower is better.
 int kind_tier(std::optional<Kind> prefer, Kind kind) {
   if (!prefer) return kind == Kind::kReference ? 1 : 0;
   if (kind == *prefer) return 0;
@@ -63,7 +52,7 @@ bool backend_on(const Policy& policy, const registry::Backend& b) {
   return b.d.enable != YARD_ENABLE_OFF;
 }
 
-// Of the processor, or as the program has stated it of a device: "sve2", "cuda:sm_90".
+// A feature of the processor ("sve2"), or one that the program has stated of a device ("cuda:sm_90").
 bool has_feature(std::string_view name, const yard_host_t* host) {
   const size_t colon = name.find(':');
   if (colon == name.npos) return base::has_cpu_feature(name) == 1;
@@ -73,7 +62,7 @@ bool has_feature(std::string_view name, const yard_host_t* host) {
                            std::string(name.substr(colon + 1)).c_str()) == 1;
 }
 
-// The first feature in the list that is missing, as its index; -1 if none is.
+// The index of the first missing feature; -1 if none is missing.
 int missing_feature(const std::string& features, const yard_host_t* host) {
   int i = 0;
   for (size_t at = 0; at < features.size(); ++i) {
@@ -84,9 +73,9 @@ int missing_feature(const std::string& features, const yard_host_t* host) {
   return -1;
 }
 
-// Why the kernel is out whatever the call is; NONE if it is not.
-int32_t settle(const registry::Kernel& k, const Policy& p, const CallConstraints& constraints,
-               const std::string* lock, const Surroundings& where, int64_t figures[3]) {
+// Why policy or the machine excludes the kernel from all calls; NONE if they do not.
+int32_t exclusion(const registry::Kernel& k, const Policy& p, const CallConstraints& constraints,
+                  const std::string* lock, const Surroundings& where, int64_t figures[3]) {
   if (!constraints.force.empty() && k.id != constraints.force) return YARD_REASON_NOT_FORCED;
   if (lock != nullptr && constraints.force.empty() && k.id != *lock) return YARD_REASON_LOCKED_OUT;
   if (any_glob(p.deny_kernels, k.id) || any_glob(constraints.deny, k.id))
@@ -241,13 +230,13 @@ CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_rec
   candidates.saves_inputs_ =
       policy.retry_inplace == RetryInplace::kSave && may_write_inputs(candidates.program());
   const std::string& op = candidates.record_->op->name;
-  const std::string* lock = lock_of(policy, op);
+  const std::string* lock = policy::find_for_op(policy.locks, op);
   const auto order = policy.per_op.find(op);
   for (const auto& [id, kernel] : candidates.record_->kernels) {
     KernelCandidate c;
     c.kernel = kernel;
     c.priority = kernel->priority;
-    c.fixed.reason = settle(*kernel, policy, constraints, lock, where, c.fixed.figures);
+    c.fixed.reason = exclusion(*kernel, policy, constraints, lock, where, c.fixed.figures);
     c.tier = kind_tier(policy.prefer, kernel->kind);
     if (order != policy.per_op.end() && lock == nullptr && constraints.force.empty()) {
       const auto& tokens = order->second;
@@ -257,7 +246,7 @@ CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_rec
       if (i == tokens.size() && c.fixed.reason == YARD_REASON_NONE)
         c.fixed.reason = YARD_REASON_NOT_IN_ORDER;
     }
-    // A static kernel comes first; in static mode there is no other.
+    // A static kernel comes first; in static mode it is the only one.
     if ((d.by_map() || d.mode == Mode::kStatic) && lock == nullptr && constraints.force.empty()) {
       if (kernel->id == d.mapped)
         c.tier = kMappedTier;

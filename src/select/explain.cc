@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run with notes, and what would have been otherwise.
+// A selection with notes, and counterfactuals.
 #include "select/explain.h"
 
 #include <fmt/format.h>
@@ -13,8 +13,8 @@
 namespace yard::select {
 namespace {
 
-// The policy and constraints without what dropped this kernel, and the name of the field that did.
-struct Lifted {
+// Policy, constraints and settings without what excludes one kernel, and the name of the field that does.
+struct Relaxed {
   Policy policy;
   CallConstraints constraints;
   OpSettings settings;
@@ -25,8 +25,9 @@ void drop_matching(std::vector<std::string>& globs, const std::string& id) {
   std::erase_if(globs, [&](const std::string& g) { return glob_matches(g, id); });
 }
 
-Lifted lift(const Question& q, const Policy& policy, const registry::Kernel& k, int32_t reason) {
-  Lifted l{policy, q.constraints, q.settings, nullptr};
+Relaxed without_exclusion(const Question& q, const Policy& policy, const registry::Kernel& k,
+                          int32_t reason) {
+  Relaxed l{policy, q.constraints, q.settings, nullptr};
   switch (reason) {
     case YARD_REASON_DENIED_KERNEL:
       drop_matching(l.policy.deny_kernels, k.id);
@@ -77,7 +78,7 @@ Lifted lift(const Question& q, const Policy& policy, const registry::Kernel& k, 
 
 // "deny_vendors excluded vendor.acme, which would have been first"
 std::string counterfactual(const Question& q, const Policy& policy, const KernelCandidate& c) {
-  const Lifted l = lift(q, policy, *c.kernel, c.fixed.reason);
+  const Relaxed l = without_exclusion(q, policy, *c.kernel, c.fixed.reason);
   if (l.field == nullptr) return "";
   const CandidateSet other =
       CandidateSet::make(q.op_record, l.policy, l.constraints, q.where, l.settings);
@@ -104,7 +105,7 @@ std::vector<ScoreNote> score_notes(const OpSettings& d, const Notes::Entry& note
   return to;
 }
 
-// All that adjusted a priority, each once: a policy like the rest.
+// Score entries that adjusted a priority, each once, as policy notes.
 void note_scores(const std::vector<Candidate>& candidates, std::vector<PolicyNote>& to) {
   for (const Candidate& c : candidates)
     for (const ScoreNote& s : c.scores) {
@@ -147,7 +148,7 @@ std::string rule_text(const CandidateSet& candidates, int32_t rule) {
   return name.empty() ? text : fmt::format("rule '{}'{}", name, text.substr(end));
 }
 
-// Which step of the order put the winner before this one.
+// Which step of the order put the winner before the other.
 std::string why_after(const CandidateSet& candidates, const Notes& notes, uint16_t winner,
                       uint16_t other) {
   const KernelCandidate &w = candidates.all()[winner], &o = candidates.all()[other];
@@ -174,7 +175,7 @@ std::string why_after(const CandidateSet& candidates, const Notes& notes, uint16
   return fmt::format("equal in all else; '{}' comes first by name", w.kernel->id);
 }
 
-// What put the winner first, where that was a rule, a map or a mode; else empty.
+// The rule, map or mode that chose the winner; else empty.
 std::string chosen_by(const CandidateSet& candidates, const Notes& notes, uint16_t winner) {
   const OpSettings& d = candidates.settings();
   if (notes.by_mode > 0) return fmt::format("chosen by mode '{}'", d.program->name);
@@ -184,7 +185,7 @@ std::string chosen_by(const CandidateSet& candidates, const Notes& notes, uint16
   return "";
 }
 
-// The mode in force, where somebody has said one.
+// The mode in force, if one is set.
 void note_mode(const OpSettings& d, const Notes& notes, std::vector<PolicyNote>& to) {
   if (d.mode_by == nullptr) return;
   std::string text = d.program != nullptr ? d.program->name : to_string(d.mode);

@@ -16,7 +16,7 @@ using testing::backend_of;
 using ::testing::ElementsAre;
 using testing::Ring;
 
-// One of each: nobody's default, two vendors', the reference.
+// One of each: a default kernel, two of vendors, the reference.
 Ring full() {
   Ring r;
   r.add("default.a").add("vendor.acme", "acme", YARD_KIND_VENDOR);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A candidates in one line: kernels, a policy, a call, and what became of each kernel.
+// Candidate sets in one line: kernels, a policy, a call, and the outcome for each kernel.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ namespace yard::select::testing {
 using registry::testing::backend_of;
 using registry::testing::kernel_of;
 
-// The kernels of `norm` (registry/testing.h), which come from backends `plain` (nobody's), `acme` and
-// `other` (vendors of the same names).
+// The kernels of `norm` (registry/testing.h), from backends `plain` (no vendor), `acme` and `other` (vendors of the
+// same names).
 struct Ring {
   registry::testing::Shelf shelf;
   Policy policy;
@@ -28,7 +28,7 @@ struct Ring {
               backend_of("acme", "acme"), backend_of("other", "other"));
   }
 
-  // A kernel that takes everything, then as `edit` says.
+  // A kernel that takes every call, changed by `edit`.
   template <class Edit>
   Ring& add(const char* id, const char* backend, yard_kind_t kind, const Edit& edit) {
     yard_kernel_t d = kernel_of("norm", id, backend, kind);
