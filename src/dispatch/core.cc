@@ -110,21 +110,22 @@ Core::~Core() {
 }
 
 size_t Core::plans_of(const Entry& entry) const noexcept {
-  const size_t said = entry.candidates().settings().plans;
+  const size_t said = entry.candidates().settings().cache.plans;
   return said != 0 ? std::max<size_t>(said, kFewestPlans) : plans_per_op_;
 }
 
 std::shared_ptr<Entry> Core::build_entry(const Snapshot& next, const registry::OpRecord& op_record,
                                          const Entry* old) {
   const auto shared = next.state->op_records.find(op_record.op->name)->second;
-  const select::Surroundings where{host, next.forked};
+  const select::ProcessState where{host, next.forked};
   select::OpSettings settings = settings_for(next, op_record);
   if (make_inspector && next.policy->file != nullptr)
-    settings.inspector = make_inspector(next.policy->file->config, shared, where);
+    settings.watch.inspector = make_inspector(next.policy->file->config, shared, where);
   auto entry = Entry::make(
       select::CandidateSet::make(shared, next.policy->in_force, {}, where, std::move(settings)),
       next.generation, version(op_record.op->index), old);
-  if (old == nullptr || old->being_edited() || !entry->candidates().settings().cache) return entry;
+  if (old == nullptr || old->being_edited() || !entry->candidates().settings().cache.enabled)
+    return entry;
   // Representatives are copied out under the lock; selecting runs plugin code and is done without it.
   std::vector<op::Call> known;
   {

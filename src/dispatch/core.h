@@ -209,7 +209,7 @@ class Core {
   // Who looks at what the kernels of an op do, as the rule file says; null: nobody. Set before the first call.
   using MakeInspector = std::function<std::shared_ptr<registry::Inspector>(
       const Config&, const std::shared_ptr<const registry::OpRecord>&,
-      const select::Surroundings&)>;
+      const select::ProcessState&)>;
   MakeInspector make_inspector;
 
   // ---- What has been found and not yet been loaded ----

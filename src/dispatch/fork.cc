@@ -92,14 +92,13 @@ void Core::abandon_root() noexcept {
   for (auto& entry : entries) {
     if (entry == nullptr) continue;
     bool unsafe = entry->being_edited() || entry->candidates().settings().health != nullptr ||
-                  entry->candidates().settings().rollout != nullptr;
+                  entry->candidates().settings().watch.rollout != nullptr;
     for (const select::KernelCandidate& c : entry->candidates().all())
       unsafe |= (c.kernel->backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0;
     if (!unsafe) continue;
     select::OpSettings settings = entry->candidates().settings();
     settings.health = nullptr;  // breakers restart
-    if (std::exchange(settings.rollout, nullptr) != nullptr)
-      settings.watched = settings.observer != nullptr;
+    settings.watch.rollout = nullptr;
     entry = Entry::make(
         select::CandidateSet::make(next->state->op_records.find(entry->name())->second,
                                    next->policy->in_force, {}, {host, true}, std::move(settings)),

@@ -63,7 +63,7 @@ class Core::Landing {
 };
 
 Result<exec::Plan::Ptr> Core::make_plan(const Entry& entry, const Key& key, const op::Call& call) {
-  if (!entry.candidates().settings().cache) return fresh_plan(entry, key, call);
+  if (!entry.candidates().settings().cache.enabled) return fresh_plan(entry, key, call);
   Root& r = root();
   const size_t most = plans_of(entry);
   auto flight = std::make_shared<Flight>();
@@ -248,12 +248,12 @@ Result<Explanation> Core::explain(const registry::OpRecord& op_record, const op:
                                     {"process", &s.policy->set},
                                     {"scope", scope != nullptr ? &scope->content.policy : &none},
                                     {"call", o.policy ? &*o.policy : &none}};
-  select::Question q{s.state->op_records.find(op_record.op->name)->second,
-                     &call,
-                     extra.constraints,
-                     {host, s.forked},
-                     sources,
-                     settings_for(settings_for(s, op_record), extra)};
+  select::ExplainRequest q{s.state->op_records.find(op_record.op->name)->second,
+                           &call,
+                           extra.constraints,
+                           {host, s.forked},
+                           sources,
+                           settings_for(settings_for(s, op_record), extra)};
   Explanation e = select::explain(q);
   e.generation = s.generation;
   for (PolicyNote& n : e.policy) name_variable(*s.policy->reading, n);

@@ -154,7 +154,7 @@ void observe(const Entry& e, const yard_value_t* args, uint32_t flags, const Opt
       // The call goes on, and counts without its own labels.
     }
   }
-  d.observer->seen({e.program(), index, args, flags, *labels});
+  d.watch.observer->seen({e.program(), index, args, flags, *labels});
 }
 
 }  // namespace yard::detail

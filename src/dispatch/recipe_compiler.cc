@@ -63,9 +63,8 @@ class RecipeCompiler {
   // A dtype variable is read from the first tensor that has it and is always given.
   void read_dtype(size_t i) {
     // An empty list passes every dtype limit.
-    if (!is_tensor(i)) {
+    if (!is_tensor(i))
       add_predicate({op::Field::of(Kind::kCount, i), op::IntegerTest::at_least(1)});
-    }
     if (params_[i].dtype != DType::invalid) {
       // A fixed dtype carries no information, but whether an optional tensor is given does.
       if (params_[i].optional) read_presence(i);
@@ -168,13 +167,13 @@ class RecipeCompiler {
   void read_rules() {
     const select::OpSettings& d = candidates_.settings();
     if (!d.by_rules()) return;
-    recipe_.reads_scalars_ |= d.rules->reads_scalars();
-    if (d.rules->key_words() > 0) recipe_.rules_ = d.rules;
+    recipe_.reads_scalars_ |= d.rules.compiled->reads_scalars();
+    if (d.rules.compiled->key_words() > 0) recipe_.rules_ = d.rules.compiled;
   }
 
   // A mode of the program reads fields and arguments as verifiers do.
   void read_mode() {
-    const auto& mode = candidates_.settings().program;
+    const auto& mode = candidates_.settings().mode.program;
     if (mode == nullptr) return;
     const auto& reads = mode->provider.reads;
     for (const op::Field& f : candidates_.mode_fields())

@@ -75,7 +75,7 @@ int missing_feature(const std::string& features, const yard_host_t* host) {
 
 // Why policy or the machine excludes the kernel from all calls; NONE if they do not.
 int32_t exclusion(const registry::Kernel& k, const Policy& p, const CallConstraints& constraints,
-                  const std::string* lock, const Surroundings& where, int64_t figures[3]) {
+                  const std::string* lock, const ProcessState& process, int64_t figures[3]) {
   if (!constraints.force.empty() && k.id != constraints.force) return YARD_REASON_NOT_FORCED;
   if (lock != nullptr && constraints.force.empty() && k.id != *lock) return YARD_REASON_LOCKED_OUT;
   if (any_glob(p.deny_kernels, k.id) || any_glob(constraints.deny, k.id))
@@ -88,9 +88,9 @@ int32_t exclusion(const registry::Kernel& k, const Policy& p, const CallConstrai
   if (!backend_on(p, *k.backend)) return YARD_REASON_DISABLED;
   if (p.reference_only.value_or(false) && k.kind != Kind::kReference)
     return YARD_REASON_REFERENCE_ONLY;
-  if (where.forked && (k.backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
+  if (process.forked && (k.backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
     return YARD_REASON_FORKED;
-  if (const int missing = missing_feature(k.features, where.host); missing >= 0) {
+  if (const int missing = missing_feature(k.features, process.host); missing >= 0) {
     figures[0] = missing;
     return YARD_REASON_CPU_FEATURE;
   }
@@ -157,8 +157,8 @@ void resolve_fields(const op::Program& program, KernelCandidate& c) {
 }  // namespace
 
 void CandidateSet::read_settings() {
-  if (settings_.program != nullptr && settings_.program->provider.reads)
-    for (const std::string& name : *settings_.program->provider.reads)
+  if (settings_.mode.program != nullptr && settings_.mode.program->provider.reads)
+    for (const std::string& name : *settings_.mode.program->provider.reads)
       mode_fields_.push_back(program().field(name).value_or(op::Field{}));
   const auto matching = [&](const std::string& pattern) {
     std::vector<uint16_t> to;
@@ -167,9 +167,9 @@ void CandidateSet::read_settings() {
     return to;
   };
   if (settings_.by_rules())
-    for (const std::string& pattern : settings_.rules->kernels())
+    for (const std::string& pattern : settings_.rules.compiled->kernels())
       named_.push_back(matching(pattern));
-  for (const std::string& id : settings_.chain)
+  for (const std::string& id : settings_.rules.chain)
     for (const uint16_t i : matching(id))
       if (std::find(chain_.begin(), chain_.end(), i) == chain_.end()) chain_.push_back(i);
 }
@@ -220,12 +220,12 @@ const health::BreakerStatus* CandidateSet::half_open_breaker(const registry::Ker
 
 CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_record,
                                 const Policy& policy, const CallConstraints& constraints,
-                                const Surroundings& where, OpSettings settings) {
+                                const ProcessState& process, OpSettings settings) {
   CandidateSet candidates;
   candidates.settings_ = std::move(settings);
   const OpSettings& d = candidates.settings_;
   candidates.record_ = std::move(op_record);
-  candidates.host_ = where.host;
+  candidates.host_ = process.host;
   candidates.strict_ = policy.strict.value_or(false);
   candidates.saves_inputs_ =
       policy.retry_inplace == RetryInplace::kSave && may_write_inputs(candidates.program());
@@ -236,7 +236,7 @@ CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_rec
     KernelCandidate c;
     c.kernel = kernel;
     c.priority = kernel->priority;
-    c.fixed.reason = exclusion(*kernel, policy, constraints, lock, where, c.fixed.figures);
+    c.fixed.reason = exclusion(*kernel, policy, constraints, lock, process, c.fixed.figures);
     c.tier = kind_tier(policy.prefer, kernel->kind);
     if (order != policy.per_op.end() && lock == nullptr && constraints.force.empty()) {
       const auto& tokens = order->second;
@@ -247,10 +247,11 @@ CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_rec
         c.fixed.reason = YARD_REASON_NOT_IN_ORDER;
     }
     // A static kernel comes first; in static mode it is the only one.
-    if ((d.by_map() || d.mode == Mode::kStatic) && lock == nullptr && constraints.force.empty()) {
-      if (kernel->id == d.mapped)
+    if ((d.by_map() || d.mode.mode == Mode::kStatic) && lock == nullptr &&
+        constraints.force.empty()) {
+      if (kernel->id == d.rules.mapped)
         c.tier = kMappedTier;
-      else if (d.mode == Mode::kStatic && c.fixed.reason == YARD_REASON_NONE)
+      else if (d.mode.mode == Mode::kStatic && c.fixed.reason == YARD_REASON_NONE)
         c.fixed.reason = YARD_REASON_NOT_MAPPED;
     }
     resolve_fields(candidates.program(), c);

@@ -85,7 +85,7 @@ std::string limit_text(const CandidateSet& candidates, const KernelCandidate& c,
 
 // Why mode static excludes the other kernels, and whether the static one is missing.
 std::string not_mapped_text(const CandidateSet& candidates) {
-  const OpSettings& d = candidates.settings();
+  const RuleSettings& d = candidates.settings().rules;
   if (d.mapped.empty())
     return fmt::format("mode static serves mapped ops only, and {} is not mapped",
                        candidates.program().name());

@@ -13,16 +13,16 @@
 
 namespace yard::select {
 
-struct Question {
+struct ExplainRequest {
   std::shared_ptr<const registry::OpRecord> op_record;
   const op::Call* call;
   CallConstraints constraints;
-  Surroundings where;
-  std::span<const policy::Source> sources;  // weakest first
+  ProcessState process;
+  std::span<const policy::Source> sources;  // lowest precedence first
   OpSettings settings = {};
 };
 
-Explanation explain(const Question& q);
+Explanation explain(const ExplainRequest& q);
 
 // A verdict in words: "hidden = 100 is not a multiple of 8". `text` is Notes::Entry::text.
 std::string describe(const CandidateSet& candidates, const KernelCandidate& c,

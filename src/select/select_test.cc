@@ -133,7 +133,7 @@ TEST(Filter, BackendsThatCannotSurviveFork) {
   r.shelf.put(b);
   r.add("default.threads", "threads");
   EXPECT_EQ(r.reason("default.threads"), YARD_REASON_NONE);
-  r.where.forked = true;
+  r.process.forked = true;
   EXPECT_EQ(r.reason("default.threads"), YARD_REASON_FORKED);
   EXPECT_EQ(r.reason("default.a"), YARD_REASON_NONE);
 }

@@ -21,7 +21,7 @@ struct Ring {
   registry::testing::Shelf shelf;
   Policy policy;
   CallConstraints constraints;
-  Surroundings where;
+  ProcessState process;
 
   Ring() {
     shelf.put(registry::testing::op_of(registry::testing::kNorm), backend_of("plain"),
@@ -51,7 +51,7 @@ struct Ring {
         .value();
   }
   CandidateSet candidates() const {
-    return CandidateSet::make(shelf.op_record("norm"), policy, constraints, where);
+    return CandidateSet::make(shelf.op_record("norm"), policy, constraints, process);
   }
 
   // Ids, best first.
@@ -85,7 +85,7 @@ struct Ring {
   Explanation explain(const std::string& spec = "norm(f32[4,64])") const {
     const op::Call k = call(spec);
     const policy::Source sources[] = {{"process", &policy}};
-    return select::explain({shelf.op_record("norm"), &k, constraints, where, sources});
+    return select::explain({shelf.op_record("norm"), &k, constraints, process, sources});
   }
   Candidate candidate(const std::string& id, const std::string& spec = "norm(f32[4,64])") const {
     for (const Candidate& c : explain(spec).candidates)

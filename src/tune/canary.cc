@@ -209,7 +209,7 @@ class Canary final : public registry::Inspector {
 class Maker {
  public:
   Maker(const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
-        const select::Surroundings& where, CanaryState& state)
+        const select::ProcessState& where, CanaryState& state)
       : config_(config), record_(op_record), where_(where), state_(state) {}
 
   std::vector<Watch> all() {
@@ -261,7 +261,7 @@ class Maker {
 
   const Config& config_;
   const std::shared_ptr<const registry::OpRecord>& record_;
-  const select::Surroundings& where_;
+  const select::ProcessState& where_;
   CanaryState& state_;
   std::map<const registry::Kernel*, std::shared_ptr<const Candidate>> candidates_;
 };
@@ -281,7 +281,7 @@ std::vector<yard_tolerance_t> tolerances_of(const registry::Op& op, std::optiona
 
 std::shared_ptr<registry::Inspector> make_canary(
     const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
-    const select::Surroundings& where, const std::shared_ptr<CanaryState>& state) {
+    const select::ProcessState& where, const std::shared_ptr<CanaryState>& state) {
   state->forget_problems(op_record->op->name);
   std::vector<Watch> watches = Maker(config, op_record, where, *state).all();
   if (watches.empty()) return nullptr;

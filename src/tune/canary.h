@@ -29,6 +29,6 @@ std::vector<yard_tolerance_t> tolerances_of(const registry::Op& op, std::optiona
 // What the rules say of one op. Null: nothing, or nothing that can be done, which the state is told.
 std::shared_ptr<registry::Inspector> make_canary(
     const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
-    const select::Surroundings& where, const std::shared_ptr<CanaryState>& state);
+    const select::ProcessState& where, const std::shared_ptr<CanaryState>& state);
 
 }  // namespace yard::tune

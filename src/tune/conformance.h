@@ -17,7 +17,7 @@ namespace yard::tune {
 struct Subject {
   std::shared_ptr<const registry::OpRecord> op_record;
   std::set<std::string> kernels;  // ids
-  select::Surroundings where;
+  select::ProcessState where;
 };
 
 // Called before each case with how many are done and have failed; false ends the run.
