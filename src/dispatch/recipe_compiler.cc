@@ -18,12 +18,15 @@ class RecipeCompiler {
       // A kernel that is excluded from all calls reads nothing of them.
       if (c.fixed.reason != YARD_REASON_NONE) continue;
       for (const select::Limit& l : c.limits) read(l.predicate);
-      read_verifier(c);
+      read(c.verify_reads);
       for (const op::Field& f : c.cost_fields) add_field(recipe_.half_octaves_, f);
       for (const select::KeyBreaker& b : c.key_breakers) read_breaker(b);
     }
     read_rules();
-    read_mode();
+    read(candidates_.mode_reads());
+    // Keys state that an output aliases an input, not which one.
+    const auto& mode = candidates_.settings().mode.program;
+    if (mode != nullptr && !mode->provider.reads && alias_pairs() > 1) no_keys_ = true;
     place();
     return std::move(recipe_);
   }
@@ -149,13 +152,10 @@ class RecipeCompiler {
     return true;
   }
 
-  void read_verifier(const select::KernelCandidate& c) {
-    if (c.kernel->d.verify == nullptr) return;
-    if (c.kernel->reads_all)
-      for (size_t i = 0; i < params_.size(); ++i) read_whole(i);
-    for (const op::Field& f : c.verify_fields)
+  void read(const select::Reads& reads) {
+    for (const op::Field& f : reads.fields)
       if (f.count > 0) add_field(recipe_.exact_, f);
-    for (int arg : c.verify_args) read_whole(static_cast<size_t>(arg));
+    for (const uint8_t arg : reads.args) read_whole(arg);
   }
 
   void read_breaker(const select::KeyBreaker& breaker) {
@@ -169,21 +169,6 @@ class RecipeCompiler {
     if (!d.by_rules()) return;
     recipe_.reads_scalars_ |= d.rules.compiled->reads_scalars();
     if (d.rules.compiled->key_words() > 0) recipe_.rules_ = d.rules.compiled;
-  }
-
-  // A mode of the program reads fields and arguments as verifiers do.
-  void read_mode() {
-    const auto& mode = candidates_.settings().mode.program;
-    if (mode == nullptr) return;
-    const auto& reads = mode->provider.reads;
-    for (const op::Field& f : candidates_.mode_fields())
-      if (f.count > 0) add_field(recipe_.exact_, f);
-    for (size_t i = 0; i < params_.size(); ++i)
-      if (!reads || (!candidates_.program().field(params_[i].name) &&
-                     std::find(reads->begin(), reads->end(), params_[i].name) != reads->end()))
-        read_whole(i);
-    // Keys state that an output aliases an input, not which one.
-    if (!reads && alias_pairs() > 1) no_keys_ = true;
   }
 
   size_t alias_pairs() const {

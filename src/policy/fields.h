@@ -33,7 +33,6 @@ struct OpField {
   std::string name;
   FieldType type = FieldType::kWhole;
   Axis axis;                       // without cuts
-  std::string axis_id;             // equal for fields that read the same value
   std::vector<std::string> words;  // of kWord: the n-th has the value n
 };
 

@@ -48,7 +48,6 @@ class ConditionCompiler {
   void divide(Axis& axis, uint32_t test) const;
 
   OpRules& to_;
-  std::unordered_map<std::string, uint16_t> axes_;
   std::unordered_map<std::string, uint32_t> tests_;
   std::string key_;
 };

@@ -55,8 +55,13 @@ struct Axis {
   std::vector<std::string> words;  // kText, kLabel: texts that differ from all others
   std::vector<uint32_t> patterns;  // kText, kLabel: tests that are globs or regular expressions
 
-  uint32_t bits =
-      0;  // that fold() writes, one of them for each pattern; none for kDevice and kFlag
+  // How many bits fold() writes, one of them for each pattern; none for kDevice and kFlag.
+  uint32_t bits = 0;
+
+  bool reads_same(const Axis& o) const {
+    return kind == o.kind && arg == o.arg && count == o.count && flag == o.flag &&
+           field == o.field && label == o.label;
+  }
 };
 
 // A predicate on the value of one axis.

@@ -143,23 +143,35 @@ void add_limit(const op::Program& program, const yard_limit_t& l, uint32_t index
       to.push_back({{op::Field::of(*property, i), test}, index, reason, presence ? 0 : i});
 }
 
-void resolve_fields(const op::Program& program, KernelCandidate& c) {
-  const registry::Kernel& k = *c.kernel;
-  for (uint32_t i = 0; i < k.limits.size(); ++i) add_limit(program, k.limits[i], i, c.limits);
-  for (const std::string& name : k.verify_reads) {
-    const auto field = program.field(name);
-    c.verify_fields.push_back(field.value_or(op::Field{}));
-    if (!field) c.verify_args.push_back(program.index_of(name));
-  }
-  for (const std::string& name : k.cost_reads) c.cost_fields.push_back(*program.field(name));
-}
-
 }  // namespace
 
+Reads Reads::resolve(const op::Program& program, const std::vector<std::string>* names) {
+  Reads to;
+  for (uint32_t i = 0; names == nullptr && i < program.arg_count(); ++i)
+    to.args.push_back(static_cast<uint8_t>(i));
+  if (names == nullptr) return to;
+  for (const std::string& name : *names) {
+    const auto field = program.field(name);
+    to.fields.push_back(field.value_or(op::Field{}));
+    const int arg = program.index_of(name);
+    if (!field && arg >= 0) to.args.push_back(static_cast<uint8_t>(arg));
+  }
+  return to;
+}
+
+void CandidateSet::read_kernel(KernelCandidate& c) const {
+  const registry::Kernel& k = *c.kernel;
+  for (uint32_t i = 0; i < k.limits.size(); ++i) add_limit(program(), k.limits[i], i, c.limits);
+  if (k.d.verify != nullptr)
+    c.verify_reads = Reads::resolve(program(), k.reads_all ? nullptr : &k.verify_reads);
+  for (const std::string& name : k.cost_reads) c.cost_fields.push_back(*program().field(name));
+}
+
 void CandidateSet::read_settings() {
-  if (settings_.mode.program != nullptr && settings_.mode.program->provider.reads)
-    for (const std::string& name : *settings_.mode.program->provider.reads)
-      mode_fields_.push_back(program().field(name).value_or(op::Field{}));
+  if (settings_.mode.program != nullptr) {
+    const auto& names = settings_.mode.program->provider.reads;
+    mode_reads_ = Reads::resolve(program(), names ? &*names : nullptr);
+  }
   const auto matching = [&](const std::string& pattern) {
     std::vector<uint16_t> to;
     for (size_t i = 0; i < all_.size(); ++i)
@@ -254,7 +266,7 @@ CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_rec
       else if (d.mode.mode == Mode::kStatic && c.fixed.reason == YARD_REASON_NONE)
         c.fixed.reason = YARD_REASON_NOT_MAPPED;
     }
-    resolve_fields(candidates.program(), c);
+    candidates.read_kernel(c);
     candidates.all_.push_back(std::move(c));
   }
   candidates.read_settings();

@@ -42,11 +42,20 @@ struct KeyBreaker {
   bool concerns(Device device, uint64_t dtypes, const yard_value_t* args) const noexcept;
 };
 
+// What foreign code is given of a call: integer fields, and arguments as they are.
+struct Reads {
+  // In the order of the names; without sources: not an integer field.
+  std::vector<op::Field> fields;
+  std::vector<uint8_t> args;  // read whole
+
+  // Without names: all arguments.
+  static Reads resolve(const op::Program& program, const std::vector<std::string>* names);
+};
+
 struct KernelCandidate {
   std::shared_ptr<const registry::Kernel> kernel;
   std::vector<Limit> limits;
-  std::vector<op::Field> verify_fields;  // as verify_reads; without sources: not an integer
-  std::vector<int> verify_args;          // arguments that the verifier reads whole
+  Reads verify_reads;
   std::vector<op::Field> cost_fields;
   yard_verdict_t fixed{};  // why policy or the machine excludes it from all calls
   int tier = 0;            // by lock, order or kind; lower is better
@@ -155,14 +164,15 @@ class CandidateSet {
   // Candidates that match an entry of OpRules::kernels(), and those of the fallback chain in its order.
   const std::vector<uint16_t>& named_by(uint32_t kernel) const noexcept { return named_[kernel]; }
   const std::vector<uint16_t>& chain() const noexcept { return chain_; }
-  // What the program's mode reads, in its order; without sources: not an integer field of the op.
-  const std::vector<op::Field>& mode_fields() const noexcept { return mode_fields_; }
+  // What the program's mode reads.
+  const Reads& mode_reads() const noexcept { return mode_reads_; }
   // Static mode without a static kernel.
   bool unmapped() const noexcept {
     return settings_.mode.mode == Mode::kStatic && settings_.rules.mapped.empty();
   }
 
  private:
+  void read_kernel(KernelCandidate& c) const;
   void read_settings();
   void read_health();
 
@@ -173,7 +183,7 @@ class CandidateSet {
   OpSettings settings_;
   std::vector<std::vector<uint16_t>> named_;
   std::vector<uint16_t> chain_;
-  std::vector<op::Field> mode_fields_;
+  Reads mode_reads_;
 };
 
 }  // namespace yard::select

@@ -55,8 +55,8 @@ void verify(const Selection& s, const KernelCandidate& c, yard_verdict_t& verdic
             std::string* text) {
   const registry::Kernel& k = *c.kernel;
   int64_t read[YARD_MAX_ARGS * 4];
-  for (size_t i = 0; i < c.verify_fields.size(); ++i)
-    read[i] = op::read(c.verify_fields[i], s.args);
+  const std::vector<op::Field>& fields = c.verify_reads.fields;
+  for (size_t i = 0; i < fields.size(); ++i) read[i] = op::read(fields[i], s.args);
   yard_query_t query{};
   query.size = sizeof query, query.flags = s.flags, query.host = s.candidates.host();
   query.self = k.d.self, query.args = s.args, query.count = s.count, query.read = read;
@@ -215,7 +215,7 @@ std::vector<std::string> call_mode(const Selection& s, std::span<const ModeCandi
   std::vector<std::string> ids;
   if (provider.plan) {
     std::vector<int64_t> read;
-    for (const op::Field& f : s.candidates.mode_fields()) read.push_back(op::read(f, s.args));
+    for (const op::Field& f : s.candidates.mode_reads().fields) read.push_back(op::read(f, s.args));
     ids = provider.plan(
         {program.name(), read, {s.args, s.count}, s.flags, s.device, labels, candidates});
   }
