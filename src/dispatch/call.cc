@@ -79,8 +79,8 @@ yard_tensor_t& WithFacts::more_room() {
                                         const yard_value_t* given, uint32_t flags) {
   const WithFacts facts(given, e.program().arg_count());
   const yard_value_t* const args = facts.args();
-  if (e.candidates().settings().observer != nullptr) observe(e, args, flags, nullptr);
-  const std::shared_ptr<const policy::Rollout>& rollout = e.candidates().settings().rollout;
+  if (e.candidates().settings().watch.observer != nullptr) observe(e, args, flags, nullptr);
+  const std::shared_ptr<const policy::Rollout>& rollout = e.candidates().settings().watch.rollout;
   if (rollout == nullptr || thread.commit != nullptr)
     return run_watched(thread, core, e, plan, request(e, core, args, given, flags, nullptr))
         .release();

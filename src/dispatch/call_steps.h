@@ -73,7 +73,7 @@ inline exec::Request request(const Entry& e, const Core& core, const yard_value_
                   .program = &e.program(),
                   .states = core.states_for(options)};
   r.save = e.candidates().saves_inputs();
-  r.inspector = e.candidates().settings().inspector.get();
+  r.inspector = e.candidates().settings().watch.inspector.get();
   return r;
 }
 

@@ -5,10 +5,10 @@
 #include <pthread.h>
 #include <yard/bound.h>
 
+#include "base/counters.h"
 #include "base/first_use.h"
 #include "base/reclaimer.h"
 #include "dispatch/memo.h"
-#include "base/counters.h"
 
 namespace yard::dispatch {
 namespace {

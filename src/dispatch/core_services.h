@@ -35,7 +35,7 @@ class CoreServices {
   // with the write lock held; must not make a change.
   virtual std::shared_ptr<registry::Inspector> make_inspector(
       const Config&, const std::shared_ptr<const registry::OpRecord>&,
-      const select::Surroundings&) {
+      const select::ProcessState&) {
     return nullptr;
   }
 

@@ -9,13 +9,13 @@ namespace {
 
 // A name that has been checked.
 void set_mode(select::OpSettings& d, const std::string& name, const char* by) {
-  d.mode_by = by;
-  d.program = nullptr;
+  d.mode.source = by;
+  d.mode.program = nullptr;
   if (const auto mode = parse_mode(name)) {
-    d.mode = *mode;
-  } else if (const auto it = d.modes->find(name); it != d.modes->end()) {
-    d.mode = Mode::kProgram;
-    d.program = it->second;
+    d.mode.mode = *mode;
+  } else if (const auto it = d.mode.added->find(name); it != d.mode.added->end()) {
+    d.mode.mode = Mode::kProgram;
+    d.mode.program = it->second;
   }
 }
 
@@ -39,27 +39,26 @@ select::OpSettings settings_for(const policy::ProcessPolicy& policy,
                                 const registry::OpRecord& op_record) {
   select::OpSettings d;
   d.labels = policy.labels;
-  d.modes = policy.modes;
-  d.observer = policy.observer;
-  d.rollout = policy.rollout;
-  d.watched = policy.observer != nullptr || policy.rollout != nullptr;
+  d.mode.added = policy.modes;
+  d.watch.observer = policy.observer;
+  d.watch.rollout = policy.rollout;
   const std::string& op = op_record.op->name;
   const auto& mapped = policy.mapped.kernels();
   if (const auto it = mapped.find(op); it != mapped.end())
-    d.mapped = it->second, d.mapped_by = "the program's static map";
+    d.rules.mapped = it->second, d.rules.mapped_by = "the program's static map";
   if (policy.file == nullptr) return d;
   const Config& config = policy.file->config;
   if (const std::string* mode = policy::mode_of(config, op)) set_mode(d, *mode, "file");
-  d.file = policy.file;
-  d.rules = policy.file->rules_for(op_record.op->program);
+  d.rules.file = policy.file;
+  d.rules.compiled = policy.file->rules_for(op_record.op->program);
   const KernelRef* said = policy::find_for_op(config.static_kernel_map, op);
-  if (said != nullptr && d.mapped.empty())
-    d.mapped = said->id, d.mapped_by = placed(config, "static_kernel_map", *said);
-  for (const KernelRef& k : policy::chain_of(config, op)) d.chain.push_back(k.id);
-  if (!d.chain.empty()) d.chain_by = chain_text(config, op);
-  d.cache = config.settings.cache.enabled.value_or(true);
-  d.plans = static_cast<size_t>(config.settings.cache.size.value_or(0));
-  d.lifetime = config.settings.cache.lifetime.value_or(std::chrono::nanoseconds(0));
+  if (said != nullptr && d.rules.mapped.empty())
+    d.rules.mapped = said->id, d.rules.mapped_by = placed(config, "static_kernel_map", *said);
+  for (const KernelRef& k : policy::chain_of(config, op)) d.rules.chain.push_back(k.id);
+  if (!d.rules.chain.empty()) d.rules.chain_by = chain_text(config, op);
+  d.cache.enabled = config.settings.cache.enabled.value_or(true);
+  d.cache.plans = static_cast<size_t>(config.settings.cache.size.value_or(0));
+  d.cache.lifetime = config.settings.cache.lifetime.value_or(std::chrono::nanoseconds(0));
   if (const auto& n = config.settings.max_fallback_attempts) d.fallbacks = static_cast<size_t>(*n);
   return d;
 }

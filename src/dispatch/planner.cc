@@ -28,21 +28,23 @@ Planner::Planner(Core& core, size_t plans_per_op)
     : core_(core), plans_per_op_(std::max(plans_per_op, kFewestPlans)) {}
 
 size_t Planner::limit_of(const Entry& entry) const noexcept {
-  const size_t said = entry.candidates().settings().plans;
+  const size_t said = entry.candidates().settings().cache.plans;
   return said != 0 ? std::max(said, kFewestPlans) : plans_per_op_;
 }
 
 std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
                                            const registry::OpRecord& op_record, const Entry* old) {
   const auto shared = next.state->op_records.find(op_record.op->name)->second;
-  const select::Surroundings where{core_.host, next.forked};
+  const select::ProcessState where{core_.host, next.forked};
   select::OpSettings settings = settings_for(next, op_record);
   if (next.policy->file != nullptr)
-    settings.inspector = core_.services().make_inspector(next.policy->file->config, shared, where);
+    settings.watch.inspector =
+        core_.services().make_inspector(next.policy->file->config, shared, where);
   auto entry = Entry::make(
       select::CandidateSet::make(shared, next.policy->in_force, {}, where, std::move(settings)),
       next.generation, core_.published.version(op_record.op->index), old);
-  if (old == nullptr || old->being_edited() || !entry->candidates().settings().cache) return entry;
+  if (old == nullptr || old->being_edited() || !entry->candidates().settings().cache.enabled)
+    return entry;
   size_t end = SIZE_MAX;
   for (const KnownClass& known : known_classes(*old, end, kReplan)) {
     const op::Call& call = known.call;
@@ -62,14 +64,13 @@ std::shared_ptr<Entry> Planner::entry_in_child(const Snapshot& next,
                                                const std::shared_ptr<Entry>& old) {
   const select::CandidateSet& candidates = old->candidates();
   bool usable = !old->being_edited() && candidates.settings().health == nullptr &&
-                candidates.settings().rollout == nullptr;
+                candidates.settings().watch.rollout == nullptr;
   for (const select::KernelCandidate& c : candidates.all())
     usable &= (c.kernel->backend->d.flags & YARD_BACKEND_FORK_UNSAFE) == 0;
   if (usable) return old;
   select::OpSettings settings = candidates.settings();
   settings.health = nullptr;
-  if (std::exchange(settings.rollout, nullptr) != nullptr)
-    settings.watched = settings.observer != nullptr;
+  settings.watch.rollout = nullptr;
   return Entry::make(select::CandidateSet::make(next.state->op_records.find(old->name())->second,
                                                 next.policy->in_force, {}, {core_.host, true},
                                                 std::move(settings)),
@@ -164,7 +165,7 @@ class Planner::Finisher {
 
 Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
                                            const op::Call& call) {
-  if (!entry.candidates().settings().cache) return fresh_plan(entry, key, call);
+  if (!entry.candidates().settings().cache.enabled) return fresh_plan(entry, key, call);
   Root& r = root_.get();
   const size_t limit = limit_of(entry);
   auto mine = std::make_shared<Pending>();
@@ -349,12 +350,12 @@ Result<Explanation> explain_call(const Core& core, const registry::OpRecord& op_
                                     {"process", &s.policy->set},
                                     {"scope", scope != nullptr ? &scope->content.policy : &none},
                                     {"call", o.policy ? &*o.policy : &none}};
-  select::Question q{s.state->op_records.find(op_record.op->name)->second,
-                     &call,
-                     extra.constraints,
-                     {core.host, s.forked},
-                     sources,
-                     settings_for(settings_for(s, op_record), extra)};
+  select::ExplainRequest q{s.state->op_records.find(op_record.op->name)->second,
+                           &call,
+                           extra.constraints,
+                           {core.host, s.forked},
+                           sources,
+                           settings_for(settings_for(s, op_record), extra)};
   Explanation e = select::explain(q);
   e.generation = s.generation;
   for (PolicyNote& n : e.policy) name_variable(*s.policy->reading, n);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rarer parts of a key.
+// Words of a key after the first, and ranges of row counts.
 #include "dispatch/recipe.h"
 
 #include <algorithm>
@@ -81,7 +81,7 @@ bool Recipe::fold_rest(const yard_value_t* args, Key& key) const noexcept {
   for (const Facts& f : facts_)
     to.put(args[f.arg].tag == YARD_TAG_TENSOR ? args[f.arg].u.tensor->facts & f.mask : 0);
   bits = used = 0;
-  for (const op::Field& f : buckets_) {
+  for (const op::Field& f : half_octaves_) {
     bits = (bits << 7) | op::half_octave(op::read_apart(f, args));
     if (++used == 9) to.put(bits), bits = 0, used = 0;
   }
@@ -98,8 +98,8 @@ bool Recipe::fold_rest(const yard_value_t* args, Key& key) const noexcept {
   return !to.full();
 }
 
-// Everything that reads the first size, or a product with it, is monotone: a key that is the same at both ends is the same
-// between them.
+// Everything that reads the first size, or a product with it, is monotone: a key that is equal at both ends of a range is
+// equal within it.
 bool Recipe::range_of_rows(const yard_value_t* args, uint32_t count, uint32_t flags, uint32_t which,
                            Rows& to) const {
   if (oversize_ || !exact_.empty() || !whole_.empty() || rules_ != nullptr) return false;
@@ -144,7 +144,7 @@ bool Recipe::range_of_rows(const yard_value_t* args, uint32_t count, uint32_t fl
     Key k;
     return fold_with(n, k) && k.words == key.words && std::equal(k.w, k.w + k.words, key.w);
   };
-  // The last size from n on towards `end`, in either direction, that is the same.
+  // The last size with the same key from n towards `end`, in either direction.
   const auto last_same = [&](int64_t n, int64_t end) {
     if (is_same(end)) return end;
     while (std::abs(end - n) > 1) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipes: what of a call goes into its key, so that calls which every reader treats alike share a plan.
+// Recipes: what of a call goes into its key, so that calls which the selector cannot tell apart share a plan.
 //
-// A recipe is compiled from what the candidates of an op say they read. `hidden % 8 == 0` adds one
-// bit; a dimension nobody reads adds nothing; a cost hint adds the half octave of each field it sees; a
-// verifier that does not say what it reads makes everything part of the key. Keys are compared word by
-// word, so a shape class is exact and never a matter of hashing.
+// A recipe is compiled from the predicates and fields that the candidates of an op list. `hidden % 8 == 0` adds one bit;
+// a dimension that no candidate reads adds nothing; a cost hint adds the half octave of each field it reads; a verifier
+// without a list of fields makes everything part of the key. Keys are compared word by word, so a shape class is exact
+// and does not depend on hashing.
 //
-// The first word holds the call's flags (5 bits), up to 27 tests and the dtype and device of one tensor.
-// It is all that most ops need, and it is made without a branch per kind of test.
+// The first word holds the call's flags (5 bits), up to 27 tests and the dtype and device of one tensor. Most ops need
+// no more, and it is computed without a branch per kind of test.
 #pragma once
 
 #include <yard/plugin.h>
@@ -32,8 +32,8 @@ class Recipe {
  public:
   static Recipe compile(const select::CandidateSet& candidates);
 
-  // The key of a call that fits its schema. False when it would not fit into a Key: such calls are
-  // selected for again each time. No allocation, no lock.
+  // The key of a call that fits its schema. False if it does not fit into a Key; then the call needs a selection each
+  // time. No allocation, no lock.
   bool fold(const yard_value_t* args, uint32_t flags, Key& key) const noexcept {
     key.w[0] = fold_first(args, flags);
     key.words = 1;
@@ -41,7 +41,7 @@ class Recipe {
     return !longer_ || fold_rest(args, key);
   }
 
-  // Whether the first word is the whole key, as it is for most; then fold_first() is fold().
+  // Whether the first word is the whole key, as for most ops; then fold_first() is enough.
   bool one_word() const noexcept { return !longer_; }
   uint64_t fold_first(const yard_value_t* args, uint32_t flags) const noexcept {
     const uint64_t facts = lead_ == kNoLead ? 0 : args[lead_].u.tensor->facts & lead_mask_;
@@ -53,20 +53,20 @@ class Recipe {
   }
   static uint64_t hash_of(uint64_t first_word) noexcept { return mix(0, first_word); }
 
-  // A range around n, the first size of all tensors in `which` (bit n: argument n), within which a call has the key that
-  // it has now. False if n may decide about it in another way than by being large or small.
+  // The largest range around n, the first size of all tensors in `which` (bit i: argument i), within which the key of the
+  // call does not change. False if the key may depend on n in another way than by thresholds.
   struct Rows {
     uint64_t low, high;
   };
   bool range_of_rows(const yard_value_t* args, uint32_t count, uint32_t flags, uint32_t which,
                      Rows& to) const;
 
-  // Whether scalars are part of the key: a bound handle must then look its plan up.
+  // Whether scalars are part of the key: then a bound handle must look its plan up.
   bool reads_scalars() const noexcept { return reads_scalars_; }
-  // Whether the alignment of some tensor is.
+  // Whether the alignment of a tensor is part of the key.
   bool reads_alignment() const noexcept { return reads_alignment_; }
 
-  // How many bits of a call tell classes apart, not counting what is read whole; for tests and docs.
+  // The number of tests, each a bit of the key; for tests of this class.
   uint32_t tests() const noexcept { return static_cast<uint32_t>(tests_.size()); }
 
  private:
@@ -77,11 +77,11 @@ class Recipe {
   static constexpr uint32_t kFirstTests = 32 - kFlagBits;
   static constexpr uint8_t kNoLead = 255;
 
-  // One bit: whether ((v ^ x) + y) & m == 0 for a value v. That says minimum (the sign of v - a), maximum
-  // (of a - v), multiple of a power of two, equality, and single bits of a facts word.
+  // One bit: whether ((v ^ x) + y) & m == 0 for a value v. This covers thresholds (the sign of v - a), multiples of a
+  // power of two, equality, and single bits of a facts word.
   struct Test {
     uint64_t x = 0, y = 0, m = 0;
-    uint64_t pad_ = 0;  // a power of two in size: stepping costs one instruction
+    uint64_t pad_ = 0;  // the size is a power of two, so stepping is one instruction
 
     bool operator==(const Test&) const = default;
   };
@@ -95,7 +95,7 @@ class Recipe {
 
     bool operator==(const Group&) const = default;
   };
-  // Dtype or device bits of a tensor beyond the lead.
+  // Dtype or device bits of another tensor than the lead.
   struct Facts {
     uint32_t mask;
     uint8_t arg;
@@ -127,24 +127,24 @@ class Recipe {
     } while (--n > 0);
     return bits;
   }
-  // The words after the first: more tests and facts, buckets, exact fields, whole arguments.
+  // The words after the first: more tests and facts, half octaves, exact fields, rules, whole arguments.
   bool fold_rest(const yard_value_t* args, Key& key) const noexcept;
 
-  bool longer_ = false;  // than one word
-  uint8_t lead_ = kNoLead;
+  bool longer_ = false;     // the key has more than one word
+  uint8_t lead_ = kNoLead;  // the tensor whose dtype and device are in the first word
   uint32_t lead_mask_ = 0;
   uint32_t first_groups_ = 0;  // groups whose tests are in the first word
   std::vector<Group> groups_;
   std::vector<Test> tests_;
-  bool oversize_ = false;
+  bool oversize_ = false;  // no call has a key
   bool reads_scalars_ = false;
   bool reads_alignment_ = false;
   std::vector<op::Predicate> predicates_;  // without a quick form: optional arguments, scalars, ...
   std::vector<Facts> facts_;
-  std::vector<op::Field> buckets_;
+  std::vector<op::Field> half_octaves_;
   std::vector<op::Field> exact_;                  // one word each
-  std::vector<uint8_t> whole_;                    // arguments of which everything counts
-  std::shared_ptr<const policy::OpRules> rules_;  // null: none that reads arguments
+  std::vector<uint8_t> whole_;                    // arguments that are read whole
+  std::shared_ptr<const policy::OpRules> rules_;  // null: no rule reads arguments
 };
 
 }  // namespace yard::dispatch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what candidates read to the words of a key.
+// Compiles what candidates read into the words of a key.
 #include <algorithm>
 
 #include "dispatch/recipe.h"
@@ -15,15 +15,18 @@ class RecipeCompiler {
   Recipe compile() {
     read_device();
     for (const select::KernelCandidate& c : candidates_.all()) {
-      // A kernel that is out whatever the call is reads nothing of the call.
+      // A kernel that is excluded from all calls reads nothing of them.
       if (c.fixed.reason != YARD_REASON_NONE) continue;
       for (const select::Limit& l : c.limits) read(l.predicate);
-      read_verifier(c);
-      for (const op::Field& f : c.cost_fields) read_bucket(f);
+      read(c.verify_reads);
+      for (const op::Field& f : c.cost_fields) add_field(recipe_.half_octaves_, f);
       for (const select::KeyBreaker& b : c.key_breakers) read_breaker(b);
     }
     read_rules();
-    read_mode();
+    read(candidates_.mode_reads());
+    // Keys state that an output aliases an input, not which one.
+    const auto& mode = candidates_.settings().mode.program;
+    if (mode != nullptr && !mode->provider.reads && alias_pairs() > 1) no_keys_ = true;
     place();
     return std::move(recipe_);
   }
@@ -32,21 +35,21 @@ class RecipeCompiler {
   using Group = Recipe::Group;
   using Test = Recipe::Test;
   using Kind = op::Field::Kind;
-  // A group while it is collected.
+  // A group with its tests.
   struct Bundle {
     Group group;
     std::vector<Test> tests;
   };
 
   bool is_tensor(size_t i) const { return params_[i].kind == op::Kind::kTensor; }
-  bool always_there(size_t i) const { return is_tensor(i) && !params_[i].optional; }
+  bool always_given(size_t i) const { return is_tensor(i) && !params_[i].optional; }
 
   // ---- What is read ----
 
-  // All tensors of a call are on one device: that of one which is always there tells.
+  // All tensors of a call are on one device, so one that is always given is enough.
   void read_device() {
     for (size_t i = 0; i < params_.size(); ++i)
-      if (always_there(i)) {
+      if (always_given(i)) {
         masks_[i] |= YARD_FACTS_DEVICE;
         return;
       }
@@ -60,19 +63,18 @@ class RecipeCompiler {
       masks_[i] |= mask;
   }
 
-  // A dtype variable is read off the first tensor that has it and is always there.
+  // A dtype variable is read from the first tensor that has it and is always given.
   void read_dtype(size_t i) {
-    // No tensor, no objection: an empty list is another matter than a full one.
-    if (!is_tensor(i)) {
+    // An empty list passes every dtype limit.
+    if (!is_tensor(i))
       add_predicate({op::Field::of(Kind::kCount, i), op::IntegerTest::at_least(1)});
-    }
     if (params_[i].dtype != DType::invalid) {
-      // A fixed dtype tells nothing, but whether an optional tensor is there may.
+      // A fixed dtype carries no information, but whether an optional tensor is given does.
       if (params_[i].optional) read_presence(i);
       return;
     }
     for (size_t k = 0; k < params_.size(); ++k)
-      if (always_there(k) && params_[k].variable == params_[i].variable) {
+      if (always_given(k) && params_[k].variable == params_[i].variable) {
         masks_[k] |= YARD_FACTS_DTYPE;
         if (params_[i].optional) read_presence(i);
         return;
@@ -102,11 +104,11 @@ class RecipeCompiler {
     if (!add_quick(p)) add_predicate(p);
   }
 
-  // A predicate on a tensor that is always there has a quick form, if it is about its facts, a dimension or a
-  // product of dimensions.
+  // A predicate on a tensor that is always given has a quick form if it is about facts, a dimension or a product of
+  // dimensions.
   bool add_quick(const op::Predicate& p) {
     const op::Field::Source& from = p.field.sources[0];
-    if (p.field.count != 1 || !always_there(from.arg)) return false;
+    if (p.field.count != 1 || !always_given(from.arg)) return false;
     const auto add_facts = [&](const Test& t) {
       add({Group::Source::kFacts, from.arg, 0, 0, 0}, t);
       return true;
@@ -117,7 +119,7 @@ class RecipeCompiler {
       case Kind::kInnerDense: return bit(YARD_FACTS_INNER_DENSE);
       case Kind::kPlain: return bit(YARD_FACTS_PLAIN);
       case Kind::kAlignment: {
-        // Taking the wanted logarithm off its field borrows from the free bit above it, unless the field is large
+        // Subtracting the wanted logarithm borrows from the free bit above the field, unless the field is large
         // enough.
         const auto lg = static_cast<uint64_t>(std::countr_zero(static_cast<uint64_t>(p.test.a)));
         return add_facts({0, 0 - (lg << YARD_FACTS_ALIGN_SHIFT),
@@ -134,7 +136,7 @@ class RecipeCompiler {
 
   bool add_size(const Group& g, const op::IntegerTest& test) {
     constexpr uint64_t kSign = uint64_t{1} << 63;
-    constexpr int64_t kMost = int64_t{1} << 62;  // sizes are below; so v - a does not overflow
+    constexpr int64_t kMost = int64_t{1} << 62;  // sizes are below it, so v - a does not overflow
     const bool range = test.kind == op::IntegerTest::Kind::kRange;
     if (!range || test.a == test.b) {
       const auto a = static_cast<uint64_t>(test.a);
@@ -150,15 +152,10 @@ class RecipeCompiler {
     return true;
   }
 
-  void read_verifier(const select::KernelCandidate& c) {
-    if (c.kernel->d.verify == nullptr) return;
-    if (c.kernel->reads_all)
-      for (size_t i = 0; i < params_.size(); ++i) read_whole(i);
-    for (const op::Field& f : c.verify_fields) {
-      if (f.count == 0) continue;
-      add_field(recipe_.exact_, f);
-    }
-    for (int arg : c.verify_args) read_whole(static_cast<size_t>(arg));
+  void read(const select::Reads& reads) {
+    for (const op::Field& f : reads.fields)
+      if (f.count > 0) add_field(recipe_.exact_, f);
+    for (const uint8_t arg : reads.args) read_whole(arg);
   }
 
   void read_breaker(const select::KeyBreaker& breaker) {
@@ -170,23 +167,8 @@ class RecipeCompiler {
   void read_rules() {
     const select::OpSettings& d = candidates_.settings();
     if (!d.by_rules()) return;
-    recipe_.reads_scalars_ |= d.rules->reads_scalars();
-    if (d.rules->key_words() > 0) recipe_.rules_ = d.rules;
-  }
-
-  // A mode that the program has added, as verifiers do.
-  void read_mode() {
-    const auto& mode = candidates_.settings().program;
-    if (mode == nullptr) return;
-    const auto& reads = mode->provider.reads;
-    for (const op::Field& f : candidates_.mode_fields())
-      if (f.count > 0) add_field(recipe_.exact_, f);
-    for (size_t i = 0; i < params_.size(); ++i)
-      if (!reads || (!candidates_.program().field(params_[i].name) &&
-                     std::find(reads->begin(), reads->end(), params_[i].name) != reads->end()))
-        read_whole(i);
-    // Keys say that an output is an input, not which.
-    if (!reads && alias_pairs() > 1) never_ = true;
+    recipe_.reads_scalars_ |= d.rules.compiled->reads_scalars();
+    if (d.rules.compiled->key_words() > 0) recipe_.rules_ = d.rules.compiled;
   }
 
   size_t alias_pairs() const {
@@ -196,8 +178,6 @@ class RecipeCompiler {
         n += candidates_.program().may_alias(out, in) ? 1 : 0;
     return n;
   }
-
-  void read_bucket(const op::Field& f) { add_field(recipe_.buckets_, f); }
 
   void add_field(std::vector<op::Field>& to, const op::Field& f) {
     if (std::find(to.begin(), to.end(), f) == to.end()) to.push_back(f);
@@ -215,7 +195,7 @@ class RecipeCompiler {
     if (f.count > 0 && f.kind == Kind::kScalar) recipe_.reads_scalars_ = true;
   }
 
-  // ---- Where it goes ----
+  // ---- Where it is placed ----
 
   void add(const Group& g, const Test& t) {
     Bundle* room = nullptr;
@@ -237,11 +217,11 @@ class RecipeCompiler {
     add(g, {0, 0, ~uint64_t{0}, 0});
   }
 
-  // Fills the first word with as many groups as fit, cheapest first; fold_rest() makes the others.
+  // Fills the first word with as many groups as fit, cheapest first; the others are for fold_rest().
   void place() {
     for (size_t i = 0; i < masks_.size(); ++i) {
       if (masks_[i] == 0) continue;
-      if (recipe_.lead_ == Recipe::kNoLead && always_there(i))
+      if (recipe_.lead_ == Recipe::kNoLead && always_given(i))
         recipe_.lead_ = static_cast<uint8_t>(i), recipe_.lead_mask_ = masks_[i];
       else
         recipe_.facts_.push_back({masks_[i], static_cast<uint8_t>(i)});
@@ -262,11 +242,11 @@ class RecipeCompiler {
     }
     for (const Bundle& b : later) put(b);
     const size_t words = 1 + (recipe_.tests_.size() + 63) / 64 + recipe_.facts_.size() +
-                         (recipe_.buckets_.size() + 7) / 8 + recipe_.exact_.size() +
+                         (recipe_.half_octaves_.size() + 7) / 8 + recipe_.exact_.size() +
                          (recipe_.rules_ != nullptr ? recipe_.rules_->key_words() : 0);
-    recipe_.oversize_ = never_ || words > Key::kMaxWords;
+    recipe_.oversize_ = no_keys_ || words > Key::kMaxWords;
     recipe_.longer_ = recipe_.rules_ != nullptr || !later.empty() || !recipe_.facts_.empty() ||
-                      !recipe_.buckets_.empty() || !recipe_.exact_.empty() ||
+                      !recipe_.half_octaves_.empty() || !recipe_.exact_.empty() ||
                       !recipe_.whole_.empty() || recipe_.oversize_;
   }
 
@@ -281,7 +261,7 @@ class RecipeCompiler {
   const std::vector<op::Param>& params_;
   std::vector<uint32_t> masks_;
   std::vector<Bundle> bundles_;
-  bool never_ = false;  // calls are selected for again each time
+  bool no_keys_ = false;
   Recipe recipe_;
 };
 

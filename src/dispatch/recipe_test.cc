@@ -128,7 +128,7 @@ class Recipes : public ::testing::Test {
   int count_ = 0;
 };
 
-TEST_F(Recipes, WhatNobodyReadsContributesNothing) {
+TEST_F(Recipes, WhatNoCandidateReadsContributesNothing) {
   add({});
   std::vector<Made> calls;
   for (int64_t n = 1; n <= 8192; ++n) calls.push_back({}), calls.back().rows = {n};

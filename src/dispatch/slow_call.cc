@@ -183,7 +183,7 @@ class SlowCall {
       o_->result->cached = !selected_;
       o_->result->mode = plan.mode;
       if (plan.mode == Mode::kProgram)
-        o_->result->mode_name = e.candidates().settings().program->name;
+        o_->result->mode_name = e.candidates().settings().mode.program->name;
       o_->result->select_ns = selecting_.lap();
     }
     if (traced()) return trace(e, plan);
@@ -193,13 +193,13 @@ class SlowCall {
         plan.attempts[0].stats->suspects.load(std::memory_order_relaxed) == 0) [[likely]]
       return execute_direct(e, plan);
     // A call in rollout has been seen before it was sent there.
-    if (e.candidates().settings().observer != nullptr && rollout_ == nullptr)
+    if (e.candidates().settings().watch.observer != nullptr && rollout_ == nullptr)
       observe(e, args_, flags_, o_);
     exec::Request asked = request(e, core_, args_, given_, flags_, o_);
     if (thread_.commit != nullptr) [[unlikely]]
       return run_committed(*thread_.commit, e, plan, asked);
     if (rollout_ != nullptr) return run_tallied(thread_, core_, e, plan, asked, *rollout_, true);
-    const auto& rollout = e.candidates().settings().rollout;
+    const auto& rollout = e.candidates().settings().watch.rollout;
     if (rollout == nullptr) return run_watched(thread_, core_, e, plan, asked);
     if (takes_rollout(*rollout, e, o_, scope_))
       return call_in_rollout(site_, given_, count_, o_, rollout);

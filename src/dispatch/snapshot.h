@@ -136,8 +136,8 @@ class Entry : public std::enable_shared_from_this<Entry> {
   bool strict() const noexcept { return candidates_.strict(); }
   // Calls are observed in some way: no plan is direct.
   bool watched() const noexcept {
-    return candidates_.settings().watched || candidates_.settings().inspector != nullptr ||
-           candidates_.saves_inputs() || candidates_.half_open();
+    return candidates_.settings().watch.any() || candidates_.saves_inputs() ||
+           candidates_.half_open();
   }
   // Invalidates what threads remember of its plans.
   void forget_memos() const noexcept { memos_.invalidate(); }
@@ -173,8 +173,9 @@ class Entry : public std::enable_shared_from_this<Entry> {
   }
   // Read only where plans have a lifetime: a clock costs more than the rest of an insertion.
   std::chrono::steady_clock::time_point now() const {
-    return candidates_.settings().lifetime.count() > 0 ? std::chrono::steady_clock::now()
-                                                       : std::chrono::steady_clock::time_point();
+    return candidates_.settings().cache.lifetime.count() > 0
+               ? std::chrono::steady_clock::now()
+               : std::chrono::steady_clock::time_point();
   }
   void replace_table(PlanTable::Ptr next);
   void evict(size_t keep);

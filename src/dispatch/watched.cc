@@ -192,7 +192,7 @@ void observe(const Entry& e, const yard_value_t* args, uint32_t flags, const Opt
       // The call goes on, and is counted without its own labels.
     }
   }
-  d.observer->seen({e.program(), index, args, flags, *labels});
+  d.watch.observer->seen({e.program(), index, args, flags, *labels});
 }
 
 Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& entry,

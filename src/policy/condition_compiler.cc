@@ -270,15 +270,17 @@ bool ConditionCompiler::add(const OpField& field, Operator op, const Condition& 
 }
 
 uint16_t ConditionCompiler::axis_of(const OpField& field) {
-  const auto [it, is_new] = axes_.emplace(field.axis_id, static_cast<uint16_t>(to_.axes_.size()));
-  if (!is_new) return it->second;
+  const auto known = std::find_if(to_.axes_.begin(), to_.axes_.end(),
+                                  [&](const Axis& a) { return a.reads_same(field.axis); });
+  const auto index = static_cast<uint16_t>(known - to_.axes_.begin());
+  if (known != to_.axes_.end()) return index;
   const Axis& axis = to_.axes_.emplace_back(field.axis);
   const bool scalar =
       axis.kind == Axis::Kind::kNumber || axis.kind == Axis::Kind::kText ||
       (axis.kind == Axis::Kind::kInteger && axis.field.kind == op::Field::Kind::kScalar);
   to_.reads_scalars_ |= scalar;
   to_.reads_labels_ |= axis.kind == Axis::Kind::kLabel || axis.kind == Axis::Kind::kLabelInteger;
-  return it->second;
+  return index;
 }
 
 // The index of the test; equal ones share it.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of fields, what they read, and their operators.
+// Names of fields, the axes they read, and their operators.
 #include "policy/fields.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -65,7 +63,7 @@ constexpr OperatorRow kOperators[] = {
 };
 
 // Whether every call has the field.
-bool always_there(const op::Field& f, const std::vector<op::Param>& params) {
+bool always_given(const op::Field& f, const std::vector<op::Param>& params) {
   for (uint32_t i = 0; i < f.count; ++i) {
     const op::Param& p = params[f.sources[i].arg];
     const bool plain = f.kind == op::Field::Kind::kCount || p.kind != op::Kind::kTensorList;
@@ -74,30 +72,23 @@ bool always_there(const op::Field& f, const std::vector<op::Param>& params) {
   return false;
 }
 
-std::string id_of(const op::Field& f) {
-  std::string id = fmt::format("i{}", static_cast<int>(f.kind));
-  for (uint32_t i = 0; i < f.count; ++i)
-    id += fmt::format(",{}.{}.{}", f.sources[i].arg, f.sources[i].axis, f.sources[i].factor);
-  return id;
-}
-
 OpField integer_field(std::string name, FieldType type, const op::Field& field,
                       const std::vector<op::Param>& params) {
-  OpField f{std::move(name), type, {}, id_of(field), {}};
+  OpField f{std::move(name), type, {}, {}};
   f.axis.field = field;
-  f.axis.optional = !always_there(field, params);
+  f.axis.optional = !always_given(field, params);
   return f;
 }
 
 OpField flag_field(const char* name, uint32_t flag) {
-  OpField f{name, FieldType::kSwitch, {}, fmt::format("f{}", flag), {}};
+  OpField f{name, FieldType::kSwitch, {}, {}};
   f.axis.kind = Axis::Kind::kFlag;
   f.axis.flag = flag;
   return f;
 }
 
 OpField layout_field(std::string name, FieldType type, uint8_t arg, uint8_t count) {
-  OpField f{std::move(name), type, {}, fmt::format("l{}.{}", arg, count), {}};
+  OpField f{std::move(name), type, {}, {}};
   f.axis.kind = Axis::Kind::kLayout;
   f.axis.arg = arg;
   f.axis.count = count;
@@ -106,7 +97,7 @@ OpField layout_field(std::string name, FieldType type, uint8_t arg, uint8_t coun
   return f;
 }
 
-// The tensor whose dtype is the call's: read before written, always there before optional.
+// The tensor whose dtype is the call's: inputs before outputs, required before optional.
 int lead_tensor(const std::vector<op::Param>& params) {
   int best = -1, rank = 100;
   for (size_t i = 0; i < params.size(); ++i) {
@@ -137,7 +128,7 @@ OpFields::OpFields(const op::Program& program) : program_(program) {
     if (p.is_tensor()) add_tensor(p, i);
     if (p.kind != op::Kind::kFloat && p.kind != op::Kind::kString) continue;
     const bool text = p.kind == op::Kind::kString;
-    OpField f{p.name, text ? FieldType::kText : FieldType::kNumber, {}, fmt::format("a{}", i), {}};
+    OpField f{p.name, text ? FieldType::kText : FieldType::kNumber, {}, {}};
     f.axis.kind = text ? Axis::Kind::kText : Axis::Kind::kNumber;
     f.axis.arg = static_cast<uint8_t>(i);
     f.axis.optional = p.optional;
@@ -172,7 +163,6 @@ void OpFields::add_call_fields() {
     OpField f{platform ? "platform" : "device",
               platform ? FieldType::kPlatform : FieldType::kDevice,
               {},
-              "dev",
               {}};
     f.axis.kind = Axis::Kind::kDevice;
     add(std::move(f));
@@ -183,13 +173,12 @@ void OpFields::add_call_fields() {
 }
 
 OpField* OpFields::label(std::string_view name, bool whole) {
-  OpField f{(whole ? "" : std::string(kLabel)) + std::string(name), FieldType::kText, {}, {}, {}};
+  OpField f{(whole ? "" : std::string(kLabel)) + std::string(name), FieldType::kText, {}, {}};
   if (const auto it = fields_.find(f.name); it != fields_.end()) return &it->second;
   f.type = whole ? FieldType::kWhole : FieldType::kText;
   f.axis.kind = whole ? Axis::Kind::kLabelInteger : Axis::Kind::kLabel;
   f.axis.label = name;
   f.axis.optional = true;
-  f.axis_id = (whole ? "n:" : "t:") + std::string(name);
   std::string key = f.name;
   return &fields_.emplace(std::move(key), std::move(f)).first->second;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fields of an op's calls that conditions can name, and the operators on them.
 //
-// A name means, in this order: a field of the op itself (a dimension, a scalar argument, `x.rank`,
-// `x.dtype`), a fact of any call (dtype, device, deterministic), another name for one of these (batch_size
-// for rows), a label (tenant, model, phase, label.NAME).
+// A name is, in this order: a field of the op itself (a dimension, a scalar argument, `x.rank`, `x.dtype`), a field of
+// every call (dtype, device, deterministic), an alias of one of these (batch_size for rows), a label (tenant, model,
+// phase, label.NAME).
 #pragma once
 
 #include <deque>
@@ -33,7 +33,6 @@ struct OpField {
   std::string name;
   FieldType type = FieldType::kWhole;
   Axis axis;                       // without cuts
-  std::string axis_id;             // equal for fields that read the same
   std::vector<std::string> words;  // of kWord: the n-th has the value n
 };
 
@@ -41,9 +40,9 @@ class OpFields {
  public:
   explicit OpFields(const op::Program& program);
 
-  // Null if a call of this op has nothing of that name. Valid as long as this.
+  // Null if calls of this op have no such field. Valid as long as this.
   const OpField* find(std::string_view name);
-  // All names that find() knows, labels of the program's own left out.
+  // All names that find() accepts, without labels of the program's own.
   std::vector<std::string> names() const;
 
  private:
@@ -56,7 +55,7 @@ class OpFields {
   std::map<std::string, OpField, std::less<>> fields_;
 };
 
-// Another name, and what it stands for: the first of these that the op has.
+// An alias: it stands for the first of these fields that the op has.
 struct FieldAlias {
   const char* name;
   std::span<const char* const> means;
@@ -64,7 +63,7 @@ struct FieldAlias {
 std::span<const FieldAlias> field_aliases() noexcept;
 // Labels that need no `label.` before them.
 std::span<const char* const> plain_labels() noexcept;
-// What find() knows of every op: dtype, device, ... and the labels.
+// Fields of every op: dtype, device, ... and the labels.
 std::span<const char* const> call_fields() noexcept;
 
 enum class Operator : uint8_t { kEq, kNe, kGt, kGe, kLt, kLe, kIn, kNotIn, kMatch, kRegex };
@@ -80,14 +79,14 @@ bool has_operator(FieldType type, Operator op) noexcept;
 // "a whole number": what a value of the type looks like.
 std::string type_text(const OpField& field);
 
-// Field and operator of a condition's key. The whole key as a field comes first, then the longest operator
-// that leaves a field; of labels with `label.` the operator always counts.
+// Field and operator of a condition's key. The whole key as a field comes first, then the longest operator that leaves a
+// field; after `label.` an operator is always split off.
 struct SplitKey {
   const OpField* field = nullptr;  // null: the op has no such field
   Operator op = Operator::kEq;
 };
 SplitKey split_key(std::string_view key, OpFields& fields);
-// The key without its operator, if it has one: what somebody probably meant as the field.
+// The key without its operator, if it has one: probably the field that was meant.
 std::string_view field_part(std::string_view key) noexcept;
 
 }  // namespace yard::policy

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pattern becomes a small program, run for all threads of it at once, byte by byte.
+// A pattern is compiled to an NFA, which is simulated byte by byte.
 #include "policy/regex.h"
 
 #include <fmt/format.h>
@@ -58,7 +58,7 @@ class RegexCompiler {
     if (depth > kDeepest) return fail("groups are nested too deeply");
     std::vector<uint32_t> ends;
     for (;;) {
-      // Room for the choice between this alternative and the next ones.
+      // Reserved for the branch between this alternative and the next.
       const uint32_t split = emit({State::Op::kSplit, 0, 0});
       sequence(depth);
       const bool last = !more() || pattern_[at_] != '|';
@@ -82,7 +82,7 @@ class RegexCompiler {
     if (!more()) return;
     uint32_t least = 1, most = 1;
     if (!repetition(least, most)) return;
-    // The atom is written out as often as it may come.
+    // The atom is repeated as often as it may occur.
     const std::vector<State> body(to_.states_.begin() + first, to_.states_.end());
     to_.states_.resize(first);
     const auto again = [&] {
@@ -186,7 +186,7 @@ class RegexCompiler {
     return set;
   }
 
-  // Behind the backslash; moves past it.
+  // The class of an escape at the backslash; moves past it.
   Class escaped() {
     if (++at_ >= end_) return fail("a '\\' at the end"), Class();
     const char c = pattern_[at_++];
@@ -255,7 +255,7 @@ bool Regex::matches(std::string_view text) const {
   std::vector<uint32_t> now, next, todo;
   std::vector<size_t> seen(states_.size(), SIZE_MAX);
   bool ended = false;
-  // Follows what reads nothing; each state once per byte.
+  // Follows transitions that consume nothing; each state once per byte.
   const auto add = [&](uint32_t from, size_t round, std::vector<uint32_t>& to) {
     todo.push_back(from);
     while (!todo.empty()) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular expressions for rules: a subset whose matching takes time proportional to the text, whatever the
-// pattern, and little stack. The whole text must match.
+// Regular expressions for rules: a subset that is matched in time proportional to the text, for every pattern, and
+// with little stack. The whole text must match.
 //
 //   alternatives  a|b      groups  (a)  (?:a)     any character  .
 //   repetition    * + ? {n} {n,} {n,m}
-//   classes       [a-z_]  [^0-9]  \d \D \w \W \s \S      \ before anything else means that character
-//   ^ at the beginning and $ at the end may be written; they add nothing
+//   classes       [a-z_]  [^0-9]  \d \D \w \W \s \S      \ before any other character: that character
+//   ^ at the beginning and $ at the end are allowed and change nothing
 //
-// Characters are bytes; what is not ASCII can be written but not put into a class.
+// Characters are bytes; those beyond ASCII are allowed except in a class.
 #pragma once
 
 #include <yard/status.h>
@@ -22,13 +22,13 @@ namespace yard::policy {
 class Regex {
  public:
   static constexpr size_t kMostPattern = 256;  // bytes
-  static constexpr size_t kMostStates = 2000;  // repetitions written out
+  static constexpr size_t kMostStates = 2000;  // after expanding repetitions
   static constexpr uint32_t kMostRepeat = 100;
 
-  // Failures are kParse: what is wrong, where, and what was expected.
+  // Failures are kParse: the problem, its place, and what was expected.
   static Result<Regex> compile(std::string_view pattern);
 
-  // Threads may call at once.
+  // Threads may call it at once.
   bool matches(std::string_view text) const;
 
  private:

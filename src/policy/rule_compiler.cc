@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rules concern an op, in which order.
+// The rules that concern an op, in their order.
 #include "policy/rule_compiler.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ uint32_t RuleCompiler::pattern_of(std::string_view operation) {
 class RuleCompiler::OneOp {
  public:
   OneOp(const RuleCompiler& from, const op::Program& program, ConditionReport* report)
-      : from_(from), report_(report), fields_(program), pool_(to_) {
+      : from_(from), report_(report), fields_(program), conditions_(to_) {
     to_.op_ = program.name();
   }
 
@@ -67,12 +67,12 @@ class RuleCompiler::OneOp {
       c.add = r.add, c.multiply = r.multiply;
       to_.scores_.push_back(c);
     }
-    pool_.finish();
+    conditions_.finish();
     return std::move(to_);
   }
 
  private:
-  // False if the op lacks one of the fields, or a condition makes no sense.
+  // False if the op lacks one of the fields, or a condition is invalid.
   bool conjunction(const std::vector<Condition>& conditions, size_t index, uint32_t& first,
                    uint32_t& count) {
     const size_t begin = to_.literals_.size();
@@ -82,12 +82,12 @@ class RuleCompiler::OneOp {
       note(index + i, has ? ConditionReport::kFine : ConditionReport::kNoField);
       good = good && has;
     }
-    // Such a rule is not about this op, and must not make its keys longer.
-    if (!good) return try_out(conditions, index), false;
+    // Such a rule does not concern this op, and must not make its keys longer.
+    if (!good) return check_others(conditions, index), false;
     for (size_t i = 0; i < conditions.size(); ++i) {
       Wrong wrong;
       const SplitKey& key = key_of(conditions[i]);
-      if (pool_.add(*key.field, key.op, conditions[i], to_.literals_, wrong)) continue;
+      if (conditions_.add(*key.field, key.op, conditions[i], to_.literals_, wrong)) continue;
       good = false;
       if (report_ != nullptr) report_->wrong.emplace(index + i, std::move(wrong));
     }
@@ -97,16 +97,16 @@ class RuleCompiler::OneOp {
     return good;
   }
 
-  // What would be wrong with the others, should nobody have the missing field.
-  void try_out(const std::vector<Condition>& conditions, size_t index) {
+  // Notes what is invalid about the conditions whose field the op has, in case no op has the missing one.
+  void check_others(const std::vector<Condition>& conditions, size_t index) {
     if (report_ == nullptr) return;
     OpRules scratch;
-    ConditionCompiler pool(scratch);
+    ConditionCompiler compiler(scratch);
     std::vector<uint32_t> literals;
     for (size_t i = 0; i < conditions.size(); ++i) {
       Wrong wrong;
       const SplitKey& key = key_of(conditions[i]);
-      if (key.field != nullptr && !pool.add(*key.field, key.op, conditions[i], literals, wrong))
+      if (key.field != nullptr && !compiler.add(*key.field, key.op, conditions[i], literals, wrong))
         report_->maybe.emplace(index + i, std::move(wrong));
     }
   }
@@ -132,7 +132,7 @@ class RuleCompiler::OneOp {
   ConditionReport* report_;
   OpRules to_;
   OpFields fields_;
-  ConditionCompiler pool_;
+  ConditionCompiler conditions_;
   std::unordered_map<std::string_view, SplitKey> keys_;
   std::unordered_map<std::string_view, uint32_t> kernel_ids_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the conditions of a Config to tests, one op at a time.
+// Compiles the rules of a Config for one op at a time.
 #pragma once
 
 #include <yard/config.h>
@@ -16,17 +16,17 @@
 
 namespace yard::policy {
 
-// What is wrong with a condition and what was expected.
+// An invalid condition: what was found and what was expected.
 struct Wrong {
   std::string found, right;
 };
 
-// What became of each condition over all the ops it was compiled for.
+// The outcome of each condition over all ops that it was compiled for.
 struct ConditionReport {
   enum Seen : uint8_t { kNowhere, kNoField, kFine };  // the best of all ops
   std::vector<uint8_t> seen;                          // by RuleCompiler::index_of()
-  std::map<size_t, Wrong> wrong;                      // the first thing
-  std::map<size_t, Wrong> maybe;  // the same for ops that lack another field of the rule
+  std::map<size_t, Wrong> wrong;                      // the first problem
+  std::map<size_t, Wrong> maybe;  // likewise, of ops that lack another field of the rule
 };
 
 // Collects the tests of one op, each distinct one once.
@@ -48,7 +48,6 @@ class ConditionCompiler {
   void divide(Axis& axis, uint32_t test) const;
 
   OpRules& to_;
-  std::unordered_map<std::string, uint16_t> axes_;
   std::unordered_map<std::string, uint32_t> tests_;
   std::string key_;
 };
@@ -58,11 +57,11 @@ class RuleCompiler {
   // Borrows the config.
   explicit RuleCompiler(const Config& config);
 
-  // The rules and scores whose operation matches the op and whose fields its calls have. Those with a
-  // condition that makes no sense are left out and reported.
+  // The rules and scores whose operation matches the op and whose fields its calls have. Those with an invalid
+  // condition are left out and reported.
   OpRules compile(const op::Program& program, ConditionReport* report = nullptr) const;
 
-  // Whether any of them has such an operation.
+  // Whether a rule or score has an operation that matches the op.
   bool concerns(std::string_view op) const {
     for (const std::string_view pattern : patterns_)
       if (glob_matches(pattern, op)) return true;
@@ -89,8 +88,8 @@ class RuleCompiler {
   std::unordered_map<std::string_view, uint32_t> pattern_ids_;
 };
 
-// The kernels an op is mapped to; an exact name beats a glob, the longest glob beats shorter ones. Null if
-// none.
+// The value of an op in a map from names and globs; an exact name beats a glob, the longest glob beats shorter ones.
+// Null if none matches.
 template <class Map>
 const typename Map::mapped_type* find_for_op(const Map& map, std::string_view op) {
   if (const auto it = map.find(op); it != map.end()) return &it->second;
@@ -103,7 +102,7 @@ const typename Map::mapped_type* find_for_op(const Map& map, std::string_view op
 }
 // The fallback chain of an op: its own, or the default one. May be empty.
 const std::vector<KernelRef>& chain_of(const Config& config, std::string_view op);
-// The mode of an op by the settings; null where they say nothing.
+// The mode of an op by the settings; null if unset.
 const std::string* mode_of(const Config& config, std::string_view op);
 
 }  // namespace yard::policy

@@ -55,8 +55,13 @@ struct Axis {
   std::vector<std::string> words;  // kText, kLabel: texts that differ from all others
   std::vector<uint32_t> patterns;  // kText, kLabel: tests that are globs or regular expressions
 
-  uint32_t bits =
-      0;  // that fold() writes, one of them for each pattern; none for kDevice and kFlag
+  // How many bits fold() writes, one of them for each pattern; none for kDevice and kFlag.
+  uint32_t bits = 0;
+
+  bool reads_same(const Axis& o) const {
+    return kind == o.kind && arg == o.arg && count == o.count && flag == o.flag &&
+           field == o.field && label == o.label;
+  }
 };
 
 // A predicate on the value of one axis.
@@ -103,7 +108,7 @@ struct Matches {
   std::vector<uint8_t> truth;  // scratch of match()
 };
 
-// Immutable; any thread may use one. Refers to nothing outside.
+// Immutable; threads may use one at once. Borrows nothing.
 class OpRules {
  public:
   const std::string& op() const noexcept { return op_; }
@@ -111,11 +116,11 @@ class OpRules {
   // By priority, the highest first; of equals the earlier in the file.
   std::span<const CompiledRule> rules() const noexcept { return rules_; }
   std::span<const CompiledScore> scores() const noexcept { return scores_; }
-  // Ids or globs that rules and scores name, each once.
+  // Kernel ids or globs of rules and scores, each once.
   std::span<const std::string> kernels() const noexcept { return kernels_; }
   std::span<const Axis> axes() const noexcept { return axes_; }
   std::span<const Test> tests() const noexcept { return tests_; }
-  // Whether a bound handle, whose scalars vary, must look its plan up.
+  // Whether a rule reads scalar arguments: then a bound handle must look its plan up.
   bool reads_scalars() const noexcept { return reads_scalars_; }
   bool reads_labels() const noexcept { return reads_labels_; }
 

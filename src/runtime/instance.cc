@@ -74,7 +74,8 @@ Status Instance::load(std::initializer_list<Arg> weights) {
 
 Status Instance::call(std::initializer_list<Arg> args, Options options) const {
   options.instance = this;
-  if (states_->first_in_process()) runtime_->core().watch_states(states_);  // in a forked child, too
+  if (states_->first_in_process())
+    runtime_->core().watch_states(states_);  // in a forked child, too
   return runtime_->call(op_, args, options);
 }
 

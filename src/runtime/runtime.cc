@@ -68,7 +68,7 @@ struct Runtime::Parts final : detail::CoreServices {
   }
   std::shared_ptr<registry::Inspector> make_inspector(
       const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
-      const select::Surroundings& where) override {
+      const select::ProcessState& where) override {
     return tune::make_canary(config, op_record, where, canaries);
   }
   void on_health() noexcept override { maintenance.wake(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be settled before a call is known.
+// Everything about the kernels of an op that does not depend on the call.
 #include "select/candidate_set.h"
 
 #include <algorithm>
@@ -20,23 +20,11 @@ bool any_glob(const List& patterns, std::string_view text) {
   return false;
 }
 
-bool lists(const std::vector<std::string>& list, std::string_view name) {
-  for (const std::string& s : list)
-    if (s == name) return true;
-  return false;
+bool lists(const std::vector<std::string>& list, const std::string& name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-// The kernel an op is locked to; an exact name beats a glob, the longest glob beats shorter ones.
-const std::string* lock_of(const Policy& policy, std::string_view op) {
-  if (const auto it = policy.locks.find(op); it != policy.locks.end()) return &it->second;
-  const std::string* found = nullptr;
-  size_t length = 0;
-  for (const auto& [pattern, kernel] : policy.locks)
-    if (glob_matches(pattern, op) && (found == nullptr || pattern.size() > length))
-      found = &kernel, length = pattern.size();
-  return found;
-}
-
+// Whether a token of Policy::per_op names the kernel.
 bool token_names(const std::string& token, const registry::Kernel& k) {
   if (token.starts_with("impl:")) return token.compare(5, std::string::npos, k.id) == 0;
   if (token.starts_with("vendor:"))
@@ -45,6 +33,7 @@ bool token_names(const std::string& token, const registry::Kernel& k) {
   return token == to_string(k.kind);
 }
 
+// By kind; lower is better.
 int kind_tier(std::optional<Kind> prefer, Kind kind) {
   if (!prefer) return kind == Kind::kReference ? 1 : 0;
   if (kind == *prefer) return 0;
@@ -58,7 +47,7 @@ int kind_tier(std::optional<Kind> prefer, Kind kind) {
   return tier;
 }
 
-// Of the processor, or as the program has stated it of a device: "sve2", "cuda:sm_90".
+// A feature of the processor ("sve2"), or one that the program has stated of a device ("cuda:sm_90").
 bool has_feature(std::string_view name, const yard_host_t* host) {
   const size_t colon = name.find(':');
   if (colon == name.npos) return base::has_cpu_feature(name) == 1;
@@ -68,7 +57,7 @@ bool has_feature(std::string_view name, const yard_host_t* host) {
                            std::string(name.substr(colon + 1)).c_str()) == 1;
 }
 
-// The first feature in the list that is missing, as its index; -1 if none is.
+// The index of the first missing feature; -1 if none is missing.
 int missing_feature(const std::string& features, const yard_host_t* host) {
   int i = 0;
   for (size_t at = 0; at < features.size(); ++i) {
@@ -92,9 +81,9 @@ int32_t backend_reason(const Policy& p, const registry::Backend& b) {
 
 namespace {
 
-// Why the kernel is out whatever the call is; NONE if it is not.
-int32_t settle(const registry::Kernel& k, const Policy& p, const CallConstraints& constraints,
-               const std::string* lock, const Surroundings& where, int64_t figures[3]) {
+// Why policy or the machine excludes the kernel from all calls; NONE if they do not.
+int32_t exclusion(const registry::Kernel& k, const Policy& p, const CallConstraints& constraints,
+                  const std::string* lock, const ProcessState& process, int64_t figures[3]) {
   if (!constraints.force.empty() && k.id != constraints.force) return YARD_REASON_NOT_FORCED;
   if (lock != nullptr && constraints.force.empty() && k.id != *lock) return YARD_REASON_LOCKED_OUT;
   if (any_glob(p.deny_kernels, k.id) || any_glob(constraints.deny, k.id))
@@ -104,9 +93,9 @@ int32_t settle(const registry::Kernel& k, const Policy& p, const CallConstraints
     return reason;
   if (p.reference_only.value_or(false) && k.kind != Kind::kReference)
     return YARD_REASON_REFERENCE_ONLY;
-  if (where.forked && (k.backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
+  if (process.forked && (k.backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
     return YARD_REASON_FORKED;
-  if (const int missing = missing_feature(k.features, where.host); missing >= 0) {
+  if (const int missing = missing_feature(k.features, process.host); missing >= 0) {
     figures[0] = missing;
     return YARD_REASON_CPU_FEATURE;
   }
@@ -159,23 +148,35 @@ void add_limit(const op::Program& program, const yard_limit_t& l, uint32_t index
       to.push_back({{op::Field::of(*property, i), test}, index, reason, presence ? 0 : i});
 }
 
-void resolve_fields(const op::Program& program, KernelCandidate& c) {
-  const registry::Kernel& k = *c.kernel;
-  for (uint32_t i = 0; i < k.limits.size(); ++i) add_limit(program, k.limits[i], i, c.limits);
-  for (const std::string& name : k.verify_reads) {
-    const auto field = program.field(name);
-    c.verify_fields.push_back(field.value_or(op::Field{}));
-    if (!field) c.verify_args.push_back(program.index_of(name));
-  }
-  for (const std::string& name : k.cost_reads) c.cost_fields.push_back(*program.field(name));
-}
-
 }  // namespace
 
+Reads Reads::resolve(const op::Program& program, const std::vector<std::string>* names) {
+  Reads to;
+  for (uint32_t i = 0; names == nullptr && i < program.arg_count(); ++i)
+    to.args.push_back(static_cast<uint8_t>(i));
+  if (names == nullptr) return to;
+  for (const std::string& name : *names) {
+    const auto field = program.field(name);
+    to.fields.push_back(field.value_or(op::Field{}));
+    const int arg = program.index_of(name);
+    if (!field && arg >= 0) to.args.push_back(static_cast<uint8_t>(arg));
+  }
+  return to;
+}
+
+void CandidateSet::read_kernel(KernelCandidate& c) const {
+  const registry::Kernel& k = *c.kernel;
+  for (uint32_t i = 0; i < k.limits.size(); ++i) add_limit(program(), k.limits[i], i, c.limits);
+  if (k.d.verify != nullptr)
+    c.verify_reads = Reads::resolve(program(), k.reads_all ? nullptr : &k.verify_reads);
+  for (const std::string& name : k.cost_reads) c.cost_fields.push_back(*program().field(name));
+}
+
 void CandidateSet::read_settings() {
-  if (settings_.program != nullptr && settings_.program->provider.reads)
-    for (const std::string& name : *settings_.program->provider.reads)
-      mode_fields_.push_back(program().field(name).value_or(op::Field{}));
+  if (settings_.mode.program != nullptr) {
+    const auto& names = settings_.mode.program->provider.reads;
+    mode_reads_ = Reads::resolve(program(), names ? &*names : nullptr);
+  }
   const auto matching = [&](const std::string& pattern) {
     std::vector<uint16_t> to;
     for (size_t i = 0; i < all_.size(); ++i)
@@ -183,9 +184,9 @@ void CandidateSet::read_settings() {
     return to;
   };
   if (settings_.by_rules())
-    for (const std::string& pattern : settings_.rules->kernels())
+    for (const std::string& pattern : settings_.rules.compiled->kernels())
       named_.push_back(matching(pattern));
-  for (const std::string& id : settings_.chain)
+  for (const std::string& id : settings_.rules.chain)
     for (const uint16_t i : matching(id))
       if (std::find(chain_.begin(), chain_.end(), i) == chain_.end()) chain_.push_back(i);
 }
@@ -236,23 +237,23 @@ const health::BreakerStatus* CandidateSet::half_open_breaker(const registry::Ker
 
 CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_record,
                                 const Policy& policy, const CallConstraints& constraints,
-                                const Surroundings& where, OpSettings settings) {
+                                const ProcessState& process, OpSettings settings) {
   CandidateSet candidates;
   candidates.settings_ = std::move(settings);
   const OpSettings& d = candidates.settings_;
   candidates.record_ = std::move(op_record);
-  candidates.host_ = where.host;
+  candidates.host_ = process.host;
   candidates.strict_ = policy.strict.value_or(false);
   candidates.saves_inputs_ =
       policy.retry_inplace == RetryInplace::kSave && may_write_inputs(candidates.program());
   const std::string& op = candidates.record_->op->name;
-  const std::string* lock = lock_of(policy, op);
+  const std::string* lock = policy::find_for_op(policy.locks, op);
   const auto order = policy.per_op.find(op);
   for (const auto& [id, kernel] : candidates.record_->kernels) {
     KernelCandidate c;
     c.kernel = kernel;
     c.priority = kernel->priority;
-    c.fixed.reason = settle(*kernel, policy, constraints, lock, where, c.fixed.figures);
+    c.fixed.reason = exclusion(*kernel, policy, constraints, lock, process, c.fixed.figures);
     c.tier = kind_tier(policy.prefer, kernel->kind);
     if (order != policy.per_op.end() && lock == nullptr && constraints.force.empty()) {
       const auto& tokens = order->second;
@@ -262,14 +263,15 @@ CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_rec
       if (i == tokens.size() && c.fixed.reason == YARD_REASON_NONE)
         c.fixed.reason = YARD_REASON_NOT_IN_ORDER;
     }
-    // A static kernel comes first; in static mode there is no other.
-    if ((d.by_map() || d.mode == Mode::kStatic) && lock == nullptr && constraints.force.empty()) {
-      if (kernel->id == d.mapped)
+    // A static kernel comes first; in static mode it is the only one.
+    if ((d.by_map() || d.mode.mode == Mode::kStatic) && lock == nullptr &&
+        constraints.force.empty()) {
+      if (kernel->id == d.rules.mapped)
         c.tier = kMappedTier;
-      else if (d.mode == Mode::kStatic && c.fixed.reason == YARD_REASON_NONE)
+      else if (d.mode.mode == Mode::kStatic && c.fixed.reason == YARD_REASON_NONE)
         c.fixed.reason = YARD_REASON_NOT_MAPPED;
     }
-    resolve_fields(candidates.program(), c);
+    candidates.read_kernel(c);
     candidates.all_.push_back(std::move(c));
   }
   candidates.read_settings();

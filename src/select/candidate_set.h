@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A candidate set: the kernels of one op under one policy, with all that can be settled before a call is
-// known. Immutable; made for each snapshot entry; any thread may run calls through it.
+// A candidate set: the kernels of one op under one policy, with everything that does not depend on the call. Immutable;
+// made for each snapshot entry; threads may select from it at once.
 //
-// What a candidate set may read of a call is exactly what it lists (limits, verifier and cost fields): the
-// cache's key is compiled from the same lists, which is why a cached plan is the plan a fresh selection
-// would give.
+// The selector reads of a call only what a set lists: predicates, fields of verifiers and cost hints, rules. The keys of
+// the plan cache are compiled from the same lists, so a cached plan is the plan that a fresh selection would give.
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,13 +42,22 @@ struct KeyBreaker {
   bool concerns(Device device, uint64_t dtypes, const yard_value_t* args) const noexcept;
 };
 
+// What foreign code is given of a call: integer fields, and arguments as they are.
+struct Reads {
+  // In the order of the names; without sources: not an integer field.
+  std::vector<op::Field> fields;
+  std::vector<uint8_t> args;  // read whole
+
+  // Without names: all arguments.
+  static Reads resolve(const op::Program& program, const std::vector<std::string>* names);
+};
+
 struct KernelCandidate {
   std::shared_ptr<const registry::Kernel> kernel;
   std::vector<Limit> limits;
-  std::vector<op::Field> verify_fields;  // in the order of verify_reads; no sources: not an integer
-  std::vector<int> verify_args;          // arguments it reads whole
+  Reads verify_reads;
   std::vector<op::Field> cost_fields;
-  yard_verdict_t fixed{};  // why policy or the machine rules it out, whatever the call
+  yard_verdict_t fixed{};  // why policy or the machine excludes it from all calls
   int tier = 0;            // by lock, order or kind; lower is better
   double priority = 0;     // adjusted
   // Of OpSettings::health: the breaker of all its calls (null: closed), and those of some kinds of calls.
@@ -59,10 +69,10 @@ struct KernelCandidate {
                                            const yard_value_t* args) const noexcept;
 };
 
-// The process the candidates are judged in.
-struct Surroundings {
+// What is known of the process.
+struct ProcessState {
   const yard_host_t* host = nullptr;
-  bool forked = false;  // in a forked child: backends that cannot survive one are out
+  bool forked = false;  // a forked child, where backends that do not survive fork() are excluded
 };
 
 // What one call adds to the policy in force.
@@ -71,76 +81,98 @@ struct CallConstraints {
   std::vector<std::string> deny;
 };
 
-// What mode and rule file say about the op.
-struct OpSettings {
+struct ModeSettings {
   Mode mode = Mode::kAuto;
-  const char* mode_by = nullptr;                       // who said so; null: nobody
-  std::shared_ptr<const policy::FileRules> file;       // null: none
-  std::shared_ptr<const policy::OpRules> rules;        // of the file; null: none
-  std::string mapped;                                  // its static kernel; empty: none
-  std::string mapped_by;                               // where that stands, in words
-  std::shared_ptr<const policy::Modes> modes;          // that the program has added; null: none
-  std::shared_ptr<const policy::ProgramMode> program;  // the one of Mode::kProgram
-  std::vector<std::string> chain;  // what is tried after the first choice, in order
-  std::string chain_by;            // where that stands, in words
-  op::Labels labels;               // of every call: rules may read them
-  std::shared_ptr<const health::HealthSnapshot> health;  // null: nothing of the op is held back
-  bool watched = false;                                  // somebody looks at every call
-  std::shared_ptr<const policy::Rollout> rollout;        // other rules are in rollout; null: none
-  std::shared_ptr<registry::Inspector> inspector;        // looks at what kernels do; null: nobody
-  std::shared_ptr<registry::CallObserver> observer;      // who is told of every call; null: nobody
-  bool cache = true;                                     // whether plans are kept ...
-  size_t plans = 0;                                      // ... and how many; 0: as the runtime says
-  std::chrono::nanoseconds lifetime{0};                  // of a plan; 0: as long as nothing changes
+  const char* source = nullptr;                        // "file", "scope" or "call"; null: unset
+  std::shared_ptr<const policy::Modes> added;          // by the program; null: none
+  std::shared_ptr<const policy::ProgramMode> program;  // the one of Mode::kProgram; else null
+};
+
+// From the rule file and the program's static map.
+struct RuleSettings {
+  std::shared_ptr<const policy::FileRules> file;    // null: none
+  std::shared_ptr<const policy::OpRules> compiled;  // those of the op; null: none
+  std::string mapped;                               // the op's static kernel; empty: none
+  std::string mapped_by;                            // its place, in words
+  std::vector<std::string> chain;                   // fallbacks after the first choice, in order
+  std::string chain_by;                             // its place, in words
+};
+
+// What observes the calls of the op; null: none.
+struct WatchSettings {
+  std::shared_ptr<const policy::Rollout> rollout;    // of other rules
+  std::shared_ptr<registry::Inspector> inspector;    // runs before and after kernels
+  std::shared_ptr<registry::CallObserver> observer;  // is called for every call
+
+  bool any() const noexcept {
+    return rollout != nullptr || inspector != nullptr || observer != nullptr;
+  }
+};
+
+struct CacheSettings {
+  bool enabled = true;                   // whether plans are kept
+  size_t plans = 0;                      // how many; 0: the runtime's default
+  std::chrono::nanoseconds lifetime{0};  // of a plan; 0: until something changes
+};
+
+// Everything but the policy that decides how calls of the op are served.
+struct OpSettings {
+  ModeSettings mode;
+  RuleSettings rules;
+  WatchSettings watch;
+  CacheSettings cache;
+  op::Labels labels;                                     // of every call; rules may read them
+  std::shared_ptr<const health::HealthSnapshot> health;  // null: all breakers of the op are closed
   std::optional<size_t> fallbacks;                       // kernels after the first; unset: all
 
-  // Whether rules have a say.
+  // Whether rules apply.
   bool by_rules() const noexcept {
-    return rules != nullptr && !rules->empty() && mode != Mode::kStatic && mode != Mode::kDynamic &&
-           mode != Mode::kProgram;
+    return rules.compiled != nullptr && !rules.compiled->empty() && mode.mode != Mode::kStatic &&
+           mode.mode != Mode::kDynamic && mode.mode != Mode::kProgram;
   }
-  // Whether a call's labels may make a difference: rules read them, or a mode that can read everything.
-  bool reads_labels() const noexcept {
-    return program != nullptr || (rules != nullptr && rules->reads_labels());
-  }
-  // Whether the static kernel has.
+  // Whether the static kernel applies.
   bool by_map() const noexcept {
-    return !mapped.empty() && (mode == Mode::kStatic || mode == Mode::kAuto);
+    return !rules.mapped.empty() && (mode.mode == Mode::kStatic || mode.mode == Mode::kAuto);
+  }
+  // Whether labels of a call may matter: rules read them, or a mode of the program, which can read everything.
+  bool reads_labels() const noexcept {
+    return mode.program != nullptr || (rules.compiled != nullptr && rules.compiled->reads_labels());
   }
 };
 
 class CandidateSet {
  public:
-  // Requires that `op_record` holds the op's program.
+  // `op_record` must hold the op's program.
   static CandidateSet make(std::shared_ptr<const registry::OpRecord> op_record,
                            const Policy& policy, const CallConstraints& constraints,
-                           const Surroundings& where, OpSettings settings = {});
+                           const ProcessState& process, OpSettings settings = {});
 
   const registry::OpRecord& op_record() const noexcept { return *record_; }
   const op::Program& program() const noexcept { return *record_->op->program; }
   const std::vector<KernelCandidate>& all() const noexcept { return all_; }  // by id
   const yard_host_t* host() const noexcept { return host_; }
-  // The first choice or its error.
+  // No fallback: a call gets the first choice or its error.
   bool strict() const noexcept { return strict_; }
-  // Inputs that a kernel may write over are copied before it runs.
+  // Inputs that a kernel may overwrite are copied before it runs.
   bool saves_inputs() const noexcept { return saves_inputs_; }
   const OpSettings& settings() const noexcept { return settings_; }
-  // Some kernel is half-open: its calls ask before they run it.
+  // A breaker is half-open: calls need a permit before they run its kernel.
   bool half_open() const noexcept { return half_open_; }
-  // The half-open breaker that a call of this kernel must ask; null: none.
+  // The half-open breaker that a call of this kernel is subject to; null: none.
   const health::BreakerStatus* half_open_breaker(const registry::Kernel& kernel,
                                                  const yard_value_t* args) const;
-  // Candidates that a kernel of OpRules::kernels() names, and those of the fallback chain in its order.
+  // Candidates that match an entry of OpRules::kernels(), and those of the fallback chain in its order.
   const std::vector<uint16_t>& named_by(uint32_t kernel) const noexcept { return named_[kernel]; }
   const std::vector<uint16_t>& chain() const noexcept { return chain_; }
-  // What the program's mode reads, in its order; one that is no integer field of the op has no sources.
-  const std::vector<op::Field>& mode_fields() const noexcept { return mode_fields_; }
-  // In static mode, and no kernel is mapped.
+  // What the program's mode reads.
+  const Reads& mode_reads() const noexcept { return mode_reads_; }
+  // Static mode without a static kernel.
   bool unmapped() const noexcept {
-    return settings_.mode == Mode::kStatic && settings_.mapped.empty();
+    return settings_.mode.mode == Mode::kStatic && settings_.rules.mapped.empty();
   }
 
  private:
+  void read_kernel(KernelCandidate& c) const;
   void read_settings();
   void read_health();
 
@@ -151,7 +183,7 @@ class CandidateSet {
   OpSettings settings_;
   std::vector<std::vector<uint16_t>> named_;
   std::vector<uint16_t> chain_;
-  std::vector<op::Field> mode_fields_;
+  Reads mode_reads_;
 };
 
 // Why policy rules out all that a backend provides: its vendor, or its switch; NONE if it does not.

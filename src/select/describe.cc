@@ -13,7 +13,7 @@ namespace {
 std::string meaning(int32_t code) {
   for (const ReasonInfo& r : reasons())
     if (r.code == code) return std::string(r.meaning);
-  return fmt::format("reason {}, which is none of the catalogue", code);
+  return fmt::format("unknown reason {}", code);
 }
 
 std::string feature_text(const registry::Kernel& k, int64_t index) {
@@ -21,9 +21,10 @@ std::string feature_text(const registry::Kernel& k, int64_t index) {
   for (; index > 0 && list.find(' ') != list.npos; --index) list.remove_prefix(list.find(' ') + 1);
   const std::string_view name = list.substr(0, list.find(' '));
   if (name.find(':') != name.npos)
-    return fmt::format("needs {}, which nobody has stated (Runtime::state_device_features)", name);
+    return fmt::format(
+        "needs {}, which the program has not stated (Runtime::state_device_features)", name);
   if (base::has_cpu_feature(name) < 0)
-    return fmt::format("needs '{}', which is no feature known here", name);
+    return fmt::format("needs '{}', which is not a known feature", name);
   return fmt::format("needs {}, which this machine does not offer", name);
 }
 
@@ -82,9 +83,9 @@ std::string limit_text(const CandidateSet& candidates, const KernelCandidate& c,
   }
 }
 
-// Why a static map serves none of the others; and if its own kernel is not there, that.
+// Why mode static excludes the other kernels, and whether the static one is missing.
 std::string not_mapped_text(const CandidateSet& candidates) {
-  const OpSettings& d = candidates.settings();
+  const RuleSettings& d = candidates.settings().rules;
   if (d.mapped.empty())
     return fmt::format("mode static serves mapped ops only, and {} is not mapped",
                        candidates.program().name());
@@ -103,7 +104,7 @@ std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
     return i < k.reasons.size() ? registry::fill_in(k.reasons[i], v.figures)
                                 : fmt::format("its own reason {}, which it does not explain", i);
   }
-  // The figures of a verifier mean what it likes.
+  // The figures of a verifier have no common meaning.
   if (v.pad_ == kByVerifier && v.reason != YARD_REASON_VERIFIER_BROKEN) return meaning(v.reason);
   switch (v.reason) {
     case YARD_REASON_NONE: return "";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run with notes, and what would have been otherwise.
+// A selection with notes, and counterfactuals.
 #include "select/explain.h"
 
 #include <fmt/format.h>
@@ -13,8 +13,8 @@
 namespace yard::select {
 namespace {
 
-// The policy and constraints without what dropped this kernel, and the name of the field that did.
-struct Lifted {
+// Policy, constraints and settings without what excludes one kernel, and the name of the field that does.
+struct Relaxed {
   Policy policy;
   CallConstraints constraints;
   OpSettings settings;
@@ -25,8 +25,9 @@ void drop_matching(std::vector<std::string>& globs, const std::string& id) {
   std::erase_if(globs, [&](const std::string& g) { return glob_matches(g, id); });
 }
 
-Lifted lift(const Question& q, const Policy& policy, const registry::Kernel& k, int32_t reason) {
-  Lifted l{policy, q.constraints, q.settings, nullptr};
+Relaxed without_exclusion(const ExplainRequest& q, const Policy& policy, const registry::Kernel& k,
+                          int32_t reason) {
+  Relaxed l{policy, q.constraints, q.settings, nullptr};
   switch (reason) {
     case YARD_REASON_DENIED_KERNEL:
       drop_matching(l.policy.deny_kernels, k.id);
@@ -59,7 +60,7 @@ Lifted lift(const Question& q, const Policy& policy, const registry::Kernel& k, 
       l.field = "locks";
       break;
     case YARD_REASON_NOT_MAPPED:
-      l.settings.mode = Mode::kDynamic;
+      l.settings.mode.mode = Mode::kDynamic;
       l.field = "mode static";
       break;
     case YARD_REASON_DISABLED:
@@ -76,11 +77,12 @@ Lifted lift(const Question& q, const Policy& policy, const registry::Kernel& k, 
 }
 
 // "deny_vendors excluded vendor.acme, which would have been first"
-std::string counterfactual(const Question& q, const Policy& policy, const KernelCandidate& c) {
-  const Lifted l = lift(q, policy, *c.kernel, c.fixed.reason);
+std::string counterfactual(const ExplainRequest& q, const Policy& policy,
+                           const KernelCandidate& c) {
+  const Relaxed l = without_exclusion(q, policy, *c.kernel, c.fixed.reason);
   if (l.field == nullptr) return "";
   const CandidateSet other =
-      CandidateSet::make(q.op_record, l.policy, l.constraints, q.where, l.settings);
+      CandidateSet::make(q.op_record, l.policy, l.constraints, q.process, l.settings);
   const Order order = select(other, q.call->args(), q.call->count(), q.call->flags());
   if (order.empty() || other.all()[order[0]].kernel->id != c.kernel->id) return "";
   return fmt::format("{} excluded {}, which would have been first", l.field, c.kernel->id);
@@ -94,17 +96,17 @@ std::string placed(const Config& config, const char* section, uint32_t index, Co
   return text;
 }
 
-std::vector<ScoreNote> score_notes(const OpSettings& d, const Notes::Entry& note) {
+std::vector<ScoreNote> score_notes(const RuleSettings& d, const Notes::Entry& note) {
   std::vector<ScoreNote> to;
   for (const uint32_t s : note.scores) {
-    const uint32_t source = d.rules->scores()[s].source;
+    const uint32_t source = d.compiled->scores()[s].source;
     const ScoreRule& r = d.file->config.score[source];
     to.push_back({r.name, placed(d.file->config, "score", source, r.at), r.add, r.multiply});
   }
   return to;
 }
 
-// All that adjusted a priority, each once: a policy like the rest.
+// Score entries that adjusted a priority, each once, as policy notes.
 void note_scores(const std::vector<Candidate>& candidates, std::vector<PolicyNote>& to) {
   for (const Candidate& c : candidates)
     for (const ScoreNote& s : c.scores) {
@@ -126,9 +128,9 @@ Candidate describe_candidate(const CandidateSet& candidates, size_t i, const Not
   out.adjusted_priority = c.kernel->priority;
   if (!note.scores.empty()) {
     out.adjusted_priority = note.priority;
-    out.scores = score_notes(candidates.settings(), note);
+    out.scores = score_notes(candidates.settings().rules, note);
   }
-  if (note.by_chain) out.placed_by = candidates.settings().chain_by;
+  if (note.by_chain) out.placed_by = candidates.settings().rules.chain_by;
   if (note.verdict.reason != YARD_REASON_NONE) {
     out.verdict = "rejected";
     out.reason = reason_name(note.verdict.reason);
@@ -139,15 +141,15 @@ Candidate describe_candidate(const CandidateSet& candidates, size_t i, const Not
 
 // "rule 'wide rows' (rules.yaml:7)"
 std::string rule_text(const CandidateSet& candidates, int32_t rule) {
-  const OpSettings& d = candidates.settings();
-  const policy::CompiledRule& r = d.rules->rules()[static_cast<size_t>(rule)];
+  const RuleSettings& d = candidates.settings().rules;
+  const policy::CompiledRule& r = d.compiled->rules()[static_cast<size_t>(rule)];
   const std::string& name = d.file->config.dispatch_rules[r.source].name;
   std::string text = placed(d.file->config, "dispatch_rules", r.source, r.at);
   const size_t end = text.find(']') + 1;
   return name.empty() ? text : fmt::format("rule '{}'{}", name, text.substr(end));
 }
 
-// Which step of the order put the winner before this one.
+// Which step of the order put the winner before the other.
 std::string why_after(const CandidateSet& candidates, const Notes& notes, uint16_t winner,
                       uint16_t other) {
   const KernelCandidate &w = candidates.all()[winner], &o = candidates.all()[other];
@@ -155,10 +157,11 @@ std::string why_after(const CandidateSet& candidates, const Notes& notes, uint16
   if (rule >= 0 && rule != notes.entries[other].rule)
     return fmt::format("{} chose {}", rule_text(candidates, rule), w.kernel->id);
   if (notes.by_mode > 0)
-    return fmt::format("mode '{}' chose {}", candidates.settings().program->name, w.kernel->id);
+    return fmt::format("mode '{}' chose {}", candidates.settings().mode.program->name,
+                       w.kernel->id);
   if (w.tier < 0)
     return fmt::format("the op is mapped to {} by {}", w.kernel->id,
-                       candidates.settings().mapped_by);
+                       candidates.settings().rules.mapped_by);
   if (w.tier != o.tier)
     return fmt::format("{} comes later in the order of preference ({})", o.kernel->id,
                        to_string(o.kernel->kind));
@@ -174,37 +177,37 @@ std::string why_after(const CandidateSet& candidates, const Notes& notes, uint16
   return fmt::format("equal in all else; '{}' comes first by name", w.kernel->id);
 }
 
-// What put the winner first, where that was a rule, a map or a mode; else empty.
+// The rule, map or mode that chose the winner; else empty.
 std::string chosen_by(const CandidateSet& candidates, const Notes& notes, uint16_t winner) {
   const OpSettings& d = candidates.settings();
-  if (notes.by_mode > 0) return fmt::format("chosen by mode '{}'", d.program->name);
+  if (notes.by_mode > 0) return fmt::format("chosen by mode '{}'", d.mode.program->name);
   if (const int32_t rule = notes.entries[winner].rule; rule >= 0)
     return fmt::format("chosen by {}", rule_text(candidates, rule));
-  if (candidates.all()[winner].tier < 0) return fmt::format("chosen by {}", d.mapped_by);
+  if (candidates.all()[winner].tier < 0) return fmt::format("chosen by {}", d.rules.mapped_by);
   return "";
 }
 
-// The mode in force, where somebody has said one.
-void note_mode(const OpSettings& d, const Notes& notes, std::vector<PolicyNote>& to) {
-  if (d.mode_by == nullptr) return;
+// The mode in force, if one is set.
+void note_mode(const ModeSettings& d, const Notes& notes, std::vector<PolicyNote>& to) {
+  if (d.source == nullptr) return;
   std::string text = d.program != nullptr ? d.program->name : to_string(d.mode);
   if (!notes.mode_text.empty()) text += fmt::format(" ({}: as in dynamic)", notes.mode_text);
-  to.push_back({"mode", std::move(text), d.mode_by});
+  to.push_back({"mode", std::move(text), d.source});
 }
 
 }  // namespace
 
-Explanation explain(const Question& q) {
+Explanation explain(const ExplainRequest& q) {
   const Policy policy = policy::combine(q.sources);
   const CandidateSet candidates =
-      CandidateSet::make(q.op_record, policy, q.constraints, q.where, q.settings);
+      CandidateSet::make(q.op_record, policy, q.constraints, q.process, q.settings);
   Notes notes;
   const Order order = select(candidates, q.call->args(), q.call->count(), q.call->flags(), &notes);
   Explanation e;
   e.op = candidates.program().name();
   e.call = op::to_string(q.call->to_spec(candidates.program()));
   e.policy = policy::notes(q.sources);
-  note_mode(candidates.settings(), notes, e.policy);
+  note_mode(candidates.settings().mode, notes, e.policy);
   if (!q.constraints.force.empty()) e.policy.push_back({"force", q.constraints.force, "call"});
   if (!q.constraints.deny.empty()) {
     std::string list;
@@ -223,10 +226,10 @@ Explanation explain(const Question& q) {
     e.candidates.push_back(std::move(c));
   }
   note_scores(e.candidates, e.policy);
-  if (!candidates.settings().chain_by.empty())
+  if (!candidates.settings().rules.chain_by.empty())
     e.policy.push_back({"fallback_chains",
-                        fmt::format("{}: {}", candidates.settings().chain_by,
-                                    fmt::join(candidates.settings().chain, ", ")),
+                        fmt::format("{}: {}", candidates.settings().rules.chain_by,
+                                    fmt::join(candidates.settings().rules.chain, ", ")),
                         "file"});
   if (!order.empty()) e.selected = candidates.all()[order[0]].kernel->id;
   for (size_t i = 0; i < candidates.all().size(); ++i) {

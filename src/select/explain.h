@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explanations: the selector's own run with its notes kept, put into words.
+// Explanations: a run of the selector with notes, in words.
 #pragma once
 
 #include <yard/explain.h>
@@ -13,25 +13,25 @@
 
 namespace yard::select {
 
-struct Question {
+struct ExplainRequest {
   std::shared_ptr<const registry::OpRecord> op_record;
   const op::Call* call;
   CallConstraints constraints;
-  Surroundings where;
-  std::span<const policy::Source> sources;  // weakest first
+  ProcessState process;
+  std::span<const policy::Source> sources;  // lowest precedence first
   OpSettings settings = {};
 };
 
-Explanation explain(const Question& q);
+Explanation explain(const ExplainRequest& q);
 
-// A verdict in words: "hidden = 100 is not a multiple of 8". `text` is what a probe or verifier said.
+// A verdict in words: "hidden = 100 is not a multiple of 8". `text` is Notes::Entry::text.
 std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
                      const yard_verdict_t& v, const std::string& text);
 
-// Why no kernel can take the call: one line per kernel, for the error of such a call.
+// The error of a call that no kernel can take, with one note per kernel.
 Status no_kernel(const CandidateSet& candidates, const op::Call& call);
 
-// Whether a kernel could be chosen on its own device, whatever the call: listing's `available`.
+// Whether a kernel is available on its own device, apart from calls and policy; `text` gets the probe's.
 yard_verdict_t standing(const KernelCandidate& c, const yard_host_t* host, std::string* text);
 
 }  // namespace yard::select

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explanations: who won, why not the others, what policy had to do with it, as data, text and JSON.
+// Explanations: the winner, why the others are not, the part of policy; as data, text and JSON.
 #include "select/explain.h"
 
 #include <gmock/gmock.h>
@@ -61,7 +61,7 @@ TEST(Explain, CandidatesInTheOrderOfTryingRejectedOnesLast) {
   EXPECT_EQ(e.candidates[3].reason, "denied_kernel");
 }
 
-TEST(Explain, NobodyIsAble) {
+TEST(Explain, NoKernelIsAble) {
   Ring r = explained_field();
   r.policy.deny_kernels = {"*"};
   const Explanation e = r.explain();

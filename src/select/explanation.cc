@@ -41,7 +41,7 @@ std::string candidate_json(const Candidate& c) {
       quoted_or_null(c.placed_by), c.estimate_ns ? number_json(*c.estimate_ns) : "null");
 }
 
-// What the file makes of a priority, as a line below the candidate's; empty where it makes nothing of it.
+// The line below a candidate on how scores adjust its priority; empty without scores.
 std::string score_line(const Candidate& c) {
   if (c.scores.empty()) return "";
   std::string by;
@@ -49,7 +49,7 @@ std::string score_line(const Candidate& c) {
   return fmt::format("      priority {} counts as {:g}: {}", c.priority, c.adjusted_priority, by);
 }
 
-// What plugins say may hold anything; a terminal gets no control characters from us.
+// Texts of plugins may hold anything; control characters must not reach a terminal.
 std::string printable(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What health tells calls of an op apart by: device, dtypes, and the log2 bucket of each dimension.
+// The kind of a call, by which its breakers are kept: device, dtypes, and the log2 bucket of each dimension.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,6 @@
 
 namespace yard::select {
 
-// The kind of a call, by which breakers are kept.
 struct CallKind {
   Device device;
   uint64_t dtypes = 0;  // call_dtypes()
@@ -32,7 +31,7 @@ std::vector<op::Predicate> size_predicates(const health::Buckets& sizes,
 // The dtypes of all tensors of a call, packed; of a list the first tensor counts.
 uint64_t call_dtypes(const op::Program& program, const yard_value_t* args) noexcept;
 
-// Where the first tensor of a call is.
+// The device of the first tensor of a call.
 Device device_of(const yard_value_t* args, uint32_t count) noexcept;
 
 health::Key health_key(const registry::Kernel& kernel, const CallKind& kind);

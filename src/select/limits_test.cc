@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel says it can take: every kind of limit on both sides of its edge, and the flags.
+// Limits of kernels: every kind on both sides of its edge, and the flags.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 
 using testing::Ring;
 
-// A kernel with one limit; what the call is told, and the figures that come with it.
+// A kernel with one limit; the reason of a call, and its figures.
 void expect_edge(yard_limit_t limit, int32_t reason, const char* inside, const char* outside,
                  int64_t found = 0) {
   Ring r;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The catalogue of reasons: one name, one meaning and one text with places for figures per code.
+// The catalogue of reasons: a name and a meaning for each code.
 #pragma once
 
 #include <yard/plugin.h>
@@ -19,7 +19,7 @@ struct ReasonInfo {
 // Every code of yard_reason_t below YARD_REASON_COUNT, in order.
 std::span<const ReasonInfo> reasons() noexcept;
 
-// Codes a kernel made up are "own".
+// A kernel's own codes are "own".
 std::string_view reason_name(int32_t code) noexcept;
 bool is_policy_reason(int32_t code) noexcept;
 

@@ -55,8 +55,8 @@ void verify(const Selection& s, const KernelCandidate& c, yard_verdict_t& verdic
             std::string* text) {
   const registry::Kernel& k = *c.kernel;
   int64_t read[YARD_MAX_ARGS * 4];
-  for (size_t i = 0; i < c.verify_fields.size(); ++i)
-    read[i] = op::read(c.verify_fields[i], s.args);
+  const std::vector<op::Field>& fields = c.verify_reads.fields;
+  for (size_t i = 0; i < fields.size(); ++i) read[i] = op::read(fields[i], s.args);
   yard_query_t query{};
   query.size = sizeof query, query.flags = s.flags, query.host = s.candidates.host();
   query.self = k.d.self, query.args = s.args, query.count = s.count, query.read = read;
@@ -165,7 +165,7 @@ struct Able {
 
 // Notes for each able kernel the best rule that names it, and adjusts priorities by scores.
 void apply_rules(const Selection& s, std::vector<Able>& able) {
-  const policy::OpRules& rules = *s.settings().rules;
+  const policy::OpRules& rules = *s.settings().rules.compiled;
   thread_local policy::Matches kept;
   policy::Matches m = std::move(kept);  // a verifier may have called an op
   rules.match({s.args, s.flags, s.device, &s.settings().labels}, m);
@@ -209,13 +209,13 @@ void sort(std::vector<Able>& able) {
 // ---- Modes that the program has added ----
 
 std::vector<std::string> call_mode(const Selection& s, std::span<const ModeCandidate> candidates) {
-  const ModeProvider& provider = s.settings().program->provider;
+  const ModeProvider& provider = s.settings().mode.program->provider;
   const op::Labels& labels = s.settings().labels;
   const op::Program& program = s.candidates.program();
   std::vector<std::string> ids;
   if (provider.plan) {
     std::vector<int64_t> read;
-    for (const op::Field& f : s.candidates.mode_fields()) read.push_back(op::read(f, s.args));
+    for (const op::Field& f : s.candidates.mode_reads().fields) read.push_back(op::read(f, s.args));
     ids = provider.plan(
         {program.name(), read, {s.args, s.count}, s.flags, s.device, labels, candidates});
   }
@@ -242,7 +242,7 @@ std::vector<std::string> ids_of_mode(const Selection& s, std::span<const ModeCan
   }
   base::log(LogLevel::kWarn, "select",
             fmt::format("mode '{}' was asked for a kernel of op '{}': {}",
-                        s.settings().program->name, s.candidates.program().name(), why));
+                        s.settings().mode.program->name, s.candidates.program().name(), why));
   return {};
 }
 
@@ -266,7 +266,7 @@ size_t apply_mode(const Selection& s, const std::vector<Able>& able, Order& orde
     } else if (s.candidates.op_record().kernels.count(id) == 0) {
       base::log(LogLevel::kWarn, "select",
                 fmt::format("mode '{}' names '{}', and op '{}' has no such kernel",
-                            s.settings().program->name, id, s.candidates.program().name()));
+                            s.settings().mode.program->name, id, s.candidates.program().name()));
     }
   }
   const auto named = static_cast<size_t>(next - order.begin());
@@ -336,7 +336,7 @@ Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t 
     notes->entries[a.index].rule = a.rule == kNoRule || a.tier < 0 ? -1 : a.rule;
     notes->entries[a.index].priority = a.priority;
   }
-  const bool has_mode = candidates.settings().program != nullptr && !order.empty();
+  const bool has_mode = candidates.settings().mode.program != nullptr && !order.empty();
   const size_t named = has_mode ? apply_mode(s, able, order) : 0;
   follow_chain(candidates.chain(), std::max<size_t>(named, 1), order, notes);
   if (named > 0)
@@ -344,7 +344,8 @@ Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t 
   else if (!able.empty() && able[0].tier < 0)
     order.by = Mode::kStatic;
   else if (!able.empty() && able[0].rule != kNoRule)
-    order.by = candidates.settings().mode == Mode::kHotReload ? Mode::kHotReload : Mode::kConfig;
+    order.by =
+        candidates.settings().mode.mode == Mode::kHotReload ? Mode::kHotReload : Mode::kConfig;
   return order;
 }
 

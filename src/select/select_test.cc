@@ -16,7 +16,7 @@ using testing::backend_of;
 using ::testing::ElementsAre;
 using testing::Ring;
 
-// One of each: nobody's default, two vendors', the reference.
+// One of each: a default kernel, two of vendors, the reference.
 Ring full() {
   Ring r;
   r.add("default.a").add("vendor.acme", "acme", YARD_KIND_VENDOR);
@@ -133,7 +133,7 @@ TEST(Filter, BackendsThatCannotSurviveFork) {
   r.shelf.put(b);
   r.add("default.threads", "threads");
   EXPECT_EQ(r.reason("default.threads"), YARD_REASON_NONE);
-  r.where.forked = true;
+  r.process.forked = true;
   EXPECT_EQ(r.reason("default.threads"), YARD_REASON_FORKED);
   EXPECT_EQ(r.reason("default.a"), YARD_REASON_NONE);
 }

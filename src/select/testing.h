@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A candidates in one line: kernels, a policy, a call, and what became of each kernel.
+// Candidate sets in one line: kernels, a policy, a call, and the outcome for each kernel.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,20 +15,20 @@ namespace yard::select::testing {
 using registry::testing::backend_of;
 using registry::testing::kernel_of;
 
-// The kernels of `norm` (registry/testing.h), which come from backends `plain` (nobody's), `acme` and
-// `other` (vendors of the same names).
+// The kernels of `norm` (registry/testing.h), from backends `plain` (no vendor), `acme` and `other` (vendors of the
+// same names).
 struct Ring {
   registry::testing::Shelf shelf;
   Policy policy;
   CallConstraints constraints;
-  Surroundings where;
+  ProcessState process;
 
   Ring() {
     shelf.put(registry::testing::op_of(registry::testing::kNorm), backend_of("plain"),
               backend_of("acme", "acme"), backend_of("other", "other"));
   }
 
-  // A kernel that takes everything, then as `edit` says.
+  // A kernel that takes every call, changed by `edit`.
   template <class Edit>
   Ring& add(const char* id, const char* backend, yard_kind_t kind, const Edit& edit) {
     yard_kernel_t d = kernel_of("norm", id, backend, kind);
@@ -51,7 +51,7 @@ struct Ring {
         .value();
   }
   CandidateSet candidates() const {
-    return CandidateSet::make(shelf.op_record("norm"), policy, constraints, where);
+    return CandidateSet::make(shelf.op_record("norm"), policy, constraints, process);
   }
 
   // Ids, best first.
@@ -85,7 +85,7 @@ struct Ring {
   Explanation explain(const std::string& spec = "norm(f32[4,64])") const {
     const op::Call k = call(spec);
     const policy::Source sources[] = {{"process", &policy}};
-    return select::explain({shelf.op_record("norm"), &k, constraints, where, sources});
+    return select::explain({shelf.op_record("norm"), &k, constraints, process, sources});
   }
   Candidate candidate(const std::string& id, const std::string& spec = "norm(f32[4,64])") const {
     for (const Candidate& c : explain(spec).candidates)

@@ -205,7 +205,7 @@ class Canary final : public registry::Inspector {
 class CanaryBuilder {
  public:
   CanaryBuilder(const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
-                const select::Surroundings& where, CanaryState& state)
+                const select::ProcessState& where, CanaryState& state)
       : config_(config), record_(op_record), where_(where), state_(state) {}
 
   std::vector<CheckedKernel> all() {
@@ -258,7 +258,7 @@ class CanaryBuilder {
 
   const Config& config_;
   const std::shared_ptr<const registry::OpRecord>& record_;
-  const select::Surroundings& where_;
+  const select::ProcessState& where_;
   CanaryState& state_;
   std::map<const registry::Kernel*, std::shared_ptr<const KernelRunner>> runners_;
 };
@@ -278,7 +278,7 @@ std::vector<yard_tolerance_t> tolerances_of(const registry::Op& op, std::optiona
 
 std::shared_ptr<registry::Inspector> make_canary(
     const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
-    const select::Surroundings& where, const std::shared_ptr<CanaryState>& state) {
+    const select::ProcessState& where, const std::shared_ptr<CanaryState>& state) {
   state->clear_problems(op_record->op->name);
   std::vector<CheckedKernel> kernels = CanaryBuilder(config, op_record, where, *state).all();
   if (kernels.empty()) return nullptr;

@@ -21,13 +21,13 @@
 #include <tuple>
 #include <vector>
 
+#include "base/counters.h"
 #include "base/log_limit.h"
 #include "base/owned_per_process.h"
 #include "base/task_thread.h"
 #include "registry/changes.h"
 #include "registry/inspector.h"
 #include "select/candidate_set.h"
-#include "base/counters.h"
 
 namespace yard::tune {
 
@@ -125,6 +125,6 @@ std::vector<yard_tolerance_t> tolerances_of(const registry::Op& op, std::optiona
 // The checks that the rules configure for one op. Null: none, or none that is possible, which is a problem in `state`.
 std::shared_ptr<registry::Inspector> make_canary(
     const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
-    const select::Surroundings& where, const std::shared_ptr<CanaryState>& state);
+    const select::ProcessState& where, const std::shared_ptr<CanaryState>& state);
 
 }  // namespace yard::tune

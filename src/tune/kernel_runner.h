@@ -23,7 +23,7 @@ inline constexpr size_t kTriesPerCase = 16;
 struct OpUnderTest {
   std::shared_ptr<const registry::OpRecord> op_record;
   std::set<std::string> kernels;  // ids of those to test
-  select::Surroundings where;
+  select::ProcessState where;
 };
 
 // The result of one kernel on one case.

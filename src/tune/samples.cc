@@ -145,7 +145,7 @@ std::vector<Choice> Sampler::choices(const std::vector<Condition>& conditions) {
     const policy::SplitKey key = policy::split_key(c.key, fields_);
     if (key.field == nullptr) return {};
     auto it = std::find_if(to.begin(), to.end(), [&](const Choice& x) {
-      return x.field->axis_id == key.field->axis_id && x.field->type == key.field->type;
+      return x.field->axis.reads_same(key.field->axis) && x.field->type == key.field->type;
     });
     if (it == to.end()) it = to.insert(to.end(), Choice{key.field, {}, {}, {}});
     it->conditions.push_back(c);

@@ -45,7 +45,7 @@ TEST(DeviceFeatures, AKernelRunsOnceItsFeatureIsStated) {
   const char* call = "copy(f32[4])@cpu";
   EXPECT_EQ(bare.runtime.resolve(call).value().kernel, "plain");
   EXPECT_THAT(bare.runtime.explain(call).value().to_text(),
-              HasSubstr("needs cuda:sm_90, which nobody has stated"));
+              HasSubstr("needs cuda:sm_90, which the program has not stated"));
   bare.runtime.state_device_features({"cuda:sm_90"}).or_throw();
   EXPECT_EQ(bare.runtime.resolve(call).value().kernel, "quick");
   Floats out(4), x(4);
