@@ -44,12 +44,12 @@ int main() {
   gelu_and_mul(yard::view(gated, {2, 2}), tx, Gelu::kTanh).or_throw();
   CHECK(gated[0] > 8.9f && gated[0] < 9.0f);
 
-  // [misfit]
-  yard::Status misfit = rms_norm(tout, tx, tx, 1e-6f);  // the weight has two dimensions
-  CHECK(misfit.code() == yard::Code::kInvalidArgument);
-  CHECK(misfit.error_class() == yard::ErrorClass::kCaller);
-  // [/misfit]
-  CHECK(std::string(misfit.message()).find("weight") != std::string::npos);
+  // [mismatch]
+  yard::Status mismatch = rms_norm(tout, tx, tx, 1e-6f);  // the weight has two dimensions
+  CHECK(mismatch.code() == yard::Code::kInvalidArgument);
+  CHECK(mismatch.error_class() == yard::ErrorClass::kCaller);
+  // [/mismatch]
+  CHECK(std::string(mismatch.message()).find("weight") != std::string::npos);
 
   yard::Status bad = wrong(tout, tx, tweight, 1e-6f);
   CHECK(bad.error_class() == yard::ErrorClass::kCaller);

@@ -5,10 +5,10 @@
 #include <pthread.h>
 #include <yard/bound.h>
 
+#include "base/counters.h"
 #include "base/first_use.h"
 #include "base/reclaimer.h"
 #include "dispatch/memo.h"
-#include "telemetry/counters.h"
 
 namespace yard::dispatch {
 namespace {
@@ -43,7 +43,7 @@ void remove_core(detail::Core* core) {
 void in_child() {
   base::abandon_other_threads();
   base::abandon_reclaimer();
-  telemetry::abandon_counters();
+  base::abandon_counters();
   forget_memos();
   base::expect_first_use();
   for (CoreNode* n = g_cores.load(std::memory_order_acquire); n != nullptr; n = n->next)

@@ -237,7 +237,7 @@ Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, u
   base::ThreadRecord& thread = base::this_thread();
   // Protects nothing; but inside a kernel this is one call deeper, with a workspace of its own.
   base::Guard guard(thread);
-  exec::Frame frame(frozen.host, frozen.flags, frozen.self);
+  exec::CallFrame frame(frozen.host, frozen.flags, frozen.self);
   exec::Request request{};
   request.args = args, request.count = n;
   std::shared_ptr<const op::Program> program;

@@ -34,12 +34,12 @@ std::string commit_point(const op::Program& program, const yard_value_t* args, u
 }
 
 // Records what a group's first call of a kind chose, before it runs.
-class CommitChooser final : public exec::Chooser {
+class CommitChooser final : public exec::KernelChoice {
  public:
   CommitChooser(Commit& group, const std::string& point) : group_(group), point_(point) {}
 
-  bool may_change() override { return group_.take_back(point_); }
-  void takes(const registry::Kernel& kernel) override { group_.note(point_, kernel.id); }
+  bool may_try_another() override { return group_.take_back(point_); }
+  void chosen(const registry::Kernel& kernel) override { group_.note(point_, kernel.id); }
 
  private:
   Commit& group_;
@@ -233,7 +233,7 @@ class SlowCall {
     const std::string* const chosen = group.chosen(point);
     if (chosen == nullptr) {
       CommitChooser chooser(group, point);
-      asked.chooser = &chooser;
+      asked.choice = &chooser;
       Status s = run_watched(thread_, core_, e, plan, asked);
       if (!s.ok()) group.take_back(point);  // no kernel was chosen
       return s;
@@ -272,7 +272,7 @@ class SlowCall {
     const registry::Kernel& kernel = *plan.attempts[0].kernel;
     exec::Request asked = request(e, core_, args_, given_, flags_, o_);
     asked.trace = true;
-    exec::Frame frame(core_.host, flags_, kernel.d.self);
+    exec::CallFrame frame(core_.host, flags_, kernel.d.self);
     if (o_ != nullptr && o_->result != nullptr)
       std::snprintf(o_->result->kernel, sizeof o_->result->kernel, "%s", kernel.id.c_str());
     const int32_t code = exec::run_kernel(thread_, kernel, frame, asked);

@@ -14,11 +14,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // The probes of one call: each half-open kernel runs only if its breaker has a probe slot left, which is given back.
-class Probes final : public exec::Door {
+class Probes final : public exec::AdmissionCheck {
  public:
   Probes(const Entry& entry, const exec::Plan& plan, exec::Request& r)
       : entry_(entry), plan_(plan), args_(r.args) {
-    if (entry.candidates().half_open()) r.door = this;
+    if (entry.candidates().half_open()) r.admission = this;
   }
 
   // Called when the kernel is about to run: slots are few, and one that is taken for nothing is lost.
@@ -83,7 +83,7 @@ class Report {
 
   void failed(const exec::Failure& f) {
     const health::Key k = key(f.attempt);
-    const auto told = core_.board.fault(k, f.error, f.said, now());
+    const auto told = core_.board.fault(k, f.error, f.message, now());
     moved_ |= told.changed;
     if (told.watched) f.attempt->stats->suspects.fetch_or(kind_bit(k));
     // The breaker has opened and counts probes only: the bit stays where another kind with a row shares it.

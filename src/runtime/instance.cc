@@ -49,7 +49,7 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
   made.op_ = op;
   made.states_ = std::make_shared<exec::States>();
   made.states_->set_options(std::move(owned));
-  if (made.states_->first_here()) runtime.core().watch_states(made.states_);
+  if (made.states_->first_in_process()) runtime.core().watch_states(made.states_);
   return made;
 }
 
@@ -74,7 +74,8 @@ Status Instance::load(std::initializer_list<Arg> weights) {
 
 Status Instance::call(std::initializer_list<Arg> args, Options options) const {
   options.instance = this;
-  if (states_->first_here()) runtime_->core().watch_states(states_);  // in a forked child, too
+  if (states_->first_in_process())
+    runtime_->core().watch_states(states_);  // in a forked child, too
   return runtime_->call(op_, args, options);
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "dispatch/policy_changes.h"
-#include "function/candidates.h"
+#include "provider/eligibility.h"
 
 namespace yard::runtime {
 
@@ -170,7 +170,7 @@ Result<health::Key> function_key(const detail::Snapshot& s, std::string_view fun
   for (const auto& h : s.state->functions) {
     if (h->group + "/" + h->name != function) continue;
     known = true;
-    if (h->backend == backend) return function::health_key(*h);
+    if (h->backend == backend) return provider::health_key(*h);
   }
   if (!known)
     return Status(Code::kNotFound, fmt::format("no backend provides function '{}'", function));

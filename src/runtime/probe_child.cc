@@ -20,7 +20,7 @@
 #include "plugin/loader.h"
 #include "plugin/probe_page.h"
 #include "runtime/verify.h"
-#include "tune/exercise.h"
+#include "tune/conformance.h"
 
 namespace yard::runtime {
 namespace {
@@ -76,13 +76,14 @@ bool exercise_kernels(Runtime& runtime, const void* keep, ProbePage& page) {
   VerifyOptions of_plugin;
   of_plugin.plugin = the_file();
   const auto snapshot = runtime.core().snapshot();
-  for (const tune::Subject& subject : subjects(*snapshot, of_plugin, runtime.core().host, keep)) {
-    tune::ExerciseOptions options;
+  for (const tune::OpUnderTest& subject :
+       subjects(*snapshot, of_plugin, runtime.core().host, keep)) {
+    tune::SmokeTestOptions options;
     options.watch = [&](std::string_view kernel, const VerifyCase& c) {
       ProbePage::put(page.step, fmt::format("in kernel '{}' of op '{}' on {}", kernel,
                                             subject.op_record->op->name, c.call));
     };
-    const tune::Exercised e = tune::exercise(subject, options);
+    const tune::SmokeTestReport e = tune::run_smoke_test(subject, options);
     page.kernels += e.kernels, page.runs += e.runs;
     if (e.damage.empty()) continue;
     ProbePage::put(page.detail, e.damage);

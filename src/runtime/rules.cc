@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "dispatch/policy_changes.h"
 #include "policy/check.h"
-#include "registry/function_sites.h"
+#include "registry/declarations.h"
 
 namespace yard::runtime {
 namespace {

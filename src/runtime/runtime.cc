@@ -12,21 +12,21 @@
 #include "base/text.h"
 #include "dispatch/call.h"
 #include "dispatch/policy_changes.h"
-#include "function/registry.h"
 #include "op/bind.h"
 #include "op/call.h"
 #include "plugin/loader.h"
+#include "provider/function_service.h"
+#include "provider/hook_service.h"
 #include "registry/changes.h"
 #include "registry/descriptors.h"
 #include "runtime/builtin_backends.h"
 #include "runtime/environment.h"
-#include "runtime/hooks.h"
 #include "runtime/host.h"
 #include "runtime/maintenance.h"
 #include "runtime/reload.h"
 #include "runtime/rules.h"
+#include "tune/call_copy.h"
 #include "tune/canary.h"
-#include "tune/parsed_call.h"
 
 namespace yard::detail {
 
@@ -93,16 +93,12 @@ struct Runtime::Parts final : detail::CoreServices {
   std::shared_ptr<tune::CanaryState> canaries = std::make_shared<tune::CanaryState>();
   detail::Core core;
   plugin::Loader loader;
-  runtime::HookService hooks{core, loader};
-  function::Registry functions{
-      core,
-      {[this](Changes c) {
-         return c.list_->problem.ok() ? core.published.apply(c.list_->steps).status()
-                                      : c.list_->problem;
-       },
-       [this](std::string_view group) { return loader.need(PluginOffer::kGroup, group); },
-       [] { return plugin::Loader::inside(); },
-       [this](std::string_view group) { return loader.refused_for(PluginOffer::kGroup, group); }}};
+  provider::HookService hooks{core, loader};
+  provider::FunctionService functions{core, loader, [this](Changes c) {
+                                        return c.list_->problem.ok()
+                                                   ? core.published.apply(c.list_->steps).status()
+                                                   : c.list_->problem;
+                                      }};
   Status initialized;
   runtime::RuleFollower rules{core, loader, [this] { maintenance.wake(); }};
   // These two last, as their threads use the rest.
@@ -232,8 +228,8 @@ Status Runtime::reset() {
   }
   YARD_RETURN_IF_ERROR(parts_->core.published.start_over(steps));
   parts_->loader.start_over();
-  parts_->hooks.start_over();
-  parts_->functions.start_over();
+  parts_->hooks.reset();
+  parts_->functions.reset();
   return {};
 }
 
@@ -268,7 +264,7 @@ Status Runtime::reload_environment() {
   const policy::Environment now = parts_->core.snapshot()->policy->reading->good;
   parts_->loader.set_environment(
       {now.plugins, now.plugin_path, parse_plugin_probe(now.plugin_probe)});
-  parts_->functions.environment_says(now.check_verifiers);
+  parts_->functions.check_verifiers(now.check_verifiers);
   Status recording;
   if (now.record != before.record)
     recording =

@@ -7,22 +7,22 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "function/registry.h"
 #include "op/call.h"
 #include "plugin/loader.h"
+#include "provider/function_service.h"
+#include "tune/call_copy.h"
 #include "tune/canary.h"
-#include "tune/case_run.h"
-#include "tune/parsed_call.h"
+#include "tune/kernel_runner.h"
 #include "tune/samples.h"
 
 namespace yard::runtime {
 
-std::vector<tune::Subject> subjects(const detail::Snapshot& s, const VerifyOptions& o,
-                                    const yard_host_t* host, const void* keep) {
-  std::vector<tune::Subject> to;
+std::vector<tune::OpUnderTest> subjects(const detail::Snapshot& s, const VerifyOptions& o,
+                                        const yard_host_t* host, const void* keep) {
+  std::vector<tune::OpUnderTest> to;
   for (const auto& [name, op_record] : s.state->op_records) {
     if (!o.op.empty() && o.op != name) continue;
-    tune::Subject subject{op_record, {}, {host, s.forked}};
+    tune::OpUnderTest subject{op_record, {}, {host, s.forked}};
     for (const auto& [id, k] : op_record->kernels)
       if ((o.kernel.empty() || o.kernel == id) &&
           (o.backend.empty() || o.backend == k->backend_name) &&
@@ -64,7 +64,7 @@ Result<std::vector<FunctionReport>> verify_functions(const Runtime& runtime, con
       YARD_RETURN_IF_ERROR(functions.load(o.function.substr(0, o.function.find('/'))));
     if (auto found = functions.find(o.function); !found.ok()) return found.status();
   }
-  return functions.registry().verify({o.function, o.backend, keep, o.watch_function});
+  return functions.service().verify({o.function, o.backend, keep, o.watch_function});
 }
 
 Result<const registry::Kernel*> kernel_of(const registry::OpRecord& op_record,
@@ -80,14 +80,14 @@ Result<const registry::Kernel*> kernel_of(const registry::OpRecord& op_record,
 Result<const registry::Kernel*> right_kernel(const registry::OpRecord& op_record,
                                              const std::string& against) {
   if (!against.empty()) return kernel_of(op_record, against);
-  if (const registry::Kernel* oracle = tune::oracle_of(op_record)) return oracle;
+  if (const registry::Kernel* oracle = tune::reference_kernel(op_record)) return oracle;
   return Status(Code::kNotFound,
                 fmt::format("op '{}' has no reference kernel", op_record.op->name));
 }
 
-Status check_takes(const tune::Candidate& candidate, const op::Call& call) {
+Status check_takes(const tune::KernelRunner& candidate, const op::Call& call) {
   tune::Outcome why;
-  if (candidate.takes(call, &why)) return {};
+  if (candidate.accepts(call, &why)) return {};
   return Status(Code::kUnsupported, fmt::format("kernel '{}' does not take the call: {}",
                                                 candidate.kernel().id, why.what));
 }
@@ -122,7 +122,7 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
   YARD_RETURN_IF_ERROR(check_names(runtime.core(), *s, options));
   auto functions = verify_functions(runtime, options, keep);
   if (!functions.ok()) return functions.status();
-  std::vector<tune::Subject> all;
+  std::vector<tune::OpUnderTest> all;
   if (options.function.empty()) all = runtime::subjects(*s, options, runtime.core().host, keep);
   if (all.empty() && functions->empty())
     return Status(Code::kNotFound,
@@ -137,7 +137,7 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
     progress.cases = options.cases;
     const size_t failed_before = report.failed();
     bool finished = true;
-    auto reports = tune::conform(
+    auto reports = tune::check_conformance(
         all[i], options,
         [&](size_t done, size_t failed) {
           progress.done = done, progress.failed = failed_before + failed;
@@ -168,8 +168,8 @@ Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
   if (!tried.ok()) return tried.status();
   const auto right = right_kernel(*op_record, dump.mismatch.against);
   if (!right.ok()) return right.status();
-  const tune::Subject subject{op_record, {}, {core.host, found->snapshot->forked}};
-  const tune::Candidate candidate(subject, **tried), oracle(subject, **right);
+  const tune::OpUnderTest subject{op_record, {}, {core.host, found->snapshot->forked}};
+  const tune::KernelRunner candidate(subject, **tried), oracle(subject, **right);
   YARD_RETURN_IF_ERROR(check_takes(oracle, *call));
   YARD_RETURN_IF_ERROR(check_takes(candidate, *call));
 

@@ -12,7 +12,8 @@
 namespace yard::runtime {
 
 // The kernels that the options name, op by op. `keep` is what those of `options.plugin` hold.
-std::vector<tune::Subject> subjects(const detail::Snapshot& snapshot, const VerifyOptions& options,
-                                    const yard_host_t* host, const void* keep = nullptr);
+std::vector<tune::OpUnderTest> subjects(const detail::Snapshot& snapshot,
+                                        const VerifyOptions& options, const yard_host_t* host,
+                                        const void* keep = nullptr);
 
 }  // namespace yard::runtime
