@@ -56,7 +56,7 @@ struct Extent {
   int64_t low = 0, high = 0;
 };
 
-// False if they are more than a number holds.
+// False on overflow.
 bool extent_of(const yard_tensor_t& t, std::optional<Extent>& to) noexcept {
   const int64_t bytes = (t.dtype.bits + 7) / 8;
   Extent e{0, bytes};
@@ -287,7 +287,7 @@ bool same_more(const CallMemo& m, const yard_value_t* args, const uint64_t* w,
   return true;
 }
 
-// Everything that the hash of a call leaves open. Arguments may be anything.
+// Compares what the hash of a call does not cover. Arguments may be anything.
 bool same_packed(const CallMemo& m, const yard_value_t* args) noexcept {
   const uint64_t* w = m.words;
   uint64_t at[CallMemo::kTensors], any_bit = 0;
@@ -361,7 +361,7 @@ void remember(base::ThreadRecord& thread, const Site& site, uint64_t hash, FormK
   if (route.found == MemoVersion::kNever) return;
   CallMemos* const memos = memos_of(thread);
   if (memos == nullptr) return;
-  // A form that cannot be stored takes no other's place.
+  // Written apart first: a form that cannot be stored replaces no other.
   CallMemo made;
   if (!write_form(made, kind, *static_cast<const Entry*>(route.entry), args)) return;
   made.route = route;
@@ -393,7 +393,7 @@ void remember_range(base::ThreadRecord& thread, const Site& site, const Route& r
   if (!to.range_places()) return;
   CallMemos& memos = *thread.memos;
   CallMemo& place = memos.range(to.range_hash(thread, site));
-  // To find how far a range reaches takes a while. (Of another site it may be that its core is gone.)
+  // Finding how far a range reaches is slow, so one in use is seldom replaced. (Another site's core may be gone.)
   const bool is_used = place.site == site.id ? place.route.is_current() : place.site != 0;
   if (is_used && ++memos.left_out % CallMemos::kReplaced != 0) return;
   if ((entry.recipe().reads_alignment() && !to.alignments()) ||

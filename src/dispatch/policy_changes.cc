@@ -79,6 +79,15 @@ void warn_of_unknown_fields(const registry::State& state, const policy::ProgramM
                             base::did_you_mean(name, known)));
 }
 
+// A change that cannot fail.
+template <class F>
+Status set_fields(Core& core, const F& set) {
+  return core.published.edit_policy([&](const registry::State&, policy::ProcessPolicy& p) {
+    set(p);
+    return Status();
+  });
+}
+
 // Whether all modes that a rule file names exist.
 Status check_modes(const Config& config, const policy::Modes& modes) {
   return each_mode(config, [&](const std::string& name, const std::string& path, const auto&) {
@@ -90,25 +99,16 @@ Status check_modes(const Config& config, const policy::Modes& modes) {
 
 Status set_policy(Core& core, Policy policy) {
   YARD_RETURN_IF_ERROR(validate(policy));
-  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
-    p.set = policy;
-    return Status();
-  });
+  return set_fields(core, [&](policy::ProcessPolicy& p) { p.set = policy; });
 }
 
 Status set_labels(Core& core, op::Labels labels) {
-  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
-    p.labels = labels;
-    return Status();
-  });
+  return set_fields(core, [&](policy::ProcessPolicy& p) { p.labels = labels; });
 }
 
 Status set_breakers(Core& core, const BreakerSettings& settings) {
   YARD_RETURN_IF_ERROR(validate(settings));
-  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
-    p.breakers = settings;
-    return Status();
-  });
+  return set_fields(core, [&](policy::ProcessPolicy& p) { p.breakers = settings; });
 }
 
 Status set_static_map(Core& core, StaticMap map) {
@@ -158,17 +158,13 @@ Status remove_mode(Core& core, std::string_view name) {
 }
 
 Status set_observer(Core& core, std::shared_ptr<registry::CallObserver> observer) {
-  return core.published.edit_policy([&](const registry::State&, policy::ProcessPolicy& p) {
-    p.observer = observer;
-    return Status();
-  });
+  return set_fields(core, [&](policy::ProcessPolicy& p) { p.observer = observer; });
 }
 
 Status set_environment(Core& core, std::shared_ptr<const policy::Reading> reading) {
-  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
+  return set_fields(core, [&](policy::ProcessPolicy& p) {
     p.reading = reading;
     p.own_switches.clear();
-    return Status();
   });
 }
 
@@ -215,10 +211,7 @@ Status begin_rollout(Core& core, std::shared_ptr<const policy::FileRules> file,
 }
 
 Status end_rollout(Core& core) {
-  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
-    p.rollout = nullptr;
-    return Status();
-  });
+  return set_fields(core, [&](policy::ProcessPolicy& p) { p.rollout = nullptr; });
 }
 
 namespace {

@@ -52,7 +52,7 @@ class ByIndex {
     T of[kCount]{};
     std::atomic<Chunk*> next{nullptr};
   };
-  T& beyond_first(uint32_t index) const {
+  [[gnu::noinline]] T& beyond_first(uint32_t index) const {
     Chunk* at = &first_;
     for (; index >= Chunk::kCount; index -= Chunk::kCount) {
       Chunk* next = at->next.load(std::memory_order_acquire);

@@ -39,7 +39,7 @@ namespace {
 
 using StatePtr = std::shared_ptr<const ScopeState>;
 
-// The states of this process by their text. The last few are kept alive.
+// The states of this process by their text. The most recent ones are kept alive.
 struct States {
   static constexpr size_t kKept = 64;
   std::mutex lock;
@@ -134,6 +134,14 @@ std::shared_ptr<ScopeSpec> spec_of(ScopeContent c) {
   return std::make_shared<ScopeSpec>(std::move(c));
 }
 
+// A copy of `spec` with other content.
+template <class F>
+std::shared_ptr<ScopeSpec> changed(const ScopeSpec& spec, const F& change) {
+  ScopeContent c = spec.content;
+  change(c);
+  return spec_of(std::move(c));
+}
+
 void append(std::vector<std::string>& to, std::vector<std::string> more) {
   for (std::string& m : more) to.push_back(std::move(m));
 }
@@ -144,59 +152,43 @@ Scope::Scope() : spec_(spec_of({})) {}
 Scope::Scope(Policy policy) : spec_(spec_of({std::move(policy), {}, {}, {}, {}})) {}
 
 Scope Scope::strict(bool on) const {
-  ScopeContent c = spec_->content;
-  c.policy.strict = on;
-  return Scope(spec_of(std::move(c)));
+  return Scope(changed(*spec_, [&](ScopeContent& c) { c.policy.strict = on; }));
 }
 Scope Scope::prefer(Kind kind) const {
-  ScopeContent c = spec_->content;
-  c.policy.prefer = kind;
-  return Scope(spec_of(std::move(c)));
+  return Scope(changed(*spec_, [&](ScopeContent& c) { c.policy.prefer = kind; }));
 }
 Scope Scope::order(std::string op, std::vector<std::string> tokens) const {
-  ScopeContent c = spec_->content;
-  c.policy.per_op[std::move(op)] = std::move(tokens);
-  return Scope(spec_of(std::move(c)));
+  return Scope(changed(
+      *spec_, [&](ScopeContent& c) { c.policy.per_op[std::move(op)] = std::move(tokens); }));
 }
 Scope Scope::allow_vendors(std::vector<std::string> names) const {
-  ScopeContent c = spec_->content;
-  c.policy.allow_vendors = std::move(names);
-  return Scope(spec_of(std::move(c)));
+  return Scope(
+      changed(*spec_, [&](ScopeContent& c) { c.policy.allow_vendors = std::move(names); }));
 }
 Scope Scope::deny_vendors(std::vector<std::string> names) const {
-  ScopeContent c = spec_->content;
-  append(c.policy.deny_vendors, std::move(names));
-  return Scope(spec_of(std::move(c)));
+  return Scope(
+      changed(*spec_, [&](ScopeContent& c) { append(c.policy.deny_vendors, std::move(names)); }));
 }
 Scope Scope::allow_kernels(std::vector<std::string> globs) const {
-  ScopeContent c = spec_->content;
-  c.policy.allow_kernels = std::move(globs);
-  return Scope(spec_of(std::move(c)));
+  return Scope(
+      changed(*spec_, [&](ScopeContent& c) { c.policy.allow_kernels = std::move(globs); }));
 }
 Scope Scope::deny_kernels(std::vector<std::string> globs) const {
-  ScopeContent c = spec_->content;
-  append(c.policy.deny_kernels, std::move(globs));
-  return Scope(spec_of(std::move(c)));
+  return Scope(
+      changed(*spec_, [&](ScopeContent& c) { append(c.policy.deny_kernels, std::move(globs)); }));
 }
 Scope Scope::label(std::string name, std::string value) const {
-  ScopeContent c = spec_->content;
-  c.labels[std::move(name)] = std::move(value);
-  return Scope(spec_of(std::move(c)));
+  return Scope(
+      changed(*spec_, [&](ScopeContent& c) { c.labels[std::move(name)] = std::move(value); }));
 }
 Scope Scope::inference(bool on) const {
-  ScopeContent c = spec_->content;
-  c.inference = on;
-  return Scope(spec_of(std::move(c)));
+  return Scope(changed(*spec_, [&](ScopeContent& c) { c.inference = on; }));
 }
 Scope Scope::deterministic(bool on) const {
-  ScopeContent c = spec_->content;
-  c.deterministic = on;
-  return Scope(spec_of(std::move(c)));
+  return Scope(changed(*spec_, [&](ScopeContent& c) { c.deterministic = on; }));
 }
 Scope Scope::mode(std::string name) const {
-  ScopeContent c = spec_->content;
-  c.mode = std::move(name);
-  return Scope(spec_of(std::move(c)));
+  return Scope(changed(*spec_, [&](ScopeContent& c) { c.mode = std::move(name); }));
 }
 
 const Policy& Scope::policy() const noexcept { return spec_->content.policy; }
@@ -219,7 +211,7 @@ void ScopedPolicy::enter(ScopeSpec& spec) {
 }
 
 ScopedPolicy::~ScopedPolicy() {
-  // Its thread has ended, and the scope with it; another thread's is not ours.
+  // Destroyed on another thread: the thread that entered the scope has ended.
   if (detail::t_thread != thread_) return;
   thread_->scope_state = outer_;
   thread_->set_scope(outer_ != nullptr ? outer_->id : 0);

@@ -87,7 +87,7 @@ bool Sites::first_need(std::string_view op, const registry::OpRecord* op_record)
   registry::LazyLoader* const loader = core_.services().lazy_loader();
   if (loader == nullptr) return false;
   std::atomic<bool>* needed =
-      op_record != nullptr ? &by_index_[op_record->op->index].needed : nullptr;
+      op_record != nullptr ? &(*by_index_)[op_record->op->index].needed : nullptr;
   if (needed != nullptr && needed->load(std::memory_order_acquire)) return false;
   if (select::inside_select()) return false;  // where nothing may be published
   if (!loader->need(PluginOffer::kOp, op)) return false;
@@ -99,11 +99,11 @@ bool Sites::in_use(std::string_view op) const {
   const auto s = core_.snapshot();
   const registry::OpRecord* op_record = s->state->find(op);
   return op_record != nullptr &&
-         by_index_[op_record->op->index].needed.load(std::memory_order_acquire);
+         (*by_index_)[op_record->op->index].needed.load(std::memory_order_acquire);
 }
 
 void Sites::forget_needed(uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i) by_index_[i].needed = false;
+  for (uint32_t i = 0; i < count; ++i) (*by_index_)[i].needed = false;
 }
 
 Status Sites::unknown_op(const registry::State& state, std::string_view name) const {
@@ -139,7 +139,7 @@ Site* Sites::attach(std::string_view name, std::string_view letters, Status* why
     if (!why->ok()) return nullptr;
   }
   // An index belongs to one schema for ever, a site to a name.
-  std::atomic<Site*>* packed = letters == kPacked ? &by_index_[op.index].packed : nullptr;
+  std::atomic<Site*>* packed = letters == kPacked ? &(*by_index_)[op.index].packed : nullptr;
   Site* site = packed != nullptr ? packed->load(std::memory_order_acquire) : nullptr;
   if (site == nullptr)
     for (site = sites_.load(std::memory_order_acquire);

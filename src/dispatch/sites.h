@@ -53,7 +53,8 @@ class Sites {
   };
 
   Core& core_;
-  ByIndex<OfIndex> by_index_;
+  // Not inline: what every call reads stays near the beginning of the core.
+  const std::unique_ptr<ByIndex<OfIndex>> by_index_ = std::make_unique<ByIndex<OfIndex>>();
   std::atomic<Site*> sites_{nullptr};
 };
 

@@ -187,7 +187,7 @@ class SlowCall {
       o_->result->select_ns = selecting_.lap();
     }
     if (traced()) return trace(e, plan);
-    // While health suspects the kernel it must hear of successes, too; and a plan may be newer than the suspicion.
+    // While health suspects the kernel, successes are reported, too; the plan may be newer than the suspicion.
     if (plan.direct.load(std::memory_order_relaxed) && rollout_ == nullptr &&
         thread_.commit == nullptr && (o_ == nullptr || !o_->deadline) &&
         plan.attempts[0].stats->suspects.load(std::memory_order_relaxed) == 0) [[likely]]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface. Every function here stops exceptions and null pointers.
+// The C interface. No exception leaves these functions; null pointers are errors.
 #include <yard/c.h>
 #include <yard/runtime.h>
 #include <yard/version.h>

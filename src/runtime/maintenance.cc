@@ -194,6 +194,17 @@ Result<health::Key> kernel_key(const detail::Core& core, std::string_view op,
   return key;
 }
 
+// A manual override, in force when this returns.
+template <class F>
+Status change_breaker(Maintenance& maintenance, std::string_view op, std::string_view kernel,
+                      const F& change) {
+  const auto key = kernel_key(maintenance.core(), op, kernel);
+  if (!key.ok()) return key.status();
+  change(maintenance.core().board, *key);
+  maintenance.publish_now();
+  return {};
+}
+
 }  // namespace
 
 HealthReport Health::report() const {
@@ -202,29 +213,22 @@ HealthReport Health::report() const {
 }
 
 Status Health::open(std::string_view op, std::string_view kernel, std::string_view why) {
-  const auto key = kernel_key(maintenance_->core(), op, kernel);
-  if (!key.ok()) return key.status();
-  maintenance_->core().board.open(*key, health::Extent::kKernel,
-                                  why.empty() ? "opened manually" : why,
-                                  std::chrono::steady_clock::now());
-  maintenance_->publish_now();
-  return {};
+  return change_breaker(*maintenance_, op, kernel, [&](health::Board& board, const auto& key) {
+    board.open(key, health::Extent::kKernel, why.empty() ? "opened manually" : why,
+               std::chrono::steady_clock::now());
+  });
 }
 
 Status Health::close(std::string_view op, std::string_view kernel) {
-  const auto key = kernel_key(maintenance_->core(), op, kernel);
-  if (!key.ok()) return key.status();
-  maintenance_->core().board.close(*key, health::Extent::kKernel, std::chrono::steady_clock::now());
-  maintenance_->publish_now();
-  return {};
+  return change_breaker(*maintenance_, op, kernel, [](health::Board& board, const auto& key) {
+    board.close(key, health::Extent::kKernel, std::chrono::steady_clock::now());
+  });
 }
 
 Status Health::reset(std::string_view op, std::string_view kernel) {
-  const auto key = kernel_key(maintenance_->core(), op, kernel);
-  if (!key.ok()) return key.status();
-  maintenance_->core().board.reset(*key, health::Extent::kKernel, std::chrono::steady_clock::now());
-  maintenance_->publish_now();
-  return {};
+  return change_breaker(*maintenance_, op, kernel, [](health::Board& board, const auto& key) {
+    board.reset(key, health::Extent::kKernel, std::chrono::steady_clock::now());
+  });
 }
 
 void Health::device_lost(Device device, std::string_view why) {

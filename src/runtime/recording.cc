@@ -41,7 +41,7 @@ std::string file_of(std::string path) {
 }  // namespace
 
 struct Recording::Table : std::enable_shared_from_this<Recording::Table> {
-  const uint64_t forks = base::forks();  // whose it is
+  const uint64_t forks = base::forks();  // of its process
   struct Hash {
     using is_transparent = void;
     size_t operator()(std::string_view s) const noexcept {
@@ -54,7 +54,7 @@ struct Recording::Table : std::enable_shared_from_this<Recording::Table> {
     uint64_t count = 0;
   };
 
-  // Threads that make different calls seldom meet.
+  // Threads that make different calls seldom share a lock.
   struct alignas(64) Shard {
     std::mutex lock;
     std::unordered_map<std::string, Counted, Hash, std::equal_to<>> calls;
@@ -277,8 +277,7 @@ RecordingStats Recording::stats() {
 
 namespace {
 
-constexpr uint32_t kFormFacts =
-    0x7fffffff;  // all but how much memory it spans, which its sizes tell
+constexpr uint32_t kFormFacts = 0x7fffffff;  // all but the span, which follows from the sizes
 
 // Everything about a call that its CallSpec shows, as bytes. Quicker to make than the text.
 class KeyMaker {

@@ -54,7 +54,7 @@ Status check_names(const detail::Core& core, const detail::Snapshot& s, const Ve
   return known(o.backend, backends, "backend");
 }
 
-// Of the functions that the options name; those that name an op or a kernel name none.
+// Verifies the functions that the options name; options that name an op or a kernel name no function.
 Result<std::vector<FunctionReport>> verify_functions(const Runtime& runtime, const VerifyOptions& o,
                                                      const void* keep) {
   if (!o.op.empty() || !o.kernel.empty()) return std::vector<FunctionReport>();
