@@ -1,111 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dispatched functions: any function of a program, with implementations that backends bring.
+// Dispatched functions: any function of a program, with implementations that backends provide.
 //
-// The body is what the function means, and what runs when nobody else may or will:
+//   YARD_DISPATCHED(chunk_attention, "kda") (const Args& a, Mode m) -> Tensor { ... };   // the body is the original
+//   inline const yard::Function<Tensor(const Args&, Mode)> chunk{"kda", "chunk", body};  // the same without a macro
 //
-//   YARD_DISPATCHED(chunk_attention, "kda") (const Args& a, Mode m) -> Tensor { ... };
-//   inline const yard::Function<Tensor(const Args&, Mode)> chunk_attention{"kda", "chunk_attention", body};
+//   yard::add_provider("kda", [](yard::Changes& c) {     // asked before the first call of a function of the group
+//     c.add_backend(fast);
+//     yard::implement(c, chunk_attention, "fast", fast_chunk, fast_chunk_fits, {.priority = 10});
+//     return yard::Status();
+//   });
+//   Tensor t = chunk_attention(args, mode);
 //
-// Both declare an object at namespace scope that is called as the function was. A backend brings an
-// implementation of the same signature for function and group, and perhaps a verifier (yard/verdict.h) with the
-// same parameters:
+// Selection. A call asks the verifiers (yard/verdict.h) of the backends that are allowed, enabled, available and
+// healthy, the highest priority first. The first that accepts runs; if none does, the original, which is the body.
+// Backends come from Runtime::apply(), from providers, and from plugins whose manifest names the group; the latter
+// two are loaded on first use. A provider that fails is reported and affects no other; load() asks it again. With
+// YARD_DISABLE=1 every call runs the original; inside a commit group that has chosen a backend before, it is an
+// error.
 //
-//   yard::Changes c;
-//   c.add_backend(fast);
-//   yard::implement(c, chunk_attention, "fast", fast_chunk, fast_chunk_fits, {.priority = 10});
-//   yard::Runtime::shared().apply(std::move(c)).or_throw();
+// Failure. After an exception the next implementation runs if all that the call needs is unchanged: the
+// implementation declined (yard::Error of class `declined`), has `fails_before_writing`, the function is
+// `repeatable`, or no argument can have been changed (numbers and texts by value or const&). The exception reaches
+// the caller if arguments were consumed (passed by value and not trivially copyable), under a strict policy, after
+// `max_fallback_attempts`, where a commit group forbids it, and for the classes `caller`, `device_lost` and `fatal`.
+// Failures open breakers as those of kernels do (Runtime::health(), docs/concepts/breakers.md), with the op
+// "group/name" and the backend as kernel.
 //
-// A call asks the verifiers of the backends that are available and enabled, the highest priority first, and goes
-// to the first that accepts; else to the body. When an implementation throws, the next one is asked if nothing the
-// call needs has been changed: it declined (yard::Error of class `declined`), it promises `fails_before_writing`, the
-// function is `repeatable`, or its parameters leave nothing to change (numbers and texts by value or const&). Not so
-// under a strict policy, after `max_fallback_attempts`, where arguments were consumed (something not trivially
-// copyable, passed by value), or where a commit group forbids it (yard/function.h); then, and for mistakes of the caller
-// (class `caller`), lost devices and fatal errors, the exception is the caller's.
+// Commit groups. What a choice point has chosen inside a CommitGroup stays chosen in it:
 //
-// Failures count: a backend that keeps failing rests, for that function, as a kernel of an op does
-// (Runtime::health(), docs/concepts/breakers.md). Its name there is the backend's, that of the op "group/name".
+//   yard::CommitGroup forward;
+//   y = attention(q, k, v);                                // chooses
+//   yard::CommitGroup backward(forward.decisions());       // perhaps later, perhaps on another thread
+//   g = attention_grad(dy);                                // the same backend, if both functions have one choice key
+//   yard::CommitGroup step(yard::CommitKind::kCollective); // every rank runs the same kernels, or none
+//   compare_with_other_ranks(step.digest());
 //
-// Calls take no lock and allocate nothing, from the second of a thread on. A backend may be removed while calls
-// run: those under way finish. Functions belong to Runtime::shared(). With YARD_DISABLE=1 every call is the body; inside
-// a commit group that has chosen a backend before, an error.
+// A choice point is an op with the dtypes and shapes of its inputs and the flags of the call, whatever its scalars;
+// or a dispatched function, or the key that several functions share. Its first call chooses as calls do; later ones
+// take that choice whatever its health, or are an error if it is gone. A failed choice is replaced only by the call
+// that made it, if no other call has used it and the group is not collective. If all fail, that call has chosen
+// nothing.
+//
+// Threads. Any thread may call anything here at any time. From its second call on a thread takes no lock and
+// allocates nothing, outside commit groups and traces. A backend may be removed while calls run: they finish.
+// Functions belong to Runtime::shared().
 #pragma once
 
 #include <yard/detail/function.h>
-#include <yard/detail/function_entry.h>
+#include <yard/detail/provide.h>
 #include <yard/registry.h>
 #include <yard/status.h>
 #include <yard/verdict.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
-
-// ---- Functions ----
-// The dispatched functions of a process (function.h) and who provides them: listing, explaining, lazy groups.
-//
-// A group's backends may come late: from plugins whose manifest names the group, and from providers, which are
-// asked at the first call of one of its functions. A provider that fails is reported and costs the others
-// nothing; load() asks it again.
-//
-//   yard::add_provider("kda", [](yard::Changes& c) {
-//     c.add_backend(fast);
-//     yard::implement(c, chunk_attention, "fast", fast_chunk, fast_chunk_fits);
-//     return yard::Status();
-//   });
 
 namespace yard {
 
 namespace detail {
-struct FunctionArgs;
-struct FunctionSite;
-}  // namespace detail
+class Commit;
+}
 namespace provider {
 class FunctionService;
 }
 
-// A reason that a verifier gave, with the figures it had the first time. The first sixteen of an implementation are
-// kept apart and logged, further ones counted together.
-struct FunctionRefusal {
-  std::string reason;  // name in the catalogue; "own" for a verifier's own text
-  std::string text;
-  uint64_t count = 0;
-};
-
-// One backend's implementation of a function.
-struct FunctionProvider {
-  std::string backend;
-  int priority = 0;  // as it counts: higher first
-  bool on = false;   // calls ask it
-  std::string reason, detail;
-  std::string breaker = "closed";  // or "open", "half_open": one call at a time tries it
-  uint64_t calls = 0, failures = 0;
-  std::vector<FunctionRefusal> refusals;
-};
-
-struct FunctionInfo {
-  std::string group, name;
-  std::string signature;  // as declared; of an orphan, as provided
-  std::string choice;     // the key it chooses by, where that is not its own
-  bool declared = false;  // false: an orphan, provided and declared by nobody
-  bool asked = false;     // called, or loaded for: the group has been asked for its backends
-  std::vector<FunctionProvider>
-      providers;  // in the order in which calls ask them, those that are out last
-  uint64_t original_calls = 0;
-};
-
-// What became of one that a group's functions can come from.
-struct FunctionSource {
-  std::string group;
-  std::string name;
-  bool done = false;
-  uint64_t attempts = 0;
-  std::string error;  // of the last attempt; empty: none, or not tried yet
+struct FunctionOptions {
+  // Functions with one key choose together inside a commit group, as forward and backward do. Null: its own.
+  const char* choice = nullptr;
+  // Every implementation only writes results and reads none of them, so another can start over after a failure.
+  bool repeatable = false;
 };
 
 struct FunctionCandidate {
@@ -118,68 +89,18 @@ struct FunctionCandidate {
 struct FunctionExplanation {
   std::string function;  // "kda/chunk_attention"
   std::string selected;  // a backend, or "original"
-  std::string why;  // where something else than priority decided: the master switch, a commit group
+  std::string why;       // if not priority decided: the master switch, a commit group
   std::vector<FunctionCandidate> candidates;
-  // A line for each.
+  // One line per candidate.
   YARD_API std::string to_text() const;
 };
-
-// Fills in what the group gets. Nothing of it counts if the status is an error, or if it throws. One runs at a time.
-// Must not wait for other threads that call functions or add providers.
-using FunctionSetup = std::function<Status(Changes&)>;
-
-// The functions as one runtime sees them; valid as long as that is. Any thread, at any time.
-class Functions {
- public:
-  // Declared and provided ones, by group and name. Loads nothing.
-  YARD_API std::vector<FunctionInfo> list() const;
-  // One of them: "kda/chunk_attention".
-  YARD_API Result<FunctionInfo> find(std::string_view function) const;
-  YARD_API std::vector<FunctionSource> sources() const;
-
-  // Providers of one group add up. One that comes after the group was loaded is asked at once, in its turn; its error
-  // is in sources() and in the log. One that comes from the code of a plugin that is being loaded may be asked by the
-  // next call.
-  YARD_API void add_provider(std::string group, FunctionSetup setup, std::string name = {});
-  // What the first call does, and again what failed. The error is the first of those that failed; not_found: nobody
-  // declares, provides or serves the group; would_deadlock: the code of a plugin that is being loaded cannot do so.
-  YARD_API Status load(std::string_view group);
-
-  // Every verifier that a call asks is checked: see Function::check_verifiers(). Slow. On from the start in debug
-  // builds of the library, and where YARD_CHECK_VERIFIERS says so.
-  YARD_API void check_verifiers(bool on);
-
-  explicit Functions(provider::FunctionService& service) noexcept : service_(&service) {}
-  // For the library itself.
-  provider::FunctionService& service() const noexcept { return *service_; }
-
- private:
-  provider::FunctionService* service_;
-};
-
-// On Runtime::shared().
-YARD_API void add_provider(std::string group, FunctionSetup setup, std::string name = {});
 
 namespace detail {
 
 YARD_API FunctionExplanation explain_function(FunctionSite& site, const FunctionArgs& args);
 YARD_API std::vector<std::string> check_function(FunctionSite& site, const FunctionArgs& args);
-// The number of a text, for ever; YARD_REASON_REFUSED where there are too many.
-YARD_API int32_t intern_reason(const char* text) noexcept;
-YARD_API const yard_host_t* function_host() noexcept;
 
 }  // namespace detail
-}  // namespace yard
-
-namespace yard {
-
-struct FunctionOptions {
-  // Functions with one key choose together inside a commit group, as forward and backward do. Null: by itself.
-  const char* choice = nullptr;
-  // Whoever runs it only writes results and reads none of them: after a failure another can restart. Without it
-  // that is known only of functions that have no way to write.
-  bool repeatable = false;
-};
 
 template <class Signature>
 class Function;
@@ -189,9 +110,9 @@ class Function<R(A...)> {
  public:
   using Body = R (*)(A...);
   using Samples = void (*)(const SampleCalls<R(A...)>&);
-  // Group and name, letters, digits, '_', '.' and '-', are those that backends, rules and plugins know. Overloads
-  // and instances of templates are functions with names of their own: see Overloads. `samples` makes calls by which
-  // everybody's verifiers can be checked: see yard/verdict.h and yard::verify().
+  // Group and name (letters, digits, '_', '.', '-') are the ones that backends, rules and plugins use. Overloads and
+  // instances of templates are functions with names of their own: see Overloads. `samples` makes the calls by which
+  // verifiers are checked: see yard/verdict.h and yard::verify().
   Function(const char* group, const char* name, Body body, FunctionOptions o = {},
            Samples samples = nullptr) noexcept
       : body_(body),
@@ -208,13 +129,13 @@ class Function<R(A...)> {
       return body_(static_cast<A&&>(args)...);
     return detail::call_function<R, A...>(*site_, body_, args...);
   }
-  // The body, whoever else there is.
+  // The body, whatever backends there are.
   R original(A... args) const { return body_(static_cast<A&&>(args)...); }
 
-  // The backend that ran this thread's last call of it, "original", or nothing. Remembered for some sixty
-  // functions a thread. While the master switch is on: "original", whatever ran before.
+  // The backend that ran this thread's last call of it, "original", or "". Kept for about sixty functions per thread.
+  // While the master switch is on: "original".
   const char* last_selected() const noexcept { return detail::last_selected(site_); }
-  // Asks all that could be asked about a call like this, runs none of them.
+  // Asks all verifiers about a call like this; runs nothing.
   FunctionExplanation explain(const std::remove_reference_t<A>&... args) const {
     const typename detail::ErasedArgs<A...>::Tuple tuple(args...);
     return detail::explain_function(*site_, detail::ErasedArgs<A...>::of(tuple));
@@ -252,7 +173,7 @@ class Function<R(A...)> {
 };
 
 namespace detail {
-// Whether the parameters of a function, but for const and &, are these.
+// Whether the parameters of a function are these, but for const and &.
 template <class F, class Given>
 inline constexpr bool kTakes = false;
 template <class R, class... P, class Given>
@@ -273,7 +194,7 @@ class Overloads {
   }
 
  private:
-  // One whose parameters are these, else the first that takes them.
+  // The function with exactly these parameters, else the first that accepts them.
   template <size_t I, class... A>
   const auto& pick() const {
     using This = std::tuple_element_t<I, std::tuple<F...>>;
@@ -287,76 +208,8 @@ class Overloads {
   std::tuple<const F&...> functions_;
 };
 
-struct ImplementationOptions {
-  int priority = 0;          // -1000 to 1000, higher first
-  bool lower_first = false;  // for ports: priorities count downwards
-  bool fails_before_writing =
-      false;  // when it throws, arguments and everything else are as they were
-};
-
-namespace detail {
-
-// Reasons of the program's own verifiers: a text gets its number when it is first used.
-class ProgramTexts {
- public:
-  int32_t number(const char* text) noexcept {
-    for (Known& k : known_) {
-      const char* const t = k.text.load(std::memory_order_acquire);
-      if (t == text) return k.number;
-      if (t == nullptr) break;
-    }
-    return learn(text);
-  }
-  const yard_host_t* host() const noexcept { return function_host(); }
-
- private:
-  struct Known {
-    std::atomic<const char*> text{nullptr};
-    int32_t number = 0;
-  };
-  static constexpr size_t kKnown = 16;  // more are looked up each time
-  int32_t learn(const char* text) noexcept {
-    const int32_t n = intern_reason(text);
-    if (!learning_.exchange(true, std::memory_order_acquire)) {
-      for (Known& k : known_)
-        if (k.text.load(std::memory_order_relaxed) == nullptr) {
-          k.number = n;
-          k.text.store(text, std::memory_order_release);
-          break;
-        }
-      learning_.store(false, std::memory_order_release);
-    }
-    return n;
-  }
-  Known known_[kKnown];
-  std::atomic<bool> learning_{false};
-};
-
-}  // namespace detail
-
-// Adds to a change that `backend`, which it adds or which is there, implements the function. `run` and `verify`
-// are functions, or objects that may be called by several threads at once; they are kept until nothing uses them
-// any more. Without a verifier every call is accepted. Another signature does not compile.
-template <class R, class... A, class F, class V = detail::NoVerifier>
-Changes& implement(Changes& changes, const Function<R(A...)>& f, const char* backend, F run,
-                   V verify = {}, const ImplementationOptions& o = {}) {
-  detail::check_implementation<R(A...), F, V>();
-  using Entry = detail::FunctionEntry<R(A...), F, V, detail::ProgramTexts>;
-  if constexpr (detail::kImplementsFunction<F, R(A...)>) {
-    auto entry = std::shared_ptr<Entry>(new Entry{std::move(run), std::move(verify), {}});
-    yard_hook_t d{};
-    entry->describe(d);
-    d.name = f.name().c_str(), d.group = f.group().c_str(), d.backend = backend;
-    d.priority = o.priority;
-    if (o.lower_first) d.flags |= YARD_HOOK_LOWER_FIRST;
-    if (o.fails_before_writing) d.flags |= YARD_HOOK_FAILS_BEFORE_WRITING;
-    changes.add_hook(d, std::move(entry));
-  }
-  return changes;
-}
-
-// The backend that ran this thread's last dispatched call, "original", or nothing. Calls under the master switch leave
-// it as it was, and are not counted.
+// The backend that ran this thread's last dispatched call, "original", or "". Calls under the master switch are not
+// counted and do not change it.
 inline const char* last_selected() noexcept { return detail::last_selected(nullptr); }
 
 namespace detail {
@@ -374,72 +227,217 @@ struct Declared {
 };
 
 }  // namespace detail
-}  // namespace yard
 
-// YARD_DISPATCHED(name, "group") (parameters) { body };
-// At namespace scope, also in a header. The result is what the body returns, or what follows `->`.
-#define YARD_DISPATCHED(name, group) \
-  inline const auto name = ::yard::detail::Declared{group, #name} << []
-
-// ---- Commit ----
-// Commit groups: calls that choose together. What was chosen once inside a group stays chosen in it.
-//
-//   yard::CommitGroup forward;
-//   y = attention(q, k, v);                                // chooses
-//   ...
-//   yard::CommitGroup backward(forward.decisions());       // perhaps later, perhaps on another thread
-//   y = attention(q, k, v);                                // the same again, or an error: never another
-//   g = attention_grad(dy);                                // the same backend, where both are functions with one key
-//
-//   yard::CommitGroup step(yard::CommitKind::kCollective); // every rank runs the same kernels, or none
-//   all_reduce_like(x);
-//   compare_with_other_ranks(step.digest());
-//
-// A choice point is an op with the dtypes and shapes of its inputs and the flags of the call, whatever its
-// scalars; or a dispatched function, or the key that several functions share. Its first call inside a group
-// chooses as calls do; later ones take what it chose, whatever health says of it since. What was chosen and cannot
-// be had any more is an error. A kernel that fails is replaced only if its call was the one that chose, nobody else
-// has used the choice since, and the group is no collective one. When all fail that call has chosen nothing.
-
-namespace yard {
+struct ImplementationOptions {
+  int priority = 0;                   // -1000 to 1000, higher first
+  bool lower_first = false;           // for ports: a lower priority comes first
+  bool fails_before_writing = false;  // when it throws, it has changed nothing
+};
 
 namespace detail {
-class Commit;
-struct ThreadHead;
+
+// The number of a text, never reused; YARD_REASON_REFUSED if there are too many.
+YARD_API int32_t intern_reason(const char* text) noexcept;
+YARD_API const yard_host_t* function_host() noexcept;
+
+// Reasons of the program's verifiers: a text gets its number on first use.
+class ProgramTexts {
+ public:
+  int32_t number(const char* text) noexcept {
+    for (Known& k : known_) {
+      const char* const t = k.text.load(std::memory_order_acquire);
+      if (t == text) return k.number;
+      if (t == nullptr) break;
+    }
+    return learn(text);
+  }
+  const yard_host_t* host() const noexcept { return function_host(); }
+
+ private:
+  struct Known {
+    std::atomic<const char*> text{nullptr};
+    int32_t number = 0;
+  };
+  static constexpr size_t kKnown = 16;  // further ones are looked up each time
+  int32_t learn(const char* text) noexcept {
+    const int32_t n = intern_reason(text);
+    if (!learning_.exchange(true, std::memory_order_acquire)) {
+      for (Known& k : known_)
+        if (k.text.load(std::memory_order_relaxed) == nullptr) {
+          k.number = n;
+          k.text.store(text, std::memory_order_release);
+          break;
+        }
+      learning_.store(false, std::memory_order_release);
+    }
+    return n;
+  }
+  Known known_[kKnown];
+  std::atomic<bool> learning_{false};
+};
+
+// No verifier: accepts everything.
+struct NoVerifier {};
+
+// An implementation with its verifier behind the two functions of a descriptor.
+template <class S, class F, class V>
+struct FunctionEntry;
+template <class R, class... A, class F, class V>
+struct FunctionEntry<R(A...), F, V> {
+  F run_;
+  V verify_;
+  ProgramTexts texts;
+
+  static R run(void* self, A... a) {
+    return static_cast<FunctionEntry*>(self)->run_(static_cast<A&&>(a)...);
+  }
+  static int32_t verify(void* self, VerifyArg<A>... a, yard_verdict_t* to) {
+    auto& entry = *static_cast<FunctionEntry*>(self);
+    return VerifierOf<V, R(A...)>::ask(entry.verify_, entry.texts, a..., to);
+  }
+};
+
 }  // namespace detail
 
+// Adds to a change that `backend`, which it adds or which exists, implements the function. `run` and `verify` are
+// functions, or objects that several threads may call at once; they are kept until the last call has ended. Without a
+// verifier every call is accepted. Another signature does not compile.
+template <class R, class... A, class F, class V = detail::NoVerifier>
+Changes& implement(Changes& changes, const Function<R(A...)>& f, const char* backend, F run,
+                   V verify = {}, const ImplementationOptions& o = {}) {
+  using S = R(A...);
+  constexpr bool kVerified = !std::is_same_v<V, detail::NoVerifier>;
+  static_assert(detail::kImplementsFunction<F, S>,
+                "an implementation must have the very signature of the function it implements");
+  if constexpr (kVerified) {
+    using Verifier = detail::VerifierOf<V, S>;
+    static_assert(Verifier::kFits,
+                  "a verifier must take the function's parameters (by const& or value), perhaps "
+                  "after a const yard::FunctionQuery&");
+    static_assert(!Verifier::kFits || Verifier::kGivesVerdict,
+                  "a verifier must return yard::Verdict: yard::Accept() or yard::Reject(why)");
+  }
+  if constexpr (detail::kImplementsFunction<F, S>) {
+    using Entry = detail::FunctionEntry<S, F, V>;
+    auto entry = std::shared_ptr<Entry>(new Entry{std::move(run), std::move(verify), {}});
+    yard_hook_t d{};
+    d.size = sizeof d, d.signature = signature_of<S>(), d.self = entry.get();
+    d.name = f.name().c_str(), d.group = f.group().c_str(), d.backend = backend;
+    d.function = reinterpret_cast<void (*)(void)>(&Entry::run);
+    if constexpr (kVerified) d.verify = reinterpret_cast<void (*)(void)>(&Entry::verify);
+    d.priority = o.priority;
+    if (o.lower_first) d.flags |= YARD_HOOK_LOWER_FIRST;
+    if (o.fails_before_writing) d.flags |= YARD_HOOK_FAILS_BEFORE_WRITING;
+    changes.add_hook(d, std::move(entry));
+  }
+  return changes;
+}
+
+// A reason that a verifier gave, with the figures of the first time. The first sixteen of an implementation are counted
+// separately and logged, further ones counted together.
+struct FunctionRefusal {
+  std::string reason;  // name in the catalogue; "own" for a verifier's own text
+  std::string text;
+  uint64_t count = 0;
+};
+
+// One backend's implementation of a function.
+struct FunctionProvider {
+  std::string backend;
+  int priority = 0;  // higher first
+  bool on = false;   // calls consider it
+  std::string reason, detail;
+  std::string breaker = "closed";  // or "open", "half_open": one call at a time tries it
+  uint64_t calls = 0, failures = 0;
+  std::vector<FunctionRefusal> refusals;
+};
+
+struct FunctionInfo {
+  std::string group, name;
+  std::string signature;  // as declared; of an orphan, as provided
+  std::string choice;     // its choice key, if it is not its own
+  bool declared = false;  // false: an orphan, which is provided and not declared
+  bool asked = false;     // called, or loaded: the group has been asked for its backends
+  std::vector<FunctionProvider> providers;  // in the order of calls; those that are out last
+  uint64_t original_calls = 0;
+};
+
+// A provider of a group.
+struct FunctionSource {
+  std::string group;
+  std::string name;
+  bool done = false;
+  uint64_t attempts = 0;
+  std::string error;  // of the last attempt; empty: none, or not tried yet
+};
+
+// Adds the backends and implementations of a group. Nothing of it is applied if it returns an error or throws. One
+// runs at a time. Must not wait for threads that call functions or add providers.
+using FunctionSetup = std::function<Status(Changes&)>;
+
+// The functions of one runtime; valid as long as the runtime. Any thread, at any time.
+class Functions {
+ public:
+  // Declared and provided functions, by group and name. Loads nothing.
+  YARD_API std::vector<FunctionInfo> list() const;
+  // One of them: "kda/chunk_attention".
+  YARD_API Result<FunctionInfo> find(std::string_view function) const;
+  YARD_API std::vector<FunctionSource> sources() const;
+
+  // A group may have several providers. One that is added after the group was loaded is asked at once; its error is in
+  // sources() and in the log. One that is added by code of a plugin that is being loaded may be asked by the next call.
+  YARD_API void add_provider(std::string group, FunctionSetup setup, std::string name = {});
+  // Loads the group as the first call does, and asks providers again that failed. The first error; not_found: the group
+  // has no functions and no plugin serves it; would_deadlock: called by code of a plugin that is being loaded.
+  YARD_API Status load(std::string_view group);
+
+  // Checks every verifier that a call asks: see Function::check_verifiers(). Slow. On by default in debug builds of the
+  // library, and if YARD_CHECK_VERIFIERS is on.
+  YARD_API void check_verifiers(bool on);
+
+  explicit Functions(provider::FunctionService& service) noexcept : service_(&service) {}
+  // For the library itself.
+  provider::FunctionService& service() const noexcept { return *service_; }
+
+ private:
+  provider::FunctionService* service_;
+};
+
+// Of Runtime::shared().
+YARD_API void add_provider(std::string group, FunctionSetup setup, std::string name = {});
+
 enum class CommitKind {
-  kPlain,       // no fallback once something is chosen
-  kCollective,  // no fallback at all: a call goes to the first that accepts it, or fails
+  kPlain,       // no fallback from a choice that another call has used
+  kCollective,  // no fallback at all: the first that accepts a call runs, or the call fails
 };
 
 struct CommitDecision {
   std::string point;   // "rms_norm(f32[4,8], f32[8])@cpu", "kda/chunk_attention", or a shared key
-  std::string chosen;  // a kernel's id, or a backend's name; "original": the function's own body
+  std::string chosen;  // a kernel's id, a backend's name, or "original"
 
   bool operator==(const CommitDecision&) const = default;
 };
 
-// The calls of this thread are in the group as long as this lives. Groups nest: a choice made or used inside an inner
-// group holds in the outer ones, too, and what an outer one has chosen is not chosen again. One inside a
-// collective group is collective. Other threads see nothing of it: give them decisions(). Ends on the thread
-// that made it, the last one first. Allocates; so does the first call of a choice point.
+// The calls of this thread are in the group as long as this lives. Groups nest: a choice made or used in an inner group
+// also holds in the outer ones, and a choice of an outer group is not made again. A group inside a collective one is
+// collective. Other threads are not in the group: pass them decisions(). Must end on the thread that made it, the last
+// one first. Allocates; so does the first call of a choice point.
 class [[nodiscard]] CommitGroup {
  public:
   explicit CommitGroup(CommitKind kind = CommitKind::kPlain) : CommitGroup({}, kind) {}
-  // Begins with what was chosen elsewhere. Where an outer group has chosen otherwise, that stands.
+  // Starts with choices made elsewhere. Choices of an outer group have precedence.
   YARD_API explicit CommitGroup(const std::vector<CommitDecision>& decisions,
                                 CommitKind kind = CommitKind::kPlain);
   YARD_API ~CommitGroup();
   CommitGroup(const CommitGroup&) = delete;
   CommitGroup& operator=(const CommitGroup&) = delete;
-  static void* operator new(size_t) = delete;  // a block's, or part of something that is
+  static void* operator new(size_t) = delete;  // only on the stack
   static void* operator new[](size_t) = delete;
 
   YARD_API CommitKind kind() const noexcept;
-  // What was chosen or used inside it, in the order of the first use.
+  // The choices made or used inside it, in the order of first use.
   YARD_API std::vector<CommitDecision> decisions() const;
-  // 64 hexadecimal digits over decisions(): equal exactly when they are, to compare with other processes.
+  // 64 hexadecimal digits over decisions(), to compare with other processes.
   YARD_API std::string digest() const;
 
  private:
@@ -448,3 +446,8 @@ class [[nodiscard]] CommitGroup {
 };
 
 }  // namespace yard
+
+// YARD_DISPATCHED(name, "group") (parameters) { body };
+// At namespace scope, also in a header. The result type is that of the body, or what follows `->`.
+#define YARD_DISPATCHED(name, group) \
+  inline const auto name = ::yard::detail::Declared{group, #name} << []

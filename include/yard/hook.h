@@ -1,24 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks: named functions of a program that the active backend may replace.
+// Hooks: named functions of a program that active backends may replace.
 //
-//   inline yard::Hook<std::optional<Value>(Builder&, Value)> atomic_add{"atomic_add"};
+//   inline yard::Hook<std::optional<Value>(Builder&, Value)> atomic_add{"atomic_add"};      // declares it
+//   return yard::call_or(atomic_add, [&] { return emit_default(b, v); }, b, v);             // calls it, or the default
+//   auto kernel = yard::choose(matmul_kernel, default_kernel);   // a function object that follows activation
 //
-//   return yard::call_or(atomic_add, [&] { return emit_default(builder, value); }, builder, value);
-//   auto kernel = yard::choose(matmul_kernel, default_kernel);   // a function that follows activation
+//   yard::HookSet acme("acme");
+//   acme.add(atomic_add, [](Builder& b, Value v) { return b.emit_cas_loop(v); });
+//   runtime.hooks().add(acme).or_throw();                  // registered, and not active yet
+//   runtime.hooks().activate("acme").or_throw();           // for the process
+//   runtime.hooks().activate("acme", {2, 0}).or_throw();   // for threads that are on that device
+//   const yard::HookScope acme_only = runtime.hooks().scope("acme").value();
+//   yard::ScopedHooks in(acme_only);                       // for this thread until the end of the block
+//   yard::ScopedDevice on({2, 0});                         // this thread works for that device
 //
-// Whether a hook is engaged and what it returns are two things: zero, false, empty and null come back as they are.
-// The default is evaluated only if no hook is engaged. A hook may be used at any time, also before anything is
-// activated or registered; then it means the default. Backends provide hooks by a HookSet (hooks.h) or a plugin
-// (plugin_hooks.hpp), and are activated for the process, a device or a block of code.
+// A hook may be used at any time, also before anything is registered or active: then the default runs. The default is
+// evaluated only if the hook is not engaged; any result of a hook, also zero, false, empty or null, is returned as it
+// is. Backends provide hooks by a HookSet or a plugin (yard/plugin_hooks.hpp).
 //
-// Any thread may call a hook at any time; implementations are called by several at once. A call holds what it runs:
-// switching and unloading wait for nobody, and no library is closed that a hook is running in. A call costs a few
-// nanoseconds, allocates nothing and takes no lock. The first one looks for plugins that serve the hook. Exceptions
-// of implementations and defaults reach the caller.
+// A call runs the first of: the scopes that the thread is in, the innermost first; what is active for its device;
+// what is active for the process. Within the last two, higher priority comes first, then what was activated later. Only
+// that one runs, unless it takes a yard::Next and calls the next in the chain, at last the default. A backend is in
+// a chain once.
+//
+// Any thread may call a hook at any time; implementations are called by several at once. A call keeps what it runs
+// loaded; activation and unloading do not wait for calls. A call costs a few nanoseconds, allocates nothing and takes
+// no lock; the first one loads plugins that serve the hook. Exceptions of implementations and defaults reach the
+// caller.
 #pragma once
 
 #include <yard/detail/hook.h>
-#include <yard/detail/hook_entry.h>
+#include <yard/detail/provide.h>
 #include <yard/registry.h>
 #include <yard/status.h>
 #include <yard/tensor.h>
@@ -33,9 +45,13 @@
 
 namespace yard {
 
+namespace provider {
+class HookService;
+}
+
 namespace detail {
 
-// The part of a hook that knows no types.
+// The part of a hook that does not depend on its signature.
 class HookBase {
  public:
   HookBase(const char* name, const char* signature, Runtime* runtime) noexcept
@@ -56,7 +72,7 @@ class HookBase {
     HookPlace place;
     return find_hook(*s, thread, guard, process_link(*s, thread, guard), place);
   }
-  // Null where the hook has none yet: not engaged.
+  // Null: none yet, so the hook is not engaged.
   HookSite* site() const noexcept {
     HookSite* s = site_.load(kFollow);
     return s != nullptr ? s : attach();
@@ -74,6 +90,11 @@ class HookBase {
   Runtime* runtime_;
   mutable std::atomic<HookSite*> site_{nullptr};
 };
+
+template <class T>
+void* address_of(T& t) noexcept {
+  return const_cast<void*>(static_cast<const volatile void*>(std::addressof(t)));
+}
 
 // Running a chain. The default is erased to a function of the hook's own arguments.
 template <class S>
@@ -97,7 +118,7 @@ struct HookCall<R(A...)> {
   static R run_one(const HookLink& link, void* first, B&&... b) {
     return reinterpret_cast<Function>(link.function)(first, std::forward<B>(b)...);
   }
-  // Out of the way of hooks that run alone.
+  // Not inlined: most hooks run alone.
   template <class... B>
   [[gnu::noinline]] static R run(const HookPlace& place, Function fallback, void* context,
                                  B&&... b) {
@@ -107,7 +128,27 @@ struct HookCall<R(A...)> {
     yard_hook_next_t next{sizeof next, 0, link.self, &r, reinterpret_cast<void (*)(void)>(&rest)};
     return run_one(link, &next, std::forward<B>(b)...);
   }
-  // Defaults: one that knows its arguments, and one that is given them.
+  // Runs the hook if it is engaged, with `fallback(context, ...)` at the end of its chain; else `otherwise()`.
+  template <class Otherwise, class... B>
+  [[gnu::always_inline]] static inline R call(const HookBase& hook, Function fallback,
+                                              void* context, const Otherwise& otherwise,
+                                              B&&... args) {
+    static_assert(std::is_invocable_v<R (*)(A...), B...>,
+                  "these are not the arguments of the hook's signature");
+    const HookSite* site = hook.site();
+    if (site != nullptr && may_engage(*site)) {
+      ThreadHead& thread = t_thread != nullptr ? *t_thread : register_thread();
+      Guard guard(thread);
+      const HookLink* link = process_link(*site, thread, guard);
+      if (link != nullptr && !link->takes_next) [[likely]]
+        return run_one(*link, link->self, std::forward<B>(args)...);
+      HookPlace place;
+      if (find_hook(*site, thread, guard, link, place))
+        return run(place, fallback, context, std::forward<B>(args)...);
+    }
+    return otherwise();
+  }
+  // A default without parameters, and one with those of the hook.
   template <class F>
   static R run_closed(void* f, A...) {
     return static_cast<R>((*static_cast<F*>(f))());
@@ -118,11 +159,6 @@ struct HookCall<R(A...)> {
   }
 };
 
-template <class T>
-void* address_of(T& t) noexcept {
-  return const_cast<void*>(static_cast<const volatile void*>(std::addressof(t)));
-}
-
 }  // namespace detail
 
 template <class Signature>
@@ -130,41 +166,28 @@ class Hook;
 template <class R, class... A>
 class Hook<R(A...)> : public detail::HookBase {
  public:
-  // Of Runtime::shared(). Declares it: it is listed, and what provides it is held against its signature.
+  // Of Runtime::shared(). Declares the hook: it is listed, and the signatures of its providers are compared.
   explicit Hook(const char* name) noexcept : HookBase(name, signature_of<R(A...)>(), nullptr) {}
   // Of another runtime, which must outlive it.
   Hook(Runtime& runtime, const char* name) noexcept
       : HookBase(name, signature_of<R(A...)>(), &runtime) {}
 };
 
-// Runs the hook, or `fallback()` if none is engaged. Arguments are touched only if a hook runs. At the end of a
-// chain whose implementations ask for the next one `fallback()` runs as well, and sees the caller's variables:
-// what the call has moved into the hook is gone.
+// Runs the hook, or `fallback()` if it is not engaged. Arguments are used only if the hook runs. If implementations
+// call the next in the chain, `fallback()` may run at its end, and sees the caller's variables, from which the call may
+// have moved.
 template <class R, class... A, class F, class... B>
 R call_or(const Hook<R(A...)>& hook, F&& fallback, B&&... args) {
   static_assert(std::is_invocable_r_v<R, F&>,
                 "the default of a hook takes nothing and returns what the hook does");
-  static_assert(std::is_invocable_v<R (*)(A...), B...>,
-                "these are not the arguments of the hook's signature");
   using Call = detail::HookCall<R(A...)>;
-  const detail::HookSite* site = hook.site();
-  if (site != nullptr && detail::may_engage(*site)) {
-    detail::ThreadHead& thread =
-        detail::t_thread != nullptr ? *detail::t_thread : detail::register_thread();
-    detail::Guard guard(thread);
-    const detail::HookLink* link = detail::process_link(*site, thread, guard);
-    if (link != nullptr && !link->takes_next) [[likely]]
-      return Call::run_one(*link, link->self, std::forward<B>(args)...);
-    detail::HookPlace place;
-    if (detail::find_hook(*site, thread, guard, link, place))
-      return Call::run(place, &Call::template run_closed<std::remove_reference_t<F>>,
-                       detail::address_of(fallback), std::forward<B>(args)...);
-  }
-  return static_cast<R>(fallback());
+  return Call::call(
+      hook, &Call::template run_closed<std::remove_reference_t<F>>, detail::address_of(fallback),
+      [&]() -> R { return static_cast<R>(fallback()); }, std::forward<B>(args)...);
 }
 
-// A definition: calls the hook while one is engaged and `definition` otherwise, each time again. Copies of it are
-// independent; the hook must outlive them.
+// A function object: calls the hook if it is engaged, else `definition`, decided for each call. Copies are independent;
+// the hook must outlive them.
 template <class Signature, class F>
 class Chosen;
 template <class R, class... A, class F>
@@ -175,24 +198,12 @@ class Chosen<R(A...), F> {
 
   template <class... B>
   R operator()(B&&... args) const {
-    static_assert(std::is_invocable_v<R (*)(A...), B...>,
-                  "these are not the arguments of the hook's signature");
     using Call = detail::HookCall<R(A...)>;
-    const detail::HookSite* site = hook_->site();
-    if (site != nullptr && detail::may_engage(*site)) {
-      detail::ThreadHead& thread =
-          detail::t_thread != nullptr ? *detail::t_thread : detail::register_thread();
-      detail::Guard guard(thread);
-      const detail::HookLink* link = detail::process_link(*site, thread, guard);
-      if (link != nullptr && !link->takes_next) [[likely]]
-        return Call::run_one(*link, link->self, std::forward<B>(args)...);
-      detail::HookPlace place;
-      if (detail::find_hook(*site, thread, guard, link, place))
-        return Call::run(place, &Call::template run_open<const F>, detail::address_of(definition_),
-                         std::forward<B>(args)...);
-    }
-    return Call::template run_open<const F>(detail::address_of(definition_),
-                                            std::forward<B>(args)...);
+    constexpr auto run = &Call::template run_open<const F>;
+    void* const definition = detail::address_of(definition_);
+    return Call::call(
+        *hook_, run, definition, [&]() -> R { return run(definition, std::forward<B>(args)...); },
+        std::forward<B>(args)...);
   }
   bool engaged() const noexcept { return hook_->engaged(); }
 
@@ -211,39 +222,14 @@ Chosen<R(A...), std::decay_t<F>> choose(const Hook<R(A...)>& hook, F&& definitio
 template <class R, class... A, class F>
 void choose(const Hook<R(A...)>&& hook, F&& definition) = delete;
 
-}  // namespace yard
-
-// ---- Hooks ----
-// Who provides hooks, and which of them are active.
-//
-//   yard::HookSet acme("acme");
-//   acme.add(atomic_add, [](Builder& b, Value v) { return b.emit_cas_loop(v); });
-//   runtime.hooks().add(acme).or_throw();                  // registered: nothing has changed yet
-//   runtime.hooks().activate("acme").or_throw();           // for the process
-//   runtime.hooks().activate("acme", {2, 0}).or_throw();   // for threads that are on that device
-//
-//   const yard::HookScope acme_only = runtime.hooks().scope("acme").value();
-//   yard::ScopedHooks in(acme_only);                       // for this thread until the end of the block
-//   yard::ScopedDevice on({2, 0});                         // this thread works for that device
-//
-// A call runs the first of: the sets the thread is in, the innermost first; what is active for its device; what is
-// active for the process. Within the last two, higher priority comes first, then what was activated later. That
-// one alone runs, unless it takes a yard::Next and asks for the next (hook_entry.h). A backend is asked once.
-
-namespace yard {
-
-namespace provider {
-class HookService;
-}
-
-// What a set may do to names.
+// Which names a set may provide.
 enum class HookPermission {
-  kOverride,  // replace what the program declares or another backend provides; a name that nobody declares is an orphan
-  kAdd,       // bring names that nobody declares or provides; any other is refused
+  kOverride,  // those that the program declares or another backend provides; any other is an orphan
+  kAdd,       // new names only: those that are declared or provided are refused
   kBoth,      // either
 };
 
-// The hooks of one backend. A value; what it holds lives until the last call has ended that runs it.
+// The hooks of one backend. A value; implementations live until the last call that runs them has ended.
 class HookSet {
  public:
   explicit HookSet(std::string backend, HookPermission permission = HookPermission::kOverride)
@@ -254,7 +240,7 @@ class HookSet {
   HookSet& add(const Hook<R(A...)>& hook, F f, int priority = 0) {
     return add<R(A...)>(std::string(hook.name()), std::move(f), priority);
   }
-  // A hook that is declared elsewhere, or not yet.
+  // By name, for a hook that is declared elsewhere or later.
   template <class Signature, class F>
   HookSet& add(std::string name, F f, int priority = 0) {
     static_assert(detail::kImplements<F, Signature> || detail::kImplementsWithNext<F, Signature>,
@@ -282,7 +268,7 @@ class HookSet {
   std::vector<Item> items_;
 };
 
-// A set that a thread can be in; see Hooks::scope(). A value.
+// For ScopedHooks; see Hooks::scope(). A value.
 class HookScope {
  private:
   friend class Hooks;
@@ -293,7 +279,7 @@ class HookScope {
 };
 
 namespace detail {
-// On the thread's list of frames as long as it lives. Ends on the thread that made it, the last one first.
+// On the thread's list of frames as long as it lives. Must end on the thread that made it, the last one first.
 class [[nodiscard]] ScopedFrame {
  public:
   ScopedFrame(const ScopedFrame&) = delete;
@@ -315,13 +301,13 @@ class [[nodiscard]] ScopedFrame {
 };
 }  // namespace detail
 
-// The thread is in the set: its hooks come first. Loops of the host (parallel_for) take it along.
+// The thread is in the scope: the backend's hooks come first. Loops of the host (parallel_for) inherit it.
 class ScopedHooks : public detail::ScopedFrame {
  public:
   explicit ScopedHooks(const HookScope& scope) noexcept
       : ScopedFrame(scope.number_, {}, scope.table_) {}
 };
-// The thread works for the device: hooks that are active for it count.
+// The thread works for the device: hooks that are active for the device are engaged.
 class ScopedDevice : public detail::ScopedFrame {
  public:
   explicit ScopedDevice(Device device) noexcept : ScopedFrame(0, {device.type, device.index}, 0) {}
@@ -335,61 +321,58 @@ struct HookProvider {
   bool definition = false;
   bool active = false;          // for the process
   std::vector<Device> devices;  // for these
-  std::string off;              // why it is left out all the same; empty: it is not
+  std::string off;              // why policy or process rule it out; empty: they do not
 };
 
 struct HookInfo {
   std::string name, signature;
   bool declared = false;
-  bool engaged = false;  // for the process
-  std::vector<HookProvider>
-      providers;        // as the process would ask them; then those that are not active
-  std::string problem;  // empty: none
+  bool engaged = false;                 // for the process
+  std::vector<HookProvider> providers;  // as the process calls them; then those not active
+  std::string problem;                  // empty: none
 };
 
 struct HookActivation {
   std::string backend;
   std::optional<Device> device;  // none: the process
-  bool waiting = false;          // nobody brings hooks of that name yet
+  bool waiting = false;          // the backend provides no hooks yet
 };
 
-// Everything, at one moment.
+// All hooks of a runtime at one moment.
 struct HookListing {
   std::vector<HookInfo> hooks;              // by name and signature
   std::vector<HookActivation> activations;  // in their order
   // The declared one, where several signatures share the name; null: none. Valid as long as the listing.
   YARD_API const HookInfo* find(std::string_view name) const& noexcept;
   const HookInfo* find(std::string_view name) const&& = delete;
-  // Names that are provided and not declared; declared and not provided.
+  // Names that are provided and not declared; that are declared and not provided.
   YARD_API std::vector<std::string> undeclared() const;
   YARD_API std::vector<std::string> unprovided() const;
 };
 
-// The hooks of one runtime; valid as long as that is. Any thread may call any of it at any time.
+// The hooks of one runtime; valid as long as the runtime. Any thread, at any time.
 class Hooks {
  public:
-  // All or nothing; engages nothing by itself, unless the backend is active already. Several sets of one backend add
-  // up.
+  // All or nothing. Not engaged before the backend is active. A backend may have several sets.
   YARD_API Status add(const HookSet& set);
-  // Takes the backend's hooks, and its dispatched functions, out. The ticket tells when no call runs them any more.
+  // Removes the backend's hooks and its dispatched functions. The ticket is done when no call runs them any more.
   YARD_API Result<Ticket> remove(std::string_view backend);
 
-  // Again is fine, and makes it the latest. An error if nobody brings hooks under that name, unless plugins that serve
-  // hooks have been found and not been opened: then it counts from when one of them does. If the name is also that
-  // of a backend of kernels, that must be there and not be switched off. Device index -1: every device of that type.
-  // What is active stays so through removing, unloading and loading again; while its backend is switched off, or
-  // cannot be used in a forked child, it is left out. All hooks of the backend are engaged at one moment.
+  // All hooks of the backend are engaged at one moment. Activating again makes it the latest. Device index -1: every
+  // device of that type. The backend must be allowed and enabled by policy, available, and its device not lost. It
+  // must provide hooks, unless plugins with hooks have been found and not been opened: then activation takes effect
+  // when one of them brings its hooks. Activations persist when hooks are removed, unloaded and loaded again. While
+  // policy disables or denies the backend, and in a forked child that cannot use it, its hooks are left out.
   YARD_API Status activate(std::string_view backend);
   YARD_API Status activate(std::string_view backend, Device device);
   // An error if it is not active there.
   YARD_API Status deactivate(std::string_view backend);
   YARD_API Status deactivate(std::string_view backend, Device device);
-  // For ScopedHooks; an error as of activate(). Without effect once the backend has been removed.
+  // For ScopedHooks; fails as activate() does. Without effect once the backend has been removed.
   YARD_API Result<HookScope> scope(std::string_view backend) const;
 
-  // Whether activating a backend with orphans is an error: hooks that are there to override while nobody declares
-  // them; and adding them to one that is active, also by a plugin, which is refused then. Off in the beginning: then
-  // they are logged.
+  // Orphans are hooks that may only override and are not declared. Strict: activating a backend with orphans fails, and
+  // so does adding orphans, also by a plugin, to an active one. Off by default: they are logged.
   YARD_API void set_strict(bool on = true);
 
   YARD_API HookListing list() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks and dispatched functions for plugin.hpp: a function of a plugin takes the place of one of the program.
+// Hooks and dispatched functions of plugins, for plugin.hpp: functions that replace functions of the program.
 //
 //   int64_t add(int64_t a, int64_t b) { return a + b; }
 //   int64_t twice(yard::Next<int64_t(int64_t)> next, int64_t x) { return 2 * next(x); }
@@ -9,13 +9,11 @@
 //       .add(hook<twice>("scale").backend("acme").priority(10))
 //       .add(function<fast>("kda", "chunk", "acme").verify<fits>(kReasons, host).samples<some_calls>())
 //
-// The manifest lists the hooks (HOOKS of yard_add_plugin) and the groups of functions. A C++ type in a signature must
-// be laid out as the program has it, which its text makes sure of (yard/detail/signature.h).
+// The manifest lists the hooks (HOOKS of yard_add_plugin) and the groups of functions. Signatures are compared at load
+// with those of the program, with the layouts of C++ types (yard/detail/signature.h).
 #pragma once
 
-#include <yard/detail/callable.h>
-#include <yard/detail/function_parameters.h>
-#include <yard/detail/hook_entry.h>
+#include <yard/detail/provide.h>
 #include <yard/plugin.h>
 #include <yard/verdict.h>
 #include <yard/plugin.hpp>
@@ -47,66 +45,45 @@ struct HookOf<F, R (*)(Next<R(A...)>, A...)> {
 template <auto F, class R, class... A>
 struct HookOf<F, R (*)(A...) noexcept> : HookOf<F, R (*)(A...)> {};
 
-// A verifier that says its reasons in words finds their numbers in this list; the first names its text. A text that is
-// not in it cannot be shown: its number is one past the end, by which the host says so, and checks call it broken.
+// The reasons of a verifier are numbered by their place in this list. A text that is not in it cannot be shown: its
+// number is one past the end, for which the host has a message, and checks report the verifier as broken.
 struct ReasonTexts {
   std::span<const char* const> list;
-  const yard_host_t* host = nullptr;
+  const yard_host_t* host_ = nullptr;
+  const yard_host_t* host() const noexcept { return host_; }
   int32_t number(const char* text) const noexcept {
-    for (size_t i = 0; i < list.size(); ++i)
-      if (list[i] == text || std::string_view(list[i]) == text)
-        return YARD_REASON_OWN + static_cast<int32_t>(i);
-    return YARD_REASON_OWN + static_cast<int32_t>(list.size());
+    size_t i = 0;
+    while (i < list.size() && list[i] != text && std::string_view(list[i]) != text) ++i;
+    return YARD_REASON_OWN + static_cast<int32_t>(i);
   }
 };
 
-// A verifier has the function's arguments, those that are no scalars by const&, perhaps after a FunctionQuery, and
-// returns a Verdict; or it has them and then a verdict to fill in. What it throws the host reports.
+// A verifier returns a Verdict (yard::detail::VerifierOf), or takes the function's arguments and then a yard_verdict_t*
+// to fill in. The host reports exceptions.
 template <auto V, class S>
 struct VerifierOf;
 template <auto V, class R, class... A>
 struct VerifierOf<V, R(A...)> {
   using T = decltype(V);
-  using Own = yard::detail::SignatureOf<T>;
-  // The same parameters, not some that happen to convert. What has several (a generic lambda) must take the
-  // arguments as they come.
-  template <class... P>
-  static constexpr bool kTakes =
-      std::is_void_v<Own> || std::is_same_v<typename yard::detail::Parameters<Own>::List,
-                                            yard::detail::TypeList<yard::detail::Plain<P>...>>;
-  template <class... B>
-  using Says = std::is_invocable_r<Verdict, T, B...>;
-  static constexpr bool kAsks = kTakes<FunctionQuery, A...> &&
-                                Says<const FunctionQuery&, yard::detail::VerifyArg<A>...>::value;
-  static constexpr bool kSays = kTakes<A...> && Says<yard::detail::VerifyArg<A>...>::value;
+  using Typed = yard::detail::VerifierOf<T, R(A...)>;
   static constexpr bool kFills =
-      kTakes<A..., yard_verdict_t*> &&
+      yard::detail::kHasParameters<yard::detail::SignatureOf<T>, A..., yard_verdict_t*> &&
       std::is_invocable_r_v<int32_t, T, yard::detail::VerifyArg<A>..., yard_verdict_t*>;
   static_assert(
-      kAsks || kSays || kFills,
+      Typed::kGivesVerdict || kFills,
       "a verifier is yard::Verdict(A...) or int32_t(A..., yard_verdict_t*), where A... are "
       "its function's, perhaps after a const yard::FunctionQuery&");
   static inline ReasonTexts texts;
 
   static int32_t entry(void*, yard::detail::VerifyArg<A>... a, yard_verdict_t* verdict) {
-    if constexpr (!kAsks && !kSays) {
+    if constexpr (Typed::kGivesVerdict)
+      return Typed::ask(V, texts, a..., verdict);
+    else
       return V(a..., verdict);
-    } else {
-      const Verdict v = [&]() -> Verdict {
-        if constexpr (kAsks)
-          return V(FunctionQuery(static_cast<uint32_t>(verdict->pad_), texts.host), a...);
-        else
-          return V(a...);
-      }();
-      if (v.accepted()) return YARD_OK;
-      verdict->reason = v.text() != nullptr ? texts.number(v.text()) : v.code();
-      for (int i = 0; i < 3; ++i) verdict->figures[i] = v.figures()[i];
-      return YARD_DECLINED;
-    }
   }
 };
 
-// Sample calls, as a host that does not know their types takes them.
+// Sample calls with their types erased.
 template <auto M, class S>
 struct SamplesOf;
 template <auto M, class R, class... A>
@@ -133,7 +110,7 @@ struct SamplesOf<M, R(A...)> {
 
 }  // namespace detail
 
-// A hook around the function F; by itself it may override.
+// A hook around the function F, which may override.
 template <auto F>
 Hook hook(const char* name) noexcept {
   using H = detail::HookOf<F, decltype(F)>;
@@ -144,12 +121,12 @@ Hook hook(const char* name) noexcept {
   return h;
 }
 
-// An implementation of a dispatched function. Knows its signature, so that a verifier is held against it.
+// An implementation of a dispatched function of signature S.
 template <class S>
 class Function : public Hook {
  public:
   explicit Function(const char* name) noexcept : Hook(name) {}
-  // `texts` are those of all reasons it gives in words, and must stay; `host` answers its FunctionQuery.
+  // `texts` lists the texts of all its reasons, and must outlive the plugin's use; `host` answers its FunctionQuery.
   template <auto V>
   Function& verify(std::span<const char* const> texts = {},
                    const yard_host_t* host = nullptr) noexcept {
@@ -159,7 +136,7 @@ class Function : public Hook {
     d.verify = reinterpret_cast<void (*)(void)>(&Verifier::entry);
     return *this;
   }
-  // M makes calls by which the verifier can be checked: see yard/verdict.h.
+  // M makes sample calls, by which the verifier is checked: see yard/verdict.h.
   template <auto M>
   Function& samples() noexcept {
     d.samples = &detail::SamplesOf<M, S>::entry;
@@ -172,7 +149,7 @@ Function<typename detail::HookOf<F, decltype(F)>::Signature> function(const char
                                                                       const char* name,
                                                                       const char* backend) {
   using H = detail::HookOf<F, decltype(F)>;
-  static_assert(!H::kTakesNext, "a dispatched function asks for no next one");
+  static_assert(!H::kTakesNext, "an implementation of a dispatched function takes no yard::Next");
   Function<typename H::Signature> f(name);
   f.d.group = group, f.d.backend = backend;
   f.d.signature = signature_of<typename H::Signature>();

@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a verifier of a dispatched function says, and what it may ask. Standalone but for plugin.h.
+// Verifiers of dispatched functions (yard/function.h), and sample calls by which they are checked. Standalone but for
+// plugin.h.
 //
-//   yard::Verdict fits(const Args& a, Mode m) {
-//     if (a.head_dim > 256) return yard::Reject("head dimension {0} is above {1}", a.head_dim, 256);
+//   yard::Verdict fits(const Norm& n, float) {
+//     if (n.width > 256) return yard::Reject("width {0} is above {1}", n.width, 256);
 //     return yard::Accept();
 //   }
+//   void norm_samples(const yard::SampleCalls<float(const Norm&, float)>& call) {
+//     std::vector<float> x(4 * 512), out(x.size());
+//     call(Norm{x.data(), out.data(), 4, 64}, 1e-6f);
+//     call(Norm{x.data(), out.data(), 4, 512}, 1e-6f);
+//   }
+//
+// A verifier has its function's parameters, none of which it can change, perhaps after a const FunctionQuery&. It is
+// cheap, changes nothing and gives the same answer every time; several threads may call it at once. `yard verify` and
+// yard::verify() ask it about every sample, several times and on several threads; nothing is run. Make samples that
+// reach every branch: what is not asked is not checked. The function that makes them owns what the arguments point to.
 #pragma once
 
 #include <yard/plugin.h>
@@ -17,12 +28,12 @@ namespace yard {
 
 struct Accept {};
 
-// Why not. The text is a literal, or lives as long: texts are made only if someone asks, the n-th figure stands
-// for {n}. Every distinct text is a reason of its own: keep figures out of it.
+// A refusal with its reason. The text is a literal, or lives as long; {n} stands for the n-th figure and is filled in
+// only when the text is shown. Every distinct text is a reason of its own: keep figures out of it.
 struct Reject {
   constexpr explicit Reject(const char* why, int64_t a = 0, int64_t b = 0, int64_t c = 0) noexcept
       : text(why), code(YARD_REASON_REFUSED), figures{a, b, c} {}
-  // One of the catalogue: docs/reference/reasons.md.
+  // A reason of the catalogue: docs/reference/reasons.md.
   constexpr explicit Reject(yard_reason_t reason, int64_t a = 0, int64_t b = 0,
                             int64_t c = 0) noexcept
       : text(nullptr),
@@ -51,22 +62,22 @@ class Verdict {
 };
 
 namespace detail {
-// How a verifier is given an argument of its function: scalars as they are, everything else where it is.
+// How an argument is passed to a verifier: scalars by value, everything else by const&.
 template <class A>
 using VerifyArg =
     std::conditional_t<std::is_scalar_v<std::remove_cvref_t<A>> && !std::is_reference_v<A>, A,
                        const std::remove_reference_t<A>&>;
 }  // namespace detail
 
-// What a verifier may ask, beside looking at its arguments: it probes nothing itself. Valid during the call.
+// What a verifier may ask beside its arguments; it must not probe the machine itself. Valid during the call.
 class FunctionQuery {
  public:
   FunctionQuery(uint32_t flags, const yard_host_t* host) noexcept : flags_(flags), host_(host) {}
-  // As the thread's scope says (yard/policy.h): no gradient will be asked for.
+  // Set by the thread's scope (yard/policy.h): no gradient is needed.
   bool inference() const noexcept { return (flags_ & YARD_CALL_INFERENCE) != 0; }
   bool training() const noexcept { return !inference(); }
   bool deterministic() const noexcept { return (flags_ & YARD_CALL_DETERMINISTIC) != 0; }
-  // Features by the names of docs/reference/backends.md; false where nobody knows.
+  // By the names of docs/reference/backends.md; false if unknown.
   bool has_feature(const char* name, yard_device_t device = {1, 0}) const noexcept {
     return host_ != nullptr && host_->has_feature != nullptr &&
            host_->has_feature(host_->self, device, name) == 1;
@@ -78,24 +89,6 @@ class FunctionQuery {
   const yard_host_t* host_;
 };
 
-}  // namespace yard
-
-// ---- Samples ----
-// Sample calls of a dispatched function, by which its verifiers are checked (yard verify, yard/verify.h). Standalone.
-//
-// The function that makes them hands each call's arguments on, and owns what they point to:
-//
-//   void norm_samples(const yard::SampleCalls<float(const Norm&, float)>& call) {
-//     std::vector<float> x(4 * 64), out(x.size());
-//     call(Norm{x.data(), out.data(), 4, 64, DType::kF32}, 1e-6f);
-//     call(Norm{x.data(), out.data(), 4, 64, DType::kBF16}, 1e-6f);
-//   }
-//
-// Verifiers are asked about them, several times and on several threads; nothing is run. Take calls that reach every
-// branch: what is not tried is not checked.
-
-namespace yard {
-
 template <class Signature>
 class SampleCalls;
 
@@ -104,12 +97,12 @@ class SampleCalls<R(A...)> {
  public:
   using Arguments = std::tuple<const std::remove_reference_t<A>&...>;
 
-  // One sample. Returns when it has been checked.
+  // Checks one sample.
   void operator()(const std::remove_reference_t<A>&... args) const {
     take_(to_, Arguments(args...));
   }
 
-  // For whoever checks.
+  // For the library itself.
   SampleCalls(void (*take)(void* to, const Arguments&), void* to) noexcept : take_(take), to_(to) {}
 
  private:

@@ -2,7 +2,7 @@
 // What a TraceScope collects.
 #pragma once
 
-#include <yard/detail/function_text.h>
+#include <yard/detail/function.h>
 #include <yard/plugin.h>
 #include <yard/trace.h>
 

@@ -28,7 +28,7 @@ using provider::ProviderTable;
 struct FunctionStory {
   std::vector<const char*> failed;            // backends
   std::shared_ptr<health::ProbeSlots> probe;  // entered by the implementation that runs
-  bool watched = false;                       // health is told of a success of the one that runs
+  bool watched = false;  // a success of the one that runs is reported to health
 
   FunctionStory() = default;
   ~FunctionStory() { leave_probe(ErrorClass::kDeclined); }
@@ -325,7 +325,7 @@ void function_ended(const FunctionSite& site, const FunctionRow& row,
   FunctionStory& story = *so_far.story;
   const bool watched = std::exchange(story.watched, false);
   provider::FunctionService* const service = provider::FunctionService::serving();
-  // A failure has reset both, and health knows of it.
+  // A failure has reset both, and has been reported.
   if ((story.probe == nullptr && !watched) || service == nullptr) return;
   const auto& i = static_cast<const Implementation&>(row);
   try {

@@ -34,7 +34,7 @@ std::atomic<FunctionService*> g_serving{nullptr};
 // Whether this thread is making a table: functions that probes call run the original.
 thread_local bool t_making_table = false;
 
-// Groups that this thread is loading: calls that it makes meanwhile get what is there.
+// Groups that this thread is loading: calls that it makes then use what has been registered so far.
 thread_local std::vector<std::string_view>* t_loading = nullptr;
 class Loading {
  public:

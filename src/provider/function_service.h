@@ -3,8 +3,8 @@
 // loaded on first use.
 //
 // Only the shared runtime serves calls of functions; others can list what their plugins provide. One thread at a time
-// loads groups, and runs providers and plugins meanwhile; one at a time makes tables, and runs probes. Lock order: group
-// lock before the lock of the plugin loader.
+// loads groups, which runs providers and plugins; one at a time makes tables, which runs probes. Lock order: group lock
+// before the lock of the plugin loader.
 #pragma once
 
 #include <yard/function.h>
@@ -46,7 +46,7 @@ class FunctionService {
   void serve();
   // The one that does; null: none yet.
   static FunctionService* serving() noexcept;
-  // Whether this thread is deciding about providers or candidates: calls that it makes meanwhile choose nothing.
+  // Whether this thread is deciding about providers or candidates: calls that it makes then choose nothing.
   static bool selecting() noexcept;
   // The first call of a function, or a question about it: loads its group and makes its table. Holding no guard.
   void attach(detail::FunctionSite& site);

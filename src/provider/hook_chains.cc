@@ -81,7 +81,7 @@ std::unique_ptr<HookChains> HookChains::make_change(const HookChains* before, Ho
   auto link = std::make_unique<Link>();
   link->self = to.get(), link->takes_next = true;
   to->process = to->links_.emplace_back(std::move(link)).get();
-  // Whoever holds the change may use either.
+  // A call that holds the change may use either.
   for (HookChains* c : {const_cast<HookChains*>(before), after})
     if (c != nullptr) c->reached_by_.insert(c->reached_by_.end(), {to.get(), to->process});
   return to;
@@ -110,13 +110,13 @@ void HookChains::retire(HookChains* chains) {
 
 namespace {
 
-// Whether a frame is one of the table's sets.
+// Whether a frame is a scope of the table.
 bool is_of(const HookFrame& frame, const HookChains& chains) noexcept {
   return frame.backend != 0 && frame.table == chains.table;
 }
 
-// Whether one of the frames before `end` brings the backend.
-bool brings(const HookPlace& p, const HookFrame* end, uint32_t backend) noexcept {
+// Whether one of the frames before `end` is of the backend.
+bool is_in_frames(const HookPlace& p, const HookFrame* end, uint32_t backend) noexcept {
   for (const HookFrame* f = p.all; f != end; f = f->outer)
     if (f->backend == backend && is_of(*f, *p.chains)) return true;
   return false;
@@ -154,7 +154,7 @@ bool place_in_change(const HookLink& link, HookPlace& to) noexcept {
 
 bool next_place(HookPlace& p) noexcept {
   for (; p.frame != nullptr; p.frame = p.frame->outer) {
-    if (!is_of(*p.frame, *p.chains) || brings(p, p.frame, p.frame->backend)) continue;
+    if (!is_of(*p.frame, *p.chains) || is_in_frames(p, p.frame, p.frame->backend)) continue;
     for (const HookLink* link : p.chains->alone)
       if (link->backend == p.frame->backend) {
         p.link = link, p.frame = p.frame->outer;
@@ -162,7 +162,7 @@ bool next_place(HookPlace& p) noexcept {
       }
   }
   for (; p.rest != nullptr; p.rest = p.rest->next)
-    if (!brings(p, nullptr, p.rest->backend)) {
+    if (!is_in_frames(p, nullptr, p.rest->backend)) {
       p.link = p.rest, p.rest = p.rest->next;
       return true;
     }

@@ -25,7 +25,7 @@ struct Implementation : detail::FunctionRow {
   const std::shared_ptr<const registry::Hook> hook;
   base::Counter runs, failures;
 
-  // Its last calls failed: health is told of the next success.
+  // Its last calls failed: the next success is reported to health.
   mutable std::atomic<bool> suspect{false};
 
   bool fails_before_writing() const noexcept {

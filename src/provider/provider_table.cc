@@ -75,7 +75,7 @@ void ProviderTable::update_plain() const noexcept {
     return true;
   };
   plain.store(is_plain());
-  // The store may have overwritten that of a thread that has made an implementation suspect meanwhile.
+  // The store may have overwritten that of a thread that has just made an implementation suspect.
   if (plain.load() && !is_plain()) plain.store(false);
 }
 

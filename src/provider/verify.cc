@@ -68,7 +68,7 @@ Answer ask_checked(const Implementation& i, const detail::ThreadHead& thread,
   const Answer second = ask_once(i, thread, args);
   const Answer elsewhere = ask_elsewhere(i, thread, args, first);
   const auto differs = [&](const char* when, const Answer& other) {
-    return fmt::format("it says {}, and {} {}", described(i, first), when,
+    return fmt::format("inconsistent answers: {}; {}: {}", described(i, first), when,
                        other.broken.empty() ? described(i, other) : other.broken);
   };
   if (!same_answer(first, second) || !second.broken.empty())
@@ -85,8 +85,7 @@ namespace {
 
 constexpr size_t kMaxProblems = 8;  // reported of one verifier
 
-// Asks one verifier about all samples: those that the program declares with the function, and those that a plugin brings
-// with its implementation.
+// Asks one verifier about all samples: those of the program, declared with the function, and those of the plugin.
 class Examination {
  public:
   Examination(std::shared_ptr<const registry::Hook> hook, const Verification& what)

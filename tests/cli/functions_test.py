@@ -80,7 +80,7 @@ class VerifyFunctions(Plugged):
         data, f = self.verify("verifier_moody", code=1)
         self.assertFalse(data["verified"])
         self.assertEqual(f["state"], "broken")
-        self.assertEqual(f["problems"][0], "sample 1: it says yes, and asked again no, 1 is more than 0")
+        self.assertEqual(f["problems"][0], "sample 1: inconsistent answers: yes; asked again: no, 1 is more than 0")
 
     def test_one_that_throws_is_broken_with_its_text(self):
         _, f = self.verify("verifier_throws", code=1)

@@ -65,7 +65,7 @@ TEST_F(FunctionVerify, OneThatDiffersBetweenCallsIsBroken) {
   const FunctionReport r = verify("v_group/f");
   EXPECT_EQ(r.state, State::kBroken);
   EXPECT_EQ(r.broken, 3u);
-  EXPECT_EQ(r.problems[0], "sample 1: it says yes, and asked again no, not now");
+  EXPECT_EQ(r.problems[0], "sample 1: inconsistent answers: yes; asked again: no, not now");
 }
 
 TEST_F(FunctionVerify, OneThatDiffersBetweenThreadsIsBroken) {
@@ -76,7 +76,7 @@ TEST_F(FunctionVerify, OneThatDiffersBetweenThreadsIsBroken) {
                                                   : Verdict(Reject("elsewhere"));
       });
   EXPECT_EQ(verify("v_group/f").problems[0],
-            "sample 1: it says yes, and on another thread no, elsewhere");
+            "sample 1: inconsistent answers: yes; on another thread: no, elsewhere");
 }
 
 TEST_F(FunctionVerify, OneThatThrowsIsBrokenWithItsText) {

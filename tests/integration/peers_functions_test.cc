@@ -44,10 +44,10 @@ TEST_F(PeersFunctions, AVerifierWithAStaleSignatureIsRefusedAtCompileTime) {
   const auto with_double = [](int, double) -> Verdict { return Accept(); };
   const auto vague = [](int, float) { return true; };
   EXPECT_TRUE((detail::VerifierOf<decltype(right), S>::kFits));
-  EXPECT_TRUE((detail::VerifierOf<decltype(right), S>::kSaysWhy));
+  EXPECT_TRUE((detail::VerifierOf<decltype(right), S>::kGivesVerdict));
   EXPECT_FALSE((detail::VerifierOf<decltype(stale), S>::kFits));
   EXPECT_FALSE((detail::VerifierOf<decltype(with_double), S>::kFits));
-  EXPECT_FALSE((detail::VerifierOf<decltype(vague), S>::kSaysWhy));
+  EXPECT_FALSE((detail::VerifierOf<decltype(vague), S>::kGivesVerdict));
   EXPECT_TRUE((detail::kImplementsFunction<int (*)(int, float), S>));
   EXPECT_FALSE((detail::kImplementsFunction<int (*)(int, double), S>));
   EXPECT_FALSE((detail::kImplementsFunction<long (*)(int, float), S>));
@@ -177,7 +177,7 @@ TEST_F(PeersFunctions, AVerifierThatChangesItsMindIsFound) {
       [&](int) -> Verdict { return ++asked % 2 == 0 ? Verdict(Accept()) : Reject("not now"); });
   EXPECT_EQ(f.check_verifiers(5),
             std::vector<std::string>{"the verifier of backend 'p_moody' for function 'p_group/f': "
-                                     "it says no, not now, and asked again yes"});
+                                     "inconsistent answers: no, not now; asked again: yes"});
 }
 
 TEST_F(PeersFunctions, AVerifierThatDependsOnItsThreadIsFound) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread's commit groups have chosen (commit.h), for whoever chooses. Not for direct use.
+// What the commit groups of a thread have chosen (yard/function.h). Not for direct use.
 //
 //   detail::Commit* group = detail::current_commit();            // null outside of any: one load
 //   if (group != nullptr)
@@ -25,20 +25,17 @@ class Commit {
   Commit(const Commit&) = delete;
   Commit& operator=(const Commit&) = delete;
 
-  // What is chosen for the point, here or in an outer group; null: nothing yet. Counts as a use. The text
-  // stays where it is as long as the group.
+  // The choice of the point, here or in an outer group; null: none yet. Counts as a use. Valid as long as the group.
   YARD_API const std::string* chosen(std::string_view point);
-  // Begins with a choice that was made elsewhere, unless an outer group has one. Outer groups learn of it when it is
-  // used.
+  // Starts with a choice that was made elsewhere, unless an outer group has one. Recorded in outer groups when used.
   YARD_API void seed(std::string_view point, std::string_view id);
-  // The point has chosen, for this group and the outer ones. To be said before the chosen one runs, so that
-  // calls it makes follow.
+  // Records a choice in this group and the outer ones. Before the chosen one runs, so that calls it makes follow.
   YARD_API void note(std::string_view point, std::string_view id);
-  // What note() said is void, since the chosen one failed. False if that cannot be: the choice was used
-  // meanwhile, or the group is a collective one.
+  // Undoes note() after the chosen one failed. False: not possible, because another call has used the choice or the
+  // group is collective.
   YARD_API bool take_back(std::string_view point);
 
-  // Whether it, or one around it, is declared to be one.
+  // Whether it or an outer group is collective.
   bool collective() const noexcept { return collective_; }
   Commit* outer() const noexcept { return outer_; }
   YARD_API std::vector<CommitDecision> decisions() const;

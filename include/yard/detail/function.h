@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inline part of a call of a dispatched function (function.h). Not for direct use.
+// The inline part of a call of a dispatched function (yard/function.h). Not for direct use.
 //
-// A function's table is one immutable object behind one pointer. A call holds it in its hazard slot while it
-// asks verifiers, and then only the implementation that runs: a call that never ends holds back nothing else.
+// A function's table is one immutable object behind one pointer. A call protects it with its hazard slot while it asks
+// verifiers, and then only the implementation that runs: a long call keeps nothing else from being freed.
 #pragma once
 
-#include <yard/detail/function_text.h>
 #include <yard/detail/guard.h>
+#include <yard/detail/signature.h>
 #include <yard/plugin.h>
+#include <yard/tensor.h>
 #include <yard/verdict.h>
 
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -25,7 +27,7 @@ struct FunctionRow {
   void (*run)(void) = nullptr;     // R (*)(void* self, A...)
   void (*verify)(void) = nullptr;  // see VerifyFunction; null: accepts everything
   void* self = nullptr;
-  const char* backend = nullptr;  // stays for ever
+  const char* backend = nullptr;  // never freed
   uint32_t ran = 0;               // counter
 };
 
@@ -33,25 +35,25 @@ struct FunctionTable {
   const FunctionRow* const* rows = nullptr;  // in the order in which they are asked
   uint32_t count = 0;
   uint32_t original = 0;  // counter
-  // False: calls take the long way, since verifiers are checked or the health of somebody is watched.
+  // False: calls take the slow path, because verifiers are checked or the health of an implementation is watched.
   mutable std::atomic<bool> plain{true};
 };
-// Of every function under the master switch: calls outside of commit groups go straight to the original.
+// The table of every function under the master switch: calls outside commit groups run the original at once.
 extern YARD_API const FunctionTable kFunctionsOff;
 
 struct FunctionArgs;
-// Has `samples`, a function of its own type, hand the arguments of its calls to take(to, arguments).
+// Calls `samples`, cast back to its type, which passes the arguments of each of its calls to take(to, arguments).
 using TakeSamples = void (*)(void (*samples)(void), void (*take)(void* to, const FunctionArgs&),
                              void* to);
 
-// A declared function: one for each group, name and signature. Stays for ever.
+// A declared function: one per group, name and signature. Never freed.
 struct FunctionSite {
   std::atomic<const FunctionTable*> table{nullptr};  // null: not asked for yet
   uint64_t id = 0;
   std::string group, name, signature;
-  std::string point;        // under which commit groups know its choice
+  std::string point;        // its choice point in commit groups
   bool repeatable = false;  // see FunctionOptions
-  // The program's function that makes sample calls, and how it is asked for them; null: there is none.
+  // The program's function that makes sample calls, and how it is called; null: none.
   std::atomic<void (*)(void)> samples{nullptr};
   std::atomic<TakeSamples> take_samples{nullptr};  // set before
   std::atomic<int> declared{0};                    // objects that exist now
@@ -66,7 +68,7 @@ struct FunctionDeclaration {
 YARD_API FunctionSite* declare_function(const FunctionDeclaration& d) noexcept;
 YARD_API void undeclare_function(FunctionSite* site) noexcept;
 
-// Who ran last, by function. Of a thread.
+// The backends that ran last, by function. One per thread.
 struct FunctionCalls {
   static constexpr uint32_t kSites = 64;
   struct Last {
@@ -82,14 +84,13 @@ inline constexpr const char* kOriginal = "original";
 inline void remember(ThreadHead& thread, const FunctionSite& site, const char* backend) {
   FunctionCalls& calls =
       thread.functions != nullptr ? *thread.functions : make_function_calls(thread);
-  // Two stores each: to copy one from the other would wait for both.
+  // Stored twice: copying one from the other would wait for the stores.
   const FunctionCalls::Last last{site.id, backend};
   calls.of[site.id % FunctionCalls::kSites] = last;
   calls.latest = last;
 }
 YARD_API const char* last_selected(const FunctionSite* site) noexcept;
 
-// Whether this thread is in one: then no call chooses by itself.
 inline bool in_commit_group() noexcept {
   const ThreadHead* const thread = t_thread;
   return thread != nullptr && (thread->scope & ThreadHead::kCommitted) != 0;
@@ -97,10 +98,10 @@ inline bool in_commit_group() noexcept {
 
 template <class... A>
 using VerifyFunction = int32_t (*)(void* self, VerifyArg<A>..., yard_verdict_t*);
-// Whether a second implementation can be given what a first one was given.
+// Whether a second implementation can be called with an argument that a first one has had.
 template <class A>
 inline constexpr bool kSurvives = std::is_reference_v<A> || std::is_trivially_copyable_v<A>;
-// Whether no implementation can change what the caller has, nor what it is given again.
+// Whether no implementation can change the argument, neither the caller's nor the one passed again.
 template <class A>
 inline constexpr bool kOnlyRead =
     std::is_reference_v<A>
@@ -111,11 +112,11 @@ inline constexpr bool kOnlyRead<const std::string&> = true;
 template <>
 inline constexpr bool kOnlyRead<std::string_view> = true;
 
-// What is left of the arguments when an implementation has failed.
+// What is left of the arguments after an implementation has failed.
 enum class Left : uint8_t {
   kNothing,    // something was consumed
-  kPerhaps,    // they can be given again; what they lead to may have been written
-  kEverything  // nobody could change anything
+  kPerhaps,    // they can be passed again; data they refer to may have been written
+  kEverything  // nothing can have been changed
 };
 template <class... A>
 inline constexpr Left kLeft = !(kSurvives<A> && ...)  ? Left::kNothing
@@ -124,7 +125,7 @@ inline constexpr Left kLeft = !(kSurvives<A> && ...)  ? Left::kNothing
 
 // YARD_CALL_* of the thread's scope.
 YARD_API uint32_t scope_flags(const ThreadHead& thread) noexcept;
-// A verifier said no; or it threw, and the exception is being handled.
+// After a refusal; in the catch block of an exception that a verifier threw.
 YARD_API void function_refused(const FunctionRow& row, const yard_verdict_t& v);
 YARD_API void function_verifier_threw(const FunctionRow& row);
 
@@ -154,16 +155,56 @@ inline bool accepts(const ThreadHead& thread, const FunctionRow& row,
   return false;
 }
 
-// The arguments of a call, for code that does not know their types.
+// Receives an argument as text, or as the tensor that it is.
+using SayArgument = void (*)(void* to, const char* text, const yard_tensor_t* tensor);
+
+// Numbers and texts are shown as they are, everything else by its type.
+template <class T>
+std::string argument_text(const T& a) {
+  using Plain = std::remove_cv_t<T>;
+  if constexpr (std::is_same_v<Plain, bool>) {
+    return a ? "true" : "false";
+  } else if constexpr (std::is_floating_point_v<Plain>) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.9g", static_cast<double>(a));
+    return text;
+  } else if constexpr (std::is_integral_v<Plain>) {
+    return std::to_string(a);
+  } else if constexpr (std::is_enum_v<Plain>) {
+    return std::to_string(static_cast<std::underlying_type_t<Plain>>(a));
+  } else if constexpr (std::is_same_v<Plain, std::string> ||
+                       std::is_same_v<Plain, std::string_view>) {
+    constexpr size_t kMost = 60;
+    const std::string_view text = a;
+    return "\"" + std::string(text.substr(0, kMost)) + (text.size() > kMost ? "\"..." : "\"");
+  } else {
+    SignatureText text;
+    put_type<Plain>(text);
+    return std::string(text.text, text.size);
+  }
+}
+
+template <class T>
+void describe_argument(const T& a, SayArgument say, void* to) {
+  using Plain = std::remove_cv_t<T>;
+  if constexpr (std::is_same_v<Plain, TensorView>)
+    say(to, "", &a.c());
+  else if constexpr (std::is_same_v<Plain, yard_tensor_t>)
+    say(to, "", &a);
+  else
+    say(to, argument_text(a).c_str(), nullptr);
+}
+
+// The arguments of a call with their types erased.
 struct FunctionArgs {
   const void* tuple;
   int32_t (*ask)(const void* tuple, const ThreadHead& thread, const FunctionRow& row,
                  yard_verdict_t& v);
-  // Calls say() with each argument for people, or with the tensor that it is.
+  // Calls say() for each argument.
   void (*describe)(const void* tuple, SayArgument say, void* to);
 };
 
-// What one call has been through: nothing, as long as nothing fails and nobody is in rollout.
+// What one call has done so far; no story as long as nothing fails and no breaker is half-open.
 struct FunctionStory;
 YARD_API void free_story(FunctionStory* story) noexcept;
 struct FunctionTry {
@@ -179,16 +220,16 @@ struct FunctionTry {
   FunctionTry& operator=(const FunctionTry&) = delete;
 };
 
-// Makes the table, the first time with all that the group can have. Outside of guards.
+// Makes the table; loads the group on first use. Holding no guard.
 YARD_API void attach_function(FunctionSite& site);
-// The long way: commit groups, checks of verifiers, what failed already. Null: the original. Leaves the row
-// held by the guard. Throws yard::Error where the call must not go on.
+// The slow path: commit groups, checks of verifiers, earlier failures. Null: the original. The guard then protects the
+// row. Throws yard::Error where the call must not run.
 YARD_API const FunctionRow* choose_function(FunctionSite& site, Guard& guard, ThreadHead& thread,
                                             const FunctionArgs& args, FunctionTry& so_far);
-// In a catch (...): whether the call goes on with the next one. Tells health, too.
+// In a catch (...): reports the failure to health. Returns whether the next implementation is tried.
 YARD_API bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHead& thread,
                               Left left, FunctionTry& so_far);
-// The row that choose_function() gave has run, well unless function_failed() was called: tells health.
+// The row of choose_function() has returned or thrown: reports a success to health unless function_failed() was called.
 YARD_API void function_ended(const FunctionSite& site, const FunctionRow& row,
                              FunctionTry& so_far) noexcept;
 class FunctionEnd {
@@ -228,8 +269,8 @@ struct ErasedArgs {
 };
 
 template <class R, class... A>
-[[gnu::noinline]] R call_the_long_way(FunctionSite& site, ThreadHead& thread, R (*body)(A...),
-                                      FunctionTry& so_far, std::remove_reference_t<A>&... args) {
+[[gnu::noinline]] R call_slow_path(FunctionSite& site, ThreadHead& thread, R (*body)(A...),
+                                   FunctionTry& so_far, std::remove_reference_t<A>&... args) {
   const typename ErasedArgs<A...>::Tuple tuple(args...);
   const FunctionArgs erased = ErasedArgs<A...>::of(tuple);
   for (;;) {
@@ -255,15 +296,15 @@ inline R call_function(FunctionSite& site, R (*body)(A...), std::remove_referenc
   {
     Guard guard(thread);
     const FunctionTable* const table = guard.protect(site.table);
-    constexpr uint64_t kLongWay = ThreadHead::kCommitted | ThreadHead::kTraced;
+    constexpr uint64_t kSlowPath = ThreadHead::kCommitted | ThreadHead::kTraced;
     if (table != nullptr && table->plain.load(std::memory_order_relaxed) &&
-        (thread.scope & kLongWay) == 0) [[likely]] {
+        (thread.scope & kSlowPath) == 0) [[likely]] {
       original = true;
       for (uint32_t i = 0; original && i < table->count; ++i) {
         const FunctionRow& row = *table->rows[i];
         if (row.verify != nullptr && !accepts<A...>(thread, row, args...)) continue;
-        // Of the table itself only what was branched on has been read, which no store overtakes. Whoever refused
-        // has been read for more.
+        // So far only values of the table that were branched on have been read, which no store overtakes. A row that
+        // refused was read beyond that.
         if (i == 0) [[likely]]
           guard.move_to(&row);
         else
@@ -274,8 +315,8 @@ inline R call_function(FunctionSite& site, R (*body)(A...), std::remove_referenc
           return run_row<R, A...>(row, args...);
         } catch (...) {
           if (!function_failed(site, row, thread, kLeft<A...>, so_far)) throw;
-          original =
-              false;  // the table has been let go: once more from the beginning, without this one
+          // The guard has moved off the table: start over on the slow path, without this row.
+          original = false;
         }
       }
       if (original) {
@@ -286,7 +327,7 @@ inline R call_function(FunctionSite& site, R (*body)(A...), std::remove_referenc
   }
   if (original) [[likely]]
     return body(static_cast<A&&>(args)...);
-  return call_the_long_way<R, A...>(site, thread, body, so_far, args...);
+  return call_slow_path<R, A...>(site, thread, body, so_far, args...);
 }
 
 }  // namespace yard::detail

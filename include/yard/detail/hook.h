@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a call finds the hook that is engaged. Not for direct use: see yard/hook.h.
+// How a call finds the hook that is engaged (yard/hook.h). Not for direct use.
 //
-// Each hook of a runtime has a site. What is active for the process is one pointer there, null when there is
-// nothing, so that a hook nobody replaces costs two loads and two branches. Only threads that are on a device or in
-// a set of hooks look further. Chains are immutable and replaced whole; a call holds what it needs of the one it began
-// with: a hook that runs alone holds back nobody else.
+// Each hook of a runtime has a site. What is active for the process is one pointer there, null if nothing is, so that
+// a hook that is not engaged costs two loads and two branches. Only threads that are on a device or in a scope of
+// hooks look further. Chains are immutable and replaced as a whole; a call protects what it needs of its chain: a hook
+// that runs alone keeps no other from being freed.
 //
-// A change that concerns several hooks is one change: while it is made, their sites show a link without a function,
-// behind which calls find what counts, for all of them the old or for all the new.
+// A change of several hooks takes effect at one moment: while it is made, their sites show a link without a function,
+// behind which calls find the chains in force, either the old ones of all hooks or the new ones.
 #pragma once
 
 #include <yard/detail/guard.h>
@@ -36,47 +36,47 @@ struct HookDeclaration;  // src/registry/declarations.h
 
 struct HookSite {
   std::atomic<const HookLink*> process{nullptr};
-  std::atomic<const HookChains*> all{nullptr};  // null: nobody provides it
+  std::atomic<const HookChains*> all{nullptr};  // null: no providers
 };
 
-// A device (backend 0) or a set of hooks that a thread is in.
+// A device (backend 0) or a scope of hooks that a thread is in.
 struct HookFrame {
   const HookFrame* outer = nullptr;
   uint32_t backend = 0;
   yard_device_t device{};
-  uint64_t table = 0;  // of a set: whose
+  uint64_t table = 0;  // of a scope: the id of its HookTable
 };
 
-// Where a call is in its chain.
+// The place of a call in its chain.
 struct HookPlace {
   const HookLink* link = nullptr;      // runs now
   const HookLink* rest = nullptr;      // then these,
-  const HookFrame* frame = nullptr;    // after what these frames bring
+  const HookFrame* frame = nullptr;    // after those of these frames
   const HookFrame* all = nullptr;      // all frames of the thread
-  const HookChains* chains = nullptr;  // where frames find what they bring
+  const HookChains* chains = nullptr;  // where frames find theirs
 };
 // False if there is none.
 YARD_API bool first_place(const HookChains& chains, const HookFrame* frames,
                           HookPlace& to) noexcept;
 YARD_API bool next_place(HookPlace& place) noexcept;
-// The same for a link that stands for a change under way.
+// The same for a link that stands for a change in progress.
 YARD_API bool place_in_change(const HookLink& link, HookPlace& to) noexcept;
 
-// A hook with that name and signature exists, or does not any more. Any thread, also before main().
+// At the construction and destruction of a Hook. Any thread, also before main().
 YARD_API const HookDeclaration* declare_hook(const char* name, const char* signature) noexcept;
 YARD_API void undeclare_hook(const HookDeclaration* declaration) noexcept;
 YARD_API const char* name_of(const HookDeclaration* declaration) noexcept;
-// The site on a runtime, the shared one when null; opens plugins that serve it. `again` when it is to be asked
-// again, since plugins cannot be opened just now. Null when there is no memory.
+// The site on a runtime, null: the shared one. Opens plugins that serve the hook; `again` is set if they cannot be
+// opened now. Null when out of memory.
 YARD_API HookSite* attach_hook(const HookDeclaration* declaration, Runtime* runtime,
                                bool& again) noexcept;
 
-// The first that is active for the process, held by `guard`; null where there is none, or the thread is in something.
+// The first link that is active for the process, protected by `guard`; null: none, or the thread is in a frame.
 inline const HookLink* process_link(const HookSite& site, ThreadHead& thread,
                                     Guard& guard) noexcept {
   return thread.hooks == nullptr ? guard.protect(site.process) : nullptr;
 }
-// What a call runs; false: the default. `link` is what process_link() gave.
+// What a call runs; false: the default. `link` is the result of process_link().
 inline bool find_hook(const HookSite& site, ThreadHead& thread, Guard& guard, const HookLink* link,
                       HookPlace& to) noexcept {
   if (link != nullptr && link->function != nullptr) {
@@ -94,7 +94,7 @@ inline bool find_hook(const HookSite& site, ThreadHead& thread, Guard& guard, co
   return true;
 }
 
-// Whether a call must look at all.
+// False: the hook is not engaged.
 inline bool may_engage(const HookSite& site) noexcept {
   return site.process.load(std::memory_order_relaxed) != nullptr ||
          (t_thread != nullptr && t_thread->hooks != nullptr);

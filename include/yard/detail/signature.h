@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The canonical text of a C++ signature, by which a program and a library that was built elsewhere tell
-// whether they mean the same function.
+// The canonical text of a C++ signature, by which a program and a library that was built elsewhere check that they mean
+// the same function.
 //
 //   yard::signature_of<int64_t(const Builder&, float*)>()     "i64(const ir::Builder{48:8}&, f32*)"
 //
-// Integers read i8 to u64, floating-point numbers f32 and f64. A class or enum has its full name and, as {size:
-// alignment}, its layout: a library that was compiled with another one is refused instead of called. A type of an
-// unnamed namespace is one of its file alone, and has that in its text. A type that stays incomplete, or whose name
-// compilers spell differently, is given a name:
+// Integers are i8 to u64, floating-point numbers f32 and f64. A class or enum has its full name and its layout as
+// {size:alignment}: a library that was compiled with another layout is refused. A type of an unnamed namespace also has
+// a number of its source file (one for all files that share a precompiled header with this one in it). A type that
+// stays incomplete, or whose name compilers spell differently, is given a name:
 //
 //   template <> struct yard::TypeName<Context> { static constexpr std::string_view text = "acme::Context"; };
 //
-// Standalone: plugins include it, too. Everything happens at compile time.
+// Standalone: plugins include it, too. Evaluated at compile time.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@
 
 namespace yard {
 
-// Specialise it, with a member `text`, for types whose text is not to be made.
+// Specialise it, with a member `text`, to name a type.
 template <class T>
 struct TypeName {};
 
@@ -73,7 +73,7 @@ inline constexpr bool kIsTemplateOfOne<std::shared_ptr<T>> = true;
 template <class T>
 constexpr void put_type(SignatureText& to);
 
-// Templates that everybody uses and compilers spell each in its own way.
+// Common templates that compilers spell differently.
 template <template <class...> class W, class T, class... Rest>
 constexpr void put_one(SignatureText& to, const W<T, Rest...>*) {
   using Whole = W<T, Rest...>;
@@ -98,12 +98,11 @@ constexpr void put_layout(SignatureText& to) {
   to.put("{"), to.put(sizeof(T)), to.put(":"), to.put(alignof(T)), to.put("}");
 }
 
-// Types of unnamed namespaces: two files may each have one of the same name and size, and mean something else by it.
+// Types of unnamed namespaces: two files may have different ones of the same name and size.
 constexpr bool is_of_one_file(std::string_view name) {
   return name.find("{anonymous}") != name.npos || name.find("(anonymous namespace)") != name.npos;
 }
-// Such a T makes this a function of its file alone, so that every file has its own. The path itself is nobody's
-// business.
+// Such a T gives this function internal linkage, so that every file has its own. The path is hashed: it is private.
 template <class T>
 constexpr void put_file(SignatureText& to) {
   uint64_t hash = 14695981039346656037ull;
@@ -134,7 +133,7 @@ constexpr void put_type(SignatureText& to) {
   } else if constexpr (std::is_rvalue_reference_v<T>) {
     put_type<std::remove_reference_t<T>>(to), to.put("&&");
   } else if constexpr (std::is_const_v<T>) {
-    // What is constant stands before its type, but behind a pointer.
+    // const is written before a type and after a pointer.
     if constexpr (std::is_pointer_v<T>)
       put_type<std::remove_const_t<T>>(to), to.put(" const");
     else
@@ -172,7 +171,7 @@ struct FunctionText<R(A...)> {
     to.put(")");
   }
 };
-// A promise not to throw changes nothing for the caller.
+// noexcept makes no difference to the caller.
 template <class R, class... A>
 struct FunctionText<R(A...) noexcept> : FunctionText<R(A...)> {};
 
@@ -196,7 +195,7 @@ struct Signature {
 
 }  // namespace detail
 
-// The text of R(A...). Lives for ever (in a plugin: as long as that is loaded).
+// The text of R(A...). Lives as long as the program; in a plugin, as long as it is loaded.
 template <class S>
 constexpr const char* signature_of() {
   static_assert(std::is_function_v<S>, "a signature is written R(A...)");
