@@ -23,7 +23,7 @@ int main() {
   std::vector<float> x(2 * 4, 3.0f), weight(4, 0.5f), out(2 * 4);
   yard::TensorView tx = yard::view(x, {2, 4});  // dtype from float
   yard::TensorView tweight = yard::view(weight, {4});
-  yard::TensorView tout(out.data(), yard::DType::f32, {2, 4});        // said in full
+  yard::TensorView tout(out.data(), yard::DType::f32, {2, 4});        // dtype given
   yard::TensorView left(x.data(), yard::DType::f32, {2, 2}, {4, 1});  // strides in elements
   // [/views]
   CHECK(left.numel() == 4 && left.strides()[0] == 4);
@@ -44,12 +44,12 @@ int main() {
   gelu_and_mul(yard::view(gated, {2, 2}), tx, Gelu::kTanh).or_throw();
   CHECK(gated[0] > 8.9f && gated[0] < 9.0f);
 
-  // [misfit]
-  yard::Status misfit = rms_norm(tout, tx, tx, 1e-6f);  // the weight has two dimensions
-  CHECK(misfit.code() == yard::Code::kInvalidArgument);
-  CHECK(misfit.error_class() == yard::ErrorClass::kCaller);
-  // [/misfit]
-  CHECK(std::string(misfit.message()).find("weight") != std::string::npos);
+  // [mismatch]
+  yard::Status mismatch = rms_norm(tout, tx, tx, 1e-6f);  // the weight has two dimensions
+  CHECK(mismatch.code() == yard::Code::kInvalidArgument);
+  CHECK(mismatch.error_class() == yard::ErrorClass::kCaller);
+  // [/mismatch]
+  CHECK(std::string(mismatch.message()).find("weight") != std::string::npos);
 
   yard::Status bad = wrong(tout, tx, tweight, 1e-6f);
   CHECK(bad.error_class() == yard::ErrorClass::kCaller);

@@ -34,7 +34,7 @@
 #include <yard/detail/function.h>
 #include <yard/detail/function_entry.h>
 #include <yard/registry.h>
-#include <yard/status.h>
+#include <yard/result.h>
 #include <yard/verdict.h>
 
 #include <cstddef>

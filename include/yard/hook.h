@@ -20,7 +20,7 @@
 #include <yard/detail/hook.h>
 #include <yard/detail/hook_entry.h>
 #include <yard/registry.h>
-#include <yard/status.h>
+#include <yard/result.h>
 #include <yard/tensor.h>
 
 #include <memory>

@@ -150,6 +150,8 @@ class Core {
 
   // ---- Calls ----
   Site* attach(std::string_view name, std::string_view letters, Status* why);
+  // Finds the op of a site again, after it was removed.
+  Status attach_again(Site& site);
   // Everything that is not a plain hit: see call.cc.
   Status call_slow(Site& site, const yard_value_t* args, uint32_t count, const Options* options);
 

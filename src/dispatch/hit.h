@@ -3,6 +3,7 @@
 #pragma once
 
 #include <yard/detail/call.h>
+#include <yard/detail/counter.h>
 
 #include "base/reclaimer.h"
 #include "dispatch/core.h"

@@ -48,7 +48,25 @@ uint8_t leading_tensors(const op::Schema& schema) {
   return static_cast<uint8_t>(n);
 }
 
+void aim(Site& site, uint32_t index, uint32_t count, uint8_t leading) noexcept {
+  site.count.store(count, std::memory_order_relaxed);
+  site.leading.store(leading, std::memory_order_relaxed);
+  site.index.store(index, std::memory_order_release);
+}
+
 }  // namespace
+
+// A packed op may come back with another schema.
+Status Core::attach_again(Site& site) {
+  Status why;
+  const Site* again = attach(site.name, site.letters, &why);
+  if (again == nullptr) return why;
+  if (again != &site)
+    aim(site, again->index.load(std::memory_order_acquire),
+        again->count.load(std::memory_order_relaxed),
+        again->leading.load(std::memory_order_relaxed));
+  return {};
+}
 
 Site* Core::attach(std::string_view name, std::string_view letters, Status* why) {
   auto s = snapshot();
@@ -73,8 +91,10 @@ Site* Core::attach(std::string_view name, std::string_view letters, Status* why)
     for (found = sites_.load(std::memory_order_acquire);
          found != nullptr && (found->name != name || found->letters != letters);)
       found = found->next;
+  const uint32_t count = op_record->op->program->arg_count();
+  const uint8_t leading = leading_tensors(op_record->op->program->schema());
   if (found != nullptr) {
-    found->index.store(op_record->op->index, std::memory_order_release);
+    aim(*found, op_record->op->index, count, leading);
     if (packed != nullptr) packed->store(found, std::memory_order_release);
     return found;
   }
@@ -82,10 +102,10 @@ Site* Core::attach(std::string_view name, std::string_view letters, Status* why)
   static std::atomic<uint64_t> last_id{0};
   auto* site = new Site{this,
                         last_id.fetch_add(1, std::memory_order_relaxed) + 1,
-                        op_record->op->program->arg_count(),
                         {op_record->op->index},
+                        {count},
+                        {leading},
                         letters != kPacked,
-                        leading_tensors(op_record->op->program->schema()),
                         std::string(name),
                         std::string(letters)};
   site->next = sites_.load(std::memory_order_relaxed);

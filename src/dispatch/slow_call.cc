@@ -162,12 +162,7 @@ class SlowCall {
   Status prepare() {
     if (gone_) {
       gone_ = false;
-      Status why;
-      const Site* again = core_.attach(site_.name, site_.letters, &why);
-      if (again == nullptr) return why;
-      // Only an index that attach() has checked the signature for.
-      site_.index.store(again->index.load(std::memory_order_acquire), std::memory_order_release);
-      return {};
+      return core_.attach_again(site_);
     }
     const auto s = core_.snapshot();
     const uint32_t index = site_.index.load(std::memory_order_acquire);

@@ -23,7 +23,7 @@
 // manually. Parsing checks meaning as well as form, so a Schema that parse_schema returned is sound.
 #pragma once
 
-#include <yard/status.h>
+#include <yard/result.h>
 #include <yard/tensor.h>
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 // Characters are bytes; what is not ASCII can be written but not put into a class.
 #pragma once
 
-#include <yard/status.h>
+#include <yard/result.h>
 
 #include <bitset>
 #include <cstdint>

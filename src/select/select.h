@@ -10,8 +10,8 @@
 
 namespace yard::select {
 
-// In yard_verdict_t::pad_ of a verdict that a verifier gave: its figures are its own.
-inline constexpr int32_t kByVerifier = 1;
+// In yard_verdict_t::flags of a verdict that a verifier gave: its figures are its own.
+inline constexpr uint32_t kByVerifier = 1;
 
 // What a probe that refused said, in words; empty if it said nothing.
 std::string refusal(const registry::Probe& probe);

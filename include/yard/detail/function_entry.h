@@ -74,7 +74,7 @@ struct FunctionEntry<R(A...), F, V, Texts> {
   }
   static int32_t verify(void* self, VerifyArg<A>... a, yard_verdict_t* to) {
     auto& entry = *static_cast<FunctionEntry*>(self);
-    const Verdict v = entry.judge(static_cast<uint32_t>(to->pad_), a...);
+    const Verdict v = entry.judge(to->flags, a...);
     if (v.accepted()) [[likely]]
       return YARD_OK;
     to->reason = v.text() != nullptr ? entry.texts.number(v.text()) : v.code();

@@ -8,6 +8,7 @@
 //   void yard_visit(const Args& a, auto&& see) { see(a.q), see(std::span(a.k, a.size)), see(a.heads); }
 #pragma once
 
+#include <yard/plugin.h>
 #include <yard/tensor.h>
 
 #include <algorithm>
