@@ -20,10 +20,10 @@ int main() {
   // [denied]
   yard::Options options;
   options.deny = {"*"};
-  yard::Explanation nobody = yard::explain("softmax(f32[64,1000])", options).value();
-  CHECK(nobody.selected.empty());
-  CHECK(nobody.candidates[0].reason == "denied_kernel");
-  std::puts(nobody.counterfactuals[0].c_str());
+  yard::Explanation denied = yard::explain("softmax(f32[64,1000])", options).value();
+  CHECK(denied.selected.empty());
+  CHECK(denied.candidates[0].reason == "denied_kernel");
+  std::puts(denied.counterfactuals[0].c_str());
   // [/denied]
-  CHECK(nobody.counterfactuals[0].find("would have been first") != std::string::npos);
+  CHECK(denied.counterfactuals[0].find("would have been first") != std::string::npos);
 }

@@ -15,7 +15,7 @@ int main() {
   {
     yard::ScopedPolicy exact = yard::ScopedPolicy::prefer(yard::Kind::kReference);
     CHECK(chosen() == "reference.cpp");
-    std::thread([&] { CHECK(chosen() == usual); }).join();  // nobody else's business
+    std::thread([&] { CHECK(chosen() == usual); }).join();  // other threads are not affected
   }
   CHECK(chosen() == usual);
   // [/block]

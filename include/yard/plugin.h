@@ -422,8 +422,6 @@ typedef struct yard_sample {
   /* Calls `verify`, a yard_hook_t::verify of the function's signature, with `of` and the arguments, and returns its
    * result; several threads may call it at once. */
   int32_t (*ask)(void* self, void (*verify)(void), void* of, yard_verdict_t* verdict);
-  /* Calls see() with what a verifier can reach through them and must not change. NULL: unknown. */
-  void (*visit)(void* self, void (*see)(void* to, const void* data, uint64_t bytes), void* to);
 } yard_sample_t;
 
 /* The receiver: `to` of yard_hook_t::samples, which passes one call after the other to take(). */

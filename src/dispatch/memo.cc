@@ -11,8 +11,6 @@
 #include <span>
 #include <utility>
 
-#include "dispatch/packed_memo.h"
-
 namespace yard::dispatch {
 
 using detail::address_of;

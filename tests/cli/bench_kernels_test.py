@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """yard bench kernels: the shape of its answers. How fast kernels are is for `make bench` to say."""
-import os
-import tempfile
-import xml.etree.ElementTree
 
 from command import Yard, main
 
@@ -51,20 +48,10 @@ class BenchKernels(Yard):
             if line:
                 self.assertNotEqual(line[column], " ", line)
 
-    def test_plot(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "speeds.svg")
-            self.yard(*QUICK, "--op", "rms_norm", "--dtype", "f32", "--plot", path)
-            root = xml.etree.ElementTree.parse(path).getroot()
-        text = "".join(root.itertext())
-        self.assertIn("reference.cpp", text)
-        self.assertIn("rms_norm f32 x3", text)
-
     def test_wrong_questions(self):
         self.assertIn("did you mean 'softmax'?", self.wrong(*QUICK, "--op", "sofmax"))
         self.wrong(*QUICK, "--dtype", "f64")
         self.wrong(*QUICK, "--rows", "0")
-        self.wrong(*QUICK, "--op", "rms_norm", "--plot", "/nonexistent/folder/x.svg", code=1)
 
 
 main()

@@ -63,14 +63,14 @@ class Complete(Yard):
         self.assertEqual(self.words("explain", "--prefer", "=", "v"), ["vendor"])
         self.assertIn("reference=off", self.words("run", "--backend", "ref"))
         self.assertEqual(self.words("completion", ""), ["bash", "fish", "zsh"])
-        self.assertEqual(self.words("bench", "kernels", "--plot", ""), [])
+        self.assertEqual(self.words("bake", "--yaml", ""), [])
 
     def test_scripts(self):
         for shell in ("bash", "zsh", "fish"):
             out, err = self.yard("completion", shell)
             self.assertEqual(err, "")
             self.assertIn("complete", out)
-        self.assertIn("-l plot -rF", self.yard("completion", "fish")[0])
+        self.assertIn("-l yaml -rF", self.yard("completion", "fish")[0])
         self.assertIn("__fish_seen_subcommand_from diff' -F", self.yard("completion", "fish")[0])
         self.assertIn("__fish_seen_subcommand_from inspect' -F", self.yard("completion", "fish")[0])
         self.assertIn("SHELL", self.wrong("completion", "tcsh"))
@@ -97,7 +97,7 @@ class Shells(Yard):
         self.assertEqual(self.bash("explain", "soft"), ["softmax\\("])
         self.assertEqual(self.bash("explain", "'soft"), ["softmax("])
         self.assertEqual(self.bash("run", "softmax(f32[2,2])", "--force", "ref"), ["reference.cpp"])
-        self.assertEqual(self.bash("bench", "kernels", "--plot", ""), [""])
+        self.assertEqual(self.bash("bake", "--yaml", ""), [""])
 
     def test_syntax(self):
         for shell in ("bash", "zsh", "fish"):

@@ -54,7 +54,7 @@ class Hooks(Yard):
     def test_strict_activation_refuses_what_nobody_declares(self):
         self.put("hooked")
         message = self.wrong("hooks", "--strict", "--activate", "hooked", self.folder, code=1)
-        self.assertIn("brings hooks that nobody declares", message)
+        self.assertIn("provides hooks that are not declared", message)
 
     def test_errors_say_what_would_be_right(self):
         self.put("hooked")

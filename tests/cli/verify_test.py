@@ -2,7 +2,6 @@
 """yard verify"""
 import os
 import tempfile
-import xml.etree.ElementTree as xml
 
 from command import Yard, main
 
@@ -71,14 +70,6 @@ class Verify(Yard):
         self.assertIn("\x1b[K", text)
         self.assertNotIn("call 1 of", self.on_terminal(*REFERENCE, "--op", "softmax", TERM="dumb"))
 
-    def test_plot(self):
-        path = self.file("errors.svg")
-        self.yard(*REFERENCE, "--plot", path)
-        root = xml.parse(path).getroot()
-        self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
-        self.assertEqual(sum(e.tag.endswith("circle") for e in root.iter()) % 40, 0)
-        self.yard(*REFERENCE, "--plot", self.file("no/such.svg"), code=1)
-
     def test_unexpected_pass(self):
         path = self.file("known.txt", "# known\nreference.* softmax * : fails : was wrong once\n")
         data = self.json(*REFERENCE, "--op", "softmax", "--expect", path, code=1)
@@ -112,7 +103,7 @@ class Verify(Yard):
         path = self.file("bad.txt", "softmax : fails\n\nk softmax * : breaks : why\n")
         message = self.wrong("verify", "--expect", path)
         self.assertIn(f"{path}:1: expected `KERNEL OP CALLSPEC", message)
-        self.assertIn(f"{path}:3: expected 'unsupported' or 'fails', found 'breaks'", message)
+        self.assertIn(f"{path}:3: expected 'unsupported' or 'fails', got 'breaks'", message)
 
 
 main()

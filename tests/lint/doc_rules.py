@@ -114,12 +114,20 @@ def check_links(tree):
 
 
 def check_reached(tree):
-    """Every page can be found from the front door."""
+    """Every page can be reached from the README by links."""
     if "README.md" not in tree.files:
         return
-    linked = {target.split("#")[0] for line in tree.lines("README.md") for target in LINK.findall(line)}
+    reached, todo = set(), ["README.md"]
+    while todo:
+        page = todo.pop()
+        if page in reached or page not in tree.files or not page.endswith(".md"):
+            continue
+        reached.add(page)
+        for line in tree.lines(page):
+            for target in LINK.findall(line):
+                todo.append(posixpath.normpath(posixpath.join(posixpath.dirname(page), target.split("#")[0])))
     for path in documents(tree):
-        if path.startswith("docs/") and path not in linked:
+        if path.startswith("docs/") and path not in reached:
             yield Finding("README.md", 1, f"no link leads to {path}")
 
 

@@ -150,7 +150,8 @@ class LintTest(unittest.TestCase):
 
     def test_pages_that_nobody_finds(self):
         self.one(doc_rules.check_reached, {
-            "README.md": "see [a](docs/a.md#part)\n", "docs/a.md": "x\n", "docs/sub/b.md": "x\n",
+            "README.md": "see [a](docs/a.md#part)\n", "docs/a.md": "[c](sub/c.md)\n", "docs/sub/b.md": "x\n",
+            "docs/sub/c.md": "x\n",
         }, "no link leads to docs/sub/b.md")
 
     def test_links(self):

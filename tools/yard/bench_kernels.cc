@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 
 #include "commands.h"
@@ -27,7 +26,6 @@ struct KernelsQuestion {
   int64_t hidden = 4096;
   double seconds = 0.3;
   bool json = false;
-  std::string plot;
 };
 
 // A kernel forced on the call's tensors; its own time, without the way to it.
@@ -157,11 +155,6 @@ int bench_kernels(const KernelsQuestion& q) {
         figures.push_back(std::move(measured).value());
       }
   progress.clear();
-  if (!q.plot.empty()) {
-    std::ofstream file(q.plot);
-    file << kernel_plot(figures);
-    if (!file.flush()) return fail(kFailed, fmt::format("'{}' cannot be written", q.plot));
-  }
   if (q.json)
     fmt::print("{}\n", figures_json(q, figures).dump(2));
   else
@@ -194,7 +187,6 @@ void add_bench_kernels(CLI::App& parent, Action& action) {
   c->add_option("--seconds", q->seconds, "How long to measure each call, about (0.3)")
       ->type_name("S")
       ->check(CLI::Range(0.0, 3600.0));
-  c->add_option("--plot", q->plot, "Also draw the speeds into this file")->type_name("FILE.svg");
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(
       "Runs each kernel that can serve a call, in turn with a plain copy of as many bytes, round\n"
@@ -205,7 +197,6 @@ void add_bench_kernels(CLI::App& parent, Action& action) {
       "Examples:\n"
       "  yard bench kernels --op rms_norm\n"
       "  yard bench kernels --op softmax,layer_norm --dtype f32 --rows 64,4096\n"
-      "  yard bench kernels --rows 64 --plot speeds.svg\n"
       "  yard bench kernels --op silu_and_mul --hidden 11008 --json");
   c->callback([q, &action] { action = [q] { return bench_kernels(*q); }; });
 }

@@ -26,7 +26,4 @@ struct CallFigures {
   std::vector<std::pair<std::string, std::string>> skipped;  // id, reason
 };
 
-// An SVG document: a line for each call, a dot for each kernel, by its speed over the copy's.
-std::string kernel_plot(const std::vector<CallFigures>& figures);
-
 }  // namespace yard::tool

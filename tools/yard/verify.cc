@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "commands.h"
-#include "error_plot.h"
 #include "json.h"
 #include "plugin_show.h"
 #include "progress.h"
@@ -26,7 +25,7 @@ constexpr int64_t kQuickElements = 4096;
 
 struct VerifyQuestion {
   VerifyOptions options;
-  std::string file, expect, plot;
+  std::string file, expect;
   bool quick = false, json = false;
   double timeout = 60;  // one run of a kernel is far shorter
 };
@@ -37,13 +36,6 @@ Result<std::vector<Expectation>> read_expectations(const std::string& path) {
   std::ostringstream text;
   text << file.rdbuf();
   return parse_expectations(text.str(), path);
-}
-
-int write_plot(const std::string& path, const VerifyReport& report) {
-  std::ofstream file(path);
-  file << error_plot(report);
-  file.close();
-  return file ? kOk : fail(kFailed, fmt::format("cannot write '{}'", path));
 }
 
 // What keeps a report from being remembered as a pass of the whole plugin; empty if nothing does.
@@ -120,8 +112,6 @@ int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
     for (const Expectation& e : report->unused)
       fmt::print(stderr, "yard: {}:{}: no call matched this line\n", q.expect, e.line);
   }
-  if (!q.plot.empty())
-    if (const int code = write_plot(q.plot, *report); code != kOk) return code;
   return ok ? kOk : kFailed;
 }
 
@@ -208,7 +198,6 @@ void add_verify(CLI::App& app, Action& action) {
       ->type_name("N");
   c->add_option("--expect", q->expect, "List of what is known to fail or to be unsupported")
       ->type_name("FILE");
-  c->add_option("--plot", q->plot, "Write a picture of the errors")->type_name("FILE.svg");
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
       "Makes calls from each op's schema: sizes, dtypes, strides, alignment, aliasing, optionals, "
@@ -219,7 +208,7 @@ void add_verify(CLI::App& app, Action& action) {
       "failed, or did not though --expect says so.\n"
       "\n"
       "Verifiers of dispatched functions are asked about their sample calls, twice and on other\n"
-      "threads, and must say the same and change nothing. Exit code 1 when one is broken.\n"
+      "threads, and must give the same answer. Exit code 1 when one is broken.\n"
       "\n"
       "With a FILE the plugin's kernels and new ops are verified in a process of their own: a "
       "crash "
@@ -234,7 +223,7 @@ void add_verify(CLI::App& app, Action& action) {
       "  yard verify --op softmax --cases 2000 --seed 7\n"
       "  yard verify ./acme.so\n"
       "  yard verify ./acme.so --timeout 5\n"
-      "  yard verify --kernel vendor.acme --expect known.txt --plot errors.svg");
+      "  yard verify --kernel vendor.acme --expect known.txt");
   c->callback([q, &action] { action = [q] { return verify(*q); }; });
 }
 

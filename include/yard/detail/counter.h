@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters of a thread, by number (src/telemetry/counters.h). Not for direct use.
+// Counters of a thread, by number (src/base/counters.h). Not for direct use.
 #pragma once
 
 #include <yard/detail/guard.h>
