@@ -24,13 +24,12 @@ int main() {
   yard::Runtime runtime;
   const yard_limit_t limits[] = {plugin::dtypes({YARD_F32}), plugin::compact()};
   yard::Changes changes;
-  changes.add_backend(plugin::Backend("acme").vendor("acme").d)
+  changes.add_backend(plugin::Backend("acme").vendor("acme"))
       .add_kernel(plugin::Kernel::of<not_a_softmax>("softmax", "vendor.acme")
                       .backend("acme")
                       .kind(YARD_KIND_VENDOR)
                       .priority(1000)
-                      .limits(limits)
-                      .d);
+                      .limits(limits));
   runtime.apply(std::move(changes)).or_throw();
   yard::Policy vendors;
   vendors.prefer = yard::Kind::kVendor;

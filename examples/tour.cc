@@ -66,18 +66,14 @@ void add_kernels() {
   // The tour's own kernels are to compete with each other.
   for (const yard::KernelInfo& k : yard::Runtime::shared().find_kernels("default.simd"))
     if (k.op == "rms_norm") c.remove_kernel(k.op, k.id);
-  c.add_backend(Backend("unrolled").d).add_backend(Backend("acme").vendor("acme").d);
-  c.add_kernel(Kernel::of<unrolled>("rms_norm", "default.unrolled")
-                   .backend("unrolled")
-                   .limits(ours)
-                   .cost(unrolled_cost, reads)
-                   .d);
+  c.add_backend(Backend("acme").vendor("acme"));
+  c.add_kernel(
+      Kernel::of<unrolled>("rms_norm", "default.unrolled").limits(ours).cost(unrolled_cost, reads));
   c.add_kernel(Kernel::of<acme>("rms_norm", "vendor.acme")
                    .backend("acme")
                    .kind(YARD_KIND_VENDOR)
                    .limits(theirs)
-                   .cost(acme_cost, reads)
-                   .d);
+                   .cost(acme_cost, reads));
   yard::Runtime::shared().apply(std::move(c)).or_throw();
 }
 
@@ -147,8 +143,7 @@ void fail_and_remove() {
   update.replace_kernel(plugin::Kernel::of<flaky>("rms_norm", "vendor.acme")
                             .backend("acme")
                             .kind(YARD_KIND_VENDOR)
-                            .priority(200)
-                            .d);
+                            .priority(200));
   runtime.apply(std::move(update)).or_throw();
   CHECK(run().ok() && record.attempts == 2 && near(out[0], 0.5));
   heading("With `strict` the first choice or its error.");

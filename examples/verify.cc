@@ -30,15 +30,11 @@ int main() {
   yard::Runtime runtime;
   const yard_limit_t limits[] = {plugin::dtypes({YARD_F32}), plugin::compact()};
   yard::Changes changes;
-  changes.add_op(plugin::Op("limit(out!: T[*rows, d], x: T[*rows, d], most: float = 1.0)").d)
-      .add_backend(plugin::Backend("mine").d)
+  changes.add_op(plugin::OpDef("limit(out!: T[*rows, d], x: T[*rows, d], most: float = 1.0)"))
       .add_kernel(plugin::Kernel::of<limit>("limit", "reference.limit")
-                      .backend("mine")
                       .kind(YARD_KIND_REFERENCE)
-                      .limits(limits)
-                      .d)
-      .add_kernel(
-          plugin::Kernel::of<limit_fast>("limit", "default.fast").backend("mine").limits(limits).d);
+                      .limits(limits))
+      .add_kernel(plugin::Kernel::of<limit_fast>("limit", "default.fast").limits(limits));
   runtime.apply(std::move(changes)).or_throw();
 
   // [verify]

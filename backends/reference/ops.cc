@@ -31,40 +31,42 @@ constexpr yard_tolerance_t kAngle[] = {
 }  // namespace
 
 void add_ops(plugin::Plugin& plugin) {
-  using plugin::Op;
-  plugin.add(Op("rms_norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], "
-                "eps: float = 1e-6) where T in {f32, f16, bf16}, out may_alias x")
+  using plugin::OpDef;
+  plugin.add(OpDef("rms_norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], "
+                   "eps: float = 1e-6) where T in {f32, f16, bf16}, out may_alias x")
                  .summary("Divides each row by its root mean square and scales it by weight.")
                  .tolerances(kRounded));
-  plugin.add(Op("add_rms_norm(out!: T[*rows, hidden], residual~: T[*rows, hidden], "
-                "x: T[*rows, hidden], weight: T[hidden], eps: float = 1e-6) "
-                "where T in {f32, f16, bf16}, out may_alias x")
+  plugin.add(OpDef("add_rms_norm(out!: T[*rows, hidden], residual~: T[*rows, hidden], "
+                   "x: T[*rows, hidden], weight: T[hidden], eps: float = 1e-6) "
+                   "where T in {f32, f16, bf16}, out may_alias x")
                  .summary("Adds x to residual in place, then gives the rms_norm of the sum.")
                  .tolerances(kRounded));
-  plugin.add(Op("layer_norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight?: T[hidden], "
-                "bias?: T[hidden], eps: float = 1e-5) where T in {f32, f16, bf16}, out may_alias x")
-                 .summary("Brings each row to mean 0 and variance 1, then scales and shifts it.")
-                 .tolerances(kRounded));
-  plugin.add(Op("silu_and_mul(out!: T[*rows, d], x: T[*rows, 2*d]) where T in {f32, f16, bf16}")
+  plugin.add(
+      OpDef("layer_norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight?: T[hidden], "
+            "bias?: T[hidden], eps: float = 1e-5) where T in {f32, f16, bf16}, out may_alias x")
+          .summary("Brings each row to mean 0 and variance 1, then scales and shifts it.")
+          .tolerances(kRounded));
+  plugin.add(OpDef("silu_and_mul(out!: T[*rows, d], x: T[*rows, 2*d]) where T in {f32, f16, bf16}")
                  .summary("SiLU of the first half of each row times its second half.")
                  .tolerances(kRounded));
-  plugin.add(Op("gelu_and_mul(out!: T[*rows, d], x: T[*rows, 2*d], "
-                "approximate: enum{none, tanh} = none) where T in {f32, f16, bf16}")
+  plugin.add(OpDef("gelu_and_mul(out!: T[*rows, d], x: T[*rows, 2*d], "
+                   "approximate: enum{none, tanh} = none) where T in {f32, f16, bf16}")
                  .summary("GELU of the first half of each row times its second half.")
                  .tolerances(kRounded));
-  plugin.add(Op("softmax(out!: T[*rows, d], x: T[*rows, d]) where T in {f32, f16, bf16}, "
-                "out may_alias x")
+  plugin.add(OpDef("softmax(out!: T[*rows, d], x: T[*rows, d]) where T in {f32, f16, bf16}, "
+                   "out may_alias x")
                  .summary("Softmax over the last dimension.")
                  .tolerances(kProbability));
-  plugin.add(Op("rotary_embedding(query~: T[*tokens, heads, head_dim], "
-                "key~?: T[*tokens, kv_heads, head_dim], positions?: P[*tokens], "
-                "cos?: C[cache, half], sin?: C[cache, half], rotary_dim: int = 0, "
-                "base: float = 10000.0, style: enum{half, interleaved} = half) "
-                "where T in {f32, f16, bf16}, C in {f32, f16, bf16}, P in {i32, i64}, cos iff sin, "
-                "positions or cos, cache == tokens unless positions, 2*half <= head_dim, "
-                "rotary_dim <= head_dim, rotary_dim >= 0, rotary_dim % 2 == 0")
-                 .summary("Rotates pairs of dimensions of query and key by position, in place.")
-                 .tolerances(kAngle));
+  plugin.add(
+      OpDef("rotary_embedding(query~: T[*tokens, heads, head_dim], "
+            "key~?: T[*tokens, kv_heads, head_dim], positions?: P[*tokens], "
+            "cos?: C[cache, half], sin?: C[cache, half], rotary_dim: int = 0, "
+            "base: float = 10000.0, style: enum{half, interleaved} = half) "
+            "where T in {f32, f16, bf16}, C in {f32, f16, bf16}, P in {i32, i64}, cos iff sin, "
+            "positions or cos, cache == tokens unless positions, 2*half <= head_dim, "
+            "rotary_dim <= head_dim, rotary_dim >= 0, rotary_dim % 2 == 0")
+          .summary("Rotates pairs of dimensions of query and key by position, in place.")
+          .tolerances(kAngle));
 }
 
 }  // namespace yard::reference

@@ -32,13 +32,13 @@ yard::Verdict tile_fits(const Attention& a, const float*, Mode) {
 
 // [implement]
 yard::Status bring_flash(yard::Changes& c) {
-  c.add_backend(yard::plugin::Backend("flash").env("FLALIKE_FLASH").d);
+  c.add_backend(yard::plugin::Backend("flash").env("FLALIKE_FLASH"));
   yard::implement(c, attention, "flash", flash, flash_fits, {.priority = 10});
   return {};
 }
 
 yard::Status bring_tile(yard::Changes& c) {
-  c.add_backend(yard::plugin::Backend("tile").env("FLALIKE_TILE").d);
+  c.add_backend(yard::plugin::Backend("tile").env("FLALIKE_TILE"));
   yard::implement(c, attention, "tile", tile, tile_fits, {.priority = 5});
   yard::implement(c, attention_grad, "tile", tile_grad);
   return {};

@@ -24,7 +24,7 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
   static const Plugin plugin =
       Plugin(YARD_PLUGIN_NAME, YARD_PLUGIN_VERSION)
           .add(Backend("example_cpp"))
-          .add(Op("softcap(out!: T[*rows, d], x: T[*rows, d], cap: float = 30.0)"))
+          .add(OpDef("softcap(out!: T[*rows, d], x: T[*rows, d], cap: float = 30.0)"))
           .add(Kernel::of<softcap>("softcap", "reference.example_cpp")
                    .kind(YARD_KIND_REFERENCE)
                    .limits(limits))

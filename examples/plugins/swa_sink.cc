@@ -150,11 +150,12 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
   static const Plugin plugin =
       Plugin(YARD_PLUGIN_NAME, YARD_PLUGIN_VERSION)
           .add(Backend("swa_sink").summary("Sliding-window attention with sinks"))
-          .add(Op("flash_attention_2_swa_sink(out!: T[b, s_q, h_q, d_v], q: T[b, s_q, h_q, d_qk],"
-                  " k: T[b, s_kv, h_kv, d_qk], v: T[b, s_kv, h_kv, d_v])"
-                  " where T in {f32}, s_q <= s_kv, d_qk >= 1")
-                   .summary("Causal attention over a sliding window, with sinks and grouped heads")
-                   .tolerances(tolerances))
+          .add(
+              OpDef("flash_attention_2_swa_sink(out!: T[b, s_q, h_q, d_v], q: T[b, s_q, h_q, d_qk],"
+                    " k: T[b, s_kv, h_kv, d_qk], v: T[b, s_kv, h_kv, d_v])"
+                    " where T in {f32}, s_q <= s_kv, d_qk >= 1")
+                  .summary("Causal attention over a sliding window, with sinks and grouped heads")
+                  .tolerances(tolerances))
           .add(with_state<Sinks>(
               Kernel::of<attend<meaning>>(kOp, "reference.swa_sink").kind(YARD_KIND_REFERENCE),
               kOptions, fields))

@@ -1,24 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles for calls that are made again and again on tensors of the same form.
+// Handles for calls that are made repeatedly: on tensors of one form, or with options and weights of their own.
 //
 //   auto fast = yard::bind(rms_norm, out, x, weight).value();    // follows changes of policy and registry
 //   fast(1e-6f).or_throw();                                      // on the tensors it was bound to
 //   fast(out2, x2, weight, 1e-6f).or_throw();                    // on others of the same form
-//   auto fixed = yard::freeze(rms_norm, out, x, weight).value(); // one kernel, pinned, nothing checked
+//   auto fixed = yard::freeze(rms_norm, out, x, weight).value(); // one kernel for good
 //
-// Dtypes, shapes, strides and alignment are fixed; data pointers and scalars may vary. Passing tensors of
-// another form is undefined (debug builds check it). Handles may be copied and called from any thread.
+//   auto attention = yard::Instance::make("sliding_attention", {{"window", 128}}).value();
+//   attention.load({{"sink", sink}}).or_throw();                 // named tensors, borrowed
+//   attention.call({out, q, k, v}).or_throw();                   // of kernels with state
+//
+// The form of bound and frozen handles is dtypes, shapes, strides and alignment; data pointers and scalars may vary. Passing
+// tensors of another form is undefined (debug builds check it). Handles and instances may be called from any thread.
 #pragma once
 
+#include <yard/detail/counter.h>
 #include <yard/op.h>
 #include <yard/options.h>
+#include <yard/result.h>
 #include <yard/value.h>
 
 #include <array>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 namespace yard {
 namespace detail {
@@ -33,13 +41,14 @@ struct BoundState {
   BoundState() = default;
 };
 YARD_API Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* args);
-// The packed way; finds a new route when things have changed.
+// Calls packed; finds a new route after a change.
 YARD_API Status::Rep* call_bound(BoundState* state, const yard_value_t* args);
 // After the route's kernel failed; inside the guard.
 YARD_API Status::Rep* bound_failed(BoundState* state, const Route* route, const yard_value_t* args,
                                    int32_t code, const char* message);
+YARD_API std::string bound_kernel(BoundState* state);
 
-// The kernel a frozen handle holds. `typed` is null where it cannot be called in registers.
+// The kernel of a frozen handle. `typed` is null where it cannot be called in registers.
 struct FrozenKernel {
   void (*typed)(void) = nullptr;
   const yard_host_t* host = nullptr;
@@ -50,50 +59,46 @@ struct FrozenKernel {
   std::string id;
 };
 YARD_API Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args);
-// The packed way, for kernels without a typed entry or with workspace.
+// Calls packed, for kernels without a typed entry or with workspace.
 YARD_API Status::Rep* call_frozen(const FrozenKernel& kernel, const yard_value_t* args, uint32_t n);
 YARD_API Status::Rep* frozen_failed(const FrozenKernel& kernel, int32_t code, const char* message);
 
 template <class... P>
 inline constexpr size_t kTensors = (size_t{0} + ... + (Param<P>::is_tensor ? 1 : 0));
 
-// Fills cells from tensors (kept or given) and scalars, each in order.
+// The tensors a handle was made with, each at the place of its parameter.
 template <class... P>
-struct Layout {
-  static constexpr size_t kCount = sizeof...(P);
-  static constexpr bool kIsTensor[kCount + 1] = {Param<P>::is_tensor...};
+struct KeptTensors {
+  static constexpr bool kIsTensor[] = {Param<P>::is_tensor..., false};
+  std::optional<TensorView> at[sizeof...(P) + 1];
 
-  static void put_tensors(yard_value_t* cells,
-                          const std::array<std::optional<TensorView>, kCount>& kept) {
-    for (size_t i = 0; i < kCount; ++i)
-      if (kIsTensor[i]) cells[i] = kept[i] ? Value(*kept[i]).c() : yard_value_t{};
+  // std::nullopt for absent optionals.
+  explicit KeptTensors(std::initializer_list<std::optional<TensorView>> tensors) {
+    size_t i = 0;
+    for (const auto& t : tensors) {
+      while (!kIsTensor[i]) ++i;
+      at[i++] = t;
+    }
   }
+  // The cells of a call with these scalars; those that are left out are absent.
   template <class... S>
-  static void put_scalars(yard_value_t* cells, const S&... s) {
-    [[maybe_unused]] size_t at = 0;
-    [[maybe_unused]] const auto put = [&](const yard_value_t& v) {
-      while (kIsTensor[at]) ++at;
-      cells[at] = v;
-      // A double given for a float parameter, an int for an int one: as a plain call converts them.
-      ++at;
-    };
-    (put(s), ...);
+  std::array<yard_value_t, kCells<P...>> with(const S&... s) const {
+    std::array<yard_value_t, kCells<P...>> cells{};
+    const yard_value_t scalars[] = {s..., yard_value_t{}};
+    for (size_t i = 0, n = 0; i < sizeof...(P); ++i) {
+      if (kIsTensor[i])
+        cells[i] = at[i] ? Value(*at[i]).c() : yard_value_t{};
+      else if (n < sizeof...(S))
+        cells[i] = scalars[n++];
+    }
+    return cells;
   }
 };
 
-template <class T>
-struct ScalarsOf;
-template <>
-struct ScalarsOf<std::tuple<>> {
-  using type = std::tuple<>;
-};
-template <class P, class... Rest>
-struct ScalarsOf<std::tuple<P, Rest...>> {
-  using rest = typename ScalarsOf<std::tuple<Rest...>>::type;
-  using type = std::conditional_t<Param<P>::is_tensor, rest,
-                                  decltype(std::tuple_cat(std::declval<std::tuple<P>>(),
-                                                          std::declval<rest>()))>;
-};
+// The parameters that are not tensors, as a tuple.
+template <class... P>
+using ScalarsOf = decltype(std::tuple_cat(
+    std::declval<std::conditional_t<Param<P>::is_tensor, std::tuple<>, std::tuple<P>>>()...));
 
 }  // namespace detail
 
@@ -102,16 +107,13 @@ class BoundOp;
 template <class... P, class... S>
 class BoundOp<void(P...), std::tuple<S...>> {
  public:
-  using Kept = std::array<std::optional<TensorView>, sizeof...(P)>;
-  BoundOp(std::shared_ptr<detail::BoundState> state, Kept kept)
+  BoundOp(std::shared_ptr<detail::BoundState> state, detail::KeptTensors<P...> kept)
       : state_(std::move(state)), kept_(std::move(kept)) {}
 
   // On the tensors it was bound to.
   [[nodiscard]] Status operator()(S... s) const {
-    yard_value_t args[detail::kCells<P...>] = {};
-    detail::Layout<P...>::put_tensors(args, kept_);
-    detail::Layout<P...>::put_scalars(args, detail::Param<S>::pack(s)...);
-    return Status::adopt(detail::call_bound(state_.get(), args));
+    return Status::adopt(
+        detail::call_bound(state_.get(), kept_.with(detail::Param<S>::pack(s)...).data()));
   }
   // On others of the same form.
   [[nodiscard, gnu::always_inline]] inline Status operator()(P... p) const
@@ -142,10 +144,17 @@ class BoundOp<void(P...), std::tuple<S...>> {
     const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
     return Status::adopt(detail::call_bound(state_.get(), args));
   }
+  template <class... A>
+  requires detail::HasForeignTensor<sizeof...(P), A...>
+  [[nodiscard]] Status operator()(const A&... a) const {
+    return (*this)(detail::as_argument(a)...);
+  }
+  // The id of the kernel it is bound to now; empty while there is none, and where scalars decide at each call.
+  std::string kernel() const { return detail::bound_kernel(state_.get()); }
 
  private:
   std::shared_ptr<detail::BoundState> state_;
-  Kept kept_;
+  detail::KeptTensors<P...> kept_;
 };
 
 template <class Signature, class Scalars>
@@ -153,16 +162,13 @@ class FrozenOp;
 template <class... P, class... S>
 class FrozenOp<void(P...), std::tuple<S...>> {
  public:
-  using Kept = std::array<std::optional<TensorView>, sizeof...(P)>;
-  FrozenOp(detail::FrozenKernel kernel, Kept kept)
+  FrozenOp(detail::FrozenKernel kernel, detail::KeptTensors<P...> kept)
       : kernel_(std::move(kernel)), kept_(std::move(kept)) {}
 
   // On the tensors it was frozen with.
   [[nodiscard]] Status operator()(S... s) const {
-    yard_value_t args[detail::kCells<P...>] = {};
-    detail::Layout<P...>::put_tensors(args, kept_);
-    detail::Layout<P...>::put_scalars(args, detail::Param<S>::pack(s)...);
-    return Status::adopt(detail::call_frozen(kernel_, args, sizeof...(P)));
+    return Status::adopt(detail::call_frozen(
+        kernel_, kept_.with(detail::Param<S>::pack(s)...).data(), sizeof...(P)));
   }
   // On others of the same form: the fastest call there is.
   [[nodiscard, gnu::always_inline]] inline Status operator()(P... p) const
@@ -183,123 +189,67 @@ class FrozenOp<void(P...), std::tuple<S...>> {
     const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
     return Status::adopt(detail::call_frozen(kernel_, args, sizeof...(P)));
   }
+  template <class... A>
+  requires detail::HasForeignTensor<sizeof...(P), A...>
+  [[nodiscard]] Status operator()(const A&... a) const {
+    return (*this)(detail::as_argument(a)...);
+  }
   // The kernel it holds.
   const std::string& kernel() const noexcept { return kernel_.id; }
 
  private:
   detail::FrozenKernel kernel_;
-  Kept kept_;
+  detail::KeptTensors<P...> kept_;
 };
 
 template <class... P>
-using Bound = BoundOp<void(P...), typename detail::ScalarsOf<std::tuple<P...>>::type>;
+using Bound = BoundOp<void(P...), detail::ScalarsOf<P...>>;
 template <class... P>
-using Frozen = FrozenOp<void(P...), typename detail::ScalarsOf<std::tuple<P...>>::type>;
+using Frozen = FrozenOp<void(P...), detail::ScalarsOf<P...>>;
 
 namespace detail {
 
-// Tensors in order, std::nullopt for absent optionals.
-template <class... P>
-std::array<std::optional<TensorView>, sizeof...(P)> keep(
-    std::initializer_list<std::optional<TensorView>> tensors) {
-  std::array<std::optional<TensorView>, sizeof...(P)> kept;
-  constexpr bool is_tensor[] = {Param<P>::is_tensor..., false};
-  size_t at = 0;
-  for (const auto& t : tensors) {
-    while (!is_tensor[at]) ++at;
-    kept[at++] = t;
-  }
-  return kept;
+// `make` finds what the handle H consists of beside its tensors.
+template <class H, class... P, class O, class M, class... T>
+Result<H> make_handle(const O& op, const M& make, const T&... tensors) {
+  Status why;
+  Site* site = op.attached(&why);
+  if (site == nullptr) return why;
+  KeptTensors<P...> kept({std::optional<TensorView>(as_argument(tensors))...});
+  auto made = make(site, kept.with().data());
+  if (!made.ok()) return std::move(made).status();
+  return H(*std::move(made), std::move(kept));
 }
 
 }  // namespace detail
 
-namespace detail {
-
-template <class... P, class O, class... T>
-Result<Bound<P...>> bind_op(const O& op, const T&... tensors) {
-  Status why;
-  Site* site = op.attached(&why);
-  if (site == nullptr) return why;
-  auto kept = keep<P...>({std::optional<TensorView>(tensors)...});
-  yard_value_t args[kCells<P...>] = {};
-  Layout<P...>::put_tensors(args, kept);
-  auto state = make_bound(site, args);
-  if (!state.ok()) return std::move(state).status();
-  return Bound<P...>(*std::move(state), std::move(kept));
-}
-
-template <class... P, class O, class... T>
-Result<Frozen<P...>> freeze_op(const O& op, const T&... tensors) {
-  Status why;
-  Site* site = op.attached(&why);
-  if (site == nullptr) return why;
-  auto kept = keep<P...>({std::optional<TensorView>(tensors)...});
-  yard_value_t args[kCells<P...>] = {};
-  Layout<P...>::put_tensors(args, kept);
-  auto kernel = make_frozen(site, args);
-  if (!kernel.ok()) return std::move(kernel).status();
-  return Frozen<P...>(*std::move(kernel), std::move(kept));
-}
-
-}  // namespace detail
-
-// A handle that looks nothing up as long as nothing changes. Takes the op's tensors, in order.
-template <class... P, class... T>
-requires(sizeof...(T) == detail::kTensors<P...>) Result<Bound<P...>> bind(const Op<void(P...)>& op,
-                                                                          const T&... tensors) {
-  return detail::bind_op<P...>(op, tensors...);
-}
+// A handle that looks nothing up as long as nothing changes. Takes the op's tensors, in order, std::nullopt for absent ones.
 // On another runtime: `bind(rms_norm.on(runtime), out, x, weight)`.
-template <class... P, class... T>
-requires(sizeof...(T) ==
-         detail::kTensors<P...>) Result<Bound<P...>> bind(const OpOn<void(P...)>& op,
-                                                          const T&... tensors) {
-  return detail::bind_op<P...>(op, tensors...);
+template <template <class> class O, class... P, class... T>
+requires(sizeof...(T) == detail::kTensors<P...>) Result<Bound<P...>> bind(const O<void(P...)>& op,
+                                                                          const T&... tensors) {
+  return detail::make_handle<Bound<P...>, P...>(op, detail::make_bound, tensors...);
 }
-
-// One kernel, chosen now and pinned: later changes do not reach it, and its plugin stays loaded.
-template <class... P, class... T>
+// One kernel, selected now and pinned: later changes do not affect it, and its plugin stays loaded.
+template <template <class> class O, class... P, class... T>
 requires(sizeof...(T) ==
-         detail::kTensors<P...>) Result<Frozen<P...>> freeze(const Op<void(P...)>& op,
+         detail::kTensors<P...>) Result<Frozen<P...>> freeze(const O<void(P...)>& op,
                                                              const T&... tensors) {
-  return detail::freeze_op<P...>(op, tensors...);
-}
-template <class... P, class... T>
-requires(sizeof...(T) ==
-         detail::kTensors<P...>) Result<Frozen<P...>> freeze(const OpOn<void(P...)>& op,
-                                                             const T&... tensors) {
-  return detail::freeze_op<P...>(op, tensors...);
+  return detail::make_handle<Frozen<P...>, P...>(op, detail::make_frozen, tensors...);
 }
 
-}  // namespace yard
-
-// ---- Instance ----
-// Instances: an op with options and weights of its own, for kernels that have state.
-//
-//   auto attention = yard::Instance::make("sliding_attention", {{"window", 128}}).value();
-//   attention.load({{"sink", sink}}).or_throw();            // named tensors, borrowed
-//   attention.call({out, q, k, v}).or_throw();
-//
-// The kernel that serves a call gets its state the first time: created from the options, loaded with the
-// weights, prepared for the shape; it is kept for later calls and ended exactly once. Calls may come from
-// any thread; a kernel must not change its state while it runs. Plain calls share one instance without
-// options or weights.
-
-namespace yard {
-
-class Runtime;
-namespace detail {
-class Core;
-}
 namespace exec {
 class States;
 }
 
+// An op with options and weights of its own, for kernels that have state. The kernel that serves a call gets its state at
+// the first one: created from the options, loaded with the weights, prepared for the shape; it is kept for later calls and
+// destroyed exactly once. A kernel must not change its state while it runs. Plain calls share one instance without options
+// or weights.
 class Instance {
  public:
-  // Options by name. An error if no kernel of the op would take them; a kernel that would not is passed
-  // over. Copies texts. The runtime must outlive the instance.
+  // Options by name; texts are copied. An error if no kernel of the op accepts them; kernels that do not are skipped. The
+  // runtime must outlive the instance.
   YARD_API static Result<Instance> make(Runtime& runtime, std::string_view op,
                                         std::initializer_list<Arg> options = {});
   // On Runtime::shared().
@@ -312,7 +262,7 @@ class Instance {
   YARD_API Status call(std::initializer_list<Arg> args, Options options = {}) const;
 
   const std::string& op() const noexcept { return op_; }
-  // How many states it holds now.
+  // The number of states it holds now.
   YARD_API size_t states() const;
 
  private:

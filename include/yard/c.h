@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calling ops from C, and from everything that can call C.
+/* Calling ops from C, and from any language that can call C.
  *
  * The packed call does what the typed C++ call does: the same checks, plans and fallbacks. Functions return a
  * yard_code_t and write a NUL-terminated message into `error` when they fail; `error` may be NULL. Any
@@ -17,11 +17,7 @@
 extern "C" {
 #endif
 
-#if defined(__GNUC__)
 #define YARD_C_API __attribute__((visibility("default")))
-#else
-#define YARD_C_API
-#endif
 
 /* An op, looked up once; stays valid for the life of the process. */
 typedef struct yard_op_ref yard_op_ref_t;
@@ -32,15 +28,13 @@ typedef struct yard_options {
   uint32_t flags;          /* YARD_CALL_DETERMINISTIC, _CAPTURING, _INFERENCE, YARD_OPTION_* */
   const char* force;       /* kernel id */
   const char* const* deny; /* globs over kernel ids, NULL-terminated */
-  const char*
-      mode; /* "auto", "static", "dynamic", "config", "hot_reload" or one of the program; NULL: as set */
-  int64_t deadline_ns;              /* from now; 0: none */
+  const char* mode;    /* "auto", "static", "dynamic", ... or one of the program; NULL: as set */
+  int64_t deadline_ns; /* from now; 0: none */
   const yard_named_value_t* labels; /* string values */
   uint32_t label_count;
   uint32_t prefer; /* yard_kind_t; 0: as policy says */
 } yard_options_t;
 #define YARD_OPTION_NO_CACHE 0x100u
-#define YARD_OPTION_NO_TRANSFORMS 0x200u
 #define YARD_OPTION_STRICT 0x400u
 
 /* What happened in a call. */

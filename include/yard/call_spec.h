@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls read from their text form, as plain data with nothing left out.
+// Calls read from their text form, tensors made for them, and the comparison of their results.
 //
-// A CallSpec (docs/reference/call_spec.md) says only what is not the default. Reading it against the
-// op's schema fills in the rest: absent optionals, scalar defaults, inferred outputs, compact strides.
-// What comes out is enough to make tensors and to call the op by name.
+//   yard::Runtime& runtime = yard::Runtime::shared();
+//   yard::ParsedCall call = runtime.parse("softmax(f32[4,8;16,1])").value();
+//   for (const yard::ParsedArg& a : call.args) std::puts(a.name.c_str());   // out x
+//   yard::CallTensors found(call, 1), expected(call, 1);                    // the same seed, the same numbers
+//   runtime.call(call.op, found.args()).or_throw();
+//   ...
+//   yard::Difference d = yard::compare(found.written(), expected.written(), {});
 //
-//   auto call = yard::Runtime::shared().parse("rms_norm(f32[8,4096], f32[4096])").value();
-//   for (const yard::ParsedArg& a : call.args) std::puts(a.name.c_str());   // out x weight eps
+// A CallSpec (docs/reference/call_spec.md) states only what is not the default. Reading it against the op's schema fills in
+// the rest: absent optionals, scalar defaults, inferred outputs, compact strides. Objects here belong to one thread at a time.
 #pragma once
 
+#include <yard/plugin.h>
 #include <yard/tensor.h>
 #include <yard/value.h>
 
@@ -23,7 +28,7 @@
 
 namespace yard {
 
-// A tensor that a call speaks of; it has no data.
+// A tensor of a call, without data.
 struct ParsedTensor {
   DType dtype = DType::invalid;
   std::vector<int64_t> shape;
@@ -36,11 +41,11 @@ struct ParsedArg {
   std::string name;
   bool read = true;      // `!` in the schema: false
   bool written = false;  // `!` or `~`
-  // Nothing for an absent optional; enumerators as text.
+  // std::monostate for an absent optional; enumerators as text.
   std::variant<std::monostate, int64_t, double, bool, std::string, ParsedTensor,
                std::vector<ParsedTensor>>
       value;
-  std::string same_as;  // an output that is the input of that name (`out=&x`); else empty
+  std::string same_as;  // for an output that is an input (`out=&x`): the input's name
 };
 
 struct ParsedCall {
@@ -51,23 +56,6 @@ struct ParsedCall {
   uint32_t flags = 0;  // YARD_CALL_*
   std::map<std::string, std::string, std::less<>> labels;
 };
-
-}  // namespace yard
-
-// ---- Call tensors ----
-// Real tensors for a call read from text: memory with the strides and alignment it names, filled with
-// numbers that suit the op, guarded so that a kernel that oversteps is found out.
-//
-//   yard::Runtime& runtime = yard::Runtime::shared();
-//   auto call = runtime.parse("softmax(f32[4,8;16,1])").value();
-//   yard::CallTensors found(call, 1), expected(call, 1);        // the same seed, the same numbers
-//   runtime.call(call.op, found.args()).or_throw();
-//   ...
-//   yard::Difference d = yard::compare(found.written(), expected.written(), {});
-//
-// Objects here belong to one thread at a time.
-
-namespace yard {
 
 // What float tensors that are read are filled with. Integers are indices or small numbers in all.
 enum class Contents : uint8_t {
@@ -96,15 +84,17 @@ struct TensorBytes {
   bool operator==(const TensorBytes&) const = default;
 };
 
+// Memory for a call, with the strides and alignment of its tensors, filled with numbers that suit the op, and guarded so that
+// writes outside of the tensors are detected.
 class CallTensors {
  public:
-  // Whether tensors for the call can be made here: on the cpu, and in memory, `sets` times.
+  // Whether `sets` of tensors for the call can be made: on the cpu, within the memory there is.
   YARD_API static Status check(const ParsedCall& call, int sets);
 
-  // Allocates every tensor twice over: once to use and once to remember. The same seed and contents give
-  // the same numbers on every machine. Integers are indices into the call's tables, that is, they lie
-  // within the first dimension of the smallest tensor of floats with two or more dimensions that is only
-  // read; but where a tensor of the same dtype is written they are data, small and of both signs.
+  // Allocates every tensor twice: for use, and to restore it. The same seed and contents give the same numbers on every
+  // machine. Integers are indices into the call's tables: less than the first dimension of the smallest tensor of floats
+  // with two or more dimensions that is only read. Where a tensor of the same dtype is written they are data, small and of
+  // both signs.
   YARD_API CallTensors(ParsedCall call, uint64_t seed, Contents contents = Contents::kNormal);
   YARD_API ~CallTensors();
   CallTensors(const CallTensors&) = delete;
@@ -116,16 +106,16 @@ class CallTensors {
   // Bytes of the elements that a call reads and writes.
   YARD_API uint64_t traffic() const noexcept;
 
-  // Other numbers in all that is read, from then on as if they had been there from the beginning. An error if they
-  // are not exactly those of the call: a tensor is missing, unknown or of another size. Then nothing changes.
+  // Replaces the numbers of all that is read, also for restore(). An error, without effect, if a tensor is missing, unknown
+  // or of another size.
   YARD_API Status fill(std::span<const TensorBytes> contents);
 
-  // Everything that may be written as it was before the first call.
+  // Restores all that may be written to its state before the first call.
   YARD_API void restore() const;
-  // Other garbage in what is written and not read, so that a kernel that relies on it gives other results.
+  // Fills what is written and not read with other garbage, so that a kernel that relies on it gives other results.
   YARD_API void scramble() const;
-  // What has changed that a kernel must leave alone: inputs, memory around tensors and between their
-  // elements; after a failure that promised to write nothing (`written` true) outputs, too. Empty: nothing.
+  // What was changed that a kernel must not change: inputs, memory around tensors and between their elements; with `written`
+  // (after a failure that promised to write nothing) also outputs. Empty: nothing.
   YARD_API std::string damage(bool written = false) const;
   // The bytes of everything written, elements only.
   YARD_API std::vector<char> bits() const;
@@ -135,7 +125,7 @@ class CallTensors {
   std::unique_ptr<Parts> parts_;
 };
 
-// How far the results of two runs of one call are apart.
+// The difference between the results of two runs of one call.
 struct Difference {
   bool equal_bits = true;
   bool within = true;  // every element within its tolerance: ratio <= 1

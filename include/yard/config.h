@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Config: all that a rule file says. A plain value: read one from YAML or JSON, make one, print it, compare.
+// Rules: the contents of a rule file as a value, static maps, and how rules change while the program runs.
 //
-//   yard::ConfigReading r = yard::read_config("/etc/acme/rules.yaml");
+//   yard::ConfigReading r = yard::read_config("/etc/acme/rules.yaml");              // YAML or JSON
 //   for (const yard::ConfigProblem& p : r.problems) std::puts(to_string(p).c_str());
 //   if (r.ok()) std::puts(yard::to_yaml(r.config).c_str());
 //
-// Reading checks the form of a file and all that can be known without ops and kernels; a runtime checks the
-// rest when it is given the value. docs/reference/rules.md has the grammar. Functions here are pure but for
-// reading files; any thread may call them; none throws.
+//   runtime.on_config([](const yard::ConfigEvent& e) { std::puts(to_string(e).c_str()); });
+//   runtime.watch_config("/etc/acme/rules.yaml").or_throw();                        // again after each change
+//   runtime.rollback_config(runtime.config_history()[0].number).or_throw();
+//
+//   runtime.set_static_map(yard::StaticMap().set("rms_norm", "default.simd")).or_throw();
+//
+// Reading checks the form of a file and all that does not need ops and kernels; a runtime checks the rest when it is given
+// the value. Functions here are pure but for reading files, may be called from any thread, and do not throw.
+// docs/reference/rules.md has the grammar.
 #pragma once
 
 #include <yard/health.h>
@@ -25,92 +31,19 @@
 #include <utility>
 #include <vector>
 
-// ---- Static map ----
-// Static maps: one kernel for an op, said in code.
-//
-//   yard::StaticMap map;
-//   map.set("rms_norm", "default.simd").set("softmax", "vendor.onednn");
-//   runtime.set_static_map(map).or_throw();     // an op or kernel that does not exist is an error
-//
-// In mode auto the mapped kernel comes first for calls it can take; in mode static it is the only one, and an op
-// that nobody maps is the error `unmapped`. A map bypasses neither deny nor capability. What it says of an op is
-// stronger than static_kernel_map of the rule file. `yard bake` writes tables for it from recorded calls.
-
 namespace yard {
 
-// A row of a table that is fixed at compile time.
-struct MappedKernel {
-  std::string_view op, kernel;
-};
-
-// The kernel a table has for an op; empty: none. Usable in static_assert.
-constexpr std::string_view mapped_kernel(std::span<const MappedKernel> table,
-                                         std::string_view op) noexcept {
-  for (const MappedKernel& row : table)
-    if (row.op == op) return row.kernel;
-  return {};
-}
-
-// A plain value.
-class StaticMap {
- public:
-  using Kernels = std::map<std::string, std::string, std::less<>>;
-
-  StaticMap() = default;
-  explicit StaticMap(std::span<const MappedKernel> table) {
-    for (const MappedKernel& row : table) set(std::string(row.op), std::string(row.kernel));
-  }
-
-  // In the place of what was said of the op before.
-  StaticMap& set(std::string op, std::string kernel) {
-    kernels_.insert_or_assign(std::move(op), std::move(kernel));
-    return *this;
-  }
-  StaticMap& remove(std::string_view op) {
-    if (const auto it = kernels_.find(op); it != kernels_.end()) kernels_.erase(it);
-    return *this;
-  }
-
-  const Kernels& kernels() const noexcept { return kernels_; }
-  bool empty() const noexcept { return kernels_.empty(); }
-  bool operator==(const StaticMap&) const = default;
-
- private:
-  Kernels kernels_;
-};
-
-}  // namespace yard
-
-// ---- Plugin probe ----
-// When a library is tried in a process of its own before it is opened in this one: opened, asked, started, and
-// each of its kernels run on a few small calls. That finds mistakes, not malice: it is no sandbox.
-
-namespace yard {
-
-enum class PluginProbe : int {
-  kNever,
-  kChanged,  // unless a file with these very bytes has been tried before: then what came of it counts
-  kAlways,
-};
-// "never", "changed", "always".
-YARD_API const char* to_string(PluginProbe probe) noexcept;
-YARD_API std::optional<PluginProbe> parse_plugin_probe(std::string_view text) noexcept;
-
-}  // namespace yard
-
-namespace yard {
-
-// Where something stands; not part of its value. All 0 for what was made in code.
+// The place of something in a file; not part of its value. All 0 for what was made in code.
 struct ConfigPlace {
   uint32_t file = 0;  // index into Config::sources.files
   uint32_t line = 0, column = 0;
   friend bool operator==(ConfigPlace, ConfigPlace) noexcept { return true; }
 };
 
-// A scalar as it was written. What it should be depends on the field it is compared with.
+// A scalar as it was written. Its type depends on the field it is compared with.
 struct ConfigValue {
   std::string text;
-  bool quoted = false;  // text although it reads like a number or a switch: "8", "true"
+  bool quoted = false;  // text, even if it looks like a number or a switch: "8", "true"
   bool operator==(const ConfigValue&) const = default;
 };
 
@@ -123,7 +56,7 @@ struct Condition {
   bool operator==(const Condition&) const = default;
 };
 
-// A kernel id or, where the grammar says so, a glob.
+// A kernel id or, where the grammar allows it, a glob.
 struct KernelRef {
   std::string id;
   bool optional = false;  // no error if there is none: a plugin may bring it later
@@ -155,7 +88,7 @@ struct ScoreRule {
   bool operator==(const ScoreRule&) const = default;
 };
 
-// Who implements dispatched functions (function.h). What is unset, a less exact key says.
+// Implementations of dispatched functions (function.h). Unset fields come from a less exact key.
 struct FunctionRule {
   std::optional<bool> enabled;                       // false: the original
   std::optional<std::vector<std::string>> backends;  // only these, in this order
@@ -164,21 +97,20 @@ struct FunctionRule {
   bool operator==(const FunctionRule&) const = default;
 };
 
-// What is looked at in a sampled call: its results against another kernel's, or that what comes out of finite
-// numbers is finite.
+// What is checked in a sampled call: its results against another kernel's, or that finite inputs give finite results.
 enum class CanaryCheck : int { kValues, kFinite };
 YARD_API const char* to_string(CanaryCheck check) noexcept;
 
-// Sampled calls of kernels are looked at (canary.h).
+// Canary checks of sampled calls (CanaryReport in verify.h).
 struct CanaryRule {
   std::string op = {};                // name or glob
   std::string kernel = "*";           // id or glob
   int64_t one_in = 1;                 // of the calls of each thread, exactly
   std::string against = "reference";  // the op's reference kernel, or the id of another
-  // For floats; both unset: as the op says; one: the other is 0.
+  // For floats; both unset: the op's own; one unset: 0.
   std::optional<double> rtol = {}, atol = {};
   CanaryCheck check = CanaryCheck::kValues;
-  // A folder for the inputs of calls that went wrong; empty: they are not kept.
+  // A folder for the inputs of calls with wrong results; empty: they are not kept.
   std::string dump = {};
   int64_t dump_most = 16;  // files in it
   bool optional = false;   // neither an unknown op nor an unknown kernel is an error
@@ -186,9 +118,20 @@ struct CanaryRule {
   bool operator==(const CanaryRule&) const = default;
 };
 
+// When a library is first tried in a separate process: opened, queried, started, and each of its kernels run on a few small
+// calls. That finds mistakes; it is no sandbox against malice.
+enum class PluginProbe : int {
+  kNever,
+  kChanged,  // unless a file with the same bytes was tried before: then that result counts
+  kAlways,
+};
+// "never", "changed", "always".
+YARD_API const char* to_string(PluginProbe probe) noexcept;
+YARD_API std::optional<PluginProbe> parse_plugin_probe(std::string_view text) noexcept;
+
 enum class Watch : int { kAuto, kInotify, kPoll };
 
-// What is unset says nothing: the program, the environment or the default has its say.
+// Unset fields are left to the program, the environment or the default.
 struct ConfigSettings {
   using Duration = std::chrono::nanoseconds;
   template <class T>
@@ -206,14 +149,14 @@ struct ConfigSettings {
 
   Set<int64_t> max_fallback_attempts;
 
-  struct Plugins {  // see PluginSettings; what the program and the environment say is stronger
+  struct Plugins {  // see PluginSettings; the program and the environment precede these
     Set<PluginProbe> probe;
     Set<bool> require_verified;
     bool operator==(const Plugins&) const = default;
   } plugins;
 
   struct Telemetry {
-    Set<std::string> record;  // a file for the calls that are made, where nothing else is recorded
+    Set<std::string> record;  // a file for the calls, unless another recording runs
     bool operator==(const Telemetry&) const = default;
   } telemetry;
 
@@ -238,14 +181,15 @@ struct ConfigSettings {
   bool operator==(const ConfigSettings&) const = default;
 };
 
-// New rules in rollout: some calls go by them, and they are taken back if that goes worse.
+// A rollout: new rules apply to a share of calls, and are rolled back if these fail more often or take longer.
 struct RolloutRule {
-  double percent = 10;                                     // of the calls that may
-  std::map<std::string, std::string, std::less<>> labels;  // only calls with all of these may
-  double hold_s = 60;                                      // then they are in force for all calls
+  double percent = 10;  // of the eligible calls
+  std::map<std::string, std::string, std::less<>>
+      labels;          // only calls with all of these are eligible
+  double hold_s = 60;  // then they are in force for all calls
   double max_error_rate =
-      0.01;  // of calls in the rollout, in which some kernel failed or none was found
-  double max_slowdown = 1.5;  // time of calls in the rollout, of what the others take
+      0.01;                   // share of rollout calls in which a kernel failed or none was found
+  double max_slowdown = 1.5;  // time of rollout calls relative to the others
   ConfigPlace at;
   bool operator==(const RolloutRule&) const = default;
 };
@@ -270,12 +214,12 @@ struct Config {
   std::vector<ScoreRule> score;
   // Group, or group/function, or globs of such.
   std::map<std::string, FunctionRule, std::less<>> functions;
-  // The first that names a kernel counts, of those with the same check.
+  // Of those with the same check the first that matches a kernel counts.
   std::vector<CanaryRule> canary;
-  std::optional<RolloutRule> rollout;  // how these come into force where others are; unset: at once
+  std::optional<RolloutRule> rollout;  // how these replace rules in force; unset: at once
   ConfigSettings settings;
 
-  // Where it was read. Not part of the value.
+  // Where it was read from. Not part of the value.
   struct Sources {
     std::vector<std::string> files;  // the file itself, then those it includes, in order
     // Of names whose own values have no place: "policy.per_op/rms_norm", "settings.modes/rms_norm".
@@ -305,7 +249,7 @@ YARD_API std::string to_string(const ConfigProblem& problem);
 struct ConfigReading {
   Config config;  // all that could be read
   std::vector<ConfigProblem> problems;
-  // Every file that was opened, or should have been: what a watcher watches. The first is the file itself.
+  // Every file that was opened or is missing: what a watcher watches. The first is the file itself.
   std::vector<std::string> files;
   std::string sha256;  // of all the texts
 
@@ -318,7 +262,7 @@ struct ConfigReading {
 
 // A file and all that it includes.
 YARD_API ConfigReading read_config(const std::string& path);
-// Text as if it stood in a file of that name; includes are read from the folder of the name.
+// Text as if it were in a file of that name; includes are read from that file's folder.
 YARD_API ConfigReading parse_config(std::string_view text, const std::string& name);
 
 // YAML that parse_config() reads as the same value; without comments, includes resolved.
@@ -329,43 +273,74 @@ struct ConfigChange {
   std::string before, after;  // as YAML on one line; empty: not there
   bool operator==(const ConfigChange&) const = default;
 };
-// What is different, in the order of the file. A rule that moved was removed and added.
+// The differences, in the order of the file. A rule that moved counts as removed and added.
 YARD_API std::vector<ConfigChange> diff(const Config& before, const Config& after);
 
-// What the value says as a policy: `policy`, kernel_locks, kernel_denies and kernel_allows together.
+// The policy of the rules: `policy`, kernel_locks, kernel_denies and kernel_allows together.
 YARD_API Policy policy_of(const Config& config);
 
-// What settings.breaker says, over `base`. Of values made in code it may be nothing that validate() accepts.
+// settings.breaker over `base`. For values made in code it may be invalid: see validate().
 YARD_API BreakerSettings breaker_of(const Config& config, const BreakerSettings& base = {});
 
 // JSON Schema of the file, for editors.
 YARD_API std::string config_json_schema();
 
-}  // namespace yard
+// A row of a table that is fixed at compile time.
+struct MappedKernel {
+  std::string_view op, kernel;
+};
 
-// ---- Reload ----
-// Rules that change while the program runs: watching a file, the versions there were, and the way back.
-//
-//   runtime.on_config([](const yard::ConfigEvent& e) { std::puts(to_string(e).c_str()); });
-//   runtime.watch_config("/etc/acme/rules.yaml").or_throw();
-//   ...
-//   runtime.rollback_config(runtime.config_history()[0].number).or_throw();
-//
-// Whatever changes the rules (load_config, set_config, a watched file, rollback_config) goes one way: it is
-// checked against the ops and kernels there are; validators of the program are asked; every class of calls that
-// has a plan is selected again under the new rules, and one that would be left without a kernel refuses them; then
-// they are published by one store and remembered. Rules that are refused change nothing. Nobody waits for calls.
+// The kernel a table has for an op; empty: none. Usable in static_assert.
+constexpr std::string_view mapped_kernel(std::span<const MappedKernel> table,
+                                         std::string_view op) noexcept {
+  for (const MappedKernel& row : table)
+    if (row.op == op) return row.kernel;
+  return {};
+}
 
-namespace yard {
+// One kernel for an op, set in code. In mode auto the mapped kernel is first for calls it can take; in mode static it is the
+// only one, and an op without one is the error `unmapped`. A map bypasses neither deny nor capability. It precedes
+// static_kernel_map of the rule file. `yard bake` writes tables for it from recorded calls.
+class StaticMap {
+ public:
+  using Kernels = std::map<std::string, std::string, std::less<>>;
 
-// How a file is watched. What settings.reload of the file in force says is stronger.
+  StaticMap() = default;
+  explicit StaticMap(std::span<const MappedKernel> table) {
+    for (const MappedKernel& row : table) set(std::string(row.op), std::string(row.kernel));
+  }
+
+  // Replaces what was set for the op.
+  StaticMap& set(std::string op, std::string kernel) {
+    kernels_.insert_or_assign(std::move(op), std::move(kernel));
+    return *this;
+  }
+  StaticMap& remove(std::string_view op) {
+    if (const auto it = kernels_.find(op); it != kernels_.end()) kernels_.erase(it);
+    return *this;
+  }
+
+  const Kernels& kernels() const noexcept { return kernels_; }
+  bool empty() const noexcept { return kernels_.empty(); }
+  bool operator==(const StaticMap&) const = default;
+
+ private:
+  Kernels kernels_;
+};
+
+// How rules change. Whatever offers them (load_config, set_config, a watched file, rollback_config): they are checked against
+// the registered ops and kernels, and by the program's validators; every class of calls that has a plan is selected again
+// under them, and one that would be left without a kernel refuses them; then one store publishes them, and they are kept
+// as a version. Refused rules change nothing. None of this waits for calls.
+
+// How a file is watched; settings.reload of the file in force precedes this.
 struct WatchSettings {
-  // auto: inotify and, ten times less often than poll, a look at the files; poll where there is no inotify.
+  // auto: inotify and, ten times less often than poll, polling; poll where there is no inotify.
   Watch watch = Watch::kAuto;
-  // How long the files must rest before they are read; at least 20 ms. Files that never rest are read every ten of
-  // these. The last write always counts.
+  // How long the files must be unchanged before they are read; at least 20 ms. Files that change all the time are read
+  // every ten of these. The last write always counts.
   std::chrono::nanoseconds debounce = std::chrono::milliseconds(100);
-  // How often poll looks; at least 10 ms.
+  // Of polling; at least 10 ms.
   std::chrono::nanoseconds poll_interval = std::chrono::seconds(1);
 };
 
@@ -374,7 +349,7 @@ struct ConfigVersion {
   uint64_t number = 0;  // 1, 2, ... in the order in which they came into force
   std::string sha256;   // of the texts it was read from; of its YAML for a value
   std::chrono::system_clock::time_point time;
-  std::string source;  // a path, "set_config", "rollback to 3", or "none": taken out of force
+  std::string source;                 // a path, "set_config", "rollback to 3", or "none": no rules
   std::vector<ConfigChange> changes;  // against the version before
   bool in_force = false;
 };
@@ -386,8 +361,8 @@ struct ConfigEvent {
     kReloaded,
     kRefused,
     kRolledBack,
-    kRollout,    // `rollout`: some calls go by them
-    kTakenBack,  // they did worse; what was in force stays
+    kRollout,    // `rollout`: they apply to a share of calls
+    kTakenBack,  // a rollout that did worse; the rules in force stay
   };
   Kind kind = Kind::kReloaded;
   uint64_t version = 0;                 // in force after it; 0: none
@@ -399,13 +374,12 @@ YARD_API const char* to_string(ConfigEvent::Kind kind) noexcept;
 // `rules.yaml: refused, version 3 stays in force`, then the problems, one a line.
 YARD_API std::string to_string(const ConfigEvent& event);
 
-// Called after each change and each refusal, in their order, on a thread of the runtime and never inside a call.
-// May use the runtime in every way but destroy it. What it throws is logged. A change may be over by the time its
-// event comes.
+// Called after each change and each refusal, in order, on a thread of the runtime and never inside a call. May use the
+// runtime but not destroy it. Exceptions are logged. Another change may have followed before the event is delivered.
 using ConfigListener = std::function<void(const ConfigEvent&)>;
 
-// Has a say before rules come into force: an error refuses them. Called on the thread that offers them, which may
-// be the watcher's. Must not change the rules itself: the error would_deadlock. What it throws refuses them, too.
+// Called before rules come into force: an error or an exception refuses them. Runs on the thread that offers them, which may
+// be the watcher's. Must not change the rules itself: that is the error would_deadlock.
 using ConfigValidator = std::function<Status(const Config&)>;
 
 }  // namespace yard

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Explanations: why this kernel, and why not the others. Plain data, made by the selector itself.
 //
-//   std::puts(yard::explain("rms_norm(f32[8,4096], f32[4096])@cpu").value().to_text().c_str());
+//   yard::Explanation e = yard::explain(rms_norm, out, x, weight, 1e-6f).value();
+//   std::puts(e.to_text().c_str());
+//   std::puts(yard::explain("rms_norm(f32[8,4096], f32[4096])@cpu").value().to_json().c_str());   // runtime.h
 #pragma once
 
+#include <yard/detail/params.h>
 #include <yard/policy.h>
+#include <yard/result.h>
 
 #include <optional>
 #include <string>
@@ -21,25 +25,25 @@ struct ScoreNote {
 // "'wide rows', score[1] (rules.yaml:7): + 10, x 2"
 YARD_API std::string to_string(const ScoreNote& note);
 
-// One kernel of the op and what became of it.
+// One kernel of the op and its part in the selection.
 struct Candidate {
   std::string id;
   Kind kind = Kind::kDefault;
-  std::string vendor;  // empty: nobody's
+  std::string vendor;  // empty: none
   std::string backend;
   int priority = 0;
   std::string verdict;  // "selected", "able" (lost to the winner), "rejected"
   std::string reason;   // name in the catalogue: docs/reference/reasons.md; empty for the winner
-  std::string detail;   // the reason with its figures, for people
-  std::optional<double> estimate_ns;  // what it expects to take, if it says so
-  // What the file's `score` makes of the priority, (priority + sum of add) times all multiply; and by what.
+  std::string detail;   // the reason with its figures, as a sentence
+  std::optional<double> estimate_ns;  // its cost estimate, if it has one
+  // The priority after the file's `score`, (priority + sum of add) times all multiply; and the entries.
   double adjusted_priority = 0;
   std::vector<ScoreNote> scores;
-  // Where it stands because of a fallback chain: "fallback_chains.softmax (rules.yaml:9)"; else empty.
+  // The fallback chain that determines its place: "fallback_chains.softmax (rules.yaml:9)"; else empty.
   std::string placed_by;
 };
 
-// A field of the policy in force, and which source said so.
+// A field of the policy in force, and where it was set.
 struct PolicyNote {
   std::string field, value, source;
 };
@@ -53,20 +57,45 @@ struct Explanation {
   std::vector<PolicyNote> policy;
   // "deny_vendors excluded vendor.acme, which would have been first"
   std::vector<std::string> counterfactuals;
-  uint64_t generation = 0;  // of the snapshot that was asked
+  uint64_t generation = 0;  // of the snapshot
 
-  // A table that lines up; colour only if asked for.
+  // An aligned table, coloured if wanted.
   YARD_API std::string to_text(bool colour = false) const;
   // {"op", "call", "selected", "candidates": [...], "policy", ...}
   YARD_API std::string to_json() const;
 };
 
-// The short form: what would run, and what after it.
+// The short form: the kernel that would run, and those after it.
 struct Resolution {
   std::string op, kernel, backend, vendor;
   Kind kind = Kind::kDefault;
   std::vector<std::string> fallbacks;  // ids, in order
   uint64_t generation = 0;
 };
+
+template <class Signature>
+class Op;        // op.h
+struct Options;  // options.h
+namespace detail {
+struct Site;
+// `options` may be null.
+YARD_API Result<Explanation> explain_site(Site* site, const yard_value_t* args,
+                                          const Options* options);
+template <class... P, class O>
+Result<Explanation> explain_op(const O& op, P... p) {
+  Status why;
+  Site* site = op.attached(&why);
+  if (site == nullptr) return why;
+  const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
+  return explain_site(site, args, nullptr);
+}
+}  // namespace detail
+
+// Why this kernel, for a call of a typed op on the shared runtime. Selects, and runs nothing.
+template <class... P, class... A>
+requires(sizeof...(A) == sizeof...(P)) Result<Explanation> explain(const Op<void(P...)>& op,
+                                                                   const A&... a) {
+  return detail::explain_op<P...>(op, detail::as_argument(a)...);
+}
 
 }  // namespace yard

@@ -49,7 +49,7 @@
 #include <yard/detail/function.h>
 #include <yard/detail/provide.h>
 #include <yard/registry.h>
-#include <yard/status.h>
+#include <yard/result.h>
 #include <yard/verdict.h>
 
 #include <atomic>

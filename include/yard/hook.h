@@ -32,7 +32,7 @@
 #include <yard/detail/hook.h>
 #include <yard/detail/provide.h>
 #include <yard/registry.h>
-#include <yard/status.h>
+#include <yard/result.h>
 #include <yard/tensor.h>
 
 #include <memory>

@@ -14,6 +14,7 @@
 // fork too: it keeps levels and sink and counts again.
 #pragma once
 
+#include <yard/plugin.h>
 #include <yard/status.h>
 
 #include <cstdint>

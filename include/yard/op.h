@@ -2,45 +2,36 @@
 // Typed ops: declare one with its C++ signature, then call it like a function.
 //
 //   inline constexpr yard::Op<void(yard::Out, yard::In, yard::In, float)> rms_norm{"rms_norm"};
-//   yard::Status s = rms_norm(out, x, weight, 1e-6f);        // chosen per shape class
-//   rms_norm.with(options)(out, x, weight, 1e-6f).or_throw();
+//   yard::Status s = rms_norm(out, x, weight, 1e-6f);            // a kernel is selected for each shape class
+//   rms_norm.with(options)(out, x, weight, 1e-6f).or_throw();    // options.h
 //
-// Calls go to Runtime::shared(); `on(runtime)` gives the same op on another one. Any thread may call. A
-// call whose plan is cached allocates nothing and takes no lock. The signature is checked against the
-// op's schema at the first call: a wrong one is an error, every time, never undefined behaviour.
+// Tensors are TensorViews or classes of the program that `yard_view` makes views of (tensor.h). Calls go to
+// Runtime::shared(); `on(runtime)` gives the same op on another one. Any thread may call. A call whose plan is cached
+// allocates nothing and takes no lock. The signature is checked against the op's schema at the first call: a mismatch is an
+// error of every call.
 #pragma once
 
 #include <yard/detail/call.h>
 #include <yard/detail/params.h>
 
-#include <atomic>
-
 namespace yard {
 
-struct Explanation;  // explain.h
-struct Options;      // options.h
-class Runtime;       // runtime.h
-template <class Signature>
-class Op;
+struct Options;  // options.h
+class Runtime;   // runtime.h
 
 namespace detail {
 
 // The site for (name, letters) in that runtime, null: in Runtime::shared(). Null and why, if there is none.
 YARD_API Site* attach(Runtime* runtime, const char* name, const char* letters, Status* why);
 YARD_API Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options);
-// `options` may be null.
-YARD_API Result<Explanation> explain_site(Site* site, const yard_value_t* args,
-                                          const Options* options);
 
-#if defined(__SANITIZE_THREAD__)
-inline constexpr std::memory_order kSiteOrder = std::memory_order_acquire;
-#else
-inline constexpr std::memory_order kSiteOrder = std::memory_order_relaxed;  // then followed
-#endif
+// Whether arguments fit as many parameters, and one is a tensor of the program.
+template <size_t kCount, class... A>
+concept HasForeignTensor = sizeof...(A) == kCount && (TensorLike<A> || ...);
 
 }  // namespace detail
 
-// An op with options, or on a runtime of its own. Borrows the options.
+// An op with options, or on another runtime. Borrows the options.
 template <class Signature>
 class OpOn;
 template <class... P>
@@ -54,10 +45,13 @@ class OpOn<void(P...)> {
     const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
     return Status::adopt(detail::dispatch_with(site_, args, *options_));
   }
+  template <class... A>
+  requires detail::HasForeignTensor<sizeof...(P), A...> Status operator()(const A&... a) const {
+    return (*this)(detail::as_argument(a)...);
+  }
   OpOn with(const Options& options) const { return OpOn(site_, why_, &options); }
   detail::Site* site() const noexcept { return site_; }
-  const Status& why() const noexcept { return why_; }
-  // For handles, which take no options.
+  // The site, for handles, which take no options; null and why, if there is none.
   detail::Site* attached(Status* why) const {
     *why = why_;
     if (site_ != nullptr && options_ == nullptr) return site_;
@@ -71,6 +65,8 @@ class OpOn<void(P...)> {
   const Options* options_;
 };
 
+template <class Signature>
+class Op;
 template <class... P>
 class Op<void(P...)> {
  public:
@@ -78,12 +74,17 @@ class Op<void(P...)> {
   explicit constexpr Op(const char* name) noexcept : name_(name) {}
 
   [[nodiscard]] Status operator()(P... p) const {
-    detail::Site* site = site_.load(detail::kSiteOrder);
+    detail::Site* site = site_.load(detail::kFollow);
     if (site == nullptr) [[unlikely]] {
       Status why;
       if ((site = attached(&why)) == nullptr) return why;
     }
     return Status::adopt(detail::call_typed_op<P...>(site, p...));
+  }
+  template <class... A>
+  requires detail::HasForeignTensor<sizeof...(P), A...>
+  [[nodiscard]] Status operator()(const A&... a) const {
+    return (*this)(detail::as_argument(a)...);
   }
 
   // The same op, called with options; `options` must outlive what is returned.
@@ -101,7 +102,7 @@ class Op<void(P...)> {
 
   const char* name() const noexcept { return name_; }
 
-  // The site on the shared runtime; null and why, when the op is unknown or its signature wrong.
+  // The site on the shared runtime; null and why, if the op is unknown or its signature wrong.
   detail::Site* attached(Status* why) const {
     detail::Site* site = site_.load(std::memory_order_acquire);
     if (site == nullptr) {
@@ -115,15 +116,5 @@ class Op<void(P...)> {
   const char* name_;
   mutable std::atomic<detail::Site*> site_{nullptr};
 };
-
-// Why this kernel: asks the selector, runs nothing. Needs explain.h.
-template <class... P, class E = Explanation>
-Result<E> explain(const Op<void(P...)>& op, std::type_identity_t<P>... p) {
-  Status why;
-  detail::Site* site = op.attached(&why);
-  if (site == nullptr) return why;
-  const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
-  return detail::explain_site(site, args, nullptr);
-}
 
 }  // namespace yard

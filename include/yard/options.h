@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options: what one call may ask for beyond its arguments, and what it can learn about itself.
+// Options: what one call may ask for beyond its arguments, and what it reports about itself.
 //
 //   yard::Options o;
 //   o.force = "reference.cpp";
@@ -8,7 +8,7 @@
 //   rms_norm.with(o)(out, x, weight, 1e-6f).or_throw();
 //   std::printf("%s in %ld ns\n", r.kernel, long(r.run_ns));
 //
-// An Options value may be shared by threads as long as nobody changes it and `result` is unset.
+// Threads may share an Options value while none changes it and `result` is unset.
 #pragma once
 
 #include <yard/policy.h>
@@ -16,53 +16,51 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace yard {
 
-class Instance;  // instance.h
+class Instance;  // bound.h
 
 // How a plan is obtained.
 enum class Mode : uint8_t {
   kAuto,       // static where mapped, rules where one matches, else dynamic
-  kStatic,     // only what is mapped: an op that is not is the error `unmapped`
+  kStatic,     // only the mapped kernel; an op without one is the error `unmapped`
   kDynamic,    // select and cache
   kConfig,     // rules first
   kHotReload,  // config, watched
-  kProgram,    // one that the program has added (mode.h); said by its name
+  kProgram,    // one that the program has added (ModeProvider), given by its name
 };
 YARD_API const char* to_string(Mode m) noexcept;
 YARD_API std::optional<Mode> parse_mode(std::string_view text) noexcept;
 
-// What happened in a call. Times are filled in only because a record was asked for: nothing else
-// reads a clock.
+// What happened in a call. Only calls with a record read a clock.
 struct ResultRecord {
   char kernel[48] = {};             // id of the kernel that ran last, cut to fit; empty if none did
   const char* mode_name = nullptr;  // of kProgram: its name, for the life of the process
-  Mode mode = Mode::kDynamic;       // what chose the first kernel: never kAuto
-  bool cached = false;              // the plan was there already
+  Mode mode = Mode::kDynamic;       // what selected the first kernel; never kAuto
+  bool cached = false;              // the plan was in the cache
   uint8_t attempts = 0;             // kernels run: more than one means fallback
   uint8_t fallback_from = 0;        // ErrorClass of the first failure, 0 if there was none
-  int64_t select_ns = 0;            // check, key, look-up or selection
-  int64_t pre_ns = 0;               // argument map, workspace, transforms before
+  int64_t select_ns = 0;            // check, key, lookup or selection
   int64_t run_ns = 0;               // the kernels
-  int64_t post_ns = 0;              // transforms after
 };
 
 struct Options {
-  std::string force;              // this kernel id or an error; obeys deny and capability
+  std::string force;  // this kernel id or an error; bypasses neither deny nor capability
   std::vector<std::string> deny;  // globs over kernel ids, on top of what policy denies
-  std::optional<Policy> policy;   // stronger than scope, process, environment and file
-  std::optional<Mode> mode;       // unset: as the settings say
-  std::string mode_name;          // the same by name, also of a mode that the program has added
+  std::optional<Policy> policy;   // precedes scope, process, environment and file
+  std::optional<Mode> mode;       // unset: that of the settings
+  std::string mode_name;          // the same by name; also a mode of the program
   bool cache = true;              // false: select again, store nothing
-  bool transforms = true;         // false: no kernel that would need its arguments rearranged
   std::optional<std::chrono::steady_clock::time_point> deadline;  // no kernel starts after it
   std::map<std::string, std::string, std::less<>> labels;         // for rules and traces
-  bool deterministic = false;          // only kernels that give the same bits every time
+  bool deterministic = false;          // only kernels that give the same bits each time
   bool capturing = false;              // only kernels that may run while a graph is captured
-  bool inference = false;              // no gradient will be asked for
+  bool inference = false;              // no gradient will be computed
   const Instance* instance = nullptr;  // options and weights for kernels that have state
   ResultRecord* result = nullptr;      // filled in before the call returns, also when it fails
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The C ABI between Switchyard and the kernels it runs.
  *
- * This file is all that a kernel vendor needs: standalone C11, no other header of the project, made
- * to be carried away. Built-in backends use it and nothing else.
+ * This file and the data types in abi.h are all that a kernel vendor needs: standalone C11, no other header of the project,
+ * made to be copied. Built-in backends use nothing else.
  *
  * Contract
  *  - A library exports one symbol, `yard_plugin_query`. It is pure, may be called many times and
@@ -10,13 +10,13 @@
  *  - Every struct that may grow begins with its size. Structs only grow at the end. The host never
  *    reads past the size a plugin states, and reads the missing rest as zero; it ignores what a
  *    longer struct holds beyond the fields it knows. Growing structs are passed in arrays of
- *    pointers, never in arrays by value. Zero is always a valid "nothing special".
+ *    pointers, never in arrays by value. Zero is always a valid default.
  *  - No C++ type, exception, allocation or errno crosses. Strings are UTF-8, end in NUL, and belong
- *    to whoever gave them; the host copies what it keeps, so a descriptor may be built on the stack.
+ *    to the side that gave them; the host copies what it keeps, so a descriptor may be built on the stack.
  *    Function pointers and `self` pointers stay in use until the kernel has been removed.
- *  - A library carries a manifest, YARD_MANIFEST below, which is read before any of its code runs. It says
- *    what the library is and which ops it serves, so that it need not be opened before one is called.
- *  - A function returns a code, its message is in its call's buffer; several threads may call it at once.
+ *  - A library carries a manifest, YARD_MANIFEST below, which is read before any of its code runs. It states
+ *    name, version and ops of the library, which is opened only when one of these is called.
+ *  - A function returns a code and leaves its message in the call's buffer; several threads may call it at once.
  *
  * A whole plugin:
  *
@@ -36,8 +36,7 @@
 
 /* clang-format off */ /* laid out manually: tables read better than one item a line */
 
-#include <stddef.h>
-#include <stdint.h>
+#include <yard/abi.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -47,25 +46,10 @@ extern "C" {
 #define YARD_ABI_VERSION 0u
 #define YARD_ABI_TEXT "0" /* the same, for manifests */
 
-#define YARD_MAX_RANK 8   /* dimensions of a tensor */
-#define YARD_MAX_ARGS 24  /* parameters of an op */
-#define YARD_MAX_ALIGN 64 /* bytes; facts know no larger alignment, claims may ask for none */
-
 /* ---- Outcomes ------------------------------------------------------------------------------- */
 
-/* What a kernel, a probe or a hook returns. The class decides what the host does next. */
-typedef enum yard_code {
-  YARD_OK = 0,
-  YARD_CALLER = 1,      /* the arguments are wrong: returned at once, nobody else is tried */
-  YARD_DECLINED = 2,    /* this kernel sees only now that it cannot: the next one runs, no fault */
-  YARD_TRANSIENT = 3,   /* out of memory, busy: the next one runs */
-  YARD_FAULT = 4,       /* the kernel failed: the next one runs, and it counts against this one */
-  YARD_DEVICE_LOST = 5, /* nothing runs on that device until it is reset */
-  YARD_FATAL = 6,       /* state is damaged: returned at once, nobody else is tried */
-} yard_code_t;
-
-/* Why a candidate was not chosen. Closed catalogue; docs/reference/reasons.md explains each. A kernel
- * with reasons of its own answers YARD_REASON_OWN + i, where i indexes its `reasons` table. */
+/* Why a candidate was not selected. Closed catalogue; docs/reference/reasons.md explains each. A kernel
+ * with reasons of its own returns YARD_REASON_OWN + i, where i indexes its `reasons` table. */
 typedef enum yard_reason {
   YARD_REASON_NONE = 0, YARD_REASON_DENIED_KERNEL = 1,
   YARD_REASON_DENIED_VENDOR = 2, YARD_REASON_NOT_ALLOWED_KERNEL = 3,
@@ -82,70 +66,19 @@ typedef enum yard_reason {
   YARD_REASON_NOT_CAPTURE_SAFE = 24, YARD_REASON_INFERENCE_ONLY = 25,
   YARD_REASON_VERIFIER_BROKEN = 26, YARD_REASON_UNHEALTHY = 27,
   YARD_REASON_REFERENCE_ONLY = 28, YARD_REASON_OUTRANKED = 29,
-  YARD_REASON_REFUSED = 30, /* a verifier said no without saying more */
+  YARD_REASON_REFUSED = 30, /* a verifier refused without a reason */
   YARD_REASON_NOT_MAPPED = 31, /* mode static, and another kernel is mapped, or none */
   YARD_REASON_COUNT,
   YARD_REASON_OWN = 1000,
 } yard_reason_t;
 
-/* A verdict is a code and three integers, so refusing costs no allocation. Texts are made later, and
- * only if someone asks: the n-th figure stands for {n} in the reason's text. */
+/* A verdict is a code and three integers, so refusing costs no allocation. Texts are made on demand: the n-th
+ * figure replaces {n} in the reason's text. */
 typedef struct yard_verdict {
   int32_t reason; /* yard_reason_t; YARD_REASON_NONE accepts */
-  int32_t pad_;
+  uint32_t flags; /* the host's: YARD_CALL_* of the caller's scope, when a verifier of a function is called */
   int64_t figures[3];
 } yard_verdict_t;
-
-/* ---- Tensors and values --------------------------------------------------------------------- */
-
-/* DLPack's DLDevice: the same numbers, so that tensors cross without translation. */
-typedef struct yard_device {
-  int32_t type; /* 1 cpu, 2 cuda, 3 cuda_host, 7 vulkan, 8 metal, 10 rocm, 13 cuda_managed, 14 oneapi */
-  int32_t index;
-} yard_device_t;
-
-/* DLPack's DLDataType. */
-typedef struct yard_dtype {
-  uint8_t code; /* 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 7.. the 8-bit floats of DLPack 1.1 */
-  uint8_t bits;
-  uint16_t lanes; /* 1; vector types are not served */
-} yard_dtype_t;
-
-/* A borrowed tensor: DLPack's DLTensor, and what dispatch adds to it. 64 bytes, one cache line. */
-typedef struct yard_tensor {
-  void* data; /* NULL in verifiers and resolves: a choice never depends on contents */
-  yard_device_t device;
-  int32_t ndim;
-  yard_dtype_t dtype;
-  const int64_t* shape;
-  const int64_t* strides; /* in elements; NULL: compact, row-major */
-  uint64_t byte_offset;
-  uint64_t facts; /* a cache of the host; ignored in what callers pass, may be 0 in a kernel */
-  void* origin;   /* the caller's own object (a Python tensor, say), handed through to the kernel */
-} yard_tensor_t;
-
-/* One argument: a tag and a payload in 16 bytes, so that a call is one flat array. */
-typedef enum yard_tag {
-  YARD_TAG_NONE = 0, /* an absent optional */
-  YARD_TAG_TENSOR = 1,
-  YARD_TAG_INT = 2,   /* also enums: the index of the enumerator */
-  YARD_TAG_FLOAT = 3,
-  YARD_TAG_BOOL = 4,
-  YARD_TAG_STRING = 5, /* `count` bytes, not necessarily NUL-terminated */
-  YARD_TAG_LIST = 6,   /* `count` tensors */
-} yard_tag_t;
-
-typedef struct yard_value {
-  uint32_t tag;
-  uint32_t count; /* length of a string or list, else 0 */
-  union {
-    const yard_tensor_t* tensor;
-    int64_t i;
-    double f;
-    const char* string;
-    const yard_tensor_t* const* list;
-  } u;
-} yard_value_t;
 
 /* A named value: kernel options, weights, labels. */
 typedef struct yard_named_value {
@@ -155,8 +88,7 @@ typedef struct yard_named_value {
 
 /* ---- The facts word ------------------------------------------------------------------------- */
 
-/* What dispatch asks of a tensor, in one word, so that a call compares words instead of walking
- * arrays. Bits: 0-5 dtype, 6-10 device type, 11-18 device index, 19-22 rank, 23 compact row-major,
+/* What dispatch reads of a tensor, in one word, so that a call compares words instead of arrays. Bits: 0-5 dtype, 6-10 device type, 11-18 device index, 19-22 rank, 23 compact row-major,
  * 24 inner dimension dense, 25 addresses are plain (no zero or negative stride, no self-overlap
  * possible), 26-29 log2 of alignment, 31 always set, 32-63 span in units of 64 bytes, rounded up
  * (all ones: unknown). The host computes them for a call that it has not seen before; verifiers,
@@ -173,15 +105,6 @@ typedef struct yard_named_value {
 #define YARD_FACTS_VALID (1ull << 31)
 #define YARD_FACTS_SPAN_SHIFT 32
 #define YARD_FACTS_SPAN_UNKNOWN 0xffffffffull
-
-/* Numbers of the dtypes in facts words and constraint masks (bit n of a mask is dtype n). */
-typedef enum yard_dtype_index {
-  YARD_F32 = 1, YARD_F16 = 2, YARD_BF16 = 3, YARD_F64 = 4, YARD_F8E4M3 = 5, YARD_F8E5M2 = 6,
-  YARD_I8 = 8, YARD_I16 = 9, YARD_I32 = 10, YARD_I64 = 11,
-  YARD_U8 = 12, YARD_U16 = 13, YARD_U32 = 14, YARD_U64 = 15,
-  YARD_BOOL = 16, YARD_I4 = 17, YARD_U4 = 18,
-} yard_dtype_index_t;
-#define YARD_DTYPE_BIT(index) (1ull << (index))
 
 /* Index of a dtype, 0 if it is not one of ours. */
 static inline uint32_t yard_dtype_index(yard_dtype_t t) {
@@ -260,9 +183,6 @@ known:
 
 /* ---- The host ------------------------------------------------------------------------------- */
 
-typedef struct yard_host yard_host_t;
-typedef struct yard_call_info yard_call_t;
-
 typedef enum yard_log_level {
   YARD_LOG_DEBUG = 1, YARD_LOG_INFO = 2, YARD_LOG_WARN = 3, YARD_LOG_ERROR = 4,
 } yard_log_level_t;
@@ -287,7 +207,7 @@ struct yard_host {
    * are done. The caller's scope holds inside. The host owns the threads; a plugin starts none. */
   int32_t (*parallel_for)(void* self, int64_t count, int64_t grain,
                           void (*body)(void* context, int64_t begin, int64_t end), void* context);
-  /* How many threads parallel_for may use for this caller; 1 means run it here. */
+  /* The number of threads that parallel_for may use for this caller; 1: it runs on this thread. */
   int32_t (*concurrency)(void* self);
   /* The stream the caller works on (a cudaStream_t, say), NULL for the default one. */
   void* (*stream)(void* self, yard_device_t device);
@@ -304,25 +224,11 @@ struct yard_host {
 /* Flags of a call; also in queries, so that a verifier can read them. */
 #define YARD_CALL_DETERMINISTIC 1u /* the caller wants the same bits every time */
 #define YARD_CALL_CAPTURING 2u     /* a graph is being recorded: no sync, no allocation */
-#define YARD_CALL_INFERENCE 4u     /* no gradient will be asked for */
+#define YARD_CALL_INFERENCE 4u     /* no gradient will be computed */
 #define YARD_CALL_TRACING 8u       /* record, do not compute */
 #define YARD_CALL_ALIASED 16u      /* an output shares memory with an input */
 
-/* One run of one kernel. Made by the host, lives until run returns. */
-struct yard_call_info {
-  uint32_t size;
-  uint32_t flags;
-  const yard_host_t* host;
-  void* self;  /* the kernel's `self` */
-  void* state; /* what create() made; NULL for kernels without state */
-  void* workspace; /* at least what workspace() asked for, 64-byte aligned */
-  uint64_t workspace_size;
-  char* error; /* where a failing kernel leaves its message, NUL-terminated */
-  uint64_t error_size;
-  void* host_data; /* the host's own: what scratch() gave out */
-};
-
-/* ---- Claims --------------------------------------------------------------------------------- */
+/* ---- Limits and verifiers ------------------------------------------------------------------- */
 
 /* A limit of what a kernel can take. A fixed 40 bytes; new limits are new kinds. `field` names a
  * dimension ("hidden"), an argument ("x") or both ("x.rank"), as the op's schema does. */
@@ -360,8 +266,8 @@ typedef struct yard_query {
   yard_device_t device;
 } yard_query_t;
 
-/* How a kernel names and lays out a parameter where it differs from the op's schema; the host maps
- * arguments and inserts transforms by it. */
+/* How a kernel names and lays out a parameter where it differs from the op's schema. Reserved: this version refuses
+ * kernels that have them. */
 typedef struct yard_param {
   uint32_t size;
   uint32_t flags;
@@ -381,10 +287,10 @@ typedef struct yard_backend {
   uint32_t size;
   uint32_t flags;      /* YARD_BACKEND_* */
   const char* name;    /* [a-z0-9_]+ */
-  const char* vendor;  /* NULL: nobody's; kernels of kind vendor need one */
-  const char* summary; /* one line for people */
+  const char* vendor;  /* NULL: none; kernels of kind vendor need one */
+  const char* summary; /* one line */
   int32_t device_type; /* where its kernels run; 0: cpu */
-  int32_t enable;      /* YARD_ENABLE_*: before policy has its say */
+  int32_t enable;      /* YARD_ENABLE_*: unless policy sets it */
   const char* env;     /* switch variable of its own choosing; NULL: YARD_BACKEND_<NAME> only */
   void* self;
   /* Is `device` usable now? Called lazily, before the first choice that could need it, and again on
@@ -395,7 +301,7 @@ typedef struct yard_backend {
   int32_t (*quiesce)(void* self, yard_device_t device);
   /* Brings a lost device back. NULL: cannot. */
   int32_t (*reset)(void* self, yard_device_t device);
-  /* A capture begins (1) or ends (0) on a stream. NULL: indifferent. */
+  /* A capture begins (1) or ends (0) on a stream. NULL: no effect. */
   int32_t (*capture)(void* self, yard_device_t device, void* stream, int32_t begins);
   const char* const* reasons; /* texts for YARD_REASON_OWN + i of probe */
   uint32_t reason_count, pad_;
@@ -412,17 +318,17 @@ typedef struct yard_kernel {
   const char* op;      /* the op it implements */
   const char* id;      /* "vendor.acme": unique within the op */
   const char* backend; /* its family; NULL: the plugin's only backend */
-  const char* summary; /* one line for people */
+  const char* summary; /* one line */
   int32_t kind;        /* yard_kind_t */
   int32_t priority;    /* higher is better; 0: its kind's (default 150, vendor 100, reference 50) */
   void* self;          /* handed to every function below */
-  /* What it can take. Everything here is data, so that the host can say which limit failed and can
-   * tell which calls must be told apart. */
+  /* What it can take. Limits are data, so that the host can name the one that failed and distinguish only the calls
+   * that it must. */
   const yard_limit_t* limits;
   uint32_t limit_count, pad0_;
   const char* features; /* CPU or GPU features it needs, separated by blanks; NULL: none */
-  /* What limits cannot say. `verify_reads` names the fields it looks at, NULL-terminated; a NULL list
-   * means it reads everything, and every new shape will ask it again. Deterministic, no side effects. */
+  /* What limits cannot express. `verify_reads` names the fields it reads, NULL-terminated; NULL: it reads
+   * everything, and is called for every new shape. Deterministic, no side effects. */
   int32_t (*verify)(const yard_query_t* query, yard_verdict_t* verdict);
   const char* const* verify_reads;
   const char* const* reasons; /* texts for YARD_REASON_OWN + i */
@@ -439,11 +345,11 @@ typedef struct yard_kernel {
    * letter each) and must match the op's. NULL: only packed. */
   void (*typed)(void);
   const char* typed_signature;
-  /* Bytes of workspace run will want; negative: cannot say. NULL: none. */
+  /* Bytes of workspace that run needs; negative: an error. NULL: none. */
   int64_t (*workspace)(void* self, const yard_value_t* args, uint32_t count);
-  /* State. create makes one from options; load gives it named weights; prepare lets it ready itself
-   * for one shape; destroy ends it, exactly once for each successful create. States are kept in a
-   * bounded cache under the fields of `state_fields`. All NULL: stateless. trace is called instead of run
+  /* State. create makes one from options; load gives it named weights; prepare prepares it for one shape;
+   * destroy frees it, exactly once for each successful create. States are kept in a bounded cache, keyed
+   * by the fields of `state_fields`. All NULL: stateless. trace is called instead of run
    * on calls that are traced: it may refuse, or leave a note in the error buffer. Data may be NULL. */
   int32_t (*create)(yard_call_t* call, const yard_named_value_t* options, uint32_t count, void** state);
   int32_t (*load)(yard_call_t* call, const yard_named_value_t* weights, uint32_t count);
@@ -462,7 +368,7 @@ typedef struct yard_kernel {
 #define YARD_KERNEL_FAILS_BEFORE_WRITING 8u /* a failure leaves every argument as it was */
 #define YARD_KERNEL_ASYNC 16u        /* returns before its work is done; faults may come late */
 
-/* Largest difference from the reference that a right kernel may show, per output dtype. */
+/* The largest difference from the reference that is accepted, per output dtype. */
 typedef struct yard_tolerance {
   uint32_t dtype, pad_; /* yard_dtype_index_t */
   double rtol, atol;
@@ -474,12 +380,12 @@ typedef struct yard_shape {
   int32_t rank, pad_;
 } yard_shape_t;
 
-/* An op a plugin brings. Its reference kernel comes as a kernel of kind reference. */
+/* An op that a plugin defines. Its reference kernel is a kernel of kind reference. */
 typedef struct yard_op {
   uint32_t size;
   uint32_t flags;
   const char* schema;  /* "scale(out!: T[*rows, d], x: T[*rows, d], by: float = 1.0)" */
-  const char* summary; /* one line for people */
+  const char* summary; /* one line */
   void* self;
   /* Shapes of outputs with a dimension that no input binds, in output order. NULL: there are none. */
   int32_t (*infer)(yard_call_t* call, const yard_value_t* args, uint32_t count, yard_shape_t* outputs,
@@ -495,7 +401,7 @@ typedef struct yard_hook {
   uint32_t flags;        /* YARD_HOOK_* */
   const char* name;      /* the hook's or function's name */
   const char* group;     /* the group of a dispatched function; NULL: a plain hook */
-  const char* backend;   /* who brings it; NULL: the plugin's only backend */
+  const char* backend;   /* its backend; NULL: the plugin's only one */
   const char* signature; /* "i64(i64, const f32*)"; must match the declaration */
   int32_t priority, pad_; /* higher is tried first, unless LOWER_FIRST */
   void* self;
@@ -503,35 +409,35 @@ typedef struct yard_hook {
   void (*verify)(void);   /* the same arguments, then yard_verdict_t*; returns int32_t. NULL: accepts */
   const char* const* reasons;
   uint32_t reason_count, pad1_;
-  void (*samples)(void* self, const void* to); /* sample calls, see yard_sample_t; NULL: none */
+  void (*samples)(void* self, const void* to); /* gives sample calls to a yard_samples_t; NULL: none */
 } yard_hook_t;
 
-/* Sample calls of a dispatched function, as they cross from a plugin to a host that does not know the types of its
- * arguments: yard_hook_t::samples. The host asks the verifier about each, several times and on several threads;
- * nothing is run. In C++ verdict.h and plugin_hooks.hpp do all this. */
+/* Sample calls of a dispatched function, passed from a plugin to a host without the types of its arguments:
+ * yard_hook_t::samples. The host calls the verifier with each, several times and on several threads; the function is
+ * not run. In C++ verdict.h and plugin_hooks.hpp make them. */
 /* The arguments of one call. Valid while take() runs. */
 typedef struct yard_sample {
   uint32_t size, pad_;
   void* self;
-  /* Calls `verify`, a yard_hook_t::verify of the function's signature, with `of` and the arguments, and returns what
-   * that does; several threads may ask at once. */
+  /* Calls `verify`, a yard_hook_t::verify of the function's signature, with `of` and the arguments, and returns its
+   * result; several threads may call it at once. */
   int32_t (*ask)(void* self, void (*verify)(void), void* of, yard_verdict_t* verdict);
 } yard_sample_t;
 
-/* Who takes them: what `to` of yard_hook_t::samples points to, which hands one call after the other to take(). */
+/* The receiver: `to` of yard_hook_t::samples, which passes one call after the other to take(). */
 typedef struct yard_samples {
   uint32_t size, pad_;
   void* self;
   void (*take)(void* self, const yard_sample_t* sample);
 } yard_samples_t;
-#define YARD_HOOK_ADDS 1u        /* the name may be new: nobody declares or provides it */
+#define YARD_HOOK_ADDS 1u        /* the name may be new: neither declared nor provided */
 #define YARD_HOOK_OVERRIDES 2u   /* the name may be declared or provided by others; neither flag: this */
 #define YARD_HOOK_LOWER_FIRST 4u /* priorities count downwards; of functions only */
-#define YARD_HOOK_DEFINITION 8u  /* for people: it replaces the definition (chosen as a value), not one call */
-#define YARD_HOOK_NEXT 16u       /* it may ask for the next in the chain; of hooks only */
+#define YARD_HOOK_DEFINITION 8u  /* informative: it replaces the definition (chosen as a value), not one call */
+#define YARD_HOOK_NEXT 16u       /* it may call the next in the chain; of hooks only */
 #define YARD_HOOK_FAILS_BEFORE_WRITING 32u /* when it throws, everything is as it was; of functions only */
 
-/* What a hook with YARD_HOOK_NEXT gets in place of `self`. The next one, at last the default, is called as
+/* What a hook with YARD_HOOK_NEXT gets instead of `self`. The next one, finally the default, is called as
  * ((R (*)(void*, A...))next->function)(next->argument, a...), while the hook itself has not returned. */
 typedef struct yard_hook_next {
   uint32_t size, pad_;
@@ -540,12 +446,12 @@ typedef struct yard_hook_next {
   void (*function)(void);
 } yard_hook_next_t;
 
-/* All that a library brings. */
+/* All that a library provides. */
 typedef struct yard_plugin {
   uint32_t size;
   uint32_t abi;           /* YARD_ABI_VERSION it was compiled with */
   const char* name;       /* [a-z0-9_.-]+, unique among loaded plugins */
-  const char* version;    /* of the plugin, for people and lock files */
+  const char* version;    /* of the plugin, for listings and lock files */
   const char* build;      /* build tag; NULL: none */
   const yard_backend_t* const* backends;
   const yard_op_t* const* ops;
@@ -554,7 +460,7 @@ typedef struct yard_plugin {
   uint32_t backend_count, op_count, kernel_count, hook_count;
   /* Called once after the checks and before the first use; failing undoes the load. NULL: nothing. */
   int32_t (*start)(const yard_host_t* host, char* error, uint64_t error_size);
-  /* Called once when nothing of it runs or can run any more. NULL: nothing. */
+  /* Called once when no part of it runs or can run. NULL: nothing. */
   void (*stop)(void);
 } yard_plugin_t;
 
@@ -578,10 +484,9 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* hos
 /* Once in a library, at file scope, with the descriptor's name and version and any of the parts below, one
  * after the other without commas (or ""):
  *   YARD_MANIFEST("acme", "1.0", YARD_MANIFEST_OPS("rms_norm scale") YARD_MANIFEST_FEATURES("sve2"));
- * Lists are separated by blanks. The ops are all that the library brings or has kernels for: others are
- * refused at load, since nobody could know to open the library for them. It becomes an ELF note of owner
- * "Yard" whose text is one `key=value` a line, so that any tool can show it. Readers skip keys they do not
- * know. Sources that are compiled into another binary (YARD_PLUGIN_QUERY) have none. */
+ * Lists are separated by blanks. The ops are all that the library defines or has kernels for: others are
+ * refused at load. The manifest becomes an ELF note of owner "Yard" whose text is one `key=value` a line.
+ * Readers skip unknown keys. Sources that are compiled into another binary (YARD_PLUGIN_QUERY) have none. */
 #define YARD_MANIFEST_OPS(list) "ops=" list "\n"
 #define YARD_MANIFEST_GROUPS(list) "groups=" list "\n"     /* of dispatched functions */
 #define YARD_MANIFEST_HOOKS(list) "hooks=" list "\n"

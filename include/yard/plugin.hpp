@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin.h for C++: a kernel is a plain function, and the ABI cannot be got wrong.
+// plugin.h for C++: a kernel is a plain function; its C entries and descriptor are made from its signature.
 //
-// Header-only and standalone like plugin.h: it includes nothing else of the project and adds no symbol
-// to the library. From the function's signature it makes the packed entry, the typed entry and the
-// signature text; exceptions become YARD_FAULT with their text. Descriptors point at string literals.
+// Header-only and standalone like plugin.h: it includes nothing else of the project and needs no library. Exceptions of a
+// kernel become YARD_FAULT with their text. Descriptors refer to the strings they are given, which must be literals or
+// outlive them.
 //
 //   using namespace yard::plugin;
 //   void scale(Call, Tensor out, Tensor x, double by) {
@@ -13,11 +13,17 @@
 //     static const yard_limit_t limits[] = {dtypes({YARD_F32}), compact()};
 //     static const Plugin plugin = Plugin("acme", "1.0")
 //         .add(Backend("acme").vendor("acme"))
-//         .add(Op("scale(out!: T[n], x: T[n], by: float = 1.0)"))
+//         .add(OpDef("scale(out!: T[n], x: T[n], by: float = 1.0)"))
 //         .add(Kernel::of<scale>("scale", "vendor.acme").kind(YARD_KIND_VENDOR).limits(limits));
 //     return plugin.get();
 //   }
+//
+// A program registers the same descriptors directly: yard::Changes of registry.h takes them.
 #pragma once
+
+#if __cplusplus < 202002L
+#error "Switchyard needs C++20: compile with -std=c++20 or newer"
+#endif
 
 #include <yard/plugin.h>
 
@@ -63,6 +69,27 @@ class Tensor {
     for (int i = 0; i < t_->ndim; ++i) n *= t_->shape[i];
     return n;
   }
+  // The element at these indices, one for each dimension, whatever the strides.
+  template <class T, class... I>
+  T& at(I... index) const noexcept {
+    int64_t offset = 0;
+    int axis = 0;
+    ((offset += static_cast<int64_t>(index) * stride(axis++)), ...);
+    return data<T>()[offset];
+  }
+  // All dimensions but the last as one: how many rows there are, and where one begins, whatever the strides. Within it
+  // elements are stride(-1) apart, which is 1 under the limit inner_dense().
+  int64_t rows() const noexcept {
+    int64_t n = 1;
+    for (int i = 0; i + 1 < t_->ndim; ++i) n *= t_->shape[i];
+    return n;
+  }
+  template <class T>
+  T* row(int64_t r) const noexcept {
+    int64_t offset = 0;
+    for (int i = t_->ndim - 2; i >= 0; r /= t_->shape[i--]) offset += r % t_->shape[i] * stride(i);
+    return data<T>() + offset;
+  }
   // Row-major without gaps; a tensor without elements is.
   bool is_compact() const noexcept {
     if (t_->strides == nullptr) return true;
@@ -96,8 +123,21 @@ class Call {
     return static_cast<T*>(c_->state);
   }
   bool has(uint32_t flag) const noexcept { return (c_->flags & flag) != 0; }
+  // What Kernel::workspace asked for: 64-byte aligned, uninitialised, this run's alone.
+  template <class T>
+  std::span<T> workspace() const noexcept {
+    return {static_cast<T*>(c_->workspace), c_->workspace_size / sizeof(T)};
+  }
+  // More of it, until the kernel returns; null when there is none.
+  template <class T>
+  T* scratch(uint64_t count) const noexcept {
+    const yard_host_t* host = c_->host;
+    if (host == nullptr || host->scratch == nullptr || count > UINT64_MAX / sizeof(T))
+      return nullptr;
+    return static_cast<T*>(host->scratch(host->self, c_, count * sizeof(T)));
+  }
 
-  // Leaves a message and gives back `code`: `return call.fail(YARD_DECLINED, "odd %d", n);`
+  // Leaves a message and returns `code`: `return call.fail(YARD_DECLINED, "odd %d", n);`
   template <class... A>
   int32_t fail(int32_t code, const char* format, A... a) const noexcept {
     if (c_->error && c_->error_size > 0) {
@@ -234,13 +274,26 @@ struct EntriesOf<F, R (*)(Call, A...)> : Entries<F, R, A...> {
   static_assert(std::is_void_v<R> || std::is_same_v<R, int32_t>,
                 "a kernel returns void (and throws) or int32_t (a yard_code_t)");
 };
-// Kernels that promise not to throw are the same to the host.
 template <auto F, class R, class... A>
 struct EntriesOf<F, R (*)(Call, A...) noexcept> : EntriesOf<F, R (*)(Call, A...)> {};
 
+// The bytes of workspace that F computes from a call's arguments.
+template <auto F, class T>
+struct WorkspaceOf;
+template <auto F, class... A>
+struct WorkspaceOf<F, int64_t (*)(A...)> {
+  static int64_t bytes(void*, const yard_value_t* args, uint32_t count) noexcept {
+    if (count != sizeof...(A)) return -1;
+    return [&]<size_t... I>(std::index_sequence<I...>) {
+      return F(Wire<A>::make(Wire<A>::unpack(args[I]))...);
+    }
+    (std::index_sequence_for<A...>());
+  }
+};
+
 }  // namespace detail
 
-// ---- Limits, to fill a `yard_limit_t` table ----
+// Limits, to fill a `yard_limit_t` table: a call reaches the kernel only if all of them hold.
 
 constexpr yard_limit_t dtypes(std::initializer_list<int> indices,
                               const char* argument = nullptr) noexcept {
@@ -282,8 +335,9 @@ constexpr yard_limit_t present(const char* argument) noexcept {
   return {YARD_LIMIT_PRESENT, 0, argument, 0, 0, 0};
 }
 
-// ---- Descriptors ----
+// Descriptors. Each converts to its C struct, which Changes and Plugin take.
 
+// A family of kernels with one vendor, one probe and one switch.
 class Backend {
  public:
   explicit Backend(const char* name) noexcept { d.size = sizeof d, d.name = name; }
@@ -293,25 +347,29 @@ class Backend {
   Backend& flags(uint32_t f) noexcept { return d.flags |= f, *this; }
   Backend& enable(int32_t e) noexcept { return d.enable = e, *this; }
   Backend& env(const char* variable) noexcept { return d.env = variable, *this; }
+  // Whether a device can be used now: called before the first choice that needs it.
   Backend& probe(decltype(yard_backend_t::probe) f, void* self = nullptr) noexcept {
     return d.probe = f, d.self = self, *this;
   }
   Backend& reasons(std::span<const char* const> texts) noexcept {
     return d.reasons = texts.data(), d.reason_count = static_cast<uint32_t>(texts.size()), *this;
   }
+  operator const yard_backend_t&() const noexcept { return d; }
   yard_backend_t d{};
 };
 
-class Op {
+// The definition of an op: its schema, and what the schema cannot say.
+class OpDef {
  public:
-  explicit Op(const char* schema) noexcept { d.size = sizeof d, d.schema = schema; }
-  Op& summary(const char* s) noexcept { return d.summary = s, *this; }
-  Op& infer(decltype(yard_op_t::infer) f, void* self = nullptr) noexcept {
+  explicit OpDef(const char* schema) noexcept { d.size = sizeof d, d.schema = schema; }
+  OpDef& summary(const char* s) noexcept { return d.summary = s, *this; }
+  OpDef& infer(decltype(yard_op_t::infer) f, void* self = nullptr) noexcept {
     return d.infer = f, d.self = self, *this;
   }
-  Op& tolerances(std::span<const yard_tolerance_t> t) noexcept {
+  OpDef& tolerances(std::span<const yard_tolerance_t> t) noexcept {
     return d.tolerances = t.data(), d.tolerance_count = static_cast<uint32_t>(t.size()), *this;
   }
+  operator const yard_op_t&() const noexcept { return d; }
   yard_op_t d{};
 };
 
@@ -328,9 +386,15 @@ class Kernel {
     k.d.typed_signature = E::signature;
     return k;
   }
+  // The same for a typed op, yard::Op of op.h.
+  template <auto F, class O>
+  requires requires(const O& o) { o.name(); }
+  static Kernel of(const O& op, const char* id) noexcept { return of<F>(op.name(), id); }
+
   Kernel& backend(const char* b) noexcept { return d.backend = b, *this; }
   Kernel& summary(const char* s) noexcept { return d.summary = s, *this; }
   Kernel& kind(yard_kind_t k) noexcept { return d.kind = k, *this; }
+  // 1 to 1000, higher is tried first; else its kind's: default 150, vendor 100, reference 50.
   Kernel& priority(int32_t p) noexcept { return d.priority = p, *this; }
   Kernel& flags(uint32_t f) noexcept { return d.flags |= f, *this; }
   Kernel& features(const char* f) noexcept { return d.features = f, *this; }
@@ -338,7 +402,7 @@ class Kernel {
   Kernel& limits(std::span<const yard_limit_t> l) noexcept {
     return d.limits = l.data(), d.limit_count = static_cast<uint32_t>(l.size()), *this;
   }
-  // `reads` ends in nullptr; without it the verifier is taken to read everything.
+  // `reads` ends in nullptr; without it every new shape is verified again.
   Kernel& verify(decltype(yard_kernel_t::verify) f, const char* const* reads = nullptr) noexcept {
     return d.verify = f, d.verify_reads = reads, *this;
   }
@@ -351,6 +415,12 @@ class Kernel {
   Kernel& workspace(decltype(yard_kernel_t::workspace) f) noexcept {
     return d.workspace = f, *this;
   }
+  // int64_t F(A...) with the kernel's parameters: the bytes that Call::workspace() will have.
+  template <auto F>
+  Kernel& workspace() noexcept {
+    return d.workspace = &detail::WorkspaceOf<F, decltype(F)>::bytes, *this;
+  }
+  operator const yard_kernel_t&() const noexcept { return d; }
   yard_kernel_t d{};
 };
 
@@ -368,6 +438,7 @@ class Hook {
   Hook& reasons(std::span<const char* const> texts) noexcept {
     return d.reasons = texts.data(), d.reason_count = static_cast<uint32_t>(texts.size()), *this;
   }
+  operator const yard_hook_t&() const noexcept { return d; }
   yard_hook_t d{};
 };
 
@@ -378,7 +449,7 @@ class Plugin {
     d_.size = sizeof d_, d_.abi = YARD_ABI_VERSION, d_.name = name, d_.version = version;
   }
   Plugin& add(const Backend& b) & { return put(b.d, backends_, d_.backends, d_.backend_count); }
-  Plugin& add(const Op& o) & { return put(o.d, ops_, d_.ops, d_.op_count); }
+  Plugin& add(const OpDef& o) & { return put(o.d, ops_, d_.ops, d_.op_count); }
   Plugin& add(const Kernel& k) & { return put(k.d, kernels_, d_.kernels, d_.kernel_count); }
   Plugin& add(const Hook& h) & { return put(h.d, hooks_, d_.hooks, d_.hook_count); }
   template <class T>
@@ -408,14 +479,13 @@ class Plugin {
   Kept<yard_hook_t> hooks_;
 };
 
-// ---- Kernels with state ----
-// Kernels with state, for plugin.hpp: a class is made from options, given weights, and ended by the host.
+// Kernels with state: a class that is made from options and given weights, and that the host destroys.
 //
 //   struct Scaler {
 //     explicit Scaler(Named options) : by(options.number("by")) {}
-//     void load(Call, Named weights) { bias = weights.tensor("bias"); }  // may be left out
-//     int32_t prepare(Call call, Arguments args) { ... }                 // may be left out
-//     int32_t trace(Call call, Arguments args) { ... }                   // may be left out: see TraceScope
+//     void load(Call, Named weights) { bias = weights.tensor("bias"); }  // optional
+//     int32_t prepare(Call call, Arguments args) { ... }                 // optional
+//     int32_t trace(Call call, Arguments args) { ... }                   // optional: see TraceScope
 //     double by;
 //     Tensor bias{nullptr};
 //   };
@@ -424,9 +494,9 @@ class Plugin {
 //   static const char* const fields[] = {"d", nullptr};                  // a state for each `d`
 //   with_state<Scaler>(Kernel::of<scale>("scale", "default.acme"), "by: float = 1.0", fields)
 //
-// The host makes a state before the first run that needs it and ends it exactly once, also when load or
-// prepare fails. Runs may use one state from several threads at once, so they must not change it. An
-// exception becomes YARD_FAULT with its text; load, prepare and trace may return a code instead.
+// The host makes a state before the first run that needs it and destroys it exactly once, also when load or prepare fails.
+// Several threads may run on one state at once, so runs must not change it. An exception becomes YARD_FAULT with its text;
+// load, prepare and trace may return a code instead.
 
 // Options or weights by name. Options are complete: the schema's defaults are filled in.
 class Named {

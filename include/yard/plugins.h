@@ -15,7 +15,7 @@
 
 #include <yard/config.h>
 #include <yard/registry.h>
-#include <yard/status.h>
+#include <yard/result.h>
 
 #include <cstdint>
 #include <functional>

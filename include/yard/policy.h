@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policy: what is preferred, allowed and forced. A plain value: make one, change it, compare it.
+// Policy: which kernels are preferred, allowed and forced; for the process, for a block of code, or by a mode of the program.
 //
-// An unset field says nothing, and a weaker source has its say. When two policies meet, the stronger
-// one replaces scalars, per-op entries, locks and allow lists; deny lists add up; deny beats allow.
-//
-//   yard::Policy p;
+//   yard::Policy p;                                                   // a plain value
 //   p.prefer = yard::Kind::kVendor;
-//   p.deny_vendors = {"acme"};
-//   p.per_op["softmax"] = {"vendor:onednn", "reference"};   // exhaustive: what is not listed is out
-//   yard::Runtime::shared().set_policy(p).or_throw();
+//   p.per_op["softmax"] = {"vendor:onednn", "reference"};             // exhaustive: what is not listed is excluded
+//   yard::Runtime::shared().set_policy(p).or_throw();                 // for the process
+//
+//   static const yard::Scope careful = yard::Scope().strict().deny_vendors({"acme"});   // made once,
+//   yard::ScopedPolicy in(careful);                                   // entered in nanoseconds, for this block and thread
+//
+// An unset field leaves the decision to a weaker source: call options precede scopes, inner scopes outer ones, these the
+// process's policy, the environment and the rule file. When two policies meet, the stronger one replaces scalars, per-op
+// entries, locks and allow lists; deny lists add up; deny precedes allow. Functions may be called from any thread.
 #pragma once
 
 #include <yard/plugin.h>
@@ -38,10 +41,10 @@ enum class Kind : int {
 YARD_API const char* to_string(Kind k) noexcept;
 YARD_API std::optional<Kind> parse_kind(std::string_view text) noexcept;
 
-// What happens to calls that write over their inputs, when a kernel fails that may already have done so.
+// What follows when a kernel fails that may have overwritten its inputs.
 enum class RetryInplace : int {
   kNever,  // its error is the call's
-  kSave,   // inputs are copied before such a kernel runs, and put back for the next one
+  kSave,   // inputs are copied before such a kernel runs, and restored for the next one
 };
 YARD_API const char* to_string(RetryInplace r) noexcept;
 YARD_API std::optional<RetryInplace> parse_retry_inplace(std::string_view text) noexcept;
@@ -58,7 +61,7 @@ struct Policy {
   std::optional<bool> reference_only;
   // Op name → tokens `default`, `vendor`, `reference`, `vendor:NAME`, `impl:ID`, best first.
   std::map<std::string, std::vector<std::string>, std::less<>> per_op;
-  // Vendor lists touch only kernels that have a vendor.
+  // Vendor lists affect only kernels that have a vendor.
   std::optional<std::vector<std::string>> allow_vendors;
   std::vector<std::string> deny_vendors;
   // Globs (`*`, `?`) over kernel ids.
@@ -73,31 +76,14 @@ struct Policy {
   bool empty() const { return *this == Policy(); }
 };
 
-// `stronger` over `weaker`, by the rules above.
+// `stronger` over `weaker`.
 YARD_API Policy merge(const Policy& weaker, const Policy& stronger);
 // Whether every token, glob and name is well formed; the message names the field and what was expected.
 YARD_API Status validate(const Policy& policy);
-// One line, `prefer=vendor deny_vendors=acme`; "nothing set" when empty. Equal policies, equal text, and only those.
+// One line, `prefer=vendor deny_vendors=acme`; "nothing set" when empty. Only equal policies have equal text.
 YARD_API std::string to_string(const Policy& policy);
 // `*` any run of characters, `?` one.
 YARD_API bool glob_matches(std::string_view pattern, std::string_view text) noexcept;
-
-}  // namespace yard
-
-// ---- Scope ----
-// Scopes: a policy for the calls a thread makes until the end of a block.
-//
-//   yard::ScopedPolicy exact = yard::ScopedPolicy::prefer(yard::Kind::kReference);   // this block only
-//
-//   static const yard::Scope careful = yard::Scope().strict().deny_vendors({"acme"});  // made once,
-//   yard::ScopedPolicy in(careful);                                          // entered in nanoseconds
-//
-// A scope belongs to the thread that enters it; other threads see nothing of it. Scopes nest: the inner
-// one is the stronger. What a scope does not say follows the process, also when that changes meanwhile.
-// Stronger than a scope are only a call's own options. A scope whose policy means nothing (an unknown
-// token, say) makes every call inside fail with that message.
-
-namespace yard {
 
 namespace detail {
 struct ScopeSpec;
@@ -105,7 +91,9 @@ struct ScopeState;
 struct ThreadHead;
 }  // namespace detail
 
-// What a scope says. A value; each function gives a scope that says one thing more. Any thread may enter it.
+// A policy for the calls a thread makes until the end of a block, and what else may be set for them. A value; each function
+// returns a scope with one thing more. Any thread may enter it. Scopes nest: the inner one is the stronger. What a scope
+// leaves unset follows the process, also when that changes meanwhile. Calls in a scope with an invalid policy fail.
 class Scope {
  public:
   YARD_API Scope();
@@ -120,17 +108,16 @@ class Scope {
   YARD_API Scope deny_kernels(std::vector<std::string> globs) const;
   // For rules and traces: tenant, model, phase.
   YARD_API Scope label(std::string name, std::string value) const;
-  // No gradient will be asked for: kernels for inference only may serve.
+  // No gradient will be computed: kernels for inference only may serve.
   YARD_API Scope inference(bool on = true) const;
-  // Only kernels that give the same bits every time.
+  // Only kernels that give the same bits each time.
   YARD_API Scope deterministic(bool on = true) const;
-  // How plans are obtained: a mode by its name, also one that the program has added. Calls on a runtime that has no
-  // such mode fail.
+  // A mode by its name, also one of the program. Calls on a runtime that has no such mode fail.
   YARD_API Scope mode(std::string name) const;
 
   YARD_API const Policy& policy() const noexcept;
   YARD_API const std::map<std::string, std::string, std::less<>>& labels() const noexcept;
-  // Whether it means something; calls inside it fail with this otherwise.
+  // Whether it is valid; else the error of the calls inside it.
   YARD_API Status status() const;
 
  private:
@@ -140,10 +127,10 @@ class Scope {
   std::shared_ptr<detail::ScopeSpec> spec_;  // never changed once shared
 };
 
-// All that the thread's scopes say together: enter it on another thread to work there as here.
+// The thread's scopes together: enter it on another thread to work there as here.
 YARD_API Scope current_scope();
 
-// The thread is in the scope as long as this lives. Ends on the thread that made it, the last one first.
+// The thread is in the scope during the lifetime of this object, which ends on the same thread, the last one first.
 class [[nodiscard]] ScopedPolicy {
  public:
   // Borrows the scope.
@@ -153,7 +140,7 @@ class [[nodiscard]] ScopedPolicy {
   YARD_API ~ScopedPolicy();
   ScopedPolicy(const ScopedPolicy&) = delete;
   ScopedPolicy& operator=(const ScopedPolicy&) = delete;
-  static void* operator new(size_t) = delete;  // a block's, or part of something that is
+  static void* operator new(size_t) = delete;
   static void* operator new[](size_t) = delete;
 
   static ScopedPolicy strict(bool on = true) { return ScopedPolicy(Scope().strict(on)); }
@@ -184,36 +171,30 @@ class [[nodiscard]] ScopedPolicy {
   std::shared_ptr<const detail::ScopeState> own_;  // where the scope has no room to keep it
 };
 
-}  // namespace yard
-
-// ---- Mode ----
-// Modes of the program's own: another way to say which kernel serves a call.
+// A mode of the program: its own way to order the kernels of a call.
 //
 //   yard::ModeProvider table;
-//   table.reads = {"rows"};                                    // nothing else of the call matters to it
+//   table.reads = {"rows"};                                    // the answer depends on nothing else of the call
 //   table.plan = [](const yard::ModeCall& c) -> std::vector<std::string> {
 //     if (c.read[0] < 64) return {"reference.cpp"};
 //     return {};                                               // no answer: as in mode dynamic
 //   };
 //   runtime.add_mode("by_table", table).or_throw();
 //
-// Such a mode is named like any other: in the rule file (`settings.mode`, `settings.modes`), by a scope
-// (Scope::mode) or by a call (Options::mode_name). It orders kernels that are allowed, able and healthy, and
-// bypasses neither deny nor capability. Those it does not name follow in the order of mode dynamic, so a kernel
-// that fails is followed by others and never run twice.
-
-namespace yard {
+// It is named like any other mode: in the rule file (`settings.mode`, `settings.modes`), by Scope::mode or by
+// Options::mode_name. It orders kernels that are allowed, able and healthy, and bypasses neither deny nor capability.
+// Kernels that it does not name follow in the order of mode dynamic.
 
 // A kernel that could serve the call.
 struct ModeCandidate {
   std::string_view id;
-  std::string_view vendor;  // empty: nobody's
+  std::string_view vendor;  // empty: none
   Kind kind = Kind::kDefault;
   double priority = 0;
-  double estimate_ns = -1;  // what it expects to take; negative: it does not say
+  double estimate_ns = -1;  // its cost estimate; negative: none
 };
 
-// What ModeCall::read has where a call lacks a field.
+// In ModeCall::read: the call has no such field.
 inline constexpr int64_t kFieldAbsent = INT64_MIN;
 
 // A call that needs a plan. Everything is borrowed for as long as plan() runs.
@@ -227,22 +208,19 @@ struct ModeCall {
   std::span<const ModeCandidate> candidates;  // in the order of mode dynamic; at least one
 };
 
-// Has one of the two functions, or both. They are called by whatever thread needs a plan, also by several at once,
-// must give the same answer to the same question, and must not change the runtime: that is the error
-// would_deadlock. What they throw counts as no answer and is logged.
+// Has one of the two functions, or both. They are called by any thread that needs a plan, also concurrently, must give the
+// same answer for the same call, and must not change the runtime: that is the error would_deadlock. An exception counts as
+// no answer and is logged.
 struct ModeProvider {
-  // What the answer depends on beside the op, the candidates, device, flags and labels: fields such as `rows`,
-  // `hidden`, `x.rank`, an int, bool or enum argument; or arguments, which are then read whole. Calls that are
-  // alike in all of these share a plan. One that an op lacks is absent there. Unset: the answer depends on
-  // everything, and calls share a plan only if they are the same.
+  // What the answer depends on besides op, candidates, device, flags and labels: fields such as `rows`, `hidden`, `x.rank`,
+  // an int, bool or enum argument; or whole arguments. Calls that are equal in all of these share a plan. Unset: the
+  // answer depends on everything, and only equal calls share a plan.
   std::optional<std::vector<std::string>> reads;
 
-  // Plan for a call: ids of kernels, best first. Empty: no answer. Ids of kernels that cannot serve the call are
-  // passed over.
+  // Ids of kernels, best first. Empty: no answer. Ids of kernels that cannot serve the call are skipped.
   std::function<std::vector<std::string>(const ModeCall& call)> plan;
 
-  // Kernel for a CallSpec (docs/reference/call_spec.md); asked where there is no plan(), or it gave no answer. Empty:
-  // no answer.
+  // A kernel for a CallSpec (docs/reference/call_spec.md); called where plan() is unset or gave no answer. Empty: none.
   std::function<std::string(std::string_view call_spec)> kernel;
 };
 

@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a runtime knows: ops, backends, kernels, and how to change them while calls run.
+// The ops, backends and kernels of a runtime, and changes to them while calls run.
 //
-// A change is one value, applied whole or not at all and seen whole by the next call. Adding again what
-// is there already is fine; adding something else under the same name is an error that names both.
+// A change is one value. It is applied as a whole or not at all, and the next call sees all of it. Adding again what is
+// registered is fine; adding something else under the same name is an error that names both. plugin.hpp makes the
+// descriptors.
+//
+//   void scale_rows(yard::plugin::Call, yard::plugin::Tensor out, yard::plugin::Tensor x, double by);
 //
 //   yard::Changes c;
-//   c.add_backend(backend).add_kernel(kernel, owner);
-//   runtime.apply(c).or_throw();
+//   c.add_op(yard::plugin::OpDef("scale(out!: T[n], x: T[n], by: float = 1.0)"));
+//   c.add_kernel(yard::plugin::Kernel::of<scale_rows>("scale", "default.rows"));
+//   yard::Runtime::shared().apply(std::move(c)).or_throw();
 #pragma once
 
-#include <yard/explain.h>
 #include <yard/plugin.h>
+#include <yard/policy.h>
 #include <yard/status.h>
 
 #include <chrono>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace yard {
@@ -25,8 +30,8 @@ struct ChangeList;
 struct TicketState;
 }  // namespace detail
 
-// Additions, replacements and removals, in order. Descriptors are copied at once, strings included;
-// function pointers and `self` stay in use until the entry has gone, and `keep` is held that long.
+// Additions, replacements and removals, in order. Descriptors are copied at once, strings included. Function pointers and
+// `self` stay in use until what was added is gone; `keep` is held that long. An invalid descriptor is reported by apply().
 class Changes {
  public:
   YARD_API Changes();
@@ -36,12 +41,14 @@ class Changes {
 
   YARD_API Changes& add_op(const yard_op_t& op, std::shared_ptr<void> keep = {});
   YARD_API Changes& add_backend(const yard_backend_t& backend, std::shared_ptr<void> keep = {});
+  // A kernel that names no backend belongs to the one that its id begins with ("default" of "default.rows"), which is
+  // made if there is none.
   YARD_API Changes& add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
   // A hook (yard/hook.h), or an implementation of a dispatched function.
   YARD_API Changes& add_hook(const yard_hook_t& hook, std::shared_ptr<void> keep = {});
   // Everything a plugin descriptor lists.
   YARD_API Changes& add_plugin(const yard_plugin_t& plugin, std::shared_ptr<void> keep = {});
-  // Takes the place of the kernel with that op and id; an error if there is none.
+  // Replaces the kernel with that op and id; an error if there is none.
   YARD_API Changes& replace_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
   YARD_API Changes& remove_kernel(std::string op, std::string id);
   // With all its kernels, hooks and functions.
@@ -49,7 +56,7 @@ class Changes {
   // Its hooks and functions only.
   YARD_API Changes& remove_hooks(std::string backend);
   YARD_API Changes& remove_op(std::string name);
-  // Asks the backend's probe again before its kernels are next considered.
+  // Calls the backend's probe again before its kernels are next considered.
   YARD_API Changes& reprobe(std::string backend);
 
  private:
@@ -57,9 +64,8 @@ class Changes {
   std::unique_ptr<detail::ChangeList> list_;
 };
 
-// Tells when everything that a change took out has been let go: no call uses it any more and its
-// `keep` has been released. In a forked child what came from the parent is left behind, and its `keep` never
-// released: there a ticket for it, the parent's or the child's own, is done when no call uses it.
+// Tells when all that a change removed is gone: no call uses it and its `keep` has been released. A forked child never
+// releases the `keep` of what came from its parent: there a ticket for it is done when no call uses it.
 class Ticket {
  public:
   YARD_API Ticket();
@@ -81,9 +87,9 @@ struct KernelInfo {
   Kind kind = Kind::kDefault;
   int priority = 0;
   uint32_t flags = 0;
-  bool available = false;  // its backend is enabled and there, and the machine has the features
+  bool available = false;  // its backend is enabled and usable, and the machine has the features
   std::string reason;      // name of the reason why not; empty when available
-  std::string detail;      // the same, for people
+  std::string detail;      // the same as a sentence
   uint64_t calls = 0;      // how often it ran and succeeded
   uint64_t failures = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values and named arguments: how ops known only at run time are called.
+// Values and named arguments, for ops that are known only at run time.
 //
 //   yard::call("rms_norm", {out, x, weight, {"eps", 1e-6}}).or_throw();
 //
@@ -9,6 +9,9 @@
 #include <yard/tensor.h>
 
 #include <concepts>
+#include <functional>
+#include <initializer_list>
+#include <string>
 #include <string_view>
 #include <vector>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All of Switchyard's C++ interface. Each header can also be included by itself.
+// All of Switchyard's C++ interface for programs. Each header can also be included by itself. Not included: plugin.hpp and
+// plugin_hooks.hpp, for those who write kernels, hooks and plugins; c.h, for C.
 #pragma once
 
 #include <yard/bound.h>
@@ -15,6 +16,7 @@
 #include <yard/plugins.h>
 #include <yard/policy.h>
 #include <yard/registry.h>
+#include <yard/result.h>
 #include <yard/runtime.h>
 #include <yard/status.h>
 #include <yard/tensor.h>

@@ -3,7 +3,7 @@
 // and none is left running when the process ends.
 #pragma once
 
-#include <yard/status.h>
+#include <yard/result.h>
 
 #include <condition_variable>
 #include <functional>

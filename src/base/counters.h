@@ -6,6 +6,8 @@
 //   uint64_t n = ran.total();
 #pragma once
 
+#include <yard/detail/counter.h>
+
 #include <atomic>
 #include <cstdint>
 

@@ -3,7 +3,7 @@
 // millisecond.
 #pragma once
 
-#include <yard/status.h>
+#include <yard/result.h>
 
 #include <string>
 #include <string_view>

@@ -7,7 +7,7 @@
 // for this one.
 #pragma once
 
-#include <yard/status.h>
+#include <yard/result.h>
 
 #include <memory>
 #include <string>

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 

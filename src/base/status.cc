@@ -2,10 +2,10 @@
 // Status: names, classes and the text people read.
 #include <yard/status.h>
 
+#include <vector>
+
 namespace yard {
 namespace {
-
-constinit const std::vector<std::string> kNoNotes;
 
 ErrorClass class_of(Code code) noexcept {
   switch (code) {
@@ -20,8 +20,26 @@ ErrorClass class_of(Code code) noexcept {
 
 }  // namespace
 
-const std::vector<std::string>& Status::notes() const noexcept {
-  return rep_ ? rep_->notes : kNoNotes;
+struct Status::Rep {
+  Code code;
+  ErrorClass error_class;
+  std::string message;
+  std::vector<std::string> notes;
+};
+
+Status::Rep* Status::copy(const Rep& rep) { return new Rep(rep); }
+void Status::destroy(Rep* rep) noexcept { delete rep; }
+
+Code Status::code() const noexcept { return rep_ != nullptr ? rep_->code : Code::kOk; }
+ErrorClass Status::error_class() const noexcept {
+  return rep_ != nullptr ? rep_->error_class : ErrorClass::kOk;
+}
+std::string_view Status::message() const noexcept {
+  return rep_ != nullptr ? std::string_view(rep_->message) : std::string_view();
+}
+std::span<const std::string> Status::notes() const noexcept {
+  return rep_ != nullptr ? std::span<const std::string>(rep_->notes)
+                         : std::span<const std::string>();
 }
 
 const char* to_string(ErrorClass c) noexcept {
@@ -74,7 +92,7 @@ Status&& Status::note(std::string text) && {
 }
 
 Status& Status::note(std::string text) & {
-  if (rep_) rep_->notes.push_back(std::move(text));
+  if (rep_ != nullptr) rep_->notes.push_back(std::move(text));
   return *this;
 }
 

@@ -6,6 +6,9 @@
 
 #include <random>
 
+#include "dispatch/core.h"
+#include "registry/testing.h"
+
 namespace yard::detail {
 namespace {
 
@@ -33,6 +36,25 @@ TEST(WithFacts, ViewsHaveTheFactsOfTheirTensors) {
     readable += facts != 0;
   }
   EXPECT_GT(readable, 10000u);
+}
+
+TEST(Site, FollowsAnOpThatComesBackWithOtherParameters) {
+  using registry::testing::add;
+  using registry::testing::op_of;
+  Core core(nullptr, 64);
+  core.published.apply({add(op_of("op(out!: T[n], x: T[n])"))}).value();
+  Status why;
+  Site* const site = core.sites.attach("op", kPacked, &why);
+  ASSERT_NE(site, nullptr) << why.to_string();
+  EXPECT_EQ(site->count.load(), 2u);
+  EXPECT_EQ(site->leading.load(), 2u);
+  core.published
+      .apply({registry::RemoveOp{"op"},
+              add(op_of("op(out!: T[n], x: T[n], y: T[n], by: float = 1.0)"))})
+      .value();
+  EXPECT_EQ(core.sites.attach("op", kPacked, &why), site);
+  EXPECT_EQ(site->count.load(), 4u);
+  EXPECT_EQ(site->leading.load(), 3u);
 }
 
 }  // namespace

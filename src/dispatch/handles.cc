@@ -48,10 +48,7 @@ Result<std::shared_ptr<const Entry>> entry_of(Site& site) {
     if (e != nullptr && site.core->sites.first_need(e->name(), &e->candidates().op_record()))
       continue;
     if (e != nullptr) return std::shared_ptr<const Entry>(e->shared_from_this());
-    Status why;
-    const Site* again = site.core->sites.attach(site.name, site.letters, &why);
-    if (again == nullptr) return why;
-    site.index.store(again->index.load(std::memory_order_acquire), std::memory_order_release);
+    YARD_RETURN_IF_ERROR(site.core->sites.attach_again(site));
   }
 }
 
@@ -187,6 +184,21 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
     }
   }
   return bound_slow(state, args);
+}
+
+std::string bound_kernel(BoundState* handle) {
+  auto& state = *static_cast<Bound*>(handle);
+  for (;;) {
+    {
+      base::Guard guard(base::this_thread());
+      const Route& route = *guard.protect(state.route);
+      if (route.is_current())
+        return route.plan != nullptr
+                   ? static_cast<const exec::Plan*>(route.plan)->attempts[0].kernel->id
+                   : std::string();
+    }
+    if (!rebind(state).ok()) return {};
+  }
 }
 
 Status::Rep* bound_failed(BoundState* handle, const Route* route, const yard_value_t* args,

@@ -89,6 +89,15 @@ TEST_F(Handles, BoundHandlesFollowTheRegistry) {
   EXPECT_EQ(run(*bound), 4);
 }
 
+TEST_F(Handles, BoundHandlesNameTheirKernel) {
+  const auto bound = bind().value();
+  EXPECT_EQ(bound_kernel(bound.get()), "a");
+  apply({add(kernel("b", 2, 20))});
+  EXPECT_EQ(bound_kernel(bound.get()), "b");
+  apply({registry::RemoveOp{"op"}});
+  EXPECT_EQ(bound_kernel(bound.get()), "");
+}
+
 TEST_F(Handles, BoundHandlesFollowPolicy) {
   apply({add(kernel("b", 2, 20))});
   const auto bound = bind().value();

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dispatch/memo.h"
 
+#include <yard/detail/call.h>
+#include <yard/detail/counter.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <optional>
+#include <span>
 #include <utility>
 
 namespace yard::dispatch {
@@ -17,6 +21,18 @@ using detail::Site;
 using detail::word_at;
 
 namespace {
+
+// The n-th of a tensor's sizes and strides.
+[[gnu::always_inline]] inline uint64_t dim_word(const yard_tensor_t& t, int32_t n) noexcept {
+  if (n < t.ndim) return static_cast<uint64_t>(t.shape[n]);
+  return t.strides != nullptr ? static_cast<uint64_t>(t.strides[n - t.ndim]) : 0;
+}
+// Compares those from the n-th on with the words at `w`. Null if they differ, else past them.
+inline const uint64_t* same_dims(const yard_tensor_t& t, int32_t n, const uint64_t* w) noexcept {
+  for (; n < 2 * t.ndim; ++n)
+    if (dim_word(t, n) != *w++) return nullptr;
+  return w;
+}
 
 constexpr int kThreadLocal = 2;  // our index in ThreadRecord::locals
 
@@ -212,7 +228,7 @@ class Writer {
   };
 
   static uint64_t dim(const yard_tensor_t& t, int32_t n) noexcept {
-    return n < 2 * t.ndim ? detail::dim_word(t, n) : 0;
+    return n < 2 * t.ndim ? dim_word(t, n) : 0;
   }
 
   bool place(const Slot& a, const Slot& b) noexcept {
@@ -266,7 +282,7 @@ bool same_first_dims(const yard_tensor_t& t, const uint64_t* w, bool null_stride
   if (t.shape == nullptr || (t.strides == nullptr) != null_strides) return false;
   if (is_usual(t)) return unlike_usual_dims(t, w) == 0;
   for (int32_t n = 0; n < 4 && n < 2 * t.ndim; ++n)
-    if (detail::dim_word(t, n) != w[n]) return false;
+    if (dim_word(t, n) != w[n]) return false;
   return true;
 }
 
@@ -281,8 +297,7 @@ bool same_more(const CallMemo& m, const yard_value_t* args, const uint64_t* w,
       if (is_scalar(args[i].tag) && word_at(&args[i].u) != *w++) return false;
   if ((m.more & CallMemo::kLong) != 0)
     for (uint32_t i = 0; i < m.arg_count; ++i)
-      if (args[i].tag == YARD_TAG_TENSOR &&
-          (w = detail::same_dims(*args[i].u.tensor, 4, w)) == nullptr)
+      if (args[i].tag == YARD_TAG_TENSOR && (w = same_dims(*args[i].u.tensor, 4, w)) == nullptr)
         return false;
   return true;
 }
@@ -415,3 +430,18 @@ void forget_memos() noexcept {
 }
 
 }  // namespace yard::dispatch
+
+namespace yard::detail {
+
+bool same_long_dims(const uint64_t* words, const yard_tensor_t* const* tensors,
+                    size_t count) noexcept {
+  for (const yard_tensor_t* const t : std::span(tensors, count)) {
+    if (t == nullptr) continue;
+    if (word_at(&t->device) != words[0] || word_at(&t->ndim) != words[1]) return false;
+    words = dispatch::same_dims(*t, 0, words + 2);
+    if (words == nullptr) return false;
+  }
+  return true;
+}
+
+}  // namespace yard::detail

@@ -11,7 +11,21 @@
 
 namespace yard::dispatch {
 
-// How the words of a form are laid out: see CallMemo.
+// CallMemo::words holds, in this order:
+// - for each tensor, in a typed call: the two words of its TensorView::Form, 0 if it is absent; in a packed one six:
+//   device; rank and dtype; of its sizes and strides the first and the last of each (see is_usual()) or the first four,
+//   0 where the rank leaves them open or strides are null
+// - for each pair of tensors of which one is written: `low` and `width`. The second address minus the first (in a packed
+//   call the written one), minus `low`, must be at most `width` (unsigned). This covers tensors that are apart, in-place
+//   calls and interleaved slices of one buffer.
+// - with kScalars, for each integer, number and boolean: its payload
+// - with kLong: in a typed call, where some form is inexact, device, rank and dtype, sizes and strides of every tensor;
+//   in a packed one the sizes and strides beyond the first four
+// Tensors are all tensor parameters of a typed call, in order; those given, in a packed one.
+//
+// A memo may also stand for a range of forms of typed calls that differ in the first size of some tensors: a sequence that
+// grows. Then `words` holds four for each tensor: its form, without the first size if that varies; the bytes it covers for
+// each unit of that size, and beyond these.
 enum class FormKind : uint8_t { kTyped, kPacked, kRange };
 
 // The thread's memos, made with its first call; null: no memory.

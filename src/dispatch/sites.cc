@@ -56,6 +56,12 @@ uint8_t leading_tensors(const op::Schema& schema) {
   return static_cast<uint8_t>(n);
 }
 
+void aim(Site& site, uint32_t index, uint32_t count, uint8_t leading) noexcept {
+  site.count.store(count, std::memory_order_relaxed);
+  site.leading.store(leading, std::memory_order_relaxed);
+  site.index.store(index, std::memory_order_release);
+}
+
 }  // namespace
 
 Status check_signature(const op::Program& program, std::string_view letters) {
@@ -145,17 +151,19 @@ Site* Sites::attach(std::string_view name, std::string_view letters, Status* why
     for (site = sites_.load(std::memory_order_acquire);
          site != nullptr && (site->name != name || site->letters != letters);)
       site = site->next;
+  const uint32_t count = op.program->arg_count();
+  const uint8_t leading = leading_tensors(op.program->schema());
   if (site != nullptr) {
-    site->index.store(op.index, std::memory_order_release);
+    aim(*site, op.index, count, leading);
   } else {
     // Two threads may make one each; both serve.
     static std::atomic<uint64_t> last_id{0};
     site = new Site{&core_,
                     last_id.fetch_add(1, std::memory_order_relaxed) + 1,
-                    op.program->arg_count(),
                     {op.index},
+                    {count},
+                    {leading},
                     letters != kPacked,
-                    leading_tensors(op.program->schema()),
                     std::string(name),
                     std::string(letters)};
     site->next = sites_.load(std::memory_order_relaxed);
@@ -164,6 +172,17 @@ Site* Sites::attach(std::string_view name, std::string_view letters, Status* why
   }
   if (packed != nullptr) packed->store(site, std::memory_order_release);
   return site;
+}
+
+Status Sites::attach_again(Site& site) {
+  Status why;
+  const Site* again = attach(site.name, site.letters, &why);
+  if (again == nullptr) return why;
+  if (again != &site)
+    aim(site, again->index.load(std::memory_order_acquire),
+        again->count.load(std::memory_order_relaxed),
+        again->leading.load(std::memory_order_relaxed));
+  return {};
 }
 
 }  // namespace yard::detail

@@ -33,6 +33,8 @@ class Sites {
   // The site of calls of an op with a signature (yard/detail/params.h), or kPacked. Null after an error, which is left in
   // `why`. Lives as long as the core. Outside of guards, holding no lock.
   Site* attach(std::string_view name, std::string_view letters, Status* why);
+  // Finds the op of a site again after it was removed; it may have other parameters now, if the site is packed.
+  Status attach_again(Site& site);
   // An op by name, loaded if need be. The error of an unknown name suggests others. Outside of guards, holding no lock.
   Result<FoundOp> find(std::string_view name) const;
 

@@ -159,14 +159,7 @@ class SlowCall {
 
   // Outside the guard.
   Status find_op_or_make_overlay() {
-    if (gone_) {
-      Status why;
-      const Site* again = core_.sites.attach(site_.name, site_.letters, &why);
-      if (again == nullptr) return why;
-      // Only an index that attach() has checked the signature for.
-      site_.index.store(again->index.load(std::memory_order_acquire), std::memory_order_release);
-      return {};
-    }
+    if (gone_) return core_.sites.attach_again(site_);
     const auto s = core_.snapshot();
     const uint32_t index = site_.index.load(std::memory_order_acquire);
     const Entry* global = s->entry(index);

@@ -16,6 +16,19 @@
 #include "op/program.h"
 #include "registry/inspector.h"
 
+namespace yard::detail {
+
+// Calls a kernel through `run` and frees the call's scratch.
+template <class F>
+[[gnu::always_inline]] inline int32_t call_kernel(yard_call_t& call, const F& run) {
+  const int32_t code = enter_kernel(call, run);
+  if (call.host_data != nullptr) [[unlikely]]
+    free_call_scratch(&call);
+  return code;
+}
+
+}  // namespace yard::detail
+
 namespace yard::exec {
 
 class States;

@@ -17,7 +17,7 @@
 // not pure outputs, in schema order. docs/reference/call_spec.md has the details.
 #pragma once
 
-#include <yard/status.h>
+#include <yard/result.h>
 #include <yard/tensor.h>
 
 #include <cstdint>

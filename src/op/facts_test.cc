@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The facts word of plugin.h: every bit, on every kind of layout.
 #include <gtest/gtest.h>
+#include <yard/plugin.h>
 #include <yard/tensor.h>
 
 #include <vector>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <yard/plugin.h>
 #include <yard/tensor.h>
 
 namespace yard {
@@ -19,6 +20,31 @@ TEST(DType, EveryOneHasANameThatReadsBack) {
     EXPECT_EQ(to_dlpack(t).bits, bits(t));
   }
   EXPECT_EQ(count, 17);
+}
+
+TEST(DType, IsThatOfKernelsForEveryDLPackType) {
+  for (int code = 0; code < 16; ++code)
+    for (int width = 0; width < 256; ++width)
+      for (uint16_t lanes : {0, 1, 2}) {
+        const yard_dtype_t t = {static_cast<uint8_t>(code), static_cast<uint8_t>(width), lanes};
+        EXPECT_EQ(static_cast<uint32_t>(from_dlpack(t)), yard_dtype_index(t))
+            << code << " " << width;
+      }
+}
+
+TEST(DType, OfElementTypes) {
+  EXPECT_EQ(dtype_of<float>, DType::f32);
+  EXPECT_EQ(dtype_of<double>, DType::f64);
+  EXPECT_EQ(dtype_of<bool>, DType::boolean);
+  EXPECT_EQ(dtype_of<int8_t>, DType::i8);
+  EXPECT_EQ(dtype_of<int16_t>, DType::i16);
+  EXPECT_EQ(dtype_of<int32_t>, DType::i32);
+  EXPECT_EQ(dtype_of<int64_t>, DType::i64);
+  EXPECT_EQ(dtype_of<uint8_t>, DType::u8);
+  EXPECT_EQ(dtype_of<uint64_t>, DType::u64);
+  for (const DType none :
+       {dtype_of<char>, dtype_of<wchar_t>, dtype_of<long double>, dtype_of<void*>})
+    EXPECT_EQ(none, DType::invalid);
 }
 
 TEST(DType, SpellingsOfOthers) {

@@ -23,7 +23,7 @@
 // as well as form, so a Schema that it returns is valid.
 #pragma once
 
-#include <yard/status.h>
+#include <yard/result.h>
 #include <yard/tensor.h>
 
 #include <cstdint>

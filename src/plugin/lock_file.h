@@ -5,7 +5,7 @@
 //   acme 1.0 sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 #pragma once
 
-#include <yard/status.h>
+#include <yard/result.h>
 
 #include <string>
 #include <string_view>

@@ -8,7 +8,7 @@
 // Newest last; the oldest go when there are too many. Results of other versions of the library count as none.
 #pragma once
 
-#include <yard/status.h>
+#include <yard/result.h>
 
 #include <optional>
 #include <string>

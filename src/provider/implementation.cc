@@ -2,6 +2,7 @@
 #include "provider/implementation.h"
 
 #include <fmt/format.h>
+#include <yard/detail/counter.h>
 
 #include "base/interned.h"
 #include "base/log.h"

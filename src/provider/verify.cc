@@ -149,7 +149,7 @@ class Examination {
     args.ask = [](const void* s, const detail::ThreadHead& thread, const detail::FunctionRow& row,
                   yard_verdict_t& v) {
       const auto& of = *static_cast<const yard_sample_t*>(s);
-      v = {YARD_REASON_NONE, static_cast<int32_t>(detail::scope_flags(thread)), {0, 0, 0}};
+      v = {YARD_REASON_NONE, detail::scope_flags(thread), {0, 0, 0}};
       return of.ask(of.self, row.verify, row.self, &v);
     };
     take(args);

@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
+
 #include "base/text.h"
 #include "registry/descriptors.h"
 
@@ -23,6 +26,21 @@ void put(detail::ChangeList& list, Result<T> read, const F& step) {
   else if (list.problem.ok())
     list.problem = std::move(read).status();
 }
+
+// A kernel that names no backend belongs to the one that its id begins with; the name, else null.
+const char* add_default_backend(detail::ChangeList& list, const yard_kernel_t& kernel,
+                                std::string& name) {
+  if (kernel.size < offsetof(yard_kernel_t, summary) || kernel.backend != nullptr ||
+      kernel.id == nullptr)
+    return nullptr;
+  name = kernel.id;
+  name.resize(std::min(name.find('.'), name.size()));
+  yard_backend_t d{};
+  d.size = sizeof d, d.name = name.c_str();
+  put(list, registry::read_backend(d, {}),
+      [](auto b) { return registry::AddDefaultBackend{std::move(b)}; });
+  return name.c_str();
+}
 }  // namespace
 
 Changes& Changes::add_op(const yard_op_t& op, std::shared_ptr<void> keep) {
@@ -36,7 +54,9 @@ Changes& Changes::add_backend(const yard_backend_t& backend, std::shared_ptr<voi
   return *this;
 }
 Changes& Changes::add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep) {
-  put(*list_, registry::read_kernel(kernel, std::move(keep)),
+  std::string backend;
+  const char* const of = add_default_backend(*list_, kernel, backend);
+  put(*list_, registry::read_kernel(kernel, std::move(keep), of),
       [](auto k) { return registry::AddKernel{std::move(k)}; });
   return *this;
 }
@@ -46,7 +66,9 @@ Changes& Changes::add_hook(const yard_hook_t& hook, std::shared_ptr<void> keep) 
   return *this;
 }
 Changes& Changes::replace_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep) {
-  put(*list_, registry::read_kernel(kernel, std::move(keep)),
+  std::string backend;
+  const char* const of = add_default_backend(*list_, kernel, backend);
+  put(*list_, registry::read_kernel(kernel, std::move(keep), of),
       [](auto k) { return registry::ReplaceKernel{std::move(k)}; });
   return *this;
 }
@@ -127,6 +149,11 @@ class Applier {
     if (same(*slot, *s.backend)) return {};
     return Status(Code::kConflict, fmt::format("backend '{}' is registered already and differs: {}",
                                                s.backend->name, difference(*slot, *s.backend)));
+  }
+
+  Status step(const AddDefaultBackend& s) {
+    next_.backends.try_emplace(s.backend->name, s.backend);
+    return {};
   }
 
   Status step(const AddKernel& s) { return put_kernel(s.kernel, false); }

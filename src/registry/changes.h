@@ -23,6 +23,10 @@ struct AddOp {
 struct AddBackend {
   std::shared_ptr<Backend> backend;
 };
+// Unless there is one of that name.
+struct AddDefaultBackend {
+  std::shared_ptr<Backend> backend;
+};
 struct AddKernel {
   std::shared_ptr<Kernel> kernel;
 };
@@ -52,8 +56,8 @@ struct Reprobe {
 struct RemoveKept {
   const void* keep;
 };
-using Step = std::variant<AddOp, AddBackend, AddKernel, AddHook, ReplaceKernel, RemoveKernel,
-                          RemoveBackend, RemoveHooks, RemoveOp, Reprobe, RemoveKept>;
+using Step = std::variant<AddOp, AddBackend, AddDefaultBackend, AddKernel, AddHook, ReplaceKernel,
+                          RemoveKernel, RemoveBackend, RemoveHooks, RemoveOp, Reprobe, RemoveKept>;
 
 // An op with its kernels, by id.
 struct OpRecord {

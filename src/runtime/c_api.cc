@@ -69,7 +69,6 @@ Result<Options> read_options(const yard_options_t* given) {
   o.capturing = (c.flags & YARD_CALL_CAPTURING) != 0;
   o.inference = (c.flags & YARD_CALL_INFERENCE) != 0;
   o.cache = (c.flags & YARD_OPTION_NO_CACHE) == 0;
-  o.transforms = (c.flags & YARD_OPTION_NO_TRANSFORMS) == 0;
   if (c.prefer != 0 || (c.flags & YARD_OPTION_STRICT) != 0) {
     Policy p;
     if (c.prefer > YARD_KIND_REFERENCE)

@@ -105,7 +105,7 @@ std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
                                 : fmt::format("its own reason {}, which it does not explain", i);
   }
   // The figures of a verifier have no common meaning.
-  if (v.pad_ == kByVerifier && v.reason != YARD_REASON_VERIFIER_BROKEN) return meaning(v.reason);
+  if (v.flags == kByVerifier && v.reason != YARD_REASON_VERIFIER_BROKEN) return meaning(v.reason);
   switch (v.reason) {
     case YARD_REASON_NONE: return "";
     case YARD_REASON_DENIED_VENDOR: return fmt::format("deny_vendors lists {}", k.backend->vendor);

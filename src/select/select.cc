@@ -73,7 +73,7 @@ void verify(const Selection& s, const KernelCandidate& c, yard_verdict_t& verdic
     if (text != nullptr) *text = "an exception that is no std::exception";
   }
   if (code != YARD_OK && verdict.reason == YARD_REASON_NONE) verdict.reason = YARD_REASON_REFUSED;
-  verdict.pad_ = kByVerifier;
+  verdict.flags = kByVerifier;
 }
 
 std::string breaker_text(const health::BreakerStatus& breaker, bool whole) {

@@ -10,8 +10,8 @@
 
 namespace yard::select {
 
-// In yard_verdict_t::pad_ of a verifier's verdict: its figures have no common meaning.
-inline constexpr int32_t kByVerifier = 1;
+// In yard_verdict_t::flags of a verifier's verdict: its figures have no common meaning.
+inline constexpr uint32_t kByVerifier = 1;
 
 // The text of a probe that refused; empty if it gave none.
 std::string refusal(const registry::Probe& probe);

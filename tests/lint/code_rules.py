@@ -75,7 +75,7 @@ def check_backends(tree):
 
 
 def check_public_headers(tree):
-    """Public headers include each other and the standard library; plugin.h stands alone."""
+    """Public headers include each other and the standard library; plugin.h and its abi.h stand alone."""
     for path in tree.with_suffix(CXX, "include/yard/"):
         name = pathlib.PurePosixPath(path).name
         for number, quoted, what in includes(tree, path):
@@ -83,8 +83,8 @@ def check_public_headers(tree):
             ours = (f"include/{what}" in tree.files or f"include/{what}.in" in tree.files)
             if quoted or not (standard or ours):
                 yield Finding(path, number, f"a public header cannot include '{what}'")
-            elif name == "plugin.h" and what not in C_HEADERS:
-                yield Finding(path, number, f"plugin.h is standalone C11 and cannot include '{what}'")
+            elif name in ("abi.h", "plugin.h") and what not in C_HEADERS and (name, what) != ("plugin.h", "yard/abi.h"):
+                yield Finding(path, number, f"{name} is standalone C11 and cannot include '{what}'")
             elif name == "plugin.hpp" and ours and what != "yard/plugin.h":
                 yield Finding(path, number, f"plugin.hpp includes only plugin.h of ours, not '{what}'")
 

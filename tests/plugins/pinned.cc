@@ -33,7 +33,7 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
   using namespace yard::plugin;
   static const Plugin plugin = Plugin(NAME, "1.0")
                                    .add(Backend(NAME))
-                                   .add(Op(NAME "(out!: i64[n], x: i64[n])"))
+                                   .add(OpDef(NAME "(out!: i64[n], x: i64[n])"))
                                    .add(Kernel::of<run>(NAME, "default." NAME));
   return plugin.get();
 }

@@ -18,7 +18,7 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
   using namespace yard::plugin;
   static const Plugin plugin = Plugin(YARD_PLUGIN_NAME, YARD_PLUGIN_VERSION)
                                    .add(Backend("uses_regex"))
-                                   .add(Op("uses_regex(out!: i64[n], x: i64[n])"))
+                                   .add(OpDef("uses_regex(out!: i64[n], x: i64[n])"))
                                    .add(Kernel::of<run>("uses_regex", "default.uses_regex"));
   return plugin.get();
 }

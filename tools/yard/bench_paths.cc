@@ -40,9 +40,9 @@ const yard_plugin_t* noop_plugin() {
     Plugin p("bench", "1");
     p.add(Backend("bench").summary("Kernels that do nothing"));
     p.add(
-        plugin::Op("bench_noop(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], "
-                   "eps: float = 1e-6) where out may_alias x"));
-    p.add(plugin::Op(
+        plugin::OpDef("bench_noop(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], "
+                      "eps: float = 1e-6) where out may_alias x"));
+    p.add(plugin::OpDef(
         "bench_noop_2(out!: T[*rows, hidden], residual~: T[*rows, hidden], "
         "x: T[*rows, hidden], weight: T[hidden], eps: float = 1e-6) where out may_alias x"));
     for (int i = 0; i < 8; ++i) {
@@ -246,7 +246,7 @@ Status add_other_kernels() {
   Changes c;
   for (int o = 0; o < 10; ++o) {
     const std::string op = "bench_other_" + std::to_string(o);
-    c.add_op(plugin::Op((op + "(out!: T[n], x: T[n])").c_str()).d);
+    c.add_op(plugin::OpDef((op + "(out!: T[n], x: T[n])").c_str()).d);
     for (int k = 0; k < 100; ++k) {
       const std::string id = "default.other_" + std::to_string(k);
       yard_kernel_t kernel{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inline part of a typed call: a call of a form that this thread remembers goes straight to its kernel's
-// typed entry, with its arguments in registers. Not for direct use.
+// The inlined part of a typed call: a call whose form is in the thread's memo goes to its kernel's typed entry, with its
+// arguments in registers. Not for direct use.
 #pragma once
 
 #include <yard/detail/guard.h>
@@ -8,32 +8,32 @@
 #include <yard/detail/params.h>
 
 #include <array>
-#include <cstddef>
 #include <tuple>
 #include <utility>
 
 namespace yard::detail {
 
-// One call whose form is not remembered, or whose memo is stale; null when it went well. `hash` is that of its
-// form.
+// The functions that return a Rep* return null on success.
+// A call without a current memo. `hash` is that of its form.
 YARD_API Status::Rep* dispatch(Site* site, const yard_value_t* args, uint64_t hash);
-// The same for arguments that do not travel in registers; the library looks for a memo.
+// The same for arguments that are not passed in registers; the library looks for a memo.
 YARD_API Status::Rep* dispatch_packed(Site* site, const yard_value_t* args);
-// Moves a memo to its home; where it is now.
+// Moves a memo to its home and returns where it is now.
 YARD_API const CallMemo* promote(CallMemos& memos, const CallMemo* memo) noexcept;
-// A route whose kernel must be called packed. Inside the guard.
+// Whether sizes and strides of tensors with inexact forms are those at `words`.
+YARD_API bool same_long_dims(const uint64_t* words, const yard_tensor_t* const* tensors,
+                             size_t count) noexcept;
+// Runs a route whose kernel must be called packed. Inside the guard.
 YARD_API Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args);
 // After a route's kernel failed. Inside the guard.
 YARD_API Status::Rep* route_failed(Site* site, const void* entry, const void* plan,
                                    const yard_value_t* args, uint32_t flags, int32_t code,
                                    const char* message);
 YARD_API void free_call_scratch(yard_call_t* call) noexcept;
-// In a catch block: writes the exception's text into the call's error buffer. Lets the unwinding of a
-// cancelled thread through.
+// In a catch block: writes the exception's text into the call's error buffer. Rethrows the unwinding of a cancelled thread.
 YARD_API void note_exception(yard_call_t* call);
 
-// What a kernel without workspace or state is given. Field by field: g++ writes the words of a braced list
-// twice.
+// The call of a kernel without workspace or state. Field by field: g++ writes the words of a braced list twice.
 [[gnu::always_inline]] inline void start_call(yard_call_t& call, char* error, uint32_t flags,
                                               const yard_host_t* host, void* self) noexcept {
   call.size = sizeof call;
@@ -49,25 +49,16 @@ YARD_API void note_exception(yard_call_t* call);
   error[0] = '\0';
 }
 
-// Calls a kernel, by whichever entry `run` knows. The one place where exceptions of kernels end. What the kernel was given
-// as scratch is still to be freed.
+// Calls a kernel through `run`. The one place where exceptions of kernels stop. Scratch of the call is not yet freed.
 template <class F>
 [[gnu::always_inline]] inline int32_t enter_kernel(yard_call_t& call, const F& run) {
   try {
     return run();
   } catch (...) {
     note_exception(&call);
-    return YARD_FAULT;  // a constant needs no register of its own in the caller
+    return YARD_FAULT;  // a constant takes no register in the caller
   }
 }
-template <class F>
-[[gnu::always_inline]] inline int32_t call_kernel(yard_call_t& call, const F& run) {
-  const int32_t code = enter_kernel(call, run);
-  if (call.host_data != nullptr) [[unlikely]]
-    free_call_scratch(&call);
-  return code;
-}
-
 // Calls a kernel's typed entry.
 template <class... W>
 [[gnu::always_inline]] inline int32_t enter_typed(void (*typed)(void), yard_call_t& call, W... w) {
@@ -77,7 +68,7 @@ template <class... W>
       });
 }
 
-// Whether what a call has looked at is better loaded again than kept.
+// Whether loading a word again is cheaper than keeping it in a register.
 #if defined(__x86_64__)
 inline constexpr bool kFewRegisters = true;
 #else
@@ -87,42 +78,37 @@ inline constexpr bool kFewRegisters = false;
 template <class... P>
 inline constexpr bool kInRegisters = (!std::is_void_v<typename Param<P>::Type> && ...);
 
-// The form of a typed call, known as far as its signature says.
+// The form of a typed call, as far as its signature determines it.
 template <class... P>
 struct TypedForm {
   static constexpr size_t kTensors = (size_t{0} + ... + (Param<P>::is_tensor ? 1 : 0));
   using Tensors = std::array<const yard_tensor_t*, kTensors>;
-  using Addresses = std::array<uint64_t, kTensors>;
   using Each = std::make_index_sequence<kTensors>;
 
-  // The letters of the tensors.
   static constexpr std::array<char, kTensors + 1> kLetter = [] {
     std::array<char, kTensors + 1> to{};
     size_t n = 0;
     ((Param<P>::is_tensor ? void(to[n++] = Param<P>::letter) : void()), ...);
     return to;
   }();
-  static constexpr bool is_optional(size_t i) {
-    return kLetter[i] == 'R' || kLetter[i] == 'W' || kLetter[i] == 'M';
-  }
+  static constexpr bool is_optional(size_t i) { return kLetter[i] < 'a'; }
   static constexpr bool is_written(size_t i) { return kLetter[i] != 'r' && kLetter[i] != 'R'; }
 
   // Pairs of tensors of which one is written, in the order of CallMemo::words.
   struct Pair {
     uint8_t first, second;
   };
-  static constexpr size_t kPairs = [] {
-    size_t n = 0;
-    for (size_t i = 0; i < kTensors; ++i)
-      for (size_t j = i + 1; j < kTensors; ++j) n += is_written(i) || is_written(j) ? 1 : 0;
-    return n;
-  }();
-  static constexpr std::array<Pair, kPairs> kPair = [] {
-    std::array<Pair, kPairs> to{};
+  static constexpr size_t each_pair(Pair* to) {
     size_t n = 0;
     for (uint8_t i = 0; i < kTensors; ++i)
       for (uint8_t j = i + 1; j < kTensors; ++j)
-        if (is_written(i) || is_written(j)) to[n++] = {i, j};
+        if ((is_written(i) || is_written(j)) && (++n, to != nullptr)) to[n - 1] = {i, j};
+    return n;
+  }
+  static constexpr size_t kPairs = each_pair(nullptr);
+  static constexpr std::array<Pair, kPairs> kPair = [] {
+    std::array<Pair, kPairs> to{};
+    each_pair(to.data());
     return to;
   }();
 
@@ -136,13 +122,12 @@ struct TypedForm {
     return to;
   }
 
-  // What a call of these tensors is compared by.
+  // The words that forms are compared by.
   struct Seen {
     uint64_t head[kTensors + 1], dims[kTensors + 1];  // of their forms
     uint64_t data[kTensors + 1];                      // their addresses, where forms are exact
   };
-  // kForget: what is found is not to be kept in registers for the next look.
-  template <bool kForget = false>
+  template <bool kForget = false>  // true: not kept in registers
   [[gnu::always_inline]] static Seen look_at(const Tensors& t) noexcept {
     const auto load = []<class T>(const T& from) {
       if constexpr (kForget)
@@ -173,16 +158,15 @@ struct TypedForm {
     return hash_end(thread, h);
   }
 
-  // Whether a memo whose words begin like it is of this form. False also where comparing takes more; then
-  // matches_long() knows.
+  // Whether a memo whose first word is equal is of this form. Also false where only matches_long() can tell.
   [[gnu::always_inline]] static bool matches(const CallMemo& m, const Seen& s,
                                              const P&... p) noexcept {
     return same_forms<1>(m.words, s, Each()) &&
            same_places(m.words + kPlaces, s.data, std::make_index_sequence<kPairs>()) &&
            (any_bit(s.data, Each()) & m.zero_bits) == 0 &&
-           (m.more == 0 || same_more(m, s.data, p...));
+           (m.more == 0 ||
+            ((m.more & CallMemo::kLong) == 0 && same_aligned_scalars(m, s.data, p...)));
   }
-  // The hash of what forms of a range have in common.
   static uint64_t range_hash(const Site& site, const ThreadHead& thread, const Seen& s) noexcept {
     uint64_t h = 0, dims = 0;
     for (size_t i = 0; i < kTensors; ++i) h ^= range_part(i, s.head[i]), dims += s.dims[i];
@@ -226,17 +210,11 @@ struct TypedForm {
     if ((m.more & CallMemo::kLong) == 0) return true;
     const uint64_t* w =
         scalars(m) + ((m.more & CallMemo::kScalars) != 0 ? sizeof...(P) - kTensors : 0);
-    for (const yard_tensor_t* const tensor : t) {
-      if (tensor == nullptr) continue;
-      if (word_at(&tensor->device) != w[0] || word_at(&tensor->ndim) != w[1]) return false;
-      w = same_dims(*tensor, 0, w + 2);
-      if (w == nullptr) return false;
-    }
-    return true;
+    return same_long_dims(w, t.data(), kTensors);
   }
 
  private:
-  // Working in place is common: a part of hashes.
+  // Working in place is common, so it is part of the hash.
   [[gnu::always_inline]] static uint64_t first_in_place(const Seen& s) noexcept {
     if constexpr (kPairs > 0)
       return in_place_part(s.data[kPair[0].first] == s.data[kPair[0].second]);
@@ -256,7 +234,6 @@ struct TypedForm {
     return m.words + kPlaces + 2 * kPairs;
   }
 
-  // From the n-th word on.
   template <size_t kFrom, size_t... I>
   [[gnu::always_inline]] static bool same_forms(const uint64_t* w, const Seen& s,
                                                 std::index_sequence<I...>) noexcept {
@@ -284,10 +261,6 @@ struct TypedForm {
     return (alignments(at, Each()) & m.align_mask) == m.align &&
            ((m.more & CallMemo::kScalars) == 0 || same_scalars(scalars(m), p...));
   }
-  [[gnu::always_inline]] static bool same_more(const CallMemo& m, const uint64_t* at,
-                                               const P&... p) noexcept {
-    return (m.more & CallMemo::kLong) == 0 && same_aligned_scalars(m, at, p...);
-  }
   [[gnu::always_inline]] static bool same_scalars(const uint64_t* w, const P&... p) noexcept {
     uint64_t unlike = 0;
     [[maybe_unused]] const auto compare = [&]<class Q>(const Q& q) {
@@ -301,8 +274,8 @@ struct TypedForm {
   }
 };
 
-// What a call keeps while its kernel runs. In memory, not in registers that every call would have to save first. The memo
-// is not enough: a kernel may call ops itself, and the memo become another form's.
+// What a call needs after its kernel, in memory instead of registers that every call would have to save. Not taken from
+// the memo, which may hold another form by then: a kernel may call ops.
 template <class... P>
 struct Kept {
   Site* site;
@@ -311,7 +284,7 @@ struct Kept {
   std::tuple<P...> args;
 };
 
-// A kernel has failed, or was given scratch. Not inlined for the same reason.
+// After a kernel that failed or was given scratch. Not inlined for the same reason.
 template <class... P>
 [[gnu::noinline]] Status::Rep* after_kernel(const Kept<P...>& kept, const HazardSlot& entry,
                                             ThreadHead::Value& calls, yard_call_t& call,
@@ -328,7 +301,7 @@ template <class... P>
                       std::apply(pack, kept.args).data(), call.flags, code, kept.error);
 }
 
-// Runs a memo's kernel in this thread; null in `failed` when the call went well. False if the memo is stale.
+// Runs a memo's kernel; `failed` is null on success. False if the memo is stale.
 template <class... P>
 [[gnu::always_inline]] inline bool run_memo(Site* site, ThreadHead& thread, const CallMemo& m,
                                             Status::Rep*& failed, const P&... p) {
@@ -358,7 +331,7 @@ template <class... P>
   return true;
 }
 
-// A typed call that the memo at its home does not serve.
+// A typed call without a memo at its home: one for a range, or further away, may serve.
 template <class... P>
 [[gnu::noinline]] Status::Rep* call_other_way(Site* site, uint64_t hash, P... p) {
   using Form = TypedForm<P...>;
@@ -369,7 +342,7 @@ template <class... P>
     CallMemos& memos = *thread->memos;
     Status::Rep* failed;
     const CallMemo& range = memos.range(Form::range_hash(*site, *thread, seen));
-    // A form that comes again goes on, and gets a memo of its own; so does one whose range is stale.
+    // A form that was seen before goes on and gets a memo of its own; so does one whose range is stale.
     if (range.site == site->id && range.scope == thread->scope && Form::is_in_range(range, seen) &&
         range.route.is_current() && !memos.seen_before(hash) &&
         run_memo(site, *thread, range, failed, p...))
@@ -388,8 +361,7 @@ template <class... P>
   return dispatch(site, args, hash);
 }
 
-// One typed call; null when it went well. Nothing is called between here and the kernel, so that little has to be
-// saved.
+// One typed call. A hit calls nothing before the kernel, so that few registers have to be saved.
 template <class... P>
 __attribute__((no_stack_protector)) inline Status::Rep* call_typed_op(Site* site, P... p) {
   if constexpr (kInRegisters<P...>) {

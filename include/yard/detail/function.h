@@ -5,6 +5,7 @@
 // verifiers, and then only the implementation that runs: a long call keeps nothing else from being freed.
 #pragma once
 
+#include <yard/detail/counter.h>
 #include <yard/detail/guard.h>
 #include <yard/detail/signature.h>
 #include <yard/plugin.h>
@@ -133,7 +134,7 @@ template <class... A>
 inline int32_t ask(const ThreadHead& thread, const FunctionRow& row, yard_verdict_t& v,
                    const std::remove_reference_t<A>&... args) {
   v = {YARD_REASON_NONE, 0, {0, 0, 0}};
-  if (thread.scope_state != nullptr) v.pad_ = static_cast<int32_t>(scope_flags(thread));
+  if (thread.scope_state != nullptr) v.flags = scope_flags(thread);
   return reinterpret_cast<VerifyFunction<A...>>(row.verify)(row.self, args..., &v);
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The read side of Switchyard's reclamation, as the library and the inline calls of bound handles share
-// it. Not for direct use.
+// The read side of reclamation, shared by the library and by what is inlined into callers. Not for direct use.
 //
-// A thread announces what it uses in a hazard slot; whoever wants to free something looks at all slots
-// first and never waits (src/base/reclaimer.h). Every thread has one slot per nested call.
+// A thread announces what it uses in a hazard slot, one for each nested call. Whatever is to be freed is first looked for
+// in all slots (src/base/reclaimer.h); neither side waits.
 #pragma once
 
 #include <cxxabi.h>
@@ -21,9 +20,8 @@ struct FunctionCalls;
 struct HookFrame;
 struct ScopeState;
 
-// How a reader orders "I use p" before "p is still current". With membarrier the reclaimer pays for
-// both; where the kernel refuses it readers fence. The thread sanitizer understands neither, so its
-// builds use sequentially consistent accesses.
+// How a reader orders the announcement of p before its check that p is still current. The reclaimer pays with membarrier;
+// where the kernel refuses it, readers fence. The thread sanitizer supports neither: sequentially consistent accesses.
 #if defined(YARD_UNDER_TSAN)
 inline constexpr std::memory_order kAnnounce = std::memory_order_seq_cst;
 inline constexpr std::memory_order kReread = std::memory_order_seq_cst;
@@ -31,15 +29,13 @@ inline constexpr std::memory_order kFollow = std::memory_order_acquire;
 #else
 inline constexpr std::memory_order kAnnounce = std::memory_order_relaxed;
 inline constexpr std::memory_order kReread = std::memory_order_relaxed;
-// Loads of a pointer that is then followed: the data dependency orders them on all our machines, and
-// an acquire would cost three times the guard on aarch64 (store-release then load-acquire).
+// Of a pointer that is then followed: the data dependency orders the loads; an acquire costs three times as much on aarch64.
 inline constexpr std::memory_order kFollow = std::memory_order_relaxed;
 #endif
 
 using HazardSlot = std::atomic<const void*>;
 
-// Empty, never written.
-extern YARD_API CallMemos kNoMemos;
+extern YARD_API CallMemos kNoMemos;  // empty, never written
 
 // What a call reads and writes of its thread. Written by the thread alone.
 struct alignas(64) ThreadHead {
@@ -47,37 +43,29 @@ struct alignas(64) ThreadHead {
   HazardSlot slots[kInlineSlots]{};
   uint32_t depth = 0;               // slots in use
   std::atomic<uint32_t> fences{0};  // not 0: readers must fence
-  // This thread's counters: chunks of kPerChunk, null until counted in (src/base/counters.h).
+  // This thread's counters (counter.h): chunks, null until first used.
   using Value = std::atomic<uint64_t>;
   std::atomic<Value*>* counters = nullptr;
-  // What this thread remembers of its calls (memo.h); kNoMemos until something is remembered.
-  CallMemos* memos = &kNoMemos;
-  // The policy scope the thread is in (yard/policy.h): its number, 0 outside of any, and what it says. Inside a
-  // commit group kCommitted is added, which no scope's number has: such calls go by no memo.
+  CallMemos* memos = &kNoMemos;  // memo.h
+  // The number of the policy scope the thread is in (yard/policy.h), 0 outside of any. kCommitted is added inside a commit
+  // group, so that no memo serves; kTraced is part of the numbers of scopes that are traced (yard/trace.h).
   static constexpr uint64_t kCommitted = uint64_t{1} << 63;
-  // Part of the numbers of scopes that are traced (yard/trace.h). Functions look for both at once.
   static constexpr uint64_t kTraced = uint64_t{1} << 62;
   uint64_t scope = 0;
-  // Of hash_end() (memo.h): to build it takes four instructions on aarch64, to load it one.
-  uint64_t hash_factor = 0x82bb1ee2dd4f7d61ull;
+  uint64_t hash_factor = 0x82bb1ee2dd4f7d61ull;  // of hash_end(); loading takes one instruction
   void set_scope(uint64_t id) noexcept { scope = id | (commit != nullptr ? kCommitted : 0); }
   const ScopeState* scope_state = nullptr;
-  // The devices and sets of hooks the thread is in (yard/hook.h), the innermost first; null: none.
-  const HookFrame* hooks = nullptr;
-  // Where a kernel that fails leaves its message: a buffer for each inline slot, since a kernel that has left one may
-  // call ops before it returns. (On the stack it would bring every caller a stack protector.)
+  const HookFrame* hooks = nullptr;  // the innermost devices and sets of hooks (yard/hook.h)
+  // Messages of failing kernels, one for each inline slot. (On the stack they would bring every caller a stack protector.)
   static constexpr uint64_t kErrorBytes = 512;
-  // That of the next guard, which will have an inline slot.
+  // Of the next guard, which will have an inline slot; of the innermost guard.
   [[gnu::always_inline]] char* next_message() noexcept { return errors[depth]; }
-  // That of the innermost guard.
   [[gnu::always_inline]] char* message() noexcept {
     const uint32_t at = depth - 1;
     return at < kInlineSlots ? errors[at] : deep_message(at);
   }
-  // The innermost commit group the thread is in (yard/function.h); null: none.
-  Commit* commit = nullptr;
-  // Who ran this thread's last calls of dispatched functions (function.h); null until there was one.
-  FunctionCalls* functions = nullptr;
+  Commit* commit = nullptr;            // the innermost commit group (yard/function.h)
+  FunctionCalls* functions = nullptr;  // memos of dispatched functions (function.h)
   char errors[kInlineSlots][kErrorBytes];
 
   // The slot for the current depth. Allocates only the first time a thread nests this deep.
@@ -109,7 +97,7 @@ class Guard {
       : thread_(thread), slot_(thread.slot()) {
     ++thread_.depth;
   }
-  // For a thread with an inline slot left: no call on the way.
+  // For a thread with an inline slot left: calls nothing.
   struct Inline {};
   [[gnu::always_inline]] Guard(ThreadHead& thread, Inline) noexcept
       : thread_(thread), slot_(thread.slots[thread.depth]) {
@@ -123,8 +111,8 @@ class Guard {
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
-  // What `source` points to now, held until the next protect(), move_to() or the end. One guard does this
-  // once: nothing orders what was read under a first protect() before a second one.
+  // What `source` points to now, held until the next protect(), move_to() or the end. At most once for each guard:
+  // reads under a first protect() are not ordered before a second one.
   template <class T>
   [[gnu::always_inline]] T* protect(const std::atomic<T*>& source) noexcept {
     T* p = source.load(kFollow);
@@ -138,21 +126,18 @@ class Guard {
     }
   }
 
-  // Announces `p` without knowing whether it is still there. It is held if whatever is changed before `p` is
-  // let go is found unchanged afterwards.
+  // Announces `p`, which may be gone. It is held if whatever changes before `p` is retired is found unchanged afterwards.
   [[gnu::always_inline]] void announce(const void* p) noexcept { move_to(p); }
 
-  // Holds `part` instead of what was held, which must own it: from here on the whole may go. `part` must
-  // have been read out of the whole, and nothing else may have been: that dependency keeps the reading
-  // before the letting go.
+  // Holds `part` instead of what was held, which must own it. `part` must have been read out of the whole, and nothing
+  // else may have been: the dependency orders that read before the release of the whole.
   [[gnu::always_inline]] void move_to(const void* part) noexcept {
     slot_.store(part, kAnnounce);
     thread_.barrier();
   }
-
-  // The same when other things were read out of what was held, too.
+  // The same when other things were read out of the whole, too.
   void move_to_after_reading(const void* part) noexcept {
-#if !defined(YARD_UNDER_TSAN)  // which knows no fences; its stores are stronger
+#if !defined(YARD_UNDER_TSAN)  // which does not support fences; its stores are stronger
     std::atomic_thread_fence(std::memory_order_acquire);
 #endif
     move_to(part);
@@ -163,27 +148,15 @@ class Guard {
   HazardSlot& slot_;
 };
 
-// In a catch (...): whether what was caught is not a C++ exception but the unwinding of a thread that is
-// being cancelled, which must be let through. (Catching abi::__forced_unwind by reference says the same, but
-// binds a reference to nothing.)
-inline bool thread_is_unwinding() noexcept {
-  return abi::__cxa_current_exception_type() == nullptr;
-}
-
-// Counting: writes only memory of the thread.
+// Writes only memory of the thread.
 [[gnu::always_inline]] inline void count(ThreadHead::Value& v) noexcept {
   v.store(v.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
-inline constexpr uint32_t kPerChunk = 128;
-YARD_API ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexcept;
-// This thread's part of a counter, for the life of the thread in this process.
-[[gnu::always_inline]] inline ThreadHead::Value& counter(ThreadHead& thread, uint32_t id) noexcept {
-  if (thread.counters != nullptr) [[likely]] {
-    if (auto* chunk = thread.counters[id / kPerChunk].load(std::memory_order_relaxed)) [[likely]]
-      return chunk[id % kPerChunk];
-  }
-  return make_counter(thread, id);
+
+// In a catch (...): whether it caught the unwinding of a cancelled thread, which must be rethrown, instead of a C++
+// exception. (Catching abi::__forced_unwind by reference would do, but binds a reference to nothing.)
+inline bool thread_is_unwinding() noexcept {
+  return abi::__cxa_current_exception_type() == nullptr;
 }
-inline void count(ThreadHead& thread, uint32_t id) noexcept { count(counter(thread, id)); }
 
 }  // namespace yard::detail

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameter types of typed ops, and how each travels to the library.
+// The parameter types of typed ops, and how each is passed to the library.
 //
-// An op's C++ signature is checked against its schema when the op is first used: `Out` for `out!`,
-// `InOut` for `x~`, `In` for plain tensors, the `Opt` forms for optional ones, any arithmetic type for
-// int and float, enums (or integers) for enum parameters, std::string_view for strings.
+// An op's C++ signature is checked against its schema when the op is first used: `Out` for `out!`, `InOut` for `x~`, `In`
+// for plain tensors, the `Opt` forms for optional ones, any arithmetic type for int and float, enums (or integers) for enum
+// parameters, InList for lists of tensors (value.h), std::string_view for strings.
 #pragma once
 
 #include <yard/tensor.h>
-#include <yard/value.h>
 
 #include <optional>
 #include <string_view>
@@ -15,63 +14,66 @@
 
 namespace yard {
 
+// A class of the program that `yard_view` makes a TensorView of (tensor.h).
+template <class T>
+concept TensorLike = requires(const T& t) {
+  { yard_view(t) } -> std::same_as<TensorView>;
+};
+
 namespace detail {
+
+// Borrows the view for the length of the call. Capital letters are those of optional tensors.
+template <char kLetter>
 class TensorParam {
  public:
-  TensorParam(const TensorView& v) noexcept : t_(&v.c()) {}  // NOLINT: implicit on purpose
+  static constexpr bool kOptional = kLetter < 'a';
+  TensorParam(const TensorView& v) noexcept : t_(&v.c()) {}   // NOLINT: implicit
+  TensorParam(std::nullopt_t) noexcept requires kOptional {}  // NOLINT
+  TensorParam(std::nullptr_t) noexcept requires kOptional {}  // NOLINT
   const yard_tensor_t* c() const noexcept { return t_; }
 
- protected:
-  TensorParam() noexcept = default;
+ private:
   const yard_tensor_t* t_ = nullptr;
 };
-class OptTensorParam : public TensorParam {
- public:
-  using TensorParam::TensorParam;
-  OptTensorParam(std::nullopt_t) noexcept {}  // NOLINT
-  OptTensorParam(std::nullptr_t) noexcept {}  // NOLINT
-};
+
+// The view of a program's tensor; anything else as it is.
+template <TensorLike T>
+TensorView as_argument(const T& t) {
+  return yard_view(t);
+}
+template <class T>
+const T& as_argument(const T& t) noexcept {
+  return t;
+}
+
 }  // namespace detail
 
-// Borrowed for the length of the call.
-struct In : detail::TensorParam {
-  using TensorParam::TensorParam;
-};
-struct Out : detail::TensorParam {
-  using TensorParam::TensorParam;
-};
-struct InOut : detail::TensorParam {
-  using TensorParam::TensorParam;
-};
-struct OptIn : detail::OptTensorParam {
-  using OptTensorParam::OptTensorParam;
-};
-struct OptOut : detail::OptTensorParam {
-  using OptTensorParam::OptTensorParam;
-};
-struct OptInOut : detail::OptTensorParam {
-  using OptTensorParam::OptTensorParam;
-};
+using In = detail::TensorParam<'r'>;
+using Out = detail::TensorParam<'w'>;
+using InOut = detail::TensorParam<'m'>;
+using OptIn = detail::TensorParam<'R'>;
+using OptOut = detail::TensorParam<'W'>;
+using OptInOut = detail::TensorParam<'M'>;
 struct InList {
-  InList(const TensorList& l) noexcept : items(l.items()) {}  // NOLINT
+  template <class List>  // TensorList of value.h
+  requires requires(const List& l) { std::span<const yard_tensor_t* const>(l.items()); }
+  InList(const List& l) noexcept : items(l.items()) {}  // NOLINT
   std::span<const yard_tensor_t* const> items;
 };
 
 namespace detail {
 
-// letter: what the library compares with the schema. Type and wire(): how a kernel's typed entry takes
-// it (plugin.h). pack(): the cell of the packed call.
+// letter: compared with the schema by the library. Type and wire(): how a kernel's typed entry takes it (plugin.h); void:
+// there is no such way, and the call goes packed. pack(): the cell of the packed call.
 template <class P>
 struct Param {
   static_assert(
       std::is_arithmetic_v<P> || std::is_enum_v<P>,
       "an op's parameter is In, Out, InOut, OptIn, OptOut, OptInOut, InList, an arithmetic "
       "or enum type, or std::string_view");
-  static constexpr bool is_tensor = false;
-  static constexpr char letter = std::is_same_v<P, bool>       ? 'b'
-                                 : std::is_floating_point_v<P> ? 'f'
-                                                               : 'n';
-  using Type = std::conditional_t<std::is_same_v<P, bool>, int32_t,
+  static constexpr bool is_tensor = false, is_bool = std::is_same_v<P, bool>;
+  static constexpr char letter = is_bool ? 'b' : std::is_floating_point_v<P> ? 'f' : 'n';
+  using Type = std::conditional_t<is_bool, int32_t,
                                   std::conditional_t<std::is_floating_point_v<P>, double, int64_t>>;
   static yard_value_t pack(P p) noexcept {
     yard_value_t v;
@@ -79,7 +81,7 @@ struct Param {
     if constexpr (std::is_floating_point_v<P>) {
       v.tag = YARD_TAG_FLOAT, v.u.f = static_cast<double>(p);
     } else {
-      v.tag = std::is_same_v<P, bool> ? YARD_TAG_BOOL : YARD_TAG_INT;
+      v.tag = is_bool ? YARD_TAG_BOOL : YARD_TAG_INT;
       v.u.i = static_cast<int64_t>(p);
     }
     return v;
@@ -87,50 +89,26 @@ struct Param {
   static Type wire(P p) noexcept { return static_cast<Type>(p); }
 };
 
-template <char Letter>
-struct TensorParamTraits {
+template <char kLetter>
+struct Param<TensorParam<kLetter>> {
   static constexpr bool is_tensor = true;
-  static constexpr char letter = Letter;
+  static constexpr char letter = kLetter;
   using Type = const yard_tensor_t*;
-  static yard_value_t pack(const TensorParam& p) noexcept {
+  static yard_value_t pack(const TensorParam<kLetter>& p) noexcept {
     yard_value_t v;
-    v.tag = YARD_TAG_TENSOR, v.count = 0, v.u.tensor = p.c();
+    v.tag = !p.kOptional || p.c() != nullptr ? YARD_TAG_TENSOR : YARD_TAG_NONE;
+    v.count = 0, v.u.tensor = p.c();
     return v;
   }
-  static Type wire(const TensorParam& p) noexcept { return p.c(); }
+  static Type wire(const TensorParam<kLetter>& p) noexcept { return p.c(); }
 };
-template <char Letter>
-struct OptTensorParamTraits : TensorParamTraits<Letter> {
-  static yard_value_t pack(const OptTensorParam& p) noexcept {
-    yard_value_t v;
-    v.tag = p.c() != nullptr ? YARD_TAG_TENSOR : YARD_TAG_NONE, v.count = 0, v.u.tensor = p.c();
-    return v;
-  }
-};
-template <>
-struct Param<In> : TensorParamTraits<'r'> {};
-template <>
-struct Param<Out> : TensorParamTraits<'w'> {};
-template <>
-struct Param<InOut> : TensorParamTraits<'m'> {};
-template <>
-struct Param<OptIn> : OptTensorParamTraits<'R'> {};
-template <>
-struct Param<OptOut> : OptTensorParamTraits<'W'> {};
-template <>
-struct Param<OptInOut> : OptTensorParamTraits<'M'> {};
-
-// Strings and lists have no register form; calls that pass them go packed.
 template <>
 struct Param<InList> {
   static constexpr bool is_tensor = false;
   static constexpr char letter = 'l';
   using Type = void;
   static yard_value_t pack(const InList& l) noexcept {
-    yard_value_t v;
-    v.tag = YARD_TAG_LIST, v.count = static_cast<uint32_t>(l.items.size()),
-    v.u.list = l.items.data();
-    return v;
+    return {YARD_TAG_LIST, static_cast<uint32_t>(l.items.size()), {.list = l.items.data()}};
   }
 };
 template <>
@@ -139,9 +117,7 @@ struct Param<std::string_view> {
   static constexpr char letter = 's';
   using Type = void;
   static yard_value_t pack(std::string_view s) noexcept {
-    yard_value_t v;
-    v.tag = YARD_TAG_STRING, v.count = static_cast<uint32_t>(s.size()), v.u.string = s.data();
-    return v;
+    return {YARD_TAG_STRING, static_cast<uint32_t>(s.size()), {.string = s.data()}};
   }
 };
 

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program's own tensor class, passed to ops as it is.
+#include <yard/yard.h>
+
+#include <vector>
+
+#include "check.h"
+
+// [class]
+namespace acme {
+
+class Tensor {
+ public:
+  explicit Tensor(std::vector<int64_t> sizes, float value = 0) : sizes_(std::move(sizes)) {
+    int64_t n = 1;
+    for (int64_t s : sizes_) n *= s;
+    data_.assign(size_t(n), value);
+  }
+  const float* data() const { return data_.data(); }
+  const std::vector<int64_t>& sizes() const { return sizes_; }
+
+ private:
+  std::vector<int64_t> sizes_;
+  std::vector<float> data_;
+};
+
+// In the namespace of the class: it is found by its argument.
+yard::TensorView yard_view(const Tensor& t) {
+  return yard::TensorView(t.data(), yard::DType::f32, t.sizes());
+}
+
+}  // namespace acme
+// [/class]
+
+inline constexpr yard::Op<void(yard::Out, yard::In, yard::In, float)> rms_norm{"rms_norm"};
+
+int main() {
+  // [call]
+  acme::Tensor x({2, 4}, 3.0f), weight({4}, 0.5f), out({2, 4});
+  rms_norm(out, x, weight, 1e-6f).or_throw();
+  auto fast = yard::bind(rms_norm, out, x, weight).value();
+  fast(out, x, weight, 1e-6f).or_throw();
+  // [/call]
+  CHECK(near(out.data()[7], 0.5));
+  CHECK(!fast.kernel().empty());
+  CHECK(yard::explain(rms_norm, out, x, weight, 1e-6f).value().selected == fast.kernel());
+  // Views of its tensors and plain views mix.
+  const std::vector<float> constant(4, 2.0f);
+  rms_norm(out, x, yard::view(constant, {4}), 1e-6f).or_throw();
+  CHECK(near(out.data()[0], 2));
+  CHECK(!rms_norm(out, x, x, 1e-6f).ok());  // checked like any other call
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The data types of the C ABI: what a call consists of. Included by plugin.h, which has the contract; standalone C11. */
+#pragma once
+
+/* clang-format off */ /* laid out manually: tables read better than one item a line */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define YARD_MAX_RANK 8   /* dimensions of a tensor */
+#define YARD_MAX_ARGS 24  /* parameters of an op */
+#define YARD_MAX_ALIGN 64 /* bytes; the largest alignment that facts record and limits may require */
+
+/* What a kernel, a probe or a hook returns. The class decides what the host does next. */
+typedef enum yard_code {
+  YARD_OK = 0,
+  YARD_CALLER = 1,      /* the arguments are wrong: returned at once, no other kernel is tried */
+  YARD_DECLINED = 2,    /* this kernel finds only now that it cannot run: the next one runs, no fault is counted */
+  YARD_TRANSIENT = 3,   /* out of memory, busy: the next one runs */
+  YARD_FAULT = 4,       /* the kernel failed: the next one runs, and it counts against this one */
+  YARD_DEVICE_LOST = 5, /* nothing runs on that device until it is reset */
+  YARD_FATAL = 6,       /* state is damaged: returned at once, no other kernel is tried */
+} yard_code_t;
+
+/* DLPack's DLDevice: the same numbers, so that tensors cross without translation. */
+typedef struct yard_device {
+  int32_t type; /* 1 cpu, 2 cuda, 3 cuda_host, 7 vulkan, 8 metal, 10 rocm, 13 cuda_managed, 14 oneapi */
+  int32_t index;
+} yard_device_t;
+
+/* DLPack's DLDataType. */
+typedef struct yard_dtype {
+  uint8_t code; /* 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 7.. the 8-bit floats of DLPack 1.1 */
+  uint8_t bits;
+  uint16_t lanes; /* 1; vector types are not served */
+} yard_dtype_t;
+
+/* A borrowed tensor: DLPack's DLTensor, and what dispatch adds to it. 64 bytes, one cache line. */
+typedef struct yard_tensor {
+  void* data; /* NULL in verifiers and resolves: a choice never depends on contents */
+  yard_device_t device;
+  int32_t ndim;
+  yard_dtype_t dtype;
+  const int64_t* shape;
+  const int64_t* strides; /* in elements; NULL: compact, row-major */
+  uint64_t byte_offset;
+  uint64_t facts; /* a cache of the host; ignored in what callers pass, may be 0 in a kernel */
+  void* origin;   /* the caller's own object (a Python tensor, say), handed through to the kernel */
+} yard_tensor_t;
+
+/* One argument: a tag and a payload in 16 bytes, so that a call is one flat array. */
+typedef enum yard_tag {
+  YARD_TAG_NONE = 0, /* an absent optional */
+  YARD_TAG_TENSOR = 1,
+  YARD_TAG_INT = 2,   /* also enums: the index of the enumerator */
+  YARD_TAG_FLOAT = 3,
+  YARD_TAG_BOOL = 4,
+  YARD_TAG_STRING = 5, /* `count` bytes, not necessarily NUL-terminated */
+  YARD_TAG_LIST = 6,   /* `count` tensors */
+} yard_tag_t;
+
+typedef struct yard_value {
+  uint32_t tag;
+  uint32_t count; /* length of a string or list, else 0 */
+  union {
+    const yard_tensor_t* tensor;
+    int64_t i;
+    double f;
+    const char* string;
+    const yard_tensor_t* const* list;
+  } u;
+} yard_value_t;
+
+/* Numbers of the dtypes in facts words and constraint masks (bit n of a mask is dtype n). */
+typedef enum yard_dtype_index {
+  YARD_F32 = 1, YARD_F16 = 2, YARD_BF16 = 3, YARD_F64 = 4, YARD_F8E4M3 = 5, YARD_F8E5M2 = 6,
+  YARD_I8 = 8, YARD_I16 = 9, YARD_I32 = 10, YARD_I64 = 11,
+  YARD_U8 = 12, YARD_U16 = 13, YARD_U32 = 14, YARD_U64 = 15,
+  YARD_BOOL = 16, YARD_I4 = 17, YARD_U4 = 18,
+} yard_dtype_index_t;
+#define YARD_DTYPE_BIT(index) (1ull << (index))
+
+typedef struct yard_host yard_host_t; /* what the host offers: plugin.h */
+typedef struct yard_call_info yard_call_t;
+
+/* One run of one kernel. Made by the host, lives until run returns. */
+struct yard_call_info {
+  uint32_t size;
+  uint32_t flags;
+  const yard_host_t* host;
+  void* self;  /* the kernel's `self` */
+  void* state; /* what create() made; NULL for kernels without state */
+  void* workspace; /* at least what workspace() asked for, 64-byte aligned */
+  uint64_t workspace_size;
+  char* error; /* where a failing kernel leaves its message, NUL-terminated */
+  uint64_t error_size;
+  void* host_data; /* the host's own: what scratch() gave out */
+};
