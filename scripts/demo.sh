@@ -64,5 +64,5 @@ show expect 2 explain 'rms_norm(f32[8,4096], f32[4096)'
 heading 'A program with kernels of its own (examples/tour.cc)'
 "$tour"
 
-heading 'What a call costs before its kernel runs'
+heading 'The overhead of a call'
 show bench dispatch --seconds 1

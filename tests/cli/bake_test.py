@@ -149,7 +149,7 @@ class WrongQuestions(Bake):
     def test_are_answered(self):
         trace = self.calls()
         self.assertIn("--trace", self.wrong("bake"))
-        self.assertIn("is no namespace", self.wrong("bake", "--trace", trace, "--namespace", "a b"))
+        self.assertIn("invalid namespace 'a b'", self.wrong("bake", "--trace", trace, "--namespace", "a b"))
         bad = self.file("bad.txt", "sofmax(f32[2,2])\n")
         self.assertIn(f"{bad}:1: op 'sofmax' is not known; did you mean 'softmax'?",
                       self.wrong("bake", "--trace", bad))

@@ -210,7 +210,7 @@ class Unmet(Files):
         new = self.file("new.yaml", 'version: "1.0"\ndispatch_rules:\n  - {operation: softmax, name: odd tenants, '
                         'conditions: {tenant_regex: "a[0-9]{3}"}, kernel: reference.cpp}\n')
         out, _ = self.yard("config", "diff", old, new)
-        self.assertIn("No call was found for which this rule holds: --call and --trace try others\n"
+        self.assertIn("No call was found that matches this rule: --call and --trace try others\n"
                       f"  'odd tenants', dispatch_rules[0] ({new}:3)\n", out)
         self.assertEqual(self.json("config", "diff", old, new)["unmet"],
                          [f"'odd tenants', dispatch_rules[0] ({new}:3)"])
@@ -250,7 +250,7 @@ class Diff(Files):
     def test_the_same(self):
         path = self.file("rules.yaml", RULES)
         out, _ = self.yard("config", "diff", path, path)
-        self.assertRegex(out, r"^The files say the same\.\n\n0 of \d+ calls tried would change kernel\.\n$")
+        self.assertRegex(out, r"^The files are equivalent\.\n\n0 of \d+ calls tried would change kernel\.\n$")
 
     def test_many_that_move_alike_are_counted(self):
         old = self.file("old.yaml", EMPTY)
@@ -339,8 +339,8 @@ class Simulate(Files):
         new = self.file("new.yaml", RULES)
         trace = self.file("bad.txt", f"{ABOVE}\nx\t{ABOVE}\n0\t{ABOVE}\n\nsofmax(f32[2,2])\nsoftmax(f32[2\n")
         message = self.wrong("config", "simulate", new, "--trace", trace)
-        self.assertIn(f"{trace}:2: 'x' is no count", message)
-        self.assertIn(f"{trace}:3: '0' is no count", message)
+        self.assertIn(f"{trace}:2: invalid count 'x'", message)
+        self.assertIn(f"{trace}:3: invalid count '0'", message)
         self.assertIn(f"{trace}:5: op 'sofmax' is not known; did you mean 'softmax'?", message)
         self.assertIn(f"{trace}:6: ", message)
         self.assertNotIn(f"{trace}:1: ", message)

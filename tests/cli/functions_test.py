@@ -45,7 +45,7 @@ class Functions(Plugged):
                          ("plugged_group", "i64(i64)", False))
         self.assertEqual([(p["backend"], p["priority"], p["on"], p["breaker"]) for p in f["providers"]],
                          [("hooked", 7, True, "closed")])
-        self.assertIn("nobody declares it", self.yard("functions", "--open", self.folder)[0])
+        self.assertIn("not declared", self.yard("functions", "--open", self.folder)[0])
 
     def test_switches_show(self):
         os.environ["YARD_BACKEND_HOOKED"] = "off"

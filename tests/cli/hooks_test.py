@@ -42,7 +42,7 @@ class Hooks(Yard):
         self.assertEqual({p["backend"] for p in plugged["providers"]}, {"hooked", "in_c"})
         self.assertIn("plugged", data["undeclared"])
         self.assertEqual(data["unprovided"], [])
-        self.assertIn("nobody declares it", self.yard("hooks", "--open", self.folder)[0])
+        self.assertIn("not declared", self.yard("hooks", "--open", self.folder)[0])
 
     def test_activated_ones_come_first_and_are_engaged(self):
         self.put("hooked")

@@ -54,7 +54,7 @@ class PluginNew(Yard):
         self.assertIn("'acme' is not empty", self.wrong("plugin", "new", "acme"))
         self.assertEqual(self.files(), before)
         pathlib.Path("file").write_text("", encoding="utf-8")
-        self.assertIn("is no directory", self.wrong("plugin", "new", "acme", "--dir", "file"))
+        self.assertIn("is not a directory", self.wrong("plugin", "new", "acme", "--dir", "file"))
         for place in ("file/below", "/proc/nowhere/acme"):
             self.assertIn("cannot make", self.wrong("plugin", "new", "acme", "--dir", place, code=1))
 
@@ -63,13 +63,13 @@ class PluginNew(Yard):
             self.assertIn("cannot be the name of a plugin", self.wrong("plugin", "new", name), name)
         self.assertIn("a build has a target of that name", self.wrong("plugin", "new", "test"))
         self.assertIn("there is a backend 'reference' already", self.wrong("plugin", "new", "reference"))
-        self.assertIn("64 are the most", self.wrong("plugin", "new", "a" * 65))
+        self.assertIn("expected at most 64", self.wrong("plugin", "new", "a" * 65))
         self.assertEqual(os.listdir(), [])
 
     def test_ops_that_cannot_be(self):
         for op in ("Scale", "a..b", "a.", "x(y: f32[n])", "a b"):
             self.assertIn("cannot be the name of an op", self.wrong("plugin", "new", "acme", "--op", op), op)
-        self.assertIn("op 'softmax' is there already",
+        self.assertIn("op 'softmax' already exists",
                       self.wrong("plugin", "new", "acme", "--op", "softmax"))
         self.assertEqual(os.listdir(), [])
 

@@ -167,8 +167,8 @@ class Lock(Plugins):
         self.put("abi_too_new")
         digest = self.json("plugin", "inspect", path)["sha256"]
         out, err = self.yard("plugin", "lock", self.folder)
-        self.assertIn(f"lists 1 plugin; where {self.folder} is searched, others are not loaded", out)
-        self.assertIn("abi_too_new.so is left out: abi_too_new", err)
+        self.assertIn(f"lists 1 plugin; where {self.folder} is searched, no others are loaded", out)
+        self.assertIn("abi_too_new.so is skipped: abi_too_new", err)
         self.assertEqual(self.lock(), [["answer", "1.0", "sha256:" + digest]])
         self.put("old_layout")
         states = {p["name"]: p["reason"] for p in self.json("plugin", "list", self.folder)["plugins"]}
@@ -180,8 +180,8 @@ class Lock(Plugins):
             self.put("answer", name)
         other = os.path.join(self.folder, "allowed.txt")
         out, _ = self.yard("plugin", "lock", self.folder, "--output", other)
-        self.assertIn("lists 1 plugin in 3 files; it counts in programs that name it", out)
-        self.assertNotIn("not loaded from now on", out)
+        self.assertIn("lists 1 plugin in 3 files; it applies to programs that name it", out)
+        self.assertNotIn("loaded from now on", out)
         with open(other, encoding="utf-8") as f:
             self.assertEqual(len([line for line in f if not line.startswith("#")]), 1)
 
@@ -335,7 +335,7 @@ class Verify(Plugins):
     def test_where_nothing_can_be_remembered(self):
         os.environ["XDG_STATE_HOME"] = "/proc/none"
         _, err = self.yard("verify", self.put("behave"))
-        self.assertIn("cannot be remembered", err)
+        self.assertIn("cannot be recorded", err)
 
 
 main()
