@@ -60,7 +60,7 @@ Rates measure() {
 
 }  // namespace
 
-// Not by a function's static, for which a forked child may wait for ever; a flag is restarted there.
+// Not a function-local static, for which a forked child may wait for ever; std::call_once starts again there.
 const Rates& rates() {
   static constinit Rates measured{};
   static constinit std::once_flag once;

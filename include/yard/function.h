@@ -176,7 +176,7 @@ namespace yard {
 struct FunctionOptions {
   // Functions with one key choose together inside a commit group, as forward and backward do. Null: by itself.
   const char* choice = nullptr;
-  // Whoever runs it only writes results and reads none of them: after a failure another can restart. Without it
+  // Whoever runs it only writes results and reads none of them: after a failure another can start over. Without it
   // that is known only of functions that have no way to write.
   bool repeatable = false;
 };

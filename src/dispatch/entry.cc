@@ -97,7 +97,7 @@ Entry::~Entry() { free_table(table_.load(std::memory_order_relaxed)); }
 exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order) const {
   size_t tries = exec::Plan::kMaxAttempts;
   if (const auto& said = candidates_.settings().fallbacks) tries = std::min(tries, *said + 1);
-  // A kernel in rollout may be skipped, and another takes its place.
+  // A half-open kernel may be skipped, and another takes its place.
   const size_t most = candidates_.half_open() ? exec::Plan::kMaxAttempts : tries;
   std::vector<exec::Attempt> attempts;
   for (uint16_t i : order) {

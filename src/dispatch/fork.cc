@@ -79,7 +79,7 @@ void Core::abandon_root() noexcept {
   next->state = last->state;
   next->policy = last->policy;
   if (next->policy->observer != nullptr) next->policy->observer->forked();
-  // Rules in rollout are the parent's matter: the child has nobody who would end it.
+  // Rollouts belong to the parent: the child has no thread that would end them.
   if (next->policy->rollout != nullptr) {
     auto without = std::make_shared<policy::ProcessPolicy>(*next->policy);
     without->rollout = nullptr;

@@ -20,10 +20,10 @@ inline Status run_watched(base::ThreadRecord& thread, const Core& core, const En
 Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& entry,
                    const exec::Plan& plan, const exec::Request& request,
                    const policy::Rollout& rollout, bool in_rollout);
-// For a call that found no kernel under the rules on rollout.
+// For a call that found no kernel under the rules in rollout.
 void tally_unserved(const policy::Rollout& rollout, const Entry& entry, const yard_value_t* args,
                     const Status& why);
-// Whether a call goes by the rules on rollout.
+// Whether a call uses the rules in rollout.
 bool takes_rollout(const policy::Rollout& rollout, const Entry& entry, const Options* options,
                    const ScopeState* scope);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The long way of a call: commit groups, checks of verifiers, traces, and who is tried when an implementation has
-// failed or is in rollout.
+// failed or is half-open.
 #include <fmt/format.h>
 #include <yard/detail/commit.h>
 #include <yard/detail/function.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A candidates in one line: kernels, a policy, a call, and what became of each kernel.
+// A candidate set in one line: kernels, a policy, a call, and what became of each kernel.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -178,7 +178,7 @@ class Under(Files):
         old = self.file("old.yaml", EMPTY)
         new = self.file("new.yaml", RULES + "rollout: {percent: 1, hold_s: 3600}\n")
         trace = self.file("calls.txt", f"3\t{ABOVE}\n")
-        os.environ["YARD_CONFIG"] = old  # rules that they would be in rollout beside
+        os.environ["YARD_CONFIG"] = old  # where other rules are in force, the new ones would be in rollout
         self.addCleanup(os.environ.pop, "YARD_CONFIG")
         self.assertEqual(self.json("explain", "--config", new, ABOVE)["selected"], "reference.cpp")
         self.assertEqual(self.json("run", ABOVE, "--config", new, "--repeat", "1")["kernel"], "reference.cpp")

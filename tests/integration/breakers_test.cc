@@ -162,7 +162,7 @@ TEST_F(HealthOf, AKernelCannotLoseTheHost) {
       EXPECT_EQ(k.failures.of(ErrorClass::kFault), 5u);
       EXPECT_EQ(k.failures.of(ErrorClass::kDeviceLost), 0u);
     }
-  // On probe, too.
+  // For a probe, too.
   ASSERT_TRUE(soon([&] { return half_opened_ > 0; }));
   EXPECT_TRUE(call().ok());
   ASSERT_TRUE(soon([&] { return opened_ > 1; }));

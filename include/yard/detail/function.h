@@ -166,7 +166,7 @@ struct FunctionArgs {
   void (*describe)(const void* tuple, SayArgument say, void* to);
 };
 
-// What one call has been through: nothing, as long as nothing fails and nobody is in rollout.
+// What one call has been through: nothing, as long as nothing fails and no backend is half-open.
 struct FunctionStory;
 YARD_API void free_story(FunctionStory* story) noexcept;
 struct FunctionTry {
