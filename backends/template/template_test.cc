@@ -88,7 +88,7 @@ TEST_F(WithoutDriver, ItIsNotAvailable) {
   EXPECT_EQ(candidate("silu_and_mul(f32[4,64])").reason, "unavailable");
 }
 
-TEST_F(WithAnOldDriver, ItSaysWhichOneItNeeds) {
+TEST_F(WithAnOldDriver, TheReasonNamesTheRequiredVersion) {
   EXPECT_THAT(backend_detail(),
               HasSubstr("the driver has version 2, and 3 is the oldest that works"));
 }

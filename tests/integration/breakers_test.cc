@@ -74,7 +74,7 @@ TEST_F(HealthOf, ARowOfFaultsIsOneOfCallsOfThatKind) {
   EXPECT_TRUE(soon([&] { return is_out(); }));
 }
 
-TEST_F(HealthOf, AFallbackThatIsNotNeededSpendsNoProbes) {
+TEST_F(HealthOf, AnUnusedFallbackConsumesNoProbes) {
   set(5, milliseconds(200));
   open_by_faults();
   set(5, std::chrono::hours(1));  // how long one period of half-open is
@@ -115,7 +115,7 @@ TEST_F(HealthOf, TheLastKernelAbleToRunIsNeverEjected) {
   EXPECT_TRUE(call().ok());
 }
 
-TEST_F(HealthOf, AKernelComesBackAfterProbes) {
+TEST_F(HealthOf, AKernelIsUsedAgainAfterSuccessfulProbes) {
   set(5, milliseconds(50));
   open_by_faults();
   bad_.set({.rate = 0});
@@ -138,7 +138,7 @@ TEST_F(HealthOf, AFaultOnAProbeReopensForLonger) {
   EXPECT_GE(bare_.runtime.health().report().breakers.opened, 2u);
 }
 
-TEST_F(HealthOf, ALostDeviceTakesAllItsKernelsOutUntilItIsBack) {
+TEST_F(HealthOf, ALostDeviceExcludesAllItsKernelsUntilItIsBack) {
   EXPECT_TRUE(call().ok());
   bare_.runtime.health().device_lost({}, "fell off the bus");
   EXPECT_EQ(call().code(), Code::kNoKernel);
@@ -193,7 +193,7 @@ TEST_F(HealthOf, ADeviceThatAKernelLosesIsOut) {
   ASSERT_TRUE(bare_.runtime.apply(std::move(d)).ok());
 }
 
-TEST_F(HealthOf, AHandOpensClosesAndResets) {
+TEST_F(HealthOf, ManualOverrideOpensClosesAndResets) {
   Health health = bare_.runtime.health();
   EXPECT_EQ(health.open("copi", "fault.bad").code(), Code::kUnknownOp);
   EXPECT_EQ(health.open("copy", "fault.bed").code(), Code::kNotFound);
@@ -231,7 +231,7 @@ TEST_F(HealthOf, SwitchedOffNothingOpens) {
   EXPECT_EQ(bad_.calls(), 50u);
 }
 
-TEST_F(HealthOf, ListenersHearOfItOnAThreadOfTheRuntime) {
+TEST_F(HealthOf, ListenersAreCalledOnAThreadOfTheRuntime) {
   std::mutex lock;
   std::vector<BreakerEvent> events;
   std::thread::id on;

@@ -36,7 +36,7 @@ std::vector<float> from_the_library() {
   return caller(runtime);
 }
 
-TEST(OneSource, AnswersAlikeAsALibraryAndRegisteredByTheProgram) {
+TEST(OneSource, BehavesTheSameAsALibraryAndRegisteredByTheProgram) {
   g_built_in = false;
   Runtime runtime(alone());
   EXPECT_FALSE(runtime.resolve("softcap(f32[10,100])").ok());
@@ -48,7 +48,7 @@ TEST(OneSource, AnswersAlikeAsALibraryAndRegisteredByTheProgram) {
   EXPECT_EQ(out, from_the_library());
 }
 
-TEST(OneSource, AnswersAlikeAsALibraryAndBuiltIn) {
+TEST(OneSource, BehavesTheSameAsALibraryAndBuiltIn) {
   g_built_in = true;
   Runtime runtime(alone());
   const std::vector<float> out = caller(runtime);

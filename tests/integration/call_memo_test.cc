@@ -84,7 +84,7 @@ TEST_F(CallMemoTest, GiveTheKernelWhatTheCallerGave) {
   EXPECT_EQ(bare_.runtime.stats().plans, 1u);
 }
 
-TEST_F(CallMemoTest, AnotherFormIsChosenForAnew) {
+TEST_F(CallMemoTest, AnotherFormIsSelectedAgain) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(ran(4, 8), 2);
     EXPECT_EQ(ran(4, 7), 1);
@@ -136,7 +136,7 @@ TEST_F(CallMemoTest, NeighboursInMemoryAreApart) {
   }
 }
 
-TEST_F(CallMemoTest, StridesAreLookedAt) {
+TEST_F(CallMemoTest, StridesAreCompared) {
   ASSERT_EQ(ran(4, 8), 2);
   const TensorView out = view(0, {4, 8}), w = view(2, {8});
   const TensorView padded(memory_[1], DType::f32, {4, 8}, {16, 1});
@@ -167,7 +167,7 @@ TEST_F(CallMemoTest, ChangesReachTheNextCall) {
   }
 }
 
-TEST_F(CallMemoTest, AnOpThatIsRemovedIsGoneAndMayComeBack) {
+TEST_F(CallMemoTest, ARemovedOpIsUnknownUntilItIsAddedAgain) {
   ASSERT_EQ(ran(4, 8), 2);
   Changes gone;
   gone.remove_op("mul");
@@ -350,7 +350,7 @@ TEST_F(CallMemoFlaky, SuccessesThatWentByAMemoAreReported) {
   opens_after_three_in_a_row([this] { return ran(4, 8); });
 }
 
-TEST_F(CallMemoFlaky, SuccessesOfCallsThatAreSelectedForAnewAreReported) {
+TEST_F(CallMemoFlaky, SuccessesOfCallsThatAreSelectedAgainAreReported) {
   Options o;
   o.cache = false;
   const TensorView out = view(0, {4, 8}), x = view(1, {4, 8}), w = view(2, {8});

@@ -85,7 +85,7 @@ class CanaryOf : public ::testing::Test {
   Bare bare_;
 };
 
-TEST_F(CanaryOf, CallersGetRightNumbersAndTheBreakerOpens) {
+TEST_F(CanaryOf, CallersGetRightResultsAndTheBreakerOpens) {
   watch({{.op = "copy"}});
   copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(copies()) << i;
@@ -106,7 +106,7 @@ TEST_F(CanaryOf, CallersGetRightNumbersAndTheBreakerOpens) {
   EXPECT_EQ(count("fault.copy").mismatches, 5u);
 }
 
-TEST_F(CanaryOf, WhoIsNotLookedAtIsNotMended) {
+TEST_F(CanaryOf, CallsThatAreNotSampledAreNotRepaired) {
   watch({{.op = "add"}});
   copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
   EXPECT_FALSE(copies());
@@ -121,7 +121,7 @@ TEST_F(CanaryOf, OneInSoManyIsFound) {
   EXPECT_EQ(count("fault.copy").calls, 100u);
 }
 
-TEST_F(CanaryOf, AnOpInPlaceIsMendedFromWhatWasThereBefore) {
+TEST_F(CanaryOf, AnOpInPlaceIsRepairedFromItsOriginalInputs) {
   watch({{.op = "add"}});
   add_.set({.wrong_numbers = true, .offset = 7, .delegate = &right_add_});
   Floats x(2), y(2);
@@ -131,7 +131,7 @@ TEST_F(CanaryOf, AnOpInPlaceIsMendedFromWhatWasThereBefore) {
   EXPECT_EQ(runtime().canaries().mismatches.size(), 1u);
 }
 
-TEST_F(CanaryOf, StrictCallsAreMendedToo) {
+TEST_F(CanaryOf, StrictCallsAreRepairedToo) {
   watch({{.op = "copy"}});
   Policy strict;
   strict.strict = true;
@@ -204,7 +204,7 @@ TEST_F(CanaryOf, ChangesOfHealthDoNotStopTheCount) {
   EXPECT_EQ(count("fault.copy").checked, 11u);
 }
 
-TEST_F(CanaryOf, ACanaryRunIsNotLookedAtItself) {
+TEST_F(CanaryOf, ACanaryRunIsNotCheckedItself) {
   // A reference that calls the op of another canary.
   static Runtime* nested = nullptr;
   nested = &runtime();

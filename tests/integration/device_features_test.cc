@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(DeviceFeatures, APluginIsRefusedUntilSomebodyStatesWhatItNeeds) {
+TEST(DeviceFeatures, APluginIsRefusedUntilItsFeaturesAreStated) {
   Folder folder;
   folder.put("gpu_feature");
   Runtime runtime(alone({folder.path()}));
@@ -26,7 +26,7 @@ TEST(DeviceFeatures, APluginIsRefusedUntilSomebodyStatesWhatItNeeds) {
   EXPECT_EQ(ask(runtime), 1);
 }
 
-TEST(DeviceFeatures, AreStatedBeforePluginsAreLookedFor) {
+TEST(DeviceFeatures, AreStatedBeforePluginsAreSearched) {
   Folder folder;
   folder.put("gpu_feature");
   RuntimeSettings settings = alone({folder.path()});

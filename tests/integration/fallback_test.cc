@@ -122,7 +122,7 @@ TEST_P(InPlace, AKernelThatFailsAfterWritingIsNotFollowedByAnother) {
   EXPECT_THAT(s.to_string(), AllOf(HasSubstr("fault.0"), HasSubstr("half way")));
 }
 
-TEST_P(InPlace, WithSavedInputsItIsAndTheResultIsRight) {
+TEST_P(InPlace, IsRetriedWithSavedInputsAndTheResultIsRight) {
   for (const Behaviour& b : {Behaviour{.after_writing = true, .code = YARD_FAULT},
                              Behaviour{.after_writing = true, .throws = fault::Throws::kStandard},
                              Behaviour{.after_writing = true, .code = YARD_DECLINED}}) {
@@ -196,7 +196,7 @@ int32_t add_one(plugin::Call, plugin::Tensor out, plugin::Tensor x, int64_t) {
 }
 
 // Bound to an output of its own, and called in place.
-TEST(BoundInPlace, AHandleLooksAtWhereTensorsLieWhenItsKernelFails) {
+TEST(BoundInPlace, AHandleChecksOverlapWhenItsKernelFails) {
   constexpr Op<void(Out, In, int)> op{"copy"};
   for (const bool typed : {false, true})
     for (const bool saves : {false, true}) {

@@ -132,7 +132,7 @@ TEST_F(Fork, GrandchildrenWorkToo) {
   });
 }
 
-TEST_F(Fork, RegistryAndPolicyStayAndCountersStartAnew) {
+TEST_F(Fork, RegistryAndPolicyStayAndCountersRestart) {
   ASSERT_TRUE(add(kernel_of("forked", "b", 2, 500)).ok());
   Policy p;
   p.deny_kernels = {"b"};
@@ -248,7 +248,7 @@ TEST_F(Fork, InsideAVerifier) {
 
 // A change asks verifiers about the classes it knows; one of them forks. In the child the change goes on
 // with the child's root.
-TEST_F(Fork, InsideAVerifierThatAChangeAsks) {
+TEST_F(Fork, InsideAVerifierThatAChangeCalls) {
   static const char* const reads[] = {"n", nullptr};
   yard_kernel_t k = kernel_of("forked", "forks", 3, 900);
   k.verify = verify_inside, k.verify_reads = reads;

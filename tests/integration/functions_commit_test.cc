@@ -22,7 +22,7 @@ class Committed : public FunctionTest {};
 
 Verdict only_small(int x) { return x < 100 ? Verdict(Accept()) : Reject("{0} is not small", x); }
 
-TEST_F(Committed, WhatIsChosenOnceStaysChosen) {
+TEST_F(Committed, AChoiceOnceMadeIsKept) {
   add(alone, "first", add_ten, only_small, {.priority = 2});
   CommitGroup group;
   EXPECT_EQ(alone(1), 11);

@@ -71,7 +71,7 @@ TEST_F(FunctionHealth, WhereNothingCanBeChangedTheNextOneRunsWithoutAPromise) {
   EXPECT_EQ(reads("four", 1.0, true), 4u);
 }
 
-TEST_F(FunctionHealth, WhatMayHaveBeenWrittenGoesToTheCaller) {
+TEST_F(FunctionHealth, AFailureAfterPossibleWritesGoesToTheCaller) {
   add(writes, "h_bad", [](std::vector<int>& v) {
     v.push_back(-1);
     throw std::runtime_error("half done");
@@ -81,7 +81,7 @@ TEST_F(FunctionHealth, WhatMayHaveBeenWrittenGoesToTheCaller) {
   EXPECT_EQ(v, std::vector<int>{-1});
 }
 
-TEST_F(FunctionHealth, ARepeatableFunctionBeginsAnew) {
+TEST_F(FunctionHealth, ARepeatableFunctionIsRetried) {
   add(again, "h_bad", [](std::vector<int>& v) {
     v.push_back(-1);
     throw std::runtime_error("half done");
@@ -211,7 +211,7 @@ TEST_F(FunctionHealth, OneCallAtATimeIsTheProbe) {
   EXPECT_EQ(most, 1);
 }
 
-TEST_F(FunctionHealth, HandsOpenCloseAndReset) {
+TEST_F(FunctionHealth, ManualOverrideOpensClosesAndResets) {
   add_bad();
   EXPECT_EQ(f(1), 100);
   Health health = runtime().health();
@@ -228,7 +228,7 @@ TEST_F(FunctionHealth, HandsOpenCloseAndReset) {
   EXPECT_EQ(health.open("h_group/g", "h_bad").code(), Code::kNotFound);
 }
 
-TEST_F(FunctionHealth, ALostDeviceTakesItsBackendsOut) {
+TEST_F(FunctionHealth, ALostDeviceExcludesItsBackends) {
   Changes c;
   c.add_backend(plugin::Backend("h_gpu").device(2).d);
   implement(c, f, "h_gpu", [](int) { return 2; });
@@ -252,7 +252,7 @@ TEST_F(FunctionHealth, MistakesOfTheCallerAndRefusalsAtRunTimeCostNoHealth) {
   EXPECT_EQ(breaker(), "closed");
 }
 
-TEST_F(FunctionHealth, ACommittedChoiceStaysThoughItsBreakerOpens) {
+TEST_F(FunctionHealth, ACommittedChoiceIsKeptThoughItsBreakerOpens) {
   add_bad();
   CommitGroup group;
   EXPECT_EQ(f(1), 100);

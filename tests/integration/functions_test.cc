@@ -163,7 +163,7 @@ TEST_F(Functions, ReasonsBeyondThoseThatAreRememberedAreCountedTogether) {
   EXPECT_EQ(p.refusals.size(), 17u);
 }
 
-TEST_F(Functions, ExplainAsksEverybodyAndRunsNobody) {
+TEST_F(Functions, ExplainCallsAllVerifiersAndRunsNothing) {
   int runs = 0;
   add(chunk, "first", [&](const Args&, Mode) { return ++runs, std::string(); }, small,
       {.priority = 3});
@@ -188,7 +188,7 @@ TEST_F(Functions, ExplainAsksEverybodyAndRunsNobody) {
             "  third            out      disabled: off unless it is switched on: T_THIRD=on\n");
 }
 
-TEST_F(Functions, VerifiersAskTheHostAndReadTheScope) {
+TEST_F(Functions, VerifiersQueryTheHostAndReadTheScope) {
   add(
       twice, "b1", [](int) { return 1; },
       [](const FunctionQuery& q, int) -> Verdict {
@@ -205,7 +205,7 @@ TEST_F(Functions, VerifiersAskTheHostAndReadTheScope) {
   EXPECT_EQ(provider("t_math/twice", "b1").refusals[0].reason, "inference_only");
 }
 
-TEST_F(Functions, ABackendThatIsNotAvailableIsNotAsked) {
+TEST_F(Functions, AnUnavailableBackendIsNotCalled) {
   static const char* const reasons[] = {"no such device"};
   Changes c;
   plugin::Backend b("absent");
@@ -222,7 +222,7 @@ TEST_F(Functions, ABackendThatIsNotAvailableIsNotAsked) {
   EXPECT_EQ(p.reason, "unavailable");
 }
 
-TEST_F(Functions, CountersSayWhoRan) {
+TEST_F(Functions, CountersShowWhichBackendRan) {
   add(
       twice, "b1", [](int x) { return x; },
       [](int x) -> Verdict {
@@ -234,7 +234,7 @@ TEST_F(Functions, CountersSayWhoRan) {
   EXPECT_EQ(info("t_math/twice").original_calls, 3u);
 }
 
-TEST_F(Functions, CountersSurviveAChangeElsewhere) {
+TEST_F(Functions, CountersSurviveAnUnrelatedChange) {
   add(twice, "b1", [](int x) { return x; });
   twice(1);
   add(nothing, "b2", [] { return 1; });
@@ -242,7 +242,7 @@ TEST_F(Functions, CountersSurviveAChangeElsewhere) {
   EXPECT_EQ(provider("t_math/twice", "b1").calls, 2u);
 }
 
-TEST_F(Functions, ABackendBringsAFunctionOnce) {
+TEST_F(Functions, ABackendProvidesAFunctionOnce) {
   add(twice, "b1", [](int x) { return x; });
   Changes c;
   implement(c, twice, "b1", [](int x) { return -x; });
@@ -318,7 +318,7 @@ TEST_F(Functions, OrphansAreListed) {
       << wrong.status().to_string();
 }
 
-TEST_F(Functions, RemovingABackendGoesBackToTheNextAndTellsWhenItIsGone) {
+TEST_F(Functions, RemovingABackendRunsTheNextAndReportsWhenItIsReleased) {
   auto alive = std::make_shared<int>(0);
   const std::weak_ptr<int> watch = alive;
   add(twice, "b1", [keep = std::move(alive)](int x) { return x + *keep; });

@@ -126,7 +126,7 @@ TEST_F(FunctionVerify, OneThatChangesEnvironmentOrRegistryIsBroken) {
   ::unsetenv("V_CHANGED");
 }
 
-TEST_F(FunctionVerify, WithoutSamplesNothingIsSaidToHavePassed) {
+TEST_F(FunctionVerify, WithoutSamplesNothingHasPassed) {
   add(
       bare, "v_good", [](int x) { return x; }, small);
   const FunctionReport r = verify("v_group/bare");

@@ -50,7 +50,7 @@ TEST_F(Hooked, AChildHasAllHooksOfASetOrNone) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST_F(Hooked, WhatCannotLiveInAChildIsLeftOutThere) {
+TEST_F(Hooked, HooksThatCannotSurviveAForkAreExcludedInAChild) {
   const Hook<int()> hook(runtime, "unsafe");
   yard_backend_t backend{};
   backend.size = sizeof backend, backend.name = "acme";

@@ -42,7 +42,7 @@ TEST_F(HookPlugins, AreOpenedByTheFirstUseOfAHookTheirManifestNames) {
   EXPECT_TRUE(runtime.hooks().list().find("chained")->providers[0].definition);
 }
 
-TEST_F(HookPlugins, ThatBringOrphansToAnActiveBackendAreRefusedWhereThatIsStrict) {
+TEST_F(HookPlugins, ThatAddUndeclaredHooksToAnActiveBackendAreRefusedInStrictMode) {
   folder.put("hooked");
   Runtime runtime(alone({folder.path()}));
   const Hook<int64_t(int64_t)> plugged(runtime, "plugged");
@@ -80,7 +80,7 @@ TEST_F(HookPlugins, AreOpenedWhenTheyAreFoundForAHookInUse) {
   EXPECT_EQ(ask(plugged), 41);
 }
 
-TEST_F(HookPlugins, ChainWithTheProgramsOwnInCAndInCpp) {
+TEST_F(HookPlugins, ChainWithHooksOfTheProgramInCAndInCpp) {
   Runtime runtime(alone());
   const Hook<int64_t(int64_t)> plugged(runtime, "plugged"), chained(runtime, "chained");
   ASSERT_TRUE(runtime.plugins().load(folder.put("hooked")).ok());
@@ -150,7 +150,7 @@ TEST_F(HookPlugins, AreNotClosedWhileAHookOfTheirsRuns) {
   EXPECT_FALSE(is_mapped(folder));
 }
 
-TEST_F(HookPlugins, BringImplementationsOfDispatchedFunctions) {
+TEST_F(HookPlugins, ProvideImplementationsOfDispatchedFunctions) {
   Runtime runtime(alone());
   ASSERT_TRUE(runtime.plugins().load(folder.put("hooked")).ok());
   const auto state = runtime.core().snapshot()->state;

@@ -105,7 +105,7 @@ TEST_F(Hooked, StrictMakesOrphansAnErrorAtActivation) {
   EXPECT_TRUE(hooks.activate("adds").ok()) << "what is there to add a name is no orphan";
 }
 
-TEST_F(Hooked, ActivatingWhatNobodyBringsIsAnError) {
+TEST_F(Hooked, ActivatingAnUnknownBackendIsAnError) {
   const Hook<int()> hook(runtime, "known");
   EXPECT_THAT(hooks.activate("acme").to_string(), HasSubstr("none does"));
   ASSERT_TRUE(hooks.add(HookSet("acme").add(hook, [] { return 1; })).ok());
@@ -144,7 +144,7 @@ TEST_F(Hooked, ABackendOfKernelsMustBeThereAndSwitchedOn) {
 
 // ---- Listing, removing, fork -------------------------------------------------------------------
 
-TEST_F(Hooked, TheListTellsWhatIsDeclaredProvidedAndEngaged) {
+TEST_F(Hooked, TheListShowsWhatIsDeclaredProvidedAndEngaged) {
   const Hook<int()> lonely(runtime, "lonely"), engaged(runtime, "engaged");
   HookSet set("acme", HookPermission::kBoth);
   set.add(
@@ -178,12 +178,12 @@ TEST_F(Hooked, TwoDeclarationsThatDifferAreReported) {
   EXPECT_THAT(hooks.list().find("has blanks")->problem, HasSubstr("nobody can provide"));
 }
 
-TEST_F(Hooked, AHookThatHasGoneIsNotDeclaredAnyMore) {
+TEST_F(Hooked, ADestroyedHookIsNoLongerDeclared) {
   { const Hook<int()> hook(runtime, "for_a_while"); }
   EXPECT_EQ(hooks.list().find("for_a_while"), nullptr);
 }
 
-TEST_F(Hooked, WhatIsActiveStaysSoThroughRemovingAndComingBack) {
+TEST_F(Hooked, ActivationSurvivesRemovingAndAddingABackend) {
   const Hook<int()> hook(runtime, "back");
   const auto set = [&](int n) { return HookSet("acme").add(hook, [n] { return n; }); };
   engage(hook, [] { return 2; });
@@ -205,7 +205,7 @@ TEST_F(Hooked, RuntimesAreIndependent) {
   EXPECT_EQ(call_or(there, [] { return 1; }), 1);
 }
 
-TEST_F(Hooked, AChildOfForkGoesOnWithWhatIsActive) {
+TEST_F(Hooked, AForkedChildKeepsActiveHooks) {
   const Hook<int()> hook(runtime, "forked");
   engage(hook, [] { return 2; });
   const auto ask = [&] { return call_or(hook, [] { return 1; }); };

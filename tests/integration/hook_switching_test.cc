@@ -32,7 +32,7 @@ TEST_F(Hooked, AScopeIsOneRuntimesOwn) {
   EXPECT_EQ(call_or(here, [] { return 1; }), 1);
 }
 
-TEST_F(Hooked, ABackendThatIsSwitchedOffIsLeftOutUntilItIsOnAgain) {
+TEST_F(Hooked, ABackendThatIsSwitchedOffIsExcludedUntilItIsOnAgain) {
   const Hook<int()> hook(runtime, "switched");
   yard_backend_t backend{};
   backend.size = sizeof backend, backend.name = "acme";
@@ -84,7 +84,7 @@ TEST_F(Hooked, StrictRefusesOrphansThatComeToAnActiveBackend) {
   EXPECT_TRUE(hooks.add(more).ok()) << "then it is logged";
 }
 
-TEST_F(Hooked, OrphansAreLoggedWhereTheProgramMayChangeThings) {
+TEST_F(Hooked, UndeclaredHooksAreLoggedWithoutHoldingALock) {
   const Hook<int()> hook(runtime, "declared");
   engage(hook, [] { return 2; });
   int told = 0;
@@ -101,7 +101,7 @@ TEST_F(Hooked, OrphansAreLoggedWhereTheProgramMayChangeThings) {
 }
 
 // Of the two ways that end in one implementation: a plain hook of the process, and one of a scope.
-TEST_F(Hooked, ACallThatHangsHoldsBackNobodyElse) {
+TEST_F(Hooked, AHangingCallDelaysNoOther) {
   for (const bool in_scope : {false, true}) {
     std::atomic<bool> inside{false}, open{false};
     const auto alive = std::make_shared<int>();

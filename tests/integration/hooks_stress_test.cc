@@ -125,7 +125,7 @@ TEST(HooksStress, ASetIsSwitchedAtOneMoment) {
   EXPECT_EQ(half.load(), 0);
 }
 
-TEST(HooksStress, ThreadsThatSwitchAtOnceLeaveWhatTheLastOneSaid) {
+TEST(HooksStress, ConcurrentSwitchesEndInTheLastState) {
   Runtime runtime(RuntimeSettings{false, 64, false});
   Hooks hooks = runtime.hooks();
   const Hook<int()> hook(runtime, "shared");

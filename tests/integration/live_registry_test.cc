@@ -39,7 +39,7 @@ TEST(Registry, LateOnesAreUsedAndRemovedOnesAreNot) {
   EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kNoKernel));
 }
 
-TEST(Registry, ReplacingTakesTheOldOnesPlace) {
+TEST(Registry, ReplacingAKernelRunsTheNewOne) {
   Bare bare;
   ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1)).ok());
   Changes c;
@@ -167,7 +167,7 @@ TEST(Registry, ListsWhatCannotBeUsedAndWhy) {
   EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kNoKernel));
 }
 
-TEST(Registry, ProbesAreAskedLazilyOnceAndAgainOnRequest) {
+TEST(Registry, ProbesAreCalledLazilyOnceAndAgainOnRequest) {
   static std::atomic<int> asked;
   static std::atomic<bool> there;
   asked = 0, there = false;
@@ -209,7 +209,7 @@ TEST(Registry, CountsCallsAndFailures) {
   EXPECT_EQ(kernels[1].calls, 5u);
 }
 
-TEST(Registry, ResetGoesBackToTheStart) {
+TEST(Registry, ResetRestoresTheInitialState) {
   Runtime runtime;
   ASSERT_TRUE(runtime.ensure_initialized().ok());
   const size_t ops = runtime.list().ops.size();
@@ -247,7 +247,7 @@ TEST(Registry, RuntimesAreIndependent) {
   EXPECT_EQ(t_ran, 1);
 }
 
-TEST(Registry, ARuntimeThatGoesLetsGoOfEverything) {
+TEST(Registry, ADestroyedRuntimeReleasesEverything) {
   auto keep = std::make_shared<int>(0);
   const std::weak_ptr<int> watch = keep;
   Bare other;  // still there, with calls

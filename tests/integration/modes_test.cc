@@ -112,7 +112,7 @@ TEST_F(Modes, AStaticMapInCodeIsStrongerThanTheFiles) {
   EXPECT_EQ(ran(4), 3);
 }
 
-TEST_F(Modes, AStaticMapWithNamesNobodyHasChangesNothing) {
+TEST_F(Modes, AStaticMapWithUnknownNamesChangesNothing) {
   runtime().set_static_map(StaticMap().set("step", "default.b")).or_throw();
   const Status s = runtime().set_static_map(
       StaticMap().set("step", "default.bb").set("stepp", "default.a").set("zzz", "default.a"));
@@ -164,7 +164,7 @@ TEST_F(Modes, ATableOfCompileTimeIsAMap) {
   EXPECT_EQ(ran(4), 3);
 }
 
-TEST_F(Modes, ResetTakesTheStaticMapBack) {
+TEST_F(Modes, ResetRemovesTheStaticMap) {
   Runtime r;
   r.set_static_map(StaticMap().set("softmax", "reference.cpp")).or_throw();
   EXPECT_EQ(r.resolve("softmax(f32[4,8])").value().kernel, "reference.cpp");
@@ -250,7 +250,7 @@ TEST_F(Modes, BypassNeitherDenyNorCapability) {
   EXPECT_EQ(e.policy.back().value, "wants_d ('default.d' cannot serve the call: as in dynamic)");
 }
 
-TEST_F(Modes, AreAskedOnceForEachClassOfWhatTheyRead) {
+TEST_F(Modes, AreCalledOnceForEachClassOfWhatTheyRead) {
   std::atomic<int> asked = 0;
   runtime().add_mode("by_rows", by_rows(&asked)).or_throw();
   const Options o = in_mode("by_rows");
@@ -324,7 +324,7 @@ TEST_F(Modes, ThatThrowGiveNoAnswer) {
             "throws (it threw: broken: as in dynamic)");
 }
 
-TEST_F(Modes, MustNotChangeTheRuntimeWhenTheyAreAsked) {
+TEST_F(Modes, MustNotChangeTheRuntimeWhileTheyRun) {
   Status inner;
   ModeProvider p;
   p.plan = [&](const ModeCall&) -> std::vector<std::string> {
@@ -348,7 +348,7 @@ TEST_F(Modes, NamesThatCannotBeAreRefused) {
   EXPECT_THAT(again.to_string(), HasSubstr("there is a mode 'by_rows' already"));
 }
 
-TEST_F(Modes, NobodyHasAreSaidToCallsScopesAndFiles) {
+TEST_F(Modes, UnknownNamesAreErrorsInCallsScopesAndFiles) {
   runtime().add_mode("by_rows", by_rows()).or_throw();
   const Status s = call(4, in_mode("by_row"));
   EXPECT_EQ(s.code(), Code::kInvalidArgument);

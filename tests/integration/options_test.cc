@@ -130,7 +130,7 @@ TEST_F(OptionsOf, LabelsAreSeenInExplanationsAndChangeNothing) {
               HasSubstr("model=m1"));
 }
 
-TEST_F(OptionsOf, TheResultSaysWhatHappened) {
+TEST_F(OptionsOf, TheResultRecordsWhatHappened) {
   ResultRecord r;
   Options o;
   o.result = &r;

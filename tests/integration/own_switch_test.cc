@@ -72,7 +72,7 @@ TEST_F(OwnSwitch, IsWeakerThanYardsVariableAndTheProgram) {
   EXPECT_EQ(runs(*r), 1);
 }
 
-TEST_F(OwnSwitch, AValueThatMeansNothingIsAProblemAndChangesNothing) {
+TEST_F(OwnSwitch, AnInvalidValueIsAProblemAndChangesNothing) {
   ::setenv("OS_SWITCH", "perhaps", 1);
   auto r = make();
   EXPECT_EQ(runs(*r), 1);

@@ -144,7 +144,7 @@ TEST_F(PeersFunctions, ForwardAndBackwardDoNotChooseApart) {
   EXPECT_EQ(bwd(5), 0);  // would be p_a's by itself
 }
 
-TEST_F(PeersFunctions, WhichBackendRanCanBeAsked) {
+TEST_F(PeersFunctions, TheBackendThatRanIsReported) {
   add(f, "p_ran", [](int) { return 1; });
   f(5);
   EXPECT_STREQ(f.last_selected(), "p_ran");
@@ -224,7 +224,7 @@ TEST_F(PeersFunctions, AVerifierThatChangesTensorsEnvironmentOrRegistryIsFound) 
   ::unsetenv("P_CHANGED");
 }
 
-TEST_F(PeersFunctions, WhereVerifiersAreCheckedABrokenOneIsNotBelieved) {
+TEST_F(PeersFunctions, ABrokenVerifierIsDetectedWhereVerifiersAreChecked) {
   int asked = 0;
   add(
       f, "p_moody", [](int) { return 1; },

@@ -65,7 +65,7 @@ TEST(PluginCost, LoadWithAllChecksTakesSomeTimesABareOpen) {
   EXPECT_LE(us, 20 * bare);
 }
 
-TEST(PluginCost, LookingAtAManifestTakesNoLongerThanABareOpen) {
+TEST(PluginCost, ReadingAManifestTakesNoLongerThanABareOpen) {
   Folder folder;
   const std::string path = folder.put("answer");
   RuntimeSettings settings = alone();

@@ -48,7 +48,7 @@ TEST_F(PluginExit, CallsComeUntilTheVeryEnd) {
       AllOf(HasSubstr("main: 1"), HasSubstr("exit handler: 1"), HasSubstr("static destructor: 1")));
 }
 
-TEST_F(PluginExit, HandlesAndRuntimesOfTheProgramEndWithIt) {
+TEST_F(PluginExit, HandlesAndRuntimesMayLiveUntilExit) {
   const auto program = [&] {
     const std::string path = folder_.put("stateful"), other = folder_.put("answer");
     ::setenv("PLUGIN_DIARY", "/dev/stderr", 1);

@@ -25,7 +25,7 @@ void unload(Runtime& runtime, const char* name) {
   runtime.plugins().unload(name).value().wait().or_throw();
 }
 
-TEST(UnloadedPlugins, StayOutUntilTheyAreAskedFor) {
+TEST(UnloadedPlugins, StayUnloadedUntilRequested) {
   Folder folder, empty;
   const std::string path = folder.put("answer");
   Runtime runtime(alone({folder.path()}));
@@ -157,7 +157,7 @@ TEST(LockFiles, OfADirectoryThatIsNotTrustedHaveNoSay) {
   EXPECT_TRUE(s.ok()) << s.to_string();
 }
 
-TEST(LockFiles, BesideAPluginCountWhenItIsLoadedByItsPath) {
+TEST(LockFiles, BesideAPluginApplyWhenItIsLoadedByItsPath) {
   Folder folder;
   const std::string path = folder.put("answer");
   folder.put_bytes("", "yard.lock");
@@ -228,7 +228,7 @@ class OnlyVerified : public ::testing::Test {
   std::vector<std::string> logged_;
 };
 
-TEST_F(OnlyVerified, TakesOutWhatWasLoadedBefore) {
+TEST_F(OnlyVerified, UnloadsPluginsThatWereLoadedBefore) {
   folder_.put("answer"), folder_.put("kernel_only"), folder_.put("old_layout");
   runtime_->plugins().discover().or_throw();
   EXPECT_EQ(ask(*runtime_), 3);  // of `helper`, which needs `answer`
@@ -255,7 +255,7 @@ TEST_F(OnlyVerified, TakesOutWhatWasLoadedBefore) {
   EXPECT_EQ(ask(*runtime_), 3);
 }
 
-TEST_F(OnlyVerified, LeavesWhatAVerifiedOneStandsOnAndSaysSo) {
+TEST_F(OnlyVerified, KeepsDependenciesOfVerifiedPluginsAndReportsThem) {
   folder_.put("answer"), folder_.put("kernel_only");
   runtime_->plugins().discover().or_throw();
   EXPECT_EQ(ask(*runtime_), 3);
@@ -268,7 +268,7 @@ TEST_F(OnlyVerified, LeavesWhatAVerifiedOneStandsOnAndSaysSo) {
 }
 
 // Other changes at the same time must not bring back what an earlier file said.
-TEST_F(OnlyVerified, IsWhatTheLastFileSays) {
+TEST_F(OnlyVerified, FollowsTheLastFile) {
   const std::string path = folder_.put("answer");
   std::atomic<bool> done{false};
   std::thread others([&] {

@@ -185,7 +185,7 @@ TEST_F(Probe, AProgramThatOthersCanWriteIsNotRun) {
   EXPECT_THAT(report.detail, HasSubstr("can be written by everybody"));
 }
 
-TEST_F(Probe, WhatTheManifestTellsNeedsNoProbe) {
+TEST_F(Probe, RefusalsByManifestNeedNoProbe) {
   Runtime runtime(probing(state_));
   const ProbeReport report = runtime.plugins().probe(folder_.put("abi_too_new"));
   EXPECT_EQ(report.reason, Reason::kAbiTooNew);
@@ -272,7 +272,7 @@ class ProbeEnvironment : public Probe {
   }
 };
 
-TEST_F(ProbeEnvironment, SaysWhetherPluginsAreTriedUnlessTheProgramDoes) {
+TEST_F(ProbeEnvironment, SetsWhetherPluginsAreProbedUnlessTheProgramDoes) {
   const std::string path = folder_.put("behave_run_write_behind");
   ::setenv("YARD_PLUGIN_PROBE", "Changed", 1);
   Runtime runtime(settings());
@@ -287,7 +287,7 @@ TEST_F(ProbeEnvironment, SaysWhetherPluginsAreTriedUnlessTheProgramDoes) {
   EXPECT_TRUE(runtime.plugins().load(path).ok()) << "never is the default";
 }
 
-TEST_F(ProbeEnvironment, AWordThatMeansNothingIsReported) {
+TEST_F(ProbeEnvironment, AnInvalidWordIsReported) {
   ::setenv("YARD_PLUGIN_PROBE", "allways", 1);
   Runtime runtime(settings());
   ASSERT_EQ(runtime.problems().size(), 1u);

@@ -301,7 +301,7 @@ Reason reason_for(Runtime& runtime, const std::string& path) {
   return info_of(runtime, path).reason;
 }
 
-TEST(Paths, ThatMeanSomethingElseElsewhereAreRefused) {
+TEST(Paths, ThatDependOnTheCurrentDirectoryAreRefused) {
   Runtime runtime(alone());
   EXPECT_EQ(reason_for(runtime, "plugins"), Reason::kRelativePath);
   EXPECT_EQ(reason_for(runtime, "./plugins"), Reason::kRelativePath);

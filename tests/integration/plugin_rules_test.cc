@@ -33,7 +33,7 @@ class PluginRules : public ::testing::Test {
   Runtime runtime_;
 };
 
-TEST_F(PluginRules, ConditionsAreJudgedWhenThePluginIsOpened) {
+TEST_F(PluginRules, ConditionsAreCheckedWhenThePluginIsOpened) {
   ASSERT_TRUE(load("dispatch_rules:\n"
                    "  - {operation: answer, kernel: default.answer, optional: true,\n"
                    "     conditions: {nn_gte: 8, n_gte: abc}}\n")
@@ -54,7 +54,7 @@ TEST_F(PluginRules, ConditionsAreJudgedWhenThePluginIsOpened) {
   EXPECT_THAT(logged, both);
 }
 
-TEST_F(PluginRules, ConditionsThatAreRightComeIntoForceInSilence) {
+TEST_F(PluginRules, ValidConditionsComeIntoForceWithoutMessages) {
   ASSERT_TRUE(load("dispatch_rules:\n"
                    "  - {operation: answer, kernel: default.answer, optional: true,\n"
                    "     conditions: {n_gte: 1}}\n")

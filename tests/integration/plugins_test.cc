@@ -101,7 +101,7 @@ TEST(Plugins, AnOpInUseGetsThemWhenTheyAreFound) {
   EXPECT_EQ(ask(runtime), 3);
 }
 
-TEST(Plugins, KernelsForAnOpOfAnotherPluginBringThatPlugin) {
+TEST(Plugins, KernelsForAnOpOfAnotherPluginLoadThatPlugin) {
   Folder folder;
   folder.put("kernel_only", "a_helper"), folder.put("answer", "b_answer");
   Runtime runtime(alone({folder.path()}));
@@ -140,7 +140,7 @@ TEST(Plugins, LoadingTwiceIsFine) {
   EXPECT_EQ(runtime.list().find_op("answer")->kernels.size(), 1u);
 }
 
-TEST(Plugins, UnloadTakesTheCodeOutAndTheNewFileRuns) {
+TEST(Plugins, UnloadRemovesTheCodeAndTheNewFileRuns) {
   Folder folder;
   folder.put("answer");
   Runtime runtime(alone({folder.path()}));
@@ -175,7 +175,7 @@ TEST(Plugins, StartAndStopComeInPairsAndOnce) {
             "start answer 1.0\nstop answer 1.0\nstart answer 1.0\nstop answer 1.0\n");
 }
 
-TEST(Plugins, WhoUsesAKernelKeepsItAndLoadingAgainSharesTheLibrary) {
+TEST(Plugins, AKernelInUseIsKeptAndLoadingAgainSharesTheLibrary) {
   Folder folder;
   folder.put("answer");
   ::setenv("PLUGIN_DIARY", folder.file("diary").c_str(), 1);
@@ -238,7 +238,7 @@ TEST(Plugins, ThatCannotGoArePinnedWithTheCause) {
 }
 
 // Work on a device may outlast its call.
-TEST(Plugins, AreAskedWhetherTheirWorkHasEndedBeforeTheyGo) {
+TEST(Plugins, AreQuiescedBeforeTheyAreClosed) {
   Folder folder;
   folder.put("quiet");
   folder.put("restless");

@@ -227,7 +227,7 @@ TEST_F(Processes, AChildWatchesAgainWithItsFirstCall) {
 }
 
 // In a child as well, so that no test here is the first to use that runtime.
-TEST_F(Processes, AChildBornWhileTheSharedRuntimeIsMadeMakesItsOwn) {
+TEST_F(Processes, AChildForkedWhileTheSharedRuntimeIsMadeMakesItsOwn) {
   EXPECT_TRUE(true_in_child([] {
     static std::atomic<bool> begun{false}, go_on{false};
     ::setenv("YARD_STRICT", "perhaps", 1);
@@ -246,7 +246,7 @@ TEST_F(Processes, AChildBornWhileTheSharedRuntimeIsMadeMakesItsOwn) {
   }));
 }
 
-TEST_F(Processes, AChildThatWasToldNotToDoesNotWatch) {
+TEST_F(Processes, AChildDoesNotWatchAfterUnwatch) {
   use_everything();
   EXPECT_TRUE(true_in_child([&] {
     runtime().unwatch_config();
@@ -257,7 +257,7 @@ TEST_F(Processes, AChildThatWasToldNotToDoesNotWatch) {
   }));
 }
 
-TEST_F(Processes, AChildBornInsideAKernelOnAnotherThreadHasItsScopeAndItsOwnFiles) {
+TEST_F(Processes, AChildForkedInsideAKernelOnAnotherThreadHasItsScopeAndItsOwnFiles) {
   static std::function<void()> inside;
   yard_kernel_t forks = kernel_of("copy", "forks", 3, 5);
   forks.run = [](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
@@ -314,7 +314,7 @@ TEST_F(Processes, ATicketPendingAtAForkIsDoneInTheChild) {
   EXPECT_TRUE(t.wait(seconds(10)).ok());
 }
 
-TEST_F(Processes, NotBeforeTheChildIsOutOfTheCallItWasBornIn) {
+TEST_F(Processes, NotBeforeTheChildHasLeftTheCallItWasForkedIn) {
   fault::FaultKernel forks{{.op = "copy", .id = "fault.forks", .backend = "test", .priority = 900}};
   ASSERT_TRUE(bare_.add(forks.descriptor()).ok());
   pid_t child = -1;
@@ -364,7 +364,7 @@ TEST_F(Processes, NorDoesARecordingThatHasEnded) {
 }
 
 // In a namespace of its own a child may have the number that its parent has in another.
-TEST_F(Processes, AChildIsToldFromItsParentThoughItHasTheSameNumber) {
+TEST_F(Processes, AChildIsDistinguishedFromAParentWithTheSameProcessId) {
   use_everything();
   const bool can = true_in_child([] { return ::unshare(CLONE_NEWPID) == 0; });
   if (!can) GTEST_SKIP() << "no namespaces for processes here";

@@ -99,7 +99,7 @@ TEST_F(Record, CountsDistinctCalls) {
   EXPECT_EQ(runtime().recording().path, "");
 }
 
-TEST_F(Record, SeesEveryWayOfCallingButFrozenHandles) {
+TEST_F(Record, ContainsEveryKindOfCallExceptFrozenHandles) {
   runtime().record_to(path_).or_throw();
   call(4);                                                                       // typed
   call(4);                                                                       // remembered
@@ -133,7 +133,7 @@ TEST_F(Record, CountsCallsInTheRolloutOnce) {
   EXPECT_EQ(runtime().recording().calls, 7u);
 }
 
-TEST_F(Record, SeesBoundHandlesWheneverTheyWereBound) {
+TEST_F(Record, ContainsBoundHandlesWheneverTheyWereBound) {
   Runtime& shared = Runtime::shared();
   Changes c;
   c.add_backend(backend_of("test")).add_op(op_of(kSchema));
@@ -191,7 +191,7 @@ TEST_F(Record, AddsUpWhatSeveralThreadsCall) {
   for (const auto& [spec, count] : calls) EXPECT_EQ(count, 400) << spec;
 }
 
-TEST_F(Record, IsWrittenWhileItGoesOn) {
+TEST_F(Record, IsWrittenPeriodically) {
   runtime().record_to(path_).or_throw();
   EXPECT_FALSE(fs::exists(path_));  // what was there stays until there is a call
   call(4);
@@ -199,7 +199,7 @@ TEST_F(Record, IsWrittenWhileItGoesOn) {
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 1)));
 }
 
-TEST_F(Record, GoesToAnotherFileWithoutLosingTheFirst) {
+TEST_F(Record, SwitchesFilesWithoutLosingTheFirst) {
   const std::string other = folder_ / "other.txt";
   runtime().record_to(path_).or_throw();
   call(4);
@@ -211,7 +211,7 @@ TEST_F(Record, GoesToAnotherFileWithoutLosingTheFirst) {
   EXPECT_THAT(read(other), ElementsAre(Pair("noted(f32[8], by=0)@cpu", 1)));
 }
 
-TEST_F(Record, TellsAtOnceOfAFileThatCannotBeWritten) {
+TEST_F(Record, ReportsAtOnceAFileThatCannotBeWritten) {
   EXPECT_THAT(runtime().record_to("").to_string(), HasSubstr("expected a path"));
   const std::string nowhere = folder_ / "no/such/folder/calls.txt";
   const Status s = runtime().record_to(nowhere);
@@ -245,7 +245,7 @@ TEST_F(Record, EndsWithItsRuntime) {
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 1)));
 }
 
-TEST_F(Record, IsAskedForByTheEnvironment) {
+TEST_F(Record, IsStartedByTheEnvironment) {
   ::setenv("YARD_RECORD", path_.c_str(), 1);
   RuntimeSettings settings;
   Runtime r(settings);
@@ -262,7 +262,7 @@ TEST_F(Record, IsAskedForByTheEnvironment) {
   EXPECT_EQ(r.recording().path, "");
 }
 
-TEST_F(Record, NamesTheProcessWhereThePathAsksForIt) {
+TEST_F(Record, PutsTheProcessIdIntoThePath) {
   runtime().record_to(folder_ / "calls.%p.txt").or_throw();
   call(4);
   runtime().stop_recording().or_throw();
@@ -270,7 +270,7 @@ TEST_F(Record, NamesTheProcessWhereThePathAsksForIt) {
 }
 
 // A child has a file of its own; the parent's counts are not in it.
-TEST_F(Record, GoesOnInAChildOfForkUnderAnotherName) {
+TEST_F(Record, ContinuesInAForkedChildUnderAnotherName) {
   runtime().record_to(path_).or_throw();
   call(4);
   const pid_t child = ::fork();

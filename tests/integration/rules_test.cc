@@ -102,7 +102,7 @@ dispatch_rules:
 }
 
 // A decode loop: one plan for each side of the rule, not one for each length.
-TEST_F(Rules, TellApartOnlyWhatTheyRead) {
+TEST_F(Rules, DistinguishOnlyWhatTheyRead) {
   load(R"(
 version: "1.0"
 dispatch_rules:
@@ -154,7 +154,7 @@ score:
   EXPECT_THAT(explain(10).candidates[1].detail, HasSubstr("priority 150 against 155"));
 }
 
-TEST_F(Rules, SayWhatIsTriedAfterTheFirstChoice) {
+TEST_F(Rules, SetTheFallbackOrder) {
   load(R"(
 version: "1.0"
 defaults: {fallback_policy: default.c}
@@ -309,7 +309,7 @@ TEST_F(Rules, HoldForOpsThatComeLater) {
   EXPECT_EQ(bare_.runtime.resolve("later(f32[8])").value().kernel, "default.y");
 }
 
-TEST_F(Rules, OnOpsThatComeLaterAreJudgedThen) {
+TEST_F(Rules, OnOpsThatAreRegisteredLaterAreCheckedThen) {
   load(
       "version: '1.0'\ndispatch_rules:\n  - {operation: later, kernel: default.y, optional: true, "
       "conditions: {nn_gte: 8}}\n  - {operation: 'late*', kernel: default.y, optional: true, "
@@ -381,7 +381,7 @@ score:
   EXPECT_THAT(explain(63).candidates[0].scores, SizeIs(1));
 }
 
-TEST_F(Rules, ThatSayWhatIsTriedNextAreExplained) {
+TEST_F(Rules, ThatSetTheFallbackOrderAreExplained) {
   load("version: '1.0'\nfallback_chains:\n  step: [default.c]\n").or_throw();
   Explanation e = explain(64);
   ASSERT_EQ(e.candidates[1].id, "default.c");

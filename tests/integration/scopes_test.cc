@@ -139,7 +139,7 @@ TEST_F(Scopes, AreNotSeenByOtherThreads) {
   EXPECT_EQ(ran(), 2);
 }
 
-TEST_F(Scopes, AreTheWeakerOneBesideACallsOptions) {
+TEST_F(Scopes, HaveLowerPrecedenceThanACallsOptions) {
   const ScopedPolicy in = ScopedPolicy::prefer(Kind::kReference);
   Options o;
   o.policy = Policy();
@@ -179,7 +179,7 @@ TEST_F(Scopes, SetTheFlagsOfCalls) {
   EXPECT_EQ(ran(), 2);
 }
 
-TEST_F(Scopes, OfNonsenseFailTheCallsInside) {
+TEST_F(Scopes, WithAnInvalidPolicyFailTheCallsInside) {
   {
     const ScopedPolicy in(Scope().order("copy", {"fastest"}));
     EXPECT_EQ(ran(), -1);
@@ -193,7 +193,7 @@ TEST_F(Scopes, OfNonsenseFailTheCallsInside) {
   EXPECT_EQ(ran(), 2);
 }
 
-TEST_F(Scopes, ReachBoundAndFrozenHandles) {
+TEST_F(Scopes, ApplyToBoundAndFrozenHandles) {
   const auto& op = copy;
   (void)op;
   detail::Site* site = copy.on(bare_.runtime).site();

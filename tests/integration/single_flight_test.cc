@@ -86,7 +86,7 @@ TEST(SingleFlight, DifferentClassesDoNotWaitForEachOther) {
   EXPECT_EQ(asked.times, 2);
 }
 
-TEST(SingleFlight, AFailureIsEverybodys) {
+TEST(SingleFlight, AFailureIsReturnedToAllWaiters) {
   Bare bare;
   yard_kernel_t k = kernel_of("copy", "a", 1);
   k.verify = [](const yard_query_t*, yard_verdict_t* v) -> int32_t {

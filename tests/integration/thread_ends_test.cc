@@ -100,7 +100,7 @@ TEST_F(ThreadEnds, InsideScopesGroupsAndTraces) {
   }
 }
 
-TEST_F(ThreadEnds, WithAScopeThatSomebodyElseDestroys) {
+TEST_F(ThreadEnds, WithAScopeThatAnotherThreadDestroys) {
   for (int i = 0; i < 3; ++i) {
     std::optional<ScopedPolicy> left;
     std::thread([&] {

@@ -30,7 +30,7 @@ class Tickets : public ::testing::Test {
   Floats out_{4}, x_{4};
 };
 
-TEST_F(Tickets, AreDoneAtOnceWhenNobodyCalls) {
+TEST_F(Tickets, AreDoneAtOnceWithoutCallsInFlight) {
   auto keep = std::make_shared<int>(0);
   const std::weak_ptr<int> watch = keep;
   ASSERT_TRUE(bare_.add(kernel_.descriptor(), std::move(keep)).ok());

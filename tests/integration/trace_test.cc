@@ -121,7 +121,7 @@ TEST_F(Trace, OfAnotherThreadIsNone) {
   EXPECT_TRUE(trace.nodes().empty());
 }
 
-TEST_F(Trace, TakesBoundAndPackedCalls) {
+TEST_F(Trace, RecordsBoundAndPackedCalls) {
   Floats w(8);
   constexpr Op<void(Out, In, In, float)> rms_norm{"rms_norm"};  // of the shared runtime
   const auto bound = bind(rms_norm, b_.view, a_.view, w.view).value();
@@ -133,7 +133,7 @@ TEST_F(Trace, TakesBoundAndPackedCalls) {
   EXPECT_EQ(trace.nodes().size(), 3u);
 }
 
-TEST_F(Trace, AsksTheKernel) {
+TEST_F(Trace, AddsTheNoteOfTheKernel) {
   yard_kernel_t k = kernel_of("copy", "default.noted", 3, 900);
   k.trace = [](yard_call_t* call, const yard_value_t* args, uint32_t count) -> int32_t {
     EXPECT_EQ(count, 3u);

@@ -40,7 +40,7 @@ TEST(Verify, PolicyAndCachesPlayNoPart) {
   for (const KernelInfo& k : runtime.find_kernels("reference.cpp")) EXPECT_EQ(k.calls, 0u);
 }
 
-TEST(Verify, TellsHowFarItIsAndCanBeEnded) {
+TEST(Verify, ReportsProgressAndCanBeEnded) {
   const Runtime runtime;
   VerifyOptions o = quick();
   size_t calls = 0;
