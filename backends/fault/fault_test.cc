@@ -64,7 +64,7 @@ TEST_F(Fault, AFailureOfTheDelegateIsReturned) {
   EXPECT_STREQ(call.error, "negative");
 }
 
-TEST_F(Fault, ADelegateGetsItsOwnSelf) {
+TEST_F(Fault, ADelegateGetsItsSelfPointer) {
   FaultKernel inner({.op = "copy", .id = "fault.inner"}, {.marker = 5});
   const yard_kernel_t its = inner.descriptor();
   kernel.set({.delegate = &its});

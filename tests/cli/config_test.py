@@ -89,7 +89,7 @@ class Check(Files):
         self.assertIn("\x1b[33mwarning", self.on_terminal("config", "check", path))
         self.assertNotIn("\x1b", self.on_terminal("config", "check", path, NO_COLOR="1"))
 
-    def test_wrong_questions(self):
+    def test_invalid_usage(self):
         self.assertIn("nowhere.yaml", self.wrong("config", "check", "nowhere.yaml"))
         self.assertIn("FILE", self.wrong("config", "check"))
         self.assertIn("did you mean 'check'?", self.wrong("config", "chek", "x"))
@@ -111,7 +111,7 @@ class Announced(Files):
         return self.file("rules.yaml", 'version: "1.0"\ndispatch_rules:\n  - {operation: answer, kernel: '
                          f"default.answer, conditions: {{{conditions}}}, {more}}}\n")
 
-    def test_conditions_are_judged(self):
+    def test_conditions_are_checked(self):
         path = self.rules("nn_gte: 8, n_gte: abc")
         data = self.json("config", "check", path, code=1)
         problems = data["files"][0]["problems"]
@@ -126,19 +126,19 @@ class Announced(Files):
         self.assertEqual([p["path"] for p in data["files"][0]["problems"]],
                          ["dispatch_rules[0].kernel", "dispatch_rules[0].conditions.n_gte"])
 
-    def test_a_plugin_that_cannot_be_opened_is_told(self):
+    def test_a_plugin_that_cannot_be_opened_is_reported(self):
         shutil.copyfile(os.path.join(os.environ["TEST_PLUGINS"], "start_fails.so"),
                         os.environ["YARD_PLUGINS"])
         path = self.rules("n_gte: abc")
         out, _ = self.yard("config", "check", path)
         self.assertIn("cannot be opened", out)
 
-    def test_explain_says_what_it_finds(self):
+    def test_explain_reports_problems(self):
         out, err = self.yard("explain", "--config", self.rules("nn_gte: 8"), "answer(i64[4])")
         self.assertIn("runs default.answer", out)
         self.assertIn("dispatch_rules[0].conditions.nn_gte", err)
 
-    def test_what_is_baked_is_taken(self):
+    def test_baked_rules_are_accepted(self):
         trace = self.file("calls.txt", "answer(i64[4])@cpu\nsoftmax(f32[4,8])@cpu\n")
         baked = os.path.join(self.folder, "baked.yaml")
         self.yard("bake", "--trace", trace, "--yaml", baked)
@@ -197,7 +197,7 @@ class Under(Files):
             self.assertIn(f"{path}:5:13: error: ", message)
         self.assertIn("nowhere.yaml", self.wrong("explain", "--config", "nowhere.yaml", ABOVE))
 
-    def test_warnings_are_told(self):
+    def test_warnings_are_printed(self):
         path = self.file("warning.yaml", WARNING)
         out, err = self.yard("explain", "--config", path, ABOVE)
         self.assertIn("warning: ", err)
@@ -205,7 +205,7 @@ class Under(Files):
 
 
 class Unmet(Files):
-    def test_a_rule_that_no_call_was_found_for_is_named(self):
+    def test_a_rule_without_a_matching_call_is_listed(self):
         old = self.file("old.yaml", EMPTY)
         new = self.file("new.yaml", 'version: "1.0"\ndispatch_rules:\n  - {operation: softmax, name: odd tenants, '
                         'conditions: {tenant_regex: "a[0-9]{3}"}, kernel: reference.cpp}\n')
@@ -247,12 +247,12 @@ class Diff(Files):
             self.assertEqual(row.index(" reference.cpp") + 1, lines[head].index("new"))
         self.assertRegex(lines[-1], r"^\d+ of \d+ calls tried would change kernel, of 1 op\.$")
 
-    def test_the_same(self):
+    def test_equivalent_files(self):
         path = self.file("rules.yaml", RULES)
         out, _ = self.yard("config", "diff", path, path)
         self.assertRegex(out, r"^The files are equivalent\.\n\n0 of \d+ calls tried would change kernel\.\n$")
 
-    def test_many_that_move_alike_are_counted(self):
+    def test_many_equal_moves_are_counted(self):
         old = self.file("old.yaml", EMPTY)
         new = self.file("new.yaml", 'version: "1.0"\npolicy: {prefer: reference}\n')
         out, _ = self.yard("config", "diff", old, new)
@@ -276,7 +276,7 @@ class Diff(Files):
         self.assertIn("none", self.yard("config", "diff", old, new, "--call", ABOVE, code=1)[0])
         self.yard("config", "diff", new, old)
 
-    def test_wrong_questions(self):
+    def test_invalid_usage(self):
         good, bad = self.file("good.yaml", RULES), self.file("bad.yaml", BAD)
         self.assertIn(f"{bad}:4:18: error: ", self.wrong("config", "diff", good, bad))
         self.assertIn(f"{bad}:4:18: error: ", self.wrong("config", "diff", bad, good))
@@ -349,7 +349,7 @@ class Simulate(Files):
         empty = self.file("empty.txt", "# nothing\n")
         self.assertIn("there is no call in it", self.wrong("config", "simulate", new, "--trace", empty))
 
-    def test_wrong_questions(self):
+    def test_invalid_usage(self):
         bad, trace = self.file("bad.yaml", BAD), self.trace()
         self.assertIn(f"{bad}:4:18: error: ", self.wrong("config", "simulate", bad, "--trace", trace))
         self.assertIn("--trace", self.wrong("config", "simulate", bad))

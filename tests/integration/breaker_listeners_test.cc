@@ -13,7 +13,7 @@ namespace {
 
 struct BreakerListeners : HealthOf {};
 
-TEST_F(BreakerListeners, AListenerThatBlocksStopsNoBreaker) {
+TEST_F(BreakerListeners, ABlockingListenerDelaysNoBreaker) {
   std::atomic<bool> inside{false}, go_on{false};
   std::atomic<int> told{0};
   Health health = bare_.runtime.health();

@@ -17,7 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST_F(HealthOf, FaultsInARowTakeAKernelOutForSuchCalls) {
+TEST_F(HealthOf, ConsecutiveFaultsExcludeAKernelForSuchCalls) {
   bad_.set({.code = YARD_FAULT, .message = "smoke"});
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(call().ok());
   EXPECT_FALSE(is_out());
@@ -34,7 +34,7 @@ TEST_F(HealthOf, FaultsInARowTakeAKernelOutForSuchCalls) {
   EXPECT_EQ(bad_.calls(), before + 1);
 }
 
-TEST_F(HealthOf, ASuccessEndsARowOfFaultsOnEveryWayToCall) {
+TEST_F(HealthOf, ASuccessResetsConsecutiveFaultsForEveryKindOfCall) {
   std::vector<float> to(4), from(4);
   const TensorView out(to.data(), DType::f32, {4}), x(from.data(), DType::f32, {4});
   const auto bound = bind(copy.on(bare_.runtime), out, x).value();
@@ -57,7 +57,7 @@ TEST_F(HealthOf, ASuccessEndsARowOfFaultsOnEveryWayToCall) {
 }
 
 // Calls of other sizes share the plan, and nothing else.
-TEST_F(HealthOf, ARowOfFaultsIsOneOfCallsOfThatKind) {
+TEST_F(HealthOf, ConsecutiveFaultsAreCountedPerKindOfCall) {
   const auto fails = [&] {
     bad_.set({.code = YARD_FAULT});
     EXPECT_TRUE(call(4).ok());
@@ -92,7 +92,7 @@ TEST_F(HealthOf, AnUnusedFallbackConsumesNoProbes) {
   ASSERT_TRUE(bare_.remove("copy", "fault.first").ok());
 }
 
-TEST_F(HealthOf, ACallersMistakeCostsNoKernelItsHealth) {
+TEST_F(HealthOf, CallerErrorsDoNotAffectHealth) {
   bad_.set({.code = YARD_CALLER, .message = "by is odd"});
   for (int i = 0; i < 100; ++i) EXPECT_EQ(call().code(), Code::kInvalidArgument);
   bad_.set({.code = YARD_DECLINED});
@@ -103,7 +103,7 @@ TEST_F(HealthOf, ACallersMistakeCostsNoKernelItsHealth) {
   for (const KernelHealth& k : r.kernels) EXPECT_EQ(k.failure_rate(), 0) << k.kernel;
 }
 
-TEST_F(HealthOf, TheLastKernelAbleToRunIsNeverEjected) {
+TEST_F(HealthOf, TheLastKernelAbleToRunIsNeverExcluded) {
   ASSERT_TRUE(bare_.remove("copy", "good").ok());
   bad_.set({.code = YARD_FAULT, .message = "smoke"});
   for (int i = 0; i < 20; ++i) EXPECT_EQ(call().code(), Code::kKernelFailed);
@@ -169,7 +169,7 @@ TEST_F(HealthOf, AKernelCannotLoseTheHost) {
   EXPECT_GE(bare_.runtime.health().report().breakers.opened, 2u);
 }
 
-TEST_F(HealthOf, ADeviceThatAKernelLosesIsOut) {
+TEST_F(HealthOf, ADeviceReportedLostByAKernelIsExcluded) {
   FaultKernel lost{{.op = "copy", .id = "fault.gpu", .backend = "fakegpu", .priority = 100},
                    {.code = YARD_DEVICE_LOST, .message = "fell off the bus"}};
   yard_backend_t gpu = backend_of("fakegpu");

@@ -55,7 +55,7 @@ TEST(OneSource, BehavesTheSameAsALibraryAndBuiltIn) {
   EXPECT_EQ(out, from_the_library());
 }
 
-TEST(OneSource, ALibraryThatIsStillInstalledDoesNoHarmOnceItsOpIsBuiltIn) {
+TEST(OneSource, AnInstalledLibraryIsHarmlessOnceItsOpIsBuiltIn) {
   g_built_in = true;
   Runtime runtime(alone({built_plugin("example_cpp")}));
   const std::vector<float> out = caller(runtime);

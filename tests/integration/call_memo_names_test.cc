@@ -131,7 +131,7 @@ TEST_F(CallMemoNames, TypesAreCheckedAlthoughValuesAreNot) {
 }
 
 // The op goes and comes back with its parameters in another order, and with other defaults.
-TEST_F(CallMemoNames, AnOpThatComesBackWithAnotherSchemaIsBoundByThatOne) {
+TEST_F(CallMemoNames, AnOpAddedAgainWithAnotherSchemaIsBoundByTheNewOne) {
   const char* const schemas[] = {
       "swap(out!: T[n], x: T[n], y: T[n], a: int = 1, b: int = 2)",
       "swap(out!: T[n], y: T[n], x: T[n], b: int = 3, a: int = 4)",

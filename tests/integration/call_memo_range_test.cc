@@ -90,7 +90,7 @@ TEST_F(CallMemoRange, ReachesFromOneThresholdToTheNext) {
   for (int64_t n = 300; n >= 1; --n) EXPECT_EQ(rows(n, 16).kernel, n >= 10 && n <= 99 ? 2 : 1) << n;
 }
 
-TEST_F(CallMemoRange, IsNotMadeWhereTheNumberOfRowsCountsOtherwise) {
+TEST_F(CallMemoRange, IsNotMadeWhereTheKeyReadsRowsInAnotherWay) {
   add({});
   add({plugin::multiple_of("rows", 8)});
   for (int64_t n = 1; n <= 100; ++n) EXPECT_EQ(rows(n).kernel, n % 8 == 0 ? 2 : 1) << n;
@@ -149,7 +149,7 @@ TEST_F(CallMemoRange, TensorsThatDoNotFitAreRefused) {
 }
 
 // Everything at once, at random.
-TEST_F(CallMemoRange, RandomCallsDoWhatFreshOnesDo) {
+TEST_F(CallMemoRange, RandomCallsAgreeWithFreshOnes) {
   add({});
   add({plugin::at_least("rows", 10)});
   add({plugin::multiple_of("d", 16), plugin::at_most("rows", 200)});

@@ -192,7 +192,7 @@ TEST_F(CallMemoScopes, EqualOptionsShareAnOverlay) {
 }
 
 // More overlays than are kept: those let go are not used again.
-TEST_F(CallMemoScopes, OverlaysThatAreLetGoAreNotUsed) {
+TEST_F(CallMemoScopes, ReleasedOverlaysAreNotUsed) {
   // Scopes whose numbers differ by 64 have equal hashes here: they must differ in what they deny.
   std::vector<Scope> scopes;
   const auto denies_a = [](size_t i) { return (i + i / 64) % 2 == 0; };

@@ -176,7 +176,7 @@ TEST_F(CallMemoStress, WhilePlansAreEvicted) {
 }
 
 // Overlays come and go, too.
-TEST_F(CallMemoStress, WhileOverlaysAreLetGo) {
+TEST_F(CallMemoStress, WhileOverlaysAreReleased) {
   add("a", 0, 20);
   ledger_.begin(0), ledger_.end();
   alignas(64) int64_t memory[2][64] = {};

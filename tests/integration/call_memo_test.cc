@@ -103,7 +103,7 @@ TEST_F(CallMemoTest, AnotherFormIsSelectedAgain) {
   }
 }
 
-TEST_F(CallMemoTest, WhatDoesNotFitIsRefusedEveryTime) {
+TEST_F(CallMemoTest, InvalidCallsAreRefusedEveryTime) {
   const TensorView out = view(0, {4, 8}), x = view(1, {4, 8}), w = view(2, {8});
   const auto refused = [&](const TensorView& o, const TensorView& i, const TensorView& v,
                            const char* part) {
@@ -362,7 +362,7 @@ TEST_F(CallMemoFlaky, SuccessesOfCallsThatAreSelectedAgainAreReported) {
 
 // ---- The rule, at random ----
 
-TEST_F(CallMemoTest, AreChosenAsAFreshSelectionWould) {
+TEST_F(CallMemoTest, AgreeWithAFreshSelection) {
   std::vector<std::vector<yard_limit_t>> limits = {
       {plugin::at_least("rows", 3)},
       {plugin::multiple_of("d", 3), plugin::aligned(64, "x")},

@@ -112,7 +112,7 @@ TEST_F(CanaryOf, CallsThatAreNotSampledAreNotRepaired) {
   EXPECT_FALSE(copies());
 }
 
-TEST_F(CanaryOf, OneInSoManyIsFound) {
+TEST_F(CanaryOf, OneInNCallsIsChecked) {
   watch({{.op = "copy", .one_in = 10}}, 1000);
   copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
   int right = 0;
@@ -225,7 +225,7 @@ TEST_F(CanaryOf, ACanaryRunIsNotCheckedItself) {
   EXPECT_EQ(add_.calls(), 1u);
 }
 
-TEST_F(CanaryOf, RulesThatGoTakeTheirCanariesAlong) {
+TEST_F(CanaryOf, CanariesEndWithTheirRules) {
   watch({{.op = "copy"}});
   EXPECT_TRUE(copies());
   ASSERT_TRUE(runtime().set_config({}).ok());
@@ -248,7 +248,7 @@ TEST_F(CanaryOf, ManyThreadsGetRightResults) {
   EXPECT_EQ(count("fault.copy").mismatches, copy_.corrupted());
 }
 
-TEST_F(CanaryOf, WhatIsDumpedCanBeRunAgain) {
+TEST_F(CanaryOf, ADumpCanBeReplayed) {
   const base::TempFolder folder;
   watch({{.op = "add", .dump = folder / "dumps", .dump_most = 2}}, 1000);
   add_.set({.wrong_numbers = true, .offset = 7, .delegate = &right_add_});

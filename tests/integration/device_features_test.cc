@@ -53,7 +53,7 @@ TEST(DeviceFeatures, AKernelRunsOnceItsFeatureIsStated) {
   EXPECT_EQ(t_ran, 2);
 }
 
-TEST(DeviceFeatures, WhatIsNoFeatureOfADeviceIsAnError) {
+TEST(DeviceFeatures, AnInvalidDeviceFeatureIsAnError) {
   Runtime runtime(alone());
   for (const char* wrong : {"sm_90", "cuda:", ":sm_90", "toaster:hot", "cuda:a b", ""}) {
     const Status s = runtime.state_device_features({"cuda:sm_70", wrong});

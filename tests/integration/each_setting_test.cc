@@ -236,7 +236,7 @@ INSTANTIATE_TEST_SUITE_P(Of, EachSetting, ::testing::Range<size_t>(0, rows().siz
                            return name;
                          });
 
-TEST_P(EachSetting, ChangesWhatItIsAbout) {
+TEST_P(EachSetting, HasItsDocumentedEffect) {
   const Row& row = rows()[GetParam()];
   bool held = false;
   for (int i = 0; i < 3 && !held; ++i) {

@@ -147,7 +147,7 @@ TEST_P(InPlace, AKernelThatPromisesToFailBeforeWritingNeedsNoCopy) {
   EXPECT_EQ(t.*GetParam().result, right_result(GetParam()));
 }
 
-TEST_P(InPlace, RetryInplaceStandsInARuleFile) {
+TEST_P(InPlace, RetryInplaceIsReadFromARuleFile) {
   World w(GetParam());
   w.made[0]->set({.after_writing = true, .code = YARD_FAULT});
   auto reading = parse_config("version: \"1.0\"\npolicy: {retry_inplace: save}\n", "rules.yaml");
@@ -160,7 +160,7 @@ TEST_P(InPlace, RetryInplaceStandsInARuleFile) {
 }
 
 // Rows of a wider matrix: only what belongs to the tensor is put back.
-TEST(SavedInputs, LeaveTheSpaceBetweenRowsAlone) {
+TEST(SavedInputs, DoNotTouchTheSpaceBetweenRows) {
   const Case& c = kInPlace[2];
   World w(c);
   std::vector<float> wide = Tensors::numbers(4 * 24, 1), weight(16, 1);

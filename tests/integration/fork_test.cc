@@ -155,7 +155,7 @@ TEST_F(Fork, RegistryAndPolicyStayAndCountersRestart) {
   EXPECT_EQ(calls(), before);
 }
 
-TEST_F(Fork, BackendsThatCannotSurviveItAreOut) {
+TEST_F(Fork, BackendsThatCannotSurviveAForkAreExcluded) {
   yard_backend_t b = backend_of("fragile");
   b.flags = YARD_BACKEND_FORK_UNSAFE;
   yard_kernel_t k = kernel_of("forked", "fragile", 9, 800);

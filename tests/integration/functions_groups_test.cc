@@ -217,7 +217,7 @@ TEST_F(Groups, AGroupThatWasFirstCalledUnderTheMasterSwitchIsLoadedOnceThatIsOff
   EXPECT_EQ(asked, 1);
 }
 
-TEST_F(Groups, AChildOfForkHasAllProvidersWhateverOthersWereDoing) {
+TEST_F(Groups, AForkedChildHasAllProviders) {
   static const Function<int(int)> f{"g_fork", "f", [](int x) { return x; }};
   add_provider("g_fork", [](Changes& c) {
     c.add_backend(backend("forked"));

@@ -64,7 +64,7 @@ class FunctionHealth : public FunctionTest {
   std::atomic<int> runs_{0};
 };
 
-TEST_F(FunctionHealth, WhereNothingCanBeChangedTheNextOneRunsWithoutAPromise) {
+TEST_F(FunctionHealth, ReadOnlyArgumentsAllowFallbackWithoutAPromise) {
   add(f, "h_bad", [](int) -> int { throw std::runtime_error("smoke"); });
   EXPECT_EQ(f(5), 5);
   add(reads, "h_bad2", [](const std::string&, double, bool) -> size_t { throw 7; });
@@ -104,7 +104,7 @@ TEST_F(FunctionHealth, RulesLimitHowManyAreTried) {
   }
 }
 
-TEST_F(FunctionHealth, ABackendThatKeepsFailingRests) {
+TEST_F(FunctionHealth, ABackendThatKeepsFailingIsExcluded) {
   add_bad();
   EXPECT_EQ(f(1), 100);
   const uint64_t faults = of_bad().failures.of(ErrorClass::kFault);
@@ -132,7 +132,7 @@ TEST_F(FunctionHealth, ABackendThatKeepsFailingRests) {
   EXPECT_EQ(k.open[0].key, "all calls");
 }
 
-TEST_F(FunctionHealth, ASuccessEndsARowOfFaults) {
+TEST_F(FunctionHealth, ASuccessResetsConsecutiveFaults) {
   add_bad();
   for (int round = 0; round < 5; ++round) {
     fails_ = true;
@@ -241,7 +241,7 @@ TEST_F(FunctionHealth, ALostDeviceExcludesItsBackends) {
   EXPECT_EQ(f(1), 2);
 }
 
-TEST_F(FunctionHealth, MistakesOfTheCallerAndRefusalsAtRunTimeCostNoHealth) {
+TEST_F(FunctionHealth, CallerErrorsAndDeclinedCallsDoNotAffectHealth) {
   ErrorClass c = ErrorClass::kCaller;
   add(f, "h_bad", [&](int) -> int { throw Error(Status(Code::kKernelFailed, c, "no")); }, {},
       {.priority = 5});

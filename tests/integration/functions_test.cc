@@ -75,7 +75,7 @@ TEST_F(Functions, SignaturesOfAllKindsPassTheirArgumentsOn) {
   EXPECT_EQ(nothing(), 7);
 }
 
-TEST_F(Functions, OverloadsAndInstancesOfATemplateAreFunctionsOfTheirOwn) {
+TEST_F(Functions, OverloadsAndTemplateInstancesAreSeparateFunctions) {
   add(add_one_f32, "b1", [](float x) { return x + 100.0f; });
   EXPECT_EQ(add_one_of(1.0f), 101.0f);
   EXPECT_EQ(add_one_of(int64_t{1}), 2);
@@ -251,7 +251,7 @@ TEST_F(Functions, ABackendProvidesAFunctionOnce) {
   EXPECT_EQ(twice(1), 1);
 }
 
-TEST_F(Functions, NoBackendIsCalledAsTheOriginalIs) {
+TEST_F(Functions, NoBackendMayHaveTheNameOfTheOriginal) {
   Changes c;
   c.add_backend(backend("original"));
   implement(c, twice, "original", [](int x) { return -x; });
@@ -305,7 +305,7 @@ TEST_F(Functions, ATypeOfAnUnnamedNamespaceIsOfItsFile) {
   EXPECT_EQ(f({1, 2.0}), 0);
 }
 
-TEST_F(Functions, OrphansAreListed) {
+TEST_F(Functions, UndeclaredFunctionsAreListed) {
   auto unused =
       std::make_unique<Function<int(int)>>("t_math", "forgotten", [](int x) { return x; });
   add(*unused, "b1", [](int x) { return x; });

@@ -109,7 +109,7 @@ TEST_F(HookPlugins, WithAnotherSignatureThanDeclaredAreRefusedAndLeaveNothing) {
   EXPECT_TRUE(list.find("plugged")->providers.empty());
 }
 
-TEST_F(HookPlugins, GoWhenUnloadedAndTheNewCodeRunsWhenTheyComeBack) {
+TEST_F(HookPlugins, AreRemovedOnUnloadAndTheNewCodeRunsAfterReload) {
   Runtime runtime(alone());
   const Hook<int64_t(int64_t)> plugged(runtime, "plugged");
   const std::string path = folder.put("hooked");

@@ -35,7 +35,7 @@ TEST_F(Hooked, AddingAndOverridingAreDifferentPermissions) {
   EXPECT_TRUE(hooks.add(both).ok());
 }
 
-TEST_F(Hooked, ASetIsTakenWholeOrNotAtAll) {
+TEST_F(Hooked, ASetIsAddedCompletelyOrNotAtAll) {
   const Hook<int()> good(runtime, "good");
   const Hook<int()> other(runtime, "other");
   HookSet set("acme");
@@ -85,7 +85,7 @@ TEST_F(Hooked, ConflictsOfOneBackendNameBoth) {
               AllOf(HasSubstr("by backend 'acme' already"), HasSubstr("priority 0 and 4")));
 }
 
-TEST_F(Hooked, StrictMakesOrphansAnErrorAtActivation) {
+TEST_F(Hooked, StrictMakesUndeclaredHooksAnErrorAtActivation) {
   const Hook<int()> hook(runtime, "atomic_add");
   HookSet set("acme");
   set.add<int()>("atomic_ad", [] { return 1; });
@@ -118,7 +118,7 @@ TEST_F(Hooked, ActivatingAnUnknownBackendIsAnError) {
   EXPECT_THAT(hooks.remove("acm").status().to_string(), HasSubstr("did you mean 'acme'?"));
 }
 
-TEST_F(Hooked, ABackendOfKernelsMustBeThereAndSwitchedOn) {
+TEST_F(Hooked, ABackendOfKernelsMustExistAndBeSwitchedOn) {
   const Hook<int()> hook(runtime, "hook");
   yard_backend_t backend{};
   backend.size = sizeof backend, backend.name = "gone";

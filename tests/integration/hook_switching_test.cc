@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST_F(Hooked, AScopeIsOneRuntimesOwn) {
+TEST_F(Hooked, AScopeBelongsToOneRuntime) {
   Runtime other(RuntimeSettings{false, 64, false});
   const Hook<int()> here(runtime, "same"), there(other, "same");
   ASSERT_TRUE(hooks.add(HookSet("acme").add(here, [] { return 2; })).ok());
@@ -70,7 +70,7 @@ TEST_F(Hooked, ABackendThatIsOffByItselfIsNotEngagedByAnEarlierActivation) {
   EXPECT_EQ(call_or(hook, [] { return 1; }), 1);
 }
 
-TEST_F(Hooked, StrictRefusesOrphansThatComeToAnActiveBackend) {
+TEST_F(Hooked, StrictRefusesUndeclaredHooksAddedToAnActiveBackend) {
   const Hook<int()> hook(runtime, "declared");
   engage(hook, [] { return 2; });
   hooks.set_strict();

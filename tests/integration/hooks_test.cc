@@ -267,7 +267,7 @@ TEST_F(Hooked, AnImplementationMaySwitchAndRemoveItself) {
 
 Hook<int()> g_shared{"tests.shared"};
 
-TEST(HookOfTheSharedRuntime, IsUsedWithoutASecondThought) {
+TEST(HookOfTheSharedRuntime, WorksWithoutSetup) {
   EXPECT_EQ(call_or(g_shared, [] { return 1; }), 1);
   Hooks hooks = Runtime::shared().hooks();
   ASSERT_TRUE(hooks.add(HookSet("tests").add(g_shared, [] { return 2; })).ok());

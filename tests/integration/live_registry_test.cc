@@ -23,7 +23,7 @@ intptr_t ran(Runtime& runtime, std::string_view op = "copy") {
   return s.ok() ? t_ran : -static_cast<intptr_t>(s.code());
 }
 
-TEST(Registry, LateOnesAreUsedAndRemovedOnesAreNot) {
+TEST(Registry, AddedKernelsAreUsedAndRemovedOnesAreNot) {
   Bare bare;
   EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kNoKernel));
   ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1, 100)).ok());
@@ -51,7 +51,7 @@ TEST(Registry, ReplacingAKernelRunsTheNewOne) {
   EXPECT_EQ(bare.runtime.apply(std::move(none)).code(), Code::kNotFound);
 }
 
-TEST(Registry, TheSameAgainIsFineAndAnotherIsAConflict) {
+TEST(Registry, RegisteringTheSameTwiceIsAcceptedAndAnotherIsAConflict) {
   Bare bare;
   ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1)).ok());
   const uint64_t before = bare.runtime.stats().generation;
@@ -63,7 +63,7 @@ TEST(Registry, TheSameAgainIsFineAndAnotherIsAConflict) {
   EXPECT_LE(bare.runtime.stats().generation, before + 1);
 }
 
-TEST(Registry, ABatchIsAppliedWholeOrNotAtAll) {
+TEST(Registry, ABatchIsAppliedCompletelyOrNotAtAll) {
   Bare bare;
   Changes c;
   c.add_op(op_of("second(out!: T[n], x: T[n])"))
@@ -77,7 +77,7 @@ TEST(Registry, ABatchIsAppliedWholeOrNotAtAll) {
 }
 
 // Kernels of two ops are replaced together, again and again; nobody sees the new one and then the old.
-TEST(Registry, ABatchIsSeenWhole) {
+TEST(Registry, ABatchIsSeenCompletely) {
   Bare bare("first(out!: T[n], x: T[n])");
   Changes c;
   c.add_op(op_of("second(out!: T[n], x: T[n])"))

@@ -336,7 +336,7 @@ TEST_F(Modes, MustNotChangeTheRuntimeWhileTheyRun) {
   EXPECT_EQ(inner.code(), Code::kWouldDeadlock);
 }
 
-TEST_F(Modes, NamesThatCannotBeAreRefused) {
+TEST_F(Modes, InvalidNamesAreRefused) {
   EXPECT_EQ(runtime().add_mode("static", by_rows()).code(), Code::kConflict);
   EXPECT_EQ(runtime().add_mode("program", by_rows()).code(), Code::kConflict);
   for (const char* name : {"", "By rows", "9", "a-b", "a\nb"})
@@ -388,7 +388,7 @@ TEST_F(Modes, InUseByTheFileCannotBeRemoved) {
   EXPECT_THAT(runtime().rollback_config(1).to_string(), HasSubstr("no mode is called 'by_rows'"));
 }
 
-TEST_F(Modes, LetGoOfTheirProviderWhenTheyAreRemoved) {
+TEST_F(Modes, ReleaseTheirProviderWhenTheyAreRemoved) {
   auto held = std::make_shared<int>(1);
   ModeProvider p = by_rows();
   p.plan = [held, plan = p.plan](const ModeCall& c) { return plan(c); };
@@ -400,7 +400,7 @@ TEST_F(Modes, LetGoOfTheirProviderWhenTheyAreRemoved) {
   EXPECT_EQ(held.use_count(), 1);
 }
 
-TEST_F(Modes, OfTheSettingsAreThereBeforeTheFile) {
+TEST_F(Modes, OfTheSettingsExistBeforeTheFile) {
   RuntimeSettings settings;
   settings.builtin_backends = true, settings.environment = false;
   ModeProvider p;

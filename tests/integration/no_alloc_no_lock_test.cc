@@ -336,7 +336,7 @@ TEST_F(Hits, WhileRulesAreReloaded) {
 }
 
 // A canary that does not look at a call only counts it.
-TEST_F(Hits, UnderACanaryThatLooksAtOthers) {
+TEST_F(Hits, UnderACanaryForOtherCalls) {
   Bare bare;
   yard_kernel_t right = kernel_of("copy", "right", 1);
   right.kind = YARD_KIND_REFERENCE;

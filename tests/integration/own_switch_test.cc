@@ -49,7 +49,7 @@ TEST_F(OwnSwitch, SwitchesKernelsOffAndOnAgain) {
   EXPECT_EQ(runs(*r), 1);
 }
 
-TEST_F(OwnSwitch, IsReadWhenTheBackendComes) {
+TEST_F(OwnSwitch, IsReadWhenTheBackendIsRegistered) {
   ::setenv("OS_SWITCH", "0", 1);
   EXPECT_EQ(runs(*make()), 2);
   ::setenv("OS_SWITCH", "on", 1);

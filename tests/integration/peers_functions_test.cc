@@ -13,7 +13,7 @@ class PeersFunctions : public FunctionTest {};
 
 const Function<int(int)> f{"p_group", "f", [](int x) { return x; }};
 
-TEST_F(PeersFunctions, AVerifierThatRaisesIsReportedAsBrokenAndNotTakenForANo) {
+TEST_F(PeersFunctions, AVerifierThatThrowsIsReportedAsBrokenNotAsARejection) {
   std::vector<std::string> log;
   set_log_sink([&](const LogMessage& m) { log.emplace_back(m.text); });
   bool broken = true;
@@ -130,7 +130,7 @@ TEST_F(PeersFunctions, SlowerIsAPriorityAndNoRefusal) {
   EXPECT_TRUE(provider("p_group/f", "p_slow").refusals.empty());
 }
 
-TEST_F(PeersFunctions, ForwardAndBackwardDoNotChooseApart) {
+TEST_F(PeersFunctions, ForwardAndBackwardChooseTheSame) {
   static const Function<int(int)> fwd{"p_pair", "fwd", [](int) { return 0; }, {.choice = "p_pair"}};
   static const Function<int(int)> bwd{"p_pair", "bwd", [](int) { return 0; }, {.choice = "p_pair"}};
   add(
@@ -170,7 +170,7 @@ TEST_F(PeersFunctions, NoFallbackAfterAForwardHasBeenCommitted) {
 
 // ---- Verifiers are checked ----
 
-TEST_F(PeersFunctions, AVerifierThatChangesItsMindIsFound) {
+TEST_F(PeersFunctions, AnInconsistentVerifierIsDetected) {
   int asked = 0;
   add(
       f, "p_moody", [](int) { return 1; },
@@ -180,7 +180,7 @@ TEST_F(PeersFunctions, AVerifierThatChangesItsMindIsFound) {
                                      "it says no, not now, and asked again yes"});
 }
 
-TEST_F(PeersFunctions, AVerifierThatDependsOnItsThreadIsFound) {
+TEST_F(PeersFunctions, AThreadDependentVerifierIsDetected) {
   const auto here = std::this_thread::get_id();
   add(
       f, "p_thread", [](int) { return 1; },

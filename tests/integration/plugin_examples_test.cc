@@ -101,7 +101,7 @@ TEST(Examples, TheOneInCppHasFewerThanFortyLines) {
   EXPECT_LT(lines, 40u);
 }
 
-TEST(PluginBuild, WhatUsesTheStandardLibraryCanBeUnloadedAndComesBack) {
+TEST(PluginBuild, PluginsThatUseTheStandardLibraryCanBeUnloadedAndReloaded) {
   Runtime runtime(alone({built_plugin("uses_regex")}));
   for (int round = 0; round < 3; ++round) {
     runtime.plugins().load("uses_regex").or_throw();

@@ -30,7 +30,7 @@ class PluginExit : public ::testing::Test {
   Folder folder_;
 };
 
-TEST_F(PluginExit, CallsComeUntilTheVeryEnd) {
+TEST_F(PluginExit, CallsMayComeUntilExit) {
   struct Late {
     ~Late() { say_answer("static destructor"); }
   };
@@ -68,7 +68,7 @@ TEST_F(PluginExit, HandlesAndRuntimesMayLiveUntilExit) {
                     Not(HasSubstr("stop answer"))));
 }
 
-TEST_F(PluginExit, ThreadsMayBeInTheMiddleOfIt) {
+TEST_F(PluginExit, ThreadsMayCallDuringExit) {
   const auto program = [&] {
     folder_.put("answer");
     Runtime::shared().plugins().discover({folder_.path()}).or_throw();

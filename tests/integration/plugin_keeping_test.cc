@@ -62,7 +62,7 @@ TEST(UnloadedPlugins, ThatArePinnedAreStillReportedAfterASearch) {
   EXPECT_EQ(info_of(runtime, "restless").detail, why);
 }
 
-TEST(UnloadedPlugins, DoNotStandInTheWayOfANewVersionInAnotherFile) {
+TEST(UnloadedPlugins, DoNotBlockANewVersionInAnotherFile) {
   Folder folder;
   const std::string old = folder.put("answer");
   Runtime runtime(alone({folder.path()}));
@@ -99,7 +99,7 @@ class HeldLoad {
   std::promise<void> reached_, go_;
 };
 
-TEST(PluginsThatTakeTheirTime, AreWaitedForOnlyByWhomTheyServe) {
+TEST(PluginsThatTakeTheirTime, DelayOnlyTheirOwnCallers) {
   Folder folder;
   folder.put("answer"), folder.put("old_layout");
   HeldLoad held;
@@ -122,7 +122,7 @@ TEST(PluginsThatTakeTheirTime, AreWaitedForOnlyByWhomTheyServe) {
 }
 
 // Rules wait for no plugin: whoever loads one follows them when he is done.
-TEST(PluginsThatTakeTheirTime, DoNotHoldBackRulesAboutPlugins) {
+TEST(PluginsThatTakeTheirTime, DoNotDelayRulesAboutPlugins) {
   Folder folder, state;
   const std::string path = folder.put("answer");
   HeldLoad held;
@@ -145,7 +145,7 @@ TEST(PluginsThatTakeTheirTime, DoNotHoldBackRulesAboutPlugins) {
   EXPECT_EQ(ask(runtime), -1);
 }
 
-TEST(LockFiles, OfADirectoryThatIsNotTrustedHaveNoSay) {
+TEST(LockFiles, OfAnUntrustedDirectoryAreIgnored) {
   Folder open, good;
   const std::string refused = open.put("old_layout"), path = good.put("answer");
   open.put_bytes("nonsense\n", "yard.lock");
@@ -166,7 +166,7 @@ TEST(LockFiles, BesideAPluginApplyWhenItIsLoadedByItsPath) {
   EXPECT_EQ(info_of(runtime, path).reason, PluginReason::kNotInLockFile);
 }
 
-TEST(LockFiles, ThatAreLinksToNowhereLetNothingIn) {
+TEST(LockFiles, ThatAreDanglingLinksAdmitNoPlugin) {
   Folder folder;
   const std::string path = folder.put("answer");
   fs::create_symlink(folder.file("gone"), folder.file("yard.lock"));
@@ -176,7 +176,7 @@ TEST(LockFiles, ThatAreLinksToNowhereLetNothingIn) {
   EXPECT_EQ(runtime.plugins().would_load(path).reason, PluginReason::kBadLockFile);
 }
 
-TEST(Links, LeadOnlyToWhereOthersCannotWrite) {
+TEST(Links, MustNotLeadToWritableDirectories) {
   Folder open, good, here;
   const std::string bad_end = open.put("answer"), good_end = good.put("old_layout");
   fs::create_symlink(bad_end, here.file("ends_badly.so"));

@@ -66,7 +66,7 @@ TEST_F(PluginRules, ValidConditionsComeIntoForceWithoutMessages) {
 }
 
 // A map names a kernel, it does not hold it: its plugin can be unloaded, and a plugin that comes back serves again.
-TEST_F(PluginRules, AStaticMapFollowsItsPluginInAndOut) {
+TEST_F(PluginRules, AStaticMapFollowsLoadingAndUnloadingOfItsPlugin) {
   ASSERT_TRUE(load("static_kernel_map: {answer: {kernel: default.answer, optional: true}}\n"
                    "settings: {mode: static}\n")
                   .ok());

@@ -57,7 +57,7 @@ TEST(Plugins, AreOpenedByTheFirstCallOfTheirOpAndNoOther) {
   EXPECT_EQ(info_of(runtime, "old_layout").state, PluginState::kFound);
 }
 
-TEST(Plugins, EveryWayOfAskingForAnOpOpensWhatServesIt) {
+TEST(Plugins, EveryUseOfAnOpOpensItsPlugins) {
   Folder folder;
   folder.put("answer");
   int64_t out = 0, x = 0;
@@ -127,7 +127,7 @@ TEST(Plugins, AreOpenedForTheGroupsAndHooksTheyServe) {
   EXPECT_EQ(info_of(runtime, "with_a_hook").state, PluginState::kLoaded);
 }
 
-TEST(Plugins, LoadingTwiceIsFine) {
+TEST(Plugins, LoadingTwiceIsAccepted) {
   Folder folder;
   const std::string path = folder.put("answer");
   Runtime runtime(alone());
@@ -197,7 +197,7 @@ TEST(Plugins, AKernelInUseIsKeptAndLoadingAgainSharesTheLibrary) {
   EXPECT_EQ(read_file(folder.file("diary")), "start answer 1.0\nstop answer 1.0\n");
 }
 
-TEST(Plugins, AreRefusedToGoWhileOthersDependOnThem) {
+TEST(Plugins, CannotBeUnloadedWhileOthersDependOnThem) {
   Folder folder;
   folder.put("answer"), folder.put("kernel_only");
   Runtime runtime(alone({folder.path()}));
@@ -212,7 +212,7 @@ TEST(Plugins, AreRefusedToGoWhileOthersDependOnThem) {
   EXPECT_TRUE(runtime.plugins().unload("answer").ok());
 }
 
-TEST(Plugins, ThatCannotGoArePinnedWithTheCause) {
+TEST(Plugins, ThatCannotBeClosedArePinnedWithTheCause) {
   Folder folder;
   folder.put("pinned_thread");
 #if defined(__GNUC__) && !defined(__clang__)
@@ -259,7 +259,7 @@ TEST(Plugins, AreQuiescedBeforeTheyAreClosed) {
             "start restless 1.0\nquiesce restless 1.0\n");
 }
 
-TEST(Plugins, OfTwoRuntimesDoNotMeet) {
+TEST(Plugins, OfTwoRuntimesAreIndependent) {
   Folder folder;
   folder.put("answer");
   Runtime one(alone({folder.path()}));
@@ -320,7 +320,7 @@ TEST(Plugins, LoadFromAnyThreadOnceEach) {
 }
 
 #if !defined(YARD_UNDER_TSAN)
-TEST(Plugins, StayInAChildOfForkWhichCanLoadMore) {
+TEST(Plugins, StayLoadedInAForkedChildWhichCanLoadMore) {
   Folder folder;
   folder.put("answer"), folder.put("old_layout");
   Runtime runtime(alone({folder.path()}));

@@ -158,7 +158,7 @@ class Processes : public ::testing::Test {
   const std::string rules_, record_;
 };
 
-TEST_F(Processes, AProgramThatIsStartedGetsNoneOfOurFiles) {
+TEST_F(Processes, AStartedProgramInheritsNoFiles) {
   const auto before = files_of(Way::kSpawn);
   use_everything();
   for (const Way way : {Way::kVfork, Way::kSpawn, Way::kFork}) EXPECT_EQ(files_of(way), before);
@@ -166,7 +166,7 @@ TEST_F(Processes, AProgramThatIsStartedGetsNoneOfOurFiles) {
   EXPECT_EQ(files_of(Way::kForkAndCall, [&] { ran(), ask(runtime()); }), before);
 }
 
-TEST_F(Processes, NorWhileFilesAreOpenedAndClosed) {
+TEST_F(Processes, AStartedProgramInheritsNoFilesWhileTheyAreOpenedAndClosed) {
   const auto before = files_of(Way::kSpawn);
   use_everything();
   const std::string path = plugins_.put("of_a_group");
@@ -211,7 +211,7 @@ TEST_F(Processes, StartingProgramsDisturbsNoCall) {
 
 // ---- Forked children ----
 
-TEST_F(Processes, AChildWatchesAgainWithItsFirstCall) {
+TEST_F(Processes, AChildWatchesAgainAfterItsFirstCall) {
   use_everything();
   EXPECT_TRUE(true_in_child([&] {
     EXPECT_EQ(threads_here(), 1u) << "nothing begins by itself";
@@ -314,7 +314,7 @@ TEST_F(Processes, ATicketPendingAtAForkIsDoneInTheChild) {
   EXPECT_TRUE(t.wait(seconds(10)).ok());
 }
 
-TEST_F(Processes, NotBeforeTheChildHasLeftTheCallItWasForkedIn) {
+TEST_F(Processes, ATicketIsNotDoneBeforeTheChildHasLeftItsCall) {
   fault::FaultKernel forks{{.op = "copy", .id = "fault.forks", .backend = "test", .priority = 900}};
   ASSERT_TRUE(bare_.add(forks.descriptor()).ok());
   pid_t child = -1;
@@ -339,7 +339,7 @@ TEST_F(Processes, NotBeforeTheChildHasLeftTheCallItWasForkedIn) {
 }
 
 // Its calls may be the last that hold a recording which has ended meanwhile: its thread and its file are the parent's.
-TEST_F(Processes, NorDoesARecordingThatHasEnded) {
+TEST_F(Processes, AnEndedRecordingDoesNotBlockAChild) {
   fault::FaultKernel forks{{.op = "copy", .id = "fault.forks", .backend = "test", .priority = 900}};
   ASSERT_TRUE(bare_.add(forks.descriptor()).ok());
   runtime().record_to(record_).or_throw();
@@ -381,7 +381,7 @@ TEST_F(Processes, AChildIsDistinguishedFromAParentWithTheSameProcessId) {
   }));
 }
 
-TEST_F(Processes, NorDoesAPluginThatWasBeingUnloadedKeepAChildWaiting) {
+TEST_F(Processes, APluginBeingUnloadedDoesNotBlockAChild) {
   fault::FaultKernel slow{{.op = "answer", .id = "fault.slow", .backend = "test", .priority = 900},
                           {.blocks = true}};
   use_everything();

@@ -150,7 +150,7 @@ TEST_F(Record, ContainsBoundHandlesWheneverTheyWereBound) {
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[16], by=0)@cpu", 3)));
 }
 
-TEST_F(Record, HoldsWhatAChoiceMayDependOn) {
+TEST_F(Record, ContainsWhatAChoiceMayDependOn) {
   runtime().set_labels({{"model", "m1"}}).or_throw();
   runtime().record_to(path_).or_throw();
   call(4);
@@ -293,7 +293,7 @@ TEST_F(Record, ContinuesInAForkedChildUnderAnotherName) {
 }
 
 // What a rule file has recorded ends with the file's word for it, however the path is written.
-TEST_F(Record, IsTheFilesToChangeAndToEnd) {
+TEST_F(Record, IsChangedAndEndedByTheFile) {
   const std::string own = folder_ / ("file." + std::to_string(::getpid()) + ".txt");
   Config says;
   for (const char* name : {"file.%p.txt", "plain.txt"}) {

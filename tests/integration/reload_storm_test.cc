@@ -165,7 +165,7 @@ TEST_P(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
 }
 
 // The program changes the rules at the same time, and goes back.
-TEST(ReloadStormOfThePrograms, ChangesFromEverywhereAreWhole) {
+TEST(ReloadStormOfThePrograms, ConcurrentChangesAreAtomic) {
   const base::TempFolder folder;
   const std::string file = folder / "rules.yaml";
   base::replace(file, "version: '1.0'\n");

@@ -51,7 +51,7 @@ class Rules : public ::testing::Test {
   std::vector<ConfigProblem> problems_;
 };
 
-TEST_F(Rules, ChooseByWhatTheCallIs) {
+TEST_F(Rules, ChooseByPropertiesOfTheCall) {
   load(R"(
 version: "1.0"
 dispatch_rules:
@@ -84,7 +84,7 @@ TEST_F(Rules, AreExplained) {
   EXPECT_EQ(explain(63).selected, "default.a");
 }
 
-TEST_F(Rules, ThatNameAKernelThatCannotGoOnToTheNext) {
+TEST_F(Rules, ThatNameAnUnableKernelAreSkipped) {
   yard_kernel_t d = kernel_of("step", "default.d", 4, 1);
   yard_limit_t limit{};
   limit.kind = YARD_LIMIT_MAX, limit.field = "seq_len", limit.a = 100;
@@ -173,7 +173,7 @@ fallback_chains: {step: [default.a, default.b]}
   EXPECT_THAT(r.fallbacks, ElementsAre("default.b", "default.c"));
 }
 
-TEST_F(Rules, LocksDeniesAndAllowsCount) {
+TEST_F(Rules, LocksDeniesAndAllowsApply) {
   load("version: '1.0'\nkernel_locks: {step: default.c}\n").or_throw();
   EXPECT_EQ(explain(4).selected, "default.c");
   load("version: '1.0'\nkernel_locks: {step: default.c}\nkernel_denies: ['*.c']\n").or_throw();
@@ -225,7 +225,7 @@ TEST_F(Rules, ModesAreSettingsToo) {
   EXPECT_EQ(ran(4), 1);
 }
 
-TEST_F(Rules, SettingsOfTheCacheCount) {
+TEST_F(Rules, SettingsOfTheCacheApply) {
   load("version: '1.0'\nsettings: {cache: {enabled: false}}\n").or_throw();
   EXPECT_EQ(ran(4), 1);
   EXPECT_EQ(ran(4), 1);
@@ -264,7 +264,7 @@ TEST_F(Rules, LimitTheFallbacks) {
   EXPECT_EQ(tried(), 1);
 }
 
-TEST_F(Rules, ThatMakeNoSenseChangeNothing) {
+TEST_F(Rules, ThatAreInvalidChangeNothing) {
   load("version: '1.0'\nkernel_locks: {step: default.b}\n").or_throw();
   EXPECT_EQ(ran(4), 2);
   EXPECT_FALSE(load(R"(
@@ -295,7 +295,7 @@ TEST(PeersDefects, AMissingConfigurationFileIsReported) {
   EXPECT_THAT(named.problems()[0].message, HasSubstr("/nowhere/else.yaml"));
 }
 
-TEST_F(Rules, HoldForOpsThatComeLater) {
+TEST_F(Rules, ApplyToOpsThatAreRegisteredLater) {
   load(
       "version: '1.0'\ndispatch_rules: [{operation: later, kernel: default.y, optional: true, "
       "conditions: {n_gte: 8}}]\n")
@@ -399,7 +399,7 @@ TEST_F(Rules, ThatSetTheFallbackOrderAreExplained) {
 }
 
 // The file of the system that had them first, with its ops and kernels.
-TEST(PeersRules, LoadAsTheyStand) {
+TEST(PeersRules, LoadUnchanged) {
   Bare bare(
       "attention.causal(out!: T[batch, seq, dim], q: T[batch, seq, dim]) where T in {f16, bf16, "
       "f32}");

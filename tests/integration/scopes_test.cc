@@ -44,7 +44,7 @@ class Scopes : public ::testing::Test {
   Floats out_{8}, x_{8};
 };
 
-TEST_F(Scopes, HoldUntilTheEndOfTheBlock) {
+TEST_F(Scopes, ApplyUntilTheEndOfTheBlock) {
   EXPECT_EQ(ran(), 2);
   for (int i = 0; i < 3; ++i) {
     {
@@ -89,7 +89,7 @@ TEST_F(Scopes, Nest) {
   EXPECT_EQ(ran(), 3);
 }
 
-TEST_F(Scopes, FollowWhatTheyDoNotSay) {
+TEST_F(Scopes, UnsetFieldsFollowTheProcess) {
   const ScopedPolicy in(Scope().deny_vendors({"acme"}));
   EXPECT_EQ(ran(), 3);
   Policy p;
@@ -231,7 +231,7 @@ TEST_F(Scopes, OutliveSnapshotsAndRuntimes) {
   }
 }
 
-TEST_F(Scopes, CanBeTakenToAnotherThread) {
+TEST_F(Scopes, CanBePassedToAnotherThread) {
   const ScopedPolicy in(Scope().prefer(Kind::kReference).label("tenant", "blue"));
   const Scope here = current_scope();
   EXPECT_EQ(here.labels().at("tenant"), "blue");
@@ -245,7 +245,7 @@ TEST_F(Scopes, CanBeTakenToAnotherThread) {
 }
 
 // Ten thousand different ones: what is kept is bounded.
-TEST_F(Scopes, LeaveNothingThatGrows) {
+TEST_F(Scopes, DoNotLeak) {
   for (int i = 0; i < 10000; ++i) {
     const ScopedPolicy in(
         Scope().prefer(Kind::kReference).deny_kernels({"no." + std::to_string(i)}));

@@ -59,7 +59,7 @@ TEST(FileSettings, RecordWritesCallsUntilTheFileChanges) {
   EXPECT_THAT(read_file(path), HasSubstr("softmax(f32[2,4]"));
 }
 
-TEST(FileSettings, RecordLeavesAloneWhatTheProgramRecords) {
+TEST(FileSettings, RecordDoesNotReplaceARecordingOfTheProgram) {
   Plain p;
   const std::string mine = p.folder.file("mine.txt"), theirs = p.folder.file("theirs.txt");
   ASSERT_TRUE(p.runtime->record_to(mine).ok());

@@ -189,7 +189,7 @@ TEST(SingleFlight, AChangeDuringASelectionIsSeenByTheNextCall) {
 }
 
 // Plan tables that a call holds for ever: what other classes leave behind stays bounded.
-TEST(SingleFlight, AKernelThatNeverReturnsDoesNotHoldBackEveryPlanEverMade) {
+TEST(SingleFlight, AKernelThatNeverReturnsDoesNotKeepAllPlansAlive) {
   constexpr size_t kPlans = 16;
   Bare bare(kCopy, kPlans);
   Asked asked;

@@ -32,7 +32,7 @@ class Trace : public ::testing::Test {
   Floats a_{8}, b_{8}, c_{8};
 };
 
-TEST_F(Trace, WritesDownInsteadOfRunning) {
+TEST_F(Trace, RecordsInsteadOfRunning) {
   ASSERT_TRUE(call(b_.view, a_.view).ok());  // the thread has a memo of such calls
   t_ran = 0;
   TraceScope trace;
@@ -79,7 +79,7 @@ TEST_F(Trace, NeedsNoData) {
   EXPECT_EQ(trace.nodes().size(), 1u);
 }
 
-TEST_F(Trace, RefusesWhatACallWouldBeRefusedFor) {
+TEST_F(Trace, RefusesInvalidCalls) {
   TraceScope trace;
   Floats short_one(7);
   const Status wrong = call(b_.view, short_one.view);
@@ -110,7 +110,7 @@ TEST_F(Trace, FollowsScopesAroundAndInside) {
   EXPECT_EQ(t_ran, 0);
 }
 
-TEST_F(Trace, OfAnotherThreadIsNone) {
+TEST_F(Trace, DoesNotAffectOtherThreads) {
   TraceScope trace;
   intptr_t there = 0;
   std::thread([&] {
@@ -149,7 +149,7 @@ TEST_F(Trace, AddsTheNoteOfTheKernel) {
   EXPECT_EQ(trace.nodes()[0].note, "by 4");
 }
 
-TEST_F(Trace, InsideATraceIsTheInnerOnes) {
+TEST_F(Trace, CallsInANestedTraceBelongToTheInnerOne) {
   TraceScope outer;
   ASSERT_TRUE(call(b_.view, a_.view).ok());
   {

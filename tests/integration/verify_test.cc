@@ -25,7 +25,7 @@ TEST(Verify, EveryBuiltInReferenceKernel) {
   for (const KernelReport& k : report.kernels) EXPECT_EQ(k.passed, 10u) << k.op;
 }
 
-TEST(Verify, PolicyAndCachesPlayNoPart) {
+TEST(Verify, IgnoresPolicyAndCaches) {
   Runtime runtime;
   Policy policy;
   policy.deny_kernels = {"*"};
@@ -56,7 +56,7 @@ TEST(Verify, ReportsProgressAndCanBeEnded) {
   EXPECT_EQ(report.kernels.size(), 3u);
 }
 
-TEST(Verify, WhatIsNotThereIsNamed) {
+TEST(Verify, UnknownNamesAreErrors) {
   const Runtime runtime;
   const auto message = [&](VerifyOptions o) {
     const auto r = verify(runtime, o);
