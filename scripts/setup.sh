@@ -93,7 +93,7 @@ done
 look
 if [ ${#missing[@]} = 0 ] && [ ${#optional[@]} = 0 ]; then exit 0; fi
 
-# Nobody is asked for a password for the sake of something optional.
+# No password prompt for optional packages.
 if [ ${#missing[@]} = 0 ] && [ "$(id -u)" != 0 ]; then exit 0; fi
 
 if command -v apt-get >/dev/null 2>&1; then

@@ -52,7 +52,7 @@ class Input {
     if (how < 220) return static_cast<uint32_t>(right);
     return how < 240 ? 0 : ~0u - how;
   }
-  // Text of the input, a word that fits, or NULL. Whoever asked keeps it.
+  // Text of the input, a valid word, or NULL. Owned by this object.
   const char* text(std::vector<std::unique_ptr<std::string>>& keep,
                    std::initializer_list<const char*> words) {
     const uint8_t how = byte();

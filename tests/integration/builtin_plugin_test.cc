@@ -21,7 +21,7 @@ namespace {
 
 bool g_built_in = false;
 
-// What a program does with the op, whoever brings it.
+// Uses the op, whichever way it was registered.
 std::vector<float> caller(Runtime& runtime) {
   std::vector<float> x(1000), out(1000);
   for (size_t i = 0; i < x.size(); ++i) x[i] = 0.37f * static_cast<float>(i) - 180;

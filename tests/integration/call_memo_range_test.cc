@@ -31,7 +31,7 @@ class CallMemoRange : public ::testing::Test {
   }
   static void* at(uint64_t address) { return reinterpret_cast<void*>(address); }
 
-  // Does the call, and holds it against one that nothing is remembered of.
+  // Makes the call, and compares it with one without memos.
   Outcome agree(const TensorView& out, const TensorView& x, const TensorView& w) {
     const Outcome is = result_of([&] { return on_(out, x, w); });
     const Outcome should = result_of([&] { return on_.with(fresh_)(out, x, w); });

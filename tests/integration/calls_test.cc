@@ -121,7 +121,7 @@ TEST_F(Calls, AnOutputMayAliasAnInputWhereTheSchemaAllowsIt) {
   EXPECT_TRUE(call({out_, TensorView(memory_[1], DType::f32, {4, 8}, {0, 1}), w_}).ok());
 }
 
-// Without elements nothing is shared: whether an empty output is its empty input tells nobody anything.
+// Tensors without elements share nothing, so an empty output may be its empty input.
 TEST_F(Calls, EmptyTensorsShareNothing) {
   const TensorView empty(memory_[1], DType::f32, {0, 8});
   ASSERT_TRUE(call({empty, empty, w_}).ok());

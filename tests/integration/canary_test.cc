@@ -147,7 +147,7 @@ TEST_F(CanaryOf, OutputsThatAreNotFiniteGoToTheNextKernel) {
              .delegate = &right_copy_});
   EXPECT_TRUE(copies());
   EXPECT_EQ(runtime().canaries().mismatches.at(0).against, "");
-  // Where the inputs are gone there is nobody who could do it again.
+  // Without the inputs the call cannot be retried.
   add_.set({.wrong_numbers = true,
             .offset = std::numeric_limits<double>::infinity(),
             .delegate = &right_add_});
@@ -181,7 +181,7 @@ TEST_F(CanaryOf, APromiseToFailBeforeWritingDoesNotCoverWrongResults) {
   EXPECT_EQ(x.data, (std::vector<float>{11, 22}));
   EXPECT_EQ(promises.calls(), 2u);
   EXPECT_EQ(add_.calls(), 1u);
-  // Held against another kernel's results there is nothing to do again: they are put in place.
+  // With `against`, the other kernel's results are written; nothing is retried.
   ASSERT_TRUE(runtime().set_policy({}).ok());
   watch({{.op = "add", .kernel = "fault.promises"}}, 1000);
   EXPECT_TRUE(adds().ok());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops inside commit groups: what was chosen stays, and nobody falls back alone.
+// Ops inside commit groups: a choice is kept, and no call falls back on its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/function.h>

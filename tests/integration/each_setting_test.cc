@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every setting of a rule file, from the file to what it changes: each is set to two values, and something that can be
-// seen from outside is different. The table is held against the one in docs/reference/rules.md.
+// seen from outside is different. The table is compared with the one in docs/reference/rules.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -166,7 +166,7 @@ TEST(SavedInputs, DoNotTouchTheSpaceBetweenRows) {
   std::vector<float> wide = Tensors::numbers(4 * 24, 1), weight(16, 1);
   const std::vector<float> before = wide;
   w.made[0]->set({.callback = [&](yard_call_t*, const yard_value_t*, uint32_t) {
-    wide[20] = 7;  // somebody else writes into the space meanwhile
+    wide[20] = 7;  // another writer changes the space meanwhile
     return static_cast<int32_t>(YARD_FAULT);
   }});
   Policy p;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dispatched functions that plugins implement: opened by the first call of the group, held against the declaration.
+// Dispatched functions that plugins implement: opened by the first call of the group, checked against the declaration.
 #include <sys/stat.h>
 #include <unistd.h>
 

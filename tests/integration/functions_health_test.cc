@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What failures of an implementation do: fallback where nothing was changed, breakers, probes, hands.
+// Failures of an implementation: fallback where nothing was changed, breakers, probes, manual override.
 #include <yard/function.h>
 
 #include <atomic>
@@ -170,7 +170,7 @@ TEST_F(FunctionHealth, AFailedProbeOpensItAgain) {
   const int before = runs_;
   EXPECT_EQ(f(7), 7);
   EXPECT_EQ(runs_, before + 1);
-  // At once: nobody enters after a probe has failed.
+  // At once: no call is admitted after a probe has failed.
   EXPECT_EQ(f(7), 7);
   EXPECT_EQ(runs_, before + 1);
 }

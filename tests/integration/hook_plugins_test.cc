@@ -47,7 +47,7 @@ TEST_F(HookPlugins, ThatAddUndeclaredHooksToAnActiveBackendAreRefusedInStrictMod
   Runtime runtime(alone({folder.path()}));
   const Hook<int64_t(int64_t)> plugged(runtime, "plugged");
   runtime.hooks().set_strict();
-  ASSERT_TRUE(runtime.hooks().activate("hooked").ok()) << "nobody knows yet what it brings";
+  ASSERT_TRUE(runtime.hooks().activate("hooked").ok()) << "its hooks are not known yet";
   EXPECT_EQ(ask(plugged), -1);
   EXPECT_TRUE(runtime.hooks().list().activations[0].waiting);
   const auto plugins = runtime.plugins().list();
@@ -72,7 +72,7 @@ TEST_F(HookPlugins, AreOpenedWhenTheyAreFoundForAHookInUse) {
   Runtime runtime(alone());
   const Hook<int64_t(int64_t)> plugged(runtime, "plugged");
   EXPECT_EQ(ask(plugged), -1);
-  EXPECT_FALSE(runtime.hooks().activate("hooked").ok()) << "nobody could bring it";
+  EXPECT_FALSE(runtime.hooks().activate("hooked").ok()) << "no plugin could provide it";
   folder.put("hooked");
   ASSERT_TRUE(runtime.plugins().discover({folder.path()}).ok());
   EXPECT_EQ(info_of(runtime, "hooked").state, PluginState::kLoaded);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is engaged while backends are switched, runtimes stand side by side, calls hang, and strangers bring more.
+// Which hooks are engaged while backends are switched, with several runtimes, hanging calls, and hooks added later.
 #include <gmock/gmock.h>
 #include <yard/log.h>
 

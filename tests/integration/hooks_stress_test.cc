@@ -83,7 +83,7 @@ TEST(HooksStress, SwitchingWhileThreadsCall) {
   }
 }
 
-// Whoever sees one hook of a set as it is after a change sees no other one as it was before.
+// A thread that sees one hook of a set after a change sees no other one before it.
 TEST(HooksStress, ASetIsSwitchedAtOneMoment) {
   Runtime runtime(RuntimeSettings{false, 64, false});
   Hooks hooks = runtime.hooks();

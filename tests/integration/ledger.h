@@ -28,7 +28,7 @@ class Ledger {
   uint64_t before_call() const { return done_.load(); }
   bool allows(uint64_t from, int64_t result) const {
     const uint64_t to = begun_.load();
-    if (to - from >= kRing) return true;  // a call so long that nobody knows any more
+    if (to - from >= kRing) return true;  // a call so long that its state is no longer known
     for (uint64_t i = from; i <= to; ++i)
       if (outcomes_[i % kRing].load() == result) return true;
     return false;

@@ -76,7 +76,7 @@ TEST(Registry, ABatchIsAppliedCompletelyOrNotAtAll) {
   EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kNoKernel));
 }
 
-// Kernels of two ops are replaced together, again and again; nobody sees the new one and then the old.
+// Kernels of two ops are replaced together, repeatedly; no thread sees the new one and then the old.
 TEST(Registry, ABatchIsSeenCompletely) {
   Bare bare("first(out!: T[n], x: T[n])");
   Changes c;

@@ -396,7 +396,7 @@ TEST_F(Modes, ReleaseTheirProviderWhenTheyAreRemoved) {
   EXPECT_EQ(ran(4, in_mode("by_rows")), 2);
   EXPECT_GT(held.use_count(), 1);
   runtime().remove_mode("by_rows").or_throw();
-  runtime().set_policy({}).or_throw();  // a change lets go of what nobody uses
+  runtime().set_policy({}).or_throw();  // a change releases what is not in use
   EXPECT_EQ(held.use_count(), 1);
 }
 

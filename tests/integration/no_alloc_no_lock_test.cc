@@ -61,7 +61,7 @@ Counts counts_of(const F& call) {
 
 TEST_F(Hits, TheCounterCounts) {
   const Counts c = count([] {
-    int* volatile one = new int;  // volatile: else the compiler sees that nobody needs it
+    int* volatile one = new int;  // volatile: else the compiler removes it
     delete one;
     void* volatile ten = std::malloc(10);
     std::free(ten);

@@ -298,7 +298,7 @@ TEST_F(Failures, AllThatFailedAreNamed) {
   EXPECT_THAT(s.to_string(), HasSubstr("second"));
 }
 
-// When the output is the input a failed kernel may have spoilt it: nobody else is tried, unless the
+// When the output is the input a failed kernel may have changed it: no other is tried, unless the
 // kernel promises to fail before it writes.
 TEST_F(Failures, ChangedInputsAreNotRetried) {
   kernel_.set({.after_writing = true, .code = YARD_FAULT});

@@ -254,7 +254,7 @@ TEST_F(KnownDefects, LookingAtFallbacksChangesBreakerState) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(ran(), 2);
   ASSERT_TRUE(soon([&] { return !health_of("fault.first").open.empty(); }));
   const auto report = [&] { return bare_.runtime.health().report().breakers; };
-  // Half-open by now; looking admits nobody and decides nothing.
+  // Half-open by now; a report admits no call and decides nothing.
   ASSERT_TRUE(soon([&] { return report().half_opened > 0; }));
   const uint64_t calls = first_.calls();
   for (int i = 0; i < 100; ++i) {

@@ -188,7 +188,7 @@ TEST(PeersPlugin, FactoriesLeak) {
         ::testing::ElementsAre("start", "create", "destroy", "stop"));
 }
 
-// "dlclose while ops live": what somebody still holds stays until they let go.
+// "dlclose while ops live": a library stays open until its last user releases it.
 inline constexpr Op<void(Out, In)> answer{"answer"};
 TEST(PeersPlugin, DlcloseWhileOpsLive) {
   Folder folder;

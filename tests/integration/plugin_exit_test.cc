@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that ends with plugins loaded ends well: whoever still calls, holds or unloads them.
+// A program that ends with plugins loaded ends well, even while threads call, hold or unload them.
 #include <gmock/gmock.h>
 
 #include <atomic>

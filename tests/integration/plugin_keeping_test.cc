@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stays as it was said: plugins that were unloaded stay out, those that rules no longer allow go, whom nobody
-// trusts has no say, and nobody waits for a plugin that is not for him.
+// Unloaded plugins stay unloaded, plugins that rules no longer allow are unloaded, untrusted lock files are ignored,
+// and no call waits for a plugin that does not serve it.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <yard/log.h>
@@ -121,7 +121,7 @@ TEST(PluginsThatTakeTheirTime, DelayOnlyTheirOwnCallers) {
   EXPECT_EQ(same.get(), 1);
 }
 
-// Rules wait for no plugin: whoever loads one follows them when he is done.
+// Rules wait for no plugin: a load in progress applies them when it is done.
 TEST(PluginsThatTakeTheirTime, DoNotDelayRulesAboutPlugins) {
   Folder folder, state;
   const std::string path = folder.put("answer");

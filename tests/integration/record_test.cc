@@ -328,7 +328,7 @@ TEST_F(Record, IsChangedAndEndedByTheFile) {
   EXPECT_EQ(runtime().recording().path, folder_ / "mine.txt");
 }
 
-// The process ends by exit() and nobody stops the recording: the thread writes what is left.
+// The process ends by exit() without stopping the recording: the thread writes the rest.
 TEST_F(Record, IsWrittenWhenTheProcessEnds) {
 #if defined(YARD_UNDER_ASAN)
   GTEST_SKIP() << "what a forked child leaves behind on purpose would count as leaks at its exit";

@@ -124,7 +124,7 @@ TEST_F(Reload, LoadsARefusedFileOnceItIsValid) {
   EXPECT_TRUE(becomes(4));
 }
 
-// LayerZero lets ids through that nobody has registered; the calls fail later.
+// LayerZero accepts ids that are not registered; the calls fail later.
 TEST_F(Reload, PeersDefectUnknownKernelIdsPassValidation) {
   for (const char* text :
        {"kernel_locks: {step: flash_v9}", "fallback_chains: {step: [flash_v9]}",

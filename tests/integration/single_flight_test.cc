@@ -105,7 +105,7 @@ TEST(SingleFlight, AFailureIsReturnedToAllWaiters) {
   EXPECT_EQ(refused, 6);
 }
 
-// Two verifiers, each of which calls the other's op while being asked: whoever waited would wait for ever.
+// Two verifiers, each of which calls the other's op while it runs: waiting would deadlock.
 TEST(SingleFlight, VerifiersMayCallOps) {
   Bare bare;
   Changes c;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tickets: when what was taken out is gone. Nobody waits inside a kernel.
+// Tickets: when removed objects are released. Waiting inside a kernel is an error.
 #include <gtest/gtest.h>
 
 #include <atomic>
