@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as what a plugin's query answers: the structs, their sizes and counts, text and lists are made of
-// the input, and pointers of it lead into it or are NULL, as far as a plugin could do it without lying about
-// memory. Reading ends, and what is wrong is said in words.
+// the input, and its pointers lead into it or are NULL, as far as a plugin could do it with valid
+// memory. Reading ends, and errors have a message.
 #include <yard/plugin.h>
 
 #include <algorithm>

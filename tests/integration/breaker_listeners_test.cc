@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Those who are told of breakers: whatever they do, breakers go on, and who is removed is not called.
+// Listeners of breakers: they do not delay breakers, and a removed listener is not called.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Breakers and health as callers see them: who is left out, who comes back, what is said about it.
+// Breakers and health as callers see them: excluded kernels, their return, reports and events.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One source, three ways to bring it: the file of examples/plugins as a shared library, registered by the
-// program that links it, and as a built-in backend. Callers cannot tell which.
+// One source used in three ways: the file of examples/plugins as a shared library, registered by the
+// program that links it, and as a built-in backend. All behave the same.
 //
 // This program has its own list of built-in backends in place of the one that the build makes.
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls by name: how their arguments go to parameters is remembered, too. It must never show.
+// Calls by name: the mapping of arguments to parameters is cached, which must not change behaviour.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

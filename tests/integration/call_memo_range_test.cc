@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forms that differ in their number of rows share a memo as far as schema and choice do not depend on it: what such a
-// call does is what a call does that is checked and selected for.
+// Forms that differ in their number of rows share a memo where schema and choice do not depend on it. Such a
+// call has the same result as one that is checked and selected.
 #include <gtest/gtest.h>
 #include <yard/detail/memo.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same form of call in and out of scopes, with and without options: never by the memo of the other. And memos in
-// a forked child, which are void.
+// The same form of call in and out of scopes, with and without options, never uses the memo of the other. Memos are
+// invalid in a forked child.
 #include <gtest/gtest.h>
 #include <yard/detail/memo.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call of a form that its thread remembers goes by a memo, without check or key. It must never show: another form is
-// checked and selected for, a change of kernels or policy reaches the next call, and what a memo points to may be
-// long gone. Every call here is typed, so that the inline part of the way is what runs.
+// A call of a form that its thread remembers uses a memo, without check or key. This must not change behaviour: another
+// form is checked and selected, a change of kernels or policy reaches the next call, and what a memo points to may have
+// been freed. Every call here is typed, so that the inline part of the path runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls: by position and by name, signatures that do not fit, arguments that do not fit, memory that
-// may and may not be shared, and what explain and resolve say about all of it.
+// Calls: by position and by name, mismatched signatures and arguments, memory that
+// may and may not be shared, and the results of explain and resolve.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

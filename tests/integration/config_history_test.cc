@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Versions of rules and the way back; who has a say before rules count, and who is told afterwards.
+// Versions of rules and rollback; validators before rules are published, and listeners afterwards.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/policy.h>

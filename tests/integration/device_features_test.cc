@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Features of devices, which only the program can know: stated, asked for by kernels, and needed by plugins.
+// Features of devices, which the program states: required by kernels and by plugins.
 #include <gmock/gmock.h>
 
 #include "plugin_files.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fork: the child goes on at once, with the registry and the policy of the parent, whatever the parent's
+// Fork: the child is usable at once, with the registry and the policy of the parent, whatever the parent's
 // threads were doing. Not under the thread sanitizer, which does not survive threads after a fork; for the
 // address sanitizer see allocator_at_fork.cc.
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dispatched functions in a trace: who ran, and why others did not.
+// Dispatched functions in a trace: which backend ran, and why others did not.
 #include <gmock/gmock.h>
 #include <yard/trace.h>
 

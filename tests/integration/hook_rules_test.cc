@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may provide hooks and be activated, what is told when something does not fit, and what a forked child has.
+// What may provide hooks and be activated, which mismatches are reported, and the state in a forked child.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>

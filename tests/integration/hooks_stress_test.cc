@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hooks under many threads: activated, removed, loaded and unloaded while they are called. A call runs one chain as it
-// was at one moment, nothing that has gone, and finds whatever was there all the time.
+// was at one moment, nothing that was removed, and finds everything that was registered all the time.
 #include <atomic>
 #include <thread>
 

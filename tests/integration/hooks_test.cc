@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks of one program: what comes back, what runs and what does not, who is asked, and in which order.
+// Hooks of one program: results, which implementations run, and in which order.
 #include <gmock/gmock.h>
 
 #include <atomic>

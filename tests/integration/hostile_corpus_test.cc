@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole corpus of hostile libraries and files, each refused in words: what cannot be told from the file is
-// found by the probe, what the probe cannot see by verify. How each is refused is for the tests beside this.
+// The whole corpus of hostile libraries and files, each refused with a message: by inspection of the file, else by
+// the probe, else by verify. The other tests check how each is refused.
 #include <elf.h>
 #include <yard/verify.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stress test may expect: kernels that carry a version and know when they are dead, and for each
-// op a ledger of what each of its changes made of it.
+// What a stress test may expect: kernels with a version and a flag for removal, and for each
+// op a ledger of its changes.
 #pragma once
 
 #include <yard/plugin.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one call may ask for, and what becomes of kernels that fail.
+// Options of one call, and the handling of kernels that fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The variable that a backend chose for itself switches its kernels.
+// A backend's own environment variable switches its kernels.
 #include <stdlib.h>
 
 #include "testing.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known to go wrong in LayerZero's dispatch, and in what vllm-plugin-FL remembers of failures and does
-// at a fork: each defect is a test that it is not here. Those of reloading are in reload_test.cc.
+// Known defects of LayerZero's dispatch, and of vllm-plugin-FL's failure tracking and fork handling: a test for each
+// shows that it does not exist here. Those of reloading are in reload_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known to go wrong in a library that lets backends take over its functions: a test for each defect.
+// Known defects of a library in which backends replace functions: a test for each.
 #include <yard/function.h>
 
 #include <stdexcept>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Defects that op plugins of other systems have, each as a test that shows it is not here.
+// Defects that op plugins of other systems have, each with a test that it does not exist here.
 #include <gmock/gmock.h>
 
 #include <thread>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugins of examples/plugins: loaded from their files, called, verified, and gone after unloading.
+// The plugins of examples/plugins: loaded from their files, called, verified and unloaded.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/bound.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Probes: a library that would take the process down is found out in another one, and refused with what
+// Probes: a library that would crash the process is detected in a separate one, and refused with what
 // happened there.
 #include <gmock/gmock.h>
 #include <sys/resource.h>

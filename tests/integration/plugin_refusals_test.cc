@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever is wrong with a file, a library or a path: it is refused in words, nothing of it stays, and the
-// runtime goes on.
+// Invalid files, libraries and paths are refused with a message, nothing of them stays, and the runtime
+// still works.
 #include <elf.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>

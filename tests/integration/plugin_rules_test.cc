@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules about what a plugin brings, which is opened after they have been read.
+// Rules about ops and kernels of a plugin, which is opened after they have been read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/log.h>

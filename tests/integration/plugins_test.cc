@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a plugin: found, opened when it is needed, taken out, replaced, brought back.
+// The life of a plugin: found, opened when it is needed, unloaded, replaced, loaded again.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <yard/detail/sanitizers.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other processes: programs that are started while the runtime works get none of its files; forked children go on
-// with what the parent watched and recorded; tickets of the parent do not keep them waiting. What a child can do at
-// once stands in fork_test.cc.
+// Other processes: programs that are started inherit none of the runtime's files; forked children keep watching and
+// recording; tickets of the parent do not block them. See also fork_test.cc.
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recordings: which calls are in them, what they cost when there is none, files that cannot be written, fork.
+// Recordings: which calls they contain, files that cannot be written, fork.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

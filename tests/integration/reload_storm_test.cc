@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writers replace a watched file hundreds of times (good, bad, half-written) while readers call. Every call obeys
-// one good version whole, and the last good write is in force at the end.
+// exactly one valid version, and the last valid write is in force at the end.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rule file that changes while the program runs: what comes into force, what is refused, and what is told.
+// A rule file that changes while the program runs: which versions come into force, are refused and are reported.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How rules in rollout are judged, who ends the rollout, and when there is none.
+// How rules in rollout are judged, what ends a rollout, and when there is none.
 #include <atomic>
 #include <thread>
 

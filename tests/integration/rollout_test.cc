@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules in rollout: a share of the calls goes by them, and bad ones are taken back by themselves.
+// Rules in rollout: a share of the calls uses them, and bad ones are withdrawn automatically.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rule files in force: what they choose, what they leave alone, and what a bad one changes.
+// Rule files in force: their choices, what they do not affect, and that an invalid file changes nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/log.h>

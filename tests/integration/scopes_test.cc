@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scopes: they belong to the thread, nest, follow the process in what they do not say, and leave nothing
-// behind.
+// Scopes: they belong to the thread, nest, follow the process in unset fields, and leave nothing behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/policy.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several runtimes in one process: nothing that is said to one, or happens in one, shows in another; they end in any
+// Several runtimes in one process: settings and events of one do not affect another; they end in any
 // order while threads use the others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One selection per class, however many threads ask at once; and what verifiers may do meanwhile.
+// One selection per class, however many threads need it at once; and what verifiers may do meanwhile.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that end where one would not expect it: inside scopes, kernels, verifiers, with a ticket in hand. Nothing
+// Threads that end in unusual places: inside scopes, kernels, verifiers, with a pending ticket. Nothing
 // leaks (the address sanitizer checks), no thread waits for them, and the next thread starts clean.
 #include <gtest/gtest.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TraceScope: calls are checked, shaped and written down instead of run.
+// TraceScope: calls are checked, shaped and recorded instead of run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/trace.h>

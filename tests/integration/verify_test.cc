@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifying kernels of a whole runtime: what is chosen, that policy and caches play no part, that it ends
-// when told.
+// Verifying kernels of a whole runtime: which are verified, that policy and caches are ignored, and that it ends
+// on request.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/verify.h>
