@@ -32,7 +32,7 @@ TOLERANCE = 1.03
 SKIPPED = 77
 
 
-# A hit costs the same whatever the environment says.
+# A hit costs the same in any environment.
 EVERY_VARIABLE = {
     "YARD_PREFER": "default", "YARD_STRICT": "1", "YARD_PER_OP": "softmax=reference",
     "YARD_DENY_VENDORS": "acme", "YARD_ALLOW_VENDORS": "onednn", "YARD_DENY_KERNELS": "no.such",

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes sure that what a task needs is installed. Usage: scripts/setup.sh [build] [test] [bench] [lint]
+# Installs what a task needs. Usage: scripts/setup.sh [build] [test] [bench] [lint]
 #
 # Looks for each tool and header itself, so it can run before every task and does nothing when all is
-# there. On Debian and its kin it installs what is missing, as root or through sudo; elsewhere it names
+# there. On Debian and its derivatives it installs what is missing, as root or through sudo; elsewhere it names
 # what is missing and fails. A `?` marks what a task can do without.
 set -euo pipefail
 
