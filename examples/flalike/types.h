@@ -2,9 +2,7 @@
 // What the functions are called with. Shared with plugins, which are refused if theirs is laid out otherwise.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace flalike {
 
@@ -23,10 +21,5 @@ struct Norm {
   int64_t rows, width;
   DType dtype;
 };
-// What a verifier could reach through it, and must not change.
-void yard_visit(const Norm& n, auto&& see) {
-  const auto size = static_cast<size_t>(n.rows * n.width);
-  see(std::span(n.x, size)), see(std::span(n.out, size)), see(n.rows), see(n.width), see(n.dtype);
-}
 
 }  // namespace flalike

@@ -278,7 +278,7 @@ struct Config {
   // Where it was read. Not part of the value.
   struct Sources {
     std::vector<std::string> files;  // the file itself, then those it includes, in order
-    // Of names whose own values have no place: "policy.locks/rms_norm", "settings.modes/rms_norm".
+    // Of names whose own values have no place: "policy.per_op/rms_norm", "settings.modes/rms_norm".
     std::map<std::string, ConfigPlace, std::less<>> places;
     friend bool operator==(const Sources&, const Sources&) noexcept { return true; }
   } sources;
@@ -299,7 +299,7 @@ struct ConfigProblem {
 
   bool operator==(const ConfigProblem&) const = default;
 };
-// `rules.yaml:7:5: error: dispatch_rules[2].priority: 1200 is too large; ...`
+// `rules.yaml:7:5: error: dispatch_rules[2].priority: expected a whole number from 0 to 1000, got 1200`
 YARD_API std::string to_string(const ConfigProblem& problem);
 
 struct ConfigReading {

@@ -65,8 +65,8 @@ namespace detail {
 struct FunctionArgs;
 struct FunctionSite;
 }  // namespace detail
-namespace function {
-class Registry;
+namespace provider {
+class FunctionService;
 }
 
 // A reason that a verifier gave, with the figures it had the first time. The first sixteen of an implementation are
@@ -149,12 +149,12 @@ class Functions {
   // builds of the library, and where YARD_CHECK_VERIFIERS says so.
   YARD_API void check_verifiers(bool on);
 
-  explicit Functions(function::Registry& registry) noexcept : registry_(&registry) {}
-  // For the headers of functions.
-  function::Registry& registry() const noexcept { return *registry_; }
+  explicit Functions(provider::FunctionService& service) noexcept : service_(&service) {}
+  // For the library itself.
+  provider::FunctionService& service() const noexcept { return *service_; }
 
  private:
-  function::Registry* registry_;
+  provider::FunctionService* service_;
 };
 
 // On Runtime::shared().
@@ -219,9 +219,8 @@ class Function<R(A...)> {
     const typename detail::ErasedArgs<A...>::Tuple tuple(args...);
     return detail::explain_function(*site_, detail::ErasedArgs<A...>::of(tuple));
   }
-  // Whether verifiers, asked about a call like this, answer the same twice and on another thread, and leave
-  // arguments, environment and registry as they were. What is wrong, a line each; the same is checked on every
-  // call in debug builds, and where Functions::check_verifiers() asks for it.
+  // Asks the verifiers about a call like this, twice and on two other threads: they must give the same answer. What
+  // is wrong, a line each. Debug builds check this on every call, others after Functions::check_verifiers(true).
   std::vector<std::string> check_verifiers(const std::remove_reference_t<A>&... args) const {
     const typename detail::ErasedArgs<A...>::Tuple tuple(args...);
     return detail::check_function(*site_, detail::ErasedArgs<A...>::of(tuple));

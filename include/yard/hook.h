@@ -232,7 +232,7 @@ void choose(const Hook<R(A...)>&& hook, F&& definition) = delete;
 
 namespace yard {
 
-namespace runtime {
+namespace provider {
 class HookService;
 }
 
@@ -357,7 +357,9 @@ struct HookActivation {
 struct HookListing {
   std::vector<HookInfo> hooks;              // by name and signature
   std::vector<HookActivation> activations;  // in their order
-  YARD_API const HookInfo* find(std::string_view name) const noexcept;
+  // The declared one, where several signatures share the name; null: none. Valid as long as the listing.
+  YARD_API const HookInfo* find(std::string_view name) const& noexcept;
+  const HookInfo* find(std::string_view name) const&& = delete;
   // Names that are provided and not declared; declared and not provided.
   YARD_API std::vector<std::string> undeclared() const;
   YARD_API std::vector<std::string> unprovided() const;
@@ -393,12 +395,12 @@ class Hooks {
   YARD_API HookListing list() const;
 
   // For the library itself.
-  runtime::HookService& service() const noexcept { return *service_; }
+  provider::HookService& service() const noexcept { return *service_; }
 
  private:
   friend class Runtime;
-  explicit Hooks(runtime::HookService& service) noexcept : service_(&service) {}
-  runtime::HookService* service_;
+  explicit Hooks(provider::HookService& service) noexcept : service_(&service) {}
+  provider::HookService* service_;
 };
 
 }  // namespace yard

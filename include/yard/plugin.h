@@ -503,7 +503,7 @@ typedef struct yard_hook {
   void (*verify)(void);   /* the same arguments, then yard_verdict_t*; returns int32_t. NULL: accepts */
   const char* const* reasons;
   uint32_t reason_count, pad1_;
-  void (*samples)(void* self, const void* to); /* sample calls, see plugin_samples.h; NULL: none */
+  void (*samples)(void* self, const void* to); /* sample calls, see yard_sample_t; NULL: none */
 } yard_hook_t;
 
 /* Sample calls of a dispatched function, as they cross from a plugin to a host that does not know the types of its
@@ -516,8 +516,6 @@ typedef struct yard_sample {
   /* Calls `verify`, a yard_hook_t::verify of the function's signature, with `of` and the arguments, and returns what
    * that does; several threads may ask at once. */
   int32_t (*ask)(void* self, void (*verify)(void), void* of, yard_verdict_t* verdict);
-  /* Calls see() with whatever a verifier could reach through them and must not change. NULL: nobody knows. */
-  void (*visit)(void* self, void (*see)(void* to, const void* data, uint64_t bytes), void* to);
 } yard_sample_t;
 
 /* Who takes them: what `to` of yard_hook_t::samples points to, which hands one call after the other to take(). */

@@ -15,7 +15,6 @@
 
 #include <yard/detail/callable.h>
 #include <yard/detail/function_parameters.h>
-#include <yard/detail/function_visit.h>
 #include <yard/detail/hook_entry.h>
 #include <yard/plugin.h>
 #include <yard/verdict.h>
@@ -123,14 +122,10 @@ struct SamplesOf<M, R(A...)> {
     return std::apply([&](const auto&... a) { return f(of, a..., verdict); },
                       *static_cast<const typename Calls::Arguments*>(args));
   }
-  static void visit(void* args, void (*see)(void*, const void*, uint64_t), void* to) {
-    std::apply([&](const auto&... a) { (yard::detail::visit_argument(a, see, to), ...); },
-               *static_cast<const typename Calls::Arguments*>(args));
-  }
   static void take(void* host, const typename Calls::Arguments& args) {
     const auto& to = *static_cast<const yard_samples_t*>(host);
     const yard_sample_t sample{sizeof sample, 0, const_cast<void*>(static_cast<const void*>(&args)),
-                               &ask, &visit};
+                               &ask};
     to.take(to.self, &sample);
   }
   static void entry(void*, const void* to) { M(Calls(&take, const_cast<void*>(to))); }

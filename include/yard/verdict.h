@@ -92,8 +92,7 @@ class FunctionQuery {
 //   }
 //
 // Verifiers are asked about them, several times and on several threads; nothing is run. Take calls that reach every
-// branch: what is not tried is not checked. Verifiers are held to leave alone what the arguments hold as far as their
-// types tell; for a class with pointers a function yard_visit() says what belongs to it (yard/detail/function_visit.h).
+// branch: what is not tried is not checked.
 
 namespace yard {
 

@@ -106,7 +106,7 @@ struct KernelReport {
 };
 
 // How one backend's verifier of a dispatched function did. It is asked about every sample call (yard/verdict.h), twice
-// and on two other threads; arguments, environment and registry are compared before and after.
+// and on two other threads, and must give the same answer.
 struct FunctionReport {
   enum class State : uint8_t {
     kPassed,

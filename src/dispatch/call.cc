@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a call. docs/life_of_a_call.md walks through this file.
+// Calls without options. docs/life_of_a_call.md walks through this file.
 #include "dispatch/call.h"
 
 #include <fmt/format.h>
 #include <yard/op.h>
 
-#include "dispatch/hit.h"
+#include "dispatch/call_steps.h"
 #include "dispatch/memo.h"
-#include "dispatch/packed_memo.h"
-#include "dispatch/tracer.h"
 #include "dispatch/watched.h"
 
 namespace yard::detail {
 
-// The same, of a view, whose form says most of them.
+// The facts of a view, whose form holds most of them.
 [[gnu::always_inline]] inline uint64_t view_facts(const yard_tensor_t& t) noexcept {
   const TensorView::Form& form = TensorView::of(t).form();
   const auto rank = static_cast<uint32_t>(t.ndim) - 1;
@@ -91,75 +89,60 @@ yard_tensor_t& WithFacts::more_room() {
                        *rollout, false)
         .release();
   Status why;
-  Core& open = const_cast<Core&>(core);
-  Site* const site = open.attach(e.name(), kPacked, &why);
+  Site* const site = const_cast<Core&>(core).sites.attach(e.name(), kPacked, &why);
   if (site == nullptr) return why.release();
-  return open.call_in_rollout(*site, given, e.program().arg_count(), nullptr, rollout).release();
+  return call_in_rollout(*site, given, e.program().arg_count(), nullptr, rollout).release();
 }
 
 namespace {
 
 [[gnu::noinline]] Status::Rep* slow(Site* site, const yard_value_t* args, uint32_t count) {
-  return site->core->call_slow(*site, args, count, nullptr).release();
+  return call_slow(*site, args, count, nullptr).release();
 }
 
-// Recipes of more than one word.
-[[gnu::noinline]] const exec::Plan* find_long(const Entry& e, const yard_value_t* args,
-                                              uint32_t flags) {
-  Key key;
-  return e.recipe().fold(args, flags, key) ? e.find(key) : nullptr;
-}
-
-[[gnu::always_inline]] inline const exec::Plan* find_plan(const Entry& e, const yard_value_t* args,
-                                                          uint32_t flags) {
-  if (!e.recipe().one_word()) [[unlikely]]
-    return find_long(e, args, flags);
-  return e.find_one(e.recipe().fold_first(args, flags));
-}
-
-// A call without options whose form this thread does not remember. Everything unusual leaves for call_slow,
-// which does it all again.
+// A call without options whose form this thread does not remember. If a step finds nothing, call_slow() takes the same
+// steps again and makes what is missing.
 template <dispatch::FormKind kKind>
 [[gnu::always_inline]] inline Status::Rep* hit(Site* site, const yard_value_t* args, uint32_t count,
                                                uint64_t hash) {
   Core& core = *site->core;
   base::ThreadRecord& thread = base::this_thread();
+  constexpr bool kTyped = kKind == dispatch::FormKind::kTyped;
   {
     base::Guard guard(thread);
     const uint32_t index = site->index.load(std::memory_order_relaxed);
     const bool scoped = thread.scope != 0;
-    // Before what it covers is found.
-    const MemoVersion& version = scoped ? core.overlays_version : core.version(index);
+    // Read before what it covers is found.
+    const MemoVersion& version =
+        scoped ? core.published.overlays_version : core.published.version(index);
     Route route;
     route.version = &version.value(), route.found = version.read();
-    const Snapshot* snapshot = guard.protect(core.current);
-    const Entry* entry = snapshot->entry(index);
-    if (scoped && entry != nullptr) [[unlikely]] {
-      // A traced call finds none, and so is traced by the slow way.
-      entry = snapshot->overlay(
-          index, {.scope = thread.scope, .hash = dispatch::scope_hash(thread.scope)});
-      if (entry != nullptr) route.flags = thread.scope_state->flags;
-    }
+    const Entry* const entry =
+        find_entry(guard, core, index, [&](const Snapshot& snapshot, const Entry* global) {
+          if (!scoped) [[likely]]
+            return global;
+          // There is none for a traced call, which is traced by the slow way.
+          const Entry* const overlay = snapshot.overlay(
+              index, {.scope = thread.scope, .hash = dispatch::scope_hash(thread.scope)});
+          if (overlay != nullptr) route.flags = thread.scope_state->flags;
+          return overlay;
+        });
     if (entry != nullptr) [[likely]] {
-      guard.move_to_after_reading(entry);
-      if (kKind == dispatch::FormKind::kTyped || entry->program().tags_fit(args, count))
-          [[likely]] {
-        const WithFacts facts(args, entry->program().arg_count(), site->typed);
-        const int32_t aliased = entry->program().fits_live(facts.args());
-        if (aliased >= 0) [[likely]] {
-          route.flags |= static_cast<uint32_t>(aliased);
-          if (const exec::Plan* plan = find_plan(*entry, facts.args(), route.flags)) [[likely]] {
-            const bool seen = dispatch::seen_before(thread, hash);
-            if (seen || (kKind == dispatch::FormKind::kTyped && hash != 0)) {
-              route.entry = entry;
-              fill_route(route, core, *plan);
-              if (seen)
-                dispatch::remember(thread, *site, hash, kKind, route, args);
-              else
-                dispatch::remember_range(thread, *site, route, facts.args(), args);
-            }
-            return run_hit(thread, *entry, core, *plan, args, count, route.flags);
+      const WithFacts facts(args, count, site->typed);
+      const int32_t aliased = check_args(entry->program(), facts.args(), count, kTyped);
+      if (aliased >= 0) [[likely]] {
+        route.flags |= static_cast<uint32_t>(aliased);
+        if (const exec::Plan* plan = find_plan(*entry, facts.args(), route.flags)) [[likely]] {
+          const bool seen = dispatch::seen_before(thread, hash);
+          if (seen || (kTyped && hash != 0)) {
+            route.entry = entry;
+            fill_route(route, core, *plan);
+            if (seen)
+              dispatch::remember(thread, *site, hash, kKind, route, args);
+            else
+              dispatch::remember_range(thread, *site, route, facts.args(), args);
           }
+          return run_hit(thread, *entry, core, *plan, args, count, route.flags);
         }
       }
     }
@@ -202,7 +185,7 @@ Status::Rep* route_failed(Site* site, const void* entry, const void* plan, const
                        *static_cast<const exec::Plan*>(plan), args, flags, code, message);
 }
 
-// The same short way that typed calls take inline.
+// The memo hit, which typed calls take inline.
 Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count) {
   base::ThreadRecord& thread = base::this_thread();
   uint64_t hash;
@@ -222,7 +205,12 @@ Status::Rep* dispatch_packed(Site* site, const yard_value_t* args) {
 }
 
 Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options) {
-  return site->core->call_slow(*site, args, site->count, &options).release();
+  return call_slow(*site, args, site->count, &options).release();
+}
+
+uint32_t call_flags(const Options& o) noexcept {
+  return (o.deterministic ? YARD_CALL_DETERMINISTIC : 0) | (o.capturing ? YARD_CALL_CAPTURING : 0) |
+         (o.inference ? YARD_CALL_INFERENCE : 0);
 }
 
 op::Labels call_labels(const Options* o, const ScopeState* scope) {
@@ -241,19 +229,14 @@ op::Call scoped_call(const op::Program& program, const yard_value_t* args, const
 Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Options* options) {
   const Options none;
   const Options& o = options != nullptr ? *options : none;
-  auto s = site->core->snapshot();
-  const registry::OpRecord* op_record = s->state->find(site->name);
-  if (site->core->first_need(site->name, op_record)) {
-    s = site->core->snapshot();
-    op_record = s->state->find(site->name);
-  }
-  if (op_record == nullptr)
-    return Status(Code::kUnknownOp, fmt::format("op '{}' is not known any more", site->name));
+  const Core& core = *site->core;
+  const auto found = core.sites.find(site->name);
+  if (!found.ok()) return found.status();
   const WithFacts facts(args, site->count);
-  const op::Program& program = *op_record->op->program;
+  const op::Program& program = *found->record->op->program;
   YARD_RETURN_IF_ERROR(program.explain_mismatch(facts.args(), site->count));
   const op::Call call = scoped_call(program, facts.args(), o);
-  return site->core->explain(*op_record, call, o, *s);
+  return explain_call(core, *found->record, call, o, *found->snapshot);
 }
 
 }  // namespace yard::detail

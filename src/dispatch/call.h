@@ -1,35 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls: the hit, and everything that is not one.
+// Entry points of calls: from C, by name, with options.
 #pragma once
 
 #include <yard/options.h>
 #include <yard/plugin.h>
+#include <yard/value.h>
 
 #include <deque>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "dispatch/core.h"
+#include "dispatch/scope.h"
+#include "op/bind.h"
 
 namespace yard::detail {
 
-// A call with arguments of unknown tags (from C, or by name); null when it went well.
+// One call with arguments of unknown tags (from C, or by name), without options; null when it succeeded. Any thread.
 Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count);
+// One call of any kind. `options` may be null.
+Status call_slow(Site& site, const yard_value_t* args, uint32_t count, const Options* options);
+// The same by the rules in rollout.
+Status call_in_rollout(Site& site, const yard_value_t* args, uint32_t count, const Options* options,
+                       std::shared_ptr<const policy::Rollout> rollout);
 
-// Whether the options can be served for this op.
-Status check_options(const registry::OpRecord& op_record, const Options& o);
+// One call by name, without options. The thread remembers how the arguments bind to the op's parameters.
+Status call_named(Core& core, std::string_view op, std::span<const Arg> args);
+// An op's site, and in `to` the arguments in the order of its schema.
+Result<Site*> bind_named(Core& core, std::string_view op, std::span<const Arg> args,
+                         op::Arguments& to);
+
 uint32_t call_flags(const Options& o) noexcept;
-// Says which kernel a class of calls will use from now on. Once for each kernel: the log counts the rest.
-void log_choice(const Entry& entry, uint16_t candidate);
-// Those of the call over those of the scope.
+// Labels of the call over those of the scope.
 op::Labels call_labels(const Options* o, const ScopeState* scope);
 // The call as this thread would make it now, in its scope.
 op::Call scoped_call(const op::Program& program, const yard_value_t* args, const Options& o);
 
-// Tells the observer of the entry, which has one, of a call that is about to run.
-void observe(const Entry& e, const yard_value_t* args, uint32_t flags, const Options* o) noexcept;
-
-// Arguments with the facts of every tensor computed, whatever the caller's say, so that the rest may rely on
+// Arguments with the facts of every tensor computed, whatever the caller's tensors hold, so that the rest may rely on
 // them. Copies tensors, not data; allocates only for long lists. The caller's tensors are not written to.
 class WithFacts {
  public:

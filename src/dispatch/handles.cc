@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bound and frozen handles.
 //
-// A bound handle has the route of its call, found in advance. It owns nothing: a call holds the route, and
-// uses it only if the op's version has not changed since, which proves that the plan's entry was not let go
-// before the route was held. The entry knows the routes of handles and is not freed while one is held.
+// A bound handle has the route of its call, found in advance. It owns nothing: a call protects the route, and uses it only
+// if the op's version has not changed since, which proves that the plan's entry had not been retired before. The entry
+// lists the routes of its handles and is not freed while one is protected.
 #include <fmt/format.h>
 #include <yard/bound.h>
 
 #include "dispatch/call.h"
-#include "dispatch/hit.h"
+#include "dispatch/call_steps.h"
 #include "op/bind.h"
 
 namespace yard::detail {
@@ -45,10 +45,11 @@ Result<std::shared_ptr<const Entry>> entry_of(Site& site) {
   for (;;) {
     const auto s = site.core->snapshot();
     const Entry* e = s->entry(site.index.load(std::memory_order_acquire));
-    if (e != nullptr && site.core->first_need(e->name(), &e->candidates().op_record())) continue;
+    if (e != nullptr && site.core->sites.first_need(e->name(), &e->candidates().op_record()))
+      continue;
     if (e != nullptr) return std::shared_ptr<const Entry>(e->shared_from_this());
     Status why;
-    const Site* again = site.core->attach(site.name, site.letters, &why);
+    const Site* again = site.core->sites.attach(site.name, site.letters, &why);
     if (again == nullptr) return why;
     site.index.store(again->index.load(std::memory_order_acquire), std::memory_order_release);
   }
@@ -62,8 +63,8 @@ struct HandleRoute : Route {
   static void free(void* p) {
     std::unique_ptr<HandleRoute> route(static_cast<HandleRoute*>(p));
     if (const auto e = route->of.lock())
-      route->core->unpin_plan(*e, static_cast<const exec::Plan*>(route->plan),
-                              static_cast<Route*>(route.get()));
+      route->core->planner.unpin_plan(*e, static_cast<const exec::Plan*>(route->plan),
+                                      static_cast<Route*>(route.get()));
   }
 };
 
@@ -71,7 +72,7 @@ struct Bound final : BoundState {
   Bound(Site* s, op::Call c) : site(s), call(std::move(c)) {}
   ~Bound() override {
     put(nullptr);
-    tidy();
+    collect_if_due();
   }
 
   void put(const Route* next) {
@@ -99,7 +100,7 @@ Status rebind(Bound& state) {
   std::shared_ptr<const Entry> entry;
   for (bool same_index = false; !same_index;) {
     const uint32_t index = state.site->index.load(std::memory_order_acquire);
-    const MemoVersion& version = core.version(index);
+    const MemoVersion& version = core.published.version(index);
     route->version = &version.value(), route->found = version.read();
     auto found = entry_of(*state.site);
     if (!found.ok()) return std::move(found).status();
@@ -114,8 +115,9 @@ Status rebind(Bound& state) {
   route->flags = state.call.flags() & YARD_CALL_ALIASED;
   Key key;
   if (!e.recipe().reads_scalars() && e.recipe().fold(state.call.args(), route->flags, key)) {
-    if (auto made = core.make_plan(e, key, state.call); !made.ok()) return std::move(made).status();
-    if (const exec::Plan* plan = core.pin_plan(e, key, static_cast<Route*>(route.get()))) {
+    if (auto made = core.planner.make_plan(e, key, state.call); !made.ok())
+      return std::move(made).status();
+    if (const exec::Plan* plan = core.planner.pin_plan(e, key, static_cast<Route*>(route.get()))) {
       fill_route(*route, core, *plan);
       if (kCheckForm) route->typed = nullptr;  // a checking library sees every call
     }
@@ -167,7 +169,7 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
   auto& state = *static_cast<Bound*>(handle);
   Core& core = *state.site->core;
   base::ThreadRecord& thread = base::this_thread();
-  // A handle is bound to what the process wants; a scope is for the calls made inside of it.
+  // A handle is bound under the policy of the process; a call inside a scope is a plain call.
   if (thread.scope != 0) [[unlikely]]
     return call_packed(state.site, args, state.site->count);
   {
@@ -199,14 +201,14 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   Core& core = *site->core;
   auto entry = entry_of(*site);
   if (!entry.ok()) return std::move(entry).status();
-  // Chosen once, as a call here and now would be: in the thread's scope.
+  // Selected as a call now would be: in the thread's scope.
   const ScopeState* scope = base::this_thread().scope_state;
   if (scope != nullptr && scope->policy_id != 0) {
     if (!scope->problem.ok()) return scope->problem;
     const auto s = core.snapshot();
     const PolicyOverride extra = make_override(nullptr, scope, overlay_key(nullptr, scope, false));
     YARD_RETURN_IF_ERROR(check_override(extra, *s->policy->modes));
-    if (auto scoped = core.overlay(s, (*entry)->candidates().op_record().op->index, extra))
+    if (auto scoped = core.planner.overlay(s, (*entry)->candidates().op_record().op->index, extra))
       *entry = std::move(scoped);
   }
   const Entry& e = **entry;
@@ -215,7 +217,7 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   const auto order = select::select(e.candidates(), call->args(), call->count(), call->flags());
   if (order.empty()) {
     Key key{};
-    return core.fresh_plan(e, key, *call).status();  // says why
+    return core.planner.fresh_plan(e, key, *call).status();  // the error
   }
   const std::shared_ptr<const registry::Kernel>& kernel = e.candidates().all()[order[0]].kernel;
   FrozenKernel frozen;
@@ -233,9 +235,9 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
 Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, uint32_t n) {
   const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
   base::ThreadRecord& thread = base::this_thread();
-  // Nothing to hold; but inside a kernel this is one call deeper, with a workspace of its own.
+  // Protects nothing; but inside a kernel this is one call deeper, with a workspace of its own.
   base::Guard guard(thread);
-  exec::Frame frame(frozen.host, frozen.flags, frozen.self);
+  exec::CallFrame frame(frozen.host, frozen.flags, frozen.self);
   exec::Request request{};
   request.args = args, request.count = n;
   std::shared_ptr<const op::Program> program;

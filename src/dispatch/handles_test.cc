@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "dispatch/call.h"
+#include "dispatch/policy_changes.h"
 #include "registry/testing.h"
 
 namespace yard::detail {
@@ -40,9 +41,9 @@ class Handles : public ::testing::Test {
  protected:
   Handles() : core_(nullptr, 64) {
     apply({add(backend_of("plain")), add(op_of(kSchema)), add(kernel("a", 1, 10))});
-    site_ = core_.attach("op", "wrn", &why_);
+    site_ = core_.sites.attach("op", "wrn", &why_);
   }
-  void apply(const std::vector<registry::Step>& steps) { core_.apply(steps).value(); }
+  void apply(const std::vector<registry::Step>& steps) { core_.published.apply(steps).value(); }
 
   Result<std::shared_ptr<BoundState>> bind() { return make_bound(site_, args_); }
   // What a bound call runs; negative: the code of its failure.
@@ -94,9 +95,9 @@ TEST_F(Handles, BoundHandlesFollowPolicy) {
   EXPECT_EQ(run(*bound), 2);
   Policy p;
   p.deny_kernels = {"b"};
-  ASSERT_TRUE(core_.set_policy(p).ok());
+  ASSERT_TRUE(set_policy(core_, p).ok());
   EXPECT_EQ(run(*bound), 1);
-  ASSERT_TRUE(core_.set_policy({}).ok());
+  ASSERT_TRUE(set_policy(core_, {}).ok());
   EXPECT_EQ(run(*bound), 2);
 }
 
@@ -134,18 +135,18 @@ TEST_F(Handles, EvictionLeavesBoundPlansAlone) {
   d.verify_reads = reads;
   apply({add(d)});
   const auto bound = bind().value();
-  const uint64_t before = core_.stats().selections;
+  const uint64_t before = core_.planner.stats().selections;
   for (int64_t n = 1; n <= 1000; ++n) {
     std::vector<float> a(static_cast<size_t>(n)), b(static_cast<size_t>(n));
     const TensorView out(a.data(), DType::f32, {n}), x(b.data(), DType::f32, {n});
     const yard_value_t args[] = {Value(out).c(), Value(x).c(), Value(0).c()};
     ASSERT_EQ(dispatch_packed(site_, args), nullptr);
   }
-  EXPECT_LE(core_.stats().plans, 64u);
-  const uint64_t selected = core_.stats().selections;
+  EXPECT_LE(core_.planner.stats().plans, 64u);
+  const uint64_t selected = core_.planner.stats().selections;
   EXPECT_GE(selected - before, 900u);
   EXPECT_EQ(run(*bound), 2);
-  EXPECT_EQ(core_.stats().selections, selected);
+  EXPECT_EQ(core_.planner.stats().selections, selected);
 }
 
 // Handles of ten thousand shapes, each let go again: their plans are let go with them.
@@ -161,8 +162,8 @@ TEST_F(Handles, HandlesThatGoLeaveNothingBehind) {
     const TensorView out(memory.data(), DType::f32, {n}), x(memory.data() + 10000, DType::f32, {n});
     args_[0] = Value(out).c(), args_[1] = Value(x).c();
     ASSERT_TRUE(bind().ok());
-    plans = std::max(plans, core_.stats().plans);
-    retired = std::max(retired, core_.stats().retired);
+    plans = std::max(plans, core_.planner.stats().plans);
+    retired = std::max(retired, core_.planner.stats().retired);
   }
   EXPECT_LE(plans, 1000u);
   EXPECT_LE(retired, 2000u);
@@ -184,13 +185,13 @@ TEST_F(Handles, WhatAThreadRemembersIsOfOneOpOfOneRuntime) {
         k.op = name.c_str();
         steps.push_back(add(k));
       }
-      cores.back()->apply(steps).value();
+      cores.back()->published.apply(steps).value();
     }
     for (int again = 0; again < 3; ++again)
       for (intptr_t o = 0; o < 130; ++o)
         for (intptr_t c = 0; c < 4; ++c) {
           Site* site =
-              cores[static_cast<size_t>(c)]->attach("op" + std::to_string(o), "wrn", &why_);
+              cores[static_cast<size_t>(c)]->sites.attach("op" + std::to_string(o), "wrn", &why_);
           for (int i = 0; i < 2; ++i) {
             ASSERT_EQ(dispatch_packed(site, call_args_), nullptr);
             ASSERT_EQ(t_ran, 1000 * (c + 1) + o);
@@ -201,7 +202,7 @@ TEST_F(Handles, WhatAThreadRemembersIsOfOneOpOfOneRuntime) {
 
 // A handle that was bound while its op's version was suspended holds no version: not even that of a later suspension.
 TEST_F(Handles, WhatIsBoundDuringASuspensionIsBoundAgain) {
-  auto& open = const_cast<MemoVersion&>(core_.version(site_->index.load()));
+  auto& open = const_cast<MemoVersion&>(core_.published.version(site_->index.load()));
   open.suspend();
   const auto bound = bind().value();
   const Route* const route = bound->route.load();
@@ -227,7 +228,7 @@ TEST_F(Handles, BindingRefusesWhatACallWouldRefuse) {
 TEST_F(Handles, FreezingWithoutAKernelSaysWhyNot) {
   Policy p;
   p.deny_kernels = {"*"};
-  ASSERT_TRUE(core_.set_policy(p).ok());
+  ASSERT_TRUE(set_policy(core_, p).ok());
   const auto frozen = make_frozen(site_, args_);
   ASSERT_FALSE(frozen.ok());
   EXPECT_EQ(frozen.status().code(), Code::kNoKernel);
@@ -241,7 +242,7 @@ TEST_F(Handles, FrozenHandlesKeepTheirKernel) {
   apply({replace(kernel("a", 5, 10), keep)});
   keep.reset();
   auto frozen = std::make_optional(make_frozen(site_, args_).value());
-  const Ticket ticket = core_.apply({replace(kernel("a", 6, 10))}).value();
+  const Ticket ticket = core_.published.apply({replace(kernel("a", 6, 10))}).value();
   EXPECT_EQ(run(*frozen), 5);
   EXPECT_FALSE(ticket.done());
   EXPECT_FALSE(watch.expired());
@@ -289,11 +290,11 @@ TEST_F(Handles, AFrozenCallInsideAKernelHasAWorkspaceOfItsOwn) {
 
 TEST_F(Handles, ASiteIsCheckedAgainstTheSchemaItStandsFor) {
   ASSERT_NE(site_, nullptr) << why_.to_string();
-  EXPECT_EQ(core_.attach("op", "wrf", &why_), nullptr);
+  EXPECT_EQ(core_.sites.attach("op", "wrf", &why_), nullptr);
   EXPECT_EQ(why_.code(), Code::kInvalidArgument);
-  EXPECT_EQ(core_.attach("op", "wr", &why_), nullptr);
-  EXPECT_EQ(core_.attach("op", "wrn", &why_), site_);
-  EXPECT_EQ(core_.attach("po", "wrn", &why_), nullptr);
+  EXPECT_EQ(core_.sites.attach("op", "wr", &why_), nullptr);
+  EXPECT_EQ(core_.sites.attach("op", "wrn", &why_), site_);
+  EXPECT_EQ(core_.sites.attach("po", "wrn", &why_), nullptr);
   EXPECT_EQ(why_.code(), Code::kUnknownOp);
 }
 

@@ -7,8 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "dispatch/packed_memo.h"
-
 namespace yard::dispatch {
 
 using detail::address_of;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dispatch/named_call.h"
-
+// Calls by name: a thread remembers how their arguments bind to the op's parameters.
 #include <cstring>
 
 #include "dispatch/call.h"
@@ -61,8 +60,8 @@ struct Parameter {
   Name name;
 };
 
-// How the arguments of one way to write a call go to its parameters. Valid while the op's version is; owns what it
-// compares with, since the op may go at any time.
+// How the arguments of one way to write a call bind to the op's parameters. Valid while the op's version is; owns what it
+// compares with, since the op may be removed at any time.
 struct Binding {
   uint64_t core = 0;  // its id; 0: empty
   const std::atomic<uint64_t>* version = nullptr;
@@ -80,8 +79,8 @@ struct Bindings {
   Binding of[kCount];
 };
 
-// Puts the arguments where `b` has them; false if it is of another op or of another way to write the call. `ends` are
-// those of the op's name.
+// Binds the arguments as `b` does; false if it is for another op or another way to write the call. `ends` are those of the
+// op's name.
 [[gnu::always_inline]] inline bool apply(const Binding& b, const Core& core, std::string_view op,
                                          const Ends& ends, std::span<const Arg> args,
                                          yard_value_t* values) noexcept {
@@ -113,13 +112,14 @@ Binding* binding_at(uint64_t hash) {
   return &bindings->of[hash >> 59];
 }
 
-// Remembers how `args` became `bound`, if that can be repeated without asking the schema.
+// Remembers how `args` became `bound`, if that can be repeated without the schema.
 void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, std::string_view op,
                       std::span<const Arg> args, const op::Arguments& bound) {
   b.core = 0;
   if (found == MemoVersion::kNever || !b.op.set(op)) return;
   b.site = site;
-  b.version = &core.version(site->index.load(std::memory_order_acquire)).value(), b.found = found;
+  b.version = &core.published.version(site->index.load(std::memory_order_acquire)).value(),
+  b.found = found;
   b.given = static_cast<uint8_t>(args.size()), b.count = static_cast<uint8_t>(bound.count);
   b.defaults = (bound.count < 32 ? uint32_t{1} << bound.count : 0) - 1;
   for (uint32_t i = 0; i < bound.count; ++i) b.values[i] = bound.values[i];
@@ -150,20 +150,15 @@ void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, 
 
 Result<Site*> bind_named(Core& core, std::string_view op, std::span<const Arg> args,
                          op::Arguments& to) {
-  auto s = core.snapshot();
-  const registry::OpRecord* op_record = s->state->find(op);
-  if (core.first_need(op, op_record)) {
-    s = core.snapshot();
-    op_record = s->state->find(op);
-  }
-  if (op_record == nullptr) return core.unknown_op(*s->state, op);
+  const auto found = core.sites.find(op);
+  if (!found.ok()) return found.status();
   std::vector<op::Given> given;
   for (const Arg& a : args) given.push_back({a.name, a.value.c()});
-  auto bound = op::bind(*op_record->op->program, given);
+  auto bound = op::bind(*found->record->op->program, given);
   if (!bound.ok()) return std::move(bound).status();
   to = *bound;
   Status why;
-  Site* const site = core.attach(op, kPacked, &why);
+  Site* const site = core.sites.attach(op, kPacked, &why);
   if (site == nullptr) return why;
   return site;
 }
@@ -176,8 +171,8 @@ namespace {
   // Read before the op is looked at.
   const auto s = core.snapshot();
   const registry::OpRecord* op_record = s->state->find(op);
-  const uint64_t found =
-      op_record != nullptr ? core.version(op_record->op->index).read() : MemoVersion::kNever;
+  const uint64_t found = op_record != nullptr ? core.published.version(op_record->op->index).read()
+                                              : MemoVersion::kNever;
   op::Arguments bound;
   auto site = bind_named(core, op, args, bound);
   if (!site.ok()) return std::move(site).status().release();
@@ -190,7 +185,7 @@ namespace {
 
 Status call_named(Core& core, std::string_view op, std::span<const Arg> args) {
   const Ends ends(op);
-  // Ways to write a call of an op are told apart by how many arguments there are, and how the last one's name begins.
+  // The hash of a way to write a call covers the number of arguments and the first letter and length of the last name.
   const std::string_view last = args.empty() ? std::string_view() : args.back().name;
   const uint64_t way = (core.id << 16) + (args.size() << 8) + (last.empty() ? 0 : last[0]);
   const uint64_t hash = ends.hash(op.size()) + (way + last.size()) * 0xc2b2ae3d27d4eb4full;

@@ -2,7 +2,7 @@
 // What mode, rule file and labels say about an op: to everybody, and to those a policy override is for.
 #include <fmt/format.h>
 
-#include "dispatch/core.h"
+#include "dispatch/overlay.h"
 
 namespace yard::detail {
 namespace {

@@ -51,39 +51,19 @@ class Appender {
   bool full_ = false;
 };
 
-}  // namespace
-
-bool Recipe::holds(const Other& o, const yard_value_t* args) noexcept {
-  switch (o.kind) {
-    case YARD_LIMIT_ABSENT: return args[o.arg].tag == YARD_TAG_NONE;
-    case YARD_LIMIT_MIN:
-    case YARD_LIMIT_MAX:
-    case YARD_LIMIT_MULTIPLE:
-    case YARD_LIMIT_EQUALS: {
-      int64_t v;
-      if (!op::find(o.field, args, v)) return true;
-      return o.kind == YARD_LIMIT_MIN        ? v >= o.a
-             : o.kind == YARD_LIMIT_MAX      ? v <= o.a
-             : o.kind == YARD_LIMIT_MULTIPLE ? v % o.a == 0
-                                             : v == o.a;
-    }
-    default: break;
-  }
-  // The limits of one tensor; one that is not there breaks none.
-  if (args[o.arg].tag != YARD_TAG_TENSOR) return true;
-  const uint64_t f = args[o.arg].u.tensor->facts;
-  switch (o.kind) {
-    case YARD_LIMIT_COMPACT: return (f & YARD_FACTS_COMPACT) != 0;
-    case YARD_LIMIT_INNER_DENSE: return (f & YARD_FACTS_INNER_DENSE) != 0;
-    case YARD_LIMIT_PLAIN: return (f & YARD_FACTS_PLAIN) != 0;
-    case YARD_LIMIT_ALIGN:
-      return (int64_t{1} << ((f & YARD_FACTS_ALIGN) >> YARD_FACTS_ALIGN_SHIFT)) >= o.a;
-    default: {  // RANK
-      const auto rank = static_cast<int64_t>((f & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT);
-      return rank >= o.a && rank <= o.b;
-    }
+// Whether a predicate changes at most once while sizes grow.
+bool is_monotone(const op::Predicate& p) {
+  switch (p.field.kind) {
+    case op::Field::Kind::kDim:
+    case op::Field::Kind::kProduct:
+    case op::Field::Kind::kScalar:
+    case op::Field::Kind::kSize:
+    case op::Field::Kind::kCount: return p.test.is_threshold();
+    default: return true;  // not about sizes
   }
 }
+
+}  // namespace
 
 bool Recipe::fold_rest(const yard_value_t* args, Key& key) const noexcept {
   if (oversize_) return false;
@@ -102,7 +82,7 @@ bool Recipe::fold_rest(const yard_value_t* args, Key& key) const noexcept {
     to.put(args[f.arg].tag == YARD_TAG_TENSOR ? args[f.arg].u.tensor->facts & f.mask : 0);
   bits = used = 0;
   for (const op::Field& f : buckets_) {
-    bits = (bits << 7) | select::bucket_of(op::read_apart(f, args));
+    bits = (bits << 7) | op::half_octave(op::read_apart(f, args));
     if (++used == 9) to.put(bits), bits = 0, used = 0;
   }
   if (used > 0) to.put(bits);
@@ -131,9 +111,8 @@ bool Recipe::range_of_rows(const yard_value_t* args, uint32_t count, uint32_t fl
                                       (g.source == Group::Source::kDim && t->ndim == g.axis));
     for (uint32_t i = 0; i < g.count; ++i, ++test)
       if (reads && test->m != uint64_t{1} << 63) return false;
-    if (g.source != Group::Source::kOther) continue;
-    const uint32_t kind = others_[g.other].kind;
-    if (kind == YARD_LIMIT_MULTIPLE || kind == YARD_LIMIT_EQUALS) return false;
+    if (g.source == Group::Source::kPredicate && !is_monotone(predicates_[g.predicate]))
+      return false;
   }
   yard_value_t values[YARD_MAX_ARGS];
   yard_tensor_t tensors[YARD_MAX_ARGS];

@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "op/field.h"
+#include "op/predicate.h"
 #include "select/candidate_set.h"
 
 namespace yard::dispatch {
@@ -82,21 +82,18 @@ class Recipe {
   struct Test {
     uint64_t x = 0, y = 0, m = 0;
     uint64_t pad_ = 0;  // a power of two in size: stepping costs one instruction
+
+    bool operator==(const Test&) const = default;
   };
   // Consecutive tests of one value.
   struct Group {
-    enum class Source : uint8_t { kDim, kFacts, kProduct, kOther };
-    Source source = Source::kOther;
+    enum class Source : uint8_t { kDim, kFacts, kProduct, kPredicate };
+    Source source = Source::kPredicate;
     uint8_t arg = 0, axis = 0;
-    uint8_t count = 0;   // at least one
-    uint32_t other = 0;  // kOther: index into others_; v is 0 if that predicate holds, else 1
-  };
-  // A predicate in full, for what has no quick form: optional arguments, scalars, odd multiples.
-  struct Other {
-    uint32_t kind;  // YARD_LIMIT_*
-    uint8_t arg;
-    int64_t a, b;
-    op::Field field;
+    uint8_t count = 0;       // at least one
+    uint32_t predicate = 0;  // kPredicate: index into predicates_; v is 0 if that holds, else 1
+
+    bool operator==(const Group&) const = default;
   };
   // Dtype or device bits of a tensor beyond the lead.
   struct Facts {
@@ -121,7 +118,7 @@ class Recipe {
       v = 1;
       for (int32_t i = t->ndim - g.axis - 1; i >= 0; --i) v *= static_cast<uint64_t>(t->shape[i]);
     } else {
-      v = holds(others_[g.other], args) ? 0 : 1;
+      v = op::holds(predicates_[g.predicate], args) ? 0 : 1;
     }
     uint32_t n = g.count;
     do {
@@ -130,7 +127,6 @@ class Recipe {
     } while (--n > 0);
     return bits;
   }
-  static bool holds(const Other& o, const yard_value_t* args) noexcept;
   // The words after the first: more tests and facts, buckets, exact fields, whole arguments.
   bool fold_rest(const yard_value_t* args, Key& key) const noexcept;
 
@@ -143,7 +139,7 @@ class Recipe {
   bool oversize_ = false;
   bool reads_scalars_ = false;
   bool reads_alignment_ = false;
-  std::vector<Other> others_;
+  std::vector<op::Predicate> predicates_;  // without a quick form: optional arguments, scalars, ...
   std::vector<Facts> facts_;
   std::vector<op::Field> buckets_;
   std::vector<op::Field> exact_;                  // one word each

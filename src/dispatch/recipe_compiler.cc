@@ -5,19 +5,6 @@
 #include "dispatch/recipe.h"
 
 namespace yard::dispatch {
-namespace {
-
-bool same_field(const op::Field& a, const op::Field& b) {
-  if (a.kind != b.kind || a.count != b.count) return false;
-  for (uint32_t i = 0; i < a.count; ++i) {
-    const auto &x = a.sources[i], &y = b.sources[i];
-    if (x.arg != y.arg || x.axis != y.axis || x.factor != y.factor) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
 class RecipeCompiler {
  public:
   explicit RecipeCompiler(const select::CandidateSet& candidates)
@@ -30,10 +17,10 @@ class RecipeCompiler {
     for (const select::KernelCandidate& c : candidates_.all()) {
       // A kernel that is out whatever the call is reads nothing of the call.
       if (c.fixed.reason != YARD_REASON_NONE) continue;
-      for (const select::Limit& l : c.limits) read_limit(l);
+      for (const select::Limit& l : c.limits) read(l.predicate);
       read_verifier(c);
       for (const op::Field& f : c.cost_fields) read_bucket(f);
-      for (const health::BreakerStatus* h : c.key_breakers) read_breaker(*h);
+      for (const select::KeyBreaker& b : c.key_breakers) read_breaker(b);
     }
     read_rules();
     read_mode();
@@ -44,6 +31,7 @@ class RecipeCompiler {
  private:
   using Group = Recipe::Group;
   using Test = Recipe::Test;
+  using Kind = op::Field::Kind;
   // A group while it is collected.
   struct Bundle {
     Group group;
@@ -76,8 +64,7 @@ class RecipeCompiler {
   void read_dtype(size_t i) {
     // No tensor, no objection: an empty list is another matter than a full one.
     if (!is_tensor(i)) {
-      const auto count = candidates_.program().field(params_[i].name + ".count");
-      add_other(YARD_LIMIT_MIN, 0, 1, 0, &*count);
+      add_predicate({op::Field::of(Kind::kCount, i), op::IntegerTest::at_least(1)});
     }
     if (params_[i].dtype != DType::invalid) {
       // A fixed dtype tells nothing, but whether an optional tensor is there may.
@@ -93,74 +80,74 @@ class RecipeCompiler {
     read_facts(i, YARD_FACTS_DTYPE);
   }
 
-  void read_presence(size_t i) { add_other(YARD_LIMIT_ABSENT, i); }
+  void read_presence(size_t i) {
+    add_predicate({op::Field::of(Kind::kPresence, i), op::IntegerTest::equals(1)});
+  }
 
-  void read_limit(const select::Limit& l) {
-    switch (l.l.kind) {
-      case YARD_LIMIT_MIN:
-      case YARD_LIMIT_MAX:
-      case YARD_LIMIT_MULTIPLE:
-      case YARD_LIMIT_EQUALS: return read_integer(l);
-      case YARD_LIMIT_ABSENT:
-      case YARD_LIMIT_PRESENT: return read_presence(static_cast<size_t>(l.arg));
+  void read(const op::Predicate& p) {
+    const size_t arg = p.field.sources[0].arg;
+    switch (p.field.kind) {
+      case Kind::kPresence: return read_presence(arg);
+      case Kind::kDType: return read_dtype(arg);
+      case Kind::kAlignment: recipe_.reads_alignment_ = true; [[fallthrough]];
+      case Kind::kRank:
+      case Kind::kCompact:
+      case Kind::kInnerDense:
+      case Kind::kPlain:
+        if (!is_tensor(arg)) return read_whole(arg);
+        break;
       default: break;
     }
-    for (size_t i = 0; i < params_.size(); ++i)
-      if (params_[i].is_tensor() && (l.arg < 0 || static_cast<size_t>(l.arg) == i))
-        read_tensor_limit(l.l, i);
+    note_scalar(p.field);
+    if (!add_quick(p)) add_predicate(p);
   }
 
-  void read_tensor_limit(const yard_limit_t& l, size_t i) {
-    if (l.kind == YARD_LIMIT_DTYPE) return read_dtype(i);
-    if (l.kind == YARD_LIMIT_ALIGN) recipe_.reads_alignment_ = true;
-    if (!is_tensor(i)) return read_whole(i);
-    if (l.kind == YARD_LIMIT_RANK || params_[i].optional) return add_other(l.kind, i, l.a, l.b);
-    Test t;
-    switch (l.kind) {
-      case YARD_LIMIT_COMPACT: t.x = t.m = YARD_FACTS_COMPACT; break;
-      case YARD_LIMIT_INNER_DENSE: t.x = t.m = YARD_FACTS_INNER_DENSE; break;
-      case YARD_LIMIT_PLAIN: t.x = t.m = YARD_FACTS_PLAIN; break;
-      default: {
-        // ALIGN: taking the wanted logarithm off its field borrows from the free bit above it, unless
-        // the field is large enough.
-        const auto lg = static_cast<uint64_t>(std::countr_zero(static_cast<uint64_t>(l.a)));
-        t.y = 0 - (lg << YARD_FACTS_ALIGN_SHIFT);
-        t.m = uint64_t{1} << (YARD_FACTS_ALIGN_SHIFT + 4);
+  // A predicate on a tensor that is always there has a quick form, if it is about its facts, a dimension or a
+  // product of dimensions.
+  bool add_quick(const op::Predicate& p) {
+    const op::Field::Source& from = p.field.sources[0];
+    if (p.field.count != 1 || !always_there(from.arg)) return false;
+    const auto add_facts = [&](const Test& t) {
+      add({Group::Source::kFacts, from.arg, 0, 0, 0}, t);
+      return true;
+    };
+    const auto bit = [&](uint64_t mask) { return add_facts({mask, 0, mask, 0}); };
+    switch (p.field.kind) {
+      case Kind::kCompact: return bit(YARD_FACTS_COMPACT);
+      case Kind::kInnerDense: return bit(YARD_FACTS_INNER_DENSE);
+      case Kind::kPlain: return bit(YARD_FACTS_PLAIN);
+      case Kind::kAlignment: {
+        // Taking the wanted logarithm off its field borrows from the free bit above it, unless the field is large
+        // enough.
+        const auto lg = static_cast<uint64_t>(std::countr_zero(static_cast<uint64_t>(p.test.a)));
+        return add_facts({0, 0 - (lg << YARD_FACTS_ALIGN_SHIFT),
+                          uint64_t{1} << (YARD_FACTS_ALIGN_SHIFT + 4), 0});
       }
+      case Kind::kDim:
+        return from.factor == 1 &&
+               add_size({Group::Source::kDim, from.arg, from.axis, 0, 0}, p.test);
+      case Kind::kProduct:
+        return add_size({Group::Source::kProduct, from.arg, from.axis, 0, 0}, p.test);
+      default: return false;
     }
-    add({Group::Source::kFacts, static_cast<uint8_t>(i), 0, 0, 0}, t);
   }
 
-  // A predicate over a dimension or a product of a tensor that is always there has a quick form.
-  void read_integer(const select::Limit& l) {
-    const op::Field& f = l.field;
-    Test t;
-    const bool dim = f.kind == op::Field::Kind::kDim && f.sources[0].factor == 1;
-    const bool quick = (dim || f.kind == op::Field::Kind::kProduct) && f.count == 1 &&
-                       always_there(f.sources[0].arg) && quick_test(l.l, t);
-    if (quick)
-      add({dim ? Group::Source::kDim : Group::Source::kProduct, f.sources[0].arg, f.sources[0].axis,
-           0, 0},
-          t);
-    else
-      add_other(l.l.kind, 0, l.l.a, l.l.b, &f);
-    note_scalar(f);
-  }
-
-  static bool quick_test(const yard_limit_t& l, Test& t) {
+  bool add_size(const Group& g, const op::IntegerTest& test) {
     constexpr uint64_t kSign = uint64_t{1} << 63;
-    constexpr int64_t kMost = int64_t{1}
-                              << 62;  // sizes are below; so v - a and a - v do not overflow
-    if (l.a < 0 || l.a > kMost) return false;
-    const auto a = static_cast<uint64_t>(l.a);
-    switch (l.kind) {
-      case YARD_LIMIT_MIN: t = {0, 0 - a, kSign, 0}; return true;
-      case YARD_LIMIT_MAX: t = {~uint64_t{0}, a + 1, kSign, 0}; return true;
-      case YARD_LIMIT_EQUALS: t = {a, 0, ~uint64_t{0}, 0}; return true;
-      default:  // MULTIPLE
-        t = {0, 0, a - 1, 0};
-        return std::has_single_bit(a);
+    constexpr int64_t kMost = int64_t{1} << 62;  // sizes are below; so v - a does not overflow
+    const bool range = test.kind == op::IntegerTest::Kind::kRange;
+    if (!range || test.a == test.b) {
+      const auto a = static_cast<uint64_t>(test.a);
+      const bool quick = test.a >= 0 && test.a <= kMost && (range || std::has_single_bit(a));
+      if (quick) add(g, range ? Test{a, 0, ~uint64_t{0}, 0} : Test{0, 0, a - 1, 0});
+      return quick;
     }
+    std::vector<int64_t> cuts;
+    test.add_cuts(cuts);
+    for (const int64_t c : cuts)
+      if (c < 0 || c > kMost) return false;
+    for (const int64_t c : cuts) add(g, {0, 0 - static_cast<uint64_t>(c), kSign, 0});
+    return true;
   }
 
   void read_verifier(const select::KernelCandidate& c) {
@@ -174,23 +161,10 @@ class RecipeCompiler {
     for (int arg : c.verify_args) read_whole(static_cast<size_t>(arg));
   }
 
-  // Whether a call is of the kind that health holds back: its dtypes, and the bucket of each dimension.
-  void read_breaker(const health::BreakerStatus& breaker) {
+  void read_breaker(const select::KeyBreaker& breaker) {
     for (size_t i = 0; i < params_.size(); ++i)
       if (params_[i].is_tensor()) read_dtype(i);
-    const auto buckets = breaker.key.sizes.get();
-    const std::vector<op::Field>& dims = candidates_.health_dims();
-    for (size_t i = 0; i < buckets.size() && i < dims.size(); ++i) {
-      const auto edge = [&](uint32_t bucket) {
-        select::Limit l{};
-        l.l.kind = YARD_LIMIT_MIN;
-        l.l.a = int64_t{1} << bucket;
-        l.field = dims[i];
-        if (bucket < 62) read_integer(l);
-      };
-      if (buckets[i] > 0) edge(buckets[i] - 1u);
-      edge(buckets[i]);
-    }
+    for (const op::Predicate& p : breaker.sizes) read(p);
   }
 
   void read_rules() {
@@ -226,8 +200,7 @@ class RecipeCompiler {
   void read_bucket(const op::Field& f) { add_field(recipe_.buckets_, f); }
 
   void add_field(std::vector<op::Field>& to, const op::Field& f) {
-    const auto same = [&](const op::Field& o) { return same_field(o, f); };
-    if (std::none_of(to.begin(), to.end(), same)) to.push_back(f);
+    if (std::find(to.begin(), to.end(), f) == to.end()) to.push_back(f);
     note_scalar(f);
   }
 
@@ -239,37 +212,28 @@ class RecipeCompiler {
   }
 
   void note_scalar(const op::Field& f) {
-    if (f.count > 0 && f.kind == op::Field::Kind::kScalar) recipe_.reads_scalars_ = true;
+    if (f.count > 0 && f.kind == Kind::kScalar) recipe_.reads_scalars_ = true;
   }
 
   // ---- Where it goes ----
 
   void add(const Group& g, const Test& t) {
-    auto it = std::find_if(bundles_.begin(), bundles_.end(), [&](const Bundle& b) {
-      return b.group.source == g.source && b.group.arg == g.arg && b.group.axis == g.axis &&
-             b.group.other == g.other && b.tests.size() < Recipe::kFirstTests;
-    });
-    const auto same = [&](const Test& o) { return o.x == t.x && o.y == t.y && o.m == t.m; };
-    for (const Bundle& b : bundles_)
-      if (b.group.source == g.source && b.group.arg == g.arg && b.group.axis == g.axis &&
-          b.group.other == g.other && std::any_of(b.tests.begin(), b.tests.end(), same))
-        return;
-    if (it == bundles_.end()) it = bundles_.insert(bundles_.end(), {g, {}});
-    it->tests.push_back(t);
+    Bundle* room = nullptr;
+    for (Bundle& b : bundles_) {
+      if (b.group != g) continue;
+      if (std::find(b.tests.begin(), b.tests.end(), t) != b.tests.end()) return;
+      if (room == nullptr && b.tests.size() < Recipe::kFirstTests) room = &b;
+    }
+    if (room == nullptr) room = &bundles_.emplace_back(Bundle{g, {}});
+    room->tests.push_back(t);
   }
 
-  void add_other(uint32_t kind, size_t arg, int64_t a = 0, int64_t b = 0,
-                 const op::Field* field = nullptr) {
-    Recipe::Other o{};
-    o.kind = kind, o.arg = static_cast<uint8_t>(arg), o.a = a, o.b = b;
-    if (field != nullptr) o.field = *field;
-    for (const Recipe::Other& known : recipe_.others_)
-      if (known.kind == o.kind && known.arg == o.arg && known.a == o.a && known.b == o.b &&
-          same_field(known.field, o.field))
-        return;
+  void add_predicate(const op::Predicate& p) {
+    std::vector<op::Predicate>& all = recipe_.predicates_;
+    if (std::find(all.begin(), all.end(), p) != all.end()) return;
     Group g;
-    g.other = static_cast<uint32_t>(recipe_.others_.size());
-    recipe_.others_.push_back(o);
+    g.predicate = static_cast<uint32_t>(all.size());
+    all.push_back(p);
     add(g, {0, 0, ~uint64_t{0}, 0});
   }
 

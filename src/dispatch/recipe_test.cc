@@ -9,7 +9,7 @@
 #include <deque>
 #include <set>
 
-#include "op/test_call.h"
+#include "op/testing.h"
 #include "registry/testing.h"
 #include "select/select.h"
 

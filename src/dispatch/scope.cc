@@ -61,7 +61,7 @@ StatePtr intern(ScopeContent content) {
   auto state = std::make_shared<ScopeState>();
   state->id = state->policy_id = text.empty() ? 0 : next_scope_id();
   state->problem = validate(content.policy);
-  if (!state->problem.ok()) state->problem.note("said by a scope of this thread");
+  if (!state->problem.ok()) state->problem.note("set by a scope of this thread");
   if (content.inference.value_or(false)) state->flags |= YARD_CALL_INFERENCE;
   if (content.deterministic.value_or(false)) state->flags |= YARD_CALL_DETERMINISTIC;
   state->content = std::move(content);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scopes as the dispatcher sees them: what all scopes of a thread say together, under one number.
+// Scopes as the dispatcher sees them: the content of all scopes of a thread together, under one number.
 //
-// Equal scopes have equal numbers while one of them lives and some time after, so that a scope that is made
-// again and again finds its overlays and memos. Only so many are remembered.
+// Equal scopes have equal numbers while one of them lives and some time after, so that a scope that is created again
+// finds its overlays and memos. A bounded number is remembered.
 #pragma once
 
 #include <yard/detail/guard.h>
@@ -22,9 +22,9 @@ struct ScopeContent {
   Policy policy;
   std::map<std::string, std::string, std::less<>> labels;
   std::optional<bool> inference, deterministic;
-  std::string mode;  // by name; empty: nothing is said
+  std::string mode;  // by name; empty: unset
 
-  // Canonical: equal contents, equal text, and only those. Empty: says nothing.
+  // Canonical: contents are equal exactly if their texts are. Empty: nothing is set.
   std::string text() const;
   // `inner` inside of this.
   ScopeContent under(const ScopeContent& inner) const;
@@ -34,17 +34,17 @@ class Tracer;
 
 // What a thread is in. Immutable.
 struct ScopeState {
-  uint64_t id = 0;         // as in ThreadHead::scope; 0: nothing is said
-  uint64_t policy_id = 0;  // of the state that says the same and does not trace
+  uint64_t id = 0;         // as in ThreadHead::scope; 0: nothing is set
+  uint64_t policy_id = 0;  // of the equal state that does not trace
   ScopeContent content;
   uint32_t flags = 0;  // of every call inside
   Status problem;      // of every call inside
-  // Calls are given to it instead of being run (yard/trace.h). Its id is no other state's, so that nothing
-  // is remembered of such calls.
+  // Records calls instead of running them (yard/trace.h). The state's id is unique, so that no memo of such calls is
+  // found again.
   Tracer* tracer = nullptr;
 };
 
-// `outer` (may be null), traced.
+// A copy of `outer` (may be null) that traces.
 std::shared_ptr<const ScopeState> traced(const ScopeState* outer, Tracer* tracer);
 
 // One scope, and the states it makes inside of others.
@@ -67,7 +67,7 @@ struct ScopeSpec {
 // What this thread is in; null outside of any scope.
 inline const ScopeState* scope_of(const ThreadHead& thread) noexcept { return thread.scope_state; }
 
-// A thread that works for another one is in that one's scope. `state` must stay.
+// Puts a thread that works for another one in that one's scope. `state` must outlive it.
 class ScopeOfCaller {
  public:
   ScopeOfCaller(ThreadHead& thread, const ScopeState* state) noexcept

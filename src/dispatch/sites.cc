@@ -1,42 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops as callers know them: by name, with whatever must be loaded for them first.
+// Finding ops, checking signatures, making sites.
+#include "dispatch/sites.h"
+
 #include <fmt/format.h>
 
 #include "base/text.h"
 #include "dispatch/core.h"
-#include "dispatch/signature.h"
 
 namespace yard::detail {
-
-bool Core::first_need(std::string_view op, const registry::OpRecord* op_record) const {
-  if (loader == nullptr) return false;
-  std::atomic<bool>* needed =
-      op_record != nullptr ? &of_index(op_record->op->index).needed : nullptr;
-  if (needed != nullptr && needed->load(std::memory_order_acquire)) return false;
-  if (select::inside_select()) return false;  // where nothing may be published
-  if (!loader->need(PluginOffer::kOp, op)) return false;
-  if (needed != nullptr) needed->store(true, std::memory_order_release);
-  return true;
-}
-
-bool Core::in_use(std::string_view op) const {
-  const auto s = snapshot();
-  const registry::OpRecord* op_record = s->state->find(op);
-  return op_record != nullptr &&
-         of_index(op_record->op->index).needed.load(std::memory_order_acquire);
-}
-
-Status Core::unknown_op(const registry::State& state, std::string_view name) const {
-  std::vector<std::string> names;
-  for (const auto& [n, f] : state.op_records) names.push_back(n);
-  Status s(Code::kUnknownOp,
-           fmt::format("op '{}' is not known{}", name, base::did_you_mean(name, names)));
-  if (loader != nullptr)
-    for (std::string& line : loader->refused_for(PluginOffer::kOp, name)) s.note(std::move(line));
-  return s;
-}
-
 namespace {
+
+// What params.h calls each letter.
+const char* cpp_name(char letter) {
+  switch (letter) {
+    case 'r': return "In";
+    case 'w': return "Out";
+    case 'm': return "InOut";
+    case 'R': return "OptIn";
+    case 'W': return "OptOut";
+    case 'M': return "OptInOut";
+    case 'l': return "InList";
+    case 's': return "std::string_view";
+    case 'f': return "a floating-point type";
+    case 'n': return "an integer or enum type";
+    case 'b': return "bool";
+    default: return "?";
+  }
+}
+
+char letter_of(const op::Param& p) {
+  switch (p.kind) {
+    case op::Kind::kTensor: {
+      const char c = p.access == op::Access::kRead    ? 'r'
+                     : p.access == op::Access::kWrite ? 'w'
+                                                      : 'm';
+      return p.optional ? static_cast<char>(c - 'a' + 'A') : c;
+    }
+    case op::Kind::kTensorList: return 'l';
+    case op::Kind::kInt:
+    case op::Kind::kEnum: return 'n';
+    case op::Kind::kFloat: return 'f';
+    case op::Kind::kBool: return 'b';
+    case op::Kind::kString: return 's';
+  }
+  return '?';
+}
 
 // How many tensors there are, if no other parameter comes before one and none is optional; else 0.
 uint8_t leading_tensors(const op::Schema& schema) {
@@ -50,46 +58,109 @@ uint8_t leading_tensors(const op::Schema& schema) {
 
 }  // namespace
 
-Site* Core::attach(std::string_view name, std::string_view letters, Status* why) {
-  auto s = snapshot();
-  const registry::OpRecord* op_record = s->state->find(name);
-  if (first_need(name, op_record)) {
-    s = snapshot();
-    op_record = s->state->find(name);
+Status check_signature(const op::Program& program, std::string_view letters) {
+  const auto& params = program.schema().params;
+  const auto wrong = [&](const std::string& what) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("op '{}' is declared with a C++ signature that does not fit its schema: {}\n"
+                    "  schema: {}",
+                    program.name(), what, op::to_string(program.schema())));
+  };
+  if (letters.size() != params.size())
+    return wrong(fmt::format("{} parameters, the schema has {}", letters.size(), params.size()));
+  for (size_t i = 0; i < letters.size(); ++i) {
+    const char want = letter_of(params[i]);
+    if (letters[i] != want)
+      return wrong(fmt::format("parameter {} ('{}') is {}, expected {}", i + 1, params[i].name,
+                               cpp_name(letters[i]), cpp_name(want)));
   }
-  if (op_record == nullptr) {
-    *why = unknown_op(*s->state, name);
+  return {};
+}
+
+Sites::~Sites() {
+  for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr;)
+    delete std::exchange(s, s->next);
+}
+
+bool Sites::first_need(std::string_view op, const registry::OpRecord* op_record) const {
+  registry::LazyLoader* const loader = core_.services().lazy_loader();
+  if (loader == nullptr) return false;
+  std::atomic<bool>* needed =
+      op_record != nullptr ? &by_index_[op_record->op->index].needed : nullptr;
+  if (needed != nullptr && needed->load(std::memory_order_acquire)) return false;
+  if (select::inside_select()) return false;  // where nothing may be published
+  if (!loader->need(PluginOffer::kOp, op)) return false;
+  if (needed != nullptr) needed->store(true, std::memory_order_release);
+  return true;
+}
+
+bool Sites::in_use(std::string_view op) const {
+  const auto s = core_.snapshot();
+  const registry::OpRecord* op_record = s->state->find(op);
+  return op_record != nullptr &&
+         by_index_[op_record->op->index].needed.load(std::memory_order_acquire);
+}
+
+void Sites::forget_needed(uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) by_index_[i].needed = false;
+}
+
+Status Sites::unknown_op(const registry::State& state, std::string_view name) const {
+  std::vector<std::string> names;
+  for (const auto& [n, f] : state.op_records) names.push_back(n);
+  Status s(Code::kUnknownOp,
+           fmt::format("op '{}' is not known{}", name, base::did_you_mean(name, names)));
+  if (registry::LazyLoader* const loader = core_.services().lazy_loader())
+    for (std::string& line : loader->refused_for(PluginOffer::kOp, name)) s.note(std::move(line));
+  return s;
+}
+
+Result<FoundOp> Sites::find(std::string_view name) const {
+  auto s = core_.snapshot();
+  const registry::OpRecord* record = s->state->find(name);
+  if (first_need(name, record)) {
+    s = core_.snapshot();
+    record = s->state->find(name);
+  }
+  if (record == nullptr) return unknown_op(*s->state, name);
+  return FoundOp{std::move(s), record};
+}
+
+Site* Sites::attach(std::string_view name, std::string_view letters, Status* why) {
+  const auto found = find(name);
+  if (!found.ok()) {
+    *why = found.status();
     return nullptr;
   }
+  const registry::Op& op = *found->record->op;
   if (letters != kPacked) {
-    *why = dispatch::check_signature(*op_record->op->program, letters);
+    *why = check_signature(*op.program, letters);
     if (!why->ok()) return nullptr;
   }
   // An index belongs to one schema for ever, a site to a name.
-  std::atomic<Site*>* packed =
-      letters == kPacked ? &of_index(op_record->op->index).packed : nullptr;
-  Site* found = packed != nullptr ? packed->load(std::memory_order_acquire) : nullptr;
-  if (found == nullptr)
-    for (found = sites_.load(std::memory_order_acquire);
-         found != nullptr && (found->name != name || found->letters != letters);)
-      found = found->next;
-  if (found != nullptr) {
-    found->index.store(op_record->op->index, std::memory_order_release);
-    if (packed != nullptr) packed->store(found, std::memory_order_release);
-    return found;
-  }
-  // Two threads may make one each; both serve.
-  static std::atomic<uint64_t> last_id{0};
-  auto* site = new Site{this,
-                        last_id.fetch_add(1, std::memory_order_relaxed) + 1,
-                        op_record->op->program->arg_count(),
-                        {op_record->op->index},
-                        letters != kPacked,
-                        leading_tensors(op_record->op->program->schema()),
-                        std::string(name),
-                        std::string(letters)};
-  site->next = sites_.load(std::memory_order_relaxed);
-  while (!sites_.compare_exchange_weak(site->next, site, std::memory_order_release)) {
+  std::atomic<Site*>* packed = letters == kPacked ? &by_index_[op.index].packed : nullptr;
+  Site* site = packed != nullptr ? packed->load(std::memory_order_acquire) : nullptr;
+  if (site == nullptr)
+    for (site = sites_.load(std::memory_order_acquire);
+         site != nullptr && (site->name != name || site->letters != letters);)
+      site = site->next;
+  if (site != nullptr) {
+    site->index.store(op.index, std::memory_order_release);
+  } else {
+    // Two threads may make one each; both serve.
+    static std::atomic<uint64_t> last_id{0};
+    site = new Site{&core_,
+                    last_id.fetch_add(1, std::memory_order_relaxed) + 1,
+                    op.program->arg_count(),
+                    {op.index},
+                    letters != kPacked,
+                    leading_tensors(op.program->schema()),
+                    std::string(name),
+                    std::string(letters)};
+    site->next = sites_.load(std::memory_order_relaxed);
+    while (!sites_.compare_exchange_weak(site->next, site, std::memory_order_release)) {
+    }
   }
   if (packed != nullptr) packed->store(site, std::memory_order_release);
   return site;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that are not a plain hit: with options, without a plan, of an op that is not there any more, inside a
-// commit group, traced.
+// Every call that is not a plain hit: with options, without a plan, of an op that was removed or replaced, inside a commit
+// group, traced.
 #include <fmt/format.h>
 #include <yard/detail/commit.h>
 
 #include "base/stopwatch.h"
 #include "dispatch/call.h"
-#include "dispatch/hit.h"
+#include "dispatch/call_steps.h"
 #include "dispatch/tracer.h"
 #include "dispatch/watched.h"
 
@@ -14,8 +14,8 @@ namespace yard::detail {
 
 namespace {
 
-// How a commit group knows such calls again, in other processes too: by what its inputs are, without labels,
-// outputs, scalars, and where in memory tensors happen to be.
+// What identifies a kind of call in a commit group, across processes: the forms of its inputs, without labels, outputs,
+// scalars and addresses.
 std::string commit_point(const op::Program& program, const yard_value_t* args, uint32_t flags) {
   op::CallSpec spec =
       op::Call::capture(program, args, flags & ~YARD_CALL_ALIASED, {}).to_spec(program);
@@ -33,25 +33,25 @@ std::string commit_point(const op::Program& program, const yard_value_t* args, u
   return op::to_string(spec);
 }
 
-// Writes down what a group's first call of a kind chose, before it runs.
-class CommitChooser final : public exec::Chooser {
+// Records what a group's first call of a kind chose, before it runs.
+class CommitChooser final : public exec::KernelChoice {
  public:
   CommitChooser(Commit& group, const std::string& point) : group_(group), point_(point) {}
 
-  bool may_change() override { return group_.take_back(point_); }
-  void takes(const registry::Kernel& kernel) override { group_.note(point_, kernel.id); }
+  bool may_try_another() override { return group_.take_back(point_); }
+  void chosen(const registry::Kernel& kernel) override { group_.note(point_, kernel.id); }
 
  private:
   Commit& group_;
   const std::string& point_;
 };
 
-// One call on its way through the slow path.
+// One call. run() takes the steps of call_steps.h; where one finds nothing, it makes what is missing and takes them again.
 class SlowCall {
  public:
-  SlowCall(Core& core, Site& site, const yard_value_t* args, uint32_t count, const Options* options,
+  SlowCall(Site& site, const yard_value_t* args, uint32_t count, const Options* options,
            std::shared_ptr<const policy::Rollout> rollout = nullptr)
-      : core_(core),
+      : core_(*site.core),
         site_(site),
         given_(args),
         facts_(args, count, site.typed),
@@ -73,32 +73,24 @@ class SlowCall {
     if (scope_ != nullptr && !scope_->problem.ok()) return scope_->problem;
     for (;;) {
       std::shared_ptr<const Entry> entry;
-      Key key;
-      {
-        base::Guard guard(thread_);
-        Status status;
-        switch (try_hit(guard, key, status, entry)) {
-          case Step::kDone: return status;
-          case Step::kAgain: break;
-          case Step::kMiss: break;
-        }
-      }
+      Status status;
+      if (try_hit(status, entry)) return status;
       if (entry == nullptr) {
-        // The entry was replaced under us, or an overlay or an op must be found first.
-        if (Status s = prepare(); !s) return s;
+        if (Status s = find_op_or_make_overlay(); !s) return s;
         continue;
       }
-      if (core_.first_need(entry->name(), &entry->candidates().op_record())) continue;
+      if (core_.sites.first_need(entry->name(), &entry->candidates().op_record())) continue;
       const op::Call call = op::Call::capture(entry->program(), args_, flags_, labels());
-      const bool use_cache = keyed_ && (o_ == nullptr || o_->cache);
-      auto plan =
-          use_cache ? core_.make_plan(*entry, key, call) : core_.fresh_plan(*entry, key, call);
+      Key key;
+      const bool keyed = entry->recipe().fold(args_, flags_, key);
+      auto plan = keyed && uses_cache() ? core_.planner.make_plan(*entry, key, call)
+                                        : core_.planner.fresh_plan(*entry, key, call);
       if (!plan.ok()) {
         if (rollout_ != nullptr) tally_unserved(*rollout_, *entry, args_, plan.status());
         return std::move(plan).status();
       }
       selected_ = true;
-      if (*plan == nullptr) continue;
+      if (*plan == nullptr) continue;  // it is stored
       base::Guard guard(thread_);
       guard.move_to(entry.get());
       return execute(*entry, **plan);
@@ -106,45 +98,52 @@ class SlowCall {
   }
 
  private:
-  enum class Step { kDone, kAgain, kMiss };
-
-  // Everything up to the plan, and the kernel if there is one. On a miss `entry` is held.
-  Step try_hit(base::Guard& guard, Key& key, Status& status, std::shared_ptr<const Entry>& entry) {
-    const Snapshot* snapshot = guard.protect(core_.current);
+  // The steps: true if the call has ended, with `status`. Else `entry` is the one that lacks a plan; null if that has been
+  // replaced meanwhile, or the op or the overlay is not there.
+  bool try_hit(Status& status, std::shared_ptr<const Entry>& entry) {
+    base::Guard guard(thread_);
     const uint32_t index = site_.index.load(std::memory_order_relaxed);
-    const Entry* e = snapshot->entry(index);
-    if (e == nullptr) {
-      gone_ = true;
-      return Step::kAgain;
-    }
-    if (const dispatch::OverlayKey key_of_call = key_for(*e); key_of_call.hash != 0) {
-      e = snapshot->overlay(index, key_of_call);
-      if (e == nullptr) {
-        // The table is bounded and may have forgotten it again; what prepare() made still holds.
-        if (overlay_ == nullptr || overlay_->generation() != snapshot->generation)
-          return Step::kAgain;
-        e = overlay_.get();
-      }
-    }
-    guard.move_to_after_reading(e);
-    const op::Program& program = e->program();
-    status = check(program);
-    if (!status.ok()) return Step::kDone;
-    keyed_ = e->recipe().fold(args_, flags_, key);
-    const bool use_cache = keyed_ && (o_ == nullptr || o_->cache);
-    if (const exec::Plan* plan = use_cache ? e->find(key) : nullptr) {
+    gone_ = true;
+    const Entry* const e =
+        find_entry(guard, core_, index, [&](const Snapshot& snapshot, const Entry* global) {
+          gone_ = false;
+          return overlay_or_global(snapshot, index, *global);
+        });
+    if (e == nullptr) return false;
+    status = check(e->program());
+    if (!status.ok()) return true;
+    if (const exec::Plan* plan = uses_cache() ? find_plan(*e, args_, flags_) : nullptr) {
       status = execute(*e, *plan);
-      return Step::kDone;
+      return true;
     }
     entry = e->weak_from_this().lock();
-    return Step::kMiss;
+    return false;
   }
 
+  const Entry* overlay_or_global(const Snapshot& snapshot, uint32_t index, const Entry& global) {
+    const dispatch::OverlayKey key = key_for(global);
+    if (key.hash == 0) return &global;
+    if (const Entry* e = snapshot.overlay(index, key)) return e;
+    // The table is bounded and may have dropped it again; the one that was made for this call still holds.
+    return overlay_ != nullptr && overlay_->generation() == snapshot.generation ? overlay_.get()
+                                                                                : nullptr;
+  }
+
+  bool uses_cache() const noexcept { return o_ == nullptr || o_->cache; }
+
   Status check(const op::Program& program) {
-    const int32_t aliased = program.tags_fit(args_, count_) ? program.fits(args_) : -1;
-    if (aliased < 0) return program.explain_mismatch(args_, count_);
+    int32_t aliased = check_args(program, args_, count_, false);
+    if (aliased < 0) {
+      YARD_RETURN_IF_ERROR(program.explain_mismatch(args_, count_));
+      if (!traced()) return null_data(program);
+      aliased = program.fits(args_);
+    }
     flags_ = (flags_ & ~YARD_CALL_ALIASED) | static_cast<uint32_t>(aliased);
-    if (traced() || !program.has_null_data(args_)) return {};
+    return {};
+  }
+
+  // The error of a call that fits, but has elements without data.
+  Status null_data(const op::Program& program) const {
     for (uint32_t i = 0; i < count_; ++i) {
       const yard_value_t& v = args_[i];
       if (v.tag == YARD_TAG_TENSOR && v.u.tensor->data == nullptr &&
@@ -158,12 +157,11 @@ class SlowCall {
                   fmt::format("{}: a tensor of a list has elements and no data", program.name()));
   }
 
-  // Outside the guard: finds the op again, or makes the overlay.
-  Status prepare() {
+  // Outside the guard.
+  Status find_op_or_make_overlay() {
     if (gone_) {
-      gone_ = false;
       Status why;
-      const Site* again = core_.attach(site_.name, site_.letters, &why);
+      const Site* again = core_.sites.attach(site_.name, site_.letters, &why);
       if (again == nullptr) return why;
       // Only an index that attach() has checked the signature for.
       site_.index.store(again->index.load(std::memory_order_acquire), std::memory_order_release);
@@ -176,7 +174,7 @@ class SlowCall {
     if (o_ != nullptr) YARD_RETURN_IF_ERROR(check_options(global->candidates().op_record(), *o_));
     const PolicyOverride extra = make_override(o_, scope_, key_for(*global));
     YARD_RETURN_IF_ERROR(check_override(extra, *s->policy->modes));
-    overlay_ = core_.overlay(s, index, extra);
+    overlay_ = core_.planner.overlay(s, index, extra);
     return {};
   }
 
@@ -189,11 +187,11 @@ class SlowCall {
       o_->result->select_ns = selecting_.lap();
     }
     if (traced()) return trace(e, plan);
-    // Health hears of calls that go well while it suspects the kernel, and a plan may be newer than that.
+    // While health suspects the kernel it must hear of successes, too; and a plan may be newer than the suspicion.
     if (plan.direct.load(std::memory_order_relaxed) && rollout_ == nullptr &&
         thread_.commit == nullptr && (o_ == nullptr || !o_->deadline) &&
         plan.attempts[0].stats->suspects.load(std::memory_order_relaxed) == 0) [[likely]]
-      return run_direct(e, plan);
+      return execute_direct(e, plan);
     // A call in rollout has been seen before it was sent there.
     if (e.candidates().settings().observer != nullptr && rollout_ == nullptr)
       observe(e, args_, flags_, o_);
@@ -204,16 +202,13 @@ class SlowCall {
     const auto& rollout = e.candidates().settings().rollout;
     if (rollout == nullptr) return run_watched(thread_, core_, e, plan, asked);
     if (takes_rollout(*rollout, e, o_, scope_))
-      return core_.call_in_rollout(site_, given_, count_, o_, rollout);
+      return call_in_rollout(site_, given_, count_, o_, rollout);
     return run_tallied(thread_, core_, e, plan, asked, *rollout, false);
   }
 
-  // Nothing to do before and after but to run the kernel.
-  Status run_direct(const Entry& e, const exec::Plan& plan) {
+  Status execute_direct(const Entry& e, const exec::Plan& plan) {
     char* const error = thread_.message();
-    yard_call_t call;
-    start_call(call, error, flags_, core_.host, plan.self);
-    const int32_t code = call_kernel(call, [&] { return plan.run(&call, given_, count_); });
+    const int32_t code = run_direct(error, core_, plan, given_, count_, flags_);
     ResultRecord* const record = o_ != nullptr ? o_->result : nullptr;
     if (record != nullptr) {
       exec::note_kernel(*record, plan.attempts[0].kernel->id);
@@ -231,16 +226,16 @@ class SlowCall {
     return s;
   }
 
-  // Inside a commit group: what was chosen for such a call runs, or nothing; the first one chooses.
+  // Inside a commit group: the kernel that was chosen for such calls runs, or none; the first call chooses.
   Status run_committed(Commit& group, const Entry& e, const exec::Plan& plan,
                        exec::Request& asked) {
     const std::string point = commit_point(e.program(), args_, flags_);
     const std::string* const chosen = group.chosen(point);
     if (chosen == nullptr) {
       CommitChooser chooser(group, point);
-      asked.chooser = &chooser;
+      asked.choice = &chooser;
       Status s = run_watched(thread_, core_, e, plan, asked);
-      if (!s.ok()) group.take_back(point);  // nobody was chosen
+      if (!s.ok()) group.take_back(point);  // no kernel was chosen
       return s;
     }
     asked.strict = asked.committed = true;
@@ -252,13 +247,13 @@ class SlowCall {
                                 e.name(), o_->force, *chosen));
     Options forced = o_ != nullptr ? *o_ : Options();
     forced.force = *chosen;
-    Status s = core_.call_slow(site_, given_, count_, &forced);
+    Status s = call_slow(site_, given_, count_, &forced);
     if (!s.ok() && s.code() != Code::kKernelFailed)
       s.note(fmt::format("'{}' was chosen for such calls by the commit group", *chosen));
     return s;
   }
 
-  // What the call says to this op: its labels count only where rules or a mode of the program read them.
+  // Labels of the call count only where rules or a mode of the program read them.
   dispatch::OverlayKey key_for(const Entry& global) const {
     if (o_ == nullptr || o_->labels.empty()) return key_;
     if (!by_program_mode() && !global.candidates().settings().reads_labels()) return key_;
@@ -272,12 +267,12 @@ class SlowCall {
 
   bool traced() const noexcept { return scope_ != nullptr && scope_->tracer != nullptr; }
 
-  // Writes the call down instead of running it. The kernel may refuse, or leave a note.
+  // Records the call instead of running it. The kernel may refuse, or leave a note.
   Status trace(const Entry& e, const exec::Plan& plan) {
     const registry::Kernel& kernel = *plan.attempts[0].kernel;
     exec::Request asked = request(e, core_, args_, given_, flags_, o_);
     asked.trace = true;
-    exec::Frame frame(core_.host, flags_, kernel.d.self);
+    exec::CallFrame frame(core_.host, flags_, kernel.d.self);
     if (o_ != nullptr && o_->result != nullptr)
       std::snprintf(o_->result->kernel, sizeof o_->result->kernel, "%s", kernel.id.c_str());
     const int32_t code = exec::run_kernel(thread_, kernel, frame, asked);
@@ -300,25 +295,24 @@ class SlowCall {
   const Options* o_;
   base::ThreadRecord& thread_;
   const ScopeState* scope_;
-  const std::shared_ptr<const policy::Rollout> rollout_;  // the call goes by its rules
+  const std::shared_ptr<const policy::Rollout>
+      rollout_;  // whose rules apply to the call; null: none
   const dispatch::OverlayKey key_;
   std::shared_ptr<const Entry> overlay_;
   uint32_t flags_ = 0;
-  bool gone_ = false, keyed_ = false, selected_ = false;
+  bool gone_ = false, selected_ = false;
   base::Stopwatch selecting_;  // runs where there is a record to fill in
 };
 
 }  // namespace
 
-Status Core::call_slow(Site& site, const yard_value_t* args, uint32_t count,
-                       const Options* options) {
-  return SlowCall(*this, site, args, count, options).run();
+Status call_slow(Site& site, const yard_value_t* args, uint32_t count, const Options* options) {
+  return SlowCall(site, args, count, options).run();
 }
 
-Status Core::call_in_rollout(Site& site, const yard_value_t* args, uint32_t count,
-                             const Options* options,
-                             std::shared_ptr<const policy::Rollout> rollout) {
-  return SlowCall(*this, site, args, count, options, std::move(rollout)).run();
+Status call_in_rollout(Site& site, const yard_value_t* args, uint32_t count, const Options* options,
+                       std::shared_ptr<const policy::Rollout> rollout) {
+  return SlowCall(site, args, count, options, std::move(rollout)).run();
 }
 
 }  // namespace yard::detail

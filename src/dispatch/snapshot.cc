@@ -1,7 +1,191 @@
 // SPDX-License-Identifier: Apache-2.0
+// Entries, their plan tables, and the overlays of a snapshot.
 #include "dispatch/snapshot.h"
 
+#include <algorithm>
+#include <bit>
+
+#include "base/editing.h"
+
 namespace yard::dispatch {
+namespace {
+
+constexpr uint32_t kFirstTable = 16;
+
+void free_table(void* t) { PlanTable::Deleter()(static_cast<PlanTable*>(t)); }
+void free_plan(void* p) { exec::Plan::Deleter()(static_cast<exec::Plan*>(p)); }
+
+using base::Editing;  // tells a forked child that it cannot use the entry
+
+uint64_t next_entry_id() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+uint64_t next_memo_version() noexcept {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+}  // namespace
+
+void MemoVersion::renew() noexcept { value_.store(next_memo_version(), std::memory_order_seq_cst); }
+
+void MemoVersion::invalidate() noexcept {
+  uint64_t now = value_.load(std::memory_order_relaxed);
+  while (now != 0 &&
+         !value_.compare_exchange_weak(now, next_memo_version(), std::memory_order_seq_cst)) {
+  }
+}
+
+PlanTable::Ptr PlanTable::make(uint32_t size) {
+  void* memory = ::operator new(sizeof(PlanTable) + size * sizeof(Slot));
+  auto* table = new (memory) PlanTable(size);
+  auto* slots = reinterpret_cast<Slot*>(table + 1);
+  for (uint32_t i = 0; i < size; ++i) new (slots + i) Slot(nullptr);
+  return Ptr(table);
+}
+
+void PlanTable::Deleter::operator()(PlanTable* t) const noexcept { ::operator delete(t); }
+
+void PlanTable::put(const exec::Plan* plan) noexcept {
+  auto* slots = reinterpret_cast<Slot*>(this + 1);
+  uint32_t i = static_cast<uint32_t>(plan->hash) & mask_;
+  while (slots[i].load(std::memory_order_relaxed) != nullptr) i = (i + 1) & mask_;
+  slots[i].store(plan, std::memory_order_release);
+  ++used_;
+}
+
+std::shared_ptr<Entry> Entry::make(select::CandidateSet candidates, uint64_t generation,
+                                   MemoVersion& memos, const Entry* stats_from,
+                                   const void* inside) {
+  const auto retire = [](Entry* e) {
+    std::vector<const void*> held_by = std::move(e->handles_);
+    held_by.push_back(e);
+    if (e->inside_ != nullptr) held_by.push_back(e->inside_);
+    base::reclaimer().retire(
+        e, [](void* p) { delete static_cast<Entry*>(p); }, std::move(held_by));
+  };
+  return std::shared_ptr<Entry>(
+      new Entry(std::move(candidates), generation, memos, stats_from, inside), retire);
+}
+
+Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
+             const Entry* stats_from, const void* inside)
+    : program_(&candidates.program()),
+      recipe_(Recipe::compile(candidates)),
+      table_(PlanTable::make(kFirstTable).release()),
+      generation_(generation),
+      memos_(memos),
+      id_(next_entry_id()),
+      candidates_(std::move(candidates)),
+      inside_(inside) {
+  for (const select::KernelCandidate& c : candidates_.all()) {
+    std::shared_ptr<const exec::KernelStats> stats;
+    if (stats_from != nullptr) {
+      const auto& old = stats_from->candidates_.all();
+      for (size_t i = 0; i < old.size() && stats == nullptr; ++i)
+        if (old[i].kernel == c.kernel) stats = stats_from->stats_[i];
+    }
+    stats_.push_back(stats != nullptr ? std::move(stats) : std::make_shared<exec::KernelStats>());
+  }
+}
+
+Entry::~Entry() { free_table(table_.load(std::memory_order_relaxed)); }
+
+exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order) const {
+  size_t tries = exec::Plan::kMaxAttempts;
+  if (const auto& said = candidates_.settings().fallbacks) tries = std::min(tries, *said + 1);
+  // A half-open kernel may be skipped, and another takes its place.
+  const size_t most = candidates_.half_open() ? exec::Plan::kMaxAttempts : tries;
+  std::vector<exec::Attempt> attempts;
+  for (uint16_t i : order) {
+    attempts.push_back({candidates_.all()[i].kernel.get(), stats_[i].get()});
+    if (attempts.size() == most) break;
+  }
+  auto made = exec::Plan::make(key.hash, {key.w, key.words}, attempts);
+  made->tries = static_cast<uint8_t>(std::min<size_t>(tries, made->attempt_count));
+  made->mode = order.by;
+  if (watched()) {
+    made->simple = false;
+    made->direct.store(false, std::memory_order_relaxed);
+  }
+  return made;
+}
+
+void Entry::replace_table(PlanTable::Ptr next) {
+  PlanTable* old = table_.load(std::memory_order_relaxed);
+  table_.store(next.release(), std::memory_order_release);
+  base::reclaimer().retire(old, free_table, {this});
+}
+
+template <class F>
+size_t Entry::evict_if(const F& old) {
+  std::deque<ClassRecord> kept;
+  std::vector<exec::Plan::Ptr> gone;
+  for (ClassRecord& c : classes_) {
+    if (c.plan->pins.load(std::memory_order_relaxed) == 0 && old(c))
+      gone.push_back(std::move(c.plan));
+    else
+      kept.push_back(std::move(c));
+  }
+  classes_ = std::move(kept);
+  auto table = PlanTable::make(
+      std::max(kFirstTable, std::bit_ceil(static_cast<uint32_t>(classes_.size() * 2 + 2))));
+  for (const ClassRecord& c : classes_) table->put(c.plan.get());
+  replace_table(std::move(table));
+  forget_memos();  // before they are retired
+  for (exec::Plan::Ptr& p : gone) base::reclaimer().retire(p.release(), free_plan, {this});
+  return gone.size();
+}
+
+// Evicts the oldest plans that no handle pins until `keep` are left.
+void Entry::evict(size_t keep) {
+  size_t surplus = classes_.size() - keep;
+  evict_if([&](const ClassRecord&) { return surplus > 0 && surplus-- > 0; });
+}
+
+void Entry::add_handle(const void* node) const {
+  const Editing editing(editing_);
+  handles_.push_back(node);
+}
+
+void Entry::drop_handle(const void* node) const {
+  if (being_edited()) return;  // by a thread of the parent: left as it is
+  const Editing editing(editing_);
+  std::erase(handles_, node);
+}
+
+size_t Entry::sweep(std::chrono::steady_clock::time_point before) {
+  const auto old = [&](const ClassRecord& c) {
+    return c.since < before && c.plan->pins.load(std::memory_order_relaxed) == 0;
+  };
+  if (std::none_of(classes_.begin(), classes_.end(), old)) return 0;
+  const Editing editing(editing_);
+  return evict_if(old);
+}
+
+const exec::Plan* Entry::insert(exec::Plan::Ptr plan, op::Call representative, size_t limit) {
+  const Editing editing(editing_);
+  Key key;
+  key.hash = plan->hash, key.words = plan->key_words;
+  std::copy_n(plan->key(), key.words, key.w);
+  const exec::Plan* result = find(key);
+  if (result == nullptr) {
+    if (classes_.size() >= limit) evict(limit - std::max<size_t>(1, limit / 4));
+    PlanTable* table = table_.load(std::memory_order_relaxed);
+    if ((table->used() + 1) * 2 > table->mask() + 1) {
+      auto bigger = PlanTable::make((table->mask() + 1) * 2);
+      for (const ClassRecord& c : classes_) bigger->put(c.plan.get());
+      replace_table(std::move(bigger));
+      table = table_.load(std::memory_order_relaxed);
+    }
+    result = plan.get();
+    classes_.push_back({std::move(plan), std::move(representative), now()});
+    table->put(result);
+  }
+  return result;
+}
 
 std::shared_ptr<Snapshot> Snapshot::make() {
   const auto retire = [](Snapshot* s) {

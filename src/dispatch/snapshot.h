@@ -1,37 +1,218 @@
 // SPDX-License-Identifier: Apache-2.0
-// A snapshot: everything a call can see, at one moment. Published by one pointer store.
+// A snapshot: everything a call can see, at one moment, published by one pointer store. It consists of entries.
+//
+// An entry is one op under one policy, with its recipe and the plans found so far. It is immutable but for its plan
+// table, which is changed under the plan lock (planner.h) and followed by readers through one pointer.
 #pragma once
 
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include <yard/policy.h>
-#include "dispatch/entry.h"
+#include "base/reclaimer.h"
+#include "dispatch/overlay.h"
+#include "dispatch/recipe.h"
+#include "exec/plan.h"
+#include "op/call.h"
 #include "policy/process.h"
 #include "registry/changes.h"
+#include "select/select.h"
 
 namespace yard::dispatch {
+
+// What memos and bound handles compare before they are used. Every value is used once in a process; 0 means that nothing
+// may be remembered now.
+class MemoVersion {
+ public:
+  const std::atomic<uint64_t>& value() const noexcept { return value_; }
+  // To be read before what will be remembered is found. kNever, which is never current, while it is suspended.
+  static constexpr uint64_t kNever = ~uint64_t{0};
+  uint64_t read() const noexcept {
+    const uint64_t now = value_.load(std::memory_order_acquire);
+    return now != 0 ? now : kNever;
+  }
+  // Invalidates what is remembered; it may be found and remembered again. To be called before it is retired.
+  void renew() noexcept;
+  // The same, unless it is suspended.
+  void invalidate() noexcept;
+  // Until renew() nothing is valid, and nothing is remembered.
+  void suspend() noexcept { value_.store(0, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
+
+// Open addressing, at most half full, never shrunk in place: a change makes a new table. The slots follow
+// the header in memory, one load less on every hit.
+class PlanTable {
+ public:
+  using Slot = std::atomic<const exec::Plan*>;
+  struct Deleter {
+    void operator()(PlanTable* t) const noexcept;
+  };
+  using Ptr = std::unique_ptr<PlanTable, Deleter>;
+  static Ptr make(uint32_t size);  // a power of two
+
+  const Slot* slots() const noexcept { return reinterpret_cast<const Slot*>(this + 1); }
+  void put(const exec::Plan* plan) noexcept;
+  uint32_t mask() const noexcept { return mask_; }
+  uint32_t used() const noexcept { return used_; }
+
+ private:
+  explicit PlanTable(uint32_t size) : mask_(size - 1) {}
+  uint32_t mask_;
+  uint32_t used_ = 0;
+};
+
+// A plan and a call that stands for its class: what a later entry replans.
+struct ClassRecord {
+  exec::Plan::Ptr plan;
+  op::Call representative;
+  std::chrono::steady_clock::time_point since;  // where plans have a lifetime
+};
+
+class Entry : public std::enable_shared_from_this<Entry> {
+ public:
+  // Shared pointers to entries retire instead of deleting. `memos` is the version that memos of its calls compare.
+  // `stats_from` (may be null): kernels that it has, too, keep their counters. `inside` is the snapshot whose overlay table
+  // will hold it, if any.
+  static std::shared_ptr<Entry> make(select::CandidateSet candidates, uint64_t generation,
+                                     MemoVersion& memos, const Entry* stats_from,
+                                     const void* inside = nullptr);
+  ~Entry();
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+
+  // The plan for a key, null if there is none yet. Inside a guard that holds the entry.
+  const exec::Plan* find(const Key& key) const noexcept {
+    const PlanTable* table = table_.load(base::kFollow);
+    const uint32_t mask = table->mask();
+    for (uint32_t i = static_cast<uint32_t>(key.hash) & mask;; i = (i + 1) & mask) {
+      const exec::Plan* p = table->slots()[i].load(base::kFollow);
+      if (p == nullptr) [[unlikely]]
+        return nullptr;
+      if (p->hash == key.hash && same_key(*p, key)) [[likely]]
+        return p;
+    }
+  }
+
+  // The same for a key of one word.
+  const exec::Plan* find_one(uint64_t word) const noexcept {
+    const uint64_t hash = Recipe::hash_of(word);
+    const PlanTable* table = table_.load(base::kFollow);
+    const uint32_t mask = table->mask();
+    for (uint32_t i = static_cast<uint32_t>(hash) & mask;; i = (i + 1) & mask) {
+      const exec::Plan* p = table->slots()[i].load(base::kFollow);
+      if (p == nullptr) [[unlikely]]
+        return nullptr;
+      if (p->key()[0] == word) [[likely]]
+        return p;
+    }
+  }
+
+  // ---- Under the plan lock ----
+
+  // Adds a plan unless its class has one; beyond `limit` the oldest are evicted. Returns the class's plan.
+  const exec::Plan* insert(exec::Plan::Ptr plan, op::Call representative, size_t limit);
+  // Evicts plans that were made before that time; returns how many.
+  size_t sweep(std::chrono::steady_clock::time_point before);
+  // A handle's node that readers hold instead of the entry.
+  void add_handle(const void* node) const;
+  void drop_handle(const void* node) const;
+  const std::deque<ClassRecord>& classes() const noexcept { return classes_; }
+  size_t plan_count() const noexcept { return classes_.size(); }
+
+  // ---- Immutable ----
+  const op::Program& program() const noexcept { return *program_; }
+  const Recipe& recipe() const noexcept { return recipe_; }
+  const select::CandidateSet& candidates() const noexcept { return candidates_; }
+  uint64_t generation() const noexcept { return generation_; }
+  // No other entry of the process, of whatever op and runtime, has or had it.
+  uint64_t id() const noexcept { return id_; }
+  bool strict() const noexcept { return candidates_.strict(); }
+  // Calls are observed in some way: no plan is direct.
+  bool watched() const noexcept {
+    return candidates_.settings().watched || candidates_.settings().inspector != nullptr ||
+           candidates_.saves_inputs() || candidates_.half_open();
+  }
+  // Invalidates what threads remember of its plans.
+  void forget_memos() const noexcept { memos_.invalidate(); }
+  // Whether a plan is the one for a key. Does not read the plan table.
+  static bool is_for(const exec::Plan& plan, const Key& key) noexcept {
+    return plan.hash == key.hash && same_key(plan, key);
+  }
+  const std::string& name() const noexcept { return candidates_.op_record().op->name; }
+  const exec::KernelStats& stats(size_t candidate) const noexcept { return *stats_[candidate]; }
+
+  // A plan from the result of a selection, which is not empty.
+  exec::Plan::Ptr plan(const Key& key, const select::Order& order) const;
+
+  // Whether the plan table is being changed: a forked child cannot use such an entry and makes a new one.
+  bool being_edited() const noexcept { return editing_.load(std::memory_order_relaxed); }
+
+  // Which overlay this is; hash 0: the global entry. Borrows overlay_options.
+  OverlayKey overlay_key;
+  Options overlay_options;
+  std::shared_ptr<const detail::PolicyOverride>
+      policy_override;  // what it was made for; null for the global entry
+
+ private:
+  Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
+        const Entry* stats_from, const void* inside);
+
+  static bool same_key(const exec::Plan& p, const Key& key) noexcept {
+    if (p.key_words != key.words) return false;
+    const uint64_t* k = p.key();
+    for (uint32_t i = 0; i < key.words; ++i)
+      if (k[i] != key.w[i]) return false;
+    return true;
+  }
+  // Read only where plans have a lifetime: a clock costs more than the rest of an insertion.
+  std::chrono::steady_clock::time_point now() const {
+    return candidates_.settings().lifetime.count() > 0 ? std::chrono::steady_clock::now()
+                                                       : std::chrono::steady_clock::time_point();
+  }
+  void replace_table(PlanTable::Ptr next);
+  void evict(size_t keep);
+  // Evicts the plans that `old(class)` selects, oldest first, and that no handle pins; returns how many.
+  template <class F>
+  size_t evict_if(const F& old);
+
+  const op::Program* program_;
+  Recipe recipe_;
+  std::atomic<PlanTable*> table_;
+  uint64_t generation_;
+  MemoVersion& memos_;
+  uint64_t id_;
+  select::CandidateSet candidates_;
+  std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by candidate
+  std::deque<ClassRecord> classes_;                              // oldest first
+  mutable std::atomic<bool> editing_{false};
+  const void* inside_;
+  mutable std::vector<const void*> handles_;  // under the plan lock
+};
 
 class Snapshot : public std::enable_shared_from_this<Snapshot> {
  public:
   static std::shared_ptr<Snapshot> make();
 
-  // By op index; null where the op is gone. A call site may know an index that is younger than the
-  // snapshot.
+  // By op index; null where there is no such op. A site may have an index that is newer than the snapshot.
   const Entry* entry(uint32_t index) const noexcept {
     return index < entry_count ? entries[index] : nullptr;
   }
 
   // The entry of an op under a policy override; null if it is not there (yet, or any more).
   const Entry* overlay(uint32_t index, const OverlayKey& key) const noexcept;
-  // Under the plan lock. May take the place of another one, which is given back.
+  // Under the plan lock. May replace another one, which is returned.
   std::shared_ptr<Entry> put_overlay(uint32_t index, std::shared_ptr<Entry> entry) const;
   size_t overlay_count() const noexcept;
-  // Those there are. Under the plan lock.
+  // Under the plan lock.
   std::vector<std::shared_ptr<const Entry>> overlays() const;
-  // Whether some entry's plan table is being changed: only of interest in a forked child.
+  // Whether the plan table of some entry is being changed: for a forked child.
   bool being_edited() const noexcept;
 
   uint64_t generation = 0;
@@ -50,7 +231,7 @@ class Snapshot : public std::enable_shared_from_this<Snapshot> {
   std::vector<std::shared_ptr<Entry>> owners_;
   std::vector<const Entry*> raw_;
 
-  // Bounded: beyond its size the table forgets. Readers follow one pointer.
+  // Bounded: a new overlay may replace another. Readers follow one pointer.
   static constexpr uint32_t kOverlays = 256;
   static constexpr uint32_t kProbe = 8;
   static uint32_t place(uint32_t index, uint64_t hash) noexcept {

@@ -27,7 +27,7 @@ std::string scalar_text(const op::Param& param, const yard_value_t& v) {
   }
 }
 
-// Where a tensor's elements are; without data, what it came from.
+// The address of a tensor's elements; without data, its origin.
 const void* place_of(const yard_tensor_t& t) {
   return t.data != nullptr ? static_cast<const char*>(t.data) + t.byte_offset : t.origin;
 }

@@ -21,8 +21,8 @@ class Tracer {
   // A call that fits. `spec` is its text.
   void add(const op::Program& program, const yard_value_t* args, std::string spec,
            std::string_view kernel, std::string_view note);
-  // A call of a dispatched function, before it runs. What it does with tensors nobody says, so each is taken to be
-  // read and then written.
+  // A call of a dispatched function, before it runs. Its use of tensors is not declared, so each counts as read and then
+  // written.
   void add(std::string function, const void* args,
            void (*describe)(const void* args, SayArgument say, void* to), std::string_view backend,
            std::string_view note);
@@ -30,7 +30,7 @@ class Tracer {
 
  private:
   using Place = const void*;
-  // The value at a place, a new one if nothing is known of it.
+  // The value at a place; a new one if the place is new.
   int64_t read(Place place);
   void add_tensor(TraceNode& node, const op::Param& param, std::string name,
                   const yard_tensor_t* tensor);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Probes, reports to health, observers, rollouts.
 #include "dispatch/watched.h"
 
+#include <algorithm>
 #include <optional>
 
+#include "dispatch/call.h"
 #include "select/health_key.h"
 
 namespace yard::detail {
@@ -10,15 +13,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The half-open kernels of one call: each runs only if its gate lets the call in, which must come out again.
-class Probes final : public exec::Door {
+// The probes of one call: each half-open kernel runs only if its breaker has a probe slot left, which is given back.
+class Probes final : public exec::AdmissionCheck {
  public:
   Probes(const Entry& entry, const exec::Plan& plan, exec::Request& r)
       : entry_(entry), plan_(plan), args_(r.args) {
-    if (entry.candidates().half_open()) r.door = this;
+    if (entry.candidates().half_open()) r.admission = this;
   }
 
-  // Only when the kernel is about to run: probes are few, and one that runs nothing is lost.
+  // Called when the kernel is about to run: slots are few, and one that is taken for nothing is lost.
   bool admits(size_t attempt) override {
     const health::BreakerStatus* breaker =
         entry_.candidates().half_open_breaker(*plan_.attempts[attempt].kernel, args_);
@@ -42,7 +45,7 @@ class Probes final : public exec::Door {
   Probes& operator=(const Probes&) = delete;
 
  private:
-  // A kernel that was not run says nothing.
+  // A kernel that was not run counts neither way.
   static ErrorClass result(const exec::Attempt* a, const exec::Outcome& outcome) noexcept {
     if (outcome.served == a) return ErrorClass::kOk;
     for (const exec::Failure& f : outcome.failures)
@@ -56,7 +59,7 @@ class Probes final : public exec::Door {
   health::ProbeSlots* entered_[exec::Plan::kMaxAttempts] = {};
 };
 
-bool speaks_against(ErrorClass c) noexcept {
+bool counts_against(ErrorClass c) noexcept {
   return c == ErrorClass::kTransient || c == ErrorClass::kFault || c == ErrorClass::kDeviceLost ||
          c == ErrorClass::kFatal;
 }
@@ -67,7 +70,12 @@ void set_direct(const Entry& entry, const exec::Plan& plan, bool direct) noexcep
   entry.forget_memos();
 }
 
-// What health has to say about the kernels of one call.
+// What one call reports to the health board.
+//
+// `KernelStats::suspects` keeps successes off the board, whose lock calls that succeed must not take. It is a filter of
+// 64 bits, one for each hash (kind_bit) of a kind of call: device, dtypes, sizes. Invariant: while the board counts a row
+// of faults of a kind, the kind's bit is set. So a success whose bit is clear ends no row and is not reported. A bit may
+// be set without need, since kinds share bits: then the success is reported in vain, and the answer repairs the mask.
 class Report {
  public:
   Report(const Core& core, const Entry& entry, const exec::Request& r)
@@ -75,25 +83,25 @@ class Report {
 
   void failed(const exec::Failure& f) {
     const health::Key k = key(f.attempt);
-    const health::Told told = core_.board.fault(k, f.error, f.said, now());
+    const auto told = core_.board.fault(k, f.error, f.message, now());
     moved_ |= told.changed;
     if (told.watched) f.attempt->stats->suspects.fetch_or(kind_bit(k));
-    // It is open, and hears of nobody but probes.
+    // The breaker has opened and counts probes only: the bit stays where another kind with a row shares it.
     if (told.changed) f.attempt->stats->suspects.fetch_and(told.rows | ~kind_bit(k));
   }
-  // Of a kernel that has not failed of late nothing is told, nor of kinds of calls that have not.
   void succeeded(const exec::Attempt* a) {
     std::atomic<uint64_t>& suspects = a->stats->suspects;
     if (suspects.load() == 0) return;
     const select::CallKind& k = kind();
     const uint64_t bit = health::kind_bit(k.device, k.dtypes, k.sizes);
     if ((suspects.load() & bit) == 0) return;
-    // Before the board is asked: a fault that is told meanwhile is in its answer, or sets its bit again.
+    // Cleared before the board is asked: a fault that is reported meanwhile is in the answer, or sets the bit again.
     uint64_t others = suspects.fetch_and(~bit) & ~bit;
-    const health::Told told = core_.board.success(key(a), now());
+    const auto told = core_.board.success(key(a), now());
     moved_ |= told.changed;
-    if ((told.rows & bit) != 0) suspects.fetch_or(bit);               // another kind has the same
-    if (told.rows == 0) suspects.compare_exchange_strong(others, 0);  // a hand has ended those rows
+    if ((told.rows & bit) != 0) suspects.fetch_or(bit);  // another kind with the same bit has a row
+    // A manual reset has ended all rows. The exchange fails if a fault has set a bit since, which then stays.
+    if (told.rows == 0) suspects.compare_exchange_strong(others, 0);
   }
   bool moved() const noexcept { return moved_; }
 
@@ -117,6 +125,25 @@ class Report {
   bool moved_ = false;
 };
 
+// Calls whose times are compared with each other: of one op, device, dtypes and size buckets.
+uint64_t kind_of(const policy::Rollout& rollout, const Entry& entry, const yard_value_t* args) {
+  const op::Program& program = entry.program();
+  const uint32_t index = entry.candidates().op_record().op->index;
+  const std::vector<op::Field>* const sizes = rollout.sizes(index, program);
+  const select::CallKind kind =
+      sizes != nullptr ? select::call_kind(program, *sizes, args)
+                       : select::call_kind(program, select::health_dims(program), args);
+  uint64_t hash = index;
+  const auto add = [&](uint64_t word) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  };
+  add(static_cast<uint64_t>(kind.device.type) << 32 | static_cast<uint32_t>(kind.device.index));
+  add(kind.dtypes);
+  for (const uint8_t bucket : kind.sizes.get()) add(bucket);
+  return hash;
+}
+
 }  // namespace
 
 void note_outcome(const Core& core, const Entry& entry, const exec::Plan& plan,
@@ -124,18 +151,18 @@ void note_outcome(const Core& core, const Entry& entry, const exec::Plan& plan,
   Report report(core, entry, request);
   for (const exec::Failure& f : outcome.failures) {
     report.failed(f);
-    if (f.attempt == &plan.attempts[0] && speaks_against(f.error)) set_direct(entry, plan, false);
+    if (f.attempt == &plan.attempts[0] && counts_against(f.error)) set_direct(entry, plan, false);
   }
   if (outcome.served != nullptr) report.succeeded(outcome.served);
   if (outcome.served == &plan.attempts[0]) {
     const std::atomic<uint64_t>& suspects = outcome.served->stats->suspects;
     if (suspects.load() == 0) {
       set_direct(entry, plan, true);
-      // Another thread's call may have failed in between, and have found the plan not yet direct.
+      // A call of another thread may have failed in between and found the plan not direct yet.
       if (suspects.load() != 0) set_direct(entry, plan, false);
     }
   }
-  if (report.moved() || core.board.has_events()) core.health_moved();
+  if (report.moved() || core.board.has_events()) core.health_changed();
 }
 
 Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& entry,
@@ -144,8 +171,61 @@ Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& en
   Status s = exec::execute(thread, plan, request, outcome);
   const bool decided = probes.leave(outcome);
   note_outcome(core, entry, plan, request, outcome);
-  if (decided) core.health_moved();
+  if (decided) core.health_changed();
   return s;
+}
+
+void observe(const Entry& e, const yard_value_t* args, uint32_t flags, const Options* o) noexcept {
+  const select::CandidateSet& candidates = e.candidates();
+  const select::OpSettings& d = candidates.settings();
+  const uint32_t index = candidates.op_record().op->index;
+  const op::Labels* labels = &d.labels;
+  op::Labels both;
+  if (o != nullptr && !o->labels.empty()) {
+    // Labels that no rule reads are not part of the entry.
+    try {
+      std::map<std::string, std::string, std::less<>> all = o->labels;
+      all.insert(d.labels.begin(), d.labels.end());
+      both.assign(all.begin(), all.end());
+      labels = &both;
+    } catch (const std::bad_alloc&) {
+      // The call goes on, and is counted without its own labels.
+    }
+  }
+  d.observer->seen({e.program(), index, args, flags, *labels});
+}
+
+Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& entry,
+                   const exec::Plan& plan, const exec::Request& request,
+                   const policy::Rollout& rollout, bool in_rollout) {
+  policy::RolloutTally& tally = rollout.tally(kind_of(rollout, entry, request.args), in_rollout);
+  exec::Outcome outcome;
+  const auto start = std::chrono::steady_clock::now();
+  Status s = run_watched(thread, core, entry, plan, request, outcome);
+  // A caller's mistake is not due to the rules.
+  if (s.error_class() != ErrorClass::kCaller)
+    tally.add(static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count()),
+              !outcome.failures.empty());
+  return s;
+}
+
+void tally_unserved(const policy::Rollout& rollout, const Entry& entry, const yard_value_t* args,
+                    const Status& why) {
+  if (why.error_class() != ErrorClass::kCaller)
+    rollout.tally(kind_of(rollout, entry, args), true).add_unserved();
+}
+
+bool takes_rollout(const policy::Rollout& rollout, const Entry& entry, const Options* options,
+                   const ScopeState* scope) {
+  const op::Labels& known = entry.candidates().settings().labels;
+  const bool said = (options != nullptr && !options->labels.empty()) ||
+                    (scope != nullptr && !scope->content.labels.empty());
+  if (rollout.rule().labels.empty() || !said) return rollout.takes(known);
+  op::Labels all = call_labels(options, scope);  // call and scope over the process
+  for (const auto& label : known)
+    if (std::none_of(all.begin(), all.end(), [&](const auto& l) { return l.first == label.first; }))
+      all.push_back(label);
+  return rollout.takes(all);
 }
 
 }  // namespace yard::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running kernels and dealing with their failures.
+// Running kernels, and fallback after their failures: see executor.h.
 #include "exec/executor.h"
 
 #include <fmt/format.h>
@@ -20,12 +20,18 @@
 namespace yard::exec {
 namespace {
 
+constexpr int kThreadLocal = 1;  // the index in ThreadRecord::locals
 constexpr size_t kAlign = 64;
 
 void* allocate(uint64_t bytes) noexcept {
   if (bytes > (uint64_t{1} << 46)) return nullptr;
   return std::aligned_alloc(kAlign, (bytes + kAlign - 1) / kAlign * kAlign);
 }
+
+// The header of memory from allocate_scratch(): a chain at the call's host_data.
+struct Scratch {
+  Scratch* next;
+};
 
 // A thread's workspaces, one for each depth of nested calls, kept for the next call.
 struct Workspaces {
@@ -55,14 +61,14 @@ void* workspace(base::ThreadRecord& thread, uint64_t bytes) {
   return b.memory;
 }
 
-// A kernel may fill its buffer to the last byte and forget the NUL.
-std::string_view said(const char* message) {
+// A kernel's message, which may lack the NUL.
+std::string_view message_text(const char* message) {
   const std::string_view text(message, strnlen(message, kErrorBytes));
   return text.empty() ? "it left no message" : text;
 }
 
-// Codes a kernel returns are untrusted too. The host runs this very code, so it cannot be lost: one kernel must
-// not take all others out.
+// Codes from kernels are untrusted. The host runs this code, so it cannot be lost: one kernel must not
+// disable all others.
 ErrorClass class_of(int32_t code, const registry::Kernel& k) {
   const bool known = code > YARD_OK && code <= YARD_FATAL;
   const bool host = k.backend == nullptr || k.backend->d.device_type <= Device{}.type;
@@ -78,8 +84,8 @@ bool fails_before_writing(const registry::Kernel& k) {
   return (k.d.flags & YARD_KERNEL_FAILS_BEFORE_WRITING) != 0;
 }
 
-// Whether the error leaves it open that another kernel does better.
-bool others_may_do_better(ErrorClass c) {
+// Whether another kernel may succeed after this error.
+bool allows_fallback(ErrorClass c) {
   return c != ErrorClass::kCaller && c != ErrorClass::kFatal && c != ErrorClass::kDeviceLost;
 }
 
@@ -88,69 +94,70 @@ bool past_deadline(const Request& r) {
          std::chrono::steady_clock::now() >= *r.options->deadline;
 }
 
-// The loop over a plan's kernels, from `at` on, with what has happened so far.
-class Run {
+// The run of a plan's kernels for one call.
+class PlanRun {
  public:
-  Run(base::ThreadRecord& thread, const Plan& plan, const Request& request, Outcome& outcome)
+  PlanRun(base::ThreadRecord& thread, const Plan& plan, const Request& request, Outcome& outcome)
       : thread_(thread),
         plan_(plan),
         r_(request),
         o_(outcome),
         record_(request.options != nullptr ? request.options->result : nullptr) {}
 
-  Status from(size_t at) {
+  // From attempt `at` on.
+  Status run(size_t at) {
     for (; at < plan_.attempt_count; ++at) {
       const Attempt& a = plan_.attempts[at];
       if (past_deadline(r_)) return deadline();
-      if (r_.chooser != nullptr && !o_.failures.empty() && !r_.chooser->may_change())
+      if (r_.choice != nullptr && !o_.failures.empty() && !r_.choice->may_try_another())
         return finish(false);
-      if (r_.door != nullptr && !r_.door->admits(at) && !must_run(at)) continue;
-      if (r_.chooser != nullptr) r_.chooser->takes(*a.kernel);
+      if (r_.admission != nullptr && !r_.admission->admits(at) && !must_run(at)) continue;
+      if (r_.choice != nullptr) r_.choice->chosen(*a.kernel);
       if (record_ != nullptr) note_kernel(*record_, a.kernel->id);
       const auto inspection = inspect(*a.kernel);
       save_inputs(a, at, inspection != nullptr);
-      Frame frame(r_.host, r_.flags, a.kernel->d.self);
+      CallFrame frame(r_.host, r_.flags, a.kernel->d.self);
       int32_t code = timed(*a.kernel, frame);
-      const bool ended_well = code == YARD_OK;
+      const bool returned_ok = code == YARD_OK;
       bool repaired = false;
-      if (ended_well && inspection != nullptr) code = judged(*inspection, frame, repaired);
+      if (returned_ok && inspection != nullptr) code = inspected(*inspection, frame, repaired);
       if (code == YARD_OK) {
-        telemetry::count(thread_, a.stats->calls.id());
+        base::count(thread_, a.stats->calls.id());
         o_.served = &a;
         if (!o_.failures.empty()) log_fallback(a);
         return {};
       }
-      const ErrorClass c = failed(a, code, frame.error);
+      const ErrorClass c = add_failure(a, code, frame.error);
       if (repaired) return {};
-      if (!may_go_on(a, c, ended_well)) return finish(o_.failures.size() >= plan_.tries);
+      if (!may_try_next(a, c, returned_ok)) return finish(o_.failures.size() >= plan_.tries);
       if (saved_.held()) saved_.restore();
     }
     return finish(true);
   }
 
-  // Takes note of a failed attempt. Its text is made when somebody will read it: another kernel may do.
-  ErrorClass failed(const Attempt& a, int32_t code, const char* message) {
-    telemetry::count(thread_, a.stats->failures.id());
+  // The error text is built only if it is needed: another kernel may succeed.
+  ErrorClass add_failure(const Attempt& a, int32_t code, const char* message) {
+    base::count(thread_, a.stats->failures.id());
     const ErrorClass c = class_of(code, *a.kernel);
     if (record_ != nullptr && record_->fallback_from == 0)
       record_->fallback_from = static_cast<uint8_t>(c);
     if (o_.failures.empty()) o_.failures.reserve(plan_.attempt_count);
-    o_.failures.push_back({&a, c, code, std::string(said(message))});
+    o_.failures.push_back({&a, c, code, std::string(message_text(message))});
     return c;
   }
   Status status(const Failure& f) const {
-    return kernel_failure(r_.op, *f.attempt->kernel, f.code, f.said.c_str());
+    return kernel_failure(r_.op, *f.attempt->kernel, f.code, f.message.c_str());
   }
 
-  // Whether another kernel may be tried after this one failed. One that ended well has written, whatever it
-  // promises of its failures: only its results were found to be wrong.
-  bool may_go_on(const Attempt& failed, ErrorClass c, bool ended_well) const {
-    if (r_.strict || !others_may_do_better(c) || o_.failures.size() >= plan_.tries) return false;
+  // Whether another kernel may be tried after this one failed. A kernel that returned YARD_OK, and whose
+  // results were found wrong, has written even if its failures do not.
+  bool may_try_next(const Attempt& failed, ErrorClass c, bool returned_ok) const {
+    if (r_.strict || !allows_fallback(c) || o_.failures.size() >= plan_.tries) return false;
     if (!inputs_at_risk(r_) || saved_.held()) return true;
-    return fails_before_writing(*failed.kernel) && !ended_well;
+    return fails_before_writing(*failed.kernel) && !returned_ok;
   }
 
-  // The error of the whole call: all have failed, or another may not be tried after the last.
+  // The error of the whole call: all kernels failed, or no other may be tried after the last.
   Status finish(bool all) const {
     const std::vector<Failure>& failures = o_.failures;
     if (failures.size() == 1) return status(failures[0]);
@@ -162,7 +169,7 @@ class Run {
   }
 
  private:
-  // Whether an attempt that the door keeps out runs all the same: without it nobody would.
+  // Whether an attempt runs although it was not admitted, since no other is left.
   bool must_run(size_t at) const noexcept {
     return r_.committed || (o_.failures.empty() && at + 1 == plan_.attempt_count);
   }
@@ -172,8 +179,8 @@ class Run {
                                    : nullptr;
   }
 
-  // The code of a kernel that ended well and whose results have been looked at.
-  static int32_t judged(registry::Inspection& inspection, Frame& frame, bool& repaired) {
+  // The code of a kernel that returned YARD_OK, from the check of its results.
+  static int32_t inspected(registry::Inspection& inspection, CallFrame& frame, bool& repaired) {
     const Status s = inspection.judge(repaired);
     if (s.ok()) return YARD_OK;
     const std::string_view why = s.message();
@@ -183,15 +190,15 @@ class Run {
     return YARD_FAULT;
   }
 
-  // Only for kernels that may fail after writing, by themselves or because somebody looks at their results,
-  // and where there is another to try.
+  // Only for kernels that may fail after writing, or whose results are checked, and if another can be
+  // tried.
   void save_inputs(const Attempt& a, size_t at, bool inspected) {
     if (!r_.save || saved_.held() || r_.strict || !inputs_at_risk(r_)) return;
     if ((fails_before_writing(*a.kernel) && !inspected) || at + 1 >= plan_.attempt_count) return;
     saved_.save(*r_.program, r_.args);
   }
 
-  // A call that succeeds another way than it was meant to must not do so in silence.
+  // Warns of calls that another kernel than the selected one served.
   void log_fallback(const Attempt& served) const {
     if (!base::log_enabled("exec", LogLevel::kWarn)) return;
     const auto now = std::chrono::steady_clock::now();
@@ -203,7 +210,7 @@ class Run {
       if (f.attempt->stats->failed.admits(now, left_out))
         base::log(LogLevel::kWarn, "exec",
                   fmt::format("Implementation '{}' failed for op '{}': {}{}", f.attempt->kernel->id,
-                              r_.op, f.said, more()));
+                              r_.op, f.message, more()));
     if (!served.stats->fell_back.admits(now, left_out)) return;
     const Failure& first = o_.failures.front();
     base::log(LogLevel::kWarn, "exec",
@@ -217,7 +224,7 @@ class Run {
     return s;
   }
 
-  int32_t timed(const registry::Kernel& k, Frame& frame) {
+  int32_t timed(const registry::Kernel& k, CallFrame& frame) {
     if (record_ == nullptr) return run_kernel(thread_, k, frame, r_);
     auto running = base::Stopwatch::start();
     const int32_t code = run_kernel(thread_, k, frame, r_);
@@ -258,7 +265,7 @@ void free_scratch(yard_call_t& call) noexcept {
   }
 }
 
-int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, Frame& frame,
+int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, CallFrame& frame,
                    const Request& request) {
   const yard_value_t* const args = request.args;
   const uint32_t count = request.count;
@@ -267,11 +274,12 @@ int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, F
     return static_cast<int32_t>(YARD_FAULT);
   };
   if (request.trace && kernel.d.trace == nullptr) return YARD_OK;
-  std::shared_ptr<State> state;  // stays while the kernel runs
+  std::shared_ptr<State> state;  // kept while the kernel runs
   return detail::call_kernel(frame.call, [&]() -> int32_t {
     if (kernel.d.create != nullptr) {
       if (request.states == nullptr) {
-        std::snprintf(frame.error, sizeof frame.error, "it has state, and this call can keep none");
+        std::snprintf(frame.error, sizeof frame.error,
+                      "it has state, which this call does not support");
         return YARD_DECLINED;
       }
       int32_t code = YARD_OK;
@@ -283,7 +291,7 @@ int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, F
     if (request.trace) return kernel.d.trace(&frame.call, args, count);
     if (kernel.d.workspace != nullptr) {
       const int64_t bytes = kernel.d.workspace(kernel.d.self, args, count);
-      if (bytes < 0) return fault("it cannot say how much workspace it needs");
+      if (bytes < 0) return fault("it returned a negative workspace size");
       frame.call.workspace = workspace(thread, static_cast<uint64_t>(bytes));
       if (frame.call.workspace == nullptr) {
         std::snprintf(frame.error, sizeof frame.error, "no memory for a workspace of %lld bytes",
@@ -298,14 +306,14 @@ int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, F
 
 Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request,
                Outcome& outcome) {
-  return Run(thread, plan, request, outcome).from(0);
+  return PlanRun(thread, plan, request, outcome).run(0);
 }
 
 Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const Request& request,
                              int32_t code, const char* message, Outcome& outcome) {
-  Run run(thread, plan, request, outcome);
-  const ErrorClass c = run.failed(plan.attempts[0], code, message);
-  if (plan.attempt_count > 1 && run.may_go_on(plan.attempts[0], c, false)) return run.from(1);
+  PlanRun run(thread, plan, request, outcome);
+  const ErrorClass c = run.add_failure(plan.attempts[0], code, message);
+  if (plan.attempt_count > 1 && run.may_try_next(plan.attempts[0], c, false)) return run.run(1);
   return run.status(outcome.failures.front());
 }
 
@@ -313,7 +321,7 @@ Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t co
                       const char* message) {
   const ErrorClass c = class_of(code, kernel);
   std::string text = fmt::format("kernel '{}' failed for op '{}' ({}): {}", kernel.id, op,
-                                 to_string(c), said(message));
+                                 to_string(c), message_text(message));
   if (code < 0 || code > YARD_FATAL) text += fmt::format(" [it returned {}]", code);
   if (code == YARD_DEVICE_LOST && c == ErrorClass::kFault)
     text += " [it returned device_lost, and the host cannot be lost]";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running plans: the call's context, workspace, exceptions, and what follows a failure.
+// Running plans: the context of a call, workspaces, and fallback after a failure.
 #pragma once
 
 #include <yard/detail/call.h>
@@ -8,9 +8,11 @@
 #include <yard/status.h>
 
 #include <cstddef>
+#include <string>
+#include <vector>
 
 #include "base/thread_record.h"
-#include "exec/outcome.h"
+#include "exec/plan.h"
 #include "op/program.h"
 #include "registry/inspector.h"
 
@@ -18,54 +20,49 @@ namespace yard::exec {
 
 class States;
 
-inline constexpr int kThreadLocal = 1;  // our index in ThreadRecord::locals
 inline constexpr size_t kErrorBytes = detail::ThreadHead::kErrorBytes;
 
-// Memory a kernel asked for while it ran; freed when it returns.
-struct Scratch {
-  Scratch* next;
-};
-
-// 64-byte aligned; null when there is none. Kept in a chain at the call's host_data.
+// Memory for a kernel that is running, 64-byte aligned; null if there is none. It is freed when the kernel
+// returns.
 void* allocate_scratch(yard_call_t& call, uint64_t bytes) noexcept;
 void free_scratch(yard_call_t& call) noexcept;
 
-// What a kernel is given, and the buffer for its message. Lives on the stack of one run; making one writes
-// a few words and touches nothing else.
-struct Frame {
+// The context that a kernel gets and the buffer for its message. Lives on the stack; construction writes a
+// few words.
+struct CallFrame {
   yard_call_t call;
   char error[kErrorBytes];
 
-  Frame(const yard_host_t* host, uint32_t flags, void* self) noexcept {
+  CallFrame(const yard_host_t* host, uint32_t flags, void* self) noexcept {
     detail::start_call(call, error, flags, host, self);
   }
-  ~Frame() {
+  ~CallFrame() {
     if (call.host_data != nullptr) [[unlikely]]
       free_scratch(call);
   }
-  Frame(const Frame&) = delete;
-  Frame& operator=(const Frame&) = delete;
+  CallFrame(const CallFrame&) = delete;
+  CallFrame& operator=(const CallFrame&) = delete;
 };
 
-// Has a say in which kernel of a plan serves the call.
-class Chooser {
+// Observes which kernel of a plan serves a call, and may forbid a change after a failure.
+class KernelChoice {
  public:
-  virtual ~Chooser() = default;
-  // One has failed. Whether another may be tried.
-  virtual bool may_change() = 0;
-  // This one runs now.
-  virtual void takes(const registry::Kernel& kernel) = 0;
+  virtual ~KernelChoice() = default;
+  // A kernel has failed. Whether another may be tried.
+  virtual bool may_try_another() = 0;
+  // The kernel is about to run.
+  virtual void chosen(const registry::Kernel& kernel) = 0;
 };
 
-// Keeps calls from some kernels of a plan.
-class Door {
+// Limits which calls reach some kernels of a plan.
+class AdmissionCheck {
  public:
-  virtual ~Door() = default;
-  // An attempt is about to run; asked at most once for each.
+  virtual ~AdmissionCheck() = default;
+  // Whether an attempt may run now. Called at most once for each attempt.
   virtual bool admits(size_t attempt) = 0;
 };
 
-// Everything about a call but its plan.
+// A call without its plan.
 struct Request {
   const char* op;
   const yard_host_t* host;
@@ -75,25 +72,38 @@ struct Request {
   bool strict;         // no fallback
   bool writes_inputs;  // the op has `~` arguments
   const Options* options = nullptr;
-  const yard_value_t* given = nullptr;  // the caller's own, which kernels get; null: args
-  // For kernels with state; such a kernel declines a call that brings none.
+  const yard_value_t* given = nullptr;  // the caller's arguments, passed to kernels; null: args
+  // For kernels with state, which decline a call without them.
   const op::Program* program = nullptr;
   States* states = nullptr;
-  bool trace = false;  // the kernel is asked to trace the call instead of running it
-  bool save = false;   // copies inputs that a kernel may write over before it fails
-  // The plan's first kernel was chosen before and is the one that runs, whatever the door says.
-  bool committed = false;
-  registry::Inspector* inspector = nullptr;  // looks at what kernels do; null: nobody
-  Chooser* chooser = nullptr;                // has a say in what runs; null: nobody
-  Door* door = nullptr;  // whom it keeps out is skipped, unless nobody else is left; null: nobody
+  bool trace = false;      // kernels trace the call instead of running it
+  bool save = false;       // copy inputs that a kernel may overwrite before it fails
+  bool committed = false;  // the plan's first kernel runs even if `admission` rejects it
+  registry::Inspector* inspector = nullptr;  // checks the results of kernels
+  KernelChoice* choice = nullptr;
+  AdmissionCheck* admission = nullptr;  // rejected attempts are skipped, unless no other is left
 };
 
-// Runs one kernel, workspace and state included; exceptions become YARD_FAULT with their text. Only the
-// forced unwinding of a cancelled thread passes. Of the request only what a kernel needs is looked at.
-int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, Frame& frame,
+struct Failure {
+  const Attempt* attempt;
+  ErrorClass error;
+  int32_t code;         // returned by the kernel
+  std::string message;  // from the kernel; never empty
+};
+
+// The result of each kernel that a call ran, for health.
+struct Outcome {
+  std::vector<Failure> failures;    // in the order of the attempts
+  const Attempt* served = nullptr;  // null: none
+};
+
+// Runs one kernel, with workspace and state. Exceptions become YARD_FAULT with their text; only the forced
+// unwinding of a cancelled thread passes. Of the request, reads only what a kernel needs.
+int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, CallFrame& frame,
                    const Request& request);
 
-// Runs the plan's kernels in order until one succeeds or a failure must be returned. `outcome` starts empty.
+// Runs the plan's kernels in order until one succeeds or a failure must be returned. `outcome` is empty at
+// first.
 Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request,
                Outcome& outcome);
 
@@ -101,13 +111,7 @@ Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& requ
 Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const Request& request,
                              int32_t code, const char* message, Outcome& outcome);
 
-// For whoever wants no outcome.
-inline Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request) {
-  Outcome nobody_asks;
-  return execute(thread, plan, request, nobody_asks);
-}
-
-// Writes down which kernel runs.
+// Stores the id of the kernel that runs.
 void note_kernel(ResultRecord& record, const std::string& id) noexcept;
 
 // The error of one failed kernel.

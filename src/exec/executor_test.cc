@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running plans: who runs after whom, what is counted, and what the caller is told.
+// Running plans: the order of kernels, counters, and the errors of calls.
 #include "exec/executor.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What one kernel does when it runs, and whether it did.
+// The behaviour of one kernel, and how often it ran.
 struct Actor {
   int32_t code = YARD_OK;
   std::string message;
@@ -59,7 +59,8 @@ struct Stage {
     return Plan::make(1, {}, attempts);
   }
   Status run(size_t count = kKernels) const {
-    return execute(base::this_thread(), *plan(count), request);
+    Outcome outcome;
+    return execute(base::this_thread(), *plan(count), request, outcome);
   }
   std::vector<int> ran() const { return {actors[0].ran, actors[1].ran, actors[2].ran}; }
   std::vector<uint64_t> calls() const {
@@ -130,7 +131,7 @@ TEST(Execute, FallsBackInOrderAndListsAllThatFailed) {
               AllOf(HasSubstr("'k0'"), HasSubstr("declined"), HasSubstr("too odd")));
   EXPECT_THAT(all.notes()[1], AllOf(HasSubstr("'k1'"), HasSubstr("fault"), HasSubstr("broke")));
   EXPECT_THAT(all.notes()[2], AllOf(HasSubstr("'k2'"), HasSubstr("it left no message")));
-  // One that must not be followed ends it, and the error says that there were others.
+  // An error that forbids fallback ends the call; the message lists the kernels before it.
   s.actors[1].code = YARD_FATAL;
   const Status fatal = s.run();
   EXPECT_EQ(fatal.error_class(), ErrorClass::kFatal);
@@ -175,7 +176,7 @@ TEST(Execute, ExceptionsAreFaultsWithTheirText) {
   EXPECT_THAT(s.failures(), ElementsAre(1, 1, 0));
 }
 
-TEST(Execute, CodesThatAreNoneAreFaults) {
+TEST(Execute, UnknownCodesAreFaults) {
   for (int32_t code : {-1, 7, 1000, INT32_MIN, INT32_MAX}) {
     Stage s;
     s.actors[0].code = code;
@@ -204,7 +205,7 @@ TEST(Execute, ADeadlineKeepsKernelsFromStarting) {
   EXPECT_STREQ(record.kernel, "k0");
 }
 
-TEST(Execute, ADeadlineAlsoEndsFallbackAndTellsOfTheFailure) {
+TEST(Execute, ADeadlineAlsoEndsFallbackAndReportsTheFailure) {
   Stage s;
   Options o;
   s.request.options = &o;
@@ -223,7 +224,7 @@ TEST(Execute, ADeadlineAlsoEndsFallbackAndTellsOfTheFailure) {
   }
 }
 
-TEST(Record, SaysWhatHappened) {
+TEST(Record, HasTheResult) {
   Stage s;
   Options o;
   ResultRecord record;
@@ -262,35 +263,35 @@ TEST(Record, CutsLongIds) {
   static_assert(sizeof(ResultRecord) <= 100);
 }
 
-// Keeps all out of some attempts, and knows of which it was asked.
-struct Keeper final : Door {
-  std::vector<size_t> shut, asked;
+// Rejects some attempts, and records which were checked.
+struct RejectSome final : AdmissionCheck {
+  std::vector<size_t> rejected, checked;
   bool admits(size_t attempt) override {
-    asked.push_back(attempt);
-    return std::find(shut.begin(), shut.end(), attempt) == shut.end();
+    checked.push_back(attempt);
+    return std::find(rejected.begin(), rejected.end(), attempt) == rejected.end();
   }
 };
 
-TEST(ADoor, IsAskedOnlyForWhatIsAboutToRunAndItsRefusalSkips) {
+TEST(Admission, IsCheckedBeforeAnAttemptRunsAndSkipsRejectedOnes) {
   Stage s;
-  Keeper door;
-  s.request.door = &door;
+  RejectSome check;
+  s.request.admission = &check;
   EXPECT_TRUE(s.run().ok());
-  EXPECT_THAT(door.asked, ElementsAre(0));
-  door.shut = {0, 2};
+  EXPECT_THAT(check.checked, ElementsAre(0));
+  check.rejected = {0, 2};
   EXPECT_TRUE(s.run().ok());
   EXPECT_THAT(s.ran(), ElementsAre(1, 1, 0));
   s.actors[1].code = YARD_FAULT;
   EXPECT_FALSE(s.run().ok());
   EXPECT_THAT(s.ran(), ElementsAre(1, 2, 0));
-  EXPECT_THAT(door.asked, ElementsAre(0, 0, 1, 0, 1, 2));
+  EXPECT_THAT(check.checked, ElementsAre(0, 0, 1, 0, 1, 2));
 }
 
-TEST(ADoor, KeepsNobodyOutWhereNobodyElseIsLeftNorWhoWasChosenBefore) {
+TEST(Admission, DoesNotStopTheLastAttemptOrACommittedKernel) {
   Stage s;
-  Keeper door;
-  door.shut = {0, 1, 2};
-  s.request.door = &door;
+  RejectSome check;
+  check.rejected = {0, 1, 2};
+  s.request.admission = &check;
   EXPECT_TRUE(s.run().ok());
   EXPECT_THAT(s.ran(), ElementsAre(0, 0, 1));
   s.request.strict = s.request.committed = true;
@@ -298,25 +299,25 @@ TEST(ADoor, KeepsNobodyOutWhereNobodyElseIsLeftNorWhoWasChosenBefore) {
   EXPECT_THAT(s.ran(), ElementsAre(1, 0, 1));
 }
 
-TEST(AfterFailure, GoesOnWithTheSecondKernel) {
+TEST(AfterFailure, RunsTheSecondKernel) {
   Stage s;
-  const auto go_on = [&](int32_t code, size_t kernels = Stage::kKernels) {
+  const auto run_next = [&](int32_t code, size_t kernels = Stage::kKernels) {
     Outcome outcome;
     return execute_after_failure(base::this_thread(), *s.plan(kernels), s.request, code,
                                  "the first broke", outcome);
   };
-  EXPECT_TRUE(go_on(YARD_FAULT).ok());
+  EXPECT_TRUE(run_next(YARD_FAULT).ok());
   EXPECT_THAT(s.ran(), ElementsAre(0, 1, 0));
   EXPECT_THAT(s.failures(), ElementsAre(1, 0, 0));
-  EXPECT_THAT(go_on(YARD_CALLER).to_string(), HasSubstr("the first broke"));
+  EXPECT_THAT(run_next(YARD_CALLER).to_string(), HasSubstr("the first broke"));
   EXPECT_THAT(s.ran(), ElementsAre(0, 1, 0));
-  EXPECT_THAT(go_on(YARD_FAULT, 1).to_string(), HasSubstr("the first broke"));
+  EXPECT_THAT(run_next(YARD_FAULT, 1).to_string(), HasSubstr("the first broke"));
   s.actors[1].code = s.actors[2].code = YARD_FAULT;
-  const Status all = go_on(YARD_FAULT);
+  const Status all = run_next(YARD_FAULT);
   EXPECT_THAT(all.message(), HasSubstr("3 kernels"));
   EXPECT_THAT(all.notes()[0], HasSubstr("the first broke"));
   s.request.strict = true;
-  EXPECT_EQ(go_on(YARD_DECLINED).error_class(), ErrorClass::kDeclined);
+  EXPECT_EQ(run_next(YARD_DECLINED).error_class(), ErrorClass::kDeclined);
 }
 
 TEST(Failure, AMessageIsReadNoFurtherThanItsBuffer) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run of one kernel: what it is given, its workspace, its scratch, its message; and plans.
+// One run of one kernel: its context, workspace, scratch and message; and plans.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A kernel that does what its test says. `bytes` is what workspace() asks for.
+// A kernel with the behaviour of a test. `bytes` is the result of workspace().
 struct Scene {
   std::function<int32_t(yard_call_t*)> body = [](yard_call_t*) { return YARD_OK; };
   std::function<int64_t()> bytes;
@@ -42,7 +42,7 @@ struct Scene {
     };
   }
   int32_t run(uint32_t flags = 0) {
-    Frame frame(&host, flags, this);
+    CallFrame frame(&host, flags, this);
     const int32_t code = run_kernel(base::this_thread(), *kernel, frame, Request{});
     std::memcpy(error, frame.error, sizeof error);
     return code;
@@ -51,7 +51,7 @@ struct Scene {
 
 bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
 
-TEST(Frame, IsFilledIn) {
+TEST(CallFrame, IsFilledIn) {
   Scene s;
   s.body = [&](yard_call_t* call) {
     EXPECT_EQ(call->size, sizeof *call);
@@ -68,7 +68,7 @@ TEST(Frame, IsFilledIn) {
   EXPECT_EQ(s.run(YARD_CALL_INFERENCE), YARD_OK);
 }
 
-TEST(Workspace, IsAsLargeAsAskedAndAligned) {
+TEST(Workspace, HasTheRequestedSizeAndAlignment) {
   Scene s;
   int64_t want = 0;
   s.asks([&] { return want; });
@@ -85,13 +85,13 @@ TEST(Workspace, IsAsLargeAsAskedAndAligned) {
   }
 }
 
-TEST(Workspace, ThatCannotBeHad) {
+TEST(Workspace, FailsIfItCannotBeAllocated) {
   Scene s;
   bool ran = false;
   s.body = [&](yard_call_t*) { return ran = true, YARD_OK; };
   s.asks([] { return int64_t{-1}; });
   EXPECT_EQ(s.run(), YARD_FAULT);
-  EXPECT_THAT(s.error, HasSubstr("how much workspace"));
+  EXPECT_THAT(s.error, HasSubstr("a negative workspace size"));
   s.asks([] { return INT64_MAX; });
   EXPECT_EQ(s.run(), YARD_TRANSIENT);
   EXPECT_THAT(s.error, HasSubstr("no memory for a workspace of 9223372036854775807 bytes"));
@@ -104,7 +104,7 @@ TEST(Workspace, ThatCannotBeHad) {
   EXPECT_EQ(s.run(), YARD_OK);
 }
 
-TEST(Workspace, OfANestedCallIsAnother) {
+TEST(Workspace, OfANestedCallIsDifferent) {
   Scene outer, inner;
   outer.asks([] { return int64_t{256}; });
   inner.asks([] { return int64_t{1 << 16}; });

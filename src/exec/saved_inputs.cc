@@ -30,7 +30,7 @@ int64_t stride(const yard_tensor_t& t, int32_t axis) noexcept {
   return s;
 }
 
-// Gives f each run of elements that lie one after the other, in the order of the shape.
+// Calls f for each run of contiguous elements, in the order of the shape.
 template <class F>
 void for_each_run(const yard_tensor_t& t, int32_t axis, std::byte* at, uint64_t item, const F& f) {
   const auto step = [&](int32_t a) { return stride(t, a) * static_cast<int64_t>(item); };
@@ -47,7 +47,7 @@ void for_each_run(const yard_tensor_t& t, const F& f) {
     for_each_run(t, 0, static_cast<std::byte*>(t.data) + t.byte_offset, item_bytes(t), f);
 }
 
-// Gives f each tensor of a value.
+// Calls f for each tensor of a value.
 template <class F>
 void for_each_tensor(const yard_value_t& v, const F& f) {
   if (v.tag == YARD_TAG_TENSOR && v.u.tensor != nullptr) f(*v.u.tensor);

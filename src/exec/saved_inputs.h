@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of the inputs that a kernel may write over, so that another can be tried when it fails.
+// Copies of the inputs that a kernel may overwrite, so that another can be tried if it fails.
 #pragma once
 
 #include <yard/plugin.h>
@@ -14,10 +14,10 @@ namespace yard::exec {
 
 class SavedInputs {
  public:
-  // Copies `~` arguments and those inputs that share memory with something written. False if that cannot be
-  // done: memory that is not the host's, or too little of it. Then nothing is held.
+  // Copies `~` arguments and inputs that share memory with written tensors. False, and nothing is held, if
+  // they are not in host memory or there is too little of it.
   bool save(const op::Program& program, const yard_value_t* args);
-  // Writes them back. May be done again.
+  // Writes them back; may be called repeatedly.
   void restore() const noexcept;
   bool held() const noexcept { return held_; }
 

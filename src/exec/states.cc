@@ -25,7 +25,7 @@ const char* type_name(op::Kind kind) {
   }
 }
 
-// The value as the option's type has it; false if it cannot be.
+// Converts a value to the option's type; false if that is not possible.
 bool convert(const op::Param& p, const yard_value_t& from, yard_value_t& to) {
   to = from;
   switch (p.kind) {
@@ -48,20 +48,6 @@ bool convert(const op::Param& p, const yard_value_t& from, yard_value_t& to) {
   }
 }
 
-// A step of a state's life: exceptions become faults with their text.
-template <class F>
-int32_t step(Frame& frame, const F& f) {
-  try {
-    return f();
-  } catch (const std::exception& e) {
-    std::snprintf(frame.error, sizeof frame.error, "%s", e.what());
-  } catch (...) {
-    if (detail::thread_is_unwinding()) throw;
-    std::snprintf(frame.error, sizeof frame.error, "an exception that is no std::exception");
-  }
-  return YARD_FAULT;
-}
-
 }  // namespace
 
 Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& kernel,
@@ -81,9 +67,9 @@ Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& k
     const auto it = std::find_if(given.begin(), given.end(),
                                  [&](const OwnedValue& g) { return g.name == p.name; });
     if (it != given.end()) {
-      yard_value_t said = it->value;
-      if (said.tag == YARD_TAG_STRING) said.u.string = it->text.c_str();
-      if (!convert(p, said, v.value))
+      yard_value_t value = it->value;
+      if (value.tag == YARD_TAG_STRING) value.u.string = it->text.c_str();
+      if (!convert(p, value, v.value))
         return bad(fmt::format("its option '{}' is {}", p.name, type_name(p.kind)));
     } else if (v.value.tag == YARD_TAG_NONE && !p.optional) {
       return bad(fmt::format("its option '{}' has no default and was not given", p.name));
@@ -93,27 +79,27 @@ Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& k
   return to;
 }
 
-States::States() : mine_(new Mine), weights_(new Loaded(std::make_shared<Weights>())) {}
+States::States() : cache_(new Cache), weights_(new Loaded(std::make_shared<Weights>())) {}
 
 States::~States() {
-  Mine* m = mine_.load(std::memory_order_acquire);
-  if (m->forks == base::forks()) delete m;
+  Cache* c = cache_.load(std::memory_order_acquire);
+  if (c->forks == base::forks()) delete c;
   delete weights_.load(std::memory_order_acquire);
 }
 
-States::Mine& States::mine() const {
+States::Cache& States::cache() const {
   const uint64_t forks = base::forks();
-  Mine* m = mine_.load(std::memory_order_acquire);
-  while (m->forks != forks) {
-    auto* made = new Mine;
-    if (mine_.compare_exchange_strong(m, made, std::memory_order_acq_rel)) return *made;
+  Cache* c = cache_.load(std::memory_order_acquire);
+  while (c->forks != forks) {
+    auto* made = new Cache;
+    if (cache_.compare_exchange_strong(c, made, std::memory_order_acq_rel)) return *made;
     delete made;
   }
-  return *m;
+  return *c;
 }
 
-bool States::first_here() const {
-  Mine& here = mine();
+bool States::first_in_process() const {
+  Cache& here = cache();
   return !here.seen.load(std::memory_order_relaxed) && !here.seen.exchange(true);
 }
 
@@ -121,7 +107,7 @@ void States::set_options(std::vector<OwnedValue> options) { options_ = std::move
 
 void States::set_weights(Weights weights) {
   auto given = std::make_unique<Loaded>(std::make_shared<const Weights>(std::move(weights)));
-  Mine& here = mine();
+  Cache& here = cache();
   std::unique_ptr<Loaded> before;
   std::list<Kept> ended;  // outside the lock: destroy is plugin code
   std::lock_guard lock(here.lock);
@@ -132,12 +118,12 @@ void States::set_weights(Weights weights) {
 }
 
 std::shared_ptr<State> States::find(const std::shared_ptr<const registry::Kernel>& kernel,
-                                    const op::Program& program, Frame& frame,
+                                    const op::Program& program, CallFrame& frame,
                                     const yard_value_t* args, uint32_t count, int32_t& code) {
   std::vector<int64_t> key;
   for (const std::string& f : kernel->state_fields)
     if (const auto field = program.field(f)) key.push_back(op::read(*field, args));
-  Mine& here = mine();
+  Cache& here = cache();
   const auto known = [&]() -> std::shared_ptr<State> {
     for (auto it = here.kept.begin(); it != here.kept.end(); ++it)
       if (it->kernel == kernel.get() && it->key == key) {
@@ -152,14 +138,14 @@ std::shared_ptr<State> States::find(const std::shared_ptr<const registry::Kernel
     loads = here.loads;
     if (auto state = known()) return state;
   }
-  // Without the lock: a kernel may call ops while it is being made ready.
+  // Without the lock: create() and prepare() may call ops.
   auto state = make(kernel, frame, args, count, code);
   if (state == nullptr) return nullptr;
-  if (here.forks != base::forks()) return state;  // a child was born meanwhile, and this is it
+  if (here.forks != base::forks()) return state;  // this is a child forked meanwhile
   std::list<Kept> ended;
   std::lock_guard lock(here.lock);
   if (loads != here.loads) return state;
-  if (auto other = known()) {  // another thread was first; ours ends with this call
+  if (auto other = known()) {  // another thread was first
     ended.push_back({kernel.get(), {}, std::move(state)});
     return other;
   }
@@ -169,7 +155,7 @@ std::shared_ptr<State> States::find(const std::shared_ptr<const registry::Kernel
 }
 
 std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel>& kernel,
-                                    Frame& frame, const yard_value_t* args, uint32_t count,
+                                    CallFrame& frame, const yard_value_t* args, uint32_t count,
                                     int32_t& code) {
   const yard_kernel_t& d = kernel->d;
   const auto options = kernel_options(*kernel, options_);
@@ -181,33 +167,33 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
     return nullptr;
   }
   void* made = nullptr;
-  code = step(frame, [&] {
+  code = detail::enter_kernel(frame.call, [&] {
     return d.create(&frame.call, options->data(), static_cast<uint32_t>(options->size()), &made);
   });
   if (code != YARD_OK) return nullptr;
-  auto state = std::make_shared<State>(kernel, made);  // from here on it ends, whatever fails
+  auto state = std::make_shared<State>(kernel, made);  // destroys it if a later step fails
   frame.call.state = made;
   std::shared_ptr<const Weights> weights;
   {
-    std::lock_guard lock(mine().lock);
+    std::lock_guard lock(cache().lock);
     weights = *weights_.load(std::memory_order_acquire);
   }
   state->keep(weights);
   if (d.load != nullptr && !weights->empty()) {
     std::vector<yard_named_value_t> named;
     for (const auto& [name, view] : *weights) named.push_back({name.c_str(), Value(view).c()});
-    code = step(frame, [&] {
+    code = detail::enter_kernel(frame.call, [&] {
       return d.load(&frame.call, named.data(), static_cast<uint32_t>(named.size()));
     });
   }
   if (code == YARD_OK && d.prepare != nullptr)
-    code = step(frame, [&] { return d.prepare(&frame.call, args, count); });
+    code = detail::enter_kernel(frame.call, [&] { return d.prepare(&frame.call, args, count); });
   frame.call.state = nullptr;
   return code == YARD_OK ? state : nullptr;
 }
 
 void States::keep_only(const registry::State& state) {
-  Mine& here = mine();
+  Cache& here = cache();
   std::list<Kept> ended;
   std::lock_guard lock(here.lock);
   for (auto it = here.kept.begin(); it != here.kept.end();) {
@@ -223,7 +209,7 @@ void States::keep_only(const registry::State& state) {
 }
 
 size_t States::size() const {
-  Mine& here = mine();
+  Cache& here = cache();
   std::lock_guard lock(here.lock);
   return here.kept.size();
 }

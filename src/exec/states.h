@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// States of kernels that have some: made from options, given weights, prepared for a shape, ended once.
+// States of kernels that have create(): created from options, loaded with weights, prepared for a shape,
+// destroyed once.
 //
-// A kernel with create() sees nothing of a call before its state is there. States belong to an instance of
-// an op, or to the plain calls of a runtime; each is made for the values of the fields that the kernel
-// names. So many are kept; what is let go ends when no call uses it any more.
+// States belong to an instance of an op, or to the plain calls of a runtime. There is one for each
+// combination of values of the fields that the kernel names. The last kKept are cached; a state is destroyed
+// when it is neither cached nor used by a call.
 #pragma once
 
 #include <yard/plugin.h>
@@ -24,9 +25,9 @@
 
 namespace yard::exec {
 
-struct Frame;
+struct CallFrame;
 
-// What create() made. Ends it.
+// Owns what create() returned.
 class State {
  public:
   State(std::shared_ptr<const registry::Kernel> kernel, void* made) noexcept
@@ -35,7 +36,7 @@ class State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   void* get() const noexcept { return made_; }
-  // What was loaded: a kernel may go on pointing to the tensors it was given.
+  // Keeps the loaded weights alive: a kernel may hold pointers to their tensors.
   void keep(std::shared_ptr<const void> weights) noexcept { weights_ = std::move(weights); }
 
  private:
@@ -61,23 +62,23 @@ class States {
   States(const States&) = delete;
   States& operator=(const States&) = delete;
 
-  // Copies; before the first call.
+  // Before the first call.
   void set_options(std::vector<OwnedValue> options);
   const std::vector<OwnedValue>& options() const noexcept { return options_; }
-  // Named tensors, borrowed. States made before are let go: the next call makes them again.
+  // Named tensors, borrowed. Drops the cached states: the next call creates new ones.
   void set_weights(Weights weights);
 
-  // The state for this call, made if need be with the frame's call as context. Null after a failure: then
-  // `code` says which, and the frame holds the message.
+  // The state for this call, created if needed with the frame's call as context. Null after a failure:
+  // `code` is its code, and the frame holds the message.
   std::shared_ptr<State> find(const std::shared_ptr<const registry::Kernel>& kernel,
-                              const op::Program& program, Frame& frame, const yard_value_t* args,
-                              uint32_t count, int32_t& code);
+                              const op::Program& program, CallFrame& frame,
+                              const yard_value_t* args, uint32_t count, int32_t& code);
 
-  // Lets go of states whose kernels are not registered any more.
+  // Drops states whose kernels are no longer registered.
   void keep_only(const registry::State& state);
   size_t size() const;
-  // Whether nobody has asked so in this process before.
-  bool first_here() const;
+  // True for the first call of this function in a process.
+  bool first_in_process() const;
 
  private:
   struct Kept {
@@ -85,30 +86,30 @@ class States {
     std::vector<int64_t> key;
     std::shared_ptr<State> state;
   };
-  std::shared_ptr<State> make(const std::shared_ptr<const registry::Kernel>& kernel, Frame& frame,
-                              const yard_value_t* args, uint32_t count, int32_t& code);
+  std::shared_ptr<State> make(const std::shared_ptr<const registry::Kernel>& kernel,
+                              CallFrame& frame, const yard_value_t* args, uint32_t count,
+                              int32_t& code);
 
-  // What one process has. A forked child begins with no states, and leaves those of its parent, with the lock that
-  // a thread may have held, where they are.
-  struct Mine {
+  // The cache of one process. A forked child starts with an empty one and leaks its parent's, whose lock
+  // another thread may have held.
+  struct Cache {
     const uint64_t forks = base::forks();
     std::mutex lock;
-    uint64_t loads =
-        0;  // changes of weights; a state that was made under an older count is not kept
-    std::list<Kept> kept;  // last used first
+    uint64_t loads = 0;    // changes of weights; states of an older count are not cached
+    std::list<Kept> kept;  // most recently used first
     std::atomic<bool> seen{false};
   };
-  Mine& mine() const;
+  Cache& cache() const;
 
   using Loaded = std::shared_ptr<const Weights>;
-  mutable std::atomic<Mine*> mine_;
+  mutable std::atomic<Cache*> cache_;
   std::vector<OwnedValue> options_;
-  // Changed and read under the lock; replaced whole, so a child finds one whoever held it.
+  // Changed and read under the lock; replaced as a whole, so that a forked child finds a valid one.
   std::atomic<Loaded*> weights_;
 };
 
-// The options a kernel is created with: those given, in the order of its schema, defaults filled in. An
-// error names what is missing, unknown or of the wrong type.
+// The options that a kernel is created with, in the order of its schema, with defaults. An error names an
+// option that is missing, unknown or of the wrong type.
 Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& kernel,
                                                        const std::vector<OwnedValue>& given);
 

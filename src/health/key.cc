@@ -17,9 +17,8 @@ size_t mix(size_t seed, size_t value) {
 }
 
 std::string size_range(uint8_t bucket) {
-  if (bucket <= 1) return fmt::format("{}", bucket);
-  const uint64_t low = uint64_t{1} << (bucket - 1);
-  return fmt::format("{}-{}", low, low + (low - 1));
+  const auto [low, high] = Buckets::range(bucket);
+  return low == high ? fmt::format("{}", low) : fmt::format("{}-{}", low, high);
 }
 
 }  // namespace

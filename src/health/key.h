@@ -23,6 +23,15 @@ class Buckets {
     if (count_ < kMost) buckets_[count_++] = static_cast<uint8_t>(std::bit_width(size));
   }
   std::span<const uint8_t> get() const noexcept { return {buckets_.data(), count_}; }
+  // The sizes of a bucket.
+  struct Range {
+    uint64_t low, high;
+  };
+  static Range range(uint8_t bucket) noexcept {
+    if (bucket == 0) return {0, 0};
+    const uint64_t low = uint64_t{1} << (bucket - 1);
+    return {low, low + (low - 1)};
+  }
   bool operator==(const Buckets&) const = default;
 
  private:

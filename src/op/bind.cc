@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sorting arguments into a program's parameters: see bind.h.
+// Binding arguments to parameters: see bind.h.
 #include "op/bind.h"
 
 #include <fmt/format.h>
@@ -34,9 +34,9 @@ class Binder {
       if (set_[i]) return fail("argument '" + s_.params[i].name + "' is given twice");
       set_[i] = true;
       out_.index_of[static_cast<size_t>(&g - given.data())] = static_cast<uint8_t>(i);
-      if (Status st = put(i, g.value); !st.ok()) return st;
+      YARD_RETURN_IF_ERROR(put(i, g.value));
     }
-    if (Status st = fill(); !st.ok()) return st;
+    YARD_RETURN_IF_ERROR(fill());
     return out_;
   }
 
@@ -68,7 +68,7 @@ class Binder {
       v.u.f = static_cast<double>(v.u.i);
     }
     if (p.kind == Kind::kEnum && (v.tag == YARD_TAG_STRING || v.tag == YARD_TAG_NONE)) {
-      // An enumerator called none looks like an absent argument.
+      // The enumerator `none` is parsed as an absent argument.
       const std::string_view text =
           v.tag == YARD_TAG_NONE ? std::string_view("none") : std::string_view(v.u.string, v.count);
       const auto e = std::find(p.enumerators.begin(), p.enumerators.end(), text);

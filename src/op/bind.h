@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// From arguments by position and by name to the flat array a program checks.
+// Binds positional and named arguments to the parameters of a program.
 //
 //   const Given given[] = {{"", out}, {"", x}, {"weight", w}};
-//   Result<Arguments> a = op::bind(program, given);   // qualified: std::bind is near
+//   Result<Arguments> a = op::bind(program, given);   // qualified, because of std::bind
 #pragma once
 
 #include <yard/plugin.h>
@@ -20,22 +20,22 @@ struct Given {
   yard_value_t value;
 };
 
-// Which parameters the positional arguments stand for.
+// The parameters that positional arguments bind to.
 enum class Positional : uint8_t {
-  kAll,     // every one, in schema order: calls with tensors; outputs must be given
-  kInputs,  // all but pure outputs: CallSpecs; outputs may be left out
+  kAll,     // all, in schema order; outputs must be given
+  kInputs,  // all but pure outputs, which may be missing: CallSpecs
 };
 
-// Borrows the tensors and strings it was given, and default strings from the program.
+// Borrows the given tensors and strings, and default strings from the program.
 struct Arguments {
   yard_value_t values[YARD_MAX_ARGS]{};
   uint32_t count = 0;
   uint8_t index_of[YARD_MAX_ARGS]{};  // the parameter of each given argument
 };
 
-// Fills scalar defaults and absent optionals. Integers are taken for float parameters, strings for
-// enums. Whether the result fits the schema is for Program::explain_mismatch() to say. Failures are
-// kInvalidArgument: unknown name, too many, missing, given twice, no such enumerator.
+// Fills in scalar defaults and absent optionals. Accepts integers for float parameters and strings for
+// enums. Does not check types: see Program::explain_mismatch(). Failures are kInvalidArgument: unknown
+// name, too many, missing, given twice, unknown enumerator.
 Result<Arguments> bind(const Program& program, std::span<const Given> given,
                        Positional positional = Positional::kAll);
 

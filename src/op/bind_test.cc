@@ -3,8 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "op/test_call.h"
-#include "op/test_schemas.h"
+#include "op/testing.h"
 
 namespace yard::op {
 namespace {

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making calls that own their metadata, from text and from real arguments, and back to text.
+// Calls from specs and from real arguments, and back to specs: see call.h.
 #include "op/call.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "op/bind.h"
-#include "op/call_flags.h"
-#include "op/overlap.h"
-#include "op/program_cold.h"
+#include "op/steps.h"
 
 namespace yard::op {
 
@@ -22,7 +20,7 @@ class CallBuilder {
   Result<Call> from_spec(const CallSpec& spec, const yard_op_t* op) {
     if (spec.op != s_.name)
       return Status(Code::kInvalidArgument,
-                    "the call is one of '" + spec.op + "', not of '" + s_.name + "'");
+                    "the call is of op '" + spec.op + "', expected '" + s_.name + "'");
     body_->device = spec.device;
     body_->flags = spec.flags & ~YARD_CALL_ALIASED;
     body_->labels = spec.labels;
@@ -77,7 +75,7 @@ class CallBuilder {
     const Device device = spec.device.value_or(body_->device);
     kept.t.device = {device.type, device.index};
     kept.t.dtype = to_dlpack(spec.dtype);
-    // A rank that is too large stays visible, so that the check can name it.
+    // A rank that is too large is kept for the check to report.
     kept.t.ndim = static_cast<int32_t>(spec.shape.size());
     const size_t rank = std::min<size_t>(spec.shape.size(), YARD_MAX_RANK);
     kept.t.shape = kept.dims;
@@ -89,7 +87,7 @@ class CallBuilder {
       kept.dims[YARD_MAX_RANK + i] = given ? spec.strides[i] : static_cast<int64_t>(compact);
       compact *= static_cast<uint64_t>(std::max<int64_t>(spec.shape[i], 1));
     }
-    // Without data the offset stands for the address, and so for its alignment.
+    // Without data the offset is the address, so it gives the alignment.
     kept.t.byte_offset = spec.align < YARD_MAX_ALIGN ? spec.align : 0;
     kept.t.facts = yard_facts(&kept.t);
     return &kept.t;
@@ -148,18 +146,18 @@ class CallBuilder {
   Status alias(const std::string& output, const std::string& input) {
     const int out = s_.index_of(output), in = s_.index_of(input);
     if (out < 0 || !s_.params[static_cast<size_t>(out)].is_output())
-      return fail(output, "only an output, by name, can be '&" + input + "'");
+      return fail(output, "only an output given by name can be '&" + input + "'");
     if (in < 0 || !program_.may_alias(static_cast<uint32_t>(out), static_cast<uint32_t>(in)))
-      return fail(output, "the schema does not say '" + output + " may_alias " + input + "'");
+      return fail(output, "the schema has no clause '" + output + " may_alias " + input + "'");
     if (body_->args[out].tag != YARD_TAG_NONE) return fail(output, "is given twice");
     if (body_->args[in].tag != YARD_TAG_TENSOR)
-      return fail(output, "'" + input + "' is no tensor here");
+      return fail(output, "'" + input + "' is not a tensor in this call");
     body_->args[out] = body_->args[in];
     if (has_elements(*body_->args[in].u.tensor)) body_->flags |= YARD_CALL_ALIASED;
     return {};
   }
 
-  // Fills in the outputs that were not given: compact, and where the inputs are.
+  // Fills in missing outputs: compact, on the device of the inputs.
   Status outputs(const yard_op_t* op) {
     const auto missing = [&](uint8_t i) {
       return body_->args[i].tag == YARD_TAG_NONE && !s_.params[i].optional;
@@ -194,7 +192,7 @@ class CallBuilder {
 
   static bool same(const yard_value_t& a, const yard_value_t& b) {
     if (a.tag != YARD_TAG_TENSOR || b.tag != YARD_TAG_TENSOR) return false;
-    // Without elements nothing is shared, as fits() sees it; without data identity tells.
+    // As in fits(), tensors without elements share nothing. Without data, the same object is the same tensor.
     return (a.u.tensor == b.u.tensor && has_elements(*a.u.tensor)) ||
            overlap(*a.u.tensor, *b.u.tensor) == Overlap::kSame;
   }
@@ -250,7 +248,7 @@ CallSpec Call::to_spec(const Program& program) const {
   for (uint32_t i = 0; i < count(); ++i) {
     const Param& p = s.params[i];
     if (p.is_output()) continue;
-    // Scalars read better by name; behind something left out, position would mislead.
+    // Scalars are named for readability; arguments after an absent one must be.
     if (!p.is_tensor() || args()[i].tag == YARD_TAG_NONE) positional = false;
     if (args()[i].tag == YARD_TAG_NONE) continue;
     spec.args.push_back({positional ? "" : p.name, spec_value(p, args()[i], device())});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metadata of one call, owned: what selection, explanation and tuning look at when there are no
-// tensors, or when they must outlive them. No data pointers.
+// The metadata of one call, owned, without data pointers. Selection, explanation and tuning use it where
+// there are no tensors, or where it must outlive them.
 #pragma once
 
 #include <yard/plugin.h>
@@ -12,15 +12,15 @@
 
 namespace yard::op {
 
-// Copies share their arguments, which never change; any thread may read.
+// Immutable; copies share their arguments. Thread-safe.
 class Call {
  public:
-  // Fills in defaults, infers outputs that are not given, and checks that the call fits. `op` brings
-  // the shape function where the program needs one.
+  // Fills in defaults, infers missing outputs, and checks that the call fits. `op` provides the shape
+  // function where the program needs one.
   static Result<Call> from_spec(const Program& program, const CallSpec& spec,
                                 const yard_op_t* op = nullptr);
 
-  // Copies what is known about a call that fits: shapes, strides, alignment, scalars, strings.
+  // Copies the metadata of a call that fits: shapes, strides, alignment, scalars, strings.
   // YARD_CALL_ALIASED is added to the flags when an output is exactly an input.
   static Call capture(const Program& program, const yard_value_t* args, uint32_t flags = 0,
                       Labels labels = {});
@@ -29,7 +29,7 @@ class Call {
   const yard_value_t* args() const noexcept { return body_->args; }
   uint32_t count() const noexcept { return body_->count; }
   uint32_t flags() const noexcept { return body_->flags; }
-  // Where it runs: the device of its tensors.
+  // The device of its tensors.
   Device device() const noexcept { return body_->device; }
   const Labels& labels() const noexcept { return body_->labels; }
 

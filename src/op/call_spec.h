@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text form of a call (decision 2): what the trace prints, the command eats and tuning is keyed by.
+// The text form of a call, used by traces, the command and tuning.
 //
 //   rms_norm(f32[8,4096], f32[4096], eps=1e-6)@cpu
 //
@@ -13,8 +13,8 @@
 //   flag    := 'deterministic' | 'capturing' | 'inference' | 'tracing'
 //   label   := text '=' text            text := letters, digits, '_', '.', '-' | STRING
 //
-// A CallSpec is syntax: it knows no schema. Positional arguments are the parameters that are not pure
-// outputs, in schema order. docs/reference/call_spec.md has the details.
+// A CallSpec is syntax only; no schema is consulted. Positional arguments are the parameters that are
+// not pure outputs, in schema order. docs/reference/call_spec.md has the details.
 #pragma once
 
 #include <yard/status.h>
@@ -37,7 +37,7 @@ struct TensorSpec {
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;  // in elements; empty: compact, row-major
   uint32_t align = YARD_MAX_ALIGN;
-  std::optional<Device> device;  // nothing: the call's
+  std::optional<Device> device;  // unset: the call's
   bool operator==(const TensorSpec&) const = default;
 };
 
@@ -56,7 +56,7 @@ struct SpecValue {
   std::variant<int64_t, double, bool, std::string, Word, SameAs, TensorSpec,
                std::vector<TensorSpec>>
       v;
-  // NaN equals NaN here: these are texts, not numbers to reckon with.
+  // Compares values as text: NaN equals NaN, and 0.0 differs from -0.0.
   friend bool operator==(const SpecValue& a, const SpecValue& b);
 };
 
@@ -75,6 +75,14 @@ struct CallSpec {
   bool operator==(const CallSpec&) const = default;
 };
 
+// Names of the flags that a caller may set. YARD_CALL_ALIASED follows from the arguments.
+inline constexpr std::pair<std::string_view, uint32_t> kCallFlags[] = {
+    {"deterministic", YARD_CALL_DETERMINISTIC},
+    {"capturing", YARD_CALL_CAPTURING},
+    {"inference", YARD_CALL_INFERENCE},
+    {"tracing", YARD_CALL_TRACING},
+};
+
 // Failures are Code::kParse; the message names the column and shows the text with a caret below it.
 Result<CallSpec> parse_call_spec(std::string_view text);
 
@@ -85,7 +93,7 @@ std::string to_string(const TensorSpec& tensor);
 
 // Dtype, shape, strides, alignment and device of a tensor that has facts.
 TensorSpec spec_of(const yard_tensor_t& tensor);
-// "f32[8,4096]": dtype and shape of any tensor, also of one that cannot be read.
+// "f32[8,4096]": dtype and shape of any tensor, valid or not.
 std::string brief(const yard_tensor_t& tensor);
 
 }  // namespace yard::op

@@ -117,8 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCallCase{"f(f32[2]@cdua:1)", 10, "did you mean 'cuda'?"},
         WrongCallCase{"f(x=)", 5, "expected a tensor"},
         WrongCallCase{"f(-)", 3, "expected a tensor"},
-        WrongCallCase{"f(-x)", 3, "expected a tensor"},
-        WrongCallCase{"f(1.)", 3, "is not written like one"},
+        WrongCallCase{"f(-x)", 3, "expected a tensor"}, WrongCallCase{"f(1.)", 3, "is malformed"},
         WrongCallCase{"f(1e999)", 3, "is out of range"},
         WrongCallCase{"f(99999999999999999999)", 3, "is out of range"},
         WrongCallCase{"f(x=1, 2)", 8, "a positional argument cannot follow one given by name"},
@@ -130,14 +129,14 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCallCase{"f(\"abc)", 8, "the string has no closing '\"'"},
         WrongCallCase{"f()@", 5, "expected a device"},
         WrongCallCase{"f()@cpu+determinstic", 9, "did you mean 'deterministic'?"},
-        WrongCallCase{"f()@cpu+inference+inference", 19, "stands here twice"},
+        WrongCallCase{"f()@cpu+inference+inference", 19, "is repeated"},
         WrongCallCase{"f()@cpu junk", 9, "expected '@device', '{labels}' or the end, found 'junk'"},
         WrongCallCase{"f(){a}", 6, "expected '=' after the name of a label"},
         WrongCallCase{"f(){a=}", 7, "expected a word or a string"},
         WrongCallCase{"f(){a=b, a=c}", 10, "label 'a' is given twice"},
         WrongCallCase{"f(){a=b", 8, "expected '}' or ',' after a label"}));
 
-// Canonical specs: what parsing gives and capturing makes.
+// Canonical specs, as parsing and capturing produce them.
 rc::Gen<TensorSpec> any_tensor() {
   return rc::gen::exec([] {
     TensorSpec t;

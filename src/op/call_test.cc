@@ -4,8 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "op/test_call.h"
-#include "op/test_schemas.h"
+#include "op/testing.h"
 
 namespace yard::op {
 namespace {
@@ -75,7 +74,7 @@ TEST(Call, ListsAndStrings) {
   const Program p = compiled(R"(f(out!: T[n], xs: T[_][], mode: string = "a b", n: int))");
   EXPECT_EQ(again(p, "f([f32[2], f32[3]], n=5)"), "f([f32[2], f32[3]], mode=\"a b\", n=5)@cpu");
   EXPECT_EQ(error_of_call(p, "f([], mode=word, n=5)"),
-            "f: output 'out': no argument given says what dtype T is");
+            "f: output 'out': no given argument determines the dtype T");
   const Program split = compiled("split(outs!: T[n][], x: T[n])");
   EXPECT_EQ(again(split, "split(f32[2], outs=[f32[2], f32[2]])"),
             "split(f32[2], outs=[f32[2], f32[2]])@cpu");
@@ -93,7 +92,7 @@ TEST(Call, AliasedOutputsAreTheSameTensor) {
 
 TEST(Call, Errors) {
   const Program p = compiled(kRmsNorm);
-  EXPECT_EQ(error_of_call(p, "add(f32[2])"), "the call is one of 'add', not of 'rms_norm'");
+  EXPECT_EQ(error_of_call(p, "add(f32[2])"), "the call is of op 'add', expected 'rms_norm'");
   EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64])"),
             "rms_norm: argument 'weight' (T[hidden]) is missing");
   EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[63])"),
@@ -103,11 +102,11 @@ TEST(Call, Errors) {
   EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[64], esp=1)"),
             "rms_norm: has no parameter 'esp'; did you mean 'eps'?");
   EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[64], out=&weight)"),
-            "rms_norm: argument 'out': the schema does not say 'out may_alias weight'");
+            "rms_norm: argument 'out': the schema has no clause 'out may_alias weight'");
   EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], weight=&x)"),
             "rms_norm: argument 'weight' (T[hidden]) is missing");
   EXPECT_EQ(error_of_call(p, "rms_norm(f32[8,64], f32[64], eps=&x)"),
-            "rms_norm: argument 'eps': only an output, by name, can be '&x'");
+            "rms_norm: argument 'eps': only an output given by name can be '&x'");
   EXPECT_EQ(
       error_of_call(p, "rms_norm(f32[8,64], f32[64]@cuda)"),
       "rms_norm: argument 'weight': expected a tensor on cpu like 'x', found f32[64] on cuda");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integers that can be read off a call: what rules, limits, cost hints and cache keys look at.
+// Integers of a call that rules, limits, cost hints and cache keys read.
 #pragma once
 
 #include <yard/plugin.h>
@@ -10,28 +10,45 @@
 
 namespace yard::op {
 
-// What read() gives when no argument of the call has the field.
+// The result of read() when no argument of the call has the field.
 inline constexpr int64_t kAbsent = INT64_MIN;
 
-// Where a field stands in the arguments; made by Program::field(). Copy it freely: it refers to
-// nothing. A field of optional arguments has several sources; the first that is there counts.
+// The place of a field in the arguments; from Program::field(). A plain value. A field of optional
+// arguments has several sources; the first that is given counts.
 struct Field {
   enum class Kind : uint8_t {
     kDim,      // one dimension, divided by its factor
     kProduct,  // the product of the leading dimensions
     kScalar,   // an int, bool or enum argument
     kRank,
-    kSize,   // number of elements
-    kCount,  // tensors in a list
+    kSize,      // number of elements
+    kCount,     // tensors in a list
+    kPresence,  // 1 if the argument is given, else 0
+    // From the facts of a tensor.
+    kDType,
+    kAlignment,   // of its data, in bytes
+    kCompact,     // 1 if it is, else 0
+    kInnerDense,  // likewise
+    kPlain,       // likewise
   };
   struct Source {
     uint8_t arg = 0;
     uint8_t axis = 0;  // kDim: counted from the end, 1 is the last; kProduct: dimensions after it
     uint16_t factor = 1;  // kDim
+
+    bool operator==(const Source&) const = default;
   };
   Kind kind = Kind::kScalar;
   uint8_t count = 0;
   Source sources[kMaxSources];
+
+  // A field of one argument, which is not counted from an axis.
+  static Field of(Kind kind, size_t arg) noexcept {
+    Field f;
+    f.kind = kind, f.count = 1, f.sources[0].arg = static_cast<uint8_t>(arg);
+    return f;
+  }
+  bool operator==(const Field&) const = default;
 };
 
 namespace detail {
@@ -43,6 +60,12 @@ inline int64_t read_tensor(Field::Kind kind, Field::Source s, const yard_tensor_
       return s.factor == 1 ? size : size / s.factor;
     }
     case Field::Kind::kRank: return t->ndim;
+    case Field::Kind::kDType: return static_cast<int64_t>(t->facts & YARD_FACTS_DTYPE);
+    case Field::Kind::kAlignment:
+      return int64_t{1} << ((t->facts & YARD_FACTS_ALIGN) >> YARD_FACTS_ALIGN_SHIFT);
+    case Field::Kind::kCompact: return (t->facts & YARD_FACTS_COMPACT) != 0 ? 1 : 0;
+    case Field::Kind::kInnerDense: return (t->facts & YARD_FACTS_INNER_DENSE) != 0 ? 1 : 0;
+    case Field::Kind::kPlain: return (t->facts & YARD_FACTS_PLAIN) != 0 ? 1 : 0;
     default: {
       const int32_t n = t->ndim - (kind == Field::Kind::kProduct ? s.axis : 0);
       int64_t product = 1;
@@ -54,12 +77,13 @@ inline int64_t read_tensor(Field::Kind kind, Field::Source s, const yard_tensor_
 
 }  // namespace detail
 
-// The value of a field in a call that fits its schema; kAbsent if it is not there. No allocation. A scalar is
-// always there and may be that very number: whoever asks whether a field is there uses find() or read_apart().
+// The value of a field in a call that fits its schema; kAbsent if it is absent. No allocation. A scalar is
+// never absent but may equal kAbsent: use find() or read_apart() to tell them apart.
 inline int64_t read(const Field& f, const yard_value_t* args) noexcept {
   for (uint32_t i = 0; i < f.count; ++i) {
     const yard_value_t& v = args[f.sources[i].arg];
     if (f.kind == Field::Kind::kScalar) return v.u.i;
+    if (f.kind == Field::Kind::kPresence) return v.tag != YARD_TAG_NONE ? 1 : 0;
     if (v.tag == YARD_TAG_TENSOR) return detail::read_tensor(f.kind, f.sources[i], v.u.tensor);
     if (v.tag != YARD_TAG_LIST) continue;
     if (f.kind == Field::Kind::kCount) return v.count;
@@ -68,13 +92,13 @@ inline int64_t read(const Field& f, const yard_value_t* args) noexcept {
   return kAbsent;
 }
 
-// Whether the field is there; `to` is its value.
+// Whether the field is present; `to` gets its value.
 inline bool find(const Field& f, const yard_value_t* args, int64_t& to) noexcept {
   to = read(f, args);
   return to != kAbsent || (f.kind == Field::Kind::kScalar && f.count > 0);
 }
 
-// As read(), but a scalar that is kAbsent counts as the number above it.
+// As read(), but a scalar that equals kAbsent is read as kAbsent + 1.
 inline int64_t read_apart(const Field& f, const yard_value_t* args) noexcept {
   int64_t v;
   return find(f, args, v) && v == kAbsent ? v + 1 : v;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output shapes from inputs.
+// Dtypes and shapes of outputs from the inputs of a call.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
-#include "op/bindings.h"
-#include "op/call_spec.h"
-#include "op/program_cold.h"
+#include "op/steps.h"
 
 namespace yard::op {
 namespace {
@@ -14,11 +14,14 @@ namespace {
 class Inference {
  public:
   Inference(const Program& program, const yard_value_t* args)
-      : program_(program), s_(program.schema()), args_(args), known_(bind_integers(s_, args)) {
+      : program_(program), s_(program.schema()), args_(args) {
+    for (size_t i = 0; i < s_.params.size(); ++i)
+      if (s_.params[i].kind == Kind::kInt && args[i].tag == YARD_TAG_INT)
+        dims_[s_.params[i].name] = args[i].u.i;
     for (const bool broadcast : {false, true})
       for (size_t i = 0; i < s_.params.size(); ++i)
         if (s_.params[i].is_tensor() && !s_.params[i].is_output())
-          for (const yard_tensor_t* t : Tensors(args[i])) look(s_.params[i], *t, broadcast);
+          for (const yard_tensor_t* t : Tensors(args[i])) bind(s_.params[i], *t, broadcast);
   }
 
   Result<std::vector<OutputSpec>> run(const yard_op_t* op) {
@@ -44,7 +47,7 @@ class Inference {
       out.push_back(spec);
     }
     if (complete) return out;
-    if (Status st = ask(op, out); !st.ok()) return st;
+    YARD_RETURN_IF_ERROR(call_shape_function(op, out));
     return out;
   }
 
@@ -53,53 +56,48 @@ class Inference {
     return Status(Code::kInvalidArgument, s_.name + ": output '" + p.name + "': " + message);
   }
 
-  // Takes what a tensor says first; whether all say the same is for explain_mismatch(). A broadcast dimension
-  // speaks only when no full one does, and 1 gives way to any other size.
-  void look(const Param& p, const yard_tensor_t& t, bool broadcast) {
+  // Sets the names in a tensor's type that are still unset; explain_mismatch() checks that tensors
+  // agree. Broadcast dimensions set a name only if no full one does; among them a size of 1 gives way
+  // to any other.
+  void bind(const Param& p, const yard_tensor_t& t, bool broadcast) {
     const size_t rank = static_cast<size_t>(std::max(t.ndim, 0)), trailing = p.trailing();
     if (t.facts == 0) return;
-    if (!p.variable.empty())
-      known_.variables.try_emplace(p.variable, Bound<DType>{from_dlpack(t.dtype), p.name});
+    if (!p.variable.empty()) variables_.try_emplace(p.variable, from_dlpack(t.dtype));
     if (p.has_leading() ? rank < trailing : rank != trailing) return;
     for (size_t k = 0; k < p.dims.size(); ++k) {
       const Dim& d = p.dims[k];
       if (d.name.empty() || d.broadcast != broadcast) continue;
       if (d.kind == Dim::Kind::kLeading) {
-        leading(p, d, {t.shape, t.shape + (rank - trailing)});
-      } else {
-        const int64_t size = t.shape[rank - p.dims.size() + k];
-        const int64_t value = size % d.number == 0 ? size / d.number : 1;
-        const auto [it, fresh] = known_.dims.try_emplace(d.name, Bound<int64_t>{value, p.name});
-        if (!fresh && broadcast && it->second.value == 1 && weak_.count(d.name) != 0)
-          it->second = {value, p.name};
-        if (fresh && broadcast) weak_[d.name] = true;
+        bind_leading(d, {t.shape, t.shape + (rank - trailing)});
+        continue;
       }
+      const int64_t size = t.shape[rank - p.dims.size() + k];
+      const int64_t value = size % d.number == 0 ? size / d.number : 1;
+      const auto [it, fresh] = dims_.try_emplace(d.name, value);
+      if (fresh && broadcast) from_broadcast_.insert(d.name);
+      if (it->second == 1 && from_broadcast_.count(d.name) != 0) it->second = value;
     }
   }
 
-  void leading(const Param& p, const Dim& d, std::vector<int64_t> dims) {
-    const auto [it, fresh] = known_.groups.try_emplace(d.name);
-    std::vector<int64_t>& group = it->second.value;
-    if (fresh) {
-      it->second = {std::move(dims), p.name};
-      if (d.broadcast) weak_[d.name] = true;
-      return;
-    }
-    if (!d.broadcast || weak_.count(d.name) == 0) return;
+  void bind_leading(const Dim& d, std::vector<int64_t> dims) {
+    const auto [it, fresh] = groups_.try_emplace(d.name, dims);
+    std::vector<int64_t>& group = it->second;
+    if (fresh && d.broadcast) from_broadcast_.insert(d.name);
+    if (fresh || from_broadcast_.count(d.name) == 0) return;
     if (dims.size() > group.size()) group.insert(group.begin(), dims.size() - group.size(), 1);
     for (size_t i = 0; i < dims.size(); ++i) {
-      int64_t& mine = group[group.size() - dims.size() + i];
-      if (mine == 1) mine = dims[i];
+      int64_t& size = group[group.size() - dims.size() + i];
+      if (size == 1) size = dims[i];
     }
   }
 
   Status dtype(const Param& p, OutputSpec& spec) const {
     spec.dtype = p.dtype;
     if (p.variable.empty()) return {};
-    const auto it = known_.variables.find(p.variable);
-    if (it == known_.variables.end())
-      return fail(p, "no argument given says what dtype " + p.variable + " is");
-    spec.dtype = it->second.value;
+    const auto it = variables_.find(p.variable);
+    if (it == variables_.end())
+      return fail(p, "no given argument determines the dtype " + p.variable);
+    spec.dtype = it->second;
     return {};
   }
 
@@ -108,21 +106,21 @@ class Inference {
     bool whole = true;
     std::vector<int64_t> dims;
     for (const Dim& d : p.dims) {
-      const auto one = known_.dims.find(d.name);
-      const auto group = known_.groups.find(d.name);
+      const auto one = dims_.find(d.name);
+      const auto group = groups_.find(d.name);
       if (d.kind == Dim::Kind::kConstant) {
         dims.push_back(d.number);
-      } else if (d.kind == Dim::Kind::kNamed && one != known_.dims.end()) {
+      } else if (d.kind == Dim::Kind::kNamed && one != dims_.end()) {
         int64_t size;
-        if (__builtin_mul_overflow(one->second.value, d.number, &size) || size < 0)
-          return fail(p, fmt::format("{} = {} makes no size", d.name, one->second.value));
+        if (__builtin_mul_overflow(one->second, d.number, &size) || size < 0)
+          return fail(p, fmt::format("{} = {} gives no valid size", d.name, one->second));
         dims.push_back(size);
-      } else if (d.kind == Dim::Kind::kLeading && group != known_.groups.end()) {
-        dims.insert(dims.end(), group->second.value.begin(), group->second.value.end());
+      } else if (d.kind == Dim::Kind::kLeading && group != groups_.end()) {
+        dims.insert(dims.end(), group->second.begin(), group->second.end());
       } else if (program_.needs_shape_function()) {
         whole = false;
       } else {
-        return fail(p, "no argument given says what " + d.name + " is");
+        return fail(p, "no given argument determines " + d.name);
       }
     }
     if (!whole) return false;
@@ -134,12 +132,12 @@ class Inference {
     return true;
   }
 
-  Status ask(const yard_op_t* op, std::vector<OutputSpec>& out) const {
+  Status call_shape_function(const yard_op_t* op, std::vector<OutputSpec>& out) const {
     if (!op || !op->infer)
-      return Status(
-          Code::kUnsupported,
-          s_.name +
-              ": has outputs whose shape no input gives, and the op brings no shape function");
+      return Status(Code::kUnsupported,
+                    s_.name +
+                        ": the inputs do not determine the shape of every output, and the op "
+                        "has no shape function");
     std::vector<yard_shape_t> shapes;
     for (const OutputSpec& o : out) shapes.push_back(o.shape);
     char error[512] = "";
@@ -169,11 +167,29 @@ class Inference {
   const Program& program_;
   const Schema& s_;
   const yard_value_t* args_;
-  Bindings known_;
-  std::map<std::string, bool> weak_;  // names that only broadcast dimensions speak for
+  std::map<std::string, int64_t> dims_;  // and integer parameters
+  std::map<std::string, std::vector<int64_t>> groups_;
+  std::map<std::string, DType> variables_;
+  std::set<std::string> from_broadcast_;  // names that only broadcast dimensions set
 };
 
 }  // namespace
+
+bool needs_shape_function(const Schema& s) {
+  const auto bound = [&](const std::string& name) {
+    if (s.index_of(name) >= 0) return true;  // an int parameter
+    return std::any_of(s.params.begin(), s.params.end(), [&](const Param& p) {
+      return !p.is_output() && std::any_of(p.dims.begin(), p.dims.end(),
+                                           [&](const Dim& d) { return d.name == name; });
+    });
+  };
+  for (const Param& p : s.params) {
+    if (!p.is_output() || p.kind != Kind::kTensor) continue;
+    for (const Dim& d : p.dims)
+      if (d.kind == Dim::Kind::kAny || (!d.name.empty() && !bound(d.name))) return true;
+  }
+  return false;
+}
 
 Result<std::vector<OutputSpec>> Program::infer_outputs(const yard_value_t* args,
                                                        const yard_op_t* op) const {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output shapes from inputs, and from the shape function where inputs do not tell.
+// Output shapes from inputs, and from the shape function where inputs do not determine them.
 #include <gtest/gtest.h>
 
 #include <cstdio>
 
 #include "op/program.h"
-#include "op/test_call.h"
-#include "op/test_schemas.h"
+#include "op/testing.h"
 
 namespace yard::op {
 namespace {
@@ -57,13 +56,13 @@ TEST(Infer, Broadcast) {
 TEST(Infer, WhatInputsDoNotSay) {
   Values v;
   EXPECT_EQ(inferred("f(out!: T[n], x: T[], y?: T[n])", {none(), v.f32({}), none()}),
-            "f: output 'out': no argument given says what n is");
+            "f: output 'out': no given argument determines n");
   EXPECT_EQ(inferred("f(out!: T[], y?: T[n])", {none(), none()}),
-            "f: output 'out': no argument given says what dtype T is");
+            "f: output 'out': no given argument determines the dtype T");
   EXPECT_EQ(inferred("f(out!?: T[n], x: T[], y?: T[n])", {none(), v.f32({}), none()}), "?");
   EXPECT_EQ(inferred("f(outs!: T[n][], x: T[n])", {none(), v.f32({3})}), "?");
   EXPECT_EQ(inferred("f(out!: T[n], x: T[], n: int)", {none(), v.f32({}), integer(-1)}),
-            "f: output 'out': n = -1 makes no size");
+            "f: output 'out': n = -1 gives no valid size");
   EXPECT_EQ(inferred("f(out!: T[*r, a, b], x: T[*r], y: T[a, b])",
                      {none(), v.f32({1, 1, 1, 1, 1, 1, 1}), v.f32({1, 1})}),
             "f: output 'out': would have 9 dimensions, the limit is 8");
@@ -99,8 +98,9 @@ TEST(Infer, ShapeFunction) {
             "f: output 'out': the shape function gave rank 99");
   EXPECT_EQ(inferred(schema, {none(), v.f32({4})}, &op),
             "f: output 'out': the shape function gave the size -1");
-  EXPECT_EQ(inferred(schema, {none(), v.f32({8})}),
-            "f: has outputs whose shape no input gives, and the op brings no shape function");
+  EXPECT_EQ(
+      inferred(schema, {none(), v.f32({8})}),
+      "f: the inputs do not determine the shape of every output, and the op has no shape function");
 }
 
 }  // namespace

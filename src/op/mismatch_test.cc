@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of wrong calls and the words for each.
+// Calls that do not fit, and their messages.
 #include <gtest/gtest.h>
 
 #include "op/program.h"
-#include "op/test_call.h"
-#include "op/test_schemas.h"
+#include "op/testing.h"
 
 namespace yard::op {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Do two strided tensors meet? That is: does a sum of bounded multiples of strides hit a number? The
-// search below goes from the largest stride down and prunes by range, by common divisor, and by noticing
-// when the smaller strides fill every gap; for layouts that occur it looks at a handful of nodes.
+// Two strided tensors overlap if a sum of bounded multiples of strides equals a given number. The search
+// goes from the largest stride down and prunes by range, by common divisor, and where the smaller strides
+// leave no gap; for layouts that occur in practice it visits a few nodes.
 #include "op/overlap.h"
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 namespace yard::op {
 namespace {
 
-// More nodes than any sane layout needs; beyond them the answer is "they may".
+// The limit of nodes; beyond it the answer is that they may overlap.
 constexpr int kBudget = 4000;
-// In bits. No address space is larger, so nothing that reaches further can be real.
+// In bits; larger than any address space.
 constexpr Wide kFarthest = Wide{1} << 62;
 
 int64_t stride_of(const yard_tensor_t& t, int axis) noexcept {
@@ -62,13 +62,13 @@ class BoundedSum {
     if (too_far_) return true;
     std::sort(terms_, terms_ + count_,
               [](const Term& a, const Term& b) { return a.factor > b.factor; });
-    // An empty suffix reaches 0 and nothing else; unit 0 stands for that.
+    // An empty suffix reaches only 0; its unit is 0.
     reach_[count_] = 0, unit_[count_] = 0, dense_[count_] = true;
     for (int i = count_ - 1; i >= 0; --i) {
       const Wide f = terms_[i].factor;
       reach_[i] = reach_[i + 1] + times(f, terms_[i].limit);
       unit_[i] = gcd(unit_[i + 1], f);
-      // Every multiple of the unit is hit if this step leaves no gap the smaller ones cannot fill.
+      // Every multiple of the unit is reached if the smaller factors fill the gaps of this one.
       dense_[i] = unit_[i + 1] == 0 ||
                   (dense_[i + 1] && unit_[i] == unit_[i + 1] && f <= reach_[i + 1] + unit_[i]);
     }
@@ -144,8 +144,8 @@ bool overlaps_itself(const yard_tensor_t& t) noexcept {
   for (int k = 0; k < t.ndim; ++k) {
     if (t.shape[k] < 2) continue;
     if (stride_of(t, k) == 0) return true;
-    // Two indices that meet differ by d with sum(stride * d) == 0; k is the first axis where they do,
-    // and there d >= 1 without loss of generality; later axes differ by -(n-1) .. n-1.
+    // Two indices of one element differ by d with sum(stride * d) == 0. Let k be the first axis where they
+    // differ, with d >= 1 there; later axes differ by -(n-1) .. n-1.
     BoundedSum sum;
     sum.add(stride_of(t, k), t.shape[k] - 2);
     sum.aim(-Wide{stride_of(t, k)});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether tensors share memory: asked only when the byte ranges of two tensors meet, or when a tensor
-// that is written has unusual strides.
+// Whether tensors share memory. Needed only when the byte ranges of two tensors meet, or when a written
+// tensor has unusual strides.
 #pragma once
 
 #include <yard/plugin.h>
@@ -9,8 +9,8 @@
 
 namespace yard::op {
 
-// Products of two 64-bit numbers. Multiplied unsigned, since the overflow check that sanitizers put
-// behind a signed one is not in every run-time library.
+// Products of two 64-bit numbers. Unsigned multiplication, since not every run-time library has the
+// function that sanitizers call for signed overflow.
 __extension__ typedef __int128 Wide;
 __extension__ typedef unsigned __int128 UnsignedWide;
 inline Wide times(Wide a, Wide b) noexcept {
@@ -23,21 +23,21 @@ enum class Overlap : uint8_t {
   kPartial,  // anything else that shares a byte
 };
 
-// Exact for all usual layouts (interleaved slices of one buffer do not overlap); where strides are so
-// odd that deciding would take long, kPartial. Tensors without data or elements overlap nothing.
-// Both need facts. No allocation.
+// Exact for all usual layouts (interleaved slices of one buffer do not overlap); kPartial for strides
+// for which an exact answer would take too long. Tensors without data or elements overlap nothing. Both
+// need facts. No allocation.
 Overlap overlap(const yard_tensor_t& a, const yard_tensor_t& b) noexcept;
 
-// Whether two indices of the tensor name the same element. Exact or true, as above.
+// Whether two indices of the tensor are the same element. Exact, or true where that would take too long.
 bool overlaps_itself(const yard_tensor_t& t) noexcept;
 
-// The span of a tensor in units of 64 bytes. Extending the sign makes the unknown one (and any beyond
-// 128 GiB) larger than every distance.
+// The span of a tensor in units of 64 bytes. Sign extension makes an unknown span (and any above 128
+// GiB) larger than every distance.
 inline uint64_t span_of(uint64_t facts) noexcept {
   return static_cast<uint64_t>(static_cast<int64_t>(facts) >> YARD_FACTS_SPAN_SHIFT);
 }
 
-// A quick test from the facts: false only if the byte ranges surely do not meet.
+// A quick test from the facts. False only if the byte ranges certainly do not meet.
 inline bool ranges_may_meet(const yard_tensor_t& a, const yard_tensor_t& b) noexcept {
   const uint64_t away = (reinterpret_cast<uintptr_t>(b.data) + b.byte_offset) -
                         (reinterpret_cast<uintptr_t>(a.data) + a.byte_offset);

@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "op/test_call.h"
+#include "op/testing.h"
 
 namespace yard::op {
 namespace {

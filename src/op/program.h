@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schema compiled for checking calls: the test that every call of an op passes before any kernel
-// sees it, in a few nanoseconds, and the words for what was wrong when it does not.
+// A schema compiled for checking calls. Every call of an op is checked before a kernel sees it, in a few
+// nanoseconds; a call that does not fit gets a message.
 //
 //   Result<Program> p = Program::compile("silu_and_mul(out!: T[*rows, d], x: T[*rows, 2*d])");
 //   if (p->tags_fit(args, n) && p->fits(args) >= 0) ...  else  return p->explain_mismatch(args, n);
 //
-// A Program never changes; copies share what is not hot; any thread may use one.
+// The conditions are a list of steps (steps.h). Most calls need none of them run: a written tensor, the
+// *lead*, is compared with the others directly; how each relates to it is a *lane*. Lanes accept a
+// call only if the steps that they cover hold; all other calls are left to the steps.
+//
+// A Program is immutable; copies share the parts that are not hot. Thread-safe.
 #pragma once
 
 #include <yard/plugin.h>
@@ -24,7 +28,7 @@
 
 namespace yard::op {
 
-struct ProgramCold;  // program_cold.h
+struct ProgramCold;  // steps.h
 
 // Shape and dtype of one pure output.
 struct OutputSpec {
@@ -43,7 +47,7 @@ class Program {
   const Schema& schema() const noexcept;
   const std::string& name() const noexcept { return schema().name; }
   uint32_t arg_count() const noexcept { return arg_count_; }
-  // One letter per parameter, as plugin.h's `typed` wants them.
+  // One letter per parameter, as in plugin.h's `typed`.
   std::string_view signature() const noexcept;
   // Index of a parameter, -1 if there is none of that name.
   int index_of(std::string_view param) const noexcept { return schema().index_of(param); }
@@ -55,7 +59,7 @@ class Program {
 
   // ---- Every call ----
 
-  // Number and tags of the arguments: NONE only for optional ones, no null tensor. No allocation.
+  // Checks the number and tags of the arguments: NONE only for optional ones, no null tensor. No allocation.
   bool tags_fit(const yard_value_t* args, uint32_t n) const noexcept;
 
   // -1 if the call does not fit the schema, else 0, or YARD_CALL_ALIASED when an output is exactly an
@@ -66,16 +70,16 @@ class Program {
   // fits() for a call that is about to run: -1 also if a tensor that has elements has no data.
   int32_t fits_live(const yard_value_t* args) const noexcept;
 
-  // Whether calls that fit still do with another number of rows: the first size of the tensors in the returned mask (bit
-  // n: argument n), of two dimensions or more, changes for all of them at once. 0: not known.
+  // The tensors (bit n: argument n) whose first size, of two dimensions or more, may change for all of
+  // them together without changing whether a call fits. 0: unknown.
   uint32_t tensors_with_free_rows() const noexcept;
-  // Whether a call's integers decide if it fits: an enum's range, a dimension that equals an argument.
+  // Whether fits() depends on integer arguments: an enum's range, a dimension that equals an argument.
   bool checks_scalars() const noexcept;
-  // Bytes of a tensor, for seeing that two are apart. Conservative.
+  // The bytes that a tensor may cover. Conservative.
   struct Range {
     explicit Range(const yard_tensor_t& t) noexcept
         : begin(reinterpret_cast<uintptr_t>(t.data) + t.byte_offset), span(span_of(t.facts)) {}
-    // Whether there are data, and byte ranges surely do not meet.
+    // Whether `t` has data outside this range. False if that is uncertain.
     bool apart(const yard_tensor_t& t) const noexcept {
       if (t.data == nullptr) return false;
       const uint64_t away = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset - begin;
@@ -87,42 +91,42 @@ class Program {
   // Whether a tensor that has elements has no data. Requires tags_fit() and facts.
   bool has_null_data(const yard_value_t* args) const noexcept;
 
-  // ---- When something is wrong, or being prepared ----
+  // ---- Errors and preparation ----
 
-  // What is wrong with the call: kInvalidArgument naming op, argument, expected and found. OK exactly
-  // when tags_fit(), every tensor's facts are not 0, and fits() >= 0.
+  // Why a call does not fit: kInvalidArgument naming op, argument, expected and found. OK exactly when
+  // tags_fit() and fits() >= 0.
   Status explain_mismatch(const yard_value_t* args, uint32_t n) const;
   // The same for arg_count() arguments whose outputs may still be missing.
   Status explain_input_mismatch(const yard_value_t* args) const;
 
-  // A readable integer: a dimension, a product ("rows"), an int, bool or enum parameter, "x.rank",
-  // "x.size", "xs.count". Nothing if there is none of that name.
+  // An integer of a call by name: a dimension, a product ("rows"), an int, bool or enum parameter,
+  // "x.rank", "x.size", "xs.count". Empty if the name is unknown.
   std::optional<Field> field(std::string_view name) const;
   std::vector<std::string> field_names() const;
 
-  // Whether some output has a dimension that no input binds, so that the op must bring `infer`.
+  // Whether some output has a dimension that no input binds, so that the op must provide `infer`.
   bool needs_shape_function() const noexcept;
   // Dtype and shape of every pure output, in schema order, from the inputs; args[output] is not
-  // looked at. `op` brings the shape function where one is needed.
+  // read. `op` provides the shape function where one is needed.
   Result<std::vector<OutputSpec>> infer_outputs(const yard_value_t* args,
                                                 const yard_op_t* op = nullptr) const;
 
  private:
   friend class Compiler;
 
-  // How one tensor that is always there relates to the lead tensor.
+  // How one required tensor relates to the lead tensor.
   struct Lane {
     enum class Kind : uint8_t {
-      kSame,   // dtype, device, rank and every size are the lead's
-      kLast,   // one dimension, as long as the lead's last; dtype and device are the lead's
-      kOther,  // as the other members say
+      kSame,   // dtype, device, rank and every size equal the lead's
+      kLast,   // one dimension, equal to the lead's last; dtype and device equal the lead's
+      kOther,  // as given by the other members
     };
     Kind kind = Kind::kOther;
     uint8_t arg = 0;
-    uint8_t dims = 0;    // how many trailing dimensions equal the lead's; kAllDims: every one
+    uint8_t dims = 0;    // number of trailing dimensions that equal the lead's; kAllDims: all
     uint8_t scale = 1;   // the last of them is `scale` times the lead's
-    uint32_t same = 0;   // facts bits that are those of the lead
-    uint32_t fixed = 0;  // facts bits that are those of `want`
+    uint32_t same = 0;   // facts bits that equal the lead's
+    uint32_t fixed = 0;  // facts bits that equal those of `want`
     uint32_t want = 0;
     bool may_alias = false;
   };
@@ -130,53 +134,59 @@ class Program {
   static constexpr uint8_t kOptional = 128;
   static constexpr uint32_t kTypeBits = YARD_FACTS_DTYPE | YARD_FACTS_DEVICE;
 
-  // Shapes of call so common that their lanes are unrolled.
+  // Common schemas whose lanes are unrolled.
   enum class Form : uint8_t { kAny, kSameLast, kSameSame };
   struct Lead;
 
-  bool list_fits(const yard_value_t& v) const noexcept;
+  bool tag_fits(uint32_t i, const yard_value_t& v) const noexcept;
+  static bool pointers_fit(const yard_value_t& v) noexcept;
+  Status explain(const yard_value_t* args, uint32_t n, bool outputs_may_be_missing) const;
   template <uint32_t kSameLanes, uint32_t kLastLanes>
   bool fits_form(const yard_value_t* args) const noexcept;
   bool fits_lanes(const yard_value_t* args) const noexcept;
   bool fits_quickly(const yard_value_t* args) const noexcept;
   bool lane_fits(const Lane& lane, const yard_tensor_t& lead,
                  const yard_tensor_t& t) const noexcept;
-  // All of fits() again, exactly; taken when the quick way is not sure.
+  // fits() for calls that fits_quickly() did not accept.
   int32_t fits_exactly(const yard_value_t* args) const noexcept;
-  int32_t run_steps(const yard_value_t* args, int32_t flags) const noexcept;
+  // As fits_lanes(), for tensors that may overlap; `flags` gets YARD_CALL_ALIASED.
+  bool fits_lanes_sharing(const yard_value_t* args, int32_t& flags) const noexcept;
+  // The steps that lanes do not cover. Adds to `flags`; -1 if one fails.
+  int32_t fits_rest(const yard_value_t* args, int32_t flags) const noexcept;
+  // All steps.
+  [[gnu::noinline]] int32_t fits_steps(const yard_value_t* args) const noexcept;
 
-  // Hot. The lead is a written tensor that is always there, an output if possible; without one
-  // lane_count_ is 0 and the steps check everything. lane_args_ repeats the arguments of the lanes,
-  // first the lead, then the lanes of kind kSame, of kind kLast, and the others.
+  // Hot. The lead is a required tensor that is written, an output if possible; without one lane_count_
+  // is 0. lane_args_ repeats the arguments of the lanes: first the lead, then the lanes of kind kSame,
+  // of kind kLast, and the others.
   uint8_t arg_count_ = 0;
   uint8_t lane_count_ = 0;
   uint8_t same_end_ = 0, last_end_ = 0;
   uint8_t min_rank_ = 0;  // of the lead
-  bool has_steps_ = false;
+  bool has_rest_ = false;
   Form form_ = Form::kAny;
   uint8_t lane_args_[YARD_MAX_ARGS]{};
   uint64_t dtypes_ = ~0ull;  // of the lead
   Lane lanes_[YARD_MAX_ARGS];
-  uint8_t tags_[YARD_MAX_ARGS]{};  // the tag wanted, kOptional added where NONE will do
+  uint8_t tags_[YARD_MAX_ARGS]{};  // the expected tag, plus kOptional where NONE is allowed
   std::shared_ptr<const ProgramCold> cold_;
 };
 
+inline bool Program::tag_fits(uint32_t i, const yard_value_t& v) const noexcept {
+  if (v.tag != (tags_[i] & ~uint32_t{kOptional}))
+    return v.tag == YARD_TAG_NONE && (tags_[i] & kOptional) != 0;
+  if (v.tag == YARD_TAG_TENSOR) return v.u.tensor != nullptr;
+  return (v.tag != YARD_TAG_LIST && v.tag != YARD_TAG_STRING) || pointers_fit(v);
+}
+
 inline bool Program::tags_fit(const yard_value_t* args, uint32_t n) const noexcept {
   if (n != arg_count_) return false;
-  for (uint32_t i = 0; i < n; ++i) {
-    const uint32_t tag = args[i].tag;
-    if (tag != (tags_[i] & ~uint32_t{kOptional})) {
-      if (tag != YARD_TAG_NONE || (tags_[i] & kOptional) == 0) return false;
-    } else if (tag == YARD_TAG_TENSOR) {
-      if (args[i].u.tensor == nullptr) return false;
-    } else if (tag == YARD_TAG_LIST || tag == YARD_TAG_STRING) {
-      if (!list_fits(args[i])) return false;
-    }
-  }
+  for (uint32_t i = 0; i < n; ++i)
+    if (!tag_fits(i, args[i])) return false;
   return true;
 }
 
-// One lane other than the usual two.
+// A lane of any kind.
 inline bool Program::lane_fits(const Lane& lane, const yard_tensor_t& lead,
                                const yard_tensor_t& t) const noexcept {
   const auto f = static_cast<uint32_t>(t.facts), g = static_cast<uint32_t>(lead.facts);
@@ -195,7 +205,7 @@ inline bool Program::lane_fits(const Lane& lane, const yard_tensor_t& lead,
   return true;
 }
 
-// What the lanes compare with; lives in registers.
+// The lead's values that lanes compare with, kept in CPU registers.
 struct Program::Lead : Range {
   explicit Lead(const yard_tensor_t& t) noexcept
       : Range(t),
@@ -203,11 +213,11 @@ struct Program::Lead : Range {
         facts(t.facts),
         rank((facts & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT) {}
 
-  // No valid facts have device type 0, so those of a tensor without any differ from the lead's.
+  // Facts of 0 differ from the lead's, since no valid facts have device type 0.
   bool same(const yard_tensor_t& t) const noexcept {
     if (((facts ^ t.facts) & (kTypeBits | YARD_FACTS_RANK)) != 0 || !apart(t)) return false;
     const int64_t *const a = shape, *const b = t.shape;
-    if (rank == 2) return ((a[0] ^ b[0]) | (a[1] ^ b[1])) == 0;  // most are
+    if (rank == 2) return ((a[0] ^ b[0]) | (a[1] ^ b[1])) == 0;  // the common case
     for (uint64_t i = 0; i < rank; ++i)
       if (a[i] != b[i]) return false;
     return true;
@@ -222,8 +232,8 @@ struct Program::Lead : Range {
   uint64_t facts, rank;
 };
 
-// The arguments are the lead, kSameLanes that are like it and kLastLanes as long as its last dimension,
-// in this order, and nothing is said about dtype or rank.
+// The arguments are the lead, kSameLanes of kind kSame and kLastLanes of kind kLast, in this order; any
+// dtype and rank are allowed.
 template <uint32_t kSameLanes, uint32_t kLastLanes>
 inline bool Program::fits_form(const yard_value_t* args) const noexcept {
   const Lead lead(*args[0].u.tensor);
@@ -257,8 +267,7 @@ inline bool Program::fits_lanes(const yard_value_t* args) const noexcept {
   return true;
 }
 
-// The quick way accepts plain calls of plain tensors that have data, and leaves all others to
-// fits_exactly().
+// Accepts calls of plain tensors that have data and do not overlap; leaves others to fits_exactly().
 inline bool Program::fits_quickly(const yard_value_t* args) const noexcept {
   switch (form_) {
     case Form::kSameLast: return fits_form<1, 1>(args);
@@ -269,27 +278,27 @@ inline bool Program::fits_quickly(const yard_value_t* args) const noexcept {
 
 inline int32_t Program::fits(const yard_value_t* args) const noexcept {
   if (!fits_quickly(args)) return fits_exactly(args);
-  return has_steps_ ? run_steps(args, 0) : 0;
+  return has_rest_ ? fits_rest(args, 0) : 0;
 }
 
 inline int32_t Program::fits_live(const yard_value_t* args) const noexcept {
   const bool quick = fits_quickly(args);
-  if (quick && !has_steps_) [[likely]]
+  if (quick && !has_rest_) [[likely]]
     return 0;
-  const int32_t flags = quick ? run_steps(args, 0) : fits_exactly(args);
+  const int32_t flags = quick ? fits_rest(args, 0) : fits_exactly(args);
   return flags >= 0 && has_null_data(args) ? -1 : flags;
 }
 
 inline bool Program::has_null_data(const yard_value_t* args) const noexcept {
-  const auto bare = [](const yard_tensor_t* t) {
+  const auto lacks_data = [](const yard_tensor_t* t) {
     return t->data == nullptr && (t->facts >> YARD_FACTS_SPAN_SHIFT) != 0;
   };
   for (uint32_t i = 0; i < arg_count_; ++i) {
     if (args[i].tag == YARD_TAG_TENSOR) {
-      if (bare(args[i].u.tensor)) return true;
+      if (lacks_data(args[i].u.tensor)) return true;
     } else if (args[i].tag == YARD_TAG_LIST) {
       for (uint32_t k = 0; k < args[i].count; ++k)
-        if (bare(args[i].u.list[k])) return true;
+        if (lacks_data(args[i].u.list[k])) return true;
     }
   }
   return false;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a compiled schema says about itself, which calls fit, and the fields that can be read.
+// Queries of a compiled schema, which calls fit, and fields.
 #include "op/program.h"
 
 #include <gtest/gtest.h>
 
-#include "op/test_call.h"
-#include "op/test_schemas.h"
+#include "op/testing.h"
 
 namespace yard::op {
 namespace {
 
-// fits(), and that explain_mismatch() says the same.
+// fits(), which must agree with explain_mismatch().
 int32_t fit(const Program& p, const std::vector<yard_value_t>& args) {
   const auto n = static_cast<uint32_t>(args.size());
   const int32_t r = p.tags_fit(args.data(), n) ? p.fits(args.data()) : -1;
@@ -19,7 +18,7 @@ int32_t fit(const Program& p, const std::vector<yard_value_t>& args) {
   return r;
 }
 
-TEST(Program, SaysWhatItIs) {
+TEST(Program, Queries) {
   const Program p = compiled(kRotary);
   EXPECT_EQ(p.name(), "rotary_embedding");
   EXPECT_EQ(p.arg_count(), 8u);
@@ -37,7 +36,7 @@ TEST(Program, SaysWhatItIs) {
   EXPECT_EQ(compiled("f(a: T[n][], b: bool, c: string, d: enum{x})").signature(), "vbvi");
 }
 
-TEST(Program, CompilesSchemasBuiltByHand) {
+TEST(Program, CompilesSchemasBuiltManually) {
   Schema s = *parse_schema(kSiluAndMul);
   EXPECT_TRUE(Program::compile(s).ok());
   s.params[1].name = "out";
@@ -264,7 +263,7 @@ TEST(Field, FactorsAndLists) {
   EXPECT_EQ(read(*p.field("r"), args.data()), 3);
 }
 
-TEST(Field, TheFirstSourceThatIsThere) {
+TEST(Field, ReadsTheFirstSourceThatIsGiven) {
   const Program p = compiled("f(x: T[], a?: T[n], b?: T[2*n])");
   Values v;
   const Field n = *p.field("n");

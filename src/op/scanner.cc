@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading tokens and reporting what stands in their place: see scanner.h.
+// Reading tokens and reporting errors: see scanner.h.
 #include "op/scanner.h"
 
 #include <charconv>
@@ -117,7 +117,7 @@ std::optional<Scanner::Number> Scanner::number() {
                      : n.is_float ? std::from_chars(first, last, n.f).ec
                                   : std::from_chars(first, last, n.i).ec;
   if (error != std::errc()) {
-    fail("the number " + found() + (good ? " is out of range" : " is not written like one"));
+    fail("the number " + found() + (good ? " is out of range" : " is malformed"));
     return std::nullopt;
   }
   pos_ = end;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens of the schema and CallSpec grammars, and errors that point at the column.
+// Tokens of the schema and CallSpec grammars, and errors that point at a column. Internal to src/op.
 #pragma once
 
 #include <yard/status.h>
@@ -13,22 +13,22 @@
 
 namespace yard::op {
 
-// A cursor over the text. Functions that can fail return false or nothing after recording the error;
-// only the first one is kept, so callers just give up.
+// A cursor over the text. A function that fails records the error and returns false or nullopt. Only the
+// first error is kept, so callers just return.
 class Scanner {
  public:
   // `what` names the kind of text in messages ("schema"). The text must outlive the scanner.
   Scanner(std::string_view text, std::string_view what) : text_(text), what_(what) {}
 
-  // Where the next token starts, behind blanks.
+  // Offset of the next token; skips blanks.
   size_t at();
   bool at_end() { return at() == text_.size(); }
-  // The next character behind blanks, '\0' at the end.
+  // The next character after blanks, '\0' at the end.
   char peek();
-  // The next character as it stands, blanks included.
+  // The next character, which may be a blank.
   char raw() const { return pos_ < text_.size() ? text_[pos_] : '\0'; }
   void advance(size_t n) { pos_ += n; }
-  // Back to a place that at() gave.
+  // To an offset that at() returned.
   void seek(size_t offset) { pos_ = offset; }
 
   bool accept(char c);
@@ -36,7 +36,7 @@ class Scanner {
   // `context` completes the message: expected ',' or ')' <context>.
   bool expect(char c, std::string_view context);
 
-  // [A-Za-z_][A-Za-z0-9_]*, empty if there is none; nothing is recorded.
+  // [A-Za-z_][A-Za-z0-9_]*, empty if there is none, without an error.
   std::string_view word();
   std::string_view peek_word();
   // [a-z][a-z0-9_]*; `kind` is for the message: "a parameter name".
@@ -53,14 +53,13 @@ class Scanner {
   std::optional<Number> number();
   std::optional<int64_t> integer(std::string_view kind);
   std::optional<std::string> quoted();
-  // A dtype name; common spellings count.
+  // A dtype name or a common spelling of it.
   std::optional<DType> dtype();
 
-  // What stands next, for messages: "')'", "'foo'", "the end".
+  // The next token for messages: "')'", "'foo'", "the end".
   std::string found();
   bool fail(const std::string& message) { return fail_at(at(), message); }
   bool fail_at(size_t offset, const std::string& message);
-  bool failed() const noexcept { return !status_.ok(); }
   Status take_status() { return std::move(status_); }
 
  private:
@@ -72,5 +71,10 @@ class Scanner {
 
 // Names of all dtypes, for suggestions.
 std::vector<std::string> dtype_names();
+
+// Checks a parsed schema: names, bound dimensions, clauses. Reports the first error to the scanner that
+// read the text, and returns false.
+struct Schema;
+bool check_schema(const Schema& schema, Scanner& in);
 
 }  // namespace yard::op

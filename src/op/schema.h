@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The schema of an op: one line that says what a call of it looks like (decision 1).
+// The schema of an op: what its calls look like, in one line.
 //
 //   rms_norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], eps: float = 1e-6)
 //       where out may_alias x
@@ -19,8 +19,8 @@
 //            | name 'iff' name | name 'or' name | name 'may_alias' name
 //   term    := INT | [INT '*'] name      cmp := == != < <= > >=      guard := ('if' | 'unless') name
 //
-// docs/reference/schema.md says what each part means. Values here are plain data: copy, compare, build
-// manually. Parsing checks meaning as well as form, so a Schema that parse_schema returned is sound.
+// docs/reference/schema.md describes the meaning. Schemas are plain values. parse_schema() checks meaning
+// as well as form, so a Schema that it returns is valid.
 #pragma once
 
 #include <yard/status.h>
@@ -34,7 +34,7 @@
 
 namespace yard::op {
 
-// Where in the text something stood; not part of its value.
+// An offset in the parsed text, for errors; not part of the value.
 struct Position {
   size_t offset = 0;
   friend bool operator==(Position, Position) noexcept { return true; }
@@ -58,7 +58,7 @@ struct Dim {
 enum class Access : uint8_t { kRead, kWrite, kReadWrite };
 enum class Kind : uint8_t { kTensor, kTensorList, kInt, kFloat, kBool, kString, kEnum };
 
-// What a scalar is when the caller leaves it out; the index for enums. Nothing: it must be given.
+// The default of a scalar; the index for enums. monostate: it must be given.
 using Default = std::variant<std::monostate, int64_t, double, bool, std::string>;
 
 struct Param {
@@ -67,7 +67,7 @@ struct Param {
   Access access = Access::kRead;
   bool optional = false;
   DType dtype = DType::invalid;  // fixed dtype of a tensor ...
-  std::string variable;          // ... or the variable that stands for it
+  std::string variable;          // ... or the dtype variable
   std::vector<Dim> dims;
   std::vector<std::string> enumerators;
   Default fallback;
@@ -77,7 +77,7 @@ struct Param {
   bool is_output() const noexcept { return access == Access::kWrite; }
   bool is_written() const noexcept { return access != Access::kRead; }
   bool has_leading() const noexcept { return !dims.empty() && dims[0].kind == Dim::Kind::kLeading; }
-  // Dimensions counted from the end: all but the leading group.
+  // The number of dimensions other than the leading group.
   size_t trailing() const noexcept { return dims.size() - (has_leading() ? 1 : 0); }
   bool operator==(const Param&) const = default;
 };
@@ -125,7 +125,7 @@ struct Schema {
 // Failures are Code::kParse; the message names the place and shows the line with a caret below it.
 Result<Schema> parse_schema(std::string_view text);
 
-// The canonical text: parse_schema(to_string(s)) == s for every sound schema.
+// The canonical text: parse_schema(to_string(s)) == s for every valid schema.
 std::string to_string(const Schema& schema);
 std::string to_string(const Param& param);
 std::string to_string(const Clause& clause);
@@ -135,9 +135,9 @@ std::string type_text(const Param& param);
 
 // Largest factor in `k*d`.
 inline constexpr int64_t kMaxFactor = 65535;
-// Most names of dimensions, integers and dtype variables of one schema; leading groups count twice.
+// Limit of names of dimensions, integers and dtype variables in a schema; leading groups count twice.
 inline constexpr size_t kMaxNames = 64;
-// Most optional or list parameters that alone give a name its value.
+// Limit of optional or list parameters that bind a name which no required parameter binds.
 inline constexpr size_t kMaxSources = 6;
 
 }  // namespace yard::op

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// From text to Schema by recursive descent: form only; schema_check.cc looks at the meaning.
+// Schemas from text by recursive descent; check_schema() follows.
 #include <algorithm>
 #include <array>
 
 #include "base/text.h"
 #include "op/scanner.h"
 #include "op/schema.h"
-#include "op/schema_check.h"
 
 namespace yard::op {
 namespace {
@@ -75,7 +74,7 @@ class SchemaParser {
                                                                      {"enum", Kind::kEnum}};
     const size_t start = in_.at();
     const std::string_view w = in_.word();
-    // int, float and bool also spell dtypes; a bracket tells.
+    // int, float and bool also name dtypes: those are followed by a bracket.
     const bool bracket = in_.peek() == '[';
     for (const auto& [name, kind] : kScalars) {
       if (w != name || (bracket && parse_dtype(w))) continue;
@@ -115,7 +114,7 @@ class SchemaParser {
     d.at = {in_.at()};
     if (in_.accept('*')) {
       d.kind = Dim::Kind::kLeading;
-      if (p.dims.size() > 1) return in_.fail_at(d.at.offset, "'*' dimensions can only stand first");
+      if (p.dims.size() > 1) return in_.fail_at(d.at.offset, "a '*' dimension must be the first");
       return dim_name(d);
     }
     if (in_.peek_word() == "_") {
@@ -148,7 +147,7 @@ class SchemaParser {
     const size_t start = in_.at();
     const auto one = in_.integer("1 after '|'");
     if (!one) return false;
-    return *one == 1 || in_.fail_at(start, "only 1 can stand after '|'");
+    return *one == 1 || in_.fail_at(start, "expected 1 after '|'");
   }
 
   bool enumerators(Param& p) {
@@ -160,7 +159,7 @@ class SchemaParser {
       if (*e == "true" || *e == "false" || *e == "inf" || *e == "nan")
         return in_.fail_at(start, "'" + *e + "' is a literal and cannot be an enumerator");
       if (std::find(p.enumerators.begin(), p.enumerators.end(), *e) != p.enumerators.end())
-        return in_.fail_at(start, "enumerator '" + *e + "' stands here twice");
+        return in_.fail_at(start, "enumerator '" + *e + "' is repeated");
       p.enumerators.push_back(std::move(*e));
     } while (in_.accept(','));
     return in_.expect('}', "or ',' after an enumerator");
@@ -260,8 +259,7 @@ class SchemaParser {
       const auto t = in_.dtype();
       if (!t) return false;
       if (std::find(c.dtypes.begin(), c.dtypes.end(), *t) != c.dtypes.end())
-        return in_.fail_at(start,
-                           std::string("dtype '") + yard::to_string(*t) + "' stands here twice");
+        return in_.fail_at(start, std::string("dtype '") + yard::to_string(*t) + "' is repeated");
       c.dtypes.push_back(*t);
     } while (in_.accept(','));
     return in_.expect('}', "or ',' after a dtype");
@@ -284,7 +282,7 @@ class SchemaParser {
   bool multiple(Clause& c) {
     c.kind = Clause::Kind::kMultiple;
     if (c.left.name.empty() || c.left.number != 1)
-      return in_.fail_at(c.left.at.offset, "only a name can stand before '%'");
+      return in_.fail_at(c.left.at.offset, "expected a name before '%'");
     in_.accept('%');
     c.right.at = {in_.at()};
     const auto n = in_.integer("a number after '%'");
@@ -296,7 +294,7 @@ class SchemaParser {
     const size_t zero = in_.at();
     const auto rest = in_.integer("0");
     if (!rest) return false;
-    return *rest == 0 || in_.fail_at(zero, "only 0 can stand here: name % k == 0");
+    return *rest == 0 || in_.fail_at(zero, "expected 0: name % k == 0");
   }
 
   bool comparison(Clause& c) {

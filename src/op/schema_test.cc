@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "op/test_schemas.h"
+#include "op/testing.h"
 
 namespace yard::op {
 namespace {
@@ -144,14 +144,14 @@ INSTANTIATE_TEST_SUITE_P(
         WrongSchemaCase{"f(x: T)", 7, "expected '[' and dimensions after the dtype, found ')'"},
         WrongSchemaCase{"f(x: T[n)", 9, "expected ']' or ',' after a dimension, found ')'"},
         WrongSchemaCase{"f(x: T[n,])", 10, "expected a dimension"},
-        WrongSchemaCase{"f(x: T[n, *r])", 11, "'*' dimensions can only stand first"},
+        WrongSchemaCase{"f(x: T[n, *r])", 11, "a '*' dimension must be the first"},
         WrongSchemaCase{"f(x: T[0*n])", 8, "a factor is between 1 and 65535"},
         WrongSchemaCase{"f(x: T[70000*n])", 8, "a factor is between 1 and 65535"},
         WrongSchemaCase{"f(x: T[-1])", 8, "a size is not negative"},
         WrongSchemaCase{"f(x: T[1.5])", 8, "expected a size, found a number with a fraction"},
-        WrongSchemaCase{"f(x: T[8n])", 8, "is not written like one"},
+        WrongSchemaCase{"f(x: T[8n])", 8, "is malformed"},
         WrongSchemaCase{"f(x: T[99999999999999999999])", 8, "is out of range"},
-        WrongSchemaCase{"f(x: T[n|2])", 10, "only 1 can stand after '|'"},
+        WrongSchemaCase{"f(x: T[n|2])", 10, "expected 1 after '|'"},
         WrongSchemaCase{"f(x: T[N])", 8, "expected a dimension"},
         WrongSchemaCase{"f(x: T[n][)", 11, "to close the '[]' of a tensor list"},
         WrongSchemaCase{"f(x?!: T[n])", 5, "'!' or '~' comes first"},
@@ -168,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongSchemaCase{"f(x: string = \"abc)", 20, "no closing"},
         WrongSchemaCase{"f(x: string = \"a\\qc\")", 17, "escapes are"},
         WrongSchemaCase{"f(x: enum{a, b} = c)", 19, "must be a or b, found 'c'"},
-        WrongSchemaCase{"f(x: enum{a, a})", 14, "enumerator 'a' stands here twice"},
+        WrongSchemaCase{"f(x: enum{a, a})", 14, "enumerator 'a' is repeated"},
         WrongSchemaCase{"f(x: enum{true})", 11, "cannot be an enumerator"},
         WrongSchemaCase{"f(x: enum{})", 11, "expected an enumerator"},
         WrongSchemaCase{"f(*xs: T[n])", 3, "there are no variadics"},
@@ -179,10 +179,10 @@ INSTANTIATE_TEST_SUITE_P(
         WrongSchemaCase{"f(x: T[n]) where n", 19, "expected a comparison"},
         WrongSchemaCase{"f(x: T[n]) where n = 3", 20, "expected a comparison"},
         WrongSchemaCase{"f(x: T[n]) where n % 0 == 0", 22, "a divisor is at least 1"},
-        WrongSchemaCase{"f(x: T[n]) where n % 8 == 1", 27, "only 0 can stand here"},
-        WrongSchemaCase{"f(x: T[n]) where 2*n % 8 == 0", 18, "only a name can stand before '%'"},
+        WrongSchemaCase{"f(x: T[n]) where n % 8 == 1", 27, "expected 0"},
+        WrongSchemaCase{"f(x: T[n]) where 2*n % 8 == 0", 18, "expected a name before '%'"},
         WrongSchemaCase{"f(x: T[n]) where T is {f32}", 20, "expected 'in'"},
-        WrongSchemaCase{"f(x: T[n]) where T in {f32, float32}", 29, "stands here twice"},
+        WrongSchemaCase{"f(x: T[n]) where T in {f32, float32}", 29, "is repeated"},
         WrongSchemaCase{"f(x: T[n]) where T in {flt32}", 24, "expected a dtype"},
         WrongSchemaCase{"f(x: T[n]) where T in {bf61}", 24, "did you mean 'bf16'?"},
         WrongSchemaCase{"f(x: T[n]) where n == 1 n == 2", 25, "expected ',' or the end"}));
@@ -194,15 +194,15 @@ INSTANTIATE_TEST_SUITE_P(
         WrongSchemaCase{"f(in: T[n])", 3, "'in' is a reserved word"},
         WrongSchemaCase{"f(x: T[where])", 8, "'where' is a reserved word"},
         WrongSchemaCase{"f(x: T[y], y: T[n])", 8,
-                        "'y' is a parameter, and only an int one can be a dimension"},
-        WrongSchemaCase{"f(x: T[e], e: enum{a})", 8, "only an int one"},
+                        "'y' is a parameter; only an int parameter can be a dimension"},
+        WrongSchemaCase{"f(x: T[e], e: enum{a})", 8, "only an int parameter"},
         WrongSchemaCase{"f(x: T[*k], k: int)", 8, "'k' is a parameter"},
-        WrongSchemaCase{"f(x: T[*r], y: T[r])", 18, "'r' stands for leading dimensions"},
+        WrongSchemaCase{"f(x: T[*r], y: T[r])", 18, "'r' is used for leading dimensions"},
         WrongSchemaCase{"f(x!: T[n|1], y: T[n])", 9, "is written and cannot be broadcast"},
         WrongSchemaCase{"f(x: T[n|1])", 8, "'n|1' needs a 'n'"},
         WrongSchemaCase{"f(x: T[*r|1, n])", 8, "'*r|1' needs a '*r'"},
         WrongSchemaCase{"f(x: T[n|1], y?: T[n], z: T[n][])", 8, "neither optional nor a list"},
-        WrongSchemaCase{"f(x!: T[n], y: U[n])", 3, "dtype variable 'T' stands only in outputs"},
+        WrongSchemaCase{"f(x!: T[n], y: U[n])", 3, "dtype variable 'T' occurs only in outputs"},
         WrongSchemaCase{"f(x: T[n]) where U in {f32}", 18, "no parameter has the dtype 'U'"},
         WrongSchemaCase{"f(x: T[n]) where T in {f32}, T in {f16}", 30,
                         "a second set of dtypes for 'T'"},
@@ -214,9 +214,10 @@ INSTANTIATE_TEST_SUITE_P(
         WrongSchemaCase{"f(x: T[n]) where n == 1 if x", 28, "'x' is not optional"},
         WrongSchemaCase{"f(x: T[n]) where n == 1 unless y", 32, "no parameter is called 'y'"},
         WrongSchemaCase{"f(x?: T[n], y: T[n]) where x iff y", 34, "'y' is not optional"},
-        WrongSchemaCase{"f(x: T[n], y: T[n]) where x may_alias y", 27, "'x' is no output tensor"},
+        WrongSchemaCase{"f(x: T[n], y: T[n]) where x may_alias y", 27,
+                        "'x' is not an output tensor"},
         WrongSchemaCase{"f(x!: T[n], y~: T[n]) where x may_alias y", 41,
-                        "'y' is no tensor that is only read"},
+                        "'y' is not a read-only tensor"},
         WrongSchemaCase{"f(x: T[a,b,c,d,e,f,g,h,i])", 3, "more than 8 dimensions"},
         WrongSchemaCase{
             "f(a:int,b:int,c:int,d:int,e:int,f:int,g:int,h:int,i:int,j:int,k:int,l:int,m:int,n:int,"

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sections of a Config held against what is registered.
 #include "policy/check.h"
 
 #include <fmt/format.h>
@@ -10,134 +9,263 @@
 
 #include "base/text.h"
 #include "policy/checker.h"
+#include "policy/config_files.h"
 #include "policy/config_keys.h"
-#include "policy/config_values.h"
 #include "policy/modes.h"
 
 namespace yard::policy {
+
+std::string advice(std::string_view word, const NameList& known, const std::string& otherwise) {
+  const std::string_view near = base::closest(word, known);
+  if (!near.empty()) return fmt::format("did you mean '{}'?", near);
+  if (!known.empty() && known.size() <= 12) return "expected " + base::one_of(known);
+  return otherwise;
+}
+
+void sort_names(NameList& names) {
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+}
+
+Checker::Checker(const Config& config, const Known& known) : config_(config), known_(known) {
+  ops_ = known.ops();
+  sort_names(ops_);
+  for (const std::string& op : ops_) {
+    kernels_[op] = known.kernels(op);
+    for (const std::string& id : kernels_[op]) all_kernels_.push_back(id);
+  }
+  sort_names(all_kernels_);
+}
+
+void Checker::problem(Severity severity, ConfigPlace at, std::string path, std::string found,
+                      std::string right) {
+  const NameList& files = config_.sources.files;
+  problems_.push_back({severity, at.file < files.size() ? files[at.file] : "configuration", at.line,
+                       at.column, std::move(path), std::move(found), std::move(right)});
+}
+
+const NameList& Checker::matching(const std::string& pattern) {
+  const auto [it, is_new] = matching_.try_emplace(pattern);
+  if (is_new)
+    for (const std::string& op : ops_)
+      if (glob_matches(pattern, op)) it->second.push_back(op);
+  return it->second;
+}
+
+bool Checker::check_op(const std::string& op, bool optional, ConfigPlace at,
+                       const std::string& path) {
+  if (!matching(op).empty()) return true;
+  if (has_wildcard(op))
+    problem(Severity::kWarning, at, path, fmt::format("no op matches '{}'", op), "");
+  else if (!optional)
+    error(at, path, fmt::format("no op is called '{}'", op),
+          advice(op, ops_, "expected the name of an op"));
+  return false;
+}
+
+void Checker::check_kernel(const std::string& ops, const std::string& kernel, bool optional,
+                           ConfigPlace at, const std::string& path) {
+  const std::string key = ops + " " + kernel;
+  auto it = has_kernel_.find(key);
+  if (it == has_kernel_.end()) {
+    bool has = false;
+    for (const std::string& op : matching(ops))
+      for (const std::string& id : kernels_[op]) has = has || glob_matches(kernel, id);
+    it = has_kernel_.emplace(key, has).first;
+  }
+  if (it->second) return;
+  const std::string whose =
+      has_wildcard(ops) ? "no op that matches '" + ops + "' has a kernel" : ops + " has no kernel";
+  if (has_wildcard(kernel)) {
+    problem(Severity::kWarning, at, path, fmt::format("{} that matches '{}'", whose, kernel), "");
+    return;
+  }
+  if (optional) return;
+  NameList there;
+  for (const std::string& op : matching(ops))
+    there.insert(there.end(), kernels_[op].begin(), kernels_[op].end());
+  sort_names(there);
+  error(at, path, fmt::format("{} called '{}'", whose, kernel),
+        advice(kernel, there, "expected the id of a kernel, or optional: true"));
+}
+
+void Checker::of_op(const std::string& path, const std::string& op, const KernelRef& ref) {
+  if (check_op(op, ref.optional, ref.at, path))
+    check_kernel(op, ref.id, ref.optional, ref.at, path);
+}
+
+void Checker::anywhere(const KernelRef& ref, const std::string& path) {
+  const bool has = std::any_of(all_kernels_.begin(), all_kernels_.end(),
+                               [&](const std::string& id) { return glob_matches(ref.id, id); });
+  if (has) return;
+  if (has_wildcard(ref.id))
+    problem(Severity::kWarning, ref.at, path, fmt::format("no kernel matches '{}'", ref.id), "");
+  else if (!ref.optional)
+    error(ref.at, path, fmt::format("no kernel is called '{}'", ref.id),
+          advice(ref.id, all_kernels_, "expected the id of a kernel, or optional: true"));
+}
+
 namespace {
 
+bool is_one_of(const NameList& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Visits the fields of a Config and compares the names in them with those that are registered.
 class SectionChecks : private Checker {
  public:
   using Checker::Checker;
 
   std::vector<ConfigProblem> check(RulesByOp* compiled) {
-    const Config& c = config();
-    for (size_t i = 0; i < c.defaults.fallback_policy.size(); ++i)
-      anywhere(c.defaults.fallback_policy[i], fmt::format("defaults.fallback_policy[{}]", i));
-    const std::vector<ConfigProblem> of_score = check_rules(*this, RulePart::kAll, compiled);
-    for (const auto& [op, ref] : c.kernel_locks) of_op("kernel_locks." + op, op, ref);
-    for (size_t i = 0; i < c.kernel_denies.size(); ++i)
-      anywhere(c.kernel_denies[i], fmt::format("kernel_denies[{}]", i));
-    if (c.kernel_allows)
-      for (size_t i = 0; i < c.kernel_allows->size(); ++i)
-        anywhere((*c.kernel_allows)[i], fmt::format("kernel_allows[{}]", i));
-    for (const auto& [op, chain] : c.fallback_chains)
-      for (size_t i = 0; i < chain.size(); ++i)
-        of_op(fmt::format("fallback_chains.{}[{}]", op, i), op, chain[i]);
-    check_policy();
-    for (const auto& [op, ref] : c.static_kernel_map) of_op("static_kernel_map." + op, op, ref);
-    problems().insert(problems().end(), of_score.begin(), of_score.end());
-    check_functions();
-    for (size_t i = 0; i < c.canary.size(); ++i)
-      check_canary(c.canary[i], fmt::format("canary[{}]", i));
-    check_modes();
-    check_breaker();
+    rules_ = check_rules(*this, RulePart::kAll, compiled);
+    check_fields(config(), "");
     return std::move(problems());
   }
 
  private:
-  ConfigPlace place(std::string_view section, std::string_view name) const {
-    const auto it = config().sources.places.find(fmt::format("{}/{}", section, name));
+  ConfigPlace place(const std::string& path, const std::string& name) const {
+    const auto it = config().sources.places.find(path + "/" + name);
     return it == config().sources.places.end() ? ConfigPlace() : it->second;
   }
 
-  void check_policy() {
-    const Policy& p = config().policy;
-    for (const auto& [op, order] : p.per_op) {
-      const std::string path = "policy.per_op." + op;
-      if (!check_op(op, false, place("policy.per_op", op), path)) continue;
-      for (size_t i = 0; i < order.size(); ++i)
-        check_token(op, order[i], fmt::format("{}[{}]", path, i));
+  template <class T>
+  void check_fields(const T& value, const std::string& prefix) {
+    visit_fields<T>([&](const auto& row) {
+      check_value(value.*row.member, prefix + row.name, row.form.shape);
+    });
+  }
+
+  // Values without names.
+  template <class M>
+  void check_value(const M&, const std::string&, Shape) {}
+  template <HasFields T>
+  void check_value(const T& value, const std::string& path, Shape) {
+    check_fields(value, path + ".");
+  }
+  void check_value(const RolloutRule&, const std::string&, Shape) {}
+  template <class V>
+  void check_value(const std::optional<V>& value, const std::string& path, Shape shape) {
+    if (value) check_value(*value, path, shape);
+  }
+
+  void check_value(const std::vector<DispatchRule>&, const std::string&, Shape) {
+    add(rules_.rules);
+  }
+  void check_value(const std::vector<ScoreRule>&, const std::string&, Shape) { add(rules_.scores); }
+  void add(const std::vector<ConfigProblem>& more) {
+    problems().insert(problems().end(), more.begin(), more.end());
+  }
+
+  void check_value(const Config::KernelMap& map, const std::string& path, Shape) {
+    for (const auto& [op, ref] : map) of_op(path + "." + op, op, ref);
+  }
+  void check_value(const Config::ChainMap& chains, const std::string& path, Shape) {
+    for (const auto& [op, chain] : chains)
+      for (size_t i = 0; i < chain.size(); ++i)
+        of_op(fmt::format("{}.{}[{}]", path, op, i), op, chain[i]);
+  }
+  void check_value(const std::vector<KernelRef>& refs, const std::string& path, Shape) {
+    for (size_t i = 0; i < refs.size(); ++i) anywhere(refs[i], fmt::format("{}[{}]", path, i));
+  }
+
+  void check_value(const NameList& names, const std::string& path, Shape shape) {
+    for (size_t i = 0; i < names.size(); ++i) {
+      const ConfigPlace at = place(path, names[i]);
+      if (shape == Shape::kVendors)
+        check_vendor(names[i], at, fmt::format("{}[{}]", path, i));
+      else
+        anywhere({names[i], false, at}, fmt::format("{}[{}]", path, i));
     }
-    for (const auto& [op, kernel] : p.locks)
-      of_op("policy.locks." + op, op, {kernel, false, place("policy.locks", op)});
-    if (p.allow_kernels) check_list("policy.allow_kernels", *p.allow_kernels);
-    check_list("policy.deny_kernels", p.deny_kernels);
-    if (p.allow_vendors) check_vendors("policy.allow_vendors", *p.allow_vendors);
-    check_vendors("policy.deny_vendors", p.deny_vendors);
-    const NameList backends = known().backends();
-    for (const auto& [name, on] : p.backends)
-      if (std::find(backends.begin(), backends.end(), name) == backends.end())
-        error(place("policy.backends", name), "policy.backends." + name,
-              fmt::format("no backend is called '{}'", name),
-              advice(name, backends, "expected the name of a backend"));
-  }
-
-  void check_token(const std::string& op, const std::string& token, const std::string& path) {
-    constexpr std::string_view kImpl = "impl:", kVendor = "vendor:";
-    const ConfigPlace at = place("policy.per_op", op);
-    if (token.starts_with(kImpl))
-      check_kernel(op, token.substr(kImpl.size()), false, at, path);
-    else if (token.starts_with(kVendor))
-      check_vendor(token.substr(kVendor.size()), at, path);
-  }
-
-  void check_list(const std::string& section, const NameList& globs) {
-    for (size_t i = 0; i < globs.size(); ++i)
-      anywhere({globs[i], false, place(section, globs[i])}, fmt::format("{}[{}]", section, i));
-  }
-  void check_vendors(const std::string& section, const NameList& names) {
-    for (size_t i = 0; i < names.size(); ++i)
-      check_vendor(names[i], place(section, names[i]), fmt::format("{}[{}]", section, i));
   }
   // A plugin may bring kernels of a vendor at any time.
   void check_vendor(const std::string& name, ConfigPlace at, const std::string& path) {
     const NameList vendors = known().vendors();
-    if (std::find(vendors.begin(), vendors.end(), name) == vendors.end())
+    if (!is_one_of(vendors, name))
       problem(Severity::kWarning, at, path, fmt::format("no kernel has the vendor '{}'", name),
               base::closest(name, vendors).empty() ? "" : advice(name, vendors, ""));
   }
 
+  void check_value(const Orders& orders, const std::string& section, Shape) {
+    constexpr std::string_view kImpl = "impl:", kVendor = "vendor:";
+    for (const auto& [op, order] : orders) {
+      const ConfigPlace at = place(section, op);
+      const std::string path = section + "." + op;
+      if (!check_op(op, false, at, path)) continue;
+      for (size_t i = 0; i < order.size(); ++i) {
+        const std::string &token = order[i], where = fmt::format("{}[{}]", path, i);
+        if (token.starts_with(kImpl))
+          check_kernel(op, token.substr(kImpl.size()), false, at, where);
+        else if (token.starts_with(kVendor))
+          check_vendor(token.substr(kVendor.size()), at, where);
+      }
+    }
+  }
+
+  // Backends and their switches.
+  void check_value(const decltype(Policy::backends)& switches, const std::string& path, Shape) {
+    const NameList backends = known().backends();
+    for (const auto& [name, on] : switches)
+      if (!is_one_of(backends, name))
+        error(place(path, name), path + "." + name, fmt::format("no backend is called '{}'", name),
+              advice(name, backends, "expected the name of a backend"));
+  }
+
+  // From ops to kernels or modes.
+  void check_value(const decltype(Policy::locks)& map, const std::string& section, Shape shape) {
+    for (const auto& [op, name] : map) {
+      const ConfigPlace at = place(section, op);
+      const std::string path = section + "." + op;
+      if (shape == Shape::kOpKernel) {
+        of_op(path, op, {name, false, at});
+      } else {
+        check_op(op, false, at, path);
+        check_mode(name, at, path);
+      }
+    }
+  }
+  void check_value(const std::string& name, const std::string& path, Shape shape) {
+    if (shape == Shape::kMode) check_mode(name, place(path, ""), path);
+  }
   void check_mode(const std::string& mode, ConfigPlace at, const std::string& path) {
     NameList modes = mode_names(nullptr);
     for (std::string& name : known().modes()) modes.push_back(std::move(name));
-    if (std::find(modes.begin(), modes.end(), mode) == modes.end())
+    if (!is_one_of(modes, mode))
       error(at, path, fmt::format("no mode is called '{}'", mode),
             advice(mode, modes, "expected a mode"));
   }
 
-  // Functions may be declared, and backends come, later: what is not known now is only suspicious.
-  void check_functions() {
+  // Functions and backends may be registered later: unknown names are warnings.
+  void check_value(const decltype(Config::functions)& rules, const std::string& section, Shape) {
     const NameList functions = known().functions(), backends = known().backends();
     NameList names = functions;
     for (const std::string& f : functions) names.push_back(f.substr(0, f.find('/')));
-    for (const auto& [key, rule] : config().functions) {
+    for (const auto& [key, rule] : rules) {
       const std::string path = base::is_bare_word(key)
-                                   ? "functions." + key
-                                   : fmt::format("functions[{}]", base::quote(key));
+                                   ? section + "." + key
+                                   : fmt::format("{}[{}]", section, base::quote(key));
       // clang 14 captures no structured bindings.
       const bool found =
           std::any_of(names.begin(), names.end(),
                       [&, &glob = key](const std::string& n) { return glob_matches(glob, n); });
-      // Where none are declared at all, as in the command, nobody can tell.
+      // Where none are declared at all, as in the command, nothing can be concluded.
       if (!found && !names.empty())
         problem(Severity::kWarning, rule.at, path, fmt::format("no function matches '{}' now", key),
                 base::closest(key, names).empty() ? "" : advice(key, names, ""));
-      const auto look = [&, &at = rule.at](const NameList& listed) {
-        for (const std::string& b : listed)
-          if (std::find(backends.begin(), backends.end(), b) == backends.end() &&
-              !base::closest(b, backends).empty())
-            problem(Severity::kWarning, at, path, fmt::format("no backend is called '{}' now", b),
-                    advice(b, backends, ""));
-      };
-      if (rule.backends) look(*rule.backends);
-      look(rule.deny);
+      NameList listed = rule.backends.value_or(NameList());
+      listed.insert(listed.end(), rule.deny.begin(), rule.deny.end());
+      for (const std::string& b : listed)
+        if (!is_one_of(backends, b) && !base::closest(b, backends).empty())
+          problem(Severity::kWarning, rule.at, path,
+                  fmt::format("no backend is called '{}' now", b), advice(b, backends, ""));
     }
   }
 
+  void check_value(const std::vector<CanaryRule>& rules, const std::string& path, Shape) {
+    for (size_t i = 0; i < rules.size(); ++i)
+      check_canary(rules[i], fmt::format("{}[{}]", path, i));
+  }
   void check_canary(const CanaryRule& r, const std::string& path) {
-    // Of what stands in a file the reader has said so already.
+    // In files the reader has reported these.
     if (r.at.line == 0) {
       if (r.op.empty() || r.one_in < 1 || r.dump_most < 1 || r.rtol.value_or(0) < 0 ||
           r.atol.value_or(0) < 0)
@@ -152,24 +280,15 @@ class SectionChecks : private Checker {
       check_kernel(r.op, r.against, r.optional, r.against_at, path + ".against");
   }
 
-  void check_modes() {
-    const ConfigSettings& s = config().settings;
-    if (s.mode) check_mode(*s.mode, place("settings.mode", ""), "settings.mode");
-    for (const auto& [op, mode] : s.modes) {
-      const ConfigPlace at = place("settings.modes", op);
-      check_op(op, false, at, "settings.modes." + op);
-      check_mode(mode, at, "settings.modes." + op);
-    }
+  // Relations between the values, and values that were set in code.
+  void check_value(const ConfigSettings::Breaker& b, const std::string& path, Shape) {
+    const Status status = validate(breaker_of(config()));
+    if (!status.ok())
+      error(place(path + (b.cooldown_cap ? ".cooldown_cap" : ".cooldown"), ""), path,
+            std::string(status.message()), "");
   }
 
-  // What the reader cannot see of one value alone, and values that were made in code.
-  void check_breaker() {
-    const Status status = validate(breaker_of(config()));
-    if (status.ok()) return;
-    const bool cap = config().settings.breaker.cooldown_cap.has_value();
-    const std::string path = cap ? "settings.breaker.cooldown_cap" : "settings.breaker.cooldown";
-    error(place(path, ""), "settings.breaker", std::string(status.message()), "");
-  }
+  RuleProblems rules_;
 };
 
 }  // namespace
@@ -181,11 +300,11 @@ std::vector<ConfigProblem> check_config(const Config& config, const Known& known
 
 std::vector<ConfigProblem> check_conditions(const Config& config, const Known& known) {
   Checker checker(config, known);
-  std::vector<ConfigProblem> of_score = check_rules(checker, RulePart::kConditions, nullptr);
-  std::vector<ConfigProblem> all = std::move(checker.problems());
-  all.insert(all.end(), std::make_move_iterator(of_score.begin()),
-             std::make_move_iterator(of_score.end()));
-  return all;
+  RuleProblems found = check_rules(checker, RulePart::kConditions, nullptr);
+  std::vector<ConfigProblem>& all = found.rules;
+  all.insert(all.end(), std::make_move_iterator(found.scores.begin()),
+             std::make_move_iterator(found.scores.end()));
+  return std::move(all);
 }
 
 void check_reading(ConfigReading& reading, const Known& known, RulesByOp* compiled) {
@@ -202,7 +321,7 @@ void check_reading(ConfigReading& reading, const Known& known, RulesByOp* compil
   };
   std::stable_sort(all.begin(), all.end(), by_place);
   if (!cut) return;
-  // No error goes before a warning does.
+  // Warnings are cut before errors.
   std::stable_partition(all.begin(), all.end(),
                         [](const ConfigProblem& p) { return p.severity == Severity::kError; });
   if (all.size() > kMostProblems) all.resize(kMostProblems);

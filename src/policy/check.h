@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Config against the ops and kernels there are.
+// Checks a Config against the registered ops and kernels.
 #pragma once
 
 #include <yard/config.h>
@@ -15,12 +15,12 @@
 
 namespace yard::policy {
 
-// What names can mean. Implemented over a registry by whoever has one; asked from one thread.
+// The names that are registered. Used by one thread.
 class Known {
  public:
   virtual ~Known() = default;
   virtual std::vector<std::string> ops() const = 0;
-  // Null: the op is announced (by a plugin that is not loaded), its fields are not known yet.
+  // Null: the op is announced by a plugin that is not loaded; its fields are not known yet.
   virtual const op::Program* program(std::string_view op) const = 0;
   // Ids of the op's kernels.
   virtual std::vector<std::string> kernels(std::string_view op) const = 0;
@@ -34,17 +34,17 @@ class Known {
 
 using RulesByOp = std::map<std::string, std::shared_ptr<const OpRules>, std::less<>>;
 
-// All that is wrong: unknown ops, kernels, fields, backends and modes, values of the wrong type. Patterns that
-// match nothing are warnings. In the order of the file's sections. `compiled`: the rules of every op whose
-// program is known and that has any, so that nothing is compiled twice; meaningful only without errors.
+// Errors: unknown ops, kernels, fields, backends and modes, values of the wrong type. Warnings: patterns that match
+// nothing. In the order of the file's sections. `compiled` gets the rules of every op whose program is known and that
+// has any, so that nothing is compiled twice; meaningful only without errors.
 std::vector<ConfigProblem> check_config(const Config& config, const Known& known,
                                         RulesByOp* compiled = nullptr);
 
-// Only what is wrong with the conditions of rules and score entries, for ops that have become known since.
+// Checks only the conditions of rules and score entries, for ops that have become known since.
 std::vector<ConfigProblem> check_conditions(const Config& config, const Known& known);
 
-// check_config() for what was just read: its problems are added, and all sorted by file and line. Beyond
-// kMostProblems the last one says that there are more; errors are kept before warnings.
+// Adds the problems of check_config() to those of a reading and sorts all by file and line. Beyond kMostProblems
+// warnings are cut first, and the last problem is that there are more.
 void check_reading(ConfigReading& reading, const Known& known, RulesByOp* compiled = nullptr);
 
 }  // namespace yard::policy

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules and score entries: their ops, their kernels, and every condition against the fields that calls have.
+// Rules and score entries: their ops, their kernels, and their conditions against the fields of calls.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "base/text.h"
 #include "policy/checker.h"
-#include "policy/config_keys.h"
 #include "policy/rule_compiler.h"
+#include "policy/words.h"
 
 namespace yard::policy {
 namespace {
@@ -20,7 +21,7 @@ std::string condition_path(const std::string& path, const Condition& c) {
 }
 
 std::string field_advice(const std::string& key, const NameList& fields) {
-  // A field with something behind it that is no operator.
+  // A field followed by something that is no operator.
   std::string_view known;
   for (const std::string& f : fields)
     if (f.size() > known.size() && key.starts_with(f + "_")) known = f;
@@ -46,7 +47,7 @@ class RuleChecks {
   RuleChecks(Checker& checker, RulePart part)
       : checker_(checker), compiler_(checker.config()), part_(part) {}
 
-  // What each op makes of every condition.
+  // Compiles every condition for every op that it may apply to.
   void compile(RulesByOp* compiled) {
     for (const std::string& op : checker_.ops()) {
       const op::Program* program = checker_.known().program(op);
@@ -66,7 +67,7 @@ class RuleChecks {
  private:
   template <class Rule>
   void check_rule(const Rule& r, const std::string& path, size_t index) {
-    // The reader has said so already of what stands in a file.
+    // In files the reader has reported it.
     if (r.operation.empty() || r.kernel.empty()) {
       if (r.at.line == 0)
         checker_.error(r.at, path, "an op or a kernel is missing", "expected both");
@@ -87,12 +88,12 @@ class RuleChecks {
   template <class Rule>
   void check_conditions(const Rule& r, const std::string& path, size_t index) {
     const auto seen = report_.seen.begin() + static_cast<ptrdiff_t>(index);
-    const bool nobodys =
+    const bool lacks_field =
         std::find(seen, seen + static_cast<ptrdiff_t>(r.conditions.size()),
                   ConditionReport::kNoField) != seen + static_cast<ptrdiff_t>(r.conditions.size());
     for (size_t i = 0; i < r.conditions.size(); ++i) {
       const Condition& c = r.conditions[i];
-      const auto& from = nobodys ? report_.maybe : report_.wrong;
+      const auto& from = lacks_field ? report_.maybe : report_.wrong;
       const auto wrong = from.find(index + i);
       if (wrong != from.end())
         checker_.error(c.at, condition_path(path, c), wrong->second.found, wrong->second.right);
@@ -101,8 +102,7 @@ class RuleChecks {
     }
   }
 
-  // The op is wrong already. What else can be said is said now: about the op that was probably meant, or else
-  // about what no op would take.
+  // The op is unknown. The rest is checked against the op that was probably meant, or else for what no op accepts.
   template <class Rule>
   void check_of_unknown(const Rule& r, const std::string& path) {
     const std::string meant(base::closest(r.operation, checker_.ops()));
@@ -123,12 +123,12 @@ class RuleChecks {
 
   enum class Fit : uint8_t { kNoField, kWrong, kFine };
 
-  // What the op that likes it best makes of a condition.
+  // The best fit of a condition over several ops.
   Fit best_fit(const NameList& ops, const Condition& c, Wrong& wrong) {
     Fit best = Fit::kNoField;
     for (const std::string& op : ops) {
       const op::Program* program = checker_.known().program(op);
-      if (program == nullptr) return Fit::kFine;  // it may be
+      if (program == nullptr) return Fit::kFine;  // its fields are not known
       std::unique_ptr<OpFields>& fields = op_fields_[op];
       if (fields == nullptr) fields = std::make_unique<OpFields>(*program);
       const SplitKey key = split_key(c.key, *fields);
@@ -136,7 +136,7 @@ class RuleChecks {
       OpRules scratch;
       std::vector<uint32_t> literals;
       Wrong here;
-      if (TestPool(scratch).add(*key.field, key.op, c, literals, here)) return Fit::kFine;
+      if (ConditionCompiler(scratch).add(*key.field, key.op, c, literals, here)) return Fit::kFine;
       if (best == Fit::kNoField) wrong = std::move(here);
       best = Fit::kWrong;
     }
@@ -173,16 +173,14 @@ class RuleChecks {
 
 }  // namespace
 
-std::vector<ConfigProblem> check_rules(Checker& checker, RulePart part, RulesByOp* compiled) {
+RuleProblems check_rules(Checker& checker, RulePart part, RulesByOp* compiled) {
   RuleChecks checks(checker, part);
   checks.compile(compiled);
   checks.check(checker.config().dispatch_rules, "dispatch_rules", false);
-  std::vector<ConfigProblem> before = std::move(checker.problems());
-  checker.problems().clear();
+  RuleProblems to{std::exchange(checker.problems(), {}), {}};
   checks.check(checker.config().score, "score", true);
-  std::vector<ConfigProblem> of_score = std::move(checker.problems());
-  checker.problems() = std::move(before);
-  return of_score;
+  to.scores = std::exchange(checker.problems(), {});
+  return to;
 }
 
 }  // namespace yard::policy

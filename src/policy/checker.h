@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all checks of a Config share: the problems found, and names held against what is registered.
+// Shared by the checks of a Config: the problems found, and comparing names with those that are registered.
 #pragma once
 
 #include <yard/config.h>
@@ -16,7 +16,7 @@ namespace yard::policy {
 
 using NameList = std::vector<std::string>;
 
-// "did you mean 'x'?", or what there is, or `otherwise`.
+// "did you mean 'x'?", or "expected a, b or c", or `otherwise`.
 std::string advice(std::string_view word, const NameList& known, const std::string& otherwise);
 void sort_names(NameList& names);
 
@@ -36,9 +36,9 @@ class Checker {
     problem(Severity::kError, at, std::move(path), std::move(found), std::move(right));
   }
 
-  // The ops that a name or glob means.
+  // The ops that match a name or glob.
   const NameList& matching(const std::string& pattern);
-  // False if there is no such op; then that has been said.
+  // False if there is no such op; then a problem has been added.
   bool check_op(const std::string& op, bool optional, ConfigPlace at, const std::string& path);
   // That one of the ops has such a kernel.
   void check_kernel(const std::string& ops, const std::string& kernel, bool optional,
@@ -60,7 +60,10 @@ class Checker {
 // ---- check_rules.cc ----
 
 enum class RulePart : uint8_t { kAll, kConditions };
-// The rules' problems are added to the checker's; those of `score`, which stands elsewhere, are given back.
-std::vector<ConfigProblem> check_rules(Checker& checker, RulePart part, RulesByOp* compiled);
+struct RuleProblems {
+  std::vector<ConfigProblem> rules, scores;
+};
+// Of dispatch_rules and score.
+RuleProblems check_rules(Checker& checker, RulePart part, RulesByOp* compiled);
 
 }  // namespace yard::policy

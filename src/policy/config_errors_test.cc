@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong files and what is said about them; what is not wrong although it looks so.
+// Invalid files and their problems; valid ones that look invalid.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ std::vector<std::string> problems(const std::string& text, const Known& known) {
   return problems_of(parse_config_from(text, "rules.yaml", opener({})), known);
 }
 
-// testing_wrong_files.txt: `@ name`, the file, then each line that is said about it after `> `.
+// testing_wrong_files.txt: `@ name`, the file, then each of its problems after `> `.
 TEST(ConfigErrors, EveryWrongFileIsAnsweredInFull) {
   std::ifstream in(std::string(YARD_SOURCE_DIR) + "/src/policy/testing_wrong_files.txt");
   ASSERT_TRUE(in.is_open());
@@ -95,13 +95,12 @@ TEST(ConfigErrors, ConfigsMadeInCodeAreCheckedAsWell) {
   c.dispatch_rules.push_back(r);
   std::vector<std::string> lines;
   for (const ConfigProblem& p : check_config(c, usual_ops())) lines.push_back(to_string(p));
-  EXPECT_THAT(lines,
-              ElementsAre("configuration: error: dispatch_rules[0]: an op or a kernel is "
-                          "missing; expected both",
-                          "configuration: error: dispatch_rules[1].kernel: rms_norm has no "
-                          "kernel called 'default.smid'; did you mean 'default.simd'?",
-                          "configuration: error: dispatch_rules[1].conditions.rows_gte: found "
-                          "many; expected a whole number"));
+  EXPECT_THAT(lines, ElementsAre("configuration: error: dispatch_rules[0]: an op or a kernel is "
+                                 "missing; expected both",
+                                 "configuration: error: dispatch_rules[1].kernel: rms_norm has no "
+                                 "kernel called 'default.smid'; did you mean 'default.simd'?",
+                                 "configuration: error: dispatch_rules[1].conditions.rows_gte: "
+                                 "expected a whole number, got many"));
 }
 
 TEST(ConfigErrors, VeryManyProblemsAreCut) {
@@ -109,7 +108,7 @@ TEST(ConfigErrors, VeryManyProblemsAreCut) {
   for (int i = 0; i < 1000; ++i) text += "zebra" + std::to_string(i) + ": 1\n";
   const auto lines = problems(text, usual_ops());
   ASSERT_EQ(lines.size(), 201u);
-  // Last, and no error of its own: 200 errors are told of.
+  // Last, and no error itself: 200 errors are reported.
   EXPECT_EQ(lines.back(), "rules.yaml: warning: there are more problems; fix these first");
   EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
                           [](const std::string& l) { return l.find(": error: ") != l.npos; }),
@@ -128,28 +127,29 @@ TEST(ConfigErrors, OfVeryManyProblemsErrorsAreKeptBeforeWarnings) {
 }
 
 TEST(ConfigErrors, AnUnknownOpHidesNothingElse) {
-  // The op that was probably meant is the measure.
-  EXPECT_THAT(problems("version: 1\ndispatch_rules:\n"
-                       "  - operation: rms_nrm\n"
-                       "    conditions: {rows_gte: abc, dtype: zzz, row: 1}\n"
-                       "    kernel: default.smid\n",
-                       usual_ops()),
-              ElementsAre(HasSubstr("3:16: error: dispatch_rules[0].operation: no op is called"),
-                          HasSubstr("conditions.rows_gte: found abc; expected a whole number"),
-                          HasSubstr("conditions.dtype: found zzz"),
-                          HasSubstr("conditions.row: calls of rms_norm have no such field; did "
-                                    "you mean 'rows'?"),
-                          HasSubstr("rms_norm has no kernel called 'default.smid'; did you mean "
-                                    "'default.simd'?")));
-  // No op is near: what none would take is wrong all the same, and a field may be the op's own.
+  // Checked against the op that was probably meant.
+  EXPECT_THAT(
+      problems("version: 1\ndispatch_rules:\n"
+               "  - operation: rms_nrm\n"
+               "    conditions: {rows_gte: abc, dtype: zzz, row: 1}\n"
+               "    kernel: default.smid\n",
+               usual_ops()),
+      ElementsAre(HasSubstr("3:16: error: dispatch_rules[0].operation: no op is called"),
+                  HasSubstr("conditions.rows_gte: expected a whole number, got abc"),
+                  HasSubstr("conditions.dtype: expected a dtype as f32, bf16 or float16, got zzz"),
+                  HasSubstr("conditions.row: calls of rms_norm have no such field; did "
+                            "you mean 'rows'?"),
+                  HasSubstr("rms_norm has no kernel called 'default.smid'; did you mean "
+                            "'default.simd'?")));
+  // No op has a similar name: what no op accepts is an error, and a field may be the op's own.
   EXPECT_THAT(problems("version: 1\nscore:\n"
                        "  - {operation: zebra, conditions: {dtype: zzz, own_gte: 3}, kernel: "
                        "default.smid, add: 1}\n",
                        usual_ops()),
               ElementsAre(HasSubstr("score[0].operation: no op is called 'zebra'"),
-                          HasSubstr("score[0].conditions.dtype: found zzz"),
+                          HasSubstr("score[0].conditions.dtype: expected a dtype"),
                           HasSubstr("no kernel is called 'default.smid'")));
-  // One that a plugin may bring is judged when it is there.
+  // An op that a plugin may bring is checked when it is registered.
   EXPECT_THAT(problems("version: 1\ndispatch_rules: [{operation: rms_nrm, optional: true, "
                        "conditions: {rows_gte: abc}, kernel: x}]\n",
                        usual_ops()),

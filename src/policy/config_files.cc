@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening, including, merging.
 #include "policy/config_files.h"
 
 #include <fcntl.h>
@@ -11,13 +10,12 @@
 #include <filesystem>
 #include <map>
 #include <system_error>
-#include <type_traits>
 
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/yaml.h"
-#include "policy/config_values.h"
+#include "policy/config_keys.h"
 
 namespace yard::policy {
 namespace {
@@ -56,43 +54,27 @@ class FilesReader {
   Config read_text(std::string_view text, const std::string& name, bool main) {
     texts_ += fmt::format("{}:", text.size());
     texts_ += text;
-    ConfigValues values(name, static_cast<uint32_t>(names_.size()), to_.problems);
+    FileProblems problems{name, static_cast<uint32_t>(names_.size()), to_.problems};
     names_.push_back(name);
     const base::YamlDocument doc = base::parse_yaml(text);
-    for (const base::YamlError& e : doc.errors)
-      values.problem(Severity::kError, e.at, "", e.message, "");
-    // A tree that was cut off would only give problems that are none.
+    for (const base::YamlError& e : doc.errors) problems.add(e.at, "", e.message, "");
+    // A truncated tree would only cause follow-up problems.
     if (!doc.whole) return {};
-    std::vector<Include> includes;
     if (doc.root.kind == base::YamlNode::Kind::kNull) {
-      values.problem(Severity::kError, {1, 1}, "", "the file is empty",
-                     "expected a map with version and rules");
+      problems.add({1, 1}, "", "the file is empty", "expected a map with version and rules");
       return {};
     }
-    Config config = read_tree(doc.root, main, values, includes);
-    check_twice(config, doc.root, values);
+    std::vector<Include> includes;
+    Config config = read_tree(doc.root, main, problems, includes);
     stack_.push_back(normal(name));
-    for (const Include& i : includes) include(i, values, config);
+    for (const Include& i : includes) include(i, problems, config);
     stack_.pop_back();
     return config;
   }
 
-  // What can be said in two sections must be the same in both.
-  static void check_twice(const Config& config, const base::YamlNode& root, ConfigValues& values) {
-    if (config.kernel_allows && config.policy.allow_kernels)
-      values.problem(Severity::kError, root.find("kernel_allows")->at, "kernel_allows",
-                     "policy.allow_kernels is there, too", "expected one of both");
-    for (const auto& [op, kernel] : config.policy.locks) {
-      const auto it = config.kernel_locks.find(op);
-      if (it != config.kernel_locks.end() && it->second.id != kernel)
-        values.problem(Severity::kError, {it->second.at.line, it->second.at.column},
-                       "kernel_locks." + op, "policy.locks says " + kernel, "expected one kernel");
-    }
-  }
-
-  void include(const Include& i, ConfigValues& from, Config& into) {
+  void include(const Include& i, FileProblems& from, Config& into) {
     const auto bad = [&](std::string found, std::string right) {
-      from.problem(Severity::kError, i.at, i.path, std::move(found), std::move(right));
+      from.add(i.at, i.path, std::move(found), std::move(right));
     };
     const std::string id = normal(i.file), what = base::excerpt(i.file, 200);
     if (std::find(stack_.begin(), stack_.end(), id) != stack_.end())
@@ -104,40 +86,23 @@ class FilesReader {
       return bad("included too deeply", fmt::format("expected at most {} levels", kDeepestInclude));
     if (first_.size() > kMostIncludes)
       return bad("too many files", fmt::format("expected at most {}", kMostIncludes));
-    first_[id] = fmt::format("{}:{}", from.name(), i.at.line);
+    first_[id] = fmt::format("{}:{}", from.name, i.at.line);
     to_.files.push_back(i.file);
     const auto text = open_(i.file);
     if (!text.ok())
       return bad(fmt::format("{} {}", what, text.status().message()),
                  "expected a file, relative to this one");
-    merge_weaker(into, read_text(*text, i.file, false));
+    Config included = read_text(*text, i.file, false);
+    merge_weaker(into, included);
+    into.sources.places.merge(included.sources.places);
   }
 
   const Opener& open_;
   ConfigReading to_;
   std::vector<std::string> names_, stack_;
-  std::map<std::string, std::string> first_;  // file → who included it
+  std::map<std::string, std::string> first_;  // file → the place that includes it
   std::string texts_;
 };
-
-template <class T>
-void append(std::vector<T>& to, std::vector<T> more) {
-  for (T& item : more) to.push_back(std::move(item));
-}
-
-void merge_settings(ConfigSettings& strong, ConfigSettings& weak, std::span<const Key> keys) {
-  for (const Key& k : keys) {
-    if (k.shape == Shape::kMap) merge_settings(strong, weak, k.inner);
-    if (k.at == nullptr) continue;
-    const SettingAt from = k.at(weak);
-    std::visit(
-        [&](auto* to) {
-          auto* other = std::get<std::remove_reference_t<decltype(to)>>(from);
-          if (!to->has_value()) *to = std::move(*other);
-        },
-        k.at(strong));
-  }
-}
 
 }  // namespace
 
@@ -168,47 +133,25 @@ ConfigReading parse_config_from(std::string_view text, const std::string& name,
   return FilesReader(open).read(name, &text);
 }
 
-void merge_weaker(Config& strong, Config weak) {
-  if (strong.defaults.fallback_policy.empty())
-    strong.defaults.fallback_policy = std::move(weak.defaults.fallback_policy);
-  if (!strong.defaults.default_priority)
-    strong.defaults.default_priority = weak.defaults.default_priority;
-  append(strong.dispatch_rules, std::move(weak.dispatch_rules));
-  append(strong.score, std::move(weak.score));
-  append(strong.canary, std::move(weak.canary));
-  if (!strong.rollout) strong.rollout = std::move(weak.rollout);
-  for (auto& [name, rule] : weak.functions) {
-    FunctionRule& mine =
-        strong.functions.try_emplace(name, FunctionRule{{}, {}, {}, rule.at}).first->second;
-    if (!mine.enabled) mine.enabled = rule.enabled;
-    if (!mine.backends) mine.backends = std::move(rule.backends);
-    for (std::string& b : rule.deny)
-      if (std::find(mine.deny.begin(), mine.deny.end(), b) == mine.deny.end())
-        mine.deny.push_back(std::move(b));
-  }
-  strong.kernel_locks.merge(weak.kernel_locks);
-  strong.static_kernel_map.merge(weak.static_kernel_map);
-  strong.fallback_chains.merge(weak.fallback_chains);
-  for (KernelRef& ref : weak.kernel_denies)
-    if (std::none_of(strong.kernel_denies.begin(), strong.kernel_denies.end(),
-                     [&](const KernelRef& k) { return k.id == ref.id; }))
-      strong.kernel_denies.push_back(std::move(ref));
-  if (!strong.kernel_allows) strong.kernel_allows = std::move(weak.kernel_allows);
-  strong.policy = merge(weak.policy, strong.policy);
-  strong.settings.modes.merge(weak.settings.modes);
-  strong.sources.places.merge(weak.sources.places);
-  merge_settings(strong.settings, weak.settings, settings_keys());
-}
-
 }  // namespace yard::policy
 
 namespace yard {
 
 const char* to_string(Severity s) noexcept { return s == Severity::kError ? "error" : "warning"; }
 
+// "found X" and "expected Y; HINT" become "expected Y, got X; HINT"; other problems are printed as they are.
+static std::string sentence(std::string_view found, std::string_view right) {
+  constexpr std::string_view kFound = "found ";
+  if (!found.starts_with(kFound) || !right.starts_with("expected "))
+    return fmt::format("{}{}{}", found, right.empty() ? "" : "; ", right);
+  const size_t hint = std::min(right.find("; did you mean "), right.size());
+  return fmt::format("{}, got {}{}", right.substr(0, hint), found.substr(kFound.size()),
+                     right.substr(hint));
+}
+
 std::string to_string(const ConfigProblem& p) {
   std::string text = base::is_bare_word(p.file) ? p.file : std::string();
-  // A name with line breaks would be two lines.
+  // A name with line breaks must not break the line.
   if (text.empty()) {
     text = base::excerpt(p.file, 400);
     if (text.size() == p.file.size() + 2) text = p.file;
@@ -216,9 +159,7 @@ std::string to_string(const ConfigProblem& p) {
   if (p.line > 0) text += fmt::format(":{}:{}", p.line, p.column);
   text += fmt::format(": {}: ", to_string(p.severity));
   if (!p.path.empty()) text += p.path + ": ";
-  text += p.found;
-  if (!p.right.empty()) text += "; " + p.right;
-  return text;
+  return text += sentence(p.found, p.right);
 }
 
 ConfigReading read_config(const std::string& path) {
@@ -235,7 +176,7 @@ BreakerSettings breaker_of(const Config& config, const BreakerSettings& base) {
   const auto set = [](auto& to, const auto& from) {
     if (from) to = static_cast<std::remove_reference_t<decltype(to)>>(*from);
   };
-  // Numbers too large for their place must not become small ones.
+  // Large numbers must not wrap around.
   const auto set_number = [](uint32_t& to, const std::optional<int64_t>& from) {
     if (from) to = static_cast<uint32_t>(std::clamp<int64_t>(*from, 0, UINT32_MAX));
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rule files and the files they include, wherever the texts come from.
+// Rule files and the files they include, from any store of texts.
 #pragma once
 
 #include <yard/config.h>
@@ -7,6 +7,9 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "base/yaml.h"
 
 namespace yard::policy {
 
@@ -20,10 +23,34 @@ Result<std::string> open_file(const std::string& path);
 ConfigReading read_config_from(const std::string& path, const Opener& open);
 ConfigReading parse_config_from(std::string_view text, const std::string& name, const Opener& open);
 
-// What `weaker` says where `stronger` says nothing: maps entry by entry, settings one by one; rules and
-// score adjustments of the weaker come after, denies add up.
-void merge_weaker(Config& stronger, Config weaker);
-
 inline constexpr size_t kMostIncludes = 64, kDeepestInclude = 8;
+
+// ---- config_reader.cc: one file ----
+
+// Beyond these a file has one more problem: that there are more.
+inline constexpr size_t kMostProblems = 200;
+ConfigProblem more_problems(std::string file, Severity severity);
+bool is_more(const ConfigProblem& problem) noexcept;
+
+// The problems of one file.
+struct FileProblems {
+  std::string name;
+  uint32_t file;  // index into Config::sources.files
+  std::vector<ConfigProblem>& to;
+
+  void add(base::YamlMark mark, std::string path, std::string found, std::string right);
+};
+
+// Another file that a file includes.
+struct Include {
+  std::string file;
+  base::YamlMark at;
+  std::string path;  // "include[1]"
+};
+
+// Whatever is wrong becomes a problem with its place and its path, and reading goes on, so that all problems of a file
+// are found at once. `main`: the file must state the version. Includes are collected, not read.
+Config read_tree(const base::YamlNode& root, bool main, FileProblems& problems,
+                 std::vector<Include>& includes);
 
 }  // namespace yard::policy

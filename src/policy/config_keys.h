@@ -1,97 +1,492 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys of a rule file, in one set of tables: the reader, the JSON Schema, the printer and the docs are
-// made from, or held against, these rows.
+// The fields of policies, rule files and the environment, one row each.
+//
+// A row has the member, its key in rule files, its grammar, how two sources are merged, its environment variable and
+// one sentence of documentation. Reader, printer, merging, checks, JSON Schema, notes of sources and the environment
+// visit these rows. A new field needs its declaration, its row, and the code that acts on it.
 #pragma once
 
 #include <yard/config.h>
+#include <yard/policy.h>
 
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
-#include <variant>
+#include <tuple>
+#include <type_traits>
 #include <vector>
+
+#include "policy/environment.h"
+#include "policy/words.h"
 
 namespace yard::policy {
 
-// What a value looks like.
-enum class Shape : uint8_t {
-  kVersion,
-  kSwitch,
-  kWhole,       // from `least` to `most`
-  kNumber,      // the same
-  kDuration,    // the same, in seconds
-  kWord,        // one of `words`
-  kMode,        // a mode's name
-  kText,        //
-  kPath,        // of a file
-  kFolder,      // path of a folder
-  kPaths,       // one or a list
-  kOpGlob,      // op or glob over ops
-  kKernel,      // id or glob over ids
-  kKernels,     // ids, one or a list
-  kGlobs,       // ids or globs, one or a list
-  kVendors,     // names, one or a list
-  kOpKernel,    // map: op or glob → id
-  kOpKernels,   // map: op or glob → ids
-  kOpOrders,    // map: op → tokens
-  kOpModes,     // map: op or glob → mode
-  kSwitches,    // map: name → switch
-  kConditions,  // map: field and operator → value or list
-  kFunctions,   // map: group or group/function, or globs → map with the keys `inner`
-  kNames,       // of backends, a list
-  kLabels,      // map: label → text
-  kMap,         // with the keys `inner`
-  kMaps,        // a list of such
-  kOneOrMaps,   // one or a list of such
+// How the values of a field in two sources become one.
+enum class Merge : uint8_t {
+  kReplace,  // the stronger source's, if it sets one
+  kAdd,      // both, without repeats
+  kAppend,   // both, the stronger source's first
+  kEntries,  // entry by entry of a map
+  kFields,   // field by field
 };
 
-// Where a setting is kept.
-template <class... T>
-using SetOf = std::variant<std::optional<T>*...>;
-using SettingAt = SetOf<bool, int64_t, double, std::chrono::nanoseconds, std::string,
-                        std::vector<std::string>, Watch, PluginProbe>;
-
-struct Key {
+// The part of a row that does not depend on the type of the member.
+struct KeyOptions {
+  const char* fallback = "";        // the default, for docs; empty: none
+  const char* variable = nullptr;   // environment variable
+  const char* section = nullptr;    // rule files set the field by this section instead
+  std::optional<Merge> merge = {};  // unset: by type, see merge_of()
+  bool required = false;            // must be in the file
+  bool always = false;              // printed even if it has its default
+};
+struct Key : KeyOptions {
   const char* name;
-  Shape shape;
+  Form form;
   const char* meaning;  // one sentence, for docs and editors
-  double least = 0, most = 0;
-  std::span<const char* const> words = {};
-  std::span<const Key> inner = {};
-  SettingAt (*at)(ConfigSettings&) = nullptr;  // of a setting
-  const char* fallback = "";                   // the default, for docs; empty: none
-  bool required = false;
 };
 
-std::span<const Key> root_keys() noexcept;
-std::span<const Key> rule_keys() noexcept;
-std::span<const Key> score_keys() noexcept;
-std::span<const Key> function_keys() noexcept;
-std::span<const Key> canary_keys() noexcept;
-std::span<const Key> defaults_keys() noexcept;
-std::span<const Key> policy_keys() noexcept;
-std::span<const Key> settings_keys() noexcept;
+template <class T, class M>
+struct Field : Key {
+  using Type = M;
+  M T::*member;
+  ConfigPlace T::*place;  // where the value's place is kept; null: nowhere, or in Config::sources
+};
+// Keys of one map in the file whose members are in the struct itself.
+template <class... F>
+struct Group : Key {
+  std::tuple<F...> fields;
+};
 
-const Key* find_key(std::span<const Key> keys, std::string_view name) noexcept;
-std::vector<std::string> names_of(std::span<const Key> keys);
-// "a whole number from 0 to 1000": what was expected.
-std::string wanted(const Key& key);
+template <class... F>
+constexpr Group<F...> group(Key key, F... fields) {
+  return {key, {fields...}};
+}
+template <class T, class M>
+constexpr Field<T, M> field(const char* name, M T::*member, Form form, const char* meaning,
+                            KeyOptions options = {}, ConfigPlace T::*place = nullptr) {
+  return {{options, name, form, meaning}, member, place};
+}
 
-// `1.5s`, `500ms`; a bare number is seconds. Nothing if it is no duration.
-std::optional<std::chrono::nanoseconds> read_duration(std::string_view text) noexcept;
-// The same text read_duration() reads back.
-std::string print_duration(std::chrono::nanoseconds d);
+// ---- Rows ----
 
+// The rows of a struct; nullptr: it has none.
+template <class T>
+inline constexpr std::nullptr_t kFields = nullptr;
+
+inline constexpr double kDay = 86'400, kMostCalls = 10'000;
 inline constexpr int kDefaultPriority = 50, kMostPriority = 1000;
 inline constexpr const char* kConfigVersion = "1.0";
 
-// The name of a mode: letters, digits, '_', '-', '.'.
-bool is_mode_name(std::string_view text) noexcept;
-// The name of an op with '*' and '?' besides.
-bool is_op_glob(std::string_view text) noexcept;
-// A group of functions, or group/function, with '*' and '?' besides.
-bool is_function_glob(std::string_view text) noexcept;
-// Whether it has a '*' or '?'.
-bool has_wildcard(std::string_view text) noexcept;
+inline constexpr const char* kKindWords[] = {"default", "vendor", "reference"};
+inline constexpr const char* kRetryWords[] = {"never", "save"};
+inline constexpr const char* kProbeWords[] = {"never", "changed", "always"};
+inline constexpr const char* kWatchWords[] = {"auto", "inotify", "poll"};
+inline constexpr const char* kCheckWords[] = {"values", "finite"};
+
+inline constexpr const char* kMayBeUnknown =
+    "the op or the kernel may be unknown: a plugin may bring it later";
+
+template <>
+inline constexpr auto kFields<Policy> = std::tuple{
+    field("prefer", &Policy::prefer, Form::word(kKindWords, static_cast<int>(Kind::kDefault)),
+          "the kind of kernel that comes first", {.variable = "YARD_PREFER"}),
+    field("strict", &Policy::strict, {Shape::kSwitch}, "no fallback: the first choice or its error",
+          {.variable = "YARD_STRICT"}),
+    field("retry_inplace", &Policy::retry_inplace, Form::word(kRetryWords),
+          "whether inputs that are written over are copied, so that another kernel can be tried",
+          {.fallback = "never"}),
+    field("reference_only", &Policy::reference_only, {Shape::kSwitch},
+          "only reference kernels may run", {.variable = "YARD_DISABLE"}),
+    field("per_op", &Policy::per_op, {Shape::kOpOrders}, "what may run for an op, best first",
+          {.variable = "YARD_PER_OP"}),
+    field("allow_vendors", &Policy::allow_vendors, {Shape::kVendors},
+          "the only vendors whose kernels may run", {.variable = "YARD_ALLOW_VENDORS"}),
+    field("deny_vendors", &Policy::deny_vendors, {Shape::kVendors},
+          "vendors whose kernels may not run", {.variable = "YARD_DENY_VENDORS"}),
+    field("allow_kernels", &Policy::allow_kernels, {Shape::kGlobs}, "the only kernels that may run",
+          {.variable = "YARD_ALLOW_KERNELS", .section = "kernel_allows"}),
+    field("deny_kernels", &Policy::deny_kernels, {Shape::kGlobs}, "kernels that may not run",
+          {.variable = "YARD_DENY_KERNELS", .section = "kernel_denies"}),
+    field("locks", &Policy::locks, {Shape::kOpKernel}, "the only kernel for an op",
+          {.section = "kernel_locks"}),
+    // Variables: one for each backend, YARD_BACKEND_<NAME>.
+    field("backends", &Policy::backends, {Shape::kSwitches}, "switches single backends on or off"),
+};
+
+// Variables that are no part of a policy.
+template <>
+inline constexpr auto kFields<Environment> = std::tuple{
+    field("check_verifiers", &Environment::check_verifiers, {Shape::kSwitch},
+          "whether verifiers of functions are checked on every call",
+          {.variable = "YARD_CHECK_VERIFIERS"}),
+    field("config", &Environment::config, {Shape::kPath}, "the rule file in force from the start",
+          {.variable = "YARD_CONFIG"}),
+    field("log_levels", &Environment::log_levels, {Shape::kLevels}, "what is logged",
+          {.variable = "YARD_LOG_LEVEL"}),
+    field("plugins", &Environment::plugins, {Shape::kText},
+          "plugins that are loaded before those of YARD_PLUGIN_PATH", {.variable = "YARD_PLUGINS"}),
+    field("plugin_path", &Environment::plugin_path, {Shape::kText}, "where plugins are searched",
+          {.variable = "YARD_PLUGIN_PATH"}),
+    field("plugin_probe", &Environment::plugin_probe, Form::word(kProbeWords),
+          "whether plugins are probed in a child process before they are loaded",
+          {.variable = "YARD_PLUGIN_PROBE"}),
+    field("record", &Environment::record, {Shape::kPath}, "the file that calls are recorded to",
+          {.variable = "YARD_RECORD"}),
+};
+
+template <>
+inline constexpr auto kFields<Config::Defaults> = std::tuple{
+    field("fallback_policy", &Config::Defaults::fallback_policy, {Shape::kKernels},
+          "kernels to fall back to, in order, for ops without a chain of their own",
+          {.merge = Merge::kReplace}),
+    field("default_priority", &Config::Defaults::default_priority, Form::whole(0, kMostPriority),
+          "priority of rules that state none", {.fallback = "50"}),
+};
+
+template <>
+inline constexpr auto kFields<DispatchRule> = std::tuple{
+    field("name", &DispatchRule::name, {Shape::kText}, "name of the rule in explanations"),
+    field("description", &DispatchRule::description, {Shape::kText}, "a comment"),
+    field("operation", &DispatchRule::operation, {Shape::kOpGlob}, "the op, or a glob over ops",
+          {.required = true}, &DispatchRule::operation_at),
+    field("conditions", &DispatchRule::conditions, {Shape::kConditions},
+          "what must hold of the call, all of it"),
+    field("kernel", &DispatchRule::kernel, {Shape::kKernel},
+          "the kernel that serves such calls, or a glob over kernels", {.required = true},
+          &DispatchRule::kernel_at),
+    field("optional", &DispatchRule::optional, {Shape::kSwitch}, kMayBeUnknown,
+          {.fallback = "false"}),
+    field("priority", &DispatchRule::priority, Form::whole(0, kMostPriority),
+          "of rules that match, the highest goes first; of equals, the earlier",
+          {.fallback = "defaults.default_priority"}),
+};
+
+template <>
+inline constexpr auto kFields<ScoreRule> = std::tuple{
+    field("name", &ScoreRule::name, {Shape::kText}, "name of the entry in explanations"),
+    field("description", &ScoreRule::description, {Shape::kText}, "a comment"),
+    field("operation", &ScoreRule::operation, {Shape::kOpGlob}, "the op, or a glob over ops",
+          {.fallback = "*", .always = true}, &ScoreRule::operation_at),
+    field("conditions", &ScoreRule::conditions, {Shape::kConditions},
+          "what must hold of the call, all of it"),
+    field("kernel", &ScoreRule::kernel, {Shape::kKernel}, "the kernel, or a glob over kernels",
+          {.required = true}, &ScoreRule::kernel_at),
+    field("optional", &ScoreRule::optional, {Shape::kSwitch}, kMayBeUnknown, {.fallback = "false"}),
+    field("add", &ScoreRule::add, Form::number(-1e6, 1e6), "added to the kernel's priority",
+          {.fallback = "0"}),
+    field("multiply", &ScoreRule::multiply, Form::number(0, 1e6), "the sum is multiplied by it",
+          {.fallback = "1"}),
+};
+
+template <>
+inline constexpr auto kFields<FunctionRule> = std::tuple{
+    field("enabled", &FunctionRule::enabled, {Shape::kSwitch},
+          "false: calls run the original function", {.fallback = "true"}),
+    field("backends", &FunctionRule::backends, {Shape::kNames},
+          "the only backends that may serve calls, in this order"),
+    field("deny", &FunctionRule::deny, {Shape::kNames}, "backends that may not serve calls"),
+};
+
+template <>
+inline constexpr auto kFields<CanaryRule> = std::tuple{
+    field("op", &CanaryRule::op, {Shape::kOpGlob}, "the op, or a glob over ops", {.required = true},
+          &CanaryRule::op_at),
+    field("kernel", &CanaryRule::kernel, {Shape::kKernel},
+          "the kernel whose calls are checked, or a glob over kernels", {.fallback = "*"},
+          &CanaryRule::kernel_at),
+    field("one_in", &CanaryRule::one_in, Form::whole(1, 1e12),
+          "one call in so many is checked; 1 means all", {.required = true}),
+    field("check", &CanaryRule::check, Form::word(kCheckWords),
+          "values compares with another kernel; finite only checks that finite inputs give finite "
+          "outputs",
+          {.fallback = "values"}),
+    field("against", &CanaryRule::against, {Shape::kOneKernel},
+          "the kernel to compare with: reference means the op's reference kernel",
+          {.fallback = "reference"}, &CanaryRule::against_at),
+    group({{.fallback = "the op's own"}, "tolerance", {Shape::kMap}, "how far floats may differ"},
+          field("rtol", &CanaryRule::rtol, Form::number(0, 1e6),
+                "relative to the other kernel's value", {.fallback = "0"}),
+          field("atol", &CanaryRule::atol, Form::number(0, 1e6),
+                "absolute, for rows of numbers up to 1", {.fallback = "0"})),
+    field("dump", &CanaryRule::dump, {Shape::kFolder}, "a folder for the inputs of failed checks"),
+    field("dump_most", &CanaryRule::dump_most, Form::whole(1, 10'000),
+          "files kept in that folder; beyond it the oldest is deleted", {.fallback = "16"}),
+    field("optional", &CanaryRule::optional, {Shape::kSwitch},
+          "the op or the kernels may be unknown: a plugin may bring them later",
+          {.fallback = "false"}),
+};
+
+template <>
+inline constexpr auto kFields<RolloutRule> = std::tuple{
+    field("percent", &RolloutRule::percent, Form::number(0.01, 100),
+          "percentage of the eligible calls that use the new rules",
+          {.fallback = "10", .always = true}),
+    field("labels", &RolloutRule::labels, {Shape::kLabels},
+          "only calls with all of these labels are eligible"),
+    field("hold_s", &RolloutRule::hold_s, Form::number(0.01, kDay),
+          "seconds in rollout; then the rules are in force for all calls",
+          {.fallback = "60", .always = true}),
+    field(
+        "max_error_rate", &RolloutRule::max_error_rate, Form::number(0, 1),
+        "share of calls in the rollout that may see a kernel fail before the rules are taken back",
+        {.fallback = "0.01", .always = true}),
+    field("max_slowdown", &RolloutRule::max_slowdown, Form::number(1, 1000),
+          "how many times longer calls in the rollout may take before the rules are taken back",
+          {.fallback = "1.5", .always = true}),
+};
+
+using Settings = ConfigSettings;
+
+template <>
+inline constexpr auto kFields<Settings::Cache> = std::tuple{
+    field("enabled", &Settings::Cache::enabled, {Shape::kSwitch},
+          "whether plans are cached; off: every call selects again", {.fallback = "true"}),
+    field("size", &Settings::Cache::size, Form::whole(1, 1e7),
+          "plans cached per op; beyond it the oldest is evicted",
+          {.fallback = "as the program says: 4096"}),
+    field("lifetime", &Settings::Cache::lifetime, Form::duration(0.001, 365 * kDay),
+          "how long a plan is cached; older ones are evicted in the background",
+          {.fallback = "as long as nothing changes"}),
+};
+
+template <>
+inline constexpr auto kFields<Settings::Reload> = std::tuple{
+    field("watch", &Settings::Reload::watch, Form::word(kWatchWords),
+          "how changes of the file are detected; auto means inotify where it works, else poll",
+          {.fallback = "auto"}),
+    field("debounce", &Settings::Reload::debounce, Form::duration(0, kDay),
+          "how long a file must stay unchanged before it is read; the last write always counts",
+          {.fallback = "100ms"}),
+    field("poll_interval", &Settings::Reload::poll_interval, Form::duration(0.001, kDay),
+          "how often poll checks the files", {.fallback = "1s"}),
+};
+
+template <>
+inline constexpr auto kFields<Settings::Plugins> = std::tuple{
+    field("probe", &Settings::Plugins::probe, Form::word(kProbeWords),
+          "when plugins are probed in a child process before they are loaded",
+          {.fallback = "never"}),
+    field("require_verified", &Settings::Plugins::require_verified, {Shape::kSwitch},
+          "only plugins that `yard verify` has passed are loaded", {.fallback = "false"}),
+};
+
+template <>
+inline constexpr auto kFields<Settings::Telemetry> = std::tuple{
+    field("record", &Settings::Telemetry::record, {Shape::kPath},
+          "a file to record calls to, unless they are recorded elsewhere"),
+};
+
+template <>
+inline constexpr auto kFields<Settings::Breaker> = std::tuple{
+    field("enabled", &Settings::Breaker::enabled, {Shape::kSwitch},
+          "whether kernels that keep failing are excluded for a while", {.fallback = "true"}),
+    field("failure_threshold", &Settings::Breaker::failure_threshold, Form::whole(1, kMostCalls),
+          "consecutive faults that open a breaker", {.fallback = "5"}),
+    field("cooldown", &Settings::Breaker::cooldown, Form::duration(0.001, kDay),
+          "how long it stays open the first time", {.fallback = "30s"}),
+    field("cooldown_growth", &Settings::Breaker::cooldown_growth, Form::number(1, 100),
+          "factor by which each repeat stays open longer", {.fallback = "2"}),
+    field("cooldown_cap", &Settings::Breaker::cooldown_cap, Form::duration(0.001, kDay),
+          "the longest it stays open", {.fallback = "10m"}),
+    field("decay", &Settings::Breaker::decay, Form::duration(0.001, kDay),
+          "a time without faults that takes one repeat back", {.fallback = "10m"}),
+    field("success_threshold", &Settings::Breaker::success_threshold, Form::whole(1, kMostCalls),
+          "probes that must succeed to close it", {.fallback = "2"}),
+    field("half_open_max_calls", &Settings::Breaker::half_open_max_calls,
+          Form::whole(1, kMostCalls), "probes in each period as long as cooldown, one at a time",
+          {.fallback = "3"}),
+    field("dry_run", &Settings::Breaker::dry_run, Form::whole(0, 100),
+          "of a hundred times a breaker would open, how many are only reported", {.fallback = "0"}),
+    field("open_keys_to_open_kernel", &Settings::Breaker::open_keys_to_open_kernel,
+          Form::whole(1, kMostCalls),
+          "kinds of calls with an open breaker that open all of the kernel", {.fallback = "4"}),
+    field("max_entries", &Settings::Breaker::max_entries, Form::whole(1, 1e6),
+          "kinds of calls that are remembered; closed ones are forgotten first",
+          {.fallback = "1024"}),
+};
+
+template <>
+inline constexpr auto kFields<Settings> = std::tuple{
+    field("mode", &Settings::mode, {Shape::kMode},
+          "how plans are obtained: auto, static, dynamic, config, hot_reload or a mode of the "
+          "program",
+          {.fallback = "auto"}),
+    field("modes", &Settings::modes, {Shape::kOpModes}, "the mode of single ops"),
+    field("cache", &Settings::cache, {Shape::kMap}, "cached plans"),
+    field("max_fallback_attempts", &Settings::max_fallback_attempts, Form::whole(0, 100),
+          "how many more kernels are tried after the first has failed",
+          {.fallback = "all there are"}),
+    field("reload", &Settings::reload, {Shape::kMap}, "watching the file"),
+    field("plugins", &Settings::plugins, {Shape::kMap},
+          "what plugins must pass before they are loaded"),
+    field("telemetry", &Settings::telemetry, {Shape::kMap}, "what is recorded"),
+    field("breaker", &Settings::breaker, {Shape::kMap}, "circuit breakers of kernels"),
+};
+
+template <>
+inline constexpr auto kFields<Config> = std::tuple{
+    Key{{.required = true}, "version", {Shape::kVersion}, "version of this grammar: 1.0"},
+    Key{{},
+        "include",
+        {Shape::kPaths},
+        "other files, relative to this one, with lower precedence than this file"},
+    field("defaults", &Config::defaults, {Shape::kMap}, "what applies unless stated otherwise"),
+    field("dispatch_rules", &Config::dispatch_rules, {Shape::kMaps},
+          "which kernel serves which calls"),
+    field("kernel_locks", &Config::kernel_locks, {Shape::kOpKernel},
+          "the only kernel for an op; bypasses neither deny nor capability"),
+    field("kernel_denies", &Config::kernel_denies, {Shape::kGlobs}, "kernels that may not run"),
+    field("kernel_allows", &Config::kernel_allows, {Shape::kGlobs},
+          "the only kernels that may run"),
+    field("fallback_chains", &Config::fallback_chains, {Shape::kOpKernels},
+          "kernels to fall back to, in order"),
+    field("policy", &Config::policy, {Shape::kMap}, "preferences"),
+    field("static_kernel_map", &Config::static_kernel_map, {Shape::kOneOpKernel},
+          "the kernel of an op in static mode; ops by name, no globs"),
+    field("score", &Config::score, {Shape::kMaps}, "adjustments of kernels' priorities"),
+    field("functions", &Config::functions, {Shape::kFunctions},
+          "which backends implement dispatched functions"),
+    field("canary", &Config::canary, {Shape::kOneOrMaps},
+          "sampled calls whose results are checked"),
+    field("rollout", &Config::rollout, {Shape::kMap},
+          "new rules in rollout: some calls use them before all do"),
+    field("settings", &Config::settings, {Shape::kMap}, "how the runtime works"),
+};
+
+// ---- Visiting ----
+
+template <class T>
+concept HasFields = !std::is_same_v<decltype(kFields<T>), const std::nullptr_t>;
+
+// Of containers: the value, item or mapped type.
+template <class M>
+struct PartOf {
+  using Type = void;
+  static constexpr bool is_optional = false, is_list = false, is_map = false;
+};
+template <class V>
+struct PartOf<std::optional<V>> : PartOf<void> {
+  using Type = V;
+  static constexpr bool is_optional = true;
+};
+template <class V>
+struct PartOf<std::vector<V>> : PartOf<void> {
+  using Type = V;
+  static constexpr bool is_list = true;
+};
+template <class V>
+struct PartOf<std::map<std::string, V, std::less<>>> : PartOf<void> {
+  using Type = V;
+  static constexpr bool is_map = true;
+};
+template <class M>
+using Part = typename PartOf<M>::Type;
+template <class M>
+concept IsOptional = PartOf<M>::is_optional;
+template <class M>
+concept IsList = PartOf<M>::is_list;
+template <class M>
+concept IsMap = PartOf<M>::is_map;
+template <class M>
+concept IsEnum = std::is_enum_v<M>;
+
+template <class Rows, class F>
+constexpr void visit_rows(const Rows& rows, F f) {
+  std::apply([&](const auto&... row) { (f(row), ...); }, rows);
+}
+// Calls f(row) for every row of a struct that has a member.
+template <class T, class F>
+constexpr void visit_fields(F f) {
+  visit_rows(kFields<T>, [&](const auto& row) {
+    if constexpr (requires { row.member; }) f(row);
+  });
+}
+
+// The rows of the maps that a value consists of.
+inline constexpr std::tuple<> kNoRows{};
+template <class Row>
+constexpr const auto& inner_rows(const Row& row) {
+  if constexpr (requires { row.fields; }) {
+    return row.fields;
+  } else if constexpr (requires { row.member; }) {
+    using M = typename Row::Type;
+    if constexpr (HasFields<M>)
+      return kFields<M>;
+    else if constexpr (HasFields<Part<M>>)
+      return kFields<Part<M>>;
+    else
+      return kNoRows;
+  } else {
+    return kNoRows;
+  }
+}
+
+// Names of the keys in rule files.
+template <class Rows>
+std::vector<std::string> names_of(const Rows& rows) {
+  std::vector<std::string> names;
+  visit_rows(rows, [&](const Key& k) {
+    if (k.section == nullptr) names.emplace_back(k.name);
+  });
+  return names;
+}
+
+// How two values of a member become one.
+template <class T, class M>
+constexpr Merge merge_of(const Field<T, M>& row) {
+  if (row.merge) return *row.merge;
+  if (HasFields<M>) return Merge::kFields;
+  if (IsMap<M>) return Merge::kEntries;
+  if (IsList<M>) return HasFields<Part<M>> ? Merge::kAppend : Merge::kAdd;
+  return Merge::kReplace;
+}
+
+template <class M>
+bool is_set(const M& value) {
+  if constexpr (IsOptional<M>)
+    return value.has_value();
+  else
+    return !value.empty();
+}
+
+// Adds to `strong` what `weak` sets and `strong` does not, by the rows' merge rules. Takes `weak` apart.
+template <HasFields T>
+void merge_weaker(T& strong, T& weak);
+
+template <class M>
+void merge_value(M& strong, M& weak, Merge how) {
+  if constexpr (HasFields<M>) {
+    merge_weaker(strong, weak);
+  } else if constexpr (IsMap<M>) {
+    if constexpr (HasFields<Part<M>>)
+      for (auto& [key, value] : weak)
+        if (const auto it = strong.find(key); it != strong.end()) merge_weaker(it->second, value);
+    strong.merge(weak);
+  } else if (how == Merge::kReplace) {
+    if (!is_set(strong)) strong = std::move(weak);
+  } else if constexpr (IsList<M>) {
+    const auto is_in = [](const M& list, const auto& item) {
+      for (const auto& other : list)
+        if constexpr (std::is_same_v<Part<M>, KernelRef>) {
+          if (other.id == item.id) return true;
+        } else if (other == item) {
+          return true;
+        }
+      return false;
+    };
+    // Names are listed weakest source first; what has a place in a file, strongest first.
+    constexpr bool kWeakFirst = std::is_same_v<M, std::vector<std::string>>;
+    if (kWeakFirst) std::swap(strong, weak);
+    for (auto& item : weak)
+      if (how == Merge::kAppend || !is_in(strong, item)) strong.push_back(std::move(item));
+  }
+}
+
+template <HasFields T>
+void merge_weaker(T& strong, T& weak) {
+  visit_fields<T>(
+      [&](const auto& row) { merge_value(strong.*row.member, weak.*row.member, merge_of(row)); });
+}
 
 }  // namespace yard::policy

@@ -1,375 +1,472 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sections of a rule file.
+#include "policy/config_files.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <type_traits>
 
 #include "base/text.h"
-#include "policy/config_values.h"
-#include "policy/words.h"
+#include "policy/config_keys.h"
 
 namespace yard::policy {
 namespace {
 
+using base::YamlEntry;
+using base::YamlMark;
 using base::YamlNode;
 
-bool is_glob_of_ops(std::string_view text) { return is_op_glob(text); }
-bool is_kernel(std::string_view text) { return is_kernel_glob(text); }
-bool is_vendor(std::string_view text) { return is_vendor_name(text); }
-bool is_mode(std::string_view text) { return is_mode_name(text); }
+constexpr size_t kMostText = 1000;
+constexpr const char* kMore = "there are more problems";
+
+// The keys and indices that lead to a value; turned into text only for problems. Borrows all it names.
+struct Path {
+  const Path* up = nullptr;
+  std::string_view key;  // null: an index
+  size_t index = 0;
+};
+
+// "dispatch_rules[2].conditions.batch_size_gte"; keys that are no plain words are quoted: a["b c"].
+std::string to_string(const Path& path) {
+  if (path.up == nullptr) return {};
+  std::string text = to_string(*path.up);
+  if (path.key.data() == nullptr) return text + fmt::format("[{}]", path.index);
+  if (!is_kernel_glob(path.key) || path.key.size() > 120)
+    return text + fmt::format("[{}]", base::excerpt(path.key));
+  if (!text.empty()) text += '.';
+  return text += path.key;
+}
+
+struct At {
+  const YamlNode& node;
+  const Path& path;
+};
+
+std::string shown_node(const YamlNode& node) {
+  return node.kind == YamlNode::Kind::kScalar ? shown(node.text, node.quoted)
+                                              : to_string(node.kind);
+}
+
+bool is_valid(const std::string& text, Shape shape) {
+  switch (shape) {
+    case Shape::kOpGlob: return is_op_glob(text);
+    case Shape::kKernel:
+    case Shape::kKernels:
+    case Shape::kGlobs: return is_kernel_glob(text);
+    case Shape::kOneKernel: return is_kernel_glob(text) && !has_wildcard(text);
+    case Shape::kMode:
+    case Shape::kNames: return base::is_bare_word(text);
+    case Shape::kVendors: return is_vendor_name(text);
+    case Shape::kPath:
+    case Shape::kFolder:
+    case Shape::kPaths: return text.find('\0') == std::string::npos;
+    default: return true;
+  }
+}
+
+bool is_path(Shape shape) {
+  return shape == Shape::kPath || shape == Shape::kFolder || shape == Shape::kPaths;
+}
+
+// The keys and values of a map.
+struct MapForm {
+  Shape value;
+  bool (*is_key)(std::string_view);
+  const char* expected;  // of a key
+  bool quoted = false;   // a key in messages
+};
+
+MapForm map_form(Shape shape) {
+  constexpr const char* kOpOrGlob = "the name of an op or a glob as attention.*";
+  const auto one_op = [](std::string_view key) { return is_op_name(key); };
+  const auto ops = [](std::string_view key) { return is_op_glob(key); };
+  switch (shape) {
+    case Shape::kOpOrders: return {Shape::kText, one_op, "the name of one op"};
+    case Shape::kOneOpKernel: return {Shape::kKernel, one_op, "the name of one op"};
+    case Shape::kOpKernel: return {Shape::kKernel, ops, kOpOrGlob};
+    case Shape::kOpKernels: return {Shape::kKernels, ops, kOpOrGlob};
+    case Shape::kOpModes: return {Shape::kMode, ops, kOpOrGlob};
+    case Shape::kSwitches:
+      return {Shape::kSwitch, [](std::string_view key) { return is_vendor_name(key); },
+              "the name of a backend", true};
+    case Shape::kFunctions:
+      return {Shape::kMap, [](std::string_view key) { return is_function_glob(key); },
+              "a group, or a function as group/name, or a glob of such"};
+    default: return {Shape::kText, [](std::string_view) { return true; }, ""};
+  }
+}
+
+// `path` relative to the folder of `file`.
+std::string beside(const std::string& file, const std::string& path) {
+  const size_t slash = file.rfind('/');
+  if (path.starts_with('/') || slash == std::string::npos) return path;
+  return file.substr(0, slash + 1) + path;
+}
+
+// {kernel: ID, optional: true}
+constexpr auto kKernelRef = std::tuple{
+    field("kernel", &KernelRef::id, {Shape::kKernel}, "", {.required = true}, &KernelRef::at),
+    field("optional", &KernelRef::optional, {Shape::kSwitch}, "")};
 
 class TreeReader {
  public:
-  TreeReader(ConfigValues& values, std::vector<Include>& includes)
-      : v_(values), includes_(includes) {}
+  TreeReader(bool main, FileProblems& problems, std::vector<Include>& includes)
+      : main_(main), problems_(problems), includes_(includes) {}
 
-  Config read(const YamlNode& root, bool main) {
-    static constexpr Key kFile{.name = "", .shape = Shape::kMap, .meaning = ""};
-    Key whole = kFile;
-    whole.inner = root_keys();
-    // Only the file that includes others must state the version.
-    std::vector<Key> keys(root_keys().begin(), root_keys().end());
-    keys[0].required = main;
+  Config read(const YamlNode& root) {
     const Path top;
-    v_.each_key(At{root, top}, keys, whole, [&](const Key& k, At at) { read_section(k, at); });
+    read_rows(to_, kFields<Config>, At{root, top}, {Shape::kMap});
     return std::move(to_);
   }
 
  private:
-  void read_section(const Key& key, At at) {
-    const std::string_view name = key.name;
-    if (name == "version") return read_version(key, at);
-    if (name == "include") return read_includes(key, at);
-    if (name == "defaults") return read_defaults(key, at);
-    if (name == "dispatch_rules") return read_rules(key, at);
-    if (name == "kernel_locks") return read_op_kernels(key, at, to_.kernel_locks, true);
-    if (name == "kernel_denies") to_.kernel_denies = v_.read_kernels(at, key, true);
-    if (name == "kernel_allows") to_.kernel_allows = v_.read_kernels(at, key, true);
-    if (name == "fallback_chains") return read_chains(key, at);
-    if (name == "policy") return read_policy(key, at);
-    if (name == "static_kernel_map") return read_op_kernels(key, at, to_.static_kernel_map, false);
-    if (name == "score") return read_scores(key, at);
-    if (name == "functions") return read_functions(key, at);
-    if (name == "canary") return read_canaries(key, at);
-    if (name == "rollout") return read_rollout(key, at);
-    if (name == "settings") return read_settings(key, at);
+  ConfigPlace place(YamlMark mark) const { return {problems_.file, mark.line, mark.column}; }
+
+  // ---- Problems ----
+
+  // "expected EXPECTED, got FOUND", see to_string(ConfigProblem).
+  void wrong(At at, const std::string& expected, const std::string& found) {
+    problems_.add(at.node.at, to_string(at.path), "found " + found, "expected " + expected);
+  }
+  bool wrong(At at, const Form& form, const Names& keys = {}) {
+    wrong(at, wanted(form, keys), shown_node(at.node));
+    return false;
+  }
+  void wrong_key(At at, const YamlEntry& e, bool quoted, const char* expected) {
+    problems_.add(e.key_at, to_string(at.path), "found " + shown(e.key, quoted),
+                  std::string("expected ") + expected);
+  }
+  void duplicate(At at, const std::string& what, const char* expected) {
+    problems_.add(at.node.at, to_string(at.path), "duplicate " + what, expected);
   }
 
-  void read_version(const Key& key, At at) {
-    const auto text = v_.read_text(at, key);
-    if (text && *text != "1.0" && *text != "1") v_.wrong(at, key);
-  }
-
-  void read_includes(const Key& key, At at) {
-    v_.each_item(at, key, [&](At item) {
-      auto path = v_.read_path(item, key);
-      if (path) includes_.push_back({*std::move(path), item.node.at, to_string(item.path)});
+  template <class Rows>
+  void unknown_key(At at, const YamlEntry& e, const Rows& rows) {
+    const Names names = names_of(rows);
+    const std::string_view near = base::closest(base::lower(e.key), names);
+    std::string right =
+        near.empty() ? "expected " + base::one_of(names) : fmt::format("did you mean '{}'?", near);
+    visit_rows(rows, [&](const Key& k) {
+      if (k.section != nullptr && e.key == k.name) right = std::string("expected ") + k.section;
     });
+    problems_.add(e.key_at, to_string(at.path), "unknown key", std::move(right));
   }
 
-  void read_defaults(const Key& key, At at) {
-    v_.each_key(at, key.inner, key, [&](const Key& k, At value) {
-      if (k.shape == Shape::kKernels)
-        to_.defaults.fallback_policy = v_.read_kernels(value, k, false);
-      else if (const auto n = v_.read_whole(value, k))
-        to_.defaults.default_priority = static_cast<int>(*n);
-    });
-  }
+  // ---- Maps and lists ----
 
-  // What rules and score adjustments have in common.
-  template <class Rule>
-  void read_common(const Key& k, At value, Rule& rule) {
-    const std::string_view name = k.name;
-    if (name == "operation")
-      rule.operation = v_.read_name(value, k, is_glob_of_ops).value_or(""),
-      rule.operation_at = v_.place(value.node.at);
-    else if (name == "conditions")
-      rule.conditions = v_.read_conditions(value, k);
-    else if (name == "kernel")
-      rule.kernel = v_.read_name(value, k, is_kernel).value_or(""),
-      rule.kernel_at = v_.place(value.node.at);
-    else if (name == "optional")
-      rule.optional = v_.read_switch(value, k).value_or(false);
-    else if (name == "name")
-      rule.name = v_.read_text(value, k).value_or("");
-    else if (name == "description")
-      rule.description = v_.read_text(value, k).value_or("");
-  }
-
-  // Calls f(At) for each item; a list it must be, but it may be empty.
+  // Calls f(At, entry).
   template <class F>
-  void each_map(const Key& key, At at, F f) {
-    if (at.node.kind != YamlNode::Kind::kList) return v_.wrong(at, key);
-    if (!at.node.items.empty()) v_.each_item(at, key, f);
-  }
-
-  void read_rules(const Key& key, At at) {
-    const Key one{.name = "", .shape = Shape::kMap, .meaning = "", .inner = key.inner};
-    if (at.node.kind == YamlNode::Kind::kList) to_.dispatch_rules.reserve(at.node.items.size());
-    each_map(key, at, [&](At item) {
-      DispatchRule rule;
-      rule.at = v_.place(item.node.at);
-      v_.each_key(item, key.inner, one, [&](const Key& k, At value) {
-        if (k.shape != Shape::kWhole) return read_common(k, value, rule);
-        if (const auto n = v_.read_whole(value, k)) rule.priority = static_cast<int>(*n);
-      });
-      to_.dispatch_rules.push_back(std::move(rule));
-    });
-  }
-
-  void read_scores(const Key& key, At at) {
-    const Key one{.name = "", .shape = Shape::kMap, .meaning = "", .inner = key.inner};
-    each_map(key, at, [&](At item) {
-      ScoreRule rule;
-      rule.at = v_.place(item.node.at);
-      v_.each_key(item, key.inner, one, [&](const Key& k, At value) {
-        if (k.shape != Shape::kNumber) return read_common(k, value, rule);
-        double& into = std::string_view(k.name) == "add" ? rule.add : rule.multiply;
-        if (const auto n = v_.read_number(value, k)) into = *n;
-      });
-      if (item.node.kind == YamlNode::Kind::kMap && item.node.find("add") == nullptr &&
-          item.node.find("multiply") == nullptr)
-        v_.wrong(item, "this adjusts nothing", "add or multiply");
-      to_.score.push_back(std::move(rule));
-    });
-  }
-
-  void read_functions(const Key& key, At at) {
-    const Key one{.name = "", .shape = Shape::kMap, .meaning = "", .inner = key.inner};
-    v_.each_entry(at, key, [&](At value, const std::string& name, base::YamlMark mark) {
-      FunctionRule rule;
-      rule.at = v_.place(mark);
-      v_.each_key(value, key.inner, one, [&](const Key& k, At v) {
-        const std::string_view what = k.name;
-        if (what == "enabled") rule.enabled = v_.read_switch(v, k);
-        if (what == "backends") rule.backends = v_.read_names(v, k, base::is_bare_word);
-        if (what == "deny") rule.deny = v_.read_names(v, k, base::is_bare_word);
-      });
-      if (is_function_glob(name))
-        to_.functions.emplace(name, std::move(rule));
-      else
-        v_.problem(Severity::kError, mark, to_string(value.path), "found " + shown(name, false),
-                   "expected a group, or a function as group/name, or a glob of such");
-    });
-  }
-
-  void read_canaries(const Key& key, At at) {
-    v_.each_item(at, key, [&](At item) {
-      CanaryRule rule;
-      rule.at = v_.place(item.node.at);
-      v_.each_key(item, key.inner, key, [&](const Key& k, At v) { read_canary(k, v, rule); });
-      to_.canary.push_back(std::move(rule));
-    });
-  }
-
-  void read_rollout(const Key& key, At at) {
-    RolloutRule rule;
-    rule.at = v_.place(at.node.at);
-    v_.each_key(at, key.inner, key, [&](const Key& k, At v) {
-      const std::string_view name = k.name;
-      if (name == "percent") rule.percent = v_.read_number(v, k).value_or(rule.percent);
-      if (name == "hold_s") rule.hold_s = v_.read_number(v, k).value_or(rule.hold_s);
-      if (name == "max_error_rate")
-        rule.max_error_rate = v_.read_number(v, k).value_or(rule.max_error_rate);
-      if (name == "max_slowdown")
-        rule.max_slowdown = v_.read_number(v, k).value_or(rule.max_slowdown);
-      if (name == "labels") read_labels(k, v, rule.labels);
-    });
-    to_.rollout = std::move(rule);
-  }
-
-  void read_labels(const Key& key, At at, std::map<std::string, std::string, std::less<>>& to) {
-    static constexpr Key kOne{.name = "", .shape = Shape::kText, .meaning = ""};
-    v_.each_entry(at, key, [&](At value, const std::string& name, base::YamlMark) {
-      if (auto text = v_.read_text(value, kOne)) to.emplace(name, *std::move(text));
-    });
-  }
-
-  void read_canary(const Key& k, At v, CanaryRule& to) {
-    const std::string_view name = k.name;
-    if (name == "op")
-      to.op = v_.read_name(v, k, is_glob_of_ops).value_or(""), to.op_at = v_.place(v.node.at);
-    if (name == "kernel")
-      to.kernel = v_.read_name(v, k, is_kernel).value_or("*"), to.kernel_at = v_.place(v.node.at);
-    if (name == "against") {
-      to.against = v_.read_name(v, k, is_kernel).value_or("reference");
-      to.against_at = v_.place(v.node.at);
-      if (has_wildcard(to.against))
-        v_.wrong(v, "found " + shown(v.node), "reference, or the id of one kernel");
+  void each_entry(At at, const Form& form, F f) {
+    if (at.node.kind != YamlNode::Kind::kMap) return (void)wrong(at, form);
+    for (const YamlEntry& e : at.node.entries) {
+      const Path path{&at.path, e.key, 0};
+      f(At{e.value, path}, e);
     }
-    if (name == "one_in") to.one_in = v_.read_whole(v, k).value_or(1);
-    if (name == "dump_most") to.dump_most = v_.read_whole(v, k).value_or(16);
-    if (name == "dump") to.dump = v_.read_path(v, k).value_or("");
-    if (name == "optional") to.optional = v_.read_switch(v, k).value_or(false);
-    if (name == "check") to.check = static_cast<CanaryCheck>(v_.read_word(v, k).value_or(0));
-    if (name != "tolerance") return;
-    v_.each_key(v, k.inner, k, [&](const Key& part, At number) {
-      (std::string_view(part.name) == "rtol" ? to.rtol : to.atol) = v_.read_number(number, part);
-    });
-    if (v.node.kind == YamlNode::Kind::kMap && v.node.entries.empty())
-      v_.wrong(v, "found an empty map", "rtol, atol or both");
+  }
+  // Calls f(At) for the items of a list, or for a value that stands alone.
+  template <class F>
+  void each_item(At at, const Form& form, F f, const Names& keys = {}) {
+    if (at.node.kind != YamlNode::Kind::kList) return f(at);
+    if (at.node.items.empty()) return wrong(at, wanted(form, keys), "an empty list");
+    for (size_t i = 0; i < at.node.items.size(); ++i) {
+      const Path path{&at.path, {}, i};
+      f(At{at.node.items[i], path});
+    }
   }
 
-  // Whether a key of a map is an op, or a glob over ops.
-  bool is_op_key(At value, const std::string& op, base::YamlMark mark, bool globs) {
-    const bool good = is_op_glob(op) && (globs || !has_wildcard(op));
-    if (!good)
-      v_.problem(Severity::kError, mark, to_string(value.path), "found " + shown(op, false),
-                 globs ? "expected the name of an op or a glob as attention.*"
-                       : "expected the name of one op");
-    return good;
-  }
-
-  void read_op_kernels(const Key& key, At at, Config::KernelMap& to, bool globs) {
-    v_.each_entry(at, key, [&](At value, const std::string& op, base::YamlMark mark) {
-      static constexpr Key kOne{.name = "", .shape = Shape::kKernel, .meaning = ""};
-      auto kernel = v_.read_kernel(value, kOne, false);
-      if (is_op_key(value, op, mark, globs) && kernel) to.emplace(op, *std::move(kernel));
-    });
-  }
-
-  void read_chains(const Key& key, At at) {
-    v_.each_entry(at, key, [&](At value, const std::string& op, base::YamlMark mark) {
-      static constexpr Key kOne{.name = "", .shape = Shape::kKernels, .meaning = ""};
-      auto kernels = v_.read_kernels(value, kOne, false);
-      if (is_op_key(value, op, mark, true) && !kernels.empty())
-        to_.fallback_chains.emplace(op, std::move(kernels));
-    });
-  }
-
-  void read_policy(const Key& key, At at) {
-    Policy& p = to_.policy;
-    v_.each_key(at, key.inner, key, [&](const Key& k, At value) {
-      const std::string_view name = k.name;
-      if (name == "prefer") p.prefer = read_kind(k, value);
-      if (name == "strict") p.strict = v_.read_switch(value, k);
-      if (name == "retry_inplace")
-        if (const auto word = v_.read_word(value, k))
-          p.retry_inplace = static_cast<RetryInplace>(*word);
-      if (name == "reference_only") p.reference_only = v_.read_switch(value, k);
-      if (name == "per_op") read_orders(k, value);
-      if (name == "allow_vendors") p.allow_vendors = read_list(k, value, is_vendor);
-      if (name == "deny_vendors") p.deny_vendors = read_list(k, value, is_vendor);
-      if (name == "allow_kernels") p.allow_kernels = read_list(k, value, is_kernel);
-      if (name == "deny_kernels") p.deny_kernels = read_list(k, value, is_kernel);
-      if (name == "backends") read_backends(k, value);
-      if (name != "locks") return;
-      Config::KernelMap locks;
-      read_op_kernels(k, value, locks, true);
-      for (auto& [op, ref] : locks) {
-        remember("policy.locks", op, ref.at);
-        p.locks.emplace(op, std::move(ref.id));
-      }
-    });
-  }
-
-  std::vector<std::string> read_list(const Key& key, At at, bool (*good)(std::string_view)) {
-    const auto note = [&](At item) {
-      remember(to_string(at.path), item.node.text, v_.place(item.node.at));
-    };
-    if (at.node.kind != YamlNode::Kind::kList || !at.node.items.empty())
-      v_.each_item(at, key, note);
-    return v_.read_names(at, key, good);
-  }
-
-  void remember(const std::string& section, const std::string& name, ConfigPlace at) {
-    to_.sources.places.emplace(section + "/" + name, at);
-  }
-
-  std::optional<Kind> read_kind(const Key& key, At at) {
-    if (at.node.kind == YamlNode::Kind::kScalar)
-      if (const auto kind = policy::read_kind(at.node.text); kind.ok()) return *kind;
-    (void)v_.read_word(at, key);  // says what is wrong
-    return std::nullopt;
-  }
-
-  void read_orders(const Key& key, At at) {
-    static constexpr Key kOrder{.name = "", .shape = Shape::kOpOrders, .meaning = ""};
-    v_.each_entry(at, key, [&](At value, const std::string& op, base::YamlMark mark) {
-      std::vector<std::string> order;
-      v_.each_item(value, kOrder, [&](At item) {
-        if (item.node.kind != YamlNode::Kind::kScalar)
-          return v_.wrong(item, "found " + shown(item.node),
-                          "default, vendor, reference, vendor:NAME or impl:ID");
-        const auto token = read_token(item.node.text);
-        if (!token.ok())
-          return v_.problem(Severity::kError, item.node.at, to_string(item.path),
-                            "found " + shown(item.node), std::string(token.status().message()));
-        if (std::find(order.begin(), order.end(), *token) != order.end())
-          return v_.wrong(item, *token + " is there already", "each token once");
-        order.push_back(*token);
+  template <class T, class Rows>
+  void read_rows(T& to, const Rows& rows, At at, const Form& form) {
+    if (at.node.kind != YamlNode::Kind::kMap) return (void)wrong(at, form, names_of(rows));
+    each_entry(at, form, [&](At value, const YamlEntry& e) {
+      bool known = false;
+      visit_rows(rows, [&](const auto& row) {
+        if (e.key != row.name || row.section != nullptr) return;
+        known = true;
+        if (value.node.kind == YamlNode::Kind::kNull)
+          wrong(value, row.form, names_of(inner_rows(row)));
+        else
+          read_row(to, row, value);
       });
-      remember("policy.per_op", op, v_.place(mark));
-      if (is_op_key(value, op, mark, false) && !order.empty())
-        to_.policy.per_op.emplace(op, std::move(order));
+      if (!known) unknown_key(value, e, rows);
+    });
+    visit_rows(rows, [&](const auto& row) {
+      if (!row.required || at.node.find(row.name) != nullptr) return;
+      if (row.form.shape == Shape::kVersion && !main_) return;
+      const Path path{&at.path, row.name, 0};
+      problems_.add(at.node.at, to_string(path), "missing", "expected " + wanted(row.form));
     });
   }
 
-  void read_backends(const Key& key, At at) {
-    static constexpr Key kOne{.name = "", .shape = Shape::kSwitch, .meaning = ""};
-    v_.each_entry(at, key, [&](At value, const std::string& name, base::YamlMark mark) {
-      const auto on = v_.read_switch(value, kOne);
-      remember("policy.backends", name, v_.place(mark));
-      if (!is_vendor_name(name))
-        v_.problem(Severity::kError, mark, to_string(value.path), "found " + shown(name, true),
-                   "expected the name of a backend");
-      else if (on)
-        to_.policy.backends.emplace(name, *on);
+  template <class T, class M>
+  void read_row(T& to, const Field<T, M>& row, At at) {
+    if (row.place != nullptr) to.*row.place = place(at.node.at);
+    if constexpr (!requires { to.at; }) remember_places<M>(at);
+    read(to.*row.member, row.form, at);
+  }
+  template <class T, class... F>
+  void read_row(T& to, const Group<F...>& row, At at) {
+    read_rows(to, row.fields, at, row.form);
+    if (at.node.kind == YamlNode::Kind::kMap && at.node.entries.empty())
+      wrong(at, wanted(row.form, names_of(row.fields)), "an empty map");
+  }
+  // Of rows without a member: the version and included files.
+  void read_row(Config&, const Key& row, At at) {
+    if (row.form.shape == Shape::kVersion) {
+      std::string text;
+      if (read(text, row.form, at) && text != "1.0" && text != "1") wrong(at, row.form);
+      return;
+    }
+    each_item(at, row.form, [&](At item) {
+      std::string path;
+      if (read(path, row.form, item))
+        includes_.push_back({std::move(path), item.node.at, to_string(item.path)});
     });
   }
 
-  void read_settings(const Key& key, At at) {
-    v_.each_key(at, key.inner, key, [&](const Key& k, At value) {
-      if (k.shape == Shape::kMap)
-        v_.each_key(value, k.inner, k, [&](const Key& inner, At v) { read_setting(inner, v); });
-      else if (k.shape == Shape::kOpModes)
-        read_modes(k, value);
-      else
-        read_setting(k, value);
+  // Keeps the places of values that have none of their own: names in lists, entries of maps, single values.
+  template <class M>
+  void remember_places(At at) {
+    const auto add = [&](const std::string& name, YamlMark mark) {
+      to_.sources.places.emplace(to_string(at.path) + "/" + name, place(mark));
+    };
+    if constexpr (std::is_same_v<M, Names> || std::is_same_v<M, std::optional<Names>>) {
+      if (at.node.kind != YamlNode::Kind::kList) return add(at.node.text, at.node.at);
+      for (const YamlNode& item : at.node.items) add(item.text, item.at);
+    } else if constexpr (std::is_same_v<M, decltype(ConfigSettings::modes)>) {
+      for (const YamlEntry& e : at.node.entries) add(e.key, e.value.at);
+    } else if constexpr (std::is_same_v<M, Orders> ||
+                         std::is_same_v<M, decltype(Policy::backends)>) {
+      for (const YamlEntry& e : at.node.entries) add(e.key, e.key_at);
+    } else if constexpr (IsOptional<M>) {
+      add("", at.node.at);
+    }
+  }
+
+  // ---- Values: each returns false, after a problem was added, if there is none ----
+
+  bool is_scalar(At at, const Form& form) {
+    return (at.node.kind == YamlNode::Kind::kScalar && !at.node.text.empty() &&
+            at.node.text.size() <= kMostText) ||
+           wrong(at, form);
+  }
+
+  template <class V>
+  bool read(std::optional<V>& to, const Form& form, At at) {
+    V value{};
+    if (!read(value, form, at)) return false;
+    to = std::move(value);
+    return true;
+  }
+
+  bool read(bool& to, const Form& form, At at) {
+    if (!is_scalar(at, form)) return false;
+    const auto on = read_switch(at.node.text);
+    if (!on.ok() || at.node.quoted) return wrong(at, form);
+    to = *on;
+    return true;
+  }
+
+  template <class V, class N>
+  bool take(V& to, const std::optional<N>& value, bool in_range, const Form& form, At at) {
+    if (!value || !in_range) return wrong(at, form);
+    to = static_cast<V>(*value);
+    return true;
+  }
+  template <std::integral Int>
+  bool read(Int& to, const Form& form, At at) {
+    if (!is_scalar(at, form)) return false;
+    const auto v = base::yaml_whole_number(at.node.text);
+    const auto least = static_cast<int64_t>(form.least), most = static_cast<int64_t>(form.most);
+    return take(to, v, !at.node.quoted && v >= least && v <= most, form, at);
+  }
+  bool read(double& to, const Form& form, At at) {
+    if (!is_scalar(at, form)) return false;
+    const auto v = base::yaml_number(at.node.text);
+    return take(to, v, !at.node.quoted && v >= form.least && v <= form.most, form, at);
+  }
+  bool read(std::chrono::nanoseconds& to, const Form& form, At at) {
+    if (!is_scalar(at, form)) return false;
+    const auto v = read_duration(at.node.text);
+    const double seconds = v ? static_cast<double>(v->count()) / 1e9 : -1;
+    return take(to, v, seconds >= form.least && seconds <= form.most, form, at);
+  }
+
+  template <IsEnum Enum>
+  bool read(Enum& to, const Form& form, At at) {
+    if (!is_scalar(at, form)) return false;
+    const auto index = read_word(at.node.text, form.words);
+    if (index.ok())
+      to = form.value_of<Enum>(*index);
+    else
+      problems_.add(at.node.at, to_string(at.path), "found " + shown_node(at.node),
+                    std::string(index.status().message()));
+    return index.ok();
+  }
+
+  bool read(std::string& to, const Form& form, At at) {
+    if (!is_scalar(at, form)) return false;
+    if (!is_valid(at.node.text, form.shape)) return wrong(at, form);
+    to = is_path(form.shape) ? beside(problems_.name, at.node.text) : at.node.text;
+    return true;
+  }
+
+  bool read(Names& to, const Form& form, At at) {
+    each_item(at, form, [&](At item) {
+      std::string name;
+      if (!read(name, form, item)) return;
+      if (std::find(to.begin(), to.end(), name) != to.end())
+        return duplicate(item, shown_node(item.node), "expected each once");
+      to.push_back(std::move(name));
     });
+    return true;
   }
 
-  void read_modes(const Key& key, At at) {
-    static constexpr Key kOne{.name = "", .shape = Shape::kMode, .meaning = ""};
-    v_.each_entry(at, key, [&](At value, const std::string& op, base::YamlMark mark) {
-      auto mode = v_.read_name(value, kOne, is_mode);
-      remember("settings.modes", op, v_.place(value.node.at));
-      if (is_op_key(value, op, mark, true) && mode) to_.settings.modes.emplace(op, *mode);
+  // An id, a glob where the form allows it, or {kernel: ID, optional: true}.
+  bool read(KernelRef& to, const Form& form, At at) {
+    const Path path{&at.path, "kernel", 0};
+    const YamlNode* id = &at.node;
+    if (at.node.kind == YamlNode::Kind::kMap) {
+      read_rows(to, kKernelRef, at, form);
+      id = at.node.find("kernel");
+      if (to.id.empty()) return false;
+    } else if (!read(to.id, form, at)) {
+      return false;
+    }
+    to.at = place(id->at);
+    if (form.shape == Shape::kGlobs || !has_wildcard(to.id)) return true;
+    wrong(At{*id, id == &at.node ? at.path : path}, "the id of one kernel",
+          "the glob " + shown_node(*id));
+    return false;
+  }
+
+  bool read(std::vector<KernelRef>& to, const Form& form, At at) {
+    each_item(at, form, [&](At item) {
+      KernelRef ref;
+      if (!read(ref, form, item)) return;
+      for (const KernelRef& other : to)
+        if (other.id == ref.id) return duplicate(item, ref.id, "expected each once");
+      to.push_back(std::move(ref));
     });
+    return true;
   }
 
-  void read_setting(const Key& key, At at) {
-    remember(to_string(at.path), "", v_.place(at.node.at));
-    std::visit([&](auto* to) { read_into(*to, key, at); }, key.at(to_.settings));
-  }
-  void read_into(std::optional<bool>& to, const Key& k, At at) { to = v_.read_switch(at, k); }
-  void read_into(std::optional<int64_t>& to, const Key& k, At at) { to = v_.read_whole(at, k); }
-  void read_into(std::optional<double>& to, const Key& k, At at) { to = v_.read_number(at, k); }
-  void read_into(std::optional<std::chrono::nanoseconds>& to, const Key& k, At at) {
-    to = v_.read_duration(at, k);
-  }
-  void read_into(std::optional<std::string>& to, const Key& k, At at) {
-    to = k.shape == Shape::kPath ? v_.read_path(at, k) : v_.read_name(at, k, is_mode);
-  }
-  void read_into(std::optional<std::vector<std::string>>& to, const Key& k, At at) {
-    to = v_.read_paths(at, k);
-  }
-  template <class Enum>
-  std::enable_if_t<std::is_enum_v<Enum>> read_into(std::optional<Enum>& to, const Key& k, At at) {
-    if (const auto word = v_.read_word(at, k)) to = static_cast<Enum>(*word);
+  template <IsMap M>
+  bool read(M& to, const Form& form, At at) {
+    each_entry(at, form, [&](At value, const YamlEntry& e) {
+      Part<M> part{};
+      const MapForm map = map_form(form.shape);
+      const bool good = read(part, {map.value}, value);
+      if constexpr (HasFields<Part<M>>) part.at = place(e.key_at);
+      if (is_key(value, e, map) && good) to.emplace(e.key, std::move(part));
+    });
+    return true;
   }
 
-  ConfigValues& v_;
+  bool is_key(At at, const YamlEntry& e, const MapForm& map) {
+    if (map.is_key(e.key)) return true;
+    wrong_key(at, e, map.quoted, map.expected);
+    return false;
+  }
+
+  // Tokens, best first.
+  bool read_order(Names& to, const Form& form, At at) {
+    each_item(at, form, [&](At item) {
+      if (item.node.kind != YamlNode::Kind::kScalar)
+        return wrong(item, "default, vendor, reference, vendor:NAME or impl:ID",
+                     shown_node(item.node));
+      const auto token = read_token(item.node.text);
+      if (!token.ok())
+        return problems_.add(item.node.at, to_string(item.path), "found " + shown_node(item.node),
+                             std::string(token.status().message()));
+      if (std::find(to.begin(), to.end(), *token) != to.end())
+        return duplicate(item, *token, "expected each token once");
+      to.push_back(*token);
+    });
+    return !to.empty();
+  }
+  bool read(Orders& to, const Form& form, At at) {
+    each_entry(at, form, [&](At value, const YamlEntry& e) {
+      Names order;
+      const bool good = read_order(order, form, value);
+      if (is_key(value, e, map_form(form.shape)) && good) to.emplace(e.key, std::move(order));
+    });
+    return true;
+  }
+
+  bool read(std::vector<Condition>& to, const Form& form, At at) {
+    each_entry(at, form, [&](At value, const YamlEntry& e) {
+      if (e.key.empty() || e.key.size() > kMostText)
+        return wrong_key(value, e, true, "the name of a field");
+      Condition c{e.key, {}, value.node.kind == YamlNode::Kind::kList, place(e.key_at)};
+      constexpr const char* kExpected = "a value or a list of values";
+      if (c.list && value.node.items.empty()) return wrong(value, kExpected, "an empty list");
+      bool good = true;
+      each_item(value, form, [&](At item) {
+        // Empty text may be what a label is compared with.
+        if (item.node.kind != YamlNode::Kind::kScalar || item.node.text.size() > kMostText) {
+          good = false;
+          return wrong(item, kExpected, shown_node(item.node));
+        }
+        // Quotes matter only where the text could be something else.
+        const std::string& text = item.node.text;
+        const bool other = base::yaml_number(text).has_value() || read_switch(text).ok();
+        c.values.push_back({text, item.node.quoted && other});
+      });
+      if (good) to.push_back(std::move(c));
+    });
+    return true;
+  }
+
+  // ---- Structs ----
+
+  template <HasFields T>
+  bool read(T& to, const Form& form, At at) {
+    if constexpr (requires { to.at; }) to.at = place(at.node.at);
+    read_rows(to, kFields<T>, at, form);
+    if constexpr (std::is_same_v<T, ScoreRule>)
+      if (at.node.kind == YamlNode::Kind::kMap && at.node.find("add") == nullptr &&
+          at.node.find("multiply") == nullptr)
+        wrong(at, "add or multiply", "neither");
+    return true;
+  }
+
+  template <HasFields T>
+  bool read(std::vector<T>& to, const Form& form, At at) {
+    const bool list = at.node.kind == YamlNode::Kind::kList;
+    const bool one = form.shape == Shape::kOneOrMaps;
+    if (!list && !one) return wrong(at, form);
+    if (list && !one && at.node.items.empty()) return true;
+    if (list) to.reserve(at.node.items.size());
+    const Form item_form = one ? form : Form{Shape::kMap};
+    each_item(
+        at, form, [&](At item) { read(to.emplace_back(), item_form, item); }, names_of(kFields<T>));
+    return true;
+  }
+
+  const bool main_;
+  FileProblems& problems_;
   std::vector<Include>& includes_;
   Config to_;
 };
 
 }  // namespace
 
-Config read_tree(const YamlNode& root, bool main, ConfigValues& values,
+ConfigProblem more_problems(std::string file, Severity severity) {
+  return {severity, std::move(file), 0, 0, "", kMore, "fix these first"};
+}
+bool is_more(const ConfigProblem& p) noexcept { return p.line == 0 && p.found == kMore; }
+
+void FileProblems::add(YamlMark mark, std::string path, std::string found, std::string right) {
+  if (to.size() > kMostProblems) return;
+  if (to.size() == kMostProblems)
+    to.push_back(more_problems(name, Severity::kError));
+  else
+    to.push_back({Severity::kError, name, mark.line, mark.column, std::move(path), std::move(found),
+                  std::move(right)});
+}
+
+Config read_tree(const YamlNode& root, bool main, FileProblems& problems,
                  std::vector<Include>& includes) {
-  return TreeReader(values, includes).read(root, main);
+  return TreeReader(main, problems, includes).read(root);
 }
 
 }  // namespace yard::policy

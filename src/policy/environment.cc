@@ -1,92 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row per variable: how its value is read, and which part of a policy is its own.
 #include "policy/environment.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <iterator>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "policy/config_keys.h"
 #include "policy/sources.h"
-#include "policy/words.h"
 
 namespace yard::policy {
 namespace {
 
 constexpr std::string_view kPrefix = "YARD_", kBackend = "YARD_BACKEND_";
-constexpr size_t kMostTold = 8;  // problems of one value
+constexpr size_t kMostReported = 8;  // problems of one value
 
-// Copies what a Result holds, or says why it holds nothing.
-template <class T, class To>
-void take(Result<T> from, To& to, Problems& problems) {
-  if (from.ok())
-    to = *std::move(from);
+// Each reads the value of a variable; meaningless if it adds problems.
+void read_value(std::string_view text, const Form&, bool& to, Problems& problems) {
+  const auto on = read_switch(text);
+  if (on.ok())
+    to = *on;
   else
-    problems.emplace_back(from.status().message());
+    problems.emplace_back(on.status().message());
+}
+template <IsEnum Enum>
+void read_value(std::string_view text, const Form& form, Enum& to, Problems& problems) {
+  const auto index = read_word(text, form.words);
+  if (index.ok())
+    to = form.value_of<Enum>(*index);
+  else
+    problems.emplace_back(index.status().message());
+}
+void read_value(std::string_view text, const Form& form, Names& to, Problems& problems) {
+  to = read_list(text, form.shape, problems);
+}
+void read_value(std::string_view text, const Form&, Orders& to, Problems& problems) {
+  to = read_orders(text, problems);
+}
+// Words are checked and kept in small letters, levels are checked; paths are checked when they are used.
+void read_value(std::string_view text, const Form& form, std::string& to, Problems& problems) {
+  to = text;
+  if (form.shape == Shape::kLevels) base::parse_log_levels(text, problems);
+  if (form.shape != Shape::kWord) return;
+  const auto index = read_word(text, form.words);
+  if (index.ok())
+    to = form.words[*index];
+  else
+    problems.emplace_back(index.status().message());
 }
 
-// A variable of a fixed name.
-struct Row {
-  const char* name;
-  void (*read)(std::string_view value, Policy& to, Problems& problems);
-  void (*keep)(const Policy& from, Policy& to);
-};
+template <class V>
+void read_value(std::string_view text, const Form& form, std::optional<V>& to, Problems& problems) {
+  V value{};
+  read_value(text, form, value, problems);
+  to = std::move(value);
+}
 
-// In alphabetical order, which is that of the problems.
-constexpr Row kRows[] = {
-    {"YARD_ALLOW_KERNELS",
-     [](std::string_view v, Policy& p, Problems& w) { p.allow_kernels = read_globs(v, w); },
-     [](const Policy& from, Policy& to) { to.allow_kernels = from.allow_kernels; }},
-    {"YARD_ALLOW_VENDORS",
-     [](std::string_view v, Policy& p, Problems& w) { p.allow_vendors = read_vendors(v, w); },
-     [](const Policy& from, Policy& to) { to.allow_vendors = from.allow_vendors; }},
-    {"YARD_CHECK_VERIFIERS",  // no part of a policy: only checked here
-     [](std::string_view v, Policy&, Problems& w) {
-       bool ignored = false;
-       take(read_switch(v), ignored, w);
-     },
-     [](const Policy&, Policy&) {}},
-    {"YARD_CONFIG",  // no part of a policy: whoever reads the file says what is wrong with it
-     [](std::string_view, Policy&, Problems&) {}, [](const Policy&, Policy&) {}},
-    {"YARD_DENY_KERNELS",
-     [](std::string_view v, Policy& p, Problems& w) { p.deny_kernels = read_globs(v, w); },
-     [](const Policy& from, Policy& to) { to.deny_kernels = from.deny_kernels; }},
-    {"YARD_DENY_VENDORS",
-     [](std::string_view v, Policy& p, Problems& w) { p.deny_vendors = read_vendors(v, w); },
-     [](const Policy& from, Policy& to) { to.deny_vendors = from.deny_vendors; }},
-    {"YARD_DISABLE",
-     [](std::string_view v, Policy& p, Problems& w) { take(read_switch(v), p.reference_only, w); },
-     [](const Policy& from, Policy& to) { to.reference_only = from.reference_only; }},
-    {"YARD_LOG_LEVEL",  // no part of a policy: only checked here
-     [](std::string_view v, Policy&, Problems& w) { base::parse_log_levels(v, w); },
-     [](const Policy&, Policy&) {}},
-    {"YARD_PER_OP",
-     [](std::string_view v, Policy& p, Problems& w) { p.per_op = read_orders(v, w); },
-     [](const Policy& from, Policy& to) { to.per_op = from.per_op; }},
-    {"YARD_PLUGINS",  // no part of a policy, as the next
-     [](std::string_view, Policy&, Problems&) {}, [](const Policy&, Policy&) {}},
-    {"YARD_PLUGIN_PATH", [](std::string_view, Policy&, Problems&) {},
-     [](const Policy&, Policy&) {}},
-    {"YARD_PLUGIN_PROBE",  // only checked here, as the levels
-     [](std::string_view v, Policy&, Problems& w) {
-       std::string ignored;
-       take(read_probe(v), ignored, w);
-     },
-     [](const Policy&, Policy&) {}},
-    {"YARD_PREFER",
-     [](std::string_view v, Policy& p, Problems& w) { take(read_kind(v), p.prefer, w); },
-     [](const Policy& from, Policy& to) { to.prefer = from.prefer; }},
-    {"YARD_RECORD",  // no part of a policy: whoever opens the file says what is wrong with it
-     [](std::string_view, Policy&, Problems&) {}, [](const Policy&, Policy&) {}},
-    {"YARD_STRICT",
-     [](std::string_view v, Policy& p, Problems& w) { take(read_switch(v), p.strict, w); },
-     [](const Policy& from, Policy& to) { to.strict = from.strict; }},
-};
-
-// What the variable spells, in small letters.
+// The backend's name as its variable spells it, in small letters.
 std::string spelled(std::string_view variable) {
   return base::lower(variable.substr(kBackend.size()));
 }
@@ -109,7 +81,7 @@ void read_backend(std::string_view value, const std::string& backend, Policy& to
                        base::did_you_mean(base::lower(value), {"on", "off", "auto"}));
 }
 
-std::string nobody_reads(const std::string& name) {
+std::string unknown_variable(const std::string& name) {
   const std::string large = base::upper(name);
   const std::vector<std::string> known = known_variables();
   std::string hint = base::did_you_mean(large, known);
@@ -119,7 +91,7 @@ std::string nobody_reads(const std::string& name) {
     hint = "; expected YARD_BACKEND_NAME, with the backend's name in capitals";
   else if (hint.empty())
     hint = "; expected " + base::one_of(known);
-  return "nothing reads this variable" + hint;
+  return "unknown variable" + hint;
 }
 
 class Reader {
@@ -129,60 +101,53 @@ class Reader {
 
   void read(const std::string& name, const std::string& value) {
     const std::string_view text = base::trim(value);
-    const auto row = std::find_if(std::begin(kRows), std::end(kRows),
-                                  [&](const Row& r) { return name == r.name; });
-    Policy part;
     Problems wrong;
-    if (row != std::end(kRows)) {
-      if (text.empty()) return;
-      row->read(text, part, wrong);
-    } else if (is_backend_variable(name)) {
+    Policy part;
+    if (is_backend_variable(name)) {
       if (text.empty()) return;
       read_backend(text, spelled(name), part, wrong);
-    } else {
-      problems_.push_back({shown(name), base::excerpt(value), nobody_reads(name), false});
+      const auto last = last_.policy.backends.find(spelled(name));
+      if (!wrong.empty() && last != last_.policy.backends.end()) part.backends.insert(*last);
+    } else if (!read_row(name, text, last_.policy, part, wrong) &&
+               !read_row(name, text, last_, to_, wrong)) {
+      problems_.push_back({shown_name(name), base::excerpt(value), unknown_variable(name), false});
       return;
     }
-    if (wrong.empty())
-      if (Status s = validate(part); !s) wrong.emplace_back(s.message());
-    // Two of a kind are said once.
-    wrong.erase(std::unique(wrong.begin(), wrong.end()), wrong.end());
     report(name, value, wrong);
-    if (!wrong.empty()) {
-      part = {};
-      if (row != std::end(kRows))
-        row->keep(last_.policy, part);
-      else if (const auto it = last_.policy.backends.find(spelled(name));
-               it != last_.policy.backends.end())
-        part.backends.insert(*it);
-    }
-    if (name == "YARD_LOG_LEVEL")
-      to_.log_levels = wrong.empty() ? std::string(text) : last_.log_levels;
-    if (name == "YARD_PLUGINS") to_.plugins = text;
-    if (name == "YARD_PLUGIN_PATH") to_.plugin_path = text;
-    if (name == "YARD_CONFIG") to_.config = text;
-    if (name == "YARD_RECORD") to_.record = text;
-    if (name == "YARD_CHECK_VERIFIERS")
-      to_.check_verifiers = wrong.empty() ? *read_switch(text) : last_.check_verifiers;
-    if (name == "YARD_PLUGIN_PROBE")
-      to_.plugin_probe = wrong.empty() ? base::lower(text) : last_.plugin_probe;
     for (const PolicyNote& n : notes(part, "")) to_.sources[n.field] = name;
     to_.policy = merge(to_.policy, part);
   }
   Environment result() && { return std::move(to_); }
 
  private:
-  static std::string shown(const std::string& name) {
-    return base::is_bare_word(name) && name.size() <= 80 ? name : base::excerpt(name);
+  static std::string shown_name(const std::string& name) { return shown(name, false); }
+
+  // Sets the member of the variable's row: to the value, or to the last good one. False if no row has the variable.
+  template <class T>
+  static bool read_row(const std::string& name, std::string_view text, const T& last, T& to,
+                       Problems& wrong) {
+    bool known = false;
+    visit_fields<T>([&](const auto& row) {
+      if (row.variable == nullptr || name != row.variable) return;
+      known = true;
+      if (text.empty()) return;
+      if constexpr (requires { read_value(text, row.form, to.*row.member, wrong); })
+        read_value(text, row.form, to.*row.member, wrong);
+      if constexpr (std::is_same_v<T, Policy>)
+        if (Status s = validate(to); wrong.empty() && !s) wrong.emplace_back(s.message());
+      if (!wrong.empty()) to.*row.member = last.*row.member;
+    });
+    return known;
   }
 
-  void report(const std::string& name, const std::string& value, const Problems& wrong) {
-    for (size_t i = 0; i < std::min(wrong.size(), kMostTold); ++i)
-      problems_.push_back({shown(name), base::excerpt(value), wrong[i], true});
-    if (wrong.size() > kMostTold)
-      problems_.push_back({shown(name), base::excerpt(value),
-                           fmt::format("{} more are wrong with it", wrong.size() - kMostTold),
-                           true});
+  void report(const std::string& name, const std::string& value, Problems& wrong) {
+    wrong.erase(std::unique(wrong.begin(), wrong.end()), wrong.end());
+    const auto add = [&](std::string message) {
+      problems_.push_back({shown_name(name), base::excerpt(value), std::move(message), true});
+    };
+    for (size_t i = 0; i < std::min(wrong.size(), kMostReported); ++i) add(wrong[i]);
+    if (wrong.size() > kMostReported)
+      add(fmt::format("{} more problems", wrong.size() - kMostReported));
   }
 
   const Environment& last_;
@@ -218,7 +183,12 @@ Variables yard_variables() {
 
 std::vector<std::string> known_variables() {
   std::vector<std::string> names;
-  for (const Row& r : kRows) names.emplace_back(r.name);
+  const auto add = [&](const Key& row) {
+    if (row.variable != nullptr) names.emplace_back(row.variable);
+  };
+  visit_rows(kFields<Policy>, add);
+  visit_rows(kFields<Environment>, add);
+  std::sort(names.begin(), names.end());
   return names;
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the environment says: from variables YARD_* to a policy and log levels.
+// From environment variables YARD_* to a policy, log levels and paths. The rows of config_keys.h say which variable sets
+// what; docs/reference/environment.md has the grammar of each.
 //
-// A variable that is empty or blank counts as not set. One whose value means nothing is reported, with what
-// would be right, and what it said when it last meant something stays. docs/reference/environment.md has
-// the grammar of each.
+// A variable that is empty or blank counts as unset. An invalid value is reported with what was expected, and the
+// variable keeps its last valid value.
 #pragma once
 
 #include <yard/policy.h>
@@ -16,14 +16,14 @@
 
 namespace yard::policy {
 
-// Name and value. Passed in, so that nothing below reads the process's own.
+// Name and value.
 using Variables = std::map<std::string, std::string>;
 
 struct EnvProblem {
   std::string variable;  // its name, fit to be shown
   std::string found;     // its value in quotes, cut and escaped
   std::string message;   // what is wrong and what was expected
-  bool error;            // false: nothing is lost by it, as with a variable that nobody reads
+  bool error;            // false: a warning, as for an unknown variable
 
   bool operator==(const EnvProblem&) const = default;
 };
@@ -38,7 +38,7 @@ struct Environment {
   std::string config;                   // path of a rule file; empty when not set
   std::optional<bool> check_verifiers;  // of dispatched functions
   std::string record;  // path of a file that calls are recorded to; empty when not set
-  // Where plugins are looked for, as it stands there; entries are judged by whoever looks.
+  // Where plugins are searched; the entries are checked by the search.
   std::string plugins, plugin_path;
   // "never", "changed" or "always"; empty when not set.
   std::string plugin_probe;
@@ -48,7 +48,7 @@ struct Environment {
   bool operator==(const Environment&) const = default;
 };
 
-// Reads them all. Problems are added in the order of the variables' names.
+// Problems are added in the order of the variables' names.
 Environment read_environment(const Variables& variables, const Environment& last_good,
                              std::vector<EnvProblem>& problems);
 
@@ -59,15 +59,14 @@ Variables yard_variables();
 std::vector<std::string> known_variables();
 // The variable that switches a backend: YARD_BACKEND_ACME_2 for `acme-2`.
 std::string backend_variable(std::string_view backend);
-// What the variable says that a backend chose for itself: on, off, or nothing. A value that means nothing is a
-// problem and says nothing.
+// The variable that a backend's descriptor names: on, off or unset. An invalid value is a problem and counts as unset.
 struct OwnSwitch {
   std::optional<bool> on;
   std::optional<EnvProblem> problem;
 };
 OwnSwitch read_own_switch(const std::string& variable, std::string_view value,
                           const std::string& backend);
-// The policy with backends called by their real names, as far as `backends` has them.
+// The policy with the real names of those backends that `backends` lists.
 Policy with_backend_names(const Policy& policy, const std::vector<std::string>& backends);
 
 }  // namespace yard::policy

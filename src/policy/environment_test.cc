@@ -122,8 +122,8 @@ TEST(Environment, ProblemsAreFitToBeShown) {
                     {"YARD_DENY_KERNELS", "a:,b:,c:,d:,e:,f:,g:,h:,i:,j:"}},
                    {}, problems);
   ASSERT_EQ(problems.size(), 12u);
-  EXPECT_THAT(to_string(problems[0]), HasSubstr("\"YARD_\\n\"=\"\\xff\": nothing reads this"));
-  EXPECT_EQ(problems[9].message, "2 more are wrong with it");
+  EXPECT_THAT(to_string(problems[0]), HasSubstr("\"YARD_\\n\"=\"\\xff\": unknown variable"));
+  EXPECT_EQ(problems[9].message, "2 more problems");
   EXPECT_EQ(to_string(problems[10]),
             "YARD_PREFER=\"vendr\": expected default, vendor or reference; did you mean "
             "'vendor'?");

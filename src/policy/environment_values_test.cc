@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that mean nothing, and what each is told.
+// Invalid values, and the problem of each.
 #include <gtest/gtest.h>
 
 #include "policy/environment.h"
@@ -41,7 +41,7 @@ const std::string kLoggers =
     "dispatch, tune, "
     "runtime or backend";
 const std::string kProbes = "expected never, changed or always";
-const std::string kNobody = "nothing reads this variable";
+const std::string kUnknown = "unknown variable";
 const std::string kVariables =
     "; expected YARD_ALLOW_KERNELS, YARD_ALLOW_VENDORS, YARD_CHECK_VERIFIERS, YARD_CONFIG, "
     "YARD_DENY_KERNELS, YARD_DENY_VENDORS, "
@@ -55,8 +55,8 @@ struct Wrong {
   std::string messages;  // one a line
 };
 
-// What nobody reads is a warning; all others are errors.
-bool nobody_reads(const Wrong& w) { return w.messages.starts_with(kNobody); }
+// An unknown variable is a warning; all others are errors.
+bool is_unknown(const Wrong& w) { return w.messages.starts_with(kUnknown); }
 
 const std::vector<Wrong>& table() {
   static const std::vector<Wrong> rows = {
@@ -206,28 +206,28 @@ const std::vector<Wrong>& table() {
       {"YARD_PLUGIN_PROBE", "on", kProbes},
       {"YARD_PLUGIN_PROBE", "always,changed", kProbes},
       {"YARD_PLUGIN_PROBE", "never mind", kProbes},
-      {"YARD_PLUGIN_PROBES", "always", kNobody + "; did you mean 'YARD_PLUGIN_PROBE'?"},
-      {"YARD_PREFFER", "vendor", kNobody + "; did you mean 'YARD_PREFER'?"},
-      {"YARD_STRICTLY", "1", kNobody + "; did you mean 'YARD_STRICT'?"},
-      {"YARD_prefer", "vendor", kNobody + "; did you mean 'YARD_PREFER'?"},
-      {"YARD_DENY_VENDOR", "acme", kNobody + "; did you mean 'YARD_DENY_VENDORS'?"},
-      {"YARD_LOGLEVEL", "info", kNobody + "; did you mean 'YARD_LOG_LEVEL'?"},
-      {"YARD_PEROP", "rms_norm=vendor", kNobody + "; did you mean 'YARD_PER_OP'?"},
-      {"YARD_BACKEND_onednn", "off", kNobody + "; did you mean 'YARD_BACKEND_ONEDNN'?"},
-      {"YARD_BACKEND_", "off", kNobody + kBackendName},
-      {"YARD_BACKEND", "onednn", kNobody + kBackendName},
-      {"YARD_", "1", kNobody + kVariables},
-      {"YARD_ZEBRA", "1", kNobody + kVariables},
+      {"YARD_PLUGIN_PROBES", "always", kUnknown + "; did you mean 'YARD_PLUGIN_PROBE'?"},
+      {"YARD_PREFFER", "vendor", kUnknown + "; did you mean 'YARD_PREFER'?"},
+      {"YARD_STRICTLY", "1", kUnknown + "; did you mean 'YARD_STRICT'?"},
+      {"YARD_prefer", "vendor", kUnknown + "; did you mean 'YARD_PREFER'?"},
+      {"YARD_DENY_VENDOR", "acme", kUnknown + "; did you mean 'YARD_DENY_VENDORS'?"},
+      {"YARD_LOGLEVEL", "info", kUnknown + "; did you mean 'YARD_LOG_LEVEL'?"},
+      {"YARD_PEROP", "rms_norm=vendor", kUnknown + "; did you mean 'YARD_PER_OP'?"},
+      {"YARD_BACKEND_onednn", "off", kUnknown + "; did you mean 'YARD_BACKEND_ONEDNN'?"},
+      {"YARD_BACKEND_", "off", kUnknown + kBackendName},
+      {"YARD_BACKEND", "onednn", kUnknown + kBackendName},
+      {"YARD_", "1", kUnknown + kVariables},
+      {"YARD_ZEBRA", "1", kUnknown + kVariables},
       {"YARD_STRICT", "O", kSwitches},
       {"YARD_DENY_KERNELS", "\377\376", "\"\\xff\\xfe\"" + kGlob},
       {"YARD_PREFER", "\377", kKinds},
-      {"YARD_BACKENDS_SIMD", "off", kNobody + kBackendName},
+      {"YARD_BACKENDS_SIMD", "off", kUnknown + kBackendName},
       {"YARD_DENY_VENDORS", "\377", "\"\\xff\"" + kVendor},
   };
   return rows;
 }
 
-TEST(EnvironmentValues, EachWrongValueIsToldWhatWouldBeRight) {
+TEST(EnvironmentValues, EachInvalidValueIsReportedWithWhatWasExpected) {
   EXPECT_GE(table().size(), 100u);
   for (const Wrong& w : table()) {
     std::vector<EnvProblem> problems;
@@ -238,13 +238,13 @@ TEST(EnvironmentValues, EachWrongValueIsToldWhatWouldBeRight) {
       if (!messages.empty()) messages += '\n';
       messages += p.message;
       EXPECT_EQ(p.variable, w.variable);
-      EXPECT_EQ(p.error, !nobody_reads(w));
+      EXPECT_EQ(p.error, !is_unknown(w));
     }
     EXPECT_EQ(messages, w.messages) << w.variable << '=' << w.value;
   }
 }
 
-TEST(EnvironmentValues, AWrongValueLeavesWhatTheVariableLastSaid) {
+TEST(EnvironmentValues, AnInvalidValueKeepsTheLastValidOne) {
   std::vector<EnvProblem> problems;
   const Environment good = read_environment({{"YARD_PREFER", "vendor"},
                                              {"YARD_STRICT", "1"},
@@ -261,9 +261,9 @@ TEST(EnvironmentValues, AWrongValueLeavesWhatTheVariableLastSaid) {
                                             {}, problems);
   ASSERT_TRUE(problems.empty());
   for (const Wrong& w : table()) {
-    if (nobody_reads(w)) continue;
+    if (is_unknown(w)) continue;
     problems.clear();
-    // As if the other variables had been taken away meanwhile.
+    // As if the other variables had been unset meanwhile.
     const Environment one = read_environment({{w.variable, w.value}}, good, problems);
     EXPECT_FALSE(problems.empty());
     EXPECT_FALSE(one == Environment()) << w.variable << '=' << w.value;

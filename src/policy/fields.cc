@@ -81,6 +81,14 @@ std::string id_of(const op::Field& f) {
   return id;
 }
 
+OpField integer_field(std::string name, FieldType type, const op::Field& field,
+                      const std::vector<op::Param>& params) {
+  OpField f{std::move(name), type, {}, id_of(field), {}};
+  f.axis.field = field;
+  f.axis.optional = !always_there(field, params);
+  return f;
+}
+
 OpField flag_field(const char* name, uint32_t flag) {
   OpField f{name, FieldType::kSwitch, {}, fmt::format("f{}", flag), {}};
   f.axis.kind = Axis::Kind::kFlag;
@@ -93,14 +101,8 @@ OpField layout_field(std::string name, FieldType type, uint8_t arg, uint8_t coun
   f.axis.kind = Axis::Kind::kLayout;
   f.axis.arg = arg;
   f.axis.count = count;
+  f.axis.optional = true;
   if (type == FieldType::kWord) f.words = {"contiguous", "dense", "strided"};
-  return f;
-}
-
-OpField dtype_field(std::string name, size_t arg) {
-  OpField f{std::move(name), FieldType::kDType, {}, fmt::format("d{}", arg), {}};
-  f.axis.kind = Axis::Kind::kDType;
-  f.axis.arg = static_cast<uint8_t>(arg);
   return f;
 }
 
@@ -122,10 +124,7 @@ int lead_tensor(const std::vector<op::Param>& params) {
 OpFields::OpFields(const op::Program& program) : program_(program) {
   const std::vector<op::Param>& params = program.schema().params;
   for (const std::string& name : program.field_names()) {
-    OpField f{name, FieldType::kWhole, {}, {}, {}};
-    f.axis.field = *program.field(name);
-    f.axis.optional = !always_there(f.axis.field, params);
-    f.axis_id = id_of(f.axis.field);
+    OpField f = integer_field(name, FieldType::kWhole, *program.field(name), params);
     if (f.axis.field.kind == op::Field::Kind::kScalar) {
       const op::Param& p = params[f.axis.field.sources[0].arg];
       if (p.kind == op::Kind::kBool) f.type = FieldType::kSwitch;
@@ -154,7 +153,8 @@ void OpFields::add(OpField field) {
 
 void OpFields::add_tensor(const op::Param& param, size_t index) {
   const auto arg = static_cast<uint8_t>(index);
-  add(dtype_field(param.name + ".dtype", index));
+  add(integer_field(param.name + ".dtype", FieldType::kDType,
+                    op::Field::of(op::Field::Kind::kDType, index), program_.schema().params));
   add(layout_field(param.name + ".layout", FieldType::kWord, arg, 1));
   add(layout_field(param.name + ".contiguous", FieldType::kSwitch, arg, 1));
 }
@@ -163,7 +163,8 @@ void OpFields::add_call_fields() {
   const std::vector<op::Param>& params = program_.schema().params;
   const auto count = static_cast<uint8_t>(params.size());
   if (const int lead = lead_tensor(params); lead >= 0) {
-    add(dtype_field("dtype", static_cast<size_t>(lead)));
+    add(integer_field("dtype", FieldType::kDType,
+                      op::Field::of(op::Field::Kind::kDType, static_cast<size_t>(lead)), params));
     add(layout_field("layout", FieldType::kWord, 0, count));
     add(layout_field("contiguous", FieldType::kSwitch, 0, count));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rule file in force: what it says to everybody, and its rules compiled for each op.
+// A rule file in force: its policy, and its rules compiled for each op.
 #pragma once
 
 #include <yard/config.h>
@@ -21,17 +21,25 @@ class FileRules {
   FileRules(const FileRules&) = delete;
   FileRules& operator=(const FileRules&) = delete;
 
-  // The rules of an op, compiled now unless that has been done for this program.
-  std::shared_ptr<const OpRules> rules_for(const std::shared_ptr<const op::Program>& program) const;
-  // Before it is published.
-  void add(std::shared_ptr<const op::Program> program, std::shared_ptr<const OpRules> rules);
+  // The rules of an op, compiled now unless they were added for this program; null: none.
+  std::shared_ptr<const OpRules> rules_for(
+      const std::shared_ptr<const op::Program>& program) const {
+    if (knows(*program)) return ops_.find(program->name())->second.rules;
+    auto rules = std::make_shared<const OpRules>(compiler_.compile(*program));
+    return rules->empty() ? nullptr : rules;
+  }
+  // Before publication.
+  void add(std::shared_ptr<const op::Program> program, std::shared_ptr<const OpRules> rules) {
+    const std::string name = program->name();
+    ops_[name] = {std::move(program), std::move(rules)};
+  }
 
-  // Whether rules_for() has what was checked with the file. Conditions on others were not judged.
+  // Whether the rules were added for this program. Conditions on other programs have not been checked.
   bool knows(const op::Program& program) const noexcept {
     const auto it = ops_.find(program.name());
     return it != ops_.end() && it->second.program.get() == &program;
   }
-  // Whether a rule or a score entry is about ops of that name.
+  // Whether a rule or a score entry applies to ops of that name.
   bool concerns(std::string_view op) const { return compiler_.concerns(op); }
 
   const Config config;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <set>
 
@@ -14,6 +15,11 @@ namespace yard::policy {
 namespace {
 
 constexpr size_t kLongestName = 64;
+// By value of Mode; the last one stands for all modes of the program.
+constexpr const char* kModeNames[] = {"auto",   "static",     "dynamic",
+                                      "config", "hot_reload", "program"};
+constexpr size_t kProgramMode = static_cast<size_t>(Mode::kProgram);
+static_assert(std::size(kModeNames) == kProgramMode + 1);
 
 bool is_name(std::string_view s) {
   return !s.empty() && s.size() <= kLongestName && s[0] >= 'a' && s[0] <= 'z' &&
@@ -22,7 +28,7 @@ bool is_name(std::string_view s) {
          });
 }
 
-// The one copy of a name. There are as many as a program has modes, so none is ever freed.
+// The one copy of a name, never freed: there are only as many as a program has modes.
 const char* interned(std::string_view name) {
   struct ModeNames {
     std::mutex lock;
@@ -57,9 +63,7 @@ Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, Mode
 }
 
 std::vector<std::string> mode_names(const Modes* modes) {
-  std::vector<std::string> names;
-  for (const Mode m : {Mode::kAuto, Mode::kStatic, Mode::kDynamic, Mode::kConfig, Mode::kHotReload})
-    names.emplace_back(to_string(m));
+  std::vector<std::string> names(kModeNames, kModeNames + kProgramMode);
   if (modes != nullptr)
     for (const auto& [name, mode] : *modes) names.push_back(name);
   return names;
@@ -75,3 +79,18 @@ Status check_mode_name(std::string_view name, const Modes* modes) {
 }
 
 }  // namespace yard::policy
+
+namespace yard {
+
+const char* to_string(Mode m) noexcept {
+  const auto index = static_cast<size_t>(m);
+  return index < std::size(policy::kModeNames) ? policy::kModeNames[index] : "?";
+}
+
+std::optional<Mode> parse_mode(std::string_view text) noexcept {
+  for (size_t i = 0; i < policy::kProgramMode; ++i)
+    if (text == policy::kModeNames[i]) return static_cast<Mode>(i);
+  return std::nullopt;
+}
+
+}  // namespace yard

@@ -15,17 +15,17 @@ namespace yard::policy {
 
 // Immutable once published.
 struct ProgramMode {
-  const char* name;  // stays for the life of the process: result records point to it
+  const char* name;  // never freed: result records point to it
   ModeProvider provider;
 };
 using Modes = std::map<std::string, std::shared_ptr<const ProgramMode>, std::less<>>;
 
-// A mode under that name. An error if the name cannot be one, or if it has no function to ask.
+// An error if the name is invalid or taken, or if the provider has no function.
 Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, ModeProvider provider);
 
-// All names that mean a mode: auto, static, dynamic, config, hot_reload and those of `modes`, which may be null.
+// All names of modes: auto, static, dynamic, config, hot_reload and those of `modes`, which may be null.
 std::vector<std::string> mode_names(const Modes* modes);
-// Whether the name means a mode; else what was expected.
+// An error if no mode has the name.
 Status check_mode_name(std::string_view name, const Modes* modes);
 
 }  // namespace yard::policy

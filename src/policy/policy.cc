@@ -1,38 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policy values: merging, checking, printing.
+// Policy values: merging, validating, printing, and which source set what.
 #include <fmt/format.h>
-#include <yard/options.h>
 #include <yard/policy.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/text.h"
+#include "policy/config_keys.h"
 #include "policy/sources.h"
 
 namespace yard {
-
-namespace {
-constexpr Mode kModes[] = {Mode::kAuto, Mode::kStatic, Mode::kDynamic, Mode::kConfig,
-                           Mode::kHotReload};
-}
-
-const char* to_string(Mode m) noexcept {
-  switch (m) {
-    case Mode::kAuto: return "auto";
-    case Mode::kStatic: return "static";
-    case Mode::kDynamic: return "dynamic";
-    case Mode::kConfig: return "config";
-    case Mode::kHotReload: return "hot_reload";
-    case Mode::kProgram: return "program";
-  }
-  return "?";
-}
-
-std::optional<Mode> parse_mode(std::string_view text) noexcept {
-  for (Mode m : kModes)
-    if (text == to_string(m)) return m;
-  return std::nullopt;
-}
 
 bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
   size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
@@ -54,7 +32,7 @@ bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
 }
 
 const char* to_string(RetryInplace r) noexcept {
-  return r == RetryInplace::kSave ? "save" : "never";
+  return policy::kRetryWords[r == RetryInplace::kSave ? 1 : 0];
 }
 
 std::optional<RetryInplace> parse_retry_inplace(std::string_view text) noexcept {
@@ -64,70 +42,82 @@ std::optional<RetryInplace> parse_retry_inplace(std::string_view text) noexcept 
 }
 
 Policy merge(const Policy& weaker, const Policy& stronger) {
-  Policy p = weaker;
-  if (stronger.prefer) p.prefer = stronger.prefer;
-  if (stronger.strict) p.strict = stronger.strict;
-  if (stronger.retry_inplace) p.retry_inplace = stronger.retry_inplace;
-  if (stronger.reference_only) p.reference_only = stronger.reference_only;
-  if (stronger.allow_vendors) p.allow_vendors = stronger.allow_vendors;
-  if (stronger.allow_kernels) p.allow_kernels = stronger.allow_kernels;
-  for (const auto& [op, order] : stronger.per_op) p.per_op[op] = order;
-  for (const auto& [op, kernel] : stronger.locks) p.locks[op] = kernel;
-  for (const auto& [name, on] : stronger.backends) p.backends[name] = on;
-  const auto add = [](std::vector<std::string>& to, const std::vector<std::string>& from) {
-    for (const std::string& s : from)
-      if (std::find(to.begin(), to.end(), s) == to.end()) to.push_back(s);
-  };
-  add(p.deny_vendors, stronger.deny_vendors);
-  add(p.deny_kernels, stronger.deny_kernels);
-  return p;
+  Policy weak = weaker, strong = stronger;
+  policy::merge_weaker(strong, weak);
+  return strong;
 }
+
+// ---- Validation ----
 
 namespace {
 
-Status bad(std::string text) { return Status(Code::kInvalidArgument, std::move(text)); }
+Status bad(std::string text) {
+  return Status(Code::kInvalidArgument, "policy: " + std::move(text));
+}
 
-Status check_names(const std::vector<std::string>& list, const char* field) {
+// Each checks one field called `name`.
+template <policy::IsEnum T>
+Status check_value(const T&, const char*) {
+  return {};
+}
+Status check_value(bool, const char*) { return {}; }
+
+Status check_value(const policy::Names& list, const char* name) {
   for (const std::string& s : list)
-    if (s.empty()) return bad(fmt::format("policy: {} holds an empty name", field));
+    if (s.empty()) return bad(fmt::format("{} holds an empty name", name));
   return {};
 }
 
-Status check_token(const std::string& op, const std::string& token) {
+Status check_token(const std::string& where, const std::string& token) {
   const auto colon = token.find(':');
   const std::string_view head = std::string_view(token).substr(0, colon);
   if (colon == std::string::npos) {
     if (parse_kind(token)) return {};
-    return bad(fmt::format(
-        "policy: per_op['{}'] holds '{}'; expected default, vendor, reference, vendor:NAME "
-        "or impl:ID{}",
-        op, token, base::did_you_mean(token, {"default", "vendor", "reference"})));
+    return bad(
+        fmt::format("{} holds '{}'; expected default, vendor, reference, vendor:NAME or impl:ID{}",
+                    where, token, base::did_you_mean(token, {"default", "vendor", "reference"})));
   }
   if ((head != "vendor" && head != "impl") || colon + 1 == token.size())
-    return bad(
-        fmt::format("policy: per_op['{}'] holds '{}'; expected vendor:NAME or impl:ID", op, token));
+    return bad(fmt::format("{} holds '{}'; expected vendor:NAME or impl:ID", where, token));
+  return {};
+}
+
+Status check_value(const policy::Orders& orders, const char* name) {
+  for (const auto& [op, order] : orders) {
+    const std::string where = fmt::format("{}['{}']", name, op);
+    if (op.empty()) return bad(fmt::format("{} holds an order for no op", name));
+    if (order.empty()) return bad(where + " is empty, which would leave no kernel");
+    for (const std::string& token : order) YARD_RETURN_IF_ERROR(check_token(where, token));
+  }
+  return {};
+}
+
+Status check_value(const decltype(Policy::locks)& locks, const char*) {
+  for (const auto& [op, kernel] : locks)
+    if (op.empty() || kernel.empty())
+      return bad(fmt::format("the lock '{}' → '{}' lacks an op or a kernel", op, kernel));
+  return {};
+}
+
+Status check_value(const decltype(Policy::backends)& switches, const char* name) {
+  for (const auto& [backend, on] : switches)
+    if (backend.empty()) return bad(fmt::format("{} holds an empty name", name));
   return {};
 }
 
 }  // namespace
 
 Status validate(const Policy& p) {
-  for (const auto& [op, order] : p.per_op) {
-    if (op.empty()) return bad("policy: per_op holds an order for no op");
-    if (order.empty())
-      return bad(fmt::format("policy: per_op['{}'] is empty, which would leave no kernel", op));
-    for (const std::string& token : order) YARD_RETURN_IF_ERROR(check_token(op, token));
-  }
-  for (const auto& [op, kernel] : p.locks)
-    if (op.empty() || kernel.empty())
-      return bad(fmt::format("policy: the lock '{}' → '{}' lacks an op or a kernel", op, kernel));
-  for (const auto& [name, on] : p.backends)
-    if (name.empty()) return bad("policy: backends holds an empty name");
-  YARD_RETURN_IF_ERROR(check_names(p.deny_vendors, "deny_vendors"));
-  YARD_RETURN_IF_ERROR(check_names(p.deny_kernels, "deny_kernels"));
-  if (p.allow_vendors) YARD_RETURN_IF_ERROR(check_names(*p.allow_vendors, "allow_vendors"));
-  if (p.allow_kernels) YARD_RETURN_IF_ERROR(check_names(*p.allow_kernels, "allow_kernels"));
-  return {};
+  Status status;
+  policy::visit_fields<Policy>([&](const auto& row) {
+    const auto& value = p.*row.member;
+    if (!status.ok()) return;
+    if constexpr (policy::IsOptional<typename std::decay_t<decltype(row)>::Type>)
+      status = value ? check_value(*value, row.name) : Status();
+    else
+      status = check_value(value, row.name);
+  });
+  return status;
 }
 
 std::string to_string(const Policy& policy) {
@@ -140,3 +130,91 @@ std::string to_string(const Policy& policy) {
 }
 
 }  // namespace yard
+
+// ---- Sources ----
+
+namespace yard::policy {
+namespace {
+
+// Names as they are; text that could be taken for punctuation in quotes, so that different policies never print alike.
+std::string quoted_word(const std::string& text) {
+  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-' || c == ':' || c == '*' ||
+           c == '?';
+  });
+  return plain ? text : base::quote(text);
+}
+
+std::string note_text(bool v, const Form& form) {
+  if (form.shape == Shape::kSwitches) return v ? "on" : "off";
+  return v ? "true" : "false";
+}
+template <IsEnum Enum>
+std::string note_text(Enum v, const Form&) {
+  return to_string(v);
+}
+std::string note_text(const std::string& v, const Form&) { return quoted_word(v); }
+std::string note_text(const Names& list, const Form& form) {
+  std::string out;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (i > 0) out += form.shape == Shape::kOpOrders ? '|' : ',';
+    out += quoted_word(list[i]);
+  }
+  return out;
+}
+
+// Whether the field of a note holds what all sources list.
+bool adds_up(const std::string& field) {
+  bool adds = false;
+  visit_fields<Policy>(
+      [&](const auto& row) { adds = adds || (field == row.name && merge_of(row) == Merge::kAdd); });
+  return adds;
+}
+
+}  // namespace
+
+Policy combine(std::span<const Source> sources) {
+  Policy p;
+  for (const Source& s : sources) p = merge(p, *s.policy);
+  return p;
+}
+
+std::vector<PolicyNote> notes(const Policy& p, const char* source) {
+  std::vector<PolicyNote> to;
+  visit_fields<Policy>([&](const auto& row) {
+    const auto& value = p.*row.member;
+    if (!is_set(value)) return;
+    using M = typename std::decay_t<decltype(row)>::Type;
+    if constexpr (IsMap<M>) {
+      for (const auto& [key, part] : value)
+        to.push_back(
+            {fmt::format("{}[{}]", row.name, quoted_word(key)), note_text(part, row.form), source});
+    } else if constexpr (IsOptional<M>) {
+      to.push_back({row.name, note_text(*value, row.form), source});
+    } else {
+      to.push_back({row.name, note_text(value, row.form), source});
+    }
+  });
+  return to;
+}
+
+std::vector<PolicyNote> notes(std::span<const Source> sources) {
+  std::vector<PolicyNote> to;
+  for (const Source& s : sources) {
+    for (PolicyNote& n : notes(*s.policy, s.name)) {
+      const auto same = std::find_if(to.begin(), to.end(),
+                                     [&](const PolicyNote& o) { return o.field == n.field; });
+      if (same == to.end()) {
+        to.push_back(std::move(n));
+      } else if (adds_up(n.field)) {
+        same->value += ',' + n.value;
+        same->source += ", " + n.source;
+      } else {
+        *same = std::move(n);
+      }
+    }
+  }
+  return to;
+}
+
+}  // namespace yard::policy

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said for the whole process: by the rule file, over it by the environment, and over that through
-// the API.
+// The policy of the process: of the rule file, over it that of the environment, and over that the one set through the
+// API.
 #pragma once
 
 #include <yard/config.h>
@@ -20,14 +20,14 @@
 #include "policy/rollout.h"
 
 namespace yard::registry {
-class CallObserver;  // which is above: it is only handed on
+class CallObserver;  // of a layer above: only passed on
 }
 
 namespace yard::policy {
 
 // The environment as it was last read.
 struct Reading {
-  Environment good;  // all that means something, of now or of an earlier reading
+  Environment good;  // the valid values, of now or of an earlier reading
   std::vector<EnvProblem> problems;
 };
 
@@ -39,17 +39,17 @@ struct ProcessPolicy {
   op::Labels labels;                      // of every call
   BreakerSettings breakers;               // through the API; under the file's
   StaticMap mapped;                       // through the API; over the file's
-  std::shared_ptr<const Modes> modes = std::make_shared<Modes>();  // that the program has added
-  std::shared_ptr<registry::CallObserver> observer;                // told of every call; null: none
-  std::shared_ptr<const Rollout> rollout;  // rules in rollout beside `file`; null: none
-  // What the variables say that backends chose for themselves, by backend; read once, with the reading or when the
-  // backend came.
+  std::shared_ptr<const Modes> modes = std::make_shared<Modes>();  // added by the program
+  std::shared_ptr<registry::CallObserver> observer;  // observes every call; null: none
+  std::shared_ptr<const Rollout> rollout;            // rules in rollout beside `file`; null: none
+  // Of the variables that descriptors of backends name, by backend; read once, with the reading or when the backend is
+  // registered.
   std::map<std::string, OwnSwitch, std::less<>> own_switches;
-  std::set<std::string, std::less<>> by_own;  // backends for which those decide, not YARD_BACKEND_*
-  Policy environment;  // of the reading and those, with backends called by their names
+  std::set<std::string, std::less<>> by_own;  // backends switched by those, not by YARD_BACKEND_*
+  Policy environment;  // of the reading and those, with real names of backends
   Policy in_force;     // all together
 
-  // Fills in the rest for the backends there are.
+  // Computes the last three for the registered backends.
   void settle(const std::vector<std::string>& backends) {
     environment = with_backend_names(reading->good.policy, backends);
     by_own.clear();

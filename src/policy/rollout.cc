@@ -8,8 +8,8 @@
 namespace yard::policy {
 namespace {
 
-// Evenly from 0 up to 100, again for every call of a thread (splitmix64).
-double drawn_percent() noexcept {
+// Uniform in [0, 100), new for every call (splitmix64).
+double random_percent() noexcept {
   static std::atomic<uint64_t> threads{0};
   thread_local uint64_t state =
       (threads.fetch_add(1, std::memory_order_relaxed) + 1) * 0xd1342543de82ef95u;
@@ -41,7 +41,7 @@ bool Rollout::takes(const op::Labels& labels) const noexcept {
           return l.first == wanted.first && l.second == wanted.second;
         }))
       return false;
-  return drawn_percent() < rule_.percent;
+  return random_percent() < rule_.percent;
 }
 
 const std::vector<op::Field>* Rollout::sizes(uint32_t op,
@@ -67,7 +67,7 @@ RolloutTally& Rollout::tally(uint64_t kind, bool in_rollout) const noexcept {
 
 RolloutResult Rollout::result(bool over) const {
   RolloutResult r;
-  // Calls differ in what they cost: the time of each kind in rollout stands against what the same kind took before.
+  // Calls differ in cost: each kind is compared with the same kind under the rules in force.
   double took = 0, expected = 0;
   uint64_t compared = 0;
   for (size_t i = 0; i <= kKinds; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// New rules in rollout beside those in force: which calls go by them, and how both have done so far.
+// New rules in rollout beside those in force: which calls use them, and the results of both so far.
 #pragma once
 
 #include <yard/config.h>
@@ -17,7 +17,7 @@ namespace yard::policy {
 
 struct ProcessPolicy;
 
-// What calls of one kind have come to. Written by every call while rules are in rollout, and only then.
+// Counters of the calls of one kind. Written by every call while rules are in rollout, and only then.
 struct alignas(64) RolloutTally {
   std::atomic<uint64_t> calls{0}, failed{0};
   std::atomic<uint64_t> timed{0}, ns{0};
@@ -28,52 +28,53 @@ struct alignas(64) RolloutTally {
     ns.fetch_add(took_ns, std::memory_order_relaxed);
     if (some_kernel_failed) failed.fetch_add(1, std::memory_order_relaxed);
   }
-  // A call that no kernel was found for.
+  // A call without a kernel.
   void add_unserved() noexcept {
     calls.fetch_add(1, std::memory_order_relaxed);
     failed.fetch_add(1, std::memory_order_relaxed);
   }
 };
 
-// How the rollout stands.
+// State of the rollout.
 struct RolloutResult {
   uint64_t calls = 0, failed = 0;  // in rollout
   double error_rate = 0;
-  double slowdown = 1;  // 1 where there is too little to compare
-  std::string too_bad;  // why the rules must be taken back; empty: nothing is wrong
+  double slowdown = 1;  // 1 with too little data
+  std::string too_bad;  // why the rules must be taken back; empty: no reason
 };
 
 class Rollout {
  public:
-  // Calls in the rollout before their share of errors, or their time, says anything.
+  // Calls in the rollout before their error rate, or their time, is judged.
   static constexpr uint64_t kEnough = 20, kEnoughToTime = 50;
-  // Calls of a kind, on each side, before they are compared.
+  // Calls of one kind on each side before they are compared.
   static constexpr uint64_t kEnoughOfAKind = 5;
-  // Kinds of calls that are told apart. Calls of others are counted and not compared.
+  // Kinds of calls that are distinguished. Calls of further kinds are counted but not compared.
   static constexpr size_t kKinds = 1024;
 
-  // What calls of an op are told apart by.
+  // The fields that distinguish kinds of calls of an op.
   struct OpSizes {
     std::shared_ptr<const op::Program> program;
     std::vector<op::Field> fields;
   };
 
-  // `next`: what is said for the process, with the new rules. `sizes`: of the ops there are, by index.
+  // `next`: the policy of the process with the new rules. `sizes`: of the registered ops, by index.
   Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next, std::vector<OpSizes> sizes);
-  // The same rollout, when something else is said for the process.
+  // The same rollout after another part of the process's policy has changed.
   std::shared_ptr<const Rollout> with(std::shared_ptr<const ProcessPolicy> next) const;
 
   const ProcessPolicy& next() const noexcept { return *next_; }
   const RolloutRule& rule() const noexcept { return rule_; }
 
-  // Whether this call goes by the new rules. Drawn by lot, so that every thread, op and kind of call has its share.
+  // Whether this call uses the new rules. Sampled at random per call, so that every thread, op and kind of call has its
+  // share.
   bool takes(const op::Labels& labels) const noexcept;
-  // Null for an op that came, or came again, after the rollout began.
+  // Null for an op that was registered after the rollout started.
   const std::vector<op::Field>* sizes(uint32_t op, const op::Program& program) const noexcept;
-  // `kind`: a hash of all that calls are told apart by.
+  // `kind`: a hash of all that distinguishes kinds of calls.
   RolloutTally& tally(uint64_t kind, bool in_rollout) const noexcept;
 
-  // `over`: no more calls will come, so fewer than enough must do.
+  // `over`: no more calls will come, so errors are judged whatever their number.
   RolloutResult result(bool over = false) const;
 
  private:
@@ -85,7 +86,7 @@ class Rollout {
   RolloutRule rule_;
   std::shared_ptr<const ProcessPolicy> next_;
   std::shared_ptr<const std::vector<OpSizes>> sizes_;
-  std::shared_ptr<Kind[]> kinds_;  // the last: calls of kinds that found no place
+  std::shared_ptr<Kind[]> kinds_;  // the last: calls of all further kinds
 };
 
 }  // namespace yard::policy

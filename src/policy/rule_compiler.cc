@@ -101,7 +101,7 @@ class RuleCompiler::OneOp {
   void try_out(const std::vector<Condition>& conditions, size_t index) {
     if (report_ == nullptr) return;
     OpRules scratch;
-    TestPool pool(scratch);
+    ConditionCompiler pool(scratch);
     std::vector<uint32_t> literals;
     for (size_t i = 0; i < conditions.size(); ++i) {
       Wrong wrong;
@@ -132,7 +132,7 @@ class RuleCompiler::OneOp {
   ConditionReport* report_;
   OpRules to_;
   OpFields fields_;
-  TestPool pool_;
+  ConditionCompiler pool_;
   std::unordered_map<std::string_view, SplitKey> keys_;
   std::unordered_map<std::string_view, uint32_t> kernel_ids_;
 };

@@ -30,37 +30,22 @@ struct ConditionReport {
 };
 
 // Collects the tests of one op, each distinct one once.
-class TestPool {
+class ConditionCompiler {
  public:
-  explicit TestPool(OpRules& to) : to_(to) {}
+  explicit ConditionCompiler(OpRules& to) : to_(to) {}
 
-  // Appends what must be true for the condition to hold; false and `wrong` if it makes no sense.
+  // Appends what must be true for the condition to hold; false and `wrong` if it is invalid.
   bool add(const OpField& field, Operator op, const Condition& condition,
            std::vector<uint32_t>& literals, Wrong& wrong);
-  // When all are in: where the axes' values are told apart.
+  // After the last add(): sorts the tests and divides the axes into classes.
   void finish();
 
  private:
-  struct Draft {
-    Test test;
-    std::vector<int64_t> integers;
-    std::vector<double> numbers;
-    std::vector<std::string> texts;
-    std::vector<Regex> regexes;
-    bool negated = false;
-  };
-  bool make(const OpField& field, Operator op, const Condition& c, Draft& to, Wrong& wrong);
-  bool make_whole(Operator op, const Condition& c, const OpField& field, Draft& to, Wrong& wrong);
-  bool make_number(Operator op, const Condition& c, const OpField& field, Draft& to, Wrong& wrong);
-  bool make_switch(const Condition& c, const OpField& field, Draft& to, Wrong& wrong);
-  bool make_closed(Operator op, const Condition& c, const OpField& field, Draft& to, Wrong& wrong);
-  bool make_device(const Condition& c, const OpField& field, Draft& to, Wrong& wrong);
-  bool make_patterns(Operator op, const Condition& c, const OpField& field, Draft& to,
-                     Wrong& wrong);
+  class Draft;
   uint16_t axis_of(const OpField& field);
-  uint32_t test_of(uint16_t axis, Draft draft);
+  uint32_t test_of(uint16_t axis, Draft& draft);
   void make_runs();
-  void tell_apart(Axis& axis, uint32_t test) const;
+  void divide(Axis& axis, uint32_t test) const;
 
   OpRules& to_;
   std::unordered_map<std::string, uint16_t> axes_;

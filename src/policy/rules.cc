@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls against compiled rules.
+// Matching calls with compiled rules.
 #include "policy/rules.h"
 
 #include <algorithm>
@@ -25,18 +25,13 @@ int layout_of(const yard_value_t& v) {
   return loosest;
 }
 
-const yard_tensor_t* first_tensor(const yard_value_t& v) {
-  if (v.tag == YARD_TAG_TENSOR) return v.u.tensor;
-  return v.tag == YARD_TAG_LIST && v.count > 0 ? v.u.list[0] : nullptr;
-}
-
 int64_t device_code(Device d) { return (int64_t{d.type} << 16) | (d.index + 1); }
 
 uint32_t bits_for(uint64_t classes) {
   return classes <= 1 ? 0 : static_cast<uint32_t>(std::bit_width(classes - 1));
 }
 
-// Bits, one after the other, into words.
+// Packs values of some bits into words; none crosses a word.
 class BitSink {
  public:
   explicit BitSink(uint64_t* to) : to_(to) {}
@@ -61,18 +56,14 @@ class BitSink {
 uint32_t OpRules::bits_of(const Axis& axis) noexcept {
   const uint64_t absent = axis.optional ? 1 : 0;
   switch (axis.kind) {
-    case Axis::Kind::kInteger:
-    case Axis::Kind::kLabelInteger: return bits_for(axis.cuts.size() + 1 + absent);
     case Axis::Kind::kNumber: return bits_for(2 * axis.marks.size() + 2 + absent);
     case Axis::Kind::kText:
     case Axis::Kind::kLabel:
       return bits_for(axis.words.size() + 1 + absent) + static_cast<uint32_t>(axis.patterns.size());
-    case Axis::Kind::kDType: return 6;
-    case Axis::Kind::kLayout: return 2;
     case Axis::Kind::kDevice:
-    case Axis::Kind::kFlag: break;
+    case Axis::Kind::kFlag: return 0;
+    default: return bits_for(axis.cuts.size() + 1 + absent);
   }
-  return 0;
 }
 
 OpRules::Value OpRules::read(const Axis& axis, const CallView& call) {
@@ -86,10 +77,6 @@ OpRules::Value OpRules::read(const Axis& axis, const CallView& call) {
     case Axis::Kind::kText:
       v.there = call.args[axis.arg].tag == YARD_TAG_STRING;
       if (v.there) v.s = {call.args[axis.arg].u.string, call.args[axis.arg].count};
-      return v;
-    case Axis::Kind::kDType:
-      if (const yard_tensor_t* t = first_tensor(call.args[axis.arg]))
-        v.there = true, v.i = static_cast<int64_t>(t->facts & YARD_FACTS_DTYPE);
       return v;
     case Axis::Kind::kLayout:
       v.i = -1;
@@ -147,12 +134,10 @@ bool OpRules::device_holds(const Test& t, const Value& v) const {
 
 bool OpRules::holds(const Test& t, const Value& v) const {
   switch (t.kind) {
-    case Test::Kind::kAtLeast: return v.i >= t.a;
+    case Test::Kind::kInteger: return t.integer.holds(v.i);
     case Test::Kind::kOneOf:
-      if (t.count == 1) return integers_[t.first] == v.i;
       return std::binary_search(integers_.begin() + t.first, integers_.begin() + t.first + t.count,
                                 v.i);
-    case Test::Kind::kMask: return ((static_cast<uint64_t>(t.a) >> v.i) & 1) != 0;
     case Test::Kind::kNumberAtLeast: return v.f >= t.f;
     case Test::Kind::kNumberAbove: return v.f > t.f;
     case Test::Kind::kNumberAtMost: return v.f <= t.f;
@@ -178,7 +163,7 @@ void OpRules::answer(const Run& run, const Value& v, uint8_t* truth) const {
     for (size_t i = from; i < to; ++i) truth[2 * i] = yes, truth[2 * i + 1] = no;
   };
   if (!v.there) return fill(0, run.count, 0, 0);
-  if (run.kind == Test::Kind::kAtLeast) {
+  if (!run.equal) {
     const auto below = static_cast<size_t>(std::upper_bound(begin, end, v.i) - begin);
     fill(0, below, 1, 0);
     fill(below, run.count, 0, 1);
@@ -216,14 +201,9 @@ void OpRules::match(const CallView& call, Matches& to) const {
 }
 
 uint64_t OpRules::class_of(const Axis& axis, const Value& v) {
-  if (!v.there && axis.kind != Axis::Kind::kDType && axis.kind != Axis::Kind::kLayout) return 0;
+  if (!v.there) return 0;
   const uint64_t base = axis.optional ? 1 : 0;
   switch (axis.kind) {
-    case Axis::Kind::kInteger:
-    case Axis::Kind::kLabelInteger:
-      return base +
-             static_cast<uint64_t>(std::upper_bound(axis.cuts.begin(), axis.cuts.end(), v.i) -
-                                   axis.cuts.begin());
     case Axis::Kind::kNumber: {
       if (std::isnan(v.f)) return base + 2 * axis.marks.size() + 1;
       const auto at = std::lower_bound(axis.marks.begin(), axis.marks.end(), v.f);
@@ -236,12 +216,11 @@ uint64_t OpRules::class_of(const Axis& axis, const Value& v) {
       const bool known = at != axis.words.end() && *at == v.s;
       return base + (known ? static_cast<uint64_t>(at - axis.words.begin()) + 1 : 0);
     }
-    case Axis::Kind::kDType: return static_cast<uint64_t>(v.i);       // 0: none
-    case Axis::Kind::kLayout: return static_cast<uint64_t>(v.i + 1);  // 0: none
-    case Axis::Kind::kDevice:
-    case Axis::Kind::kFlag: break;
+    default: {
+      const auto at = std::upper_bound(axis.cuts.begin(), axis.cuts.end(), v.i);
+      return base + static_cast<uint64_t>(at - axis.cuts.begin());
+    }
   }
-  return 0;
 }
 
 void OpRules::fold(const CallView& call, uint64_t* words) const {

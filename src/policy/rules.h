@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules compiled for one op: which of them hold for a call, and what of the call that depends on.
 //
-// Conditions become tests, each distinct one once; a rule is a conjunction of tests or of their opposites.
-// A call is matched by evaluating every test once and then looking through the rules, best first. What tests
-// read is listed as axes: calls that fall into the same class on every axis match the same rules, so a cache
-// key needs only the classes (fold()), however many rules there are.
+// Conditions become tests, each distinct one once; a rule is a conjunction of tests or their opposites. match()
+// evaluates every test once and then goes through the rules, best first. Axes list what tests read: calls of the same
+// class on every axis match the same rules, so a cache key needs only the classes (fold()), however many rules
+// there are.
 #pragma once
 
 #include <yard/config.h>
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "op/call_spec.h"
-#include "op/field.h"
+#include "op/predicate.h"
 #include "policy/regex.h"
 
 namespace yard::policy {
@@ -31,18 +31,17 @@ struct CallView {
   const op::Labels* labels = nullptr;  // null: none
 };
 
-// One thing that tests read, and where its values are told apart.
+// One value that tests read, and where it is divided into classes.
 struct Axis {
   enum class Kind : uint8_t {
-    kInteger,       // `field`: a dimension, product, rank, size, count, int, bool or enum argument
+    kInteger,       // `field`
     kNumber,        // float argument `arg`
     kText,          // string argument `arg`
-    kDType,         // of tensor `arg`
     kLayout,        // the loosest of `count` arguments from `arg`: 0 contiguous, 1 dense, 2 strided
     kDevice,        // of the call; part of every key anyway
     kFlag,          // `flag`; part of every key anyway
     kLabel,         // text of `label`
-    kLabelInteger,  // `label` as a whole number; one that is none is absent
+    kLabelInteger,  // `label` as a whole number; absent if it is none
   };
   Kind kind = Kind::kInteger;
   bool optional = false;  // a call may lack it; then no test on it holds, nor does its opposite
@@ -50,22 +49,21 @@ struct Axis {
   uint32_t flag = 0;
   op::Field field;
   std::string label;
-  // Ascending. Two values with as many cuts at or below them pass the same tests (kInteger, kLabelInteger).
-  std::vector<int64_t> cuts;
-  std::vector<double> marks;       // kNumber: values that are told from those beside them
-  std::vector<std::string> words;  // kText, kLabel: texts that are told from all others ...
-  std::vector<uint32_t> patterns;  // ... and the tests that are globs or regular expressions
+  // Ascending.
+  std::vector<int64_t> cuts;  // integers with as many of these at or below them pass the same tests
+  std::vector<double> marks;  // kNumber: values that differ from those beside them
+  std::vector<std::string> words;  // kText, kLabel: texts that differ from all others
+  std::vector<uint32_t> patterns;  // kText, kLabel: tests that are globs or regular expressions
 
-  // How many bits fold() writes, one for each pattern among them: none for kDevice and kFlag.
-  uint32_t bits = 0;
+  uint32_t bits =
+      0;  // that fold() writes, one of them for each pattern; none for kDevice and kFlag
 };
 
-// A question about one axis.
+// A predicate on the value of one axis.
 struct Test {
   enum class Kind : uint8_t {
-    kAtLeast,        // integer >= a
+    kInteger,        // `integer` holds
     kOneOf,          // integer in integers[first, first + count)
-    kMask,           // bit of a: dtype, layout, flag
     kNumberAtLeast,  // number >= f, and so on
     kNumberAbove,
     kNumberAtMost,
@@ -80,7 +78,7 @@ struct Test {
   bool platform = false;  // kGlob, kRegex of a device: its type alone
   uint16_t axis = 0;
   uint32_t first = 0, count = 0;
-  int64_t a = 0;
+  op::IntegerTest integer;
   double f = 0;
 };
 
@@ -102,7 +100,7 @@ struct CompiledScore {
 struct Matches {
   std::vector<uint32_t> rules;  // best first
   std::vector<uint32_t> scores;
-  std::vector<uint8_t> truth;  // for match() alone
+  std::vector<uint8_t> truth;  // scratch of match()
 };
 
 // Immutable; any thread may use one. Refers to nothing outside.
@@ -126,12 +124,12 @@ class OpRules {
 
   // Words that fold() writes.
   uint32_t key_words() const noexcept { return key_words_; }
-  // Two calls with equal words, device and flags match the same. No allocation, unless an axis has patterns.
+  // Calls with equal words, device and flags match the same rules. No allocation, unless an axis has patterns.
   void fold(const CallView& call, uint64_t* words) const;
 
  private:
   friend class RuleCompiler;
-  friend class TestPool;
+  friend class ConditionCompiler;
   struct Value {
     bool there = false;
     int64_t i = 0;
@@ -144,12 +142,17 @@ class OpRules {
   bool device_holds(const Test& test, const Value& v) const;
   static uint64_t class_of(const Axis& axis, const Value& v);
   static uint32_t bits_of(const Axis& axis) noexcept;
-  // Tests that one look-up answers: kAtLeast of one axis by their numbers, or kOneOf of one number each.
+  // Tests of one axis that a single search answers: all are `>= n`, or all are `== n`, with ascending n.
   struct Run {
     uint16_t axis = 0;
-    Test::Kind kind = Test::Kind::kAtLeast;
-    uint32_t first = 0, count = 0;  // tests, and their numbers in run_numbers_
+    bool equal = false;
+    uint32_t first = 0, count = 0;  // tests, and their n in run_numbers_
   };
+  static bool in_run(const Test& test) noexcept {
+    return test.kind == Test::Kind::kInteger &&
+           test.integer.kind == op::IntegerTest::Kind::kRange &&
+           (test.integer.b == INT64_MAX || test.integer.a == test.integer.b);
+  }
   void answer(const Run& run, const Value& v, uint8_t* truth) const;
   bool all_true(uint32_t first, uint32_t count, const uint8_t* truth) const noexcept {
     for (uint32_t i = first; i < first + count; ++i)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policies from several sources, weakest first, and who said what.
+// Policies from several sources, weakest first, and which source set what.
 #pragma once
 
 #include <yard/explain.h>

@@ -18,7 +18,7 @@
 
 namespace yard::policy {
 
-// The attention op of others' files, as we would declare it.
+// The attention op of other projects' files, declared in our grammar.
 inline constexpr const char* kAttention =
     "(out!: T[batch, seq_q, heads, head_dim], q: T[batch, seq_q, heads, head_dim], "
     "k: T[batch, seq_k, kv_heads, head_dim], v: T[batch, seq_k, kv_heads, head_dim], "
@@ -96,7 +96,7 @@ inline std::vector<std::string> problems_of(ConfigReading reading, const Known& 
   return lines;
 }
 
-// The call that a CallSpec describes, seen as rules see it.
+// The call that a CallSpec describes, as a CallView.
 class TestCall {
  public:
   TestCall(const Known& known, const std::string& text) {

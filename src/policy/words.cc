@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Switches, kinds, tokens, names and lists of them.
 #include "policy/words.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <vector>
+#include <cmath>
 
 #include "base/text.h"
+#include "base/yaml.h"
 
 namespace yard::policy {
 namespace {
 
-Status wrong(std::string_view right, std::string_view word, const std::vector<std::string>& words) {
-  // Every short word is near to a single letter, which says nothing.
-  const std::string hint = word.size() > 1 ? base::did_you_mean(base::lower(word), words) : "";
-  return Status(Code::kParse, fmt::format("expected {}{}", right, hint));
+constexpr const char* kTokenKinds[] = {"default", "vendor", "reference"};
+
+Status not_a_word(std::string_view expected, std::string_view text, const Names& words) {
+  // Every short word is close to a single letter.
+  const std::string hint = text.size() > 1 ? base::did_you_mean(base::lower(text), words) : "";
+  return Status(Code::kParse, fmt::format("expected {}{}", expected, hint));
 }
 
 template <class F>
@@ -23,22 +25,22 @@ bool all_of(std::string_view text, F f) noexcept {
   return !text.empty() && std::all_of(text.begin(), text.end(), f);
 }
 
-Names read_list(std::string_view value, bool (*is_name)(std::string_view) noexcept,
-                std::string_view what, std::string_view right, Problems& problems) {
-  Names names;
-  size_t number = 0;
-  for (std::string_view entry : base::split(value, ',')) {
-    ++number;
-    if (entry.empty())
-      problems.push_back(
-          fmt::format("entry {} is empty; expected one ',' between entries", number));
-    else if (!is_name(entry))
-      problems.push_back(
-          fmt::format("{} is no {}; expected {}", base::excerpt(entry), what, right));
-    else if (std::find(names.begin(), names.end(), entry) == names.end())
-      names.emplace_back(entry);
-  }
-  return names;
+bool is_glob_char(char c) { return base::is_bare_word({&c, 1}) || c == '*' || c == '?'; }
+
+struct Unit {
+  const char* name;
+  double ns;
+};
+constexpr Unit kUnits[] = {{"h", 3600e9}, {"m", 60e9}, {"s", 1e9},
+                           {"ms", 1e6},   {"us", 1e3}, {"ns", 1}};
+
+std::string bounds(const Form& form) {
+  const auto text = [&](double v) {
+    if (form.shape == Shape::kWhole) return std::to_string(static_cast<int64_t>(v));
+    const std::string number = fmt::format("{}", v);
+    return form.shape == Shape::kDuration ? print_duration(*read_duration(number)) : number;
+  };
+  return fmt::format("from {} to {}", text(form.least), text(form.most));
 }
 
 // The tokens of one op, `vendor|default`.
@@ -74,41 +76,77 @@ Names read_order(const std::string& op, std::string_view text, Problems& problem
 
 }  // namespace
 
-Result<bool> read_switch(std::string_view word) {
-  for (const char* on : {"1", "on", "true", "yes"})
-    if (base::same_word(word, on)) return true;
-  for (const char* off : {"0", "off", "false", "no"})
-    if (base::same_word(word, off)) return false;
-  return wrong("0/1, off/on, false/true or no/yes", word,
-               {"on", "off", "true", "false", "yes", "no"});
-}
-
-Result<Kind> read_kind(std::string_view word) {
-  const std::string small = base::lower(word);
-  if (const auto kind = parse_kind(small)) return *kind;
-  if (small == "flaggems" || small == "flagos") return Kind::kDefault;
-  return wrong("default, vendor or reference", word, {"default", "vendor", "reference"});
-}
-
-Result<std::string> read_probe(std::string_view word) {
-  const std::string small = base::lower(word);
-  if (small == "never" || small == "changed" || small == "always") return small;
-  return wrong("never, changed or always", word, {"never", "changed", "always"});
-}
-
-Result<std::string> read_token(std::string_view word) {
-  const size_t colon = word.find(':');
-  if (colon == std::string_view::npos) {
-    if (const auto kind = read_kind(word); kind.ok()) return std::string(to_string(*kind));
-    if (base::same_word(word, "impl"))
-      return Status(Code::kParse, "expected impl:ID, with the id of a kernel");
-    if (base::is_bare_word(word) && word.find('.') != std::string_view::npos)
-      return Status(Code::kParse, fmt::format("expected impl:{}", word));
-    return wrong("default, vendor, reference, vendor:NAME or impl:ID", word,
-                 {"default", "vendor", "reference"});
+std::string wanted(const Form& form, const Names& keys) {
+  switch (form.shape) {
+    case Shape::kVersion: return "\"1.0\"";
+    case Shape::kSwitch: return "true or false";
+    case Shape::kWhole: return "a whole number " + bounds(form);
+    case Shape::kNumber: return "a number " + bounds(form);
+    case Shape::kDuration: return "a time as 500ms or 30s, " + bounds(form);
+    case Shape::kWord: return base::one_of({form.words.begin(), form.words.end()});
+    case Shape::kMode: return "auto, static, dynamic, config, hot_reload or a mode of the program";
+    case Shape::kText: return "text";
+    case Shape::kLevels: return "levels of loggers";
+    case Shape::kPath: return "the path of a file";
+    case Shape::kFolder: return "the path of a folder";
+    case Shape::kPaths: return "a path or a list of paths";
+    case Shape::kOpGlob: return "the name of an op or a glob as attention.*";
+    case Shape::kKernel: return "the id of a kernel or a glob as vendor.*";
+    case Shape::kOneKernel: return "reference, or the id of one kernel";
+    case Shape::kKernels: return "the id of a kernel or a list of ids";
+    case Shape::kGlobs: return "ids or globs of kernels";
+    case Shape::kVendors: return "names of vendors";
+    case Shape::kNames: return "names of backends";
+    case Shape::kOpKernel:
+    case Shape::kOneOpKernel: return "a map from ops to ids of kernels";
+    case Shape::kOpKernels: return "a map from ops to lists of kernels";
+    case Shape::kOpOrders: return "a map from ops to lists of tokens";
+    case Shape::kOpModes: return "a map from ops to modes";
+    case Shape::kSwitches: return "a map from backends to true or false";
+    case Shape::kLabels: return "a map from labels to texts";
+    case Shape::kConditions: return "a map from fields to values";
+    case Shape::kFunctions: return "a map from groups or functions to maps";
+    case Shape::kMap: return "a map with " + base::one_of(keys);
+    case Shape::kMaps: return "a list of maps";
+    case Shape::kOneOrMaps: return "a map with " + base::one_of(keys) + ", or a list of such";
   }
-  const std::string_view head = base::trim(word.substr(0, colon));
-  const std::string_view name = base::trim(word.substr(colon + 1));
+  return "another value";
+}
+
+Result<bool> read_switch(std::string_view text) {
+  for (const char* on : {"1", "on", "true", "yes"})
+    if (base::same_word(text, on)) return true;
+  for (const char* off : {"0", "off", "false", "no"})
+    if (base::same_word(text, off)) return false;
+  return not_a_word("0/1, off/on, false/true or no/yes", text,
+                    {"on", "off", "true", "false", "yes", "no"});
+}
+
+Result<size_t> read_word(std::string_view text, std::span<const char* const> words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string_view word = words[i];
+    if (base::same_word(text, word)) return i;
+    if (word == "default" && (base::same_word(text, "flaggems") || base::same_word(text, "flagos")))
+      return i;
+  }
+  const Names names(words.begin(), words.end());
+  return not_a_word(base::one_of(names), text, names);
+}
+
+Result<std::string> read_token(std::string_view text) {
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos) {
+    if (const auto kind = read_word(text, kTokenKinds); kind.ok())
+      return std::string(kTokenKinds[*kind]);
+    if (base::same_word(text, "impl"))
+      return Status(Code::kParse, "expected impl:ID, with the id of a kernel");
+    if (base::is_bare_word(text) && text.find('.') != std::string_view::npos)
+      return Status(Code::kParse, fmt::format("expected impl:{}", text));
+    return not_a_word("default, vendor, reference, vendor:NAME or impl:ID", text,
+                      {"default", "vendor", "reference"});
+  }
+  const std::string_view head = base::trim(text.substr(0, colon));
+  const std::string_view name = base::trim(text.substr(colon + 1));
   if (base::same_word(head, "vendor")) {
     if (is_vendor_name(name)) return fmt::format("vendor:{}", name);
     return Status(Code::kParse, "expected vendor:NAME, with the name of a vendor");
@@ -117,24 +155,60 @@ Result<std::string> read_token(std::string_view word) {
     if (base::is_bare_word(name)) return fmt::format("impl:{}", name);
     return Status(Code::kParse, "expected impl:ID, with the id of a kernel");
   }
-  return wrong("vendor:NAME or impl:ID", head, {"vendor", "impl"});
+  return not_a_word("vendor:NAME or impl:ID", head, {"vendor", "impl"});
 }
 
-Names read_vendors(std::string_view value, Problems& problems) {
-  return read_list(value, is_vendor_name, "name of a vendor", "names with ',' between them",
-                   problems);
+std::optional<std::chrono::nanoseconds> read_duration(std::string_view text) noexcept {
+  double unit = 1e9;
+  for (const Unit& u : kUnits) {
+    const std::string_view name = u.name;
+    if (!text.ends_with(name)) continue;
+    const std::string_view head = base::trim(text.substr(0, text.size() - name.size()));
+    if (!base::yaml_number(head)) continue;  // "ms" also ends with "s"
+    unit = u.ns;
+    text = head;
+    break;
+  }
+  const auto number = base::yaml_number(text);
+  if (!number || !std::isfinite(*number)) return std::nullopt;
+  const double ns = std::round(*number * unit);
+  if (std::abs(ns) > 9e18) return std::nullopt;
+  return std::chrono::nanoseconds(static_cast<int64_t>(ns));
 }
 
-Names read_globs(std::string_view value, Problems& problems) {
-  return read_list(value, is_kernel_glob, "id or glob of kernels", "default.simd,vendor.*",
-                   problems);
+std::string print_duration(std::chrono::nanoseconds d) {
+  for (const Unit& u : {Unit{"s", 1e9}, Unit{"ms", 1e6}, Unit{"us", 1e3}}) {
+    const auto whole = static_cast<int64_t>(u.ns);
+    if (d.count() % whole == 0) return fmt::format("{}{}", d.count() / whole, u.name);
+  }
+  return fmt::format("{}ns", d.count());
 }
 
-Orders read_orders(std::string_view value, Problems& problems) {
-  Orders orders;
-  constexpr const char* kRight = "expected OP=TOKEN|TOKEN";
+Names read_list(std::string_view text, Shape shape, Problems& problems) {
+  const bool vendors = shape == Shape::kVendors;
+  Names names;
   size_t number = 0;
-  for (std::string_view entry : base::split(value, ';')) {
+  for (std::string_view entry : base::split(text, ',')) {
+    ++number;
+    if (entry.empty())
+      problems.push_back(
+          fmt::format("entry {} is empty; expected one ',' between entries", number));
+    else if (!(vendors ? is_vendor_name(entry) : is_kernel_glob(entry)))
+      problems.push_back(base::excerpt(entry) +
+                         (vendors
+                              ? " is no name of a vendor; expected names with ',' between them"
+                              : " is no id or glob of kernels; expected default.simd,vendor.*"));
+    else if (std::find(names.begin(), names.end(), entry) == names.end())
+      names.emplace_back(entry);
+  }
+  return names;
+}
+
+Orders read_orders(std::string_view text, Problems& problems) {
+  Orders orders;
+  constexpr const char* kExpected = "expected OP=TOKEN|TOKEN";
+  size_t number = 0;
+  for (std::string_view entry : base::split(text, ';')) {
     ++number;
     const size_t equals = entry.find('=');
     const std::string op(base::trim(entry.substr(0, equals)));
@@ -142,9 +216,9 @@ Orders read_orders(std::string_view value, Problems& problems) {
       problems.push_back(
           fmt::format("entry {} is empty; expected one ';' between entries", number));
     } else if (equals == std::string_view::npos) {
-      problems.push_back(fmt::format("{} has no '='; {}", base::excerpt(entry), kRight));
+      problems.push_back(fmt::format("{} has no '='; {}", base::excerpt(entry), kExpected));
     } else if (op.empty()) {
-      problems.push_back(fmt::format("{} names no op; {}", base::excerpt(entry), kRight));
+      problems.push_back(fmt::format("{} names no op; {}", base::excerpt(entry), kExpected));
     } else if (!is_op_name(op)) {
       problems.push_back(
           fmt::format("{} is no name of an op; expected lower-case letters, digits, '_' and '.'",
@@ -173,8 +247,25 @@ bool is_op_name(std::string_view text) noexcept {
   });
 }
 
-bool is_kernel_glob(std::string_view text) noexcept {
-  return all_of(text, [](char c) { return base::is_bare_word({&c, 1}) || c == '*' || c == '?'; });
+bool is_op_glob(std::string_view text) noexcept {
+  return all_of(text, [](char c) { return is_op_name({&c, 1}) || c == '*' || c == '?'; });
+}
+
+bool is_kernel_glob(std::string_view text) noexcept { return all_of(text, is_glob_char); }
+
+bool is_function_glob(std::string_view text) noexcept {
+  const size_t slash = text.find('/');
+  return is_kernel_glob(text.substr(0, slash)) &&
+         (slash == text.npos || is_kernel_glob(text.substr(slash + 1)));
+}
+
+bool has_wildcard(std::string_view text) noexcept {
+  return text.find_first_of("*?") != std::string_view::npos;
+}
+
+std::string shown(std::string_view text, bool quoted) {
+  return !quoted && base::is_bare_word(text) && text.size() <= 80 ? std::string(text)
+                                                                  : base::excerpt(text);
 }
 
 }  // namespace yard::policy

@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 
 #include "registry/changes.h"
-#include "registry/function_sites.h"
-#include "registry/hook_declarations.h"
+#include "registry/declarations.h"
 
 namespace yard::registry {
 namespace {
@@ -16,16 +15,27 @@ std::string title(const Hook& h) {
 
 Status conflict(std::string message) { return Status(Code::kConflict, std::move(message)); }
 
-// What the program and the others say of the name.
+// An error if `declared`, the declarations of its name, has none of its signature.
+template <class Declarations>
+Status check_signature(std::string_view what, const Hook& h, const Declarations& declared) {
+  for (const auto* d : declared)
+    if (d->signature == h.signature) return {};
+  if (declared.empty()) return {};
+  return conflict(
+      fmt::format("{} of backend '{}' has another signature than its declaration\n"
+                  "  declared: {}\n  provided: {}",
+                  what, h.backend, declared[0]->signature, h.signature));
+}
+
+Status check_function(const Hook& h) {
+  return check_signature(fmt::format("function '{}/{}'", h.group, h.name), h,
+                         function_sites(h.group, h.name));
+}
+
+// Compared with what the program declares and other backends provide under its name.
 Status check_hook(const State& state, const Hook& hook) {
   const auto declared = declared_hooks(hook.name);
-  bool fits = declared.empty();
-  for (const HookDeclaration* d : declared) fits |= d->signature == hook.signature;
-  if (!fits)
-    return conflict(
-        fmt::format("hook '{}' of backend '{}' has another signature than its declaration\n"
-                    "  declared: {}\n  provided: {}",
-                    hook.name, hook.backend, declared[0]->signature, hook.signature));
+  YARD_RETURN_IF_ERROR(check_signature(title(hook), hook, declared));
   const Hook* other = nullptr;
   for (const auto& h : state.hooks) {
     if (h->name != hook.name) continue;
@@ -36,8 +46,8 @@ Status check_hook(const State& state, const Hook& hook) {
                       "  known: {}\n  new:   {}",
                       hook.name, hook.backend, h->backend, h->signature, hook.signature));
   }
-  // A name that nobody knows is taken even if it may only override: who declares it may come later, and until
-  // then nobody calls it. It is listed as undeclared.
+  // An unknown name is accepted even if the hook may only override: its declaration may come later. Until then it is
+  // listed as undeclared and never called.
   const bool only_adds = (hook.d.flags & (YARD_HOOK_ADDS | YARD_HOOK_OVERRIDES)) == YARD_HOOK_ADDS;
   if (!only_adds || (declared.empty() && other == nullptr)) return {};
   return conflict(fmt::format(

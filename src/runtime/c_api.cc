@@ -48,12 +48,14 @@ Result<Options> read_options(const yard_options_t* given) {
   yard_options_t c{};
   std::memcpy(&c, given, std::min<size_t>(given->size, sizeof c));
   if (c.size < 2 * sizeof(uint32_t))
-    return Status(Code::kInvalidArgument, "options without a size");
+    return Status(Code::kInvalidArgument,
+                  "invalid options: expected their size in the first field");
   if (c.force != nullptr) o.force = c.force;
   for (const char* const* d = c.deny; d != nullptr && *d != nullptr; ++d) o.deny.emplace_back(*d);
   if (c.mode != nullptr) {
     o.mode_name = c.mode;
-    if (o.mode_name.empty()) return Status(Code::kInvalidArgument, "the name of a mode is empty");
+    if (o.mode_name.empty())
+      return Status(Code::kInvalidArgument, "invalid mode: expected a name, got an empty string");
   }
   if (c.deadline_ns > 0)
     o.deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(c.deadline_ns);
@@ -72,7 +74,7 @@ Result<Options> read_options(const yard_options_t* given) {
     Policy p;
     if (c.prefer > YARD_KIND_REFERENCE)
       return Status(Code::kInvalidArgument,
-                    "prefer is none of YARD_KIND_DEFAULT, _VENDOR, _REFERENCE");
+                    "invalid prefer: expected YARD_KIND_DEFAULT, _VENDOR or _REFERENCE");
     if (c.prefer != 0) p.prefer = static_cast<Kind>(c.prefer);
     if ((c.flags & YARD_OPTION_STRICT) != 0) p.strict = true;
     o.policy = p;
@@ -97,7 +99,7 @@ Status call_with(detail::Site* site, const yard_value_t* args, uint32_t count,
   if (!o.ok()) return std::move(o).status();
   ResultRecord record;
   if (result != nullptr) o->result = &record;
-  Status s = site->core->call_slow(*site, args, count, &*o);
+  Status s = detail::call_slow(*site, args, count, &*o);
   write_result(record, result);
   return s;
 }
@@ -116,7 +118,7 @@ yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size) {
   yard::guarded(error, error_size, [&] {
     if (name == nullptr) return yard::missing("the op's name");
     Status why;
-    site = Runtime::shared().core().attach(name, yard::detail::kPacked, &why);
+    site = Runtime::shared().core().sites.attach(name, yard::detail::kPacked, &why);
     return why;
   });
   return reinterpret_cast<yard_op_ref_t*>(site);

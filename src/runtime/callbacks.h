@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of the program that threads of the runtime call, and that may be taken away at any time.
+// Functions of the program that threads of the runtime call, and that may be removed at any time.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Callback {
 template <class F>
 using Callbacks = std::map<uint64_t, std::shared_ptr<Callback<F>>>;
 
-// The same functions for a forked child: another thread may have been inside one, whose lock is not for us.
+// The same functions for a forked child, with locks of their own: another thread may have held the parent's.
 template <class F>
 Callbacks<F> inherited(const Callbacks<F>& parents) {
   Callbacks<F> to;
@@ -30,7 +30,7 @@ Callbacks<F> inherited(const Callbacks<F>& parents) {
   return to;
 }
 
-// Neither running, but on this thread, nor called again when this returns. `lock` is that of the functions.
+// When this returns, the function is not called again, and is not running unless on this thread. `lock` guards `from`.
 template <class Lock, class F>
 void remove_callback(Lock& lock, Callbacks<F>& from, uint64_t id) {
   std::shared_ptr<Callback<F>> found;
@@ -42,7 +42,8 @@ void remove_callback(Lock& lock, Callbacks<F>& from, uint64_t id) {
   }
   const std::lock_guard running(found->running);
   found->removed = true;
-  if (found->inside > 0) return;  // of itself: it stays until it ends, for others to wait for
+  if (found->inside > 0)
+    return;  // it removes itself: it stays until it ends, so that others can wait for it
   const std::lock_guard hold(lock);
   from.erase(id);
 }

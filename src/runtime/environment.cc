@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "runtime/recorder.h"
+#include "runtime/recording.h"
 
 namespace yard::runtime {
 namespace {
@@ -13,10 +13,10 @@ namespace {
 using policy::EnvProblem;
 using policy::Reading;
 
-// Names that the environment uses and nobody has registered.
-class Strangers {
+// Finds names in the environment that are not registered.
+class UnknownNames {
  public:
-  Strangers(const registry::State& state, const policy::Variables& variables, Reading& to)
+  UnknownNames(const registry::State& state, const policy::Variables& variables, Reading& to)
       : variables_(variables), to_(to) {
     for (const auto& [name, op_record] : state.op_records) ops_.push_back(name);
     for (const auto& [name, backend] : state.backends) {
@@ -56,7 +56,7 @@ class Strangers {
   std::vector<std::string> ops_, vendors_, switches_;
 };
 
-// Whoever starts a process with more rights than their own must not choose what it reads, writes or opens.
+// The user who starts a privileged process must not choose what it reads, writes or opens.
 void ignore_paths(Reading& now) {
   policy::Environment& e = now.good;
   const std::pair<const char*, std::string*> paths[] = {{"YARD_CONFIG", &e.config},
@@ -66,14 +66,13 @@ void ignore_paths(Reading& now) {
                                                         {"YARD_RECORD", &e.record}};
   for (const auto& [variable, value] : paths) {
     if (value->empty()) continue;
-    now.problems.push_back({variable, base::quote(*value),
-                            "ignored: the process has more rights than whoever set the variable",
-                            true});
+    now.problems.push_back(
+        {variable, base::quote(*value), "ignored in a privileged process", true});
     value->clear();
   }
 }
 
-// A file that cannot be written is told at once, not when there is something to write.
+// A file that cannot be written is reported at once, not when there is something to write.
 void check_record(const Reading& before, Reading& now) {
   std::string& path = now.good.record;
   if (path.empty() || path == before.good.record) return;
@@ -91,7 +90,7 @@ std::shared_ptr<const Reading> read_environment(const Reading& before, const reg
   auto reading = std::make_shared<Reading>();
   const policy::Variables variables = policy::yard_variables();
   reading->good = policy::read_environment(variables, before.good, reading->problems);
-  Strangers(state, variables, *reading).find();
+  UnknownNames(state, variables, *reading).find();
   // Levels first: they decide what of the rest is seen.
   if (reading->good.log_levels != before.good.log_levels)
     if (const Status s = apply_log_levels(reading->good.log_levels); !s.ok())

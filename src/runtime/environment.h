@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A runtime and the process's environment: reading it, and telling what of it is not valid here.
+// The environment of the process: reading it for a runtime and reporting what is invalid there.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,9 @@
 
 namespace yard::runtime {
 
-// Reads the variables YARD_* over what was good before. Names of ops, vendors and backends that nobody has
-// registered are warnings: they may come later. Logs every problem and applies the log levels. In a privileged
-// process, one with more rights than whoever started it, what names files, plugins or probes is ignored and told.
+// Reads the variables YARD_* over the last valid values. Unknown names of ops, vendors and backends are warnings: they may
+// be registered later. Logs every problem and applies the log levels. In a privileged process (set-uid, set-gid, file
+// capabilities) variables that name files, plugins or probes are ignored and reported.
 std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& before,
                                                         const registry::State& state,
                                                         bool privileged = plugin::privileged());

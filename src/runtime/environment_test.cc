@@ -169,7 +169,7 @@ TEST_F(EnvironmentTest, NamesNoFilesToAPrivilegedProcess) {
   for (const policy::EnvProblem& p : reading->problems) {
     EXPECT_TRUE(p.error);
     EXPECT_THAT(log_, HasSubstr(p.variable + "="));
-    EXPECT_THAT(p.message, HasSubstr("more rights"));
+    EXPECT_THAT(p.message, HasSubstr("privileged process"));
   }
   const auto plain = runtime::read_environment({}, nothing, false);
   EXPECT_EQ(plain->good.config, "/nowhere/at/all");

@@ -70,11 +70,11 @@ int32_t call_op(void* self, yard_call_t* call, const char* op, const yard_value_
   Status status;
   try {
     detail::Core& core = *static_cast<Host*>(self)->core;
-    detail::Site* site = op != nullptr ? core.attach(op, detail::kPacked, &status) : nullptr;
+    detail::Site* site = op != nullptr ? core.sites.attach(op, detail::kPacked, &status) : nullptr;
     if (site != nullptr)
       status = Status::adopt(detail::call_packed(site, args, count));
     else if (status.ok())
-      status = Status(Code::kInvalidArgument, "call_op was given no op");
+      status = Status(Code::kInvalidArgument, "call_op: expected the name of an op, got NULL");
   } catch (const std::exception& e) {
     status = Status(Code::kInternal, e.what());
   }
@@ -127,12 +127,12 @@ Status Host::state(const std::vector<std::string>& features) {
     std::string name = colon < text.size() ? text.substr(colon + 1) : "";
     if (!device || !base::is_bare_word(name))
       return Status(Code::kInvalidArgument,
-                    fmt::format("{} is no feature of a device; expected one like cuda:sm_90",
+                    fmt::format("invalid device feature {}: expected one like cuda:sm_90",
                                 base::excerpt(text)));
     if (device->type == kCpu)
-      return Status(
-          Code::kInvalidArgument,
-          fmt::format("{}: what the processor has is found out, not stated", base::excerpt(text)));
+      return Status(Code::kInvalidArgument,
+                    fmt::format("invalid device feature {}: CPU features are detected, not stated",
+                                base::excerpt(text)));
     read.emplace_back(device->type, std::move(name));
   }
   for (size_t i = 0; i < read.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host table: what kernels may ask of the runtime they run in.
+// The host table: the functions of a runtime that kernels may call.
 #pragma once
 
 #include <yard/plugin.h>
@@ -24,14 +24,13 @@ struct Host {
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  // What devices have beside the processor, which this library cannot find out: "cuda:sm_90". From now on; all or
-  // nothing. Any thread.
+  // Adds features of devices other than the CPU, which this library cannot detect: "cuda:sm_90". All or none. Any thread.
   Status state(const std::vector<std::string>& features);
   std::vector<std::string> stated() const;
   bool has_stated(int32_t device, std::string_view name) const noexcept;
 
  private:
-  // Only added to, so that nobody waits, not even a forked child.
+  // Only added to: readers need no lock, also in a forked child.
   struct Stated {
     int32_t device;
     std::string name, text;

@@ -12,10 +12,10 @@ namespace {
 Status bad(std::string what) { return Status(Code::kInvalidArgument, std::move(what)); }
 
 // Whether some kernel of the op can be created with these options.
-Status somebody_takes(const registry::OpRecord& op_record,
+Status check_accepted(const registry::OpRecord& op_record,
                       const std::vector<exec::OwnedValue>& options) {
   if (options.empty()) return {};
-  Status s = bad(fmt::format("no kernel of op '{}' takes these options", op_record.op->name));
+  Status s = bad(fmt::format("no kernel of op '{}' accepts these options", op_record.op->name));
   for (const auto& [id, kernel] : op_record.kernels) {
     if (kernel->d.create == nullptr) continue;
     const auto taken = exec::kernel_options(*kernel, options);
@@ -29,32 +29,27 @@ Status somebody_takes(const registry::OpRecord& op_record,
 
 Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
                                 std::initializer_list<Arg> options) {
-  auto s = runtime.core().snapshot();
-  const registry::OpRecord* op_record = s->state->find(op);
-  if (runtime.core().first_need(op, op_record)) {
-    s = runtime.core().snapshot();
-    op_record = s->state->find(op);
-  }
-  if (op_record == nullptr) return runtime.core().unknown_op(*s->state, op);
+  const auto found = runtime.core().sites.find(op);
+  if (!found.ok()) return found.status();
   std::vector<exec::OwnedValue> owned;
   for (const Arg& a : options) {
     const yard_value_t& v = a.value.c();
     if (a.name.empty()) return bad(fmt::format("op '{}': an option needs a name", op));
     if (v.tag == YARD_TAG_TENSOR || v.tag == YARD_TAG_LIST || v.tag == YARD_TAG_NONE)
-      return bad(fmt::format("op '{}': option '{}' is no scalar; tensors are loaded as weights", op,
-                             a.name));
+      return bad(fmt::format(
+          "op '{}': option '{}': expected a scalar; tensors are loaded as weights", op, a.name));
     for (const exec::OwnedValue& o : owned)
       if (o.name == a.name) return bad(fmt::format("op '{}': option '{}' twice", op, a.name));
     std::string text = v.tag == YARD_TAG_STRING ? std::string(v.u.string, v.count) : "";
     owned.push_back({std::string(a.name), std::move(text), v});
   }
-  YARD_RETURN_IF_ERROR(somebody_takes(*op_record, owned));
+  YARD_RETURN_IF_ERROR(check_accepted(*found->record, owned));
   Instance made;
   made.runtime_ = &runtime;
   made.op_ = op;
   made.states_ = std::make_shared<exec::States>();
   made.states_->set_options(std::move(owned));
-  if (made.states_->first_here()) runtime.core().watch(made.states_);
+  if (made.states_->first_in_process()) runtime.core().watch_states(made.states_);
   return made;
 }
 
@@ -68,7 +63,7 @@ Status Instance::load(std::initializer_list<Arg> weights) {
     const yard_value_t& v = a.value.c();
     if (a.name.empty()) return bad(fmt::format("op '{}': a weight needs a name", op_));
     if (v.tag != YARD_TAG_TENSOR || v.u.tensor == nullptr)
-      return bad(fmt::format("op '{}': weight '{}' is no tensor", op_, a.name));
+      return bad(fmt::format("op '{}': weight '{}': expected a tensor", op_, a.name));
     for (const auto& [name, view] : named)
       if (name == a.name) return bad(fmt::format("op '{}': weight '{}' twice", op_, a.name));
     named.emplace_back(a.name, TensorView(*v.u.tensor));
@@ -79,7 +74,7 @@ Status Instance::load(std::initializer_list<Arg> weights) {
 
 Status Instance::call(std::initializer_list<Arg> args, Options options) const {
   options.instance = this;
-  if (states_->first_here()) runtime_->core().watch(states_);  // in a forked child, too
+  if (states_->first_in_process()) runtime_->core().watch_states(states_);  // in a forked child, too
   return runtime_->call(op_, args, options);
 }
 

@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "base/log.h"
-#include "function/candidates.h"
+#include "dispatch/policy_changes.h"
+#include "provider/eligibility.h"
 
 namespace yard::runtime {
 
@@ -19,50 +20,47 @@ void Maintenance::Shared::inherit(Shared& parents) {
 
 Maintenance::Maintenance(detail::Core& core)
     : core_(core), in_child_([this] {
-        if (core_.sweep(Clock::now())) poke();  // plans have a lifetime
-      }) {
-  core_.on_health = [this] { poke(); };
-}
+        if (core_.planner.sweep(Clock::now())) wake();  // plans have a lifetime
+      }) {}
 
 Maintenance::~Maintenance() {
   thread_.stop();
   listeners_thread_.stop();
-  core_.on_health = nullptr;
 }
 
-void Maintenance::poke() noexcept {
+void Maintenance::wake() noexcept {
   const uint32_t here = base::this_process();
-  if (poked_.exchange(here, std::memory_order_acq_rel) == here) return;
+  if (woken_.exchange(here, std::memory_order_acq_rel) == here) return;
   try {
     if (thread_.post([this] { work(); }).ok()) return;
   } catch (...) {
   }
-  // Without a thread nothing is in force that time should end: calls go on as they did.
-  poked_.store(0, std::memory_order_release);
+  // Without a thread nothing is published that time would have to end: calls go on as before.
+  woken_.store(0, std::memory_order_release);
 }
 
 void Maintenance::work() {
-  poked_.store(0, std::memory_order_release);  // what changes from here on pokes again
+  woken_.store(0, std::memory_order_release);  // later changes wake it again
   core_.board.advance(Clock::now());
   auto events = core_.board.take_events();
   publish();
-  tell(std::move(events));  // of what is in force
-  const auto sweep = core_.sweep(Clock::now());
+  notify(std::move(events));  // after they are in force
+  const auto sweep = core_.planner.sweep(Clock::now());
   schedule(core_.board.next_change());
   schedule(sweep);
 }
 
-void Maintenance::now() {
+void Maintenance::publish_now() {
   core_.board.advance(Clock::now());
-  if (!publish()) core_.catch_up();
-  poke();  // for the events
+  if (!publish()) core_.published.catch_up();
+  wake();  // for the events
 }
 
 bool Maintenance::publish() {
   if (core_.board.view() == core_.snapshot()->health) return false;
-  if (const Status s = core_.publish_health(); !s.ok())
+  if (const Status s = core_.published.publish_health(); !s.ok())
     base::log(LogLevel::kError, "health",
-              fmt::format("what breakers say could not be put in force: {}", s.message()));
+              fmt::format("breaker states could not be published: {}", s.message()));
   return true;
 }
 
@@ -71,7 +69,7 @@ void Maintenance::schedule(std::optional<Clock::time_point> next) {
   Shared& s = shared_.get();
   {
     const std::lock_guard lock(s.lock);
-    // One that comes earlier looks again.
+    // A run that comes earlier schedules again.
     if (s.scheduled > Clock::now() && s.scheduled <= *next) return;
     s.scheduled = *next;
   }
@@ -99,7 +97,7 @@ std::string text_of(const BreakerEvent& e) {
 
 }  // namespace
 
-void Maintenance::tell(std::vector<BreakerEvent> events) {
+void Maintenance::notify(std::vector<BreakerEvent> events) {
   if (events.empty()) return;
   for (const BreakerEvent& e : events)
     if (base::log_enabled("health", level_of(e.kind)))
@@ -108,14 +106,14 @@ void Maintenance::tell(std::vector<BreakerEvent> events) {
   {
     const std::lock_guard lock(s.lock);
     if (s.listeners.empty()) return;
-    for (BreakerEvent& e : events) s.untold.add(std::move(e));
-    if (std::exchange(s.telling, true)) return;
+    for (BreakerEvent& e : events) s.pending.add(std::move(e));
+    if (std::exchange(s.posted, true)) return;
   }
   const Status posted = listeners_thread_.post([this] { call_listeners(); });
   if (posted.ok()) return;
   base::log(LogLevel::kError, "health", posted.to_string());
   const std::lock_guard lock(s.lock);
-  s.telling = false;
+  s.posted = false;
 }
 
 void Maintenance::call_listeners() {
@@ -123,8 +121,8 @@ void Maintenance::call_listeners() {
   std::vector<BreakerEvent> events;
   {
     const std::lock_guard lock(s.lock);
-    s.telling = false;
-    events = s.untold.take();
+    s.posted = false;
+    events = s.pending.take();
   }
   for (const BreakerEvent& e : events) {
     Callbacks<BreakerListener> listeners;
@@ -165,17 +163,17 @@ using runtime::Maintenance;
 
 namespace {
 
-// The same of a backend's implementation of a function, "group/name".
+// The key of a backend's implementation of a function, "group/name".
 Result<health::Key> function_key(const detail::Snapshot& s, std::string_view function,
                                  std::string_view backend) {
   bool known = false;
   for (const auto& h : s.state->functions) {
     if (h->group + "/" + h->name != function) continue;
     known = true;
-    if (h->backend == backend) return function::health_key(*h);
+    if (h->backend == backend) return provider::health_key(*h);
   }
   if (!known)
-    return Status(Code::kNotFound, fmt::format("nobody provides a function '{}'", function));
+    return Status(Code::kNotFound, fmt::format("no backend provides function '{}'", function));
   return Status(Code::kNotFound,
                 fmt::format("backend '{}' does not provide function '{}'", backend, function));
 }
@@ -209,7 +207,7 @@ Status Health::open(std::string_view op, std::string_view kernel, std::string_vi
   maintenance_->core().board.open(*key, health::Extent::kKernel,
                                   why.empty() ? "opened manually" : why,
                                   std::chrono::steady_clock::now());
-  maintenance_->now();
+  maintenance_->publish_now();
   return {};
 }
 
@@ -217,7 +215,7 @@ Status Health::close(std::string_view op, std::string_view kernel) {
   const auto key = kernel_key(maintenance_->core(), op, kernel);
   if (!key.ok()) return key.status();
   maintenance_->core().board.close(*key, health::Extent::kKernel, std::chrono::steady_clock::now());
-  maintenance_->now();
+  maintenance_->publish_now();
   return {};
 }
 
@@ -225,18 +223,18 @@ Status Health::reset(std::string_view op, std::string_view kernel) {
   const auto key = kernel_key(maintenance_->core(), op, kernel);
   if (!key.ok()) return key.status();
   maintenance_->core().board.reset(*key, health::Extent::kKernel, std::chrono::steady_clock::now());
-  maintenance_->now();
+  maintenance_->publish_now();
   return {};
 }
 
 void Health::device_lost(Device device, std::string_view why) {
   maintenance_->core().board.device_lost(device, why, std::chrono::steady_clock::now());
-  maintenance_->now();
+  maintenance_->publish_now();
 }
 
 void Health::device_back(Device device) {
   maintenance_->core().board.device_back(device, std::chrono::steady_clock::now());
-  maintenance_->now();
+  maintenance_->publish_now();
 }
 
 void Health::record_success(std::string_view backend, uint64_t count) {
@@ -250,8 +248,8 @@ void Health::record_failure(std::string_view backend, ErrorClass error_class,
 }
 
 Status Health::set_settings(const BreakerSettings& settings) {
-  YARD_RETURN_IF_ERROR(maintenance_->core().set_breakers(settings));
-  maintenance_->now();
+  YARD_RETURN_IF_ERROR(detail::set_breakers(maintenance_->core(), settings));
+  maintenance_->publish_now();
   return {};
 }
 BreakerSettings Health::settings() const { return maintenance_->core().board.settings(); }

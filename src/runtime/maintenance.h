@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a runtime does behind its calls: puts in force what health says, moves what time moves, tells
-// listeners. Its threads begin with the first thing there is to do; a forked child gets its own. Listeners have one
-// to themselves: whatever they wait for, breakers go on.
+// Background work of a runtime: publishes health, moves breakers when their time comes, sweeps old plans, calls breaker
+// listeners. Its threads start with the first task; a forked child gets its own. Listeners have a thread to themselves,
+// so that a listener that blocks does not hold up breakers.
 #pragma once
 
 #include <yard/health.h>
@@ -27,43 +27,41 @@ class Maintenance {
   Maintenance(const Maintenance&) = delete;
   Maintenance& operator=(const Maintenance&) = delete;
 
-  // Something has changed on the board. Quick; from any thread, also inside a call.
-  void poke() noexcept;
-  // The same, in force when it returns.
-  void now();
+  // Schedules work(): the board has changed, or plans have got a lifetime. Quick; any thread, also inside a call.
+  void wake() noexcept;
+  // Publishes the board before it returns.
+  void publish_now();
 
   uint64_t add(BreakerListener listener);
-  // Neither running, but on this thread, nor called again when this returns.
+  // When this returns, the listener is not called again, and is not running unless on this thread.
   void remove(uint64_t id);
 
   detail::Core& core() const noexcept { return core_; }
-  // For whatever else is to be done later.
-  base::TaskThread& thread() noexcept { return thread_; }
 
  private:
   struct Shared {
     std::mutex lock;
     Callbacks<BreakerListener> listeners;
     uint64_t last_id = 0;
-    health::EventQueue untold;  // bounded: a listener may block
-    bool telling = false;       // call_listeners() will come for them
-    // When work() will be called by itself, at the latest.
+    health::EventQueue pending;  // bounded: a listener may block
+    bool posted = false;         // call_listeners() is scheduled
+    // When work() is scheduled next.
     std::chrono::steady_clock::time_point scheduled = {};
     void inherit(Shared& parents);
   };
 
   void work();
-  // False if that has been done; who did may still be telling those who follow.
+  // False if another thread has published it, which may still be inside CoreServices::on_change().
   bool publish();
-  // Logs them, and has the listeners called.
-  void tell(std::vector<BreakerEvent> events);
+  // Logs events and schedules the listeners.
+  void notify(std::vector<BreakerEvent> events);
   // On the listeners' thread.
   void call_listeners();
   void schedule(std::optional<std::chrono::steady_clock::time_point> next);
 
   detail::Core& core_;
   base::OwnedPerProcess<Shared> shared_;
-  std::atomic<uint32_t> poked_{0};  // the process in which work() is on its way
+  std::atomic<uint32_t> woken_{0};  // the process in which work() is scheduled
   base::TaskThread listeners_thread_, thread_;
   base::FirstUse in_child_;  // last: it uses the rest
 };

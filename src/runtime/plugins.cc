@@ -1,38 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plugins of a runtime: see yard/plugins.h.
-#include "runtime/plugins.h"
-
 #include <fmt/format.h>
 #include <yard/plugins.h>
 
 #include "base/reclaimer.h"
-#include "runtime/host.h"
-#include "select/select.h"
-
-namespace yard::runtime {
-
-plugin::Services plugin_services(detail::Core& core,
-                                 std::function<bool(const std::string&)> hook_in_use,
-                                 std::function<bool(const std::string&)> group_in_use) {
-  plugin::Services s;
-  s.host = core.host;
-  s.apply = [&core](const std::vector<registry::Step>& steps) {
-    return core.apply(steps).status();
-  };
-  s.in_use = [&core](const std::string& op) { return core.in_use(op); };
-  s.hook_in_use = std::move(hook_in_use);
-  s.group_in_use = std::move(group_in_use);
-  s.device_features = [&core] { return static_cast<Host*>(core.host->self)->stated(); };
-  s.choosing = [] { return select::inside_select(); };
-  return s;
-}
-
-plugin::FromEnvironment plugin_environment(const policy::Reading& reading) {
-  return {reading.good.plugins, reading.good.plugin_path,
-          parse_plugin_probe(reading.good.plugin_probe)};
-}
-
-}  // namespace yard::runtime
+#include "dispatch/published_state.h"
+#include "plugin/loader.h"
 
 namespace yard {
 

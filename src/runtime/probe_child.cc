@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program `yard-probe` does: opens a library, asks it, starts it, runs its kernels a little, stops and
-// closes it. What it is about stands on the page that it shares with whoever started it (plugin/probe.h), as
-// the last word before a crash. That it gets to the end is the result.
+// What the program `yard-probe` does: opens a library, queries and starts it, runs its kernels on a few calls, stops and
+// closes it. It writes its current step to a page that it shares with its parent (plugin/probe.h), so that the parent
+// can report the step of a crash.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -19,8 +19,8 @@
 
 #include "plugin/loader.h"
 #include "plugin/probe_page.h"
-#include "runtime/subjects.h"
-#include "tune/exercise.h"
+#include "runtime/verify.h"
+#include "tune/conformance.h"
 
 namespace yard::runtime {
 namespace {
@@ -53,7 +53,7 @@ void set_limits(uint64_t memory) {
   limit(RLIMIT_CORE, 0);
   // A sanitizer takes terabytes of addresses for its shadow.
   if (std::string_view(YARD_SANITIZER_) == "none") limit(RLIMIT_AS, memory);
-  // Files that the parent left open are none of the plugin's business.
+  // The plugin must not see files that the parent left open.
   ::syscall(SYS_close_range, plugin::kFileFd + 1, ~0u, 0);
 }
 
@@ -67,7 +67,7 @@ std::string step_text(std::string_view path, std::string_view step) {
 int finish(ProbePage& page, ProbePage::Outcome outcome, std::string_view detail = {}) {
   ProbePage::put(page.detail, detail);
   page.outcome = outcome;
-  // Nothing of the library may have the last word: what it left for the end of the process is not run.
+  // Without exit handlers: those of the library must not change the result.
   ::_exit(0);
 }
 
@@ -76,13 +76,14 @@ bool exercise_kernels(Runtime& runtime, const void* keep, ProbePage& page) {
   VerifyOptions of_plugin;
   of_plugin.plugin = the_file();
   const auto snapshot = runtime.core().snapshot();
-  for (const tune::Subject& subject : subjects(*snapshot, of_plugin, runtime.core().host, keep)) {
-    tune::ExerciseOptions options;
+  for (const tune::OpUnderTest& subject :
+       subjects(*snapshot, of_plugin, runtime.core().host, keep)) {
+    tune::SmokeTestOptions options;
     options.watch = [&](std::string_view kernel, const VerifyCase& c) {
       ProbePage::put(page.step, fmt::format("in kernel '{}' of op '{}' on {}", kernel,
                                             subject.op_record->op->name, c.call));
     };
-    const tune::Exercised e = tune::exercise(subject, options);
+    const tune::SmokeTestReport e = tune::run_smoke_test(subject, options);
     page.kernels += e.kernels, page.runs += e.runs;
     if (e.damage.empty()) continue;
     ProbePage::put(page.detail, e.damage);
@@ -97,7 +98,7 @@ int probe(ProbePage& page, const std::vector<std::string>& words) {
     (word.starts_with('/') ? settings.plugins.paths : settings.device_features).push_back(word);
   settings.environment = false;
   settings.plugins.installed = false;
-  settings.plugins.allow_writable = true;  // judged by whoever asked
+  settings.plugins.allow_writable = true;  // checked by the parent
   settings.plugins.probe = PluginProbe::kNever;
   settings.plugins.watch = [&](std::string_view path, std::string_view step) {
     ProbePage::put(page.step, step_text(path, step));

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of a recording, its thread and its file.
+// What distinguishes calls while they are counted, the table of counts, its thread and its file.
+#include "runtime/recording.h"
+
 #include <fmt/format.h>
 #include <unistd.h>
+#include <yard/runtime.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -18,7 +22,9 @@
 #include "base/per_process.h"
 #include "base/this_process.h"
 #include "base/write_file.h"
-#include "runtime/recorder.h"
+#include "dispatch/core.h"
+#include "dispatch/policy_changes.h"
+#include "op/call.h"
 
 namespace yard::runtime {
 namespace {
@@ -34,7 +40,7 @@ std::string file_of(std::string path) {
 
 }  // namespace
 
-struct Recording::Book : std::enable_shared_from_this<Recording::Book> {
+struct Recording::Table : std::enable_shared_from_this<Recording::Table> {
   const uint64_t forks = base::forks();  // whose it is
   struct Hash {
     using is_transparent = void;
@@ -54,7 +60,7 @@ struct Recording::Book : std::enable_shared_from_this<Recording::Book> {
     std::unordered_map<std::string, Counted, Hash, std::equal_to<>> calls;
   };
 
-  explicit Book(std::string p) : path(std::move(p)) {}
+  explicit Table(std::string p) : path(std::move(p)) {}
 
   Shard& shard(std::string_view key) { return shards[Hash()(key) % shards.size()]; }
   void changed_now() {
@@ -87,7 +93,7 @@ struct Recording::Book : std::enable_shared_from_this<Recording::Book> {
 };
 
 // With the first call, so that a program that makes none, and a child that execs, has no thread.
-void Recording::Book::start() {
+void Recording::Table::start() {
   auto begun = base::Background::start(
       "yard-record", [self = shared_from_this()] { self->run(); },
       [weak = weak_from_this()] {
@@ -102,7 +108,7 @@ void Recording::Book::start() {
   thread = *std::move(begun);
 }
 
-void Recording::Book::run() {
+void Recording::Table::run() {
   for (bool last = false; !last;) {
     {
       std::unique_lock lock(wake);
@@ -113,7 +119,7 @@ void Recording::Book::run() {
   }
 }
 
-std::string Recording::Book::text() {
+std::string Recording::Table::text() {
   // Calls that differ only in what a text does not show are one.
   std::map<std::string, uint64_t> by_text;
   for (Shard& s : shards) {
@@ -135,7 +141,7 @@ std::string Recording::Book::text() {
   return to;
 }
 
-Status Recording::Book::write() {
+Status Recording::Table::write() {
   const std::lock_guard lock(file);
   if (!changed.exchange(false, std::memory_order_relaxed)) return problem;
   const std::string content = text();
@@ -184,11 +190,11 @@ Result<std::shared_ptr<Recording>> Recording::open(const std::string& path) {
 
 Recording::Recording(std::string path)
     : path_(std::move(path)),
-      state_(new std::shared_ptr<Book>(std::make_shared<Book>(own_file(path_)))) {}
+      state_(new std::shared_ptr<Table>(std::make_shared<Table>(own_file(path_)))) {}
 
 Recording::~Recording() {
-  const std::shared_ptr<Book>* mine = state_.load(std::memory_order_acquire);
-  Book& b = **mine;
+  const std::shared_ptr<Table>* mine = state_.load(std::memory_order_acquire);
+  Table& b = **mine;
   if (b.forks != base::forks()) return;  // the parent's, and so are its thread and its file
   b.halt();
   std::shared_ptr<base::Background> thread;
@@ -201,18 +207,18 @@ Recording::~Recording() {
   delete mine;
 }
 
-std::shared_ptr<Recording::Book> Recording::state() const {
+std::shared_ptr<Recording::Table> Recording::state() const {
   return *state_.load(std::memory_order_acquire);
 }
 
 void Recording::forked() noexcept {
-  state_.store(new std::shared_ptr<Book>(std::make_shared<Book>(own_file(path_))),
+  state_.store(new std::shared_ptr<Table>(std::make_shared<Table>(own_file(path_))),
                std::memory_order_release);
 }
 
 bool Recording::count(std::string_view key) {
-  Book& b = **state_.load(std::memory_order_acquire);
-  Book::Shard& s = b.shard(key);
+  Table& b = **state_.load(std::memory_order_acquire);
+  Table::Shard& s = b.shard(key);
   {
     const std::lock_guard lock(s.lock);
     const auto it = s.calls.find(key);
@@ -228,12 +234,12 @@ bool Recording::count(std::string_view key) {
 }
 
 void Recording::add(std::string_view key, std::string text) {
-  Book& b = **state_.load(std::memory_order_acquire);
+  Table& b = **state_.load(std::memory_order_acquire);
   if (b.distinct.fetch_add(1, std::memory_order_relaxed) >= kMostRecorded) {
     b.distinct.fetch_sub(1, std::memory_order_relaxed);
     return drop();
   }
-  Book::Shard& s = b.shard(key);
+  Table::Shard& s = b.shard(key);
   {
     const std::lock_guard lock(s.lock);
     const auto [it, fresh] = s.calls.try_emplace(std::string(key));
@@ -247,7 +253,7 @@ void Recording::add(std::string_view key, std::string text) {
 }
 
 void Recording::drop() noexcept {
-  Book& b = **state_.load(std::memory_order_acquire);
+  Table& b = **state_.load(std::memory_order_acquire);
   b.dropped.fetch_add(1, std::memory_order_relaxed);
   b.changed.store(true, std::memory_order_relaxed);
 }
@@ -255,11 +261,11 @@ void Recording::drop() noexcept {
 Status Recording::write() { return state()->write(); }
 
 RecordingStats Recording::stats() {
-  Book& b = *state();
+  Table& b = *state();
   RecordingStats to;
   to.path = b.path;
   to.dropped = b.dropped.load(std::memory_order_relaxed);
-  for (Book::Shard& s : b.shards) {
+  for (Table::Shard& s : b.shards) {
     const std::lock_guard lock(s.lock);
     to.distinct += s.calls.size();
     for (const auto& [key, c] : s.calls) to.calls += c.count;
@@ -269,4 +275,117 @@ RecordingStats Recording::stats() {
   return to;
 }
 
+namespace {
+
+constexpr uint32_t kFormFacts =
+    0x7fffffff;  // all but how much memory it spans, which its sizes tell
+
+// Everything about a call that its CallSpec shows, as bytes. Quicker to make than the text.
+class KeyMaker {
+ public:
+  explicit KeyMaker(std::string& to) : to_(to) { to_.clear(); }
+
+  void put(uint64_t word) { to_.append(reinterpret_cast<const char*>(&word), sizeof word); }
+  void put(std::string_view text) {
+    put(text.size());
+    to_.append(text);
+  }
+  void put(const yard_tensor_t& t) {
+    const uint64_t facts = t.facts != 0 ? t.facts : yard_facts(&t);
+    put(facts & kFormFacts);
+    for (int32_t i = 0; i < t.ndim; ++i) put(static_cast<uint64_t>(t.shape[i]));
+    if ((facts & YARD_FACTS_COMPACT) == 0 && t.strides != nullptr)
+      for (int32_t i = 0; i < t.ndim; ++i) put(static_cast<uint64_t>(t.strides[i]));
+  }
+  void put(const yard_value_t& v) {
+    put((static_cast<uint64_t>(v.tag) << 32) | v.count);
+    switch (v.tag) {
+      case YARD_TAG_NONE: return;
+      case YARD_TAG_TENSOR: return put(*v.u.tensor);
+      case YARD_TAG_STRING: return put(std::string_view(v.u.string, v.count));
+      case YARD_TAG_LIST:
+        for (uint32_t i = 0; i < v.count; ++i) put(*v.u.list[i]);
+        return;
+      default: return put(static_cast<uint64_t>(v.u.i));
+    }
+  }
+  // Which inputs the outputs are.
+  void put_aliases(const registry::ObservedCall& call) {
+    const auto address = [&](uint32_t i) -> uint64_t {
+      const yard_value_t& v = call.args[i];
+      if (v.tag != YARD_TAG_TENSOR) return 0;
+      return reinterpret_cast<uintptr_t>(v.u.tensor->data) + v.u.tensor->byte_offset;
+    };
+    for (const uint8_t out : call.program.outputs())
+      for (uint32_t in = 0; in < call.program.arg_count(); ++in)
+        if (call.program.may_alias(out, in)) put(uint64_t{address(out) == address(in)});
+  }
+
+ private:
+  std::string& to_;
+};
+
+void make_key(uint64_t runtime, const registry::ObservedCall& call, std::string& key) {
+  KeyMaker to(key);
+  to.put(runtime);
+  to.put((uint64_t{call.index} << 32) | call.flags);
+  for (uint32_t i = 0; i < call.program.arg_count(); ++i) to.put(call.args[i]);
+  if ((call.flags & YARD_CALL_ALIASED) != 0) to.put_aliases(call);
+  for (const auto& [name, value] : call.labels) to.put(name), to.put(value);
+}
+
+std::atomic<uint64_t> g_last_id{0};
+
+}  // namespace
+
+Recorder::Recorder(std::shared_ptr<Recording> recording)
+    : recording_(std::move(recording)),
+      id_(g_last_id.fetch_add(1, std::memory_order_relaxed) + 1) {}
+
+void Recorder::seen(const registry::ObservedCall& call) noexcept {
+  try {
+    thread_local std::string key;
+    make_key(id_, call, key);
+    if (recording_->count(key)) return;
+    const op::Call captured = op::Call::capture(call.program, call.args, call.flags, call.labels);
+    recording_->add(key, op::to_string(captured.to_spec(call.program)));
+  } catch (...) {  // no memory: the call goes on
+    recording_->drop();
+  }
+}
+
 }  // namespace yard::runtime
+
+namespace yard {
+namespace {
+
+// Null: nothing is recorded.
+std::shared_ptr<runtime::Recorder> recorder_of(const detail::Core& core) {
+  return std::dynamic_pointer_cast<runtime::Recorder>(core.snapshot()->policy->observer);
+}
+
+}  // namespace
+
+Status Runtime::record_to(const std::string& path) {
+  auto recording = runtime::Recording::open(path);
+  if (!recording.ok()) return std::move(recording).status();
+  const auto before = recorder_of(core());
+  if (before != nullptr && &before->recording() == recording->get()) return {};
+  YARD_RETURN_IF_ERROR(
+      detail::set_observer(core(), std::make_shared<runtime::Recorder>(*std::move(recording))));
+  return before != nullptr ? before->recording().write() : Status();
+}
+
+Status Runtime::stop_recording() {
+  const auto recorder = recorder_of(core());
+  if (recorder == nullptr) return {};
+  YARD_RETURN_IF_ERROR(detail::set_observer(core(), nullptr));
+  return recorder->recording().write();
+}
+
+RecordingStats Runtime::recording() const {
+  const auto recorder = recorder_of(core());
+  return recorder != nullptr ? recorder->recording().stats() : RecordingStats();
+}
+
+}  // namespace yard

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pipeline: check, ask validators, dry run, publish, remember, tell.
+// The pipeline and rollouts.
 #include "runtime/reload.h"
 
 #include <fmt/format.h>
@@ -9,10 +9,13 @@
 
 #include "base/digest.h"
 #include "base/log.h"
-#include "runtime/config.h"
+#include "dispatch/policy_changes.h"
+#include "runtime/rules.h"
 
 namespace yard::runtime {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 // Pipelines that the thread is inside of.
 struct Inside {
@@ -21,12 +24,12 @@ struct Inside {
 };
 thread_local Inside* t_inside = nullptr;
 
-class Entered {
+class PipelineScope {
  public:
-  explicit Entered(const Reloader* r) : inside_{r, t_inside} { t_inside = &inside_; }
-  ~Entered() { t_inside = inside_.outer; }
-  Entered(const Entered&) = delete;
-  Entered& operator=(const Entered&) = delete;
+  explicit PipelineScope(const Reloader* r) : inside_{r, t_inside} { t_inside = &inside_; }
+  ~PipelineScope() { t_inside = inside_.outer; }
+  PipelineScope(const PipelineScope&) = delete;
+  PipelineScope& operator=(const PipelineScope&) = delete;
 
  private:
   Inside inside_;
@@ -37,7 +40,7 @@ void add_error(ConfigReading& reading, std::string found, std::string right) {
                               "", std::move(found), std::move(right)});
 }
 
-// What goes wrong inside a callback, in words; empty if nothing does.
+// The text of an exception that a callback throws; empty: none.
 template <class F>
 std::string caught(const F& f) {
   try {
@@ -50,21 +53,25 @@ std::string caught(const F& f) {
   }
 }
 
+std::chrono::nanoseconds seconds(double s) {
+  return std::chrono::nanoseconds(static_cast<int64_t>(s * 1e9));
+}
+
 }  // namespace
 
-Reloader::Reloader(detail::Core& core, std::function<std::vector<std::string>()> announced)
+Reloader::Reloader(detail::Core& core, plugin::Loader& loader)
     : core_(core),
-      announced_(std::move(announced)),
-      watcher_([this] { return look(); }),
-      in_child_([this] { watch_again(); }) {}
+      loader_(loader),
+      watcher_([this] { return reread(); }),
+      in_child_([this] { restart_watch(); }) {}
 Reloader::~Reloader() {
-  // Listeners may use everything here, so they end first.
-  keeper_.stop();
-  events_.stop();
+  // Rollouts and listeners may use everything here, so they end first.
+  rollout_thread_.stop();
+  listeners_thread_.stop();
   unwatch();
 }
 
-Status Reloader::not_here() const {
+Status Reloader::check_reentry() const {
   bool inside = select::inside_select();
   for (const Inside* i = t_inside; i != nullptr; i = i->outer) inside |= i->reloader == this;
   if (!inside) return {};
@@ -115,7 +122,7 @@ void Reloader::validate(ConfigReading& reading, State& s) {
     Status verdict;
     const std::string thrown = caught([&] { verdict = call(reading.config); });
     if (!thrown.empty())
-      add_error(reading, "a validator of the program has ended by " + thrown, "");
+      add_error(reading, "a validator of the program threw " + thrown, "");
     else if (!verdict.ok())
       add_error(reading, "refused by a validator of the program: " + verdict.to_string(), "");
   });
@@ -123,41 +130,41 @@ void Reloader::validate(ConfigReading& reading, State& s) {
 
 std::shared_ptr<const policy::FileRules> Reloader::check(ConfigReading& reading, State& s) {
   const auto now = core_.snapshot();
-  const auto rules = make_rules(reading, *now->state, *now->policy->modes, announced_());
+  const auto rules = make_rules(reading, *now->state, *now->policy->modes, announced_ops(loader_));
   if (rules == nullptr) return nullptr;
-  if (rules->config.rollout) check_canary(*rules->config.rollout, reading);
+  if (rules->config.rollout) check_rollout_rule(*rules->config.rollout, reading);
   validate(reading, s);
   if (!reading.ok()) return nullptr;
-  for (const detail::Core::Orphan& o : core_.left_without(rules))
+  for (const detail::UnservedCall& o : detail::unserved_under(core_, rules))
     add_error(reading, fmt::format("{} would be left without a kernel ({})", o.call, o.why),
               fmt::format("{} serves it now", o.kernel));
   return reading.ok() ? rules : nullptr;
 }
 
-bool Reloader::repeated(const Offer& o, const State& s) const {
+bool Reloader::repeated(const Submission& o, const State& s) const {
   return o.watched() && s.refused && s.seen == o.reading.sha256 &&
          s.seen_problems == o.reading.problems;
 }
 
-Status Reloader::offer(Offer o, Problems* problems) {
-  YARD_RETURN_IF_ERROR(not_here());
+Status Reloader::submit(Submission o, Problems* problems) {
+  YARD_RETURN_IF_ERROR(check_reentry());
   State& s = state_.get();
   const std::lock_guard one(s.pipeline);
-  const Entered entered(this);
-  if (o.from == From::kWatcher) {
-    // What came into force while this waited may have ended the watch.
+  const PipelineScope inside(this);
+  if (o.from == Origin::kWatcher) {
+    // Other rules that came into force while this waited may have ended the watch.
     const std::lock_guard lock(s.lock);
     if (s.path != o.source || s.watches != o.watch) return {};
   }
   const auto rules = check(o.reading, s);
   Status status = first_error(o.reading.problems);
-  // Where there are no rules yet, there is nothing to go on with meanwhile.
-  const bool in_rollout = rules != nullptr && rules->config.rollout && o.from != From::kEarlier &&
-                          core_.snapshot()->policy->file != nullptr;
+  // Without rules in force there is nothing to compare with.
+  const bool in_rollout = rules != nullptr && rules->config.rollout &&
+                          o.from != Origin::kRollback && core_.snapshot()->policy->file != nullptr;
   if (in_rollout) {
     status = begin_rollout(s, o, rules);
   } else if (rules != nullptr) {
-    status = core_.set_file(rules);
+    status = detail::set_file(core_, rules);
     if (status.ok()) s.rollout = nullptr;
   }
   if (!status.ok() && o.reading.ok()) add_error(o.reading, status.to_string(), "");
@@ -177,8 +184,8 @@ Status Reloader::offer(Offer o, Problems* problems) {
       if (status.ok()) s.good = s.seen;
     }
     s.problems = o.reading.problems;
-    // What is in rollout does not end the watch of what stays in force.
-    if (status.ok() && (o.from == From::kLoadHot || !in_rollout))
+    // Rules in rollout do not end the watch of the file that stays in force.
+    if (status.ok() && (o.from == Origin::kLoadAndWatch || !in_rollout))
       watch_loaded(s, o.from, o.source, o.reading.sha256);
     if (status.ok() && !in_rollout)
       remember(s, std::move(o.reading.sha256), o.source,
@@ -186,20 +193,113 @@ Status Reloader::offer(Offer o, Problems* problems) {
   }
   const std::lock_guard lock(s.lock);
   using Kind = ConfigEvent::Kind;
-  tell(s, {!status.ok()               ? Kind::kRefused
-           : in_rollout               ? Kind::kRollout
-           : o.from == From::kEarlier ? Kind::kRolledBack
-                                      : Kind::kReloaded,
-           s.last, std::move(o.source), std::move(o.reading.problems)});
+  notify(s, {!status.ok()                  ? Kind::kRefused
+             : in_rollout                  ? Kind::kRollout
+             : o.from == Origin::kRollback ? Kind::kRolledBack
+                                           : Kind::kReloaded,
+             s.last, std::move(o.source), std::move(o.reading.problems)});
   return status;
 }
 
+void Reloader::check_rollout_rule(const RolloutRule& r, ConfigReading& reading) {
+  const auto wrong = [&](const char* what, double found, const char* right) {
+    reading.problems.push_back({Severity::kError, reading.files.empty() ? "" : reading.files[0], 0,
+                                0, std::string("rollout.") + what,
+                                fmt::format("invalid value {:g}", found),
+                                fmt::format("expected {}", right)});
+  };
+  constexpr double kDay = 86'400;
+  if (!(r.percent > 0 && r.percent <= 100))
+    wrong("percent", r.percent, "more than 0 and at most 100");
+  if (!(r.hold_s > 0 && r.hold_s <= kDay)) wrong("hold_s", r.hold_s, "up to 86400 s");
+  if (!(r.max_error_rate >= 0 && r.max_error_rate <= 1))
+    wrong("max_error_rate", r.max_error_rate, "0 to 1");
+  if (!(r.max_slowdown >= 1)) wrong("max_slowdown", r.max_slowdown, "at least 1");
+}
+
+Status Reloader::begin_rollout(State& s, const Submission& o,
+                               std::shared_ptr<const policy::FileRules> rules) {
+  const RolloutRule& rule = *rules->config.rollout;
+  auto rollout = std::make_shared<ActiveRollout>();
+  rollout->rules = rules, rollout->sha256 = o.reading.sha256, rollout->source = o.source;
+  rollout->from = o.from;
+  rollout->end = Clock::now() + seconds(rule.hold_s);
+  // Often enough to take bad rules back early.
+  rollout->interval = std::clamp<std::chrono::nanoseconds>(
+      seconds(rule.hold_s / 20), std::chrono::milliseconds(5), std::chrono::seconds(1));
+  // The check that will end it comes first: it waits for the pipeline, and ignores rollouts that are not current.
+  YARD_RETURN_IF_ERROR(rollout_thread_.post_at(Clock::now() + rollout->interval,
+                                               [this, rollout] { advance_rollout(rollout); }));
+  YARD_RETURN_IF_ERROR(detail::begin_rollout(core_, rules, rule));
+  s.rollout = std::move(rollout);
+  return {};
+}
+
+Reloader::Problems Reloader::end_rollout(const ActiveRollout& rollout, std::string too_bad) {
+  Problems problems;
+  const auto add = [&](std::string found, std::string right) {
+    problems.push_back(
+        {Severity::kError, rollout.source, 0, 0, "rollout", std::move(found), std::move(right)});
+  };
+  if (!too_bad.empty()) {
+    add(std::move(too_bad), "");
+  } else {
+    // Calls and kernels may have changed since the rules were checked.
+    for (const detail::UnservedCall& o : detail::unserved_under(core_, rollout.rules))
+      add(fmt::format("{} would be left without a kernel ({})", o.call, o.why),
+          fmt::format("{} serves it now", o.kernel));
+  }
+  if (problems.empty())
+    if (const Status status = detail::set_file(core_, rollout.rules); !status.ok())
+      add(status.to_string(), "");
+  if (!problems.empty())
+    if (const Status status = detail::end_rollout(core_); !status.ok()) add(status.to_string(), "");
+  return problems;
+}
+
+void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout) {
+  State& s = state_.get();
+  const std::lock_guard one(s.pipeline);
+  if (s.rollout != rollout) return;  // other rules have been submitted since
+  const auto measured = core_.snapshot()->policy->rollout;
+  if (measured == nullptr) {
+    s.rollout = nullptr;
+    return;
+  }
+  const auto now = Clock::now();
+  const bool over = now >= rollout->end;
+  policy::RolloutResult r = measured->result(over);
+  if (r.too_bad.empty() && !over) {
+    const auto next = std::min(now + rollout->interval, rollout->end);
+    rollout_thread_.post_at(next, [this, rollout] { advance_rollout(rollout); }).ignore();
+    return;
+  }
+  s.rollout = nullptr;
+  std::vector<ConfigProblem> problems = end_rollout(*rollout, std::move(r.too_bad));
+  for (const ConfigProblem& p : problems) base::log_event(LogLevel::kError, "policy", to_string(p));
+  const bool in_force = problems.empty();
+  {
+    const std::lock_guard lock(s.lock.for_changes);
+    if (in_force) {
+      if (rollout->from == Origin::kLoad)
+        watch_loaded(s, rollout->from, rollout->source, rollout->sha256);
+      remember(s, rollout->sha256, rollout->source,
+               std::make_shared<const Config>(rollout->rules->config));
+    } else {
+      s.problems = problems;
+    }
+  }
+  const std::lock_guard lock(s.lock);
+  notify(s, {in_force ? ConfigEvent::Kind::kReloaded : ConfigEvent::Kind::kTakenBack, s.last,
+             rollout->source, std::move(problems)});
+}
+
 Status Reloader::clear() {
-  YARD_RETURN_IF_ERROR(not_here());
+  YARD_RETURN_IF_ERROR(check_reentry());
   unwatch();
   State& s = state_.get();
   const std::lock_guard one(s.pipeline);
-  YARD_RETURN_IF_ERROR(core_.set_file(nullptr));
+  YARD_RETURN_IF_ERROR(detail::set_file(core_, nullptr));
   s.rollout = nullptr;
   {
     const std::lock_guard lock(s.lock.for_changes);
@@ -208,7 +308,7 @@ Status Reloader::clear() {
     remember(s, "", "none", nullptr);
   }
   const std::lock_guard lock(s.lock);
-  tell(s, {ConfigEvent::Kind::kReloaded, s.last, "none", {}});
+  notify(s, {ConfigEvent::Kind::kReloaded, s.last, "none", {}});
   return {};
 }
 
@@ -220,9 +320,9 @@ void Reloader::remember(State& s, std::string sha256, std::string source,
   if (s.history.size() > kConfigHistory) s.history.pop_front();
 }
 
-void Reloader::tell(State& s, ConfigEvent event) {
+void Reloader::notify(State& s, ConfigEvent event) {
   const bool refused = event.kind == ConfigEvent::Kind::kRefused;
-  // The problems have been logged one by one.
+  // The problems have been logged already.
   ConfigEvent brief = event;
   brief.problems.clear();
   base::log_event(refused ? LogLevel::kWarn : LogLevel::kInfo, "policy", to_string(brief));
@@ -231,22 +331,22 @@ void Reloader::tell(State& s, ConfigEvent event) {
     for_each_callback(s.lock.for_changes, s.listeners, all, [&](const ConfigListener& call) {
       const std::string thrown = caught([&] { call(event); });
       if (!thrown.empty())
-        base::log(LogLevel::kError, "policy", "a listener for rules has ended by " + thrown);
+        base::log(LogLevel::kError, "policy", "a listener for rules threw " + thrown);
     });
   };
-  const Status posted = events_.post(task);
+  const Status posted = listeners_thread_.post(task);
   if (!posted.ok()) base::log(LogLevel::kError, "policy", posted.to_string());
 }
 
 Status Reloader::set(Config config, Problems* problems) {
-  Offer o;
+  Submission o;
   o.reading.config = std::move(config);
   o.source = "set_config";
-  return offer(std::move(o), problems);
+  return submit(std::move(o), problems);
 }
 
 Status Reloader::roll_back(uint64_t number, Problems* problems) {
-  Offer o;
+  Submission o;
   {
     State& s = state_.get();
     const std::lock_guard lock(s.lock);
@@ -263,8 +363,8 @@ Status Reloader::roll_back(uint64_t number, Problems* problems) {
     o.reading.files = o.reading.config.sources.files;
   }
   o.source = fmt::format("rollback to {}", number);
-  o.from = From::kEarlier;
-  return offer(std::move(o), problems);
+  o.from = Origin::kRollback;
+  return submit(std::move(o), problems);
 }
 
 std::vector<ConfigVersion> Reloader::history() {
@@ -274,7 +374,7 @@ std::vector<ConfigVersion> Reloader::history() {
     const std::lock_guard lock(s.lock);
     all = s.history;
   }
-  // What takes its time is done here, so that no change pays for it.
+  // Digests and differences are computed here, so that changes stay quick.
   std::vector<ConfigVersion> to;
   const Config none;
   const auto value = [&](const std::shared_ptr<const Config>& c) -> const Config& {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one way by which rules come into force, what it remembers, and whom it tells. See yard/config.h.
+// The one way by which rules come into force: checked, validated, tried in a dry run, published or put in rollout,
+// remembered, announced to listeners. See yard/config.h.
 #pragma once
 
 #include <yard/config.h>
@@ -14,35 +15,36 @@
 #include "base/owned_per_process.h"
 #include "base/task_thread.h"
 #include "dispatch/core.h"
+#include "plugin/loader.h"
 #include "runtime/callbacks.h"
 
 namespace yard::runtime {
 
-// Any thread may call anything. A forked child goes on with history, listeners and validators (unless another
-// thread was changing them at the fork), and watches what its parent did from its first call on.
+// Any thread may call anything. A forked child inherits history, listeners and validators (unless another thread was
+// changing them at the fork), and watches the same file as its parent from its first call on.
 class Reloader {
  public:
   using Problems = std::vector<ConfigProblem>;
-  // `announced`: ops that plugins bring which are not loaded.
-  Reloader(detail::Core& core, std::function<std::vector<std::string>()> announced);
+  // Both must outlive it.
+  Reloader(detail::Core& core, plugin::Loader& loader);
   ~Reloader();
 
-  // These set `problems`, where it is not null, to all that was found.
+  // These set `problems`, where it is not null, to everything that was found.
   Status load(const std::string& path, Problems* problems);
   Status set(Config config, Problems* problems);
   Status roll_back(uint64_t number, Problems* problems);
   Status watch(const std::string& path, const WatchSettings& settings, Problems* problems);
-  // No rules, and no file to watch. Refused by nothing.
+  // No rules, and no file to watch. Is not checked.
   Status clear();
   void unwatch();
 
   std::vector<ConfigVersion> history();
-  // Of what was last offered.
+  // Of the rules that were submitted last.
   Problems problems();
 
   uint64_t add(ConfigListener listener);
   uint64_t add(ConfigValidator validator);
-  // Neither running, but on this thread, nor called again when this returns.
+  // When this returns, the function is not called again, and is not running unless on this thread.
   void remove(uint64_t id);
 
  private:
@@ -53,25 +55,25 @@ class Reloader {
     std::string source;
     std::shared_ptr<const Config> config, before;  // null: none
   };
-  enum class From {
+  enum class Origin {
     kValue,
-    kEarlier,  // a version there was
-    kLoad,     // a file, which takes the place of one that asked to be watched
-    kLoadHot,  // the same, and it asks to be watched itself
-    kWatch,    // the program watches it from now on
-    kWatcher,  // its thread has seen a change
+    kRollback,      // an earlier version
+    kLoad,          // a file; ends the watch of a file that asked for one
+    kLoadAndWatch,  // a file that asks to be watched
+    kWatch,         // a file that the program watches from now on
+    kWatcher,       // a change of the watched file
   };
-  // Rules that some calls go by until they have proved themselves.
+  // Rules that apply to a share of calls until they are judged.
   struct ActiveRollout {
     std::shared_ptr<const policy::FileRules> rules;
     std::string sha256, source;
-    From from = From::kValue;
+    Origin from = Origin::kValue;
     std::chrono::steady_clock::time_point end;
-    std::chrono::nanoseconds step;  // between two looks
+    std::chrono::nanoseconds interval;  // between two checks
   };
   struct State {
-    base::EditMutex lock;
-    std::mutex pipeline;                           // one change at a time; taken before lock
+    base::EditMutex lock;                          // all that the pipeline does not guard
+    std::mutex pipeline;                           // one submission at a time; taken before lock
     std::shared_ptr<const ActiveRollout> rollout;  // under the pipeline
     std::deque<Version> history;
     uint64_t last = 0;
@@ -85,67 +87,69 @@ class Reloader {
     bool by_mode = false;       // the file asked for it, not the program
     uint64_t watched_from = 0;  // the last version before
     uint64_t watches = 0;       // how many there have been
-    // What was last read of the file, and what came of it.
+    // The last text of the file, by its digest, and the result.
     std::string seen;
     bool refused = false;
     Problems seen_problems;
-    std::string good;  // the last of these that was not refused
+    std::string good;  // the last text that was not refused
 
-    // From now on another file is watched, or none.
+    // Watches another file from now on.
     void watch(std::string file, const WatchSettings& how, bool asked_by_file);
 
+    // Whether the file has the text that it had before, and submitting it again would change nothing.
     bool is_known(const std::string& sha256) const;
 
     void inherit(State& parents);
     const Version* in_force() const { return history.empty() ? nullptr : &history.back(); }
   };
 
-  struct Offer {
+  struct Submission {
     ConfigReading reading;
     std::string source;
-    From from = From::kValue;
-    uint64_t watch = 0;  // the watcher's: which of them has seen it
-    bool watched() const noexcept { return from == From::kWatch || from == From::kWatcher; }
+    Origin from = Origin::kValue;
+    uint64_t watch = 0;  // of kWatcher: the number of the watch
+    bool watched() const noexcept { return from == Origin::kWatch || from == Origin::kWatcher; }
   };
 
   // The pipeline.
-  Status offer(Offer o, Problems* problems);
+  Status submit(Submission o, Problems* problems);
   std::shared_ptr<const policy::FileRules> check(ConfigReading& reading, State& s);
   void validate(ConfigReading& reading, State& s);
-  // What a file says has been checked; what a program says may be anything.
-  static void check_canary(const RolloutRule& rule, ConfigReading& reading);
-  // would_deadlock on a thread that is inside the pipeline.
-  Status not_here() const;
-  // Puts the rules in rollout; what was in rollout before is not any more. An error changes nothing. Under the pipeline.
-  Status begin_rollout(State& s, const Offer& o, std::shared_ptr<const policy::FileRules> rules);
-  // On the keeper's thread: whether the rollout has gone on long enough, or too badly.
-  void check_rollout(const std::shared_ptr<const ActiveRollout>& rollout);
-  // Ends it one way or the other; what is wrong with its rules.
+  // Rules from a file have been checked on reading; those from a program have not.
+  static void check_rollout_rule(const RolloutRule& rule, ConfigReading& reading);
+  // kWouldDeadlock on a thread that is inside the pipeline.
+  Status check_reentry() const;
+  // Starts a rollout, which ends the one before. An error changes nothing. Under the pipeline lock.
+  Status begin_rollout(State& s, const Submission& o,
+                       std::shared_ptr<const policy::FileRules> rules);
+  // On rollout_thread_: ends the rollout if its time is over or its rules do badly, else schedules the next check.
+  void advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout);
+  // Puts the rules in force, or takes them back; returns what is wrong with them.
   Problems end_rollout(const ActiveRollout& rollout, std::string too_bad);
-  // Whether this is the same refusal again.
-  bool repeated(const Offer& o, const State& s) const;
-  // What accepted rules that were loaded do to a watch that a file asked for. Under the lock.
-  void watch_loaded(State& s, From from, const std::string& source, const std::string& sha256);
+  // Whether the same text was refused for the same reasons before.
+  bool repeated(const Submission& o, const State& s) const;
+  // Starts or ends the watch that a loaded file asks for. Under the lock.
+  void watch_loaded(State& s, Origin from, const std::string& source, const std::string& sha256);
   // Under the lock.
   void remember(State& s, std::string sha256, std::string source,
                 std::shared_ptr<const Config> config);
-  void tell(State& s, ConfigEvent event);
+  void notify(State& s, ConfigEvent event);
 
-  // On the watcher's thread: false to be called again.
-  bool look();
-  // Ends a watch that the file asked for, once a version of it is in force that does not.
-  bool leave_if_cool();
-  // In a forked child, or after a stop: what is to be watched.
-  void watch_again();
-  // The same, for `files` if it is the first of them that is.
+  // On the watcher's thread; false: to be called again.
+  bool reread();
+  // Ends a watch that the file asked for, once a version of it is in force that does not. Whether it has.
+  bool stop_unwanted_watch();
+  // In a forked child, or after a stop.
+  void restart_watch();
+  // Watches `files` if the first of them is the file to be watched, else that file alone.
   Status start_watching(const std::vector<std::string>& files);
-  base::WatchHow how(const WatchSettings& settings) const;
+  base::WatchHow watch_settings(const WatchSettings& settings) const;
 
   detail::Core& core_;
-  const std::function<std::vector<std::string>()> announced_;
+  plugin::Loader& loader_;
   base::OwnedPerProcess<State> state_;
-  base::TaskThread events_;  // calls listeners, which may block
-  base::TaskThread keeper_;  // looks at rules in rollout
+  base::TaskThread listeners_thread_;  // listeners may block
+  base::TaskThread rollout_thread_;    // calls no listener
   base::FileWatcher watcher_;
   base::FirstUse in_child_;  // last: it uses the rest
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watching a rule file. The watcher's thread reads, checks and publishes: a caller never does.
+// Watching a rule file. The watcher's thread reads, checks and publishes; callers never do.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,32 +18,32 @@ std::string absolute(const std::string& path) {
   return none ? path : full.string();
 }
 
-// Rules that ask to be followed.
-bool hot(const ConfigSettings& settings) {
+// Whether rules ask for their file to be watched.
+bool wants_hot_reload(const ConfigSettings& settings) {
   const auto is = [](const std::string& mode) { return mode == to_string(Mode::kHotReload); };
   return (settings.mode && is(*settings.mode)) ||
          std::any_of(settings.modes.begin(), settings.modes.end(),
                      [&](const auto& of) { return is(of.second); });
 }
 
-// Files that change while they are read may be parts of two versions. Only the reading counts: what happens while
-// the texts are parsed, which takes much longer, is the next change.
-class Glance {
+// Reads files and detects changes meanwhile: the texts may then be parts of two versions. Changes while the texts are
+// parsed, which takes much longer, do not count: they are the next change.
+class StableRead {
  public:
   Result<std::string> open(const std::string& file) {
     std::vector<base::FileMark> before = base::look_at({file});
     auto text = policy::open_file(file);
     files_.push_back(file);
     marks_.push_back(before[0]);
-    whole_ = whole_ && base::look_at(files_) == marks_;
+    stable_ = stable_ && base::look_at(files_) == marks_;
     return text;
   }
-  bool whole() const noexcept { return whole_; }
+  bool is_stable() const noexcept { return stable_; }
 
  private:
   std::vector<std::string> files_;
   std::vector<base::FileMark> marks_;
-  bool whole_ = true;
+  bool stable_ = true;
 };
 
 }  // namespace
@@ -54,12 +54,12 @@ Status Reloader::load(const std::string& path, Problems* problems) {
     return clear();
   }
   ConfigReading reading = read_config(path);
-  const bool asks = hot(reading.config.settings);
+  const bool asks = wants_hot_reload(reading.config.settings);
   const std::string source = asks ? absolute(path) : path;
   if (asks) reading = read_config(source);
   const std::vector<std::string> files = reading.files;
   YARD_RETURN_IF_ERROR(
-      offer({std::move(reading), source, asks ? From::kLoadHot : From::kLoad}, problems));
+      submit({std::move(reading), source, asks ? Origin::kLoadAndWatch : Origin::kLoad}, problems));
   State& s = state_.get();
   std::string watched;
   {
@@ -68,8 +68,8 @@ Status Reloader::load(const std::string& path, Problems* problems) {
   }
   if (watched.empty()) {
     watcher_.stop();
-    // Somebody may have begun to watch another file meanwhile.
-    watch_again();
+    // Another thread may have started another watch meanwhile.
+    restart_watch();
   } else if (asks && watched == source) {
     return start_watching(files);
   }
@@ -77,7 +77,7 @@ Status Reloader::load(const std::string& path, Problems* problems) {
 }
 
 Status Reloader::watch(const std::string& path, const WatchSettings& settings, Problems* problems) {
-  YARD_RETURN_IF_ERROR(not_here());
+  YARD_RETURN_IF_ERROR(check_reentry());
   const std::string full = absolute(path);
   ConfigReading reading = read_config(full);
   const std::vector<std::string> files = reading.files;
@@ -86,7 +86,7 @@ Status Reloader::watch(const std::string& path, const WatchSettings& settings, P
     const std::lock_guard lock(s.lock.for_changes);
     s.watch(full, settings, false);
   }
-  Status status = offer({std::move(reading), full, From::kWatch}, problems);
+  Status status = submit({std::move(reading), full, Origin::kWatch}, problems);
   YARD_RETURN_IF_ERROR(start_watching(files));
   return status;
 }
@@ -97,12 +97,12 @@ void Reloader::State::watch(std::string file, const WatchSettings& how, bool ask
   seen.clear(), refused = false, seen_problems.clear(), good.clear();
 }
 
-void Reloader::watch_loaded(State& s, From from, const std::string& source,
+void Reloader::watch_loaded(State& s, Origin from, const std::string& source,
                             const std::string& sha256) {
-  if (from != From::kLoad && from != From::kLoadHot) return;
-  // What the program watches is not a file's to end.
+  if (from != Origin::kLoad && from != Origin::kLoadAndWatch) return;
+  // A watch of the program is not ended by a file.
   if (!s.path.empty() && !s.by_mode) return;
-  if (from == From::kLoad) return s.path.clear();
+  if (from == Origin::kLoad) return s.path.clear();
   s.watch(source, {}, true);
   s.seen = s.good = sha256;
 }
@@ -113,11 +113,11 @@ void Reloader::unwatch() {
     const std::lock_guard lock(s.lock.for_changes);
     s.path.clear();
   }
-  // The watcher may wait for a change that this thread is in the middle of. Without a path it does nothing.
-  if (not_here().ok()) watcher_.stop();
+  // Inside the pipeline the watcher may be waiting for this thread. Without a path it does nothing.
+  if (check_reentry().ok()) watcher_.stop();
 }
 
-base::WatchHow Reloader::how(const WatchSettings& settings) const {
+base::WatchHow Reloader::watch_settings(const WatchSettings& settings) const {
   base::WatchHow how{settings.watch, settings.debounce, settings.poll_interval};
   const auto s = core_.snapshot();
   if (s->policy->file == nullptr) return how;
@@ -138,22 +138,22 @@ Status Reloader::start_watching(const std::vector<std::string>& files) {
   }
   if (path.empty()) return {};
   const bool all = !files.empty() && files[0] == path;
-  // It reads the file again, which may have changed since.
-  Status started = watcher_.start(all ? files : std::vector{path}, how(settings));
+  // The watcher starts by reading the file, which may have changed since.
+  Status started = watcher_.start(all ? files : std::vector{path}, watch_settings(settings));
   if (started.ok()) return started;
   const std::lock_guard lock(s.lock.for_changes);
   if (s.path == path) s.path.clear();
   return started;
 }
 
-void Reloader::watch_again() {
+void Reloader::restart_watch() {
   if (const Status started = start_watching({}); !started.ok())
     base::log(LogLevel::kError, "policy",
               fmt::format("the rule file is not watched: {}", started.message()));
 }
 
-// Whether the file says what it said before. Once it was refused meanwhile, it is offered again; but not where
-// something else has come into force since, such as an earlier version: only another text undoes that.
+// A text that was accepted is submitted again after another text was refused in between; but not where other rules have
+// come into force since, such as an earlier version: only another text undoes that.
 bool Reloader::State::is_known(const std::string& sha256) const {
   if (!refused) return seen == sha256;
   const Version* now = in_force();
@@ -161,30 +161,31 @@ bool Reloader::State::is_known(const std::string& sha256) const {
   return good == sha256 && !stays;
 }
 
-bool Reloader::leave_if_cool() {
+bool Reloader::stop_unwanted_watch() {
   State& s = state_.get();
-  const auto cool = [&] {
+  const auto unwanted = [&] {
     const Version* now = s.in_force();
     return s.by_mode && !s.path.empty() && now != nullptr && now->number > s.watched_from &&
-           now->source == s.path && now->config != nullptr && !hot(now->config->settings);
+           now->source == s.path && now->config != nullptr &&
+           !wants_hot_reload(now->config->settings);
   };
   {
     const std::lock_guard lock(s.lock);
-    if (!cool()) return false;
+    if (!unwanted()) return false;
   }
   {
     const std::lock_guard lock(s.lock.for_changes);
-    if (!cool()) return false;
+    if (!unwanted()) return false;
     s.path.clear();
   }
   watcher_.stop();
-  // Somebody may have begun to watch another file meanwhile.
-  watch_again();
+  // Another thread may have started another watch meanwhile.
+  restart_watch();
   return true;
 }
 
-bool Reloader::look() {
-  if (leave_if_cool()) return true;
+bool Reloader::reread() {
+  if (stop_unwanted_watch()) return true;
   State& s = state_.get();
   std::string path;
   WatchSettings settings;
@@ -194,12 +195,12 @@ bool Reloader::look() {
     path = s.path, settings = s.settings, watch = s.watches;
   }
   if (path.empty()) return true;
-  Glance glance;
+  StableRead stable;
   ConfigReading reading =
-      policy::read_config_from(path, [&](const std::string& file) { return glance.open(file); });
+      policy::read_config_from(path, [&](const std::string& file) { return stable.open(file); });
   const std::vector<std::string> files = reading.files;
-  if (!glance.whole()) {
-    watcher_.set(files, how(settings));
+  if (!stable.is_stable()) {
+    watcher_.set(files, watch_settings(settings));
     return false;
   }
   bool known = false;
@@ -213,9 +214,9 @@ bool Reloader::look() {
     if (s.refused && s.watches == watch)
       s.seen = reading.sha256, s.refused = false, s.seen_problems.clear(), s.problems.clear();
   }
-  if (!known) offer({std::move(reading), path, From::kWatcher, watch}, nullptr).ignore();
-  if (leave_if_cool()) return true;
-  watcher_.set(files, how(settings));
+  if (!known) submit({std::move(reading), path, Origin::kWatcher, watch}, nullptr).ignore();
+  if (stop_unwanted_watch()) return true;
+  watcher_.set(files, watch_settings(settings));
   return true;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The composition root: a runtime is a core, its host table and the built-in backends.
 #include <fmt/format.h>
+#include <yard/call_spec.h>
 #include <yard/op.h>
 #include <yard/runtime.h>
 
@@ -10,85 +11,99 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "dispatch/call.h"
-#include "dispatch/named_call.h"
-#include "function/registry.h"
+#include "dispatch/policy_changes.h"
 #include "op/bind.h"
+#include "op/call.h"
 #include "plugin/loader.h"
+#include "provider/function_service.h"
+#include "provider/hook_service.h"
 #include "registry/changes.h"
 #include "registry/descriptors.h"
 #include "runtime/builtin_backends.h"
-#include "runtime/config.h"
 #include "runtime/environment.h"
-#include "runtime/file_settings.h"
-#include "runtime/hooks.h"
 #include "runtime/host.h"
-#include "runtime/late_rules.h"
 #include "runtime/maintenance.h"
-#include "runtime/plugins.h"
 #include "runtime/reload.h"
+#include "runtime/rules.h"
+#include "tune/call_copy.h"
 #include "tune/canary.h"
 
 namespace yard::detail {
 
 Site* attach(Runtime* runtime, const char* name, const char* letters, Status* why) {
-  return (runtime != nullptr ? *runtime : Runtime::shared()).core().attach(name, letters, why);
+  return (runtime != nullptr ? *runtime : Runtime::shared())
+      .core()
+      .sites.attach(name, letters, why);
 }
 
 }  // namespace yard::detail
 
 namespace yard {
-namespace {
 
-// Ops of plugins that are found and not loaded.
-std::vector<std::string> announced_ops(plugin::Loader& loader) {
-  std::vector<std::string> ops;
-  for (const PluginInfo& p : loader.list())
-    if (p.state == PluginState::kFound) ops.insert(ops.end(), p.ops.begin(), p.ops.end());
-  return ops;
-}
-
-}  // namespace
-
-struct Runtime::Parts {
+// Everything a runtime consists of.
+struct Runtime::Parts final : detail::CoreServices {
   explicit Parts(const RuntimeSettings& s)
       : settings(s),
-        core(&host.table, s.plans_per_op),
-        loader(s.plugins,
-               runtime::plugin_services(
-                   core, [this](const std::string& hook) { return hooks.table().in_use(hook); },
-                   [this](const std::string& group) { return functions.in_use(group); })),
-        reloader(core, [this] { return announced_ops(loader); }) {
+        core(&host.table, s.plans_per_op, s.environment),
+        loader(s.plugins, plugin_services()) {
     host.core = &core;
-    core.loader = &loader;
-    core.reads_environment = s.environment;
-    core.add_successes = [this](auto& to) { functions.add_successes(to); };
-    core.make_inspector = [this](const Config& c, const auto& op_record, const auto& where) {
-      return tune::make_canary(c, op_record, where, canaries);
-    };
-    core.changed = [this] {
-      hooks.follow(), functions.follow(), file_settings.follow(), late_rules.follow();
-    };
+    core.set_services(this);
   }
+  // Threads of the parts below may still publish something, which nothing needs to follow any more.
+  ~Parts() { core.set_services(nullptr); }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  // ---- detail::CoreServices ----
+  registry::LazyLoader* lazy_loader() noexcept override { return &loader; }
+  Status check_change(const registry::State& before, const registry::State& after) override {
+    return hooks.check(before, after);
+  }
+  // Each part compares the current snapshot with the one it has seen, and does nothing where that is the same. Hooks and
+  // functions come first: calls read their tables. RuleFollower may publish again (a recorder), which leads here again.
+  void on_change() override {
+    hooks.follow();
+    functions.follow();
+    rules.follow();
+  }
+  std::shared_ptr<registry::Inspector> make_inspector(
+      const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
+      const select::Surroundings& where) override {
+    return tune::make_canary(config, op_record, where, canaries);
+  }
+  void on_health() noexcept override { maintenance.wake(); }
+  void add_successes(std::vector<health::Successes>& to) override { functions.add_successes(to); }
+  void in_child() noexcept override { hooks.restart_in_child(); }
+
+  // ---- What plugins and functions ask of the others ----
+  plugin::Services plugin_services() {
+    plugin::Services s;
+    s.host = core.host;
+    s.apply = [this](const auto& steps) { return core.published.apply(steps).status(); };
+    s.in_use = [this](const std::string& op) { return core.sites.in_use(op); };
+    s.hook_in_use = [this](const std::string& hook) { return hooks.table().in_use(hook); };
+    s.group_in_use = [this](const std::string& group) { return functions.in_use(group); };
+    s.device_features = [this] { return host.stated(); };
+    s.choosing = [] { return select::inside_select(); };
+    return s;
+  }
+
   RuntimeSettings settings;
   runtime::Host host;
   std::shared_ptr<tune::CanaryState> canaries = std::make_shared<tune::CanaryState>();
   detail::Core core;
   plugin::Loader loader;
-  runtime::HookService hooks{core, loader};
-  function::Registry functions{
-      core,
-      {[this](Changes c) {
-         return c.list_->problem.ok() ? core.apply(c.list_->steps).status() : c.list_->problem;
-       },
-       [this](std::string_view group) { return loader.need(PluginOffer::kGroup, group); },
-       [] { return plugin::Loader::inside(); },
-       [this](std::string_view group) { return loader.refused_for(PluginOffer::kGroup, group); }}};
+  provider::HookService hooks{core, loader};
+  provider::FunctionService functions{core, loader, [this](Changes c) {
+                                        return c.list_->problem.ok()
+                                                   ? core.published.apply(c.list_->steps).status()
+                                                   : c.list_->problem;
+                                      }};
   Status initialized;
-  runtime::FileSettings file_settings{core, loader, [this] { maintenance.poke(); }};
-  runtime::LateRules late_rules{core, [this] { return announced_ops(loader); }};
+  runtime::RuleFollower rules{core, loader, [this] { maintenance.wake(); }};
   // These two last, as their threads use the rest.
   runtime::Maintenance maintenance{core};
-  runtime::Reloader reloader;
+  runtime::Reloader reloader{core, loader};
 };
 
 namespace {
@@ -106,7 +121,7 @@ Result<std::vector<registry::Step>> builtin_steps(const yard_host_t* host) {
 Status add_builtin(detail::Core& core) {
   auto steps = builtin_steps(core.host);
   if (!steps.ok()) return std::move(steps).status();
-  return core.apply(*steps).status();
+  return core.published.apply(*steps).status();
 }
 
 std::vector<op::Given> given(std::span<const Arg> args) {
@@ -138,31 +153,24 @@ Result<Resolution> resolution(Result<Explanation> e) {
 }
 
 // An op of the current snapshot with arguments bound to its schema.
-struct Named {
-  std::shared_ptr<const detail::Snapshot> snapshot;
-  const registry::OpRecord* op_record = nullptr;
+struct Named : detail::FoundOp {
   op::Arguments arguments;
 };
 
 Result<Named> name_arguments(const detail::Core& core, std::string_view op,
                              std::span<const Arg> args,
                              op::Positional positional = op::Positional::kAll) {
-  Named n;
-  n.snapshot = core.snapshot();
-  n.op_record = n.snapshot->state->find(op);
-  if (core.first_need(op, n.op_record)) {
-    n.snapshot = core.snapshot();
-    n.op_record = n.snapshot->state->find(op);
-  }
-  if (n.op_record == nullptr) return core.unknown_op(*n.snapshot->state, op);
-  auto bound = op::bind(*n.op_record->op->program, given(args), positional);
+  auto found = core.sites.find(op);
+  if (!found.ok()) return std::move(found).status();
+  Named n{*std::move(found), {}};
+  auto bound = op::bind(*n.record->op->program, given(args), positional);
   if (!bound.ok()) return std::move(bound).status();
   n.arguments = *bound;
   return n;
 }
 
 Result<op::Call> checked_call(const Named& n, const Options& o) {
-  const op::Program& program = *n.op_record->op->program;
+  const op::Program& program = *n.record->op->program;
   const detail::WithFacts facts(n.arguments.values, n.arguments.count);
   YARD_RETURN_IF_ERROR(program.explain_mismatch(facts.args(), n.arguments.count));
   return detail::scoped_call(program, facts.args(), o);
@@ -173,7 +181,7 @@ Result<op::Call> checked_call(const Named& n, const Options& o) {
 Runtime::Runtime() : Runtime(RuntimeSettings()) {}
 Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Parts>(settings)) {
   if (settings.breakers != BreakerSettings()) {
-    if (Status s = parts_->core.set_breakers(settings.breakers); !s.ok())
+    if (Status s = detail::set_breakers(parts_->core, settings.breakers); !s.ok())
       base::log(LogLevel::kError, "runtime", std::string(s.message()));
   }
   parts_->initialized = parts_->host.state(settings.device_features);
@@ -182,14 +190,14 @@ Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Part
   for (const auto& [name, provider] : settings.modes)
     if (Status s = add_mode(name, provider); !s.ok() && parts_->initialized.ok())
       parts_->initialized = std::move(s);
-  // What is wrong with the environment is told, and keeps nobody from working.
+  // Problems of the environment are logged; they do not keep the runtime from working.
   if (settings.environment)
     reload_environment().ignore();
   else
     parts_->loader.discover({}).ignore();
   if (!settings.config.empty()) load_config(settings.config).ignore();
 }
-Runtime::~Runtime() { stop_recording().ignore(); }  // whoever wrote in vain has logged it
+Runtime::~Runtime() { stop_recording().ignore(); }  // an error has been logged
 
 // Never destroyed: calls may come until the process ends.
 Runtime& Runtime::shared() {
@@ -207,7 +215,7 @@ Status Runtime::ensure_initialized() { return parts_->initialized; }
 
 Status Runtime::state_device_features(const std::vector<std::string>& features) {
   YARD_RETURN_IF_ERROR(parts_->host.state(features));
-  YARD_RETURN_IF_ERROR(parts_->core.plan_anew());
+  YARD_RETURN_IF_ERROR(parts_->core.published.replan_all());
   return parts_->loader.discover({});
 }
 
@@ -218,10 +226,10 @@ Status Runtime::reset() {
     if (!builtin.ok()) return std::move(builtin).status();
     steps = *std::move(builtin);
   }
-  YARD_RETURN_IF_ERROR(parts_->core.start_over(steps));
+  YARD_RETURN_IF_ERROR(parts_->core.published.start_over(steps));
   parts_->loader.start_over();
-  parts_->hooks.start_over();
-  parts_->functions.start_over();
+  parts_->hooks.reset();
+  parts_->functions.reset();
   return {};
 }
 
@@ -234,14 +242,16 @@ Plugins Runtime::plugins() const noexcept { return Plugins(parts_->loader); }
 
 Result<Ticket> Runtime::apply_with_ticket(Changes changes) {
   if (!changes.list_->problem.ok()) return changes.list_->problem;
-  return parts_->core.apply(changes.list_->steps);
+  return parts_->core.published.apply(changes.list_->steps);
 }
 
 Status Runtime::apply(Changes changes) { return apply_with_ticket(std::move(changes)).status(); }
 
 Policy Runtime::policy() const { return parts_->core.snapshot()->policy->in_force; }
-Status Runtime::set_policy(Policy policy) { return parts_->core.set_policy(std::move(policy)); }
-Status Runtime::reset_policy() { return parts_->core.set_policy({}); }
+Status Runtime::set_policy(Policy policy) {
+  return detail::set_policy(parts_->core, std::move(policy));
+}
+Status Runtime::reset_policy() { return detail::set_policy(parts_->core, {}); }
 
 Status Runtime::reload_environment() {
   const auto s = parts_->core.snapshot();
@@ -249,20 +259,20 @@ Status Runtime::reload_environment() {
   const Status problem = runtime::first_error(*reading);
   if (reading->good != s->policy->reading->good || !reading->problems.empty() ||
       !s->policy->reading->problems.empty() || !s->policy->own_switches.empty())
-    YARD_RETURN_IF_ERROR(parts_->core.set_environment(std::move(reading)));
-  const std::string named = parts_->core.snapshot()->policy->reading->good.config;
+    YARD_RETURN_IF_ERROR(detail::set_environment(parts_->core, std::move(reading)));
+  const policy::Environment before = s->policy->reading->good;
+  const policy::Environment now = parts_->core.snapshot()->policy->reading->good;
   parts_->loader.set_environment(
-      runtime::plugin_environment(*parts_->core.snapshot()->policy->reading));
-  parts_->functions.environment_says(
-      parts_->core.snapshot()->policy->reading->good.check_verifiers);
-  const std::string record = parts_->core.snapshot()->policy->reading->good.record;
+      {now.plugins, now.plugin_path, parse_plugin_probe(now.plugin_probe)});
+  parts_->functions.check_verifiers(now.check_verifiers);
   Status recording;
-  if (record != s->policy->reading->good.record)
-    recording = record.empty() ? stop_recording() : record_to(record).note("named by YARD_RECORD");
+  if (now.record != before.record)
+    recording =
+        now.record.empty() ? stop_recording() : record_to(now.record).note("named by YARD_RECORD");
   // After plugins: a file may name what they bring.
   Status read;
-  if (parts_->settings.config.empty() && named != s->policy->reading->good.config)
-    read = load_config(named).note("named by YARD_CONFIG");
+  if (parts_->settings.config.empty() && now.config != before.config)
+    read = load_config(now.config).note("named by YARD_CONFIG");
   if (!problem.ok()) return problem;
   return read.ok() ? recording : read;
 }
@@ -276,8 +286,8 @@ std::vector<Problem> Runtime::problems() const {
     if (own.problem)
       to.push_back({own.problem->variable, own.problem->found, own.problem->message, true});
   std::vector<ConfigProblem> of_rules = parts_->reloader.problems();
-  // What the rules in force turned out to have may be offered again, and refused.
-  for (ConfigProblem& p : parts_->late_rules.problems())
+  // Problems that were found later may have been found again in rules that were refused.
+  for (ConfigProblem& p : parts_->rules.problems())
     if (std::find(of_rules.begin(), of_rules.end(), p) == of_rules.end())
       of_rules.push_back(std::move(p));
   for (const ConfigProblem& p : of_rules)
@@ -327,15 +337,32 @@ Config Runtime::config() const {
 std::vector<ConfigProblem> Runtime::check_config(const std::string& path) const {
   ConfigReading reading = read_config(path);
   const auto s = parts_->core.snapshot();
-  runtime::make_rules(reading, *s->state, *s->policy->modes, announced_ops(parts_->loader));
+  runtime::make_rules(reading, *s->state, *s->policy->modes,
+                      runtime::announced_ops(parts_->loader));
   return std::move(reading.problems);
 }
 
 Status Runtime::set_labels(std::map<std::string, std::string, std::less<>> labels) {
-  return parts_->core.set_labels({labels.begin(), labels.end()});
+  return detail::set_labels(parts_->core, {labels.begin(), labels.end()});
 }
 
-RuntimeStats Runtime::stats() const { return parts_->core.stats(); }
+Status Runtime::set_static_map(StaticMap map) {
+  return detail::set_static_map(parts_->core, std::move(map));
+}
+
+StaticMap Runtime::static_map() const { return parts_->core.snapshot()->policy->mapped; }
+
+Status Runtime::add_mode(std::string_view name, ModeProvider provider) {
+  auto mode = policy::make_mode(name, std::move(provider));
+  if (!mode.ok()) return std::move(mode).status();
+  return detail::add_mode(parts_->core, *std::move(mode));
+}
+
+Status Runtime::remove_mode(std::string_view name) {
+  return detail::remove_mode(parts_->core, name);
+}
+
+RuntimeStats Runtime::stats() const { return parts_->core.planner.stats(); }
 
 Status Runtime::call(std::string_view op, std::span<const Arg> args) {
   return detail::call_named(parts_->core, op, args);
@@ -345,7 +372,7 @@ Status Runtime::call(std::string_view op, std::span<const Arg> args, const Optio
   op::Arguments bound;
   auto site = detail::bind_named(parts_->core, op, args, bound);
   if (!site.ok()) return std::move(site).status();
-  return parts_->core.call_slow(**site, bound.values, bound.count, &o);
+  return detail::call_slow(**site, bound.values, bound.count, &o);
 }
 
 Status Runtime::call(std::string_view op, std::initializer_list<Arg> args) {
@@ -361,7 +388,7 @@ Result<Explanation> Runtime::explain(std::string_view op, std::initializer_list<
   if (!named.ok()) return std::move(named).status();
   auto call = checked_call(*named, o);
   if (!call.ok()) return std::move(call).status();
-  return parts_->core.explain(*named->op_record, *call, o, *named->snapshot);
+  return detail::explain_call(parts_->core, *named->record, *call, o, *named->snapshot);
 }
 
 Result<Resolution> Runtime::resolve(std::string_view op, std::initializer_list<Arg> args,
@@ -372,11 +399,22 @@ Result<Resolution> Runtime::resolve(std::string_view op, std::initializer_list<A
 Result<Explanation> Runtime::explain(std::string_view call_spec, const Options& o) const {
   auto spec = op::parse_call_spec(call_spec);
   if (!spec.ok()) return std::move(spec).status();
-  return parts_->core.explain(*spec, o);
+  return detail::explain_call(parts_->core, *spec, o);
 }
 
 Result<Resolution> Runtime::resolve(std::string_view call_spec, const Options& o) const {
   return resolution(explain(call_spec, o));
+}
+
+Result<ParsedCall> Runtime::parse(std::string_view call_spec) const {
+  auto spec = op::parse_call_spec(call_spec);
+  if (!spec.ok()) return std::move(spec).status();
+  const auto found = parts_->core.sites.find(spec->op);
+  if (!found.ok()) return found.status();
+  const registry::Op& op = *found->record->op;
+  auto call = op::Call::from_spec(*op.program, *spec, &op.d);
+  if (!call.ok()) return std::move(call).status();
+  return tune::parsed_call(*op.program, *call);
 }
 
 Result<std::string> Runtime::describe(std::string_view op, std::initializer_list<Arg> args,
@@ -385,7 +423,7 @@ Result<std::string> Runtime::describe(std::string_view op, std::initializer_list
   if (!named.ok()) return std::move(named).status();
   auto call = checked_call(*named, o);
   if (!call.ok()) return std::move(call).status();
-  return op::to_string(call->to_spec(*named->op_record->op->program));
+  return op::to_string(call->to_spec(*named->record->op->program));
 }
 
 Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
@@ -393,7 +431,7 @@ Result<std::vector<TensorView>> Runtime::infer(std::string_view op,
   auto named =
       name_arguments(parts_->core, op, {args.begin(), args.size()}, op::Positional::kInputs);
   if (!named.ok()) return std::move(named).status();
-  const registry::Op& o = *named->op_record->op;
+  const registry::Op& o = *named->record->op;
   const detail::WithFacts facts(named->arguments.values, named->arguments.count);
   auto outputs = o.program->infer_outputs(facts.args(), &o.d);
   if (!outputs.ok()) return std::move(outputs).status();

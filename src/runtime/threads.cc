@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cutting loops into pieces, and the two ways to find threads for them.
+// Cutting loops into pieces, and the two engines that run them.
 #include "runtime/threads.h"
 
 #include <pthread.h>
 #include <sched.h>
+#include <yard/detail/guard.h>
 #include <yard/plugin.h>
 
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/this_process.h"
-#include "runtime/loop.h"
+#include "dispatch/scope.h"
 
 #if defined(YARD_HAVE_TBB)
 #include <tbb/parallel_for.h>
@@ -21,6 +24,81 @@
 #endif
 
 namespace yard::runtime {
+
+// What a thread that runs a piece takes over from the caller for that time: the policy scope, the hooks, and that it is
+// inside a call, where waiting for calls to end would be waiting for itself. The caller waits, so all of it stays valid.
+class CallerContext {
+ public:
+  static CallerContext of_this_thread() noexcept {
+    const detail::ThreadHead* head = detail::t_thread;
+    return head != nullptr ? CallerContext{head->scope_state, head->hooks, head->depth > 0}
+                           : CallerContext{nullptr, nullptr, false};
+  }
+
+  // Applies it to this thread until the object's end.
+  class Applied {
+   public:
+    explicit Applied(const CallerContext& caller) noexcept
+        : head_(detail::t_thread != nullptr ? *detail::t_thread : detail::register_thread()),
+          scope_(head_, caller.scope_),
+          own_hooks_(std::exchange(head_.hooks, caller.hooks_)) {
+      if (caller.inside_call_) inside_.emplace(head_);
+    }
+    ~Applied() { head_.hooks = own_hooks_; }
+    Applied(const Applied&) = delete;
+    Applied& operator=(const Applied&) = delete;
+
+   private:
+    detail::ThreadHead& head_;
+    detail::ScopeOfCaller scope_;
+    const detail::HookFrame* own_hooks_;
+    std::optional<detail::Guard> inside_;
+  };
+
+ private:
+  CallerContext(const detail::ScopeState* scope, const detail::HookFrame* hooks,
+                bool inside_call) noexcept
+      : scope_(scope), hooks_(hooks), inside_call_(inside_call) {}
+  const detail::ScopeState* scope_;
+  const detail::HookFrame* hooks_;
+  bool inside_call_;
+};
+
+class ParallelLoop {
+ public:
+  ParallelLoop(int64_t count, int64_t pieces, LoopBody body, void* context) noexcept
+      : count_(count), pieces_(pieces), body_(body), context_(context) {}
+
+  int64_t pieces() const noexcept { return pieces_; }
+  bool failed() const noexcept { return failed_.load(std::memory_order_relaxed); }
+
+  // Runs one piece on this thread, unless an earlier one has failed. Lets no exception out.
+  void run(int64_t piece) noexcept {
+    if (failed()) return;
+    std::optional<CallerContext::Applied> context;
+    if (std::this_thread::get_id() != caller_) context.emplace(context_of_caller_);
+    try {
+      body_(context_, edge(piece), edge(piece + 1));
+    } catch (...) {
+      failed_.store(true, std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  // Where a piece begins. Pieces differ by at most one, so none is smaller than count / pieces.
+  int64_t edge(int64_t piece) const noexcept {
+    const int64_t each = count_ / pieces_, rest = count_ % pieces_;
+    return piece * each + (piece < rest ? piece : rest);
+  }
+
+  const int64_t count_, pieces_;
+  const LoopBody body_;
+  void* const context_;
+  const std::thread::id caller_ = std::this_thread::get_id();
+  const CallerContext context_of_caller_ = CallerContext::of_this_thread();
+  std::atomic<bool> failed_{false};
+};
+
 namespace {
 
 // How many pieces a thread gets on average: few enough to cost nothing, enough to even out.
@@ -32,13 +110,13 @@ int32_t allowed_cpus() noexcept {
   return std::max(static_cast<int32_t>(std::thread::hardware_concurrency()), 1);
 }
 
-// A cancelled thread cannot leave a loop that others are working on; it is cancelled afterwards.
-class NotNow {
+// A cancelled thread cannot leave a loop that others work on; it is cancelled afterwards.
+class CancellationOff {
  public:
-  NotNow() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~NotNow() { pthread_setcancelstate(before_, nullptr); }
-  NotNow(const NotNow&) = delete;
-  NotNow& operator=(const NotNow&) = delete;
+  CancellationOff() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~CancellationOff() { pthread_setcancelstate(before_, nullptr); }
+  CancellationOff(const CancellationOff&) = delete;
+  CancellationOff& operator=(const CancellationOff&) = delete;
 
  private:
   int before_ = 0;
@@ -54,14 +132,14 @@ int32_t run_here(int64_t count, LoopBody body, void* context) {
   }
 }
 
-// Inside a loop on threads of its own; a nested one stays on its thread.
+// Inside a loop of run_on_new_threads(): nested ones stay on their thread.
 thread_local constinit bool t_in_loop = false;
 
 #if defined(YARD_HAVE_TBB)
 constexpr LoopEngine kEngine = run_on_tbb;
 
-// Whether oneTBB's pool is that of this process. A child of one that has used it finds no thread in it, and perhaps a
-// lock that nobody is left to release.
+// Whether oneTBB's pool belongs to this process. In the child of a process that has used it the pool has no threads, and
+// perhaps a lock that is held for ever.
 bool has_pool() noexcept {
   static constinit std::atomic<uint32_t> owner{0};
   const uint32_t here = base::this_process();
@@ -75,7 +153,7 @@ constexpr LoopEngine kEngine = run_on_new_threads;
 
 }  // namespace
 
-void run_on_new_threads(Loop& loop, int32_t threads) {
+void run_on_new_threads(ParallelLoop& loop, int32_t threads) {
   std::atomic<int64_t> next{0};
   const auto work = [&loop, &next] {
     t_in_loop = true;
@@ -93,11 +171,11 @@ void run_on_new_threads(Loop& loop, int32_t threads) {
     helpers->reserve(static_cast<size_t>(threads - 1));
     for (int32_t i = 1; i < threads; ++i) helpers->emplace_back(work);
   } catch (...) {
-    // No more threads or memory to be had: those that are there do it.
+    // No thread or memory left: those that have started do the work.
   }
   work();
   if (base::forks() != process) {
-    // A child that was born in one of the pieces: it has no helpers, and nothing to join.
+    // A child that one of the pieces forked: it has no helpers, and nothing to join.
     [[maybe_unused]] auto* left_behind = helpers.release();
     return;
   }
@@ -105,7 +183,7 @@ void run_on_new_threads(Loop& loop, int32_t threads) {
 }
 
 #if defined(YARD_HAVE_TBB)
-void run_on_tbb(Loop& loop, int32_t threads) {
+void run_on_tbb(ParallelLoop& loop, int32_t threads) {
   if (!has_pool()) return run_on_new_threads(loop, threads);
   // Isolated twice: a thread that waits for the loop takes on nothing else, and a caller whose own
   // tasks were cancelled still gets all of it.
@@ -126,13 +204,13 @@ int32_t parallel_for_on(LoopEngine engine, int32_t threads, int64_t count, int64
   if (count <= 0) return YARD_OK;
   const int64_t most = count / std::max<int64_t>(grain, 1);
   if (most <= 1 || threads <= 1) return run_here(count, body, context);
-  const NotNow not_now;
+  const CancellationOff cancellation_off;
   const uint64_t process = base::forks();
-  Loop loop(count, std::min(most, threads * kPiecesPerThread), body, context);
+  ParallelLoop loop(count, std::min(most, threads * kPiecesPerThread), body, context);
   try {
     engine(loop, static_cast<int32_t>(std::min<int64_t>(threads, loop.pieces())));
   } catch (...) {
-    return YARD_FAULT;  // the engine itself: nobody knows which pieces have run
+    return YARD_FAULT;  // the engine itself: which pieces have run is unknown
   }
   // In a child that a piece has forked, pieces of threads that are not there are missing.
   return loop.failed() || base::forks() != process ? YARD_FAULT : YARD_OK;

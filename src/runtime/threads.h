@@ -2,9 +2,9 @@
 // The threads behind the host's parallel_for: oneTBB's where the build has it, else threads started for
 // the length of one call. Kernels own none.
 //
-// A loop is cut into pieces of at least `grain`, a few for each thread, so that a thread that comes late
-// finds less to do. A loop of one piece runs on the caller. Nothing here survives a call but oneTBB's
-// pool. A forked child leaves alone what its parent has used of it, and starts threads for each call.
+// A loop is cut into pieces of at least `grain`, a few for each thread, so that a thread that starts late has less to do.
+// A loop of one piece runs on the caller. Nothing but oneTBB's pool outlives a call; a forked child whose parent has used
+// the pool starts threads for each call instead.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,17 @@ int32_t parallel_for(int64_t count, int64_t grain, LoopBody body, void* context)
 // oneTBB arena the caller is in.
 int32_t concurrency() noexcept;
 
-// A loop that is being run: what the engines below share.
-class Loop;
+// A loop that is being run.
+class ParallelLoop;
 
 // Runs every piece of the loop, on up to `threads` threads of which the caller is one.
-using LoopEngine = void (*)(Loop& loop, int32_t threads);
-void run_on_new_threads(Loop& loop, int32_t threads);
+using LoopEngine = void (*)(ParallelLoop& loop, int32_t threads);
+void run_on_new_threads(ParallelLoop& loop, int32_t threads);
 #if defined(YARD_HAVE_TBB)
-void run_on_tbb(Loop& loop, int32_t threads);
+void run_on_tbb(ParallelLoop& loop, int32_t threads);
 #endif
 
-// parallel_for on an engine and a number of threads of one's choosing; for tests.
+// parallel_for on a given engine and number of threads; for tests.
 int32_t parallel_for_on(LoopEngine engine, int32_t threads, int64_t count, int64_t grain,
                         LoopBody body, void* context);
 

@@ -1,18 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifying the kernels of a runtime: see yard/verify.h.
+// Verifying the kernels of a runtime, running a canary's dump again, and sample calls: see yard/verify.h.
+#include "runtime/verify.h"
+
 #include <fmt/format.h>
-#include <yard/verify.h>
+
+#include <algorithm>
 
 #include "base/text.h"
-#include "function/registry.h"
+#include "op/call.h"
 #include "plugin/loader.h"
-#include "runtime/subjects.h"
+#include "provider/function_service.h"
+#include "tune/call_copy.h"
+#include "tune/canary.h"
+#include "tune/kernel_runner.h"
+#include "tune/samples.h"
+
+namespace yard::runtime {
+
+std::vector<tune::OpUnderTest> subjects(const detail::Snapshot& s, const VerifyOptions& o,
+                                        const yard_host_t* host, const void* keep) {
+  std::vector<tune::OpUnderTest> to;
+  for (const auto& [name, op_record] : s.state->op_records) {
+    if (!o.op.empty() && o.op != name) continue;
+    tune::OpUnderTest subject{op_record, {}, {host, s.forked}};
+    for (const auto& [id, k] : op_record->kernels)
+      if ((o.kernel.empty() || o.kernel == id) &&
+          (o.backend.empty() || o.backend == k->backend_name) &&
+          (o.plugin.empty() || k->keep.get() == keep))
+        subject.kernels.insert(id);
+    if (!subject.kernels.empty()) to.push_back(std::move(subject));
+  }
+  return to;
+}
+
+}  // namespace yard::runtime
 
 namespace yard {
 namespace {
 
 Status check_names(const detail::Core& core, const detail::Snapshot& s, const VerifyOptions& o) {
-  if (!o.op.empty() && s.state->find(o.op) == nullptr) return core.unknown_op(*s.state, o.op);
+  if (!o.op.empty() && s.state->find(o.op) == nullptr) return core.sites.unknown_op(*s.state, o.op);
   std::vector<std::string> kernels, backends;
   for (const auto& [name, b] : s.state->backends) backends.push_back(name);
   for (const auto& [name, op_record] : s.state->op_records)
@@ -27,10 +54,6 @@ Status check_names(const detail::Core& core, const detail::Snapshot& s, const Ve
   return known(o.backend, backends, "backend");
 }
 
-}  // namespace
-
-namespace {
-
 // Of the functions that the options name; those that name an op or a kernel name none.
 Result<std::vector<FunctionReport>> verify_functions(const Runtime& runtime, const VerifyOptions& o,
                                                      const void* keep) {
@@ -41,14 +64,54 @@ Result<std::vector<FunctionReport>> verify_functions(const Runtime& runtime, con
       YARD_RETURN_IF_ERROR(functions.load(o.function.substr(0, o.function.find('/'))));
     if (auto found = functions.find(o.function); !found.ok()) return found.status();
   }
-  return functions.registry().verify({o.function, o.backend, keep, o.watch_function});
+  return functions.service().verify({o.function, o.backend, keep, o.watch_function});
+}
+
+Result<const registry::Kernel*> kernel_of(const registry::OpRecord& op_record,
+                                          std::string_view id) {
+  const auto it = op_record.kernels.find(std::string(id));
+  if (it != op_record.kernels.end()) return it->second.get();
+  std::vector<std::string> ids;
+  for (const auto& [name, kernel] : op_record.kernels) ids.push_back(name);
+  return Status(Code::kNotFound, fmt::format("op '{}' has no kernel {}{}", op_record.op->name,
+                                             base::excerpt(id), base::did_you_mean(id, ids)));
+}
+
+Result<const registry::Kernel*> right_kernel(const registry::OpRecord& op_record,
+                                             const std::string& against) {
+  if (!against.empty()) return kernel_of(op_record, against);
+  if (const registry::Kernel* oracle = tune::reference_kernel(op_record)) return oracle;
+  return Status(Code::kNotFound,
+                fmt::format("op '{}' has no reference kernel", op_record.op->name));
+}
+
+Status check_takes(const tune::KernelRunner& candidate, const op::Call& call) {
+  tune::Outcome why;
+  if (candidate.accepts(call, &why)) return {};
+  return Status(Code::kUnsupported, fmt::format("kernel '{}' does not take the call: {}",
+                                                candidate.kernel().id, why.what));
+}
+
+template <class Rule>
+void add_unmet(const Config& config, const std::vector<Rule>& rules, const char* section,
+               const std::vector<bool>& met, std::vector<std::string>& to) {
+  for (size_t i = 0; i < rules.size(); ++i) {
+    if (met[i]) continue;
+    const Rule& r = rules[i];
+    std::string text = r.name.empty() ? "" : fmt::format("'{}', ", r.name);
+    text += fmt::format("{}[{}]", section, i);
+    if (r.at.line > 0 && r.at.file < config.sources.files.size())
+      text += fmt::format(" ({}:{})", config.sources.files[r.at.file], r.at.line);
+    to.push_back(std::move(text));
+  }
 }
 
 }  // namespace
 
 Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options) {
   auto s = runtime.core().snapshot();
-  if (!options.op.empty() && runtime.core().first_need(options.op, s->state->find(options.op)))
+  if (!options.op.empty() &&
+      runtime.core().sites.first_need(options.op, s->state->find(options.op)))
     s = runtime.core().snapshot();
   const void* keep = nullptr;
   if (!options.plugin.empty()) {
@@ -59,7 +122,7 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
   YARD_RETURN_IF_ERROR(check_names(runtime.core(), *s, options));
   auto functions = verify_functions(runtime, options, keep);
   if (!functions.ok()) return functions.status();
-  std::vector<tune::Subject> all;
+  std::vector<tune::OpUnderTest> all;
   if (options.function.empty()) all = runtime::subjects(*s, options, runtime.core().host, keep);
   if (all.empty() && functions->empty())
     return Status(Code::kNotFound,
@@ -74,7 +137,7 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
     progress.cases = options.cases;
     const size_t failed_before = report.failed();
     bool finished = true;
-    auto reports = tune::conform(
+    auto reports = tune::check_conformance(
         all[i], options,
         [&](size_t done, size_t failed) {
           progress.done = done, progress.failed = failed_before + failed;
@@ -87,6 +150,79 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
   for (size_t i = 0; i < used.size(); ++i)
     if (!used[i]) report.unused.push_back(options.expectations[i]);
   return report;
+}
+
+Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
+                            std::string_view kernel) {
+  detail::Core& core = runtime.core();
+  const auto spec = op::parse_call_spec(dump.mismatch.call);
+  if (!spec.ok()) return spec.status();
+  const auto found = core.sites.find(spec->op);
+  if (!found.ok()) return found.status();
+  const auto op_record = found->snapshot->state->op_records.find(spec->op)->second;
+  const registry::Op& op = *op_record->op;
+  const auto call = op::Call::from_spec(*op.program, *spec, &op.d);
+  if (!call.ok()) return call.status();
+
+  const auto tried = kernel_of(*op_record, kernel.empty() ? dump.mismatch.kernel : kernel);
+  if (!tried.ok()) return tried.status();
+  const auto right = right_kernel(*op_record, dump.mismatch.against);
+  if (!right.ok()) return right.status();
+  const tune::OpUnderTest subject{op_record, {}, {core.host, found->snapshot->forked}};
+  const tune::KernelRunner candidate(subject, **tried), oracle(subject, **right);
+  YARD_RETURN_IF_ERROR(check_takes(oracle, *call));
+  YARD_RETURN_IF_ERROR(check_takes(candidate, *call));
+
+  const ParsedCall parsed = tune::parsed_call(*op.program, *call);
+  YARD_RETURN_IF_ERROR(CallTensors::check(parsed, 2));
+  CallTensors results(parsed, 1), expected(parsed, 1);
+  YARD_RETURN_IF_ERROR(results.fill(dump.inputs));
+  YARD_RETURN_IF_ERROR(expected.fill(dump.inputs));
+  // The oracle runs first: it rejects inputs that are invalid, such as indices beyond a table.
+  if (Status ran = oracle.run(*call, expected); !ran.ok())
+    return std::move(ran).note("while running the kernel that is right");
+
+  CanaryReplay to;
+  to.op = op.name, to.kernel = (*tried)->id, to.against = (*right)->id, to.call = parsed.text;
+  to.status = candidate.run(*call, results);
+  to.damage = results.damage();
+  if (to.status.ok())
+    to.difference = compare(results.written(), expected.written(),
+                            tune::tolerances_of(op, dump.rtol, dump.atol));
+  return to;
+}
+
+std::vector<std::string> unmet_rules(const Runtime& runtime, std::span<const std::string> calls) {
+  const auto s = runtime.core().snapshot();
+  const auto file = s->policy->file;
+  if (file == nullptr) return {};
+  const Config& config = file->config;
+  std::vector<bool> rules(config.dispatch_rules.size()), scores(config.score.size());
+  policy::Matches matches;
+  for (const std::string& text : calls) {
+    auto spec = op::parse_call_spec(text);
+    const registry::OpRecord* op_record = spec.ok() ? s->state->find(spec->op) : nullptr;
+    if (op_record == nullptr) continue;
+    spec->labels.insert(spec->labels.end(), s->policy->labels.begin(), s->policy->labels.end());
+    const auto call = op::Call::from_spec(*op_record->op->program, *spec, &op_record->op->d);
+    const auto of_op = file->rules_for(op_record->op->program);
+    if (!call.ok() || of_op == nullptr) continue;
+    of_op->match({call->args(), call->flags(), call->device(), &call->labels()}, matches);
+    for (const uint32_t r : matches.rules) rules[of_op->rules()[r].source] = true;
+    for (const uint32_t r : matches.scores) scores[of_op->scores()[r].source] = true;
+  }
+  std::vector<std::string> to;
+  add_unmet(config, config.dispatch_rules, "dispatch_rules", rules, to);
+  add_unmet(config, config.score, "score", scores, to);
+  return to;
+}
+
+Result<std::vector<std::string>> sample_calls(const Runtime& runtime, std::string_view op,
+                                              std::span<const Config> configs, size_t limit) {
+  const auto found = runtime.core().sites.find(op);
+  if (!found.ok()) return found.status();
+  const registry::Op& record = *found->record->op;
+  return tune::sample_calls(*record.program, &record.d, configs, limit);
 }
 
 }  // namespace yard

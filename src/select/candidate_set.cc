@@ -3,7 +3,7 @@
 #include "select/candidate_set.h"
 
 #include <algorithm>
-#include <bit>
+#include <optional>
 
 #include "base/cpu_features.h"
 #include "select/health_key.h"
@@ -58,11 +58,6 @@ int kind_tier(std::optional<Kind> prefer, Kind kind) {
   return tier;
 }
 
-bool backend_on(const Policy& policy, const registry::Backend& b) {
-  if (const auto it = policy.backends.find(b.name); it != policy.backends.end()) return it->second;
-  return b.d.enable != YARD_ENABLE_OFF;
-}
-
 // Of the processor, or as the program has stated it of a device: "sve2", "cuda:sm_90".
 bool has_feature(std::string_view name, const yard_host_t* host) {
   const size_t colon = name.find(':');
@@ -84,6 +79,19 @@ int missing_feature(const std::string& features, const yard_host_t* host) {
   return -1;
 }
 
+}  // namespace
+
+int32_t backend_reason(const Policy& p, const registry::Backend& b) {
+  if (!b.vendor.empty() && lists(p.deny_vendors, b.vendor)) return YARD_REASON_DENIED_VENDOR;
+  if (!b.vendor.empty() && p.allow_vendors && !lists(*p.allow_vendors, b.vendor))
+    return YARD_REASON_NOT_ALLOWED_VENDOR;
+  const auto it = p.backends.find(b.name);
+  const bool on = it != p.backends.end() ? it->second : b.d.enable != YARD_ENABLE_OFF;
+  return on ? YARD_REASON_NONE : YARD_REASON_DISABLED;
+}
+
+namespace {
+
 // Why the kernel is out whatever the call is; NONE if it is not.
 int32_t settle(const registry::Kernel& k, const Policy& p, const CallConstraints& constraints,
                const std::string* lock, const Surroundings& where, int64_t figures[3]) {
@@ -92,11 +100,8 @@ int32_t settle(const registry::Kernel& k, const Policy& p, const CallConstraints
   if (any_glob(p.deny_kernels, k.id) || any_glob(constraints.deny, k.id))
     return YARD_REASON_DENIED_KERNEL;
   if (p.allow_kernels && !any_glob(*p.allow_kernels, k.id)) return YARD_REASON_NOT_ALLOWED_KERNEL;
-  const std::string& vendor = k.backend->vendor;
-  if (!vendor.empty() && lists(p.deny_vendors, vendor)) return YARD_REASON_DENIED_VENDOR;
-  if (!vendor.empty() && p.allow_vendors && !lists(*p.allow_vendors, vendor))
-    return YARD_REASON_NOT_ALLOWED_VENDOR;
-  if (!backend_on(p, *k.backend)) return YARD_REASON_DISABLED;
+  if (const int32_t reason = backend_reason(p, *k.backend); reason != YARD_REASON_NONE)
+    return reason;
   if (p.reference_only.value_or(false) && k.kind != Kind::kReference)
     return YARD_REASON_REFERENCE_ONLY;
   if (where.forked && (k.backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
@@ -115,18 +120,48 @@ bool may_write_inputs(const op::Program& program) {
          });
 }
 
+// What a kind of limit reads and tests.
+struct LimitMeaning {
+  std::optional<op::Field::Kind> property;  // of an argument; unset: the field that the limit names
+  op::IntegerTest test;
+  int32_t reason;
+};
+
+LimitMeaning meaning_of(const yard_limit_t& l) {
+  using Kind = op::Field::Kind;
+  using Test = op::IntegerTest;
+  switch (l.kind) {
+    case YARD_LIMIT_MIN: return {{}, Test::at_least(l.a), YARD_REASON_DIM_TOO_SMALL};
+    case YARD_LIMIT_MAX: return {{}, Test::at_most(l.a), YARD_REASON_DIM_TOO_LARGE};
+    case YARD_LIMIT_MULTIPLE: return {{}, Test::multiple_of(l.a), YARD_REASON_DIM_NOT_MULTIPLE};
+    case YARD_LIMIT_EQUALS: return {{}, Test::equals(l.a), YARD_REASON_SCALAR};
+    case YARD_LIMIT_DTYPE:
+      return {Kind::kDType, Test::one_of_mask(static_cast<uint64_t>(l.a)), YARD_REASON_DTYPE};
+    case YARD_LIMIT_COMPACT: return {Kind::kCompact, Test::equals(1), YARD_REASON_LAYOUT};
+    case YARD_LIMIT_INNER_DENSE: return {Kind::kInnerDense, Test::equals(1), YARD_REASON_LAYOUT};
+    case YARD_LIMIT_PLAIN: return {Kind::kPlain, Test::equals(1), YARD_REASON_LAYOUT};
+    case YARD_LIMIT_ALIGN: return {Kind::kAlignment, Test::at_least(l.a), YARD_REASON_ALIGNMENT};
+    case YARD_LIMIT_RANK: return {Kind::kRank, Test::range(l.a, l.b), YARD_REASON_RANK};
+    case YARD_LIMIT_ABSENT: return {Kind::kPresence, Test::equals(0), YARD_REASON_OPTIONAL_PRESENT};
+    default: return {Kind::kPresence, Test::equals(1), YARD_REASON_OPTIONAL_ABSENT};  // PRESENT
+  }
+}
+
+void add_limit(const op::Program& program, const yard_limit_t& l, uint32_t index,
+               std::vector<Limit>& to) {
+  const std::string_view name = l.field != nullptr ? l.field : "";
+  const auto [property, test, reason] = meaning_of(l);
+  if (!property) return to.push_back({{*program.field(name), test}, index, reason, 0});
+  const auto& params = program.schema().params;
+  const bool presence = *property == op::Field::Kind::kPresence;
+  for (uint32_t i = 0; i < params.size(); ++i)
+    if (name.empty() ? params[i].is_tensor() : params[i].name == name)
+      to.push_back({{op::Field::of(*property, i), test}, index, reason, presence ? 0 : i});
+}
+
 void resolve_fields(const op::Program& program, KernelCandidate& c) {
   const registry::Kernel& k = *c.kernel;
-  for (const yard_limit_t& l : k.limits) {
-    Limit limit{l, {}, -1};
-    const std::string_view name = l.field != nullptr ? l.field : "";
-    if (l.kind == YARD_LIMIT_MIN || l.kind == YARD_LIMIT_MAX || l.kind == YARD_LIMIT_MULTIPLE ||
-        l.kind == YARD_LIMIT_EQUALS)
-      limit.field = *program.field(name);
-    else if (!name.empty())
-      limit.arg = program.index_of(name);
-    c.limits.push_back(limit);
-  }
+  for (uint32_t i = 0; i < k.limits.size(); ++i) add_limit(program, k.limits[i], i, c.limits);
   for (const std::string& name : k.verify_reads) {
     const auto field = program.field(name);
     c.verify_fields.push_back(field.value_or(op::Field{}));
@@ -163,25 +198,37 @@ void CandidateSet::read_health() {
     half_open_ |= h.state == BreakerState::kHalfOpen;
     return &h;
   };
+  const std::vector<op::Field> dims = health_dims(program());
   for (KernelCandidate& c : all_) {
     for (const health::BreakerStatus& h : of->kernels)
       if (h.key.kernel == c.kernel->id) c.breaker = note(h);
+    // A key of an op that had other dimensions then is no kind of its calls now.
     for (const health::BreakerStatus& h : of->keys)
-      if (h.key.kernel == c.kernel->id) c.key_breakers.push_back(note(h));
+      if (h.key.kernel == c.kernel->id && h.key.sizes.get().size() == dims.size())
+        c.key_breakers.push_back({note(h), size_predicates(h.key.sizes, dims)});
   }
-  if (!of->keys.empty()) health_dims_ = select::health_dims(program());
+}
+
+bool KeyBreaker::concerns(Device device, uint64_t dtypes, const yard_value_t* args) const noexcept {
+  return status->key.device == device && status->key.dtypes == dtypes &&
+         std::all_of(sizes.begin(), sizes.end(),
+                     [&](const op::Predicate& p) { return op::holds(p, args); });
+}
+
+const health::BreakerStatus* KernelCandidate::breaker_for(const op::Program& program, Device device,
+                                                          const yard_value_t* args) const noexcept {
+  if (breaker != nullptr || key_breakers.empty()) return breaker;
+  const uint64_t dtypes = call_dtypes(program, args);
+  for (const KeyBreaker& b : key_breakers)
+    if (b.concerns(device, dtypes, args)) return b.status;
+  return nullptr;
 }
 
 const health::BreakerStatus* CandidateSet::half_open_breaker(const registry::Kernel& kernel,
                                                              const yard_value_t* args) const {
   for (const KernelCandidate& c : all_) {
     if (c.kernel.get() != &kernel) continue;
-    const health::BreakerStatus* breaker = c.breaker;
-    if (breaker == nullptr && !c.key_breakers.empty()) {
-      const CallKind kind = call_kind(program(), health_dims_, args);
-      for (const health::BreakerStatus* h : c.key_breakers)
-        if (kind.is_of(h->key)) breaker = h;
-    }
+    const auto* breaker = c.breaker_for(program(), device_of(args, program().arg_count()), args);
     return breaker != nullptr && breaker->state == BreakerState::kHalfOpen ? breaker : nullptr;
   }
   return nullptr;
@@ -228,24 +275,6 @@ CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_rec
   candidates.read_settings();
   candidates.read_health();
   return candidates;
-}
-
-// Values from 2^62 on are one bucket, so that kNoBucket stays free for a field that is not there.
-uint32_t bucket_of(int64_t v) noexcept {
-  if (v == op::kAbsent) return kNoBucket;
-  if (v <= 0) return v == 0 ? 1 : 0;
-  const auto u = static_cast<uint64_t>(std::min(v, int64_t{1} << 62));
-  const auto lg = static_cast<uint32_t>(std::bit_width(u) - 1);
-  const uint32_t half = lg == 0 ? 0 : static_cast<uint32_t>((u >> (lg - 1)) & 1);
-  return 2 + 2 * lg + half;  // at most 126
-}
-
-int64_t bucket_edge(int64_t v) noexcept {
-  if (v == op::kAbsent) return v;
-  if (v <= 1) return v < 0 ? -1 : v;
-  const auto u = static_cast<uint64_t>(std::min(v, int64_t{1} << 62));
-  const int lg = static_cast<int>(std::bit_width(u)) - 1;
-  return static_cast<int64_t>((u >> (lg - 1)) << (lg - 1));
 }
 
 }  // namespace yard::select

@@ -15,6 +15,7 @@
 #include <yard/policy.h>
 #include "health/health_snapshot.h"
 #include "op/call.h"
+#include "op/predicate.h"
 #include "policy/file_rules.h"
 #include "policy/modes.h"
 #include "policy/rollout.h"
@@ -24,11 +25,20 @@
 
 namespace yard::select {
 
-// A limit with its field found: either an integer field or an argument.
+// A limit of a kernel; one on every tensor is listed once for each.
 struct Limit {
-  yard_limit_t l;
-  op::Field field;  // for MIN, MAX, MULTIPLE, EQUALS
-  int arg = -1;     // else; -1 means every tensor
+  op::Predicate predicate;
+  uint32_t index;  // into registry::Kernel::limits
+  int32_t reason;  // YARD_REASON_* of calls that fail it
+  uint32_t arg;    // the argument that a limit on tensors is about; else 0
+};
+
+// A breaker of one kind of call: device and dtypes are those of its key, and sizes pass these.
+struct KeyBreaker {
+  const health::BreakerStatus* status;
+  std::vector<op::Predicate> sizes;
+
+  bool concerns(Device device, uint64_t dtypes, const yard_value_t* args) const noexcept;
 };
 
 struct KernelCandidate {
@@ -40,9 +50,13 @@ struct KernelCandidate {
   yard_verdict_t fixed{};  // why policy or the machine rules it out, whatever the call
   int tier = 0;            // by lock, order or kind; lower is better
   double priority = 0;     // adjusted
-  // What health holds back, of OpSettings::health: all of the kernel, or some kinds of calls.
+  // Of OpSettings::health: the breaker of all its calls (null: closed), and those of some kinds of calls.
   const health::BreakerStatus* breaker = nullptr;
-  std::vector<const health::BreakerStatus*> key_breakers;
+  std::vector<KeyBreaker> key_breakers;
+
+  // The breaker that a call is subject to; null if none is open or half-open.
+  const health::BreakerStatus* breaker_for(const op::Program& program, Device device,
+                                           const yard_value_t* args) const noexcept;
 };
 
 // The process the candidates are judged in.
@@ -111,8 +125,6 @@ class CandidateSet {
   // Inputs that a kernel may write over are copied before it runs.
   bool saves_inputs() const noexcept { return saves_inputs_; }
   const OpSettings& settings() const noexcept { return settings_; }
-  // The op's dimensions as health reads them; empty where no kind of call is held back.
-  const std::vector<op::Field>& health_dims() const noexcept { return health_dims_; }
   // Some kernel is half-open: its calls ask before they run it.
   bool half_open() const noexcept { return half_open_; }
   // The half-open breaker that a call of this kernel must ask; null: none.
@@ -136,18 +148,13 @@ class CandidateSet {
   std::vector<KernelCandidate> all_;
   const yard_host_t* host_ = nullptr;
   bool strict_ = false, saves_inputs_ = false, half_open_ = false;
-  std::vector<op::Field> health_dims_;
   OpSettings settings_;
   std::vector<std::vector<uint16_t>> named_;
   std::vector<uint16_t> chain_;
   std::vector<op::Field> mode_fields_;
 };
 
-// The lower edge of the half octave that holds `v`; what cost hints see instead of `v`. Negative values
-// are seen as -1, a field that is not there as op::kAbsent.
-int64_t bucket_edge(int64_t v) noexcept;
-// Its number, below 128: two values have the same number exactly when they have the same edge.
-uint32_t bucket_of(int64_t v) noexcept;
-inline constexpr uint32_t kNoBucket = 127;
+// Why policy rules out all that a backend provides: its vendor, or its switch; NONE if it does not.
+int32_t backend_reason(const Policy& policy, const registry::Backend& backend);
 
 }  // namespace yard::select

@@ -38,8 +38,8 @@ std::string dtypes_text(int64_t mask) {
 std::string limit_text(const CandidateSet& candidates, const KernelCandidate& c,
                        const yard_verdict_t& v) {
   const auto index = static_cast<size_t>(v.figures[0]);
-  if (index >= c.limits.size()) return std::string(reason_name(v.reason));
-  const yard_limit_t& l = c.limits[index].l;
+  if (index >= c.kernel->limits.size()) return std::string(reason_name(v.reason));
+  const yard_limit_t& l = c.kernel->limits[index];
   const char* field = l.field != nullptr ? l.field : "";
   const auto& params = candidates.program().schema().params;
   const auto arg = static_cast<size_t>(v.figures[2]);

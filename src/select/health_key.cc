@@ -27,24 +27,39 @@ Device device_of(const yard_value_t* args, uint32_t count) noexcept {
   return {};
 }
 
-CallKind call_kind(const op::Program& program, const std::vector<op::Field>& dims,
-                   const yard_value_t* args) {
-  CallKind kind;
-  kind.device = device_of(args, program.arg_count());
+uint64_t call_dtypes(const op::Program& program, const yard_value_t* args) noexcept {
   DType dtypes[YARD_MAX_ARGS];
   size_t n = 0;
   for (uint32_t i = 0; i < program.arg_count(); ++i) {
     if (!program.schema().params[i].is_tensor()) continue;
-    const yard_value_t& v = args[i];
-    const yard_tensor_t* t = v.tag == YARD_TAG_TENSOR                ? v.u.tensor
-                             : v.tag == YARD_TAG_LIST && v.count > 0 ? v.u.list[0]
-                                                                     : nullptr;
-    dtypes[n++] = t != nullptr ? static_cast<DType>(t->facts & YARD_FACTS_DTYPE) : DType::invalid;
+    int64_t dtype;
+    const bool there = op::find(op::Field::of(op::Field::Kind::kDType, i), args, dtype);
+    dtypes[n++] = there ? static_cast<DType>(dtype) : DType::invalid;
   }
-  kind.dtypes = health::pack_dtypes({dtypes, n});
+  return health::pack_dtypes({dtypes, n});
+}
+
+CallKind call_kind(const op::Program& program, const std::vector<op::Field>& dims,
+                   const yard_value_t* args) {
+  CallKind kind{device_of(args, program.arg_count()), call_dtypes(program, args), {}};
   for (const op::Field& f : dims)
     kind.sizes.add(static_cast<uint64_t>(std::max<int64_t>(op::read(f, args), 0)));
   return kind;
+}
+
+std::vector<op::Predicate> size_predicates(const health::Buckets& sizes,
+                                           const std::vector<op::Field>& dims) {
+  std::vector<op::Predicate> to;
+  const auto buckets = sizes.get();
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    const auto [low, high] = health::Buckets::range(buckets[i]);
+    // Two thresholds, not one range: a range of row counts can then be found between them.
+    if (low > 0)
+      to.push_back({dims[i], op::IntegerTest::at_least(static_cast<int64_t>(low)), false});
+    if (high < INT64_MAX)
+      to.push_back({dims[i], op::IntegerTest::at_most(static_cast<int64_t>(high)), true});
+  }
+  return to;
 }
 
 health::Key health_key(const registry::Kernel& kernel, const CallKind& kind) {

@@ -5,20 +5,17 @@
 #include <vector>
 
 #include "health/key.h"
+#include "op/predicate.h"
 #include "op/program.h"
 #include "registry/records.h"
 
 namespace yard::select {
 
-// One call as health sees it.
+// The kind of a call, by which breakers are kept.
 struct CallKind {
   Device device;
-  uint64_t dtypes = 0;
+  uint64_t dtypes = 0;  // call_dtypes()
   health::Buckets sizes;
-
-  bool is_of(const health::Key& key) const noexcept {
-    return key.dtypes == dtypes && key.device == device && key.sizes == sizes;
-  }
 };
 
 // The op's dimensions, in the order of its fields; at most Buckets::kMost count.
@@ -27,6 +24,13 @@ std::vector<op::Field> health_dims(const op::Program& program);
 // Of a call that fits the program. `dims` are health_dims() of it.
 CallKind call_kind(const op::Program& program, const std::vector<op::Field>& dims,
                    const yard_value_t* args);
+
+// What dimensions in these buckets pass; one that is absent counts as 0. There are as many buckets as dimensions.
+std::vector<op::Predicate> size_predicates(const health::Buckets& sizes,
+                                           const std::vector<op::Field>& dims);
+
+// The dtypes of all tensors of a call, packed; of a list the first tensor counts.
+uint64_t call_dtypes(const op::Program& program, const yard_value_t* args) noexcept;
 
 // Where the first tensor of a call is.
 Device device_of(const yard_value_t* args, uint32_t count) noexcept;

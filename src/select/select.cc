@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Filter, verify, order.
+// Filter, verify, order; and modes that the program has added.
 #include "select/select.h"
 
 #include <fmt/format.h>
@@ -8,33 +8,33 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <optional>
+#include <exception>
 #include <tuple>
 
+#include "base/log.h"
 #include "select/health_key.h"
-
-#include "select/program_mode.h"
 
 namespace yard::select {
 namespace {
 
 thread_local constinit int t_depth = 0;
 
-struct Inside {
-  Inside() { ++t_depth; }
-  ~Inside() { --t_depth; }
+struct DepthGuard {
+  DepthGuard() { ++t_depth; }
+  ~DepthGuard() { --t_depth; }
 };
 
-// One call being judged.
-struct Bench {
+// One run of the selector.
+struct Selection {
   const CandidateSet& candidates;
   const yard_value_t* args;
   uint32_t count;
   uint32_t flags;
   Device device;
   Notes* notes;
-  std::optional<CallKind> kind;  // where health holds back some kinds of calls
-  bool heeds_breakers = true;
+  bool respects_breakers = true;
+
+  const OpSettings& settings() const { return candidates.settings(); }
 };
 
 void reject(yard_verdict_t& v, int32_t reason, int64_t a = 0, int64_t b = 0, int64_t c = 0) {
@@ -42,87 +42,25 @@ void reject(yard_verdict_t& v, int32_t reason, int64_t a = 0, int64_t b = 0, int
   v.figures[0] = a, v.figures[1] = b, v.figures[2] = c;
 }
 
-// Calls f(tensor) for the tensors of one argument, or of all of them, until f says no.
-template <class F>
-bool all_tensors(const Bench& b, int arg, const F& f) {
-  const auto one = [&](uint32_t i) {
-    const yard_value_t& v = b.args[i];
-    if (v.tag == YARD_TAG_TENSOR) return f(i, *v.u.tensor);
-    if (v.tag == YARD_TAG_LIST)
-      for (uint32_t k = 0; k < v.count; ++k)
-        if (!f(i, *v.u.list[k])) return false;
-    return true;
-  };
-  if (arg >= 0) return one(static_cast<uint32_t>(arg));
-  for (uint32_t i = 0; i < b.count; ++i)
-    if (!one(i)) return false;
-  return true;
+// Figures of a failed limit: its index, the value found (of optional arguments none), and of limits on tensors the
+// argument's index.
+void check_limit(const Selection& s, const Limit& l, yard_verdict_t& v) {
+  int64_t found = 0;
+  if (op::holds(l.predicate, s.args, found)) return;
+  if (l.predicate.field.kind == op::Field::Kind::kPresence) found = 0;
+  reject(v, l.reason, l.index, found, l.arg);
 }
 
-// Figures of a failed limit: its index, what was found, the argument's index where one is concerned.
-void check_limit(const Bench& b, const Limit& limit, int64_t index, yard_verdict_t& verdict) {
-  const yard_limit_t& l = limit.l;
-  const auto integer = [&](int32_t reason, auto fails) {
-    int64_t v;
-    if (op::find(limit.field, b.args, v) && fails(v)) reject(verdict, reason, index, v);
-  };
-  const auto facts = [&](int32_t reason, auto fails) {
-    all_tensors(b, limit.arg, [&](uint32_t i, const yard_tensor_t& t) {
-      const int64_t found = fails(t.facts);
-      if (found >= 0) reject(verdict, reason, index, found, i);
-      return found < 0;
-    });
-  };
-  const auto lacks = [](uint64_t bit) {
-    return [bit](uint64_t f) -> int64_t { return (f & bit) != 0 ? -1 : 0; };
-  };
-  switch (l.kind) {
-    case YARD_LIMIT_MIN:
-      return integer(YARD_REASON_DIM_TOO_SMALL, [&](int64_t v) { return v < l.a; });
-    case YARD_LIMIT_MAX:
-      return integer(YARD_REASON_DIM_TOO_LARGE, [&](int64_t v) { return v > l.a; });
-    case YARD_LIMIT_MULTIPLE:
-      return integer(YARD_REASON_DIM_NOT_MULTIPLE, [&](int64_t v) { return v % l.a != 0; });
-    case YARD_LIMIT_EQUALS: return integer(YARD_REASON_SCALAR, [&](int64_t v) { return v != l.a; });
-    case YARD_LIMIT_DTYPE:
-      return facts(YARD_REASON_DTYPE, [&](uint64_t f) -> int64_t {
-        const uint64_t dtype = f & YARD_FACTS_DTYPE;
-        return ((static_cast<uint64_t>(l.a) >> dtype) & 1) != 0 ? -1 : static_cast<int64_t>(dtype);
-      });
-    case YARD_LIMIT_COMPACT: return facts(YARD_REASON_LAYOUT, lacks(YARD_FACTS_COMPACT));
-    case YARD_LIMIT_INNER_DENSE: return facts(YARD_REASON_LAYOUT, lacks(YARD_FACTS_INNER_DENSE));
-    case YARD_LIMIT_PLAIN: return facts(YARD_REASON_LAYOUT, lacks(YARD_FACTS_PLAIN));
-    case YARD_LIMIT_ALIGN:
-      return facts(YARD_REASON_ALIGNMENT, [&](uint64_t f) -> int64_t {
-        const int64_t align = int64_t{1} << ((f & YARD_FACTS_ALIGN) >> YARD_FACTS_ALIGN_SHIFT);
-        return align >= l.a ? -1 : align;
-      });
-    case YARD_LIMIT_RANK:
-      return facts(YARD_REASON_RANK, [&](uint64_t f) -> int64_t {
-        const auto rank = static_cast<int64_t>((f & YARD_FACTS_RANK) >> YARD_FACTS_RANK_SHIFT);
-        return rank >= l.a && rank <= l.b ? -1 : rank;
-      });
-    case YARD_LIMIT_ABSENT:
-      if (b.args[limit.arg].tag != YARD_TAG_NONE)
-        reject(verdict, YARD_REASON_OPTIONAL_PRESENT, index);
-      return;
-    case YARD_LIMIT_PRESENT:
-      if (b.args[limit.arg].tag == YARD_TAG_NONE)
-        reject(verdict, YARD_REASON_OPTIONAL_ABSENT, index);
-      return;
-    default: return;
-  }
-}
-
-void verify(const Bench& b, const KernelCandidate& c, yard_verdict_t& verdict, std::string* text) {
+void verify(const Selection& s, const KernelCandidate& c, yard_verdict_t& verdict,
+            std::string* text) {
   const registry::Kernel& k = *c.kernel;
   int64_t read[YARD_MAX_ARGS * 4];
   for (size_t i = 0; i < c.verify_fields.size(); ++i)
-    read[i] = op::read(c.verify_fields[i], b.args);
+    read[i] = op::read(c.verify_fields[i], s.args);
   yard_query_t query{};
-  query.size = sizeof query, query.flags = b.flags, query.host = b.candidates.host();
-  query.self = k.d.self, query.args = b.args, query.count = b.count, query.read = read;
-  query.device = {b.device.type, b.device.index};
+  query.size = sizeof query, query.flags = s.flags, query.host = s.candidates.host();
+  query.self = k.d.self, query.args = s.args, query.count = s.count, query.read = read;
+  query.device = {s.device.type, s.device.index};
   int32_t code = YARD_OK;
   try {
     code = k.d.verify(&query, &verdict);
@@ -152,59 +90,58 @@ std::string breaker_text(const health::BreakerStatus& breaker, bool whole) {
                      std::max<int64_t>(left.count(), 0));
 }
 
-// Whether health holds the call back from the kernel.
-bool is_held(const Bench& b, const KernelCandidate& c, yard_verdict_t& v, std::string* text) {
-  const health::HealthSnapshot* view = b.candidates.settings().health.get();
+// Whether a lost device or an open breaker excludes the kernel from the call.
+bool is_unhealthy(const Selection& s, const KernelCandidate& c, yard_verdict_t& v,
+                  std::string* text) {
+  const health::HealthSnapshot* view = s.settings().health.get();
   if (view == nullptr) return false;
-  if (view->is_lost(b.device)) {
+  if (view->is_lost(s.device)) {
     reject(v, YARD_REASON_UNHEALTHY);
-    if (text != nullptr) *text = fmt::format("device {} is lost", to_string(b.device));
+    if (text != nullptr) *text = fmt::format("device {} is lost", to_string(s.device));
     return true;
   }
-  if (!b.heeds_breakers) return false;
-  const health::BreakerStatus* breaker = c.breaker;
-  for (const health::BreakerStatus* h : c.key_breakers)
-    if (breaker == nullptr && b.kind->is_of(h->key)) breaker = h;
+  if (!s.respects_breakers) return false;
+  const health::BreakerStatus* breaker = c.breaker_for(s.candidates.program(), s.device, s.args);
   if (breaker == nullptr || breaker->state != BreakerState::kOpen) return false;
   reject(v, YARD_REASON_UNHEALTHY);
   if (text != nullptr) *text = breaker_text(*breaker, breaker == c.breaker);
   return true;
 }
 
-yard_verdict_t judge(const Bench& b, const KernelCandidate& c, std::string* text) {
+yard_verdict_t check(const Selection& s, const KernelCandidate& c, std::string* text) {
   yard_verdict_t v = c.fixed;
   if (v.reason != YARD_REASON_NONE) return v;
   const registry::Kernel& k = *c.kernel;
-  if (b.device.type != k.backend->d.device_type) {
-    reject(v, YARD_REASON_DEVICE, b.device.type, k.backend->d.device_type);
+  if (s.device.type != k.backend->d.device_type) {
+    reject(v, YARD_REASON_DEVICE, s.device.type, k.backend->d.device_type);
     return v;
   }
-  if ((b.flags & YARD_CALL_DETERMINISTIC) != 0 && (k.d.flags & YARD_KERNEL_DETERMINISTIC) == 0)
+  if ((s.flags & YARD_CALL_DETERMINISTIC) != 0 && (k.d.flags & YARD_KERNEL_DETERMINISTIC) == 0)
     reject(v, YARD_REASON_NOT_DETERMINISTIC);
-  else if ((b.flags & YARD_CALL_CAPTURING) != 0 && (k.d.flags & YARD_KERNEL_CAPTURE_SAFE) == 0)
+  else if ((s.flags & YARD_CALL_CAPTURING) != 0 && (k.d.flags & YARD_KERNEL_CAPTURE_SAFE) == 0)
     reject(v, YARD_REASON_NOT_CAPTURE_SAFE);
-  else if ((b.flags & YARD_CALL_INFERENCE) == 0 && (k.d.flags & YARD_KERNEL_INFERENCE_ONLY) != 0)
+  else if ((s.flags & YARD_CALL_INFERENCE) == 0 && (k.d.flags & YARD_KERNEL_INFERENCE_ONLY) != 0)
     reject(v, YARD_REASON_INFERENCE_ONLY);
   for (size_t i = 0; i < c.limits.size() && v.reason == YARD_REASON_NONE; ++i)
-    check_limit(b, c.limits[i], static_cast<int64_t>(i), v);
-  if (v.reason == YARD_REASON_NONE && is_held(b, c, v, text)) return v;
-  // What costs something comes last: the probe once per device, the verifier every time.
+    check_limit(s, c.limits[i], v);
+  if (v.reason == YARD_REASON_NONE && is_unhealthy(s, c, v, text)) return v;
+  // Expensive checks come last: the probe runs once per device, the verifier every time.
   if (v.reason == YARD_REASON_NONE && k.backend->d.probe != nullptr) {
-    const registry::Probe& probe = k.backend->probe(b.device, b.candidates.host());
+    const registry::Probe& probe = k.backend->probe(s.device, s.candidates.host());
     if (!probe.available) {
       reject(v, YARD_REASON_UNAVAILABLE);
       if (text != nullptr) *text = refusal(probe);
     }
   }
-  if (v.reason == YARD_REASON_NONE && k.d.verify != nullptr) verify(b, c, v, text);
+  if (v.reason == YARD_REASON_NONE && k.d.verify != nullptr) verify(s, c, v, text);
   return v;
 }
 
-double estimate(const Bench& b, const KernelCandidate& c) {
+double estimate(const Selection& s, const KernelCandidate& c) {
   if (c.kernel->d.cost == nullptr) return -1;
   int64_t fields[YARD_MAX_ARGS * 4];
   for (size_t i = 0; i < c.cost_fields.size(); ++i)
-    fields[i] = bucket_edge(op::read_apart(c.cost_fields[i], b.args));
+    fields[i] = op::half_octave_floor(op::read_apart(c.cost_fields[i], s.args));
   try {
     const double ns =
         c.kernel->d.cost(c.kernel->d.self, fields, static_cast<uint32_t>(c.cost_fields.size()));
@@ -215,50 +152,44 @@ double estimate(const Bench& b, const KernelCandidate& c) {
   }
 }
 
-}  // namespace
-
-bool inside_select() noexcept { return t_depth > 0; }
-int select_depth() noexcept { return t_depth; }
-
-namespace {
-
 constexpr int32_t kNoRule = INT32_MAX;
 
+// A kernel that can take the call.
 struct Able {
   uint16_t index;
   double cost;
   int tier;
-  int32_t rule = kNoRule;  // the best that names it; smaller is better
+  int32_t rule = kNoRule;  // the best that names it, an index into OpRules::rules()
   double priority;
 };
 
-// What the rules that hold for this call make of those that can take it.
-void apply_rules(const Bench& b, std::vector<Able>& able) {
-  const policy::OpRules& rules = *b.candidates.settings().rules;
+// Notes for each able kernel the best rule that names it, and adjusts priorities by scores.
+void apply_rules(const Selection& s, std::vector<Able>& able) {
+  const policy::OpRules& rules = *s.settings().rules;
   thread_local policy::Matches kept;
   policy::Matches m = std::move(kept);  // a verifier may have called an op
-  rules.match({b.args, b.flags, b.device, &b.candidates.settings().labels}, m);
+  rules.match({s.args, s.flags, s.device, &s.settings().labels}, m);
   const auto each = [&](uint32_t kernel, const auto& f) {
-    for (const uint16_t i : b.candidates.named_by(kernel))
+    for (const uint16_t i : s.candidates.named_by(kernel))
       for (Able& a : able)
         if (a.index == i) f(a);
   };
   for (const uint32_t r : m.rules)
     each(rules.rules()[r].kernel,
          [&](Able& a) { a.rule = std::min(a.rule, static_cast<int32_t>(r)); });
-  for (const uint32_t s : m.scores)
-    each(rules.scores()[s].kernel, [&](Able& a) {
-      a.priority += rules.scores()[s].add;
-      if (b.notes != nullptr) b.notes->entries[a.index].scores.push_back(s);
+  for (const uint32_t i : m.scores)
+    each(rules.scores()[i].kernel, [&](Able& a) {
+      a.priority += rules.scores()[i].add;
+      if (s.notes != nullptr) s.notes->entries[a.index].scores.push_back(i);
     });
-  for (const uint32_t s : m.scores)
-    each(rules.scores()[s].kernel, [&](Able& a) { a.priority *= rules.scores()[s].multiply; });
+  for (const uint32_t i : m.scores)
+    each(rules.scores()[i].kernel, [&](Able& a) { a.priority *= rules.scores()[i].multiply; });
   kept = std::move(m);
 }
 
-// Best first. Candidates stand in the order of their ids, so stable sorts settle ties by id.
+// Best first. Candidates are in the order of their ids, so stable sorts break ties by id.
 void sort(std::vector<Able>& able) {
-  // A kernel that the op is mapped to comes before what rules say.
+  // The static kernel comes before those that rules name.
   const auto group = [](const Able& a) { return std::tuple(a.tier >= 0, a.rule, a.tier); };
   std::stable_sort(able.begin(), able.end(),
                    [&](const Able& x, const Able& y) { return group(x) < group(y); });
@@ -275,22 +206,81 @@ void sort(std::vector<Able>& able) {
   }
 }
 
-// How many the mode that the program has added puts first.
-size_t apply_mode(const Bench& b, const std::vector<Able>& able, Order& order) {
+// ---- Modes that the program has added ----
+
+std::vector<std::string> call_mode(const Selection& s, std::span<const ModeCandidate> candidates) {
+  const ModeProvider& provider = s.settings().program->provider;
+  const op::Labels& labels = s.settings().labels;
+  const op::Program& program = s.candidates.program();
+  std::vector<std::string> ids;
+  if (provider.plan) {
+    std::vector<int64_t> read;
+    for (const op::Field& f : s.candidates.mode_fields()) read.push_back(op::read(f, s.args));
+    ids = provider.plan(
+        {program.name(), read, {s.args, s.count}, s.flags, s.device, labels, candidates});
+  }
+  if (ids.empty() && provider.kernel) {
+    const op::Call call = op::Call::capture(program, s.args, s.flags, labels);
+    std::string id = provider.kernel(op::to_string(call.to_spec(program)));
+    if (!id.empty()) ids.push_back(std::move(id));
+  }
+  return ids;
+}
+
+// The ids that the mode names, best first; if there are none, `why` gets the reason.
+std::vector<std::string> ids_of_mode(const Selection& s, std::span<const ModeCandidate> candidates,
+                                     std::string& why) {
+  try {
+    std::vector<std::string> ids = call_mode(s, candidates);
+    if (ids.empty()) why = "it gave no answer";
+    return ids;
+  } catch (const std::exception& e) {
+    why = fmt::format("it threw: {}", e.what());
+  } catch (...) {
+    if (detail::thread_is_unwinding()) throw;
+    why = "it threw an exception that is no std::exception";
+  }
+  base::log(LogLevel::kWarn, "select",
+            fmt::format("mode '{}' was asked for a kernel of op '{}': {}",
+                        s.settings().program->name, s.candidates.program().name(), why));
+  return {};
+}
+
+// Puts the kernels that the mode names first, in its order, and returns how many these are. `order` is not empty.
+size_t apply_mode(const Selection& s, const std::vector<Able>& able, Order& order) {
   std::vector<ModeCandidate> candidates;
   candidates.reserve(able.size());
   for (const Able& a : able) {
-    const registry::Kernel& k = *b.candidates.all()[a.index].kernel;
+    const registry::Kernel& k = *s.candidates.all()[a.index].kernel;
     candidates.push_back({k.id, k.backend->vendor, k.kind, a.priority, a.cost});
   }
-  const Asked asked{b.candidates, b.args, b.count, b.flags, b.device};
-  const size_t named =
-      ask_mode(asked, candidates, order, b.notes != nullptr ? &b.notes->mode_text : nullptr);
-  if (b.notes != nullptr) b.notes->by_mode = named;
+  std::string why;
+  const std::vector<std::string> ids = ids_of_mode(s, candidates, why);
+  auto next = order.begin();
+  for (const std::string& id : ids) {
+    const auto at = std::find_if(
+        next, order.end(), [&](uint16_t i) { return s.candidates.all()[i].kernel->id == id; });
+    if (at != order.end()) {
+      std::rotate(next, at, at + 1);
+      ++next;
+    } else if (s.candidates.op_record().kernels.count(id) == 0) {
+      base::log(LogLevel::kWarn, "select",
+                fmt::format("mode '{}' names '{}', and op '{}' has no such kernel",
+                            s.settings().program->name, id, s.candidates.program().name()));
+    }
+  }
+  const auto named = static_cast<size_t>(next - order.begin());
+  if (named == 0 && why.empty()) why = fmt::format("'{}' cannot serve the call", ids[0]);
+  if (s.notes != nullptr) {
+    s.notes->by_mode = named;
+    if (named == 0) s.notes->mode_text = std::move(why);
+  }
   return named;
 }
 
-// After the first choices come those of the chain, then the others.
+// ---- Order ----
+
+// Moves the kernels of the fallback chain behind the first choices, before all others.
 void follow_chain(const std::vector<uint16_t>& chain, size_t first, Order& order, Notes* notes) {
   if (order.size() < first + 2) return;
   auto next = order.begin() + static_cast<ptrdiff_t>(first);
@@ -303,39 +293,40 @@ void follow_chain(const std::vector<uint16_t>& chain, size_t first, Order& order
   }
 }
 
-std::vector<Able> find_able(const Bench& b) {
-  const std::vector<KernelCandidate>& all = b.candidates.all();
-  if (b.notes != nullptr) b.notes->entries.assign(all.size(), {});
+std::vector<Able> find_able(const Selection& s) {
+  const std::vector<KernelCandidate>& all = s.candidates.all();
+  if (s.notes != nullptr) s.notes->entries.assign(all.size(), {});
   std::vector<Able> able;
   able.reserve(all.size());
   for (size_t i = 0; i < all.size(); ++i) {
-    std::string* text = b.notes != nullptr ? &b.notes->entries[i].text : nullptr;
-    const yard_verdict_t v = judge(b, all[i], text);
+    std::string* text = s.notes != nullptr ? &s.notes->entries[i].text : nullptr;
+    const yard_verdict_t v = check(s, all[i], text);
     double cost = -1;
     if (v.reason == YARD_REASON_NONE) {
-      cost = estimate(b, all[i]);
+      cost = estimate(s, all[i]);
       able.push_back({static_cast<uint16_t>(i), cost, all[i].tier, kNoRule, all[i].priority});
     }
-    if (b.notes != nullptr) b.notes->entries[i].verdict = v, b.notes->entries[i].estimate_ns = cost;
+    if (s.notes != nullptr) s.notes->entries[i].verdict = v, s.notes->entries[i].estimate_ns = cost;
   }
   return able;
 }
 
 }  // namespace
 
+bool inside_select() noexcept { return t_depth > 0; }
+int select_depth() noexcept { return t_depth; }
+
 Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t count,
              uint32_t flags, Notes* notes) {
-  const Inside inside;
-  Bench b{candidates, args, count, flags, device_of(args, count), notes, {}};
-  if (!candidates.health_dims().empty())
-    b.kind = call_kind(candidates.program(), candidates.health_dims(), args);
-  std::vector<Able> able = find_able(b);
-  // The last kernel able to run is never ejected.
+  const DepthGuard depth;
+  Selection s{candidates, args, count, flags, device_of(args, count), notes};
+  std::vector<Able> able = find_able(s);
+  // Open breakers are ignored where they would leave no kernel.
   if (able.empty() && candidates.settings().health != nullptr) {
-    b.heeds_breakers = false;
-    able = find_able(b);
+    s.respects_breakers = false;
+    able = find_able(s);
   }
-  if (candidates.settings().by_rules()) apply_rules(b, able);
+  if (candidates.settings().by_rules()) apply_rules(s, able);
   sort(able);
   Order order;
   order.reserve(able.size());
@@ -345,8 +336,8 @@ Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t 
     notes->entries[a.index].rule = a.rule == kNoRule || a.tier < 0 ? -1 : a.rule;
     notes->entries[a.index].priority = a.priority;
   }
-  const bool asks = candidates.settings().program != nullptr && !order.empty();
-  const size_t named = asks ? apply_mode(b, able, order) : 0;
+  const bool has_mode = candidates.settings().program != nullptr && !order.empty();
+  const size_t named = has_mode ? apply_mode(s, able, order) : 0;
   follow_chain(candidates.chain(), std::max<size_t>(named, 1), order, notes);
   if (named > 0)
     order.by = Mode::kProgram;

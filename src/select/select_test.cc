@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <rapidcheck.h>
 
 #include <stdexcept>
 
@@ -279,49 +278,6 @@ TEST(Verifier, ThatThrowsIsBroken) {
   const Ring other = verifying([](const yard_query_t*, yard_verdict_t*) -> int32_t { throw 1; });
   EXPECT_EQ(other.reason("default.v"), YARD_REASON_VERIFIER_BROKEN);
   EXPECT_FALSE(inside_select());
-}
-
-// ---- Buckets -----------------------------------------------------------------------------------
-
-int64_t any_integer() {
-  // All magnitudes alike, the neighbours of powers of two, and the ends.
-  const auto bits = *rc::gen::inRange(0, 64);
-  const auto raw = *rc::gen::arbitrary<uint64_t>();
-  const uint64_t v = bits == 0 ? 0 : raw >> (64 - bits);
-  const auto sign = *rc::gen::inRange(0, 6);
-  const int64_t edge = *rc::gen::inRange(-2, 3);
-  if (sign == 0) return static_cast<int64_t>(0 - v);
-  if (sign == 1)
-    return static_cast<int64_t>((uint64_t{1} << (bits % 63)) + static_cast<uint64_t>(edge));
-  if (sign == 2) return edge < 0 ? INT64_MIN + (edge + 2) : INT64_MAX - edge;
-  return static_cast<int64_t>(v);
-}
-
-TEST(Bucket, SameNumberExactlyForSameEdge) {
-  EXPECT_TRUE(rc::check("buckets", [] {
-    for (int i = 0; i < 50; ++i) {
-      const int64_t a = any_integer(), b = any_integer();
-      RC_ASSERT((bucket_of(a) == bucket_of(b)) == (bucket_edge(a) == bucket_edge(b)));
-      RC_ASSERT(bucket_of(a) < 128u);
-      RC_ASSERT((bucket_of(a) == kNoBucket) == (a == op::kAbsent));
-      if (a == op::kAbsent || b == op::kAbsent) continue;
-      // Monotone: no value is in an earlier bucket than a smaller one.
-      RC_ASSERT(a > b || bucket_of(a) <= bucket_of(b));
-      RC_ASSERT(a > b || bucket_edge(a) <= bucket_edge(b));
-      RC_ASSERT(a < 0 || bucket_edge(a) <= a);
-      RC_ASSERT(bucket_edge(bucket_edge(a)) == bucket_edge(a));
-      RC_ASSERT(bucket_of(bucket_edge(a)) == bucket_of(a));
-    }
-  }));
-}
-
-TEST(Bucket, TwoToAnOctave) {
-  const std::pair<int64_t, int64_t> edges[] = {
-      {-5, -1}, {-1, -1}, {0, 0}, {1, 1},  {2, 2},   {3, 3},       {4, 4},      {5, 4},
-      {6, 6},   {7, 6},   {8, 8}, {11, 8}, {12, 12}, {4095, 3072}, {4096, 4096}};
-  for (const auto& [v, edge] : edges) EXPECT_EQ(bucket_edge(v), edge) << v;
-  EXPECT_EQ(bucket_edge(op::kAbsent), op::kAbsent);
-  EXPECT_EQ(bucket_edge(INT64_MAX), int64_t{1} << 62);
 }
 
 }  // namespace

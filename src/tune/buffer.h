@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Guarded memory of one tensor.
+// Guarded memory of one tensor, and generated contents for it.
 //
-// Guards lie before and behind it. They and the gaps between elements hold bytes that no kernel should
-// read or change: all ones where the tensor is read, which is NaN in every float type, so that whoever
-// reads there spoils its result; something else where it is written, so that copying one element too many
-// shows, too.
+// Guard regions lie before and after the tensor. They and the gaps between elements hold bytes that no kernel may read
+// or change. Of a tensor that is read they are all ones, which is NaN in every float type, so that an out-of-bounds
+// read spoils the result. Of one that is written they have another pattern, so that an element copied too far is seen.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -14,29 +13,9 @@
 #include <vector>
 
 #include "tune/elements.h"
+#include "tune/random.h"
 
 namespace yard::tune {
-
-// Calls f(pointer) for every element, in the order of indices.
-template <class F>
-void for_each_element(const TensorView& v, const F& f) {
-  const auto size = static_cast<int64_t>(element_size(v.dtype()));
-  const auto rank = static_cast<size_t>(v.rank());
-  if (v.numel() == 0) return;
-  const int64_t width = rank > 0 ? v.shape()[rank - 1] : 1;
-  const int64_t step = rank > 0 ? v.strides()[rank - 1] * size : 0;
-  std::vector<int64_t> index(rank, 0);
-  for (int64_t rows = v.numel() / width; rows > 0; --rows) {
-    int64_t offset = 0;
-    for (size_t i = 0; i + 1 < rank; ++i) offset += index[i] * v.strides()[i];
-    char* at = static_cast<char*>(v.data()) + offset * size;
-    for (int64_t i = 0; i < width; ++i) f(at + i * step);
-    for (size_t i = rank > 0 ? rank - 1 : 0; i-- > 0;) {
-      if (++index[i] < v.shape()[i]) break;
-      index[i] = 0;
-    }
-  }
-}
 
 class Buffer {
  public:
@@ -45,14 +24,14 @@ class Buffer {
   Buffer(const ParsedTensor& tensor, bool written);
 
   const TensorView& view() const noexcept { return view_; }
-  // What is there now is what restore() brings back and damage() compares with.
-  void remember() { image_.assign(memory_.get(), memory_.get() + room_); }
+  // Saves the memory, guards included, for restore() and damage().
+  void save() { image_.assign(memory_.get(), memory_.get() + room_); }
   void restore() const;
-  // Every byte of every element.
+  // Sets every byte of every element.
   void scramble(uint8_t byte) const;
 
-  // What is not as remembered, elements included or not: "4 bytes behind its last element"; empty if all
-  // is.
+  // The first difference from the saved memory, with or without the elements: "4 bytes after its last element". Empty
+  // if there is none.
   std::string damage(bool elements) const;
 
  private:
@@ -61,13 +40,20 @@ class Buffer {
   };
   std::unique_ptr<char, Free> memory_;
   size_t room_ = 0;
-  char* begin_ = nullptr;  // lowest byte that an element reaches
-  size_t bytes_ = 0;       // from there to behind the highest
+  char* begin_ = nullptr;  // lowest byte of any element
+  size_t bytes_ = 0;       // from there to the end of the highest element
   TensorView view_;
   std::vector<char> image_;
 };
 
-// Bytes from the lowest to behind the highest that the tensor reaches; strides may be beyond all bounds.
+// Bytes from the lowest address of any element to the end of the highest. A double, since strides are not checked.
 double reach_in_bytes(const ParsedTensor& tensor);
+
+// Values of integer tensors: from `least` to below `most`.
+struct IntegerRange {
+  int64_t least = 0;
+  int64_t most = 1024;
+};
+void fill(const TensorView& view, Random random, Contents contents, IntegerRange integers);
 
 }  // namespace yard::tune

@@ -4,12 +4,11 @@
 #include <fmt/format.h>
 
 #include "op/call_spec.h"
-#include "tune/rows.h"
 
 namespace yard::tune {
 namespace {
 
-// Gives f(tensor, its name, parameter) every tensor of a call; ends when f returns false.
+// Calls f(tensor, place in its list or -1, parameter) for every tensor; stops when f returns false.
 template <class F>
 void for_each_tensor(const op::Program& program, const yard_value_t* args, const F& f) {
   for (uint32_t i = 0; i < program.arg_count(); ++i) {
@@ -25,16 +24,59 @@ std::string name_of(const op::Param& p, int item) {
   return item < 0 ? p.name : fmt::format("{}[{}]", p.name, item);
 }
 
-ParsedTensor form_of(const yard_tensor_t& t) {
-  const TensorView v(t);
+ParsedTensor parsed_tensor(const yard_tensor_t& t) {
+  const op::TensorSpec spec = op::spec_of(t);
   ParsedTensor to;
-  to.dtype = v.dtype(), to.device = v.device(), to.align = op::spec_of(t).align;
-  to.shape.assign(v.shape().begin(), v.shape().end());
-  to.strides.assign(v.strides().begin(), v.strides().end());
+  to.dtype = spec.dtype, to.shape = spec.shape, to.align = spec.align;
+  to.device = {t.device.type, t.device.index};
+  to.strides.assign(t.strides, t.strides + t.ndim);
   return to;
 }
 
+decltype(ParsedArg::value) arg_value(const op::Param& p, const yard_value_t& v) {
+  switch (v.tag) {
+    case YARD_TAG_TENSOR: return parsed_tensor(*v.u.tensor);
+    case YARD_TAG_INT:
+      if (p.kind == op::Kind::kEnum) return p.enumerators.at(static_cast<size_t>(v.u.i));
+      return v.u.i;
+    case YARD_TAG_FLOAT: return v.u.f;
+    case YARD_TAG_BOOL: return v.u.i != 0;
+    case YARD_TAG_STRING: return std::string(v.u.string, v.count);
+    case YARD_TAG_LIST: {
+      std::vector<ParsedTensor> list;
+      for (uint32_t i = 0; i < v.count; ++i) list.push_back(parsed_tensor(*v.u.list[i]));
+      return list;
+    }
+    default: return std::monostate();
+  }
+}
+
+// The input that an output is aliased to: in calls made from text they share the tensor itself.
+std::string same_as(const op::Program& program, const op::Call& call, uint32_t out) {
+  const yard_value_t& v = call.args()[out];
+  if (v.tag != YARD_TAG_TENSOR || !program.schema().params[out].is_output()) return "";
+  for (uint32_t in = 0; in < call.count(); ++in)
+    if (in != out && call.args()[in].tag == YARD_TAG_TENSOR &&
+        call.args()[in].u.tensor == v.u.tensor)
+      return program.schema().params[in].name;
+  return "";
+}
+
 }  // namespace
+
+ParsedCall parsed_call(const op::Program& program, const op::Call& call) {
+  ParsedCall to;
+  to.op = program.name();
+  to.text = op::to_string(call.to_spec(program));
+  to.device = call.device(), to.flags = call.flags();
+  to.labels.insert(call.labels().begin(), call.labels().end());
+  for (uint32_t i = 0; i < call.count(); ++i) {
+    const op::Param& p = program.schema().params[i];
+    to.args.push_back({p.name, !p.is_output(), p.is_written(), arg_value(p, call.args()[i]),
+                       same_as(program, call, i)});
+  }
+  return to;
+}
 
 bool on_host(const op::Program& program, const yard_value_t* args) noexcept {
   bool host = true;
@@ -47,7 +89,7 @@ bool on_host(const op::Program& program, const yard_value_t* args) noexcept {
 double copy_bytes(const op::Program& program, const yard_value_t* args) {
   double bytes = 0;
   for_each_tensor(program, args, [&](const yard_tensor_t& t, int, const op::Param&) {
-    bytes += reach_in_bytes(form_of(t));
+    bytes += reach_in_bytes(parsed_tensor(t));
     return true;
   });
   return bytes;
@@ -74,18 +116,18 @@ bool writes_finite(const op::Program& program, const yard_value_t* args, std::st
   return finite;
 }
 
-CallCopy::Copied::Copied(const yard_tensor_t& t, std::string n, const op::Param& p)
+CallCopy::Copy::Copy(const yard_tensor_t& t, std::string n, const op::Param& p)
     : original(t),
-      buffer(form_of(t), p.is_written()),
+      buffer(parsed_tensor(t), p.is_written()),
       name(std::move(n)),
       read(!p.is_output()),
       written(p.is_written()) {
   if (read) copy_elements(original, buffer.view());
 }
 
-const yard_tensor_t* CallCopy::hold(const yard_tensor_t& t, std::string name,
-                                    const op::Param& param) {
-  return &held_.emplace_back(t, std::move(name), param).buffer.view().c();
+const yard_tensor_t* CallCopy::add(const yard_tensor_t& t, std::string name,
+                                   const op::Param& param) {
+  return &copies_.emplace_back(t, std::move(name), param).buffer.view().c();
 }
 
 CallCopy::CallCopy(const op::Program& program, const yard_value_t* args, bool outputs)
@@ -94,47 +136,47 @@ CallCopy::CallCopy(const op::Program& program, const yard_value_t* args, bool ou
     const op::Param& p = program.schema().params[i];
     if (p.is_output() && !outputs) continue;
     args_[i] = args[i];
-    if (args[i].tag == YARD_TAG_TENSOR) args_[i].u.tensor = hold(*args[i].u.tensor, p.name, p);
+    if (args[i].tag == YARD_TAG_TENSOR) args_[i].u.tensor = add(*args[i].u.tensor, p.name, p);
     if (args[i].tag != YARD_TAG_LIST) continue;
     auto& list = lists_.emplace_back();
     for (uint32_t k = 0; k < args[i].count; ++k)
-      list.push_back(hold(*args[i].u.list[k], name_of(p, static_cast<int>(k)), p));
+      list.push_back(add(*args[i].u.list[k], name_of(p, static_cast<int>(k)), p));
     args_[i].u.list = list.data();
   }
 }
 
-void CallCopy::remember() {
-  for (Copied& h : held_)
-    if (h.read && h.written) h.buffer.remember(), h.remembered = true;
+void CallCopy::save_inputs() {
+  for (Copy& c : copies_)
+    if (c.read && c.written) c.buffer.save(), c.saved = true;
 }
 
 std::vector<TensorBytes> CallCopy::inputs() const {
   std::vector<TensorBytes> to;
-  for (const Copied& h : held_) {
-    if (!h.read) continue;
-    if (h.remembered) h.buffer.restore();
-    to.push_back({h.name, packed_elements(h.buffer.view())});
+  for (const Copy& c : copies_) {
+    if (!c.read) continue;
+    if (c.saved) c.buffer.restore();
+    to.push_back({c.name, packed_elements(c.buffer.view())});
   }
   return to;
 }
 
-std::vector<WrittenTensor> CallCopy::original() const {
+std::vector<WrittenTensor> CallCopy::originals() const {
   std::vector<WrittenTensor> to;
-  for (const Copied& h : held_)
-    if (h.written) to.push_back({h.name, &h.original});
+  for (const Copy& c : copies_)
+    if (c.written) to.push_back({c.name, &c.original});
   return to;
 }
 
-std::vector<WrittenTensor> CallCopy::copied() const {
+std::vector<WrittenTensor> CallCopy::copies() const {
   std::vector<WrittenTensor> to;
-  for (const Copied& h : held_)
-    if (h.written) to.push_back({h.name, &h.buffer.view()});
+  for (const Copy& c : copies_)
+    if (c.written) to.push_back({c.name, &c.buffer.view()});
   return to;
 }
 
 void CallCopy::write_back() const {
-  for (const Copied& h : held_)
-    if (h.written) copy_elements(h.buffer.view(), h.original);
+  for (const Copy& c : copies_)
+    if (c.written) copy_elements(c.buffer.view(), c.original);
 }
 
 }  // namespace yard::tune

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of a call's tensors, strided as they are, so that it can be run a second time.
+// A call as plain data (yard/call_spec.h), and copies of its tensors with the same strides, so that it can be run again.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -9,55 +9,58 @@
 #include <string>
 #include <vector>
 
+#include "op/call.h"
 #include "op/program.h"
 #include "tune/buffer.h"
 
 namespace yard::tune {
 
-// Whether every tensor lies in memory of the host.
+ParsedCall parsed_call(const op::Program& program, const op::Call& call);
+
+// Whether every tensor is in host memory.
 bool on_host(const op::Program& program, const yard_value_t* args) noexcept;
-// Bytes that copies of all tensors take: with strides this may be more than their elements.
+// Bytes that copies of all tensors take; with strides, more than their elements.
 double copy_bytes(const op::Program& program, const yard_value_t* args);
-// Whether the floats that a call reads are finite numbers, all of them; or those it writes, and if not, the first
-// that is none: "out[3,17]".
+// Whether all floats that a call reads are finite.
 bool reads_finite(const op::Program& program, const yard_value_t* args);
+// Whether all floats that it wrote are; if not, the first that is not: "out[3,17]".
 bool writes_finite(const op::Program& program, const yard_value_t* args, std::string& where,
                    double& value);
 
 // Arguments and program must outlive it. Throws std::bad_alloc.
 class CallCopy {
  public:
-  // `outputs`: with memory for what is only written; else those arguments are missing.
+  // Without `outputs`, arguments that are only written are missing from the copy.
   CallCopy(const op::Program& program, const yard_value_t* args, bool outputs);
   CallCopy(const CallCopy&) = delete;
   CallCopy& operator=(const CallCopy&) = delete;
 
-  // The call on the copies. No output is an input, even where that is so in the call itself.
+  // The call on the copies. Outputs aliased to an input in the call have memory of their own here.
   const yard_value_t* args() const noexcept { return args_; }
   uint32_t count() const noexcept { return count_; }
 
-  // What inputs() gives stays as it is now, although a kernel writes over it.
-  void remember();
-  // What is read, in the order of the schema.
+  // Makes inputs() return the contents of now, even after a kernel has overwritten them.
+  void save_inputs();
+  // The tensors that are read, in schema order.
   std::vector<TensorBytes> inputs() const;
 
-  // Tensors that are written: the call's own, and the copies.
-  std::vector<WrittenTensor> original() const;
-  std::vector<WrittenTensor> copied() const;
-  // The copies' elements into the call's own.
+  // The tensors that are written: those of the call, and the copies.
+  std::vector<WrittenTensor> originals() const;
+  std::vector<WrittenTensor> copies() const;
+  // Copies the results from the copies to the tensors of the call.
   void write_back() const;
 
  private:
-  struct Copied {
-    Copied(const yard_tensor_t& t, std::string n, const op::Param& p);
+  struct Copy {
+    Copy(const yard_tensor_t& t, std::string n, const op::Param& p);
     TensorView original;
     Buffer buffer;
     std::string name;
-    bool read, written, remembered = false;
+    bool read, written, saved = false;
   };
-  const yard_tensor_t* hold(const yard_tensor_t& t, std::string name, const op::Param& param);
+  const yard_tensor_t* add(const yard_tensor_t& t, std::string name, const op::Param& param);
 
-  std::deque<Copied> held_;
+  std::deque<Copy> copies_;
   std::deque<std::vector<const yard_tensor_t*>> lists_;
   yard_value_t args_[YARD_MAX_ARGS] = {};
   uint32_t count_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors for calls: see yard/call_spec.h.
+// CallTensors of yard/call_spec.h.
 #include <yard/call_spec.h>
 
 #include <fmt/format.h>
@@ -10,9 +10,6 @@
 
 #include "base/text.h"
 #include "tune/buffer.h"
-#include "tune/contents.h"
-#include "tune/rows.h"
-
 namespace yard {
 namespace {
 
@@ -21,7 +18,7 @@ using tune::element_size;
 using tune::is_float;
 
 constexpr uint8_t kFirstGarbage = 0xcb, kOtherGarbage = 0x3d;
-constexpr tune::Integers kData{-100, 101};
+constexpr tune::IntegerRange kData{-100, 101};
 
 template <class F>
 void for_each_tensor(const ParsedArg& a, const F& f) {
@@ -30,8 +27,9 @@ void for_each_tensor(const ParsedArg& a, const F& f) {
     for (const ParsedTensor& t : *list) f(t);
 }
 
+// Integers that are no data are taken for indices into the smallest table that the call reads.
 int64_t index_limit(const ParsedCall& call) {
-  int64_t limit = tune::Integers().most;
+  int64_t limit = tune::IntegerRange().most;
   for (const ParsedArg& a : call.args)
     for_each_tensor(a, [&](const ParsedTensor& t) {
       if (a.read && !a.written && is_float(t.dtype) && t.shape.size() >= 2)
@@ -40,6 +38,7 @@ int64_t index_limit(const ParsedCall& call) {
   return limit;
 }
 
+// Integers of a dtype that is also written are data, not indices.
 bool is_data(const ParsedCall& call, DType dtype) {
   bool written = false;
   for (const ParsedArg& a : call.args)
@@ -50,36 +49,33 @@ bool is_data(const ParsedCall& call, DType dtype) {
 }  // namespace
 
 struct CallTensors::Parts {
-  // One buffer and what it is to the call.
-  struct Copied {
-    Copied(const ParsedTensor& t, std::string n, bool r, bool w)
+  struct Tensor {
+    Tensor(const ParsedTensor& t, std::string n, bool r, bool w)
         : buffer(t, w), name(std::move(n)), read(r), written(w) {}
     Buffer buffer;
     std::string name;
     bool read, written;
   };
 
-  Copied& make(const ParsedArg& arg, const ParsedTensor& tensor, std::string name, uint64_t seed,
+  Tensor& make(const ParsedArg& arg, const ParsedTensor& tensor, std::string name, uint64_t seed,
                Contents contents) {
-    // An output that is this input writes it.
+    // An output aliased to this input writes it.
     bool changes = arg.written;
     for (const ParsedArg& a : call.args) changes |= a.same_as == arg.name;
-    Copied& h = held.emplace_back(tensor, std::move(name), arg.read, changes);
-    const tune::Random random(seed ^ (held.size() * 0x9e3779b97f4a7c15ull));
+    Tensor& t = tensors.emplace_back(tensor, std::move(name), arg.read, changes);
+    const tune::Random random(seed ^ (tensors.size() * 0x9e3779b97f4a7c15ull));
     if (arg.read)
-      tune::fill(h.buffer.view(), random, contents,
-                 is_data(call, tensor.dtype) ? kData : tune::Integers{0, index_limit(call)});
+      tune::fill(t.buffer.view(), random, contents,
+                 is_data(call, tensor.dtype) ? kData : tune::IntegerRange{0, index_limit(call)});
     else
-      h.buffer.scramble(kFirstGarbage);
-    h.buffer.remember();
-    const TensorView& v = h.buffer.view();
-    traffic += static_cast<uint64_t>(v.numel()) * element_size(v.dtype()) *
-               ((arg.read ? 1 : 0) + (changes ? 1 : 0));
-    return h;
+      t.buffer.scramble(kFirstGarbage);
+    t.buffer.save();
+    traffic += tune::packed_bytes(t.buffer.view()) * ((arg.read ? 1u : 0u) + (changes ? 1u : 0u));
+    return t;
   }
 
-  ParsedCall call;  // arguments borrow names and strings from it
-  std::deque<Copied> held;
+  ParsedCall call;  // arguments refer to its names and strings
+  std::deque<Tensor> tensors;
   std::deque<std::vector<TensorView>> views;
   std::deque<TensorList> lists;
   std::vector<Arg> args;
@@ -115,8 +111,8 @@ CallTensors::CallTensors(ParsedCall parsed, uint64_t seed, Contents contents)
     : parts_(std::make_unique<Parts>()) {
   Parts& p = *parts_;
   p.call = std::move(parsed);
-  // Arguments keep pointers to views: make them all first.
-  std::vector<std::pair<const ParsedArg*, Parts::Copied*>> single;
+  // Arguments point to views, so the tensors are made first.
+  std::vector<std::pair<const ParsedArg*, Parts::Tensor*>> single;
   for (const ParsedArg& a : p.call.args) {
     if (const auto* t = std::get_if<ParsedTensor>(&a.value)) {
       if (a.same_as.empty()) single.emplace_back(&a, &p.make(a, *t, a.name, seed, contents));
@@ -140,10 +136,10 @@ CallTensors::CallTensors(ParsedCall parsed, uint64_t seed, Contents contents)
   for (const ParsedArg& a : p.call.args) {
     if (!std::holds_alternative<ParsedTensor>(a.value)) continue;
     const std::string& owner = a.same_as.empty() ? a.name : a.same_as;
-    for (const auto& [arg, held] : single) {
+    for (const auto& [arg, tensor] : single) {
       if (arg->name != owner) continue;
-      p.args.emplace_back(a.name, held->buffer.view());
-      if (a.written) p.written.push_back({a.name, &held->buffer.view()});
+      p.args.emplace_back(a.name, tensor->buffer.view());
+      if (a.written) p.written.push_back({a.name, &tensor->buffer.view()});
     }
   }
 }
@@ -156,47 +152,47 @@ uint64_t CallTensors::traffic() const noexcept { return parts_->traffic; }
 
 Status CallTensors::fill(std::span<const TensorBytes> contents) {
   const auto bad = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
-  std::vector<Parts::Copied*> read;
-  for (Parts::Copied& h : parts_->held)
-    if (h.read) read.push_back(&h);
+  std::vector<Parts::Tensor*> read;
+  for (Parts::Tensor& t : parts_->tensors)
+    if (t.read) read.push_back(&t);
   for (const TensorBytes& t : contents)
     if (std::none_of(read.begin(), read.end(), [&](const auto* h) { return h->name == t.name; }))
       return bad(fmt::format("the call reads no tensor {}", base::excerpt(t.name)));
   std::vector<const TensorBytes*> found;
-  for (const Parts::Copied* h : read) {
-    const auto is = [&](const TensorBytes& t) { return t.name == h->name; };
+  for (const Parts::Tensor* r : read) {
+    const auto is = [&](const TensorBytes& t) { return t.name == r->name; };
     const auto it = std::find_if(contents.begin(), contents.end(), is);
-    if (it == contents.end()) return bad(fmt::format("the numbers of '{}' are missing", h->name));
+    if (it == contents.end()) return bad(fmt::format("the contents of '{}' are missing", r->name));
     if (std::find_if(it + 1, contents.end(), is) != contents.end())
-      return bad(fmt::format("the numbers of '{}' are there twice", h->name));
-    if (const uint64_t bytes = tune::packed_bytes(h->buffer.view()); it->bytes.size() != bytes)
-      return bad(
-          fmt::format("'{}' has {} bytes where the call has {}", h->name, it->bytes.size(), bytes));
+      return bad(fmt::format("the contents of '{}' are given twice", r->name));
+    if (const uint64_t bytes = tune::packed_bytes(r->buffer.view()); it->bytes.size() != bytes)
+      return bad(fmt::format("invalid contents of '{}': expected {} bytes, got {}", r->name, bytes,
+                             it->bytes.size()));
     found.push_back(&*it);
   }
   for (size_t i = 0; i < read.size(); ++i) {
     tune::unpack_elements(found[i]->bytes, read[i]->buffer.view());
-    read[i]->buffer.remember();
+    read[i]->buffer.save();
   }
   return {};
 }
 
 void CallTensors::restore() const {
-  for (const Parts::Copied& h : parts_->held)
-    if (h.written) h.buffer.restore();
+  for (const Parts::Tensor& t : parts_->tensors)
+    if (t.written) t.buffer.restore();
 }
 
 void CallTensors::scramble() const {
-  for (const Parts::Copied& h : parts_->held)
-    if (h.written && !h.read) h.buffer.scramble(kOtherGarbage);
+  for (const Parts::Tensor& t : parts_->tensors)
+    if (t.written && !t.read) t.buffer.scramble(kOtherGarbage);
 }
 
 std::string CallTensors::damage(bool written) const {
-  for (const Parts::Copied& h : parts_->held) {
-    const std::string what = h.buffer.damage(!h.written || written);
+  for (const Parts::Tensor& t : parts_->tensors) {
+    const std::string what = t.buffer.damage(!t.written || written);
     if (what.empty()) continue;
-    return h.written ? fmt::format("wrote to the memory of '{}', {}", h.name, what)
-                     : fmt::format("changed '{}', which is only read, {}", h.name, what);
+    return t.written ? fmt::format("wrote to the memory of '{}', {}", t.name, what)
+                     : fmt::format("changed '{}', which is only read, {}", t.name, what);
   }
   return "";
 }
@@ -204,8 +200,8 @@ std::string CallTensors::damage(bool written) const {
 std::vector<char> CallTensors::bits() const {
   std::vector<char> to;
   for (const WrittenTensor& w : parts_->written) {
-    const size_t size = element_size(w.view->dtype());
-    tune::for_each_element(*w.view, [&](const char* at) { to.insert(to.end(), at, at + size); });
+    const std::string bytes = tune::packed_elements(*w.view);
+    to.insert(to.end(), bytes.begin(), bytes.end());
   }
   return to;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors made from text, what they hold, what is seen of a kernel that oversteps, results that differ.
+// CallTensors and compare(): layouts, contents, out-of-bounds writes, differing results.
 #include <gmock/gmock.h>
 #include <yard/call_spec.h>
 
@@ -9,7 +9,7 @@
 #include <limits>
 #include <set>
 
-#include "op/test_schemas.h"
+#include "op/testing.h"
 #include "tune/buffer.h"
 #include "tune/testing.h"
 
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kSoftmax = "softmax(out!: T[*rows, d], x: T[*rows, d]) where out may_alias x";
 
-TEST(Tensors, HaveExactlyTheFormAsked) {
+TEST(CallTensors, HaveTheRequestedLayout) {
   CallTensors t(parse(kSoftmax, "softmax(f32[4,8;-16,1]%4, out=f32[4,8;1,4]%16)"), 1);
   ASSERT_EQ(t.args().size(), 2u);
   for (const Arg& a : t.args()) {
@@ -34,7 +34,7 @@ TEST(Tensors, HaveExactlyTheFormAsked) {
   EXPECT_EQ(t.traffic(), 2u * 4 * 8 * 4);
 }
 
-TEST(Tensors, SameSeedSameNumbers) {
+TEST(CallTensors, TheSeedDeterminesTheContents) {
   const ParsedCall call = parse(op::kAddRmsNorm, "add_rms_norm(bf16[3,8], bf16[3,8], bf16[8])");
   CallTensors a(call, 7), b(call, 7), c(call, 8);
   EXPECT_TRUE(compare(a.written(), b.written(), {}).equal_bits);
@@ -46,7 +46,7 @@ TEST(Tensors, SameSeedSameNumbers) {
   EXPECT_TRUE(compare(a.written(), b.written(), {}).equal_bits);
 }
 
-TEST(Tensors, IndicesLieWithinTheTable) {
+TEST(CallTensors, IndicesLieWithinTheTable) {
   CallTensors t(
       parse(op::kRotary,
             "rotary_embedding(f32[500,1,4], positions=i32[500], cos=f32[3,2], sin=f32[3,2])"),
@@ -59,7 +59,7 @@ TEST(Tensors, IndicesLieWithinTheTable) {
   EXPECT_EQ(seen, (std::set<int32_t>{0, 1, 2}));
 }
 
-TEST(Tensors, AnAliasedOutputIsTheInput) {
+TEST(CallTensors, AnAliasedOutputIsTheInput) {
   CallTensors t(parse(kSoftmax, "softmax(f32[4,8], out=&x)"), 1);
   ASSERT_EQ(t.args().size(), 2u);
   EXPECT_EQ(t.args()[0].value.c().u.tensor->data, t.args()[1].value.c().u.tensor->data);
@@ -67,7 +67,7 @@ TEST(Tensors, AnAliasedOutputIsTheInput) {
   EXPECT_EQ(t.written()[0].name, "out");
 }
 
-TEST(Tensors, ContentsAreWhatTheirNamesSay) {
+TEST(CallTensors, EveryKindOfContents) {
   const ParsedCall call = parse(kSoftmax, "softmax(f16[64,33], out=&x)");
   const auto share = [&](Contents contents, auto holds) {
     const CallTensors t(call, 5, contents);
@@ -91,14 +91,14 @@ TEST(Tensors, ContentsAreWhatTheirNamesSay) {
   EXPECT_FALSE(parse_contents("numbers").has_value());
 }
 
-TEST(Tensors, IntegersThatAreDataHaveBothSigns) {
+TEST(CallTensors, IntegersThatAreDataHaveBothSigns) {
   const CallTensors t(parse("f(x~: T[n])", "f(i8[500])"), 1);
   const auto* x = static_cast<const int8_t*>(t.written()[0].view->data());
   EXPECT_LT(*std::min_element(x, x + 500), -50);
   EXPECT_GT(*std::max_element(x, x + 500), 50);
 }
 
-TEST(Tensors, DamageIsSeenAndLocated) {
+TEST(CallTensors, DamageIsLocated) {
   const ParsedCall call = parse(kSoftmax, "softmax(f32[4,8], out=f32[4,8;10,1])");
   CallTensors t(call, 1);
   auto* out = static_cast<float*>(t.written()[0].view->data());
@@ -110,7 +110,7 @@ TEST(Tensors, DamageIsSeenAndLocated) {
   t.restore();
   EXPECT_EQ(t.damage(true), "");
   out[3 * 10 + 8] = 1;
-  EXPECT_THAT(t.damage(), HasSubstr("'out', 0 bytes behind its last element"));
+  EXPECT_THAT(t.damage(), HasSubstr("'out', 0 bytes after its last element"));
   t.restore();
   reinterpret_cast<char*>(out)[-3] = 1;
   EXPECT_THAT(t.damage(), HasSubstr("'out', 3 bytes before its first element"));
@@ -120,14 +120,14 @@ TEST(Tensors, DamageIsSeenAndLocated) {
   EXPECT_THAT(t.damage(), HasSubstr("changed 'x', which is only read, at byte 5"));
 }
 
-TEST(Tensors, AnEmptyTensorHasGuardsToo) {
+TEST(CallTensors, AnEmptyTensorHasGuardsToo) {
   CallTensors t(parse(kSoftmax, "softmax(f32[0,8])"), 1);
   EXPECT_EQ(t.damage(), "");
   static_cast<float*>(t.written()[0].view->data())[0] = 1;
   EXPECT_THAT(t.damage(), HasSubstr("'out'"));
 }
 
-TEST(Tensors, ScramblingLeavesInputsAlone) {
+TEST(CallTensors, ScramblingLeavesInputsAlone) {
   const ParsedCall call = parse(op::kAddRmsNorm, "add_rms_norm(f32[3,8], f32[3,8], f32[8])");
   CallTensors a(call, 7), b(call, 7);
   a.scramble();
@@ -178,7 +178,7 @@ struct Pair {
   CallTensors a, b;
 };
 
-TEST(Compare, TheAbsolutePartGrowsWithItsRow) {
+TEST(Compare, TheAbsoluteToleranceScalesWithTheRow) {
   Pair p("softmax(f32[2,8])");
   p.fill(0);
   p.set(1, 1e-3, 0);

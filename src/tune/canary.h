@@ -1,32 +1,128 @@
 // SPDX-License-Identifier: Apache-2.0
-// Canaries: sampled calls of kernels are looked at, as the rule file says. A call's inputs are copied before its
-// kernel runs; afterwards another kernel runs on the copies, and the results are compared. Or only what comes out of
-// finite numbers is looked at, which takes neither copies nor a second run.
+// Canary checks: the results of sampled calls are checked, as the rule file configures (yard/verify.h).
 //
-// A call that is not looked at costs a count in memory of the thread. Only host memory can be looked at.
+// `check: values` copies a call's inputs before its kernel runs, then runs another kernel on the copies and compares
+// the results. `check: finite` only tests that finite inputs gave finite outputs, without copies or a second run.
+//
+// A call that is not sampled costs one counter of its thread. Only calls on host memory are checked.
 #pragma once
 
 #include <yard/config.h>
+#include <yard/verify.h>
 
+#include <atomic>
+#include <deque>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
+#include <string>
+#include <tuple>
 #include <vector>
 
+#include "base/log_limit.h"
+#include "base/owned_per_process.h"
+#include "base/task_thread.h"
 #include "registry/changes.h"
 #include "registry/inspector.h"
 #include "select/candidate_set.h"
-#include "tune/canary_state.h"
+#include "base/counters.h"
 
 namespace yard::tune {
 
-// Calls whose tensors reach over more are not looked at.
+// Calls whose tensors span more are not checked.
 inline constexpr double kMostCopyBytes = 1 << 30;
+// Limits for the tensors of one dump, and for all dumps of a folder together.
+inline constexpr uint64_t kMostDumpBytes = uint64_t{256} << 20;
+inline constexpr uint64_t kMostFolderBytes = uint64_t{1} << 30;
 
-// What two results of an op may be apart: the op's own, after what was said of floats, if anything was.
+// Counters of one kernel under one check.
+struct CanaryCounters {
+  std::string op, kernel;
+  CanaryCheck check;
+  base::Counter calls, checked;
+  std::atomic<uint64_t> skipped{0}, mismatches{0};
+  std::atomic<bool> problem_reported{false};  // that its calls cannot be checked
+  base::LogLimit log_limit;
+
+  CanaryCounters(std::string o, std::string k, CanaryCheck c)
+      : op(std::move(o)), kernel(std::move(k)), check(c) {}
+  // Counts a call. True for exactly one in `one_in` consecutive calls of this thread. The phase is random per thread,
+  // so that threads with few calls get their share. Writes only memory of the thread.
+  bool sample(uint64_t one_in) noexcept;
+};
+
+// A dump to write.
+struct DumpRequest {
+  std::string folder;
+  size_t most = 0;
+  CanaryDump dump;
+};
+
+// Results of a runtime's canary checks, and the thread that writes dumps. It outlives the checks, which are recreated
+// whenever their op changes. Any thread.
+class CanaryState {
+ public:
+  static constexpr size_t kMostMismatches = 64, kMostProblems = 64, kMostWaiting = 4;
+
+  CanaryState() = default;
+  ~CanaryState();  // writes the pending dumps
+  CanaryState(const CanaryState&) = delete;
+  CanaryState& operator=(const CanaryState&) = delete;
+
+  // The same object for the same names.
+  std::shared_ptr<CanaryCounters> counters(const std::string& op, const std::string& kernel,
+                                           CanaryCheck check);
+  // A sampled call could not be checked. `permanent`: no call like it can be, which is reported once as a problem.
+  void skip(CanaryCounters& counters, std::string_view why, bool permanent) noexcept;
+  // `request` may be null. Dumps are written later; beyond kMostWaiting pending ones they are dropped.
+  void record(CanaryMismatch mismatch, std::unique_ptr<DumpRequest> request);
+
+  // Something that prevents the checks of an op; logged once.
+  void problem(const std::string& op, const std::string& text);
+  void clear_problems(const std::string& op);
+  std::vector<std::string> problems();
+
+  CanaryReport report();
+
+ private:
+  struct Numbered {
+    uint64_t number;
+    CanaryMismatch mismatch;
+  };
+  struct Waiting {
+    uint64_t number;
+    std::unique_ptr<DumpRequest> request;
+  };
+  struct Shared {
+    std::mutex lock;
+    std::map<std::tuple<std::string, std::string, CanaryCheck>, std::shared_ptr<CanaryCounters>>
+        counters;
+    std::map<const CanaryCounters*, std::string> why_skipped;
+    std::deque<Numbered> mismatches;
+    std::deque<Waiting> waiting;
+    std::map<std::string, std::set<std::string>, std::less<>> problems;  // by op
+    uint64_t last_number = 0;
+    void inherit(Shared& parents);
+  };
+  // Writes the oldest pending dump. False if there is none.
+  bool write_one() noexcept;
+
+  base::OwnedPerProcess<Shared> shared_;
+  base::TaskThread thread_;  // last: it uses the rest
+};
+
+// Adds a file with a unique name, and creates the folder if needed. Removes the oldest dumps of the folder, so that at
+// most `most` remain and take at most `most_bytes`; other files are left alone. Returns the path.
+Result<std::string> add_dump(const std::string& folder, size_t most, const CanaryDump& dump,
+                             uint64_t most_bytes = kMostFolderBytes);
+
+// Tolerances for results of an op: the given ones for all float types, then the op's own.
 std::vector<yard_tolerance_t> tolerances_of(const registry::Op& op, std::optional<double> rtol,
                                             std::optional<double> atol);
 
-// What the rules say of one op. Null: nothing, or nothing that can be done, which the state is told.
+// The checks that the rules configure for one op. Null: none, or none that is possible, which is a problem in `state`.
 std::shared_ptr<registry::Inspector> make_canary(
     const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
     const select::Surroundings& where, const std::shared_ptr<CanaryState>& state);

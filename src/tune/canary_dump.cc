@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dumps as bytes and back: see yard/verify.h.
-#include <yard/verify.h>
-
+// Canary dumps of yard/verify.h: their format, and a folder that keeps a bounded number of them.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <set>
 
 #include "base/file.h"
 #include "base/text.h"
-#include "tune/canary_dump.h"
+#include "base/utc_time.h"
+#include "base/write_file.h"
+#include "tune/canary.h"
 
 namespace yard {
 namespace {
@@ -21,7 +24,7 @@ constexpr std::string_view kFirstLine = "yard canary dump 1";
 constexpr size_t kMostLine = 64 << 10, kMostTensors = 4096;
 constexpr uint64_t kMostFile = uint64_t{1} << 30;
 
-// One line, whatever it holds.
+// The text with control characters replaced, cut to fit a line.
 std::string line_of(std::string_view text) {
   std::string to(text.substr(0, kMostLine / 2));
   for (char& c : to)
@@ -29,16 +32,14 @@ std::string line_of(std::string_view text) {
   return std::string(base::trim(to));
 }
 
-// The lines of a dump, one after the other.
-class Reader {
+class DumpReader {
  public:
-  Reader(std::string_view bytes, std::string_view name) : left_(bytes), name_(name) {}
+  DumpReader(std::string_view bytes, std::string_view name) : left_(bytes), name_(name) {}
 
   Result<CanaryDump> read() {
     std::string_view line;
     if (!next(line) || line != kFirstLine)
-      return bad(
-          fmt::format("this is no dump of a canary; expected '{}' as its first line", kFirstLine));
+      return bad(fmt::format("not a canary dump: expected '{}' as the first line", kFirstLine));
     for (;;) {
       if (!next(line)) return bad("the line 'data' is missing, or a line is too long");
       if (line == "data") break;
@@ -73,7 +74,7 @@ class Reader {
       return bad("expected a value on one line, without blanks around it");
     if (key == "input") return read_input(value);
     if (!seen_.insert(std::string(key)).second)
-      return bad(fmt::format("{} is there already; expected once", base::excerpt(key)));
+      return bad(fmt::format("duplicate key {}", base::excerpt(key)));
     CanaryMismatch& m = to_.mismatch;
     if (key == "op") return set(m.op, value);
     if (key == "kernel") return set(m.kernel, value);
@@ -86,20 +87,20 @@ class Reader {
     if (key == "rtol") return set(to_.rtol.emplace(), value);
     if (key == "atol") return set(to_.atol.emplace(), value);
     if (key == "when_us") return read_time(value);
-    return bad(fmt::format("the key {} means nothing", base::excerpt(key)));
+    return bad(fmt::format("unknown key {}", base::excerpt(key)));
   }
 
   static Status set(std::string& to, std::string_view value) { return to = value, Status(); }
   Status set(double& to, std::string_view value) const {
     const auto v = base::number<double>(value);
-    if (!v) return bad(fmt::format("{} is no number", base::excerpt(value)));
+    if (!v) return bad(fmt::format("invalid number {}", base::excerpt(value)));
     to = *v;
     return {};
   }
 
   Status read_time(std::string_view value) {
     const auto us = base::number<int64_t>(value);
-    // Until some time in 2112, which is more than a clock in nanoseconds has to be able to say.
+    // Up to the year 2112, so that the time fits a clock in nanoseconds.
     if (!us || *us < 0 || *us > int64_t{1} << 52)
       return bad("expected a time in microseconds since 1970");
     to_.mismatch.when += std::chrono::microseconds(*us);
@@ -124,7 +125,7 @@ class Reader {
     for (const uint64_t n : sizes_) all += n;  // at most 4096 times 1 GiB
     line_ = 0;
     if (all != left_.size())
-      return bad(fmt::format("{} bytes of data; expected {}, as its lines say", left_.size(), all));
+      return bad(fmt::format("invalid data: expected {} bytes, got {}", all, left_.size()));
     for (size_t i = 0; i < sizes_.size(); ++i) {
       to_.inputs[i].bytes = left_.substr(0, sizes_[i]);
       left_.remove_prefix(sizes_[i]);
@@ -167,7 +168,7 @@ std::string to_bytes(const CanaryDump& dump) {
 }
 
 Result<CanaryDump> parse_canary_dump(std::string_view bytes, std::string_view name) {
-  return Reader(bytes, name).read();
+  return DumpReader(bytes, name).read();
 }
 
 Result<CanaryDump> read_canary_dump(const std::string& path) {
@@ -188,3 +189,90 @@ Result<CanaryDump> read_canary_dump(const std::string& path) {
 }
 
 }  // namespace yard
+
+namespace yard::tune {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "canary-", kSuffix = ".yarddump";
+
+// "canary-20260131-235959-123-PID-N-op-kernel.yarddump": the order of names is the order of times.
+std::string dump_name(const CanaryMismatch& m) {
+  static std::atomic<unsigned> count{0};
+  const auto plain = [](std::string_view text) {
+    std::string to(text.substr(0, 60));
+    for (char& c : to)
+      if (!base::is_bare_word({&c, 1})) c = '_';
+    return to;
+  };
+  const base::UtcTime t(m.when);
+  return fmt::format("{}{:04}{:02}{:02}-{:02}{:02}{:02}-{:03}-{}-{:04}-{}-{}{}", kPrefix, t.year,
+                     t.month, t.day, t.hour, t.minute, t.second, t.millisecond, ::getpid(),
+                     count.fetch_add(1, std::memory_order_relaxed), plain(m.op), plain(m.kernel),
+                     kSuffix);
+}
+
+bool is_dump_name(const std::string& name) {
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return false;
+  constexpr std::string_view kForm = "00000000-000000-000-";
+  const std::string_view time = std::string_view(name).substr(kPrefix.size());
+  if (time.size() < kForm.size()) return false;
+  for (size_t i = 0; i < kForm.size(); ++i)
+    if (kForm[i] == '-' ? time[i] != '-' : time[i] < '0' || time[i] > '9') return false;
+  return true;
+}
+
+struct DumpFile {
+  std::string name;
+  uint64_t bytes;
+};
+
+// Oldest first.
+std::vector<DumpFile> dumps_in(const std::string& folder) {
+  std::vector<DumpFile> to;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::error_code gone;
+    const std::string name = it->path().filename().string();
+    if (!is_dump_name(name) || !fs::is_regular_file(it->symlink_status(gone))) continue;
+    const auto bytes = it->file_size(gone);
+    if (!gone) to.push_back({name, bytes});
+  }
+  std::sort(to.begin(), to.end(),
+            [](const DumpFile& a, const DumpFile& b) { return a.name < b.name; });
+  return to;
+}
+
+}  // namespace
+
+Result<std::string> add_dump(const std::string& folder, size_t most, const CanaryDump& dump,
+                             uint64_t most_bytes) {
+  const std::string bytes = to_bytes(dump);
+  if (bytes.size() > most_bytes)
+    return Status(
+        Code::kUnsupported,
+        fmt::format("a dump of {} bytes is larger than the limit of {}", bytes.size(), most_bytes));
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    return Status(Code::kNotFound,
+                  fmt::format("{}: cannot be created: {}", folder, error.message()));
+  std::vector<DumpFile> present = dumps_in(folder);
+  uint64_t all = bytes.size();
+  for (const DumpFile& f : present) all += f.bytes;
+  size_t gone = 0;
+  for (; gone < present.size() && (present.size() - gone >= most || all > most_bytes); ++gone) {
+    fs::remove(fs::path(folder) / present[gone].name, error);
+    if (error)
+      return Status(Code::kNotFound, fmt::format("{}: the oldest dump cannot be removed: {}",
+                                                 folder, error.message()));
+    all -= present[gone].bytes;
+  }
+  std::string path = (fs::path(folder) / dump_name(dump.mismatch)).string();
+  // Readable by the owner only: inputs may be confidential.
+  YARD_RETURN_IF_ERROR(base::write_file(path, bytes, 0600));
+  return path;
+}
+
+}  // namespace yard::tune

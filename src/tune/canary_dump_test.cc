@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dumps: what is written is read again, what is wrong is said, and a folder stays within its bounds.
-#include "tune/canary_dump.h"
+// Canary dumps: round trip, errors of the format, and bounded folders.
+#include "tune/canary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ CanaryDump some_dump() {
   return d;
 }
 
-TEST(CanaryDump, WhatIsWrittenIsReadAgain) {
+TEST(CanaryDump, RoundTrips) {
   CanaryDump d = some_dump();
   for (const bool tolerance : {false, true}) {
     if (tolerance) d.rtol = 1e-3, d.atol = 0;
@@ -45,7 +45,7 @@ TEST(CanaryDump, WhatIsWrittenIsReadAgain) {
   }
 }
 
-TEST(CanaryDump, WhatIsWrongWithAFileIsSaid) {
+TEST(CanaryDump, ErrorsAreLocated) {
   const std::string good = to_bytes(some_dump());
   const auto changed = [&](const std::string& from, const std::string& to) {
     std::string text = good;
@@ -54,20 +54,20 @@ TEST(CanaryDump, WhatIsWrongWithAFileIsSaid) {
     return text.replace(at, from.size(), to);
   };
   const std::pair<std::string, const char*> cases[] = {
-      {"", "this is no dump of a canary"},
-      {changed("dump 1", "dump 2"), "'yard canary dump 1' as its first line"},
+      {"", "not a canary dump"},
+      {changed("dump 1", "dump 2"), "'yard canary dump 1' as the first line"},
       {changed("\ndata\n", "\n"), "dump:"},
       {changed("op: copy\n", ""), "the line 'op: ...' is missing"},
-      {changed("op: copy\n", "op: copy\nop: copy\n"), "dump:3: \"op\" is there already"},
+      {changed("op: copy\n", "op: copy\nop: copy\n"), "dump:3: duplicate key \"op\""},
       {changed("op: copy\n", "op:  copy\n"), "without blanks around it"},
-      {changed("op: copy\n", "pod: copy\n"), "the key \"pod\" means nothing"},
-      {changed("found: 0.1", "found: 0,1"), "\"0,1\" is no number"},
-      {changed("x 9", "x 10"), "bytes of data; expected 10, as its lines say"},
+      {changed("op: copy\n", "pod: copy\n"), "unknown key \"pod\""},
+      {changed("found: 0.1", "found: 0,1"), "invalid number \"0,1\""},
+      {changed("x 9", "x 10"), "invalid data: expected 10 bytes"},
       {changed("x 9", "x -9"), "expected 'input: NAME BYTES'"},
       {changed("x 9", "x 99999999999999999999"), "expected 'input: NAME BYTES'"},
       {changed("x 9", "x9"), "expected 'input: NAME BYTES'"},
       {changed("when_us: 1", "when_us: -1"), "a time in microseconds"},
-      {good + "x", "bytes of data"},
+      {good + "x", "invalid data: expected"},
       {"yard canary dump 1\n" + std::string(70'000, 'x') + "\n", "too long"},
   };
   for (const auto& [text, why] : cases) {
@@ -78,13 +78,13 @@ TEST(CanaryDump, WhatIsWrongWithAFileIsSaid) {
   }
 }
 
-TEST(CanaryDump, EveryShorterFileIsRefused) {
+TEST(CanaryDump, EveryTruncatedFileIsRejected) {
   const std::string good = to_bytes(some_dump());
   for (size_t n = 0; n < good.size(); ++n)
     EXPECT_FALSE(parse_canary_dump(std::string_view(good).substr(0, n), "dump").ok()) << n;
 }
 
-TEST(CanaryDump, AFolderOrNothingIsNoDump) {
+TEST(CanaryDump, AFolderOrMissingFileIsAnError) {
   const base::TempFolder folder;
   EXPECT_THAT(read_canary_dump(folder / "").status().to_string(), HasSubstr("is no regular file"));
   EXPECT_THAT(read_canary_dump(folder / "none").status().to_string(),
@@ -98,7 +98,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   return to;
 }
 
-TEST(CanaryDump, TheOldestGoAndForeignFilesStay) {
+TEST(CanaryDump, TheOldestAreRemovedAndOtherFilesStay) {
   const base::TempFolder temp;
   const std::string folder = temp / "a/b";
   fs::create_directories(folder);
@@ -120,7 +120,7 @@ TEST(CanaryDump, TheOldestGoAndForeignFilesStay) {
             fs::perms::owner_read | fs::perms::owner_write);
 }
 
-TEST(CanaryDump, AllOfThemTogetherTakeOnlySoManyBytes) {
+TEST(CanaryDump, TheTotalSizeIsBounded) {
   const base::TempFolder temp;
   CanaryDump d = some_dump();
   d.inputs[0].bytes.assign(1000, 'x');
@@ -143,7 +143,7 @@ TEST(CanaryDump, NamesOfOpsAndKernelsCannotLeaveTheFolder) {
   EXPECT_EQ(names_in(temp / "d").size(), 1u);
 }
 
-TEST(CanaryDump, AFolderThatCannotBeIsAnError) {
+TEST(CanaryDump, AFolderThatCannotBeCreatedIsAnError) {
   const base::TempFolder temp;
   base::write_in_place(temp / "file", "");
   EXPECT_FALSE(add_dump(temp / "file", 1, some_dump()).ok());

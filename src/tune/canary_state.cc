@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/canary_state.h"
+#include "tune/canary.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,19 +9,16 @@
 
 #include "base/log.h"
 #include "base/reclaimer.h"
-#include "tune/canary_dump.h"
+#include "tune/elements.h"
 
 namespace yard {
 
 std::string to_string(const CanaryMismatch& m) {
-  // NaN has no sign worth telling.
-  const auto figures = [](double v) {
-    return std::isnan(v) ? std::string("nan") : fmt::format("{:.9g}", v);
-  };
   if (m.against.empty())
-    return fmt::format("{} is {}, and all inputs are finite", m.worst, figures(m.found));
-  std::string text = fmt::format("{} is {} where {} has {}", m.worst, figures(m.found), m.against,
-                                 figures(m.expected));
+    return fmt::format("{} is {}, and all inputs are finite", m.worst,
+                       tune::format_element(m.found));
+  std::string text = fmt::format("{} is {} where {} has {}", m.worst, tune::format_element(m.found),
+                                 m.against, tune::format_element(m.expected));
   if (std::isfinite(m.error)) text += fmt::format(" ({:.3g} times the tolerance)", m.error);
   return text;
 }
@@ -31,42 +28,41 @@ std::string to_string(const CanaryMismatch& m) {
 namespace yard::tune {
 namespace {
 
-uint64_t stirred(uint64_t v) noexcept {
+uint64_t mixed(uint64_t v) noexcept {
   v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9u;
   v = (v ^ (v >> 27)) * 0x94d049bb133111ebu;
   return v ^ (v >> 31);
 }
 
-// A number of this thread that no other one is likely to have, of this process or another.
+// A number of this thread, unique with high probability across threads and processes.
 uint64_t thread_number() noexcept {
   static std::atomic<uint64_t> threads{0};
   thread_local uint64_t number = 0, forks = 0;
   if (number != 0 && forks == base::forks()) return number;
   forks = base::forks();
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-  number = stirred(stirred(static_cast<uint64_t>(now)) + static_cast<uint64_t>(::getpid()) * 8191 +
-                   threads.fetch_add(1, std::memory_order_relaxed)) |
+  number = mixed(mixed(static_cast<uint64_t>(now)) + static_cast<uint64_t>(::getpid()) * 8191 +
+                 threads.fetch_add(1, std::memory_order_relaxed)) |
            1;
   return number;
 }
 
 }  // namespace
 
-bool CanaryTally::is_due(uint64_t one_in) noexcept {
+bool CanaryCounters::sample(uint64_t one_in) noexcept {
   base::ThreadRecord& thread = base::this_thread();
-  telemetry::count(thread, calls.id());
+  base::count(thread, calls.id());
   if (one_in <= 1) return true;
   if (thread.counters == nullptr) return false;
-  const auto* chunk =
-      thread.counters[calls.id() / telemetry::kPerChunk].load(std::memory_order_relaxed);
+  const auto* chunk = thread.counters[calls.id() / base::kPerChunk].load(std::memory_order_relaxed);
   if (chunk == nullptr) return false;
-  const uint64_t due = stirred(thread_number() + calls.id()) % one_in;
-  return chunk[calls.id() % telemetry::kPerChunk].load(std::memory_order_relaxed) % one_in == due;
+  const uint64_t due = mixed(thread_number() + calls.id()) % one_in;
+  return chunk[calls.id() % base::kPerChunk].load(std::memory_order_relaxed) % one_in == due;
 }
 
-// Dumps that wait are the parent's to write.
+// Pending dumps are written by the parent.
 void CanaryState::Shared::inherit(Shared& parents) {
-  tallies = parents.tallies, why_skipped = parents.why_skipped;
+  counters = parents.counters, why_skipped = parents.why_skipped;
   mismatches = parents.mismatches, problems = parents.problems;
   last_number = parents.last_number;
 }
@@ -76,35 +72,37 @@ CanaryState::~CanaryState() {
   }
 }
 
-std::shared_ptr<CanaryTally> CanaryState::tally(const std::string& op, const std::string& kernel,
-                                                CanaryCheck check) {
+std::shared_ptr<CanaryCounters> CanaryState::counters(const std::string& op,
+                                                      const std::string& kernel,
+                                                      CanaryCheck check) {
   Shared& s = shared_.get();
   const std::lock_guard lock(s.lock);
-  auto& found = s.tallies[{op, kernel, check}];
-  if (found == nullptr) found = std::make_shared<CanaryTally>(op, kernel, check);
+  auto& found = s.counters[{op, kernel, check}];
+  if (found == nullptr) found = std::make_shared<CanaryCounters>(op, kernel, check);
   return found;
 }
 
-void CanaryState::skip(CanaryTally& tally, std::string_view why, bool is_problem) noexcept try {
-  if (tally.skipped.fetch_add(1, std::memory_order_relaxed) == 0) {
+void CanaryState::skip(CanaryCounters& c, std::string_view why, bool permanent) noexcept try {
+  if (c.skipped.fetch_add(1, std::memory_order_relaxed) == 0) {
     Shared& s = shared_.get();
     const std::lock_guard lock(s.lock);
-    s.why_skipped.emplace(&tally, why);
+    s.why_skipped.emplace(&c, why);
   }
-  if (is_problem && !tally.told.load(std::memory_order_relaxed) && !tally.told.exchange(true))
-    problem(tally.op, fmt::format("calls of kernel '{}' are not looked at: {}", tally.kernel, why));
+  if (permanent && !c.problem_reported.load(std::memory_order_relaxed) &&
+      !c.problem_reported.exchange(true))
+    problem(c.op, fmt::format("calls of kernel '{}' are not checked: {}", c.kernel, why));
 } catch (const std::exception&) {
-  // It is counted; for words there is no memory.
+  // Out of memory for the text; the call is counted.
 }
 
-void CanaryState::record(CanaryMismatch m, std::unique_ptr<DumpOrder> order) {
+void CanaryState::record(CanaryMismatch m, std::unique_ptr<DumpRequest> request) {
   bool queued = false;
   {
     Shared& s = shared_.get();
     const std::lock_guard lock(s.lock);
-    if (order != nullptr) order->dump.mismatch = m;
-    if (order != nullptr && s.waiting.size() < kMostWaiting) {
-      s.waiting.push_back({s.last_number + 1, std::move(order)});
+    if (request != nullptr) request->dump.mismatch = m;
+    if (request != nullptr && s.waiting.size() < kMostWaiting) {
+      s.waiting.push_back({s.last_number + 1, std::move(request)});
       queued = true;
     }
     s.mismatches.push_back({++s.last_number, std::move(m)});
@@ -112,14 +110,14 @@ void CanaryState::record(CanaryMismatch m, std::unique_ptr<DumpOrder> order) {
   }
   if (queued) {
     if (const Status posted = thread_.post([this] { write_one(); }); !posted.ok()) write_one();
-  } else if (order != nullptr) {
+  } else if (request != nullptr) {
     base::log(LogLevel::kWarn, "tune",
-              fmt::format("a dump of a call of '{}' is left out: {} wait to be written",
-                          order->dump.mismatch.op, kMostWaiting));
+              fmt::format("dump of a call of '{}' dropped: {} are waiting to be written",
+                          request->dump.mismatch.op, kMostWaiting));
   }
 }
 
-// Also on a thread that has nobody to catch anything.
+// Runs on a thread of its own, too, which nothing may leave as an exception.
 bool CanaryState::write_one() noexcept try {
   Shared& s = shared_.get();
   Waiting next;
@@ -129,10 +127,10 @@ bool CanaryState::write_one() noexcept try {
     next = std::move(s.waiting.front());
     s.waiting.pop_front();
   }
-  const DumpOrder& order = *next.order;
-  const auto path = add_dump(order.folder, order.most, order.dump);
+  const DumpRequest& request = *next.request;
+  const auto path = add_dump(request.folder, request.most, request.dump);
   if (!path.ok()) {
-    problem(order.dump.mismatch.op,
+    problem(request.dump.mismatch.op,
             fmt::format("inputs could not be dumped: {}", path.status().message()));
     return true;
   }
@@ -141,7 +139,7 @@ bool CanaryState::write_one() noexcept try {
     if (n.number == next.number) n.mismatch.dump = *path;
   return true;
 } catch (const std::exception& e) {
-  base::log(LogLevel::kError, "tune", fmt::format("a dump is not written: {}", e.what()));
+  base::log(LogLevel::kError, "tune", fmt::format("dump not written: {}", e.what()));
   return true;
 }
 
@@ -155,7 +153,7 @@ void CanaryState::problem(const std::string& op, const std::string& text) {
   base::log(LogLevel::kWarn, "tune", fmt::format("canary of op '{}': {}", op, text));
 }
 
-void CanaryState::forget_problems(const std::string& op) {
+void CanaryState::clear_problems(const std::string& op) {
   Shared& s = shared_.get();
   const std::lock_guard lock(s.lock);
   s.problems.erase(op);
@@ -172,21 +170,21 @@ std::vector<std::string> CanaryState::problems() {
 
 CanaryReport CanaryState::report() {
   CanaryReport to;
-  std::vector<std::shared_ptr<CanaryTally>> tallies;
+  std::vector<std::shared_ptr<CanaryCounters>> counters;
   {
     Shared& s = shared_.get();
     const std::lock_guard lock(s.lock);
-    for (const auto& [names, t] : s.tallies) {
+    for (const auto& [names, t] : s.counters) {
       const auto why = s.why_skipped.find(t.get());
-      tallies.push_back(t);
+      counters.push_back(t);
       to.kernels.push_back({t->op, t->kernel, t->check, 0, 0, t->mismatches.load(),
                             t->skipped.load(), why != s.why_skipped.end() ? why->second : ""});
     }
     for (const Numbered& n : s.mismatches) to.mismatches.push_back(n.mismatch);
   }
-  for (size_t i = 0; i < tallies.size(); ++i) {
-    to.kernels[i].calls = tallies[i]->calls.total();
-    to.kernels[i].checked = tallies[i]->checked.total();
+  for (size_t i = 0; i < counters.size(); ++i) {
+    to.kernels[i].calls = counters[i]->calls.total();
+    to.kernels[i].checked = counters[i]->checked.total();
   }
   return to;
 }

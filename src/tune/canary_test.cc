@@ -80,7 +80,7 @@ struct Floats {
   std::vector<float> data;
 };
 
-TEST_F(CanaryTest, OneInSoManyIsLookedAtExactly) {
+TEST_F(CanaryTest, SamplesExactlyOneInN) {
   watch("copy", {.one_in = 7});
   Floats x{1}, out{0};
   const TensorView xv = x.view(), ov = out.view();
@@ -96,7 +96,7 @@ TEST_F(CanaryTest, OneInSoManyIsLookedAtExactly) {
   EXPECT_EQ(count().calls, 105u);
 }
 
-TEST_F(CanaryTest, ManyThreadsWithFewCallsHaveTheirShare) {
+TEST_F(CanaryTest, ThreadsWithFewCallsAreSampledToo) {
   watch("copy", {.one_in = 100});
   Floats x{1}, out{0};
   const TensorView xv = x.view(), ov = out.view();
@@ -110,7 +110,7 @@ TEST_F(CanaryTest, ManyThreadsWithFewCallsHaveTheirShare) {
   EXPECT_LT(looked, 150);
 }
 
-TEST_F(CanaryTest, AChangeOfTheOpDoesNotBeginToCountAgain) {
+TEST_F(CanaryTest, AChangeOfTheOpKeepsTheCounters) {
   Floats x{1}, out{0};
   const TensorView xv = x.view(), ov = out.view();
   int n = 0;
@@ -121,7 +121,7 @@ TEST_F(CanaryTest, AChangeOfTheOpDoesNotBeginToCountAgain) {
   EXPECT_EQ(n, 3);
 }
 
-TEST_F(CanaryTest, WrongResultsAreToldAndMended) {
+TEST_F(CanaryTest, WrongResultsAreReportedAndRepaired) {
   watch("copy");
   Floats x{1, 2, 3}, out{0, 0, 0};
   const TensorView xv = x.view(), ov = out.view();
@@ -147,7 +147,7 @@ TEST_F(CanaryTest, WrongResultsAreToldAndMended) {
   EXPECT_EQ(count().mismatches, 1u);
 }
 
-TEST_F(CanaryTest, RightResultsAreLeftAsTheyAre) {
+TEST_F(CanaryTest, RightResultsAreUnchanged) {
   watch("copy");
   Floats x{1, NAN, -HUGE_VALF}, out{0, 0, 0};
   const TensorView xv = x.view(), ov = out.view();
@@ -172,7 +172,7 @@ TEST_F(CanaryTest, NanWhereTheReferenceHasANumberIsWrong) {
   EXPECT_EQ(out.data, x.data);
 }
 
-TEST_F(CanaryTest, TheToleranceOfTheRuleCounts) {
+TEST_F(CanaryTest, TheToleranceOfTheRuleApplies) {
   for (const double rtol : {0.5, 0.01}) {
     watch("copy", {.rtol = rtol});
     Floats x{1, 2}, out{0, 0};
@@ -184,7 +184,7 @@ TEST_F(CanaryTest, TheToleranceOfTheRuleCounts) {
   }
 }
 
-TEST_F(CanaryTest, StridesAreFollowedAndWhatLiesBetweenStays) {
+TEST_F(CanaryTest, StridesAreRespectedAndGapsUnchanged) {
   watch("copy");
   std::vector<float> x(12), out(24, -7.f);
   std::iota(x.begin(), x.end(), 1.f);
@@ -201,7 +201,7 @@ TEST_F(CanaryTest, StridesAreFollowedAndWhatLiesBetweenStays) {
     }
 }
 
-TEST_F(CanaryTest, WhatIsWrittenInPlaceIsComparedWithWhatWasThereBefore) {
+TEST_F(CanaryTest, InPlaceResultsAreComputedFromTheSavedInputs) {
   watch("add");
   Floats x{1, 2}, y{10, 20};
   const TensorView xv = x.view(), yv = y.view();
@@ -216,7 +216,7 @@ TEST_F(CanaryTest, WhatIsWrittenInPlaceIsComparedWithWhatWasThereBefore) {
   EXPECT_EQ(state_->report().mismatches.at(0).worst, "x[1]");
 }
 
-TEST_F(CanaryTest, AnOutputThatIsTheInputIsOneInTheCallOnly) {
+TEST_F(CanaryTest, AnAliasedOutputHasItsOwnMemoryInTheCopy) {
   watch("copy");
   Floats x{1, 2};
   const TensorView v = x.view();
@@ -242,7 +242,7 @@ TEST_F(CanaryTest, EveryTensorOfAListIsCompared) {
   EXPECT_EQ(state_->report().mismatches.at(0).worst, "outs[1][1]");
 }
 
-TEST_F(CanaryTest, EmptyTensorsHaveNothingWrong) {
+TEST_F(CanaryTest, EmptyTensorsPass) {
   for (const CanaryCheck check : {CanaryCheck::kValues, CanaryCheck::kFinite}) {
     watch("copy", {.check = check});
     const TensorView xv(static_cast<void*>(nullptr), DType::f32, std::vector<int64_t>{0, 4});
@@ -273,7 +273,7 @@ TEST_F(CanaryTest, FiniteInputsMustGiveFiniteOutputs) {
   EXPECT_EQ(count().why_skipped, "an input is not finite");
 }
 
-TEST_F(CanaryTest, TheKernelThatIsRightIsNotLookedAt) {
+TEST_F(CanaryTest, TheReferenceKernelIsNotChecked) {
   watch("copy");
   Floats x{1}, out{0};
   const TensorView xv = x.view(), ov = out.view();
@@ -281,7 +281,7 @@ TEST_F(CanaryTest, TheKernelThatIsRightIsNotLookedAt) {
   EXPECT_EQ(state_->report().kernels.size(), 1u);
 }
 
-TEST_F(CanaryTest, TracedAndCapturedCallsAreNotLookedAt) {
+TEST_F(CanaryTest, TracedAndCapturedCallsAreNotChecked) {
   watch("copy");
   Floats x{1}, out{0};
   const TensorView xv = x.view(), ov = out.view();
@@ -289,7 +289,7 @@ TEST_F(CanaryTest, TracedAndCapturedCallsAreNotLookedAt) {
     EXPECT_EQ(begin({Value(ov).c(), Value(xv).c()}, flag), nullptr);
 }
 
-TEST_F(CanaryTest, MemoryOfOtherDevicesIsNeverLookedAtAndThatIsSaidOnce) {
+TEST_F(CanaryTest, DeviceMemoryIsNotCheckedAndReportedOnce) {
   watch("copy");
   float somewhere[4] = {};
   const TensorView v(static_cast<void*>(somewhere), DType::f32, std::vector<int64_t>{2}, {},
@@ -298,8 +298,7 @@ TEST_F(CanaryTest, MemoryOfOtherDevicesIsNeverLookedAtAndThatIsSaidOnce) {
   ASSERT_EQ(state_->problems().size(), 1u);
   EXPECT_EQ(
       state_->problems()[0],
-      "op 'copy': calls of kernel 'quick' are not looked at: their tensors are not in memory of "
-      "the host");
+      "op 'copy': calls of kernel 'quick' are not checked: their tensors are not in host memory");
   EXPECT_EQ(count().skipped, 3u);
 }
 
@@ -314,7 +313,7 @@ TEST_F(CanaryTest, AnOpWithoutAReferenceIsAProblem) {
   EXPECT_TRUE(state_->problems().empty());
 }
 
-TEST_F(CanaryTest, ARuleForOtherOpsOrKernelsLooksAtNothing) {
+TEST_F(CanaryTest, ARuleForOtherOpsOrKernelsHasNoEffect) {
   Config c;
   c.canary = {CanaryRule{.op = "add"}, CanaryRule{.op = "copy", .kernel = "other.*"}};
   EXPECT_EQ(make_canary(c, shelf_.op_record("copy"), {}, state_), nullptr);
@@ -356,7 +355,7 @@ TEST_F(CanaryTest, ADumpThatCannotBeWrittenIsAProblem) {
   EXPECT_TRUE(base::eventually([&] { return !state_->problems().empty(); }));
 }
 
-TEST_F(CanaryTest, OnlyTheLastMismatchesAreRemembered) {
+TEST_F(CanaryTest, OnlyTheLastMismatchesAreKept) {
   for (size_t i = 0; i < CanaryState::kMostMismatches + 10; ++i) {
     CanaryMismatch m;
     m.worst = std::to_string(i);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparing tensors element by element: see yard/call_spec.h.
+// compare() of yard/call_spec.h: tensors element by element.
 #include <fmt/format.h>
 #include <yard/call_spec.h>
 
@@ -29,7 +29,7 @@ yard_tolerance_t tolerance(DType t, std::span<const yard_tolerance_t> stated) {
   }
 }
 
-// What overflows is at least this: the first number that does not fit.
+// The first power of two beyond the type's range, which stands for an overflow.
 double beyond(DType t) {
   switch (t) {
     case DType::f16:
@@ -61,31 +61,22 @@ class Comparison {
         t_(tolerance),
         type_(f_.dtype()),
         size_(static_cast<int64_t>(tune::element_size(type_))),
-        index_(static_cast<size_t>(f_.rank()), 0),
         d_(to) {}
 
   void run() {
-    if (f_.numel() == 0) return;
-    const size_t rank = index_.size();
-    const int64_t width = rank > 0 ? f_.shape()[rank - 1] : 1;
-    for (int64_t rows = f_.numel() / width; rows > 0; --rows) {
-      row(width);
-      for (size_t i = rank > 0 ? rank - 1 : 0; i-- > 0;) {
-        if (++index_[i] < f_.shape()[i]) break;
-        index_[i] = 0;
-      }
-    }
+    tune::for_each_row(f_, [&](const std::vector<int64_t>& index, int64_t offset, int64_t width) {
+      row(index, offset, width);
+      return true;
+    });
   }
 
  private:
-  void row(int64_t width) {
-    int64_t from = 0;
-    for (size_t i = 0; i + 1 < index_.size(); ++i) from += index_[i] * f_.strides()[i];
-    const int64_t step = index_.empty() ? 0 : f_.strides()[index_.size() - 1];
+  void row(const std::vector<int64_t>& index, int64_t from, int64_t width) {
+    const int64_t step = index.empty() ? 0 : f_.strides()[index.size() - 1];
     const auto at = [&](const TensorView& v, int64_t i) {
       return static_cast<const char*>(v.data()) + (from + i * step) * size_;
     };
-    double magnitude = -1;  // not known yet
+    double magnitude = -1;  // of the row, computed at its first difference
     for (int64_t i = 0; i < width; ++i) {
       if (std::memcmp(at(f_, i), at(e_, i), static_cast<size_t>(size_)) == 0) continue;
       d_.equal_bits = false;
@@ -95,16 +86,17 @@ class Comparison {
           if (const double v = std::fabs(tune::load(type_, at(e_, k))); std::isfinite(v))
             magnitude = std::max(magnitude, v);
       }
-      element(i, tune::load(type_, at(f_, i)), tune::load(type_, at(e_, i)), magnitude);
+      element(index, i, tune::load(type_, at(f_, i)), tune::load(type_, at(e_, i)), magnitude);
     }
   }
 
-  void element(int64_t column, double found, double expected, double magnitude) {
+  void element(const std::vector<int64_t>& row, int64_t column, double found, double expected,
+               double magnitude) {
     const Errors error = errors(found, expected);
     d_.max_abs = std::max(d_.max_abs, error.abs);
     d_.max_rel = std::max(d_.max_rel, error.rel);
     double abs = error.abs, reference = std::fabs(expected);
-    // One side of the edge of what fits: as far apart as if there were one more number behind it.
+    // Exactly one of the two overflowed: infinity counts as the next number beyond the range.
     if (std::isinf(abs) && !std::isnan(found) && !std::isnan(expected)) {
       const auto near = [&](double v) {
         return std::isinf(v) ? std::copysign(beyond(type_), v) : v;
@@ -118,9 +110,9 @@ class Comparison {
     if (ratio > 1) d_.within = false;
     if (ratio <= d_.ratio) return;
     d_.ratio = ratio, d_.worst_found = found, d_.worst_expected = expected;
-    if (!index_.empty()) index_.back() = column;
-    d_.worst = fmt::format("{}[{}]", name_, fmt::join(index_, ","));
-    if (!index_.empty()) index_.back() = 0;
+    std::vector<int64_t> index = row;
+    if (!index.empty()) index.back() = column;
+    d_.worst = fmt::format("{}[{}]", name_, fmt::join(index, ","));
   }
 
   const std::string& name_;
@@ -128,7 +120,6 @@ class Comparison {
   const yard_tolerance_t t_;
   const DType type_;
   const int64_t size_;
-  std::vector<int64_t> index_;
   Difference& d_;
 };
 

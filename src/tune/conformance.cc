@@ -1,26 +1,141 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance: the same call to the reference kernel and to each other one.
 #include "tune/conformance.h"
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <limits>
+#include <optional>
+#include <span>
 
-#include "tune/case_run.h"
-#include "tune/tally.h"
+#include "tune/elements.h"
 
 namespace yard::tune {
 namespace {
 
 using Verdict = Outcome::Verdict;
 
+constexpr size_t kFailuresKept = 8;
+
+// Counts the outcomes of one kernel, and compares them with the expectations for it.
+class ReportBuilder {
+ public:
+  // `used` has an element for each expectation and outlives the builder.
+  ReportBuilder(KernelReport report, std::span<const Expectation> expectations,
+                std::vector<bool>& used);
+
+  void add(const Outcome& outcome, VerifyCase where);
+  // `complete`: all cases were run; only then is a pass known to be unexpected.
+  KernelReport finish(bool complete) &&;
+
+ private:
+  // An expectation for this kernel and op, and the outcomes of the calls that match it.
+  struct Line {
+    size_t index;
+    const Expectation* e;
+    size_t passed = 0, failed = 0;
+    VerifyCase last_pass;
+  };
+
+  Line* find(const VerifyCase& where);
+  void fail(VerifyCase where);
+  void note(const std::string& reason, const std::string& detail);
+
+  KernelReport r_;
+  std::vector<Line> lines_;
+  std::vector<bool>& used_;
+  bool worst_failed_ = false;
+};
+
+ReportBuilder::ReportBuilder(KernelReport report, std::span<const Expectation> expectations,
+                             std::vector<bool>& used)
+    : r_(std::move(report)), used_(used) {
+  for (size_t i = 0; i < expectations.size(); ++i)
+    if (const Expectation& e = expectations[i];
+        glob_matches(e.kernel, r_.id) && glob_matches(e.op, r_.op))
+      lines_.push_back({i, &e, 0, 0, {}});
+}
+
+// The first expectation that matches the call.
+ReportBuilder::Line* ReportBuilder::find(const VerifyCase& where) {
+  const std::string with = fmt::format("{} contents={}", where.call, to_string(where.contents));
+  for (Line& l : lines_) {
+    if (!glob_matches(l.e->call, where.call) && !glob_matches(l.e->call, with)) continue;
+    used_[l.index] = true;
+    return &l;
+  }
+  return nullptr;
+}
+
+void ReportBuilder::note(const std::string& reason, const std::string& detail) {
+  for (VerifyReason& n : r_.reasons) {
+    if (n.reason != reason) continue;
+    ++n.count;
+    return;
+  }
+  r_.reasons.push_back({reason, detail, 1});
+}
+
+void ReportBuilder::fail(VerifyCase where) {
+  ++r_.failed;
+  if (!worst_failed_ || where.error > r_.worst.error) r_.worst = where;
+  worst_failed_ = true;
+  if (r_.failures.size() < kFailuresKept) r_.failures.push_back(std::move(where));
+}
+
+void ReportBuilder::add(const Outcome& outcome, VerifyCase where) {
+  where.error = outcome.error, where.what = outcome.what;
+  Line* line = find(where);
+  const bool unsupported = line != nullptr && line->e->kind == Expectation::Kind::kUnsupported;
+  if (outcome.verdict == Verdict::kSkipped) {
+    ++r_.skipped;
+    return note(outcome.reason, outcome.what);
+  }
+  if (outcome.verdict == Verdict::kDeclined) {
+    ++r_.declined;
+    return note("declined", outcome.what);
+  }
+  r_.errors.push_back(outcome.error);
+  if (unsupported) {
+    where.error = std::numeric_limits<double>::infinity();
+    where.what = fmt::format("the kernel takes it, but line {} says unsupported: {}", line->e->line,
+                             line->e->reason);
+    return fail(std::move(where));
+  }
+  if (outcome.verdict == Verdict::kPassed) {
+    ++r_.passed;
+    if (line != nullptr) ++line->passed, line->last_pass = where;
+    if (!worst_failed_ && (r_.worst.call.empty() || where.error > r_.worst.error))
+      r_.worst = std::move(where);
+    return;
+  }
+  if (line == nullptr) return fail(std::move(where));
+  ++line->failed, ++r_.expected;
+  note("expected", line->e->reason);
+}
+
+KernelReport ReportBuilder::finish(bool complete) && {
+  for (Line& l : lines_) {
+    if (!complete || l.e->kind != Expectation::Kind::kFails || l.failed > 0 || l.passed == 0)
+      continue;
+    l.last_pass.error = std::numeric_limits<double>::infinity();
+    l.last_pass.what =
+        fmt::format("unexpected pass: line {} says that one of {} such calls fails: {}", l.e->line,
+                    l.passed, l.e->reason);
+    --r_.passed;
+    fail(std::move(l.last_pass));
+  }
+  std::stable_sort(r_.reasons.begin(), r_.reasons.end(),
+                   [](const VerifyReason& a, const VerifyReason& b) { return a.count > b.count; });
+  return std::move(r_);
+}
+
 Outcome failure(std::string what) {
   return {Verdict::kFailed, std::numeric_limits<double>::infinity(), "", std::move(what)};
 }
 
-Outcome judge_failure(const Candidate& c, const CaseRun& t, const Status& status) {
-  if (c.claims(YARD_KERNEL_FAILS_BEFORE_WRITING))
+Outcome judge_failure(const KernelRunner& k, const CaseRun& t, const Status& status) {
+  if (k.has_flag(YARD_KERNEL_FAILS_BEFORE_WRITING))
     if (const std::string damage = t.found.damage(true); !damage.empty())
       return failure(fmt::format("failed, promised to fail before writing, and {}", damage));
   if (status.error_class() == ErrorClass::kDeclined)
@@ -28,13 +143,13 @@ Outcome judge_failure(const Candidate& c, const CaseRun& t, const Status& status
   return failure(std::string(status.message()));
 }
 
-// Same inputs, same bits; what is in the outputs beforehand is no input.
-std::string differs_when_repeated(const Candidate& c, const CaseRun& t, int repeats) {
+// The same inputs must give the same bits, whatever the outputs held before.
+std::string differs_when_repeated(const KernelRunner& k, const CaseRun& t, int repeats) {
   const std::vector<char> bits = t.found.bits();
   for (int i = 1; i < repeats; ++i) {
     t.found.restore();
     t.found.scramble();
-    if (const Status s = c.run(t.call, t.found); !s.ok())
+    if (const Status s = k.run(t.call, t.found); !s.ok())
       return fmt::format("succeeds at first and fails when repeated: {}", s.message());
     if (t.found.bits() != bits)
       return fmt::format("claims to be deterministic, but run {} gave other bits", i + 1);
@@ -42,29 +157,26 @@ std::string differs_when_repeated(const Candidate& c, const CaseRun& t, int repe
   return "";
 }
 
-// NaN has no sign worth telling.
-std::string figures(double v) { return std::isnan(v) ? "nan" : fmt::format("{:.9g}", v); }
-
-Outcome judge(const Candidate& c, const CaseRun& t, std::span<const yard_tolerance_t> tolerances,
+Outcome judge(const KernelRunner& k, const CaseRun& t, std::span<const yard_tolerance_t> tolerances,
               int repeats) {
   Outcome outcome;
-  if (!c.takes(t.call, &outcome)) return outcome;
+  if (!k.accepts(t.call, &outcome)) return outcome;
   if (!t.reference.ok())
     return {Verdict::kSkipped, 0, "no_reference",
             "the reference kernel fails: " + std::string(t.reference.message())};
   t.found.restore();
-  const Status status = c.run(t.call, t.found);
+  const Status status = k.run(t.call, t.found);
   if (std::string damage = t.found.damage(); !damage.empty()) return failure(std::move(damage));
-  if (!status.ok()) return judge_failure(c, t, status);
+  if (!status.ok()) return judge_failure(k, t, status);
   const Difference d = compare(t.found.written(), t.expected.written(), tolerances);
   outcome.error = d.ratio;
   if (!d.worst.empty())
     outcome.what = fmt::format("{} is {} where the reference has {}", d.worst,
-                               figures(d.worst_found), figures(d.worst_expected));
+                               format_element(d.worst_found), format_element(d.worst_expected));
   if (!d.within) {
     outcome.verdict = Verdict::kFailed;
-  } else if (c.claims(YARD_KERNEL_DETERMINISTIC)) {
-    if (std::string what = differs_when_repeated(c, t, repeats); !what.empty())
+  } else if (k.has_flag(YARD_KERNEL_DETERMINISTIC)) {
+    if (std::string what = differs_when_repeated(k, t, repeats); !what.empty())
       return failure(std::move(what));
   }
   return outcome;
@@ -72,22 +184,22 @@ Outcome judge(const Candidate& c, const CaseRun& t, std::span<const yard_toleran
 
 class ConformanceRun {
  public:
-  ConformanceRun(const Subject& subject, const VerifyOptions& options, std::vector<bool>& used)
-      : record_(*subject.op_record), options_(options) {
-    for (const std::string& id : subject.kernels) {
+  ConformanceRun(const OpUnderTest& op, const VerifyOptions& options, std::vector<bool>& used)
+      : record_(*op.op_record), options_(options) {
+    for (const std::string& id : op.kernels) {
       const registry::Kernel& k = *record_.kernels.find(id)->second;
       KernelReport report;
       report.op = k.op, report.id = k.id, report.backend = k.backend_name, report.kind = k.kind;
       kernels_.push_back(
-          {Candidate(subject, k), Tally(std::move(report), options.expectations, used)});
+          {KernelRunner(op, k), ReportBuilder(std::move(report), options.expectations, used)});
     }
-    if (const registry::Kernel* k = oracle_of(record_)) oracle_.emplace(subject, *k);
+    if (const registry::Kernel* k = reference_kernel(record_)) reference_.emplace(op, *k);
   }
 
   // False if `step` ended it.
   bool cases(const Step& step) {
     const op::Program& program = *record_.op->program;
-    if (!oracle_) return skip_all("the op has no reference kernel"), true;
+    if (!reference_) return skip_all("the op has no reference kernel"), true;
     Generator generator(program, &record_.op->d, seed_of(program, options_.seed),
                         options_.max_elements);
     size_t done = 0;
@@ -95,11 +207,11 @@ class ConformanceRun {
          ++tries) {
       std::optional<Case> c = generator.next();
       if (!c) break;
-      if (!oracle_->takes(c->call, nullptr)) continue;
+      if (!reference_->accepts(c->call, nullptr)) continue;
       CaseRun run(program, *std::move(c));
-      watch(oracle_->kernel(), run);
-      run.reference = oracle_->run(run.call, run.expected);
-      // A call that the op's meaning calls wrong is nobody's to run.
+      watch(reference_->kernel(), run);
+      run.reference = reference_->run(run.call, run.expected);
+      // Calls that the reference kernel rejects as invalid are not run by others.
       if (run.reference.error_class() == ErrorClass::kCaller) continue;
       if (!step(done, failed_)) return false;
       judge_all(run);
@@ -111,14 +223,14 @@ class ConformanceRun {
 
   std::vector<KernelReport> finish(bool complete) && {
     std::vector<KernelReport> to;
-    for (Copied& h : kernels_) to.push_back(std::move(h.tally).finish(complete));
+    for (UnderTest& k : kernels_) to.push_back(std::move(k.report).finish(complete));
     return to;
   }
 
  private:
-  struct Copied {
-    Candidate candidate;
-    Tally tally;
+  struct UnderTest {
+    KernelRunner runner;
+    ReportBuilder report;
   };
 
   void watch(const registry::Kernel& kernel, const CaseRun& run) const {
@@ -126,37 +238,103 @@ class ConformanceRun {
   }
 
   void judge_all(const CaseRun& run) {
-    for (Copied& h : kernels_) {
+    for (UnderTest& k : kernels_) {
       Outcome o;
-      watch(h.candidate.kernel(), run);
-      // The reference kernel has nobody to lean on.
-      if (&h.candidate.kernel() == &oracle_->kernel() && !run.reference.ok())
+      watch(k.runner.kernel(), run);
+      // The reference kernel itself has nothing to be compared with.
+      if (&k.runner.kernel() == &reference_->kernel() && !run.reference.ok())
         o = failure(std::string(run.reference.message()));
       else
-        o = judge(h.candidate, run, record_.op->tolerances, options_.repeats);
+        o = judge(k.runner, run, record_.op->tolerances, options_.repeats);
       failed_ += o.verdict == Verdict::kFailed ? 1 : 0;
-      h.tally.add(o, run.where);
+      k.report.add(o, run.where);
     }
   }
 
   void skip_all(const char* why) {
-    for (Copied& h : kernels_) h.tally.add({Verdict::kSkipped, 0, "no_reference", why}, {});
+    for (UnderTest& k : kernels_) k.report.add({Verdict::kSkipped, 0, "no_reference", why}, {});
   }
 
   const registry::OpRecord& record_;
   const VerifyOptions& options_;
-  std::vector<Copied> kernels_;
-  std::optional<Candidate> oracle_;
+  std::vector<UnderTest> kernels_;
+  std::optional<KernelRunner> reference_;
   size_t failed_ = 0;
+};
+
+class SmokeTest {
+ public:
+  SmokeTest(const OpUnderTest& op, const SmokeTestOptions& options)
+      : op_(op), record_(*op.op_record), options_(options) {
+    if (const registry::Kernel* k = reference_kernel(record_)) reference_.emplace(op, *k);
+  }
+
+  SmokeTestReport all() {
+    for (const std::string& id : op_.kernels) {
+      one(KernelRunner(op_, *record_.kernels.find(id)->second));
+      if (!report_.damage.empty()) break;
+    }
+    return std::move(report_);
+  }
+
+ private:
+  void one(const KernelRunner& kernel) {
+    const op::Program& program = *record_.op->program;
+    Generator generator(program, &record_.op->d, seed_of(program, options_.seed),
+                        options_.max_elements);
+    ++report_.kernels;
+    size_t done = 0;
+    for (size_t tries = 0; done < options_.cases && tries < kTriesPerCase * options_.cases;
+         ++tries) {
+      std::optional<Case> c = generator.next();
+      if (!c) break;
+      if (!kernel.accepts(c->call, nullptr)) continue;
+      CaseRun run(program, *std::move(c));
+      if (is_invalid(run)) continue;
+      ++done;
+      if (!stays_in_bounds(kernel, run)) break;
+    }
+  }
+
+  // Whether the reference kernel rejects the call as invalid; the behaviour of kernels is then undefined.
+  bool is_invalid(const CaseRun& run) {
+    if (!reference_ || !reference_->accepts(run.call, nullptr)) return false;
+    watch(reference_->kernel(), run);
+    return reference_->run(run.call, run.expected).error_class() == ErrorClass::kCaller;
+  }
+
+  bool stays_in_bounds(const KernelRunner& kernel, const CaseRun& run) {
+    watch(kernel.kernel(), run);
+    ++report_.runs;
+    const Status status = kernel.run(run.call, run.found);
+    const bool promised = !status.ok() && kernel.has_flag(YARD_KERNEL_FAILS_BEFORE_WRITING);
+    report_.damage = run.found.damage(promised);
+    return report_.damage.empty();
+  }
+
+  void watch(const registry::Kernel& kernel, const CaseRun& run) const {
+    if (options_.watch) options_.watch(kernel.id, run.where);
+  }
+
+  const OpUnderTest& op_;
+  const registry::OpRecord& record_;
+  const SmokeTestOptions& options_;
+  std::optional<KernelRunner> reference_;
+  SmokeTestReport report_;
 };
 
 }  // namespace
 
-std::vector<KernelReport> conform(const Subject& subject, const VerifyOptions& options,
-                                  const Step& step, std::vector<bool>& used, bool* finished) {
-  ConformanceRun run(subject, options, used);
+std::vector<KernelReport> check_conformance(const OpUnderTest& op, const VerifyOptions& options,
+                                            const Step& step, std::vector<bool>& used,
+                                            bool* finished) {
+  ConformanceRun run(op, options, used);
   *finished = run.cases(step);
   return std::move(run).finish(*finished);
+}
+
+SmokeTestReport run_smoke_test(const OpUnderTest& op, const SmokeTestOptions& options) {
+  return SmokeTest(op, options).all();
 }
 
 }  // namespace yard::tune

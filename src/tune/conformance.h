@@ -1,31 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holding the kernels of one op against its reference kernel. The interface is yard/verify.h.
+// Tests of the kernels of one op on generated calls: conformance with the reference kernel (verify() of yard/verify.h),
+// and a smoke test that ignores results.
 #pragma once
 
 #include <yard/verify.h>
 
-#include <memory>
-#include <set>
+#include <functional>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "registry/changes.h"
-#include "select/candidate_set.h"
+#include "tune/kernel_runner.h"
 
 namespace yard::tune {
 
-// What is being verified.
-struct Subject {
-  std::shared_ptr<const registry::OpRecord> op_record;
-  std::set<std::string> kernels;  // ids
-  select::Surroundings where;
-};
-
-// Called before each case with how many are done and have failed; false ends the run.
+// Called before each case with the number of cases done and failed; false ends the run.
 using Step = std::function<bool(size_t done, size_t failed)>;
 
-// One report for each kernel of the subject. `used` has a place for each expectation of the options; those
-// that matched a call are set. False in `finished` if `step` ended it.
-std::vector<KernelReport> conform(const Subject& subject, const VerifyOptions& options,
-                                  const Step& step, std::vector<bool>& used, bool* finished);
+// One report for each kernel under test. `used` has an element for each expectation of the options; those that matched
+// a call are set. `finished` is false if `step` ended the run.
+std::vector<KernelReport> check_conformance(const OpUnderTest& op, const VerifyOptions& options,
+                                            const Step& step, std::vector<bool>& used,
+                                            bool* finished);
+
+struct SmokeTestOptions {
+  size_t cases = 4;  // accepted by each kernel
+  int64_t max_elements = 2048;
+  uint64_t seed = 1;
+  // Called before each run.
+  std::function<void(std::string_view kernel, const VerifyCase&)> watch;
+};
+
+struct SmokeTestReport {
+  size_t kernels = 0, runs = 0;
+  std::string damage;  // memory that the last kernel changed and must not; empty: none
+};
+
+// Runs each kernel on a few calls to see whether it crashes or writes where it must not. Kernels may fail and decline.
+// Calls that the reference kernel rejects as invalid are skipped.
+SmokeTestReport run_smoke_test(const OpUnderTest& op, const SmokeTestOptions& options);
 
 }  // namespace yard::tune

@@ -29,7 +29,7 @@ class Conformance : public ::testing::Test {
   static plugin::Tensor argument(const yard_value_t* args, int i) {
     return plugin::Tensor(args[i].u.tensor);
   }
-  CopyShelf shelf;
+  CopyOp shelf;
   std::unique_ptr<fault::FaultKernel> kernel;
 };
 
@@ -37,7 +37,7 @@ std::string first_failure(const KernelReport& r) {
   return r.failures.empty() ? "nothing failed" : r.failures[0].what;
 }
 
-TEST_F(Conformance, ARightKernelPasses) {
+TEST_F(Conformance, ACorrectKernelPasses) {
   const KernelReport r = verify({}, YARD_KERNEL_DETERMINISTIC);
   EXPECT_EQ(r.failed, 0u) << first_failure(r);
   EXPECT_EQ(r.passed, 60u);
@@ -47,7 +47,7 @@ TEST_F(Conformance, ARightKernelPasses) {
   EXPECT_TRUE(shelf.finished);
 }
 
-TEST_F(Conformance, TheReferenceIsHeldToItsPromises) {
+TEST_F(Conformance, TheReferenceKernelIsCheckedToo) {
   const KernelReport r = shelf.run({"reference.copy"}).at(0);
   EXPECT_EQ(r.passed, 60u) << first_failure(r);
 }
@@ -67,7 +67,7 @@ TEST_F(Conformance, WrongNumbersInFewCalls) {
   EXPECT_GT(r.passed, r.failed);
 }
 
-TEST_F(Conformance, OneElementBehindTheEnd) {
+TEST_F(Conformance, WritesOneElementPastTheEnd) {
   const KernelReport r = verify({.callback = [](yard_call_t*, const yard_value_t* args, uint32_t) {
     const plugin::Tensor out = argument(args, 0);
     if (!out.is_compact()) return int32_t{YARD_OK};
@@ -77,11 +77,11 @@ TEST_F(Conformance, OneElementBehindTheEnd) {
   }});
   EXPECT_GT(r.failed, 20u);
   EXPECT_THAT(r.failures,
-              Each(Field(&VerifyCase::what, HasSubstr("0 bytes behind its last element"))));
+              Each(Field(&VerifyCase::what, HasSubstr("0 bytes after its last element"))));
   EXPECT_TRUE(std::isinf(r.worst.error));
 }
 
-TEST_F(Conformance, BetweenTheElements) {
+TEST_F(Conformance, WritesBetweenElements) {
   const KernelReport r =
       verify({.callback =
                   [](yard_call_t*, const yard_value_t* args, uint32_t) {
@@ -97,7 +97,7 @@ TEST_F(Conformance, BetweenTheElements) {
   EXPECT_THAT(r.failures, Each(Field(&VerifyCase::what, HasSubstr("between its elements"))));
 }
 
-TEST_F(Conformance, AnInputIsChanged) {
+TEST_F(Conformance, ChangesAnInput) {
   const KernelReport r = verify({.callback = [](yard_call_t*, const yard_value_t* args, uint32_t) {
     const plugin::Tensor out = argument(args, 0), x = argument(args, 1);
     if (x.numel() > 0 && x.c()->data != out.c()->data) x.data<char>()[0] ^= 1;
@@ -107,14 +107,14 @@ TEST_F(Conformance, AnInputIsChanged) {
   EXPECT_THAT(first_failure(r), HasSubstr("changed 'x', which is only read"));
 }
 
-TEST_F(Conformance, NotDeterministicThoughItSaysSo) {
+TEST_F(Conformance, NotDeterministicDespiteItsFlag) {
   const fault::Behaviour b{.rate = 0.5, .wrong_numbers = true, .offset = 4e-6};
   const KernelReport r = verify(b, YARD_KERNEL_DETERMINISTIC);
   EXPECT_GT(r.failed, 10u);
   EXPECT_THAT(first_failure(r), HasSubstr("claims to be deterministic"));
 }
 
-TEST_F(Conformance, WithoutTheClaimBitsMayDiffer) {
+TEST_F(Conformance, WithoutTheFlagBitsMayDiffer) {
   const KernelReport r = verify({.rate = 0.5, .wrong_numbers = true, .offset = 4e-6});
   EXPECT_EQ(r.failed, 0u) << first_failure(r);
   EXPECT_GT(r.worst.error, 0);
@@ -123,7 +123,7 @@ TEST_F(Conformance, WithoutTheClaimBitsMayDiffer) {
 
 TEST_F(Conformance, FailsByException) {
   for (const fault::Throws t : {fault::Throws::kStandard, fault::Throws::kForeign}) {
-    CopyShelf fresh;
+    CopyOp fresh;
     std::swap(shelf.shelf, fresh.shelf);
     const KernelReport r = verify({.throws = t, .message = "out of luck"});
     EXPECT_EQ(r.failed, 60u);
@@ -150,9 +150,7 @@ void reads_too_far(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
   for (int64_t i = 0; i < x.numel(); ++i) out.data<float>()[i] = from[i] + 0 * from[i + 1];
 }
 
-KernelReport plain(CopyShelf& shelf, plugin::Kernel k) {
-  return shelf.verify(k.backend("plain").d);
-}
+KernelReport plain(CopyOp& shelf, plugin::Kernel k) { return shelf.verify(k.backend("plain").d); }
 
 TEST_F(Conformance, NanTurnedIntoZero) {
   const KernelReport r = plain(shelf, plugin::Kernel::of<nan_to_zero>("copy", "default.nan"));
@@ -168,7 +166,7 @@ TEST_F(Conformance, InfinityTurnedIntoANumber) {
   EXPECT_THAT(r.failures, Each(Field(&VerifyCase::contents, Contents::kInfinity)));
 }
 
-TEST_F(Conformance, WhatLiesBehindAnInputSpoilsTheResult) {
+TEST_F(Conformance, ReadingPastAnInputSpoilsTheResult) {
   const yard_limit_t limits[] = {plugin::dtypes({YARD_F32}), plugin::compact()};
   const KernelReport r =
       plain(shelf, plugin::Kernel::of<reads_too_far>("copy", "default.far").limits(limits));
@@ -183,7 +181,7 @@ TEST_F(Conformance, AKernelThatReadsItsOutputIsNotDeterministic) {
   EXPECT_GT(r.failed, 0u);
 }
 
-TEST_F(Conformance, DecliningIsNoFailure) {
+TEST_F(Conformance, DecliningIsNotAFailure) {
   const KernelReport r = verify(
       {.when = fault::dim_at_least(1, -1, 100), .code = YARD_DECLINED, .message = "too wide"});
   EXPECT_EQ(r.failed, 0u);
@@ -195,14 +193,14 @@ TEST_F(Conformance, DecliningIsNoFailure) {
   EXPECT_EQ(r.reasons[0].count, r.declined);
 }
 
-TEST_F(Conformance, AFailureThatPromisedToWriteNothing) {
+TEST_F(Conformance, WritesDespiteFailingBeforeWriting) {
   const fault::Behaviour b{.after_writing = true, .code = YARD_DECLINED};
   const KernelReport r = verify(b, YARD_KERNEL_FAILS_BEFORE_WRITING);
   EXPECT_GT(r.failed, 0u);
   EXPECT_THAT(first_failure(r), HasSubstr("promised to fail before writing"));
 }
 
-TEST_F(Conformance, CallsItDoesNotTakeAreSkippedWithTheReason) {
+TEST_F(Conformance, UnsupportedCallsAreSkippedWithTheReason) {
   const yard_limit_t limits[] = {plugin::dtypes({YARD_F32}), plugin::compact()};
   const KernelReport r =
       plain(shelf, plugin::Kernel::of<copy>("copy", "default.f32").limits(limits));
@@ -218,7 +216,7 @@ TEST_F(Conformance, CallsItDoesNotTakeAreSkippedWithTheReason) {
   EXPECT_EQ(counted, r.skipped);
 }
 
-TEST_F(Conformance, WithoutAReferenceThereIsNothingToSay) {
+TEST_F(Conformance, WithoutAReferenceEverythingIsSkipped) {
   registry::testing::Shelf bare;
   bare.put(registry::testing::op_of(kCopy), registry::testing::backend_of("plain"),
            plugin::Kernel::of<copy>("copy", "default.only").backend("plain").d);
@@ -232,17 +230,17 @@ TEST_F(Conformance, WithoutAReferenceThereIsNothingToSay) {
 TEST_F(Conformance, TheSameSeedGivesTheSameReport) {
   const fault::Behaviour b{.wrong_numbers = true};
   const KernelReport one = verify(b);
-  CopyShelf fresh;
+  CopyOp fresh;
   std::swap(shelf.shelf, fresh.shelf);
   const KernelReport two = verify(b);
   EXPECT_EQ(one.worst.call, two.worst.call);
   EXPECT_EQ(one.errors, two.errors);
 }
 
-TEST_F(Conformance, CanBeEnded) {
+TEST_F(Conformance, CanBeCancelled) {
   bool finished = true;
   std::vector<bool> used;
-  const auto reports = conform(
+  const auto reports = check_conformance(
       {shelf.shelf.op_record("copy"), {"reference.copy"}, {}}, {},
       [](size_t done, size_t) { return done < 5; }, used, &finished);
   EXPECT_FALSE(finished);
@@ -255,7 +253,7 @@ VerifyOptions expecting(const char* text) {
   return o;
 }
 
-TEST_F(Conformance, AnExpectedFailureIsNone) {
+TEST_F(Conformance, AnExpectedFailureDoesNotCount) {
   const KernelReport r =
       verify({.wrong_numbers = true}, 0, expecting("fault.* copy * : fails : off by one"));
   EXPECT_EQ(r.failed, 0u);
@@ -272,7 +270,7 @@ TEST_F(Conformance, AnUnexpectedPassFails) {
               AllOf(HasSubstr("unexpected pass"), HasSubstr("line 1"), HasSubstr("was repaired")));
 }
 
-TEST_F(Conformance, TakingWhatIsListedAsUnsupportedFails) {
+TEST_F(Conformance, AcceptingAnUnsupportedCallFails) {
   const KernelReport r =
       verify({}, 0, expecting("fault.k copy copy(bf16* : unsupported : only f32"));
   EXPECT_GT(r.failed, 10u);
@@ -280,7 +278,7 @@ TEST_F(Conformance, TakingWhatIsListedAsUnsupportedFails) {
   EXPECT_THAT(first_failure(r), HasSubstr("says unsupported: only f32"));
 }
 
-TEST_F(Conformance, ExpectationsMaySpeakOfContents) {
+TEST_F(Conformance, ExpectationsCanMatchContents) {
   shelf.shelf.put(plugin::Kernel::of<nan_to_zero>("copy", "default.nan").backend("plain").d);
   const KernelReport r =
       shelf
@@ -290,6 +288,62 @@ TEST_F(Conformance, ExpectationsMaySpeakOfContents) {
   EXPECT_EQ(r.failed, 0u) << first_failure(r);
   EXPECT_GT(r.expected, 0u);
   EXPECT_EQ(shelf.used, (std::vector<bool>{true, false}));
+}
+
+class SmokeTest : public ::testing::Test {
+ protected:
+  SmokeTestReport run(fault::Behaviour b, uint32_t flags = 0) {
+    b.delegate = &shelf.reference;
+    kernel = std::make_unique<fault::FaultKernel>(
+        fault::Spec{.op = "copy", .id = "fault.k", .flags = flags}, std::move(b));
+    shelf.shelf.put(kernel->descriptor());
+    SmokeTestOptions options;
+    options.watch = [this](std::string_view id, const VerifyCase& c) {
+      watched.push_back(std::string(id) + " " + c.call);
+    };
+    return run_smoke_test({shelf.shelf.op_record("copy"), {"fault.k"}, {}}, options);
+  }
+  static int32_t overstep(yard_call_t*, const yard_value_t* args, uint32_t) {
+    const plugin::Tensor out(args[0].u.tensor);
+    out.data<char>()[-1] = 77;
+    return YARD_OK;
+  }
+  CopyOp shelf;
+  std::unique_ptr<fault::FaultKernel> kernel;
+  std::vector<std::string> watched;
+};
+
+TEST_F(SmokeTest, RunsEachKernelOnAFewCallsAndReportsEachBeforehand) {
+  const SmokeTestReport e = run({});
+  EXPECT_EQ(e.damage, "");
+  EXPECT_EQ(e.kernels, 1u);
+  EXPECT_EQ(e.runs, 4u);
+  ASSERT_EQ(watched.size(), 8u);  // the reference first: is the call one?
+  EXPECT_THAT(watched[0], HasSubstr("reference.copy copy("));
+  EXPECT_THAT(watched[1], HasSubstr("fault.k copy("));
+}
+
+TEST_F(SmokeTest, WrongResultsAreIgnored) {
+  EXPECT_EQ(run({.wrong_numbers = true, .offset = 0.25}).damage, "");
+}
+
+TEST_F(SmokeTest, FailuresAreIgnored) {
+  EXPECT_EQ(run({.callback = [](auto...) { return int32_t{YARD_FAULT}; }}).damage, "");
+}
+
+TEST_F(SmokeTest, AnOutOfBoundsWriteIsFoundAtOnce) {
+  const SmokeTestReport e = run({.callback = overstep});
+  EXPECT_THAT(e.damage, HasSubstr("out"));
+  EXPECT_EQ(e.runs, 1u);
+  EXPECT_THAT(watched.back(), HasSubstr("fault.k"));
+}
+
+TEST_F(SmokeTest, AnOpWithoutReferenceIsTestedToo) {
+  registry::testing::Shelf bare;
+  yard_kernel_t k = plugin::Kernel::of<copy>("copy", "default.copy").backend("plain").d;
+  bare.put(registry::testing::op_of(kCopy), registry::testing::backend_of("plain"), k);
+  const SmokeTestReport e = run_smoke_test({bare.op_record("copy"), {"default.copy"}, {}}, {});
+  EXPECT_EQ(e.runs, 4u);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading lists of what is expected of kernels: see yard/verify.h.
+// parse_expectations() of yard/verify.h.
 #include <fmt/format.h>
 #include <yard/verify.h>
 
@@ -19,7 +19,7 @@ std::string_view trim(std::string_view s) {
   return s.substr(from, s.find_last_not_of(kBlanks) - from + 1);
 }
 
-// Cuts the first word off.
+// Removes and returns the first word.
 std::string_view word(std::string_view& s) {
   s = trim(s);
   const size_t end = std::min(s.find_first_of(kBlanks), s.size());
@@ -28,13 +28,12 @@ std::string_view word(std::string_view& s) {
   return w;
 }
 
-// Up to a colon that stands alone, which a CallSpec has nowhere; moves `s` behind it. Nothing if there is
-// none.
+// Removes and returns everything up to a colon between blanks, which no CallSpec contains. Empty if there is none.
 std::optional<std::string_view> part(std::string_view& s) {
   for (size_t at = 0; at < s.size(); ++at) {
     const bool before = at == 0 || kBlanks.find(s[at - 1]) != std::string_view::npos;
-    const bool behind = at + 1 == s.size() || kBlanks.find(s[at + 1]) != std::string_view::npos;
-    if (s[at] != ':' || !before || !behind) continue;
+    const bool after = at + 1 == s.size() || kBlanks.find(s[at + 1]) != std::string_view::npos;
+    if (s[at] != ':' || !before || !after) continue;
     const std::string_view head = trim(s.substr(0, at));
     s = trim(s.substr(at + 1));
     return head;
@@ -42,7 +41,7 @@ std::optional<std::string_view> part(std::string_view& s) {
   return std::nullopt;
 }
 
-// What is wrong with the line; empty if nothing is.
+// The error in the line; empty if there is none.
 std::string read_expectation(std::string_view line, Expectation& to) {
   const auto subject = part(line);
   const auto kind = subject ? part(line) : std::nullopt;
@@ -53,17 +52,17 @@ std::string read_expectation(std::string_view line, Expectation& to) {
   to.call = rest;
   if (to.kernel.empty() || to.op.empty() || to.call.empty())
     return fmt::format(
-        "expected three globs before the first ':', for kernel, op and call; found '{}'", *subject);
+        "expected three globs before the first ':', for kernel, op and call; got '{}'", *subject);
   if (*kind == "unsupported") {
     to.kind = Expectation::Kind::kUnsupported;
   } else if (*kind == "fails") {
     to.kind = Expectation::Kind::kFails;
   } else {
-    return fmt::format("expected 'unsupported' or 'fails', found '{}'{}", *kind,
+    return fmt::format("expected 'unsupported' or 'fails', got '{}'{}", *kind,
                        base::did_you_mean(*kind, {"unsupported", "fails"}));
   }
   to.reason = line;
-  return to.reason.empty() ? "the reason is missing: say why behind the second ':'" : "";
+  return to.reason.empty() ? "the reason is missing: expected it after the second ':'" : "";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of expectations: what is read, and what each mistake is called.
+// parse_expectations(): the grammar and its errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/verify.h>
@@ -39,17 +39,17 @@ TEST(Expectations, ACallMayHoldBlanks) {
   EXPECT_EQ((*list)[0].call, "rms_norm(f32[8,64], f32[64], eps=1e-6)@cpu");
 }
 
-TEST(Expectations, NothingIsFine) { EXPECT_TRUE(parse_expectations("", "f").value().empty()); }
+TEST(Expectations, EmptyTextIsValid) { EXPECT_TRUE(parse_expectations("", "f").value().empty()); }
 
-TEST(Expectations, MistakesAreNamedWithFileAndLine) {
+TEST(Expectations, ErrorsHaveFileAndLine) {
   const std::pair<const char*, const char*> wrong[] = {
       {"k op call", "f:1: expected `KERNEL OP CALLSPEC : unsupported|fails : reason`"},
       {"k op call : fails", "f:1: expected `KERNEL OP"},
       {"k op call:fails:why", "with blanks around each ':'"},
       {"\n\nk op : fails : why", "f:3: expected three globs before the first ':'"},
       {" : fails : why", "f:1: expected three globs"},
-      {"k op * : unsuported : why", "found 'unsuported'; did you mean 'unsupported'?"},
-      {"k op * :  : why", "expected 'unsupported' or 'fails', found ''"},
+      {"k op * : unsuported : why", "got 'unsuported'; did you mean 'unsupported'?"},
+      {"k op * :  : why", "expected 'unsupported' or 'fails', got ''"},
       {"k op * : fails : ", "f:1: the reason is missing"},
   };
   for (const auto& [text, message] : wrong) {
@@ -60,7 +60,7 @@ TEST(Expectations, MistakesAreNamedWithFileAndLine) {
   }
 }
 
-TEST(Expectations, AllMistakesAreToldAtOnce) {
+TEST(Expectations, AllErrorsAreReported) {
   const auto list = parse_expectations("a\nk op * : fails : good\nb\n", "f");
   ASSERT_FALSE(list.ok());
   EXPECT_THAT(std::string(list.status().message()), StartsWith("f:1:"));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making calls: see generator.h.
 #include "tune/generator.h"
 
 #include <algorithm>
 #include <numeric>
+
+#include "tune/elements.h"
 
 namespace yard::tune {
 namespace {
@@ -27,7 +28,80 @@ op::SpecArg* find(op::CallSpec& spec, const std::string& name) {
   return nullptr;
 }
 
+// Strides for dimensions in memory order `order`, outermost first. The innermost has stride `step`, and there are `gap`
+// elements between rows.
+std::vector<int64_t> strides(const std::vector<int64_t>& shape, const std::vector<size_t>& order,
+                             int64_t step, int64_t gap) {
+  std::vector<int64_t> to(shape.size(), 1);
+  for (size_t k = order.size(); k-- > 0;) {
+    to[order[k]] = step;
+    step *= std::max<int64_t>(shape[order[k]], 1);
+    if (k + 1 == order.size()) step += gap;
+  }
+  return to;
+}
+
+// Aligned to one element only.
+void misalign(op::TensorSpec& t) {
+  t.align = std::min<uint32_t>(t.align, static_cast<uint32_t>(element_size(t.dtype)));
+}
+
 }  // namespace
+
+LayoutGenerator::LayoutGenerator() {
+  using enum Form;
+  modes_ =
+      ShuffleBag<Mode>({Mode::kContiguous, Mode::kContiguous, Mode::kContiguous, Mode::kMisaligned,
+                        Mode::kOneTensor, Mode::kOneTensor, Mode::kAllTensors, Mode::kAllTensors});
+  forms_ = ShuffleBag<Form>(
+      {kRowPadded, kRowPadded, kTransposed, kInnerStep, kBroadcast, kNegative, Form::kMisaligned});
+}
+
+void LayoutGenerator::assign(std::span<const Item> items, Random& random) {
+  if (items.empty()) return;
+  switch (modes_.next(random)) {
+    case Mode::kContiguous: return;
+    case Mode::kMisaligned:
+      for (const Item& i : items) misalign(*i.spec);
+      return;
+    case Mode::kOneTensor: return lay_out(items[random.below(items.size())], random);
+    case Mode::kAllTensors:
+      for (const Item& i : items) lay_out(i, random);
+      return;
+  }
+}
+
+void LayoutGenerator::lay_out(const Item& item, Random& random) {
+  op::TensorSpec& t = *item.spec;
+  std::vector<size_t> order(t.shape.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  Form form = forms_.next(random);
+  if (form == Form::kBroadcast && item.written) form = Form::kRowPadded;  // would overlap itself
+  if (t.shape.empty() && form != Form::kMisaligned) return;
+  const size_t any = t.shape.empty() ? 0 : random.below(t.shape.size());
+  switch (form) {
+    case Form::kRowPadded:
+      t.strides = strides(t.shape, order, 1, 1 + static_cast<int64_t>(random.below(16)));
+      break;
+    case Form::kTransposed:
+      std::swap(order.back(), order[order.size() - std::min<size_t>(2, order.size())]);
+      t.strides = strides(t.shape, order, 1, 0);
+      break;
+    case Form::kInnerStep:
+      t.strides = strides(t.shape, order, 2 + static_cast<int64_t>(random.below(2)), 0);
+      break;
+    case Form::kBroadcast:
+      t.strides = strides(t.shape, order, 1, 0);
+      t.strides[any] = 0;
+      break;
+    case Form::kNegative:
+      t.strides = strides(t.shape, order, 1, 0);
+      t.strides[any] = -t.strides[any];
+      break;
+    case Form::kMisaligned: misalign(t); break;
+  }
+  if (random.below(4) == 0) misalign(t);
+}
 
 Generator::Generator(const op::Program& program, const yard_op_t* op, uint64_t seed,
                      int64_t max_elements)
@@ -35,20 +109,21 @@ Generator::Generator(const op::Program& program, const yard_op_t* op, uint64_t s
       s_(program.schema()),
       op_(op),
       random_(seed),
-      sizes_(s_, max_elements),
+      solver_(s_, max_elements),
       flags_({0, YARD_CALL_INFERENCE}) {
   std::vector<Contents> contents(all_contents().begin(), all_contents().end());
   contents.insert(contents.end(), 4, Contents::kNormal);
-  contents_ = Deck<Contents>(std::move(contents));
+  contents_ = ShuffleBag<Contents>(std::move(contents));
   for (const op::Param& p : s_.params) {
     if (!p.variable.empty()) types_.try_emplace(p.variable, any_types());
-    if (p.kind == op::Kind::kEnum) scalars_[p.name] = Deck<int>(count_to(p.enumerators.size()));
-    if (p.kind == op::Kind::kBool) scalars_[p.name] = Deck<int>({0, 1});
-    if (p.kind == op::Kind::kFloat) scalars_[p.name] = Deck<int>({0, 0, 0, 1, 2, 3});
+    if (p.kind == op::Kind::kEnum)
+      scalars_[p.name] = ShuffleBag<int>(count_to(p.enumerators.size()));
+    if (p.kind == op::Kind::kBool) scalars_[p.name] = ShuffleBag<int>({0, 1});
+    if (p.kind == op::Kind::kFloat) scalars_[p.name] = ShuffleBag<int>({0, 0, 0, 1, 2, 3});
   }
   for (const op::Clause& c : s_.clauses) {
-    if (c.kind == op::Clause::Kind::kDTypes) types_[c.left.name] = Deck<DType>(c.dtypes);
-    if (c.kind == op::Clause::Kind::kMayAlias) aliases_[&c] = Deck<char>({0, 0, 1});
+    if (c.kind == op::Clause::Kind::kDTypes) types_[c.left.name] = ShuffleBag<DType>(c.dtypes);
+    if (c.kind == op::Clause::Kind::kMayAlias) aliases_[&c] = ShuffleBag<char>({0, 0, 1});
   }
 }
 
@@ -61,20 +136,20 @@ std::optional<Case> Generator::next() {
 }
 
 std::optional<op::Call> Generator::attempt() {
-  const Draft draft = sizes_.draw(random_);
+  const Assignment assignment = solver_.next(random_);
   choose_types();
   op::CallSpec spec;
   spec.op = s_.name;
   spec.flags = flags_.next(random_);
   for (size_t i = 0; i < s_.params.size(); ++i) {
     const op::Param& p = s_.params[i];
-    if (!draft.present[i]) continue;
-    auto value = p.is_tensor() ? tensors(p, draft) : scalar(p, draft);
+    if (!assignment.present[i]) continue;
+    auto value = p.is_tensor() ? tensors(p, assignment) : scalar(p, assignment);
     if (value) spec.args.push_back({p.name, *std::move(value)});
   }
   auto bare = op::Call::from_spec(program_, spec, op_);
   if (!bare.ok()) return std::nullopt;
-  complete(spec, *bare);
+  add_inferred_outputs(spec, *bare);
   lay_out(spec);
   alias(spec);
   auto call = op::Call::from_spec(program_, spec, op_);
@@ -83,23 +158,23 @@ std::optional<op::Call> Generator::attempt() {
 }
 
 void Generator::choose_types() {
-  for (auto& [variable, deck] : types_) chosen_types_[variable] = deck.next(random_);
+  for (auto& [variable, bag] : types_) chosen_types_[variable] = bag.next(random_);
 }
 
-std::vector<int64_t> Generator::shape(const op::Param& p, const Draft& draft) {
+std::vector<int64_t> Generator::shape(const op::Param& p, const Assignment& assignment) {
   std::vector<int64_t> to;
   for (const op::Dim& d : p.dims) {
     const bool one = d.broadcast && random_.below(3) == 0;
     switch (d.kind) {
-      case op::Dim::Kind::kAny: to.push_back(sizes_.any(random_)); break;
+      case op::Dim::Kind::kAny: to.push_back(solver_.size(random_)); break;
       case op::Dim::Kind::kConstant: to.push_back(d.number); break;
       case op::Dim::Kind::kNamed:
-        to.push_back(one ? 1 : d.number * draft.numbers.at(d.name));
+        to.push_back(one ? 1 : d.number * assignment.numbers.at(d.name));
         break;
       case op::Dim::Kind::kLeading: {
-        std::vector<int64_t> group = draft.groups.at(d.name);
+        std::vector<int64_t> group = assignment.groups.at(d.name);
         if (one && !group.empty()) {
-          // Fewer dimensions, or ones among them.
+          // Fewer dimensions, or some of size one.
           group.erase(group.begin(),
                       group.begin() + static_cast<std::ptrdiff_t>(random_.below(group.size())));
           for (int64_t& n : group) n = random_.below(2) == 0 ? 1 : n;
@@ -111,14 +186,14 @@ std::vector<int64_t> Generator::shape(const op::Param& p, const Draft& draft) {
   return to;
 }
 
-std::optional<op::SpecValue> Generator::tensors(const op::Param& p, const Draft& draft) {
+std::optional<op::SpecValue> Generator::tensors(const op::Param& p, const Assignment& assignment) {
   if (p.is_output() && program_.needs_shape_function()) return std::nullopt;
-  // Required outputs are inferred: complete() writes them out.
+  // Required outputs are inferred; add_inferred_outputs() adds them to the spec.
   if (p.is_output() && p.kind == op::Kind::kTensor && !p.optional) return std::nullopt;
   const auto one = [&] {
     op::TensorSpec t;
     t.dtype = p.variable.empty() ? p.dtype : chosen_types_.at(p.variable);
-    t.shape = shape(p, draft);
+    t.shape = shape(p, assignment);
     return t;
   };
   if (p.kind == op::Kind::kTensor) return op::SpecValue{one()};
@@ -127,9 +202,9 @@ std::optional<op::SpecValue> Generator::tensors(const op::Param& p, const Draft&
   return op::SpecValue{std::move(list)};
 }
 
-std::optional<op::SpecValue> Generator::scalar(const op::Param& p, const Draft& draft) {
+std::optional<op::SpecValue> Generator::scalar(const op::Param& p, const Assignment& assignment) {
   switch (p.kind) {
-    case op::Kind::kInt: return op::SpecValue{draft.numbers.at(p.name)};
+    case op::Kind::kInt: return op::SpecValue{assignment.numbers.at(p.name)};
     case op::Kind::kBool: return op::SpecValue{scalars_[p.name].next(random_) != 0};
     case op::Kind::kEnum:
       return op::SpecValue{
@@ -152,7 +227,7 @@ std::optional<op::SpecValue> Generator::scalar(const op::Param& p, const Draft& 
   }
 }
 
-void Generator::complete(op::CallSpec& spec, const op::Call& call) const {
+void Generator::add_inferred_outputs(op::CallSpec& spec, const op::Call& call) const {
   for (const uint8_t i : program_.outputs()) {
     const op::Param& p = s_.params[i];
     if (find(spec, p.name) != nullptr || call.args()[i].tag != YARD_TAG_TENSOR) continue;
@@ -163,19 +238,19 @@ void Generator::complete(op::CallSpec& spec, const op::Call& call) const {
 }
 
 void Generator::lay_out(op::CallSpec& spec) {
-  std::vector<Layouts::Item> items;
+  std::vector<LayoutGenerator::Item> items;
   for (op::SpecArg& a : spec.args) {
     const bool written = s_.params[static_cast<size_t>(s_.index_of(a.name))].is_written();
     if (auto* t = std::get_if<op::TensorSpec>(&a.value.v)) items.push_back({t, written});
     if (auto* list = std::get_if<std::vector<op::TensorSpec>>(&a.value.v))
       for (op::TensorSpec& t : *list) items.push_back({&t, written});
   }
-  layouts_.deal(items, random_);
+  layouts_.assign(items, random_);
 }
 
 void Generator::alias(op::CallSpec& spec) {
-  for (auto& [clause, deck] : aliases_) {
-    if (deck.next(random_) == 0) continue;
+  for (auto& [clause, bag] : aliases_) {
+    if (bag.next(random_) == 0) continue;
     op::SpecArg* out = find(spec, clause->left.name);
     const op::SpecArg* in = find(spec, clause->right.name);
     if (out == nullptr || in == nullptr) continue;

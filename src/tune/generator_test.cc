@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated calls fit, reach every corner of a schema, and come again with their seed.
+// Generated calls fit their schema, cover it, and depend on the seed only.
 #include "tune/generator.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "op/test_schemas.h"
+#include "op/testing.h"
 #include "tune/testing.h"
 
 namespace yard::tune {
@@ -38,7 +38,7 @@ TEST(Generator, EveryCallFitsAndReadsBack) {
   }
 }
 
-TEST(Generator, TheSeedDecides) {
+TEST(Generator, TheSeedDeterminesTheCalls) {
   const op::Program p = op::Program::compile(op::kRotary).value();
   const auto texts = [&](uint64_t seed) {
     std::vector<std::string> to;
@@ -51,8 +51,8 @@ TEST(Generator, TheSeedDecides) {
   EXPECT_NE(texts(1), texts(2));
 }
 
-// What must come up within 300 calls of a row-wise op.
-TEST(Generator, CoversTheEdges) {
+// What must be covered within 300 calls of a row-wise op.
+TEST(Generator, CoversEdgeCases) {
   const op::Program p =
       op::Program::compile(
           "norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], eps: float = 1e-6) "
@@ -162,17 +162,17 @@ TEST(Generator, TensorsStayWithinTheLimit) {
   }
 }
 
-TEST(Generator, GivesUpOnASchemaThatNothingFits) {
+TEST(Generator, GivesUpOnAnUnsatisfiableSchema) {
   const op::Program p = op::Program::compile("f(x~: f32[a]) where a < 3, a > 5").value();
   EXPECT_FALSE(Generator(p, nullptr, 1, 1000).next().has_value());
 }
 
-TEST(Deck, DealsEveryValueBeforeAnyComesAgain) {
+TEST(ShuffleBag, ReturnsEveryValueBeforeRepeatingAny) {
   Random random(3);
-  Deck<int> deck({1, 2, 3, 4, 5});
+  ShuffleBag<int> bag({1, 2, 3, 4, 5});
   for (int round = 0; round < 10; ++round) {
     std::set<int> seen;
-    for (int i = 0; i < 5; ++i) seen.insert(deck.next(random));
+    for (int i = 0; i < 5; ++i) seen.insert(bag.next(random));
     EXPECT_EQ(seen.size(), 5u);
   }
 }

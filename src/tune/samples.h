@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of one op that show what rules do to it. The interface is yard/verify.h.
+// Sample calls of one op on which to try rules: sample_calls() of yard/verify.h.
 #pragma once
 
 #include <yard/config.h>
@@ -13,8 +13,8 @@
 
 namespace yard::tune {
 
-// Plain calls of every dtype and layout; then, for each rule and score of the configs that is about the op, a
-// call for which it holds, and others just beside it. Canonical texts, each once, at most `limit`.
+// Default calls of every dtype and layout; then, for each rule and score entry of the configs that applies to the op, a
+// call that matches it and others that just miss it. CallSpecs in canonical form, each once, at most `limit`.
 std::vector<std::string> sample_calls(const op::Program& program, const yard_op_t* op,
                                       std::span<const Config> configs, size_t limit);
 

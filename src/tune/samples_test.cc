@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sample calls fit their op and fall on both sides of what rules ask.
+// Sample calls fit their op, and match and just miss every rule.
 #include "tune/samples.h"
 
 #include <gmock/gmock.h>
@@ -8,7 +8,7 @@
 #include <set>
 
 #include "op/call.h"
-#include "op/test_schemas.h"
+#include "op/testing.h"
 #include "policy/rule_compiler.h"
 
 namespace yard::tune {
@@ -78,7 +78,7 @@ TEST(Samples, HaveEveryDtypeAndLayoutWithoutRules) {
   EXPECT_THAT(texts, Each(HasSubstr("attend(")));
 }
 
-TEST(Samples, StandOnBothSidesOfANumber) {
+TEST(Samples, CoverBothSidesOfABound) {
   const op::Program p = op::Program::compile(kAttend).value();
   const auto texts = samples(p, {rule("{seq_len_gte: 512, heads: 4}")});
   for (const char* shape :
@@ -86,7 +86,7 @@ TEST(Samples, StandOnBothSidesOfANumber) {
     EXPECT_THAT(texts, Contains(HasSubstr(shape)));
 }
 
-TEST(Samples, ReachRulesOnEveryKindOfField) {
+TEST(Samples, MatchRulesOnEveryKindOfField) {
   const op::Program p = op::Program::compile(kAttend).value();
   for (const char* conditions :
        {"{seq_len_gt: 8, seq_len_lt: 64}",
@@ -119,7 +119,7 @@ TEST(Samples, ReachRulesOnEveryKindOfField) {
   }
 }
 
-TEST(Samples, LeaveOutWhatNoCallCanHave) {
+TEST(Samples, OmitUnsatisfiableRules) {
   const op::Program p = op::Program::compile(kAttend).value();
   const size_t plain = samples(p, {}).size();
   // Other ops' fields, multiples the schema forbids, and numbers beyond every tensor.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of this folder share: an op `copy`, its reference kernel, and calls from text.
+// Shared by the tests of this folder: an op `copy`, its reference kernel, and calls from text.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,16 +12,16 @@
 
 #include "op/call.h"
 #include "registry/testing.h"
+#include "tune/call_copy.h"
 #include "tune/conformance.h"
 #include "tune/elements.h"
-#include "tune/parsed_call.h"
 
 namespace yard::tune::testing {
 
 inline constexpr const char* kCopy =
     "copy(out!: T[*rows, d], x: T[*rows, d]) where T in {f32, bf16}, out may_alias x";
 
-// Any strides; what happens to each element is for the test to say.
+// Copies a tensor of any strides, with `change` applied to each element.
 template <class F>
 void copy_with(plugin::Tensor out, plugin::Tensor x, const F& change) {
   const TensorView to(*out.c()), from(*x.c());
@@ -43,15 +43,15 @@ inline void copy(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
   copy_with(out, x, [](double v) { return v; });
 }
 
-// The op with its reference kernel `reference.copy`, and whatever a test adds.
-struct CopyShelf {
+// A registry with the op and its reference kernel `reference.copy`; tests add kernels.
+struct CopyOp {
   registry::testing::Shelf shelf;
   yard_kernel_t reference = plugin::Kernel::of<copy>("copy", "reference.copy")
                                 .backend("plain")
                                 .kind(YARD_KIND_REFERENCE)
                                 .flags(YARD_KERNEL_DETERMINISTIC)
                                 .d;
-  CopyShelf() {
+  CopyOp() {
     shelf.put(registry::testing::op_of(kCopy), registry::testing::backend_of("plain"),
               registry::testing::backend_of("fault"), reference);
   }
@@ -60,7 +60,7 @@ struct CopyShelf {
     options.cases = std::min<size_t>(options.cases, 60);
     options.max_elements = 4096;
     used.assign(options.expectations.size(), false);
-    return conform(
+    return check_conformance(
         {shelf.op_record("copy"), std::move(ids), {}}, options, [](size_t, size_t) { return true; },
         used, &finished);
   }

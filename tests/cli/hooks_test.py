@@ -54,7 +54,7 @@ class Hooks(Yard):
     def test_strict_activation_refuses_undeclared_hooks(self):
         self.put("hooked")
         message = self.wrong("hooks", "--strict", "--activate", "hooked", self.folder, code=1)
-        self.assertIn("brings hooks that nobody declares", message)
+        self.assertIn("provides hooks that are not declared", message)
 
     def test_errors_state_what_was_expected(self):
         self.put("hooked")

@@ -235,7 +235,7 @@ class Probe(Plugins):
     def test_bad(self):
         for plugin, words in (("behave_query_crash", "in its query"),
                               ("behave_run_leave", "kernel 'default.behave' of op 'behave' on behave("),
-                              ("behave_run_write_behind", "behind its last element")):
+                              ("behave_run_write_behind", "after its last element")):
             data = self.json("plugin", "probe", self.put(plugin), code=1)
             self.assertEqual((data["passed"], data["reason"]), (False, "probe_failed"))
             self.assertIn(words, data["detail"])
@@ -287,7 +287,7 @@ class Verify(Plugins):
         self.assertFalse(self.verified(path))
 
     def test_failures(self):
-        for plugin, words in (("behave_run_write_behind", "behind its last element"),
+        for plugin, words in (("behave_run_write_behind", "after its last element"),
                               ("behave_run_be_wrong", "where the reference has"),
                               ("behave_run_throws", "thrown through C")):
             path = self.put(plugin)

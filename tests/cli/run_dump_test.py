@@ -57,17 +57,17 @@ class RunDump(Yard):
     def test_invalid_dumps_are_reported(self):
         self.assertIn("cannot be opened", self.wrong("run", "--from", "/nowhere/dump"))
         self.assertIn("is no regular file", self.wrong("run", "--from", "/"))
-        self.assertIn("this is no dump", self.wrong("run", "--from", __file__))
+        self.assertIn("not a canary dump", self.wrong("run", "--from", __file__))
         for changes, why in [({"call": None}, "the line 'call: ...' is missing"),
                              ({"call": "softmax(f32[3,8"}, "column"),
                              ({"call": "sotfmax(f32[3,8])"}, "did you mean 'softmax'"),
-                             ({"call": "softmax(f32[3,9])@cpu"}, "'x' has 96 bytes where the call has 108"),
+                             ({"call": "softmax(f32[3,9])@cpu"}, "invalid contents of 'x': expected 108 bytes, got 96"),
                              ({"call": "softmax(f32[3,8])@cuda"}, "does not take the call"),
                              ({"call": "softmax(f32[300000000000,8])@cpu"}, "expected smaller shapes"),
                              ({"kernel": "reference.cp"}, "did you mean 'reference.cpp'"),
                              ({"against": "nobody"}, "op 'softmax' has no kernel \"nobody\""),
                              ({"input": "y 96"}, "the call reads no tensor \"y\""),
-                             ({"input": "x 95"}, "96 bytes of data; expected 95")]:
+                             ({"input": "x 95"}, "invalid data: expected 95 bytes, got 96")]:
             self.assertIn(why, self.wrong("run", "--from", self.dump(**changes)), changes)
 
     def test_conflicting_options(self):

@@ -103,7 +103,7 @@ class Verify(Yard):
         path = self.file("bad.txt", "softmax : fails\n\nk softmax * : breaks : why\n")
         message = self.wrong("verify", "--expect", path)
         self.assertIn(f"{path}:1: expected `KERNEL OP CALLSPEC", message)
-        self.assertIn(f"{path}:3: expected 'unsupported' or 'fails', found 'breaks'", message)
+        self.assertIn(f"{path}:3: expected 'unsupported' or 'fails', got 'breaks'", message)
 
 
 main()

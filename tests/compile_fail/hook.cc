@@ -25,6 +25,11 @@ void set(yard::HookSet& s) {
                  std::unique_ptr<int> p) { return next(b, std::move(p)); });
 }
 
+bool listed(const yard::Hooks& hooks) {
+  const yard::HookListing list = hooks.list();
+  return list.find("hook") != nullptr;
+}
+
 #ifdef CASE_1  // expect: these are not the arguments of the hook's signature
 int wrong() {
   return yard::call_or(
@@ -89,5 +94,11 @@ void wrong(yard::HookSet& s) {
 #ifdef CASE_11  // expect: use of deleted function | call to deleted function
 auto wrong() {
   return yard::choose(yard::Hook<int(int)>("gone"), [](int x) { return x; });
+}
+#endif
+
+#ifdef CASE_12  // expect: use of deleted function | call to deleted member function
+auto wrong(const yard::Hooks& hooks) {  // it would point into the listing, which is gone
+  return hooks.list().find("hook");
 }
 #endif

@@ -45,7 +45,7 @@ class Asker {
  public:
   explicit Asker(World& world) : world_(world) {
     Status why;
-    site_ = world.runtime().core().attach("op", detail::kPacked, &why);
+    site_ = world.runtime().core().sites.attach("op", detail::kPacked, &why);
     why.or_throw();
   }
 
@@ -54,7 +54,7 @@ class Asker {
     t_ran_kernels.clear();
     const auto n = static_cast<uint32_t>(c.args.size());
     const Status s = o == nullptr ? Status::adopt(detail::call_packed(site_, c.args.data(), n))
-                                  : world_.runtime().core().call_slow(*site_, c.args.data(), n, o);
+                                  : detail::call_slow(*site_, c.args.data(), n, o);
     return {t_ran_kernels, s.code()};
   }
   Outcome fresh(const RandomCall& c, Options o) {

@@ -192,7 +192,7 @@ TEST_F(Calls, AnOpWithoutParametersCanBeCalled) {
 
 TEST_F(Calls, PackedOnesNeedNoFacts) {
   Status why;
-  detail::Site* site = bare_.runtime.core().attach("norm", detail::kPacked, &why);
+  detail::Site* site = bare_.runtime.core().sites.attach("norm", detail::kPacked, &why);
   ASSERT_NE(site, nullptr);
   yard_tensor_t out = out_.c(), x = x_.c(), w = w_.c();
   out.facts = x.facts = w.facts = 0;

@@ -280,13 +280,13 @@ TEST_F(CanaryOf, ADumpWithOtherInputsThanItsCallsIsRefused) {
   const std::string two(8, '\0');
   const auto said = [&] { return replay(runtime(), dump).status().to_string(); };
   dump.inputs = {{"x", two}};
-  EXPECT_THAT(said(), HasSubstr("the numbers of 'y' are missing"));
+  EXPECT_THAT(said(), HasSubstr("the contents of 'y' are missing"));
   dump.inputs = {{"x", two}, {"y", two + "a"}};
-  EXPECT_THAT(said(), HasSubstr("'y' has 9 bytes where the call has 8"));
+  EXPECT_THAT(said(), HasSubstr("invalid contents of 'y': expected 8 bytes, got 9"));
   dump.inputs = {{"x", two}, {"y", two}, {"z", two}};
   EXPECT_THAT(said(), HasSubstr("the call reads no tensor \"z\""));
   dump.inputs = {{"x", two}, {"y", two}, {"y", two}};
-  EXPECT_THAT(said(), HasSubstr("the numbers of 'y' are there twice"));
+  EXPECT_THAT(said(), HasSubstr("the contents of 'y' are given twice"));
   dump.inputs = {{"x", two}, {"y", two}};
   EXPECT_TRUE(replay(runtime(), dump).ok());
   dump.mismatch.call = "add(f32[2], f32[2])@cuda";

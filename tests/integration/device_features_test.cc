@@ -60,7 +60,7 @@ TEST(DeviceFeatures, AnInvalidDeviceFeatureIsAnError) {
     EXPECT_EQ(s.code(), Code::kInvalidArgument) << wrong;
     EXPECT_THAT(s.to_string(), HasSubstr("expected one like cuda:sm_90")) << wrong;
   }
-  EXPECT_THAT(runtime.state_device_features({"cpu:avx2"}).to_string(), HasSubstr("found out"));
+  EXPECT_THAT(runtime.state_device_features({"cpu:avx2"}).to_string(), HasSubstr("detected"));
   RuntimeSettings settings = alone();
   settings.device_features = {"sm_90"};
   EXPECT_EQ(Runtime(settings).ensure_initialized().code(), Code::kInvalidArgument);

@@ -45,7 +45,8 @@ class Switches : public FunctionTest {
 
 TEST_F(Switches, ABackendIsOnUnlessItsDefaultIsOff) {
   EXPECT_EQ(half(8), 1);
-  EXPECT_EQ(provider("t_switch/half", "s_off").detail, "off unless it is switched on: T_OFF=on");
+  EXPECT_EQ(provider("t_switch/half", "s_off").detail,
+            "switched off by default; T_OFF=on enables it");
 }
 
 TEST_F(Switches, ItsOwnVariableSwitchesABackendOnAndOff) {

@@ -181,11 +181,12 @@ TEST_F(Functions, ExplainCallsAllVerifiersAndRunsNothing) {
   EXPECT_EQ(e.candidates[1].verdict, "selected");
   EXPECT_EQ(e.candidates[2].verdict, "out");
   EXPECT_EQ(e.candidates[2].reason, "disabled");
-  EXPECT_EQ(e.to_text(),
-            "t_kda/chunk: second\n"
-            "  first            refused  own: head dimension 300 is above 256\n"
-            "  second           selected\n"
-            "  third            out      disabled: off unless it is switched on: T_THIRD=on\n");
+  EXPECT_EQ(
+      e.to_text(),
+      "t_kda/chunk: second\n"
+      "  first            refused  own: head dimension 300 is above 256\n"
+      "  second           selected\n"
+      "  third            out      disabled: switched off by default; T_THIRD=on enables it\n");
 }
 
 TEST_F(Functions, VerifiersQueryTheHostAndReadTheScope) {

@@ -18,14 +18,6 @@ void some_numbers(const SampleCalls<int(int)>& call) {
 }
 const Function<int(int)> f{"v_group", "f", [](int x) { return x; }, {}, some_numbers};
 const Function<int(int)> bare{"v_group", "bare", [](int x) { return x; }};
-const Function<void(const TensorView&)> t{"v_group",
-                                          "t",
-                                          [](const TensorView&) {},
-                                          {},
-                                          [](const SampleCalls<void(const TensorView&)>& call) {
-                                            float data[4] = {1, 2, 3, 4};
-                                            call(TensorView(data, DType::f32, {4}));
-                                          }};
 const Function<int(double)> odd{"v_group",
                                 "odd",
                                 [](double) { return 0; },
@@ -98,32 +90,6 @@ TEST_F(FunctionVerify, OneThatThrowsIsBrokenWithItsText) {
   EXPECT_EQ(r.state, State::kBroken);
   EXPECT_EQ(r.problems, std::vector<std::string>{"sample 2: it threw: no entry 5"});
   EXPECT_EQ(r.accepted, 2u);
-}
-
-TEST_F(FunctionVerify, OneThatChangesATensorIsBroken) {
-  add(
-      t, "v_writes", [](const TensorView&) {},
-      [](const TensorView& x) -> Verdict {
-        static std::atomic<int> n{0};
-        static_cast<float*>(x.data())[2] = static_cast<float>(++n) + 10;
-        return Accept();
-      });
-  EXPECT_EQ(verify("v_group/t").problems,
-            std::vector<std::string>{"sample 1: it changes its arguments"});
-}
-
-TEST_F(FunctionVerify, OneThatChangesEnvironmentOrRegistryIsBroken) {
-  add(
-      f, "v_env", [](int x) { return x; },
-      [](int) -> Verdict {
-        static std::atomic<int> n{0};
-        static std::mutex lock;
-        const std::lock_guard held(lock);
-        ::setenv("V_CHANGED", std::to_string(++n).c_str(), 1);
-        return Accept();
-      });
-  EXPECT_EQ(verify("v_group/f").problems[0], "sample 1: it changes the environment");
-  ::unsetenv("V_CHANGED");
 }
 
 TEST_F(FunctionVerify, WithoutSamplesNothingHasPassed) {

@@ -39,7 +39,8 @@ TEST_F(HookPlugins, AreOpenedByTheFirstUseOfAHookTheirManifestNames) {
   EXPECT_EQ(ask(plugged), 41);
   EXPECT_TRUE(is_mapped(folder));
   EXPECT_FALSE(runtime.hooks().list().activations[0].waiting);
-  EXPECT_TRUE(runtime.hooks().list().find("chained")->providers[0].definition);
+  const HookListing list = runtime.hooks().list();
+  EXPECT_TRUE(list.find("chained")->providers[0].definition);
 }
 
 TEST_F(HookPlugins, ThatAddUndeclaredHooksToAnActiveBackendAreRefusedInStrictMode) {
@@ -53,7 +54,7 @@ TEST_F(HookPlugins, ThatAddUndeclaredHooksToAnActiveBackendAreRefusedInStrictMod
   const auto plugins = runtime.plugins().list();
   ASSERT_EQ(plugins.size(), 1u);
   EXPECT_EQ(plugins[0].state, PluginState::kRefused);
-  EXPECT_THAT(plugins[0].detail, AllOf(HasSubstr("nobody declares"), HasSubstr("'chained'")));
+  EXPECT_THAT(plugins[0].detail, AllOf(HasSubstr("not declared"), HasSubstr("'chained'")));
 }
 
 TEST_F(HookPlugins, AreOpenedAgainAfterAReset) {

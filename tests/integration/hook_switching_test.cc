@@ -46,15 +46,15 @@ TEST_F(Hooked, ABackendThatIsSwitchedOffIsExcludedUntilItIsOnAgain) {
   off.backends["acme"] = false;
   ASSERT_TRUE(runtime.set_policy(off).ok());
   EXPECT_EQ(call_or(hook, [] { return 1; }), 1);
-  EXPECT_FALSE(hooks.list().find("switched")->engaged);
-  EXPECT_EQ(hooks.list().find("switched")->providers[0].off, "it is switched off");
+  EXPECT_FALSE(listed("switched")->engaged);
+  EXPECT_EQ(listed("switched")->providers[0].off, "switched off by the program");
   {
     const ScopedHooks in(scope);
     EXPECT_EQ(call_or(hook, [] { return 1; }), 1);
   }
   ASSERT_TRUE(runtime.set_policy({}).ok());
   EXPECT_EQ(call_or(hook, [] { return 1; }), 2) << "what is active stays so";
-  EXPECT_EQ(hooks.list().find("switched")->providers[0].off, "");
+  EXPECT_EQ(listed("switched")->providers[0].off, "");
 }
 
 // A backend whose record comes after its activation, and says that it is off.
@@ -79,7 +79,7 @@ TEST_F(Hooked, StrictRefusesUndeclaredHooksAddedToAnActiveBackend) {
   const Status s = hooks.add(more);
   EXPECT_EQ(s.code(), Code::kConflict);
   EXPECT_THAT(s.to_string(), HasSubstr("did you mean 'declared'"));
-  EXPECT_EQ(hooks.list().find("declarde"), nullptr);
+  EXPECT_FALSE(listed("declarde").has_value());
   hooks.set_strict(false);
   EXPECT_TRUE(hooks.add(more).ok()) << "then it is logged";
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <yard/yard.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,13 @@ namespace yard::testing {
 struct Hooked : ::testing::Test {
   Runtime runtime{RuntimeSettings{false, 64, false}};
   Hooks hooks = runtime.hooks();
+
+  // The hook as it is listed now; none if it is not.
+  std::optional<HookInfo> listed(const char* name) const {
+    const HookListing list = hooks.list();
+    const HookInfo* found = list.find(name);
+    return found != nullptr ? std::optional(*found) : std::nullopt;
+  }
 
   // Registers and activates one implementation.
   template <class H, class F>

@@ -345,7 +345,7 @@ TEST_F(Modes, InvalidNamesAreRefused) {
   runtime().add_mode("by_rows", by_rows()).or_throw();
   const Status again = runtime().add_mode("by_rows", by_rows());
   EXPECT_EQ(again.code(), Code::kConflict);
-  EXPECT_THAT(again.to_string(), HasSubstr("there is a mode 'by_rows' already"));
+  EXPECT_THAT(again.to_string(), HasSubstr("mode 'by_rows' exists already"));
 }
 
 TEST_F(Modes, UnknownNamesAreErrorsInCallsScopesAndFiles) {
@@ -359,7 +359,7 @@ TEST_F(Modes, UnknownNamesAreErrorsInCallsScopesAndFiles) {
     EXPECT_THAT(call(4).to_string(),
                 HasSubstr("expected auto, static, dynamic, config, hot_reload or "
                           "by_rows"));
-    EXPECT_THAT(call(4).to_string(), HasSubstr("said by the scope"));
+    EXPECT_THAT(call(4).to_string(), HasSubstr("set by the scope"));
   }
   EXPECT_THAT(load("settings: {mode: by_row}\n").to_string(),
               HasSubstr("no mode is called 'by_row'; did you mean 'by_rows'?"));

@@ -190,40 +190,6 @@ TEST_F(PeersFunctions, AThreadDependentVerifierIsDetected) {
   ASSERT_EQ(f.check_verifiers(5).size(), 1u);
 }
 
-TEST_F(PeersFunctions, AVerifierThatChangesTensorsEnvironmentOrRegistryIsFound) {
-  static const Function<void(const TensorView&)> g{"p_group", "g", [](const TensorView&) {}};
-  float data[4] = {1, 2, 3, 4};
-  const TensorView x(data, DType::f32, {4});
-  const auto wrong = [&](auto verifier) {
-    add(
-        g, "p_wrong", [](const TensorView&) {}, verifier);
-    const auto found = g.check_verifiers(x);
-    runtime().apply(std::move(Changes().remove_backend("p_wrong"))).or_throw();
-    return found.empty() ? std::string() : found[0].substr(found[0].rfind(": ") + 2);
-  };
-  EXPECT_EQ(wrong([](const TensorView&) -> Verdict { return Accept(); }), "");
-  EXPECT_EQ(wrong([](const TensorView& t) -> Verdict {
-              static_cast<float*>(t.data())[1] += 1;
-              return Accept();
-            }),
-            "it changes its arguments");
-  EXPECT_EQ(wrong([](const TensorView&) -> Verdict {
-              static int n = 0;
-              ::setenv("P_CHANGED", std::to_string(++n).c_str(), 1);
-              return Accept();
-            }),
-            "it changes the environment");
-  EXPECT_EQ(wrong([](const TensorView&) -> Verdict {
-              static int n = 0;
-              Policy p;
-              p.strict = ++n % 2 == 0;
-              Runtime::shared().set_policy(p).ignore();
-              return Accept();
-            }),
-            "it changes the registry");
-  ::unsetenv("P_CHANGED");
-}
-
 TEST_F(PeersFunctions, ABrokenVerifierIsDetectedWhereVerifiersAreChecked) {
   int asked = 0;
   add(

@@ -77,7 +77,8 @@ TEST(Plugins, EveryUseOfAnOpOpensItsPlugins) {
   {
     Runtime runtime(alone({folder.path()}));
     Status why;
-    EXPECT_NE(runtime.core().attach("answer", detail::kPacked, &why), nullptr) << why.to_string();
+    EXPECT_NE(runtime.core().sites.attach("answer", detail::kPacked, &why), nullptr)
+        << why.to_string();
   }
 }
 

@@ -2,6 +2,7 @@
 #include "random_world.h"
 
 #include "dispatch/core.h"
+#include "dispatch/policy_changes.h"
 
 #include <array>
 #include <bit>
@@ -275,7 +276,7 @@ Policy World::policy() {
 void World::set_environment(Policy policy) {
   auto reading = std::make_shared<policy::Reading>();
   reading->good.policy = std::move(policy);
-  runtime_.core().set_environment(std::move(reading)).or_throw();
+  detail::set_environment(runtime_.core(), std::move(reading)).or_throw();
 }
 
 void World::change() {

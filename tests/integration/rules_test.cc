@@ -337,7 +337,7 @@ TEST_F(Rules, OnOpsThatAreRegisteredLaterAreCheckedThen) {
   const auto both = ElementsAre(
       HasSubstr("rules.yaml:3:72: error: dispatch_rules[0].conditions.nn_gte: calls of later have "
                 "no such field; did you mean 'n_gte'?"),
-      HasSubstr("error: dispatch_rules[1].conditions.n_gte: found abc; expected a whole number"));
+      HasSubstr("error: dispatch_rules[1].conditions.n_gte: expected a whole number, got abc"));
   EXPECT_THAT(told(), both);
   EXPECT_THAT(logged, both);
   // Only once, and no longer than the rules are in force.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin whose implementation of a function has a verifier that does CASE: good, moody, throws, writes, crashes;
-// or no_samples, a good one without sample calls.
+// A plugin whose implementation of a function has a verifier that does CASE: good, moody, throws, crashes; or
+// no_samples, a good one without sample calls.
 #include <yard/plugin_hooks.hpp>
 
 #include <atomic>
@@ -18,9 +18,6 @@ struct Job {
   int64_t* data;
   int64_t size;
 };
-void yard_visit(const Job& j, auto&& see) {
-  see(std::span(j.data, static_cast<size_t>(j.size))), see(j.size);
-}
 
 constexpr const char* kReasons[] = {"{0} is more than {1}"};
 int64_t run(const Job& j) { return j.size; }
@@ -36,11 +33,6 @@ yard::Verdict good(const Job& j) {
   return yard::Accept();
 }
 [[maybe_unused]] yard::Verdict throws(const Job&) { throw std::out_of_range("no entry 7"); }
-[[maybe_unused]] yard::Verdict writes(const Job& j) {
-  static std::atomic<int64_t> n{100};
-  __atomic_store_n(&j.data[0], ++n, __ATOMIC_RELAXED);
-  return yard::Accept();
-}
 [[maybe_unused]] yard::Verdict crashes(const Job&) { __builtin_trap(); }
 
 [[maybe_unused]] void jobs(const yard::SampleCalls<int64_t(const Job&)>& call) {

@@ -206,7 +206,7 @@ void add_verify(CLI::App& app, Action& action) {
       "a kernel failed, or passed although --expect lists it.\n"
       "\n"
       "Verifiers of dispatched functions are called with their sample calls, twice and on other\n"
-      "threads, and must give the same answer and change nothing. Exit code 1 when one is broken.\n"
+      "threads, and must give the same answer. Exit code 1 when one is broken.\n"
       "\n"
       "With a FILE the plugin's kernels and new ops are verified in a separate process: a crash\n"
       "is a failure. A complete pass is recorded by digest for `require_verified`.\n"

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <yard/detail/function_text.h>
-#include <yard/detail/function_visit.h>
 #include <yard/detail/guard.h>
 #include <yard/plugin.h>
 #include <yard/verdict.h>
@@ -160,8 +159,6 @@ struct FunctionArgs {
   const void* tuple;
   int32_t (*ask)(const void* tuple, const ThreadHead& thread, const FunctionRow& row,
                  yard_verdict_t& v);
-  // Calls see() with whatever a verifier could reach: tensors, and values without pointers of their own.
-  void (*visit)(const void* tuple, SeeBytes see, void* to);
   // Calls say() with each argument for people, or with the tensor that it is.
   void (*describe)(const void* tuple, SayArgument say, void* to);
 };
@@ -223,17 +220,11 @@ struct ErasedArgs {
     return std::apply([&](const auto&... a) { return detail::ask<A...>(thread, row, v, a...); },
                       *static_cast<const Tuple*>(tuple));
   }
-  static void visit_all(const void* tuple, SeeBytes see, void* to) {
-    std::apply([&](const auto&... a) { (visit_argument(a, see, to), ...); },
-               *static_cast<const Tuple*>(tuple));
-  }
   static void describe_all(const void* tuple, SayArgument say, void* to) {
     std::apply([&](const auto&... a) { (describe_argument(a, say, to), ...); },
                *static_cast<const Tuple*>(tuple));
   }
-  static FunctionArgs of(const Tuple& tuple) noexcept {
-    return {&tuple, &ask_all, &visit_all, &describe_all};
-  }
+  static FunctionArgs of(const Tuple& tuple) noexcept { return {&tuple, &ask_all, &describe_all}; }
 };
 
 template <class R, class... A>

@@ -47,7 +47,7 @@ struct alignas(64) ThreadHead {
   HazardSlot slots[kInlineSlots]{};
   uint32_t depth = 0;               // slots in use
   std::atomic<uint32_t> fences{0};  // not 0: readers must fence
-  // This thread's counters: chunks of kPerChunk, null until counted in (src/telemetry/counters.h).
+  // This thread's counters: chunks of kPerChunk, null until counted in (src/base/counters.h).
   using Value = std::atomic<uint64_t>;
   std::atomic<Value*>* counters = nullptr;
   // What this thread remembers of its calls (memo.h); kNoMemos until something is remembered.

@@ -31,8 +31,8 @@ struct HookLink {
   bool takes_next = false;
 };
 
-struct HookChains;       // of one hook: src/registry/hook_chains.h
-struct HookDeclaration;  // src/registry/hook_declarations.h
+struct HookChains;       // of one hook: src/provider/hook_chains.h
+struct HookDeclaration;  // src/registry/declarations.h
 
 struct HookSite {
   std::atomic<const HookLink*> process{nullptr};

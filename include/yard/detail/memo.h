@@ -64,7 +64,7 @@ inline uint64_t word_at(const void* p) noexcept {
 // One remembered form. `words` holds, in this order:
 // - for each tensor, in a typed call: the two words of its TensorView::Form, 0 if it is absent; in a packed one six:
 //   device; rank and dtype; of its sizes and strides the first and the last of each (see is_usual() in
-//   dispatch/packed_memo.h) or the first four, 0 where the rank leaves them open or strides are null
+//   dispatch/memo.h) or the first four, 0 where the rank leaves them open or strides are null
 // - for each pair of tensors of which one is written: `low` and `width`. The second tensor's address minus
 //   the first one's, minus `low`, must be at most `width` (unsigned). That says "apart" as well as "at
 //   exactly this distance", which covers in-place calls and interleaved slices of one buffer. In a packed call

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Storage of counters, and what happens to them when threads end.
+#include "base/counters.h"
+
+#include <mutex>
+#include <vector>
+
+#include "base/first_use.h"
+
+namespace yard::base {
+namespace {
+
+// The counters of running threads and the sums of ended ones. Behind a pointer, so that a forked child
+// can start with a new table whose lock is free.
+struct CounterTable {
+  std::mutex mutex;
+  std::vector<ThreadCounters*> threads;
+  std::vector<uint64_t> ended;  // by id
+  std::vector<uint32_t> free_ids;
+  uint32_t next_id = 1;  // 0 is kNoCounter
+
+  uint64_t sum(uint32_t id) const {
+    uint64_t total = id < ended.size() ? ended[id] : 0;
+    for (const ThreadCounters* t : threads)
+      if (const auto* c = t->chunks[id / kPerChunk].load(std::memory_order_acquire))
+        total += c[id % kPerChunk].load(std::memory_order_relaxed);
+    return total;
+  }
+};
+
+std::atomic<CounterTable*> g_counters{nullptr};
+
+void on_thread_exit(void* value);
+
+CounterTable& table() {
+  CounterTable* b = g_counters.load(std::memory_order_acquire);
+  if (b == nullptr) {
+    auto* made = new CounterTable;
+    if (g_counters.compare_exchange_strong(b, made, std::memory_order_acq_rel)) {
+      base::set_thread_exit_hook(kCountersLocal, on_thread_exit);
+      return *made;
+    }
+    delete made;
+  }
+  return *b;
+}
+
+void on_thread_exit(void* value) {
+  auto* mine = static_cast<ThreadCounters*>(value);
+  CounterTable& b = table();
+  {
+    std::lock_guard lock(b.mutex);
+    std::erase(b.threads, mine);
+    if (b.ended.size() < b.next_id) b.ended.resize(b.next_id);
+    for (uint32_t id = 0; id < b.next_id; ++id)
+      if (const auto* c = mine->chunks[id / kPerChunk].load(std::memory_order_relaxed))
+        b.ended[id] += c[id % kPerChunk].load(std::memory_order_relaxed);
+  }
+  for (auto& c : mine->chunks) delete reinterpret_cast<Chunk*>(c.load(std::memory_order_relaxed));
+  delete mine;
+}
+
+}  // namespace
+
+Counter::Counter() {
+  CounterTable& b = table();
+  std::lock_guard lock(b.mutex);
+  if (!b.free_ids.empty()) {
+    id_ = b.free_ids.back();
+    b.free_ids.pop_back();
+  } else if (b.next_id < kPerChunk * kMaxChunks) {
+    id_ = b.next_id++;
+  } else {
+    id_ = kNoCounter;
+  }
+  base_ = id_ == kNoCounter ? 0 : b.sum(id_);
+  table_ = &b;
+}
+
+Counter::~Counter() {
+  if (id_ == kNoCounter) return;
+  CounterTable& b = table();
+  std::lock_guard lock(b.mutex);
+  // The id of a counter made before a fork may be above those of the child's table.
+  if (id_ < b.next_id) b.free_ids.push_back(id_);
+}
+
+uint64_t Counter::total() const {
+  if (id_ == kNoCounter) return 0;
+  CounterTable& b = table();
+  std::lock_guard lock(b.mutex);
+  return b.sum(id_) - (table_ == &b ? base_ : 0);
+}
+
+void abandon_counters() noexcept {
+  const CounterTable* old = g_counters.load(std::memory_order_acquire);
+  if (old == nullptr) return;
+  // next_id is read without the lock, which another thread of the parent may hold: it only grows, and
+  // aligned loads are atomic on supported machines.
+  auto* made = new CounterTable;
+  made->next_id = old->next_id;
+  g_counters.store(made, std::memory_order_release);
+  base::set_thread_exit_hook(kCountersLocal, on_thread_exit);
+  if (detail::t_thread != nullptr) {
+    base::this_thread().locals[kCountersLocal] = nullptr;
+    detail::t_thread->counters = nullptr;
+  }
+}
+
+// Creates the chunk of a counter.
+void make_room(base::ThreadRecord& thread, uint32_t id) {
+  auto* mine = static_cast<ThreadCounters*>(thread.locals[kCountersLocal]);
+  if (mine == nullptr) {
+    mine = new ThreadCounters;
+    CounterTable& b = table();
+    std::lock_guard lock(b.mutex);
+    b.threads.push_back(mine);
+    thread.locals[kCountersLocal] = mine;
+    thread.counters = mine->chunks;
+  }
+  auto& chunk = mine->chunks[id / kPerChunk];
+  if (chunk.load(std::memory_order_relaxed) == nullptr)
+    chunk.store((new Chunk{})->values, std::memory_order_release);
+}
+
+}  // namespace yard::base
+
+namespace yard::detail {
+
+ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexcept {
+  base::make_room(static_cast<base::ThreadRecord&>(thread), id);
+  // Reached by the first call in a forked child.
+  base::first_use();
+  return counter(thread, id);
+}
+
+}  // namespace yard::detail

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Per-thread counters: counting writes no cache line that another thread writes; total() adds them up.
+//
+//   base::Counter ran;              // outlives its users
+//   base::count(thread, ran.id());  // on the hot path: three instructions and a store
+//   uint64_t n = ran.total();
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/thread_record.h"
+
+namespace yard::base {
+
+inline constexpr int kCountersLocal = 0;  // the index in ThreadRecord::locals
+using detail::count;
+using detail::kPerChunk;
+inline constexpr uint32_t kMaxChunks = 512;
+// The id of counters beyond the limit of kPerChunk * kMaxChunks, which are not counted.
+inline constexpr uint32_t kNoCounter = 0;
+
+struct alignas(64) Chunk {
+  detail::ThreadHead::Value values[kPerChunk];
+};
+
+// A thread's counters, in chunks created on first use; a chunk's address never changes.
+struct ThreadCounters {
+  std::atomic<detail::ThreadHead::Value*> chunks[kMaxChunks]{};
+};
+
+// One counter. Its id is reused after it is destroyed, which must be after its last count().
+class Counter {
+ public:
+  Counter();
+  ~Counter();
+  Counter(const Counter&) = delete;
+  Counter& operator=(const Counter&) = delete;
+
+  uint32_t id() const noexcept { return id_; }
+  // Sum over all threads, past and present, since construction. Takes a lock.
+  uint64_t total() const;
+
+ private:
+  uint32_t id_;
+  uint64_t base_;      // the sum that earlier counters of this id left
+  const void* table_;  // the process's table; a forked child has another
+};
+
+// In a forked child: counters restart at 0.
+void abandon_counters() noexcept;
+
+}  // namespace yard::base

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of a call, written once: entry, check, plan, kernel.
+//
+// hit() (call.cc) takes them inlined, for calls without options. SlowCall (slow_call.cc) takes the same steps for every
+// other call, and makes what one of them did not find. Bound handles (handles.cc) take the last one.
+#pragma once
+
+#include <yard/detail/call.h>
+
+#include "base/reclaimer.h"
+#include "dispatch/core.h"
+#include "exec/executor.h"
+
+namespace yard::detail {
+
+// 1. The entry: that of the op, or what `overlay(snapshot, entry)` gives instead of it. The guard holds it when this
+// returns, and the snapshot no more. Null: the op or the overlay is not there.
+template <class F>
+[[gnu::always_inline]] inline const Entry* find_entry(base::Guard& guard, const Core& core,
+                                                      uint32_t index, const F& overlay) {
+  const Snapshot* const snapshot = guard.protect(core.published.current);
+  const Entry* entry = snapshot->entry(index);
+  if (entry != nullptr) [[likely]]
+    entry = overlay(*snapshot, entry);
+  if (entry != nullptr) [[likely]]
+    guard.move_to_after_reading(entry);
+  return entry;
+}
+
+// 2. The check: -1 if the call does not fit the schema or lacks data, else its YARD_CALL_ALIASED flag. `args` have
+// facts. `typed`: their tags are known to fit.
+[[gnu::always_inline]] inline int32_t check_args(const op::Program& program,
+                                                 const yard_value_t* args, uint32_t count,
+                                                 bool typed) {
+  return typed || program.tags_fit(args, count) ? program.fits_live(args) : -1;
+}
+
+// 3. The plan, by the call's key. Null: there is none yet, or the key would be too long.
+[[gnu::noinline]] inline const exec::Plan* find_plan_by_long_key(const Entry& e,
+                                                                 const yard_value_t* args,
+                                                                 uint32_t flags) {
+  Key key;
+  return e.recipe().fold(args, flags, key) ? e.find(key) : nullptr;
+}
+[[gnu::always_inline]] inline const exec::Plan* find_plan(const Entry& e, const yard_value_t* args,
+                                                          uint32_t flags) {
+  if (!e.recipe().one_word()) [[unlikely]]
+    return find_plan_by_long_key(e, args, flags);
+  return e.find_one(e.recipe().fold_first(args, flags));
+}
+
+// 4. The kernel of a direct plan: nothing is to be done before or after. The message of a failure is left in `error`.
+[[gnu::always_inline]] inline int32_t run_direct(char* error, const Core& core,
+                                                 const exec::Plan& plan, const yard_value_t* args,
+                                                 uint32_t count, uint32_t flags) {
+  yard_call_t call;
+  start_call(call, error, flags, core.host, plan.self);
+  return call_kernel(call, [&] { return plan.run(&call, args, count); });
+}
+
+// `args` have facts; `given` are the caller's own.
+inline exec::Request request(const Entry& e, const Core& core, const yard_value_t* args,
+                             const yard_value_t* given, uint32_t flags, const Options* options) {
+  exec::Request r{.op = e.name().c_str(),
+                  .host = core.host,
+                  .args = args,
+                  .count = e.program().arg_count(),
+                  .flags = flags,
+                  .strict = e.strict(),
+                  .writes_inputs = e.program().has_inout(),
+                  .options = options,
+                  .given = given,
+                  .program = &e.program(),
+                  .states = core.states_for(options)};
+  r.save = e.candidates().saves_inputs();
+  r.inspector = e.candidates().settings().inspector.get();
+  return r;
+}
+
+// Continues after the first kernel of a direct plan failed. Inside the guard.
+Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e, const Core& core,
+                           const exec::Plan& plan, const yard_value_t* args, uint32_t flags,
+                           int32_t code, const char* message);
+
+// Runs a plan that is not direct. Inside the guard.
+Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& core,
+                      const exec::Plan& plan, const yard_value_t* args, uint32_t flags);
+
+// Fills in all of a route but what keeps it valid: entry, version and flags.
+void fill_route(Route& route, const Core& core, const exec::Plan& plan) noexcept;
+
+// The aliasing of a call of a bound handle: other data pointers may overlap otherwise than those it was bound to.
+uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
+
+// Runs the plan of a hit. Inside the guard; inlined into each kind of call. `flags` of a bound handle are those of its
+// binding: all that a direct plan needs as long as its kernel succeeds. `calls`: this thread's counter of the kernel, if
+// it is known.
+template <bool kBound = false>
+[[gnu::always_inline]] inline Status::Rep* run_hit(base::ThreadRecord& thread, const Entry& e,
+                                                   const Core& core, const exec::Plan& plan,
+                                                   const yard_value_t* args, uint32_t count,
+                                                   uint32_t flags,
+                                                   ThreadHead::Value* calls = nullptr) {
+  if (!plan.direct.load(std::memory_order_relaxed)) [[unlikely]]
+    return run_plan(thread, e, core, plan, args, kBound ? bound_flags(e, args) : flags);
+  char* const error = thread.message();
+  const int32_t code = run_direct(error, core, plan, args, count, flags);
+  if (code == YARD_OK) [[likely]] {
+    detail::count(calls != nullptr ? *calls : counter(thread, plan.counter));
+    return nullptr;
+  }
+  return after_failure(thread, e, core, plan, args, kBound ? bound_flags(e, args) : flags, code,
+                       error);
+}
+
+}  // namespace yard::detail

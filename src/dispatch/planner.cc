@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+// Entries, selections that several threads share, and explanations.
+#include "dispatch/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "dispatch/call.h"
+#include "dispatch/core.h"
+#include "select/explain.h"
+
+namespace yard::detail {
+namespace {
+
+// How many known classes of an op a change plans again; the rest are planned when they are next called.
+constexpr size_t kReplan = 256;
+constexpr size_t kFewestPlans = 4;
+
+// Entries are immutable but for their plans, which the plan lock guards.
+Entry& with_plans(const Entry& entry) { return const_cast<Entry&>(entry); }
+
+}  // namespace
+
+Planner::Planner(Core& core, size_t plans_per_op)
+    : core_(core), plans_per_op_(std::max(plans_per_op, kFewestPlans)) {}
+
+size_t Planner::limit_of(const Entry& entry) const noexcept {
+  const size_t said = entry.candidates().settings().plans;
+  return said != 0 ? std::max(said, kFewestPlans) : plans_per_op_;
+}
+
+std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
+                                           const registry::OpRecord& op_record, const Entry* old) {
+  const auto shared = next.state->op_records.find(op_record.op->name)->second;
+  const select::Surroundings where{core_.host, next.forked};
+  select::OpSettings settings = settings_for(next, op_record);
+  if (next.policy->file != nullptr)
+    settings.inspector = core_.services().make_inspector(next.policy->file->config, shared, where);
+  auto entry = Entry::make(
+      select::CandidateSet::make(shared, next.policy->in_force, {}, where, std::move(settings)),
+      next.generation, core_.published.version(op_record.op->index), old);
+  if (old == nullptr || old->being_edited() || !entry->candidates().settings().cache) return entry;
+  size_t end = SIZE_MAX;
+  for (const KnownClass& known : known_classes(*old, end, kReplan)) {
+    const op::Call& call = known.call;
+    Key key;
+    if (!entry->recipe().fold(call.args(), call.flags(), key)) continue;
+    const auto order = select::select(entry->candidates(), call.args(), call.count(), call.flags());
+    if (order.empty()) continue;
+    log_choice(*entry, order[0]);
+    entry->insert(entry->plan(key, order), call, limit_of(*entry));
+  }
+  return entry;
+}
+
+// Plan tables that were being changed and kernels that cannot survive a fork make an entry useless there; health and
+// rollouts are the parent's.
+std::shared_ptr<Entry> Planner::entry_in_child(const Snapshot& next,
+                                               const std::shared_ptr<Entry>& old) {
+  const select::CandidateSet& candidates = old->candidates();
+  bool usable = !old->being_edited() && candidates.settings().health == nullptr &&
+                candidates.settings().rollout == nullptr;
+  for (const select::KernelCandidate& c : candidates.all())
+    usable &= (c.kernel->backend->d.flags & YARD_BACKEND_FORK_UNSAFE) == 0;
+  if (usable) return old;
+  select::OpSettings settings = candidates.settings();
+  settings.health = nullptr;
+  if (std::exchange(settings.rollout, nullptr) != nullptr)
+    settings.watched = settings.observer != nullptr;
+  return Entry::make(select::CandidateSet::make(next.state->op_records.find(old->name())->second,
+                                                next.policy->in_force, {}, {core_.host, true},
+                                                std::move(settings)),
+                     next.generation, core_.published.version(candidates.op_record().op->index),
+                     old.get());
+}
+
+std::shared_ptr<const Entry> Planner::overlay(const std::shared_ptr<const Snapshot>& s,
+                                              uint32_t index, const PolicyOverride& extra) {
+  const Entry* global = s->entry(index);
+  if (global == nullptr) return nullptr;
+  const auto op_record = s->state->op_records.find(global->name())->second;
+  const bool in_rollout = extra.key.rollout && s->policy->rollout != nullptr;
+  const policy::ProcessPolicy& process = in_rollout ? s->policy->rollout->next() : *s->policy;
+  select::OpSettings settings = global->candidates().settings();
+  if (in_rollout) {
+    auto health = std::move(settings.health);
+    settings = settings_for(process, *op_record);
+    settings.health = std::move(health);
+  }
+  auto entry = Entry::make(select::CandidateSet::make(
+                               op_record, merge(process.in_force, extra.policy), extra.constraints,
+                               {core_.host, s->forked}, settings_for(std::move(settings), extra)),
+                           s->generation, core_.published.overlays_version, global, s.get());
+  entry->overlay_key = extra.key;
+  if (extra.key.options != nullptr) {
+    entry->overlay_options = *extra.key.options;
+    entry->overlay_options.result = nullptr;
+    entry->overlay_key.options = &entry->overlay_options;
+  }
+  auto kept = std::make_shared<PolicyOverride>(extra);
+  kept->key = entry->overlay_key;
+  entry->policy_override = std::move(kept);
+  std::shared_ptr<Entry> replaced;
+  {
+    const std::lock_guard lock(root_.get().plans);
+    replaced = s->put_overlay(index, entry);
+  }
+  if (replaced != nullptr) core_.published.overlays_version.invalidate();
+  replaced.reset();
+  collect_if_due();
+  return entry;
+}
+
+Result<exec::Plan::Ptr> Planner::fresh_plan(const Entry& entry, const Key& key,
+                                            const op::Call& call) {
+  // A verifier that calls its own op on the call it is asked about would recurse without end.
+  constexpr int kDeepest = 16;
+  if (select::select_depth() >= kDeepest)
+    return Status(
+        Code::kWouldDeadlock,
+        fmt::format("op '{}': probes, verifiers or cost hints that are asked to choose its "
+                    "kernel call ops whose choice asks them again",
+                    entry.name()));
+  root_.get().selections.fetch_add(1, std::memory_order_relaxed);
+  const auto order = select::select(entry.candidates(), call.args(), call.count(), call.flags());
+  if (order.empty() && entry.candidates().unmapped())
+    return Status(
+        Code::kUnmapped,
+        fmt::format("op '{}' is called in static mode and has no static kernel", entry.name()));
+  if (order.empty()) return select::no_kernel(entry.candidates(), call);
+  log_choice(entry, order[0]);
+  return entry.plan(key, order);
+}
+
+// Ends a selection that its thread left early: a verifier may end the thread, and memory may run out. Threads that wait
+// for it then select by themselves.
+class Planner::Finisher {
+ public:
+  Finisher(const Planner& planner, Root& root, std::shared_ptr<Pending> pending)
+      : planner_(planner), root_(root), pending_(std::move(pending)) {}
+  ~Finisher() {
+    if (&root_ != &planner_.root_.get() || pending_->done) return;
+    const std::lock_guard lock(root_.plans);
+    finish();
+  }
+  Finisher(const Finisher&) = delete;
+  Finisher& operator=(const Finisher&) = delete;
+
+  // Under the plan lock.
+  void finish() {
+    pending_->done = true;
+    std::erase(root_.pending, pending_);
+    root_.finished.notify_all();
+  }
+
+ private:
+  const Planner& planner_;
+  Root& root_;
+  const std::shared_ptr<Pending> pending_;
+};
+
+Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
+                                           const op::Call& call) {
+  if (!entry.candidates().settings().cache) return fresh_plan(entry, key, call);
+  Root& r = root_.get();
+  const size_t limit = limit_of(entry);
+  auto mine = std::make_shared<Pending>();
+  {
+    std::unique_lock lock(r.plans);
+    if (entry.find(key) != nullptr) return exec::Plan::Ptr();
+    const auto same = [&](const std::shared_ptr<Pending>& p) {
+      return p->entry == &entry &&
+             std::equal(p->key.begin(), p->key.end(), key.w, key.w + key.words);
+    };
+    const auto it = std::find_if(r.pending.begin(), r.pending.end(), same);
+    // Plugin code that calls ops during a selection must not wait: the selection that it would wait for may be waiting
+    // for it. It selects for itself.
+    if (it != r.pending.end() && !select::inside_select()) {
+      const std::shared_ptr<Pending> other = *it;
+      r.finished.wait(lock, [&] { return other->done; });
+      if (!other->status.ok()) return other->status;
+      return exec::Plan::Ptr();
+    }
+    mine->entry = &entry;
+    mine->key.assign(key.w, key.w + key.words);
+    r.pending.push_back(mine);
+  }
+  Finisher finisher(*this, r, mine);
+  auto plan = fresh_plan(entry, key, call);
+  // A verifier has forked and this is the child: locks of this root may be held by threads that do not exist, and the
+  // entry may have been left half changed.
+  if (&r != &root_.get()) return plan;
+  // A call that never ends holds all plans that its entry evicts meanwhile. When those have become many, the entry
+  // stores no more.
+  bool full;
+  {
+    const std::lock_guard lock(r.plans);
+    full = entry.plan_count() >= limit;
+  }
+  const size_t many = 4 * limit + 256;
+  const bool store = plan.ok() && !(full && base::reclaimer().pending() > many &&
+                                    base::reclaimer().collect() > many);
+  {
+    const std::lock_guard lock(r.plans);
+    if (store)
+      with_plans(entry).insert(*std::move(plan), call, limit);
+    else if (!plan.ok())
+      mine->status = plan.status();
+    finisher.finish();
+  }
+  if (!store) return plan;
+  if (full) collect_if_due();
+  return exec::Plan::Ptr();
+}
+
+const exec::Plan* Planner::pin_plan(const Entry& entry, const Key& key, const void* node) {
+  const std::lock_guard lock(root_.get().plans);
+  const exec::Plan* plan = entry.find(key);
+  if (plan != nullptr) {
+    plan->pins.fetch_add(1, std::memory_order_relaxed);
+    entry.add_handle(node);
+  }
+  return plan;
+}
+
+void Planner::unpin_plan(const Entry& entry, const exec::Plan* plan, const void* node) {
+  if (plan == nullptr) return;
+  const std::lock_guard lock(root_.get().plans);
+  plan->pins.fetch_sub(1, std::memory_order_relaxed);
+  entry.drop_handle(node);
+}
+
+std::optional<std::chrono::steady_clock::time_point> Planner::sweep(
+    std::chrono::steady_clock::time_point now) {
+  const auto s = core_.snapshot();
+  const policy::FileRules* file = s->policy->file.get();
+  const auto lifetime = file != nullptr ? file->config.settings.cache.lifetime : std::nullopt;
+  if (!lifetime) return std::nullopt;
+  size_t evicted = 0;
+  {
+    const std::lock_guard lock(root_.get().plans);
+    for (const auto& e : s->owners())
+      if (e != nullptr) evicted += e->sweep(now - *lifetime);
+    for (const auto& e : s->overlays()) evicted += with_plans(*e).sweep(now - *lifetime);
+  }
+  if (evicted > 0) collect_if_due();
+  return now + std::clamp<std::chrono::nanoseconds>(*lifetime / 4, std::chrono::milliseconds(1),
+                                                    std::chrono::seconds(60));
+}
+
+std::vector<Planner::KnownClass> Planner::known_classes(const Entry& entry, size_t& end,
+                                                        size_t most) const {
+  std::vector<KnownClass> to;
+  const std::lock_guard lock(root_.get().plans);
+  const auto& classes = entry.classes();
+  end = std::min(end, classes.size());
+  const size_t begin = end - std::min(end, most);
+  for (size_t i = begin; i < end; ++i)
+    to.push_back({classes[i].representative, classes[i].plan->attempts[0].kernel});
+  end = begin;
+  return to;
+}
+
+std::vector<std::shared_ptr<const Entry>> Planner::overlays(const Snapshot& s) const {
+  const std::lock_guard lock(root_.get().plans);
+  return s.overlays();
+}
+
+RuntimeStats Planner::stats() const {
+  RuntimeStats to;
+  const auto s = core_.snapshot();
+  Root& r = root_.get();
+  to.generation = s->generation;
+  to.selections = r.selections.load(std::memory_order_relaxed);
+  to.retired = base::reclaimer().pending();
+  const std::lock_guard lock(r.plans);
+  for (const auto& e : s->owners())
+    if (e != nullptr) to.plans += e->plan_count();
+  to.overlays = s->overlay_count();
+  return to;
+}
+
+void log_choice(const Entry& entry, uint16_t candidate) {
+  if (!base::log_enabled("select", LogLevel::kInfo)) return;
+  const registry::Kernel& k = *entry.candidates().all()[candidate].kernel;
+  const std::string& vendor = k.backend->vendor;
+  base::log(LogLevel::kInfo, "select",
+            fmt::format("Op '{}' using '{}' (kind={}, vendor={})", entry.name(), k.id,
+                        to_string(static_cast<Kind>(k.d.kind)),
+                        vendor.empty() ? "none" : vendor.c_str()));
+}
+
+void collect_if_due() {
+  // What is still in use must not be looked at again and again.
+  static std::atomic<size_t> due{256};
+  base::Reclaimer& reclaimer = base::reclaimer();
+  if (reclaimer.pending() >= due.load(std::memory_order_relaxed))
+    due.store(2 * reclaimer.collect() + 256, std::memory_order_relaxed);
+}
+
+namespace {
+
+Status check_force(const registry::OpRecord& op_record, const std::string& force) {
+  if (force.empty() || op_record.kernels.count(force) != 0) return {};
+  std::vector<std::string> ids;
+  for (const auto& [id, k] : op_record.kernels) ids.push_back(id);
+  return Status(Code::kNotFound,
+                fmt::format("op '{}' has no kernel '{}' to force{}", op_record.op->name, force,
+                            base::did_you_mean(force, ids)));
+}
+
+// "environment" becomes "environment (YARD_PREFER)".
+void name_variable(const policy::Reading& reading, PolicyNote& note) {
+  const auto variable = reading.good.sources.find(note.field);
+  const size_t at = note.source.find("environment");
+  if (variable != reading.good.sources.end() && at != std::string::npos)
+    note.source.insert(at + std::string_view("environment").size(), " (" + variable->second + ")");
+}
+
+}  // namespace
+
+Status check_options(const registry::OpRecord& op_record, const Options& o) {
+  YARD_RETURN_IF_ERROR(check_force(op_record, o.force));
+  if (o.policy) YARD_RETURN_IF_ERROR(validate(*o.policy));
+  if (o.mode == Mode::kProgram || (o.mode && !o.mode_name.empty()))
+    return Status(Code::kInvalidArgument,
+                  "invalid mode: expected a built-in mode, or mode_name alone for one that the "
+                  "program has added");
+  for (const std::string& d : o.deny)
+    if (d.empty())
+      return Status(Code::kInvalidArgument, "the call's deny list holds an empty pattern");
+  return {};
+}
+
+Result<Explanation> explain_call(const Core& core, const registry::OpRecord& op_record,
+                                 const op::Call& call, const Options& o, const Snapshot& s) {
+  YARD_RETURN_IF_ERROR(check_options(op_record, o));
+  const ScopeState* scope = base::this_thread().scope_state;
+  const PolicyOverride extra = make_override(&o, scope, overlay_key(&o, scope, true));
+  if (scope != nullptr && !scope->problem.ok()) return scope->problem;
+  YARD_RETURN_IF_ERROR(check_override(extra, *s.policy->modes));
+  const Policy none;
+  const policy::FileRules* file = s.policy->file.get();
+  const policy::Source sources[] = {{"file", file != nullptr ? &file->said : &none},
+                                    {"environment", &s.policy->environment},
+                                    {"process", &s.policy->set},
+                                    {"scope", scope != nullptr ? &scope->content.policy : &none},
+                                    {"call", o.policy ? &*o.policy : &none}};
+  select::Question q{s.state->op_records.find(op_record.op->name)->second,
+                     &call,
+                     extra.constraints,
+                     {core.host, s.forked},
+                     sources,
+                     settings_for(settings_for(s, op_record), extra)};
+  Explanation e = select::explain(q);
+  e.generation = s.generation;
+  for (PolicyNote& n : e.policy) name_variable(*s.policy->reading, n);
+  return e;
+}
+
+Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, const Options& o) {
+  const auto found = core.sites.find(spec.op);
+  if (!found.ok()) return found.status();
+  const registry::Op& op = *found->record->op;
+  op::CallSpec with_flags = spec;
+  const ScopeState* scope = base::this_thread().scope_state;
+  with_flags.flags |= call_flags(o) | (scope != nullptr ? scope->flags : 0);
+  // Labels of the text are the call's own.
+  Options labelled = o;
+  labelled.labels.insert(spec.labels.begin(), spec.labels.end());
+  with_flags.labels = call_labels(&labelled, scope);
+  auto call = op::Call::from_spec(*op.program, with_flags, &op.d);
+  if (!call.ok()) return std::move(call).status();
+  return explain_call(core, *found->record, *call, labelled, *found->snapshot);
+}
+
+}  // namespace yard::detail

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans: how a call without one gets one, and the entries that hold them.
+//
+// Plans are added to entries under the plan lock. Plugin code (probes, verifiers, cost hints) runs without it.
+#pragma once
+
+#include <yard/explain.h>
+#include <yard/options.h>
+#include <yard/runtime.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "dispatch/fork.h"
+#include "dispatch/overlay.h"
+#include "dispatch/snapshot.h"
+
+namespace yard::detail {
+
+using dispatch::Entry;
+using dispatch::Key;
+using dispatch::Snapshot;
+
+class Core;
+
+class Planner {
+ public:
+  Planner(Core& core, size_t plans_per_op);
+  Planner(const Planner&) = delete;
+  Planner& operator=(const Planner&) = delete;
+
+  // ---- Entries ----
+  // The entry of an op for the snapshot `next`, which is being built, with plans for the classes that `old` (may be
+  // null) knew. Runs plugin code.
+  std::shared_ptr<Entry> make_entry(const Snapshot& next, const registry::OpRecord& op_record,
+                                    const Entry* old);
+  // The entry of a forked child: `old` where that can be used there.
+  std::shared_ptr<Entry> entry_in_child(const Snapshot& next, const std::shared_ptr<Entry>& old);
+  // The entry of an op under a policy override, made if it is not there; null if the op is gone.
+  std::shared_ptr<const Entry> overlay(const std::shared_ptr<const Snapshot>& s, uint32_t index,
+                                       const PolicyOverride& extra);
+
+  // ---- Plans ----
+  // Selects a plan for the class of `call` and stores it; one thread selects, others that need the same wait for it.
+  // Null when the caller may look it up now; a plan when it could not be stored and is the caller's to use.
+  Result<exec::Plan::Ptr> make_plan(const Entry& entry, const Key& key, const op::Call& call);
+  // The same without storing it.
+  Result<exec::Plan::Ptr> fresh_plan(const Entry& entry, const Key& key, const op::Call& call);
+  // The plan that make_plan() stored, kept from eviction, and the entry kept while a reader holds `node`; null if the
+  // plan has been evicted meanwhile.
+  const exec::Plan* pin_plan(const Entry& entry, const Key& key, const void* node);
+  // Ends what pin_plan() began. `plan` may be null.
+  void unpin_plan(const Entry& entry, const exec::Plan* plan, const void* node);
+  // Evicts plans that are older than the rules allow. When to call it again; nothing: never, under these rules.
+  std::optional<std::chrono::steady_clock::time_point> sweep(
+      std::chrono::steady_clock::time_point now);
+
+  // ---- What there is ----
+  struct KnownClass {
+    op::Call call;
+    const registry::Kernel* kernel;  // that serves it; owned by the entry
+  };
+  // Copies of at most `most` classes of an entry, the last of those before position `end`, which is moved back.
+  std::vector<KnownClass> known_classes(const Entry& entry, size_t& end, size_t most) const;
+  std::vector<std::shared_ptr<const Entry>> overlays(const Snapshot& s) const;
+  RuntimeStats stats() const;
+
+  // In the fork handler of a child.
+  void restart_in_child() noexcept { root_.replace(); }
+
+ private:
+  // A selection under way; other threads that need the same plan wait for it.
+  struct Pending {
+    const Entry* entry = nullptr;
+    std::vector<uint64_t> key;
+    bool done = false;
+    Status status;
+  };
+  struct Root {
+    std::mutex plans;  // plan tables and overlay tables of all entries and snapshots; `pending`
+    std::condition_variable finished;
+    std::vector<std::shared_ptr<Pending>> pending;
+    std::atomic<uint64_t> selections{0};
+  };
+  class Finisher;
+
+  size_t limit_of(const Entry& entry) const noexcept;  // of stored plans
+
+  Core& core_;
+  const size_t plans_per_op_;
+  dispatch::ReplacedInChild<Root> root_;
+};
+
+// Logs which kernel a class of calls will use from now on, once per kernel: the log counts repetitions.
+void log_choice(const Entry& entry, uint16_t candidate);
+
+// Frees what has been retired and is no longer used, once there is enough of it. Code that retires things on the path
+// of a call runs it afterwards, so that they do not pile up between changes. Holding no lock.
+void collect_if_due();
+
+// ---- Explaining selections ----
+// Whether the options can be served for this op.
+Status check_options(const registry::OpRecord& op_record, const Options& o);
+Result<Explanation> explain_call(const Core& core, const op::CallSpec& spec, const Options& o);
+Result<Explanation> explain_call(const Core& core, const registry::OpRecord& op_record,
+                                 const op::Call& call, const Options& o, const Snapshot& s);
+
+}  // namespace yard::detail

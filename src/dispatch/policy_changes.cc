@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// Policy changes, their checks, and the dry run of rules.
+#include "dispatch/policy_changes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "dispatch/core.h"
+#include "select/explain.h"
+#include "select/health_key.h"
+#include "select/reasons.h"
+
+namespace yard::detail {
+namespace {
+
+template <class Map>
+std::vector<std::string> names_of(const Map& map) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : map) names.push_back(name);
+  return names;
+}
+
+// All problems, the first as the error and the others as its notes.
+Status check_map(const registry::State& state, const StaticMap& map) {
+  Status status;
+  const auto wrong = [&](Code code, std::string text) {
+    if (status.ok())
+      status = Status(code, std::move(text));
+    else
+      status.note(std::move(text));
+  };
+  for (const auto& [op, kernel] : map.kernels()) {
+    const registry::OpRecord* op_record = state.find(op);
+    if (op_record == nullptr)
+      wrong(Code::kUnknownOp, fmt::format("the static map names op '{}', which is not known{}", op,
+                                          base::did_you_mean(op, names_of(state.op_records))));
+    else if (op_record->kernels.count(kernel) == 0)
+      wrong(Code::kNotFound,
+            fmt::format("the static map names '{}' for op '{}', which has no such kernel{}", kernel,
+                        op, base::did_you_mean(kernel, names_of(op_record->kernels))));
+  }
+  return status;
+}
+
+// Calls f(name, path) for the modes that a rule file names, until it gives an error.
+template <class F>
+Status each_mode(const Config& config, const F& f) {
+  const ConfigSettings& s = config.settings;
+  if (s.mode) YARD_RETURN_IF_ERROR(f(*s.mode, std::string("settings.mode"), ""));
+  for (const auto& [op, mode] : s.modes) YARD_RETURN_IF_ERROR(f(mode, "settings.modes." + op, op));
+  return {};
+}
+
+// " (rules.yaml:7)" or nothing.
+std::string place_text(const Config& config, const std::string& path, const std::string& op) {
+  const auto it = config.sources.places.find(
+      fmt::format("{}/{}", op.empty() ? path : std::string("settings.modes"), op));
+  if (it == config.sources.places.end() || it->second.file >= config.sources.files.size())
+    return "";
+  return fmt::format(" ({}:{})", config.sources.files[it->second.file], it->second.line);
+}
+
+// A field that no op has is most likely misspelt, but an op to come may have it.
+void warn_of_unknown_fields(const registry::State& state, const policy::ProgramMode& mode) {
+  if (!mode.provider.reads) return;
+  std::vector<std::string> known;
+  for (const auto& [name, op_record] : state.op_records) {
+    for (const std::string& f : op_record->op->program->field_names()) known.push_back(f);
+    for (const auto& p : op_record->op->program->schema().params) known.push_back(p.name);
+  }
+  for (const std::string& name : *mode.provider.reads)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      base::log(LogLevel::kWarn, "select",
+                fmt::format("mode '{}' reads '{}', which no op has{}", mode.name, name,
+                            base::did_you_mean(name, known)));
+}
+
+// Whether all modes that a rule file names exist.
+Status check_modes(const Config& config, const policy::Modes& modes) {
+  return each_mode(config, [&](const std::string& name, const std::string& path, const auto&) {
+    return policy::check_mode_name(name, &modes).note("named by " + path);
+  });
+}
+
+}  // namespace
+
+Status set_policy(Core& core, Policy policy) {
+  YARD_RETURN_IF_ERROR(validate(policy));
+  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
+    p.set = policy;
+    return Status();
+  });
+}
+
+Status set_labels(Core& core, op::Labels labels) {
+  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
+    p.labels = labels;
+    return Status();
+  });
+}
+
+Status set_breakers(Core& core, const BreakerSettings& settings) {
+  YARD_RETURN_IF_ERROR(validate(settings));
+  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
+    p.breakers = settings;
+    return Status();
+  });
+}
+
+Status set_static_map(Core& core, StaticMap map) {
+  for (const auto& [op, kernel] : map.kernels())
+    core.sites.first_need(op, core.snapshot()->state->find(op));
+  return core.published.edit_policy([&](const registry::State& state, policy::ProcessPolicy& p) {
+    p.mapped = map;
+    return check_map(state, map);
+  });
+}
+
+Status add_mode(Core& core, std::shared_ptr<const policy::ProgramMode> mode) {
+  return core.published.edit_policy([&](const registry::State& state, policy::ProcessPolicy& p) {
+    auto modes = std::make_shared<policy::Modes>(*p.modes);
+    if (!modes->emplace(mode->name, mode).second)
+      return Status(Code::kConflict,
+                    fmt::format("mode '{}' exists already; call remove_mode() first", mode->name));
+    p.modes = std::move(modes);
+    warn_of_unknown_fields(state, *mode);
+    return Status();
+  });
+}
+
+Status remove_mode(Core& core, std::string_view name) {
+  return core.published.edit_policy([&](const registry::State&,
+                                        policy::ProcessPolicy& p) -> Status {
+    if (p.modes->find(name) == p.modes->end())
+      return Status(Code::kNotFound, fmt::format("the program has added no mode '{}'{}", name,
+                                                 base::did_you_mean(name, names_of(*p.modes))));
+    if (p.file != nullptr) {
+      const Config& config = p.file->config;
+      YARD_RETURN_IF_ERROR(each_mode(config, [&](const std::string& used, const std::string& path,
+                                                 const std::string& op) {
+        if (used != name) return Status();
+        return Status(
+            Code::kConflict,
+            fmt::format(
+                "mode '{}' is in use: {}{} of the rules in force names it; set other rules first",
+                name, path, place_text(config, path, op)));
+      }));
+    }
+    auto modes = std::make_shared<policy::Modes>(*p.modes);
+    modes->erase(modes->find(name));
+    p.modes = std::move(modes);
+    return {};
+  });
+}
+
+Status set_observer(Core& core, std::shared_ptr<registry::CallObserver> observer) {
+  return core.published.edit_policy([&](const registry::State&, policy::ProcessPolicy& p) {
+    p.observer = observer;
+    return Status();
+  });
+}
+
+Status set_environment(Core& core, std::shared_ptr<const policy::Reading> reading) {
+  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
+    p.reading = reading;
+    p.own_switches.clear();
+    return Status();
+  });
+}
+
+void read_own_switches(const registry::State& state, policy::ProcessPolicy& policy) {
+  auto& own = policy.own_switches;
+  std::erase_if(own, [&](const auto& o) { return !state.backends.contains(o.first); });
+  for (const auto& [name, backend] : state.backends) {
+    if (backend->env.empty() || own.contains(name)) continue;
+    const char* value = std::getenv(backend->env.c_str());
+    const auto& read = own[name] =
+        policy::read_own_switch(backend->env, value != nullptr ? value : "", name);
+    if (read.problem) base::log(LogLevel::kWarn, "policy", policy::to_string(*read.problem));
+  }
+}
+
+bool has_own_switches(const registry::State& state) {
+  for (const auto& [name, backend] : state.backends)
+    if (!backend->env.empty()) return true;
+  return false;
+}
+
+Status set_file(Core& core, std::shared_ptr<const policy::FileRules> file) {
+  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
+    p.file = file;
+    p.rollout = nullptr;
+    return file != nullptr ? check_modes(file->config, *p.modes) : Status();
+  });
+}
+
+Status begin_rollout(Core& core, std::shared_ptr<const policy::FileRules> file,
+                     const RolloutRule& rule) {
+  return core.published.edit_policy([&](const registry::State& state, policy::ProcessPolicy& p) {
+    YARD_RETURN_IF_ERROR(check_modes(file->config, *p.modes));
+    auto next = std::make_shared<policy::ProcessPolicy>(p);
+    next->file = file;
+    next->rollout = nullptr;
+    std::vector<policy::Rollout::OpSizes> sizes(state.index_count());
+    for (const auto& [name, op_record] : state.op_records)
+      sizes[op_record->op->index] = {op_record->op->program,
+                                     select::health_dims(*op_record->op->program)};
+    p.rollout = std::make_shared<policy::Rollout>(rule, std::move(next), std::move(sizes));
+    return Status();
+  });
+}
+
+Status end_rollout(Core& core) {
+  return core.published.edit_policy([&](const auto&, policy::ProcessPolicy& p) {
+    p.rollout = nullptr;
+    return Status();
+  });
+}
+
+namespace {
+
+// Why the kernel is out; and where another kernel was wanted instead, why that is out, too.
+std::string why_not(const select::CandidateSet& candidates, const Planner::KnownClass& known) {
+  select::Notes notes;
+  const op::Call& call = known.call;
+  (void)select::select(candidates, call.args(), call.count(), call.flags(), &notes);
+  const auto passed_over = [&](size_t i) {
+    const int32_t reason = notes.entries[i].verdict.reason;
+    return reason == YARD_REASON_LOCKED_OUT || reason == YARD_REASON_NOT_MAPPED;
+  };
+  const auto note = [&](size_t i) {
+    const select::KernelCandidate& c = candidates.all()[i];
+    const yard_verdict_t& v = notes.entries[i].verdict;
+    return fmt::format("{}: {}: {}", c.kernel->id, select::reason_name(v.reason),
+                       select::describe(candidates, c, v, notes.entries[i].text));
+  };
+  const size_t none = candidates.all().size();
+  size_t own = none, wanted = none;
+  for (size_t i = 0; i < none; ++i) {
+    if (candidates.all()[i].kernel->id == known.kernel->id)
+      own = i;
+    else if (wanted == none && !passed_over(i))
+      wanted = i;
+  }
+  if (own == none) return wanted == none ? "no other kernel may" : note(wanted);
+  return wanted == none || !passed_over(own) ? note(own) : note(wanted) + "; " + note(own);
+}
+
+}  // namespace
+
+std::vector<UnservedCall> unserved_under(const Core& core,
+                                         const std::shared_ptr<const policy::FileRules>& file,
+                                         size_t most) {
+  const uint64_t process = base::forks();
+  const auto s = core.snapshot();
+  policy::ProcessPolicy policy = *s->policy;
+  policy.file = file;
+  std::vector<std::string> backends;
+  for (const auto& [name, backend] : s->state->backends) backends.push_back(name);
+  policy.settle(backends);
+
+  std::vector<std::shared_ptr<const Entry>> entries(s->owners().begin(), s->owners().end());
+  // A call that forces its kernel is not served by rules.
+  for (auto& overlay : core.planner.overlays(*s))
+    if (overlay->policy_override->constraints.force.empty()) entries.push_back(std::move(overlay));
+
+  constexpr size_t kAtATime =
+      256;  // so that calls that need a plan wait for the plan lock only briefly
+  std::vector<UnservedCall> to;
+  for (const auto& entry : entries) {
+    if (entry == nullptr) continue;
+    const registry::OpRecord& op_record = entry->candidates().op_record();
+    const PolicyOverride none;
+    const PolicyOverride& extra =
+        entry->policy_override != nullptr ? *entry->policy_override : none;
+    const auto candidates = select::CandidateSet::make(
+        s->state->op_records.find(op_record.op->name)->second, merge(policy.in_force, extra.policy),
+        extra.constraints, {core.host, s->forked},
+        settings_for(settings_for(policy, op_record), extra));
+    size_t found = 0;
+    // From the youngest to the oldest: what is evicted meanwhile is the oldest, and so none is skipped.
+    for (size_t end = SIZE_MAX; end > 0 && found < most;) {
+      for (const Planner::KnownClass& k : core.planner.known_classes(*entry, end, kAtATime)) {
+        const bool able =
+            !select::select(candidates, k.call.args(), k.call.count(), k.call.flags()).empty();
+        if (base::forks() != process) return to;  // a verifier has forked and this is the child
+        if (able) continue;
+        to.push_back({op::to_string(k.call.to_spec(entry->program())), k.kernel->id,
+                      why_not(candidates, k)});
+        if (++found == most) break;
+      }
+    }
+  }
+  return to;
+}
+
+}  // namespace yard::detail

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Changes of what is set for the whole process: policy, environment, rule file, rollouts, labels, modes and the like.
+// Each publishes one snapshot, or returns an error and publishes nothing. Any thread, outside of selections.
+#pragma once
+
+#include <yard/config.h>
+#include <yard/health.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "policy/process.h"
+#include "registry/call_observer.h"
+#include "registry/changes.h"
+
+namespace yard::detail {
+
+class Core;
+
+// Through the API.
+Status set_policy(Core& core, Policy policy);
+Status set_labels(Core& core, op::Labels labels);
+// What breakers follow, below the rule file's settings.
+Status set_breakers(Core& core, const BreakerSettings& settings);
+// Static kernels of ops; the names are checked.
+Status set_static_map(Core& core, StaticMap map);
+Status add_mode(Core& core, std::shared_ptr<const policy::ProgramMode> mode);
+// Refused while the rule file in force names the mode. Scopes and calls that name it later fail.
+Status remove_mode(Core& core, std::string_view name);
+// Observes every call; null: none. Calls in flight may still report to the one before.
+Status set_observer(Core& core, std::shared_ptr<registry::CallObserver> observer);
+
+Status set_environment(Core& core, std::shared_ptr<const policy::Reading> reading);
+// Reads the variables that newly registered backends chose as their switches, and drops those of backends that are gone.
+// An invalid value is logged.
+void read_own_switches(const registry::State& state, policy::ProcessPolicy& policy);
+bool has_own_switches(const registry::State& state);
+
+// The rule file in force; null: none. Ends a rollout.
+Status set_file(Core& core, std::shared_ptr<const policy::FileRules> file);
+// Rules that apply to a share of calls, beside those in force. set_file() ends it, too.
+Status begin_rollout(Core& core, std::shared_ptr<const policy::FileRules> file,
+                     const RolloutRule& rule);
+Status end_rollout(Core& core);
+
+// A class of calls that has a kernel now and would have none under other rules.
+struct UnservedCall {
+  std::string call;    // a CallSpec
+  std::string kernel;  // that serves it now
+  std::string why;     // not any more
+};
+// A dry run of rules: the known classes, of the process and of scopes, that they would leave without a kernel; at most
+// `most` of each op. Runs plugin code, publishes nothing.
+std::vector<UnservedCall> unserved_under(const Core& core,
+                                         const std::shared_ptr<const policy::FileRules>& file,
+                                         size_t most = 3);
+
+}  // namespace yard::detail

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// What calls see: the current snapshot and the versions that memos compare; and how both change.
+//
+// A change builds the next snapshot under the write lock and publishes it by one store. It waits for no call, and no
+// call waits for it.
+#pragma once
+
+#include <yard/registry.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/reclaimer.h"
+#include "dispatch/fork.h"
+#include "dispatch/snapshot.h"
+#include "registry/changes.h"
+
+namespace yard::detail {
+
+using dispatch::Entry;
+using dispatch::Key;
+using dispatch::MemoVersion;
+using dispatch::Snapshot;
+
+class Core;
+
+// One T for each op index, at an address that stays for the life of the table. Any thread; grows without a lock.
+template <class T>
+class ByIndex {
+ public:
+  ByIndex() = default;
+  ~ByIndex() {
+    for (Chunk* c = first_.next.load(std::memory_order_acquire); c != nullptr;)
+      delete std::exchange(c, c->next.load(std::memory_order_acquire));
+  }
+  ByIndex(const ByIndex&) = delete;
+  ByIndex& operator=(const ByIndex&) = delete;
+
+  T& operator[](uint32_t index) const {
+    return index < Chunk::kCount ? first_.of[index] : beyond_first(index);
+  }
+
+ private:
+  struct Chunk {
+    static constexpr uint32_t kCount = 256;
+    T of[kCount]{};
+    std::atomic<Chunk*> next{nullptr};
+  };
+  T& beyond_first(uint32_t index) const {
+    Chunk* at = &first_;
+    for (; index >= Chunk::kCount; index -= Chunk::kCount) {
+      Chunk* next = at->next.load(std::memory_order_acquire);
+      if (next == nullptr) {
+        auto* made = new Chunk;
+        if (at->next.compare_exchange_strong(next, made, std::memory_order_acq_rel))
+          next = made;
+        else
+          delete made;
+      }
+      at = next;
+    }
+    return at->of[index];
+  }
+  mutable Chunk first_;
+};
+
+class PublishedState {
+ public:
+  // `reads_environment`: the environment variables that backends chose as their switches count.
+  PublishedState(Core& core, bool reads_environment);
+  ~PublishedState();
+  PublishedState(const PublishedState&) = delete;
+  PublishedState& operator=(const PublishedState&) = delete;
+
+  // ---- Read by every call ----
+  std::atomic<const Snapshot*> current{nullptr};
+  // What memos and handles of an op's calls compare. It changes after `current` and before the previous snapshot is
+  // retired: a thread that holds the entry and then finds the version unchanged holds it in time. The address stays
+  // for the life of the core.
+  MemoVersion& version(uint32_t index) const { return versions_[index]; }
+  // The same for calls in scopes and with options, of all ops: their entries live in the snapshot.
+  MemoVersion overlays_version;
+
+  // The current snapshot, held by reference.
+  std::shared_ptr<const Snapshot> snapshot() const;
+
+  // ---- Changes: any thread, outside of selections ----
+  // All steps or none.
+  Result<Ticket> apply(const std::vector<registry::Step>& steps);
+  // These steps from an empty registry, with no policy but the environment's; indices stay taken. One snapshot.
+  Status start_over(const std::vector<registry::Step>& steps);
+  // Publishes the policy of the process as `change` leaves it; an error of `change` publishes nothing. It is called
+  // under the write lock, and again if plugin code has forked meanwhile and this is the child.
+  using PolicyChange = std::function<Status(const registry::State&, policy::ProcessPolicy&)>;
+  Status edit_policy(const PolicyChange& change);
+  // Plans every op again: an answer of the host has changed.
+  Status replan_all();
+  // Publishes the current state of the health board.
+  Status publish_health();
+  // When this returns, CoreServices::on_change() has run for the current snapshot, whichever thread published it.
+  void catch_up();
+
+  // In the fork handler of a child: a snapshot of its own, under locks of its own.
+  void restart_in_child() noexcept;
+
+ private:
+  struct Root {
+    std::mutex write;                            // one change at a time
+    std::shared_ptr<const Snapshot> owner;       // of `current`; under write
+    std::mutex breakers;                         // one thread sets the board's settings at a time
+    std::shared_ptr<const Snapshot> left_alone;  // in a child: half changed, never used nor freed
+    // In a child: the registry that it was born with, which its parent's root keeps alive for ever.
+    std::shared_ptr<const registry::State> inherited;
+  };
+  // What is to be published. Without `ops` all ops are planned again, else these and those whose health has changed.
+  struct Next {
+    std::shared_ptr<const registry::State> state;
+    std::shared_ptr<const policy::ProcessPolicy> policy;
+    std::optional<std::set<std::string>> ops;
+  };
+  // Publishes what `change(old, next)` makes of the current snapshot, then tells the rest of the runtime.
+  template <class F>
+  Status edit(const F& change);
+  // Under the write lock of `r`; `before` is to be dropped after it. False if plugin code that ran on the way has forked
+  // and this is the child: then there is another root.
+  bool publish(Root& r, Next next, std::shared_ptr<const Snapshot>& before);
+  std::shared_ptr<const policy::ProcessPolicy> settled(const registry::State& state,
+                                                       policy::ProcessPolicy policy) const;
+  // Sets the board to what rule file and API say about breakers.
+  void set_breaker_settings();
+  // The versions of ops whose entry changes, and of overlays, are suspended before `current` is set and renewed after:
+  // a thread that has seen the new snapshot of one op must not trust a memo of another.
+  void suspend_memos(const Snapshot* before, const Snapshot& next) noexcept;
+  void renew_memos(const Snapshot* before, const Snapshot& next) noexcept;
+
+  Core& core_;
+  const bool reads_environment_;
+  uint64_t generation_ = 0;  // of the last snapshot; under write
+  ByIndex<MemoVersion> versions_;
+  dispatch::ReplacedInChild<Root> root_;
+};
+
+struct TicketState {
+  // Expired when the records are freed.
+  std::vector<std::weak_ptr<const void>> removed;
+  // Of the process whose records they are: a forked child never frees its parent's.
+  const uint64_t forks = base::forks();
+  // In a child, for records that it was born with: they are never freed, so it waits for the calls only. Else null.
+  std::shared_ptr<const std::atomic<bool>> calls_ended;
+};
+
+}  // namespace yard::detail

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+// CallSpecs from text by recursive descent, and back to canonical text: see call_spec.h.
+#include "op/call_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/text.h"
+#include "op/scanner.h"
+
+namespace yard::op {
+namespace {
+
+// More than any op needs; bounds what untrusted text can allocate.
+constexpr size_t kMaxArgs = 64;
+constexpr size_t kMaxList = 4096;
+
+class CallSpecParser {
+ public:
+  explicit CallSpecParser(Scanner& in) : in_(in) {}
+
+  bool call(CallSpec& c) {
+    auto op = in_.op_name();
+    if (!op) return false;
+    c.op = std::move(*op);
+    if (!in_.expect('(', "after the name of the op")) return false;
+    if (!in_.accept(')')) {
+      do {
+        if (!arg(c)) return false;
+      } while (in_.accept(','));
+      if (!in_.expect(')', "or ',' after an argument")) return false;
+    }
+    if (in_.accept('@') && !(device(c.device) && flags(c.flags))) return false;
+    if (in_.accept('{') && !labels(c.labels)) return false;
+    if (!in_.at_end())
+      return in_.fail("expected '@device', '{labels}' or the end, found " + in_.found());
+    drop_devices(c);
+    return true;
+  }
+
+ private:
+  bool arg(CallSpec& c) {
+    const size_t start = in_.at();
+    if (c.args.size() == kMaxArgs)
+      return in_.fail("more than " + std::to_string(kMaxArgs) + " arguments");
+    SpecArg a;
+    const std::string_view w = in_.word();
+    if (!w.empty() && in_.accept('=')) {
+      in_.seek(start);
+      auto name = in_.name("a parameter name");
+      if (!name || !in_.accept('=')) return false;
+      for (const SpecArg& other : c.args)
+        if (other.name == *name)
+          return in_.fail_at(start, "argument '" + *name + "' is given twice");
+      a.name = std::move(*name);
+    } else {
+      in_.seek(start);
+      if (!c.args.empty() && !c.args.back().name.empty())
+        return in_.fail("a positional argument cannot follow one given by name");
+    }
+    if (!value(a.value)) return false;
+    c.args.push_back(std::move(a));
+    return true;
+  }
+
+  bool value(SpecValue& v) {
+    const char c = in_.peek();
+    if (in_.at_number()) {
+      const auto n = in_.number();
+      if (!n) return false;
+      if (n->is_float)
+        v.v = n->f;
+      else
+        v.v = n->i;
+      return true;
+    }
+    if (c == '"') {
+      auto text = in_.quoted();
+      if (!text) return false;
+      v.v = std::move(*text);
+      return true;
+    }
+    if (in_.accept('&')) {
+      auto name = in_.name("a parameter name after '&'");
+      if (!name) return false;
+      v.v = SameAs{std::move(*name)};
+      return true;
+    }
+    if (in_.accept('[')) return list(v);
+    const size_t start = in_.at();
+    const bool minus = in_.accept('-');
+    const std::string_view w = in_.word();
+    if (w == "inf" || (w == "nan" && !minus)) {
+      const double inf = std::numeric_limits<double>::infinity();
+      v.v = w == "nan" ? std::numeric_limits<double>::quiet_NaN() : minus ? -inf : inf;
+      return true;
+    }
+    const bool bracket = in_.peek() == '[';
+    if (minus || w.empty() || bracket) in_.seek(start);
+    if (!minus && bracket && !w.empty()) return tensor(v.v.emplace<TensorSpec>());
+    if (minus || w.empty())
+      return in_.fail(
+          "expected a tensor (f32[2,3]), a number, a string, a word, '[' or '&', found " +
+          in_.found());
+    if (w == "true" || w == "false")
+      v.v = w == "true";
+    else
+      v.v = Word{std::string(w)};
+    return true;
+  }
+
+  bool list(SpecValue& v) {
+    auto& tensors = v.v.emplace<std::vector<TensorSpec>>();
+    if (in_.accept(']')) return true;
+    do {
+      if (tensors.size() == kMaxList)
+        return in_.fail("more than " + std::to_string(kMaxList) + " tensors");
+      if (!tensor(tensors.emplace_back())) return false;
+    } while (in_.accept(','));
+    return in_.expect(']', "or ',' after a tensor of a list");
+  }
+
+  bool tensor(TensorSpec& t) {
+    const auto dtype = in_.dtype();
+    if (!dtype) return false;
+    t.dtype = *dtype;
+    if (!in_.expect('[', "and a shape after the dtype")) return false;
+    if (in_.peek() != ']' && !sizes(t.shape, false)) return false;
+    const size_t semicolon = in_.at();
+    if (in_.accept(';')) {
+      if (!sizes(t.strides, true)) return false;
+      if (t.strides.size() != t.shape.size())
+        return in_.fail_at(semicolon, std::to_string(t.shape.size()) + " sizes, but " +
+                                          std::to_string(t.strides.size()) + " strides");
+    }
+    if (!in_.expect(']', "or ',' after a size")) return false;
+    if (in_.raw() == '%' && !align(t)) return false;
+    if (in_.raw() == '@') {
+      in_.advance(1);
+      return device(t.device.emplace());
+    }
+    return true;
+  }
+
+  bool sizes(std::vector<int64_t>& out, bool strides) {
+    do {
+      const size_t start = in_.at();
+      if (out.size() == YARD_MAX_RANK)
+        return in_.fail("more than " + std::to_string(YARD_MAX_RANK) + " dimensions");
+      const auto n = in_.integer(strides ? "a stride" : "a size");
+      if (!n) return false;
+      if (*n < 0 && !strides) return in_.fail_at(start, "a size is not negative");
+      out.push_back(*n);
+    } while (in_.accept(','));
+    return true;
+  }
+
+  bool align(TensorSpec& t) {
+    in_.advance(1);
+    const size_t start = in_.at();
+    const auto n = in_.integer("an alignment in bytes");
+    if (!n) return false;
+    if (*n < 1 || *n > YARD_MAX_ALIGN || (*n & (*n - 1)) != 0)
+      return in_.fail_at(start, "an alignment is 1, 2, 4, 8, 16, 32 or 64");
+    t.align = static_cast<uint32_t>(*n);
+    return true;
+  }
+
+  bool device(Device& d) {
+    const size_t start = in_.at();
+    std::string text(in_.word());
+    if (!text.empty() && in_.raw() == ':') {
+      in_.advance(1);
+      text += ':';
+      while (in_.raw() >= '0' && in_.raw() <= '9') text += in_.raw(), in_.advance(1);
+    }
+    const auto parsed = parse_device(text);
+    if (!parsed) {
+      in_.seek(start);
+      const std::vector<std::string> known = {"cpu",   "cuda",         "cuda_host", "vulkan",
+                                              "metal", "cuda_managed", "rocm",      "oneapi"};
+      return in_.fail("expected a device (cpu, cuda:1), found " + in_.found() +
+                      base::did_you_mean(text.substr(0, text.find(':')), known));
+    }
+    d = *parsed;
+    return true;
+  }
+
+  bool flags(uint32_t& out) {
+    while (in_.raw() == '+') {
+      in_.advance(1);
+      const std::string_view w = in_.peek_word();
+      const auto* flag = std::find_if(std::begin(kCallFlags), std::end(kCallFlags),
+                                      [&](const auto& f) { return f.first == w; });
+      if (flag == std::end(kCallFlags)) {
+        std::vector<std::string> known;
+        for (const auto& f : kCallFlags) known.emplace_back(f.first);
+        return in_.fail("expected a flag (" + base::one_of(known) + "), found " + in_.found() +
+                        base::did_you_mean(w, known));
+      }
+      if ((out & flag->second) != 0) return in_.fail("flag '" + std::string(w) + "' is repeated");
+      out |= flag->second;
+      in_.word();
+    }
+    return true;
+  }
+
+  bool labels(Labels& out) {
+    do {
+      std::pair<std::string, std::string> label;
+      const size_t start = in_.at();
+      if (!label_text(label.first) || !in_.expect('=', "after the name of a label") ||
+          !label_text(label.second))
+        return false;
+      for (const auto& other : out)
+        if (other.first == label.first)
+          return in_.fail_at(start, "label '" + label.first + "' is given twice");
+      out.push_back(std::move(label));
+    } while (in_.accept(','));
+    return in_.expect('}', "or ',' after a label");
+  }
+
+  bool label_text(std::string& out) {
+    if (in_.peek() == '"') {
+      auto text = in_.quoted();
+      if (text) out = std::move(*text);
+      return text.has_value();
+    }
+    for (char c = in_.raw(); base::is_bare_word({&c, 1}); c = in_.raw()) out += c, in_.advance(1);
+    return !out.empty() || in_.fail("expected a word or a string, found " + in_.found());
+  }
+
+  // A tensor's device is kept only where it differs from the call's.
+  static void drop_devices(CallSpec& c) {
+    const auto drop = [&](TensorSpec& t) {
+      if (t.device && *t.device == c.device) t.device.reset();
+    };
+    for (SpecArg& a : c.args) {
+      if (auto* t = std::get_if<TensorSpec>(&a.value.v)) drop(*t);
+      if (auto* list = std::get_if<std::vector<TensorSpec>>(&a.value.v))
+        std::for_each(list->begin(), list->end(), drop);
+    }
+  }
+
+  Scanner& in_;
+};
+
+std::string tensor_text(const TensorSpec& t, const Device* call_device) {
+  std::string out = fmt::format("{}[{}", yard::to_string(t.dtype), fmt::join(t.shape, ","));
+  if (!t.strides.empty()) out += fmt::format(";{}", fmt::join(t.strides, ","));
+  out += ']';
+  if (t.align != YARD_MAX_ALIGN) out += fmt::format("%{}", t.align);
+  if (t.device && !(call_device && *t.device == *call_device)) out += "@" + to_string(*t.device);
+  return out;
+}
+
+std::string label_text(const std::string& text) {
+  return base::is_bare_word(text) ? text : base::quote(text);
+}
+
+struct Printer {
+  const Device* call_device;
+  std::string operator()(int64_t i) const { return std::to_string(i); }
+  std::string operator()(double f) const { return base::format_double(f); }
+  std::string operator()(bool b) const { return b ? "true" : "false"; }
+  std::string operator()(const std::string& s) const { return base::quote(s); }
+  std::string operator()(const Word& w) const { return w.text; }
+  std::string operator()(const SameAs& s) const { return "&" + s.name; }
+  std::string operator()(const TensorSpec& t) const { return tensor_text(t, call_device); }
+  std::string operator()(const std::vector<TensorSpec>& list) const {
+    std::string out;
+    for (const TensorSpec& t : list) out += (out.empty() ? "" : ", ") + tensor_text(t, call_device);
+    return "[" + out + "]";
+  }
+};
+
+}  // namespace
+
+Result<CallSpec> parse_call_spec(std::string_view text) {
+  Scanner in(text, "call");
+  CallSpec c;
+  if (!CallSpecParser(in).call(c)) return in.take_status();
+  return c;
+}
+
+bool operator==(const SpecValue& a, const SpecValue& b) {
+  const auto* x = std::get_if<double>(&a.v);
+  const auto* y = std::get_if<double>(&b.v);
+  if (x && y) return *x == *y ? std::signbit(*x) == std::signbit(*y) : *x != *x && *y != *y;
+  return a.v == b.v;
+}
+
+std::string to_string(const TensorSpec& tensor) { return tensor_text(tensor, nullptr); }
+std::string to_string(const SpecValue& value) { return std::visit(Printer{nullptr}, value.v); }
+
+std::string to_string(const CallSpec& spec) {
+  std::string out = spec.op + "(";
+  bool first = true;
+  for (const SpecArg& a : spec.args) {
+    if (!first) out += ", ";
+    first = false;
+    if (!a.name.empty()) out += a.name + "=";
+    out += std::visit(Printer{&spec.device}, a.value.v);
+  }
+  out += ")@" + to_string(spec.device);
+  for (const auto& [name, bit] : kCallFlags)
+    if ((spec.flags & bit) != 0) out += "+" + std::string(name);
+  if (spec.labels.empty()) return out;
+  out += '{';
+  for (size_t i = 0; i < spec.labels.size(); ++i)
+    out += (i > 0 ? ", " : "") + label_text(spec.labels[i].first) + "=" +
+           label_text(spec.labels[i].second);
+  return out + "}";
+}
+
+TensorSpec spec_of(const yard_tensor_t& t) {
+  TensorSpec s;
+  const uint64_t facts = t.facts != 0 ? t.facts : yard_facts(&t);
+  s.dtype = from_dlpack(t.dtype);
+  s.shape.assign(t.shape, t.shape + t.ndim);
+  // Strides of a compact tensor follow from its shape.
+  if ((facts & YARD_FACTS_COMPACT) == 0 && t.strides)
+    s.strides.assign(t.strides, t.strides + t.ndim);
+  s.align = 1u << ((facts & YARD_FACTS_ALIGN) >> YARD_FACTS_ALIGN_SHIFT);
+  s.device = Device{t.device.type, t.device.index};
+  return s;
+}
+
+std::string brief(const yard_tensor_t& t) {
+  std::string out = yard::to_string(from_dlpack(t.dtype));
+  if (t.ndim < 0 || t.ndim > YARD_MAX_RANK || (t.ndim > 0 && !t.shape))
+    return out + fmt::format("[rank {}]", t.ndim);
+  return out + fmt::format("[{}]", fmt::join(t.shape, t.shape + t.ndim, ","));
+}
+
+}  // namespace yard::op

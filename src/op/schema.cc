@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// The canonical text of schemas, and the check of what their grammar cannot express.
+#include "op/schema.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/text.h"
+#include "op/scanner.h"
+
+namespace yard::op {
+namespace {
+
+std::string dim_text(const Dim& d) {
+  std::string out;
+  switch (d.kind) {
+    case Dim::Kind::kAny: return "_";
+    case Dim::Kind::kConstant: return std::to_string(d.number);
+    case Dim::Kind::kLeading: out = "*" + d.name; break;
+    case Dim::Kind::kNamed:
+      out = d.number == 1 ? d.name : std::to_string(d.number) + "*" + d.name;
+      break;
+  }
+  return d.broadcast ? out + "|1" : out;
+}
+
+std::string term_text(const Term& t) {
+  if (t.name.empty()) return std::to_string(t.number);
+  return t.number == 1 ? t.name : std::to_string(t.number) + "*" + t.name;
+}
+
+template <class List, class Text>
+std::string joined(const List& list, const Text& text) {
+  std::string out;
+  for (const auto& item : list) {
+    if (!out.empty()) out += ", ";
+    out += text(item);
+  }
+  return out;
+}
+
+std::string default_text(const Param& p) {
+  if (const auto* i = std::get_if<int64_t>(&p.fallback))
+    return p.kind == Kind::kEnum ? p.enumerators.at(static_cast<size_t>(*i)) : std::to_string(*i);
+  if (const auto* f = std::get_if<double>(&p.fallback)) return base::format_double(*f);
+  if (const auto* b = std::get_if<bool>(&p.fallback)) return *b ? "true" : "false";
+  return base::quote(std::get<std::string>(p.fallback));
+}
+
+constexpr std::string_view kReserved[] = {"in", "if", "iff", "or", "unless", "where", "may_alias"};
+
+class Checker {
+ public:
+  Checker(const Schema& s, Scanner& in) : s_(s), in_(in) {}
+
+  bool run() {
+    if (s_.params.size() > YARD_MAX_ARGS)
+      return in_.fail_at(s_.params[YARD_MAX_ARGS].at.offset,
+                         "an op has at most " + std::to_string(YARD_MAX_ARGS) + " parameters");
+    for (const Param& p : s_.params)
+      if (!param_name(p)) return false;
+    for (const Param& p : s_.params)
+      if (p.is_tensor() && !tensor(p)) return false;
+    if (!broadcasts() || !variables() || !limits()) return false;
+    for (const Clause& c : s_.clauses)
+      if (!clause(c)) return false;
+    return true;
+  }
+
+ private:
+  struct Name {
+    bool leading = false;
+    bool bound = false;           // by a required tensor or an int parameter
+    size_t sources = 0;           // parameters that may bind it
+    const Param* last = nullptr;  // of the sources
+    Position at;
+  };
+
+  bool param_name(const Param& p) {
+    if (std::find(std::begin(kReserved), std::end(kReserved), p.name) != std::end(kReserved))
+      return in_.fail_at(p.at.offset, "'" + p.name + "' is a reserved word");
+    for (const Param& other : s_.params)
+      if (&other != &p && other.name == p.name && other.at.offset <= p.at.offset)
+        return in_.fail_at(p.at.offset, "two parameters are called '" + p.name + "'");
+    return true;
+  }
+
+  bool tensor(const Param& p) {
+    if (p.trailing() > YARD_MAX_RANK)
+      return in_.fail_at(p.at.offset, "'" + p.name + "' has more than " +
+                                          std::to_string(YARD_MAX_RANK) + " dimensions");
+    for (const Dim& d : p.dims)
+      if (!d.name.empty() && !dim(p, d)) return false;
+    return true;
+  }
+
+  bool dim(const Param& p, const Dim& d) {
+    if (std::find(std::begin(kReserved), std::end(kReserved), d.name) != std::end(kReserved))
+      return in_.fail_at(d.at.offset, "'" + d.name + "' is a reserved word");
+    const int same = s_.index_of(d.name);
+    const bool leading = d.kind == Dim::Kind::kLeading;
+    const bool is_int = same >= 0 && s_.params[static_cast<size_t>(same)].kind == Kind::kInt;
+    if (same >= 0 && (leading || !is_int))
+      return in_.fail_at(d.at.offset,
+                         "'" + d.name + "' is a parameter" +
+                             (leading ? "" : "; only an int parameter can be a dimension"));
+    const auto [it, fresh] = names_.try_emplace(d.name);
+    Name& n = it->second;
+    if (fresh) n.leading = leading, n.at = d.at;
+    if (n.leading != leading)
+      return in_.fail_at(d.at.offset, "'" + d.name + "' is used for leading dimensions ('*" +
+                                          d.name + "') and for a single one; use two names");
+    if (d.broadcast && p.is_written())
+      return in_.fail_at(d.at.offset, "'" + p.name + "' is written and cannot be broadcast");
+    if (is_int) n.bound = true;
+    if (!d.broadcast) {
+      if (!p.optional && p.kind == Kind::kTensor) n.bound = true;
+      if (n.last != &p) ++n.sources;
+      n.last = &p;
+    }
+    return true;
+  }
+
+  bool limits() {
+    size_t count = variables_.size();
+    for (const auto& [name, n] : names_) count += n.leading ? 2 : 1;
+    for (const Param& p : s_.params) count += p.kind == Kind::kInt ? 1 : 0;
+    if (count > kMaxNames)
+      return in_.fail_at(0, "more than " + std::to_string(kMaxNames) +
+                                " names of dimensions, integers and dtype variables");
+    for (const auto& [name, n] : names_)
+      if (!n.bound && n.sources > kMaxSources)
+        return in_.fail_at(n.at.offset, "'" + name + "' occurs in more than " +
+                                            std::to_string(kMaxSources) +
+                                            " parameters, all of them optional or lists");
+    return true;
+  }
+
+  bool broadcasts() {
+    for (const Param& p : s_.params) {
+      for (const Dim& d : p.dims) {
+        if (!d.broadcast || names_[d.name].bound) continue;
+        const std::string full = (d.kind == Dim::Kind::kLeading ? "*" : "") + d.name;
+        return in_.fail_at(d.at.offset, "'" + full + "|1' needs a '" + full +
+                                            "' in a parameter that is neither optional nor a list");
+      }
+    }
+    return true;
+  }
+
+  bool variables() {
+    std::set<std::string> read;
+    for (const Param& p : s_.params) {
+      if (p.variable.empty()) continue;
+      variables_.insert(p.variable);
+      if (!p.is_output()) read.insert(p.variable);
+    }
+    for (const Param& p : s_.params)
+      if (!p.variable.empty() && read.count(p.variable) == 0)
+        return in_.fail_at(p.at.offset, "dtype variable '" + p.variable +
+                                            "' occurs only in outputs; an input must determine it");
+    return true;
+  }
+
+  bool clause(const Clause& c) {
+    switch (c.kind) {
+      case Clause::Kind::kDTypes: return dtypes(c);
+      case Clause::Kind::kIff:
+      case Clause::Kind::kOr: return optional(c.left) && optional(c.right);
+      case Clause::Kind::kMayAlias: return may_alias(c);
+      case Clause::Kind::kMultiple: return number(c.left) && guard(c);
+      case Clause::Kind::kCompare: break;
+    }
+    if (c.left.name.empty() && c.right.name.empty())
+      return in_.fail_at(c.at.offset, "a comparison of two constants has no effect");
+    return number(c.left) && number(c.right) && guard(c);
+  }
+
+  bool dtypes(const Clause& c) {
+    if (variables_.count(c.left.name) == 0)
+      return in_.fail_at(
+          c.at.offset, "no parameter has the dtype '" + c.left.name + "'" +
+                           base::did_you_mean(c.left.name, {variables_.begin(), variables_.end()}));
+    for (const Clause& other : s_.clauses) {
+      if (&other == &c) break;
+      if (other.kind == c.kind && other.left.name == c.left.name)
+        return in_.fail_at(c.at.offset, "a second set of dtypes for '" + c.left.name + "'");
+    }
+    return true;
+  }
+
+  const Param* param(const Term& t) {
+    const int i = s_.index_of(t.name);
+    if (i >= 0) return &s_.params[static_cast<size_t>(i)];
+    std::vector<std::string> known;
+    for (const Param& p : s_.params) known.push_back(p.name);
+    in_.fail_at(t.at.offset,
+                "no parameter is called '" + t.name + "'" + base::did_you_mean(t.name, known));
+    return nullptr;
+  }
+
+  bool optional(const Term& t) {
+    const Param* p = param(t);
+    if (!p) return false;
+    return p->optional || in_.fail_at(t.at.offset, "'" + t.name + "' is not optional");
+  }
+
+  bool guard(const Clause& c) {
+    if (c.guard == Clause::Guard::kNone) return true;
+    Term t;
+    t.name = c.guard_param;
+    t.at = c.guard_at;
+    return optional(t);
+  }
+
+  // A dimension, a product or an int parameter.
+  bool number(const Term& t) {
+    if (t.name.empty() || names_.count(t.name) != 0) return true;
+    const int i = s_.index_of(t.name);
+    if (i >= 0 && s_.params[static_cast<size_t>(i)].kind == Kind::kInt) return true;
+    if (i >= 0)
+      return in_.fail_at(t.at.offset, "'" + t.name + "' is neither a dimension nor an int");
+    std::vector<std::string> known;
+    for (const auto& [name, info] : names_) known.push_back(name);
+    for (const Param& p : s_.params)
+      if (p.kind == Kind::kInt) known.push_back(p.name);
+    return in_.fail_at(t.at.offset, "no dimension or int parameter is called '" + t.name + "'" +
+                                        base::did_you_mean(t.name, known));
+  }
+
+  bool may_alias(const Clause& c) {
+    const Param* out = param(c.left);
+    const Param* in = out ? param(c.right) : nullptr;
+    if (!in) return false;
+    if (out->kind != Kind::kTensor || !out->is_output())
+      return in_.fail_at(c.left.at.offset, "'" + out->name + "' is not an output tensor ('!')");
+    if (in->kind != Kind::kTensor || in->is_written())
+      return in_.fail_at(c.right.at.offset, "'" + in->name + "' is not a read-only tensor");
+    return true;
+  }
+
+  const Schema& s_;
+  Scanner& in_;
+  std::map<std::string, Name> names_;
+  std::set<std::string> variables_;
+};
+
+}  // namespace
+
+int Schema::index_of(std::string_view param) const noexcept {
+  for (size_t i = 0; i < params.size(); ++i)
+    if (params[i].name == param) return static_cast<int>(i);
+  return -1;
+}
+
+const char* to_string(Compare c) noexcept {
+  static constexpr const char* kText[] = {"==", "!=", "<", "<=", ">", ">="};
+  return kText[static_cast<int>(c)];
+}
+
+std::string type_text(const Param& p) {
+  switch (p.kind) {
+    case Kind::kInt: return "int";
+    case Kind::kFloat: return "float";
+    case Kind::kBool: return "bool";
+    case Kind::kString: return "string";
+    case Kind::kEnum:
+      return "enum{" + joined(p.enumerators, [](const std::string& e) { return e; }) + "}";
+    default:
+      return (p.variable.empty() ? yard::to_string(p.dtype) : p.variable) + "[" +
+             joined(p.dims, dim_text) + (p.kind == Kind::kTensorList ? "][]" : "]");
+  }
+}
+
+std::string to_string(const Param& p) {
+  std::string out = p.name;
+  if (p.access == Access::kWrite) out += '!';
+  if (p.access == Access::kReadWrite) out += '~';
+  if (p.optional) out += '?';
+  out += ": " + type_text(p);
+  return p.fallback.index() == 0 ? out : out + " = " + default_text(p);
+}
+
+std::string to_string(const Clause& c) {
+  std::string out;
+  switch (c.kind) {
+    case Clause::Kind::kDTypes:
+      return c.left.name + " in {" + joined(c.dtypes, [](DType t) { return yard::to_string(t); }) +
+             "}";
+    case Clause::Kind::kIff: return c.left.name + " iff " + c.right.name;
+    case Clause::Kind::kOr: return c.left.name + " or " + c.right.name;
+    case Clause::Kind::kMayAlias: return c.left.name + " may_alias " + c.right.name;
+    case Clause::Kind::kMultiple:
+      out = c.left.name + " % " + std::to_string(c.right.number) + " == 0";
+      break;
+    case Clause::Kind::kCompare:
+      out = term_text(c.left) + " " + to_string(c.compare) + " " + term_text(c.right);
+      break;
+  }
+  if (c.guard == Clause::Guard::kIf) out += " if " + c.guard_param;
+  if (c.guard == Clause::Guard::kUnless) out += " unless " + c.guard_param;
+  return out;
+}
+
+std::string to_string(const Schema& s) {
+  std::string out =
+      s.name + "(" + joined(s.params, [](const Param& p) { return to_string(p); }) + ")";
+  if (s.clauses.empty()) return out;
+  return out + " where " + joined(s.clauses, [](const Clause& c) { return to_string(c); });
+}
+
+bool check_schema(const Schema& schema, Scanner& in) { return Checker(schema, in).run(); }
+
+}  // namespace yard::op

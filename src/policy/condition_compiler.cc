@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conditions are checked against the type of their field and become tests.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <tuple>
+
+#include "base/lazy.h"
+#include "base/text.h"
+#include "base/yaml.h"
+#include "policy/rule_compiler.h"
+#include "policy/words.h"
+
+namespace yard::policy {
+namespace {
+
+// The names of numpy and torch, which are accepted beside the usual ones.
+constexpr const char* kLongNames[] = {
+    "float32", "float16", "bfloat16", "float64", "float8_e4m3fn", "float8_e5m2",
+    "int8",    "int16",   "int32",    "int64",   "uint8",         "uint16",
+    "uint32",  "uint64",  "boolean",  "int4",    "uint4"};
+constexpr int kMostDTypes = 64;
+
+bool is_pattern(Operator op) { return op == Operator::kMatch || op == Operator::kRegex; }
+
+using ValueNames = std::vector<std::vector<std::string>>;
+
+constinit base::Lazy<const ValueNames> g_names_of_dtypes([]() -> const ValueNames* {
+  ValueNames names(kMostDTypes);
+  for (int i = 1; i < kMostDTypes; ++i)
+    if (const std::string name = to_string(static_cast<DType>(i)); name != "?")
+      names[static_cast<size_t>(i)].push_back(name);
+  for (const char* name : kLongNames)
+    if (const auto t = parse_dtype(name)) names[static_cast<size_t>(*t)].emplace_back(name);
+  return new ValueNames(std::move(names));
+});
+
+// The names of each value of a field with a closed list of them.
+ValueNames names_of_values(const OpField& field) {
+  if (field.type == FieldType::kDType) return g_names_of_dtypes.get();
+  ValueNames names;
+  for (const std::string& word : field.words) names.push_back({word});
+  return names;
+}
+
+template <class T>
+void sort_unique(std::vector<T>& v) {
+  std::sort(v.begin(), v.end());
+  v.erase(std::unique(v.begin(), v.end()), v.end());
+}
+
+}  // namespace
+
+// Makes the test of one condition, with its operands.
+class ConditionCompiler::Draft {
+ public:
+  Draft(const OpField& field, Operator op, const Condition& c, Wrong& wrong)
+      : negated(op == Operator::kNe || op == Operator::kNotIn),
+        field_(field),
+        op_(op),
+        c_(c),
+        wrong_(wrong) {}
+
+  // False and the reason in `wrong` if the condition is invalid.
+  bool make() {
+    if (!has_operator(field_.type, op_)) return no_operator();
+    const bool many =
+        op_ == Operator::kEq || op_ == Operator::kIn || op_ == Operator::kNotIn || is_pattern(op_);
+    if (c_.list && !many) {
+      wrong_.found = "found a list";
+      wrong_.right = op_ == Operator::kNe
+                         ? fmt::format("expected one value, or {}_not_in", field_.name)
+                         : "expected one value";
+      return false;
+    }
+    switch (field_.type) {
+      case FieldType::kWhole: return whole();
+      case FieldType::kNumber: return number();
+      case FieldType::kSwitch: return on_or_off();
+      case FieldType::kWord:
+      case FieldType::kDType: return closed();
+      default: break;
+    }
+    if (is_pattern(op_)) return patterns();
+    if (field_.type != FieldType::kText) return device();
+    test.kind = Test::Kind::kTextOneOf;
+    for (const ConfigValue& v : c_.values) texts.push_back(v.text);
+    return true;
+  }
+
+  Test test;
+  std::vector<int64_t> integers;
+  std::vector<double> numbers;
+  std::vector<std::string> texts;
+  std::vector<Regex> regexes;
+  bool negated;
+
+ private:
+  bool no_operator() {
+    std::vector<std::string> right{field_.name};
+    for (const OperatorRow& row : operators())
+      if (has_operator(field_.type, row.op)) right.push_back(field_.name + row.suffix);
+    wrong_.found = fmt::format("{} has no such operator: it is {}", field_.name, type_text(field_));
+    wrong_.right = "expected " + base::one_of(right);
+    return false;
+  }
+
+  bool bad_value(const ConfigValue& v, std::string_view hint = {}) {
+    wrong_.found = "found " + shown(v.text, v.quoted);
+    wrong_.right = "expected " + type_text(field_);
+    if (!hint.empty()) wrong_.right += fmt::format("; did you mean '{}'?", hint);
+    return false;
+  }
+
+  void set(op::IntegerTest to) { test.kind = Test::Kind::kInteger, test.integer = to; }
+
+  bool whole() {
+    for (const ConfigValue& v : c_.values) {
+      const auto n = base::yaml_whole_number(v.text);
+      if (!n || v.quoted) return bad_value(v);
+      integers.push_back(*n);
+    }
+    const bool threshold = op_ == Operator::kGt || op_ == Operator::kGe || op_ == Operator::kLt ||
+                           op_ == Operator::kLe;
+    if (!threshold) return true;  // one of them
+    negated = op_ == Operator::kLt || op_ == Operator::kLe;
+    const bool above = op_ == Operator::kGt || op_ == Operator::kLe;
+    const int64_t a = integers[0];
+    integers.clear();
+    if (above && a == INT64_MAX) return true;  // one of none: never
+    set(op::IntegerTest::at_least(above ? a + 1 : a));
+    return true;
+  }
+
+  bool number() {
+    for (const ConfigValue& v : c_.values) {
+      const auto n = base::yaml_number(v.text);
+      if (!n || v.quoted || *n != *n) return bad_value(v);
+      numbers.push_back(*n == 0 ? 0.0 : *n);  // one zero
+    }
+    switch (op_) {
+      case Operator::kGt: test.kind = Test::Kind::kNumberAbove; break;
+      case Operator::kGe: test.kind = Test::Kind::kNumberAtLeast; break;
+      case Operator::kLt: test.kind = Test::Kind::kNumberBelow; break;
+      case Operator::kLe: test.kind = Test::Kind::kNumberAtMost; break;
+      default: test.kind = Test::Kind::kNumberOneOf; return true;
+    }
+    test.f = numbers[0];
+    numbers.clear();
+    return true;
+  }
+
+  bool on_or_off() {
+    bool yes = false, no = false;
+    for (const ConfigValue& v : c_.values) {
+      const auto on = read_switch(v.text);
+      if (!on.ok() || v.quoted) return bad_value(v);
+      (*on ? yes : no) = true;
+    }
+    const bool both = yes && no;
+    if (no && !both) negated = !negated;
+    if (field_.axis.kind == Axis::Kind::kInteger)
+      integers = both ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{1};
+    else  // bit 0 of a layout is "contiguous"; bit 1 of a flag is "set"
+      set(op::IntegerTest::one_of_mask(both                                      ? ~uint64_t{0}
+                                       : field_.axis.kind == Axis::Kind::kLayout ? 1
+                                                                                 : 2));
+    return true;
+  }
+
+  std::optional<int64_t> value_of(const std::string& name) const {
+    if (field_.type == FieldType::kDType) {
+      const auto t = parse_dtype(name);
+      return t ? std::optional(static_cast<int64_t>(*t)) : std::nullopt;
+    }
+    const auto it = std::find(field_.words.begin(), field_.words.end(), name);
+    return it != field_.words.end() ? std::optional(it - field_.words.begin()) : std::nullopt;
+  }
+
+  bool closed() {
+    if (is_pattern(op_)) {
+      if (!matching_values()) return false;
+    } else {
+      for (const ConfigValue& v : c_.values) {
+        const auto value = value_of(v.text);
+        if (!value) {
+          std::vector<std::string> known;
+          for (const auto& names : names_of_values(field_))
+            known.insert(known.end(), names.begin(), names.end());
+          return bad_value(v, base::closest(base::lower(v.text), known));
+        }
+        integers.push_back(*value);
+      }
+    }
+    test.kind = Test::Kind::kOneOf;
+    // Enumerators may be more than a mask has bits.
+    if (field_.type == FieldType::kWord && field_.axis.kind == Axis::Kind::kInteger) return true;
+    uint64_t mask = 0;
+    for (const int64_t v : integers) mask |= uint64_t{1} << v;
+    integers.clear();
+    set(op::IntegerTest::one_of_mask(mask));
+    return true;
+  }
+
+  // The values of which a name matches one of the patterns.
+  bool matching_values() {
+    if (!patterns()) return false;
+    const auto matches = [&](const std::string& name) {
+      if (op_ == Operator::kRegex)
+        return std::any_of(regexes.begin(), regexes.end(),
+                           [&](const Regex& r) { return r.matches(name); });
+      return std::any_of(texts.begin(), texts.end(),
+                         [&](const std::string& glob) { return glob_matches(glob, name); });
+    };
+    const ValueNames names = names_of_values(field_);
+    for (size_t i = 0; i < names.size(); ++i)
+      if (std::any_of(names[i].begin(), names[i].end(), matches))
+        integers.push_back(static_cast<int64_t>(i));
+    texts.clear();
+    regexes.clear();
+    if (!integers.empty()) return true;
+    wrong_.found = "found " + shown(c_.values[0].text, true) + ", which matches nothing";
+    wrong_.right = "expected " + type_text(field_);
+    return false;
+  }
+
+  bool device() {
+    test.kind = Test::Kind::kDeviceOneOf;
+    for (const ConfigValue& v : c_.values) {
+      const auto d = parse_device(v.text);
+      const bool has_index = v.text.find(':') != std::string::npos;
+      if (!d || d->index > 0xfffe || (field_.type == FieldType::kPlatform && has_index))
+        return bad_value(v);
+      integers.push_back((int64_t{d->type} << 16) | (has_index ? d->index + 1 : 0));
+    }
+    return true;
+  }
+
+  bool patterns() {
+    test.platform = field_.type == FieldType::kPlatform;
+    test.kind = op_ == Operator::kMatch ? Test::Kind::kGlob : Test::Kind::kRegex;
+    for (const ConfigValue& v : c_.values) {
+      texts.push_back(v.text);
+      if (op_ == Operator::kMatch) continue;
+      auto regex = Regex::compile(v.text);
+      if (!regex.ok()) {
+        wrong_.found = fmt::format("found {}: {}", shown(v.text, true), regex.status().message());
+        wrong_.right = "expected a regular expression as (pre|de)fill.*";
+        return false;
+      }
+      regexes.push_back(*std::move(regex));
+    }
+    return true;
+  }
+
+  const OpField& field_;
+  const Operator op_;
+  const Condition& c_;
+  Wrong& wrong_;
+};
+
+bool ConditionCompiler::add(const OpField& field, Operator op, const Condition& c,
+                            std::vector<uint32_t>& literals, Wrong& wrong) {
+  Draft draft(field, op, c, wrong);
+  if (!draft.make()) return false;
+  literals.push_back(2 * test_of(axis_of(field), draft) + (draft.negated ? 1 : 0));
+  return true;
+}
+
+uint16_t ConditionCompiler::axis_of(const OpField& field) {
+  const auto [it, is_new] = axes_.emplace(field.axis_id, static_cast<uint16_t>(to_.axes_.size()));
+  if (!is_new) return it->second;
+  const Axis& axis = to_.axes_.emplace_back(field.axis);
+  const bool scalar =
+      axis.kind == Axis::Kind::kNumber || axis.kind == Axis::Kind::kText ||
+      (axis.kind == Axis::Kind::kInteger && axis.field.kind == op::Field::Kind::kScalar);
+  to_.reads_scalars_ |= scalar;
+  to_.reads_labels_ |= axis.kind == Axis::Kind::kLabel || axis.kind == Axis::Kind::kLabelInteger;
+  return it->second;
+}
+
+// The index of the test; equal ones share it.
+uint32_t ConditionCompiler::test_of(uint16_t axis, Draft& d) {
+  sort_unique(d.integers);
+  sort_unique(d.numbers);
+  if (d.regexes.empty()) sort_unique(d.texts);
+  if (d.test.kind == Test::Kind::kOneOf && d.integers.size() == 1) {
+    d.test.kind = Test::Kind::kInteger;
+    d.test.integer = op::IntegerTest::equals(d.integers[0]);
+    d.integers.clear();
+  }
+  d.test.axis = axis;
+  key_.clear();
+  const auto put = [&](const auto& v) { key_.append(reinterpret_cast<const char*>(&v), sizeof v); };
+  put(axis);
+  put(d.test.kind);
+  put(d.test.platform);
+  put(d.test.integer.kind);
+  put(d.test.integer.a);
+  put(d.test.integer.b);
+  put(d.test.f);
+  for (const int64_t v : d.integers) put(v);
+  for (const double v : d.numbers) put(v);
+  for (const std::string& s : d.texts) put(s.size()), key_ += s;
+  const auto [it, is_new] = tests_.emplace(key_, static_cast<uint32_t>(to_.tests_.size()));
+  if (!is_new) return it->second;
+  const auto append = [&](auto& to, auto& from) {
+    if (from.empty()) return;
+    d.test.first = static_cast<uint32_t>(to.size());
+    d.test.count = static_cast<uint32_t>(from.size());
+    for (auto& v : from) to.push_back(std::move(v));
+  };
+  append(to_.integers_, d.integers);
+  append(to_.numbers_, d.numbers);
+  if (d.regexes.empty()) append(to_.texts_, d.texts);
+  append(to_.regexes_, d.regexes);
+  to_.tests_.push_back(d.test);
+  return it->second;
+}
+
+// Adds to the axis where the test divides its values.
+void ConditionCompiler::divide(Axis& axis, uint32_t index) const {
+  const Test& t = to_.tests_[index];
+  const uint32_t end = t.first + t.count;
+  switch (t.kind) {
+    case Test::Kind::kInteger: t.integer.add_cuts(axis.cuts); break;
+    case Test::Kind::kOneOf:
+      for (uint32_t i = t.first; i < end; ++i)
+        op::IntegerTest::equals(to_.integers_[i]).add_cuts(axis.cuts);
+      break;
+    case Test::Kind::kNumberAtLeast:
+    case Test::Kind::kNumberAbove:
+    case Test::Kind::kNumberAtMost:
+    case Test::Kind::kNumberBelow: axis.marks.push_back(t.f); break;
+    case Test::Kind::kNumberOneOf:
+      for (uint32_t i = t.first; i < end; ++i) axis.marks.push_back(to_.numbers_[i]);
+      break;
+    case Test::Kind::kTextOneOf:
+      for (uint32_t i = t.first; i < end; ++i) axis.words.push_back(to_.texts_[i]);
+      break;
+    case Test::Kind::kGlob:
+    case Test::Kind::kRegex:
+      if (axis.kind != Axis::Kind::kDevice) axis.patterns.push_back(index);
+      break;
+    case Test::Kind::kDeviceOneOf: break;
+  }
+}
+
+// Tests that a search among sorted numbers answers go to the front, sorted; literals follow.
+void ConditionCompiler::make_runs() {
+  const auto rank = [](const Test& t) {
+    return std::tuple(t.axis, t.integer.a == t.integer.b, t.integer.a);
+  };
+  std::vector<uint32_t> order(to_.tests_.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    const Test &x = to_.tests_[a], &y = to_.tests_[b];
+    const bool in_run = OpRules::in_run(x);
+    if (in_run != OpRules::in_run(y)) return in_run;
+    return in_run ? rank(x) < rank(y) : a < b;
+  });
+  std::vector<uint32_t> moved(order.size());
+  std::vector<Test> tests;
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    const Test& t = to_.tests_[order[i]];
+    moved[order[i]] = i;
+    tests.push_back(t);
+    if (!OpRules::in_run(t)) continue;
+    const bool equal = t.integer.a == t.integer.b;
+    to_.run_numbers_.push_back(t.integer.a);
+    if (to_.runs_.empty() || to_.runs_.back().axis != t.axis || to_.runs_.back().equal != equal)
+      to_.runs_.push_back({t.axis, equal, i, 0});
+    ++to_.runs_.back().count;
+  }
+  to_.tests_ = std::move(tests);
+  for (uint32_t& l : to_.literals_) l = 2 * moved[l / 2] + l % 2;
+}
+
+void ConditionCompiler::finish() {
+  make_runs();
+  for (uint32_t i = 0; i < to_.tests_.size(); ++i) divide(to_.axes_[to_.tests_[i].axis], i);
+  uint32_t used = 0;
+  const auto put = [&](uint32_t bits) {
+    if (bits == 0) return;
+    if (to_.key_words_ == 0 || used + bits > 64) ++to_.key_words_, used = 0;
+    used += bits;
+  };
+  for (Axis& axis : to_.axes_) {
+    sort_unique(axis.cuts);
+    sort_unique(axis.marks);
+    sort_unique(axis.words);
+    axis.bits = OpRules::bits_of(axis);
+    if (axis.bits == 0) continue;
+    const auto patterns = static_cast<uint32_t>(axis.patterns.size());
+    put(axis.bits - patterns);
+    for (uint32_t i = 0; i < patterns; ++i) put(1);
+  }
+}
+
+}  // namespace yard::policy

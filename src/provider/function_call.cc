@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+// The slow path of a function call: commit groups, checks of verifiers, traces, probes of half-open breakers, and the
+// next implementation after a failure.
+#include <fmt/format.h>
+#include <yard/detail/commit.h>
+#include <yard/detail/function.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/log.h"
+#include "base/thread_record.h"
+#include "dispatch/scope.h"
+#include "dispatch/tracer.h"
+#include "health/probe_slots.h"
+#include "provider/function_service.h"
+#include "provider/provider_table.h"
+#include "provider/verify.h"
+#include "select/reasons.h"
+
+namespace yard::detail {
+
+using provider::Implementation;
+using provider::ProviderTable;
+
+// What one call has done so far, once it has failed, entered a probe or run a suspect implementation.
+struct FunctionStory {
+  std::vector<const char*> failed;            // backends
+  std::shared_ptr<health::ProbeSlots> probe;  // entered by the implementation that runs
+  bool watched = false;                       // health is told of a success of the one that runs
+
+  FunctionStory() = default;
+  ~FunctionStory() { leave_probe(ErrorClass::kDeclined); }
+  FunctionStory(const FunctionStory&) = delete;
+  FunctionStory& operator=(const FunctionStory&) = delete;
+
+  bool has_failed(const FunctionRow& row) const noexcept {
+    return std::find(failed.begin(), failed.end(), row.backend) != failed.end();
+  }
+  // Whether that decided the half-open phase.
+  bool leave_probe(ErrorClass outcome) noexcept {
+    return probe != nullptr && std::exchange(probe, nullptr)->leave(outcome);
+  }
+};
+
+void free_story(FunctionStory* story) noexcept { delete story; }
+
+namespace {
+
+constexpr int kThreadLocal = 4;  // our index in ThreadRecord::locals
+
+FunctionStory& story_of(FunctionTry& so_far) {
+  if (so_far.story == nullptr) so_far.story = new FunctionStory;
+  return *so_far.story;
+}
+
+// Why others did not run, if the call is traced. Costs nothing otherwise.
+class Notes {
+ public:
+  explicit Notes(const ThreadHead& thread) noexcept
+      : tracer_(thread.scope_state != nullptr ? thread.scope_state->tracer : nullptr) {}
+  void add(const Implementation& i, std::string_view what) {
+    if (tracer_ == nullptr) return;
+    text_ += fmt::format("{}{} {}", text_.empty() ? "" : "; ", i.backend, what);
+  }
+  void add(const ProviderTable::Entry& e) {
+    if (tracer_ == nullptr) return;
+    add(*e.implementation, fmt::format("is out: {}: {}", select::reason_name(e.eligibility.reason),
+                                       e.eligibility.why()));
+  }
+  void add(const Implementation& i, const provider::Answer& a) {
+    if (tracer_ == nullptr) return;
+    add(i, !a.broken.empty() ? "has a broken verifier: " + a.broken
+                             : "refuses: " + i.text_of(a.verdict.reason, a.verdict.figures));
+  }
+  void chosen(const FunctionSite& site, const FunctionArgs& args, const char* backend) const {
+    if (tracer_ != nullptr)
+      tracer_->add(site.group + "/" + site.name, args.tuple, args.describe, backend, text_);
+  }
+
+ private:
+  Tracer* const tracer_;
+  std::string text_;
+};
+
+[[noreturn]] void cannot_follow(const FunctionSite& site, const std::string& chosen,
+                                std::string_view why) {
+  throw Error(
+      Status(Code::kNoKernel, ErrorClass::kFault,
+             fmt::format("function '{}/{}' must run on '{}', as its commit group has chosen, {}",
+                         site.group, site.name, chosen, why)));
+}
+
+// There is no table to choose from: the call runs the original, unless its commit group has chosen a backend.
+void choose_without_table(const FunctionSite& site, ThreadHead& thread, bool off) {
+  remember(thread, site, kOriginal);
+  Commit* const group = thread.commit;
+  if (group == nullptr) return;
+  const std::string* const chosen = group->chosen(site.point);
+  if (chosen != nullptr && *chosen != kOriginal)
+    cannot_follow(
+        site, *chosen,
+        off ? "and functions are switched off: by YARD_DISABLE or a policy that is "
+              "reference_only"
+            : "and backends cannot be looked for now: a plugin is being loaded, or asked");
+  // A call that a probe or verifier makes chooses nothing for the group.
+  if (chosen == nullptr && (off || !provider::FunctionService::selecting()))
+    group->note(site.point, kOriginal);
+}
+
+// One choice.
+class Choice {
+ public:
+  Choice(FunctionSite& site, Guard& guard, ThreadHead& thread, const FunctionArgs& args,
+         FunctionTry& so_far, const ProviderTable& table)
+      : site_(site),
+        guard_(guard),
+        thread_(thread),
+        args_(args),
+        so_far_(so_far),
+        table_(table),
+        notes_(thread) {}
+
+  const FunctionRow* make() {
+    Commit* const group = thread_.commit;
+    if (group != nullptr)
+      if (const std::string* chosen = group->chosen(site_.point)) return follow(*chosen);
+    for (const ProviderTable::Entry& e : table_.entries) {
+      if (!may_run(e)) continue;
+      if (group != nullptr)
+        group->note(site_.point, e.implementation->backend), so_far_.chose = true;
+      return take(e);
+    }
+    if (group != nullptr) group->note(site_.point, kOriginal), so_far_.chose = true;
+    return take_original();
+  }
+
+ private:
+  bool may_run(const ProviderTable::Entry& e) {
+    const Implementation& i = *e.implementation;
+    if (!e.eligibility.eligible()) return notes_.add(e), false;
+    if (so_far_.story != nullptr && so_far_.story->has_failed(i))
+      return notes_.add(i, "has failed"), false;
+    if (thread_.commit != nullptr && e.partial)
+      return notes_.add(i, "cannot run all functions that choose together"), false;
+    const provider::Answer a = answer(i);
+    if (!a.accepted) return notes_.add(i, a), false;
+    if (e.eligibility.probes() != nullptr && !enter_probe(e))
+      return notes_.add(i, "is being tried by another call"), false;
+    return true;
+  }
+
+  provider::Answer answer(const Implementation& i) const {
+    provider::Answer a = table_.checked ? provider::ask_checked(i, thread_, args_)
+                                        : provider::ask_once(i, thread_, args_);
+    if (!a.broken.empty())
+      i.broken(a.broken);
+    else if (!a.accepted)
+      i.refused(a.verdict);
+    return a;
+  }
+
+  bool enter_probe(const ProviderTable::Entry& e) {
+    if (!e.eligibility.probes()->try_enter()) return false;
+    story_of(so_far_).probe = e.eligibility.breaker->probes;
+    return true;
+  }
+
+  const FunctionRow* take(const ProviderTable::Entry& e) {
+    const Implementation& i = *e.implementation;
+    if (i.suspect.load(std::memory_order_relaxed)) story_of(so_far_).watched = true;
+    notes_.chosen(site_, args_, i.backend);
+    guard_.move_to_after_reading(static_cast<const FunctionRow*>(&i));
+    remember(thread_, site_, i.backend);
+    count(thread_, i.ran);
+    return &i;
+  }
+
+  const FunctionRow* take_original() {
+    notes_.chosen(site_, args_, kOriginal);
+    remember(thread_, site_, kOriginal);
+    count(thread_, table_.original);
+    return nullptr;
+  }
+
+  // The backend that the group has chosen before, or an error. A breaker that has opened since does not matter.
+  const FunctionRow* follow(const std::string& chosen) {
+    if (chosen == kOriginal) return take_original();
+    for (const ProviderTable::Entry& e : table_.entries) {
+      const Implementation& i = *e.implementation;
+      if (i.hook->backend != chosen) continue;
+      if (!e.eligibility.eligible() && !e.eligibility.breaker_open())
+        cannot_follow(chosen, "is out: " + e.eligibility.text);
+      const provider::Answer a = answer(i);
+      if (!a.broken.empty()) cannot_follow(chosen, "has a broken verifier: " + a.broken);
+      if (!a.accepted)
+        cannot_follow(chosen,
+                      "refuses the call: " + i.text_of(a.verdict.reason, a.verdict.figures));
+      if (e.eligibility.probes() != nullptr) enter_probe(e);
+      return take(e);
+    }
+    cannot_follow(chosen, "does not implement it");
+  }
+
+  [[noreturn]] void cannot_follow(const std::string& chosen, std::string_view why) const {
+    detail::cannot_follow(site_, chosen, fmt::format("and that {}", why));
+  }
+
+  FunctionSite& site_;
+  Guard& guard_;
+  ThreadHead& thread_;
+  const FunctionArgs& args_;
+  FunctionTry& so_far_;
+  const ProviderTable& table_;
+  Notes notes_;
+};
+
+struct Thrown {
+  ErrorClass error_class = ErrorClass::kFault;
+  std::string text;
+};
+Thrown classify() {
+  try {
+    throw;
+  } catch (const Error& e) {
+    return {e.status().error_class(), e.what()};
+  } catch (...) {
+    return {ErrorClass::kFault, provider::thrown_text()};
+  }
+}
+
+// What the table in force and the scope allow after a failure.
+struct Limits {
+  bool strict = false;
+  std::optional<size_t> fallbacks;
+};
+Limits limits(const FunctionSite& site, ThreadHead& thread) {
+  Limits to;
+  {
+    Guard guard(thread);
+    if (const ProviderTable* table = provider::as_table(guard.protect(site.table)))
+      to = {table->strict, table->fallbacks};
+  }
+  const ScopeState* scope = thread.scope_state;
+  if (scope != nullptr && scope->content.policy.strict) to.strict = *scope->content.policy.strict;
+  return to;
+}
+
+// Whether everything that the call needs is as it was before.
+bool untouched(const Thrown& t, const FunctionSite& site, const Implementation& i, Left left) {
+  if (left == Left::kNothing) return false;
+  if (t.error_class == ErrorClass::kDeclined) return true;
+  if (t.error_class != ErrorClass::kTransient && t.error_class != ErrorClass::kFault) return false;
+  return left == Left::kEverything || site.repeatable || i.fails_before_writing();
+}
+
+bool may_fall_back(const Thrown& t, const FunctionSite& site, const Implementation& i,
+                   ThreadHead& thread, Left left, FunctionTry& so_far) {
+  if (!untouched(t, site, i, left)) return false;
+  const Limits limit = limits(site, thread);
+  const size_t before = so_far.story != nullptr ? so_far.story->failed.size() : 0;
+  if (limit.strict || (limit.fallbacks && before >= *limit.fallbacks)) return false;
+  if (thread.commit == nullptr) return true;
+  if (!so_far.chose || !thread.commit->take_back(site.point)) return false;
+  so_far.chose = false;
+  return true;
+}
+
+void update_plain(const FunctionSite& site) {
+  base::ThreadRecord& thread = base::this_thread();
+  Guard guard(thread);
+  if (const ProviderTable* table = provider::as_table(guard.protect(site.table)))
+    table->update_plain();
+}
+
+void report_failure(const FunctionSite& site, const Implementation& i, const Thrown& t,
+                    FunctionTry& so_far) {
+  provider::FunctionService* const service = provider::FunctionService::serving();
+  if (service == nullptr) return;
+  // A function names no device, so none can be marked lost: it is a fault of the implementation.
+  const ErrorClass c =
+      t.error_class == ErrorClass::kDeviceLost ? ErrorClass::kFault : t.error_class;
+  const bool decided = so_far.story != nullptr && so_far.story->leave_probe(c);
+  Core& core = service->core();
+  const health::Told told =
+      core.board.fault(provider::health_key(*i.hook), c, t.text, std::chrono::steady_clock::now());
+  if (told.watched && !i.suspect.exchange(true)) update_plain(site);
+  if (told.changed || decided || core.board.has_events()) core.health_changed();
+}
+
+}  // namespace
+
+const FunctionRow* choose_function(FunctionSite& site, Guard& guard, ThreadHead& thread,
+                                   const FunctionArgs& args, FunctionTry& so_far) {
+  const FunctionTable* const t = guard.protect(site.table);
+  const ProviderTable* const table = provider::as_table(t);
+  if (table == nullptr) return choose_without_table(site, thread, t != nullptr), nullptr;
+  return Choice(site, guard, thread, args, so_far, *table).make();
+}
+
+bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHead& thread,
+                     Left left, FunctionTry& so_far) {
+  if (so_far.story != nullptr) so_far.story->watched = false;
+  if (thread_is_unwinding()) {
+    // The thread is cancelled, which is no failure of the implementation.
+    if (so_far.story != nullptr) so_far.story->leave_probe(ErrorClass::kDeclined);
+    return false;
+  }
+  const auto& i = static_cast<const Implementation&>(row);
+  const Thrown t = classify();
+  report_failure(site, i, t, so_far);
+  if (t.error_class == ErrorClass::kCaller) return false;
+  count(thread, i.failures.id());
+  if (!may_fall_back(t, site, i, thread, left, so_far)) return false;
+  base::log(LogLevel::kWarn, "dispatch",
+            fmt::format("Backend '{}' failed for function '{}/{}': {}; the next one is tried",
+                        i.hook->backend, site.group, site.name, t.text));
+  story_of(so_far).failed.push_back(row.backend);
+  return true;
+}
+
+void function_ended(const FunctionSite& site, const FunctionRow& row,
+                    FunctionTry& so_far) noexcept {
+  FunctionStory& story = *so_far.story;
+  const bool watched = std::exchange(story.watched, false);
+  provider::FunctionService* const service = provider::FunctionService::serving();
+  // A failure has reset both, and health knows of it.
+  if ((story.probe == nullptr && !watched) || service == nullptr) return;
+  const auto& i = static_cast<const Implementation&>(row);
+  try {
+    Core& core = service->core();
+    const bool decided = story.leave_probe(ErrorClass::kOk);
+    if (watched) {
+      core.board.success(provider::health_key(*i.hook), std::chrono::steady_clock::now());
+      i.suspect.store(false);
+      update_plain(site);
+    }
+    if (decided) core.health_changed();
+  } catch (...) {
+    // Out of memory: the next success is reported.
+  }
+}
+
+uint32_t scope_flags(const ThreadHead& thread) noexcept {
+  return thread.scope_state != nullptr ? thread.scope_state->flags : 0;
+}
+
+FunctionCalls& make_function_calls(ThreadHead& head) {
+  auto& thread = static_cast<base::ThreadRecord&>(head);
+  base::set_thread_exit_hook(kThreadLocal, [](void* p) { delete static_cast<FunctionCalls*>(p); });
+  auto* made = new FunctionCalls;
+  thread.locals[kThreadLocal] = made;
+  thread.functions = made;
+  return *made;
+}
+
+const char* last_selected(const FunctionSite* site) noexcept {
+  // Calls under the master switch record nothing.
+  if (site != nullptr && site->table.load(std::memory_order_acquire) == &kFunctionsOff)
+    return kOriginal;
+  if (t_thread == nullptr || t_thread->functions == nullptr) return "";
+  const FunctionCalls& calls = *t_thread->functions;
+  if (site == nullptr) return calls.latest.backend != nullptr ? calls.latest.backend : "";
+  const FunctionCalls::Last& last = calls.of[site->id % FunctionCalls::kSites];
+  return last.site == site->id ? last.backend : "";
+}
+
+}  // namespace yard::detail

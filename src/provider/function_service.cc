@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "provider/function_service.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+
+#include "base/log.h"
+#include "base/reclaimer.h"
+#include "base/text.h"
+#include "registry/declarations.h"
+#include "select/select.h"
+
+namespace yard::provider {
+namespace {
+
+#ifdef NDEBUG
+constexpr bool kCheckedByDefault = false;
+#else
+constexpr bool kCheckedByDefault = true;
+#endif
+
+// Tables of the parent may name what a forked child cannot use: they are made again, and the old ones left behind.
+void withdraw_in_child() {
+  for (detail::FunctionSite* site : registry::all_function_sites())
+    site->table.store(nullptr, std::memory_order_relaxed);
+}
+
+std::atomic<FunctionService*> g_serving{nullptr};
+
+// Whether this thread is making a table: functions that probes call run the original.
+thread_local bool t_making_table = false;
+
+// Groups that this thread is loading: calls that it makes meanwhile get what is there.
+thread_local std::vector<std::string_view>* t_loading = nullptr;
+class Loading {
+ public:
+  explicit Loading(std::string_view group) : outer_(t_loading) {
+    if (outer_ != nullptr) groups_ = *outer_;
+    groups_.push_back(group);
+    t_loading = &groups_;
+  }
+  ~Loading() { t_loading = outer_; }
+  Loading(const Loading&) = delete;
+  Loading& operator=(const Loading&) = delete;
+
+ private:
+  std::vector<std::string_view>* outer_;
+  std::vector<std::string_view> groups_;
+};
+
+Status would_deadlock(std::string_view what) {
+  return Status(
+      Code::kWouldDeadlock,
+      fmt::format("{} cannot be loaded by the code of a plugin that is being loaded", what));
+}
+
+}  // namespace
+
+FunctionService::FunctionService(detail::Core& core, plugin::Loader& loader,
+                                 std::function<Status(Changes)> apply)
+    : core_(core), loader_(loader), apply_(std::move(apply)), checked_(kCheckedByDefault) {}
+
+void FunctionService::serve() {
+  static constinit std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, withdraw_in_child); });
+  g_serving.store(this, std::memory_order_release);
+  serves_.store(true, std::memory_order_release);
+}
+
+FunctionService* FunctionService::serving() noexcept {
+  return g_serving.load(std::memory_order_acquire);
+}
+bool FunctionService::selecting() noexcept { return t_making_table || select::inside_select(); }
+
+// ---- Groups ----
+
+bool FunctionService::loading_here(std::string_view group) noexcept {
+  return t_loading != nullptr &&
+         std::find(t_loading->begin(), t_loading->end(), group) != t_loading->end();
+}
+
+Status FunctionService::ask_source(const Group& group, Source& source) {
+  Status status;
+  try {
+    Changes changes;
+    status = source.setup(changes);
+    if (status.ok()) status = apply_(std::move(changes));
+  } catch (const Error& e) {
+    status = e.status();
+  } catch (...) {
+    if (detail::thread_is_unwinding()) throw;
+    status = Status(Code::kKernelFailed, "it threw: " + thrown_text());
+  }
+  sources_.tried(source, status);
+  if (status.ok()) return {};
+  base::log(LogLevel::kWarn, "dispatch",
+            fmt::format("Provider '{}' of group '{}' failed: {}", source.name, group.name,
+                        status.to_string()));
+  return std::move(status).note(
+      fmt::format("provider '{}' of group '{}'", source.name, group.name));
+}
+
+Status FunctionService::ask_sources(Group& group, bool again) {
+  const Loading here(group.name);
+  const bool opened = loader_.need(PluginOffer::kGroup, group.name);
+  Status first;
+  std::vector<const Source*> asked;
+  // A source may add another.
+  while (Source* source = sources_.next(group, asked, again, opened)) {
+    asked.push_back(source);
+    if (Status s = ask_source(group, *source); !s.ok() && first.ok()) first = std::move(s);
+  }
+  return opened ? first : would_deadlock("plugins");
+}
+
+Status FunctionService::load_group(std::string_view name, Ask ask) {
+  if (loading_here(name)) return {};
+  Group& group = sources_.group(name);
+  const auto enough = [&] { return ask == Ask::kFirst && group.loaded.load(); };
+  if (enough()) return {};
+  if (plugin::Loader::inside()) return would_deadlock("groups of functions");
+  const std::lock_guard lock(groups_.get().lock);
+  return enough() ? Status() : ask_sources(group, ask == Ask::kAgain);
+}
+
+void FunctionService::add_provider(std::string group, FunctionSetup setup, std::string name) {
+  if (sources_.add(group, std::move(setup), std::move(name))) late_provider(group);
+}
+
+void FunctionService::late_provider(std::string_view name) {
+  if (loading_here(name)) return;  // ask_sources() comes to this one
+  if (!plugin::Loader::inside()) return load_group(name, Ask::kLate).ignore();
+  // The thread that holds the group lock may wait for the loader, and so for this thread.
+  const std::unique_lock lock(groups_.get().lock, std::try_to_lock);
+  if (lock) return ask_sources(sources_.group(name), false).ignore();
+  // The next call asks it.
+  sources_.unload(name);
+  if (!serves_.load(std::memory_order_acquire)) return;
+  const std::lock_guard tables(tables_.get().lock);
+  for (detail::FunctionSite* site : registry::all_function_sites())
+    if (site->group == name) withdraw(*site);
+}
+
+std::vector<std::string> FunctionService::known_groups() const {
+  std::set<std::string> names;
+  for (std::string& name : sources_.groups()) names.insert(std::move(name));
+  for (const detail::FunctionSite* site : registry::function_sites()) names.insert(site->group);
+  for (const auto& hook : core_.snapshot()->state->functions) names.insert(hook->group);
+  return {names.begin(), names.end()};
+}
+
+Status FunctionService::load(std::string_view group) {
+  const auto is_known = [&](const std::vector<std::string>& names) {
+    return std::find(names.begin(), names.end(), group) != names.end();
+  };
+  if (!is_known(known_groups())) {
+    // A plugin that has not been opened may serve it.
+    if (!loader_.need(PluginOffer::kGroup, group)) return would_deadlock("plugins");
+    if (const auto names = known_groups(); !is_known(names)) {
+      std::string text = fmt::format("no function of group {} is declared or provided{}",
+                                     base::excerpt(group), base::did_you_mean(group, names));
+      for (const std::string& line : loader_.refused_for(PluginOffer::kGroup, group))
+        text += "\n  " + line;
+      return Status(Code::kNotFound, std::move(text));
+    }
+  }
+  return load_group(group, Ask::kAgain);
+}
+
+// ---- Tables ----
+
+bool FunctionService::ready(const detail::FunctionSite& site) const {
+  const auto there = [this](const std::string& group) {
+    return sources_.loaded(group) || loading_here(group);
+  };
+  if (!there(site.group)) return false;
+  for (const detail::FunctionSite* other : registry::function_sites())
+    if (other->point == site.point && !there(other->group)) return false;
+  return true;
+}
+
+void FunctionService::bring_up_to_date(detail::FunctionSite& site) {
+  if (t_making_table) return;
+  const bool checked = checked_.load(std::memory_order_relaxed);
+  struct MakingTable {
+    MakingTable() noexcept { t_making_table = true; }
+    ~MakingTable() { t_making_table = false; }
+  } making;
+  for (;;) {
+    const auto s = core_.snapshot();
+    const Situation now{*s, core_.host};
+    const detail::FunctionTable* current = site.table.load(std::memory_order_acquire);
+    if (now.off()) {
+      if (current != &detail::kFunctionsOff) publish(site, nullptr);
+    } else if (as_table(current) == nullptr && !ready(site)) {
+      // It was called under the master switch, which loads nothing: the next call does.
+      if (current != nullptr) withdraw(site);
+    } else {
+      const ProviderTable* before = as_table(current);
+      auto next = ProviderTable::make(now, site, before, checked);
+      if (before == nullptr || !before->same_as(*next)) publish(site, std::move(next));
+    }
+    // A probe may have changed the registry, and with it this table.
+    if (core_.snapshot()->generation == s->generation) return;
+  }
+}
+
+void FunctionService::follow() {
+  if (!serves_.load(std::memory_order_acquire)) return;
+  {
+    const std::lock_guard lock(tables_.get().lock);
+    for (detail::FunctionSite* site : registry::all_function_sites()) {
+      if (site->table.load(std::memory_order_acquire) == nullptr) continue;
+      // A function that cannot be called any more keeps no plugin loaded.
+      if (site->declared.load(std::memory_order_acquire) > 0)
+        bring_up_to_date(*site);
+      else
+        withdraw(*site);
+    }
+  }
+  base::reclaimer().collect();
+}
+
+void FunctionService::reset() {
+  sources_.reset();
+  if (!serves_.load(std::memory_order_acquire)) return;
+  {
+    const std::lock_guard lock(tables_.get().lock);
+    for (detail::FunctionSite* site : registry::all_function_sites()) withdraw(*site);
+  }
+  base::reclaimer().collect();
+}
+
+void FunctionService::attach(detail::FunctionSite& site) {
+  if (!serves_.load(std::memory_order_acquire) || t_making_table) return;
+  // Under the master switch nothing is loaded.
+  if (!core_.snapshot()->policy->in_force.reference_only.value_or(false)) {
+    // Inside a selection nothing may be published: this call runs the original.
+    if (select::inside_select()) return;
+    load_group(site.group, Ask::kFirst).ignore();
+    for (const detail::FunctionSite* other : registry::function_sites())
+      if (other->point == site.point) load_group(other->group, Ask::kFirst).ignore();
+    // Plugins cannot be opened now: this call runs the original, and the next one asks again.
+    if (!ready(site)) return;
+  }
+  const std::lock_guard lock(tables_.get().lock);
+  if (site.table.load(std::memory_order_acquire) == nullptr) bring_up_to_date(site);
+}
+
+void FunctionService::check_verifiers(std::optional<bool> on) {
+  if (!on) return;
+  checked_.store(*on, std::memory_order_relaxed);
+  follow();
+}
+
+}  // namespace yard::provider

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "provider/hook_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/reclaimer.h"
+#include "base/text.h"
+
+namespace yard::provider {
+namespace {
+
+using detail::HookChains;
+using registry::declared_hooks;
+using registry::State;
+
+std::atomic<uint64_t> g_tables{0};
+
+void show(HookTable::Site& site, const HookChains* chains) {
+  site.all.store(chains, std::memory_order_release);
+  site.process.store(chains != nullptr ? chains->process : nullptr, std::memory_order_release);
+}
+
+std::string shown(const Activation& a) {
+  return a.device ? fmt::format("backend '{}' on {}", a.backend, to_string(*a.device))
+                  : fmt::format("backend '{}'", a.backend);
+}
+
+Status no_hooks(const State& state, std::string_view backend) {
+  std::set<std::string> names;
+  for (const auto& h : state.hooks) names.insert(h->backend);
+  const std::vector<std::string> list(names.begin(), names.end());
+  return Status(
+      Code::kNotFound,
+      fmt::format("no backend '{}' provides hooks{}{}", backend, base::did_you_mean(backend, list),
+                  list.empty() ? "; none does" : "; expected " + base::one_of(list)));
+}
+
+// The eligible providers of the site's hook.
+HookRecords records_for(const HookTable::Site& site, const dispatch::Snapshot& snapshot) {
+  HookRecords to;
+  const HookDeclaration& d = *site.declaration;
+  for (Provider& p : hook_providers(snapshot, d.name, d.signature))
+    if (p.eligibility.eligible()) to.push_back(std::move(p.hook));
+  return to;
+}
+
+bool provides_hooks(const State& state, std::string_view backend) {
+  return std::any_of(state.hooks.begin(), state.hooks.end(),
+                     [&](const auto& h) { return h->backend == backend; });
+}
+
+}  // namespace
+
+std::vector<std::string> orphans(const State& state, std::string_view backend) {
+  std::vector<std::string> names;
+  for (const auto& h : state.hooks) {
+    if (h->backend != backend || (h->d.flags & YARD_HOOK_ADDS) != 0) continue;
+    const auto declared = declared_hooks(h->name);
+    if (std::none_of(declared.begin(), declared.end(),
+                     [&](const HookDeclaration* d) { return d->signature == h->signature; }))
+      names.push_back(h->name);
+  }
+  return names;
+}
+
+Status orphan_error(std::string_view backend, const std::vector<std::string>& names) {
+  std::vector<std::string> declared;
+  for (const HookDeclaration* d : declared_hooks()) declared.push_back(d->name);
+  std::string list;
+  for (const std::string& n : names)
+    list += (list.empty() ? "'" : ", '") + n + "'" + base::did_you_mean(n, declared);
+  return Status(
+      Code::kConflict,
+      fmt::format("backend '{}' provides hooks that are not declared: {}", backend, list));
+}
+
+HookTable::HookTable(CurrentSnapshot snapshot)
+    : snapshot_(std::move(snapshot)), id_(g_tables.fetch_add(1, std::memory_order_relaxed) + 1) {}
+
+HookTable::~HookTable() {
+  for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr;) {
+    delete s->all.load(std::memory_order_acquire);
+    delete std::exchange(s, s->next);
+  }
+  delete activations_.load(std::memory_order_acquire);
+}
+
+HookTable::Site& HookTable::site(const HookDeclaration& declaration) {
+  const auto find = [&]() -> Site* {
+    for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next)
+      if (s->declaration == &declaration) return s;
+    return nullptr;
+  };
+  if (Site* s = find()) return *s;
+  // Released after the lock: it may hold the last record of a plugin.
+  std::shared_ptr<const dispatch::Snapshot> snapshot;
+  const std::lock_guard lock(lock_.get().lock);
+  if (Site* s = find()) return *s;
+  snapshot = snapshot_();
+  auto* made = new Site;
+  made->declaration = &declaration;
+  show(*made, HookChains::make(records_for(*made, *snapshot),
+                               *activations_.load(std::memory_order_acquire), id_)
+                  .release());
+  made->next = sites_.load(std::memory_order_relaxed);
+  sites_.store(made, std::memory_order_release);
+  return *made;
+}
+
+bool HookTable::in_use(std::string_view name) const noexcept {
+  for (const Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next)
+    if (s->declaration->name == name) return true;
+  return false;
+}
+
+std::vector<std::string> HookTable::names_in_use() const {
+  std::vector<std::string> to;
+  for (const Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next)
+    to.push_back(s->declaration->name);
+  return to;
+}
+
+// A change of several sites is made in three steps, each of which all threads have observed before the next: a call
+// that sees the new chain of one hook then sees no old chain of another.
+void HookTable::put_in_force(std::vector<Pending> pending) {
+  std::vector<HookChains*> gone;
+  for (const Pending& p : pending)
+    gone.push_back(const_cast<HookChains*>(p.site->all.load(std::memory_order_acquire)));
+  if (pending.size() > 1) {
+    const auto done = std::make_shared<std::atomic<bool>>(false);
+    for (size_t i = 0; i < pending.size(); ++i) {
+      auto change = HookChains::make_change(gone[i], pending[i].next.get(), done);
+      gone.push_back(change.get());
+      show(*pending[i].site, change.release());
+    }
+    base::barrier_in_all_threads();
+    done->store(true, std::memory_order_release);
+    base::barrier_in_all_threads();
+  }
+  for (Pending& p : pending) show(*p.site, p.next.release());
+  for (HookChains* chains : gone)
+    if (chains != nullptr) HookChains::retire(chains);
+}
+
+Status HookTable::edit(const Change& change) {
+  {
+    std::shared_ptr<const dispatch::Snapshot> snapshot;  // as in site()
+    const std::lock_guard lock(lock_.get().lock);
+    snapshot = snapshot_();
+    const Activations* old = activations_.load(std::memory_order_acquire);
+    Activations next = *old;
+    YARD_RETURN_IF_ERROR(change(*snapshot->state, next));
+    const bool changed = next != *old;
+    std::vector<Pending> pending;
+    for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next) {
+      HookRecords providers = records_for(*s, *snapshot);
+      const HookChains* now = s->all.load(std::memory_order_acquire);
+      if (now != nullptr ? !changed && now->providers == providers : providers.empty()) continue;
+      pending.push_back({s, HookChains::make(std::move(providers), next, id_)});
+    }
+    if (changed) {
+      activations_.store(new Activations(std::move(next)), std::memory_order_release);
+      delete old;  // readers hold the lock, or are alone in a forked child
+    }
+    put_in_force(std::move(pending));
+  }
+  base::reclaimer().collect();
+  return {};
+}
+
+void HookTable::repair_in_child() {
+  const auto snapshot = snapshot_();
+  const Activations& activations = *activations_.load(std::memory_order_acquire);
+  for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next) {
+    const HookChains* inherited = s->all.load(std::memory_order_acquire);
+    if (inherited != nullptr) s->left_behind.push_back(inherited);
+    show(*s, HookChains::make(records_for(*s, *snapshot), activations, id_).release());
+  }
+}
+
+void HookTable::refresh() {
+  edit([](const State&, Activations&) { return Status(); }).ignore();
+}
+
+Status HookTable::activate(const Activation& a, bool expected, bool strict) {
+  return edit([&](const State& state, Activations& list) -> Status {
+    if (!expected && !provides_hooks(state, a.backend)) return no_hooks(state, a.backend);
+    if (const auto names = orphans(state, a.backend); strict && !names.empty())
+      return orphan_error(a.backend, names);
+    std::erase(list, a);
+    list.push_back(a);
+    return {};
+  });
+}
+
+Status HookTable::deactivate(const Activation& a) {
+  return edit([&](const State&, Activations& list) -> Status {
+    if (std::erase(list, a) > 0) return {};
+    std::vector<std::string> active;
+    for (const Activation& other : list) active.push_back(shown(other));
+    return Status(Code::kNotFound,
+                  fmt::format("{} is not active; {}", shown(a),
+                              active.empty() ? "nothing is"
+                                             : fmt::format("active: {}", fmt::join(active, ", "))));
+  });
+}
+
+void HookTable::deactivate_all() {
+  edit([](const State&, Activations& list) {
+    list.clear();
+    return Status();
+  }).ignore();
+}
+
+Activations HookTable::activations() const {
+  const std::lock_guard lock(lock_.get().lock);
+  return *activations_.load(std::memory_order_acquire);
+}
+
+Status HookTable::known(std::string_view backend) const {
+  const auto s = snapshot_();
+  return provides_hooks(*s->state, backend) ? Status() : no_hooks(*s->state, backend);
+}
+
+}  // namespace yard::provider

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hooks of one runtime: a site for each hook that was used, the activations, and how a change of the registry, of
+// the policy or of the activations reaches the sites.
+//
+// Calls see a change at one moment, whatever number of hooks it concerns (hook_chains.h), and no change waits for
+// calls: what they use is freed when they end. The lock is taken by changes only.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/owned_per_process.h"
+#include "provider/eligibility.h"
+#include "provider/hook_chains.h"
+#include "registry/declarations.h"
+
+namespace yard::provider {
+
+using registry::HookDeclaration;
+
+class HookTable {
+ public:
+  // `snapshot` gives the current one; any thread may call it, without a lock.
+  using CurrentSnapshot = std::function<std::shared_ptr<const dispatch::Snapshot>()>;
+  explicit HookTable(CurrentSnapshot snapshot);
+  ~HookTable();
+  HookTable(const HookTable&) = delete;
+  HookTable& operator=(const HookTable&) = delete;
+
+  struct Site : detail::HookSite {
+    const HookDeclaration* declaration = nullptr;
+    std::atomic<bool> needed{false};  // plugins that serve it have been opened
+    Site* next = nullptr;
+    std::vector<const detail::HookChains*> left_behind;  // by forks, so that they stay reachable
+  };
+  // Made on first use; lives as long as the table.
+  Site& site(const HookDeclaration& declaration);
+  // Whether a hook of that name has a site.
+  bool in_use(std::string_view name) const noexcept;
+  std::vector<std::string> names_in_use() const;
+
+  // Registry or policy have changed. Holding no lock.
+  void refresh();
+  // In a forked child, before anything else runs there: completes or drops a change that the fork interrupted.
+  void repair_in_child();
+
+  // Becomes the latest activation. `expected`: the backend may provide no hooks yet. `strict`: orphans are an error.
+  Status activate(const Activation& a, bool expected, bool strict);
+  Status deactivate(const Activation& a);
+  void deactivate_all();
+  Activations activations() const;
+
+  // An error that lists the backends with hooks, unless this is one of them.
+  Status known(std::string_view backend) const;
+  std::shared_ptr<const dispatch::Snapshot> snapshot() const { return snapshot_(); }
+  // Unique among all tables, also those that are gone.
+  uint64_t id() const noexcept { return id_; }
+
+ private:
+  struct Lock {
+    std::mutex lock;
+    void inherit(Lock&) noexcept {}
+  };
+  using Change = std::function<Status(const registry::State&, Activations&)>;
+  // Applies the change to the activations and brings every site up to date.
+  Status edit(const Change& change);
+  struct Pending {
+    Site* site;
+    std::unique_ptr<detail::HookChains> next;
+  };
+  void put_in_force(std::vector<Pending> pending);
+
+  const CurrentSnapshot snapshot_;
+  const uint64_t id_;
+  mutable base::OwnedPerProcess<Lock> lock_;
+  std::atomic<Site*> sites_{nullptr};
+  // Immutable, so that a forked child can continue with it. Replaced under the lock.
+  std::atomic<const Activations*> activations_{new Activations};
+};
+
+// Names of the backend's hooks that may only override and that the program does not declare with their signature.
+std::vector<std::string> orphans(const registry::State& state, std::string_view backend);
+// As an error, with the declared names that are similar.
+Status orphan_error(std::string_view backend, const std::vector<std::string>& names);
+
+}  // namespace yard::provider

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "provider/verify.h"
+
+#include <fmt/format.h>
+#include <yard/plugin.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <tuple>
+
+#include "base/reclaimer.h"
+#include "base/thread_record.h"
+#include "dispatch/scope.h"
+#include "provider/function_service.h"
+#include "registry/declarations.h"
+
+namespace yard::provider {
+namespace {
+
+bool same_answer(const Answer& a, const Answer& b) {
+  return a.accepted == b.accepted && a.verdict.reason == b.verdict.reason &&
+         std::memcmp(a.verdict.figures, b.verdict.figures, sizeof a.verdict.figures) == 0;
+}
+
+std::string described(const Implementation& i, const Answer& a) {
+  return a.accepted ? "yes" : "no, " + i.text_of(a.verdict.reason, a.verdict.figures);
+}
+
+// On two threads at once, in the same scope. An answer that differs from `first`, if there is one.
+Answer ask_elsewhere(const Implementation& i, const detail::ThreadHead& thread,
+                     const detail::FunctionArgs& args, const Answer& first) {
+  Answer answers[2];
+  const auto ask = [&](Answer& to) {
+    base::ThreadRecord& other = base::this_thread();
+    const detail::ScopeOfCaller scope(other, thread.scope_state);
+    to = ask_once(i, other, args);
+  };
+  std::thread one([&] { ask(answers[0]); }), two([&] { ask(answers[1]); });
+  one.join(), two.join();
+  return answers[0].broken.empty() && same_answer(first, answers[0]) ? answers[1] : answers[0];
+}
+
+}  // namespace
+
+Answer ask_once(const Implementation& i, const detail::ThreadHead& thread,
+                const detail::FunctionArgs& args) {
+  Answer a;
+  if (i.verify == nullptr) {
+    a.accepted = true;
+    return a;
+  }
+  try {
+    const int32_t code = args.ask(args.tuple, thread, i, a.verdict);
+    a.accepted = code == YARD_OK && a.verdict.reason == YARD_REASON_NONE;
+    if (!a.accepted && a.verdict.reason <= YARD_REASON_NONE) a.verdict.reason = YARD_REASON_REFUSED;
+  } catch (...) {
+    if (detail::thread_is_unwinding()) throw;
+    a.broken = "it threw: " + thrown_text();
+  }
+  return a;
+}
+
+Answer ask_checked(const Implementation& i, const detail::ThreadHead& thread,
+                   const detail::FunctionArgs& args) {
+  Answer first = ask_once(i, thread, args);
+  if (i.verify == nullptr || !first.broken.empty()) return first;
+  const Answer second = ask_once(i, thread, args);
+  const Answer elsewhere = ask_elsewhere(i, thread, args, first);
+  const auto differs = [&](const char* when, const Answer& other) {
+    return fmt::format("it says {}, and {} {}", described(i, first), when,
+                       other.broken.empty() ? described(i, other) : other.broken);
+  };
+  if (!same_answer(first, second) || !second.broken.empty())
+    first.broken = differs("asked again", second);
+  else if (!same_answer(first, elsewhere) || !elsewhere.broken.empty())
+    first.broken = differs("on another thread", elsewhere);
+  else if (!first.accepted && !i.has_text(first.verdict.reason))
+    first.broken = "it refuses for a reason that is not in its list of texts";
+  if (!first.broken.empty()) first.accepted = false;
+  return first;
+}
+
+namespace {
+
+constexpr size_t kMaxProblems = 8;  // reported of one verifier
+
+// Asks one verifier about all samples: those that the program declares with the function, and those that a plugin brings
+// with its implementation.
+class Examination {
+ public:
+  Examination(std::shared_ptr<const registry::Hook> hook, const Verification& what)
+      : what_(what), implementation_(Implementation::make(std::move(hook))) {
+    const registry::Hook& h = *implementation_->hook;
+    to_.function = h.group + "/" + h.name, to_.backend = h.backend;
+  }
+
+  FunctionReport run() && {
+    const registry::Hook& h = *implementation_->hook;
+    if (h.d.verify == nullptr) {
+      to_.state = FunctionReport::State::kNoVerifier;
+      return std::move(to_);
+    }
+    bool declared = false;
+    if (h.d.samples != nullptr) declared = true, guarded([&] { ask_plugin(h); });
+    for (const detail::FunctionSite* site : registry::function_sites(h.group, h.name)) {
+      const auto samples = site->samples.load(std::memory_order_acquire);
+      if (samples == nullptr || site->signature != h.signature) continue;
+      declared = true;
+      guarded([&] {
+        site->take_samples.load(std::memory_order_relaxed)(
+            samples, [](void* me, const auto& args) { static_cast<Examination*>(me)->take(args); },
+            this);
+      });
+    }
+    if (to_.broken > 0)
+      to_.state = FunctionReport::State::kBroken;
+    else if (to_.samples > 0)
+      to_.state = FunctionReport::State::kPassed;
+    else
+      to_.why = declared ? "its sample calls are none" : "declares no sample arguments";
+    return std::move(to_);
+  }
+
+ private:
+  void take(const detail::FunctionArgs& args) {
+    ++to_.samples;
+    if (what_.watch) what_.watch(to_.function, to_.backend, to_.samples);
+    const Answer a = ask_checked(*implementation_, base::this_thread(), args);
+    if (!a.broken.empty())
+      problem(a.broken);
+    else
+      ++(a.accepted ? to_.accepted : to_.refused);
+  }
+
+  void ask_plugin(const registry::Hook& h) {
+    const yard_samples_t to{sizeof to, 0, this, [](void* me, const yard_sample_t* sample) {
+                              static_cast<Examination*>(me)->take_sample(sample);
+                            }};
+    h.d.samples(h.d.self, &to);
+  }
+
+  void take_sample(const yard_sample_t* sample) {
+    if (sample == nullptr || sample->size < sizeof *sample || sample->ask == nullptr) {
+      ++to_.samples;
+      return problem("invalid sample call: its size or its ask function is missing");
+    }
+    detail::FunctionArgs args{};
+    args.tuple = sample;
+    args.ask = [](const void* s, const detail::ThreadHead& thread, const detail::FunctionRow& row,
+                  yard_verdict_t& v) {
+      const auto& of = *static_cast<const yard_sample_t*>(s);
+      v = {YARD_REASON_NONE, static_cast<int32_t>(detail::scope_flags(thread)), {0, 0, 0}};
+      return of.ask(of.self, row.verify, row.self, &v);
+    };
+    take(args);
+  }
+
+  // Code that makes sample calls may throw.
+  template <class F>
+  void guarded(const F& make) {
+    try {
+      make();
+    } catch (...) {
+      if (detail::thread_is_unwinding()) throw;
+      problem("making a sample call threw: " + thrown_text());
+    }
+  }
+
+  void problem(const std::string& text) {
+    ++to_.broken;
+    if (to_.problems.size() < kMaxProblems)
+      to_.problems.push_back(fmt::format("sample {}: {}", to_.samples, text));
+  }
+
+  const Verification& what_;
+  const std::shared_ptr<const Implementation> implementation_;
+  FunctionReport to_;
+};
+
+}  // namespace
+
+std::vector<FunctionReport> FunctionService::verify(const Verification& what) {
+  const auto s = core_.snapshot();
+  std::vector<FunctionReport> to;
+  for (const auto& hook : s->state->functions) {
+    if (what.keep != nullptr && hook->keep.get() != what.keep) continue;
+    if (!what.backend.empty() && hook->backend != what.backend) continue;
+    if (!what.function.empty() && hook->group + "/" + hook->name != what.function) continue;
+    to.push_back(Examination(hook, what).run());
+  }
+  std::sort(to.begin(), to.end(), [](const FunctionReport& a, const FunctionReport& b) {
+    return std::tie(a.function, a.backend) < std::tie(b.function, b.backend);
+  });
+  base::reclaimer().collect();
+  return to;
+}
+
+}  // namespace yard::provider
+
+namespace yard {
+
+const char* to_string(FunctionReport::State state) noexcept {
+  switch (state) {
+    case FunctionReport::State::kPassed: return "passed";
+    case FunctionReport::State::kBroken: return "broken";
+    case FunctionReport::State::kNotChecked: return "not_checked";
+    case FunctionReport::State::kNoVerifier: return "no_verifier";
+  }
+  return "?";
+}
+
+}  // namespace yard

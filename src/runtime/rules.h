@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rule files in a runtime: checking them against what is registered, and what follows from the rules in force besides
+// dispatch.
+#pragma once
+
+#include <yard/config.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/owned_per_process.h"
+#include "dispatch/core.h"
+#include "plugin/loader.h"
+#include "policy/file_rules.h"
+#include "policy/modes.h"
+#include "registry/changes.h"
+#include "runtime/recording.h"
+
+namespace yard::runtime {
+
+// Ops that plugins announce which are found and not loaded.
+std::vector<std::string> announced_ops(plugin::Loader& loader);
+
+// Checks what was read against the registry, the modes that the program has added and `announced` ops. Problems are added
+// to the reading. Null if there is an error.
+std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
+                                                    const registry::State& state,
+                                                    const policy::Modes& modes,
+                                                    const std::vector<std::string>& announced);
+
+// The first error with the others as its notes; ok if there is none.
+Status first_error(const std::vector<ConfigProblem>& problems);
+
+// Keeps parts outside of the dispatcher up to date with the rules in force: settings of plugins and recording, the sweep
+// of old plans; and checks conditions about ops that are registered after the file was read.
+class RuleFollower {
+ public:
+  // Core and loader must outlive it. `wake`: there are plans with a lifetime to sweep.
+  RuleFollower(detail::Core& core, plugin::Loader& loader, std::function<void()> wake)
+      : core_(core), loader_(loader), wake_(std::move(wake)) {}
+
+  // After each change. Any thread, holding no lock.
+  void follow();
+  // Problems of the rules in force that were found after they came into force.
+  std::vector<ConfigProblem> problems();
+
+ private:
+  struct State {
+    std::mutex lock;
+    // Settings.
+    std::shared_ptr<const policy::FileRules> applied;  // the rules whose settings were applied last
+    std::string wanted;                                // the file that they want calls recorded to
+    std::string record;                                // the one that was switched to last
+    std::weak_ptr<Recorder> recorder;                  // made for it
+    bool switching = false;                            // some thread makes `record` what is wanted
+    // Conditions.
+    std::shared_ptr<const policy::FileRules> checked;  // the rules that the rest is about
+    std::map<std::string, std::shared_ptr<const op::Program>>
+        later_ops;  // checked after the file was read
+    std::vector<ConfigProblem> problems;
+    void inherit(State& parents);
+  };
+  void apply_settings();
+  void switch_recording();
+  Status record_to(const std::shared_ptr<Recorder>& mine, const std::string& path,
+                   std::shared_ptr<Recorder>& made);
+  void check_later_ops();
+  // Under the lock: whether the rules concern an op that has not been checked.
+  static bool has_later_op(State& s, const registry::State& registry);
+
+  detail::Core& core_;
+  plugin::Loader& loader_;
+  const std::function<void()> wake_;
+  base::OwnedPerProcess<State> state_;
+};
+
+}  // namespace yard::runtime

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running one kernel by itself on a test case; conformance, smoke tests and canaries share it.
+#pragma once
+
+#include <yard/verify.h>
+
+#include <memory>
+#include <set>
+#include <string>
+
+#include "exec/plan.h"
+#include "exec/states.h"
+#include "op/call.h"
+#include "registry/changes.h"
+#include "select/candidate_set.h"
+#include "tune/generator.h"
+
+namespace yard::tune {
+
+// Attempts to generate a usable call, per case.
+inline constexpr size_t kTriesPerCase = 16;
+
+struct OpUnderTest {
+  std::shared_ptr<const registry::OpRecord> op_record;
+  std::set<std::string> kernels;  // ids of those to test
+  select::Surroundings where;
+};
+
+// The result of one kernel on one case.
+struct Outcome {
+  enum class Verdict : uint8_t { kPassed, kFailed, kSkipped, kDeclined };
+  Verdict verdict = Verdict::kPassed;
+  double error = 0;    // in units of the tolerance
+  std::string reason;  // why it was skipped
+  std::string what;    // details, unless it simply passed
+};
+
+// One kernel as the only candidate, outside of policy and health. The kernel must outlive it.
+class KernelRunner {
+ public:
+  KernelRunner(const OpUnderTest& op, const registry::Kernel& kernel);
+
+  const registry::Kernel& kernel() const noexcept { return kernel_; }
+  bool has_flag(uint32_t flag) const noexcept { return (kernel_.d.flags & flag) != 0; }
+
+  // Whether the kernel accepts the call; if not, `why` (may be null) is set.
+  bool accepts(const op::Call& call, Outcome* why) const;
+  Status run(const op::Call& call, const CallTensors& tensors) const;
+  // On arguments that fit the schema and have facts. Any thread.
+  Status run(const yard_value_t* args, uint32_t count, uint32_t flags) const;
+
+ private:
+  select::CandidateSet candidates_;
+  exec::Plan::Ptr plan_;
+  // Kernel states, made with default options.
+  std::unique_ptr<exec::States> states_ = std::make_unique<exec::States>();
+  const registry::Kernel& kernel_;
+  size_t index_ = 0;  // of the kernel among the candidates
+};
+
+// A case with two sets of its tensors: for the kernel under test, and for the reference kernel.
+struct CaseRun {
+  CaseRun(const op::Program& program, Case c);
+  op::Call call;
+  ParsedCall parsed;
+  CallTensors found, expected;
+  VerifyCase where;
+  Status reference;  // status of the reference kernel
+};
+
+// The op's reference kernel of highest priority, which defines correct results. Null if there is none.
+const registry::Kernel* reference_kernel(const registry::OpRecord& op_record);
+
+// A seed that depends on the op, so that its calls do not depend on which other ops are tested.
+uint64_t seed_of(const op::Program& program, uint64_t seed);
+
+}  // namespace yard::tune

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tune/size_solver.h"
+
+#include <algorithm>
+#include <span>
+
+namespace yard::tune {
+namespace {
+
+constexpr int64_t kEdges[] = {1, 1, 2, 3};
+constexpr int64_t kOdds[] = {5, 9, 15, 21, 35, 63, 99, 100, 129};
+constexpr int64_t kPrimes[] = {7, 11, 13, 17, 31, 61, 127, 251};
+constexpr int64_t kPowers[] = {4, 8, 16, 32, 64, 128, 256};
+constexpr int64_t kNearPowers[] = {7, 9, 15, 17, 31, 33, 63, 65, 127, 129, 255, 257};
+constexpr int64_t kTypicals[] = {64, 96, 128, 256, 320, 512, 768, 1024};
+constexpr int64_t kLarges[] = {1000, 1023, 1024, 2049, 4096, 4097, 8192, 11008, 16384};
+constexpr int64_t kRows[] = {1, 2, 3, 4, 5, 7, 8, 16, 33};
+constexpr int64_t kFew[] = {1, 2, 3, 5};
+constexpr int64_t kUsualElements = 1 << 15;
+
+int64_t pick(std::span<const int64_t> from, Random& random) {
+  return from[random.below(from.size())];
+}
+
+bool holds(op::Compare c, int64_t a, int64_t b) {
+  switch (c) {
+    case op::Compare::kEq: return a == b;
+    case op::Compare::kNe: return a != b;
+    case op::Compare::kLt: return a < b;
+    case op::Compare::kLe: return a <= b;
+    case op::Compare::kGt: return a > b;
+    case op::Compare::kGe: return a >= b;
+  }
+  return false;
+}
+
+// (a c b) == (b mirrored(c) a).
+op::Compare mirrored(op::Compare c) {
+  switch (c) {
+    case op::Compare::kLt: return op::Compare::kGt;
+    case op::Compare::kLe: return op::Compare::kGe;
+    case op::Compare::kGt: return op::Compare::kLt;
+    case op::Compare::kGe: return op::Compare::kLe;
+    default: return c;
+  }
+}
+
+// A value v, at or near the edge, for which `factor * v c bound` holds.
+std::optional<int64_t> solve(int64_t factor, op::Compare c, int64_t bound, int64_t now,
+                             Random& random) {
+  const int64_t down = bound >= 0 ? bound / factor : -1;  // sizes are not negative
+  const int64_t up = bound > 0 ? (bound + factor - 1) / factor : 0;
+  const auto at_most = [&](int64_t most) -> std::optional<int64_t> {
+    if (most < 0) return std::nullopt;
+    if (random.below(2) == 0) return most;
+    return static_cast<int64_t>(random.below(static_cast<uint64_t>(most) + 1));
+  };
+  switch (c) {
+    case op::Compare::kEq:
+      if (bound < 0 || bound % factor != 0) return std::nullopt;
+      return bound / factor;
+    case op::Compare::kNe: return now + 1;
+    case op::Compare::kLe: return at_most(down);
+    case op::Compare::kLt: return at_most(bound > 0 ? (bound - 1) / factor : -1);
+    case op::Compare::kGe: return up + static_cast<int64_t>(random.below(2));
+    case op::Compare::kGt: return (bound >= 0 ? bound / factor + 1 : 0);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<int64_t> Assignment::value(const op::Schema& schema, const std::string& name) const {
+  bool known = false;
+  for (size_t i = 0; i < schema.params.size(); ++i) {
+    const op::Param& p = schema.params[i];
+    if (p.kind == op::Kind::kInt) known |= p.name == name;
+    if (!present[i] || p.is_output()) continue;
+    for (const op::Dim& d : p.dims) known |= d.name == name;
+  }
+  if (!known) return std::nullopt;
+  if (const auto n = numbers.find(name); n != numbers.end()) return n->second;
+  const auto g = groups.find(name);
+  if (g == groups.end()) return std::nullopt;
+  int64_t product = 1;
+  for (const int64_t d : g->second) product *= d;
+  return product;
+}
+
+SizeSolver::SizeSolver(const op::Schema& schema, int64_t max_elements)
+    : s_(schema), max_elements_(max_elements) {
+  using enum Profile;
+  profiles_ = ShuffleBag<Profile>({kEdge, kEdge, kEmpty, kOdd, kPrime, kPower, kPower, kNearPower,
+                                   kNearPower, kTypical, kTypical, kLarge});
+  const auto note = [](std::vector<std::string>& names, const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  for (const op::Param& p : s_.params) {
+    optionals_.emplace_back(p.optional ? std::vector<char>{0, 1, 1} : std::vector<char>{1});
+    if (p.kind == op::Kind::kInt) integers_[p.name] = ShuffleBag<int>({0, 0, 0, 1, 2, 3, 4, 5});
+    for (const op::Dim& d : p.dims) {
+      if (d.kind == op::Dim::Kind::kLeading) note(groups_, d.name);
+      if (d.kind == op::Dim::Kind::kNamed) note(dims_, d.name);
+    }
+  }
+  for (const std::string& g : groups_) group_ranks_[g] = ShuffleBag<int>({0, 1, 1, 1, 1, 2, 2, 3});
+}
+
+int64_t SizeSolver::size(Random& random) {
+  switch (profile_) {
+    case Profile::kEdge:
+    case Profile::kEmpty: return pick(kEdges, random);
+    case Profile::kOdd: return pick(kOdds, random);
+    case Profile::kPrime: return pick(kPrimes, random);
+    case Profile::kPower: return pick(kPowers, random);
+    case Profile::kNearPower: return pick(kNearPowers, random);
+    case Profile::kTypical: return pick(kTypicals, random);
+    case Profile::kLarge: return pick(kFew, random);
+  }
+  return 1;
+}
+
+// An integer argument: its default, a small number, or a number like a size.
+int64_t SizeSolver::integer(const op::Param& param, Random& random) {
+  const auto* given = std::get_if<int64_t>(&param.fallback);
+  switch (integers_[param.name].next(random)) {
+    case 0: return given != nullptr ? *given : 1;
+    case 1: return 1;
+    case 2: return 2 + static_cast<int64_t>(random.below(7));
+    case 3: return 0;
+    case 4: return -1;
+    default: return size(random);
+  }
+}
+
+void SizeSolver::choose_present(Assignment& assignment, Random& random) {
+  for (size_t i = 0; i < s_.params.size(); ++i)
+    assignment.present.push_back(optionals_[i].next(random) != 0);
+  const auto at = [&](const op::Term& t) { return static_cast<size_t>(s_.index_of(t.name)); };
+  for (int round = 0; round < 4; ++round) {
+    for (const op::Clause& c : s_.clauses) {
+      if (c.kind == op::Clause::Kind::kIff)
+        assignment.present[at(c.right)] = assignment.present[at(c.left)];
+      if (c.kind == op::Clause::Kind::kOr && !assignment.present[at(c.left)] &&
+          !assignment.present[at(c.right)])
+        assignment.present[at(random.below(2) == 0 ? c.left : c.right)] = true;
+    }
+  }
+}
+
+void SizeSolver::choose_groups(Assignment& assignment, Random& random) {
+  for (const std::string& g : groups_) {
+    std::vector<int64_t> dims(static_cast<size_t>(group_ranks_[g].next(random)));
+    for (int64_t& d : dims) d = dims.size() == 1 ? pick(kRows, random) : pick(kFew, random);
+    if (g == marked_ && profile_ == Profile::kEmpty && !dims.empty())
+      dims[random.below(dims.size())] = 0;
+    if (g == marked_ && profile_ == Profile::kLarge && !dims.empty())
+      dims[0] = pick(kLarges, random);
+    assignment.groups[g] = std::move(dims);
+  }
+}
+
+Assignment SizeSolver::next(Random& random) {
+  Assignment assignment;
+  profile_ = profiles_.next(random);
+  const size_t names = dims_.size() + groups_.size();
+  const size_t at = names > 0 ? random.below(names) : 0;
+  marked_ = at < dims_.size() ? dims_[at] : names > 0 ? groups_[at - dims_.size()] : "";
+  choose_present(assignment, random);
+  choose_groups(assignment, random);
+  for (const op::Param& p : s_.params)
+    if (p.kind == op::Kind::kInt) assignment.numbers[p.name] = integer(p, random);
+  for (const std::string& d : dims_) {
+    assignment.numbers[d] = d != marked_                  ? size(random)
+                            : profile_ == Profile::kEmpty ? 0
+                            : profile_ == Profile::kLarge ? pick(kLarges, random)
+                                                          : size(random);
+  }
+  repair(assignment, {}, random);
+  shrink(assignment);
+  repair(assignment, {}, random);
+  return assignment;
+}
+
+// Halves the largest size until every tensor is small enough. Few calls are large, since reference kernels are slow.
+void SizeSolver::shrink(Assignment& assignment) const {
+  const int64_t limit =
+      profile_ == Profile::kLarge ? max_elements_ : std::min(max_elements_, kUsualElements);
+  for (int round = 0; round < 64; ++round) {
+    bool fits = true;
+    for (const op::Param& p : s_.params) {
+      double elements = 1;
+      int64_t* largest = nullptr;
+      const auto meet = [&](int64_t& size, int64_t factor) {
+        elements *= static_cast<double>(size) * static_cast<double>(factor);
+        if (largest == nullptr || size > *largest) largest = &size;
+      };
+      for (const op::Dim& d : p.dims) {
+        if (d.kind == op::Dim::Kind::kNamed) meet(assignment.numbers[d.name], d.number);
+        if (d.kind == op::Dim::Kind::kLeading)
+          for (int64_t& n : assignment.groups[d.name]) meet(n, 1);
+        if (d.kind == op::Dim::Kind::kConstant) elements *= static_cast<double>(d.number);
+      }
+      if (elements <= static_cast<double>(limit) || largest == nullptr || *largest <= 1) continue;
+      *largest /= 2, fits = false;
+    }
+    if (fits) return;
+  }
+}
+
+bool SizeSolver::is_active(const Assignment& assignment, const op::Clause& c) const {
+  if (c.guard == op::Clause::Guard::kNone) return true;
+  const bool given = assignment.present[static_cast<size_t>(s_.index_of(c.guard_param))];
+  return given == (c.guard == op::Clause::Guard::kIf);
+}
+
+// Makes one clause hold by changing one of its names. False if it holds already or cannot be made to.
+bool SizeSolver::satisfy(Assignment& assignment, const op::Clause& c,
+                         const std::set<std::string>& pinned, Random& random) const {
+  const auto set = [&](const std::string& name, std::optional<int64_t> v) {
+    if (!v || pinned.contains(name)) return false;
+    if (const auto g = assignment.groups.find(name); g != assignment.groups.end()) {
+      // Keeps the rank, if it has one.
+      if (g->second.empty()) g->second.push_back(1);
+      std::fill(g->second.begin(), g->second.end(), 1);
+      g->second.back() = *v;
+    } else {
+      assignment.numbers[name] = *v;
+    }
+    return true;
+  };
+  const auto term = [&](const op::Term& t) -> std::optional<int64_t> {
+    if (t.name.empty()) return t.number;
+    const auto v = assignment.value(s_, t.name);
+    return v ? std::optional(*v * t.number) : std::nullopt;
+  };
+  const auto left = term(c.left), right = term(c.right);
+  if (c.kind == op::Clause::Kind::kMultiple) {
+    const int64_t k = c.right.number;
+    if (!left || *left % k == 0) return false;
+    return set(c.left.name, *left > k ? *left / k * k : k);
+  }
+  if (c.kind != op::Clause::Kind::kCompare || !left || !right || holds(c.compare, *left, *right))
+    return false;
+  const bool free_left = !c.left.name.empty() && !pinned.contains(c.left.name);
+  const bool free_right = !c.right.name.empty() && !pinned.contains(c.right.name);
+  const bool change_left = free_left && (!free_right || random.below(2) == 0);
+  const op::Term& t = change_left ? c.left : c.right;
+  if (t.name.empty()) return false;
+  return set(t.name, solve(t.number, change_left ? c.compare : mirrored(c.compare),
+                           change_left ? *right : *left, *assignment.value(s_, t.name), random));
+}
+
+void SizeSolver::repair(Assignment& assignment, const std::set<std::string>& pinned,
+                        Random& random) const {
+  for (int round = 0; round < 12; ++round) {
+    bool changed = false;
+    for (const op::Clause& c : s_.clauses)
+      if (is_active(assignment, c)) changed |= satisfy(assignment, c, pinned, random);
+    if (!changed) return;
+  }
+}
+
+}  // namespace yard::tune

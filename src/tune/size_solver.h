@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Size solver: values for the names of a schema (dimensions, leading groups and integer arguments) that satisfy its
+// clauses, edge cases often.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "op/schema.h"
+#include "tune/random.h"
+
+namespace yard::tune {
+
+// Values for the names of a schema, for one call.
+struct Assignment {
+  std::map<std::string, int64_t> numbers;              // dimensions and integer arguments
+  std::map<std::string, std::vector<int64_t>> groups;  // leading dimensions
+  std::vector<bool> present;                           // by parameter; false: an omitted optional
+
+  // The value of a name in a clause: a number, or the product of a group. Empty if no given argument determines it.
+  std::optional<int64_t> value(const op::Schema& schema, const std::string& name) const;
+};
+
+class SizeSolver {
+ public:
+  // No tensor gets more than `max_elements`, as far as free sizes determine it.
+  SizeSolver(const op::Schema& schema, int64_t max_elements);
+
+  // Chooses optionals and sizes. Best effort: the caller checks the clauses.
+  Assignment next(Random& random);
+  // Changes names that are not `pinned` until the clauses hold, for at most a few rounds.
+  void repair(Assignment& assignment, const std::set<std::string>& pinned, Random& random) const;
+  // A size for an unnamed dimension.
+  int64_t size(Random& random);
+
+ private:
+  // The distribution of the sizes of one call.
+  enum class Profile { kEdge, kEmpty, kOdd, kPrime, kPower, kNearPower, kTypical, kLarge };
+
+  void choose_present(Assignment& assignment, Random& random);
+  void choose_groups(Assignment& assignment, Random& random);
+  int64_t integer(const op::Param& param, Random& random);
+  void shrink(Assignment& assignment) const;
+  bool satisfy(Assignment& assignment, const op::Clause& clause,
+               const std::set<std::string>& pinned, Random& random) const;
+  bool is_active(const Assignment& assignment, const op::Clause& clause) const;
+
+  const op::Schema& s_;
+  const int64_t max_elements_;
+  std::vector<std::string> dims_, groups_;
+  ShuffleBag<Profile> profiles_;
+  Profile profile_ = Profile::kEdge;
+  std::string marked_;  // the name that is empty or large in this call
+  std::map<std::string, ShuffleBag<int>> group_ranks_;
+  std::vector<ShuffleBag<char>> optionals_;  // by parameter
+  std::map<std::string, ShuffleBag<int>> integers_;
+};
+
+}  // namespace yard::tune
