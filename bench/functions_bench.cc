@@ -44,7 +44,7 @@ tool::Loop loop(const F& f) {
   };
 }
 
-// Measures with `off` said for the process, and then not any more.
+// Measures with `off` set for the process, and then unset.
 std::vector<double> measure(const std::vector<tool::Path>& paths, double seconds, bool off) {
   Policy p;
   p.reference_only = off;

@@ -6,7 +6,7 @@
   instructions.py TARGET [ROW...] --record   write the counts of this architecture into that file
 
 Also holds that a hit costs the same whatever the environment says, with breakers on and off, and with a
-hundred plugins found that nobody calls; and that breakers and counters add at most 12 instructions to it.
+hundred plugins found whose ops are not called; and that breakers and counters add at most 12 instructions to it.
 
 The count is the difference between two runs of different length under callgrind, so start-up does not
 matter and the figure is the same each time for one compiler and architecture, also of the rows that read a
@@ -32,7 +32,7 @@ TOLERANCE = 1.03
 SKIPPED = 77
 
 
-# A hit costs the same whatever the environment says.
+# A hit costs the same in any environment.
 EVERY_VARIABLE = {
     "YARD_PREFER": "default", "YARD_STRICT": "1", "YARD_PER_OP": "softmax=reference",
     "YARD_DENY_VENDORS": "acme", "YARD_ALLOW_VENDORS": "onednn", "YARD_DENY_KERNELS": "no.such",

@@ -25,7 +25,7 @@ int main() {
   health.on_event([](const yard::BreakerEvent& e) {
     std::printf("%s %s: %s\n", e.kernel.c_str(), to_string(e.kind), e.text.c_str());
   });
-  health.open("rms_norm", "reference.cpp", "not in production").or_throw();  // manually
+  health.open("rms_norm", "reference.cpp", "not in production").or_throw();  // manual override
   for (const yard::KernelHealth& k : health.report().kernels)
     for (const yard::OpenBreaker& b : k.open)
       std::printf("%s of %s is %s\n", k.kernel.c_str(), k.op.c_str(), to_string(b.state));

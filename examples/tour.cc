@@ -115,7 +115,7 @@ void change_policy() {
   runtime.set_policy(policy).or_throw();
   CHECK(explain(g_call) == "vendor.acme");
   runtime.set_policy({}).or_throw();
-  heading("One call asks for the reference kernel; nobody else's call changes.");
+  heading("One call forces the reference kernel; other calls are not affected.");
   yard::Options force;
   force.force = "reference.cpp";
   CHECK(explain(g_call, force) == "reference.cpp");
@@ -151,9 +151,7 @@ void fail_and_remove() {
   CHECK(run().code() == yard::Code::kKernelFailed);
   options.policy.reset();
 
-  heading(
-      "The kernel is removed while the program runs. The ticket says when nobody uses it any "
-      "more.");
+  heading("The kernel is removed while the program runs. The ticket reports when no call uses it.");
   yard::Changes removal;
   removal.remove_backend("acme");
   yard::Ticket ticket = runtime.apply_with_ticket(std::move(removal)).value();

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A tour: calls under several policies, each choice explained. Usage: scripts/demo.sh [build folder]
 #
-# First the command on the built-in ops, then a program that brings kernels of its own, so that there is
+# First the command on the built-in ops, then a program with its own kernels, so that there is
 # something to choose.
 set -euo pipefail
 
@@ -56,13 +56,13 @@ show run 'softmax(f16[64,100;128,1])' --repeat 20
 show run 'rotary_embedding(f32[5,8,64], positions=i64[5], cos=f32[128,32], sin=f32[128,32])' --repeat 20
 show run 'rms_norm(f32[8,4096], f32[4096], out=&x)' --repeat 20
 
-heading 'A wrong question gets an answer too'
+heading 'Invalid calls are errors with an explanation'
 show expect 2 explain 'rms_norm(f32[8,4096], f32[4095])'
 show expect 2 explain 'rms_nrm(f32[8,4096], f32[4096])'
 show expect 2 explain 'rms_norm(f32[8,4096], f32[4096)'
 
-heading 'A program with kernels of its own (examples/tour.cc)'
+heading 'A program with its own kernels (examples/tour.cc)'
 "$tour"
 
-heading 'What a call costs before its kernel runs'
+heading 'The overhead of a call'
 show bench dispatch --seconds 1

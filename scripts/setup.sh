@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes sure that what a task needs is installed. Usage: scripts/setup.sh [build] [test] [bench] [lint]
+# Installs what a task needs. Usage: scripts/setup.sh [build] [test] [bench] [lint]
 #
 # Looks for each tool and header itself, so it can run before every task and does nothing when all is
-# there. On Debian and its kin it installs what is missing, as root or through sudo; elsewhere it names
+# there. On Debian and its derivatives it installs what is missing, as root or through sudo; elsewhere it names
 # what is missing and fails. A `?` marks what a task can do without.
 set -euo pipefail
 
@@ -93,7 +93,7 @@ done
 look
 if [ ${#missing[@]} = 0 ] && [ ${#optional[@]} = 0 ]; then exit 0; fi
 
-# Nobody is asked for a password for the sake of something optional.
+# No password prompt for optional packages.
 if [ ${#missing[@]} = 0 ] && [ "$(id -u)" != 0 ]; then exit 0; fi
 
 if command -v apt-get >/dev/null 2>&1; then

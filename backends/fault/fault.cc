@@ -31,8 +31,8 @@ Arguments dim_at_least(uint32_t argument, int axis, int64_t size) {
 }
 
 // A call inside the kernel. It counts itself before it takes the behaviour, and set() looks at the
-// count after it has put a new one in force: with both in one order, what set() frees is in
-// nobody's hands. The ticket is drawn before the behaviour, so that set() followed by release()
+// count after it has put a new one in force: with both in one order, what set() frees is not
+// in use. The ticket is taken before the behaviour, so that set() followed by release()
 // reaches every call that still has the old one, also one that has yet to block.
 class FaultKernel::Entry {
  public:

@@ -52,7 +52,7 @@ struct Behaviour {
   // it.
   Callback callback = {};
   // Fails with this code and message, or by an exception; before that it scribbles over the first
-  // half of every output if told so.
+  // half of every output if requested.
   bool after_writing = false;
   Throws throws = Throws::kNothing;
   yard_code_t code = YARD_OK;
@@ -62,7 +62,7 @@ struct Behaviour {
   double offset = 1;
 
   // How calls are served that do not fail: by this kernel's `run`, or, without one, by filling
-  // every output with `marker`, so that a test can see who ran.
+  // every output with `marker`, so that a test can see which kernel ran.
   const yard_kernel_t* delegate = nullptr;
   double marker = 42;
 };
@@ -103,7 +103,7 @@ class FaultKernel {
   // Calls that begin from now on behave so.
   void set(Behaviour behaviour);
 
-  // Lets go every call that began before; later ones block again while the behaviour says so.
+  // Releases every call that began before; later ones block again while the behaviour requires it.
   void release() noexcept;
   // How many calls are blocked now.
   int waiters() const noexcept { return waiters_.load(); }
@@ -141,7 +141,7 @@ class FaultKernel {
   std::vector<std::unique_ptr<const Behaviour>> kept_;  // the last is in force
 };
 
-// The family fault kernels belong to, with a probe that answers as told. Must outlive its
+// The backend of fault kernels, with a probe that returns what is set. Must outlive its
 // registration.
 class FaultBackend {
  public:

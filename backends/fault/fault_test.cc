@@ -25,7 +25,7 @@ class Fault : public ::testing::Test {
   OneCall call;
 };
 
-TEST_F(Fault, DescriptorSaysWhatTheSpecSays) {
+TEST_F(Fault, DescriptorMatchesTheSpec) {
   const FaultKernel other({.op = "copy",
                            .id = "vendor.x",
                            .backend = "fault_acme",
@@ -57,14 +57,14 @@ TEST_F(Fault, ServesWithAMarkerOrADelegate) {
   EXPECT_EQ(kernel.failures(), 0u);
 }
 
-TEST_F(Fault, ADelegatesOwnFailureComesThrough) {
+TEST_F(Fault, AFailureOfTheDelegateIsReturned) {
   kernel.set({.delegate = &real_copy()});
   call.x.data[0] = -1;
   EXPECT_EQ(call(d), YARD_DECLINED);
   EXPECT_STREQ(call.error, "negative");
 }
 
-TEST_F(Fault, ADelegateGetsItsOwnSelf) {
+TEST_F(Fault, ADelegateGetsItsSelfPointer) {
   FaultKernel inner({.op = "copy", .id = "fault.inner"}, {.marker = 5});
   const yard_kernel_t its = inner.descriptor();
   kernel.set({.delegate = &its});
@@ -193,7 +193,7 @@ TEST_F(Fault, OutputsAreWhatTheSpecNames) {
   EXPECT_EQ(call.x.data, Floats(4, 42));
 }
 
-TEST(FaultBackend, ProbesAsTold) {
+TEST(FaultBackend, ProbeReturnsTheConfiguredCode) {
   FaultBackend backend("fault_acme", "acme");
   const yard_backend_t d = backend.descriptor();
   EXPECT_STREQ(d.name, "fault_acme");

@@ -53,7 +53,7 @@ TEST(FaultThreads, SetThenReleaseReachesEveryBlockedCall) {
         OneCall call;
         EXPECT_EQ(call(kernel.descriptor()), YARD_OK);
       });
-    // Some have not begun, some are on their way to block, some do: nobody may be left behind.
+    // Some have not started, some are about to block, some block: all must be released.
     if (round % 2 == 0) kernel.wait_for_waiters(1, 1ms);
     kernel.set({});
     kernel.release();

@@ -56,7 +56,7 @@ TEST(OnednnFork, IsUnavailableInTheChildWithThatReason) {
   EXPECT_TRUE(Runtime::shared().call("softmax", {row.tout, row.tx}, forced).ok());
 }
 
-TEST(OnednnFork, ARuntimeMadeInTheChildSaysSoToo) {
+TEST(OnednnFork, ARuntimeMadeInTheChildIsUnavailableToo) {
   Row row;
   Options forced;
   forced.force = "vendor.onednn";

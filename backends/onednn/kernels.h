@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What backend `onednn` brings: kernels around oneDNN's primitives for compact f32 tensors.
+// Backend `onednn`: kernels around oneDNN's primitives for compact f32 tensors.
 //
 // oneDNN sums in f32 and says nothing of NaN, so a primitive alone is not always right: a row of nothing
 // but -inf gives zeros, values of 1e30 normalize to zeros, long sums drift. Contents cannot be verified
@@ -21,7 +21,7 @@ int32_t layer_norm(Call call, Tensor out, Tensor x, Tensor weight, Tensor bias, 
 // near the op's tolerance.
 inline constexpr int64_t kLongestNormRow = 32768;
 
-// All that this backend brings; constant, callable from any thread.
+// The descriptor of this backend; constant, callable from any thread.
 const yard_plugin_t* descriptor();
 
 }  // namespace yard::onednn

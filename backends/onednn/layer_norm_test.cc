@@ -34,7 +34,7 @@ TEST(OnednnLayerNorm, LongestRows) {
   expect_all_mixes(2, kLongestNormRow, normal(2 * kLongestNormRow, 1, 4));
 }
 
-TEST(OnednnLayerNorm, AnOffsetThatDrownsTheDifferences) {
+TEST(OnednnLayerNorm, ALargeOffsetWithSmallDifferences) {
   for (float offset : {1.0f, 10.0f, 1e3f, 1e6f, -3e4f})
     expect_all_mixes(3, 512, normal(3 * 512, 1, offset));
   for (float constant : {0.0f, 1.0f, 0.1f, -1e20f}) {
@@ -43,13 +43,13 @@ TEST(OnednnLayerNorm, AnOffsetThatDrownsTheDifferences) {
   }
 }
 
-TEST(OnednnLayerNorm, ValuesWhoseSquaresAreNoFloats) {
+TEST(OnednnLayerNorm, ValuesWhoseSquaresOverflow) {
   for (float scale : {1e-42f, 1e-30f, 1e-18f, 1e12f, 1e18f, 1e25f, 3e37f})
     for (double eps : {0.0, 1e-5, 1e-12, 1e-40, 1e35})
       expect_all_mixes(3, 129, normal(3 * 129, scale), eps);
 }
 
-TEST(OnednnLayerNorm, RowsOfNanAndInfinityLeaveTheirNeighboursAlone) {
+TEST(OnednnLayerNorm, RowsOfNanAndInfinityDoNotAffectOthers) {
   std::vector<float> x = normal(8 * 40);
   x[40 + 3] = kNan;
   x[2 * 40] = kInf;
@@ -62,7 +62,7 @@ TEST(OnednnLayerNorm, RowsOfNanAndInfinityLeaveTheirNeighboursAlone) {
     EXPECT_EQ(std::isnan(out[r * 40]), r == 1 || r == 2 || r == 3) << "row " << r;
 }
 
-TEST(OnednnLayerNorm, WeightsThatAreNoOrdinaryNumbers) {
+TEST(OnednnLayerNorm, WeightsThatAreNotFiniteOrVeryLarge) {
   for (float odd : {kNan, kInf, -kInf, 3e38f, 0.0f, 1e-44f}) {
     std::vector<float> w = normal(16), b = normal(16);
     w[3] = odd;

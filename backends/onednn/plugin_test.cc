@@ -34,7 +34,7 @@ TEST(OnednnPlugin, IsThere) {
   EXPECT_TRUE(found);
 }
 
-TEST(OnednnPlugin, TakesCompactF32) {
+TEST(OnednnPlugin, AcceptsCompactF32) {
   for (const char* call : {"softmax(f32[4,8])", "softmax(f32[8])", "softmax(f32[2,3,4,8])",
                            "softmax(f32[4,8], out=&x)", "softmax(f32[0,8])", "layer_norm(f32[4,8])",
                            "layer_norm(f32[4,8], f32[8])", "layer_norm(f32[4,8], f32[8], f32[8])",
@@ -42,7 +42,7 @@ TEST(OnednnPlugin, TakesCompactF32) {
     EXPECT_EQ(refusal(call), "") << call;
 }
 
-TEST(OnednnPlugin, RefusesTheRestWithItsReason) {
+TEST(OnednnPlugin, RejectsOtherCallsWithAReason) {
   EXPECT_EQ(refusal("softmax(f16[4,8])"), "dtype");
   EXPECT_EQ(refusal("softmax(bf16[4,8])"), "dtype");
   EXPECT_EQ(refusal("layer_norm(bf16[4,8], bf16[8])"), "dtype");

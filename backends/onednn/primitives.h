@@ -59,7 +59,7 @@ class PrimitiveCache {
  public:
   explicit PrimitiveCache(size_t capacity) : capacity_(capacity) { idle_.reserve(capacity + 1); }
 
-  // One that nobody else uses, from the cache or new. Give it back when done.
+  // One that is not in use, from the cache or new. Give it back when done.
   std::unique_ptr<Primitive> take(const Key& key);
   // Keeps it; beyond the capacity the one unused for longest goes.
   void give_back(std::unique_ptr<Primitive> primitive);

@@ -34,7 +34,7 @@ bool suits_scaling(const Range& r) noexcept;
 // Brings the sum of a row of probabilities to 1 where it drifted; the sum is taken in double.
 void settle_sum(float* row, int64_t width) noexcept;
 
-// One row as the op's meaning says, in double; `out` may be `x`. `weight` and `bias` may be null.
+// One row as the op is defined, in double; `out` may be `x`. `weight` and `bias` may be null.
 void layer_norm_row(float* out, const float* x, const float* weight, const float* bias,
                     int64_t width, double eps) noexcept;
 

@@ -36,7 +36,7 @@ TEST(OnednnSoftmax, RowsOfNanAndInfinity) {
     expect_as_reference({"softmax", 1, 3, row, {}, {}});
 }
 
-TEST(OnednnSoftmax, ABadRowLeavesItsNeighboursAlone) {
+TEST(OnednnSoftmax, ARowOfNanDoesNotAffectOthers) {
   std::vector<float> x = normal(9 * 33);
   x[2 * 33 + 5] = kNan;
   x[4 * 33] = kInf;

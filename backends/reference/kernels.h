@@ -25,7 +25,7 @@ int32_t rotary_embedding(Call call, Tensor query, Tensor key, Tensor positions, 
 // Declares the built-in ops: schema, summary, tolerances.
 void add_ops(plugin::Plugin& plugin);
 
-// All that this backend brings; constant, callable from any thread.
+// The descriptor of this backend; constant, callable from any thread.
 const yard_plugin_t* descriptor();
 
 }  // namespace yard::reference

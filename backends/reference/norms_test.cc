@@ -36,7 +36,7 @@ Vector layer_formula(const Vector& x, const Vector& w, const Vector& b, double e
 class Norms : public ::testing::TestWithParam<uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(DTypes, Norms, ::testing::ValuesIn(kFloats));
 
-TEST_P(Norms, RmsNormByHand) {
+TEST_P(Norms, RmsNormMatchesPrecomputedValues) {
   // Mean square of 3, 4, 0, 0 is 6.25, its root 2.5.
   TestTensor x(GetParam(), {1, 4}, {3, 4, 0, 0}), w(GetParam(), {4}, {1, 2, 3, 4});
   TestTensor out(GetParam(), {1, 4});

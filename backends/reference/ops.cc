@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The built-in ops: one schema each, what it means in a line, and how far a right kernel may be
-// from the reference. docs/reference/ops.md says the rest.
+// from the reference. docs/reference/ops.md has the details.
 #include "kernels.h"
 
 namespace yard::reference {

@@ -92,7 +92,7 @@ TEST(Plugin, TypedAndPackedAgree) {
   }
 }
 
-TEST(Plugin, RefusesWhatItCannotRead) {
+TEST(Plugin, RejectsUnreadableArguments) {
   TestTensor x(YARD_F64, {2, 2}), out(YARD_F64, {2, 2});
   const Outcome outcome = run("softmax", out, x);
   EXPECT_EQ(outcome.code, YARD_DECLINED);

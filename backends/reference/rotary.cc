@@ -50,7 +50,7 @@ int64_t rotated_dims(Call call, Tensor query, Tensor cos, int64_t rotary_dim) no
   return head_dim;
 }
 
-// Every position has a row in the tables; said of the first that has none.
+// Every position has a row in the tables; the error names the first that has none.
 int32_t check_positions(Call call, Tensor positions, Tensor cos) noexcept {
   const int64_t rows = cos.size(0);
   int64_t token = 0;

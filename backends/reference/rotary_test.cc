@@ -114,7 +114,7 @@ TEST_P(Rotary, StridedPositionsAndNegativeOnes) {
   expect_rounded(q, expected, 1e-13);
 }
 
-TEST(Rotary, QuarterTurnsByHand) {
+TEST(Rotary, QuarterTurnsMatchPrecomputedValues) {
   TestTensor cos(YARD_F32, {1, 2}, {0, 0}), sin(YARD_F32, {1, 2}, {1, 1});
   TestTensor half(YARD_F32, {1, 1, 5}, {1, 2, 3, 4, 5}),
       inter(YARD_F32, {1, 1, 5}, {1, 2, 3, 4, 5});

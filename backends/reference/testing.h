@@ -46,7 +46,7 @@ inline double round_to(uint32_t dtype, double v) {
   }
 }
 
-// In elements, one per dimension; a type of its own, so that nobody takes them for values.
+// In elements, one per dimension; a separate type, so that they are not mistaken for values.
 struct Strides : std::vector<int64_t> {
   using std::vector<int64_t>::vector;
 };
@@ -121,7 +121,7 @@ class TestTensor {
     return v;
   }
   const std::vector<uint8_t>& bytes() const { return bytes_; }
-  // Whether nobody wrote between the elements.
+  // Whether the bytes between the elements are unchanged.
   bool gaps_intact() const {
     std::vector<uint8_t> copy = bytes_;
     for (size_t at : offsets_) std::fill_n(copy.begin() + static_cast<ptrdiff_t>(at), item_, kGap);

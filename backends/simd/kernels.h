@@ -24,7 +24,7 @@ int32_t softmax(Call call, Tensor out, Tensor x);
 int32_t rotary_embedding(Call call, Tensor query, Tensor key, Tensor positions, Tensor cos,
                          Tensor sin, int64_t rotary_dim, double base, int64_t style);
 
-// All that this backend brings; constant, callable from any thread.
+// The descriptor of this backend; constant, callable from any thread.
 const yard_plugin_t* descriptor();
 
 }  // namespace yard::simd

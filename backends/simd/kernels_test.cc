@@ -86,7 +86,7 @@ TEST(Kernels, AgreeOnSpecialValues) {
       }
 }
 
-TEST(Kernels, HaveNothingToDoWithoutElements) {
+TEST(Kernels, AcceptEmptyTensors) {
   for (const uint32_t dtype : kFloats) {
     compare_all(dtype, 0, 8, Contents::kNormal);
     compare_all(dtype, 3, 0, Contents::kNormal);
@@ -174,7 +174,7 @@ TEST(Kernels, TakeOneRowWithoutLeadingDimensions) {
 }
 
 // Which thread does which rows changes no bit.
-TEST(Kernels, GiveTheSameBitsInPieces) {
+TEST(Kernels, GiveTheSameBitsInChunks) {
   for (const uint32_t dtype : kFloats) {
     // Rows long enough to be worth a piece each.
     constexpr int64_t kRows = 3, kWidth = 140001;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the backend says of itself.
+// The descriptor of the backend.
 #include <algorithm>
 #include <set>
 

@@ -199,7 +199,7 @@ int64_t rotated_dims(Call call, Tensor query, Tensor cos, int64_t rotary_dim) no
   return head_dim;
 }
 
-// Every position has a row in the tables; said of the first that has none.
+// Every position has a row in the tables; the error names the first that has none.
 int32_t check_positions(Call call, const Rotary& job, int64_t rows) noexcept {
   auto row = job.walk.from(0);
   for (int64_t token = 0; token < job.walk.rows(); ++token, row.next()) {

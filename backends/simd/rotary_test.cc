@@ -102,7 +102,7 @@ TEST(Rotary, CarriesNanAndInfinity) {
     }
 }
 
-TEST(Rotary, DoesPiecesAsItDoesTheWhole) {
+TEST(Rotary, GivesTheSameBitsInChunks) {
   TestTensor at(YARD_I64, {40}), whole(YARD_BF16, {40, 8, 64}), pieces(YARD_BF16, {40, 8, 64});
   positions(at, 3);
   fill(whole, Contents::kNormal, 1);
@@ -140,7 +140,7 @@ TEST(Rotary, RefusesWhatTheReferenceRefuses) {
   check(at, cos, sin, int64_t{0}, 1e4, int64_t{0});  // position 4 of 4
 }
 
-TEST(Rotary, HasNothingToDoWithoutTokensOrDimensions) {
+TEST(Rotary, AcceptsEmptyTensors) {
   for (const int64_t tokens : {0, 3}) {
     TestTensor query(YARD_F32, {tokens, 0, 8}), at(YARD_I64, {tokens});
     positions(at, 1);

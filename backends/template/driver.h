@@ -10,7 +10,7 @@ namespace yard::vendor_template {
 
 inline constexpr int64_t kOldestDriver = 3;
 
-// The driver's version; 0 where there is none. Here the variable TEMPLATE_DRIVER says it, so that tests can
+// The driver's version; 0 where there is none. Here the variable TEMPLATE_DRIVER sets it, so that tests can
 // try every answer; without it there is a driver.
 int64_t driver_version();
 

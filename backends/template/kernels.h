@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of this backend, and what each can say about a call before it runs.
+// The kernels of this backend, and their checks before a call runs.
 #pragma once
 
 #include <yard/plugin.hpp>

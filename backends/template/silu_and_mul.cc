@@ -21,7 +21,7 @@ void silu_and_mul(plugin::Call call, plugin::Tensor out, plugin::Tensor x) {
   });
 }
 
-// Only for what limits cannot say: this is about a product. It sees sizes, never contents, and must give
+// Only for what limits cannot express: this is about a product. It sees sizes, never contents, and must give
 // the same answer for the same sizes. Being slower than others is no reason to refuse: that is the cost.
 int32_t fits(const yard_query_t* query, yard_verdict_t* verdict) {
   const int64_t rows = query->read[0], d = query->read[1];

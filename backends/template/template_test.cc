@@ -43,7 +43,7 @@ class Template : public ::testing::Test {
   Runtime runtime_;
 };
 
-TEST_F(Template, IsThereAndRunsWhenItIsPreferred) {
+TEST_F(Template, RunsWhenItIsPreferred) {
   EXPECT_EQ(backend_detail(), "available");
   Policy policy;
   policy.per_op["silu_and_mul"] = {"vendor:template"};
@@ -59,7 +59,7 @@ TEST_F(Template, IsThereAndRunsWhenItIsPreferred) {
   EXPECT_FLOAT_EQ(out[2], 5 * -0.26894143f);
 }
 
-TEST_F(Template, RefusesWhatItDoesNotTakeWithItsReason) {
+TEST_F(Template, RejectsOtherCallsWithAReason) {
   EXPECT_EQ(candidate("silu_and_mul(f32[4,64])").verdict, "able");
   EXPECT_EQ(candidate("silu_and_mul(f16[4,64])").reason, "dtype");
   EXPECT_EQ(candidate("silu_and_mul(f32[4,64;128,1])").reason, "layout");
@@ -67,7 +67,7 @@ TEST_F(Template, RefusesWhatItDoesNotTakeWithItsReason) {
               HasSubstr("4096 rows of 12288 numbers are more than the 1048576 that fit"));
 }
 
-TEST_F(Template, ComputesWhatTheOpMeans) {
+TEST_F(Template, AgreesWithTheReference) {
   VerifyOptions options;
   options.kernel = "vendor.template";
   const VerifyReport report = verify(runtime_, options).value();
@@ -88,7 +88,7 @@ TEST_F(WithoutDriver, ItIsNotAvailable) {
   EXPECT_EQ(candidate("silu_and_mul(f32[4,64])").reason, "unavailable");
 }
 
-TEST_F(WithAnOldDriver, ItSaysWhichOneItNeeds) {
+TEST_F(WithAnOldDriver, TheReasonNamesTheRequiredVersion) {
   EXPECT_THAT(backend_detail(),
               HasSubstr("the driver has version 2, and 3 is the oldest that works"));
 }

@@ -16,7 +16,7 @@ float rms_norm_by_the_book(const Norm& n, float eps);
 
 // [declare]
 // Forward and backward choose by one key: inside a commit group they run on the same backend. Both only write
-// their results, so that after a failure another backend may restart.
+// their results, so that after a failure another backend may start over.
 inline const yard::Function<void(const Attention&, float*, Mode)> attention{
     "kda", "attention", attention_by_the_book, {.choice = "kda", .repeatable = true}};
 inline const yard::Function<void(const Attention&, const float*, float*)> attention_grad{

@@ -2,7 +2,7 @@
 /* A plugin in plain C: this file and plugin.h, nothing to link.
  *
  * It brings a backend, an op of its own (leaky_relu), the kernel that says what the op means, and a faster
- * one. With CMake: yard_add_plugin(example_c SOURCES c_plugin.c). Manually:
+ * one. With CMake: yard_add_plugin(example_c SOURCES c_plugin.c). Without CMake:
  *   cc -std=c11 -O2 -shared -fPIC -fvisibility=hidden c_plugin.c -o example_c.so
  */
 /* [head] */

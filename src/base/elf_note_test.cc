@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On a library made manually, so that every field can be made to lie. Files as linkers make them are looked
+// On a library constructed byte by byte, so that every field can have an invalid value. Files as linkers make them are looked
 // at by the tests of plugins.
 #include "base/elf_note.h"
 

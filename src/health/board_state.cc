@@ -62,7 +62,7 @@ Told BoardState::success(const Settings& s, const Key& key, Time now) {
   Record* r = find(key);
   if (r == nullptr) return {};
   const auto at = entries_.find(small(r, key));
-  // Late successes do not close a breaker; those of probes come through its probes.
+  // Late successes do not close a breaker; those of probes come through its probe slots.
   if (at != entries_.end() && at->second.closed()) {
     at->second.machine.faults = 0;
     if (at->second.machine.blank(s, now) && !at->second.busy()) entries_.erase(at);

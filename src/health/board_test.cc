@@ -179,7 +179,7 @@ TEST(Board, EnoughOpenKeysOpenTheKernel) {
   EXPECT_TRUE(view->of_op("rms_norm")->keys.empty());
   EXPECT_EQ(state_of(board, key_of("default.simd", 1024)), kOpen);
   EXPECT_EQ(state_of(board, key_of("reference.cpp", 8)), kClosed);
-  // One probes for all its calls.
+  // One set of probe slots for all its calls.
   board.advance(t0 + 30s);
   EXPECT_EQ(probes_of(board, key_of("default.simd", 1)),
             probes_of(board, key_of("default.simd", 64)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The states of one breaker and what moves them, without lock, clock and probes: CircuitBreaker and the board put
+// The states of one breaker and what moves them, without lock, clock and probe slots: CircuitBreaker and the board put
 // those around it. docs/concepts/breakers.md is the model in words.
 #pragma once
 

@@ -119,7 +119,7 @@ std::string to_string(const HealthReport& report, std::chrono::steady_clock::tim
     print(text, k, now);
     for (const OpenBreaker& b : k.open) {
       text += fmt::format("  {}: {}", b.key.empty() ? "all calls" : b.key, to_string(b.state));
-      if (b.by_hand) text += " manually";
+      if (b.by_hand) text += " (manual override)";
       if (b.until && b.state == BreakerState::kOpen)
         text += fmt::format(", probes in {}", rounded_seconds(std::max(*b.until - now, {})));
       text += '\n';

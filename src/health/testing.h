@@ -50,7 +50,7 @@ inline void fail_times(Board& board, const Key& key, uint32_t times, Time now) {
   for (uint32_t i = 0; i < times; ++i) fail(board, key, now);
 }
 
-// A probe, as the runtime makes it. False if the probes lets nobody in.
+// A probe, as the runtime makes it. False if the probe slots admit none.
 inline bool try_once(Board& board, const Key& key, ErrorClass outcome, Time now) {
   const auto probes = probes_of(board, key);
   if (probes == nullptr || !probes->try_enter()) return false;

@@ -108,8 +108,8 @@ TEST(BreakerThreads, AfterOneFailedProbeNobodyEntersUntilTheBoardSaysSo) {
   }
 }
 
-// Callers as the runtime has them: a view first, then the probes, then the outcome; beside them time goes on, and
-// somebody closes and opens manually. A probes is the same for all of it, so probes are alone all the while.
+// Callers as the runtime has them: a view first, then the probe slots, then the outcome. Meanwhile time goes on, and
+// the breaker is closed and opened manually. The probe slots stay the same, so probes never run concurrently.
 TEST(BreakerThreads, ProbesAreAloneThroughEveryChange) {
   Board board;
   const Key key = key_of();

@@ -306,7 +306,7 @@ class Applier {
                                                did_you_mean(name, next_.backends)));
   }
 
-  // A op_record of our own to change; made once per apply.
+  // An op record of our own to change; made once per apply.
   OpRecord& edit(const std::string& op) {
     auto& slot = next_.op_records[op];
     if (done_.ops.insert(op).second || edited_.count(op) == 0) {

@@ -111,7 +111,7 @@ static void test_choice(const yard_backend_t* backend, const yard_kernel_t* fast
   CHECK(fast->cost(fast->self, &n, 0) < 0);
 }
 
-/* The facts word is made by whoever makes a tensor, so C must make the one that C++ reads. */
+/* Facts words are made in C and read in C++, so both must agree. */
 static void test_facts(void) {
   _Alignas(64) static float data[64];
   const int64_t shape[] = {4, 8}, padded[] = {16, 1}, transposed[] = {1, 4}, broadcast[] = {0, 1};

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the newest layout table knows every struct, field and enumerator of plugin.h and its companions.
 
-Sizes and offsets are checked by the compilers; this finds what somebody added and forgot to pin down.
+Sizes and offsets are checked by the compilers; this finds fields that were added without a layout row.
 Usage: complete_test.py plugin.h [more.h ...] layout_vN.inc
 """
 import re

@@ -137,7 +137,7 @@ class Conflicts(Bake):
             self.assertIn(f"  softmax: {expected}\n", self.read("baked.yaml"))
             self.assertIn(f"# softmax: {expected} served {max(small, large)} of ", self.read("baked.yaml"))
 
-    def test_calls_that_nobody_can_run(self):
+    def test_calls_that_no_kernel_can_run(self):
         rules = self.file("rules.yaml", 'version: "1.0"\nkernel_denies: ["*"]\n')
         _, err = self.yard("bake", "--trace", self.calls(), "--config", rules, code=1)
         self.assertIn(f"no kernel can run {SMALL}", err)
@@ -149,7 +149,7 @@ class WrongQuestions(Bake):
     def test_are_answered(self):
         trace = self.calls()
         self.assertIn("--trace", self.wrong("bake"))
-        self.assertIn("is no namespace", self.wrong("bake", "--trace", trace, "--namespace", "a b"))
+        self.assertIn("invalid namespace 'a b'", self.wrong("bake", "--trace", trace, "--namespace", "a b"))
         bad = self.file("bad.txt", "sofmax(f32[2,2])\n")
         self.assertIn(f"{bad}:1: op 'sofmax' is not known; did you mean 'softmax'?",
                       self.wrong("bake", "--trace", bad))
@@ -180,7 +180,7 @@ class Recordings(Bake):
         rules = self.file("rules.yaml", 'version: "1.0"\n')
         self.assertGreaterEqual(self.json("config", "simulate", rules, "--trace", path)["calls"], 1)
 
-    def test_that_cannot_be_written_are_told_at_once(self):
+    def test_that_cannot_be_written_are_reported_at_once(self):
         run = self.recorded(self.path("no/calls.txt"), "explain", SMALL)
         self.assertEqual(run.returncode, 0)
         self.assertIn("YARD_RECORD=", run.stderr)
@@ -188,7 +188,7 @@ class Recordings(Bake):
 
 
 class Labels(Bake):
-    def test_of_a_recorded_call_count_for_rules(self):
+    def test_of_a_recorded_call_apply_to_rules(self):
         rules = self.file("rules.yaml", 'version: "1.0"\ndispatch_rules:\n'
                           "  - {operation: softmax, conditions: {tenant: blue}, kernel: reference.cpp}\n")
         blue = SMALL + "{tenant=blue}"

@@ -30,7 +30,7 @@ class BenchKernels(Yard):
         ops = {op["name"] for op in self.json("list")["ops"]}
         self.assertEqual(measured, {(op, t) for op in ops for t in ("f32", "f16", "bf16")})
 
-    def test_kernels_that_cannot_are_named_with_their_reason(self):
+    def test_unable_kernels_are_listed_with_their_reason(self):
         result = self.json(*QUICK, "--op", "softmax", "--dtype", "bf16")["results"][0]
         known = {k["id"] for op in self.json("list", "softmax")["ops"] for k in op["kernels"]}
         shown = [k["id"] for k in result["kernels"]] + [k["id"] for k in result["skipped"]]
@@ -48,7 +48,7 @@ class BenchKernels(Yard):
             if line:
                 self.assertNotEqual(line[column], " ", line)
 
-    def test_wrong_questions(self):
+    def test_invalid_usage(self):
         self.assertIn("did you mean 'softmax'?", self.wrong(*QUICK, "--op", "sofmax"))
         self.wrong(*QUICK, "--dtype", "f64")
         self.wrong(*QUICK, "--rows", "0")

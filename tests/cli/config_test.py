@@ -89,7 +89,7 @@ class Check(Files):
         self.assertIn("\x1b[33mwarning", self.on_terminal("config", "check", path))
         self.assertNotIn("\x1b", self.on_terminal("config", "check", path, NO_COLOR="1"))
 
-    def test_wrong_questions(self):
+    def test_invalid_usage(self):
         self.assertIn("nowhere.yaml", self.wrong("config", "check", "nowhere.yaml"))
         self.assertIn("FILE", self.wrong("config", "check"))
         self.assertIn("did you mean 'check'?", self.wrong("config", "chek", "x"))
@@ -111,7 +111,7 @@ class Announced(Files):
         return self.file("rules.yaml", 'version: "1.0"\ndispatch_rules:\n  - {operation: answer, kernel: '
                          f"default.answer, conditions: {{{conditions}}}, {more}}}\n")
 
-    def test_conditions_are_judged(self):
+    def test_conditions_are_checked(self):
         path = self.rules("nn_gte: 8, n_gte: abc")
         data = self.json("config", "check", path, code=1)
         problems = data["files"][0]["problems"]
@@ -126,19 +126,19 @@ class Announced(Files):
         self.assertEqual([p["path"] for p in data["files"][0]["problems"]],
                          ["dispatch_rules[0].kernel", "dispatch_rules[0].conditions.n_gte"])
 
-    def test_a_plugin_that_cannot_be_opened_is_told(self):
+    def test_a_plugin_that_cannot_be_opened_is_reported(self):
         shutil.copyfile(os.path.join(os.environ["TEST_PLUGINS"], "start_fails.so"),
                         os.environ["YARD_PLUGINS"])
         path = self.rules("n_gte: abc")
         out, _ = self.yard("config", "check", path)
         self.assertIn("cannot be opened", out)
 
-    def test_explain_says_what_it_finds(self):
+    def test_explain_reports_problems(self):
         out, err = self.yard("explain", "--config", self.rules("nn_gte: 8"), "answer(i64[4])")
         self.assertIn("runs default.answer", out)
         self.assertIn("dispatch_rules[0].conditions.nn_gte", err)
 
-    def test_what_is_baked_is_taken(self):
+    def test_baked_rules_are_accepted(self):
         trace = self.file("calls.txt", "answer(i64[4])@cpu\nsoftmax(f32[4,8])@cpu\n")
         baked = os.path.join(self.folder, "baked.yaml")
         self.yard("bake", "--trace", trace, "--yaml", baked)
@@ -178,7 +178,7 @@ class Under(Files):
         old = self.file("old.yaml", EMPTY)
         new = self.file("new.yaml", RULES + "rollout: {percent: 1, hold_s: 3600}\n")
         trace = self.file("calls.txt", f"3\t{ABOVE}\n")
-        os.environ["YARD_CONFIG"] = old  # rules that they would be in rollout beside
+        os.environ["YARD_CONFIG"] = old  # where other rules are in force, the new ones would be in rollout
         self.addCleanup(os.environ.pop, "YARD_CONFIG")
         self.assertEqual(self.json("explain", "--config", new, ABOVE)["selected"], "reference.cpp")
         self.assertEqual(self.json("run", ABOVE, "--config", new, "--repeat", "1")["kernel"], "reference.cpp")
@@ -197,7 +197,7 @@ class Under(Files):
             self.assertIn(f"{path}:5:13: error: ", message)
         self.assertIn("nowhere.yaml", self.wrong("explain", "--config", "nowhere.yaml", ABOVE))
 
-    def test_warnings_are_told(self):
+    def test_warnings_are_printed(self):
         path = self.file("warning.yaml", WARNING)
         out, err = self.yard("explain", "--config", path, ABOVE)
         self.assertIn("warning: ", err)
@@ -205,12 +205,12 @@ class Under(Files):
 
 
 class Unmet(Files):
-    def test_a_rule_that_no_call_was_found_for_is_named(self):
+    def test_a_rule_without_a_matching_call_is_listed(self):
         old = self.file("old.yaml", EMPTY)
         new = self.file("new.yaml", 'version: "1.0"\ndispatch_rules:\n  - {operation: softmax, name: odd tenants, '
                         'conditions: {tenant_regex: "a[0-9]{3}"}, kernel: reference.cpp}\n')
         out, _ = self.yard("config", "diff", old, new)
-        self.assertIn("No call was found for which this rule holds: --call and --trace try others\n"
+        self.assertIn("No call was found that matches this rule: --call and --trace try others\n"
                       f"  'odd tenants', dispatch_rules[0] ({new}:3)\n", out)
         self.assertEqual(self.json("config", "diff", old, new)["unmet"],
                          [f"'odd tenants', dispatch_rules[0] ({new}:3)"])
@@ -247,12 +247,12 @@ class Diff(Files):
             self.assertEqual(row.index(" reference.cpp") + 1, lines[head].index("new"))
         self.assertRegex(lines[-1], r"^\d+ of \d+ calls tried would change kernel, of 1 op\.$")
 
-    def test_the_same(self):
+    def test_equivalent_files(self):
         path = self.file("rules.yaml", RULES)
         out, _ = self.yard("config", "diff", path, path)
-        self.assertRegex(out, r"^The files say the same\.\n\n0 of \d+ calls tried would change kernel\.\n$")
+        self.assertRegex(out, r"^The files are equivalent\.\n\n0 of \d+ calls tried would change kernel\.\n$")
 
-    def test_many_that_move_alike_are_counted(self):
+    def test_many_equal_moves_are_counted(self):
         old = self.file("old.yaml", EMPTY)
         new = self.file("new.yaml", 'version: "1.0"\npolicy: {prefer: reference}\n')
         out, _ = self.yard("config", "diff", old, new)
@@ -276,7 +276,7 @@ class Diff(Files):
         self.assertIn("none", self.yard("config", "diff", old, new, "--call", ABOVE, code=1)[0])
         self.yard("config", "diff", new, old)
 
-    def test_wrong_questions(self):
+    def test_invalid_usage(self):
         good, bad = self.file("good.yaml", RULES), self.file("bad.yaml", BAD)
         self.assertIn(f"{bad}:4:18: error: ", self.wrong("config", "diff", good, bad))
         self.assertIn(f"{bad}:4:18: error: ", self.wrong("config", "diff", bad, good))
@@ -339,8 +339,8 @@ class Simulate(Files):
         new = self.file("new.yaml", RULES)
         trace = self.file("bad.txt", f"{ABOVE}\nx\t{ABOVE}\n0\t{ABOVE}\n\nsofmax(f32[2,2])\nsoftmax(f32[2\n")
         message = self.wrong("config", "simulate", new, "--trace", trace)
-        self.assertIn(f"{trace}:2: 'x' is no count", message)
-        self.assertIn(f"{trace}:3: '0' is no count", message)
+        self.assertIn(f"{trace}:2: invalid count 'x'", message)
+        self.assertIn(f"{trace}:3: invalid count '0'", message)
         self.assertIn(f"{trace}:5: op 'sofmax' is not known; did you mean 'softmax'?", message)
         self.assertIn(f"{trace}:6: ", message)
         self.assertNotIn(f"{trace}:1: ", message)
@@ -349,7 +349,7 @@ class Simulate(Files):
         empty = self.file("empty.txt", "# nothing\n")
         self.assertIn("there is no call in it", self.wrong("config", "simulate", new, "--trace", empty))
 
-    def test_wrong_questions(self):
+    def test_invalid_usage(self):
         bad, trace = self.file("bad.yaml", BAD), self.trace()
         self.assertIn(f"{bad}:4:18: error: ", self.wrong("config", "simulate", bad, "--trace", trace))
         self.assertIn("--trace", self.wrong("config", "simulate", bad))

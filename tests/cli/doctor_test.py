@@ -71,7 +71,7 @@ class Doctor(Yard):
         self.assertIn({"name": "YARD_PREFER", "value": "vendor", "problems": []}, data["environment"])
         self.assertEqual([p for p in data["problems"] if "YARD_PREFER" in p["what"]], [])
 
-    def test_what_the_runtime_finds_wrong_with_variables_is_shown(self):
+    def test_invalid_variables_are_shown(self):
         problems = self.doctor(YARD_PREFR="vendor", YARD_STRICT="maybe",
                                YARD_BACKEND_REFERENC="off")["problems"]
         found = {p["what"].split("=")[0]: p["what"] for p in problems}

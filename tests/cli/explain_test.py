@@ -22,7 +22,7 @@ class Explain(Yard):
             for key in ("id", "verdict", "reason", "detail"):
                 self.assertIn(key, candidate)
 
-    def test_nobody(self):
+    def test_no_kernel(self):
         data = self.json("explain", CALL, "--deny", "*", code=1)
         self.assertIsNone(data["selected"])
         self.assertEqual({c["reason"] for c in data["candidates"]}, {"denied_kernel"})
@@ -86,7 +86,7 @@ class Explain(Yard):
             data = self.json("explain", "--config", path, CALL, code=1)
             self.assertEqual({c["reason"] for c in data["candidates"]}, {"not_mapped"})
 
-    def test_wrong_questions(self):
+    def test_invalid_usage(self):
         self.assertIn("^", self.wrong("explain", "softmax(f32[4,8)"))  # points at the place
         self.assertIn("did you mean 'softmax'", self.wrong("explain", "sofmax(f32[4,8])"))
         self.assertIn("weight", self.wrong("explain", "rms_norm(f32[4,8], f32[9])"))

@@ -37,7 +37,7 @@ class Functions(Plugged):
                       data["announced"])
         self.assertIn("plugin hooked, not opened", self.yard("functions", self.folder)[0])
 
-    def test_opened_plugins_show_who_provides_what(self):
+    def test_opened_plugins_show_providers(self):
         data = self.json("functions", "--open", self.folder)
         self.assertEqual(data["announced"], [])
         f = next(f for f in data["functions"] if f["name"] == "plugged")
@@ -45,7 +45,7 @@ class Functions(Plugged):
                          ("plugged_group", "i64(i64)", False))
         self.assertEqual([(p["backend"], p["priority"], p["on"], p["breaker"]) for p in f["providers"]],
                          [("hooked", 7, True, "closed")])
-        self.assertIn("nobody declares it", self.yard("functions", "--open", self.folder)[0])
+        self.assertIn("not declared", self.yard("functions", "--open", self.folder)[0])
 
     def test_switches_show(self):
         os.environ["YARD_BACKEND_HOOKED"] = "off"
@@ -66,7 +66,7 @@ class VerifyFunctions(Plugged):
         self.assertEqual((f["function"], f["backend"]), ("v_jobs/run", "judge"))
         return data, f
 
-    def test_a_good_verifier_passes_and_is_remembered(self):
+    def test_a_good_verifier_passes_and_is_recorded(self):
         data, f = self.verify("verifier_good")
         self.assertTrue(data["verified"])
         self.assertEqual((f["state"], f["samples"], f["accepted"], f["refused"], f["broken"], f["problems"],
@@ -89,11 +89,11 @@ class VerifyFunctions(Plugged):
         out, _ = self.yard("verify", self.path_of("verifier_throws"), code=1)
         self.assertIn("v_jobs/run judge: sample 1: it threw: no entry 7", out)
 
-    def test_a_crash_is_told_with_the_sample(self):
+    def test_a_crash_is_reported_with_the_sample(self):
         _, err = self.yard("verify", self.put("verifier_crashes"), code=1)
         self.assertIn("in the verifier of backend 'judge' for function 'v_jobs/run' on sample 1", err)
 
-    def test_without_samples_nothing_is_said_to_have_passed(self):
+    def test_without_samples_nothing_has_passed(self):
         data, f = self.verify("verifier_without_samples")
         self.assertFalse(data["verified"])
         self.assertEqual((f["state"], f["why"]), ("not_checked", "declares no sample arguments"))

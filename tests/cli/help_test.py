@@ -13,7 +13,7 @@ COMMANDS = [[], ["list"], ["explain"], ["run"], ["verify"], ["bench"], ["bench",
 
 
 class Help(Yard):
-    def test_every_level_teaches_with_examples(self):
+    def test_every_level_has_examples(self):
         for command in COMMANDS:
             out, err = self.yard(*command, "--help")
             self.assertEqual(err, "")

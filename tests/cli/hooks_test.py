@@ -24,14 +24,14 @@ class Hooks(Yard):
         os.chmod(path, 0o700)
         return path
 
-    def test_what_is_announced_is_listed_without_opening_anything(self):
+    def test_announced_hooks_are_listed_without_opening_anything(self):
         path = self.put("hooked")
         data = self.json("hooks", self.folder)
         self.assertEqual(data["hooks"], [])
         self.assertIn({"hook": "plugged", "plugin": "hooked", "path": path}, data["announced"])
         self.assertIn("plugin hooked, not opened", self.yard("hooks", self.folder)[0])
 
-    def test_opened_plugins_show_who_provides_what(self):
+    def test_opened_plugins_show_providers(self):
         self.put("hooked")
         self.put("hooks_in_c")
         data = self.json("hooks", "--open", self.folder)
@@ -42,7 +42,7 @@ class Hooks(Yard):
         self.assertEqual({p["backend"] for p in plugged["providers"]}, {"hooked", "in_c"})
         self.assertIn("plugged", data["undeclared"])
         self.assertEqual(data["unprovided"], [])
-        self.assertIn("nobody declares it", self.yard("hooks", "--open", self.folder)[0])
+        self.assertIn("not declared", self.yard("hooks", "--open", self.folder)[0])
 
     def test_activated_ones_come_first_and_are_engaged(self):
         self.put("hooked")
@@ -51,12 +51,12 @@ class Hooks(Yard):
         self.assertIn('"engaged": true', out)
         self.assertIn("process", self.yard("hooks", "--activate", "in_c", self.folder)[0])
 
-    def test_strict_activation_refuses_what_nobody_declares(self):
+    def test_strict_activation_refuses_undeclared_hooks(self):
         self.put("hooked")
         message = self.wrong("hooks", "--strict", "--activate", "hooked", self.folder, code=1)
         self.assertIn("provides hooks that are not declared", message)
 
-    def test_errors_say_what_would_be_right(self):
+    def test_errors_state_what_was_expected(self):
         self.put("hooked")
         self.assertIn("did you mean 'hooked'?",
                       self.wrong("hooks", "--activate", "hookd", self.folder, code=1))

@@ -4,7 +4,7 @@ from command import Yard, main
 
 
 class List(Yard):
-    def test_json_is_exactly_as_promised(self):
+    def test_json_is_as_documented(self):
         data = self.json("list")
         self.assertEqual(list(data), ["ops", "announced"])
         self.assertIn("rms_norm", [op["name"] for op in data["ops"]])

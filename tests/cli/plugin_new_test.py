@@ -38,7 +38,7 @@ class PluginNew(Yard):
                 self.assertNotIn("@", text, file)
                 self.assertNotIn("SPDX", text, file)
 
-    def test_in_c_elsewhere_with_another_op(self):
+    def test_in_c_in_another_directory_with_another_op(self):
         data = self.json("plugin", "new", "acme", "--c", "--dir", "a/b", "--op", "acme.scale")
         self.assertEqual(data, {"name": "acme", "op": "acme.scale", "directory": "a/b",
                                 "files": ["CMakeLists.txt", "acme.c", "README.md", ".gitignore"]})
@@ -47,29 +47,29 @@ class PluginNew(Yard):
         self.assertIn("LANGUAGES C)", files["CMakeLists.txt"])
         self.assertIn('.op = "acme.scale"', files["acme.c"])
 
-    def test_an_empty_directory_is_taken_and_another_is_not(self):
+    def test_only_an_empty_directory_is_accepted(self):
         os.mkdir("acme")
         self.yard("plugin", "new", "acme")
         before = self.files()
         self.assertIn("'acme' is not empty", self.wrong("plugin", "new", "acme"))
         self.assertEqual(self.files(), before)
         pathlib.Path("file").write_text("", encoding="utf-8")
-        self.assertIn("is no directory", self.wrong("plugin", "new", "acme", "--dir", "file"))
+        self.assertIn("is not a directory", self.wrong("plugin", "new", "acme", "--dir", "file"))
         for place in ("file/below", "/proc/nowhere/acme"):
             self.assertIn("cannot make", self.wrong("plugin", "new", "acme", "--dir", place, code=1))
 
-    def test_names_that_cannot_be(self):
+    def test_invalid_names(self):
         for name in ("Acme", "1st", "a-b", "a.b", "a/b", "ä", "", "../up", "a b"):
             self.assertIn("cannot be the name of a plugin", self.wrong("plugin", "new", name), name)
         self.assertIn("a build has a target of that name", self.wrong("plugin", "new", "test"))
         self.assertIn("there is a backend 'reference' already", self.wrong("plugin", "new", "reference"))
-        self.assertIn("64 are the most", self.wrong("plugin", "new", "a" * 65))
+        self.assertIn("expected at most 64", self.wrong("plugin", "new", "a" * 65))
         self.assertEqual(os.listdir(), [])
 
-    def test_ops_that_cannot_be(self):
+    def test_invalid_ops(self):
         for op in ("Scale", "a..b", "a.", "x(y: f32[n])", "a b"):
             self.assertIn("cannot be the name of an op", self.wrong("plugin", "new", "acme", "--op", op), op)
-        self.assertIn("op 'softmax' is there already",
+        self.assertIn("op 'softmax' already exists",
                       self.wrong("plugin", "new", "acme", "--op", "softmax"))
         self.assertEqual(os.listdir(), [])
 

@@ -54,7 +54,7 @@ class List(Plugins):
             self.assertEqual(row.index(self.folder), head.index("file"))
         self.assertIn("abi_too_new: it was made for ABI 7", out)
 
-    def test_the_environment_counts(self):
+    def test_the_environment_applies(self):
         path = self.put("answer")
         os.environ["YARD_PLUGINS"] = path
         self.assertEqual([p["name"] for p in self.json("plugin", "list")["plugins"]], ["answer"])
@@ -77,7 +77,7 @@ class List(Plugins):
         self.yard("plugin", "lock", self.folder)
         self.assertEqual(self.json("plugin", "inspect", path)["state"], "found")
 
-    def test_what_rules_require_counts(self):
+    def test_requirements_of_rules_apply(self):
         path = self.put("behave")
         rules = os.path.join(self.folder, "rules.yaml")
         with open(rules, "w", encoding="utf-8") as f:
@@ -90,7 +90,7 @@ class List(Plugins):
         entry, = self.json("plugin", "list", self.folder)["plugins"]
         self.assertEqual(entry["state"], "found")
 
-    def test_devices_have_what_is_stated(self):
+    def test_stated_device_features_apply(self):
         path = self.put("gpu_feature")
         data = self.json("plugin", "inspect", path, code=1)
         self.assertEqual(data["reason"], "missing_feature")
@@ -115,7 +115,7 @@ class List(Plugins):
         self.assertEqual({k["id"] for k in data["ops"][0]["kernels"]}, {"default.helper", "default.answer"})
         self.assertEqual(data["announced"], [])
 
-    def test_an_unknown_op_points_at_what_was_refused(self):
+    def test_an_unknown_op_names_refused_plugins(self):
         path = self.put("missing_feature")
         os.environ["YARD_PLUGINS"] = path
         for command in ("run", "explain"):
@@ -143,7 +143,7 @@ class Inspect(Plugins):
         for text in ("answer 1.0", "could be loaded", data["sha256"], "ABI 0", "not yet: yard verify"):
             self.assertIn(text, out)
 
-    def test_relative_paths_are_fine_for_people(self):
+    def test_relative_paths_are_accepted(self):
         self.assertEqual(self.json("plugin", "inspect", os.path.relpath(self.put("answer")))["name"],
                          "answer")
 
@@ -167,21 +167,21 @@ class Lock(Plugins):
         self.put("abi_too_new")
         digest = self.json("plugin", "inspect", path)["sha256"]
         out, err = self.yard("plugin", "lock", self.folder)
-        self.assertIn(f"lists 1 plugin; where {self.folder} is searched, others are not loaded", out)
-        self.assertIn("abi_too_new.so is left out: abi_too_new", err)
+        self.assertIn(f"lists 1 plugin; where {self.folder} is searched, no others are loaded", out)
+        self.assertIn("abi_too_new.so is skipped: abi_too_new", err)
         self.assertEqual(self.lock(), [["answer", "1.0", "sha256:" + digest]])
         self.put("old_layout")
         states = {p["name"]: p["reason"] for p in self.json("plugin", "list", self.folder)["plugins"]}
         self.assertEqual(states["answer"], None)
         self.assertEqual(states["old_layout"], "not_in_lock_file")
 
-    def test_says_when_it_counts(self):
+    def test_states_when_it_applies(self):
         for name in ("a", "b", "c"):
             self.put("answer", name)
         other = os.path.join(self.folder, "allowed.txt")
         out, _ = self.yard("plugin", "lock", self.folder, "--output", other)
-        self.assertIn("lists 1 plugin in 3 files; it counts in programs that name it", out)
-        self.assertNotIn("not loaded from now on", out)
+        self.assertIn("lists 1 plugin in 3 files; it applies to programs that name it", out)
+        self.assertNotIn("loaded from now on", out)
         with open(other, encoding="utf-8") as f:
             self.assertEqual(len([line for line in f if not line.startswith("#")]), 1)
 
@@ -212,7 +212,7 @@ class Lock(Plugins):
         self.assertIn("nothing was written", message)
         self.assertEqual(self.lock(), before)
 
-    def test_wrong_questions(self):
+    def test_invalid_usage(self):
         other = os.path.join(self.folder, "more")
         os.mkdir(other, 0o700)
         self.assertIn("--output", self.wrong("plugin", "lock", self.put("answer"), other))
@@ -251,7 +251,7 @@ class Probe(Plugins):
         data = self.json("plugin", "probe", self.put("other_machine"), code=1)
         self.assertEqual((data["reason"], data["seconds"]), ("other_machine", 0))
 
-    def test_wrong_questions(self):
+    def test_invalid_usage(self):
         self.assertIn("No such file", self.wrong("plugin", "probe", self.folder + "/none.so"))
         self.assertIn("--seconds", self.wrong("plugin", "probe", "x.so", "--seconds", "0"))
         self.assertIn("FILE", self.wrong("plugin", "probe"))
@@ -261,7 +261,7 @@ class Verify(Plugins):
     def verified(self, path):
         return self.json("plugin", "inspect", path)["verified"]
 
-    def test_a_pass_is_remembered(self):
+    def test_a_pass_is_recorded(self):
         path = self.put("behave")
         self.assertFalse(self.verified(path))
         out, err = self.yard("verify", path)
@@ -315,14 +315,14 @@ class Verify(Plugins):
         self.assertFalse(data["verified"])
         self.assertIn("exit code 3", data["why"])
 
-    def test_a_hang_ends_when_it_is_told_to(self):
+    def test_a_hang_ends_at_the_timeout(self):
         begin = time.monotonic()
         message = self.wrong("verify", self.put("behave_query_hang"), "--timeout", "4", code=1)
         self.assertIn("was still running after 4 s, in its query", message)
         self.assertLess(time.monotonic() - begin, 50)  # without it, 60 s
         self.assertIn("--timeout", self.wrong("verify", "--timeout", "5"))
 
-    def test_what_was_compared_on_no_call_is_not_verified(self):
+    def test_a_kernel_without_compared_calls_is_not_verified(self):
         data = self.json("verify", self.put("answer"), code=1)
         self.assertFalse(data["verified"])
         self.assertIn("has no reference kernel", data["why"])
@@ -332,10 +332,10 @@ class Verify(Plugins):
         self.assertIn("query_declined", self.wrong("verify", self.put("query_null"), code=1))
         self.assertIn("not_found", self.wrong("verify", self.folder + "/none.so"))
 
-    def test_where_nothing_can_be_remembered(self):
+    def test_without_a_results_file(self):
         os.environ["XDG_STATE_HOME"] = "/proc/none"
         _, err = self.yard("verify", self.put("behave"))
-        self.assertIn("cannot be remembered", err)
+        self.assertIn("cannot be recorded", err)
 
 
 main()

@@ -23,7 +23,7 @@ class RunDump(Yard):
             file.write(b"yard canary dump 1\n" + text.encode() + b"data\n" + data)
         return file.name
 
-    def test_a_kernel_that_is_right_now(self):
+    def test_a_kernel_that_was_fixed(self):
         path = self.dump()
         data = self.json("run", "--from", path)
         self.assertEqual((data["dump"], data["op"], data["call"]), (path, "softmax", CALL))
@@ -35,7 +35,7 @@ class RunDump(Yard):
         self.assertIn("reference.cpp: out[1,2] is nan where reference.cpp has 0.25", out)
         self.assertIn("equal bits (reference.cpp)", out)
 
-    def test_the_reference_is_right_where_nobody_is_named(self):
+    def test_the_reference_is_the_default(self):
         self.assertEqual(self.json("run", "--from", self.dump(against=None))["against"], "reference.cpp")
 
     def test_a_kernel_that_is_still_wrong(self):
@@ -54,7 +54,7 @@ class RunDump(Yard):
         self.assertTrue(self.json("run", "--from", path, "--kernel", "reference.cpp")["ok"])
         self.assertTrue(self.json("run", "--from", self.dump(kernel=other))["ok"])  # the op's tolerance
 
-    def test_what_is_wrong_is_said(self):
+    def test_invalid_dumps_are_reported(self):
         self.assertIn("cannot be opened", self.wrong("run", "--from", "/nowhere/dump"))
         self.assertIn("is no regular file", self.wrong("run", "--from", "/"))
         self.assertIn("not a canary dump", self.wrong("run", "--from", __file__))
@@ -70,7 +70,7 @@ class RunDump(Yard):
                              ({"input": "x 95"}, "invalid data: expected 95 bytes, got 96")]:
             self.assertIn(why, self.wrong("run", "--from", self.dump(**changes)), changes)
 
-    def test_what_does_not_go_together(self):
+    def test_conflicting_options(self):
         path = self.dump()
         self.assertIn("CALLSPEC is missing, or --from DUMP", self.wrong("run"))
         self.assertIn("CALLSPEC does not go with --from", self.wrong("run", CALL, "--from", path))

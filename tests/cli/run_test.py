@@ -58,7 +58,7 @@ class Run(Yard):
         self.assertRegex(out, r"time +[\d.]+ (ns|us|ms) \(median of 3\), [\d.]+ GB/s\n")
         self.assertRegex(out, r"reference +equal bits \(reference\.cpp\)\n")
 
-    def test_nobody(self):
+    def test_no_kernel(self):
         self.assertIn("no kernel", self.wrong("run", "softmax(f32[4,8])", "--deny", "*", code=1))
         data = self.json("run", "softmax(f32[4,8])", "--deny", "*", code=1)
         self.assertEqual((data["ok"], data["kernel"], data["median_ns"]), (False, None, None))
@@ -68,7 +68,7 @@ class Run(Yard):
         message = self.wrong("run", "rotary_embedding(f32[5,8,64], positions=i64[5], base=-1.0)", code=1)
         self.assertIn("base", message)
 
-    def test_wrong_questions(self):
+    def test_invalid_usage(self):
         self.assertIn("on the cpu only", self.wrong("run", "softmax(f32[4,8])@cuda:1"))
         self.assertIn("smaller shapes", self.wrong("run", "softmax(f32[400000000,8000])"))
         self.assertIn("smaller shapes", self.wrong("run", "softmax(f32[2,8;-4611686018427387904,1])"))

@@ -80,7 +80,7 @@ class Verify(Yard):
         self.assertIn("was wrong once", out)
         self.assertIn("yard run 'softmax(", out)
 
-    def test_unsupported_but_taken(self):
+    def test_unsupported_but_accepted(self):
         path = self.file("known.txt", "reference.cpp softmax softmax(f16* : unsupported : no f16\n")
         kernel = self.json(*REFERENCE, "--op", "softmax", "--expect", path, code=1)["kernels"][0]
         self.assertGreater(kernel["failed"], 5)
@@ -88,12 +88,12 @@ class Verify(Yard):
         self.assertTrue(kernel["worst_call"].startswith("softmax(f16"))
         self.assertIsNone(kernel["worst_error"])
 
-    def test_lines_that_match_nothing_are_pointed_out(self):
+    def test_lines_that_match_nothing_are_listed(self):
         path = self.file("known.txt", "\nvendor.none * * : fails : not here\n")
         _, err = self.yard(*REFERENCE, "--expect", path)
         self.assertIn(f"{path}:2: no call matched this line", err)
 
-    def test_wrong_questions(self):
+    def test_invalid_usage(self):
         self.assertIn("did you mean 'softmax'?", self.wrong("verify", "--op", "sofmax"))
         self.assertIn("did you mean 'reference.cpp'?", self.wrong("verify", "--kernel", "reference.cp"))
         self.assertIn("did you mean 'reference'?", self.wrong("verify", "--backend", "referense"))

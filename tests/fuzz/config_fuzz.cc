@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a rule file: read or refused in words, read twice alike, what was read prints as a file that
+// Any bytes as a rule file: read or refused with a message, equal when read twice, what was read prints as a file that
 // reads back the same, checking it ends, and calls with equal keys match the same rules.
 #include <yard/config.h>
 

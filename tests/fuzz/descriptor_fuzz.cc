@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as what a plugin's query answers: the structs, their sizes and counts, text and lists are made of
-// the input, and pointers of it lead into it or are NULL, as far as a plugin could do it without lying about
-// memory. Reading ends, and what is wrong is said in words.
+// the input, and its pointers lead into it or are NULL, as far as a plugin could do it with valid
+// memory. Reading ends, and errors have a message.
 #include <yard/plugin.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ class Input {
     if (how < 220) return static_cast<uint32_t>(right);
     return how < 240 ? 0 : ~0u - how;
   }
-  // Text of the input, a word that fits, or NULL. Whoever asked keeps it.
+  // Text of the input, a valid word, or NULL. Owned by this object.
   const char* text(std::vector<std::unique_ptr<std::string>>& keep,
                    std::initializer_list<const char*> words) {
     const uint8_t how = byte();

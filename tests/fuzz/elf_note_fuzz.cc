@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a shared library: looking at its notes ends, and says what is wrong if something is.
+// Any bytes as a shared library: reading its notes ends, with a message if something is wrong.
 #include <yard/plugin.h>
 
 #include <cstdint>

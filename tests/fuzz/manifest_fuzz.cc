@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a plugin's manifest, and as a lock file: reading ends, what is read prints and reads back as
-// itself, what is not says why.
+// itself, errors have a message.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -71,7 +71,7 @@ class HealthOf : public ::testing::Test {
     ASSERT_TRUE(soon([&] { return opened_ > before || is_out(n); }));
   }
 
-  // As told: it was in force then. A short cooldown may be over before anybody has looked.
+  // Reported, so it was in force then. A short cooldown may be over before the test looks.
   std::atomic<int> opened_{0}, half_opened_{0};
 
   fault::FaultBackend backend_;

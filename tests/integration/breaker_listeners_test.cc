@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Those who are told of breakers: whatever they do, breakers go on, and who is removed is not called.
+// Listeners of breakers: they do not delay breakers, and a removed listener is not called.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace {
 
 struct BreakerListeners : HealthOf {};
 
-TEST_F(BreakerListeners, AListenerThatBlocksStopsNoBreaker) {
+TEST_F(BreakerListeners, ABlockingListenerDelaysNoBreaker) {
   std::atomic<bool> inside{false}, go_on{false};
   std::atomic<int> told{0};
   Health health = bare_.runtime.health();

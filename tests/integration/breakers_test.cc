@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Breakers and health as callers see them: who is left out, who comes back, what is said about it.
+// Breakers and health as callers see them: excluded kernels, their return, reports and events.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST_F(HealthOf, FaultsInARowTakeAKernelOutForSuchCalls) {
+TEST_F(HealthOf, ConsecutiveFaultsExcludeAKernelForSuchCalls) {
   bad_.set({.code = YARD_FAULT, .message = "smoke"});
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(call().ok());
   EXPECT_FALSE(is_out());
@@ -34,7 +34,7 @@ TEST_F(HealthOf, FaultsInARowTakeAKernelOutForSuchCalls) {
   EXPECT_EQ(bad_.calls(), before + 1);
 }
 
-TEST_F(HealthOf, ASuccessEndsARowOfFaultsOnEveryWayToCall) {
+TEST_F(HealthOf, ASuccessResetsConsecutiveFaultsForEveryKindOfCall) {
   std::vector<float> to(4), from(4);
   const TensorView out(to.data(), DType::f32, {4}), x(from.data(), DType::f32, {4});
   const auto bound = bind(copy.on(bare_.runtime), out, x).value();
@@ -57,7 +57,7 @@ TEST_F(HealthOf, ASuccessEndsARowOfFaultsOnEveryWayToCall) {
 }
 
 // Calls of other sizes share the plan, and nothing else.
-TEST_F(HealthOf, ARowOfFaultsIsOneOfCallsOfThatKind) {
+TEST_F(HealthOf, ConsecutiveFaultsAreCountedPerKindOfCall) {
   const auto fails = [&] {
     bad_.set({.code = YARD_FAULT});
     EXPECT_TRUE(call(4).ok());
@@ -74,7 +74,7 @@ TEST_F(HealthOf, ARowOfFaultsIsOneOfCallsOfThatKind) {
   EXPECT_TRUE(soon([&] { return is_out(); }));
 }
 
-TEST_F(HealthOf, AFallbackThatIsNotNeededSpendsNoProbes) {
+TEST_F(HealthOf, AnUnusedFallbackConsumesNoProbes) {
   set(5, milliseconds(200));
   open_by_faults();
   set(5, std::chrono::hours(1));  // how long one period of half-open is
@@ -92,7 +92,7 @@ TEST_F(HealthOf, AFallbackThatIsNotNeededSpendsNoProbes) {
   ASSERT_TRUE(bare_.remove("copy", "fault.first").ok());
 }
 
-TEST_F(HealthOf, ACallersMistakeCostsNoKernelItsHealth) {
+TEST_F(HealthOf, CallerErrorsDoNotAffectHealth) {
   bad_.set({.code = YARD_CALLER, .message = "by is odd"});
   for (int i = 0; i < 100; ++i) EXPECT_EQ(call().code(), Code::kInvalidArgument);
   bad_.set({.code = YARD_DECLINED});
@@ -103,7 +103,7 @@ TEST_F(HealthOf, ACallersMistakeCostsNoKernelItsHealth) {
   for (const KernelHealth& k : r.kernels) EXPECT_EQ(k.failure_rate(), 0) << k.kernel;
 }
 
-TEST_F(HealthOf, TheLastKernelAbleToRunIsNeverEjected) {
+TEST_F(HealthOf, TheLastKernelAbleToRunIsNeverExcluded) {
   ASSERT_TRUE(bare_.remove("copy", "good").ok());
   bad_.set({.code = YARD_FAULT, .message = "smoke"});
   for (int i = 0; i < 20; ++i) EXPECT_EQ(call().code(), Code::kKernelFailed);
@@ -115,7 +115,7 @@ TEST_F(HealthOf, TheLastKernelAbleToRunIsNeverEjected) {
   EXPECT_TRUE(call().ok());
 }
 
-TEST_F(HealthOf, AKernelComesBackAfterProbes) {
+TEST_F(HealthOf, AKernelIsUsedAgainAfterSuccessfulProbes) {
   set(5, milliseconds(50));
   open_by_faults();
   bad_.set({.rate = 0});
@@ -138,7 +138,7 @@ TEST_F(HealthOf, AFaultOnAProbeReopensForLonger) {
   EXPECT_GE(bare_.runtime.health().report().breakers.opened, 2u);
 }
 
-TEST_F(HealthOf, ALostDeviceTakesAllItsKernelsOutUntilItIsBack) {
+TEST_F(HealthOf, ALostDeviceExcludesAllItsKernelsUntilItIsBack) {
   EXPECT_TRUE(call().ok());
   bare_.runtime.health().device_lost({}, "fell off the bus");
   EXPECT_EQ(call().code(), Code::kNoKernel);
@@ -162,14 +162,14 @@ TEST_F(HealthOf, AKernelCannotLoseTheHost) {
       EXPECT_EQ(k.failures.of(ErrorClass::kFault), 5u);
       EXPECT_EQ(k.failures.of(ErrorClass::kDeviceLost), 0u);
     }
-  // On probe, too.
+  // For a probe, too.
   ASSERT_TRUE(soon([&] { return half_opened_ > 0; }));
   EXPECT_TRUE(call().ok());
   ASSERT_TRUE(soon([&] { return opened_ > 1; }));
   EXPECT_GE(bare_.runtime.health().report().breakers.opened, 2u);
 }
 
-TEST_F(HealthOf, ADeviceThatAKernelLosesIsOut) {
+TEST_F(HealthOf, ADeviceReportedLostByAKernelIsExcluded) {
   FaultKernel lost{{.op = "copy", .id = "fault.gpu", .backend = "fakegpu", .priority = 100},
                    {.code = YARD_DEVICE_LOST, .message = "fell off the bus"}};
   yard_backend_t gpu = backend_of("fakegpu");
@@ -193,7 +193,7 @@ TEST_F(HealthOf, ADeviceThatAKernelLosesIsOut) {
   ASSERT_TRUE(bare_.runtime.apply(std::move(d)).ok());
 }
 
-TEST_F(HealthOf, AHandOpensClosesAndResets) {
+TEST_F(HealthOf, ManualOverrideOpensClosesAndResets) {
   Health health = bare_.runtime.health();
   EXPECT_EQ(health.open("copi", "fault.bad").code(), Code::kUnknownOp);
   EXPECT_EQ(health.open("copy", "fault.bed").code(), Code::kNotFound);
@@ -231,7 +231,7 @@ TEST_F(HealthOf, SwitchedOffNothingOpens) {
   EXPECT_EQ(bad_.calls(), 50u);
 }
 
-TEST_F(HealthOf, ListenersHearOfItOnAThreadOfTheRuntime) {
+TEST_F(HealthOf, ListenersAreCalledOnAThreadOfTheRuntime) {
   std::mutex lock;
   std::vector<BreakerEvent> events;
   std::thread::id on;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One source, three ways to bring it: the file of examples/plugins as a shared library, registered by the
-// program that links it, and as a built-in backend. Callers cannot tell which.
+// One source used in three ways: the file of examples/plugins as a shared library, registered by the
+// program that links it, and as a built-in backend. All behave the same.
 //
 // This program has its own list of built-in backends in place of the one that the build makes.
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ namespace {
 
 bool g_built_in = false;
 
-// What a program does with the op, whoever brings it.
+// Uses the op, whichever way it was registered.
 std::vector<float> caller(Runtime& runtime) {
   std::vector<float> x(1000), out(1000);
   for (size_t i = 0; i < x.size(); ++i) x[i] = 0.37f * static_cast<float>(i) - 180;
@@ -36,7 +36,7 @@ std::vector<float> from_the_library() {
   return caller(runtime);
 }
 
-TEST(OneSource, AnswersAlikeAsALibraryAndRegisteredByTheProgram) {
+TEST(OneSource, BehavesTheSameAsALibraryAndRegisteredByTheProgram) {
   g_built_in = false;
   Runtime runtime(alone());
   EXPECT_FALSE(runtime.resolve("softcap(f32[10,100])").ok());
@@ -48,14 +48,14 @@ TEST(OneSource, AnswersAlikeAsALibraryAndRegisteredByTheProgram) {
   EXPECT_EQ(out, from_the_library());
 }
 
-TEST(OneSource, AnswersAlikeAsALibraryAndBuiltIn) {
+TEST(OneSource, BehavesTheSameAsALibraryAndBuiltIn) {
   g_built_in = true;
   Runtime runtime(alone());
   const std::vector<float> out = caller(runtime);
   EXPECT_EQ(out, from_the_library());
 }
 
-TEST(OneSource, ALibraryThatIsStillInstalledDoesNoHarmOnceItsOpIsBuiltIn) {
+TEST(OneSource, AnInstalledLibraryIsHarmlessOnceItsOpIsBuiltIn) {
   g_built_in = true;
   Runtime runtime(alone({built_plugin("example_cpp")}));
   const std::vector<float> out = caller(runtime);

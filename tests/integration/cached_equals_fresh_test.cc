@@ -3,7 +3,7 @@
 //
 // In random worlds, calls are made through the cache, which earlier calls of the same world have filled
 // and which changes of registry, environment and policy have replanned, many of them inside of scopes; each
-// is held against the same call without the cache and outside of any scope, with all that the scopes say
+// is compared with the same call without the cache and outside of any scope, with all that the scopes set
 // put into its own options, and now and then against the explanation. Kernels leave their number and
 // decline half of the calls, so that the whole order of a plan shows and not only its first kernel.
 #include <gtest/gtest.h>

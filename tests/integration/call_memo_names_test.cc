@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls by name: how their arguments go to parameters is remembered, too. It must never show.
+// Calls by name: the mapping of arguments to parameters is cached, which must not change behaviour.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -131,7 +131,7 @@ TEST_F(CallMemoNames, TypesAreCheckedAlthoughValuesAreNot) {
 }
 
 // The op goes and comes back with its parameters in another order, and with other defaults.
-TEST_F(CallMemoNames, AnOpThatComesBackWithAnotherSchemaIsBoundByThatOne) {
+TEST_F(CallMemoNames, AnOpAddedAgainWithAnotherSchemaIsBoundByTheNewOne) {
   const char* const schemas[] = {
       "swap(out!: T[n], x: T[n], y: T[n], a: int = 1, b: int = 2)",
       "swap(out!: T[n], y: T[n], x: T[n], b: int = 3, a: int = 4)",

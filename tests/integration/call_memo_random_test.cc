@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call that goes by a memo does what a call that is checked and selected for does: the same kernel with the same
-// flags, or the same refusal. Random forms of call, and after each some that differ from it in one thing only.
+// A call through a memo has the same result as a call that is checked and selected: the same kernel with the same
+// flags, or the same refusal. Random forms of call, and after each some that differ in one property only.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forms that differ in their number of rows share a memo as far as schema and choice do not depend on it: what such a
-// call does is what a call does that is checked and selected for.
+// Forms that differ in their number of rows share a memo where schema and choice do not depend on it. Such a
+// call has the same result as one that is checked and selected.
 #include <gtest/gtest.h>
 #include <yard/detail/memo.h>
 
@@ -31,7 +31,7 @@ class CallMemoRange : public ::testing::Test {
   }
   static void* at(uint64_t address) { return reinterpret_cast<void*>(address); }
 
-  // Does the call, and holds it against one that nothing is remembered of.
+  // Makes the call, and compares it with one without memos.
   Outcome agree(const TensorView& out, const TensorView& x, const TensorView& w) {
     const Outcome is = result_of([&] { return on_(out, x, w); });
     const Outcome should = result_of([&] { return on_.with(fresh_)(out, x, w); });
@@ -90,7 +90,7 @@ TEST_F(CallMemoRange, ReachesFromOneThresholdToTheNext) {
   for (int64_t n = 300; n >= 1; --n) EXPECT_EQ(rows(n, 16).kernel, n >= 10 && n <= 99 ? 2 : 1) << n;
 }
 
-TEST_F(CallMemoRange, IsNotMadeWhereTheNumberOfRowsCountsOtherwise) {
+TEST_F(CallMemoRange, IsNotMadeWhereTheKeyReadsRowsInAnotherWay) {
   add({});
   add({plugin::multiple_of("rows", 8)});
   for (int64_t n = 1; n <= 100; ++n) EXPECT_EQ(rows(n).kernel, n % 8 == 0 ? 2 : 1) << n;
@@ -149,7 +149,7 @@ TEST_F(CallMemoRange, TensorsThatDoNotFitAreRefused) {
 }
 
 // Everything at once, at random.
-TEST_F(CallMemoRange, RandomCallsDoWhatFreshOnesDo) {
+TEST_F(CallMemoRange, RandomCallsAgreeWithFreshOnes) {
   add({});
   add({plugin::at_least("rows", 10)});
   add({plugin::multiple_of("d", 16), plugin::at_most("rows", 200)});

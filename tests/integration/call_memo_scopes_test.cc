@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same form of call in and out of scopes, with and without options: never by the memo of the other. And memos in
-// a forked child, which are void.
+// The same form of call in and out of scopes, with and without options, never uses the memo of the other. Memos are
+// invalid in a forked child.
 #include <gtest/gtest.h>
 #include <yard/detail/memo.h>
 
@@ -192,7 +192,7 @@ TEST_F(CallMemoScopes, EqualOptionsShareAnOverlay) {
 }
 
 // More overlays than are kept: those let go are not used again.
-TEST_F(CallMemoScopes, OverlaysThatAreLetGoAreNotUsed) {
+TEST_F(CallMemoScopes, ReleasedOverlaysAreNotUsed) {
   // Scopes whose numbers differ by 64 have equal hashes here: they must differ in what they deny.
   std::vector<Scope> scopes;
   const auto denies_a = [](size_t i) { return (i + i / 64) % 2 == 0; };

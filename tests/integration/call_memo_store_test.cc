@@ -44,7 +44,7 @@ TEST(CallMemoHashes, InexactFormsAreComparedInFull) {
 }
 
 // Two tensors have the same exact form if they are the same in all but their address.
-TEST(CallMemoHashes, ExactFormsSayEverything) {
+TEST(CallMemoHashes, ExactFormsHoldTheWholeForm) {
   std::mt19937 random(7);
   const auto of = [&](std::initializer_list<int64_t> c) {
     return *(c.begin() + random() % c.size());
@@ -141,7 +141,7 @@ TEST_F(CallMemoStore, AFormIsStoredWhenItComesASecondTime) {
   EXPECT_TRUE(is_memoised(on_.site(), 15, 8));
 }
 
-TEST_F(CallMemoStore, MoreFormsThanThereIsRoomForStayRight) {
+TEST_F(CallMemoStore, MoreFormsThanCapacityAreServedCorrectly) {
   std::mt19937 random(3);
   int64_t n = 1;
   for (int i = 0; i < 100000; ++i) {

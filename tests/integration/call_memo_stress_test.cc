@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads call the same forms again and again, by memos, while another thread changes what they would run. Every call
-// must run what was allowed between its start and its end, and nothing that was let go.
+// Threads call the same forms repeatedly, through memos, while another thread changes what they would run. Every call
+// must run a kernel that was allowed between its start and its end, and none that was released.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -176,7 +176,7 @@ TEST_F(CallMemoStress, WhilePlansAreEvicted) {
 }
 
 // Overlays come and go, too.
-TEST_F(CallMemoStress, WhileOverlaysAreLetGo) {
+TEST_F(CallMemoStress, WhileOverlaysAreReleased) {
   add("a", 0, 20);
   ledger_.begin(0), ledger_.end();
   alignas(64) int64_t memory[2][64] = {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call of a form that its thread remembers goes by a memo, without check or key. It must never show: another form is
-// checked and selected for, a change of kernels or policy reaches the next call, and what a memo points to may be
-// long gone. Every call here is typed, so that the inline part of the way is what runs.
+// A call of a form that its thread remembers uses a memo, without check or key. This must not change behaviour: another
+// form is checked and selected, a change of kernels or policy reaches the next call, and what a memo points to may have
+// been freed. Every call here is typed, so that the inline part of the path runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,7 +84,7 @@ TEST_F(CallMemoTest, GiveTheKernelWhatTheCallerGave) {
   EXPECT_EQ(bare_.runtime.stats().plans, 1u);
 }
 
-TEST_F(CallMemoTest, AnotherFormIsChosenForAnew) {
+TEST_F(CallMemoTest, AnotherFormIsSelectedAgain) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(ran(4, 8), 2);
     EXPECT_EQ(ran(4, 7), 1);
@@ -103,7 +103,7 @@ TEST_F(CallMemoTest, AnotherFormIsChosenForAnew) {
   }
 }
 
-TEST_F(CallMemoTest, WhatDoesNotFitIsRefusedEveryTime) {
+TEST_F(CallMemoTest, InvalidCallsAreRefusedEveryTime) {
   const TensorView out = view(0, {4, 8}), x = view(1, {4, 8}), w = view(2, {8});
   const auto refused = [&](const TensorView& o, const TensorView& i, const TensorView& v,
                            const char* part) {
@@ -136,7 +136,7 @@ TEST_F(CallMemoTest, NeighboursInMemoryAreApart) {
   }
 }
 
-TEST_F(CallMemoTest, StridesAreLookedAt) {
+TEST_F(CallMemoTest, StridesAreCompared) {
   ASSERT_EQ(ran(4, 8), 2);
   const TensorView out = view(0, {4, 8}), w = view(2, {8});
   const TensorView padded(memory_[1], DType::f32, {4, 8}, {16, 1});
@@ -167,7 +167,7 @@ TEST_F(CallMemoTest, ChangesReachTheNextCall) {
   }
 }
 
-TEST_F(CallMemoTest, AnOpThatIsRemovedIsGoneAndMayComeBack) {
+TEST_F(CallMemoTest, ARemovedOpIsUnknownUntilItIsAddedAgain) {
   ASSERT_EQ(ran(4, 8), 2);
   Changes gone;
   gone.remove_op("mul");
@@ -350,7 +350,7 @@ TEST_F(CallMemoFlaky, SuccessesThatWentByAMemoAreReported) {
   opens_after_three_in_a_row([this] { return ran(4, 8); });
 }
 
-TEST_F(CallMemoFlaky, SuccessesOfCallsThatAreSelectedForAnewAreReported) {
+TEST_F(CallMemoFlaky, SuccessesOfCallsThatAreSelectedAgainAreReported) {
   Options o;
   o.cache = false;
   const TensorView out = view(0, {4, 8}), x = view(1, {4, 8}), w = view(2, {8});
@@ -362,7 +362,7 @@ TEST_F(CallMemoFlaky, SuccessesOfCallsThatAreSelectedForAnewAreReported) {
 
 // ---- The rule, at random ----
 
-TEST_F(CallMemoTest, AreChosenAsAFreshSelectionWould) {
+TEST_F(CallMemoTest, AgreeWithAFreshSelection) {
   std::vector<std::vector<yard_limit_t>> limits = {
       {plugin::at_least("rows", 3)},
       {plugin::multiple_of("d", 3), plugin::aligned(64, "x")},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of call memos share: kernels that say with what they were run.
+// Shared by the tests of call memos: kernels that record how they were run.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls: by position and by name, signatures that do not fit, arguments that do not fit, memory that
-// may and may not be shared, and what explain and resolve say about all of it.
+// Calls: by position and by name, mismatched signatures and arguments, memory that
+// may and may not be shared, and the results of explain and resolve.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -102,7 +102,7 @@ TEST_F(Calls, ATensorWithElementsNeedsData) {
   EXPECT_TRUE(call({empty, empty, w_}).ok());
 }
 
-TEST_F(Calls, AnOutputMayBeItsInputWhereTheSchemaSaysSo) {
+TEST_F(Calls, AnOutputMayAliasAnInputWhereTheSchemaAllowsIt) {
   ASSERT_TRUE(call({x_, x_, w_}).ok());
   EXPECT_EQ(g_given.flags & YARD_CALL_ALIASED, YARD_CALL_ALIASED);
   ASSERT_TRUE(call({out_, x_, w_}).ok());
@@ -121,7 +121,7 @@ TEST_F(Calls, AnOutputMayBeItsInputWhereTheSchemaSaysSo) {
   EXPECT_TRUE(call({out_, TensorView(memory_[1], DType::f32, {4, 8}, {0, 1}), w_}).ok());
 }
 
-// Without elements nothing is shared: whether an empty output is its empty input tells nobody anything.
+// Tensors without elements share nothing, so an empty output may be its empty input.
 TEST_F(Calls, EmptyTensorsShareNothing) {
   const TensorView empty(memory_[1], DType::f32, {0, 8});
   ASSERT_TRUE(call({empty, empty, w_}).ok());
@@ -154,7 +154,7 @@ TEST_F(Calls, TypedOnesAreCheckedAgainstTheSchemaAtFirstUseAndEveryTime) {
   EXPECT_EQ(unknown(out_, x_).code(), Code::kUnknownOp);
 }
 
-TEST_F(Calls, AnOpThatComesBackWithAnotherSignatureIsAnErrorForThoseWhoKnewTheOld) {
+TEST_F(Calls, AnOpReplacedWithAnotherSignatureIsAnErrorForOldCallSites) {
   constexpr Op<void(Out, In, In, OptIn, float, int, int)> op{"norm"};
   const auto on = op.on(bare_.runtime);
   ASSERT_TRUE(on(out_, x_, w_, nullptr, 1.f, 1, 2).ok());
@@ -226,7 +226,7 @@ int32_t asks_itself(const yard_query_t*, yard_verdict_t*) {
   return g_asked->call("copy", {out, x}).ok() ? YARD_OK : YARD_DECLINED;
 }
 
-TEST(Verifiers, MayNotAskThemselvesWithoutEnd) {
+TEST(Verifiers, RecursiveSelectionEnds) {
   Bare bare;
   yard_kernel_t k = kernel_of("copy", "curious", 1, 9);
   k.verify = asks_itself;
@@ -239,7 +239,7 @@ TEST(Verifiers, MayNotAskThemselvesWithoutEnd) {
 
 // ---- Explanations ----
 
-TEST_F(Calls, ExplainAndResolveSayWhatRuns) {
+TEST_F(Calls, ExplainAndResolveNameTheKernelThatRuns) {
   const yard_limit_t wide = plugin::multiple_of("d", 16), narrow = plugin::at_most("rows", 2);
   yard_kernel_t b = kernel_of("norm", "b", 2, 300), c = kernel_of("norm", "c", 3, 400);
   b.limits = &wide, b.limit_count = 1, c.limits = &narrow, c.limit_count = 1;
@@ -263,7 +263,7 @@ TEST_F(Calls, ExplainAndResolveSayWhatRuns) {
     }
 }
 
-TEST_F(Calls, WhatACallSaysAboutItselfCanBeAskedAgain) {
+TEST_F(Calls, ADescribedCallCanBeExplained) {
   const std::string text = bare_.runtime.describe("norm", {x_, x_, w_, {"by", 5}}).value();
   EXPECT_THAT(text, HasSubstr("out=&x"));
   const Explanation e = bare_.runtime.explain(text).value();

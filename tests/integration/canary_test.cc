@@ -85,7 +85,7 @@ class CanaryOf : public ::testing::Test {
   Bare bare_;
 };
 
-TEST_F(CanaryOf, CallersGetRightNumbersAndTheBreakerOpens) {
+TEST_F(CanaryOf, CallersGetRightResultsAndTheBreakerOpens) {
   watch({{.op = "copy"}});
   copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(copies()) << i;
@@ -106,13 +106,13 @@ TEST_F(CanaryOf, CallersGetRightNumbersAndTheBreakerOpens) {
   EXPECT_EQ(count("fault.copy").mismatches, 5u);
 }
 
-TEST_F(CanaryOf, WhoIsNotLookedAtIsNotMended) {
+TEST_F(CanaryOf, CallsThatAreNotSampledAreNotRepaired) {
   watch({{.op = "add"}});
   copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
   EXPECT_FALSE(copies());
 }
 
-TEST_F(CanaryOf, OneInSoManyIsFound) {
+TEST_F(CanaryOf, OneInNCallsIsChecked) {
   watch({{.op = "copy", .one_in = 10}}, 1000);
   copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
   int right = 0;
@@ -121,7 +121,7 @@ TEST_F(CanaryOf, OneInSoManyIsFound) {
   EXPECT_EQ(count("fault.copy").calls, 100u);
 }
 
-TEST_F(CanaryOf, AnOpInPlaceIsMendedFromWhatWasThereBefore) {
+TEST_F(CanaryOf, AnOpInPlaceIsRepairedFromItsOriginalInputs) {
   watch({{.op = "add"}});
   add_.set({.wrong_numbers = true, .offset = 7, .delegate = &right_add_});
   Floats x(2), y(2);
@@ -131,7 +131,7 @@ TEST_F(CanaryOf, AnOpInPlaceIsMendedFromWhatWasThereBefore) {
   EXPECT_EQ(runtime().canaries().mismatches.size(), 1u);
 }
 
-TEST_F(CanaryOf, StrictCallsAreMendedToo) {
+TEST_F(CanaryOf, StrictCallsAreRepairedToo) {
   watch({{.op = "copy"}});
   Policy strict;
   strict.strict = true;
@@ -147,7 +147,7 @@ TEST_F(CanaryOf, OutputsThatAreNotFiniteGoToTheNextKernel) {
              .delegate = &right_copy_});
   EXPECT_TRUE(copies());
   EXPECT_EQ(runtime().canaries().mismatches.at(0).against, "");
-  // Where the inputs are gone there is nobody who could do it again.
+  // Without the inputs the call cannot be retried.
   add_.set({.wrong_numbers = true,
             .offset = std::numeric_limits<double>::infinity(),
             .delegate = &right_add_});
@@ -181,7 +181,7 @@ TEST_F(CanaryOf, APromiseToFailBeforeWritingDoesNotCoverWrongResults) {
   EXPECT_EQ(x.data, (std::vector<float>{11, 22}));
   EXPECT_EQ(promises.calls(), 2u);
   EXPECT_EQ(add_.calls(), 1u);
-  // Held against another kernel's results there is nothing to do again: they are put in place.
+  // With `against`, the other kernel's results are written; nothing is retried.
   ASSERT_TRUE(runtime().set_policy({}).ok());
   watch({{.op = "add", .kernel = "fault.promises"}}, 1000);
   EXPECT_TRUE(adds().ok());
@@ -204,7 +204,7 @@ TEST_F(CanaryOf, ChangesOfHealthDoNotStopTheCount) {
   EXPECT_EQ(count("fault.copy").checked, 11u);
 }
 
-TEST_F(CanaryOf, ACanaryRunIsNotLookedAtItself) {
+TEST_F(CanaryOf, ACanaryRunIsNotCheckedItself) {
   // A reference that calls the op of another canary.
   static Runtime* nested = nullptr;
   nested = &runtime();
@@ -225,7 +225,7 @@ TEST_F(CanaryOf, ACanaryRunIsNotLookedAtItself) {
   EXPECT_EQ(add_.calls(), 1u);
 }
 
-TEST_F(CanaryOf, RulesThatGoTakeTheirCanariesAlong) {
+TEST_F(CanaryOf, CanariesEndWithTheirRules) {
   watch({{.op = "copy"}});
   EXPECT_TRUE(copies());
   ASSERT_TRUE(runtime().set_config({}).ok());
@@ -248,7 +248,7 @@ TEST_F(CanaryOf, ManyThreadsGetRightResults) {
   EXPECT_EQ(count("fault.copy").mismatches, copy_.corrupted());
 }
 
-TEST_F(CanaryOf, WhatIsDumpedCanBeRunAgain) {
+TEST_F(CanaryOf, ADumpCanBeReplayed) {
   const base::TempFolder folder;
   watch({{.op = "add", .dump = folder / "dumps", .dump_most = 2}}, 1000);
   add_.set({.wrong_numbers = true, .offset = 7, .delegate = &right_add_});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops inside commit groups: what was chosen stays, and nobody falls back alone.
+// Ops inside commit groups: a choice is kept, and no call falls back on its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/function.h>
@@ -70,7 +70,7 @@ TEST_F(CommitOfOps, NothingChangesMidway) {
   EXPECT_EQ(ran(), 3);
 }
 
-TEST_F(CommitOfOps, WhatWasChosenAndIsDeniedNowIsAnError) {
+TEST_F(CommitOfOps, ADeniedChoiceIsAnError) {
   const CommitGroup group;
   EXPECT_EQ(ran(), 2);
   deny("b");
@@ -94,7 +94,7 @@ TEST_F(CommitOfOps, NothingFallsBackInACollective) {
   EXPECT_EQ(ran(), -static_cast<intptr_t>(Code::kKernelFailed));
 }
 
-TEST_F(CommitOfOps, ACallOnWhichAllFailHasChosenNothing) {
+TEST_F(CommitOfOps, ACallThatFailsOnAllKernelsMakesNoChoice) {
   const CommitGroup group;
   t_fails = 2;
   EXPECT_EQ(ran(), -static_cast<intptr_t>(Code::kKernelFailed));
@@ -104,7 +104,7 @@ TEST_F(CommitOfOps, ACallOnWhichAllFailHasChosenNothing) {
   EXPECT_EQ(group.decisions().size(), 1u);
 }
 
-TEST_F(CommitOfOps, ScalarsMakeNoOtherChoicePoint) {
+TEST_F(CommitOfOps, ScalarsMakeNoNewChoice) {
   const CommitGroup group;
   EXPECT_EQ(ran(4, 0), 2);
   ASSERT_TRUE(bare_.add(kernel_of("copy", "c", 3, 300)).ok());
@@ -114,7 +114,7 @@ TEST_F(CommitOfOps, ScalarsMakeNoOtherChoicePoint) {
 
 // While the breaker of the chosen kernel is open, and while it is half-open and another call has taken the only
 // probe: what the group has chosen runs.
-TEST_F(CommitOfOps, NoBreakerChangesWhatWasChosen) {
+TEST_F(CommitOfOps, BreakersDoNotChangeAChoice) {
   using std::chrono::milliseconds;
   Health health = bare_.runtime.health();
   const auto soon = [](const std::function<bool()>& f) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Versions of rules and the way back; who has a say before rules count, and who is told afterwards.
+// Versions of rules and rollback; validators before rules are published, and listeners afterwards.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/policy.h>
@@ -61,7 +61,7 @@ TEST_F(ConfigHistory, ForgetsTheOldestVersions) {
   EXPECT_THAT(rt_.rollback_config(3).to_string(), HasSubstr("no version 3 of the rules; 9 to 40"));
 }
 
-TEST_F(ConfigHistory, GoesBackToAnyVersion) {
+TEST_F(ConfigHistory, RollsBackToAnyVersion) {
   EXPECT_THAT(rt_.rollback_config(1).to_string(), HasSubstr("there is none"));
   Config value;
   for (const char* id : {"default.a", "default.b", "default.c"}) {
@@ -89,7 +89,7 @@ TEST_F(ConfigHistory, GoesBackToAnyVersion) {
   EXPECT_EQ(ran(), 3);
 }
 
-TEST_F(ConfigHistory, AFileThatWasRolledBackStaysSoUntilItChanges) {
+TEST_F(ConfigHistory, ARolledBackFileIsNotLoadedUntilItChanges) {
   base::replace(file_, locked("default.b"));
   rt_.watch_config(file_, quick()).or_throw();
   base::replace(file_, locked("default.c"));
@@ -102,7 +102,7 @@ TEST_F(ConfigHistory, AFileThatWasRolledBackStaysSoUntilItChanges) {
   EXPECT_TRUE(becomes(1));
 }
 
-TEST_F(ConfigHistory, AsksTheProgramsValidators) {
+TEST_F(ConfigHistory, CallsTheProgramsValidators) {
   std::atomic<int> asked{0};
   const uint64_t id = rt_.add_config_validator([&](const Config& c) {
     ++asked;
@@ -185,7 +185,7 @@ TEST_F(ConfigHistory, RefusesRulesThatLeaveACallWithoutAKernel) {
               HasSubstr("denied"));
 }
 
-TEST_F(ConfigHistory, ARefusalNamesTheKernelThatTheRulesWanted) {
+TEST_F(ConfigHistory, ARefusalNamesTheKernelThatTheRulesChose) {
   EXPECT_EQ(ran(), 1);
   base::replace(file_, locked("default.b", "kernel_denies: [default.b]\n"));
   std::vector<ConfigProblem> problems;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Features of devices, which only the program can know: stated, asked for by kernels, and needed by plugins.
+// Features of devices, which the program states: required by kernels and by plugins.
 #include <gmock/gmock.h>
 
 #include "plugin_files.h"
@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(DeviceFeatures, APluginIsRefusedUntilSomebodyStatesWhatItNeeds) {
+TEST(DeviceFeatures, APluginIsRefusedUntilItsFeaturesAreStated) {
   Folder folder;
   folder.put("gpu_feature");
   Runtime runtime(alone({folder.path()}));
@@ -26,7 +26,7 @@ TEST(DeviceFeatures, APluginIsRefusedUntilSomebodyStatesWhatItNeeds) {
   EXPECT_EQ(ask(runtime), 1);
 }
 
-TEST(DeviceFeatures, AreStatedBeforePluginsAreLookedFor) {
+TEST(DeviceFeatures, AreStatedBeforePluginsAreSearched) {
   Folder folder;
   folder.put("gpu_feature");
   RuntimeSettings settings = alone({folder.path()});
@@ -53,7 +53,7 @@ TEST(DeviceFeatures, AKernelRunsOnceItsFeatureIsStated) {
   EXPECT_EQ(t_ran, 2);
 }
 
-TEST(DeviceFeatures, WhatIsNoFeatureOfADeviceIsAnError) {
+TEST(DeviceFeatures, AnInvalidDeviceFeatureIsAnError) {
   Runtime runtime(alone());
   for (const char* wrong : {"sm_90", "cuda:", ":sm_90", "toaster:hot", "cuda:a b", ""}) {
     const Status s = runtime.state_device_features({"cuda:sm_70", wrong});

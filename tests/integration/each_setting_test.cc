@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every setting of a rule file, from the file to what it changes: each is set to two values, and something that can be
-// seen from outside is different. The table is held against the one in docs/reference/rules.md.
+// seen from outside is different. The table is compared with the one in docs/reference/rules.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -236,7 +236,7 @@ INSTANTIATE_TEST_SUITE_P(Of, EachSetting, ::testing::Range<size_t>(0, rows().siz
                            return name;
                          });
 
-TEST_P(EachSetting, ChangesWhatItIsAbout) {
+TEST_P(EachSetting, HasItsDocumentedEffect) {
   const Row& row = rows()[GetParam()];
   bool held = false;
   for (int i = 0; i < 3 && !held; ++i) {

@@ -122,7 +122,7 @@ TEST_P(InPlace, AKernelThatFailsAfterWritingIsNotFollowedByAnother) {
   EXPECT_THAT(s.to_string(), AllOf(HasSubstr("fault.0"), HasSubstr("half way")));
 }
 
-TEST_P(InPlace, WithSavedInputsItIsAndTheResultIsRight) {
+TEST_P(InPlace, IsRetriedWithSavedInputsAndTheResultIsRight) {
   for (const Behaviour& b : {Behaviour{.after_writing = true, .code = YARD_FAULT},
                              Behaviour{.after_writing = true, .throws = fault::Throws::kStandard},
                              Behaviour{.after_writing = true, .code = YARD_DECLINED}}) {
@@ -147,7 +147,7 @@ TEST_P(InPlace, AKernelThatPromisesToFailBeforeWritingNeedsNoCopy) {
   EXPECT_EQ(t.*GetParam().result, right_result(GetParam()));
 }
 
-TEST_P(InPlace, RetryInplaceStandsInARuleFile) {
+TEST_P(InPlace, RetryInplaceIsReadFromARuleFile) {
   World w(GetParam());
   w.made[0]->set({.after_writing = true, .code = YARD_FAULT});
   auto reading = parse_config("version: \"1.0\"\npolicy: {retry_inplace: save}\n", "rules.yaml");
@@ -160,13 +160,13 @@ TEST_P(InPlace, RetryInplaceStandsInARuleFile) {
 }
 
 // Rows of a wider matrix: only what belongs to the tensor is put back.
-TEST(SavedInputs, LeaveTheSpaceBetweenRowsAlone) {
+TEST(SavedInputs, DoNotTouchTheSpaceBetweenRows) {
   const Case& c = kInPlace[2];
   World w(c);
   std::vector<float> wide = Tensors::numbers(4 * 24, 1), weight(16, 1);
   const std::vector<float> before = wide;
   w.made[0]->set({.callback = [&](yard_call_t*, const yard_value_t*, uint32_t) {
-    wide[20] = 7;  // somebody else writes into the space meanwhile
+    wide[20] = 7;  // another writer changes the space meanwhile
     return static_cast<int32_t>(YARD_FAULT);
   }});
   Policy p;
@@ -196,7 +196,7 @@ int32_t add_one(plugin::Call, plugin::Tensor out, plugin::Tensor x, int64_t) {
 }
 
 // Bound to an output of its own, and called in place.
-TEST(BoundInPlace, AHandleLooksAtWhereTensorsLieWhenItsKernelFails) {
+TEST(BoundInPlace, AHandleChecksOverlapWhenItsKernelFails) {
   constexpr Op<void(Out, In, int)> op{"copy"};
   for (const bool typed : {false, true})
     for (const bool saves : {false, true}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What selection, rules and failures cost: printed, and held only against what must not grow.
+// The cost of selection, rules and failures: printed; only growth that must not happen is checked.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <time.h>

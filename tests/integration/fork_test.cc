@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fork: the child goes on at once, with the registry and the policy of the parent, whatever the parent's
+// Fork: the child is usable at once, with the registry and the policy of the parent, whatever the parent's
 // threads were doing. Not under the thread sanitizer, which does not survive threads after a fork; for the
 // address sanitizer see allocator_at_fork.cc.
 #include <gtest/gtest.h>
@@ -132,7 +132,7 @@ TEST_F(Fork, GrandchildrenWorkToo) {
   });
 }
 
-TEST_F(Fork, RegistryAndPolicyStayAndCountersStartAnew) {
+TEST_F(Fork, RegistryAndPolicyStayAndCountersRestart) {
   ASSERT_TRUE(add(kernel_of("forked", "b", 2, 500)).ok());
   Policy p;
   p.deny_kernels = {"b"};
@@ -155,7 +155,7 @@ TEST_F(Fork, RegistryAndPolicyStayAndCountersStartAnew) {
   EXPECT_EQ(calls(), before);
 }
 
-TEST_F(Fork, BackendsThatCannotSurviveItAreOut) {
+TEST_F(Fork, BackendsThatCannotSurviveAForkAreExcluded) {
   yard_backend_t b = backend_of("fragile");
   b.flags = YARD_BACKEND_FORK_UNSAFE;
   yard_kernel_t k = kernel_of("forked", "fragile", 9, 800);
@@ -248,7 +248,7 @@ TEST_F(Fork, InsideAVerifier) {
 
 // A change asks verifiers about the classes it knows; one of them forks. In the child the change goes on
 // with the child's root.
-TEST_F(Fork, InsideAVerifierThatAChangeAsks) {
+TEST_F(Fork, InsideAVerifierThatAChangeCalls) {
   static const char* const reads[] = {"n", nullptr};
   yard_kernel_t k = kernel_of("forked", "forks", 3, 900);
   k.verify = verify_inside, k.verify_reads = reads;

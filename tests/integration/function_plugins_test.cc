@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dispatched functions that plugins implement: opened by the first call of the group, held against the declaration.
+// Dispatched functions that plugins implement: opened by the first call of the group, checked against the declaration.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,7 +39,7 @@ TEST_F(FunctionPlugins, AGroupOpensItsPluginsAtTheFirstCall) {
   EXPECT_STREQ(f.last_selected(), "hooked");
 }
 
-TEST_F(FunctionPlugins, AVerifierOfAPluginSaysWhy) {
+TEST_F(FunctionPlugins, AVerifierOfAPluginGivesAReason) {
   const Function<int64_t(int64_t)> f{"plugged_group", "plugged", [](int64_t x) { return -x; }};
   EXPECT_EQ(f(100), -100);
   EXPECT_EQ(provider("plugged_group/plugged", "hooked").refusals[0].text, "100 is more than 99");
@@ -92,7 +92,7 @@ void while_loading(const F& act) {
   set_log_sink({});
 }
 
-TEST_F(LoadingPlugin, ACallWaitsForNobodyWhoWaitsForTheLoader) {
+TEST_F(LoadingPlugin, ACallDoesNotDeadlockWithTheLoader) {
   static const Function<int(int)> one{"p_one", "f", [](int x) { return x; }};
   static const Function<int(int)> two{"other", "f", [](int x) { return x; }};
   const auto both = [] {
@@ -137,7 +137,7 @@ TEST_F(LoadingPlugin, AGroupThatCannotBeLoadedThenIsLoadedByTheNextCall) {
   EXPECT_EXIT(in_child(), ::testing::ExitedWithCode(0), "");
 }
 
-TEST_F(LoadingPlugin, ALateProviderThatCannotBeAskedThenIsAskedByTheNextCall) {
+TEST_F(LoadingPlugin, ALateProviderThatCannotRunThenIsCalledByTheNextCall) {
   static const Function<int(int)> f{"p_late", "f", [](int x) { return x; }};
   static const Function<int(int)> slow{"p_slow", "f", [](int x) { return x; }};
   static std::atomic<bool> inside{false}, added{false};

@@ -22,7 +22,7 @@ class Committed : public FunctionTest {};
 
 Verdict only_small(int x) { return x < 100 ? Verdict(Accept()) : Reject("{0} is not small", x); }
 
-TEST_F(Committed, WhatIsChosenOnceStaysChosen) {
+TEST_F(Committed, AChoiceOnceMadeIsKept) {
   add(alone, "first", add_ten, only_small, {.priority = 2});
   CommitGroup group;
   EXPECT_EQ(alone(1), 11);
@@ -114,7 +114,7 @@ TEST_F(Committed, AFailureAfterTheChoiceIsTheCallers) {
   EXPECT_THROW(alone(1), std::runtime_error);
 }
 
-TEST_F(Committed, CallsThatTheChosenOneMakesFollow) {
+TEST_F(Committed, NestedCallsFollowTheChoice) {
   add(forward, "second", [](int x) { return backward(x) - 1; });
   Changes c;
   implement(c, backward, "second", [](int x) { return -x - 20; });
@@ -142,7 +142,7 @@ TEST_F(Committed, FunctionsOfTwoLazyGroupsChooseTogetherFromTheFirstCall) {
   EXPECT_EQ(back(1), 21);
 }
 
-TEST_F(Committed, TheMasterSwitchDoesNotTakeAChoiceBack) {
+TEST_F(Committed, TheMasterSwitchDoesNotUndoAChoice) {
   add(forward, "first", add_ten);
   Changes c;
   implement(c, backward, "first", add_twenty);

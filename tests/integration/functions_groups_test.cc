@@ -15,7 +15,7 @@ namespace {
 
 class Groups : public FunctionTest {};
 
-TEST_F(Groups, AProviderIsAskedAtTheFirstCall) {
+TEST_F(Groups, AProviderIsCalledAtTheFirstCall) {
   static const Function<int(int)> f{"g_lazy", "f", [](int x) { return x; }};
   int asked = 0;
   add_provider("g_lazy", [&](Changes& c) {
@@ -30,7 +30,7 @@ TEST_F(Groups, AProviderIsAskedAtTheFirstCall) {
   EXPECT_EQ(asked, 1);
 }
 
-TEST_F(Groups, AProviderThatFailsIsReportedIsolatedAndAskedAgain) {
+TEST_F(Groups, AProviderThatFailsIsReportedIsolatedAndRetried) {
   static const Function<int(int)> f{"g_fails", "f", [](int x) { return x; }};
   bool ready = false;
   int asked = 0;
@@ -76,7 +76,7 @@ TEST_F(Groups, AnErrorOfAProviderLeavesNothingOfItBehind) {
   EXPECT_TRUE(info("g_half/f").providers.empty());
 }
 
-TEST_F(Groups, AProviderThatComesLateIsAskedAtOnce) {
+TEST_F(Groups, ALateProviderIsCalledAtOnce) {
   static const Function<int(int)> f{"g_late", "f", [](int x) { return x; }};
   EXPECT_EQ(f(1), 1);
   add_provider("g_late", [&](Changes& c) {
@@ -100,7 +100,7 @@ TEST_F(Groups, AProviderMayCallTheFunctionsOfItsGroup) {
   EXPECT_EQ(seen, 5);
 }
 
-TEST_F(Groups, AProviderThatAProviderBringsIsAskedByTheSameLoad) {
+TEST_F(Groups, AProviderAddedByAProviderIsCalledByTheSameLoad) {
   static const Function<int(int)> f{"g_nested", "f", [](int x) { return x; }};
   static int asked = 0;
   add_provider(
@@ -124,7 +124,7 @@ TEST_F(Groups, AProviderThatAProviderBringsIsAskedByTheSameLoad) {
   EXPECT_EQ(asked, 1);
 }
 
-TEST_F(Groups, ALoadAsksOneThatKeepsFailingOnce) {
+TEST_F(Groups, ALoadCallsAFailingProviderOnce) {
   static const Function<int(int)> f{"g_keeps", "f", [](int x) { return x; }};
   static int asked = 0;
   add_provider("g_keeps", [](Changes&) {
@@ -148,7 +148,7 @@ TEST_F(Groups, ALateProviderMayLoadItsGroup) {
   EXPECT_EQ(asked, 1);
 }
 
-TEST_F(Groups, ALateProviderIsAskedOnceAlsoWhenSomebodyLoadsMeanwhile) {
+TEST_F(Groups, ALateProviderIsCalledOnceDuringAConcurrentLoad) {
   static const Function<int(int)> f{"g_meanwhile", "f", [](int x) { return x; }};
   static std::atomic<int> asked{0};
   EXPECT_EQ(f(1), 1);
@@ -216,7 +216,7 @@ TEST_F(Groups, AGroupThatWasFirstCalledUnderTheMasterSwitchIsLoadedOnceThatIsOff
   EXPECT_EQ(asked, 1);
 }
 
-TEST_F(Groups, AChildOfForkHasAllProvidersWhateverOthersWereDoing) {
+TEST_F(Groups, AForkedChildHasAllProviders) {
   static const Function<int(int)> f{"g_fork", "f", [](int x) { return x; }};
   add_provider("g_fork", [](Changes& c) {
     c.add_backend(backend("forked"));

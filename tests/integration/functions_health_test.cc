@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What failures of an implementation do: fallback where nothing was changed, breakers, probes, hands.
+// Failures of an implementation: fallback where nothing was changed, breakers, probes, manual override.
 #include <yard/function.h>
 
 #include <atomic>
@@ -64,14 +64,14 @@ class FunctionHealth : public FunctionTest {
   std::atomic<int> runs_{0};
 };
 
-TEST_F(FunctionHealth, WhereNothingCanBeChangedTheNextOneRunsWithoutAPromise) {
+TEST_F(FunctionHealth, ReadOnlyArgumentsAllowFallbackWithoutAPromise) {
   add(f, "h_bad", [](int) -> int { throw std::runtime_error("smoke"); });
   EXPECT_EQ(f(5), 5);
   add(reads, "h_bad2", [](const std::string&, double, bool) -> size_t { throw 7; });
   EXPECT_EQ(reads("four", 1.0, true), 4u);
 }
 
-TEST_F(FunctionHealth, WhatMayHaveBeenWrittenGoesToTheCaller) {
+TEST_F(FunctionHealth, AFailureAfterPossibleWritesGoesToTheCaller) {
   add(writes, "h_bad", [](std::vector<int>& v) {
     v.push_back(-1);
     throw std::runtime_error("half done");
@@ -81,7 +81,7 @@ TEST_F(FunctionHealth, WhatMayHaveBeenWrittenGoesToTheCaller) {
   EXPECT_EQ(v, std::vector<int>{-1});
 }
 
-TEST_F(FunctionHealth, ARepeatableFunctionBeginsAnew) {
+TEST_F(FunctionHealth, ARepeatableFunctionIsRetried) {
   add(again, "h_bad", [](std::vector<int>& v) {
     v.push_back(-1);
     throw std::runtime_error("half done");
@@ -104,7 +104,7 @@ TEST_F(FunctionHealth, RulesLimitHowManyAreTried) {
   }
 }
 
-TEST_F(FunctionHealth, ABackendThatKeepsFailingRests) {
+TEST_F(FunctionHealth, ABackendThatKeepsFailingIsExcluded) {
   add_bad();
   EXPECT_EQ(f(1), 100);
   const uint64_t faults = of_bad().failures.of(ErrorClass::kFault);
@@ -132,7 +132,7 @@ TEST_F(FunctionHealth, ABackendThatKeepsFailingRests) {
   EXPECT_EQ(k.open[0].key, "all calls");
 }
 
-TEST_F(FunctionHealth, ASuccessEndsARowOfFaults) {
+TEST_F(FunctionHealth, ASuccessResetsConsecutiveFaults) {
   add_bad();
   for (int round = 0; round < 5; ++round) {
     fails_ = true;
@@ -170,7 +170,7 @@ TEST_F(FunctionHealth, AFailedProbeOpensItAgain) {
   const int before = runs_;
   EXPECT_EQ(f(7), 7);
   EXPECT_EQ(runs_, before + 1);
-  // At once: nobody enters after a probe has failed.
+  // At once: no call is admitted after a probe has failed.
   EXPECT_EQ(f(7), 7);
   EXPECT_EQ(runs_, before + 1);
 }
@@ -211,7 +211,7 @@ TEST_F(FunctionHealth, OneCallAtATimeIsTheProbe) {
   EXPECT_EQ(most, 1);
 }
 
-TEST_F(FunctionHealth, HandsOpenCloseAndReset) {
+TEST_F(FunctionHealth, ManualOverrideOpensClosesAndResets) {
   add_bad();
   EXPECT_EQ(f(1), 100);
   Health health = runtime().health();
@@ -228,7 +228,7 @@ TEST_F(FunctionHealth, HandsOpenCloseAndReset) {
   EXPECT_EQ(health.open("h_group/g", "h_bad").code(), Code::kNotFound);
 }
 
-TEST_F(FunctionHealth, ALostDeviceTakesItsBackendsOut) {
+TEST_F(FunctionHealth, ALostDeviceExcludesItsBackends) {
   Changes c;
   c.add_backend(plugin::Backend("h_gpu").device(2).d);
   implement(c, f, "h_gpu", [](int) { return 2; });
@@ -241,7 +241,7 @@ TEST_F(FunctionHealth, ALostDeviceTakesItsBackendsOut) {
   EXPECT_EQ(f(1), 2);
 }
 
-TEST_F(FunctionHealth, MistakesOfTheCallerAndRefusalsAtRunTimeCostNoHealth) {
+TEST_F(FunctionHealth, CallerErrorsAndDeclinedCallsDoNotAffectHealth) {
   ErrorClass c = ErrorClass::kCaller;
   add(f, "h_bad", [&](int) -> int { throw Error(Status(Code::kKernelFailed, c, "no")); }, {},
       {.priority = 5});
@@ -252,7 +252,7 @@ TEST_F(FunctionHealth, MistakesOfTheCallerAndRefusalsAtRunTimeCostNoHealth) {
   EXPECT_EQ(breaker(), "closed");
 }
 
-TEST_F(FunctionHealth, ACommittedChoiceStaysThoughItsBreakerOpens) {
+TEST_F(FunctionHealth, ACommittedChoiceIsKeptThoughItsBreakerOpens) {
   add_bad();
   CommitGroup group;
   EXPECT_EQ(f(1), 100);

@@ -37,7 +37,7 @@ TEST_F(FunctionHits, ThreeRefusalsAllocateNothing) {
   EXPECT_STREQ(f.last_selected(), "original");
 }
 
-TEST_F(FunctionHits, UnderTheMasterSwitchNothingIsAskedAtAll) {
+TEST_F(FunctionHits, UnderTheMasterSwitchNoVerifierIsCalled) {
   add(
       f, "n_first", [](int x) { return x + 1; }, only_small);
   Policy p;

@@ -43,7 +43,7 @@ class Switches : public FunctionTest {
                                                "YARD_BACKEND_S_AUTO"};
 };
 
-TEST_F(Switches, ABackendIsOnByDefaultUnlessItSaysOtherwise) {
+TEST_F(Switches, ABackendIsOnUnlessItsDefaultIsOff) {
   EXPECT_EQ(half(8), 1);
   EXPECT_EQ(provider("t_switch/half", "s_off").detail,
             "switched off by default; T_OFF=on enables it");
@@ -67,7 +67,7 @@ TEST_F(Switches, TheVariableIsReadOnceUntilTheEnvironmentIsReadAgain) {
   EXPECT_EQ(half(8), 4);
 }
 
-TEST_F(Switches, AValueThatMeansNothingLeavesTheDefaultAndIsReported) {
+TEST_F(Switches, AnInvalidValueKeepsTheDefaultAndIsReported) {
   std::vector<std::string> log;
   set_log_sink([&](const LogMessage& m) { log.emplace_back(m.text); });
   set("T_AUTO", "perhaps");
@@ -93,7 +93,7 @@ TEST_F(Switches, TheProgramsPolicyIsStrongerThanTheEnvironment) {
   EXPECT_EQ(half(8), 1);
 }
 
-TEST_F(Switches, DeniedVendorsAreNotAsked) {
+TEST_F(Switches, DeniedVendorsAreNotCalled) {
   Policy p;
   p.deny_vendors = {"acme"};
   runtime().set_policy(p).or_throw();
@@ -153,7 +153,7 @@ TEST_F(Switches, RulesDenyAndOrderBackends) {
   EXPECT_EQ(third(9), 1);
 }
 
-TEST_F(Switches, AChildOfForkGoesOnWithoutBackendsThatCannot) {
+TEST_F(Switches, AForkedChildExcludesBackendsThatCannotSurviveAFork) {
   Changes c;
   c.add_backend(plugin::Backend("s_threads").flags(YARD_BACKEND_FORK_UNSAFE).d);
   implement(c, half, "s_threads", [](int) { return 3; }, {}, {.priority = 9});
@@ -192,7 +192,7 @@ int loses_device(int) {
 
 const Function<int(int*)> at{"t_switch", "at", [](int* x) { return *x; }};
 
-TEST_F(Failing, AnExceptionGoesToTheCallerWhereSomethingMayHaveBeenWritten) {
+TEST_F(Failing, AnExceptionAfterPossibleWritesGoesToTheCaller) {
   int x = 8;
   add(at, "b1", [](int*) -> int { throw std::runtime_error("out of luck"); });
   EXPECT_THROW(at(&x), std::runtime_error);

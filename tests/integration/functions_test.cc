@@ -75,7 +75,7 @@ TEST_F(Functions, SignaturesOfAllKindsPassTheirArgumentsOn) {
   EXPECT_EQ(nothing(), 7);
 }
 
-TEST_F(Functions, OverloadsAndInstancesOfATemplateAreFunctionsOfTheirOwn) {
+TEST_F(Functions, OverloadsAndTemplateInstancesAreSeparateFunctions) {
   add(add_one_f32, "b1", [](float x) { return x + 100.0f; });
   EXPECT_EQ(add_one_of(1.0f), 101.0f);
   EXPECT_EQ(add_one_of(int64_t{1}), 2);
@@ -163,7 +163,7 @@ TEST_F(Functions, ReasonsBeyondThoseThatAreRememberedAreCountedTogether) {
   EXPECT_EQ(p.refusals.size(), 17u);
 }
 
-TEST_F(Functions, ExplainAsksEverybodyAndRunsNobody) {
+TEST_F(Functions, ExplainCallsAllVerifiersAndRunsNothing) {
   int runs = 0;
   add(chunk, "first", [&](const Args&, Mode) { return ++runs, std::string(); }, small,
       {.priority = 3});
@@ -189,7 +189,7 @@ TEST_F(Functions, ExplainAsksEverybodyAndRunsNobody) {
       "  third            out      disabled: switched off by default; T_THIRD=on enables it\n");
 }
 
-TEST_F(Functions, VerifiersAskTheHostAndReadTheScope) {
+TEST_F(Functions, VerifiersQueryTheHostAndReadTheScope) {
   add(
       twice, "b1", [](int) { return 1; },
       [](const FunctionQuery& q, int) -> Verdict {
@@ -206,7 +206,7 @@ TEST_F(Functions, VerifiersAskTheHostAndReadTheScope) {
   EXPECT_EQ(provider("t_math/twice", "b1").refusals[0].reason, "inference_only");
 }
 
-TEST_F(Functions, ABackendThatIsNotAvailableIsNotAsked) {
+TEST_F(Functions, AnUnavailableBackendIsNotCalled) {
   static const char* const reasons[] = {"no such device"};
   Changes c;
   plugin::Backend b("absent");
@@ -223,7 +223,7 @@ TEST_F(Functions, ABackendThatIsNotAvailableIsNotAsked) {
   EXPECT_EQ(p.reason, "unavailable");
 }
 
-TEST_F(Functions, CountersSayWhoRan) {
+TEST_F(Functions, CountersShowWhichBackendRan) {
   add(
       twice, "b1", [](int x) { return x; },
       [](int x) -> Verdict {
@@ -235,7 +235,7 @@ TEST_F(Functions, CountersSayWhoRan) {
   EXPECT_EQ(info("t_math/twice").original_calls, 3u);
 }
 
-TEST_F(Functions, CountersSurviveAChangeElsewhere) {
+TEST_F(Functions, CountersSurviveAnUnrelatedChange) {
   add(twice, "b1", [](int x) { return x; });
   twice(1);
   add(nothing, "b2", [] { return 1; });
@@ -243,7 +243,7 @@ TEST_F(Functions, CountersSurviveAChangeElsewhere) {
   EXPECT_EQ(provider("t_math/twice", "b1").calls, 2u);
 }
 
-TEST_F(Functions, ABackendBringsAFunctionOnce) {
+TEST_F(Functions, ABackendProvidesAFunctionOnce) {
   add(twice, "b1", [](int x) { return x; });
   Changes c;
   implement(c, twice, "b1", [](int x) { return -x; });
@@ -252,7 +252,7 @@ TEST_F(Functions, ABackendBringsAFunctionOnce) {
   EXPECT_EQ(twice(1), 1);
 }
 
-TEST_F(Functions, NoBackendIsCalledAsTheOriginalIs) {
+TEST_F(Functions, NoBackendMayHaveTheNameOfTheOriginal) {
   Changes c;
   c.add_backend(backend("original"));
   implement(c, twice, "original", [](int x) { return -x; });
@@ -306,7 +306,7 @@ TEST_F(Functions, ATypeOfAnUnnamedNamespaceIsOfItsFile) {
   EXPECT_EQ(f({1, 2.0}), 0);
 }
 
-TEST_F(Functions, OrphansAreListed) {
+TEST_F(Functions, UndeclaredFunctionsAreListed) {
   auto unused =
       std::make_unique<Function<int(int)>>("t_math", "forgotten", [](int x) { return x; });
   add(*unused, "b1", [](int x) { return x; });
@@ -319,7 +319,7 @@ TEST_F(Functions, OrphansAreListed) {
       << wrong.status().to_string();
 }
 
-TEST_F(Functions, RemovingABackendGoesBackToTheNextAndTellsWhenItIsGone) {
+TEST_F(Functions, RemovingABackendRunsTheNextAndReportsWhenItIsReleased) {
   auto alive = std::make_shared<int>(0);
   const std::weak_ptr<int> watch = alive;
   add(twice, "b1", [keep = std::move(alive)](int x) { return x + *keep; });

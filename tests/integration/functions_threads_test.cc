@@ -194,7 +194,7 @@ TEST_F(FunctionThreads, EveryReasonOfEveryThreadIsCounted) {
   EXPECT_EQ(all, 1000u * kThreads);
 }
 
-TEST_F(FunctionThreads, CommitGroupsOfThreadsAreTheirOwn) {
+TEST_F(FunctionThreads, EachThreadHasItsOwnCommitGroups) {
   add(f, "one", [](int x) { return x + 1; }, {}, {.priority = 1});
   std::atomic<bool> up{false};
   race(

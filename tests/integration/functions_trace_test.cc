@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dispatched functions in a trace: who ran, and why others did not.
+// Dispatched functions in a trace: which backend ran, and why others did not.
 #include <gmock/gmock.h>
 #include <yard/trace.h>
 
@@ -28,7 +28,7 @@ class FunctionTrace : public FunctionTest {
   static inline float data_[4] = {};
 };
 
-TEST_F(FunctionTrace, SaysWhoRanWithWhatAndWhyOthersDidNot) {
+TEST_F(FunctionTrace, RecordsTheChoiceItsArgumentsAndReasonsOfTheOthers) {
   add(
       inner, "tr_first", [](int) { return 1; },
       [](int x) -> Verdict { return x > 9 ? Verdict(Accept()) : Reject("{0} is too small", x); },

@@ -92,7 +92,7 @@ TEST_F(FunctionVerify, OneThatThrowsIsBrokenWithItsText) {
   EXPECT_EQ(r.accepted, 2u);
 }
 
-TEST_F(FunctionVerify, WithoutSamplesNothingIsSaidToHavePassed) {
+TEST_F(FunctionVerify, WithoutSamplesNothingHasPassed) {
   add(
       bare, "v_good", [](int x) { return x; }, small);
   const FunctionReport r = verify("v_group/bare");

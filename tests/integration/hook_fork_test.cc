@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks in forked children: whatever was being switched at the fork, the child has all of it or none, and nothing of
-// backends that cannot live there.
+// Hooks in forked children: a switch in progress at the fork is complete or absent in the child, and backends that
+// cannot survive a fork are excluded.
 #include <atomic>
 #include <deque>
 #include <string>
@@ -50,7 +50,7 @@ TEST_F(Hooked, AChildHasAllHooksOfASetOrNone) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST_F(Hooked, WhatCannotLiveInAChildIsLeftOutThere) {
+TEST_F(Hooked, HooksThatCannotSurviveAForkAreExcludedInAChild) {
   const Hook<int()> hook(runtime, "unsafe");
   yard_backend_t backend{};
   backend.size = sizeof backend, backend.name = "acme";

@@ -43,12 +43,12 @@ TEST_F(HookPlugins, AreOpenedByTheFirstUseOfAHookTheirManifestNames) {
   EXPECT_TRUE(list.find("chained")->providers[0].definition);
 }
 
-TEST_F(HookPlugins, ThatBringOrphansToAnActiveBackendAreRefusedWhereThatIsStrict) {
+TEST_F(HookPlugins, ThatAddUndeclaredHooksToAnActiveBackendAreRefusedInStrictMode) {
   folder.put("hooked");
   Runtime runtime(alone({folder.path()}));
   const Hook<int64_t(int64_t)> plugged(runtime, "plugged");
   runtime.hooks().set_strict();
-  ASSERT_TRUE(runtime.hooks().activate("hooked").ok()) << "nobody knows yet what it brings";
+  ASSERT_TRUE(runtime.hooks().activate("hooked").ok()) << "its hooks are not known yet";
   EXPECT_EQ(ask(plugged), -1);
   EXPECT_TRUE(runtime.hooks().list().activations[0].waiting);
   const auto plugins = runtime.plugins().list();
@@ -73,7 +73,7 @@ TEST_F(HookPlugins, AreOpenedWhenTheyAreFoundForAHookInUse) {
   Runtime runtime(alone());
   const Hook<int64_t(int64_t)> plugged(runtime, "plugged");
   EXPECT_EQ(ask(plugged), -1);
-  EXPECT_FALSE(runtime.hooks().activate("hooked").ok()) << "nobody could bring it";
+  EXPECT_FALSE(runtime.hooks().activate("hooked").ok()) << "no plugin could provide it";
   folder.put("hooked");
   ASSERT_TRUE(runtime.plugins().discover({folder.path()}).ok());
   EXPECT_EQ(info_of(runtime, "hooked").state, PluginState::kLoaded);
@@ -81,7 +81,7 @@ TEST_F(HookPlugins, AreOpenedWhenTheyAreFoundForAHookInUse) {
   EXPECT_EQ(ask(plugged), 41);
 }
 
-TEST_F(HookPlugins, ChainWithTheProgramsOwnInCAndInCpp) {
+TEST_F(HookPlugins, ChainWithHooksOfTheProgramInCAndInCpp) {
   Runtime runtime(alone());
   const Hook<int64_t(int64_t)> plugged(runtime, "plugged"), chained(runtime, "chained");
   ASSERT_TRUE(runtime.plugins().load(folder.put("hooked")).ok());
@@ -110,7 +110,7 @@ TEST_F(HookPlugins, WithAnotherSignatureThanDeclaredAreRefusedAndLeaveNothing) {
   EXPECT_TRUE(list.find("plugged")->providers.empty());
 }
 
-TEST_F(HookPlugins, GoWhenUnloadedAndTheNewCodeRunsWhenTheyComeBack) {
+TEST_F(HookPlugins, AreRemovedOnUnloadAndTheNewCodeRunsAfterReload) {
   Runtime runtime(alone());
   const Hook<int64_t(int64_t)> plugged(runtime, "plugged");
   const std::string path = folder.put("hooked");
@@ -151,7 +151,7 @@ TEST_F(HookPlugins, AreNotClosedWhileAHookOfTheirsRuns) {
   EXPECT_FALSE(is_mapped(folder));
 }
 
-TEST_F(HookPlugins, BringImplementationsOfDispatchedFunctions) {
+TEST_F(HookPlugins, ProvideImplementationsOfDispatchedFunctions) {
   Runtime runtime(alone());
   ASSERT_TRUE(runtime.plugins().load(folder.put("hooked")).ok());
   const auto state = runtime.core().snapshot()->state;

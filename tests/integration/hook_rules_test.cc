@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may provide hooks and be activated, what is told when something does not fit, and what a forked child has.
+// What may provide hooks and be activated, which mismatches are reported, and the state in a forked child.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ TEST_F(Hooked, AddingAndOverridingAreDifferentPermissions) {
   EXPECT_TRUE(hooks.add(both).ok());
 }
 
-TEST_F(Hooked, ASetIsTakenWholeOrNotAtAll) {
+TEST_F(Hooked, ASetIsAddedCompletelyOrNotAtAll) {
   const Hook<int()> good(runtime, "good");
   const Hook<int()> other(runtime, "other");
   HookSet set("acme");
@@ -84,7 +84,7 @@ TEST_F(Hooked, ConflictsOfOneBackendNameBoth) {
               AllOf(HasSubstr("by backend 'acme' already"), HasSubstr("priority 0 and 4")));
 }
 
-TEST_F(Hooked, StrictMakesOrphansAnErrorAtActivation) {
+TEST_F(Hooked, StrictMakesUndeclaredHooksAnErrorAtActivation) {
   const Hook<int()> hook(runtime, "atomic_add");
   HookSet set("acme");
   set.add<int()>("atomic_ad", [] { return 1; });
@@ -104,7 +104,7 @@ TEST_F(Hooked, StrictMakesOrphansAnErrorAtActivation) {
   EXPECT_TRUE(hooks.activate("adds").ok()) << "what is there to add a name is no orphan";
 }
 
-TEST_F(Hooked, ActivatingWhatNobodyBringsIsAnError) {
+TEST_F(Hooked, ActivatingAnUnknownBackendIsAnError) {
   const Hook<int()> hook(runtime, "known");
   EXPECT_THAT(hooks.activate("acme").to_string(), HasSubstr("none does"));
   ASSERT_TRUE(hooks.add(HookSet("acme").add(hook, [] { return 1; })).ok());
@@ -117,7 +117,7 @@ TEST_F(Hooked, ActivatingWhatNobodyBringsIsAnError) {
   EXPECT_THAT(hooks.remove("acm").status().to_string(), HasSubstr("did you mean 'acme'?"));
 }
 
-TEST_F(Hooked, ABackendOfKernelsMustBeThereAndSwitchedOn) {
+TEST_F(Hooked, ABackendOfKernelsMustExistAndBeSwitchedOn) {
   const Hook<int()> hook(runtime, "hook");
   yard_backend_t backend{};
   backend.size = sizeof backend, backend.name = "gone";
@@ -143,7 +143,7 @@ TEST_F(Hooked, ABackendOfKernelsMustBeThereAndSwitchedOn) {
 
 // ---- Listing, removing, fork -------------------------------------------------------------------
 
-TEST_F(Hooked, TheListTellsWhatIsDeclaredProvidedAndEngaged) {
+TEST_F(Hooked, TheListShowsWhatIsDeclaredProvidedAndEngaged) {
   const Hook<int()> lonely(runtime, "lonely"), engaged(runtime, "engaged");
   HookSet set("acme", HookPermission::kBoth);
   set.add(
@@ -177,12 +177,12 @@ TEST_F(Hooked, TwoDeclarationsThatDifferAreReported) {
   EXPECT_THAT(listed("has blanks")->problem, HasSubstr("no hook of that name can be provided"));
 }
 
-TEST_F(Hooked, AHookThatHasGoneIsNotDeclaredAnyMore) {
+TEST_F(Hooked, ADestroyedHookIsNoLongerDeclared) {
   { const Hook<int()> hook(runtime, "for_a_while"); }
   EXPECT_FALSE(listed("for_a_while").has_value());
 }
 
-TEST_F(Hooked, WhatIsActiveStaysSoThroughRemovingAndComingBack) {
+TEST_F(Hooked, ActivationSurvivesRemovingAndAddingABackend) {
   const Hook<int()> hook(runtime, "back");
   const auto set = [&](int n) { return HookSet("acme").add(hook, [n] { return n; }); };
   engage(hook, [] { return 2; });
@@ -204,7 +204,7 @@ TEST_F(Hooked, RuntimesAreIndependent) {
   EXPECT_EQ(call_or(there, [] { return 1; }), 1);
 }
 
-TEST_F(Hooked, AChildOfForkGoesOnWithWhatIsActive) {
+TEST_F(Hooked, AForkedChildKeepsActiveHooks) {
   const Hook<int()> hook(runtime, "forked");
   engage(hook, [] { return 2; });
   const auto ask = [&] { return call_or(hook, [] { return 1; }); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is engaged while backends are switched, runtimes stand side by side, calls hang, and strangers bring more.
+// Which hooks are engaged while backends are switched, with several runtimes, hanging calls, and hooks added later.
 #include <gmock/gmock.h>
 #include <yard/log.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST_F(Hooked, AScopeIsOneRuntimesOwn) {
+TEST_F(Hooked, AScopeBelongsToOneRuntime) {
   Runtime other(RuntimeSettings{false, 64, false});
   const Hook<int()> here(runtime, "same"), there(other, "same");
   ASSERT_TRUE(hooks.add(HookSet("acme").add(here, [] { return 2; })).ok());
@@ -32,7 +32,7 @@ TEST_F(Hooked, AScopeIsOneRuntimesOwn) {
   EXPECT_EQ(call_or(here, [] { return 1; }), 1);
 }
 
-TEST_F(Hooked, ABackendThatIsSwitchedOffIsLeftOutUntilItIsOnAgain) {
+TEST_F(Hooked, ABackendThatIsSwitchedOffIsExcludedUntilItIsOnAgain) {
   const Hook<int()> hook(runtime, "switched");
   yard_backend_t backend{};
   backend.size = sizeof backend, backend.name = "acme";
@@ -70,7 +70,7 @@ TEST_F(Hooked, ABackendThatIsOffByItselfIsNotEngagedByAnEarlierActivation) {
   EXPECT_EQ(call_or(hook, [] { return 1; }), 1);
 }
 
-TEST_F(Hooked, StrictRefusesOrphansThatComeToAnActiveBackend) {
+TEST_F(Hooked, StrictRefusesUndeclaredHooksAddedToAnActiveBackend) {
   const Hook<int()> hook(runtime, "declared");
   engage(hook, [] { return 2; });
   hooks.set_strict();
@@ -84,7 +84,7 @@ TEST_F(Hooked, StrictRefusesOrphansThatComeToAnActiveBackend) {
   EXPECT_TRUE(hooks.add(more).ok()) << "then it is logged";
 }
 
-TEST_F(Hooked, OrphansAreLoggedWhereTheProgramMayChangeThings) {
+TEST_F(Hooked, UndeclaredHooksAreLoggedWithoutHoldingALock) {
   const Hook<int()> hook(runtime, "declared");
   engage(hook, [] { return 2; });
   int told = 0;
@@ -101,7 +101,7 @@ TEST_F(Hooked, OrphansAreLoggedWhereTheProgramMayChangeThings) {
 }
 
 // Of the two ways that end in one implementation: a plain hook of the process, and one of a scope.
-TEST_F(Hooked, ACallThatHangsHoldsBackNobodyElse) {
+TEST_F(Hooked, AHangingCallDelaysNoOther) {
   for (const bool in_scope : {false, true}) {
     std::atomic<bool> inside{false}, open{false};
     const auto alive = std::make_shared<int>();

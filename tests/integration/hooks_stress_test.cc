@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hooks under many threads: activated, removed, loaded and unloaded while they are called. A call runs one chain as it
-// was at one moment, nothing that has gone, and finds whatever was there all the time.
+// was at one moment, nothing that was removed, and finds everything that was registered all the time.
 #include <atomic>
 #include <thread>
 
@@ -83,7 +83,7 @@ TEST(HooksStress, SwitchingWhileThreadsCall) {
   }
 }
 
-// Whoever sees one hook of a set as it is after a change sees no other one as it was before.
+// A thread that sees one hook of a set after a change sees no other one before it.
 TEST(HooksStress, ASetIsSwitchedAtOneMoment) {
   Runtime runtime(RuntimeSettings{false, 64, false});
   Hooks hooks = runtime.hooks();
@@ -125,7 +125,7 @@ TEST(HooksStress, ASetIsSwitchedAtOneMoment) {
   EXPECT_EQ(half.load(), 0);
 }
 
-TEST(HooksStress, ThreadsThatSwitchAtOnceLeaveWhatTheLastOneSaid) {
+TEST(HooksStress, ConcurrentSwitchesEndInTheLastState) {
   Runtime runtime(RuntimeSettings{false, 64, false});
   Hooks hooks = runtime.hooks();
   const Hook<int()> hook(runtime, "shared");

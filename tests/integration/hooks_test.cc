@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks of one program: what comes back, what runs and what does not, who is asked, and in which order.
+// Hooks of one program: results, which implementations run, and in which order.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -57,7 +57,7 @@ TEST_F(Hooked, VoidWorksAndTheDefaultDoesNotRun) {
   EXPECT_EQ(by_default, 1);
 }
 
-TEST_F(Hooked, ReferencesAndMoveOnlyThingsGoThrough) {
+TEST_F(Hooked, ReferencesAndMoveOnlyTypesArePassed) {
   const Hook<int&(int&, std::unique_ptr<int>, const std::string&)> hook(runtime, "refer");
   int own = 1, other = 2;
   auto given = std::make_unique<int>(5);
@@ -84,7 +84,7 @@ TEST_F(Hooked, ResultsConvertAsReturnStatementsDo) {
             std::optional<int>(4));
 }
 
-TEST_F(Hooked, ExceptionsReachTheCallerAndNothingStaysHeld) {
+TEST_F(Hooked, ExceptionsReachTheCallerAndNothingIsLeaked) {
   const Hook<int()> hook(runtime, "throws");
   auto alive = std::make_shared<int>(0);
   const std::weak_ptr<int> watched = alive;
@@ -125,7 +125,7 @@ TEST_F(Hooked, AChosenDefinitionFollowsActivation) {
   EXPECT_EQ(kernel(3), 3);
 }
 
-TEST_F(Hooked, TheLatestComesFirstUnlessPrioritySaysOtherwise) {
+TEST_F(Hooked, OfEqualPriorityTheLatestComesFirst) {
   const Hook<int()> hook(runtime, "order");
   const auto ask = [&] { return call_or(hook, [] { return 0; }); };
   engage(
@@ -148,7 +148,7 @@ TEST_F(Hooked, TheLatestComesFirstUnlessPrioritySaysOtherwise) {
   EXPECT_THAT(order, ElementsAre("three", "two", "one"));
 }
 
-TEST_F(Hooked, OneThatTakesNextMayAskTheOthersAndAtLastTheDefault) {
+TEST_F(Hooked, AHookThatTakesNextMayCallTheOthersAndTheDefault) {
   const Hook<std::string(int)> hook(runtime, "chain");
   const auto ask = [&](int x) {
     return call_or(
@@ -267,7 +267,7 @@ TEST_F(Hooked, AnImplementationMaySwitchAndRemoveItself) {
 
 Hook<int()> g_shared{"tests.shared"};
 
-TEST(HookOfTheSharedRuntime, IsUsedWithoutASecondThought) {
+TEST(HookOfTheSharedRuntime, WorksWithoutSetup) {
   EXPECT_EQ(call_or(g_shared, [] { return 1; }), 1);
   Hooks hooks = Runtime::shared().hooks();
   ASSERT_TRUE(hooks.add(HookSet("tests").add(g_shared, [] { return 2; })).ok());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole corpus of hostile libraries and files, each refused in words: what cannot be told from the file is
-// found by the probe, what the probe cannot see by verify. How each is refused is for the tests beside this.
+// The whole corpus of hostile libraries and files, each refused with a message: by inspection of the file, else by
+// the probe, else by verify. The other tests check how each is refused.
 #include <elf.h>
 #include <yard/verify.h>
 
@@ -83,7 +83,7 @@ class Corpus : public ::testing::Test {
   Folder folder_, state_;
 };
 
-TEST_F(Corpus, EveryLibraryIsRefusedInWords) {
+TEST_F(Corpus, EveryLibraryIsRefusedWithAMessage) {
   const std::vector<std::string> names = hostile_plugins();
   size_t verified = 0;
   for (const std::string& name : names) {
@@ -100,7 +100,7 @@ TEST_F(Corpus, EveryLibraryIsRefusedInWords) {
   EXPECT_EQ(verified, 2u) << "wrong results and exceptions of kernels are what verify is for";
 }
 
-TEST_F(Corpus, EveryFileIsRefusedInWords) {
+TEST_F(Corpus, EveryFileIsRefusedWithAMessage) {
   Runtime runtime(settings());
   for (const File& f : hostile_files()) {
     const std::string path = folder_.put_bytes(f.bytes, "hostile.so");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An installation of our own in a folder: the library in lib/, a program that says what it went by in bin/, plugins in
-// lib/yard/plugins. Nothing of the machine's own installation, or of the build's, has a part in it.
+// A separate installation in a folder: the library in lib/, a program that prints what it used in bin/, plugins in
+// lib/yard/plugins. Nothing of the machine's installation, or of the build's, is used.
 #pragma once
 
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what a program asks of the C library: memory, locks, system calls, clocks, the environment.
+// Counts uses of the C library by a program: memory, locks, system calls, clocks, the environment.
 // The functions are defined in the test program itself, where the library finds them first; not for
 // builds with a sanitizer, which owns them.
 #pragma once

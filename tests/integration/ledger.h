@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stress test may expect: kernels that carry a version and know when they are dead, and for each
-// op a ledger of what each of its changes made of it.
+// What a stress test may expect: kernels with a version and a flag for removal, and for each
+// op a ledger of its changes.
 #pragma once
 
 #include <yard/plugin.h>
@@ -28,7 +28,7 @@ class Ledger {
   uint64_t before_call() const { return done_.load(); }
   bool allows(uint64_t from, int64_t result) const {
     const uint64_t to = begun_.load();
-    if (to - from >= kRing) return true;  // a call so long that nobody knows any more
+    if (to - from >= kRing) return true;  // a call so long that its state is no longer known
     for (uint64_t i = from; i <= to; ++i)
       if (outcomes_[i % kRing].load() == result) return true;
     return false;

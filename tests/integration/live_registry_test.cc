@@ -23,7 +23,7 @@ intptr_t ran(Runtime& runtime, std::string_view op = "copy") {
   return s.ok() ? t_ran : -static_cast<intptr_t>(s.code());
 }
 
-TEST(Registry, LateOnesAreUsedAndRemovedOnesAreNot) {
+TEST(Registry, AddedKernelsAreUsedAndRemovedOnesAreNot) {
   Bare bare;
   EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kNoKernel));
   ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1, 100)).ok());
@@ -39,7 +39,7 @@ TEST(Registry, LateOnesAreUsedAndRemovedOnesAreNot) {
   EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kNoKernel));
 }
 
-TEST(Registry, ReplacingTakesTheOldOnesPlace) {
+TEST(Registry, ReplacingAKernelRunsTheNewOne) {
   Bare bare;
   ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1)).ok());
   Changes c;
@@ -51,7 +51,7 @@ TEST(Registry, ReplacingTakesTheOldOnesPlace) {
   EXPECT_EQ(bare.runtime.apply(std::move(none)).code(), Code::kNotFound);
 }
 
-TEST(Registry, TheSameAgainIsFineAndAnotherIsAConflict) {
+TEST(Registry, RegisteringTheSameTwiceIsAcceptedAndAnotherIsAConflict) {
   Bare bare;
   ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1)).ok());
   const uint64_t before = bare.runtime.stats().generation;
@@ -63,7 +63,7 @@ TEST(Registry, TheSameAgainIsFineAndAnotherIsAConflict) {
   EXPECT_LE(bare.runtime.stats().generation, before + 1);
 }
 
-TEST(Registry, ABatchIsAppliedWholeOrNotAtAll) {
+TEST(Registry, ABatchIsAppliedCompletelyOrNotAtAll) {
   Bare bare;
   Changes c;
   c.add_op(op_of("second(out!: T[n], x: T[n])"))
@@ -76,8 +76,8 @@ TEST(Registry, ABatchIsAppliedWholeOrNotAtAll) {
   EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kNoKernel));
 }
 
-// Kernels of two ops are replaced together, again and again; nobody sees the new one and then the old.
-TEST(Registry, ABatchIsSeenWhole) {
+// Kernels of two ops are replaced together, repeatedly; no thread sees the new one and then the old.
+TEST(Registry, ABatchIsSeenCompletely) {
   Bare bare("first(out!: T[n], x: T[n])");
   Changes c;
   c.add_op(op_of("second(out!: T[n], x: T[n])"))
@@ -167,7 +167,7 @@ TEST(Registry, ListsWhatCannotBeUsedAndWhy) {
   EXPECT_EQ(ran(bare.runtime), -static_cast<intptr_t>(Code::kNoKernel));
 }
 
-TEST(Registry, ProbesAreAskedLazilyOnceAndAgainOnRequest) {
+TEST(Registry, ProbesAreCalledLazilyOnceAndAgainOnRequest) {
   static std::atomic<int> asked;
   static std::atomic<bool> there;
   asked = 0, there = false;
@@ -209,7 +209,7 @@ TEST(Registry, CountsCallsAndFailures) {
   EXPECT_EQ(kernels[1].calls, 5u);
 }
 
-TEST(Registry, ResetGoesBackToTheStart) {
+TEST(Registry, ResetRestoresTheInitialState) {
   Runtime runtime;
   ASSERT_TRUE(runtime.ensure_initialized().ok());
   const size_t ops = runtime.list().ops.size();
@@ -247,7 +247,7 @@ TEST(Registry, RuntimesAreIndependent) {
   EXPECT_EQ(t_ran, 1);
 }
 
-TEST(Registry, ARuntimeThatGoesLetsGoOfEverything) {
+TEST(Registry, ADestroyedRuntimeReleasesEverything) {
   auto keep = std::make_shared<int>(0);
   const std::weak_ptr<int> watch = keep;
   Bare other;  // still there, with calls

@@ -112,7 +112,7 @@ TEST_F(Modes, AStaticMapInCodeIsStrongerThanTheFiles) {
   EXPECT_EQ(ran(4), 3);
 }
 
-TEST_F(Modes, AStaticMapWithNamesNobodyHasChangesNothing) {
+TEST_F(Modes, AStaticMapWithUnknownNamesChangesNothing) {
   runtime().set_static_map(StaticMap().set("step", "default.b")).or_throw();
   const Status s = runtime().set_static_map(
       StaticMap().set("step", "default.bb").set("stepp", "default.a").set("zzz", "default.a"));
@@ -164,7 +164,7 @@ TEST_F(Modes, ATableOfCompileTimeIsAMap) {
   EXPECT_EQ(ran(4), 3);
 }
 
-TEST_F(Modes, ResetTakesTheStaticMapBack) {
+TEST_F(Modes, ResetRemovesTheStaticMap) {
   Runtime r;
   r.set_static_map(StaticMap().set("softmax", "reference.cpp")).or_throw();
   EXPECT_EQ(r.resolve("softmax(f32[4,8])").value().kernel, "reference.cpp");
@@ -250,7 +250,7 @@ TEST_F(Modes, BypassNeitherDenyNorCapability) {
   EXPECT_EQ(e.policy.back().value, "wants_d ('default.d' cannot serve the call: as in dynamic)");
 }
 
-TEST_F(Modes, AreAskedOnceForEachClassOfWhatTheyRead) {
+TEST_F(Modes, AreCalledOnceForEachClassOfWhatTheyRead) {
   std::atomic<int> asked = 0;
   runtime().add_mode("by_rows", by_rows(&asked)).or_throw();
   const Options o = in_mode("by_rows");
@@ -324,7 +324,7 @@ TEST_F(Modes, ThatThrowGiveNoAnswer) {
             "throws (it threw: broken: as in dynamic)");
 }
 
-TEST_F(Modes, MustNotChangeTheRuntimeWhenTheyAreAsked) {
+TEST_F(Modes, MustNotChangeTheRuntimeWhileTheyRun) {
   Status inner;
   ModeProvider p;
   p.plan = [&](const ModeCall&) -> std::vector<std::string> {
@@ -336,7 +336,7 @@ TEST_F(Modes, MustNotChangeTheRuntimeWhenTheyAreAsked) {
   EXPECT_EQ(inner.code(), Code::kWouldDeadlock);
 }
 
-TEST_F(Modes, NamesThatCannotBeAreRefused) {
+TEST_F(Modes, InvalidNamesAreRefused) {
   EXPECT_EQ(runtime().add_mode("static", by_rows()).code(), Code::kConflict);
   EXPECT_EQ(runtime().add_mode("program", by_rows()).code(), Code::kConflict);
   for (const char* name : {"", "By rows", "9", "a-b", "a\nb"})
@@ -348,7 +348,7 @@ TEST_F(Modes, NamesThatCannotBeAreRefused) {
   EXPECT_THAT(again.to_string(), HasSubstr("mode 'by_rows' exists already"));
 }
 
-TEST_F(Modes, NobodyHasAreSaidToCallsScopesAndFiles) {
+TEST_F(Modes, UnknownNamesAreErrorsInCallsScopesAndFiles) {
   runtime().add_mode("by_rows", by_rows()).or_throw();
   const Status s = call(4, in_mode("by_row"));
   EXPECT_EQ(s.code(), Code::kInvalidArgument);
@@ -388,7 +388,7 @@ TEST_F(Modes, InUseByTheFileCannotBeRemoved) {
   EXPECT_THAT(runtime().rollback_config(1).to_string(), HasSubstr("no mode is called 'by_rows'"));
 }
 
-TEST_F(Modes, LetGoOfTheirProviderWhenTheyAreRemoved) {
+TEST_F(Modes, ReleaseTheirProviderWhenTheyAreRemoved) {
   auto held = std::make_shared<int>(1);
   ModeProvider p = by_rows();
   p.plan = [held, plan = p.plan](const ModeCall& c) { return plan(c); };
@@ -396,11 +396,11 @@ TEST_F(Modes, LetGoOfTheirProviderWhenTheyAreRemoved) {
   EXPECT_EQ(ran(4, in_mode("by_rows")), 2);
   EXPECT_GT(held.use_count(), 1);
   runtime().remove_mode("by_rows").or_throw();
-  runtime().set_policy({}).or_throw();  // a change lets go of what nobody uses
+  runtime().set_policy({}).or_throw();  // a change releases what is not in use
   EXPECT_EQ(held.use_count(), 1);
 }
 
-TEST_F(Modes, OfTheSettingsAreThereBeforeTheFile) {
+TEST_F(Modes, OfTheSettingsExistBeforeTheFile) {
   RuntimeSettings settings;
   settings.builtin_backends = true, settings.environment = false;
   ModeProvider p;

@@ -61,7 +61,7 @@ Counts counts_of(const F& call) {
 
 TEST_F(Hits, TheCounterCounts) {
   const Counts c = count([] {
-    int* volatile one = new int;  // volatile: else the compiler sees that nobody needs it
+    int* volatile one = new int;  // volatile: else the compiler removes it
     delete one;
     void* volatile ten = std::malloc(10);
     std::free(ten);
@@ -336,7 +336,7 @@ TEST_F(Hits, WhileRulesAreReloaded) {
 }
 
 // A canary that does not look at a call only counts it.
-TEST_F(Hits, UnderACanaryThatLooksAtOthers) {
+TEST_F(Hits, UnderACanaryForOtherCalls) {
   Bare bare;
   yard_kernel_t right = kernel_of("copy", "right", 1);
   right.kind = YARD_KIND_REFERENCE;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one call may ask for, and what becomes of kernels that fail.
+// Options of one call, and the handling of kernels that fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -130,7 +130,7 @@ TEST_F(OptionsOf, LabelsAreSeenInExplanationsAndChangeNothing) {
               HasSubstr("model=m1"));
 }
 
-TEST_F(OptionsOf, TheResultSaysWhatHappened) {
+TEST_F(OptionsOf, TheResultRecordsWhatHappened) {
   ResultRecord r;
   Options o;
   o.result = &r;
@@ -215,7 +215,7 @@ TEST_F(Failures, TheClassDecidesWhatFollows) {
 
 // A kernel that has left its message may call ops before it returns; whatever becomes of those calls, the message
 // is its own. So are the messages of calls that the caller has had before.
-TEST_F(Failures, InnerCallsLeaveTheOuterOnesMessageAlone) {
+TEST_F(Failures, NestedCallsDoNotOverwriteTheMessage) {
   Changes more;
   fault::FaultKernel inner({.op = "inner", .id = "fault.inner", .backend = "test"});
   more.add_op(op_of("inner(out!: T[n], x: T[n], by: int = 0)")).add_kernel(inner.descriptor());
@@ -298,9 +298,9 @@ TEST_F(Failures, AllThatFailedAreNamed) {
   EXPECT_THAT(s.to_string(), HasSubstr("second"));
 }
 
-// When the output is the input a failed kernel may have spoilt it: nobody else is tried, unless the
+// When the output is the input a failed kernel may have changed it: no other is tried, unless the
 // kernel promises to fail before it writes.
-TEST_F(Failures, SpoiltInputsAreNotTriedAgain) {
+TEST_F(Failures, ChangedInputsAreNotRetried) {
   kernel_.set({.after_writing = true, .code = YARD_FAULT});
   const auto on = copy.on(bare_.runtime);
   EXPECT_FALSE(on(x_.view, x_.view, 0).ok());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests run in surroundings of its own: makes a call and says what it went by.
+// A program that tests run in a separate environment: makes a call and prints what it used.
 #include <sys/auxv.h>
 #include <yard/yard.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The variable that a backend chose for itself switches its kernels.
+// A backend's own environment variable switches its kernels.
 #include <stdlib.h>
 
 #include "testing.h"
@@ -49,7 +49,7 @@ TEST_F(OwnSwitch, SwitchesKernelsOffAndOnAgain) {
   EXPECT_EQ(runs(*r), 1);
 }
 
-TEST_F(OwnSwitch, IsReadWhenTheBackendComes) {
+TEST_F(OwnSwitch, IsReadWhenTheBackendIsRegistered) {
   ::setenv("OS_SWITCH", "0", 1);
   EXPECT_EQ(runs(*make()), 2);
   ::setenv("OS_SWITCH", "on", 1);
@@ -72,7 +72,7 @@ TEST_F(OwnSwitch, IsWeakerThanYardsVariableAndTheProgram) {
   EXPECT_EQ(runs(*r), 1);
 }
 
-TEST_F(OwnSwitch, AValueThatMeansNothingIsAProblemAndChangesNothing) {
+TEST_F(OwnSwitch, AnInvalidValueIsAProblemAndChangesNothing) {
   ::setenv("OS_SWITCH", "perhaps", 1);
   auto r = make();
   EXPECT_EQ(runs(*r), 1);

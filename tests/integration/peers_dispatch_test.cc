@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known to go wrong in LayerZero's dispatch, and in what vllm-plugin-FL remembers of failures and does
-// at a fork: each defect is a test that it is not here. Those of reloading are in reload_test.cc.
+// Known defects of LayerZero's dispatch, and of vllm-plugin-FL's failure tracking and fork handling: a test for each
+// shows that it does not exist here. Those of reloading are in reload_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -254,7 +254,7 @@ TEST_F(KnownDefects, LookingAtFallbacksChangesBreakerState) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(ran(), 2);
   ASSERT_TRUE(soon([&] { return !health_of("fault.first").open.empty(); }));
   const auto report = [&] { return bare_.runtime.health().report().breakers; };
-  // Half-open by now; looking admits nobody and decides nothing.
+  // Half-open by now; a report admits no call and decides nothing.
   ASSERT_TRUE(soon([&] { return report().half_opened > 0; }));
   const uint64_t calls = first_.calls();
   for (int i = 0; i < 100; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known to go wrong in a library that lets backends take over its functions: a test for each defect.
+// Known defects of a library in which backends replace functions: a test for each.
 #include <yard/function.h>
 
 #include <stdexcept>
@@ -13,7 +13,7 @@ class PeersFunctions : public FunctionTest {};
 
 const Function<int(int)> f{"p_group", "f", [](int x) { return x; }};
 
-TEST_F(PeersFunctions, AVerifierThatRaisesIsReportedAsBrokenAndNotTakenForANo) {
+TEST_F(PeersFunctions, AVerifierThatThrowsIsReportedAsBrokenNotAsARejection) {
   std::vector<std::string> log;
   set_log_sink([&](const LogMessage& m) { log.emplace_back(m.text); });
   bool broken = true;
@@ -130,7 +130,7 @@ TEST_F(PeersFunctions, SlowerIsAPriorityAndNoRefusal) {
   EXPECT_TRUE(provider("p_group/f", "p_slow").refusals.empty());
 }
 
-TEST_F(PeersFunctions, ForwardAndBackwardDoNotChooseApart) {
+TEST_F(PeersFunctions, ForwardAndBackwardChooseTheSame) {
   static const Function<int(int)> fwd{"p_pair", "fwd", [](int) { return 0; }, {.choice = "p_pair"}};
   static const Function<int(int)> bwd{"p_pair", "bwd", [](int) { return 0; }, {.choice = "p_pair"}};
   add(
@@ -144,7 +144,7 @@ TEST_F(PeersFunctions, ForwardAndBackwardDoNotChooseApart) {
   EXPECT_EQ(bwd(5), 0);  // would be p_a's by itself
 }
 
-TEST_F(PeersFunctions, WhichBackendRanCanBeAsked) {
+TEST_F(PeersFunctions, TheBackendThatRanIsReported) {
   add(f, "p_ran", [](int) { return 1; });
   f(5);
   EXPECT_STREQ(f.last_selected(), "p_ran");
@@ -170,7 +170,7 @@ TEST_F(PeersFunctions, NoFallbackAfterAForwardHasBeenCommitted) {
 
 // ---- Verifiers are checked ----
 
-TEST_F(PeersFunctions, AVerifierThatChangesItsMindIsFound) {
+TEST_F(PeersFunctions, AnInconsistentVerifierIsDetected) {
   int asked = 0;
   add(
       f, "p_moody", [](int) { return 1; },
@@ -180,7 +180,7 @@ TEST_F(PeersFunctions, AVerifierThatChangesItsMindIsFound) {
                                      "inconsistent answers: no, not now; asked again: yes"});
 }
 
-TEST_F(PeersFunctions, AVerifierThatDependsOnItsThreadIsFound) {
+TEST_F(PeersFunctions, AThreadDependentVerifierIsDetected) {
   const auto here = std::this_thread::get_id();
   add(
       f, "p_thread", [](int) { return 1; },
@@ -190,7 +190,7 @@ TEST_F(PeersFunctions, AVerifierThatDependsOnItsThreadIsFound) {
   ASSERT_EQ(f.check_verifiers(5).size(), 1u);
 }
 
-TEST_F(PeersFunctions, WhereVerifiersAreCheckedABrokenOneIsNotBelieved) {
+TEST_F(PeersFunctions, ABrokenVerifierIsDetectedWhereVerifiersAreChecked) {
   int asked = 0;
   add(
       f, "p_moody", [](int) { return 1; },

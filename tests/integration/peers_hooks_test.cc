@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Defects of specialization in FlagTree, each as a test that shows it is not here.
+// Defects of specialization in FlagTree, each with a test that it does not exist here.
 #include <gmock/gmock.h>
 #include <yard/log.h>
 

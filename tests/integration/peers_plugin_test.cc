@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Defects that op plugins of other systems have, each as a test that shows it is not here.
+// Defects that op plugins of other systems have, each with a test that it does not exist here.
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -188,7 +188,7 @@ TEST(PeersPlugin, FactoriesLeak) {
         ::testing::ElementsAre("start", "create", "destroy", "stop"));
 }
 
-// "dlclose while ops live": what somebody still holds stays until they let go.
+// "dlclose while ops live": a library stays open until its last user releases it.
 inline constexpr Op<void(Out, In)> answer{"answer"};
 TEST(PeersPlugin, DlcloseWhileOpsLive) {
   Folder folder;

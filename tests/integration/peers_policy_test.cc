@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong elsewhere and must not here: a test for each known defect of dispatchers whose policies
-// ours takes over. (What a failed kernel is remembered for, and fork, have tests of their own.)
+// A test for each known defect of dispatchers with similar policies. (Failure tracking and fork have separate tests.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/policy.h>

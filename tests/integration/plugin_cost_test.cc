@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plugins may cost, beside a bare dlopen of the same file in the same run.
+// The cost of plugins compared with a bare dlopen of the same file in the same run.
 #include <dlfcn.h>
 #include <time.h>
 
@@ -65,7 +65,7 @@ TEST(PluginCost, LoadWithAllChecksTakesSomeTimesABareOpen) {
   EXPECT_LE(us, 20 * bare);
 }
 
-TEST(PluginCost, LookingAtAManifestTakesNoLongerThanABareOpen) {
+TEST(PluginCost, ReadingAManifestTakesNoLongerThanABareOpen) {
   Folder folder;
   const std::string path = folder.put("answer");
   RuntimeSettings settings = alone();

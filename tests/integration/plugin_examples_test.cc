@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugins of examples/plugins: loaded from their files, called, verified, and gone after unloading.
+// The plugins of examples/plugins: loaded from their files, called, verified and unloaded.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/bound.h>
@@ -66,7 +66,7 @@ TEST_F(CExample, Computes) {
   EXPECT_THAT(out, ElementsAre(1, -0.5f, 0, -0.125f));
 }
 
-TEST_F(CExample, SaysInItsOwnWordsWhatItDoesNotTake) {
+TEST_F(CExample, GivesItsOwnReasonForRejectedCalls) {
   EXPECT_EQ(runtime_.resolve("leaky_relu(f32[2,8])").value().kernel, "default.example_c");
   EXPECT_EQ(runtime_.resolve("leaky_relu(f32[2,8;16,1])").value().kernel, "reference.example_c");
   const Explanation e = runtime_.explain("leaky_relu(f32[65536,65536])").value();
@@ -101,7 +101,7 @@ TEST(Examples, TheOneInCppHasFewerThanFortyLines) {
   EXPECT_LT(lines, 40u);
 }
 
-TEST(PluginBuild, WhatUsesTheStandardLibraryCanBeUnloadedAndComesBack) {
+TEST(PluginBuild, PluginsThatUseTheStandardLibraryCanBeUnloadedAndReloaded) {
   Runtime runtime(alone({built_plugin("uses_regex")}));
   for (int round = 0; round < 3; ++round) {
     runtime.plugins().load("uses_regex").or_throw();
@@ -183,7 +183,7 @@ TEST_F(SwaSink, BothKernelsSeeTheWindowAndTheSinks) {
       }
 }
 
-TEST_F(SwaSink, ByHand) {
+TEST_F(SwaSink, MatchesPrecomputedValues) {
   // One query, two keys with equal scores: each has half; a sink as high as they are takes a third.
   std::vector<float> q = {0}, k = {1, 2}, v = {6, 12}, out(1), sink = {0};
   const auto run = [&](const Instance& i) {
@@ -199,7 +199,7 @@ TEST_F(SwaSink, ByHand) {
   EXPECT_FLOAT_EQ(run(with_sink), 6);
 }
 
-TEST_F(SwaSink, OptionsAndWeightsThatDoNotFitAreSaid) {
+TEST_F(SwaSink, InvalidOptionsAndWeightsAreReported) {
   const auto unknown = Instance::make(runtime_, kAttention, {{"sliding_windw", 3}});
   ASSERT_FALSE(unknown.ok());
   EXPECT_THAT(unknown.status().to_string(), HasSubstr("did you mean 'sliding_window'?"));
@@ -213,7 +213,7 @@ TEST_F(SwaSink, OptionsAndWeightsThatDoNotFitAreSaid) {
   expect_all(-1, true);
 }
 
-TEST_F(SwaSink, ATraceSaysWhatItsStateWasMadeFor) {
+TEST_F(SwaSink, ATraceShowsItsState) {
   Instance i = instance({{"sliding_window", 3}});
   const TraceScope trace;
   call(i).or_throw();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that ends with plugins loaded ends well: whoever still calls, holds or unloads them.
+// A program that ends with plugins loaded ends well, even while threads call, hold or unload them.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -30,7 +30,7 @@ class PluginExit : public ::testing::Test {
   Folder folder_;
 };
 
-TEST_F(PluginExit, CallsComeUntilTheVeryEnd) {
+TEST_F(PluginExit, CallsMayComeUntilExit) {
   struct Late {
     ~Late() { say_answer("static destructor"); }
   };
@@ -48,7 +48,7 @@ TEST_F(PluginExit, CallsComeUntilTheVeryEnd) {
       AllOf(HasSubstr("main: 1"), HasSubstr("exit handler: 1"), HasSubstr("static destructor: 1")));
 }
 
-TEST_F(PluginExit, HandlesAndRuntimesOfTheProgramEndWithIt) {
+TEST_F(PluginExit, HandlesAndRuntimesMayLiveUntilExit) {
   const auto program = [&] {
     const std::string path = folder_.put("stateful"), other = folder_.put("answer");
     ::setenv("PLUGIN_DIARY", "/dev/stderr", 1);
@@ -68,7 +68,7 @@ TEST_F(PluginExit, HandlesAndRuntimesOfTheProgramEndWithIt) {
                     Not(HasSubstr("stop answer"))));
 }
 
-TEST_F(PluginExit, ThreadsMayBeInTheMiddleOfIt) {
+TEST_F(PluginExit, ThreadsMayCallDuringExit) {
   const auto program = [&] {
     folder_.put("answer");
     Runtime::shared().plugins().discover({folder_.path()}).or_throw();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stays as it was said: plugins that were unloaded stay out, those that rules no longer allow go, whom nobody
-// trusts has no say, and nobody waits for a plugin that is not for him.
+// Unloaded plugins stay unloaded, plugins that rules no longer allow are unloaded, untrusted lock files are ignored,
+// and no call waits for a plugin that does not serve it.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <yard/log.h>
@@ -25,7 +25,7 @@ void unload(Runtime& runtime, const char* name) {
   runtime.plugins().unload(name).value().wait().or_throw();
 }
 
-TEST(UnloadedPlugins, StayOutUntilTheyAreAskedFor) {
+TEST(UnloadedPlugins, StayUnloadedUntilRequested) {
   Folder folder, empty;
   const std::string path = folder.put("answer");
   Runtime runtime(alone({folder.path()}));
@@ -62,7 +62,7 @@ TEST(UnloadedPlugins, ThatArePinnedAreStillReportedAfterASearch) {
   EXPECT_EQ(info_of(runtime, "restless").detail, why);
 }
 
-TEST(UnloadedPlugins, DoNotStandInTheWayOfANewVersionInAnotherFile) {
+TEST(UnloadedPlugins, DoNotBlockANewVersionInAnotherFile) {
   Folder folder;
   const std::string old = folder.put("answer");
   Runtime runtime(alone({folder.path()}));
@@ -99,7 +99,7 @@ class HeldLoad {
   std::promise<void> reached_, go_;
 };
 
-TEST(PluginsThatTakeTheirTime, AreWaitedForOnlyByWhomTheyServe) {
+TEST(PluginsThatTakeTheirTime, DelayOnlyTheirOwnCallers) {
   Folder folder;
   folder.put("answer"), folder.put("old_layout");
   HeldLoad held;
@@ -121,8 +121,8 @@ TEST(PluginsThatTakeTheirTime, AreWaitedForOnlyByWhomTheyServe) {
   EXPECT_EQ(same.get(), 1);
 }
 
-// Rules wait for no plugin: whoever loads one follows them when he is done.
-TEST(PluginsThatTakeTheirTime, DoNotHoldBackRulesAboutPlugins) {
+// Rules wait for no plugin: a load in progress applies them when it is done.
+TEST(PluginsThatTakeTheirTime, DoNotDelayRulesAboutPlugins) {
   Folder folder, state;
   const std::string path = folder.put("answer");
   HeldLoad held;
@@ -145,7 +145,7 @@ TEST(PluginsThatTakeTheirTime, DoNotHoldBackRulesAboutPlugins) {
   EXPECT_EQ(ask(runtime), -1);
 }
 
-TEST(LockFiles, OfADirectoryThatIsNotTrustedHaveNoSay) {
+TEST(LockFiles, OfAnUntrustedDirectoryAreIgnored) {
   Folder open, good;
   const std::string refused = open.put("old_layout"), path = good.put("answer");
   open.put_bytes("nonsense\n", "yard.lock");
@@ -157,7 +157,7 @@ TEST(LockFiles, OfADirectoryThatIsNotTrustedHaveNoSay) {
   EXPECT_TRUE(s.ok()) << s.to_string();
 }
 
-TEST(LockFiles, BesideAPluginCountWhenItIsLoadedByItsPath) {
+TEST(LockFiles, BesideAPluginApplyWhenItIsLoadedByItsPath) {
   Folder folder;
   const std::string path = folder.put("answer");
   folder.put_bytes("", "yard.lock");
@@ -166,7 +166,7 @@ TEST(LockFiles, BesideAPluginCountWhenItIsLoadedByItsPath) {
   EXPECT_EQ(info_of(runtime, path).reason, PluginReason::kNotInLockFile);
 }
 
-TEST(LockFiles, ThatAreLinksToNowhereLetNothingIn) {
+TEST(LockFiles, ThatAreDanglingLinksAdmitNoPlugin) {
   Folder folder;
   const std::string path = folder.put("answer");
   fs::create_symlink(folder.file("gone"), folder.file("yard.lock"));
@@ -176,7 +176,7 @@ TEST(LockFiles, ThatAreLinksToNowhereLetNothingIn) {
   EXPECT_EQ(runtime.plugins().would_load(path).reason, PluginReason::kBadLockFile);
 }
 
-TEST(Links, LeadOnlyToWhereOthersCannotWrite) {
+TEST(Links, MustNotLeadToWritableDirectories) {
   Folder open, good, here;
   const std::string bad_end = open.put("answer"), good_end = good.put("old_layout");
   fs::create_symlink(bad_end, here.file("ends_badly.so"));
@@ -228,7 +228,7 @@ class OnlyVerified : public ::testing::Test {
   std::vector<std::string> logged_;
 };
 
-TEST_F(OnlyVerified, TakesOutWhatWasLoadedBefore) {
+TEST_F(OnlyVerified, UnloadsPluginsThatWereLoadedBefore) {
   folder_.put("answer"), folder_.put("kernel_only"), folder_.put("old_layout");
   runtime_->plugins().discover().or_throw();
   EXPECT_EQ(ask(*runtime_), 3);  // of `helper`, which needs `answer`
@@ -255,7 +255,7 @@ TEST_F(OnlyVerified, TakesOutWhatWasLoadedBefore) {
   EXPECT_EQ(ask(*runtime_), 3);
 }
 
-TEST_F(OnlyVerified, LeavesWhatAVerifiedOneStandsOnAndSaysSo) {
+TEST_F(OnlyVerified, KeepsDependenciesOfVerifiedPluginsAndReportsThem) {
   folder_.put("answer"), folder_.put("kernel_only");
   runtime_->plugins().discover().or_throw();
   EXPECT_EQ(ask(*runtime_), 3);
@@ -268,7 +268,7 @@ TEST_F(OnlyVerified, LeavesWhatAVerifiedOneStandsOnAndSaysSo) {
 }
 
 // Other changes at the same time must not bring back what an earlier file said.
-TEST_F(OnlyVerified, IsWhatTheLastFileSays) {
+TEST_F(OnlyVerified, FollowsTheLastFile) {
   const std::string path = folder_.put("answer");
   std::atomic<bool> done{false};
   std::thread others([&] {

@@ -60,7 +60,7 @@ TEST_F(Locked, AFileThatWasChangedIsRefused) {
   EXPECT_EQ(info_of(runtime, "answer").reason, Reason::kDigestDiffers);
 }
 
-TEST_F(Locked, ALockThatCannotBeTrustedLetsNothingIn) {
+TEST_F(Locked, AnUntrustedLockFileAdmitsNoPlugin) {
   lock("nonsense\n");
   Runtime runtime(alone({folder_.path()}));
   EXPECT_EQ(info_of(runtime, "answer").reason, Reason::kBadLockFile);
@@ -86,7 +86,7 @@ TEST_F(Locked, TheFileGivenInCodeIsTheOneThatCounts) {
   EXPECT_EQ(info_of(other, "answer").reason, Reason::kBadLockFile);
 }
 
-TEST_F(Locked, APluginFromElsewhereMustBeListedToo) {
+TEST_F(Locked, APluginFromAnotherDirectoryMustBeListedToo) {
   lock(line(info_));
   Folder elsewhere;
   const std::string path = elsewhere.put("new_layout");
@@ -156,7 +156,7 @@ TEST_F(FromEnvironment, IsReadAgainOnRequest) {
   EXPECT_EQ(ask(runtime), 1);
 }
 
-TEST_F(FromEnvironment, HasNoSayWhereItIsNotRead) {
+TEST_F(FromEnvironment, IsIgnoredWhereItIsNotRead) {
   Folder folder;
   folder.put("answer");
   set(nullptr, folder.path().c_str());

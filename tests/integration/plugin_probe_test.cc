@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Probes: a library that would take the process down is found out in another one, and refused with what
+// Probes: a library that would crash the process is detected in a separate one, and refused with what
 // happened there.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -122,13 +122,13 @@ TEST_F(Probe, AGoodPluginLoadsAndWorks) {
   EXPECT_EQ(report.info.probed, true);
 }
 
-TEST_F(Probe, WhatAKernelReturnsOrThrowsIsForTheBreakersNotForTheProbe) {
+TEST_F(Probe, ErrorsOfAKernelDoNotFailAProbe) {
   Runtime runtime(probing(state_));
   EXPECT_TRUE(runtime.plugins().probe(folder_.put("behave_run_throws")).passed());
   EXPECT_TRUE(runtime.plugins().probe(folder_.put("behave_run_be_wrong")).passed());
 }
 
-TEST_F(Probe, ChangedTriesAFileOnceAndRemembersByDigest) {
+TEST_F(Probe, ChangedProbesAFileOnceAndRecordsTheDigest) {
   const std::string path = folder_.put("behave_query_crash");
   const RuntimeSettings settings = probing(state_, PluginProbe::kChanged);
   std::string first;
@@ -156,7 +156,7 @@ TEST_F(Probe, ChangedTriesAFileOnceAndRemembersByDigest) {
   EXPECT_TRUE(later.plugins().load(path).ok()) << "its pass is remembered";
 }
 
-TEST_F(Probe, WithoutItsProgramNothingIsLoadedInSilence) {
+TEST_F(Probe, WithoutItsProgramPluginsAreRefused) {
   const std::string path = folder_.put("answer");
   for (const char* program : {"/no/such/program", "relative", "/dev/null"}) {
     RuntimeSettings settings = probing(state_);
@@ -185,7 +185,7 @@ TEST_F(Probe, AProgramThatOthersCanWriteIsNotRun) {
   EXPECT_THAT(report.detail, HasSubstr("can be written by everybody"));
 }
 
-TEST_F(Probe, WhatTheManifestTellsNeedsNoProbe) {
+TEST_F(Probe, RefusalsByManifestNeedNoProbe) {
   Runtime runtime(probing(state_));
   const ProbeReport report = runtime.plugins().probe(folder_.put("abi_too_new"));
   EXPECT_EQ(report.reason, Reason::kAbiTooNew);
@@ -201,7 +201,7 @@ TEST_F(Probe, WhatALoadWouldRefuseHasTheSameReason) {
   EXPECT_FALSE(report.info.probed) << "a missing library may be there tomorrow";
 }
 
-TEST_F(Probe, KernelsForAnotherPluginsOpAreTriedWithIt) {
+TEST_F(Probe, KernelsForAnotherPluginsOpAreProbedWithThatPlugin) {
   folder_.put("answer"), folder_.put("kernel_only");
   RuntimeSettings settings = probing(state_);
   settings.plugins.paths = {folder_.path()};
@@ -210,14 +210,14 @@ TEST_F(Probe, KernelsForAnotherPluginsOpAreTriedWithIt) {
   EXPECT_EQ(info_of(runtime, "helper").state, PluginState::kLoaded);
 }
 
-TEST_F(Probe, LockFilesAreNoneOfItsBusiness) {
+TEST_F(Probe, LockFilesAreIgnored) {
   const std::string path = folder_.put("answer");
   folder_.put_bytes("", "yard.lock");  // lets nothing in
   Runtime runtime(probing(state_));
   EXPECT_TRUE(runtime.plugins().probe(path).passed());
 }
 
-TEST_F(Probe, WorksWhereNothingCanBeRemembered) {
+TEST_F(Probe, WorksWithoutAResultsFile) {
   RuntimeSettings settings = probing(state_, PluginProbe::kChanged);
   settings.plugins.state_directory = "/proc/nowhere";
   Runtime runtime(settings);
@@ -234,7 +234,7 @@ TEST_F(Probe, WorksInAProgramThatIgnoresItsChildren) {
   std::signal(SIGCHLD, before);
 }
 
-TEST_F(Probe, WhatTheLibraryStartedEndsWithIt) {
+TEST_F(Probe, ProcessesStartedByTheLibraryEndWithTheProbe) {
   const std::string path = folder_.put("behave_query_leave_a_child");
   Runtime runtime(probing(state_));
   EXPECT_FALSE(runtime.plugins().probe(path).passed());
@@ -251,7 +251,7 @@ TEST_F(Probe, WhatTheLibraryStartedEndsWithIt) {
   FAIL() << "something still runs " << path;
 }
 
-TEST_F(Probe, ManyThreadsMayAsk) {
+TEST_F(Probe, ManyThreadsMayProbe) {
   const std::string good = folder_.put("answer"), bad = folder_.put("behave_query_crash");
   Runtime runtime(probing(state_));
   std::vector<std::thread> threads;
@@ -272,7 +272,7 @@ class ProbeEnvironment : public Probe {
   }
 };
 
-TEST_F(ProbeEnvironment, SaysWhetherPluginsAreTriedUnlessTheProgramDoes) {
+TEST_F(ProbeEnvironment, SetsWhetherPluginsAreProbedUnlessTheProgramDoes) {
   const std::string path = folder_.put("behave_run_write_behind");
   ::setenv("YARD_PLUGIN_PROBE", "Changed", 1);
   Runtime runtime(settings());
@@ -287,7 +287,7 @@ TEST_F(ProbeEnvironment, SaysWhetherPluginsAreTriedUnlessTheProgramDoes) {
   EXPECT_TRUE(runtime.plugins().load(path).ok()) << "never is the default";
 }
 
-TEST_F(ProbeEnvironment, AWordThatMeansNothingIsReported) {
+TEST_F(ProbeEnvironment, AnInvalidWordIsReported) {
   ::setenv("YARD_PLUGIN_PROBE", "allways", 1);
   Runtime runtime(settings());
   ASSERT_EQ(runtime.problems().size(), 1u);
@@ -323,7 +323,7 @@ TEST_F(Probe, OnlyVerifiedPluginsLoadWhereThatIsRequired) {
   EXPECT_THAT(info_of(later, path).detail, HasSubstr("failed on"));
 }
 
-TEST_F(Probe, AMemoryThatOthersCanWriteVerifiesNothing) {
+TEST_F(Probe, AResultsFileThatOthersCanWriteIsIgnored) {
   const std::string path = folder_.put("answer");
   RuntimeSettings settings = alone();
   settings.plugins.require_verified = true, settings.plugins.state_directory = state_.path();

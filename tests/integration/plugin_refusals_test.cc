@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever is wrong with a file, a library or a path: it is refused in words, nothing of it stays, and the
-// runtime goes on.
+// Invalid files, libraries and paths are refused with a message, nothing of them stays, and the runtime
+// still works.
 #include <elf.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -120,7 +120,7 @@ const Bad kBad[] = {
 
 class BadPlugin : public ::testing::TestWithParam<Bad> {};
 
-TEST_P(BadPlugin, IsRefusedInWordsAndLeavesNothingBehind) {
+TEST_P(BadPlugin, IsRefusedWithAMessageAndLeavesNothingBehind) {
   const Bad& bad = GetParam();
   Folder folder;
   const std::string path = folder.put(bad.plugin);
@@ -179,7 +179,7 @@ TEST(HostileElf, CutAtEverySectionBoundary) {
     if (cut < good.size()) expect_refused(good.substr(0, cut), "cut at " + std::to_string(cut));
 }
 
-TEST(HostileElf, LiesInTheHeader) {
+TEST(HostileElf, InvalidHeaders) {
   const std::string good = read_file(built_plugin("answer"));
   const auto lie = [&](const char* what, auto change) {
     std::string bytes = good;
@@ -206,7 +206,7 @@ TEST(HostileElf, LiesInTheHeader) {
   lie("version", [](Elf64_Ehdr& h) { h.e_version = 77; });
 }
 
-TEST(HostileElf, LiesInTheSegments) {
+TEST(HostileElf, InvalidSegments) {
   std::string good = read_file(built_plugin("answer"));
   size_t cases = 0;
   for (size_t i = 0; i < header(good).e_phnum; ++i) {
@@ -244,7 +244,7 @@ TEST(HostileElf, LiesInTheSegments) {
   EXPECT_GT(cases, 20u);
 }
 
-TEST(HostileElf, LiesInTheNote) {
+TEST(HostileElf, InvalidNotes) {
   const std::string good = read_file(built_plugin("answer"));
   const size_t text = good.find("abi=0\n");
   ASSERT_NE(text, good.npos);
@@ -265,7 +265,7 @@ TEST(HostileElf, LiesInTheNote) {
 }
 
 // Looking never runs code, so any bytes may be looked at.
-TEST(HostileElf, RandomChangesAreSurvivedByLooking) {
+TEST(HostileElf, RandomChangesDoNotCrashInspection) {
   const std::string good = read_file(built_plugin("answer"));
   Folder folder;
   Runtime runtime({.builtin_backends = false, .environment = false, .plugins = alone().plugins});
@@ -301,7 +301,7 @@ Reason reason_for(Runtime& runtime, const std::string& path) {
   return info_of(runtime, path).reason;
 }
 
-TEST(Paths, ThatMeanSomethingElseElsewhereAreRefused) {
+TEST(Paths, ThatDependOnTheCurrentDirectoryAreRefused) {
   Runtime runtime(alone());
   EXPECT_EQ(reason_for(runtime, "plugins"), Reason::kRelativePath);
   EXPECT_EQ(reason_for(runtime, "./plugins"), Reason::kRelativePath);
@@ -327,7 +327,7 @@ TEST(Paths, ThatAreNotPluginsAreRefused) {
   EXPECT_EQ(reason_for(runtime, fs::canonical("/proc/self/exe").string()), Reason::kNotALibrary);
 }
 
-TEST(Paths, ThatOthersCanWriteAreRefusedUnlessAllowed) {
+TEST(Paths, WritableByOthersAreRefusedUnlessAllowed) {
   Folder folder;
   const std::string path = folder.put("answer");
   Runtime runtime(alone());

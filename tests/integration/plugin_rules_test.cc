@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules about what a plugin brings, which is opened after they have been read.
+// Rules about ops and kernels of a plugin, which is opened after they have been read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/log.h>
@@ -33,7 +33,7 @@ class PluginRules : public ::testing::Test {
   Runtime runtime_;
 };
 
-TEST_F(PluginRules, ConditionsAreJudgedWhenThePluginIsOpened) {
+TEST_F(PluginRules, ConditionsAreCheckedWhenThePluginIsOpened) {
   ASSERT_TRUE(load("dispatch_rules:\n"
                    "  - {operation: answer, kernel: default.answer, optional: true,\n"
                    "     conditions: {nn_gte: 8, n_gte: abc}}\n")
@@ -54,7 +54,7 @@ TEST_F(PluginRules, ConditionsAreJudgedWhenThePluginIsOpened) {
   EXPECT_THAT(logged, both);
 }
 
-TEST_F(PluginRules, ConditionsThatAreRightComeIntoForceInSilence) {
+TEST_F(PluginRules, ValidConditionsComeIntoForceWithoutMessages) {
   ASSERT_TRUE(load("dispatch_rules:\n"
                    "  - {operation: answer, kernel: default.answer, optional: true,\n"
                    "     conditions: {n_gte: 1}}\n")
@@ -66,7 +66,7 @@ TEST_F(PluginRules, ConditionsThatAreRightComeIntoForceInSilence) {
 }
 
 // A map names a kernel, it does not hold it: its plugin can be unloaded, and a plugin that comes back serves again.
-TEST_F(PluginRules, AStaticMapFollowsItsPluginInAndOut) {
+TEST_F(PluginRules, AStaticMapFollowsLoadingAndUnloadingOfItsPlugin) {
   ASSERT_TRUE(load("static_kernel_map: {answer: {kernel: default.answer, optional: true}}\n"
                    "settings: {mode: static}\n")
                   .ok());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a plugin: found, opened when it is needed, taken out, replaced, brought back.
+// The life of a plugin: found, opened when it is needed, unloaded, replaced, loaded again.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <yard/detail/sanitizers.h>
@@ -57,7 +57,7 @@ TEST(Plugins, AreOpenedByTheFirstCallOfTheirOpAndNoOther) {
   EXPECT_EQ(info_of(runtime, "old_layout").state, PluginState::kFound);
 }
 
-TEST(Plugins, EveryWayOfAskingForAnOpOpensWhatServesIt) {
+TEST(Plugins, EveryUseOfAnOpOpensItsPlugins) {
   Folder folder;
   folder.put("answer");
   int64_t out = 0, x = 0;
@@ -102,7 +102,7 @@ TEST(Plugins, AnOpInUseGetsThemWhenTheyAreFound) {
   EXPECT_EQ(ask(runtime), 3);
 }
 
-TEST(Plugins, KernelsForAnOpOfAnotherPluginBringThatPlugin) {
+TEST(Plugins, KernelsForAnOpOfAnotherPluginLoadThatPlugin) {
   Folder folder;
   folder.put("kernel_only", "a_helper"), folder.put("answer", "b_answer");
   Runtime runtime(alone({folder.path()}));
@@ -128,7 +128,7 @@ TEST(Plugins, AreOpenedForTheGroupsAndHooksTheyServe) {
   EXPECT_EQ(info_of(runtime, "with_a_hook").state, PluginState::kLoaded);
 }
 
-TEST(Plugins, LoadingTwiceIsFine) {
+TEST(Plugins, LoadingTwiceIsAccepted) {
   Folder folder;
   const std::string path = folder.put("answer");
   Runtime runtime(alone());
@@ -141,7 +141,7 @@ TEST(Plugins, LoadingTwiceIsFine) {
   EXPECT_EQ(runtime.list().find_op("answer")->kernels.size(), 1u);
 }
 
-TEST(Plugins, UnloadTakesTheCodeOutAndTheNewFileRuns) {
+TEST(Plugins, UnloadRemovesTheCodeAndTheNewFileRuns) {
   Folder folder;
   folder.put("answer");
   Runtime runtime(alone({folder.path()}));
@@ -176,7 +176,7 @@ TEST(Plugins, StartAndStopComeInPairsAndOnce) {
             "start answer 1.0\nstop answer 1.0\nstart answer 1.0\nstop answer 1.0\n");
 }
 
-TEST(Plugins, WhoUsesAKernelKeepsItAndLoadingAgainSharesTheLibrary) {
+TEST(Plugins, AKernelInUseIsKeptAndLoadingAgainSharesTheLibrary) {
   Folder folder;
   folder.put("answer");
   ::setenv("PLUGIN_DIARY", folder.file("diary").c_str(), 1);
@@ -198,7 +198,7 @@ TEST(Plugins, WhoUsesAKernelKeepsItAndLoadingAgainSharesTheLibrary) {
   EXPECT_EQ(read_file(folder.file("diary")), "start answer 1.0\nstop answer 1.0\n");
 }
 
-TEST(Plugins, AreRefusedToGoWhileOthersDependOnThem) {
+TEST(Plugins, CannotBeUnloadedWhileOthersDependOnThem) {
   Folder folder;
   folder.put("answer"), folder.put("kernel_only");
   Runtime runtime(alone({folder.path()}));
@@ -213,7 +213,7 @@ TEST(Plugins, AreRefusedToGoWhileOthersDependOnThem) {
   EXPECT_TRUE(runtime.plugins().unload("answer").ok());
 }
 
-TEST(Plugins, ThatCannotGoArePinnedWithTheCause) {
+TEST(Plugins, ThatCannotBeClosedArePinnedWithTheCause) {
   Folder folder;
   folder.put("pinned_thread");
 #if defined(__GNUC__) && !defined(__clang__)
@@ -239,7 +239,7 @@ TEST(Plugins, ThatCannotGoArePinnedWithTheCause) {
 }
 
 // Work on a device may outlast its call.
-TEST(Plugins, AreAskedWhetherTheirWorkHasEndedBeforeTheyGo) {
+TEST(Plugins, AreQuiescedBeforeTheyAreClosed) {
   Folder folder;
   folder.put("quiet");
   folder.put("restless");
@@ -260,7 +260,7 @@ TEST(Plugins, AreAskedWhetherTheirWorkHasEndedBeforeTheyGo) {
             "start restless 1.0\nquiesce restless 1.0\n");
 }
 
-TEST(Plugins, OfTwoRuntimesDoNotMeet) {
+TEST(Plugins, OfTwoRuntimesAreIndependent) {
   Folder folder;
   folder.put("answer");
   Runtime one(alone({folder.path()}));
@@ -321,7 +321,7 @@ TEST(Plugins, LoadFromAnyThreadOnceEach) {
 }
 
 #if !defined(YARD_UNDER_TSAN)
-TEST(Plugins, StayInAChildOfForkWhichCanLoadMore) {
+TEST(Plugins, StayLoadedInAForkedChildWhichCanLoadMore) {
   Folder folder;
   folder.put("answer"), folder.put("old_layout");
   Runtime runtime(alone({folder.path()}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A set-uid program obeys none of the paths in the environment of whoever starts it. Needs root, to make one.
+// A set-uid program ignores the paths in its user's environment. Needs root, to make one.
 #include <gmock/gmock.h>
 #include <grp.h>
 #include <sys/stat.h>

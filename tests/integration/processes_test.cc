@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other processes: programs that are started while the runtime works get none of its files; forked children go on
-// with what the parent watched and recorded; tickets of the parent do not keep them waiting. What a child can do at
-// once stands in fork_test.cc.
+// Other processes: programs that are started inherit none of the runtime's files; forked children keep watching and
+// recording; tickets of the parent do not block them. See also fork_test.cc.
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -158,7 +157,7 @@ class Processes : public ::testing::Test {
   const std::string rules_, record_;
 };
 
-TEST_F(Processes, AProgramThatIsStartedGetsNoneOfOurFiles) {
+TEST_F(Processes, AStartedProgramInheritsNoFiles) {
   const auto before = files_of(Way::kSpawn);
   use_everything();
   for (const Way way : {Way::kVfork, Way::kSpawn, Way::kFork}) EXPECT_EQ(files_of(way), before);
@@ -166,7 +165,7 @@ TEST_F(Processes, AProgramThatIsStartedGetsNoneOfOurFiles) {
   EXPECT_EQ(files_of(Way::kForkAndCall, [&] { ran(), ask(runtime()); }), before);
 }
 
-TEST_F(Processes, NorWhileFilesAreOpenedAndClosed) {
+TEST_F(Processes, AStartedProgramInheritsNoFilesWhileTheyAreOpenedAndClosed) {
   const auto before = files_of(Way::kSpawn);
   use_everything();
   const std::string path = plugins_.put("of_a_group");
@@ -211,7 +210,7 @@ TEST_F(Processes, StartingProgramsDisturbsNoCall) {
 
 // ---- Forked children ----
 
-TEST_F(Processes, AChildWatchesAgainWithItsFirstCall) {
+TEST_F(Processes, AChildWatchesAgainAfterItsFirstCall) {
   use_everything();
   EXPECT_TRUE(true_in_child([&] {
     EXPECT_EQ(threads_here(), 1u) << "nothing begins by itself";
@@ -227,7 +226,7 @@ TEST_F(Processes, AChildWatchesAgainWithItsFirstCall) {
 }
 
 // In a child as well, so that no test here is the first to use that runtime.
-TEST_F(Processes, AChildBornWhileTheSharedRuntimeIsMadeMakesItsOwn) {
+TEST_F(Processes, AChildForkedWhileTheSharedRuntimeIsMadeMakesItsOwn) {
   EXPECT_TRUE(true_in_child([] {
     static std::atomic<bool> begun{false}, go_on{false};
     ::setenv("YARD_STRICT", "perhaps", 1);
@@ -246,7 +245,7 @@ TEST_F(Processes, AChildBornWhileTheSharedRuntimeIsMadeMakesItsOwn) {
   }));
 }
 
-TEST_F(Processes, AChildThatWasToldNotToDoesNotWatch) {
+TEST_F(Processes, AChildDoesNotWatchAfterUnwatch) {
   use_everything();
   EXPECT_TRUE(true_in_child([&] {
     runtime().unwatch_config();
@@ -257,7 +256,7 @@ TEST_F(Processes, AChildThatWasToldNotToDoesNotWatch) {
   }));
 }
 
-TEST_F(Processes, AChildBornInsideAKernelOnAnotherThreadHasItsScopeAndItsOwnFiles) {
+TEST_F(Processes, AChildForkedInsideAKernelOnAnotherThreadHasItsScopeAndItsOwnFiles) {
   static std::function<void()> inside;
   yard_kernel_t forks = kernel_of("copy", "forks", 3, 5);
   forks.run = [](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
@@ -314,7 +313,7 @@ TEST_F(Processes, ATicketPendingAtAForkIsDoneInTheChild) {
   EXPECT_TRUE(t.wait(seconds(10)).ok());
 }
 
-TEST_F(Processes, NotBeforeTheChildIsOutOfTheCallItWasBornIn) {
+TEST_F(Processes, ATicketIsNotDoneBeforeTheChildHasLeftItsCall) {
   fault::FaultKernel forks{{.op = "copy", .id = "fault.forks", .backend = "test", .priority = 900}};
   ASSERT_TRUE(bare_.add(forks.descriptor()).ok());
   pid_t child = -1;
@@ -339,7 +338,7 @@ TEST_F(Processes, NotBeforeTheChildIsOutOfTheCallItWasBornIn) {
 }
 
 // Its calls may be the last that hold a recording which has ended meanwhile: its thread and its file are the parent's.
-TEST_F(Processes, NorDoesARecordingThatHasEnded) {
+TEST_F(Processes, AnEndedRecordingDoesNotBlockAChild) {
   fault::FaultKernel forks{{.op = "copy", .id = "fault.forks", .backend = "test", .priority = 900}};
   ASSERT_TRUE(bare_.add(forks.descriptor()).ok());
   runtime().record_to(record_).or_throw();
@@ -364,7 +363,7 @@ TEST_F(Processes, NorDoesARecordingThatHasEnded) {
 }
 
 // In a namespace of its own a child may have the number that its parent has in another.
-TEST_F(Processes, AChildIsToldFromItsParentThoughItHasTheSameNumber) {
+TEST_F(Processes, AChildIsDistinguishedFromAParentWithTheSameProcessId) {
   use_everything();
   const bool can = true_in_child([] { return ::unshare(CLONE_NEWPID) == 0; });
   if (!can) GTEST_SKIP() << "no namespaces for processes here";
@@ -381,7 +380,7 @@ TEST_F(Processes, AChildIsToldFromItsParentThoughItHasTheSameNumber) {
   }));
 }
 
-TEST_F(Processes, NorDoesAPluginThatWasBeingUnloadedKeepAChildWaiting) {
+TEST_F(Processes, APluginBeingUnloadedDoesNotBlockAChild) {
   fault::FaultKernel slow{{.op = "answer", .id = "fault.slow", .backend = "test", .priority = 900},
                           {.blocks = true}};
   use_everything();

@@ -19,7 +19,7 @@ constexpr double kFloats[] = {0, 0.5, 1, std::numeric_limits<double>::quiet_NaN(
 
 }  // namespace
 
-// `spot` keeps the addresses of different arguments far apart; nobody follows them.
+// `spot` keeps the addresses of different arguments far apart; they are never dereferenced.
 TensorView World::tensor(const op::Param& p, size_t arg, uint64_t spot) {
   std::vector<int64_t> shape;
   for (const op::Dim& d : p.dims) {

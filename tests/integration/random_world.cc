@@ -182,7 +182,7 @@ std::unique_ptr<RandomKernel> World::make_kernel(int number) {
 
 void World::add_limits(RandomKernel& k) {
   const auto name = [&](const std::string& n) { return k.names.emplace_back(n).c_str(); };
-  // Some take everything, so that most calls have somebody to run them.
+  // Some accept every call, so that most calls have a kernel.
   for (size_t n = random_.chance(35) ? 0 : 1 + random_.below(3); n > 0; --n) {
     yard_limit_t l{};
     l.kind = static_cast<uint32_t>(1 + random_.below(12));

@@ -47,7 +47,7 @@ struct RandomKernel {
   yard_kernel_t d{};
 };
 
-// One call: arguments over addresses that nobody follows.
+// One call: arguments over addresses that are never dereferenced.
 struct RandomCall {
   std::vector<yard_value_t> args;
   std::deque<TensorView> tensors;
@@ -112,7 +112,7 @@ uint64_t mix(uint64_t h, uint64_t v);
 // Modes that every world has.
 inline constexpr const char* kWorldModes[] = {"some_fields", "everything"};
 
-// Which kernels ran on this thread, by number, since somebody cleared it; and what they return.
+// Which kernels ran on this thread, by number, since it was cleared; and what they return.
 extern thread_local std::vector<int> t_ran_kernels;
 extern thread_local int32_t t_answer;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recordings: which calls are in them, what they cost when there is none, files that cannot be written, fork.
+// Recordings: which calls they contain, files that cannot be written, fork.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -99,7 +99,7 @@ TEST_F(Record, CountsDistinctCalls) {
   EXPECT_EQ(runtime().recording().path, "");
 }
 
-TEST_F(Record, SeesEveryWayOfCallingButFrozenHandles) {
+TEST_F(Record, ContainsEveryKindOfCallExceptFrozenHandles) {
   runtime().record_to(path_).or_throw();
   call(4);                                                                       // typed
   call(4);                                                                       // remembered
@@ -133,7 +133,7 @@ TEST_F(Record, CountsCallsInTheRolloutOnce) {
   EXPECT_EQ(runtime().recording().calls, 7u);
 }
 
-TEST_F(Record, SeesBoundHandlesWheneverTheyWereBound) {
+TEST_F(Record, ContainsBoundHandlesWheneverTheyWereBound) {
   Runtime& shared = Runtime::shared();
   Changes c;
   c.add_backend(backend_of("test")).add_op(op_of(kSchema));
@@ -150,7 +150,7 @@ TEST_F(Record, SeesBoundHandlesWheneverTheyWereBound) {
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[16], by=0)@cpu", 3)));
 }
 
-TEST_F(Record, HoldsWhatAChoiceMayDependOn) {
+TEST_F(Record, ContainsWhatAChoiceMayDependOn) {
   runtime().set_labels({{"model", "m1"}}).or_throw();
   runtime().record_to(path_).or_throw();
   call(4);
@@ -191,7 +191,7 @@ TEST_F(Record, AddsUpWhatSeveralThreadsCall) {
   for (const auto& [spec, count] : calls) EXPECT_EQ(count, 400) << spec;
 }
 
-TEST_F(Record, IsWrittenWhileItGoesOn) {
+TEST_F(Record, IsWrittenPeriodically) {
   runtime().record_to(path_).or_throw();
   EXPECT_FALSE(fs::exists(path_));  // what was there stays until there is a call
   call(4);
@@ -199,7 +199,7 @@ TEST_F(Record, IsWrittenWhileItGoesOn) {
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 1)));
 }
 
-TEST_F(Record, GoesToAnotherFileWithoutLosingTheFirst) {
+TEST_F(Record, SwitchesFilesWithoutLosingTheFirst) {
   const std::string other = folder_ / "other.txt";
   runtime().record_to(path_).or_throw();
   call(4);
@@ -211,7 +211,7 @@ TEST_F(Record, GoesToAnotherFileWithoutLosingTheFirst) {
   EXPECT_THAT(read(other), ElementsAre(Pair("noted(f32[8], by=0)@cpu", 1)));
 }
 
-TEST_F(Record, TellsAtOnceOfAFileThatCannotBeWritten) {
+TEST_F(Record, ReportsAtOnceAFileThatCannotBeWritten) {
   EXPECT_THAT(runtime().record_to("").to_string(), HasSubstr("expected a path"));
   const std::string nowhere = folder_ / "no/such/folder/calls.txt";
   const Status s = runtime().record_to(nowhere);
@@ -245,7 +245,7 @@ TEST_F(Record, EndsWithItsRuntime) {
   EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[4], by=0)@cpu", 1)));
 }
 
-TEST_F(Record, IsAskedForByTheEnvironment) {
+TEST_F(Record, IsStartedByTheEnvironment) {
   ::setenv("YARD_RECORD", path_.c_str(), 1);
   RuntimeSettings settings;
   Runtime r(settings);
@@ -262,7 +262,7 @@ TEST_F(Record, IsAskedForByTheEnvironment) {
   EXPECT_EQ(r.recording().path, "");
 }
 
-TEST_F(Record, NamesTheProcessWhereThePathAsksForIt) {
+TEST_F(Record, PutsTheProcessIdIntoThePath) {
   runtime().record_to(folder_ / "calls.%p.txt").or_throw();
   call(4);
   runtime().stop_recording().or_throw();
@@ -270,7 +270,7 @@ TEST_F(Record, NamesTheProcessWhereThePathAsksForIt) {
 }
 
 // A child has a file of its own; the parent's counts are not in it.
-TEST_F(Record, GoesOnInAChildOfForkUnderAnotherName) {
+TEST_F(Record, ContinuesInAForkedChildUnderAnotherName) {
   runtime().record_to(path_).or_throw();
   call(4);
   const pid_t child = ::fork();
@@ -293,7 +293,7 @@ TEST_F(Record, GoesOnInAChildOfForkUnderAnotherName) {
 }
 
 // What a rule file has recorded ends with the file's word for it, however the path is written.
-TEST_F(Record, IsTheFilesToChangeAndToEnd) {
+TEST_F(Record, IsChangedAndEndedByTheFile) {
   const std::string own = folder_ / ("file." + std::to_string(::getpid()) + ".txt");
   Config says;
   for (const char* name : {"file.%p.txt", "plain.txt"}) {
@@ -328,7 +328,7 @@ TEST_F(Record, IsTheFilesToChangeAndToEnd) {
   EXPECT_EQ(runtime().recording().path, folder_ / "mine.txt");
 }
 
-// The process ends by exit() and nobody stops the recording: the thread writes what is left.
+// The process ends by exit() without stopping the recording: the thread writes the rest.
 TEST_F(Record, IsWrittenWhenTheProcessEnds) {
 #if defined(YARD_UNDER_ASAN)
   GTEST_SKIP() << "what a forked child leaves behind on purpose would count as leaks at its exit";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writers replace a watched file hundreds of times (good, bad, half-written) while readers call. Every call obeys
-// one good version whole, and the last good write is in force at the end.
+// exactly one valid version, and the last valid write is in force at the end.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -165,7 +165,7 @@ TEST_P(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
 }
 
 // The program changes the rules at the same time, and goes back.
-TEST(ReloadStormOfThePrograms, ChangesFromEverywhereAreWhole) {
+TEST(ReloadStormOfThePrograms, ConcurrentChangesAreAtomic) {
   const base::TempFolder folder;
   const std::string file = folder / "rules.yaml";
   base::replace(file, "version: '1.0'\n");

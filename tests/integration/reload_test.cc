@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rule file that changes while the program runs: what comes into force, what is refused, and what is told.
+// A rule file that changes while the program runs: which versions come into force, are refused and are reported.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -66,7 +66,7 @@ TEST_P(ReloadBy, FollowsALinkThatIsSwapped) {
   EXPECT_TRUE(becomes(3));
 }
 
-TEST_P(ReloadBy, KeepsTheLastGoodRulesWhenTheFileGoes) {
+TEST_P(ReloadBy, KeepsTheLastValidRulesWhenTheFileIsDeleted) {
   base::replace(file_, locked("default.b"));
   rt_.watch_config(file_, quick(GetParam())).or_throw();
   fs::remove(file_);
@@ -81,7 +81,7 @@ TEST_P(ReloadBy, KeepsTheLastGoodRulesWhenTheFileGoes) {
   EXPECT_TRUE(eventually([&] { return rt_.problems().empty(); }));
 }
 
-TEST_F(Reload, TakesAFileThatComesLater) {
+TEST_F(Reload, LoadsAFileThatIsCreatedLater) {
   const Status s = rt_.watch_config(file_, quick());
   EXPECT_THAT(s.to_string(), HasSubstr("No such file"));
   EXPECT_EQ(ran(), 1);
@@ -116,7 +116,7 @@ TEST_F(Reload, ReportsABadFileOnceWithAllItsErrors) {
   EXPECT_EQ(ran(), 3);
 }
 
-TEST_F(Reload, TakesARefusedFileOnceItMakesSense) {
+TEST_F(Reload, LoadsARefusedFileOnceItIsValid) {
   base::replace(file_, locked("default.d"));
   EXPECT_FALSE(rt_.watch_config(file_, quick()).ok());
   bare_.add(kernel_of("step", "default.d", 4)).or_throw();
@@ -124,7 +124,7 @@ TEST_F(Reload, TakesARefusedFileOnceItMakesSense) {
   EXPECT_TRUE(becomes(4));
 }
 
-// LayerZero lets ids through that nobody has registered; the calls fail later.
+// LayerZero accepts ids that are not registered; the calls fail later.
 TEST_F(Reload, PeersDefectUnknownKernelIdsPassValidation) {
   for (const char* text :
        {"kernel_locks: {step: flash_v9}", "fallback_chains: {step: [flash_v9]}",
@@ -233,7 +233,7 @@ TEST_F(Reload, AFileThatLeavesHotReloadIsNotWatched) {
   EXPECT_EQ(ran(), 3);
 }
 
-TEST_F(Reload, WhatTheProgramWatchesStaysWatchedWhateverTheMode) {
+TEST_F(Reload, FilesWatchedByTheProgramStayWatchedInAnyMode) {
   base::replace(file_, locked("default.b", "settings: {mode: hot_reload}\n"));
   rt_.watch_config(file_, quick()).or_throw();
   rt_.load_config(file_).or_throw();
@@ -263,7 +263,7 @@ TEST_F(Reload, ARefusalIsLoggedInFullEachTime) {
   set_log_sink({});
 }
 
-TEST_F(Reload, AChildOfForkGoesOnWithoutTheThreads) {
+TEST_F(Reload, AForkedChildContinuesWithoutTheThreads) {
   base::replace(file_, locked("default.b"));
   rt_.watch_config(file_, quick()).or_throw();
   ASSERT_TRUE(told(1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a reload of a thousand rules takes, and what callers feel of it. Times are printed; what is asserted are
-// ratios within one run.
+// The time of a reload of a thousand rules, and its effect on callers. Times are printed; only ratios within one run
+// are checked.
 #include <gtest/gtest.h>
 #include <time.h>
 

@@ -37,7 +37,7 @@ TEST_F(ReloadWatch, AChangeOfTheOldFileDoesNotOvertakeTheNewOne) {
   EXPECT_EQ(ran(), 2);
 }
 
-TEST_F(ReloadWatch, AFileThatIsRefusedTakesNoWatchOver) {
+TEST_F(ReloadWatch, ARefusedFileDoesNotReplaceTheWatch) {
   base::replace(file_, locked("default.a", kHot));
   rt_.load_config(file_).or_throw();
   base::replace(other_, locked("default.x", kHot));
@@ -119,7 +119,7 @@ TEST_F(ReloadWatch, AFileThatReturnsUnchangedDoesNotUndoARollback) {
   EXPECT_TRUE(becomes(1));
 }
 
-TEST_F(ReloadWatch, AFileThatReturnsUnchangedIsTold) {
+TEST_F(ReloadWatch, AFileThatIsRestoredUnchangedIsReported) {
   base::replace(file_, locked("default.b"));
   rt_.watch_config(file_, quick()).or_throw();
   std::filesystem::remove(file_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How rules in rollout are judged, who ends the rollout, and when there is none.
+// How rules in rollout are judged, what ends a rollout, and when there is none.
 #include <atomic>
 #include <thread>
 
@@ -41,7 +41,7 @@ TEST_F(RolloutJudged, RulesAreInForceAtOnceWhereThereAreNone) {
   EXPECT_FALSE(saw(Kind::kRollout));
 }
 
-TEST_F(RolloutJudged, RulesThatAreRefusedDoNotTouchTheRolloutThatRuns) {
+TEST_F(RolloutJudged, RefusedRulesDoNotAffectTheActiveRollout) {
   Config c = rules(50, 0.5);
   c.rollout->max_slowdown = 1000;
   bare_.runtime.set_config(c).or_throw();
@@ -52,7 +52,7 @@ TEST_F(RolloutJudged, RulesThatAreRefusedDoNotTouchTheRolloutThatRuns) {
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(call());
 }
 
-TEST_F(RolloutJudged, RulesWhoseModeGoesMeanwhileAreTakenBack) {
+TEST_F(RolloutJudged, RulesWhoseModeIsRemovedAreWithdrawn) {
   ModeProvider mode;
   mode.reads.emplace();
   mode.plan = [](const ModeCall&) { return std::vector<std::string>{"fault.new"}; };
@@ -74,7 +74,7 @@ TEST_F(RolloutJudged, CallsThatFindNoKernelCount) {
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(try_call(200).ok());
 }
 
-TEST_F(RolloutJudged, WhatWouldLeaveACallWithoutAKernelIsNotPutInForce) {
+TEST_F(RolloutJudged, RulesThatWouldLeaveACallWithoutAKernelAreNotPutInForce) {
   bare_.runtime.set_config(only_few(1e-9, 2)).or_throw();
   EXPECT_TRUE(try_call(200).ok());  // seen since the rules were checked, and not in rollout
   ASSERT_TRUE(ends_by(Kind::kTakenBack));
@@ -82,7 +82,7 @@ TEST_F(RolloutJudged, WhatWouldLeaveACallWithoutAKernelIsNotPutInForce) {
   EXPECT_TRUE(try_call(200).ok());
 }
 
-TEST_F(RolloutJudged, AFewCallsAreEnoughWhenTheTimeIsOver) {
+TEST_F(RolloutJudged, FewCallsSufficeAtTheEnd) {
   new_.set({.code = YARD_FAULT, .message = "new and broken"});
   bare_.runtime.set_config(rules(100, 2)).or_throw();
   for (int i = 0; i < 5; ++i) call();
@@ -90,7 +90,7 @@ TEST_F(RolloutJudged, AFewCallsAreEnoughWhenTheTimeIsOver) {
   EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("5 of 5 calls"));
 }
 
-TEST_F(RolloutJudged, RulesThatNoCallHasTriedComeIntoForce) {
+TEST_F(RolloutJudged, RulesWithoutAnyCallComeIntoForce) {
   bare_.runtime.set_config(rules(100, 0.1)).or_throw();
   ASSERT_TRUE(ends_by(Kind::kReloaded));
 }

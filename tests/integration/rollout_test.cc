@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules in rollout: a share of the calls goes by them, and bad ones are taken back by themselves.
+// Rules in rollout: a share of the calls uses them, and bad ones are withdrawn automatically.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace yard::testing {
 namespace {
 
-TEST_F(RolloutOf, TheShareOfCallsIsMet) {
+TEST_F(RolloutOf, TheShareOfCallsIsAccurate) {
   ASSERT_TRUE(bare_.runtime.set_config(patient_rules(25, 3600)).ok());
   int in_rollout = 0;
   for (int i = 0; i < 4000; ++i) in_rollout += call() ? 1 : 0;
@@ -22,7 +22,7 @@ TEST_F(RolloutOf, TheShareOfCallsIsMet) {
   EXPECT_EQ(bare_.runtime.config(), Config());
 }
 
-TEST_F(RolloutOf, CallsThatTakeTurnsAllHaveTheirShare) {
+TEST_F(RolloutOf, AlternatingCallsAllHaveTheirShare) {
   ASSERT_TRUE(bare_.runtime.set_config(patient_rules(50, 3600)).ok());
   int small = 0, large = 0;
   for (int i = 0; i < 1000; ++i) small += call(4) ? 1 : 0, large += call(64) ? 1 : 0;
@@ -39,14 +39,14 @@ TEST_F(RolloutOf, ThreadsOfFewCallsHaveTheirShare) {
   EXPECT_NEAR(static_cast<double>(new_.calls()), 150, 75);
 }
 
-TEST_F(RolloutOf, GoodRulesAreInForceForAllAfterTheirTime) {
+TEST_F(RolloutOf, GoodRulesAreInForceForAllAtTheEnd) {
   ASSERT_TRUE(bare_.runtime.set_config(patient_rules(10, 0.2)).ok());
   ASSERT_TRUE(call_until(ConfigEvent::Kind::kReloaded));
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(call());
   EXPECT_EQ(bare_.runtime.config_history().size(), 2u);
 }
 
-TEST_F(RolloutOf, RulesWhoseKernelsFailAreTakenBackWithinTheirTime) {
+TEST_F(RolloutOf, RulesWhoseKernelsFailAreWithdrawnInTime) {
   new_.set({.code = YARD_FAULT, .message = "new and broken"});
   ASSERT_TRUE(bare_.runtime.set_config(rules(50, 3600)).ok());
   ASSERT_TRUE(call_until(ConfigEvent::Kind::kTakenBack));  // and every call went well
@@ -55,14 +55,14 @@ TEST_F(RolloutOf, RulesWhoseKernelsFailAreTakenBackWithinTheirTime) {
   EXPECT_EQ(bare_.runtime.config_history().size(), 1u);
 }
 
-TEST_F(RolloutOf, SlowRulesAreTakenBack) {
+TEST_F(RolloutOf, SlowRulesAreWithdrawn) {
   new_.set({.delay = milliseconds(2)});
   ASSERT_TRUE(bare_.runtime.set_config(rules(50, 3600)).ok());
   ASSERT_TRUE(call_until(ConfigEvent::Kind::kTakenBack));
   EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("times as long"));
 }
 
-TEST_F(RolloutOf, OnlyCallsWithItsLabelsGoInTheRollout) {
+TEST_F(RolloutOf, OnlyCallsWithItsLabelsTakePart) {
   Config c = rules(100, 3600);
   c.rollout->labels = {{"tenant", "beta"}};
   ASSERT_TRUE(bare_.runtime.set_config(c).ok());
@@ -89,7 +89,7 @@ TEST_F(RolloutOf, OtherRulesEndARollout) {
   EXPECT_FALSE(call());
 }
 
-TEST_F(RolloutOf, WhatThePolicySaysHoldsInTheRolloutToo) {
+TEST_F(RolloutOf, ThePolicyAppliesInTheRolloutToo) {
   ASSERT_TRUE(bare_.runtime.set_config(rules(100, 3600)).ok());
   EXPECT_TRUE(call());
   Policy p;
@@ -98,7 +98,7 @@ TEST_F(RolloutOf, WhatThePolicySaysHoldsInTheRolloutToo) {
   EXPECT_FALSE(call());
 }
 
-TEST_F(RolloutOf, NumbersThatMeanNothingAreRefused) {
+TEST_F(RolloutOf, InvalidNumbersAreRefused) {
   Config c = rules(0, 1);
   const Status s = bare_.runtime.set_config(c);
   EXPECT_EQ(s.code(), Code::kInvalidArgument);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rule files in force: what they choose, what they leave alone, and what a bad one changes.
+// Rule files in force: their choices, what they do not affect, and that an invalid file changes nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/log.h>
@@ -51,7 +51,7 @@ class Rules : public ::testing::Test {
   std::vector<ConfigProblem> problems_;
 };
 
-TEST_F(Rules, ChooseByWhatTheCallIs) {
+TEST_F(Rules, ChooseByPropertiesOfTheCall) {
   load(R"(
 version: "1.0"
 dispatch_rules:
@@ -84,7 +84,7 @@ TEST_F(Rules, AreExplained) {
   EXPECT_EQ(explain(63).selected, "default.a");
 }
 
-TEST_F(Rules, ThatNameAKernelThatCannotGoOnToTheNext) {
+TEST_F(Rules, ThatNameAnUnableKernelAreSkipped) {
   yard_kernel_t d = kernel_of("step", "default.d", 4, 1);
   yard_limit_t limit{};
   limit.kind = YARD_LIMIT_MAX, limit.field = "seq_len", limit.a = 100;
@@ -102,7 +102,7 @@ dispatch_rules:
 }
 
 // A decode loop: one plan for each side of the rule, not one for each length.
-TEST_F(Rules, TellApartOnlyWhatTheyRead) {
+TEST_F(Rules, DistinguishOnlyWhatTheyRead) {
   load(R"(
 version: "1.0"
 dispatch_rules:
@@ -154,7 +154,7 @@ score:
   EXPECT_THAT(explain(10).candidates[1].detail, HasSubstr("priority 150 against 155"));
 }
 
-TEST_F(Rules, SayWhatIsTriedAfterTheFirstChoice) {
+TEST_F(Rules, SetTheFallbackOrder) {
   load(R"(
 version: "1.0"
 defaults: {fallback_policy: default.c}
@@ -173,7 +173,7 @@ fallback_chains: {step: [default.a, default.b]}
   EXPECT_THAT(r.fallbacks, ElementsAre("default.b", "default.c"));
 }
 
-TEST_F(Rules, LocksDeniesAndAllowsCount) {
+TEST_F(Rules, LocksDeniesAndAllowsApply) {
   load("version: '1.0'\nkernel_locks: {step: default.c}\n").or_throw();
   EXPECT_EQ(explain(4).selected, "default.c");
   load("version: '1.0'\nkernel_locks: {step: default.c}\nkernel_denies: ['*.c']\n").or_throw();
@@ -225,7 +225,7 @@ TEST_F(Rules, ModesAreSettingsToo) {
   EXPECT_EQ(ran(4), 1);
 }
 
-TEST_F(Rules, SettingsOfTheCacheCount) {
+TEST_F(Rules, SettingsOfTheCacheApply) {
   load("version: '1.0'\nsettings: {cache: {enabled: false}}\n").or_throw();
   EXPECT_EQ(ran(4), 1);
   EXPECT_EQ(ran(4), 1);
@@ -264,7 +264,7 @@ TEST_F(Rules, LimitTheFallbacks) {
   EXPECT_EQ(tried(), 1);
 }
 
-TEST_F(Rules, ThatMakeNoSenseChangeNothing) {
+TEST_F(Rules, ThatAreInvalidChangeNothing) {
   load("version: '1.0'\nkernel_locks: {step: default.b}\n").or_throw();
   EXPECT_EQ(ran(4), 2);
   EXPECT_FALSE(load(R"(
@@ -295,7 +295,7 @@ TEST(PeersDefects, AMissingConfigurationFileIsReported) {
   EXPECT_THAT(named.problems()[0].message, HasSubstr("/nowhere/else.yaml"));
 }
 
-TEST_F(Rules, HoldForOpsThatComeLater) {
+TEST_F(Rules, ApplyToOpsThatAreRegisteredLater) {
   load(
       "version: '1.0'\ndispatch_rules: [{operation: later, kernel: default.y, optional: true, "
       "conditions: {n_gte: 8}}]\n")
@@ -309,7 +309,7 @@ TEST_F(Rules, HoldForOpsThatComeLater) {
   EXPECT_EQ(bare_.runtime.resolve("later(f32[8])").value().kernel, "default.y");
 }
 
-TEST_F(Rules, OnOpsThatComeLaterAreJudgedThen) {
+TEST_F(Rules, OnOpsThatAreRegisteredLaterAreCheckedThen) {
   load(
       "version: '1.0'\ndispatch_rules:\n  - {operation: later, kernel: default.y, optional: true, "
       "conditions: {nn_gte: 8}}\n  - {operation: 'late*', kernel: default.y, optional: true, "
@@ -381,7 +381,7 @@ score:
   EXPECT_THAT(explain(63).candidates[0].scores, SizeIs(1));
 }
 
-TEST_F(Rules, ThatSayWhatIsTriedNextAreExplained) {
+TEST_F(Rules, ThatSetTheFallbackOrderAreExplained) {
   load("version: '1.0'\nfallback_chains:\n  step: [default.c]\n").or_throw();
   Explanation e = explain(64);
   ASSERT_EQ(e.candidates[1].id, "default.c");
@@ -399,7 +399,7 @@ TEST_F(Rules, ThatSayWhatIsTriedNextAreExplained) {
 }
 
 // The file of the system that had them first, with its ops and kernels.
-TEST(PeersRules, LoadAsTheyStand) {
+TEST(PeersRules, LoadUnchanged) {
   Bare bare(
       "attention.causal(out!: T[batch, seq, dim], q: T[batch, seq, dim]) where T in {f16, bf16, "
       "f32}");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scopes: they belong to the thread, nest, follow the process in what they do not say, and leave nothing
-// behind.
+// Scopes: they belong to the thread, nest, follow the process in unset fields, and leave nothing behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/policy.h>
@@ -44,7 +43,7 @@ class Scopes : public ::testing::Test {
   Floats out_{8}, x_{8};
 };
 
-TEST_F(Scopes, HoldUntilTheEndOfTheBlock) {
+TEST_F(Scopes, ApplyUntilTheEndOfTheBlock) {
   EXPECT_EQ(ran(), 2);
   for (int i = 0; i < 3; ++i) {
     {
@@ -89,7 +88,7 @@ TEST_F(Scopes, Nest) {
   EXPECT_EQ(ran(), 3);
 }
 
-TEST_F(Scopes, FollowWhatTheyDoNotSay) {
+TEST_F(Scopes, UnsetFieldsFollowTheProcess) {
   const ScopedPolicy in(Scope().deny_vendors({"acme"}));
   EXPECT_EQ(ran(), 3);
   Policy p;
@@ -139,7 +138,7 @@ TEST_F(Scopes, AreNotSeenByOtherThreads) {
   EXPECT_EQ(ran(), 2);
 }
 
-TEST_F(Scopes, AreTheWeakerOneBesideACallsOptions) {
+TEST_F(Scopes, HaveLowerPrecedenceThanACallsOptions) {
   const ScopedPolicy in = ScopedPolicy::prefer(Kind::kReference);
   Options o;
   o.policy = Policy();
@@ -179,7 +178,7 @@ TEST_F(Scopes, SetTheFlagsOfCalls) {
   EXPECT_EQ(ran(), 2);
 }
 
-TEST_F(Scopes, OfNonsenseFailTheCallsInside) {
+TEST_F(Scopes, WithAnInvalidPolicyFailTheCallsInside) {
   {
     const ScopedPolicy in(Scope().order("copy", {"fastest"}));
     EXPECT_EQ(ran(), -1);
@@ -193,7 +192,7 @@ TEST_F(Scopes, OfNonsenseFailTheCallsInside) {
   EXPECT_EQ(ran(), 2);
 }
 
-TEST_F(Scopes, ReachBoundAndFrozenHandles) {
+TEST_F(Scopes, ApplyToBoundAndFrozenHandles) {
   const auto& op = copy;
   (void)op;
   detail::Site* site = copy.on(bare_.runtime).site();
@@ -231,7 +230,7 @@ TEST_F(Scopes, OutliveSnapshotsAndRuntimes) {
   }
 }
 
-TEST_F(Scopes, CanBeTakenToAnotherThread) {
+TEST_F(Scopes, CanBePassedToAnotherThread) {
   const ScopedPolicy in(Scope().prefer(Kind::kReference).label("tenant", "blue"));
   const Scope here = current_scope();
   EXPECT_EQ(here.labels().at("tenant"), "blue");
@@ -245,7 +244,7 @@ TEST_F(Scopes, CanBeTakenToAnotherThread) {
 }
 
 // Ten thousand different ones: what is kept is bounded.
-TEST_F(Scopes, LeaveNothingThatGrows) {
+TEST_F(Scopes, DoNotLeak) {
   for (int i = 0; i < 10000; ++i) {
     const ScopedPolicy in(
         Scope().prefer(Kind::kReference).deny_kernels({"no." + std::to_string(i)}));

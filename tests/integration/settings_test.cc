@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings of a rule file that others than the dispatcher follow: each has an effect.
+// Settings of a rule file for parts other than the dispatcher: each has an effect.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ struct Plain {
   std::optional<Runtime> runtime;
 };
 
-TEST(FileSettings, RequireVerifiedRefusesStrangers) {
+TEST(FileSettings, RequireVerifiedRefusesUnverifiedPlugins) {
   Plain p;
   ASSERT_TRUE(p.runtime->set_config(settings("{plugins: {require_verified: true}}")).ok());
   const Status s = p.runtime->plugins().load(p.folder.put("answer"));
@@ -38,7 +38,7 @@ TEST(FileSettings, RequireVerifiedRefusesStrangers) {
   EXPECT_TRUE(p.runtime->plugins().load(p.folder.file("answer.so")).ok());
 }
 
-TEST(FileSettings, ProbeTriesPluginsFirst) {
+TEST(FileSettings, ProbeRunsBeforeLoading) {
   Plain p;
   ASSERT_TRUE(p.runtime->set_config(settings("{plugins: {probe: always}}")).ok());
   const Status s = p.runtime->plugins().load(p.folder.put("behave_query_crash"));
@@ -46,7 +46,7 @@ TEST(FileSettings, ProbeTriesPluginsFirst) {
   EXPECT_THAT(s.to_string(), HasSubstr("in a process of its own"));
 }
 
-TEST(FileSettings, RecordWritesCallsDownUntilTheFileSaysOtherwise) {
+TEST(FileSettings, RecordWritesCallsUntilTheFileChanges) {
   Plain p;
   const std::string path = p.folder.file("calls.txt");
   ASSERT_TRUE(p.runtime->set_config(settings("{telemetry: {record: " + path + "}}")).ok());
@@ -59,7 +59,7 @@ TEST(FileSettings, RecordWritesCallsDownUntilTheFileSaysOtherwise) {
   EXPECT_THAT(read_file(path), HasSubstr("softmax(f32[2,4]"));
 }
 
-TEST(FileSettings, RecordLeavesAloneWhatTheProgramRecords) {
+TEST(FileSettings, RecordDoesNotReplaceARecordingOfTheProgram) {
   Plain p;
   const std::string mine = p.folder.file("mine.txt"), theirs = p.folder.file("theirs.txt");
   ASSERT_TRUE(p.runtime->record_to(mine).ok());

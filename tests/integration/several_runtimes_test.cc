@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several runtimes in one process: nothing that is said to one, or happens in one, shows in another; they end in any
+// Several runtimes in one process: settings and events of one do not affect another; they end in any
 // order while threads use the others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ struct World {
   Bare bare;
 };
 
-TEST(SeveralRuntimes, PoliciesRulesAndModesAreEachItsOwn) {
+TEST(SeveralRuntimes, PoliciesRulesAndModesAreSeparate) {
   World one(10), two(20);
   EXPECT_EQ(one.ran(), 11);
   EXPECT_EQ(two.ran(), 21);
@@ -68,7 +68,7 @@ TEST(SeveralRuntimes, PoliciesRulesAndModesAreEachItsOwn) {
   EXPECT_EQ(one.runtime().recording().path, "");
 }
 
-TEST(SeveralRuntimes, PluginsAreEachItsOwn) {
+TEST(SeveralRuntimes, PluginsAreSeparate) {
   const Folder folder;
   World one(10), two(20);
   const std::string path = folder.put("answer");
@@ -83,7 +83,7 @@ TEST(SeveralRuntimes, PluginsAreEachItsOwn) {
   EXPECT_EQ(ask(two.runtime()), 1);
 }
 
-TEST(SeveralRuntimes, BreakersAndLostDevicesAreEachItsOwn) {
+TEST(SeveralRuntimes, BreakersAndLostDevicesAreSeparate) {
   World one(10), two(20);
   fault::FaultKernel bad{{.op = "copy", .id = "fault.bad", .backend = "test", .priority = 900},
                          {.code = YARD_FAULT}};

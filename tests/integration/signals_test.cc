@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals that interrupt whatever is going on: calls, reloads, recordings, probes of plugins, waiting. System calls end
-// early with EINTR, since the handlers ask for no restart; nothing may come of it.
+// Signals that interrupt calls, reloads, recordings, probes of plugins, waiting. System calls end
+// early with EINTR, since the handlers are installed without SA_RESTART; this must have no effect.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>

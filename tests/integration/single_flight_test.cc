@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One selection per class, however many threads ask at once; and what verifiers may do meanwhile.
+// One selection per class, however many threads need it at once; and what verifiers may do meanwhile.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -86,7 +86,7 @@ TEST(SingleFlight, DifferentClassesDoNotWaitForEachOther) {
   EXPECT_EQ(asked.times, 2);
 }
 
-TEST(SingleFlight, AFailureIsEverybodys) {
+TEST(SingleFlight, AFailureIsReturnedToAllWaiters) {
   Bare bare;
   yard_kernel_t k = kernel_of("copy", "a", 1);
   k.verify = [](const yard_query_t*, yard_verdict_t* v) -> int32_t {
@@ -105,7 +105,7 @@ TEST(SingleFlight, AFailureIsEverybodys) {
   EXPECT_EQ(refused, 6);
 }
 
-// Two verifiers, each of which calls the other's op while being asked: whoever waited would wait for ever.
+// Two verifiers, each of which calls the other's op while it runs: waiting would deadlock.
 TEST(SingleFlight, VerifiersMayCallOps) {
   Bare bare;
   Changes c;
@@ -189,7 +189,7 @@ TEST(SingleFlight, AChangeDuringASelectionIsSeenByTheNextCall) {
 }
 
 // Plan tables that a call holds for ever: what other classes leave behind stays bounded.
-TEST(SingleFlight, AKernelThatNeverReturnsDoesNotHoldBackEveryPlanEverMade) {
+TEST(SingleFlight, AKernelThatNeverReturnsDoesNotKeepAllPlansAlive) {
   constexpr size_t kPlans = 16;
   Bare bare(kCopy, kPlans);
   Asked asked;

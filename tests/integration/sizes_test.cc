@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sizes that DESIGN promises.
+// Sizes of objects, which must not grow.
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <yard/yard.h>

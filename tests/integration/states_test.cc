@@ -247,7 +247,7 @@ TEST_F(States, UnderThreads) {
 
 #if !defined(YARD_UNDER_TSAN)  // which dies on threads after a fork
 // A child has states of its own, whatever its parent's threads were at; weights stay, and kernels go with their states.
-TEST_F(States, AreMadeAnewInChildrenOfForks) {
+TEST_F(States, AreRecreatedInForkedChildren) {
   Floats bias{1};
   bias.data[0] = 10;
   Instance i = instance({{"by", 4.0}});
@@ -273,7 +273,7 @@ TEST_F(States, AreMadeAnewInChildrenOfForks) {
 }
 #endif
 
-TEST_F(States, AreFoundByFrozenHandlesToo) {
+TEST_F(States, AreUsedByFrozenHandlesToo) {
   constexpr Op<void(Out, In, int64_t)> copy{"copy"};
   detail::Site* site = copy.on(bare_.runtime).site();
   const yard_value_t args[3] = {value_of(out_.view), value_of(x_.view), Value(0).c()};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that end where one would not expect it: inside scopes, kernels, verifiers, with a ticket in hand. Nothing
-// leaks (the address sanitizer looks), nobody waits for them, and the next thread begins with nothing.
+// Threads that end in unusual places: inside scopes, kernels, verifiers, with a pending ticket. Nothing
+// leaks (the address sanitizer checks), no thread waits for them, and the next thread starts clean.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <yard/bound.h>
@@ -100,7 +100,7 @@ TEST_F(ThreadEnds, InsideScopesGroupsAndTraces) {
   }
 }
 
-TEST_F(ThreadEnds, WithAScopeThatSomebodyElseDestroys) {
+TEST_F(ThreadEnds, WithAScopeThatAnotherThreadDestroys) {
   for (int i = 0; i < 3; ++i) {
     std::optional<ScopedPolicy> left;
     std::thread([&] {
@@ -150,7 +150,7 @@ TEST_F(ThreadEnds, InsideAKernel) {
   g_ends = false;
   expect_next_is_clean(9);
   frozen.reset();  // which holds its kernel
-  // Nobody is taken to be inside any more.
+  // No thread counts as inside any more.
   EXPECT_TRUE(remove("ends").wait(seconds(20)).ok());
 }
 
@@ -192,7 +192,7 @@ TEST_F(ThreadEnds, WhileItsTicketIsPending) {
   EXPECT_FALSE(watch.expired());
   slow.release();
   caller.join();
-  // The next change lets go of it, without anybody who asks.
+  // The next change releases it without a request.
   ASSERT_TRUE(bare_.runtime.set_policy({}).ok());
   EXPECT_TRUE(watch.expired());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tickets: when what was taken out is gone. Nobody waits inside a kernel.
+// Tickets: when removed objects are released. Waiting inside a kernel is an error.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -30,7 +30,7 @@ class Tickets : public ::testing::Test {
   Floats out_{4}, x_{4};
 };
 
-TEST_F(Tickets, AreDoneAtOnceWhenNobodyCalls) {
+TEST_F(Tickets, AreDoneAtOnceWithoutCallsInFlight) {
   auto keep = std::make_shared<int>(0);
   const std::weak_ptr<int> watch = keep;
   ASSERT_TRUE(bare_.add(kernel_.descriptor(), std::move(keep)).ok());
@@ -43,7 +43,7 @@ TEST_F(Tickets, AreDoneAtOnceWhenNobodyCalls) {
   EXPECT_TRUE(Ticket().wait().ok());
 }
 
-TEST_F(Tickets, WaitForCallsInFlightAndNothingElseDoes) {
+TEST_F(Tickets, OnlyTicketsWaitForCallsInFlight) {
   auto keep = std::make_shared<int>(0);
   const std::weak_ptr<int> watch = keep;
   ASSERT_TRUE(bare_.add(kernel_.descriptor(), std::move(keep)).ok());
@@ -63,7 +63,7 @@ TEST_F(Tickets, WaitForCallsInFlightAndNothingElseDoes) {
   EXPECT_TRUE(watch.expired());
 }
 
-TEST_F(Tickets, AreNotWaitedForInsideAKernel) {
+TEST_F(Tickets, CannotBeWaitedForInsideAKernel) {
   ASSERT_TRUE(bare_.add(kernel_.descriptor()).ok());
   Status waited;
   bool done = true;
@@ -80,7 +80,7 @@ TEST_F(Tickets, AreNotWaitedForInsideAKernel) {
   EXPECT_TRUE(t.wait(seconds(10)).ok());
 }
 
-TEST_F(Tickets, AreNotWaitedForInsideAVerifier) {
+TEST_F(Tickets, CannotBeWaitedForInsideAVerifier) {
   static std::function<void()> then;
   yard_kernel_t k = kernel_of("copy", "b", 2, 900);
   k.verify = [](const yard_query_t*, yard_verdict_t*) -> int32_t { return then(), YARD_OK; };
@@ -102,7 +102,7 @@ TEST_F(Tickets, AreNotWaitedForInsideAVerifier) {
   EXPECT_TRUE(t.wait(seconds(10)).ok());
 }
 
-TEST_F(Tickets, CoverEverythingThatABatchTookOut) {
+TEST_F(Tickets, CoverEverythingThatABatchRemoved) {
   auto keep = std::make_shared<int>(0);
   const std::weak_ptr<int> watch = keep;
   ASSERT_TRUE(bare_.add(kernel_.descriptor(), keep).ok());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TraceScope: calls are checked, shaped and written down instead of run.
+// TraceScope: calls are checked, shaped and recorded instead of run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/trace.h>
@@ -32,7 +32,7 @@ class Trace : public ::testing::Test {
   Floats a_{8}, b_{8}, c_{8};
 };
 
-TEST_F(Trace, WritesDownInsteadOfRunning) {
+TEST_F(Trace, RecordsInsteadOfRunning) {
   ASSERT_TRUE(call(b_.view, a_.view).ok());  // the thread has a memo of such calls
   t_ran = 0;
   TraceScope trace;
@@ -79,7 +79,7 @@ TEST_F(Trace, NeedsNoData) {
   EXPECT_EQ(trace.nodes().size(), 1u);
 }
 
-TEST_F(Trace, RefusesWhatACallWouldBeRefusedFor) {
+TEST_F(Trace, RefusesInvalidCalls) {
   TraceScope trace;
   Floats short_one(7);
   const Status wrong = call(b_.view, short_one.view);
@@ -110,7 +110,7 @@ TEST_F(Trace, FollowsScopesAroundAndInside) {
   EXPECT_EQ(t_ran, 0);
 }
 
-TEST_F(Trace, OfAnotherThreadIsNone) {
+TEST_F(Trace, DoesNotAffectOtherThreads) {
   TraceScope trace;
   intptr_t there = 0;
   std::thread([&] {
@@ -121,7 +121,7 @@ TEST_F(Trace, OfAnotherThreadIsNone) {
   EXPECT_TRUE(trace.nodes().empty());
 }
 
-TEST_F(Trace, TakesBoundAndPackedCalls) {
+TEST_F(Trace, RecordsBoundAndPackedCalls) {
   Floats w(8);
   constexpr Op<void(Out, In, In, float)> rms_norm{"rms_norm"};  // of the shared runtime
   const auto bound = bind(rms_norm, b_.view, a_.view, w.view).value();
@@ -133,7 +133,7 @@ TEST_F(Trace, TakesBoundAndPackedCalls) {
   EXPECT_EQ(trace.nodes().size(), 3u);
 }
 
-TEST_F(Trace, AsksTheKernel) {
+TEST_F(Trace, AddsTheNoteOfTheKernel) {
   yard_kernel_t k = kernel_of("copy", "default.noted", 3, 900);
   k.trace = [](yard_call_t* call, const yard_value_t* args, uint32_t count) -> int32_t {
     EXPECT_EQ(count, 3u);
@@ -149,7 +149,7 @@ TEST_F(Trace, AsksTheKernel) {
   EXPECT_EQ(trace.nodes()[0].note, "by 4");
 }
 
-TEST_F(Trace, InsideATraceIsTheInnerOnes) {
+TEST_F(Trace, CallsInANestedTraceBelongToTheInnerOne) {
   TraceScope outer;
   ASSERT_TRUE(call(b_.view, a_.view).ok());
   {

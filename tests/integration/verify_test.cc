@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifying kernels of a whole runtime: what is chosen, that policy and caches play no part, that it ends
-// when told.
+// Verifying kernels of a whole runtime: which are verified, that policy and caches are ignored, and that it ends
+// on request.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/verify.h>
@@ -25,7 +25,7 @@ TEST(Verify, EveryBuiltInReferenceKernel) {
   for (const KernelReport& k : report.kernels) EXPECT_EQ(k.passed, 10u) << k.op;
 }
 
-TEST(Verify, PolicyAndCachesPlayNoPart) {
+TEST(Verify, IgnoresPolicyAndCaches) {
   Runtime runtime;
   Policy policy;
   policy.deny_kernels = {"*"};
@@ -40,7 +40,7 @@ TEST(Verify, PolicyAndCachesPlayNoPart) {
   for (const KernelInfo& k : runtime.find_kernels("reference.cpp")) EXPECT_EQ(k.calls, 0u);
 }
 
-TEST(Verify, TellsHowFarItIsAndCanBeEnded) {
+TEST(Verify, ReportsProgressAndCanBeEnded) {
   const Runtime runtime;
   VerifyOptions o = quick();
   size_t calls = 0;
@@ -56,7 +56,7 @@ TEST(Verify, TellsHowFarItIsAndCanBeEnded) {
   EXPECT_EQ(report.kernels.size(), 3u);
 }
 
-TEST(Verify, WhatIsNotThereIsNamed) {
+TEST(Verify, UnknownNamesAreErrors) {
   const Runtime runtime;
   const auto message = [&](VerifyOptions o) {
     const auto r = verify(runtime, o);

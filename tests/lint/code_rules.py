@@ -136,7 +136,7 @@ def check_leftovers(tree):
             if match:
                 yield Finding(path, number, f"'{match[0]}': finish it or write an issue")
             if MACHINE_PATH.search(line):
-                yield Finding(path, number, "a path of somebody's machine")
+                yield Finding(path, number, "a path of a specific machine")
 
 
 RULES = [check_layers, check_backends, check_public_headers, check_listed, check_headers,

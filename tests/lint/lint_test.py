@@ -148,7 +148,7 @@ class LintTest(unittest.TestCase):
             "scripts/d.sh": "# [x]\nyard list\n# [/x]\n",
             "README.md": "<!-- example: scripts/d.sh#x -->\n```sh\nyard list\n```\n"}))
 
-    def test_pages_that_nobody_finds(self):
+    def test_unreachable_pages(self):
         self.one(doc_rules.check_reached, {
             "README.md": "see [a](docs/a.md#part)\n", "docs/a.md": "[c](sub/c.md)\n", "docs/sub/b.md": "x\n",
             "docs/sub/c.md": "x\n",

@@ -40,7 +40,7 @@ void spin(char*) {
 }
 void leave(char*) { std::exit(3); }
 void leave_well(char*) { ::_exit(0); }
-void fall_silent(char*) {  // nobody hears the end of it
+void fall_silent(char*) {  // its end is never reported
   for (int fd = 0; fd < 64; ++fd) ::close(fd);
   ::_exit(0);
 }

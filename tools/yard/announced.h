@@ -19,9 +19,9 @@ using Announcement = std::vector<std::string> PluginInfo::*;
 
 std::vector<Announced> announced(const Runtime& runtime, Announcement what);
 
-// An error with the reason if one of these files is refused: who names a plugin wants to see it.
+// An error with the reason if one of these files, which the user named, is refused.
 Status none_refused(const Runtime& runtime, const std::vector<std::string>& paths);
-// Opens the plugins that announce any; stops at the first that cannot be.
+// Opens the plugins that announce any; stops at the first that cannot be opened.
 Status open_announced(Runtime& runtime, Announcement what);
 
 }  // namespace yard::tool

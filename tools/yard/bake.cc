@@ -27,7 +27,7 @@ struct BakeQuestion {
   bool majority = false, json = false;
 };
 
-// Why nothing is written, one line for each matter; empty if it can be.
+// Why nothing is written, one line for each reason; empty if all is well.
 std::vector<std::string> objections(const BakeQuestion& q, const Baked& b) {
   std::vector<std::string> to;
   for (const CountedCall& c : b.lost) to.push_back(fmt::format("no kernel can run {}", c.call));
@@ -87,8 +87,9 @@ void print_baked(const BakeQuestion& q, const Baked& b) {
 
 int bake_trace(const BakeQuestion& q) {
   if (!is_namespace(q.name_space))
-    return fail(kUsage, fmt::format("'{}' is no namespace; expected one like baked or acme::baked",
-                                    q.name_space));
+    return fail(kUsage,
+                fmt::format("invalid namespace '{}'; expected one like baked or acme::baked",
+                            q.name_space));
   const auto runtime = runtime_under(q.config);
   if (runtime == nullptr) return kUsage;
   const Listing at_start = runtime->list();  // reading calls opens plugins
@@ -187,18 +188,15 @@ void add_bake(CLI::App& app, Action& action) {
               "Where several kernels serve an op: the one that serves most calls");
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
-      "Asks the selector which kernel serves each call on this machine, and maps the op to it. "
-      "Without\n"
-      "--yaml and --header the rule file is printed. Equal calls give equal files. Nothing is "
-      "run.\n"
+      "Selects the kernel of each call on this machine, and maps the op to it. Without --yaml\n"
+      "and --header the rule file is printed. Equal calls give equal files. Nothing is run.\n"
       "\n"
-      "A map has one kernel for an op: where calls of an op are served by several, or by none, "
-      "nothing\n"
-      "is written and the exit code is 1. With --majority the kernel that serves most calls is "
-      "taken.\n"
+      "A map has one kernel for an op: where several kernels or none serve the calls of an op,\n"
+      "nothing is written and the exit code is 1. With --majority the kernel that serves most\n"
+      "calls is used.\n"
       "\n"
       "Examples:\n"
-      "  yard bake --trace calls.txt                            look at it\n"
+      "  yard bake --trace calls.txt                            print the rule file\n"
       "  yard bake --trace calls.txt --yaml baked.yaml          a rule file, to be included\n"
       "  yard bake --trace calls.txt --header baked.h --namespace acme::baked\n"
       "  yard bake --trace calls.txt --config rules.yaml --majority --json");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What recorded calls come to: one kernel for each op, as rules and as a header.
+// Turns recorded calls into one kernel for each op, as rules and as a header.
 #pragma once
 
 #include <yard/runtime.h>
@@ -22,7 +22,7 @@ struct BakedOp {
   std::vector<CountedCall> classes;                       // most frequent first
   std::vector<std::string> unable;  // calls that another kernel served and this one cannot
 
-  bool from_plugin = false;  // its kernel is there only when a plugin has been opened
+  bool from_plugin = false;  // its kernel exists only after a plugin has been opened
 
   bool conflict() const { return kernels.size() > 1; }
 };
@@ -40,15 +40,15 @@ struct Baked {
   }
 };
 
-// What the runtime would serve the calls with. `at_start`: what a program has when it reads its rules.
+// The kernels that would serve the calls. `at_start`: the kernels that exist when a program reads its rules.
 Baked bake(const Runtime& runtime, const Listing& at_start, const std::vector<CountedCall>& calls,
            const std::string& source);
 
-// Equal calls, equal text.
+// Equal calls give equal text.
 std::string bake_yaml(const Baked& baked);
 // `name_space` has been checked.
 std::string bake_header(const Baked& baked, const std::string& name_space);
-// Whether it can be one: words with :: between them.
+// Whether it is a valid namespace: words with :: between them.
 bool is_namespace(const std::string& text);
 
 }  // namespace yard::tool

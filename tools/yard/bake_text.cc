@@ -10,7 +10,7 @@
 namespace yard::tool {
 namespace {
 
-// Calls of an op that comments show: the rest is counted.
+// Calls of an op that comments list; further ones are only counted.
 constexpr size_t kMostShown = 8;
 
 std::string title(const Baked& b) {
@@ -18,7 +18,7 @@ std::string title(const Baked& b) {
                      b.calls == 1 ? "" : "s", b.ops.size(), b.ops.size() == 1 ? "" : "s");
 }
 
-// The lines of a comment, each behind `mark`.
+// The lines of a comment, each after `mark`.
 std::string comment(const BakedOp& op, const std::string& mark) {
   std::string to =
       fmt::format("{}{}: {} served {} of {} calls", mark, op.op, op.kernel, op.served, op.calls);
@@ -68,7 +68,7 @@ std::string bake_header(const Baked& baked, const std::string& name_space) {
   for (const BakedOp& op : baked.ops)
     rows += comment(op, "    // ") + fmt::format("    {{\"{}\", \"{}\"}},\n", op.op, op.kernel);
   return fmt::format(
-      R"(// {0} Make it again instead of changing it.
+      R"(// {0} Generate it again instead of editing it.
 #pragma once
 
 #include <yard/runtime.h>
@@ -85,7 +85,7 @@ constexpr std::string_view kernel_of(std::string_view op) noexcept {{
   return yard::mapped_kernel(kKernels, op);
 }}
 
-// Serves these ops by these kernels from now on. An error, and nothing changes, if one is not there.
+// Serves these ops with these kernels from now on. An error, and no change, if one does not exist.
 inline yard::Status install(yard::Runtime& runtime) {{
   return runtime.set_static_map(yard::StaticMap(kKernels));
 }}

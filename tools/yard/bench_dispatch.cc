@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard bench dispatch: what a call costs before its kernel runs.
+// yard bench dispatch: the overhead of a call.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -43,27 +43,23 @@ void add_bench_dispatch(CLI::App& bench, Action& action) {
     bool json = false;
   };
   auto q = std::make_shared<Question>();
-  CLI::App* c = bench.add_subcommand("dispatch", "What a call costs before its kernel runs");
-  c->add_option("--seconds", q->seconds, "How long to measure, about (2)")
+  CLI::App* c = bench.add_subcommand("dispatch", "Measure the overhead of a call");
+  c->add_option("--seconds", q->seconds, "Approximate duration (2)")
       ->type_name("S")
       ->check(CLI::Range(0.0, 3600.0));
   c->add_option("--threads", q->threads,
-                "Threads that call together (one for each processor, at least 2)")
+                "Threads that call concurrently (one for each processor, at least 2)")
       ->type_name("N")
       ->check(CLI::Range(2, 1024));
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(
-      "Registers ops with eight kernels that do nothing, and calls them in every way there is: "
-      "the\n"
-      "same call again, other shapes in turn, in place, on rows with a stride, with two outputs, "
-      "with\n"
-      "views rebuilt each time, inside a policy scope, from C, by name and with a ResultRecord. "
-      "`raw`\n"
-      "is a call through a function pointer with the same arguments: what no dispatcher can beat.\n"
-      "Ratios say more than nanoseconds: all are from one run on one machine. Threads start "
-      "together,\n"
-      "each with tensors of its own; the speedup is how much more they do together than one "
-      "alone.\n"
+      "Registers ops with eight kernels that do nothing, and calls them in every way that the\n"
+      "library offers: the same call again, other shapes in turn, in place, on rows with a\n"
+      "stride, with two outputs, with views rebuilt each time, inside a policy scope, from C, by\n"
+      "name and with a ResultRecord. `raw` is a call through a function pointer with the same\n"
+      "arguments, the lower bound for any dispatcher. Compare ratios rather than nanoseconds: all\n"
+      "are from one run on one machine. Threads start together, each with its own tensors; the\n"
+      "speedup is the number of calls they make together over that of one thread.\n"
       "\n"
       "Examples:\n"
       "  yard bench dispatch\n"

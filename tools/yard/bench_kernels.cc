@@ -28,7 +28,7 @@ struct KernelsQuestion {
   bool json = false;
 };
 
-// A kernel forced on the call's tensors; its own time, without the way to it.
+// A kernel forced on the call's tensors; the time of the kernel alone, without dispatch.
 Timed forced(const ParsedCall& call, const CallTensors& data, const std::string& id) {
   return [&call, &data, id](int64_t n) {
     ResultRecord record;
@@ -128,7 +128,7 @@ void print_figures(const std::vector<CallFigures>& figures) {
              {fmt::format("{:.3f}", k.over_copy), k.selected ? Paint::kBold : Paint::kPlain}});
   }
   fmt::print(
-      "{}\n* what a call without options runs. Bytes are those of all tensors, once; the copy "
+      "{}\n* selected without options. Bytes are those of all tensors, once; the copy "
       "moves "
       "as\nmany, half read and half written, on one thread or on all {}, whichever is faster.\n",
       t.text(), host_threads());
@@ -138,8 +138,8 @@ int bench_kernels(const KernelsQuestion& q) {
   const std::vector<std::string>& known = measured_ops();
   for (const std::string& op : q.ops)
     if (std::find(known.begin(), known.end(), op) == known.end())
-      return fail(kUsage, fmt::format("--op '{}' is none of the built-in ops{}", op,
-                                      did_you_mean(op, known)));
+      return fail(kUsage,
+                  fmt::format("--op '{}' is not a built-in op{}", op, did_you_mean(op, known)));
   std::vector<CallFigures> figures;
   Progress progress;
   for (const std::string& op : q.ops.empty() ? known : q.ops)
@@ -167,11 +167,11 @@ int bench_kernels(const KernelsQuestion& q) {
 void add_bench_kernels(CLI::App& parent, Action& action) {
   auto q = std::make_shared<KernelsQuestion>();
   CLI::App* c = parent.add_subcommand("kernels", "How fast each kernel of the built-in ops is");
-  c->add_option("--op", q->ops, "Only these ops; commas or given again")
+  c->add_option("--op", q->ops, "Only these ops; comma-separated or repeated")
       ->type_name("OP")
       ->delimiter(',')
       ->allow_extra_args(false);
-  c->add_option("--dtype", q->dtypes, "f32, f16, bf16; commas or given again (f32,bf16)")
+  c->add_option("--dtype", q->dtypes, "f32, f16, bf16; comma-separated or repeated (f32,bf16)")
       ->type_name("T")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -184,15 +184,15 @@ void add_bench_kernels(CLI::App& parent, Action& action) {
   c->add_option("--hidden", q->hidden, "Elements of a row (4096)")
       ->type_name("N")
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 24));
-  c->add_option("--seconds", q->seconds, "How long to measure each call, about (0.3)")
+  c->add_option("--seconds", q->seconds, "Approximate duration for each call (0.3)")
       ->type_name("S")
       ->check(CLI::Range(0.0, 3600.0));
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(
-      "Runs each kernel that can serve a call, in turn with a plain copy of as many bytes, round\n"
-      "after round; the time is the kernel's own, the median over the rounds. Slow reference "
-      "kernels\n"
-      "make the whole table take minutes: name an op, a dtype or fewer rows.\n"
+      "Runs each kernel that can serve a call, in turn with a plain copy of the same number of\n"
+      "bytes, round after round; the time is that of the kernel alone, the median over the\n"
+      "rounds. Slow reference kernels make the whole table take minutes: name an op, a dtype or\n"
+      "fewer rows.\n"
       "\n"
       "Examples:\n"
       "  yard bench kernels --op rms_norm\n"

@@ -14,12 +14,12 @@ namespace yard::tool {
 namespace {
 
 constexpr int kRounds = 7;  // at least
-// Threads run side by side for a time that is long beside their start, and short beside a time slice of a busy machine.
+// Threads run together for a time that is long compared with their start, and short compared with a time slice.
 constexpr double kTogetherNs = 1.5e6;
 constexpr int kTogetherBatches = 5;
 constexpr auto kSpin = std::chrono::microseconds(100);
 
-// Waits for something that comes soon: yields the processor only if it takes longer than that.
+// Waits for an event that is expected soon: spins first, then yields the processor.
 template <class Condition>
 void spin_until(Condition&& holds) {
   const auto start = Clock::now();
@@ -27,8 +27,8 @@ void spin_until(Condition&& holds) {
     if (Clock::now() - start > kSpin) std::this_thread::yield();
 }
 
-// The caller's thread and others that start a loop at the same moment. The others sleep in between, so that what the
-// caller measures alone has the machine for itself.
+// The caller's thread and others that start a loop at the same moment. The others sleep in between, so that they do
+// not disturb what the caller measures alone.
 class Team {
  public:
   explicit Team(int threads) : others_(threads - 1) {
@@ -77,12 +77,12 @@ class Team {
   std::vector<std::thread> threads_;
 };
 
-// One path on every thread, each with arguments of its own.
+// One path on every thread, each with its own arguments.
 struct Scaling {
   Path path;                // that of the caller's thread
   std::vector<Loop> loops;  // one for each thread
   double* speedup;
-  int64_t calls = 0;  // some milliseconds: the start must not matter
+  int64_t calls = 0;  // for some milliseconds, so that the start does not matter
   std::vector<double> rounds;
 };
 
@@ -120,7 +120,7 @@ void scale(BenchCall& call, const OtherPaths& other, double seconds, DispatchFig
   measure_scaling(std::move(all), f.threads, seconds);
 }
 
-// The dynamic call beside a thousand kernels that have nothing to do with it, and without them.
+// The dynamic call with and without a thousand kernels of other ops.
 void measure_with_others(BenchCall& call, DispatchFigures& f) {
   const Path path = call.dynamic();
   std::vector<double> with, without;

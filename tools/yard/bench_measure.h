@@ -25,8 +25,7 @@ struct DispatchFigures {
   double raw_speedup = 0, dynamic_speedup = 0, other_speedup = 0;
 };
 
-// The calls of another dispatcher, each time with arguments of their own, for one thread. The first one is run on all
-// threads as well.
+// The calls of another dispatcher, with their own arguments for each thread. The first one is also run on all threads.
 using OtherPaths = std::function<std::vector<Path>()>;
 
 // One thread for each processor, and at least two.

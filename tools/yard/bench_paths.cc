@@ -13,8 +13,7 @@ void noop(plugin::Call, plugin::Tensor, plugin::Tensor, plugin::Tensor, double) 
 void noop_2(plugin::Call, plugin::Tensor, plugin::Tensor, plugin::Tensor, plugin::Tensor,
             double) noexcept {}
 
-// What the raw call goes to: the kernel's typed entry, reached through a pointer the compiler cannot see
-// through.
+// The target of the raw call: the kernel's typed entry, through a pointer that the compiler cannot resolve.
 using Entry = int32_t (*)(yard_call_t*, const yard_tensor_t*, const yard_tensor_t*,
                           const yard_tensor_t*, double);
 Entry typed_entry() {
@@ -22,7 +21,7 @@ Entry typed_entry() {
 }
 
 // Eight candidates. Between them they read dtypes and three things of the call's form (rows, hidden,
-// the alignment of x), which is what real kernels ask for. The last that can serve the call has the
+// the alignment of x), as real kernels do. The last that can serve the call has the
 // highest priority; two cannot.
 const yard_plugin_t* noop_plugin() {
   using namespace plugin;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The op that `yard bench dispatch` calls, and the ways there are to call it. Its kernels do nothing, so
-// that what is measured is the way to them.
+// The op that `yard bench dispatch` calls, and the ways to call it. Its kernels do nothing, so
+// that only dispatch is measured.
 #pragma once
 
 #include <yard/c.h>
@@ -25,13 +25,13 @@ struct Path {
   const char* key;      // in JSON, without _ns
   const char* meaning;  // for people
   Loop loop;
-  int64_t batch;  // calls between two looks at the clock
+  int64_t batch;  // calls between two reads of the clock
 };
 
 // Arguments of one thread, and the ways to call bench_noop with them.
 class BenchCall {
  public:
-  // Registers the ops with eight kernels each on the shared runtime, unless that has been done.
+  // Registers the ops with eight kernels each on the shared runtime, once.
   static Status prepare();
 
   BenchCall();
@@ -64,7 +64,7 @@ class BenchCall {
   ResultRecord record_;
 };
 
-// A thousand kernels of ten other ops, there until remove.
+// A thousand kernels of ten other ops, registered until remove.
 Status add_other_kernels();
 Status remove_other_kernels();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands. Each adds itself, its options and its help; what it does is kept for main() to run.
+// The commands. Each adds itself, its options and its help; main() runs the chosen action.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard complete: walks the tree of commands along the words and looks what may come next.
+// yard complete: walks the tree of commands along the words and finds what may come next.
 #include <fmt/format.h>
 #include <yard/call_spec.h>
 #include <yard/runtime.h>
@@ -75,7 +75,7 @@ Found contents() {
   return names.take();
 }
 
-// Values of an option, by its name; the type tells switches of a backend from its name alone.
+// Values of an option, by its name; the type distinguishes a backend's switch from its name.
 Found values(const CLI::Option& o, const std::string& call) {
   const std::string name = o.get_lnames().empty() ? o.get_name() : o.get_lnames()[0];
   if (name == "force" || name == "lock" || name == "kernel" || name == "allow" || name == "deny")
@@ -169,7 +169,7 @@ std::vector<Completion> complete(const CLI::App& app, std::vector<std::string> w
   std::string& last = words.back();
   const Place at = walk(app, words);
   Found found;
-  std::string before;  // the part of the word that stays as it is
+  std::string before;  // the part of the word that is kept
   if (last == "=") last.clear();
   if (at.waiting != nullptr) {
     found = values(*at.waiting, at.call);
@@ -183,7 +183,7 @@ std::vector<Completion> complete(const CLI::App& app, std::vector<std::string> w
     found = commands_of(*at.app);
     if (const CLI::Option* o = positional(*at.app, at.positionals)) found = values(*o, at.call);
   }
-  // A list of values: only its last part is looked at.
+  // A list of values: only its last part is completed.
   if (const size_t comma = last.rfind(','); comma != std::string::npos && last.find('(') > comma)
     before = last.substr(0, comma + 1);
   for (Completion& c : found) c.word = before + c.word;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard completion: a script for the shell that asks `yard complete` at every key.
+// yard completion: a script for the shell that calls `yard complete`.
 #include "completion.h"
 
 #include <fmt/format.h>
@@ -63,7 +63,7 @@ end
 complete -c yard -f -a '(__yard_complete)'
 )sh";
 
-// Arguments and options that are files, of the whole tree: fish must be told.
+// Arguments and options that are files, of the whole tree; fish needs them listed.
 std::string file_options(const CLI::App& app) {
   std::string lines;
   for (const CLI::Option* o : app.get_options())
@@ -83,7 +83,7 @@ std::string file_options(const CLI::App& app) {
 
 void add_completion(CLI::App& app, Action& action) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* c = app.add_subcommand("completion", "A script that completes yard's words in a shell");
+  CLI::App* c = app.add_subcommand("completion", "Print a completion script for a shell");
   c->add_option("SHELL", *shell, "bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Completion of command lines, for shells.
 //
-// The scripts are thin: they ask `yard complete WORD...` what could stand for the last word, and it answers
+// The scripts are thin: they call `yard complete WORD...` for the completions of the last word. These come
 // from the same tree of commands and options that parses them, and from the runtime's ops and kernels.
 #pragma once
 
@@ -18,11 +18,11 @@ struct Completion {
   std::string word, meaning;
 };
 
-// What could stand for the last of `words`, which follow the name of the program; sorted. Nothing where
-// a file or a number belongs.
+// Completions of the last of `words`, which follow the name of the program; sorted. Empty where
+// a file or a number is expected.
 std::vector<Completion> complete(const CLI::App& app, std::vector<std::string> words);
 
-// The answer of `yard complete WORD...`: a line each, word and meaning with a tab between them.
+// Prints the completions, one a line: the word, a tab, its meaning.
 int print_completions(const CLI::App& app, const std::vector<std::string>& words);
 
 }  // namespace yard::tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard config: what can be asked of rule files before they are in force; and their schema.
+// yard config: checks of rule files before they are in force, and their schema.
 #include <fmt/format.h>
 #include <yard/config.h>
 #include <CLI/CLI.hpp>
@@ -12,9 +12,8 @@ namespace yard::tool {
 void add_config_schema(CLI::App& config, Action& action) {
   CLI::App* c = config.add_subcommand("schema", "JSON Schema of rule files, for editors");
   c->footer(
-      "Made from the tables that the reader itself uses. Names of ops and kernels are not in it: "
-      "yard\n"
-      "config check knows them.\n"
+      "Generated from the tables that the parser uses. It does not contain names of ops and\n"
+      "kernels; yard config check checks them.\n"
       "\n"
       "Examples:\n"
       "  yard config schema > rules.schema.json\n"
@@ -29,15 +28,16 @@ void add_config_schema(CLI::App& config, Action& action) {
 }
 
 void add_config(CLI::App& app, Action& action) {
-  CLI::App* config = app.add_subcommand("config", "Rule files: ask before you act");
+  CLI::App* config =
+      app.add_subcommand("config", "Check rule files, and show what they would change");
   config->require_subcommand(1);
   config->footer(
-      "Nothing here changes what is in force anywhere.\n"
+      "None of these commands puts rules in force.\n"
       "\n"
       "Examples:\n"
-      "  yard config check rules.yaml                         whether it would be taken\n"
+      "  yard config check rules.yaml                         whether it is valid\n"
       "  yard config diff old.yaml new.yaml                   which calls would change kernel\n"
-      "  yard config simulate new.yaml --trace calls.txt      how many of yours would move\n"
+      "  yard config simulate new.yaml --trace calls.txt      how many recorded calls would move\n"
       "  yard config schema > rules.schema.json               for editors\n"
       "  yard explain --config new.yaml 'softmax(f32[8,64])'  what one call would run, and why");
   add_config_check(*config, action);

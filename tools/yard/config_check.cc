@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard config check: whether rule files would be taken, with all that is wrong.
+// yard config check: whether rule files are valid, with all problems.
 #include <fmt/format.h>
 #include <yard/log.h>
 #include <yard/runtime.h>
@@ -62,7 +62,7 @@ void print_checked(const Checked& c) {
     fmt::print("{}: {}, {}\n", c.file, counted(c.errors, "error"), counted(c.warnings, "warning"));
 }
 
-// Whether conditions of the file are about an op of that name.
+// Whether conditions of the file refer to an op of that name.
 bool asks_about(const Config& config, const std::string& op) {
   const auto asks = [&](const auto& rule) {
     return !rule.conditions.empty() && glob_matches(rule.operation, op);
@@ -71,9 +71,9 @@ bool asks_about(const Config& config, const std::string& op) {
          std::any_of(config.score.begin(), config.score.end(), asks);
 }
 
-// Conditions on ops of plugins that are not open are judged when one is: here it is, so that they are judged now.
-// Whatever else is found stays as it was: a program reads the file before it opens the plugin.
-void judge_announced(Runtime& runtime, std::vector<Checked>& all) {
+// Conditions on ops of a plugin are checked when it is opened, so it is opened here. Other results stay as
+// they were: a program reads the file before it opens the plugin.
+void check_announced(Runtime& runtime, std::vector<Checked>& all) {
   std::map<std::string, Status> opened;  // by path
   for (Checked& c : all) {
     const Config config = read_config(c.file).config;
@@ -93,21 +93,21 @@ void judge_announced(Runtime& runtime, std::vector<Checked>& all) {
       if (!status.ok())
         c.problems.push_back({Severity::kWarning, c.file, 0, 0, "",
                               fmt::format("plugin {} cannot be opened ({}), so conditions on its "
-                                          "ops are not judged",
+                                          "ops are not checked",
                                           path, status.message()),
                               ""});
   }
 }
 
 int check_files(const CheckQuestion& q) {
-  // Problems of the file that the environment names are not asked for.
+  // Problems of the file that the environment names are not reported.
   set_log_level("policy", LogLevel::kOff).ignore();
   Runtime& runtime = Runtime::shared();
   if (const int code = add_program_modes(runtime); code != kOk) return code;
   std::vector<Checked> all;
   bool ok = true;
   for (const std::string& file : q.files) all.push_back({file, runtime.check_config(file)});
-  judge_announced(runtime, all);
+  check_announced(runtime, all);
   for (Checked& c : all) {
     for (const ConfigProblem& p : c.problems)
       ++(p.severity == Severity::kError ? c.errors : c.warnings);
@@ -127,7 +127,7 @@ int check_files(const CheckQuestion& q) {
 
 void add_config_check(CLI::App& config, Action& action) {
   auto q = std::make_shared<CheckQuestion>();
-  CLI::App* c = config.add_subcommand("check", "Whether rule files would be taken");
+  CLI::App* c = config.add_subcommand("check", "Check whether rule files are valid");
   c->add_option("FILE", q->files, "Rule files")
       ->required()
       ->type_name("FILE ...")
@@ -136,14 +136,10 @@ void add_config_check(CLI::App& config, Action& action) {
   c->add_flag("--strict", q->strict, "Warnings fail, too");
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
-      "All problems at once, each with file, line and column, what is wrong and "
-      "what was expected.\n"
-      "Ops and kernels are those of this machine, and ops of plugins that this environment names; "
-      "a\n"
-      "kernel that a plugin brings must be `optional: true`, as a program would have it. Plugins "
-      "whose\n"
-      "ops the conditions of a file are about are opened, so that these can be judged.\n"
-      "Exit code 1 when a file has errors.\n"
+      "Prints all problems, each with file, line and column, what is wrong and what was expected.\n"
+      "Ops and kernels are those of this machine, and ops of plugins that this environment names;\n"
+      "a plugin's kernel must be `optional: true`, as in a program. Plugins are opened to check\n"
+      "conditions on their ops. Exit code 1 when a file has errors.\n"
       "\n"
       "Examples:\n"
       "  yard config check rules.yaml\n"

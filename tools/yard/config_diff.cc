@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard config diff: what is different between two rule files, and which calls change kernel by it.
+// yard config diff: the differences between two rule files, and which calls change kernel.
 #include <fmt/format.h>
 #include <yard/verify.h>
 #include <CLI/CLI.hpp>
@@ -20,13 +20,13 @@ namespace {
 
 // Calls that are made of one op.
 constexpr size_t kMostSamples = 20000;
-// Calls of an op that make the same move: beyond so many they are only counted.
+// Calls of an op that make the same move; further ones are only counted.
 constexpr size_t kMostAlike = 8;
 
 struct Calls {
   std::vector<CountedCall> calls;
-  std::vector<std::string> cut;    // ops of which more could have been made
-  std::vector<std::string> unmet;  // rules that hold for none of the calls that were made
+  std::vector<std::string> cut;    // ops for which the limit was reached
+  std::vector<std::string> unmet;  // rules that match none of the calls
 };
 
 struct DiffQuestion {
@@ -44,13 +44,13 @@ std::set<std::string> op_names(const Runtime& runtime) {
   return names;
 }
 
-// Of every op, made from its schema and from what the files ask.
+// Of every op, made from its schema and from the conditions of the files.
 Result<Calls> sampled(const Runtime& runtime, const Config& before, const Config& after) {
   const Config configs[] = {before, after};
   Calls to;
   for (const std::string& op : op_names(runtime)) {
     auto calls = sample_calls(runtime, op, configs, kMostSamples);
-    // A plugin was refused when it was opened, and the log says why.
+    // A plugin was refused when it was opened; the log has the reason.
     if (!calls.ok() && calls.status().code() == Code::kUnknownOp) continue;
     if (!calls.ok()) return std::move(calls).status();
     if (calls->size() >= kMostSamples) to.cut.push_back(op);
@@ -100,7 +100,7 @@ void print_change(const ConfigChange& c) {
 }
 
 void print_diff(const std::vector<ConfigChange>& changes, const std::vector<Move>& moves) {
-  if (changes.empty()) fmt::print("The files say the same.\n");
+  if (changes.empty()) fmt::print("The files are equivalent.\n");
   for (const ConfigChange& c : changes) print_change(c);
   Table table({{"op"}, {"call"}, {"old"}, {"new"}});
   std::map<std::string, size_t> alike;  // by op and kernels
@@ -119,16 +119,16 @@ void print_diff(const std::vector<ConfigChange>& changes, const std::vector<Move
                {kernel_text(m.to), m.to.empty() ? Paint::kBad : Paint::kPlain}});
   }
   if (moved > 0) fmt::print("\n{}", table.text());
-  if (hidden > 0) fmt::print("and {} more like these: --json has all\n", hidden);
+  if (hidden > 0) fmt::print("and {} more like these: use --json for all\n", hidden);
   fmt::print("\n{} of {} calls tried would change kernel{}.\n", moved, moves.size(),
              moved > 0 ? fmt::format(", of {} op{}", ops.size(), ops.size() == 1 ? "" : "s") : "");
 }
 
-// Nothing was found out about these.
+// Nothing is known about these.
 void print_unmet(const std::vector<std::string>& unmet) {
   if (unmet.empty()) return;
-  fmt::print("No call was found for which {} hold{}: --call and --trace try others\n",
-             unmet.size() == 1 ? "this rule" : "these rules", unmet.size() == 1 ? "s" : "");
+  fmt::print("No call was found that matches {}: --call and --trace try others\n",
+             unmet.size() == 1 ? "this rule" : "these rules");
   for (const std::string& rule : unmet) fmt::print("  {}\n", paint(Paint::kWarning, rule));
 }
 
@@ -161,9 +161,9 @@ void add_config_diff(CLI::App& config, Action& action) {
   const auto file = [&](const char* name, std::string& to, const char* help) {
     c->add_option(name, to, help)->required()->type_name("FILE")->check(CLI::ExistingFile);
   };
-  file("OLD", q->old_file, "The rules so far");
-  file("NEW", q->new_file, "The rules to come");
-  CLI::Option* call = c->add_option("--call", q->calls, "Try this call; may be given again");
+  file("OLD", q->old_file, "The old rules");
+  file("NEW", q->new_file, "The new rules");
+  CLI::Option* call = c->add_option("--call", q->calls, "Try this call; repeatable");
   call->type_name("CALLSPEC")->allow_extra_args(false);
   c->add_option("--trace", q->trace, "Try the calls of this file: see yard config simulate")
       ->type_name("FILE")
@@ -172,14 +172,11 @@ void add_config_diff(CLI::App& config, Action& action) {
   add_mode_option(*c);
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
-      "First the files' own differences, then calls that would run another kernel. Without --call "
-      "and\n"
-      "--trace calls are made for every op: all dtypes, small and large, layouts, flags; and for "
-      "each\n"
-      "rule one that it is about and those just beside it (511, 512 and 513 for seq_len_gte: "
-      "512).\n"
-      "Rules that hold for none of these are named.\n"
-      "Exit code 1 when a call that could run is left without a kernel, 2 when a file is wrong.\n"
+      "Prints the differences of the files, then the calls that would run another kernel.\n"
+      "Without --call and --trace calls are made for every op: all dtypes, small and large,\n"
+      "layouts, flags; and for each rule one that matches it and others just beside it (511, 512\n"
+      "and 513 for seq_len_gte: 512). Rules that match none of these are listed.\n"
+      "Exit code 1 when a call that could run would have no kernel, 2 when a file is invalid.\n"
       "\n"
       "Examples:\n"
       "  yard config diff old.yaml new.yaml\n"

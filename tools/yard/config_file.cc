@@ -20,7 +20,7 @@ std::string shown(const ConfigProblem& p) {
 }
 
 void add_config_option(CLI::App& command, std::string& to) {
-  command.add_option("--config", to, "Under this rule file instead of the one in force")
+  command.add_option("--config", to, "Use this rule file instead of the one in force")
       ->type_name("FILE")
       ->check(CLI::ExistingFile);
   add_mode_option(command);
@@ -28,19 +28,19 @@ void add_config_option(CLI::App& command, std::string& to) {
 
 namespace {
 
-// As the command line has them.
+// From the command line.
 std::vector<std::string>& program_modes() {
   static std::vector<std::string> names;
   return names;
 }
 
-// What the rules would do once they are in force for all calls: none in rollout, and nothing watched.
+// The rules as they are once in force for all calls: without a rollout, and not watched.
 Status put_in_force(Runtime& runtime, const std::string& path,
                     std::vector<ConfigProblem>& problems) {
   ConfigReading reading = read_config(path);
   if (!reading.ok()) {
     problems = runtime.check_config(path);
-    return Status(Code::kInvalidArgument, path + " is no rule file");
+    return Status(Code::kInvalidArgument, path + " is not a rule file");
   }
   reading.config.rollout.reset();
   Status s = runtime.set_config(std::move(reading.config), &problems);
@@ -53,7 +53,7 @@ Status put_in_force(Runtime& runtime, const std::string& path,
 void add_mode_option(CLI::App& command) {
   command
       .add_option("--program-mode", program_modes(),
-                  "A mode that the program adds and the rules may name; may be given again")
+                  "A mode that the program adds and the rules may name; repeatable")
       ->type_name("NAME")
       ->allow_extra_args(false);
 }
@@ -70,12 +70,12 @@ int add_program_modes(Runtime& runtime) {
 int use_config(Runtime& runtime, const std::string& path) {
   if (const int code = add_program_modes(runtime); code != kOk) return code;
   if (path.empty()) return kOk;
-  // They are said here, once.
+  // They are printed here, once.
   const LogLevel before = log_level("policy");
   set_log_level("policy", LogLevel::kOff).ignore();
   std::vector<ConfigProblem> problems;
   const Status s = put_in_force(runtime, path, problems);
-  // What is found when a plugin is opened is news.
+  // Problems that are found when a plugin is opened are new.
   set_log_level("policy", before).ignore();
   for (const ConfigProblem& p : problems) fmt::print(stderr, "yard: {}\n", to_string(p));
   if (s.ok()) return kOk;

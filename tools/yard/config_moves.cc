@@ -52,7 +52,7 @@ Status add_line(const Runtime& runtime, std::string_view line, Collected& to) {
   if (error != std::errc() || end != digits.data() + digits.size() || count == 0)
     return Status(
         Code::kParse,
-        fmt::format("'{}' is no count; expected a whole number from 1, a tab and a CallSpec, "
+        fmt::format("invalid count '{}'; expected a whole number from 1, a tab and a CallSpec, "
                     "or a CallSpec alone",
                     digits));
   return to.add(runtime, trim(line.substr(tab + 1)), count);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls under two sets of rules: what each would run before and after.
+// Calls under two sets of rules: the kernel of each before and after.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -19,11 +19,11 @@ struct CountedCall {
   uint64_t count = 1;
 };
 
-// CallSpecs as they were given. Of an error the message says which.
+// CallSpecs as given. The message of an error names the CallSpec.
 Result<std::vector<CountedCall>> read_calls(const Runtime& runtime,
                                             const std::vector<std::string>& texts);
 // A file with one CallSpec on a line, after a count and a tab if there is one; blank lines and those that
-// begin with # say nothing. A call that comes again is counted up. The error has the first line that is wrong,
+// begin with # are ignored. Counts of equal calls are added. The error names the first invalid line,
 // and the others as notes.
 Result<std::vector<CountedCall>> read_trace(const Runtime& runtime, const std::string& path);
 
@@ -37,7 +37,7 @@ struct Move {
 std::vector<Move> compare(const Runtime& before, const Runtime& after,
                           const std::vector<CountedCall>& calls);
 
-// How people read the name of a kernel that may not be there.
+// The name of a kernel for people, also if there is none.
 inline std::string kernel_text(const std::string& id) { return id.empty() ? "none" : id; }
 
 }  // namespace yard::tool

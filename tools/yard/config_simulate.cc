@@ -23,7 +23,7 @@ struct SimulateQuestion {
   bool json = false;
 };
 
-// Calls of an op that go the same way.
+// Calls of an op that move between the same kernels.
 struct Stream {
   std::string op, from, to, example;
   uint64_t calls = 0;
@@ -115,7 +115,7 @@ int simulate(const SimulateQuestion& q) {
 void add_config_simulate(CLI::App& config, Action& action) {
   auto q = std::make_shared<SimulateQuestion>();
   CLI::App* c = config.add_subcommand("simulate", "How many recorded calls would change kernel");
-  c->add_option("FILE", q->file, "The rules to come")
+  c->add_option("FILE", q->file, "The new rules")
       ->required()
       ->type_name("FILE")
       ->check(CLI::ExistingFile);
@@ -123,17 +123,16 @@ void add_config_simulate(CLI::App& config, Action& action) {
       ->required()
       ->type_name("FILE")
       ->check(CLI::ExistingFile);
-  c->add_option("--against", q->against, "The rules so far; otherwise what the environment names")
+  c->add_option("--against", q->against,
+                "The old rules; otherwise those that the environment names")
       ->type_name("FILE")
       ->check(CLI::ExistingFile);
   add_mode_option(*c);
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
-      "A line of the trace is a CallSpec, after a count and a tab if it stands for several calls. "
-      "Blank\n"
-      "lines and those that begin with # say nothing. Nothing is run. Exit code 1 when calls that "
-      "could\n"
-      "run are left without a kernel, 2 when the file or the trace is wrong.\n"
+      "A line of the trace is a CallSpec, after a count and a tab if it stands for several calls.\n"
+      "Blank lines and those that begin with # are ignored. Nothing is run. Exit code 1 when\n"
+      "calls that could run would have no kernel, 2 when the file or the trace is invalid.\n"
       "\n"
       "Examples:\n"
       "  yard config simulate new.yaml --trace calls.txt\n"

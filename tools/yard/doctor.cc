@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard doctor: the machine, the build, the backends, and what is wrong with any of them.
+// yard doctor: the machine, the build, the backends, and their problems.
 #include <fmt/format.h>
 #include <yard/c.h>
 #include <yard/runtime.h>
@@ -19,7 +19,7 @@ namespace yard::tool {
 namespace {
 
 struct Trouble {
-  bool broken = false;  // else it deserves a look
+  bool broken = false;  // else only a note
   std::string what, repair;
 };
 
@@ -55,7 +55,7 @@ struct Findings {
     for (const BackendInfo& b : listing.backends)
       if (!b.available)
         problems.push_back({false, fmt::format("backend {} is not available: {}", b.name, why(b)),
-                            "its kernels are passed over; yard list shows which"});
+                            "its kernels are skipped; yard list shows which"});
     for (const Variable& v : environment)
       for (const std::string& p : v.problems)
         problems.push_back({false, fmt::format("{}={}: {}", v.name, v.value, p), ""});
@@ -74,14 +74,14 @@ struct Findings {
     kernels += op.kernels.size(), available += able;
     if (able == 0)
       problems.push_back({true, fmt::format("op {} has no kernel that is available", op.name),
-                          fmt::format("yard list {} says why each is not", op.name)});
+                          fmt::format("yard list {} shows why each is not", op.name)});
   }
   void look_at_library() {
     if (std::string_view(yard_version()) != YARD_VERSION)
       problems.push_back({true,
                           fmt::format("the command is of version {}, the library it found of {}",
                                       YARD_VERSION, yard_version()),
-                          "install both from one build, or look at LD_LIBRARY_PATH"});
+                          "install both from one build, or check LD_LIBRARY_PATH"});
     if (!machine.membarrier)
       problems.push_back({false, "the kernel refuses membarrier: every call pays for a fence",
                           "allow the system call membarrier in the sandbox or container"});
@@ -225,19 +225,17 @@ void print_findings(const Findings& f) {
 void add_doctor(CLI::App& app, Action& action) {
   auto json = std::make_shared<bool>(false);
   CLI::App* c =
-      app.add_subcommand("doctor", "The machine, the build, the backends, and what is wrong");
+      app.add_subcommand("doctor", "Show the machine, the build, the backends, and problems");
   c->add_flag("--json", *json, "JSON for programs instead of text");
   c->footer(
-      "Looks at the processor and what the operating system lets programs use of it, at how the\n"
-      "library was built, at every backend, and at the YARD_* variables of the environment. Says "
-      "how\n"
-      "to repair what is wrong. Exit code 1 when something is broken: an op that no kernel can "
-      "serve, a\n"
-      "library of another version. Notes alone leave it at 0.\n"
+      "Checks the processor and which of its features the operating system allows, how the\n"
+      "library was built, every backend, and the YARD_* variables of the environment. Shows how\n"
+      "to fix problems. Exit code 1 when something is broken: an op that no kernel can serve, a\n"
+      "library of another version. Notes alone give 0.\n"
       "\n"
       "Examples:\n"
       "  yard doctor\n"
-      "  YARD_BACKEND_ONEDNN=off yard doctor      with a variable, to see what becomes of it\n"
+      "  YARD_BACKEND_ONEDNN=off yard doctor      the effect of a variable\n"
       "  yard doctor --json");
   c->callback([json, &action] {
     action = [json] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Variables of the environment that are meant for Switchyard, with what the runtime says of each.
+// Environment variables for Switchyard, with the problems that the runtime reports for each.
 #pragma once
 
 #include <yard/runtime.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard explain: which kernel a call would run, and why not the others.
 #include <fmt/format.h>
+#include <yard/call_spec.h>
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 
@@ -37,16 +38,15 @@ int explain_call(const ExplainQuestion& q) {
 void add_explain(CLI::App& app, Action& action) {
   auto q = std::make_shared<ExplainQuestion>();
   CLI::App* c =
-      app.add_subcommand("explain", "Which kernel a call would run, and why not the others");
+      app.add_subcommand("explain", "Show which kernel a call would run, and why not the others");
   c->add_option("CALLSPEC", q->call, "The call as text, in quotes")->required();
   add_config_option(*c, q->config);
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   q->policy.add(*c);
   c->footer(
-      "The selector itself answers; nothing is run and no tensor is made. The kernels stand in "
-      "the\n"
-      "order in which they would be tried, then those that were rejected, each with its reason.\n"
-      "Exit code 1 when no kernel can run the call, 2 when the rule file is wrong.\n"
+      "Runs the selector; no kernel is run and no tensor is made. Lists the kernels in the order\n"
+      "in which they would be tried, then those that were rejected, each with its reason.\n"
+      "Exit code 1 when no kernel can run the call, 2 when the rule file is invalid.\n"
       "\n"
       "Examples:\n"
       "  yard explain 'rms_norm(f32[8,4096], f32[4096])'\n"

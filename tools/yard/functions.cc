@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard functions: the dispatched functions there are, who provides them, what is on, and who was refused why.
+// yard functions: dispatched functions, their providers, which are on, and the reasons of rejections.
 #include <fmt/format.h>
 #include <yard/function.h>
 #include <yard/runtime.h>
@@ -63,14 +63,14 @@ void print_functions(const std::vector<FunctionInfo>& list, const std::vector<An
       {{"function"}, {"backend"}, {"priority", Align::kRight}, {"on"}, {"signature"}, {""}});
   for (const FunctionInfo& f : list) {
     std::string name = f.group + "/" + f.name;
-    const std::string note = f.declared ? "" : "nobody declares it";
+    const std::string note = f.declared ? "" : "not declared";
     if (f.providers.empty())
       table.add({{name, Paint::kBold},
                  {"-"},
                  {"-"},
                  {"-"},
                  {f.signature},
-                 {"nobody provides it", Paint::kDim}});
+                 {"not provided", Paint::kDim}});
     for (const FunctionProvider& p : f.providers) {
       std::string why = p.on ? note : p.detail.empty() ? p.reason : p.reason + ": " + p.detail;
       if (p.on && p.breaker != "closed") why = "its breaker is " + p.breaker;
@@ -114,20 +114,18 @@ int list_functions(const FunctionsQuestion& q) {
 
 void add_functions(CLI::App& app, Action& action) {
   auto q = std::make_shared<FunctionsQuestion>();
-  CLI::App* c =
-      app.add_subcommand("functions", "The dispatched functions that plugins bring, and who is on");
-  c->add_option("PATH", q->paths, "Plugins, or directories of them, to look at as well");
-  c->add_flag("--open", q->open, "Open the plugins that serve groups, to see what they bring");
+  CLI::App* c = app.add_subcommand("functions", "List the dispatched functions of plugins");
+  c->add_option("PATH", q->paths, "More plugins, or directories of them");
+  c->add_flag("--open", q->open, "Open the plugins that serve groups, to list their functions");
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(
-      "Functions are declared by programs, so that this command, which declares none, finds what "
-      "plugins bring\n"
-      "undeclared; a program lists its own by yard::Functions::list().\n"
+      "Functions are declared by programs. This command declares none, so functions of plugins "
+      "are\n"
+      "shown as not declared; a program lists its own with yard::Functions::list().\n"
       "\n"
       "Examples:\n"
       "  yard functions                     what the installed plugins announce\n"
-      "  yard functions --open ./acme.so    what this one brings: backends, signatures, "
-      "priorities\n"
+      "  yard functions --open ./acme.so    backends, signatures and priorities of one\n"
       "  yard functions --json              {\"functions\": [...], \"announced\": [...]}");
   c->callback([q, &action] { action = [q] { return list_functions(*q); }; });
 }

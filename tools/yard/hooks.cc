@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard hooks: what is declared, who provides it, what is engaged, and what does not fit together.
+// yard hooks: which hooks are declared, provided and engaged, and which do not match.
 #include <fmt/format.h>
 #include <yard/hook.h>
 #include <yard/runtime.h>
@@ -76,8 +76,8 @@ void print_hooks(const HookListing& list, const std::vector<Announced>& waiting)
   for (const HookInfo& h : list.hooks) {
     std::string name = h.name;
     const std::string note = !h.problem.empty()    ? h.problem
-                             : !h.declared         ? "nobody declares it"
-                             : h.providers.empty() ? "nobody provides it"
+                             : !h.declared         ? "not declared"
+                             : h.providers.empty() ? "not provided"
                                                    : "";
     const Paint paint = h.problem.empty() ? Paint::kDim : Paint::kBad;
     if (h.providers.empty())
@@ -126,23 +126,21 @@ int list_hooks(const HooksQuestion& q) {
 
 void add_hooks(CLI::App& app, Action& action) {
   auto q = std::make_shared<HooksQuestion>();
-  CLI::App* c =
-      app.add_subcommand("hooks", "The hooks that plugins bring, and how they fit together");
-  c->add_option("PATH", q->paths, "Plugins, or directories of them, to look at as well");
-  c->add_flag("--open", q->open, "Open the plugins that serve hooks, to see what they bring");
+  CLI::App* c = app.add_subcommand("hooks", "List the hooks of plugins");
+  c->add_option("PATH", q->paths, "More plugins, or directories of them");
+  c->add_flag("--open", q->open, "Open the plugins that serve hooks, to list their hooks");
   c->add_option("--activate", q->activate, "Open them, and activate this backend for the process")
       ->allow_extra_args(false);
-  c->add_flag("--strict", q->strict, "Activating hooks that nobody declares fails");
+  c->add_flag("--strict", q->strict, "Activating undeclared hooks fails");
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(
-      "Hooks are declared by programs, so that this command, which declares none, finds what "
-      "plugins bring\n"
-      "undeclared; a program lists its own by yard::Hooks::list().\n"
+      "Hooks are declared by programs. This command declares none, so hooks of plugins are shown\n"
+      "as not declared; a program lists its own with yard::Hooks::list().\n"
       "\n"
       "Examples:\n"
       "  yard hooks                       what the installed plugins announce\n"
-      "  yard hooks --open ./acme.so      what this one brings: backends, signatures, priorities\n"
-      "  yard hooks --activate acme       who would be asked first\n"
+      "  yard hooks --open ./acme.so      backends, signatures and priorities of one\n"
+      "  yard hooks --activate acme       which hooks would be engaged\n"
       "  yard hooks --json                {\"hooks\": [...], \"undeclared\", \"unprovided\", "
       "\"announced\"}");
   c->callback([q, &action] { action = [q] { return list_hooks(*q); }; });

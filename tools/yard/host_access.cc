@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A runtime of our own with one backend, whose probe keeps the table it is given.
+// A separate runtime with one backend, whose probe stores the table that it gets.
 #include "host_access.h"
 
 #include <yard/runtime.h>
@@ -27,7 +27,7 @@ const yard_host_t* find_table() {
   add.add_backend(probe);
   runtime->apply(std::move(add)).or_throw();
   runtime->list();
-  if (found == nullptr) throw std::runtime_error("the runtime asked no probe");
+  if (found == nullptr) throw std::runtime_error("the runtime called no probe");
   return found;
 }
 

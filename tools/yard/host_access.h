@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host table that kernels get, for commands that want to know or use what a kernel would.
+// The host table that kernels get, for commands that need the same threads and features.
 #pragma once
 
 #include <yard/plugin.h>
@@ -15,7 +15,7 @@ const yard_host_t& host_table();
 // Threads that a parallel_for of the caller may use.
 int host_threads();
 
-// 1: the machine has it and the operating system allows it, 0: not, -1: nobody knows the name.
+// 1: the machine has it and the operating system allows it, 0: not, -1: unknown name.
 int host_feature(const char* name);
 
 // Runs body(begin, end) over [0, count) on the host's threads.

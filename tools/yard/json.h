@@ -9,7 +9,7 @@ namespace yard::tool {
 
 using Json = nlohmann::ordered_json;
 
-// What is not known is null, not "".
+// Unknown values are null, not "".
 inline Json text_or_null(const std::string& s) { return s.empty() ? Json() : Json(s); }
 
 }  // namespace yard::tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `yard bench kernels` found, and the picture of it.
+// Results of `yard bench kernels`.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct KernelFigure {
   std::string id;
   double ns = 0;
   double over_copy = 0;   // speed over the copy's
-  bool selected = false;  // what a call without options runs
+  bool selected = false;  // runs for a call without options
 };
 
 // One call, with every kernel that can serve it.

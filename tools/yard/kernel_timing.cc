@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kBatchNs = 2e6, kSlowNs = 1e8;
 constexpr size_t kSlowRounds = 3;
-// Threads of the path before may still spin in wait for more; this long they may, and no longer.
+// Threads of the previous path may still spin for at most this long.
 constexpr auto kPause = std::chrono::milliseconds(3);
 
 template <class Body>
@@ -51,7 +51,7 @@ std::vector<double> time_in_turn(const std::vector<Timed>& paths, double seconds
 
 Copy::Copy(uint64_t bytes)
     : half_(static_cast<size_t>(bytes / 2)), from_(new char[half_ + 1]), to_(new char[half_ + 1]) {
-  // Pages that were never written are all the same page, and copying from it would be too fast.
+  // Pages that were never written map to one zero page, and copying from it would be too fast.
   std::memset(from_.get(), 1, half_ + 1);
   std::memset(to_.get(), 2, half_ + 1);
 }

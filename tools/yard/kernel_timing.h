@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing kernels beside a plain copy: all in turn, round after round, so that noise hits them alike.
+// Timing kernels beside a plain copy: all in turn, round after round, so that noise affects them equally.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace yard::tool {
 using Timed = std::function<double(int64_t n)>;
 
 // The median of each over rounds taken in turn for about `seconds`. A batch lasts some milliseconds;
-// what takes longer than a tenth of a second is run three times and no more.
+// a path that takes longer than a tenth of a second is run only three times.
 std::vector<double> time_in_turn(const std::vector<Timed>& paths, double seconds);
 
 // Copies that move `bytes` in all: half of them read, half of them written.
@@ -22,7 +22,7 @@ class Copy {
  public:
   explicit Copy(uint64_t bytes);
   Timed one_thread() const;
-  // In as many pieces as the host has threads, on those.
+  // Split over the host's threads.
   Timed all_threads() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard list: the ops there are, and the kernels that compete for each.
+// yard list: ops and their kernels.
 #include <fmt/format.h>
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
@@ -60,7 +60,7 @@ const std::vector<Column>& kernel_columns() {
   return columns;
 }
 
-// Its kernels are known once it is opened.
+// Its kernels are known only after it is opened.
 std::vector<Cell> unopened_row(const Announced& a) {
   return {{"-"},
           {"-"},
@@ -121,7 +121,7 @@ void print_unopened(const std::string& op, const std::vector<Announced>& waiting
   for (const Announced& a : waiting) fmt::print("  plugin {}, not opened: {}\n", a.plugin, a.path);
 }
 
-// What plugins that are not opened have for the op, or for any where none is named.
+// The announced ops of plugins that are not opened; only `op`, if it is named.
 std::vector<Announced> unopened(const std::string& op) {
   std::vector<Announced> to = announced(Runtime::shared(), &PluginInfo::ops);
   if (!op.empty()) std::erase_if(to, [&](const Announced& a) { return a.name != op; });
@@ -159,14 +159,13 @@ int list_ops(const ListQuestion& q) {
 
 void add_list(CLI::App& app, Action& action) {
   auto q = std::make_shared<ListQuestion>();
-  CLI::App* c =
-      app.add_subcommand("list", "The ops there are, and the kernels that compete for each");
+  CLI::App* c = app.add_subcommand("list", "List ops and their kernels");
   c->add_option("OP", q->op, "Only this op, with its schema");
   c->add_flag("--open", q->open, "Open the plugins that serve ops, to see their kernels");
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(
       "A kernel is available when its backend works here and the processor has what it needs.\n"
-      "Whether it can serve a certain call is another question: yard explain.\n"
+      "Use yard explain to see whether it can serve a certain call.\n"
       "Plugins are opened when an op is first called: until then only their ops are known.\n"
       "\n"
       "Examples:\n"

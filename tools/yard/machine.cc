@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads /proc, /sys and what the C library tells.
+// Reads /proc, /sys and the C library.
 #include "machine.h"
 
 #include <fmt/format.h>
@@ -58,7 +58,7 @@ constexpr Part kParts[] = {
     {0x61, 0x022, "Apple M1"},    {0x61, 0x032, "Apple M2"},
 };
 
-// "Neoverse-N1" from the text of /proc/cpuinfo; empty if it does not say.
+// "Neoverse-N1" from the text of /proc/cpuinfo; empty if it is not there.
 std::string cpu_model(std::string_view cpuinfo) {
   if (std::string name = field(cpuinfo, "model name"); !name.empty()) return name;
   const std::string implementer = field(cpuinfo, "CPU implementer"),
@@ -71,7 +71,7 @@ std::string cpu_model(std::string_view cpuinfo) {
   return fmt::format("implementer {}, part {}", implementer, part);
 }
 
-// Of control group version 2; nothing where there is no limit.
+// From control group version 2; nullopt where there is no limit.
 std::optional<uint64_t> group_memory() {
   const std::string text = file_text("/sys/fs/cgroup/memory.max");
   if (text.empty() || text.starts_with("max")) return std::nullopt;
@@ -115,7 +115,7 @@ Machine look_at_machine() {
 
 std::vector<Feature> look_at_features() {
 #if defined(__aarch64__)
-  // Our name, and what /proc/cpuinfo calls it.
+  // Our name, and its name in /proc/cpuinfo.
   static constexpr std::pair<const char*, const char*> kNames[] = {
       {"neon", "asimd"},  {"fphp", "fphp"},  {"asimdhp", "asimdhp"}, {"dotprod", "asimddp"},
       {"lse", "atomics"}, {"crypto", "aes"}, {"bf16", "bf16"},       {"i8mm", "i8mm"},

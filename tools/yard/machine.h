@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What machine this is, and how much of it this process may use.
+// The machine, and how much of it this process may use.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ struct Machine {
   double cores_allowed = 0;  // by affinity and control group; 1.5 is possible there
   uint64_t memory = 0;       // bytes
   uint64_t memory_allowed = 0;
-  bool membarrier = false;  // the kernel offers what lets calls go without a fence
+  bool membarrier = false;  // the operating system offers it, so calls need no fence
 };
 Machine look_at_machine();
 
-// A feature of this architecture that kernels can ask for.
+// A feature of this architecture that kernels can require.
 struct Feature {
   std::string name;
   bool usable = false;
-  bool listed = false;  // the operating system shows it to programs
+  bool listed = false;  // the operating system reports it
 };
 std::vector<Feature> look_at_features();
 

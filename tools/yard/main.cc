@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command `yard`: finds the command meant, or says what is wrong and what was expected.
+// The command `yard`: runs a subcommand, or reports what is wrong and what was expected.
 #include <fmt/format.h>
 #include <yard/version.h>
 #include <CLI/CLI.hpp>
@@ -33,7 +33,7 @@ std::string full_name(const CLI::App& app) {
                                      : app.get_name();
 }
 
-// A word that should name a command and does not: the app it was said to, and the word.
+// A word that should name a command and does not, and the app it was given to.
 struct Unknown {
   const CLI::App* app;
   std::string word;
@@ -73,31 +73,27 @@ int parse_and_run(int argc, char** argv) {
   Action action;
   CLI::App app("Picks, runs and explains the best kernel for every operator call.", "yard");
   app.set_version_flag("--version", YARD_VERSION, "The version of the library");
-  app.set_help_flag("-h,--help", "This text; yard COMMAND --help says more");
+  app.set_help_flag("-h,--help", "This text; see also yard COMMAND --help");
   app.get_formatter()->column_width(30);
   app.require_subcommand(1);
   app.footer(
       "A call is written as text, a CallSpec: op(dtype[shape], ..., name=value)@device\n"
       "\n"
       "Examples:\n"
-      "  yard list                                               what there is\n"
+      "  yard list                                               ops and kernels\n"
       "  yard explain 'rms_norm(f32[8,4096], f32[4096])'         what would run, and why\n"
       "  yard run 'softmax(bf16[64,32000])'                      run it, time it, check it\n"
-      "  yard verify --backend simd                              hold kernels against their "
-      "reference\n"
-      "  yard plugin list                                        what others bring\n"
-      "  yard config check rules.yaml                            whether a rule file is right\n"
+      "  yard verify --backend simd                              compare with the reference\n"
+      "  yard plugin list                                        found and refused plugins\n"
+      "  yard config check rules.yaml                            whether a rule file is valid\n"
       "  yard bake --trace calls.txt --yaml baked.yaml           recorded calls as a static map\n"
       "  yard bench dispatch                                     what a call costs\n"
       "  yard bench kernels --op softmax                         how fast its kernels are\n"
-      "  yard doctor                                             what is wrong, and how to repair "
-      "it\n"
-      "  source <(yard completion bash)                          words completed by the tab key\n"
+      "  yard doctor                                             problems and their fixes\n"
+      "  source <(yard completion bash)                          completion by the tab key\n"
       "\n"
-      "Every command that answers takes --json. Exit codes: 0 it went well, 1 the thing asked for "
-      "failed (no "
-      "kernel\n"
-      "can run, results differ), 2 the question was wrong.");
+      "Every command that prints results takes --json. Exit codes: 0 success, 1 the operation\n"
+      "failed (no kernel can run, results differ), 2 invalid input.");
   add_list(app, action);
   add_explain(app, action);
   add_run(app, action);
@@ -111,14 +107,14 @@ int parse_and_run(int argc, char** argv) {
   bench->require_subcommand(1);
   bench->footer(
       "Examples:\n"
-      "  yard bench dispatch                 what a call costs before its kernel runs\n"
+      "  yard bench dispatch                 the overhead of a call\n"
       "  yard bench kernels --op rms_norm    how fast each kernel of an op is");
   add_bench_dispatch(*bench, action);
   add_bench_kernels(*bench, action);
   add_doctor(app, action);
   add_completion(app, action);
 
-  // What the scripts of `yard completion` ask: no command of its own, as nobody types it.
+  // Used by the scripts of `yard completion` only, so it is not listed as a command.
   if (argc > 1 && std::string_view(argv[1]) == "complete")
     return print_completions(app, {argv + 2, argv + argc});
   if (argc < 2) {

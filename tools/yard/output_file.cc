@@ -17,7 +17,7 @@ Status not_written(const std::string& path, const std::string& why) {
                 fmt::format("cannot write '{}'{}{}", path, why.empty() ? "" : ": ", why));
 }
 
-// Where links end; what is there may be nothing.
+// The target of links, which may not exist.
 fs::path real_file(fs::path path) {
   std::error_code error;
   for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(path, error)); ++i)

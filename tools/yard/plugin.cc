@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard plugin: what there is to do with plugins.
+// yard plugin: commands for plugins.
 #include <CLI/CLI.hpp>
 
 #include "plugin_commands.h"
@@ -8,16 +8,16 @@
 namespace yard::tool {
 
 void add_plugin(CLI::App& app, Action& action) {
-  CLI::App* plugin = app.add_subcommand("plugin", "Plugins: what there is, and whether it is good");
+  CLI::App* plugin = app.add_subcommand("plugin", "List, check, lock and create plugins");
   plugin->require_subcommand(1);
   plugin->footer(
       "Examples:\n"
-      "  yard plugin list                    what is found, and what is refused and why\n"
-      "  yard plugin inspect ./acme.so       what a file says of itself\n"
-      "  yard plugin probe ./acme.so         whether it survives a process of its own\n"
-      "  yard verify ./acme.so               whether it computes what its ops mean\n"
-      "  yard plugin lock /opt/acme          only these are loaded from now on\n"
-      "  yard plugin new acme                a project for a plugin of one's own");
+      "  yard plugin list                    found plugins, and refused ones with the reason\n"
+      "  yard plugin inspect ./acme.so       the manifest of a file\n"
+      "  yard plugin probe ./acme.so         run it in a separate process\n"
+      "  yard verify ./acme.so               compare its kernels with the reference\n"
+      "  yard plugin lock /opt/acme          load only these from now on\n"
+      "  yard plugin new acme                a new plugin project");
   add_plugin_list(*plugin, action);
   add_plugin_inspect(*plugin, action);
   add_plugin_lock(*plugin, action);

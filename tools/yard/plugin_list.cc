@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard plugin list and inspect: what was found and refused, and what a file says of itself. Nothing of a plugin
-// is run.
+// yard plugin list and inspect: found and refused plugins, and the manifest of one. No code of a plugin is run.
 #include <fmt/format.h>
 #include <yard/log.h>
 #include <CLI/CLI.hpp>
@@ -32,12 +31,12 @@ std::vector<Cell> plugin_row(const PluginInfo& p) {
 }
 
 int list_plugins(const PluginsQuestion& q) {
-  // Refused ones are in the table; what the environment asks for is logged all the same.
+  // Refused plugins are in the table; those that the environment names are logged, too.
   set_log_level("plugin", LogLevel::kOff).ignore();
   if (const Status s = check_features(); !s.ok()) return fail(kUsage, s);
   const Runtime runtime(looks_also_at(q.paths));
   std::vector<PluginInfo> found = runtime.plugins().list();
-  // A digest is looked at when a plugin is loaded; here it is asked for what would come of that.
+  // A digest is checked when a plugin is loaded; would_load() tells the result without loading.
   for (PluginInfo& p : found)
     if (p.state == PluginState::kFound) p = runtime.plugins().would_load(p.path);
   if (q.json) {
@@ -84,7 +83,7 @@ void print_plugin(const PluginInfo& p) {
 }
 
 int inspect(const std::string& file, bool json) {
-  set_log_level("plugin", LogLevel::kOff).ignore();  // what else is refused is not the question
+  set_log_level("plugin", LogLevel::kOff).ignore();  // other refused plugins do not matter here
   if (const Status s = check_features(); !s.ok()) return fail(kUsage, s);
   const Runtime runtime(as_the_environment_has_it());
   const PluginInfo info = runtime.plugins().would_load(absolute(file));
@@ -101,15 +100,15 @@ int inspect(const std::string& file, bool json) {
 
 void add_plugin_list(CLI::App& plugin, Action& action) {
   auto q = std::make_shared<PluginsQuestion>();
-  CLI::App* c = plugin.add_subcommand("list", "The plugins that are found, and those refused");
-  c->add_option("PATH", q->paths, "Files and directories to look through before all others")
+  CLI::App* c = plugin.add_subcommand("list", "List the plugins that are found, and those refused");
+  c->add_option("PATH", q->paths, "Files and directories to search before all others")
       ->type_name("PATH");
   add_feature_option(*c);
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(
-      "Looks where a program of this environment would: YARD_PLUGINS, YARD_PLUGIN_PATH and where\n"
-      "plugins are installed. Opens none of them. Lock files and what the rule file in force says "
-      "count.\n"
+      "Searches where a program in this environment would: YARD_PLUGINS, YARD_PLUGIN_PATH and\n"
+      "where plugins are installed. Opens none of them. Lock files and the rule file in force\n"
+      "apply.\n"
       "\n"
       "Examples:\n"
       "  yard plugin list\n"
@@ -122,16 +121,14 @@ void add_plugin_list(CLI::App& plugin, Action& action) {
 void add_plugin_inspect(CLI::App& plugin, Action& action) {
   auto q = std::make_shared<PluginsQuestion>();
   q->paths.resize(1);
-  CLI::App* c = plugin.add_subcommand("inspect", "What a file says of itself, without running it");
+  CLI::App* c = plugin.add_subcommand("inspect", "Show the manifest of a file, without running it");
   c->add_option("FILE", q->paths[0], "A plugin's shared library")->required();
   add_feature_option(*c);
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
-      "Shows the manifest, the digest, and what is remembered of probes and of yard verify. Exit "
-      "code 1\n"
-      "when a program of this environment would refuse the file, by a lock file or by "
-      "`require_verified`\n"
-      "for example. Another plugin of the same name does not count here.\n"
+      "Shows the manifest, the digest, and recorded results of probes and of yard verify. Exit\n"
+      "code 1 when a program in this environment would refuse the file, because of a lock file or\n"
+      "`require_verified` for example. Another plugin of the same name does not count here.\n"
       "\n"
       "Examples:\n"
       "  yard plugin inspect ./acme.so\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard plugin lock: writes the file that says which plugins may be loaded.
+// yard plugin lock: writes the list of plugins that may be loaded.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -38,7 +38,7 @@ std::vector<std::string> files_of(const std::string& path, std::error_code& erro
   return files;
 }
 
-// Where the lock file belongs: the one directory that all is in. Empty if there are several.
+// Where the lock file belongs: the common directory of all plugins. Empty if there are several.
 std::string place_for(const std::vector<std::string>& paths) {
   fs::path place;
   for (const std::string& p : paths) {
@@ -51,13 +51,13 @@ std::string place_for(const std::vector<std::string>& paths) {
   return (place / "yard.lock").string();
 }
 
-// A lock file is found by its name, in a directory that is searched; any other must be named by the program.
+// A lock file is found by its name in a searched directory; the program must name any other.
 std::string when_it_counts(const std::string& output) {
   const fs::path at(output);
   if (at.filename() == "yard.lock")
-    return fmt::format("where {} is searched, others are not loaded from now on.",
+    return fmt::format("where {} is searched, no others are loaded from now on.",
                        at.parent_path().string());
-  return "it counts in programs that name it: PluginSettings::lock_file.";
+  return "it applies to programs that name it: PluginSettings::lock_file.";
 }
 
 int report_lock(const LockQuestion& q, const std::string& output, const LockContents& c) {
@@ -82,7 +82,7 @@ int report_lock(const LockQuestion& q, const std::string& output, const LockCont
              distinct.size() == c.listed.size() ? "" : fmt::format(" in {} files", c.listed.size()),
              when_it_counts(output));
   for (const PluginInfo& p : c.refused)
-    fmt::print(stderr, "yard: {} is left out: {}\n", p.path, why_refused(p));
+    fmt::print(stderr, "yard: {} is skipped: {}\n", p.path, why_refused(p));
   return kOk;
 }
 
@@ -90,7 +90,7 @@ int lock(const LockQuestion& q) {
   const std::string output = q.output.empty() ? place_for(q.paths) : absolute(q.output);
   if (output.empty())
     return fail(kUsage,
-                "these are in several directories; say where the lock file belongs: "
+                "these are in several directories; give the path of the lock file: "
                 "--output FILE");
   if (const Status s = check_features(); !s.ok()) return fail(kUsage, s);
   const Runtime runtime(looks_for_nothing());
@@ -101,7 +101,7 @@ int lock(const LockQuestion& q) {
     for (const std::string& file : files_of(absolute(path), error)) {
       PluginInfo info = runtime.plugins().inspect(file);
       const bool refused = info.state == PluginState::kRefused;
-      // Who names a file wants it listed; a directory may hold other things.
+      // A file that is named must be listed; a directory may contain others.
       if (refused && !directory)
         return fail(
             info.reason == PluginReason::kNotFound ? kUsage : kFailed,
@@ -111,7 +111,7 @@ int lock(const LockQuestion& q) {
     if (error && directory) return fail(kUsage, fmt::format("{}: {}", path, error.message()));
   }
   if (c.listed.empty())
-    return fail(kFailed, "there is no plugin to list; a lock file without any would let none in");
+    return fail(kFailed, "there is no plugin to list; an empty lock file would admit none");
   if (const Status s = write_plugin_lock(output, c.listed); !s.ok()) return fail(kFailed, s);
   return report_lock(q, output, c);
 }
@@ -120,18 +120,18 @@ int lock(const LockQuestion& q) {
 
 void add_plugin_lock(CLI::App& plugin, Action& action) {
   auto q = std::make_shared<LockQuestion>();
-  CLI::App* c = plugin.add_subcommand("lock", "Write which plugins may be loaded, by digest");
+  CLI::App* c =
+      plugin.add_subcommand("lock", "Write the list of plugins that may be loaded, by digest");
   c->add_option("PATH", q->paths, "Plugins, or directories of them")->required()->type_name("PATH");
   c->add_option("--output", q->output, "Where to write it; otherwise yard.lock beside the plugins")
       ->type_name("FILE");
   add_feature_option(*c);
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(
-      "Where a yard.lock lies in a directory that is searched, only plugins are loaded that it "
-      "lists with\n"
-      "name, version and SHA-256. A file of another name or place counts in programs that name it "
-      "by\n"
-      "PluginSettings::lock_file. It takes the place of an older one whole.\n"
+      "If there is a yard.lock in a searched directory, only plugins are loaded that it lists "
+      "with\n"
+      "name, version and SHA-256. A file with another name or place applies to programs that name\n"
+      "it in PluginSettings::lock_file. An older file is replaced.\n"
       "\n"
       "Examples:\n"
       "  yard plugin lock /opt/acme/plugins              /opt/acme/plugins/yard.lock\n"

@@ -49,23 +49,24 @@ std::string wrong_name(const std::string& name) {
     return fmt::format("'{}' cannot be the name of a plugin: a letter a-z, then a-z, 0-9 and _",
                        name);
   if (name.size() > kLongestName)
-    return fmt::format("the name has {} characters, {} are the most", name.size(), kLongestName);
+    return fmt::format("the name has {} characters; expected at most {}", name.size(),
+                       kLongestName);
   if (std::find(kTaken.begin(), kTaken.end(), name) != kTaken.end())
     return fmt::format("'{}' cannot be the name of a plugin: a build has a target of that name",
                        name);
   for (const BackendInfo& b : Runtime::shared().list().backends)
     if (b.name == name)
-      return fmt::format("there is a backend '{}' already; a plugin brings one of its own name",
+      return fmt::format("a backend '{}' already exists; a plugin adds a backend of its own name",
                          name);
   return {};
 }
 
-// What is wrong with the op: the library itself says whether it could be one.
+// What is wrong with the op; the library itself checks the name.
 std::string wrong_op(const std::string& op) {
   if (Runtime::shared().list().find_op(op) != nullptr)
     return fmt::format(
-        "op '{}' is there already, and a new plugin brings an op of its own; give another by --op. "
-        "The README of the new project says how to serve an op that is there",
+        "op '{}' already exists, and a new plugin adds an op; choose another with --op. "
+        "The README of the new project explains how to serve an existing op",
         op);
   RuntimeSettings empty;
   empty.builtin_backends = empty.environment = empty.plugins.installed = false;
@@ -82,7 +83,7 @@ std::string wrong_op(const std::string& op) {
       op);
 }
 
-// What is wrong with the place.
+// What is wrong with the directory.
 std::string wrong_directory(const fs::path& directory) {
   std::error_code error;
   const fs::file_status status = fs::status(directory, error);
@@ -91,11 +92,12 @@ std::string wrong_directory(const fs::path& directory) {
                ? fmt::format("cannot look at '{}': {}", directory.string(), error.message())
                : "";
   if (!fs::is_directory(status))
-    return fmt::format("'{}' is there and is no directory", directory.string());
+    return fmt::format("'{}' exists and is not a directory", directory.string());
   const bool empty = fs::is_empty(directory, error);
   if (error) return fmt::format("cannot read '{}': {}", directory.string(), error.message());
   return empty ? ""
-               : fmt::format("'{}' is not empty; give another place by --dir", directory.string());
+               : fmt::format("'{}' is not empty; choose another directory with --dir",
+                             directory.string());
 }
 
 // The text with every @WORD@ replaced.
@@ -137,7 +139,7 @@ std::vector<std::pair<std::string, std::string>> project(const ProjectQuestion& 
   return files;
 }
 
-// All of the files or none. The message says what went wrong.
+// All of the files or none. Returns an error message.
 std::string write_project(const fs::path& directory,
                           const std::vector<std::pair<std::string, std::string>>& files) {
   std::error_code error;
@@ -185,10 +187,11 @@ int make_project(ProjectQuestion q) {
 
 void add_plugin_new(CLI::App& plugin, Action& action) {
   auto q = std::make_shared<ProjectQuestion>();
-  CLI::App* c = plugin.add_subcommand("new", "A plugin project that builds and passes its tests");
+  CLI::App* c =
+      plugin.add_subcommand("new", "Create a plugin project that builds and passes its tests");
   c->add_option("NAME", q->name, "Name of the plugin: a-z, 0-9 and _")->required();
   c->add_option("--dir", q->directory, "Where to put it (NAME)")->type_name("D");
-  c->add_option("--op", q->op, "Name of the op it brings (NAME)")->type_name("OP");
+  c->add_option("--op", q->op, "Name of the op it adds (NAME)")->type_name("OP");
   c->add_flag("--c", q->c, "In C instead of C++");
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
@@ -199,7 +202,7 @@ void add_plugin_new(CLI::App& plugin, Action& action) {
       "Examples:\n"
       "  yard plugin new acme                        acme/acme.cc with the op acme\n"
       "  yard plugin new acme --op acme.scale --c    in C, with another op\n"
-      "  yard plugin new acme --dir src/acme         somewhere else");
+      "  yard plugin new acme --dir src/acme         in another directory");
   c->callback([q, &action] { action = [q] { return make_project(*q); }; });
 }
 

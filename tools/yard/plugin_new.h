@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard plugin new: a plugin project that builds and passes its tests as it is.
+// yard plugin new: a plugin project that builds and passes its tests unchanged.
 #pragma once
 
 #include "commands.h"

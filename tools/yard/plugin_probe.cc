@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard plugin probe: tries a library in a process of its own.
+// yard plugin probe: probes a library in a separate process.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -56,25 +56,22 @@ int probe(const ProbeQuestion& q) {
 
 void add_plugin_probe(CLI::App& plugin, Action& action) {
   auto q = std::make_shared<ProbeQuestion>();
-  CLI::App* c = plugin.add_subcommand("probe", "Try a plugin in a process of its own");
+  CLI::App* c = plugin.add_subcommand("probe", "Probe a plugin in a separate process");
   c->add_option("FILE", q->file, "A plugin's shared library")->required();
   add_feature_option(*c);
   c->add_option("--seconds", q->seconds, "How long it may take (10)")
       ->type_name("S")
       ->check(CLI::Range(0.01, 86400.0));
-  c->add_option("--memory", q->gib, "GiB of addresses it may use (4)")
+  c->add_option("--memory", q->gib, "GiB of address space it may use (4)")
       ->type_name("GIB")
       ->check(CLI::Range(0.1, 1048576.0));
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
-      "Opens the library in a child process, asks it what it brings, starts it, runs each of its\n"
-      "kernels on a few small calls with guarded memory, stops and closes it. One that crashes, "
-      "hangs,\n"
-      "ends the process or writes beside its tensors is refused: exit code 1, with what happened "
-      "and\n"
-      "where. The result is remembered by digest, for YARD_PLUGIN_PROBE=changed. It finds "
-      "mistakes, not\n"
-      "malice: a probe is no sandbox.\n"
+      "Opens the library in a child process, queries its descriptor, starts it, runs each of its\n"
+      "kernels on a few small calls with guarded memory, stops and closes it. A library that\n"
+      "crashes, hangs, ends the process or writes out of bounds is refused: exit code 1, with\n"
+      "what happened and where. The result is recorded by digest, for YARD_PLUGIN_PROBE=changed.\n"
+      "A probe finds mistakes, not malice: it is not a sandbox.\n"
       "\n"
       "Examples:\n"
       "  yard plugin probe ./acme.so\n"

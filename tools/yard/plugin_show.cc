@@ -11,7 +11,7 @@
 namespace yard::tool {
 namespace {
 
-// As the command line has them.
+// From the command line.
 std::vector<std::string>& device_features() {
   static std::vector<std::string> features;
   return features;
@@ -22,7 +22,7 @@ std::vector<std::string>& device_features() {
 void add_feature_option(CLI::App& command) {
   command
       .add_option("--device-feature", device_features(),
-                  "What the program states of a device, cuda:sm_90 say; may be given again")
+                  "A feature that a device has, for example cuda:sm_90; repeatable")
       ->type_name("DEVICE:NAME")
       ->allow_extra_args(false);
 }

@@ -22,19 +22,19 @@ std::string why_refused(const PluginInfo& plugin);
 // "rms_norm, softmax", or "-".
 std::string joined(const std::vector<std::string>& words);
 
-// Adds --device-feature DEVICE:NAME, which may be given again: what the program will have stated of its devices. It
-// holds for the runtimes below.
+// Adds --device-feature DEVICE:NAME, repeatable: features of devices that a program would state. It
+// applies to the runtimes below.
 void add_feature_option(CLI::App& command);
-// An error if one of those is no such thing.
+// An error if one of those is invalid.
 Status check_features();
 
-// People name files from where they are; the library wants to know where that is.
+// Makes paths absolute: users give them relative to the current directory.
 std::string absolute(const std::string& path);
-// A runtime of this environment that looks at these as well, before all others.
+// A runtime of this environment that searches these paths before all others.
 RuntimeSettings looks_also_at(const std::vector<std::string>& paths);
 // The same, with the features that were given.
 RuntimeSettings as_the_environment_has_it();
-// A runtime that looks for nothing by itself.
+// A runtime that searches no paths by itself.
 RuntimeSettings looks_for_nothing();
 
 }  // namespace yard::tool

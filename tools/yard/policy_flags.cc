@@ -47,24 +47,25 @@ void PolicyFlags::add(CLI::App& c) {
   c.add_option("--prefer", prefer, "Kind that comes first: default, vendor or reference")
       ->type_name("KIND")
       ->group(kGroup);
-  c.add_flag("--strict", strict, "The first choice or its error: no fallback")->group(kGroup);
+  c.add_flag("--strict", strict, "No fallback: the first choice or its error")->group(kGroup);
   c.add_flag("--reference-only", reference_only, "Only reference kernels")->group(kGroup);
-  c.add_option("--order", order,
-               "What may run, best first: vendor|default, vendor:NAME, impl:ID; the rest is out")
+  c.add_option(
+       "--order", order,
+       "What may run, best first: vendor|default, vendor:NAME, impl:ID; excludes all others")
       ->type_name("TOKENS")
       ->group(kGroup);
   c.add_option("--lock", lock, "Lock the op to this kernel")->type_name("ID")->group(kGroup);
   c.add_option("--force", force, "This kernel or an error; must exist")
       ->type_name("ID")
       ->group(kGroup);
-  many("--deny", deny, "GLOB", "Kernels that may not run; may be given again", kGroup);
+  many("--deny", deny, "GLOB", "Kernels that may not run; repeatable", kGroup);
   many("--allow", allow, "GLOB", "The only kernels that may run", kGroup);
   many("--deny-vendor", deny_vendor, "VENDOR", "Vendors whose kernels may not run", kGroup);
   many("--allow-vendor", allow_vendor, "VENDOR", "The only vendors whose kernels may run", kGroup);
   many("--backend", backend, "NAME=on|off", "Switch a backend", kGroup);
   c.add_flag("--deterministic", deterministic, "Only kernels that give the same bits every time")
       ->group(kFlagGroup);
-  c.add_flag("--inference", inference, "No gradient will be asked for")->group(kFlagGroup);
+  c.add_flag("--inference", inference, "No gradient is needed")->group(kFlagGroup);
   c.add_flag("--capturing", capturing, "A graph is being captured")->group(kFlagGroup);
   many("--label", label, "KEY=VALUE", "A label, for rules and traces", kFlagGroup);
 }

@@ -22,7 +22,7 @@ struct PolicyFlags {
   // Adds the options; this object must outlive the parse.
   void add(CLI::App& command);
 
-  // What they say, for a call of `op`. A value that means nothing is an error that names the option.
+  // The options for a call of `op`. An invalid value is an error that names the option.
   Result<Options> options(const std::string& op) const;
 };
 

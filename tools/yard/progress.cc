@@ -12,7 +12,7 @@
 namespace yard::tool {
 namespace {
 
-constexpr size_t kWidth = 78;  // a line that wraps could not be taken back
+constexpr size_t kWidth = 78;  // a line that wraps could not be erased
 
 bool is_terminal() {
   const char* term = std::getenv("TERM");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line on stderr that says how far a long command is; on terminals only.
+// A line on stderr that shows the progress of a long command; on terminals only.
 #pragma once
 
 #include <chrono>
@@ -14,9 +14,9 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Whether anybody would see it.
+  // Whether it is shown.
   bool shown() const noexcept { return shown_; }
-  // Takes the place of the line before; at most ten times a second.
+  // Replaces the previous line; at most ten times a second.
   void say(const std::string& line);
   // Before other output.
   void clear();

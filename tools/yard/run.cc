@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard run: makes inputs, runs a call, and says which kernel ran, how fast, and how far from the
+// yard run: makes inputs, runs a call, and shows which kernel ran, how fast, and how far from the
 // reference.
 #include <fmt/format.h>
 #include <yard/call_spec.h>
@@ -26,11 +26,11 @@ constexpr auto kDefaultTime = std::chrono::milliseconds(500);
 
 struct RunQuestion {
   std::string call, config;
-  std::string from, kernel;  // a dump, and who runs it
+  std::string from, kernel;  // a dump, and the kernel that runs it
   PolicyFlags policy;
   uint64_t seed = 1;
   Contents contents = Contents::kNormal;
-  int repeat = 0;  // 0: until there is enough to go by
+  int repeat = 0;  // 0: chosen by time
   bool json = false;
 };
 
@@ -43,13 +43,13 @@ struct Outcome {
   std::string reference;     // empty: the op has none that could run
   std::string no_reference;  // why not
   Difference difference;
-  std::string damage;  // what it changed that is not its own
+  std::string damage;  // memory that it changed but must not
   bool ok() const {
     return status.ok() && damage.empty() && (reference.empty() || difference.within);
   }
 };
 
-// Runs again and again on fresh inputs; the time is the kernel's own, the median over the runs.
+// Runs repeatedly on restored inputs; the time is that of the kernel alone, the median over the runs.
 void time_call(const RunQuestion& q, const ParsedCall& call, CallTensors& data, Options& options,
                Outcome& out) {
   ResultRecord record;
@@ -175,7 +175,7 @@ int run_call(const RunQuestion& q) {
   return out.ok() ? kOk : kFailed;
 }
 
-// A dump says all of a call; what would say something else about it is refused.
+// A dump defines the whole call; options that would change it are refused.
 Status check_from(const CLI::App& command, const RunQuestion& q) {
   const auto bad = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
   if (q.from.empty() && q.call.empty()) return bad("CALLSPEC is missing, or --from DUMP");
@@ -214,9 +214,9 @@ void add_contents(CLI::App& command, Contents& to) {
 void add_run(CLI::App& app, Action& action) {
   auto q = std::make_shared<RunQuestion>();
   CLI::App* c =
-      app.add_subcommand("run", "Run a call: which kernel, how fast, how far from the reference");
+      app.add_subcommand("run", "Run a call; show kernel, time and distance from the reference");
   c->add_option("CALLSPEC", q->call, "The call as text, in quotes");
-  c->add_option("--from", q->from, "Run what a canary has dumped, instead of a CALLSPEC")
+  c->add_option("--from", q->from, "Run a call that a canary has dumped, instead of a CALLSPEC")
       ->type_name("DUMP");
   c->add_option("--kernel", q->kernel, "Of a dump: this kernel instead of its own")
       ->type_name("ID");
@@ -231,12 +231,10 @@ void add_run(CLI::App& app, Action& action) {
   q->policy.add(*c);
   c->footer(
       "Makes tensors with the shapes, strides and alignment of the call: floats from a normal\n"
-      "distribution, integers that are good indices into the call's tables. Runs it, then runs "
-      "the\n"
-      "op's reference kernel on the same inputs and compares. Exit code 1 when the call fails, "
-      "the\n"
-      "kernel changes memory that is not its own, or the results are further apart than the op's\n"
-      "tolerance.\n"
+      "distribution, integers that are valid indices into the call's tables. Runs it, then runs\n"
+      "the op's reference kernel on the same inputs and compares. Exit code 1 when the call\n"
+      "fails, the kernel writes outside its outputs, or the results are further apart than the\n"
+      "op's tolerance.\n"
       "\n"
       "Examples:\n"
       "  yard run 'rms_norm(f32[8,4096], f32[4096])'\n"

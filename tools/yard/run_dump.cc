@@ -14,7 +14,7 @@ namespace {
 
 std::string figures(double v) { return std::isnan(v) ? "nan" : fmt::format("{:.9g}", v); }
 
-// Numbers that JSON has no word for are told as text.
+// Numbers that JSON cannot represent are printed as text.
 Json number_or_text(double v) { return std::isfinite(v) ? Json(v) : Json(figures(v)); }
 
 Json worst(const std::string& where, double found, double expected, double error) {

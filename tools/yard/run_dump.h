@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard run --from: a call that a canary found wrong, again.
+// yard run --from: runs a call again that a canary found wrong.
 #pragma once
 
 #include <string>

@@ -7,13 +7,13 @@
 namespace yard::tool {
 namespace {
 
-// Code points, which is what a terminal shows of our texts.
+// Code points, as an approximation of columns.
 size_t width(const std::string& s) {
   return static_cast<size_t>(
       std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-// Texts of kernels may hold anything; a terminal gets no control characters from us.
+// Texts of kernels are untrusted: control characters are not printed to a terminal.
 std::string printable(std::string s) {
   for (char& c : s)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';

@@ -61,7 +61,7 @@ std::string paint(Paint p, std::string_view text) {
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
   const std::string* best = nullptr;
-  size_t least = word.size() < 4 ? 2 : 3;  // this far is another word
+  size_t least = word.size() < 4 ? 2 : 3;  // at this distance it is another word
   for (const std::string& k : known)
     if (const size_t d = distance(word, k); d < least) least = d, best = &k;
   return best != nullptr ? fmt::format("; did you mean '{}'?", *best) : "";

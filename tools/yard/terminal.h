@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the command talks: colour on terminals only, errors on stderr, suggestions for what was misspelt.
+// Output of the command: colour on terminals only, errors on stderr, suggestions for misspelt words.
 #pragma once
 
 #include <yard/status.h>
@@ -12,8 +12,8 @@ namespace yard::tool {
 
 // Exit codes.
 inline constexpr int kOk = 0;
-inline constexpr int kFailed = 1;  // the thing asked for went wrong: no kernel, a mismatch
-inline constexpr int kUsage = 2;   // the question was wrong
+inline constexpr int kFailed = 1;  // the operation failed: no kernel, a mismatch
+inline constexpr int kUsage = 2;   // invalid input
 
 // Whether stdout takes colour: a terminal that is not dumb, and NO_COLOR is not set.
 bool colour();
@@ -30,7 +30,7 @@ int fail(int code, std::string_view message);
 // The status with its notes.
 int fail(int code, const Status& status);
 
-// 2 where the question was wrong (no such op, text that does not parse), 1 where the answer is no.
+// 2 for invalid input (unknown op, text that does not parse), 1 for other failures.
 int exit_code(const Status& status);
 
 // "830 ns", "1.24 us", "3.1 ms": three figures.

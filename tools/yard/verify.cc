@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard verify: holds kernels against the reference kernels of their ops, and checks the verifiers of functions.
+// yard verify: compares kernels with the reference kernels of their ops, and checks the verifiers of functions.
 #include <fmt/format.h>
 #include <yard/verify.h>
 #include <CLI/CLI.hpp>
@@ -38,7 +38,7 @@ Result<std::vector<Expectation>> read_expectations(const std::string& path) {
   return parse_expectations(text.str(), path);
 }
 
-// What keeps a report from being remembered as a pass of the whole plugin; empty if nothing does.
+// Why a report does not count as a pass of the whole plugin; empty if it does.
 std::string not_whole(const VerifyQuestion& q, const VerifyReport& report) {
   const VerifyOptions& o = q.options;
   if (!o.op.empty() || !o.kernel.empty() || !o.backend.empty() || !o.function.empty())
@@ -54,7 +54,7 @@ std::string not_whole(const VerifyQuestion& q, const VerifyReport& report) {
 std::string idle_kernel(const VerifyReport& report) {
   for (const KernelReport& k : report.kernels)
     if (k.ran() == 0)
-      return fmt::format("{} of op {} was compared on no call: {}", k.id, k.op,
+      return fmt::format("{} of op {} was not compared on any call: {}", k.id, k.op,
                          k.reasons.empty() ? "no call could be made" : k.reasons[0].detail);
   return {};
 }
@@ -66,7 +66,7 @@ void print_report_json(const VerifyQuestion& q, const VerifyReport& report, cons
   fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-// On the kernels of a runtime. `ward`, where a plugin is verified, is told of each run and of the result.
+// On the kernels of a runtime. `ward`, where a plugin is verified, gets each run and the result.
 int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
   VerifyOptions& options = q.options;
   Progress progress;
@@ -115,16 +115,16 @@ int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
   return ok ? kOk : kFailed;
 }
 
-// In a process that may crash: opens the plugin and verifies what it brings.
+// In a process that may crash: opens the plugin and verifies it.
 int verify_plugin(VerifyQuestion& q, Ward& ward) {
   RuntimeSettings settings = as_the_environment_has_it();
   settings.plugins.probe = PluginProbe::kNever;  // this process is the probe
-  settings.plugins.allow_writable = true;        // judged by inspect() in the other one
+  settings.plugins.allow_writable = true;        // checked by inspect() in the parent
   settings.plugins.watch = [&](std::string_view, std::string_view step) {
     ward.step(step == "opening" ? "while it was opened" : fmt::format("in its {}", step));
   };
   Runtime runtime(settings);
-  // Rules that want plugins verified must not keep one from it.
+  // Rules with require_verified must not refuse the plugin here.
   runtime.load_config("").ignore();
   Plugins plugins = runtime.plugins();
   for (const PluginInfo& p : plugins.list())
@@ -169,12 +169,11 @@ int verify(VerifyQuestion& q) {
 
 void add_verify(CLI::App& app, Action& action) {
   auto q = std::make_shared<VerifyQuestion>();
-  q->options.cases = 0;  // as not said
-  CLI::App* c = app.add_subcommand("verify", "Hold kernels against the reference of their op");
-  c->add_option("FILE", q->file, "Only what this plugin brings, in a process of its own")
-      ->type_name("FILE.so");
+  q->options.cases = 0;  // unset
+  CLI::App* c = app.add_subcommand("verify", "Compare kernels with the reference of their op");
+  c->add_option("FILE", q->file, "Only this plugin, in a separate process")->type_name("FILE.so");
   c->add_option("--timeout", q->timeout,
-                "Of a FILE: seconds that one step may take before it counts as a hang (60)")
+                "With a FILE: seconds that one step may take before it counts as a hang (60)")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.001, 86400.0))
       ->needs(c->get_option("FILE"));
@@ -196,24 +195,21 @@ void add_verify(CLI::App& app, Action& action) {
   c->add_option("--seed", q->options.seed,
                 "Of calls and contents: the same seed, the same ones (1)")
       ->type_name("N");
-  c->add_option("--expect", q->expect, "List of what is known to fail or to be unsupported")
+  c->add_option("--expect", q->expect, "List of known failures and unsupported calls")
       ->type_name("FILE");
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
       "Makes calls from each op's schema: sizes, dtypes, strides, alignment, aliasing, optionals, "
       "NaN,\n"
-      "infinities, subnormals. Runs every kernel that takes a call and the op's reference kernel "
-      "on\n"
-      "the same numbers and compares, memory around tensors included. Exit code 1 when a kernel\n"
-      "failed, or did not though --expect says so.\n"
+      "infinities, subnormals. Runs every kernel that accepts a call and the op's reference\n"
+      "kernel on the same numbers and compares, memory around tensors included. Exit code 1 when\n"
+      "a kernel failed, or passed although --expect lists it.\n"
       "\n"
-      "Verifiers of dispatched functions are asked about their sample calls, twice and on other\n"
+      "Verifiers of dispatched functions are called with their sample calls, twice and on other\n"
       "threads, and must give the same answer. Exit code 1 when one is broken.\n"
       "\n"
-      "With a FILE the plugin's kernels and new ops are verified in a process of their own: a "
-      "crash "
-      "is a\n"
-      "failure. When all of it passed, that is remembered by its digest for `require_verified`.\n"
+      "With a FILE the plugin's kernels and new ops are verified in a separate process: a crash\n"
+      "is a failure. A complete pass is recorded by digest for `require_verified`.\n"
       "\n"
       "A line of --expect: KERNEL OP CALLSPEC : unsupported|fails : reason       (three globs)\n"
       "\n"

@@ -38,7 +38,7 @@ void put(char (&to)[N], std::string_view text) noexcept {
   std::memset(to + n, 0, N - n);
 }
 
-// The child may have written anything.
+// The child may have written arbitrary bytes.
 template <size_t N>
 std::string get(const char (&from)[N]) {
   std::string text(from, strnlen(from, N));
@@ -47,7 +47,7 @@ std::string get(const char (&from)[N]) {
   return text;
 }
 
-// Waits for the child, or until it has been at one step for too long. False if it had to be ended.
+// Waits for the child, or until one step takes too long. False if it had to be killed.
 bool wait_for(pid_t child, const Ward& ward, double patience, int* status) {
   unsigned long seen = ward.steps();
   auto since = std::chrono::steady_clock::now();
@@ -98,7 +98,8 @@ int in_child(Ward& ward, const std::function<int(Ward&)>& work) {
 void remember(const std::string& file, const Ward& ward) {
   const Runtime runtime(looks_for_nothing());
   const Status s = runtime.plugins().remember_verified(ward.sha256(), ward.verified());
-  if (!s.ok()) fmt::print(stderr, "yard: {}: that cannot be remembered: {}\n", file, s.message());
+  if (!s.ok())
+    fmt::print(stderr, "yard: {}: the result cannot be recorded: {}\n", file, s.message());
 }
 
 }  // namespace
@@ -146,7 +147,7 @@ int verify_file(const std::string& file, bool json, double patience,
   if (info.state == PluginState::kRefused)
     return fail(info.reason == PluginReason::kNotFound ? kUsage : kFailed,
                 fmt::format("{} is refused: {}: {}", file, to_string(info.reason), info.detail));
-  // By descriptor: what was looked at is what is opened, and no lock file is beside it.
+  // By descriptor: the inspected file is the one that is opened, and no lock file is beside it.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   Ward ward(fmt::format("/proc/self/fd/{}", fd), info.name);
   if (fd < 0 || !ward.good())

@@ -16,7 +16,7 @@ Cell state_cell(const FunctionReport& f) {
     case State::kPassed: return {"passed", Paint::kGood};
     case State::kBroken: return {"broken", Paint::kBad};
     case State::kNotChecked: return {"not checked: " + f.why, Paint::kWarning};
-    case State::kNoVerifier: return {"takes every call: it has no verifier", Paint::kDim};
+    case State::kNoVerifier: return {"accepts every call: it has no verifier", Paint::kDim};
   }
   return {"?"};
 }

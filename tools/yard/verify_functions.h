@@ -12,7 +12,7 @@ namespace yard::tool {
 
 // A list with one entry for each backend's verifier of a function.
 Json function_reports_json(const VerifyReport& report);
-// A table, what is broken, and a line that sums up. Nothing if there are none.
+// A table, the broken verifiers, and a summary line. Nothing if there are none.
 void print_function_reports(const VerifyReport& report);
 // The first that was not checked, and why; empty if all were.
 std::string unchecked_function(const VerifyReport& report);

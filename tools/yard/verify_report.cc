@@ -44,7 +44,7 @@ Json kernel_json(const KernelReport& k) {
   return j;
 }
 
-// The reasons that kept it from most calls: "dtype 120, layout 14".
+// The most frequent reasons of skipped calls: "dtype 120, layout 14".
 std::string short_reasons(const KernelReport& k) {
   constexpr size_t kShown = 3;
   std::string to;

@@ -12,7 +12,7 @@ namespace yard::tool {
 
 // A list with one entry for each kernel.
 Json to_json(const VerifyReport& report);
-// A table, and the first failures with the command that shows each again; `before` is put before that.
+// A table, and the first failures with the command that reproduces each; `before` precedes the command.
 void print(const VerifyReport& report, const std::string& before = {});
 
 }  // namespace yard::tool

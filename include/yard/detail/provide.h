@@ -181,7 +181,7 @@ struct VerifierOf<V, R(A...)> {
                      yard_verdict_t* to) {
     const Verdict verdict = [&]() -> Verdict {
       if constexpr (kAsks)
-        return v(FunctionQuery(static_cast<uint32_t>(to->pad_), texts.host()), a...);
+        return v(FunctionQuery(to->flags, texts.host()), a...);
       else
         return v(a...);
     }();

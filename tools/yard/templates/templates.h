@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that `yard plugin new` writes, as they stand in this folder (`name`.in) without their licence
-// line. @WORD@ stands for what the command fills in.
+// The files that `yard plugin new` writes, from this folder (`name`.in) without their licence
+// line. The command replaces each @WORD@.
 #pragma once
 
 #include <span>
