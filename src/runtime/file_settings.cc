@@ -26,7 +26,7 @@ void FileSettings::follow() {
   }
   if (sweep) wake_();
   if (news) follow_recording();
-  loader_.keep_to_rules();
+  loader_.enforce_rules();
 }
 
 // Without the lock while something is published, which leads here again; by one thread until what it did is what is

@@ -66,7 +66,7 @@ ProbeReport Plugins::probe(std::string_view path) const {
   return loader_->probe(std::string(path));
 }
 Status Plugins::remember_verified(std::string_view sha256, bool passed) const {
-  return loader_->remember_verified(sha256, passed);
+  return loader_->save_verified(sha256, passed);
 }
 
 Result<Ticket> Plugins::unload(std::string_view name) {

@@ -219,7 +219,7 @@ Status Runtime::reset() {
     steps = *std::move(builtin);
   }
   YARD_RETURN_IF_ERROR(parts_->core.start_over(steps));
-  parts_->loader.start_over();
+  parts_->loader.reset();
   parts_->hooks.start_over();
   parts_->functions.start_over();
   return {};

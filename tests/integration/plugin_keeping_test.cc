@@ -239,7 +239,7 @@ TEST_F(OnlyVerified, TakesOutWhatWasLoadedBefore) {
     EXPECT_EQ(info_of(*runtime_, name).state, State::kRefused) << name;
     EXPECT_EQ(info_of(*runtime_, name).reason, PluginReason::kNotVerified) << name;
     EXPECT_THAT(logged_, Contains(AllOf(HasSubstr(info_of(*runtime_, name).path),
-                                        HasSubstr("not_verified"), HasSubstr("taken out"))));
+                                        HasSubstr("not_verified"), HasSubstr("it is unloaded"))));
   }
   Status why;
   EXPECT_EQ(ask(*runtime_, "answer", &why), -1);

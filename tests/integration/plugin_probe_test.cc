@@ -136,7 +136,7 @@ TEST_F(Probe, ChangedTriesAFileOnceAndRemembersByDigest) {
     Runtime runtime(settings);
     ASSERT_FALSE(runtime.plugins().load(path).ok());
     first = info_of(runtime, path).detail;
-    EXPECT_THAT(first, HasSubstr("in a process of its own"));
+    EXPECT_THAT(first, HasSubstr("in a separate process"));
   }
   RuntimeSettings without = settings;
   without.plugins.probe_program = "/no/such/program";  // would be needed if it were tried again
@@ -144,7 +144,7 @@ TEST_F(Probe, ChangedTriesAFileOnceAndRemembersByDigest) {
   ASSERT_FALSE(runtime.plugins().load(path).ok());
   EXPECT_EQ(info_of(runtime, path).reason, Reason::kProbeFailed);
   EXPECT_THAT(info_of(runtime, path).detail,
-              AllOf(HasSubstr("when it was tried before"), HasSubstr("in its query"),
+              AllOf(HasSubstr("when it was probed before"), HasSubstr("in its query"),
                     HasSubstr("`yard plugin probe " + path + "`")));
   // Other bytes are another matter.
   folder_.put("behave", "behave_query_crash");
@@ -171,7 +171,7 @@ TEST_F(Probe, WithoutItsProgramNothingIsLoadedInSilence) {
   settings.plugins.probe_program = "/bin/true";  // ends well and has done nothing
   Runtime runtime(settings);
   EXPECT_FALSE(runtime.plugins().load(path).ok());
-  EXPECT_THAT(info_of(runtime, path).detail, HasSubstr("ended before it began"));
+  EXPECT_THAT(info_of(runtime, path).detail, HasSubstr("exited before the probe started"));
 }
 
 TEST_F(Probe, AProgramThatOthersCanWriteIsNotRun) {
@@ -332,7 +332,7 @@ TEST_F(Probe, AMemoryThatOthersCanWriteVerifiesNothing) {
   ASSERT_EQ(::chmod(state_.path().c_str(), 0777), 0);
   EXPECT_FALSE(runtime.plugins().load(path).ok());
   EXPECT_EQ(info_of(runtime, path).reason, Reason::kNotVerified);
-  EXPECT_THAT(info_of(runtime, path).detail, HasSubstr("is not believed"));
+  EXPECT_THAT(info_of(runtime, path).detail, HasSubstr("is not trusted"));
 }
 
 }  // namespace
