@@ -158,7 +158,7 @@ bool Core::publish(Root& r, std::shared_ptr<const registry::State> state,
     policy = settled(*this, *next->state, *policy);
   next->policy = std::move(policy);
   next->forked = old != nullptr && old->forked;
-  next->health = board.view();
+  next->health = board.snapshot();
   const auto health_before = old != nullptr ? old->health : nullptr;
   std::vector<std::shared_ptr<Entry>> entries(next->state->index_count());
   for (const auto& [name, op_record] : next->state->op_records) {

@@ -87,7 +87,7 @@ void Core::abandon_root() noexcept {
   }
   next->forked = true;
   board.abandon();
-  next->health = board.view();
+  next->health = board.snapshot();
   std::vector<std::shared_ptr<Entry>> entries = last->owners();
   for (auto& entry : entries) {
     if (entry == nullptr) continue;

@@ -75,11 +75,11 @@ class Report {
 
   void failed(const exec::Failure& f) {
     const health::Key k = key(f.attempt);
-    const health::Told told = core_.board.fault(k, f.error, f.said, now());
-    moved_ |= told.changed;
-    if (told.watched) f.attempt->stats->suspects.fetch_or(kind_bit(k));
+    const health::BoardUpdate update = core_.board.fault(k, f.error, f.said, now());
+    moved_ |= update.changed;
+    if (update.watched) f.attempt->stats->suspects.fetch_or(kind_bit(k));
     // It is open, and hears of nobody but probes.
-    if (told.changed) f.attempt->stats->suspects.fetch_and(told.rows | ~kind_bit(k));
+    if (update.changed) f.attempt->stats->suspects.fetch_and(update.failing | ~kind_bit(k));
   }
   // Of a kernel that has not failed of late nothing is told, nor of kinds of calls that have not.
   void succeeded(const exec::Attempt* a) {
@@ -90,10 +90,11 @@ class Report {
     if ((suspects.load() & bit) == 0) return;
     // Before the board is asked: a fault that is told meanwhile is in its answer, or sets its bit again.
     uint64_t others = suspects.fetch_and(~bit) & ~bit;
-    const health::Told told = core_.board.success(key(a), now());
-    moved_ |= told.changed;
-    if ((told.rows & bit) != 0) suspects.fetch_or(bit);               // another kind has the same
-    if (told.rows == 0) suspects.compare_exchange_strong(others, 0);  // a hand has ended those rows
+    const health::BoardUpdate update = core_.board.success(key(a), now());
+    moved_ |= update.changed;
+    if ((update.failing & bit) != 0) suspects.fetch_or(bit);  // another kind has the same
+    // They were closed manually.
+    if (update.failing == 0) suspects.compare_exchange_strong(others, 0);
   }
   bool moved() const noexcept { return moved_; }
 

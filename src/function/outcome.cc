@@ -96,10 +96,10 @@ void tell_failure(const FunctionSite& site, const Implementation& i, const Throw
     so_far.story->probe.reset();
   }
   Core& core = registry->core();
-  const health::Told told =
+  const health::BoardUpdate update =
       core.board.fault(function::health_key(*i.hook), c, t.text, std::chrono::steady_clock::now());
-  if (told.watched && !i.suspect.exchange(true)) settle_way(site);
-  if (told.changed || decided || core.board.has_events()) core.health_moved();
+  if (update.watched && !i.suspect.exchange(true)) settle_way(site);
+  if (update.changed || decided || core.board.has_events()) core.health_moved();
 }
 
 }  // namespace

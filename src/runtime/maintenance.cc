@@ -59,7 +59,7 @@ void Maintenance::now() {
 }
 
 bool Maintenance::publish() {
-  if (core_.board.view() == core_.snapshot()->health) return false;
+  if (core_.board.snapshot() == core_.snapshot()->health) return false;
   if (const Status s = core_.publish_health(); !s.ok())
     base::log(LogLevel::kError, "health",
               fmt::format("what breakers say could not be put in force: {}", s.message()));

@@ -15,7 +15,7 @@
 #include "base/task_thread.h"
 #include "base/this_process.h"
 #include "dispatch/core.h"
-#include "health/events.h"
+#include "health/machine.h"
 #include "runtime/callbacks.h"
 
 namespace yard::runtime {
