@@ -10,7 +10,7 @@
 #include <memory>
 #include <span>
 
-#include "base/log_limit.h"
+#include "base/log.h"
 #include "registry/records.h"
 #include "telemetry/counters.h"
 

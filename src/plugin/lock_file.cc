@@ -11,7 +11,6 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "base/write_file.h"
 
 namespace yard::plugin {
 namespace {

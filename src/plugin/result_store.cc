@@ -17,7 +17,6 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "base/write_file.h"
 #include "plugin/search.h"
 
 namespace yard::plugin {

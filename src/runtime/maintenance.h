@@ -12,7 +12,7 @@
 
 #include "base/first_use.h"
 #include "base/owned_per_process.h"
-#include "base/task_thread.h"
+#include "base/background.h"
 #include "base/this_process.h"
 #include "dispatch/core.h"
 #include "health/machine.h"

@@ -12,7 +12,7 @@
 #include "base/file_watcher.h"
 #include "base/first_use.h"
 #include "base/owned_per_process.h"
-#include "base/task_thread.h"
+#include "base/background.h"
 #include "dispatch/core.h"
 #include "runtime/callbacks.h"
 

@@ -31,18 +31,18 @@ bool hot(const ConfigSettings& settings) {
 class Glance {
  public:
   Result<std::string> open(const std::string& file) {
-    std::vector<base::FileMark> before = base::look_at({file});
+    std::vector<base::FileState> before = base::file_states({file});
     auto text = policy::open_file(file);
     files_.push_back(file);
     marks_.push_back(before[0]);
-    whole_ = whole_ && base::look_at(files_) == marks_;
+    whole_ = whole_ && base::file_states(files_) == marks_;
     return text;
   }
   bool whole() const noexcept { return whole_; }
 
  private:
   std::vector<std::string> files_;
-  std::vector<base::FileMark> marks_;
+  std::vector<base::FileState> marks_;
   bool whole_ = true;
 };
 

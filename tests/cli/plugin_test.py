@@ -192,7 +192,7 @@ class Lock(Plugins):
         self.assertTrue(os.path.islink(link) and os.path.isfile(os.path.join(self.folder, "real.lock")))
         pipe = os.path.join(self.folder, "pipe")
         os.mkfifo(pipe)
-        self.assertIn("a pipe that nobody reads",
+        self.assertIn("a pipe without a reader",
                       self.wrong("plugin", "lock", path, "--output", pipe, code=1))
         self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))
 
