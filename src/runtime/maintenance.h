@@ -10,9 +10,9 @@
 #include <mutex>
 #include <optional>
 
+#include "base/background.h"
 #include "base/first_use.h"
 #include "base/owned_per_process.h"
-#include "base/background.h"
 #include "base/this_process.h"
 #include "dispatch/core.h"
 #include "health/machine.h"

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "base/background.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/per_process.h"
 #include "base/this_process.h"
-#include "base/file.h"
 #include "runtime/recorder.h"
 
 namespace yard::runtime {
@@ -82,7 +82,7 @@ struct Recording::Book : std::enable_shared_from_this<Recording::Book> {
 
   std::mutex wake;
   std::condition_variable woken;
-  bool halted = false;                       // under wake
+  bool halted = false;                             // under wake
   std::shared_ptr<base::BackgroundThread> thread;  // under wake
 };
 

@@ -8,11 +8,11 @@
 #include <memory>
 #include <mutex>
 
+#include "base/background.h"
 #include "base/editing.h"
 #include "base/file_watcher.h"
 #include "base/first_use.h"
 #include "base/owned_per_process.h"
-#include "base/background.h"
 #include "dispatch/core.h"
 #include "runtime/callbacks.h"
 

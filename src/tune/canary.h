@@ -21,9 +21,9 @@
 #include <tuple>
 #include <vector>
 
+#include "base/background.h"
 #include "base/log.h"
 #include "base/owned_per_process.h"
-#include "base/background.h"
 #include "registry/changes.h"
 #include "registry/inspector.h"
 #include "select/candidate_set.h"
