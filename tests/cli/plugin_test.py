@@ -124,7 +124,7 @@ class List(Plugins):
             self.assertIn(f"is refused: {path}: missing_feature", last)
         os.environ["YARD_PLUGINS"] = self.put("no_manifest")
         _, err = self.yard("run", "answer(i64[1])", code=2)
-        self.assertIn("`yard plugin list` says why", err[err.index("op 'answer' is not known"):])
+        self.assertIn("see `yard plugin list`", err[err.index("op 'answer' is not known"):])
 
     def test_colour_is_for_terminals(self):
         self.put("answer")
