@@ -55,7 +55,7 @@ TEST(CanaryDump, ErrorsAreLocated) {
   };
   const std::pair<std::string, const char*> cases[] = {
       {"", "not a canary dump"},
-      {changed("dump 1", "dump 2"), "'yard canary dump 1' as its first line"},
+      {changed("dump 1", "dump 2"), "'yard canary dump 1' as the first line"},
       {changed("\ndata\n", "\n"), "dump:"},
       {changed("op: copy\n", ""), "the line 'op: ...' is missing"},
       {changed("op: copy\n", "op: copy\nop: copy\n"), "dump:3: duplicate key \"op\""},
@@ -67,7 +67,7 @@ TEST(CanaryDump, ErrorsAreLocated) {
       {changed("x 9", "x 99999999999999999999"), "expected 'input: NAME BYTES'"},
       {changed("x 9", "x9"), "expected 'input: NAME BYTES'"},
       {changed("when_us: 1", "when_us: -1"), "a time in microseconds"},
-      {good + "x", "bytes of data"},
+      {good + "x", "invalid data: expected"},
       {"yard canary dump 1\n" + std::string(70'000, 'x') + "\n", "too long"},
   };
   for (const auto& [text, why] : cases) {
