@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logs: what Switchyard has to say beside its return values, and where it goes.
+// Logging: levels, the sink, and counts of messages.
 //
-// Loggers are named by the layer that speaks (`select`, `plugin`, ...); `backend` is what kernels and
-// plugins say. Each distinct message is written once and from then on only counted; rules that come into
-// force or are refused are told every time. Until the program gives a sink of its own, messages go to
-// stderr by spdlog, coloured on a terminal.
+// Loggers are named after the layers of the library (`select`, `plugin`, ...); `backend` is for messages of kernels and
+// plugins. Each distinct message is written once and then only counted; rules that come into force or are refused are
+// logged every time. The default sink writes to stderr, coloured on a terminal.
 //
 //   yard::set_log_level(yard::LogLevel::kInfo);
 //   yard::set_log_level("select", yard::LogLevel::kDebug).or_throw();
 //   yard::set_log_sink([](const yard::LogMessage& m) { my_log(m.logger, m.text); });
 //
-// All of this is of the process, not of a Runtime. Any thread may call any of it at any time, a child of
-// fork too: it keeps levels and sink and counts again.
+// All of this is per process, not per Runtime, and may be called from any thread. A forked child keeps levels and sink,
+// and restarts the counts.
 #pragma once
 
 #include <yard/plugin.h>
@@ -26,14 +25,13 @@
 
 namespace yard {
 
-// How much a message matters; as a logger's level, what it lets through. The numbers are those of
-// yard_log_level_t.
+// The severity of a message; the level of a logger is the least severity that it writes. Values as in yard_log_level_t.
 enum class LogLevel : int {
   kDebug = YARD_LOG_DEBUG,
   kInfo = YARD_LOG_INFO,
   kWarn = YARD_LOG_WARN,
   kError = YARD_LOG_ERROR,
-  kOff,  // lets nothing through; no message has it
+  kOff,  // of a logger only: writes nothing
 };
 // "debug", "info", "warn", "error", "off".
 YARD_API const char* to_string(LogLevel level) noexcept;
@@ -44,42 +42,41 @@ struct LogMessage {
   LogLevel level;
   std::string_view logger;
   std::string_view text;  // without a newline at its end
-  // How often it came before without being written: from inside a sink.
+  // How often it was logged before without being written, from inside of a sink.
   uint64_t repeated;
 };
 
-// Gets each message on the thread that logs it, possibly on several at once. What it throws is dropped;
-// what it logs itself is counted, not written.
+// Called on the thread that logs, possibly on several at once. Exceptions are dropped; messages that it logs itself are
+// counted, not written.
 using LogSink = std::function<void(const LogMessage&)>;
 
-// From now on messages go to `sink`; an empty one brings the default back. Another thread may still be
-// inside the old sink when this returns: let a sink share what it uses. It is destroyed after its last use.
+// Sets the sink; an empty one restores the default. Another thread may still be inside of the old sink when this returns,
+// so a sink must own what it uses. It is destroyed after its last use.
 YARD_API void set_log_sink(LogSink sink);
 
-// The level of all loggers that have none of their own; kWarn to begin with.
+// The level of all loggers without a level of their own; initially kWarn.
 YARD_API void set_log_level(LogLevel level) noexcept;
-// Of one logger. kNotFound, with the name that was perhaps meant, if there is no such logger.
+// Of one logger. kNotFound, with a suggestion, if there is no such logger.
 YARD_API Status set_log_level(std::string_view logger, LogLevel level);
-// What is in force for a logger; the default for a name that no logger has.
+// The level in force for a logger; the default for an unknown name.
 YARD_API LogLevel log_level(std::string_view logger) noexcept;
 // The names of all loggers.
 YARD_API std::vector<std::string_view> loggers();
 
-// Levels as one text, `info,select=debug`: a bare level is the default, NAME=LEVEL is one logger's. It says
-// everything: loggers it does not name follow the default, and the default is kWarn unless it says so. The
-// empty text sets everything back. kParse if it means nothing: the message is the first problem, its notes
-// are the others, and nothing has changed.
+// Sets all levels from one text, `info,select=debug`: a bare level is the default, NAME=LEVEL is that of one logger.
+// Loggers that are not named follow the default, which is kWarn if it is not given. The empty text resets everything.
+// kParse if it is invalid: the message is the first error, the notes are the others, and nothing has changed.
 YARD_API Status apply_log_levels(std::string_view text);
 
-// How often a message came, whether written or only counted.
+// How often a message was logged, whether written or only counted.
 struct LogCount {
   LogLevel level;
   std::string logger;
   std::string text;
   uint64_t count;
 };
-// All messages of this process, the longest unheard first. The 4096 last heard are remembered; an older
-// one that comes again counts as new.
+// All messages of this process, least recently logged first. The last 4096 are kept; an older one that is logged again
+// counts as new.
 YARD_API std::vector<LogCount> log_counts();
 
 }  // namespace yard

@@ -1,22 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tracing: the calls of a block are checked, shaped and written down instead of run.
+// Tracing and recording: which calls a program makes.
+//
+// A TraceScope checks the calls of a block, infers their shapes and records them, instead of running them:
 //
 //   yard::TraceScope trace;
 //   rms_norm(h, x, w, 1e-6f).or_throw();        // runs nothing; x and h need no data
 //   silu_and_mul(y, h).or_throw();
 //   std::puts(trace.to_text().c_str());         // %2 = rms_norm(x=%0, weight=%1, eps=1e-06) ...
 //
-// A call that would be refused is refused here with the same words, also when no kernel could take it. A
-// kernel that has a `trace` function is asked and may refuse or leave a note. Tensors are known by where
-// their data is: a tensor that is written becomes a new value, and later readers of that place read it.
+// A call that would be refused is refused with the same message, also if no kernel could take it. A kernel with a
+// `trace` function may refuse the call or add a note. Tensors are identified by the address of their data: a tensor that
+// is written becomes a new value, which later readers of that address read. A trace belongs to the thread that makes it;
+// scopes entered inside of it are traced, too. Frozen handles ignore scopes, and run.
 //
-// A call of a dispatched function (yard/function.h) is written down, with the backend that was chosen and why those
-// before it were not, and run: only it can say what it returns. What it calls in turn is traced as well. Under the
-// master switch functions are not dispatched, and not written down. Functions that are called where tensors have no
-// data must bear that, as those do that only call ops.
+// A call of a dispatched function (yard/function.h) is recorded, with the backend that was chosen and why earlier ones
+// were not, and is also run, since only the function can compute its result. What it calls is traced. Functions that are
+// called with tensors without data must support that; those that only call ops do. While the master switch disables
+// functions they are neither dispatched nor recorded.
 //
-// A trace belongs to the thread that makes it; scopes entered inside of it stay traced. Frozen handles are
-// outside of every scope and run.
+// A recording of a runtime counts the calls that run, as text that the command reads:
+//
+//   runtime.record_to("calls.txt").or_throw();      // or YARD_RECORD=calls.txt in the environment
+//   ...                                             // a warm-up
+//   runtime.stop_recording().or_throw();
+//   // yard bake --trace calls.txt --header baked.h
+//
+// A line of the file is a count, a tab and a CallSpec, the most frequent first. Calls through bound handles are
+// included, calls through frozen handles are not. Recording costs some hundred nanoseconds per call, and nothing when it
+// is off.
 #pragma once
 
 #include <yard/status.h>
@@ -35,21 +46,20 @@ struct ScopeState;
 struct ThreadHead;
 }  // namespace detail
 
-// One argument of a traced call; each tensor of a list is one, named `xs[0]`, `xs[1]` and so on.
+// An argument of a traced call. Each tensor of a list is one: `xs[0]`, `xs[1]` and so on.
 struct TraceArg {
   static constexpr int64_t kNone = -1;
-  std::string name;        // empty: an argument of a function
-  std::string text;        // a scalar's value, or a tensor's form: "f32[8,64]"; else a type
+  std::string name;        // empty for arguments of functions
+  std::string text;        // the value of a scalar, the form of a tensor ("f32[8,64]"), or a type
   int64_t reads = kNone;   // number of the value that is read
-  int64_t writes = kNone;  // number of the value that is made
+  int64_t writes = kNone;  // number of the value that is written
 };
 
 struct TraceNode {
   std::string op;      // or a function: "kda/chunk_attention"
-  std::string call;    // its CallSpec: enough to explain or to run it; of a function, for people
-  std::string kernel;  // that would have run; of a function, the backend that did, or "original"
-  std::string
-      note;  // what that kernel's trace function left; of a function, why others did not run
+  std::string call;    // its CallSpec, which can be explained or run; of a function, a description
+  std::string kernel;  // that would have run; of a function, the backend that ran, or "original"
+  std::string note;    // from the kernel's trace function; of a function, why others did not run
   std::vector<TraceArg> args;
 };
 
@@ -59,15 +69,15 @@ class [[nodiscard]] TraceScope {
   YARD_API ~TraceScope();
   TraceScope(const TraceScope&) = delete;
   TraceScope& operator=(const TraceScope&) = delete;
-  static void* operator new(size_t) = delete;  // a block's, or part of something that is
+  static void* operator new(size_t) = delete;  // only with automatic storage
   static void* operator new[](size_t) = delete;
 
-  // What was called so far, in order.
+  // The calls so far, in order.
   YARD_API std::vector<TraceNode> nodes() const;
   // One line per node.
   YARD_API std::string to_text() const;
-  // {"nodes": [{"op", "call", "kernel", "note", "args": [{"name", "text", "reads", "writes"}]}]}; null for
-  // what is not read or written.
+  // {"nodes": [{"op", "call", "kernel", "note", "args": [{"name", "text", "reads", "writes"}]}]}; null where nothing is
+  // read or written.
   YARD_API std::string to_json() const;
 
  private:
@@ -77,32 +87,15 @@ class [[nodiscard]] TraceScope {
   const detail::ScopeState* outer_;
 };
 
-}  // namespace yard
-
-// ---- Record ----
-// Recordings: which calls a program makes, and how often, as text that the command reads.
-//
-//   runtime.record_to("calls.txt").or_throw();      // or YARD_RECORD=calls.txt in the environment
-//   ...                                             // a warm-up
-//   runtime.stop_recording().or_throw();
-//   // yard bake --trace calls.txt --header baked.h
-//
-// A line of the file is a count, a tab and a CallSpec, the most frequent first. Calls that run are recorded, through
-// bound handles, too; frozen handles are not seen. While nothing is recorded nothing is paid; while something is,
-// a call costs some hundred nanoseconds more.
-
-namespace yard {
-
-// Distinct calls that a recording holds. Further ones are counted as dropped.
+// The most distinct calls of a recording; further ones are dropped.
 inline constexpr size_t kMostRecorded = 65536;
 
 struct RecordingStats {
-  std::string path;      // of the file; empty: nothing is recorded
-  uint64_t calls = 0;    // that are in it
-  uint64_t dropped = 0;  // that are not, since there were too many distinct ones
+  std::string path;      // of the file; empty: not recording
+  uint64_t calls = 0;    // recorded
+  uint64_t dropped = 0;  // not recorded, since there were too many distinct ones
   size_t distinct = 0;
-  std::string
-      problem;  // why the file could not be written when that was last tried; empty: it could
+  std::string problem;  // why the last attempt to write the file failed; empty: it did not
 };
 
 }  // namespace yard

@@ -16,27 +16,28 @@
 
 #include "base/log.h"
 #include "base/per_process.h"
+#include "base/this_process.h"
 
 namespace yard::base {
 namespace {
 
-// Those that run, of this process.
+// The running threads of this process.
 struct Running {
   std::mutex lock;
-  std::vector<std::weak_ptr<Background>> threads;
+  std::vector<std::weak_ptr<BackgroundThread>> threads;
 };
 constinit PerProcess<Running> g_running;
 
-thread_local const Background* t_here = nullptr;
+thread_local const BackgroundThread* t_here = nullptr;
 
-// For a thread that writes a file to a slow disk; one that does not end is left behind.
-constexpr std::chrono::seconds kPatience(5);
+// At exit, enough to write a file to a slow disk; then the thread is abandoned.
+constexpr std::chrono::seconds kExitTimeout(5);
 
 }  // namespace
 
-// While the process ends, what a thread uses may be taken apart under it.
-void Background::at_exit() {
-  std::vector<std::weak_ptr<Background>> all;
+// Statics that a thread uses are destroyed while the process exits.
+void BackgroundThread::at_exit() {
+  std::vector<std::weak_ptr<BackgroundThread>> all;
   {
     Running& running = g_running.get();
     const std::lock_guard lock(running.lock);
@@ -48,15 +49,16 @@ void Background::at_exit() {
     const auto thread = weak.lock();
     if (thread == nullptr || thread->here()) continue;
     std::unique_lock lock(thread->lock_);
-    thread->ended_.wait_for(lock, kPatience, [&] { return thread->done_; });
+    thread->ended_.wait_for(lock, kExitTimeout, [&] { return thread->done_; });
   }
 }
 
-Result<std::shared_ptr<Background>> Background::start(const char* name, std::function<void()> body,
-                                                      std::function<void()> halt) {
+Result<std::shared_ptr<BackgroundThread>> BackgroundThread::start(const char* name,
+                                                                  std::function<void()> body,
+                                                                  std::function<void()> halt) {
   static constinit std::once_flag once;
   std::call_once(once, [] { std::atexit(at_exit); });
-  const std::shared_ptr<Background> self(new Background(std::move(halt)));
+  const std::shared_ptr<BackgroundThread> self(new BackgroundThread(std::move(halt)));
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -65,14 +67,14 @@ Result<std::shared_ptr<Background>> Background::start(const char* name, std::fun
     std::thread thread([self, body = std::move(body)]() mutable {
       t_here = self.get();
       try {
-        // What it holds is gone before anybody who waits goes on.
+        // Destroyed before wait() returns.
         const std::function<void()> run = std::exchange(body, nullptr);
         run();
       } catch (const std::exception& e) {
         log(LogLevel::kError, "base",
-            fmt::format("a thread has ended by an exception: {}", e.what()));
+            fmt::format("a background thread ended with an exception: {}", e.what()));
       } catch (...) {
-        log(LogLevel::kError, "base", "a thread has ended by an exception");
+        log(LogLevel::kError, "base", "a background thread ended with an exception");
       }
       const std::lock_guard lock(self->lock_);
       self->done_ = true;
@@ -81,7 +83,7 @@ Result<std::shared_ptr<Background>> Background::start(const char* name, std::fun
     pthread_setname_np(thread.native_handle(), name);
     thread.detach();
   } catch (const std::system_error& e) {
-    problem = Status(Code::kUnsupported, fmt::format("no thread can be started: {}", e.what()));
+    problem = Status(Code::kUnsupported, fmt::format("cannot start a thread: {}", e.what()));
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!problem.ok()) return problem;
@@ -92,12 +94,68 @@ Result<std::shared_ptr<Background>> Background::start(const char* name, std::fun
   return self;
 }
 
-bool Background::here() const noexcept { return t_here == this; }
+bool BackgroundThread::here() const noexcept { return t_here == this; }
 
-void Background::wait() {
+void BackgroundThread::wait() {
   if (here()) return;
   std::unique_lock lock(lock_);
   ended_.wait(lock, [&] { return done_; });
+}
+
+void TaskThread::Queue::run() {
+  for (const uint64_t process = forks(); process == forks();) {  // not in a child forked by a task
+    std::function<void()> task;
+    {
+      std::unique_lock l(lock);
+      while (!halted &&
+             (tasks.empty() || tasks.begin()->first > std::chrono::steady_clock::now())) {
+        if (tasks.empty())
+          more.wait(l);
+        else
+          more.wait_until(l, Time(tasks.begin()->first));
+      }
+      if (halted) return tasks.clear();
+      task = std::move(tasks.begin()->second);
+      tasks.erase(tasks.begin());
+    }
+    task();
+  }
+}
+
+Status TaskThread::post_at(Time when, std::function<void()> task) {
+  Control& c = control_.get();
+  const std::lock_guard lock(c.lock);
+  if (c.stopped) return {};
+  if (c.thread == nullptr) {
+    auto queue = std::make_shared<Queue>();
+    auto started = BackgroundThread::start(
+        "yard-events", [queue] { queue->run(); },
+        [queue] {
+          const std::lock_guard l(queue->lock);
+          queue->halted = true;
+          queue->more.notify_all();
+        });
+    if (!started.ok()) return std::move(started).status();
+    c.thread = *std::move(started);
+    c.queue = std::move(queue);
+  }
+  const std::lock_guard l(c.queue->lock);
+  c.queue->tasks.emplace(when, std::move(task));
+  c.queue->more.notify_all();
+  return {};
+}
+
+void TaskThread::stop() {
+  Control& c = control_.get();
+  std::shared_ptr<BackgroundThread> thread;
+  {
+    const std::lock_guard lock(c.lock);
+    c.stopped = true;
+    thread = c.thread;
+  }
+  if (thread == nullptr) return;
+  thread->halt();
+  thread->wait();
 }
 
 }  // namespace yard::base

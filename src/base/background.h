@@ -1,38 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that works behind the program's back: it takes no signals, whoever stops it can wait for its end,
-// and none is left running when the process ends.
+// Background threads: one that runs a function, and one that runs tasks in order or at a given time. They take no
+// signals, can be waited for, and do not run on after the process has begun to exit.
 #pragma once
 
 #include <yard/result.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 
+#include "base/owned_per_process.h"
+
 namespace yard::base {
 
-class Background {
+class BackgroundThread {
  public:
-  // `body` runs on a thread of its own; `halt`, from any thread and perhaps several times, makes it return soon.
-  // Both live until the thread has ended. What body throws ends the thread.
-  static Result<std::shared_ptr<Background>> start(const char* name, std::function<void()> body,
-                                                   std::function<void()> halt);
+  // `body` runs on a new thread; `halt` makes it return soon, and is called from any thread, perhaps several times. Both
+  // live until the thread has ended. An exception of `body` is logged and ends the thread.
+  static Result<std::shared_ptr<BackgroundThread>> start(const char* name,
+                                                         std::function<void()> body,
+                                                         std::function<void()> halt);
 
   void halt() const { halt_(); }
   // Whether the calling thread is this one.
   bool here() const noexcept;
-  // Returns when the body has; at once on the thread itself.
+  // Returns when the body has returned; at once on the thread itself.
   void wait();
 
  private:
-  explicit Background(std::function<void()> halt) : halt_(std::move(halt)) {}
+  explicit BackgroundThread(std::function<void()> halt) : halt_(std::move(halt)) {}
   static void at_exit();
 
   const std::function<void()> halt_;
   std::mutex lock_;
   std::condition_variable ended_;
   bool done_ = false;
+};
+
+// Starts its thread with the first task.
+class TaskThread {
+ public:
+  TaskThread() = default;
+  ~TaskThread() { stop(); }
+  TaskThread(const TaskThread&) = delete;
+  TaskThread& operator=(const TaskThread&) = delete;
+
+  // Drops tasks that have not begun, and those posted later; waits for the running one.
+  void stop();
+  // From any thread, also from a task. Tasks must not throw. A forked child has none of the parent's tasks. An error if
+  // no thread can be started; the task is then dropped.
+  Status post(std::function<void()> task) { return post_at(Time::min(), std::move(task)); }
+  // The same, not before `when`.
+  using Time = std::chrono::steady_clock::time_point;
+  Status post_at(Time when, std::function<void()> task);
+
+ private:
+  struct Queue {
+    std::mutex lock;
+    std::condition_variable more;
+    std::multimap<Time, std::function<void()>> tasks;  // equal times in the order of posting
+    bool halted = false;
+    void run();
+  };
+  struct Control {
+    std::mutex lock;
+    std::shared_ptr<Queue> queue;
+    std::shared_ptr<BackgroundThread> thread;
+    bool stopped = false;
+    void inherit(Control&) {}
+  };
+  OwnedPerProcess<Control> control_;
 };
 
 }  // namespace yard::base

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether settings of breakers make sense. Down here because rule files state them and breakers use them.
+// Validation of breaker settings. In this layer because rule files and breakers both need it.
 #include <fmt/format.h>
 #include <yard/health.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the processor can do and the operating system lets programs use.
+// Features of the processor that the operating system lets programs use.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace yard::base {
 
-// 1: usable, 0: not, -1: no feature of that name on any machine we know. Cached; any thread.
+// 1: usable, 0: not, -1: unknown name on all supported architectures. Cached; any thread.
 int has_cpu_feature(std::string_view name) noexcept;
 
 // Names of the usable ones, sorted.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SHA-256, by OpenSSL's libcrypto. The first digest of a process makes libcrypto ready, which takes about a
-// millisecond.
+// SHA-256, by OpenSSL's libcrypto. The first digest of a process initializes libcrypto, in about a millisecond.
 #pragma once
 
 #include <yard/result.h>
@@ -12,12 +11,12 @@
 
 namespace yard::base {
 
-// 64 small hexadecimal digits.
+// 64 lower-case hexadecimal digits.
 Result<std::string> sha256(std::string_view bytes);
-// Of a whole file, whatever its current position, which stays.
+// Of a whole file; its position does not change.
 Result<std::string> sha256(const File& file);
 
-// Whether text is what sha256() gives.
+// Whether the text has the form of a digest.
 bool is_sha256(std::string_view text) noexcept;
 
 }  // namespace yard::base

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shared library, opened from a file that is open already, and proof of whether closing it removed it.
+// A shared library, opened from an open file, and whether closing it removed its code.
 //
-// The file is opened by its descriptor (/proc/self/fd/N), so what was hashed and looked at is what is
-// mapped, whatever happens to its path meanwhile. The descriptor stays open as long as the code may be
-// there: the dynamic loader knows libraries by that name and would take another file of the same number
-// for this one.
+// The file is opened by its descriptor (/proc/self/fd/N), so that what was hashed and checked is what is mapped, even if
+// its path changes meanwhile. The descriptor stays open while the code may be mapped: the dynamic loader identifies
+// libraries by that name, and would confuse another file of the same number with this one.
 #pragma once
 
 #include <yard/result.h>
@@ -28,9 +27,8 @@ class DynamicLibrary {
   // A symbol that this library itself defines, not one it depends on. Null if there is none.
   void* symbol(const char* name) const noexcept;
 
-  // Runs the destructors and takes the code out, unless somebody else has the same file open. Empty if it
-  // is gone or still used elsewhere, otherwise what keeps it: the library is *pinned*, and its descriptor
-  // stays open for good.
+  // Runs the destructors and unmaps the code, unless the same file is open elsewhere in the process. Empty if it is gone
+  // or in use elsewhere, otherwise why it stays: the library is *pinned*, and its descriptor stays open.
   std::string close();
 
   const File& file() const noexcept { return file_; }

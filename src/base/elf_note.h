@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking at a shared library without running any of it: whether it can be mapped here, and what its notes
-// say. Files are strangers: nothing in them is believed before it is checked, and no part of the file is
-// mapped, so a file that is cut while it is read is an error and not a signal.
+// Reading a shared library without running its code: whether it can be mapped in this process, and its notes. Files are
+// untrusted: everything is checked, and nothing is mapped, so that a file that is truncated meanwhile is an error and
+// not a signal.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ enum class ElfProblem {
   kNone,
   kUnreadable,    // the file cannot be read
   kNotElf,        // it is something else
-  kDamaged,       // cut short, or it contradicts itself
+  kDamaged,       // truncated or inconsistent
   kOtherMachine,  // another processor, word size or byte order
   kNotSharedLibrary,
 };
 
 struct ElfReading {
   ElfProblem problem = ElfProblem::kNone;
-  std::string detail;              // for people: what is wrong, with figures
-  std::vector<std::string> notes;  // the texts of the notes asked for, without NULs at their ends
+  std::string detail;              // of the problem
+  std::vector<std::string> notes;  // the texts of the matching notes, without NULs at their ends
   bool never_unloads = false;      // the file asks for it (DF_1_NODELETE)
 };
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// An open file that closes itself.
+// Files: a descriptor that closes itself, and atomic writing of whole files.
 #pragma once
 
 #include <sys/types.h>
 #include <unistd.h>
+#include <yard/status.h>
 
 #include <cerrno>
 #include <cstddef>
+#include <string>
+#include <string_view>
 #include <utility>
 
 namespace yard::base {
@@ -24,7 +27,7 @@ class File {
 
   int fd() const noexcept { return fd_; }
   explicit operator bool() const noexcept { return fd_ >= 0; }
-  // Whoever calls this must close it, or not.
+  // Gives up ownership.
   int release() noexcept { return std::exchange(fd_, -1); }
 
   // Up to `size` bytes from `offset`, fewer only at the end of the file; -1 with errno on failure.
@@ -48,5 +51,14 @@ class File {
   }
   int fd_ = -1;
 };
+
+// Writes a whole file atomically: readers see the old or the new contents. Writes and syncs a temporary file beside it,
+// then renames it. On failure the old file stays; the error has the path and the system's message. Symbolic links are
+// followed: their target is replaced. A pipe or character device is written directly; a block device, socket or
+// directory is an error.
+Status write_file(const std::string& path, std::string_view content, unsigned mode = 0644);
+
+// Whether write_file() would work: tried with an empty temporary file. Writes nothing to a pipe or device.
+Status can_write_file(const std::string& path);
 
 }  // namespace yard::base

@@ -2,17 +2,23 @@
 #include "base/file_watcher.h"
 
 #include <fmt/format.h>
+#include <limits.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <system_error>
 
-#include "base/directory_watch.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/this_process.h"
@@ -23,10 +29,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// Longer than a tick of the clock that files are stamped by.
+// Longer than the resolution of file times.
 constexpr milliseconds kLeastDebounce{20}, kLeastInterval{10};
 constexpr std::chrono::hours kLongestPoll{24};
-// Between looks at events of a directory in which others are busy.
+// Between reads of events in a directory that is busy with other files.
 constexpr milliseconds kPause{10};
 
 std::string why() { return std::generic_category().message(errno); }
@@ -40,19 +46,134 @@ std::vector<std::string> absolute(std::vector<std::string> files) {
   return files;
 }
 
+constexpr uint32_t kEvents = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_MODIFY |
+                             IN_CLOSE_WRITE | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF;
+constexpr int kMostLinks = 40;  // limit of the system
+
+// Adds the components of a path, the next one last.
+void push_parts(std::string_view path, std::vector<std::string>& rest) {
+  while (!path.empty()) {
+    const size_t slash = path.rfind('/');
+    const std::string_view name = slash == path.npos ? path : path.substr(slash + 1);
+    if (!name.empty() && name != ".") rest.emplace_back(name);
+    path = slash == path.npos ? std::string_view() : path.substr(0, slash);
+  }
+}
+
 }  // namespace
 
-std::vector<FileMark> look_at(const std::vector<std::string>& files) {
+// inotify on every directory on the way to a set of files, from the root and through every symbolic link, so that any
+// change of what a path refers to is noticed. Used by one thread.
+class DirectoryWatch {
+ public:
+  // False, with errno, if inotify is not available.
+  bool open();
+  bool is_open() const noexcept { return static_cast<bool>(fd_); }
+  int fd() const noexcept { return fd_.fd(); }
+  void close();
+
+  // Watches absolute paths, also where a component is missing. No event after a directory was read is lost.
+  void follow(const std::vector<std::string>& files);
+  // Whether every directory could be watched.
+  bool complete() const noexcept { return complete_; }
+
+  // Reads the events; true if some concern a watched path. Then call follow() again.
+  bool drain();
+
+ private:
+  using Names = std::map<int, std::set<std::string>>;  // by watch: relevant names in the directory
+  void walk(const std::string& path, Names& names);
+
+  File fd_;
+  Names names_;
+  bool complete_ = true;
+};
+
+bool DirectoryWatch::open() {
+  if (!fd_) fd_ = File(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+  return is_open();
+}
+
+void DirectoryWatch::close() {
+  fd_ = File();
+  names_.clear();
+  complete_ = true;
+}
+
+void DirectoryWatch::walk(const std::string& path, Names& names) {
+  std::vector<std::string> rest;
+  push_parts(path, rest);
+  std::string at;  // without links; empty: the root
+  for (int links = 0; !rest.empty();) {
+    const std::string name = std::move(rest.back());
+    rest.pop_back();
+    if (name == "..") {
+      at.resize(at.empty() ? 0 : at.rfind('/'));
+      continue;
+    }
+    // Watched before it is read, so that a change in between is an event.
+    const int watch =
+        ::inotify_add_watch(fd(), at.empty() ? "/" : at.c_str(), kEvents | IN_ONLYDIR);
+    if (watch >= 0)
+      names[watch].insert(name);
+    else if (errno != ENOENT && errno != ENOTDIR)
+      complete_ = false;
+    const std::string full = at + "/" + name;
+    char target[PATH_MAX];
+    const ssize_t size = ::readlink(full.c_str(), target, sizeof target);
+    if (size < 0 && errno != EINVAL) return;  // missing or not accessible
+    if (size < 0) {
+      at = full;
+      continue;
+    }
+    if (++links > kMostLinks) return;
+    const std::string_view to(target, static_cast<size_t>(size));
+    if (to.substr(0, 1) == "/") at.clear();
+    push_parts(to, rest);
+  }
+}
+
+void DirectoryWatch::follow(const std::vector<std::string>& files) {
+  complete_ = true;
+  Names names;
+  for (const std::string& file : files) walk(file, names);
+  for (const auto& [watch, old] : names_)
+    if (names.count(watch) == 0) ::inotify_rm_watch(fd(), watch);
+  names_ = std::move(names);
+}
+
+bool DirectoryWatch::drain() {
+  bool relevant = false;
+  alignas(inotify_event) char buffer[16384];
+  for (;;) {
+    const ssize_t size = ::read(fd(), buffer, sizeof buffer);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return relevant;
+    for (ssize_t i = 0; i < size;) {
+      inotify_event e;
+      std::memcpy(&e, buffer + i, sizeof e);
+      const char* name = buffer + i + sizeof e;
+      i += static_cast<ssize_t>(sizeof e + e.len);
+      if ((e.mask & IN_Q_OVERFLOW) != 0) relevant = true;
+      const auto it = names_.find(e.wd);
+      if (it == names_.end()) continue;
+      // Without a name it concerns the directory itself.
+      if (e.len == 0 || it->second.count(name) != 0) relevant = true;
+    }
+  }
+}
+
+std::vector<FileState> file_states(const std::vector<std::string>& files) {
   const auto nanos = [](const timespec& t) { return int64_t{t.tv_sec} * 1000000000 + t.tv_nsec; };
-  std::vector<FileMark> marks;
+  std::vector<FileState> states;
   for (const std::string& f : files) {
     struct stat s {};
     if (::stat(f.c_str(), &s) != 0)
-      marks.push_back({.error = errno});
+      states.push_back({.error = errno});
     else
-      marks.push_back({s.st_dev, s.st_ino, s.st_size, nanos(s.st_mtim), nanos(s.st_ctim), 0});
+      states.push_back({s.st_dev, s.st_ino, s.st_size, nanos(s.st_mtim), nanos(s.st_ctim), 0});
   }
-  return marks;
+  return states;
 }
 
 class FileWatcher::Worker {
@@ -82,10 +203,10 @@ class FileWatcher::Worker {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t n = ::write(wake_.fd(), &one, sizeof one);
   }
-  // Takes over what set() has left; false when halted.
+  // Takes over what set() has stored; false when halted.
   bool take(bool& fresh);
   void choose_way();
-  // Until something may have happened or the time has come; true if files may have changed.
+  // Waits for an event or a time; true if files may have changed.
   bool wait(std::optional<Clock::time_point> until);
   std::optional<Clock::duration> interval() const;
 
@@ -96,7 +217,7 @@ class FileWatcher::Worker {
   WatchHow how_;
   bool fresh_ = false, halted_ = false;
 
-  // Of the thread.
+  // Used by the thread only.
   std::vector<std::string> watched_;
   WatchHow way_;
   DirectoryWatch directories_;
@@ -117,7 +238,7 @@ void FileWatcher::Worker::choose_way() {
   if (way_.way == Watch::kPoll) return directories_.close();
   if (!directories_.open())
     log(LogLevel::kWarn, "base",
-        fmt::format("there is no inotify ({}): files are looked at every {} ms", why(),
+        fmt::format("inotify is not available ({}): files are checked every {} ms", why(),
                     way_.poll_interval / milliseconds(1)));
 }
 
@@ -135,7 +256,7 @@ bool FileWatcher::Worker::wait(std::optional<Clock::time_point> until) {
   int timeout = -1;
   if (until) {
     const auto left = std::chrono::ceil<milliseconds>(*until - now).count();
-    timeout = static_cast<int>(std::clamp<int64_t>(left, 0, 3600 * 1000));  // then it looks again
+    timeout = static_cast<int>(std::clamp<int64_t>(left, 0, 3600 * 1000));  // then it checks again
   }
   pollfd fds[] = {{wake_.fd(), POLLIN, 0}, {directories_.fd(), POLLIN, 0}};
   const nfds_t count = directories_.is_open() ? 2 : 1;
@@ -149,7 +270,7 @@ bool FileWatcher::Worker::wait(std::optional<Clock::time_point> until) {
 }
 
 void FileWatcher::Worker::run() {
-  std::vector<FileMark> seen;
+  std::vector<FileState> seen;
   bool pending = false, touched = false;
   Clock::time_point first, last;  // change that has not been reported
   const uint64_t process = forks();
@@ -157,27 +278,27 @@ void FileWatcher::Worker::run() {
     if (fresh) choose_way();
     touched |= fresh;
     if (touched && directories_.is_open()) directories_.follow(watched_);
-    auto marks = look_at(watched_);
-    if (!touched && marks != seen && directories_.is_open()) {
-      // Without an event: the way to the files may be another one.
+    auto states = file_states(watched_);
+    if (!touched && states != seen && directories_.is_open()) {
+      // Without an event: the path may lead elsewhere now.
       directories_.follow(watched_);
-      marks = look_at(watched_);
+      states = file_states(watched_);
     }
     const auto now = Clock::now();
-    if (touched || marks != seen) {
+    if (touched || states != seen) {
       last = now;
       if (!pending) first = now;
       pending = true;
-      seen = std::move(marks);
+      seen = std::move(states);
     }
     touched = false;
-    const bool rested = now >= last + way_.debounce;
-    if (pending && (rested || now >= first + 10 * way_.debounce)) {
-      // One that has not rested may be half of something: it is reported again when it has.
-      pending = !rested;
+    const bool settled = now >= last + way_.debounce;
+    if (pending && (settled || now >= first + 10 * way_.debounce)) {
+      // A file that is still changing may be incomplete: it is reported again later.
+      pending = !settled;
       first = now;
       touched = !changed_();
-      if (forks() != process) return;  // a child that was born in there: the files are its parent's
+      if (forks() != process) return;  // a forked child does not watch
       continue;
     }
     if (pending)
@@ -203,7 +324,7 @@ Status FileWatcher::start(std::vector<std::string> files, const WatchHow& how) {
     return Status(Code::kUnsupported, fmt::format("files cannot be watched: {}", why()));
   const auto worker = std::make_shared<Worker>(changed_, wake);
   worker->set(std::move(files), how);
-  auto started = Background::start(
+  auto started = BackgroundThread::start(
       "yard-watch", [worker] { worker->run(); }, [worker] { worker->halt(); });
   if (!started.ok()) return std::move(started).status();
   c.threads.push_back(*std::move(started));
@@ -220,7 +341,7 @@ void FileWatcher::set(std::vector<std::string> files, const WatchHow& how) {
 
 void FileWatcher::stop() {
   Control& c = control_.get();
-  std::vector<std::shared_ptr<Background>> threads;
+  std::vector<std::shared_ptr<BackgroundThread>> threads;
   {
     const std::lock_guard lock(c.lock);
     if (c.worker != nullptr) c.worker->halt();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells when any of a set of files is not what it was: replaced, written in place, reached through another
-// link, gone, or there at last. One thread; nobody waits for it but who stops it.
+// Reports changes of a set of files: replaced, written in place, reached through another link, removed, or created. Runs
+// on one background thread.
 //
-// The last write always counts. What the files look like is noted before each report; whatever happens after
-// that, also during the report, is another change.
+// The last write is always reported: the state of the files is read before each report, so that anything after that,
+// also during the report, is another change.
 #pragma once
 
 #include <yard/config.h>
@@ -21,44 +21,44 @@
 
 namespace yard::base {
 
-// What can be known of files without reading them. Two writes of one size within a tick of the system's clock
-// look the same: a file that has rested for longer does not have this problem.
-struct FileMark {
+// What stat() tells of a file. Two writes of the same size within the resolution of file times look the same; waiting
+// for longer than that avoids it.
+struct FileState {
   uint64_t device = 0, inode = 0;
   int64_t size = 0, written = 0, changed = 0;  // times in nanoseconds
-  int error = 0;                               // errno where there is no such file
-  bool operator==(const FileMark&) const = default;
+  int error = 0;                               // errno if stat() failed
+  bool operator==(const FileState&) const = default;
 };
-std::vector<FileMark> look_at(const std::vector<std::string>& files);
+std::vector<FileState> file_states(const std::vector<std::string>& files);
 
 struct WatchHow {
-  // auto: inotify with a slow poll beside it, for file systems whose changes it does not tell (network,
-  // writes through another hard link); poll where there is no inotify.
+  // auto: inotify, with a slow poll for changes that it does not report (network file systems, writes through another
+  // hard link); poll where inotify is not available.
   Watch way = Watch::kAuto;
-  // How long files must rest before a change is reported; at least 20 ms. Files that never rest are reported
-  // every ten of these, and once more when they do.
+  // How long files must be unchanged before a change is reported; at least 20 ms. Files that keep changing are reported
+  // every ten of these, and once more at the end.
   std::chrono::nanoseconds debounce = std::chrono::milliseconds(100);
-  // How often poll looks; at least 10 ms. auto looks ten times less often.
+  // The interval of poll; at least 10 ms. auto polls ten times less often.
   std::chrono::nanoseconds poll_interval = std::chrono::seconds(1);
   bool operator==(const WatchHow&) const = default;
 };
 
 class FileWatcher {
  public:
-  // `changed` is called on the watcher's thread, never twice at once; once after start() whatever the files are.
-  // It returns false to be called again although nothing has changed. It may call everything here.
+  // `changed` is called on the watcher's thread, never concurrently; once after start() in any case. It returns false to
+  // be called again without a change. It may call all functions here.
   explicit FileWatcher(std::function<bool()> changed) : changed_(std::move(changed)) {}
-  // Stops. Not from `changed`.
+  // Stops. Not to be called from `changed`.
   ~FileWatcher();
   FileWatcher(const FileWatcher&) = delete;
   FileWatcher& operator=(const FileWatcher&) = delete;
 
-  // Relative paths are seen from the current directory of now. Where it watches already, as set(). Fails if there
-  // can be no thread, or no inotify where that is asked for. A forked child does not watch until it calls this.
+  // Relative paths are resolved now. If it is running, the same as set(). Fails if no thread can be started, or if
+  // inotify is required and not available. A forked child does not watch until it calls this.
   Status start(std::vector<std::string> files, const WatchHow& how);
-  // Other files, or another way. Does nothing if all is as before or nothing is watched.
+  // Changes files or settings, if it is running.
   void set(std::vector<std::string> files, const WatchHow& how);
-  // `changed` is not running and will not be called when this returns; from inside it, not called again.
+  // When this returns `changed` is not running, except on the calling thread, and is not called again.
   void stop();
   bool running();
 
@@ -66,9 +66,9 @@ class FileWatcher {
   class Worker;
   struct Control {
     std::mutex lock;
-    std::shared_ptr<Worker> worker;                    // null: nothing is watched
-    std::vector<std::shared_ptr<Background>> threads;  // that may not have ended
-    void inherit(Control&) {}                          // the child has no thread
+    std::shared_ptr<Worker> worker;                          // null: not running
+    std::vector<std::shared_ptr<BackgroundThread>> threads;  // may still be running
+    void inherit(Control&) {}                                // a forked child has no thread
   };
   const std::function<bool()> changed_;
   OwnedPerProcess<Control> control_;

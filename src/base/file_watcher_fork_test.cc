@@ -5,8 +5,8 @@
 
 #include <atomic>
 
+#include "base/background.h"
 #include "base/file_watcher.h"
-#include "base/task_thread.h"
 #include "base/testing_files.h"
 
 namespace yard::base {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts that stay for ever under a number. Takes no lock; any thread, also in a forked child.
+// Interned texts with numbers, never freed. Takes no lock; any thread, also in a forked child.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ class InternedTexts {
     Item* next = nullptr;
   };
 
-  // The one there is, or a new one; null beyond `most`. A walk through all: for what is asked rarely.
+  // Finds or adds a text; null beyond `most`. Linear search: for rare use.
   const Item* intern(std::string_view text, uint32_t most = UINT32_MAX) noexcept {
     Item* made = nullptr;
     const Item* seen = nullptr;

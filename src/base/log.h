@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logging for the layers: one line to say something, and a cheap question whether anybody listens.
+// Logging for the layers of the library: messages, and a cheap test whether they would be written.
 //
 //   if (base::log_enabled("select", LogLevel::kInfo))
 //     base::log(LogLevel::kInfo, "select", fmt::format("Op '{}' using '{}'", op, id));
 //
-// Not for the path of a hit: a message costs an allocation and a lock. Whoever returns a Status does not
-// also log it.
+// Not for the path of a hit: a message costs an allocation and a lock. A function that returns a Status does not also
+// log it.
 #pragma once
 
 #include <yard/log.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace yard::base {
 
-// By layer; `backend` is what kernels and plugins say.
+// By layer; `backend` is for messages of kernels and plugins.
 inline constexpr std::string_view kLoggers[] = {
     "base",   "core", "op",     "telemetry", "registry", "policy",  "health",
     "select", "exec", "plugin", "dispatch",  "tune",     "runtime", "backend"};
@@ -29,7 +32,7 @@ constexpr uint32_t logger_slot(std::string_view name) noexcept {
   return 0;
 }
 
-// A logger's name, looked up while compiling: one that does not exist is an error there.
+// A logger's name, resolved at compile time; an unknown name does not compile.
 class Logger {
  public:
   consteval Logger(const char* name) : slot_(logger_slot(name)) {  // NOLINT: implicit on purpose
@@ -42,8 +45,8 @@ class Logger {
   uint32_t slot_;
 };
 
-// Every level in one word, so that a change of several is one store: four bits each, slot 0 the default,
-// where 0 means to follow the default.
+// All levels in one word, so that several change with one store: four bits each, slot 0 is the default, and a level of 0
+// follows the default.
 using LogLevels = uint64_t;
 static_assert(4 * (kLoggerCount + 1) <= 64);
 inline constexpr LogLevels kInitialLevels = static_cast<LogLevels>(LogLevel::kWarn);
@@ -61,19 +64,42 @@ inline bool log_enabled(Logger logger, LogLevel level) noexcept {
   return static_cast<LogLevels>(level) >= least && level < LogLevel::kOff;
 }
 
-// Writes the message unless its level is off or it has been written before; then it is counted. Texts
-// longer than kLongestText are cut.
+// Writes the message, unless its level is disabled or it has been written before; then it is only counted. Texts longer
+// than kLongestText are cut.
 void log(LogLevel level, Logger logger, std::string text) noexcept;
-// The same for what happened, not what is so: each time is news, and is written although the words are the same.
+// The same for events, which are written each time.
 void log_event(LogLevel level, Logger logger, std::string text) noexcept;
 inline constexpr size_t kLongestText = 8192;
 inline constexpr size_t kMostMessages = 4096;
 
-// Reads the grammar of apply_log_levels(). Adds what is wrong to `problems`; the result means nothing then.
+// Reads the grammar of apply_log_levels(). Adds errors to `problems`; the result is then unspecified.
 LogLevels parse_log_levels(std::string_view text, std::vector<std::string>& problems);
 
-// The default sink: one line, one write to stderr, by spdlog. Takes no lock and uses nothing that was made
-// before, so it works in a forked child.
+// The default sink: one line, one write to stderr, formatted by spdlog. It takes no lock and keeps no state, so it works
+// in a forked child. Messages are rare enough to make a logger for each.
 void write_to_stderr(const LogMessage& message);
+
+// Rate limit for messages about frequent events: at most one per interval, with the number suppressed before it.
+class LogLimit {
+ public:
+  static constexpr std::chrono::nanoseconds kInterval = std::chrono::seconds(1);
+
+  // Whether to write a message now; if so, `suppressed` is the number not written since the last.
+  bool admits(std::chrono::steady_clock::time_point now, uint64_t& suppressed) noexcept {
+    const int64_t t = now.time_since_epoch().count();
+    int64_t next = next_.load(std::memory_order_relaxed);
+    if (t < next ||
+        !next_.compare_exchange_strong(next, t + kInterval.count(), std::memory_order_relaxed)) {
+      suppressed_.fetch_add(1, std::memory_order_relaxed);
+      return false;
+    }
+    suppressed = suppressed_.exchange(0, std::memory_order_relaxed);
+    return true;
+  }
+
+ private:
+  std::atomic<int64_t> next_{INT64_MIN};
+  std::atomic<uint64_t> suppressed_{0};
+};
 
 }  // namespace yard::base

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of what happens to files: a folder that goes away, the ways files are written, and waiting for
-// something with a deadline.
+// For tests with files: a temporary folder, the ways files are written, and waiting with a deadline.
 #pragma once
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking a forked child, for tests.
+// Checks in a forked child, for tests.
 #pragma once
 
 #include <execinfo.h>
@@ -9,7 +9,7 @@
 
 namespace yard::base {
 
-// Has a child that hangs say where, and end, after a minute.
+// Makes a child that hangs print a backtrace and exit after a minute.
 inline void end_after_a_minute() {
   ::signal(SIGALRM, [](int) {
     void* frames[64];
@@ -19,7 +19,7 @@ inline void end_after_a_minute() {
   ::alarm(60);
 }
 
-// Whether `f` says true in a child; one that hangs is ended after a minute.
+// Whether `f` returns true in a child; one that hangs is ended after a minute.
 template <class F>
 bool true_in_child(const F& f) {
   void* here[1];

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 namespace yard::base {
 namespace {
@@ -258,6 +259,31 @@ size_t utf8_length(std::string_view s, size_t at) noexcept {
   if (n == 4 && ((c == 0xf0 && byte(at + 1) < 0x90) || (c == 0xf4 && byte(at + 1) >= 0x90)))
     return 0;
   return n;
+}
+
+std::string json_string(std::string_view text) {
+  std::string out = "\"";
+  for (size_t i = 0; i < text.size();) {
+    const size_t n = utf8_length(text, i);
+    const char c = text[i];
+    if (n == 0) {
+      out += "\\ufffd";
+      ++i;
+      continue;
+    }
+    if (n == 1 && (c == '"' || c == '\\')) {
+      out += '\\';
+      out += c;
+    } else if (n == 1 && static_cast<unsigned char>(c) < 0x20) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned>(c));
+      out += escaped;
+    } else {
+      out += text.substr(i, n);
+    }
+    i += n;
+  }
+  return out + '"';
 }
 
 }  // namespace yard::base

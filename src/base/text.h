@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small text helpers shared by everything that reads or writes text: suggestions for misspelt names,
-// quoting, numbers that survive a round trip, and pointing at a place in a source line.
-//
-// All functions are pure; any thread may call them.
+// Text helpers: suggestions for misspelt names, quoting, JSON strings, numbers that round-trip, and places in a source
+// text. All functions are pure and may be called from any thread.
 #pragma once
 
 #include <charconv>
@@ -19,10 +17,10 @@ namespace yard::base {
 // Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
 size_t edit_distance(std::string_view a, std::string_view b);
 
-// The candidate nearest to `word`, empty when none is near enough to be meant. Ties go to the first.
+// The candidate nearest to `word`; empty if none is near enough. Ties go to the first.
 std::string_view closest(std::string_view word, const std::vector<std::string>& candidates);
 
-// "; did you mean 'x'?" or nothing, to be appended to a message.
+// "; did you mean 'x'?" or empty, to be appended to a message.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
 // "a, b or c".
@@ -31,18 +29,18 @@ std::string one_of(const std::vector<std::string>& words);
 // In double quotes; quote, backslash and control characters are escaped (\" \\ \n \t \r \xhh).
 std::string quote(std::string_view text);
 
-// quote() for showing what somebody gave: at most `most` bytes, then "..."; what is not UTF-8 is escaped.
+// quote() for input in messages: at most `most` bytes, then "..."; bytes that are not UTF-8 are escaped.
 std::string excerpt(std::string_view text, size_t most = 80);
 
-// Reads a string that quote() wrote, starting at text[pos] == '"'; moves pos behind it. On failure
-// nothing is returned and pos is at the character that is wrong.
+// Reads a string that quote() wrote, starting at text[pos] == '"'; moves pos past it. On failure returns nothing, with
+// pos at the invalid character.
 std::optional<std::string> unquote(std::string_view text, size_t& pos);
 
 // The shortest decimal text that reads back as the same number, never mistaken for an integer:
 // "1.0", "1e-6", "inf", "nan".
 std::string format_double(double value);
 
-// All of `text` as a number; nothing when it is not one, or one too large for T.
+// All of `text` as a number; empty if it is none, or too large for T.
 template <class T>
 std::optional<T> number(std::string_view text) {
   T value{};
@@ -70,11 +68,14 @@ std::string_view trim(std::string_view text) noexcept;
 // The parts between separators, trimmed; text without a separator is one part.
 std::vector<std::string_view> split(std::string_view text, char separator);
 
-// With ASCII letters small, or large.
+// With ASCII letters in lower or upper case.
 std::string lower(std::string_view text);
 std::string upper(std::string_view text);
-// Whether both are the same but for the case of ASCII letters.
+// Equal, ignoring the case of ASCII letters.
 bool same_word(std::string_view a, std::string_view b) noexcept;
+
+// A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD, so that the output always parses.
+std::string json_string(std::string_view text);
 
 // Length of the UTF-8 sequence that begins at text[at], 0 if there is none.
 size_t utf8_length(std::string_view text, size_t at) noexcept;

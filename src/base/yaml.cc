@@ -14,7 +14,6 @@
 #include <sstream>
 #include <unordered_map>
 
-#include "base/json.h"
 #include "base/text.h"
 
 namespace yard::base {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading YAML, and so JSON, into a small tree that knows where everything stood.
+// Reading YAML, and so JSON, into a small tree with source positions.
 //
-// Only what configuration needs: maps with text as keys, lists, scalars. Scalars stay text; whoever reads
-// one says what it should be. Aliases are copies. No exception leaves, and hostile text costs little:
-// bytes, depth and nodes are limited, aliases count as much as what they stand for.
+// Only what configuration needs: maps with text as keys, lists, scalars. Scalars stay text. Aliases are copies. No
+// exceptions, and bounded cost for hostile text: bytes, depth and nodes are limited, and aliases count as copies.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +29,7 @@ struct YamlNode {
   YamlMark at;
   std::string text;                // of a scalar
   std::vector<YamlNode> items;     // of a list
-  std::vector<YamlEntry> entries;  // of a map, as they stood, no key twice
+  std::vector<YamlEntry> entries;  // of a map, in source order, unique keys
 
   // The value of a key; null if there is none.
   const YamlNode* find(std::string_view key) const noexcept;

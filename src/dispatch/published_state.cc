@@ -86,7 +86,7 @@ bool PublishedState::publish(Root& r, Next what, std::shared_ptr<const Snapshot>
       (reads_environment_ && has_own_switches(*next->state)))
     next->policy = settled(*next->state, *next->policy);
   next->forked = old != nullptr && old->forked;
-  next->health = core_.board.view();
+  next->health = core_.board.snapshot();
   const auto health_before = old != nullptr ? old->health : nullptr;
   std::vector<std::shared_ptr<Entry>> entries(next->state->index_count());
   for (const auto& [name, op_record] : next->state->op_records) {
@@ -239,7 +239,7 @@ void PublishedState::restart_in_child() noexcept {
   }
   next->forked = true;
   core_.board.abandon();
-  next->health = core_.board.view();
+  next->health = core_.board.snapshot();
   std::vector<std::shared_ptr<Entry>> entries = last->owners();
   for (auto& entry : entries)
     if (entry != nullptr) entry = core_.planner.entry_in_child(*next, entry);

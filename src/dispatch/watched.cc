@@ -83,11 +83,11 @@ class Report {
 
   void failed(const exec::Failure& f) {
     const health::Key k = key(f.attempt);
-    const auto told = core_.board.fault(k, f.error, f.message, now());
-    moved_ |= told.changed;
-    if (told.watched) f.attempt->stats->suspects.fetch_or(kind_bit(k));
-    // The breaker has opened and counts probes only: the bit stays where another kind with a row shares it.
-    if (told.changed) f.attempt->stats->suspects.fetch_and(told.rows | ~kind_bit(k));
+    const health::BoardUpdate update = core_.board.fault(k, f.error, f.message, now());
+    moved_ |= update.changed;
+    if (update.watched) f.attempt->stats->suspects.fetch_or(kind_bit(k));
+    // The breaker has opened and counts probes only: the bit stays where another kind that fails shares it.
+    if (update.changed) f.attempt->stats->suspects.fetch_and(update.failing | ~kind_bit(k));
   }
   void succeeded(const exec::Attempt* a) {
     std::atomic<uint64_t>& suspects = a->stats->suspects;
@@ -97,11 +97,12 @@ class Report {
     if ((suspects.load() & bit) == 0) return;
     // Cleared before the board is asked: a fault that is reported meanwhile is in the answer, or sets the bit again.
     uint64_t others = suspects.fetch_and(~bit) & ~bit;
-    const auto told = core_.board.success(key(a), now());
-    moved_ |= told.changed;
-    if ((told.rows & bit) != 0) suspects.fetch_or(bit);  // another kind with the same bit has a row
+    const health::BoardUpdate update = core_.board.success(key(a), now());
+    moved_ |= update.changed;
+    if ((update.failing & bit) != 0)
+      suspects.fetch_or(bit);  // another kind with the same bit fails
     // A manual reset has ended all rows. The exchange fails if a fault has set a bit since, which then stays.
-    if (told.rows == 0) suspects.compare_exchange_strong(others, 0);
+    if (update.failing == 0) suspects.compare_exchange_strong(others, 0);
   }
   bool moved() const noexcept { return moved_; }
 

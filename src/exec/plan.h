@@ -11,7 +11,7 @@
 #include <span>
 
 #include "base/counters.h"
-#include "base/log_limit.h"
+#include "base/log.h"
 #include "registry/records.h"
 
 namespace yard::exec {

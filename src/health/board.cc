@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lock around the state, and how a forked child gets rid of both.
+// Board: the lock around its state, and how a forked child replaces both.
 #include "health/board.h"
 
 #include "health/board_state.h"
@@ -11,16 +11,16 @@ BreakerSettings usable(const BreakerSettings& s) {
   return validate(s).ok() ? s : BreakerSettings();
 }
 
-// The state, locked for as long as this lives.
+// The state, locked for as long as this exists.
 class Locked {
  public:
   explicit Locked(const std::atomic<BoardState*>& state)
-      : state_(state.load(std::memory_order_acquire)), held_(state_->lock) {}
+      : state_(state.load(std::memory_order_acquire)), lock_(state_->lock) {}
   BoardState* operator->() const noexcept { return state_; }
 
  private:
   BoardState* state_;
-  std::lock_guard<std::mutex> held_;
+  std::lock_guard<std::mutex> lock_;
 };
 
 }  // namespace
@@ -28,15 +28,12 @@ class Locked {
 Board::Board(const BreakerSettings& settings)
     : state_(new BoardState), settings_{usable(settings), {}} {}
 
-Board::~Board() {
-  BoardState* own = state_.load(std::memory_order_acquire);
-  // In a child the parent's is left alone: its parts may have been changing at the fork.
-  delete own;
-}
+// In a forked child the parent's state is not deleted: it may have been changing at the fork.
+Board::~Board() { delete state_.load(std::memory_order_acquire); }
 
 void Board::abandon() noexcept {
   auto* fresh = new BoardState;
-  fresh->left_behind = state_.load(std::memory_order_acquire);
+  fresh->abandoned = state_.load(std::memory_order_acquire);
   state_.store(fresh, std::memory_order_release);
 }
 
@@ -44,55 +41,39 @@ const BreakerSettings& Board::in_force() const noexcept {
   return settings_[in_force_.load(std::memory_order_acquire)];
 }
 
-Told Board::fault(const Key& key, ErrorClass error_class, std::string_view text, Time now) {
-  const Locked s(state_);
-  return s->fault(in_force(), key, error_class, text, now);
+BoardUpdate Board::fault(const Key& key, ErrorClass error_class, std::string_view text, Time now) {
+  return Locked(state_)->fault(in_force(), key, error_class, text, now);
 }
 
-Told Board::success(const Key& key, Time now) {
-  const Locked s(state_);
-  return s->success(in_force(), key, now);
+BoardUpdate Board::success(const Key& key, Time now) {
+  return Locked(state_)->success(in_force(), key, now);
 }
 
-std::shared_ptr<const HealthSnapshot> Board::view() const {
-  const Locked s(state_);
-  return s->view();
-}
+std::shared_ptr<const HealthSnapshot> Board::snapshot() const { return Locked(state_)->snapshot(); }
 
-std::optional<Time> Board::next_change() const {
-  const Locked s(state_);
-  return s->next_change();
-}
+std::optional<Time> Board::next_change() const { return Locked(state_)->next_change(); }
 
-bool Board::advance(Time now) {
-  const Locked s(state_);
-  return s->advance(in_force(), now);
-}
+bool Board::advance(Time now) { return Locked(state_)->advance(in_force(), now); }
 
 bool Board::open(const Key& key, Extent extent, std::string_view why, Time now,
-                 std::optional<std::chrono::nanoseconds> hold) {
-  const Locked s(state_);
-  return s->open(in_force(), key, extent, why, now, hold);
+                 std::optional<std::chrono::nanoseconds> duration) {
+  return Locked(state_)->open(in_force(), key, extent, why, now, duration);
 }
 
 bool Board::close(const Key& key, Extent extent, Time now) {
-  const Locked s(state_);
-  return s->close(key, extent, now);
+  return Locked(state_)->close(key, extent, now);
 }
 
 bool Board::reset(const Key& key, Extent extent, Time now) {
-  const Locked s(state_);
-  return s->reset(key, extent, now);
+  return Locked(state_)->reset(key, extent, now);
 }
 
 bool Board::device_lost(Device device, std::string_view why, Time now) {
-  const Locked s(state_);
-  return s->device_lost(device, why, now);
+  return Locked(state_)->device_lost(device, why, now);
 }
 
 bool Board::device_back(Device device, Time now) {
-  const Locked s(state_);
-  return s->device_back(device, now);
+  return Locked(state_)->device_back(device, now);
 }
 
 bool Board::set_settings(const BreakerSettings& settings, Time now) {
@@ -100,7 +81,7 @@ bool Board::set_settings(const BreakerSettings& settings, Time now) {
   const uint32_t other = 1 - in_force_.load(std::memory_order_relaxed);
   settings_[other] = usable(settings);
   in_force_.store(other, std::memory_order_release);
-  return !settings_[other].enabled && s->close_all_but_by_hand(now);
+  return !settings_[other].enabled && s->close_automatic(now);
 }
 
 BreakerSettings Board::settings() const {
@@ -121,22 +102,15 @@ void Board::record_failure(std::string_view backend, ErrorClass error_class, std
 }
 
 HealthReport Board::report(std::span<const Successes> successes, Time now) const {
-  const Locked s(state_);
-  return s->report(in_force(), successes, now);
+  return Locked(state_)->report(in_force(), successes, now);
 }
 
-BreakerTotals Board::totals() const {
-  const Locked s(state_);
-  return s->totals();
-}
+BreakerTotals Board::totals() const { return Locked(state_)->totals(); }
 
 bool Board::has_events() const noexcept {
   return state_.load(std::memory_order_acquire)->has_events.load(std::memory_order_acquire);
 }
 
-std::vector<BreakerEvent> Board::take_events() {
-  const Locked s(state_);
-  return s->take_events();
-}
+std::vector<BreakerEvent> Board::take_events() { return Locked(state_)->take_events(); }
 
 }  // namespace yard::health

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The board: the health of every kernel of a runtime. Calls that fail report here; what must not run for a while is
-// published as a view; a maintenance thread moves what time moves.
+// The circuit breakers of a runtime: one for each kernel and kind of call (Key), and one for each kernel as a whole.
+// Failed calls are reported here; what is not closed is published as a snapshot; a maintenance thread advances time.
 //
-//   if (board.fault(key, error_class, text, now)) publish(board.view());        // a call has failed
-//   while (auto next = board.next_change()) { sleep_until(*next); if (board.advance(now)) publish(board.view()); }
+//   if (board.fault(key, error_class, text, now)) publish(board.snapshot());        // a call has failed
+//   while (auto next = board.next_change()) {
+//     sleep_until(*next);
+//     if (board.advance(now)) publish(board.snapshot());
+//   }
 //
-// Never on the way of a call that succeeds, but for kernels that a view holds half-open and for keys that are watched
-// (see Told). Time is passed in. Any thread may call anything; one lock, held shortly, and no code of others runs
-// under it. Memory is bounded by BreakerSettings::max_entries.
+// Not on the path of a call that succeeds, except for kernels that are half-open and for watched keys (BoardUpdate).
+// Time is passed in. All functions may be called from any thread; one lock, held briefly, and no callbacks under it.
+// Memory is bounded by BreakerSettings::max_entries.
 //
-// Failures are counted once, at the kernel that failed: that it was a fallback changes nothing.
+// A failure counts once, for the kernel that failed, whether or not it ran as a fallback.
 #pragma once
 
 #include <yard/health.h>
@@ -28,17 +31,17 @@
 
 namespace yard::health {
 
-// What a report came to.
-struct Told {
-  bool changed = false;  // the view is another one now
-  // Faults of this key stand in a row: its next success should be told by success(). Others need not be.
+// The effect of a reported outcome.
+struct BoardUpdate {
+  bool changed = false;  // the snapshot has changed
+  // The key has consecutive faults: report its next success by success(). Other successes need no report.
   bool watched = false;
-  // Where a row has ended: the kinds of calls of that kernel, each by its kind_bit(), of which faults stand in a row.
-  uint64_t rows = 0;
+  // After an opening or a success: the kinds of calls of that kernel, as kind_bit(), that have consecutive faults.
+  uint64_t failing = 0;
   operator bool() const noexcept { return changed; }  // NOLINT: implicit on purpose
 };
 
-// What a hand is laid on. Of the key only op, kernel and backend are read for kKernel.
+// What a manual operation applies to. For kKernel only op, kernel and backend of the key are read.
 enum class Extent : uint8_t { kKey, kKernel };
 
 // Successes that were counted elsewhere, for a report.
@@ -51,48 +54,41 @@ class BoardState;
 
 class Board {
  public:
-  // Settings that validate() refuses are replaced by the defaults.
+  // Invalid settings are replaced by the defaults.
   explicit Board(const BreakerSettings& settings = {});
   ~Board();
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
 
-  // ---- Outcomes ----
+  // A call that did not succeed. All classes are counted; kFault may open a breaker; kDeviceLost excludes the key's
+  // device. A probe must have left its slot before. While the breaker is not closed, results of calls that are no probe
+  // change nothing, since they began before.
+  BoardUpdate fault(const Key& key, ErrorClass error_class, std::string_view text, Time now);
+  // Ends consecutive faults. Not counted in reports.
+  BoardUpdate success(const Key& key, Time now);
 
-  // A call that did not succeed, of any class: all are counted, kFault may open a breaker, kDeviceLost takes the
-  // key's device out. A probe must have left its slot before. Results of calls that are no probe change
-  // nothing while the breaker is not closed: they began before.
-  Told fault(const Key& key, ErrorClass error_class, std::string_view text, Time now);
-  // Ends a row of faults. Not counted in reports.
-  Told success(const Key& key, Time now);
-
-  // ---- The view ----
-
-  std::shared_ptr<const HealthSnapshot> view() const;
-  // When advance() has something to do next; in the past: now. Nothing: not before another report.
+  std::shared_ptr<const HealthSnapshot> snapshot() const;
+  // When advance() has something to do; in the past: now. Empty: not before another report.
   std::optional<Time> next_change() const;
-  // Does what is due: open to half-open, probes that decided, new periods. Whether the view is another one.
+  // Does what is due: open to half-open, results of probes, new periods. Whether the snapshot has changed.
   bool advance(Time now);
 
-  // ---- Manually; each says whether the view is another one ----
-
-  // Without `hold` it stays open until somebody closes it.
+  // Manual operations; each returns whether the snapshot has changed.
+  // Without `duration` the breaker stays open until it is closed manually.
   bool open(const Key& key, Extent extent, std::string_view why, Time now,
-            std::optional<std::chrono::nanoseconds> hold = {});
-  // With kKernel its keys, too.
+            std::optional<std::chrono::nanoseconds> duration = {});
+  // For kKernel the breakers of all its keys, too.
   bool close(const Key& key, Extent extent, Time now);
-  // As if it had never failed. Counts of reports stay.
+  // Closes, and forgets all failures. Counts in reports stay.
   bool reset(const Key& key, Extent extent, Time now);
   bool device_lost(Device device, std::string_view why, Time now);
   bool device_back(Device device, Time now);
 
-  // For decisions from now on. Switching breakers off closes those that no hand opened.
+  // For decisions from now on. Disabling breakers closes those that were not opened manually.
   bool set_settings(const BreakerSettings& settings, Time now);
   BreakerSettings settings() const;
 
-  // ---- Reports ----
-
-  // What the program itself saw of a backend. Counts for its rate; opens nothing.
+  // Outcomes that the program observed of a backend. They count for its failure rate, and open nothing.
   void record_success(std::string_view backend, uint64_t count = 1);
   void record_failure(std::string_view backend, ErrorClass error_class, std::string_view text,
                       Time now);
@@ -104,15 +100,15 @@ class Board {
   // Oldest first, at most kBreakerEvents.
   std::vector<BreakerEvent> take_events();
 
-  // In a forked child, from its handler: breakers, counts and events restart under a new lock; settings stay. The
-  // old state is left behind: a thread that does not exist here may have been changing it.
+  // In a forked child, from its handler: breakers, counts and events restart under a new lock; settings stay. The old
+  // state is leaked: a thread that does not exist here may have been changing it.
   void abandon() noexcept;
 
  private:
   const BreakerSettings& in_force() const noexcept;
 
   std::atomic<BoardState*> state_;
-  // Two, of which one is in force, so that a child finds a whole one whatever a thread was writing at the fork.
+  // Two, of which one is in force, so that a forked child finds a complete one even if a thread was writing.
   BreakerSettings settings_[2];
   std::atomic<uint32_t> in_force_{0};
 };

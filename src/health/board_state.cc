@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outcomes, time, and the view.
 #include "health/board_state.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace yard::health {
 
@@ -12,15 +12,19 @@ using Kind = BreakerEvent::Kind;
 
 namespace {
 
-Key whole(const Record& r) { return {r.op, r.kernel, r.backend, {}, 0, {}}; }
-Key full(const SmallKey& k) {
+// Bounds for kernels that are kept only for their counts, backends of the program, and lost devices.
+constexpr size_t kMostRecords = 16'384;
+constexpr size_t kMostBackends = 1024, kMostDevices = 1024;
+
+Key kernel_key(const Record& r) { return {r.op, r.kernel, r.backend, {}, 0, {}}; }
+Key full_key(const SmallKey& k) {
   return {k.record->op, k.record->kernel, k.record->backend, k.device, k.dtypes, k.sizes};
 }
 
 }  // namespace
 
 void count(HealthCounts& to, ErrorClass c, std::string_view text, Time now) {
-  // Classes come from programs, too, and an enum holds any number.
+  // Programs report classes, too, and may pass any number.
   const auto index = static_cast<size_t>(c);
   const bool known = index < to.failures.by_class.size();
   ++to.failures.by_class[known ? index : static_cast<size_t>(ErrorClass::kFault)];
@@ -28,8 +32,8 @@ void count(HealthCounts& to, ErrorClass c, std::string_view text, Time now) {
   to.last_error_at = now;
 }
 
-Told BoardState::fault(const Settings& s, const Key& key, ErrorClass c, std::string_view text,
-                       Time now) {
+BoardUpdate BoardState::fault(const Settings& s, const Key& key, ErrorClass c,
+                              std::string_view text, Time now) {
   if (c == ErrorClass::kOk) return success(s, key, now);
   Record* r = find_or_make(key);
   if (r == nullptr) {
@@ -43,9 +47,9 @@ Told BoardState::fault(const Settings& s, const Key& key, ErrorClass c, std::str
     const auto at = entries_.find(k);
     return {false, at != entries_.end() && at->second.machine.faults > 0};
   }
-  if (!r->slot.closed()) return {settle(s, *r, nullptr, r->slot, text, now), false};
+  if (!r->slot.closed()) return {apply_probes(s, *r, nullptr, r->slot, text, now), false};
   if (const auto at = entries_.find(k); at != entries_.end() && !at->second.closed())
-    return {settle(s, *r, &k, at->second, text, now), false};
+    return {apply_probes(s, *r, &k, at->second, text, now), false};
   if (!s.enabled) return {};
   Slot* slot = find_or_make(s, k, now);
   if (slot == nullptr) {
@@ -53,24 +57,24 @@ Told BoardState::fault(const Settings& s, const Key& key, ErrorClass c, std::str
     return {};
   }
   if (!slot->machine.fault(s, now)) return {false, true};
-  if (!would_open(s, *r, &k, *slot, after_failures(slot->machine.faults, text), now)) return {};
+  if (!try_open(s, *r, &k, *slot, after_failures(slot->machine.faults, text), now)) return {};
   open_kernel_if_due(s, *r, now);
-  return {true, false, rows(*r)};
+  return {true, false, failing(*r)};
 }
 
-Told BoardState::success(const Settings& s, const Key& key, Time now) {
+BoardUpdate BoardState::success(const Settings& s, const Key& key, Time now) {
   Record* r = find(key);
   if (r == nullptr) return {};
   const auto at = entries_.find(small(r, key));
-  // Late successes do not close a breaker; those of probes come through its probe slots.
+  // Late successes do not close a breaker; those of probes are counted by its ProbeSlots.
   if (at != entries_.end() && at->second.closed()) {
     at->second.machine.faults = 0;
-    if (at->second.machine.blank(s, now) && !at->second.busy()) entries_.erase(at);
+    if (at->second.machine.is_default(s, now) && !at->second.busy()) entries_.erase(at);
   }
-  return {false, false, rows(*r)};
+  return {false, false, failing(*r)};
 }
 
-uint64_t BoardState::rows(const Record& r) const {
+uint64_t BoardState::failing(const Record& r) const {
   uint64_t to = 0;
   for (const auto& [key, slot] : entries_)
     if (key.record == &r && slot.closed() && slot.machine.faults > 0)
@@ -78,18 +82,18 @@ uint64_t BoardState::rows(const Record& r) const {
   return to;
 }
 
-// Enough faults. Opens the breaker and says true, or only says so.
-bool BoardState::would_open(const Settings& s, const Record& r, const SmallKey* key, Slot& slot,
-                            std::string text, Time now) {
+// The threshold is reached: opens the breaker, unless the dry run only reports it. Whether it is open.
+bool BoardState::try_open(const Settings& s, const Record& r, const SmallKey* key, Slot& slot,
+                          std::string text, Time now) {
   if (dry_run_.only_report(s.dry_run)) {
     slot.machine.faults = 0;
     ++totals_.would_open;
-    tell(Kind::kWouldOpen, r, key, slot, std::move(text), now);
+    emit(Kind::kWouldOpen, r, key, slot, std::move(text), now);
     return false;
   }
   slot.machine.open(s, now);
-  slot.shut();
-  tell(Kind::kOpened, r, key, slot, std::move(text), now);
+  slot.end_probes();
+  emit(Kind::kOpened, r, key, slot, std::move(text), now);
   return true;
 }
 
@@ -99,29 +103,29 @@ void BoardState::open_kernel_if_due(const Settings& s, Record& r, Time now) {
   });
   if (static_cast<uint64_t>(open) < s.open_keys_to_open_kernel || !r.slot.closed()) return;
   std::string text = fmt::format("{} kinds of calls are open", open);
-  if (would_open(s, r, nullptr, r.slot, std::move(text), now)) release_keys(r, now, false);
+  if (try_open(s, r, nullptr, r.slot, std::move(text), now)) close_keys(r, now);
 }
 
-// Keys of a kernel that is judged as a whole: closed, but their repeats are not forgotten.
-void BoardState::release_keys(const Record& r, Time now, bool also_by_hand) {
+// The breaker of the kernel decides from now on: closes those of its keys, without events. Their repeats stay.
+void BoardState::close_keys(const Record& r, Time now) {
   for (auto& [key, slot] : entries_) {
-    if (key.record != &r || (slot.machine.by_hand && !also_by_hand)) continue;
+    if (key.record != &r || slot.machine.manual) continue;
     slot.machine.close(now);
-    slot.shut();
+    slot.end_probes();
   }
 }
 
-// Acts on what probes have decided.
-bool BoardState::settle(const Settings& s, const Record& r, const SmallKey* key, Slot& slot,
-                        std::string_view why, Time now) {
+// Applies the result of probes, if there is one.
+bool BoardState::apply_probes(const Settings& s, const Record& r, const SmallKey* key, Slot& slot,
+                              std::string_view why, Time now) {
   if (slot.machine.state != BreakerState::kHalfOpen) return false;
   switch (slot.probes->result()) {
     case ProbeSlots::Result::kNone: return false;
     case ProbeSlots::Result::kClose: close(r, key, slot, "probes succeeded", now); return true;
     case ProbeSlots::Result::kReopen:
       slot.machine.open(s, now);
-      slot.shut();
-      tell(Kind::kOpened, r, key, slot, after_probe(why), now);
+      slot.end_probes();
+      emit(Kind::kOpened, r, key, slot, after_probe(why), now);
       return true;
   }
   return false;
@@ -130,42 +134,43 @@ bool BoardState::settle(const Settings& s, const Record& r, const SmallKey* key,
 void BoardState::close(const Record& r, const SmallKey* key, Slot& slot, std::string_view why,
                        Time now) {
   slot.machine.close(now);
-  slot.shut();
-  tell(Kind::kClosed, r, key, slot, std::string(why), now);
+  slot.end_probes();
+  emit(Kind::kClosed, r, key, slot, std::string(why), now);
 }
 
-// One breaker, moved to `now`. Whether the view is another one.
-bool BoardState::move(const Settings& s, const Record& r, const SmallKey* key, Slot& slot,
-                      Time now) {
+// Advances one breaker. Whether the snapshot has changed.
+bool BoardState::advance(const Settings& s, const Record& r, const SmallKey* key, Slot& slot,
+                         Time now) {
   if (slot.closed()) return false;
-  if (settle(s, r, key, slot, r.counts.last_error, now)) return true;
+  if (apply_probes(s, r, key, slot, r.counts.last_error, now)) return true;
   if (slot.machine.until == kManual || now < slot.machine.until) return false;
   const bool was_open = slot.machine.state == BreakerState::kOpen;
   slot.machine.begin_period(s, now);
   if (!was_open) {
-    slot.probes->refill(s.half_open_max_calls);
+    slot.probes->next_period(s.half_open_max_calls);
     return false;
   }
   if (slot.probes == nullptr) slot.probes = std::make_shared<ProbeSlots>();
   slot.probes->begin(s.half_open_max_calls, s.success_threshold);
-  tell(Kind::kHalfOpen, r, key, slot, {}, now);
+  emit(Kind::kHalfOpen, r, key, slot, {}, now);
   return true;
 }
 
 bool BoardState::advance(const Settings& s, Time now) {
   bool changed = false;
   for (auto& [op, records] : records_)
-    for (auto& r : records) changed |= move(s, *r, nullptr, r->slot, now);
-  for (auto& [key, slot] : entries_) changed |= move(s, *key.record, &key, slot, now);
-  std::erase_if(entries_,
-                [&](const auto& e) { return e.second.machine.blank(s, now) && !e.second.busy(); });
-  if (changed) view_.reset();
+    for (auto& r : records) changed |= advance(s, *r, nullptr, r->slot, now);
+  for (auto& [key, slot] : entries_) changed |= advance(s, *key.record, &key, slot, now);
+  std::erase_if(entries_, [&](const auto& e) {
+    return e.second.machine.is_default(s, now) && !e.second.busy();
+  });
+  if (changed) snapshot_.reset();
   return changed;
 }
 
 std::optional<Time> BoardState::next_change() const {
   std::optional<Time> next;
-  const auto look = [&](const Slot& slot) {
+  const auto consider = [&](const Slot& slot) {
     if (slot.closed() || slot.machine.until == kManual) return;
     const bool decided = slot.machine.state == BreakerState::kHalfOpen &&
                          slot.probes->result() != ProbeSlots::Result::kNone;
@@ -173,44 +178,193 @@ std::optional<Time> BoardState::next_change() const {
     if (!next || due < *next) next = due;
   };
   for (const auto& [op, records] : records_)
-    for (const auto& r : records) look(r->slot);
-  for (const auto& [key, slot] : entries_) look(slot);
+    for (const auto& r : records) consider(r->slot);
+  for (const auto& [key, slot] : entries_) consider(slot);
   return next;
 }
 
-const std::shared_ptr<const HealthSnapshot>& BoardState::view() {
-  if (view_ != nullptr) return view_;
+const std::shared_ptr<const HealthSnapshot>& BoardState::snapshot() {
+  if (snapshot_ != nullptr) return snapshot_;
   auto made = std::make_shared<HealthSnapshot>();
-  const auto held = [](const Slot& slot, Key key) {
+  const auto status = [](const Slot& slot, Key key) {
     const bool open = slot.machine.state == BreakerState::kOpen;
     return BreakerStatus{std::move(key), slot.machine.state, open ? slot.machine.until : Time{},
                          open ? nullptr : slot.probes};
   };
   for (const auto& [op, records] : records_)
     for (const auto& r : records)
-      if (!r->slot.closed()) made->ops_[op].kernels.push_back(held(r->slot, whole(*r)));
+      if (!r->slot.closed()) made->ops_[op].kernels.push_back(status(r->slot, kernel_key(*r)));
   for (const auto& [key, slot] : entries_)
-    if (!slot.closed()) made->ops_[key.record->op].keys.push_back(held(slot, full(key)));
+    if (!slot.closed()) made->ops_[key.record->op].keys.push_back(status(slot, full_key(key)));
   made->lost_ = lost_;
-  return view_ = std::move(made);
+  return snapshot_ = std::move(made);
 }
 
-void BoardState::tell(Kind kind, const Record& r, const SmallKey* key, const Slot& slot,
+void BoardState::emit(Kind kind, const Record& r, const SmallKey* key, const Slot& slot,
                       std::string text, Time now) {
-  view_.reset();
+  snapshot_.reset();
   switch (kind) {
     case Kind::kOpened: ++totals_.opened; break;
     case Kind::kHalfOpen: ++totals_.half_opened; break;
     case Kind::kClosed: ++totals_.closed; break;
     default: break;
   }
-  tell({kind, r.op, r.kernel, key != nullptr ? to_string(full(*key)) : r.op + " " + r.kernel,
+  emit({kind, r.op, r.kernel, key != nullptr ? to_string(full_key(*key)) : r.op + " " + r.kernel,
         std::move(text), now, kind == Kind::kOpened ? slot.machine.until : Time{}});
 }
 
-void BoardState::tell(BreakerEvent event) {
+void BoardState::emit(BreakerEvent event) {
   events_.add(std::move(event));
   has_events.store(true, std::memory_order_release);
+}
+
+size_t SmallKeyHash::operator()(const SmallKey& k) const noexcept {
+  const auto mix = [](size_t h, size_t v) { return (h ^ v) * 0x9e3779b97f4a7c15u + (h >> 29); };
+  size_t h = mix(reinterpret_cast<size_t>(k.record), k.dtypes);
+  h = mix(h, static_cast<size_t>(k.device.type) << 32 ^ static_cast<uint32_t>(k.device.index));
+  for (const uint8_t b : k.sizes.get()) h = mix(h, b + size_t{1});
+  return h;
+}
+
+Record* BoardState::find(const Key& key) const {
+  const auto at = records_.find(key.op);
+  if (at == records_.end()) return nullptr;
+  for (const auto& r : at->second)
+    if (r->kernel == key.kernel) return r.get();
+  return nullptr;
+}
+
+Record* BoardState::find_or_make(const Key& key) {
+  if (Record* r = find(key)) {
+    // Another backend may have registered a kernel of the same id since.
+    if (r->backend != key.backend && !key.backend.empty()) r->backend = key.backend;
+    return r;
+  }
+  if (record_count_ >= kMostRecords && !evict_record()) return nullptr;
+  auto made = std::make_unique<Record>();
+  made->op = key.op, made->kernel = key.kernel, made->backend = key.backend;
+  ++record_count_;
+  return records_[key.op].emplace_back(std::move(made)).get();
+}
+
+// Drops the kernel whose last failure is the oldest, of those without an active breaker.
+bool BoardState::evict_record() {
+  std::vector<std::unique_ptr<Record>>* of = nullptr;
+  size_t index = 0;
+  std::unordered_set<const Record*> needed;
+  for (const auto& [key, slot] : entries_) needed.insert(key.record);
+  for (auto& [op, records] : records_)
+    for (size_t i = 0; i < records.size(); ++i) {
+      const Record& r = *records[i];
+      if (!r.slot.closed() || r.slot.busy() || needed.contains(&r)) continue;
+      if (of != nullptr && r.counts.last_error_at >= (*of)[index]->counts.last_error_at) continue;
+      of = &records, index = i;
+    }
+  if (of == nullptr) return false;
+  of->erase(of->begin() + static_cast<ptrdiff_t>(index));
+  --record_count_;
+  return true;
+}
+
+Slot* BoardState::find_or_make(const Settings& s, const SmallKey& key, Time now) {
+  if (const auto at = entries_.find(key); at != entries_.end()) return &at->second;
+  if (entries_.size() >= s.max_entries && !evict_entry(s, now)) return nullptr;
+  return &entries_[key];
+}
+
+// Drops the closed key with the fewest repeats; of several, the one whose last fault is the oldest.
+bool BoardState::evict_entry(const Settings& s, Time now) {
+  auto victim = entries_.end();
+  const auto rank = [&](const Slot& slot) {
+    return std::pair(slot.machine.repeats_at(s, now), slot.machine.since);
+  };
+  for (auto at = entries_.begin(); at != entries_.end(); ++at) {
+    if (!at->second.closed() || at->second.busy()) continue;
+    if (victim == entries_.end() || rank(at->second) < rank(victim->second)) victim = at;
+  }
+  if (victim == entries_.end()) return false;
+  entries_.erase(victim);
+  return true;
+}
+
+bool BoardState::open(const Settings& s, const Key& key, Extent extent, std::string_view why,
+                      Time now, std::optional<std::chrono::nanoseconds> duration) {
+  Record* r = find_or_make(key);
+  if (r == nullptr) return false;
+  const SmallKey k = small(r, key);
+  Slot* slot = extent == Extent::kKernel ? &r->slot : find_or_make(s, k, now);
+  if (slot == nullptr) return false;
+  slot->machine.open_manually(s, now, duration);
+  slot->end_probes();
+  if (extent == Extent::kKernel) close_keys(*r, now);
+  emit(Kind::kOpened, *r, extent == Extent::kKernel ? nullptr : &k, *slot,
+       why.empty() ? "manually" : "manually: " + cut(why), now);
+  return true;
+}
+
+bool BoardState::close(const Key& key, Extent extent, Time now) {
+  Record* r = find(key);
+  if (r == nullptr) return false;
+  const SmallKey k = small(r, key);
+  bool changed = false;
+  const auto close_one = [&](const SmallKey* of, Slot& slot) {
+    slot.machine.faults = 0;
+    if (slot.closed()) return;
+    close(*r, of, slot, "manually", now);
+    changed = true;
+  };
+  if (extent == Extent::kKernel) close_one(nullptr, r->slot);
+  for (auto& [at, slot] : entries_)
+    if (extent == Extent::kKernel ? at.record == r : at == k) close_one(&at, slot);
+  return changed;
+}
+
+bool BoardState::reset(const Key& key, Extent extent, Time now) {
+  const bool changed = close(key, extent, now);
+  Record* r = find(key);
+  if (r == nullptr) return changed;
+  if (extent == Extent::kKernel) r->slot.machine.repeats = 0;
+  const SmallKey k = small(r, key);
+  for (auto& [at, slot] : entries_)
+    if (extent == Extent::kKernel ? at.record == r : at == k) slot.machine.repeats = 0;
+  return changed;
+}
+
+bool BoardState::close_automatic(Time now) {
+  bool changed = false;
+  const auto close_one = [&](const Record& r, const SmallKey* key, Slot& slot) {
+    slot.machine.faults = 0;
+    if (slot.closed() || slot.machine.manual) return;
+    close(r, key, slot, "breakers were disabled", now);
+    changed = true;
+  };
+  for (auto& [op, records] : records_)
+    for (auto& r : records) close_one(*r, nullptr, r->slot);
+  for (auto& [key, slot] : entries_) close_one(*key.record, &key, slot);
+  return changed;
+}
+
+bool BoardState::device_lost(Device device, std::string_view why, Time now) {
+  if (std::find(lost_.begin(), lost_.end(), device) != lost_.end()) return false;
+  if (lost_.size() >= kMostDevices) return false;
+  lost_.push_back(device);
+  snapshot_.reset();
+  emit({Kind::kDeviceLost, {}, {}, yard::to_string(device), cut(why), now, {}});
+  return true;
+}
+
+bool BoardState::device_back(Device device, Time now) {
+  if (std::erase(lost_, device) == 0) return false;
+  snapshot_.reset();
+  emit({Kind::kDeviceBack, {}, {}, yard::to_string(device), {}, now, {}});
+  return true;
+}
+
+HealthCounts* BoardState::external(std::string_view backend) {
+  const auto at = external_.find(backend);
+  if (at != external_.end()) return &at->second;
+  if (external_.size() >= kMostBackends) return nullptr;
+  return &external_[std::string(backend)];
 }
 
 }  // namespace yard::health

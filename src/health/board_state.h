@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the board knows, and the steps it takes: Board holds the lock around every function here.
+// The state of a Board, which holds `lock` around every function here.
 #pragma once
 
 #include <yard/health.h>
@@ -14,32 +14,31 @@
 #include <vector>
 
 #include "health/board.h"
-#include "health/events.h"
 #include "health/machine.h"
 #include "health/probe_slots.h"
 
 namespace yard::health {
 
-// A breaker and the way into it, which is made when first needed.
+// A breaker and its probe slots, which are made when first needed.
 struct Slot {
   Machine machine;
   std::shared_ptr<ProbeSlots> probes;
 
   bool closed() const { return machine.state == BreakerState::kClosed; }
   bool busy() const { return probes != nullptr && probes->busy(); }
-  void shut() const {
-    if (probes != nullptr) probes->shut();
+  void end_probes() const {
+    if (probes != nullptr) probes->end();
   }
 };
 
-// A kernel: what its keys have in common.
+// A kernel.
 struct Record {
   std::string op, kernel, backend;
   Slot slot;  // of the kernel as a whole
   HealthCounts counts;
 };
 
-// A Key whose names are those of a record.
+// A Key with a record instead of names.
 struct SmallKey {
   Record* record;
   uint64_t dtypes;
@@ -58,23 +57,25 @@ class BoardState {
  public:
   std::mutex lock;
   std::atomic<bool> has_events{false};
-  // In a forked child: the parent's, so that it stays reachable.
-  BoardState* left_behind = nullptr;
+  // In a forked child: the parent's, so that leak checkers find it reachable.
+  BoardState* abandoned = nullptr;
 
   using Settings = BreakerSettings;
-  Told fault(const Settings& s, const Key& key, ErrorClass c, std::string_view text, Time now);
-  Told success(const Settings& s, const Key& key, Time now);
-  uint64_t rows(const Record& r) const;
+  BoardUpdate fault(const Settings& s, const Key& key, ErrorClass c, std::string_view text,
+                    Time now);
+  BoardUpdate success(const Settings& s, const Key& key, Time now);
+  uint64_t failing(const Record& r) const;
 
-  const std::shared_ptr<const HealthSnapshot>& view();
+  const std::shared_ptr<const HealthSnapshot>& snapshot();
   std::optional<Time> next_change() const;
   bool advance(const Settings& s, Time now);
 
   bool open(const Settings& s, const Key& key, Extent extent, std::string_view why, Time now,
-            std::optional<std::chrono::nanoseconds> hold);
+            std::optional<std::chrono::nanoseconds> duration);
   bool close(const Key& key, Extent extent, Time now);
   bool reset(const Key& key, Extent extent, Time now);
-  bool close_all_but_by_hand(Time now);
+  // All breakers that were not opened manually.
+  bool close_automatic(Time now);
   bool device_lost(Device device, std::string_view why, Time now);
   bool device_back(Device device, Time now);
 
@@ -86,22 +87,22 @@ class BoardState {
  private:
   Record* find(const Key& key) const;
   Record* find_or_make(const Key& key);
-  bool make_room_for_record();
+  bool evict_record();
   Slot* find_or_make(const Settings& s, const SmallKey& key, Time now);
-  bool make_room(const Settings& s, Time now);
+  bool evict_entry(const Settings& s, Time now);
 
-  bool would_open(const Settings& s, const Record& r, const SmallKey* key, Slot& slot,
-                  std::string text, Time now);
+  // Here and below a null `key` means the kernel as a whole.
+  bool try_open(const Settings& s, const Record& r, const SmallKey* key, Slot& slot,
+                std::string text, Time now);
   void open_kernel_if_due(const Settings& s, Record& r, Time now);
-  void release_keys(const Record& r, Time now, bool also_by_hand);
-  bool settle(const Settings& s, const Record& r, const SmallKey* key, Slot& slot,
-              std::string_view why, Time now);
-  bool move(const Settings& s, const Record& r, const SmallKey* key, Slot& slot, Time now);
+  void close_keys(const Record& r, Time now);
+  bool apply_probes(const Settings& s, const Record& r, const SmallKey* key, Slot& slot,
+                    std::string_view why, Time now);
+  bool advance(const Settings& s, const Record& r, const SmallKey* key, Slot& slot, Time now);
   void close(const Record& r, const SmallKey* key, Slot& slot, std::string_view why, Time now);
-  // `key` null: of the whole kernel.
-  void tell(BreakerEvent::Kind kind, const Record& r, const SmallKey* key, const Slot& slot,
+  void emit(BreakerEvent::Kind kind, const Record& r, const SmallKey* key, const Slot& slot,
             std::string text, Time now);
-  void tell(BreakerEvent event);
+  void emit(BreakerEvent event);
 
   std::map<std::string, std::vector<std::unique_ptr<Record>>, std::less<>> records_;  // by op
   size_t record_count_ = 0;
@@ -111,7 +112,7 @@ class BoardState {
   DryRun dry_run_;
   BreakerTotals totals_;
   EventQueue events_;
-  std::shared_ptr<const HealthSnapshot> view_;  // null: another one is due
+  std::shared_ptr<const HealthSnapshot> snapshot_;  // null: to be made
 };
 
 // Adds a failure.

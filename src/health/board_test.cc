@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The board: what opens, what does not, what time and hands do, and what a view says.
+// Board: openings, time, manual operations, snapshots, events and bounds.
 #include "health/board.h"
 
 #include <gmock/gmock.h>
@@ -16,20 +16,20 @@ using namespace std::chrono_literals;
 using namespace testing;
 using ::testing::HasSubstr;
 
-TEST(Board, FaultsInARowOpenAndTheViewSaysUntilWhen) {
+TEST(Board, ConsecutiveFaultsOpenUntilTheCooldownIsOver) {
   Board board;
   const Key key = key_of();
   for (int i = 0; i < 4; ++i) {
-    const Told told = board.fault(key, ErrorClass::kFault, "it broke", t0);
+    const BoardUpdate told = board.fault(key, ErrorClass::kFault, "it broke", t0);
     EXPECT_FALSE(told.changed);
     EXPECT_TRUE(told.watched);
   }
-  EXPECT_TRUE(board.view()->empty());
-  const Told last = board.fault(key, ErrorClass::kFault, "it broke", t0);
+  EXPECT_TRUE(board.snapshot()->empty());
+  const BoardUpdate last = board.fault(key, ErrorClass::kFault, "it broke", t0);
   EXPECT_TRUE(last.changed);
   EXPECT_FALSE(last.watched);
-  const auto view = board.view();
-  const BreakerStatus* h = held(*view, key);
+  const auto snapshot = board.snapshot();
+  const BreakerStatus* h = breaker_of(*snapshot, key);
   ASSERT_NE(h, nullptr);
   EXPECT_EQ(h->state, kOpen);
   EXPECT_EQ(h->until, t0 + 30s);
@@ -38,28 +38,28 @@ TEST(Board, FaultsInARowOpenAndTheViewSaysUntilWhen) {
   EXPECT_EQ(board.next_change(), t0 + 30s);
 }
 
-TEST(Board, ASuccessEndsTheRow) {
+TEST(Board, ASuccessEndsConsecutiveFaults) {
   Board board;
   const Key key = key_of();
   for (int i = 0; i < 100; ++i) {
     fail_times(board, key, 4, t0);
     EXPECT_FALSE(board.success(key, t0).watched);
   }
-  EXPECT_TRUE(board.view()->empty());
+  EXPECT_TRUE(board.snapshot()->empty());
 }
 
-TEST(Board, ASuccessIsToldWhichRowsOfItsKernelAreLeft) {
+TEST(Board, ASuccessReturnsTheKindsThatStillFail) {
   Board board;
   const Key key = key_of(), large = key_of("default.simd", 1000), other = key_of("reference.cpp");
   fail_times(board, key, 2, t0);
   fail_times(board, large, 2, t0);
   fail_times(board, other, 1, t0);
-  EXPECT_EQ(board.success(key, t0).rows, kind_bit(large));
+  EXPECT_EQ(board.success(key, t0).failing, kind_bit(large));
   fail_times(board, key, 4, t0);
-  const Told opened = board.fault(key, ErrorClass::kFault, "it broke", t0);
+  const BoardUpdate opened = board.fault(key, ErrorClass::kFault, "it broke", t0);
   EXPECT_TRUE(opened.changed);
-  EXPECT_EQ(opened.rows, kind_bit(large));
-  EXPECT_EQ(board.success(large, t0).rows, 0u);
+  EXPECT_EQ(opened.failing, kind_bit(large));
+  EXPECT_EQ(board.success(large, t0).failing, 0u);
   EXPECT_EQ(state_of(board, key), kOpen);
 }
 
@@ -69,14 +69,14 @@ TEST(Board, OnlyFaultsCount) {
   for (const ErrorClass c :
        {ErrorClass::kCaller, ErrorClass::kDeclined, ErrorClass::kTransient, ErrorClass::kFatal})
     for (int i = 0; i < 20; ++i) EXPECT_FALSE(board.fault(key, c, "no", t0));
-  EXPECT_TRUE(board.view()->empty());
+  EXPECT_TRUE(board.snapshot()->empty());
   // They do not end a row either.
   fail_times(board, key, 4, t0);
   EXPECT_TRUE(board.fault(key, ErrorClass::kTransient, "busy", t0).watched);
   EXPECT_TRUE(fail(board, key, t0));
 }
 
-TEST(Board, KeysAreJudgedApart) {
+TEST(Board, KeysAreIndependent) {
   Board board;
   fail_times(board, key_of(), 5, t0);
   for (const Key& other :
@@ -118,7 +118,7 @@ TEST(Board, AFaultInHalfOpenReopensAtOnceAndForLonger) {
   }
 }
 
-TEST(Board, AProbeThatSaysNothingOnlyFreesThePlace) {
+TEST(Board, AProbeWithoutResultOnlyFreesItsSlot) {
   Board board;
   const Key key = key_of();
   fail_times(board, key, 5, t0);
@@ -127,7 +127,7 @@ TEST(Board, AProbeThatSaysNothingOnlyFreesThePlace) {
     EXPECT_TRUE(try_once(board, key, c, t0 + 30s));
   EXPECT_EQ(state_of(board, key), kHalfOpen);
   EXPECT_FALSE(probes_of(board, key)->try_enter()) << "three calls a period";
-  EXPECT_FALSE(board.advance(t0 + 60s)) << "a new period is no other view";
+  EXPECT_FALSE(board.advance(t0 + 60s)) << "a new period does not change the snapshot";
   EXPECT_TRUE(probes_of(board, key)->would_admit());
 }
 
@@ -145,7 +145,7 @@ TEST(Board, LateResultsChangeNothing) {
   EXPECT_EQ(state_of(board, key), kHalfOpen);
 }
 
-TEST(Board, RepeatsAreForgivenOneByOne) {
+TEST(Board, RepeatsDecayOneByOne) {
   BreakerSettings s;
   s.success_threshold = 1;
   s.decay = 100s;
@@ -174,9 +174,9 @@ TEST(Board, EnoughOpenKeysOpenTheKernel) {
   for (const uint64_t rows : {1, 2, 4}) fail_times(board, key_of("default.simd", rows), 5, t0);
   EXPECT_EQ(state_of(board, key_of("default.simd", 1024)), kClosed);
   fail_times(board, key_of("default.simd", 8), 5, t0);
-  const auto view = board.view();
-  ASSERT_EQ(view->of_op("rms_norm")->kernels.size(), 1u);
-  EXPECT_TRUE(view->of_op("rms_norm")->keys.empty());
+  const auto snapshot = board.snapshot();
+  ASSERT_EQ(snapshot->of_op("rms_norm")->kernels.size(), 1u);
+  EXPECT_TRUE(snapshot->of_op("rms_norm")->keys.empty());
   EXPECT_EQ(state_of(board, key_of("default.simd", 1024)), kOpen);
   EXPECT_EQ(state_of(board, key_of("reference.cpp", 8)), kClosed);
   // One set of probe slots for all its calls.
@@ -188,12 +188,12 @@ TEST(Board, EnoughOpenKeysOpenTheKernel) {
   board.advance(t0 + 90s);
   EXPECT_TRUE(try_once(board, key_of("default.simd", 64), ErrorClass::kOk, t0 + 90s));
   EXPECT_TRUE(try_once(board, key_of("default.simd", 1), ErrorClass::kOk, t0 + 90s));
-  EXPECT_TRUE(board.view()->empty());
+  EXPECT_TRUE(board.snapshot()->empty());
 }
 
 // Opening the kernel closes its keys. One that was closed already had been healthy: what is forgiven stays forgiven,
 // and the time of health goes on.
-TEST(Board, OpeningTheKernelTakesNoForgivenessBack) {
+TEST(Board, OpeningTheKernelKeepsTheDecayOfItsKeys) {
   BreakerSettings s;
   s.decay = 100s;
   s.open_keys_to_open_kernel = 2;
@@ -213,23 +213,23 @@ TEST(Board, OpeningTheKernelTakesNoForgivenessBack) {
   EXPECT_EQ(board.next_change(), t0 + 399s + 30s);
 }
 
-TEST(Board, AKeyOpenedByHandForATimeOutlastsTheKernelsBreaker) {
+TEST(Board, AKeyOpenedManuallyOutlastsTheKernelsBreaker) {
   BreakerSettings s;
   s.open_keys_to_open_kernel = 2;
   Board board(s);
-  const Key by_hand = key_of("default.simd", 1);
-  EXPECT_TRUE(board.open(by_hand, Extent::kKey, {}, t0, 600s));
+  const Key manual = key_of("default.simd", 1);
+  EXPECT_TRUE(board.open(manual, Extent::kKey, {}, t0, 600s));
   fail_times(board, key_of("default.simd", 2), 5, t0);
-  ASSERT_EQ(board.view()->of_op("rms_norm")->kernels.size(), 1u);
+  ASSERT_EQ(board.snapshot()->of_op("rms_norm")->kernels.size(), 1u);
   board.advance(t0 + 30s);
   for (int i = 0; i < 2; ++i)
     EXPECT_TRUE(try_once(board, key_of("default.simd", 4), ErrorClass::kOk, t0 + 30s));
   EXPECT_EQ(state_of(board, key_of("default.simd", 4)), kClosed);
-  EXPECT_EQ(state_of(board, by_hand), kOpen);
+  EXPECT_EQ(state_of(board, manual), kOpen);
   EXPECT_EQ(board.next_change(), t0 + 600s);
 }
 
-TEST(Board, DryRunReportsItsShareAndOpensTheRest) {
+TEST(Board, DryRunOnlyReportsItsShare) {
   for (const auto& [percent, dry] : {std::pair{0u, 0u}, {25u, 2u}, {50u, 5u}, {100u, 10u}}) {
     BreakerSettings s;
     s.dry_run = percent;
@@ -245,7 +245,7 @@ TEST(Board, DryRunReportsItsShareAndOpensTheRest) {
   }
 }
 
-TEST(Board, WhatAHandOpensOnlyAHandCloses) {
+TEST(Board, AManualOpeningIsClosedOnlyManually) {
   Board board;
   const Key key = key_of();
   EXPECT_TRUE(board.open(key, Extent::kKernel, "maintenance", t0));
@@ -253,7 +253,7 @@ TEST(Board, WhatAHandOpensOnlyAHandCloses) {
   EXPECT_EQ(board.next_change(), std::nullopt);
   EXPECT_FALSE(board.advance(t0 + 1000h));
   EXPECT_TRUE(board.close(key, Extent::kKernel, t0 + 1001h));
-  EXPECT_TRUE(board.view()->empty());
+  EXPECT_TRUE(board.snapshot()->empty());
   EXPECT_FALSE(board.close(key, Extent::kKernel, t0));
   EXPECT_TRUE(board.open(key, Extent::kKey, {}, t0, 10s));
   EXPECT_EQ(state_of(board, key), kOpen);
@@ -274,21 +274,21 @@ TEST(Board, CloseKeepsRepeatsAndResetForgetsThem) {
   EXPECT_EQ(board.next_change(), t0 + 30s);
 }
 
-TEST(Board, ALostDeviceIsOutUntilItIsBack) {
+TEST(Board, ALostDeviceIsExcludedUntilItIsBack) {
   Board board;
   const Device gpu{2, 1};
   const Key key = key_of("vendor.cuda", 8, "rms_norm", gpu);
   EXPECT_TRUE(board.fault(key, ErrorClass::kDeviceLost, "fell off the bus", t0));
   EXPECT_FALSE(board.fault(key, ErrorClass::kDeviceLost, "fell off the bus", t0));
-  EXPECT_TRUE(board.view()->is_lost(gpu));
-  EXPECT_FALSE(board.view()->is_lost({2, 0}));
+  EXPECT_TRUE(board.snapshot()->is_lost(gpu));
+  EXPECT_FALSE(board.snapshot()->is_lost({2, 0}));
   EXPECT_FALSE(board.advance(t0 + 100h)) << "time does not bring it back";
   EXPECT_TRUE(board.device_back(gpu, t0));
   EXPECT_FALSE(board.device_back(gpu, t0));
-  EXPECT_TRUE(board.view()->empty());
+  EXPECT_TRUE(board.snapshot()->empty());
 }
 
-TEST(Board, SwitchedOffItCountsAndOpensNothing) {
+TEST(Board, DisabledItCountsAndOpensNothing) {
   Board board;
   fail_times(board, key_of(), 5, t0);
   board.open(key_of("reference.cpp"), Extent::kKernel, {}, t0);
@@ -315,10 +315,10 @@ TEST(Board, MemoryIsBounded) {
   board.close(key(3), Extent::kKey, t0);
   fail_times(board, key(16), 5, t0);
   EXPECT_EQ(state_of(board, key(16)), kOpen) << "what is closed makes room";
-  EXPECT_LE(board.view()->of_op("rms_norm")->keys.size(), 16u);
+  EXPECT_LE(board.snapshot()->of_op("rms_norm")->keys.size(), 16u);
 }
 
-TEST(Board, EventsTellWhatHappenedAndTheOldestGoes) {
+TEST(Board, TheOldestEventsAreDropped) {
   Board board;
   const Key key = key_of();
   EXPECT_FALSE(board.has_events());
@@ -344,13 +344,13 @@ TEST(Board, EventsTellWhatHappenedAndTheOldestGoes) {
   EXPECT_GE(board.totals().events_dropped, 700u);
 }
 
-TEST(Board, SettingsThatAreWrongAreNotUsed) {
+TEST(Board, InvalidSettingsAreNotUsed) {
   BreakerSettings wrong;
   wrong.failure_threshold = 0;
   EXPECT_EQ(Board(wrong).settings(), BreakerSettings());
 }
 
-TEST(Key, SaysWhatKindOfCallItIs) {
+TEST(Key, DescribesTheKindOfCall) {
   Key key = key_of();
   EXPECT_EQ(to_string(key), "rms_norm default.simd (f32 f32, sizes 8-15 4096-8191, cpu)");
   EXPECT_EQ(KeyHash()(key), KeyHash()(key_of("default.simd", 9)));

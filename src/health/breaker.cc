@@ -1,18 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-// The breaker that stands alone.
+// CircuitBreaker, and the texts of breakers.
+#include <fmt/format.h>
 #include <yard/health.h>
 
 #include <mutex>
 
 #include "base/owned_per_process.h"
+#include "base/text.h"
 #include "base/this_process.h"
-#include "health/events.h"
 #include "health/machine.h"
 #include "health/probe_slots.h"
 
 namespace yard {
+namespace health {
+
+std::string after_failures(uint32_t in_a_row, std::string_view last) {
+  return fmt::format("{} failure{} in a row{}{}", in_a_row, in_a_row == 1 ? "" : "s",
+                     last.empty() ? "" : ", the last: ", cut(last));
+}
+
+std::string after_probe(std::string_view why) {
+  return fmt::format("a probe failed{}{}", why.empty() ? "" : ": ", cut(why));
+}
+
+}  // namespace health
 
 using Kind = BreakerEvent::Kind;
+
+const char* to_string(BreakerState state) noexcept {
+  switch (state) {
+    case BreakerState::kClosed: return "closed";
+    case BreakerState::kOpen: return "open";
+    case BreakerState::kHalfOpen: return "half_open";
+  }
+  return "?";
+}
+
+const char* to_string(BreakerEvent::Kind kind) noexcept {
+  switch (kind) {
+    case Kind::kOpened: return "opened";
+    case Kind::kHalfOpen: return "half_open";
+    case Kind::kClosed: return "closed";
+    case Kind::kWouldOpen: return "would_open";
+    case Kind::kDeviceLost: return "device_lost";
+    case Kind::kDeviceBack: return "device_back";
+  }
+  return "?";
+}
+
+std::string to_string(const BreakerEvent& e) {
+  std::string text = fmt::format("{}: {}", e.subject, to_string(e.kind));
+  if (e.kind == Kind::kOpened)
+    text += e.until == std::chrono::steady_clock::time_point::max()
+                ? " until it is closed manually"
+                : " for " + base::seconds_text(e.until - e.at);
+  return e.text.empty() ? text : text + ": " + e.text;
+}
 
 struct CircuitBreaker::State {
   std::mutex lock;
@@ -21,8 +64,8 @@ struct CircuitBreaker::State {
   health::DryRun dry_run;
   health::EventQueue events;
   BreakerCounters counters;
-  // Moves with every change, so that results of calls that began before are known. Begins with the process, so that
-  // those of the parent are late in a child.
+  // Changes with every state, so that results of calls that began before are recognized. The upper half is the process,
+  // so that results of the parent's calls are late in a forked child.
   uint64_t epoch = uint64_t{base::this_process()} << 32;
 
   // A forked child restarts.
@@ -30,7 +73,7 @@ struct CircuitBreaker::State {
 
   bool same_process(uint64_t other) const { return epoch >> 32 == other >> 32; }
 
-  void tell(const std::string& name, Kind kind, std::string text, Time now) {
+  void emit(const std::string& name, Kind kind, std::string text, Time now) {
     events.add(
         {kind, {}, {}, name, std::move(text), now, kind == Kind::kOpened ? machine.until : Time{}});
   }
@@ -41,31 +84,31 @@ struct CircuitBreaker::Impl {
   BreakerSettings settings;
   std::string name;
 
-  // What time has moved. The lock is held here and below.
+  // Applies the passage of time. The lock is held here and below.
   void advance(State& s, Time now) {
     if (s.machine.state == BreakerState::kClosed || now < s.machine.until) return;
     if (s.machine.until == Time::max()) return;
     const bool was_open = s.machine.state == BreakerState::kOpen;
     s.machine.begin_period(settings, now);
-    if (!was_open) return s.probes.refill(settings.half_open_max_calls);
+    if (!was_open) return s.probes.next_period(settings.half_open_max_calls);
     ++s.epoch;
     s.probes.begin(settings.half_open_max_calls, settings.success_threshold);
-    s.tell(name, Kind::kHalfOpen, {}, now);
+    s.emit(name, Kind::kHalfOpen, {}, now);
   }
 
   void open(State& s, std::string why, Time now) {
     s.machine.open(settings, now);
     ++s.epoch;
     ++s.counters.opened;
-    s.probes.shut();
-    s.tell(name, Kind::kOpened, std::move(why), now);
+    s.probes.end();
+    s.emit(name, Kind::kOpened, std::move(why), now);
   }
 
   void close(State& s, Time now) {
     s.machine.close(now);
     ++s.epoch;
-    s.probes.shut();
-    s.tell(name, Kind::kClosed, {}, now);
+    s.probes.end();
+    s.emit(name, Kind::kClosed, {}, now);
   }
 
   void fault(State& s, std::string_view why, Time now) {
@@ -74,7 +117,7 @@ struct CircuitBreaker::Impl {
     if (!s.dry_run.only_report(settings.dry_run)) return open(s, std::move(text), now);
     s.machine.faults = 0;
     ++s.counters.would_open;
-    s.tell(name, Kind::kWouldOpen, std::move(text), now);
+    s.emit(name, Kind::kWouldOpen, std::move(text), now);
   }
 };
 
@@ -90,7 +133,7 @@ const std::string& CircuitBreaker::name() const noexcept { return impl_->name; }
 BreakerPermit CircuitBreaker::try_acquire(Time now) {
   BreakerPermit permit;
   State& s = impl_->state.get();
-  const std::lock_guard held(s.lock);
+  const std::lock_guard lock(s.lock);
   impl_->advance(s, now);
   const bool half_open = s.machine.state == BreakerState::kHalfOpen;
   if (s.machine.state == BreakerState::kOpen || (half_open && !s.probes.try_enter())) {
@@ -107,10 +150,10 @@ BreakerPermit CircuitBreaker::try_acquire(Time now) {
 void CircuitBreaker::finish(const BreakerPermit& permit, ErrorClass result, std::string_view why,
                             Time now) {
   State& s = impl_->state.get();
-  const std::lock_guard held(s.lock);
+  const std::lock_guard lock(s.lock);
   if (result == ErrorClass::kOk) ++s.counters.successes;
   if (result == ErrorClass::kFault) ++s.counters.failures;
-  // The place is freed whenever the probe ends; of another process it was another place.
+  // The slot is freed even if the result is late; a probe of the parent process has no slot here.
   if (permit.probe_ && s.same_process(permit.epoch_)) s.probes.leave(result);
   if (permit.epoch_ != s.epoch) {
     if (result != ErrorClass::kDeclined) ++s.counters.late;
@@ -129,41 +172,41 @@ void CircuitBreaker::finish(const BreakerPermit& permit, ErrorClass result, std:
 }
 
 void CircuitBreaker::open(Time now, std::string_view why,
-                          std::optional<std::chrono::nanoseconds> hold) {
+                          std::optional<std::chrono::nanoseconds> duration) {
   State& s = impl_->state.get();
-  const std::lock_guard held(s.lock);
-  s.machine.open_by_hand(impl_->settings, now, hold);
+  const std::lock_guard lock(s.lock);
+  s.machine.open_manually(impl_->settings, now, duration);
   ++s.epoch;
   ++s.counters.opened;
-  s.probes.shut();
-  s.tell(impl_->name, Kind::kOpened, why.empty() ? "manually" : "manually: " + health::cut(why),
+  s.probes.end();
+  s.emit(impl_->name, Kind::kOpened, why.empty() ? "manually" : "manually: " + health::cut(why),
          now);
 }
 
 void CircuitBreaker::close(Time now) {
   State& s = impl_->state.get();
-  const std::lock_guard held(s.lock);
+  const std::lock_guard lock(s.lock);
   if (s.machine.state != BreakerState::kClosed) return impl_->close(s, now);
   s.machine.faults = 0;
 }
 
 void CircuitBreaker::reset(Time now) {
   State& s = impl_->state.get();
-  const std::lock_guard held(s.lock);
+  const std::lock_guard lock(s.lock);
   if (s.machine.state != BreakerState::kClosed) impl_->close(s, now);
   s.machine.faults = s.machine.repeats = 0;
 }
 
 BreakerState CircuitBreaker::state(Time now) const {
   State& s = impl_->state.get();
-  const std::lock_guard held(s.lock);
+  const std::lock_guard lock(s.lock);
   const bool over = s.machine.state == BreakerState::kOpen && s.machine.until <= now;
   return over && s.machine.until != Time::max() ? BreakerState::kHalfOpen : s.machine.state;
 }
 
 std::optional<CircuitBreaker::Time> CircuitBreaker::open_until(Time now) const {
   State& s = impl_->state.get();
-  const std::lock_guard held(s.lock);
+  const std::lock_guard lock(s.lock);
   if (s.machine.state != BreakerState::kOpen || s.machine.until <= now) return std::nullopt;
   if (s.machine.until == Time::max()) return std::nullopt;
   return s.machine.until;
@@ -171,7 +214,7 @@ std::optional<CircuitBreaker::Time> CircuitBreaker::open_until(Time now) const {
 
 BreakerCounters CircuitBreaker::counters() const {
   State& s = impl_->state.get();
-  const std::lock_guard held(s.lock);
+  const std::lock_guard lock(s.lock);
   BreakerCounters all = s.counters;
   all.events_dropped = s.events.dropped();
   return all;
@@ -179,7 +222,7 @@ BreakerCounters CircuitBreaker::counters() const {
 
 std::vector<BreakerEvent> CircuitBreaker::take_events() {
   State& s = impl_->state.get();
-  const std::lock_guard held(s.lock);
+  const std::lock_guard lock(s.lock);
   return s.events.take();
 }
 

@@ -23,7 +23,7 @@ void fail(CircuitBreaker& b, Time now, int times = 1) {
   for (int i = 0; i < times; ++i) b.try_acquire(now).failure(now, "no answer");
 }
 
-TEST(CircuitBreaker, OpensTriesAndCloses) {
+TEST(CircuitBreaker, OpensProbesAndCloses) {
   CircuitBreaker b("database");
   fail(b, t0, 4);
   EXPECT_EQ(b.state(t0), kClosed);
@@ -48,7 +48,7 @@ TEST(CircuitBreaker, OpensTriesAndCloses) {
   EXPECT_EQ(c.opened, 1u);
 }
 
-TEST(CircuitBreaker, ASuccessEndsTheRow) {
+TEST(CircuitBreaker, ASuccessEndsConsecutiveFaults) {
   CircuitBreaker b("x");
   for (int i = 0; i < 50; ++i) {
     fail(b, t0, 4);
@@ -57,7 +57,7 @@ TEST(CircuitBreaker, ASuccessEndsTheRow) {
   EXPECT_EQ(b.state(t0), kClosed);
 }
 
-TEST(CircuitBreaker, APermitThatIsDroppedSaysNothing) {
+TEST(CircuitBreaker, ADroppedPermitHasNoEffect) {
   CircuitBreaker b("x");
   fail(b, t0, 4);
   { const BreakerPermit dropped = b.try_acquire(t0); }
@@ -72,7 +72,7 @@ TEST(CircuitBreaker, APermitThatIsDroppedSaysNothing) {
   EXPECT_TRUE(b.try_acquire(t0 + 30s));
 }
 
-TEST(CircuitBreaker, WhatAHandOpensOnlyAHandCloses) {
+TEST(CircuitBreaker, AManualOpeningIsClosedOnlyManually) {
   CircuitBreaker b("x");
   b.open(t0, "maintenance");
   EXPECT_EQ(b.state(t0 + 10000h), kOpen);
@@ -89,7 +89,7 @@ TEST(CircuitBreaker, WhatAHandOpensOnlyAHandCloses) {
   EXPECT_EQ(to_string(events[2]), "x: opened for 5s: manually");
 }
 
-TEST(CircuitBreaker, ResetForgetsRepeatsAndCloseDoesNot) {
+TEST(CircuitBreaker, ResetForgetsRepeatsAndCloseKeepsThem) {
   CircuitBreaker b("x");
   fail(b, t0, 5);
   b.close(t0);
@@ -100,7 +100,7 @@ TEST(CircuitBreaker, ResetForgetsRepeatsAndCloseDoesNot) {
   EXPECT_EQ(b.open_until(t0), t0 + 30s);
 }
 
-TEST(CircuitBreaker, DryRunStaysClosedAndTells) {
+TEST(CircuitBreaker, DryRunStaysClosedAndReports) {
   BreakerSettings s;
   s.dry_run = 100;
   CircuitBreaker b("x", s);
@@ -177,11 +177,11 @@ TEST(LayerZeroDefects, looking_does_not_change_state) {
   const health::Key key = health::testing::key_of();
   health::testing::fail_times(board, key, 5, t0);
   for (int i = 0; i < 10; ++i) {
-    const auto view = board.view();
+    const auto snapshot = board.snapshot();
     board.report({}, t0 + 100s);
     board.next_change();
     EXPECT_EQ(health::testing::state_of(board, key), kOpen);
-    EXPECT_EQ(board.view(), view);
+    EXPECT_EQ(board.snapshot(), snapshot);
   }
 }
 
@@ -194,7 +194,7 @@ TEST(LayerZeroDefects, failed_fallbacks_do_not_count_twice) {
     health::testing::fail(board, first, t0);
     health::testing::fail(board, fallback, t0);
   }
-  EXPECT_TRUE(board.view()->empty());
+  EXPECT_TRUE(board.snapshot()->empty());
   for (const KernelHealth& k : board.report({}, t0).kernels)
     EXPECT_EQ(k.failures.of(ErrorClass::kFault), 4u);
 }
@@ -245,7 +245,7 @@ TEST(LayerZeroDefects, every_setting_is_read) {
 
 // ---- Settings ----
 
-TEST(BreakerSettings, TheDefaultsAreRightAndEveryWrongValueIsNamed) {
+TEST(BreakerSettings, DefaultsAreValidAndEveryInvalidValueIsNamed) {
   EXPECT_TRUE(validate(BreakerSettings()).ok());
   const auto message = [](const std::function<void(BreakerSettings&)>& change) {
     BreakerSettings s;

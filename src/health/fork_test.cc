@@ -25,10 +25,10 @@ bool works(Board& board) {
   if (state_of(board, key) != BreakerState::kOpen || !board.advance(t0 + 30s)) return false;
   for (int i = 0; i < 2; ++i)
     if (!try_once(board, key, ErrorClass::kOk, t0 + 31s)) return false;
-  return board.view()->empty() && board.take_events().size() == 3;
+  return board.snapshot()->empty() && board.take_events().size() == 3;
 }
 
-TEST(HealthFork, AChildStartsAnewWithTheSameSettings) {
+TEST(HealthFork, AForkedChildRestartsWithTheSameSettings) {
   Board board;
   BreakerSettings s;
   s.failure_threshold = 2;
@@ -39,13 +39,13 @@ TEST(HealthFork, AChildStartsAnewWithTheSameSettings) {
   EXPECT_TRUE(true_in_child([&] {
     board.abandon();
     const HealthReport r = board.report({}, t0);
-    return board.view()->empty() && board.settings() == s && !board.has_events() &&
+    return board.snapshot()->empty() && board.settings() == s && !board.has_events() &&
            r.kernels.empty() && r.backends.empty() && r.breakers.opened == 0 && works(board);
   }));
   EXPECT_EQ(state_of(board, key_of()), BreakerState::kOpen) << "the parent is undisturbed";
 }
 
-TEST(HealthFork, ALockHeldAtTheForkIsNoDeadlock) {
+TEST(HealthFork, ALockHeldAtForkDoesNotDeadlock) {
   BreakerSettings s;
   s.max_entries = 2000;
   s.open_keys_to_open_kernel = 10'000;
@@ -69,7 +69,7 @@ TEST(HealthFork, ALockHeldAtTheForkIsNoDeadlock) {
   busy.join();
 }
 
-TEST(HealthFork, ABreakerOfItsOwnIsClosedInAChildAndNeverStuck) {
+TEST(HealthFork, ACircuitBreakerIsClosedInAForkedChild) {
   CircuitBreaker breaker("x");
   std::atomic<bool> stop{false};
   std::thread busy([&] {
@@ -89,7 +89,7 @@ TEST(HealthFork, ABreakerOfItsOwnIsClosedInAChildAndNeverStuck) {
   busy.join();
 }
 
-TEST(HealthFork, AResultOfTheParentsCallIsLateInAChild) {
+TEST(HealthFork, AResultOfTheParentIsLateInAForkedChild) {
   BreakerSettings s;
   s.failure_threshold = 1;
   CircuitBreaker breaker("x", s);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The states of one breaker and what moves them, without lock, clock and probe slots: CircuitBreaker and the board put
-// those around it. docs/concepts/breakers.md is the model in words.
+// What CircuitBreaker and Board share: the state machine of one breaker, without lock, clock and probes, and events.
+// docs/concepts/breakers.md describes the model.
 #pragma once
 
 #include <yard/health.h>
@@ -8,28 +8,33 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace yard::health {
 
 struct Machine {
   using Time = std::chrono::steady_clock::time_point;
 
-  Time until{};          // open: when probes begin; half-open: when the next period does
-  Time since{};          // closed: when the present time without faults began
-  uint16_t faults = 0;   // closed: in a row
-  uint16_t repeats = 0;  // openings that are not yet forgiven; use repeats_at()
+  Time until{};          // open: when it becomes half-open; half-open: when the next period begins
+  Time since{};          // closed: when the time without faults began
+  uint16_t faults = 0;   // closed: consecutive
+  uint16_t repeats = 0;  // openings, less those that have decayed; use repeats_at()
   BreakerState state = BreakerState::kClosed;
-  bool by_hand = false;
+  bool manual = false;  // opened manually
 
-  // A full time of health takes one repeat back.
+  // Each `decay` of time without faults removes one repeat.
   uint32_t repeats_at(const BreakerSettings& s, Time now) const {
     if (state != BreakerState::kClosed || repeats == 0 || now <= since) return repeats;
-    const auto forgiven = (now - since) / s.decay;
-    return forgiven >= repeats ? 0 : repeats - static_cast<uint32_t>(forgiven);
+    const auto decayed = (now - since) / s.decay;
+    return decayed >= repeats ? 0 : repeats - static_cast<uint32_t>(decayed);
   }
 
-  // Only when closed. Whether there are now enough faults in a row.
+  // Only when closed. Whether the threshold of consecutive faults is reached.
   bool fault(const BreakerSettings& s, Time now) {
     repeats = static_cast<uint16_t>(repeats_at(s, now));
     since = std::max(since, now);
@@ -44,32 +49,32 @@ struct Machine {
     until = now + cooldown_after(s, before);
   }
 
-  // Says nothing about health, so it is no repeat.
-  void open_by_hand(const BreakerSettings& s, Time now,
-                    std::optional<std::chrono::nanoseconds> hold) {
+  // Not a sign of bad health, so it is no repeat.
+  void open_manually(const BreakerSettings& s, Time now,
+                     std::optional<std::chrono::nanoseconds> duration) {
     repeats = static_cast<uint16_t>(repeats_at(s, now));
     state = BreakerState::kOpen;
-    by_hand = true;
-    until = hold && *hold < Time::max() - now ? now + *hold : Time::max();
+    manual = true;
+    until = duration && *duration < Time::max() - now ? now + *duration : Time::max();
   }
 
   void begin_period(const BreakerSettings& s, Time now) {
     state = BreakerState::kHalfOpen;
-    by_hand = false;
+    manual = false;
     until = now + s.cooldown;
   }
 
   void close(Time now) {
     faults = 0;
-    if (state == BreakerState::kClosed) return;  // its time of health goes on
+    if (state == BreakerState::kClosed) return;  // `since` stays
     state = BreakerState::kClosed;
-    by_hand = false;
+    manual = false;
     since = now;
     until = {};
   }
 
-  // Whether forgetting it makes no difference.
-  bool blank(const BreakerSettings& s, Time now) const {
+  // Whether it is as good as a new one.
+  bool is_default(const BreakerSettings& s, Time now) const {
     return state == BreakerState::kClosed && faults == 0 && repeats_at(s, now) == 0;
   }
 
@@ -85,7 +90,7 @@ struct Machine {
   static constexpr uint16_t kMost = 60'000;
 };
 
-// Which of the times that a breaker would open are only reported: an even share of them, the first ones not.
+// Decides which openings are only reported: an even share of them, beginning with none.
 class DryRun {
  public:
   bool only_report(uint32_t percent) {
@@ -98,5 +103,40 @@ class DryRun {
  private:
   uint32_t owed_ = 0;
 };
+
+// Events until they are taken: bounded, the oldest are dropped.
+class EventQueue {
+ public:
+  void add(BreakerEvent event) {
+    if (events_.size() == kBreakerEvents) {
+      events_.pop_front();
+      ++dropped_;
+    }
+    events_.push_back(std::move(event));
+  }
+  std::vector<BreakerEvent> take() {
+    std::vector<BreakerEvent> all(std::make_move_iterator(events_.begin()),
+                                  std::make_move_iterator(events_.end()));
+    events_.clear();
+    return all;
+  }
+  uint64_t dropped() const noexcept { return dropped_; }
+
+ private:
+  std::deque<BreakerEvent> events_;
+  uint64_t dropped_ = 0;
+};
+
+// Texts come from kernels and are cut to this length.
+inline constexpr size_t kMostErrorText = 500;
+inline std::string cut(std::string_view text) {
+  return text.size() <= kMostErrorText ? std::string(text)
+                                       : std::string(text.substr(0, kMostErrorText)) + "...";
+}
+
+// `5 failures in a row, the last: no answer`.
+std::string after_failures(uint32_t in_a_row, std::string_view last);
+// `a probe failed: no answer`.
+std::string after_probe(std::string_view why);
 
 }  // namespace yard::health

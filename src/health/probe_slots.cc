@@ -4,7 +4,7 @@
 namespace yard::health {
 namespace {
 
-// One word holds it all, so that every step is one exchange: four flags and four numbers of 15 bits.
+// The word: four flags and four numbers of 15 bits. Every transition is one exchange.
 constexpr uint64_t kBusy = 1, kStale = 2, kFaulted = 4, kActive = 8;
 constexpr unsigned kEntered = 4, kSuccesses = 19, kCalls = 34, kNeeded = 49;
 constexpr uint64_t kMask = (1u << 15) - 1;
@@ -26,10 +26,10 @@ bool admits(uint64_t word) {
          result_of(word) == ProbeSlots::Result::kNone && get(word, kEntered) < get(word, kCalls);
 }
 
-// What a call inside becomes when its phase ends: late.
-uint64_t inside(uint64_t word) { return (word & kBusy) != 0 ? kBusy | kStale : 0; }
+// When a phase ends, a probe inside becomes stale.
+uint64_t make_stale(uint64_t word) { return (word & kBusy) != 0 ? kBusy | kStale : 0; }
 
-// Replaces the word by what `f` makes of it; returns the new one.
+// Replaces the word by f(word); returns the new one.
 template <class F>
 uint64_t change(std::atomic<uint64_t>& word, F f) noexcept {
   uint64_t before = word.load(std::memory_order_relaxed), after = f(before);
@@ -65,17 +65,17 @@ bool ProbeSlots::leave(ErrorClass outcome) noexcept {
 
 void ProbeSlots::begin(uint32_t calls, uint32_t successes_needed) noexcept {
   change(word_, [&](uint64_t word) {
-    return kActive | put(calls, kCalls) | put(successes_needed, kNeeded) | inside(word);
+    return kActive | put(calls, kCalls) | put(successes_needed, kNeeded) | make_stale(word);
   });
 }
 
-void ProbeSlots::refill(uint32_t calls) noexcept {
+void ProbeSlots::next_period(uint32_t calls) noexcept {
   change(word_, [&](uint64_t word) {
     return (word & ~(kMask << kEntered | kMask << kCalls)) | put(calls, kCalls);
   });
 }
 
-void ProbeSlots::shut() noexcept { change(word_, inside); }
+void ProbeSlots::end() noexcept { change(word_, make_stale); }
 
 ProbeSlots::Result ProbeSlots::result() const noexcept {
   return result_of(word_.load(std::memory_order_acquire));

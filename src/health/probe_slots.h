@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way into a half-open breaker: one probe at a time, a few in each period. Lock-free, one word: plans hold
-// it, calls on any thread ask it.
+// Admission of probes to a half-open breaker: one at a time, a limited number per period. One word, lock-free: plans
+// hold it, and calls enter from any thread.
 //
-// The board opens and shuts it. The same object serves each half-open period, so a probe that outlasts a
-// change still keeps others out, and its result, now late, is dropped.
+// The owner of the breaker begins and ends it. The same object serves all half-open phases, so that a probe that
+// outlasts its phase still excludes others; its result is late and is dropped.
 #pragma once
 
 #include <yard/status.h>
@@ -17,25 +17,24 @@ class ProbeSlots {
  public:
   // Whether the caller may make a probe. If so, it must leave() exactly once.
   bool try_enter() noexcept;
-  // How the probe ended: kOk is a success, kFault a failure; other classes say nothing about the kernel and only free
-  // the place. Returns whether the probe decided something: then call Board::advance(), or Board::fault(), which
-  // does it for a fault. A failure lets nobody else in from this moment on.
+  // The result of the probe: kOk is a success, kFault a failure; other classes only free the slot. Returns whether this
+  // decides the phase: then call Board::advance(), or Board::fault() for a fault. After a failure no other probe
+  // enters.
   bool leave(ErrorClass outcome) noexcept;
 
-  // ---- For whoever owns the state ----
-
-  // A new half-open phase: results so far are forgotten, and that of a call still inside will be.
+  // For the owner of the breaker.
+  // A new half-open phase: earlier results, and that of a probe still inside, are dropped.
   void begin(uint32_t calls, uint32_t successes_needed) noexcept;
-  // A new period of the same phase: calls are counted again.
-  void refill(uint32_t calls) noexcept;
-  // The end of the phase.
-  void shut() noexcept;
+  // A new period of the same phase, with that many calls.
+  void next_period(uint32_t calls) noexcept;
+  // Ends the phase.
+  void end() noexcept;
 
   enum class Result : uint8_t { kNone, kClose, kReopen };
   Result result() const noexcept;
-  // Whether a probe is on its way.
+  // Whether a probe is inside.
   bool busy() const noexcept;
-  // Whether try_enter() would say yes. Changes nothing.
+  // Whether try_enter() would succeed.
   bool would_admit() const noexcept;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Health as values to look at, and as text.
+// Health reports: as values and as text.
 #include <fmt/format.h>
 #include <yard/health.h>
 
@@ -17,7 +17,7 @@ OpenBreaker shown(const BreakerSettings& s, std::string key, const Slot& slot, T
   b.state = slot.machine.state;
   if (slot.machine.until != kManual) b.until = slot.machine.until;
   b.repeats = slot.machine.repeats_at(s, now);
-  b.by_hand = slot.machine.by_hand;
+  b.manual = slot.machine.manual;
   return b;
 }
 
@@ -119,7 +119,7 @@ std::string to_string(const HealthReport& report, std::chrono::steady_clock::tim
     print(text, k, now);
     for (const OpenBreaker& b : k.open) {
       text += fmt::format("  {}: {}", b.key.empty() ? "all calls" : b.key, to_string(b.state));
-      if (b.by_hand) text += " (manual override)";
+      if (b.manual) text += " (manual override)";
       if (b.until && b.state == BreakerState::kOpen)
         text += fmt::format(", probes in {}", rounded_seconds(std::max(*b.until - now, {})));
       text += '\n';

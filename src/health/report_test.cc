@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 using namespace testing;
 
-TEST(HealthReport, AddsUpKernelsAndWhatTheProgramRecorded) {
+TEST(HealthReport, SumsKernelsAndRecordedOutcomes) {
   Board board;
   const Key simd = key_of("default.simd"), other = key_of("default.simd", 64, "silu");
   board.fault(simd, ErrorClass::kTransient, "out of memory", t0);
@@ -49,7 +49,7 @@ TEST(HealthReport, AddsUpKernelsAndWhatTheProgramRecorded) {
   EXPECT_EQ(all.last_error_at, t0 + 2s);
 }
 
-TEST(HealthReport, ShowsWhatIsOpenAndForHowLong) {
+TEST(HealthReport, ShowsOpenBreakersAndCooldowns) {
   Board board;
   fail_times(board, key_of(), 5, t0);
   board.open(key_of("vendor.x"), Extent::kKernel, "maintenance", t0);
@@ -63,7 +63,7 @@ TEST(HealthReport, ShowsWhatIsOpenAndForHowLong) {
   EXPECT_EQ(b.until, t0 + 30s);
   EXPECT_EQ(b.repeats, 1u);
   EXPECT_TRUE(r.kernels[1].open[0].key.empty());
-  EXPECT_TRUE(r.kernels[1].open[0].by_hand);
+  EXPECT_TRUE(r.kernels[1].open[0].manual);
   EXPECT_FALSE(r.kernels[1].open[0].until);
   EXPECT_EQ(r.breakers.opened, 2u);
   EXPECT_EQ(to_string(r, t0 + 12s),
@@ -76,7 +76,7 @@ TEST(HealthReport, ShowsWhatIsOpenAndForHowLong) {
             "  all calls: open (manual override)\n");
 }
 
-TEST(HealthReport, LongTextsAndOddClassesDoNoHarm) {
+TEST(HealthReport, LongTextsAndUnknownClassesAreHandled) {
   Board board;
   board.record_failure("x", static_cast<ErrorClass>(99), std::string(100'000, 'y'), t0);
   board.fault(key_of(), ErrorClass::kFault, std::string(100'000, 'y'), t0);

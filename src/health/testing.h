@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys, times and looks at a board, for tests.
+// Keys, times and states of a board, for tests.
 #pragma once
 
 #include <chrono>
@@ -24,25 +24,25 @@ inline Key key_of(const std::string& kernel = "default.simd", uint64_t rows = 8,
   return key;
 }
 
-// What holds back calls of the key, or null. Valid as long as the view.
-inline const BreakerStatus* held(const HealthSnapshot& view, const Key& key) {
-  const HealthSnapshot::OfOp* op = view.of_op(key.op);
+// The breaker that decides about calls of the key; null if closed. Valid as long as the snapshot.
+inline const BreakerStatus* breaker_of(const HealthSnapshot& snapshot, const Key& key) {
+  const HealthSnapshot::OfOp* op = snapshot.of_op(key.op);
   return op == nullptr ? nullptr : op->find(key);
 }
 
 inline BreakerState state_of(const Board& board, const Key& key) {
-  const auto view = board.view();
-  const BreakerStatus* h = held(*view, key);
-  return h == nullptr ? BreakerState::kClosed : h->state;
+  const auto snapshot = board.snapshot();
+  const BreakerStatus* b = breaker_of(*snapshot, key);
+  return b == nullptr ? BreakerState::kClosed : b->state;
 }
 
 inline std::shared_ptr<ProbeSlots> probes_of(const Board& board, const Key& key) {
-  const auto view = board.view();
-  const BreakerStatus* h = held(*view, key);
-  return h == nullptr ? nullptr : h->probes;
+  const auto snapshot = board.snapshot();
+  const BreakerStatus* b = breaker_of(*snapshot, key);
+  return b == nullptr ? nullptr : b->probes;
 }
 
-// A failing call that is no probe. Whether the view changed.
+// A failing call that is no probe. Whether the snapshot changed.
 inline bool fail(Board& board, const Key& key, Time now) {
   return board.fault(key, ErrorClass::kFault, "it broke", now).changed;
 }
@@ -50,7 +50,7 @@ inline void fail_times(Board& board, const Key& key, uint32_t times, Time now) {
   for (uint32_t i = 0; i < times; ++i) fail(board, key, now);
 }
 
-// A probe, as the runtime makes it. False if the probe slots admit none.
+// A probe, as the runtime makes it. False if it is not admitted.
 inline bool try_once(Board& board, const Key& key, ErrorClass outcome, Time now) {
   const auto probes = probes_of(board, key);
   if (probes == nullptr || !probes->try_enter()) return false;

@@ -39,7 +39,7 @@ class Alone {
   std::atomic<int> inside_{0};
 };
 
-TEST(BreakerThreads, OneProbeAtATimeHoweverManyThreadsCall) {
+TEST(BreakerThreads, OneProbeAtATimeWithManyThreads) {
   BreakerSettings s;
   s.half_open_max_calls = 1'000;
   s.success_threshold = 999;
@@ -84,7 +84,7 @@ TEST(BreakerThreads, NoMoreProbesThanAPeriodAllows) {
   }
 }
 
-TEST(BreakerThreads, AfterOneFailedProbeNobodyEntersUntilTheBoardSaysSo) {
+TEST(BreakerThreads, AfterAFailedProbeNoneEntersUntilTheNextPhase) {
   Board board;
   const Key key = key_of();
   fail_times(board, key, 5, t0);
@@ -108,9 +108,9 @@ TEST(BreakerThreads, AfterOneFailedProbeNobodyEntersUntilTheBoardSaysSo) {
   }
 }
 
-// Callers as the runtime has them: a view first, then the probe slots, then the outcome. Meanwhile time goes on, and
+// Callers as the runtime has them: a snapshot first, then the probe slots, then the outcome. Meanwhile time goes on, and
 // the breaker is closed and opened manually. The probe slots stay the same, so probes never run concurrently.
-TEST(BreakerThreads, ProbesAreAloneThroughEveryChange) {
+TEST(BreakerThreads, ProbesAreExclusiveThroughEveryChange) {
   Board board;
   const Key key = key_of();
   std::atomic<int64_t> second{0};
@@ -174,7 +174,7 @@ TEST(BreakerThreads, NoCallIsAdmittedOnceItIsOpen) {
   }
 }
 
-TEST(BreakerThreads, PermitsOfAHalfOpenBreakerAreAlone) {
+TEST(BreakerThreads, PermitsOfAHalfOpenBreakerAreExclusive) {
   CircuitBreaker breaker("x");
   for (int i = 0; i < 5; ++i) breaker.try_acquire(t0).failure(t0);
   std::atomic<int64_t> second{30};

@@ -21,7 +21,7 @@ struct Inside {
   ~Inside() { --t_inside; }
 };
 
-// Runs code of the plugin; gives what it threw in words, empty when it threw nothing.
+// Runs code of the plugin. Describes the exception that it threw; empty if none.
 template <class F>
 std::string thrown_by(const F& f) {
   const Inside inside;
@@ -32,11 +32,11 @@ std::string thrown_by(const F& f) {
     return fmt::format("it threw: {}", e.what());
   } catch (...) {
     if (detail::thread_is_unwinding()) throw;
-    return "it threw something that is no std::exception";
+    return "it threw something that is not a std::exception";
   }
 }
 
-// Libraries that can never be closed.
+// Libraries that are never closed.
 struct Kept {
   std::mutex lock;
   std::vector<std::unique_ptr<base::DynamicLibrary>> libraries;
@@ -87,7 +87,7 @@ Refusal Library::describe(const Manifest& manifest, const std::shared_ptr<void>&
     return {PluginReason::kBadDescriptor, "its descriptor is not aligned"};
   if (Status s = registry::read_plugin(*given, keep, steps); !s)
     return {PluginReason::kBadDescriptor, shown(s)};
-  // The size has been found good; what it does not cover reads as zero.
+  // The size has been checked; what it does not cover is zero.
   plugin_ = {};
   std::memcpy(&plugin_, given, std::min<size_t>(given->size / 8 * 8, sizeof plugin_));
   quiesce_.clear();
@@ -103,8 +103,7 @@ std::string Library::quiesce() const {
     int32_t code = YARD_OK;
     std::string why = thrown_by([&] { code = q.wait(q.self, {q.device_type, -1}); });
     if (why.empty() && code != YARD_OK) why = fmt::format("it returned {}", code);
-    if (!why.empty())
-      return fmt::format("backend '{}' cannot say that its work has ended: {}", q.backend, why);
+    if (!why.empty()) return fmt::format("backend '{}' cannot be quiesced: {}", q.backend, why);
   }
   return {};
 }
@@ -158,15 +157,15 @@ Refusal Library::start() {
 Library::~Library() {
   if (library_ == nullptr) return;
   if (const std::string busy = started_ ? quiesce() : std::string(); !busy.empty()) {
-    // A device may still run it or write what it owns: it stays for ever, and is not stopped.
+    // A device may still run its code or write its memory: it is neither stopped nor closed.
     static base::PerProcess<Kept> kept;
     Kept& k = kept.get();
     {
       const std::lock_guard lock(k.lock);
       k.libraries.push_back(std::move(library_));
     }
-    fate_->pinned_by = busy;
-    fate_->stage.store(Fate::kPinned, std::memory_order_release);
+    status_->pinned_by = busy;
+    status_->stage.store(LibraryStatus::kPinned, std::memory_order_release);
     return;
   }
   if (started_ && plugin_.stop != nullptr) {
@@ -177,8 +176,9 @@ Library::~Library() {
   std::string pinned_by;
   const std::string threw = thrown_by([&] { pinned_by = library_->close(); });
   if (!threw.empty()) pinned_by = threw;
-  fate_->pinned_by = pinned_by;
-  fate_->stage.store(pinned_by.empty() ? Fate::kGone : Fate::kPinned, std::memory_order_release);
+  status_->pinned_by = pinned_by;
+  status_->stage.store(pinned_by.empty() ? LibraryStatus::kClosed : LibraryStatus::kPinned,
+                       std::memory_order_release);
 }
 
 }  // namespace yard::plugin

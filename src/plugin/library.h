@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin's library while it is open. Every record that came from it holds it, by the lease of its load;
-// when the last one has gone it is stopped and closed, and leaves word of whether its code is gone.
+// A plugin's library while it is open. Every record that came from it holds it, through the KeepAlive of its load. When
+// the last one is released the plugin is stopped and closed, and LibraryStatus tells whether its code is gone.
 #pragma once
 
 #include <yard/plugin.h>
@@ -18,39 +18,39 @@
 
 namespace yard::plugin {
 
-// What became of a library; outlives it.
-struct Fate {
-  enum Stage { kOpen, kGone, kPinned };
+// Whether a library is open; outlives it.
+struct LibraryStatus {
+  enum Stage { kOpen, kClosed, kPinned };
   std::atomic<Stage> stage{kOpen};
-  std::string pinned_by;  // written before kPinned
+  std::string pinned_by;  // why it cannot be closed; written before kPinned
 };
 
 class Library {
  public:
-  // Runs its constructors.
+  // Runs the library's constructors.
   static Refusal open(base::File file, const std::string& path, const yard_host_t* host,
                       std::shared_ptr<Library>& to);
   ~Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  // Asks what it brings, checks it against its manifest and makes steps of it.
+  // Queries its descriptor, compares it with the manifest, and converts it to steps.
   Refusal describe(const Manifest& manifest, const std::shared_ptr<void>& keep,
                    std::vector<registry::Step>& steps);
   // Calls the plugin's start, once.
   Refusal start();
 
-  const std::shared_ptr<Fate>& fate() const noexcept { return fate_; }
+  const std::shared_ptr<LibraryStatus>& status() const noexcept { return status_; }
   // Whether this thread is inside a plugin's constructor, query, start or stop.
   static bool inside_plugin() noexcept;
 
  private:
   Library() = default;
   Refusal compare(const Manifest& manifest, const std::vector<registry::Step>& steps) const;
-  // Waits for work that its backends left on devices. What went wrong, empty when all is done.
+  // Waits for work of its backends on devices. The error, empty if there is none.
   std::string quiesce() const;
 
-  std::shared_ptr<Fate> fate_ = std::make_shared<Fate>();
+  std::shared_ptr<LibraryStatus> status_ = std::make_shared<LibraryStatus>();
   std::unique_ptr<base::DynamicLibrary> library_;
   yard_plugin_query_t query_ = nullptr;
   const yard_host_t* host_ = nullptr;
@@ -65,10 +65,10 @@ class Library {
   bool started_ = false;
 };
 
-// What the records of one load hold. A plugin that is loaded again while calls still use what an earlier
-// load brought shares its library with that: it is neither opened nor started twice.
-struct Lease {
-  // First, so that it goes last. How many forks lay behind the process that loaded it.
+// Held by the records of one load. A plugin that is loaded again while calls still use an earlier load shares its
+// library: it is neither opened nor started twice.
+struct KeepAlive {
+  // First, so that it is destroyed last. Holds base::forks() at the time of the load.
   std::shared_ptr<const void> life = std::make_shared<const uint64_t>(base::forks());
   std::shared_ptr<Library> library;
 };

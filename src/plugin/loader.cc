@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading and unloading.
 #include "plugin/loader.h"
 
 #include <fmt/format.h>
@@ -15,80 +14,84 @@
 
 namespace yard::plugin {
 
-thread_local int Loader::Turn::t_turns = 0;
+thread_local int Loader::LoadingLock::t_depth = 0;
 
 Loader::Loader(PluginSettings settings, Services services)
     : settings_(std::move(settings)),
       services_(std::move(services)),
-      results_(settings_.state_directory.empty() ? Results::default_directory()
+      results_(settings_.state_directory.empty() ? ResultStore::default_directory()
                                                  : settings_.state_directory),
       state_(new LoaderState) {
   process_.host = services_.host;
-  LoaderState& b = *state_.load();
-  b.process = base::this_process();
-  b.places = settings_.paths;
+  LoaderState& s = *state_.load();
+  s.process = base::this_process();
+  s.places = settings_.paths;
 }
 
 Loader::~Loader() {
-  LoaderState* b = state_.load();
-  if (b->process == base::this_process())
-    delete b;  // else a thread of the parent may have been changing it
+  LoaderState* s = state_.load();
+  if (s->process == base::this_process())
+    delete s;  // else a thread of the parent may have been changing it
 }
 
 Loader::LoaderState& Loader::state() {
-  LoaderState* b = state_.load(std::memory_order_acquire);
-  if (b->process == base::this_process()) return *b;
-  // A forked child. The locks may be held by threads that are not here; what one of them was changing
-  // cannot be read any more. The old state is left behind.
+  LoaderState* s = state_.load(std::memory_order_acquire);
+  if (s->process == base::this_process()) return *s;
+  // A forked child. Its locks may be held by threads that do not exist here, and what one of them was changing cannot
+  // be read. The old state is leaked.
   auto* fresh = new LoaderState;
   fresh->process = base::this_process();
-  if (!b->editing.load(std::memory_order_relaxed)) {
-    fresh->catalogue = b->catalogue, fresh->places = b->places;
-    fresh->lock_directories = b->lock_directories, fresh->environment = b->environment;
+  if (!s->editing.load(std::memory_order_relaxed)) {
+    fresh->index = s->index, fresh->places = s->places;
+    fresh->lock_directories = s->lock_directories, fresh->environment = s->environment;
   }
-  // A library that a thread of the parent was closing is never closed here: nobody must wait for it.
-  for (Record& r : fresh->catalogue.records()) {
-    if (r.fate == nullptr || r.fate->stage.load(std::memory_order_acquire) != Fate::kOpen) continue;
-    if (!r.library.expired()) continue;
-    r.fate = std::make_shared<Fate>();
-    r.fate->pinned_by = "it was being closed when this process was forked";
-    r.fate->stage.store(Fate::kPinned, std::memory_order_release);
+  // A library that a thread of the parent was closing is never closed here: loads must not wait for it.
+  for (PluginRecord& r : fresh->index.records()) {
+    if (r.library_status == nullptr ||
+        r.library_status->stage.load(std::memory_order_acquire) != LibraryStatus::kOpen ||
+        !r.library.expired())
+      continue;
+    r.library_status = std::make_shared<LibraryStatus>();
+    r.library_status->pinned_by = "it was being closed when this process was forked";
+    r.library_status->stage.store(LibraryStatus::kPinned, std::memory_order_release);
   }
-  if (state_.compare_exchange_strong(b, fresh, std::memory_order_acq_rel)) return *fresh;
+  if (state_.compare_exchange_strong(s, fresh, std::memory_order_acq_rel)) return *fresh;
   delete fresh;
-  return *b;
+  return *s;
 }
 
 Status Loader::would_deadlock() const {
-  if (!Library::inside_plugin() && !Turn::mine() && !services_.choosing()) return {};
+  if (!Library::inside_plugin() && !LoadingLock::held_by_this_thread() && !services_.choosing())
+    return {};
   return Status(
       Code::kWouldDeadlock,
       "plugins cannot be searched, loaded or unloaded by the code of a plugin that is being "
       "loaded, unloaded or asked what it can take");
 }
 
-void Loader::put(LoaderState& state, Record record) {
+void Loader::store(LoaderState& state, PluginRecord record) {
   Edit edit(*this, state);
-  if (Record* old = edit->catalogue.find_path(record.path))
+  if (PluginRecord* old = edit->index.find_path(record.path))
     *old = std::move(record);
   else
-    edit->catalogue.records().push_back(std::move(record));
+    edit->index.records().push_back(std::move(record));
 }
 
-bool Loader::inside() noexcept { return Library::inside_plugin() || Turn::mine(); }
+bool Loader::inside() noexcept {
+  return Library::inside_plugin() || LoadingLock::held_by_this_thread();
+}
 
 bool Loader::need(PluginOffer what, std::string_view name) noexcept {
   if (inside()) return false;
   if (waiting_.load(std::memory_order_acquire) == 0) return true;
   try {
-    LoaderState& b = state();
     {
-      // Who serves nothing of it is not waited for.
-      const std::lock_guard lock(b.data);
-      if (!b.searching && !may_serve(b, what, name)) return true;
+      // Do not wait for loads that do not serve it.
+      LoaderState& s = state();
+      const std::lock_guard lock(s.data);
+      if (!s.searching && !may_serve(s, what, name)) return true;
     }
-    const Turn turn(*this, b);
-    load_for(b, what, {std::string(name)});
+    exclusive([&](LoaderState& s) { return load_for(s, what, {std::string(name)}); });
   } catch (const std::exception& e) {
     base::log(LogLevel::kError, "plugin", e.what());
   }
@@ -96,46 +99,46 @@ bool Loader::need(PluginOffer what, std::string_view name) noexcept {
 }
 
 bool Loader::may_serve(const LoaderState& state, PluginOffer what, std::string_view name) {
-  const std::vector<Record>& all = state.catalogue.records();
-  return std::any_of(all.begin(), all.end(), [&](const Record& r) {
+  const std::vector<PluginRecord>& all = state.index.records();
+  return std::any_of(all.begin(), all.end(), [&](const PluginRecord& r) {
     if (!r.serves(what, name)) return false;
     return r.state() == PluginState::kFound ||
-           std::count(state.underway.begin(), state.underway.end(), r.path) != 0;
+           std::count(state.loading_paths.begin(), state.loading_paths.end(), r.path) != 0;
   });
 }
 
 std::vector<std::string> Loader::refused_for(PluginOffer what, std::string_view name) {
-  LoaderState& b = state();
-  const std::lock_guard lock(b.data);
+  LoaderState& s = state();
+  const std::lock_guard lock(s.data);
   std::vector<std::string> to;
-  size_t silent = 0;
-  for (const Record& r : b.catalogue.records()) {
+  size_t unknown = 0;
+  for (const PluginRecord& r : s.index.records()) {
     if (r.state() != PluginState::kRefused) continue;
     if (r.serves(what, name))
       to.push_back(fmt::format("plugin '{}', which serves it, is refused: {}: {}: {}",
                                r.manifest.name, r.path, to_string(r.refusal.reason),
                                r.refusal.detail));
     else
-      silent += r.manifest.name.empty();
+      unknown += r.manifest.name.empty();
   }
-  if (silent > 0)
+  if (unknown > 0)
     to.push_back(
-        fmt::format("{} of the plugins looked for {} refused before it was known what they serve; "
-                    "`yard plugin list` says why",
-                    silent, silent == 1 ? "is" : "are"));
+        fmt::format("{} of the plugins found {} refused before it was known what they serve; "
+                    "see `yard plugin list`",
+                    unknown, unknown == 1 ? "was" : "were"));
   return to;
 }
 
 bool Loader::load_for(LoaderState& state, PluginOffer what, const std::vector<std::string>& names) {
   bool any = false;
   for (const std::string& name : names)
-    for (const std::string& path : state.catalogue.paths_for(what, name)) {
-      if (std::count(state.underway.begin(), state.underway.end(), path) != 0) continue;
-      const Record* r = state.catalogue.find_path(path);
-      if (r == nullptr || r->state() != PluginState::kFound) continue;  // came with another one
+    for (const std::string& path : state.index.paths_for(what, name)) {
+      if (std::count(state.loading_paths.begin(), state.loading_paths.end(), path) != 0) continue;
+      const PluginRecord* r = state.index.find_path(path);
+      if (r == nullptr || r->state() != PluginState::kFound) continue;  // loaded with another one
       const Status s = load_record(state, path);
       any |= s.ok();
-      // Nobody asked for it by name: the call goes on without it.
+      // It was not requested by name, so the call goes on without it.
       if (!s.ok()) base::log(LogLevel::kWarn, "plugin", std::string(s.message()));
     }
   return any;
@@ -143,94 +146,99 @@ bool Loader::load_for(LoaderState& state, PluginOffer what, const std::vector<st
 
 Status Loader::load(std::string_view name_or_path) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  LoaderState& b = state();
-  const Turn turn(*this, b);
+  return exclusive([&](LoaderState& s) { return load(s, name_or_path); });
+}
+
+Status Loader::load(LoaderState& s, std::string_view name_or_path) {
   const bool by_path = name_or_path.find('/') != std::string_view::npos;
-  const Record* r = b.catalogue.find(name_or_path);
+  const PluginRecord* r = s.index.find(name_or_path);
   if (r == nullptr && !by_path)
-    return Status(Code::kNotFound,
-                  fmt::format("no plugin called '{}' was found{}", name_or_path,
-                              base::did_you_mean(name_or_path, b.catalogue.names())));
+    return Status(Code::kNotFound, fmt::format("no plugin called '{}' was found{}", name_or_path,
+                                               base::did_you_mean(name_or_path, s.index.names())));
   if (r != nullptr && r->state() == PluginState::kLoaded) return {};
-  if (r != nullptr) return load_record(b, r->path);
-  Record made;
+  if (r != nullptr) return load_record(s, r->path);
+  PluginRecord made;
   made.path = name_or_path, made.by_path = true;
   struct stat info;
   if (::stat(made.path.c_str(), &info) == 0)
-    for (const Record& other : b.catalogue.records())
+    for (const PluginRecord& other : s.index.records())
       if (other.id.device == info.st_dev && other.id.inode == info.st_ino)
-        return other.state() == PluginState::kLoaded ? Status() : load_record(b, other.path);
+        return other.state() == PluginState::kLoaded ? Status() : load_record(s, other.path);
   const std::string path = made.path;
-  // Not to be loaded for somebody else before it is loaded here.
-  made.said = PluginState::kUnloaded;
-  put(b, std::move(made));
-  return load_record(b, path);
+  // Not kFound, so that no other call loads it before this one does.
+  made.last_state = PluginState::kUnloaded;
+  store(s, std::move(made));
+  return load_record(s, path);
 }
 
 Status Loader::load_record(LoaderState& state, const std::string& path) {
-  Record record = *state.catalogue.find_path(path);
-  Edit(*this, state)->underway.push_back(path);
-  Refusal refusal = bring_in(state, record);
-  Edit(*this, state)->underway.pop_back();
+  PluginRecord record = *state.index.find_path(path);
+  Edit(*this, state)->loading_paths.push_back(path);
+  Refusal refusal = load_transaction(state, record);
+  Edit(*this, state)->loading_paths.pop_back();
   const Status status = refusal.refused() ? to_status(path, refusal) : Status();
   if (refusal.refused())
     record.refuse(std::move(refusal));
   else
-    record.said = PluginState::kLoaded, record.refusal = {};
+    record.last_state = PluginState::kLoaded, record.refusal = {};
   if (status.ok() && base::log_enabled("plugin", LogLevel::kInfo))
     base::log(LogLevel::kInfo, "plugin",
               fmt::format("Plugin '{}' {} loaded from {}", record.manifest.name,
                           record.manifest.version, path));
-  put(state, std::move(record));
+  store(state, std::move(record));
   return status;
 }
 
-Refusal Loader::bring_in(LoaderState& state, Record& r) {
+Refusal Loader::load_transaction(LoaderState& state, PluginRecord& r) {
   Directories directories(settings_.allow_writable);
-  Candidate c = look_at(r.path, directories, settings_.allow_writable, process_);
+  PluginFile c = open_plugin_file(r.path, directories, settings_.allow_writable, process_);
   r.manifest = c.manifest;
   YARD_RETURN_IF_REFUSED(c.refusal);
-  if (const Record* other = state.catalogue.holder(r, true))
+  if (const PluginRecord* other = state.index.precedent(r, true))
     return {PluginReason::kDuplicateName,
             fmt::format("'{}' is {} already, from {}", r.manifest.name, to_string(other->state()),
                         other->path)};
   auto digest = base::sha256(c.file);
   if (!digest.ok()) return {PluginReason::kUnreadable, std::string(digest.status().message())};
   r.sha256 = *digest;
-  if (r.by_path) lock_by(state, r.path.substr(0, std::max<size_t>(r.path.rfind('/'), 1)));
+  if (r.by_path)
+    add_lock_directory(state, r.path.substr(0, std::max<size_t>(r.path.rfind('/'), 1)));
   YARD_RETURN_IF_REFUSED(read_locks(state.lock_directories).allows(r));
-  YARD_RETURN_IF_REFUSED(vet(state, r, c.file));
+  YARD_RETURN_IF_REFUSED(admit(state, r, c.file));
   const auto begin = [&](const char* step) {
     if (settings_.watch) settings_.watch(r.path, step);
   };
   begin("opening");
-  auto lease = std::make_shared<Lease>();
-  YARD_RETURN_IF_REFUSED(open_library(r, c, lease->library));
+  auto keep_alive = std::make_shared<KeepAlive>();
+  YARD_RETURN_IF_REFUSED(open_library(r, c, keep_alive->library));
   std::vector<registry::Step> steps;
   begin("query");
-  YARD_RETURN_IF_REFUSED(lease->library->describe(r.manifest, lease, steps));
+  YARD_RETURN_IF_REFUSED(keep_alive->library->describe(r.manifest, keep_alive, steps));
   begin("start");
-  YARD_RETURN_IF_REFUSED(lease->library->start());
+  YARD_RETURN_IF_REFUSED(keep_alive->library->start());
   YARD_RETURN_IF_REFUSED(publish(state, r, steps));
-  r.id = c.id, r.lease = lease, r.library = lease->library, r.fate = lease->library->fate();
+  r.id = c.id, r.keep_alive = keep_alive, r.library = keep_alive->library,
+  r.library_status = keep_alive->library->status();
   return {};
 }
 
-Refusal Loader::open_library(const Record& r, Candidate& c, std::shared_ptr<Library>& to) const {
+Refusal Loader::open_library(const PluginRecord& r, PluginFile& c,
+                             std::shared_ptr<Library>& to) const {
   if (r.id == c.id) {
-    to = r.library.lock();  // calls still use what an earlier load brought
+    to = r.library.lock();  // calls still use it
     if (to != nullptr) return {};
-    // Another thread is closing it: its stop must come before the next start.
-    while (r.fate != nullptr && r.fate->stage.load(std::memory_order_acquire) == Fate::kOpen)
+    // Another thread is closing it: wait, since stop must come before the next start.
+    while (r.library_status != nullptr &&
+           r.library_status->stage.load(std::memory_order_acquire) == LibraryStatus::kOpen)
       std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
   return Library::open(std::move(c.file), r.path, services_.host, to);
 }
 
-Refusal Loader::publish(LoaderState& state, const Record& r,
+Refusal Loader::publish(LoaderState& state, const PluginRecord& r,
                         const std::vector<registry::Step>& steps) {
   Status s = services_.apply(steps);
-  // Kernels for an op that another plugin brings.
+  // It may have kernels for an op of another plugin.
   if (s.code() == Code::kUnknownOp && load_for(state, PluginOffer::kOp, r.manifest.ops))
     s = services_.apply(steps);
   if (s.ok()) return {};
@@ -240,68 +248,72 @@ Refusal Loader::publish(LoaderState& state, const Record& r,
           text};
 }
 
-Status Loader::take_out(const Record& record, std::weak_ptr<const void>* life) {
+Status Loader::unpublish(const PluginRecord& record, std::weak_ptr<const void>* life) {
   const void* keep = nullptr;
-  if (const auto lease = record.lease.lock()) {
-    keep = lease.get();
-    if (life != nullptr) *life = lease->life;
+  if (const auto keep_alive = record.keep_alive.lock()) {
+    keep = keep_alive.get();
+    if (life != nullptr) *life = keep_alive->life;
   }
-  // Nothing new can have that address: leases are made under the lock held here.
+  // The address cannot have been reused: keep-alive objects are made under the lock held here.
   return keep != nullptr ? services_.apply({registry::RemoveKept{keep}}) : Status();
 }
 
 Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  LoaderState& b = state();
-  const Turn turn(*this, b);
-  const Record* found = b.catalogue.find(name);
+  return exclusive([&](LoaderState& s) { return unload(s, name); });
+}
+
+Result<std::weak_ptr<const void>> Loader::unload(LoaderState& s, std::string_view name) {
+  const PluginRecord* found = s.index.find(name);
   if (found == nullptr || found->state() != PluginState::kLoaded)
     return Status(Code::kNotFound, found == nullptr
                                        ? fmt::format("no plugin called '{}' was found{}", name,
-                                                     base::did_you_mean(name, b.catalogue.names()))
+                                                     base::did_you_mean(name, s.index.names()))
                                        : fmt::format("plugin '{}' is not loaded: it is {}", name,
                                                      to_string(found->state())));
-  Record record = *found;
+  PluginRecord record = *found;
   std::weak_ptr<const void> life;
-  if (Status s = take_out(record, &life); !s)
-    return std::move(s).note(fmt::format("while unloading plugin '{}'", name));
-  record.said = PluginState::kUnloading;
-  put(b, std::move(record));
+  if (Status out = unpublish(record, &life); !out)
+    return std::move(out).note(fmt::format("while unloading plugin '{}'", name));
+  record.last_state = PluginState::kUnloading;
+  store(s, std::move(record));
   return life;
 }
 
 Status Loader::forget(std::string_view name_or_path) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  LoaderState& b = state();
-  const Turn turn(*this, b);
-  const Record* r = b.catalogue.find(name_or_path);
+  return exclusive([&](LoaderState& s) { return forget(s, name_or_path); });
+}
+
+Status Loader::forget(LoaderState& s, std::string_view name_or_path) {
+  const PluginRecord* r = s.index.find(name_or_path);
   if (r == nullptr)
-    return Status(Code::kNotFound,
-                  fmt::format("no plugin '{}' was found{}", name_or_path,
-                              base::did_you_mean(name_or_path, b.catalogue.names())));
+    return Status(Code::kNotFound, fmt::format("no plugin '{}' was found{}", name_or_path,
+                                               base::did_you_mean(name_or_path, s.index.names())));
   if (r->in_process())
     return Status(Code::kConflict, fmt::format("plugin '{}' is {}: it must be unloaded first",
                                                name_or_path, to_string(r->state())));
-  Edit edit(*this, b);
+  Edit edit(*this, s);
   const std::string path = r->path;
-  std::erase_if(edit->catalogue.records(), [&](const Record& x) { return x.path == path; });
+  std::erase_if(edit->index.records(), [&](const PluginRecord& x) { return x.path == path; });
   return {};
 }
 
 std::vector<PluginInfo> Loader::list() {
-  LoaderState& b = state();
-  const std::lock_guard lock(b.data);
+  LoaderState& s = state();
+  const std::lock_guard lock(s.data);
   std::vector<PluginInfo> to;
-  for (const Record& r : b.catalogue.records()) to.push_back(r.info());
+  for (const PluginRecord& r : s.index.records()) to.push_back(r.info());
   return to;
 }
 
-void Loader::start_over() {
-  LoaderState& b = state();
-  const Turn turn(*this, b);
-  Edit edit(*this, b);
-  for (Record& r : edit->catalogue.records())
-    if (r.said != PluginState::kRefused) r.said = PluginState::kFound;
+void Loader::reset() {
+  exclusive([&](LoaderState& s) {
+    Edit edit(*this, s);
+    for (PluginRecord& r : edit->index.records())
+      if (r.last_state != PluginState::kRefused) r.last_state = PluginState::kFound;
+    return true;
+  });
 }
 
 }  // namespace yard::plugin

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds, loads and unloads the plugins of one runtime.
 //
-// Loading is one transaction: open the file, look at it, hash it, hold it against the lock file, try it out in
-// another process where that is wished for, open it as a library, ask it what it brings, start it, publish.
-// Whatever fails, all of it is undone and the plugin is refused with a reason. One load, unload or search at a
-// time; listing never waits for those.
+// Loading is one transaction: open the file, check and hash it, compare it with the lock file, probe it in a separate
+// process if so configured, open it as a library, query its descriptor, start it, publish. On a failure everything is
+// undone and the plugin is refused with a reason.
+//
+// Searches, loads and unloads are serialized by one lock. Listing never waits for them.
 #pragma once
 
 #include <yard/plugins.h>
@@ -20,32 +21,30 @@
 
 #include "base/editing.h"
 #include "base/this_process.h"
-#include "plugin/catalogue.h"
 #include "plugin/lock_file.h"
-#include "plugin/results.h"
+#include "plugin/plugin_index.h"
+#include "plugin/result_store.h"
 #include "registry/changes.h"
 #include "registry/lazy_loader.h"
 
 namespace yard::plugin {
 
-// What the runtime does for its loader.
+// What the loader needs from its runtime.
 struct Services {
   const yard_host_t* host = nullptr;
-  // Publishes, all or nothing.
+  // Publishes all steps or none.
   std::function<Status(const std::vector<registry::Step>&)> apply;
-  // Whether an op that is known has been asked for before.
+  // Whether an op, hook or group of functions has been used; the last may be empty.
   std::function<bool(const std::string& op)> in_use;
-  // The same of a hook.
   std::function<bool(const std::string& hook)> hook_in_use;
-  // And of a group of functions; may be empty.
   std::function<bool(const std::string& group)> group_in_use = {};
-  // What the program has stated of devices, for probes; may be empty.
+  // Device features that the program has stated, for probes; may be empty.
   std::function<std::vector<std::string>()> device_features = {};
-  // Whether this thread is where nothing may be published: in a probe, verifier or cost hint.
+  // Whether this thread is inside a kernel's probe, verifier or cost hint, where nothing may be published.
   std::function<bool()> choosing;
 };
 
-// What the environment says about plugins; empty where it has no say.
+// Settings from the environment; empty where unset.
 struct FromEnvironment {
   std::string plugins, path;
   std::optional<PluginProbe> probe = {};
@@ -61,7 +60,7 @@ class Loader final : public registry::LazyLoader {
 
   bool need(PluginOffer what, std::string_view name) noexcept override;
   std::vector<std::string> refused_for(PluginOffer what, std::string_view name) override;
-  // Whether this thread is loading or unloading something: need() would say no.
+  // Whether this thread is loading or unloading a plugin; need() then returns false.
   static bool inside() noexcept;
 
   // See yard/plugins.h.
@@ -72,144 +71,160 @@ class Loader final : public registry::LazyLoader {
   PluginInfo inspect(const std::string& path);
   PluginInfo would_load(const std::string& path);
   ProbeReport probe(const std::string& path);
-  Status remember_verified(std::string_view sha256, bool passed);
-  // What the records of a loaded plugin hold; null if there is none of that name.
+  Status save_verified(std::string_view sha256, bool passed);
+  // The keep-alive object of a loaded plugin's records; null if no plugin of that name is loaded.
   const void* keep_of(std::string_view name);
-  // Expires when the plugin is out.
+  // The result expires when the plugin has been closed.
   Result<std::weak_ptr<const void>> unload(std::string_view name);
 
-  // Looks through all places, the first time and when this is something new.
+  // Searches all places, if this is the first call or something changed.
   void set_environment(FromEnvironment environment);
-  // What a rule file says; weaker than the program and the environment. One thread at a time. keep_to_rules() does
-  // what this means for plugins that are loaded.
+  // Settings of a rule file, of lower precedence than program and environment. One thread at a time. Loaded plugins are
+  // affected by enforce_rules() only.
   void set_rules(std::optional<PluginProbe> probe, bool require_verified) noexcept {
     probe_in_rules_ = probe ? static_cast<int>(*probe) : -1;
     if (verified_in_rules_.exchange(require_verified) != require_verified)
-      unjudged_.store(require_verified);
+      rules_pending_.store(require_verified);
   }
-  // Takes out what was loaded before only verified plugins were allowed, and refuses it. Waits for nobody: while
-  // something is being loaded, the one who does comes here afterwards.
-  void keep_to_rules() noexcept;
-  // Everything that was published has been taken out by others.
-  void start_over();
+  // If rules have come to require verified plugins, unloads and refuses the others. Does not wait for a search, load or
+  // unload in another thread, which calls this when it is done.
+  void enforce_rules() noexcept;
+  // The runtime has removed everything that was published.
+  void reset();
 
  private:
-  // Locks, and what they guard. A forked child makes a new one of what it can still read.
+  // Locks, and what they guard. A forked child makes a new one from what it can still read.
   struct LoaderState {
     uint32_t process = 0;
-    std::mutex loading;  // held by whoever searches, loads or unloads; only they change the rest
-    std::mutex data;     // held briefly, to change or to list
+    std::mutex loading;  // held during a search, load or unload; the rest changes only under it
+    std::mutex data;     // held briefly, to change or to list; taken after `loading`
     std::atomic<bool> editing{false};
-    Catalogue catalogue;
+    PluginIndex index;
     std::vector<std::string> places;            // given in code, the latest first
-    std::vector<std::string> lock_directories;  // where a yard.lock counts
-    std::vector<std::string> underway;          // being loaded
+    std::vector<std::string> lock_directories;  // where a yard.lock applies
+    std::vector<std::string> loading_paths;     // being loaded
     FromEnvironment environment;
     bool searched = false;
-    bool searching = false;  // and what is in use has not been held against what was found
+    bool searching = false;  // plugins for names in use are not yet loaded
   };
   class Edit;
-  class Turn;
-  // What the lock files say together.
+  class LoadingLock;
+  // All lock files together.
   struct Locks {
     bool present = false;
     LockFile file;
     Refusal problem;
-    Refusal allows(const Record& record) const;
+    Refusal allows(const PluginRecord& record) const;
   };
   LoaderState& state();
+  // Runs f(state) with `loading` held, then enforce_rules(), which may unload plugins. f must return a value.
+  template <class F>
+  auto exclusive(const F& f);
 
-  // ---- discover.cc; all hold `loading` ----
+  // discovery.cc. Called with `loading` held unless stated otherwise.
+  Status discover(LoaderState& state, const std::vector<std::string>& given);
   std::vector<std::string> entries(const LoaderState& state,
                                    std::vector<RefusedPath>& refused) const;
-  // Plugins that were unloaded stay so, but for those whose files are `given`.
-  void look_again(LoaderState& state, const std::vector<std::string>& given);
-  Record inspected(const std::string& path) const;  // needs no lock
-  Record record_of(const std::string& path, bool given, LoaderState& state,
-                   Directories& directories) const;
+  // Rebuilds the index. Plugins that were unloaded stay unloaded, unless their files are `given`.
+  void search_again(LoaderState& state, const std::vector<std::string>& given);
+  PluginRecord inspected(const std::string& path) const;  // needs no lock
+  PluginRecord record_of(const std::string& path, bool given, LoaderState& state,
+                         Directories& directories) const;
   Locks read_locks(const std::vector<std::string>& directories) const;
-  // From now on a lock file of that directory counts. It must be one that can be trusted.
-  void lock_by(LoaderState& state, const std::string& directory);
+  // Applies a lock file of that directory from now on. The directory must be trusted.
+  void add_lock_directory(LoaderState& state, const std::string& directory);
 
-  // ---- vetting.cc: what must be known of a library before it is opened ----
-  Refusal vet(LoaderState& state, const Record& record, const base::File& file) const;
-  // By what is remembered of its digest.
-  Refusal not_verified(const Record& record) const;
-  // All that is remembered against it.
-  Refusal known_against(PluginProbe mode, const Record& record) const;
-  void try_out(const Record& record, const base::File& file, std::vector<std::string> others,
-               ProbeReport& report) const;
-  // Adds what is remembered.
+  // admission.cc: checks before a library is opened.
+  Refusal admit(LoaderState& state, const PluginRecord& record, const base::File& file) const;
+  Refusal check_verified(const PluginRecord& record) const;
+  // From stored results only.
+  Refusal check_stored_results(PluginProbe mode, const PluginRecord& record) const;
+  void unload_unverified(LoaderState& state);
+  void run_and_store_probe(const PluginRecord& record, const base::File& file,
+                           std::vector<std::string> others, ProbeReport& report) const;
+  // Adds the stored results.
   PluginInfo with_results(PluginInfo info) const;
-  static std::vector<std::string> others_for(const Catalogue& catalogue, const Record& record);
+  // Paths of plugins that may provide the ops that the plugin has kernels for.
+  static std::vector<std::string> dependencies_of(const PluginIndex& index,
+                                                  const PluginRecord& record);
 
-  // ---- loader.cc; all hold `loading` ----
+  // loader.cc. Called with `loading` held unless stated otherwise.
+  Status load(LoaderState& state, std::string_view name_or_path);
   Status load_record(LoaderState& state, const std::string& path);
-  Refusal bring_in(LoaderState& state, Record& record);
-  Refusal open_library(const Record& record, Candidate& candidate,
+  Result<std::weak_ptr<const void>> unload(LoaderState& state, std::string_view name);
+  Status forget(LoaderState& state, std::string_view name_or_path);
+  Refusal load_transaction(LoaderState& state, PluginRecord& record);
+  Refusal open_library(const PluginRecord& record, PluginFile& file,
                        std::shared_ptr<Library>& to) const;
-  Refusal publish(LoaderState& state, const Record& record,
+  Refusal publish(LoaderState& state, const PluginRecord& record,
                   const std::vector<registry::Step>& steps);
-  // Holds `data`: whether a plugin that is found or being loaded serves it.
+  // With `data` held: whether a plugin that is found or being loaded serves it.
   static bool may_serve(const LoaderState& state, PluginOffer what, std::string_view name);
-  // Loads what is found and serves one of these; whether anything was.
+  // Loads the found plugins that serve one of these names; whether any was loaded.
   bool load_for(LoaderState& state, PluginOffer what, const std::vector<std::string>& names);
   Status would_deadlock() const;
-  void put(LoaderState& state, Record record);
-  // Unpublishes what a loaded plugin brought. An error if others depend on it. `life` expires when it is out.
-  Status take_out(const Record& record, std::weak_ptr<const void>* life = nullptr);
+  void store(LoaderState& state, PluginRecord record);
+  // Removes what a loaded plugin has published. An error if others depend on it. `life` expires when it is closed.
+  Status unpublish(const PluginRecord& record, std::weak_ptr<const void>* life = nullptr);
 
-  // The weakest has its say where the others say nothing.
+  // Precedence: program, environment, rules.
   PluginProbe probe_mode(const LoaderState& state) const noexcept {
     const int rules = probe_in_rules_.load(std::memory_order_relaxed);
-    const auto weakest = rules < 0 ? PluginProbe::kNever : static_cast<PluginProbe>(rules);
-    return settings_.probe.value_or(state.environment.probe.value_or(weakest));
+    const auto by_rules = rules < 0 ? PluginProbe::kNever : static_cast<PluginProbe>(rules);
+    return settings_.probe.value_or(state.environment.probe.value_or(by_rules));
   }
 
   std::atomic<int> probe_in_rules_{-1};
   std::atomic<bool> verified_in_rules_{false};
-  std::atomic<bool> unjudged_{false};  // see keep_to_rules()
+  std::atomic<bool> rules_pending_{false};  // enforce_rules() has something to do
   const PluginSettings settings_;
   const Services services_;
-  const Results results_;
+  const ResultStore results_;
   Process process_;
   std::atomic<size_t> waiting_{0};
   std::atomic<LoaderState*> state_;
 };
 
-// One search, load or unload. What it runs on this thread gets no turn of its own. Rules that came meanwhile are
-// followed when it is over.
-class Loader::Turn {
+// Held during a search, load or unload. Code that runs meanwhile on the same thread must not load plugins.
+class Loader::LoadingLock {
  public:
-  Turn(Loader& loader, LoaderState& state) : loader_(loader), lock_(state.loading) { ++t_turns; }
-  // Only if nobody else has it: ask taken().
-  Turn(Loader& loader, LoaderState& state, std::try_to_lock_t t)
-      : loader_(loader), lock_(state.loading, t) {
-    ++t_turns;
-  }
-  ~Turn() {
-    --t_turns;
-    if (!taken()) return;
-    lock_.unlock();
-    loader_.keep_to_rules();
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-  bool taken() const noexcept { return lock_.owns_lock(); }
-  static bool mine() noexcept { return t_turns > 0; }
+  explicit LoadingLock(LoaderState& state) : lock_(state.loading) { ++t_depth; }
+  LoadingLock(LoaderState& state, std::try_to_lock_t t) : lock_(state.loading, t) { ++t_depth; }
+  ~LoadingLock() { --t_depth; }
+  LoadingLock(const LoadingLock&) = delete;
+  LoadingLock& operator=(const LoadingLock&) = delete;
+  bool owns_lock() const noexcept { return lock_.owns_lock(); }
+  static bool held_by_this_thread() noexcept { return t_depth > 0; }
 
  private:
-  static thread_local int t_turns;
-  Loader& loader_;
+  static thread_local int t_depth;
   std::unique_lock<std::mutex> lock_;
 };
 
-// Changes a state: under its lock, and so that a forked child can tell.
+template <class F>
+auto Loader::exclusive(const F& f) {
+  LoaderState& s = state();
+  const auto locked = [&] {
+    const LoadingLock lock(s);
+    return f(s);
+  };
+  try {
+    auto result = locked();
+    enforce_rules();
+    return result;
+  } catch (...) {
+    enforce_rules();
+    throw;
+  }
+}
+
+// Changes a state under its `data` lock; a forked child can tell whether that was under way. At its end the number of
+// plugins that can still be loaded is published for need().
 class Loader::Edit {
  public:
   explicit Edit(Loader& loader, LoaderState& state)
       : loader_(loader), state_(state), lock_(state.data), editing_(state.editing) {}
-  ~Edit() { loader_.waiting_.store(state_.catalogue.waiting(), std::memory_order_release); }
+  ~Edit() { loader_.waiting_.store(state_.index.waiting(), std::memory_order_release); }
   LoaderState* operator->() noexcept { return &state_; }
 
  private:

@@ -11,7 +11,6 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "base/write_file.h"
 
 namespace yard::plugin {
 namespace {
@@ -38,8 +37,10 @@ Result<LockFile> LockFile::parse(std::string_view text, const std::string& where
                       words[2].starts_with(kDigest) &&
                       base::is_sha256(words[2].substr(kDigest.size()));
     if (!good)
-      return Status(Code::kParse, fmt::format("{}:{}: {} is not `name version sha256:digest`",
-                                              where, number, base::excerpt(line)));
+      return Status(
+          Code::kParse,
+          fmt::format("{}:{}: invalid entry: expected `name version sha256:digest`, got {}", where,
+                      number, base::excerpt(line)));
     file.add({std::string(words[0]), std::string(words[1]),
               std::string(words[2].substr(kDigest.size()))});
   }
@@ -51,7 +52,7 @@ Result<LockFile> LockFile::read(const std::string& path) {
   struct stat info;
   if (!file || ::fstat(file.fd(), &info) != 0) return failed(path, "cannot be read");
   if (!S_ISREG(info.st_mode) || static_cast<size_t>(info.st_size) > kLargestLockFile)
-    return Status(Code::kInvalidArgument, fmt::format("{}: it is no lock file", path));
+    return Status(Code::kInvalidArgument, fmt::format("{}: not a lock file", path));
   std::string text(static_cast<size_t>(info.st_size), '\0');
   const ssize_t n = file.read_at(text.data(), text.size(), 0);
   if (n < 0) return failed(path, "cannot be read");

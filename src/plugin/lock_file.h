@@ -24,13 +24,13 @@ struct LockEntry {
 
 class LockFile {
  public:
-  // Errors name the line. `where` is what to call the text.
+  // Errors have the line. `where` is the name of the text in messages.
   static Result<LockFile> parse(std::string_view text, const std::string& where);
   static Result<LockFile> read(const std::string& path);
 
-  // What parse() reads back as the same, by name.
+  // Sorted by name; parse() reads it back as the same.
   std::string text() const;
-  // Through a file beside it, so that nobody ever reads half of it.
+  // Atomic, through a temporary file beside it.
   Status write(const std::string& path) const;
 
   // A plugin may have entries in several versions.
@@ -38,12 +38,12 @@ class LockFile {
   void add(const LockFile& other);
   const std::vector<LockEntry>& entries() const noexcept { return entries_; }
 
-  // Whether that plugin may be loaded. Without a digest: whether any digest would do.
+  // Whether that plugin may be loaded. Without a digest: whether it may with some digest.
   Refusal allows(const std::string& name, const std::string& version,
                  const std::string& sha256 = {}) const;
 
  private:
-  std::vector<LockEntry> entries_;  // sorted, none twice
+  std::vector<LockEntry> entries_;  // sorted, unique
 };
 
 }  // namespace yard::plugin

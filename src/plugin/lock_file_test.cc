@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 const std::string kOne(64, '1'), kTwo(64, 'a');
 
-TEST(LockFile, ReadsWhatItWrites) {
+TEST(LockFile, RoundTrips) {
   LockFile file;
   file.add({"beta", "2.0", kTwo});
   file.add({"acme", "1.0", kOne});
@@ -51,7 +51,7 @@ TEST(LockFile, AllowsWhatItLists) {
   EXPECT_TRUE(LockFile().allows("acme", "1.0").refused());
 }
 
-TEST(LockFile, NamesTheLineThatIsWrong) {
+TEST(LockFile, ErrorsHaveTheLine) {
   const std::string good = "# comment\n\n  acme   1.0 sha256:" + kOne + "\n";
   EXPECT_EQ(LockFile::parse(good, "x").value().entries().size(), 1u);
   const std::vector<std::string> wrong = {

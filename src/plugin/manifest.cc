@@ -17,7 +17,7 @@ constexpr size_t kLargestManifest = 64 * 1024, kMostWords = 4096, kLongestWord =
 
 Refusal bad(std::string detail) { return {PluginReason::kBadManifest, std::move(detail)}; }
 
-// Versions and tags: anything visible without blanks.
+// Versions and tags: visible ASCII characters without blanks.
 bool is_visible_word(std::string_view text) {
   return !text.empty() && text.size() <= kLongestWord &&
          std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7f; });
@@ -37,7 +37,7 @@ Refusal read_list(std::string_view key, std::string_view value, std::vector<std:
     if (!is_name(colon == std::string_view::npos ? word : word.substr(colon + 1)) ||
         (colon != std::string_view::npos && !parse_device(word.substr(0, colon))) ||
         (key == "devices" && !parse_device(word)))
-      return bad(fmt::format("{} is not fit for {}", base::excerpt(word), key));
+      return bad(fmt::format("invalid {1}: {0}", base::excerpt(word), key));
     if (std::find(to.begin(), to.end(), word) == to.end()) to.emplace_back(word);
   }
   return {};
@@ -60,7 +60,7 @@ Refusal read_field(std::string_view key, std::string_view value, Manifest& to) {
                {"groups", &to.groups},
                {"hooks", &to.hooks}};
   const auto wrong = [&] {
-    return bad(fmt::format("{} is not fit for {}", base::excerpt(value), key));
+    return bad(fmt::format("invalid {1}: {0}", base::excerpt(value), key));
   };
   if (key == "abi") {
     const char* end = value.data() + value.size();
@@ -95,14 +95,14 @@ Refusal parse_manifest(std::string_view text, Manifest& to) {
     if (line.empty()) continue;
     const size_t equals = line.find('=');
     if (equals == std::string_view::npos || !base::is_bare_word(line.substr(0, equals)))
-      return bad(fmt::format("{} is no key=value", base::excerpt(line)));
+      return bad(fmt::format("invalid line: expected key=value, got {}", base::excerpt(line)));
     const std::string_view key = line.substr(0, equals), value = line.substr(equals + 1);
-    if (!seen.insert(key).second) return bad(fmt::format("it says '{}' twice", key));
+    if (!seen.insert(key).second) return bad(fmt::format("duplicate key '{}'", key));
     if (seen.size() > 256) return bad("it has more than 256 keys");
     YARD_RETURN_IF_REFUSED(read_field(key, value, to));
   }
   for (std::string_view needed : {"abi", "arch", "sanitizer", "name", "version"})
-    if (seen.count(needed) == 0) return bad(fmt::format("it does not say '{}'", needed));
+    if (seen.count(needed) == 0) return bad(fmt::format("missing key '{}'", needed));
   if (to.devices.empty()) to.devices.emplace_back("cpu");
   return {};
 }
@@ -149,14 +149,14 @@ Refusal check_manifest(const Manifest& m, const Process& process) {
     if (has == 1) continue;
     if (device && device->type != 1)
       return {PluginReason::kMissingFeature,
-              fmt::format("it needs '{}', which nobody has stated; a program that knows the device "
-                          "does so by RuntimeSettings::device_features, the command by "
-                          "--device-feature {}",
+              fmt::format("it needs '{}', which has not been stated; state it by "
+                          "RuntimeSettings::device_features, or by --device-feature {} of the "
+                          "command",
                           feature, feature)};
     return {PluginReason::kMissingFeature,
-            fmt::format(
-                "it needs '{}', which {}", feature,
-                has == 0 ? "this machine does not have" : "is no feature that this library knows")};
+            fmt::format("it needs '{}', which {}", feature,
+                        has == 0 ? "this machine does not have"
+                                 : "is not a feature that this library knows")};
   }
   return {};
 }

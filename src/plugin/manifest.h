@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plugin says about itself before any of its code runs, and whether that fits this process.
+// A plugin's manifest, which is read before any of its code runs, and whether it fits this process.
 #pragma once
 
 #include <yard/plugin.h>
@@ -20,12 +20,12 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 };
 
-// Reads `key=value` lines. Keys that are not known are skipped; `to` means nothing after a refusal.
+// Reads `key=value` lines. Unknown keys are skipped; `to` is unspecified after a refusal.
 Refusal parse_manifest(std::string_view text, Manifest& to);
-// The text that reads back as the same.
+// The text that parse_manifest() reads back as the same.
 std::string to_text(const Manifest& manifest);
 
-// What a manifest is held against.
+// What a manifest is compared with.
 struct Process {
   uint32_t newest_abi = YARD_ABI_VERSION, oldest_abi = 0;
   std::string_view arch = YARD_ARCH_, sanitizer = YARD_SANITIZER_;

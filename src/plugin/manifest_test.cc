@@ -58,18 +58,18 @@ TEST(Manifest, MadeByTheMacroReadsBack) {
   EXPECT_FALSE(check_manifest(m, {}).refused());
 }
 
-TEST(Manifest, KeysNobodyKnowsAreSkipped) {
+TEST(Manifest, UnknownKeysAreSkipped) {
   EXPECT_EQ(read(kText + "colour=blue and more\nshape=\n").name, "acme");
 }
 
-TEST(Manifest, WhatIsWrongIsNamed) {
+TEST(Manifest, ErrorsAreNamed) {
   for (const char* key : {"abi", "arch", "sanitizer", "name", "version"}) {
     std::string text = kText;
     const size_t at = text.find(std::string(key) + "=");
     text.erase(at, text.find('\n', at) + 1 - at);
     EXPECT_THAT(refused(text), HasSubstr(key));
   }
-  EXPECT_THAT(refused(kText + "ops=x\n"), HasSubstr("twice"));
+  EXPECT_THAT(refused(kText + "ops=x\n"), HasSubstr("duplicate key"));
   EXPECT_THAT(refused(kText + "nonsense\n"), HasSubstr("nonsense"));
   EXPECT_THAT(refused(kText + "=x\n"), HasSubstr("key=value"));
   EXPECT_THAT(refused("abi=-1\n"), HasSubstr("-1"));
@@ -90,7 +90,7 @@ TEST(Manifest, WhatIsWrongIsNamed) {
   refused("");
 }
 
-TEST(Manifest, IsHeldAgainstTheProcess) {
+TEST(Manifest, IsComparedWithTheProcess) {
   Process process;
   process.arch = "aarch64", process.sanitizer = "none";
   process.newest_abi = 3, process.oldest_abi = 2;
@@ -112,7 +112,7 @@ TEST(Manifest, IsHeldAgainstTheProcess) {
   EXPECT_EQ(reason([](Manifest& x) { x.features = {"sve2"}; }), PluginReason::kMissingFeature);
 }
 
-TEST(Manifest, FeaturesAreAskedOfTheHost) {
+TEST(Manifest, FeaturesAreQueriedFromTheHost) {
   yard_host_t host{};
   host.has_feature = [](void*, yard_device_t device, const char* name) -> int32_t {
     if (device.type == 2) return std::string(name) == "sm_90" ? 1 : 0;

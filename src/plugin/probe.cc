@@ -16,8 +16,6 @@
 #include <thread>
 
 #include "base/text.h"
-#include "plugin/installed.h"
-#include "plugin/probe_page.h"
 #include "plugin/refusal.h"
 #include "plugin/search.h"
 
@@ -26,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A copy, as the child may go on writing; of nothing where it has cut the page short.
+// A copy, since the child may go on writing; empty if the child has truncated the page.
 ProbePage read_page(const base::File& file) noexcept {
   ProbePage page{};
   return file.read_at(&page, sizeof page, 0) < 0 ? ProbePage{} : page;
@@ -47,7 +45,7 @@ End wait_for(pid_t child, double seconds) {
     const int got = ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT);
     if (got == 0 && info.si_pid == child) break;
     if (got != 0 && errno != EINTR) {
-      end.unknown = true;  // this program waits for all children, or ignores them
+      end.unknown = true;  // the program reaps all children, or ignores SIGCHLD
       return end;
     }
     if (Clock::now() >= give_up) {
@@ -57,14 +55,14 @@ End wait_for(pid_t child, double seconds) {
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::microseconds(10000));
   }
-  // And whatever it has started itself. Until it is waited for, nobody else has its number.
+  // The whole process group. Its id is not reused until the child is reaped.
   ::kill(-child, SIGKILL);
   while (::waitpid(child, &end.status, 0) < 0 && errno == EINTR) {
   }
   return end;
 }
 
-// The child's words on stderr: the last line, which is where libraries say why they abort.
+// The last line of stderr: libraries print there why they abort.
 std::string last_line(int fd) {
   struct stat info;
   char tail[1024];
@@ -99,7 +97,7 @@ class Spawn {
   Spawn& operator=(const Spawn&) = delete;
 
   // Sources must not be among the targets.
-  void give(int from, int as) { ::posix_spawn_file_actions_adddup2(&actions_, from, as); }
+  void pass(int from, int as) { ::posix_spawn_file_actions_adddup2(&actions_, from, as); }
   int start(const std::string& program, const std::vector<std::string>& words, pid_t* child) {
     std::vector<char*> argv;
     for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
@@ -112,7 +110,7 @@ class Spawn {
   posix_spawnattr_t attributes_;
 };
 
-// Above the numbers that the child uses.
+// A duplicate above the descriptors that the child uses.
 base::File moved_up(int fd) { return base::File(::fcntl(fd, F_DUPFD_CLOEXEC, 16)); }
 
 std::string signal_name(int number) {
@@ -125,18 +123,18 @@ PluginReason reason_of(const ProbePage& page) {
   return known ? static_cast<PluginReason>(page.reason) : PluginReason::kProbeFailed;
 }
 
-// What the end means, in words.
-void judge(const End& end, const ProbePage& page, const std::string& said, double limit,
+// Fills in the report.
+void judge(const End& end, const ProbePage& page, const std::string& output, double limit,
            ProbeReport& to) {
   const std::string version = ProbePage::get(page.version), step = ProbePage::get(page.step);
   const bool good_end =
       end.unknown || (!end.timed_out && WIFEXITED(end.status) && WEXITSTATUS(end.status) == 0);
   const std::string words =
-      said.empty() ? "" : fmt::format("; it said {}", base::excerpt(said, 160));
+      output.empty() ? "" : fmt::format("; its last output: {}", base::excerpt(output, 160));
   to.kernels = page.kernels, to.runs = page.runs;
   if (version.empty()) {
     to.reason = PluginReason::kNotProbed;
-    to.detail = fmt::format("the probe program ended before it began{}", words);
+    to.detail = fmt::format("the probe program exited before the probe started{}", words);
   } else if (version != YARD_VERSION) {
     to.reason = PluginReason::kNotProbed;
     to.detail = fmt::format("the probe program is of version {}, this library of {}", version,
@@ -162,15 +160,15 @@ void judge(const End& end, const ProbePage& page, const std::string& said, doubl
   }
 }
 
-// Empty if that file may be run.
-std::string not_to_be_run(const std::string& path) {
+// Why the file must not be run; empty if it may.
+std::string why_not_run(const std::string& path) {
   Directories directories(false);
   const size_t slash = path.rfind('/');
   if (Refusal r = directories.check(slash == 0 ? "/" : path.substr(0, slash)); r.refused())
     return r.detail;
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return std::strerror(errno);
-  if (!S_ISREG(info.st_mode) || ::access(path.c_str(), X_OK) != 0) return "it is no program";
+  if (!S_ISREG(info.st_mode) || ::access(path.c_str(), X_OK) != 0) return "it is not executable";
   const std::string who = who_else_can_write(info);
   return who.empty() ? who : fmt::format("it can be written by {}", who);
 }
@@ -180,7 +178,7 @@ std::string not_to_be_run(const std::string& path) {
 std::string find_probe_program(const PluginSettings& settings, std::string& why) {
   if (!settings.probe_program.empty()) {
     const std::string& path = settings.probe_program;
-    why = path.starts_with('/') ? not_to_be_run(path) : "its path does not begin with '/'";
+    why = path.starts_with('/') ? why_not_run(path) : "its path does not begin with '/'";
     if (why.empty()) return path;
     why = fmt::format("the probe program {} cannot be used: {}", path, why);
     return {};
@@ -194,7 +192,7 @@ std::string find_probe_program(const PluginSettings& settings, std::string& why)
     all += (all.empty() ? "" : ", ") + place;
     struct stat info;
     if (::stat(place.c_str(), &info) != 0) continue;
-    const std::string problem = not_to_be_run(place);
+    const std::string problem = why_not_run(place);
     if (problem.empty()) return place;
     why = fmt::format("the probe program {} cannot be used: {}", place, problem);
   }
@@ -214,18 +212,19 @@ void run_probe(const ProbeRequest& request, ProbeReport& report) {
     return not_probed("probe_seconds and probe_memory must be more than 0");
   const base::File page(::memfd_create("yard-probe", MFD_CLOEXEC));
   const base::File null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  const base::File words(::memfd_create("yard-probe-stderr", MFD_CLOEXEC));
-  if (!page || !null || !words || ::ftruncate(page.fd(), sizeof(ProbePage)) != 0)
+  const base::File output(::memfd_create("yard-probe-stderr", MFD_CLOEXEC));
+  if (!page || !null || !output || ::ftruncate(page.fd(), sizeof(ProbePage)) != 0)
     return not_probed(std::strerror(errno));
-  const base::File give[] = {moved_up(null.fd()), moved_up(words.fd()), moved_up(page.fd()),
-                             moved_up(request.file.fd())};
-  for (const base::File& f : give)
+  const base::File inherited[] = {moved_up(null.fd()), moved_up(output.fd()), moved_up(page.fd()),
+                                  moved_up(request.file.fd())};
+  for (const base::File& f : inherited)
     if (!f) return not_probed(std::strerror(errno));
   Spawn spawn;
-  spawn.give(give[0].fd(), 0), spawn.give(give[0].fd(), 1), spawn.give(give[1].fd(), 2);
-  spawn.give(give[2].fd(), kPageFd), spawn.give(give[3].fd(), kFileFd);
+  spawn.pass(inherited[0].fd(), 0), spawn.pass(inherited[0].fd(), 1),
+      spawn.pass(inherited[1].fd(), 2);
+  spawn.pass(inherited[2].fd(), kPageFd), spawn.pass(inherited[3].fd(), kFileFd);
   std::vector<std::string> arguments = {program, YARD_VERSION, std::to_string(s.probe_memory)};
-  // The child tells paths, which begin with '/', from features.
+  // The child distinguishes paths, which begin with '/', from features.
   arguments.insert(arguments.end(), request.features.begin(), request.features.end());
   arguments.insert(arguments.end(), request.others.begin(), request.others.end());
   pid_t child = 0;
@@ -235,7 +234,7 @@ void run_probe(const ProbeRequest& request, ProbeReport& report) {
         fmt::format("the probe program {} cannot be started: {}", program, std::strerror(error)));
   const End end = wait_for(child, s.probe_seconds);
   report.seconds = std::chrono::duration<double>(Clock::now() - before).count();
-  judge(end, read_page(page), last_line(words.fd()), s.probe_seconds, report);
+  judge(end, read_page(page), last_line(output.fd()), s.probe_seconds, report);
 }
 
 }  // namespace yard::plugin

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why something was not taken: a reason of the catalogue and the particulars.
+// Why a plugin was refused: a reason of the table, and details.
 #pragma once
 
 #include <yard/plugins.h>
@@ -26,13 +26,13 @@ Status to_status(const std::string& path, const Refusal& refusal);
 struct ReasonInfo {
   PluginReason reason;
   const char* name;     // "other_sanitizer"
-  const char* meaning;  // one sentence for the page of reasons
+  const char* meaning;  // one sentence, also in docs/reference/plugin_reasons.md
   Code code;            // of the Status that carries it
 };
 // Every reason, in order.
 std::span<const ReasonInfo> reasons() noexcept;
 
-// Leaves the function with a refusal unless there is none.
+// Returns the refusal from the function, if there is one.
 #define YARD_RETURN_IF_REFUSED(expr)                                                 \
   do {                                                                               \
     if (::yard::plugin::Refusal yard_r_ = (expr); yard_r_.refused()) return yard_r_; \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The catalogue is one: the enum of plugins.h, the table and the page say the same.
+// The index is one: the enum of plugins.h, the table and the page say the same.
 #include "plugin/refusal.h"
 
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST(PluginReasons, ThePageListsEachOnceWithItsMeaning) {
   }
 }
 
-TEST(PluginReasons, AStatusSaysWhatWasRefusedAndWhy) {
+TEST(PluginReasons, AStatusNamesPathReasonAndDetail) {
   const Status s = to_status("/a.so", {PluginReason::kDuplicateName, "twice"});
   EXPECT_EQ(s.code(), Code::kConflict);
   EXPECT_EQ(s.message(), "plugin /a.so is refused: duplicate_name: twice");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/search.h"
 
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <grp.h>
 #include <pwd.h>
@@ -9,9 +11,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 
+#include "base/elf_note.h"
 #include "base/text.h"
 
 namespace yard::plugin {
@@ -34,9 +40,9 @@ std::string directory_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Whether a group is the one that many systems give each user: of the user's name, with no other member. There
-// everything that the user makes can be written by that group.
-bool holds_the_user_alone(gid_t gid) {
+// Whether a group is the user's private group: of the same name, with no other member. Many systems make everything
+// that a user creates writable by that group.
+bool is_private_group(gid_t gid) {
   if (gid != ::getegid()) return false;
   char user_text[4096], group_text[16384];
   struct passwd user, *has_user = nullptr;
@@ -52,13 +58,63 @@ bool holds_the_user_alone(gid_t gid) {
   return true;
 }
 
+// The directories of the file and of each symbolic link on the way to it: a writer there could replace the file.
+Refusal check_directories(const std::string& path, Directories& directories) {
+  constexpr int kMostLinks = 40;  // limit of the system; longer chains cannot be opened
+  fs::path at = path;
+  for (int i = 0; i <= kMostLinks; ++i) {
+    YARD_RETURN_IF_REFUSED(directories.check(at.parent_path().string()));
+    std::error_code none;
+    const fs::path to = fs::read_symlink(at, none);
+    if (none) break;
+    at = at.parent_path() / to;  // or `to`, if that is absolute
+  }
+  return {};
+}
+
+Refusal open_file(PluginFile& c, bool allow_writable) {
+  // Without blocking: it may be a pipe.
+  c.file = base::File(::open(c.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!c.file) return unreadable(errno);
+  struct stat info;
+  if (::fstat(c.file.fd(), &info) != 0) return {PluginReason::kUnreadable, std::strerror(errno)};
+  if (!S_ISREG(info.st_mode)) {
+    c.file = base::File();  // it may have no end, and must not be hashed
+    return {PluginReason::kUnreadable, "it is not a regular file"};
+  }
+  c.id = FileId(info);
+  if (allow_writable) return {};
+  const std::string who = who_else_can_write(info);
+  if (who.empty()) return {};
+  return {PluginReason::kWritableByOthers, fmt::format("the file can be written by {}", who)};
+}
+
+Refusal read_manifest(PluginFile& c) {
+  const base::ElfReading elf =
+      base::read_elf_notes(c.file, YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
+  switch (elf.problem) {
+    case base::ElfProblem::kNone: break;
+    case base::ElfProblem::kUnreadable: return {PluginReason::kUnreadable, elf.detail};
+    case base::ElfProblem::kNotElf: return {PluginReason::kNotElf, elf.detail};
+    case base::ElfProblem::kDamaged: return {PluginReason::kDamaged, elf.detail};
+    case base::ElfProblem::kOtherMachine: return {PluginReason::kOtherMachine, elf.detail};
+    case base::ElfProblem::kNotSharedLibrary: return {PluginReason::kNotALibrary, elf.detail};
+  }
+  if (elf.notes.empty())
+    return {PluginReason::kNoManifest,
+            "it has no note of Switchyard; YARD_MANIFEST in plugin.h makes one"};
+  if (elf.notes.size() > 1)
+    return {PluginReason::kBadManifest, fmt::format("it has {} manifests", elf.notes.size())};
+  return parse_manifest(elf.notes[0], c.manifest);
+}
+
 }  // namespace
 
 std::string who_else_can_write(const struct stat& info) {
   if (info.st_uid != 0 && info.st_uid != ::geteuid())
     return fmt::format("its owner, user {}", info.st_uid);
   if ((info.st_mode & S_IWOTH) != 0) return "everybody";
-  if ((info.st_mode & S_IWGRP) != 0 && info.st_gid != 0 && !holds_the_user_alone(info.st_gid))
+  if ((info.st_mode & S_IWGRP) != 0 && info.st_gid != 0 && !is_private_group(info.st_gid))
     return fmt::format("group {}", info.st_gid);
   return {};
 }
@@ -66,10 +122,10 @@ std::string who_else_can_write(const struct stat& info) {
 Refusal Directories::check(const std::string& directory) {
   if (allow_writable_) return {};
   const auto known = known_.find(directory);
-  return known != known_.end() ? known->second : known_[directory] = look(directory);
+  return known != known_.end() ? known->second : known_[directory] = check_path(directory);
 }
 
-Refusal Directories::look(const std::string& directory) {
+Refusal Directories::check_path(const std::string& directory) {
   std::error_code error;
   const fs::path real = fs::canonical(directory, error);
   if (error) return unreadable(error.value());
@@ -77,7 +133,7 @@ Refusal Directories::look(const std::string& directory) {
   for (fs::path at = real;; at = at.parent_path()) {
     struct stat info;
     if (::stat(at.c_str(), &info) != 0) return unreadable(errno);
-    // Further up it is enough that nobody can rename what is ours.
+    // Of parents it is enough that others cannot rename entries of root and this user.
     const bool sticky = !direct && (info.st_mode & S_ISVTX) != 0;
     const std::string who = sticky ? std::string() : who_else_can_write(info);
     if (!who.empty())
@@ -86,6 +142,19 @@ Refusal Directories::look(const std::string& directory) {
     direct = false;
     if (at == at.parent_path()) return {};
   }
+}
+
+PluginFile open_plugin_file(const std::string& path, Directories& directories, bool allow_writable,
+                            const Process& process) {
+  PluginFile c;
+  c.path = path;
+  c.refusal = path.starts_with('/')
+                  ? check_directories(path, directories)
+                  : Refusal(PluginReason::kRelativePath, "the path does not begin with '/'");
+  if (!c.refusal.refused()) c.refusal = open_file(c, allow_writable);
+  if (!c.refusal.refused()) c.refusal = read_manifest(c);
+  if (!c.refusal.refused()) c.refusal = check_manifest(c.manifest, process);
+  return c;
 }
 
 Found search(const std::vector<std::string>& entries, Directories& directories) {
@@ -141,5 +210,28 @@ std::vector<std::string> absolute_entries(std::string_view text, char separator,
 }
 
 bool privileged() noexcept { return ::getauxval(AT_SECURE) != 0; }
+
+std::string directory_of_this_library() {
+  Dl_info info;
+  static const char anchor = 0;
+  if (::dladdr(&anchor, &info) == 0 || info.dli_fname == nullptr) return {};
+  std::string path = info.dli_fname;
+  if (!path.starts_with('/')) {  // linked into the program
+    char real[PATH_MAX];
+    const ssize_t n = ::readlink("/proc/self/exe", real, sizeof real);
+    if (n <= 0) return {};
+    path.assign(real, static_cast<size_t>(n));
+  }
+  return path.substr(0, std::max<size_t>(path.rfind('/'), 1));
+}
+
+std::string installed_directory() {
+  const std::string here = directory_of_this_library();
+  char real[PATH_MAX];
+  if (!here.empty())
+    for (const char* from_here : {YARD_PLUGINS_FROM_LIBRARY, YARD_PLUGINS_FROM_PROGRAM})
+      if (::realpath((here + "/" + from_here).c_str(), real) != nullptr) return real;
+  return YARD_PLUGIN_DIRECTORY;
+}
 
 }  // namespace yard::plugin

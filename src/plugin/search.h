@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where plugins are looked for, and which files and directories can be trusted.
+// Finding plugin files, and checking that they can be trusted. Nothing here runs code of a plugin.
 #pragma once
 
 #include <sys/stat.h>
@@ -9,46 +9,84 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
+#include "plugin/manifest.h"
 #include "plugin/refusal.h"
 
 namespace yard::plugin {
 
-// Whether a file or directory that `info` is about can be changed by somebody other than root and the user
-// of this process. Empty if not. A group of the user's own, with nobody else in it, is the user.
+// Users other than root and the user of this process that can write a file or directory: "group 100"; empty if there
+// are none. A private group of the user, without other members, counts as the user.
 std::string who_else_can_write(const struct stat& info);
 
-// Judges directories: each and all above it. Remembers, so one search asks once for each.
+// Checks the permissions of directories and all their parents. Caches the results, for one search.
 class Directories {
  public:
   explicit Directories(bool allow_writable) : allow_writable_(allow_writable) {}
-  // Of the directory that holds a file, symbolic links followed.
+  // Symbolic links are followed.
   Refusal check(const std::string& directory);
 
  private:
-  Refusal look(const std::string& directory);
+  Refusal check_path(const std::string& directory);
   bool allow_writable_;
   std::map<std::string, Refusal> known_;
 };
+
+// Identifies a file and its version.
+struct FileId {
+  dev_t device = 0;
+  ino_t inode = 0;
+  off_t size = 0;
+  int64_t changed_s = 0, changed_ns = 0;
+  FileId() = default;
+  explicit FileId(const struct stat& info)
+      : device(info.st_dev),
+        inode(info.st_ino),
+        size(info.st_size),
+        changed_s(info.st_mtim.tv_sec),
+        changed_ns(info.st_mtim.tv_nsec) {}
+  bool operator==(const FileId&) const = default;
+};
+
+// A file that may be a plugin, opened once, so that what was checked is what is loaded.
+struct PluginFile {
+  std::string path;
+  base::File file;
+  FileId id;
+  Manifest manifest;  // as far as it could be read
+  Refusal refusal;
+};
+
+// Opens the file and checks permissions and manifest. The path must be absolute. The permissions of its directory, and
+// of those that symbolic links on the way lead to, are checked, too.
+PluginFile open_plugin_file(const std::string& path, Directories& directories, bool allow_writable,
+                            const Process& process);
 
 struct RefusedPath {
   std::string path;
   Refusal refusal;
 };
 
-// What a list of files and directories comes to. Directories stand for their *.so, by name.
+// The files that a list of files and directories names. A directory names its *.so, in order of name.
 struct Found {
   std::vector<std::string> files;
-  std::vector<std::string> directories;  // of all files: where lock files are looked for
+  std::vector<std::string> directories;  // of all files; lock files are looked for there
   std::vector<RefusedPath> refused;
 };
 Found search(const std::vector<std::string>& entries, Directories& directories);
 
-// The entries of a list with separators, those that are empty or not absolute refused. Blank text is an
-// empty list.
+// Splits a list; entries that are empty or not absolute are refused. Blank text is an empty list.
 std::vector<std::string> absolute_entries(std::string_view text, char separator,
                                           std::vector<RefusedPath>& refused);
 
-// Whether the process runs with more rights than whoever started it; then the environment has no say.
+// Whether the process is privileged (setuid and the like); it then ignores the environment.
 bool privileged() noexcept;
+
+// The directory of this library, or of the program that it is linked into; absolute, empty if unknown.
+std::string directory_of_this_library();
+
+// Where plugins are installed: found relative to this library, so that an installation can be moved, else as configured
+// at build time. The directory may be missing.
+std::string installed_directory();
 
 }  // namespace yard::plugin

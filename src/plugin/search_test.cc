@@ -32,7 +32,7 @@ class Search : public ::testing::Test {
   Directories directories_{false};
 };
 
-TEST_F(Search, DirectoriesStandForTheirLibrariesByName) {
+TEST_F(Search, DirectoriesNameTheirLibrariesInOrder) {
   touch("b.so"), touch("a.so"), touch("notes.txt"), touch("c.so.1");
   const Found found = search({root_}, directories_);
   EXPECT_THAT(found.files, ElementsAre(root_ + "/a.so", root_ + "/b.so"));
@@ -40,14 +40,14 @@ TEST_F(Search, DirectoriesStandForTheirLibrariesByName) {
   EXPECT_THAT(found.refused, IsEmpty());
 }
 
-TEST_F(Search, FilesStandForThemselvesInOrder) {
+TEST_F(Search, FilesKeepTheirOrder) {
   const std::string b = touch("b.so"), a = touch("a.bin");
   const Found found = search({b, a}, directories_);
   EXPECT_THAT(found.files, ElementsAre(b, a));
   EXPECT_THAT(found.directories, ElementsAre(root_));
 }
 
-TEST_F(Search, WhatCannotBeUsedIsNamed) {
+TEST_F(Search, UnusableEntriesAreRefusedWithAReason) {
   const Found found = search({"", "relative", root_ + "/nothing"}, directories_);
   ASSERT_EQ(found.refused.size(), 3u);
   EXPECT_EQ(found.refused[0].refusal.reason, PluginReason::kRelativePath);
@@ -56,7 +56,7 @@ TEST_F(Search, WhatCannotBeUsedIsNamed) {
   EXPECT_EQ(found.refused[2].refusal.reason, PluginReason::kNotFound);
 }
 
-TEST_F(Search, DirectoriesAboveCountToo) {
+TEST_F(Search, ParentDirectoriesAreCheckedToo) {
   fs::create_directories(root_ + "/open/inner");
   fs::permissions(root_ + "/open", fs::perms::all);
   EXPECT_EQ(directories_.check(root_ + "/open/inner").reason, PluginReason::kWritableByOthers);
@@ -71,7 +71,7 @@ TEST_F(Search, DirectoriesAboveCountToo) {
   EXPECT_TRUE(Directories(false).check(root_ + "/link").refused());
 }
 
-TEST(WhoElseCanWrite, IsAnybodyButRootAndUs) {
+TEST(WhoElseCanWrite, IsAnyUserButRootAndOurs) {
   struct stat info {};
   info.st_uid = ::geteuid(), info.st_gid = ::getegid(), info.st_mode = 0755;
   EXPECT_EQ(who_else_can_write(info), "");
@@ -88,7 +88,7 @@ TEST(WhoElseCanWrite, IsAnybodyButRootAndUs) {
 }
 
 // That the process is in a group does not mean that nobody else is.
-TEST(WhoElseCanWrite, IsAlsoTheProcessesOwnGroup) {
+TEST(WhoElseCanWrite, IncludesTheGroupOfTheProcess) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can be in any group";
   constexpr gid_t kGroup = 54321;
   const gid_t before = ::getegid();
@@ -100,7 +100,7 @@ TEST(WhoElseCanWrite, IsAlsoTheProcessesOwnGroup) {
   EXPECT_EQ(who, "group 54321");
 }
 
-TEST(AbsoluteEntries, AreSplitAndTheRestRefused) {
+TEST(AbsoluteEntries, RelativeEntriesAreRefused) {
   std::vector<RefusedPath> refused;
   EXPECT_THAT(absolute_entries("/a:/b c", ':', refused), ElementsAre("/a", "/b c"));
   EXPECT_THAT(refused, IsEmpty());
@@ -111,7 +111,7 @@ TEST(AbsoluteEntries, AreSplitAndTheRestRefused) {
   EXPECT_THAT(refused, IsEmpty());
 }
 
-TEST(Privileged, IsNotWhatATestIs) { EXPECT_FALSE(privileged()); }
+TEST(Privileged, IsFalseInATest) { EXPECT_FALSE(privileged()); }
 
 }  // namespace
 }  // namespace yard::plugin

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <yard/config.h>
 
-#include "base/json.h"
 #include "base/text.h"
 #include "policy/config_keys.h"
 #include "policy/fields.h"

@@ -283,7 +283,7 @@ void report_failure(const FunctionSite& site, const Implementation& i, const Thr
       t.error_class == ErrorClass::kDeviceLost ? ErrorClass::kFault : t.error_class;
   const bool decided = so_far.story != nullptr && so_far.story->leave_probe(c);
   Core& core = service->core();
-  const health::Told told =
+  const health::BoardUpdate told =
       core.board.fault(provider::health_key(*i.hook), c, t.text, std::chrono::steady_clock::now());
   if (told.watched && !i.suspect.exchange(true)) update_plain(site);
   if (told.changed || decided || core.board.has_events()) core.health_changed();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How somebody above is told of calls, without the dispatcher knowing whom.
+// Interface by which a higher layer observes calls.
 #pragma once
 
 #include <yard/plugin.h>
@@ -11,11 +11,11 @@
 
 namespace yard::registry {
 
-// A call that is about to run. Borrows everything.
+// A call that is about to run. Owns nothing.
 struct ObservedCall {
   const op::Program& program;
-  uint32_t index;            // of the op: it belongs to one schema for ever
-  const yard_value_t* args;  // that fit, with facts
+  uint32_t index;            // of the op; never reused for another schema
+  const yard_value_t* args;  // checked, with facts
   uint32_t flags;            // YARD_CALL_*
   const op::Labels& labels;  // of process, scope and call together
 };
@@ -23,9 +23,9 @@ struct ObservedCall {
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
-  // Any thread, several at once, inside the guard of the call.
+  // Any thread, concurrently, inside of the guard of the call.
   virtual void seen(const ObservedCall& call) noexcept = 0;
-  // In a forked child, where this is the only thread: locks that others held are not to be waited for.
+  // In a forked child, which has only this thread: locks of other threads must not be waited for.
   virtual void forked() noexcept = 0;
 };
 

@@ -18,7 +18,7 @@ Changes::Changes(Changes&&) noexcept = default;
 Changes& Changes::operator=(Changes&&) noexcept = default;
 
 namespace {
-// Remembers the first problem; apply() reports it.
+// Keeps the first error; apply() returns it.
 template <class T, class F>
 void put(detail::ChangeList& list, Result<T> read, const F& step) {
   if (read.ok())
@@ -116,7 +116,7 @@ std::string did_you_mean(std::string_view wanted, const Map& map) {
   return base::did_you_mean(wanted, names);
 }
 
-// The work of one apply(): a copy of the state and the notes taken while it changes.
+// One apply(): a copy of the state, and what has changed.
 class Applier {
  public:
   explicit Applier(const State& state) : next_(state) {}
@@ -240,7 +240,7 @@ class Applier {
   Status step(const Reprobe& s) {
     const auto it = next_.backends.find(s.backend);
     if (it == next_.backends.end()) return unknown_backend(s.backend);
-    // A record with no answers yet takes its place, and its kernels point at that one.
+    // Replaced by a record without probe results, to which its kernels refer.
     auto fresh = read_backend(it->second->d, it->second->keep);
     if (!fresh.ok()) return fresh.status();
     std::shared_ptr<const Backend> backend = *std::move(fresh);
@@ -306,7 +306,7 @@ class Applier {
                                                did_you_mean(name, next_.backends)));
   }
 
-  // An op record of our own to change; made once per apply.
+  // A copy of the op record to change; made once per apply().
   OpRecord& edit(const std::string& op) {
     auto& slot = next_.op_records[op];
     if (done_.ops.insert(op).second || edited_.count(op) == 0) {
@@ -326,7 +326,7 @@ class Applier {
     for (const auto& [op, id] : found) f(edit(op), id);
   }
 
-  // What can be checked only now that the op and the backend are known.
+  // Checks that need the op and the backend.
   static Status check(const Kernel& k, const Backend& backend, const op::Program& program) {
     const auto bad = [&](const std::string& what) {
       return Status(Code::kInvalidArgument,

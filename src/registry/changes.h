@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry's state as an immutable value, and changes that make a new one of it.
+// The registry's state as an immutable value, and changes that produce a new one.
 #pragma once
 
 #include <yard/registry.h>
@@ -52,7 +52,7 @@ struct RemoveOp {
 struct Reprobe {
   std::string backend;
 };
-// Takes out every record that holds `keep`; a conflict if others depend on one of them.
+// Removes every record that holds `keep`; a conflict if others depend on one of them.
 struct RemoveKept {
   const void* keep;
 };
@@ -68,9 +68,9 @@ struct OpRecord {
 struct State {
   std::map<std::string, std::shared_ptr<const OpRecord>, std::less<>> op_records;
   std::map<std::string, std::shared_ptr<const Backend>, std::less<>> backends;
-  // In the order they came. One of a name for each backend; functions by group and name.
+  // In order of registration. Names are unique per backend; functions by group and name.
   std::vector<std::shared_ptr<const Hook>> hooks, functions;
-  // Schema text → entry index: an op that comes back as it was finds its old place.
+  // Entry index by schema text: an op that is added again unchanged gets its old index.
   std::map<std::string, uint32_t, std::less<>> indices;
 
   const OpRecord* find(std::string_view op) const noexcept;
@@ -80,23 +80,23 @@ struct State {
 struct Applied {
   std::shared_ptr<const State> state;
   std::set<std::string> ops;  // whose candidates changed
-  // What left: records whose end completes a ticket.
+  // Removed records; their destruction completes a ticket.
   std::vector<std::shared_ptr<const void>> removed;
 };
 
 // The steps of hooks and functions, as parts of a change.
 Status add_hook(State& state, const std::shared_ptr<Hook>& hook);
-// Those of which `goes` is true.
+// Those for which `goes` is true.
 void remove_hooks(State& state, std::vector<std::shared_ptr<const void>>& removed,
                   const std::function<bool(const Hook&)>& goes);
 
-// All steps or none. The error names the step's subject and, for a conflict, both sides.
+// All steps or none. The error names the subject of the step and, for a conflict, both sides.
 Result<Applied> apply(const State& state, const std::vector<Step>& steps);
 
 }  // namespace yard::registry
 
 namespace yard::detail {
-// What yard::Changes holds: steps, and the first thing that was wrong with a descriptor.
+// The contents of yard::Changes: steps, and the first invalid descriptor.
 struct ChangeList {
   std::vector<registry::Step> steps;
   Status problem;

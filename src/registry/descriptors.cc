@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// From descriptors to records.
 #include "registry/descriptors.h"
 
 #include <fmt/format.h>
@@ -20,7 +19,7 @@ constexpr uint32_t kMaxItems = 65536;
 
 Status bad(std::string message) { return Status(Code::kInvalidArgument, std::move(message)); }
 
-// A copy of as much of a struct as its owner says there is, the rest zero.
+// A copy of a struct up to its stated size; the rest is zero.
 template <class T>
 Result<T> sized_copy(const T& from, size_t least, const char* what) {
   uint32_t size;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading descriptors: untrusted structs in, owned records out, or a clear refusal.
+// Reading descriptors: from untrusted structs to records, or an error.
 //
-// Never reads past the size a struct states. Checks everything that can be checked without knowing the
-// op: names, text, kinds, limits, missing functions.
+// Never reads past the stated size of a struct. Checks everything that does not depend on the op: names, texts, kinds,
+// limits, missing functions.
 #pragma once
 
 #include <memory>
@@ -16,13 +16,13 @@ namespace yard::registry {
 
 Result<std::shared_ptr<Op>> read_op(const yard_op_t& d, std::shared_ptr<void> keep);
 Result<std::shared_ptr<Backend>> read_backend(const yard_backend_t& d, std::shared_ptr<void> keep);
-// `only_backend` stands in where the descriptor names none.
+// `only_backend` is used if the descriptor names no backend.
 Result<std::shared_ptr<Kernel>> read_kernel(const yard_kernel_t& d, std::shared_ptr<void> keep,
                                             const char* only_backend = nullptr);
 // A hook, or an implementation of a dispatched function.
 Result<std::shared_ptr<Hook>> read_hook(const yard_hook_t& d, std::shared_ptr<void> keep,
                                         const char* only_backend = nullptr);
-// Appends a step for everything the plugin lists.
+// Appends a step for everything that the plugin lists.
 Status read_plugin(const yard_plugin_t& d, const std::shared_ptr<void>& keep,
                    std::vector<Step>& steps);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How somebody above looks at what kernels do to their arguments, without the executor knowing whom.
+// Interface by which a higher layer checks the results of kernels.
 #pragma once
 
 #include <yard/plugin.h>
@@ -13,20 +13,20 @@
 
 namespace yard::registry {
 
-// One call that is looked at, from before its kernel runs until after.
+// The check of one call, from before its kernel runs until after.
 class Inspection {
  public:
   virtual ~Inspection() = default;
-  // The kernel has ended well. An error: what is wrong with its results; it counts as the kernel's fault.
-  // `repaired`: right results have been put in place of them, so that the call succeeds all the same.
+  // Called after the kernel has succeeded. An error means wrong results, and counts as a fault of the kernel. `repaired`:
+  // the results have been replaced by right ones, so that the call succeeds.
   virtual Status judge(bool& repaired) = 0;
 };
 
 class Inspector {
  public:
   virtual ~Inspector() = default;
-  // Before a kernel runs on these arguments, which fit and have facts. Null: this call is not looked at. Any
-  // thread, several at once; quick where it is null.
+  // Called before a kernel runs on these arguments, which are checked and have facts. Null, which must be fast: the call
+  // is not checked. Any thread, concurrently.
   virtual std::unique_ptr<Inspection> begin(const Kernel& kernel, const op::Program& program,
                                             const yard_value_t* args, uint32_t flags) = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the dispatcher asks for what has been found and not yet been loaded, without knowing plugins.
+// Interface by which the dispatcher loads plugins on demand.
 #pragma once
 
 #include <yard/plugins.h>
@@ -12,11 +12,11 @@ namespace yard::registry {
 
 class LazyLoader {
  public:
-  // An op, group or hook is asked for that is not known, or for the first time. Loads whatever offers it and
-  // returns when that is part of the registry. False if it cannot be done now, since this thread is loading something
-  // already. Problems are the loader's to remember. Any thread, holding no lock and no guard.
+  // Called for an op, group or hook that is unknown or used for the first time. Loads the plugins that offer it, and
+  // returns when they are registered. False if this thread is already loading something. Failures are recorded by the
+  // loader. Any thread, without locks and guards held.
   virtual bool need(PluginOffer what, std::string_view name) noexcept = 0;
-  // What was refused and might have brought it, a line each: for the answer to who asked in vain.
+  // Refused plugins that may offer it, a line each: for error messages.
   virtual std::vector<std::string> refused_for(PluginOffer what, std::string_view name) = 0;
 
  protected:

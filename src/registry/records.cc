@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparing records, and asking a backend whether it is there.
 #include "registry/records.h"
 
 #include <fmt/format.h>
@@ -20,7 +19,7 @@ void add_text(std::string& to, const char* what, const std::string& a, const std
   if (a != b) add_difference(to, what, "'" + a + "'", "'" + b + "'");
 }
 
-// For what has no text: functions, tables.
+// For members without text: functions, tables.
 void add_note(std::string& to, const char* what, bool differs) {
   if (!differs) return;
   if (!to.empty()) to += ", ";
@@ -130,7 +129,7 @@ void Kernel::link() {
   d.summary = summary.c_str(), d.features = features.c_str();
   d.typed_signature = typed_signature.c_str();
   d.limits = limits.data();
-  // Kept as strings in the record; pointers into the caller's memory must not stay behind.
+  // They are strings of the record; pointers to the caller's memory must not remain.
   d.verify_reads = d.cost_reads = d.reasons = d.state_fields = nullptr;
   d.params = nullptr, d.options_schema = nullptr;
 }

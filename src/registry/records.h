@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the registry holds: backends, kernels, ops and hooks, each copied out of its descriptor and immutable.
+// The records of the registry: backends, kernels, ops and hooks, copied from their descriptors, immutable.
 //
-// Records are shared by every snapshot that lists them and die with the last one. They own their
-// strings; the descriptor `d` inside points into them, so the rest of the system reads one form whether
-// a kernel was built in, loaded or registered by the program.
+// Records are shared by the snapshots that list them and are destroyed with the last one. They own their strings; the
+// descriptor `d` points into them, so that built-in, loaded and registered kernels look the same.
 #pragma once
 
 #include <yard/plugin.h>
@@ -21,12 +20,12 @@
 
 namespace yard::registry {
 
-// What a probe said of one device.
+// The result of a probe for one device.
 struct Probe {
   Device device;
   bool available = false;
   yard_verdict_t why{};
-  std::string text;  // of a failing probe: its reason in words
+  std::string text;  // reason of a failed probe, in words
   const Probe* next = nullptr;
 };
 
@@ -42,8 +41,8 @@ struct Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  // Asks the backend, the first time for each device; afterwards remembers. Threads may ask at once: all
-  // get one of the answers, and one is kept. Takes no lock. A probe that throws is a refusal.
+  // Probes the backend once per device and caches the result. If threads probe concurrently one result is kept, and all
+  // get one of them. Takes no lock. A probe that throws counts as failed.
   const Probe& probe(Device device, const yard_host_t* host) const;
 
  private:
@@ -55,10 +54,10 @@ struct Kernel : std::enable_shared_from_this<Kernel> {
   std::string op, id, backend_name, summary, features, typed_signature;
   std::vector<yard_limit_t> limits;
   std::vector<std::string> limit_fields;  // storage of limits[i].field
-  bool reads_all = false;                 // a verifier that does not say what it reads
+  bool reads_all = false;                 // a verifier without a list of what it reads
   std::vector<std::string> verify_reads, cost_reads, state_fields;
   std::vector<std::string> reasons;
-  // What create() accepts: scalars with names, types and perhaps defaults. Null: no options.
+  // Options of create(): scalars with names, types and perhaps defaults. Null: no options.
   std::string options_text;
   std::shared_ptr<const op::Schema> options;
   Kind kind = Kind::kDefault;
@@ -66,7 +65,7 @@ struct Kernel : std::enable_shared_from_this<Kernel> {
   std::shared_ptr<const Backend> backend;
   std::shared_ptr<void> keep;
 
-  // Points `d` at this record's own strings; after filling in and after copying.
+  // Points `d` at this record's strings; call it after filling in and after copying.
   void link();
 };
 
@@ -76,10 +75,10 @@ struct Op {
   std::vector<yard_tolerance_t> tolerances;
   std::shared_ptr<const op::Program> program;
   std::shared_ptr<void> keep;
-  uint32_t index = 0;  // into a snapshot's entries; never another op's
+  uint32_t index = 0;  // into a snapshot's entries; never reused for another op
 };
 
-// A hook, or an implementation of a dispatched function: that has a group. `d` points at the strings here.
+// A hook, or an implementation of a dispatched function, which has a group. `d` points to the strings here.
 struct Hook {
   yard_hook_t d{};
   std::string name, group, backend, signature;
@@ -88,15 +87,15 @@ struct Hook {
   std::shared_ptr<void> keep;
 };
 
-// A reason's text with its figures: the n-th stands for {n}.
+// The text of a reason, with figures[n] in place of {n}.
 std::string fill_in(std::string_view text, const int64_t figures[3]);
 
-// Whether two records say the same, pointers to functions and `self` included.
+// Whether two records are equal, including function pointers and `self`.
 bool same(const Backend& a, const Backend& b);
 bool same(const Kernel& a, const Kernel& b);
 bool same(const Op& a, const Op& b);
 bool same(const Hook& a, const Hook& b);
-// What differs, for people: "priority 100 and 120". Empty when nothing does.
+// A description of the difference: "priority 100 and 120". Empty if they are equal.
 std::string difference(const Backend& a, const Backend& b);
 std::string difference(const Kernel& a, const Kernel& b);
 std::string difference(const Hook& a, const Hook& b);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors and registry states for tests: what is not said is the simplest thing that is accepted.
+// Descriptors and registry states for tests, with the simplest valid defaults.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace yard::registry::testing {
 
-// An op with a bit of everything a limit can speak of.
+// An op with everything that a limit can refer to.
 inline constexpr const char* kNorm =
     "norm(out!: T[*rows, hidden], x: T[*rows, hidden], bias?: T[hidden], "
     "mode: enum{fast, exact} = fast, groups: int = 1) where out may_alias x";
@@ -54,7 +54,7 @@ inline yard_hook_t hook_of(const char* name, const char* backend,
   return d;
 }
 
-// A struct in memory that ends exactly where its stated size does: one byte more is the sanitizer's.
+// A struct at the end of its allocation, so that the sanitizer finds a read past its stated size.
 template <class T>
 class Cut {
  public:
@@ -72,7 +72,7 @@ class Cut {
   void* memory_;
 };
 
-// Steps out of descriptors that must be right.
+// Steps from descriptors that must be valid.
 inline Step add(const yard_op_t& d, std::shared_ptr<void> keep = {}) {
   return AddOp{read_op(d, std::move(keep)).value()};
 }
@@ -99,7 +99,7 @@ class Shelf {
     state_ = done.state;
     return done;
   }
-  // A change that must fail, and leaves everything as it was.
+  // A change that must fail, without effect.
   Status fails(const std::vector<Step>& steps) const {
     auto r = registry::apply(*state_, steps);
     EXPECT_FALSE(r.ok());

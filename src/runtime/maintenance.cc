@@ -57,7 +57,7 @@ void Maintenance::publish_now() {
 }
 
 bool Maintenance::publish() {
-  if (core_.board.view() == core_.snapshot()->health) return false;
+  if (core_.board.snapshot() == core_.snapshot()->health) return false;
   if (const Status s = core_.published.publish_health(); !s.ok())
     base::log(LogLevel::kError, "health",
               fmt::format("breaker states could not be published: {}", s.message()));

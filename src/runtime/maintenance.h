@@ -10,12 +10,12 @@
 #include <mutex>
 #include <optional>
 
+#include "base/background.h"
 #include "base/first_use.h"
 #include "base/owned_per_process.h"
-#include "base/task_thread.h"
 #include "base/this_process.h"
 #include "dispatch/core.h"
-#include "health/events.h"
+#include "health/machine.h"
 #include "runtime/callbacks.h"
 
 namespace yard::runtime {

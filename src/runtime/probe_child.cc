@@ -18,7 +18,7 @@
 #include <cstring>
 
 #include "plugin/loader.h"
-#include "plugin/probe_page.h"
+#include "plugin/probe.h"
 #include "runtime/verify.h"
 #include "tune/conformance.h"
 

@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "base/background.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/per_process.h"
 #include "base/this_process.h"
-#include "base/write_file.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
 #include "op/call.h"
@@ -88,13 +88,13 @@ struct Recording::Table : std::enable_shared_from_this<Recording::Table> {
 
   std::mutex wake;
   std::condition_variable woken;
-  bool halted = false;                       // under wake
-  std::shared_ptr<base::Background> thread;  // under wake
+  bool halted = false;                             // under wake
+  std::shared_ptr<base::BackgroundThread> thread;  // under wake
 };
 
 // With the first call, so that a program that makes none, and a child that execs, has no thread.
 void Recording::Table::start() {
-  auto begun = base::Background::start(
+  auto begun = base::BackgroundThread::start(
       "yard-record", [self = shared_from_this()] { self->run(); },
       [weak = weak_from_this()] {
         if (const auto self = weak.lock()) self->halt();
@@ -197,7 +197,7 @@ Recording::~Recording() {
   Table& b = **mine;
   if (b.forks != base::forks()) return;  // the parent's, and so are its thread and its file
   b.halt();
-  std::shared_ptr<base::Background> thread;
+  std::shared_ptr<base::BackgroundThread> thread;
   {
     const std::lock_guard lock(b.wake);
     thread = b.thread;

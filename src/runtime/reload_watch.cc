@@ -31,18 +31,18 @@ bool wants_hot_reload(const ConfigSettings& settings) {
 class StableRead {
  public:
   Result<std::string> open(const std::string& file) {
-    std::vector<base::FileMark> before = base::look_at({file});
+    std::vector<base::FileState> before = base::file_states({file});
     auto text = policy::open_file(file);
     files_.push_back(file);
     marks_.push_back(before[0]);
-    stable_ = stable_ && base::look_at(files_) == marks_;
+    stable_ = stable_ && base::file_states(files_) == marks_;
     return text;
   }
   bool is_stable() const noexcept { return stable_; }
 
  private:
   std::vector<std::string> files_;
-  std::vector<base::FileMark> marks_;
+  std::vector<base::FileState> marks_;
   bool stable_ = true;
 };
 

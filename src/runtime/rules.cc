@@ -136,7 +136,7 @@ void RuleFollower::apply_settings() {
   }
   if (sweep) wake_();
   if (news) switch_recording();
-  loader_.keep_to_rules();
+  loader_.enforce_rules();
 }
 
 // Publishing leads here again, so the lock is not held meanwhile. One thread goes on until what it did is what is wanted:

@@ -227,7 +227,7 @@ Status Runtime::reset() {
     steps = *std::move(builtin);
   }
   YARD_RETURN_IF_ERROR(parts_->core.published.start_over(steps));
-  parts_->loader.start_over();
+  parts_->loader.reset();
   parts_->hooks.reset();
   parts_->functions.reset();
   return {};

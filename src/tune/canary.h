@@ -21,10 +21,10 @@
 #include <tuple>
 #include <vector>
 
+#include "base/background.h"
 #include "base/counters.h"
-#include "base/log_limit.h"
+#include "base/log.h"
 #include "base/owned_per_process.h"
-#include "base/task_thread.h"
 #include "registry/changes.h"
 #include "registry/inspector.h"
 #include "select/candidate_set.h"

@@ -14,7 +14,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/utc_time.h"
-#include "base/write_file.h"
 #include "tune/canary.h"
 
 namespace yard {

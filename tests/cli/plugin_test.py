@@ -124,7 +124,7 @@ class List(Plugins):
             self.assertIn(f"is refused: {path}: missing_feature", last)
         os.environ["YARD_PLUGINS"] = self.put("no_manifest")
         _, err = self.yard("run", "answer(i64[1])", code=2)
-        self.assertIn("`yard plugin list` says why", err[err.index("op 'answer' is not known"):])
+        self.assertIn("see `yard plugin list`", err[err.index("op 'answer' is not known"):])
 
     def test_colour_is_for_terminals(self):
         self.put("answer")
@@ -192,7 +192,7 @@ class Lock(Plugins):
         self.assertTrue(os.path.islink(link) and os.path.isfile(os.path.join(self.folder, "real.lock")))
         pipe = os.path.join(self.folder, "pipe")
         os.mkfifo(pipe)
-        self.assertIn("a pipe that nobody reads",
+        self.assertIn("a pipe without a reader",
                       self.wrong("plugin", "lock", path, "--output", pipe, code=1))
         self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))
 

@@ -16,7 +16,7 @@ TEST(DeviceFeatures, APluginIsRefusedUntilItsFeaturesAreStated) {
   Runtime runtime(alone({folder.path()}));
   const PluginInfo refused = info_of(runtime, "answer");
   EXPECT_EQ(refused.reason, PluginReason::kMissingFeature);
-  EXPECT_THAT(refused.detail, HasSubstr("'cuda:sm_90', which nobody has stated"));
+  EXPECT_THAT(refused.detail, HasSubstr("'cuda:sm_90', which has not been stated"));
   EXPECT_THAT(refused.detail, HasSubstr("RuntimeSettings::device_features"));
   // Another feature, or the same of another device, is not the one.
   runtime.state_device_features({"cuda:sm_80", "vulkan:sm_90"}).or_throw();

@@ -219,7 +219,7 @@ class OnlyVerified : public ::testing::Test {
     runtime_->set_config(c).or_throw();
   }
   void verified(const char* name) {
-    runtime_->plugins().remember_verified(info_of(*runtime_, name).sha256).or_throw();
+    runtime_->plugins().save_verified(info_of(*runtime_, name).sha256).or_throw();
   }
 
   Folder folder_, state_;
@@ -239,7 +239,7 @@ TEST_F(OnlyVerified, UnloadsPluginsThatWereLoadedBefore) {
     EXPECT_EQ(info_of(*runtime_, name).state, State::kRefused) << name;
     EXPECT_EQ(info_of(*runtime_, name).reason, PluginReason::kNotVerified) << name;
     EXPECT_THAT(logged_, Contains(AllOf(HasSubstr(info_of(*runtime_, name).path),
-                                        HasSubstr("not_verified"), HasSubstr("taken out"))));
+                                        HasSubstr("not_verified"), HasSubstr("it is unloaded"))));
   }
   Status why;
   EXPECT_EQ(ask(*runtime_, "answer", &why), -1);

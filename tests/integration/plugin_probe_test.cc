@@ -136,7 +136,7 @@ TEST_F(Probe, ChangedProbesAFileOnceAndRecordsTheDigest) {
     Runtime runtime(settings);
     ASSERT_FALSE(runtime.plugins().load(path).ok());
     first = info_of(runtime, path).detail;
-    EXPECT_THAT(first, HasSubstr("in a process of its own"));
+    EXPECT_THAT(first, HasSubstr("in a separate process"));
   }
   RuntimeSettings without = settings;
   without.plugins.probe_program = "/no/such/program";  // would be needed if it were tried again
@@ -144,7 +144,7 @@ TEST_F(Probe, ChangedProbesAFileOnceAndRecordsTheDigest) {
   ASSERT_FALSE(runtime.plugins().load(path).ok());
   EXPECT_EQ(info_of(runtime, path).reason, Reason::kProbeFailed);
   EXPECT_THAT(info_of(runtime, path).detail,
-              AllOf(HasSubstr("when it was tried before"), HasSubstr("in its query"),
+              AllOf(HasSubstr("when it was probed before"), HasSubstr("in its query"),
                     HasSubstr("`yard plugin probe " + path + "`")));
   // Other bytes are another matter.
   folder_.put("behave", "behave_query_crash");
@@ -171,7 +171,7 @@ TEST_F(Probe, WithoutItsProgramPluginsAreRefused) {
   settings.plugins.probe_program = "/bin/true";  // ends well and has done nothing
   Runtime runtime(settings);
   EXPECT_FALSE(runtime.plugins().load(path).ok());
-  EXPECT_THAT(info_of(runtime, path).detail, HasSubstr("ended before it began"));
+  EXPECT_THAT(info_of(runtime, path).detail, HasSubstr("exited before the probe started"));
 }
 
 TEST_F(Probe, AProgramThatOthersCanWriteIsNotRun) {
@@ -306,8 +306,8 @@ TEST_F(Probe, OnlyVerifiedPluginsLoadWhereThatIsRequired) {
   EXPECT_EQ(info_of(runtime, "answer").reason, Reason::kNotVerified);
   EXPECT_THAT(info_of(runtime, "answer").detail, HasSubstr("`yard verify " + path + "`"));
   const std::string digest = runtime.plugins().inspect(path).sha256;
-  EXPECT_FALSE(runtime.plugins().remember_verified("x").ok());
-  ASSERT_TRUE(runtime.plugins().remember_verified(digest).ok());
+  EXPECT_FALSE(runtime.plugins().save_verified("x").ok());
+  ASSERT_TRUE(runtime.plugins().save_verified(digest).ok());
   EXPECT_TRUE(runtime.plugins().inspect(path).verified);
   EXPECT_TRUE(runtime.plugins().load("answer").ok());
   EXPECT_EQ(ask(runtime), 1);
@@ -318,7 +318,7 @@ TEST_F(Probe, OnlyVerifiedPluginsLoadWhereThatIsRequired) {
   EXPECT_EQ(info_of(later, path).reason, Reason::kNotVerified);
   // And a failure takes it back.
   folder_.put("answer");
-  ASSERT_TRUE(later.plugins().remember_verified(digest, false).ok());
+  ASSERT_TRUE(later.plugins().save_verified(digest, false).ok());
   EXPECT_FALSE(later.plugins().load(path).ok());
   EXPECT_THAT(info_of(later, path).detail, HasSubstr("failed on"));
 }
@@ -328,11 +328,11 @@ TEST_F(Probe, AResultsFileThatOthersCanWriteIsIgnored) {
   RuntimeSettings settings = alone();
   settings.plugins.require_verified = true, settings.plugins.state_directory = state_.path();
   Runtime runtime(settings);
-  ASSERT_TRUE(runtime.plugins().remember_verified(runtime.plugins().inspect(path).sha256).ok());
+  ASSERT_TRUE(runtime.plugins().save_verified(runtime.plugins().inspect(path).sha256).ok());
   ASSERT_EQ(::chmod(state_.path().c_str(), 0777), 0);
   EXPECT_FALSE(runtime.plugins().load(path).ok());
   EXPECT_EQ(info_of(runtime, path).reason, Reason::kNotVerified);
-  EXPECT_THAT(info_of(runtime, path).detail, HasSubstr("is not believed"));
+  EXPECT_THAT(info_of(runtime, path).detail, HasSubstr("is not trusted"));
 }
 
 }  // namespace

@@ -254,7 +254,7 @@ TEST(Plugins, AreQuiescedBeforeTheyAreClosed) {
   EXPECT_EQ(info_of(runtime, "quiet").state, PluginState::kUnloaded);
   EXPECT_EQ(info_of(runtime, "restless").state, PluginState::kPinned);
   EXPECT_THAT(info_of(runtime, "restless").detail,
-              HasSubstr("backend 'restless' cannot say that its work has ended: it returned"));
+              HasSubstr("backend 'restless' cannot be quiesced: it returned"));
   EXPECT_EQ(read_file(diary),
             "start quiet 1.0\nquiesce quiet 1.0\nstop quiet 1.0\n"
             "start restless 1.0\nquiesce restless 1.0\n");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/write_file.h"
+#include "base/file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,20 +16,17 @@
 #include <cstring>
 #include <ctime>
 
-#include "base/file.h"
-
 namespace yard::base {
 namespace {
 
-// So long a pipe or a device may take nothing before it is given up.
-constexpr int kPatienceMs = 2000;
-constexpr int kMostSteps = 40;  // as the system has it
+constexpr int kTimeoutMs = 2000;   // for a pipe or device that accepts nothing
+constexpr int kMostSymlinks = 40;  // limit of the system
 
-// What a path stands for.
-struct Place {
-  std::string path;       // of the file itself, links followed; it need not be there
-  bool in_place = false;  // a pipe or a device: there is nothing that could take its name
-  std::string problem;    // why nothing is written to it
+// What a path refers to.
+struct Target {
+  std::string path;       // of the file itself, links followed; it may be missing
+  bool in_place = false;  // a pipe or device, which cannot be replaced
+  std::string problem;    // why it cannot be written
 };
 
 std::string directory_of(const std::string& path) {
@@ -37,42 +34,42 @@ std::string directory_of(const std::string& path) {
   return slash == std::string::npos ? "" : path.substr(0, slash + 1);
 }
 
-// Where the links end; what is there may be nothing.
+// The end of a chain of links; it may be missing.
 std::string follow(std::string path) {
-  for (int i = 0; i < kMostSteps; ++i) {
+  for (int i = 0; i < kMostSymlinks; ++i) {
     char to[PATH_MAX];
     const ssize_t n = ::readlink(path.c_str(), to, sizeof to);
     if (n <= 0 || n == static_cast<ssize_t>(sizeof to)) break;
-    const std::string target(to, static_cast<size_t>(n));
-    path = target[0] == '/' ? target : directory_of(path) + target;
+    const std::string next(to, static_cast<size_t>(n));
+    path = next[0] == '/' ? next : directory_of(path) + next;
   }
   return path;
 }
 
-Place place_of(const std::string& path) {
-  Place place;
-  place.path = follow(path);
+Target resolve(const std::string& path) {
+  Target target;
+  target.path = follow(path);
   struct stat there {};
   if (::stat(path.c_str(), &there) != 0) {
-    if (errno != ENOENT) place.problem = std::strerror(errno);
-    return place;
+    if (errno != ENOENT) target.problem = std::strerror(errno);
+    return target;
   }
   if (S_ISDIR(there.st_mode)) {
-    place.problem = std::strerror(EISDIR);
+    target.problem = std::strerror(EISDIR);
   } else if (S_ISBLK(there.st_mode)) {
-    place.problem = "it is a disk or another block device; expected a file";
+    target.problem = "it is a disk or another block device; expected a file";
   } else if (S_ISSOCK(there.st_mode)) {
-    place.problem = "it is a socket; expected a file";
+    target.problem = "it is a socket; expected a file";
   } else if (!S_ISREG(there.st_mode)) {
-    place.in_place = true, place.path = path;
-  } else if (::stat(place.path.c_str(), &there) != 0) {
-    // A file that has no name any more, as /proc shows it. One that is being replaced has one all the time.
-    place.in_place = true, place.path = path;
+    target.in_place = true, target.path = path;
+  } else if (::stat(target.path.c_str(), &there) != 0) {
+    // A deleted file, reached through /proc. A file that is being replaced always has a name.
+    target.in_place = true, target.path = path;
   }
-  return place;
+  return target;
 }
 
-// A reader that goes away is an error here, not the end of the process.
+// Blocks SIGPIPE, so that a closed pipe is an error and does not end the process.
 class WithoutSigpipe {
  public:
   WithoutSigpipe() {
@@ -97,7 +94,7 @@ class WithoutSigpipe {
   bool was_waiting_ = false;
 };
 
-// errno of what failed, 0 if nothing did.
+// errno of the failure; 0 on success.
 int write_content(const File& file, std::string_view content) {
   for (size_t done = 0; done < content.size();) {
     const ssize_t n = ::write(file.fd(), content.data() + done, content.size() - done);
@@ -108,29 +105,29 @@ int write_content(const File& file, std::string_view content) {
     if (errno == EINTR) continue;
     if (errno != EAGAIN) return errno;
     pollfd one{file.fd(), POLLOUT, 0};
-    if (::poll(&one, 1, kPatienceMs) == 0) return ETIMEDOUT;
+    if (::poll(&one, 1, kTimeoutMs) == 0) return ETIMEDOUT;
   }
   return 0;
 }
 
-int write_beside(const std::string& beside, std::string_view content, unsigned mode) {
+int write_temporary(const std::string& temporary, std::string_view content, unsigned mode) {
   const File file(
-      ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
   if (!file) return errno;
   if (const int error = write_content(file, content); error != 0) return error;
   return ::fsync(file.fd()) == 0 ? 0 : errno;
 }
 
-// Without blocking: a pipe that nobody reads would keep the thread for good.
+// Non-blocking: opening a pipe without readers would block forever.
 int write_into(const std::string& path, std::string_view content) {
   const File file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file) return errno;
-  const WithoutSigpipe without;
+  const WithoutSigpipe without_sigpipe;
   return write_content(file, content);
 }
 
-// Two threads, or two processes, never write the same one.
-std::string name_beside(const std::string& path) {
+// Unique among threads and processes.
+std::string temporary_name(const std::string& path) {
   static std::atomic<unsigned> count{0};
   return fmt::format("{}.new.{}.{}", path, ::getpid(),
                      count.fetch_add(1, std::memory_order_relaxed));
@@ -141,40 +138,40 @@ Status cannot(const std::string& path, const std::string& why) {
 }
 
 std::string why_not_into(int error) {
-  if (error == ENXIO) return "it is a pipe that nobody reads";
-  if (error == ETIMEDOUT) return "it is a pipe or a device that takes no more";
+  if (error == ENXIO) return "it is a pipe without a reader";
+  if (error == ETIMEDOUT) return "it is a pipe or device that accepts no data";
   return std::strerror(error);
 }
 
 }  // namespace
 
 Status write_file(const std::string& path, std::string_view content, unsigned mode) {
-  const Place place = place_of(path);
-  if (!place.problem.empty()) return cannot(path, place.problem);
-  if (place.in_place) {
-    const int error = write_into(place.path, content);
+  const Target target = resolve(path);
+  if (!target.problem.empty()) return cannot(path, target.problem);
+  if (target.in_place) {
+    const int error = write_into(target.path, content);
     return error == 0 ? Status() : cannot(path, why_not_into(error));
   }
-  const std::string beside = name_beside(place.path);
-  int error = write_beside(beside, content, mode);
-  if (error == 0 && ::rename(beside.c_str(), place.path.c_str()) != 0) error = errno;
+  const std::string temporary = temporary_name(target.path);
+  int error = write_temporary(temporary, content, mode);
+  if (error == 0 && ::rename(temporary.c_str(), target.path.c_str()) != 0) error = errno;
   if (error == 0) return {};
-  if (error != EEXIST) ::unlink(beside.c_str());
+  if (error != EEXIST) ::unlink(temporary.c_str());
   return cannot(path, std::strerror(error));
 }
 
 Status can_write_file(const std::string& path) {
-  const Place place = place_of(path);
-  if (!place.problem.empty()) return cannot(path, place.problem);
-  if (place.in_place) {
-    // Opening a pipe would tell its reader that somebody came and went.
-    if (::access(place.path.c_str(), W_OK) == 0) return {};
+  const Target target = resolve(path);
+  if (!target.problem.empty()) return cannot(path, target.problem);
+  if (target.in_place) {
+    // Not opened: the reader of a pipe would notice.
+    if (::access(target.path.c_str(), W_OK) == 0) return {};
     return cannot(path, std::strerror(errno));
   }
-  const std::string beside = name_beside(place.path);
-  const int error = write_beside(beside, "", 0600);
+  const std::string temporary = temporary_name(target.path);
+  const int error = write_temporary(temporary, "", 0600);
   if (error != 0) return cannot(path, std::strerror(error));
-  ::unlink(beside.c_str());
+  ::unlink(temporary.c_str());
   return {};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/write_file.h"
+#include "base/file.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -116,7 +116,7 @@ TEST_F(WriteFile, WritesIntoAPipeThatStaysOne) {
   ASSERT_EQ(::mkfifo(file("pipe").c_str(), 0600), 0);
   EXPECT_TRUE(can_write_file(file("pipe")).ok());
   EXPECT_THAT(write_file(file("pipe"), "lost").to_string(),
-              ::testing::HasSubstr("a pipe that nobody reads"));
+              ::testing::HasSubstr("a pipe without a reader"));
   const int reader = ::open(file("pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   ASSERT_GE(reader, 0);
   ASSERT_TRUE(write_file(file("pipe"), "heard").ok());
@@ -130,9 +130,9 @@ TEST_F(WriteFile, WritesIntoAPipeThatStaysOne) {
 
 TEST_F(WriteFile, AReaderThatGoesAwayIsAnErrorAndNotTheEnd) {
   ASSERT_EQ(::mkfifo(file("pipe").c_str(), 0600), 0);
-  std::string said = "takes no more";
+  std::string said = "accepts no data";
   // Again if the reader did not get its turn before the writer had lost patience.
-  for (int i = 0; i < 5 && said.find("takes no more") != said.npos; ++i) {
+  for (int i = 0; i < 5 && said.find("accepts no data") != said.npos; ++i) {
     const int reader = ::open(file("pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     ASSERT_GE(reader, 0);
     std::thread leaves([&] {

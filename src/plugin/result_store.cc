@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/results.h"
+#include "plugin/result_store.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,7 +17,6 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "base/write_file.h"
 #include "plugin/search.h"
 
 namespace yard::plugin {
@@ -26,52 +25,54 @@ namespace {
 constexpr const char* kHead =
     "# What is known about plugins, by digest. Written by Switchyard; may be deleted.\n";
 
-const char* name_of(Results::Of of) { return of == Results::Of::kProbe ? "probe" : "verify"; }
+const char* name_of(ResultStore::Check check) {
+  return check == ResultStore::Check::kProbe ? "probe" : "verify";
+}
 
-std::optional<Results::Entry> parse_line(std::string_view line) {
+std::optional<ResultStore::Entry> parse_line(std::string_view line) {
   std::string_view words[4];
   for (std::string_view& w : words) {
     const size_t blank = std::min(line.find(' '), line.size());
     w = line.substr(0, blank);
     line.remove_prefix(std::min(blank + 1, line.size()));
   }
-  Results::Entry e;
+  ResultStore::Entry e;
   if (words[0] == "probe")
-    e.of = Results::Of::kProbe;
+    e.check = ResultStore::Check::kProbe;
   else if (words[0] == "verify")
-    e.of = Results::Of::kVerify;
+    e.check = ResultStore::Check::kVerify;
   else
     return std::nullopt;
   if (!base::is_bare_word(words[1]) || !base::is_sha256(words[2])) return std::nullopt;
   e.version = words[1], e.sha256 = words[2];
-  e.verdict.passed = words[3] == "passed";
-  if (!e.verdict.passed) {
+  e.result.passed = words[3] == "passed";
+  if (!e.result.passed) {
     if (words[3] != "failed" || !line.starts_with('"')) return std::nullopt;
     size_t at = 0;
     auto detail = base::unquote(line, at);
     if (!detail || at != line.size()) return std::nullopt;
-    e.verdict.detail = *std::move(detail);
+    e.result.detail = *std::move(detail);
   } else if (!line.empty()) {
     return std::nullopt;
   }
   return e;
 }
 
-// Whoever writes reads first: one at a time. A lock that is held for long is not waited for; the worst that
-// comes of that is a result to be found again.
-class Hold {
+// Serializes read-modify-write between processes. Gives up on a lock that is held for long; at worst a result is lost
+// and computed again.
+class DirectoryLock {
  public:
-  explicit Hold(const std::string& directory)
+  explicit DirectoryLock(const std::string& directory)
       : file_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     for (int i = 0; file_ && i < 1000 && ::flock(file_.fd(), LOCK_EX | LOCK_NB) != 0; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  // Manually: a child that was forked meanwhile keeps the file open.
-  ~Hold() {
+  // Explicitly: a child that was forked meanwhile keeps the file open.
+  ~DirectoryLock() {
     if (file_) ::flock(file_.fd(), LOCK_UN);
   }
-  Hold(const Hold&) = delete;
-  Hold& operator=(const Hold&) = delete;
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
 
  private:
   base::File file_;
@@ -79,7 +80,7 @@ class Hold {
 
 }  // namespace
 
-std::string Results::default_directory() {
+std::string ResultStore::default_directory() {
   if (privileged()) return {};
   const char* state = std::getenv("XDG_STATE_HOME");
   if (state != nullptr && state[0] == '/') return std::string(state) + "/yard";
@@ -88,7 +89,7 @@ std::string Results::default_directory() {
   return {};
 }
 
-std::vector<Results::Entry> Results::parse(std::string_view text) {
+std::vector<ResultStore::Entry> ResultStore::parse(std::string_view text) {
   std::vector<Entry> entries;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -99,34 +100,34 @@ std::vector<Results::Entry> Results::parse(std::string_view text) {
   return entries;
 }
 
-std::string Results::text(const std::vector<Entry>& entries) {
+std::string ResultStore::text(const std::vector<Entry>& entries) {
   std::string to = kHead;
   for (const Entry& e : entries)
     to += fmt::format(
-        "{} {} {} {}\n", name_of(e.of), e.version, e.sha256,
-        e.verdict.passed ? std::string("passed") : "failed " + base::quote(e.verdict.detail));
+        "{} {} {} {}\n", name_of(e.check), e.version, e.sha256,
+        e.result.passed ? std::string("passed") : "failed " + base::quote(e.result.detail));
   return to;
 }
 
-Status Results::usable() const {
+Status ResultStore::usable() const {
   if (!directory_.starts_with('/'))
     return Status(Code::kNotFound,
                   directory_.empty()
-                      ? std::string("there is no place to remember it: neither XDG_STATE_HOME nor "
+                      ? std::string("there is no place to store it: neither XDG_STATE_HOME nor "
                                     "HOME names a directory")
-                      : fmt::format("{} is no absolute path", base::excerpt(directory_)));
+                      : fmt::format("{} is not an absolute path", base::excerpt(directory_)));
   Directories directories(false);
   const Refusal refusal = directories.check(directory_);
   if (refusal.refused())
     return Status(
         refusal.reason == PluginReason::kNotFound ? Code::kNotFound : Code::kInvalidArgument,
         refusal.reason == PluginReason::kNotFound
-            ? fmt::format("{} is not there", directory_)
-            : fmt::format("{} is not believed: {}", path(), refusal.detail));
+            ? fmt::format("{} does not exist", directory_)
+            : fmt::format("{} is not trusted: {}", path(), refusal.detail));
   return {};
 }
 
-Result<std::vector<Results::Entry>> Results::read() const {
+Result<std::vector<ResultStore::Entry>> ResultStore::read() const {
   YARD_RETURN_IF_ERROR(usable());
   const base::File file(::open(path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat info;
@@ -134,7 +135,7 @@ Result<std::vector<Results::Entry>> Results::read() const {
     return Status(errno == ENOENT ? Code::kNotFound : Code::kInvalidArgument,
                   fmt::format("{}: {}", path(), std::strerror(errno)));
   const auto wrong = [&](const std::string& what) {
-    return Status(Code::kInvalidArgument, fmt::format("{} is not believed: {}", path(), what));
+    return Status(Code::kInvalidArgument, fmt::format("{} is not trusted: {}", path(), what));
   };
   if (!S_ISREG(info.st_mode)) return wrong("it is not a regular file");
   if (const std::string who = who_else_can_write(info); !who.empty())
@@ -147,39 +148,40 @@ Result<std::vector<Results::Entry>> Results::read() const {
   return parse(bytes);
 }
 
-std::optional<Verdict> Results::find(Of of, std::string_view sha256, std::string* why) const {
+std::optional<CheckResult> ResultStore::find(Check check, std::string_view sha256,
+                                             std::string* why) const {
   const auto entries = read();
   if (!entries.ok()) {
     if (why != nullptr) *why = entries.status().message();
     return std::nullopt;
   }
   for (auto e = entries->rbegin(); e != entries->rend(); ++e)
-    if (e->of == of && e->sha256 == sha256 && e->version == YARD_VERSION) return e->verdict;
+    if (e->check == check && e->sha256 == sha256 && e->version == YARD_VERSION) return e->result;
   return std::nullopt;
 }
 
-Status Results::remember(Of of, std::string_view sha256, Verdict verdict) const {
+Status ResultStore::save(Check check, std::string_view sha256, CheckResult result) const {
   if (!base::is_sha256(sha256))
     return Status(Code::kInvalidArgument,
-                  fmt::format("{} is no SHA-256 digest", base::excerpt(sha256)));
+                  fmt::format("{} is not a SHA-256 digest", base::excerpt(sha256)));
   if (directory_.starts_with('/')) {
-    // Whoever makes it is its owner, and nobody else needs to read it.
+    // Readable by this user only.
     const std::filesystem::path at(directory_);
     std::error_code error;
     std::filesystem::create_directories(at.parent_path(), error);
     ::mkdir(at.c_str(), 0700);
   }
   YARD_RETURN_IF_ERROR(usable());
-  const Hold hold(directory_);
+  const DirectoryLock lock(directory_);
   auto known = read();
   if (!known.ok() && known.status().code() != Code::kNotFound) return std::move(known).status();
   std::vector<Entry> entries = known.ok() ? *std::move(known) : std::vector<Entry>();
   std::erase_if(entries, [&](const Entry& e) {
-    return e.of == of && e.sha256 == sha256 && e.version == YARD_VERSION;
+    return e.check == check && e.sha256 == sha256 && e.version == YARD_VERSION;
   });
-  if (verdict.detail.size() > kLongestDetail) verdict.detail.resize(kLongestDetail);
-  if (verdict.passed) verdict.detail.clear();
-  entries.push_back({of, YARD_VERSION, std::string(sha256), std::move(verdict)});
+  if (result.detail.size() > kLongestDetail) result.detail.resize(kLongestDetail);
+  if (result.passed) result.detail.clear();
+  entries.push_back({check, YARD_VERSION, std::string(sha256), std::move(result)});
   if (entries.size() > kMost) entries.erase(entries.begin(), entries.end() - kMost);
   return base::write_file(path(), text(entries), 0600);
 }

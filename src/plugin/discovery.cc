@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking for plugins: places, what is in them, and what of that could be loaded.
+// Loader: finding plugins, and which of them could be loaded.
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -9,8 +9,8 @@
 #include "base/digest.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "plugin/installed.h"
 #include "plugin/loader.h"
+#include "plugin/search.h"
 
 namespace yard::plugin {
 namespace {
@@ -20,13 +20,13 @@ bool exists(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0;
 }
 
-// Also a link that leads nowhere: whoever made it meant something by it.
+// Also true for a dangling link, which is an error to report.
 bool has_entry(const std::string& path) {
   struct stat info;
   return ::lstat(path.c_str(), &info) == 0;
 }
 
-// The file of a plugin that is called by its name only.
+// The file of a plugin given by name; empty if there is none.
 std::string file_of(const std::string& name, const std::vector<std::string>& directories) {
   for (const std::string& d : directories)
     for (const std::string& file : {d + "/" + name + ".so", d + "/lib" + name + ".so"})
@@ -34,9 +34,8 @@ std::string file_of(const std::string& name, const std::vector<std::string>& dir
   return {};
 }
 
-// An entry that is no file with a manifest.
-Record refused_entry(const RefusedPath& entry) {
-  Record r;
+PluginRecord refused_entry(const RefusedPath& entry) {
+  PluginRecord r;
   r.path = entry.path;
   r.refuse(entry.refusal);
   return r;
@@ -44,7 +43,7 @@ Record refused_entry(const RefusedPath& entry) {
 
 }  // namespace
 
-Refusal Loader::Locks::allows(const Record& r) const {
+Refusal Loader::Locks::allows(const PluginRecord& r) const {
   if (problem.refused()) return problem;
   if (!present) return {};
   return file.allows(r.manifest.name, r.manifest.version, r.sha256);
@@ -78,7 +77,7 @@ Loader::Locks Loader::read_locks(const std::vector<std::string>& directories) co
   return locks;
 }
 
-void Loader::lock_by(LoaderState& state, const std::string& directory) {
+void Loader::add_lock_directory(LoaderState& state, const std::string& directory) {
   Edit edit(*this, state);
   if (std::count(edit->lock_directories.begin(), edit->lock_directories.end(), directory) == 0)
     edit->lock_directories.push_back(directory);
@@ -109,42 +108,41 @@ std::vector<std::string> Loader::entries(const LoaderState& state,
   return to;
 }
 
-Record Loader::record_of(const std::string& path, bool given, LoaderState& state,
-                         Directories& directories) const {
-  const Record* old = state.catalogue.find_path(path);
+PluginRecord Loader::record_of(const std::string& path, bool given, LoaderState& state,
+                               Directories& directories) const {
+  const PluginRecord* old = state.index.find_path(path);
   if (old != nullptr) {
     struct stat info;
-    const bool same = ::stat(path.c_str(), &info) == 0 &&
-                      old->id == FileId{info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
-                                        info.st_mtim.tv_nsec};
+    const bool same = ::stat(path.c_str(), &info) == 0 && old->id == FileId(info);
     if (old->in_process()) return *old;
     if (same && old->state() != PluginState::kRefused) {
-      Record r = *old;
-      if (given) r.said = PluginState::kFound;
+      PluginRecord r = *old;
+      if (given) r.last_state = PluginState::kFound;
       return r;
     }
   }
-  Candidate c = look_at(path, directories, settings_.allow_writable, process_);
-  Record r;
+  PluginFile c = open_plugin_file(path, directories, settings_.allow_writable, process_);
+  PluginRecord r;
   r.path = path, r.id = c.id, r.manifest = std::move(c.manifest);
-  // Calls may still use what was taken out when it was refused.
+  // Calls may still use the library, although the plugin was refused.
   if (old != nullptr && old->id == c.id)
-    r.lease = old->lease, r.library = old->library, r.fate = old->fate;
+    r.keep_alive = old->keep_alive, r.library = old->library,
+    r.library_status = old->library_status;
   if (c.refusal.refused()) r.refuse(std::move(c.refusal));
   return r;
 }
 
-void Loader::look_again(LoaderState& state, const std::vector<std::string>& given) {
+void Loader::search_again(LoaderState& state, const std::vector<std::string>& given) {
   std::vector<RefusedPath> refused;
   Directories directories(settings_.allow_writable);
   Found found = search(entries(state, refused), directories);
   for (RefusedPath& r : refused) found.refused.push_back(std::move(r));
 
-  Catalogue next;
-  std::vector<Record>& records = next.records();
+  PluginIndex next;
+  std::vector<PluginRecord>& records = next.records();
   std::set<std::string> paths;
   std::set<std::pair<dev_t, ino_t>> files;
-  const auto add = [&](Record r) {
+  const auto add = [&](PluginRecord r) {
     if (!paths.insert(r.path).second) return;
     if (r.id.inode != 0 && !files.insert({r.id.device, r.id.inode}).second) return;
     records.push_back(std::move(r));
@@ -152,16 +150,15 @@ void Loader::look_again(LoaderState& state, const std::vector<std::string>& give
   for (const std::string& file : found.files)
     add(record_of(file, std::count(given.begin(), given.end(), file) != 0, state, directories));
   for (const RefusedPath& r : found.refused) add(refused_entry(r));
-  // What is in the process, or was asked for by its path, stays known.
-  for (const Record& r : state.catalogue.records())
+  // Plugins in the process, and those requested by path, stay known.
+  for (const PluginRecord& r : state.index.records())
     if (r.in_process() || r.by_path || r.state() == PluginState::kPinned) add(r);
 
-  Locks locks;
-  for (const std::string& d : found.directories) lock_by(state, d);
-  locks = read_locks(state.lock_directories);
-  for (Record& r : records) {
+  for (const std::string& d : found.directories) add_lock_directory(state, d);
+  const Locks locks = read_locks(state.lock_directories);
+  for (PluginRecord& r : records) {
     if (r.state() != PluginState::kFound) continue;
-    const Record* other = next.holder(r);
+    const PluginRecord* other = next.precedent(r);
     r.sha256.clear();
     if (other != nullptr)
       r.refuse({PluginReason::kDuplicateName,
@@ -172,28 +169,30 @@ void Loader::look_again(LoaderState& state, const std::vector<std::string>& give
     else if (Refusal locked = locks.allows(r); locked.refused())
       r.refuse(std::move(locked));
   }
-  for (const Record& r : records)
+  for (const PluginRecord& r : records)
     if (r.state() == PluginState::kRefused)
       base::log(LogLevel::kWarn, "plugin", std::string(to_status(r.path, r.refusal).message()));
   Edit edit(*this, state);
-  edit->catalogue = std::move(next);
+  edit->index = std::move(next);
 }
 
 Status Loader::discover(const std::vector<std::string>& given) {
   YARD_RETURN_IF_ERROR(would_deadlock());
-  LoaderState& b = state();
-  const Turn turn(*this, b);
+  return exclusive([&](LoaderState& s) { return discover(s, given); });
+}
+
+Status Loader::discover(LoaderState& s, const std::vector<std::string>& given) {
   {
-    Edit edit(*this, b);
+    Edit edit(*this, s);
     edit->searched = edit->searching = true;
     std::vector<std::string> places = given;
     for (const std::string& p : edit->places)
       if (std::count(given.begin(), given.end(), p) == 0) places.push_back(p);
     edit->places = std::move(places);
   }
-  look_again(b, given);
+  search_again(s, given);
   std::vector<std::string> wanted, wanted_hooks, wanted_groups;
-  for (const Record& r : b.catalogue.records()) {
+  for (const PluginRecord& r : s.index.records()) {
     if (r.state() != PluginState::kFound) continue;
     for (const std::string& op : r.manifest.ops)
       if (services_.in_use(op)) wanted.push_back(op);
@@ -202,44 +201,43 @@ Status Loader::discover(const std::vector<std::string>& given) {
     for (const std::string& group : r.manifest.groups)
       if (services_.group_in_use && services_.group_in_use(group)) wanted_groups.push_back(group);
   }
-  Edit(*this, b)->searching = false;
-  load_for(b, PluginOffer::kOp, wanted);
-  load_for(b, PluginOffer::kHook, wanted_hooks);
-  load_for(b, PluginOffer::kGroup, wanted_groups);
+  Edit(*this, s)->searching = false;
+  load_for(s, PluginOffer::kOp, wanted);
+  load_for(s, PluginOffer::kHook, wanted_hooks);
+  load_for(s, PluginOffer::kGroup, wanted_groups);
   Status problem;
   for (const std::string& path : given) {
-    const Record* r = b.catalogue.find_path(path);
+    const PluginRecord* r = s.index.find_path(path);
     if (r == nullptr || r->state() != PluginState::kRefused) continue;
-    Status s = to_status(path, r->refusal);
+    Status refused = to_status(path, r->refusal);
     if (problem.ok())
-      problem = std::move(s);
+      problem = std::move(refused);
     else
-      problem.note(std::string(s.message()));
+      problem.note(std::string(refused.message()));
   }
-  // What cannot be used is not looked for again and again.
-  Edit edit(*this, b);
+  // Relative paths can never be used, and are not searched again.
+  Edit edit(*this, s);
   std::erase_if(edit->places, [&](const std::string& p) {
-    const Record* r = edit->catalogue.find_path(p);
+    const PluginRecord* r = edit->index.find_path(p);
     return r != nullptr && r->refusal.reason == PluginReason::kRelativePath;
   });
   return problem;
 }
 
 void Loader::set_environment(FromEnvironment environment) {
-  LoaderState& b = state();
-  {
-    const Turn turn(*this, b);
-    if (b.searched && b.environment == environment) return;
-    Edit edit(*this, b);
+  const bool changed = exclusive([&](LoaderState& s) {
+    if (s.searched && s.environment == environment) return false;
+    Edit edit(*this, s);
     edit->environment = std::move(environment);
-  }
-  discover({}).ignore();
+    return true;
+  });
+  if (changed) discover({}).ignore();
 }
 
-Record Loader::inspected(const std::string& path) const {
+PluginRecord Loader::inspected(const std::string& path) const {
   Directories directories(settings_.allow_writable);
-  Candidate c = look_at(path, directories, settings_.allow_writable, process_);
-  Record r;
+  PluginFile c = open_plugin_file(path, directories, settings_.allow_writable, process_);
+  PluginRecord r;
   r.path = path, r.manifest = std::move(c.manifest);
   if (c.file)
     if (auto digest = base::sha256(c.file); digest.ok()) r.sha256 = *digest;
@@ -250,18 +248,18 @@ Record Loader::inspected(const std::string& path) const {
 PluginInfo Loader::inspect(const std::string& path) { return with_results(inspected(path).info()); }
 
 PluginInfo Loader::would_load(const std::string& path) {
-  Record r = inspected(path);
+  PluginRecord r = inspected(path);
   if (r.state() != PluginState::kRefused) {
     std::vector<std::string> directories;
     PluginProbe mode;
     {
-      LoaderState& b = state();
-      const std::lock_guard lock(b.data);
-      directories = b.lock_directories, mode = probe_mode(b);
+      LoaderState& s = state();
+      const std::lock_guard lock(s.data);
+      directories = s.lock_directories, mode = probe_mode(s);
     }
     directories.push_back(path.substr(0, std::max<size_t>(path.rfind('/'), 1)));
     Refusal refusal = read_locks(directories).allows(r);
-    if (!refusal.refused()) refusal = known_against(mode, r);
+    if (!refusal.refused()) refusal = check_stored_results(mode, r);
     if (refusal.refused()) r.refuse(std::move(refusal));
   }
   return with_results(r.info());

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loader: checks before a library is opened in this process. It may have to be verified, and to survive a probe in a
+// separate process.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/digest.h"
+#include "base/log.h"
+#include "plugin/loader.h"
+#include "plugin/probe.h"
+
+namespace yard::plugin {
+
+std::vector<std::string> Loader::dependencies_of(const PluginIndex& index,
+                                                 const PluginRecord& record) {
+  std::vector<std::string> to;
+  for (const PluginRecord& r : index.records())
+    if (r.path != record.path && r.manifest.name != record.manifest.name &&
+        (r.state() == PluginState::kFound || r.state() == PluginState::kLoaded) &&
+        std::any_of(record.manifest.ops.begin(), record.manifest.ops.end(),
+                    [&](const std::string& op) { return r.serves(PluginOffer::kOp, op); }))
+      to.push_back(r.path);
+  return to;
+}
+
+void Loader::run_and_store_probe(const PluginRecord& record, const base::File& file,
+                                 std::vector<std::string> others, ProbeReport& report) const {
+  run_probe({file, std::move(others),
+             services_.device_features ? services_.device_features() : std::vector<std::string>(),
+             settings_},
+            report);
+  // Only the behaviour of the plugin is stored; what it lacks on this machine may be available later.
+  if (!report.passed() && report.reason != PluginReason::kProbeFailed) return;
+  const Status s =
+      results_.save(ResultStore::Check::kProbe, record.sha256, {report.passed(), report.detail});
+  if (!s.ok() && base::log_enabled("plugin", LogLevel::kInfo))
+    base::log(LogLevel::kInfo, "plugin",
+              fmt::format("The probe result of {} is not stored: {}", record.path, s.message()));
+}
+
+Refusal Loader::check_verified(const PluginRecord& r) const {
+  std::string why;
+  const auto known = results_.find(ResultStore::Check::kVerify, r.sha256, &why);
+  if (known && known->passed) return {};
+  return {PluginReason::kNotVerified, fmt::format("`yard verify {}` {} it with digest {}{}", r.path,
+                                                  known ? "failed on" : "has not passed", r.sha256,
+                                                  why.empty() ? "" : fmt::format("; {}", why))};
+}
+
+void Loader::enforce_rules() noexcept {
+  // Again if rules have changed meanwhile: their thread found the lock taken.
+  while (rules_pending_.load()) {
+    if (inside() || services_.choosing()) return;
+    LoaderState& s = state();
+    const LoadingLock lock(s, std::try_to_lock);
+    if (!lock.owns_lock()) return;
+    if (rules_pending_.exchange(false)) unload_unverified(s);
+  }
+}
+
+void Loader::unload_unverified(LoaderState& s) {
+  std::vector<PluginRecord> out;
+  for (const PluginRecord& r : s.index.records())
+    if (r.state() == PluginState::kLoaded)
+      if (Refusal why = check_verified(r); why.refused())
+        out.emplace_back(r).refusal = std::move(why);
+  // Plugins that others depend on can be unloaded after those.
+  for (bool any = true; any;) {
+    any = false;
+    for (auto r = out.begin(); r != out.end();) {
+      if (!unpublish(*r).ok()) {
+        ++r;
+        continue;
+      }
+      base::log(LogLevel::kWarn, "plugin",
+                fmt::format("{}; it is unloaded", to_status(r->path, r->refusal).message()));
+      r->last_state = PluginState::kRefused;
+      store(s, std::move(*r));
+      r = out.erase(r);
+      any = true;
+    }
+  }
+  for (const PluginRecord& r : out)
+    base::log(LogLevel::kError, "plugin",
+              fmt::format("Plugin '{}' is not verified and stays loaded: {}; {}", r.manifest.name,
+                          unpublish(r).message(), r.refusal.detail));
+}
+
+Refusal Loader::check_stored_results(PluginProbe mode, const PluginRecord& r) const {
+  if (settings_.require_verified || verified_in_rules_.load(std::memory_order_relaxed))
+    YARD_RETURN_IF_REFUSED(check_verified(r));
+  if (mode != PluginProbe::kChanged) return {};
+  const auto known = results_.find(ResultStore::Check::kProbe, r.sha256);
+  if (!known || known->passed) return {};
+  return {PluginReason::kProbeFailed,
+          fmt::format("when it was probed before, it {}; `yard plugin probe {}` probes it again",
+                      known->detail, r.path)};
+}
+
+Refusal Loader::admit(LoaderState& state, const PluginRecord& r, const base::File& file) const {
+  const PluginProbe mode = probe_mode(state);
+  YARD_RETURN_IF_REFUSED(check_stored_results(mode, r));
+  if (mode == PluginProbe::kNever) return {};
+  if (mode == PluginProbe::kChanged && results_.find(ResultStore::Check::kProbe, r.sha256))
+    return {};
+  ProbeReport report;
+  run_and_store_probe(r, file, dependencies_of(state.index, r), report);
+  if (report.reason == PluginReason::kProbeFailed)
+    return {report.reason, fmt::format("in a separate process it {}", report.detail)};
+  return {report.reason, report.detail};
+}
+
+ProbeReport Loader::probe(const std::string& path) {
+  ProbeReport report;
+  Directories directories(settings_.allow_writable);
+  const PluginFile c = open_plugin_file(path, directories, settings_.allow_writable, process_);
+  PluginRecord r;
+  r.path = path, r.manifest = c.manifest, r.id = c.id;
+  Refusal refusal = c.refusal;
+  if (c.file) {
+    auto digest = base::sha256(c.file);
+    if (digest.ok())
+      r.sha256 = *digest;
+    else if (!refusal.refused())
+      refusal = {PluginReason::kUnreadable, std::string(digest.status().message())};
+  }
+  if (refusal.refused()) {
+    r.refuse(refusal);
+    report.reason = refusal.reason, report.detail = refusal.detail;
+  } else {
+    std::vector<std::string> others;
+    {
+      LoaderState& s = state();
+      const std::lock_guard lock(s.data);
+      others = dependencies_of(s.index, r);
+    }
+    run_and_store_probe(r, c.file, std::move(others), report);
+  }
+  report.info = with_results(r.info());
+  return report;
+}
+
+Status Loader::save_verified(std::string_view sha256, bool passed) {
+  return results_.save(ResultStore::Check::kVerify, sha256, {passed, ""});
+}
+
+PluginInfo Loader::with_results(PluginInfo info) const {
+  if (info.sha256.empty()) return info;
+  if (const auto known = results_.find(ResultStore::Check::kProbe, info.sha256))
+    info.probed = known->passed;
+  const auto verified = results_.find(ResultStore::Check::kVerify, info.sha256);
+  info.verified = verified && verified->passed;
+  return info;
+}
+
+const void* Loader::keep_of(std::string_view name) {
+  LoaderState& s = state();
+  const std::lock_guard lock(s.data);
+  const PluginRecord* r = s.index.find(name);
+  if (r == nullptr || r->state() != PluginState::kLoaded) return nullptr;
+  return r->keep_alive.lock().get();
+}
+
+}  // namespace yard::plugin

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/result_store.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <yard/version.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+namespace yard::plugin {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using Check = ResultStore::Check;
+
+std::string digest(int i) { return fmt::format("{:064x}", i); }
+
+class ResultStoreTest : public ::testing::Test {
+ protected:
+  ResultStoreTest() {
+    std::string name = (fs::temp_directory_path() / "yard_results_XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~ResultStoreTest() override { fs::remove_all(folder_); }
+  std::string content() const {
+    std::ifstream in(results().path(), std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  ResultStore results() const { return ResultStore(folder_ + "/state/yard"); }
+  std::string why() const {
+    std::string to;
+    EXPECT_FALSE(results().find(Check::kProbe, digest(1), &to));
+    return to;
+  }
+  std::string folder_;
+};
+
+TEST_F(ResultStoreTest, TheLastResultCounts) {
+  const ResultStore r = results();
+  EXPECT_FALSE(r.find(Check::kProbe, digest(1)));
+  ASSERT_TRUE(r.save(Check::kProbe, digest(1), {false, "died of \"SIGSEGV\"\nin its query"}).ok());
+  ASSERT_TRUE(r.save(Check::kVerify, digest(1), {true, ""}).ok());
+  EXPECT_EQ(r.find(Check::kProbe, digest(1)),
+            (CheckResult{false, "died of \"SIGSEGV\"\nin its query"}));
+  EXPECT_EQ(r.find(Check::kVerify, digest(1)), (CheckResult{true, ""}));
+  EXPECT_FALSE(r.find(Check::kProbe, digest(2)));
+  ASSERT_TRUE(r.save(Check::kProbe, digest(1), {true, ""}).ok());
+  EXPECT_EQ(r.find(Check::kProbe, digest(1)), (CheckResult{true, ""}));
+  EXPECT_EQ(ResultStore::parse(content()).size(), 2u);
+}
+
+TEST_F(ResultStoreTest, AnotherVersionOfTheLibraryFindsNothing) {
+  fs::create_directories(folder_ + "/state/yard");
+  std::ofstream(results().path()) << "probe 0.0.0 " << digest(1) << " passed\n";
+  EXPECT_FALSE(results().find(Check::kProbe, digest(1)));
+  std::ofstream(results().path()) << "probe " YARD_VERSION " " << digest(1) << " passed\n";
+  EXPECT_TRUE(results().find(Check::kProbe, digest(1)));
+}
+
+TEST_F(ResultStoreTest, ItsSizeIsBounded) {
+  std::vector<ResultStore::Entry> entries;
+  for (int i = 0; i < 1500; ++i)
+    entries.push_back({Check::kProbe, YARD_VERSION, digest(i), {false, std::string(400, '\x01')}});
+  fs::create_directories(folder_ + "/state/yard");
+  entries.erase(entries.begin(), entries.end() - ResultStore::kMost);
+  std::ofstream(results().path()) << ResultStore::text(entries);
+  ASSERT_TRUE(results().save(Check::kProbe, digest(5000), {false, std::string(9999, 'x')}).ok());
+  EXPECT_EQ(ResultStore::parse(content()).size(), ResultStore::kMost);
+  EXPECT_FALSE(results().find(Check::kProbe, digest(500))) << "the oldest";
+  EXPECT_TRUE(results().find(Check::kProbe, digest(501)));
+  EXPECT_EQ(results().find(Check::kProbe, digest(5000))->detail.size(),
+            ResultStore::kLongestDetail);
+}
+
+TEST_F(ResultStoreTest, FilesThatOthersCanWriteAreNotTrusted) {
+  ASSERT_TRUE(results().save(Check::kProbe, digest(1), {true, ""}).ok());
+  ASSERT_EQ(::chmod(results().path().c_str(), 0666), 0);
+  EXPECT_THAT(why(), HasSubstr("can be written by everybody"));
+  EXPECT_FALSE(results().save(Check::kProbe, digest(1), {true, ""}).ok());
+  ASSERT_EQ(::chmod(results().path().c_str(), 0600), 0);
+  EXPECT_TRUE(results().find(Check::kProbe, digest(1)));
+  ASSERT_EQ(::chmod((folder_ + "/state").c_str(), 0777), 0);
+  EXPECT_THAT(why(), HasSubstr("can be written by everybody"));
+}
+
+TEST_F(ResultStoreTest, OtherKindsOfFilesAreNotTrusted) {
+  fs::create_directories(folder_ + "/state/yard");
+  EXPECT_THAT(why(), HasSubstr("No such file"));
+  fs::create_directory(results().path());
+  EXPECT_THAT(why(), HasSubstr("not a regular file"));
+  fs::remove(results().path());
+  std::ofstream(results().path()) << std::string(ResultStore::kLargest + 1, 'x');
+  EXPECT_THAT(why(), HasSubstr("too large"));
+}
+
+TEST_F(ResultStoreTest, WithoutADirectoryNothingIsStored) {
+  const ResultStore nowhere{""};
+  EXPECT_FALSE(nowhere.find(Check::kProbe, digest(1)));
+  EXPECT_THAT(std::string(nowhere.save(Check::kProbe, digest(1), {true, ""}).message()),
+              HasSubstr("XDG_STATE_HOME"));
+  EXPECT_FALSE(ResultStore("relative").save(Check::kProbe, digest(1), {true, ""}).ok());
+  std::ofstream(folder_ + "/file") << "x";
+  EXPECT_FALSE(ResultStore(folder_ + "/file/yard").save(Check::kProbe, digest(1), {true, ""}).ok());
+  EXPECT_THAT(std::string(results().save(Check::kProbe, "abc", {true, ""}).message()),
+              HasSubstr("not a SHA-256"));
+}
+
+TEST_F(ResultStoreTest, TheDirectoryComesFromTheEnvironment) {
+  const char* home = std::getenv("HOME");
+  const std::string before = home != nullptr ? home : "";
+  ::setenv("XDG_STATE_HOME", "/x/state", 1);
+  EXPECT_EQ(ResultStore::default_directory(), "/x/state/yard");
+  ::setenv("XDG_STATE_HOME", "relative", 1);
+  ::setenv("HOME", "/x", 1);
+  EXPECT_EQ(ResultStore::default_directory(), "/x/.local/state/yard");
+  ::unsetenv("XDG_STATE_HOME"), ::unsetenv("HOME");
+  EXPECT_EQ(ResultStore::default_directory(), "");
+  if (home != nullptr) ::setenv("HOME", before.c_str(), 1);
+}
+
+TEST_F(ResultStoreTest, ManyWritersLoseNothing) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([this, t] {
+      for (int i = 0; i < 3; ++i)
+        results().save(Check::kProbe, digest(100 * t + i), {true, ""}).or_throw();
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(ResultStore::parse(content()).size(), 12u);
+}
+
+TEST(ResultStore, InvalidLinesAreSkipped) {
+  const std::string good = "probe 1.0 " + digest(1) + " passed\n";
+  for (const std::string& bad : std::vector<std::string>{
+           "probe", "probe 1.0 abc passed", "probe 1.0 " + digest(2) + " maybe",
+           "probe 1.0 " + digest(2) + " failed", "probe 1.0 " + digest(2) + " failed \"x",
+           "probe 1.0 " + digest(2) + " passed more", "watch 1.0 " + digest(2) + " passed",
+           "probe 1/0 " + digest(2) + " passed", std::string("\0\xff", 2)})
+    EXPECT_EQ(ResultStore::parse(bad + "\n" + good).size(), 1u) << bad;
+}
+
+RC_GTEST_PROP(ResultsProperty, WhatIsWrittenReadsBack, (const std::string& detail, bool verify)) {
+  const std::vector<ResultStore::Entry> entries = {
+      {verify ? Check::kVerify : Check::kProbe, "1.2.3", digest(7), {false, detail}}};
+  RC_ASSERT(ResultStore::parse(ResultStore::text(entries)) == entries);
+}
+
+}  // namespace
+}  // namespace yard::plugin
