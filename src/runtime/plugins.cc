@@ -38,7 +38,7 @@ PluginInfo Plugins::inspect(std::string_view path) const {
 ProbeReport Plugins::probe(std::string_view path) const {
   return loader_->probe(std::string(path));
 }
-Status Plugins::save_verified(std::string_view sha256, bool passed) const {
+Status Plugins::remember_verified(std::string_view sha256, bool passed) const {
   return loader_->save_verified(sha256, passed);
 }
 

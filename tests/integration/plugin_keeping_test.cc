@@ -219,7 +219,7 @@ class OnlyVerified : public ::testing::Test {
     runtime_->set_config(c).or_throw();
   }
   void verified(const char* name) {
-    runtime_->plugins().save_verified(info_of(*runtime_, name).sha256).or_throw();
+    runtime_->plugins().remember_verified(info_of(*runtime_, name).sha256).or_throw();
   }
 
   Folder folder_, state_;

@@ -306,8 +306,8 @@ TEST_F(Probe, OnlyVerifiedPluginsLoadWhereThatIsRequired) {
   EXPECT_EQ(info_of(runtime, "answer").reason, Reason::kNotVerified);
   EXPECT_THAT(info_of(runtime, "answer").detail, HasSubstr("`yard verify " + path + "`"));
   const std::string digest = runtime.plugins().inspect(path).sha256;
-  EXPECT_FALSE(runtime.plugins().save_verified("x").ok());
-  ASSERT_TRUE(runtime.plugins().save_verified(digest).ok());
+  EXPECT_FALSE(runtime.plugins().remember_verified("x").ok());
+  ASSERT_TRUE(runtime.plugins().remember_verified(digest).ok());
   EXPECT_TRUE(runtime.plugins().inspect(path).verified);
   EXPECT_TRUE(runtime.plugins().load("answer").ok());
   EXPECT_EQ(ask(runtime), 1);
@@ -318,7 +318,7 @@ TEST_F(Probe, OnlyVerifiedPluginsLoadWhereThatIsRequired) {
   EXPECT_EQ(info_of(later, path).reason, Reason::kNotVerified);
   // And a failure takes it back.
   folder_.put("answer");
-  ASSERT_TRUE(later.plugins().save_verified(digest, false).ok());
+  ASSERT_TRUE(later.plugins().remember_verified(digest, false).ok());
   EXPECT_FALSE(later.plugins().load(path).ok());
   EXPECT_THAT(info_of(later, path).detail, HasSubstr("failed on"));
 }
@@ -328,7 +328,7 @@ TEST_F(Probe, AResultsFileThatOthersCanWriteIsIgnored) {
   RuntimeSettings settings = alone();
   settings.plugins.require_verified = true, settings.plugins.state_directory = state_.path();
   Runtime runtime(settings);
-  ASSERT_TRUE(runtime.plugins().save_verified(runtime.plugins().inspect(path).sha256).ok());
+  ASSERT_TRUE(runtime.plugins().remember_verified(runtime.plugins().inspect(path).sha256).ok());
   ASSERT_EQ(::chmod(state_.path().c_str(), 0777), 0);
   EXPECT_FALSE(runtime.plugins().load(path).ok());
   EXPECT_EQ(info_of(runtime, path).reason, Reason::kNotVerified);

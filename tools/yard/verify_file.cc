@@ -97,7 +97,7 @@ int in_child(Ward& ward, const std::function<int(Ward&)>& work) {
 
 void remember(const std::string& file, const Ward& ward) {
   const Runtime runtime(looks_for_nothing());
-  const Status s = runtime.plugins().save_verified(ward.sha256(), ward.verified());
+  const Status s = runtime.plugins().remember_verified(ward.sha256(), ward.verified());
   if (!s.ok())
     fmt::print(stderr, "yard: {}: the result cannot be recorded: {}\n", file, s.message());
 }
