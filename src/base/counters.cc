@@ -30,14 +30,14 @@ struct CounterTable {
 
 std::atomic<CounterTable*> g_counters{nullptr};
 
-void on_thread_exit(void* value);
+void end_thread_counters(void* value);
 
 CounterTable& table() {
   CounterTable* b = g_counters.load(std::memory_order_acquire);
   if (b == nullptr) {
     auto* made = new CounterTable;
     if (g_counters.compare_exchange_strong(b, made, std::memory_order_acq_rel)) {
-      base::set_thread_exit_hook(kCountersLocal, on_thread_exit);
+      base::set_thread_exit_hook(kCountersLocal, end_thread_counters);
       return *made;
     }
     delete made;
@@ -45,7 +45,7 @@ CounterTable& table() {
   return *b;
 }
 
-void on_thread_exit(void* value) {
+void end_thread_counters(void* value) {
   auto* mine = static_cast<ThreadCounters*>(value);
   CounterTable& b = table();
   {
@@ -100,7 +100,7 @@ void abandon_counters() noexcept {
   auto* made = new CounterTable;
   made->next_id = old->next_id;
   g_counters.store(made, std::memory_order_release);
-  base::set_thread_exit_hook(kCountersLocal, on_thread_exit);
+  base::set_thread_exit_hook(kCountersLocal, end_thread_counters);
   if (detail::t_thread != nullptr) {
     base::this_thread().locals[kCountersLocal] = nullptr;
     detail::t_thread->counters = nullptr;
