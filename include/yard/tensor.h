@@ -262,7 +262,7 @@ class alignas(16) TensorView {
       if (rank + i >= 4) rest_is_compact &= is_next;
       step *= static_cast<uint64_t>(dims_[i]);
     }
-    const bool exact = t_.data != nullptr && t_.byte_offset == 0 && dtype != DType::invalid &&
+    const bool exact = t_.data != nullptr && t_.byte_offset == 0 && t_.dtype.bits != 0 &&
                        rank <= 4 && rest_is_compact;
     int64_t first[4] = {};
     for (int32_t i = 0; i < 4 && i < 2 * rank; ++i) first[i] = dims_[i];

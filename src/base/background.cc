@@ -14,9 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork.h"
 #include "base/log.h"
-#include "base/per_process.h"
-#include "base/this_process.h"
 
 namespace yard::base {
 namespace {

@@ -12,7 +12,7 @@
 #include <memory>
 #include <mutex>
 
-#include "base/owned_per_process.h"
+#include "base/fork.h"
 
 namespace yard::base {
 

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "base/first_use.h"
+#include "base/fork.h"
 
 namespace yard::base {
 namespace {

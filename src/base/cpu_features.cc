@@ -14,7 +14,7 @@
 #include <unistd.h>
 #endif
 
-#include "base/lazy.h"
+#include "base/fork.h"
 
 namespace yard::base {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <memory>
 
-#include "base/lazy.h"
+#include "base/fork.h"
 
 namespace yard::base {
 namespace {

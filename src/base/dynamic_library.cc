@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "base/elf_note.h"
-#include "base/per_process.h"
+#include "base/fork.h"
 
 namespace yard::base {
 

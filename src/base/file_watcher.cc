@@ -20,8 +20,8 @@
 #include <system_error>
 
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/log.h"
-#include "base/this_process.h"
 
 namespace yard::base {
 namespace {

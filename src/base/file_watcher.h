@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/background.h"
-#include "base/owned_per_process.h"
+#include "base/fork.h"
 
 namespace yard::base {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/lazy.h"
+#include "base/fork.h"
 
 #include <gtest/gtest.h>
 #include <yard/detail/sanitizers.h>

@@ -18,7 +18,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "base/per_process.h"
+#include "base/fork.h"
 #include "base/text.h"
 #include "base/utc_time.h"
 

@@ -17,7 +17,7 @@
 #include <mutex>
 #include <vector>
 
-#include "base/this_process.h"
+#include "base/fork.h"
 #include "base/thread_record.h"
 
 namespace yard::base {

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <new>
 
-#include "base/lazy.h"
+#include "base/fork.h"
 #include "base/reclaimer.h"
 
 namespace yard::detail {

@@ -2,61 +2,25 @@
 // Cores, and what happens to them in a forked child.
 #include "dispatch/core.h"
 
-#include <pthread.h>
 #include <yard/bound.h>
 
 #include "base/counters.h"
-#include "base/first_use.h"
+#include "base/fork.h"
 #include "base/reclaimer.h"
 #include "dispatch/memo.h"
 
 namespace yard::dispatch {
 namespace {
 
-// The cores of the process. Lock-free, so that a fork at any moment finds the list whole; nodes are used again, never
-// freed.
-struct CoreNode {
-  std::atomic<detail::Core*> core{nullptr};
-  CoreNode* next = nullptr;
-};
-std::atomic<CoreNode*> g_cores{nullptr};
-
-void add_core(detail::Core* core) {
-  for (CoreNode* n = g_cores.load(std::memory_order_acquire); n != nullptr; n = n->next) {
-    detail::Core* expected = nullptr;
-    if (n->core.compare_exchange_strong(expected, core, std::memory_order_acq_rel)) return;
-  }
-  auto* n = new CoreNode;
-  n->core.store(core, std::memory_order_relaxed);
-  n->next = g_cores.load(std::memory_order_relaxed);
-  while (!g_cores.compare_exchange_weak(n->next, n, std::memory_order_release)) {
-  }
-}
-
-void remove_core(detail::Core* core) {
-  for (CoreNode* n = g_cores.load(std::memory_order_acquire); n != nullptr; n = n->next)
-    if (n->core.load(std::memory_order_relaxed) == core)
-      n->core.store(nullptr, std::memory_order_release);
-}
+constinit base::ForkSafeList<detail::Core> g_cores;
 
 // The forking thread is the only one.
-void in_child() {
-  base::abandon_other_threads();
-  base::abandon_reclaimer();
-  base::abandon_counters();
+void restart_cores() {
   forget_memos();
-  base::expect_first_use();
-  for (CoreNode* n = g_cores.load(std::memory_order_acquire); n != nullptr; n = n->next)
-    if (detail::Core* core = n->core.load(std::memory_order_acquire)) core->restart_in_child();
+  g_cores.for_each([](detail::Core& core) { core.restart_in_child(); });
 }
 
 }  // namespace
-
-void watch_forks() {
-  static constinit std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, in_child); });
-}
-
 }  // namespace yard::dispatch
 
 namespace yard::detail {
@@ -79,11 +43,11 @@ Core::Core(const yard_host_t* h, size_t plans_per_op, bool reads_environment)
       sites(*this),
       planner(*this, plans_per_op),
       published(*this, reads_environment) {
-  dispatch::watch_forks();
-  dispatch::add_core(this);
+  base::at_fork_in_child(dispatch::restart_cores);
+  dispatch::g_cores.add(this);
 }
 
-Core::~Core() { dispatch::remove_core(this); }
+Core::~Core() { dispatch::g_cores.remove(this); }
 
 void Core::set_services(CoreServices* services) noexcept {
   services_.store(services != nullptr ? services : &g_no_services, std::memory_order_release);

@@ -27,7 +27,7 @@ class Core {
   };
   std::atomic<CoreServices*> services_;
   mutable exec::States states_;  // of plain calls
-  dispatch::ReplacedInChild<Instances> instances_;
+  base::ReplacedInChild<Instances> instances_;
 
  public:
   // `reads_environment`: see PublishedState.

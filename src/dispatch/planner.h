@@ -15,7 +15,7 @@
 #include <optional>
 #include <vector>
 
-#include "dispatch/fork.h"
+#include "base/fork.h"
 #include "dispatch/overlay.h"
 #include "dispatch/snapshot.h"
 
@@ -92,7 +92,7 @@ class Planner {
 
   Core& core_;
   const size_t plans_per_op_;
-  dispatch::ReplacedInChild<Root> root_;
+  base::ReplacedInChild<Root> root_;
 };
 
 // Logs which kernel a class of calls will use from now on, once per kernel: the log counts repetitions.

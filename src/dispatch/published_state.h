@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "base/fork.h"
 #include "base/reclaimer.h"
-#include "dispatch/fork.h"
 #include "dispatch/snapshot.h"
 #include "registry/changes.h"
 
@@ -143,7 +143,7 @@ class PublishedState {
   const bool reads_environment_;
   uint64_t generation_ = 0;  // of the last snapshot; under write
   ByIndex<MemoVersion> versions_;
-  dispatch::ReplacedInChild<Root> root_;
+  base::ReplacedInChild<Root> root_;
 };
 
 struct TicketState {

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "base/per_process.h"
+#include "base/fork.h"
 #include "base/text.h"
 #include "base/thread_record.h"
 

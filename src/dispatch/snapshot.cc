@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/editing.h"
+#include "base/fork.h"
 
 namespace yard::dispatch {
 namespace {

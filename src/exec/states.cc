@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "base/editing.h"
+#include "base/fork.h"
 #include "base/text.h"
 #include "exec/executor.h"
 #include "op/bind.h"

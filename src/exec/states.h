@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "base/this_process.h"
+#include "base/fork.h"
 #include "op/program.h"
 #include "registry/changes.h"
 #include "registry/records.h"

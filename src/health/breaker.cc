@@ -5,9 +5,8 @@
 
 #include <mutex>
 
-#include "base/owned_per_process.h"
+#include "base/fork.h"
 #include "base/text.h"
-#include "base/this_process.h"
 #include "health/machine.h"
 #include "health/probe_slots.h"
 

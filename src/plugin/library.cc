@@ -8,8 +8,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/fork.h"
 #include "base/log.h"
-#include "base/per_process.h"
 #include "registry/descriptors.h"
 
 namespace yard::plugin {

@@ -19,8 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/editing.h"
-#include "base/this_process.h"
+#include "base/fork.h"
 #include "plugin/lock_file.h"
 #include "plugin/plugin_index.h"
 #include "plugin/result_store.h"

@@ -123,9 +123,9 @@ TEST(Manifest, FeaturesAreQueriedFromTheHost) {
   Manifest m = read(kText);
   EXPECT_FALSE(check_manifest(m, process).refused());
   m.features = {"cuda:sm_100"};
-  EXPECT_THAT(check_manifest(m, process).detail, HasSubstr("nobody has stated"));
+  EXPECT_THAT(check_manifest(m, process).detail, HasSubstr("has not been stated"));
   m.features = {"avx1024"};
-  EXPECT_THAT(check_manifest(m, process).detail, HasSubstr("no feature"));
+  EXPECT_THAT(check_manifest(m, process).detail, HasSubstr("not a feature"));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <optional>
 #include <tuple>
 
-#include "base/lazy.h"
+#include "base/fork.h"
 #include "base/text.h"
 #include "base/yaml.h"
 #include "policy/rule_compiler.h"

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <set>
 
-#include "base/per_process.h"
+#include "base/fork.h"
 #include "base/text.h"
 
 namespace yard::policy {

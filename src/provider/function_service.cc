@@ -2,12 +2,12 @@
 #include "provider/function_service.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <mutex>
 #include <set>
 
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
@@ -65,8 +65,7 @@ FunctionService::FunctionService(detail::Core& core, plugin::Loader& loader,
     : core_(core), loader_(loader), apply_(std::move(apply)), checked_(kCheckedByDefault) {}
 
 void FunctionService::serve() {
-  static constinit std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, withdraw_in_child); });
+  base::at_fork_in_child(withdraw_in_child);
   g_serving.store(this, std::memory_order_release);
   serves_.store(true, std::memory_order_release);
 }

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/owned_per_process.h"
+#include "base/fork.h"
 #include "provider/eligibility.h"
 #include "provider/hook_chains.h"
 #include "registry/declarations.h"

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/owned_per_process.h"
+#include "base/fork.h"
 
 namespace yard::provider {
 

@@ -11,9 +11,7 @@
 #include <optional>
 
 #include "base/background.h"
-#include "base/first_use.h"
-#include "base/owned_per_process.h"
-#include "base/this_process.h"
+#include "base/fork.h"
 #include "dispatch/core.h"
 #include "health/machine.h"
 #include "runtime/callbacks.h"

@@ -19,9 +19,8 @@
 
 #include "base/background.h"
 #include "base/file.h"
+#include "base/fork.h"
 #include "base/log.h"
-#include "base/per_process.h"
-#include "base/this_process.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
 #include "op/call.h"

@@ -10,10 +10,8 @@
 #include <mutex>
 
 #include "base/background.h"
-#include "base/editing.h"
 #include "base/file_watcher.h"
-#include "base/first_use.h"
-#include "base/owned_per_process.h"
+#include "base/fork.h"
 #include "dispatch/core.h"
 #include "plugin/loader.h"
 #include "runtime/callbacks.h"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/owned_per_process.h"
+#include "base/fork.h"
 #include "dispatch/core.h"
 #include "plugin/loader.h"
 #include "policy/file_rules.h"

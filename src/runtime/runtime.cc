@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "base/lazy.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "dispatch/call.h"

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/this_process.h"
+#include "base/fork.h"
 #include "dispatch/scope.h"
 
 #if defined(YARD_HAVE_TBB)

@@ -21,8 +21,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork.h"
 #include "base/testing_fork.h"
-#include "dispatch/fork.h"
 
 namespace yard::runtime {
 namespace {
@@ -197,7 +197,7 @@ TEST_P(Loops, WorkInAChildOfFork) {
 
 // A piece that forks: the child has none of the helpers, and is told that their pieces are missing.
 TEST(NewThreads, AChildBornInAPieceIsToldThatOthersAreMissing) {
-  dispatch::watch_forks();  // as every runtime does
+  base::watch_forks();  // as every runtime does
   const pid_t parent = ::getpid();
   const auto caller = std::this_thread::get_id();
   pid_t child = -1;

@@ -23,8 +23,8 @@
 
 #include "base/background.h"
 #include "base/counters.h"
+#include "base/fork.h"
 #include "base/log.h"
-#include "base/owned_per_process.h"
 #include "registry/changes.h"
 #include "registry/inspector.h"
 #include "select/candidate_set.h"

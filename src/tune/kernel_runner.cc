@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tune/kernel_runner.h"
 
-#include "base/lazy.h"
+#include "base/fork.h"
 #include "exec/executor.h"
 #include "op/bind.h"
 #include "select/explain.h"

@@ -256,7 +256,7 @@ class Diff(Files):
         old = self.file("old.yaml", EMPTY)
         new = self.file("new.yaml", 'version: "1.0"\npolicy: {prefer: reference}\n')
         out, _ = self.yard("config", "diff", old, new)
-        self.assertRegex(out, r"and \d+ more like these: --json has all")
+        self.assertRegex(out, r"and \d+ more like these: use --json for all")
         self.assertGreaterEqual(len({m["op"] for m in self.json("config", "diff", old, new)["moved"]}), 7)
 
     def test_given_calls(self):

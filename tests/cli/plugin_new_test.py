@@ -62,7 +62,7 @@ class PluginNew(Yard):
         for name in ("Acme", "1st", "a-b", "a.b", "a/b", "ä", "", "../up", "a b"):
             self.assertIn("cannot be the name of a plugin", self.wrong("plugin", "new", name), name)
         self.assertIn("a build has a target of that name", self.wrong("plugin", "new", "test"))
-        self.assertIn("there is a backend 'reference' already", self.wrong("plugin", "new", "reference"))
+        self.assertIn("a backend 'reference' already exists", self.wrong("plugin", "new", "reference"))
         self.assertIn("expected at most 64", self.wrong("plugin", "new", "a" * 65))
         self.assertEqual(os.listdir(), [])
 

@@ -44,7 +44,7 @@ const Bad kBad[] = {
     {"no_symbol", Reason::kNoQuery, "yard_plugin_query"},
     {"query_null", Reason::kQueryDeclined, "NULL"},
     {"query_throws", Reason::kQueryThrew, "not today"},
-    {"query_throws_int", Reason::kQueryThrew, "no std::exception"},
+    {"query_throws_int", Reason::kQueryThrew, "not a std::exception"},
     {"query_misaligned", Reason::kBadDescriptor, "aligned"},
     {"query_descriptor_abi", Reason::kBadDescriptor, "ABI 7"},
     {"query_no_name", Reason::kBadDescriptor, "name of a plugin is missing"},

@@ -49,7 +49,7 @@ TEST_F(PluginRules, ConditionsAreCheckedWhenThePluginIsOpened) {
       ElementsAre(AllOf(HasSubstr("rules.yaml:4:19: error: dispatch_rules[0].conditions.nn_gte"),
                         HasSubstr("did you mean 'n_gte'?")),
                   AllOf(HasSubstr("rules.yaml:4:30: error: dispatch_rules[0].conditions.n_gte"),
-                        HasSubstr("found abc")));
+                        HasSubstr("got abc")));
   EXPECT_THAT(errors(), both);
   EXPECT_THAT(logged, both);
 }

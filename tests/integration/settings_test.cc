@@ -43,7 +43,7 @@ TEST(FileSettings, ProbeRunsBeforeLoading) {
   ASSERT_TRUE(p.runtime->set_config(settings("{plugins: {probe: always}}")).ok());
   const Status s = p.runtime->plugins().load(p.folder.put("behave_query_crash"));
   EXPECT_FALSE(s.ok());
-  EXPECT_THAT(s.to_string(), HasSubstr("in a process of its own"));
+  EXPECT_THAT(s.to_string(), HasSubstr("in a separate process"));
 }
 
 TEST(FileSettings, RecordWritesCallsUntilTheFileChanges) {

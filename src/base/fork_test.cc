@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a forked child gets of something whose lock a thread of its parent held.
-#include "base/owned_per_process.h"
+#include "base/fork.h"
 
 #include <gtest/gtest.h>
 
 #include <mutex>
 
-#include "base/editing.h"
 #include "base/testing_fork.h"
 
 namespace yard::base {

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything the library needs to survive fork().
+//
+// In a forked child only the forking thread exists. A lock may be held for ever by a thread that is gone, and what that
+// thread was changing may be half done. The rules:
+//
+// - State with a lock lives in a PerProcess (of the process), an OwnedPerProcess (of an object) or, where the child needs it
+//   at once, in a ReplacedInChild. The child gets its own,
+//   with a fresh lock; the parent's is left behind, never touched and never freed. An OwnedPerProcess inherits the parent's
+//   data if no thread was changing it at the fork.
+// - Whoever changes what a child may inherit while readers also take the lock uses an EditMutex and locks `for_changes`.
+// - What is made once uses Lazy: a child would wait for ever for a function's static that was being made.
+// - What the child must reset at once, before any code runs in it, is a function registered with at_fork_in_child().
+// - Threads are not started at the fork but at the child's first call: FirstUse.
+//
+// A child that was made without the handlers of fork() (a raw clone) is recognised by this_process().
+#pragma once
+
+#include <unistd.h>
+#include <yard/detail/guard.h>
+#include <yard/detail/sanitizers.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace yard::base {
+
+// How many forks lie between this process and the one in which the library was loaded.
+uint64_t forks() noexcept;
+
+// Identifies this process by its number and its forks: in a PID namespace a child may have its parent's number, and a child
+// that was made without the handlers of fork has its parent's count of forks. Never 0.
+inline uint32_t this_process() noexcept {
+  constexpr int kPidBits = 22;  // the kernel's limit
+  return static_cast<uint32_t>(forks() << kPidBits) ^ static_cast<uint32_t>(::getpid());
+}
+
+// Makes forked children usable: their thread records, reclaimer and counters restart. Once per process; takes no lock at
+// the fork. Every runtime does this.
+void watch_forks();
+// The same, and has `reset` called in every forked child, on its only thread, after those of earlier registrations. It must
+// take no lock that another thread may have held. Registering a function again has no effect.
+void at_fork_in_child(void (*reset)());
+
+// Pointers that a forked child finds whole at any moment: nodes are used again and never freed. No lock.
+template <class T>
+class ForkSafeList {
+ public:
+  constexpr ForkSafeList() noexcept = default;
+  void add(T* item) {
+    for (Node* n = head_.load(std::memory_order_acquire); n != nullptr; n = n->next) {
+      T* expected = nullptr;
+      if (n->item.compare_exchange_strong(expected, item, std::memory_order_acq_rel)) return;
+    }
+    auto* n = new Node{item, head_.load(std::memory_order_relaxed)};
+    while (!head_.compare_exchange_weak(n->next, n, std::memory_order_release)) {
+    }
+  }
+  void remove(const T* item) noexcept {
+    for (Node* n = head_.load(std::memory_order_acquire); n != nullptr; n = n->next)
+      if (n->item.load(std::memory_order_relaxed) == item)
+        n->item.store(nullptr, std::memory_order_release);
+  }
+  template <class F>
+  void for_each(const F& f) const {
+    for (Node* n = head_.load(std::memory_order_acquire); n != nullptr; n = n->next)
+      if (T* item = n->item.load(std::memory_order_acquire)) f(*item);
+  }
+
+ private:
+  struct Node {
+    std::atomic<T*> item;
+    Node* next;
+  };
+  std::atomic<Node*> head_{nullptr};
+};
+
+// A T for each process, never freed; made by its default constructor.
+template <class T>
+class PerProcess {
+ public:
+  constexpr PerProcess() noexcept = default;
+  PerProcess(const PerProcess&) = delete;
+  PerProcess& operator=(const PerProcess&) = delete;
+
+  T& get() {
+    const uint32_t here = this_process();
+    Node* n = node_.load(std::memory_order_acquire);
+    while (n == nullptr || n->process != here) {
+      auto* made = new Node{here, {}};
+      if (node_.compare_exchange_strong(n, made, std::memory_order_acq_rel)) return made->value;
+      delete made;
+    }
+    return n->value;
+  }
+
+ private:
+  struct Node {
+    uint32_t process;
+    T value;
+  };
+  std::atomic<Node*> node_{nullptr};
+};
+
+// The same for a member of an object, freed with it. T has a mutex `lock` and `inherit(T& parents)`, which is called in the
+// child when no thread was changing the parent's; otherwise the child starts empty.
+template <class T>
+class OwnedPerProcess {
+ public:
+  OwnedPerProcess() : node_(new Node{this_process(), {}}), claim_(this_process()) {}
+  ~OwnedPerProcess() {
+    Node* n = node_.load(std::memory_order_acquire);
+    if (n->process == this_process()) delete n;
+  }
+  OwnedPerProcess(const OwnedPerProcess&) = delete;
+  OwnedPerProcess& operator=(const OwnedPerProcess&) = delete;
+
+  T& get() {
+    const uint32_t here = this_process();
+    Node* n = node_.load(std::memory_order_acquire);
+    while (n->process != here) {
+      uint32_t seen = claim_.load(std::memory_order_acquire);
+      // One thread of the child makes it: a try_lock must fail only for a lock held at the fork.
+      if (seen != here && claim_.compare_exchange_strong(seen, here)) {
+        auto* made = new Node{here, {}};
+        if (n->value.lock.try_lock()) {
+          made->value.inherit(n->value);
+          n->value.lock.unlock();
+        } else if constexpr (requires { n->value.lock.being_edited(); }) {
+          if (!n->value.lock.being_edited()) made->value.inherit(n->value);
+        }
+        node_.store(made, std::memory_order_release);
+        return made->value;
+      }
+      std::this_thread::yield();
+      n = node_.load(std::memory_order_acquire);
+    }
+    return n->value;
+  }
+
+ private:
+  struct Node {
+    uint32_t process;
+    T value;
+  };
+  std::atomic<Node*> node_;
+  std::atomic<uint32_t> claim_;
+};
+
+// A T with locks in it that the child replaces in a function registered with at_fork_in_child(). The parent's is left as it
+// is and never freed there.
+template <class T>
+class ReplacedInChild {
+ public:
+  ReplacedInChild() : now_(new T) {}
+  ~ReplacedInChild() { delete now_.load(std::memory_order_acquire); }
+  ReplacedInChild(const ReplacedInChild&) = delete;
+  ReplacedInChild& operator=(const ReplacedInChild&) = delete;
+
+  T& get() const noexcept { return *now_.load(std::memory_order_acquire); }
+  void replace(T* fresh = new T) noexcept { now_.store(fresh, std::memory_order_release); }
+
+ private:
+  std::atomic<T*> now_;
+};
+
+// Orders two writes for a forked child: it never sees what was written after this without what was written before.
+inline void in_this_order() noexcept {
+#if !defined(YARD_UNDER_TSAN)  // which supports no fences, and no fork
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
+// While this lives, `flag` tells a forked child that something is half changed.
+class Editing {
+ public:
+  explicit Editing(std::atomic<bool>& flag) noexcept : flag_(flag) {
+    flag_.store(true, std::memory_order_relaxed);
+    in_this_order();
+  }
+  ~Editing() { flag_.store(false, std::memory_order_release); }
+  Editing(const Editing&) = delete;
+  Editing& operator=(const Editing&) = delete;
+
+ private:
+  std::atomic<bool>& flag_;
+};
+
+// A mutex that tells readers from writers, for a forked child: what a reader had locked is whole. Writers lock
+// `for_changes`.
+class EditMutex {
+ public:
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+  bool try_lock() { return mutex_.try_lock(); }
+  bool being_edited() const noexcept { return editing_.load(std::memory_order_relaxed); }
+
+  class ForChanges {
+   public:
+    explicit ForChanges(EditMutex& of) noexcept : of_(of) {}
+    void lock() {
+      of_.mutex_.lock();
+      of_.now_.emplace(of_.editing_);
+    }
+    void unlock() {
+      of_.now_.reset();
+      of_.mutex_.unlock();
+    }
+
+   private:
+    EditMutex& of_;
+  };
+  ForChanges for_changes{*this};
+
+ private:
+  std::mutex mutex_;
+  std::atomic<bool> editing_{false};
+  std::optional<Editing> now_;  // under the mutex
+};
+
+// Made at its first use by one thread while others wait, and never freed. std::call_once restarts in a forked child, as
+// glibc's pthread_once does.
+template <class T>
+class Lazy {
+ public:
+  constexpr explicit Lazy(T* (*make)()) noexcept : make_(make) {}
+  Lazy(const Lazy&) = delete;
+  Lazy& operator=(const Lazy&) = delete;
+
+  T& get() {
+    if (T* made = made_.load(detail::kFollow)) [[likely]]
+      return *made;
+    std::call_once(once_, [this] { made_.store(make_(), std::memory_order_release); });
+    return *made_.load(std::memory_order_acquire);
+  }
+
+ private:
+  T* (*const make_)();
+  std::atomic<T*> made_{nullptr};
+  std::once_flag once_;
+};
+
+// Calls `then` once in each forked child, at its first use of the library, inside that call and holding no lock of a
+// runtime: threads of the parent that the child needs, too, start there. Not at the fork: a child that only execs shall
+// have no thread. What `then` throws is logged.
+class FirstUse {
+ public:
+  explicit FirstUse(std::function<void()> then);
+  // `then` is not running and will not be called when this returns.
+  ~FirstUse();
+  FirstUse(const FirstUse&) = delete;
+  FirstUse& operator=(const FirstUse&) = delete;
+
+ private:
+  friend void first_use() noexcept;
+  const std::function<void()> then_;
+};
+// The library is used. Quick where there is nothing to do.
+void first_use() noexcept;
+
+}  // namespace yard::base
