@@ -242,8 +242,12 @@ TEST_F(Probe, ProcessesStartedByTheLibraryEndWithTheProbe) {
   for (int left = 100; left > 0; --left) {
     bool alive = false;
     for (const auto& entry : fs::directory_iterator("/proc")) {
-      const std::string maps = read_file(entry.path().string() + "/maps");
-      alive |= maps.find(folder_.path()) != maps.npos;
+      try {
+        const std::string maps = read_file(entry.path().string() + "/maps");
+        alive |= maps.find(folder_.path()) != maps.npos;
+      } catch (const std::exception&) {
+        // The process ended while it was read.
+      }
     }
     if (!alive) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
