@@ -146,7 +146,7 @@ Status PublishedState::edit(const F& change) {
 Result<Ticket> PublishedState::apply(const std::vector<registry::Step>& steps) {
   auto ticket = std::make_shared<TicketState>();
   bool inherited = false;
-  YARD_RETURN_IF_ERROR(edit([&](const Snapshot& old, Next& next) -> Status {
+  Status edited = edit([&](const Snapshot& old, Next& next) -> Status {
     auto applied = registry::apply(*old.state, steps);
     if (!applied.ok()) return std::move(applied).status();
     YARD_RETURN_IF_ERROR(core_.services().check_change(*old.state, *applied->state));
@@ -155,7 +155,8 @@ Result<Ticket> PublishedState::apply(const std::vector<registry::Step>& steps) {
     next.state = applied->state;
     next.ops = std::move(applied->ops);
     return {};
-  }));
+  });
+  if (!edited.ok()) return edited;
   if (inherited) ticket->calls_ended = base::when_calls_end();
   return Ticket(std::move(ticket));
 }
