@@ -70,7 +70,7 @@ yard_tensor_t& WithFacts::more_room() {
   const exec::Request asked = request(e, core, facts.args(), args, flags, nullptr);
   exec::Outcome outcome;
   Status s = exec::execute_after_failure(thread, plan, asked, code, message, outcome);
-  note_outcome(core, e, plan, asked, outcome);
+  note_outcome(core, e, asked, outcome);
   return s.release();
 }
 
@@ -159,8 +159,7 @@ template <dispatch::FormKind kKind>
 
 void fill_route(Route& route, const Core& core, const exec::Plan& plan) noexcept {
   route.plan = &plan;
-  route.typed =
-      plan.direct.load(std::memory_order_relaxed) ? plan.attempts[0].kernel->d.typed : nullptr;
+  route.typed = plan.is_direct() ? plan.attempts[0].kernel->d.typed : nullptr;
   route.host = core.host, route.self = plan.self, route.counter = plan.counter;
 }
 

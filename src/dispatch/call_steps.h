@@ -101,7 +101,7 @@ template <bool kBound = false>
                                                    const yard_value_t* args, uint32_t count,
                                                    uint32_t flags,
                                                    ThreadHead::Value* calls = nullptr) {
-  if (!plan.direct.load(std::memory_order_relaxed)) [[unlikely]]
+  if (!plan.is_direct()) [[unlikely]]
     return run_plan(thread, e, core, plan, args, kBound ? bound_flags(e, args) : flags);
   char* const error = thread.message();
   const int32_t code = run_direct(error, core, plan, args, count, flags);

@@ -85,7 +85,7 @@ class PublishedState {
   // for the life of the core.
   MemoVersion& version(uint32_t index) const { return versions_[index]; }
   // The same for calls in scopes and with options, of all ops: their entries live in the snapshot.
-  MemoVersion overlays_version;
+  mutable MemoVersion overlays_version;
 
   // The current snapshot, held by reference.
   std::shared_ptr<const Snapshot> snapshot() const;

@@ -180,10 +180,8 @@ class SlowCall {
       o_->result->select_ns = selecting_.lap();
     }
     if (traced()) return trace(e, plan);
-    // While health suspects the kernel, successes are reported, too; the plan may be newer than the suspicion.
-    if (plan.direct.load(std::memory_order_relaxed) && rollout_ == nullptr &&
-        thread_.commit == nullptr && (o_ == nullptr || !o_->deadline) &&
-        plan.attempts[0].stats->suspects.load(std::memory_order_relaxed) == 0) [[likely]]
+    if (plan.is_direct() && rollout_ == nullptr && thread_.commit == nullptr &&
+        (o_ == nullptr || !o_->deadline)) [[likely]]
       return execute_direct(e, plan);
     // A call in rollout has been seen before it was sent there.
     if (e.candidates().settings().watch.observer != nullptr && rollout_ == nullptr)
@@ -215,7 +213,7 @@ class SlowCall {
     const exec::Request asked = request(e, core_, args_, given_, flags_, o_);
     exec::Outcome outcome;
     Status s = exec::execute_after_failure(thread_, plan, asked, code, error, outcome);
-    note_outcome(core_, e, plan, asked, outcome);
+    note_outcome(core_, e, asked, outcome);
     return s;
   }
 

@@ -59,22 +59,11 @@ class Probes final : public exec::AdmissionCheck {
   health::ProbeSlots* entered_[exec::Plan::kMaxAttempts] = {};
 };
 
-bool counts_against(ErrorClass c) noexcept {
-  return c == ErrorClass::kTransient || c == ErrorClass::kFault || c == ErrorClass::kDeviceLost ||
-         c == ErrorClass::kFatal;
-}
-
-void set_direct(const Entry& entry, const exec::Plan& plan, bool direct) noexcept {
-  if (!plan.simple || plan.direct.load() == direct) return;
-  plan.direct.store(direct);
-  entry.forget_memos();
-}
-
 // What one call reports to the health board.
 //
 // `KernelStats::suspects` keeps successes off the board, whose lock calls that succeed must not take. It is a filter of
 // 64 bits, one for each hash (kind_bit) of a kind of call: device, dtypes, sizes. Invariant: while the board counts a row
-// of faults of a kind, the kind's bit is set. So a success whose bit is clear ends no row and is not reported. A bit may
+// of faults of a kind, the kind's bit is set, and no plan of the kernel is direct. So a success whose bit is clear ends no row and is not reported. A bit may
 // be set without need, since kinds share bits: then the success is reported in vain, and the answer repairs the mask.
 class Report {
  public:
@@ -85,9 +74,10 @@ class Report {
     const health::Key k = key(f.attempt);
     const health::BoardUpdate update = core_.board.fault(k, f.error, f.message, now());
     moved_ |= update.changed;
-    if (update.watched) f.attempt->stats->suspects.fetch_or(kind_bit(k));
+    std::atomic<uint64_t>& suspects = f.attempt->stats->suspects;
+    if (update.watched) set(suspects, kind_bit(k));
     // The breaker has opened and counts probes only: the bit stays where another kind that fails shares it.
-    if (update.changed) f.attempt->stats->suspects.fetch_and(update.failing | ~kind_bit(k));
+    if (update.changed) keep(suspects, update.failing | ~kind_bit(k));
   }
   void succeeded(const exec::Attempt* a) {
     std::atomic<uint64_t>& suspects = a->stats->suspects;
@@ -96,17 +86,27 @@ class Report {
     const uint64_t bit = health::kind_bit(k.device, k.dtypes, k.sizes);
     if ((suspects.load() & bit) == 0) return;
     // Cleared before the board is asked: a fault that is reported meanwhile is in the answer, or sets the bit again.
-    uint64_t others = suspects.fetch_and(~bit) & ~bit;
+    uint64_t others = keep(suspects, ~bit);
     const health::BoardUpdate update = core_.board.success(key(a), now());
     moved_ |= update.changed;
-    if ((update.failing & bit) != 0)
-      suspects.fetch_or(bit);  // another kind with the same bit fails
+    if ((update.failing & bit) != 0) set(suspects, bit);  // another kind with the same bit fails
     // A manual reset has ended all rows. The exchange fails if a fault has set a bit since, which then stays.
-    if (update.failing == 0) suspects.compare_exchange_strong(others, 0);
+    if (update.failing == 0 && suspects.compare_exchange_strong(others, 0))
+      direct_changed_ |= others != 0;
   }
   bool moved() const noexcept { return moved_; }
+  // Whether plans of a kernel have become direct, or are no longer.
+  bool direct_changed() const noexcept { return direct_changed_; }
 
  private:
+  void set(std::atomic<uint64_t>& suspects, uint64_t bit) {
+    direct_changed_ |= suspects.fetch_or(bit) == 0;
+  }
+  uint64_t keep(std::atomic<uint64_t>& suspects, uint64_t mask) {
+    const uint64_t before = suspects.fetch_and(mask), now = before & mask;
+    direct_changed_ |= before != 0 && now == 0;
+    return now;
+  }
   const select::CallKind& kind() {
     if (!kind_)
       kind_ = select::call_kind(entry_.program(), select::health_dims(entry_.program()), r_.args);
@@ -123,7 +123,7 @@ class Report {
   const exec::Request& r_;
   std::optional<select::CallKind> kind_;
   std::optional<Clock::time_point> now_;
-  bool moved_ = false;
+  bool moved_ = false, direct_changed_ = false;
 };
 
 // Calls whose times are compared with each other: of one op, device, dtypes and size buckets.
@@ -147,21 +147,15 @@ uint64_t kind_of(const policy::Rollout& rollout, const Entry& entry, const yard_
 
 }  // namespace
 
-void note_outcome(const Core& core, const Entry& entry, const exec::Plan& plan,
-                  const exec::Request& request, const exec::Outcome& outcome) {
+void note_outcome(const Core& core, const Entry& entry, const exec::Request& request,
+                  const exec::Outcome& outcome) {
   Report report(core, entry, request);
-  for (const exec::Failure& f : outcome.failures) {
-    report.failed(f);
-    if (f.attempt == &plan.attempts[0] && counts_against(f.error)) set_direct(entry, plan, false);
-  }
+  for (const exec::Failure& f : outcome.failures) report.failed(f);
   if (outcome.served != nullptr) report.succeeded(outcome.served);
-  if (outcome.served == &plan.attempts[0]) {
-    const std::atomic<uint64_t>& suspects = outcome.served->stats->suspects;
-    if (suspects.load() == 0) {
-      set_direct(entry, plan, true);
-      // A call of another thread may have failed in between and found the plan not direct yet.
-      if (suspects.load() != 0) set_direct(entry, plan, false);
-    }
+  // Memos call the kernels of direct plans, in all entries of the op.
+  if (report.direct_changed()) {
+    core.published.version(entry.candidates().op_record().op->index).invalidate();
+    core.published.overlays_version.invalidate();
   }
   if (report.moved() || core.board.has_events()) core.health_changed();
 }
@@ -171,7 +165,7 @@ Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& en
   Probes probes(entry, plan, request);
   Status s = exec::execute(thread, plan, request, outcome);
   const bool decided = probes.leave(outcome);
-  note_outcome(core, entry, plan, request, outcome);
+  note_outcome(core, entry, request, outcome);
   if (decided) core.health_changed();
   return s;
 }

@@ -20,8 +20,8 @@ inline Status run_watched(base::ThreadRecord& thread, const Core& core, const En
 
 // Reports the outcome of a call to health. A plan whose kernel has failed is not direct until a call of each kind that
 // failed has succeeded: so every success that ends a row of faults is seen, and others cost nothing.
-void note_outcome(const Core& core, const Entry& entry, const exec::Plan& plan,
-                  const exec::Request& request, const exec::Outcome& outcome);
+void note_outcome(const Core& core, const Entry& entry, const exec::Request& request,
+                  const exec::Outcome& outcome);
 
 // Reports a call that is about to run to the entry's observer, which must exist. `o` may be null.
 void observe(const Entry& e, const yard_value_t* args, uint32_t flags, const Options* o) noexcept;

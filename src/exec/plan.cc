@@ -27,7 +27,6 @@ Plan::Ptr Plan::make(uint64_t hash, std::span<const uint64_t> key,
   plan->self = first.d.self;
   plan->counter = attempts[0].stats->calls.id();
   plan->simple = first.d.workspace == nullptr && first.d.create == nullptr;
-  plan->direct.store(plan->simple, std::memory_order_relaxed);
   return plan;
 }
 

@@ -42,15 +42,18 @@ struct Plan {
   uint32_t counter = base::kNoCounter;
   uint16_t key_words = 0;
   uint8_t attempt_count = 0;
-  uint8_t tries = 0;  // the limit of attempts that one call may run
-  // The kernel can be called without workspace, state or observers. A plan whose kernel has failed is not
-  // direct until calls of that kind succeed.
-  mutable std::atomic<bool> direct{false};
-  bool simple = false;  // can be direct
+  uint8_t tries = 0;    // the limit of attempts that one call may run
+  bool simple = false;  // the first kernel can be called without workspace, state or observers
   // The number of handles that use it; a pinned plan is not evicted. Changed under the plan lock.
   mutable std::atomic<uint32_t> pins{0};
   Mode mode = Mode::kDynamic;  // of the selection
   Attempt attempts[kMaxAttempts] = {};
+
+  // Whether the first kernel can be called with nothing before and after it. Not while successes of some kinds of calls
+  // are to be reported to health.
+  bool is_direct() const noexcept {
+    return simple && attempts[0].stats->suspects.load(std::memory_order_relaxed) == 0;
+  }
 
   // The key follows the plan in memory.
   const uint64_t* key() const noexcept { return reinterpret_cast<const uint64_t*>(this + 1); }

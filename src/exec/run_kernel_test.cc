@@ -209,7 +209,7 @@ TEST(Plans, KeepTheirKeyAndStaySmall) {
   EXPECT_EQ(p->counter, stats.calls.id());
   EXPECT_EQ(p->attempt_count, 1);
   EXPECT_TRUE(p->simple);
-  EXPECT_TRUE(p->direct);
+  EXPECT_TRUE(p->is_direct());
   EXPECT_EQ(p->pins.load(), 0u);
   EXPECT_EQ(Plan::make(0, {}, one)->key_words, 0u);
 }
@@ -221,7 +221,7 @@ TEST(Plans, WithAWorkspaceAreNotSimpleAndHoldEightKernels) {
   const std::vector<Attempt> many(20, Attempt{s.kernel.get(), &stats});
   const Plan::Ptr p = Plan::make(0, {}, many);
   EXPECT_FALSE(p->simple);
-  EXPECT_FALSE(p->direct);
+  EXPECT_FALSE(p->is_direct());
   EXPECT_EQ(p->attempt_count, Plan::kMaxAttempts);
 }
 

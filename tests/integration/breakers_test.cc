@@ -56,6 +56,38 @@ TEST_F(HealthOf, ASuccessResetsConsecutiveFaultsForEveryKindOfCall) {
   EXPECT_FALSE(is_out());
 }
 
+// A success is reported whichever plan served it: one that was made since the faults, or that of a scope.
+TEST_F(HealthOf, ASuccessOfAnotherPlanResetsConsecutiveFaults) {
+  const Scope scope = Scope().label("tenant", "beta").strict(false);
+  const std::function<void()> between[] = {
+      [&] {
+        Policy other;
+        other.deny_vendors = {"acme"};
+        bare_.runtime.set_policy(other).or_throw();
+        EXPECT_TRUE(call().ok());
+        bare_.runtime.reset_policy().or_throw();
+      },
+      [&] {
+        const ScopedPolicy in(scope);
+        EXPECT_TRUE(call().ok());
+      },
+  };
+  for (const auto& success : between) {
+    bad_.set({.rate = 0});
+    success();  // its plan is there, and its form remembered
+    success();
+    success();
+    for (int round = 0; round < 4; ++round) {
+      bad_.set({.code = YARD_FAULT});
+      for (int i = 0; i < 4; ++i) EXPECT_TRUE(call().ok());
+      bad_.set({.rate = 0});
+      success();
+    }
+  }
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_FALSE(is_out());
+}
+
 // Calls of other sizes share the plan, and nothing else.
 TEST_F(HealthOf, ConsecutiveFaultsAreCountedPerKindOfCall) {
   const auto fails = [&] {
