@@ -135,6 +135,7 @@ class RecipeCompiler {
   }
 
   bool add_size(const Group& g, const op::IntegerTest& test) {
+    if (test.kind == op::IntegerTest::Kind::kMask) return false;
     constexpr uint64_t kSign = uint64_t{1} << 63;
     constexpr int64_t kMost = int64_t{1} << 62;  // sizes are below it, so v - a does not overflow
     const bool range = test.kind == op::IntegerTest::Kind::kRange;

@@ -33,7 +33,7 @@ struct IntegerTest {
   bool holds(int64_t v) const noexcept {
     if (kind == Kind::kRange) return a <= v && v <= b;
     if (kind == Kind::kMultiple) return v % a == 0;
-    return ((static_cast<uint64_t>(a) >> v) & 1) != 0;
+    return static_cast<uint64_t>(v) < 64 && ((static_cast<uint64_t>(a) >> v) & 1) != 0;
   }
   // Whether values pass from some number on, or up to some number.
   bool is_threshold() const noexcept {

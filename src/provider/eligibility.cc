@@ -93,7 +93,7 @@ Eligibility by_policy(const dispatch::Snapshot& s, const registry::Backend& b,
 }
 
 Eligibility on_device(const Situation& s, const registry::Backend& b, Device device,
-                      const registry::Hook* function) {
+                      const registry::Hook* function, bool any_device) {
   if (const registry::Probe& probe = b.probe(device, s.host); !probe.available) {
     std::string text = select::refusal(probe);
     if (text.empty()) text = fmt::format("it is not available on {}", to_string(device));
@@ -101,7 +101,7 @@ Eligibility on_device(const Situation& s, const registry::Backend& b, Device dev
   }
   const health::HealthSnapshot* health = s.snapshot.health.get();
   if (health == nullptr) return {};
-  if (health->is_lost(device))
+  if (!any_device && health->is_lost(device))
     return {YARD_REASON_UNHEALTHY, fmt::format("device {} is lost", to_string(device)), {}};
   if (function == nullptr) return {};
   const health::Key key = health_key(*function);

@@ -48,9 +48,9 @@ struct Eligibility {
 Eligibility by_policy(const dispatch::Snapshot& snapshot, const registry::Backend& backend,
                       const FunctionRule* rule = nullptr);
 // By the machine: available on the device, the device not lost, the breaker of `function` not open. May run the probe of
-// the backend.
+// the backend. `any_device`: the device stands for all of its type, which are not all lost.
 Eligibility on_device(const Situation& situation, const registry::Backend& backend, Device device,
-                      const registry::Hook* function = nullptr);
+                      const registry::Hook* function = nullptr, bool any_device = false);
 
 // The record of a backend. One that only provides hooks or functions may have none: it has no vendor and no probe, and
 // is enabled by default.

@@ -117,9 +117,10 @@ Status HookService::usable(std::string_view name, const std::optional<Device>& d
   const auto backend = backend_of(*s->state, name);
   Eligibility e = by_policy(*s, *backend);
   if (e.eligible()) {
+    // Without an index it is for every device of the type, of which the first is probed.
+    const bool any = !device || device->index < 0;
     const int32_t type = device ? device->type : backend->d.device_type;
-    e = on_device({*s, core_.host}, *backend,
-                  device && device->index >= 0 ? *device : Device{type, 0});
+    e = on_device({*s, core_.host}, *backend, any ? Device{type, 0} : *device, nullptr, any);
   }
   if (e.eligible()) return {};
   return Status(Code::kUnsupported,

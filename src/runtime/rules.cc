@@ -109,6 +109,9 @@ void RuleFollower::State::inherit(State& parents) {
   applied = parents.applied, wanted = parents.wanted, record = parents.record;
   recorder = parents.recorder;
   if (parents.switching) applied = nullptr, record.clear();  // the thread is not here: once more
+}
+
+void RuleFollower::Conditions::inherit(Conditions& parents) {
   checked = parents.checked, later_ops = parents.later_ops, problems = parents.problems;
 }
 
@@ -177,7 +180,7 @@ Status RuleFollower::record_to(const std::shared_ptr<Recorder>& mine, const std:
   return detail::set_observer(core_, made);
 }
 
-bool RuleFollower::has_later_op(State& s, const registry::State& registry) {
+bool RuleFollower::has_later_op(Conditions& s, const registry::State& registry) {
   bool found = false;
   for (const auto& [name, op_record] : registry.op_records) {
     const std::shared_ptr<const op::Program>& program = op_record->op->program;
@@ -193,7 +196,7 @@ bool RuleFollower::has_later_op(State& s, const registry::State& registry) {
 void RuleFollower::check_later_ops() {
   std::vector<ConfigProblem> news;
   {
-    State& s = state_.get();
+    Conditions& s = conditions_.get();
     const std::lock_guard lock(s.lock);
     const auto now = core_.snapshot();  // under the lock, as above
     if (s.checked != now->policy->file) {
@@ -216,7 +219,7 @@ void RuleFollower::check_later_ops() {
 }
 
 std::vector<ConfigProblem> RuleFollower::problems() {
-  State& s = state_.get();
+  Conditions& s = conditions_.get();
   const std::lock_guard lock(s.lock);
   return s.problems;
 }

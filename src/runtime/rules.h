@@ -51,18 +51,21 @@ class RuleFollower {
  private:
   struct State {
     std::mutex lock;
-    // Settings.
     std::shared_ptr<const policy::FileRules> applied;  // the rules whose settings were applied last
     std::string wanted;                                // the file that they want calls recorded to
     std::string record;                                // the one that was switched to last
     std::weak_ptr<Recorder> recorder;                  // made for it
     bool switching = false;                            // some thread makes `record` what is wanted
-    // Conditions.
+    void inherit(State& parents);
+  };
+  // Apart from the settings, since its lock is held while conditions are checked.
+  struct Conditions {
+    std::mutex lock;
     std::shared_ptr<const policy::FileRules> checked;  // the rules that the rest is about
     std::map<std::string, std::shared_ptr<const op::Program>>
         later_ops;  // checked after the file was read
     std::vector<ConfigProblem> problems;
-    void inherit(State& parents);
+    void inherit(Conditions& parents);
   };
   void apply_settings();
   void switch_recording();
@@ -70,12 +73,13 @@ class RuleFollower {
                    std::shared_ptr<Recorder>& made);
   void check_later_ops();
   // Under the lock: whether the rules concern an op that has not been checked.
-  static bool has_later_op(State& s, const registry::State& registry);
+  static bool has_later_op(Conditions& s, const registry::State& registry);
 
   detail::Core& core_;
   plugin::Loader& loader_;
   const std::function<void()> wake_;
   base::OwnedPerProcess<State> state_;
+  base::OwnedPerProcess<Conditions> conditions_;
 };
 
 }  // namespace yard::runtime

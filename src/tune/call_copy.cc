@@ -29,7 +29,8 @@ ParsedTensor parsed_tensor(const yard_tensor_t& t) {
   ParsedTensor to;
   to.dtype = spec.dtype, to.shape = spec.shape, to.align = spec.align;
   to.device = {t.device.type, t.device.index};
-  to.strides.assign(t.strides, t.strides + t.ndim);
+  const TensorView view(t);  // which has strides, also where `t` has none
+  to.strides.assign(view.strides().begin(), view.strides().end());
   return to;
 }
 

@@ -106,6 +106,23 @@ TEST_F(CanaryOf, CallersGetRightResultsAndTheBreakerOpens) {
   EXPECT_EQ(count("fault.copy").mismatches, 5u);
 }
 
+// Tensors without strides are compact.
+TEST_F(CanaryOf, TensorsWithoutStridesAreCopied) {
+  watch({{.op = "copy"}});
+  copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
+  float to[4] = {}, from[4] = {1, 2, 3, 4};
+  int64_t shape[] = {4};
+  yard_tensor_t out = TensorView(to, DType::f32, shape).c();
+  yard_tensor_t x = TensorView(from, DType::f32, shape).c();
+  out.shape = x.shape = shape, out.strides = x.strides = nullptr;
+  yard_value_t out_value{}, x_value{};
+  out_value.tag = x_value.tag = YARD_TAG_TENSOR;
+  out_value.u.tensor = &out, x_value.u.tensor = &x;
+  EXPECT_TRUE(runtime().call("copy", {{"out", Value(out_value)}, {"x", Value(x_value)}}).ok());
+  EXPECT_EQ(to[3], 4);
+  EXPECT_EQ(count("fault.copy").mismatches, 1u);
+}
+
 TEST_F(CanaryOf, CallsThatAreNotSampledAreNotRepaired) {
   watch({{.op = "add"}});
   copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
