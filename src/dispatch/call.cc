@@ -164,7 +164,8 @@ void fill_route(Route& route, const Core& core, const exec::Plan& plan) noexcept
 }
 
 Status::Rep* dispatch(Site* site, const yard_value_t* args, uint64_t hash) {
-  return hit<dispatch::FormKind::kTyped>(site, args, site->count, hash);
+  return hit<dispatch::FormKind::kTyped>(site, args, site->count.load(std::memory_order_relaxed),
+                                         hash);
 }
 
 const CallMemo* promote(CallMemos& memos, const CallMemo* memo) noexcept {
@@ -175,7 +176,8 @@ const CallMemo* promote(CallMemos& memos, const CallMemo* memo) noexcept {
 
 Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args) {
   return run_hit(base::this_thread(), *static_cast<const Entry*>(route.entry), *site->core,
-                 *static_cast<const exec::Plan*>(route.plan), args, site->count, route.flags);
+                 *static_cast<const exec::Plan*>(route.plan), args,
+                 site->count.load(std::memory_order_relaxed), route.flags);
 }
 
 Status::Rep* route_failed(Site* site, const void* entry, const void* plan, const yard_value_t* args,
@@ -200,11 +202,11 @@ Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count) {
 }
 
 Status::Rep* dispatch_packed(Site* site, const yard_value_t* args) {
-  return call_packed(site, args, site->count);
+  return call_packed(site, args, site->count.load(std::memory_order_relaxed));
 }
 
 Status::Rep* dispatch_with(Site* site, const yard_value_t* args, const Options& options) {
-  return call_slow(*site, args, site->count, &options).release();
+  return call_slow(*site, args, site->count.load(std::memory_order_relaxed), &options).release();
 }
 
 uint32_t call_flags(const Options& o) noexcept {
@@ -231,9 +233,10 @@ Result<Explanation> explain_site(Site* site, const yard_value_t* args, const Opt
   const Core& core = *site->core;
   const auto found = core.sites.find(site->name);
   if (!found.ok()) return found.status();
-  const WithFacts facts(args, site->count);
+  const WithFacts facts(args, site->count.load(std::memory_order_relaxed));
   const op::Program& program = *found->record->op->program;
-  YARD_RETURN_IF_ERROR(program.explain_mismatch(facts.args(), site->count));
+  YARD_RETURN_IF_ERROR(
+      program.explain_mismatch(facts.args(), site->count.load(std::memory_order_relaxed)));
   const op::Call call = scoped_call(program, facts.args(), o);
   return explain_call(core, *found->record, call, o, *found->snapshot);
 }

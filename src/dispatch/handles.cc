@@ -132,7 +132,7 @@ Status rebind(Bound& state) {
   }
   if (!look_up)
     if (Status s = rebind(state); !s) return s.release();
-  return call_packed(state.site, args, state.site->count);
+  return call_packed(state.site, args, state.site->count.load(std::memory_order_relaxed));
 }
 
 // Whether the arguments have the form the handle is bound to.
@@ -168,7 +168,7 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
   base::ThreadRecord& thread = base::this_thread();
   // A handle is bound under the policy of the process; a call inside a scope is a plain call.
   if (thread.scope != 0) [[unlikely]]
-    return call_packed(state.site, args, state.site->count);
+    return call_packed(state.site, args, state.site->count.load(std::memory_order_relaxed));
   {
     base::Guard guard(thread);
     const Route& route = *guard.protect(state.route);
@@ -180,7 +180,8 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
                       fmt::format("{}: a bound handle was called on tensors of another form",
                                   entry.name()))
             .release();
-      return run_hit<true>(thread, entry, core, plan, args, state.site->count, route.flags);
+      return run_hit<true>(thread, entry, core, plan, args,
+                           state.site->count.load(std::memory_order_relaxed), route.flags);
     }
   }
   return bound_slow(state, args);

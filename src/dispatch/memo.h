@@ -155,7 +155,7 @@ template <uint32_t kTensors>
                                                                   uint64_t& hash) noexcept {
   const detail::CallMemo* m = nullptr;
   bool hashed = false;
-  switch (site.leading) {
+  switch (site.leading.load(std::memory_order_relaxed)) {
     case 1: hashed = find_usual<1>(thread, site, args, count, hash, m); break;
     case 2: hashed = find_usual<2>(thread, site, args, count, hash, m); break;
     case 3: hashed = find_usual<3>(thread, site, args, count, hash, m); break;

@@ -24,9 +24,9 @@ class Core;
 struct Site {
   Core* core;
   uint64_t id;                   // unique in the process, never 0
-  std::atomic<uint32_t> index;   // of the op in snapshots; `count` and `leading` belong to it
-  std::atomic<uint32_t> count;   // arguments
-  std::atomic<uint8_t> leading;  // tensors, if they come first and none is optional; else 0
+  std::atomic<uint32_t> index;   // of the op in snapshots
+  std::atomic<uint32_t> count;   // of arguments; what calls through a typed site or a handle bring
+  std::atomic<uint8_t> leading;  // a hint: tensors, if they come first and none is optional; else 0
   bool typed;                    // the signature was checked: tags need no check
   std::string name, letters;
   Site* next = nullptr;
