@@ -51,7 +51,7 @@ struct SmallKeyHash {
   size_t operator()(const SmallKey& k) const noexcept;
 };
 using Entries = std::unordered_map<SmallKey, Slot, SmallKeyHash>;
-static_assert(sizeof(Entries::value_type) <= 80, "DESIGN: a breaker entry has 80 bytes");
+static_assert(sizeof(Entries::value_type) <= 80, "a breaker entry stays within 80 bytes");
 
 class BoardState {
  public:
