@@ -43,7 +43,7 @@ std::string show(const Outcome& o) {
 
 class Asker {
  public:
-  explicit Asker(World& world) : world_(world) {
+  explicit Asker(World& world) {
     Status why;
     site_ = world.runtime().core().sites.attach("op", detail::kPacked, &why);
     why.or_throw();
@@ -66,7 +66,6 @@ class Asker {
   }
 
  private:
-  World& world_;
   detail::Site* site_;
 };
 
