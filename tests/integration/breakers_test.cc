@@ -88,6 +88,37 @@ TEST_F(HealthOf, ASuccessOfAnotherPlanResetsConsecutiveFaults) {
   EXPECT_FALSE(is_out());
 }
 
+std::atomic<bool> g_typed_fails{false};
+int32_t typed_copy(plugin::Call, plugin::Tensor, plugin::Tensor, int64_t) {
+  return g_typed_fails.load() ? YARD_FAULT : YARD_OK;
+}
+
+// Kernels with a typed entry, which memos call without the plan: in the process and in a scope in turn.
+TEST_F(HealthOf, MemosReportSuccessesAfterFaults) {
+  Changes c;
+  c.add_kernel(
+      plugin::Kernel::of<typed_copy>("copy", "typed.copy").backend("test").priority(1000).d);
+  bare_.runtime.apply(std::move(c)).or_throw();
+  const Scope scope = Scope().label("tenant", "beta").strict(false);
+  const auto in_scope = [&] {
+    const ScopedPolicy in(scope);
+    return call();
+  };
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(call().ok() && in_scope().ok());
+  for (int round = 0; round < 4; ++round) {
+    g_typed_fails = true;
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(call().ok());
+    g_typed_fails = false;
+    EXPECT_TRUE((round % 2 == 0 ? call() : in_scope()).ok());
+  }
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_EQ(opened_, 0);
+  g_typed_fails = true;
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(call().ok());
+  EXPECT_TRUE(soon([&] { return opened_ > 0; }));
+  g_typed_fails = false;
+}
+
 // Calls of other sizes share the plan, and nothing else.
 TEST_F(HealthOf, ConsecutiveFaultsAreCountedPerKindOfCall) {
   const auto fails = [&] {
