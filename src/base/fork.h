@@ -8,7 +8,7 @@
 //   at once, in a ReplacedInChild. The child gets its own,
 //   with a fresh lock; the parent's is left behind, never touched and never freed. An OwnedPerProcess inherits the parent's
 //   data if no thread was changing it at the fork.
-// - Whoever changes what a child may inherit while readers also take the lock uses an EditMutex and locks `for_changes`.
+// - Where readers take the lock, too, it is an EditMutex, and changes lock `for_changes`.
 // - What is made once uses Lazy: a child would wait for ever for a function's static that was being made.
 // - What the child must reset at once, before any code runs in it, is a function registered with at_fork_in_child().
 // - Threads are not started at the fork but at the child's first call: FirstUse.

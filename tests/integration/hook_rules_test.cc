@@ -104,6 +104,16 @@ TEST_F(Hooked, StrictMakesUndeclaredHooksAnErrorAtActivation) {
   EXPECT_TRUE(hooks.activate("adds").ok()) << "what is there to add a name is no orphan";
 }
 
+// What is for every device of a type needs only one of them.
+TEST_F(Hooked, ALostDeviceExcludesActivationOnThatDeviceOnly) {
+  const Hook<int()> hook(runtime, "known");
+  ASSERT_TRUE(hooks.add(HookSet("acme").add(hook, [] { return 1; })).ok());
+  runtime.health().device_lost({2, 0}, "fell off the bus");
+  EXPECT_THAT(hooks.activate("acme", {2, 0}).to_string(), HasSubstr("device cuda is lost"));
+  EXPECT_TRUE(hooks.activate("acme", {2, 1}).ok());
+  EXPECT_TRUE(hooks.activate("acme", {2, -1}).ok());
+}
+
 TEST_F(Hooked, ActivatingAnUnknownBackendIsAnError) {
   const Hook<int()> hook(runtime, "known");
   EXPECT_THAT(hooks.activate("acme").to_string(), HasSubstr("none does"));
