@@ -13,7 +13,7 @@
 #include "base/thread_record.h"
 #include "dispatch/scope.h"
 #include "dispatch/tracer.h"
-#include "health/probe_slots.h"
+#include "health/breaker.h"
 #include "provider/function_service.h"
 #include "provider/provider_table.h"
 #include "provider/verify.h"

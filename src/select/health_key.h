@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "health/key.h"
+#include "health/health_snapshot.h"
 #include "op/predicate.h"
 #include "op/program.h"
 #include "registry/records.h"
