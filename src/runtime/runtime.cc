@@ -20,7 +20,6 @@
 #include "registry/changes.h"
 #include "registry/descriptors.h"
 #include "runtime/builtin_backends.h"
-#include "runtime/environment.h"
 #include "runtime/host.h"
 #include "runtime/maintenance.h"
 #include "runtime/reload.h"
