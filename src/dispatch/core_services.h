@@ -9,8 +9,7 @@
 
 #include "health/board.h"
 #include "registry/changes.h"
-#include "registry/inspector.h"
-#include "registry/lazy_loader.h"
+#include "registry/interfaces.h"
 #include "select/candidate_set.h"
 
 namespace yard::detail {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "dispatch/call.h"
-#include "select/health_key.h"
+#include "select/candidate_set.h"
 
 namespace yard::detail {
 namespace {
