@@ -14,7 +14,7 @@
 #include "base/thread_record.h"
 #include "exec/plan.h"
 #include "op/program.h"
-#include "registry/inspector.h"
+#include "registry/interfaces.h"
 
 namespace yard::detail {
 

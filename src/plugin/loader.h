@@ -24,7 +24,7 @@
 #include "plugin/plugin_index.h"
 #include "plugin/result_store.h"
 #include "registry/changes.h"
-#include "registry/lazy_loader.h"
+#include "registry/interfaces.h"
 
 namespace yard::plugin {
 

@@ -16,7 +16,6 @@
 #include "health/breaker.h"
 #include "provider/function_service.h"
 #include "provider/provider_table.h"
-#include "provider/verify.h"
 #include "select/reasons.h"
 
 namespace yard::detail {
