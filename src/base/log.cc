@@ -19,8 +19,8 @@
 #include <unordered_map>
 
 #include "base/fork.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
-#include "base/utc_time.h"
 
 namespace yard::base {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "base/digest.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "plugin/loader.h"
 #include "plugin/probe.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/digest.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/loader.h"

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <thread>
 
-#include "base/digest.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 

@@ -20,9 +20,8 @@
 #include <vector>
 
 #include "base/fork.h"
-#include "plugin/lock_file.h"
-#include "plugin/plugin_index.h"
-#include "plugin/result_store.h"
+#include "plugin/library.h"
+#include "plugin/trust.h"
 #include "registry/changes.h"
 #include "registry/lazy_loader.h"
 
