@@ -159,25 +159,30 @@ std::atomic<bool> g_reader_fences{false};
 std::atomic<ThreadRecord*> g_records{nullptr};
 std::atomic<void (*)(void*)> g_exit_hooks[kThreadLocals];
 
+// What a thread was using and had stored; not what its `locals` point to.
+void forget_use(ThreadRecord& r, std::memory_order order) noexcept {
+  r.counters = nullptr, r.memos = &detail::kNoMemos;
+  r.scope = 0, r.scope_state = nullptr, r.hooks = nullptr;
+  r.commit = nullptr, r.functions = nullptr;
+  for (HazardSlot& s : r.slots) s.store(nullptr, order);
+  for (auto* b = r.deeper.load(std::memory_order_relaxed); b != nullptr;
+       b = b->next.load(std::memory_order_relaxed))
+    for (HazardSlot& s : b->slots) s.store(nullptr, order);
+  r.depth = 0;
+}
+
 // A thread ends. A pthread key rather than a thread_local destructor: keys run after those, so a call
 // made from such a destructor still finds its record, and a later one registers again.
 void on_thread_exit(void* record) {
   auto* r = static_cast<ThreadRecord*>(record);
   t_thread = nullptr;
   r->counters = nullptr, r->memos = &detail::kNoMemos;
-  r->scope = 0, r->scope_state = nullptr, r->hooks = nullptr;
-  r->commit = nullptr, r->functions = nullptr;
   for (int i = 0; i < kThreadLocals; ++i) {
     auto hook = g_exit_hooks[i].load(std::memory_order_acquire);
     if (hook != nullptr && r->locals[i] != nullptr) hook(r->locals[i]);
     r->locals[i] = nullptr;
   }
-  // A thread that was cancelled inside a call uses nothing any more.
-  for (HazardSlot& s : r->slots) s.store(nullptr, std::memory_order_release);
-  for (auto* b = r->deeper.load(std::memory_order_relaxed); b != nullptr;
-       b = b->next.load(std::memory_order_relaxed))
-    for (HazardSlot& s : b->slots) s.store(nullptr, std::memory_order_release);
-  r->depth = 0;
+  forget_use(*r, std::memory_order_release);  // it may have been cancelled inside a call
   r->in_use.store(false, std::memory_order_release);
 }
 
@@ -241,14 +246,7 @@ detail::ThreadHead& take_record() noexcept {
 void abandon_other_threads() noexcept {
   for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
     if (r == t_thread || !r->in_use.load(std::memory_order_relaxed)) continue;
-    for (HazardSlot& s : r->slots) s.store(nullptr, std::memory_order_relaxed);
-    for (auto* b = r->deeper.load(std::memory_order_relaxed); b != nullptr;
-         b = b->next.load(std::memory_order_relaxed))
-      for (HazardSlot& s : b->slots) s.store(nullptr, std::memory_order_relaxed);
-    r->depth = 0;
-    r->counters = nullptr, r->memos = &detail::kNoMemos;
-    r->scope = 0, r->scope_state = nullptr, r->hooks = nullptr;
-    r->commit = nullptr, r->functions = nullptr;
+    forget_use(*r, std::memory_order_relaxed);
     // What the thread had stored may be half-written: it is left behind, not freed.
     for (void*& local : r->locals) local = nullptr;
     r->in_use.store(false, std::memory_order_relaxed);
