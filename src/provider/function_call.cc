@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/thread_record.h"
+#include "base/reclaimer.h"
 #include "dispatch/scope.h"
 #include "dispatch/tracer.h"
 #include "health/breaker.h"

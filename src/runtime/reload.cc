@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <exception>
 
-#include "base/digest.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "dispatch/policy_changes.h"
 #include "runtime/rules.h"
