@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/samples.h"
+#include "tune/call_builder.h"
 
 #include <algorithm>
 #include <cmath>
