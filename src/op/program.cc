@@ -4,6 +4,7 @@
 #include "op/program.h"
 
 #include <fmt/format.h>
+#include <yard/detail/call.h>
 
 #include <algorithm>
 #include <map>
@@ -233,12 +234,9 @@ class Inference {
                         "has no shape function");
     std::vector<yard_shape_t> shapes;
     for (const OutputSpec& o : out) shapes.push_back(o.shape);
-    char error[512] = "";
-    yard_call_t call{};
-    call.size = sizeof call;
-    call.self = op->self;
-    call.error = error;
-    call.error_size = sizeof error;
+    char error[yard::detail::ThreadHead::kErrorBytes];
+    yard_call_t call;
+    yard::detail::start_call(call, error, 0, nullptr, op->self);
     const int32_t code = op->infer(&call, args_, program_.arg_count(), shapes.data(),
                                    static_cast<uint32_t>(shapes.size()));
     if (code != YARD_OK)

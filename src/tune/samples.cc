@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/text.h"
-#include "policy/rule_compiler.h"
+#include "policy/fields.h"
 #include "tune/call_builder.h"
 
 namespace yard::tune {

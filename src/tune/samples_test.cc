@@ -9,7 +9,7 @@
 
 #include "op/call.h"
 #include "op/testing.h"
-#include "policy/rule_compiler.h"
+#include "policy/rules.h"
 
 namespace yard::tune {
 namespace {
