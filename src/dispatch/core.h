@@ -96,6 +96,10 @@ class Core {
 
   // Where kernels with state keep it: in the call's instance, or in one place for all plain calls.
   exec::States* states_for(const Options* options) const noexcept;
+  // For the states of an instance.
+  exec::States::Registry registry() const {
+    return [this] { return snapshot()->state; };
+  }
   // Includes the states of an instance in end_states_of_removed_kernels(), in this process.
   void watch_states(const std::shared_ptr<exec::States>& states);
   // After a change; holding no lock.

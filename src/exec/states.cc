@@ -48,6 +48,13 @@ bool convert(const op::Param& p, const yard_value_t& from, yard_value_t& to) {
   }
 }
 
+bool is_registered(const registry::State& registry, const registry::Kernel& kernel) {
+  const registry::OpRecord* const op = registry.find(kernel.op);
+  if (op == nullptr) return false;
+  const auto it = op->kernels.find(kernel.id);
+  return it != op->kernels.end() && it->second.get() == &kernel;
+}
+
 }  // namespace
 
 Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& kernel,
@@ -79,7 +86,10 @@ Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& k
   return to;
 }
 
-States::States() : cache_(new Cache), weights_(new Loaded(std::make_shared<Weights>())) {}
+States::States(Registry registry)
+    : registry_(std::move(registry)),
+      cache_(new Cache),
+      weights_(new Loaded(std::make_shared<Weights>())) {}
 
 States::~States() {
   Cache* c = cache_.load(std::memory_order_acquire);
@@ -142,15 +152,21 @@ std::shared_ptr<State> States::find(const std::shared_ptr<const registry::Kernel
   auto state = make(kernel, frame, args, count, code);
   if (state == nullptr) return nullptr;
   if (here.forks != base::forks()) return state;  // this is a child forked meanwhile
-  std::list<Kept> ended;
-  std::lock_guard lock(here.lock);
-  if (loads != here.loads) return state;
-  if (auto other = known()) {  // another thread was first
-    ended.push_back({kernel.get(), {}, std::move(state)});
-    return other;
+  {
+    std::list<Kept> ended;
+    std::lock_guard lock(here.lock);
+    if (loads != here.loads) return state;
+    if (auto other = known()) {  // another thread was first
+      ended.push_back({kernel.get(), {}, std::move(state)});
+      return other;
+    }
+    here.kept.push_front({kernel.get(), std::move(key), state});
+    if (here.kept.size() > kKept)
+      ended.splice(ended.begin(), here.kept, std::prev(here.kept.end()));
   }
-  here.kept.push_front({kernel.get(), std::move(key), state});
-  if (here.kept.size() > kKept) ended.splice(ended.begin(), here.kept, std::prev(here.kept.end()));
+  // The call may have begun before its kernel was removed, and drop_removed() may have run since. Checked after storing:
+  // a removal that is not seen here drops the state itself.
+  if (registry_ && !is_registered(*registry_(), *kernel)) drop_removed();
   return state;
 }
 
@@ -192,19 +208,14 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
   return code == YARD_OK ? state : nullptr;
 }
 
-void States::keep_only(const registry::State& state) {
+void States::drop_removed() {
+  const auto registry = registry_();
   Cache& here = cache();
   std::list<Kept> ended;
   std::lock_guard lock(here.lock);
   for (auto it = here.kept.begin(); it != here.kept.end();) {
-    const auto next = std::next(it);
-    const auto op_record = state.op_records.find(it->kernel->op);
-    const bool there = op_record != state.op_records.end() && [&] {
-      const auto k = op_record->second->kernels.find(it->kernel->id);
-      return k != op_record->second->kernels.end() && k->second.get() == it->kernel;
-    }();
-    if (!there) ended.splice(ended.begin(), here.kept, it);
-    it = next;
+    const auto at = it++;
+    if (!is_registered(*registry, *at->kernel)) ended.splice(ended.begin(), here.kept, at);
   }
 }
 

@@ -47,7 +47,7 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
   Instance made;
   made.runtime_ = &runtime;
   made.op_ = op;
-  made.states_ = std::make_shared<exec::States>();
+  made.states_ = std::make_shared<exec::States>(runtime.core().registry());
   made.states_->set_options(std::move(owned));
   if (made.states_->first_in_process()) runtime.core().watch_states(made.states_);
   return made;

@@ -28,6 +28,8 @@ struct Kept {
 struct Log {
   std::atomic<int> created{0}, destroyed{0}, loaded{0}, prepared{0};
   std::atomic<const char*> fail_at{""};
+  enum Gate { kOpen, kClosed, kReached };
+  std::atomic<Gate> gate{kOpen};  // create() waits until it is open
 };
 Log g_log;
 
@@ -36,6 +38,10 @@ int32_t create(yard_call_t* call, const yard_named_value_t* o, uint32_t n, void*
     return plugin::Call(call).fail(YARD_TRANSIENT, "no room");
   EXPECT_EQ(n, 2u);
   EXPECT_STREQ(o[0].name, "by");
+  if (g_log.gate != Log::kOpen) {
+    g_log.gate = Log::kReached;
+    while (g_log.gate != Log::kOpen) std::this_thread::yield();
+  }
   *state = new Kept{o[0].value.u.f, std::to_string(o[1].value.u.i), nullptr, false};
   ++g_log.created;
   if (g_log.fail_at.load() == std::string_view("throw")) {
@@ -224,6 +230,58 @@ TEST_F(States, EndWhenTheirKernelIsRemovedAndNoCallUsesThem) {
   EXPECT_EQ(g_log.destroyed, 1);
   EXPECT_TRUE(t.done());
   EXPECT_EQ(i.call({out_.view, x_.view}).code(), Code::kNoKernel);
+}
+
+// The call began before the kernel was removed, and its state is ready after all states of the kernel were dropped.
+TEST_F(States, RemovalFinishesThoughACallCreatesItsStateDuringIt) {
+  Instance i = instance();
+  for (const bool plain : {false, true}) {
+    if (plain) bare_.add(stateful()).or_throw();
+    g_log.gate = Log::kClosed;
+    std::thread caller([&] {
+      if (plain)
+        EXPECT_TRUE(bare_.runtime.call("copy", {out_.view, x_.view}).ok());
+      else
+        EXPECT_TRUE(i.call({out_.view, x_.view}).ok());
+    });
+    while (g_log.gate != Log::kReached) std::this_thread::yield();
+    Changes c;
+    c.remove_kernel("copy", "default.scale");
+    const Ticket ticket = bare_.runtime.apply_with_ticket(std::move(c)).value();
+    EXPECT_FALSE(ticket.done());
+    g_log.gate = Log::kOpen;
+    caller.join();
+    EXPECT_EQ(i.states(), 0u);
+    EXPECT_EQ(g_log.created, g_log.destroyed);
+    EXPECT_TRUE(ticket.done()) << (plain ? "plain call" : "call of an instance");
+  }
+}
+
+TEST_F(States, RemovalFinishesWhileCallsGoOn) {
+  Instance i = instance();
+  std::atomic<bool> end{false};
+  std::atomic<int> served{0};
+  std::vector<std::thread> callers;
+  for (const bool plain : {false, true})
+    callers.emplace_back([&, plain] {
+      Floats out(4), x(4);
+      while (!end)
+        if (plain)
+          served += bare_.runtime.call("copy", {out.view, x.view}).ok();
+        else
+          served += i.call({out.view, x.view}).ok();
+    });
+  for (int n = 0; n < 100 && !HasFailure(); ++n) {
+    const int before = served;
+    while (served == before) std::this_thread::yield();
+    Changes c;
+    c.remove_kernel("copy", "default.scale");
+    const Ticket ticket = bare_.runtime.apply_with_ticket(std::move(c)).value();
+    EXPECT_TRUE(ticket.wait(std::chrono::seconds(10)).ok()) << "removal " << n;
+    bare_.add(stateful()).or_throw();
+  }
+  end = true;
+  for (std::thread& t : callers) t.join();
 }
 
 TEST_F(States, UnderThreads) {
