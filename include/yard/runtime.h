@@ -65,9 +65,11 @@ struct Problem {
 struct RuntimeStats {
   uint64_t generation = 0;  // snapshots published
   uint64_t selections = 0;  // times the selector ran for a call
-  size_t plans = 0;         // in the caches now
-  size_t overlays = 0;      // op entries made for call or scope policies, now
-  size_t retired = 0;       // objects waiting to be freed (of all runtimes)
+  uint64_t replans =
+      0;             // times it ran for a change, for a class of calls used since the last change
+  size_t plans = 0;  // in the caches now
+  size_t overlays = 0;  // op entries made for call or scope policies, now
+  size_t retired = 0;   // objects waiting to be freed (of all runtimes)
 };
 
 class Runtime {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -217,9 +218,9 @@ Status end_rollout(Core& core) {
 namespace {
 
 // Why the kernel is out; and where another kernel was wanted instead, why that is out, too.
-std::string why_not(const select::CandidateSet& candidates, const Planner::KnownClass& known) {
+std::string why_not(const select::CandidateSet& candidates, const op::Call& call,
+                    const registry::Kernel& kernel) {
   select::Notes notes;
-  const op::Call& call = known.call;
   (void)select::select(candidates, call.args(), call.count(), call.flags(), &notes);
   const auto passed_over = [&](size_t i) {
     const int32_t reason = notes.entries[i].verdict.reason;
@@ -234,7 +235,7 @@ std::string why_not(const select::CandidateSet& candidates, const Planner::Known
   const size_t none = candidates.all().size();
   size_t own = none, wanted = none;
   for (size_t i = 0; i < none; ++i) {
-    if (candidates.all()[i].kernel->id == known.kernel->id)
+    if (candidates.all()[i].kernel->id == kernel.id)
       own = i;
     else if (wanted == none && !passed_over(i))
       wanted = i;
@@ -261,8 +262,6 @@ std::vector<UnservedCall> unserved_under(const Core& core,
   for (auto& overlay : core.planner.overlays(*s))
     if (overlay->policy_override->constraints.force.empty()) entries.push_back(std::move(overlay));
 
-  constexpr size_t kAtATime =
-      256;  // so that calls that need a plan wait for the plan lock only briefly
   std::vector<UnservedCall> to;
   for (const auto& entry : entries) {
     if (entry == nullptr) continue;
@@ -274,18 +273,28 @@ std::vector<UnservedCall> unserved_under(const Core& core,
         s->state->op_records.find(op_record.op->name)->second, merge(policy.in_force, extra.policy),
         extra.constraints, {core.host, s->forked},
         settings_for(settings_for(policy, op_record), extra));
-    size_t found = 0;
-    // From the youngest to the oldest: what is evicted meanwhile is the oldest, and so none is skipped.
-    for (size_t end = SIZE_MAX; end > 0 && found < most;) {
-      for (const Planner::KnownClass& k : core.planner.known_classes(*entry, end, kAtATime)) {
-        const bool able =
-            !select::select(candidates, k.call.args(), k.call.count(), k.call.flags()).empty();
-        if (base::forks() != process) return to;  // a verifier has forked and this is the child
-        if (able) continue;
-        to.push_back({op::to_string(k.call.to_spec(entry->program())), k.kernel->id,
-                      why_not(candidates, k)});
-        if (++found == most) break;
+    const auto able = [](const select::CandidateSet& set, const op::Call& call) {
+      return select::select(set, call.args(), call.count(), call.flags());
+    };
+    std::vector<Planner::KnownClass> known = core.planner.known_classes(*entry);
+    if (entry->idle != nullptr)
+      for (const auto& call : *entry->idle) known.push_back({call, nullptr, false});
+    std::set<std::string> found;
+    for (const Planner::KnownClass& k : known) {
+      const op::Call& call = *k.call;
+      const bool served = !able(candidates, call).empty();
+      if (base::forks() != process) return to;  // a verifier has forked and this is the child
+      if (served) continue;
+      const registry::Kernel* kernel = k.kernel;
+      if (kernel == nullptr) {  // an idle class, which may have no kernel now either
+        const auto order = able(entry->candidates(), call);
+        if (order.empty()) continue;
+        kernel = entry->candidates().all()[order[0]].kernel.get();
       }
+      std::string text = op::to_string(call.to_spec(entry->program()));
+      if (!found.insert(text).second) continue;
+      to.push_back({std::move(text), kernel->id, why_not(candidates, call, *kernel)});
+      if (found.size() == most) break;
     }
   }
   return to;

@@ -111,7 +111,8 @@ class SlowCall {
     if (e == nullptr) return false;
     status = check(e->program());
     if (!status.ok()) return true;
-    if (const exec::Plan* plan = uses_cache() ? find_plan(*e, args_, flags_) : nullptr) {
+    if (const exec::Plan* plan =
+            uses_cache() ? find_plan(*e, args_, flags_, !selected_) : nullptr) {
       status = execute(*e, *plan);
       return true;
     }
