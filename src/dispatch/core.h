@@ -16,8 +16,7 @@
 #include "dispatch/sites.h"
 #include "exec/states.h"
 #include "health/board.h"
-#include "registry/inspector.h"
-#include "registry/lazy_loader.h"
+#include "registry/interfaces.h"
 
 namespace yard::detail {
 

@@ -11,6 +11,7 @@
 #include "dispatch/call.h"
 #include "dispatch/core.h"
 #include "select/explain.h"
+#include "select/reasons.h"
 
 namespace yard::detail {
 namespace {

@@ -7,8 +7,8 @@
 #include <unordered_map>
 
 #include "base/fork.h"
+#include "base/reclaimer.h"
 #include "base/text.h"
-#include "base/thread_record.h"
 
 namespace yard::detail {
 

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "base/reclaimer.h"
 #include "base/text.h"
-#include "base/thread_record.h"
 #include "dispatch/scope.h"
 #include "op/call_spec.h"
 

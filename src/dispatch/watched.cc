@@ -6,7 +6,7 @@
 
 #include "dispatch/call.h"
 #include "dispatch/call_steps.h"
-#include "select/health_key.h"
+#include "select/candidate_set.h"
 
 namespace yard::detail {
 namespace {
