@@ -139,6 +139,9 @@ struct ConfigSettings {
 
   Set<std::string> mode;                                  // a Mode by name
   std::map<std::string, std::string, std::less<>> modes;  // op or glob → mode
+  // "dynamic", "config": where calls in mode static go on, in this order, if the op is not mapped or its static kernel
+  // fails. Empty: they fail.
+  std::vector<std::string> mode_fallback;
 
   struct Cache {
     Set<bool> enabled;

@@ -79,7 +79,7 @@ struct Plan {
   mutable std::atomic<Use> use{kNotUsed};
   // The number of handles that use it; a pinned plan is not evicted. Changed under the plan lock.
   mutable std::atomic<uint32_t> pins{0};
-  Mode mode = Mode::kDynamic;  // of the selection
+  Mode modes[kMaxAttempts] = {};  // what decided the place of each attempt
   Attempt attempts[kMaxAttempts] = {};
 
   // Writes at most once between two evictions: calls of other threads read the line.

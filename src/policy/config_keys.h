@@ -83,6 +83,7 @@ inline constexpr const char* kRetryWords[] = {"never", "save"};
 inline constexpr const char* kProbeWords[] = {"never", "changed", "always"};
 inline constexpr const char* kWatchWords[] = {"auto", "inotify", "poll"};
 inline constexpr const char* kCheckWords[] = {"values", "finite"};
+inline constexpr const char* kFallbackModes[] = {"dynamic", "config"};
 
 inline constexpr const char* kMayBeUnknown =
     "the op or the kernel may be unknown: a plugin may bring it later";
@@ -313,6 +314,10 @@ inline constexpr auto kFields<Settings> = std::tuple{
           "program",
           {.fallback = "auto"}),
     field("modes", &Settings::modes, {Shape::kOpModes}, "the mode of single ops"),
+    field("mode_fallback", &Settings::mode_fallback, Form::modes(kFallbackModes),
+          "modes in which a call in mode static goes on where its op is not mapped or the static "
+          "kernel fails",
+          {.fallback = "none", .merge = Merge::kReplace}),
     field("cache", &Settings::cache, {Shape::kMap}, "cached plans"),
     field("max_fallback_attempts", &Settings::max_fallback_attempts, Form::whole(0, 100),
           "how many more kernels are tried after the first has failed",

@@ -326,12 +326,12 @@ CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_rec
       if (i == tokens.size() && c.fixed.reason == YARD_REASON_NONE)
         c.fixed.reason = YARD_REASON_NOT_IN_ORDER;
     }
-    // A static kernel comes first; in static mode it is the only one.
+    // A static kernel comes first; in static mode without fallback it is the only one.
     if ((d.by_map() || d.mode.mode == Mode::kStatic) && lock == nullptr &&
         constraints.force.empty()) {
       if (kernel->id == d.rules.mapped)
         c.tier = kMappedTier;
-      else if (d.mode.mode == Mode::kStatic && c.fixed.reason == YARD_REASON_NONE)
+      else if (d.mode.is_static_only() && c.fixed.reason == YARD_REASON_NONE)
         c.fixed.reason = YARD_REASON_NOT_MAPPED;
     }
     candidates.read_kernel(c);

@@ -9,6 +9,7 @@
 #include <yard/options.h>
 #include <yard/policy.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -113,6 +114,14 @@ struct ModeSettings {
   const char* source = nullptr;                        // "file", "scope" or "call"; null: unset
   std::shared_ptr<const policy::Modes> added;          // by the program; null: none
   std::shared_ptr<const policy::ProgramMode> program;  // the one of Mode::kProgram; else null
+  std::vector<Mode> fallback;                          // where calls in kStatic go on
+
+  // Only the static kernel may serve.
+  bool is_static_only() const noexcept { return mode == Mode::kStatic && fallback.empty(); }
+  // Whether a mode reads rules.
+  static bool reads_rules(Mode m) noexcept {
+    return m == Mode::kAuto || m == Mode::kConfig || m == Mode::kHotReload;
+  }
 };
 
 // From the rule file and the program's static map.
@@ -154,8 +163,10 @@ struct OpSettings {
 
   // Whether rules apply.
   bool by_rules() const noexcept {
-    return rules.compiled != nullptr && !rules.compiled->empty() && mode.mode != Mode::kStatic &&
-           mode.mode != Mode::kDynamic && mode.mode != Mode::kProgram;
+    return rules.compiled != nullptr && !rules.compiled->empty() &&
+           (ModeSettings::reads_rules(mode.mode) ||
+            (mode.mode == Mode::kStatic &&
+             std::any_of(mode.fallback.begin(), mode.fallback.end(), ModeSettings::reads_rules)));
   }
   // Whether the static kernel applies.
   bool by_map() const noexcept {
@@ -195,7 +206,7 @@ class CandidateSet {
   const Reads& mode_reads() const noexcept { return mode_reads_; }
   // Static mode without a static kernel.
   bool unmapped() const noexcept {
-    return settings_.mode.mode == Mode::kStatic && settings_.rules.mapped.empty();
+    return settings_.mode.is_static_only() && settings_.rules.mapped.empty();
   }
 
  private:

@@ -129,6 +129,8 @@ const std::vector<Row>& rows() {
        rule},
       {"modes", "modes: {step: dynamic}", "modes: {step: config}",
        [](Under& u) { return u.chosen() == "fault.bad"; }, rule},
+      {"mode_fallback", "mode: static, mode_fallback: [dynamic]", "mode: static",
+       [](Under& u) { return u.chosen() == "fault.bad"; }},
       {"cache.enabled", "cache: {enabled: false}", "cache: {enabled: true}",
        [](Under& u) { return u.call(), u.runtime->stats().plans == 0; }},
       {"cache.size", "cache: {size: 8}", "cache: {size: 100}",
