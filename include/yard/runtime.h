@@ -37,7 +37,7 @@ struct Site;
 
 struct RuntimeSettings {
   bool builtin_backends = true;
-  // Plans kept per op; beyond it the oldest goes.
+  // Plans kept per op; beyond it the oldest that were not used lately go.
   size_t plans_per_op = 4096;
   // Whether the variables YARD_* of the environment are read.
   bool environment = true;

@@ -244,7 +244,7 @@ inline constexpr auto kFields<Settings::Cache> = std::tuple{
     field("enabled", &Settings::Cache::enabled, {Shape::kSwitch},
           "whether plans are cached; off: every call selects again", {.fallback = "true"}),
     field("size", &Settings::Cache::size, Form::whole(1, 1e7),
-          "plans cached per op; beyond it the oldest is evicted",
+          "plans cached per op; beyond it the oldest that were not used lately are evicted",
           {.fallback = "as the program says: 4096"}),
     field("lifetime", &Settings::Cache::lifetime, Form::duration(0.001, 365 * kDay),
           "how long a plan is cached; older ones are evicted in the background",
