@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/testing_fork.h"
+#include "test_scale.h"
 #include "testing.h"
 
 namespace yard::testing {
@@ -271,7 +272,7 @@ TEST_F(States, RemovalFinishesWhileCallsGoOn) {
         else
           served += i.call({out.view, x.view}).ok();
     });
-  for (int n = 0; n < 100 && !HasFailure(); ++n) {
+  for (int n = 0; n < scaled(100) && !HasFailure(); ++n) {
     const int before = served;
     while (served == before) std::this_thread::yield();
     Changes c;
