@@ -16,7 +16,7 @@
 namespace yard::detail {
 namespace {
 
-// How many classes of an op a change plans again at most.
+// How many classes of an op a change plans again at most, and how many idle ones are remembered.
 constexpr size_t kReplan = 256;
 constexpr size_t kFewestPlans = 4;
 
@@ -80,8 +80,7 @@ void Planner::replan(const Entry& old, Entry& entry) {
   entry.idle = old.idle;
   if (idle.empty()) return;
   if (entry.idle != nullptr) idle.insert(idle.begin(), entry.idle->begin(), entry.idle->end());
-  if (const size_t most = limit_of(entry); idle.size() > most)
-    idle.erase(idle.begin(), idle.end() - static_cast<ptrdiff_t>(most));
+  if (idle.size() > kReplan) idle.erase(idle.begin(), idle.end() - static_cast<ptrdiff_t>(kReplan));
   entry.idle = std::make_shared<const std::vector<dispatch::Representative>>(std::move(idle));
 }
 

@@ -158,8 +158,8 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // Whether the plan table is being changed: a forked child cannot use such an entry and makes a new one.
   bool being_edited() const noexcept { return editing_.load(std::memory_order_relaxed); }
 
-  // Classes that earlier entries of the op knew and that were not called lately: they have no plan until they are.
-  // Oldest first; null: none. Set before the entry is published.
+  // The last classes that earlier entries of the op knew and that were not called since: they have no plan until they
+  // are. Null: none. Set before the entry is published.
   std::shared_ptr<const std::vector<Representative>> idle;
 
   // Which overlay this is; hash 0: the global entry. Borrows overlay_options.
