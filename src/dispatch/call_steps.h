@@ -46,9 +46,11 @@ template <class F>
 }
 [[gnu::always_inline]] inline const exec::Plan* find_plan(const Entry& e, const yard_value_t* args,
                                                           uint32_t flags, bool again = true) {
-  const exec::Plan* const plan = e.recipe().one_word()
-                                     ? e.find_one(e.recipe().fold_first(args, flags))
-                                     : find_plan_by_long_key(e, args, flags);
+  const exec::Plan* plan;
+  if (e.recipe().one_word()) [[likely]]
+    plan = e.find_one(e.recipe().fold_first(args, flags));
+  else
+    plan = find_plan_by_long_key(e, args, flags);
   if (plan != nullptr && again) [[likely]]
     plan->note_use();
   return plan;
