@@ -203,6 +203,7 @@ PluginInfo PluginRecord::info() const {
   PluginInfo to;
   to.path = path, to.state = state(), to.sha256 = sha256;
   if (to.state == PluginState::kRefused) to.reason = refusal.reason, to.detail = refusal.detail;
+  if (to.state == PluginState::kLoaded) to.detail = other_file;
   if (to.state == PluginState::kPinned) to.detail = library_status->pinned_by;
   to.name = manifest.name, to.version = manifest.version, to.build = manifest.build;
   to.arch = manifest.arch, to.sanitizer = manifest.sanitizer, to.abi = manifest.abi;
