@@ -10,5 +10,6 @@ void add_plugin_list(CLI::App& plugin, Action& action);
 void add_plugin_inspect(CLI::App& plugin, Action& action);
 void add_plugin_lock(CLI::App& plugin, Action& action);
 void add_plugin_probe(CLI::App& plugin, Action& action);
+void add_plugin_upgrade(CLI::App& plugin, Action& action);
 
 }  // namespace yard::tool
