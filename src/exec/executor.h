@@ -14,7 +14,7 @@
 #include "base/reclaimer.h"
 #include "exec/plan.h"
 #include "op/program.h"
-#include "registry/inspector.h"
+#include "registry/interfaces.h"
 
 namespace yard::detail {
 

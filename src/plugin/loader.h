@@ -24,7 +24,7 @@
 #include "plugin/library.h"
 #include "plugin/trust.h"
 #include "registry/changes.h"
-#include "registry/lazy_loader.h"
+#include "registry/interfaces.h"
 
 namespace yard::plugin {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "provider/verify.h"
+#include "provider/provider_table.h"
 
 #include <fmt/format.h>
 #include <yard/plugin.h>

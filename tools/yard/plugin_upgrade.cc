@@ -16,8 +16,8 @@
 #include <memory>
 #include <set>
 
+#include "commands.h"
 #include "json.h"
-#include "plugin_commands.h"
 #include "plugin_show.h"
 #include "terminal.h"
 
