@@ -94,7 +94,7 @@ class Core {
   std::vector<health::Successes> successes() const;
 
   // Where kernels with state keep it: in the call's instance, or in one place for all plain calls.
-  exec::States* states_for(const Options* options) const noexcept;
+  exec::States* states_for(const Options* options);
   // Includes the states of an instance in end_states_of_removed_kernels(), in this process.
   void watch_states(const std::shared_ptr<exec::States>& states);
   // After a change; holding no lock.

@@ -31,7 +31,7 @@ struct UpgradeQuestion {
   bool dry_run = false, no_probe = false, json = false;
 };
 
-struct Difference {
+struct UpgradeChanges {
   std::vector<std::string> added, removed;
 };
 
@@ -39,12 +39,13 @@ struct Difference {
 struct Upgrade {
   PluginInfo before, after;  // after.path is the file that was given
   std::optional<ProbeReport> probe;
-  Difference ops, kernels;
+  UpgradeChanges ops, kernels;
   bool written = false;
 };
 
-Difference difference(const std::set<std::string>& before, const std::set<std::string>& after) {
-  Difference d;
+UpgradeChanges changes_between(const std::set<std::string>& before,
+                               const std::set<std::string>& after) {
+  UpgradeChanges d;
   std::set_difference(after.begin(), after.end(), before.begin(), before.end(),
                       std::back_inserter(d.added));
   std::set_difference(before.begin(), before.end(), after.begin(), after.end(),
@@ -52,7 +53,7 @@ Difference difference(const std::set<std::string>& before, const std::set<std::s
   return d;
 }
 
-std::set<std::string> kernels_of(const Runtime& runtime) {
+std::set<std::string> registered_kernels(const Runtime& runtime) {
   std::set<std::string> to;
   for (const OpInfo& op : runtime.list().ops)
     for (const KernelInfo& k : op.kernels) to.insert(op.name + " " + k.id);
@@ -85,10 +86,10 @@ Result<PluginInfo> installed(const Runtime& runtime, const UpgradeQuestion& q,
 Status rehearse(Runtime& runtime, Upgrade& u) {
   Plugins plugins = runtime.plugins();
   const bool had_old = plugins.load(u.before.path).ok();
-  const auto before = kernels_of(runtime);
+  const auto before = registered_kernels(runtime);
   Status s =
       had_old ? plugins.replace(u.before.name, u.after.path).status() : plugins.load(u.after.path);
-  if (s.ok()) u.kernels = difference(before, kernels_of(runtime));
+  if (s.ok()) u.kernels = changes_between(before, registered_kernels(runtime));
   return s;
 }
 
@@ -120,13 +121,13 @@ Status put_in_place(const Runtime& runtime, const PluginInfo& from, const std::s
   return s;
 }
 
-Json to_json(const Difference& d) { return {{"added", d.added}, {"removed", d.removed}}; }
+Json to_json(const UpgradeChanges& d) { return {{"added", d.added}, {"removed", d.removed}}; }
 
 void print_upgrade(const Upgrade& u, const UpgradeQuestion& q) {
   const auto line = [](const char* what, const std::string& value) {
     fmt::print("  {:<10} {}\n", what, value);
   };
-  const auto changes = [&](const char* what, const Difference& d) {
+  const auto changes = [&](const char* what, const UpgradeChanges& d) {
     std::string text;
     for (const std::string& a : d.added) text += (text.empty() ? "+ " : ", + ") + a;
     for (const std::string& r : d.removed) text += (text.empty() ? "- " : ", - ") + r;
@@ -187,8 +188,8 @@ int upgrade(const UpgradeQuestion& q) {
   auto found = installed(runtime, q, u.after.name);
   if (!found.ok()) return fail(kUsage, found.status());
   u.before = *std::move(found);
-  u.ops = difference({u.before.ops.begin(), u.before.ops.end()},
-                     {u.after.ops.begin(), u.after.ops.end()});
+  u.ops = changes_between({u.before.ops.begin(), u.before.ops.end()},
+                          {u.after.ops.begin(), u.after.ops.end()});
   if (u.before.sha256 == u.after.sha256) return report_upgrade(u, q);
   if (!q.no_probe) {
     u.probe = runtime.plugins().probe(u.after.path);
