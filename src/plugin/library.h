@@ -86,6 +86,7 @@ struct PluginRecord {
   Refusal refusal;
   PluginState last_state = PluginState::kFound;  // set by the loader; see state()
   bool by_path = false;                          // requested by path, in no place that is searched
+  FileId copy;  // a file with the same contents that was seen at its path after it was loaded
   std::string other_file;  // what is at its path now, if it is loaded from another file
   std::weak_ptr<KeepAlive> keep_alive;  // of its last load
   std::weak_ptr<Library> library;

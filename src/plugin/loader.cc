@@ -178,8 +178,8 @@ Refusal Loader::load_transaction(LoaderState& state, PluginRecord& r,
     return {PluginReason::kConflict,
             fmt::format("its name is '{}'; expected '{}', which it replaces", r.manifest.name,
                         replaces->manifest.name)};
-  const PluginRecord* other = state.index.precedent(r, true);
-  if (other != nullptr && (replaces == nullptr || other->path != replaces->path))
+  if (const PluginRecord* other = state.index.precedent(r, true);
+      other != nullptr && replaces == nullptr)
     return {PluginReason::kDuplicateName,
             fmt::format("'{}' is {} already, from {}{}", r.manifest.name, to_string(other->state()),
                         other->path,
@@ -190,7 +190,7 @@ Refusal Loader::load_transaction(LoaderState& state, PluginRecord& r,
   if (!digest.ok()) return {PluginReason::kUnreadable, std::string(digest.status().message())};
   r.sha256 = *digest;
   if (replaces != nullptr && r.sha256 == replaces->sha256) {
-    r.id = c.id;
+    r.copy = c.id;
     return {};
   }
   if (r.by_path)
@@ -213,7 +213,7 @@ Refusal Loader::load_transaction(LoaderState& state, PluginRecord& r,
   YARD_RETURN_IF_REFUSED(keep_alive->library->start());
   YARD_RETURN_IF_REFUSED(publish(state, r, steps));
   r.id = c.id, r.keep_alive = keep_alive, r.library = keep_alive->library;
-  r.library_status = keep_alive->library->status();
+  r.library_status = keep_alive->library->status(), r.copy = {}, r.other_file.clear();
   return {};
 }
 
@@ -294,15 +294,14 @@ Result<std::weak_ptr<const void>> Loader::replace(LoaderState& s, std::string_vi
   if (const auto keep_alive = old.keep_alive.lock()) life = keep_alive->life;
   next.path = path.empty() ? old.path : std::string(path);
   next.by_path = next.path == old.path ? old.by_path : s.index.find_path(next.path) == nullptr;
-  Edit(*this, s)->loading_paths.push_back(next.path);
-  const Refusal refusal = load_transaction(s, next, &old);
-  Edit(*this, s)->loading_paths.pop_back();
-  if (refusal.refused())
+  // Not among `loading_paths`: calls need not wait, since the old version serves them.
+  if (const Refusal refusal = load_transaction(s, next, &old); refusal.refused())
     return to_status(next.path, refusal)
         .note(fmt::format("plugin '{}' {} stays loaded, from {}", old.manifest.name,
                           old.manifest.version, old.path));
   if (next.sha256 == old.sha256) {  // the same code
-    if (next.path == old.path) old.id = next.id, old.other_file.clear(), store(s, std::move(old));
+    if (next.path == old.path)
+      old.copy = next.copy, old.other_file.clear(), store(s, std::move(old));
     return std::weak_ptr<const void>();
   }
   base::log_event(
@@ -324,10 +323,10 @@ Status Loader::check_file(LoaderState& s, const std::string& path) {
   PluginRecord r = *s.index.find_path(path);
   struct stat info;
   const bool gone = ::stat(path.c_str(), &info) != 0;
-  if (!gone && r.id == FileId(info) && r.other_file.empty()) return {};
+  if (!gone && r.other_file.empty() && (r.id == FileId(info) || r.copy == FileId(info))) return {};
   const PluginRecord there = gone ? PluginRecord() : inspected(path);
   if (gone || there.sha256 == r.sha256) {
-    if (!gone) r.id = there.id;
+    if (!gone) r.copy = there.id;
     r.other_file.clear();
     store(s, std::move(r));
     return {};

@@ -198,6 +198,15 @@ TEST_F(PluginReplace, ByAFileAtAnotherPath) {
   EXPECT_EQ(info_of(runtime, second).state, PluginState::kLoaded);
   EXPECT_TRUE(runtime.plugins().discover().ok());
   EXPECT_EQ(ask(runtime), 2);
+  // The version in between is in use, and is not in the way of the next.
+  int64_t out = 0, x = 0;
+  const TensorView vo(&out, DType::i64, {1}), vx(&x, DType::i64, {1});
+  const auto frozen = freeze(answer_op.on(runtime), vo, vx);
+  ASSERT_TRUE(runtime.plugins().replace("answer", first).ok());
+  EXPECT_EQ(ask(runtime), 1);
+  EXPECT_EQ(info_of(runtime, second).state, PluginState::kUnloading);
+  Folder third;
+  ASSERT_TRUE(runtime.plugins().replace("answer", third.put("answer_v2")).ok());
   ASSERT_TRUE(runtime.plugins().replace("answer", first).ok());
   EXPECT_EQ(ask(runtime), 1);
   EXPECT_FALSE(runtime.plugins().replace("answer", "relative.so").ok());
