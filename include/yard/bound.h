@@ -252,12 +252,15 @@ class Instance {
   // runtime must outlive the instance.
   YARD_API static Result<Instance> make(Runtime& runtime, std::string_view op,
                                         std::initializer_list<Arg> options = {});
+  YARD_API static Result<Instance> make(Runtime& runtime, std::string_view op,
+                                        std::span<const Arg> options);
   // On Runtime::shared().
   YARD_API static Result<Instance> make(std::string_view op,
                                         std::initializer_list<Arg> options = {});
 
   // Tensors by name; their data must stay as long as the instance. Replaces what was loaded before.
   YARD_API Status load(std::initializer_list<Arg> weights);
+  YARD_API Status load(std::span<const Arg> weights);
 
   YARD_API Status call(std::initializer_list<Arg> args, Options options = {}) const;
 

@@ -68,8 +68,11 @@ std::vector<health::Successes> Core::successes() const {
   return to;
 }
 
-exec::States* Core::states_for(const Options* o) const noexcept {
-  return o != nullptr && o->instance != nullptr ? o->instance->states_.get() : &states_;
+exec::States* Core::states_for(const Options* o) {
+  if (o == nullptr || o->instance == nullptr) return &states_;
+  const std::shared_ptr<exec::States>& states = o->instance->states_;
+  if (states->first_in_process()) watch_states(states);  // in a forked child, too
+  return states.get();
 }
 
 void Core::watch_states(const std::shared_ptr<exec::States>& states) {

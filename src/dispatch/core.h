@@ -94,7 +94,7 @@ class Core {
   std::vector<health::Successes> successes() const;
 
   // Where kernels with state keep it: in the call's instance, or in one place for all plain calls.
-  exec::States* states_for(const Options* options) const noexcept;
+  exec::States* states_for(const Options* options);
   // For the states of an instance.
   exec::States::Registry registry() const {
     return [this] { return snapshot()->state; };

@@ -28,7 +28,7 @@ Status check_accepted(const registry::OpRecord& op_record,
 }  // namespace
 
 Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
-                                std::initializer_list<Arg> options) {
+                                std::span<const Arg> options) {
   const auto found = runtime.core().sites.find(op);
   if (!found.ok()) return found.status();
   std::vector<exec::OwnedValue> owned;
@@ -53,11 +53,19 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
   return made;
 }
 
+Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
+                                std::initializer_list<Arg> options) {
+  return make(runtime, op, std::span(options.begin(), options.size()));
+}
 Result<Instance> Instance::make(std::string_view op, std::initializer_list<Arg> options) {
   return make(Runtime::shared(), op, options);
 }
 
 Status Instance::load(std::initializer_list<Arg> weights) {
+  return load(std::span(weights.begin(), weights.size()));
+}
+
+Status Instance::load(std::span<const Arg> weights) {
   std::vector<std::pair<std::string, TensorView>> named;
   for (const Arg& a : weights) {
     const yard_value_t& v = a.value.c();
@@ -74,8 +82,6 @@ Status Instance::load(std::initializer_list<Arg> weights) {
 
 Status Instance::call(std::initializer_list<Arg> args, Options options) const {
   options.instance = this;
-  if (states_->first_in_process())
-    runtime_->core().watch_states(states_);  // in a forked child, too
   return runtime_->call(op_, args, options);
 }
 

@@ -214,7 +214,9 @@ Status Runtime::ensure_initialized() { return parts_->initialized; }
 Status Runtime::state_device_features(const std::vector<std::string>& features) {
   YARD_RETURN_IF_ERROR(parts_->host.state(features));
   YARD_RETURN_IF_ERROR(parts_->core.published.replan_all());
-  return parts_->loader.discover({});
+  const Status searched = parts_->loader.discover({});
+  // A loaded plugin whose file has changed has nothing to do with features.
+  return searched.code() == Code::kWouldDeadlock ? searched : Status();
 }
 
 Status Runtime::reset() {
