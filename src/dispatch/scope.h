@@ -36,6 +36,9 @@ class Tracer;
 struct ScopeState {
   uint64_t id = 0;         // as in ThreadHead::scope; 0: nothing is set
   uint64_t policy_id = 0;  // of the equal state that does not trace
+  // The number of what concerns hooks and functions: switches of backends, vendors, reference_only. 0: nothing does.
+  uint64_t providers = 0;
+  std::shared_ptr<const ScopeState> keep_providers;  // the state of that number; null: this one
   ScopeContent content;
   uint32_t flags = 0;  // of every call inside
   Status problem;      // of every call inside
@@ -66,6 +69,10 @@ struct ScopeSpec {
 
 // What this thread is in; null outside of any scope.
 inline const ScopeState* scope_of(const ThreadHead& thread) noexcept { return thread.scope_state; }
+// The same, if it concerns hooks and functions; else null.
+inline const ScopeState* provider_scope_of(const ThreadHead& thread) noexcept {
+  return (thread.scope & ThreadHead::kProviders) != 0 ? thread.scope_state : nullptr;
+}
 
 // Puts a thread that works for another one in that one's scope. `state` must outlive it.
 class ScopeOfCaller {

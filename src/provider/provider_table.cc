@@ -7,10 +7,31 @@
 #include "base/interned.h"
 #include "base/log.h"
 #include "base/reclaimer.h"
+#include "base/thread_record.h"
+#include "dispatch/scope.h"
 #include "registry/declarations.h"
 #include "select/reasons.h"
 
+namespace yard::detail {
+
+const FunctionTable kFunctionsOff;
+
+// The tables of a function for scopes whose policy concerns it. Immutable; freed when no call holds it.
+struct FunctionScopes {
+  static constexpr size_t kMost = 64;  // beyond that all are made again
+  struct Table {
+    uint64_t scope;                                        // ScopeState::providers
+    std::shared_ptr<const provider::ProviderTable> table;  // null: the master switch
+  };
+  std::vector<Table> tables;
+};
+
+}  // namespace yard::detail
+
 namespace yard::provider {
+
+using detail::FunctionScopes;
+
 namespace {
 
 base::InternedTexts g_reason_texts;  // of the program's verifiers
@@ -127,30 +148,6 @@ std::string thrown_text() {
   }
 }
 
-}  // namespace yard::provider
-
-namespace yard::detail {
-
-using provider::Implementation;
-
-int32_t intern_reason(const char* text) noexcept {
-  const auto* item = provider::g_reason_texts.intern(text, provider::kMostTexts);
-  return item != nullptr ? provider::kInterned + static_cast<int32_t>(item->number)
-                         : int32_t{YARD_REASON_REFUSED};
-}
-
-void function_refused(const FunctionRow& row, const yard_verdict_t& v) {
-  static_cast<const Implementation&>(row).refused(v);
-}
-
-void function_verifier_threw(const FunctionRow& row) {
-  static_cast<const Implementation&>(row).broken("it threw: " + provider::thrown_text());
-}
-
-const FunctionTable kFunctionsOff;
-}  // namespace yard::detail
-
-namespace yard::provider {
 namespace {
 
 std::shared_ptr<const Implementation> implementation_for(
@@ -183,6 +180,13 @@ void exchange(detail::FunctionSite& site, const detail::FunctionTable* next) {
                            {static_cast<const detail::FunctionTable*>(old)});
 }
 
+void exchange_scoped(detail::FunctionSite& site, const FunctionScopes* next) {
+  const FunctionScopes* old = site.scoped.exchange(next, std::memory_order_acq_rel);
+  if (old != nullptr)
+    base::reclaimer().retire(const_cast<FunctionScopes*>(old),
+                             [](void* p) { delete static_cast<FunctionScopes*>(p); }, {old});
+}
+
 }  // namespace
 
 std::unique_ptr<const ProviderTable> ProviderTable::make(const Situation& situation,
@@ -198,7 +202,7 @@ std::unique_ptr<const ProviderTable> ProviderTable::make(const Situation& situat
                            eligible && !serves_all(situation, site, p.hook->backend)});
   }
   to->originals = before != nullptr ? before->originals : std::make_shared<base::Counter>();
-  to->strict = situation.snapshot.policy->in_force.strict.value_or(false);
+  to->strict = situation.policy().strict.value_or(false);
   to->checked = checked;
   to->rows = to->list.data(), to->count = static_cast<uint32_t>(to->list.size());
   to->original = to->originals->id();
@@ -246,6 +250,63 @@ void publish(detail::FunctionSite& site, std::unique_ptr<const ProviderTable> ta
   if (made != nullptr) made->update_plain();
 }
 
-void withdraw(detail::FunctionSite& site) { exchange(site, nullptr); }
+void publish(detail::FunctionSite& site, uint64_t scope,
+             std::shared_ptr<const ProviderTable> table) {
+  auto next = std::make_unique<FunctionScopes>();
+  if (const FunctionScopes* now = site.scoped.load(std::memory_order_acquire))
+    if (now->tables.size() < FunctionScopes::kMost) next->tables = now->tables;
+  next->tables.push_back({scope, std::move(table)});
+  exchange_scoped(site, next.release());
+  update_plain(site);  // as above
+}
+
+void withdraw_scoped(detail::FunctionSite& site) { exchange_scoped(site, nullptr); }
+
+void withdraw(detail::FunctionSite& site) {
+  exchange(site, nullptr);
+  withdraw_scoped(site);
+}
+
+void update_plain(const detail::FunctionSite& site) {
+  base::ThreadRecord& thread = base::this_thread();
+  {
+    base::Guard guard(thread);
+    if (const ProviderTable* table = as_table(guard.protect(site.table))) table->update_plain();
+  }
+  base::Guard guard(thread);
+  if (const FunctionScopes* scopes = guard.protect(site.scoped))
+    for (const FunctionScopes::Table& t : scopes->tables)
+      if (t.table != nullptr) t.table->update_plain();
+}
 
 }  // namespace yard::provider
+
+namespace yard::detail {
+
+using provider::Implementation;
+
+int32_t intern_reason(const char* text) noexcept {
+  const auto* item = provider::g_reason_texts.intern(text, provider::kMostTexts);
+  return item != nullptr ? provider::kInterned + static_cast<int32_t>(item->number)
+                         : int32_t{YARD_REASON_REFUSED};
+}
+
+const FunctionTable* scoped_table(const FunctionSite& site, const ThreadHead& thread,
+                                  Guard& guard) noexcept {
+  const FunctionScopes* const scopes = guard.protect(site.scoped);
+  if (scopes == nullptr) return nullptr;
+  for (const FunctionScopes::Table& t : scopes->tables)
+    if (t.scope == thread.scope_state->providers)
+      return t.table != nullptr ? t.table.get() : &kFunctionsOff;
+  return nullptr;
+}
+
+void function_refused(const FunctionRow& row, const yard_verdict_t& v) {
+  static_cast<const Implementation&>(row).refused(v);
+}
+
+void function_verifier_threw(const FunctionRow& row) {
+  static_cast<const Implementation&>(row).broken("it threw: " + provider::thrown_text());
+}
+
+}  // namespace yard::detail

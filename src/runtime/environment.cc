@@ -19,10 +19,10 @@ class UnknownNames {
   UnknownNames(const registry::State& state, const policy::Variables& variables, Reading& to)
       : variables_(variables), to_(to) {
     for (const auto& [name, op_record] : state.op_records) ops_.push_back(name);
-    for (const auto& [name, backend] : state.backends) {
+    for (const std::string& name : state.backend_names())
       switches_.push_back(policy::backend_variable(name));
+    for (const auto& [name, backend] : state.backends)
       if (!backend->vendor.empty()) vendors_.push_back(backend->vendor);
-    }
   }
 
   void find() {
