@@ -13,7 +13,6 @@
 #include <string>
 
 #include "host_access.h"
-#include "kernel_calls.h"
 #include "kernel_timing.h"
 #include "progress.h"
 #include "torch_kernels.h"

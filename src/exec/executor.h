@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/thread_record.h"
+#include "base/reclaimer.h"
 #include "exec/plan.h"
 #include "op/program.h"
 #include "registry/interfaces.h"

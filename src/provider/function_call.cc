@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/thread_record.h"
+#include "base/reclaimer.h"
 #include "dispatch/scope.h"
 #include "dispatch/tracer.h"
-#include "health/probe_slots.h"
+#include "health/breaker.h"
 #include "provider/function_service.h"
 #include "provider/provider_table.h"
 #include "select/reasons.h"

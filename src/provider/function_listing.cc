@@ -7,8 +7,8 @@
 #include <set>
 #include <tuple>
 
+#include "base/reclaimer.h"
 #include "base/text.h"
-#include "base/thread_record.h"
 #include "dispatch/scope.h"
 #include "provider/function_service.h"
 #include "provider/provider_table.h"

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
-#include "base/thread_record.h"
 #include "dispatch/scope.h"
 #include "registry/declarations.h"
 #include "select/select.h"

@@ -8,7 +8,6 @@
 
 #include "base/reclaimer.h"
 #include "base/text.h"
-#include "base/thread_record.h"
 #include "dispatch/scope.h"
 #include "registry/declarations.h"
 

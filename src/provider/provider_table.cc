@@ -7,7 +7,6 @@
 #include "base/interned.h"
 #include "base/log.h"
 #include "base/reclaimer.h"
-#include "base/thread_record.h"
 #include "dispatch/scope.h"
 #include "registry/declarations.h"
 #include "select/reasons.h"

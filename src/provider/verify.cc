@@ -10,7 +10,6 @@
 #include <tuple>
 
 #include "base/reclaimer.h"
-#include "base/thread_record.h"
 #include "dispatch/scope.h"
 #include "provider/function_service.h"
 #include "registry/declarations.h"

@@ -16,12 +16,10 @@
 #include <vector>
 
 #include "health/health_snapshot.h"
-#include "health/key.h"
 #include "op/call.h"
 #include "op/predicate.h"
 #include "op/program.h"
-#include "policy/file_rules.h"
-#include "policy/modes.h"
+#include "policy/process.h"
 #include "policy/rollout.h"
 #include "registry/changes.h"
 #include "registry/interfaces.h"

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "op/call.h"
-#include "policy/sources.h"
+#include "policy/process.h"
 #include "select/candidate_set.h"
 #include "select/select.h"
 

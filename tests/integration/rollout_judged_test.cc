@@ -75,7 +75,7 @@ TEST_F(RolloutJudged, CallsThatFindNoKernelCount) {
 }
 
 TEST_F(RolloutJudged, RulesThatWouldLeaveACallWithoutAKernelAreNotPutInForce) {
-  bare_.runtime.set_config(only_few(1e-9, 2)).or_throw();
+  bare_.runtime.set_config(only_few(0.01, 2)).or_throw();
   EXPECT_TRUE(try_call(200).ok());  // seen since the rules were checked, and not in rollout
   ASSERT_TRUE(ends_by(Kind::kTakenBack));
   EXPECT_THAT(bare_.runtime.problems().at(0).message, HasSubstr("left without a kernel"));

@@ -11,8 +11,6 @@
 #include "commands.h"
 #include "host_access.h"
 #include "json.h"
-#include "kernel_calls.h"
-#include "kernel_figures.h"
 #include "kernel_timing.h"
 #include "progress.h"
 #include "table.h"
@@ -26,6 +24,24 @@ struct KernelsQuestion {
   int64_t hidden = 4096;
   double seconds = 0.3;
   bool json = false;
+};
+
+struct KernelFigure {
+  std::string id;
+  double ns = 0;
+  double over_copy = 0;   // speed over the copy's
+  bool selected = false;  // runs for a call without options
+};
+
+// One call, with every kernel that can serve it.
+struct CallFigures {
+  std::string op, dtype, call;
+  int64_t rows = 0;
+  uint64_t bytes = 0;  // of all tensors, once
+  double copy_ns = 0;
+  int copy_threads = 1;
+  std::vector<KernelFigure> kernels;
+  std::vector<std::pair<std::string, std::string>> skipped;  // id, reason
 };
 
 // A kernel forced on the call's tensors; the time of the kernel alone, without dispatch.
@@ -156,7 +172,7 @@ int bench_kernels(const KernelsQuestion& q) {
       }
   progress.clear();
   if (q.json)
-    fmt::print("{}\n", figures_json(q, figures).dump(2));
+    print_json(figures_json(q, figures));
   else
     print_figures(figures);
   return kOk;

@@ -25,8 +25,16 @@ void add_functions(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 // Keeps `app`, whose commands and options it completes.
 void add_completion(CLI::App& app, Action& action);
+
 // Below `bench`.
 void add_bench_dispatch(CLI::App& bench, Action& action);
 void add_bench_kernels(CLI::App& bench, Action& action);
+// Below `config`.
+void add_config_diff(CLI::App& config, Action& action);
+void add_config_simulate(CLI::App& config, Action& action);
+// Below `plugin`.
+void add_plugin_lock(CLI::App& plugin, Action& action);
+// A project that builds and passes its tests unchanged.
+void add_plugin_new(CLI::App& plugin, Action& action);
 
 }  // namespace yard::tool

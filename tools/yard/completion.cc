@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard completion: a script for the shell that calls `yard complete`.
+// yard completion: a script for the shell that calls `yard complete`, which walks the tree of commands along the words
+// and finds what may come next.
 #include "completion.h"
 
 #include <fmt/format.h>
+#include <yard/call_spec.h>
+#include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
+#include <set>
 
 #include "commands.h"
 #include "terminal.h"
@@ -79,6 +84,153 @@ std::string file_options(const CLI::App& app) {
   return lines;
 }
 
+using Found = std::vector<Completion>;
+
+bool takes_value(const CLI::Option& o) { return o.get_items_expected_max() > 0; }
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+Found words_of(std::initializer_list<const char*> words) {
+  Found found;
+  for (const char* w : words) found.push_back({w, ""});
+  return found;
+}
+
+// Each name once, with the first meaning seen.
+class Names {
+ public:
+  void add(const std::string& word, const std::string& meaning) {
+    if (!word.empty() && seen_.insert(word).second) found_.push_back({word, meaning});
+  }
+  Found take() { return std::move(found_); }
+
+ private:
+  std::set<std::string> seen_;
+  Found found_;
+};
+
+Found ops(const char* behind) {
+  Names names;
+  for (const OpInfo& op : Runtime::shared().list().ops) names.add(op.name + behind, op.summary);
+  return names.take();
+}
+
+// Of the op that a word like "softmax(f32[2" names, or of all.
+Found kernels(const std::string& call) {
+  const std::string op = call.substr(0, call.find('('));
+  const Listing listing = Runtime::shared().list();
+  Names names;
+  for (const OpInfo& o : listing.ops)
+    if (listing.find_op(op) == nullptr || o.name == op)
+      for (const KernelInfo& k : o.kernels) names.add(k.id, k.summary);
+  return names.take();
+}
+
+Found backends(std::initializer_list<const char*> behind) {
+  Names names;
+  for (const BackendInfo& b : Runtime::shared().list().backends)
+    for (const char* end : behind) names.add(b.name + end, b.summary);
+  return names.take();
+}
+
+Found vendors() {
+  Names names;
+  for (const BackendInfo& b : Runtime::shared().list().backends) names.add(b.vendor, b.summary);
+  return names.take();
+}
+
+Found contents() {
+  Names names;
+  for (const Contents c : all_contents()) names.add(to_string(c), "");
+  return names.take();
+}
+
+// Values of an option, by its name; the type distinguishes a backend's switch from its name.
+Found values(const CLI::Option& o, const std::string& call) {
+  const std::string name = o.get_lnames().empty() ? o.get_name() : o.get_lnames()[0];
+  if (name == "force" || name == "lock" || name == "kernel" || name == "allow" || name == "deny")
+    return kernels(call);
+  if (name == "op" || name == "OP") return ops("");
+  if (name == "CALLSPEC" || name == "call") return ops("(");
+  if (name == "backend")
+    return o.get_type_name().find('=') != std::string::npos ? backends({"=on", "=off"})
+                                                            : backends({""});
+  if (name == "deny-vendor" || name == "allow-vendor") return vendors();
+  if (name == "prefer") return words_of({"default", "vendor", "reference"});
+  if (name == "order") return words_of({"default", "vendor", "reference", "vendor:", "impl:"});
+  if (name == "dtype") return words_of({"f32", "f16", "bf16"});
+  if (name == "contents") return contents();
+  if (name == "SHELL") return words_of({"bash", "zsh", "fish"});
+  return {};
+}
+
+const CLI::Option* option_named(const CLI::App& app, const std::string& word) {
+  for (const CLI::Option* o : app.get_options())
+    if (!o->get_positional() && o->check_name(word)) return o;
+  return nullptr;
+}
+
+Found options_of(const CLI::App& app) {
+  Found found;
+  for (const CLI::Option* o : app.get_options())
+    for (const std::string& n : o->get_lnames())
+      found.push_back({"--" + n, first_line(o->get_description())});
+  return found;
+}
+
+std::vector<const CLI::App*> below(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+const CLI::App* command_named(const CLI::App& app, const std::string& word) {
+  for (const CLI::App* c : below(app))
+    if (c->get_name() == word) return c;
+  return nullptr;
+}
+
+Found commands_of(const CLI::App& app) {
+  Found found;
+  for (const CLI::App* c : below(app))
+    found.push_back({c->get_name(), first_line(c->get_description())});
+  return found;
+}
+
+// Where the words before the last lead.
+struct Place {
+  const CLI::App* app;
+  const CLI::Option* waiting = nullptr;  // the option whose value comes next
+  size_t positionals = 0;                // given so far
+  std::string call;                      // the first of them
+};
+Place walk(const CLI::App& root, const std::vector<std::string>& words) {
+  Place at{&root, nullptr, 0, ""};
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    const std::string& w = words[i];
+    if (at.waiting != nullptr) {
+      if (w != "=") at.waiting = nullptr;  // some shells make a word of the sign
+    } else if (w.size() > 1 && w[0] == '-') {
+      const CLI::Option* o = option_named(*at.app, w);
+      if (o != nullptr && takes_value(*o)) at.waiting = o;
+    } else if (const CLI::App* sub = command_named(*at.app, w)) {
+      at = Place{sub, nullptr, 0, ""};
+    } else if (at.positionals++ == 0) {
+      at.call = w;
+    }
+  }
+  return at;
+}
+
+const CLI::Option* positional(const CLI::App& app, size_t index) {
+  for (const CLI::Option* o : app.get_options())
+    if (o->get_positional() && index-- == 0) return o;
+  return nullptr;
+}
+
+std::string without_quote(std::string word) {
+  if (!word.empty() && (word[0] == '\'' || word[0] == '"')) word.erase(0, 1);
+  return word;
+}
+
 }  // namespace
 
 void add_completion(CLI::App& app, Action& action) {
@@ -104,6 +256,41 @@ void add_completion(CLI::App& app, Action& action) {
       return kOk;
     };
   });
+}
+
+std::vector<Completion> complete(const CLI::App& app, std::vector<std::string> words) {
+  if (words.empty()) words.emplace_back();
+  for (std::string& w : words) w = without_quote(w);
+  std::string& last = words.back();
+  const Place at = walk(app, words);
+  Found found;
+  std::string before;  // the part of the word that is kept
+  if (last == "=") last.clear();
+  if (at.waiting != nullptr) {
+    found = values(*at.waiting, at.call);
+  } else if (const size_t eq = last.find('='); last.starts_with("--") && eq != std::string::npos) {
+    before = last.substr(0, eq + 1);
+    const CLI::Option* o = option_named(*at.app, last.substr(0, eq));
+    if (o != nullptr && takes_value(*o)) found = values(*o, at.call);
+  } else if (last.starts_with("-")) {
+    found = options_of(*at.app);
+  } else {
+    found = commands_of(*at.app);
+    if (const CLI::Option* o = positional(*at.app, at.positionals)) found = values(*o, at.call);
+  }
+  // A list of values: only its last part is completed.
+  if (const size_t comma = last.rfind(','); comma != std::string::npos && last.find('(') > comma)
+    before = last.substr(0, comma + 1);
+  for (Completion& c : found) c.word = before + c.word;
+  std::erase_if(found, [&](const Completion& c) { return !c.word.starts_with(last); });
+  std::sort(found.begin(), found.end(),
+            [](const Completion& a, const Completion& b) { return a.word < b.word; });
+  return found;
+}
+
+int print_completions(const CLI::App& app, const std::vector<std::string>& words) {
+  for (const Completion& c : complete(app, words)) fmt::print("{}\t{}\n", c.word, c.meaning);
+  return kOk;
 }
 
 }  // namespace yard::tool

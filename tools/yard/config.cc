@@ -2,12 +2,152 @@
 // yard config: checks of rule files before they are in force, and their schema.
 #include <fmt/format.h>
 #include <yard/config.h>
+#include <yard/log.h>
+#include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 
-#include "config_commands.h"
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "commands.h"
+#include "config_file.h"
+#include "json.h"
+#include "plugin_show.h"
 #include "terminal.h"
 
 namespace yard::tool {
+namespace {
+
+struct CheckQuestion {
+  std::vector<std::string> files;
+  bool strict = false, json = false;
+};
+
+struct Checked {
+  std::string file;
+  std::vector<ConfigProblem> problems;
+  size_t errors = 0, warnings = 0;
+  bool ok(bool strict) const { return errors == 0 && (!strict || warnings == 0); }
+};
+
+Json problem_json(const ConfigProblem& p) {
+  return {{"severity", to_string(p.severity)},
+          {"file", p.file},
+          {"line", p.line},
+          {"column", p.column},
+          {"path", p.path},
+          {"found", p.found},
+          {"right", text_or_null(p.right)}};
+}
+
+Json checked_json(const Checked& c, bool strict) {
+  Json j = {{"file", c.file},
+            {"ok", c.ok(strict)},
+            {"errors", c.errors},
+            {"warnings", c.warnings},
+            {"problems", Json::array()}};
+  for (const ConfigProblem& p : c.problems) j["problems"].push_back(problem_json(p));
+  return j;
+}
+
+std::string counted(size_t n, const char* what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
+void print_checked(const Checked& c) {
+  for (const ConfigProblem& p : c.problems) fmt::print("{}\n", shown(p));
+  if (c.problems.empty())
+    fmt::print("{}: {}\n", c.file, paint(Paint::kGood, "fine"));
+  else
+    fmt::print("{}: {}, {}\n", c.file, counted(c.errors, "error"), counted(c.warnings, "warning"));
+}
+
+// Whether conditions of the file refer to an op of that name.
+bool asks_about(const Config& config, const std::string& op) {
+  const auto asks = [&](const auto& rule) {
+    return !rule.conditions.empty() && glob_matches(rule.operation, op);
+  };
+  return std::any_of(config.dispatch_rules.begin(), config.dispatch_rules.end(), asks) ||
+         std::any_of(config.score.begin(), config.score.end(), asks);
+}
+
+// Conditions on ops of a plugin are checked when it is opened, so it is opened here. Other results stay as
+// they were: a program reads the file before it opens the plugin.
+void check_announced(Runtime& runtime, std::vector<Checked>& all) {
+  std::map<std::string, Status> opened;  // by path
+  for (Checked& c : all) {
+    const Config config = read_config(c.file).config;
+    for (const Announced& a : announced(runtime, &PluginInfo::ops))
+      if (asks_about(config, a.name) && opened.find(a.path) == opened.end())
+        opened.emplace(a.path, runtime.plugins().load(a.path));
+  }
+  for (Checked& c : all) {
+    if (opened.empty()) return;
+    for (ConfigProblem& p : runtime.check_config(c.file)) {
+      const auto same = [&](const ConfigProblem& o) { return o.path == p.path; };
+      if (p.path.find(".conditions") != std::string::npos &&
+          std::none_of(c.problems.begin(), c.problems.end(), same))
+        c.problems.push_back(std::move(p));
+    }
+    for (const auto& [path, status] : opened)
+      if (!status.ok())
+        c.problems.push_back({Severity::kWarning, c.file, 0, 0, "",
+                              fmt::format("plugin {} cannot be opened ({}), so conditions on its "
+                                          "ops are not checked",
+                                          path, status.message()),
+                              ""});
+  }
+}
+
+int check_files(const CheckQuestion& q) {
+  // Problems of the file that the environment names are not reported.
+  set_log_level("policy", LogLevel::kOff).ignore();
+  Runtime& runtime = Runtime::shared();
+  if (const int code = add_program_modes(runtime); code != kOk) return code;
+  std::vector<Checked> all;
+  bool ok = true;
+  for (const std::string& file : q.files) all.push_back({file, runtime.check_config(file)});
+  check_announced(runtime, all);
+  for (Checked& c : all) {
+    for (const ConfigProblem& p : c.problems)
+      ++(p.severity == Severity::kError ? c.errors : c.warnings);
+    ok = ok && c.ok(q.strict);
+  }
+  if (q.json) {
+    Json j = {{"ok", ok}, {"files", Json::array()}};
+    for (const Checked& c : all) j["files"].push_back(checked_json(c, q.strict));
+    print_json(j);
+  } else {
+    for (const Checked& c : all) print_checked(c);
+  }
+  return ok ? kOk : kFailed;
+}
+
+}  // namespace
+
+void add_config_check(CLI::App& config, Action& action) {
+  auto q = std::make_shared<CheckQuestion>();
+  CLI::App* c = config.add_subcommand("check", "Check whether rule files are valid");
+  c->add_option("FILE", q->files, "Rule files")
+      ->required()
+      ->type_name("FILE ...")
+      ->check(CLI::ExistingFile);
+  add_mode_option(*c);
+  c->add_flag("--strict", q->strict, "Warnings fail, too");
+  c->add_flag("--json", q->json, "JSON for programs instead of text");
+  c->footer(
+      "Prints all problems, each with file, line and column, what is wrong and what was expected.\n"
+      "Ops and kernels are those of this machine, and ops of plugins that this environment names;\n"
+      "a plugin's kernel must be `optional: true`, as in a program. Plugins are opened to check\n"
+      "conditions on their ops. Exit code 1 when a file has errors.\n"
+      "\n"
+      "Examples:\n"
+      "  yard config check rules.yaml\n"
+      "  yard config check --strict rules/*.yaml\n"
+      "  YARD_PLUGINS=./acme.so yard config check rules.yaml --json");
+  c->callback([q, &action] { action = [q] { return check_files(*q); }; });
+}
 
 void add_config_schema(CLI::App& config, Action& action) {
   CLI::App* c = config.add_subcommand("schema", "JSON Schema of rule files, for editors");

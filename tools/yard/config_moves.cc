@@ -5,7 +5,6 @@
 
 #include <charconv>
 #include <fstream>
-#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -29,9 +28,7 @@ class Collected {
     if (!call.ok()) return std::move(call).status();
     const auto [it, fresh] = at_.try_emplace(call->text, calls_.size());
     if (fresh) calls_.push_back({call->op, call->text, 0});
-    uint64_t& sum = calls_[it->second].count;
-    sum = count > std::numeric_limits<uint64_t>::max() - sum ? std::numeric_limits<uint64_t>::max()
-                                                             : sum + count;
+    add_count(calls_[it->second].count, count);
     return {};
   }
   std::vector<CountedCall> take() { return std::move(calls_); }

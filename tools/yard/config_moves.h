@@ -6,6 +6,7 @@
 #include <yard/runtime.h>
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -18,6 +19,12 @@ struct CountedCall {
   std::string op, call;  // the canonical CallSpec
   uint64_t count = 1;
 };
+
+// Adds counts; the sum stays at the largest number.
+inline void add_count(uint64_t& sum, uint64_t n) {
+  sum = n > std::numeric_limits<uint64_t>::max() - sum ? std::numeric_limits<uint64_t>::max()
+                                                       : sum + n;
+}
 
 // CallSpecs as given. The message of an error names the CallSpec.
 Result<std::vector<CountedCall>> read_calls(const Runtime& runtime,

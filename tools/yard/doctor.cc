@@ -9,7 +9,6 @@
 #include <memory>
 
 #include "commands.h"
-#include "environment.h"
 #include "host_access.h"
 #include "json.h"
 #include "machine.h"
@@ -241,7 +240,7 @@ void add_doctor(CLI::App& app, Action& action) {
     action = [json] {
       const Findings f;
       if (*json)
-        fmt::print("{}\n", findings_json(f).dump(2));
+        print_json(findings_json(f));
       else
         print_findings(f);
       return f.ok() ? kOk : kFailed;

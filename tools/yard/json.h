@@ -2,6 +2,7 @@
 // The JSON that commands print: keys in the order in which they are written.
 #pragma once
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -11,5 +12,10 @@ using Json = nlohmann::ordered_json;
 
 // Unknown values are null, not "".
 inline Json text_or_null(const std::string& s) { return s.empty() ? Json() : Json(s); }
+
+// Indented, with a newline; bytes that are not UTF-8 are replaced.
+inline void print_json(const Json& j) {
+  fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+}
 
 }  // namespace yard::tool

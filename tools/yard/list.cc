@@ -8,9 +8,9 @@
 #include <memory>
 #include <set>
 
-#include "announced.h"
 #include "commands.h"
 #include "json.h"
+#include "plugin_show.h"
 #include "table.h"
 
 namespace yard::tool {
@@ -145,7 +145,7 @@ int list_ops(const ListQuestion& q) {
   if (ops.empty() && waiting.empty() && !q.op.empty())
     return fail(kUsage, fmt::format("op '{}' is not known{}", q.op, did_you_mean(q.op, names)));
   if (q.json)
-    fmt::print("{}\n", ops_json(ops, waiting).dump(2));
+    print_json(ops_json(ops, waiting));
   else if (!q.op.empty() && ops.empty())
     print_unopened(q.op, waiting);
   else if (!q.op.empty())

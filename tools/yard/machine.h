@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine, and how much of it this process may use.
+// The machine, how much of it this process may use, and the environment variables for Switchyard.
 #pragma once
+
+#include <yard/runtime.h>
 
 #include <cstdint>
 #include <string>
@@ -27,5 +29,14 @@ struct Feature {
   bool listed = false;  // the operating system reports it
 };
 std::vector<Feature> look_at_features();
+
+// A variable, with the problems that the runtime reports for it.
+struct Variable {
+  std::string name, value;
+  std::vector<std::string> problems;  // what is wrong, and what was expected
+};
+
+// Every YARD_* variable of this process, by name.
+std::vector<Variable> look_at_environment(const Runtime& runtime);
 
 }  // namespace yard::tool

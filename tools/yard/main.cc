@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include <exception>
+#include <optional>
 
 #include "commands.h"
 #include "completion.h"

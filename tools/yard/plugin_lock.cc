@@ -9,8 +9,8 @@
 #include <set>
 #include <tuple>
 
+#include "commands.h"
 #include "json.h"
-#include "plugin_commands.h"
 #include "plugin_show.h"
 #include "table.h"
 
@@ -69,7 +69,7 @@ int report_lock(const LockQuestion& q, const std::string& output, const LockCont
     for (const PluginInfo& p : c.refused)
       j["refused"].push_back(
           {{"path", p.path}, {"reason", to_string(p.reason)}, {"detail", p.detail}});
-    fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+    print_json(j);
     return kOk;
   }
   Table table({{"name"}, {"version"}, {"sha256"}, {"file"}});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin_new.h"
+#include "commands.h"
 
 #include <fmt/format.h>
 #include <yard/runtime.h>
@@ -169,7 +169,7 @@ int make_project(ProjectQuestion q) {
   if (q.json) {
     Json j = {{"name", q.name}, {"op", q.op}, {"directory", directory.string()}, {"files", {}}};
     for (const auto& [name, text] : files) j["files"].push_back(name);
-    fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+    print_json(j);
     return kOk;
   }
   std::string names;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "json.h"
@@ -86,6 +87,29 @@ RuntimeSettings looks_for_nothing() {
   RuntimeSettings s = as_the_environment_has_it();
   s.builtin_backends = false, s.environment = false, s.plugins.installed = false;
   return s;
+}
+
+std::vector<Announced> announced(const Runtime& runtime, Announcement what) {
+  std::vector<Announced> to;
+  for (const PluginInfo& p : runtime.plugins().list())
+    if (p.state == PluginState::kFound)
+      for (const std::string& name : p.*what) to.push_back({name, p.name, p.path});
+  return to;
+}
+
+Status none_refused(const Runtime& runtime, const std::vector<std::string>& paths) {
+  for (const PluginInfo& p : runtime.plugins().list())
+    if (p.state == PluginState::kRefused &&
+        std::find(paths.begin(), paths.end(), p.path) != paths.end())
+      return Status(Code::kInvalidArgument,
+                    fmt::format("{} is refused: {}: {}", p.path, to_string(p.reason), p.detail));
+  return {};
+}
+
+Status open_announced(Runtime& runtime, Announcement what) {
+  for (const Announced& a : announced(runtime, what))
+    YARD_RETURN_IF_ERROR(runtime.plugins().load(a.path));
+  return {};
 }
 
 }  // namespace yard::tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugins as the commands of `yard plugin` show them.
+// Plugins as commands show them: their manifests, and what they announce before they are opened.
 #pragma once
 
 #include <yard/runtime.h>
@@ -36,5 +36,20 @@ RuntimeSettings looks_also_at(const std::vector<std::string>& paths);
 RuntimeSettings as_the_environment_has_it();
 // A runtime that searches no paths by itself.
 RuntimeSettings looks_for_nothing();
+
+// An op, a hook or a group of a plugin that has not been opened.
+struct Announced {
+  std::string name, plugin, path;
+};
+
+// Where a plugin's manifest has them: &PluginInfo::ops, hooks or groups.
+using Announcement = std::vector<std::string> PluginInfo::*;
+
+std::vector<Announced> announced(const Runtime& runtime, Announcement what);
+
+// An error with the reason if one of these files, which the user named, is refused.
+Status none_refused(const Runtime& runtime, const std::vector<std::string>& paths);
+// Opens the plugins that announce any; stops at the first that cannot be opened.
+Status open_announced(Runtime& runtime, Announcement what);
 
 }  // namespace yard::tool

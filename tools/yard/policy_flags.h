@@ -3,6 +3,7 @@
 #pragma once
 
 #include <yard/options.h>
+#include <yard/result.h>
 
 #include <string>
 #include <vector>

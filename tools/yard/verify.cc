@@ -14,7 +14,6 @@
 #include "progress.h"
 #include "terminal.h"
 #include "verify_file.h"
-#include "verify_functions.h"
 #include "verify_report.h"
 
 namespace yard::tool {
