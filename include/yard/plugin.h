@@ -364,6 +364,9 @@ typedef struct yard_kernel {
   /* Its own parameter order, names and layouts. NULL: the schema's. */
   const yard_param_t* const* params;
   uint32_t param_count, pad2_;
+  /* The weights that load accepts, with dtypes and dimensions of the op's schema: "sink?: f32[heads]". Verification makes
+   * weights from it. NULL: not declared. */
+  const char* weights_schema;
 } yard_kernel_t;
 #define YARD_KERNEL_DETERMINISTIC 1u /* same inputs, same bits */
 #define YARD_KERNEL_CAPTURE_SAFE 2u  /* may run while a graph is captured */

@@ -68,6 +68,9 @@ struct Kernel : std::enable_shared_from_this<Kernel> {
   // Options of create(): scalars with names, types and perhaps defaults. Null: no options.
   std::string options_text;
   std::shared_ptr<const op::Schema> options;
+  // Weights of load(): tensors. Null: not declared.
+  std::string weights_text;
+  std::shared_ptr<const op::Schema> weights;
   Kind kind = Kind::kDefault;
   int priority = 0;
   std::shared_ptr<const Backend> backend;
