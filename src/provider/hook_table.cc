@@ -407,10 +407,11 @@ Status HookTable::edit(const Change& change) {
       activations_.store(new Activations(std::move(next)), std::memory_order_release);
       delete old;  // readers hold the lock, or are alone in a forked child
     }
-    put_in_force(std::move(pending));
-    // Calls in scopes wait for the lock and then make new chains: they see the change of all hooks at one moment.
+    // First: calls in scopes then wait for the lock and make new chains, so that they see none from before a change of
+    // which another call has seen a part.
     for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next)
       show_scoped(*s, nullptr);
+    put_in_force(std::move(pending));
   }
   base::reclaimer().collect();
   return {};
