@@ -9,6 +9,7 @@
 #include "base/reclaimer.h"
 #include "base/text.h"
 #include "dispatch/scope.h"
+#include "provider/by_scope.h"
 #include "registry/declarations.h"
 
 namespace yard::provider {
@@ -45,16 +46,8 @@ HookRecords active_for(const HookRecords& providers, const Activations& activati
 
 namespace yard::detail {
 
-// The chains of a hook for scopes whose policy concerns it. Immutable; freed when no call holds it, and then its chains
-// are retired.
-struct HookScopes {
-  static constexpr size_t kMost = 64;  // beyond that all are made again
-  struct Entry {
-    uint64_t scope;                            // ScopeState::providers
-    std::shared_ptr<const HookChains> chains;  // null: no provider
-  };
-  std::vector<Entry> entries;
-};
+// Null chains: no provider. The chains are retired when this is freed.
+struct HookScopes : provider::ByScope<HookChains> {};
 
 const HookLink* HookChains::chain(const provider::HookRecords& records) {
   const HookLink* next = nullptr;
@@ -176,10 +169,7 @@ const HookScopes::Entry* find_scoped(const HookSite& site, const ThreadHead& thr
   const HookScopes* const scopes = guard.protect(site.scoped);
   // A thread that has seen the chains of one hook after a change sees none of another from before it.
   (void)site.scoped.load(std::memory_order_acquire);
-  if (scopes == nullptr) return nullptr;
-  for (const HookScopes::Entry& e : scopes->entries)
-    if (e.scope == thread.scope_state->providers) return &e;
-  return nullptr;
+  return scopes != nullptr ? scopes->find(thread.scope_state->providers) : nullptr;
 }
 }  // namespace
 
@@ -200,7 +190,7 @@ bool place_in_scope(const HookSite& site, ThreadHead& thread, Guard& guard,
         return false;  // out of memory: the default runs
       }
     }
-    chains = found->chains.get();
+    chains = found->value.get();
     guard.move_to_after_reading(chains);
   }
   return chains != nullptr && first_place(*chains, thread.hooks, to);
@@ -264,12 +254,6 @@ HookRecords records_for(const HookTable::Site& site, const Situation& situation)
   return to;
 }
 
-void show_scoped(HookTable::Site& site, const HookScopes* next) {
-  if (const HookScopes* old = site.scoped.exchange(next, std::memory_order_acq_rel))
-    base::reclaimer().retire(const_cast<HookScopes*>(old),
-                             [](void* p) { delete static_cast<HookScopes*>(p); }, {old});
-}
-
 bool provides_hooks(const State& state, std::string_view backend) {
   return std::any_of(state.hooks.begin(), state.hooks.end(),
                      [&](const auto& h) { return h->backend == backend; });
@@ -306,7 +290,7 @@ HookTable::HookTable(CurrentSnapshot snapshot)
 HookTable::~HookTable() {
   for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr;) {
     delete s->all.load(std::memory_order_acquire);
-    show_scoped(*s, nullptr);
+    HookScopes::withdraw(s->scoped);
     delete std::exchange(s, s->next);
   }
   delete activations_.load(std::memory_order_acquire);
@@ -338,17 +322,14 @@ void HookTable::make_scoped(Site& site, const detail::ScopeState& scope) {
   std::shared_ptr<const dispatch::Snapshot> snapshot;  // as in site()
   const std::lock_guard lock(lock_.get().lock);
   const HookScopes* const now = site.scoped.load(std::memory_order_acquire);
-  const auto is_there = [&](const HookScopes::Entry& e) { return e.scope == scope.providers; };
-  if (now != nullptr && std::any_of(now->entries.begin(), now->entries.end(), is_there)) return;
+  if (now != nullptr && now->find(scope.providers) != nullptr) return;
   snapshot = snapshot_();
   const Situation situation(*snapshot, nullptr, &scope.content.policy);
-  auto next = std::make_unique<HookScopes>();
-  if (now != nullptr && now->entries.size() < HookScopes::kMost) next->entries = now->entries;
   auto chains = HookChains::make(records_for(site, situation),
                                  *activations_.load(std::memory_order_acquire), id_);
-  next->entries.push_back({scope.providers, nullptr});
-  if (chains != nullptr) next->entries.back().chains = {chains.release(), &HookChains::retire};
-  show_scoped(site, next.release());
+  std::shared_ptr<const HookChains> shared;
+  if (chains != nullptr) shared = {chains.release(), &HookChains::retire};
+  HookScopes::add(site.scoped, scope.providers, std::move(shared));
 }
 
 bool HookTable::in_use(std::string_view name) const noexcept {
@@ -410,7 +391,7 @@ Status HookTable::edit(const Change& change) {
     // First: calls in scopes then wait for the lock and make new chains, so that they see none from before a change of
     // which another call has seen a part.
     for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next)
-      show_scoped(*s, nullptr);
+      HookScopes::withdraw(s->scoped);
     put_in_force(std::move(pending));
   }
   base::reclaimer().collect();

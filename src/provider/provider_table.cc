@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/reclaimer.h"
 #include "dispatch/scope.h"
+#include "provider/by_scope.h"
 #include "registry/declarations.h"
 #include "select/reasons.h"
 
@@ -15,15 +16,8 @@ namespace yard::detail {
 
 const FunctionTable kFunctionsOff;
 
-// The tables of a function for scopes whose policy concerns it. Immutable; freed when no call holds it.
-struct FunctionScopes {
-  static constexpr size_t kMost = 64;  // beyond that all are made again
-  struct Table {
-    uint64_t scope;                                        // ScopeState::providers
-    std::shared_ptr<const provider::ProviderTable> table;  // null: the master switch
-  };
-  std::vector<Table> tables;
-};
+// A null table is the master switch.
+struct FunctionScopes : provider::ByScope<provider::ProviderTable> {};
 
 }  // namespace yard::detail
 
@@ -179,13 +173,6 @@ void exchange(detail::FunctionSite& site, const detail::FunctionTable* next) {
                            {static_cast<const detail::FunctionTable*>(old)});
 }
 
-void exchange_scoped(detail::FunctionSite& site, const FunctionScopes* next) {
-  const FunctionScopes* old = site.scoped.exchange(next, std::memory_order_acq_rel);
-  if (old != nullptr)
-    base::reclaimer().retire(const_cast<FunctionScopes*>(old),
-                             [](void* p) { delete static_cast<FunctionScopes*>(p); }, {old});
-}
-
 }  // namespace
 
 std::unique_ptr<const ProviderTable> ProviderTable::make(const Situation& situation,
@@ -251,15 +238,11 @@ void publish(detail::FunctionSite& site, std::unique_ptr<const ProviderTable> ta
 
 void publish(detail::FunctionSite& site, uint64_t scope,
              std::shared_ptr<const ProviderTable> table) {
-  auto next = std::make_unique<FunctionScopes>();
-  if (const FunctionScopes* now = site.scoped.load(std::memory_order_acquire))
-    if (now->tables.size() < FunctionScopes::kMost) next->tables = now->tables;
-  next->tables.push_back({scope, std::move(table)});
-  exchange_scoped(site, next.release());
+  FunctionScopes::add(site.scoped, scope, std::move(table));
   update_plain(site);  // as above
 }
 
-void withdraw_scoped(detail::FunctionSite& site) { exchange_scoped(site, nullptr); }
+void withdraw_scoped(detail::FunctionSite& site) { FunctionScopes::withdraw(site.scoped); }
 
 void withdraw(detail::FunctionSite& site) {
   exchange(site, nullptr);
@@ -274,8 +257,8 @@ void update_plain(const detail::FunctionSite& site) {
   }
   base::Guard guard(thread);
   if (const FunctionScopes* scopes = guard.protect(site.scoped))
-    for (const FunctionScopes::Table& t : scopes->tables)
-      if (t.table != nullptr) t.table->update_plain();
+    for (const FunctionScopes::Entry& e : scopes->entries())
+      if (e.value != nullptr) e.value->update_plain();
 }
 
 }  // namespace yard::provider
@@ -293,11 +276,9 @@ int32_t intern_reason(const char* text) noexcept {
 const FunctionTable* scoped_table(const FunctionSite& site, const ThreadHead& thread,
                                   Guard& guard) noexcept {
   const FunctionScopes* const scopes = guard.protect(site.scoped);
-  if (scopes == nullptr) return nullptr;
-  for (const FunctionScopes::Table& t : scopes->tables)
-    if (t.scope == thread.scope_state->providers)
-      return t.table != nullptr ? t.table.get() : &kFunctionsOff;
-  return nullptr;
+  const auto* found = scopes != nullptr ? scopes->find(thread.scope_state->providers) : nullptr;
+  if (found == nullptr) return nullptr;
+  return found->value != nullptr ? found->value.get() : &kFunctionsOff;
 }
 
 void function_refused(const FunctionRow& row, const yard_verdict_t& v) {
