@@ -99,9 +99,10 @@ class Runtime {
   YARD_API std::vector<KernelInfo> find_kernels(std::string_view id) const;
 
   YARD_API Plugins plugins() const noexcept;
-  // States features of devices, as DEVICE:NAME: "cuda:sm_90", for kernels and plugins that need them; those refused for lack
-  // of one are considered again. The library detects features of the processor only. Adds to what was stated; an error if
-  // one is malformed.
+  // States features of devices, as DEVICE:NAME or DEVICE:INDEX:NAME: "cuda:sm_90" (of every cuda device), "cuda:1:sm_90",
+  // for kernels and plugins that need them; those refused for lack of one are considered again. A number after the last
+  // '_' is a level, which satisfies lower ones; the latest one counts, and a device's own precedes that of its type. The
+  // library detects features of the processor only. Adds to what was stated; an error if one is malformed.
   YARD_API Status state_device_features(const std::vector<std::string>& features);
 
   YARD_API Health health() const noexcept;

@@ -165,7 +165,7 @@ Status set_observer(Core& core, std::shared_ptr<registry::CallObserver> observer
 Status set_environment(Core& core, std::shared_ptr<const policy::Reading> reading) {
   return set_fields(core, [&](policy::ProcessPolicy& p) {
     p.reading = reading;
-    p.own_switches.clear();
+    for (auto& [backend, own] : p.own_switches) own.current = false;
   });
 }
 
@@ -173,10 +173,12 @@ void read_own_switches(const registry::State& state, policy::ProcessPolicy& poli
   auto& own = policy.own_switches;
   std::erase_if(own, [&](const auto& o) { return !state.backends.contains(o.first); });
   for (const auto& [name, backend] : state.backends) {
-    if (backend->env.empty() || own.contains(name)) continue;
+    const auto known = own.find(name);
+    if (backend->env.empty() || (known != own.end() && known->second.current)) continue;
     const char* value = std::getenv(backend->env.c_str());
+    const auto last = known != own.end() ? known->second.on : std::nullopt;
     const auto& read = own[name] =
-        policy::read_own_switch(backend->env, value != nullptr ? value : "", name);
+        policy::read_own_switch(backend->env, value != nullptr ? value : "", name, last);
     if (read.problem) base::log(LogLevel::kWarn, "policy", policy::to_string(*read.problem));
   }
 }
@@ -253,9 +255,7 @@ std::vector<UnservedCall> unserved_under(const Core& core,
   const auto s = core.snapshot();
   policy::ProcessPolicy policy = *s->policy;
   policy.file = file;
-  std::vector<std::string> backends;
-  for (const auto& [name, backend] : s->state->backends) backends.push_back(name);
-  policy.settle(backends);
+  policy.settle(s->state->backend_names());
 
   std::vector<std::shared_ptr<const Entry>> entries(s->owners().begin(), s->owners().end());
   // A call that forces its kernel is not served by rules.

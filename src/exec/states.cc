@@ -20,9 +20,19 @@ const char* type_name(op::Kind kind) {
     case op::Kind::kFloat: return "a float";
     case op::Kind::kBool: return "a bool";
     case op::Kind::kString: return "a string";
-    case op::Kind::kEnum: return "a word of its enum";
     default: return "a tensor";
   }
+}
+
+std::string wrong_value(const op::Param& p, const yard_value_t& got) {
+  if (p.kind != op::Kind::kEnum)
+    return fmt::format("invalid option '{}': expected {}", p.name, type_name(p.kind));
+  std::string text =
+      fmt::format("invalid option '{}': expected {}", p.name, base::one_of(p.enumerators));
+  if (got.tag != YARD_TAG_STRING) return text;
+  const std::string_view word(got.u.string, got.count);
+  return text +
+         fmt::format(", got {}{}", base::excerpt(word), base::did_you_mean(word, p.enumerators));
 }
 
 // Converts a value to the option's type; false if that is not possible.
@@ -76,14 +86,24 @@ Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& k
     if (it != given.end()) {
       yard_value_t value = it->value;
       if (value.tag == YARD_TAG_STRING) value.u.string = it->text.c_str();
-      if (!convert(p, value, v.value))
-        return bad(fmt::format("its option '{}' is {}", p.name, type_name(p.kind)));
+      if (!convert(p, value, v.value)) return bad(wrong_value(p, value));
     } else if (v.value.tag == YARD_TAG_NONE && !p.optional) {
       return bad(fmt::format("its option '{}' has no default and was not given", p.name));
     }
     to.push_back(v);
   }
   return to;
+}
+
+Status check_weights(const registry::Kernel& kernel, const Weights& given) {
+  if (kernel.weights == nullptr) return {};
+  std::vector<std::string> names;
+  for (const op::Param& p : kernel.weights->params) names.push_back(p.name);
+  for (const auto& [name, view] : given)
+    if (kernel.weights->index_of(name) < 0)
+      return Status(Code::kInvalidArgument,
+                    fmt::format("it has no weight '{}'{}", name, base::did_you_mean(name, names)));
+  return {};
 }
 
 States::States(Registry registry)
@@ -174,14 +194,20 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
                                     CallFrame& frame, const yard_value_t* args, uint32_t count,
                                     int32_t& code) {
   const yard_kernel_t& d = kernel->d;
-  const auto options = kernel_options(*kernel, options_);
-  if (!options.ok()) {
-    // Another kernel may take these options.
-    std::snprintf(frame.error, sizeof frame.error, "%s",
-                  std::string(options.status().message()).c_str());
+  // Another kernel may take these options or weights.
+  const auto decline = [&](const Status& why) {
+    std::snprintf(frame.error, sizeof frame.error, "%s", std::string(why.message()).c_str());
     code = YARD_DECLINED;
     return nullptr;
+  };
+  const auto options = kernel_options(*kernel, options_);
+  if (!options.ok()) return decline(options.status());
+  std::shared_ptr<const Weights> weights;
+  {
+    std::lock_guard lock(cache().lock);
+    weights = *weights_.load(std::memory_order_acquire);
   }
+  if (const Status s = check_weights(*kernel, *weights); !s.ok()) return decline(s);
   void* made = nullptr;
   code = detail::enter_kernel(frame.call, [&] {
     return d.create(&frame.call, options->data(), static_cast<uint32_t>(options->size()), &made);
@@ -189,11 +215,6 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
   if (code != YARD_OK) return nullptr;
   auto state = std::make_shared<State>(kernel, made);  // destroys it if a later step fails
   frame.call.state = made;
-  std::shared_ptr<const Weights> weights;
-  {
-    std::lock_guard lock(cache().lock);
-    weights = *weights_.load(std::memory_order_acquire);
-  }
   state->keep(weights);
   if (d.load != nullptr && !weights->empty()) {
     std::vector<yard_named_value_t> named;

@@ -117,4 +117,7 @@ class States {
 Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& kernel,
                                                        const std::vector<OwnedValue>& given);
 
+// An error names a weight that the kernel does not declare. A kernel that declares none takes all.
+Status check_weights(const registry::Kernel& kernel, const Weights& given);
+
 }  // namespace yard::exec

@@ -86,8 +86,10 @@ struct KernelCandidate {
   Reads verify_reads;
   std::vector<op::Field> cost_fields;
   yard_verdict_t fixed{};  // why policy or the machine excludes it from all calls
-  int tier = 0;            // by lock, order or kind; lower is better
-  double priority = 0;     // adjusted
+  std::vector<uint32_t>
+      device_needs;     // into registry::Kernel::needs: of the device that a call is on
+  int tier = 0;         // by lock, order or kind; lower is better
+  double priority = 0;  // adjusted
   // Of OpSettings::health: the breaker of all its calls (null: closed), and those of some kinds of calls.
   const health::BreakerStatus* breaker = nullptr;
   std::vector<KeyBreaker> key_breakers;
@@ -96,6 +98,9 @@ struct KernelCandidate {
   const health::BreakerStatus* breaker_for(const op::Program& program, Device device,
                                            const yard_value_t* args) const noexcept;
 };
+
+// Whether a device has a feature; index -1: any device of that type. For the processor it is detected.
+bool has_feature(const yard_host_t* host, Device device, const std::string& name);
 
 // What is known of the process.
 struct ProcessState {

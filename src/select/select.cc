@@ -103,6 +103,12 @@ bool is_unhealthy(const Selection& s, const KernelCandidate& c, yard_verdict_t& 
   return true;
 }
 
+void check_features(const Selection& s, const KernelCandidate& c, yard_verdict_t& v) {
+  for (const uint32_t i : c.device_needs)
+    if (!has_feature(s.candidates.host(), s.device, c.kernel->needs[i].feature.name))
+      return reject(v, YARD_REASON_DEVICE_FEATURE, i, s.device.index);
+}
+
 yard_verdict_t check(const Selection& s, const KernelCandidate& c, std::string* text) {
   yard_verdict_t v = c.fixed;
   if (v.reason != YARD_REASON_NONE) return v;
@@ -117,6 +123,7 @@ yard_verdict_t check(const Selection& s, const KernelCandidate& c, std::string* 
     reject(v, YARD_REASON_NOT_CAPTURE_SAFE);
   else if ((s.flags & YARD_CALL_INFERENCE) == 0 && (k.d.flags & YARD_KERNEL_INFERENCE_ONLY) != 0)
     reject(v, YARD_REASON_INFERENCE_ONLY);
+  if (v.reason == YARD_REASON_NONE) check_features(s, c, v);
   for (size_t i = 0; i < c.limits.size() && v.reason == YARD_REASON_NONE; ++i)
     check_limit(s, c.limits[i], v);
   if (v.reason == YARD_REASON_NONE && is_unhealthy(s, c, v, text)) return v;
