@@ -36,7 +36,7 @@ class Plugins(Yard):
 class List(Plugins):
     def test_found_and_refused(self):
         good, bad = self.put("answer"), self.put("abi_too_new")
-        data = self.json("plugin", "list", self.folder)["plugins"]
+        data = self.json("plugin", "list", self.folder, code=1)["plugins"]
         by_path = {p["path"]: p for p in data}
         self.assertEqual((by_path[good]["state"], by_path[good]["reason"]), ("found", None))
         self.assertEqual((by_path[good]["name"], by_path[good]["ops"]), ("answer", ["answer"]))
@@ -45,7 +45,7 @@ class List(Plugins):
 
     def test_table_lines_up(self):
         self.put("answer"), self.put("abi_too_new")
-        out, err = self.yard("plugin", "list", self.folder)
+        out, err = self.yard("plugin", "list", self.folder, code=1)
         self.assertEqual(err, "")
         head, *rows = out.splitlines()
         self.assertRegex(head, r"^name +version +state +ops +file")
@@ -67,7 +67,7 @@ class List(Plugins):
         self.yard("plugin", "lock", self.folder)
         with open(path, "ab") as f:
             f.write(b"x")
-        entry, = self.json("plugin", "list", self.folder)["plugins"]
+        entry, = self.json("plugin", "list", self.folder, code=1)["plugins"]
         self.assertEqual((entry["state"], entry["reason"]), ("refused", "digest_differs"))
         data = self.json("plugin", "inspect", path, code=1)
         self.assertEqual((data["state"], data["reason"]), ("refused", "digest_differs"))
@@ -83,7 +83,7 @@ class List(Plugins):
         with open(rules, "w", encoding="utf-8") as f:
             f.write('version: "1.0"\nsettings: {plugins: {require_verified: true}}\n')
         os.environ["YARD_CONFIG"] = rules
-        entry, = self.json("plugin", "list", self.folder)["plugins"]
+        entry, = self.json("plugin", "list", self.folder, code=1)["plugins"]
         self.assertEqual((entry["state"], entry["reason"]), ("refused", "not_verified"))
         self.assertEqual(self.json("plugin", "inspect", path, code=1)["reason"], "not_verified")
         self.yard("verify", path)
@@ -171,7 +171,8 @@ class Lock(Plugins):
         self.assertIn("abi_too_new.so is skipped: abi_too_new", err)
         self.assertEqual(self.lock(), [["answer", "1.0", "sha256:" + digest]])
         self.put("old_layout")
-        states = {p["name"]: p["reason"] for p in self.json("plugin", "list", self.folder)["plugins"]}
+        data = self.json("plugin", "list", self.folder, code=1)
+        states = {p["name"]: p["reason"] for p in data["plugins"]}
         self.assertEqual(states["answer"], None)
         self.assertEqual(states["old_layout"], "not_in_lock_file")
 
