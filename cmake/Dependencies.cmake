@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The libraries of others. All are looked for here and none is required here: whoever links one asks
-# for it with yard_need(), which names what to install.
+# The libraries of others. All are looked for here and none is required here: a target that
+# links one calls yard_need(), which names what to install.
 
 find_package(Threads REQUIRED)
 find_package(fmt QUIET)

@@ -141,7 +141,7 @@ function(yard_flag_plugin name)
   set(map "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/YardPlugin.map")
   target_link_options(${name} PRIVATE "LINKER:--version-script=${map}")
   set_property(TARGET ${name} APPEND PROPERTY LINK_DEPENDS "${map}")
-  # A library that was forgotten is found now, not when somebody loads the plugin. Sanitizers leave their
+  # A missing library is an error now, not when the plugin is loaded. Sanitizers leave their
   # own symbols to the program.
   get_directory_property(options COMPILE_OPTIONS)
   if(NOT "${CMAKE_C_FLAGS} ${CMAKE_CXX_FLAGS} ${options}" MATCHES "-fsanitize")

@@ -28,9 +28,9 @@ int main() {
   CHECK(near(o[0], 0.5) && !fixed.kernel().empty());
 
   // A bound handle follows policy, a frozen one does not.
-  yard::Policy nobody;
-  nobody.deny_kernels = {"*"};
-  yard::Runtime::shared().set_policy(nobody).or_throw();
+  yard::Policy none;
+  none.deny_kernels = {"*"};
+  yard::Runtime::shared().set_policy(none).or_throw();
   CHECK(fast(1e-6f).code() == yard::Code::kNoKernel);
   CHECK(fixed(out, x1, weight, 1e-6f).ok());
 }

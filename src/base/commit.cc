@@ -2,9 +2,9 @@
 #include <yard/detail/commit.h>
 #include <yard/function.h>
 
-#include "base/digest.h"
+#include "base/file.h"
+#include "base/reclaimer.h"
 #include "base/text.h"
-#include "base/thread_record.h"
 
 namespace yard::detail {
 

@@ -11,7 +11,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/thread_record.h"
+#include "base/reclaimer.h"
 
 namespace yard::base {
 

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shared library, opened from an open file, and whether closing it removed its code.
-//
-// The file is opened by its descriptor (/proc/self/fd/N), so that what was hashed and checked is what is mapped, even if
-// its path changes meanwhile. The descriptor stays open while the code may be mapped: the dynamic loader identifies
-// libraries by that name, and would confuse another file of the same number with this one.
+// Shared libraries: read without running their code, and opened.
 #pragma once
 
 #include <yard/result.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/file.h"
 
 namespace yard::base {
 
+// A library that is opened from an open file, and whether closing it removed its code.
+//
+// The file is opened by its descriptor (/proc/self/fd/N), so that what was hashed and checked is what is mapped, even if
+// its path changes meanwhile. The descriptor stays open while the code may be mapped: the dynamic loader identifies
+// libraries by that name, and would confuse another file of the same number with this one.
 class DynamicLibrary {
  public:
   // Runs the library's constructors. The error is what dlerror() said, with `path` in place of the
@@ -41,5 +45,31 @@ class DynamicLibrary {
   Use* use_ = nullptr;  // of this file by this process; never freed
   const void* base_ = nullptr;
 };
+
+// Reading a library without running its code: whether it can be mapped in this process, and its notes. Files are untrusted:
+// everything is checked, and nothing is mapped, so that a file that is truncated meanwhile is an error and not a signal.
+enum class ElfProblem {
+  kNone,
+  kUnreadable,    // the file cannot be read
+  kNotElf,        // it is something else
+  kDamaged,       // truncated or inconsistent
+  kOtherMachine,  // another processor, word size or byte order
+  kNotSharedLibrary,
+};
+
+struct ElfReading {
+  ElfProblem problem = ElfProblem::kNone;
+  std::string detail;              // of the problem
+  std::vector<std::string> notes;  // the texts of the matching notes, without NULs at their ends
+  bool never_unloads = false;      // the file asks for it (DF_1_NODELETE)
+};
+
+// The notes of an owner and type. Everything the dynamic loader will map must lie inside of the file.
+ElfReading read_elf_notes(const File& file, std::string_view owner, uint32_t type);
+// The same from memory; for fuzzing. The bytes may be changed.
+ElfReading read_elf_notes(char* bytes, size_t size, std::string_view owner, uint32_t type);
+
+// Symbols of a library that keep it from being unloaded (STB_GNU_UNIQUE), at most `most` of them.
+std::vector<std::string> unique_symbols(const File& file, size_t most);
 
 }  // namespace yard::base

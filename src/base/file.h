@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files: a descriptor that closes itself, and atomic writing of whole files.
+// Files: a descriptor that closes itself, atomic writing of whole files, and digests.
 #pragma once
 
 #include <sys/types.h>
 #include <unistd.h>
+#include <yard/result.h>
 #include <yard/status.h>
 
 #include <cerrno>
@@ -60,5 +61,13 @@ Status write_file(const std::string& path, std::string_view content, unsigned mo
 
 // Whether write_file() would work: tried with an empty temporary file. Writes nothing to a pipe or device.
 Status can_write_file(const std::string& path);
+
+// 64 lower-case hexadecimal digits.
+Result<std::string> sha256(std::string_view bytes);
+// Of a whole file; its position does not change.
+Result<std::string> sha256(const File& file);
+
+// Whether the text has the form of a digest.
+bool is_sha256(std::string_view text) noexcept;
 
 }  // namespace yard::base

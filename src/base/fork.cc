@@ -11,7 +11,6 @@
 #include "base/counters.h"
 #include "base/log.h"
 #include "base/reclaimer.h"
-#include "base/thread_record.h"
 
 namespace yard::base {
 namespace {

@@ -19,8 +19,8 @@
 #include <unordered_map>
 
 #include "base/fork.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
-#include "base/utc_time.h"
 
 namespace yard::base {
 namespace {
@@ -193,9 +193,6 @@ std::vector<LogCount> log_counts() {
   return counts;
 }
 
-}  // namespace yard
-
-namespace yard {
 namespace {
 
 constexpr LogLevel kLevels[] = {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarn,
@@ -344,12 +341,9 @@ LogLevels parse_log_levels(std::string_view text, std::vector<std::string>& prob
   return reader.levels();
 }
 
-}  // namespace yard::base
-
-namespace yard::base {
 namespace {
 
-// spdlog's own time uses localtime_r or gmtime_r: see utc_time.h.
+// spdlog's own time uses localtime_r or gmtime_r: see UtcTime.
 class MessageTime : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&,

@@ -3,13 +3,19 @@
 #include "base/reclaimer.h"
 
 #include <linux/membarrier.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <yard/detail/memo.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <iterator>
+#include <mutex>
 #include <new>
+
+#include "base/fork.h"
 
 namespace yard::base {
 namespace {
@@ -136,3 +142,152 @@ size_t Reclaimer::collect() {
 }
 
 }  // namespace yard::base
+
+namespace yard::detail {
+thread_local constinit ThreadHead* t_thread = nullptr;
+constinit CallMemos kNoMemos;
+}  // namespace yard::detail
+
+namespace yard::base {
+
+using detail::t_thread;
+
+namespace {
+
+std::atomic<bool> g_reader_fences{false};
+
+std::atomic<ThreadRecord*> g_records{nullptr};
+std::atomic<void (*)(void*)> g_exit_hooks[kThreadLocals];
+
+// What a thread was using and had stored; not what its `locals` point to.
+void forget_use(ThreadRecord& r, std::memory_order order) noexcept {
+  r.counters = nullptr, r.memos = &detail::kNoMemos;
+  r.scope = 0, r.scope_state = nullptr, r.hooks = nullptr;
+  r.commit = nullptr, r.functions = nullptr;
+  for (HazardSlot& s : r.slots) s.store(nullptr, order);
+  for (auto* b = r.deeper.load(std::memory_order_relaxed); b != nullptr;
+       b = b->next.load(std::memory_order_relaxed))
+    for (HazardSlot& s : b->slots) s.store(nullptr, order);
+  r.depth = 0;
+}
+
+// A thread ends. A pthread key rather than a thread_local destructor: keys run after those, so a call
+// made from such a destructor still finds its record, and a later one registers again.
+void on_thread_exit(void* record) {
+  auto* r = static_cast<ThreadRecord*>(record);
+  t_thread = nullptr;
+  r->counters = nullptr, r->memos = &detail::kNoMemos;
+  for (int i = 0; i < kThreadLocals; ++i) {
+    auto hook = g_exit_hooks[i].load(std::memory_order_acquire);
+    if (hook != nullptr && r->locals[i] != nullptr) hook(r->locals[i]);
+    r->locals[i] = nullptr;
+  }
+  forget_use(*r, std::memory_order_release);  // it may have been cancelled inside a call
+  r->in_use.store(false, std::memory_order_release);
+}
+
+constinit Lazy<const pthread_key_t> g_exit_key([]() -> const pthread_key_t* {
+  pthread_key_t key;
+  if (pthread_key_create(&key, on_thread_exit) != 0) std::abort();  // no keys left: cannot go on
+  return new pthread_key_t(key);
+});
+
+constinit std::once_flag g_asked;
+
+ThreadRecord* take_free_record() noexcept {
+  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
+    bool expected = false;
+    if (!r->in_use.load(std::memory_order_relaxed) &&
+        r->in_use.compare_exchange_strong(expected, true, std::memory_order_acquire))
+      return r;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+ThreadRecord* first_record() noexcept { return g_records.load(std::memory_order_acquire); }
+
+void set_thread_exit_hook(int local, void (*hook)(void*)) noexcept {
+  g_exit_hooks[local].store(hook, std::memory_order_release);
+}
+
+void set_reader_fences(bool on) noexcept {
+  // The flag first: a thread that registers meanwhile reads it after it is on the list.
+  g_reader_fences.store(on, std::memory_order_seq_cst);
+  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next)
+    r->fences.store(on, std::memory_order_seq_cst);
+}
+
+bool reader_fences() noexcept { return g_reader_fences.load(std::memory_order_seq_cst); }
+
+// Puts a record into use for the calling thread.
+detail::ThreadHead& take_record() noexcept {
+  // Before the first read of any thread: it must know by then whether to fence.
+  std::call_once(g_asked, register_membarrier);
+  ThreadRecord* r = take_free_record();
+  if (r == nullptr) {
+    r = new ThreadRecord;
+    r->next = g_records.load(std::memory_order_relaxed);
+    while (!g_records.compare_exchange_weak(r->next, r, std::memory_order_seq_cst)) {
+    }
+  }
+  // Again if it changed meanwhile: set_reader_fences() may have been here between load and store.
+  bool fences;
+  do {
+    fences = reader_fences();
+    r->fences.store(fences, std::memory_order_seq_cst);
+  } while (fences != reader_fences());
+  t_thread = r;
+  pthread_setspecific(g_exit_key.get(), r);
+  return *r;
+}
+
+void abandon_other_threads() noexcept {
+  for (ThreadRecord* r = first_record(); r != nullptr; r = r->next) {
+    if (r == t_thread || !r->in_use.load(std::memory_order_relaxed)) continue;
+    forget_use(*r, std::memory_order_relaxed);
+    // What the thread had stored may be half-written: it is left behind, not freed.
+    for (void*& local : r->locals) local = nullptr;
+    r->in_use.store(false, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace yard::base
+
+namespace yard::detail {
+
+ThreadHead& register_thread() noexcept { return base::take_record(); }
+
+namespace {
+
+// The block of a slot that is not inline; `at` becomes its place there.
+base::ThreadRecord::Block& deep_block(ThreadHead& thread, uint32_t& at) noexcept {
+  using Block = base::ThreadRecord::Block;
+  at -= ThreadHead::kInlineSlots;
+  std::atomic<Block*>* link = &static_cast<base::ThreadRecord&>(thread).deeper;
+  for (;;) {
+    Block* b = link->load(std::memory_order_relaxed);
+    if (b == nullptr) {
+      b = new Block;
+      link->store(b, std::memory_order_release);
+    }
+    if (at < Block::kSlots) return *b;
+    at -= Block::kSlots;
+    link = &b->next;
+  }
+}
+
+}  // namespace
+
+HazardSlot& ThreadHead::deep_slot(uint32_t at) noexcept {
+  base::ThreadRecord::Block& block = deep_block(*this, at);
+  return block.slots[at];
+}
+
+char* ThreadHead::deep_message(uint32_t at) noexcept {
+  base::ThreadRecord::Block& block = deep_block(*this, at);
+  return block.errors[at];
+}
+
+}  // namespace yard::detail

@@ -2,6 +2,7 @@
 // Status: names, classes and the text people read.
 #include <yard/status.h>
 
+#include <iterator>
 #include <vector>
 
 namespace yard {
@@ -43,35 +44,28 @@ std::span<const std::string> Status::notes() const noexcept {
 }
 
 const char* to_string(ErrorClass c) noexcept {
-  switch (c) {
-    case ErrorClass::kOk: return "ok";
-    case ErrorClass::kCaller: return "caller";
-    case ErrorClass::kDeclined: return "declined";
-    case ErrorClass::kTransient: return "transient";
-    case ErrorClass::kFault: return "fault";
-    case ErrorClass::kDeviceLost: return "device_lost";
-    case ErrorClass::kFatal: return "fatal";
-  }
-  return "?";
+  static constexpr const char* kNames[] = {"ok",    "caller",      "declined", "transient",
+                                           "fault", "device_lost", "fatal"};
+  const auto i = static_cast<size_t>(c);
+  return i < std::size(kNames) ? kNames[i] : "?";
 }
 
 const char* to_string(Code c) noexcept {
-  switch (c) {
-    case Code::kOk: return "ok";
-    case Code::kInvalidArgument: return "invalid_argument";
-    case Code::kParse: return "parse_error";
-    case Code::kUnknownOp: return "unknown_op";
-    case Code::kNotFound: return "not_found";
-    case Code::kConflict: return "conflict";
-    case Code::kNoKernel: return "no_kernel";
-    case Code::kUnmapped: return "unmapped";
-    case Code::kKernelFailed: return "kernel_failed";
-    case Code::kDeadline: return "deadline_exceeded";
-    case Code::kWouldDeadlock: return "would_deadlock";
-    case Code::kUnsupported: return "unsupported";
-    case Code::kInternal: return "internal";
-  }
-  return "?";
+  static constexpr const char* kNames[] = {"ok",
+                                           "invalid_argument",
+                                           "parse_error",
+                                           "unknown_op",
+                                           "not_found",
+                                           "conflict",
+                                           "no_kernel",
+                                           "unmapped",
+                                           "kernel_failed",
+                                           "deadline_exceeded",
+                                           "would_deadlock",
+                                           "unsupported",
+                                           "internal"};
+  const auto i = static_cast<size_t>(c);
+  return i < std::size(kNames) ? kNames[i] : "?";
 }
 
 Status::Status(Code code, ErrorClass error_class, std::string message)

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stopwatch for spans of one thread: a reading costs little beside the calls that it times.
+// Time: a stopwatch, and the date of log lines and dumps.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 namespace yard::base {
 
+// For spans of one thread: a reading costs little beside the calls that it times.
 class Stopwatch {
  public:
   // Does not run.
@@ -29,6 +31,25 @@ class Stopwatch {
   static uint64_t ticks() noexcept;
   static double ns_per_tick() noexcept;
   uint64_t last_ = 0;
+};
+
+// Coordinated universal time, without the C library's gmtime_r: that takes a lock that another thread may have held at a
+// fork.
+struct UtcTime {
+  explicit UtcTime(std::chrono::system_clock::time_point at) noexcept {
+    using namespace std::chrono;
+    const auto day_of = floor<days>(at);
+    const year_month_day date(day_of);
+    const hh_mm_ss time(floor<milliseconds>(at) - day_of);
+    year = static_cast<int>(date.year());
+    month = static_cast<unsigned>(date.month()), day = static_cast<unsigned>(date.day());
+    hour = static_cast<int>(time.hours().count()),
+    minute = static_cast<int>(time.minutes().count());
+    second = static_cast<int>(time.seconds().count());
+    millisecond = static_cast<int>(time.subseconds().count());
+  }
+  int year, hour, minute, second, millisecond;
+  unsigned month, day;
 };
 
 }  // namespace yard::base

@@ -7,7 +7,6 @@
 
 #include "dispatch/call_steps.h"
 #include "dispatch/memo.h"
-#include "dispatch/watched.h"
 
 namespace yard::detail {
 

@@ -219,7 +219,8 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   if (scope != nullptr && scope->policy_id != 0) {
     if (!scope->problem.ok()) return scope->problem;
     const auto s = core.snapshot();
-    const PolicyOverride extra = make_override(nullptr, scope, overlay_key(nullptr, scope, false));
+    const PolicyOverride extra =
+        make_override(nullptr, scope, dispatch::OverlayKey::make(nullptr, scope, false));
     YARD_RETURN_IF_ERROR(check_override(extra, *s->policy->modes));
     if (auto scoped = core.planner.overlay(s, (*entry)->candidates().op_record().op->index, extra))
       *entry = std::move(scoped);

@@ -6,7 +6,7 @@
 
 #include <bit>
 
-#include "base/thread_record.h"
+#include "base/reclaimer.h"
 #include "dispatch/snapshot.h"
 
 namespace yard::dispatch {

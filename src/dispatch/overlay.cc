@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys of overlays, and what they override.
+// Keys of overlays, what they override, and the settings of an op under policy, rule file and override.
 #include "dispatch/overlay.h"
 
 #include <fmt/format.h>
@@ -35,15 +35,16 @@ void mix(uint64_t& h, const Policy& p) noexcept {
 
 }  // namespace
 
-OverlayKey OverlayKey::make(uint64_t scope, const Options* o, bool labelled, bool rollout) {
+OverlayKey OverlayKey::make(const Options* o, const detail::ScopeState* scope, bool labelled,
+                            bool rollout) {
   OverlayKey key;
-  key.scope = scope;
+  key.scope = scope != nullptr ? scope->policy_id : 0;
   key.rollout = rollout;
   key.labelled = labelled && o != nullptr && !o->labels.empty();
   if (o != nullptr && (o->policy || !o->force.empty() || !o->deny.empty() || o->mode ||
                        !o->mode_name.empty() || key.labelled))
     key.options = o;
-  key.hash = scope_hash(scope);
+  key.hash = scope_hash(key.scope);
   if (key.options == nullptr && !rollout) return key;
   uint64_t h = key.hash;
   mix(h, rollout ? 2 : 1);
@@ -73,6 +74,72 @@ bool OverlayKey::operator==(const OverlayKey& o) const noexcept {
 }  // namespace yard::dispatch
 
 namespace yard::detail {
+namespace {
+
+// A name that has been checked.
+void set_mode(select::OpSettings& d, const std::string& name, const char* by) {
+  d.mode.source = by;
+  d.mode.program = nullptr;
+  if (const auto mode = parse_mode(name)) {
+    d.mode.mode = *mode;
+  } else if (const auto it = d.mode.added->find(name); it != d.mode.added->end()) {
+    d.mode.mode = Mode::kProgram;
+    d.mode.program = it->second;
+  }
+}
+
+// "static_kernel_map (rules.yaml:7)"
+std::string placed(const Config& config, const std::string& what, const KernelRef& ref) {
+  if (ref.at.line == 0 || ref.at.file >= config.sources.files.size()) return what + " of the rules";
+  return fmt::format("{} ({}:{})", what, config.sources.files[ref.at.file], ref.at.line);
+}
+
+// "fallback_chains.rms_norm (rules.yaml:9)"
+std::string chain_text(const Config& config, const std::string& op) {
+  const std::vector<KernelRef>& chain = policy::chain_of(config, op);
+  for (const auto& [pattern, kernels] : config.fallback_chains)
+    if (&kernels == &chain) return placed(config, "fallback_chains." + pattern, chain[0]);
+  return placed(config, "defaults.fallback_policy", chain[0]);
+}
+
+}  // namespace
+
+select::OpSettings settings_for(const policy::ProcessPolicy& policy,
+                                const registry::OpRecord& op_record) {
+  select::OpSettings d;
+  d.labels = policy.labels;
+  d.mode.added = policy.modes;
+  d.watch.observer = policy.observer;
+  d.watch.rollout = policy.rollout;
+  const std::string& op = op_record.op->name;
+  const auto& mapped = policy.mapped.kernels();
+  if (const auto it = mapped.find(op); it != mapped.end())
+    d.rules.mapped = it->second, d.rules.mapped_by = "the program's static map";
+  if (policy.file == nullptr) return d;
+  const Config& config = policy.file->config;
+  if (const std::string* mode = policy::mode_of(config, op)) set_mode(d, *mode, "file");
+  d.rules.file = policy.file;
+  d.rules.compiled = policy.file->rules_for(op_record.op->program);
+  const KernelRef* said = policy::find_for_op(config.static_kernel_map, op);
+  if (said != nullptr && d.rules.mapped.empty())
+    d.rules.mapped = said->id, d.rules.mapped_by = placed(config, "static_kernel_map", *said);
+  for (const KernelRef& k : policy::chain_of(config, op)) d.rules.chain.push_back(k.id);
+  if (!d.rules.chain.empty()) d.rules.chain_by = chain_text(config, op);
+  d.cache.enabled = config.settings.cache.enabled.value_or(true);
+  d.cache.plans = static_cast<size_t>(config.settings.cache.size.value_or(0));
+  d.cache.lifetime = config.settings.cache.lifetime.value_or(std::chrono::nanoseconds(0));
+  if (const auto& n = config.settings.max_fallback_attempts) d.fallbacks = static_cast<size_t>(*n);
+  return d;
+}
+
+select::OpSettings settings_for(select::OpSettings of_process, const PolicyOverride& extra) {
+  if (!extra.mode.empty()) set_mode(of_process, extra.mode, extra.mode_by);
+  if (extra.labels.empty()) return of_process;
+  std::map<std::string, std::string, std::less<>> all = extra.labels;
+  all.insert(of_process.labels.begin(), of_process.labels.end());
+  of_process.labels.assign(all.begin(), all.end());
+  return of_process;
+}
 
 select::OpSettings settings_for(const dispatch::Snapshot& snapshot,
                                 const registry::OpRecord& op_record) {
@@ -81,12 +148,6 @@ select::OpSettings settings_for(const dispatch::Snapshot& snapshot,
   if (h != nullptr && (h->of_op(op_record.op->name) != nullptr || !h->devices_lost().empty()))
     d.health = snapshot.health;
   return d;
-}
-
-dispatch::OverlayKey overlay_key(const Options* options, const ScopeState* scope, bool labelled,
-                                 bool rollout) {
-  return dispatch::OverlayKey::make(scope != nullptr ? scope->policy_id : 0, options, labelled,
-                                    rollout);
 }
 
 PolicyOverride make_override(const Options* o, const ScopeState* scope,

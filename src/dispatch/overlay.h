@@ -12,6 +12,10 @@
 #include "policy/process.h"
 #include "select/candidate_set.h"
 
+namespace yard::detail {
+struct ScopeState;
+}
+
 namespace yard::dispatch {
 
 class Snapshot;
@@ -24,8 +28,9 @@ struct OverlayKey {
   bool rollout = false;              // by the rules in rollout
   uint64_t hash = 0;                 // 0: the global entry
 
-  // `options` may be null.
-  static OverlayKey make(uint64_t scope, const Options* options, bool labelled, bool rollout);
+  // `labelled`: with the call's own labels, which only some rules read. `options` and `scope` may be null.
+  static OverlayKey make(const Options* options, const detail::ScopeState* scope, bool labelled,
+                         bool rollout = false);
   bool operator==(const OverlayKey& o) const noexcept;
 };
 
@@ -36,8 +41,6 @@ inline uint64_t scope_hash(uint64_t id) noexcept { return id * 0x9e3779b97f4a7c1
 
 namespace yard::detail {
 
-struct ScopeState;
-
 // What scope and call add to the policy of the process: what an overlay is made for.
 struct PolicyOverride {
   Policy policy;  // of both
@@ -47,9 +50,7 @@ struct PolicyOverride {
   std::map<std::string, std::string, std::less<>> labels;
   dispatch::OverlayKey key;  // borrows the options it was made from
 };
-// `labelled`: with the call's own labels, which only some rules read. `options` and `scope` may be null.
-dispatch::OverlayKey overlay_key(const Options* options, const ScopeState* scope, bool labelled,
-                                 bool rollout = false);
+// `options` and `scope` may be null.
 PolicyOverride make_override(const Options* options, const ScopeState* scope,
                              const dispatch::OverlayKey& key);
 // Whether the mode that an override names exists.

@@ -11,6 +11,7 @@
 #include "dispatch/call.h"
 #include "dispatch/core.h"
 #include "select/explain.h"
+#include "select/reasons.h"
 
 namespace yard::detail {
 namespace {
@@ -21,6 +22,17 @@ constexpr size_t kFewestPlans = 4;
 
 // Entries are immutable but for their plans, which the plan lock guards.
 Entry& with_plans(const Entry& entry) { return const_cast<Entry&>(entry); }
+
+// Logs which kernel a class of calls will use from now on, once per kernel: the log counts repetitions.
+void log_choice(const Entry& entry, uint16_t candidate) {
+  if (!base::log_enabled("select", LogLevel::kInfo)) return;
+  const registry::Kernel& k = *entry.candidates().all()[candidate].kernel;
+  const std::string& vendor = k.backend->vendor;
+  base::log(LogLevel::kInfo, "select",
+            fmt::format("Op '{}' using '{}' (kind={}, vendor={})", entry.name(), k.id,
+                        to_string(static_cast<Kind>(k.d.kind)),
+                        vendor.empty() ? "none" : vendor.c_str()));
+}
 
 }  // namespace
 
@@ -284,16 +296,6 @@ RuntimeStats Planner::stats() const {
   return to;
 }
 
-void log_choice(const Entry& entry, uint16_t candidate) {
-  if (!base::log_enabled("select", LogLevel::kInfo)) return;
-  const registry::Kernel& k = *entry.candidates().all()[candidate].kernel;
-  const std::string& vendor = k.backend->vendor;
-  base::log(LogLevel::kInfo, "select",
-            fmt::format("Op '{}' using '{}' (kind={}, vendor={})", entry.name(), k.id,
-                        to_string(static_cast<Kind>(k.d.kind)),
-                        vendor.empty() ? "none" : vendor.c_str()));
-}
-
 void collect_if_due() {
   // What is still in use must not be looked at again and again.
   static std::atomic<size_t> due{256};
@@ -340,7 +342,8 @@ Result<Explanation> explain_call(const Core& core, const registry::OpRecord& op_
                                  const op::Call& call, const Options& o, const Snapshot& s) {
   YARD_RETURN_IF_ERROR(check_options(op_record, o));
   const ScopeState* scope = base::this_thread().scope_state;
-  const PolicyOverride extra = make_override(&o, scope, overlay_key(&o, scope, true));
+  const PolicyOverride extra =
+      make_override(&o, scope, dispatch::OverlayKey::make(&o, scope, true));
   if (scope != nullptr && !scope->problem.ok()) return scope->problem;
   YARD_RETURN_IF_ERROR(check_override(extra, *s.policy->modes));
   const Policy none;

@@ -95,9 +95,6 @@ class Planner {
   base::ReplacedInChild<Root> root_;
 };
 
-// Logs which kernel a class of calls will use from now on, once per kernel: the log counts repetitions.
-void log_choice(const Entry& entry, uint16_t candidate);
-
 // Frees what has been retired and is no longer used, once there is enough of it. Code that retires things on the path
 // of a call runs it afterwards, so that they do not pile up between changes. Holding no lock.
 void collect_if_due();

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "dispatch/core.h"
+#include "select/candidate_set.h"
 #include "select/explain.h"
-#include "select/health_key.h"
 #include "select/reasons.h"
 
 namespace yard::detail {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "policy/process.h"
-#include "registry/call_observer.h"
 #include "registry/changes.h"
+#include "registry/interfaces.h"
 
 namespace yard::detail {
 

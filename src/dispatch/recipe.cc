@@ -1,11 +1,278 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words of a key after the first, and ranges of row counts.
+// Compiling recipes; words of a key after the first; ranges of row counts.
 #include "dispatch/recipe.h"
 
 #include <algorithm>
 #include <cstring>
 
 namespace yard::dispatch {
+
+// Compiles what candidates read into the words of a key.
+class RecipeCompiler {
+ public:
+  explicit RecipeCompiler(const select::CandidateSet& candidates)
+      : candidates_(candidates),
+        params_(candidates.program().schema().params),
+        masks_(params_.size(), 0) {}
+
+  Recipe compile() {
+    read_device();
+    for (const select::KernelCandidate& c : candidates_.all()) {
+      // A kernel that is excluded from all calls reads nothing of them.
+      if (c.fixed.reason != YARD_REASON_NONE) continue;
+      for (const select::Limit& l : c.limits) read(l.predicate);
+      read(c.verify_reads);
+      for (const op::Field& f : c.cost_fields) add_field(recipe_.half_octaves_, f);
+      for (const select::KeyBreaker& b : c.key_breakers) read_breaker(b);
+    }
+    read_rules();
+    read(candidates_.mode_reads());
+    // Keys state that an output aliases an input, not which one.
+    const auto& mode = candidates_.settings().mode.program;
+    if (mode != nullptr && !mode->provider.reads && alias_pairs() > 1) no_keys_ = true;
+    place();
+    return std::move(recipe_);
+  }
+
+ private:
+  using Group = Recipe::Group;
+  using Test = Recipe::Test;
+  using Kind = op::Field::Kind;
+  // A group with its tests.
+  struct Bundle {
+    Group group;
+    std::vector<Test> tests;
+  };
+
+  bool is_tensor(size_t i) const { return params_[i].kind == op::Kind::kTensor; }
+  bool always_given(size_t i) const { return is_tensor(i) && !params_[i].optional; }
+
+  // ---- What is read ----
+
+  // All tensors of a call are on one device, so one that is always given is enough.
+  void read_device() {
+    for (size_t i = 0; i < params_.size(); ++i)
+      if (always_given(i)) {
+        masks_[i] |= YARD_FACTS_DEVICE;
+        return;
+      }
+    for (size_t i = 0; i < params_.size(); ++i) read_facts(i, YARD_FACTS_DEVICE);
+  }
+
+  void read_facts(size_t i, uint32_t mask) {
+    if (params_[i].kind == op::Kind::kTensorList)
+      read_whole(i);
+    else if (is_tensor(i))
+      masks_[i] |= mask;
+  }
+
+  // A dtype variable is read from the first tensor that has it and is always given.
+  void read_dtype(size_t i) {
+    // An empty list passes every dtype limit.
+    if (!is_tensor(i))
+      add_predicate({op::Field::of(Kind::kCount, i), op::IntegerTest::at_least(1)});
+    if (params_[i].dtype != DType::invalid) {
+      // A fixed dtype carries no information, but whether an optional tensor is given does.
+      if (params_[i].optional) read_presence(i);
+      return;
+    }
+    for (size_t k = 0; k < params_.size(); ++k)
+      if (always_given(k) && params_[k].variable == params_[i].variable) {
+        masks_[k] |= YARD_FACTS_DTYPE;
+        if (params_[i].optional) read_presence(i);
+        return;
+      }
+    read_facts(i, YARD_FACTS_DTYPE);
+  }
+
+  void read_presence(size_t i) {
+    add_predicate({op::Field::of(Kind::kPresence, i), op::IntegerTest::equals(1)});
+  }
+
+  void read(const op::Predicate& p) {
+    const size_t arg = p.field.sources[0].arg;
+    switch (p.field.kind) {
+      case Kind::kPresence: return read_presence(arg);
+      case Kind::kDType: return read_dtype(arg);
+      case Kind::kAlignment: recipe_.reads_alignment_ = true; [[fallthrough]];
+      case Kind::kRank:
+      case Kind::kCompact:
+      case Kind::kInnerDense:
+      case Kind::kPlain:
+        if (!is_tensor(arg)) return read_whole(arg);
+        break;
+      default: break;
+    }
+    note_scalar(p.field);
+    if (!add_quick(p)) add_predicate(p);
+  }
+
+  // A predicate on a tensor that is always given has a quick form if it is about facts, a dimension or a product of
+  // dimensions.
+  bool add_quick(const op::Predicate& p) {
+    const op::Field::Source& from = p.field.sources[0];
+    if (p.field.count != 1 || !always_given(from.arg)) return false;
+    const auto add_facts = [&](const Test& t) {
+      add({Group::Source::kFacts, from.arg, 0, 0, 0}, t);
+      return true;
+    };
+    const auto bit = [&](uint64_t mask) { return add_facts({mask, 0, mask, 0}); };
+    switch (p.field.kind) {
+      case Kind::kCompact: return bit(YARD_FACTS_COMPACT);
+      case Kind::kInnerDense: return bit(YARD_FACTS_INNER_DENSE);
+      case Kind::kPlain: return bit(YARD_FACTS_PLAIN);
+      case Kind::kAlignment: {
+        // Subtracting the wanted logarithm borrows from the free bit above the field, unless the field is large
+        // enough.
+        const auto lg = static_cast<uint64_t>(std::countr_zero(static_cast<uint64_t>(p.test.a)));
+        return add_facts({0, 0 - (lg << YARD_FACTS_ALIGN_SHIFT),
+                          uint64_t{1} << (YARD_FACTS_ALIGN_SHIFT + 4), 0});
+      }
+      case Kind::kDim:
+        return from.factor == 1 &&
+               add_size({Group::Source::kDim, from.arg, from.axis, 0, 0}, p.test);
+      case Kind::kProduct:
+        return add_size({Group::Source::kProduct, from.arg, from.axis, 0, 0}, p.test);
+      default: return false;
+    }
+  }
+
+  bool add_size(const Group& g, const op::IntegerTest& test) {
+    if (test.kind == op::IntegerTest::Kind::kMask) return false;
+    constexpr uint64_t kSign = uint64_t{1} << 63;
+    constexpr int64_t kMost = int64_t{1} << 62;  // sizes are below it, so v - a does not overflow
+    const bool range = test.kind == op::IntegerTest::Kind::kRange;
+    if (!range || test.a == test.b) {
+      const auto a = static_cast<uint64_t>(test.a);
+      const bool quick = test.a >= 0 && test.a <= kMost && (range || std::has_single_bit(a));
+      if (quick) add(g, range ? Test{a, 0, ~uint64_t{0}, 0} : Test{0, 0, a - 1, 0});
+      return quick;
+    }
+    std::vector<int64_t> cuts;
+    test.add_cuts(cuts);
+    for (const int64_t c : cuts)
+      if (c < 0 || c > kMost) return false;
+    for (const int64_t c : cuts) add(g, {0, 0 - static_cast<uint64_t>(c), kSign, 0});
+    return true;
+  }
+
+  void read(const select::Reads& reads) {
+    for (const op::Field& f : reads.fields)
+      if (f.count > 0) add_field(recipe_.exact_, f);
+    for (const uint8_t arg : reads.args) read_whole(arg);
+  }
+
+  void read_breaker(const select::KeyBreaker& breaker) {
+    for (size_t i = 0; i < params_.size(); ++i)
+      if (params_[i].is_tensor()) read_dtype(i);
+    for (const op::Predicate& p : breaker.sizes) read(p);
+  }
+
+  void read_rules() {
+    const select::OpSettings& d = candidates_.settings();
+    if (!d.by_rules()) return;
+    recipe_.reads_scalars_ |= d.rules.compiled->reads_scalars();
+    if (d.rules.compiled->key_words() > 0) recipe_.rules_ = d.rules.compiled;
+  }
+
+  size_t alias_pairs() const {
+    size_t n = 0;
+    for (const uint8_t out : candidates_.program().outputs())
+      for (uint32_t in = 0; in < params_.size(); ++in)
+        n += candidates_.program().may_alias(out, in) ? 1 : 0;
+    return n;
+  }
+
+  void add_field(std::vector<op::Field>& to, const op::Field& f) {
+    if (std::find(to.begin(), to.end(), f) == to.end()) to.push_back(f);
+    note_scalar(f);
+  }
+
+  void read_whole(size_t arg) {
+    const auto i = static_cast<uint8_t>(arg);
+    if (std::find(recipe_.whole_.begin(), recipe_.whole_.end(), i) == recipe_.whole_.end())
+      recipe_.whole_.push_back(i);
+    (params_[arg].is_tensor() ? recipe_.reads_alignment_ : recipe_.reads_scalars_) = true;
+  }
+
+  void note_scalar(const op::Field& f) {
+    if (f.count > 0 && f.kind == Kind::kScalar) recipe_.reads_scalars_ = true;
+  }
+
+  // ---- Where it is placed ----
+
+  void add(const Group& g, const Test& t) {
+    Bundle* room = nullptr;
+    for (Bundle& b : bundles_) {
+      if (b.group != g) continue;
+      if (std::find(b.tests.begin(), b.tests.end(), t) != b.tests.end()) return;
+      if (room == nullptr && b.tests.size() < Recipe::kFirstTests) room = &b;
+    }
+    if (room == nullptr) room = &bundles_.emplace_back(Bundle{g, {}});
+    room->tests.push_back(t);
+  }
+
+  void add_predicate(const op::Predicate& p) {
+    std::vector<op::Predicate>& all = recipe_.predicates_;
+    if (std::find(all.begin(), all.end(), p) != all.end()) return;
+    Group g;
+    g.predicate = static_cast<uint32_t>(all.size());
+    all.push_back(p);
+    add(g, {0, 0, ~uint64_t{0}, 0});
+  }
+
+  // Fills the first word with as many groups as fit, cheapest first; the others are for fold_rest().
+  void place() {
+    for (size_t i = 0; i < masks_.size(); ++i) {
+      if (masks_[i] == 0) continue;
+      if (recipe_.lead_ == Recipe::kNoLead && always_given(i))
+        recipe_.lead_ = static_cast<uint8_t>(i), recipe_.lead_mask_ = masks_[i];
+      else
+        recipe_.facts_.push_back({masks_[i], static_cast<uint8_t>(i)});
+    }
+    std::stable_sort(bundles_.begin(), bundles_.end(), [](const Bundle& a, const Bundle& b) {
+      return a.group.source < b.group.source;
+    });
+    uint32_t room = Recipe::kFirstTests;
+    std::vector<Bundle> later;
+    for (Bundle& b : bundles_) {
+      if (b.tests.size() <= room) {
+        room -= static_cast<uint32_t>(b.tests.size());
+        put(b);
+        ++recipe_.first_groups_;
+      } else {
+        later.push_back(std::move(b));
+      }
+    }
+    for (const Bundle& b : later) put(b);
+    const size_t words = 1 + (recipe_.tests_.size() + 63) / 64 + recipe_.facts_.size() +
+                         (recipe_.half_octaves_.size() + 7) / 8 + recipe_.exact_.size() +
+                         (recipe_.rules_ != nullptr ? recipe_.rules_->key_words() : 0);
+    recipe_.oversize_ = no_keys_ || words > Key::kMaxWords;
+    recipe_.longer_ = recipe_.rules_ != nullptr || !later.empty() || !recipe_.facts_.empty() ||
+                      !recipe_.half_octaves_.empty() || !recipe_.exact_.empty() ||
+                      !recipe_.whole_.empty() || recipe_.oversize_;
+  }
+
+  void put(const Bundle& b) {
+    Group g = b.group;
+    g.count = static_cast<uint8_t>(b.tests.size());
+    recipe_.groups_.push_back(g);
+    recipe_.tests_.insert(recipe_.tests_.end(), b.tests.begin(), b.tests.end());
+  }
+
+  const select::CandidateSet& candidates_;
+  const std::vector<op::Param>& params_;
+  std::vector<uint32_t> masks_;
+  std::vector<Bundle> bundles_;
+  bool no_keys_ = false;
+  Recipe recipe_;
+};
+
+Recipe Recipe::compile(const select::CandidateSet& candidates) {
+  return RecipeCompiler(candidates).compile();
+}
+
 namespace {
 
 constexpr uint32_t kAllFacts = 0x7fffffff;

@@ -7,8 +7,8 @@
 #include <unordered_map>
 
 #include "base/fork.h"
+#include "base/reclaimer.h"
 #include "base/text.h"
-#include "base/thread_record.h"
 
 namespace yard::detail {
 
@@ -205,16 +205,12 @@ Scope current_scope() {
 void ScopedPolicy::enter(ScopeSpec& spec) {
   thread_ = &base::this_thread();
   outer_ = thread_->scope_state;
-  const detail::ScopeState* state = detail::find_state(spec, outer_, own_);
-  thread_->scope_state = state;
-  thread_->set_scope(state->id);
+  detail::set_scope(*thread_, detail::find_state(spec, outer_, own_));
 }
 
 ScopedPolicy::~ScopedPolicy() {
   // Destroyed on another thread: the thread that entered the scope has ended.
-  if (detail::t_thread != thread_) return;
-  thread_->scope_state = outer_;
-  thread_->set_scope(outer_ != nullptr ? outer_->id : 0);
+  if (detail::t_thread == thread_) detail::set_scope(*thread_, outer_);
 }
 
 }  // namespace yard

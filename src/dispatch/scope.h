@@ -64,25 +64,24 @@ struct ScopeSpec {
   std::atomic<Inside*> inside{nullptr};
 };
 
-// What this thread is in; null outside of any scope.
-inline const ScopeState* scope_of(const ThreadHead& thread) noexcept { return thread.scope_state; }
+// `state` may be null: outside of any scope.
+inline void set_scope(ThreadHead& thread, const ScopeState* state) noexcept {
+  thread.scope_state = state;
+  thread.set_scope(state != nullptr ? state->id : 0);
+}
 
 // Puts a thread that works for another one in that one's scope. `state` must outlive it.
 class ScopeOfCaller {
  public:
   ScopeOfCaller(ThreadHead& thread, const ScopeState* state) noexcept
       : thread_(thread), own_(thread.scope_state) {
-    set(state);
+    set_scope(thread, state);
   }
-  ~ScopeOfCaller() { set(own_); }
+  ~ScopeOfCaller() { set_scope(thread_, own_); }
   ScopeOfCaller(const ScopeOfCaller&) = delete;
   ScopeOfCaller& operator=(const ScopeOfCaller&) = delete;
 
  private:
-  void set(const ScopeState* state) noexcept {
-    thread_.scope_state = state;
-    thread_.set_scope(state != nullptr ? state->id : 0);
-  }
   ThreadHead& thread_;
   const ScopeState* own_;
 };

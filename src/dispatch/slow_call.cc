@@ -8,7 +8,6 @@
 #include "dispatch/call.h"
 #include "dispatch/call_steps.h"
 #include "dispatch/tracer.h"
-#include "dispatch/watched.h"
 
 namespace yard::detail {
 
@@ -61,7 +60,7 @@ class SlowCall {
         thread_(base::this_thread()),
         scope_(thread_.scope_state),
         rollout_(std::move(rollout)),
-        key_(overlay_key(options, scope_, false, rollout_ != nullptr)) {
+        key_(dispatch::OverlayKey::make(options, scope_, false, rollout_ != nullptr)) {
     if (scope_ != nullptr) flags_ = scope_->flags;
     if (o_ != nullptr) {
       flags_ |= call_flags(*o_);
@@ -248,7 +247,7 @@ class SlowCall {
   dispatch::OverlayKey key_for(const Entry& global) const {
     if (o_ == nullptr || o_->labels.empty()) return key_;
     if (!by_program_mode() && !global.candidates().settings().reads_labels()) return key_;
-    return overlay_key(o_, scope_, true, rollout_ != nullptr);
+    return dispatch::OverlayKey::make(o_, scope_, true, rollout_ != nullptr);
   }
   bool by_program_mode() const noexcept {
     if (!o_->mode_name.empty()) return !parse_mode(o_->mode_name);
@@ -264,8 +263,7 @@ class SlowCall {
     exec::Request asked = request(e, core_, args_, given_, flags_, o_);
     asked.trace = true;
     exec::CallFrame frame(core_.host, flags_, kernel.d.self);
-    if (o_ != nullptr && o_->result != nullptr)
-      std::snprintf(o_->result->kernel, sizeof o_->result->kernel, "%s", kernel.id.c_str());
+    if (o_ != nullptr && o_->result != nullptr) exec::note_kernel(*o_->result, kernel.id);
     const int32_t code = exec::run_kernel(thread_, kernel, frame, asked);
     frame.error[sizeof frame.error - 1] = '\0';
     if (code != YARD_OK) return exec::kernel_failure(asked.op, kernel, code, frame.error);

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "base/reclaimer.h"
 #include "base/text.h"
-#include "base/thread_record.h"
 #include "dispatch/scope.h"
 #include "op/call_spec.h"
 
@@ -129,14 +129,10 @@ TraceScope::TraceScope()
       thread_(&base::this_thread()),
       outer_(thread_->scope_state) {
   state_ = detail::traced(outer_, tracer_.get());
-  thread_->scope_state = state_.get();
-  thread_->set_scope(state_->id);
+  detail::set_scope(*thread_, state_.get());
 }
 
-TraceScope::~TraceScope() {
-  thread_->scope_state = outer_;
-  thread_->set_scope(outer_ != nullptr ? outer_->id : 0);
-}
+TraceScope::~TraceScope() { detail::set_scope(*thread_, outer_); }
 
 std::vector<TraceNode> TraceScope::nodes() const { return tracer_->nodes(); }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Probes, reports to health, observers, rollouts.
-#include "dispatch/watched.h"
+// Running plans under observation: probes, reports to health, observers, rollouts.
 
 #include <algorithm>
 #include <optional>
 
 #include "dispatch/call.h"
-#include "select/health_key.h"
+#include "dispatch/call_steps.h"
+#include "select/candidate_set.h"
 
 namespace yard::detail {
 namespace {
@@ -59,12 +59,7 @@ class Probes final : public exec::AdmissionCheck {
   health::ProbeSlots* entered_[exec::Plan::kMaxAttempts] = {};
 };
 
-// What one call reports to the health board.
-//
-// `KernelStats::suspects` keeps successes off the board, whose lock calls that succeed must not take. It is a filter of
-// 64 bits, one for each hash (kind_bit) of a kind of call: device, dtypes, sizes. Invariant: while the board counts a row
-// of faults of a kind, the kind's bit is set, and no plan of the kernel is direct. So a success whose bit is clear ends no row and is not reported. A bit may
-// be set without need, since kinds share bits: then the success is reported in vain, and the answer repairs the mask.
+// What one call reports to the health board. Successes go there only for suspect kinds of calls.
 class Report {
  public:
   Report(const Core& core, const Entry& entry, const exec::Request& r)
@@ -74,39 +69,28 @@ class Report {
     const health::Key k = key(f.attempt);
     const health::BoardUpdate update = core_.board.fault(k, f.error, f.message, now());
     moved_ |= update.changed;
-    std::atomic<uint64_t>& suspects = f.attempt->stats->suspects;
-    if (update.watched) set(suspects, kind_bit(k));
+    exec::SuspectKinds& suspects = f.attempt->stats->suspects;
+    if (update.watched) direct_changed_ |= suspects.add(kind_bit(k));
     // The breaker has opened and counts probes only: the bit stays where another kind that fails shares it.
-    if (update.changed) keep(suspects, update.failing | ~kind_bit(k));
+    if (update.changed) direct_changed_ |= suspects.remove(kind_bit(k) & ~update.failing);
   }
   void succeeded(const exec::Attempt* a) {
-    std::atomic<uint64_t>& suspects = a->stats->suspects;
-    if (suspects.load() == 0) return;
+    exec::SuspectKinds& suspects = a->stats->suspects;
+    if (suspects.empty()) return;
     const select::CallKind& k = kind();
     const uint64_t bit = health::kind_bit(k.device, k.dtypes, k.sizes);
-    if ((suspects.load() & bit) == 0) return;
-    // Cleared before the board is asked: a fault that is reported meanwhile is in the answer, or sets the bit again.
-    uint64_t others = keep(suspects, ~bit);
-    const health::BoardUpdate update = core_.board.success(key(a), now());
-    moved_ |= update.changed;
-    if ((update.failing & bit) != 0) set(suspects, bit);  // another kind with the same bit fails
-    // A manual reset has ended all rows. The exchange fails if a fault has set a bit since, which then stays.
-    if (update.failing == 0 && suspects.compare_exchange_strong(others, 0))
-      direct_changed_ |= others != 0;
+    if (!suspects.has(bit)) return;
+    direct_changed_ |= suspects.succeeded(bit, [&] {
+      const health::BoardUpdate update = core_.board.success(key(a), now());
+      moved_ |= update.changed;
+      return update.failing;
+    });
   }
   bool moved() const noexcept { return moved_; }
   // Whether plans of a kernel have become direct, or are no longer.
   bool direct_changed() const noexcept { return direct_changed_; }
 
  private:
-  void set(std::atomic<uint64_t>& suspects, uint64_t bit) {
-    direct_changed_ |= suspects.fetch_or(bit) == 0;
-  }
-  uint64_t keep(std::atomic<uint64_t>& suspects, uint64_t mask) {
-    const uint64_t before = suspects.fetch_and(mask), now = before & mask;
-    direct_changed_ |= before != 0 && now == 0;
-    return now;
-  }
   const select::CallKind& kind() {
     if (!kind_)
       kind_ = select::call_kind(entry_.program(), select::health_dims(entry_.program()), r_.args);

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "base/thread_record.h"
+#include "base/reclaimer.h"
 #include "exec/plan.h"
 #include "op/program.h"
-#include "registry/inspector.h"
+#include "registry/interfaces.h"
 
 namespace yard::detail {
 

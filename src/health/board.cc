@@ -1,11 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Board: the lock around its state, and how a forked child replaces both.
-#include "health/board.h"
-
 #include "health/board_state.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
 namespace yard::health {
+
+using Kind = BreakerEvent::Kind;
+
 namespace {
+
+// Bounds for kernels that are kept only for their counts, backends of the program, and lost devices.
+constexpr size_t kMostRecords = 16'384;
+constexpr size_t kMostBackends = 1024, kMostDevices = 1024;
+
+Key kernel_key(const Record& r) { return {r.op, r.kernel, r.backend, {}, 0, {}}; }
+Key full_key(const SmallKey& k) {
+  return {k.record->op, k.record->kernel, k.record->backend, k.device, k.dtypes, k.sizes};
+}
 
 BreakerSettings usable(const BreakerSettings& s) {
   return validate(s).ok() ? s : BreakerSettings();
@@ -25,39 +39,376 @@ class Locked {
 
 }  // namespace
 
-Board::Board(const BreakerSettings& settings)
-    : state_(new BoardState), settings_{usable(settings), {}} {}
+void count(HealthCounts& to, ErrorClass c, std::string_view text, Time now) {
+  // Programs report classes, too, and may pass any number.
+  const auto index = static_cast<size_t>(c);
+  const bool known = index < to.failures.by_class.size();
+  ++to.failures.by_class[known ? index : static_cast<size_t>(ErrorClass::kFault)];
+  to.last_error = cut(text);
+  to.last_error_at = now;
+}
+
+BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view text, Time now) {
+  if (c == ErrorClass::kOk) return success(key, now);
+  Record* r = find_or_make(key);
+  if (r == nullptr) {
+    ++totals_.untracked;
+    return {};
+  }
+  count(r->counts, c, text, now);
+  if (c == ErrorClass::kDeviceLost) return {device_lost(key.device, text, now), false};
+  const SmallKey k = small(r, key);
+  if (c != ErrorClass::kFault) {
+    const auto at = entries_.find(k);
+    return {false, at != entries_.end() && at->second.machine.faults > 0};
+  }
+  if (!r->slot.closed()) return {apply_probes(*r, nullptr, r->slot, text, now), false};
+  if (const auto at = entries_.find(k); at != entries_.end() && !at->second.closed())
+    return {apply_probes(*r, &k, at->second, text, now), false};
+  if (!settings().enabled) return {};
+  Slot* slot = find_or_make(k, now);
+  if (slot == nullptr) {
+    ++totals_.untracked;
+    return {};
+  }
+  if (!slot->machine.fault(settings(), now)) return {false, true};
+  if (!try_open(*r, &k, *slot, after_failures(slot->machine.faults, text), now)) return {};
+  open_kernel_if_due(*r, now);
+  return {true, false, failing(*r)};
+}
+
+BoardUpdate BoardState::success(const Key& key, Time now) {
+  Record* r = find(key);
+  if (r == nullptr) return {};
+  const auto at = entries_.find(small(r, key));
+  // Late successes do not close a breaker; those of probes are counted by its ProbeSlots.
+  if (at != entries_.end() && at->second.closed()) {
+    at->second.machine.faults = 0;
+    if (at->second.machine.is_default(settings(), now) && !at->second.busy()) entries_.erase(at);
+  }
+  return {false, false, failing(*r)};
+}
+
+uint64_t BoardState::failing(const Record& r) const {
+  uint64_t to = 0;
+  for (const auto& [key, slot] : entries_)
+    if (key.record == &r && slot.closed() && slot.machine.faults > 0)
+      to |= kind_bit(key.device, key.dtypes, key.sizes);
+  return to;
+}
+
+// The threshold is reached: opens the breaker, unless the dry run only reports it. Whether it is open.
+bool BoardState::try_open(const Record& r, const SmallKey* key, Slot& slot, std::string text,
+                          Time now) {
+  if (dry_run_.only_report(settings().dry_run)) {
+    slot.machine.faults = 0;
+    ++totals_.would_open;
+    emit(Kind::kWouldOpen, r, key, slot, std::move(text), now);
+    return false;
+  }
+  slot.machine.open(settings(), now);
+  slot.end_probes();
+  emit(Kind::kOpened, r, key, slot, std::move(text), now);
+  return true;
+}
+
+void BoardState::open_kernel_if_due(Record& r, Time now) {
+  const auto open = std::count_if(entries_.begin(), entries_.end(), [&](const auto& e) {
+    return e.first.record == &r && !e.second.closed();
+  });
+  if (static_cast<uint64_t>(open) < settings().open_keys_to_open_kernel || !r.slot.closed()) return;
+  std::string text = fmt::format("{} kinds of calls are open", open);
+  if (try_open(r, nullptr, r.slot, std::move(text), now)) close_keys(r, now);
+}
+
+// The breaker of the kernel decides from now on: closes those of its keys, without events. Their repeats stay.
+void BoardState::close_keys(const Record& r, Time now) {
+  for (auto& [key, slot] : entries_) {
+    if (key.record != &r || slot.machine.manual) continue;
+    slot.machine.close(now);
+    slot.end_probes();
+  }
+}
+
+// Applies the result of probes, if there is one.
+bool BoardState::apply_probes(const Record& r, const SmallKey* key, Slot& slot,
+                              std::string_view why, Time now) {
+  if (slot.machine.state != BreakerState::kHalfOpen) return false;
+  switch (slot.probes->result()) {
+    case ProbeSlots::Result::kNone: return false;
+    case ProbeSlots::Result::kClose: close(r, key, slot, "probes succeeded", now); return true;
+    case ProbeSlots::Result::kReopen:
+      slot.machine.open(settings(), now);
+      slot.end_probes();
+      emit(Kind::kOpened, r, key, slot, after_probe(why), now);
+      return true;
+  }
+  return false;
+}
+
+void BoardState::close(const Record& r, const SmallKey* key, Slot& slot, std::string_view why,
+                       Time now) {
+  slot.machine.close(now);
+  slot.end_probes();
+  emit(Kind::kClosed, r, key, slot, std::string(why), now);
+}
+
+// Advances one breaker. Whether the snapshot has changed.
+bool BoardState::advance(const Record& r, const SmallKey* key, Slot& slot, Time now) {
+  if (slot.closed()) return false;
+  if (apply_probes(r, key, slot, r.counts.last_error, now)) return true;
+  if (slot.machine.until == kManual || now < slot.machine.until) return false;
+  const bool was_open = slot.machine.state == BreakerState::kOpen;
+  slot.machine.begin_period(settings(), now);
+  if (!was_open) {
+    slot.probes->next_period(settings().half_open_max_calls);
+    return false;
+  }
+  if (slot.probes == nullptr) slot.probes = std::make_shared<ProbeSlots>();
+  slot.probes->begin(settings().half_open_max_calls, settings().success_threshold);
+  emit(Kind::kHalfOpen, r, key, slot, {}, now);
+  return true;
+}
+
+bool BoardState::advance(Time now) {
+  bool changed = false;
+  for (auto& [op, records] : records_)
+    for (auto& r : records) changed |= advance(*r, nullptr, r->slot, now);
+  for (auto& [key, slot] : entries_) changed |= advance(*key.record, &key, slot, now);
+  std::erase_if(entries_, [&](const auto& e) {
+    return e.second.machine.is_default(settings(), now) && !e.second.busy();
+  });
+  if (changed) snapshot_.reset();
+  return changed;
+}
+
+std::optional<Time> BoardState::next_change() const {
+  std::optional<Time> next;
+  const auto consider = [&](const Slot& slot) {
+    if (slot.closed() || slot.machine.until == kManual) return;
+    const bool decided = slot.machine.state == BreakerState::kHalfOpen &&
+                         slot.probes->result() != ProbeSlots::Result::kNone;
+    const Time due = decided ? Time::min() : slot.machine.until;
+    if (!next || due < *next) next = due;
+  };
+  for (const auto& [op, records] : records_)
+    for (const auto& r : records) consider(r->slot);
+  for (const auto& [key, slot] : entries_) consider(slot);
+  return next;
+}
+
+const std::shared_ptr<const HealthSnapshot>& BoardState::snapshot() {
+  if (snapshot_ != nullptr) return snapshot_;
+  auto made = std::make_shared<HealthSnapshot>();
+  const auto status = [](const Slot& slot, Key key) {
+    const bool open = slot.machine.state == BreakerState::kOpen;
+    return BreakerStatus{std::move(key), slot.machine.state, open ? slot.machine.until : Time{},
+                         open ? nullptr : slot.probes};
+  };
+  for (const auto& [op, records] : records_)
+    for (const auto& r : records)
+      if (!r->slot.closed()) made->ops_[op].kernels.push_back(status(r->slot, kernel_key(*r)));
+  for (const auto& [key, slot] : entries_)
+    if (!slot.closed()) made->ops_[key.record->op].keys.push_back(status(slot, full_key(key)));
+  made->lost_ = lost_;
+  return snapshot_ = std::move(made);
+}
+
+void BoardState::emit(Kind kind, const Record& r, const SmallKey* key, const Slot& slot,
+                      std::string text, Time now) {
+  snapshot_.reset();
+  switch (kind) {
+    case Kind::kOpened: ++totals_.opened; break;
+    case Kind::kHalfOpen: ++totals_.half_opened; break;
+    case Kind::kClosed: ++totals_.closed; break;
+    default: break;
+  }
+  emit({kind, r.op, r.kernel, key != nullptr ? to_string(full_key(*key)) : r.op + " " + r.kernel,
+        std::move(text), now, kind == Kind::kOpened ? slot.machine.until : Time{}});
+}
+
+void BoardState::emit(BreakerEvent event) {
+  events_.add(std::move(event));
+  has_events.store(true, std::memory_order_release);
+}
+
+Record* BoardState::find(const Key& key) const {
+  const auto at = records_.find(key.op);
+  if (at == records_.end()) return nullptr;
+  for (const auto& r : at->second)
+    if (r->kernel == key.kernel) return r.get();
+  return nullptr;
+}
+
+Record* BoardState::find_or_make(const Key& key) {
+  if (Record* r = find(key)) {
+    // Another backend may have registered a kernel of the same id since.
+    if (r->backend != key.backend && !key.backend.empty()) r->backend = key.backend;
+    return r;
+  }
+  if (record_count_ >= kMostRecords && !evict_record()) return nullptr;
+  auto made = std::make_unique<Record>();
+  made->op = key.op, made->kernel = key.kernel, made->backend = key.backend;
+  ++record_count_;
+  return records_[key.op].emplace_back(std::move(made)).get();
+}
+
+// Drops the kernel whose last failure is the oldest, of those without an active breaker.
+bool BoardState::evict_record() {
+  std::vector<std::unique_ptr<Record>>* of = nullptr;
+  size_t index = 0;
+  std::unordered_set<const Record*> needed;
+  for (const auto& [key, slot] : entries_) needed.insert(key.record);
+  for (auto& [op, records] : records_)
+    for (size_t i = 0; i < records.size(); ++i) {
+      const Record& r = *records[i];
+      if (!r.slot.closed() || r.slot.busy() || needed.contains(&r)) continue;
+      if (of != nullptr && r.counts.last_error_at >= (*of)[index]->counts.last_error_at) continue;
+      of = &records, index = i;
+    }
+  if (of == nullptr) return false;
+  of->erase(of->begin() + static_cast<ptrdiff_t>(index));
+  --record_count_;
+  return true;
+}
+
+Slot* BoardState::find_or_make(const SmallKey& key, Time now) {
+  if (const auto at = entries_.find(key); at != entries_.end()) return &at->second;
+  if (entries_.size() >= settings().max_entries && !evict_entry(now)) return nullptr;
+  return &entries_[key];
+}
+
+// Drops the closed key with the fewest repeats; of several, the one whose last fault is the oldest.
+bool BoardState::evict_entry(Time now) {
+  auto victim = entries_.end();
+  const auto rank = [&](const Slot& slot) {
+    return std::pair(slot.machine.repeats_at(settings(), now), slot.machine.since);
+  };
+  for (auto at = entries_.begin(); at != entries_.end(); ++at) {
+    if (!at->second.closed() || at->second.busy()) continue;
+    if (victim == entries_.end() || rank(at->second) < rank(victim->second)) victim = at;
+  }
+  if (victim == entries_.end()) return false;
+  entries_.erase(victim);
+  return true;
+}
+
+bool BoardState::open(const Key& key, Extent extent, std::string_view why, Time now,
+                      std::optional<std::chrono::nanoseconds> duration) {
+  Record* r = find_or_make(key);
+  if (r == nullptr) return false;
+  const SmallKey k = small(r, key);
+  Slot* slot = extent == Extent::kKernel ? &r->slot : find_or_make(k, now);
+  if (slot == nullptr) return false;
+  slot->machine.open_manually(settings(), now, duration);
+  slot->end_probes();
+  if (extent == Extent::kKernel) close_keys(*r, now);
+  emit(Kind::kOpened, *r, extent == Extent::kKernel ? nullptr : &k, *slot,
+       why.empty() ? "manually" : "manually: " + cut(why), now);
+  return true;
+}
+
+bool BoardState::close(const Key& key, Extent extent, Time now) {
+  Record* r = find(key);
+  if (r == nullptr) return false;
+  const SmallKey k = small(r, key);
+  bool changed = false;
+  const auto close_one = [&](const SmallKey* of, Slot& slot) {
+    slot.machine.faults = 0;
+    if (slot.closed()) return;
+    close(*r, of, slot, "manually", now);
+    changed = true;
+  };
+  if (extent == Extent::kKernel) close_one(nullptr, r->slot);
+  for (auto& [at, slot] : entries_)
+    if (extent == Extent::kKernel ? at.record == r : at == k) close_one(&at, slot);
+  return changed;
+}
+
+bool BoardState::reset(const Key& key, Extent extent, Time now) {
+  const bool changed = close(key, extent, now);
+  Record* r = find(key);
+  if (r == nullptr) return changed;
+  if (extent == Extent::kKernel) r->slot.machine.repeats = 0;
+  const SmallKey k = small(r, key);
+  for (auto& [at, slot] : entries_)
+    if (extent == Extent::kKernel ? at.record == r : at == k) slot.machine.repeats = 0;
+  return changed;
+}
+
+bool BoardState::set_settings(const BreakerSettings& settings, Time now) {
+  const uint32_t other = 1 - in_force_.load(std::memory_order_relaxed);
+  settings_[other] = usable(settings);
+  in_force_.store(other, std::memory_order_release);
+  return !settings_[other].enabled && close_automatic(now);
+}
+
+bool BoardState::close_automatic(Time now) {
+  bool changed = false;
+  const auto close_one = [&](const Record& r, const SmallKey* key, Slot& slot) {
+    slot.machine.faults = 0;
+    if (slot.closed() || slot.machine.manual) return;
+    close(r, key, slot, "breakers were disabled", now);
+    changed = true;
+  };
+  for (auto& [op, records] : records_)
+    for (auto& r : records) close_one(*r, nullptr, r->slot);
+  for (auto& [key, slot] : entries_) close_one(*key.record, &key, slot);
+  return changed;
+}
+
+bool BoardState::device_lost(Device device, std::string_view why, Time now) {
+  if (std::find(lost_.begin(), lost_.end(), device) != lost_.end()) return false;
+  if (lost_.size() >= kMostDevices) return false;
+  lost_.push_back(device);
+  snapshot_.reset();
+  emit({Kind::kDeviceLost, {}, {}, yard::to_string(device), cut(why), now, {}});
+  return true;
+}
+
+bool BoardState::device_back(Device device, Time now) {
+  if (std::erase(lost_, device) == 0) return false;
+  snapshot_.reset();
+  emit({Kind::kDeviceBack, {}, {}, yard::to_string(device), {}, now, {}});
+  return true;
+}
+
+HealthCounts* BoardState::external(std::string_view backend) {
+  const auto at = external_.find(backend);
+  if (at != external_.end()) return &at->second;
+  if (external_.size() >= kMostBackends) return nullptr;
+  return &external_[std::string(backend)];
+}
+
+// ---- Board: the lock around the state, and how a forked child replaces both ----
+
+Board::Board(const BreakerSettings& settings) : state_(new BoardState(usable(settings))) {}
 
 // In a forked child the parent's state is not deleted: it may have been changing at the fork.
 Board::~Board() { delete state_.load(std::memory_order_acquire); }
 
 void Board::abandon() noexcept {
-  auto* fresh = new BoardState;
-  fresh->abandoned = state_.load(std::memory_order_acquire);
+  BoardState* const parents = state_.load(std::memory_order_acquire);
+  auto* fresh = new BoardState(parents->settings());
+  fresh->abandoned = parents;
   state_.store(fresh, std::memory_order_release);
 }
 
-const BreakerSettings& Board::in_force() const noexcept {
-  return settings_[in_force_.load(std::memory_order_acquire)];
-}
-
 BoardUpdate Board::fault(const Key& key, ErrorClass error_class, std::string_view text, Time now) {
-  return Locked(state_)->fault(in_force(), key, error_class, text, now);
+  return Locked(state_)->fault(key, error_class, text, now);
 }
 
-BoardUpdate Board::success(const Key& key, Time now) {
-  return Locked(state_)->success(in_force(), key, now);
-}
+BoardUpdate Board::success(const Key& key, Time now) { return Locked(state_)->success(key, now); }
 
 std::shared_ptr<const HealthSnapshot> Board::snapshot() const { return Locked(state_)->snapshot(); }
 
 std::optional<Time> Board::next_change() const { return Locked(state_)->next_change(); }
 
-bool Board::advance(Time now) { return Locked(state_)->advance(in_force(), now); }
+bool Board::advance(Time now) { return Locked(state_)->advance(now); }
 
 bool Board::open(const Key& key, Extent extent, std::string_view why, Time now,
                  std::optional<std::chrono::nanoseconds> duration) {
-  return Locked(state_)->open(in_force(), key, extent, why, now, duration);
+  return Locked(state_)->open(key, extent, why, now, duration);
 }
 
 bool Board::close(const Key& key, Extent extent, Time now) {
@@ -77,17 +428,10 @@ bool Board::device_back(Device device, Time now) {
 }
 
 bool Board::set_settings(const BreakerSettings& settings, Time now) {
-  const Locked s(state_);
-  const uint32_t other = 1 - in_force_.load(std::memory_order_relaxed);
-  settings_[other] = usable(settings);
-  in_force_.store(other, std::memory_order_release);
-  return !settings_[other].enabled && s->close_automatic(now);
+  return Locked(state_)->set_settings(settings, now);
 }
 
-BreakerSettings Board::settings() const {
-  const Locked s(state_);
-  return in_force();
-}
+BreakerSettings Board::settings() const { return Locked(state_)->settings(); }
 
 void Board::record_success(std::string_view backend, uint64_t count) {
   const Locked s(state_);
@@ -102,7 +446,7 @@ void Board::record_failure(std::string_view backend, ErrorClass error_class, std
 }
 
 HealthReport Board::report(std::span<const Successes> successes, Time now) const {
-  return Locked(state_)->report(in_force(), successes, now);
+  return Locked(state_)->report(successes, now);
 }
 
 BreakerTotals Board::totals() const { return Locked(state_)->totals(); }

@@ -27,7 +27,6 @@
 #include <vector>
 
 #include "health/health_snapshot.h"
-#include "health/key.h"
 
 namespace yard::health {
 
@@ -105,12 +104,7 @@ class Board {
   void abandon() noexcept;
 
  private:
-  const BreakerSettings& in_force() const noexcept;
-
   std::atomic<BoardState*> state_;
-  // Two, of which one is in force, so that a forked child finds a complete one even if a thread was writing.
-  BreakerSettings settings_[2];
-  std::atomic<uint32_t> in_force_{0};
 };
 
 }  // namespace yard::health

@@ -14,8 +14,7 @@
 #include <vector>
 
 #include "health/board.h"
-#include "health/machine.h"
-#include "health/probe_slots.h"
+#include "health/breaker.h"
 
 namespace yard::health {
 
@@ -48,7 +47,10 @@ struct SmallKey {
 };
 inline SmallKey small(Record* r, const Key& key) { return {r, key.dtypes, key.device, key.sizes}; }
 struct SmallKeyHash {
-  size_t operator()(const SmallKey& k) const noexcept;
+  size_t operator()(const SmallKey& k) const noexcept {
+    const uint64_t kind = kind_hash(k.device, k.dtypes, k.sizes);
+    return (reinterpret_cast<uintptr_t>(k.record) ^ kind) * 0x9e3779b97f4a7c15u;
+  }
 };
 using Entries = std::unordered_map<SmallKey, Slot, SmallKeyHash>;
 static_assert(sizeof(Entries::value_type) <= 80, "a breaker entry stays within 80 bytes");
@@ -60,50 +62,56 @@ class BoardState {
   // In a forked child: the parent's, so that leak checkers find it reachable.
   BoardState* abandoned = nullptr;
 
-  using Settings = BreakerSettings;
-  BoardUpdate fault(const Settings& s, const Key& key, ErrorClass c, std::string_view text,
-                    Time now);
-  BoardUpdate success(const Settings& s, const Key& key, Time now);
+  explicit BoardState(const BreakerSettings& settings) : settings_{settings, {}} {}
+  // Complete even if a thread that a fork left behind was setting others.
+  const BreakerSettings& settings() const noexcept {
+    return settings_[in_force_.load(std::memory_order_acquire)];
+  }
+  bool set_settings(const BreakerSettings& settings, Time now);
+
+  BoardUpdate fault(const Key& key, ErrorClass c, std::string_view text, Time now);
+  BoardUpdate success(const Key& key, Time now);
   uint64_t failing(const Record& r) const;
 
   const std::shared_ptr<const HealthSnapshot>& snapshot();
   std::optional<Time> next_change() const;
-  bool advance(const Settings& s, Time now);
+  bool advance(Time now);
 
-  bool open(const Settings& s, const Key& key, Extent extent, std::string_view why, Time now,
+  bool open(const Key& key, Extent extent, std::string_view why, Time now,
             std::optional<std::chrono::nanoseconds> duration);
   bool close(const Key& key, Extent extent, Time now);
   bool reset(const Key& key, Extent extent, Time now);
-  // All breakers that were not opened manually.
-  bool close_automatic(Time now);
   bool device_lost(Device device, std::string_view why, Time now);
   bool device_back(Device device, Time now);
 
   HealthCounts* external(std::string_view backend);
-  HealthReport report(const Settings& s, std::span<const Successes> successes, Time now) const;
+  HealthReport report(std::span<const Successes> successes, Time now) const;
   BreakerTotals totals() const;
   std::vector<BreakerEvent> take_events();
 
  private:
+  // All breakers that were not opened manually.
+  bool close_automatic(Time now);
   Record* find(const Key& key) const;
   Record* find_or_make(const Key& key);
   bool evict_record();
-  Slot* find_or_make(const Settings& s, const SmallKey& key, Time now);
-  bool evict_entry(const Settings& s, Time now);
+  Slot* find_or_make(const SmallKey& key, Time now);
+  bool evict_entry(Time now);
 
   // Here and below a null `key` means the kernel as a whole.
-  bool try_open(const Settings& s, const Record& r, const SmallKey* key, Slot& slot,
-                std::string text, Time now);
-  void open_kernel_if_due(const Settings& s, Record& r, Time now);
+  bool try_open(const Record& r, const SmallKey* key, Slot& slot, std::string text, Time now);
+  void open_kernel_if_due(Record& r, Time now);
   void close_keys(const Record& r, Time now);
-  bool apply_probes(const Settings& s, const Record& r, const SmallKey* key, Slot& slot,
-                    std::string_view why, Time now);
-  bool advance(const Settings& s, const Record& r, const SmallKey* key, Slot& slot, Time now);
+  bool apply_probes(const Record& r, const SmallKey* key, Slot& slot, std::string_view why,
+                    Time now);
+  bool advance(const Record& r, const SmallKey* key, Slot& slot, Time now);
   void close(const Record& r, const SmallKey* key, Slot& slot, std::string_view why, Time now);
   void emit(BreakerEvent::Kind kind, const Record& r, const SmallKey* key, const Slot& slot,
             std::string text, Time now);
   void emit(BreakerEvent event);
 
+  BreakerSettings settings_[2];
+  std::atomic<uint32_t> in_force_{0};
   std::map<std::string, std::vector<std::unique_ptr<Record>>, std::less<>> records_;  // by op
   size_t record_count_ = 0;
   Entries entries_;

@@ -7,7 +7,7 @@
 #include <functional>
 #include <limits>
 
-#include "health/machine.h"
+#include "health/breaker.h"
 #include "health/testing.h"
 
 namespace yard {

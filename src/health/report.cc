@@ -35,8 +35,7 @@ using ByKernel = std::map<std::pair<std::string, std::string>, KernelHealth>;
 
 }  // namespace
 
-HealthReport BoardState::report(const Settings& s, std::span<const Successes> successes,
-                                Time now) const {
+HealthReport BoardState::report(std::span<const Successes> successes, Time now) const {
   ByKernel kernels;
   const auto kernel = [&](const std::string& op, const std::string& id,
                           const std::string& backend) -> KernelHealth& {
@@ -48,12 +47,12 @@ HealthReport BoardState::report(const Settings& s, std::span<const Successes> su
     for (const auto& r : records) {
       KernelHealth& k = kernel(op, r->kernel, r->backend);
       add(k, r->counts);
-      if (!r->slot.closed()) k.open.push_back(shown(s, {}, r->slot, now));
+      if (!r->slot.closed()) k.open.push_back(shown(settings(), {}, r->slot, now));
     }
   for (const auto& [key, slot] : entries_)
     if (!slot.closed())
       kernels[{key.record->op, key.record->kernel}].open.push_back(
-          shown(s, describe_call(key.device, key.dtypes, key.sizes), slot, now));
+          shown(settings(), describe_call(key.device, key.dtypes, key.sizes), slot, now));
   for (const Successes& n : successes) kernel(n.op, n.kernel, n.backend).successes += n.count;
 
   HealthReport report;

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
+
+#include "op/steps.h"
 
 namespace yard::op {
 
@@ -40,6 +43,81 @@ int64_t half_octave_floor(int64_t v) noexcept {
   if (n < 2) return static_cast<int64_t>(n) - 1;
   const uint32_t lg = (n - 2) / 2;
   return (int64_t{1} << lg) + (n % 2 != 0 ? int64_t{1} << (lg - 1) : 0);
+}
+
+namespace {
+
+// Preference of a parameter as the source of a name, lower is better: required before optional, inputs
+// before outputs, no factor before a factor.
+int rank_of(const Param& p, const Dim& d) {
+  const bool certain = !p.optional && p.kind == Kind::kTensor;
+  return (certain ? 0 : 4) + (p.is_output() ? 2 : 0) + (d.number == 1 ? 0 : 1);
+}
+
+struct Candidate {
+  int rank;
+  Field::Source source;
+};
+
+// All places of a named dimension or leading group, except broadcast ones, whose size may be 1.
+std::vector<Candidate> candidates(const Schema& s, const std::string& name) {
+  std::vector<Candidate> found;
+  for (size_t i = 0; i < s.params.size(); ++i) {
+    const Param& p = s.params[i];
+    for (size_t k = 0; k < p.dims.size(); ++k) {
+      const Dim& d = p.dims[k];
+      if (d.name != name || d.broadcast) continue;
+      Candidate c{rank_of(p, d), {}};
+      c.source.arg = static_cast<uint8_t>(i);
+      const bool leading = d.kind == Dim::Kind::kLeading;
+      c.source.axis = static_cast<uint8_t>(p.dims.size() - k - (leading ? 1 : 0));
+      c.source.factor = static_cast<uint16_t>(leading ? 1 : d.number);
+      found.push_back(c);
+    }
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.rank < b.rank; });
+  return found;
+}
+
+Field named_field(const Schema& s, const Dim& d) {
+  Field f;
+  f.kind = d.kind == Dim::Kind::kLeading ? Field::Kind::kProduct : Field::Kind::kDim;
+  for (const Candidate& c : candidates(s, d.name)) {
+    const bool again = std::any_of(f.sources, f.sources + f.count, [&](const Field::Source& other) {
+      return other.arg == c.source.arg;
+    });
+    if (again || f.count == kMaxSources) continue;
+    f.sources[f.count++] = c.source;
+    if (c.rank < 4) break;  // required: no other is needed
+  }
+  return f;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, Field>> make_fields(const Schema& s) {
+  std::map<std::string, Field> named;
+  for (size_t i = 0; i < s.params.size(); ++i) {
+    const Param& p = s.params[i];
+    switch (p.kind) {
+      case Kind::kInt:
+      case Kind::kBool:
+      case Kind::kEnum: named.emplace(p.name, Field::of(Field::Kind::kScalar, i)); break;
+      case Kind::kTensorList:
+        named.emplace(p.name + ".count", Field::of(Field::Kind::kCount, i));
+        break;
+      case Kind::kTensor:
+        named.emplace(p.name + ".rank", Field::of(Field::Kind::kRank, i));
+        named.emplace(p.name + ".size", Field::of(Field::Kind::kSize, i));
+        break;
+      default: break;
+    }
+  }
+  for (const Param& p : s.params)
+    for (const Dim& d : p.dims)
+      if (!d.name.empty()) named.emplace(d.name, named_field(s, d));
+  return {named.begin(), named.end()};
 }
 
 }  // namespace yard::op

@@ -1,15 +1,111 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicates on calls: a field and a test of its value. Kernel limits, the conditions of rules and the keys of
-// breakers are written in these; the selector evaluates them, and the keys of the plan cache are compiled from
-// the same lists.
+// Fields and predicates. A field is an integer of a call that rules, limits, cost hints and cache keys read. A predicate is
+// a field and a test of its value: kernel limits, the conditions of rules and the keys of breakers are written in these;
+// the selector evaluates them, and the keys of the plan cache are compiled from the same lists.
 #pragma once
+
+#include <yard/plugin.h>
 
 #include <cstdint>
 #include <vector>
 
-#include "op/field.h"
+#include "op/schema.h"
 
 namespace yard::op {
+
+// The result of read() when no argument of the call has the field.
+inline constexpr int64_t kAbsent = INT64_MIN;
+
+// The place of a field in the arguments; from Program::field(). A plain value. A field of optional
+// arguments has several sources; the first that is given counts.
+struct Field {
+  enum class Kind : uint8_t {
+    kDim,      // one dimension, divided by its factor
+    kProduct,  // the product of the leading dimensions
+    kScalar,   // an int, bool or enum argument
+    kRank,
+    kSize,      // number of elements
+    kCount,     // tensors in a list
+    kPresence,  // 1 if the argument is given, else 0
+    // From the facts of a tensor.
+    kDType,
+    kAlignment,   // of its data, in bytes
+    kCompact,     // 1 if it is, else 0
+    kInnerDense,  // likewise
+    kPlain,       // likewise
+  };
+  struct Source {
+    uint8_t arg = 0;
+    uint8_t axis = 0;  // kDim: counted from the end, 1 is the last; kProduct: dimensions after it
+    uint16_t factor = 1;  // kDim
+
+    bool operator==(const Source&) const = default;
+  };
+  Kind kind = Kind::kScalar;
+  uint8_t count = 0;
+  Source sources[kMaxSources];
+
+  // A field of one argument, which is not counted from an axis.
+  static Field of(Kind kind, size_t arg) noexcept {
+    Field f;
+    f.kind = kind, f.count = 1, f.sources[0].arg = static_cast<uint8_t>(arg);
+    return f;
+  }
+  bool operator==(const Field&) const = default;
+};
+
+namespace detail {
+
+inline int64_t read_tensor(Field::Kind kind, Field::Source s, const yard_tensor_t* t) noexcept {
+  switch (kind) {
+    case Field::Kind::kDim: {
+      const int64_t size = t->shape[t->ndim - s.axis];
+      return s.factor == 1 ? size : size / s.factor;
+    }
+    case Field::Kind::kRank: return t->ndim;
+    case Field::Kind::kDType: return static_cast<int64_t>(t->facts & YARD_FACTS_DTYPE);
+    case Field::Kind::kAlignment:
+      return int64_t{1} << ((t->facts & YARD_FACTS_ALIGN) >> YARD_FACTS_ALIGN_SHIFT);
+    case Field::Kind::kCompact: return (t->facts & YARD_FACTS_COMPACT) != 0 ? 1 : 0;
+    case Field::Kind::kInnerDense: return (t->facts & YARD_FACTS_INNER_DENSE) != 0 ? 1 : 0;
+    case Field::Kind::kPlain: return (t->facts & YARD_FACTS_PLAIN) != 0 ? 1 : 0;
+    default: {
+      const int32_t n = t->ndim - (kind == Field::Kind::kProduct ? s.axis : 0);
+      int64_t product = 1;
+      for (int32_t i = 0; i < n; ++i) product *= t->shape[i];
+      return product;
+    }
+  }
+}
+
+}  // namespace detail
+
+// The value of a field in a call that fits its schema; kAbsent if it is absent. No allocation. A scalar is
+// never absent but may equal kAbsent: use find() or read_apart() to tell them apart.
+inline int64_t read(const Field& f, const yard_value_t* args) noexcept {
+  for (uint32_t i = 0; i < f.count; ++i) {
+    const yard_value_t& v = args[f.sources[i].arg];
+    if (f.kind == Field::Kind::kScalar) return v.u.i;
+    if (f.kind == Field::Kind::kPresence) return v.tag != YARD_TAG_NONE ? 1 : 0;
+    if (v.tag == YARD_TAG_TENSOR) return detail::read_tensor(f.kind, f.sources[i], v.u.tensor);
+    if (v.tag != YARD_TAG_LIST) continue;
+    if (f.kind == Field::Kind::kCount) return v.count;
+    if (v.count > 0) return detail::read_tensor(f.kind, f.sources[i], v.u.list[0]);
+  }
+  return kAbsent;
+}
+
+// Whether the field is present; `to` gets its value.
+inline bool find(const Field& f, const yard_value_t* args, int64_t& to) noexcept {
+  to = read(f, args);
+  return to != kAbsent || (f.kind == Field::Kind::kScalar && f.count > 0);
+}
+
+// As read(), but a scalar that equals kAbsent is read as kAbsent + 1.
+inline int64_t read_apart(const Field& f, const yard_value_t* args) noexcept {
+  int64_t v;
+  return find(f, args, v) && v == kAbsent ? v + 1 : v;
+}
 
 // A test of one integer.
 struct IntegerTest {

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queries of a Program, and the part of its check that is not inlined: see program.h.
+// Queries of a Program, the part of its check that is not inlined (program.h), and the inference of output dtypes and
+// shapes from the inputs of a call.
 #include "op/program.h"
 
+#include <fmt/format.h>
+#include <yard/detail/call.h>
+
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "op/steps.h"
 
@@ -95,6 +101,190 @@ bool Program::pointers_fit(const yard_value_t& v) noexcept {
   if (v.tag == YARD_TAG_STRING) return v.u.string != nullptr;
   return v.u.list != nullptr && std::all_of(v.u.list, v.u.list + v.count,
                                             [](const yard_tensor_t* t) { return t != nullptr; });
+}
+
+namespace {
+
+class Inference {
+ public:
+  Inference(const Program& program, const yard_value_t* args)
+      : program_(program), s_(program.schema()), args_(args) {
+    for (size_t i = 0; i < s_.params.size(); ++i)
+      if (s_.params[i].kind == Kind::kInt && args[i].tag == YARD_TAG_INT)
+        dims_[s_.params[i].name] = args[i].u.i;
+    for (const bool broadcast : {false, true})
+      for (size_t i = 0; i < s_.params.size(); ++i)
+        if (s_.params[i].is_tensor() && !s_.params[i].is_output())
+          for (const yard_tensor_t* t : Tensors(args[i])) bind(s_.params[i], *t, broadcast);
+  }
+
+  Result<std::vector<OutputSpec>> run(const yard_op_t* op) {
+    std::vector<OutputSpec> out;
+    bool complete = true;
+    for (uint8_t i : program_.outputs()) {
+      OutputSpec spec;
+      spec.param = i;
+      const Param& p = s_.params[i];
+      spec.known = p.kind == Kind::kTensor;
+      Status st = dtype(p, spec);
+      if (st.ok() && spec.known) {
+        Result<bool> whole = shape(p, spec);
+        if (whole.ok())
+          complete &= *whole;
+        else
+          st = std::move(whole).status();
+      }
+      if (!st.ok()) {
+        if (!p.optional) return st;
+        spec.known = false;
+      }
+      out.push_back(spec);
+    }
+    if (complete) return out;
+    YARD_RETURN_IF_ERROR(call_shape_function(op, out));
+    return out;
+  }
+
+ private:
+  Status fail(const Param& p, const std::string& message) const {
+    return Status(Code::kInvalidArgument, s_.name + ": output '" + p.name + "': " + message);
+  }
+
+  // Sets the names in a tensor's type that are still unset; explain_mismatch() checks that tensors
+  // agree. Broadcast dimensions set a name only if no full one does; among them a size of 1 gives way
+  // to any other.
+  void bind(const Param& p, const yard_tensor_t& t, bool broadcast) {
+    const size_t rank = static_cast<size_t>(std::max(t.ndim, 0)), trailing = p.trailing();
+    if (t.facts == 0) return;
+    if (!p.variable.empty()) variables_.try_emplace(p.variable, from_dlpack(t.dtype));
+    if (p.has_leading() ? rank < trailing : rank != trailing) return;
+    for (size_t k = 0; k < p.dims.size(); ++k) {
+      const Dim& d = p.dims[k];
+      if (d.name.empty() || d.broadcast != broadcast) continue;
+      if (d.kind == Dim::Kind::kLeading) {
+        bind_leading(d, {t.shape, t.shape + (rank - trailing)});
+        continue;
+      }
+      const int64_t size = t.shape[rank - p.dims.size() + k];
+      const int64_t value = size % d.number == 0 ? size / d.number : 1;
+      const auto [it, fresh] = dims_.try_emplace(d.name, value);
+      if (fresh && broadcast) from_broadcast_.insert(d.name);
+      if (it->second == 1 && from_broadcast_.count(d.name) != 0) it->second = value;
+    }
+  }
+
+  void bind_leading(const Dim& d, std::vector<int64_t> dims) {
+    const auto [it, fresh] = groups_.try_emplace(d.name, dims);
+    std::vector<int64_t>& group = it->second;
+    if (fresh && d.broadcast) from_broadcast_.insert(d.name);
+    if (fresh || from_broadcast_.count(d.name) == 0) return;
+    if (dims.size() > group.size()) group.insert(group.begin(), dims.size() - group.size(), 1);
+    for (size_t i = 0; i < dims.size(); ++i) {
+      int64_t& size = group[group.size() - dims.size() + i];
+      if (size == 1) size = dims[i];
+    }
+  }
+
+  Status dtype(const Param& p, OutputSpec& spec) const {
+    spec.dtype = p.dtype;
+    if (p.variable.empty()) return {};
+    const auto it = variables_.find(p.variable);
+    if (it == variables_.end())
+      return fail(p, "no given argument determines the dtype " + p.variable);
+    spec.dtype = it->second;
+    return {};
+  }
+
+  // False if a dimension is left to the shape function.
+  Result<bool> shape(const Param& p, OutputSpec& spec) const {
+    bool whole = true;
+    std::vector<int64_t> dims;
+    for (const Dim& d : p.dims) {
+      const auto one = dims_.find(d.name);
+      const auto group = groups_.find(d.name);
+      if (d.kind == Dim::Kind::kConstant) {
+        dims.push_back(d.number);
+      } else if (d.kind == Dim::Kind::kNamed && one != dims_.end()) {
+        int64_t size;
+        if (__builtin_mul_overflow(one->second, d.number, &size) || size < 0)
+          return fail(p, fmt::format("{} = {} gives no valid size", d.name, one->second));
+        dims.push_back(size);
+      } else if (d.kind == Dim::Kind::kLeading && group != groups_.end()) {
+        dims.insert(dims.end(), group->second.begin(), group->second.end());
+      } else if (program_.needs_shape_function()) {
+        whole = false;
+      } else {
+        return fail(p, "no given argument determines " + d.name);
+      }
+    }
+    if (!whole) return false;
+    if (dims.size() > YARD_MAX_RANK)
+      return fail(
+          p, fmt::format("would have {} dimensions, the limit is {}", dims.size(), YARD_MAX_RANK));
+    spec.shape.rank = static_cast<int32_t>(dims.size());
+    std::copy(dims.begin(), dims.end(), spec.shape.dims);
+    return true;
+  }
+
+  Status call_shape_function(const yard_op_t* op, std::vector<OutputSpec>& out) const {
+    if (!op || !op->infer)
+      return Status(Code::kUnsupported,
+                    s_.name +
+                        ": the inputs do not determine the shape of every output, and the op "
+                        "has no shape function");
+    std::vector<yard_shape_t> shapes;
+    for (const OutputSpec& o : out) shapes.push_back(o.shape);
+    char error[yard::detail::ThreadHead::kErrorBytes];
+    yard_call_t call;
+    yard::detail::start_call(call, error, 0, nullptr, op->self);
+    const int32_t code = op->infer(&call, args_, program_.arg_count(), shapes.data(),
+                                   static_cast<uint32_t>(shapes.size()));
+    if (code != YARD_OK)
+      return Status(Code::kInvalidArgument,
+                    s_.name + ": its shape function failed" + (error[0] ? ": " : "") + error);
+    for (size_t i = 0; i < out.size(); ++i) {
+      const Param& p = s_.params[out[i].param];
+      out[i].shape = shapes[i];
+      if (!out[i].known) continue;
+      if (shapes[i].rank < 0 || shapes[i].rank > YARD_MAX_RANK)
+        return fail(p, fmt::format("the shape function gave rank {}", shapes[i].rank));
+      for (int k = 0; k < shapes[i].rank; ++k)
+        if (shapes[i].dims[k] < 0)
+          return fail(p, fmt::format("the shape function gave the size {}", shapes[i].dims[k]));
+    }
+    return {};
+  }
+
+  const Program& program_;
+  const Schema& s_;
+  const yard_value_t* args_;
+  std::map<std::string, int64_t> dims_;  // and integer parameters
+  std::map<std::string, std::vector<int64_t>> groups_;
+  std::map<std::string, DType> variables_;
+  std::set<std::string> from_broadcast_;  // names that only broadcast dimensions set
+};
+
+}  // namespace
+
+bool needs_shape_function(const Schema& s) {
+  const auto bound = [&](const std::string& name) {
+    if (s.index_of(name) >= 0) return true;  // an int parameter
+    return std::any_of(s.params.begin(), s.params.end(), [&](const Param& p) {
+      return !p.is_output() && std::any_of(p.dims.begin(), p.dims.end(),
+                                           [&](const Dim& d) { return d.name == name; });
+    });
+  };
+  for (const Param& p : s.params) {
+    if (!p.is_output() || p.kind != Kind::kTensor) continue;
+    for (const Dim& d : p.dims)
+      if (d.kind == Dim::Kind::kAny || (!d.name.empty() && !bound(d.name))) return true;
+  }
+  return false;
+}
+
+Result<std::vector<OutputSpec>> Program::infer_outputs(const yard_value_t* args,
+                                                       const yard_op_t* op) const {
+  return Inference(*this, args).run(op);
 }
 
 }  // namespace yard::op

@@ -22,8 +22,8 @@
 #include <string_view>
 #include <vector>
 
-#include "op/field.h"
 #include "op/overlap.h"
+#include "op/predicate.h"
 #include "op/schema.h"
 
 namespace yard::op {

@@ -91,6 +91,18 @@ struct Term {
 };
 
 enum class Compare : uint8_t { kEq, kNe, kLt, kLe, kGt, kGe };
+template <class Number>
+bool compares(Number left, Compare c, Number right) noexcept {
+  switch (c) {
+    case Compare::kEq: return left == right;
+    case Compare::kNe: return left != right;
+    case Compare::kLt: return left < right;
+    case Compare::kLe: return left <= right;
+    case Compare::kGt: return left > right;
+    case Compare::kGe: return left >= right;
+  }
+  return false;
+}
 
 struct Clause {
   enum class Kind : uint8_t {

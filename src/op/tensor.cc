@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// TensorView: what is not inlined into calls.
-#include <yard/plugin.h>
+// TensorView: what is not inlined into calls; names of dtypes ("f32"), devices ("cuda:1"; index 0 is not written) and kinds
+// of kernels.
 #include <yard/tensor.h>
+
+#include <yard/plugin.h>
+#include <yard/policy.h>
+
+#include <charconv>
+#include <utility>
 
 namespace yard {
 
@@ -42,6 +48,120 @@ void TensorView::set_inexact_form() noexcept {
     dims = dims * 31 + static_cast<uint64_t>(dims_[i]);
   }
   form_ = {head | Form::kInexact, dims};
+}
+
+namespace {
+
+struct DTypeName {
+  DType dtype;
+  const char* name;
+};
+
+constexpr DTypeName kDTypes[] = {
+    {DType::f32, "f32"}, {DType::f16, "f16"},       {DType::bf16, "bf16"},
+    {DType::f64, "f64"}, {DType::f8e4m3, "f8e4m3"}, {DType::f8e5m2, "f8e5m2"},
+    {DType::i8, "i8"},   {DType::i16, "i16"},       {DType::i32, "i32"},
+    {DType::i64, "i64"}, {DType::u8, "u8"},         {DType::u16, "u16"},
+    {DType::u32, "u32"}, {DType::u64, "u64"},       {DType::boolean, "bool"},
+    {DType::i4, "i4"},   {DType::u4, "u4"},
+};
+
+// The names of numpy, torch and C.
+constexpr std::pair<std::string_view, DType> kSpellings[] = {
+    {"float32", DType::f32},        {"float", DType::f32},
+    {"float16", DType::f16},        {"half", DType::f16},
+    {"bfloat16", DType::bf16},      {"float64", DType::f64},
+    {"double", DType::f64},         {"float8_e4m3fn", DType::f8e4m3},
+    {"float8_e5m2", DType::f8e5m2}, {"int8", DType::i8},
+    {"int16", DType::i16},          {"short", DType::i16},
+    {"int32", DType::i32},          {"int", DType::i32},
+    {"int64", DType::i64},          {"long", DType::i64},
+    {"uint8", DType::u8},           {"uint16", DType::u16},
+    {"uint32", DType::u32},         {"uint64", DType::u64},
+    {"boolean", DType::boolean},    {"int4", DType::i4},
+    {"uint4", DType::u4},
+};
+
+// The numbers are DLPack's.
+constexpr std::pair<std::string_view, int32_t> kDeviceTypes[] = {
+    {"cpu", 1},     {"cuda", 2},    {"cuda_host", 3},  {"opencl", 4}, {"vulkan", 7},
+    {"metal", 8},   {"rocm", 10},   {"rocm_host", 11}, {"ext", 12},   {"cuda_managed", 13},
+    {"oneapi", 14}, {"webgpu", 15}, {"hexagon", 16},
+};
+constexpr std::string_view kUnnamed = "device";
+
+// A number of 1 to 9 digits.
+std::optional<int32_t> small_number(std::string_view text) noexcept {
+  int32_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [ptr, error] = std::from_chars(text.data(), end, value);
+  if (text.empty() || text.size() > 9 || text[0] == '-' || error != std::errc() || ptr != end)
+    return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+const char* to_string(DType t) noexcept {
+  for (const DTypeName& e : kDTypes)
+    if (e.dtype == t) return e.name;
+  return "?";
+}
+
+std::optional<DType> parse_dtype(std::string_view text) noexcept {
+  for (const DTypeName& e : kDTypes)
+    if (text == e.name) return e.dtype;
+  for (const auto& [name, dtype] : kSpellings)
+    if (text == name) return dtype;
+  return std::nullopt;
+}
+
+int bits(DType t) noexcept { return to_dlpack(t).bits; }
+
+std::string to_string(Device d) {
+  // A type without a name is written as its number.
+  std::string text = std::string(kUnnamed) + std::to_string(d.type);
+  for (const auto& [name, type] : kDeviceTypes)
+    if (type == d.type) text = name;
+  if (d.index != 0) text += ":" + std::to_string(d.index);
+  return text;
+}
+
+std::optional<Device> parse_device(std::string_view text) noexcept {
+  Device d;
+  const size_t colon = text.find(':');
+  if (colon != std::string_view::npos) {
+    const auto index = small_number(text.substr(colon + 1));
+    if (!index) return std::nullopt;
+    d.index = *index;
+  }
+  const std::string_view name = text.substr(0, colon);
+  for (const auto& [known, type] : kDeviceTypes) {
+    if (known == name) {
+      d.type = type;
+      return d;
+    }
+  }
+  if (name.substr(0, kUnnamed.size()) != kUnnamed) return std::nullopt;
+  const auto type = small_number(name.substr(kUnnamed.size()));
+  if (!type) return std::nullopt;
+  d.type = *type;
+  return d;
+}
+
+const char* to_string(Kind k) noexcept {
+  switch (k) {
+    case Kind::kDefault: return "default";
+    case Kind::kVendor: return "vendor";
+    case Kind::kReference: return "reference";
+  }
+  return "?";
+}
+
+std::optional<Kind> parse_kind(std::string_view text) noexcept {
+  for (Kind k : {Kind::kDefault, Kind::kVendor, Kind::kReference})
+    if (text == to_string(k)) return k;
+  return std::nullopt;
 }
 
 }  // namespace yard

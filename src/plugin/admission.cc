@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "base/digest.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "plugin/loader.h"
 #include "plugin/probe.h"
@@ -132,7 +132,7 @@ ProbeReport Loader::probe(const std::string& path) {
     std::vector<std::string> others;
     {
       LoaderState& s = state();
-      const std::lock_guard lock(s.data);
+      const std::lock_guard lock(s.lock);
       others = dependencies_of(s.index, r);
     }
     run_and_store_probe(r, c.file, std::move(others), report);
@@ -156,7 +156,7 @@ PluginInfo Loader::with_results(PluginInfo info) const {
 
 const void* Loader::keep_of(std::string_view name) {
   LoaderState& s = state();
-  const std::lock_guard lock(s.data);
+  const std::lock_guard lock(s.lock);
   const PluginRecord* r = s.index.find(name);
   if (r == nullptr || r->state() != PluginState::kLoaded) return nullptr;
   return r->keep_alive.lock().get();

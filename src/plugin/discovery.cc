@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/digest.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "plugin/loader.h"
@@ -254,7 +254,7 @@ PluginInfo Loader::would_load(const std::string& path) {
     PluginProbe mode;
     {
       LoaderState& s = state();
-      const std::lock_guard lock(s.data);
+      const std::lock_guard lock(s.lock);
       directories = s.lock_directories, mode = probe_mode(s);
     }
     directories.push_back(path.substr(0, std::max<size_t>(path.rfind('/'), 1)));

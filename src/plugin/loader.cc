@@ -8,7 +8,7 @@
 #include <chrono>
 #include <thread>
 
-#include "base/digest.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -20,33 +20,16 @@ Loader::Loader(PluginSettings settings, Services services)
     : settings_(std::move(settings)),
       services_(std::move(services)),
       results_(settings_.state_directory.empty() ? ResultStore::default_directory()
-                                                 : settings_.state_directory),
-      state_(new LoaderState) {
+                                                 : settings_.state_directory) {
   process_.host = services_.host;
-  LoaderState& s = *state_.load();
-  s.process = base::this_process();
-  s.places = settings_.paths;
+  state().places = settings_.paths;
 }
 
-Loader::~Loader() {
-  LoaderState* s = state_.load();
-  if (s->process == base::this_process())
-    delete s;  // else a thread of the parent may have been changing it
-}
-
-Loader::LoaderState& Loader::state() {
-  LoaderState* s = state_.load(std::memory_order_acquire);
-  if (s->process == base::this_process()) return *s;
-  // A forked child. Its locks may be held by threads that do not exist here, and what one of them was changing cannot
-  // be read. The old state is leaked.
-  auto* fresh = new LoaderState;
-  fresh->process = base::this_process();
-  if (!s->editing.load(std::memory_order_relaxed)) {
-    fresh->index = s->index, fresh->places = s->places;
-    fresh->lock_directories = s->lock_directories, fresh->environment = s->environment;
-  }
+void Loader::LoaderState::inherit(LoaderState& parents) {
+  index = parents.index, places = parents.places;
+  lock_directories = parents.lock_directories, environment = parents.environment;
   // A library that a thread of the parent was closing is never closed here: loads must not wait for it.
-  for (PluginRecord& r : fresh->index.records()) {
+  for (PluginRecord& r : index.records()) {
     if (r.library_status == nullptr ||
         r.library_status->stage.load(std::memory_order_acquire) != LibraryStatus::kOpen ||
         !r.library.expired())
@@ -55,9 +38,6 @@ Loader::LoaderState& Loader::state() {
     r.library_status->pinned_by = "it was being closed when this process was forked";
     r.library_status->stage.store(LibraryStatus::kPinned, std::memory_order_release);
   }
-  if (state_.compare_exchange_strong(s, fresh, std::memory_order_acq_rel)) return *fresh;
-  delete fresh;
-  return *s;
 }
 
 Status Loader::would_deadlock() const {
@@ -88,7 +68,7 @@ bool Loader::need(PluginOffer what, std::string_view name) noexcept {
     {
       // Do not wait for loads that do not serve it.
       LoaderState& s = state();
-      const std::lock_guard lock(s.data);
+      const std::lock_guard lock(s.lock);
       if (!s.searching && !may_serve(s, what, name)) return true;
     }
     exclusive([&](LoaderState& s) { return load_for(s, what, {std::string(name)}); });
@@ -109,7 +89,7 @@ bool Loader::may_serve(const LoaderState& state, PluginOffer what, std::string_v
 
 std::vector<std::string> Loader::refused_for(PluginOffer what, std::string_view name) {
   LoaderState& s = state();
-  const std::lock_guard lock(s.data);
+  const std::lock_guard lock(s.lock);
   std::vector<std::string> to;
   size_t unknown = 0;
   for (const PluginRecord& r : s.index.records()) {
@@ -301,7 +281,7 @@ Status Loader::forget(LoaderState& s, std::string_view name_or_path) {
 
 std::vector<PluginInfo> Loader::list() {
   LoaderState& s = state();
-  const std::lock_guard lock(s.data);
+  const std::lock_guard lock(s.lock);
   std::vector<PluginInfo> to;
   for (const PluginRecord& r : s.index.records()) to.push_back(r.info());
   return to;

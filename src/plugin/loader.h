@@ -20,11 +20,10 @@
 #include <vector>
 
 #include "base/fork.h"
-#include "plugin/lock_file.h"
-#include "plugin/plugin_index.h"
-#include "plugin/result_store.h"
+#include "plugin/library.h"
+#include "plugin/trust.h"
 #include "registry/changes.h"
-#include "registry/lazy_loader.h"
+#include "registry/interfaces.h"
 
 namespace yard::plugin {
 
@@ -53,7 +52,6 @@ struct FromEnvironment {
 class Loader final : public registry::LazyLoader {
  public:
   Loader(PluginSettings settings, Services services);
-  virtual ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
@@ -92,12 +90,10 @@ class Loader final : public registry::LazyLoader {
   void reset();
 
  private:
-  // Locks, and what they guard. A forked child makes a new one from what it can still read.
+  // Locks, and what they guard.
   struct LoaderState {
-    uint32_t process = 0;
-    std::mutex loading;  // held during a search, load or unload; the rest changes only under it
-    std::mutex data;     // held briefly, to change or to list; taken after `loading`
-    std::atomic<bool> editing{false};
+    std::mutex loading;    // held during a search, load or unload; the rest changes only under it
+    base::EditMutex lock;  // held briefly, to change or to list; taken after `loading`
     PluginIndex index;
     std::vector<std::string> places;            // given in code, the latest first
     std::vector<std::string> lock_directories;  // where a yard.lock applies
@@ -105,6 +101,7 @@ class Loader final : public registry::LazyLoader {
     FromEnvironment environment;
     bool searched = false;
     bool searching = false;  // plugins for names in use are not yet loaded
+    void inherit(LoaderState& parents);
   };
   class Edit;
   class LoadingLock;
@@ -115,7 +112,7 @@ class Loader final : public registry::LazyLoader {
     Refusal problem;
     Refusal allows(const PluginRecord& record) const;
   };
-  LoaderState& state();
+  LoaderState& state() { return state_.get(); }
   // Runs f(state) with `loading` held, then enforce_rules(), which may unload plugins. f must return a value.
   template <class F>
   auto exclusive(const F& f);
@@ -157,7 +154,7 @@ class Loader final : public registry::LazyLoader {
                        std::shared_ptr<Library>& to) const;
   Refusal publish(LoaderState& state, const PluginRecord& record,
                   const std::vector<registry::Step>& steps);
-  // With `data` held: whether a plugin that is found or being loaded serves it.
+  // With `lock` held: whether a plugin that is found or being loaded serves it.
   static bool may_serve(const LoaderState& state, PluginOffer what, std::string_view name);
   // Loads the found plugins that serve one of these names; whether any was loaded.
   bool load_for(LoaderState& state, PluginOffer what, const std::vector<std::string>& names);
@@ -181,7 +178,7 @@ class Loader final : public registry::LazyLoader {
   const ResultStore results_;
   Process process_;
   std::atomic<size_t> waiting_{0};
-  std::atomic<LoaderState*> state_;
+  base::OwnedPerProcess<LoaderState> state_;
 };
 
 // Held during a search, load or unload. Code that runs meanwhile on the same thread must not load plugins.
@@ -217,20 +214,18 @@ auto Loader::exclusive(const F& f) {
   }
 }
 
-// Changes a state under its `data` lock; a forked child can tell whether that was under way. At its end the number of
-// plugins that can still be loaded is published for need().
+// Changes a state under its lock. At its end the number of plugins that can still be loaded is published for need().
 class Loader::Edit {
  public:
   explicit Edit(Loader& loader, LoaderState& state)
-      : loader_(loader), state_(state), lock_(state.data), editing_(state.editing) {}
+      : loader_(loader), state_(state), lock_(state.lock.for_changes) {}
   ~Edit() { loader_.waiting_.store(state_.index.waiting(), std::memory_order_release); }
   LoaderState* operator->() noexcept { return &state_; }
 
  private:
   Loader& loader_;
   LoaderState& state_;
-  std::lock_guard<std::mutex> lock_;
-  base::Editing editing_;
+  std::lock_guard<base::EditMutex::ForChanges> lock_;
 };
 
 }  // namespace yard::plugin

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "base/text.h"
-#include "plugin/refusal.h"
+#include "plugin/manifest.h"
 #include "plugin/search.h"
 
 namespace yard::plugin {

@@ -17,7 +17,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "base/elf_note.h"
+#include "base/dynamic_library.h"
 #include "base/text.h"
 
 namespace yard::plugin {

@@ -11,7 +11,6 @@
 
 #include "base/file.h"
 #include "plugin/manifest.h"
-#include "plugin/refusal.h"
 
 namespace yard::plugin {
 

@@ -4,25 +4,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <tuple>
 
 #include "base/text.h"
-#include "policy/checker.h"
 #include "policy/config_files.h"
 #include "policy/config_keys.h"
-#include "policy/modes.h"
+#include "policy/process.h"
 
 namespace yard::policy {
 
-std::string advice(std::string_view word, const NameList& known, const std::string& otherwise) {
+std::string advice(std::string_view word, const Names& known, const std::string& otherwise) {
   const std::string_view near = base::closest(word, known);
   if (!near.empty()) return fmt::format("did you mean '{}'?", near);
   if (!known.empty() && known.size() <= 12) return "expected " + base::one_of(known);
   return otherwise;
 }
 
-void sort_names(NameList& names) {
+void sort_names(Names& names) {
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
 }
@@ -39,12 +39,12 @@ Checker::Checker(const Config& config, const Known& known) : config_(config), kn
 
 void Checker::problem(Severity severity, ConfigPlace at, std::string path, std::string found,
                       std::string right) {
-  const NameList& files = config_.sources.files;
+  const Names& files = config_.sources.files;
   problems_.push_back({severity, at.file < files.size() ? files[at.file] : "configuration", at.line,
                        at.column, std::move(path), std::move(found), std::move(right)});
 }
 
-const NameList& Checker::matching(const std::string& pattern) {
+const Names& Checker::matching(const std::string& pattern) {
   const auto [it, is_new] = matching_.try_emplace(pattern);
   if (is_new)
     for (const std::string& op : ops_)
@@ -81,7 +81,7 @@ void Checker::check_kernel(const std::string& ops, const std::string& kernel, bo
     return;
   }
   if (optional) return;
-  NameList there;
+  Names there;
   for (const std::string& op : matching(ops))
     there.insert(there.end(), kernels_[op].begin(), kernels_[op].end());
   sort_names(there);
@@ -107,7 +107,7 @@ void Checker::anywhere(const KernelRef& ref, const std::string& path) {
 
 namespace {
 
-bool is_one_of(const NameList& names, const std::string& name) {
+bool is_one_of(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -130,48 +130,61 @@ class SectionChecks : private Checker {
 
   template <class T>
   void check_fields(const T& value, const std::string& prefix) {
-    visit_fields<T>([&](const auto& row) {
-      check_value(value.*row.member, prefix + row.name, row.form.shape);
-    });
+    visit_fields<T>(
+        [&](const auto& row) { check_value(value.*row.member, prefix + row.name, row.form); });
   }
 
-  // Values without names.
+  // Numbers that were set in code: the reader has checked those of files.
   template <class M>
-  void check_value(const M&, const std::string&, Shape) {}
+  void check_value(const M& value, const std::string& path, const Form& form) {
+    double number = 0;
+    if constexpr (std::is_same_v<M, std::chrono::nanoseconds>)
+      number = static_cast<double>(value.count()) / 1e9;
+    else if constexpr (std::is_arithmetic_v<M> && !std::is_same_v<M, bool>)
+      number = static_cast<double>(value);
+    else
+      return;
+    if (number >= form.least && number <= form.most) return;
+    error(place(path, ""), path,
+          form.shape == Shape::kDuration ? fmt::format("found {}s", number)
+                                         : fmt::format("found {}", number),
+          "expected " + wanted(form));
+  }
   template <HasFields T>
-  void check_value(const T& value, const std::string& path, Shape) {
+  void check_value(const T& value, const std::string& path, const Form&) {
     check_fields(value, path + ".");
   }
-  void check_value(const RolloutRule&, const std::string&, Shape) {}
   template <class V>
-  void check_value(const std::optional<V>& value, const std::string& path, Shape shape) {
-    if (value) check_value(*value, path, shape);
+  void check_value(const std::optional<V>& value, const std::string& path, const Form& form) {
+    if (value) check_value(*value, path, form);
   }
 
-  void check_value(const std::vector<DispatchRule>&, const std::string&, Shape) {
+  void check_value(const std::vector<DispatchRule>&, const std::string&, const Form&) {
     add(rules_.rules);
   }
-  void check_value(const std::vector<ScoreRule>&, const std::string&, Shape) { add(rules_.scores); }
+  void check_value(const std::vector<ScoreRule>&, const std::string&, const Form&) {
+    add(rules_.scores);
+  }
   void add(const std::vector<ConfigProblem>& more) {
     problems().insert(problems().end(), more.begin(), more.end());
   }
 
-  void check_value(const Config::KernelMap& map, const std::string& path, Shape) {
+  void check_value(const Config::KernelMap& map, const std::string& path, const Form&) {
     for (const auto& [op, ref] : map) of_op(path + "." + op, op, ref);
   }
-  void check_value(const Config::ChainMap& chains, const std::string& path, Shape) {
+  void check_value(const Config::ChainMap& chains, const std::string& path, const Form&) {
     for (const auto& [op, chain] : chains)
       for (size_t i = 0; i < chain.size(); ++i)
         of_op(fmt::format("{}.{}[{}]", path, op, i), op, chain[i]);
   }
-  void check_value(const std::vector<KernelRef>& refs, const std::string& path, Shape) {
+  void check_value(const std::vector<KernelRef>& refs, const std::string& path, const Form&) {
     for (size_t i = 0; i < refs.size(); ++i) anywhere(refs[i], fmt::format("{}[{}]", path, i));
   }
 
-  void check_value(const NameList& names, const std::string& path, Shape shape) {
+  void check_value(const Names& names, const std::string& path, const Form& form) {
     for (size_t i = 0; i < names.size(); ++i) {
       const ConfigPlace at = place(path, names[i]);
-      if (shape == Shape::kVendors)
+      if (form.shape == Shape::kVendors)
         check_vendor(names[i], at, fmt::format("{}[{}]", path, i));
       else
         anywhere({names[i], false, at}, fmt::format("{}[{}]", path, i));
@@ -179,13 +192,13 @@ class SectionChecks : private Checker {
   }
   // A plugin may bring kernels of a vendor at any time.
   void check_vendor(const std::string& name, ConfigPlace at, const std::string& path) {
-    const NameList vendors = known().vendors();
+    const Names vendors = known().vendors();
     if (!is_one_of(vendors, name))
       problem(Severity::kWarning, at, path, fmt::format("no kernel has the vendor '{}'", name),
               base::closest(name, vendors).empty() ? "" : advice(name, vendors, ""));
   }
 
-  void check_value(const Orders& orders, const std::string& section, Shape) {
+  void check_value(const Orders& orders, const std::string& section, const Form&) {
     constexpr std::string_view kImpl = "impl:", kVendor = "vendor:";
     for (const auto& [op, order] : orders) {
       const ConfigPlace at = place(section, op);
@@ -202,8 +215,9 @@ class SectionChecks : private Checker {
   }
 
   // Backends and their switches.
-  void check_value(const decltype(Policy::backends)& switches, const std::string& path, Shape) {
-    const NameList backends = known().backends();
+  void check_value(const decltype(Policy::backends)& switches, const std::string& path,
+                   const Form&) {
+    const Names backends = known().backends();
     for (const auto& [name, on] : switches)
       if (!is_one_of(backends, name))
         error(place(path, name), path + "." + name, fmt::format("no backend is called '{}'", name),
@@ -211,11 +225,13 @@ class SectionChecks : private Checker {
   }
 
   // From ops to kernels or modes.
-  void check_value(const decltype(Policy::locks)& map, const std::string& section, Shape shape) {
+  void check_value(const decltype(Policy::locks)& map, const std::string& section,
+                   const Form& form) {
+    if (form.shape == Shape::kLabels) return;
     for (const auto& [op, name] : map) {
       const ConfigPlace at = place(section, op);
       const std::string path = section + "." + op;
-      if (shape == Shape::kOpKernel) {
+      if (form.shape == Shape::kOpKernel) {
         of_op(path, op, {name, false, at});
       } else {
         check_op(op, false, at, path);
@@ -223,11 +239,11 @@ class SectionChecks : private Checker {
       }
     }
   }
-  void check_value(const std::string& name, const std::string& path, Shape shape) {
-    if (shape == Shape::kMode) check_mode(name, place(path, ""), path);
+  void check_value(const std::string& name, const std::string& path, const Form& form) {
+    if (form.shape == Shape::kMode) check_mode(name, place(path, ""), path);
   }
   void check_mode(const std::string& mode, ConfigPlace at, const std::string& path) {
-    NameList modes = mode_names(nullptr);
+    Names modes = mode_names(nullptr);
     for (std::string& name : known().modes()) modes.push_back(std::move(name));
     if (!is_one_of(modes, mode))
       error(at, path, fmt::format("no mode is called '{}'", mode),
@@ -235,9 +251,10 @@ class SectionChecks : private Checker {
   }
 
   // Functions and backends may be registered later: unknown names are warnings.
-  void check_value(const decltype(Config::functions)& rules, const std::string& section, Shape) {
-    const NameList functions = known().functions(), backends = known().backends();
-    NameList names = functions;
+  void check_value(const decltype(Config::functions)& rules, const std::string& section,
+                   const Form&) {
+    const Names functions = known().functions(), backends = known().backends();
+    Names names = functions;
     for (const std::string& f : functions) names.push_back(f.substr(0, f.find('/')));
     for (const auto& [key, rule] : rules) {
       const std::string path = base::is_bare_word(key)
@@ -251,7 +268,7 @@ class SectionChecks : private Checker {
       if (!found && !names.empty())
         problem(Severity::kWarning, rule.at, path, fmt::format("no function matches '{}' now", key),
                 base::closest(key, names).empty() ? "" : advice(key, names, ""));
-      NameList listed = rule.backends.value_or(NameList());
+      Names listed = rule.backends.value_or(Names());
       listed.insert(listed.end(), rule.deny.begin(), rule.deny.end());
       for (const std::string& b : listed)
         if (!is_one_of(backends, b) && !base::closest(b, backends).empty())
@@ -260,7 +277,7 @@ class SectionChecks : private Checker {
     }
   }
 
-  void check_value(const std::vector<CanaryRule>& rules, const std::string& path, Shape) {
+  void check_value(const std::vector<CanaryRule>& rules, const std::string& path, const Form&) {
     for (size_t i = 0; i < rules.size(); ++i)
       check_canary(rules[i], fmt::format("{}[{}]", path, i));
   }
@@ -281,7 +298,7 @@ class SectionChecks : private Checker {
   }
 
   // Relations between the values, and values that were set in code.
-  void check_value(const ConfigSettings::Breaker& b, const std::string& path, Shape) {
+  void check_value(const ConfigSettings::Breaker& b, const std::string& path, const Form&) {
     const Status status = validate(breaker_of(config()));
     if (!status.ok())
       error(place(path + (b.cooldown_cap ? ".cooldown_cap" : ".cooldown"), ""), path,

@@ -8,10 +8,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "op/program.h"
 #include "policy/rules.h"
+#include "policy/words.h"
 
 namespace yard::policy {
 
@@ -46,5 +48,57 @@ std::vector<ConfigProblem> check_conditions(const Config& config, const Known& k
 // Adds the problems of check_config() to those of a reading and sorts all by file and line. Beyond kMostProblems
 // warnings are cut first, and the last problem is that there are more.
 void check_reading(ConfigReading& reading, const Known& known, RulesByOp* compiled = nullptr);
+
+// ---- Shared by the checks ----
+
+// "did you mean 'x'?", or "expected a, b or c", or `otherwise`.
+std::string advice(std::string_view word, const Names& known, const std::string& otherwise);
+void sort_names(Names& names);
+
+// Borrows both.
+class Checker {
+ public:
+  Checker(const Config& config, const Known& known);
+
+  const Config& config() const noexcept { return config_; }
+  const Known& known() const noexcept { return known_; }
+  const Names& ops() const noexcept { return ops_; }
+  std::vector<ConfigProblem>& problems() noexcept { return problems_; }
+
+  void problem(Severity severity, ConfigPlace at, std::string path, std::string found,
+               std::string right);
+  void error(ConfigPlace at, std::string path, std::string found, std::string right) {
+    problem(Severity::kError, at, std::move(path), std::move(found), std::move(right));
+  }
+
+  // The ops that match a name or glob.
+  const Names& matching(const std::string& pattern);
+  // False if there is no such op; then a problem has been added.
+  bool check_op(const std::string& op, bool optional, ConfigPlace at, const std::string& path);
+  // That one of the ops has such a kernel.
+  void check_kernel(const std::string& ops, const std::string& kernel, bool optional,
+                    ConfigPlace at, const std::string& path);
+  void of_op(const std::string& path, const std::string& op, const KernelRef& ref);
+  // A kernel of any op.
+  void anywhere(const KernelRef& ref, const std::string& path);
+
+ private:
+  const Config& config_;
+  const Known& known_;
+  Names ops_, all_kernels_;
+  std::map<std::string, Names> kernels_;
+  std::unordered_map<std::string, Names> matching_;
+  std::unordered_map<std::string, bool> has_kernel_;
+  std::vector<ConfigProblem> problems_;
+};
+
+// ---- check_rules.cc ----
+
+enum class RulePart : uint8_t { kAll, kConditions };
+struct RuleProblems {
+  std::vector<ConfigProblem> rules, scores;
+};
+// Of dispatch_rules and score.
+RuleProblems check_rules(Checker& checker, RulePart part, RulesByOp* compiled);
 
 }  // namespace yard::policy

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "policy/checker.h"
-#include "policy/rule_compiler.h"
+#include "policy/check.h"
+#include "policy/fields.h"
 #include "policy/words.h"
 
 namespace yard::policy {
@@ -20,12 +20,12 @@ std::string condition_path(const std::string& path, const Condition& c) {
   return plain ? path + ".conditions." + c.key : path + ".conditions[" + base::excerpt(c.key) + "]";
 }
 
-std::string field_advice(const std::string& key, const NameList& fields) {
+std::string field_advice(const std::string& key, const Names& fields) {
   // A field followed by something that is no operator.
   std::string_view known;
   for (const std::string& f : fields)
     if (f.size() > known.size() && key.starts_with(f + "_")) known = f;
-  NameList suffixes;
+  Names suffixes;
   for (const OperatorRow& row : operators()) suffixes.emplace_back(row.suffix);
   const std::string_view field = field_part(key);
   if (!known.empty() && field == key) {
@@ -35,7 +35,7 @@ std::string field_advice(const std::string& key, const NameList& fields) {
   }
   const std::string_view near = base::closest(field, fields);
   if (!near.empty()) return fmt::format("did you mean '{}{}'?", near, key.substr(field.size()));
-  NameList plain;
+  Names plain;
   for (const std::string& f : fields)
     if (f.find('.') == std::string::npos) plain.push_back(f);
   const std::string name(base::is_bare_word(field) ? field.substr(0, 80) : "NAME");
@@ -110,7 +110,7 @@ class RuleChecks {
       checker_.anywhere({r.kernel, r.optional, r.kernel_at}, path + ".kernel");
     else
       checker_.check_kernel(meant, r.kernel, r.optional, r.kernel_at, path + ".kernel");
-    const NameList& ops = meant.empty() ? checker_.ops() : checker_.matching(meant);
+    const Names& ops = meant.empty() ? checker_.ops() : checker_.matching(meant);
     for (const Condition& c : r.conditions) {
       Wrong wrong;
       const Fit fit = best_fit(ops, c, wrong);
@@ -124,7 +124,7 @@ class RuleChecks {
   enum class Fit : uint8_t { kNoField, kWrong, kFine };
 
   // The best fit of a condition over several ops.
-  Fit best_fit(const NameList& ops, const Condition& c, Wrong& wrong) {
+  Fit best_fit(const Names& ops, const Condition& c, Wrong& wrong) {
     Fit best = Fit::kNoField;
     for (const std::string& op : ops) {
       const op::Program* program = checker_.known().program(op);
@@ -143,7 +143,7 @@ class RuleChecks {
     return best;
   }
 
-  const NameList& fields_of(const std::string& ops) {
+  const Names& fields_of(const std::string& ops) {
     const auto [it, is_new] = fields_.try_emplace(ops);
     if (!is_new) return it->second;
     for (const std::string& op : checker_.matching(ops))
@@ -157,7 +157,7 @@ class RuleChecks {
     // An op whose fields are not known may have it.
     for (const std::string& op : checker_.matching(ops))
       if (checker_.known().program(op) == nullptr) return;
-    const NameList& fields = fields_of(ops);
+    const Names& fields = fields_of(ops);
     const std::string what = has_wildcard(ops) ? "no op that matches '" + ops + "' has this field"
                                                : "calls of " + ops + " have no such field";
     checker_.error(c.at, path, what, field_advice(c.key, fields));
@@ -167,7 +167,7 @@ class RuleChecks {
   const RuleCompiler compiler_;
   const RulePart part_;
   ConditionReport report_ = compiler_.empty_report();
-  std::map<std::string, NameList> fields_;
+  std::map<std::string, Names> fields_;
   std::map<std::string, std::unique_ptr<OpFields>> op_fields_;
 };
 

@@ -10,7 +10,7 @@
 #include "base/fork.h"
 #include "base/text.h"
 #include "base/yaml.h"
-#include "policy/rule_compiler.h"
+#include "policy/fields.h"
 #include "policy/words.h"
 
 namespace yard::policy {

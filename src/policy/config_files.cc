@@ -11,7 +11,6 @@
 #include <map>
 #include <system_error>
 
-#include "base/digest.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/yaml.h"

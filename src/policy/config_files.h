@@ -3,6 +3,7 @@
 #pragma once
 
 #include <yard/config.h>
+#include <yard/result.h>
 
 #include <functional>
 #include <string>

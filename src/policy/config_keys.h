@@ -231,7 +231,7 @@ inline constexpr auto kFields<RolloutRule> = std::tuple{
         "max_error_rate", &RolloutRule::max_error_rate, Form::number(0, 1),
         "share of calls in the rollout that may see a kernel fail before the rules are taken back",
         {.fallback = "0.01", .always = true}),
-    field("max_slowdown", &RolloutRule::max_slowdown, Form::number(1, 1000),
+    field("max_slowdown", &RolloutRule::max_slowdown, Form::number(1, 1e6),
           "how many times longer calls in the rollout may take before the rules are taken back",
           {.fallback = "1.5", .always = true}),
 };

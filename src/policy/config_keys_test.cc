@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "policy/sources.h"
+#include "policy/process.h"
 #include "policy/testing_config.h"
 
 namespace yard::policy {

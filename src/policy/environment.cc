@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "policy/config_keys.h"
-#include "policy/sources.h"
+#include "policy/process.h"
 
 namespace yard::policy {
 namespace {

@@ -42,7 +42,7 @@ struct Environment {
   std::string plugins, plugin_path;
   // "never", "changed" or "always"; empty when not set.
   std::string plugin_probe;
-  // Which variable set a field of the policy; the fields are those of notes() in sources.h.
+  // Which variable set a field of the policy; the fields are those of notes() in process.h.
   std::map<std::string, std::string> sources;
 
   bool operator==(const Environment&) const = default;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of an op's calls that conditions can name, and the operators on them.
+// The fields of an op's calls that conditions can name, the operators on them, and conditions compiled to tests.
 //
 // A name is, in this order: a field of the op itself (a dimension, a scalar argument, `x.rank`, `x.dtype`), a field of
 // every call (dtype, device, deterministic), an alias of one of these (batch_size for rows), a label (tenant, model,
 // phase, label.NAME).
 #pragma once
 
-#include <deque>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "op/program.h"
@@ -88,5 +88,28 @@ struct SplitKey {
 SplitKey split_key(std::string_view key, OpFields& fields);
 // The key without its operator, if it has one: probably the field that was meant.
 std::string_view field_part(std::string_view key) noexcept;
+
+// Collects the tests of one op, each distinct one once.
+class ConditionCompiler {
+ public:
+  explicit ConditionCompiler(OpRules& to) : to_(to) {}
+
+  // Appends what must be true for the condition to hold; false and `wrong` if it is invalid.
+  bool add(const OpField& field, Operator op, const Condition& condition,
+           std::vector<uint32_t>& literals, Wrong& wrong);
+  // After the last add(): sorts the tests and divides the axes into classes.
+  void finish();
+
+ private:
+  class Draft;
+  uint16_t axis_of(const OpField& field);
+  uint32_t test_of(uint16_t axis, Draft& draft);
+  void make_runs();
+  void divide(Axis& axis, uint32_t test) const;
+
+  OpRules& to_;
+  std::unordered_map<std::string, uint32_t> tests_;
+  std::string key_;
+};
 
 }  // namespace yard::policy

@@ -8,7 +8,7 @@
 
 #include <chrono>
 
-#include "policy/sources.h"
+#include "policy/process.h"
 
 namespace yard {
 namespace {

@@ -1,29 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0
-// The policy of the process: of the rule file, over it that of the environment, and over that the one set through the
-// API.
+// Where policies come from: several sources and their order, modes that the program has added, the rule file in force,
+// and the policy of the process that is made of them.
 #pragma once
 
 #include <yard/config.h>
+#include <yard/explain.h>
 #include <yard/health.h>
+#include <yard/options.h>
 #include <yard/policy.h>
 
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "op/call_spec.h"
 #include "policy/environment.h"
-#include "policy/file_rules.h"
-#include "policy/modes.h"
 #include "policy/rollout.h"
+#include "policy/rules.h"
 
 namespace yard::registry {
 class CallObserver;  // of a layer above: only passed on
 }
 
 namespace yard::policy {
+
+// ---- Sources, weakest first ----
+
+struct Source {
+  const char* name;  // "environment", "process", "scope", "call"
+  const Policy* policy;
+};
+
+// The policy in force.
+Policy combine(std::span<const Source> sources);
+
+// Its set fields, each with the source that decided it; deny lists name every source.
+std::vector<PolicyNote> notes(std::span<const Source> sources);
+
+// The set fields of one policy.
+std::vector<PolicyNote> notes(const Policy& policy, const char* source);
+
+// ---- Modes that the program has added, by name ----
+
+// Immutable once published.
+struct ProgramMode {
+  const char* name;  // never freed: result records point to it
+  ModeProvider provider;
+};
+using Modes = std::map<std::string, std::shared_ptr<const ProgramMode>, std::less<>>;
+
+// An error if the name is invalid or taken, or if the provider has no function.
+Result<std::shared_ptr<const ProgramMode>> make_mode(std::string_view name, ModeProvider provider);
+
+// All names of modes: auto, static, dynamic, config, hot_reload and those of `modes`, which may be null.
+std::vector<std::string> mode_names(const Modes* modes);
+// An error if no mode has the name.
+Status check_mode_name(std::string_view name, const Modes* modes);
+
+// ---- A rule file in force: its policy, and its rules compiled for each op ----
+
+// Immutable once published.
+class FileRules {
+ public:
+  explicit FileRules(Config c) : config(std::move(c)), said(policy_of(config)), compiler_(config) {}
+  FileRules(const FileRules&) = delete;
+  FileRules& operator=(const FileRules&) = delete;
+
+  // The rules of an op, compiled now unless they were added for this program; null: none.
+  std::shared_ptr<const OpRules> rules_for(
+      const std::shared_ptr<const op::Program>& program) const {
+    if (knows(*program)) return ops_.find(program->name())->second.rules;
+    auto rules = std::make_shared<const OpRules>(compiler_.compile(*program));
+    return rules->empty() ? nullptr : rules;
+  }
+  // Before publication.
+  void add(std::shared_ptr<const op::Program> program, std::shared_ptr<const OpRules> rules) {
+    const std::string name = program->name();
+    ops_[name] = {std::move(program), std::move(rules)};
+  }
+
+  // Whether the rules were added for this program. Conditions on other programs have not been checked.
+  bool knows(const op::Program& program) const noexcept {
+    const auto it = ops_.find(program.name());
+    return it != ops_.end() && it->second.program.get() == &program;
+  }
+  // Whether a rule or a score entry applies to ops of that name.
+  bool concerns(std::string_view op) const { return compiler_.concerns(op); }
+
+  const Config config;
+  const Policy said;  // policy, locks, denies and allows
+
+ private:
+  struct OfOp {
+    std::shared_ptr<const op::Program> program;
+    std::shared_ptr<const OpRules> rules;
+  };
+  RuleCompiler compiler_;
+  std::map<std::string, OfOp, std::less<>> ops_;
+};
+
+// ---- The process: the rule file, over it the environment, over that what was set through the API ----
 
 // The environment as it was last read.
 struct Reading {

@@ -12,13 +12,16 @@
 #include <yard/tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "op/call_spec.h"
 #include "op/predicate.h"
+#include "op/program.h"
 #include "policy/regex.h"
 
 namespace yard::policy {
@@ -180,5 +183,72 @@ class OpRules {
   uint32_t key_words_ = 0;
   bool reads_scalars_ = false, reads_labels_ = false;
 };
+
+// An invalid condition: what was found and what was expected.
+struct Wrong {
+  std::string found, right;
+};
+
+// The outcome of each condition over all ops that it was compiled for.
+struct ConditionReport {
+  enum Seen : uint8_t { kNowhere, kNoField, kFine };  // the best of all ops
+  std::vector<uint8_t> seen;                          // by RuleCompiler::index_of()
+  std::map<size_t, Wrong> wrong;                      // the first problem
+  std::map<size_t, Wrong> maybe;  // likewise, of ops that lack another field of the rule
+};
+
+// Compiles the rules of a Config for one op at a time.
+class RuleCompiler {
+ public:
+  // Borrows the config.
+  explicit RuleCompiler(const Config& config);
+
+  // The rules and scores whose operation matches the op and whose fields its calls have. Those with an invalid
+  // condition are left out and reported.
+  OpRules compile(const op::Program& program, ConditionReport* report = nullptr) const;
+
+  // Whether a rule or score has an operation that matches the op.
+  bool concerns(std::string_view op) const {
+    for (const std::string_view pattern : patterns_)
+      if (glob_matches(pattern, op)) return true;
+    return false;
+  }
+
+  // A report with room for every condition.
+  ConditionReport empty_report() const { return {std::vector<uint8_t>(conditions_, 0), {}, {}}; }
+  // Of a condition in a report: the `condition`-th of dispatch_rules[rule], or of score[rule].
+  size_t index_of(bool score, size_t rule, size_t condition) const {
+    return first_condition_[score ? config_.dispatch_rules.size() + rule : rule] + condition;
+  }
+
+ private:
+  class OneOp;
+  uint32_t pattern_of(std::string_view operation);
+
+  const Config& config_;
+  std::vector<uint32_t> order_;             // of dispatch_rules, best first
+  std::vector<std::string_view> patterns_;  // operations, each once
+  std::vector<uint32_t> rule_pattern_, score_pattern_;
+  std::vector<size_t> first_condition_;  // of rules, then of scores
+  size_t conditions_ = 0;
+  std::unordered_map<std::string_view, uint32_t> pattern_ids_;
+};
+
+// The value of an op in a map from names and globs; an exact name beats a glob, the longest glob beats shorter ones.
+// Null if none matches.
+template <class Map>
+const typename Map::mapped_type* find_for_op(const Map& map, std::string_view op) {
+  if (const auto it = map.find(op); it != map.end()) return &it->second;
+  const typename Map::mapped_type* best = nullptr;
+  size_t length = 0;
+  for (const auto& [pattern, value] : map)
+    if (pattern.size() > length && glob_matches(pattern, op))
+      best = &value, length = pattern.size();
+  return best;
+}
+// The fallback chain of an op: its own, or the default one. May be empty.
+const std::vector<KernelRef>& chain_of(const Config& config, std::string_view op);
+// The mode of an op by the settings; null if unset.
+const std::string* mode_of(const Config& config, std::string_view op);
 
 }  // namespace yard::policy

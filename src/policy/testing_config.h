@@ -14,7 +14,7 @@
 #include "op/program.h"
 #include "policy/check.h"
 #include "policy/config_files.h"
-#include "policy/rule_compiler.h"
+#include "policy/rules.h"
 
 namespace yard::policy {
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <yard/policy.h>
+#include <yard/result.h>
 
 #include <chrono>
 #include <map>

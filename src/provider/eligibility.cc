@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "policy/words.h"
 #include "select/candidate_set.h"
-#include "select/select.h"
+#include "select/reasons.h"
 
 namespace yard::provider {
 namespace {
@@ -54,11 +54,7 @@ std::string Eligibility::why() const {
   if (!breaker) return text;
   if (breaker->state == BreakerState::kHalfOpen)
     return "its breaker is half-open: one call at a time tries it";
-  if (breaker->until == health::kManual) return "its breaker was opened manually";
-  const auto left =
-      std::chrono::ceil<std::chrono::seconds>(breaker->until - std::chrono::steady_clock::now());
-  return fmt::format("its breaker is open; probes begin in {} s",
-                     std::max<int64_t>(left.count(), 0));
+  return "its breaker " + select::open_breaker_text(*breaker);
 }
 
 bool Eligibility::same_as(const Eligibility& o) const noexcept {

@@ -10,13 +10,12 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/thread_record.h"
+#include "base/reclaimer.h"
 #include "dispatch/scope.h"
 #include "dispatch/tracer.h"
-#include "health/probe_slots.h"
+#include "health/breaker.h"
 #include "provider/function_service.h"
 #include "provider/provider_table.h"
-#include "provider/verify.h"
 #include "select/reasons.h"
 
 namespace yard::detail {

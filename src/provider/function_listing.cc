@@ -7,10 +7,10 @@
 #include <set>
 #include <tuple>
 
+#include "base/reclaimer.h"
 #include "base/text.h"
-#include "base/thread_record.h"
 #include "provider/function_service.h"
-#include "provider/verify.h"
+#include "provider/provider_table.h"
 #include "registry/declarations.h"
 #include "select/reasons.h"
 

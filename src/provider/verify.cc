@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "provider/verify.h"
+#include "provider/provider_table.h"
 
 #include <fmt/format.h>
 #include <yard/plugin.h>
@@ -10,7 +10,6 @@
 #include <tuple>
 
 #include "base/reclaimer.h"
-#include "base/thread_record.h"
 #include "dispatch/scope.h"
 #include "provider/function_service.h"
 #include "registry/declarations.h"

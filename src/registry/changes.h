@@ -4,7 +4,6 @@
 
 #include <yard/registry.h>
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -83,12 +82,6 @@ struct Applied {
   // Removed records; their destruction completes a ticket.
   std::vector<std::shared_ptr<const void>> removed;
 };
-
-// The steps of hooks and functions, as parts of a change.
-Status add_hook(State& state, const std::shared_ptr<Hook>& hook);
-// Those for which `goes` is true.
-void remove_hooks(State& state, std::vector<std::shared_ptr<const void>>& removed,
-                  const std::function<bool(const Hook&)>& goes);
 
 // All steps or none. The error names the subject of the step and, for a conflict, both sides.
 Result<Applied> apply(const State& state, const std::vector<Step>& steps);

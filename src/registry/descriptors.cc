@@ -181,6 +181,18 @@ Status read_kernel_body(const yard_kernel_t& d, Kernel& k) {
   return {};
 }
 
+Status read_backend_body(const yard_backend_t& d, Backend& b) {
+  YARD_RETURN_IF_ERROR(read_text(d.vendor, "its vendor", b.vendor));
+  YARD_RETURN_IF_ERROR(read_text(d.summary, "its summary", b.summary));
+  YARD_RETURN_IF_ERROR(read_text(d.env, "its switch variable", b.env));
+  YARD_RETURN_IF_ERROR(read_texts(d.reasons, d.reason_count, "its reasons", b.reasons));
+  if (d.enable < YARD_ENABLE_AUTO || d.enable > YARD_ENABLE_OFF)
+    return bad(fmt::format("enable {} is none of auto (0), on (1), off (2)", d.enable));
+  if (d.device_type < 0 || d.device_type > 31)
+    return bad(fmt::format("device type {} is outside 0 to 31", d.device_type));
+  return {};
+}
+
 int priority_of(Kind kind) {
   switch (kind) {
     case Kind::kDefault: return 150;
@@ -234,18 +246,8 @@ Result<std::shared_ptr<Backend>> read_backend(const yard_backend_t& given,
   if (!d.ok()) return d.status();
   auto b = std::make_shared<Backend>();
   YARD_RETURN_IF_ERROR(read_name(d->name, "the name of a backend", b->name));
-  const std::string note = "in backend '" + b->name + "'";
-  if (Status s = read_text(d->vendor, "its vendor", b->vendor); !s) return std::move(s).note(note);
-  if (Status s = read_text(d->summary, "its summary", b->summary); !s)
-    return std::move(s).note(note);
-  if (Status s = read_text(d->env, "its switch variable", b->env); !s)
-    return std::move(s).note(note);
-  if (Status s = read_texts(d->reasons, d->reason_count, "its reasons", b->reasons); !s)
-    return std::move(s).note(note);
-  if (d->enable < YARD_ENABLE_AUTO || d->enable > YARD_ENABLE_OFF)
-    return bad(fmt::format("enable {} is none of auto (0), on (1), off (2)", d->enable)).note(note);
-  if (d->device_type < 0 || d->device_type > 31)
-    return bad(fmt::format("device type {} is outside 0 to 31", d->device_type)).note(note);
+  if (Status s = read_backend_body(*d, *b); !s)
+    return std::move(s).note("in backend '" + b->name + "'");
   b->d = *d;
   if (b->d.device_type == 0) b->d.device_type = 1;
   b->d.name = b->name.c_str();
@@ -334,11 +336,29 @@ Result<std::shared_ptr<Hook>> read_hook(const yard_hook_t& given, std::shared_pt
   h->d.name = h->name.c_str(), h->d.backend = h->backend.c_str();
   h->d.group = h->group.empty() ? nullptr : h->group.c_str();
   h->d.signature = h->signature.c_str();
-  for (const std::string& r : h->reasons) h->reason_list.push_back(r.c_str());
-  h->d.reasons = h->reason_list.data();
+  h->d.reasons = nullptr;
   h->keep = std::move(keep);
   return h;
 }
+
+namespace {
+
+// A step for each descriptor of a list.
+template <class Step_, class D, class Read>
+Status read_list(const char* what, const D* const* list, uint32_t count, std::vector<Step>& steps,
+                 const Read& read) {
+  if (count > kMaxItems || (count > 0 && list == nullptr))
+    return bad("a count is stated for a list that is not there, or is beyond reason");
+  for (uint32_t i = 0; i < count; ++i) {
+    if (list[i] == nullptr) return bad(fmt::format("{} {} of its list is NULL", what, i));
+    auto record = read(*list[i]);
+    if (!record.ok()) return std::move(record).status();
+    steps.push_back(Step_{*std::move(record)});
+  }
+  return {};
+}
+
+}  // namespace
 
 Status read_plugin(const yard_plugin_t& given, const std::shared_ptr<void>& keep,
                    std::vector<Step>& steps) {
@@ -347,47 +367,25 @@ Status read_plugin(const yard_plugin_t& given, const std::shared_ptr<void>& keep
   const yard_plugin_t& d = *copied;
   std::string name;
   YARD_RETURN_IF_ERROR(read_name(d.name, "the name of a plugin", name));
-  const std::string note = "in plugin '" + name + "'";
   if (d.abi > YARD_ABI_VERSION)
     return bad(fmt::format("it was made for ABI {}, this host knows {}", d.abi, YARD_ABI_VERSION))
-        .note(note);
-  const auto count_lies = [](uint32_t n, const void* list) {
-    return n > kMaxItems || (n > 0 && list == nullptr);
+        .note("in plugin '" + name + "'");
+  const size_t first = steps.size();
+  const auto read_all = [&]() -> Status {
+    YARD_RETURN_IF_ERROR(
+        read_list<AddBackend>("backend", d.backends, d.backend_count, steps,
+                              [&](const yard_backend_t& b) { return read_backend(b, keep); }));
+    const char* const only =
+        d.backend_count == 1 ? std::get<AddBackend>(steps[first]).backend->name.c_str() : nullptr;
+    YARD_RETURN_IF_ERROR(read_list<AddOp>("op", d.ops, d.op_count, steps,
+                                          [&](const yard_op_t& o) { return read_op(o, keep); }));
+    YARD_RETURN_IF_ERROR(
+        read_list<AddKernel>("kernel", d.kernels, d.kernel_count, steps,
+                             [&](const yard_kernel_t& k) { return read_kernel(k, keep, only); }));
+    return read_list<AddHook>("hook", d.hooks, d.hook_count, steps,
+                              [&](const yard_hook_t& h) { return read_hook(h, keep, only); });
   };
-  if (count_lies(d.backend_count, d.backends) || count_lies(d.op_count, d.ops) ||
-      count_lies(d.kernel_count, d.kernels) || count_lies(d.hook_count, d.hooks))
-    return bad("a count is stated for a list that is not there, or is beyond reason").note(note);
-  const auto missing = [&](const char* what, uint32_t i) {
-    return bad(fmt::format("{} {} of its list is NULL", what, i)).note(note);
-  };
-  for (uint32_t i = 0; i < d.backend_count; ++i) {
-    if (d.backends[i] == nullptr) return missing("backend", i);
-    auto b = read_backend(*d.backends[i], keep);
-    if (!b.ok()) return std::move(b).status().note(note);
-    steps.push_back(AddBackend{*std::move(b)});
-  }
-  for (uint32_t i = 0; i < d.op_count; ++i) {
-    if (d.ops[i] == nullptr) return missing("op", i);
-    auto o = read_op(*d.ops[i], keep);
-    if (!o.ok()) return std::move(o).status().note(note);
-    steps.push_back(AddOp{*std::move(o)});
-  }
-  const char* only =
-      d.backend_count == 1
-          ? std::get<AddBackend>(steps[steps.size() - d.op_count - 1]).backend->name.c_str()
-          : nullptr;
-  for (uint32_t i = 0; i < d.kernel_count; ++i) {
-    if (d.kernels[i] == nullptr) return missing("kernel", i);
-    auto k = read_kernel(*d.kernels[i], keep, only);
-    if (!k.ok()) return std::move(k).status().note(note);
-    steps.push_back(AddKernel{*std::move(k)});
-  }
-  for (uint32_t i = 0; i < d.hook_count; ++i) {
-    if (d.hooks[i] == nullptr) return missing("hook", i);
-    auto h = read_hook(*d.hooks[i], keep, only);
-    if (!h.ok()) return std::move(h).status().note(note);
-    steps.push_back(AddHook{*std::move(h)});
-  }
+  if (Status s = read_all(); !s) return std::move(s).note("in plugin '" + name + "'");
   return {};
 }
 

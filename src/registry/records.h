@@ -83,7 +83,6 @@ struct Hook {
   yard_hook_t d{};
   std::string name, group, backend, signature;
   std::vector<std::string> reasons;
-  std::vector<const char*> reason_list;
   std::shared_ptr<void> keep;
 };
 

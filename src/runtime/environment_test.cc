@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A runtime and its environment: read once, again on request, and problems that harm nobody.
-#include "runtime/environment.h"
+#include "runtime/rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -15,7 +15,6 @@
 #include "base/text.h"
 #include "dispatch/call.h"
 #include "exec/executor.h"
-#include "runtime/threads.h"
 
 namespace yard::runtime {
 namespace {

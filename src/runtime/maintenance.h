@@ -13,7 +13,7 @@
 #include "base/background.h"
 #include "base/fork.h"
 #include "dispatch/core.h"
-#include "health/machine.h"
+#include "health/breaker.h"
 #include "runtime/callbacks.h"
 
 namespace yard::runtime {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks and dispatched functions find their runtime: the shared one, unless a hook names another.
+// How plugins, hooks and dispatched functions find their runtime: the shared one, unless a hook names another.
 #include <fmt/format.h>
+#include <yard/plugins.h>
 #include <yard/runtime.h>
 
 #include "base/log.h"
+#include "base/reclaimer.h"
+#include "dispatch/published_state.h"
+#include "plugin/loader.h"
 #include "provider/function_service.h"
 #include "provider/hook_service.h"
 
@@ -42,4 +46,49 @@ HookSite* attach_hook(const HookDeclaration* declaration, Runtime* runtime, bool
 }
 
 }  // namespace detail
+
+Status write_plugin_lock(const std::string& path, const std::vector<PluginInfo>& plugins) {
+  plugin::LockFile lock;
+  for (const PluginInfo& p : plugins) {
+    if (p.name.empty() || p.version.empty() || p.sha256.empty())
+      return Status(Code::kInvalidArgument,
+                    fmt::format("plugin {} has no name, version or digest", p.path));
+    lock.add({p.name, p.version, p.sha256});
+  }
+  return lock.write(path);
+}
+
+Status Plugins::discover(const std::vector<std::string>& paths) { return loader_->discover(paths); }
+std::vector<PluginInfo> Plugins::list() const { return loader_->list(); }
+Status Plugins::load(std::string_view name_or_path) { return loader_->load(name_or_path); }
+Status Plugins::need(PluginOffer what, std::string_view name) {
+  if (loader_->need(what, name)) return {};
+  return Status(Code::kWouldDeadlock,
+                "plugins cannot be loaded by the code of a plugin that is being loaded");
+}
+Status Plugins::forget(std::string_view name_or_path) { return loader_->forget(name_or_path); }
+PluginInfo Plugins::would_load(std::string_view path) const {
+  return loader_->would_load(std::string(path));
+}
+PluginInfo Plugins::inspect(std::string_view path) const {
+  return loader_->inspect(std::string(path));
+}
+ProbeReport Plugins::probe(std::string_view path) const {
+  return loader_->probe(std::string(path));
+}
+Status Plugins::remember_verified(std::string_view sha256, bool passed) const {
+  return loader_->save_verified(sha256, passed);
+}
+
+Result<Ticket> Plugins::unload(std::string_view name) {
+  auto life = loader_->unload(name);
+  if (!life.ok()) return std::move(life).status();
+  auto ticket = std::make_shared<detail::TicketState>();
+  if (const auto born = life->lock();
+      born != nullptr && *static_cast<const uint64_t*>(born.get()) != base::forks())
+    ticket->calls_ended = base::when_calls_end();
+  ticket->removed.push_back(*std::move(life));
+  return Ticket(std::move(ticket));
+}
+
 }  // namespace yard

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "registry/call_observer.h"
+#include "registry/interfaces.h"
 
 namespace yard::runtime {
 

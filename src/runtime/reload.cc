@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <exception>
 
-#include "base/digest.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "dispatch/policy_changes.h"
 #include "runtime/rules.h"
@@ -132,7 +132,6 @@ std::shared_ptr<const policy::FileRules> Reloader::check(ConfigReading& reading,
   const auto now = core_.snapshot();
   const auto rules = make_rules(reading, *now->state, *now->policy->modes, announced_ops(loader_));
   if (rules == nullptr) return nullptr;
-  if (rules->config.rollout) check_rollout_rule(*rules->config.rollout, reading);
   validate(reading, s);
   if (!reading.ok()) return nullptr;
   for (const detail::UnservedCall& o : detail::unserved_under(core_, rules))
@@ -199,22 +198,6 @@ Status Reloader::submit(Submission o, Problems* problems) {
                                            : Kind::kReloaded,
              s.last, std::move(o.source), std::move(o.reading.problems)});
   return status;
-}
-
-void Reloader::check_rollout_rule(const RolloutRule& r, ConfigReading& reading) {
-  const auto wrong = [&](const char* what, double found, const char* right) {
-    reading.problems.push_back({Severity::kError, reading.files.empty() ? "" : reading.files[0], 0,
-                                0, std::string("rollout.") + what,
-                                fmt::format("invalid value {:g}", found),
-                                fmt::format("expected {}", right)});
-  };
-  constexpr double kDay = 86'400;
-  if (!(r.percent > 0 && r.percent <= 100))
-    wrong("percent", r.percent, "more than 0 and at most 100");
-  if (!(r.hold_s > 0 && r.hold_s <= kDay)) wrong("hold_s", r.hold_s, "up to 86400 s");
-  if (!(r.max_error_rate >= 0 && r.max_error_rate <= 1))
-    wrong("max_error_rate", r.max_error_rate, "0 to 1");
-  if (!(r.max_slowdown >= 1)) wrong("max_slowdown", r.max_slowdown, "at least 1");
 }
 
 Status Reloader::begin_rollout(State& s, const Submission& o,

@@ -113,8 +113,6 @@ class Reloader {
   Status submit(Submission o, Problems* problems);
   std::shared_ptr<const policy::FileRules> check(ConfigReading& reading, State& s);
   void validate(ConfigReading& reading, State& s);
-  // Rules from a file have been checked on reading; those from a program have not.
-  static void check_rollout_rule(const RolloutRule& rule, ConfigReading& reading);
   // kWouldDeadlock on a thread that is inside the pipeline.
   Status check_reentry() const;
   // Starts a rollout, which ends the one before. An error changes nothing. Under the pipeline lock.

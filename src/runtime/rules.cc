@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checking rules, and following those in force.
+// Checking the environment and rules, and following the rules in force.
 #include "runtime/rules.h"
 
 #include <fmt/format.h>
@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "dispatch/policy_changes.h"
 #include "policy/check.h"
 #include "registry/declarations.h"
@@ -93,17 +94,124 @@ std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
   return rules;
 }
 
-Status first_error(const std::vector<ConfigProblem>& problems) {
-  Status s;
-  for (const ConfigProblem& p : problems) {
-    if (p.severity != Severity::kError) continue;
-    if (s.ok())
-      s = Status(Code::kInvalidArgument, to_string(p));
-    else
-      s.note(to_string(p));
+// ---- The environment ----
+
+namespace {
+
+// Reports names in the environment that are not registered.
+class UnknownNames {
+ public:
+  UnknownNames(const policy::Known& known, const policy::Variables& variables, policy::Reading& to)
+      : known_(known), variables_(variables), to_(to) {}
+
+  void find() {
+    const Policy& p = to_.good.policy;
+    const std::vector<std::string> ops = known_.ops(), vendors = known_.vendors();
+    std::vector<std::string> switches = known_.backends();
+    for (std::string& name : switches) name = policy::backend_variable(name);
+    for (const auto& [op, order] : p.per_op) look("YARD_PER_OP", "op", op, ops);
+    for (const std::string& v : p.deny_vendors) look("YARD_DENY_VENDORS", "vendor", v, vendors);
+    if (p.allow_vendors)
+      for (const std::string& v : *p.allow_vendors)
+        look("YARD_ALLOW_VENDORS", "vendor", v, vendors);
+    for (const auto& [name, on] : p.backends) {
+      const std::string variable = policy::backend_variable(name);
+      look(variable, "backend", variable, switches);
+    }
   }
+
+ private:
+  void look(const std::string& variable, const char* what, const std::string& name,
+            const std::vector<std::string>& known) {
+    const auto said = variables_.find(variable);
+    if (said == variables_.end() || std::find(known.begin(), known.end(), name) != known.end())
+      return;
+    to_.problems.push_back({variable, base::quote(said->second),
+                            fmt::format("no {} called '{}' is registered{}; it counts once there "
+                                        "is one",
+                                        what, name, base::did_you_mean(name, known)),
+                            false});
+  }
+
+  const policy::Known& known_;
+  const policy::Variables& variables_;
+  policy::Reading& to_;
+};
+
+// The user who starts a privileged process must not choose what it reads, writes or opens.
+void ignore_paths(policy::Reading& now) {
+  policy::Environment& e = now.good;
+  const std::pair<const char*, std::string*> paths[] = {{"YARD_CONFIG", &e.config},
+                                                        {"YARD_PLUGINS", &e.plugins},
+                                                        {"YARD_PLUGIN_PATH", &e.plugin_path},
+                                                        {"YARD_PLUGIN_PROBE", &e.plugin_probe},
+                                                        {"YARD_RECORD", &e.record}};
+  for (const auto& [variable, value] : paths) {
+    if (value->empty()) continue;
+    now.problems.push_back(
+        {variable, base::quote(*value), "ignored in a privileged process", true});
+    value->clear();
+  }
+}
+
+// A file that cannot be written is reported at once, not when there is something to write.
+void check_record(const policy::Reading& before, policy::Reading& now) {
+  std::string& path = now.good.record;
+  if (path.empty() || path == before.good.record) return;
+  const auto recording = Recording::open(path);
+  if (recording.ok()) return;
+  now.problems.push_back(
+      {"YARD_RECORD", base::quote(path), std::string(recording.status().message()), true});
+  path = before.good.record;
+}
+
+}  // namespace
+
+std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& before,
+                                                        const registry::State& state,
+                                                        bool privileged) {
+  auto reading = std::make_shared<policy::Reading>();
+  const policy::Variables variables = policy::yard_variables();
+  reading->good = policy::read_environment(variables, before.good, reading->problems);
+  UnknownNames(RuntimeNames(state, policy::Modes(), {}), variables, *reading).find();
+  // Levels first: they decide what of the rest is seen.
+  if (reading->good.log_levels != before.good.log_levels)
+    if (const Status s = apply_log_levels(reading->good.log_levels); !s.ok())
+      reading->problems.push_back({"YARD_LOG_LEVEL", base::quote(reading->good.log_levels),
+                                   std::string(s.message()), true});
+  if (privileged) ignore_paths(*reading);
+  check_record(before, *reading);
+  for (const policy::EnvProblem& p : reading->problems)
+    base::log(LogLevel::kWarn, "policy", policy::to_string(p));
+  return reading;
+}
+
+namespace {
+
+void add_error(Status& to, std::string text) {
+  if (to.ok())
+    to = Status(Code::kInvalidArgument, std::move(text));
+  else
+    to.note(std::move(text));
+}
+
+}  // namespace
+
+Status first_error(const policy::Reading& reading) {
+  Status s;
+  for (const policy::EnvProblem& p : reading.problems)
+    if (p.error) add_error(s, policy::to_string(p));
   return s;
 }
+
+Status first_error(const std::vector<ConfigProblem>& problems) {
+  Status s;
+  for (const ConfigProblem& p : problems)
+    if (p.severity == Severity::kError) add_error(s, to_string(p));
+  return s;
+}
+
+// ---- Following the rules in force ----
 
 void RuleFollower::State::inherit(State& parents) {
   applied = parents.applied, wanted = parents.wanted, record = parents.record;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rule files in a runtime: checking them against what is registered, and what follows from the rules in force besides
-// dispatch.
+// The environment and rule files in a runtime: checking them against what is registered, and what follows from the rules
+// in force besides dispatch.
 #pragma once
 
 #include <yard/config.h>
@@ -15,8 +15,8 @@
 #include "base/fork.h"
 #include "dispatch/core.h"
 #include "plugin/loader.h"
-#include "policy/file_rules.h"
-#include "policy/modes.h"
+#include "plugin/search.h"
+#include "policy/process.h"
 #include "registry/changes.h"
 #include "runtime/recording.h"
 
@@ -34,6 +34,14 @@ std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
 
 // The first error with the others as its notes; ok if there is none.
 Status first_error(const std::vector<ConfigProblem>& problems);
+Status first_error(const policy::Reading& reading);
+
+// Reads the variables YARD_* over the last valid values. Unknown names of ops, vendors and backends are warnings: they may
+// be registered later. Logs every problem and applies the log levels. In a privileged process (set-uid, set-gid, file
+// capabilities) variables that name files, plugins or probes are ignored and reported.
+std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& before,
+                                                        const registry::State& state,
+                                                        bool privileged = plugin::privileged());
 
 // Keeps parts outside of the dispatcher up to date with the rules in force: settings of plugins and recording, the sweep
 // of old plans; and checks conditions about ops that are registered after the file was read.

@@ -19,8 +19,6 @@
 #include "provider/hook_service.h"
 #include "registry/changes.h"
 #include "registry/descriptors.h"
-#include "runtime/builtin_backends.h"
-#include "runtime/environment.h"
 #include "runtime/host.h"
 #include "runtime/maintenance.h"
 #include "runtime/reload.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cutting loops into pieces, and the two engines that run them.
-#include "runtime/threads.h"
+#include "runtime/host.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // parallel_for on each engine of the build: every index once, pieces of at least the grain, nothing
 // empty, nested loops, exceptions, what goes along to other threads, and forked children.
-#include "runtime/threads.h"
+#include "runtime/host.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "select/reasons.h"
 #include "select/testing.h"
 
 namespace yard::select {

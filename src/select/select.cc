@@ -12,7 +12,7 @@
 #include <tuple>
 
 #include "base/log.h"
-#include "select/health_key.h"
+#include "select/reasons.h"
 
 namespace yard::select {
 namespace {
@@ -82,12 +82,7 @@ std::string breaker_text(const health::BreakerStatus& breaker, bool whole) {
             : "such calls (" +
                   health::describe_call(breaker.key.device, breaker.key.dtypes, breaker.key.sizes) +
                   ")";
-  if (breaker.until == health::kManual)
-    return fmt::format("its breaker for {} was opened manually", what);
-  const auto left =
-      std::chrono::ceil<std::chrono::seconds>(breaker.until - std::chrono::steady_clock::now());
-  return fmt::format("its breaker for {} is open; probes begin in {} s", what,
-                     std::max<int64_t>(left.count(), 0));
+  return fmt::format("its breaker for {} {}", what, open_breaker_text(breaker));
 }
 
 // Whether a lost device or an open breaker excludes the kernel from the call.

@@ -13,9 +13,6 @@ namespace yard::select {
 // In yard_verdict_t::flags of a verifier's verdict: its figures have no common meaning.
 inline constexpr uint32_t kByVerifier = 1;
 
-// The text of a probe that refused; empty if it gave none.
-std::string refusal(const registry::Probe& probe);
-
 // The outcome for each candidate, in the order of the set; for explanations.
 struct Notes {
   struct Entry {

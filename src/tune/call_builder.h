@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds a call of an op with given values of some fields, and defaults for everything else.
+// Builds a call of an op with given values of some fields, and defaults for everything else; and sample calls on which to
+// try rules: sample_calls() of yard/verify.h.
 #pragma once
 
+#include <yard/config.h>
 #include <yard/plugin.h>
 
 #include <map>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "op/call.h"
+#include "op/program.h"
 #include "policy/fields.h"
 #include "tune/size_solver.h"
 
@@ -63,5 +66,10 @@ class CallBuilder {
   const SizeSolver solver_;
   std::map<std::string, std::vector<DType>> types_;  // by variable
 };
+
+// Default calls of every dtype and layout; then, for each rule and score entry of the configs that applies to the op, a
+// call that matches it and others that just miss it. CallSpecs in canonical form, each once, at most `limit`.
+std::vector<std::string> sample_calls(const op::Program& program, const yard_op_t* op,
+                                      std::span<const Config> configs, size_t limit);
 
 }  // namespace yard::tune

@@ -26,7 +26,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "registry/changes.h"
-#include "registry/inspector.h"
+#include "registry/interfaces.h"
 #include "select/candidate_set.h"
 
 namespace yard::tune {

@@ -12,8 +12,8 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
-#include "base/utc_time.h"
 #include "tune/canary.h"
 
 namespace yard {

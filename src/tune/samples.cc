@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/samples.h"
+#include "tune/call_builder.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "base/text.h"
-#include "policy/rule_compiler.h"
+#include "policy/fields.h"
 #include "tune/call_builder.h"
 
 namespace yard::tune {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sample calls fit their op, and match and just miss every rule.
-#include "tune/samples.h"
+#include "tune/call_builder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "op/call.h"
 #include "op/testing.h"
-#include "policy/rule_compiler.h"
+#include "policy/rules.h"
 
 namespace yard::tune {
 namespace {

@@ -22,18 +22,6 @@ int64_t pick(std::span<const int64_t> from, Random& random) {
   return from[random.below(from.size())];
 }
 
-bool holds(op::Compare c, int64_t a, int64_t b) {
-  switch (c) {
-    case op::Compare::kEq: return a == b;
-    case op::Compare::kNe: return a != b;
-    case op::Compare::kLt: return a < b;
-    case op::Compare::kLe: return a <= b;
-    case op::Compare::kGt: return a > b;
-    case op::Compare::kGe: return a >= b;
-  }
-  return false;
-}
-
 // (a c b) == (b mirrored(c) a).
 op::Compare mirrored(op::Compare c) {
   switch (c) {
@@ -240,7 +228,8 @@ bool SizeSolver::satisfy(Assignment& assignment, const op::Clause& c,
     if (!left || *left % k == 0) return false;
     return set(c.left.name, *left > k ? *left / k * k : k);
   }
-  if (c.kind != op::Clause::Kind::kCompare || !left || !right || holds(c.compare, *left, *right))
+  if (c.kind != op::Clause::Kind::kCompare || !left || !right ||
+      op::compares(*left, c.compare, *right))
     return false;
   const bool free_left = !c.left.name.empty() && !pinned.contains(c.left.name);
   const bool free_right = !c.right.name.empty() && !pinned.contains(c.right.name);

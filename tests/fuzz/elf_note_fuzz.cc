@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "base/elf_note.h"
+#include "base/dynamic_library.h"
 #include "plugin/manifest.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "policy/environment.h"
-#include "policy/sources.h"
+#include "policy/process.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "plugin_files.h"
-#include "runtime/builtin_backends.h"
+#include "runtime/host.h"
 
 extern "C" {
 const yard_plugin_t* yard_query_reference(uint32_t host_abi, const yard_host_t* host);

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard bake: from recorded calls to a static map, in a rule file or in a header.
-#include "bake.h"
-
+// yard bake: from recorded calls to one kernel for each op: a static map in a rule file or in a header.
 #include <fmt/format.h>
+#include <yard/config.h>
+#include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "arguments.h"
 #include "commands.h"
 #include "config_file.h"
+#include "config_moves.h"
 #include "json.h"
 #include "output_file.h"
 #include "table.h"
@@ -21,6 +27,170 @@ namespace yard::tool {
 namespace {
 
 namespace fs = std::filesystem;
+
+// The calls of one op.
+struct BakedOp {
+  std::string op;
+  std::string kernel;  // that served most of them; of equals the first by name
+  uint64_t calls = 0, served = 0;
+  std::vector<std::pair<std::string, uint64_t>> kernels;  // and how many each served, most first
+  std::vector<CountedCall> classes;                       // most frequent first
+  std::vector<std::string> unable;  // calls that another kernel served and this one cannot
+
+  bool from_plugin = false;  // its kernel exists only after a plugin has been opened
+
+  bool conflict() const { return kernels.size() > 1; }
+};
+
+struct Baked {
+  std::string source;             // the file the calls come from
+  std::vector<BakedOp> ops;       // by name
+  std::vector<CountedCall> lost;  // calls that no kernel can run
+  uint64_t calls = 0;
+
+  bool conflict() const {
+    for (const BakedOp& op : ops)
+      if (op.conflict()) return true;
+    return false;
+  }
+};
+
+// Calls of an op that comments list; further ones are only counted.
+constexpr size_t kMostShown = 8;
+
+std::string title(const Baked& b) {
+  return fmt::format("Written by yard bake from {}: {} call{} of {} op{}.", b.source, b.calls,
+                     b.calls == 1 ? "" : "s", b.ops.size(), b.ops.size() == 1 ? "" : "s");
+}
+
+// The lines of a comment, each after `mark`.
+std::string comment(const BakedOp& op, const std::string& mark) {
+  std::string to =
+      fmt::format("{}{}: {} served {} of {} calls", mark, op.op, op.kernel, op.served, op.calls);
+  for (size_t i = 1; i < op.kernels.size(); ++i)
+    to += fmt::format(", {} {}", op.kernels[i].first, op.kernels[i].second);
+  to += '\n';
+  for (size_t i = 0; i < std::min(op.classes.size(), kMostShown); ++i)
+    to += fmt::format("{}  {} {}\n", mark, op.classes[i].count, op.classes[i].call);
+  if (op.classes.size() > kMostShown)
+    to += fmt::format("{}  and {} other calls\n", mark, op.classes.size() - kMostShown);
+  return to;
+}
+
+bool is_word(std::string_view s) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  return !s.empty() && letter(s[0]) && std::all_of(s.begin(), s.end(), [&](char c) {
+    return letter(c) || (c >= '0' && c <= '9');
+  });
+}
+
+// Whether it is a valid namespace: words with :: between them.
+bool is_namespace(const std::string& text) {
+  for (std::string_view rest = text;;) {
+    const size_t at = rest.find("::");
+    if (!is_word(rest.substr(0, at))) return false;
+    if (at == std::string_view::npos) return true;
+    rest.remove_prefix(at + 2);
+  }
+}
+
+// Equal calls give equal text.
+std::string bake_yaml(const Baked& baked) {
+  Config config;
+  std::string to = "# " + title(baked) + "\n";
+  for (const BakedOp& op : baked.ops) {
+    to += comment(op, "# ");
+    // A plugin is opened with the first call, after the file has been read.
+    config.static_kernel_map[op.op] = {op.kernel, op.from_plugin, {}};
+  }
+  return to + to_yaml(config);
+}
+
+// `name_space` has been checked.
+std::string bake_header(const Baked& baked, const std::string& name_space) {
+  std::string rows;
+  for (const BakedOp& op : baked.ops)
+    rows += comment(op, "    // ") + fmt::format("    {{\"{}\", \"{}\"}},\n", op.op, op.kernel);
+  return fmt::format(
+      R"(// {0} Generate it again instead of editing it.
+#pragma once
+
+#include <yard/runtime.h>
+
+#include <string_view>
+
+namespace {1} {{
+
+inline constexpr yard::MappedKernel kKernels[] = {{
+{2}}};
+
+// The kernel that an op was baked with; empty: none.
+constexpr std::string_view kernel_of(std::string_view op) noexcept {{
+  return yard::mapped_kernel(kKernels, op);
+}}
+
+// Serves these ops with these kernels from now on. An error, and no change, if one does not exist.
+inline yard::Status install(yard::Runtime& runtime) {{
+  return runtime.set_static_map(yard::StaticMap(kKernels));
+}}
+
+}}  // namespace {1}
+)",
+      title(baked), name_space, rows);
+}
+
+// The kernels that would serve the calls. `at_start`: the kernels that exist when a program reads its rules.
+Baked bake(const Runtime& runtime, const Listing& at_start, const std::vector<CountedCall>& calls,
+           const std::string& source) {
+  Baked to;
+  to.source = source;
+  std::map<std::string, BakedOp> ops;
+  std::map<std::string, std::vector<std::pair<std::string, std::string>>> chosen;  // call, kernel
+  for (const CountedCall& c : calls) {
+    to.calls += c.count;
+    const auto e = runtime.explain(c.call);
+    const std::string kernel = e.ok() ? e->selected : "";
+    if (kernel.empty()) {
+      to.lost.push_back(c);
+      continue;
+    }
+    BakedOp& op = ops[c.op];
+    op.op = c.op;
+    op.calls += c.count;
+    op.classes.push_back(c);
+    chosen[c.op].emplace_back(c.call, kernel);
+    const auto it = std::find_if(op.kernels.begin(), op.kernels.end(),
+                                 [&](const auto& k) { return k.first == kernel; });
+    if (it != op.kernels.end())
+      it->second += c.count;
+    else
+      op.kernels.emplace_back(kernel, c.count);
+  }
+  for (auto& [name, op] : ops) {
+    std::sort(op.kernels.begin(), op.kernels.end(), [](const auto& a, const auto& b) {
+      return a.second != b.second ? a.second > b.second : a.first < b.first;
+    });
+    std::sort(op.classes.begin(), op.classes.end(), [](const CountedCall& a, const CountedCall& b) {
+      return a.count != b.count ? a.count > b.count : a.call < b.call;
+    });
+    op.kernel = op.kernels[0].first, op.served = op.kernels[0].second;
+    const OpInfo* known = at_start.find_op(name);
+    op.from_plugin = known == nullptr ||
+                     std::none_of(known->kernels.begin(), known->kernels.end(),
+                                  [&id = op.kernel](const KernelInfo& k) { return k.id == id; });
+    Options forced;
+    forced.force = op.kernel;
+    for (const auto& [call, kernel] : chosen[name]) {
+      if (kernel == op.kernel) continue;
+      const auto e = runtime.explain(call, forced);
+      if (!e.ok() || e->selected.empty()) op.unable.push_back(call);
+    }
+    to.ops.push_back(std::move(op));
+  }
+  return to;
+}
 
 struct BakeQuestion {
   std::string trace, config, yaml, header, name_space = "baked";
@@ -61,7 +231,7 @@ void print_baked_json(const BakeQuestion& q, const Baked& b, bool ok) {
     j["ops"].push_back(std::move(o));
   }
   for (const CountedCall& c : b.lost) j["lost"].push_back({{"call", c.call}, {"calls", c.count}});
-  fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_json(j);
 }
 
 void print_baked(const BakeQuestion& q, const Baked& b) {
@@ -121,63 +291,13 @@ int bake_trace(const BakeQuestion& q) {
 
 }  // namespace
 
-Baked bake(const Runtime& runtime, const Listing& at_start, const std::vector<CountedCall>& calls,
-           const std::string& source) {
-  Baked to;
-  to.source = source;
-  std::map<std::string, BakedOp> ops;
-  std::map<std::string, std::vector<std::pair<std::string, std::string>>> chosen;  // call, kernel
-  for (const CountedCall& c : calls) {
-    to.calls += c.count;
-    const auto e = runtime.explain(c.call);
-    const std::string kernel = e.ok() ? e->selected : "";
-    if (kernel.empty()) {
-      to.lost.push_back(c);
-      continue;
-    }
-    BakedOp& op = ops[c.op];
-    op.op = c.op;
-    op.calls += c.count;
-    op.classes.push_back(c);
-    chosen[c.op].emplace_back(c.call, kernel);
-    const auto it = std::find_if(op.kernels.begin(), op.kernels.end(),
-                                 [&](const auto& k) { return k.first == kernel; });
-    if (it != op.kernels.end())
-      it->second += c.count;
-    else
-      op.kernels.emplace_back(kernel, c.count);
-  }
-  for (auto& [name, op] : ops) {
-    std::sort(op.kernels.begin(), op.kernels.end(), [](const auto& a, const auto& b) {
-      return a.second != b.second ? a.second > b.second : a.first < b.first;
-    });
-    std::sort(op.classes.begin(), op.classes.end(), [](const CountedCall& a, const CountedCall& b) {
-      return a.count != b.count ? a.count > b.count : a.call < b.call;
-    });
-    op.kernel = op.kernels[0].first, op.served = op.kernels[0].second;
-    const OpInfo* known = at_start.find_op(name);
-    op.from_plugin = known == nullptr ||
-                     std::none_of(known->kernels.begin(), known->kernels.end(),
-                                  [&id = op.kernel](const KernelInfo& k) { return k.id == id; });
-    Options forced;
-    forced.force = op.kernel;
-    for (const auto& [call, kernel] : chosen[name]) {
-      if (kernel == op.kernel) continue;
-      const auto e = runtime.explain(call, forced);
-      if (!e.ok() || e->selected.empty()) op.unable.push_back(call);
-    }
-    to.ops.push_back(std::move(op));
-  }
-  return to;
-}
-
 void add_bake(CLI::App& app, Action& action) {
   auto q = std::make_shared<BakeQuestion>();
   CLI::App* c = app.add_subcommand("bake", "From recorded calls to a fixed kernel for each op");
   c->add_option("--trace", q->trace, "The calls: a recording (YARD_RECORD), or a list of CallSpecs")
       ->required()
       ->type_name("FILE")
-      ->check(CLI::ExistingFile);
+      ->check(existing_file());
   add_config_option(*c, q->config);
   c->add_option("--yaml", q->yaml, "Write a rule file with static_kernel_map")->type_name("FILE");
   c->add_option("--header", q->header, "Write a C++ header with a table fixed at compile time")

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <yard/call_spec.h>
 #include <yard/runtime.h>
+#include <yard/verify.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -11,11 +12,11 @@
 #include <cmath>
 #include <memory>
 
+#include "arguments.h"
 #include "commands.h"
 #include "config_file.h"
 #include "json.h"
 #include "policy_flags.h"
-#include "run_dump.h"
 #include "terminal.h"
 
 namespace yard::tool {
@@ -166,13 +167,78 @@ int run_call(const RunQuestion& q) {
   time_call(q, *call, data, *options, out);
   out.damage = data.damage();
   if (out.status.ok()) check_against_reference(q, *call, data, out);
-  if (q.json) fmt::print("{}\n", outcome_json(*call, out).dump(2));
+  if (q.json) print_json(outcome_json(*call, out));
   if (!out.status.ok()) {
     const int code = out.status.code() == Code::kNotFound ? kUsage : kFailed;
     return q.json ? code : fail(code, out.status);
   }
   if (!q.json) print_outcome(*call, out);
   return out.ok() ? kOk : kFailed;
+}
+
+std::string figures(double v) { return std::isnan(v) ? "nan" : fmt::format("{:.9g}", v); }
+
+// Numbers that JSON cannot represent are printed as text.
+Json number_or_text(double v) { return std::isfinite(v) ? Json(v) : Json(figures(v)); }
+
+Json worst(const std::string& where, double found, double expected, double error) {
+  if (where.empty()) return Json();
+  return {{"element", where},
+          {"found", number_or_text(found)},
+          {"expected", number_or_text(expected)},
+          {"error", number_or_text(error)}};
+}
+
+Json replay_json(const std::string& path, const CanaryDump& dump, const CanaryReplay& r) {
+  const Difference& d = r.difference;
+  const CanaryMismatch& m = dump.mismatch;
+  Json j = {
+      {"dump", path},
+      {"op", r.op},
+      {"call", r.call},
+      {"kernel", r.kernel},
+      {"against", r.against},
+      {"ok", r.ok()},
+      {"worst", worst(d.worst, d.worst_found, d.worst_expected, d.ratio)},
+      {"max_abs_error", number_or_text(d.max_abs)},
+      {"max_rel_error", number_or_text(d.max_rel)},
+      {"equal_bits", r.status.ok() && d.equal_bits},
+      {"damage", text_or_null(r.damage)},
+      {"then", {{"kernel", m.kernel}, {"worst", worst(m.worst, m.found, m.expected, m.error)}}}};
+  if (!r.status.ok()) j["error"] = r.status.to_string();
+  return j;
+}
+
+void print_replay(const CanaryDump& dump, const CanaryReplay& r) {
+  const auto line = [](const char* what, const std::string& text) {
+    fmt::print("  {:<10} {}\n", what, text);
+  };
+  const Difference& d = r.difference;
+  fmt::print("{}\n", r.call);
+  line("kernel", paint(Paint::kBold, r.kernel));
+  line("then", fmt::format("{}: {}", dump.mismatch.kernel, to_string(dump.mismatch)));
+  if (!r.damage.empty()) line("memory", paint(Paint::kBad, "it " + r.damage));
+  if (!r.status.ok()) return line("now", paint(Paint::kBad, r.status.to_string()));
+  if (d.equal_bits) return line("now", paint(Paint::kGood, "equal bits") + " (" + r.against + ")");
+  line("now", paint(d.within ? Paint::kGood : Paint::kBad,
+                    d.within ? "within tolerance" : "beyond tolerance") +
+                  " (" + r.against + ")");
+  if (d.worst.empty()) return;
+  line("worst", fmt::format("{} is {} where {} has {} ({} times the tolerance)", d.worst,
+                            figures(d.worst_found), r.against, figures(d.worst_expected),
+                            fmt::format("{:.3g}", d.ratio)));
+}
+
+int run_dump(const std::string& path, const std::string& kernel, bool json) {
+  const auto dump = read_canary_dump(path);
+  if (!dump.ok()) return fail(kUsage, dump.status());
+  const auto again = replay(Runtime::shared(), *dump, kernel);
+  if (!again.ok()) return fail(kUsage, again.status());
+  if (json)
+    print_json(replay_json(path, *dump, *again));
+  else
+    print_replay(*dump, *again);
+  return again->ok() ? kOk : kFailed;
 }
 
 // A dump defines the whole call; options that would change it are refused.
@@ -206,7 +272,7 @@ void add_contents(CLI::App& command, Contents& to) {
           "--contents", [&to](const std::string& name) { to = *parse_contents(name); },
           fmt::format("What floats are filled with: {} (normal)", fmt::join(names, ", ")))
       ->type_name("NAME")
-      ->check(CLI::IsMember(names));
+      ->check(one_of(names));
 }
 
 }  // namespace
@@ -226,7 +292,7 @@ void add_run(CLI::App& app, Action& action) {
   add_contents(*c, q->contents);
   c->add_option("--repeat", q->repeat, "Runs to take the median of (100, or half a second)")
       ->type_name("N")
-      ->check(CLI::Range(1, 1000000000));
+      ->check(between(1, 1000000000));
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   q->policy.add(*c);
   c->footer(

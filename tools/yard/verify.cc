@@ -8,13 +8,13 @@
 #include <memory>
 #include <sstream>
 
+#include "arguments.h"
 #include "commands.h"
 #include "json.h"
 #include "plugin_show.h"
 #include "progress.h"
 #include "terminal.h"
 #include "verify_file.h"
-#include "verify_functions.h"
 #include "verify_report.h"
 
 namespace yard::tool {
@@ -63,7 +63,7 @@ void print_report_json(const VerifyQuestion& q, const VerifyReport& report, cons
   Json j = ward != nullptr ? to_json(*ward, q.file) : Json::object();
   j["kernels"] = to_json(report);
   j["functions"] = function_reports_json(report);
-  fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_json(j);
 }
 
 // On the kernels of a runtime. `ward`, where a plugin is verified, gets each run and the result.
@@ -175,7 +175,7 @@ void add_verify(CLI::App& app, Action& action) {
   c->add_option("--timeout", q->timeout,
                 "With a FILE: seconds that one step may take before it counts as a hang (60)")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.001, 86400.0))
+      ->check(between(0.001, 86400.0))
       ->needs(c->get_option("FILE"));
   add_feature_option(*c);
   CLI::Option* backend =
@@ -190,7 +190,7 @@ void add_verify(CLI::App& app, Action& action) {
       ->type_name("GROUP/NAME");
   c->add_option("--cases", q->options.cases, "Calls for each op (300; 40 with --quick)")
       ->type_name("N")
-      ->check(CLI::Range(1, 10000000));
+      ->check(between(1, 10000000));
   c->add_flag("--quick", q->quick, "Fewer and smaller calls");
   c->add_option("--seed", q->options.seed,
                 "Of calls and contents: the same seed, the same ones (1)")

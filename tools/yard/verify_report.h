@@ -15,4 +15,11 @@ Json to_json(const VerifyReport& report);
 // A table, and the first failures with the command that reproduces each; `before` precedes the command.
 void print(const VerifyReport& report, const std::string& before = {});
 
+// A list with one entry for each backend's verifier of a function.
+Json function_reports_json(const VerifyReport& report);
+// A table, the broken verifiers, and a summary line. Nothing if there are none.
+void print_function_reports(const VerifyReport& report);
+// The first that was not checked, and why; empty if all were.
+std::string unchecked_function(const VerifyReport& report);
+
 }  // namespace yard::tool

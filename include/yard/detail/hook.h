@@ -31,7 +31,7 @@ struct HookLink {
   bool takes_next = false;
 };
 
-struct HookChains;       // of one hook: src/provider/hook_chains.h
+struct HookChains;       // of one hook: src/provider/hook_table.h
 struct HookDeclaration;  // src/registry/declarations.h
 
 struct HookSite {

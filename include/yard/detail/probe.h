@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All of the program `yard-probe` but its main(): it is of no use to anybody but the library that starts it.
+// All of the program `yard-probe` but its main(): used only by the library, which starts it.
 #pragma once
 
 #include <yard/status.h>

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "health/key.h"
+#include "health/health_snapshot.h"
 
 #include <fmt/format.h>
-
-#include <functional>
 
 namespace yard::health {
 namespace {
@@ -12,7 +10,7 @@ constexpr size_t kPacked = 10;
 constexpr unsigned kBits = 6;
 constexpr uint64_t kHashed = uint64_t{1} << 63;
 
-size_t mix(size_t seed, size_t value) {
+uint64_t mix(uint64_t seed, uint64_t value) {
   return (seed ^ value) * 0x9e3779b97f4a7c15u + (seed >> 29);
 }
 
@@ -23,11 +21,11 @@ std::string size_range(uint8_t bucket) {
 
 }  // namespace
 
-uint64_t kind_bit(Device device, uint64_t dtypes, const Buckets& sizes) noexcept {
-  size_t h = mix(static_cast<size_t>(device.type), static_cast<uint32_t>(device.index));
+uint64_t kind_hash(Device device, uint64_t dtypes, const Buckets& sizes) noexcept {
+  uint64_t h = mix(static_cast<uint64_t>(device.type), static_cast<uint32_t>(device.index));
   h = mix(h, dtypes);
-  for (const uint8_t b : sizes.get()) h = mix(h, b + size_t{1});
-  return uint64_t{1} << (h >> 58);
+  for (const uint8_t b : sizes.get()) h = mix(h, b + uint64_t{1});
+  return h;
 }
 
 uint64_t pack_dtypes(std::span<const DType> dtypes) noexcept {
@@ -38,7 +36,7 @@ uint64_t pack_dtypes(std::span<const DType> dtypes) noexcept {
       word |= (static_cast<uint64_t>(dtypes[i]) + 1) << (i * kBits);
     return word;
   }
-  for (const DType t : dtypes) word = mix(word, static_cast<size_t>(t) + 1);
+  for (const DType t : dtypes) word = mix(word, static_cast<uint64_t>(t) + 1);
   return word | kHashed;
 }
 
@@ -65,16 +63,6 @@ std::string describe_call(Device device, uint64_t dtypes, const Buckets& sizes) 
 std::string to_string(const Key& key) {
   return fmt::format("{} {} ({})", key.op, key.kernel,
                      describe_call(key.device, key.dtypes, key.sizes));
-}
-
-size_t KeyHash::operator()(const Key& key) const noexcept {
-  const std::hash<std::string_view> text;
-  size_t h = mix(text(key.op), text(key.kernel));
-  h = mix(h, text(key.backend));
-  h = mix(h, static_cast<size_t>(key.device.type) << 32 ^ static_cast<uint32_t>(key.device.index));
-  h = mix(h, key.dtypes);
-  for (const uint8_t b : key.sizes.get()) h = mix(h, b + size_t{1});
-  return h;
 }
 
 }  // namespace yard::health

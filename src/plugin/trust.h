@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Persistent results of probes and verifications of plugins, by digest, in one small file.
-//
-//   probe 0.1.0 9f86d0...0a08 failed "died of SIGSEGV in its query"
-//   verify 0.1.0 60303a...d2f1 passed
-//
-// Newest last; the oldest are dropped beyond a limit. Results of other versions of the library are ignored.
+// Files that decide which plugins may be loaded: the lock file, and stored results of probes and verifications.
 #pragma once
 
+#include <yard/result.h>
 #include <yard/status.h>
 
 #include <optional>
@@ -14,7 +10,44 @@
 #include <string_view>
 #include <vector>
 
+#include "plugin/manifest.h"
+
 namespace yard::plugin {
+
+inline constexpr const char* kLockFileName = "yard.lock";
+
+// yard.lock: the plugins that may be loaded, by name, version and digest.
+//
+//   # Only these plugins are loaded. Written by `yard plugin lock`.
+//   acme 1.0 sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+struct LockEntry {
+  std::string name, version, sha256;
+  auto operator<=>(const LockEntry&) const = default;
+};
+
+class LockFile {
+ public:
+  // Errors have the line. `where` is the name of the text in messages.
+  static Result<LockFile> parse(std::string_view text, const std::string& where);
+  static Result<LockFile> read(const std::string& path);
+
+  // Sorted by name; parse() reads it back as the same.
+  std::string text() const;
+  // Atomic, through a temporary file beside it.
+  Status write(const std::string& path) const;
+
+  // A plugin may have entries in several versions.
+  void add(LockEntry entry);
+  void add(const LockFile& other);
+  const std::vector<LockEntry>& entries() const noexcept { return entries_; }
+
+  // Whether that plugin may be loaded. Without a digest: whether it may with some digest.
+  Refusal allows(const std::string& name, const std::string& version,
+                 const std::string& sha256 = {}) const;
+
+ private:
+  std::vector<LockEntry> entries_;  // sorted, unique
+};
 
 struct CheckResult {
   bool passed = false;
@@ -22,6 +55,12 @@ struct CheckResult {
   bool operator==(const CheckResult&) const = default;
 };
 
+// Results of probes and verifications, by digest, in one small file.
+//
+//   probe 0.1.0 9f86d0...0a08 failed "died of SIGSEGV in its query"
+//   verify 0.1.0 60303a...d2f1 passed
+//
+// Newest last; the oldest are dropped beyond a limit. Results of other versions of the library are ignored.
 class ResultStore {
  public:
   enum class Check { kProbe, kVerify };

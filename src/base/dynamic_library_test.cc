@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // On a library constructed byte by byte, so that every field can have an invalid value. Files as linkers make them are looked
 // at by the tests of plugins.
-#include "base/elf_note.h"
+#include "base/dynamic_library.h"
 
 #include <elf.h>
 #include <gtest/gtest.h>

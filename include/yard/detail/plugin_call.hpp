@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel of plugin.hpp is called with, Tensor, Call and Named, and the C entries that call it.
+#pragma once
+
+#include <yard/plugin.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace yard::plugin {
+
+// A borrowed tensor. False when an optional argument is absent.
+class Tensor {
+ public:
+  explicit Tensor(const yard_tensor_t* t) noexcept : t_(t) {}
+  explicit operator bool() const noexcept { return t_ != nullptr; }
+  const yard_tensor_t* c() const noexcept { return t_; }
+
+  template <class T>
+  T* data() const noexcept {
+    return reinterpret_cast<T*>(static_cast<char*>(t_->data) + t_->byte_offset);
+  }
+  uint32_t dtype() const noexcept { return yard_dtype_index(t_->dtype); }  // YARD_F32, ...
+  int rank() const noexcept { return t_->ndim; }
+  // Negative axes count from the end.
+  int64_t size(int axis) const noexcept { return t_->shape[axis < 0 ? axis + t_->ndim : axis]; }
+  int64_t stride(int axis) const noexcept {
+    if (axis < 0) axis += t_->ndim;
+    if (t_->strides) return t_->strides[axis];
+    int64_t s = 1;
+    for (int i = t_->ndim - 1; i > axis; --i) s *= t_->shape[i];
+    return s;
+  }
+  int64_t numel() const noexcept {
+    int64_t n = 1;
+    for (int i = 0; i < t_->ndim; ++i) n *= t_->shape[i];
+    return n;
+  }
+  // The element at these indices, one for each dimension, whatever the strides.
+  template <class T, class... I>
+  T& at(I... index) const noexcept {
+    int64_t offset = 0;
+    int axis = 0;
+    ((offset += static_cast<int64_t>(index) * stride(axis++)), ...);
+    return data<T>()[offset];
+  }
+  // All dimensions but the last as one: how many rows there are, and where one begins, whatever the strides. Within it
+  // elements are stride(-1) apart, which is 1 under the limit inner_dense().
+  int64_t rows() const noexcept {
+    int64_t n = 1;
+    for (int i = 0; i + 1 < t_->ndim; ++i) n *= t_->shape[i];
+    return n;
+  }
+  template <class T>
+  T* row(int64_t r) const noexcept {
+    int64_t offset = 0;
+    for (int i = t_->ndim - 2; i >= 0; r /= t_->shape[i--]) offset += r % t_->shape[i] * stride(i);
+    return data<T>() + offset;
+  }
+  // Row-major without gaps; a tensor without elements is.
+  bool is_compact() const noexcept {
+    if (t_->strides == nullptr) return true;
+    bool compact = true;
+    int64_t expected = 1;
+    for (int i = t_->ndim - 1; i >= 0; --i) {
+      if (t_->shape[i] == 0) return true;
+      if (t_->shape[i] != 1 && t_->strides[i] != expected) compact = false;
+      expected *= t_->shape[i];
+    }
+    return compact;
+  }
+
+ private:
+  const yard_tensor_t* t_;
+};
+
+using TensorList = std::span<const yard_tensor_t* const>;
+
+// One run of a kernel.
+class Call {
+ public:
+  explicit Call(yard_call_t* c) noexcept : c_(c) {}
+  yard_call_t* c() const noexcept { return c_; }
+  template <class T>
+  T* self() const noexcept {
+    return static_cast<T*>(c_->self);
+  }
+  template <class T>
+  T* state() const noexcept {
+    return static_cast<T*>(c_->state);
+  }
+  bool has(uint32_t flag) const noexcept { return (c_->flags & flag) != 0; }
+  // What Kernel::workspace asked for: 64-byte aligned, uninitialised, this run's alone.
+  template <class T>
+  std::span<T> workspace() const noexcept {
+    return {static_cast<T*>(c_->workspace), c_->workspace_size / sizeof(T)};
+  }
+  // More of it, until the kernel returns; null when there is none.
+  template <class T>
+  T* scratch(uint64_t count) const noexcept {
+    const yard_host_t* host = c_->host;
+    if (host == nullptr || host->scratch == nullptr || count > UINT64_MAX / sizeof(T))
+      return nullptr;
+    return static_cast<T*>(host->scratch(host->self, c_, count * sizeof(T)));
+  }
+
+  // Leaves a message and returns `code`: `return call.fail(YARD_DECLINED, "odd %d", n);`
+  template <class... A>
+  int32_t fail(int32_t code, const char* format, A... a) const noexcept {
+    if (c_->error && c_->error_size > 0) {
+      if constexpr (sizeof...(A) == 0)
+        std::snprintf(c_->error, c_->error_size, "%s", format);
+      else
+        std::snprintf(c_->error, c_->error_size, format, a...);
+    }
+    return code;
+  }
+
+  // Runs body(begin, end) over [0, count) on the host's threads. The first exception of a body is thrown
+  // here, after the others have come to their end.
+  template <class Body>
+  void parallel_for(int64_t count, int64_t grain, const Body& body) const {
+    const yard_host_t* host = c_->host;
+    if (host && host->parallel_for && count > grain) {
+      struct Loop {
+        const Body& body;
+        std::atomic<bool> failed{false};
+        std::exception_ptr error{};
+      } loop{body};
+      const auto piece = [](void* context, int64_t lo, int64_t hi) {
+        auto& l = *static_cast<Loop*>(context);
+        if (l.failed.load(std::memory_order_relaxed)) return;
+        try {
+          l.body(lo, hi);
+        } catch (...) {
+          if (!l.failed.exchange(true)) l.error = std::current_exception();
+        }
+      };
+      const int32_t code = host->parallel_for(host->self, count, grain, piece, &loop);
+      if (loop.error) std::rethrow_exception(loop.error);
+      if (code != YARD_OK) throw std::runtime_error("the host could not run the loop");
+    } else if (count > 0) {
+      body(int64_t{0}, count);
+    }
+  }
+
+ private:
+  yard_call_t* c_;
+};
+
+// Options or weights by name. Options are complete: the schema's defaults are filled in.
+class Named {
+ public:
+  Named(const yard_named_value_t* items, uint32_t count) noexcept : items_(items, count) {}
+
+  // Null if it was not given.
+  const yard_value_t* find(std::string_view name) const noexcept {
+    for (const yard_named_value_t& item : items_)
+      if (name == item.name) return &item.value;
+    return nullptr;
+  }
+  int64_t integer(std::string_view name) const { return get(name).u.i; }  // also of an enum
+  double number(std::string_view name) const { return get(name).u.f; }
+  bool flag(std::string_view name) const { return get(name).u.i != 0; }
+  std::string_view text(std::string_view name) const {
+    const yard_value_t& v = get(name);
+    return {v.u.string, v.count};
+  }
+  // False if it was not given. A weight stays as long as the state.
+  Tensor tensor(std::string_view name) const noexcept {
+    const yard_value_t* v = find(name);
+    return Tensor(v != nullptr && v->tag == YARD_TAG_TENSOR ? v->u.tensor : nullptr);
+  }
+
+ private:
+  const yard_value_t& get(std::string_view name) const {
+    const yard_value_t* v = find(name);
+    if (v == nullptr) throw std::out_of_range("no option '" + std::string(name) + "'");
+    return *v;
+  }
+  std::span<const yard_named_value_t> items_;
+};
+
+// The packed arguments of the call that a state is prepared for, in the op's order.
+using Arguments = std::span<const yard_value_t>;
+
+namespace detail {
+
+// How a C++ parameter travels: its letter, its register type, and the way back.
+template <class T>
+struct Wire;
+template <>
+struct Wire<Tensor> {
+  static constexpr char letter = 't';
+  using Type = const yard_tensor_t*;
+  static Type unpack(const yard_value_t& v) noexcept {
+    return v.tag == YARD_TAG_TENSOR ? v.u.tensor : nullptr;
+  }
+  static Tensor make(Type t) noexcept { return Tensor(t); }
+};
+template <>
+struct Wire<int64_t> {
+  static constexpr char letter = 'i';
+  using Type = int64_t;
+  static Type unpack(const yard_value_t& v) noexcept { return v.u.i; }
+  static int64_t make(Type v) noexcept { return v; }
+};
+template <>
+struct Wire<double> {
+  static constexpr char letter = 'f';
+  using Type = double;
+  static Type unpack(const yard_value_t& v) noexcept { return v.u.f; }
+  static double make(Type v) noexcept { return v; }
+};
+template <>
+struct Wire<bool> {
+  static constexpr char letter = 'b';
+  using Type = int32_t;
+  static Type unpack(const yard_value_t& v) noexcept { return v.u.i != 0; }
+  static bool make(Type v) noexcept { return v != 0; }
+};
+template <>
+struct Wire<std::string_view> {
+  static constexpr char letter = 'v';
+  using Type = const yard_value_t*;
+  static Type unpack(const yard_value_t& v) noexcept { return &v; }
+  static std::string_view make(Type v) noexcept { return {v->u.string, v->count}; }
+};
+template <>
+struct Wire<TensorList> {
+  static constexpr char letter = 'v';
+  using Type = const yard_value_t*;
+  static Type unpack(const yard_value_t& v) noexcept { return &v; }
+  static TensorList make(Type v) noexcept { return {v->u.list, v->count}; }
+};
+
+// The one place where exceptions of a kernel stop.
+template <class F>
+int32_t guarded(yard_call_t* call, const F& f) noexcept {
+  try {
+    if constexpr (std::is_void_v<decltype(f())>) {
+      f();
+      return YARD_OK;
+    } else {
+      return f();
+    }
+  } catch (const std::exception& e) {
+    return Call(call).fail(YARD_FAULT, "%s", e.what());
+  } catch (...) {
+    return Call(call).fail(YARD_FAULT, "an exception that is no std::exception");
+  }
+}
+
+template <auto F, class R, class... A>
+struct Entries {
+  static constexpr char signature[] = {Wire<A>::letter..., '\0'};
+  static int32_t typed(yard_call_t* call, typename Wire<A>::Type... a) noexcept {
+    return guarded(call, [&] { return F(Call(call), Wire<A>::make(a)...); });
+  }
+  static int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t count) noexcept {
+    if (count != sizeof...(A))
+      return Call(call).fail(YARD_FAULT, "the kernel takes %u arguments, the op has %u",
+                             unsigned(sizeof...(A)), unsigned(count));
+    return unpack(call, args, std::index_sequence_for<A...>());
+  }
+  template <size_t... I>
+  static int32_t unpack(yard_call_t* call, const yard_value_t* args,
+                        std::index_sequence<I...>) noexcept {
+    return guarded(call, [&] { return F(Call(call), Wire<A>::make(Wire<A>::unpack(args[I]))...); });
+  }
+};
+
+template <auto F, class T>
+struct EntriesOf;
+template <auto F, class R, class... A>
+struct EntriesOf<F, R (*)(Call, A...)> : Entries<F, R, A...> {
+  static_assert(std::is_void_v<R> || std::is_same_v<R, int32_t>,
+                "a kernel returns void (and throws) or int32_t (a yard_code_t)");
+};
+template <auto F, class R, class... A>
+struct EntriesOf<F, R (*)(Call, A...) noexcept> : EntriesOf<F, R (*)(Call, A...)> {};
+
+// The bytes of workspace that F computes from a call's arguments.
+template <auto F, class T>
+struct WorkspaceOf;
+template <auto F, class... A>
+struct WorkspaceOf<F, int64_t (*)(A...)> {
+  static int64_t bytes(void*, const yard_value_t* args, uint32_t count) noexcept {
+    if (count != sizeof...(A)) return -1;
+    return [&]<size_t... I>(std::index_sequence<I...>) {
+      return F(Wire<A>::make(Wire<A>::unpack(args[I]))...);
+    }
+    (std::index_sequence_for<A...>());
+  }
+};
+
+template <class S>
+struct StateEntries {
+  static int32_t create(yard_call_t* call, const yard_named_value_t* options, uint32_t count,
+                        void** state) noexcept {
+    return guarded(call, [&] { *state = new S(Named(options, count)); });
+  }
+  static int32_t load(yard_call_t* call, const yard_named_value_t* weights,
+                      uint32_t count) noexcept {
+    return guarded(call, [&] {
+      return static_cast<S*>(call->state)->load(Call(call), Named(weights, count));
+    });
+  }
+  static int32_t prepare(yard_call_t* call, const yard_value_t* args, uint32_t count) noexcept {
+    return guarded(call, [&] {
+      return static_cast<S*>(call->state)->prepare(Call(call), Arguments(args, count));
+    });
+  }
+  static int32_t trace(yard_call_t* call, const yard_value_t* args, uint32_t count) noexcept {
+    return guarded(call, [&] {
+      return static_cast<S*>(call->state)->trace(Call(call), Arguments(args, count));
+    });
+  }
+  static void destroy(void*, void* state) noexcept { delete static_cast<S*>(state); }
+};
+
+}  // namespace detail
+
+}  // namespace yard::plugin

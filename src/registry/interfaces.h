@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Interfaces that higher layers implement: observing calls, checking the results of kernels, loading plugins on demand.
+#pragma once
+
+#include <yard/plugin.h>
+#include <yard/plugins.h>
+#include <yard/status.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "op/call_spec.h"
+#include "op/program.h"
+#include "registry/records.h"
+
+namespace yard::registry {
+
+// A call that is about to run. Owns nothing.
+struct ObservedCall {
+  const op::Program& program;
+  uint32_t index;            // of the op; never reused for another schema
+  const yard_value_t* args;  // checked, with facts
+  uint32_t flags;            // YARD_CALL_*
+  const op::Labels& labels;  // of process, scope and call together
+};
+
+class CallObserver {
+ public:
+  virtual ~CallObserver() = default;
+  // Any thread, concurrently, inside of the guard of the call.
+  virtual void seen(const ObservedCall& call) noexcept = 0;
+  // In a forked child, which has only this thread: locks of other threads must not be waited for.
+  virtual void forked() noexcept = 0;
+};
+
+// The check of one call, from before its kernel runs until after.
+class Inspection {
+ public:
+  virtual ~Inspection() = default;
+  // Called after the kernel has succeeded. An error means wrong results, and counts as a fault of the kernel. `repaired`:
+  // the results have been replaced by right ones, so that the call succeeds.
+  virtual Status judge(bool& repaired) = 0;
+};
+
+class Inspector {
+ public:
+  virtual ~Inspector() = default;
+  // Called before a kernel runs on these arguments, which are checked and have facts. Null, which must be fast: the call
+  // is not checked. Any thread, concurrently.
+  virtual std::unique_ptr<Inspection> begin(const Kernel& kernel, const op::Program& program,
+                                            const yard_value_t* args, uint32_t flags) = 0;
+};
+
+// By which the dispatcher loads plugins on demand.
+class LazyLoader {
+ public:
+  // Called for an op, group or hook that is unknown or used for the first time. Loads the plugins that offer it, and
+  // returns when they are registered. False if this thread is already loading something. Failures are recorded by the
+  // loader. Any thread, without locks and guards held.
+  virtual bool need(PluginOffer what, std::string_view name) noexcept = 0;
+  // Refused plugins that may offer it, a line each: for error messages.
+  virtual std::vector<std::string> refused_for(PluginOffer what, std::string_view name) = 0;
+
+ protected:
+  ~LazyLoader() = default;
+};
+
+}  // namespace yard::registry
