@@ -44,6 +44,7 @@ PluginRecord refused_entry(const RefusedPath& entry) {
 }  // namespace
 
 Refusal Loader::Locks::allows(const PluginRecord& r) const {
+  if (!exempt.empty() && r.path == exempt) return {};
   if (problem.refused()) return problem;
   if (!present) return {};
   return file.allows(r.manifest.name, r.manifest.version, r.sha256);
@@ -51,6 +52,7 @@ Refusal Loader::Locks::allows(const PluginRecord& r) const {
 
 Loader::Locks Loader::read_locks(const std::vector<std::string>& directories) const {
   Locks locks;
+  locks.exempt = settings_.lock_exempt;
   std::set<std::string> paths;
   if (!settings_.lock_file.empty())
     paths.insert(settings_.lock_file);

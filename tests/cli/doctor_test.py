@@ -107,6 +107,20 @@ class Doctor(Yard):
             data = self.json("doctor", "--open", code=1)
             self.assertEqual(data["plugins"][0]["reason"], "start_failed")
 
+    def test_an_unavailable_backend_of_a_plugin_is_a_note(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = shutil.copyfile(os.path.join(os.environ["TEST_PLUGINS"], "probe_fails.so"),
+                                   os.path.join(folder, "probe_fails.so"))
+            os.chmod(copy, 0o700)
+            os.environ["YARD_PLUGINS"] = copy
+            self.addCleanup(os.environ.pop, "YARD_PLUGINS", None)
+            data = self.json("doctor", "--open", code=1)  # no other kernel serves its op
+            backend, = [b for b in data["backends"] if b["name"] == "probe_fails"]
+            self.assertFalse(backend["available"])
+            self.assertIn("no board is in the slot", backend["detail"])
+            note, = [p for p in data["problems"] if "backend probe_fails is not available" in p["what"]]
+            self.assertFalse(note["broken"])
+
     def test_variables_are_shown(self):
         data = self.doctor(YARD_PREFER="vendor")
         self.assertIn({"name": "YARD_PREFER", "value": "vendor", "problems": []}, data["environment"])

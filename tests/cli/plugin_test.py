@@ -244,6 +244,17 @@ class Probe(Plugins):
         out, _ = self.yard("plugin", "probe", self.put("behave_query_crash"), code=1)
         self.assertRegex(out, "^refused: probe_failed: it ")
 
+    def test_a_failing_backend_probe_is_the_reason(self):
+        path = self.put("probe_fails")
+        data = self.json("plugin", "probe", path, code=1)
+        self.assertEqual((data["passed"], data["reason"], data["runs"]), (False, "unavailable", 0))
+        self.assertIn("default.probe_fails of op probed: unavailable: ", data["detail"])
+        self.assertIn("no board is in the slot", data["detail"])
+        out, _ = self.yard("plugin", "probe", path, code=1)
+        self.assertIn("unavailable: no kernel was run: default.probe_fails of op probed", out)
+        # It is sound, so programs may load it.
+        self.assertEqual(self.json("plugin", "inspect", path)["probed"], "passed")
+
     def test_hanging(self):
         data = self.json("plugin", "probe", self.put("behave_start_hang"), "--seconds", "4.5", code=1)
         self.assertIn("still running after 4.5 s, in its start", data["detail"])
@@ -278,6 +289,21 @@ class Verify(Plugins):
         self.assertEqual(list(data), ["file", "sha256", "verified", "why", "kernels", "functions"])
         self.assertEqual((data["verified"], data["why"]), (True, None))
         self.assertEqual([k["id"] for k in data["kernels"]], ["default.behave", "reference.behave"])
+
+    def test_a_lock_file_of_the_environment_does_not_matter(self):
+        self.yard("plugin", "lock", self.put("answer"))
+        path = self.put("behave")
+        for variable in ("YARD_PLUGIN_PATH", "YARD_PLUGINS"):
+            os.environ[variable] = self.folder if variable == "YARD_PLUGIN_PATH" else path
+            os.environ["YARD_LOG_LEVEL"] = "off"  # the environment's own use of it is refused
+            self.assertEqual(self.json("plugin", "inspect", path, code=1)["reason"], "not_in_lock_file")
+            self.assertTrue(self.json("plugin", "probe", path)["passed"])
+            self.assertTrue(self.json("verify", path)["verified"])
+            del os.environ[variable]
+        with open(os.path.join(self.folder, "yard.lock"), "a", encoding="utf-8") as f:
+            f.write("nonsense\n")
+        os.environ["YARD_PLUGIN_PATH"] = self.folder
+        self.assertTrue(self.json("verify", path)["verified"])
 
     def test_a_part_does_not_count(self):
         path = self.put("behave")

@@ -107,10 +107,21 @@ struct ProbeQuestion {
   bool json = false;
 };
 
+// A probe that could not run any kernel has tested nothing.
+bool nothing_ran(const ProbeReport& r) {
+  return r.passed() && r.runs == 0 && !r.unavailable.empty();
+}
+
 Json probe_json(const ProbeReport& r) {
-  Json j = {{"passed", r.passed()},
-            {"reason", r.passed() ? Json() : Json(to_string(r.reason))},
-            {"detail", r.passed() ? Json() : Json(r.detail)},
+  const bool passed = r.passed() && !nothing_ran(r);
+  Json j = {{"passed", passed},
+            {"reason", text_or_null(passed           ? ""
+                                    : nothing_ran(r) ? "unavailable"
+                                                     : to_string(r.reason))},
+            {"detail", text_or_null(passed           ? ""
+                                    : nothing_ran(r) ? r.unavailable
+                                                     : r.detail)},
+            {"unavailable", text_or_null(r.unavailable)},
             {"kernels", r.kernels},
             {"runs", r.runs},
             {"seconds", r.seconds}};
@@ -130,13 +141,16 @@ int probe(const ProbeQuestion& q) {
     return fail(kUsage, fmt::format("{}: {}", q.file, r.detail));
   if (q.json)
     print_json(probe_json(r));
+  else if (nothing_ran(r))
+    fmt::print("{}: no kernel was run: {}\n", paint(Paint::kBad, "unavailable"), r.unavailable);
   else if (r.passed())
-    fmt::print("{}: {} kernel{}, {} calls, {}\n", paint(Paint::kGood, "passed"), r.kernels,
-               r.kernels == 1 ? "" : "s", r.runs, duration(r.seconds * 1e9));
+    fmt::print("{}: {} kernel{}, {} calls, {}{}\n", paint(Paint::kGood, "passed"), r.kernels,
+               r.kernels == 1 ? "" : "s", r.runs, duration(r.seconds * 1e9),
+               r.unavailable.empty() ? "" : "; not run: " + r.unavailable);
   else
     fmt::print("{}: {}: {}{}\n", paint(Paint::kBad, "refused"), to_string(r.reason),
                r.reason == PluginReason::kProbeFailed ? "it " : "", r.detail);
-  return r.passed() ? kOk : kFailed;
+  return r.passed() && !nothing_ran(r) ? kOk : kFailed;
 }
 
 }  // namespace
@@ -196,6 +210,8 @@ void add_plugin_probe(CLI::App& plugin, Action& action) {
       "kernels on a few small calls with guarded memory, stops and closes it. A library that\n"
       "crashes, hangs, ends the process or writes out of bounds is refused: exit code 1, with\n"
       "what happened and where. The result is recorded by digest, for YARD_PLUGIN_PROBE=changed.\n"
+      "Exit code 1 also when no kernel could be run, with the reason: what the probe of its\n"
+      "backend reported, for example. That is not recorded as a failure.\n"
       "A probe finds mistakes, not malice: it is not a sandbox.\n"
       "\n"
       "Examples:\n"
