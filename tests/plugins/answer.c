@@ -100,7 +100,8 @@ static int32_t quiesce(void* self, yard_device_t device) {
 #endif
 #ifdef PROBE_FAILS
 static const char* const probe_reasons[] = {"no board is in the slot"};
-static int32_t probe(void* self, const yard_host_t* host, yard_device_t device, yard_verdict_t* why) {
+static int32_t probe(void* self, const yard_host_t* host, yard_device_t device,
+                     yard_verdict_t* why) {
   (void)self, (void)host, (void)device;
   why->reason = YARD_REASON_OWN;
   return YARD_DECLINED;
