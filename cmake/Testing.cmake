@@ -4,7 +4,7 @@
 #
 # One GoogleTest program, each of its tests an entry of ctest. LIBS are targets: `yard` for what users
 # see, `yard_internal` for everything, or single layers (`yard_op`). The label `tsan` makes a test part
-# of the run under the thread sanitizer. OPS, FUNCTIONS and BACKENDS say what it is about; they become the labels
+# of the run under the thread sanitizer; `soak`, that it is built for the soaks of tests/soak.txt only. OPS, FUNCTIONS and BACKENDS say what it is about; they become the labels
 # op:NAME, function:NAME and backend:NAME, by which `ctest -L` finds what a change affects.
 #
 # A test that MEASURES is optimised and runs alone; the others are compiled and run once, which is quicker without.
@@ -83,7 +83,7 @@ function(yard_test name)
       endif()
     endforeach()
   endif()
-  if("tsan" IN_LIST arg_LABELS)
+  if("tsan" IN_LIST arg_LABELS OR "soak" IN_LIST arg_LABELS)
     add_dependencies(yard_tsan_tests ${name})
   endif()
   set(order "")
