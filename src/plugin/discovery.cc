@@ -44,7 +44,6 @@ PluginRecord refused_entry(const RefusedPath& entry) {
 }  // namespace
 
 Refusal Loader::Locks::allows(const PluginRecord& r) const {
-  if (!exempt.empty() && r.path == exempt) return {};
   if (problem.refused()) return problem;
   if (!present) return {};
   return file.allows(r.manifest.name, r.manifest.version, r.sha256);
@@ -52,7 +51,6 @@ Refusal Loader::Locks::allows(const PluginRecord& r) const {
 
 Loader::Locks Loader::read_locks(const std::vector<std::string>& directories) const {
   Locks locks;
-  locks.exempt = settings_.lock_exempt;
   std::set<std::string> paths;
   if (!settings_.lock_file.empty())
     paths.insert(settings_.lock_file);
@@ -168,7 +166,7 @@ void Loader::search_again(LoaderState& state, const std::vector<std::string>& gi
                             other->state() == PluginState::kFound || other->in_process()
                                 ? ""
                                 : ", which was unloaded; load() of this path takes this one")});
-    else if (Refusal locked = locks.allows(r); locked.refused())
+    else if (Refusal locked = locks.allows(r); locked.refused() && r.path != settings_.unlocked)
       r.refuse(std::move(locked));
   }
   for (const PluginRecord& r : records)

@@ -107,7 +107,6 @@ class Loader final : public registry::LazyLoader {
   class LoadingLock;
   // All lock files together.
   struct Locks {
-    std::string exempt;  // path of a file that need not be listed
     bool present = false;
     LockFile file;
     Refusal problem;

@@ -66,7 +66,7 @@ class Help(Yard):
             text = self.yard(*command, "--help")[0].split("Examples:")[0]
             self.assertIsNone(re.search(r"\b(TEXT|INT|UINT|FLOAT|BOOLEAN|REQUIRED|Excludes|Needs)\b", text), text)
             self.assertNotIn("FILE:FILE", text)
-            self.assertNotIn("VALUE", text)  # an option whose value has no name
+            self.assertNotRegex(text, "--[a-z-]+ VALUE")  # an option whose value has no name
 
     def test_lines_of_help_fit_a_terminal(self):
         for command in COMMANDS:
@@ -114,8 +114,8 @@ class Help(Yard):
                       self.wrong("bench", "dispatch", "--seconds", "x"))
         self.assertIn("--threads: expected a whole number from 2 to 1024, got '1'",
                       self.wrong("bench", "dispatch", "--threads", "1"))
-        self.assertIn("--dtype: expected f32, f16, bf16, got 'f23'; did you mean 'f32'?",
-                      self.wrong("bench", "kernels", "--dtype", "f23"))
+        self.assertIn("--dtype: expected f32, f16, bf16, got 'bf6'; did you mean 'bf16'?",
+                      self.wrong("bench", "kernels", "--dtype", "bf6"))
         self.assertIn("--config: expected a file, got 'none.yaml', which does not exist",
                       self.wrong("explain", "--config", "none.yaml", "softmax(f32[2,2])"))
         self.assertIn("--config: expected a file, got the directory '.'",

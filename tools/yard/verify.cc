@@ -120,7 +120,7 @@ int verify_plugin(VerifyQuestion& q, Ward& ward) {
   RuntimeSettings settings = as_the_environment_has_it();
   settings.plugins.probe = PluginProbe::kNever;  // this process is the probe
   settings.plugins.allow_writable = true;        // checked by inspect() in the parent
-  settings.plugins.lock_exempt = ward.path();    // it is listed after it was verified
+  settings.plugins.unlocked = ward.path();       // it is locked after it has been verified
   settings.plugins.watch = [&](std::string_view, std::string_view step) {
     ward.step(step == "opening" ? "while it was opened" : fmt::format("in its {}", step));
   };
