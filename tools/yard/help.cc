@@ -53,6 +53,10 @@ std::vector<Section> sections_of(CLI::App& app) {
          o->get_description() + (!o->get_positional() && o->get_required() ? "; required" : "")});
   }
   std::erase_if(to, [](const Section& s) { return s.entries.empty(); });
+  // The parser has the option for this help first; readers look for others.
+  for (Section& s : to)
+    std::stable_partition(s.entries.begin(), s.entries.end(),
+                          [](const Entry& e) { return e.label != "-h, --help"; });
   return to;
 }
 

@@ -281,6 +281,7 @@ Words kernel_words(std::string_view op, const std::string& schema, bool c) {
     if (p.type == SchemaParameter::kTensor) add_tensor_words(p.name, c, words);
   words["RUN"] = fill_in(run_text(c, parameters, start), words);
   words["SCHEMA"] = schema;
+  words["LIBS"] = c && start != nullptr ? "  LIBS m\n" : "";
   words["INCLUDES"] = start != nullptr ? "\n#include <math.h>\n" : "";
   words["LIMITS"] = start == nullptr ? c ? kCompactC : kCompactCpp
                     : c              ? start->limits_c

@@ -125,7 +125,10 @@ std::vector<std::pair<std::string, std::string>> project(const ProjectQuestion& 
                  {"SUFFIX", suffix},
                  {"LANGUAGE", q.c ? "C" : "CXX"},
                  {"YARD_VERSION", version.substr(0, version.rfind('.'))}};
-  if (!q.for_op.empty()) words.merge(kernel_words(q.for_op, schema, q.c));
+  if (q.for_op.empty())
+    words["LIBS"] = "";
+  else
+    words.merge(kernel_words(q.for_op, schema, q.c));
   const std::pair<std::string, std::string> names[] = {{"CMakeLists.txt", "CMakeLists.txt"},
                                                        {source, q.name + "." + suffix},
                                                        {readme, "README.md"},
