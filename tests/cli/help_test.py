@@ -97,13 +97,20 @@ class Help(Yard):
         self.assertIn("did you mean 'simulate'?", self.wrong("config", "simulat", "x.yaml"))
         self.assertNotIn("did you mean", self.wrong("frobnicate"))
         self.assertIn("yard bench --help", self.wrong("bench", "x"))
+        self.assertIn("did you mean '--version'?", self.wrong("version"))
 
     def test_options_are_suggested(self):
         self.assertIn("no option '--jsn'; did you mean '--json'?", self.wrong("list", "--jsn"))
         self.assertIn("did you mean '--prefer'?", self.wrong("explain", "f()", "--prefr=vendor"))
+        self.assertIn("yard has no option '-v'; did you mean '-V'?", self.wrong("-v"))
+        self.assertIn("yard plugin has no option '--jsn'", self.wrong("plugin", "--jsn"))
+        self.assertEqual(self.json(code=2)["error"], "yard has no option '--json'")
 
     def test_a_call_in_pieces(self):
         self.assertIn("put it in quotes", self.wrong("explain", "rms_norm(f32[2,2],", "f32[2])"))
+        message = self.wrong("list", "softmax", "rms_norm")
+        self.assertIn("yard list does not take 'rms_norm'", message)
+        self.assertNotIn("quotes", message)
 
     def test_missing_arguments(self):
         self.assertIn("CALLSPEC is required; usage: yard explain [OPTIONS] CALLSPEC", self.wrong("explain"))
@@ -114,7 +121,7 @@ class Help(Yard):
                       self.wrong("bench", "dispatch", "--seconds", "x"))
         self.assertIn("--threads: expected a whole number from 2 to 1024, got '1'",
                       self.wrong("bench", "dispatch", "--threads", "1"))
-        self.assertIn("--dtype: expected f32, f16, bf16, got 'bf6'; did you mean 'bf16'?",
+        self.assertIn("--dtype: expected f32, f16 or bf16, got 'bf6'; did you mean 'bf16'?",
                       self.wrong("bench", "kernels", "--dtype", "bf6"))
         self.assertIn("--config: expected a file, got 'none.yaml', which does not exist",
                       self.wrong("explain", "--config", "none.yaml", "softmax(f32[2,2])"))

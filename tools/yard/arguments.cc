@@ -34,8 +34,10 @@ CLI::Validator one_of(std::vector<std::string> words) {
   return CLI::Validator(
       [words = std::move(words)](std::string& word) -> std::string {
         if (std::find(words.begin(), words.end(), word) != words.end()) return {};
-        return fmt::format("expected {}, got '{}'{}", CLI::detail::join(words, ", "), word,
-                           did_you_mean(word, words));
+        std::string list = words[0];
+        for (size_t i = 1; i < words.size(); ++i)
+          list += (i + 1 < words.size() ? ", " : " or ") + words[i];
+        return fmt::format("expected {}, got '{}'{}", list, word, did_you_mean(word, words));
       },
       "");
 }

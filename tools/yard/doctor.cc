@@ -50,7 +50,8 @@ std::string repair_of(const PluginInfo& p) {
     case PluginReason::kProbeFailed: return fmt::format("yard plugin probe {}", p.path);
     case PluginReason::kNotInLockFile:
     case PluginReason::kDigestDiffers:
-      return "if it is the one you want: yard plugin lock, with its directory";
+      return fmt::format("if it is the one you want: yard plugin lock {}",
+                         p.path.substr(0, std::max<size_t>(p.path.rfind('/'), 1)));
     default: return fmt::format("yard plugin inspect {} shows what it was made for", p.path);
   }
 }

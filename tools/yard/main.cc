@@ -25,8 +25,10 @@ std::vector<std::string> command_names(CLI::App& app) {
 
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::Option* o : app.get_options())
+  for (const CLI::Option* o : app.get_options()) {
     for (const std::string& n : o->get_lnames()) names.push_back("--" + n);
+    for (const std::string& n : o->get_snames()) names.push_back("-" + n);
+  }
   return names;
 }
 
@@ -52,13 +54,24 @@ int hint(const CLI::App& app, std::string message) {
   return fail(kUsage, status);
 }
 
+int no_option(const CLI::App& app, const std::string& word) {
+  return hint(app, fmt::format("{} has no option '{}'{}", full_name(app), word,
+                               did_you_mean(word.substr(0, word.find('=')), option_names(app))));
+}
+
 int surplus(const CLI::App& app) {
   const std::string word = app.remaining(true).at(0);
-  if (word.size() > 1 && word[0] == '-')
-    return hint(app, fmt::format("{} has no option '{}'{}", full_name(app), word,
-                                 did_you_mean(word.substr(0, word.find('=')), option_names(app))));
-  return hint(app, fmt::format("{} does not take '{}'; a call is one argument: put it in quotes",
-                               full_name(app), word));
+  if (word.size() > 1 && word[0] == '-') return no_option(app, word);
+  const bool takes_call = app.get_option_no_throw("CALLSPEC") != nullptr;
+  return hint(app, fmt::format("{} does not take '{}'{}", full_name(app), word,
+                               takes_call ? "; a call is one argument: put it in quotes" : ""));
+}
+
+// Commands, and options that look like them.
+std::string similar_command(CLI::App& app, const std::string& word) {
+  if (app.get_option_no_throw("--" + word) != nullptr)
+    return fmt::format("; did you mean '--{}'?", word);
+  return did_you_mean(word, command_names(app));
 }
 
 CLI::App& chosen(CLI::App& app) {
@@ -128,9 +141,8 @@ int parse_and_run(int argc, char** argv) {
   set_json_output(std::any_of(argv + 1, argv + argc,
                               [](const char* word) { return std::string_view(word) == "--json"; }));
   if (const auto unknown = unknown_command(app, argc, argv))
-    return hint(*unknown->app,
-                fmt::format("there is no command '{}'{}", unknown->word,
-                            did_you_mean(unknown->word, command_names(*unknown->app))));
+    return hint(*unknown->app, fmt::format("there is no command '{}'{}", unknown->word,
+                                           similar_command(*unknown->app, unknown->word)));
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -143,7 +155,9 @@ int parse_and_run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     CLI::App& command = chosen(app);
     // A group of commands without one of them.
-    if (!command_names(command).empty() && argc - 1 == depth(command)) return print_help(command);
+    const int words = depth(command) + 1;
+    if (!command_names(command).empty())
+      return argc == words ? print_help(command) : no_option(command, argv[words]);
     return hint(command, message_of(e, command));
   }
   return action();
