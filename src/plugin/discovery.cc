@@ -166,7 +166,7 @@ void Loader::search_again(LoaderState& state, const std::vector<std::string>& gi
                             other->state() == PluginState::kFound || other->in_process()
                                 ? ""
                                 : ", which was unloaded; load() of this path takes this one")});
-    else if (Refusal locked = locks.allows(r); locked.refused())
+    else if (Refusal locked = locks.allows(r); locked.refused() && r.path != settings_.unlocked)
       r.refuse(std::move(locked));
   }
   for (const PluginRecord& r : records)

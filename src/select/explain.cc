@@ -333,18 +333,25 @@ std::string Explanation::to_text(bool colour) const {
   std::string out = call + "\n";
   out += selected.empty() ? "  " + paint("31", "no kernel is allowed, able and healthy") + "\n"
                           : "  runs " + paint("1;32", selected) + "\n";
-  size_t id_width = 2, kind_width = 4, estimate_width = 0;
+  size_t id_width = 6, kind_width = 4, estimate_width = 0;  // as the titles have
   const auto estimate = [](const Candidate& c) {
     return c.estimate_ns ? fmt::format("~{:.0f} ns", *c.estimate_ns) : std::string();
   };
   for (const Candidate& c : candidates) {
-    estimate_width = std::max(estimate_width, estimate(c).size());
+    if (c.estimate_ns) estimate_width = std::max({estimate_width, size_t{8}, estimate(c).size()});
     id_width = std::max(id_width, c.id.size());
     kind_width = std::max(kind_width, std::string_view(to_string(c.kind)).size());
   }
+  if (!candidates.empty())
+    out += paint("1", fmt::format("  {:<{}}  {:<{}}  priority  verdict   {}reason", "kernel",
+                                  id_width, "kind", kind_width,
+                                  estimate_width > 0
+                                      ? fmt::format("{:>{}}  ", "estimate", estimate_width)
+                                      : "")) +
+           "\n";
   for (const Candidate& c : candidates) {
     const char* code = c.verdict == "selected" ? "32" : c.verdict == "able" ? "33" : "31";
-    std::string line = fmt::format("  {:<{}}  {:<{}}  {:>4}  ", c.id, id_width, to_string(c.kind),
+    std::string line = fmt::format("  {:<{}}  {:<{}}  {:>8}  ", c.id, id_width, to_string(c.kind),
                                    kind_width, c.priority);
     line += paint(code, fmt::format("{:<8}", c.verdict));
     if (estimate_width > 0) line += fmt::format("  {:>{}}", estimate(c), estimate_width);

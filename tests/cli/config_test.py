@@ -93,7 +93,6 @@ class Check(Files):
         self.assertIn("nowhere.yaml", self.wrong("config", "check", "nowhere.yaml"))
         self.assertIn("FILE", self.wrong("config", "check"))
         self.assertIn("did you mean 'check'?", self.wrong("config", "chek", "x"))
-        self.wrong("config")
 
 
 class Announced(Files):

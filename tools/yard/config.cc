@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 
+#include "arguments.h"
 #include "commands.h"
 #include "config_file.h"
 #include "json.h"
@@ -131,8 +132,8 @@ void add_config_check(CLI::App& config, Action& action) {
   CLI::App* c = config.add_subcommand("check", "Check whether rule files are valid");
   c->add_option("FILE", q->files, "Rule files")
       ->required()
-      ->type_name("FILE ...")
-      ->check(CLI::ExistingFile);
+      ->type_name("FILE")
+      ->check(existing_file());
   add_mode_option(*c);
   c->add_flag("--strict", q->strict, "Warnings fail, too");
   c->add_flag("--json", q->json, "JSON for programs instead of text");
@@ -160,8 +161,7 @@ void add_config_schema(CLI::App& config, Action& action) {
       "  # yaml-language-server: $schema=rules.schema.json       first line of a rule file");
   c->callback([&action] {
     action = [] {
-      const std::string text = config_json_schema();
-      fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+      fmt::print("{}\n", Json::parse(config_json_schema()).dump(2));
       return kOk;
     };
   });

@@ -8,6 +8,7 @@
 #include <memory>
 #include <sstream>
 
+#include "arguments.h"
 #include "commands.h"
 #include "json.h"
 #include "plugin_show.h"
@@ -62,7 +63,7 @@ void print_report_json(const VerifyQuestion& q, const VerifyReport& report, cons
   Json j = ward != nullptr ? to_json(*ward, q.file) : Json::object();
   j["kernels"] = to_json(report);
   j["functions"] = function_reports_json(report);
-  fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_json(j);
 }
 
 // On the kernels of a runtime. `ward`, where a plugin is verified, gets each run and the result.
@@ -119,6 +120,7 @@ int verify_plugin(VerifyQuestion& q, Ward& ward) {
   RuntimeSettings settings = as_the_environment_has_it();
   settings.plugins.probe = PluginProbe::kNever;  // this process is the probe
   settings.plugins.allow_writable = true;        // checked by inspect() in the parent
+  settings.plugins.unlocked = ward.path();       // it is locked after it has been verified
   settings.plugins.watch = [&](std::string_view, std::string_view step) {
     ward.step(step == "opening" ? "while it was opened" : fmt::format("in its {}", step));
   };
@@ -174,7 +176,7 @@ void add_verify(CLI::App& app, Action& action) {
   c->add_option("--timeout", q->timeout,
                 "With a FILE: seconds that one step may take before it counts as a hang (60)")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.001, 86400.0))
+      ->check(between(0.001, 86400.0))
       ->needs(c->get_option("FILE"));
   add_feature_option(*c);
   CLI::Option* backend =
@@ -189,7 +191,7 @@ void add_verify(CLI::App& app, Action& action) {
       ->type_name("GROUP/NAME");
   c->add_option("--cases", q->options.cases, "Calls for each op (300; 40 with --quick)")
       ->type_name("N")
-      ->check(CLI::Range(1, 10000000));
+      ->check(between(1, 10000000));
   c->add_flag("--quick", q->quick, "Fewer and smaller calls");
   c->add_option("--seed", q->options.seed,
                 "Of calls and contents: the same seed, the same ones (1)")
