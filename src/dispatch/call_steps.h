@@ -81,6 +81,7 @@ inline exec::Request request(const Entry& e, const Core& core, const yard_value_
                   .states = core.states_for(options)};
   r.save = e.candidates().saves_inputs();
   r.inspector = e.candidates().settings().watch.inspector.get();
+  r.labels = &e.candidates().settings().labels;
   return r;
 }
 
@@ -132,8 +133,8 @@ inline Status run_watched(base::ThreadRecord& thread, const Core& core, const En
   return run_watched(thread, core, entry, plan, request, ignored);
 }
 
-// Reports the outcome of a call to health. A plan whose kernel has failed is not direct until a call of each kind that
-// failed has succeeded: so every success that ends a row of faults is seen, and others cost nothing.
+// Reports the outcome of a call to health. A plan whose kernel has failed is not direct while failures are counted, which
+// is for some calls after each: so the successes among these are seen, and others cost nothing.
 void note_outcome(const Core& core, const Entry& entry, const exec::Request& request,
                   const exec::Outcome& outcome);
 

@@ -36,10 +36,10 @@ class CoreServices {
   // guard is held. May make further changes; those call it again.
   virtual void on_change() {}
 
-  // What watches the kernels of an op under a rule file; null: nothing. Called for each op while a snapshot is built,
-  // with the write lock held; must not make a change.
+  // What checks the kernels of an op under these rules; null: nothing. Called for each op while a snapshot is built, with
+  // the write lock held, and by calls that rules in rollout apply to; must not make a change.
   virtual std::shared_ptr<registry::Inspector> make_inspector(
-      const Config&, const std::shared_ptr<const registry::OpRecord>&,
+      const std::vector<CanaryRule>&, const std::shared_ptr<const registry::OpRecord>&,
       const select::ProcessState&) {
     return nullptr;
   }

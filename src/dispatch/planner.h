@@ -74,6 +74,12 @@ class Planner {
   void restart_in_child() noexcept { root_.replace(); }
 
  private:
+  // What checks the results of an op's kernels; null: nothing. `in_rollout`: for calls by the rules in rollout.
+  std::shared_ptr<registry::Inspector> make_inspector(
+      const policy::ProcessPolicy& policy, bool in_rollout,
+      const std::shared_ptr<const registry::OpRecord>& op_record,
+      const select::ProcessState& where);
+
   // A selection under way; other threads that need the same plan wait for it.
   struct Pending {
     const Entry* entry = nullptr;

@@ -324,9 +324,9 @@ void function_ended(const FunctionSite& site, const FunctionRow& row,
     Core& core = service->core();
     const bool decided = story.leave_probe(ErrorClass::kOk);
     if (watched) {
-      core.board.success(provider::health_key(*i.hook), std::chrono::steady_clock::now());
-      i.suspect.store(false);
-      provider::update_plain(site);
+      const health::BoardUpdate told =
+          core.board.success(provider::health_key(*i.hook), std::chrono::steady_clock::now());
+      if (!told.watched && i.suspect.exchange(false)) provider::update_plain(site);
     }
     if (decided) core.health_changed();
   } catch (...) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/cpu_features.h"
+#include "op/call.h"
 
 namespace yard::select {
 
@@ -63,6 +64,25 @@ std::vector<op::Predicate> size_predicates(const health::Buckets& sizes,
       to.push_back({dims[i], op::IntegerTest::at_most(static_cast<int64_t>(high)), true});
   }
   return to;
+}
+
+uint64_t sizes_hash(const std::vector<op::Field>& dims, const yard_value_t* args) noexcept {
+  uint64_t hash = 0;
+  for (const op::Field& f : dims) {
+    hash = (hash ^ static_cast<uint64_t>(op::read(f, args))) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+std::string call_text(const op::Program& program, const yard_value_t* args) {
+  op::CallSpec spec = op::Call::capture(program, args).to_spec(program);
+  for (op::SpecArg& a : spec.args) {
+    if (auto* t = std::get_if<op::TensorSpec>(&a.value.v)) t->align = YARD_MAX_ALIGN;
+    if (auto* list = std::get_if<std::vector<op::TensorSpec>>(&a.value.v))
+      for (op::TensorSpec& t : *list) t.align = YARD_MAX_ALIGN;
+  }
+  return op::to_string(spec);
 }
 
 health::Key health_key(const registry::Kernel& kernel, const CallKind& kind) {

@@ -52,6 +52,11 @@ uint64_t call_dtypes(const op::Program& program, const yard_value_t* args) noexc
 // The device of the first tensor of a call.
 Device device_of(const yard_value_t* args, uint32_t count) noexcept;
 
+// A hash of the call's sizes, for calls of one kind.
+uint64_t sizes_hash(const std::vector<op::Field>& dims, const yard_value_t* args) noexcept;
+// The call as a CallSpec, without alignment.
+std::string call_text(const op::Program& program, const yard_value_t* args);
+
 health::Key health_key(const registry::Kernel& kernel, const CallKind& kind);
 
 // A limit of a kernel; one on every tensor is listed once for each.

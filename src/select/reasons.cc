@@ -91,7 +91,8 @@ std::string open_breaker_text(const health::BreakerStatus& breaker) {
   if (breaker.until == health::kManual) return "was opened manually";
   const auto left =
       std::chrono::ceil<std::chrono::seconds>(breaker.until - std::chrono::steady_clock::now());
-  return fmt::format("is open; probes begin in {} s", std::max<int64_t>(left.count(), 0));
+  return fmt::format("is open; probes begin in {} s{}{}", std::max<int64_t>(left.count(), 0),
+                     breaker.failed_calls.empty() ? "" : "; failed calls: ", breaker.failed_calls);
 }
 
 namespace {
