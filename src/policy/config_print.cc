@@ -357,7 +357,8 @@ std::string body(const Form& form, const std::string& object, const std::string&
     case Shape::kOneKernel: return kName;
     case Shape::kKernels: return one_or_many(kId);
     case Shape::kGlobs: return one_or_many(kGlob);
-    case Shape::kNames: return one_or_many(kName);
+    case Shape::kNames:
+    case Shape::kLabelNames: return one_or_many(kName);
     case Shape::kOpKernel: return schema_of_map(kOpGlob, kId);
     case Shape::kOneOpKernel: return schema_of_map(kOp, kId);
     case Shape::kOpKernels: return schema_of_map(kOpGlob, one_or_many(kId));

@@ -112,7 +112,8 @@ TEST(Config, TheFileOfOthersLoadsAsItStands) {
   ConfigReading r = parse_config_from(kPeers, "rules.yaml", opener({}));
   RulesByOp compiled;
   check_reading(r, known, &compiled);
-  EXPECT_THAT(r.problems, ElementsAre());
+  for (const ConfigProblem& p : r.problems)  // some of its statements exclude each other
+    EXPECT_EQ(p.severity, Severity::kWarning) << to_string(p);
   const Config& c = r.config;
   EXPECT_EQ(c.defaults.fallback_policy[0].id, "torch_sdpa");
   EXPECT_EQ(c.defaults.default_priority, 50);
@@ -362,7 +363,7 @@ TEST(Config, TheSchemaForEditorsIsJsonAndHasEveryKey) {
       EXPECT_TRUE(at->contains("description")) << path;
     }
   }
-  EXPECT_EQ(schema["properties"]["dispatch_rules"]["items"]["required"].size(), 2u);
+  EXPECT_EQ(schema["properties"]["dispatch_rules"]["items"]["required"].size(), 1u);
   const nlohmann::json& settings = schema["properties"]["settings"]["properties"];
   EXPECT_EQ(settings["cache"]["properties"]["size"]["minimum"], 1);
   EXPECT_TRUE(schema["$defs"]["conditions"]["properties"].contains("batch_size"));

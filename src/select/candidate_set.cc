@@ -271,7 +271,7 @@ void CandidateSet::read_settings() {
       if (glob_matches(pattern, all_[i].kernel->id)) to.push_back(static_cast<uint16_t>(i));
     return to;
   };
-  if (settings_.by_rules())
+  if (settings_.reads_rules())
     for (const std::string& pattern : settings_.rules.compiled->kernels())
       named_.push_back(matching(pattern));
   for (const std::string& id : settings_.rules.chain)
@@ -336,6 +336,7 @@ CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_rec
       policy.retry_inplace == RetryInplace::kSave && may_write_inputs(candidates.program());
   const std::string& op = candidates.record_->op->name;
   const std::string* lock = policy::find_for_op(policy.locks, op);
+  if (lock != nullptr) candidates.locked_to_ = *lock;
   const auto order = policy.per_op.find(op);
   for (const auto& [id, kernel] : candidates.record_->kernels) {
     KernelCandidate c;

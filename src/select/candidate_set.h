@@ -142,6 +142,7 @@ struct RuleSettings {
   std::string mapped_by;                            // its place, in words
   std::vector<std::string> chain;                   // fallbacks after the first choice, in order
   std::string chain_by;                             // its place, in words
+  std::string spared;  // a kernel that rules do not exclude, for explanations; empty: none
 };
 
 // What observes the calls of the op; null: none.
@@ -171,12 +172,16 @@ struct OpSettings {
   std::shared_ptr<const health::HealthSnapshot> health;  // null: all breakers of the op are closed
   std::optional<size_t> fallbacks;                       // kernels after the first; unset: all
 
-  // Whether rules apply.
+  // Whether rules choose kernels and adjust priorities.
   bool by_rules() const noexcept {
     return rules.compiled != nullptr && !rules.compiled->empty() &&
            (ModeSettings::reads_rules(mode.mode) ||
             (mode.mode == Mode::kStatic &&
              std::any_of(mode.fallback.begin(), mode.fallback.end(), ModeSettings::reads_rules)));
+  }
+  // Whether selections read rules: `deny` and `allow` count in every mode.
+  bool reads_rules() const noexcept {
+    return by_rules() || (rules.compiled != nullptr && rules.compiled->restricts());
   }
   // Whether the static kernel applies.
   bool by_map() const noexcept {
@@ -212,6 +217,8 @@ class CandidateSet {
   // Candidates that match an entry of OpRules::kernels(), and those of the fallback chain in its order.
   const std::vector<uint16_t>& named_by(uint32_t kernel) const noexcept { return named_[kernel]; }
   const std::vector<uint16_t>& chain() const noexcept { return chain_; }
+  // The kernel that the op is locked to; empty: none.
+  const std::string& locked_to() const noexcept { return locked_to_; }
   // What the program's mode reads.
   const Reads& mode_reads() const noexcept { return mode_reads_; }
   // Static mode without a static kernel.
@@ -231,6 +238,7 @@ class CandidateSet {
   OpSettings settings_;
   std::vector<std::vector<uint16_t>> named_;
   std::vector<uint16_t> chain_;
+  std::string locked_to_;
   Reads mode_reads_;
 };
 

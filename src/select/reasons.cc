@@ -163,6 +163,14 @@ std::string limit_text(const CandidateSet& candidates, const KernelCandidate& c,
   }
 }
 
+// The lock, and whether its kernel is missing.
+std::string locked_out_text(const CandidateSet& candidates) {
+  const std::string& kernel = candidates.locked_to();
+  const bool there = candidates.op_record().kernels.contains(kernel);
+  return fmt::format("The op is locked to {}{}.", kernel,
+                     there ? "" : ", and no kernel of that name is registered");
+}
+
 // Why mode static excludes the other kernels, and whether the static one is missing.
 std::string not_mapped_text(const CandidateSet& candidates) {
   const RuleSettings& d = candidates.settings().rules;
@@ -175,6 +183,28 @@ std::string not_mapped_text(const CandidateSet& candidates) {
 }
 
 }  // namespace
+
+std::string placed(const Config& config, const char* section, uint32_t index, ConfigPlace at) {
+  std::string text = fmt::format("{}[{}]", section, index);
+  if (at.line > 0 && at.file < config.sources.files.size())
+    text += fmt::format(" ({}:{})", config.sources.files[at.file], at.line);
+  return text;
+}
+
+std::string rule_text(const CandidateSet& candidates, int32_t rule) {
+  const RuleSettings& d = candidates.settings().rules;
+  const policy::CompiledRule& r = d.compiled->rules()[static_cast<size_t>(rule)];
+  const std::string& name = d.file->config.dispatch_rules[r.source].name;
+  std::string text = placed(d.file->config, "dispatch_rules", r.source, r.at);
+  const size_t end = text.find(']') + 1;
+  return name.empty() ? text : fmt::format("rule '{}'{}", name, text.substr(end));
+}
+
+int32_t excluding_rule(const yard_verdict_t& v) noexcept {
+  const bool may =
+      v.reason == YARD_REASON_DENIED_KERNEL || v.reason == YARD_REASON_NOT_ALLOWED_KERNEL;
+  return may && v.flags != kByVerifier ? static_cast<int32_t>(v.figures[0]) - 1 : -1;
+}
 
 std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
                      const yard_verdict_t& v, const std::string& text) {
@@ -189,6 +219,14 @@ std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
     return reason_meaning(v.reason);
   switch (v.reason) {
     case YARD_REASON_NONE: return "";
+    case YARD_REASON_LOCKED_OUT: return locked_out_text(candidates);
+    case YARD_REASON_DENIED_KERNEL:
+    case YARD_REASON_NOT_ALLOWED_KERNEL: {
+      const int32_t rule = excluding_rule(v);
+      if (rule < 0) return reason_meaning(v.reason);
+      return fmt::format("{} {}", rule_text(candidates, rule),
+                         v.reason == YARD_REASON_DENIED_KERNEL ? "denies it" : "does not allow it");
+    }
     case YARD_REASON_DENIED_VENDOR: return fmt::format("deny_vendors lists {}", k.backend->vendor);
     case YARD_REASON_NOT_ALLOWED_VENDOR:
       return fmt::format("allow_vendors does not list {}", k.backend->vendor);

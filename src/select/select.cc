@@ -24,6 +24,19 @@ struct DepthGuard {
   ~DepthGuard() { --t_depth; }
 };
 
+constexpr int32_t kNoRule = INT32_MAX;
+
+// What rules mean for a call.
+struct Ruling {
+  policy::Matches matches;
+  // By candidate: why a rule excludes it, and which (as in OpRules::rules()).
+  struct Exclusion {
+    int32_t reason = YARD_REASON_NONE;
+    int32_t rule = kNoRule;
+  };
+  std::vector<Exclusion> excluded;
+};
+
 // One run of the selector.
 struct Selection {
   const CandidateSet& candidates;
@@ -32,6 +45,7 @@ struct Selection {
   uint32_t flags;
   Device device;
   Notes* notes;
+  const Ruling& ruling;
   bool respects_breakers = true;
 
   const OpSettings& settings() const { return candidates.settings(); }
@@ -154,8 +168,6 @@ double estimate(const Selection& s, const KernelCandidate& c) {
   }
 }
 
-constexpr int32_t kNoRule = INT32_MAX;
-
 // A kernel that can take the call.
 struct Able {
   uint16_t index;
@@ -165,20 +177,46 @@ struct Able {
   double priority;
 };
 
+// Finds the rules that match, and the candidates that their `deny` and `allow` exclude.
+void match_rules(const Selection& s, Ruling& to) {
+  to.excluded.clear();
+  if (!s.settings().reads_rules()) return;
+  const policy::OpRules& rules = *s.settings().rules.compiled;
+  rules.match({s.args, s.flags, s.device, &s.settings().labels}, to.matches);
+  if (!rules.restricts()) return;
+  const std::vector<KernelCandidate>& all = s.candidates.all();
+  to.excluded.resize(all.size());
+  const auto is_in = [&](const std::vector<uint32_t>& kernels, size_t i) {
+    return std::any_of(kernels.begin(), kernels.end(), [&](uint32_t k) {
+      const std::vector<uint16_t>& named = s.candidates.named_by(k);
+      return std::find(named.begin(), named.end(), i) != named.end();
+    });
+  };
+  for (const uint32_t r : to.matches.rules) {
+    const policy::CompiledRule& rule = rules.rules()[r];
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (to.excluded[i].rule != kNoRule || all[i].kernel->id == s.settings().rules.spared)
+        continue;
+      if (is_in(rule.deny, i))
+        to.excluded[i] = {YARD_REASON_DENIED_KERNEL, static_cast<int32_t>(r)};
+      else if (rule.allow && !is_in(*rule.allow, i))
+        to.excluded[i] = {YARD_REASON_NOT_ALLOWED_KERNEL, static_cast<int32_t>(r)};
+    }
+  }
+}
+
 // Notes for each able kernel the best rule that names it, and adjusts priorities by scores.
 void apply_rules(const Selection& s, std::vector<Able>& able) {
   const policy::OpRules& rules = *s.settings().rules.compiled;
-  thread_local policy::Matches kept;
-  policy::Matches m = std::move(kept);  // a verifier may have called an op
-  rules.match({s.args, s.flags, s.device, &s.settings().labels}, m);
+  const policy::Matches& m = s.ruling.matches;
   const auto each = [&](uint32_t kernel, const auto& f) {
     for (const uint16_t i : s.candidates.named_by(kernel))
       for (Able& a : able)
         if (a.index == i) f(a);
   };
   for (const uint32_t r : m.rules)
-    each(rules.rules()[r].kernel,
-         [&](Able& a) { a.rule = std::min(a.rule, static_cast<int32_t>(r)); });
+    if (const uint32_t kernel = rules.rules()[r].kernel; kernel != policy::CompiledRule::kNone)
+      each(kernel, [&](Able& a) { a.rule = std::min(a.rule, static_cast<int32_t>(r)); });
   for (const uint32_t i : m.scores)
     each(rules.scores()[i].kernel, [&](Able& a) {
       a.priority += rules.scores()[i].add;
@@ -186,7 +224,6 @@ void apply_rules(const Selection& s, std::vector<Able>& able) {
     });
   for (const uint32_t i : m.scores)
     each(rules.scores()[i].kernel, [&](Able& a) { a.priority *= rules.scores()[i].multiply; });
-  kept = std::move(m);
 }
 
 // Best first. Candidates are in the order of their ids, so stable sorts break ties by id.
@@ -302,7 +339,13 @@ std::vector<Able> find_able(const Selection& s) {
   able.reserve(all.size());
   for (size_t i = 0; i < all.size(); ++i) {
     std::string* text = s.notes != nullptr ? &s.notes->entries[i].text : nullptr;
-    const yard_verdict_t v = check(s, all[i], text);
+    yard_verdict_t v{};
+    // A rule comes after what excludes the kernel from all calls, and before what the call itself rules out.
+    if (!s.ruling.excluded.empty() && all[i].fixed.reason == YARD_REASON_NONE &&
+        s.ruling.excluded[i].rule != kNoRule)
+      reject(v, s.ruling.excluded[i].reason, s.ruling.excluded[i].rule + 1);
+    else
+      v = check(s, all[i], text);
     double cost = -1;
     if (v.reason == YARD_REASON_NONE) {
       cost = estimate(s, all[i]);
@@ -372,7 +415,10 @@ int select_depth() noexcept { return t_depth; }
 Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t count,
              uint32_t flags, Notes* notes) {
   const DepthGuard depth;
-  Selection s{candidates, args, count, flags, device_of(args, count), notes};
+  thread_local Ruling kept;
+  Ruling ruling = std::move(kept);  // a verifier may call an op
+  Selection s{candidates, args, count, flags, device_of(args, count), notes, ruling};
+  match_rules(s, ruling);
   std::vector<Able> able = find_able(s);
   // Open breakers are ignored where they would leave no kernel.
   if (able.empty() && candidates.settings().health != nullptr) {
@@ -380,9 +426,11 @@ Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t 
     able = find_able(s);
   }
   const ModeSettings& mode = candidates.settings().mode;
-  if (mode.mode == Mode::kStatic && !mode.fallback.empty())
-    return order_with_fallback(s, std::move(able));
-  return order_in(s, mode.mode, std::move(able));
+  Order order = mode.mode == Mode::kStatic && !mode.fallback.empty()
+                    ? order_with_fallback(s, std::move(able))
+                    : order_in(s, mode.mode, std::move(able));
+  kept = std::move(ruling);
+  return order;
 }
 
 }  // namespace yard::select

@@ -146,6 +146,9 @@ const std::vector<Row>& rows() {
        }},
       {"max_fallback_attempts", "max_fallback_attempts: 0", "max_fallback_attempts: 1",
        [](Under& u) { return u.bad.set({.code = YARD_FAULT}), u.call() == -1; }},
+      {"labels", "labels: [region]", "labels: [pool]",
+       [](Under& u) { return u.runtime->problems().empty(); },
+       "dispatch_rules: [{operation: step, kernel: default.c, conditions: {label.region: eu}}]\n"},
       // The program asks for inotify, 20 ms and 10 ms.
       {"reload.watch", "reload: {watch: inotify, poll_interval: 1h}",
        "reload: {watch: poll, poll_interval: 1h}", [](Under& u) { return u.follows(); }},

@@ -113,6 +113,9 @@ Config World::config() {
     DispatchRule& r = to.dispatch_rules.emplace_back();
     r.operation = random_.of(std::array{"op", "o*", "*"});
     r.kernel = id(), r.optional = true;
+    if (random_.chance(20)) r.deny.push_back({id(), true, {}});
+    if (random_.chance(10)) r.allow = {{id(), true, {}}, {id(), true, {}}};
+    if (random_.chance(20) && (!r.deny.empty() || r.allow)) r.kernel.clear();
     if (random_.chance(70)) r.priority = static_cast<int>(random_.below(4) * 10);
     conditions(r.conditions);
   }
