@@ -87,6 +87,9 @@ settings:
   breaker:
     enabled: true
     failure_threshold: 7
+    failure_percent: 60
+    failure_min_calls: 30
+    failure_window: 3s
     cooldown: 5s
     cooldown_growth: 1.5
     cooldown_cap: 1m
@@ -170,7 +173,8 @@ TEST(Config, EveryPartSetsItsValue) {
   EXPECT_EQ(s.cache, (ConfigSettings::Cache{true, 5000, {}}));
   EXPECT_EQ(s.max_fallback_attempts, 2);
   EXPECT_EQ(s.reload, (ConfigSettings::Reload{Watch::kPoll, 50ms, 2s}));
-  EXPECT_EQ(breaker_of(c), (BreakerSettings{true, 7, 5s, 1.5, 1min, 2min, 3, 4, 25, 6, 99}));
+  EXPECT_EQ(breaker_of(c),
+            (BreakerSettings{true, 7, 60, 30, 3s, 5s, 1.5, 1min, 2min, 3, 4, 25, 6, 99}));
 }
 
 TEST(Config, JsonIsReadAsWell) {
