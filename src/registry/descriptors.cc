@@ -9,7 +9,9 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/text.h"
 #include "op/schema.h"
+#include "registry/features.h"
 
 namespace yard::registry {
 namespace {
@@ -173,9 +175,20 @@ Status read_state(const yard_kernel_t& d, Kernel& k) {
   return {};
 }
 
+Status read_features(const yard_kernel_t& d, Kernel& k) {
+  YARD_RETURN_IF_ERROR(read_text(d.features, "its features", k.features));
+  for (const std::string_view word : base::split(k.features, ' ')) {
+    if (word.empty()) continue;
+    auto feature = parse_needed_feature(word);
+    if (!feature.ok()) return std::move(feature).status();
+    k.needs.push_back({*std::move(feature), std::string(word)});
+  }
+  return {};
+}
+
 Status read_kernel_body(const yard_kernel_t& d, Kernel& k) {
   YARD_RETURN_IF_ERROR(read_text(d.summary, "its summary", k.summary));
-  YARD_RETURN_IF_ERROR(read_text(d.features, "its features", k.features));
+  YARD_RETURN_IF_ERROR(read_features(d, k));
   YARD_RETURN_IF_ERROR(read_text(d.typed_signature, "its typed signature", k.typed_signature));
   YARD_RETURN_IF_ERROR(read_limits(d, k));
   YARD_RETURN_IF_ERROR(read_fields(d.verify_reads, "verify_reads", k.verify_reads));

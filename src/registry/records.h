@@ -17,6 +17,7 @@
 
 #include "op/program.h"
 #include "op/schema.h"
+#include "registry/features.h"
 
 namespace yard::registry {
 
@@ -49,9 +50,16 @@ struct Backend {
   mutable std::atomic<const Probe*> probes_{nullptr};
 };
 
+// A feature that a kernel needs, and its text.
+struct NeededFeature {
+  Feature feature;
+  std::string text;
+};
+
 struct Kernel : std::enable_shared_from_this<Kernel> {
   yard_kernel_t d{};
   std::string op, id, backend_name, summary, features, typed_signature;
+  std::vector<NeededFeature> needs;  // `features`, read
   std::vector<yard_limit_t> limits;
   std::vector<std::string> limit_fields;  // storage of limits[i].field
   bool reads_all = false;                 // a verifier without a list of what it reads

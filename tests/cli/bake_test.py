@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """yard bake, from a recording that the command itself makes; and recordings as the environment asks for them."""
+import json
 import os
 import stat
 import subprocess
@@ -156,8 +157,8 @@ class Conflicts(Bake):
         rules = self.file("rules.yaml", 'version: "1.0"\nkernel_denies: ["*"]\n')
         _, err = self.yard("bake", "--trace", self.calls(), "--config", rules, code=1)
         self.assertIn(f"no kernel can run {SMALL}", err)
-        self.assertEqual(len(self.json("bake", "--trace", self.calls(), "--config", rules, "--majority",
-                                       code=1)["lost"]), 3)
+        out, _ = self.yard("bake", "--trace", self.calls(), "--config", rules, "--majority", "--json", code=1)
+        self.assertEqual(len(json.loads(out)["lost"]), 3)
 
 
 class WrongQuestions(Bake):

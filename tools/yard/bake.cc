@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.h"
 #include "commands.h"
 #include "config_file.h"
 #include "config_moves.h"
@@ -234,7 +235,7 @@ void print_baked_json(const BakeQuestion& q, const Baked& b, bool ok) {
   for (const CountedCall& c : b.lost) j["lost"].push_back({{"call", c.call}, {"calls", c.count}});
   for (const auto& [name, op] : b.unknown)
     j["skipped"].push_back({{"op", name}, {"calls", op.calls}});
-  fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_json(j);
 }
 
 void print_baked(const BakeQuestion& q, const Baked& b) {
@@ -303,7 +304,7 @@ void add_bake(CLI::App& app, Action& action) {
   c->add_option("--trace", q->trace, "The calls: a recording (YARD_RECORD), or a list of CallSpecs")
       ->required()
       ->type_name("FILE")
-      ->check(CLI::ExistingFile);
+      ->check(existing_file());
   add_config_option(*c, q->config);
   c->add_option("--yaml", q->yaml, "Write a rule file with static_kernel_map")->type_name("FILE");
   c->add_option("--header", q->header, "Write a C++ header with a table fixed at compile time")

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <utility>
 
+#include "arguments.h"
 #include "commands.h"
 #include "config_moves.h"
 #include "json.h"
@@ -148,7 +149,7 @@ void print_report_json(const VerifyQuestion& q, const VerifyReport& report, cons
     for (const auto& [name, op] : q.unknown)
       j["skipped"].push_back({{"op", name}, {"calls", op.calls}});
   }
-  fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_json(j);
 }
 
 // On the kernels of a runtime. `ward`, where a plugin is verified, gets each run and the result.
@@ -264,7 +265,7 @@ void add_verify(CLI::App& app, Action& action) {
   c->add_option("--timeout", q->timeout,
                 "With a FILE: seconds that one step may take before it counts as a hang (60)")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.001, 86400.0))
+      ->check(between(0.001, 86400.0))
       ->needs(c->get_option("FILE"));
   add_feature_option(*c);
   CLI::Option* backend =
@@ -280,7 +281,7 @@ void add_verify(CLI::App& app, Action& action) {
   c->add_option("--cases", q->options.cases,
                 "Calls for each op, and again for each kernel (300; 40 with --quick)")
       ->type_name("N")
-      ->check(CLI::Range(1, 10000000));
+      ->check(between(1, 10000000));
   c->add_option("--call", q->options.calls, "Only this call; repeatable")
       ->type_name("CALLSPEC")
       ->allow_extra_args(false);
