@@ -67,14 +67,14 @@ std::vector<health::Successes> Core::successes() const {
   return to;
 }
 
-exec::States* Core::states_for(const Options* o) {
+exec::States* Core::states_for(const Options* o) const {
   if (o == nullptr || o->instance == nullptr) return &states_;
   const std::shared_ptr<exec::States>& states = o->instance->states_;
   if (states->first_in_process()) watch_states(states);  // in a forked child, too
   return states.get();
 }
 
-void Core::watch_states(const std::shared_ptr<exec::States>& states) {
+void Core::watch_states(const std::shared_ptr<exec::States>& states) const {
   Instances& instances = instances_.get();
   const std::lock_guard lock(instances.lock);
   std::erase_if(instances.all, [](const auto& i) { return i.expired(); });

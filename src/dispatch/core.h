@@ -94,9 +94,9 @@ class Core {
   std::vector<health::Successes> successes() const;
 
   // Where kernels with state keep it: in the call's instance, or in one place for all plain calls.
-  exec::States* states_for(const Options* options);
+  exec::States* states_for(const Options* options) const;
   // Includes the states of an instance in end_states_of_removed_kernels(), in this process.
-  void watch_states(const std::shared_ptr<exec::States>& states);
+  void watch_states(const std::shared_ptr<exec::States>& states) const;
   // After a change; holding no lock.
   void end_states_of_removed_kernels();
 
