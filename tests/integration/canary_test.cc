@@ -161,7 +161,7 @@ TEST_F(CanaryOf, AShareOfWrongResultsOpensTheBreaker) {
   for (const KernelHealth& k : runtime().health().report().kernels) {
     if (k.kernel != "fault.copy") continue;
     ASSERT_EQ(k.failed_calls.size(), 1u);
-    EXPECT_EQ(k.failed_calls[0].call, "copy(f32[5])@cpu");
+    EXPECT_EQ(k.failed_calls[0].call, "copy(f32[5], by=0)@cpu");
   }
 }
 
