@@ -128,7 +128,7 @@ TEST_F(RolloutJudged, RulesWhoseKernelsReturnWrongResultsAreRolledBack) {
         const std::lock_guard l(lock_);
         events_.clear();
       }
-      Config c = patient_rules(50, 3600);
+      Config c = patient_rules(50, 3);
       if (in_new_file) c.canary = {canary};
       bare_.runtime.set_config(c).or_throw();
       ASSERT_TRUE(call_until(Kind::kTakenBack)) << one_in;
@@ -201,7 +201,7 @@ TEST_F(RolloutJudged, StartPromotionAndRollbackAreLogged) {
   ASSERT_TRUE(call_until(Kind::kReloaded));
   EXPECT_TRUE(logged("set_config: rollout promoted: "));
   new_.set({.code = YARD_FAULT, .message = "new and broken"});
-  Config bad = rules(100, 3600);
+  Config bad = rules(100, 3);
   bare_.runtime.set_config({}).or_throw();
   bare_.runtime.set_config(bad).or_throw();
   ASSERT_TRUE(call_until(Kind::kTakenBack));
