@@ -105,7 +105,7 @@ YARD_API const char* to_string(CanaryCheck check) noexcept;
 struct CanaryRule {
   std::string op = {};                // name or glob
   std::string kernel = "*";           // id or glob
-  int64_t one_in = 1;                 // of the calls of each thread, exactly
+  int64_t one_in = 1;                 // of the calls, at random
   std::string against = "reference";  // the op's reference kernel, or the id of another
   // For floats; both unset: the op's own; one unset: 0.
   std::optional<double> rtol = {}, atol = {};
@@ -139,6 +139,9 @@ struct ConfigSettings {
 
   Set<std::string> mode;                                  // a Mode by name
   std::map<std::string, std::string, std::less<>> modes;  // op or glob → mode
+  // "dynamic", "config": where calls in mode static go on, in this order, if the op is not mapped or its static kernel
+  // fails. Empty: they fail.
+  std::vector<std::string> mode_fallback;
 
   struct Cache {
     Set<bool> enabled;
@@ -168,7 +171,8 @@ struct ConfigSettings {
 
   struct Breaker {  // see BreakerSettings
     Set<bool> enabled;
-    Set<int64_t> failure_threshold;
+    Set<int64_t> failure_threshold, failure_percent, failure_min_calls;
+    Set<Duration> failure_window;
     Set<Duration> cooldown, cooldown_cap;
     Set<double> cooldown_growth;
     Set<Duration> decay;

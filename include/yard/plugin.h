@@ -68,6 +68,7 @@ typedef enum yard_reason {
   YARD_REASON_REFERENCE_ONLY = 28, YARD_REASON_OUTRANKED = 29,
   YARD_REASON_REFUSED = 30, /* a verifier refused without a reason */
   YARD_REASON_NOT_MAPPED = 31, /* mode static, and another kernel is mapped, or none */
+  YARD_REASON_DEVICE_FEATURE = 32, /* the device lacks a feature it needs, as far as the program has stated them */
   YARD_REASON_COUNT,
   YARD_REASON_OWN = 1000,
 } yard_reason_t;
@@ -326,7 +327,9 @@ typedef struct yard_kernel {
    * that it must. */
   const yard_limit_t* limits;
   uint32_t limit_count, pad0_;
-  const char* features; /* CPU or GPU features it needs, separated by blanks; NULL: none */
+  /* Features it needs, separated by blanks; NULL: none. Of the processor: "sve2". Of the device that a call is on, as
+   * the program states them: "cuda:sm_80" is level 80 or higher, "cuda:sm_80..89" a range, "cuda:sm_90a" that very name. */
+  const char* features;
   /* What limits cannot express. `verify_reads` names the fields it reads, NULL-terminated; NULL: it reads
    * everything, and is called for every new shape. Deterministic, no side effects. */
   int32_t (*verify)(const yard_query_t* query, yard_verdict_t* verdict);
@@ -361,6 +364,9 @@ typedef struct yard_kernel {
   /* Its own parameter order, names and layouts. NULL: the schema's. */
   const yard_param_t* const* params;
   uint32_t param_count, pad2_;
+  /* The weights that load accepts, with dtypes and dimensions of the op's schema: "sink?: f32[heads]". Verification makes
+   * weights from it. NULL: not declared. */
+  const char* weights_schema;
 } yard_kernel_t;
 #define YARD_KERNEL_DETERMINISTIC 1u /* same inputs, same bits */
 #define YARD_KERNEL_CAPTURE_SAFE 2u  /* may run while a graph is captured */
@@ -491,7 +497,7 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* hos
 #define YARD_MANIFEST_GROUPS(list) "groups=" list "\n"     /* of dispatched functions */
 #define YARD_MANIFEST_HOOKS(list) "hooks=" list "\n"
 #define YARD_MANIFEST_DEVICES(list) "devices=" list "\n"   /* "cpu cuda"; left out: cpu */
-#define YARD_MANIFEST_FEATURES(list) "features=" list "\n" /* it needs all: "sve2 cuda:sm_90" */
+#define YARD_MANIFEST_FEATURES(list) "features=" list "\n" /* it needs all: "sve2 cuda:sm_90"; of any device */
 #define YARD_MANIFEST_BUILD(tag) "build=" tag "\n"         /* one word */
 
 #if defined(__aarch64__)

@@ -129,7 +129,8 @@ TEST(Manifest, FeaturesAreQueriedFromTheHost) {
   m.features = {"cuda:sm_100"};
   EXPECT_THAT(check_manifest(m, process).detail, HasSubstr("has not been stated"));
   m.features = {"avx1024"};
-  EXPECT_THAT(check_manifest(m, process).detail, HasSubstr("not a feature"));
+  EXPECT_THAT(check_manifest(m, process).detail,
+              HasSubstr("expected a feature of the processor that is known"));
 }
 
 }  // namespace

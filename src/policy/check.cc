@@ -186,9 +186,19 @@ class SectionChecks : private Checker {
       const ConfigPlace at = place(path, names[i]);
       if (form.shape == Shape::kVendors)
         check_vendor(names[i], at, fmt::format("{}[{}]", path, i));
+      else if (form.shape == Shape::kModes)
+        check_word(names[i], at, fmt::format("{}[{}]", path, i), form);
       else
         anywhere({names[i], false, at}, fmt::format("{}[{}]", path, i));
     }
+  }
+  // Of a file they were checked when it was read.
+  void check_word(const std::string& name, ConfigPlace at, const std::string& path,
+                  const Form& form) {
+    const Names words(form.words.begin(), form.words.end());
+    if (!is_one_of(words, name))
+      error(at, path, fmt::format("found '{}'", name),
+            advice(name, words, "expected " + base::one_of(words)));
   }
   // A plugin may bring kernels of a vendor at any time.
   void check_vendor(const std::string& name, ConfigPlace at, const std::string& path) {

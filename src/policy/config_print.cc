@@ -338,10 +338,12 @@ std::string body(const Form& form, const std::string& object, const std::string&
       return fmt::format(
           R"("anyOf": [{{"type": "number", {}}}, {{"type": "string", "pattern": "^[0-9.]+ ?(h|m|s|ms|us|ns)$"}}])",
           bounds());
-    case Shape::kWord: {
+    case Shape::kWord:
+    case Shape::kModes: {
       std::string words;
       for (const char* w : form.words) words += (words.empty() ? "" : ", ") + base::json_string(w);
-      return "\"enum\": [" + words + "]";
+      const std::string one = "\"enum\": [" + words + "]";
+      return form.shape == Shape::kWord ? one : one_or_many(one);
     }
     case Shape::kMode: return kName;
     case Shape::kText:

@@ -46,8 +46,10 @@ std::string shown_node(const YamlNode& node) {
                                               : to_string(node.kind);
 }
 
-bool is_valid(const std::string& text, Shape shape) {
-  switch (shape) {
+bool is_valid(const std::string& text, const Form& form) {
+  switch (form.shape) {
+    case Shape::kModes:
+      return std::find(form.words.begin(), form.words.end(), text) != form.words.end();
     case Shape::kOpGlob: return is_op_glob(text);
     case Shape::kKernel:
     case Shape::kKernels:
@@ -304,7 +306,7 @@ class TreeReader {
 
   bool read(std::string& to, const Form& form, At at) {
     if (!is_scalar(at, form)) return false;
-    if (!is_valid(at.node.text, form.shape)) return wrong(at, form);
+    if (!is_valid(at.node.text, form)) return wrong(at, form);
     to = is_path(form.shape) ? beside(problems_.name, at.node.text) : at.node.text;
     return true;
   }

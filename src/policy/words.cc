@@ -85,6 +85,8 @@ std::string wanted(const Form& form, const Names& keys) {
     case Shape::kDuration: return "a time as 500ms or 30s, " + bounds(form);
     case Shape::kWord: return base::one_of({form.words.begin(), form.words.end()});
     case Shape::kMode: return "auto, static, dynamic, config, hot_reload or a mode of the program";
+    case Shape::kModes:
+      return "one or several of " + base::one_of({form.words.begin(), form.words.end()});
     case Shape::kText: return "text";
     case Shape::kLevels: return "levels of loggers";
     case Shape::kPath: return "the path of a file";

@@ -23,6 +23,7 @@ enum class Shape : uint8_t {
   kDuration,     // the same, in seconds
   kWord,         // one of `words`; the first has the value `least`
   kMode,         // name of a mode
+  kModes,        // of `words`, one or a list
   kText,         //
   kLevels,       // levels of loggers
   kPath,         // of a file
@@ -62,6 +63,9 @@ struct Form {
   }
   static constexpr Form word(std::span<const char* const> words, int first = 0) {
     return {Shape::kWord, static_cast<double>(first), 0, words};
+  }
+  static constexpr Form modes(std::span<const char* const> words) {
+    return {Shape::kModes, 0, 0, words};
   }
   // kWord: between enumerators and words.
   template <class Enum>

@@ -192,11 +192,21 @@ Status Reloader::submit(Submission o, Problems* problems) {
   }
   const std::lock_guard lock(s.lock);
   using Kind = ConfigEvent::Kind;
-  notify(s, {!status.ok()                  ? Kind::kRefused
-             : in_rollout                  ? Kind::kRollout
-             : o.from == Origin::kRollback ? Kind::kRolledBack
-                                           : Kind::kReloaded,
-             s.last, std::move(o.source), std::move(o.reading.problems)});
+  std::string started;
+  if (status.ok() && in_rollout) {
+    const RolloutRule& rule = *rules->config.rollout;
+    started = fmt::format("{}: rollout started: {:g} % of calls for {:g} s", o.source, rule.percent,
+                          rule.hold_s);
+    for (const auto& [name, value] : rule.labels)
+      started += fmt::format(", of those with {}={}", name, value);
+  }
+  notify(s,
+         {!status.ok()                  ? Kind::kRefused
+          : in_rollout                  ? Kind::kRollout
+          : o.from == Origin::kRollback ? Kind::kRolledBack
+                                        : Kind::kReloaded,
+          s.last, std::move(o.source), std::move(o.reading.problems)},
+         std::move(started));
   return status;
 }
 
@@ -259,8 +269,14 @@ void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollo
   }
   s.rollout = nullptr;
   std::vector<ConfigProblem> problems = end_rollout(*rollout, std::move(r.too_bad));
-  for (const ConfigProblem& p : problems) base::log_event(LogLevel::kError, "policy", to_string(p));
   const bool in_force = problems.empty();
+  std::string text =
+      fmt::format("{}: rollout {}: ", rollout->source, in_force ? "promoted" : "rolled back");
+  if (in_force)
+    text += fmt::format("{} calls, {} failed; {} results checked, {} wrong", r.calls, r.failed,
+                        r.checked, r.wrong);
+  for (const ConfigProblem& p : problems)
+    text += (&p == problems.data() ? "" : "; ") + p.found + (p.right.empty() ? "" : "; " + p.right);
   {
     const std::lock_guard lock(s.lock.for_changes);
     if (in_force) {
@@ -273,8 +289,10 @@ void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollo
     }
   }
   const std::lock_guard lock(s.lock);
-  notify(s, {in_force ? ConfigEvent::Kind::kReloaded : ConfigEvent::Kind::kTakenBack, s.last,
-             rollout->source, std::move(problems)});
+  notify(s,
+         {in_force ? ConfigEvent::Kind::kReloaded : ConfigEvent::Kind::kTakenBack, s.last,
+          rollout->source, std::move(problems)},
+         std::move(text));
 }
 
 Status Reloader::clear() {
@@ -303,12 +321,17 @@ void Reloader::remember(State& s, std::string sha256, std::string source,
   if (s.history.size() > kConfigHistory) s.history.pop_front();
 }
 
-void Reloader::notify(State& s, ConfigEvent event) {
+void Reloader::notify(State& s, ConfigEvent event, std::string rollout) {
   const bool refused = event.kind == ConfigEvent::Kind::kRefused;
   // The problems have been logged already.
   ConfigEvent brief = event;
   brief.problems.clear();
-  base::log_event(refused ? LogLevel::kWarn : LogLevel::kInfo, "policy", to_string(brief));
+  if (rollout.empty())
+    base::log_event(refused ? LogLevel::kWarn : LogLevel::kInfo, "policy", to_string(brief));
+  else
+    base::log_event(
+        event.kind == ConfigEvent::Kind::kTakenBack ? LogLevel::kError : LogLevel::kWarn, "policy",
+        rollout);
   if (s.listeners.empty()) return;
   const auto task = [&s, all = s.listeners, event = std::move(event)] {
     for_each_callback(s.lock.for_changes, s.listeners, all, [&](const ConfigListener& call) {

@@ -129,7 +129,8 @@ class Reloader {
   // Under the lock.
   void remember(State& s, std::string sha256, std::string source,
                 std::shared_ptr<const Config> config);
-  void notify(State& s, ConfigEvent event);
+  // `rollout`: what is logged about a rollout, at the default level; empty: the event is no part of one.
+  void notify(State& s, ConfigEvent event, std::string rollout = {});
 
   // On the watcher's thread; false: to be called again.
   bool reread();

@@ -38,11 +38,7 @@ class RuntimeNames final : public policy::Known {
       for (const auto& [id, kernel] : op_record->kernels) ids.push_back(id);
     return ids;
   }
-  std::vector<std::string> backends() const override {
-    std::vector<std::string> names;
-    for (const auto& [name, backend] : state_.backends) names.push_back(name);
-    return names;
-  }
+  std::vector<std::string> backends() const override { return state_.backend_names(); }
   std::vector<std::string> vendors() const override {
     std::set<std::string> names;
     for (const auto& [name, backend] : state_.backends)

@@ -65,9 +65,10 @@ struct Runtime::Parts final : detail::CoreServices {
     rules.follow();
   }
   std::shared_ptr<registry::Inspector> make_inspector(
-      const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
+      const std::vector<CanaryRule>& rules,
+      const std::shared_ptr<const registry::OpRecord>& op_record,
       const select::ProcessState& where) override {
-    return tune::make_canary(config, op_record, where, canaries);
+    return tune::make_canary(rules, op_record, where, canaries);
   }
   void on_health() noexcept override { maintenance.wake(); }
   void add_successes(std::vector<health::Successes>& to) override { functions.add_successes(to); }
@@ -214,7 +215,9 @@ Status Runtime::ensure_initialized() { return parts_->initialized; }
 Status Runtime::state_device_features(const std::vector<std::string>& features) {
   YARD_RETURN_IF_ERROR(parts_->host.state(features));
   YARD_RETURN_IF_ERROR(parts_->core.published.replan_all());
-  return parts_->loader.discover({});
+  const Status searched = parts_->loader.discover({});
+  // A loaded plugin whose file has changed has nothing to do with features.
+  return searched.code() == Code::kWouldDeadlock ? searched : Status();
 }
 
 Status Runtime::reset() {

@@ -194,6 +194,12 @@ std::string chosen_by(const CandidateSet& candidates, const Notes& notes, uint16
 void note_mode(const ModeSettings& d, const Notes& notes, std::vector<PolicyNote>& to) {
   if (d.source == nullptr) return;
   std::string text = d.program != nullptr ? d.program->name : to_string(d.mode);
+  if (d.mode == Mode::kStatic && !d.fallback.empty()) {
+    text += " (then ";
+    for (size_t i = 0; i < d.fallback.size(); ++i)
+      text += fmt::format("{}{}", i > 0 ? ", " : "", to_string(d.fallback[i]));
+    text += " by settings.mode_fallback)";
+  }
   if (!notes.mode_text.empty()) text += fmt::format(" ({}: as in dynamic)", notes.mode_text);
   to.push_back({"mode", std::move(text), d.source});
 }

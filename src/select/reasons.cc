@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/cpu_features.h"
-
 namespace yard::select {
 namespace {
 
@@ -66,6 +64,8 @@ constexpr ReasonInfo kReasons[] = {
     {YARD_REASON_REFUSED, "refused", "Its verifier refused the call without saying more.", false},
     {YARD_REASON_NOT_MAPPED, "not_mapped",
      "Mode static serves the op's static kernel only, which this is not.", kByPolicy},
+    {YARD_REASON_DEVICE_FEATURE, "device_feature",
+     "The program has not stated a feature that it needs of the device.", false},
 };
 static_assert(sizeof kReasons / sizeof kReasons[0] == YARD_REASON_COUNT);
 
@@ -91,21 +91,21 @@ std::string open_breaker_text(const health::BreakerStatus& breaker) {
   if (breaker.until == health::kManual) return "was opened manually";
   const auto left =
       std::chrono::ceil<std::chrono::seconds>(breaker.until - std::chrono::steady_clock::now());
-  return fmt::format("is open; probes begin in {} s", std::max<int64_t>(left.count(), 0));
+  return fmt::format("is open; probes begin in {} s{}{}", std::max<int64_t>(left.count(), 0),
+                     breaker.failed_calls.empty() ? "" : "; failed calls: ", breaker.failed_calls);
 }
 
 namespace {
 
-std::string feature_text(const registry::Kernel& k, int64_t index) {
-  std::string_view list = k.features;
-  for (; index > 0 && list.find(' ') != list.npos; --index) list.remove_prefix(list.find(' ') + 1);
-  const std::string_view name = list.substr(0, list.find(' '));
-  if (name.find(':') != name.npos)
-    return fmt::format(
-        "needs {}, which the program has not stated (Runtime::state_device_features)", name);
-  if (base::has_cpu_feature(name) < 0)
-    return fmt::format("needs '{}', which is not a known feature", name);
-  return fmt::format("needs {}, which this machine does not offer", name);
+// Figures: the index of the feature, and that of the device; negative: any of the type.
+std::string feature_text(const registry::Kernel& k, const int64_t figures[3]) {
+  const registry::NeededFeature& n = k.needs[static_cast<size_t>(figures[0])];
+  if (n.feature.of_processor())
+    return fmt::format("needs {}, which this machine does not offer", n.text);
+  const Device type{n.feature.device.type, 0};
+  return fmt::format(
+      "needs {}, which the program has not stated{} (Runtime::state_device_features)", n.text,
+      figures[1] < 0 ? "" : fmt::format(" of {}:{}", to_string(type), figures[1]));
 }
 
 std::string dtypes_text(int64_t mask) {
@@ -196,7 +196,8 @@ std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
     case YARD_REASON_UNAVAILABLE:
       return fmt::format("backend {} is not available{}{}", k.backend_name,
                          text.empty() ? "" : ": ", text);
-    case YARD_REASON_CPU_FEATURE: return feature_text(k, v.figures[0]);
+    case YARD_REASON_CPU_FEATURE:
+    case YARD_REASON_DEVICE_FEATURE: return feature_text(k, v.figures);
     case YARD_REASON_DEVICE:
       return fmt::format("the call is on {}, the kernel runs on {}",
                          to_string(Device{static_cast<int32_t>(v.figures[0]), 0}),
@@ -231,6 +232,13 @@ yard_verdict_t standing(const KernelCandidate& c, const yard_host_t* host, std::
   if (v.reason == YARD_REASON_DISABLED) return v;
   v = {};
   const registry::Backend& backend = *c.kernel->backend;
+  for (const uint32_t i : c.device_needs)
+    if (!has_feature(host, {backend.d.device_type, registry::Feature::kEvery},
+                     c.kernel->needs[i].feature.name)) {
+      v.reason = YARD_REASON_DEVICE_FEATURE;
+      v.figures[0] = i, v.figures[1] = registry::Feature::kEvery;
+      return v;
+    }
   const registry::Probe& probe = backend.probe({backend.d.device_type, 0}, host);
   if (!probe.available) {
     v.reason = YARD_REASON_UNAVAILABLE;

@@ -103,6 +103,12 @@ bool is_unhealthy(const Selection& s, const KernelCandidate& c, yard_verdict_t& 
   return true;
 }
 
+void check_features(const Selection& s, const KernelCandidate& c, yard_verdict_t& v) {
+  for (const uint32_t i : c.device_needs)
+    if (!has_feature(s.candidates.host(), s.device, c.kernel->needs[i].feature.name))
+      return reject(v, YARD_REASON_DEVICE_FEATURE, i, s.device.index);
+}
+
 yard_verdict_t check(const Selection& s, const KernelCandidate& c, std::string* text) {
   yard_verdict_t v = c.fixed;
   if (v.reason != YARD_REASON_NONE) return v;
@@ -117,6 +123,7 @@ yard_verdict_t check(const Selection& s, const KernelCandidate& c, std::string* 
     reject(v, YARD_REASON_NOT_CAPTURE_SAFE);
   else if ((s.flags & YARD_CALL_INFERENCE) == 0 && (k.d.flags & YARD_KERNEL_INFERENCE_ONLY) != 0)
     reject(v, YARD_REASON_INFERENCE_ONLY);
+  if (v.reason == YARD_REASON_NONE) check_features(s, c, v);
   for (size_t i = 0; i < c.limits.size() && v.reason == YARD_REASON_NONE; ++i)
     check_limit(s, c.limits[i], v);
   if (v.reason == YARD_REASON_NONE && is_unhealthy(s, c, v, text)) return v;
@@ -306,6 +313,57 @@ std::vector<Able> find_able(const Selection& s) {
   return able;
 }
 
+// The order of a mode. `by_rule`: only of kernels that a rule chooses.
+Order order_in(const Selection& s, Mode mode, std::vector<Able> able, bool by_rule = false) {
+  const OpSettings& d = s.settings();
+  if (d.by_rules() && ModeSettings::reads_rules(mode)) apply_rules(s, able);
+  if (by_rule) std::erase_if(able, [](const Able& a) { return a.rule == kNoRule; });
+  sort(able);
+  Order order;
+  order.reserve(able.size());
+  for (const Able& a : able) {
+    order.push_back(a.index);
+    if (s.notes == nullptr) continue;
+    s.notes->entries[a.index].rule = a.rule == kNoRule || a.tier < 0 ? -1 : a.rule;
+    s.notes->entries[a.index].priority = a.priority;
+  }
+  const bool has_mode = d.mode.program != nullptr && !order.empty();
+  const size_t named = has_mode ? apply_mode(s, able, order) : 0;
+  follow_chain(s.candidates.chain(), std::max<size_t>(named, 1), order, s.notes);
+  if (named > 0)
+    order.by = Mode::kProgram;
+  else if (!able.empty() && able[0].tier < 0)
+    order.by = Mode::kStatic;
+  else if (!able.empty() && able[0].rule != kNoRule)
+    order.by = mode == Mode::kHotReload ? Mode::kHotReload : Mode::kConfig;
+  return order;
+}
+
+// Mode static that goes on in others: the static kernel; then, in the order of each mode, those that it chooses of what is
+// left: config those that rules choose, dynamic all. The last mode takes all.
+Order order_with_fallback(const Selection& s, std::vector<Able> able) {
+  Order all;
+  const auto add = [&](const Order& order, Mode mode) {
+    all.insert(all.end(), order.begin(), order.end());
+    all.modes.resize(all.size(), mode);
+    std::erase_if(able, [&](const Able& a) {
+      return std::find(order.begin(), order.end(), a.index) != order.end();
+    });
+  };
+  Order first;
+  for (const Able& a : able)
+    if (a.tier < 0) first.push_back(a.index);
+  add(first, Mode::kStatic);
+  const std::vector<Mode>& modes = s.settings().mode.fallback;
+  for (size_t i = 0; i < modes.size() && !able.empty(); ++i) {
+    const bool last = i + 1 == modes.size();
+    const Order order = order_in(s, modes[i], able, modes[i] == Mode::kConfig && !last);
+    add(order, order.by);
+  }
+  if (!all.empty()) all.by = all.modes[0];
+  return all;
+}
+
 }  // namespace
 
 bool inside_select() noexcept { return t_depth > 0; }
@@ -321,27 +379,10 @@ Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t 
     s.respects_breakers = false;
     able = find_able(s);
   }
-  if (candidates.settings().by_rules()) apply_rules(s, able);
-  sort(able);
-  Order order;
-  order.reserve(able.size());
-  for (const Able& a : able) {
-    order.push_back(a.index);
-    if (notes == nullptr) continue;
-    notes->entries[a.index].rule = a.rule == kNoRule || a.tier < 0 ? -1 : a.rule;
-    notes->entries[a.index].priority = a.priority;
-  }
-  const bool has_mode = candidates.settings().mode.program != nullptr && !order.empty();
-  const size_t named = has_mode ? apply_mode(s, able, order) : 0;
-  follow_chain(candidates.chain(), std::max<size_t>(named, 1), order, notes);
-  if (named > 0)
-    order.by = Mode::kProgram;
-  else if (!able.empty() && able[0].tier < 0)
-    order.by = Mode::kStatic;
-  else if (!able.empty() && able[0].rule != kNoRule)
-    order.by =
-        candidates.settings().mode.mode == Mode::kHotReload ? Mode::kHotReload : Mode::kConfig;
-  return order;
+  const ModeSettings& mode = candidates.settings().mode;
+  if (mode.mode == Mode::kStatic && !mode.fallback.empty())
+    return order_with_fallback(s, std::move(able));
+  return order_in(s, mode.mode, std::move(able));
 }
 
 }  // namespace yard::select

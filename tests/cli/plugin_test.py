@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard plugin list, inspect, lock and probe; yard verify FILE"""
+"""yard plugin list, inspect, lock, probe and upgrade; yard verify FILE"""
 import json
 import os
 import shutil
@@ -375,6 +375,81 @@ class Verify(Plugins):
         os.environ["XDG_STATE_HOME"] = "/proc/none"
         _, err = self.yard("verify", self.put("behave"))
         self.assertIn("cannot be recorded", err)
+
+
+class Upgrade(Plugins):
+    def setUp(self):
+        super().setUp()
+        self.path = self.put("answer")
+        self.new = os.path.join(os.path.dirname(self.folder), "answer-2.0.so")
+        self.take("answer_v2")
+
+    def take(self, plugin):
+        shutil.copyfile(os.path.join(BUILT, plugin + ".so"), self.new)
+        os.chmod(self.new, 0o600)
+
+    def upgrade(self, *options, **kind):
+        return self.yard("plugin", "upgrade", self.new, "--into", self.folder, *options, **kind)
+
+    def version(self):
+        return self.json("plugin", "inspect", self.path)["version"]
+
+    def test_shows_the_changes_and_replaces_the_file(self):
+        out, _ = self.upgrade("--dry-run")
+        self.assertIn("answer 1.0 -> 2.0", out)
+        self.assertIn("probe      passed: 1 kernels", out)
+        self.assertIn("kernels    unchanged", out)
+        self.assertIn("nothing was written", out)
+        self.assertEqual(self.version(), "1.0")
+        out, _ = self.upgrade()
+        self.assertIn('Plugins::replace("answer")', out)
+        self.assertEqual(self.version(), "2.0")
+        self.assertEqual(stat.S_IMODE(os.stat(self.path).st_mode), 0o700, "as the old file had it")
+        self.assertEqual(os.listdir(self.folder), ["answer.so"])
+        self.assertIn("the same file", self.upgrade()[0])
+
+    def test_json(self):
+        self.take("answer_other_op")
+        data = json.loads(self.upgrade("--json")[0])
+        self.assertEqual((data["name"], data["path"], data["written"]), ("answer", self.path, True))
+        self.assertEqual((data["before"]["version"], data["after"]["version"]), ("1.0", "3.0"))
+        self.assertEqual(data["ops"], {"added": ["other_answer"], "removed": ["answer"]})
+        self.assertEqual(data["kernels"], {"added": ["other_answer default.answer"],
+                                           "removed": ["answer default.answer"]})
+
+    def test_the_environment_says_where_it_is(self):
+        os.environ["YARD_PLUGIN_PATH"] = self.folder
+        self.yard("plugin", "upgrade", self.new)
+        self.assertEqual(self.version(), "2.0")
+        os.environ["YARD_PLUGIN_PATH"] = ""
+        _, err = self.yard("plugin", "upgrade", self.new, code=2)
+        self.assertIn("no plugin 'answer' was found in this environment; --into", err)
+        self.yard("plugin", "upgrade", self.new, "--into", self.path)
+
+    def test_what_is_refused_changes_nothing(self):
+        for plugin, why in (("start_fails", "no licence"), ("abi_too_new", "ABI 7"),
+                            ("bad_schema", "bad_descriptor")):
+            self.take(plugin)
+            _, err = self.upgrade(code=1)
+            self.assertIn(why, err)
+            self.assertIn("nothing was written", err)
+        self.take("kernel_only")
+        self.assertIn("no plugin 'helper' was found in", self.upgrade(code=2)[1])
+        _, err = self.yard("plugin", "upgrade", self.new, "--into", self.path, code=2)
+        self.assertIn("expected plugin 'helper', got plugin 'answer'", err)
+        self.yard("plugin", "upgrade", "/no/such.so", "--into", self.folder, code=2)
+        self.assertEqual(self.version(), "1.0")
+        self.assertEqual(os.listdir(self.folder), ["answer.so"])
+
+    def test_a_lock_file_must_list_the_new_version(self):
+        self.yard("plugin", "lock", self.folder)
+        _, err = self.upgrade(code=1)
+        self.assertIn("not_in_lock_file", err)
+        self.assertEqual(self.version(), "1.0")
+        lock = os.path.join(self.folder, "yard.lock")
+        self.yard("plugin", "lock", self.folder, self.new, "--output", lock)
+        self.upgrade()
+        self.assertEqual(self.version(), "2.0")
 
 
 main()

@@ -57,6 +57,58 @@ TEST_F(HealthOf, ASuccessResetsConsecutiveFaultsForEveryKindOfCall) {
 }
 
 // A success is reported whichever plan served it: one that was made since the faults, or that of a scope.
+// Sizes of one breaker key, of which one fails: never two failures in a row.
+TEST_F(HealthOf, AlternatingGoodAndBadSizesOpenTheBreaker) {
+  bad_.set({.when = [](const yard_value_t* args,
+                       uint32_t) { return args[0].u.tensor->shape[0] == 5120; },
+            .code = YARD_FAULT,
+            .message = "smoke"});
+  int calls = 0;
+  EXPECT_TRUE(soon([&] {
+    ++calls;
+    return call(4096).ok() && call(5120).ok() && is_out(4096);
+  }));
+  EXPECT_GE(calls, 50) << "100 calls are the least";
+  const HealthReport report = bare_.runtime.health().report();
+  for (const KernelHealth& k : report.kernels) {
+    if (k.kernel != "fault.bad") continue;
+    ASSERT_EQ(k.failed_calls.size(), 1u);
+    EXPECT_EQ(k.failed_calls[0].call, "copy(f32[5120])@cpu");
+    EXPECT_GE(k.failed_calls[0].count, 50u);
+  }
+  EXPECT_NE(to_string(report, std::chrono::steady_clock::now()).find("failed: copy(f32[5120])@cpu"),
+            std::string::npos);
+  EXPECT_THAT(why_out(4096), HasSubstr("failed calls: copy(f32[5120])@cpu"));
+}
+
+// From several threads, and with settings from a rule file.
+TEST_F(HealthOf, AShareOfFailuresOpensTheBreakerForThreads) {
+  const auto reading = parse_config(
+      "version: \"1.0\"\nsettings:\n  breaker: {failure_percent: 20, failure_min_calls: 50, "
+      "failure_window: 5s}\n",
+      "r.yaml");
+  ASSERT_TRUE(reading.ok());
+  ASSERT_TRUE(bare_.runtime.set_config(reading.config).ok());
+  EXPECT_EQ(bare_.runtime.health().settings().failure_percent, 20u);
+  bad_.set({.rate = 0.4, .code = YARD_FAULT});
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i)
+    threads.emplace_back([&] {
+      while (!stop.load()) EXPECT_TRUE(call(4).ok());
+    });
+  EXPECT_TRUE(soon([&] { return is_out(4); }));
+  stop = true;
+  for (std::thread& t : threads) t.join();
+}
+
+// Below the percentage nothing opens, and calls go back to direct plans.
+TEST_F(HealthOf, FewFailuresOpenNothing) {
+  bad_.set({.rate = 0.1, .code = YARD_FAULT});
+  for (int i = 0; i < 3000; ++i) ASSERT_TRUE(call().ok());
+  EXPECT_EQ(bare_.runtime.health().report().breakers.opened, 0u);
+}
+
 TEST_F(HealthOf, ASuccessOfAnotherPlanResetsConsecutiveFaults) {
   const Scope scope = Scope().label("tenant", "beta").strict(false);
   const std::function<void()> between[] = {

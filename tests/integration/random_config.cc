@@ -131,6 +131,9 @@ Config World::config() {
   if (random_.chance(30))
     to.settings.mode = random_.of(
         std::array{"auto", "dynamic", "config", "static", kWorldModes[0], kWorldModes[1]});
+  if (random_.chance(40))
+    to.settings.mode_fallback = random_.of(std::array<std::vector<std::string>, 4>{
+        {{"dynamic"}, {"config"}, {"dynamic", "config"}, {"config", "dynamic"}}});
   if (random_.chance(20)) to.kernel_denies.push_back(exact());
   return to;
 }

@@ -37,5 +37,7 @@ void add_config_simulate(CLI::App& config, Action& action);
 void add_plugin_lock(CLI::App& plugin, Action& action);
 // A project that builds and passes its tests unchanged.
 void add_plugin_new(CLI::App& plugin, Action& action);
+// Replaces an installed plugin by a new version.
+void add_plugin_upgrade(CLI::App& plugin, Action& action);
 
 }  // namespace yard::tool
