@@ -222,11 +222,11 @@ def read_soaks(path):
     return soaks
 
 
-def why_no_soak(program, tests):
+def why_no_soak(program, tests, prefix):
     """Why a soak cannot be run; None if it can."""
     if not program.is_file():
         return f"there is no program {program.name} in this build"
-    listed = subprocess.run([str(program), f"--gtest_filter={tests}", "--gtest_list_tests"], capture_output=True,
+    listed = subprocess.run([*prefix, str(program), f"--gtest_filter={tests}", "--gtest_list_tests"], capture_output=True,
                             text=True, errors="replace")
     names = [line for line in listed.stdout.splitlines() if line.startswith("  ")]
     return None if names else f"no test of {program.name} matches {tests}"
@@ -254,7 +254,7 @@ def soak_build(tally, preset, bin_folder, soaks, seconds, environment, prefix=()
     """Soaks of one build, as many at a time as there are cores."""
     def one(soak):
         _, program, tests = soak
-        why = why_no_soak(bin_folder / program, tests)
+        why = why_no_soak(bin_folder / program, tests, prefix)
         if why:
             return why, 0, 0, ""
         return (None, *run_soak([*prefix, str(bin_folder / program), f"--gtest_filter={tests}"], seconds, environment))
