@@ -418,15 +418,16 @@ typedef struct yard_hook {
   void (*samples)(void* self, const void* to); /* gives sample calls to a yard_samples_t; NULL: none */
 } yard_hook_t;
 
-/* Sample calls of a dispatched function, passed from a plugin to a host without the types of its arguments:
- * yard_hook_t::samples. The host calls the verifier with each, several times and on several threads; the function is
- * not run. In C++ verdict.h and plugin_hooks.hpp make them. */
+/* Sample calls, passed from a plugin to a host without the types of their arguments: yard_hook_t::samples. Of a dispatched
+ * function the host calls the verifier with each, several times and on several threads; the function is not run. A hook is
+ * run with each, twice. In C++ verdict.h and plugin_hooks.hpp make them. */
 /* The arguments of one call. Valid while take() runs. */
 typedef struct yard_sample {
   uint32_t size, pad_;
   void* self;
   /* Calls `verify`, a yard_hook_t::verify of the function's signature, with `of` and the arguments, and returns its
-   * result; several threads may call it at once. */
+   * result; several threads may call it at once. Of a hook, `verify` is yard_hook_t::function: calls it with `of` (NEXT: with
+   * a yard_hook_next_t of the sample's own) and returns YARD_OK if its effect is the expected one. */
   int32_t (*ask)(void* self, void (*verify)(void), void* of, yard_verdict_t* verdict);
 } yard_sample_t;
 

@@ -40,8 +40,8 @@ struct PluginSettings {
   // Only plugins in this lock file are loaded. Empty: those in the `yard.lock` files of the searched directories, or all
   // if there is none.
   std::string lock_file;
-  // The path of a plugin that needs no entry in lock files: `yard verify FILE` runs it before it is locked.
-  std::string unlocked;
+  // Paths of plugins that need no entry in lock files: `yard verify FILE` runs a plugin before it is locked.
+  std::vector<std::string> unlocked;
 
   // When to probe plugins in a separate process. Unset: YARD_PLUGIN_PROBE, else never; a probe takes some tens of
   // milliseconds.

@@ -334,8 +334,6 @@ Status read_hook_body(const yard_hook_t& d, Hook& h) {
                : bad("it wants to ask for the next one, as only hooks may: it has a group");
   if (d.verify != nullptr)
     return bad("it has a verifier, which only functions with a group may have");
-  if (d.samples != nullptr)
-    return bad("it has sample calls, which only functions with a group may have");
   if ((d.flags & YARD_HOOK_LOWER_FIRST) != 0)
     return bad("its priority counts downwards, which only those of functions with a group may");
   return {};

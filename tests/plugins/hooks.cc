@@ -39,12 +39,37 @@ int32_t small_only(int64_t x, yard_verdict_t* verdict) {
   return YARD_OK;
 }
 
+#ifdef WITH_SAMPLES
+#ifndef EXPECTED
+#define EXPECTED 30 + ANSWER
+#endif
+// [samples]
+int64_t identity(int64_t x) { return x; }
+void plugged_samples(const HookSamples<int64_t(int64_t)>& call) { call(EXPECTED, 3); }
+void chained_samples(const HookSamples<int64_t(int64_t)>& call) {
+  call(200 + ANSWER, 2);
+  call([](int64_t r) { return r < 0; }, -2);
+}
+// [/samples]
+void held_samples(const HookSamples<int64_t(Gate*)>& call) {
+  Gate gate;
+  gate.open.store(true);
+  call(ANSWER, &gate);
+}
+#endif
+
 }  // namespace
 
 const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
   static const char* const reasons[] = {"{0} is more than 99"};
   static const Plugin plugin =
       Plugin(NAME, VERSION)
+#ifdef WITH_SAMPLES
+          .add(hook<plugged>("plugged").samples<plugged_samples>().backend("hooked"))
+          .add(hook<chained>("chained").samples<chained_samples, identity>().backend("hooked"))
+          .add(hook<held>("held").samples<held_samples>().backend("hooked"));
+  (void)small_only, (void)reasons;
+#else
           .add(hook<plugged>("plugged").backend("hooked"))
           .add(hook<chained>("chained").backend("hooked").flags(YARD_HOOK_DEFINITION))
 #ifdef WITH_TARGET
@@ -58,10 +83,15 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
                    .verify<small_only>()
                    .reasons(reasons)
                    .priority(7));
+#endif
   (void)described, (void)windowed;
   return plugin.get();
 }
 
+#ifdef WITH_SAMPLES
+YARD_MANIFEST(NAME, VERSION, YARD_MANIFEST_HOOKS("plugged chained held"));
+#else
 YARD_MANIFEST(NAME, VERSION,
               YARD_MANIFEST_HOOKS("plugged chained described held")
                   YARD_MANIFEST_GROUPS("plugged_group"));
+#endif

@@ -46,6 +46,7 @@ struct Baked {
   std::string source;             // the file the calls come from
   std::vector<BakedOp> ops;       // by name
   std::vector<CountedCall> lost;  // calls that no kernel can run
+  UnknownOps unknown;             // whose calls were skipped
   uint64_t calls = 0;
 
   bool conflict() const {
@@ -221,7 +222,8 @@ void print_baked_json(const BakeQuestion& q, const Baked& b, bool ok) {
             {"header", text_or_null(q.header)},
             {"calls", b.calls},
             {"ops", Json::array()},
-            {"lost", Json::array()}};
+            {"lost", Json::array()},
+            {"skipped", Json::array()}};
   for (const BakedOp& op : b.ops) {
     Json o = {{"op", op.op},         {"kernel", op.kernel},           {"calls", op.calls},
               {"served", op.served}, {"distinct", op.classes.size()}, {"kernels", Json::array()},
@@ -231,6 +233,8 @@ void print_baked_json(const BakeQuestion& q, const Baked& b, bool ok) {
     j["ops"].push_back(std::move(o));
   }
   for (const CountedCall& c : b.lost) j["lost"].push_back({{"call", c.call}, {"calls", c.count}});
+  for (const auto& [name, op] : b.unknown)
+    j["skipped"].push_back({{"op", name}, {"calls", op.calls}});
   print_json(j);
 }
 
@@ -263,9 +267,12 @@ int bake_trace(const BakeQuestion& q) {
   const auto runtime = runtime_under(q.config);
   if (runtime == nullptr) return kUsage;
   const Listing at_start = runtime->list();  // reading calls opens plugins
-  const auto calls = read_trace(*runtime, q.trace);
+  UnknownOps unknown;
+  const auto calls = read_trace(*runtime, q.trace, &unknown);
+  if (!q.json) print_unknown_ops(q.trace, unknown);
   if (!calls.ok()) return fail(kUsage, calls.status());
-  const Baked b = bake(*runtime, at_start, *calls, fs::path(q.trace).filename().string());
+  Baked b = bake(*runtime, at_start, *calls, fs::path(q.trace).filename().string());
+  b.unknown = std::move(unknown);
   const std::vector<std::string> against = objections(q, b);
   if (!against.empty()) {
     if (q.json) {
