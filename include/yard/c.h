@@ -47,7 +47,7 @@ typedef struct yard_options {
 typedef struct yard_result {
   uint32_t size;
   uint32_t attempts;
-  char kernel[48];
+  char kernel[136]; /* id of the kernel that ran last: at most 128 characters */
   int64_t select_ns, run_ns;
   uint32_t cached;
   uint32_t fallback_from; /* yard_code_t of the first failure */

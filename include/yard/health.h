@@ -8,7 +8,7 @@
 //   health.device_back({2, 0});                                         // after a reset of cuda:0
 //
 // A runtime has a circuit breaker for each kernel and kind of call. Closed: calls are admitted; `failure_threshold`
-// consecutive failures open it. Open: calls are refused until a cooldown is over, which grows with each repeat.
+// consecutive failures open it, or `failure_percent` of the calls in a window. Open: calls are refused until a cooldown is over, which grows with each repeat.
 // Half-open: one probe at a time, a few per period; `success_threshold` successes close the breaker, one failure opens
 // it again. docs/concepts/breakers.md has the whole model. CircuitBreaker is the same for any program:
 //
@@ -40,8 +40,13 @@
 namespace yard {
 
 struct BreakerSettings {
-  bool enabled = true;  // false: failures open nothing; manual opening still works
-  uint32_t failure_threshold = 5;
+  bool enabled = true;             // false: failures open nothing; manual opening still works
+  uint32_t failure_threshold = 5;  // consecutive failures
+  // Percentage of failures, among at least `failure_min_calls` calls within `failure_window`, that opens it, too; 0: none.
+  // The window begins with a failure.
+  uint32_t failure_percent = 50;
+  uint32_t failure_min_calls = 100;
+  std::chrono::nanoseconds failure_window = std::chrono::seconds(10);
   std::chrono::nanoseconds cooldown = std::chrono::seconds(30);      // of the first opening
   double cooldown_growth = 2;                                        // factor for each repeat
   std::chrono::nanoseconds cooldown_cap = std::chrono::minutes(10);  // never longer
@@ -197,10 +202,20 @@ struct OpenBreaker {
   bool manual = false;   // opened manually
 };
 
+// A call that a kernel failed on, by its sizes.
+struct FailedCall {
+  std::string call;  // a CallSpec: `rms_norm(f32[8,5120], f32[5120])@cpu`
+  uint64_t count = 0;
+  std::chrono::steady_clock::time_point last;
+};
+
 struct KernelHealth : HealthCounts {
   std::string op, kernel, backend;
   std::vector<OpenBreaker> open;
+  std::vector<FailedCall> failed_calls;  // at most kFailedCalls, the latest first
 };
+// Different calls that are listed for a kernel. Of many that fail at the same time, the first are.
+inline constexpr size_t kFailedCalls = 8;
 
 // All kernels of a backend, and what the program recorded of it.
 struct BackendHealth : HealthCounts {

@@ -40,6 +40,8 @@ struct PluginSettings {
   // Only plugins in this lock file are loaded. Empty: those in the `yard.lock` files of the searched directories, or all
   // if there is none.
   std::string lock_file;
+  // Paths of plugins that need no entry in lock files: `yard verify FILE` runs a plugin before it is locked.
+  std::vector<std::string> unlocked;
 
   // When to probe plugins in a separate process. Unset: YARD_PLUGIN_PROBE, else never; a probe takes some tens of
   // milliseconds.
@@ -130,6 +132,8 @@ struct ProbeReport {
   std::string detail;                         // "died of SIGSEGV in its query"
   PluginInfo info;                            // as from inspect()
   size_t kernels = 0, runs = 0;
+  // Kernels that were not run because their backend or a feature is not available here, and why. That is no refusal.
+  std::string unavailable;
   double seconds = 0;
   bool passed() const noexcept { return reason == PluginReason::kNone; }
 };

@@ -32,6 +32,9 @@ Status check(const char* what, nanoseconds value) {
 
 Status validate(const BreakerSettings& s) {
   YARD_RETURN_IF_ERROR(check("failure_threshold", s.failure_threshold, 1, kMostCalls));
+  YARD_RETURN_IF_ERROR(check("failure_percent", s.failure_percent, 0, 100));
+  YARD_RETURN_IF_ERROR(check("failure_min_calls", s.failure_min_calls, 1, kMostCalls));
+  YARD_RETURN_IF_ERROR(check("failure_window", s.failure_window));
   YARD_RETURN_IF_ERROR(check("cooldown", s.cooldown));
   if (!(s.cooldown_growth >= 1 && s.cooldown_growth <= 100))
     return wrong("cooldown_growth", fmt::format("{}", s.cooldown_growth), "from 1 to 100");

@@ -165,6 +165,23 @@ Status write_file(const std::string& path, std::string_view content, unsigned mo
   return cannot(path, std::strerror(error));
 }
 
+Status write_new_file(const std::string& path, std::string_view content, unsigned mode) {
+#ifdef O_TMPFILE
+  const std::string folder = directory_of(path);
+  const File file(
+      ::open(folder.empty() ? "." : folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode));
+  if (file) {
+    int error = write_content(file, content);
+    if (error == 0 && ::fsync(file.fd()) != 0) error = errno;
+    if (error != 0) return cannot(path, std::strerror(error));
+    const std::string here = fmt::format("/proc/self/fd/{}", file.fd());
+    if (::linkat(AT_FDCWD, here.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) return {};
+    if (errno == EEXIST) return cannot(path, std::strerror(EEXIST));
+  }
+#endif
+  return write_file(path, content, mode);
+}
+
 Status can_write_file(const std::string& path) {
   const Target target = resolve(path);
   if (!target.problem.empty()) return cannot(path, target.problem);

@@ -59,6 +59,10 @@ class File {
 // directory is an error.
 Status write_file(const std::string& path, std::string_view content, unsigned mode = 0644);
 
+// Writes a file that does not exist yet, in a folder that does. It has no name until it is complete, so a process that
+// ends meanwhile leaves nothing behind; on file systems that cannot do this it is write_file().
+Status write_new_file(const std::string& path, std::string_view content, unsigned mode = 0644);
+
 // Whether write_file() would work: tried with an empty temporary file. Writes nothing to a pipe or device.
 Status can_write_file(const std::string& path);
 

@@ -38,6 +38,7 @@ uint64_t next_core_id() noexcept {
 
 Core::Core(const yard_host_t* h, size_t plans_per_op, bool reads_environment)
     : services_(&g_no_services),
+      states_(registry()),
       id(next_core_id()),
       host(h),
       sites(*this),
@@ -89,9 +90,8 @@ void Core::end_states_of_removed_kernels() {
     for (const auto& i : instances.all)
       if (auto states = i.lock()) watched.push_back(std::move(states));
   }
-  const auto now = snapshot()->state;
-  states_.keep_only(*now);
-  for (const auto& states : watched) states->keep_only(*now);
+  states_.drop_removed();
+  for (const auto& states : watched) states->drop_removed();
 }
 
 void Core::restart_in_child() noexcept {

@@ -36,10 +36,10 @@ class CoreServices {
   // guard is held. May make further changes; those call it again.
   virtual void on_change() {}
 
-  // What watches the kernels of an op under a rule file; null: nothing. Called for each op while a snapshot is built,
-  // with the write lock held; must not make a change.
+  // What checks the kernels of an op under these rules; null: nothing. Called for each op while a snapshot is built, with
+  // the write lock held, and by calls that rules in rollout apply to; must not make a change.
   virtual std::shared_ptr<registry::Inspector> make_inspector(
-      const Config&, const std::shared_ptr<const registry::OpRecord>&,
+      const std::vector<CanaryRule>&, const std::shared_ptr<const registry::OpRecord>&,
       const select::ProcessState&) {
     return nullptr;
   }
@@ -66,7 +66,7 @@ class Core {
   };
   std::atomic<CoreServices*> services_;
   mutable exec::States states_;  // of plain calls
-  base::ReplacedInChild<Instances> instances_;
+  mutable base::ReplacedInChild<Instances> instances_;
 
  public:
   // `reads_environment`: see PublishedState.
@@ -95,6 +95,10 @@ class Core {
 
   // Where kernels with state keep it: in the call's instance, or in one place for all plain calls.
   exec::States* states_for(const Options* options) const;
+  // For the states of an instance.
+  exec::States::Registry registry() const {
+    return [this] { return snapshot()->state; };
+  }
   // Includes the states of an instance in end_states_of_removed_kernels(), in this process.
   void watch_states(const std::shared_ptr<exec::States>& states) const;
   // After a change; holding no lock.

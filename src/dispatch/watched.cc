@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/random.h"
 #include "dispatch/call.h"
 #include "dispatch/call_steps.h"
 #include "select/candidate_set.h"
@@ -30,6 +31,8 @@ class Probes final : public exec::AdmissionCheck {
     entered_[attempt] = breaker->probes.get();
     return true;
   }
+
+  bool is_probe(size_t attempt) const noexcept override { return entered_[attempt] != nullptr; }
 
   // Whether a probe has decided something.
   bool leave(const exec::Outcome& outcome) noexcept {
@@ -59,41 +62,56 @@ class Probes final : public exec::AdmissionCheck {
   health::ProbeSlots* entered_[exec::Plan::kMaxAttempts] = {};
 };
 
-// What one call reports to the health board. Successes go there only for suspect kinds of calls.
+// What one call reports to the health board.
+//
+// `KernelStats::suspects` keeps successes off the board, whose lock calls that succeed must not take. It is a filter of
+// 64 bits, one for each hash (kind_bit) of a kind of call: device, dtypes, sizes. The board sets a kind's bit while it
+// counts failures of the kind, and then no plan of the kernel is direct. So a success whose bit is clear has nothing to
+// report. `suspect_results` is the same for successes whose results were checked; such calls are never direct.
 class Report {
  public:
   Report(const Core& core, const Entry& entry, const exec::Request& r)
       : core_(core), entry_(entry), r_(r) {}
 
   void failed(const exec::Failure& f) {
+    health::FailedOn on;
+    on.evidence = f.wrong ? health::Evidence::kResult : health::Evidence::kCall;
+    on.text = [this] { return select::call_text(entry_.program(), r_.args); };
     const health::Key k = key(f.attempt);
-    const health::BoardUpdate update = core_.board.fault(k, f.error, f.message, now());
-    moved_ |= update.changed;
-    exec::SuspectKinds& suspects = f.attempt->stats->suspects;
-    if (update.watched) direct_changed_ |= suspects.add(kind_bit(k));
-    // The breaker has opened and counts probes only: the bit stays where another kind that fails shares it.
-    if (update.changed) direct_changed_ |= suspects.remove(kind_bit(k) & ~update.failing);
+    on.sizes = select::sizes_hash(dims_, r_.args);
+    note(core_.board.fault(k, f.error, f.message, now(), on, watched(f.attempt)));
   }
-  void succeeded(const exec::Attempt* a) {
-    exec::SuspectKinds& suspects = a->stats->suspects;
-    if (suspects.empty()) return;
+  void succeeded(const exec::Attempt* a, bool checked) {
+    const uint64_t suspects = a->stats->suspects.load();
+    const uint64_t suspect_results = checked ? a->stats->suspect_results.load() : 0;
+    if ((suspects | suspect_results) == 0) return;
     const select::CallKind& k = kind();
     const uint64_t bit = health::kind_bit(k.device, k.dtypes, k.sizes);
-    if (!suspects.has(bit)) return;
-    direct_changed_ |= suspects.succeeded(bit, [&] {
-      const health::BoardUpdate update = core_.board.success(key(a), now());
-      moved_ |= update.changed;
-      return update.failing;
-    });
+    if (((suspects | suspect_results) & bit) != 0)
+      note(core_.board.success(key(a), now(), checked, watched(a)));
+    else if (base::one_in(kReview))
+      note(core_.board.review(key(a), now(), watched(a)));
   }
   bool moved() const noexcept { return moved_; }
   // Whether plans of a kernel have become direct, or are no longer.
   bool direct_changed() const noexcept { return direct_changed_; }
 
  private:
+  // A kind that failed and is not called again must not keep the kernel's other calls from direct plans for ever.
+  static constexpr uint64_t kReview = 256;
+
+  static health::Watched watched(const exec::Attempt* a) {
+    return {&a->stats->suspects, &a->stats->suspect_results};
+  }
+  void note(const health::BoardUpdate& update) {
+    moved_ |= update.changed;
+    direct_changed_ |= update.direct_changed;
+  }
   const select::CallKind& kind() {
-    if (!kind_)
-      kind_ = select::call_kind(entry_.program(), select::health_dims(entry_.program()), r_.args);
+    if (!kind_) {
+      dims_ = select::health_dims(entry_.program());
+      kind_ = select::call_kind(entry_.program(), dims_, r_.args);
+    }
     return *kind_;
   }
   health::Key key(const exec::Attempt* a) { return select::health_key(*a->kernel, kind()); }
@@ -105,6 +123,7 @@ class Report {
   const Core& core_;
   const Entry& entry_;
   const exec::Request& r_;
+  std::vector<op::Field> dims_;  // with kind_
   std::optional<select::CallKind> kind_;
   std::optional<Clock::time_point> now_;
   bool moved_ = false, direct_changed_ = false;
@@ -135,7 +154,7 @@ void note_outcome(const Core& core, const Entry& entry, const exec::Request& req
                   const exec::Outcome& outcome) {
   Report report(core, entry, request);
   for (const exec::Failure& f : outcome.failures) report.failed(f);
-  if (outcome.served != nullptr) report.succeeded(outcome.served);
+  if (outcome.served != nullptr) report.succeeded(outcome.served, outcome.checked);
   // Memos call the kernels of direct plans, in all entries of the op.
   if (report.direct_changed()) {
     core.published.version(entry.candidates().op_record().op->index).invalidate();
@@ -178,13 +197,17 @@ Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& en
                    const exec::Plan& plan, const exec::Request& request,
                    const policy::Rollout& rollout, bool in_rollout) {
   policy::RolloutTally& tally = rollout.tally(kind_of(rollout, entry, request.args), in_rollout);
+  exec::Request asked = request;
+  asked.time_checks = true;
+  asked.inspect_always = in_rollout && tally.wants_check();
   exec::Outcome outcome;
   const auto start = std::chrono::steady_clock::now();
-  Status s = run_watched(thread, core, entry, plan, request, outcome);
+  Status s = run_watched(thread, core, entry, plan, asked, outcome);
   // A caller's mistake is not due to the rules.
-  if (s.error_class() != ErrorClass::kCaller)
-    tally.add(static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count()),
-              !outcome.failures.empty());
+  if (s.error_class() == ErrorClass::kCaller) return s;
+  const auto took = static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
+  tally.add(took - std::min(took, outcome.checking_ns), !outcome.failures.empty());
+  if (const bool wrong = outcome.found_wrong(); wrong || outcome.checked) tally.add_check(wrong);
   return s;
 }
 

@@ -233,8 +233,11 @@ class PlanRun {
         return finish(false);
       if (r_.admission != nullptr && !r_.admission->admits(at) && !must_run(at)) continue;
       if (r_.choice != nullptr) r_.choice->chosen(*a.kernel);
-      if (record_ != nullptr) note_kernel(*record_, a.kernel->id);
-      const auto inspection = inspect(*a.kernel);
+      if (record_ != nullptr) {
+        note_kernel(*record_, a.kernel->id);
+        record_->mode = plan_.modes[at];
+      }
+      const auto inspection = inspect(*a.kernel, at);
       save_inputs(a, at, inspection != nullptr);
       CallFrame frame(r_.host, r_.flags, a.kernel->d.self);
       int32_t code = timed(*a.kernel, frame);
@@ -242,12 +245,13 @@ class PlanRun {
       bool repaired = false;
       if (returned_ok && inspection != nullptr) code = inspected(*inspection, frame, repaired);
       if (code == YARD_OK) {
+        o_.checked = inspection != nullptr && inspection->judged();
         base::count(thread_, a.stats->calls.id());
         o_.served = &a;
         if (!o_.failures.empty()) log_fallback(a);
         return {};
       }
-      const ErrorClass c = add_failure(a, code, frame.error);
+      const ErrorClass c = add_failure(a, code, frame.error, returned_ok);
       if (repaired) return {};
       if (!may_try_next(a, c, returned_ok)) return finish(o_.failures.size() >= plan_.tries);
       if (saved_.held()) saved_.restore();
@@ -256,13 +260,13 @@ class PlanRun {
   }
 
   // The error text is built only if it is needed: another kernel may succeed.
-  ErrorClass add_failure(const Attempt& a, int32_t code, const char* message) {
+  ErrorClass add_failure(const Attempt& a, int32_t code, const char* message, bool wrong = false) {
     base::count(thread_, a.stats->failures.id());
     const ErrorClass c = class_of(code, *a.kernel);
     if (record_ != nullptr && record_->fallback_from == 0)
       record_->fallback_from = static_cast<uint8_t>(c);
     if (o_.failures.empty()) o_.failures.reserve(plan_.attempt_count);
-    o_.failures.push_back({&a, c, code, std::string(message_text(message))});
+    o_.failures.push_back({&a, c, code, std::string(message_text(message)), wrong});
     return c;
   }
   Status status(const Failure& f) const {
@@ -294,14 +298,29 @@ class PlanRun {
     return r_.committed || (o_.failures.empty() && at + 1 == plan_.attempt_count);
   }
 
-  std::unique_ptr<registry::Inspection> inspect(const registry::Kernel& k) const {
-    return r_.inspector != nullptr ? r_.inspector->begin(k, *r_.program, r_.args, r_.flags)
-                                   : nullptr;
+  template <class F>
+  auto check_timed(const F& f) {
+    if (!r_.time_checks) return f();
+    auto checking = base::Stopwatch::start();
+    auto to = f();
+    o_.checking_ns += static_cast<uint64_t>(checking.lap());
+    return to;
+  }
+
+  // A probe is checked always: one that is not checked tells nothing about a kernel with wrong results.
+  std::unique_ptr<registry::Inspection> inspect(const registry::Kernel& k, size_t at) {
+    if (r_.inspector == nullptr) return nullptr;
+    const bool always =
+        r_.inspect_always || (r_.admission != nullptr && r_.admission->is_probe(at));
+    return check_timed([&] {
+      return r_.inspector->begin(
+          {k, *r_.program, r_.args, r_.flags, r_.labels, r_.options, always});
+    });
   }
 
   // The code of a kernel that returned YARD_OK, from the check of its results.
-  static int32_t inspected(registry::Inspection& inspection, CallFrame& frame, bool& repaired) {
-    const Status s = inspection.judge(repaired);
+  int32_t inspected(registry::Inspection& inspection, CallFrame& frame, bool& repaired) {
+    const Status s = check_timed([&] { return inspection.judge(repaired); });
     if (s.ok()) return YARD_OK;
     const std::string_view why = s.message();
     const size_t n = std::min(why.size(), sizeof frame.error - 1);
@@ -378,6 +397,7 @@ Plan::Ptr Plan::make(uint64_t hash, std::span<const uint64_t> key,
   plan->attempt_count = static_cast<uint8_t>(std::min(attempts.size(), kMaxAttempts));
   plan->tries = plan->attempt_count;
   std::copy_n(attempts.begin(), plan->attempt_count, plan->attempts);
+  std::fill_n(plan->modes, kMaxAttempts, Mode::kDynamic);
   const registry::Kernel& first = *attempts[0].kernel;
   plan->run = first.d.run;
   plan->self = first.d.self;

@@ -7,6 +7,7 @@
 #include <yard/plugin.h>
 #include <yard/status.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -73,6 +74,8 @@ class AdmissionCheck {
   virtual ~AdmissionCheck() = default;
   // Whether an attempt may run now. Called at most once for each attempt.
   virtual bool admits(size_t attempt) = 0;
+  // Whether the attempt was admitted as a probe.
+  virtual bool is_probe(size_t /*attempt*/) const noexcept { return false; }
 };
 
 // A call without its plan.
@@ -93,6 +96,9 @@ struct Request {
   bool save = false;       // copy inputs that a kernel may overwrite before it fails
   bool committed = false;  // the plan's first kernel runs even if `admission` rejects it
   registry::Inspector* inspector = nullptr;  // checks the results of kernels
+  const op::Labels* labels = nullptr;        // of process and scope, for the inspector
+  bool inspect_always = false;               // checks the call even if it is not sampled
+  bool time_checks = false;                  // fills in Outcome::checking_ns
   KernelChoice* choice = nullptr;
   AdmissionCheck* admission = nullptr;  // rejected attempts are skipped, unless no other is left
 };
@@ -102,12 +108,18 @@ struct Failure {
   ErrorClass error;
   int32_t code;         // returned by the kernel
   std::string message;  // from the kernel; never empty
+  bool wrong = false;   // it returned YARD_OK, and its results were found wrong
 };
 
 // The result of each kernel that a call ran, for health.
 struct Outcome {
   std::vector<Failure> failures;    // in the order of the attempts
   const Attempt* served = nullptr;  // null: none
+  bool checked = false;             // the results of `served` were checked and are right
+  uint64_t checking_ns = 0;         // spent on checks of results, if the request wants to know
+  bool found_wrong() const noexcept {
+    return std::any_of(failures.begin(), failures.end(), [](const Failure& f) { return f.wrong; });
+  }
 };
 
 // Runs one kernel, with workspace and state. Exceptions become YARD_FAULT with their text; only the forced

@@ -16,43 +16,15 @@
 
 namespace yard::exec {
 
-// The kinds of calls of a kernel whose successes health must see: those with consecutive faults. Keeps the successes of
-// all others off the health board, whose lock they must not take. A filter of 64 bits, one for each hash
-// (health::kind_bit) of a kind. Invariant: while the board counts consecutive faults of a kind, its bit is set, and no
-// plan of the kernel is direct. Kinds share bits, so one may be set without need: then a success is reported in vain, and
-// the answer clears it. Any thread. Functions that return bool: whether empty() may have changed.
-class SuspectKinds {
- public:
-  bool empty() const noexcept { return bits_.load(std::memory_order_relaxed) == 0; }
-  bool has(uint64_t bit) const noexcept { return (bits_.load() & bit) != 0; }
-  bool add(uint64_t bit) noexcept { return bits_.fetch_or(bit) == 0; }
-  bool remove(uint64_t bits) noexcept {
-    const uint64_t before = bits_.fetch_and(~bits);
-    return before != 0 && (before & ~bits) == 0;
-  }
-  // A success of a kind whose bit is set. `report()` reports it to health; returns the kinds that still have faults.
-  template <class F>
-  bool succeeded(uint64_t bit, const F& report) {
-    // Cleared before health is asked: a fault that is reported meanwhile is in the answer, or sets the bit again.
-    uint64_t others = bits_.fetch_and(~bit) & ~bit;
-    bool changed = others == 0;
-    const uint64_t failing = report();
-    if ((failing & bit) != 0) changed |= add(bit);  // another kind with the same bit
-    // After a manual reset none fails. The exchange fails if a fault has set a bit since, which then stays.
-    if (failing == 0 && bits_.compare_exchange_strong(others, 0)) changed |= others != 0;
-    return changed;
-  }
-
- private:
-  std::atomic<uint64_t> bits_{0};
-};
-
 // Counts of a kernel's calls and failures; shared by all entries that list the kernel.
 struct KernelStats {
   base::Counter calls;
   base::Counter failures;
   mutable base::LogLimit failed, fell_back;  // of its log messages
-  mutable SuspectKinds suspects;
+  // Kinds of calls with recent failures, one bit each (health::Watched): successes of these kinds are reported to health,
+  // all of them, or those whose results were checked. Of other kinds they are kept off the health board, whose lock they
+  // must not take. While `suspects` is not zero, no plan of the kernel is direct.
+  mutable std::atomic<uint64_t> suspects{0}, suspect_results{0};
 };
 
 // One kernel of a plan. Borrowed: the entry that the plan belongs to owns both.
@@ -73,13 +45,25 @@ struct Plan {
   uint8_t attempt_count = 0;
   uint8_t tries = 0;    // the limit of attempts that one call may run
   bool simple = false;  // the first kernel can be called without workspace, state or observers
+  // Which calls have used it. Eviction spares plans that were used again since it last looked; a change plans those
+  // classes again at once that were used at all.
+  enum Use : uint8_t { kNotUsed, kUsed, kUsedAgain };
+  mutable std::atomic<Use> use{kNotUsed};
   // The number of handles that use it; a pinned plan is not evicted. Changed under the plan lock.
   mutable std::atomic<uint32_t> pins{0};
-  Mode mode = Mode::kDynamic;  // of the selection
+  Mode modes[kMaxAttempts] = {};  // what decided the place of each attempt
   Attempt attempts[kMaxAttempts] = {};
 
+  // Writes at most once between two evictions: calls of other threads read the line.
+  void note_use() const noexcept {
+    if (use.load(std::memory_order_relaxed) != kUsedAgain) [[unlikely]]
+      use.store(kUsedAgain, std::memory_order_relaxed);
+  }
+
   // Whether the first kernel can be called with nothing before and after it.
-  bool is_direct() const noexcept { return simple && attempts[0].stats->suspects.empty(); }
+  bool is_direct() const noexcept {
+    return simple && attempts[0].stats->suspects.load(std::memory_order_relaxed) == 0;
+  }
 
   // The key follows the plan in memory.
   const uint64_t* key() const noexcept { return reinterpret_cast<const uint64_t*>(this + 1); }

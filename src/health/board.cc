@@ -48,52 +48,82 @@ void count(HealthCounts& to, ErrorClass c, std::string_view text, Time now) {
   to.last_error_at = now;
 }
 
-BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view text, Time now) {
-  if (c == ErrorClass::kOk) return success(key, now);
+BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view text, Time now,
+                              const FailedOn& on, Watched watched) {
+  if (c == ErrorClass::kOk) return success(key, now, false, watched);
   Record* r = find_or_make(key);
   if (r == nullptr) {
     ++totals_.untracked;
     return {};
   }
   count(r->counts, c, text, now);
-  if (c == ErrorClass::kDeviceLost) return {device_lost(key.device, text, now), false};
+  if (c != ErrorClass::kCaller && c != ErrorClass::kDeclined) r->add_failed(key, on, now);
+  if (c == ErrorClass::kDeviceLost) return {device_lost(key.device, text, now)};
   const SmallKey k = small(r, key);
-  if (c != ErrorClass::kFault) {
-    const auto at = entries_.find(k);
-    return {false, at != entries_.end() && at->second.machine.faults > 0};
-  }
-  if (!r->slot.closed()) return {apply_probes(*r, nullptr, r->slot, text, now), false};
-  if (const auto at = entries_.find(k); at != entries_.end() && !at->second.closed())
-    return {apply_probes(*r, &k, at->second, text, now), false};
+  const auto at = entries_.find(k);
+  if (c != ErrorClass::kFault)
+    return {false,
+            at != entries_.end() && at->second.machine.watching(settings(), now, Evidence::kCall)};
+  if (!r->slot.closed()) return {apply_probes(*r, nullptr, r->slot, text, now)};
+  if (at != entries_.end() && !at->second.closed())
+    return {apply_probes(*r, &k, at->second, text, now)};
   if (!settings().enabled) return {};
   Slot* slot = find_or_make(k, now);
   if (slot == nullptr) {
     ++totals_.untracked;
     return {};
   }
-  if (!slot->machine.fault(settings(), now)) return {false, true};
-  if (!try_open(*r, &k, *slot, after_failures(slot->machine.faults, text), now)) return {};
-  open_kernel_if_due(*r, now);
-  return {true, false, failing(*r)};
+  bool opened = false;
+  if (slot->machine.fault(settings(), now, on.evidence)) {
+    std::string why = after_failures(settings(), slot->machine, on.evidence, text);
+    if (const std::string calls = r->failed_text(kind_hash(k.device, k.dtypes, k.sizes));
+        !calls.empty())
+      why += "; failed calls: " + calls;
+    opened = try_open(*r, &k, *slot, std::move(why), now);
+    if (opened) open_kernel_if_due(*r, now);
+  }
+  if (opened) return update(r, now, watched, true);
+  // The bits of other kinds stay as they are.
+  BoardUpdate to;
+  to.watched = slot->machine.watching(settings(), now, Evidence::kCall);
+  const uint64_t bit = kind_bit(key);
+  if (watched.calls != nullptr && to.watched) to.direct_changed = watched.calls->fetch_or(bit) == 0;
+  if (watched.results != nullptr && slot->machine.watching(settings(), now, Evidence::kResult))
+    watched.results->fetch_or(bit);
+  return to;
 }
 
-BoardUpdate BoardState::success(const Key& key, Time now) {
+BoardUpdate BoardState::review(const Key& key, Time now, Watched watched) {
+  return update(find(key), now, watched, false);
+}
+
+BoardUpdate BoardState::success(const Key& key, Time now, bool checked, Watched watched) {
   Record* r = find(key);
-  if (r == nullptr) return {};
   const auto at = entries_.find(small(r, key));
   // Late successes do not close a breaker; those of probes are counted by its ProbeSlots.
   if (at != entries_.end() && at->second.closed()) {
-    at->second.machine.faults = 0;
-    if (at->second.machine.is_default(settings(), now) && !at->second.busy()) entries_.erase(at);
+    Machine& m = at->second.machine;
+    m.success(settings(), now, checked);
+    // Nothing else has changed since the bits were computed, or is repaired by a later report.
+    const bool both = checked && m.watching(settings(), now, Evidence::kResult);
+    if (m.watching(settings(), now, Evidence::kCall) && (!checked || both)) return {false, true};
+    if (m.is_default(settings(), now) && !at->second.busy()) entries_.erase(at);
   }
-  return {false, false, failing(*r)};
+  return update(r, now, watched, false);
 }
 
-uint64_t BoardState::failing(const Record& r) const {
-  uint64_t to = 0;
-  for (const auto& [key, slot] : entries_)
-    if (key.record == &r && slot.closed() && slot.machine.faults > 0)
-      to |= kind_bit(key.device, key.dtypes, key.sizes);
+BoardUpdate BoardState::update(const Record* r, Time now, Watched watched, bool changed) const {
+  BoardUpdate to{changed};
+  if (watched.calls == nullptr) return to;
+  uint64_t calls = 0, results = 0;
+  for (const auto& [key, slot] : entries_) {
+    if (key.record != r) continue;
+    const uint64_t bit = kind_bit(key.device, key.dtypes, key.sizes);
+    if (slot.machine.watching(settings(), now, Evidence::kCall)) calls |= bit;
+    if (slot.machine.watching(settings(), now, Evidence::kResult)) results |= bit;
+  }
+  to.direct_changed = (watched.calls->exchange(calls) == 0) != (calls == 0);
+  watched.results->store(results);
   return to;
 }
 
@@ -101,7 +131,7 @@ uint64_t BoardState::failing(const Record& r) const {
 bool BoardState::try_open(const Record& r, const SmallKey* key, Slot& slot, std::string text,
                           Time now) {
   if (dry_run_.only_report(settings().dry_run)) {
-    slot.machine.faults = 0;
+    slot.machine.forget_failures();
     ++totals_.would_open;
     emit(Kind::kWouldOpen, r, key, slot, std::move(text), now);
     return false;
@@ -200,16 +230,20 @@ std::optional<Time> BoardState::next_change() const {
 const std::shared_ptr<const HealthSnapshot>& BoardState::snapshot() {
   if (snapshot_ != nullptr) return snapshot_;
   auto made = std::make_shared<HealthSnapshot>();
-  const auto status = [](const Slot& slot, Key key) {
+  const auto status = [](const Slot& slot, Key key, std::string failed_calls) {
     const bool open = slot.machine.state == BreakerState::kOpen;
     return BreakerStatus{std::move(key), slot.machine.state, open ? slot.machine.until : Time{},
-                         open ? nullptr : slot.probes};
+                         open ? nullptr : slot.probes, std::move(failed_calls)};
   };
   for (const auto& [op, records] : records_)
     for (const auto& r : records)
-      if (!r->slot.closed()) made->ops_[op].kernels.push_back(status(r->slot, kernel_key(*r)));
+      if (!r->slot.closed())
+        made->ops_[op].kernels.push_back(status(r->slot, kernel_key(*r), r->failed_text({})));
   for (const auto& [key, slot] : entries_)
-    if (!slot.closed()) made->ops_[key.record->op].keys.push_back(status(slot, full_key(key)));
+    if (!slot.closed())
+      made->ops_[key.record->op].keys.push_back(
+          status(slot, full_key(key),
+                 key.record->failed_text(kind_hash(key.device, key.dtypes, key.sizes))));
   made->lost_ = lost_;
   return snapshot_ = std::move(made);
 }
@@ -314,7 +348,7 @@ bool BoardState::close(const Key& key, Extent extent, Time now) {
   const SmallKey k = small(r, key);
   bool changed = false;
   const auto close_one = [&](const SmallKey* of, Slot& slot) {
-    slot.machine.faults = 0;
+    slot.machine.forget_failures();
     if (slot.closed()) return;
     close(*r, of, slot, "manually", now);
     changed = true;
@@ -329,7 +363,7 @@ bool BoardState::reset(const Key& key, Extent extent, Time now) {
   const bool changed = close(key, extent, now);
   Record* r = find(key);
   if (r == nullptr) return changed;
-  if (extent == Extent::kKernel) r->slot.machine.repeats = 0;
+  if (extent == Extent::kKernel) r->slot.machine.repeats = 0, r->failed.clear();
   const SmallKey k = small(r, key);
   for (auto& [at, slot] : entries_)
     if (extent == Extent::kKernel ? at.record == r : at == k) slot.machine.repeats = 0;
@@ -346,7 +380,7 @@ bool BoardState::set_settings(const BreakerSettings& settings, Time now) {
 bool BoardState::close_automatic(Time now) {
   bool changed = false;
   const auto close_one = [&](const Record& r, const SmallKey* key, Slot& slot) {
-    slot.machine.faults = 0;
+    slot.machine.forget_failures();
     if (slot.closed() || slot.machine.manual) return;
     close(r, key, slot, "breakers were disabled", now);
     changed = true;
@@ -394,11 +428,18 @@ void Board::abandon() noexcept {
   state_.store(fresh, std::memory_order_release);
 }
 
-BoardUpdate Board::fault(const Key& key, ErrorClass error_class, std::string_view text, Time now) {
-  return Locked(state_)->fault(key, error_class, text, now);
+BoardUpdate Board::fault(const Key& key, ErrorClass error_class, std::string_view text, Time now,
+                         const FailedOn& on, Watched watched) {
+  return Locked(state_)->fault(key, error_class, text, now, on, watched);
 }
 
-BoardUpdate Board::success(const Key& key, Time now) { return Locked(state_)->success(key, now); }
+BoardUpdate Board::success(const Key& key, Time now, bool checked, Watched watched) {
+  return Locked(state_)->success(key, now, checked, watched);
+}
+
+BoardUpdate Board::review(const Key& key, Time now, Watched watched) {
+  return Locked(state_)->review(key, now, watched);
+}
 
 std::shared_ptr<const HealthSnapshot> Board::snapshot() const { return Locked(state_)->snapshot(); }
 

@@ -8,7 +8,7 @@
 //     if (board.advance(now)) publish(board.snapshot());
 //   }
 //
-// Not on the path of a call that succeeds, except for kernels that are half-open and for watched keys (BoardUpdate).
+// Not on the path of a call that succeeds, except for kernels that are half-open and for watched keys (Watched).
 // Time is passed in. All functions may be called from any thread; one lock, held briefly, and no callbacks under it.
 // Memory is bounded by BreakerSettings::max_entries.
 //
@@ -19,6 +19,7 @@
 #include <yard/status.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,13 +31,27 @@
 
 namespace yard::health {
 
+// Which successes of a kernel must be reported: one bit for each kind of call (kind_bit) whose failures are being
+// counted. Kinds share bits, so some are reported in vain. The board writes them under its lock; calls read them.
+struct Watched {
+  std::atomic<uint64_t>* calls = nullptr;    // any success
+  std::atomic<uint64_t>* results = nullptr;  // successes whose results were checked
+};
+
+// What is known of a failed call beyond its key.
+struct FailedOn {
+  Evidence evidence = Evidence::kCall;
+  uint64_t sizes = 0;  // a hash of its sizes
+  // The call as a CallSpec; null: unknown. Called under the lock, only for sizes that have not failed before.
+  std::function<std::string()> text;
+};
+
 // The effect of a reported outcome.
 struct BoardUpdate {
   bool changed = false;  // the snapshot has changed
-  // The key has consecutive faults: report its next success by success(). Other successes need no report.
-  bool watched = false;
-  // After an opening or a success: the kinds of calls of that kernel, as kind_bit(), that have consecutive faults.
-  uint64_t failing = 0;
+  bool watched =
+      false;  // failures of the key are being counted: report its next success by success()
+  bool direct_changed = false;  // `Watched::calls` has become zero, or is no longer
   operator bool() const noexcept { return changed; }  // NOLINT: implicit on purpose
 };
 
@@ -62,9 +77,12 @@ class Board {
   // A call that did not succeed. All classes are counted; kFault may open a breaker; kDeviceLost excludes the key's
   // device. A probe must have left its slot before. While the breaker is not closed, results of calls that are no probe
   // change nothing, since they began before.
-  BoardUpdate fault(const Key& key, ErrorClass error_class, std::string_view text, Time now);
-  // Ends consecutive faults. Not counted in reports.
-  BoardUpdate success(const Key& key, Time now);
+  BoardUpdate fault(const Key& key, ErrorClass error_class, std::string_view text, Time now,
+                    const FailedOn& on = {}, Watched watched = {});
+  // Ends consecutive faults: those of calls, and those of results if they were checked. Not counted in reports.
+  BoardUpdate success(const Key& key, Time now, bool checked = false, Watched watched = {});
+  // Clears bits of the key's kernel that no longer need to be set: time has passed, or failures were forgotten.
+  BoardUpdate review(const Key& key, Time now, Watched watched);
 
   std::shared_ptr<const HealthSnapshot> snapshot() const;
   // When advance() has something to do; in the past: now. Empty: not before another report.

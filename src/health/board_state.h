@@ -32,9 +32,18 @@ struct Slot {
 
 // A kernel.
 struct Record {
+  struct Failed {
+    uint64_t kind, sizes;  // hashes
+    FailedCall call;
+  };
   std::string op, kernel, backend;
   Slot slot;  // of the kernel as a whole
   HealthCounts counts;
+  std::vector<Failed> failed;  // at most kFailedCalls
+
+  void add_failed(const Key& key, const FailedOn& on, Time now);
+  // The texts of calls of a kind, or of all kinds, separated by commas.
+  std::string failed_text(std::optional<uint64_t> kind) const;
 };
 
 // A Key with a record instead of names.
@@ -53,7 +62,7 @@ struct SmallKeyHash {
   }
 };
 using Entries = std::unordered_map<SmallKey, Slot, SmallKeyHash>;
-static_assert(sizeof(Entries::value_type) <= 80, "a breaker entry stays within 80 bytes");
+static_assert(sizeof(Entries::value_type) <= 112, "a breaker entry stays within 112 bytes");
 
 class BoardState {
  public:
@@ -69,9 +78,10 @@ class BoardState {
   }
   bool set_settings(const BreakerSettings& settings, Time now);
 
-  BoardUpdate fault(const Key& key, ErrorClass c, std::string_view text, Time now);
-  BoardUpdate success(const Key& key, Time now);
-  uint64_t failing(const Record& r) const;
+  BoardUpdate fault(const Key& key, ErrorClass c, std::string_view text, Time now,
+                    const FailedOn& on, Watched watched);
+  BoardUpdate success(const Key& key, Time now, bool checked, Watched watched);
+  BoardUpdate review(const Key& key, Time now, Watched watched);
 
   const std::shared_ptr<const HealthSnapshot>& snapshot();
   std::optional<Time> next_change() const;
@@ -97,6 +107,10 @@ class BoardState {
   bool evict_record();
   Slot* find_or_make(const SmallKey& key, Time now);
   bool evict_entry(Time now);
+
+  // Makes the bits of a kernel those of the keys whose failures are counted: none without a record, as in a forked child.
+  // Returns what fault() and success() do.
+  BoardUpdate update(const Record* r, Time now, Watched watched, bool changed) const;
 
   // Here and below a null `key` means the kernel as a whole.
   bool try_open(const Record& r, const SmallKey* key, Slot& slot, std::string text, Time now);

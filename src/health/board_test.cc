@@ -39,7 +39,9 @@ TEST(Board, ConsecutiveFaultsOpenUntilTheCooldownIsOver) {
 }
 
 TEST(Board, ASuccessEndsConsecutiveFaults) {
-  Board board;
+  BreakerSettings s;
+  s.failure_percent = 0;
+  Board board(s);
   const Key key = key_of();
   for (int i = 0; i < 100; ++i) {
     fail_times(board, key, 4, t0);
@@ -48,19 +50,156 @@ TEST(Board, ASuccessEndsConsecutiveFaults) {
   EXPECT_TRUE(board.snapshot()->empty());
 }
 
-TEST(Board, ASuccessReturnsTheKindsThatStillFail) {
-  Board board;
+TEST(Board, BitsAreSetForTheKindsThatFail) {
+  BreakerSettings s;
+  s.failure_percent = 0;
+  Board board(s);
+  std::atomic<uint64_t> calls{0}, results{0};
+  const Watched watched{&calls, &results};
   const Key key = key_of(), large = key_of("default.simd", 1000), other = key_of("reference.cpp");
-  fail_times(board, key, 2, t0);
-  fail_times(board, large, 2, t0);
-  fail_times(board, other, 1, t0);
-  EXPECT_EQ(board.success(key, t0).failing, kind_bit(large));
-  fail_times(board, key, 4, t0);
-  const BoardUpdate opened = board.fault(key, ErrorClass::kFault, "it broke", t0);
-  EXPECT_TRUE(opened.changed);
-  EXPECT_EQ(opened.failing, kind_bit(large));
-  EXPECT_EQ(board.success(large, t0).failing, 0u);
+  const auto fault = [&](const Key& k) {
+    return board.fault(k, ErrorClass::kFault, "it broke", t0, {}, watched);
+  };
+  EXPECT_TRUE(fault(key).direct_changed);
+  EXPECT_FALSE(fault(key).direct_changed);
+  fault(large), fault(large);
+  fail_times(board, other, 1, t0);  // of another kernel, with bits of its own
+  EXPECT_EQ(calls, kind_bit(key) | kind_bit(large));
+  EXPECT_FALSE(board.success(key, t0, false, watched).direct_changed);
+  EXPECT_EQ(calls, kind_bit(large));
+  for (int i = 0; i < 4; ++i) fault(key);
+  EXPECT_TRUE(fault(key).changed);
+  EXPECT_EQ(calls, kind_bit(large));
+  EXPECT_TRUE(board.success(large, t0, false, watched).direct_changed);
+  EXPECT_EQ(calls, 0u);
+  EXPECT_EQ(results, 0u);
   EXPECT_EQ(state_of(board, key), kOpen);
+}
+
+// 50 % of the calls of a key fail, never two in a row.
+TEST(Board, APercentageOfFailuresOpensToo) {
+  Board board;
+  const Key key = key_of();
+  int calls = 0;
+  for (; calls < 1000 && state_of(board, key) == kClosed; ++calls)
+    if (calls % 2 == 0)
+      fail(board, key, t0 + calls * 1ms);
+    else
+      EXPECT_TRUE(board.success(key, t0 + calls * 1ms).watched);
+  EXPECT_EQ(calls, 101) << "100 calls are the least";
+  const auto events = board.take_events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].text, "51 of 101 calls failed, the last: it broke");
+}
+
+TEST(Board, FewerFailuresThanThePercentageEndTheCount) {
+  Board board;
+  const Key key = key_of();
+  for (int round = 0; round < 20; ++round) {
+    fail(board, key, t0);
+    for (int i = 0; i < 98; ++i) ASSERT_TRUE(board.success(key, t0).watched) << i;
+    ASSERT_FALSE(board.success(key, t0).watched) << "successes are not counted for ever";
+  }
+  // Slowly: no window has enough calls.
+  for (int i = 0; i < 500; ++i) {
+    const Time now = t0 + i * 200ms;
+    if (i % 2 == 0)
+      fail(board, key, now);
+    else
+      board.success(key, now);
+  }
+  EXPECT_EQ(state_of(board, key), kClosed);
+}
+
+TEST(Board, ReviewClearsBitsOfKindsThatAreNoLongerCalled) {
+  Board board;
+  std::atomic<uint64_t> calls{0}, results{0};
+  const Watched watched{&calls, &results};
+  const Key key = key_of();
+  board.fault(key, ErrorClass::kFault, "it broke", t0, {}, watched);
+  board.success(key, t0, false, watched);
+  EXPECT_EQ(calls, kind_bit(key)) << "a window is counted";
+  EXPECT_FALSE(board.review(key, t0 + 1s, watched).direct_changed);
+  EXPECT_TRUE(board.review(key, t0 + 11s, watched).direct_changed);
+  EXPECT_EQ(calls, 0u);
+}
+
+TEST(Board, OnlyCheckedResultsTellOfResults) {
+  Board board;
+  std::atomic<uint64_t> calls{0}, results{0};
+  const Watched watched{&calls, &results};
+  const Key key = key_of();
+  const auto wrong = [&](Time now) {
+    return board.fault(key, ErrorClass::kFault, "wrong", now, {Evidence::kResult, 0, {}}, watched);
+  };
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_FALSE(wrong(t0).direct_changed) << "calls that are not checked need no report";
+    EXPECT_EQ(calls, 0u);
+    EXPECT_EQ(results, kind_bit(key));
+    for (int k = 0; k < 1000; ++k) board.success(key, t0, false, watched);
+  }
+  EXPECT_EQ(state_of(board, key), kClosed);
+  EXPECT_TRUE(wrong(t0).changed);
+  EXPECT_EQ(state_of(board, key), kOpen);
+  board.reset(key, Extent::kKernel, t0);
+  // A checked result that is right ends the row.
+  for (int i = 0; i < 40; ++i) {
+    EXPECT_FALSE(wrong(t0).changed);
+    for (int k = 0; k < 3; ++k) board.success(key, t0, true, watched);
+  }
+  EXPECT_EQ(state_of(board, key), kClosed);
+}
+
+// Results that were not checked do not dilute the percentage either.
+TEST(Board, ThePercentageOfWrongResultsIsThatOfCheckedOnes) {
+  Board board;
+  const Key key = key_of();
+  for (int i = 0; i < 1000 && state_of(board, key) == kClosed; ++i) {
+    if (i % 2 == 0)
+      board.fault(key, ErrorClass::kFault, "wrong", t0, {Evidence::kResult, 0, {}});
+    else
+      board.success(key, t0, true);
+    for (int k = 0; k < 9; ++k) board.success(key, t0);
+  }
+  EXPECT_EQ(state_of(board, key), kOpen);
+  EXPECT_EQ(board.take_events().at(0).text,
+            "51 of 101 checked results were wrong, the last: wrong");
+}
+
+TEST(Board, ReportsNameTheCallsThatFailed) {
+  Board board;
+  const Key key = key_of();
+  int texts = 0;
+  const auto failed = [&](uint64_t sizes, Time now) {
+    board.fault(key, ErrorClass::kFault, "it broke", now,
+                {Evidence::kCall, sizes, [&, sizes] {
+                   ++texts;
+                   return "rms_norm(f32[8," + std::to_string(sizes) + "])@cpu";
+                 }});
+  };
+  failed(5120, t0), failed(5120, t0), failed(6144, t0), failed(5120, t0 + 1s);
+  EXPECT_EQ(texts, 2) << "made once for each";
+  auto kernel = board.report({}, t0 + 2s).kernels.at(0);
+  ASSERT_EQ(kernel.failed_calls.size(), 2u);
+  EXPECT_EQ(kernel.failed_calls[0].call, "rms_norm(f32[8,5120])@cpu");
+  EXPECT_EQ(kernel.failed_calls[0].count, 3u);
+  EXPECT_NE(to_string(board.report({}, t0 + 2s), t0 + 2s)
+                .find("  failed: rms_norm(f32[8,5120])@cpu, 3 times, last 1.0s ago\n"),
+            std::string::npos);
+  failed(5120, t0 + 1s);
+  EXPECT_EQ(breaker_of(*board.snapshot(), key)->failed_calls,
+            "rms_norm(f32[8,5120])@cpu, rms_norm(f32[8,6144])@cpu");
+  EXPECT_NE(board.take_events().at(0).text.find("; failed calls: rms_norm(f32[8,5120])@cpu"),
+            std::string::npos);
+  // The list is bounded; an entry is replaced only when it is old.
+  for (uint64_t n = 1; n <= 100; ++n) failed(n, t0 + 2s);
+  EXPECT_EQ(texts, static_cast<int>(kFailedCalls));
+  failed(7, t0 + 1h);
+  kernel = board.report({}, t0 + 1h).kernels.at(0);
+  EXPECT_EQ(kernel.failed_calls.size(), kFailedCalls);
+  EXPECT_EQ(kernel.failed_calls[0].call, "rms_norm(f32[8,7])@cpu");
+  board.reset(key, Extent::kKernel, t0 + 1h);
+  EXPECT_TRUE(board.report({}, t0 + 1h).kernels.at(0).failed_calls.empty());
 }
 
 TEST(Board, OnlyFaultsCount) {

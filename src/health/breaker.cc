@@ -97,9 +97,17 @@ bool ProbeSlots::would_admit() const noexcept {
   return admits(word_.load(std::memory_order_acquire));
 }
 
-std::string after_failures(uint32_t in_a_row, std::string_view last) {
-  return fmt::format("{} failure{} in a row{}{}", in_a_row, in_a_row == 1 ? "" : "s",
-                     last.empty() ? "" : ", the last: ", cut(last));
+std::string after_failures(const BreakerSettings& settings, const Machine& machine, Evidence e,
+                           std::string_view last) {
+  const uint32_t in_a_row = machine.in_a_row();
+  const FailureCount& window = machine.count(e);
+  std::string text =
+      in_a_row >= settings.failure_threshold
+          ? fmt::format("{} failure{} in a row", in_a_row, in_a_row == 1 ? "" : "s")
+      : e == Evidence::kCall
+          ? fmt::format("{} of {} calls failed", window.failed, window.calls)
+          : fmt::format("{} of {} checked results were wrong", window.failed, window.calls);
+  return last.empty() ? text : text + ", the last: " + cut(last);
 }
 
 std::string after_probe(std::string_view why) {
@@ -196,9 +204,9 @@ struct CircuitBreaker::Impl {
 
   void fault(State& s, std::string_view why, Time now) {
     if (!settings.enabled || !s.machine.fault(settings, now)) return;
-    std::string text = health::after_failures(s.machine.faults, why);
+    std::string text = health::after_failures(settings, s.machine, health::Evidence::kCall, why);
     if (!s.dry_run.only_report(settings.dry_run)) return open(s, std::move(text), now);
-    s.machine.faults = 0;
+    s.machine.forget_failures();
     ++s.counters.would_open;
     s.emit(name, Kind::kWouldOpen, std::move(text), now);
   }
@@ -243,7 +251,7 @@ void CircuitBreaker::finish(const BreakerPermit& permit, ErrorClass result, std:
     return;
   }
   if (!permit.probe_) {
-    if (result == ErrorClass::kOk) s.machine.faults = 0;
+    if (result == ErrorClass::kOk) s.machine.success(impl_->settings, now);
     if (result == ErrorClass::kFault) impl_->fault(s, why, now);
     return;
   }
@@ -270,14 +278,15 @@ void CircuitBreaker::close(Time now) {
   State& s = impl_->state.get();
   const std::lock_guard lock(s.lock);
   if (s.machine.state != BreakerState::kClosed) return impl_->close(s, now);
-  s.machine.faults = 0;
+  s.machine.forget_failures();
 }
 
 void CircuitBreaker::reset(Time now) {
   State& s = impl_->state.get();
   const std::lock_guard lock(s.lock);
   if (s.machine.state != BreakerState::kClosed) impl_->close(s, now);
-  s.machine.faults = s.machine.repeats = 0;
+  s.machine.forget_failures();
+  s.machine.repeats = 0;
 }
 
 BreakerState CircuitBreaker::state(Time now) const {

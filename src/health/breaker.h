@@ -19,13 +19,60 @@
 
 namespace yard::health {
 
+// What an outcome is about. A call that returns tells nothing about its results unless they are checked.
+enum class Evidence : uint8_t {
+  kCall,    // whether the call failed
+  kResult,  // whether its results, which were checked, are right
+};
+
+// Failures of one kind of evidence while a breaker is closed: how many in a row, and their share in a window that begins
+// with a failure. The window ends when it has `failure_min_calls` calls and fewer failures than `failure_percent`, or
+// after `failure_window`. So successes need counting only for a while after a failure.
+struct FailureCount {
+  using Time = std::chrono::steady_clock::time_point;
+
+  Time begin{};                    // of the window
+  uint16_t in_a_row = 0;           // consecutive failures
+  uint16_t calls = 0, failed = 0;  // in the window; 0: there is none
+
+  void failure(const BreakerSettings& s, Time now) {
+    if (in_a_row < kMost) ++in_a_row;
+    if (s.failure_percent == 0) return;
+    if (!is_open(s, now) || is_harmless(s)) begin = now, calls = failed = 0;
+    if (calls < kMost) ++calls, ++failed;
+  }
+  void success(const BreakerSettings& s, Time now) {
+    in_a_row = 0;
+    if (calls == 0) return;
+    if (calls < kMost) ++calls;
+    if (!is_open(s, now) || is_harmless(s)) calls = failed = 0;
+  }
+  // Whether the share of failures is too large.
+  bool reached(const BreakerSettings& s) const {
+    return s.failure_percent != 0 && calls >= s.failure_min_calls && !is_harmless(s);
+  }
+  // Whether successes count.
+  bool watching(const BreakerSettings& s, Time now) const {
+    return in_a_row > 0 || is_open(s, now);
+  }
+
+ private:
+  static constexpr uint16_t kMost = 60'000;
+  bool is_open(const BreakerSettings& s, Time now) const {
+    return calls > 0 && s.failure_percent != 0 && now - begin <= s.failure_window;
+  }
+  bool is_harmless(const BreakerSettings& s) const {
+    return calls >= s.failure_min_calls && failed * 100u < calls * s.failure_percent;
+  }
+};
+
 struct Machine {
   using Time = std::chrono::steady_clock::time_point;
 
-  Time until{};          // open: when it becomes half-open; half-open: when the next period begins
-  Time since{};          // closed: when the time without faults began
-  uint16_t faults = 0;   // closed: consecutive
-  uint16_t repeats = 0;  // openings, less those that have decayed; use repeats_at()
+  Time until{};  // open: when it becomes half-open; half-open: when the next period begins
+  Time since{};  // closed: when the time without faults began
+  FailureCount calls, results;  // closed; by Evidence
+  uint16_t repeats = 0;         // openings, less those that have decayed; use repeats_at()
   BreakerState state = BreakerState::kClosed;
   bool manual = false;  // opened manually
 
@@ -36,13 +83,27 @@ struct Machine {
     return decayed >= repeats ? 0 : repeats - static_cast<uint32_t>(decayed);
   }
 
-  // Only when closed. Whether the threshold of consecutive faults is reached.
-  bool fault(const BreakerSettings& s, Time now) {
+  FailureCount& count(Evidence e) { return e == Evidence::kCall ? calls : results; }
+  const FailureCount& count(Evidence e) const { return e == Evidence::kCall ? calls : results; }
+  uint32_t in_a_row() const { return uint32_t{calls.in_a_row} + results.in_a_row; }
+
+  // Only when closed. Whether a threshold is reached.
+  bool fault(const BreakerSettings& s, Time now, Evidence e = Evidence::kCall) {
     repeats = static_cast<uint16_t>(repeats_at(s, now));
     since = std::max(since, now);
-    if (faults < kMost) ++faults;
-    return faults >= s.failure_threshold;
+    count(e).failure(s, now);
+    return in_a_row() >= s.failure_threshold || count(e).reached(s);
   }
+  // Only when closed. `checked`: its results were checked and are right.
+  void success(const BreakerSettings& s, Time now, bool checked = false) {
+    calls.success(s, now);
+    if (checked) results.success(s, now);
+  }
+  // Whether successes that are evidence of this kind count.
+  bool watching(const BreakerSettings& s, Time now, Evidence e) const {
+    return state == BreakerState::kClosed && count(e).watching(s, now);
+  }
+  void forget_failures() { calls = results = {}; }
 
   void open(const BreakerSettings& s, Time now) {
     const uint32_t before = repeats_at(s, now);
@@ -67,7 +128,7 @@ struct Machine {
   }
 
   void close(Time now) {
-    faults = 0;
+    forget_failures();
     if (state == BreakerState::kClosed) return;  // `since` stays
     state = BreakerState::kClosed;
     manual = false;
@@ -77,7 +138,8 @@ struct Machine {
 
   // Whether it is as good as a new one.
   bool is_default(const BreakerSettings& s, Time now) const {
-    return state == BreakerState::kClosed && faults == 0 && repeats_at(s, now) == 0;
+    return state == BreakerState::kClosed && !calls.watching(s, now) && !results.watching(s, now) &&
+           repeats_at(s, now) == 0;
   }
 
   static std::chrono::nanoseconds cooldown_after(const BreakerSettings& s, uint32_t repeats) {
@@ -169,8 +231,10 @@ inline std::string cut(std::string_view text) {
                                        : std::string(text.substr(0, kMostErrorText)) + "...";
 }
 
-// `5 failures in a row, the last: no answer`.
-std::string after_failures(uint32_t in_a_row, std::string_view last);
+// `5 failures in a row, the last: no answer`, or `51 of 101 calls failed, the last: no answer`: which threshold was
+// reached by a failure of that kind.
+std::string after_failures(const BreakerSettings& settings, const Machine& machine, Evidence e,
+                           std::string_view last);
 // `a probe failed: no answer`.
 std::string after_probe(std::string_view why);
 

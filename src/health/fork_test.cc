@@ -45,6 +45,19 @@ TEST(HealthFork, AForkedChildRestartsWithTheSameSettings) {
   EXPECT_EQ(state_of(board, key_of()), BreakerState::kOpen) << "the parent is undisturbed";
 }
 
+// No failures are counted there, so no success needs to be reported.
+TEST(HealthFork, BitsOfTheParentAreClearedByTheFirstSuccess) {
+  Board board;
+  std::atomic<uint64_t> calls{0}, results{0};
+  const Watched watched{&calls, &results};
+  board.fault(key_of(), ErrorClass::kFault, "it broke", t0, {}, watched);
+  EXPECT_TRUE(true_in_child([&] {
+    board.abandon();
+    return board.success(key_of(), t0, false, watched).direct_changed && calls == 0;
+  }));
+  EXPECT_NE(calls, 0u);
+}
+
 TEST(HealthFork, ALockHeldAtForkDoesNotDeadlock) {
   BreakerSettings s;
   s.max_entries = 2000;

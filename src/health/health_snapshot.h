@@ -86,6 +86,7 @@ struct BreakerStatus {
   BreakerState state;  // kOpen or kHalfOpen
   Time until;          // open: when it becomes half-open, or kManual; half-open: time_point{}
   std::shared_ptr<ProbeSlots> probes;  // half-open: enter before the kernel runs
+  std::string failed_calls;            // CallSpecs, separated by commas; empty: unknown
 };
 
 class HealthSnapshot {

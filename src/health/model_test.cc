@@ -21,6 +21,7 @@ namespace {
 struct ModelSettings {
   int threshold = 5, cooldown = 30, growth = 2, cap = 600, decay = 600;
   int successes = 2, calls = 3, dry_percent = 0, keys_to_kernel = 4;
+  int percent = 50, min_calls = 100, window = 10;
 };
 
 // One breaker.
@@ -28,13 +29,16 @@ struct ModelBreaker {
   enum { closed, open, half_open } state = closed;
   bool manual = false;  // opened manually
   int left = 0;  // seconds until the state, or the period, ends; 0 while open: closed only manually
-  int in_a_row = 0;        // consecutive faults
+  int in_a_row = 0;          // consecutive faults
+  std::vector<bool> window;  // whether each call failed, from the first failure on
+  int window_age = 0;
   int repeats = 0;         // less those that have decayed
   int healthy = 0;         // seconds without a fault
   int made = 0, good = 0;  // probes of this period, good ones of this phase
   bool inside = false, inside_counts = false;
 
   void tick(const ModelSettings& s) {
+    ++window_age;
     if (state == closed && repeats > 0 && ++healthy == s.decay) healthy = 0, --repeats;
     if (state == closed || left == 0 || --left > 0) return;
     if (state == open) enter_half_open();
@@ -54,8 +58,34 @@ struct ModelBreaker {
     state = open;
     manual = inside_counts = false;
   }
+  // The share of failures in the window is at least that of the settings.
+  bool too_many(const ModelSettings& s) const {
+    const auto bad = std::count(window.begin(), window.end(), true);
+    return bad * 100 >= s.percent * static_cast<int64_t>(window.size());
+  }
+  bool enough(const ModelSettings& s) const {
+    return window.size() >= static_cast<size_t>(s.min_calls);
+  }
+  bool window_is_over(const ModelSettings& s) const {
+    return window_age > s.window || (enough(s) && !too_many(s));
+  }
+  void succeed(const ModelSettings& s) {
+    in_a_row = 0;
+    if (window.empty()) return;
+    window.push_back(false);
+    if (window_is_over(s)) window.clear();
+  }
+  // Whether a threshold is reached.
+  bool fail(const ModelSettings& s) {
+    healthy = 0;
+    ++in_a_row;
+    if (window.empty() || window_is_over(s)) window.clear(), window_age = 0;
+    window.push_back(true);
+    return in_a_row >= s.threshold || (s.percent > 0 && enough(s) && too_many(s));
+  }
   void close() {
     in_a_row = 0;
+    window.clear();
     if (state == closed) return;
     state = closed;
     manual = inside_counts = false;
@@ -98,13 +128,12 @@ struct Model {
   }
 
   void success(size_t key) {
-    if (deciding(key).state == ModelBreaker::closed) keys[key].in_a_row = 0;
+    if (deciding(key).state == ModelBreaker::closed) keys[key].succeed(s);
   }
   void fault(size_t key) {
     if (deciding(key).state != ModelBreaker::closed) return;  // late
     ModelBreaker& k = keys[key];
-    k.healthy = 0;
-    if (++k.in_a_row < s.threshold || !trip(k)) return;
+    if (!k.fail(s) || !trip(k)) return;
     const auto open = std::count_if(keys.begin(), keys.end(), [](const ModelBreaker& b) {
       return b.state != ModelBreaker::closed;
     });
@@ -113,7 +142,7 @@ struct Model {
   bool trip(ModelBreaker& b) {
     // The n-th decision is a dry run if the share that is owed grows by one with it.
     const int before = decisions++ * s.dry_percent / 100;
-    if (decisions * s.dry_percent / 100 > before) return b.in_a_row = 0, ++would_open, false;
+    if (decisions * s.dry_percent / 100 > before) return b.close(), ++would_open, false;
     b.trip(s);
     ++opened;
     return true;
@@ -149,12 +178,18 @@ ModelSettings any_settings() {
   s.calls = in(1, 3);
   s.dry_percent = *rc::gen::element(0, 0, 10, 33, 50, 100);
   s.keys_to_kernel = in(2, 4);
+  s.percent = *rc::gen::element(0, 1, 30, 50, 100);
+  s.min_calls = in(1, 8);
+  s.window = in(1, 600);
   return s;
 }
 
 BreakerSettings as_board(const ModelSettings& m) {
   BreakerSettings s;
   s.failure_threshold = static_cast<uint32_t>(m.threshold);
+  s.failure_percent = static_cast<uint32_t>(m.percent);
+  s.failure_min_calls = static_cast<uint32_t>(m.min_calls);
+  s.failure_window = seconds(m.window);
   s.cooldown = seconds(m.cooldown);
   s.cooldown_growth = m.growth;
   s.cooldown_cap = seconds(m.cap);

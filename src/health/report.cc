@@ -35,6 +35,37 @@ using ByKernel = std::map<std::pair<std::string, std::string>, KernelHealth>;
 
 }  // namespace
 
+void Record::add_failed(const Key& key, const FailedOn& on, Time now) {
+  constexpr auto kStale = std::chrono::minutes(1);
+  if (on.text == nullptr) return;
+  const uint64_t kind = kind_hash(key.device, key.dtypes, key.sizes);
+  const auto known = std::find_if(failed.begin(), failed.end(), [&](const Failed& f) {
+    return f.kind == kind && f.sizes == on.sizes;
+  });
+  if (known != failed.end()) {
+    ++known->call.count, known->call.last = now;
+    return;
+  }
+  Failed* to = nullptr;
+  if (failed.size() < kFailedCalls) {
+    to = &failed.emplace_back();
+  } else {
+    // The text costs more than the rest of a report, so one that failed a moment ago stays.
+    to = &*std::min_element(failed.begin(), failed.end(), [](const Failed& a, const Failed& b) {
+      return a.call.last < b.call.last;
+    });
+    if (now - to->call.last < kStale) return;
+  }
+  *to = {kind, on.sizes, {on.text(), 1, now}};
+}
+
+std::string Record::failed_text(std::optional<uint64_t> kind) const {
+  std::string text;
+  for (const Failed& f : failed)
+    if (!kind || f.kind == *kind) text += (text.empty() ? "" : ", ") + f.call.call;
+  return text;
+}
+
 HealthReport BoardState::report(std::span<const Successes> successes, Time now) const {
   ByKernel kernels;
   const auto kernel = [&](const std::string& op, const std::string& id,
@@ -47,6 +78,9 @@ HealthReport BoardState::report(std::span<const Successes> successes, Time now) 
     for (const auto& r : records) {
       KernelHealth& k = kernel(op, r->kernel, r->backend);
       add(k, r->counts);
+      for (const Record::Failed& f : r->failed) k.failed_calls.push_back(f.call);
+      std::stable_sort(k.failed_calls.begin(), k.failed_calls.end(),
+                       [](const FailedCall& a, const FailedCall& b) { return a.last > b.last; });
       if (!r->slot.closed()) k.open.push_back(shown(settings(), {}, r->slot, now));
     }
   for (const auto& [key, slot] : entries_)
@@ -123,6 +157,9 @@ std::string to_string(const HealthReport& report, std::chrono::steady_clock::tim
         text += fmt::format(", probes in {}", rounded_seconds(std::max(*b.until - now, {})));
       text += '\n';
     }
+    for (const FailedCall& f : k.failed_calls)
+      text += fmt::format("  failed: {}, {} time{}, last {} ago\n", f.call, f.count,
+                          f.count == 1 ? "" : "s", rounded_seconds(std::max(now - f.last, {})));
   }
   return text;
 }

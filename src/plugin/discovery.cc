@@ -49,6 +49,11 @@ Refusal Loader::Locks::allows(const PluginRecord& r) const {
   return file.allows(r.manifest.name, r.manifest.version, r.sha256);
 }
 
+Refusal Loader::locked_out(const Locks& locks, const PluginRecord& r) const {
+  const auto& free = settings_.unlocked;
+  return std::find(free.begin(), free.end(), r.path) != free.end() ? Refusal() : locks.allows(r);
+}
+
 Loader::Locks Loader::read_locks(const std::vector<std::string>& directories) const {
   Locks locks;
   std::set<std::string> paths;
@@ -166,7 +171,7 @@ void Loader::search_again(LoaderState& state, const std::vector<std::string>& gi
                             other->state() == PluginState::kFound || other->in_process()
                                 ? ""
                                 : ", which was unloaded; load() of this path takes this one")});
-    else if (Refusal locked = locks.allows(r); locked.refused())
+    else if (Refusal locked = locked_out(locks, r); locked.refused())
       r.refuse(std::move(locked));
   }
   for (const PluginRecord& r : records)

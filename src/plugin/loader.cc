@@ -195,7 +195,7 @@ Refusal Loader::load_transaction(LoaderState& state, PluginRecord& r,
   }
   if (r.by_path)
     add_lock_directory(state, r.path.substr(0, std::max<size_t>(r.path.rfind('/'), 1)));
-  YARD_RETURN_IF_REFUSED(read_locks(state.lock_directories).allows(r));
+  YARD_RETURN_IF_REFUSED(locked_out(read_locks(state.lock_directories), r));
   YARD_RETURN_IF_REFUSED(
       admit(state, replaces != nullptr ? replace_probe_mode(state) : probe_mode(state), r, c.file));
   const auto begin = [&](const char* step) {

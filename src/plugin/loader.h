@@ -131,6 +131,8 @@ class Loader final : public registry::LazyLoader {
   PluginRecord record_of(const std::string& path, bool given, LoaderState& state,
                          Directories& directories) const;
   Locks read_locks(const std::vector<std::string>& directories) const;
+  // Whether lock files keep a plugin from being loaded.
+  Refusal locked_out(const Locks& locks, const PluginRecord& r) const;
   // Applies a lock file of that directory from now on. The directory must be trusted.
   void add_lock_directory(LoaderState& state, const std::string& directory);
 

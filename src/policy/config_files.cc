@@ -181,6 +181,9 @@ BreakerSettings breaker_of(const Config& config, const BreakerSettings& base) {
   };
   set(s.enabled, b.enabled);
   set_number(s.failure_threshold, b.failure_threshold);
+  set_number(s.failure_percent, b.failure_percent);
+  set_number(s.failure_min_calls, b.failure_min_calls);
+  set(s.failure_window, b.failure_window);
   set(s.cooldown, b.cooldown);
   set(s.cooldown_growth, b.cooldown_growth);
   set(s.cooldown_cap, b.cooldown_cap);

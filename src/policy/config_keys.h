@@ -83,6 +83,7 @@ inline constexpr const char* kRetryWords[] = {"never", "save"};
 inline constexpr const char* kProbeWords[] = {"never", "changed", "always"};
 inline constexpr const char* kWatchWords[] = {"auto", "inotify", "poll"};
 inline constexpr const char* kCheckWords[] = {"values", "finite"};
+inline constexpr const char* kFallbackModes[] = {"dynamic", "config"};
 
 inline constexpr const char* kMayBeUnknown =
     "the op or the kernel may be unknown: a plugin may bring it later";
@@ -153,8 +154,11 @@ inline constexpr auto kFields<DispatchRule> = std::tuple{
     field("conditions", &DispatchRule::conditions, {Shape::kConditions},
           "what must hold of the call, all of it"),
     field("kernel", &DispatchRule::kernel, {Shape::kKernel},
-          "the kernel that serves such calls, or a glob over kernels", {.required = true},
+          "the kernel that serves such calls, or a glob over kernels", {},
           &DispatchRule::kernel_at),
+    field("deny", &DispatchRule::deny, {Shape::kGlobs}, "kernels that may not serve such calls"),
+    field("allow", &DispatchRule::allow, {Shape::kGlobs},
+          "the only kernels that may serve such calls"),
     field("optional", &DispatchRule::optional, {Shape::kSwitch}, kMayBeUnknown,
           {.fallback = "false"}),
     field("priority", &DispatchRule::priority, Form::whole(0, kMostPriority),
@@ -211,7 +215,7 @@ inline constexpr auto kFields<CanaryRule> = std::tuple{
                 "absolute, for rows of numbers up to 1", {.fallback = "0"})),
     field("dump", &CanaryRule::dump, {Shape::kFolder}, "a folder for the inputs of failed checks"),
     field("dump_most", &CanaryRule::dump_most, Form::whole(1, 10'000),
-          "files kept in that folder; beyond it the oldest is deleted", {.fallback = "16"}),
+          "files kept in that folder: the first ones of an incident", {.fallback = "16"}),
     field("optional", &CanaryRule::optional, {Shape::kSwitch},
           "the op or the kernels may be unknown: a plugin may bring them later",
           {.fallback = "false"}),
@@ -227,10 +231,10 @@ inline constexpr auto kFields<RolloutRule> = std::tuple{
     field("hold_s", &RolloutRule::hold_s, Form::number(0.01, kDay),
           "seconds in rollout; then the rules are in force for all calls",
           {.fallback = "60", .always = true}),
-    field(
-        "max_error_rate", &RolloutRule::max_error_rate, Form::number(0, 1),
-        "share of calls in the rollout that may see a kernel fail before the rules are taken back",
-        {.fallback = "0.01", .always = true}),
+    field("max_error_rate", &RolloutRule::max_error_rate, Form::number(0, 1),
+          "share of calls in the rollout that may see a kernel fail, and of checked results that "
+          "may be wrong",
+          {.fallback = "0.01", .always = true}),
     field("max_slowdown", &RolloutRule::max_slowdown, Form::number(1, 1e6),
           "how many times longer calls in the rollout may take before the rules are taken back",
           {.fallback = "1.5", .always = true}),
@@ -243,7 +247,7 @@ inline constexpr auto kFields<Settings::Cache> = std::tuple{
     field("enabled", &Settings::Cache::enabled, {Shape::kSwitch},
           "whether plans are cached; off: every call selects again", {.fallback = "true"}),
     field("size", &Settings::Cache::size, Form::whole(1, 1e7),
-          "plans cached per op; beyond it the oldest is evicted",
+          "plans cached per op; beyond it the oldest that were not used lately are evicted",
           {.fallback = "as the program says: 4096"}),
     field("lifetime", &Settings::Cache::lifetime, Form::duration(0.001, 365 * kDay),
           "how long a plan is cached; older ones are evicted in the background",
@@ -255,10 +259,10 @@ inline constexpr auto kFields<Settings::Reload> = std::tuple{
     field("watch", &Settings::Reload::watch, Form::word(kWatchWords),
           "how changes of the file are detected; auto means inotify where it works, else poll",
           {.fallback = "auto"}),
-    field("debounce", &Settings::Reload::debounce, Form::duration(0, kDay),
+    field("debounce", &Settings::Reload::debounce, Form::duration(0.02, kDay),
           "how long a file must stay unchanged before it is read; the last write always counts",
           {.fallback = "100ms"}),
-    field("poll_interval", &Settings::Reload::poll_interval, Form::duration(0.001, kDay),
+    field("poll_interval", &Settings::Reload::poll_interval, Form::duration(0.01, kDay),
           "how often poll checks the files", {.fallback = "1s"}),
 };
 
@@ -283,6 +287,14 @@ inline constexpr auto kFields<Settings::Breaker> = std::tuple{
           "whether kernels that keep failing are excluded for a while", {.fallback = "true"}),
     field("failure_threshold", &Settings::Breaker::failure_threshold, Form::whole(1, kMostCalls),
           "consecutive faults that open a breaker", {.fallback = "5"}),
+    field("failure_percent", &Settings::Breaker::failure_percent, Form::whole(0, 100),
+          "percentage of failures in a window that opens a breaker, too; 0: none",
+          {.fallback = "50"}),
+    field("failure_min_calls", &Settings::Breaker::failure_min_calls, Form::whole(1, kMostCalls),
+          "calls in a window before that percentage counts", {.fallback = "100"}),
+    field("failure_window", &Settings::Breaker::failure_window, Form::duration(0.001, kDay),
+          "the longest time from the first failure of a window to its last call",
+          {.fallback = "10s"}),
     field("cooldown", &Settings::Breaker::cooldown, Form::duration(0.001, kDay),
           "how long it stays open the first time", {.fallback = "30s"}),
     field("cooldown_growth", &Settings::Breaker::cooldown_growth, Form::number(1, 100),
@@ -313,10 +325,16 @@ inline constexpr auto kFields<Settings> = std::tuple{
           "program",
           {.fallback = "auto"}),
     field("modes", &Settings::modes, {Shape::kOpModes}, "the mode of single ops"),
+    field("mode_fallback", &Settings::mode_fallback, Form::modes(kFallbackModes),
+          "modes in which a call in mode static goes on where its op is not mapped or the static "
+          "kernel fails",
+          {.fallback = "none", .merge = Merge::kReplace}),
     field("cache", &Settings::cache, {Shape::kMap}, "cached plans"),
     field("max_fallback_attempts", &Settings::max_fallback_attempts, Form::whole(0, 100),
           "how many more kernels are tried after the first has failed",
           {.fallback = "all there are"}),
+    field("labels", &Settings::labels, {Shape::kLabelNames},
+          "labels of the program's own that conditions may name"),
     field("reload", &Settings::reload, {Shape::kMap}, "watching the file"),
     field("plugins", &Settings::plugins, {Shape::kMap},
           "what plugins must pass before they are loaded"),

@@ -5,23 +5,9 @@
 
 #include <algorithm>
 
+#include "base/random.h"
+
 namespace yard::policy {
-namespace {
-
-// Uniform in [0, 100), new for every call (splitmix64).
-double random_percent() noexcept {
-  static std::atomic<uint64_t> threads{0};
-  thread_local uint64_t state =
-      (threads.fetch_add(1, std::memory_order_relaxed) + 1) * 0xd1342543de82ef95u;
-  uint64_t z = (state += 0x9e3779b97f4a7c15u);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  z ^= z >> 31;
-  return static_cast<double>(z >> 11) * (100.0 / 9007199254740992.0);  // of 53 bits
-}
-
-}  // namespace
-
 Rollout::Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next,
                  std::vector<OpSizes> sizes)
     : rule_(std::move(rule)),
@@ -41,7 +27,7 @@ bool Rollout::takes(const op::Labels& labels) const noexcept {
           return l.first == wanted.first && l.second == wanted.second;
         }))
       return false;
-  return random_percent() < rule_.percent;
+  return 100 * base::random_unit() < rule_.percent;
 }
 
 const std::vector<op::Field>* Rollout::sizes(uint32_t op,
@@ -73,6 +59,8 @@ RolloutResult Rollout::result(bool over) const {
   for (size_t i = 0; i <= kKinds; ++i) {
     const RolloutTally &before = kinds_[i].before, &rollout = kinds_[i].rollout;
     r.calls += rollout.calls.load(), r.failed += rollout.failed.load();
+    r.checked += rollout.checked.load(), r.wrong += rollout.wrong.load();
+    r.checked_before += before.checked.load(), r.wrong_before += before.wrong.load();
     const uint64_t n = rollout.timed.load(), m = before.timed.load();
     if (i == kKinds || n < kEnoughOfAKind || m < kEnoughOfAKind) continue;
     compared += n;
@@ -82,7 +70,14 @@ RolloutResult Rollout::result(bool over) const {
   }
   if (r.calls > 0) r.error_rate = static_cast<double>(r.failed) / static_cast<double>(r.calls);
   if (compared >= kEnoughToTime && expected > 0) r.slowdown = took / expected;
-  if ((over || r.calls >= kEnough) && r.error_rate > rule_.max_error_rate)
+  // Few results may be checked, so wrong ones are a share of these, not of all calls.
+  const auto may_be_wrong = rule_.max_error_rate * static_cast<double>(r.checked);
+  if ((over || r.checked >= kEnoughChecks) && static_cast<double>(r.wrong) > may_be_wrong)
+    r.too_bad = fmt::format(
+        "{} of {} checked results in the rollout were wrong, and {} of {} under the rules in "
+        "force; at most {:g} % may be",
+        r.wrong, r.checked, r.wrong_before, r.checked_before, 100 * rule_.max_error_rate);
+  else if ((over || r.calls >= kEnough) && r.error_rate > rule_.max_error_rate)
     r.too_bad =
         fmt::format("{} of {} calls in the rollout failed or saw a kernel fail; at most {:g} % may",
                     r.failed, r.calls, 100 * rule_.max_error_rate);

@@ -21,12 +21,23 @@ struct ProcessPolicy;
 struct alignas(64) RolloutTally {
   std::atomic<uint64_t> calls{0}, failed{0};
   std::atomic<uint64_t> timed{0}, ns{0};
+  std::atomic<uint64_t> checked{0}, wrong{0};  // results, by canary checks
 
   void add(uint64_t took_ns, bool some_kernel_failed) noexcept {
     calls.fetch_add(1, std::memory_order_relaxed);
     timed.fetch_add(1, std::memory_order_relaxed);
     ns.fetch_add(took_ns, std::memory_order_relaxed);
     if (some_kernel_failed) failed.fetch_add(1, std::memory_order_relaxed);
+  }
+  void add_check(bool found_wrong) noexcept {
+    checked.fetch_add(1, std::memory_order_relaxed);
+    if (found_wrong) wrong.fetch_add(1, std::memory_order_relaxed);
+  }
+  // The first calls of each kind are checked even if they are not sampled. Some cannot be judged.
+  static constexpr uint64_t kFirstChecks = 5, kFirstCalls = 20;
+  bool wants_check() const noexcept {
+    return checked.load(std::memory_order_relaxed) < kFirstChecks &&
+           calls.load(std::memory_order_relaxed) < kFirstCalls;
   }
   // A call without a kernel.
   void add_unserved() noexcept {
@@ -37,7 +48,9 @@ struct alignas(64) RolloutTally {
 
 // State of the rollout.
 struct RolloutResult {
-  uint64_t calls = 0, failed = 0;  // in rollout
+  uint64_t calls = 0, failed = 0;                 // in rollout
+  uint64_t checked = 0, wrong = 0;                // of these, by canary checks
+  uint64_t checked_before = 0, wrong_before = 0;  // of calls under the rules in force
   double error_rate = 0;
   double slowdown = 1;  // 1 with too little data
   std::string too_bad;  // why the rules must be taken back; empty: no reason
@@ -45,8 +58,8 @@ struct RolloutResult {
 
 class Rollout {
  public:
-  // Calls in the rollout before their error rate, or their time, is judged.
-  static constexpr uint64_t kEnough = 20, kEnoughToTime = 50;
+  // Calls in the rollout before their error rate, or their time, is judged, and results that were checked.
+  static constexpr uint64_t kEnough = 20, kEnoughToTime = 50, kEnoughChecks = 5;
   // Calls of one kind on each side before they are compared.
   static constexpr uint64_t kEnoughOfAKind = 5;
   // Kinds of calls that are distinguished. Calls of further kinds are counted but not compared.

@@ -108,6 +108,14 @@ const OpRecord* State::find(std::string_view op) const noexcept {
   return it == op_records.end() ? nullptr : it->second.get();
 }
 
+std::vector<std::string> State::backend_names() const {
+  std::set<std::string> names;
+  for (const auto& [name, backend] : backends) names.insert(name);
+  for (const auto* list : {&hooks, &functions})
+    for (const auto& hook : *list) names.insert(hook->backend);
+  return {names.begin(), names.end()};
+}
+
 namespace {
 
 template <class Map>

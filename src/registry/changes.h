@@ -75,6 +75,8 @@ struct State {
   std::map<std::string, uint32_t, std::less<>> indices;
 
   const OpRecord* find(std::string_view op) const noexcept;
+  // Also of those that only provide hooks or functions, which may have no record.
+  std::vector<std::string> backend_names() const;
   uint32_t index_count() const noexcept { return static_cast<uint32_t>(indices.size()); }
 };
 

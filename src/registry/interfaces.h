@@ -2,6 +2,7 @@
 // Interfaces that higher layers implement: observing calls, checking the results of kernels, loading plugins on demand.
 #pragma once
 
+#include <yard/options.h>
 #include <yard/plugin.h>
 #include <yard/plugins.h>
 #include <yard/status.h>
@@ -43,15 +44,26 @@ class Inspection {
   // Called after the kernel has succeeded. An error means wrong results, and counts as a fault of the kernel. `repaired`:
   // the results have been replaced by right ones, so that the call succeeds.
   virtual Status judge(bool& repaired) = 0;
+  // After judge(): whether there was a verdict. A call that could not be judged tells nothing about results.
+  virtual bool judged() const noexcept = 0;
+};
+
+// A call that a kernel is about to run. The arguments are checked and have facts.
+struct InspectedCall {
+  const Kernel& kernel;
+  const op::Program& program;
+  const yard_value_t* args;
+  uint32_t flags;
+  const op::Labels* labels = nullptr;  // of process and scope; null: none
+  const Options* options = nullptr;    // with the call's own labels; null: none
+  bool always = false;                 // check it even if it is not sampled
 };
 
 class Inspector {
  public:
   virtual ~Inspector() = default;
-  // Called before a kernel runs on these arguments, which are checked and have facts. Null, which must be fast: the call
-  // is not checked. Any thread, concurrently.
-  virtual std::unique_ptr<Inspection> begin(const Kernel& kernel, const op::Program& program,
-                                            const yard_value_t* args, uint32_t flags) = 0;
+  // Called before a kernel runs. Null, which must be fast: the call is not checked. Any thread, concurrently.
+  virtual std::unique_ptr<Inspection> begin(const InspectedCall& call) = 0;
 };
 
 // By which the dispatcher loads plugins on demand.

@@ -25,6 +25,20 @@ Status check_accepted(const registry::OpRecord& op_record,
   return s;
 }
 
+// Whether some kernel of the op takes these weights; one that loads none says nothing about them.
+Status check_taken(const registry::OpRecord& op_record, const exec::Weights& weights) {
+  Status s = bad(fmt::format("no kernel of op '{}' takes these weights", op_record.op->name));
+  bool loads = false;
+  for (const auto& [id, kernel] : op_record.kernels) {
+    if (kernel->d.load == nullptr) continue;
+    loads = true;
+    const Status taken = exec::check_weights(*kernel, weights);
+    if (taken.ok()) return {};
+    s.note(fmt::format("{}: {}", id, taken.message()));
+  }
+  return loads ? s : Status();
+}
+
 }  // namespace
 
 Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
@@ -47,7 +61,7 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
   Instance made;
   made.runtime_ = &runtime;
   made.op_ = op;
-  made.states_ = std::make_shared<exec::States>();
+  made.states_ = std::make_shared<exec::States>(runtime.core().registry());
   made.states_->set_options(std::move(owned));
   if (made.states_->first_in_process()) runtime.core().watch_states(made.states_);
   return made;
@@ -76,6 +90,8 @@ Status Instance::load(std::span<const Arg> weights) {
       if (name == a.name) return bad(fmt::format("op '{}': weight '{}' twice", op_, a.name));
     named.emplace_back(a.name, TensorView(*v.u.tensor));
   }
+  if (const auto found = runtime_->core().sites.find(op_); found.ok())
+    YARD_RETURN_IF_ERROR(check_taken(*found->record, named));
   states_->set_weights(std::move(named));
   return {};
 }

@@ -130,7 +130,7 @@ void Reloader::validate(ConfigReading& reading, State& s) {
 
 std::shared_ptr<const policy::FileRules> Reloader::check(ConfigReading& reading, State& s) {
   const auto now = core_.snapshot();
-  const auto rules = make_rules(reading, *now->state, *now->policy->modes, announced_ops(loader_));
+  const auto rules = make_rules(reading, *now->state, *now->policy, announced(loader_));
   if (rules == nullptr) return nullptr;
   validate(reading, s);
   if (!reading.ok()) return nullptr;
@@ -192,11 +192,21 @@ Status Reloader::submit(Submission o, Problems* problems) {
   }
   const std::lock_guard lock(s.lock);
   using Kind = ConfigEvent::Kind;
-  notify(s, {!status.ok()                  ? Kind::kRefused
-             : in_rollout                  ? Kind::kRollout
-             : o.from == Origin::kRollback ? Kind::kRolledBack
-                                           : Kind::kReloaded,
-             s.last, std::move(o.source), std::move(o.reading.problems)});
+  std::string started;
+  if (status.ok() && in_rollout) {
+    const RolloutRule& rule = *rules->config.rollout;
+    started = fmt::format("{}: rollout started: {:g} % of calls for {:g} s", o.source, rule.percent,
+                          rule.hold_s);
+    for (const auto& [name, value] : rule.labels)
+      started += fmt::format(", of those with {}={}", name, value);
+  }
+  notify(s,
+         {!status.ok()                  ? Kind::kRefused
+          : in_rollout                  ? Kind::kRollout
+          : o.from == Origin::kRollback ? Kind::kRolledBack
+                                        : Kind::kReloaded,
+          s.last, std::move(o.source), std::move(o.reading.problems)},
+         o.from != Origin::kWatcher, std::move(started));
   return status;
 }
 
@@ -259,8 +269,14 @@ void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollo
   }
   s.rollout = nullptr;
   std::vector<ConfigProblem> problems = end_rollout(*rollout, std::move(r.too_bad));
-  for (const ConfigProblem& p : problems) base::log_event(LogLevel::kError, "policy", to_string(p));
   const bool in_force = problems.empty();
+  std::string text =
+      fmt::format("{}: rollout {}: ", rollout->source, in_force ? "promoted" : "rolled back");
+  if (in_force)
+    text += fmt::format("{} calls, {} failed; {} results checked, {} wrong", r.calls, r.failed,
+                        r.checked, r.wrong);
+  for (const ConfigProblem& p : problems)
+    text += (&p == problems.data() ? "" : "; ") + p.found + (p.right.empty() ? "" : "; " + p.right);
   {
     const std::lock_guard lock(s.lock.for_changes);
     if (in_force) {
@@ -273,8 +289,10 @@ void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollo
     }
   }
   const std::lock_guard lock(s.lock);
-  notify(s, {in_force ? ConfigEvent::Kind::kReloaded : ConfigEvent::Kind::kTakenBack, s.last,
-             rollout->source, std::move(problems)});
+  notify(s,
+         {in_force ? ConfigEvent::Kind::kReloaded : ConfigEvent::Kind::kTakenBack, s.last,
+          rollout->source, std::move(problems)},
+         false, std::move(text));
 }
 
 Status Reloader::clear() {
@@ -291,7 +309,7 @@ Status Reloader::clear() {
     remember(s, "", "none", nullptr);
   }
   const std::lock_guard lock(s.lock);
-  notify(s, {ConfigEvent::Kind::kReloaded, s.last, "none", {}});
+  notify(s, {ConfigEvent::Kind::kReloaded, s.last, "none", {}}, true);
   return {};
 }
 
@@ -303,12 +321,15 @@ void Reloader::remember(State& s, std::string sha256, std::string source,
   if (s.history.size() > kConfigHistory) s.history.pop_front();
 }
 
-void Reloader::notify(State& s, ConfigEvent event) {
-  const bool refused = event.kind == ConfigEvent::Kind::kRefused;
-  // The problems have been logged already.
+void Reloader::notify(State& s, ConfigEvent event, bool by_program, std::string rollout) {
+  // The problems have been logged already. What the program does itself, it knows; the rest an operator must see.
   ConfigEvent brief = event;
   brief.problems.clear();
-  base::log_event(refused ? LogLevel::kWarn : LogLevel::kInfo, "policy", to_string(brief));
+  const bool own = by_program && event.kind != ConfigEvent::Kind::kRefused && rollout.empty();
+  const LogLevel level = event.kind == ConfigEvent::Kind::kTakenBack ? LogLevel::kError
+                         : own                                       ? LogLevel::kInfo
+                                                                     : LogLevel::kWarn;
+  base::log_event(level, "policy", rollout.empty() ? to_string(brief) : rollout);
   if (s.listeners.empty()) return;
   const auto task = [&s, all = s.listeners, event = std::move(event)] {
     for_each_callback(s.lock.for_changes, s.listeners, all, [&](const ConfigListener& call) {
@@ -325,6 +346,9 @@ Status Reloader::set(Config config, Problems* problems) {
   Submission o;
   o.reading.config = std::move(config);
   o.source = "set_config";
+  // Problems name their source.
+  if (o.reading.config.sources.files.empty()) o.reading.config.sources.files = {o.source};
+  o.reading.files = o.reading.config.sources.files;
   return submit(std::move(o), problems);
 }
 

@@ -65,9 +65,10 @@ struct Runtime::Parts final : detail::CoreServices {
     rules.follow();
   }
   std::shared_ptr<registry::Inspector> make_inspector(
-      const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
+      const std::vector<CanaryRule>& rules,
+      const std::shared_ptr<const registry::OpRecord>& op_record,
       const select::ProcessState& where) override {
-    return tune::make_canary(config, op_record, where, canaries);
+    return tune::make_canary(rules, op_record, where, canaries);
   }
   void on_health() noexcept override { maintenance.wake(); }
   void add_successes(std::vector<health::Successes>& to) override { functions.add_successes(to); }
@@ -193,7 +194,7 @@ Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Part
     reload_environment().ignore();
   else
     parts_->loader.discover({}).ignore();
-  if (!settings.config.empty()) load_config(settings.config).ignore();
+  if (!settings.config.empty()) parts_->reloader.load(settings.config, nullptr, true).ignore();
 }
 Runtime::~Runtime() { stop_recording().ignore(); }  // an error has been logged
 
@@ -255,7 +256,7 @@ Status Runtime::reset_policy() { return detail::set_policy(parts_->core, {}); }
 
 Status Runtime::reload_environment() {
   const auto s = parts_->core.snapshot();
-  auto reading = runtime::read_environment(*s->policy->reading, *s->state);
+  auto reading = runtime::read_environment(*s->policy->reading);
   const Status problem = runtime::first_error(*reading);
   if (reading->good != s->policy->reading->good || !reading->problems.empty() ||
       !s->policy->reading->problems.empty() || !s->policy->own_switches.empty())
@@ -265,6 +266,11 @@ Status Runtime::reload_environment() {
   parts_->loader.set_environment(
       {now.plugins, now.plugin_path, parse_plugin_probe(now.plugin_probe)});
   parts_->functions.check_verifiers(now.check_verifiers);
+  // Plugins that have been found may bring what the environment names.
+  const auto found = parts_->core.snapshot();
+  if (auto more = runtime::with_unknown_names(*found->policy->reading, *found->state,
+                                              runtime::announced(parts_->loader)))
+    YARD_RETURN_IF_ERROR(detail::set_environment(parts_->core, std::move(more)));
   Status recording;
   if (now.record != before.record)
     recording =
@@ -272,7 +278,7 @@ Status Runtime::reload_environment() {
   // After plugins: a file may name what they bring.
   Status read;
   if (parts_->settings.config.empty() && now.config != before.config)
-    read = load_config(now.config).note("named by YARD_CONFIG");
+    read = parts_->reloader.load(now.config, nullptr, true).note("named by YARD_CONFIG");
   if (!problem.ok()) return problem;
   return read.ok() ? recording : read;
 }
@@ -337,8 +343,7 @@ Config Runtime::config() const {
 std::vector<ConfigProblem> Runtime::check_config(const std::string& path) const {
   ConfigReading reading = read_config(path);
   const auto s = parts_->core.snapshot();
-  runtime::make_rules(reading, *s->state, *s->policy->modes,
-                      runtime::announced_ops(parts_->loader));
+  runtime::make_rules(reading, *s->state, *s->policy, runtime::announced(parts_->loader));
   return std::move(reading.problems);
 }
 

@@ -43,9 +43,15 @@ class CallCheck : public registry::Inspection {
       return {};
     }
   }
+  bool judged() const noexcept final { return judged_; }
 
  protected:
   virtual Status check(bool& repaired) = 0;
+
+  void count_check() {
+    base::count(base::this_thread(), k_.counters->checked.id());
+    judged_ = true;
+  }
 
   Status report(CanaryMismatch m, const CallCopy* copy) {
     m.op = program_.name(), m.kernel = k_.kernel->id;
@@ -54,7 +60,8 @@ class CallCheck : public registry::Inspection {
     k_.counters->mismatches.fetch_add(1, std::memory_order_relaxed);
     const std::string text = fmt::format("canary: {} in {}", to_string(m), m.call);
     std::unique_ptr<DumpRequest> request;
-    if (copy != nullptr && !k_.rule.dump.empty()) request = dump_of(*copy);
+    if (copy != nullptr && !k_.rule.dump.empty() && state_.takes_dump(k_.rule.dump))
+      request = dump_of(*copy);
     state_.record(std::move(m), std::move(request));
     return Status(Code::kKernelFailed, ErrorClass::kFault, text);
   }
@@ -77,6 +84,9 @@ class CallCheck : public registry::Inspection {
   const op::Program& program_;
   const yard_value_t* args_;
   op::Call call_;
+
+ private:
+  bool judged_ = false;
 };
 
 class ValuesCheck final : public CallCheck {
@@ -95,7 +105,7 @@ class ValuesCheck final : public CallCheck {
       return {};
     }
     const Difference d = compare(copy_.originals(), copy_.copies(), k_.tolerances);
-    base::count(base::this_thread(), k_.counters->checked.id());
+    count_check();
     if (d.within) return {};
     copy_.write_back();
     repaired = true;
@@ -142,7 +152,7 @@ class FiniteCheck final : public CallCheck {
  private:
   Status check(bool&) override {
     CanaryMismatch m;
-    base::count(base::this_thread(), k_.counters->checked.id());
+    count_check();
     if (writes_finite(program_, args_, m.worst, m.found)) return {};
     m.expected = std::numeric_limits<double>::quiet_NaN();
     m.error = std::numeric_limits<double>::infinity();
@@ -157,22 +167,30 @@ class Canary final : public registry::Inspector {
   Canary(std::vector<CheckedKernel> kernels, std::shared_ptr<CanaryState> state)
       : kernels_(std::move(kernels)), state_(std::move(state)) {}
 
-  std::unique_ptr<registry::Inspection> begin(const registry::Kernel& kernel,
-                                              const op::Program& program, const yard_value_t* args,
-                                              uint32_t flags) override {
-    if (t_checking || (flags & (YARD_CALL_TRACING | YARD_CALL_CAPTURING)) != 0) return nullptr;
+  std::unique_ptr<registry::Inspection> begin(const registry::InspectedCall& call) override {
+    if (t_checking || (call.flags & (YARD_CALL_TRACING | YARD_CALL_CAPTURING)) != 0) return nullptr;
     for (const CheckedKernel& k : kernels_) {
-      if (k.kernel != &kernel || !k.counters->sample(static_cast<uint64_t>(k.rule.one_in)))
-        continue;
-      if (auto check = make_check(k, program, args, flags)) return check;
+      if (k.kernel != &call.kernel) continue;
+      const auto one_in = call.always ? uint64_t{1} : static_cast<uint64_t>(k.rule.one_in);
+      if (!k.counters->sample(one_in)) continue;
+      if (auto check = make_check(k, call)) return check;
     }
     return nullptr;
   }
 
  private:
+  // Those of the call over those of scope and process.
+  static op::Labels labels_of(const registry::InspectedCall& call) {
+    std::map<std::string, std::string, std::less<>> all;
+    if (call.options != nullptr) all = call.options->labels;
+    if (call.labels != nullptr) all.insert(call.labels->begin(), call.labels->end());
+    return {all.begin(), all.end()};
+  }
+
   std::unique_ptr<registry::Inspection> make_check(const CheckedKernel& k,
-                                                   const op::Program& program,
-                                                   const yard_value_t* args, uint32_t flags) {
+                                                   const registry::InspectedCall& inspected) {
+    const op::Program& program = inspected.program;
+    const yard_value_t* const args = inspected.args;
     const auto skip = [&](std::string_view why, bool permanent) {
       state_->skip(*k.counters, why, permanent);
       return nullptr;
@@ -182,7 +200,7 @@ class Canary final : public registry::Inspector {
       const bool copies = k.against != nullptr || !k.rule.dump.empty();
       if (copies && copy_bytes(program, args) > kMostCopyBytes)
         return skip("their tensors span more than 1 GiB", true);
-      op::Call call = op::Call::capture(program, args, flags);
+      op::Call call = op::Call::capture(program, args, inspected.flags, labels_of(inspected));
       if (k.against == nullptr) {
         if (!reads_finite(program, args)) return skip("an input is not finite", false);
         return std::make_unique<FiniteCheck>(*state_, k, program, args, std::move(call));
@@ -204,9 +222,10 @@ class Canary final : public registry::Inspector {
 // Finds the kernels of one op that are checked.
 class CanaryBuilder {
  public:
-  CanaryBuilder(const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
+  CanaryBuilder(const std::vector<CanaryRule>& rules,
+                const std::shared_ptr<const registry::OpRecord>& op_record,
                 const select::ProcessState& where, CanaryState& state)
-      : config_(config), record_(op_record), where_(where), state_(state) {}
+      : rules_(rules), record_(op_record), where_(where), state_(state) {}
 
   std::vector<CheckedKernel> all() {
     std::vector<CheckedKernel> to;
@@ -218,7 +237,7 @@ class CanaryBuilder {
 
  private:
   const CanaryRule* rule_for(const std::string& kernel, CanaryCheck check) const {
-    for (const CanaryRule& r : config_.canary)
+    for (const CanaryRule& r : rules_)
       if (r.check == check && r.one_in >= 1 && glob_matches(r.op, record_->op->name) &&
           glob_matches(r.kernel, kernel))
         return &r;
@@ -256,7 +275,7 @@ class CanaryBuilder {
     return it != record_->kernels.end() ? it->second.get() : nullptr;
   }
 
-  const Config& config_;
+  const std::vector<CanaryRule>& rules_;
   const std::shared_ptr<const registry::OpRecord>& record_;
   const select::ProcessState& where_;
   CanaryState& state_;
@@ -277,10 +296,11 @@ std::vector<yard_tolerance_t> tolerances_of(const registry::Op& op, std::optiona
 }
 
 std::shared_ptr<registry::Inspector> make_canary(
-    const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
-    const select::ProcessState& where, const std::shared_ptr<CanaryState>& state) {
+    const std::vector<CanaryRule>& rules,
+    const std::shared_ptr<const registry::OpRecord>& op_record, const select::ProcessState& where,
+    const std::shared_ptr<CanaryState>& state) {
   state->clear_problems(op_record->op->name);
-  std::vector<CheckedKernel> kernels = CanaryBuilder(config, op_record, where, *state).all();
+  std::vector<CheckedKernel> kernels = CanaryBuilder(rules, op_record, where, *state).all();
   if (kernels.empty()) return nullptr;
   return std::make_shared<Canary>(std::move(kernels), state);
 }

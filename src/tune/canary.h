@@ -4,7 +4,7 @@
 // `check: values` copies a call's inputs before its kernel runs, then runs another kernel on the copies and compares
 // the results. `check: finite` only tests that finite inputs gave finite outputs, without copies or a second run.
 //
-// A call that is not sampled costs one counter of its thread. Only calls on host memory are checked.
+// A call that is not sampled costs a counter and a random number of its thread. Only calls on host memory are checked.
 #pragma once
 
 #include <yard/config.h>
@@ -25,6 +25,8 @@
 #include "base/counters.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/random.h"
+#include "base/reclaimer.h"
 #include "registry/changes.h"
 #include "registry/interfaces.h"
 #include "select/candidate_set.h"
@@ -36,6 +38,8 @@ inline constexpr double kMostCopyBytes = 1 << 30;
 // Limits for the tensors of one dump, and for all dumps of a folder together.
 inline constexpr uint64_t kMostDumpBytes = uint64_t{256} << 20;
 inline constexpr uint64_t kMostFolderBytes = uint64_t{1} << 30;
+// Mismatches that are further apart belong to different incidents.
+inline constexpr std::chrono::minutes kIncidentGap{10};
 
 // Counters of one kernel under one check.
 struct CanaryCounters {
@@ -48,9 +52,12 @@ struct CanaryCounters {
 
   CanaryCounters(std::string o, std::string k, CanaryCheck c)
       : op(std::move(o)), kernel(std::move(k)), check(c) {}
-  // Counts a call. True for exactly one in `one_in` consecutive calls of this thread. The phase is random per thread,
-  // so that threads with few calls get their share. Writes only memory of the thread.
-  bool sample(uint64_t one_in) noexcept;
+  // Counts a call. True for one in `one_in` at random, so that a loop with a period has all its calls checked, and threads
+  // with few calls get their share. Writes only memory of the thread.
+  bool sample(uint64_t one_in) noexcept {
+    base::count(base::this_thread(), calls.id());
+    return base::one_in(one_in);
+  }
 };
 
 // A dump to write.
@@ -76,6 +83,8 @@ class CanaryState {
                                            CanaryCheck check);
   // A sampled call could not be checked. `permanent`: no call like it can be, which is reported once as a problem.
   void skip(CanaryCounters& counters, std::string_view why, bool permanent) noexcept;
+  // Whether a dump for the folder should be made: not for a while after it was found full.
+  bool takes_dump(const std::string& folder);
   // `request` may be null. Dumps are written later; beyond kMostWaiting pending ones they are dropped.
   void record(CanaryMismatch mismatch, std::unique_ptr<DumpRequest> request);
 
@@ -103,6 +112,8 @@ class CanaryState {
     std::deque<Numbered> mismatches;
     std::deque<Waiting> waiting;
     std::map<std::string, std::set<std::string>, std::less<>> problems;  // by op
+    // By folder: when to try again.
+    std::map<std::string, std::chrono::steady_clock::time_point, std::less<>> full;
     uint64_t last_number = 0;
     void inherit(Shared& parents);
   };
@@ -113,8 +124,9 @@ class CanaryState {
   base::TaskThread thread_;  // last: it uses the rest
 };
 
-// Adds a file with a unique name, and creates the folder if needed. Removes the oldest dumps of the folder, so that at
-// most `most` remain and take at most `most_bytes`; other files are left alone. Returns the path.
+// Adds a file with a unique name, and creates the folder if needed. At most `most` dumps are kept, which take at most
+// `most_bytes`: the first ones of an incident. Those of earlier incidents are removed for them, oldest first; other files
+// are left alone. Returns the path; empty: the incident has its dumps, and nothing was written.
 Result<std::string> add_dump(const std::string& folder, size_t most, const CanaryDump& dump,
                              uint64_t most_bytes = kMostFolderBytes);
 
@@ -124,7 +136,8 @@ std::vector<yard_tolerance_t> tolerances_of(const registry::Op& op, std::optiona
 
 // The checks that the rules configure for one op. Null: none, or none that is possible, which is a problem in `state`.
 std::shared_ptr<registry::Inspector> make_canary(
-    const Config& config, const std::shared_ptr<const registry::OpRecord>& op_record,
-    const select::ProcessState& where, const std::shared_ptr<CanaryState>& state);
+    const std::vector<CanaryRule>& rules,
+    const std::shared_ptr<const registry::OpRecord>& op_record, const select::ProcessState& where,
+    const std::shared_ptr<CanaryState>& state);
 
 }  // namespace yard::tune

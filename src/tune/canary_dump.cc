@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <set>
 
@@ -194,7 +196,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using WallTime = std::chrono::system_clock::time_point;
+
 constexpr std::string_view kPrefix = "canary-", kSuffix = ".yarddump";
+constexpr std::string_view kTemporary = ".new.";  // after the name, while base::write_file() writes
+constexpr auto kLongestWrite = std::chrono::minutes(1);
 
 // "canary-20260131-235959-123-PID-N-op-kernel.yarddump": the order of names is the order of times.
 std::string dump_name(const CanaryMismatch& m) {
@@ -222,25 +228,53 @@ bool is_dump_name(const std::string& name) {
   return true;
 }
 
+// The time in the name of a dump.
+WallTime time_of(const std::string& name) {
+  std::tm t{};
+  int ms = 0;
+  if (std::sscanf(name.c_str() + kPrefix.size(), "%4d%2d%2d-%2d%2d%2d-%3d", &t.tm_year, &t.tm_mon,
+                  &t.tm_mday, &t.tm_hour, &t.tm_min, &t.tm_sec, &ms) != 7)
+    return {};
+  t.tm_year -= 1900, t.tm_mon -= 1;
+  return std::chrono::system_clock::from_time_t(::timegm(&t)) + std::chrono::milliseconds(ms);
+}
+
 struct DumpFile {
-  std::string name;
+  std::string path;
   uint64_t bytes;
+  WallTime begin;  // of its mismatch
+  WallTime end;    // when it was written; of the last of a full folder, when one more was refused
 };
 
-// Oldest first.
-std::vector<DumpFile> dumps_in(const std::string& folder) {
+// Those of the folder, oldest first. Removes what a process that ended while it wrote a dump has left behind.
+std::vector<DumpFile> dumps_in(const std::string& folder, WallTime now) {
   std::vector<DumpFile> to;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    std::error_code gone;
-    const std::string name = it->path().filename().string();
-    if (!is_dump_name(name) || !fs::is_regular_file(it->symlink_status(gone))) continue;
-    const auto bytes = it->file_size(gone);
-    if (!gone) to.push_back({name, bytes});
+    const std::string name = it->path().filename().string(), path = it->path().string();
+    const size_t suffix = name.rfind(kTemporary);
+    const bool temporary = suffix != std::string::npos;
+    struct stat info {};
+    if (!is_dump_name(temporary ? name.substr(0, suffix) : name) ||
+        ::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
+      continue;
+    const WallTime written = std::chrono::system_clock::from_time_t(info.st_mtime);
+    if (!temporary)
+      to.push_back({path, static_cast<uint64_t>(info.st_size), time_of(name), written});
+    else if (now - written > kLongestWrite)
+      ::unlink(path.c_str());
   }
   std::sort(to.begin(), to.end(),
-            [](const DumpFile& a, const DumpFile& b) { return a.name < b.name; });
+            [](const DumpFile& a, const DumpFile& b) { return a.path < b.path; });
   return to;
+}
+
+// How many of the dumps, oldest first, are of earlier incidents than one that goes on at `now`.
+size_t earlier_incidents(const std::vector<DumpFile>& present, WallTime now) {
+  size_t first = present.size();
+  for (WallTime begin = now; first > 0 && begin - present[first - 1].end <= kIncidentGap;)
+    begin = present[--first].begin;
+  return first;
 }
 
 }  // namespace
@@ -257,20 +291,24 @@ Result<std::string> add_dump(const std::string& folder, size_t most, const Canar
   if (error)
     return Status(Code::kNotFound,
                   fmt::format("{}: cannot be created: {}", folder, error.message()));
-  std::vector<DumpFile> present = dumps_in(folder);
+  const std::vector<DumpFile> present = dumps_in(folder, std::chrono::system_clock::now());
+  const size_t earlier = earlier_incidents(present, dump.mismatch.when);
   uint64_t all = bytes.size();
   for (const DumpFile& f : present) all += f.bytes;
-  size_t gone = 0;
-  for (; gone < present.size() && (present.size() - gone >= most || all > most_bytes); ++gone) {
-    fs::remove(fs::path(folder) / present[gone].name, error);
-    if (error)
+  for (size_t gone = 0; present.size() - gone >= most || all > most_bytes; ++gone) {
+    if (gone == earlier) {
+      // The incident goes on, although no file of it is written.
+      ::utimensat(AT_FDCWD, present.back().path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+      return std::string();
+    }
+    if (::unlink(present[gone].path.c_str()) != 0 && errno != ENOENT)
       return Status(Code::kNotFound, fmt::format("{}: the oldest dump cannot be removed: {}",
-                                                 folder, error.message()));
+                                                 folder, std::strerror(errno)));
     all -= present[gone].bytes;
   }
   std::string path = (fs::path(folder) / dump_name(dump.mismatch)).string();
   // Readable by the owner only: inputs may be confidential.
-  YARD_RETURN_IF_ERROR(base::write_file(path, bytes, 0600));
+  YARD_RETURN_IF_ERROR(base::write_new_file(path, bytes, 0600));
   return path;
 }
 

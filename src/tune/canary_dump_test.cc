@@ -98,7 +98,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   return to;
 }
 
-TEST(CanaryDump, TheOldestAreRemovedAndOtherFilesStay) {
+TEST(CanaryDump, TheFirstOfAnIncidentAreKeptAndOtherFilesStay) {
   const base::TempFolder temp;
   const std::string folder = temp / "a/b";
   fs::create_directories(folder);
@@ -106,18 +106,65 @@ TEST(CanaryDump, TheOldestAreRemovedAndOtherFilesStay) {
     base::write_in_place(folder + "/" + name, "mine");
   fs::create_symlink("z", folder + "/canary-20200101-000000-000-1-0-a-b.yarddump");
   CanaryDump d = some_dump();
+  d.mismatch.when = std::chrono::system_clock::now() - std::chrono::minutes(5);
   std::vector<std::string> written;
   for (int i = 0; i < 7; ++i) {
     d.mismatch.when += std::chrono::milliseconds(i % 2);  // some at the same time
     const auto path = add_dump(folder, 3, d);
     ASSERT_TRUE(path.ok()) << path.status().to_string();
-    written.push_back(*path);
+    EXPECT_EQ(path->empty(), i >= 3) << i;
+    if (!path->empty()) written.push_back(*path);
   }
   EXPECT_EQ(names_in(folder).size(), 4u + 3u);
-  for (size_t i = 0; i < written.size(); ++i) EXPECT_EQ(fs::exists(written[i]), i >= 4) << i;
-  EXPECT_TRUE(read_canary_dump(written.back()).ok());
+  for (const std::string& path : written) EXPECT_TRUE(read_canary_dump(path).ok());
   EXPECT_EQ(fs::status(written.back()).permissions(),
             fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST(CanaryDump, TheNextIncidentReplacesTheDumpsOfEarlierOnes) {
+  const base::TempFolder temp;
+  const std::string folder = temp / "d";
+  CanaryDump d = some_dump();
+  const auto now = std::chrono::system_clock::now();
+  // An incident of half an hour with mismatches every minute, of which three were written.
+  const auto age = [&](const std::string& path, auto by) {
+    fs::last_write_time(path, fs::file_time_type::clock::now() - by);
+  };
+  std::vector<std::string> first;
+  for (int i = 0; i < 3; ++i) {
+    d.mismatch.when = now - std::chrono::minutes(60 - i);
+    first.push_back(add_dump(folder, 3, d).value());
+    age(first.back(), std::chrono::minutes(60 - i));
+  }
+  age(first.back(), std::chrono::minutes(30));  // one was refused
+  d.mismatch.when = now - std::chrono::minutes(25);
+  EXPECT_EQ(add_dump(folder, 3, d).value(), "") << "the same incident";
+  age(first.back(), std::chrono::minutes(30));
+  std::vector<std::string> second;
+  for (int i = 0; i < 3; ++i) {
+    d.mismatch.when = now;
+    second.push_back(add_dump(folder, 3, d).value());
+    ASSERT_NE(second.back(), "");
+    for (size_t k = 0; k < first.size(); ++k)
+      EXPECT_EQ(fs::exists(first[k]), k > static_cast<size_t>(i)) << "the oldest go first";
+  }
+  EXPECT_EQ(add_dump(folder, 3, d).value(), "");
+  EXPECT_EQ(names_in(folder).size(), 3u);
+  for (const std::string& path : second) EXPECT_TRUE(fs::exists(path));
+}
+
+TEST(CanaryDump, WhatAKilledProcessLeftBehindIsRemoved) {
+  const base::TempFolder temp;
+  const std::string folder = temp / "d";
+  fs::create_directories(folder);
+  const std::string left = folder + "/canary-20200101-000000-000-1-0-a-b.yarddump.new.1.0";
+  base::write_in_place(left, "half");
+  ASSERT_TRUE(add_dump(folder, 3, some_dump()).ok());
+  EXPECT_TRUE(fs::exists(left)) << "another process may be writing it";
+  fs::last_write_time(left, fs::file_time_type::clock::now() - std::chrono::minutes(2));
+  ASSERT_TRUE(add_dump(folder, 3, some_dump()).ok());
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_EQ(names_in(folder).size(), 2u);
 }
 
 TEST(CanaryDump, TheTotalSizeIsBounded) {
@@ -127,7 +174,9 @@ TEST(CanaryDump, TheTotalSizeIsBounded) {
   const size_t one = to_bytes(d).size();
   for (int i = 0; i < 5; ++i) {
     d.mismatch.when += std::chrono::seconds(1);
-    ASSERT_TRUE(add_dump(temp / "d", 100, d, 2 * one + 10).ok());
+    const auto path = add_dump(temp / "d", 100, d, 2 * one + 10);
+    ASSERT_TRUE(path.ok());
+    EXPECT_EQ(path->empty(), i >= 2);
   }
   EXPECT_EQ(names_in(temp / "d").size(), 2u);
   EXPECT_FALSE(add_dump(temp / "d", 100, d, one - 1).ok());

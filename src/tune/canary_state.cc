@@ -2,13 +2,11 @@
 #include "tune/canary.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
 
 #include "base/log.h"
-#include "base/reclaimer.h"
 #include "tune/elements.h"
 
 namespace yard {
@@ -28,38 +26,10 @@ std::string to_string(const CanaryMismatch& m) {
 namespace yard::tune {
 namespace {
 
-uint64_t mixed(uint64_t v) noexcept {
-  v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9u;
-  v = (v ^ (v >> 27)) * 0x94d049bb133111ebu;
-  return v ^ (v >> 31);
-}
-
-// A number of this thread, unique with high probability across threads and processes.
-uint64_t thread_number() noexcept {
-  static std::atomic<uint64_t> threads{0};
-  thread_local uint64_t number = 0, forks = 0;
-  if (number != 0 && forks == base::forks()) return number;
-  forks = base::forks();
-  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-  number = mixed(mixed(static_cast<uint64_t>(now)) + static_cast<uint64_t>(::getpid()) * 8191 +
-                 threads.fetch_add(1, std::memory_order_relaxed)) |
-           1;
-  return number;
-}
+// How long no dump is tried in a folder that was full.
+constexpr auto kFullFor = std::chrono::seconds(1);
 
 }  // namespace
-
-bool CanaryCounters::sample(uint64_t one_in) noexcept {
-  base::ThreadRecord& thread = base::this_thread();
-  base::count(thread, calls.id());
-  if (one_in <= 1) return true;
-  if (thread.counters == nullptr) return false;
-  const auto* chunk = thread.counters[calls.id() / base::kPerChunk].load(std::memory_order_relaxed);
-  if (chunk == nullptr) return false;
-  const uint64_t due = mixed(thread_number() + calls.id()) % one_in;
-  return chunk[calls.id() % base::kPerChunk].load(std::memory_order_relaxed) % one_in == due;
-}
-
 // Pending dumps are written by the parent.
 void CanaryState::Shared::inherit(Shared& parents) {
   counters = parents.counters, why_skipped = parents.why_skipped;
@@ -93,6 +63,16 @@ void CanaryState::skip(CanaryCounters& c, std::string_view why, bool permanent) 
     problem(c.op, fmt::format("calls of kernel '{}' are not checked: {}", c.kernel, why));
 } catch (const std::exception&) {
   // Out of memory for the text; the call is counted.
+}
+
+bool CanaryState::takes_dump(const std::string& folder) {
+  Shared& s = shared_.get();
+  const std::lock_guard lock(s.lock);
+  const auto at = s.full.find(folder);
+  if (at == s.full.end()) return true;
+  if (std::chrono::steady_clock::now() < at->second) return false;
+  s.full.erase(at);
+  return true;
 }
 
 void CanaryState::record(CanaryMismatch m, std::unique_ptr<DumpRequest> request) {
@@ -134,7 +114,12 @@ bool CanaryState::write_one() noexcept try {
             fmt::format("inputs could not be dumped: {}", path.status().message()));
     return true;
   }
+  if (path->empty())
+    base::log(LogLevel::kWarn, "tune",
+              fmt::format("{}: has the first {} dumps of an incident; later ones are not written",
+                          request.folder, request.most));
   const std::lock_guard lock(s.lock);
+  if (path->empty()) s.full[request.folder] = std::chrono::steady_clock::now() + kFullFor;
   for (Numbered& n : s.mismatches)
     if (n.number == next.number) n.mismatch.dump = *path;
   return true;

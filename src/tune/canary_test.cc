@@ -53,16 +53,14 @@ class CanaryTest : public ::testing::Test {
   }
 
   void watch(const std::string& op, CanaryRule rule = {}) {
-    Config c;
     rule.op = op;
-    c.canary.push_back(rule);
     record_ = shelf_.op_record(op);
-    canary_ = make_canary(c, record_, {}, state_);
+    canary_ = make_canary({rule}, record_, {}, state_);
   }
   std::unique_ptr<registry::Inspection> begin(const std::vector<yard_value_t>& args,
                                               uint32_t flags = 0, const char* kernel = "quick") {
-    return canary_->begin(*record_->kernels.find(kernel)->second, *record_->op->program,
-                          args.data(), flags);
+    return canary_->begin(
+        {*record_->kernels.find(kernel)->second, *record_->op->program, args.data(), flags});
   }
   CanaryCount count() { return state_->report().kernels.at(0); }
 
@@ -80,20 +78,56 @@ struct Floats {
   std::vector<float> data;
 };
 
-TEST_F(CanaryTest, SamplesExactlyOneInN) {
-  watch("copy", {.one_in = 7});
+// A loop over layers calls with a period; each of its calls must be checked at times, on every thread.
+TEST_F(CanaryTest, SamplesAtRandom) {
+  constexpr int kPeriod = 8, kRounds = 1000;
+  watch("copy", {.one_in = kPeriod});
   Floats x{1}, out{0};
   const TensorView xv = x.view(), ov = out.view();
-  const auto looked = [&](int calls) {
-    int n = 0;
-    for (int i = 0; i < calls; ++i) n += begin({Value(ov).c(), Value(xv).c()}) != nullptr;
+  const auto looked = [&] {
+    std::vector<int> n(kPeriod);
+    for (int i = 0; i < kPeriod * kRounds; ++i)
+      n[static_cast<size_t>(i % kPeriod)] += begin({Value(ov).c(), Value(xv).c()}) != nullptr;
     return n;
   };
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(looked(7), 1);
-  int elsewhere = 0;
-  std::thread([&] { elsewhere = looked(70); }).join();
-  EXPECT_EQ(elsewhere, 10);
-  EXPECT_EQ(count().calls, 105u);
+  std::vector<std::vector<int>> found(3);
+  for (auto& to : found) std::thread([&] { to = looked(); }).join();
+  // 125 each, with a standard deviation of about 10.
+  for (const auto& of_thread : found)
+    for (const int n : of_thread) EXPECT_NEAR(n, kRounds / kPeriod, 75);
+  EXPECT_NE(found[0], found[1]);
+  EXPECT_EQ(count().calls, 3u * kPeriod * kRounds);
+}
+
+TEST_F(CanaryTest, ACallCanBeCheckedAlways) {
+  watch("copy", {.one_in = int64_t{1} << 40});
+  Floats x{1}, out{0};
+  const TensorView xv = x.view(), ov = out.view();
+  const std::vector<yard_value_t> args = {Value(ov).c(), Value(xv).c()};
+  registry::InspectedCall call{*record_->kernels.find("quick")->second, *record_->op->program,
+                               args.data(), 0};
+  EXPECT_EQ(canary_->begin(call), nullptr);
+  call.always = true;
+  for (int i = 0; i < 10; ++i) EXPECT_NE(canary_->begin(call), nullptr);
+}
+
+TEST_F(CanaryTest, LabelsArePartOfTheCall) {
+  watch("copy");
+  Floats x{1}, out{0};
+  const TensorView xv = x.view(), ov = out.view();
+  const std::vector<yard_value_t> args = {Value(ov).c(), Value(xv).c()};
+  const op::Labels of_process = {{"region", "eu"}, {"tenant", "A"}};
+  Options options;
+  options.labels["tenant"] = "B";
+  auto look = canary_->begin({*record_->kernels.find("quick")->second, *record_->op->program,
+                              args.data(), 0, &of_process, &options});
+  ASSERT_NE(look, nullptr);
+  out.data = {2};
+  bool repaired = false;
+  const Status s = look->judge(repaired);
+  EXPECT_THAT(std::string(s.message()), HasSubstr("{region=eu, tenant=B}"));
+  EXPECT_TRUE(look->judged());
+  EXPECT_THAT(state_->report().mismatches.at(0).call, HasSubstr("{region=eu, tenant=B}"));
 }
 
 TEST_F(CanaryTest, ThreadsWithFewCallsAreSampledToo) {
@@ -113,12 +147,11 @@ TEST_F(CanaryTest, ThreadsWithFewCallsAreSampledToo) {
 TEST_F(CanaryTest, AChangeOfTheOpKeepsTheCounters) {
   Floats x{1}, out{0};
   const TensorView xv = x.view(), ov = out.view();
-  int n = 0;
   for (int i = 0; i < 30; ++i) {
     watch("copy", {.one_in = 10});
-    n += begin({Value(ov).c(), Value(xv).c()}) != nullptr;
+    begin({Value(ov).c(), Value(xv).c()});
   }
-  EXPECT_EQ(n, 3);
+  EXPECT_EQ(count().calls, 30u);
 }
 
 TEST_F(CanaryTest, WrongResultsAreReportedAndRepaired) {
@@ -314,9 +347,8 @@ TEST_F(CanaryTest, AnOpWithoutAReferenceIsAProblem) {
 }
 
 TEST_F(CanaryTest, ARuleForOtherOpsOrKernelsHasNoEffect) {
-  Config c;
-  c.canary = {CanaryRule{.op = "add"}, CanaryRule{.op = "copy", .kernel = "other.*"}};
-  EXPECT_EQ(make_canary(c, shelf_.op_record("copy"), {}, state_), nullptr);
+  const std::vector<CanaryRule> rules = {{.op = "add"}, {.op = "copy", .kernel = "other.*"}};
+  EXPECT_EQ(make_canary(rules, shelf_.op_record("copy"), {}, state_), nullptr);
 }
 
 TEST_F(CanaryTest, InputsAreDumpedAsTheyWereBeforeTheKernelRan) {

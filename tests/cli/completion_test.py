@@ -27,6 +27,9 @@ class Complete(Yard):
         self.assertEqual(self.words("verify", ""), [])
         self.assertEqual(self.words("exp"), ["explain"])
         self.assertEqual(self.words("frob"), [])
+        self.assertEqual(self.words("help", "exp"), ["explain"])
+        self.assertEqual(self.words("help", "plugin", "in"), ["inspect"])
+        self.assertEqual(self.words("help", "--"), ["--help", "--man"])
 
     def test_options_come_from_the_commands_themselves(self):
         for command in (["list"], ["explain"], ["run"], ["doctor"], ["bench", "kernels"],

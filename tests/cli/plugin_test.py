@@ -36,7 +36,7 @@ class Plugins(Yard):
 class List(Plugins):
     def test_found_and_refused(self):
         good, bad = self.put("answer"), self.put("abi_too_new")
-        data = self.json("plugin", "list", self.folder)["plugins"]
+        data = self.json("plugin", "list", self.folder, code=1)["plugins"]
         by_path = {p["path"]: p for p in data}
         self.assertEqual((by_path[good]["state"], by_path[good]["reason"]), ("found", None))
         self.assertEqual((by_path[good]["name"], by_path[good]["ops"]), ("answer", ["answer"]))
@@ -45,7 +45,7 @@ class List(Plugins):
 
     def test_table_lines_up(self):
         self.put("answer"), self.put("abi_too_new")
-        out, err = self.yard("plugin", "list", self.folder)
+        out, err = self.yard("plugin", "list", self.folder, code=1)
         self.assertEqual(err, "")
         head, *rows = out.splitlines()
         self.assertRegex(head, r"^name +version +state +ops +file")
@@ -67,7 +67,7 @@ class List(Plugins):
         self.yard("plugin", "lock", self.folder)
         with open(path, "ab") as f:
             f.write(b"x")
-        entry, = self.json("plugin", "list", self.folder)["plugins"]
+        entry, = self.json("plugin", "list", self.folder, code=1)["plugins"]
         self.assertEqual((entry["state"], entry["reason"]), ("refused", "digest_differs"))
         data = self.json("plugin", "inspect", path, code=1)
         self.assertEqual((data["state"], data["reason"]), ("refused", "digest_differs"))
@@ -83,7 +83,7 @@ class List(Plugins):
         with open(rules, "w", encoding="utf-8") as f:
             f.write('version: "1.0"\nsettings: {plugins: {require_verified: true}}\n')
         os.environ["YARD_CONFIG"] = rules
-        entry, = self.json("plugin", "list", self.folder)["plugins"]
+        entry, = self.json("plugin", "list", self.folder, code=1)["plugins"]
         self.assertEqual((entry["state"], entry["reason"]), ("refused", "not_verified"))
         self.assertEqual(self.json("plugin", "inspect", path, code=1)["reason"], "not_verified")
         self.yard("verify", path)
@@ -103,6 +103,18 @@ class List(Plugins):
         self.assertEqual(len(self.json("plugin", "lock", path, *stated)["plugins"]), 1)
         self.assertIn("expected one like cuda:sm_90",
                       self.wrong("plugin", "inspect", path, "--device-feature", "sm_90"))
+
+    def test_a_new_kernel_for_an_op_of_another_plugin(self):
+        os.environ["YARD_PLUGINS"] = self.put("answer")
+        for flavour, signature in (([], "run(Call call, Tensor out, Tensor x)"), (["--c"], "yard_tensor_t* x = args[1]")):
+            project = os.path.join(self.folder, "new" + "".join(flavour))
+            out, _ = self.yard("plugin", "new", "acme", "--for-op", "answer", "--dir", project, *flavour)
+            self.assertIn("declines every call of answer: verify fails until it is written", out)
+            with open(os.path.join(project, "acme.c" if flavour else "acme.cc"), encoding="utf-8") as f:
+                text = f.read()
+            self.assertIn("answer(out!: i64[n], x: i64[n])", text)
+            self.assertIn(signature, text)
+            self.assertNotIn("YARD_F32", text)
 
     def test_kernels_of_plugins_that_are_not_opened(self):
         os.environ["YARD_PLUGINS"] = self.put("kernel_only") + "," + self.put("answer")
@@ -171,7 +183,8 @@ class Lock(Plugins):
         self.assertIn("abi_too_new.so is skipped: abi_too_new", err)
         self.assertEqual(self.lock(), [["answer", "1.0", "sha256:" + digest]])
         self.put("old_layout")
-        states = {p["name"]: p["reason"] for p in self.json("plugin", "list", self.folder)["plugins"]}
+        data = self.json("plugin", "list", self.folder, code=1)
+        states = {p["name"]: p["reason"] for p in data["plugins"]}
         self.assertEqual(states["answer"], None)
         self.assertEqual(states["old_layout"], "not_in_lock_file")
 
@@ -243,6 +256,17 @@ class Probe(Plugins):
         out, _ = self.yard("plugin", "probe", self.put("behave_query_crash"), code=1)
         self.assertRegex(out, "^refused: probe_failed: it ")
 
+    def test_a_failing_backend_probe_is_the_reason(self):
+        path = self.put("probe_fails")
+        data = self.json("plugin", "probe", path, code=1)
+        self.assertEqual((data["passed"], data["reason"], data["runs"]), (False, "unavailable", 0))
+        self.assertIn("default.probe_fails of op probed: unavailable: ", data["detail"])
+        self.assertIn("no board is in the slot", data["detail"])
+        out, _ = self.yard("plugin", "probe", path, code=1)
+        self.assertIn("unavailable: no kernel was run: default.probe_fails of op probed", out)
+        # It is sound, so programs may load it.
+        self.assertEqual(self.json("plugin", "inspect", path)["probed"], "passed")
+
     def test_hanging(self):
         data = self.json("plugin", "probe", self.put("behave_start_hang"), "--seconds", "4.5", code=1)
         self.assertIn("still running after 4.5 s, in its start", data["detail"])
@@ -277,6 +301,21 @@ class Verify(Plugins):
         self.assertEqual(list(data), ["file", "sha256", "verified", "why", "kernels", "functions"])
         self.assertEqual((data["verified"], data["why"]), (True, None))
         self.assertEqual([k["id"] for k in data["kernels"]], ["default.behave", "reference.behave"])
+
+    def test_a_lock_file_of_the_environment_does_not_matter(self):
+        self.yard("plugin", "lock", self.put("answer"))
+        path = self.put("behave")
+        for variable in ("YARD_PLUGIN_PATH", "YARD_PLUGINS"):
+            os.environ[variable] = self.folder if variable == "YARD_PLUGIN_PATH" else path
+            os.environ["YARD_LOG_LEVEL"] = "off"  # the environment's own use of it is refused
+            self.assertEqual(self.json("plugin", "inspect", path, code=1)["reason"], "not_in_lock_file")
+            self.assertTrue(self.json("plugin", "probe", path)["passed"])
+            self.assertTrue(self.json("verify", path)["verified"])
+            del os.environ[variable]
+        with open(os.path.join(self.folder, "yard.lock"), "a", encoding="utf-8") as f:
+            f.write("nonsense\n")
+        os.environ["YARD_PLUGIN_PATH"] = self.folder
+        self.assertTrue(self.json("verify", path)["verified"])
 
     def test_a_part_does_not_count(self):
         path = self.put("behave")

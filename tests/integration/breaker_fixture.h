@@ -52,8 +52,8 @@ class HealthOf : public ::testing::Test {
       if (c.id == "fault.bad") return c.reason == "unhealthy";
     return false;
   }
-  std::string why_out() {
-    const Explanation e = bare_.runtime.explain("copy(f32[4])@cpu").value();
+  std::string why_out(int64_t n = 4) {
+    const auto e = bare_.runtime.explain("copy(f32[" + std::to_string(n) + "])@cpu").value();
     for (const Candidate& c : e.candidates)
       if (c.id == "fault.bad") return c.detail;
     return "";

@@ -45,6 +45,9 @@ TEST_F(HealthOf, ASuccessResetsConsecutiveFaultsForEveryKindOfCall) {
       },
       [&] { return bound(out, x, 0); },
   };
+  BreakerSettings settings;
+  settings.failure_percent = 0;  // else four faults of five open it
+  bare_.runtime.health().set_settings(settings).or_throw();
   for (const auto& way : ways)
     for (int round = 0; round < 10; ++round) {
       bad_.set({.code = YARD_FAULT});
@@ -57,6 +60,89 @@ TEST_F(HealthOf, ASuccessResetsConsecutiveFaultsForEveryKindOfCall) {
 }
 
 // A success is reported whichever plan served it: one that was made since the faults, or that of a scope.
+// Sizes of one breaker key, of which one fails: never two failures in a row.
+TEST_F(HealthOf, AlternatingGoodAndBadSizesOpenTheBreaker) {
+  bad_.set({.when = [](const yard_value_t* args,
+                       uint32_t) { return args[0].u.tensor->shape[0] == 5120; },
+            .code = YARD_FAULT,
+            .message = "smoke"});
+  int calls = 0;
+  EXPECT_TRUE(soon([&] {
+    ++calls;
+    return call(4096).ok() && call(5120).ok() && is_out(4096);
+  }));
+  EXPECT_GE(calls, 50) << "100 calls are the least";
+  const HealthReport report = bare_.runtime.health().report();
+  for (const KernelHealth& k : report.kernels) {
+    if (k.kernel != "fault.bad") continue;
+    ASSERT_EQ(k.failed_calls.size(), 1u);
+    EXPECT_EQ(k.failed_calls[0].call, "copy(f32[5120], by=0)@cpu");
+    EXPECT_GE(k.failed_calls[0].count, 50u);
+  }
+  EXPECT_NE(
+      to_string(report, std::chrono::steady_clock::now()).find("failed: copy(f32[5120], by=0)@cpu"),
+      std::string::npos);
+  EXPECT_THAT(why_out(4096), HasSubstr("failed calls: copy(f32[5120], by=0)@cpu"));
+}
+
+TEST_F(HealthOf, AShareOfFailuresOpensTheBreakerForEveryKindOfCall) {
+  std::vector<float> to(7), from(7);
+  const auto out = [&](int64_t n) { return TensorView(to.data(), DType::f32, {n}); };
+  const auto x = [&](int64_t n) { return TensorView(from.data(), DType::f32, {n}); };
+  const auto four = bind(copy.on(bare_.runtime), out(4), x(4)).value();
+  const auto seven = bind(copy.on(bare_.runtime), out(7), x(7)).value();
+  Options fresh;
+  fresh.cache = false;
+  const std::function<Status(int64_t)> ways[] = {
+      [&](int64_t n) { return copy.on(bare_.runtime)(out(n), x(n), 0); },
+      [&](int64_t n) {
+        return bare_.runtime.call("copy", {{"out", out(n)}, {"x", x(n)}});
+      },
+      [&](int64_t n) { return n == 4 ? four(out(n), x(n), 0) : seven(out(n), x(n), 0); },
+      [&](int64_t n) { return copy.on(bare_.runtime).with(fresh)(out(n), x(n), 0); },
+      [&](int64_t n) {
+        const ScopedPolicy in(Scope().label("tenant", "beta"));
+        return copy.on(bare_.runtime)(out(n), x(n), 0);
+      },
+  };
+  bad_.set(
+      {.when = [](const yard_value_t* args, uint32_t) { return args[0].u.tensor->shape[0] == 7; },
+       .code = YARD_FAULT});
+  for (size_t i = 0; i < std::size(ways); ++i) {
+    bare_.runtime.health().reset("copy", "fault.bad").or_throw();
+    EXPECT_FALSE(is_out());
+    EXPECT_TRUE(soon([&] { return ways[i](4).ok() && ways[i](7).ok() && is_out(); })) << i;
+  }
+}
+
+// From several threads, and with settings from a rule file.
+TEST_F(HealthOf, AShareOfFailuresOpensTheBreakerForThreads) {
+  const auto reading = parse_config(
+      "version: \"1.0\"\nsettings:\n  breaker: {failure_percent: 20, failure_min_calls: 50, "
+      "failure_window: 5s}\n",
+      "r.yaml");
+  ASSERT_TRUE(reading.ok());
+  ASSERT_TRUE(bare_.runtime.set_config(reading.config).ok());
+  EXPECT_EQ(bare_.runtime.health().settings().failure_percent, 20u);
+  bad_.set({.rate = 0.4, .code = YARD_FAULT});
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i)
+    threads.emplace_back([&] {
+      while (!stop.load()) EXPECT_TRUE(call(4).ok());
+    });
+  EXPECT_TRUE(soon([&] { return is_out(4); }));
+  stop = true;
+  for (std::thread& t : threads) t.join();
+}
+
+// Below the percentage nothing opens, and calls go back to direct plans.
+TEST_F(HealthOf, FewFailuresOpenNothing) {
+  bad_.set({.rate = 0.1, .code = YARD_FAULT});
+  for (int i = 0; i < 3000; ++i) ASSERT_TRUE(call().ok());
+  EXPECT_EQ(bare_.runtime.health().report().breakers.opened, 0u);
+}
+
 TEST_F(HealthOf, ASuccessOfAnotherPlanResetsConsecutiveFaults) {
   const Scope scope = Scope().label("tenant", "beta").strict(false);
   const std::function<void()> between[] = {

@@ -129,6 +129,8 @@ const std::vector<Row>& rows() {
        rule},
       {"modes", "modes: {step: dynamic}", "modes: {step: config}",
        [](Under& u) { return u.chosen() == "fault.bad"; }, rule},
+      {"mode_fallback", "mode: static, mode_fallback: [dynamic]", "mode: static",
+       [](Under& u) { return u.runtime->resolve("step(f32[4])").ok(); }},
       {"cache.enabled", "cache: {enabled: false}", "cache: {enabled: true}",
        [](Under& u) { return u.call(), u.runtime->stats().plans == 0; }},
       {"cache.size", "cache: {size: 8}", "cache: {size: 100}",
@@ -144,6 +146,9 @@ const std::vector<Row>& rows() {
        }},
       {"max_fallback_attempts", "max_fallback_attempts: 0", "max_fallback_attempts: 1",
        [](Under& u) { return u.bad.set({.code = YARD_FAULT}), u.call() == -1; }},
+      {"labels", "labels: [region]", "labels: [pool]",
+       [](Under& u) { return u.runtime->problems().empty(); },
+       "dispatch_rules: [{operation: step, kernel: default.c, conditions: {label.region: eu}}]\n"},
       // The program asks for inotify, 20 ms and 10 ms.
       {"reload.watch", "reload: {watch: inotify, poll_interval: 1h}",
        "reload: {watch: poll, poll_interval: 1h}", [](Under& u) { return u.follows(); }},
@@ -170,6 +175,20 @@ const std::vector<Row>& rows() {
       {"breaker.failure_threshold", "breaker: {failure_threshold: 2}",
        "breaker: {failure_threshold: 3}",
        [](Under& u) { return u.fault(2), u.totals().opened == 1; }},
+      {"breaker.failure_percent", "breaker: {failure_threshold: 1000, failure_min_calls: 10}",
+       "breaker: {failure_threshold: 1000, failure_min_calls: 10, failure_percent: 0}",
+       [](Under& u) { return u.fault(20), u.totals().opened == 1; }},
+      {"breaker.failure_min_calls", "breaker: {failure_threshold: 1000, failure_min_calls: 20}",
+       "breaker: {failure_threshold: 1000, failure_min_calls: 21}",
+       [](Under& u) { return u.fault(20), u.totals().opened == 1; }},
+      {"breaker.failure_window",
+       "breaker: {failure_threshold: 1000, failure_min_calls: 10, failure_window: 1h}",
+       "breaker: {failure_threshold: 1000, failure_min_calls: 10, failure_window: 5ms}",
+       [](Under& u) {
+         u.fault(6);
+         std::this_thread::sleep_for(20ms);
+         return u.fault(6), u.totals().opened == 1;
+       }},
       {"breaker.cooldown", "breaker: {cooldown: 5m}", "breaker: {cooldown: 1m}",
        [](Under& u) { return u.fault(5), u.rest() > 2min; }},
       {"breaker.cooldown_growth", "breaker: {cooldown: 50ms, cooldown_growth: 100}",

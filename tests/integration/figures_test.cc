@@ -150,7 +150,7 @@ TEST(Figures, AFallback) {
   ASSERT_TRUE(bare.add(bad).ok());
   ASSERT_TRUE(bare.add(kernel_of("attend", "good", 2, 100)).ok());
   BreakerSettings s;
-  s.failure_threshold = 10'000;  // so that it goes on failing
+  s.failure_threshold = 10'000, s.failure_percent = 0;  // so that it goes on failing
   ASSERT_TRUE(bare.runtime.health().set_settings(s).ok());
   std::vector<float> memory(64);
   const auto op = attend.on(bare.runtime);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How rules in rollout are judged, what ends a rollout, and when there is none.
+#include <yard/log.h>
+#include <yard/verify.h>
+
 #include <atomic>
+#include <limits>
 #include <thread>
 
 #include "rollout_fixture.h"
@@ -9,6 +13,11 @@ namespace yard::testing {
 namespace {
 
 using Kind = ConfigEvent::Kind;
+
+int32_t real_copy(plugin::Call, plugin::Tensor out, plugin::Tensor x, int64_t) {
+  for (int64_t i = 0; i < x.numel(); ++i) out.data<float>()[i] = x.data<float>()[i];
+  return YARD_OK;
+}
 
 class RolloutJudged : public RolloutOf {
  protected:
@@ -93,6 +102,112 @@ TEST_F(RolloutJudged, FewCallsSufficeAtTheEnd) {
 TEST_F(RolloutJudged, RulesWithoutAnyCallComeIntoForce) {
   bare_.runtime.set_config(rules(100, 0.1)).or_throw();
   ASSERT_TRUE(ends_by(Kind::kReloaded));
+}
+
+// The new kernel returns NaN and reports success; the canary finds it, however rarely it samples.
+TEST_F(RolloutJudged, RulesWhoseKernelsReturnWrongResultsAreRolledBack) {
+  yard_kernel_t right = plugin::Kernel::of<real_copy>("copy", "reference.cpp")
+                            .backend("test")
+                            .kind(YARD_KIND_REFERENCE)
+                            .d;
+  bare_.add(right).or_throw();
+  const std::pair<CanaryCheck, int64_t> canaries[] = {{CanaryCheck::kFinite, 1},
+                                                      {CanaryCheck::kValues, 1},
+                                                      {CanaryCheck::kValues, 10},
+                                                      {CanaryCheck::kFinite, 1'000'000}};
+  new_.set({.wrong_numbers = true,
+            .offset = std::numeric_limits<double>::quiet_NaN(),
+            .delegate = &right});
+  for (const auto& [check, one_in] : canaries) {
+    const CanaryRule canary{.op = "*", .one_in = one_in, .check = check};
+    for (const bool in_new_file : {true, false}) {
+      Config before;
+      if (!in_new_file) before.canary = {canary};
+      bare_.runtime.set_config(before).or_throw();
+      {
+        const std::lock_guard l(lock_);
+        events_.clear();
+      }
+      Config c = patient_rules(50, 3);
+      if (in_new_file) c.canary = {canary};
+      bare_.runtime.set_config(c).or_throw();
+      ASSERT_TRUE(call_until(Kind::kTakenBack)) << one_in;
+      EXPECT_THAT(bare_.runtime.problems().at(0).message,
+                  HasSubstr("checked results in the rollout were wrong"));
+      for (int i = 0; i < 20; ++i) EXPECT_FALSE(call());
+    }
+  }
+}
+
+// Results under the rules in force are checked as well, by the canary of the new file.
+TEST_F(RolloutJudged, BothSidesAreChecked) {
+  bare_
+      .add(plugin::Kernel::of<real_copy>("copy", "reference.cpp")
+               .backend("test")
+               .kind(YARD_KIND_REFERENCE)
+               .d)
+      .or_throw();
+  Config c = patient_rules(50, 3600);
+  c.rollout->max_error_rate = 1;
+  c.canary = {{.op = "*", .check = CanaryCheck::kFinite}};
+  bare_.runtime.set_config(c).or_throw();
+  for (int i = 0; i < 200; ++i) call();
+  uint64_t of_old = 0, of_new = 0;
+  for (const CanaryCount& k : bare_.runtime.canaries().kernels)
+    (k.kernel == "old" ? of_old : of_new) += k.checked;
+  EXPECT_GT(of_old, 20u);
+  EXPECT_GT(of_new, 20u);
+}
+
+// A check takes longer than the call. That is no slowdown by the rules.
+TEST_F(RolloutJudged, TheTimeOfChecksIsNotThatOfCalls) {
+  static constexpr auto kReference = +[](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
+    std::this_thread::sleep_for(milliseconds(1));
+    return YARD_OK;
+  };
+  yard_kernel_t slow = kernel_of("copy", "reference.cpp", 9);
+  slow.kind = YARD_KIND_REFERENCE, slow.run = kReference;
+  bare_.add(slow).or_throw();
+  new_.set({.delay = std::chrono::microseconds(200)});
+  Config before;
+  DispatchRule r;
+  r.operation = "copy", r.kernel = "fault.new";
+  before.dispatch_rules.push_back(r);
+  before.canary = {{.op = "*", .kernel = "fault.new", .one_in = 1'000'000}};
+  bare_.runtime.set_config(before).or_throw();
+  Config c = rules(50, 0.4);
+  c.rollout->max_slowdown = 3;
+  c.rollout->max_error_rate = 1;
+  c.canary = {{.op = "*", .kernel = "fault.new", .one_in = 1}};
+  bare_.runtime.set_config(c).or_throw();
+  ASSERT_TRUE(call_until(Kind::kReloaded)) << bare_.runtime.problems().at(0).message;
+  EXPECT_FALSE(saw(Kind::kTakenBack));
+}
+
+// What an operator must know is logged at the default level.
+TEST_F(RolloutJudged, StartPromotionAndRollbackAreLogged) {
+  std::mutex lock;
+  std::string log;
+  set_log_sink([&](const LogMessage& m) {
+    const std::lock_guard l(lock);
+    log += std::string(m.text) + "\n";
+  });
+  const auto logged = [&](const char* text) {
+    const std::lock_guard l(lock);
+    return log.find(text) != std::string::npos;
+  };
+  bare_.runtime.set_config(patient_rules(20, 0.1)).or_throw();
+  EXPECT_TRUE(logged("set_config: rollout started: 20 % of calls for 0.1 s"));
+  ASSERT_TRUE(call_until(Kind::kReloaded));
+  EXPECT_TRUE(logged("set_config: rollout promoted: "));
+  new_.set({.code = YARD_FAULT, .message = "new and broken"});
+  Config bad = rules(100, 3);
+  bare_.runtime.set_config({}).or_throw();
+  bare_.runtime.set_config(bad).or_throw();
+  ASSERT_TRUE(call_until(Kind::kTakenBack));
+  set_log_sink({});
+  EXPECT_THAT(log,
+              ::testing::ContainsRegex("set_config: rollout rolled back: [0-9]+ of [0-9]+ calls"));
 }
 
 // Calls in the rollout are the long ones, as they were before.

@@ -23,8 +23,9 @@ void add_plugin(CLI::App& app, Action& action);
 void add_hooks(CLI::App& app, Action& action);
 void add_functions(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
-// Keeps `app`, whose commands and options it completes.
+// These two keep `app`, whose commands and options they show.
 void add_completion(CLI::App& app, Action& action);
+void add_help(CLI::App& app, Action& action);
 
 // Below `bench`.
 void add_bench_dispatch(CLI::App& bench, Action& action);

@@ -121,7 +121,7 @@ Status put_in_place(const Runtime& runtime, const PluginInfo& from, const std::s
   return s;
 }
 
-Json to_json(const UpgradeChanges& d) { return {{"added", d.added}, {"removed", d.removed}}; }
+Json changes_json(const UpgradeChanges& d) { return {{"added", d.added}, {"removed", d.removed}}; }
 
 void print_upgrade(const Upgrade& u, const UpgradeQuestion& q) {
   const auto line = [](const char* what, const std::string& value) {
@@ -163,10 +163,10 @@ int report_upgrade(const Upgrade& u, const UpgradeQuestion& q) {
             {"before", {{"version", u.before.version}, {"sha256", u.before.sha256}}},
             {"after", {{"version", u.after.version}, {"sha256", u.after.sha256}}},
             {"probed", u.probe.has_value()},
-            {"ops", to_json(u.ops)},
-            {"kernels", to_json(u.kernels)},
+            {"ops", changes_json(u.ops)},
+            {"kernels", changes_json(u.kernels)},
             {"written", u.written}};
-  fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_json(j);
   return kOk;
 }
 

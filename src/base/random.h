@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random sampling of calls: which ones are checked, or use rules in rollout. Not for cryptography.
+#pragma once
+
+#include <cstdint>
+
+namespace yard::base {
+
+// A number at random (splitmix64). Each thread has a sequence of its own, with a seed of its own, and gets another seed
+// in a forked child. Writes only memory of the thread; reads a clock for the seed only.
+uint64_t thread_random() noexcept;
+
+// True for one in `n` calls at random, independently of all calls before. Always for 0 and 1.
+inline bool one_in(uint64_t n) noexcept { return n <= 1 || thread_random() <= UINT64_MAX / n; }
+
+// Uniform in [0, 1).
+inline double random_unit() noexcept {
+  return static_cast<double>(thread_random() >> 11) * 0x1p-53;
+}
+
+}  // namespace yard::base
