@@ -187,7 +187,7 @@ TEST(PluginReasons, ThePageListsEachOnceWithItsMeaning) {
     if (line.starts_with("| `"))
       rows.push_back(line);
     else if (!rows.empty())
-      break;  // the end of the table
+      break;                                     // the end of the table
   ASSERT_EQ(rows.size(), reasons().size() - 1);  // all but none
   for (size_t i = 1; i < reasons().size(); ++i) {
     const ReasonInfo& r = reasons()[i];
