@@ -30,6 +30,7 @@ struct Sample {
     to = path                             ? "/some/path"
          : form.shape == Shape::kLevels   ? "info"
          : form.shape == Shape::kWord     ? form.words.back()
+         : form.shape == Shape::kModes    ? form.words.back()
          : form.shape == Shape::kOpOrders ? "impl:some.name"
                                           : "some.name";
   }
