@@ -4,6 +4,7 @@
 
 FUZZ_SECONDS ?= 15
 FULL_FUZZ_SECONDS ?= 120
+SOAK_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test check check-full bench lint format fuzz clean
@@ -15,7 +16,8 @@ help: ## say what there is
 	@echo '  make demo     a tour: calls under several policies, each choice explained'
 	@echo '  make test     the tests of the release build and the lint'
 	@echo '  make check    the same tests under sanitizers, the fuzzers, the library built inside another project'
-	@echo '  make check-full  the long tests with ten times as many rounds, the fuzzers for two minutes each'
+	@echo '  make check-full  the long tests with ten times as many rounds, the fuzzers for two minutes each, the soaks of'
+	@echo '                tests/soak.txt for a minute each under the sanitizers (SOAK_SECONDS=60)'
 	@echo '  make bench    the figures, beside those of PyTorch'"'"'s dispatcher'
 	@echo '  make lint     the house rules alone'
 	@echo '  make format   formats every C and C++ file'
@@ -24,7 +26,7 @@ help: ## say what there is
 	@echo '  make clean    removes build/'
 	@echo
 	@echo 'For daily work: cmake --preset dev && cmake --build --preset dev && ctest --preset dev'
-	@echo 'One stage of the tests: scripts/test.py release | package | asan | fuzz | tsan'
+	@echo 'One stage of the tests: scripts/test.py release | package | asan | fuzz | tsan | soak'
 
 setup:
 	@scripts/setup.sh build test lint
@@ -50,7 +52,8 @@ check:
 
 check-full:
 	@scripts/setup.sh build test
-	@scripts/test.py --full --fuzz-seconds $(FULL_FUZZ_SECONDS) release asan fuzz tsan
+	@scripts/test.py --full --fuzz-seconds $(FULL_FUZZ_SECONDS) --soak-seconds $(SOAK_SECONDS) \
+	  release asan fuzz tsan soak
 
 bench:
 	@scripts/setup.sh build bench

@@ -2,10 +2,10 @@
 # yard_test(name [MEASURES] [SLOW] [SCALES] SOURCES ... [LIBS ...] [LABELS ...] [TIMEOUT seconds]
 #           [OPS ...] [FUNCTIONS ...] [BACKENDS ...])
 #
-# One GoogleTest program, each of its tests an entry of ctest. LIBS are targets: `yard` for what users
-# see, `yard_internal` for everything, or single layers (`yard_op`). The label `tsan` makes a test part
-# of the run under the thread sanitizer. OPS, FUNCTIONS and BACKENDS say what it is about; they become the labels
-# op:NAME, function:NAME and backend:NAME, by which `ctest -L` finds what a change affects.
+# One GoogleTest program, each of its tests an entry of ctest. LIBS are targets: `yard` for what users see,
+# `yard_internal` for everything, or single layers (`yard_op`). With the label `tsan` it is run under the thread sanitizer;
+# with `soak` it is built for it, since tests/soak.txt names it. OPS, FUNCTIONS and BACKENDS name what it tests; they
+# become the labels op:NAME, function:NAME and backend:NAME, by which `ctest -L` finds what a change affects.
 #
 # A test that MEASURES is optimised and runs alone; the others are compiled and run once, which is quicker without.
 # A test that is SLOW starts before others, so that none is left waiting for it at the end.
@@ -83,7 +83,7 @@ function(yard_test name)
       endif()
     endforeach()
   endif()
-  if("tsan" IN_LIST arg_LABELS)
+  if("tsan" IN_LIST arg_LABELS OR "soak" IN_LIST arg_LABELS)
     add_dependencies(yard_tsan_tests ${name})
   endif()
   set(order "")

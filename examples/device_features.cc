@@ -7,7 +7,7 @@
 int main() {
   // [state]
   yard::RuntimeSettings settings;
-  settings.device_features = {"cuda:sm_90"};
+  settings.device_features = {"cuda:0:sm_80", "cuda:1:sm_90"};
   yard::Runtime runtime(settings);
   // Or later, and on any runtime:
   yard::Runtime::shared().state_device_features({"cuda:sm_90"}).or_throw();

@@ -13,7 +13,7 @@ int main() {
   for (const yard::Candidate& c : e.candidates)
     std::printf("%s %s %s\n", c.id.c_str(), c.verdict.c_str(), c.reason.c_str());
   std::puts(e.to_text().c_str());  // a table
-  std::puts(e.to_json().c_str());  // what `yard explain --json` prints
+  std::puts(e.to_json().c_str());  // as `yard explain --json`, on one line
   // [/explain]
   CHECK(!e.selected.empty() && e.candidates[0].verdict == "selected");
 

@@ -25,6 +25,18 @@ int main() {
   CHECK(chosen("softmax(f32[64,1000])") == usual);
   CHECK(!runtime.set_static_map(yard::StaticMap().set("sofmax", "reference.cpp")).ok());
 
+  // [fallback]
+  yard::Config rules;
+  rules.settings.mode = "static";
+  rules.settings.mode_fallback = {"config", "dynamic"};
+  runtime.set_config(rules).or_throw();
+  CHECK(chosen("softmax(f32[64,1000])") == usual);  // no map, no rule: as in mode dynamic
+  // [/fallback]
+  rules.settings.mode_fallback.clear();
+  runtime.set_config(rules).or_throw();
+  CHECK(!runtime.resolve("softmax(f32[64,1000])").ok());
+  runtime.load_config("").or_throw();
+
   // [provider]
   yard::ModeProvider small_by_reference;
   small_by_reference.reads = {"rows"};  // nothing else of a call makes a difference

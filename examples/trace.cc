@@ -21,7 +21,7 @@ int main() {
   rms_norm(tnormed, tx, tweight, 1e-6f).or_throw();
   silu_and_mul(tgated, tnormed).or_throw();
   std::fputs(trace.to_text().c_str(), stdout);
-  // %2: f32[2,8] = rms_norm(x=%0, weight=%1, eps=1e-06)  [default.simd]
+  // %2: f32[2,8] = rms_norm(x=%0, weight=%1, eps=1e-6)  [default.simd]
   // %3: f32[2,4] = silu_and_mul(x=%2)  [default.simd]
   // [/trace]
   const std::vector<yard::TraceNode> nodes = trace.nodes();

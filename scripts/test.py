@@ -5,8 +5,11 @@
 A stage that cannot be built counts as one failure. Up to three tests of a stage that fail are rerun alone: those that
 pass then are listed as unstable and do not fail the run. What a sanitizer has reported stays a failure.
 
-Usage: test.py [--full] [--fuzz-seconds N] [stage ...]
+Usage: test.py [--full] [--fuzz-seconds N] [--soak-seconds N] [stage ...]
   --full  only the tests with the label `full`, with ten times as many rounds (YARD_TEST_SCALE)
+
+The stage `soak` repeats the tests of tests/soak.txt under the address and the thread sanitizer. What could not be run is
+listed at the end as left out.
 """
 import argparse
 import concurrent.futures
@@ -25,6 +28,8 @@ MOST_UNSTABLE = 3  # per stage; more failures than that are not rerun
 CORES = os.cpu_count() or 2
 JOBS = CORES + 1  # some tests wait most of their time; those that measure run alone
 FULL_SCALE = 10
+SOAK_REPEAT = 10
+SOAK_HANGS = 1800  # seconds
 
 
 class Tally:
@@ -64,6 +69,12 @@ def why_skipped(case):
     return said.group(1) if said else "skipped"
 
 
+def skipped_inside(case):
+    """Tests that a program skipped, where the whole program is one test: its name alone would hide them."""
+    output = case.findtext("system-out") or ""
+    return re.findall(r"^\[  SKIPPED \] (\w+\.\S+) \(", output, flags=re.M)
+
+
 def run_ctest(preset, arguments, environment, prefix):
     """Runs tests of a build, one line each. Returns the exit code and the cases that ctest reports."""
     report = folder(preset) / "ctest.xml"
@@ -71,6 +82,7 @@ def run_ctest(preset, arguments, environment, prefix):
     process = subprocess.Popen(
         [*prefix, "ctest", "--test-dir", str(folder(preset)), "--output-on-failure",
          "--test-output-size-failed", str(16 << 20),  # so that no sanitizer's report is cut off
+         "--test-output-size-passed", str(1 << 20),  # so that skipped tests are seen
          "--output-junit", str(report), *arguments],
         cwd=ROOT, env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, errors="replace")
@@ -104,6 +116,7 @@ def ctest(preset, tally, arguments=(), environment=None, prefix=()):
     for case in cases:
         if case.get("status") == "run":
             tally.passed += 1
+            tally.skipped += [f"{preset}: {case.get('name')}: {test}" for test in skipped_inside(case)]
         elif why_skipped(case):
             tally.skipped.append(f"{preset}: {case.get('name')}: {why_skipped(case)}")
         else:
@@ -199,14 +212,85 @@ def fuzz(tally, options):
                 tally.fail(f"fuzz: {program.name}")
 
 
-STAGES = {"release": release, "package": package, "asan": asan, "fuzz": fuzz, "tsan": tsan}
+def read_soaks(path):
+    """The lines of tests/soak.txt: subject, program, filter."""
+    soaks = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.strip() and not line.startswith("#"):
+            subject, program, tests = (part.strip() for part in line.split("|"))
+            soaks.append((subject, program, tests))
+    return soaks
+
+
+def why_no_soak(program, tests, prefix):
+    """Why a soak cannot be run; None if it can."""
+    if not program.is_file():
+        return f"there is no program {program.name} in this build"
+    listed = subprocess.run([*prefix, str(program), f"--gtest_filter={tests}", "--gtest_list_tests"], capture_output=True,
+                            text=True, errors="replace")
+    names = [line for line in listed.stdout.splitlines() if line.startswith("  ")]
+    return None if names else f"no test of {program.name} matches {tests}"
+
+
+def run_soak(command, seconds, environment):
+    """Starts a program again and again, its tests shuffled. Returns exit code, number of starts, and the last output."""
+    start, runs = time.monotonic(), 0
+    environment = {**os.environ, "YARD_TEST_SCALE": "1", **environment}  # repeating is the scale
+    while True:
+        # Several times in one process, whose start and end take seconds under a sanitizer.
+        arguments = [f"--gtest_repeat={SOAK_REPEAT}", "--gtest_shuffle", f"--gtest_random_seed={runs % 99999 + 1}"]
+        runs += 1
+        try:
+            run = subprocess.run([*command, *arguments], env=environment, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, text=True, errors="replace", timeout=SOAK_HANGS)
+        except subprocess.TimeoutExpired as e:
+            output = (e.stdout or b"").decode(errors="replace")
+            return 1, runs, f"{output[-4000:]}\nstill running after {SOAK_HANGS} s"
+        if run.returncode != 0 or time.monotonic() - start >= seconds:
+            return run.returncode, runs, run.stdout
+
+
+def soak_build(tally, preset, bin_folder, soaks, seconds, environment, prefix=()):
+    """Soaks of one build, as many at a time as there are cores."""
+    def one(soak):
+        _, program, tests = soak
+        why = why_no_soak(bin_folder / program, tests, prefix)
+        if why:
+            return why, 0, 0, ""
+        return (None, *run_soak([*prefix, str(bin_folder / program), f"--gtest_filter={tests}"], seconds, environment))
+
+    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+        for (subject, *_), (why, rc, runs, output) in zip(soaks, pool.map(one, soaks)):
+            if why:
+                tally.skipped.append(f"soak {preset}: {subject}: {why}")
+            elif rc == 0:
+                tally.passed += 1
+                print(f"soak {preset}: {subject}: {runs * SOAK_REPEAT} runs, none failed", flush=True)
+            else:
+                print(output)
+                tally.fail(f"soak {preset}: {subject}: start {runs}")
+
+
+def soak(tally, options):
+    soaks = read_soaks(ROOT / "tests" / "soak.txt")
+    for preset, target, environment, prefix in (
+            ("asan", None, {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}, ()),
+            ("tsan", "yard_tsan_tests", {"TSAN_OPTIONS": "halt_on_error=1"}, without_random_addresses())):
+        if build(preset, target):
+            soak_build(tally, preset, folder(preset) / "bin", soaks, options.soak_seconds, environment, prefix)
+        else:
+            tally.fail(f"soak {preset}: build")
+
+
+STAGES = {"release": release, "package": package, "asan": asan, "fuzz": fuzz, "tsan": tsan, "soak": soak}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--fuzz-seconds", type=int, default=15)
-    parser.add_argument("stages", nargs="*", default=list(STAGES), metavar="stage")
+    parser.add_argument("--soak-seconds", type=float, default=60)
+    parser.add_argument("stages", nargs="*", default=[s for s in STAGES if s != "soak"], metavar="stage")
     options = parser.parse_args()
     for stage in options.stages:
         if stage not in STAGES:

@@ -2,6 +2,8 @@
 // What the code generator and its backends share: all that a plugin needs to know of it.
 #pragma once
 
+#include <yard/detail/signature.h>
+
 #include <string>
 #include <vector>
 
@@ -27,3 +29,9 @@ class Builder {
 };
 
 }  // namespace codegen
+
+// [fields]
+template <>
+struct yard::TypeFields<codegen::Value>
+    : yard::Fields<&codegen::Value::name, &codegen::Value::bits> {};
+// [/fields]

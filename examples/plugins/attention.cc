@@ -26,6 +26,12 @@ int main(int, char** argv) {
   // [/use]
   CHECK(near(result[0], 6));  // 6, 12 and the sink, a third each; 60 is out of the window
 
+  // [replace]
+  yard::Ticket old = plugins.replace("swa_sink").value();  // by the file that is at its path now
+  old.wait().or_throw();  // no call runs the old version, and its code is gone
+  // [/replace]
+  CHECK(plugins.list().at(0).state == yard::PluginState::kLoaded);
+
   // [unload]
   yard::Ticket gone = plugins.unload("swa_sink").value();
   gone.wait().or_throw();  // no call runs it, its states are ended, its code is gone

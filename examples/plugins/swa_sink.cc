@@ -21,6 +21,7 @@ constexpr double kLeast = -std::numeric_limits<double>::infinity();
 
 // [state]
 constexpr const char* kOptions = "sliding_window: int = -1, s_aux_enable: bool = false";
+constexpr const char* kWeights = "s_aux?: f32[h_q]";
 
 struct Sinks {
   explicit Sinks(Named options)
@@ -158,10 +159,10 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t, const yard_host_t*) {
                   .tolerances(tolerances))
           .add(with_state<Sinks>(
               Kernel::of<attend<meaning>>(kOp, "reference.swa_sink").kind(YARD_KIND_REFERENCE),
-              kOptions, fields))
+              kOptions, fields, kWeights))
           .add(with_state<Sinks>(
               Kernel::of<attend<one_pass>>(kOp, "default.swa_sink").limits(limits), kOptions,
-              fields));
+              fields, kWeights));
   return plugin.get();
 }
 // [/query]

@@ -252,12 +252,17 @@ class Instance {
   // runtime must outlive the instance.
   YARD_API static Result<Instance> make(Runtime& runtime, std::string_view op,
                                         std::initializer_list<Arg> options = {});
+  YARD_API static Result<Instance> make(Runtime& runtime, std::string_view op,
+                                        std::span<const Arg> options);
   // On Runtime::shared().
   YARD_API static Result<Instance> make(std::string_view op,
                                         std::initializer_list<Arg> options = {});
 
-  // Tensors by name; their data must stay as long as the instance. Replaces what was loaded before.
+  // Tensors by name; their data must stay as long as the instance. Replaces what was loaded before. An error, which changes
+  // nothing, if every kernel of the op that loads weights declares other names; a kernel that does not declare one of them
+  // declines calls.
   YARD_API Status load(std::initializer_list<Arg> weights);
+  YARD_API Status load(std::span<const Arg> weights);
 
   YARD_API Status call(std::initializer_list<Arg> args, Options options = {}) const;
 

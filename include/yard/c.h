@@ -22,6 +22,10 @@ extern "C" {
 /* An op, looked up once; stays valid for the life of the process. */
 typedef struct yard_op_ref yard_op_ref_t;
 
+/* An op with options and weights of its own, for kernels that have state: create() of plugin.h gets the options, load() the
+ * weights. Valid from yard_make_instance() to yard_free_instance(). */
+typedef struct yard_instance yard_instance_t;
+
 /* What one call may ask for; zero-filled means nothing. */
 typedef struct yard_options {
   uint32_t size;
@@ -33,6 +37,8 @@ typedef struct yard_options {
   const yard_named_value_t* labels; /* string values */
   uint32_t label_count;
   uint32_t prefer; /* yard_kind_t; 0: as policy says */
+  const yard_instance_t*
+      instance; /* of the op that is called; NULL: kernels with state share that of plain calls */
 } yard_options_t;
 #define YARD_OPTION_NO_CACHE 0x100u
 #define YARD_OPTION_STRICT 0x400u
@@ -41,7 +47,7 @@ typedef struct yard_options {
 typedef struct yard_result {
   uint32_t size;
   uint32_t attempts;
-  char kernel[48];
+  char kernel[136]; /* id of the kernel that ran last: at most 128 characters */
   int64_t select_ns, run_ns;
   uint32_t cached;
   uint32_t fallback_from; /* yard_code_t of the first failure */
@@ -61,6 +67,22 @@ YARD_C_API int32_t yard_call_with(yard_op_ref_t* op, const yard_value_t* args, u
 YARD_C_API int32_t yard_call_named(const char* op, const yard_named_value_t* args, uint32_t count,
                                    const yard_options_t* options, yard_result_t* result,
                                    char* error, size_t error_size);
+
+/* An instance for calls with yard_options_t::instance. Options have names and scalar values; texts are copied, and kernels
+ * fill in defaults. NULL and a message if the op is unknown or none of its kernels accepts the options. Kernels that do not
+ * accept them are skipped in calls. The kernel that serves a call gets its state at the first one, and keeps it. */
+YARD_C_API yard_instance_t* yard_make_instance(const char* op, const yard_named_value_t* options,
+                                               uint32_t count, char* error, size_t error_size);
+/* Loads weights: tensors by name, in place of those loaded before. Their descriptors are copied, shape included; their data
+ * is not, and must stay until the instance is freed or others are loaded and no call that began before is running. Later
+ * calls make their states again. Also while other threads call. */
+YARD_C_API int32_t yard_load_weights(yard_instance_t* instance, const yard_named_value_t* weights,
+                                     uint32_t count, char* error, size_t error_size);
+/* How many states it holds now. */
+YARD_C_API size_t yard_count_states(const yard_instance_t* instance);
+/* Ends it, with its states: destroy() has been called for each when this returns. No call on it may be running or begin
+ * later. NULL is accepted. */
+YARD_C_API void yard_free_instance(yard_instance_t* instance);
 
 /* The id of the kernel that a CallSpec would run, into `kernel`. */
 YARD_C_API int32_t yard_resolve(const char* call_spec, const yard_options_t* options, char* kernel,

@@ -56,21 +56,25 @@ struct Condition {
   bool operator==(const Condition&) const = default;
 };
 
-// A kernel id or, where the grammar allows it, a glob.
+// A kernel id or, where the grammar allows it, a glob. In denies, allows and locks a kernel may be unknown: that is a
+// warning, and the statement holds once the kernel is registered. Elsewhere it is an error unless `optional`.
 struct KernelRef {
   std::string id;
-  bool optional = false;  // no error if there is none: a plugin may bring it later
+  bool optional = false;  // no problem at all if there is none: a plugin may bring it later
   ConfigPlace at;
   bool operator==(const KernelRef&) const = default;
 };
 
-// Calls of `operation` for which every condition holds go to `kernel`.
+// Calls of `operation` for which every condition holds go to `kernel`; kernels that `deny` lists, or that `allow` does not,
+// may not serve them. Has one of the three, or several. Denies and allows of all rules that match count, in every mode.
 struct DispatchRule {
   std::string operation;  // op or glob
   std::vector<Condition> conditions;
-  std::string kernel;           // id or glob
-  std::optional<int> priority;  // 0 to 1000; unset: defaults.default_priority
-  bool optional = false;        // neither an unknown op nor an unknown kernel is an error
+  std::string kernel;                           // id or glob; empty: only deny or allow
+  std::vector<KernelRef> deny;                  // ids or globs
+  std::optional<std::vector<KernelRef>> allow;  // ids or globs
+  std::optional<int> priority;                  // 0 to 1000; unset: defaults.default_priority
+  bool optional = false;  // neither an unknown op nor an unknown kernel is an error
   std::string name, description;
   ConfigPlace at, operation_at, kernel_at;
   bool operator==(const DispatchRule&) const = default;
@@ -139,6 +143,9 @@ struct ConfigSettings {
 
   Set<std::string> mode;                                  // a Mode by name
   std::map<std::string, std::string, std::less<>> modes;  // op or glob → mode
+  // "dynamic", "config": where calls in mode static go on, in this order, if the op is not mapped or its static kernel
+  // fails. Empty: they fail.
+  std::vector<std::string> mode_fallback;
 
   struct Cache {
     Set<bool> enabled;
@@ -148,6 +155,7 @@ struct ConfigSettings {
   } cache;
 
   Set<int64_t> max_fallback_attempts;
+  std::vector<std::string> labels;  // of the program's own that conditions may name
 
   struct Plugins {  // see PluginSettings; the program and the environment precede these
     Set<PluginProbe> probe;
@@ -338,10 +346,10 @@ class StaticMap {
 struct WatchSettings {
   // auto: inotify and, ten times less often than poll, polling; poll where there is no inotify.
   Watch watch = Watch::kAuto;
-  // How long the files must be unchanged before they are read; at least 20 ms. Files that change all the time are read
-  // every ten of these. The last write always counts.
+  // How long the files must be unchanged before they are read; less than 20 ms is an error. Files that change all the time
+  // are read every ten of these. The last write always counts.
   std::chrono::nanoseconds debounce = std::chrono::milliseconds(100);
-  // Of polling; at least 10 ms.
+  // Of polling; less than 10 ms is an error.
   std::chrono::nanoseconds poll_interval = std::chrono::seconds(1);
 };
 

@@ -16,7 +16,8 @@
 // Backends come from Runtime::apply(), from providers, and from plugins whose manifest names the group; the latter
 // two are loaded on first use. A provider that fails is reported and affects no other; load() asks it again. With
 // YARD_DISABLE=1 every call runs the original; inside a commit group that has chosen a backend before, it is an
-// error.
+// error. The policy of the thread's scopes (yard/policy.h) counts as it does for kernels: `backends`, vendors,
+// `reference_only`; in a scope with an invalid policy a call throws yard::Error.
 //
 // Failure. After an exception the next implementation runs if all that the call needs is unchanged: the
 // implementation declined (yard::Error of class `declined`), has `fails_before_writing`, the function is
@@ -125,7 +126,7 @@ class Function<R(A...)> {
 
   R operator()(A... args) const {
     if (site_->table.load(std::memory_order_relaxed) == &detail::kFunctionsOff &&
-        !detail::in_commit_group())
+        !detail::decides_for_itself())
       return body_(static_cast<A&&>(args)...);
     return detail::call_function<R, A...>(*site_, body_, args...);
   }

@@ -362,7 +362,8 @@ class Hooks {
   // device of that type. The backend must be allowed and enabled by policy, available, and its device not lost. It
   // must provide hooks, unless plugins with hooks have been found and not been opened: then activation takes effect
   // when one of them brings its hooks. Activations persist when hooks are removed, unloaded and loaded again. While
-  // policy disables or denies the backend, and in a forked child that cannot use it, its hooks are left out.
+  // policy, also that of a thread's scope, disables or denies the backend or is reference_only, and in a forked child that
+  // cannot use it, its hooks are left out.
   YARD_API Status activate(std::string_view backend);
   YARD_API Status activate(std::string_view backend, Device device);
   // An error if it is not active there.

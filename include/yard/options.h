@@ -39,9 +39,10 @@ YARD_API std::optional<Mode> parse_mode(std::string_view text) noexcept;
 
 // What happened in a call. Only calls with a record read a clock.
 struct ResultRecord {
-  char kernel[48] = {};             // id of the kernel that ran last, cut to fit; empty if none did
+  char kernel[136] =
+      {};  // id of the kernel that ran last: at most 128 characters; empty if none did
   const char* mode_name = nullptr;  // of kProgram: its name, for the life of the process
-  Mode mode = Mode::kDynamic;       // what selected the first kernel; never kAuto
+  Mode mode = Mode::kDynamic;       // what chose the first kernel; by mode_fallback, the last
   bool cached = false;              // the plan was in the cache
   uint8_t attempts = 0;             // kernels run: more than one means fallback
   uint8_t fallback_from = 0;        // ErrorClass of the first failure, 0 if there was none

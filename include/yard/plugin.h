@@ -68,6 +68,7 @@ typedef enum yard_reason {
   YARD_REASON_REFERENCE_ONLY = 28, YARD_REASON_OUTRANKED = 29,
   YARD_REASON_REFUSED = 30, /* a verifier refused without a reason */
   YARD_REASON_NOT_MAPPED = 31, /* mode static, and another kernel is mapped, or none */
+  YARD_REASON_DEVICE_FEATURE = 32, /* the device lacks a feature it needs, as far as the program has stated them */
   YARD_REASON_COUNT,
   YARD_REASON_OWN = 1000,
 } yard_reason_t;
@@ -326,7 +327,9 @@ typedef struct yard_kernel {
    * that it must. */
   const yard_limit_t* limits;
   uint32_t limit_count, pad0_;
-  const char* features; /* CPU or GPU features it needs, separated by blanks; NULL: none */
+  /* Features it needs, separated by blanks; NULL: none. Of the processor: "sve2". Of the device that a call is on, as
+   * the program states them: "cuda:sm_80" is level 80 or higher, "cuda:sm_80..89" a range, "cuda:sm_90a" that very name. */
+  const char* features;
   /* What limits cannot express. `verify_reads` names the fields it reads, NULL-terminated; NULL: it reads
    * everything, and is called for every new shape. Deterministic, no side effects. */
   int32_t (*verify)(const yard_query_t* query, yard_verdict_t* verdict);
@@ -361,6 +364,9 @@ typedef struct yard_kernel {
   /* Its own parameter order, names and layouts. NULL: the schema's. */
   const yard_param_t* const* params;
   uint32_t param_count, pad2_;
+  /* The weights that load accepts, with dtypes and dimensions of the op's schema: "sink?: f32[heads]". Verification makes
+   * weights from it. NULL: not declared. */
+  const char* weights_schema;
 } yard_kernel_t;
 #define YARD_KERNEL_DETERMINISTIC 1u /* same inputs, same bits */
 #define YARD_KERNEL_CAPTURE_SAFE 2u  /* may run while a graph is captured */
@@ -412,15 +418,16 @@ typedef struct yard_hook {
   void (*samples)(void* self, const void* to); /* gives sample calls to a yard_samples_t; NULL: none */
 } yard_hook_t;
 
-/* Sample calls of a dispatched function, passed from a plugin to a host without the types of its arguments:
- * yard_hook_t::samples. The host calls the verifier with each, several times and on several threads; the function is
- * not run. In C++ verdict.h and plugin_hooks.hpp make them. */
+/* Sample calls, passed from a plugin to a host without the types of their arguments: yard_hook_t::samples. Of a dispatched
+ * function the host calls the verifier with each, several times and on several threads; the function is not run. A hook is
+ * run with each, twice. In C++ verdict.h and plugin_hooks.hpp make them. */
 /* The arguments of one call. Valid while take() runs. */
 typedef struct yard_sample {
   uint32_t size, pad_;
   void* self;
   /* Calls `verify`, a yard_hook_t::verify of the function's signature, with `of` and the arguments, and returns its
-   * result; several threads may call it at once. */
+   * result; several threads may call it at once. Of a hook, `verify` is yard_hook_t::function: calls it with `of` (NEXT: with
+   * a yard_hook_next_t of the sample's own) and returns YARD_OK if its effect is the expected one. */
   int32_t (*ask)(void* self, void (*verify)(void), void* of, yard_verdict_t* verdict);
 } yard_sample_t;
 
@@ -491,7 +498,7 @@ const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* hos
 #define YARD_MANIFEST_GROUPS(list) "groups=" list "\n"     /* of dispatched functions */
 #define YARD_MANIFEST_HOOKS(list) "hooks=" list "\n"
 #define YARD_MANIFEST_DEVICES(list) "devices=" list "\n"   /* "cpu cuda"; left out: cpu */
-#define YARD_MANIFEST_FEATURES(list) "features=" list "\n" /* it needs all: "sve2 cuda:sm_90" */
+#define YARD_MANIFEST_FEATURES(list) "features=" list "\n" /* it needs all: "sve2 cuda:sm_90"; of any device */
 #define YARD_MANIFEST_BUILD(tag) "build=" tag "\n"         /* one word */
 
 #if defined(__aarch64__)

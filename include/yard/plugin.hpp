@@ -242,12 +242,13 @@ class Plugin {
 // load, prepare and trace may return a code instead.
 
 // The kernel, with a state of class S. `options` is the schema of what S is made from; `fields` ends in
-// nullptr and names the fields for whose values states are kept apart.
+// nullptr and names the fields for whose values states are kept apart; `weights` is the schema of what it loads.
 template <class S>
-Kernel with_state(Kernel kernel, const char* options = nullptr,
-                  const char* const* fields = nullptr) noexcept {
+Kernel with_state(Kernel kernel, const char* options = nullptr, const char* const* fields = nullptr,
+                  const char* weights = nullptr) noexcept {
   using E = detail::StateEntries<S>;
   kernel.d.options_schema = options, kernel.d.state_fields = fields;
+  kernel.d.weights_schema = weights;
   kernel.d.create = &E::create, kernel.d.destroy = &E::destroy;
   if constexpr (requires(S & s, Call c, Named n) { s.load(c, n); }) kernel.d.load = &E::load;
   if constexpr (requires(S & s, Call c, Arguments a) { s.prepare(c, a); })

@@ -6,7 +6,7 @@
 //
 //   Plugin(YARD_PLUGIN_NAME, YARD_PLUGIN_VERSION)
 //       .add(hook<add>("add").backend("acme"))
-//       .add(hook<twice>("scale").backend("acme").priority(10))
+//       .add(hook<twice>("scale").samples<scale_samples, identity>().backend("acme").priority(10))
 //       .add(function<fast>("kda", "chunk", "acme").verify<fits>(kReasons, host).samples<some_calls>())
 //
 // The manifest lists the hooks (HOOKS of yard_add_plugin) and the groups of functions. Signatures are compared at load
@@ -110,11 +110,84 @@ struct SamplesOf<M, R(A...)> {
 
 }  // namespace detail
 
+// Sample calls of a hook, which `yard verify` runs: `call(expected, arguments...)`, where `expected` is the result, or a
+// predicate of it; of a hook that returns nothing, a predicate without parameters.
+template <class Signature>
+class HookSamples;
+template <class R, class... A>
+class HookSamples<R(A...)> {
+ public:
+  using Run = R (*)(void*, A...);
+  template <class T>
+  using Passed = std::conditional_t<std::is_reference_v<T>, T, const T&>;
+
+  // The hook may be run more than once: arguments are passed by value or as they are, and not moved.
+  template <class E>
+  void operator()(const E& expected, A... args) const {
+    const auto holds = [&](Run run, void* of) -> bool {
+      if constexpr (std::is_void_v<R>) {
+        run(of, static_cast<Passed<A>>(args)...);
+        return expected();
+      } else if constexpr (std::is_invocable_r_v<bool, const E&, R>) {
+        return expected(run(of, static_cast<Passed<A>>(args)...));
+      } else {
+        return run(of, static_cast<Passed<A>>(args)...) == expected;
+      }
+    };
+    auto check = [&](void (*function)(void), void* of) {
+      return holds(reinterpret_cast<Run>(function), next_ != nullptr ? next_ : of);
+    };
+    using Check = decltype(check);
+    const yard_sample_t sample{
+        sizeof sample, 0, &check,
+        [](void* c, void (*function)(void), void* of, yard_verdict_t*) -> int32_t {
+          return (*static_cast<Check*>(c))(function, of) ? YARD_OK : YARD_FAULT;
+        }};
+    to_.take(to_.self, &sample);
+  }
+
+  // For the library itself.
+  HookSamples(const yard_samples_t& to, void* next) noexcept : to_(to), next_(next) {}
+
+ private:
+  const yard_samples_t& to_;
+  void* next_;
+};
+
+// A hook around the function F.
+template <auto F>
+class HookAround : public Hook {
+ public:
+  using H = detail::HookOf<F, decltype(F)>;
+  explicit HookAround(const char* name) noexcept : Hook(name) {}
+
+  // M makes sample calls: void(const HookSamples<S>&). N serves as the next one for a hook that takes yard::Next.
+  template <auto M, auto N = nullptr>
+  HookAround& samples() noexcept {
+    using Calls = HookSamples<typename H::Signature>;
+    static_assert(std::is_invocable_v<decltype(M), const Calls&>,
+                  "sample calls are made by a void(const HookSamples<S>&), where S is the "
+                  "hook's signature");
+    d.samples = [](void*, const void* to) {
+      yard_hook_next_t next{};
+      next.size = sizeof next;
+      if constexpr (H::kTakesNext) {
+        using Default = detail::HookOf<N, decltype(N)>;
+        static_assert(std::is_same_v<typename Default::Signature, typename H::Signature>,
+                      "samples<M, N>(): N, which serves as the next one, has the hook's signature");
+        next.function = reinterpret_cast<void (*)(void)>(&Default::entry);
+      }
+      M(Calls(*static_cast<const yard_samples_t*>(to), H::kTakesNext ? &next : nullptr));
+    };
+    return *this;
+  }
+};
+
 // A hook around the function F, which may override.
 template <auto F>
-Hook hook(const char* name) noexcept {
+HookAround<F> hook(const char* name) noexcept {
   using H = detail::HookOf<F, decltype(F)>;
-  Hook h(name);
+  HookAround<F> h(name);
   h.d.signature = signature_of<typename H::Signature>();
   h.d.function = reinterpret_cast<void (*)(void)>(&H::entry);
   h.d.flags = H::kTakesNext ? YARD_HOOK_NEXT | YARD_HOOK_OVERRIDES : YARD_HOOK_OVERRIDES;

@@ -7,8 +7,8 @@
 //
 //   runtime.plugins().discover({"/opt/acme/plugins"}).or_throw();
 //   rms_norm(out, x, weight, 1e-6f).or_throw();                     // opens what serves rms_norm
-//   yard::Ticket gone = runtime.plugins().unload("acme").value();
-//   gone.wait().or_throw();                                         // now its file may be replaced
+//   yard::Ticket old = runtime.plugins().replace("acme").value();   // a new file is at its path: calls go on without a gap
+//   old.wait().or_throw();                                          // the code of the old version is gone
 //
 // Replace a file by renaming another over it, as installers do, not by writing into it.
 #pragma once
@@ -40,6 +40,8 @@ struct PluginSettings {
   // Only plugins in this lock file are loaded. Empty: those in the `yard.lock` files of the searched directories, or all
   // if there is none.
   std::string lock_file;
+  // Paths of plugins that need no entry in lock files: `yard verify FILE` runs a plugin before it is locked.
+  std::vector<std::string> unlocked;
 
   // When to probe plugins in a separate process. Unset: YARD_PLUGIN_PROBE, else never; a probe takes some tens of
   // milliseconds.
@@ -113,7 +115,7 @@ struct PluginInfo {
   std::string path;
   PluginState state = PluginState::kFound;
   PluginReason reason = PluginReason::kNone;
-  std::string detail;
+  std::string detail;  // also of a loaded plugin, if another file is at its path now
   // From the manifest; empty if there is none.
   std::string name, version, build, arch, sanitizer;
   uint32_t abi = 0;
@@ -130,6 +132,8 @@ struct ProbeReport {
   std::string detail;                         // "died of SIGSEGV in its query"
   PluginInfo info;                            // as from inspect()
   size_t kernels = 0, runs = 0;
+  // Kernels that were not run because their backend or a feature is not available here, and why. That is no refusal.
+  std::string unavailable;
   double seconds = 0;
   bool passed() const noexcept { return reason == PluginReason::kNone; }
 };
@@ -144,10 +148,12 @@ class Plugins {
   // Searches files and directories (absolute paths) before the places known so far; without any, searches those again.
   // Plugins that were unloaded stay so, unless their own file is given or has changed. Fails if an entry itself is
   // invalid; refused files of a directory are only listed. Plugins for an op or hook that is in use are loaded at once.
+  // When all that is done, fails with `conflict` if the file of a loaded plugin is another one now: see replace().
   YARD_API Status discover(const std::vector<std::string>& paths = {});
   // All plugins that were found or refused, in search order.
   YARD_API std::vector<PluginInfo> list() const;
-  // By name, or by the absolute path of a file. Succeeds if it is loaded already; on failure nothing has changed.
+  // By name, or by the absolute path of a file. Succeeds if it is loaded already, and fails with `conflict` if its file is
+  // another one now: see replace(). On failure nothing has changed.
   YARD_API Status load(std::string_view name_or_path);
   // Opens the plugins that serve an op, a group of dispatched functions or a hook, as its first use does. Plugins that
   // cannot be opened are refused and logged.
@@ -155,6 +161,13 @@ class Plugins {
   // Unregisters everything of the plugin at once. The ticket is done when no call uses it, its state is destroyed and the
   // library is closed. Fails if others depend on an op or backend of it.
   YARD_API Result<Ticket> unload(std::string_view name);
+  // Replaces a loaded plugin by the file that is at its path now, or by that at another absolute path. The new version is
+  // checked as by load(), and probed first unless probing is off or the probe program is not installed. Its registration
+  // and the end of the old one's are one change: every call finds one of them. Kernels of others on its ops and backends
+  // stay; an error if the new version lacks these, or has an op with another schema. If it is refused, the old version
+  // stays. The old one stops when no call uses it, after the new one has started; the ticket is then done. If the file has
+  // the same digest, nothing happens.
+  YARD_API Result<Ticket> replace(std::string_view name, std::string_view path = {});
   // Removes it from the list, if it is not loaded.
   YARD_API Status forget(std::string_view name_or_path);
 

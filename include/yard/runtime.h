@@ -37,7 +37,7 @@ struct Site;
 
 struct RuntimeSettings {
   bool builtin_backends = true;
-  // Plans kept per op; beyond it the oldest goes.
+  // Plans kept per op; beyond it the oldest that were not used lately go.
   size_t plans_per_op = 4096;
   // Whether the variables YARD_* of the environment are read.
   bool environment = true;
@@ -65,9 +65,11 @@ struct Problem {
 struct RuntimeStats {
   uint64_t generation = 0;  // snapshots published
   uint64_t selections = 0;  // times the selector ran for a call
-  size_t plans = 0;         // in the caches now
-  size_t overlays = 0;      // op entries made for call or scope policies, now
-  size_t retired = 0;       // objects waiting to be freed (of all runtimes)
+  uint64_t replans =
+      0;             // times it ran for a change, for a class of calls used since the last change
+  size_t plans = 0;  // in the caches now
+  size_t overlays = 0;  // op entries made for call or scope policies, now
+  size_t retired = 0;   // objects waiting to be freed (of all runtimes)
 };
 
 class Runtime {
@@ -97,9 +99,10 @@ class Runtime {
   YARD_API std::vector<KernelInfo> find_kernels(std::string_view id) const;
 
   YARD_API Plugins plugins() const noexcept;
-  // States features of devices, as DEVICE:NAME: "cuda:sm_90", for kernels and plugins that need them; those refused for lack
-  // of one are considered again. The library detects features of the processor only. Adds to what was stated; an error if
-  // one is malformed.
+  // States features of devices, as DEVICE:NAME or DEVICE:INDEX:NAME: "cuda:sm_90" (of every cuda device), "cuda:1:sm_90",
+  // for kernels and plugins that need them; those refused for lack of one are considered again. A number after the last
+  // '_' is a level, which satisfies lower ones; the latest one counts, and a device's own precedes that of its type. The
+  // library detects features of the processor only. Adds to what was stated; an error if one is malformed.
   YARD_API Status state_device_features(const std::vector<std::string>& features);
 
   YARD_API Health health() const noexcept;

@@ -6,7 +6,7 @@
 //   yard::TraceScope trace;
 //   rms_norm(h, x, w, 1e-6f).or_throw();        // runs nothing; x and h need no data
 //   silu_and_mul(y, h).or_throw();
-//   std::puts(trace.to_text().c_str());         // %2 = rms_norm(x=%0, weight=%1, eps=1e-06) ...
+//   std::puts(trace.to_text().c_str());         // %2 = rms_norm(x=%0, weight=%1, eps=1e-6) ...
 //
 // A call that would be refused is refused with the same message, also if no kernel could take it. A kernel with a
 // `trace` function may refuse the call or add a note. Tensors are identified by the address of their data: a tensor that

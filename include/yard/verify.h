@@ -3,7 +3,7 @@
 // to try rules.
 //
 // Conformance compares every kernel with its op's reference kernel, which defines correct results, on calls generated
-// from the op's schema alone; so it works for ops and kernels of any plugin. Policy is ignored: each kernel is run
+// from the op's schema and from the kernel's own limits; so it works for ops and kernels of any plugin. Policy is ignored: each kernel is run
 // directly, as if it were the only candidate. Of dispatched functions (yard/function.h) the verifiers are checked, on
 // their sample calls. docs/guides/verify.md describes the cases and the criteria.
 //
@@ -34,6 +34,7 @@
 #include <yard/call_spec.h>
 #include <yard/config.h>
 #include <yard/runtime.h>
+#include <yard/value.h>
 
 #include <chrono>
 #include <cstdint>
@@ -79,19 +80,28 @@ struct VerifyCase {
   uint64_t seed = 0;  // of the contents: CallTensors(call, seed, contents) makes the same ones
   double error = 0;   // in units of the tolerance; infinite if it is not a numerical error
   std::string what;   // "out[3,17] is 0.5 where the reference has 0.25"
+  // Of kernels with state: "window=4, causal=true" and "sink=f32[8]". Empty: none.
+  std::string options, weights;
 };
 
 struct VerifyOptions {
   std::string op, kernel, backend;  // empty: all; `kernel` is an id
   std::string plugin;               // only kernels of this plugin, which must be loaded
   uint64_t seed = 1;
-  size_t cases = 300;              // calls per op
+  // Calls from the schema for each op, and then calls from its own limits for each kernel.
+  size_t cases = 300;
   int64_t max_elements = 1 << 20;  // of one tensor
   int repeats = 3;                 // runs of a kernel that is flagged as deterministic
   std::vector<Expectation> expectations;
+  // CallSpecs: only these calls, with all kinds of contents, instead of generated ones. `seed` is that of the contents.
+  std::vector<std::string> calls;
+  // For kernels with state (yard/bound.h), by name. Options that are not given are generated from what a kernel declares,
+  // and so are weights. Tensors are borrowed; those without data get generated contents.
+  std::vector<Arg> options, weights;
   // Called before each case, on the calling thread; false ends the run.
   std::function<bool(const VerifyProgress&)> progress;
-  std::string function;  // "group/name": only this function's verifiers, and no kernels
+  std::string
+      function;  // "group/name", or the name of a hook: only these verifiers, and no kernels
   // Called before each run of a kernel, so that a crash can be attributed. Must not throw.
   std::function<void(std::string_view op, std::string_view kernel, const VerifyCase&)> watch;
   // The same before each call of a verifier of a function; samples are counted from 1.
@@ -105,6 +115,9 @@ struct VerifyReason {
   std::string detail;  // of the first one
   size_t count = 0;
 };
+
+// The fewest runs after which a kernel counts as verified.
+inline constexpr size_t kVerifiedRuns = 100;
 
 struct KernelReport {
   std::string op, id, backend;
@@ -120,10 +133,13 @@ struct KernelReport {
   std::vector<double> errors;         // of each case that ran, in units of the tolerance
 
   size_t ran() const noexcept { return passed + failed + expected; }
+  // Enough runs, and all of them passed.
+  bool verified() const noexcept { return passed >= kVerifiedRuns && passed == ran(); }
 };
 
 // How one backend's verifier of a dispatched function did. It is asked about every sample call (yard/verdict.h), twice
-// and on two other threads, and must give the same answer.
+// and on two other threads, and must give the same answer. Or how a hook did: it is run twice with each of its sample calls
+// (yard/plugin_hooks.hpp), which state what is expected.
 struct FunctionReport {
   enum class State : uint8_t {
     kPassed,
@@ -131,7 +147,7 @@ struct FunctionReport {
     kNotChecked,  // see `why`
     kNoVerifier,  // accepts every call: nothing to check
   };
-  std::string function, backend;  // "group/name"
+  std::string function, backend;  // "group/name"; of a hook, its name
   State state = State::kNotChecked;
   size_t samples = 0;
   size_t accepted = 0, refused = 0, broken = 0;

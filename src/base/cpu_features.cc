@@ -132,6 +132,12 @@ int has_cpu_feature(std::string_view name) noexcept {
   return -1;
 }
 
+std::vector<std::string_view> known_cpu_features() {
+  std::vector<std::string_view> names;
+  for (const Feature& f : g_features.get()) names.push_back(f.name);
+  return names;
+}
+
 std::vector<std::string_view> cpu_features() {
   std::vector<std::string_view> names;
   for (const Feature& f : g_features.get())

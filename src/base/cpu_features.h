@@ -12,5 +12,7 @@ int has_cpu_feature(std::string_view name) noexcept;
 
 // Names of the usable ones, sorted.
 std::vector<std::string_view> cpu_features();
+// Names that has_cpu_feature() knows.
+std::vector<std::string_view> known_cpu_features();
 
 }  // namespace yard::base

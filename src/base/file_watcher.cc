@@ -29,8 +29,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// Longer than the resolution of file times.
-constexpr milliseconds kLeastDebounce{20}, kLeastInterval{10};
 constexpr std::chrono::hours kLongestPoll{24};
 // Between reads of events in a directory that is busy with other files.
 constexpr milliseconds kPause{10};
@@ -62,8 +60,9 @@ void push_parts(std::string_view path, std::vector<std::string>& rest) {
 
 }  // namespace
 
-// inotify on every directory on the way to a set of files, from the root and through every symbolic link, so that any
-// change of what a path refers to is noticed. Used by one thread.
+// inotify on the directories of a set of files, and of every symbolic link on the way to them, so that a change of what
+// a path refers to is noticed. Other directories on the way are not watched: that one of them is replaced is noticed by
+// polling. Used by one thread.
 class DirectoryWatch {
  public:
   // False, with errno, if inotify is not available.
@@ -111,6 +110,13 @@ void DirectoryWatch::walk(const std::string& path, Names& names) {
       at.resize(at.empty() ? 0 : at.rfind('/'));
       continue;
     }
+    const std::string full = at + "/" + name;
+    char target[PATH_MAX];
+    const bool link = ::readlink(full.c_str(), target, sizeof target) >= 0;
+    if (!link && errno == EINVAL && !rest.empty()) {
+      at = full;  // a directory on the way
+      continue;
+    }
     // Watched before it is read, so that a change in between is an event.
     const int watch =
         ::inotify_add_watch(fd(), at.empty() ? "/" : at.c_str(), kEvents | IN_ONLYDIR);
@@ -118,8 +124,6 @@ void DirectoryWatch::walk(const std::string& path, Names& names) {
       names[watch].insert(name);
     else if (errno != ENOENT && errno != ENOTDIR)
       complete_ = false;
-    const std::string full = at + "/" + name;
-    char target[PATH_MAX];
     const ssize_t size = ::readlink(full.c_str(), target, sizeof target);
     if (size < 0 && errno != EINVAL) return;  // missing or not accessible
     if (size < 0) {

@@ -31,14 +31,17 @@ struct FileState {
 };
 std::vector<FileState> file_states(const std::vector<std::string>& files);
 
+// Longer than the resolution of file times.
+inline constexpr std::chrono::milliseconds kLeastDebounce{20}, kLeastInterval{10};
+
 struct WatchHow {
   // auto: inotify, with a slow poll for changes that it does not report (network file systems, writes through another
   // hard link); poll where inotify is not available.
   Watch way = Watch::kAuto;
-  // How long files must be unchanged before a change is reported; at least 20 ms. Files that keep changing are reported
+  // How long files must be unchanged before a change is reported; at least kLeastDebounce. Files that keep changing are reported
   // every ten of these, and once more at the end.
   std::chrono::nanoseconds debounce = std::chrono::milliseconds(100);
-  // The interval of poll; at least 10 ms. auto polls ten times less often.
+  // The interval of poll; at least kLeastInterval. auto polls ten times less often.
   std::chrono::nanoseconds poll_interval = std::chrono::seconds(1);
   bool operator==(const WatchHow&) const = default;
 };

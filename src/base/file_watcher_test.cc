@@ -110,10 +110,31 @@ TEST_P(AFileWatcher, SeesAnAbsoluteLinkAndItsTarget) {
   EXPECT_TRUE(comes("a"));
   replace(folder_ / "else/where/a.yaml", "b");
   EXPECT_TRUE(comes("b"));
-  fs::rename(folder_ / "else", folder_ / "gone");
+  fs::rename(folder_ / "else/where", folder_ / "else/gone");
   EXPECT_TRUE(comes("none"));
-  fs::rename(folder_ / "gone", folder_ / "else");
+  fs::rename(folder_ / "else/gone", folder_ / "else/where");
   EXPECT_TRUE(comes("b"));
+}
+
+// Directories that inotify watches for this process.
+size_t watched_directories() {
+  size_t count = 0;
+  for (const auto& entry : fs::directory_iterator("/proc/self/fdinfo")) {
+    std::ifstream in(entry.path());
+    for (std::string line; std::getline(in, line);) count += line.starts_with("inotify wd") ? 1 : 0;
+  }
+  return count;
+}
+
+TEST_P(AFileWatcher, WatchesTheFoldersOfFilesAndLinksAndNoOthers) {
+  if (how().way == Watch::kPoll) GTEST_SKIP() << "no directory is watched";
+  fs::create_directories(folder_ / "deep/down/here");
+  write_in_place(folder_ / "deep/down/here/a.yaml", "a");
+  fs::create_symlink(folder_ / "deep/down/here/a.yaml", file_);
+  const size_t before = watched_directories();
+  start();
+  EXPECT_TRUE(comes("a"));
+  EXPECT_EQ(watched_directories(), before + 2);  // of the link and of the file
 }
 
 TEST_P(AFileWatcher, SeesAFileGoAndReturn) {

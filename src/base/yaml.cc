@@ -96,6 +96,9 @@ class Builder : public YAML::EventHandler {
   }
   void OnMapEnd() override { end(); }
 
+  // Whether it stopped because the text is too large or too deep.
+  bool beyond_limits() const noexcept { return beyond_limits_; }
+
   void error(YamlMark at, std::string message) {
     if (to_.errors.size() + 1 >= kMostErrors) fail(at, std::move(message));
     to_.errors.push_back({at, std::move(message)});
@@ -121,12 +124,14 @@ class Builder : public YAML::EventHandler {
     throw Stop();
   }
   [[noreturn]] void too_deep(YamlMark at) {
+    beyond_limits_ = true;
     fail(at, fmt::format("nested too deeply; expected at most {} levels", limits_.depth));
   }
 
   void count(size_t n, YamlMark at) {
     nodes_ += n;
-    if (nodes_ > limits_.nodes)
+    beyond_limits_ = nodes_ > limits_.nodes;
+    if (beyond_limits_)
       fail(at, fmt::format("too large; expected at most {} values, aliases counted as copies",
                            limits_.nodes));
   }
@@ -229,6 +234,7 @@ class Builder : public YAML::EventHandler {
   std::map<YAML::anchor_t, Anchored> anchors_;
   size_t nodes_ = 0;
   int documents_ = 0;
+  bool beyond_limits_ = false;
 };
 
 // YAML's characters are printable ones; the parser gives some of the others a meaning of its own.
@@ -248,6 +254,60 @@ std::optional<YamlError> bad_character(std::string_view text) {
     if (c == '\n') ++at.line, at.column = 1;
   }
   return std::nullopt;
+}
+
+// A bracket or quote that is not closed, or closed by another: the parser's own message about it names what it expected
+// last, far from there. Plain text may have brackets inside; one opens where a value or a key begins.
+std::optional<YamlError> unclosed(std::string_view text) {
+  struct Open {
+    char bracket;
+    YamlMark at;
+  };
+  const auto close_of = [](char c) { return c == '[' ? ']' : c == '{' ? '}' : c; };
+  const auto error = [&](const Open& open, std::string_view found) {
+    return YamlError{open.at, fmt::format("'{}' is not closed; expected '{}'{}", open.bracket,
+                                          close_of(open.bracket), found)};
+  };
+  std::vector<Open> open;
+  YamlMark at{1, 0};
+  bool begins = true, blank = true;  // a value may begin here; the character before is a blank
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    ++at.column;
+    if (c == '\n') {
+      ++at.line, at.column = 0, blank = true;
+      if (open.empty()) begins = true;
+    } else if (c == ' ' || c == '\t' || c == '\r') {
+      blank = true;
+    } else if (c == '#' && blank) {
+      i = std::min(text.find('\n', i), text.size()) - 1;
+    } else if (begins && (c == '"' || c == '\'')) {
+      const Open quote{c, at};
+      for (++i, ++at.column; i < text.size() && text[i] != c; ++i, ++at.column) {
+        if (c == '"' && text[i] == '\\') ++i, ++at.column;
+        if (i < text.size() && text[i] == '\n') ++at.line, at.column = 0;
+      }
+      if (i >= text.size()) return error(quote, " before the end of the file");
+      begins = blank = false;
+    } else if ((c == '[' || c == '{') && begins) {
+      open.push_back({c, at});
+      blank = false;
+    } else if ((c == ']' || c == '}') && !open.empty()) {
+      if (close_of(open.back().bracket) != c)
+        return error(open.back(), fmt::format(" before the '{}' in line {}", c, at.line));
+      open.pop_back();
+      begins = blank = false;
+    } else {
+      // Indicators are followed by a blank, except in a list or map in brackets.
+      const bool last = i + 1 == text.size() ||
+                        std::string_view(" \t\r\n").find(text[i + 1]) != std::string_view::npos;
+      const bool item = c == '-' && begins && last;
+      begins = item || (c == ':' && (last || !open.empty())) || (c == ',' && !open.empty());
+      blank = false;
+    }
+  }
+  if (open.empty()) return std::nullopt;
+  return error(open.back(), " before the end of the file");
 }
 
 bool is_digits(std::string_view text) {
@@ -303,6 +363,8 @@ YamlDocument parse_yaml(std::string_view text, const YamlLimits& limits) {
   } catch (const std::exception& e) {
     refuse({1, 1}, fmt::format("this cannot be read as YAML: {}", e.what()));
   }
+  if (!to.whole && !builder.beyond_limits())
+    if (auto torn = unclosed(text)) to.errors.back() = *std::move(torn);
   return to;
 }
 

@@ -36,7 +36,8 @@ template <class F>
   return typed || program.tags_fit(args, count) ? program.fits_live(args) : -1;
 }
 
-// 3. The plan, by the call's key. Null: there is none yet, or the key would be too long.
+// 3. The plan, by the call's key. Null: there is none yet, or the key would be too long. `again`: it has not been made
+// for this call.
 [[gnu::noinline]] inline const exec::Plan* find_plan_by_long_key(const Entry& e,
                                                                  const yard_value_t* args,
                                                                  uint32_t flags) {
@@ -44,10 +45,15 @@ template <class F>
   return e.recipe().fold(args, flags, key) ? e.find(key) : nullptr;
 }
 [[gnu::always_inline]] inline const exec::Plan* find_plan(const Entry& e, const yard_value_t* args,
-                                                          uint32_t flags) {
-  if (!e.recipe().one_word()) [[unlikely]]
-    return find_plan_by_long_key(e, args, flags);
-  return e.find_one(e.recipe().fold_first(args, flags));
+                                                          uint32_t flags, bool again = true) {
+  const exec::Plan* plan;
+  if (e.recipe().one_word()) [[likely]]
+    plan = e.find_one(e.recipe().fold_first(args, flags));
+  else
+    plan = find_plan_by_long_key(e, args, flags);
+  if (plan != nullptr && again) [[likely]]
+    plan->note_use();
+  return plan;
 }
 
 // 4. The kernel of a direct plan: nothing is to be done before or after. The message of a failure is left in `error`.

@@ -38,6 +38,7 @@ uint64_t next_core_id() noexcept {
 
 Core::Core(const yard_host_t* h, size_t plans_per_op, bool reads_environment)
     : services_(&g_no_services),
+      states_(registry()),
       id(next_core_id()),
       host(h),
       sites(*this),
@@ -67,11 +68,14 @@ std::vector<health::Successes> Core::successes() const {
   return to;
 }
 
-exec::States* Core::states_for(const Options* o) const noexcept {
-  return o != nullptr && o->instance != nullptr ? o->instance->states_.get() : &states_;
+exec::States* Core::states_for(const Options* o) const {
+  if (o == nullptr || o->instance == nullptr) return &states_;
+  const std::shared_ptr<exec::States>& states = o->instance->states_;
+  if (states->first_in_process()) watch_states(states);  // in a forked child, too
+  return states.get();
 }
 
-void Core::watch_states(const std::shared_ptr<exec::States>& states) {
+void Core::watch_states(const std::shared_ptr<exec::States>& states) const {
   Instances& instances = instances_.get();
   const std::lock_guard lock(instances.lock);
   std::erase_if(instances.all, [](const auto& i) { return i.expired(); });
@@ -86,9 +90,8 @@ void Core::end_states_of_removed_kernels() {
     for (const auto& i : instances.all)
       if (auto states = i.lock()) watched.push_back(std::move(states));
   }
-  const auto now = snapshot()->state;
-  states_.keep_only(*now);
-  for (const auto& states : watched) states->keep_only(*now);
+  states_.drop_removed();
+  for (const auto& states : watched) states->drop_removed();
 }
 
 void Core::restart_in_child() noexcept {

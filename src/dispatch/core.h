@@ -66,7 +66,7 @@ class Core {
   };
   std::atomic<CoreServices*> services_;
   mutable exec::States states_;  // of plain calls
-  base::ReplacedInChild<Instances> instances_;
+  mutable base::ReplacedInChild<Instances> instances_;
 
  public:
   // `reads_environment`: see PublishedState.
@@ -94,9 +94,13 @@ class Core {
   std::vector<health::Successes> successes() const;
 
   // Where kernels with state keep it: in the call's instance, or in one place for all plain calls.
-  exec::States* states_for(const Options* options) const noexcept;
+  exec::States* states_for(const Options* options) const;
+  // For the states of an instance.
+  exec::States::Registry registry() const {
+    return [this] { return snapshot()->state; };
+  }
   // Includes the states of an instance in end_states_of_removed_kernels(), in this process.
-  void watch_states(const std::shared_ptr<exec::States>& states);
+  void watch_states(const std::shared_ptr<exec::States>& states) const;
   // After a change; holding no lock.
   void end_states_of_removed_kernels();
 

@@ -125,6 +125,8 @@ select::OpSettings settings_for(const policy::ProcessPolicy& policy,
     d.rules.mapped = said->id, d.rules.mapped_by = placed(config, "static_kernel_map", *said);
   for (const KernelRef& k : policy::chain_of(config, op)) d.rules.chain.push_back(k.id);
   if (!d.rules.chain.empty()) d.rules.chain_by = chain_text(config, op);
+  for (const std::string& mode : config.settings.mode_fallback)
+    if (const auto m = parse_mode(mode)) d.mode.fallback.push_back(*m);
   d.cache.enabled = config.settings.cache.enabled.value_or(true);
   d.cache.plans = static_cast<size_t>(config.settings.cache.size.value_or(0));
   d.cache.lifetime = config.settings.cache.lifetime.value_or(std::chrono::nanoseconds(0));

@@ -16,7 +16,7 @@
 namespace yard::detail {
 namespace {
 
-// How many known classes of an op a change plans again; the rest are planned when they are next called.
+// How many classes of an op a change plans again at most, and how many idle ones are remembered.
 constexpr size_t kReplan = 256;
 constexpr size_t kFewestPlans = 4;
 
@@ -70,17 +70,31 @@ std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
       next.generation, core_.published.version(op_record.op->index), old);
   if (old == nullptr || old->being_edited() || !entry->candidates().settings().cache.enabled)
     return entry;
-  size_t end = SIZE_MAX;
-  for (const KnownClass& known : known_classes(*old, end, kReplan)) {
-    const op::Call& call = known.call;
-    Key key;
-    if (!entry->recipe().fold(call.args(), call.flags(), key)) continue;
-    const auto order = select::select(entry->candidates(), call.args(), call.count(), call.flags());
-    if (order.empty()) continue;
-    log_choice(*entry, order[0]);
-    entry->insert(entry->plan(key, order), call, limit_of(*entry));
-  }
+  replan(*old, *entry);
   return entry;
+}
+
+void Planner::replan(const Entry& old, Entry& entry) {
+  std::vector<dispatch::Representative> used, idle;
+  for (KnownClass& c : known_classes(old)) (c.used ? used : idle).push_back(std::move(c.call));
+  // The youngest; the rest, too, are planned when they are next called.
+  const size_t rest = used.size() - std::min(used.size(), kReplan);
+  for (size_t i = 0; i < rest; ++i) idle.push_back(std::move(used[i]));
+  for (size_t i = rest; i < used.size(); ++i) {
+    const op::Call& call = *used[i];
+    Key key;
+    if (!entry.recipe().fold(call.args(), call.flags(), key)) continue;
+    root_.get().replans.fetch_add(1, std::memory_order_relaxed);
+    const auto order = select::select(entry.candidates(), call.args(), call.count(), call.flags());
+    if (order.empty()) continue;
+    log_choice(entry, order[0]);
+    entry.insert(entry.plan(key, order), used[i], limit_of(entry));
+  }
+  entry.idle = old.idle;
+  if (idle.empty()) return;
+  if (entry.idle != nullptr) idle.insert(idle.begin(), entry.idle->begin(), entry.idle->end());
+  if (idle.size() > kReplan) idle.erase(idle.begin(), idle.end() - static_cast<ptrdiff_t>(kReplan));
+  entry.idle = std::make_shared<const std::vector<dispatch::Representative>>(std::move(idle));
 }
 
 // Plan tables that were being changed and kernels that cannot survive a fork make an entry useless there; health and
@@ -232,10 +246,12 @@ Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
                                     base::reclaimer().collect() > many);
   {
     const std::lock_guard lock(r.plans);
-    if (store)
-      with_plans(entry).insert(*std::move(plan), call, limit);
-    else if (!plan.ok())
+    if (store) {
+      (*plan)->use = exec::Plan::kUsed;
+      with_plans(entry).insert(*std::move(plan), std::make_shared<const op::Call>(call), limit);
+    } else if (!plan.ok()) {
       mine->status = plan.status();
+    }
     finisher.finish();
   }
   if (!store) return plan;
@@ -248,6 +264,7 @@ const exec::Plan* Planner::pin_plan(const Entry& entry, const Key& key, const vo
   const exec::Plan* plan = entry.find(key);
   if (plan != nullptr) {
     plan->pins.fetch_add(1, std::memory_order_relaxed);
+    plan->note_use();
     entry.add_handle(node);
   }
   return plan;
@@ -278,16 +295,13 @@ std::optional<std::chrono::steady_clock::time_point> Planner::sweep(
                                                     std::chrono::seconds(60));
 }
 
-std::vector<Planner::KnownClass> Planner::known_classes(const Entry& entry, size_t& end,
-                                                        size_t most) const {
+std::vector<Planner::KnownClass> Planner::known_classes(const Entry& entry) const {
   std::vector<KnownClass> to;
   const std::lock_guard lock(root_.get().plans);
-  const auto& classes = entry.classes();
-  end = std::min(end, classes.size());
-  const size_t begin = end - std::min(end, most);
-  for (size_t i = begin; i < end; ++i)
-    to.push_back({classes[i].representative, classes[i].plan->attempts[0].kernel});
-  end = begin;
+  to.reserve(entry.plan_count());
+  for (const dispatch::ClassRecord& c : entry.classes())
+    to.push_back({c.representative, c.plan->attempts[0].kernel,
+                  c.plan->use.load(std::memory_order_relaxed) != exec::Plan::kNotUsed});
   return to;
 }
 
@@ -302,6 +316,7 @@ RuntimeStats Planner::stats() const {
   Root& r = root_.get();
   to.generation = s->generation;
   to.selections = r.selections.load(std::memory_order_relaxed);
+  to.replans = r.replans.load(std::memory_order_relaxed);
   to.retired = base::reclaimer().pending();
   const std::lock_guard lock(r.plans);
   for (const auto& e : s->owners())

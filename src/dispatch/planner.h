@@ -61,11 +61,12 @@ class Planner {
 
   // ---- What there is ----
   struct KnownClass {
-    op::Call call;
+    dispatch::Representative call;
     const registry::Kernel* kernel;  // that serves it; owned by the entry
+    bool used;                       // since the entry was made
   };
-  // Copies of at most `most` classes of an entry, the last of those before position `end`, which is moved back.
-  std::vector<KnownClass> known_classes(const Entry& entry, size_t& end, size_t most) const;
+  // The classes of an entry that have plans, oldest first.
+  std::vector<KnownClass> known_classes(const Entry& entry) const;
   std::vector<std::shared_ptr<const Entry>> overlays(const Snapshot& s) const;
   RuntimeStats stats() const;
 
@@ -90,9 +91,12 @@ class Planner {
     std::mutex plans;  // plan tables and overlay tables of all entries and snapshots; `pending`
     std::condition_variable finished;
     std::vector<std::shared_ptr<Pending>> pending;
-    std::atomic<uint64_t> selections{0};
+    std::atomic<uint64_t> selections{0}, replans{0};
   };
   class Finisher;
+
+  // Plans the classes of `old` again that were used lately; the others become idle.
+  void replan(const Entry& old, Entry& entry);
 
   size_t limit_of(const Entry& entry) const noexcept;  // of stored plans
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -164,7 +165,7 @@ Status set_observer(Core& core, std::shared_ptr<registry::CallObserver> observer
 Status set_environment(Core& core, std::shared_ptr<const policy::Reading> reading) {
   return set_fields(core, [&](policy::ProcessPolicy& p) {
     p.reading = reading;
-    p.own_switches.clear();
+    for (auto& [backend, own] : p.own_switches) own.current = false;
   });
 }
 
@@ -172,10 +173,12 @@ void read_own_switches(const registry::State& state, policy::ProcessPolicy& poli
   auto& own = policy.own_switches;
   std::erase_if(own, [&](const auto& o) { return !state.backends.contains(o.first); });
   for (const auto& [name, backend] : state.backends) {
-    if (backend->env.empty() || own.contains(name)) continue;
+    const auto known = own.find(name);
+    if (backend->env.empty() || (known != own.end() && known->second.current)) continue;
     const char* value = std::getenv(backend->env.c_str());
+    const auto last = known != own.end() ? known->second.on : std::nullopt;
     const auto& read = own[name] =
-        policy::read_own_switch(backend->env, value != nullptr ? value : "", name);
+        policy::read_own_switch(backend->env, value != nullptr ? value : "", name, last);
     if (read.problem) base::log(LogLevel::kWarn, "policy", policy::to_string(*read.problem));
   }
 }
@@ -217,9 +220,9 @@ Status end_rollout(Core& core) {
 namespace {
 
 // Why the kernel is out; and where another kernel was wanted instead, why that is out, too.
-std::string why_not(const select::CandidateSet& candidates, const Planner::KnownClass& known) {
+std::string why_not(const select::CandidateSet& candidates, const op::Call& call,
+                    const registry::Kernel& kernel) {
   select::Notes notes;
-  const op::Call& call = known.call;
   (void)select::select(candidates, call.args(), call.count(), call.flags(), &notes);
   const auto passed_over = [&](size_t i) {
     const int32_t reason = notes.entries[i].verdict.reason;
@@ -234,7 +237,7 @@ std::string why_not(const select::CandidateSet& candidates, const Planner::Known
   const size_t none = candidates.all().size();
   size_t own = none, wanted = none;
   for (size_t i = 0; i < none; ++i) {
-    if (candidates.all()[i].kernel->id == known.kernel->id)
+    if (candidates.all()[i].kernel->id == kernel.id)
       own = i;
     else if (wanted == none && !passed_over(i))
       wanted = i;
@@ -252,17 +255,13 @@ std::vector<UnservedCall> unserved_under(const Core& core,
   const auto s = core.snapshot();
   policy::ProcessPolicy policy = *s->policy;
   policy.file = file;
-  std::vector<std::string> backends;
-  for (const auto& [name, backend] : s->state->backends) backends.push_back(name);
-  policy.settle(backends);
+  policy.settle(s->state->backend_names());
 
   std::vector<std::shared_ptr<const Entry>> entries(s->owners().begin(), s->owners().end());
   // A call that forces its kernel is not served by rules.
   for (auto& overlay : core.planner.overlays(*s))
     if (overlay->policy_override->constraints.force.empty()) entries.push_back(std::move(overlay));
 
-  constexpr size_t kAtATime =
-      256;  // so that calls that need a plan wait for the plan lock only briefly
   std::vector<UnservedCall> to;
   for (const auto& entry : entries) {
     if (entry == nullptr) continue;
@@ -274,18 +273,28 @@ std::vector<UnservedCall> unserved_under(const Core& core,
         s->state->op_records.find(op_record.op->name)->second, merge(policy.in_force, extra.policy),
         extra.constraints, {core.host, s->forked},
         settings_for(settings_for(policy, op_record), extra));
-    size_t found = 0;
-    // From the youngest to the oldest: what is evicted meanwhile is the oldest, and so none is skipped.
-    for (size_t end = SIZE_MAX; end > 0 && found < most;) {
-      for (const Planner::KnownClass& k : core.planner.known_classes(*entry, end, kAtATime)) {
-        const bool able =
-            !select::select(candidates, k.call.args(), k.call.count(), k.call.flags()).empty();
-        if (base::forks() != process) return to;  // a verifier has forked and this is the child
-        if (able) continue;
-        to.push_back({op::to_string(k.call.to_spec(entry->program())), k.kernel->id,
-                      why_not(candidates, k)});
-        if (++found == most) break;
+    const auto able = [](const select::CandidateSet& set, const op::Call& call) {
+      return select::select(set, call.args(), call.count(), call.flags());
+    };
+    std::vector<Planner::KnownClass> known = core.planner.known_classes(*entry);
+    if (entry->idle != nullptr)
+      for (const auto& call : *entry->idle) known.push_back({call, nullptr, false});
+    std::set<std::string> found;
+    for (const Planner::KnownClass& k : known) {
+      const op::Call& call = *k.call;
+      const bool served = !able(candidates, call).empty();
+      if (base::forks() != process) return to;  // a verifier has forked and this is the child
+      if (served) continue;
+      const registry::Kernel* kernel = k.kernel;
+      if (kernel == nullptr) {  // an idle class, which may have no kernel now either
+        const auto order = able(entry->candidates(), call);
+        if (order.empty()) continue;
+        kernel = entry->candidates().all()[order[0]].kernel.get();
       }
+      std::string text = op::to_string(call.to_spec(entry->program()));
+      if (!found.insert(text).second) continue;
+      to.push_back({std::move(text), kernel->id, why_not(candidates, call, *kernel)});
+      if (found.size() == most) break;
     }
   }
   return to;

@@ -68,10 +68,8 @@ std::shared_ptr<const Snapshot> PublishedState::snapshot() const {
 
 std::shared_ptr<const policy::ProcessPolicy> PublishedState::settled(
     const registry::State& state, policy::ProcessPolicy policy) const {
-  std::vector<std::string> backends;
-  for (const auto& [name, backend] : state.backends) backends.push_back(name);
   if (reads_environment_) read_own_switches(state, policy);
-  policy.settle(backends);
+  policy.settle(state.backend_names());
   return std::make_shared<const policy::ProcessPolicy>(std::move(policy));
 }
 

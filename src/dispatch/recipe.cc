@@ -170,7 +170,7 @@ class RecipeCompiler {
 
   void read_rules() {
     const select::OpSettings& d = candidates_.settings();
-    if (!d.by_rules()) return;
+    if (!d.reads_rules()) return;
     recipe_.reads_scalars_ |= d.rules.compiled->reads_scalars();
     if (d.rules.compiled->key_words() > 0) recipe_.rules_ = d.rules.compiled;
   }

@@ -51,16 +51,35 @@ std::atomic<uint64_t> g_last_id{0};
 
 uint64_t next_scope_id() { return g_last_id.fetch_add(1, std::memory_order_relaxed) + 1; }
 
+ScopeContent provider_content(const Policy& p) {
+  ScopeContent to;
+  to.policy.reference_only = p.reference_only;
+  to.policy.allow_vendors = p.allow_vendors, to.policy.deny_vendors = p.deny_vendors;
+  to.policy.backends = p.backends;
+  return to;
+}
+
 StatePtr intern(ScopeContent content) {
   const std::string text = content.text();
+  ScopeContent part = provider_content(content.policy);
+  const std::string part_text = part.text();
+  StatePtr providers;
+  if (!part_text.empty() && part_text != text) providers = intern(std::move(part));
   std::vector<StatePtr> let_go;  // after the lock
   States& states = g_states.get();
   std::lock_guard lock(states.lock);
   auto& found = states.by_text[text];
   if (StatePtr state = found.lock()) return state;
   auto state = std::make_shared<ScopeState>();
-  state->id = state->policy_id = text.empty() ? 0 : next_scope_id();
   state->problem = validate(content.policy);
+  if (!text.empty()) state->id = next_scope_id();
+  // Functions fail in an invalid scope, as ops do.
+  if (!part_text.empty() || !state->problem.ok()) {
+    state->id |= ThreadHead::kProviders;
+    state->providers = providers != nullptr && state->problem.ok() ? providers->id : state->id;
+    state->keep_providers = std::move(providers);
+  }
+  state->policy_id = state->id;
   if (!state->problem.ok()) state->problem.note("set by a scope of this thread");
   if (content.inference.value_or(false)) state->flags |= YARD_CALL_INFERENCE;
   if (content.deterministic.value_or(false)) state->flags |= YARD_CALL_DETERMINISTIC;
@@ -82,7 +101,7 @@ StatePtr make_state(const ScopeState* outer, const ScopeSpec& spec) {
 
 StatePtr traced_copy(const ScopeState& plain, Tracer* tracer) {
   auto state = std::make_shared<ScopeState>(plain);
-  state->id = next_scope_id() | ThreadHead::kTraced;
+  state->id = next_scope_id() | ThreadHead::kTraced | (plain.id & ThreadHead::kProviders);
   state->tracer = tracer;
   return state;
 }

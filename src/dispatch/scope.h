@@ -36,6 +36,9 @@ class Tracer;
 struct ScopeState {
   uint64_t id = 0;         // as in ThreadHead::scope; 0: nothing is set
   uint64_t policy_id = 0;  // of the equal state that does not trace
+  // The number of what concerns hooks and functions: switches of backends, vendors, reference_only. 0: nothing does.
+  uint64_t providers = 0;
+  std::shared_ptr<const ScopeState> keep_providers;  // the state of that number; null: this one
   ScopeContent content;
   uint32_t flags = 0;  // of every call inside
   Status problem;      // of every call inside
@@ -63,6 +66,11 @@ struct ScopeSpec {
   static constexpr int kInside = 8;  // more are made each time
   std::atomic<Inside*> inside{nullptr};
 };
+
+// The scope that the thread is in, if its policy concerns hooks and functions; else null.
+inline const ScopeState* provider_scope_of(const ThreadHead& thread) noexcept {
+  return (thread.scope & ThreadHead::kProviders) != 0 ? thread.scope_state : nullptr;
+}
 
 // `state` may be null: outside of any scope.
 inline void set_scope(ThreadHead& thread, const ScopeState* state) noexcept {

@@ -111,7 +111,8 @@ class SlowCall {
     if (e == nullptr) return false;
     status = check(e->program());
     if (!status.ok()) return true;
-    if (const exec::Plan* plan = uses_cache() ? find_plan(*e, args_, flags_) : nullptr) {
+    if (const exec::Plan* plan =
+            uses_cache() ? find_plan(*e, args_, flags_, !selected_) : nullptr) {
       status = execute(*e, *plan);
       return true;
     }
@@ -173,8 +174,8 @@ class SlowCall {
   Status execute(const Entry& e, const exec::Plan& plan) {
     if (o_ != nullptr && o_->result != nullptr) {
       o_->result->cached = !selected_;
-      o_->result->mode = plan.mode;
-      if (plan.mode == Mode::kProgram)
+      o_->result->mode = plan.modes[0];
+      if (plan.modes[0] == Mode::kProgram)
         o_->result->mode_name = e.candidates().settings().mode.program->name;
       o_->result->select_ns = selecting_.lap();
     }

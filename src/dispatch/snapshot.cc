@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 #include "base/fork.h"
 
@@ -105,7 +106,7 @@ exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order) const {
   }
   auto made = exec::Plan::make(key.hash, {key.w, key.words}, attempts);
   made->tries = static_cast<uint8_t>(std::min<size_t>(tries, made->attempt_count));
-  made->mode = order.by;
+  for (size_t i = 0; i < made->attempt_count; ++i) made->modes[i] = order.mode_of(i);
   if (watched()) made->simple = false;
   return made;
 }
@@ -116,30 +117,33 @@ void Entry::replace_table(PlanTable::Ptr next) {
   base::reclaimer().retire(old, free_table, {this});
 }
 
-template <class F>
-size_t Entry::evict_if(const F& old) {
-  std::deque<ClassRecord> kept;
-  std::vector<exec::Plan::Ptr> gone;
-  for (ClassRecord& c : classes_) {
-    if (c.plan->pins.load(std::memory_order_relaxed) == 0 && old(c))
-      gone.push_back(std::move(c.plan));
-    else
-      kept.push_back(std::move(c));
-  }
-  classes_ = std::move(kept);
+void Entry::drop(std::vector<exec::Plan::Ptr> plans) {
   auto table = PlanTable::make(
       std::max(kFirstTable, std::bit_ceil(static_cast<uint32_t>(classes_.size() * 2 + 2))));
   for (const ClassRecord& c : classes_) table->put(c.plan.get());
   replace_table(std::move(table));
   forget_memos();  // before they are retired
-  for (exec::Plan::Ptr& p : gone) base::reclaimer().retire(p.release(), free_plan, {this});
-  return gone.size();
+  for (exec::Plan::Ptr& p : plans) base::reclaimer().retire(p.release(), free_plan, {this});
 }
 
-// Evicts the oldest plans that no handle pins until `keep` are left.
+// Until `keep` plans are left, or only those that handles pin. Memos do not note uses; but since they are stale after an
+// eviction, the next call of each form does.
 void Entry::evict(size_t keep) {
-  size_t surplus = classes_.size() - keep;
-  evict_if([&](const ClassRecord&) { return surplus > 0 && surplus-- > 0; });
+  std::vector<exec::Plan::Ptr> gone;
+  for (size_t looks = 2 * classes_.size(); looks > 0 && classes_.size() > keep; --looks) {
+    ClassRecord c = std::move(classes_.front());
+    classes_.pop_front();
+    exec::Plan& plan = *c.plan;
+    if (plan.pins.load(std::memory_order_relaxed) > 0) {
+      classes_.push_back(std::move(c));
+    } else if (plan.use.load(std::memory_order_relaxed) == exec::Plan::kUsedAgain) {
+      plan.use.store(exec::Plan::kUsed, std::memory_order_relaxed);
+      classes_.push_back(std::move(c));
+    } else {
+      gone.push_back(std::move(c.plan));
+    }
+  }
+  drop(std::move(gone));
 }
 
 void Entry::add_handle(const void* node) const {
@@ -159,10 +163,16 @@ size_t Entry::sweep(std::chrono::steady_clock::time_point before) {
   };
   if (std::none_of(classes_.begin(), classes_.end(), old)) return 0;
   const Editing editing(editing_);
-  return evict_if(old);
+  std::vector<exec::Plan::Ptr> gone;
+  const auto from = std::stable_partition(classes_.begin(), classes_.end(), std::not_fn(old));
+  for (auto it = from; it != classes_.end(); ++it) gone.push_back(std::move(it->plan));
+  classes_.erase(from, classes_.end());
+  const size_t count = gone.size();
+  drop(std::move(gone));
+  return count;
 }
 
-const exec::Plan* Entry::insert(exec::Plan::Ptr plan, op::Call representative, size_t limit) {
+const exec::Plan* Entry::insert(exec::Plan::Ptr plan, Representative representative, size_t limit) {
   const Editing editing(editing_);
   Key key;
   key.hash = plan->hash, key.words = plan->key_words;

@@ -68,10 +68,13 @@ class PlanTable {
   uint32_t used_ = 0;
 };
 
-// A plan and a call that stands for its class: what a later entry replans.
+// A call that stands for its class: what a later entry plans again.
+using Representative = std::shared_ptr<const op::Call>;
+
+// A class with its plan.
 struct ClassRecord {
   exec::Plan::Ptr plan;
-  op::Call representative;
+  Representative representative;
   std::chrono::steady_clock::time_point since;  // where plans have a lifetime
 };
 
@@ -116,14 +119,15 @@ class Entry : public std::enable_shared_from_this<Entry> {
 
   // ---- Under the plan lock ----
 
-  // Adds a plan unless its class has one; beyond `limit` the oldest are evicted. Returns the class's plan.
-  const exec::Plan* insert(exec::Plan::Ptr plan, op::Call representative, size_t limit);
+  // Adds a plan unless its class has one. Beyond `limit` plans are evicted, oldest first; those that were used again
+  // since the last eviction get a second chance. Returns the class's plan.
+  const exec::Plan* insert(exec::Plan::Ptr plan, Representative representative, size_t limit);
   // Evicts plans that were made before that time; returns how many.
   size_t sweep(std::chrono::steady_clock::time_point before);
   // A handle's node that readers hold instead of the entry.
   void add_handle(const void* node) const;
   void drop_handle(const void* node) const;
-  const std::deque<ClassRecord>& classes() const noexcept { return classes_; }
+  const std::deque<ClassRecord>& classes() const noexcept { return classes_; }  // oldest first
   size_t plan_count() const noexcept { return classes_.size(); }
 
   // ---- Immutable ----
@@ -154,6 +158,10 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // Whether the plan table is being changed: a forked child cannot use such an entry and makes a new one.
   bool being_edited() const noexcept { return editing_.load(std::memory_order_relaxed); }
 
+  // The last classes that earlier entries of the op knew and that were not called since: they have no plan until they
+  // are. Null: none. Set before the entry is published.
+  std::shared_ptr<const std::vector<Representative>> idle;
+
   // Which overlay this is; hash 0: the global entry. Borrows overlay_options.
   OverlayKey overlay_key;
   Options overlay_options;
@@ -179,9 +187,8 @@ class Entry : public std::enable_shared_from_this<Entry> {
   }
   void replace_table(PlanTable::Ptr next);
   void evict(size_t keep);
-  // Evicts the plans that `old(class)` selects, oldest first, and that no handle pins; returns how many.
-  template <class F>
-  size_t evict_if(const F& old);
+  // Retires plans that are no longer in classes_.
+  void drop(std::vector<exec::Plan::Ptr> plans);
 
   const op::Program* program_;
   Recipe recipe_;
@@ -191,7 +198,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   uint64_t id_;
   select::CandidateSet candidates_;
   std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by candidate
-  std::deque<ClassRecord> classes_;                              // oldest first
+  std::deque<ClassRecord> classes_;
   mutable std::atomic<bool> editing_{false};
   const void* inside_;
   mutable std::vector<const void*> handles_;  // under the plan lock

@@ -58,7 +58,8 @@ class Entries : public ::testing::Test {
     return k;
   }
   const exec::Plan* insert(int64_t n, size_t limit) {
-    return entry_->insert(entry_->plan(key(n), {{0}}), call(n), limit);
+    return entry_->insert(entry_->plan(key(n), {{0}}), std::make_shared<const op::Call>(call(n)),
+                          limit);
   }
   size_t found(int64_t from, int64_t to) const {
     size_t count = 0;
@@ -103,6 +104,25 @@ TEST_F(Entries, StaysWithinItsBoundAndForgetsTheOldest) {
   EXPECT_EQ(found(1, 900), 0u);
   EXPECT_EQ(found(1, 1001), entry_->plan_count());
   EXPECT_GE(found(953, 1001), 48u);
+}
+
+TEST_F(Entries, EvictionSparesPlansThatAreUsedAgain) {
+  const exec::Plan* hot = insert(1, 64);
+  for (int64_t n = 2; n <= 1000; ++n) {
+    hot->note_use();
+    insert(n, 64);
+    ASSERT_EQ(entry_->find(key(1)), hot) << n;
+    ASSERT_LE(entry_->plan_count(), 64u);
+  }
+  for (int64_t n = 1001; n <= 1200; ++n) insert(n, 64);  // the second chance is one
+  EXPECT_EQ(entry_->find(key(1)), nullptr);
+}
+
+TEST_F(Entries, EvictsTheOldestWhereAllAreUsedAgain) {
+  for (int64_t n = 1; n <= 64; ++n) insert(n, 64)->note_use();
+  insert(65, 64);
+  EXPECT_EQ(found(1, 17), 0u);
+  EXPECT_EQ(found(17, 66), 49u);
 }
 
 TEST_F(Entries, TheSmallestBoundWorks) {

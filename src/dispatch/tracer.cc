@@ -20,7 +20,7 @@ std::string scalar_text(const op::Param& param, const yard_value_t& v) {
         return param.enumerators[static_cast<size_t>(v.u.i)];
       return std::to_string(v.u.i);
     case YARD_TAG_BOOL: return v.u.i != 0 ? "true" : "false";
-    case YARD_TAG_FLOAT: return op::to_string(op::SpecValue{v.u.f});
+    case YARD_TAG_FLOAT: return op::to_string(op::SpecValue{op::shortest_float(v.u.f)});
     case YARD_TAG_STRING: return base::quote(v.u.string);
     default: return "none";
   }

@@ -233,7 +233,10 @@ class PlanRun {
         return finish(false);
       if (r_.admission != nullptr && !r_.admission->admits(at) && !must_run(at)) continue;
       if (r_.choice != nullptr) r_.choice->chosen(*a.kernel);
-      if (record_ != nullptr) note_kernel(*record_, a.kernel->id);
+      if (record_ != nullptr) {
+        note_kernel(*record_, a.kernel->id);
+        record_->mode = plan_.modes[at];
+      }
       const auto inspection = inspect(*a.kernel, at);
       save_inputs(a, at, inspection != nullptr);
       CallFrame frame(r_.host, r_.flags, a.kernel->d.self);
@@ -394,6 +397,7 @@ Plan::Ptr Plan::make(uint64_t hash, std::span<const uint64_t> key,
   plan->attempt_count = static_cast<uint8_t>(std::min(attempts.size(), kMaxAttempts));
   plan->tries = plan->attempt_count;
   std::copy_n(attempts.begin(), plan->attempt_count, plan->attempts);
+  std::fill_n(plan->modes, kMaxAttempts, Mode::kDynamic);
   const registry::Kernel& first = *attempts[0].kernel;
   plan->run = first.d.run;
   plan->self = first.d.self;

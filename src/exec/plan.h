@@ -45,10 +45,20 @@ struct Plan {
   uint8_t attempt_count = 0;
   uint8_t tries = 0;    // the limit of attempts that one call may run
   bool simple = false;  // the first kernel can be called without workspace, state or observers
+  // Which calls have used it. Eviction spares plans that were used again since it last looked; a change plans those
+  // classes again at once that were used at all.
+  enum Use : uint8_t { kNotUsed, kUsed, kUsedAgain };
+  mutable std::atomic<Use> use{kNotUsed};
   // The number of handles that use it; a pinned plan is not evicted. Changed under the plan lock.
   mutable std::atomic<uint32_t> pins{0};
-  Mode mode = Mode::kDynamic;  // of the selection
+  Mode modes[kMaxAttempts] = {};  // what decided the place of each attempt
   Attempt attempts[kMaxAttempts] = {};
+
+  // Writes at most once between two evictions: calls of other threads read the line.
+  void note_use() const noexcept {
+    if (use.load(std::memory_order_relaxed) != kUsedAgain) [[unlikely]]
+      use.store(kUsedAgain, std::memory_order_relaxed);
+  }
 
   // Whether the first kernel can be called with nothing before and after it.
   bool is_direct() const noexcept {

@@ -20,9 +20,19 @@ const char* type_name(op::Kind kind) {
     case op::Kind::kFloat: return "a float";
     case op::Kind::kBool: return "a bool";
     case op::Kind::kString: return "a string";
-    case op::Kind::kEnum: return "a word of its enum";
     default: return "a tensor";
   }
+}
+
+std::string wrong_value(const op::Param& p, const yard_value_t& got) {
+  if (p.kind != op::Kind::kEnum)
+    return fmt::format("invalid option '{}': expected {}", p.name, type_name(p.kind));
+  std::string text =
+      fmt::format("invalid option '{}': expected {}", p.name, base::one_of(p.enumerators));
+  if (got.tag != YARD_TAG_STRING) return text;
+  const std::string_view word(got.u.string, got.count);
+  return text +
+         fmt::format(", got {}{}", base::excerpt(word), base::did_you_mean(word, p.enumerators));
 }
 
 // Converts a value to the option's type; false if that is not possible.
@@ -48,6 +58,13 @@ bool convert(const op::Param& p, const yard_value_t& from, yard_value_t& to) {
   }
 }
 
+bool is_registered(const registry::State& registry, const registry::Kernel& kernel) {
+  const registry::OpRecord* const op = registry.find(kernel.op);
+  if (op == nullptr) return false;
+  const auto it = op->kernels.find(kernel.id);
+  return it != op->kernels.end() && it->second.get() == &kernel;
+}
+
 }  // namespace
 
 Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& kernel,
@@ -69,8 +86,7 @@ Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& k
     if (it != given.end()) {
       yard_value_t value = it->value;
       if (value.tag == YARD_TAG_STRING) value.u.string = it->text.c_str();
-      if (!convert(p, value, v.value))
-        return bad(fmt::format("its option '{}' is {}", p.name, type_name(p.kind)));
+      if (!convert(p, value, v.value)) return bad(wrong_value(p, value));
     } else if (v.value.tag == YARD_TAG_NONE && !p.optional) {
       return bad(fmt::format("its option '{}' has no default and was not given", p.name));
     }
@@ -79,7 +95,21 @@ Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& k
   return to;
 }
 
-States::States() : cache_(new Cache), weights_(new Loaded(std::make_shared<Weights>())) {}
+Status check_weights(const registry::Kernel& kernel, const Weights& given) {
+  if (kernel.weights == nullptr) return {};
+  std::vector<std::string> names;
+  for (const op::Param& p : kernel.weights->params) names.push_back(p.name);
+  for (const auto& [name, view] : given)
+    if (kernel.weights->index_of(name) < 0)
+      return Status(Code::kInvalidArgument,
+                    fmt::format("it has no weight '{}'{}", name, base::did_you_mean(name, names)));
+  return {};
+}
+
+States::States(Registry registry)
+    : registry_(std::move(registry)),
+      cache_(new Cache),
+      weights_(new Loaded(std::make_shared<Weights>())) {}
 
 States::~States() {
   Cache* c = cache_.load(std::memory_order_acquire);
@@ -142,15 +172,21 @@ std::shared_ptr<State> States::find(const std::shared_ptr<const registry::Kernel
   auto state = make(kernel, frame, args, count, code);
   if (state == nullptr) return nullptr;
   if (here.forks != base::forks()) return state;  // this is a child forked meanwhile
-  std::list<Kept> ended;
-  std::lock_guard lock(here.lock);
-  if (loads != here.loads) return state;
-  if (auto other = known()) {  // another thread was first
-    ended.push_back({kernel.get(), {}, std::move(state)});
-    return other;
+  {
+    std::list<Kept> ended;
+    std::lock_guard lock(here.lock);
+    if (loads != here.loads) return state;
+    if (auto other = known()) {  // another thread was first
+      ended.push_back({kernel.get(), {}, std::move(state)});
+      return other;
+    }
+    here.kept.push_front({kernel.get(), std::move(key), state});
+    if (here.kept.size() > kKept)
+      ended.splice(ended.begin(), here.kept, std::prev(here.kept.end()));
   }
-  here.kept.push_front({kernel.get(), std::move(key), state});
-  if (here.kept.size() > kKept) ended.splice(ended.begin(), here.kept, std::prev(here.kept.end()));
+  // The call may have begun before its kernel was removed, and drop_removed() may have run since. Checked after storing:
+  // a removal that is not seen here drops the state itself.
+  if (registry_ && !is_registered(*registry_(), *kernel)) drop_removed();
   return state;
 }
 
@@ -158,14 +194,20 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
                                     CallFrame& frame, const yard_value_t* args, uint32_t count,
                                     int32_t& code) {
   const yard_kernel_t& d = kernel->d;
-  const auto options = kernel_options(*kernel, options_);
-  if (!options.ok()) {
-    // Another kernel may take these options.
-    std::snprintf(frame.error, sizeof frame.error, "%s",
-                  std::string(options.status().message()).c_str());
+  // Another kernel may take these options or weights.
+  const auto decline = [&](const Status& why) {
+    std::snprintf(frame.error, sizeof frame.error, "%s", std::string(why.message()).c_str());
     code = YARD_DECLINED;
     return nullptr;
+  };
+  const auto options = kernel_options(*kernel, options_);
+  if (!options.ok()) return decline(options.status());
+  std::shared_ptr<const Weights> weights;
+  {
+    std::lock_guard lock(cache().lock);
+    weights = *weights_.load(std::memory_order_acquire);
   }
+  if (const Status s = check_weights(*kernel, *weights); !s.ok()) return decline(s);
   void* made = nullptr;
   code = detail::enter_kernel(frame.call, [&] {
     return d.create(&frame.call, options->data(), static_cast<uint32_t>(options->size()), &made);
@@ -173,11 +215,6 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
   if (code != YARD_OK) return nullptr;
   auto state = std::make_shared<State>(kernel, made);  // destroys it if a later step fails
   frame.call.state = made;
-  std::shared_ptr<const Weights> weights;
-  {
-    std::lock_guard lock(cache().lock);
-    weights = *weights_.load(std::memory_order_acquire);
-  }
   state->keep(weights);
   if (d.load != nullptr && !weights->empty()) {
     std::vector<yard_named_value_t> named;
@@ -192,19 +229,14 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
   return code == YARD_OK ? state : nullptr;
 }
 
-void States::keep_only(const registry::State& state) {
+void States::drop_removed() {
+  const auto registry = registry_();
   Cache& here = cache();
   std::list<Kept> ended;
   std::lock_guard lock(here.lock);
   for (auto it = here.kept.begin(); it != here.kept.end();) {
-    const auto next = std::next(it);
-    const auto op_record = state.op_records.find(it->kernel->op);
-    const bool there = op_record != state.op_records.end() && [&] {
-      const auto k = op_record->second->kernels.find(it->kernel->id);
-      return k != op_record->second->kernels.end() && k->second.get() == it->kernel;
-    }();
-    if (!there) ended.splice(ended.begin(), here.kept, it);
-    it = next;
+    const auto at = it++;
+    if (!is_registered(*registry, *at->kernel)) ended.splice(ended.begin(), here.kept, at);
   }
 }
 

@@ -11,7 +11,7 @@
 #include <yard/value.h>
 
 #include <atomic>
-#include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -56,8 +56,11 @@ using Weights = std::vector<std::pair<std::string, TensorView>>;
 class States {
  public:
   static constexpr size_t kKept = 64;
+  // The registry of the runtime as calls see it now. Any thread, also inside a call.
+  using Registry = std::function<std::shared_ptr<const registry::State>()>;
 
-  States();
+  // `registry` tells which kernels are registered; without it, all are for as long as this lives.
+  explicit States(Registry registry = {});
   ~States();
   States(const States&) = delete;
   States& operator=(const States&) = delete;
@@ -74,8 +77,8 @@ class States {
                               const op::Program& program, CallFrame& frame,
                               const yard_value_t* args, uint32_t count, int32_t& code);
 
-  // Drops states whose kernels are no longer registered.
-  void keep_only(const registry::State& state);
+  // Drops states whose kernels are no longer registered. After each change, holding no lock.
+  void drop_removed();
   size_t size() const;
   // True for the first call of this function in a process.
   bool first_in_process() const;
@@ -102,6 +105,7 @@ class States {
   Cache& cache() const;
 
   using Loaded = std::shared_ptr<const Weights>;
+  const Registry registry_;
   mutable std::atomic<Cache*> cache_;
   std::vector<OwnedValue> options_;
   // Changed and read under the lock; replaced as a whole, so that a forked child finds a valid one.
@@ -112,5 +116,8 @@ class States {
 // option that is missing, unknown or of the wrong type.
 Result<std::vector<yard_named_value_t>> kernel_options(const registry::Kernel& kernel,
                                                        const std::vector<OwnedValue>& given);
+
+// An error names a weight that the kernel does not declare. A kernel that declares none takes all.
+Status check_weights(const registry::Kernel& kernel, const Weights& given);
 
 }  // namespace yard::exec

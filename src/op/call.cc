@@ -221,7 +221,7 @@ SpecValue spec_value(const Param& p, const yard_value_t& v, Device call_device) 
   };
   switch (v.tag) {
     case YARD_TAG_TENSOR: return {tensor(*v.u.tensor)};
-    case YARD_TAG_FLOAT: return {v.u.f};
+    case YARD_TAG_FLOAT: return {shortest_float(v.u.f)};
     case YARD_TAG_BOOL: return {v.u.i != 0};
     case YARD_TAG_STRING: return {std::string(v.u.string, v.count)};
     case YARD_TAG_LIST: {

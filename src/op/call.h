@@ -33,7 +33,8 @@ class Call {
   Device device() const noexcept { return body_->device; }
   const Labels& labels() const noexcept { return body_->labels; }
 
-  // The canonical spec; from_spec() of it gives an equal call.
+  // The canonical spec; from_spec() of it gives an equal call. A scalar that is exactly a 32-bit float has the shortest text
+  // that gives the same float.
   CallSpec to_spec(const Program& program) const;
 
  private:

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -314,6 +315,16 @@ std::string to_string(const CallSpec& spec) {
     out += (i > 0 ? ", " : "") + label_text(spec.labels[i].first) + "=" +
            label_text(spec.labels[i].second);
   return out + "}";
+}
+
+double shortest_float(double v) {
+  if (!(std::abs(v) <= double{std::numeric_limits<float>::max()})) return v;
+  const auto narrow = static_cast<float>(v);
+  if (double{narrow} != v) return v;
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, narrow).ptr;
+  std::from_chars(text, end, v);
+  return v;
 }
 
 TensorSpec spec_of(const yard_tensor_t& t) {

@@ -17,6 +17,7 @@
 // not pure outputs, in schema order. docs/reference/call_spec.md has the details.
 #pragma once
 
+#include <yard/plugin.h>
 #include <yard/result.h>
 #include <yard/tensor.h>
 
@@ -90,6 +91,10 @@ Result<CallSpec> parse_call_spec(std::string_view text);
 std::string to_string(const CallSpec& spec);
 std::string to_string(const SpecValue& value);
 std::string to_string(const TensorSpec& tensor);
+
+// Most callers pass 32-bit floats. Of a value that is exactly one, the number with the shortest text that gives the same
+// float: 1e-6, not 9.999999974752427e-7. Any other value is returned as it is.
+double shortest_float(double value);
 
 // Dtype, shape, strides, alignment and device of a tensor that has facts.
 TensorSpec spec_of(const yard_tensor_t& tensor);

@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+#include <string>
+
 #include "op/testing.h"
 
 namespace yard::op {
@@ -35,6 +39,28 @@ TEST(Call, FillsInDefaultsAndOutputs) {
   EXPECT_EQ(p.fits(a), 0);
   EXPECT_EQ(c.flags(), 0u);
   EXPECT_EQ(c.device(), Device{});
+}
+
+// Floats of callers arrive as doubles.
+TEST(Call, AFloatHasTheShortestTextThatGivesTheSameFloat) {
+  const Program p = compiled(kRmsNorm);
+  Values v;
+  const auto text_of = [&](double eps) {
+    const yard_value_t args[] = {v.f32({8, 64}), v.f32({8, 64}), v.f32({64}), number(eps)};
+    return to_string(Call::capture(p, args).to_spec(p).args[2].value);
+  };
+  EXPECT_EQ(text_of(double{1e-6f}), "1e-6");
+  EXPECT_EQ(text_of(1e-6), "1e-6");
+  EXPECT_EQ(text_of(double{0.1f}), "0.1");
+  EXPECT_EQ(text_of(double{3.4028235e38f}), "3.4028235e38");
+  EXPECT_EQ(text_of(1e300), "1e300");
+  EXPECT_EQ(text_of(1.0 / 3), "0.3333333333333333");
+  EXPECT_EQ(text_of(double{1.0f / 3}), "0.33333334");
+  EXPECT_EQ(text_of(-0.0), "-0.0");
+  EXPECT_EQ(text_of(std::numeric_limits<double>::infinity()), "inf");
+  EXPECT_EQ(text_of(std::nan("")), "nan");
+  for (const float f : {1e-6f, 1e-5f, 0.3f, 1e-45f, 16777216.0f, 0.044715f, 3.14159274f})
+    EXPECT_EQ(std::stof(text_of(double{f})), f);
 }
 
 TEST(Call, CanonicalText) {

@@ -98,8 +98,14 @@ Refusal Loader::check_stored_results(PluginProbe mode, const PluginRecord& r) co
                       known->detail, r.path)};
 }
 
-Refusal Loader::admit(LoaderState& state, const PluginRecord& r, const base::File& file) const {
-  const PluginProbe mode = probe_mode(state);
+PluginProbe Loader::replace_probe_mode(const LoaderState& state) const {
+  if (const auto set = probe_setting(state)) return *set;
+  std::string why;
+  return find_probe_program(settings_, why).empty() ? PluginProbe::kNever : PluginProbe::kChanged;
+}
+
+Refusal Loader::admit(LoaderState& state, PluginProbe mode, const PluginRecord& r,
+                      const base::File& file) const {
   YARD_RETURN_IF_REFUSED(check_stored_results(mode, r));
   if (mode == PluginProbe::kNever) return {};
   if (mode == PluginProbe::kChanged && results_.find(ResultStore::Check::kProbe, r.sha256))

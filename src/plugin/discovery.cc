@@ -49,6 +49,11 @@ Refusal Loader::Locks::allows(const PluginRecord& r) const {
   return file.allows(r.manifest.name, r.manifest.version, r.sha256);
 }
 
+Refusal Loader::locked_out(const Locks& locks, const PluginRecord& r) const {
+  const auto& free = settings_.unlocked;
+  return std::find(free.begin(), free.end(), r.path) != free.end() ? Refusal() : locks.allows(r);
+}
+
 Loader::Locks Loader::read_locks(const std::vector<std::string>& directories) const {
   Locks locks;
   std::set<std::string> paths;
@@ -166,7 +171,7 @@ void Loader::search_again(LoaderState& state, const std::vector<std::string>& gi
                             other->state() == PluginState::kFound || other->in_process()
                                 ? ""
                                 : ", which was unloaded; load() of this path takes this one")});
-    else if (Refusal locked = locks.allows(r); locked.refused())
+    else if (Refusal locked = locked_out(locks, r); locked.refused())
       r.refuse(std::move(locked));
   }
   for (const PluginRecord& r : records)
@@ -206,15 +211,19 @@ Status Loader::discover(LoaderState& s, const std::vector<std::string>& given) {
   load_for(s, PluginOffer::kHook, wanted_hooks);
   load_for(s, PluginOffer::kGroup, wanted_groups);
   Status problem;
-  for (const std::string& path : given) {
-    const PluginRecord* r = s.index.find_path(path);
-    if (r == nullptr || r->state() != PluginState::kRefused) continue;
-    Status refused = to_status(path, r->refusal);
+  const auto add = [&](Status found) {
     if (problem.ok())
-      problem = std::move(refused);
-    else
-      problem.note(std::string(refused.message()));
+      problem = std::move(found);
+    else if (!found.ok())
+      problem.note(std::string(found.message()));
+  };
+  std::vector<std::string> loaded;
+  for (const PluginRecord& r : s.index.records()) {
+    if (r.state() == PluginState::kLoaded) loaded.push_back(r.path);
+    if (r.state() == PluginState::kRefused && std::count(given.begin(), given.end(), r.path) != 0)
+      add(to_status(r.path, r.refusal));
   }
+  for (const std::string& path : loaded) add(check_file(s, path));
   // Relative paths can never be used, and are not searched again.
   Edit edit(*this, s);
   std::erase_if(edit->places, [&](const std::string& p) {
@@ -238,7 +247,7 @@ PluginRecord Loader::inspected(const std::string& path) const {
   Directories directories(settings_.allow_writable);
   PluginFile c = open_plugin_file(path, directories, settings_.allow_writable, process_);
   PluginRecord r;
-  r.path = path, r.manifest = std::move(c.manifest);
+  r.path = path, r.id = c.id, r.manifest = std::move(c.manifest);
   if (c.file)
     if (auto digest = base::sha256(c.file); digest.ok()) r.sha256 = *digest;
   if (c.refusal.refused()) r.refuse(std::move(c.refusal));

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 
 #include "base/fork.h"
 #include "base/log.h"
@@ -37,10 +36,7 @@ std::string thrown_by(const F& f) {
 }
 
 // Libraries that are never closed.
-struct Kept {
-  std::mutex lock;
-  std::vector<std::unique_ptr<base::DynamicLibrary>> libraries;
-};
+constinit base::ForkSafeList<base::DynamicLibrary> g_kept;
 
 std::string shown(const Status& s) {
   std::string text(s.message());
@@ -158,12 +154,7 @@ Library::~Library() {
   if (library_ == nullptr) return;
   if (const std::string busy = started_ ? quiesce() : std::string(); !busy.empty()) {
     // A device may still run its code or write its memory: it is neither stopped nor closed.
-    static base::PerProcess<Kept> kept;
-    Kept& k = kept.get();
-    {
-      const std::lock_guard lock(k.lock);
-      k.libraries.push_back(std::move(library_));
-    }
+    g_kept.add(library_.release());
     status_->pinned_by = busy;
     status_->stage.store(LibraryStatus::kPinned, std::memory_order_release);
     return;
@@ -203,6 +194,7 @@ PluginInfo PluginRecord::info() const {
   PluginInfo to;
   to.path = path, to.state = state(), to.sha256 = sha256;
   if (to.state == PluginState::kRefused) to.reason = refusal.reason, to.detail = refusal.detail;
+  if (to.state == PluginState::kLoaded) to.detail = other_file;
   if (to.state == PluginState::kPinned) to.detail = library_status->pinned_by;
   to.name = manifest.name, to.version = manifest.version, to.build = manifest.build;
   to.arch = manifest.arch, to.sanitizer = manifest.sanitizer, to.abi = manifest.abi;

@@ -86,7 +86,9 @@ struct PluginRecord {
   Refusal refusal;
   PluginState last_state = PluginState::kFound;  // set by the loader; see state()
   bool by_path = false;                          // requested by path, in no place that is searched
-  std::weak_ptr<KeepAlive> keep_alive;           // of its last load
+  FileId copy;  // a file with the same contents that was seen at its path after it was loaded
+  std::string other_file;  // what is at its path now, if it is loaded from another file
+  std::weak_ptr<KeepAlive> keep_alive;  // of its last load
   std::weak_ptr<Library> library;
   std::shared_ptr<LibraryStatus> library_status;
 
@@ -94,6 +96,11 @@ struct PluginRecord {
   PluginState state() const noexcept;
   bool in_process() const noexcept {
     return state() == PluginState::kLoaded || state() == PluginState::kUnloading;
+  }
+  // Another thread is closing its library.
+  bool is_closing() const noexcept {
+    return library_status != nullptr && library.expired() &&
+           library_status->stage.load(std::memory_order_acquire) == LibraryStatus::kOpen;
   }
   bool serves(PluginOffer what, std::string_view name) const noexcept;
   void refuse(Refusal r) { refusal = std::move(r), last_state = PluginState::kRefused; }

@@ -26,18 +26,16 @@ Loader::Loader(PluginSettings settings, Services services)
 }
 
 void Loader::LoaderState::inherit(LoaderState& parents) {
-  index = parents.index, places = parents.places;
+  index = parents.index, replaced = parents.replaced, places = parents.places;
   lock_directories = parents.lock_directories, environment = parents.environment;
   // A library that a thread of the parent was closing is never closed here: loads must not wait for it.
-  for (PluginRecord& r : index.records()) {
-    if (r.library_status == nullptr ||
-        r.library_status->stage.load(std::memory_order_acquire) != LibraryStatus::kOpen ||
-        !r.library.expired())
-      continue;
-    r.library_status = std::make_shared<LibraryStatus>();
-    r.library_status->pinned_by = "it was being closed when this process was forked";
-    r.library_status->stage.store(LibraryStatus::kPinned, std::memory_order_release);
-  }
+  for (auto* records : {&index.records(), &replaced})
+    for (PluginRecord& r : *records) {
+      if (!r.is_closing()) continue;
+      r.library_status = std::make_shared<LibraryStatus>();
+      r.library_status->pinned_by = "it was being closed when this process was forked";
+      r.library_status->stage.store(LibraryStatus::kPinned, std::memory_order_release);
+    }
 }
 
 Status Loader::would_deadlock() const {
@@ -135,15 +133,16 @@ Status Loader::load(LoaderState& s, std::string_view name_or_path) {
   if (r == nullptr && !by_path)
     return Status(Code::kNotFound, fmt::format("no plugin called '{}' was found{}", name_or_path,
                                                base::did_you_mean(name_or_path, s.index.names())));
-  if (r != nullptr && r->state() == PluginState::kLoaded) return {};
-  if (r != nullptr) return load_record(s, r->path);
+  if (r != nullptr)
+    return r->state() == PluginState::kLoaded ? check_file(s, r->path) : load_record(s, r->path);
   PluginRecord made;
   made.path = name_or_path, made.by_path = true;
   struct stat info;
   if (::stat(made.path.c_str(), &info) == 0)
     for (const PluginRecord& other : s.index.records())
       if (other.id.device == info.st_dev && other.id.inode == info.st_ino)
-        return other.state() == PluginState::kLoaded ? Status() : load_record(s, other.path);
+        return other.state() == PluginState::kLoaded ? check_file(s, other.path)
+                                                     : load_record(s, other.path);
   const std::string path = made.path;
   // Not kFound, so that no other call loads it before this one does.
   made.last_state = PluginState::kUnloaded;
@@ -169,49 +168,65 @@ Status Loader::load_record(LoaderState& state, const std::string& path) {
   return status;
 }
 
-Refusal Loader::load_transaction(LoaderState& state, PluginRecord& r) {
+Refusal Loader::load_transaction(LoaderState& state, PluginRecord& r,
+                                 const PluginRecord* replaces) {
   Directories directories(settings_.allow_writable);
   PluginFile c = open_plugin_file(r.path, directories, settings_.allow_writable, process_);
   r.manifest = c.manifest;
   YARD_RETURN_IF_REFUSED(c.refusal);
-  if (const PluginRecord* other = state.index.precedent(r, true))
+  if (replaces != nullptr && r.manifest.name != replaces->manifest.name)
+    return {PluginReason::kConflict,
+            fmt::format("its name is '{}'; expected '{}', which it replaces", r.manifest.name,
+                        replaces->manifest.name)};
+  if (const PluginRecord* other = state.index.precedent(r, true);
+      other != nullptr && replaces == nullptr)
     return {PluginReason::kDuplicateName,
-            fmt::format("'{}' is {} already, from {}", r.manifest.name, to_string(other->state()),
-                        other->path)};
+            fmt::format("'{}' is {} already, from {}{}", r.manifest.name, to_string(other->state()),
+                        other->path,
+                        other->state() == PluginState::kLoaded
+                            ? "; Plugins::replace() with this path puts this one in its place"
+                            : "")};
   auto digest = base::sha256(c.file);
   if (!digest.ok()) return {PluginReason::kUnreadable, std::string(digest.status().message())};
   r.sha256 = *digest;
+  if (replaces != nullptr && r.sha256 == replaces->sha256) {
+    r.copy = c.id;
+    return {};
+  }
   if (r.by_path)
     add_lock_directory(state, r.path.substr(0, std::max<size_t>(r.path.rfind('/'), 1)));
-  YARD_RETURN_IF_REFUSED(read_locks(state.lock_directories).allows(r));
-  YARD_RETURN_IF_REFUSED(admit(state, r, c.file));
+  YARD_RETURN_IF_REFUSED(locked_out(read_locks(state.lock_directories), r));
+  YARD_RETURN_IF_REFUSED(
+      admit(state, replaces != nullptr ? replace_probe_mode(state) : probe_mode(state), r, c.file));
   const auto begin = [&](const char* step) {
     if (settings_.watch) settings_.watch(r.path, step);
   };
   begin("opening");
   auto keep_alive = std::make_shared<KeepAlive>();
-  YARD_RETURN_IF_REFUSED(open_library(r, c, keep_alive->library));
+  YARD_RETURN_IF_REFUSED(open_library(state, r, c, keep_alive->library));
   std::vector<registry::Step> steps;
+  if (const auto old = replaces != nullptr ? replaces->keep_alive.lock() : nullptr)
+    steps.push_back(registry::RemoveKept{old.get(), true});
   begin("query");
   YARD_RETURN_IF_REFUSED(keep_alive->library->describe(r.manifest, keep_alive, steps));
   begin("start");
   YARD_RETURN_IF_REFUSED(keep_alive->library->start());
   YARD_RETURN_IF_REFUSED(publish(state, r, steps));
-  r.id = c.id, r.keep_alive = keep_alive, r.library = keep_alive->library,
-  r.library_status = keep_alive->library->status();
+  r.id = c.id, r.keep_alive = keep_alive, r.library = keep_alive->library;
+  r.library_status = keep_alive->library->status(), r.copy = {}, r.other_file.clear();
   return {};
 }
 
-Refusal Loader::open_library(const PluginRecord& r, PluginFile& c,
+Refusal Loader::open_library(const LoaderState& state, const PluginRecord& r, PluginFile& c,
                              std::shared_ptr<Library>& to) const {
-  if (r.id == c.id) {
-    to = r.library.lock();  // calls still use it
-    if (to != nullptr) return {};
-    // Another thread is closing it: wait, since stop must come before the next start.
-    while (r.library_status != nullptr &&
-           r.library_status->stage.load(std::memory_order_acquire) == LibraryStatus::kOpen)
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
+  for (const auto* records : {&state.index.records(), &state.replaced})
+    for (const PluginRecord& known : *records) {
+      if (known.library_status == nullptr || known.id != c.id) continue;
+      to = known.library.lock();  // calls still use it
+      if (to != nullptr) return {};
+      // Another thread is closing it: wait, since stop must come before the next start.
+      while (known.is_closing()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
   return Library::open(std::move(c.file), r.path, services_.host, to);
 }
 
@@ -243,21 +258,91 @@ Result<std::weak_ptr<const void>> Loader::unload(std::string_view name) {
   return exclusive([&](LoaderState& s) { return unload(s, name); });
 }
 
-Result<std::weak_ptr<const void>> Loader::unload(LoaderState& s, std::string_view name) {
+Result<const PluginRecord*> Loader::loaded(LoaderState& s, std::string_view name) {
   const PluginRecord* found = s.index.find(name);
-  if (found == nullptr || found->state() != PluginState::kLoaded)
-    return Status(Code::kNotFound, found == nullptr
-                                       ? fmt::format("no plugin called '{}' was found{}", name,
-                                                     base::did_you_mean(name, s.index.names()))
-                                       : fmt::format("plugin '{}' is not loaded: it is {}", name,
-                                                     to_string(found->state())));
-  PluginRecord record = *found;
+  if (found != nullptr && found->state() == PluginState::kLoaded) return found;
+  return Status(Code::kNotFound, found == nullptr
+                                     ? fmt::format("no plugin called '{}' was found{}", name,
+                                                   base::did_you_mean(name, s.index.names()))
+                                     : fmt::format("plugin '{}' is not loaded: it is {}", name,
+                                                   to_string(found->state())));
+}
+
+Result<std::weak_ptr<const void>> Loader::unload(LoaderState& s, std::string_view name) {
+  auto found = loaded(s, name);
+  if (!found.ok()) return std::move(found).status();
+  PluginRecord record = **found;
   std::weak_ptr<const void> life;
   if (Status out = unpublish(record, &life); !out)
     return std::move(out).note(fmt::format("while unloading plugin '{}'", name));
   record.last_state = PluginState::kUnloading;
   store(s, std::move(record));
   return life;
+}
+
+Result<std::weak_ptr<const void>> Loader::replace(std::string_view name, std::string_view path) {
+  YARD_RETURN_IF_ERROR(would_deadlock());
+  return exclusive([&](LoaderState& s) { return replace(s, name, path); });
+}
+
+Result<std::weak_ptr<const void>> Loader::replace(LoaderState& s, std::string_view name,
+                                                  std::string_view path) {
+  auto found = loaded(s, name);
+  if (!found.ok()) return std::move(found).status();
+  PluginRecord old = **found, next;
+  std::weak_ptr<const void> life;
+  if (const auto keep_alive = old.keep_alive.lock()) life = keep_alive->life;
+  next.path = path.empty() ? old.path : std::string(path);
+  next.by_path = next.path == old.path ? old.by_path : s.index.find_path(next.path) == nullptr;
+  // Not among `loading_paths`: calls need not wait, since the old version serves them.
+  if (const Refusal refusal = load_transaction(s, next, &old); refusal.refused())
+    return to_status(next.path, refusal)
+        .note(fmt::format("plugin '{}' {} stays loaded, from {}", old.manifest.name,
+                          old.manifest.version, old.path));
+  if (next.sha256 == old.sha256) {  // the same code
+    if (next.path == old.path)
+      old.copy = next.copy, old.other_file.clear(), store(s, std::move(old));
+    return std::weak_ptr<const void>();
+  }
+  base::log_event(
+      LogLevel::kInfo, "plugin",
+      fmt::format("Plugin '{}' {} from {} takes the place of {} from {}", next.manifest.name,
+                  next.manifest.version, next.path, old.manifest.version, old.path));
+  next.last_state = PluginState::kLoaded;
+  const bool moved = next.path != old.path;
+  store(s, std::move(next));
+  old.last_state = PluginState::kUnloading;
+  Edit edit(*this, s);
+  std::erase_if(edit->replaced, [](const PluginRecord& r) { return !r.in_process(); });
+  edit->replaced.push_back(old);
+  if (moved) *edit->index.find_path(old.path) = std::move(old);
+  return life;
+}
+
+Status Loader::check_file(LoaderState& s, const std::string& path) {
+  PluginRecord r = *s.index.find_path(path);
+  struct stat info;
+  const bool gone = ::stat(path.c_str(), &info) != 0;
+  if (!gone && r.other_file.empty() && (r.id == FileId(info) || r.copy == FileId(info))) return {};
+  const PluginRecord there = gone ? PluginRecord() : inspected(path);
+  if (gone || there.sha256 == r.sha256) {
+    if (!gone) r.copy = there.id;
+    r.other_file.clear();
+    store(s, std::move(r));
+    return {};
+  }
+  const auto show = [](const PluginRecord& f) {
+    return fmt::format("version {}, inode {}, sha256 {}",
+                       f.manifest.version.empty() ? "unknown" : f.manifest.version, f.id.inode,
+                       f.sha256.empty() ? "unknown" : f.sha256);
+  };
+  r.other_file = fmt::format(
+      "another file is at {} than the one that is loaded: loaded {}; there {}; "
+      "Plugins::replace(\"{}\") loads it",
+      path, show(r), show(there), r.manifest.name);
+  Status differs(Code::kConflict, fmt::format("plugin '{}': {}", r.manifest.name, r.other_file));
+  store(s, std::move(r));
+  return differs;
 }
 
 Status Loader::forget(std::string_view name_or_path) {

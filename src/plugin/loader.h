@@ -3,9 +3,10 @@
 //
 // Loading is one transaction: open the file, check and hash it, compare it with the lock file, probe it in a separate
 // process if so configured, open it as a library, query its descriptor, start it, publish. On a failure everything is
-// undone and the plugin is refused with a reason.
+// undone and the plugin is refused with a reason. A replacement is the same, and the change that is published also removes
+// the old version.
 //
-// Searches, loads and unloads are serialized by one lock. Listing never waits for them.
+// Searches, loads, replacements and unloads are serialized by one lock. Listing never waits for them.
 #pragma once
 
 #include <yard/plugins.h>
@@ -73,6 +74,8 @@ class Loader final : public registry::LazyLoader {
   const void* keep_of(std::string_view name);
   // The result expires when the plugin has been closed.
   Result<std::weak_ptr<const void>> unload(std::string_view name);
+  // The same for the version that was replaced.
+  Result<std::weak_ptr<const void>> replace(std::string_view name, std::string_view path);
 
   // Searches all places, if this is the first call or something changed.
   void set_environment(FromEnvironment environment);
@@ -95,6 +98,7 @@ class Loader final : public registry::LazyLoader {
     std::mutex loading;    // held during a search, load or unload; the rest changes only under it
     base::EditMutex lock;  // held briefly, to change or to list; taken after `loading`
     PluginIndex index;
+    std::vector<PluginRecord> replaced;         // earlier versions that calls may still use
     std::vector<std::string> places;            // given in code, the latest first
     std::vector<std::string> lock_directories;  // where a yard.lock applies
     std::vector<std::string> loading_paths;     // being loaded
@@ -127,11 +131,14 @@ class Loader final : public registry::LazyLoader {
   PluginRecord record_of(const std::string& path, bool given, LoaderState& state,
                          Directories& directories) const;
   Locks read_locks(const std::vector<std::string>& directories) const;
+  // Whether lock files keep a plugin from being loaded.
+  Refusal locked_out(const Locks& locks, const PluginRecord& r) const;
   // Applies a lock file of that directory from now on. The directory must be trusted.
   void add_lock_directory(LoaderState& state, const std::string& directory);
 
   // admission.cc: checks before a library is opened.
-  Refusal admit(LoaderState& state, const PluginRecord& record, const base::File& file) const;
+  Refusal admit(LoaderState& state, PluginProbe mode, const PluginRecord& record,
+                const base::File& file) const;
   Refusal check_verified(const PluginRecord& record) const;
   // From stored results only.
   Refusal check_stored_results(PluginProbe mode, const PluginRecord& record) const;
@@ -147,13 +154,22 @@ class Loader final : public registry::LazyLoader {
   // loader.cc. Called with `loading` held unless stated otherwise.
   Status load(LoaderState& state, std::string_view name_or_path);
   Status load_record(LoaderState& state, const std::string& path);
+  // The record of a loaded plugin; an error if there is none of that name.
+  static Result<const PluginRecord*> loaded(LoaderState& state, std::string_view name);
   Result<std::weak_ptr<const void>> unload(LoaderState& state, std::string_view name);
   Status forget(LoaderState& state, std::string_view name_or_path);
-  Refusal load_transaction(LoaderState& state, PluginRecord& record);
-  Refusal open_library(const PluginRecord& record, PluginFile& file,
+  // Takes the place of `replaces`, if given; does nothing if that has the same digest.
+  Refusal load_transaction(LoaderState& state, PluginRecord& record,
+                           const PluginRecord* replaces = nullptr);
+  // A library that is open already, of the same file, is shared.
+  Refusal open_library(const LoaderState& state, const PluginRecord& record, PluginFile& file,
                        std::shared_ptr<Library>& to) const;
   Refusal publish(LoaderState& state, const PluginRecord& record,
                   const std::vector<registry::Step>& steps);
+  Result<std::weak_ptr<const void>> replace(LoaderState& state, std::string_view name,
+                                            std::string_view path);
+  // An error if another file is at the path of a loaded plugin now. It is also stored in the record, for list().
+  Status check_file(LoaderState& state, const std::string& path);
   // With `lock` held: whether a plugin that is found or being loaded serves it.
   static bool may_serve(const LoaderState& state, PluginOffer what, std::string_view name);
   // Loads the found plugins that serve one of these names; whether any was loaded.
@@ -164,11 +180,18 @@ class Loader final : public registry::LazyLoader {
   Status unpublish(const PluginRecord& record, std::weak_ptr<const void>* life = nullptr);
 
   // Precedence: program, environment, rules.
-  PluginProbe probe_mode(const LoaderState& state) const noexcept {
+  std::optional<PluginProbe> probe_setting(const LoaderState& state) const noexcept {
+    if (settings_.probe) return settings_.probe;
+    if (state.environment.probe) return state.environment.probe;
     const int rules = probe_in_rules_.load(std::memory_order_relaxed);
-    const auto by_rules = rules < 0 ? PluginProbe::kNever : static_cast<PluginProbe>(rules);
-    return settings_.probe.value_or(state.environment.probe.value_or(by_rules));
+    if (rules < 0) return std::nullopt;
+    return static_cast<PluginProbe>(rules);
   }
+  PluginProbe probe_mode(const LoaderState& state) const noexcept {
+    return probe_setting(state).value_or(PluginProbe::kNever);
+  }
+  // Unset, a plugin that replaces another is probed if that is possible.
+  PluginProbe replace_probe_mode(const LoaderState& state) const;
 
   std::atomic<int> probe_in_rules_{-1};
   std::atomic<bool> verified_in_rules_{false};

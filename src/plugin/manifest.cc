@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "registry/features.h"
 
 namespace yard::plugin {
 namespace {
@@ -32,11 +33,10 @@ Refusal read_list(std::string_view key, std::string_view value, std::vector<std:
     if (word.empty()) continue;
     if (to.size() == kMostWords)
       return bad(fmt::format("{} has more than {} entries", key, kMostWords));
-    // A feature may name its device: "cuda:sm_90".
-    const size_t colon = key == "features" ? word.find(':') : std::string_view::npos;
-    if (!is_name(colon == std::string_view::npos ? word : word.substr(colon + 1)) ||
-        (colon != std::string_view::npos && !parse_device(word.substr(0, colon))) ||
-        (key == "devices" && !parse_device(word)))
+    const bool fits = key == "features"  ? registry::parse_feature(word).ok()
+                      : key == "devices" ? is_name(word) && parse_device(word)
+                                         : is_name(word);
+    if (!fits || word.size() > kLongestWord)
       return bad(fmt::format("invalid {1}: {0}", base::excerpt(word), key));
     if (std::find(to.begin(), to.end(), word) == to.end()) to.emplace_back(word);
   }
@@ -137,26 +137,22 @@ Refusal check_manifest(const Manifest& m, const Process& process) {
     return {PluginReason::kOtherSanitizer,
             fmt::format("it was built with sanitizer '{}', this process with '{}'", m.sanitizer,
                         process.sanitizer)};
-  for (const std::string& feature : m.features) {
-    const size_t colon = feature.find(':');
-    const bool names_device = colon != std::string::npos;
-    const auto device = names_device ? parse_device(feature.substr(0, colon)) : Device{1, 0};
-    const std::string name = names_device ? feature.substr(colon + 1) : feature;
-    const int32_t has = process.host != nullptr && device
-                            ? process.host->has_feature(process.host->self,
-                                                        {device->type, device->index}, name.c_str())
-                            : 0;
-    if (has == 1) continue;
-    if (device && device->type != 1)
+  for (const std::string& text : m.features) {
+    const auto feature = registry::parse_needed_feature(text);
+    if (!feature.ok())
+      return {PluginReason::kMissingFeature, std::string(feature.status().message())};
+    const Device d = feature->device;
+    if (process.host != nullptr && process.host->has_feature(process.host->self, {d.type, d.index},
+                                                             feature->name.c_str()) == 1)
+      continue;
+    if (feature->of_processor())
       return {PluginReason::kMissingFeature,
-              fmt::format("it needs '{}', which has not been stated; state it by "
-                          "RuntimeSettings::device_features, or by --device-feature {} of the "
-                          "command",
-                          feature, feature)};
+              fmt::format("it needs '{}', which this machine does not have", text)};
     return {PluginReason::kMissingFeature,
-            fmt::format("it needs '{}', which {}", feature,
-                        has == 0 ? "this machine does not have"
-                                 : "is not a feature that this library knows")};
+            fmt::format("it needs '{}', which has not been stated; state it by "
+                        "RuntimeSettings::device_features, or by --device-feature {} of the "
+                        "command",
+                        text, text.substr(0, text.find("..")))};
   }
   return {};
 }

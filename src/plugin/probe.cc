@@ -132,6 +132,7 @@ void judge(const End& end, const ProbePage& page, const std::string& output, dou
   const std::string words =
       output.empty() ? "" : fmt::format("; its last output: {}", base::excerpt(output, 160));
   to.kernels = page.kernels, to.runs = page.runs;
+  to.unavailable = ProbePage::get(page.unavailable);
   if (version.empty()) {
     to.reason = PluginReason::kNotProbed;
     to.detail = fmt::format("the probe program exited before the probe started{}", words);

@@ -28,6 +28,7 @@ struct ProbePage {
   uint64_t kernels, runs;
   char step[kText];    // "in its query"
   char detail[kText];  // what went wrong
+  char unavailable[kText];
 
   template <size_t N>
   static void put(char (&to)[N], std::string_view text) noexcept {

@@ -52,19 +52,53 @@ const Names& Checker::matching(const std::string& pattern) {
   return it->second;
 }
 
-bool Checker::check_op(const std::string& op, bool optional, ConfigPlace at,
-                       const std::string& path) {
+std::string_view near_miss(std::string_view word, const Names& known) {
+  const auto without_digits = [](std::string_view text) {
+    std::string to(text);
+    std::erase_if(to, [](char c) { return c >= '0' && c <= '9'; });
+    return to;
+  };
+  std::string_view found;
+  size_t best = SIZE_MAX;
+  for (const std::string& name : known) {
+    // Parts such as `vendor.` that both have do not make them similar.
+    std::string_view a = word, b = name;
+    for (size_t dot = a.find('.'); dot != a.npos && a.substr(0, dot + 1) == b.substr(0, dot + 1);
+         dot = a.find('.'))
+      a.remove_prefix(dot + 1), b.remove_prefix(dot + 1);
+    const size_t d = base::edit_distance(a, b);
+    if (d > 0 && without_digits(a) == without_digits(b)) return {};  // another version
+    const bool near = d > 0 && d < best && d <= std::max<size_t>(1, a.size() / 3);
+    if (!near || a.substr(0, 1) != b.substr(0, 1)) continue;
+    best = d, found = name;
+  }
+  return found;
+}
+
+void Checker::unknown_name(Unknown unknown, const std::string& name, const Names& known,
+                           ConfigPlace at, const std::string& path, std::string found,
+                           const char* expected, const char* later) {
+  if (unknown == Unknown::kFine) return;
+  if (unknown == Unknown::kError)
+    return error(at, path, std::move(found), advice(name, known, expected));
+  if (const std::string_view near = near_miss(name, known); !near.empty())
+    return error(at, path, std::move(found), fmt::format("did you mean '{}'?", near));
+  problem(Severity::kWarning, at, path, std::move(found) + " yet", later);
+}
+
+bool Checker::check_op(const std::string& op, Unknown unknown, ConfigPlace at,
+                       const std::string& path, const char* later) {
   if (!matching(op).empty()) return true;
   if (has_wildcard(op))
     problem(Severity::kWarning, at, path, fmt::format("no op matches '{}'", op), "");
-  else if (!optional)
-    error(at, path, fmt::format("no op is called '{}'", op),
-          advice(op, ops_, "expected the name of an op"));
+  else
+    unknown_name(unknown, op, ops_, at, path, fmt::format("no op is called '{}'", op),
+                 "expected the name of an op", later);
   return false;
 }
 
-void Checker::check_kernel(const std::string& ops, const std::string& kernel, bool optional,
-                           ConfigPlace at, const std::string& path) {
+void Checker::check_kernel(const std::string& ops, const std::string& kernel, Unknown unknown,
+                           ConfigPlace at, const std::string& path, const char* later) {
   const std::string key = ops + " " + kernel;
   auto it = has_kernel_.find(key);
   if (it == has_kernel_.end()) {
@@ -80,29 +114,28 @@ void Checker::check_kernel(const std::string& ops, const std::string& kernel, bo
     problem(Severity::kWarning, at, path, fmt::format("{} that matches '{}'", whose, kernel), "");
     return;
   }
-  if (optional) return;
   Names there;
-  for (const std::string& op : matching(ops))
+  for (const std::string& op : matching(ops)) {
+    // The plugin that announces the op may bring it.
+    if (unknown == Unknown::kLater && known_.program(op) == nullptr) return;
     there.insert(there.end(), kernels_[op].begin(), kernels_[op].end());
+  }
   sort_names(there);
-  error(at, path, fmt::format("{} called '{}'", whose, kernel),
-        advice(kernel, there, "expected the id of a kernel, or optional: true"));
+  unknown_name(unknown, kernel, there, at, path, fmt::format("{} called '{}'", whose, kernel),
+               "expected the id of a kernel, or optional: true", later);
 }
 
-void Checker::of_op(const std::string& path, const std::string& op, const KernelRef& ref) {
-  if (check_op(op, ref.optional, ref.at, path))
-    check_kernel(op, ref.id, ref.optional, ref.at, path);
-}
-
-void Checker::anywhere(const KernelRef& ref, const std::string& path) {
+void Checker::anywhere(const KernelRef& ref, Unknown unknown, const std::string& path,
+                       const char* later) {
   const bool has = std::any_of(all_kernels_.begin(), all_kernels_.end(),
                                [&](const std::string& id) { return glob_matches(ref.id, id); });
   if (has) return;
   if (has_wildcard(ref.id))
     problem(Severity::kWarning, ref.at, path, fmt::format("no kernel matches '{}'", ref.id), "");
-  else if (!ref.optional)
-    error(ref.at, path, fmt::format("no kernel is called '{}'", ref.id),
-          advice(ref.id, all_kernels_, "expected the id of a kernel, or optional: true"));
+  else
+    unknown_name(ref.optional ? Unknown::kFine : unknown, ref.id, all_kernels_, ref.at, path,
+                 fmt::format("no kernel is called '{}'", ref.id),
+                 "expected the id of a kernel, or optional: true", later);
 }
 
 namespace {
@@ -110,6 +143,8 @@ namespace {
 bool is_one_of(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
+
+constexpr const char* kHoldsLater = "it holds once there is one";
 
 // Visits the fields of a Config and compares the names in them with those that are registered.
 class SectionChecks : private Checker {
@@ -119,6 +154,7 @@ class SectionChecks : private Checker {
   std::vector<ConfigProblem> check(RulesByOp* compiled) {
     rules_ = check_rules(*this, RulePart::kAll, compiled);
     check_fields(config(), "");
+    check_conflicts(*this);
     return std::move(problems());
   }
 
@@ -169,26 +205,50 @@ class SectionChecks : private Checker {
     problems().insert(problems().end(), more.begin(), more.end());
   }
 
-  void check_value(const Config::KernelMap& map, const std::string& path, const Form&) {
-    for (const auto& [op, ref] : map) of_op(path + "." + op, op, ref);
+  // Locks may name what is not registered yet; static maps may not.
+  void check_value(const Config::KernelMap& map, const std::string& path, const Form& form) {
+    for (const auto& [op, ref] : map)
+      of_op(path + "." + op, op, ref,
+            form.shape == Shape::kOpKernel ? Unknown::kLater : Unknown::kError);
+  }
+  void of_op(const std::string& path, const std::string& op, const KernelRef& ref,
+             Unknown unknown) {
+    if (ref.optional) unknown = Unknown::kFine;
+    if (check_op(op, unknown, ref.at, path, "the lock holds once there is one"))
+      check_kernel(op, ref.id, unknown, ref.at, path, "calls fail until there is one");
   }
   void check_value(const Config::ChainMap& chains, const std::string& path, const Form&) {
     for (const auto& [op, chain] : chains)
       for (size_t i = 0; i < chain.size(); ++i)
-        of_op(fmt::format("{}.{}[{}]", path, op, i), op, chain[i]);
+        of_op(fmt::format("{}.{}[{}]", path, op, i), op, chain[i], Unknown::kError);
   }
-  void check_value(const std::vector<KernelRef>& refs, const std::string& path, const Form&) {
-    for (size_t i = 0; i < refs.size(); ++i) anywhere(refs[i], fmt::format("{}[{}]", path, i));
+  // Denies and allows may name what is not registered yet; the default chain may not.
+  void check_value(const std::vector<KernelRef>& refs, const std::string& path, const Form& form) {
+    for (size_t i = 0; i < refs.size(); ++i)
+      anywhere(refs[i], form.shape == Shape::kGlobs ? Unknown::kLater : Unknown::kError,
+               fmt::format("{}[{}]", path, i), kHoldsLater);
   }
 
   void check_value(const Names& names, const std::string& path, const Form& form) {
+    if (form.shape == Shape::kLabelNames) return;
     for (size_t i = 0; i < names.size(); ++i) {
       const ConfigPlace at = place(path, names[i]);
       if (form.shape == Shape::kVendors)
         check_vendor(names[i], at, fmt::format("{}[{}]", path, i));
+      else if (form.shape == Shape::kModes)
+        check_word(names[i], at, fmt::format("{}[{}]", path, i), form);
       else
-        anywhere({names[i], false, at}, fmt::format("{}[{}]", path, i));
+        anywhere({names[i], false, at}, Unknown::kLater, fmt::format("{}[{}]", path, i),
+                 kHoldsLater);
     }
+  }
+  // Of a file they were checked when it was read.
+  void check_word(const std::string& name, ConfigPlace at, const std::string& path,
+                  const Form& form) {
+    const Names words(form.words.begin(), form.words.end());
+    if (!is_one_of(words, name))
+      error(at, path, fmt::format("found '{}'", name),
+            advice(name, words, "expected " + base::one_of(words)));
   }
   // A plugin may bring kernels of a vendor at any time.
   void check_vendor(const std::string& name, ConfigPlace at, const std::string& path) {
@@ -203,25 +263,25 @@ class SectionChecks : private Checker {
     for (const auto& [op, order] : orders) {
       const ConfigPlace at = place(section, op);
       const std::string path = section + "." + op;
-      if (!check_op(op, false, at, path)) continue;
+      if (!check_op(op, Unknown::kError, at, path)) continue;
       for (size_t i = 0; i < order.size(); ++i) {
         const std::string &token = order[i], where = fmt::format("{}[{}]", path, i);
         if (token.starts_with(kImpl))
-          check_kernel(op, token.substr(kImpl.size()), false, at, where);
+          check_kernel(op, token.substr(kImpl.size()), Unknown::kError, at, where);
         else if (token.starts_with(kVendor))
           check_vendor(token.substr(kVendor.size()), at, where);
       }
     }
   }
 
-  // Backends and their switches.
+  // Backends and their switches. A plugin may bring a backend at any time.
   void check_value(const decltype(Policy::backends)& switches, const std::string& path,
                    const Form&) {
     const Names backends = known().backends();
     for (const auto& [name, on] : switches)
       if (!is_one_of(backends, name))
-        error(place(path, name), path + "." + name, fmt::format("no backend is called '{}'", name),
-              advice(name, backends, "expected the name of a backend"));
+        unknown_name(Unknown::kLater, name, backends, place(path, name), path + "." + name,
+                     fmt::format("no backend is called '{}'", name), "", kHoldsLater);
   }
 
   // From ops to kernels or modes.
@@ -232,9 +292,9 @@ class SectionChecks : private Checker {
       const ConfigPlace at = place(section, op);
       const std::string path = section + "." + op;
       if (form.shape == Shape::kOpKernel) {
-        of_op(path, op, {name, false, at});
+        of_op(path, op, {name, false, at}, Unknown::kLater);
       } else {
-        check_op(op, false, at, path);
+        check_op(op, Unknown::kError, at, path);
         check_mode(name, at, path);
       }
     }
@@ -291,10 +351,11 @@ class SectionChecks : private Checker {
     } else if (r.op.empty()) {
       return;
     }
-    if (!check_op(r.op, r.optional, r.op_at, path + ".op")) return;
-    if (r.kernel != "*") check_kernel(r.op, r.kernel, r.optional, r.kernel_at, path + ".kernel");
+    const Unknown unknown = unless(r.optional);
+    if (!check_op(r.op, unknown, r.op_at, path + ".op")) return;
+    if (r.kernel != "*") check_kernel(r.op, r.kernel, unknown, r.kernel_at, path + ".kernel");
     if (r.against != "reference" && !has_wildcard(r.against))
-      check_kernel(r.op, r.against, r.optional, r.against_at, path + ".against");
+      check_kernel(r.op, r.against, unknown, r.against_at, path + ".against");
   }
 
   // Relations between the values, and values that were set in code.

@@ -32,12 +32,21 @@ class Known {
   virtual std::vector<std::string> modes() const { return {}; }
   // Dispatched functions, declared or provided, as group/name.
   virtual std::vector<std::string> functions() const { return {}; }
+  // Labels that calls have, beside those that need no declaration.
+  virtual std::vector<std::string> labels() const { return {}; }
+  // The field of the policy that excludes a kernel by its backend, vendor or kind ("policy.deny_vendors"); null: none.
+  virtual const char* excluded_by(std::string_view op, std::string_view kernel,
+                                  const Policy& policy) const {
+    (void)op, (void)kernel, (void)policy;
+    return nullptr;
+  }
 };
 
 using RulesByOp = std::map<std::string, std::shared_ptr<const OpRules>, std::less<>>;
 
 // Errors: unknown ops, kernels, fields, backends and modes, values of the wrong type. Warnings: patterns that match
-// nothing. In the order of the file's sections. `compiled` gets the rules of every op whose program is known and that
+// nothing; unknown kernels and ops of denies, allows and locks, unless they are near misses of known ones; statements
+// that contradict each other or have no effect. In the order of the file's sections. `compiled` gets the rules of every op whose program is known and that
 // has any, so that nothing is compiled twice; meaningful only without errors.
 std::vector<ConfigProblem> check_config(const Config& config, const Known& known,
                                         RulesByOp* compiled = nullptr);
@@ -54,6 +63,11 @@ void check_reading(ConfigReading& reading, const Known& known, RulesByOp* compil
 // "did you mean 'x'?", or "expected a, b or c", or `otherwise`.
 std::string advice(std::string_view word, const Names& known, const std::string& otherwise);
 void sort_names(Names& names);
+// The known name that was probably meant: a few letters differ. Names that differ in digits alone are two names.
+std::string_view near_miss(std::string_view word, const Names& known);
+
+// What an unknown name is. kLater: a warning, or an error for a near miss.
+enum class Unknown : uint8_t { kError, kLater, kFine };
 
 // Borrows both.
 class Checker {
@@ -73,14 +87,21 @@ class Checker {
 
   // The ops that match a name or glob.
   const Names& matching(const std::string& pattern);
-  // False if there is no such op; then a problem has been added.
-  bool check_op(const std::string& op, bool optional, ConfigPlace at, const std::string& path);
+  const Names& kernels_of(const std::string& op) const { return kernels_.at(op); }
+  const Names& all_kernels() const noexcept { return all_kernels_; }
+  // False if there is no such op; then a problem has been added. `later`: what follows until there is one.
+  bool check_op(const std::string& op, Unknown unknown, ConfigPlace at, const std::string& path,
+                const char* later = "");
   // That one of the ops has such a kernel.
-  void check_kernel(const std::string& ops, const std::string& kernel, bool optional,
-                    ConfigPlace at, const std::string& path);
-  void of_op(const std::string& path, const std::string& op, const KernelRef& ref);
+  void check_kernel(const std::string& ops, const std::string& kernel, Unknown unknown,
+                    ConfigPlace at, const std::string& path, const char* later = "");
   // A kernel of any op.
-  void anywhere(const KernelRef& ref, const std::string& path);
+  void anywhere(const KernelRef& ref, Unknown unknown, const std::string& path,
+                const char* later = "");
+
+  void unknown_name(Unknown unknown, const std::string& name, const Names& known, ConfigPlace at,
+                    const std::string& path, std::string found, const char* expected,
+                    const char* later);
 
  private:
   const Config& config_;
@@ -92,7 +113,17 @@ class Checker {
   std::vector<ConfigProblem> problems_;
 };
 
+inline Unknown unless(bool optional) { return optional ? Unknown::kFine : Unknown::kError; }
+
+// ---- check_conflicts.cc ----
+
+// Statements that exclude each other, leave an op without a kernel or name an unknown label: warnings.
+void check_conflicts(Checker& checker);
+
 // ---- check_rules.cc ----
+
+// "dispatch_rules[0].conditions.rows_gte"
+std::string condition_path(const std::string& rule, const Condition& condition);
 
 enum class RulePart : uint8_t { kAll, kConditions };
 struct RuleProblems {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules and score entries: their ops, their kernels, and their conditions against the fields of calls.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "base/text.h"
@@ -13,12 +16,124 @@
 #include "policy/words.h"
 
 namespace yard::policy {
-namespace {
 
 std::string condition_path(const std::string& path, const Condition& c) {
   const bool plain = base::is_bare_word(c.key) && c.key.size() <= 120;
   return plain ? path + ".conditions." + c.key : path + ".conditions[" + base::excerpt(c.key) + "]";
 }
+
+// Compares the calls that rules of one op match. The tests of an axis divide its values into classes that pass the same
+// ones; it is enough to try one value of each class. Borrows the rules.
+class RuleSets {
+ public:
+  using Literals = std::span<const uint32_t>;
+  explicit RuleSets(const OpRules& rules) : rules_(rules) {}
+
+  template <class Rule>
+  Literals literals(const Rule& r) const {
+    return Literals(rules_.literals_).subspan(r.first, r.count);
+  }
+  uint16_t axis(uint32_t literal) const { return rules_.tests_[literal / 2].axis; }
+
+  // An axis on which no value passes; -1: there is none.
+  int impossible_axis(Literals of) {
+    for (const uint32_t l : of) {
+      values_.clear();
+      for (const uint32_t other : of)
+        if (axis(other) == axis(l)) add_values(other);
+      if (std::none_of(values_.begin(), values_.end(),
+                       [&](const OpRules::Value& v) { return passes(of, axis(l), v); }))
+        return axis(l);
+    }
+    return -1;
+  }
+
+  // Whether every call that passes `narrow` passes `wide`.
+  bool covers(Literals wide, Literals narrow) {
+    return std::all_of(wide.begin(), wide.end(), [&](uint32_t l) {
+      if (std::find(narrow.begin(), narrow.end(), l) != narrow.end()) return true;
+      values_.clear();
+      bool reads_it = false;
+      for (const uint32_t other : narrow)
+        if (axis(other) == axis(l)) reads_it = true, add_values(other);
+      if (!reads_it) return false;
+      add_values(l);
+      return std::all_of(values_.begin(), values_.end(), [&](const OpRules::Value& v) {
+        if (!passes(narrow, axis(l), v)) return true;
+        return !(is_unlisted(v) && is_pattern(l)) && passes({&l, 1}, axis(l), v);
+      });
+    });
+  }
+
+ private:
+  static constexpr char kUnlisted[] = "\x01";
+  static constexpr int64_t kUnlistedDevice = int64_t{1} << 40;
+
+  bool is_pattern(uint32_t literal) const {
+    const Test::Kind kind = rules_.tests_[literal / 2].kind;
+    return kind == Test::Kind::kGlob || kind == Test::Kind::kRegex;
+  }
+  static bool is_unlisted(const OpRules::Value& v) {
+    return v.s.data() == kUnlisted || v.i == kUnlistedDevice;
+  }
+
+  // Whether a value passes the literals on its axis. What no test names may match a pattern, or not: it passes.
+  bool passes(Literals of, uint16_t index, const OpRules::Value& v) const {
+    return std::all_of(of.begin(), of.end(), [&](uint32_t l) {
+      if (axis(l) != index || (is_unlisted(v) && is_pattern(l))) return true;
+      return rules_.holds(rules_.tests_[l / 2], v) == (l % 2 == 0);
+    });
+  }
+
+  // Adds a value of each class that the test of a literal makes.
+  void add_values(uint32_t literal) {
+    const Test& t = rules_.tests_[literal / 2];
+    const Axis& axis = rules_.axes_[t.axis];
+    const auto integer = [&](int64_t i) { values_.push_back({true, i, 0, {}}); };
+    const auto number = [&](double f) { values_.push_back({true, 0, f, {}}); };
+    const auto around = [&](double f) {
+      number(std::nextafter(f, -HUGE_VAL)), number(f), number(std::nextafter(f, HUGE_VAL));
+    };
+    switch (axis.kind) {
+      case Axis::Kind::kFlag: return integer(0), integer(1);
+      case Axis::Kind::kLayout: return integer(0), integer(1), integer(2);
+      case Axis::Kind::kNumber:
+        if (t.kind != Test::Kind::kNumberOneOf) around(t.f);
+        for (uint32_t i = t.first; i < t.first + t.count; ++i) around(rules_.numbers_[i]);
+        return number(NAN);
+      case Axis::Kind::kText:
+      case Axis::Kind::kLabel:
+        for (uint32_t i = t.first; t.kind == Test::Kind::kTextOneOf && i < t.first + t.count; ++i)
+          values_.push_back({true, 0, 0, rules_.texts_[i]});
+        values_.push_back({true, 0, 0, std::string_view(kUnlisted)});
+        return;
+      case Axis::Kind::kDevice:
+        // Of a type without an index, one with an index.
+        for (uint32_t i = t.first; t.kind == Test::Kind::kDeviceOneOf && i < t.first + t.count; ++i)
+          integer(rules_.integers_[i]), integer(rules_.integers_[i] | 0xffff);
+        return integer(kUnlistedDevice);
+      default: break;
+    }
+    cuts_.clear();
+    if (t.kind == Test::Kind::kInteger) t.integer.add_cuts(cuts_);
+    for (uint32_t i = t.first; t.kind == Test::Kind::kOneOf && i < t.first + t.count; ++i)
+      op::IntegerTest::equals(rules_.integers_[i]).add_cuts(cuts_);
+    if (t.kind == Test::Kind::kInteger && cuts_.empty()) integer(0);
+    // Sizes are not negative.
+    const bool size =
+        axis.kind == Axis::Kind::kInteger && axis.field.kind != op::Field::Kind::kScalar;
+    for (const int64_t cut : cuts_) {
+      if (cut > (size ? 0 : INT64_MIN)) integer(cut - 1);
+      if (!size || cut >= 0) integer(cut);
+    }
+  }
+
+  const OpRules& rules_;
+  std::vector<OpRules::Value> values_;
+  std::vector<int64_t> cuts_;
+};
+
+namespace {
 
 std::string field_advice(const std::string& key, const Names& fields) {
   // A field followed by something that is no operator.
@@ -53,6 +168,7 @@ class RuleChecks {
       const op::Program* program = checker_.known().program(op);
       if (program == nullptr) continue;
       OpRules rules = compiler_.compile(*program, &report_);
+      if (part_ == RulePart::kAll) compare(rules);
       if (compiled != nullptr && !rules.empty())
         compiled->emplace(op, std::make_shared<const OpRules>(std::move(rules)));
     }
@@ -60,15 +176,81 @@ class RuleChecks {
 
   template <class Rule>
   void check(const std::vector<Rule>& rules, const char* section, bool score) {
-    for (size_t i = 0; i < rules.size(); ++i)
-      check_rule(rules[i], fmt::format("{}[{}]", section, i), compiler_.index_of(score, i, 0));
+    const std::vector<Effect>& effects = score ? score_effects_ : rule_effects_;
+    for (size_t i = 0; i < rules.size(); ++i) {
+      const std::string path = fmt::format("{}[{}]", section, i);
+      check_rule(rules[i], path, compiler_.index_of(score, i, 0));
+      if (part_ == RulePart::kAll) check_effect(rules[i], effects[i], path);
+    }
   }
 
  private:
+  // Over all ops that a rule was compiled for.
+  struct Effect {
+    uint32_t ops = 0;
+    uint32_t impossible = 0;         // where its conditions cannot all hold
+    uint32_t shadowed = 0;           // where another rule comes first for all of its calls
+    uint32_t by = 0;                 // that rule
+    std::vector<size_t> conditions;  // that cannot all hold
+  };
+
+  // Finds rules that cannot have an effect on calls of an op.
+  void compare(const OpRules& rules) {
+    RuleSets sets(rules);
+    const auto note = [&](const auto& rule, Effect& effect) {
+      const RuleSets::Literals of = sets.literals(rule);
+      ++effect.ops;
+      const int axis = sets.impossible_axis(of);
+      if (axis < 0) return false;
+      ++effect.impossible;
+      effect.conditions.clear();
+      for (size_t i = 0; i < of.size(); ++i)
+        if (sets.axis(of[i]) == axis) effect.conditions.push_back(i);
+      return true;
+    };
+    for (const CompiledScore& s : rules.scores()) note(s, score_effects_[s.source]);
+    const std::span<const CompiledRule> all = rules.rules();
+    for (size_t i = 0; i < all.size(); ++i) {
+      Effect& effect = rule_effects_[all[i].source];
+      if (note(all[i], effect) || all[i].kernel == CompiledRule::kNone) continue;
+      for (size_t k = 0; k < i && pairs_ < kMostPairs; ++k, ++pairs_) {
+        if (all[k].kernel == CompiledRule::kNone || !has_kernel(rules, all[k].kernel)) continue;
+        if (!sets.covers(sets.literals(all[k]), sets.literals(all[i]))) continue;
+        ++effect.shadowed, effect.by = all[k].source;
+        break;
+      }
+    }
+  }
+  bool has_kernel(const OpRules& rules, uint32_t kernel) const {
+    const Names& ids = checker_.kernels_of(rules.op());
+    return std::any_of(ids.begin(), ids.end(), [&](const std::string& id) {
+      return glob_matches(rules.kernels()[kernel], id);
+    });
+  }
+
+  template <class Rule>
+  void check_effect(const Rule& r, const Effect& effect, const std::string& path) {
+    if (effect.ops == 0) return;
+    if (effect.impossible == effect.ops) {
+      Names keys;
+      for (const size_t i : effect.conditions) keys.push_back(r.conditions[i].key);
+      checker_.problem(Severity::kWarning, r.at, path + ".conditions",
+                       fmt::format("no call can pass {}", fmt::join(keys, " and ")),
+                       "the rule has no effect");
+    } else if (effect.impossible + effect.shadowed == effect.ops) {
+      checker_.problem(
+          Severity::kWarning, r.at, path,
+          fmt::format("dispatch_rules[{}] comes first for all of its calls", effect.by),
+          "expected a higher priority, other conditions, or fallback_chains for a second choice");
+    }
+  }
+
   template <class Rule>
   void check_rule(const Rule& r, const std::string& path, size_t index) {
+    bool chooses = !r.kernel.empty(), acts = chooses;
+    if constexpr (std::is_same_v<Rule, DispatchRule>) acts = chooses || !r.deny.empty() || r.allow;
     // In files the reader has reported it.
-    if (r.operation.empty() || r.kernel.empty()) {
+    if (r.operation.empty() || !acts) {
       if (r.at.line == 0)
         checker_.error(r.at, path, "an op or a kernel is missing", "expected both");
       return;
@@ -77,12 +259,29 @@ class RuleChecks {
       if (!checker_.matching(r.operation).empty()) check_conditions(r, path, index);
       return;
     }
-    if (!checker_.check_op(r.operation, r.optional, r.operation_at, path + ".operation")) {
-      if (!r.optional && !has_wildcard(r.operation)) check_of_unknown(r, path);
+    // What only excludes kernels holds once there is such an op.
+    const Unknown unknown = chooses || r.optional ? unless(r.optional) : Unknown::kLater;
+    if (!checker_.check_op(r.operation, unknown, r.operation_at, path + ".operation",
+                           "the rule holds once there is one")) {
+      if (chooses && !r.optional && !has_wildcard(r.operation)) check_of_unknown(r, path);
       return;
     }
-    checker_.check_kernel(r.operation, r.kernel, r.optional, r.kernel_at, path + ".kernel");
+    if (chooses)
+      checker_.check_kernel(r.operation, r.kernel, unknown, r.kernel_at, path + ".kernel");
+    if constexpr (std::is_same_v<Rule, DispatchRule>) {
+      check_listed(r, r.deny, path + ".deny");
+      if (r.allow) check_listed(r, *r.allow, path + ".allow");
+    }
     check_conditions(r, path, index);
+  }
+
+  void check_listed(const DispatchRule& r, const std::vector<KernelRef>& refs,
+                    const std::string& path) {
+    for (size_t i = 0; i < refs.size(); ++i)
+      checker_.check_kernel(r.operation, refs[i].id,
+                            r.optional || refs[i].optional ? Unknown::kFine : Unknown::kLater,
+                            refs[i].at, fmt::format("{}[{}]", path, i),
+                            "it holds once there is one");
   }
 
   template <class Rule>
@@ -107,9 +306,9 @@ class RuleChecks {
   void check_of_unknown(const Rule& r, const std::string& path) {
     const std::string meant(base::closest(r.operation, checker_.ops()));
     if (meant.empty())
-      checker_.anywhere({r.kernel, r.optional, r.kernel_at}, path + ".kernel");
+      checker_.anywhere({r.kernel, r.optional, r.kernel_at}, Unknown::kError, path + ".kernel");
     else
-      checker_.check_kernel(meant, r.kernel, r.optional, r.kernel_at, path + ".kernel");
+      checker_.check_kernel(meant, r.kernel, unless(r.optional), r.kernel_at, path + ".kernel");
     const Names& ops = meant.empty() ? checker_.ops() : checker_.matching(meant);
     for (const Condition& c : r.conditions) {
       Wrong wrong;
@@ -167,6 +366,11 @@ class RuleChecks {
   const RuleCompiler compiler_;
   const RulePart part_;
   ConditionReport report_ = compiler_.empty_report();
+  // Pairs of rules that are compared; beyond it, shadowed rules go unreported.
+  static constexpr size_t kMostPairs = 50'000;
+  size_t pairs_ = 0;
+  std::vector<Effect> rule_effects_ = std::vector<Effect>(checker_.config().dispatch_rules.size());
+  std::vector<Effect> score_effects_ = std::vector<Effect>(checker_.config().score.size());
   std::map<std::string, Names> fields_;
   std::map<std::string, std::unique_ptr<OpFields>> op_fields_;
 };

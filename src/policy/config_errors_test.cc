@@ -62,7 +62,7 @@ dispatch_rules:
 - {operation: later_op, kernel: k, optional: true}
 - {operation: rms_norm, kernel: later, optional: true}
 kernel_locks: {later_op: {kernel: k, optional: true}, rms_norm: {kernel: later, optional: true}}
-kernel_denies: [{kernel: later, optional: true}]
+kernel_denies: [{kernel: later_too, optional: true}]
 fallback_chains: {rms_norm: [{kernel: later, optional: yes}, default.simd]}
 )",
                        known),

@@ -83,6 +83,7 @@ inline constexpr const char* kRetryWords[] = {"never", "save"};
 inline constexpr const char* kProbeWords[] = {"never", "changed", "always"};
 inline constexpr const char* kWatchWords[] = {"auto", "inotify", "poll"};
 inline constexpr const char* kCheckWords[] = {"values", "finite"};
+inline constexpr const char* kFallbackModes[] = {"dynamic", "config"};
 
 inline constexpr const char* kMayBeUnknown =
     "the op or the kernel may be unknown: a plugin may bring it later";
@@ -153,8 +154,11 @@ inline constexpr auto kFields<DispatchRule> = std::tuple{
     field("conditions", &DispatchRule::conditions, {Shape::kConditions},
           "what must hold of the call, all of it"),
     field("kernel", &DispatchRule::kernel, {Shape::kKernel},
-          "the kernel that serves such calls, or a glob over kernels", {.required = true},
+          "the kernel that serves such calls, or a glob over kernels", {},
           &DispatchRule::kernel_at),
+    field("deny", &DispatchRule::deny, {Shape::kGlobs}, "kernels that may not serve such calls"),
+    field("allow", &DispatchRule::allow, {Shape::kGlobs},
+          "the only kernels that may serve such calls"),
     field("optional", &DispatchRule::optional, {Shape::kSwitch}, kMayBeUnknown,
           {.fallback = "false"}),
     field("priority", &DispatchRule::priority, Form::whole(0, kMostPriority),
@@ -243,7 +247,7 @@ inline constexpr auto kFields<Settings::Cache> = std::tuple{
     field("enabled", &Settings::Cache::enabled, {Shape::kSwitch},
           "whether plans are cached; off: every call selects again", {.fallback = "true"}),
     field("size", &Settings::Cache::size, Form::whole(1, 1e7),
-          "plans cached per op; beyond it the oldest is evicted",
+          "plans cached per op; beyond it the oldest that were not used lately are evicted",
           {.fallback = "as the program says: 4096"}),
     field("lifetime", &Settings::Cache::lifetime, Form::duration(0.001, 365 * kDay),
           "how long a plan is cached; older ones are evicted in the background",
@@ -255,10 +259,10 @@ inline constexpr auto kFields<Settings::Reload> = std::tuple{
     field("watch", &Settings::Reload::watch, Form::word(kWatchWords),
           "how changes of the file are detected; auto means inotify where it works, else poll",
           {.fallback = "auto"}),
-    field("debounce", &Settings::Reload::debounce, Form::duration(0, kDay),
+    field("debounce", &Settings::Reload::debounce, Form::duration(0.02, kDay),
           "how long a file must stay unchanged before it is read; the last write always counts",
           {.fallback = "100ms"}),
-    field("poll_interval", &Settings::Reload::poll_interval, Form::duration(0.001, kDay),
+    field("poll_interval", &Settings::Reload::poll_interval, Form::duration(0.01, kDay),
           "how often poll checks the files", {.fallback = "1s"}),
 };
 
@@ -321,10 +325,16 @@ inline constexpr auto kFields<Settings> = std::tuple{
           "program",
           {.fallback = "auto"}),
     field("modes", &Settings::modes, {Shape::kOpModes}, "the mode of single ops"),
+    field("mode_fallback", &Settings::mode_fallback, Form::modes(kFallbackModes),
+          "modes in which a call in mode static goes on where its op is not mapped or the static "
+          "kernel fails",
+          {.fallback = "none", .merge = Merge::kReplace}),
     field("cache", &Settings::cache, {Shape::kMap}, "cached plans"),
     field("max_fallback_attempts", &Settings::max_fallback_attempts, Form::whole(0, 100),
           "how many more kernels are tried after the first has failed",
           {.fallback = "all there are"}),
+    field("labels", &Settings::labels, {Shape::kLabelNames},
+          "labels of the program's own that conditions may name"),
     field("reload", &Settings::reload, {Shape::kMap}, "watching the file"),
     field("plugins", &Settings::plugins, {Shape::kMap},
           "what plugins must pass before they are loaded"),

@@ -29,7 +29,7 @@ struct Sample {
     const bool path = form.shape == Shape::kPath || form.shape == Shape::kFolder;
     to = path                             ? "/some/path"
          : form.shape == Shape::kLevels   ? "info"
-         : form.shape == Shape::kWord     ? form.words.back()
+         : !form.words.empty()            ? form.words.back()
          : form.shape == Shape::kOpOrders ? "impl:some.name"
                                           : "some.name";
   }
@@ -100,7 +100,11 @@ void collect_rows(const Rows& rows, const std::string& prefix,
             to);
       } else {
         OneRow one{path, &row, {}};
-        Sample::set(struct_of(one.config).*row.member, row.form);
+        T& in = struct_of(one.config);
+        Sample::set(in.*row.member, row.form);
+        // A rule must have one of these.
+        if constexpr (std::is_same_v<T, DispatchRule>)
+          if (in.kernel.empty() && in.deny.empty() && !in.allow) in.kernel = "default.simd";
         to.push_back(std::move(one));
       }
     }

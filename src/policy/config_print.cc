@@ -338,10 +338,12 @@ std::string body(const Form& form, const std::string& object, const std::string&
       return fmt::format(
           R"("anyOf": [{{"type": "number", {}}}, {{"type": "string", "pattern": "^[0-9.]+ ?(h|m|s|ms|us|ns)$"}}])",
           bounds());
-    case Shape::kWord: {
+    case Shape::kWord:
+    case Shape::kModes: {
       std::string words;
       for (const char* w : form.words) words += (words.empty() ? "" : ", ") + base::json_string(w);
-      return "\"enum\": [" + words + "]";
+      const std::string one = "\"enum\": [" + words + "]";
+      return form.shape == Shape::kWord ? one : one_or_many(one);
     }
     case Shape::kMode: return kName;
     case Shape::kText:
@@ -355,7 +357,8 @@ std::string body(const Form& form, const std::string& object, const std::string&
     case Shape::kOneKernel: return kName;
     case Shape::kKernels: return one_or_many(kId);
     case Shape::kGlobs: return one_or_many(kGlob);
-    case Shape::kNames: return one_or_many(kName);
+    case Shape::kNames:
+    case Shape::kLabelNames: return one_or_many(kName);
     case Shape::kOpKernel: return schema_of_map(kOpGlob, kId);
     case Shape::kOneOpKernel: return schema_of_map(kOp, kId);
     case Shape::kOpKernels: return schema_of_map(kOpGlob, one_or_many(kId));

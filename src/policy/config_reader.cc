@@ -46,15 +46,18 @@ std::string shown_node(const YamlNode& node) {
                                               : to_string(node.kind);
 }
 
-bool is_valid(const std::string& text, Shape shape) {
-  switch (shape) {
+bool is_valid(const std::string& text, const Form& form) {
+  switch (form.shape) {
+    case Shape::kModes:
+      return std::find(form.words.begin(), form.words.end(), text) != form.words.end();
     case Shape::kOpGlob: return is_op_glob(text);
     case Shape::kKernel:
     case Shape::kKernels:
     case Shape::kGlobs: return is_kernel_glob(text);
     case Shape::kOneKernel: return is_kernel_glob(text) && !has_wildcard(text);
     case Shape::kMode:
-    case Shape::kNames: return base::is_bare_word(text);
+    case Shape::kNames:
+    case Shape::kLabelNames: return base::is_bare_word(text);
     case Shape::kVendors: return is_vendor_name(text);
     case Shape::kPath:
     case Shape::kFolder:
@@ -148,6 +151,11 @@ class TreeReader {
     visit_rows(rows, [&](const Key& k) {
       if (k.section != nullptr && e.key == k.name) right = std::string("expected ") + k.section;
     });
+    // What older files call a canary.
+    if constexpr (std::is_same_v<const Rows, decltype(kFields<CanaryRule>)>)
+      visit_rows(kFields<RolloutRule>, [&](const Key& k) {
+        if (e.key == k.name) right = fmt::format("did you mean 'rollout: {{{}: ...}}'?", k.name);
+      });
     problems_.add(e.key_at, to_string(at.path), "unknown key", std::move(right));
   }
 
@@ -304,7 +312,7 @@ class TreeReader {
 
   bool read(std::string& to, const Form& form, At at) {
     if (!is_scalar(at, form)) return false;
-    if (!is_valid(at.node.text, form.shape)) return wrong(at, form);
+    if (!is_valid(at.node.text, form)) return wrong(at, form);
     to = is_path(form.shape) ? beside(problems_.name, at.node.text) : at.node.text;
     return true;
   }
@@ -422,10 +430,15 @@ class TreeReader {
   bool read(T& to, const Form& form, At at) {
     if constexpr (requires { to.at; }) to.at = place(at.node.at);
     read_rows(to, kFields<T>, at, form);
+    const auto lacks = [&](std::initializer_list<const char*> keys) {
+      return at.node.kind == YamlNode::Kind::kMap &&
+             std::none_of(keys.begin(), keys.end(),
+                          [&](const char* key) { return at.node.find(key) != nullptr; });
+    };
     if constexpr (std::is_same_v<T, ScoreRule>)
-      if (at.node.kind == YamlNode::Kind::kMap && at.node.find("add") == nullptr &&
-          at.node.find("multiply") == nullptr)
-        wrong(at, "add or multiply", "neither");
+      if (lacks({"add", "multiply"})) wrong(at, "add or multiply", "neither");
+    if constexpr (std::is_same_v<T, DispatchRule>)
+      if (lacks({"kernel", "deny", "allow"})) wrong(at, "kernel, deny or allow", "none of them");
     return true;
   }
 

@@ -200,15 +200,16 @@ std::string backend_variable(std::string_view backend) {
 }
 
 OwnSwitch read_own_switch(const std::string& variable, std::string_view value,
-                          const std::string& backend) {
+                          const std::string& backend, std::optional<bool> last) {
   const std::string_view text = base::trim(value);
   if (text.empty() || base::same_word(text, "auto")) return {};
   if (const auto on = read_switch(text); on.ok()) return {*on, {}};
-  return {{},
-          EnvProblem{
-              variable, base::excerpt(text),
-              fmt::format("expected on, off or auto; backend '{}' stays at its default", backend),
-              true}};
+  return {last, EnvProblem{variable, base::excerpt(text),
+                           fmt::format("expected on, off or auto; backend '{}' stays {}", backend,
+                                       !last   ? "at its default"
+                                       : *last ? "on"
+                                               : "off"),
+                           true}};
 }
 
 Policy with_backend_names(const Policy& policy, const std::vector<std::string>& backends) {

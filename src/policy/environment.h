@@ -59,13 +59,15 @@ Variables yard_variables();
 std::vector<std::string> known_variables();
 // The variable that switches a backend: YARD_BACKEND_ACME_2 for `acme-2`.
 std::string backend_variable(std::string_view backend);
-// The variable that a backend's descriptor names: on, off or unset. An invalid value is a problem and counts as unset.
+// The variable that a backend's descriptor names: on, off or unset. An invalid value is a problem, and leaves the last
+// valid one.
 struct OwnSwitch {
   std::optional<bool> on;
   std::optional<EnvProblem> problem;
+  bool current = true;  // false: to be read again
 };
 OwnSwitch read_own_switch(const std::string& variable, std::string_view value,
-                          const std::string& backend);
+                          const std::string& backend, std::optional<bool> last = {});
 // The policy with the real names of those backends that `backends` lists.
 Policy with_backend_names(const Policy& policy, const std::vector<std::string>& backends);
 

@@ -66,7 +66,7 @@ TEST(Environment, CaseAndSpacesDoNotMatter) {
       read_variables({{"YARD_PREFER", " Reference\t"},
                       {"YARD_STRICT", "ON"},
                       {"YARD_DISABLE", " True "},
-                      {"YARD_PER_OP", " rms_norm = VENDOR | Impl: default.simd ; x.y= FlagGems"},
+                      {"YARD_PER_OP", " rms_norm = VENDOR | Impl: default.simd ; x.y= Default"},
                       {"YARD_DENY_VENDORS", " acme ,Big Corp, acme"},
                       {"YARD_BACKEND_SIMD", "AUTO"},
                       {"YARD_BACKEND_A_2", "No"},

@@ -258,6 +258,11 @@ std::string_view field_part(std::string_view key) noexcept {
   return key;
 }
 
+std::string_view own_label(std::string_view key) noexcept {
+  if (!key.starts_with(kLabel)) return {};
+  return field_part(key).substr(kLabel.size());
+}
+
 SplitKey split_key(std::string_view key, OpFields& fields) {
   const bool label = key.starts_with(kLabel);
   if (!label)

@@ -86,6 +86,8 @@ struct SplitKey {
   Operator op = Operator::kEq;
 };
 SplitKey split_key(std::string_view key, OpFields& fields);
+// The label of the program's own that the key of a condition names; empty: none.
+std::string_view own_label(std::string_view key) noexcept;
 // The key without its operator, if it has one: probably the field that was meant.
 std::string_view field_part(std::string_view key) noexcept;
 

@@ -280,11 +280,16 @@ class RuleCompiler::OneOp {
       const DispatchRule& r = config.dispatch_rules[i];
       CompiledRule c;
       if (!conjunction(r.conditions, from_.index_of(false, i, 0), c.first, c.count)) continue;
-      c.kernel = kernel_of(r.kernel);
+      if (!r.kernel.empty()) c.kernel = kernel_of(r.kernel);
+      for (const KernelRef& k : r.deny) c.deny.push_back(kernel_of(k.id));
+      if (r.allow) c.allow.emplace();
+      for (const KernelRef& k : r.allow.value_or(std::vector<KernelRef>()))
+        c.allow->push_back(kernel_of(k.id));
+      to_.restricts_ |= !c.deny.empty() || c.allow.has_value();
       c.priority = r.priority.value_or(usual);
       c.source = i;
       c.at = r.at;
-      to_.rules_.push_back(c);
+      to_.rules_.push_back(std::move(c));
     }
     for (uint32_t i = 0; i < config.score.size(); ++i) {
       if (!mine[from_.score_pattern_[i]]) continue;

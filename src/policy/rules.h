@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -90,9 +91,13 @@ struct Test {
   double f = 0;
 };
 
+// Kernels are indices into OpRules::kernels().
 struct CompiledRule {
+  static constexpr uint32_t kNone = UINT32_MAX;
   uint32_t first = 0, count = 0;  // literals: 2 * test, or 2 * test + 1 for its opposite
-  uint32_t kernel = 0;            // index into OpRules::kernels()
+  uint32_t kernel = kNone;
+  std::vector<uint32_t> deny;
+  std::optional<std::vector<uint32_t>> allow;
   int32_t priority = 0;
   uint32_t source = 0;  // index into Config::dispatch_rules
   ConfigPlace at;
@@ -126,6 +131,8 @@ class OpRules {
   // Whether a rule reads scalar arguments: then a bound handle must look its plan up.
   bool reads_scalars() const noexcept { return reads_scalars_; }
   bool reads_labels() const noexcept { return reads_labels_; }
+  // Whether a rule has `deny` or `allow`: then rules count in every mode.
+  bool restricts() const noexcept { return restricts_; }
 
   // Which rules and scores hold for a call that fits the op's schema.
   void match(const CallView& call, Matches& to) const;
@@ -138,6 +145,7 @@ class OpRules {
  private:
   friend class RuleCompiler;
   friend class ConditionCompiler;
+  friend class RuleSets;
   struct Value {
     bool there = false;
     int64_t i = 0;
@@ -181,7 +189,7 @@ class OpRules {
   std::vector<std::string> texts_, kernels_;
   std::vector<Regex> regexes_;
   uint32_t key_words_ = 0;
-  bool reads_scalars_ = false, reads_labels_ = false;
+  bool reads_scalars_ = false, reads_labels_ = false, restricts_ = false;
 };
 
 // An invalid condition: what was found and what was expected.

@@ -56,7 +56,9 @@ TEST(RulesTime, AThousandRules) {
     RulesByOp compiled;
     const double check = micros(5, [&] {
       compiled.clear();
-      ASSERT_TRUE(check_config(reading.config, known, &compiled).empty());
+      // Warnings only: rules with the same conditions shadow each other.
+      for (const ConfigProblem& p : check_config(reading.config, known, &compiled))
+        ASSERT_EQ(p.severity, Severity::kWarning) << to_string(p);
     });
     const op::Program& program = *known.program("attention.causal");
     const double compile = micros(5, [&] { RuleCompiler(reading.config).compile(program); });

@@ -16,7 +16,11 @@ constexpr const char* kTokenKinds[] = {"default", "vendor", "reference"};
 
 Status not_a_word(std::string_view expected, std::string_view text, const Names& words) {
   // Every short word is close to a single letter.
-  const std::string hint = text.size() > 1 ? base::did_you_mean(base::lower(text), words) : "";
+  std::string hint = text.size() > 1 ? base::did_you_mean(base::lower(text), words) : "";
+  // What other projects call the kind `default`.
+  const bool other_name = base::same_word(text, "flaggems") || base::same_word(text, "flagos");
+  if (other_name && std::find(words.begin(), words.end(), "default") != words.end())
+    hint = "; did you mean 'default'?";
   return Status(Code::kParse, fmt::format("expected {}{}", expected, hint));
 }
 
@@ -85,6 +89,8 @@ std::string wanted(const Form& form, const Names& keys) {
     case Shape::kDuration: return "a time as 500ms or 30s, " + bounds(form);
     case Shape::kWord: return base::one_of({form.words.begin(), form.words.end()});
     case Shape::kMode: return "auto, static, dynamic, config, hot_reload or a mode of the program";
+    case Shape::kModes:
+      return "one or several of " + base::one_of({form.words.begin(), form.words.end()});
     case Shape::kText: return "text";
     case Shape::kLevels: return "levels of loggers";
     case Shape::kPath: return "the path of a file";
@@ -97,6 +103,7 @@ std::string wanted(const Form& form, const Names& keys) {
     case Shape::kGlobs: return "ids or globs of kernels";
     case Shape::kVendors: return "names of vendors";
     case Shape::kNames: return "names of backends";
+    case Shape::kLabelNames: return "names of labels";
     case Shape::kOpKernel:
     case Shape::kOneOpKernel: return "a map from ops to ids of kernels";
     case Shape::kOpKernels: return "a map from ops to lists of kernels";
@@ -123,12 +130,8 @@ Result<bool> read_switch(std::string_view text) {
 }
 
 Result<size_t> read_word(std::string_view text, std::span<const char* const> words) {
-  for (size_t i = 0; i < words.size(); ++i) {
-    const std::string_view word = words[i];
-    if (base::same_word(text, word)) return i;
-    if (word == "default" && (base::same_word(text, "flaggems") || base::same_word(text, "flagos")))
-      return i;
-  }
+  for (size_t i = 0; i < words.size(); ++i)
+    if (base::same_word(text, words[i])) return i;
   const Names names(words.begin(), words.end());
   return not_a_word(base::one_of(names), text, names);
 }

@@ -23,6 +23,7 @@ enum class Shape : uint8_t {
   kDuration,     // the same, in seconds
   kWord,         // one of `words`; the first has the value `least`
   kMode,         // name of a mode
+  kModes,        // of `words`, one or a list
   kText,         //
   kLevels,       // levels of loggers
   kPath,         // of a file
@@ -35,6 +36,7 @@ enum class Shape : uint8_t {
   kGlobs,        // ids or globs, one or a list
   kVendors,      // names, one or a list
   kNames,        // of backends, one or a list
+  kLabelNames,   // one or a list
   kOpKernel,     // map: op or glob → id
   kOneOpKernel,  // map: op → id
   kOpKernels,    // map: op or glob → ids
@@ -63,6 +65,9 @@ struct Form {
   static constexpr Form word(std::span<const char* const> words, int first = 0) {
     return {Shape::kWord, static_cast<double>(first), 0, words};
   }
+  static constexpr Form modes(std::span<const char* const> words) {
+    return {Shape::kModes, 0, 0, words};
+  }
   // kWord: between enumerators and words.
   template <class Enum>
   constexpr Enum value_of(size_t word) const {
@@ -79,7 +84,7 @@ std::string wanted(const Form& form, const std::vector<std::string>& keys = {});
 
 // 0 or 1, off or on, false or true, no or yes.
 Result<bool> read_switch(std::string_view text);
-// Index of one of the words. `flaggems` and `flagos` are aliases of `default`.
+// Index of one of the words.
 Result<size_t> read_word(std::string_view text, std::span<const char* const> words);
 // A token of a per-op order, as Policy::per_op spells it: a kind, vendor:NAME or impl:ID.
 Result<std::string> read_token(std::string_view text);

@@ -18,8 +18,10 @@ bool lists(const std::vector<std::string>& names, std::string_view name) {
 }
 
 // The strongest source that names the backend has disabled it; none: its own default.
-std::string disabled_text(const policy::ProcessPolicy& p, const registry::Backend& b) {
+std::string disabled_text(const Situation& s, const registry::Backend& b) {
+  const policy::ProcessPolicy& p = *s.snapshot.policy;
   const auto named_by = [&](const Policy& from) { return from.backends.contains(b.name); };
+  if (s.scope != nullptr && named_by(*s.scope)) return "switched off by a scope of the thread";
   if (named_by(p.set)) return "switched off by the program";
   if (named_by(p.environment))
     return fmt::format("switched off by {}",
@@ -36,7 +38,7 @@ Eligibility of_function(const Situation& s, const FunctionRule& rule, std::strin
             fmt::format("its signature is {}, declared is {}", h.signature, signature),
             {}};
   const auto b = backend_of(*s.snapshot.state, h.backend);
-  if (Eligibility e = by_policy(s.snapshot, *b, &rule); !e.eligible()) return e;
+  if (Eligibility e = by_policy(s, *b, &rule); !e.eligible()) return e;
   // A call names no device: it is the first one of the backend's type.
   Eligibility e = on_device(s, *b, {b->d.device_type, 0}, &h);
   // A backend that is on by itself is expected to be available.
@@ -47,8 +49,6 @@ Eligibility of_function(const Situation& s, const FunctionRule& rule, std::strin
 }
 
 }  // namespace
-
-bool Situation::off() const { return snapshot.policy->in_force.reference_only.value_or(false); }
 
 std::string Eligibility::why() const {
   if (!breaker) return text;
@@ -64,24 +64,25 @@ bool Eligibility::same_as(const Eligibility& o) const noexcept {
                       breaker->probes == o.breaker->probes);
 }
 
-Eligibility by_policy(const dispatch::Snapshot& s, const registry::Backend& b,
-                      const FunctionRule* rule) {
-  const Policy& policy = s.policy->in_force;
+Eligibility by_policy(const Situation& s, const registry::Backend& b, const FunctionRule* rule) {
   if (rule != nullptr && rule->enabled == false)
     return {YARD_REASON_DISABLED, "the rules switch the function off", {}};
   if (rule != nullptr && lists(rule->deny, b.name))
     return {YARD_REASON_DENIED_KERNEL, "denied by a rule", {}};
-  switch (const int32_t reason = select::backend_reason(policy, b)) {
+  switch (const int32_t reason = select::backend_reason(s.policy(), b)) {
     case YARD_REASON_NONE: break;
     case YARD_REASON_DENIED_VENDOR:
       return {reason, fmt::format("vendor '{}' is denied", b.vendor), {}};
     case YARD_REASON_NOT_ALLOWED_VENDOR:
       return {reason, fmt::format("vendor '{}' is not allowed", b.vendor), {}};
-    default: return {reason, disabled_text(*s.policy, b), {}};
+    default: return {reason, disabled_text(s, b), {}};
   }
-  if (rule != nullptr && policy.reference_only.value_or(false))
-    return {YARD_REASON_REFERENCE_ONLY, "the master switch: every call is the original", {}};
-  if (s.forked && (b.d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
+  if (s.off())
+    return {YARD_REASON_REFERENCE_ONLY,
+            fmt::format("the master switch: every call is the {}",
+                        rule != nullptr ? "original" : "default"),
+            {}};
+  if (s.snapshot.forked && (b.d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
     return {YARD_REASON_FORKED, "it cannot be used in a forked child", {}};
   if (rule != nullptr && rule->backends && !lists(*rule->backends, b.name))
     return {YARD_REASON_NOT_IN_ORDER, "the rules list other backends", {}};
@@ -174,12 +175,12 @@ std::vector<Provider> function_providers(const Situation& s, std::string_view gr
   return to;
 }
 
-std::vector<Provider> hook_providers(const dispatch::Snapshot& s, std::string_view name,
+std::vector<Provider> hook_providers(const Situation& s, std::string_view name,
                                      std::string_view signature) {
   std::vector<Provider> to;
-  for (const auto& h : s.state->hooks)
+  for (const auto& h : s.snapshot.state->hooks)
     if (h->name == name && h->signature == signature)
-      to.push_back({h, by_policy(s, *backend_of(*s.state, h->backend))});
+      to.push_back({h, by_policy(s, *backend_of(*s.snapshot.state, h->backend))});
   return to;
 }
 

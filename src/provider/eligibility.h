@@ -19,13 +19,25 @@
 
 namespace yard::provider {
 
-// What decides: a snapshot, and the host that probes ask.
-struct Situation {
+// What decides: a snapshot, the host that probes ask, and perhaps the policy of a scope. Borrows all three.
+class Situation {
+ public:
+  explicit Situation(const dispatch::Snapshot& s, const yard_host_t* h = nullptr,
+                     const Policy* of_scope = nullptr)
+      : snapshot(s), host(h), scope(of_scope) {
+    if (scope != nullptr) merged_ = merge(s.policy->in_force, *scope);
+  }
   const dispatch::Snapshot& snapshot;
-  const yard_host_t* host;
+  const yard_host_t* const host;
+  const Policy* const scope;
 
-  // The master switch: every call of a function runs the original.
-  bool off() const;
+  // In force, in the scope.
+  const Policy& policy() const { return merged_ ? *merged_ : snapshot.policy->in_force; }
+  // The master switch: every call of a function runs the original, every hook its default.
+  bool off() const { return policy().reference_only.value_or(false); }
+
+ private:
+  std::optional<Policy> merged_;
 };
 
 struct Eligibility {
@@ -44,8 +56,8 @@ struct Eligibility {
 };
 
 // By policy and process: allowed, enabled, usable after fork(). Runs no code of the backend. `rule` is that of the
-// function, null for hooks. The master switch rules out functions only: hooks are activated by the program.
-Eligibility by_policy(const dispatch::Snapshot& snapshot, const registry::Backend& backend,
+// function, null for hooks.
+Eligibility by_policy(const Situation& situation, const registry::Backend& backend,
                       const FunctionRule* rule = nullptr);
 // By the machine: available on the device, the device not lost, the breaker of `function` not open. May run the probe of
 // the backend. `any_device`: the device stands for all of its type, which are not all lost.
@@ -75,7 +87,7 @@ struct Provider {
 std::vector<Provider> function_providers(const Situation& situation, std::string_view group,
                                          std::string_view name, std::string_view signature);
 // In the order of registration, decided by policy and process: availability and health are checked on activation.
-std::vector<Provider> hook_providers(const dispatch::Snapshot& snapshot, std::string_view name,
+std::vector<Provider> hook_providers(const Situation& situation, std::string_view name,
                                      std::string_view signature);
 
 }  // namespace yard::provider

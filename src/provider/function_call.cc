@@ -238,7 +238,7 @@ Limits limits(const FunctionSite& site, ThreadHead& thread) {
   Limits to;
   {
     Guard guard(thread);
-    if (const ProviderTable* table = provider::as_table(guard.protect(site.table)))
+    if (const ProviderTable* table = provider::as_table(protect_table(site, thread, guard)))
       to = {table->strict, table->fallbacks};
   }
   const ScopeState* scope = thread.scope_state;
@@ -266,13 +266,6 @@ bool may_fall_back(const Thrown& t, const FunctionSite& site, const Implementati
   return true;
 }
 
-void update_plain(const FunctionSite& site) {
-  base::ThreadRecord& thread = base::this_thread();
-  Guard guard(thread);
-  if (const ProviderTable* table = provider::as_table(guard.protect(site.table)))
-    table->update_plain();
-}
-
 void report_failure(const FunctionSite& site, const Implementation& i, const Thrown& t,
                     FunctionTry& so_far) {
   provider::FunctionService* const service = provider::FunctionService::serving();
@@ -284,7 +277,7 @@ void report_failure(const FunctionSite& site, const Implementation& i, const Thr
   Core& core = service->core();
   const health::BoardUpdate told =
       core.board.fault(provider::health_key(*i.hook), c, t.text, std::chrono::steady_clock::now());
-  if (told.watched && !i.suspect.exchange(true)) update_plain(site);
+  if (told.watched && !i.suspect.exchange(true)) provider::update_plain(site);
   if (told.changed || decided || core.board.has_events()) core.health_changed();
 }
 
@@ -292,7 +285,7 @@ void report_failure(const FunctionSite& site, const Implementation& i, const Thr
 
 const FunctionRow* choose_function(FunctionSite& site, Guard& guard, ThreadHead& thread,
                                    const FunctionArgs& args, FunctionTry& so_far) {
-  const FunctionTable* const t = guard.protect(site.table);
+  const FunctionTable* const t = protect_table(site, thread, guard);
   const ProviderTable* const table = provider::as_table(t);
   if (table == nullptr) return choose_without_table(site, thread, t != nullptr), nullptr;
   return Choice(site, guard, thread, args, so_far, *table).make();
@@ -333,7 +326,7 @@ void function_ended(const FunctionSite& site, const FunctionRow& row,
     if (watched) {
       const health::BoardUpdate told =
           core.board.success(provider::health_key(*i.hook), std::chrono::steady_clock::now());
-      if (!told.watched && i.suspect.exchange(false)) update_plain(site);
+      if (!told.watched && i.suspect.exchange(false)) provider::update_plain(site);
     }
     if (decided) core.health_changed();
   } catch (...) {
@@ -356,7 +349,8 @@ FunctionCalls& make_function_calls(ThreadHead& head) {
 
 const char* last_selected(const FunctionSite* site) noexcept {
   // Calls under the master switch record nothing.
-  if (site != nullptr && site->table.load(std::memory_order_acquire) == &kFunctionsOff)
+  if (site != nullptr && site->table.load(std::memory_order_acquire) == &kFunctionsOff &&
+      !decides_for_itself())
     return kOriginal;
   if (t_thread == nullptr || t_thread->functions == nullptr) return "";
   const FunctionCalls& calls = *t_thread->functions;

@@ -9,6 +9,7 @@
 
 #include "base/reclaimer.h"
 #include "base/text.h"
+#include "dispatch/scope.h"
 #include "provider/function_service.h"
 #include "provider/provider_table.h"
 #include "registry/declarations.h"
@@ -103,7 +104,7 @@ FunctionCandidate explain_entry(const ProviderTable& table, const ProviderTable:
 std::vector<FunctionInfo> FunctionService::list() {
   std::vector<FunctionInfo> to;
   const auto s = core_.snapshot();
-  const Situation now{*s, core_.host};
+  const Situation now(*s, core_.host);
   const bool serves = serves_.load(std::memory_order_acquire);
   std::set<std::pair<std::string, std::string>> declared;
   for (detail::FunctionSite* site : registry::function_sites()) {
@@ -128,11 +129,17 @@ FunctionExplanation FunctionService::explain(detail::FunctionSite& site,
   FunctionExplanation to;
   to.function = site.group + "/" + site.name;
   to.selected = detail::kOriginal;
-  attach(site);
   base::ThreadRecord& thread = base::this_thread();
+  const detail::ScopeState* const scope = detail::provider_scope_of(thread);
+  if (scope != nullptr && !scope->problem.ok()) {
+    to.selected.clear();
+    to.why = "a call is an error: " + scope->problem.to_string();
+    return to;
+  }
+  attach(site);
   const std::string chosen = committed(thread, site);
   base::Guard guard(thread);
-  const detail::FunctionTable* t = guard.protect(site.table);
+  const detail::FunctionTable* t = detail::protect_table(site, thread, guard);
   if (t == &detail::kFunctionsOff) to.why = "the master switch: every call is the original";
   const ProviderTable* table = as_table(t);
   if (table == nullptr) {
@@ -156,7 +163,7 @@ std::vector<std::string> FunctionService::check(detail::FunctionSite& site,
   attach(site);
   base::ThreadRecord& thread = base::this_thread();
   base::Guard guard(thread);
-  const ProviderTable* table = as_table(guard.protect(site.table));
+  const ProviderTable* table = as_table(detail::protect_table(site, thread, guard));
   if (table == nullptr) return to;
   for (const ProviderTable::Entry& e : table->entries) {
     if (!e.eligibility.eligible()) continue;

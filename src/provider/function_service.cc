@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
+#include "dispatch/scope.h"
 #include "registry/declarations.h"
 #include "select/select.h"
 
@@ -128,7 +129,8 @@ constexpr bool kCheckedByDefault = true;
 // Tables of the parent may name what a forked child cannot use: they are made again, and the old ones left behind.
 void withdraw_in_child() {
   for (detail::FunctionSite* site : registry::all_function_sites())
-    site->table.store(nullptr, std::memory_order_relaxed);
+    site->table.store(nullptr, std::memory_order_relaxed),
+        site->scoped.store(nullptr, std::memory_order_relaxed);
 }
 
 std::atomic<FunctionService*> g_serving{nullptr};
@@ -284,16 +286,29 @@ bool FunctionService::ready(const detail::FunctionSite& site) const {
   return true;
 }
 
+namespace {
+
+// For the scope that this thread is in.
+bool has_scoped_table(const detail::FunctionSite& site) {
+  base::ThreadRecord& thread = base::this_thread();
+  base::Guard guard(thread);
+  return detail::scoped_table(site, thread, guard) != nullptr;
+}
+
+struct MakingTable {
+  MakingTable() noexcept { t_making_table = true; }
+  ~MakingTable() { t_making_table = false; }
+};
+
+}  // namespace
+
 void FunctionService::bring_up_to_date(detail::FunctionSite& site) {
   if (t_making_table) return;
   const bool checked = checked_.load(std::memory_order_relaxed);
-  struct MakingTable {
-    MakingTable() noexcept { t_making_table = true; }
-    ~MakingTable() { t_making_table = false; }
-  } making;
+  const MakingTable making;
   for (;;) {
     const auto s = core_.snapshot();
-    const Situation now{*s, core_.host};
+    const Situation now(*s, core_.host);
     const detail::FunctionTable* current = site.table.load(std::memory_order_acquire);
     if (now.off()) {
       if (current != &detail::kFunctionsOff) publish(site, nullptr);
@@ -310,11 +325,27 @@ void FunctionService::bring_up_to_date(detail::FunctionSite& site) {
   }
 }
 
+void FunctionService::make_scoped(detail::FunctionSite& site, const detail::ScopeState& scope) {
+  if (t_making_table || has_scoped_table(site)) return;
+  const MakingTable making;
+  for (;;) {
+    const auto s = core_.snapshot();
+    const Situation now(*s, core_.host, &scope.content.policy);
+    std::shared_ptr<const ProviderTable> made;
+    if (!now.off())
+      made = ProviderTable::make(now, site, as_table(site.table.load(std::memory_order_acquire)),
+                                 checked_.load(std::memory_order_relaxed));
+    if (core_.snapshot()->generation != s->generation) continue;
+    return publish(site, scope.providers, std::move(made));
+  }
+}
+
 void FunctionService::follow() {
   if (!serves_.load(std::memory_order_acquire)) return;
   {
     const std::lock_guard lock(tables_.get().lock);
     for (detail::FunctionSite* site : registry::all_function_sites()) {
+      withdraw_scoped(*site);
       if (site->table.load(std::memory_order_acquire) == nullptr) continue;
       // A function that cannot be called any more keeps no plugin loaded.
       if (site->declared.load(std::memory_order_acquire) > 0)
@@ -338,8 +369,12 @@ void FunctionService::reset() {
 
 void FunctionService::attach(detail::FunctionSite& site) {
   if (!serves_.load(std::memory_order_acquire) || t_making_table) return;
+  const detail::ScopeState* const scope = detail::provider_scope_of(base::this_thread());
+  if (scope != nullptr && !scope->problem.ok()) throw Error(scope->problem);
+  if (scope != nullptr && has_scoped_table(site)) return;
   // Under the master switch nothing is loaded.
-  if (!core_.snapshot()->policy->in_force.reference_only.value_or(false)) {
+  if (!Situation(*core_.snapshot(), nullptr, scope != nullptr ? &scope->content.policy : nullptr)
+           .off()) {
     // Inside a selection nothing may be published: this call runs the original.
     if (select::inside_select()) return;
     load_group(site.group, Ask::kFirst).ignore();
@@ -349,7 +384,9 @@ void FunctionService::attach(detail::FunctionSite& site) {
     if (!ready(site)) return;
   }
   const std::lock_guard lock(tables_.get().lock);
+  // Also in a scope, which takes over its implementations and their counters.
   if (site.table.load(std::memory_order_acquire) == nullptr) bring_up_to_date(site);
+  if (scope != nullptr) make_scoped(site, *scope);
 }
 
 void FunctionService::check_verifiers(std::optional<bool> on) {

@@ -193,6 +193,8 @@ class FunctionService {
   // Whether everything is loaded that its table needs: its group, and those of functions with the same choice key.
   bool ready(const detail::FunctionSite& site) const;
   void bring_up_to_date(detail::FunctionSite& site);
+  // Makes the table for a scope, unless there is one.
+  void make_scoped(detail::FunctionSite& site, const detail::ScopeState& scope);
 
   detail::Core& core_;
   plugin::Loader& loader_;

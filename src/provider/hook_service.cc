@@ -57,10 +57,10 @@ std::string problem_of(const std::vector<HookInfo>& all, const HookInfo& of) {
 }
 
 // Providers as the process calls them, then those that are not active.
-HookInfo describe(const dispatch::Snapshot& s, const Activations& activations, std::string name,
+HookInfo describe(const Situation& now, const Activations& activations, std::string name,
                   std::string signature) {
   HookInfo info;
-  const std::vector<Provider> all = hook_providers(s, name, signature);
+  const std::vector<Provider> all = hook_providers(now, name, signature);
   HookRecords order;
   for (const Provider& p : all)
     if (p.eligibility.eligible()) order.push_back(p.hook);
@@ -115,12 +115,15 @@ Status HookService::usable(std::string_view name, const std::optional<Device>& d
   expected = plugins_may_bring_hooks();
   const auto s = core_.snapshot();
   const auto backend = backend_of(*s->state, name);
-  Eligibility e = by_policy(*s, *backend);
+  const Situation now(*s, core_.host);
+  Eligibility e = by_policy(now, *backend);
+  // The master switch leaves out what is active, and keeps nothing from being activated.
+  if (e.reason == YARD_REASON_REFERENCE_ONLY) e = {};
   if (e.eligible()) {
     // Without an index it is for every device of the type, of which the first is probed.
     const bool any = !device || device->index < 0;
     const int32_t type = device ? device->type : backend->d.device_type;
-    e = on_device({*s, core_.host}, *backend, any ? Device{type, 0} : *device, nullptr, any);
+    e = on_device(now, *backend, any ? Device{type, 0} : *device, nullptr, any);
   }
   if (e.eligible()) return {};
   return Status(Code::kUnsupported,
@@ -179,13 +182,14 @@ void HookService::reset() {
 HookListing HookService::list() {
   const Activations activations = table_.activations();
   const auto s = core_.snapshot();
+  const Situation now(*s);
   std::map<std::pair<std::string, std::string>, bool> hooks;  // and whether declared
   for (const auto& h : s->state->hooks) hooks[{h->name, h->signature}] = false;
   for (const HookDeclaration* d : registry::declared_hooks()) hooks[{d->name, d->signature}] = true;
 
   HookListing to;
   for (const auto& [key, declared] : hooks) {
-    to.hooks.push_back(describe(*s, activations, key.first, key.second));
+    to.hooks.push_back(describe(now, activations, key.first, key.second));
     to.hooks.back().declared = declared;
   }
   for (HookInfo& info : to.hooks) info.problem = problem_of(to.hooks, info);

@@ -8,6 +8,8 @@
 
 #include "base/reclaimer.h"
 #include "base/text.h"
+#include "dispatch/scope.h"
+#include "provider/by_scope.h"
 #include "registry/declarations.h"
 
 namespace yard::provider {
@@ -43,6 +45,9 @@ HookRecords active_for(const HookRecords& providers, const Activations& activati
 }  // namespace yard::provider
 
 namespace yard::detail {
+
+// Null chains: no provider. The chains are retired when this is freed.
+struct HookScopes : provider::ByScope<HookChains> {};
 
 const HookLink* HookChains::chain(const provider::HookRecords& records) {
   const HookLink* next = nullptr;
@@ -96,7 +101,8 @@ const HookChains* HookChains::now() const noexcept {
   return done_->load(std::memory_order_acquire) ? after_ : before_;
 }
 
-void HookChains::retire(HookChains* chains) {
+void HookChains::retire(const HookChains* from) {
+  auto* const chains = const_cast<HookChains*>(from);
   const bool goes_on = chains->process != nullptr && chains->process->takes_next;
   for (std::unique_ptr<Link>& link : chains->links_) {
     std::vector<const void*> held_by = chains->reached_by_;
@@ -156,6 +162,40 @@ bool place_in_change(const HookLink& link, HookPlace& to) noexcept {
   return first_place(*static_cast<const HookChains*>(link.self), nullptr, to);
 }
 
+namespace {
+// The entry of the scope that the thread is in; null: not made yet.
+const HookScopes::Entry* find_scoped(const HookSite& site, const ThreadHead& thread,
+                                     Guard& guard) noexcept {
+  const HookScopes* const scopes = guard.protect(site.scoped);
+  // A thread that has seen the chains of one hook after a change sees none of another from before it.
+  (void)site.scoped.load(std::memory_order_acquire);
+  return scopes != nullptr ? scopes->find(thread.scope_state->providers) : nullptr;
+}
+}  // namespace
+
+bool place_in_scope(const HookSite& site, ThreadHead& thread, Guard& guard,
+                    HookPlace& to) noexcept {
+  const ScopeState* const scope = provider_scope_of(thread);
+  const HookChains* chains = nullptr;
+  if (scope == nullptr) {
+    chains = guard.protect(site.all);
+  } else {
+    const HookScopes::Entry* found;
+    while ((found = find_scoped(site, thread, guard)) == nullptr) {
+      guard.move_to_after_reading(nullptr);
+      try {
+        auto& own = static_cast<provider::HookTable::Site&>(const_cast<HookSite&>(site));
+        own.table.make_scoped(own, *scope);
+      } catch (...) {
+        return false;  // out of memory: the default runs
+      }
+    }
+    chains = found->value.get();
+    guard.move_to_after_reading(chains);
+  }
+  return chains != nullptr && first_place(*chains, thread.hooks, to);
+}
+
 bool next_place(HookPlace& p) noexcept {
   for (; p.frame != nullptr; p.frame = p.frame->outer) {
     if (!is_of(*p.frame, *p.chains) || is_in_frames(p, p.frame, p.frame->backend)) continue;
@@ -179,6 +219,7 @@ namespace yard::provider {
 namespace {
 
 using detail::HookChains;
+using detail::HookScopes;
 using registry::declared_hooks;
 using registry::State;
 
@@ -205,10 +246,10 @@ Status no_hooks(const State& state, std::string_view backend) {
 }
 
 // The eligible providers of the site's hook.
-HookRecords records_for(const HookTable::Site& site, const dispatch::Snapshot& snapshot) {
+HookRecords records_for(const HookTable::Site& site, const Situation& situation) {
   HookRecords to;
   const HookDeclaration& d = *site.declaration;
-  for (Provider& p : hook_providers(snapshot, d.name, d.signature))
+  for (Provider& p : hook_providers(situation, d.name, d.signature))
     if (p.eligibility.eligible()) to.push_back(std::move(p.hook));
   return to;
 }
@@ -249,9 +290,11 @@ HookTable::HookTable(CurrentSnapshot snapshot)
 HookTable::~HookTable() {
   for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr;) {
     delete s->all.load(std::memory_order_acquire);
+    HookScopes::withdraw(s->scoped);
     delete std::exchange(s, s->next);
   }
   delete activations_.load(std::memory_order_acquire);
+  base::reclaimer().collect();
 }
 
 HookTable::Site& HookTable::site(const HookDeclaration& declaration) {
@@ -266,14 +309,27 @@ HookTable::Site& HookTable::site(const HookDeclaration& declaration) {
   const std::lock_guard lock(lock_.get().lock);
   if (Site* s = find()) return *s;
   snapshot = snapshot_();
-  auto* made = new Site;
-  made->declaration = &declaration;
-  show(*made, HookChains::make(records_for(*made, *snapshot),
+  auto* made = new Site(*this, declaration);
+  show(*made, HookChains::make(records_for(*made, Situation(*snapshot)),
                                *activations_.load(std::memory_order_acquire), id_)
                   .release());
   made->next = sites_.load(std::memory_order_relaxed);
   sites_.store(made, std::memory_order_release);
   return *made;
+}
+
+void HookTable::make_scoped(Site& site, const detail::ScopeState& scope) {
+  std::shared_ptr<const dispatch::Snapshot> snapshot;  // as in site()
+  const std::lock_guard lock(lock_.get().lock);
+  const HookScopes* const now = site.scoped.load(std::memory_order_acquire);
+  if (now != nullptr && now->find(scope.providers) != nullptr) return;
+  snapshot = snapshot_();
+  const Situation situation(*snapshot, nullptr, &scope.content.policy);
+  auto chains = HookChains::make(records_for(site, situation),
+                                 *activations_.load(std::memory_order_acquire), id_);
+  std::shared_ptr<const HookChains> shared;
+  if (chains != nullptr) shared = {chains.release(), &HookChains::retire};
+  HookScopes::add(site.scoped, scope.providers, std::move(shared));
 }
 
 bool HookTable::in_use(std::string_view name) const noexcept {
@@ -321,8 +377,9 @@ Status HookTable::edit(const Change& change) {
     YARD_RETURN_IF_ERROR(change(*snapshot->state, next));
     const bool changed = next != *old;
     std::vector<Pending> pending;
+    const Situation situation(*snapshot);
     for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next) {
-      HookRecords providers = records_for(*s, *snapshot);
+      HookRecords providers = records_for(*s, situation);
       const HookChains* now = s->all.load(std::memory_order_acquire);
       if (now != nullptr ? !changed && now->providers == providers : providers.empty()) continue;
       pending.push_back({s, HookChains::make(std::move(providers), next, id_)});
@@ -331,6 +388,10 @@ Status HookTable::edit(const Change& change) {
       activations_.store(new Activations(std::move(next)), std::memory_order_release);
       delete old;  // readers hold the lock, or are alone in a forked child
     }
+    // First: calls in scopes then wait for the lock and make new chains, so that they see none from before a change of
+    // which another call has seen a part.
+    for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next)
+      HookScopes::withdraw(s->scoped);
     put_in_force(std::move(pending));
   }
   base::reclaimer().collect();
@@ -340,10 +401,12 @@ Status HookTable::edit(const Change& change) {
 void HookTable::repair_in_child() {
   const auto snapshot = snapshot_();
   const Activations& activations = *activations_.load(std::memory_order_acquire);
+  const Situation situation(*snapshot);
   for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr; s = s->next) {
     const HookChains* inherited = s->all.load(std::memory_order_acquire);
     if (inherited != nullptr) s->left_behind.push_back(inherited);
-    show(*s, HookChains::make(records_for(*s, *snapshot), activations, id_).release());
+    if (const auto* scopes = s->scoped.exchange(nullptr)) s->scopes_left_behind.push_back(scopes);
+    show(*s, HookChains::make(records_for(*s, situation), activations, id_).release());
   }
 }
 

@@ -70,7 +70,7 @@ struct HookChains {
   const HookChains* now() const noexcept;
   // Hands chains that no site shows any more to the reclaimer: the links one by one, since a call that runs one link
   // alone holds only that.
-  static void retire(HookChains* chains);
+  static void retire(const HookChains* chains);
 
  private:
   struct Link : HookLink {
@@ -101,16 +101,22 @@ class HookTable {
   HookTable& operator=(const HookTable&) = delete;
 
   struct Site : detail::HookSite {
-    const HookDeclaration* declaration = nullptr;
+    Site(HookTable& t, const HookDeclaration& d) : table(t), declaration(&d) {}
+    HookTable& table;
+    const HookDeclaration* const declaration;
     std::atomic<bool> needed{false};  // plugins that serve it have been opened
     Site* next = nullptr;
-    std::vector<const detail::HookChains*> left_behind;  // by forks, so that they stay reachable
+    // By forks, so that they stay reachable.
+    std::vector<const detail::HookChains*> left_behind;
+    std::vector<const detail::HookScopes*> scopes_left_behind;
   };
   // Made on first use; lives as long as the table.
   Site& site(const HookDeclaration& declaration);
   // Whether a hook of that name has a site.
   bool in_use(std::string_view name) const noexcept;
   std::vector<std::string> names_in_use() const;
+  // Makes the chains of the site for the scope, unless there are some.
+  void make_scoped(Site& site, const detail::ScopeState& scope);
 
   // Registry or policy have changed. Holding no lock.
   void refresh();

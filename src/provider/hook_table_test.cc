@@ -65,7 +65,8 @@ TEST(HookTables, ADeniedVendorIsLeftOut) {
   policy.deny_vendors = {"maker"};
   table.refresh();
   EXPECT_EQ(site.process.load(), nullptr);
-  const auto providers = hook_providers(*snapshot(shelf.state(), policy), "table.v", "i64(i64)");
+  const auto now = snapshot(shelf.state(), policy);
+  const auto providers = hook_providers(Situation(*now), "table.v", "i64(i64)");
   ASSERT_EQ(providers.size(), 1u);
   EXPECT_EQ(providers[0].eligibility.reason, YARD_REASON_DENIED_VENDOR);
   EXPECT_EQ(providers[0].eligibility.why(), "vendor 'maker' is denied");

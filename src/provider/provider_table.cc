@@ -7,10 +7,24 @@
 #include "base/interned.h"
 #include "base/log.h"
 #include "base/reclaimer.h"
+#include "dispatch/scope.h"
+#include "provider/by_scope.h"
 #include "registry/declarations.h"
 #include "select/reasons.h"
 
+namespace yard::detail {
+
+const FunctionTable kFunctionsOff;
+
+// A null table is the master switch.
+struct FunctionScopes : provider::ByScope<provider::ProviderTable> {};
+
+}  // namespace yard::detail
+
 namespace yard::provider {
+
+using detail::FunctionScopes;
+
 namespace {
 
 base::InternedTexts g_reason_texts;  // of the program's verifiers
@@ -127,30 +141,6 @@ std::string thrown_text() {
   }
 }
 
-}  // namespace yard::provider
-
-namespace yard::detail {
-
-using provider::Implementation;
-
-int32_t intern_reason(const char* text) noexcept {
-  const auto* item = provider::g_reason_texts.intern(text, provider::kMostTexts);
-  return item != nullptr ? provider::kInterned + static_cast<int32_t>(item->number)
-                         : int32_t{YARD_REASON_REFUSED};
-}
-
-void function_refused(const FunctionRow& row, const yard_verdict_t& v) {
-  static_cast<const Implementation&>(row).refused(v);
-}
-
-void function_verifier_threw(const FunctionRow& row) {
-  static_cast<const Implementation&>(row).broken("it threw: " + provider::thrown_text());
-}
-
-const FunctionTable kFunctionsOff;
-}  // namespace yard::detail
-
-namespace yard::provider {
 namespace {
 
 std::shared_ptr<const Implementation> implementation_for(
@@ -198,7 +188,7 @@ std::unique_ptr<const ProviderTable> ProviderTable::make(const Situation& situat
                            eligible && !serves_all(situation, site, p.hook->backend)});
   }
   to->originals = before != nullptr ? before->originals : std::make_shared<base::Counter>();
-  to->strict = situation.snapshot.policy->in_force.strict.value_or(false);
+  to->strict = situation.policy().strict.value_or(false);
   to->checked = checked;
   to->rows = to->list.data(), to->count = static_cast<uint32_t>(to->list.size());
   to->original = to->originals->id();
@@ -246,6 +236,57 @@ void publish(detail::FunctionSite& site, std::unique_ptr<const ProviderTable> ta
   if (made != nullptr) made->update_plain();
 }
 
-void withdraw(detail::FunctionSite& site) { exchange(site, nullptr); }
+void publish(detail::FunctionSite& site, uint64_t scope,
+             std::shared_ptr<const ProviderTable> table) {
+  FunctionScopes::add(site.scoped, scope, std::move(table));
+  update_plain(site);  // as above
+}
+
+void withdraw_scoped(detail::FunctionSite& site) { FunctionScopes::withdraw(site.scoped); }
+
+void withdraw(detail::FunctionSite& site) {
+  exchange(site, nullptr);
+  withdraw_scoped(site);
+}
+
+void update_plain(const detail::FunctionSite& site) {
+  base::ThreadRecord& thread = base::this_thread();
+  {
+    base::Guard guard(thread);
+    if (const ProviderTable* table = as_table(guard.protect(site.table))) table->update_plain();
+  }
+  base::Guard guard(thread);
+  if (const FunctionScopes* scopes = guard.protect(site.scoped))
+    for (const FunctionScopes::Entry& e : scopes->entries())
+      if (e.value != nullptr) e.value->update_plain();
+}
 
 }  // namespace yard::provider
+
+namespace yard::detail {
+
+using provider::Implementation;
+
+int32_t intern_reason(const char* text) noexcept {
+  const auto* item = provider::g_reason_texts.intern(text, provider::kMostTexts);
+  return item != nullptr ? provider::kInterned + static_cast<int32_t>(item->number)
+                         : int32_t{YARD_REASON_REFUSED};
+}
+
+const FunctionTable* scoped_table(const FunctionSite& site, const ThreadHead& thread,
+                                  Guard& guard) noexcept {
+  const FunctionScopes* const scopes = guard.protect(site.scoped);
+  const auto* found = scopes != nullptr ? scopes->find(thread.scope_state->providers) : nullptr;
+  if (found == nullptr) return nullptr;
+  return found->value != nullptr ? found->value.get() : &kFunctionsOff;
+}
+
+void function_refused(const FunctionRow& row, const yard_verdict_t& v) {
+  static_cast<const Implementation&>(row).refused(v);
+}
+
+void function_verifier_threw(const FunctionRow& row) {
+  static_cast<const Implementation&>(row).broken("it threw: " + provider::thrown_text());
+}
+
+}  // namespace yard::detail

@@ -98,8 +98,15 @@ const ProviderTable* as_table(const detail::FunctionTable* t) noexcept;
 
 // Replaces the table of the site. `table` null: the master switch.
 void publish(detail::FunctionSite& site, std::unique_ptr<const ProviderTable> table);
+// Adds the table for scopes of that number, which has none. `table` null: the master switch.
+void publish(detail::FunctionSite& site, uint64_t scope,
+             std::shared_ptr<const ProviderTable> table);
+// Calls in scopes make new tables.
+void withdraw_scoped(detail::FunctionSite& site);
 // The next call of the site makes a new table.
 void withdraw(detail::FunctionSite& site);
+// Recomputes `plain` of all tables of the site.
+void update_plain(const detail::FunctionSite& site);
 
 // The answer of a verifier.
 struct Answer {

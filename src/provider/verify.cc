@@ -176,6 +176,66 @@ class Examination {
   FunctionReport to_;
 };
 
+// Runs a hook with the sample calls of its plugin, which state what is expected of it.
+class HookExamination {
+ public:
+  HookExamination(const registry::Hook& hook, const Verification& what) : hook_(hook), what_(what) {
+    to_.function = hook.name, to_.backend = hook.backend;
+  }
+
+  FunctionReport run(const registry::Backend* backend, const yard_host_t* host) && {
+    const registry::Probe* const probe =
+        backend != nullptr ? &backend->probe({std::max(backend->d.device_type, 1), 0}, host)
+                           : nullptr;
+    if (hook_.d.samples == nullptr) {
+      to_.why = "declares no sample calls";
+    } else if (probe != nullptr && !probe->available) {
+      to_.why = fmt::format("is of a backend that is not available: {}", probe->text);
+    } else {
+      const yard_samples_t to{sizeof to, 0, this, [](void* me, const yard_sample_t* sample) {
+                                static_cast<HookExamination*>(me)->take(sample);
+                              }};
+      try {
+        hook_.d.samples(hook_.d.self, &to);
+      } catch (...) {
+        if (detail::thread_is_unwinding()) throw;
+        problem("it threw: " + thrown_text());
+      }
+      if (to_.samples == 0) to_.why = "its sample calls are none";
+    }
+    if (to_.broken > 0)
+      to_.state = FunctionReport::State::kBroken;
+    else if (to_.samples > 0)
+      to_.state = FunctionReport::State::kPassed;
+    return std::move(to_);
+  }
+
+ private:
+  // Twice: the second run finds what the first has left behind.
+  void take(const yard_sample_t* sample) {
+    ++to_.samples;
+    if (sample == nullptr || sample->size < sizeof *sample || sample->ask == nullptr)
+      return problem("invalid sample call: its size or its ask function is missing");
+    if (what_.watch) what_.watch(to_.function, to_.backend, to_.samples);
+    for (const char* const run : {"", ", when run again"}) {
+      yard_verdict_t unused{};
+      if (sample->ask(sample->self, hook_.d.function, hook_.d.self, &unused) != YARD_OK)
+        return problem(fmt::format("unexpected result{}", run));
+    }
+    ++to_.accepted;
+  }
+
+  void problem(const std::string& text) {
+    ++to_.broken;
+    if (to_.problems.size() < kMaxProblems)
+      to_.problems.push_back(fmt::format("sample {}: {}", to_.samples, text));
+  }
+
+  const registry::Hook& hook_;
+  const Verification& what_;
+  FunctionReport to_;
+};
+
 }  // namespace
 
 std::vector<FunctionReport> FunctionService::verify(const Verification& what) {
@@ -186,6 +246,15 @@ std::vector<FunctionReport> FunctionService::verify(const Verification& what) {
     if (!what.backend.empty() && hook->backend != what.backend) continue;
     if (!what.function.empty() && hook->group + "/" + hook->name != what.function) continue;
     to.push_back(Examination(hook, what).run());
+  }
+  for (const auto& hook : s->state->hooks) {
+    if (what.keep != nullptr ? hook->keep.get() != what.keep : hook->d.samples == nullptr) continue;
+    if (!what.backend.empty() && hook->backend != what.backend) continue;
+    if (!what.function.empty() && hook->name != what.function) continue;
+    const auto backend = s->state->backends.find(hook->backend);
+    to.push_back(HookExamination(*hook, what)
+                     .run(backend != s->state->backends.end() ? backend->second.get() : nullptr,
+                          core_.host));
   }
   std::sort(to.begin(), to.end(), [](const FunctionReport& a, const FunctionReport& b) {
     return std::tie(a.function, a.backend) < std::tie(b.function, b.backend);

@@ -108,6 +108,14 @@ const OpRecord* State::find(std::string_view op) const noexcept {
   return it == op_records.end() ? nullptr : it->second.get();
 }
 
+std::vector<std::string> State::backend_names() const {
+  std::set<std::string> names;
+  for (const auto& [name, backend] : backends) names.insert(name);
+  for (const auto* list : {&hooks, &functions})
+    for (const auto& hook : *list) names.insert(hook->backend);
+  return {names.begin(), names.end()};
+}
+
 namespace {
 
 template <class Map>
@@ -320,48 +328,110 @@ class Applier {
     std::shared_ptr<const Backend> backend = *std::move(fresh);
     it->second = backend;
     for_kernels_of(s.backend, [&](OpRecord& f, const std::string& id) {
-      auto kernel = std::make_shared<Kernel>(*f.kernels[id]);
-      kernel->link();
-      kernel->backend = backend;
-      f.kernels[id] = std::move(kernel);
+      f.kernels[id] = on_backend(*f.kernels[id], backend);
     });
     return {};
   }
 
   Status step(const RemoveKept& s) {
+    const auto is_kept = [&](const auto& record) { return record.keep.get() == s.keep; };
     std::vector<std::shared_ptr<const Kernel>> kernels;
-    for (const auto& [op, op_record] : next_.op_records)
-      for (const auto& [id, kernel] : op_record->kernels)
-        if (kernel->keep.get() == s.keep) kernels.push_back(kernel);
-    for (const auto& k : kernels) YARD_RETURN_IF_ERROR(step(RemoveKernel{k->op, k->id}));
-    const auto depends = [](const std::string& what, const std::string& name, const Kernel& k) {
-      return Status(Code::kConflict,
-                    fmt::format("{} '{}' cannot go: kernel '{}' of op '{}', of backend '{}', "
-                                "depends on it",
-                                what, name, k.id, k.op, k.backend_name));
-    };
     std::vector<std::string> ops, backends;
     for (const auto& [name, op_record] : next_.op_records) {
-      for (const auto& [id, k] : op_record->kernels)
-        if (op_record->op->keep.get() == s.keep)
-          return depends("op", name, *k);
-        else if (k->backend->keep.get() == s.keep)
-          return depends("backend", k->backend_name, *k);
-      if (op_record->op->keep.get() == s.keep) ops.push_back(name);
+      for (const auto& [id, kernel] : op_record->kernels)
+        if (is_kept(*kernel)) kernels.push_back(kernel);
+      if (is_kept(*op_record->op)) ops.push_back(name);
     }
     for (const auto& [name, backend] : next_.backends)
-      if (backend->keep.get() == s.keep) backends.push_back(name);
+      if (is_kept(*backend)) backends.push_back(name);
+    for (const auto& k : kernels) YARD_RETURN_IF_ERROR(step(RemoveKernel{k->op, k->id}));
+    YARD_RETURN_IF_ERROR(set_aside(is_kept, s.replaced));
     for (const std::string& name : ops) YARD_RETURN_IF_ERROR(step(RemoveOp{name}));
     for (const std::string& name : backends) drop_backend(name);  // it has no kernels any more
-    return take_hooks([&](const Hook& h) { return h.keep.get() == s.keep; });
+    if (s.replaced) hook_order_ = {next_.hooks, next_.functions};
+    return take_hooks(is_kept);
   }
 
-  Applied finish() {
+  // Moves back what was set aside, after all steps.
+  Status finish(Applied& to) {
+    for (const Dependent& d : aside_) YARD_RETURN_IF_ERROR(put_back(d));
+    restore_order(next_.hooks, hook_order_.first);
+    restore_order(next_.functions, hook_order_.second);
     done_.state = std::make_shared<const State>(std::move(next_));
-    return std::move(done_);
+    to = std::move(done_);
+    return {};
   }
 
  private:
+  // A kernel of another owner on an op or backend that is being replaced.
+  struct Dependent {
+    std::shared_ptr<const Kernel> kernel;
+    std::shared_ptr<const Op> op;
+  };
+  using Hooks = std::vector<std::shared_ptr<const Hook>>;
+
+  static Status depends(const char* what, const std::string& name, const Kernel& k,
+                        const char* why) {
+    return Status(Code::kConflict,
+                  fmt::format("{} '{}' {}: kernel '{}' of op '{}', of backend '{}', depends on it",
+                              what, name, why, k.id, k.op, k.backend_name));
+  }
+
+  // The kernels that are left on ops and backends that go. An error unless these are `replaced`.
+  template <class F>
+  Status set_aside(const F& goes, bool replaced) {
+    for (const auto& [name, op_record] : next_.op_records)
+      for (const auto& [id, k] : op_record->kernels) {
+        const bool of_op = goes(*op_record->op);
+        if (!of_op && !goes(*k->backend)) continue;
+        if (!replaced)
+          return depends(of_op ? "op" : "backend", of_op ? name : k->backend_name, *k, "cannot go");
+        aside_.push_back({k, op_record->op});
+      }
+    for (const Dependent& d : aside_) edit(d.kernel->op).kernels.erase(d.kernel->id);
+    return {};
+  }
+
+  Status put_back(const Dependent& d) {
+    const Kernel& k = *d.kernel;
+    const OpRecord* f = next_.find(k.op);
+    if (f == nullptr) return depends("op", k.op, k, "is missing in the replacement");
+    if (f->op->schema != d.op->schema)
+      return depends("op", k.op, k, "has another schema in the replacement");
+    const auto backend = next_.backends.find(k.backend_name);
+    if (backend == next_.backends.end())
+      return depends("backend", k.backend_name, k, "is missing in the replacement");
+    if (backend->second != k.backend) return put_kernel(on_backend(k, backend->second), false);
+    if (f->kernels.count(k.id) != 0)
+      return Status(Code::kConflict,
+                    fmt::format("the replacement has kernel '{}' of op '{}', which "
+                                "backend '{}' provides",
+                                k.id, k.op, k.backend_name));
+    edit(k.op).kernels[k.id] = d.kernel;
+    return {};
+  }
+
+  // Hooks that were there before keep their places: that decides between equal priorities.
+  static void restore_order(Hooks& now, const Hooks& before) {
+    if (before.empty()) return;
+    const auto place = [&](const std::shared_ptr<const Hook>& h) {
+      return std::find_if(before.begin(), before.end(), [&](const auto& b) {
+        return b->name == h->name && b->group == h->group && b->backend == h->backend;
+      });
+    };
+    std::stable_sort(now.begin(), now.end(),
+                     [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  }
+
+  // A copy of a kernel for another record of its backend.
+  static std::shared_ptr<Kernel> on_backend(const Kernel& k,
+                                            std::shared_ptr<const Backend> backend) {
+    auto kernel = std::make_shared<Kernel>(k);
+    kernel->link();
+    kernel->backend = std::move(backend);
+    return kernel;
+  }
+
   void drop_backend(const std::string& name) {
     const auto it = next_.backends.find(name);
     done_.removed.push_back(it->second);
@@ -444,6 +514,8 @@ class Applier {
 
   State next_;
   Applied done_;
+  std::vector<Dependent> aside_;
+  std::pair<Hooks, Hooks> hook_order_;  // before a replacement: hooks, functions
   std::map<std::string, std::shared_ptr<OpRecord>> edited_;
 };
 
@@ -453,7 +525,9 @@ Result<Applied> apply(const State& state, const std::vector<Step>& steps) {
   Applier applier(state);
   for (const Step& step : steps)
     if (Status s = std::visit([&](const auto& x) { return applier.step(x); }, step); !s) return s;
-  return applier.finish();
+  Applied applied;
+  YARD_RETURN_IF_ERROR(applier.finish(applied));
+  return applied;
 }
 
 }  // namespace yard::registry

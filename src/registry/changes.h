@@ -51,9 +51,11 @@ struct RemoveOp {
 struct Reprobe {
   std::string backend;
 };
-// Removes every record that holds `keep`; a conflict if others depend on one of them.
+// Removes every record that holds `keep`; a conflict if others depend on one of them. If it is `replaced`, later steps may
+// add them again, and the kernels of others are moved to these; a conflict if one is missing or has another schema.
 struct RemoveKept {
   const void* keep;
+  bool replaced = false;
 };
 using Step = std::variant<AddOp, AddBackend, AddDefaultBackend, AddKernel, AddHook, ReplaceKernel,
                           RemoveKernel, RemoveBackend, RemoveHooks, RemoveOp, Reprobe, RemoveKept>;
@@ -73,6 +75,8 @@ struct State {
   std::map<std::string, uint32_t, std::less<>> indices;
 
   const OpRecord* find(std::string_view op) const noexcept;
+  // Also of those that only provide hooks or functions, which may have no record.
+  std::vector<std::string> backend_names() const;
   uint32_t index_count() const noexcept { return static_cast<uint32_t>(indices.size()); }
 };
 

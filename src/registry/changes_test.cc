@@ -328,5 +328,41 @@ TEST(Changes, RemoveKeptIsAConflictWhereOthersDependOnIt) {
   EXPECT_EQ(shelf.fails({RemoveKept{ours.get()}}).code(), Code::kConflict);
 }
 
+TEST(Changes, WhatIsReplacedKeepsTheKernelsOfOthers) {
+  Shelf shelf;
+  auto old = std::make_shared<int>(1), fresh = std::make_shared<int>(2);
+  auto theirs = std::make_shared<int>(3);
+  const auto version = [&](const std::shared_ptr<int>& keep) {
+    return std::vector<Step>{add(op_of("a(out!: T[n], x: T[n])"), keep),
+                             add(backend_of("us"), keep),
+                             add(kernel_of("a", "default.us", "us"), keep)};
+  };
+  shelf.apply(version(old));
+  shelf.apply({add(backend_of("them"), theirs), add(kernel_of("a", "default.them", "them"), theirs),
+               add(kernel_of("a", "other.us", "us"), theirs)});
+  const auto index = shelf.op_record("a")->op->index;
+  std::vector<Step> steps = {RemoveKept{old.get(), true}};
+  for (const Step& s : version(fresh)) steps.push_back(s);
+  const Applied done = shelf.apply(steps);
+  EXPECT_EQ(done.removed.size(), 3u) << "the old op, backend and kernel";
+  EXPECT_EQ(done.ops.count("a"), 1u);
+  EXPECT_EQ(shelf.op_record("a")->kernels.size(), 3u);
+  EXPECT_EQ(shelf.op_record("a")->op->index, index) << "handles of callers stay valid";
+  EXPECT_EQ(shelf.op_record("a")->op->keep, fresh);
+  EXPECT_EQ(shelf.kernel("a", "other.us")->backend->keep, fresh);
+  EXPECT_EQ(shelf.kernel("a", "default.them")->backend->keep, theirs);
+  old.reset();
+
+  const auto lacks = [&](std::vector<Step> added) {
+    added.insert(added.begin(), RemoveKept{fresh.get(), true});
+    return shelf.fails(added);
+  };
+  EXPECT_EQ(lacks({}).code(), Code::kConflict);
+  EXPECT_EQ(lacks({add(op_of("a(out!: T[n], x: T[n], y: T[n])")), add(backend_of("us"))}).code(),
+            Code::kConflict);
+  EXPECT_EQ(lacks({add(op_of("a(out!: T[n], x: T[n])"))}).code(), Code::kConflict) << "no backend";
+  EXPECT_EQ(shelf.op_record("a")->kernels.size(), 3u);
+}
+
 }  // namespace
 }  // namespace yard::registry

@@ -9,7 +9,9 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/text.h"
 #include "op/schema.h"
+#include "registry/features.h"
 
 namespace yard::registry {
 namespace {
@@ -132,7 +134,23 @@ Status read_limits(const yard_kernel_t& d, Kernel& k) {
   return {};
 }
 
+// Names of dimensions and dtypes are those of the op, which may not be known yet.
+Status read_weights(const yard_kernel_t& d, Kernel& k) {
+  YARD_RETURN_IF_ERROR(read_text(d.weights_schema, "its weights_schema", k.weights_text));
+  if (k.weights_text.empty()) return {};
+  if (d.load == nullptr) return bad("it has weights_schema but no load");
+  auto schema = op::parse_schema("weights(" + k.weights_text + ")");
+  if (!schema.ok())
+    return bad(fmt::format("its weights_schema does not parse: {}", schema.status().message()));
+  for (const op::Param& p : schema->params)
+    if (p.kind != op::Kind::kTensor || p.is_written())
+      return bad(fmt::format("invalid weight '{}': expected a tensor that is read", p.name));
+  k.weights = std::make_shared<const op::Schema>(*std::move(schema));
+  return {};
+}
+
 Status read_state(const yard_kernel_t& d, Kernel& k) {
+  YARD_RETURN_IF_ERROR(read_weights(d, k));
   YARD_RETURN_IF_ERROR(read_fields(d.state_fields, "state_fields", k.state_fields));
   YARD_RETURN_IF_ERROR(read_text(d.options_schema, "its options_schema", k.options_text));
   if ((d.create == nullptr) != (d.destroy == nullptr))
@@ -157,9 +175,20 @@ Status read_state(const yard_kernel_t& d, Kernel& k) {
   return {};
 }
 
+Status read_features(const yard_kernel_t& d, Kernel& k) {
+  YARD_RETURN_IF_ERROR(read_text(d.features, "its features", k.features));
+  for (const std::string_view word : base::split(k.features, ' ')) {
+    if (word.empty()) continue;
+    auto feature = parse_needed_feature(word);
+    if (!feature.ok()) return std::move(feature).status();
+    k.needs.push_back({*std::move(feature), std::string(word)});
+  }
+  return {};
+}
+
 Status read_kernel_body(const yard_kernel_t& d, Kernel& k) {
   YARD_RETURN_IF_ERROR(read_text(d.summary, "its summary", k.summary));
-  YARD_RETURN_IF_ERROR(read_text(d.features, "its features", k.features));
+  YARD_RETURN_IF_ERROR(read_features(d, k));
   YARD_RETURN_IF_ERROR(read_text(d.typed_signature, "its typed signature", k.typed_signature));
   YARD_RETURN_IF_ERROR(read_limits(d, k));
   YARD_RETURN_IF_ERROR(read_fields(d.verify_reads, "verify_reads", k.verify_reads));
@@ -305,8 +334,6 @@ Status read_hook_body(const yard_hook_t& d, Hook& h) {
                : bad("it wants to ask for the next one, as only hooks may: it has a group");
   if (d.verify != nullptr)
     return bad("it has a verifier, which only functions with a group may have");
-  if (d.samples != nullptr)
-    return bad("it has sample calls, which only functions with a group may have");
   if ((d.flags & YARD_HOOK_LOWER_FIRST) != 0)
     return bad("its priority counts downwards, which only those of functions with a group may");
   return {};

@@ -76,5 +76,18 @@ TEST(HookChanges, APluginsOwnBackendGoesWithoutTheHooksOfOthers) {
   EXPECT_EQ(shelf.state().hooks[0]->name, "b");
 }
 
+TEST(HookChanges, AReplacedHookKeepsItsPlace) {
+  Shelf shelf;
+  const auto old = std::make_shared<int>(0), fresh = std::make_shared<int>(0);
+  shelf.apply({testing::add(hook_of("a", "first"), old), testing::add(hook_of("a", "second"))});
+  shelf.apply({RemoveKept{old.get(), true}, testing::add(hook_of("b", "first"), fresh),
+               testing::add(hook_of("a", "first"), fresh)});
+  ASSERT_EQ(shelf.state().hooks.size(), 3u);
+  EXPECT_EQ(shelf.state().hooks[0]->backend, "first");
+  EXPECT_EQ(shelf.state().hooks[0]->keep, fresh);
+  EXPECT_EQ(shelf.state().hooks[1]->backend, "second");
+  EXPECT_EQ(shelf.state().hooks[2]->name, "b");
+}
+
 }  // namespace
 }  // namespace yard::registry

@@ -70,6 +70,7 @@ std::string difference(const Kernel& a, const Kernel& b) {
                a.d.create != b.d.create || a.d.load != b.d.load || a.d.prepare != b.d.prepare ||
                a.d.trace != b.d.trace || a.d.destroy != b.d.destroy);
   add_text(d, "options", a.options_text, b.options_text);
+  add_text(d, "weights", a.weights_text, b.weights_text);
   add_note(d, "different fields read",
            a.verify_reads != b.verify_reads || a.cost_reads != b.cost_reads ||
                a.state_fields != b.state_fields || a.reads_all != b.reads_all);
@@ -131,7 +132,7 @@ void Kernel::link() {
   d.limits = limits.data();
   // They are strings of the record; pointers to the caller's memory must not remain.
   d.verify_reads = d.cost_reads = d.reasons = d.state_fields = nullptr;
-  d.params = nullptr, d.options_schema = nullptr;
+  d.params = nullptr, d.options_schema = d.weights_schema = nullptr;
 }
 
 Backend::~Backend() {

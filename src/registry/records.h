@@ -17,6 +17,7 @@
 
 #include "op/program.h"
 #include "op/schema.h"
+#include "registry/features.h"
 
 namespace yard::registry {
 
@@ -49,9 +50,16 @@ struct Backend {
   mutable std::atomic<const Probe*> probes_{nullptr};
 };
 
+// A feature that a kernel needs, and its text.
+struct NeededFeature {
+  Feature feature;
+  std::string text;
+};
+
 struct Kernel : std::enable_shared_from_this<Kernel> {
   yard_kernel_t d{};
   std::string op, id, backend_name, summary, features, typed_signature;
+  std::vector<NeededFeature> needs;  // `features`, read
   std::vector<yard_limit_t> limits;
   std::vector<std::string> limit_fields;  // storage of limits[i].field
   bool reads_all = false;                 // a verifier without a list of what it reads
@@ -60,6 +68,9 @@ struct Kernel : std::enable_shared_from_this<Kernel> {
   // Options of create(): scalars with names, types and perhaps defaults. Null: no options.
   std::string options_text;
   std::shared_ptr<const op::Schema> options;
+  // Weights of load(): tensors. Null: not declared.
+  std::string weights_text;
+  std::shared_ptr<const op::Schema> weights;
   Kind kind = Kind::kDefault;
   int priority = 0;
   std::shared_ptr<const Backend> backend;

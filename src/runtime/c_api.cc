@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface. No exception leaves these functions; null pointers are errors.
+#include <yard/bound.h>
 #include <yard/c.h>
 #include <yard/runtime.h>
 #include <yard/version.h>
@@ -7,7 +8,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/text.h"
 #include "dispatch/call.h"
+
+struct yard_instance {
+  yard::Instance made;
+};
 
 namespace yard {
 namespace {
@@ -42,7 +48,16 @@ Status missing(const char* what) {
   return Status(Code::kInvalidArgument, std::string(what) + " is NULL");
 }
 
-Result<Options> read_options(const yard_options_t* given) {
+// Positional arguments have no name.
+std::vector<Arg> read_args(const yard_named_value_t* args, uint32_t count) {
+  std::vector<Arg> to;
+  for (uint32_t i = 0; i < count; ++i)
+    to.emplace_back(args[i].name != nullptr ? args[i].name : "", Value(args[i].value));
+  return to;
+}
+
+// `op`: the one that is called.
+Result<Options> read_options(const yard_options_t* given, std::string_view op) {
   Options o;
   if (given == nullptr) return o;
   yard_options_t c{};
@@ -78,7 +93,19 @@ Result<Options> read_options(const yard_options_t* given) {
     if ((c.flags & YARD_OPTION_STRICT) != 0) p.strict = true;
     o.policy = p;
   }
+  if (c.instance != nullptr) {
+    o.instance = &c.instance->made;
+    if (o.instance->op() != op)
+      return Status(Code::kInvalidArgument, "invalid instance: expected one of op '" +
+                                                std::string(op) + "', got one of op '" +
+                                                o.instance->op() + "'");
+  }
   return o;
+}
+
+// The op of a CallSpec, which begins with it.
+std::string_view op_of(std::string_view call_spec) {
+  return base::trim(call_spec.substr(0, call_spec.find('(')));
 }
 
 void write_result(const ResultRecord& r, yard_result_t* to) {
@@ -94,7 +121,7 @@ void write_result(const ResultRecord& r, yard_result_t* to) {
 
 Status call_with(detail::Site* site, const yard_value_t* args, uint32_t count,
                  const yard_options_t* options, yard_result_t* result) {
-  auto o = read_options(options);
+  auto o = read_options(options, site->name);
   if (!o.ok()) return std::move(o).status();
   ResultRecord record;
   if (result != nullptr) o->result = &record;
@@ -153,24 +180,50 @@ int32_t yard_call_named(const char* op, const yard_named_value_t* args, uint32_t
   return yard::guarded(error, error_size, [&] {
     if (op == nullptr) return yard::missing("the op's name");
     if (args == nullptr && count > 0) return yard::missing("the argument array");
-    auto o = yard::read_options(options);
+    auto o = yard::read_options(options, op);
     if (!o.ok()) return Status(o.status());
     yard::ResultRecord record;
     if (result != nullptr) o->result = &record;
-    std::vector<yard::Arg> list;
-    for (uint32_t i = 0; i < count; ++i)
-      list.emplace_back(args[i].name != nullptr ? args[i].name : "", yard::Value(args[i].value));
-    Status s = Runtime::shared().call(op, list, *o);
+    Status s = Runtime::shared().call(op, yard::read_args(args, count), *o);
     yard::write_result(record, result);
     return s;
   });
 }
 
+yard_instance_t* yard_make_instance(const char* op, const yard_named_value_t* options,
+                                    uint32_t count, char* error, size_t error_size) {
+  yard_instance_t* to = nullptr;
+  yard::guarded(error, error_size, [&] {
+    if (op == nullptr) return yard::missing("the op's name");
+    if (options == nullptr && count > 0) return yard::missing("the option array");
+    auto made = yard::Instance::make(Runtime::shared(), op, yard::read_args(options, count));
+    if (!made.ok()) return std::move(made).status();
+    to = new yard_instance_t{*std::move(made)};
+    return Status();
+  });
+  return to;
+}
+
+int32_t yard_load_weights(yard_instance_t* instance, const yard_named_value_t* weights,
+                          uint32_t count, char* error, size_t error_size) {
+  return yard::guarded(error, error_size, [&] {
+    if (instance == nullptr) return yard::missing("the instance");
+    if (weights == nullptr && count > 0) return yard::missing("the weight array");
+    return instance->made.load(yard::read_args(weights, count));
+  });
+}
+
+size_t yard_count_states(const yard_instance_t* instance) {
+  return instance != nullptr ? instance->made.states() : 0;
+}
+
+void yard_free_instance(yard_instance_t* instance) { delete instance; }
+
 int32_t yard_resolve(const char* call_spec, const yard_options_t* options, char* kernel,
                      size_t kernel_size, char* error, size_t error_size) {
   return yard::guarded(error, error_size, [&] {
     if (call_spec == nullptr) return yard::missing("the CallSpec");
-    auto o = yard::read_options(options);
+    auto o = yard::read_options(options, yard::op_of(call_spec));
     if (!o.ok()) return Status(o.status());
     auto r = Runtime::shared().resolve(call_spec, *o);
     if (!r.ok()) return Status(r.status());
@@ -186,7 +239,7 @@ int32_t yard_explain(const char* call_spec, const yard_options_t* options, char*
                      size_t json_size, size_t* needed, char* error, size_t error_size) {
   return yard::guarded(error, error_size, [&] {
     if (call_spec == nullptr) return yard::missing("the CallSpec");
-    auto o = yard::read_options(options);
+    auto o = yard::read_options(options, yard::op_of(call_spec));
     if (!o.ok()) return Status(o.status());
     auto e = Runtime::shared().explain(call_spec, *o);
     if (!e.ok()) return Status(e.status());

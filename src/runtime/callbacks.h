@@ -2,21 +2,58 @@
 // Functions of the program that threads of the runtime call, and that may be removed at any time.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
+
+#include "base/fork.h"
 
 namespace yard::runtime {
 
+// A function, and which thread is running it: one at a time, which may enter it again. No lock is held meanwhile.
 template <class F>
-struct Callback {
+class Callback {
+ public:
   explicit Callback(F f) : call(std::move(f)) {}
   const F call;
-  std::recursive_mutex running;  // it may remove itself
-  int inside = 0;                // under that lock
-  bool removed = false;          // under that lock
+
+  // Waits for a run of another thread. False if it has been removed.
+  bool begin() {
+    std::unique_lock hold(lock_);
+    ended_.wait(hold, [&] { return inside_ == 0 || is_here(); });
+    if (removed_) return false;
+    ++inside_;
+    runner_ = std::this_thread::get_id();
+    return true;
+  }
+  // True if it was removed meanwhile, and this was its last run.
+  bool end() {
+    const std::lock_guard hold(lock_);
+    if (--inside_ > 0) return false;
+    ended_.notify_all();
+    return removed_;
+  }
+  // Waits for a run, unless that is on this thread: then end() returns true. True if there is none.
+  bool remove() {
+    std::unique_lock hold(lock_);
+    removed_ = true;
+    if (inside_ > 0 && is_here()) return false;
+    ended_.wait(hold, [&] { return inside_ == 0; });
+    return true;
+  }
+  bool removed() const noexcept { return removed_; }
+
+ private:
+  bool is_here() const noexcept { return runner_ == std::this_thread::get_id(); }
+  std::mutex lock_;  // held for a few instructions; the rest is under it
+  std::condition_variable ended_;
+  std::thread::id runner_;
+  int inside_ = 0;
+  bool removed_ = false;
 };
 template <class F>
 using Callbacks = std::map<uint64_t, std::shared_ptr<Callback<F>>>;
@@ -26,7 +63,7 @@ template <class F>
 Callbacks<F> inherited(const Callbacks<F>& parents) {
   Callbacks<F> to;
   for (const auto& [id, c] : parents)
-    if (!c->removed) to[id] = std::make_shared<Callback<F>>(c->call);
+    if (!c->removed()) to[id] = std::make_shared<Callback<F>>(c->call);
   return to;
 }
 
@@ -40,9 +77,7 @@ void remove_callback(Lock& lock, Callbacks<F>& from, uint64_t id) {
     if (it == from.end()) return;
     found = it->second;
   }
-  const std::lock_guard running(found->running);
-  found->removed = true;
-  if (found->inside > 0)
+  if (!found->remove())
     return;  // it removes itself: it stays until it ends, so that others can wait for it
   const std::lock_guard hold(lock);
   from.erase(id);
@@ -52,11 +87,11 @@ void remove_callback(Lock& lock, Callbacks<F>& from, uint64_t id) {
 template <class Lock, class F, class Do>
 void for_each_callback(Lock& lock, Callbacks<F>& from, const Callbacks<F>& all, const Do& f) {
   for (const auto& [id, c] : all) {
-    const std::lock_guard running(c->running);
-    if (c->removed) continue;
-    ++c->inside;
+    if (!c->begin()) continue;
+    const uint64_t process = base::forks();
     f(c->call);
-    if (--c->inside > 0 || !c->removed) continue;
+    if (base::forks() != process) continue;  // a child that it forked: the locks are its parent's
+    if (!c->end()) continue;
     const std::lock_guard hold(lock);
     from.erase(id);
   }

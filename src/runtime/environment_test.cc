@@ -159,8 +159,7 @@ TEST_F(EnvironmentTest, NamesNoFilesToAPrivilegedProcess) {
   for (const char* variable : paths) set(variable, "/nowhere/at/all");
   set("YARD_PLUGIN_PROBE", "always");
   set("YARD_PREFER", "reference");
-  const registry::State nothing;
-  const auto reading = runtime::read_environment({}, nothing, true);
+  const auto reading = runtime::read_environment({}, true);
   const policy::Environment& e = reading->good;
   for (const std::string& value : {e.config, e.plugins, e.plugin_path, e.plugin_probe, e.record})
     EXPECT_EQ(value, "");
@@ -171,7 +170,7 @@ TEST_F(EnvironmentTest, NamesNoFilesToAPrivilegedProcess) {
     EXPECT_THAT(log_, HasSubstr(p.variable + "="));
     EXPECT_THAT(p.message, HasSubstr("privileged process"));
   }
-  const auto plain = runtime::read_environment({}, nothing, false);
+  const auto plain = runtime::read_environment({}, false);
   EXPECT_EQ(plain->good.config, "/nowhere/at/all");
   EXPECT_EQ(plain->good.plugins, "/nowhere/at/all");
 }

@@ -61,7 +61,7 @@ void* stream(void*, yard_device_t) { return nullptr; }
 int32_t has_feature(void* self, yard_device_t device, const char* name) {
   if (name == nullptr) return -1;
   if (device.type == kCpu || device.type == 0) return base::has_cpu_feature(name);
-  return static_cast<Host*>(self)->has_stated(device.type, name) ? 1 : 0;
+  return static_cast<Host*>(self)->has_stated(device, name) ? 1 : 0;
 }
 
 int32_t call_op(void* self, yard_call_t* call, const char* op, const yard_value_t* args,
@@ -105,38 +105,59 @@ Host::~Host() {
     delete std::exchange(s, s->next);
 }
 
-bool Host::has_stated(int32_t device, std::string_view name) const noexcept {
+const Host::Stated* Host::find(int32_t type, int32_t index,
+                               const registry::FeatureName& name) const noexcept {
   for (const Stated* s = stated_.load(std::memory_order_acquire); s != nullptr; s = s->next)
-    if (s->device == device && s->name == name) return true;
+    if (s->feature.device.type == type && s->feature.device.index == index &&
+        registry::FeatureName::read(s->feature.name).same_name(name))
+      return s;
+  return nullptr;
+}
+
+bool Host::has_stated(yard_device_t device, std::string_view name) const noexcept {
+  const auto wanted = registry::FeatureName::read(name);
+  const auto fits = [&](const Stated* s) {
+    return s != nullptr && registry::FeatureName::read(s->feature.name).satisfies(wanted);
+  };
+  if (device.index >= 0) {
+    const Stated* own = find(device.type, device.index, wanted);
+    return fits(own != nullptr ? own : find(device.type, registry::Feature::kEvery, wanted));
+  }
+  for (const Stated* s = stated_.load(std::memory_order_acquire); s != nullptr; s = s->next)
+    if (s->feature.device.type == device.type &&
+        fits(find(device.type, s->feature.device.index, wanted)))
+      return true;
   return false;
 }
 
 std::vector<std::string> Host::stated() const {
   std::vector<std::string> to;
   for (const Stated* s = stated_.load(std::memory_order_acquire); s != nullptr; s = s->next)
-    to.push_back(s->text);
+    to.insert(to.begin(), s->text);
   return to;
 }
 
 Status Host::state(const std::vector<std::string>& features) {
-  std::vector<std::pair<int32_t, std::string>> read;
+  std::vector<registry::Feature> read;
   for (const std::string& text : features) {
-    const size_t colon = std::min(text.find(':'), text.size());
-    const auto device = parse_device(std::string_view(text).substr(0, colon));
-    std::string name = colon < text.size() ? text.substr(colon + 1) : "";
-    if (!device || !base::is_bare_word(name))
+    auto feature = registry::parse_feature(text);
+    if (!feature.ok() || text.find(':') == text.npos ||
+        registry::FeatureName::read(feature->name).is_range)
       return Status(Code::kInvalidArgument,
-                    fmt::format("invalid device feature {}: expected one like cuda:sm_90",
+                    fmt::format("invalid device feature {}: expected one like cuda:sm_90 or "
+                                "cuda:1:sm_90",
                                 base::excerpt(text)));
-    if (device->type == kCpu)
+    if (feature->of_processor())
       return Status(Code::kInvalidArgument,
                     fmt::format("invalid device feature {}: CPU features are detected, not stated",
                                 base::excerpt(text)));
-    read.emplace_back(device->type, std::move(name));
+    read.push_back(*std::move(feature));
   }
   for (size_t i = 0; i < read.size(); ++i) {
-    if (has_stated(read[i].first, read[i].second)) continue;
-    auto* made = new Stated{read[i].first, read[i].second, features[i], stated_.load()};
+    const Device d = read[i].device;
+    const Stated* known = find(d.type, d.index, registry::FeatureName::read(read[i].name));
+    if (known != nullptr && known->feature.name == read[i].name) continue;
+    auto* made = new Stated{read[i], features[i], stated_.load()};
     while (!stated_.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
     }
   }

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "registry/features.h"
+
 namespace yard::detail {
 class Core;
 }
@@ -28,18 +30,24 @@ struct Host {
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  // Adds features of devices other than the CPU, which this library cannot detect: "cuda:sm_90". All or none. Any thread.
+  // Adds features of devices other than the CPU, which this library cannot detect (registry/features.h): "cuda:sm_90",
+  // "cuda:1:sm_90". The latest level of a name counts, and that of a device before that of its type. All or none. Any
+  // thread.
   Status state(const std::vector<std::string>& features);
+  // As they were given, in order.
   std::vector<std::string> stated() const;
-  bool has_stated(int32_t device, std::string_view name) const noexcept;
+  // Index -1: any device of that type. Allocates nothing.
+  bool has_stated(yard_device_t device, std::string_view name) const noexcept;
 
  private:
   // Only added to: readers need no lock, also in a forked child.
   struct Stated {
-    int32_t device;
-    std::string name, text;
+    registry::Feature feature;
+    std::string text;
     const Stated* next;
   };
+  // The latest statement of the name; null: none.
+  const Stated* find(int32_t type, int32_t index, const registry::FeatureName& name) const noexcept;
   std::atomic<const Stated*> stated_{nullptr};
 };
 

@@ -25,10 +25,24 @@ Status check_accepted(const registry::OpRecord& op_record,
   return s;
 }
 
+// Whether some kernel of the op takes these weights; one that loads none says nothing about them.
+Status check_taken(const registry::OpRecord& op_record, const exec::Weights& weights) {
+  Status s = bad(fmt::format("no kernel of op '{}' takes these weights", op_record.op->name));
+  bool loads = false;
+  for (const auto& [id, kernel] : op_record.kernels) {
+    if (kernel->d.load == nullptr) continue;
+    loads = true;
+    const Status taken = exec::check_weights(*kernel, weights);
+    if (taken.ok()) return {};
+    s.note(fmt::format("{}: {}", id, taken.message()));
+  }
+  return loads ? s : Status();
+}
+
 }  // namespace
 
 Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
-                                std::initializer_list<Arg> options) {
+                                std::span<const Arg> options) {
   const auto found = runtime.core().sites.find(op);
   if (!found.ok()) return found.status();
   std::vector<exec::OwnedValue> owned;
@@ -47,17 +61,25 @@ Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
   Instance made;
   made.runtime_ = &runtime;
   made.op_ = op;
-  made.states_ = std::make_shared<exec::States>();
+  made.states_ = std::make_shared<exec::States>(runtime.core().registry());
   made.states_->set_options(std::move(owned));
   if (made.states_->first_in_process()) runtime.core().watch_states(made.states_);
   return made;
 }
 
+Result<Instance> Instance::make(Runtime& runtime, std::string_view op,
+                                std::initializer_list<Arg> options) {
+  return make(runtime, op, std::span(options.begin(), options.size()));
+}
 Result<Instance> Instance::make(std::string_view op, std::initializer_list<Arg> options) {
   return make(Runtime::shared(), op, options);
 }
 
 Status Instance::load(std::initializer_list<Arg> weights) {
+  return load(std::span(weights.begin(), weights.size()));
+}
+
+Status Instance::load(std::span<const Arg> weights) {
   std::vector<std::pair<std::string, TensorView>> named;
   for (const Arg& a : weights) {
     const yard_value_t& v = a.value.c();
@@ -68,14 +90,14 @@ Status Instance::load(std::initializer_list<Arg> weights) {
       if (name == a.name) return bad(fmt::format("op '{}': weight '{}' twice", op_, a.name));
     named.emplace_back(a.name, TensorView(*v.u.tensor));
   }
+  if (const auto found = runtime_->core().sites.find(op_); found.ok())
+    YARD_RETURN_IF_ERROR(check_taken(*found->record, named));
   states_->set_weights(std::move(named));
   return {};
 }
 
 Status Instance::call(std::initializer_list<Arg> args, Options options) const {
   options.instance = this;
-  if (states_->first_in_process())
-    runtime_->core().watch_states(states_);  // in a forked child, too
   return runtime_->call(op_, args, options);
 }
 

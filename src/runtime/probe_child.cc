@@ -71,13 +71,28 @@ int finish(ProbePage& page, ProbePage::Outcome outcome, std::string_view detail 
   ::_exit(0);
 }
 
+// The kernels of these ops that cannot be run here, with the result of their backend's probe.
+std::string unavailable_kernels(const Runtime& runtime,
+                                const std::vector<tune::OpUnderTest>& subjects) {
+  const Listing listing = runtime.list();
+  std::string to;
+  for (const tune::OpUnderTest& subject : subjects)
+    for (const KernelInfo& k : listing.find_op(subject.op_record->op->name)->kernels)
+      if (!k.available && subject.kernels.contains(k.id))
+        to += fmt::format("{}{} of op {}: {}: {}", to.empty() ? "" : "; ", k.id, k.op, k.reason,
+                          k.detail);
+  return to;
+}
+
 // False if a kernel did damage.
 bool exercise_kernels(Runtime& runtime, const void* keep, ProbePage& page) {
   VerifyOptions of_plugin;
   of_plugin.plugin = the_file();
   const auto snapshot = runtime.core().snapshot();
-  for (const tune::OpUnderTest& subject :
-       subjects(*snapshot, of_plugin, runtime.core().host, keep)) {
+  const auto all = subjects(*snapshot, of_plugin, runtime.core().host, keep);
+  ProbePage::put(page.step, "in the probe of a backend");
+  ProbePage::put(page.unavailable, unavailable_kernels(runtime, all));
+  for (const tune::OpUnderTest& subject : all) {
     tune::SmokeTestOptions options;
     options.watch = [&](std::string_view kernel, const VerifyCase& c) {
       ProbePage::put(page.step, fmt::format("in kernel '{}' of op '{}' on {}", kernel,

@@ -80,8 +80,10 @@ Status Plugins::remember_verified(std::string_view sha256, bool passed) const {
   return loader_->save_verified(sha256, passed);
 }
 
-Result<Ticket> Plugins::unload(std::string_view name) {
-  auto life = loader_->unload(name);
+namespace {
+
+// Done when the plugin has been closed.
+Result<Ticket> ticket_of(Result<std::weak_ptr<const void>> life) {
   if (!life.ok()) return std::move(life).status();
   auto ticket = std::make_shared<detail::TicketState>();
   if (const auto born = life->lock();
@@ -89,6 +91,13 @@ Result<Ticket> Plugins::unload(std::string_view name) {
     ticket->calls_ended = base::when_calls_end();
   ticket->removed.push_back(*std::move(life));
   return Ticket(std::move(ticket));
+}
+
+}  // namespace
+
+Result<Ticket> Plugins::unload(std::string_view name) { return ticket_of(loader_->unload(name)); }
+Result<Ticket> Plugins::replace(std::string_view name, std::string_view path) {
+  return ticket_of(loader_->replace(name, path));
 }
 
 }  // namespace yard

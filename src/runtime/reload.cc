@@ -130,7 +130,7 @@ void Reloader::validate(ConfigReading& reading, State& s) {
 
 std::shared_ptr<const policy::FileRules> Reloader::check(ConfigReading& reading, State& s) {
   const auto now = core_.snapshot();
-  const auto rules = make_rules(reading, *now->state, *now->policy->modes, announced_ops(loader_));
+  const auto rules = make_rules(reading, *now->state, *now->policy, announced(loader_));
   if (rules == nullptr) return nullptr;
   validate(reading, s);
   if (!reading.ok()) return nullptr;
@@ -206,7 +206,7 @@ Status Reloader::submit(Submission o, Problems* problems) {
           : o.from == Origin::kRollback ? Kind::kRolledBack
                                         : Kind::kReloaded,
           s.last, std::move(o.source), std::move(o.reading.problems)},
-         std::move(started));
+         o.from != Origin::kWatcher, std::move(started));
   return status;
 }
 
@@ -292,7 +292,7 @@ void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollo
   notify(s,
          {in_force ? ConfigEvent::Kind::kReloaded : ConfigEvent::Kind::kTakenBack, s.last,
           rollout->source, std::move(problems)},
-         std::move(text));
+         false, std::move(text));
 }
 
 Status Reloader::clear() {
@@ -309,7 +309,7 @@ Status Reloader::clear() {
     remember(s, "", "none", nullptr);
   }
   const std::lock_guard lock(s.lock);
-  notify(s, {ConfigEvent::Kind::kReloaded, s.last, "none", {}});
+  notify(s, {ConfigEvent::Kind::kReloaded, s.last, "none", {}}, true);
   return {};
 }
 
@@ -321,17 +321,15 @@ void Reloader::remember(State& s, std::string sha256, std::string source,
   if (s.history.size() > kConfigHistory) s.history.pop_front();
 }
 
-void Reloader::notify(State& s, ConfigEvent event, std::string rollout) {
-  const bool refused = event.kind == ConfigEvent::Kind::kRefused;
-  // The problems have been logged already.
+void Reloader::notify(State& s, ConfigEvent event, bool by_program, std::string rollout) {
+  // The problems have been logged already. What the program does itself, it knows; the rest an operator must see.
   ConfigEvent brief = event;
   brief.problems.clear();
-  if (rollout.empty())
-    base::log_event(refused ? LogLevel::kWarn : LogLevel::kInfo, "policy", to_string(brief));
-  else
-    base::log_event(
-        event.kind == ConfigEvent::Kind::kTakenBack ? LogLevel::kError : LogLevel::kWarn, "policy",
-        rollout);
+  const bool own = by_program && event.kind != ConfigEvent::Kind::kRefused && rollout.empty();
+  const LogLevel level = event.kind == ConfigEvent::Kind::kTakenBack ? LogLevel::kError
+                         : own                                       ? LogLevel::kInfo
+                                                                     : LogLevel::kWarn;
+  base::log_event(level, "policy", rollout.empty() ? to_string(brief) : rollout);
   if (s.listeners.empty()) return;
   const auto task = [&s, all = s.listeners, event = std::move(event)] {
     for_each_callback(s.lock.for_changes, s.listeners, all, [&](const ConfigListener& call) {
@@ -348,6 +346,9 @@ Status Reloader::set(Config config, Problems* problems) {
   Submission o;
   o.reading.config = std::move(config);
   o.source = "set_config";
+  // Problems name their source.
+  if (o.reading.config.sources.files.empty()) o.reading.config.sources.files = {o.source};
+  o.reading.files = o.reading.config.sources.files;
   return submit(std::move(o), problems);
 }
 

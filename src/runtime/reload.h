@@ -28,7 +28,9 @@ class Reloader {
   ~Reloader();
 
   // These set `problems`, where it is not null, to everything that was found.
-  Status load(const std::string& path, Problems* problems);
+  // `at_start`: a refused file is watched until a version of it is accepted. Otherwise it is if it asks for that, and
+  // there are no rules yet.
+  Status load(const std::string& path, Problems* problems, bool at_start = false);
   Status set(Config config, Problems* problems);
   Status roll_back(uint64_t number, Problems* problems);
   Status watch(const std::string& path, const WatchSettings& settings, Problems* problems);
@@ -124,13 +126,16 @@ class Reloader {
   Problems end_rollout(const ActiveRollout& rollout, std::string too_bad);
   // Whether the same text was refused for the same reasons before.
   bool repeated(const Submission& o, const State& s) const;
+  // Watches a file that was refused, unless another is watched.
+  void watch_refused(const std::string& path, const std::string& sha256, Problems problems);
   // Starts or ends the watch that a loaded file asks for. Under the lock.
   void watch_loaded(State& s, Origin from, const std::string& source, const std::string& sha256);
   // Under the lock.
   void remember(State& s, std::string sha256, std::string source,
                 std::shared_ptr<const Config> config);
-  // `rollout`: what is logged about a rollout, at the default level; empty: the event is no part of one.
-  void notify(State& s, ConfigEvent event, std::string rollout = {});
+  // `rollout`: what is logged about a rollout; empty: the event is no part of one. `by_program`: the program has asked
+  // for the change itself.
+  void notify(State& s, ConfigEvent event, bool by_program, std::string rollout = {});
 
   // On the watcher's thread; false: to be called again.
   bool reread();

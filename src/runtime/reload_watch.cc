@@ -48,18 +48,27 @@ class StableRead {
 
 }  // namespace
 
-Status Reloader::load(const std::string& path, Problems* problems) {
+Status Reloader::load(const std::string& path, Problems* problems, bool at_start) {
   if (path.empty()) {
     if (problems != nullptr) problems->clear();
     return clear();
   }
+  YARD_RETURN_IF_ERROR(check_reentry());
   ConfigReading reading = read_config(path);
   const bool asks = wants_hot_reload(reading.config.settings);
   const std::string source = asks ? absolute(path) : path;
   if (asks) reading = read_config(source);
   const std::vector<std::string> files = reading.files;
-  YARD_RETURN_IF_ERROR(
-      submit({std::move(reading), source, asks ? Origin::kLoadAndWatch : Origin::kLoad}, problems));
+  const std::string sha256 = reading.sha256;
+  Problems found;
+  Status status =
+      submit({std::move(reading), source, asks ? Origin::kLoadAndWatch : Origin::kLoad}, &found);
+  if (problems != nullptr) *problems = found;
+  if (!status.ok()) {
+    const bool no_rules = core_.snapshot()->policy->file == nullptr;
+    if (no_rules && (at_start || asks)) watch_refused(absolute(path), sha256, std::move(found));
+    return status;
+  }
   State& s = state_.get();
   std::string watched;
   {
@@ -78,6 +87,15 @@ Status Reloader::load(const std::string& path, Problems* problems) {
 
 Status Reloader::watch(const std::string& path, const WatchSettings& settings, Problems* problems) {
   YARD_RETURN_IF_ERROR(check_reentry());
+  const auto too_short = [](const char* what, std::chrono::nanoseconds is, auto least) {
+    return is >= least ? Status()
+                       : Status(Code::kInvalidArgument,
+                                fmt::format("WatchSettings::{}: expected at least {} ms, got {} ms",
+                                            what, least.count(),
+                                            std::chrono::duration<double, std::milli>(is).count()));
+  };
+  YARD_RETURN_IF_ERROR(too_short("debounce", settings.debounce, base::kLeastDebounce));
+  YARD_RETURN_IF_ERROR(too_short("poll_interval", settings.poll_interval, base::kLeastInterval));
   const std::string full = absolute(path);
   ConfigReading reading = read_config(full);
   const std::vector<std::string> files = reading.files;
@@ -89,6 +107,20 @@ Status Reloader::watch(const std::string& path, const WatchSettings& settings, P
   Status status = submit({std::move(reading), full, Origin::kWatch}, problems);
   YARD_RETURN_IF_ERROR(start_watching(files));
   return status;
+}
+
+void Reloader::watch_refused(const std::string& path, const std::string& sha256,
+                             Problems problems) {
+  // As the watcher will read them, which reports them only if they are others.
+  for (ConfigProblem& p : problems) p.file = absolute(p.file);
+  {
+    State& s = state_.get();
+    const std::lock_guard lock(s.lock.for_changes);
+    if (!s.path.empty()) return;
+    s.watch(path, {}, true);
+    s.seen = sha256, s.refused = true, s.seen_problems = std::move(problems);
+  }
+  restart_watch();
 }
 
 void Reloader::State::watch(std::string file, const WatchSettings& how, bool asked_by_file) {

@@ -19,12 +19,12 @@ namespace {
 // The names that rules may use in this runtime.
 class RuntimeNames final : public policy::Known {
  public:
-  RuntimeNames(const registry::State& state, const policy::Modes& modes,
-               const std::vector<std::string>& announced)
-      : state_(state), modes_(modes), announced_(announced) {}
+  RuntimeNames(const registry::State& state, const policy::ProcessPolicy& process,
+               const Announced& announced)
+      : state_(state), process_(process), announced_(announced) {}
 
   std::vector<std::string> ops() const override {
-    std::set<std::string> all(announced_.begin(), announced_.end());
+    std::set<std::string> all(announced_.ops.begin(), announced_.ops.end());
     for (const auto& [name, op_record] : state_.op_records) all.insert(name);
     return {all.begin(), all.end()};
   }
@@ -38,11 +38,7 @@ class RuntimeNames final : public policy::Known {
       for (const auto& [id, kernel] : op_record->kernels) ids.push_back(id);
     return ids;
   }
-  std::vector<std::string> backends() const override {
-    std::vector<std::string> names;
-    for (const auto& [name, backend] : state_.backends) names.push_back(name);
-    return names;
-  }
+  std::vector<std::string> backends() const override { return state_.backend_names(); }
   std::vector<std::string> vendors() const override {
     std::set<std::string> names;
     for (const auto& [name, backend] : state_.backends)
@@ -52,8 +48,29 @@ class RuntimeNames final : public policy::Known {
 
   std::vector<std::string> modes() const override {
     std::vector<std::string> names;
-    for (const auto& [name, mode] : modes_) names.push_back(name);
+    for (const auto& [name, mode] : *process_.modes) names.push_back(name);
     return names;
+  }
+  std::vector<std::string> labels() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : process_.labels) names.push_back(name);
+    return names;
+  }
+  const char* excluded_by(std::string_view op, std::string_view kernel,
+                          const Policy& policy) const override {
+    const registry::OpRecord* op_record = state_.find(op);
+    const auto it = op_record != nullptr ? op_record->kernels.find(std::string(kernel))
+                                         : decltype(op_record->kernels.end())();
+    if (op_record == nullptr || it == op_record->kernels.end()) return nullptr;
+    if (policy.reference_only.value_or(false) && it->second->kind != Kind::kReference)
+      return "policy.reference_only";
+    switch (select::backend_reason(policy, *it->second->backend)) {
+      case YARD_REASON_DENIED_VENDOR: return "policy.deny_vendors";
+      case YARD_REASON_NOT_ALLOWED_VENDOR: return "policy.allow_vendors";
+      case YARD_REASON_DISABLED:
+        return policy.backends.contains(it->second->backend->name) ? "policy.backends" : nullptr;
+      default: return nullptr;
+    }
   }
 
   std::vector<std::string> functions() const override {
@@ -66,25 +83,28 @@ class RuntimeNames final : public policy::Known {
 
  private:
   const registry::State& state_;
-  const policy::Modes& modes_;
-  const std::vector<std::string>& announced_;
+  const policy::ProcessPolicy& process_;
+  const Announced& announced_;
 };
 
 }  // namespace
 
-std::vector<std::string> announced_ops(plugin::Loader& loader) {
-  std::vector<std::string> ops;
-  for (const PluginInfo& p : loader.list())
-    if (p.state == PluginState::kFound) ops.insert(ops.end(), p.ops.begin(), p.ops.end());
-  return ops;
+Announced announced(plugin::Loader& loader) {
+  Announced to;
+  for (const PluginInfo& p : loader.list()) {
+    if (p.state != PluginState::kFound) continue;
+    to.ops.insert(to.ops.end(), p.ops.begin(), p.ops.end());
+    to.plugins.push_back(p.name);
+  }
+  return to;
 }
 
 std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
                                                     const registry::State& state,
-                                                    const policy::Modes& modes,
-                                                    const std::vector<std::string>& announced) {
+                                                    const policy::ProcessPolicy& process,
+                                                    const Announced& announced) {
   policy::RulesByOp compiled;
-  policy::check_reading(reading, RuntimeNames(state, modes, announced), &compiled);
+  policy::check_reading(reading, RuntimeNames(state, process, announced), &compiled);
   if (!reading.ok()) return nullptr;
   auto rules = std::make_shared<policy::FileRules>(reading.config);
   for (const auto& [name, op_record] : state.op_records) {
@@ -101,13 +121,14 @@ namespace {
 // Reports names in the environment that are not registered.
 class UnknownNames {
  public:
-  UnknownNames(const policy::Known& known, const policy::Variables& variables, policy::Reading& to)
-      : known_(known), variables_(variables), to_(to) {}
+  UnknownNames(const policy::Known& known, const Announced& announced, policy::Reading& to)
+      : known_(known), announced_(announced), to_(to) {}
 
   void find() {
     const Policy& p = to_.good.policy;
     const std::vector<std::string> ops = known_.ops(), vendors = known_.vendors();
     std::vector<std::string> switches = known_.backends();
+    switches.insert(switches.end(), announced_.plugins.begin(), announced_.plugins.end());
     for (std::string& name : switches) name = policy::backend_variable(name);
     for (const auto& [op, order] : p.per_op) look("YARD_PER_OP", "op", op, ops);
     for (const std::string& v : p.deny_vendors) look("YARD_DENY_VENDORS", "vendor", v, vendors);
@@ -134,8 +155,9 @@ class UnknownNames {
   }
 
   const policy::Known& known_;
-  const policy::Variables& variables_;
+  const Announced& announced_;
   policy::Reading& to_;
+  const policy::Variables variables_ = policy::yard_variables();
 };
 
 // The user who starts a privileged process must not choose what it reads, writes or opens.
@@ -168,12 +190,10 @@ void check_record(const policy::Reading& before, policy::Reading& now) {
 }  // namespace
 
 std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& before,
-                                                        const registry::State& state,
                                                         bool privileged) {
   auto reading = std::make_shared<policy::Reading>();
   const policy::Variables variables = policy::yard_variables();
   reading->good = policy::read_environment(variables, before.good, reading->problems);
-  UnknownNames(RuntimeNames(state, policy::Modes(), {}), variables, *reading).find();
   // Levels first: they decide what of the rest is seen.
   if (reading->good.log_levels != before.good.log_levels)
     if (const Status s = apply_log_levels(reading->good.log_levels); !s.ok())
@@ -184,6 +204,18 @@ std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& b
   for (const policy::EnvProblem& p : reading->problems)
     base::log(LogLevel::kWarn, "policy", policy::to_string(p));
   return reading;
+}
+
+std::shared_ptr<const policy::Reading> with_unknown_names(const policy::Reading& reading,
+                                                          const registry::State& state,
+                                                          const Announced& announced) {
+  auto to = std::make_shared<policy::Reading>(reading);
+  const policy::ProcessPolicy none;
+  UnknownNames(RuntimeNames(state, none, announced), announced, *to).find();
+  if (to->problems.size() == reading.problems.size()) return nullptr;
+  for (size_t i = reading.problems.size(); i < to->problems.size(); ++i)
+    base::log(LogLevel::kWarn, "policy", policy::to_string(to->problems[i]));
+  return to;
 }
 
 namespace {
@@ -312,9 +344,9 @@ void RuleFollower::check_later_ops() {
       s.later_ops.clear(), s.problems.clear();
     }
     if (s.checked == nullptr || !has_later_op(s, *now->state)) return;
-    const auto announced = announced_ops(loader_);
+    const Announced names = announced(loader_);
     for (ConfigProblem& p : policy::check_conditions(
-             s.checked->config, RuntimeNames(*now->state, *now->policy->modes, announced)))
+             s.checked->config, RuntimeNames(*now->state, *now->policy, names)))
       if (std::find(s.problems.begin(), s.problems.end(), p) == s.problems.end()) {
         s.problems.push_back(p);
         news.push_back(std::move(p));

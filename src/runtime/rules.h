@@ -22,26 +22,33 @@
 
 namespace yard::runtime {
 
-// Ops that plugins announce which are found and not loaded.
-std::vector<std::string> announced_ops(plugin::Loader& loader);
+// Names that plugins announce which are found and not loaded.
+struct Announced {
+  std::vector<std::string> ops;
+  std::vector<std::string> plugins;  // a plugin's backend usually has its name
+};
+Announced announced(plugin::Loader& loader);
 
-// Checks what was read against the registry, the modes that the program has added and `announced` ops. Problems are added
+// Checks what was read against the registry, the modes and labels of the process and `announced` names. Problems are added
 // to the reading. Null if there is an error.
 std::shared_ptr<const policy::FileRules> make_rules(ConfigReading& reading,
                                                     const registry::State& state,
-                                                    const policy::Modes& modes,
-                                                    const std::vector<std::string>& announced);
+                                                    const policy::ProcessPolicy& process,
+                                                    const Announced& announced);
 
 // The first error with the others as its notes; ok if there is none.
 Status first_error(const std::vector<ConfigProblem>& problems);
 Status first_error(const policy::Reading& reading);
 
-// Reads the variables YARD_* over the last valid values. Unknown names of ops, vendors and backends are warnings: they may
-// be registered later. Logs every problem and applies the log levels. In a privileged process (set-uid, set-gid, file
-// capabilities) variables that name files, plugins or probes are ignored and reported.
+// Reads the variables YARD_* over the last valid values. Logs every problem and applies the log levels. In a privileged
+// process (set-uid, set-gid, file capabilities) variables that name files, plugins or probes are ignored and reported.
 std::shared_ptr<const policy::Reading> read_environment(const policy::Reading& before,
-                                                        const registry::State& state,
                                                         bool privileged = plugin::privileged());
+// The same reading with warnings about names of ops, vendors and backends that are neither registered nor announced: they
+// may be registered later. Logs these. Null: there are none.
+std::shared_ptr<const policy::Reading> with_unknown_names(const policy::Reading& reading,
+                                                          const registry::State& state,
+                                                          const Announced& announced);
 
 // Keeps parts outside of the dispatcher up to date with the rules in force: settings of plugins and recording, the sweep
 // of old plans; and checks conditions about ops that are registered after the file was read.

@@ -194,7 +194,7 @@ Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Part
     reload_environment().ignore();
   else
     parts_->loader.discover({}).ignore();
-  if (!settings.config.empty()) load_config(settings.config).ignore();
+  if (!settings.config.empty()) parts_->reloader.load(settings.config, nullptr, true).ignore();
 }
 Runtime::~Runtime() { stop_recording().ignore(); }  // an error has been logged
 
@@ -215,7 +215,9 @@ Status Runtime::ensure_initialized() { return parts_->initialized; }
 Status Runtime::state_device_features(const std::vector<std::string>& features) {
   YARD_RETURN_IF_ERROR(parts_->host.state(features));
   YARD_RETURN_IF_ERROR(parts_->core.published.replan_all());
-  return parts_->loader.discover({});
+  const Status searched = parts_->loader.discover({});
+  // A loaded plugin whose file has changed has nothing to do with features.
+  return searched.code() == Code::kWouldDeadlock ? searched : Status();
 }
 
 Status Runtime::reset() {
@@ -254,7 +256,7 @@ Status Runtime::reset_policy() { return detail::set_policy(parts_->core, {}); }
 
 Status Runtime::reload_environment() {
   const auto s = parts_->core.snapshot();
-  auto reading = runtime::read_environment(*s->policy->reading, *s->state);
+  auto reading = runtime::read_environment(*s->policy->reading);
   const Status problem = runtime::first_error(*reading);
   if (reading->good != s->policy->reading->good || !reading->problems.empty() ||
       !s->policy->reading->problems.empty() || !s->policy->own_switches.empty())
@@ -264,6 +266,11 @@ Status Runtime::reload_environment() {
   parts_->loader.set_environment(
       {now.plugins, now.plugin_path, parse_plugin_probe(now.plugin_probe)});
   parts_->functions.check_verifiers(now.check_verifiers);
+  // Plugins that have been found may bring what the environment names.
+  const auto found = parts_->core.snapshot();
+  if (auto more = runtime::with_unknown_names(*found->policy->reading, *found->state,
+                                              runtime::announced(parts_->loader)))
+    YARD_RETURN_IF_ERROR(detail::set_environment(parts_->core, std::move(more)));
   Status recording;
   if (now.record != before.record)
     recording =
@@ -271,7 +278,7 @@ Status Runtime::reload_environment() {
   // After plugins: a file may name what they bring.
   Status read;
   if (parts_->settings.config.empty() && now.config != before.config)
-    read = load_config(now.config).note("named by YARD_CONFIG");
+    read = parts_->reloader.load(now.config, nullptr, true).note("named by YARD_CONFIG");
   if (!problem.ok()) return problem;
   return read.ok() ? recording : read;
 }
@@ -336,8 +343,7 @@ Config Runtime::config() const {
 std::vector<ConfigProblem> Runtime::check_config(const std::string& path) const {
   ConfigReading reading = read_config(path);
   const auto s = parts_->core.snapshot();
-  runtime::make_rules(reading, *s->state, *s->policy->modes,
-                      runtime::announced_ops(parts_->loader));
+  runtime::make_rules(reading, *s->state, *s->policy, runtime::announced(parts_->loader));
   return std::move(reading.problems);
 }
 

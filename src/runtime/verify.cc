@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/text.h"
 #include "op/call.h"
@@ -54,15 +55,54 @@ Status check_names(const detail::Core& core, const detail::Snapshot& s, const Ve
   return known(o.backend, backends, "backend");
 }
 
+// The given calls by op. An error names the first that cannot be made.
+Result<std::map<std::string, std::vector<op::Call>>> calls_by_op(const detail::Core& core,
+                                                                 const detail::Snapshot& s,
+                                                                 const VerifyOptions& o) {
+  std::map<std::string, std::vector<op::Call>> to;
+  for (const std::string& text : o.calls) {
+    const auto spec = op::parse_call_spec(text);
+    if (!spec.ok()) return spec.status();
+    const registry::OpRecord* op_record = s.state->find(spec->op);
+    if (op_record == nullptr) return core.sites.unknown_op(*s.state, spec->op);
+    auto call = op::Call::from_spec(*op_record->op->program, *spec, &op_record->op->d);
+    if (!call.ok()) return call.status();
+    to[spec->op].push_back(*std::move(call));
+  }
+  return to;
+}
+
+// Whether some kernel declares each option; weights need not be declared.
+Status check_options(const std::vector<tune::OpUnderTest>& all, const VerifyOptions& o) {
+  std::vector<std::string> names;
+  for (const tune::OpUnderTest& subject : all)
+    for (const auto& [id, k] : subject.op_record->kernels)
+      if (k->options != nullptr)
+        for (const op::Param& p : k->options->params)
+          if (std::find(names.begin(), names.end(), p.name) == names.end()) names.push_back(p.name);
+  for (const Arg& a : o.options)
+    if (std::find(names.begin(), names.end(), a.name) == names.end())
+      return Status(Code::kNotFound,
+                    fmt::format("no kernel has an option '{}'{}", a.name,
+                                names.empty() ? "" : "; expected " + base::one_of(names)));
+  for (const Arg& a : o.weights)
+    if (a.name.empty() || a.value.c().tag != YARD_TAG_TENSOR)
+      return Status(Code::kInvalidArgument,
+                    fmt::format("invalid weight '{}': expected a named tensor", a.name));
+  return {};
+}
+
 // Verifies the functions that the options name; options that name an op or a kernel name no function.
 Result<std::vector<FunctionReport>> verify_functions(const Runtime& runtime, const VerifyOptions& o,
                                                      const void* keep) {
-  if (!o.op.empty() || !o.kernel.empty()) return std::vector<FunctionReport>();
+  if (!o.op.empty() || !o.kernel.empty() || !o.calls.empty()) return std::vector<FunctionReport>();
   Functions functions = runtime.functions();
   if (!o.function.empty()) {
-    if (o.plugin.empty())
-      YARD_RETURN_IF_ERROR(functions.load(o.function.substr(0, o.function.find('/'))));
-    if (auto found = functions.find(o.function); !found.ok()) return found.status();
+    const size_t slash = o.function.find('/');
+    if (o.plugin.empty() && slash != std::string::npos)
+      YARD_RETURN_IF_ERROR(functions.load(o.function.substr(0, slash)));
+    if (slash != std::string::npos)
+      if (auto found = functions.find(o.function); !found.ok()) return found.status();
   }
   return functions.service().verify({o.function, o.backend, keep, o.watch_function});
 }
@@ -110,9 +150,12 @@ void add_unmet(const Config& config, const std::vector<Rule>& rules, const char*
 
 Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options) {
   auto s = runtime.core().snapshot();
-  if (!options.op.empty() &&
-      runtime.core().sites.first_need(options.op, s->state->find(options.op)))
-    s = runtime.core().snapshot();
+  const auto need = [&](const std::string& op) {
+    if (runtime.core().sites.first_need(op, s->state->find(op))) s = runtime.core().snapshot();
+  };
+  if (!options.op.empty()) need(options.op);
+  for (const std::string& call : options.calls)
+    if (const auto spec = op::parse_call_spec(call); spec.ok()) need(spec->op);
   const void* keep = nullptr;
   if (!options.plugin.empty()) {
     keep = runtime.plugins().loader().keep_of(options.plugin);
@@ -120,27 +163,34 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
       return Status(Code::kNotFound, fmt::format("no plugin '{}' is loaded", options.plugin));
   }
   YARD_RETURN_IF_ERROR(check_names(runtime.core(), *s, options));
+  auto calls = calls_by_op(runtime.core(), *s, options);
+  if (!calls.ok()) return calls.status();
   auto functions = verify_functions(runtime, options, keep);
   if (!functions.ok()) return functions.status();
   std::vector<tune::OpUnderTest> all;
   if (options.function.empty()) all = runtime::subjects(*s, options, runtime.core().host, keep);
+  if (!options.calls.empty())
+    std::erase_if(all, [&](tune::OpUnderTest& subject) {
+      subject.calls = std::move((*calls)[subject.op_record->op->name]);
+      return subject.calls.empty();
+    });
+  YARD_RETURN_IF_ERROR(check_options(all, options));
   if (all.empty() && functions->empty())
     return Status(Code::kNotFound,
-                  "no kernel is of that plugin, op, backend and id all at once, and no function of "
-                  "that plugin and backend");
+                  "no kernel is of that plugin, op, backend and id all at once, and no function or "
+                  "hook of that plugin and backend");
   VerifyReport report;
   report.functions = *std::move(functions);
   std::vector<bool> used(options.expectations.size(), false);
   for (size_t i = 0; i < all.size() && !report.cancelled; ++i) {
     VerifyProgress progress;
     progress.op = all[i].op_record->op->name, progress.op_index = i, progress.op_count = all.size();
-    progress.cases = options.cases;
     const size_t failed_before = report.failed();
     bool finished = true;
     auto reports = tune::check_conformance(
         all[i], options,
-        [&](size_t done, size_t failed) {
-          progress.done = done, progress.failed = failed_before + failed;
+        [&](size_t done, size_t planned, size_t failed) {
+          progress.done = done, progress.cases = planned, progress.failed = failed_before + failed;
           return !options.progress || options.progress(progress);
         },
         used, &finished);

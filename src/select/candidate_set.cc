@@ -132,28 +132,29 @@ int kind_tier(std::optional<Kind> prefer, Kind kind) {
   return tier;
 }
 
-// A feature of the processor ("sve2"), or one that the program has stated of a device ("cuda:sm_90").
-bool has_feature(std::string_view name, const yard_host_t* host) {
-  const size_t colon = name.find(':');
-  if (colon == name.npos) return base::has_cpu_feature(name) == 1;
-  const auto device = parse_device(name.substr(0, colon));
-  if (!device || host == nullptr || host->has_feature == nullptr) return false;
-  return host->has_feature(host->self, {device->type, device->index},
-                           std::string(name.substr(colon + 1)).c_str()) == 1;
+// Features of the device that a call is on are checked when that is known.
+bool depends_on_call(const registry::NeededFeature& n, const registry::Kernel& k) {
+  return !n.feature.of_processor() && n.feature.device.index == registry::Feature::kEvery &&
+         n.feature.device.type == k.backend->d.device_type;
 }
 
-// The index of the first missing feature; -1 if none is missing.
-int missing_feature(const std::string& features, const yard_host_t* host) {
-  int i = 0;
-  for (size_t at = 0; at < features.size(); ++i) {
-    const size_t end = std::min(features.find(' ', at), features.size());
-    if (end > at && !has_feature(std::string_view(features).substr(at, end - at), host)) return i;
-    at = end + 1;
+// The index of the first feature that is missing whatever the call; -1 if none is.
+int missing_feature(const registry::Kernel& k, const yard_host_t* host) {
+  for (size_t i = 0; i < k.needs.size(); ++i) {
+    const registry::Feature& f = k.needs[i].feature;
+    if (!depends_on_call(k.needs[i], k) && !has_feature(host, f.device, f.name))
+      return static_cast<int>(i);
   }
   return -1;
 }
 
 }  // namespace
+
+bool has_feature(const yard_host_t* host, Device device, const std::string& name) {
+  if (device.type == 1) return base::has_cpu_feature(name) == 1;
+  return host != nullptr && host->has_feature != nullptr &&
+         host->has_feature(host->self, {device.type, device.index}, name.c_str()) == 1;
+}
 
 int32_t backend_reason(const Policy& p, const registry::Backend& b) {
   if (!b.vendor.empty() && lists(p.deny_vendors, b.vendor)) return YARD_REASON_DENIED_VENDOR;
@@ -180,9 +181,11 @@ int32_t exclusion(const registry::Kernel& k, const Policy& p, const CallConstrai
     return YARD_REASON_REFERENCE_ONLY;
   if (process.forked && (k.backend->d.flags & YARD_BACKEND_FORK_UNSAFE) != 0)
     return YARD_REASON_FORKED;
-  if (const int missing = missing_feature(k.features, process.host); missing >= 0) {
-    figures[0] = missing;
-    return YARD_REASON_CPU_FEATURE;
+  if (const int missing = missing_feature(k, process.host); missing >= 0) {
+    figures[0] = missing, figures[1] = registry::Feature::kEvery;
+    return k.needs[static_cast<size_t>(missing)].feature.of_processor()
+               ? YARD_REASON_CPU_FEATURE
+               : YARD_REASON_DEVICE_FEATURE;
   }
   return YARD_REASON_NONE;
 }
@@ -254,6 +257,8 @@ void CandidateSet::read_kernel(KernelCandidate& c) const {
   for (uint32_t i = 0; i < k.limits.size(); ++i) add_limit(program(), k.limits[i], i, c.limits);
   if (k.d.verify != nullptr)
     c.verify_reads = Reads::resolve(program(), k.reads_all ? nullptr : &k.verify_reads);
+  for (uint32_t i = 0; i < k.needs.size(); ++i)
+    if (depends_on_call(k.needs[i], k)) c.device_needs.push_back(i);
   for (const std::string& name : k.cost_reads) c.cost_fields.push_back(*program().field(name));
 }
 
@@ -268,7 +273,7 @@ void CandidateSet::read_settings() {
       if (glob_matches(pattern, all_[i].kernel->id)) to.push_back(static_cast<uint16_t>(i));
     return to;
   };
-  if (settings_.by_rules())
+  if (settings_.reads_rules())
     for (const std::string& pattern : settings_.rules.compiled->kernels())
       named_.push_back(matching(pattern));
   for (const std::string& id : settings_.rules.chain)
@@ -333,6 +338,7 @@ CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_rec
       policy.retry_inplace == RetryInplace::kSave && may_write_inputs(candidates.program());
   const std::string& op = candidates.record_->op->name;
   const std::string* lock = policy::find_for_op(policy.locks, op);
+  if (lock != nullptr) candidates.locked_to_ = *lock;
   const auto order = policy.per_op.find(op);
   for (const auto& [id, kernel] : candidates.record_->kernels) {
     KernelCandidate c;
@@ -348,12 +354,12 @@ CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_rec
       if (i == tokens.size() && c.fixed.reason == YARD_REASON_NONE)
         c.fixed.reason = YARD_REASON_NOT_IN_ORDER;
     }
-    // A static kernel comes first; in static mode it is the only one.
+    // A static kernel comes first; in static mode without fallback it is the only one.
     if ((d.by_map() || d.mode.mode == Mode::kStatic) && lock == nullptr &&
         constraints.force.empty()) {
       if (kernel->id == d.rules.mapped)
         c.tier = kMappedTier;
-      else if (d.mode.mode == Mode::kStatic && c.fixed.reason == YARD_REASON_NONE)
+      else if (d.mode.is_static_only() && c.fixed.reason == YARD_REASON_NONE)
         c.fixed.reason = YARD_REASON_NOT_MAPPED;
     }
     candidates.read_kernel(c);

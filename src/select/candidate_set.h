@@ -9,6 +9,7 @@
 #include <yard/options.h>
 #include <yard/policy.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -90,8 +91,10 @@ struct KernelCandidate {
   Reads verify_reads;
   std::vector<op::Field> cost_fields;
   yard_verdict_t fixed{};  // why policy or the machine excludes it from all calls
-  int tier = 0;            // by lock, order or kind; lower is better
-  double priority = 0;     // adjusted
+  std::vector<uint32_t>
+      device_needs;     // into registry::Kernel::needs: of the device that a call is on
+  int tier = 0;         // by lock, order or kind; lower is better
+  double priority = 0;  // adjusted
   // Of OpSettings::health: the breaker of all its calls (null: closed), and those of some kinds of calls.
   const health::BreakerStatus* breaker = nullptr;
   std::vector<KeyBreaker> key_breakers;
@@ -100,6 +103,9 @@ struct KernelCandidate {
   const health::BreakerStatus* breaker_for(const op::Program& program, Device device,
                                            const yard_value_t* args) const noexcept;
 };
+
+// Whether a device has a feature; index -1: any device of that type. For the processor it is detected.
+bool has_feature(const yard_host_t* host, Device device, const std::string& name);
 
 // What is known of the process.
 struct ProcessState {
@@ -118,6 +124,14 @@ struct ModeSettings {
   const char* source = nullptr;                        // "file", "scope" or "call"; null: unset
   std::shared_ptr<const policy::Modes> added;          // by the program; null: none
   std::shared_ptr<const policy::ProgramMode> program;  // the one of Mode::kProgram; else null
+  std::vector<Mode> fallback;                          // where calls in kStatic go on
+
+  // Only the static kernel may serve.
+  bool is_static_only() const noexcept { return mode == Mode::kStatic && fallback.empty(); }
+  // Whether a mode reads rules.
+  static bool reads_rules(Mode m) noexcept {
+    return m == Mode::kAuto || m == Mode::kConfig || m == Mode::kHotReload;
+  }
 };
 
 // From the rule file and the program's static map.
@@ -128,6 +142,7 @@ struct RuleSettings {
   std::string mapped_by;                            // its place, in words
   std::vector<std::string> chain;                   // fallbacks after the first choice, in order
   std::string chain_by;                             // its place, in words
+  std::string spared;  // a kernel that rules do not exclude, for explanations; empty: none
 };
 
 // What observes the calls of the op; null: none.
@@ -157,10 +172,16 @@ struct OpSettings {
   std::shared_ptr<const health::HealthSnapshot> health;  // null: all breakers of the op are closed
   std::optional<size_t> fallbacks;                       // kernels after the first; unset: all
 
-  // Whether rules apply.
+  // Whether rules choose kernels and adjust priorities.
   bool by_rules() const noexcept {
-    return rules.compiled != nullptr && !rules.compiled->empty() && mode.mode != Mode::kStatic &&
-           mode.mode != Mode::kDynamic && mode.mode != Mode::kProgram;
+    return rules.compiled != nullptr && !rules.compiled->empty() &&
+           (ModeSettings::reads_rules(mode.mode) ||
+            (mode.mode == Mode::kStatic &&
+             std::any_of(mode.fallback.begin(), mode.fallback.end(), ModeSettings::reads_rules)));
+  }
+  // Whether selections read rules: `deny` and `allow` count in every mode.
+  bool reads_rules() const noexcept {
+    return by_rules() || (rules.compiled != nullptr && rules.compiled->restricts());
   }
   // Whether the static kernel applies.
   bool by_map() const noexcept {
@@ -196,11 +217,13 @@ class CandidateSet {
   // Candidates that match an entry of OpRules::kernels(), and those of the fallback chain in its order.
   const std::vector<uint16_t>& named_by(uint32_t kernel) const noexcept { return named_[kernel]; }
   const std::vector<uint16_t>& chain() const noexcept { return chain_; }
+  // The kernel that the op is locked to; empty: none.
+  const std::string& locked_to() const noexcept { return locked_to_; }
   // What the program's mode reads.
   const Reads& mode_reads() const noexcept { return mode_reads_; }
   // Static mode without a static kernel.
   bool unmapped() const noexcept {
-    return settings_.mode.mode == Mode::kStatic && settings_.rules.mapped.empty();
+    return settings_.mode.is_static_only() && settings_.rules.mapped.empty();
   }
 
  private:
@@ -215,6 +238,7 @@ class CandidateSet {
   OpSettings settings_;
   std::vector<std::vector<uint16_t>> named_;
   std::vector<uint16_t> chain_;
+  std::string locked_to_;
   Reads mode_reads_;
 };
 

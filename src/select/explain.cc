@@ -21,17 +21,23 @@ struct Relaxed {
   Policy policy;
   CallConstraints constraints;
   OpSettings settings;
-  const char* field = nullptr;
+  std::string field;  // empty: nothing to relax
 };
 
 void drop_matching(std::vector<std::string>& globs, const std::string& id) {
   std::erase_if(globs, [&](const std::string& g) { return glob_matches(g, id); });
 }
 
-Relaxed without_exclusion(const ExplainRequest& q, const Policy& policy, const registry::Kernel& k,
-                          int32_t reason) {
-  Relaxed l{policy, q.constraints, q.settings, nullptr};
-  switch (reason) {
+Relaxed without_exclusion(const ExplainRequest& q, const Policy& policy,
+                          const CandidateSet& candidates, const registry::Kernel& k,
+                          const yard_verdict_t& verdict) {
+  Relaxed l{policy, q.constraints, q.settings, {}};
+  if (const int32_t rule = excluding_rule(verdict); rule >= 0) {
+    l.settings.rules.spared = k.id;
+    l.field = rule_text(candidates, rule);
+    return l;
+  }
+  switch (verdict.reason) {
     case YARD_REASON_DENIED_KERNEL:
       drop_matching(l.policy.deny_kernels, k.id);
       drop_matching(l.constraints.deny, k.id);
@@ -81,22 +87,15 @@ Relaxed without_exclusion(const ExplainRequest& q, const Policy& policy, const r
 
 // "deny_vendors excluded vendor.acme, which would have been first"
 std::string counterfactual(const ExplainRequest& q, const Policy& policy,
-                           const KernelCandidate& c) {
-  const Relaxed l = without_exclusion(q, policy, *c.kernel, c.fixed.reason);
-  if (l.field == nullptr) return "";
+                           const CandidateSet& candidates, const KernelCandidate& c,
+                           const yard_verdict_t& verdict) {
+  const Relaxed l = without_exclusion(q, policy, candidates, *c.kernel, verdict);
+  if (l.field.empty()) return "";
   const CandidateSet other =
       CandidateSet::make(q.op_record, l.policy, l.constraints, q.process, l.settings);
   const Order order = select(other, q.call->args(), q.call->count(), q.call->flags());
   if (order.empty() || other.all()[order[0]].kernel->id != c.kernel->id) return "";
   return fmt::format("{} excluded {}, which would have been first", l.field, c.kernel->id);
-}
-
-// "score[1] (rules.yaml:7)"
-std::string placed(const Config& config, const char* section, uint32_t index, ConfigPlace at) {
-  std::string text = fmt::format("{}[{}]", section, index);
-  if (at.line > 0 && at.file < config.sources.files.size())
-    text += fmt::format(" ({}:{})", config.sources.files[at.file], at.line);
-  return text;
 }
 
 std::vector<ScoreNote> score_notes(const RuleSettings& d, const Notes::Entry& note) {
@@ -142,16 +141,6 @@ Candidate describe_candidate(const CandidateSet& candidates, size_t i, const Not
   return out;
 }
 
-// "rule 'wide rows' (rules.yaml:7)"
-std::string rule_text(const CandidateSet& candidates, int32_t rule) {
-  const RuleSettings& d = candidates.settings().rules;
-  const policy::CompiledRule& r = d.compiled->rules()[static_cast<size_t>(rule)];
-  const std::string& name = d.file->config.dispatch_rules[r.source].name;
-  std::string text = placed(d.file->config, "dispatch_rules", r.source, r.at);
-  const size_t end = text.find(']') + 1;
-  return name.empty() ? text : fmt::format("rule '{}'{}", name, text.substr(end));
-}
-
 // Which step of the order put the winner before the other.
 std::string why_after(const CandidateSet& candidates, const Notes& notes, uint16_t winner,
                       uint16_t other) {
@@ -194,6 +183,12 @@ std::string chosen_by(const CandidateSet& candidates, const Notes& notes, uint16
 void note_mode(const ModeSettings& d, const Notes& notes, std::vector<PolicyNote>& to) {
   if (d.source == nullptr) return;
   std::string text = d.program != nullptr ? d.program->name : to_string(d.mode);
+  if (d.mode == Mode::kStatic && !d.fallback.empty()) {
+    text += " (then ";
+    for (size_t i = 0; i < d.fallback.size(); ++i)
+      text += fmt::format("{}{}", i > 0 ? ", " : "", to_string(d.fallback[i]));
+    text += " by settings.mode_fallback)";
+  }
   if (!notes.mode_text.empty()) text += fmt::format(" ({}: as in dynamic)", notes.mode_text);
   to.push_back({"mode", std::move(text), d.source});
 }
@@ -238,8 +233,9 @@ Explanation explain(const ExplainRequest& q) {
   for (size_t i = 0; i < candidates.all().size(); ++i) {
     if (notes.entries[i].verdict.reason == YARD_REASON_NONE) continue;
     e.candidates.push_back(describe_candidate(candidates, i, notes));
-    if (is_policy_reason(candidates.all()[i].fixed.reason))
-      if (std::string s = counterfactual(q, policy, candidates.all()[i]); !s.empty())
+    const yard_verdict_t& v = notes.entries[i].verdict;
+    if (is_policy_reason(candidates.all()[i].fixed.reason) || excluding_rule(v) >= 0)
+      if (std::string s = counterfactual(q, policy, candidates, candidates.all()[i], v); !s.empty())
         e.counterfactuals.push_back(std::move(s));
   }
   return e;
@@ -327,18 +323,25 @@ std::string Explanation::to_text(bool colour) const {
   std::string out = call + "\n";
   out += selected.empty() ? "  " + paint("31", "no kernel is allowed, able and healthy") + "\n"
                           : "  runs " + paint("1;32", selected) + "\n";
-  size_t id_width = 2, kind_width = 4, estimate_width = 0;
+  size_t id_width = 6, kind_width = 4, estimate_width = 0;  // as the titles have
   const auto estimate = [](const Candidate& c) {
     return c.estimate_ns ? fmt::format("~{:.0f} ns", *c.estimate_ns) : std::string();
   };
   for (const Candidate& c : candidates) {
-    estimate_width = std::max(estimate_width, estimate(c).size());
+    if (c.estimate_ns) estimate_width = std::max({estimate_width, size_t{8}, estimate(c).size()});
     id_width = std::max(id_width, c.id.size());
     kind_width = std::max(kind_width, std::string_view(to_string(c.kind)).size());
   }
+  if (!candidates.empty())
+    out += paint("1", fmt::format("  {:<{}}  {:<{}}  priority  verdict   {}reason", "kernel",
+                                  id_width, "kind", kind_width,
+                                  estimate_width > 0
+                                      ? fmt::format("{:>{}}  ", "estimate", estimate_width)
+                                      : "")) +
+           "\n";
   for (const Candidate& c : candidates) {
     const char* code = c.verdict == "selected" ? "32" : c.verdict == "able" ? "33" : "31";
-    std::string line = fmt::format("  {:<{}}  {:<{}}  {:>4}  ", c.id, id_width, to_string(c.kind),
+    std::string line = fmt::format("  {:<{}}  {:<{}}  {:>8}  ", c.id, id_width, to_string(c.kind),
                                    kind_width, c.priority);
     line += paint(code, fmt::format("{:<8}", c.verdict));
     if (estimate_width > 0) line += fmt::format("  {:>{}}", estimate(c), estimate_width);

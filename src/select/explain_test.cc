@@ -116,14 +116,15 @@ TEST(Detail, OfLimitsHasItsFigures) {
 
 TEST(Detail, OfTheMachineAndThePolicy) {
   Ring r = explained_field();
-  r.add("default.f", "plain", YARD_KIND_DEFAULT, [](yard_kernel_t& d) { d.features = "quantum"; });
+  r.add("default.f", "plain", YARD_KIND_DEFAULT,
+        [](yard_kernel_t& d) { d.features = "sse2 neon"; });
   yard_backend_t cuda = backend_of("cuda", "nvidia");
   cuda.device_type = 2;
   r.shelf.put(cuda);
   r.add("vendor.cuda", "cuda", YARD_KIND_VENDOR);
   r.policy.deny_vendors = {"acme"};
   r.policy.backends["other"] = false;
-  EXPECT_THAT(r.candidate("default.f").detail, HasSubstr("'quantum'"));
+  EXPECT_THAT(r.candidate("default.f").detail, HasSubstr(", which this machine does not offer"));
   EXPECT_EQ(r.candidate("vendor.cuda").detail, "the call is on cpu, the kernel runs on cuda");
   EXPECT_EQ(r.candidate("vendor.acme").detail, "deny_vendors lists acme");
   EXPECT_EQ(r.candidate("vendor.other").detail, "backend other is switched off");

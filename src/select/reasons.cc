@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/cpu_features.h"
-
 namespace yard::select {
 namespace {
 
@@ -66,6 +64,8 @@ constexpr ReasonInfo kReasons[] = {
     {YARD_REASON_REFUSED, "refused", "Its verifier refused the call without saying more.", false},
     {YARD_REASON_NOT_MAPPED, "not_mapped",
      "Mode static serves the op's static kernel only, which this is not.", kByPolicy},
+    {YARD_REASON_DEVICE_FEATURE, "device_feature",
+     "The program has not stated a feature that it needs of the device.", false},
 };
 static_assert(sizeof kReasons / sizeof kReasons[0] == YARD_REASON_COUNT);
 
@@ -97,16 +97,15 @@ std::string open_breaker_text(const health::BreakerStatus& breaker) {
 
 namespace {
 
-std::string feature_text(const registry::Kernel& k, int64_t index) {
-  std::string_view list = k.features;
-  for (; index > 0 && list.find(' ') != list.npos; --index) list.remove_prefix(list.find(' ') + 1);
-  const std::string_view name = list.substr(0, list.find(' '));
-  if (name.find(':') != name.npos)
-    return fmt::format(
-        "needs {}, which the program has not stated (Runtime::state_device_features)", name);
-  if (base::has_cpu_feature(name) < 0)
-    return fmt::format("needs '{}', which is not a known feature", name);
-  return fmt::format("needs {}, which this machine does not offer", name);
+// Figures: the index of the feature, and that of the device; negative: any of the type.
+std::string feature_text(const registry::Kernel& k, const int64_t figures[3]) {
+  const registry::NeededFeature& n = k.needs[static_cast<size_t>(figures[0])];
+  if (n.feature.of_processor())
+    return fmt::format("needs {}, which this machine does not offer", n.text);
+  const Device type{n.feature.device.type, 0};
+  return fmt::format(
+      "needs {}, which the program has not stated{} (Runtime::state_device_features)", n.text,
+      figures[1] < 0 ? "" : fmt::format(" of {}:{}", to_string(type), figures[1]));
 }
 
 std::string dtypes_text(int64_t mask) {
@@ -164,6 +163,14 @@ std::string limit_text(const CandidateSet& candidates, const KernelCandidate& c,
   }
 }
 
+// The lock, and whether its kernel is missing.
+std::string locked_out_text(const CandidateSet& candidates) {
+  const std::string& kernel = candidates.locked_to();
+  const bool there = candidates.op_record().kernels.contains(kernel);
+  return fmt::format("The op is locked to {}{}.", kernel,
+                     there ? "" : ", and no kernel of that name is registered");
+}
+
 // Why mode static excludes the other kernels, and whether the static one is missing.
 std::string not_mapped_text(const CandidateSet& candidates) {
   const RuleSettings& d = candidates.settings().rules;
@@ -176,6 +183,28 @@ std::string not_mapped_text(const CandidateSet& candidates) {
 }
 
 }  // namespace
+
+std::string placed(const Config& config, const char* section, uint32_t index, ConfigPlace at) {
+  std::string text = fmt::format("{}[{}]", section, index);
+  if (at.line > 0 && at.file < config.sources.files.size())
+    text += fmt::format(" ({}:{})", config.sources.files[at.file], at.line);
+  return text;
+}
+
+std::string rule_text(const CandidateSet& candidates, int32_t rule) {
+  const RuleSettings& d = candidates.settings().rules;
+  const policy::CompiledRule& r = d.compiled->rules()[static_cast<size_t>(rule)];
+  const std::string& name = d.file->config.dispatch_rules[r.source].name;
+  std::string text = placed(d.file->config, "dispatch_rules", r.source, r.at);
+  const size_t end = text.find(']') + 1;
+  return name.empty() ? text : fmt::format("rule '{}'{}", name, text.substr(end));
+}
+
+int32_t excluding_rule(const yard_verdict_t& v) noexcept {
+  const bool may =
+      v.reason == YARD_REASON_DENIED_KERNEL || v.reason == YARD_REASON_NOT_ALLOWED_KERNEL;
+  return may && v.flags != kByVerifier ? static_cast<int32_t>(v.figures[0]) - 1 : -1;
+}
 
 std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
                      const yard_verdict_t& v, const std::string& text) {
@@ -190,6 +219,14 @@ std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
     return reason_meaning(v.reason);
   switch (v.reason) {
     case YARD_REASON_NONE: return "";
+    case YARD_REASON_LOCKED_OUT: return locked_out_text(candidates);
+    case YARD_REASON_DENIED_KERNEL:
+    case YARD_REASON_NOT_ALLOWED_KERNEL: {
+      const int32_t rule = excluding_rule(v);
+      if (rule < 0) return reason_meaning(v.reason);
+      return fmt::format("{} {}", rule_text(candidates, rule),
+                         v.reason == YARD_REASON_DENIED_KERNEL ? "denies it" : "does not allow it");
+    }
     case YARD_REASON_DENIED_VENDOR: return fmt::format("deny_vendors lists {}", k.backend->vendor);
     case YARD_REASON_NOT_ALLOWED_VENDOR:
       return fmt::format("allow_vendors does not list {}", k.backend->vendor);
@@ -197,7 +234,8 @@ std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
     case YARD_REASON_UNAVAILABLE:
       return fmt::format("backend {} is not available{}{}", k.backend_name,
                          text.empty() ? "" : ": ", text);
-    case YARD_REASON_CPU_FEATURE: return feature_text(k, v.figures[0]);
+    case YARD_REASON_CPU_FEATURE:
+    case YARD_REASON_DEVICE_FEATURE: return feature_text(k, v.figures);
     case YARD_REASON_DEVICE:
       return fmt::format("the call is on {}, the kernel runs on {}",
                          to_string(Device{static_cast<int32_t>(v.figures[0]), 0}),
@@ -232,6 +270,13 @@ yard_verdict_t standing(const KernelCandidate& c, const yard_host_t* host, std::
   if (v.reason == YARD_REASON_DISABLED) return v;
   v = {};
   const registry::Backend& backend = *c.kernel->backend;
+  for (const uint32_t i : c.device_needs)
+    if (!has_feature(host, {backend.d.device_type, registry::Feature::kEvery},
+                     c.kernel->needs[i].feature.name)) {
+      v.reason = YARD_REASON_DEVICE_FEATURE;
+      v.figures[0] = i, v.figures[1] = registry::Feature::kEvery;
+      return v;
+    }
   const registry::Probe& probe = backend.probe({backend.d.device_type, 0}, host);
   if (!probe.available) {
     v.reason = YARD_REASON_UNAVAILABLE;

@@ -28,6 +28,13 @@ std::string_view reason_name(int32_t code) noexcept;
 std::string reason_meaning(int32_t code);
 bool is_policy_reason(int32_t code) noexcept;
 
+// "score[1] (rules.yaml:7)"
+std::string placed(const Config& config, const char* section, uint32_t index, ConfigPlace at);
+// "rule 'wide rows' (rules.yaml:7)"; `rule` as in OpRules::rules().
+std::string rule_text(const CandidateSet& candidates, int32_t rule);
+// The rule whose `deny` or `allow` a verdict is due to; negative: none.
+int32_t excluding_rule(const yard_verdict_t& verdict) noexcept;
+
 // A verdict in words: "hidden = 100 is not a multiple of 8". `text` is Notes::Entry::text.
 std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
                      const yard_verdict_t& v, const std::string& text);

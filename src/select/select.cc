@@ -24,6 +24,19 @@ struct DepthGuard {
   ~DepthGuard() { --t_depth; }
 };
 
+constexpr int32_t kNoRule = INT32_MAX;
+
+// What rules mean for a call.
+struct Ruling {
+  policy::Matches matches;
+  // By candidate: why a rule excludes it, and which (as in OpRules::rules()).
+  struct Exclusion {
+    int32_t reason = YARD_REASON_NONE;
+    int32_t rule = kNoRule;
+  };
+  std::vector<Exclusion> excluded;
+};
+
 // One run of the selector.
 struct Selection {
   const CandidateSet& candidates;
@@ -32,6 +45,7 @@ struct Selection {
   uint32_t flags;
   Device device;
   Notes* notes;
+  const Ruling& ruling;
   bool respects_breakers = true;
 
   const OpSettings& settings() const { return candidates.settings(); }
@@ -103,6 +117,12 @@ bool is_unhealthy(const Selection& s, const KernelCandidate& c, yard_verdict_t& 
   return true;
 }
 
+void check_features(const Selection& s, const KernelCandidate& c, yard_verdict_t& v) {
+  for (const uint32_t i : c.device_needs)
+    if (!has_feature(s.candidates.host(), s.device, c.kernel->needs[i].feature.name))
+      return reject(v, YARD_REASON_DEVICE_FEATURE, i, s.device.index);
+}
+
 yard_verdict_t check(const Selection& s, const KernelCandidate& c, std::string* text) {
   yard_verdict_t v = c.fixed;
   if (v.reason != YARD_REASON_NONE) return v;
@@ -117,6 +137,7 @@ yard_verdict_t check(const Selection& s, const KernelCandidate& c, std::string* 
     reject(v, YARD_REASON_NOT_CAPTURE_SAFE);
   else if ((s.flags & YARD_CALL_INFERENCE) == 0 && (k.d.flags & YARD_KERNEL_INFERENCE_ONLY) != 0)
     reject(v, YARD_REASON_INFERENCE_ONLY);
+  if (v.reason == YARD_REASON_NONE) check_features(s, c, v);
   for (size_t i = 0; i < c.limits.size() && v.reason == YARD_REASON_NONE; ++i)
     check_limit(s, c.limits[i], v);
   if (v.reason == YARD_REASON_NONE && is_unhealthy(s, c, v, text)) return v;
@@ -147,8 +168,6 @@ double estimate(const Selection& s, const KernelCandidate& c) {
   }
 }
 
-constexpr int32_t kNoRule = INT32_MAX;
-
 // A kernel that can take the call.
 struct Able {
   uint16_t index;
@@ -158,20 +177,46 @@ struct Able {
   double priority;
 };
 
+// Finds the rules that match, and the candidates that their `deny` and `allow` exclude.
+void match_rules(const Selection& s, Ruling& to) {
+  to.excluded.clear();
+  if (!s.settings().reads_rules()) return;
+  const policy::OpRules& rules = *s.settings().rules.compiled;
+  rules.match({s.args, s.flags, s.device, &s.settings().labels}, to.matches);
+  if (!rules.restricts()) return;
+  const std::vector<KernelCandidate>& all = s.candidates.all();
+  to.excluded.resize(all.size());
+  const auto is_in = [&](const std::vector<uint32_t>& kernels, size_t i) {
+    return std::any_of(kernels.begin(), kernels.end(), [&](uint32_t k) {
+      const std::vector<uint16_t>& named = s.candidates.named_by(k);
+      return std::find(named.begin(), named.end(), i) != named.end();
+    });
+  };
+  for (const uint32_t r : to.matches.rules) {
+    const policy::CompiledRule& rule = rules.rules()[r];
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (to.excluded[i].rule != kNoRule || all[i].kernel->id == s.settings().rules.spared)
+        continue;
+      if (is_in(rule.deny, i))
+        to.excluded[i] = {YARD_REASON_DENIED_KERNEL, static_cast<int32_t>(r)};
+      else if (rule.allow && !is_in(*rule.allow, i))
+        to.excluded[i] = {YARD_REASON_NOT_ALLOWED_KERNEL, static_cast<int32_t>(r)};
+    }
+  }
+}
+
 // Notes for each able kernel the best rule that names it, and adjusts priorities by scores.
 void apply_rules(const Selection& s, std::vector<Able>& able) {
   const policy::OpRules& rules = *s.settings().rules.compiled;
-  thread_local policy::Matches kept;
-  policy::Matches m = std::move(kept);  // a verifier may have called an op
-  rules.match({s.args, s.flags, s.device, &s.settings().labels}, m);
+  const policy::Matches& m = s.ruling.matches;
   const auto each = [&](uint32_t kernel, const auto& f) {
     for (const uint16_t i : s.candidates.named_by(kernel))
       for (Able& a : able)
         if (a.index == i) f(a);
   };
   for (const uint32_t r : m.rules)
-    each(rules.rules()[r].kernel,
-         [&](Able& a) { a.rule = std::min(a.rule, static_cast<int32_t>(r)); });
+    if (const uint32_t kernel = rules.rules()[r].kernel; kernel != policy::CompiledRule::kNone)
+      each(kernel, [&](Able& a) { a.rule = std::min(a.rule, static_cast<int32_t>(r)); });
   for (const uint32_t i : m.scores)
     each(rules.scores()[i].kernel, [&](Able& a) {
       a.priority += rules.scores()[i].add;
@@ -179,7 +224,6 @@ void apply_rules(const Selection& s, std::vector<Able>& able) {
     });
   for (const uint32_t i : m.scores)
     each(rules.scores()[i].kernel, [&](Able& a) { a.priority *= rules.scores()[i].multiply; });
-  kept = std::move(m);
 }
 
 // Best first. Candidates are in the order of their ids, so stable sorts break ties by id.
@@ -295,7 +339,13 @@ std::vector<Able> find_able(const Selection& s) {
   able.reserve(all.size());
   for (size_t i = 0; i < all.size(); ++i) {
     std::string* text = s.notes != nullptr ? &s.notes->entries[i].text : nullptr;
-    const yard_verdict_t v = check(s, all[i], text);
+    yard_verdict_t v{};
+    // A rule comes after what excludes the kernel from all calls, and before what the call itself rules out.
+    if (!s.ruling.excluded.empty() && all[i].fixed.reason == YARD_REASON_NONE &&
+        s.ruling.excluded[i].rule != kNoRule)
+      reject(v, s.ruling.excluded[i].reason, s.ruling.excluded[i].rule + 1);
+    else
+      v = check(s, all[i], text);
     double cost = -1;
     if (v.reason == YARD_REASON_NONE) {
       cost = estimate(s, all[i]);
@@ -306,6 +356,57 @@ std::vector<Able> find_able(const Selection& s) {
   return able;
 }
 
+// The order of a mode. `by_rule`: only of kernels that a rule chooses.
+Order order_in(const Selection& s, Mode mode, std::vector<Able> able, bool by_rule = false) {
+  const OpSettings& d = s.settings();
+  if (d.by_rules() && ModeSettings::reads_rules(mode)) apply_rules(s, able);
+  if (by_rule) std::erase_if(able, [](const Able& a) { return a.rule == kNoRule; });
+  sort(able);
+  Order order;
+  order.reserve(able.size());
+  for (const Able& a : able) {
+    order.push_back(a.index);
+    if (s.notes == nullptr) continue;
+    s.notes->entries[a.index].rule = a.rule == kNoRule || a.tier < 0 ? -1 : a.rule;
+    s.notes->entries[a.index].priority = a.priority;
+  }
+  const bool has_mode = d.mode.program != nullptr && !order.empty();
+  const size_t named = has_mode ? apply_mode(s, able, order) : 0;
+  follow_chain(s.candidates.chain(), std::max<size_t>(named, 1), order, s.notes);
+  if (named > 0)
+    order.by = Mode::kProgram;
+  else if (!able.empty() && able[0].tier < 0)
+    order.by = Mode::kStatic;
+  else if (!able.empty() && able[0].rule != kNoRule)
+    order.by = mode == Mode::kHotReload ? Mode::kHotReload : Mode::kConfig;
+  return order;
+}
+
+// Mode static that goes on in others: the static kernel; then, in the order of each mode, those that it chooses of what is
+// left: config those that rules choose, dynamic all. The last mode takes all.
+Order order_with_fallback(const Selection& s, std::vector<Able> able) {
+  Order all;
+  const auto add = [&](const Order& order, Mode mode) {
+    all.insert(all.end(), order.begin(), order.end());
+    all.modes.resize(all.size(), mode);
+    std::erase_if(able, [&](const Able& a) {
+      return std::find(order.begin(), order.end(), a.index) != order.end();
+    });
+  };
+  Order first;
+  for (const Able& a : able)
+    if (a.tier < 0) first.push_back(a.index);
+  add(first, Mode::kStatic);
+  const std::vector<Mode>& modes = s.settings().mode.fallback;
+  for (size_t i = 0; i < modes.size() && !able.empty(); ++i) {
+    const bool last = i + 1 == modes.size();
+    const Order order = order_in(s, modes[i], able, modes[i] == Mode::kConfig && !last);
+    add(order, order.by);
+  }
+  if (!all.empty()) all.by = all.modes[0];
+  return all;
+}
+
 }  // namespace
 
 bool inside_select() noexcept { return t_depth > 0; }
@@ -314,33 +415,21 @@ int select_depth() noexcept { return t_depth; }
 Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t count,
              uint32_t flags, Notes* notes) {
   const DepthGuard depth;
-  Selection s{candidates, args, count, flags, device_of(args, count), notes};
+  thread_local Ruling kept;
+  Ruling ruling = std::move(kept);  // a verifier may call an op
+  Selection s{candidates, args, count, flags, device_of(args, count), notes, ruling};
+  match_rules(s, ruling);
   std::vector<Able> able = find_able(s);
   // Open breakers are ignored where they would leave no kernel.
   if (able.empty() && candidates.settings().health != nullptr) {
     s.respects_breakers = false;
     able = find_able(s);
   }
-  if (candidates.settings().by_rules()) apply_rules(s, able);
-  sort(able);
-  Order order;
-  order.reserve(able.size());
-  for (const Able& a : able) {
-    order.push_back(a.index);
-    if (notes == nullptr) continue;
-    notes->entries[a.index].rule = a.rule == kNoRule || a.tier < 0 ? -1 : a.rule;
-    notes->entries[a.index].priority = a.priority;
-  }
-  const bool has_mode = candidates.settings().mode.program != nullptr && !order.empty();
-  const size_t named = has_mode ? apply_mode(s, able, order) : 0;
-  follow_chain(candidates.chain(), std::max<size_t>(named, 1), order, notes);
-  if (named > 0)
-    order.by = Mode::kProgram;
-  else if (!able.empty() && able[0].tier < 0)
-    order.by = Mode::kStatic;
-  else if (!able.empty() && able[0].rule != kNoRule)
-    order.by =
-        candidates.settings().mode.mode == Mode::kHotReload ? Mode::kHotReload : Mode::kConfig;
+  const ModeSettings& mode = candidates.settings().mode;
+  Order order = mode.mode == Mode::kStatic && !mode.fallback.empty()
+                    ? order_with_fallback(s, std::move(able))
+                    : order_in(s, mode.mode, std::move(able));
+  kept = std::move(ruling);
   return order;
 }
 

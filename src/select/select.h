@@ -33,6 +33,10 @@ struct Notes {
 // map, a rule (kConfig or kHotReload), a mode of the program (kProgram) or the rest of the order (kDynamic).
 struct Order : std::vector<uint16_t> {
   Mode by = Mode::kDynamic;
+  // With mode fallback: what decided the place of each; else empty.
+  std::vector<Mode> modes;
+
+  Mode mode_of(size_t i) const noexcept { return i < modes.size() ? modes[i] : by; }
 };
 
 // `args` holds metadata only (op::Call): tensors without data. `flags` are YARD_CALL_*. Runs verifiers, cost hints

@@ -119,11 +119,9 @@ TEST(Filter, FeaturesOfTheProcessor) {
   needs("default.here", "neon");
   needs("default.elsewhere", "neon sse2");
 #endif
-  needs("default.unknown", "quantum");
   EXPECT_EQ(r.reason("default.here"), YARD_REASON_NONE);
   EXPECT_EQ(r.reason("default.elsewhere"), YARD_REASON_CPU_FEATURE);
   EXPECT_EQ(r.note("default.elsewhere").verdict.figures[0], 1);  // the second of them
-  EXPECT_EQ(r.reason("default.unknown"), YARD_REASON_CPU_FEATURE);
 }
 
 TEST(Filter, BackendsThatCannotSurviveFork) {

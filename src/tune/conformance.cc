@@ -10,6 +10,7 @@
 #include <span>
 
 #include "base/text.h"
+#include "tune/call_copy.h"
 #include "tune/elements.h"
 
 namespace yard::tune {
@@ -18,6 +19,7 @@ namespace {
 using Verdict = Outcome::Verdict;
 
 constexpr size_t kFailuresKept = 8;
+constexpr size_t kMostRejected = 200;  // calls in a row, before no more are made for a kernel
 
 // Counts the outcomes of one kernel, and compares them with the expectations for it.
 class ReportBuilder {
@@ -151,7 +153,7 @@ std::string differs_when_repeated(const KernelRunner& k, const CaseRun& t, int r
   for (int i = 1; i < repeats; ++i) {
     t.found.restore();
     t.found.scramble();
-    if (const Status s = k.run(t.call, t.found); !s.ok())
+    if (const Status s = k.run(t.call, t.found, t.states()); !s.ok())
       return fmt::format("succeeds at first and fails when repeated: {}", s.message());
     if (t.found.bits() != bits)
       return fmt::format("claims to be deterministic, but run {} gave other bits", i + 1);
@@ -167,7 +169,7 @@ Outcome judge(const KernelRunner& k, const CaseRun& t, std::span<const yard_tole
     return {Verdict::kSkipped, 0, "no_reference",
             "the reference kernel fails: " + std::string(t.reference.message())};
   t.found.restore();
-  const Status status = k.run(t.call, t.found);
+  const Status status = k.run(t.call, t.found, t.states());
   if (std::string damage = t.found.damage(); !damage.empty()) return failure(std::move(damage));
   if (!status.ok()) return judge_failure(k, t, status);
   const Difference d = compare(t.found.written(), t.expected.written(), tolerances);
@@ -187,39 +189,40 @@ Outcome judge(const KernelRunner& k, const CaseRun& t, std::span<const yard_tole
 class ConformanceRun {
  public:
   ConformanceRun(const OpUnderTest& op, const VerifyOptions& options, std::vector<bool>& used)
-      : record_(*op.op_record), options_(options) {
+      : op_(op),
+        record_(*op.op_record),
+        options_(options),
+        given_(!options.options.empty() || !options.weights.empty()) {
     for (const std::string& id : op.kernels) {
       const registry::Kernel& k = *record_.kernels.find(id)->second;
       KernelReport report;
       report.op = k.op, report.id = k.id, report.backend = k.backend_name, report.kind = k.kind;
-      kernels_.push_back(
-          {KernelRunner(op, k), ReportBuilder(std::move(report), options.expectations, used)});
+      kernels_.push_back({KernelRunner(op, k),
+                          ReportBuilder(std::move(report), options.expectations, used), false});
     }
     if (const registry::Kernel* k = reference_kernel(record_)) reference_.emplace(op, *k);
   }
 
   // False if `step` ended it.
   bool cases(const Step& step) {
-    const op::Program& program = *record_.op->program;
-    if (!reference_) return skip_all("the op has no reference kernel"), true;
-    Generator generator(program, &record_.op->d, seed_of(program, options_.seed),
-                        options_.max_elements);
-    size_t done = 0;
-    for (size_t tries = 0; done < options_.cases && tries < kTriesPerCase * options_.cases;
-         ++tries) {
-      std::optional<Case> c = generator.next();
-      if (!c) break;
-      if (!reference_->accepts(c->call, nullptr)) continue;
-      CaseRun run(program, *std::move(c));
-      watch(reference_->kernel(), run);
-      run.reference = reference_->run(run.call, run.expected);
-      // Calls that the reference kernel rejects as invalid are not run by others.
-      if (run.reference.error_class() == ErrorClass::kCaller) continue;
-      if (!step(done, failed_)) return false;
-      judge_all(run);
-      ++done;
+    for (UnderTest& k : kernels_) {
+      const std::string why = k.runner.unavailable();
+      k.available = why.empty();
+      if (!k.available) k.report.add({Verdict::kSkipped, 0, "unavailable", why}, {});
     }
-    if (done == 0) skip_all("no call could be made that the reference kernel takes");
+    if (!reference_) return skip_all("the op has no reference kernel"), true;
+    if (const std::string why = reference_->unavailable(); !why.empty())
+      return skip_all("the reference kernel cannot run: " + why), true;
+    if (!op_.calls.empty()) return given_calls(step);
+    planned_ = options_.cases;
+    for (const UnderTest& k : kernels_)
+      if (k.available && !is_reference(k)) planned_ += options_.cases;
+    if (!schema_calls(step)) return false;
+    if (done_ == 0)
+      skip_all("no call could be made that the reference kernel takes" +
+               (rejected_.empty() ? "" : ": " + rejected_));
+    for (UnderTest& k : kernels_)
+      if (k.available && !is_reference(k) && !kernel_calls(k, step)) return false;
     return true;
   }
 
@@ -233,35 +236,153 @@ class ConformanceRun {
   struct UnderTest {
     KernelRunner runner;
     ReportBuilder report;
+    bool available;
   };
+  enum class Made { kRan, kReplaced, kEnded };
+
+  const op::Program& program() const { return *record_.op->program; }
+  bool is_reference(const UnderTest& k) const {
+    return &k.runner.kernel() == &reference_->kernel();
+  }
+
+  // With the options and weights that were given; null if there are none.
+  std::unique_ptr<TestInstance> given_instance(const op::Call& call, uint64_t seed) const {
+    if (!given_) return nullptr;
+    return InstanceGenerator(reference_->kernel(), reference_->kernel(), options_)
+        .next(program(), call, seed, nullptr);
+  }
+
+  // From the schema, for all kernels.
+  bool schema_calls(const Step& step) {
+    Generator generator(program(), &record_.op->d, seed_of(program(), options_.seed),
+                        options_.max_elements);
+    const std::span<UnderTest> all(kernels_);
+    size_t made = 0;
+    for (size_t tries = 0; made < options_.cases && tries < kTriesPerCase * options_.cases;
+         ++tries) {
+      std::optional<Case> c = generator.next();
+      if (!c) break;
+      if (Outcome why; !reference_->accepts(c->call, &why)) {
+        rejected_ = why.what;
+        continue;
+      }
+      auto instance = given_instance(c->call, c->seed);
+      CaseRun run(program(), *std::move(c), std::move(instance));
+      const Made one = run_case(run, all, step);
+      if (one == Made::kEnded) return false;
+      made += one == Made::kRan ? 1 : 0;
+    }
+    return true;
+  }
+
+  // From the limits of one kernel, for it alone: they do not depend on which others are tested.
+  bool kernel_calls(UnderTest& k, const Step& step) {
+    uint64_t seed = seed_of(program(), options_.seed);
+    for (const char c : k.runner.kernel().id) seed = seed * 31 + static_cast<unsigned char>(c);
+    Generator generator = Generator::within(k.runner.limits(), program(), &record_.op->d, seed,
+                                            options_.max_elements);
+    InstanceGenerator instances(k.runner.kernel(), reference_->kernel(), options_);
+    Random random(seed);
+    size_t made = 0, rejected = 0;
+    for (size_t tries = 0; made < options_.cases && tries < kTriesPerCase * options_.cases;
+         ++tries) {
+      std::optional<Case> c = generator.next();
+      if (!c) break;
+      if (!reference_->accepts(c->call, nullptr)) continue;
+      if (Outcome why; !k.runner.accepts(c->call, &why)) {
+        if (++rejected == kMostRejected) break;
+        VerifyCase where;
+        where.call = op::to_string(c->call.to_spec(program()));
+        k.report.add(why, std::move(where));
+        continue;
+      }
+      rejected = 0;
+      auto instance =
+          instances.needed() ? instances.next(program(), c->call, c->seed, &random) : nullptr;
+      CaseRun run(program(), *std::move(c), std::move(instance));
+      const Made one = run_case(run, {&k, 1}, step);
+      if (one == Made::kEnded) return false;
+      made += one == Made::kRan ? 1 : 0;
+    }
+    return true;
+  }
+
+  // The calls that the caller gave, each with all kinds of contents.
+  bool given_calls(const Step& step) {
+    planned_ = op_.calls.size() * all_contents().size();
+    for (const op::Call& call : op_.calls) {
+      const ParsedCall parsed = parsed_call(program(), call);
+      Outcome why{Verdict::kSkipped, 0, "no_reference", ""};
+      if (const Status s = CallTensors::check(parsed, 2); !s.ok())
+        why.reason = "not_made", why.what = std::string(s.message());
+      else
+        reference_->accepts(call, &why);
+      for (const Contents contents : all_contents()) {
+        if (!why.what.empty()) {
+          skip(why, parsed.text);
+          continue;
+        }
+        CaseRun run(program(), {call, contents, options_.seed},
+                    given_instance(call, options_.seed));
+        const Made one = run_case(run, kernels_, step);
+        if (one == Made::kEnded) return false;
+        if (one == Made::kReplaced)
+          skip({Verdict::kSkipped, 0, "no_reference",
+                "the reference kernel rejects it as invalid: " + rejected_},
+               parsed.text);
+      }
+    }
+    return true;
+  }
+
+  // kReplaced: the reference kernel rejects the call as invalid, and no other kernel runs it.
+  Made run_case(CaseRun& run, std::span<UnderTest> kernels, const Step& step) {
+    watch(reference_->kernel(), run);
+    run.reference = reference_->run(run.call, run.expected, run.states());
+    if (run.reference.error_class() == ErrorClass::kCaller) {
+      rejected_ = std::string(run.reference.message());
+      return Made::kReplaced;
+    }
+    if (!step(done_, planned_, failed_)) return Made::kEnded;
+    for (UnderTest& k : kernels) judge_one(k, run);
+    ++done_;
+    return Made::kRan;
+  }
 
   void watch(const registry::Kernel& kernel, const CaseRun& run) const {
     if (options_.watch) options_.watch(kernel.op, kernel.id, run.where);
   }
 
-  void judge_all(const CaseRun& run) {
-    for (UnderTest& k : kernels_) {
-      Outcome o;
-      watch(k.runner.kernel(), run);
-      // The reference kernel itself has nothing to be compared with.
-      if (&k.runner.kernel() == &reference_->kernel() && !run.reference.ok())
-        o = failure(std::string(run.reference.message()));
-      else
-        o = judge(k.runner, run, record_.op->tolerances, options_.repeats);
-      failed_ += o.verdict == Verdict::kFailed ? 1 : 0;
-      k.report.add(o, run.where);
-    }
+  void judge_one(UnderTest& k, const CaseRun& run) {
+    if (!k.available) return;
+    Outcome o;
+    watch(k.runner.kernel(), run);
+    // The reference kernel itself has nothing to be compared with.
+    if (is_reference(k) && !run.reference.ok())
+      o = failure(std::string(run.reference.message()));
+    else
+      o = judge(k.runner, run, record_.op->tolerances, options_.repeats);
+    failed_ += o.verdict == Verdict::kFailed ? 1 : 0;
+    k.report.add(o, run.where);
   }
 
-  void skip_all(const char* why) {
-    for (UnderTest& k : kernels_) k.report.add({Verdict::kSkipped, 0, "no_reference", why}, {});
+  void skip(const Outcome& why, const std::string& call) {
+    VerifyCase where;
+    where.call = call;
+    for (UnderTest& k : kernels_)
+      if (k.available) k.report.add(why, where);
   }
 
+  void skip_all(const std::string& why) { skip({Verdict::kSkipped, 0, "no_reference", why}, ""); }
+
+  const OpUnderTest& op_;
   const registry::OpRecord& record_;
   const VerifyOptions& options_;
+  const bool given_;  // options or weights
   std::vector<UnderTest> kernels_;
   std::optional<KernelRunner> reference_;
-  size_t failed_ = 0;
+  size_t done_ = 0, planned_ = 0, failed_ = 0;
+  std::string rejected_;  // why the reference kernel rejected a call, the last one
 };
 
 class SmokeTest {
@@ -282,20 +403,30 @@ class SmokeTest {
  private:
   void one(const KernelRunner& kernel) {
     const op::Program& program = *record_.op->program;
-    Generator generator(program, &record_.op->d, seed_of(program, options_.seed),
-                        options_.max_elements);
+    const uint64_t seed = seed_of(program, options_.seed);
     ++report_.kernels;
-    size_t done = 0;
+    Generator any(program, &record_.op->d, seed, options_.max_elements);
+    const size_t done = exercise(kernel, any, 0);
+    if (done >= options_.cases || !report_.damage.empty()) return;
+    // Few calls of the schema are within its limits.
+    Generator own =
+        Generator::within(kernel.limits(), program, &record_.op->d, seed, options_.max_elements);
+    exercise(kernel, own, done);
+  }
+
+  // The number of calls after it.
+  size_t exercise(const KernelRunner& kernel, Generator& generator, size_t done) {
     for (size_t tries = 0; done < options_.cases && tries < kTriesPerCase * options_.cases;
          ++tries) {
       std::optional<Case> c = generator.next();
       if (!c) break;
       if (!kernel.accepts(c->call, nullptr)) continue;
-      CaseRun run(program, *std::move(c));
+      CaseRun run(*record_.op->program, *std::move(c));
       if (is_invalid(run)) continue;
       ++done;
       if (!stays_in_bounds(kernel, run)) break;
     }
+    return done;
   }
 
   // Whether the reference kernel rejects the call as invalid; the behaviour of kernels is then undefined.
@@ -340,87 +471,3 @@ SmokeTestReport run_smoke_test(const OpUnderTest& op, const SmokeTestOptions& op
 }
 
 }  // namespace yard::tune
-
-namespace yard {
-namespace {
-
-constexpr std::string_view kBlanks = " \t\r";
-constexpr const char* kForm = "KERNEL OP CALLSPEC : unsupported|fails : reason";
-
-std::string_view trim(std::string_view s) {
-  const size_t from = s.find_first_not_of(kBlanks);
-  if (from == std::string_view::npos) return {};
-  return s.substr(from, s.find_last_not_of(kBlanks) - from + 1);
-}
-
-// Removes and returns the first word.
-std::string_view word(std::string_view& s) {
-  s = trim(s);
-  const size_t end = std::min(s.find_first_of(kBlanks), s.size());
-  const std::string_view w = s.substr(0, end);
-  s = trim(s.substr(end));
-  return w;
-}
-
-// Removes and returns everything up to a colon between blanks, which no CallSpec contains. Empty if there is none.
-std::optional<std::string_view> part(std::string_view& s) {
-  for (size_t at = 0; at < s.size(); ++at) {
-    const bool before = at == 0 || kBlanks.find(s[at - 1]) != std::string_view::npos;
-    const bool after = at + 1 == s.size() || kBlanks.find(s[at + 1]) != std::string_view::npos;
-    if (s[at] != ':' || !before || !after) continue;
-    const std::string_view head = trim(s.substr(0, at));
-    s = trim(s.substr(at + 1));
-    return head;
-  }
-  return std::nullopt;
-}
-
-// The error in the line; empty if there is none.
-std::string read_expectation(std::string_view line, Expectation& to) {
-  const auto subject = part(line);
-  const auto kind = subject ? part(line) : std::nullopt;
-  if (!kind) return fmt::format("expected `{}`, with blanks around each ':'", kForm);
-  std::string_view rest = *subject;
-  to.kernel = word(rest);
-  to.op = word(rest);
-  to.call = rest;
-  if (to.kernel.empty() || to.op.empty() || to.call.empty())
-    return fmt::format(
-        "expected three globs before the first ':', for kernel, op and call; got '{}'", *subject);
-  if (*kind == "unsupported") {
-    to.kind = Expectation::Kind::kUnsupported;
-  } else if (*kind == "fails") {
-    to.kind = Expectation::Kind::kFails;
-  } else {
-    return fmt::format("expected 'unsupported' or 'fails', got '{}'{}", *kind,
-                       base::did_you_mean(*kind, {"unsupported", "fails"}));
-  }
-  to.reason = line;
-  return to.reason.empty() ? "the reason is missing: expected it after the second ':'" : "";
-}
-
-}  // namespace
-
-Result<std::vector<Expectation>> parse_expectations(std::string_view text, std::string_view name) {
-  std::vector<Expectation> to;
-  std::vector<std::string> problems;
-  for (int number = 1; !text.empty(); ++number) {
-    const size_t end = text.find('\n');
-    const std::string_view line = trim(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    if (line.empty() || line[0] == '#') continue;
-    Expectation e;
-    e.line = number;
-    const std::string problem = read_expectation(line, e);
-    if (problem.empty())
-      to.push_back(std::move(e));
-    else
-      problems.push_back(fmt::format("{}:{}: {}", name, number, problem));
-  }
-  if (problems.empty()) return to;
-  Status s(Code::kParse, problems[0]);
-  for (size_t i = 1; i < problems.size(); ++i) s.note(problems[i]);
-  return s;
-}
-
-}  // namespace yard

@@ -14,8 +14,8 @@
 
 namespace yard::tune {
 
-// Called before each case with the number of cases done and failed; false ends the run.
-using Step = std::function<bool(size_t done, size_t failed)>;
+// Called before each case with the number of cases done, planned and failed; false ends the run.
+using Step = std::function<bool(size_t done, size_t planned, size_t failed)>;
 
 // One report for each kernel under test. `used` has an element for each expectation of the options; those that matched
 // a call are set. `finished` is false if `step` ended the run.

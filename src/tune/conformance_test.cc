@@ -40,8 +40,9 @@ std::string first_failure(const KernelReport& r) {
 TEST_F(Conformance, ACorrectKernelPasses) {
   const KernelReport r = verify({}, YARD_KERNEL_DETERMINISTIC);
   EXPECT_EQ(r.failed, 0u) << first_failure(r);
-  EXPECT_EQ(r.passed, 60u);
-  EXPECT_EQ(r.errors.size(), 60u);
+  EXPECT_EQ(r.passed, 120u);  // 60 from the schema, 60 from its limits
+  EXPECT_EQ(r.errors.size(), 120u);
+  EXPECT_TRUE(r.verified());
   EXPECT_EQ(r.worst.error, 0);
   EXPECT_FALSE(r.worst.call.empty());
   EXPECT_TRUE(shelf.finished);
@@ -62,7 +63,7 @@ TEST_F(Conformance, WrongNumbers) {
 }
 
 TEST_F(Conformance, WrongNumbersInFewCalls) {
-  const KernelReport r = verify({.when = fault::dim_at_least(1, -1, 200), .wrong_numbers = true});
+  const KernelReport r = verify({.when = fault::dim_at_least(1, -1, 3000), .wrong_numbers = true});
   EXPECT_GT(r.failed, 0u);
   EXPECT_GT(r.passed, r.failed);
 }
@@ -126,7 +127,7 @@ TEST_F(Conformance, FailsByException) {
     CopyOp fresh;
     std::swap(shelf.shelf, fresh.shelf);
     const KernelReport r = verify({.throws = t, .message = "out of luck"});
-    EXPECT_EQ(r.failed, 60u);
+    EXPECT_EQ(r.failed, 120u);
     EXPECT_THAT(first_failure(r),
                 HasSubstr(t == fault::Throws::kStandard ? "out of luck" : "no std::exception"));
   }
@@ -204,8 +205,8 @@ TEST_F(Conformance, UnsupportedCallsAreSkippedWithTheReason) {
   const yard_limit_t limits[] = {plugin::dtypes({YARD_F32}), plugin::compact()};
   const KernelReport r =
       plain(shelf, plugin::Kernel::of<copy>("copy", "default.f32").limits(limits));
-  EXPECT_EQ(r.passed + r.skipped, 60u);
-  EXPECT_GT(r.passed, 10u);
+  EXPECT_EQ(r.passed + r.skipped, 120u);
+  EXPECT_GT(r.passed, 70u);
   ASSERT_GE(r.reasons.size(), 2u);
   size_t counted = 0;
   for (const VerifyReason& n : r.reasons) {
@@ -214,6 +215,150 @@ TEST_F(Conformance, UnsupportedCallsAreSkippedWithTheReason) {
     counted += n.count;
   }
   EXPECT_EQ(counted, r.skipped);
+}
+
+// As one that was written for the widths of a few models.
+void nan_at_5120(plugin::Call, plugin::Tensor out, plugin::Tensor x) {
+  const bool wrong = x.size(x.rank() - 1) == 5120;
+  copy_with(out, x, [&](double v) { return wrong ? std::nan("") : v; });
+}
+
+KernelReport verify_alone(CopyOp& shelf, plugin::Kernel kernel, VerifyOptions options = {},
+                          std::vector<op::Call> calls = {}) {
+  shelf.shelf.put(kernel.backend("plain").d);
+  std::vector<bool> used;
+  bool finished = false;
+  return check_conformance(
+             {shelf.shelf.op_record("copy"), {kernel.d.id}, {}, std::move(calls)}, options,
+             [](size_t done, size_t planned, size_t) {
+               EXPECT_LT(done, planned);
+               return true;
+             },
+             used, &finished)
+      .at(0);
+}
+
+TEST_F(Conformance, ANarrowKernelMeetsAHundredCallsAndAModelsSizeFindsItsFault) {
+  const yard_limit_t limits[] = {plugin::dtypes({YARD_F32}), plugin::multiple_of("d", 128)};
+  for (const uint64_t seed : {1, 2}) {
+    CopyOp fresh, other;
+    VerifyOptions options;
+    options.seed = seed, options.cases = 100, options.max_elements = 1 << 13;
+    const KernelReport good = verify_alone(
+        fresh, plugin::Kernel::of<copy>("copy", "default.narrow").limits(limits), options);
+    EXPECT_GE(good.ran(), kVerifiedRuns);
+    EXPECT_TRUE(good.verified());
+    const KernelReport bad = verify_alone(
+        other, plugin::Kernel::of<nan_at_5120>("copy", "default.narrow").limits(limits), options);
+    EXPECT_GT(bad.failed, 0u) << seed;
+    EXPECT_THAT(bad.worst.call, HasSubstr("5120]"));
+    EXPECT_FALSE(bad.verified());
+  }
+}
+
+TEST_F(Conformance, BoundariesOfLimitsAreMet) {
+  const yard_limit_t limits[] = {plugin::at_least("d", 48), plugin::at_most("d", 1000),
+                                 plugin::multiple_of("d", 8)};
+  for (const int64_t edge : {48, 1000}) {
+    CopyOp fresh;
+    const auto at_edge = [edge](const yard_value_t* args, uint32_t) {
+      const plugin::Tensor x = argument(args, 1);
+      return x.size(x.rank() - 1) == edge;
+    };
+    fault::FaultKernel k({.op = "copy", .id = "fault.edge"},
+                         {.when = at_edge, .wrong_numbers = true, .delegate = &fresh.reference});
+    yard_kernel_t d = k.descriptor();
+    d.limits = limits, d.limit_count = 3;
+    EXPECT_GT(fresh.verify(d).failed, 0u) << edge;
+  }
+}
+
+TEST_F(Conformance, FewerThanAHundredRunsAreNotVerified) {
+  VerifyOptions options;
+  options.cases = 40, options.max_elements = 1024;
+  const KernelReport r =
+      verify_alone(shelf, plugin::Kernel::of<copy>("copy", "default.copy"), options);
+  EXPECT_EQ(r.passed, 80u);
+  EXPECT_EQ(r.failed, 0u);
+  EXPECT_FALSE(r.verified());
+}
+
+TEST_F(Conformance, GivenCallsAreMadeWithEveryKindOfContents) {
+  const op::Program program = op::Program::compile(kCopy).value();
+  const auto call = [&](const char* text) {
+    return op::Call::from_spec(program, op::parse_call_spec(text).value()).value();
+  };
+  const KernelReport r =
+      verify_alone(shelf, plugin::Kernel::of<nan_at_5120>("copy", "default.narrow"), {},
+                   {call("copy(f32[2,5120])"), call("copy(f32[2,64])")});
+  EXPECT_EQ(r.ran(), 2 * all_contents().size());
+  EXPECT_EQ(r.passed, all_contents().size());
+  EXPECT_THAT(r.worst.call, HasSubstr("5120]"));
+}
+
+// out = x * by + bias, with an option and a weight.
+struct Affine {
+  explicit Affine(plugin::Named options) : by(options.number("by")) {}
+  void load(plugin::Call, plugin::Named weights) { bias = weights.tensor("bias"); }
+  double by;
+  plugin::Tensor bias{nullptr};
+};
+template <bool kOption, bool kWeight>
+void affine(plugin::Call call, plugin::Tensor out, plugin::Tensor x) {
+  const Affine& a = *call.state<const Affine>();
+  const int64_t d = x.rank() > 0 ? x.size(x.rank() - 1) : 1;
+  for (int64_t i = 0; i < x.numel(); ++i)
+    out.data<float>()[i] =
+        static_cast<float>(double{x.data<float>()[i]} * (kOption ? a.by : 1.0) +
+                           (kWeight && a.bias ? double{a.bias.data<float>()[i % d]} : 0.0));
+}
+
+class StatefulConformance : public ::testing::Test {
+ protected:
+  template <auto F>
+  KernelReport verify(VerifyOptions options = {}) {
+    registry::testing::Shelf shelf;
+    const yard_limit_t limits[] = {plugin::compact()};
+    const auto kernel = [&](auto k) {
+      return plugin::with_state<Affine>(k.backend("plain").limits(limits), "by: float = 1.0",
+                                        nullptr, "bias: f32[d]")
+          .d;
+    };
+    shelf.put(registry::testing::op_of("affine(out!: f32[*rows, d], x: f32[*rows, d])"),
+              registry::testing::backend_of("plain"),
+              kernel(plugin::Kernel::of<affine<true, true>>("affine", "reference.affine")
+                         .kind(YARD_KIND_REFERENCE)),
+              kernel(plugin::Kernel::of<F>("affine", "default.affine")));
+    options.max_elements = 4096, options.cases = 50;
+    std::vector<bool> used;
+    bool finished = false;
+    return check_conformance(
+               {shelf.op_record("affine"), {"default.affine"}, {}}, options,
+               [](auto...) { return true; }, used, &finished)
+        .at(0);
+  }
+};
+
+TEST_F(StatefulConformance, OptionsAndWeightsAreGeneratedFromWhatAKernelDeclares) {
+  const KernelReport right = verify<affine<true, true>>();
+  EXPECT_EQ(right.failed, 0u) << first_failure(right);
+  EXPECT_GT(right.passed, 50u);
+  const KernelReport option = verify<affine<false, true>>();
+  EXPECT_GT(option.failed, 5u);
+  EXPECT_THAT(option.failures[0].options, HasSubstr("by="));
+  const KernelReport weight = verify<affine<true, false>>();
+  EXPECT_GT(weight.failed, 20u);
+  EXPECT_THAT(weight.failures[0].weights, HasSubstr("bias=f32["));
+}
+
+TEST_F(StatefulConformance, OptionsAndWeightsCanBeGiven) {
+  VerifyOptions options;
+  options.options = {{"by", 1.0}};
+  EXPECT_EQ((verify<affine<false, true>>(options).failed), 0u);
+  options.options = {{"by", 3.0}};
+  const KernelReport r = verify<affine<false, true>>(options);
+  EXPECT_GT(r.failed, 50u);
+  EXPECT_EQ(r.failures[0].options, "by=3.0");
 }
 
 TEST_F(Conformance, WithoutAReferenceEverythingIsSkipped) {
@@ -242,7 +387,7 @@ TEST_F(Conformance, CanBeCancelled) {
   std::vector<bool> used;
   const auto reports = check_conformance(
       {shelf.shelf.op_record("copy"), {"reference.copy"}, {}}, {},
-      [](size_t done, size_t) { return done < 5; }, used, &finished);
+      [](size_t done, size_t, size_t) { return done < 5; }, used, &finished);
   EXPECT_FALSE(finished);
   EXPECT_EQ(reports.at(0).passed, 5u);
 }
@@ -265,7 +410,7 @@ TEST_F(Conformance, AnExpectedFailureDoesNotCount) {
 TEST_F(Conformance, AnUnexpectedPassFails) {
   const KernelReport r = verify({}, 0, expecting("fault.k copy * : fails : was repaired"));
   EXPECT_EQ(r.failed, 1u);
-  EXPECT_EQ(r.passed, 59u);
+  EXPECT_EQ(r.passed, 119u);
   EXPECT_THAT(first_failure(r),
               AllOf(HasSubstr("unexpected pass"), HasSubstr("line 1"), HasSubstr("was repaired")));
 }

@@ -41,6 +41,17 @@ std::vector<int64_t> strides(const std::vector<int64_t>& shape, const std::vecto
   return to;
 }
 
+// Makes a layout contiguous or aligned where the limits require it.
+void comply(const CallLimits::Layout& limits, op::TensorSpec& t) {
+  if (t.align < limits.align) t.align = YARD_MAX_ALIGN;
+  const bool strided = !t.strides.empty();
+  const bool plain =
+      std::all_of(t.strides.begin(), t.strides.end(), [](int64_t s) { return s > 0; });
+  if (strided &&
+      (limits.compact || (limits.inner_dense && t.strides.back() != 1) || (limits.plain && !plain)))
+    t.strides.clear();
+}
+
 // Aligned to one element only.
 void misalign(op::TensorSpec& t) {
   t.align = std::min<uint32_t>(t.align, static_cast<uint32_t>(element_size(t.dtype)));
@@ -103,40 +114,133 @@ void LayoutGenerator::lay_out(const Item& item, Random& random) {
   if (random.below(4) == 0) misalign(t);
 }
 
+CallLimits CallLimits::of(const op::Program& program, std::span<const op::Predicate> limits,
+                          uint32_t flags) {
+  CallLimits to;
+  if ((flags & YARD_KERNEL_INFERENCE_ONLY) != 0) to.flags = YARD_CALL_INFERENCE;
+  const std::vector<std::string> names = program.field_names();
+  for (const op::Predicate& l : limits) {
+    const op::Param& p = program.schema().params[l.field.sources[0].arg];
+    CallLimits::Layout& layout = to.layouts[p.name];
+    switch (l.field.kind) {
+      case op::Field::Kind::kDType:
+        if (p.variable.empty()) break;
+        to.dtypes.try_emplace(p.variable, ~0ull).first->second &= static_cast<uint64_t>(l.test.a);
+        break;
+      case op::Field::Kind::kPresence:
+        to.sizes.present[l.field.sources[0].arg] = l.test.a == 1;
+        break;
+      case op::Field::Kind::kCompact: layout.compact = true; break;
+      case op::Field::Kind::kInnerDense: layout.inner_dense = true; break;
+      case op::Field::Kind::kPlain: layout.plain = true; break;
+      case op::Field::Kind::kAlignment:
+        layout.align = std::max(layout.align, static_cast<uint32_t>(std::min<int64_t>(
+                                                  std::max<int64_t>(l.test.a, 1), YARD_MAX_ALIGN)));
+        break;
+      case op::Field::Kind::kRank:
+        if (p.has_leading()) {
+          const auto trailing = static_cast<int64_t>(p.trailing());
+          auto& [least, most] =
+              to.sizes.ranks.try_emplace(p.dims[0].name, 0, YARD_MAX_RANK).first->second;
+          const auto rank = [&](int64_t v) {
+            return static_cast<int>(std::clamp<int64_t>(v, trailing, YARD_MAX_RANK) - trailing);
+          };
+          least = std::max(least, rank(l.test.a)),
+          most = std::max(least, std::min(most, rank(l.test.b)));
+        }
+        break;
+      default:
+        for (const std::string& name : names) {
+          if (!(program.field(name) == l.field)) continue;
+          const bool number = l.field.kind != op::Field::Kind::kScalar || p.kind == op::Kind::kInt;
+          (number ? to.sizes.numbers : to.scalars)[name].push_back(l.test);
+          break;
+        }
+    }
+  }
+  return to;
+}
+
 Generator::Generator(const op::Program& program, const yard_op_t* op, uint64_t seed,
-                     int64_t max_elements)
+                     int64_t max_elements, CallLimits limits)
     : program_(program),
       s_(program.schema()),
       op_(op),
+      limits_(std::move(limits)),
       random_(seed),
-      solver_(s_, max_elements),
-      flags_({0, YARD_CALL_INFERENCE}) {
+      solver_(s_, max_elements, limits_.sizes),
+      flags_({limits_.flags, YARD_CALL_INFERENCE}) {
   std::vector<Contents> contents(all_contents().begin(), all_contents().end());
   contents.insert(contents.end(), 4, Contents::kNormal);
   contents_ = ShuffleBag<Contents>(std::move(contents));
+  std::map<std::string, std::vector<DType>> types;
   for (const op::Param& p : s_.params) {
-    if (!p.variable.empty()) types_.try_emplace(p.variable, any_types());
-    if (p.kind == op::Kind::kEnum)
-      scalars_[p.name] = ShuffleBag<int>(count_to(p.enumerators.size()));
-    if (p.kind == op::Kind::kBool) scalars_[p.name] = ShuffleBag<int>({0, 1});
+    if (!p.variable.empty()) types.try_emplace(p.variable, any_types());
+    if (p.kind == op::Kind::kEnum || p.kind == op::Kind::kBool)
+      scalars_[p.name] = ShuffleBag<int>(allowed_values(p));
     if (p.kind == op::Kind::kFloat) scalars_[p.name] = ShuffleBag<int>({0, 0, 0, 1, 2, 3});
   }
   for (const op::Clause& c : s_.clauses) {
-    if (c.kind == op::Clause::Kind::kDTypes) types_[c.left.name] = ShuffleBag<DType>(c.dtypes);
+    if (c.kind == op::Clause::Kind::kDTypes) types[c.left.name] = c.dtypes;
     if (c.kind == op::Clause::Kind::kMayAlias) aliases_[&c] = ShuffleBag<char>({0, 0, 1});
   }
+  for (auto& [variable, list] : types)
+    types_[variable] = ShuffleBag<DType>(allowed_types(variable, list));
+}
+
+Generator Generator::within(const CallLimits& limits, const op::Program& program,
+                            const yard_op_t* op, uint64_t seed, int64_t max_elements) {
+  Generator g(program, op, seed, max_elements, limits);
+  std::vector<SizePoint> points = g.solver_.points();
+  g.point_count_ = points.size();
+  g.points_ = ShuffleBag<SizePoint>(std::move(points));
+  g.takes_point_ = ShuffleBag<char>({0, 1, 1});
+  return g;
+}
+
+// The values of a bool or enum argument that the limits allow; all of them if they allow none.
+std::vector<int> Generator::allowed_values(const op::Param& p) const {
+  std::vector<int> all = count_to(p.kind == op::Kind::kBool ? 2 : p.enumerators.size()), to;
+  const auto it = limits_.scalars.find(p.name);
+  if (it == limits_.scalars.end()) return all;
+  for (const int v : all)
+    if (std::all_of(it->second.begin(), it->second.end(),
+                    [&](const auto& t) { return t.holds(v); }))
+      to.push_back(v);
+  return to.empty() ? all : to;
+}
+
+// The dtypes of a variable that the limits allow; all of them if they allow none.
+std::vector<DType> Generator::allowed_types(const std::string& variable,
+                                            std::vector<DType> all) const {
+  const auto it = limits_.dtypes.find(variable);
+  if (it == limits_.dtypes.end()) return all;
+  std::vector<DType> to;
+  for (const DType t : all)
+    if ((it->second & YARD_DTYPE_BIT(static_cast<int>(t))) != 0) to.push_back(t);
+  return to.empty() ? all : to;
 }
 
 std::optional<Case> Generator::next() {
+  if (point_count_ > 0 && takes_point_.next(random_) != 0)
+    if (auto c = next_point()) return c;
   for (int i = 0; i < kAttempts; ++i) {
-    auto call = attempt();
+    auto call = attempt(solver_.next(random_), true);
     if (call) return Case{*std::move(call), contents_.next(random_), random_.bits()};
   }
   return std::nullopt;
 }
 
-std::optional<op::Call> Generator::attempt() {
-  const Assignment assignment = solver_.next(random_);
+std::optional<Case> Generator::next_point() {
+  for (size_t i = 0; i < point_count_; ++i) {
+    const auto assignment = solver_.next(points_.next(random_), random_);
+    auto call = assignment ? attempt(*assignment, false) : std::nullopt;
+    if (call) return Case{*std::move(call), Contents::kNormal, random_.bits()};
+  }
+  return std::nullopt;
+}
+
+std::optional<op::Call> Generator::attempt(const Assignment& assignment, bool varied) {
   choose_types();
   op::CallSpec spec;
   spec.op = s_.name;
@@ -149,6 +253,7 @@ std::optional<op::Call> Generator::attempt() {
   }
   auto bare = op::Call::from_spec(program_, spec, op_);
   if (!bare.ok()) return std::nullopt;
+  if (!varied) return *std::move(bare);
   add_inferred_outputs(spec, *bare);
   lay_out(spec);
   alias(spec);
@@ -246,6 +351,13 @@ void Generator::lay_out(op::CallSpec& spec) {
       for (op::TensorSpec& t : *list) items.push_back({&t, written});
   }
   layouts_.assign(items, random_);
+  for (op::SpecArg& a : spec.args) {
+    const auto it = limits_.layouts.find(a.name);
+    if (it == limits_.layouts.end()) continue;
+    if (auto* t = std::get_if<op::TensorSpec>(&a.value.v)) comply(it->second, *t);
+    if (auto* list = std::get_if<std::vector<op::TensorSpec>>(&a.value.v))
+      for (op::TensorSpec& t : *list) comply(it->second, t);
+  }
 }
 
 void Generator::alias(op::CallSpec& spec) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test case generator: calls of an op from its schema alone. They cover every dtype, size, stride, optional, enumerator
-// and flag that the schema allows, edge cases often. The same seed gives the same calls.
+// Test case generator: calls of an op from its schema, or from the limits of one of its kernels as well. They cover every
+// dtype, size, stride, optional, enumerator and flag that these allow, edge cases often. The same seed gives the same calls.
 //
 // Each choice has a shuffle bag of its own (random.h), so that a few calls cover all its values, combined with those of
-// other choices at random.
+// other choices at random. Of calls for a kernel, two of three have a size at the boundary of a limit, or that of a
+// well-known model: the sizes of models are where kernels are specialised.
 #pragma once
 
 #include <yard/call_spec.h>
@@ -26,6 +27,23 @@ struct Case {
   op::Call call;
   Contents contents = Contents::kNormal;
   uint64_t seed = 0;  // of the contents
+};
+
+// What a kernel requires of a call, as far as its limits state it.
+struct CallLimits {
+  SizeLimits sizes;
+  std::map<std::string, uint64_t> dtypes;                       // masks by variable
+  std::map<std::string, std::vector<op::IntegerTest>> scalars;  // by bool or enum argument
+  struct Layout {
+    bool compact = false, inner_dense = false, plain = false;
+    uint32_t align = 1;
+  };
+  std::map<std::string, Layout> layouts;  // by tensor argument
+  uint32_t flags = 0;                     // of every call
+
+  // `flags` are YARD_KERNEL_*.
+  static CallLimits of(const op::Program& program, std::span<const op::Predicate> limits,
+                       uint32_t flags);
 };
 
 // Strides and alignment of a call's tensors.
@@ -53,14 +71,25 @@ class LayoutGenerator {
 
 class Generator {
  public:
-  // `program` and `op` must outlive it; `op` has the shape function, if the schema needs one.
-  Generator(const op::Program& program, const yard_op_t* op, uint64_t seed, int64_t max_elements);
+  // Calls from the schema alone. `program` and `op` must outlive it; `op` has the shape function, if the schema needs one.
+  Generator(const op::Program& program, const yard_op_t* op, uint64_t seed, int64_t max_elements)
+      : Generator(program, op, seed, max_elements, CallLimits()) {}
+  // Calls for a kernel with these limits.
+  static Generator within(const CallLimits& limits, const op::Program& program, const yard_op_t* op,
+                          uint64_t seed, int64_t max_elements);
 
   // Empty when many attempts in a row gave no call that fits the schema.
   std::optional<Case> next();
 
  private:
-  std::optional<op::Call> attempt();
+  Generator(const op::Program& program, const yard_op_t* op, uint64_t seed, int64_t max_elements,
+            CallLimits limits);
+  // A call with one of the points.
+  std::optional<Case> next_point();
+  // Without `varied`, tensors are contiguous and apart.
+  std::optional<op::Call> attempt(const Assignment& assignment, bool varied);
+  std::vector<int> allowed_values(const op::Param& param) const;
+  std::vector<DType> allowed_types(const std::string& variable, std::vector<DType> all) const;
   void choose_types();
   std::vector<int64_t> shape(const op::Param& param, const Assignment& assignment);
   // Empty where the tensor is inferred.
@@ -74,6 +103,7 @@ class Generator {
   const op::Program& program_;
   const op::Schema& s_;
   const yard_op_t* op_;
+  const CallLimits limits_;
   Random random_;
   SizeSolver solver_;
   LayoutGenerator layouts_;
@@ -83,6 +113,9 @@ class Generator {
   std::map<const op::Clause*, ShuffleBag<char>> aliases_;
   ShuffleBag<uint32_t> flags_;
   ShuffleBag<Contents> contents_;
+  size_t point_count_ = 0;
+  ShuffleBag<SizePoint> points_;
+  ShuffleBag<char> takes_point_;
 };
 
 }  // namespace yard::tune

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "op/testing.h"
@@ -49,6 +50,39 @@ TEST(Generator, TheSeedDeterminesTheCalls) {
   };
   EXPECT_EQ(texts(1), texts(1));
   EXPECT_NE(texts(1), texts(2));
+}
+
+TEST(Generator, CallsForAKernelAreWithinItsLimits) {
+  const op::Program p = op::Program::compile(op::kRotary).value();
+  const auto arg = [&](const char* name) { return static_cast<size_t>(p.index_of(name)); };
+  using Kind = op::Field::Kind;
+  using Test = op::IntegerTest;
+  const op::Predicate limits[] = {
+      {op::Field::of(Kind::kDType, arg("query")), Test::one_of_mask(YARD_DTYPE_BIT(YARD_BF16))},
+      {*p.field("head_dim"), Test::multiple_of(16)},
+      {*p.field("head_dim"), Test::range(32, 256)},
+      {*p.field("heads"), Test::at_most(64)},
+      {*p.field("style"), Test::equals(1)},
+      {op::Field::of(Kind::kPresence, arg("key")), Test::equals(1)},
+      {op::Field::of(Kind::kCompact, arg("query")), Test::equals(1)},
+      {op::Field::of(Kind::kAlignment, arg("key")), Test::at_least(32)},
+      {op::Field::of(Kind::kRank, arg("query")), Test::range(3, 4)},
+  };
+  Generator g = Generator::within(CallLimits::of(p, limits, YARD_KERNEL_INFERENCE_ONLY), p, nullptr,
+                                  1, 1 << 20);
+  std::set<int64_t> head_dims;
+  size_t within = 0;
+  for (size_t i = 0; i < 200; ++i) {
+    const auto c = g.next();
+    ASSERT_TRUE(c.has_value());
+    within += std::all_of(std::begin(limits), std::end(limits),
+                          [&](const op::Predicate& l) { return op::holds(l, c->call.args()); });
+    EXPECT_EQ(c->call.flags() & YARD_CALL_INFERENCE, YARD_CALL_INFERENCE);
+    head_dims.insert(op::read(*p.field("head_dim"), c->call.args()));
+  }
+  EXPECT_GE(within, 190u);
+  for (const int64_t d : {32, 48, 240, 256, 64, 80, 96, 112, 128, 192})  // boundaries and models
+    EXPECT_TRUE(head_dims.contains(d)) << d;
 }
 
 // What must be covered within 300 calls of a row-wise op.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tune/kernel_runner.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "base/fork.h"
 #include "exec/executor.h"
 #include "op/bind.h"
@@ -30,6 +34,14 @@ KernelRunner::KernelRunner(const OpUnderTest& op, const registry::Kernel& kernel
     if (candidates_.all()[i].kernel->id == kernel.id) index_ = i;
 }
 
+std::string KernelRunner::unavailable() const {
+  const registry::Backend& backend = *kernel_.backend;
+  const registry::Probe& probe =
+      backend.probe({std::max(backend.d.device_type, 1), 0}, candidates_.host());
+  if (probe.available) return {};
+  return fmt::format("backend '{}' is not available: {}", backend.name, probe.text);
+}
+
 bool KernelRunner::accepts(const op::Call& call, Outcome* why) const {
   select::Notes notes;
   const auto order = select::select(candidates_, call.args(), call.count(), call.flags(), &notes);
@@ -43,16 +55,24 @@ bool KernelRunner::accepts(const op::Call& call, Outcome* why) const {
   return false;
 }
 
-Status KernelRunner::run(const op::Call& call, const CallTensors& tensors) const {
+Status KernelRunner::run(const op::Call& call, const CallTensors& tensors,
+                         exec::States* states) const {
   const op::Program& program = candidates_.program();
   std::vector<op::Given> given;
   for (const Arg& a : tensors.args()) given.push_back({a.name, a.value.c()});
   auto bound = op::bind(program, given);
   if (!bound.ok()) return std::move(bound).status();
-  return run(bound->values, bound->count, call.flags());
+  return run(bound->values, bound->count, call.flags(), states);
 }
 
-Status KernelRunner::run(const yard_value_t* args, uint32_t count, uint32_t flags) const {
+CallLimits KernelRunner::limits() const {
+  std::vector<op::Predicate> predicates;
+  for (const select::Limit& l : candidates_.all()[index_].limits) predicates.push_back(l.predicate);
+  return CallLimits::of(candidates_.program(), predicates, kernel_.d.flags);
+}
+
+Status KernelRunner::run(const yard_value_t* args, uint32_t count, uint32_t flags,
+                         exec::States* states) const {
   const op::Program& program = candidates_.program();
   base::ThreadRecord& thread = base::this_thread();
   // Kernels expect to run inside of a call. The op record keeps alive what they use; the slot protects nothing.
@@ -65,16 +85,18 @@ Status KernelRunner::run(const yard_value_t* args, uint32_t count, uint32_t flag
                               .strict = true,
                               .writes_inputs = program.has_inout(),
                               .program = &program,
-                              .states = states_.get()};
+                              .states = states != nullptr ? states : states_.get()};
   exec::Outcome outcome;
   return exec::execute(thread, *plan_, request, outcome);
 }
 
-CaseRun::CaseRun(const op::Program& program, Case c)
+CaseRun::CaseRun(const op::Program& program, Case c, std::unique_ptr<TestInstance> used)
     : call(std::move(c.call)),
       parsed(parsed_call(program, call)),
       found(parsed, c.seed, c.contents),
-      expected(parsed, c.seed, c.contents) {
+      expected(parsed, c.seed, c.contents),
+      instance(std::move(used)) {
+  if (instance != nullptr) where.options = instance->options, where.weights = instance->loaded;
   where.call = parsed.text, where.contents = c.contents, where.seed = c.seed;
 }
 

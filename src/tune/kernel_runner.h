@@ -14,6 +14,7 @@
 #include "registry/changes.h"
 #include "select/candidate_set.h"
 #include "tune/generator.h"
+#include "tune/instances.h"
 
 namespace yard::tune {
 
@@ -24,6 +25,7 @@ struct OpUnderTest {
   std::shared_ptr<const registry::OpRecord> op_record;
   std::set<std::string> kernels;  // ids of those to test
   select::ProcessState where;
+  std::vector<op::Call> calls = {};  // to make instead of generated ones
 };
 
 // The result of one kernel on one case.
@@ -43,11 +45,18 @@ class KernelRunner {
   const registry::Kernel& kernel() const noexcept { return kernel_; }
   bool has_flag(uint32_t flag) const noexcept { return (kernel_.d.flags & flag) != 0; }
 
+  // Why its backend cannot be used at all: its probe failed. Empty if it can.
+  std::string unavailable() const;
   // Whether the kernel accepts the call; if not, `why` (may be null) is set.
   bool accepts(const op::Call& call, Outcome* why) const;
-  Status run(const op::Call& call, const CallTensors& tensors) const;
+  // `states` are those of an instance; null: those of plain calls.
+  Status run(const op::Call& call, const CallTensors& tensors,
+             exec::States* states = nullptr) const;
   // On arguments that fit the schema and have facts. Any thread.
-  Status run(const yard_value_t* args, uint32_t count, uint32_t flags) const;
+  Status run(const yard_value_t* args, uint32_t count, uint32_t flags,
+             exec::States* states = nullptr) const;
+  // What it requires of calls.
+  CallLimits limits() const;
 
  private:
   select::CandidateSet candidates_;
@@ -60,12 +69,15 @@ class KernelRunner {
 
 // A case with two sets of its tensors: for the kernel under test, and for the reference kernel.
 struct CaseRun {
-  CaseRun(const op::Program& program, Case c);
+  CaseRun(const op::Program& program, Case c, std::unique_ptr<TestInstance> instance = nullptr);
   op::Call call;
   ParsedCall parsed;
   CallTensors found, expected;
   VerifyCase where;
-  Status reference;  // status of the reference kernel
+  std::unique_ptr<TestInstance> instance;  // null: plain calls
+  Status reference;                        // status of the reference kernel
+
+  exec::States* states() const { return instance != nullptr ? &instance->states : nullptr; }
 };
 
 // The op's reference kernel of highest priority, which defines correct results. Null if there is none.

@@ -2,6 +2,8 @@
 #include "tune/size_solver.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
 #include <span>
 
 namespace yard::tune {
@@ -16,11 +18,45 @@ constexpr int64_t kTypicals[] = {64, 96, 128, 256, 320, 512, 768, 1024};
 constexpr int64_t kLarges[] = {1000, 1023, 1024, 2049, 4096, 4097, 8192, 11008, 16384};
 constexpr int64_t kRows[] = {1, 2, 3, 4, 5, 7, 8, 16, 33};
 constexpr int64_t kFew[] = {1, 2, 3, 5};
+// Heads, hidden and inner dimensions and vocabularies of well-known models.
+constexpr int64_t kModelSizes[] = {64,    80,    96,    112,   128,    192,    256,   512,   576,
+                                   640,   768,   896,   1024,  1152,   1280,   1536,  1600,  2048,
+                                   2304,  2560,  3072,  3584,  4096,   4608,   5120,  6144,  7168,
+                                   8192,  8960,  9728,  11008, 12288,  13824,  14336, 16384, 18944,
+                                   28672, 30522, 32000, 50257, 128256, 151936, 262144};
+constexpr int64_t kTokens[] = {1, 2, 7, 8, 16, 32, 64, 128, 256, 512, 1000, 1024, 2048, 4096};
 constexpr int64_t kUsualElements = 1 << 15;
+constexpr double kMostWork = 1 << 20;  // product of all sizes of a call made for one of them
+constexpr int64_t kOneEach = 8192;     // with a size above it, all others are 1 if they can be
+constexpr int64_t kMostStep = 1ll << 31;
 
 int64_t pick(std::span<const int64_t> from, Random& random) {
   return from[random.below(from.size())];
 }
+
+// The values that pass all tests of ranges and multiples: low + n * step, up to high. Both are multiples of the step.
+struct Passing {
+  int64_t low, high, step = 1;
+
+  Passing(const std::vector<op::IntegerTest>& tests, int64_t least) : low(least), high(INT64_MAX) {
+    for (const op::IntegerTest& t : tests) {
+      if (t.kind == op::IntegerTest::Kind::kRange)
+        low = std::max(low, t.a), high = std::min(high, t.b);
+      if (t.kind == op::IntegerTest::Kind::kMultiple && t.a < kMostStep && step < kMostStep)
+        step = std::lcm(step, t.a);
+    }
+    if (step == 1) return;
+    if (low % step != 0) low += low > 0 ? step - low % step : -(low % step);
+    if (high % step != 0) high -= high > 0 ? high % step : step + high % step;
+  }
+  bool none() const { return low > high; }
+  int64_t nearest(int64_t v) const {
+    if (v <= low) return low;
+    if (v >= high) return high;
+    const int64_t over = v % step;
+    return over < 0 ? v - over - step : v - over;
+  }
+};
 
 // (a c b) == (b mirrored(c) a).
 op::Compare mirrored(op::Compare c) {
@@ -75,8 +111,8 @@ std::optional<int64_t> Assignment::value(const op::Schema& schema, const std::st
   return product;
 }
 
-SizeSolver::SizeSolver(const op::Schema& schema, int64_t max_elements)
-    : s_(schema), max_elements_(max_elements) {
+SizeSolver::SizeSolver(const op::Schema& schema, int64_t max_elements, SizeLimits limits)
+    : s_(schema), max_elements_(max_elements), limits_(std::move(limits)) {
   using enum Profile;
   profiles_ = ShuffleBag<Profile>({kEdge, kEdge, kEmpty, kOdd, kPrime, kPower, kPower, kNearPower,
                                    kNearPower, kTypical, kTypical, kLarge});
@@ -124,6 +160,7 @@ int64_t SizeSolver::integer(const op::Param& param, Random& random) {
 void SizeSolver::choose_present(Assignment& assignment, Random& random) {
   for (size_t i = 0; i < s_.params.size(); ++i)
     assignment.present.push_back(optionals_[i].next(random) != 0);
+  for (const auto& [param, given] : limits_.present) assignment.present[param] = given;
   const auto at = [&](const op::Term& t) { return static_cast<size_t>(s_.index_of(t.name)); };
   for (int round = 0; round < 4; ++round) {
     for (const op::Clause& c : s_.clauses) {
@@ -138,13 +175,27 @@ void SizeSolver::choose_present(Assignment& assignment, Random& random) {
 
 void SizeSolver::choose_groups(Assignment& assignment, Random& random) {
   for (const std::string& g : groups_) {
-    std::vector<int64_t> dims(static_cast<size_t>(group_ranks_[g].next(random)));
+    int rank = group_ranks_[g].next(random);
+    if (const auto it = limits_.ranks.find(g); it != limits_.ranks.end())
+      rank = std::clamp(rank, it->second.first, it->second.second);
+    std::vector<int64_t> dims(static_cast<size_t>(rank));
     for (int64_t& d : dims) d = dims.size() == 1 ? pick(kRows, random) : pick(kFew, random);
     if (g == marked_ && profile_ == Profile::kEmpty && !dims.empty())
       dims[random.below(dims.size())] = 0;
     if (g == marked_ && profile_ == Profile::kLarge && !dims.empty())
       dims[0] = pick(kLarges, random);
     assignment.groups[g] = std::move(dims);
+  }
+}
+
+void SizeSolver::choose_numbers(Assignment& assignment, Random& random) {
+  for (const op::Param& p : s_.params)
+    if (p.kind == op::Kind::kInt) assignment.numbers[p.name] = integer(p, random);
+  for (const std::string& d : dims_) {
+    assignment.numbers[d] = d != marked_                  ? size(random)
+                            : profile_ == Profile::kEmpty ? 0
+                            : profile_ == Profile::kLarge ? pick(kLarges, random)
+                                                          : size(random);
   }
 }
 
@@ -156,22 +207,65 @@ Assignment SizeSolver::next(Random& random) {
   marked_ = at < dims_.size() ? dims_[at] : names > 0 ? groups_[at - dims_.size()] : "";
   choose_present(assignment, random);
   choose_groups(assignment, random);
-  for (const op::Param& p : s_.params)
-    if (p.kind == op::Kind::kInt) assignment.numbers[p.name] = integer(p, random);
-  for (const std::string& d : dims_) {
-    assignment.numbers[d] = d != marked_                  ? size(random)
-                            : profile_ == Profile::kEmpty ? 0
-                            : profile_ == Profile::kLarge ? pick(kLarges, random)
-                                                          : size(random);
-  }
+  choose_numbers(assignment, random);
   repair(assignment, {}, random);
-  shrink(assignment);
+  shrink(assignment, {});
   repair(assignment, {}, random);
   return assignment;
 }
 
+std::vector<SizePoint> SizeSolver::points() const {
+  std::vector<SizePoint> to;
+  const auto add = [&](const std::string& name, std::span<const int64_t> sizes, int64_t least) {
+    const auto it = limits_.numbers.find(name);
+    const Passing p(it != limits_.numbers.end() ? it->second : std::vector<op::IntegerTest>(),
+                    least);
+    if (p.none()) return;
+    std::set<int64_t> values;
+    for (const int64_t size : sizes)
+      if (p.nearest(size) == size) values.insert(size);
+    if (it != limits_.numbers.end())
+      for (const int64_t n : {0, 1, 2}) {
+        if (p.low >= -max_elements_ && p.low <= max_elements_)
+          values.insert(p.nearest(p.low + n * p.step));
+        if (p.high >= -max_elements_ && p.high <= max_elements_)
+          values.insert(p.nearest(p.high - n * p.step));
+      }
+    for (const int64_t v : values)
+      if (v <= max_elements_) to.push_back({name, v});
+  };
+  for (const std::string& d : dims_) add(d, kModelSizes, 0);
+  for (const std::string& g : groups_) add(g, kTokens, 0);
+  for (const op::Param& p : s_.params)
+    if (p.kind == op::Kind::kInt && limits_.numbers.contains(p.name)) add(p.name, {}, INT64_MIN);
+  return to;
+}
+
+std::optional<Assignment> SizeSolver::next(const SizePoint& point, Random& random) {
+  Assignment assignment;
+  profile_ = Profile::kLarge, marked_ = "";
+  choose_present(assignment, random);
+  choose_groups(assignment, random);
+  choose_numbers(assignment, random);
+  if (point.size > kOneEach) {
+    for (const std::string& d : dims_) assignment.numbers[d] = 1;
+    for (auto& [name, dims] : assignment.groups) std::fill(dims.begin(), dims.end(), 1);
+  }
+  set(assignment, point.name, point.size);
+  const std::set<std::string> pinned = {point.name};
+  repair(assignment, pinned, random);
+  shrink(assignment, pinned);
+  repair(assignment, pinned, random);
+  double work = 1;
+  for (const std::string& d : dims_) work *= static_cast<double>(assignment.numbers[d]);
+  for (const auto& [name, dims] : assignment.groups)
+    for (const int64_t d : dims) work *= static_cast<double>(d);
+  if (work > kMostWork) return std::nullopt;
+  return assignment;
+}
+
 // Halves the largest size until every tensor is small enough. Few calls are large, since reference kernels are slow.
-void SizeSolver::shrink(Assignment& assignment) const {
+void SizeSolver::shrink(Assignment& assignment, const std::set<std::string>& pinned) const {
   const int64_t limit =
       profile_ == Profile::kLarge ? max_elements_ : std::min(max_elements_, kUsualElements);
   for (int round = 0; round < 64; ++round) {
@@ -179,14 +273,15 @@ void SizeSolver::shrink(Assignment& assignment) const {
     for (const op::Param& p : s_.params) {
       double elements = 1;
       int64_t* largest = nullptr;
-      const auto meet = [&](int64_t& size, int64_t factor) {
+      const auto meet = [&](const std::string& name, int64_t& size, int64_t factor) {
         elements *= static_cast<double>(size) * static_cast<double>(factor);
+        if (pinned.contains(name)) return;
         if (largest == nullptr || size > *largest) largest = &size;
       };
       for (const op::Dim& d : p.dims) {
-        if (d.kind == op::Dim::Kind::kNamed) meet(assignment.numbers[d.name], d.number);
+        if (d.kind == op::Dim::Kind::kNamed) meet(d.name, assignment.numbers[d.name], d.number);
         if (d.kind == op::Dim::Kind::kLeading)
-          for (int64_t& n : assignment.groups[d.name]) meet(n, 1);
+          for (int64_t& n : assignment.groups[d.name]) meet(d.name, n, 1);
         if (d.kind == op::Dim::Kind::kConstant) elements *= static_cast<double>(d.number);
       }
       if (elements <= static_cast<double>(limit) || largest == nullptr || *largest <= 1) continue;
@@ -202,19 +297,39 @@ bool SizeSolver::is_active(const Assignment& assignment, const op::Clause& c) co
   return given == (c.guard == op::Clause::Guard::kIf);
 }
 
+void SizeSolver::set(Assignment& assignment, const std::string& name, int64_t value) const {
+  const auto g = assignment.groups.find(name);
+  if (g == assignment.groups.end()) {
+    assignment.numbers[name] = value;
+    return;
+  }
+  // Keeps the rank, if it has one.
+  if (g->second.empty()) g->second.push_back(1);
+  std::fill(g->second.begin(), g->second.end(), 1);
+  g->second.back() = value;
+}
+
+bool SizeSolver::apply_limits(Assignment& assignment, const std::set<std::string>& pinned) const {
+  bool changed = false;
+  for (const auto& [name, tests] : limits_.numbers) {
+    const std::optional<int64_t> now = assignment.value(s_, name);
+    if (!now || pinned.contains(name)) continue;
+    const int i = s_.index_of(name);
+    const bool integer = i >= 0 && s_.params[static_cast<size_t>(i)].kind == op::Kind::kInt;
+    const Passing p(tests, integer ? INT64_MIN : 0);
+    if (p.none() || p.nearest(*now) == *now) continue;
+    set(assignment, name, p.nearest(*now));
+    changed = true;
+  }
+  return changed;
+}
+
 // Makes one clause hold by changing one of its names. False if it holds already or cannot be made to.
 bool SizeSolver::satisfy(Assignment& assignment, const op::Clause& c,
                          const std::set<std::string>& pinned, Random& random) const {
-  const auto set = [&](const std::string& name, std::optional<int64_t> v) {
+  const auto change = [&](const std::string& name, std::optional<int64_t> v) {
     if (!v || pinned.contains(name)) return false;
-    if (const auto g = assignment.groups.find(name); g != assignment.groups.end()) {
-      // Keeps the rank, if it has one.
-      if (g->second.empty()) g->second.push_back(1);
-      std::fill(g->second.begin(), g->second.end(), 1);
-      g->second.back() = *v;
-    } else {
-      assignment.numbers[name] = *v;
-    }
+    set(assignment, name, *v);
     return true;
   };
   const auto term = [&](const op::Term& t) -> std::optional<int64_t> {
@@ -226,7 +341,7 @@ bool SizeSolver::satisfy(Assignment& assignment, const op::Clause& c,
   if (c.kind == op::Clause::Kind::kMultiple) {
     const int64_t k = c.right.number;
     if (!left || *left % k == 0) return false;
-    return set(c.left.name, *left > k ? *left / k * k : k);
+    return change(c.left.name, *left > k ? *left / k * k : k);
   }
   if (c.kind != op::Clause::Kind::kCompare || !left || !right ||
       op::compares(*left, c.compare, *right))
@@ -236,14 +351,14 @@ bool SizeSolver::satisfy(Assignment& assignment, const op::Clause& c,
   const bool change_left = free_left && (!free_right || random.below(2) == 0);
   const op::Term& t = change_left ? c.left : c.right;
   if (t.name.empty()) return false;
-  return set(t.name, solve(t.number, change_left ? c.compare : mirrored(c.compare),
-                           change_left ? *right : *left, *assignment.value(s_, t.name), random));
+  return change(t.name, solve(t.number, change_left ? c.compare : mirrored(c.compare),
+                              change_left ? *right : *left, *assignment.value(s_, t.name), random));
 }
 
 void SizeSolver::repair(Assignment& assignment, const std::set<std::string>& pinned,
                         Random& random) const {
   for (int round = 0; round < 12; ++round) {
-    bool changed = false;
+    bool changed = apply_limits(assignment, pinned);
     for (const op::Clause& c : s_.clauses)
       if (is_active(assignment, c)) changed |= satisfy(assignment, c, pinned, random);
     if (!changed) return;

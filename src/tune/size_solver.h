@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "op/predicate.h"
 #include "op/schema.h"
 #include "tune/random.h"
 
@@ -25,13 +26,31 @@ struct Assignment {
   std::optional<int64_t> value(const op::Schema& schema, const std::string& name) const;
 };
 
+// What a kernel requires of sizes and optionals.
+struct SizeLimits {
+  // By dimension, leading group (its product) and integer argument.
+  std::map<std::string, std::vector<op::IntegerTest>> numbers;
+  std::map<std::string, std::pair<int, int>> ranks;  // of leading groups
+  std::map<size_t, bool> present;                    // by parameter
+};
+
+// A size that deserves a call of its own.
+struct SizePoint {
+  std::string name;
+  int64_t size = 0;
+};
+
 class SizeSolver {
  public:
-  // No tensor gets more than `max_elements`, as far as free sizes determine it.
-  SizeSolver(const op::Schema& schema, int64_t max_elements);
+  // No tensor gets more than `max_elements`, as far as free sizes determine it. The schema must outlive it.
+  SizeSolver(const op::Schema& schema, int64_t max_elements, SizeLimits limits = {});
 
   // Chooses optionals and sizes. Best effort: the caller checks the clauses.
   Assignment next(Random& random);
+  // The boundaries of the limits, and sizes of well-known models within them.
+  std::vector<SizePoint> points() const;
+  // As next(), with this size and few of everything else. Empty if the call would take too long.
+  std::optional<Assignment> next(const SizePoint& point, Random& random);
   // Changes names that are not `pinned` until the clauses hold, for at most a few rounds.
   void repair(Assignment& assignment, const std::set<std::string>& pinned, Random& random) const;
   // A size for an unnamed dimension.
@@ -43,14 +62,19 @@ class SizeSolver {
 
   void choose_present(Assignment& assignment, Random& random);
   void choose_groups(Assignment& assignment, Random& random);
+  void choose_numbers(Assignment& assignment, Random& random);
   int64_t integer(const op::Param& param, Random& random);
-  void shrink(Assignment& assignment) const;
+  void shrink(Assignment& assignment, const std::set<std::string>& pinned) const;
+  // Whether a name was changed to pass its limits.
+  bool apply_limits(Assignment& assignment, const std::set<std::string>& pinned) const;
+  void set(Assignment& assignment, const std::string& name, int64_t value) const;
   bool satisfy(Assignment& assignment, const op::Clause& clause,
                const std::set<std::string>& pinned, Random& random) const;
   bool is_active(const Assignment& assignment, const op::Clause& clause) const;
 
   const op::Schema& s_;
   const int64_t max_elements_;
+  const SizeLimits limits_;
   std::vector<std::string> dims_, groups_;
   ShuffleBag<Profile> profiles_;
   Profile profile_ = Profile::kEdge;

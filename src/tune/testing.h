@@ -61,8 +61,8 @@ struct CopyOp {
     options.max_elements = 4096;
     used.assign(options.expectations.size(), false);
     return check_conformance(
-        {shelf.op_record("copy"), std::move(ids), {}}, options, [](size_t, size_t) { return true; },
-        used, &finished);
+        {shelf.op_record("copy"), std::move(ids), {}}, options,
+        [](size_t, size_t, size_t) { return true; }, used, &finished);
   }
   // The report of one kernel.
   KernelReport verify(const yard_kernel_t& kernel, VerifyOptions options = {}) {

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """yard bake, from a recording that the command itself makes; and recordings as the environment asks for them."""
+import json
 import os
 import stat
 import subprocess
@@ -55,6 +56,21 @@ class Files(Bake):
         self.yard("config", "check", self.path("baked.yaml"))
         data = self.json("explain", "--config", self.path("baked.yaml"), SMALL)
         self.assertIn("chosen by static_kernel_map (", data["candidates"][0]["detail"])
+
+    def test_ops_that_are_not_known_are_skipped_and_named(self):
+        calls = self.file("calls.txt", f"5\tacme_norm(f32[8,64])@cpu\n2\t{SMALL}\nacme_norm(f32[1])\nbeta(f32[1])\n")
+        out, err = self.yard("bake", "--trace", calls)
+        self.assertIn(f"softmax: {self.usual(SMALL)}", out)
+        self.assertNotIn("acme", out)
+        self.assertEqual(err, f"yard: {calls}: skipped 6 calls: op 'acme_norm' is not known\n"
+                              f"yard: {calls}: skipped 1 call: op 'beta' is not known\n")
+        data = self.json("bake", "--trace", calls)
+        self.assertEqual(data["skipped"], [{"op": "acme_norm", "calls": 6}, {"op": "beta", "calls": 1}])
+        none = self.file("none.txt", "acme_norm(f32[8,64])@cpu\n")
+        _, err = self.yard("bake", "--trace", none, code=2)
+        self.assertIn("there is no call of a known op in it", err)
+        invalid = self.file("invalid.txt", f"{SMALL}\nsoftmax(f32[\n")
+        self.assertIn("invalid.txt:2:", self.wrong("bake", "--trace", invalid))
 
     def test_links_stay_and_pipes_are_written_into(self):
         os.symlink("target.yaml", self.path("link.yaml"))
@@ -141,8 +157,8 @@ class Conflicts(Bake):
         rules = self.file("rules.yaml", 'version: "1.0"\nkernel_denies: ["*"]\n')
         _, err = self.yard("bake", "--trace", self.calls(), "--config", rules, code=1)
         self.assertIn(f"no kernel can run {SMALL}", err)
-        self.assertEqual(len(self.json("bake", "--trace", self.calls(), "--config", rules, "--majority",
-                                       code=1)["lost"]), 3)
+        out, _ = self.yard("bake", "--trace", self.calls(), "--config", rules, "--majority", "--json", code=1)
+        self.assertEqual(len(json.loads(out)["lost"]), 3)
 
 
 class WrongQuestions(Bake):
@@ -151,7 +167,7 @@ class WrongQuestions(Bake):
         self.assertIn("--trace", self.wrong("bake"))
         self.assertIn("invalid namespace 'a b'", self.wrong("bake", "--trace", trace, "--namespace", "a b"))
         bad = self.file("bad.txt", "sofmax(f32[2,2])\n")
-        self.assertIn(f"{bad}:1: op 'sofmax' is not known; did you mean 'softmax'?",
+        self.assertIn(f"{bad}: skipped 1 call: op 'sofmax' is not known; did you mean 'softmax'?",
                       self.wrong("bake", "--trace", bad))
         nowhere = self.path("no/such/folder.yaml")
         self.assertIn(f"cannot write '{nowhere}'",

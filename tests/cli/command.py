@@ -22,9 +22,16 @@ class Yard(unittest.TestCase):
         return run.stdout, run.stderr
 
     def json(self, *arguments, code=0):
+        """The object that a run prints, without its version: all of them begin with it and are formatted alike."""
         out, err = self.yard(*arguments, "--json", code=code)
         self.assertEqual(err, "")
-        return json.loads(out)
+        data = json.loads(out)
+        self.assertEqual(list(data)[0], "schema", out)
+        self.assertEqual(data["schema"], 1)
+        self.assertTrue(out.startswith('{\n  "schema": 1,\n  "'), out)
+        self.assertTrue(out.endswith("\n}\n"), out)
+        del data["schema"]
+        return data
 
     def wrong(self, *arguments, code=2):
         """The message of a run that must fail and print nothing on stdout."""

@@ -20,17 +20,20 @@ class Complete(Yard):
         self.assertNotIn("complete", top)
         self.assertEqual(top, sorted(top))
         self.assertEqual(self.words("bench", ""), ["dispatch", "kernels"])
-        self.assertEqual(self.words("plugin", ""), ["inspect", "list", "lock", "new", "probe"])
+        self.assertEqual(self.words("plugin", ""), ["inspect", "list", "lock", "new", "probe", "upgrade"])
         self.assertEqual(self.words("plugin", "probe", ""), [])
         self.assertEqual(self.words("config", ""), ["check", "diff", "schema", "simulate"])
         self.assertEqual(self.words("config", "check", ""), [])
         self.assertEqual(self.words("verify", ""), [])
         self.assertEqual(self.words("exp"), ["explain"])
         self.assertEqual(self.words("frob"), [])
+        self.assertEqual(self.words("help", "exp"), ["explain"])
+        self.assertEqual(self.words("help", "plugin", "in"), ["inspect"])
+        self.assertEqual(self.words("help", "--"), ["--help", "--man"])
 
     def test_options_come_from_the_commands_themselves(self):
         for command in (["list"], ["explain"], ["run"], ["doctor"], ["bench", "kernels"],
-                        ["plugin", "list"], ["plugin", "lock"], ["plugin", "probe"],
+                        ["plugin", "list"], ["plugin", "lock"], ["plugin", "probe"], ["plugin", "upgrade"],
                         ["config", "check"], ["config", "diff"], ["config", "simulate"]):
             help_text, _ = self.yard(*command, "--help")
             offered = self.words(*command, "--")

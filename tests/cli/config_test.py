@@ -79,6 +79,33 @@ class Check(Files):
         self.assertEqual(self.yard("config", "check", "--strict", path, code=1)[0], out)
         self.assertFalse(self.json("config", "check", "--strict", path, code=1)["files"][0]["ok"])
 
+    def test_contradictions_fail_if_asked_to(self):
+        rule = "{operation: softmax, kernel: reference.cpp, conditions: {%s}}"
+        for rules, path in (
+                ("kernel_locks: {softmax: reference.cpp}\nkernel_denies: [reference.cpp]",
+                 "kernel_locks.softmax"),
+                ('kernel_denies: ["*"]', "kernel_denies"),
+                ("policy: {reference_only: true}\nkernel_denies: [reference.cpp]", "kernel_denies"),
+                ("dispatch_rules: [%s, %s]" % (rule % "rows_gte: 8", rule % "rows_gte: 16, rows_lt: 32"),
+                 "dispatch_rules[1]"),
+                ("dispatch_rules: [%s]" % (rule % "rows_gte: 8, rows_lt: 8"), "dispatch_rules[0].conditions"),
+                ("dispatch_rules: [%s]" % (rule % "label.regoin: eu"),
+                 "dispatch_rules[0].conditions.label.regoin")):
+            path_ = self.file("rules.yaml", f'version: "1.0"\n{rules}\n')
+            self.yard("config", "check", path_)
+            problems = self.json("config", "check", "--strict", path_, code=1)["files"][0]["problems"]
+            self.assertIn((path, "warning"), [(p["path"], p["severity"]) for p in problems], rules)
+
+    def test_unknown_names_fail_if_asked_to(self):
+        for rules in ("kernel_denies: [vendor.zeta]", "kernel_allows: ['*', vendor.zeta]",
+                      "kernel_locks: {softmax: vendor.zeta}", "kernel_locks: {zeta: vendor.zeta}",
+                      "dispatch_rules: [{operation: softmax, deny: vendor.zeta}]"):
+            path = self.file("rules.yaml", f'version: "1.0"\n{rules}\n')
+            self.yard("config", "check", path)
+            self.yard("config", "check", "--strict", path, code=1)
+        near = self.file("near.yaml", 'version: "1.0"\nkernel_denies: [reference.cp]\n')
+        self.assertIn("did you mean 'reference.cpp'?", self.yard("config", "check", near, code=1)[0])
+
     def test_several_files(self):
         good, bad = self.file("good.yaml", RULES), self.file("bad.yaml", BAD)
         data = self.json("config", "check", good, bad, code=1)
@@ -93,7 +120,6 @@ class Check(Files):
         self.assertIn("nowhere.yaml", self.wrong("config", "check", "nowhere.yaml"))
         self.assertIn("FILE", self.wrong("config", "check"))
         self.assertIn("did you mean 'check'?", self.wrong("config", "chek", "x"))
-        self.wrong("config")
 
 
 class Announced(Files):
@@ -120,6 +146,32 @@ class Announced(Files):
                           (3, "dispatch_rules[0].conditions.n_gte")])
         self.assertEqual(problems[0]["right"], "did you mean 'n_gte'?")
         self.assertEqual(self.yard("config", "check", self.rules("n_gte: 8"))[1], "")
+
+    def test_names_of_a_plugin_that_was_found_are_known(self):
+        for rules in ("kernel_locks: {answer: default.answer}",
+                      "dispatch_rules: [{operation: answer, conditions: {n_gte: 8}, deny: default.answer}]"):
+            path = self.file("rules.yaml", f'version: "1.0"\n{rules}\n')
+            self.assertEqual(self.yard("config", "check", "--strict", path)[0], f"{path}: fine\n")
+        denied = self.file("denied.yaml", 'version: "1.0"\nkernel_denies: [default.answer]\n')
+        problems = self.json("config", "check", "--strict", denied, code=1)["files"][0]["problems"]
+        self.assertEqual([(p["path"], p["found"]) for p in problems],
+                         [("kernel_denies", "no kernel of answer may run")])
+        wrong = self.file("wrong.yaml", 'version: "1.0"\nkernel_locks: {answer: default.anwser}\n')
+        self.assertIn("did you mean 'default.answer'?", self.yard("config", "check", wrong, code=1)[0])
+
+    def test_a_field_that_an_op_of_a_plugin_lacks(self):
+        for rules in ("dispatch_rules: [{operation: 'answ*', conditions: {nn: 8}, deny: default.answer}]",
+                      "score: [{operation: answer, kernel: 'default.*', add: 1, conditions: {nn: 8}}]"):
+            path = self.file("rules.yaml", f'version: "1.0"\n{rules}\n')
+            out, _ = self.yard("config", "check", "--strict", path, code=1)
+            self.assertIn(".conditions.nn: ", out)
+
+    def test_rules_of_a_plugin_that_is_not_there_are_not_checked(self):
+        path = self.rules("nn_gte: 8")
+        del os.environ["YARD_PLUGINS"]
+        self.addCleanup(os.environ.__setitem__, "YARD_PLUGINS", "")
+        self.assertIn("no op is called 'answer' here; the rule is not checked", self.yard("config", "check", path)[0])
+        self.yard("config", "check", "--strict", path, code=1)
 
     def test_a_kernel_must_be_optional_as_a_program_would_have_it(self):
         data = self.json("config", "check", self.rules("n_gte: abc", "optional: false"), code=1)
@@ -271,8 +323,9 @@ class Diff(Files):
     def test_calls_left_without_a_kernel(self):
         old = self.file("old.yaml", EMPTY)
         new = self.file("new.yaml", 'version: "1.0"\nkernel_denies: ["*"]\n')
-        data = self.json("config", "diff", old, new, "--call", ABOVE, code=1)
-        self.assertIsNone(data["moved"][0]["new"])
+        out, err = self.yard("config", "diff", old, new, "--call", ABOVE, "--json", code=1)
+        self.assertIsNone(json.loads(out)["moved"][0]["new"])
+        self.assertIn("no kernel of any op may run", err)
         self.assertIn("none", self.yard("config", "diff", old, new, "--call", ABOVE, code=1)[0])
         self.yard("config", "diff", new, old)
 
@@ -331,7 +384,8 @@ class Simulate(Files):
 
     def test_calls_left_without_a_kernel(self):
         new = self.file("new.yaml", 'version: "1.0"\nkernel_denies: ["*"]\n')
-        self.assertEqual(self.json("config", "simulate", new, "--trace", self.trace(), code=1)["lost"], 151)
+        out, _ = self.yard("config", "simulate", new, "--trace", self.trace(), "--json", code=1)
+        self.assertEqual(json.loads(out)["lost"], 151)
         self.assertIn("No kernel could run 151",
                       self.yard("config", "simulate", new, "--trace", self.trace(), code=1)[0])
 

@@ -4,7 +4,9 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
+import tempfile
 
 from command import Yard, environment, main
 
@@ -65,6 +67,72 @@ class Doctor(Yard):
     def test_colour_on_a_terminal_only(self):
         self.assertIn("\x1b[1m", self.on_terminal("doctor"))
         self.assertNotIn("\x1b[", self.on_terminal("doctor", NO_COLOR="1"))
+
+    def test_plugins_are_shown(self):
+        with tempfile.TemporaryDirectory() as folder:
+            good, bad = os.path.join(folder, "answer.so"), os.path.join(folder, "abi_too_new.so")
+            for path in (good, bad):
+                shutil.copyfile(os.path.join(os.environ["TEST_PLUGINS"], os.path.basename(path)), path)
+                os.chmod(path, 0o700)
+            os.environ["YARD_PLUGINS"] = good
+            self.addCleanup(os.environ.pop, "YARD_PLUGINS", None)
+            data = self.json("doctor")
+            self.assertEqual([(p["name"], p["state"]) for p in data["plugins"]], [("answer", "found")])
+            self.assertNotIn("answer", [b["name"] for b in data["backends"]])
+            self.assertIn("--open opens them", self.yard("doctor")[0])
+            data = self.json("doctor", "--open")
+            self.assertEqual([(p["name"], p["state"]) for p in data["plugins"]], [("answer", "loaded")])
+            self.assertIn("answer", [b["name"] for b in data["backends"]])
+
+            os.environ["YARD_PLUGINS"] = f"{good},{bad}"
+            data = self.json("doctor", code=1)
+            self.assertFalse(data["ok"])
+            self.assertEqual({p["state"]: p["reason"] for p in data["plugins"]},
+                             {"found": None, "refused": "abi_too_new"})
+            problem, = [p for p in data["problems"] if p["broken"]]
+            self.assertIn(f"plugin {bad} is refused: abi_too_new: it was made for ABI 7", problem["what"])
+            self.assertIn(f"yard plugin inspect {bad}", problem["repair"])
+            out, _ = self.yard("doctor", code=1)
+            self.assertIn("Plugins\n", out)
+            self.assertIn("broken plugin", out)
+
+    def test_a_plugin_that_cannot_be_opened_is_a_problem(self):
+        path = os.path.join(os.environ["TEST_PLUGINS"], "start_fails.so")
+        with tempfile.TemporaryDirectory() as folder:
+            copy = shutil.copyfile(path, os.path.join(folder, "start_fails.so"))
+            os.chmod(copy, 0o700)
+            os.environ["YARD_PLUGINS"] = copy
+            self.addCleanup(os.environ.pop, "YARD_PLUGINS", None)
+            self.assertEqual(self.json("doctor")["plugins"][0]["state"], "found")
+            data = self.json("doctor", "--open", code=1)
+            self.assertEqual(data["plugins"][0]["reason"], "start_failed")
+
+    def test_an_unavailable_backend_of_a_plugin_is_a_note(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = shutil.copyfile(os.path.join(os.environ["TEST_PLUGINS"], "probe_fails.so"),
+                                   os.path.join(folder, "probe_fails.so"))
+            os.chmod(copy, 0o700)
+            os.environ["YARD_PLUGINS"] = copy
+            self.addCleanup(os.environ.pop, "YARD_PLUGINS", None)
+            data = self.json("doctor", "--open", code=1)  # no other kernel serves its op
+            backend, = [b for b in data["backends"] if b["name"] == "probe_fails"]
+            self.assertFalse(backend["available"])
+            self.assertIn("no board is in the slot", backend["detail"])
+            note, = [p for p in data["problems"] if "backend probe_fails is not available" in p["what"]]
+            self.assertFalse(note["broken"])
+
+    def test_a_refused_rule_file_is_a_problem(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write('version: "1.0"\nsettings: {mode: dynamc}\n')
+            file.flush()
+            os.environ["YARD_CONFIG"] = file.name
+            self.addCleanup(os.environ.pop, "YARD_CONFIG", None)
+            problem, = self.json("doctor", code=1)["problems"]
+            self.assertTrue(problem["broken"])
+            self.assertIn(f"{file.name}:2:18: error: settings.mode", problem["what"])
+            self.assertIn("yard config check", problem["repair"])
+        os.environ["YARD_CONFIG"] = "/nowhere.yaml"
+        self.assertIn("/nowhere.yaml", self.json("doctor", code=1)["problems"][0]["what"])
 
     def test_variables_are_shown(self):
         data = self.doctor(YARD_PREFER="vendor")

@@ -31,6 +31,17 @@ class Explain(Yard):
         self.assertIn("which would have been first", out)
         self.assertEqual(err, "")
 
+    def test_columns_have_titles(self):
+        out, _ = self.yard("explain", CALL)
+        lines = out.splitlines()
+        head = next(line for line in lines if line.split()[:2] == ["kernel", "kind"])
+        winner = lines[lines.index(head) + 1]
+        self.assertEqual(head.split()[:4], ["kernel", "kind", "priority", "verdict"])
+        self.assertEqual(winner.index("selected"), head.index("verdict"))
+        reference = next(line for line in lines if line.startswith("  reference.cpp"))
+        self.assertEqual(reference.index("reference", 10), head.index("kind"))
+        self.assertEqual(reference.index("outranked"), head.index("reason"))
+
     def reasons(self, *options, code=1):
         data = self.json("explain", CALL, *options, code=code)
         return {c["id"]: c["reason"] for c in data["candidates"]}, data

@@ -47,6 +47,30 @@ class PluginNew(Yard):
         self.assertIn("LANGUAGES C)", files["CMakeLists.txt"])
         self.assertIn('.op = "acme.scale"', files["acme.c"])
 
+    def test_kernel_for_an_existing_op(self):
+        for op in self.json("list")["ops"]:
+            for flavour in ([], ["--c"]):
+                name = op["name"] + ("_c" if flavour else "_cpp")
+                data = self.json("plugin", "new", name, "--for-op", op["name"], *flavour)
+                suffix = "c" if flavour else "cc"
+                self.assertEqual(data["op"], op["name"])
+                self.assertEqual(data["files"], ["CMakeLists.txt", f"{name}.{suffix}", "README.md", ".gitignore"])
+                files = self.files(name)
+                self.assertIn(op["schema"], files[f"{name}.{suffix}"])
+                self.assertIn(f'"vendor.{name}"', files[f"{name}.{suffix}"])
+                self.assertIn(f"OPS {op['name']}\n", files["CMakeLists.txt"])
+                for file, text in files.items():
+                    self.assertNotIn("@", text, file)
+                    self.assertNotIn("SPDX", text, file)
+                    self.assertNotIn("YARD_DECLINED", text, f"{op['name']} has no kernel to start from")
+
+    def test_existing_ops_are_suggested(self):
+        self.assertIn("--for-op: op 'rms_nrm' is not known; did you mean 'rms_norm'?",
+                      self.wrong("plugin", "new", "acme", "--for-op", "rms_nrm"))
+        self.assertIn("--for-op rms_norm", self.wrong("plugin", "new", "rms_norm"))
+        self.assertIn("--op", self.wrong("plugin", "new", "acme", "--for-op", "rms_norm", "--op", "x"))
+        self.assertEqual(os.listdir(), [])
+
     def test_only_an_empty_directory_is_accepted(self):
         os.mkdir("acme")
         self.yard("plugin", "new", "acme")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""yard plugin list, inspect, lock and probe; yard verify FILE"""
+"""yard plugin list, inspect, lock, probe and upgrade; yard verify FILE"""
 import json
 import os
 import shutil
@@ -36,7 +36,7 @@ class Plugins(Yard):
 class List(Plugins):
     def test_found_and_refused(self):
         good, bad = self.put("answer"), self.put("abi_too_new")
-        data = self.json("plugin", "list", self.folder)["plugins"]
+        data = self.json("plugin", "list", self.folder, code=1)["plugins"]
         by_path = {p["path"]: p for p in data}
         self.assertEqual((by_path[good]["state"], by_path[good]["reason"]), ("found", None))
         self.assertEqual((by_path[good]["name"], by_path[good]["ops"]), ("answer", ["answer"]))
@@ -45,7 +45,7 @@ class List(Plugins):
 
     def test_table_lines_up(self):
         self.put("answer"), self.put("abi_too_new")
-        out, err = self.yard("plugin", "list", self.folder)
+        out, err = self.yard("plugin", "list", self.folder, code=1)
         self.assertEqual(err, "")
         head, *rows = out.splitlines()
         self.assertRegex(head, r"^name +version +state +ops +file")
@@ -67,7 +67,7 @@ class List(Plugins):
         self.yard("plugin", "lock", self.folder)
         with open(path, "ab") as f:
             f.write(b"x")
-        entry, = self.json("plugin", "list", self.folder)["plugins"]
+        entry, = self.json("plugin", "list", self.folder, code=1)["plugins"]
         self.assertEqual((entry["state"], entry["reason"]), ("refused", "digest_differs"))
         data = self.json("plugin", "inspect", path, code=1)
         self.assertEqual((data["state"], data["reason"]), ("refused", "digest_differs"))
@@ -83,7 +83,7 @@ class List(Plugins):
         with open(rules, "w", encoding="utf-8") as f:
             f.write('version: "1.0"\nsettings: {plugins: {require_verified: true}}\n')
         os.environ["YARD_CONFIG"] = rules
-        entry, = self.json("plugin", "list", self.folder)["plugins"]
+        entry, = self.json("plugin", "list", self.folder, code=1)["plugins"]
         self.assertEqual((entry["state"], entry["reason"]), ("refused", "not_verified"))
         self.assertEqual(self.json("plugin", "inspect", path, code=1)["reason"], "not_verified")
         self.yard("verify", path)
@@ -103,6 +103,18 @@ class List(Plugins):
         self.assertEqual(len(self.json("plugin", "lock", path, *stated)["plugins"]), 1)
         self.assertIn("expected one like cuda:sm_90",
                       self.wrong("plugin", "inspect", path, "--device-feature", "sm_90"))
+
+    def test_a_new_kernel_for_an_op_of_another_plugin(self):
+        os.environ["YARD_PLUGINS"] = self.put("answer")
+        for flavour, signature in (([], "run(Call call, Tensor out, Tensor x)"), (["--c"], "yard_tensor_t* x = args[1]")):
+            project = os.path.join(self.folder, "new" + "".join(flavour))
+            out, _ = self.yard("plugin", "new", "acme", "--for-op", "answer", "--dir", project, *flavour)
+            self.assertIn("declines every call of answer: verify fails until it is written", out)
+            with open(os.path.join(project, "acme.c" if flavour else "acme.cc"), encoding="utf-8") as f:
+                text = f.read()
+            self.assertIn("answer(out!: i64[n], x: i64[n])", text)
+            self.assertIn(signature, text)
+            self.assertNotIn("YARD_F32", text)
 
     def test_kernels_of_plugins_that_are_not_opened(self):
         os.environ["YARD_PLUGINS"] = self.put("kernel_only") + "," + self.put("answer")
@@ -171,7 +183,8 @@ class Lock(Plugins):
         self.assertIn("abi_too_new.so is skipped: abi_too_new", err)
         self.assertEqual(self.lock(), [["answer", "1.0", "sha256:" + digest]])
         self.put("old_layout")
-        states = {p["name"]: p["reason"] for p in self.json("plugin", "list", self.folder)["plugins"]}
+        data = self.json("plugin", "list", self.folder, code=1)
+        states = {p["name"]: p["reason"] for p in data["plugins"]}
         self.assertEqual(states["answer"], None)
         self.assertEqual(states["old_layout"], "not_in_lock_file")
 
@@ -243,6 +256,17 @@ class Probe(Plugins):
         out, _ = self.yard("plugin", "probe", self.put("behave_query_crash"), code=1)
         self.assertRegex(out, "^refused: probe_failed: it ")
 
+    def test_a_failing_backend_probe_is_the_reason(self):
+        path = self.put("probe_fails")
+        data = self.json("plugin", "probe", path, code=1)
+        self.assertEqual((data["passed"], data["reason"], data["runs"]), (False, "unavailable", 0))
+        self.assertIn("default.probe_fails of op probed: unavailable: ", data["detail"])
+        self.assertIn("no board is in the slot", data["detail"])
+        out, _ = self.yard("plugin", "probe", path, code=1)
+        self.assertIn("unavailable: no kernel was run: default.probe_fails of op probed", out)
+        # It is sound, so programs may load it.
+        self.assertEqual(self.json("plugin", "inspect", path)["probed"], "passed")
+
     def test_hanging(self):
         data = self.json("plugin", "probe", self.put("behave_start_hang"), "--seconds", "4.5", code=1)
         self.assertIn("still running after 4.5 s, in its start", data["detail"])
@@ -277,6 +301,21 @@ class Verify(Plugins):
         self.assertEqual(list(data), ["file", "sha256", "verified", "why", "kernels", "functions"])
         self.assertEqual((data["verified"], data["why"]), (True, None))
         self.assertEqual([k["id"] for k in data["kernels"]], ["default.behave", "reference.behave"])
+
+    def test_a_lock_file_of_the_environment_does_not_matter(self):
+        self.yard("plugin", "lock", self.put("answer"))
+        path = self.put("behave")
+        for variable in ("YARD_PLUGIN_PATH", "YARD_PLUGINS"):
+            os.environ[variable] = self.folder if variable == "YARD_PLUGIN_PATH" else path
+            os.environ["YARD_LOG_LEVEL"] = "off"  # the environment's own use of it is refused
+            self.assertEqual(self.json("plugin", "inspect", path, code=1)["reason"], "not_in_lock_file")
+            self.assertTrue(self.json("plugin", "probe", path)["passed"])
+            self.assertTrue(self.json("verify", path)["verified"])
+            del os.environ[variable]
+        with open(os.path.join(self.folder, "yard.lock"), "a", encoding="utf-8") as f:
+            f.write("nonsense\n")
+        os.environ["YARD_PLUGIN_PATH"] = self.folder
+        self.assertTrue(self.json("verify", path)["verified"])
 
     def test_a_part_does_not_count(self):
         path = self.put("behave")
@@ -336,6 +375,81 @@ class Verify(Plugins):
         os.environ["XDG_STATE_HOME"] = "/proc/none"
         _, err = self.yard("verify", self.put("behave"))
         self.assertIn("cannot be recorded", err)
+
+
+class Upgrade(Plugins):
+    def setUp(self):
+        super().setUp()
+        self.path = self.put("answer")
+        self.new = os.path.join(os.path.dirname(self.folder), "answer-2.0.so")
+        self.take("answer_v2")
+
+    def take(self, plugin):
+        shutil.copyfile(os.path.join(BUILT, plugin + ".so"), self.new)
+        os.chmod(self.new, 0o600)
+
+    def upgrade(self, *options, **kind):
+        return self.yard("plugin", "upgrade", self.new, "--into", self.folder, *options, **kind)
+
+    def version(self):
+        return self.json("plugin", "inspect", self.path)["version"]
+
+    def test_shows_the_changes_and_replaces_the_file(self):
+        out, _ = self.upgrade("--dry-run")
+        self.assertIn("answer 1.0 -> 2.0", out)
+        self.assertIn("probe      passed: 1 kernels", out)
+        self.assertIn("kernels    unchanged", out)
+        self.assertIn("nothing was written", out)
+        self.assertEqual(self.version(), "1.0")
+        out, _ = self.upgrade()
+        self.assertIn('Plugins::replace("answer")', out)
+        self.assertEqual(self.version(), "2.0")
+        self.assertEqual(stat.S_IMODE(os.stat(self.path).st_mode), 0o700, "as the old file had it")
+        self.assertEqual(os.listdir(self.folder), ["answer.so"])
+        self.assertIn("the same file", self.upgrade()[0])
+
+    def test_json(self):
+        self.take("answer_other_op")
+        data = json.loads(self.upgrade("--json")[0])
+        self.assertEqual((data["name"], data["path"], data["written"]), ("answer", self.path, True))
+        self.assertEqual((data["before"]["version"], data["after"]["version"]), ("1.0", "3.0"))
+        self.assertEqual(data["ops"], {"added": ["other_answer"], "removed": ["answer"]})
+        self.assertEqual(data["kernels"], {"added": ["other_answer default.answer"],
+                                           "removed": ["answer default.answer"]})
+
+    def test_the_environment_says_where_it_is(self):
+        os.environ["YARD_PLUGIN_PATH"] = self.folder
+        self.yard("plugin", "upgrade", self.new)
+        self.assertEqual(self.version(), "2.0")
+        os.environ["YARD_PLUGIN_PATH"] = ""
+        _, err = self.yard("plugin", "upgrade", self.new, code=2)
+        self.assertIn("no plugin 'answer' was found in this environment; --into", err)
+        self.yard("plugin", "upgrade", self.new, "--into", self.path)
+
+    def test_what_is_refused_changes_nothing(self):
+        for plugin, why in (("start_fails", "no licence"), ("abi_too_new", "ABI 7"),
+                            ("bad_schema", "bad_descriptor")):
+            self.take(plugin)
+            _, err = self.upgrade(code=1)
+            self.assertIn(why, err)
+            self.assertIn("nothing was written", err)
+        self.take("kernel_only")
+        self.assertIn("no plugin 'helper' was found in", self.upgrade(code=2)[1])
+        _, err = self.yard("plugin", "upgrade", self.new, "--into", self.path, code=2)
+        self.assertIn("expected plugin 'helper', got plugin 'answer'", err)
+        self.yard("plugin", "upgrade", "/no/such.so", "--into", self.folder, code=2)
+        self.assertEqual(self.version(), "1.0")
+        self.assertEqual(os.listdir(self.folder), ["answer.so"])
+
+    def test_a_lock_file_must_list_the_new_version(self):
+        self.yard("plugin", "lock", self.folder)
+        _, err = self.upgrade(code=1)
+        self.assertIn("not_in_lock_file", err)
+        self.assertEqual(self.version(), "1.0")
+        lock = os.path.join(self.folder, "yard.lock")
+        self.yard("plugin", "lock", self.folder, self.new, "--output", lock)
+        self.upgrade()
+        self.assertEqual(self.version(), "2.0")
 
 
 main()

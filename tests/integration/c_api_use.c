@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The C interface as a C program uses it. Every check that fails returns the line it stands in. */
+#include <stdlib.h>
 #include <string.h>
 #include <yard/c.h>
 
@@ -118,6 +119,134 @@ static int calls(yard_op_ref_t* ref, yard_value_t* args, const float* out) {
   return 0;
 }
 
+/* A kernel with state: `by` times x, plus a bias that is loaded. */
+typedef struct scale {
+  double by;
+  const yard_tensor_t* bias;
+} scale_t;
+static int created, destroyed;
+
+static int32_t create(yard_call_t* call, const yard_named_value_t* options, uint32_t count,
+                      void** state) {
+  scale_t* made = (scale_t*)calloc(1, sizeof *made);
+  (void)call;
+  if (made == NULL || count != 1 || strcmp(options[0].name, "by") != 0) return YARD_FAULT;
+  made->by = options[0].value.u.f;
+  *state = made;
+  ++created;
+  return YARD_OK;
+}
+static int32_t load(yard_call_t* call, const yard_named_value_t* weights, uint32_t count) {
+  scale_t* made = (scale_t*)call->state;
+  if (count != 1 || strcmp(weights[0].name, "bias") != 0)
+    return call->host->fail(call->host->self, call, YARD_CALLER, "expected the weight 'bias'");
+  made->bias = weights[0].value.u.tensor;
+  return YARD_OK;
+}
+static void destroy(void* self, void* state) {
+  (void)self;
+  free(state);
+  ++destroyed;
+}
+static int32_t run_scale(yard_call_t* call, const yard_value_t* args, uint32_t count) {
+  const scale_t* s = (const scale_t*)call->state;
+  const float* x = (const float*)args[1].u.tensor->data;
+  float* out = (float*)args[0].u.tensor->data;
+  int64_t i;
+  (void)count;
+  for (i = 0; i < args[1].u.tensor->shape[0]; ++i)
+    out[i] = (float)(s->by * x[i] + (s->bias ? ((const float*)s->bias->data)[0] : 0));
+  return YARD_OK;
+}
+static const yard_op_t scale_op = {.size = sizeof scale_op,
+                                   .schema = "c_scale(out!: f32[n], x: f32[n])"};
+static const char* const state_fields[] = {"n", NULL};
+static const yard_kernel_t scale_kernel = {.size = sizeof scale_kernel,
+                                           .op = "c_scale",
+                                           .id = "default.c",
+                                           .backend = "c_test",
+                                           .kind = YARD_KIND_DEFAULT,
+                                           .run = run_scale,
+                                           .create = create,
+                                           .load = load,
+                                           .destroy = destroy,
+                                           .state_fields = state_fields,
+                                           .options_schema = "by: float = 1.0"};
+static const yard_op_t* const scale_ops[] = {&scale_op};
+static const yard_kernel_t* const scale_kernels[] = {&scale_kernel};
+static const yard_plugin_t scale_plugin = {.size = sizeof scale_plugin,
+                                           .name = "c_scale",
+                                           .version = "1",
+                                           .ops = scale_ops,
+                                           .op_count = 1,
+                                           .backends = backends,
+                                           .backend_count = 1,
+                                           .kernels = scale_kernels,
+                                           .kernel_count = 1};
+
+static yard_value_t number(double f) {
+  yard_value_t v = {YARD_TAG_FLOAT, 0, {0}};
+  v.u.f = f;
+  return v;
+}
+
+/* Options, weights, and the life of states. */
+static int instances(const yard_value_t* args, float* out, yard_op_ref_t* other) {
+  char error[256] = "";
+  float bias[2] = {10, 20};
+  const int64_t one = 1, two = 2;
+  yard_tensor_t tbias = vector_of(bias, &one), shorter = *args[0].u.tensor, x2 = *args[1].u.tensor;
+  yard_named_value_t by = {"by", number(3)}, bad = {"bye", number(3)}, none = {NULL, number(3)};
+  yard_named_value_t weight = {"bias", tensor(&tbias)}, wrong = {"bais", tensor(&tbias)};
+  const yard_named_value_t named[] = {{NULL, args[0]}, {"x", args[1]}};
+  yard_value_t small[2];
+  yard_options_t o = {0};
+  yard_instance_t *i, *plain;
+  yard_op_ref_t* op;
+  CHECK(yard_register(&scale_plugin, error, sizeof error) == YARD_OK);
+  op = yard_find_op("c_scale", error, sizeof error);
+
+  CHECK(yard_make_instance("c_scale", &bad, 1, error, sizeof error) == NULL);
+  CHECK(strstr(error, "did you mean 'by'") != NULL);
+  CHECK(yard_make_instance("c_scale", &none, 1, error, sizeof error) == NULL);
+  CHECK(yard_make_instance("nobody", NULL, 0, error, sizeof error) == NULL);
+  CHECK(yard_make_instance(NULL, NULL, 0, NULL, 0) == NULL);
+  CHECK(yard_make_instance("c_scale", NULL, 1, error, sizeof error) == NULL);
+  i = yard_make_instance("c_scale", &by, 1, error, sizeof error);
+  plain = yard_make_instance("c_scale", NULL, 0, error, sizeof error);
+  CHECK(i != NULL && plain != NULL && created == 0);
+
+  o.size = sizeof o, o.instance = i;
+  CHECK(yard_call_with(op, args, 2, &o, NULL, error, sizeof error) == YARD_OK && out[3] == 12);
+  CHECK(yard_call_named("c_scale", named, 2, &o, NULL, error, sizeof error) == YARD_OK);
+  CHECK(created == 1 && yard_count_states(i) == 1 && yard_count_states(plain) == 0);
+  CHECK(yard_call_with(other, args, 2, &o, NULL, error, sizeof error) == YARD_CALLER);
+  CHECK(strstr(error, "expected one of op 'c_add', got one of op 'c_scale'") != NULL);
+  CHECK(yard_load_weights(i, &weight, 1, error, sizeof error) == YARD_OK);
+  CHECK(created == 1 && destroyed == 1 && yard_count_states(i) == 0);
+  CHECK(yard_call_with(op, args, 2, &o, NULL, error, sizeof error) == YARD_OK && out[3] == 22);
+  shorter.shape = x2.shape = &two, shorter.facts = x2.facts = 0;
+  small[0] = tensor(&shorter), small[1] = tensor(&x2);
+  CHECK(yard_call_with(op, small, 2, &o, NULL, error, sizeof error) == YARD_OK && out[1] == 16);
+  CHECK(yard_count_states(i) == 2); /* one for each n */
+  CHECK(yard_load_weights(i, &wrong, 1, error, sizeof error) != YARD_OK ||
+        yard_call_with(op, args, 2, &o, NULL, error, sizeof error) == YARD_CALLER);
+  CHECK(strstr(error, "bais") != NULL || strstr(error, "'bias'") != NULL);
+  weight.value = number(1);
+  CHECK(yard_load_weights(i, &weight, 1, error, sizeof error) == YARD_CALLER);
+  CHECK(yard_load_weights(i, NULL, 1, error, sizeof error) == YARD_CALLER);
+  CHECK(yard_load_weights(NULL, NULL, 0, error, sizeof error) == YARD_CALLER);
+
+  o.instance = plain; /* the default of `by` */
+  CHECK(yard_call_with(op, args, 2, &o, NULL, error, sizeof error) == YARD_OK && out[3] == 4);
+  o.size = (uint32_t)((char*)&o.instance - (char*)&o), o.instance = i; /* an older program */
+  CHECK(yard_call_with(op, args, 2, &o, NULL, error, sizeof error) == YARD_OK && out[3] == 4);
+  yard_free_instance(i), yard_free_instance(plain), yard_free_instance(NULL);
+  CHECK(yard_count_states(NULL) == 0);
+  CHECK(created == destroyed + 1); /* that of plain calls stays with the runtime */
+  return 0;
+}
+
 static int texts(void) {
   char error[256] = "", id[64] = "", json[4096] = "";
   size_t needed = 0;
@@ -175,6 +304,7 @@ int yard_c_api_use(void) {
   args[0] = tensor(&tout), args[1] = tensor(&tx), args[2] = integer(2);
   if ((line = calls(ref, args, out)) != 0) return line;
   if ((line = texts()) != 0) return line;
+  if ((line = instances(args, out, ref)) != 0) return line;
   if ((line = nulls(ref, args)) != 0) return line;
   hollow[0] = tensor(NULL), hollow[1] = args[1], hollow[2] = args[2];
   CHECK(yard_call(ref, hollow, 3, error, sizeof error) == YARD_CALLER);

@@ -129,6 +129,8 @@ const std::vector<Row>& rows() {
        rule},
       {"modes", "modes: {step: dynamic}", "modes: {step: config}",
        [](Under& u) { return u.chosen() == "fault.bad"; }, rule},
+      {"mode_fallback", "mode: static, mode_fallback: [dynamic]", "mode: static",
+       [](Under& u) { return u.runtime->resolve("step(f32[4])").ok(); }},
       {"cache.enabled", "cache: {enabled: false}", "cache: {enabled: true}",
        [](Under& u) { return u.call(), u.runtime->stats().plans == 0; }},
       {"cache.size", "cache: {size: 8}", "cache: {size: 100}",
@@ -144,6 +146,9 @@ const std::vector<Row>& rows() {
        }},
       {"max_fallback_attempts", "max_fallback_attempts: 0", "max_fallback_attempts: 1",
        [](Under& u) { return u.bad.set({.code = YARD_FAULT}), u.call() == -1; }},
+      {"labels", "labels: [region]", "labels: [pool]",
+       [](Under& u) { return u.runtime->problems().empty(); },
+       "dispatch_rules: [{operation: step, kernel: default.c, conditions: {label.region: eu}}]\n"},
       // The program asks for inotify, 20 ms and 10 ms.
       {"reload.watch", "reload: {watch: inotify, poll_interval: 1h}",
        "reload: {watch: poll, poll_interval: 1h}", [](Under& u) { return u.follows(); }},

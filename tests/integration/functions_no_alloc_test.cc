@@ -46,5 +46,41 @@ TEST_F(FunctionHits, UnderTheMasterSwitchNoVerifierIsCalled) {
   EXPECT_EQ(counts_of(5), Counts());
 }
 
+TEST_F(FunctionHits, InsideAScopeThatSwitchesABackendOffItAllocatesNothing) {
+  for (const char* name : {"n_first", "n_second"})
+    add(
+        f, name, [](int x) { return x + 1; }, only_small);
+  Policy p;
+  p.backends["n_first"] = false;
+  const ScopedPolicy in(p);
+  EXPECT_EQ(counts_of(5), Counts());
+  EXPECT_STREQ(f.last_selected(), "n_second");
+  p.reference_only = true;
+  const ScopedPolicy inner(p);
+  EXPECT_EQ(counts_of(5), Counts());
+  EXPECT_STREQ(f.last_selected(), "original");
+}
+
+TEST(HookHits, InsideAScopeThatSwitchesABackendOffTheyAllocateNothing) {
+  Runtime runtime{RuntimeSettings{false, 64, false}};
+  const Hook<int(int)> hook(runtime, "n_hook");
+  for (const char* name : {"n_a", "n_b"}) {
+    ASSERT_TRUE(runtime.hooks().add(HookSet(name).add(hook, [](int x) { return x + 1; })).ok());
+    ASSERT_TRUE(runtime.hooks().activate(name).ok());
+  }
+  Policy p;
+  p.backends["n_b"] = false;
+  const ScopedPolicy in(p);
+  int sum = call_or(
+      hook, [] { return 0; }, 1);
+  const Counts counts = count([&] {
+    for (int i = 0; i < 1000; ++i)
+      sum += call_or(
+          hook, [] { return 0; }, 1);
+  });
+  EXPECT_EQ(counts, Counts());
+  EXPECT_EQ(sum, 2002);
+}
+
 }  // namespace
 }  // namespace yard::testing

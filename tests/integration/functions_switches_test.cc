@@ -78,6 +78,24 @@ TEST_F(Switches, AnInvalidValueKeepsTheDefaultAndIsReported) {
             "default");
 }
 
+TEST_F(Switches, AnInvalidValueOfItsOwnVariableKeepsTheLastValidOne) {
+  set("T_AUTO", "off");
+  EXPECT_EQ(half(8), 4);
+  std::vector<std::string> log;
+  set_log_sink([&](const LogMessage& m) { log.emplace_back(m.text); });
+  set("T_AUTO", "perhaps");
+  EXPECT_EQ(half(8), 4);
+  ASSERT_FALSE(log.empty());
+  EXPECT_EQ(log[0], "T_AUTO=\"perhaps\": expected on, off or auto; backend 's_auto' stays off");
+  set("T_AUTO", "sometimes");
+  EXPECT_EQ(half(8), 4);
+  set("T_AUTO", "on");
+  EXPECT_EQ(half(8), 1);
+  set("T_AUTO", "off");
+  set("T_AUTO", "");  // unset
+  EXPECT_EQ(half(8), 1);
+}
+
 TEST_F(Switches, YardsVariableOfTheBackendIsStrongerThanItsOwn) {
   set("T_AUTO", "on");
   set("YARD_BACKEND_S_AUTO", "off");

@@ -99,6 +99,29 @@ TEST_F(FunctionThreads, SwitchesAndRulesChangeWhileCallsRun) {
   EXPECT_EQ(f(0), 0);
 }
 
+TEST_F(FunctionThreads, ScopesHoldWhileBackendsAndPoliciesChange) {
+  add(f, "steady", [](int x) { return x + 10; });
+  Policy p;
+  p.backends["racing"] = false;
+  const Scope without(p);
+  race(
+      [&] {
+        const ScopedPolicy in(without);
+        const int y = f(1);
+        ASSERT_TRUE(y == 1 || y == 11) << y;
+      },
+      [](int i) {
+        add(f, "racing", [](int x) { return x + 1; }, {}, {.priority = 9});
+        Policy all;
+        all.reference_only = i % 2 == 0;
+        runtime().set_policy(all).or_throw();
+        Changes c;
+        c.remove_backend("racing");
+        Ticket gone = runtime().apply_with_ticket(std::move(c)).value();
+        EXPECT_TRUE(gone.wait(std::chrono::seconds(60)).ok());
+      });
+}
+
 TEST_F(FunctionThreads, AGroupIsLoadedOnceByManyFirstCalls) {
   static const Function<int(int)> g{"c_lazy", "g", [](int) { return 0; }};
   std::atomic<int> asked{0};

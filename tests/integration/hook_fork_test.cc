@@ -60,6 +60,14 @@ TEST_F(Hooked, HooksThatCannotSurviveAForkAreExcludedInAChild) {
   ASSERT_TRUE(runtime.apply(std::move(changes)).ok());
   engage(hook, [] { return 2; });
   EXPECT_EQ(call_or(hook, [] { return 1; }), 2);
+  Policy p;
+  p.backends["other"] = false;
+  const Scope policy(p);
+  {
+    const ScopedPolicy in(policy);
+    EXPECT_EQ(call_or(hook, [] { return 1; }), 2);
+    EXPECT_TRUE(true_in_child([&] { return call_or(hook, [] { return 1; }) == 1; }));
+  }
   const HookScope scope = hooks.scope("acme").value();
   EXPECT_TRUE(true_in_child([&] {
     const ScopedHooks in(scope);

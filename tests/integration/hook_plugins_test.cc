@@ -98,6 +98,23 @@ TEST_F(HookPlugins, ChainWithHooksOfTheProgramInCAndInCpp) {
   EXPECT_EQ(ask(chained), -401);
 }
 
+// Size and alignment of the class are the same: only its declared fields differ.
+TEST_F(HookPlugins, WithOtherFieldsOfAClassThanDeclaredAreRefused) {
+  const Function<int64_t(const Window&)> windowed{"plugged_group", "windowed",
+                                                  [](const Window&) { return int64_t{0}; }};
+  Runtime runtime(alone());
+  EXPECT_TRUE(runtime.plugins().load(folder.put("hooked_window")).ok());
+  Runtime other(alone());
+  const Status s = other.plugins().load(folder.put("hooked_taller"));
+  EXPECT_THAT(
+      s.to_string(),
+      AllOf(
+          HasSubstr("conflict"),
+          HasSubstr("declared: i64(const yard::testing::Window{16:8 scale:f64 rows:i32}&)"),
+          HasSubstr(
+              "provided: i64(const yard::testing::Window{16:8 scale:f64 rows:i32 columns:i32}&)")));
+}
+
 TEST_F(HookPlugins, WithAnotherSignatureThanDeclaredAreRefusedAndLeaveNothing) {
   Runtime runtime(alone());
   const Hook<int64_t(double)> plugged(runtime, "plugged");

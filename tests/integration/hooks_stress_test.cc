@@ -49,7 +49,7 @@ TEST(HooksStress, SwitchingWhileThreadsCall) {
   for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(hooks.add(set(name)).ok());
   const HookScope scope = hooks.scope("c").value();
   {
-    const Busy callers(3, [&](int t) {
+    const Busy callers(4, [&](int t) {
       const auto ask = [&] { return call_or(hook, [] { return std::string("."); }); };
       std::string got;
       if (t == 1) {
@@ -59,6 +59,12 @@ TEST(HooksStress, SwitchingWhileThreadsCall) {
       } else if (t == 2) {
         const ScopedDevice on({2, 0});
         got = ask();
+      } else if (t == 3) {
+        Policy p;
+        p.backends["a"] = false;
+        const ScopedPolicy in(p);
+        got = ask();
+        ASSERT_EQ(got.find('a'), got.npos) << got;
       } else {
         got = ask();
       }
@@ -92,7 +98,10 @@ TEST(HooksStress, ASetIsSwitchedAtOneMoment) {
   set.add(first, [] { return 1; }).add(second, [] { return 1; });
   ASSERT_TRUE(hooks.add(set).ok());
   const auto ask = [](const Hook<int()>& h) { return call_or(h, [] { return 0; }); };
-  constexpr int kReaders = 3;
+  constexpr int kReaders = 4;
+  Policy elsewhere;
+  elsewhere.backends["none"] = false;
+  const Scope scope(elsewhere);
   std::atomic<int> round{0}, ready{0}, finished{0}, half{0};
   const int most = rounds();
   std::vector<std::thread> readers;
@@ -107,6 +116,11 @@ TEST(HooksStress, ASetIsSwitchedAtOneMoment) {
           if (t == 2) {
             const ScopedDevice on({2, 0});
             one = ask(a), other = ask(b);
+          } else if (t == 3) {
+            one = ask(a);
+            const ScopedPolicy in(scope);
+            other = ask(b);
+            if (other == wanted && ask(a) != wanted) half.fetch_add(1);
           } else {
             one = ask(a), other = ask(b);
           }

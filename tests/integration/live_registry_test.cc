@@ -2,6 +2,7 @@
 // The registry from outside: what is registered is used by the next call, what is removed by none.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <yard/bound.h>
 
 #include <atomic>
 #include <thread>
@@ -154,7 +155,7 @@ TEST(Registry, ListsWhatCannotBeUsedAndWhy) {
   };
   yard_kernel_t a = kernel_of("copy", "a", 1), b = kernel_of("copy", "b", 2),
                 d = kernel_of("copy", "d", 3);
-  a.backend = "off", b.backend = "away", d.features = "no_such_feature";
+  a.backend = "off", b.backend = "away", d.features = "sse2 neon";
   Changes c;
   c.add_backend(off).add_backend(away).add_kernel(a).add_kernel(b).add_kernel(d);
   ASSERT_TRUE(bare.runtime.apply(std::move(c)).ok());
@@ -260,6 +261,81 @@ TEST(Registry, ADestroyedRuntimeReleasesEverything) {
   }
   EXPECT_TRUE(watch.expired());
   EXPECT_EQ(ran(other.runtime), 1);
+}
+
+// ---- What a change costs ----
+
+int32_t accept(const yard_query_t*, yard_verdict_t*) { return YARD_OK; }
+
+// A kernel that reads n: every size is a class of its own.
+yard_kernel_t by_size(const char* id) {
+  static const char* const reads[] = {"n", nullptr};
+  yard_kernel_t k = kernel_of("copy", id, 1);
+  k.verify = accept, k.verify_reads = reads;
+  return k;
+}
+
+void call_size(Runtime& runtime, int64_t n) {
+  Floats out(n), x(n);
+  runtime.call("copy", {out.view, x.view}).or_throw();
+}
+
+TEST(Changes, PlanOnlyClassesThatWereCalledSinceTheLastChange) {
+  Bare bare;
+  bare.add(by_size("a")).or_throw();
+  const auto change = [&] {
+    const uint64_t before = bare.runtime.stats().replans;
+    bare.runtime.set_policy({}).or_throw();
+    return bare.runtime.stats().replans - before;
+  };
+  for (int64_t n = 1; n <= 100; ++n) call_size(bare.runtime, n);
+  EXPECT_EQ(change(), 100u);
+  EXPECT_EQ(change(), 0u) << "none was called";
+  // Classes that have a plan, classes that have none.
+  const uint64_t before = bare.runtime.stats().selections;
+  for (int64_t n = 1; n <= 3; ++n)
+    for (int i = 0; i < 5; ++i) call_size(bare.runtime, n);
+  EXPECT_EQ(bare.runtime.stats().selections, before + 3) << "planned when next called";
+  EXPECT_EQ(change(), 3u);
+  for (int64_t n = 2; n <= 3; ++n) call_size(bare.runtime, n);
+  EXPECT_EQ(bare.runtime.stats().selections, before + 3) << "planned by the change";
+  EXPECT_EQ(change(), 2u);
+  // A memo's calls count as well as others.
+  constexpr Op<void(Out, In, int)> typed{"copy"};
+  const auto on = typed.on(bare.runtime);
+  Floats out(7), x(7);
+  for (int i = 0; i < 10; ++i) on(out.view, x.view, 0).or_throw();
+  EXPECT_EQ(change(), 1u);
+  const auto bound = bind(on, out.view, x.view).value();
+  bound(out.view, x.view, 0).or_throw();
+  EXPECT_EQ(change(), 1u);
+  bound(out.view, x.view, 0).or_throw();
+  EXPECT_EQ(change(), 1u);
+  EXPECT_EQ(change(), 0u);
+}
+
+TEST(Changes, ADryRunCoversClassesThatWereNotCalledLately) {
+  Bare bare;
+  bare.add(by_size("a")).or_throw();
+  call_size(bare.runtime, 5);
+  for (int i = 0; i < 3; ++i) bare.runtime.set_policy({}).or_throw();
+  Config config;
+  config.policy.deny_kernels = {"a"};
+  const Status s = bare.runtime.set_config(config);
+  EXPECT_THAT(s.to_string(), HasSubstr("f32[5]"));
+}
+
+TEST(Changes, EvictionKeepsThePlanOfAClassThatIsCalledAgainAndAgain) {
+  constexpr int kPlans = 32;
+  Bare bare(kCopy, kPlans);
+  bare.add(by_size("a")).or_throw();
+  const uint64_t before = bare.runtime.stats().selections;
+  constexpr int64_t kOnce = 20 * kPlans;
+  for (int64_t n = 2; n < 2 + kOnce; ++n) {
+    call_size(bare.runtime, 1);
+    call_size(bare.runtime, n);
+  }
+  EXPECT_EQ(bare.runtime.stats().selections - before, kOnce + 1) << "size 1 was selected once";
 }
 
 TEST(Registry, OpsComeAndGo) {

@@ -2,6 +2,7 @@
 // Static maps made in code, and modes that a program adds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <yard/bound.h>
 #include <yard/policy.h>
 
 #include <atomic>
@@ -154,6 +155,125 @@ TEST_F(Modes, StaticExplainsWhatIsNotMapped) {
   EXPECT_THAT(call(4, in_mode("static")).to_string(),
               HasSubstr("static_kernel_map (rules.yaml:2), and it is not there"));
   EXPECT_EQ(ran(4), 1) << "in mode auto another one serves";
+}
+
+// ---- Fallback between modes ----
+
+TEST_F(Modes, StaticWithoutAMapGoesOnInTheNextMode) {
+  const std::string rule = "dispatch_rules: [{operation: step, kernel: default.b}]\n";
+  ResultRecord record;
+  Options o = in_mode("static");
+  o.result = &record;
+  load(rule).or_throw();
+  EXPECT_EQ(call(4, o).code(), Code::kUnmapped) << "off by default";
+  load(rule + "settings: {mode_fallback: [dynamic, config]}\n").or_throw();
+  EXPECT_EQ(ran(4, o), 1);
+  EXPECT_EQ(record.mode, Mode::kDynamic);
+  load(rule + "settings: {mode_fallback: config}\n").or_throw();
+  EXPECT_EQ(ran(4, o), 2);
+  EXPECT_EQ(record.mode, Mode::kConfig);
+  load("settings: {mode_fallback: [config, dynamic]}\n").or_throw();
+  EXPECT_EQ(ran(4, o), 1);
+  EXPECT_EQ(record.mode, Mode::kDynamic) << "no rule chooses a kernel";
+}
+
+TEST_F(Modes, StaticIsSetByCallScopeAndFile) {
+  const std::string on = "settings: {mode_fallback: [dynamic]}\n";
+  load(on).or_throw();
+  EXPECT_EQ(ran(4, in_mode("static")), 1);
+  {
+    const ScopedPolicy in(Scope().mode("static"));
+    EXPECT_EQ(ran(4), 1);
+  }
+  load("settings: {mode: static, mode_fallback: [dynamic]}\n").or_throw();
+  EXPECT_EQ(ran(4), 1);
+  load("settings: {modes: {step: static}, mode_fallback: [dynamic]}\n").or_throw();
+  EXPECT_EQ(ran(4), 1);
+  Config config;
+  config.settings.mode = "static";
+  runtime().set_config(config).or_throw();
+  EXPECT_EQ(call(4).code(), Code::kUnmapped);
+  config.settings.mode_fallback = {"dynamic"};
+  runtime().set_config(config).or_throw();
+  EXPECT_EQ(ran(4), 1);
+}
+
+TEST_F(Modes, AStaticKernelThatFailsGoesOnInTheNextMode) {
+  ResultRecord record;
+  Options o = in_mode("static");
+  o.result = &record;
+  t_code = YARD_DECLINED;  // from all but default.c
+  const std::string map = "static_kernel_map: {step: default.b}\n";
+  load(map).or_throw();
+  EXPECT_EQ(ran(4, o), -1) << "off by default";
+  load(map + "settings: {mode_fallback: [dynamic, config]}\n").or_throw();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(ran(4, o), 3);
+    EXPECT_THAT(t_tried, ElementsAre(2, 1, 3)) << "each once, the static kernel not again";
+    EXPECT_EQ(record.mode, Mode::kDynamic);
+    EXPECT_STREQ(record.kernel, "default.c");
+    EXPECT_EQ(record.attempts, 3);
+  }
+  load(map + "dispatch_rules: [{operation: step, kernel: default.c}]\n" +
+       "settings: {mode_fallback: [config, dynamic]}\n")
+      .or_throw();
+  EXPECT_EQ(ran(4, o), 3);
+  EXPECT_THAT(t_tried, ElementsAre(2, 3));
+  EXPECT_EQ(record.mode, Mode::kConfig);
+  t_code = YARD_OK;
+  EXPECT_EQ(ran(4, o), 2);
+  EXPECT_EQ(record.mode, Mode::kStatic);
+}
+
+TEST_F(Modes, AStaticKernelThatCannotServeGoesOnInTheNextMode) {
+  load(
+      "static_kernel_map: {step: default.b}\nkernel_denies: [default.b]\n"
+      "settings: {mode_fallback: [dynamic]}\n")
+      .or_throw();
+  EXPECT_EQ(ran(4, in_mode("static")), 1);
+  const Explanation e = explain(4, in_mode("static"));
+  EXPECT_EQ(e.selected, "default.a");
+  EXPECT_EQ(e.policy.back().value, "static (then dynamic by settings.mode_fallback)");
+}
+
+TEST_F(Modes, FallbackBetweenModesObeysStrictAndItsLimit) {
+  t_code = YARD_DECLINED;
+  const std::string map =
+      "static_kernel_map: {step: default.b}\nsettings: {mode_fallback: [dynamic]";
+  load(map + "}\npolicy: {strict: true}\n").or_throw();
+  EXPECT_EQ(ran(4, in_mode("static")), -1);
+  EXPECT_THAT(t_tried, ElementsAre(2));
+  load(map + ", max_fallback_attempts: 1}\n").or_throw();
+  EXPECT_EQ(ran(4, in_mode("static")), -1);
+  EXPECT_THAT(t_tried, ElementsAre(2, 1));
+}
+
+TEST_F(Modes, FallbackBetweenModesInTypedBoundAndFrozenCalls) {
+  load("settings: {mode: static, mode_fallback: [dynamic]}\n").or_throw();
+  constexpr Op<void(Out, In, int)> step{"step"};
+  std::vector<float> data(16), out(16);
+  const TensorView to(out.data(), DType::f32, {4, 4}), x(data.data(), DType::f32, {4, 4});
+  const auto on = step.on(runtime());
+  for (int i = 0; i < 4; ++i) {
+    t_ran = 0;
+    on(to, x, 0).or_throw();
+    EXPECT_EQ(t_ran, 1);
+  }
+  const auto bound = bind(on, to, x).value();
+  t_ran = 0;
+  bound(to, x, 0).or_throw();
+  EXPECT_EQ(t_ran, 1);
+  EXPECT_EQ(freeze(on, to, x).value().kernel(), "default.a");
+}
+
+TEST_F(Modes, FallbackModesAreChecked) {
+  EXPECT_THAT(load("settings: {mode_fallback: [static]}\n").to_string(),
+              HasSubstr("settings.mode_fallback[0]: expected one or several of dynamic or config, "
+                        "got static"));
+  EXPECT_FALSE(load("settings: {mode_fallback: [dynamic, dynamic]}\n").ok());
+  Config config;
+  config.settings.mode_fallback = {"dynamic", "confg"};
+  EXPECT_THAT(runtime().set_config(config).to_string(), HasSubstr("did you mean 'config'?"));
 }
 
 TEST_F(Modes, ATableOfCompileTimeIsAMap) {

@@ -147,6 +147,17 @@ TEST_F(OptionsOf, TheResultRecordsWhatHappened) {
   EXPECT_THAT(r.kernel, StrEq(""));
 }
 
+TEST_F(OptionsOf, TheResultHasTheWholeIdOfTheKernel) {
+  const std::string id = "vendor." + std::string(121, 'x');
+  ASSERT_EQ(id.size(), 128u);
+  bare_.add(kernel_of("copy", id.c_str(), 3, 900)).or_throw();
+  ResultRecord r;
+  Options o;
+  o.result = &r;
+  EXPECT_EQ(ran(o), 3);
+  EXPECT_EQ(r.kernel, id);
+}
+
 // ---- Many policies ----
 
 // Ten thousand policies, each with a plan of its own: the table forgets, and so does memory.

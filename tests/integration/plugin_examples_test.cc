@@ -6,8 +6,10 @@
 #include <yard/trace.h>
 #include <yard/verify.h>
 
+#include <atomic>
 #include <cmath>
 #include <random>
+#include <thread>
 
 #include "plugin_files.h"
 
@@ -226,6 +228,26 @@ TEST_F(SwaSink, HeadsThatCannotBeSharedAreTheCallersError) {
   const Status s = runtime_.call(kAttention, {view(out_, {1, 1, 3, 2}), view(x, {1, 1, 3, 2}),
                                               view(x, {1, 1, 2, 2}), view(x, {1, 1, 2, 2})});
   EXPECT_THAT(s.to_string(), HasSubstr("3 heads of q cannot share 2 heads of k and v"));
+}
+
+// Each call of an instance needs a state of the plugin's kernel.
+TEST_F(SwaSink, UnloadFinishesWhileCallsGoOn) {
+  const Instance i = instance({{"sliding_window", 3}});
+  std::atomic<bool> end{false};
+  std::atomic<int> served{0};
+  std::thread caller([&] {
+    while (!end) served += call(i).ok();
+  });
+  for (int n = 0; n < 30 && !HasFailure(); ++n) {
+    const int before = served;
+    runtime_.plugins().load(name_).or_throw();
+    while (served == before) std::this_thread::yield();
+    const Status s = runtime_.plugins().unload(name_).value().wait(std::chrono::seconds(10));
+    EXPECT_TRUE(s.ok()) << s.to_string() << ", unload " << n;
+    EXPECT_EQ(info_of(runtime_, name_).state, PluginState::kUnloaded);
+  }
+  end = true;
+  caller.join();
 }
 
 TEST_F(SwaSink, IsRightAndCanBeUnloaded) {

@@ -54,6 +54,22 @@ TEST_F(PluginRules, ConditionsAreCheckedWhenThePluginIsOpened) {
   EXPECT_THAT(logged, both);
 }
 
+TEST_F(PluginRules, TheEnvironmentMayNameAPluginThatIsNotOpenedYet) {
+  ::setenv("YARD_PLUGINS", path_.c_str(), 1);
+  ::setenv("YARD_BACKEND_ANSWER", "on", 1);
+  ::setenv("YARD_PER_OP", "answer=default", 1);
+  ::setenv("YARD_BACKEND_ANSWRE", "on", 1);
+  RuntimeSettings settings;
+  settings.plugins.installed = false;
+  const Runtime runtime(settings);
+  for (const char* name :
+       {"YARD_PLUGINS", "YARD_BACKEND_ANSWER", "YARD_PER_OP", "YARD_BACKEND_ANSWRE"})
+    ::unsetenv(name);
+  ASSERT_EQ(runtime.problems().size(), 1u);
+  EXPECT_EQ(runtime.problems()[0].where, "YARD_BACKEND_ANSWRE");
+  EXPECT_THAT(runtime.problems()[0].message, HasSubstr("did you mean 'YARD_BACKEND_ANSWER'?"));
+}
+
 TEST_F(PluginRules, ValidConditionsComeIntoForceWithoutMessages) {
   ASSERT_TRUE(load("dispatch_rules:\n"
                    "  - {operation: answer, kernel: default.answer, optional: true,\n"

@@ -113,6 +113,9 @@ Config World::config() {
     DispatchRule& r = to.dispatch_rules.emplace_back();
     r.operation = random_.of(std::array{"op", "o*", "*"});
     r.kernel = id(), r.optional = true;
+    if (random_.chance(20)) r.deny.push_back({id(), true, {}});
+    if (random_.chance(10)) r.allow = {{id(), true, {}}, {id(), true, {}}};
+    if (random_.chance(20) && (!r.deny.empty() || r.allow)) r.kernel.clear();
     if (random_.chance(70)) r.priority = static_cast<int>(random_.below(4) * 10);
     conditions(r.conditions);
   }
@@ -131,6 +134,9 @@ Config World::config() {
   if (random_.chance(30))
     to.settings.mode = random_.of(
         std::array{"auto", "dynamic", "config", "static", kWorldModes[0], kWorldModes[1]});
+  if (random_.chance(40))
+    to.settings.mode_fallback = random_.of(std::array<std::vector<std::string>, 4>{
+        {{"dynamic"}, {"config"}, {"dynamic", "config"}, {"config", "dynamic"}}});
   if (random_.chance(20)) to.kernel_denies.push_back(exact());
   return to;
 }

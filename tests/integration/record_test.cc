@@ -79,6 +79,19 @@ class Record : public ::testing::Test {
   Aligned out_{1}, x_{1};
 };
 
+TEST_F(Record, AFloatIsWrittenWithTheShortestTextThatGivesIt) {
+  const Op<void(Out, In, In, float)> norm{"rms_norm"};
+  Runtime whole;
+  Aligned weight(64);
+  whole.record_to(path_).or_throw();
+  norm.on(whole)(out_of(64), x_of(64), weight.view, 1e-6f).or_throw();
+  norm.on(whole)(out_of(64), x_of(64), weight.view, 0.1f).or_throw();
+  whole.stop_recording().or_throw();
+  EXPECT_THAT(read(path_),
+              UnorderedElementsAre(Pair("rms_norm(f32[64], f32[64], eps=1e-6)@cpu", 1),
+                                   Pair("rms_norm(f32[64], f32[64], eps=0.1)@cpu", 1)));
+}
+
 TEST_F(Record, CountsDistinctCalls) {
   call(4);
   runtime().record_to(path_).or_throw();

@@ -16,7 +16,9 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using base::eventually;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Kind = ConfigEvent::Kind;
 
@@ -93,7 +95,7 @@ TEST_F(Reload, ReportsABadFileOnceWithAllItsErrors) {
   base::replace(file_, locked("default.b"));
   rt_.watch_config(file_, quick()).or_throw();
   const std::string bad =
-      "version: '1.0'\nkernel_locks: {step: default.x}\ndispatch_rules: [{operation: stepp, "
+      "version: '1.0'\nkernel_locks: {step: default.aa}\ndispatch_rules: [{operation: stepp, "
       "kernel: "
       "default.a}]\n";
   base::replace(file_, bad);
@@ -117,17 +119,19 @@ TEST_F(Reload, ReportsABadFileOnceWithAllItsErrors) {
 }
 
 TEST_F(Reload, LoadsARefusedFileOnceItIsValid) {
-  base::replace(file_, locked("default.d"));
+  const std::string text =
+      "version: '1.0'\ndispatch_rules: [{operation: step, kernel: default.d}]\n";
+  base::replace(file_, text);
   EXPECT_FALSE(rt_.watch_config(file_, quick()).ok());
   bare_.add(kernel_of("step", "default.d", 4)).or_throw();
-  base::replace(file_, locked("default.d"));
+  base::replace(file_, text);
   EXPECT_TRUE(becomes(4));
 }
 
 // LayerZero accepts ids that are not registered; the calls fail later.
 TEST_F(Reload, PeersDefectUnknownKernelIdsPassValidation) {
   for (const char* text :
-       {"kernel_locks: {step: flash_v9}", "fallback_chains: {step: [flash_v9]}",
+       {"fallback_chains: {step: [flash_v9]}",
         "dispatch_rules: [{operation: step, kernel: flash_v9}]",
         "static_kernel_map: {step: flash_v9}", "defaults: {fallback_policy: flash_v9}"}) {
     base::replace(file_, std::string("version: '1.0'\n") + text + "\n");
@@ -137,6 +141,113 @@ TEST_F(Reload, PeersDefectUnknownKernelIdsPassValidation) {
     EXPECT_THAT(to_string(problems[0]), HasSubstr("flash_v9"));
     EXPECT_EQ(ran(), 1);
   }
+}
+
+// What is said of kernels and ops that come later holds once they are there: a restart changes nothing.
+TEST_F(Reload, ADenyOfAKernelThatIsNotRegisteredYetHoldsAfterARestart) {
+  base::replace(file_, "version: '1.0'\nkernel_denies: [default.zeta]\n");
+  Runtime again(RuntimeSettings{.builtin_backends = false, .environment = false, .config = file_});
+  ASSERT_EQ(again.config().kernel_denies.size(), 1u);
+  ASSERT_THAT(again.problems(), SizeIs(1));
+  EXPECT_FALSE(again.problems()[0].error);
+  EXPECT_THAT(again.problems()[0].message, HasSubstr("no kernel is called 'default.zeta' yet"));
+  Changes c;
+  c.add_backend(backend_of("test")).add_op(op_of(kStep));
+  c.add_kernel(kernel_of("step", "default.a", 1, 30));
+  c.add_kernel(kernel_of("step", "default.zeta", 9, 900));
+  again.apply(std::move(c)).or_throw();
+  const Explanation e = again.explain("step(f32[4])").value();
+  EXPECT_EQ(e.selected, "default.a");
+  EXPECT_EQ(e.candidates.back().reason, "denied_kernel");
+}
+
+TEST_F(Reload, AFileThatIsRefusedAtTheStartIsWatchedUntilItIsCorrected) {
+  const std::string hot = "settings: {mode: hot_reload, reload: {debounce: 20ms}}\n";
+  const std::pair<const char*, std::string> starts[] = {
+      {"version: '1.0'\nkernel_locks: {step: [default.a\n", hot},
+      {"version: '1.0'\nkernel_lock: {}\n", hot},
+      {"version: '1.0'\nkernel_lock: {}\n", ""},
+      {"", ""}};
+  for (const auto& [refused, settings] : starts) {
+    std::filesystem::remove(file_);
+    if (*refused != '\0') base::replace(file_, refused + settings);
+    Runtime started(RuntimeSettings{.environment = false, .config = file_});
+    EXPECT_THAT(started.problems(), SizeIs(1)) << refused;
+    EXPECT_THAT(started.config_history(), IsEmpty());
+    const auto versions = [&] { return started.config_history().size(); };
+    base::replace(file_, "version: '1.0'\nkernel_denies: [default.simd]\n" + settings);
+    EXPECT_TRUE(eventually([&] { return versions() == 1; })) << refused << settings;
+    EXPECT_THAT(started.problems(), IsEmpty());
+    // From then on the file decides whether it is watched.
+    base::replace(file_, "version: '1.0'\nkernel_denies: [default.simd]\nscore: []\n" + settings);
+    if (settings.empty())
+      std::this_thread::sleep_for(200ms);
+    else
+      eventually([&] { return versions() == 2; });
+    EXPECT_EQ(versions(), settings.empty() ? 1u : 2u) << refused;
+  }
+}
+
+TEST_F(Reload, ARefusedFileThatAsksForItIsWatched) {
+  const std::string hot = "settings: {mode: hot_reload, reload: {debounce: 20ms}}\n";
+  base::replace(file_, locked("default.aa", hot));
+  EXPECT_FALSE(rt_.load_config(file_).ok());
+  EXPECT_EQ(ran(), 1);
+  base::replace(file_, locked("default.b", hot));
+  EXPECT_TRUE(becomes(2));
+}
+
+TEST_F(Reload, WhatHappensToAWatchedFileIsLoggedOnceAtTheDefaultLevel) {
+  std::mutex lock;
+  std::vector<std::string> logged;
+  const auto lines = [&] {
+    const std::lock_guard hold(lock);
+    return logged;
+  };
+  base::replace(file_, locked("default.a"));
+  set_log_sink([&](const LogMessage& m) {
+    const std::lock_guard hold(lock);
+    if (m.logger == "policy") logged.emplace_back(m.text);
+  });
+  rt_.watch_config(file_, quick()).or_throw();
+  EXPECT_THAT(lines(), IsEmpty());  // the program knows
+  base::replace(file_, locked("default.b"));
+  EXPECT_TRUE(base::eventually([&] { return lines().size() == 1; }));
+  base::replace(file_, locked("default.bb"));
+  EXPECT_TRUE(base::eventually([&] { return lines().size() == 3; }));
+  base::replace(file_, locked("default.bb"));
+  std::this_thread::sleep_for(100ms);
+  set_log_sink({});
+  EXPECT_THAT(logged, ElementsAre(HasSubstr("rules.yaml: reloaded, version 2 is in force"),
+                                  HasSubstr("did you mean 'default.b'?"),
+                                  HasSubstr("rules.yaml: refused, version 2 stays in force")));
+}
+
+TEST_F(Reload, RefusalsOfSetConfigNameTheirSource) {
+  EXPECT_EQ(ran(), 1);
+  Config none;
+  none.kernel_denies = {{"default.*", false, {}}};
+  Config wrong;
+  wrong.kernel_locks["step"] = {"default.aa", false, {}};
+  for (const Config& c : {none, wrong}) {
+    std::vector<ConfigProblem> problems;
+    const Status s = rt_.set_config(c, &problems);
+    ASSERT_FALSE(problems.empty());
+    for (const ConfigProblem& p : problems) EXPECT_EQ(p.file, "set_config");
+    EXPECT_THAT(s.message(), ::testing::StartsWith("set_config: error: "));
+  }
+}
+
+TEST_F(Reload, AWatchWithTimesBelowTheMinimumIsAnError) {
+  base::replace(file_, locked("default.b"));
+  EXPECT_THAT(rt_.watch_config(file_, {Watch::kAuto, 5ms, 10ms}).message(),
+              HasSubstr("debounce: expected at least 20 ms, got 5 ms"));
+  EXPECT_THAT(rt_.watch_config(file_, {Watch::kAuto, 20ms, 9ms}).message(),
+              HasSubstr("poll_interval: expected at least 10 ms, got 9 ms"));
+  EXPECT_EQ(ran(), 1);
+  Config c;
+  c.settings.reload.debounce = 1ms;
+  EXPECT_THAT(rt_.set_config(c).message(), HasSubstr("settings.reload.debounce: expected a time"));
 }
 
 // LayerZero drops what is written while its debounce timer runs.

@@ -40,7 +40,7 @@ TEST_F(ReloadWatch, AChangeOfTheOldFileDoesNotOvertakeTheNewOne) {
 TEST_F(ReloadWatch, ARefusedFileDoesNotReplaceTheWatch) {
   base::replace(file_, locked("default.a", kHot));
   rt_.load_config(file_).or_throw();
-  base::replace(other_, locked("default.x", kHot));
+  base::replace(other_, locked("default.aa", kHot));
   EXPECT_FALSE(rt_.load_config(other_).ok());
   base::replace(file_, locked("default.b", kHot));
   EXPECT_TRUE(becomes(2));
@@ -52,7 +52,7 @@ TEST_F(ReloadWatch, ARefusedFileDoesNotReplaceTheWatch) {
 TEST_F(ReloadWatch, WhatTheProgramWatchesIsNotTakenOver) {
   base::replace(file_, locked("default.a"));
   rt_.watch_config(file_, quick()).or_throw();
-  for (const char* kernel : {"default.x", "default.c"}) {
+  for (const char* kernel : {"default.aa", "default.c"}) {
     base::replace(other_, locked(kernel, "settings: {mode: hot_reload}\n"));
     rt_.load_config(other_).ignore();
   }

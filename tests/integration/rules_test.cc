@@ -84,6 +84,136 @@ TEST_F(Rules, AreExplained) {
   EXPECT_EQ(explain(63).selected, "default.a");
 }
 
+constexpr const char* kRestricting = R"(
+version: "1.0"
+dispatch_rules:
+  - {operation: step, conditions: {seq_len_gte: 64}, deny: [default.a, "default.d*"]}
+  - {name: their choice, operation: "s*", conditions: {tenant: acme}, allow: [default.b, default.c]}
+)";
+
+TEST_F(Rules, DenyAndAllowKernelsForTheCallsThatTheyMatch) {
+  const Op<void(Out, In, int64_t)> step("step");
+  const auto typed = [&](int64_t seq) {
+    std::vector<float> data(static_cast<size_t>(seq) * 8);
+    const TensorView to(data.data(), DType::f32, {seq, 4}),
+        x(data.data() + 4 * seq, DType::f32, {seq, 4});
+    t_ran = 0;
+    return step.on(bare_.runtime)(to, x, 0).ok() ? t_ran : -1;
+  };
+  const auto bound = [&](int64_t seq) {
+    std::vector<float> data(static_cast<size_t>(seq) * 8);
+    const TensorView to(data.data(), DType::f32, {seq, 4}),
+        x(data.data() + 4 * seq, DType::f32, {seq, 4});
+    const auto handle = bind(step.on(bare_.runtime), to, x).value();
+    t_ran = 0;
+    return handle(to, x, 0).ok() ? t_ran : -1;
+  };
+  Options acme;
+  acme.labels = {{"tenant", "acme"}};
+  Options forced;
+  forced.force = "default.a";
+  load(kRestricting).or_throw();
+  const auto check = [&](bool restricted) {
+    for (int again = 0; again < 4; ++again) {
+      EXPECT_EQ(ran(63), 1);
+      EXPECT_EQ(typed(63), 1);
+      EXPECT_EQ(bound(63), 1);
+      for (const intptr_t got : {ran(64), typed(64), bound(64)}) EXPECT_EQ(got, restricted ? 2 : 1);
+      EXPECT_EQ(ran(63, 0, acme), restricted ? 2 : 1);
+      EXPECT_EQ(ran(64, 0, forced), restricted ? -1 : 1);
+      const ScopedPolicy in(Scope().label("tenant", "acme"));
+      EXPECT_EQ(ran(63), restricted ? 2 : 1);
+      EXPECT_EQ(typed(63), restricted ? 2 : 1);
+    }
+  };
+  check(true);
+  load("version: '1.0'\n").or_throw();
+  check(false);
+  load(kRestricting).or_throw();
+  check(true);
+}
+
+TEST_F(Rules, DenyAndAllowCountInEveryMode) {
+  for (const char* mode : {"auto", "dynamic", "config", "hot_reload"}) {
+    load(std::string(kRestricting) + "settings: {mode: " + mode + "}\n").or_throw();
+    EXPECT_EQ(ran(63), 1) << mode;
+    EXPECT_EQ(ran(64), 2) << mode;
+  }
+  Bare other(kSchema);
+  for (const yard_kernel_t& k :
+       {kernel_of("step", "default.a", 1), kernel_of("step", "default.b", 2)})
+    other.add(k).or_throw();
+  const ConfigReading fixed =
+      parse_config(std::string(kRestricting) +
+                       "static_kernel_map: {step: default.a}\nsettings: {mode: static}\n",
+                   "rules.yaml");
+  other.runtime.set_config(fixed.config).or_throw();
+  EXPECT_TRUE(other.runtime.resolve("step(f32[63,4])").ok());
+  EXPECT_FALSE(other.runtime.resolve("step(f32[64,4])").ok());
+}
+
+TEST_F(Rules, ThatDenyOrAllowAreExplained) {
+  load(kRestricting).or_throw();
+  const auto rejected = [](const Explanation& e, const std::string& id) {
+    for (const Candidate& c : e.candidates)
+      if (c.id == id) return c.reason + ": " + c.detail;
+    return std::string();
+  };
+  const Explanation denied = explain(64);
+  EXPECT_EQ(denied.selected, "default.b");
+  EXPECT_EQ(rejected(denied, "default.a"),
+            "denied_kernel: dispatch_rules[0] (rules.yaml:4) denies it");
+  EXPECT_THAT(denied.counterfactuals,
+              ElementsAre("dispatch_rules[0] (rules.yaml:4) excluded default.a, which would have "
+                          "been first"));
+  Options acme;
+  acme.labels = {{"tenant", "acme"}};
+  const Explanation not_allowed = explain(63, acme);
+  EXPECT_EQ(not_allowed.selected, "default.b");
+  EXPECT_EQ(rejected(not_allowed, "default.a"),
+            "not_allowed_kernel: rule 'their choice' (rules.yaml:5) does not allow it");
+  EXPECT_EQ(explain(63).selected, "default.a");
+}
+
+TEST_F(Rules, HoldForKernelsThatAreRegisteredLater) {
+  const auto text = [&](const char* rules) { return std::string("version: '1.0'\n") + rules; };
+  const auto warned = [&] {
+    return problems_.size() == 1 && problems_[0].severity == Severity::kWarning;
+  };
+  const yard_kernel_t zeta = kernel_of("step", "default.zeta", 9, 900);
+  const auto call = [&](int64_t seq) { return ran(seq); };
+  // An allow list of unknown ids allows nothing yet.
+  load(text("kernel_allows: [default.zeta]\n")).or_throw();
+  EXPECT_EQ(call(4), -1);
+  bare_.add(zeta).or_throw();
+  EXPECT_EQ(call(4), 9);
+  bare_.remove("step", "default.zeta").or_throw();
+  bare_.runtime.load_config("").or_throw();
+  // A lock leaves no other kernel, and the error says why.
+  load(text("kernel_locks: {step: default.zeta}\n")).or_throw();
+  EXPECT_TRUE(warned());
+  std::vector<float> data(32);
+  const TensorView to(data.data(), DType::f32, {4, 4}), x(data.data() + 16, DType::f32, {4, 4});
+  EXPECT_THAT(bare_.runtime.call("step", {to, x}).to_string(),
+              HasSubstr("locked_out: The op is locked to default.zeta, and no kernel of that name "
+                        "is registered."));
+  bare_.add(zeta).or_throw();
+  EXPECT_EQ(call(4), 9);
+  bare_.remove("step", "default.zeta").or_throw();
+  bare_.runtime.load_config("").or_throw();
+  // So does a rule's deny.
+  load(text("dispatch_rules: [{operation: step, conditions: {seq_len_gte: 8}, deny: "
+            "default.zeta}]\n"))
+      .or_throw();
+  EXPECT_TRUE(warned());
+  bare_.add(zeta).or_throw();
+  EXPECT_EQ(call(7), 9);
+  EXPECT_EQ(call(8), 1);
+  // A near miss is an error.
+  EXPECT_FALSE(load(text("kernel_denies: [default.zetta]\n")).ok());
+  EXPECT_THAT(to_string(problems_[0]), HasSubstr("did you mean 'default.zeta'?"));
+}
+
 TEST_F(Rules, ThatNameAnUnableKernelAreSkipped) {
   yard_kernel_t d = kernel_of("step", "default.d", 4, 1);
   yard_limit_t limit{};

@@ -46,7 +46,7 @@ inline yard_kernel_t kernel_of(const char* op, const char* id, intptr_t self,
 // A runtime with a backend `test`, one op, and nothing else.
 struct Bare {
   explicit Bare(const char* schema = kCopy, size_t plans_per_op = 4096)
-      : runtime(RuntimeSettings{false, plans_per_op, false}) {
+      : runtime(settings(plans_per_op)) {
     Changes c;
     c.add_backend(backend_of("test")).add_op(op_of(schema));
     runtime.apply(std::move(c)).or_throw();
@@ -60,6 +60,11 @@ struct Bare {
     Changes c;
     c.remove_kernel(op, id);
     return runtime.apply(std::move(c));
+  }
+  static RuntimeSettings settings(size_t plans_per_op) {
+    RuntimeSettings s{false, plans_per_op, false};
+    s.plugins.probe = PluginProbe::kNever;
+    return s;
   }
   Runtime runtime;
 };

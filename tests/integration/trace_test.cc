@@ -130,7 +130,9 @@ TEST_F(Trace, RecordsBoundAndPackedCalls) {
   ASSERT_TRUE(bound(1e-6f).ok());
   ASSERT_TRUE(bare_.runtime.call("copy", {b_.view, a_.view}).ok());
   EXPECT_EQ(t_ran, 0);
-  EXPECT_EQ(trace.nodes().size(), 3u);
+  ASSERT_EQ(trace.nodes().size(), 3u);
+  EXPECT_THAT(trace.nodes()[0].call, HasSubstr("eps=1e-6"));
+  EXPECT_THAT(trace.to_text(), HasSubstr("eps=1e-6)"));
 }
 
 TEST_F(Trace, AddsTheNoteOfTheKernel) {

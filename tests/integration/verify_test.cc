@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yard/verify.h>
+#include <yard/plugin.hpp>
+
+#include <cmath>
+#include <memory>
 
 namespace yard {
 namespace {
@@ -54,6 +58,70 @@ TEST(Verify, ReportsProgressAndCanBeEnded) {
   EXPECT_TRUE(report.cancelled);
   EXPECT_EQ(calls, 25u);
   EXPECT_EQ(report.kernels.size(), 3u);
+}
+
+// Right, but for one hidden size.
+template <int64_t kWrong>
+void narrow_norm(plugin::Call, plugin::Tensor out, plugin::Tensor x, plugin::Tensor weight,
+                 double eps) {
+  const int64_t hidden = weight.size(0);
+  for (int64_t row = 0; hidden > 0 && row < x.numel() / hidden; ++row) {
+    const float* const from = x.data<float>() + row * hidden;
+    double sum = 0;
+    for (int64_t i = 0; i < hidden; ++i) sum += double{from[i]} * double{from[i]};
+    const double scale =
+        hidden == kWrong ? std::nan("") : 1 / std::sqrt(sum / static_cast<double>(hidden) + eps);
+    for (int64_t i = 0; i < hidden; ++i)
+      out.data<float>()[row * hidden + i] =
+          static_cast<float>(double{from[i]} * scale * double{weight.data<float>()[i]});
+  }
+}
+
+// A runtime with a kernel that takes f32 and hidden sizes that are multiples of 128.
+template <int64_t kWrong>
+std::unique_ptr<Runtime> with_narrow_kernel() {
+  static const yard_limit_t limits[] = {plugin::dtypes({YARD_F32}), plugin::compact(),
+                                        plugin::multiple_of("hidden", 128)};
+  auto runtime = std::make_unique<Runtime>();
+  Changes c;
+  c.add_backend(plugin::Backend("acme"));
+  c.add_kernel(plugin::Kernel::of<narrow_norm<kWrong>>("rms_norm", "default.narrow")
+                   .backend("acme")
+                   .limits(limits));
+  runtime->apply(std::move(c)).or_throw();
+  return runtime;
+}
+
+TEST(Verify, AFaultAtTheHiddenSizeOfAModelIsFound) {
+  VerifyOptions o;
+  o.kernel = "default.narrow", o.cases = 100, o.max_elements = 1 << 13;
+  const KernelReport good = verify(*with_narrow_kernel<-1>(), o).value().kernels.at(0);
+  EXPECT_EQ(good.failed, 0u);
+  EXPECT_GE(good.ran(), 100u);
+  EXPECT_TRUE(good.verified());
+  const KernelReport bad = verify(*with_narrow_kernel<5120>(), o).value().kernels.at(0);
+  EXPECT_GT(bad.failed, 0u);
+  EXPECT_THAT(bad.failures.at(0).call, HasSubstr("5120"));
+  EXPECT_FALSE(bad.verified());
+}
+
+TEST(Verify, GivenCallsAreMadeAndNoOthers) {
+  const auto runtime = with_narrow_kernel<5120>();
+  VerifyOptions o;
+  o.kernel = "default.narrow";
+  o.calls = {"rms_norm(f32[2,4096], f32[4096])", "rms_norm(f32[2,5120], f32[5120])",
+             "rms_norm(f32[2,100], f32[100])"};
+  const VerifyReport report = verify(*runtime, o).value();
+  ASSERT_EQ(report.kernels.size(), 1u);
+  const KernelReport& k = report.kernels[0];
+  const size_t each = all_contents().size();
+  EXPECT_EQ(k.passed, each);
+  EXPECT_EQ(k.failed, each);
+  EXPECT_EQ(k.skipped, each);
+  EXPECT_EQ(k.reasons.at(0).reason, "dim_not_multiple");
+  o.calls = {"rms_nrom(f32[2,4096], f32[4096])"};
+  EXPECT_THAT(std::string(verify(*runtime, o).status().message()),
+              HasSubstr("did you mean 'rms_norm'?"));
 }
 
 TEST(Verify, UnknownNamesAreErrors) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes a plugin project with the installed command, outside this tree, and does with it what its README
-# says: build, test, install, call. KIND is cpp or c. Run by ctest.
+# says: build, test, install, call. KIND is cpp or c; `kernels` makes one for each built-in op instead. Run by ctest.
 #
 # The installation is moved first: what is in it must find the rest from where it is now.
 
@@ -26,6 +26,40 @@ unset(ENV{YARD_PLUGINS})
 unset(ENV{YARD_PLUGIN_PATH})
 set(ENV{XDG_STATE_HOME} "${work}/state")  # where the command remembers what it verified
 set(yard "${PREFIX}/${BINDIR}/yard")
+
+# Kernels for existing ops, in both languages: each builds and passes its tests as it is, beside a lock file that does
+# not list it, and in an environment whose lock file does not.
+if(KIND STREQUAL "kernels")
+  file(MAKE_DIRECTORY "${work}/all" "${work}/searched")
+  string(REPEAT "0" 64 zeros)
+  file(WRITE "${work}/searched/yard.lock" "other 1.0 sha256:${zeros}\n")
+  file(CHMOD "${work}/searched/yard.lock" PERMISSIONS OWNER_READ OWNER_WRITE)
+  set(ENV{YARD_PLUGIN_PATH} "${work}/searched")
+  set(ENV{YARD_LOG_LEVEL} off)
+  execute_process(COMMAND "${yard}" list --json OUTPUT_VARIABLE listed COMMAND_ERROR_IS_FATAL ANY)
+  string(JSON count LENGTH "${listed}" ops)
+  math(EXPR last "${count} - 1")
+  set(all "cmake_minimum_required(VERSION 3.25)\nproject(all LANGUAGES C CXX)\nenable_testing()\n")
+  foreach(i RANGE ${last})
+    string(JSON op GET "${listed}" ops ${i} name)
+    must("${yard}" plugin new ${op}_cpp --dir "${work}/all/${op}_cpp" --for-op ${op})
+    must("${yard}" plugin new ${op}_c --dir "${work}/all/${op}_c" --for-op ${op} --c)
+    foreach(name IN ITEMS ${op}_c ${op}_cpp)
+      string(APPEND all "add_subdirectory(${name})\n")  # one configuration for all
+      file(COPY "${work}/searched/yard.lock" DESTINATION "${work}/build/${name}")
+    endforeach()
+  endforeach()
+  file(WRITE "${work}/all/CMakeLists.txt" "${all}")
+  must("${CMAKE_COMMAND}" -S "${work}/all" -B "${work}/build" -G "${GENERATOR}"
+       "-DCMAKE_C_COMPILER=${CC}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_PREFIX_PATH=${PREFIX}"
+       "-DCMAKE_C_FLAGS=-Wall -Wextra -Wno-unused-parameter -Werror"
+       "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wno-unused-parameter -Werror")
+  must("${CMAKE_COMMAND}" --build "${work}/build")
+  must("${CMAKE_CTEST_COMMAND}" --test-dir "${work}/build" --output-on-failure --no-tests=error -j 2)
+  file(REMOVE_RECURSE "${work}")
+  return()
+endif()
+
 if(KIND STREQUAL "c")
   set(flavour --c)
   set(compiler "-DCMAKE_C_COMPILER=${CC}")

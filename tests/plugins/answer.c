@@ -98,7 +98,21 @@ static int32_t quiesce(void* self, yard_device_t device) {
   return QUIESCE;
 }
 #endif
+#ifdef PROBE_FAILS
+static const char* const probe_reasons[] = {"no board is in the slot"};
+static int32_t probe(void* self, const yard_host_t* host, yard_device_t device,
+                     yard_verdict_t* why) {
+  (void)self, (void)host, (void)device;
+  why->reason = YARD_REASON_OWN;
+  return YARD_DECLINED;
+}
+#endif
 static const yard_backend_t backend = {
+#ifdef PROBE_FAILS
+    .probe = probe,
+    .reasons = probe_reasons,
+    .reason_count = 1,
+#endif
 #ifdef QUIESCE
     .quiesce = quiesce,
 #endif

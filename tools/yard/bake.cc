@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.h"
 #include "commands.h"
 #include "config_file.h"
 #include "config_moves.h"
@@ -45,6 +46,7 @@ struct Baked {
   std::string source;             // the file the calls come from
   std::vector<BakedOp> ops;       // by name
   std::vector<CountedCall> lost;  // calls that no kernel can run
+  UnknownOps unknown;             // whose calls were skipped
   uint64_t calls = 0;
 
   bool conflict() const {
@@ -220,7 +222,8 @@ void print_baked_json(const BakeQuestion& q, const Baked& b, bool ok) {
             {"header", text_or_null(q.header)},
             {"calls", b.calls},
             {"ops", Json::array()},
-            {"lost", Json::array()}};
+            {"lost", Json::array()},
+            {"skipped", Json::array()}};
   for (const BakedOp& op : b.ops) {
     Json o = {{"op", op.op},         {"kernel", op.kernel},           {"calls", op.calls},
               {"served", op.served}, {"distinct", op.classes.size()}, {"kernels", Json::array()},
@@ -230,7 +233,9 @@ void print_baked_json(const BakeQuestion& q, const Baked& b, bool ok) {
     j["ops"].push_back(std::move(o));
   }
   for (const CountedCall& c : b.lost) j["lost"].push_back({{"call", c.call}, {"calls", c.count}});
-  fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+  for (const auto& [name, op] : b.unknown)
+    j["skipped"].push_back({{"op", name}, {"calls", op.calls}});
+  print_json(j);
 }
 
 void print_baked(const BakeQuestion& q, const Baked& b) {
@@ -262,9 +267,12 @@ int bake_trace(const BakeQuestion& q) {
   const auto runtime = runtime_under(q.config);
   if (runtime == nullptr) return kUsage;
   const Listing at_start = runtime->list();  // reading calls opens plugins
-  const auto calls = read_trace(*runtime, q.trace);
+  UnknownOps unknown;
+  const auto calls = read_trace(*runtime, q.trace, &unknown);
+  if (!q.json) print_unknown_ops(q.trace, unknown);
   if (!calls.ok()) return fail(kUsage, calls.status());
-  const Baked b = bake(*runtime, at_start, *calls, fs::path(q.trace).filename().string());
+  Baked b = bake(*runtime, at_start, *calls, fs::path(q.trace).filename().string());
+  b.unknown = std::move(unknown);
   const std::vector<std::string> against = objections(q, b);
   if (!against.empty()) {
     if (q.json) {
@@ -296,7 +304,7 @@ void add_bake(CLI::App& app, Action& action) {
   c->add_option("--trace", q->trace, "The calls: a recording (YARD_RECORD), or a list of CallSpecs")
       ->required()
       ->type_name("FILE")
-      ->check(CLI::ExistingFile);
+      ->check(existing_file());
   add_config_option(*c, q->config);
   c->add_option("--yaml", q->yaml, "Write a rule file with static_kernel_map")->type_name("FILE");
   c->add_option("--header", q->header, "Write a C++ header with a table fixed at compile time")

@@ -5,8 +5,10 @@
 
 #include <memory>
 
+#include "arguments.h"
 #include "bench_measure.h"
 #include "commands.h"
+#include "json.h"
 #include "table.h"
 
 namespace yard::tool {
@@ -45,12 +47,12 @@ void add_bench_dispatch(CLI::App& bench, Action& action) {
   auto q = std::make_shared<Question>();
   CLI::App* c = bench.add_subcommand("dispatch", "Measure the overhead of a call");
   c->add_option("--seconds", q->seconds, "Approximate duration (2)")
-      ->type_name("S")
-      ->check(CLI::Range(0.0, 3600.0));
+      ->type_name("SECONDS")
+      ->check(between(0.0, 3600.0));
   c->add_option("--threads", q->threads,
                 "Threads that call concurrently (one for each processor, at least 2)")
       ->type_name("N")
-      ->check(CLI::Range(2, 1024));
+      ->check(between(2, 1024));
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(
       "Registers ops with eight kernels that do nothing, and calls them in every way that the\n"
@@ -69,7 +71,7 @@ void add_bench_dispatch(CLI::App& bench, Action& action) {
     action = [q] {
       const DispatchFigures f = measure_dispatch(q->seconds, q->threads);
       if (q->json)
-        fmt::print("{{\n{}\n}}\n", json_members(f));
+        print_json(Json::parse("{" + json_members(f) + "}"));
       else
         print_dispatch(f);
       return kOk;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "arguments.h"
 #include "commands.h"
 #include "host_access.h"
 #include "json.h"
@@ -188,21 +189,21 @@ void add_bench_kernels(CLI::App& parent, Action& action) {
       ->delimiter(',')
       ->allow_extra_args(false);
   c->add_option("--dtype", q->dtypes, "f32, f16, bf16; comma-separated or repeated (f32,bf16)")
-      ->type_name("T")
+      ->type_name("DTYPE")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+      ->check(one_of({"f32", "f16", "bf16"}));
   c->add_option("--rows", q->rows, "Rows of the call (1,64,4096)")
       ->type_name("N,...")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+      ->check(between(int64_t{1}, int64_t{1} << 24));
   c->add_option("--hidden", q->hidden, "Elements of a row (4096)")
       ->type_name("N")
-      ->check(CLI::Range(int64_t{2}, int64_t{1} << 24));
+      ->check(between(int64_t{2}, int64_t{1} << 24));
   c->add_option("--seconds", q->seconds, "Approximate duration for each call (0.3)")
-      ->type_name("S")
-      ->check(CLI::Range(0.0, 3600.0));
+      ->type_name("SECONDS")
+      ->check(between(0.0, 3600.0));
   c->add_flag("--json", q->json, "JSON for programs instead of a table");
   c->footer(
       "Runs each kernel that can serve a call, in turn with a plain copy of the same number of\n"

@@ -23,8 +23,9 @@ void add_plugin(CLI::App& app, Action& action);
 void add_hooks(CLI::App& app, Action& action);
 void add_functions(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
-// Keeps `app`, whose commands and options it completes.
+// These two keep `app`, whose commands and options they show.
 void add_completion(CLI::App& app, Action& action);
+void add_help(CLI::App& app, Action& action);
 
 // Below `bench`.
 void add_bench_dispatch(CLI::App& bench, Action& action);
@@ -36,5 +37,7 @@ void add_config_simulate(CLI::App& config, Action& action);
 void add_plugin_lock(CLI::App& plugin, Action& action);
 // A project that builds and passes its tests unchanged.
 void add_plugin_new(CLI::App& plugin, Action& action);
+// Replaces an installed plugin by a new version.
+void add_plugin_upgrade(CLI::App& plugin, Action& action);
 
 }  // namespace yard::tool

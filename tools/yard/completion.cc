@@ -12,6 +12,7 @@
 #include <memory>
 #include <set>
 
+#include "arguments.h"
 #include "commands.h"
 #include "terminal.h"
 
@@ -238,7 +239,7 @@ void add_completion(CLI::App& app, Action& action) {
   CLI::App* c = app.add_subcommand("completion", "Print a completion script for a shell");
   c->add_option("SHELL", *shell, "bash, zsh or fish")
       ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+      ->check(one_of({"bash", "zsh", "fish"}));
   c->footer(
       "Completes commands, options, ops, and the kernels of the op that the call names.\n"
       "\n"
@@ -260,6 +261,8 @@ void add_completion(CLI::App& app, Action& action) {
 
 std::vector<Completion> complete(const CLI::App& app, std::vector<std::string> words) {
   if (words.empty()) words.emplace_back();
+  if (words.size() > 1 && words[0] == "help" && !words.back().starts_with("-"))
+    words.erase(words.begin());  // the name of a command follows
   for (std::string& w : words) w = without_quote(w);
   std::string& last = words.back();
   const Place at = walk(app, words);

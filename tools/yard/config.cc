@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 
+#include "arguments.h"
 #include "commands.h"
 #include "config_file.h"
 #include "json.h"
@@ -63,6 +64,14 @@ void print_checked(const Checked& c) {
     fmt::print("{}: {}, {}\n", c.file, counted(c.errors, "error"), counted(c.warnings, "warning"));
 }
 
+// Whether the file names kernels, ops or backends that may be registered later.
+bool names_later(const Config& config) {
+  return !config.kernel_locks.empty() || !config.kernel_denies.empty() || config.kernel_allows ||
+         !config.policy.backends.empty() ||
+         std::any_of(config.dispatch_rules.begin(), config.dispatch_rules.end(),
+                     [](const DispatchRule& r) { return !r.deny.empty() || r.allow; });
+}
+
 // Whether conditions of the file refer to an op of that name.
 bool asks_about(const Config& config, const std::string& op) {
   const auto asks = [&](const auto& rule) {
@@ -72,23 +81,26 @@ bool asks_about(const Config& config, const std::string& op) {
          std::any_of(config.score.begin(), config.score.end(), asks);
 }
 
-// Conditions on ops of a plugin are checked when it is opened, so it is opened here. Other results stay as
-// they were: a program reads the file before it opens the plugin.
+// Conditions on ops of a plugin are checked when it is opened, and so are names that were unknown until then: it is opened
+// here. Other errors stay as they were: a program reads the file before it opens the plugin.
 void check_announced(Runtime& runtime, std::vector<Checked>& all) {
   std::map<std::string, Status> opened;  // by path
   for (Checked& c : all) {
     const Config config = read_config(c.file).config;
     for (const Announced& a : announced(runtime, &PluginInfo::ops))
-      if (asks_about(config, a.name) && opened.find(a.path) == opened.end())
+      if ((names_later(config) || asks_about(config, a.name)) &&
+          opened.find(a.path) == opened.end())
         opened.emplace(a.path, runtime.plugins().load(a.path));
   }
   for (Checked& c : all) {
     if (opened.empty()) return;
+    std::erase_if(c.problems,
+                  [](const ConfigProblem& p) { return p.severity == Severity::kWarning; });
+    const size_t errors = c.problems.size();
     for (ConfigProblem& p : runtime.check_config(c.file)) {
       const auto same = [&](const ConfigProblem& o) { return o.path == p.path; };
-      if (p.path.find(".conditions") != std::string::npos &&
-          std::none_of(c.problems.begin(), c.problems.end(), same))
-        c.problems.push_back(std::move(p));
+      const auto end = c.problems.begin() + static_cast<ptrdiff_t>(errors);
+      if (std::none_of(c.problems.begin(), end, same)) c.problems.push_back(std::move(p));
     }
     for (const auto& [path, status] : opened)
       if (!status.ok())
@@ -98,6 +110,30 @@ void check_announced(Runtime& runtime, std::vector<Checked>& all) {
                                           path, status.message()),
                               ""});
   }
+}
+
+// Rules that are optional because a plugin brings their op: without that plugin nothing about them is checked.
+void note_unchecked(const Runtime& runtime, Checked& c) {
+  std::vector<std::string> ops;
+  for (const OpInfo& op : runtime.list().ops) ops.push_back(op.name);
+  for (const Announced& a : announced(runtime, &PluginInfo::ops)) ops.push_back(a.name);
+  const Config config = read_config(c.file).config;
+  const auto note = [&](const auto& rules, const char* section) {
+    for (size_t i = 0; i < rules.size(); ++i) {
+      const auto& r = rules[i];
+      const auto is_named = [&](const std::string& op) { return glob_matches(r.operation, op); };
+      if (!r.optional || r.operation.find_first_of("*?") != std::string::npos ||
+          std::any_of(ops.begin(), ops.end(), is_named))
+        continue;
+      const auto& files = config.sources.files;
+      c.problems.push_back(
+          {Severity::kWarning, r.at.file < files.size() ? files[r.at.file] : c.file,
+           r.operation_at.line, r.operation_at.column, fmt::format("{}[{}].operation", section, i),
+           fmt::format("no op is called '{}' here", r.operation), "the rule is not checked"});
+    }
+  };
+  note(config.dispatch_rules, "dispatch_rules");
+  note(config.score, "score");
 }
 
 int check_files(const CheckQuestion& q) {
@@ -110,6 +146,7 @@ int check_files(const CheckQuestion& q) {
   for (const std::string& file : q.files) all.push_back({file, runtime.check_config(file)});
   check_announced(runtime, all);
   for (Checked& c : all) {
+    note_unchecked(runtime, c);
     for (const ConfigProblem& p : c.problems)
       ++(p.severity == Severity::kError ? c.errors : c.warnings);
     ok = ok && c.ok(q.strict);
@@ -131,16 +168,18 @@ void add_config_check(CLI::App& config, Action& action) {
   CLI::App* c = config.add_subcommand("check", "Check whether rule files are valid");
   c->add_option("FILE", q->files, "Rule files")
       ->required()
-      ->type_name("FILE ...")
-      ->check(CLI::ExistingFile);
+      ->type_name("FILE")
+      ->check(existing_file());
   add_mode_option(*c);
   c->add_flag("--strict", q->strict, "Warnings fail, too");
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
       "Prints all problems, each with file, line and column, what is wrong and what was expected.\n"
       "Ops and kernels are those of this machine, and ops of plugins that this environment names;\n"
-      "a plugin's kernel must be `optional: true`, as in a program. Plugins are opened to check\n"
-      "conditions on their ops. Exit code 1 when a file has errors.\n"
+      "in rules, chains and maps a plugin's kernel must be `optional: true`, as in a program.\n"
+      "Plugins are opened to check conditions on their ops, and for names that are unknown\n"
+      "otherwise. Exit code 1 when a file has errors; with --strict also for warnings, such as\n"
+      "unknown names and statements that contradict each other.\n"
       "\n"
       "Examples:\n"
       "  yard config check rules.yaml\n"
@@ -160,8 +199,7 @@ void add_config_schema(CLI::App& config, Action& action) {
       "  # yaml-language-server: $schema=rules.schema.json       first line of a rule file");
   c->callback([&action] {
     action = [] {
-      const std::string text = config_json_schema();
-      fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+      fmt::print("{}\n", Json::parse(config_json_schema()).dump(2));
       return kOk;
     };
   });

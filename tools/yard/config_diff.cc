@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "arguments.h"
 #include "commands.h"
 #include "config_file.h"
 #include "config_moves.h"
@@ -247,7 +248,7 @@ void add_config_diff(CLI::App& config, Action& action) {
   auto q = std::make_shared<DiffQuestion>();
   CLI::App* c = config.add_subcommand("diff", "What changes between two rule files");
   const auto file = [&](const char* name, std::string& to, const char* help) {
-    c->add_option(name, to, help)->required()->type_name("FILE")->check(CLI::ExistingFile);
+    c->add_option(name, to, help)->required()->type_name("FILE")->check(existing_file());
   };
   file("OLD", q->old_file, "The old rules");
   file("NEW", q->new_file, "The new rules");
@@ -255,7 +256,7 @@ void add_config_diff(CLI::App& config, Action& action) {
   call->type_name("CALLSPEC")->allow_extra_args(false);
   c->add_option("--trace", q->trace, "Try the calls of this file: see yard config simulate")
       ->type_name("FILE")
-      ->check(CLI::ExistingFile)
+      ->check(existing_file())
       ->excludes(call);
   add_mode_option(*c);
   c->add_flag("--json", q->json, "JSON for programs instead of text");
@@ -279,15 +280,15 @@ void add_config_simulate(CLI::App& config, Action& action) {
   c->add_option("FILE", q->file, "The new rules")
       ->required()
       ->type_name("FILE")
-      ->check(CLI::ExistingFile);
+      ->check(existing_file());
   c->add_option("--trace", q->trace, "The calls")
       ->required()
       ->type_name("FILE")
-      ->check(CLI::ExistingFile);
+      ->check(existing_file());
   c->add_option("--against", q->against,
                 "The old rules; otherwise those that the environment names")
       ->type_name("FILE")
-      ->check(CLI::ExistingFile);
+      ->check(existing_file());
   add_mode_option(*c);
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(

@@ -5,6 +5,7 @@
 #include <yard/log.h>
 #include <CLI/CLI.hpp>
 
+#include "arguments.h"
 #include "terminal.h"
 
 namespace yard::tool {
@@ -22,7 +23,7 @@ std::string shown(const ConfigProblem& p) {
 void add_config_option(CLI::App& command, std::string& to) {
   command.add_option("--config", to, "Use this rule file instead of the one in force")
       ->type_name("FILE")
-      ->check(CLI::ExistingFile);
+      ->check(existing_file());
   add_mode_option(command);
 }
 
@@ -77,6 +78,12 @@ int use_config(Runtime& runtime, const std::string& path) {
   const Status s = put_in_force(runtime, path, problems);
   // Problems that are found when a plugin is opened are new.
   set_log_level("policy", before).ignore();
+  if (!s.ok() && json_output()) {
+    Status all(s.code(), fmt::format("{} is not a valid rule file", path));
+    if (problems.empty()) all.note(std::string(s.message()));
+    for (const ConfigProblem& p : problems) all.note(to_string(p));
+    return fail(kUsage, all);
+  }
   for (const ConfigProblem& p : problems) fmt::print(stderr, "yard: {}\n", to_string(p));
   if (s.ok()) return kOk;
   return problems.empty() ? fail(kUsage, s) : kUsage;

@@ -23,8 +23,15 @@ std::string_view trim(std::string_view s) {
 // Each call once, in the order in which they came.
 class Collected {
  public:
+  explicit Collected(UnknownOps* unknown = nullptr) : unknown_(unknown) {}
+
   Status add(const Runtime& runtime, std::string_view text, uint64_t count) {
     auto call = runtime.parse(text);
+    if (call.status().code() == Code::kUnknownOp && unknown_ != nullptr) {
+      UnknownOp& op = (*unknown_)[std::string(trim(text.substr(0, text.find('('))))];
+      op.calls += count, op.message = std::string(call.status().message());
+      return {};
+    }
     if (!call.ok()) return std::move(call).status();
     const auto [it, fresh] = at_.try_emplace(call->text, calls_.size());
     if (fresh) calls_.push_back({call->op, call->text, 0});
@@ -36,6 +43,7 @@ class Collected {
  private:
   std::vector<CountedCall> calls_;
   std::map<std::string, size_t> at_;
+  UnknownOps* const unknown_;
 };
 
 // `12<TAB>softmax(...)` or `softmax(...)`.
@@ -70,10 +78,11 @@ Result<std::vector<CountedCall>> read_calls(const Runtime& runtime,
   return to.take();
 }
 
-Result<std::vector<CountedCall>> read_trace(const Runtime& runtime, const std::string& path) {
+Result<std::vector<CountedCall>> read_trace(const Runtime& runtime, const std::string& path,
+                                            UnknownOps* unknown) {
   std::ifstream file(path);
   if (!file) return Status(Code::kNotFound, fmt::format("cannot read '{}'", path));
-  Collected to;
+  Collected to(unknown);
   Status problem;
   size_t problems = 0, number = 0;
   for (std::string text; std::getline(file, text);) {
@@ -93,8 +102,17 @@ Result<std::vector<CountedCall>> read_trace(const Runtime& runtime, const std::s
     problem.note(fmt::format("and {} more lines", problems - kMostProblems));
   if (!problem.ok()) return problem;
   auto calls = to.take();
-  if (calls.empty()) return Status(Code::kParse, fmt::format("{}: there is no call in it", path));
+  if (calls.empty())
+    return Status(Code::kParse,
+                  fmt::format("{}: there is no call {}in it", path,
+                              unknown != nullptr && !unknown->empty() ? "of a known op " : ""));
   return calls;
+}
+
+void print_unknown_ops(const std::string& path, const UnknownOps& unknown) {
+  for (const auto& [name, op] : unknown)
+    fmt::print(stderr, "yard: {}: skipped {} call{}: {}\n", path, op.calls,
+               op.calls == 1 ? "" : "s", op.message);
 }
 
 std::vector<Move> compare(const Runtime& before, const Runtime& after,

@@ -32,7 +32,16 @@ Result<std::vector<CountedCall>> read_calls(const Runtime& runtime,
 // A file with one CallSpec on a line, after a count and a tab if there is one; blank lines and those that
 // begin with # are ignored. Counts of equal calls are added. The error names the first invalid line,
 // and the others as notes.
-Result<std::vector<CountedCall>> read_trace(const Runtime& runtime, const std::string& path);
+// With `unknown`, calls of unknown ops are counted there and left out; they are no error.
+struct UnknownOp {
+  uint64_t calls = 0;
+  std::string message;  // "op 'sofmax' is not known; did you mean 'softmax'?"
+};
+using UnknownOps = std::map<std::string, UnknownOp>;  // by name
+Result<std::vector<CountedCall>> read_trace(const Runtime& runtime, const std::string& path,
+                                            UnknownOps* unknown = nullptr);
+// "yard: calls.txt: skipped 12 calls: op 'acme_norm' is not known" on stderr, for each.
+void print_unknown_ops(const std::string& path, const UnknownOps& unknown);
 
 // A call and its kernels; empty: no kernel can run it.
 struct Move {

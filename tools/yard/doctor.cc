@@ -2,16 +2,19 @@
 // yard doctor: the machine, the build, the backends, and their problems.
 #include <fmt/format.h>
 #include <yard/c.h>
+#include <yard/log.h>
 #include <yard/runtime.h>
 #include <yard/version.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
 
 #include "commands.h"
 #include "host_access.h"
 #include "json.h"
 #include "machine.h"
+#include "plugin_show.h"
 #include "table.h"
 
 namespace yard::tool {
@@ -39,16 +42,34 @@ std::string compiler() {
 #endif
 }
 
+// What to do about a refused plugin.
+std::string repair_of(const PluginInfo& p) {
+  switch (p.reason) {
+    case PluginReason::kWritableByOthers: return fmt::format("chmod go-w {}", p.path);
+    case PluginReason::kNotVerified: return fmt::format("yard verify {}", p.path);
+    case PluginReason::kNotProbed:
+    case PluginReason::kProbeFailed: return fmt::format("yard plugin probe {}", p.path);
+    case PluginReason::kNotInLockFile:
+    case PluginReason::kDigestDiffers:
+      return fmt::format("if it is the one you want: yard plugin lock {}",
+                         p.path.substr(0, std::max<size_t>(p.path.rfind('/'), 1)));
+    default: return fmt::format("yard plugin inspect {} shows what it was made for", p.path);
+  }
+}
+
 struct Findings {
   Machine machine = look_at_machine();
   std::vector<Feature> features = look_at_features();
   int threads = host_threads();
-  Listing listing = Runtime::shared().list();
+  Listing listing;
+  std::vector<PluginInfo> plugins;  // found and refused
   std::vector<Variable> environment = look_at_environment(Runtime::shared());
   size_t kernels = 0, available = 0;
   std::vector<Trouble> problems;
 
-  Findings() {
+  // `open`: opens the plugins, so that their backends are known.
+  explicit Findings(bool open) {
+    look_at_plugins(open);
     for (const OpInfo& op : listing.ops) look_at(op);
     look_at_library();
     for (const BackendInfo& b : listing.backends)
@@ -58,6 +79,7 @@ struct Findings {
     for (const Variable& v : environment)
       for (const std::string& p : v.problems)
         problems.push_back({false, fmt::format("{}={}: {}", v.name, v.value, p), ""});
+    look_at_rules();
   }
   static std::string why(const BackendInfo& b) { return b.detail.empty() ? b.reason : b.detail; }
   bool ok() const {
@@ -75,6 +97,34 @@ struct Findings {
       problems.push_back({true, fmt::format("op {} has no kernel that is available", op.name),
                           fmt::format("yard list {} shows why each is not", op.name)});
   }
+  void look_at_plugins(bool open) {
+    Plugins here = Runtime::shared().plugins();
+    if (open)
+      for (const PluginInfo& p : here.list())
+        if (p.state == PluginState::kFound) here.load(p.path).ignore();  // refused, if it fails
+    plugins = here.list();
+    // A digest is checked when a plugin is loaded; would_load() gives the result without loading.
+    for (PluginInfo& p : plugins) {
+      if (p.state == PluginState::kFound) p = here.would_load(p.path);
+      if (p.state == PluginState::kRefused)
+        problems.push_back(
+            {true, fmt::format("plugin {} is refused: {}", p.path, why_refused(p)), repair_of(p)});
+    }
+    listing = Runtime::shared().list();
+  }
+  // Problems of the rule file that the environment names; those of variables are listed with their values.
+  void look_at_rules() {
+    const auto is_variable = [&](const Problem& p) {
+      return std::any_of(environment.begin(), environment.end(),
+                         [&](const Variable& v) { return v.name == p.where; });
+    };
+    for (const Problem& p : Runtime::shared().problems())
+      if (!is_variable(p))
+        problems.push_back(
+            {p.error,
+             p.message.starts_with(p.where) ? p.message : fmt::format("{}: {}", p.where, p.message),
+             p.error ? "the rules are not in force; yard config check shows all problems" : ""});
+  }
   void look_at_library() {
     if (std::string_view(yard_version()) != YARD_VERSION)
       problems.push_back({true,
@@ -90,8 +140,8 @@ struct Findings {
 };
 
 Json findings_json(const Findings& f) {
-  Json features = Json::array(), backends = Json::array(), variables = Json::array(),
-       problems = Json::array(), parts = Json::object();
+  Json features = Json::array(), backends = Json::array(), plugins = Json::array(),
+       variables = Json::array(), problems = Json::array(), parts = Json::object();
   for (const Feature& x : f.features)
     features.push_back({{"name", x.name}, {"usable", x.usable}, {"listed", x.listed}});
   for (const BackendInfo& b : f.listing.backends)
@@ -101,6 +151,7 @@ Json findings_json(const Findings& f) {
                         {"reason", text_or_null(b.reason)},
                         {"detail", text_or_null(b.detail)},
                         {"kernels", b.kernels}});
+  for (const PluginInfo& p : f.plugins) plugins.push_back(to_json(p));
   for (const Variable& v : f.environment)
     variables.push_back({{"name", v.name}, {"value", v.value}, {"problems", v.problems}});
   for (const Trouble& p : f.problems)
@@ -127,6 +178,7 @@ Json findings_json(const Findings& f) {
             {"sanitizer", text_or_null(YARD_BUILD_SANITIZER)},
             {"parts", std::move(parts)}}},
           {"backends", std::move(backends)},
+          {"plugins", std::move(plugins)},
           {"ops", f.listing.ops.size()},
           {"kernels", f.kernels},
           {"kernels_available", f.available},
@@ -187,6 +239,24 @@ void print_build(const Findings& f) {
   line("threads", fmt::format("{} for kernels", f.threads));
 }
 
+void print_plugins(const Findings& f) {
+  head("\nPlugins");
+  if (f.plugins.empty()) return fmt::print("  none found\n");
+  Table table({{"name"}, {"version"}, {"state"}, {"file"}, {""}});
+  bool unopened = false;
+  for (const PluginInfo& p : f.plugins) {
+    unopened |= p.state == PluginState::kFound;
+    table.add({{p.name.empty() ? "-" : p.name},
+               {p.version.empty() ? "-" : p.version},
+               {to_string(p.state), p.state == PluginState::kRefused ? Paint::kBad : Paint::kGood},
+               {p.path},
+               {p.state == PluginState::kRefused ? "see below" : "", Paint::kWarning}});
+  }
+  fmt::print("{}", table.text(2));
+  if (unopened)
+    fmt::print("\n  found, not opened: their backends are not known yet; --open opens them\n");
+}
+
 void print_findings(const Findings& f) {
   print_machine(f);
   print_build(f);
@@ -201,6 +271,7 @@ void print_findings(const Findings& f) {
   fmt::print("{}", table.text(2));
   fmt::print("\n  {} ops, {} kernels, {} of them available\n", f.listing.ops.size(), f.kernels,
              f.available);
+  print_plugins(f);
   if (!f.environment.empty()) {
     head("\nEnvironment");
     Table variables({{"variable"}, {"value"}, {""}});
@@ -222,24 +293,33 @@ void print_findings(const Findings& f) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Action& action) {
-  auto json = std::make_shared<bool>(false);
-  CLI::App* c =
-      app.add_subcommand("doctor", "Show the machine, the build, the backends, and problems");
-  c->add_flag("--json", *json, "JSON for programs instead of text");
+  struct DoctorQuestion {
+    bool open = false, json = false;
+  };
+  auto q = std::make_shared<DoctorQuestion>();
+  CLI::App* c = app.add_subcommand(
+      "doctor", "Show the machine, the build, the backends, the plugins, and problems");
+  c->add_flag("--open", q->open, "Open the plugins, to see whether their backends are available");
+  c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
       "Checks the processor and which of its features the operating system allows, how the\n"
-      "library was built, every backend, and the YARD_* variables of the environment. Shows how\n"
-      "to fix problems. Exit code 1 when something is broken: an op that no kernel can serve, a\n"
+      "library was built, every backend, the plugins that a program in this environment would\n"
+      "find, the YARD_* variables and the rule file. Shows how to fix problems. Exit code 1 when\n"
+      "something is broken: an op that no kernel can serve, a refused plugin or rule file, a\n"
       "library of another version. Notes alone give 0.\n"
       "\n"
       "Examples:\n"
       "  yard doctor\n"
+      "  yard doctor --open                       with the backends of plugins\n"
       "  YARD_BACKEND_ONEDNN=off yard doctor      the effect of a variable\n"
       "  yard doctor --json");
-  c->callback([json, &action] {
-    action = [json] {
-      const Findings f;
-      if (*json)
+  c->callback([q, &action] {
+    action = [q] {
+      // What would be logged is among the problems.
+      for (const char* logger : {"plugin", "policy"})
+        set_log_level(logger, LogLevel::kOff).ignore();
+      const Findings f(q->open);
+      if (q->json)
         print_json(findings_json(f));
       else
         print_findings(f);

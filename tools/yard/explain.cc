@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "config_file.h"
+#include "json.h"
 #include "policy_flags.h"
 #include "terminal.h"
 
@@ -29,7 +30,10 @@ int explain_call(const ExplainQuestion& q) {
   if (!options.ok()) return fail(kUsage, options.status());
   const auto e = Runtime::shared().explain(q.call, *options);
   if (!e.ok()) return fail(exit_code(e.status()), e.status());
-  fmt::print("{}", q.json ? e->to_json() + "\n" : e->to_text(colour()));
+  if (q.json)
+    print_json(Json::parse(e->to_json()));
+  else
+    fmt::print("{}", e->to_text(colour()));
   return e->selected.empty() ? kFailed : kOk;
 }
 

@@ -13,9 +13,14 @@ using Json = nlohmann::ordered_json;
 // Unknown values are null, not "".
 inline Json text_or_null(const std::string& s) { return s.empty() ? Json() : Json(s); }
 
-// Indented, with a newline; bytes that are not UTF-8 are replaced.
+// The version of all output; a change that programs would notice changes it.
+inline constexpr int kJsonSchema = 1;
+
+// An object, after its version: indented, with a newline; bytes that are not UTF-8 are replaced.
 inline void print_json(const Json& j) {
-  fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+  Json all = {{"schema", kJsonSchema}};
+  all.update(j);
+  fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
 }  // namespace yard::tool

@@ -4,78 +4,96 @@
 #include <yard/version.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 
+#include "arguments.h"
 #include "commands.h"
 #include "completion.h"
+#include "help.h"
 #include "terminal.h"
 
 namespace yard::tool {
 namespace {
 
-std::vector<std::string> command_names(const CLI::App& app) {
+std::vector<std::string> command_names(CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* c : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(c->get_name());
+  for (const CLI::App* c : commands_below(app)) names.push_back(c->get_name());
   return names;
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::Option* o : app.get_options())
+  for (const CLI::Option* o : app.get_options()) {
     for (const std::string& n : o->get_lnames()) names.push_back("--" + n);
+    for (const std::string& n : o->get_snames()) names.push_back("-" + n);
+  }
   return names;
-}
-
-// "yard bench dispatch"
-std::string full_name(const CLI::App& app) {
-  return app.get_parent() != nullptr ? full_name(*app.get_parent()) + " " + app.get_name()
-                                     : app.get_name();
 }
 
 // A word that should name a command and does not, and the app it was given to.
 struct Unknown {
-  const CLI::App* app;
+  CLI::App* app;
   std::string word;
 };
-std::optional<Unknown> unknown_command(const CLI::App& app, int argc, char** argv) {
-  const CLI::App* at = &app;
+std::optional<Unknown> unknown_command(CLI::App& app, int argc, char** argv) {
+  CLI::App* at = &app;
   for (int i = 1; i < argc; ++i) {
-    if (command_names(*at).empty() || argv[i][0] == '-') return std::nullopt;
     const std::vector<std::string> known = command_names(*at);
+    if (known.empty() || argv[i][0] == '-') return std::nullopt;
     if (std::find(known.begin(), known.end(), argv[i]) == known.end()) return Unknown{at, argv[i]};
     at = at->get_subcommand(argv[i]);
   }
   return std::nullopt;
 }
 
-int hint(const CLI::App& app, std::string_view message) {
-  fail(kUsage, message);
-  fmt::print(stderr, "See: {} --help\n", full_name(app));
-  return kUsage;
+int hint(const CLI::App& app, std::string message) {
+  Status status(Code::kInvalidArgument, std::move(message));
+  status.note(fmt::format("see {} --help", full_name(app)));
+  return fail(kUsage, status);
+}
+
+int no_option(const CLI::App& app, const std::string& word) {
+  return hint(app, fmt::format("{} has no option '{}'{}", full_name(app), word,
+                               did_you_mean(word.substr(0, word.find('=')), option_names(app))));
 }
 
 int surplus(const CLI::App& app) {
   const std::string word = app.remaining(true).at(0);
-  if (word.size() > 1 && word[0] == '-')
-    return hint(app, fmt::format("{} has no option '{}'{}", full_name(app), word,
-                                 did_you_mean(word.substr(0, word.find('=')), option_names(app))));
-  return hint(app, fmt::format("{} does not take '{}'; a call is one argument: put it in quotes",
-                               full_name(app), word));
+  if (word.size() > 1 && word[0] == '-') return no_option(app, word);
+  const bool takes_call = app.get_option_no_throw("CALLSPEC") != nullptr;
+  return hint(app, fmt::format("{} does not take '{}'{}", full_name(app), word,
+                               takes_call ? "; a call is one argument: put it in quotes" : ""));
 }
 
-const CLI::App& chosen(const CLI::App& app) {
+// Commands, and options that look like them.
+std::string similar_command(CLI::App& app, const std::string& word) {
+  if (app.get_option_no_throw("--" + word) != nullptr)
+    return fmt::format("; did you mean '--{}'?", word);
+  return did_you_mean(word, command_names(app));
+}
+
+CLI::App& chosen(CLI::App& app) {
   const auto subs = app.get_subcommands();
   return subs.empty() ? app : chosen(*subs[0]);
+}
+
+int print_help(CLI::App& app) {
+  fmt::print("{}", help_text(app));
+  return kOk;
+}
+
+// Words that name the command.
+int depth(const CLI::App& app) {
+  return app.get_parent() == nullptr ? 0 : depth(*app.get_parent()) + 1;
 }
 
 int parse_and_run(int argc, char** argv) {
   Action action;
   CLI::App app("Picks, runs and explains the best kernel for every operator call.", "yard");
-  app.set_version_flag("--version", YARD_VERSION, "The version of the library");
-  app.set_help_flag("-h,--help", "This text; see also yard COMMAND --help");
-  app.get_formatter()->column_width(30);
+  app.set_version_flag("-V,--version", YARD_VERSION, "Show the version");
+  app.set_help_flag("-h,--help", "Show this help");
   app.require_subcommand(1);
   app.footer(
       "A call is written as text, a CallSpec: op(dtype[shape], ..., name=value)@device\n"
@@ -91,10 +109,10 @@ int parse_and_run(int argc, char** argv) {
       "  yard bench dispatch                                     what a call costs\n"
       "  yard bench kernels --op softmax                         how fast its kernels are\n"
       "  yard doctor                                             problems and their fixes\n"
-      "  source <(yard completion bash)                          completion by the tab key\n"
+      "  yard help plugin list                                   the help of a command\n"
       "\n"
-      "Every command that prints results takes --json. Exit codes: 0 success, 1 the operation\n"
-      "failed (no kernel can run, results differ), 2 invalid input.");
+      "Every command that prints results takes --json; its errors are JSON as well. Exit codes:\n"
+      "0 success, 1 the operation failed (no kernel can run, results differ), 2 invalid input.");
   add_list(app, action);
   add_explain(app, action);
   add_run(app, action);
@@ -114,30 +132,33 @@ int parse_and_run(int argc, char** argv) {
   add_bench_kernels(*bench, action);
   add_doctor(app, action);
   add_completion(app, action);
+  add_help(app, action);
 
   // Used by the scripts of `yard completion` only, so it is not listed as a command.
   if (argc > 1 && std::string_view(argv[1]) == "complete")
     return print_completions(app, {argv + 2, argv + argc});
-  if (argc < 2) {
-    fmt::print(stderr, "{}", app.help());
-    return kUsage;
-  }
+  if (argc < 2) return print_help(app);
+  set_json_output(std::any_of(argv + 1, argv + argc,
+                              [](const char* word) { return std::string_view(word) == "--json"; }));
   if (const auto unknown = unknown_command(app, argc, argv))
-    return hint(*unknown->app,
-                fmt::format("there is no command '{}'{}", unknown->word,
-                            did_you_mean(unknown->word, command_names(*unknown->app))));
+    return hint(*unknown->app, fmt::format("there is no command '{}'{}", unknown->word,
+                                           similar_command(*unknown->app, unknown->word)));
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", chosen(app).help());
-    return kOk;
+    return print_help(chosen(app));
   } catch (const CLI::CallForVersion&) {
     fmt::print("{}\n", YARD_VERSION);
     return kOk;
   } catch (const CLI::ExtrasError&) {
     return surplus(chosen(app));
   } catch (const CLI::ParseError& e) {
-    return hint(chosen(app), e.what());
+    CLI::App& command = chosen(app);
+    // A group of commands without one of them.
+    const int words = depth(command) + 1;
+    if (!command_names(command).empty())
+      return argc == words ? print_help(command) : no_option(command, argv[words]);
+    return hint(command, message_of(e, command));
   }
   return action();
 }

@@ -4,9 +4,10 @@
 #include <yard/log.h>
 #include <CLI/CLI.hpp>
 
-#include <filesystem>
+#include <algorithm>
 #include <memory>
 
+#include "arguments.h"
 #include "commands.h"
 #include "json.h"
 #include "plugin_show.h"
@@ -40,20 +41,22 @@ int list_plugins(const PluginsQuestion& q) {
   // A digest is checked when a plugin is loaded; would_load() tells the result without loading.
   for (PluginInfo& p : found)
     if (p.state == PluginState::kFound) p = runtime.plugins().would_load(p.path);
+  const auto refused = [](const PluginInfo& p) { return p.state == PluginState::kRefused; };
+  const int code = std::any_of(found.begin(), found.end(), refused) ? kFailed : kOk;
   if (q.json) {
     Json j = {{"plugins", Json::array()}};
     for (const PluginInfo& p : found) j["plugins"].push_back(to_json(p));
     print_json(j);
-    return kOk;
+    return code;
   }
   if (found.empty()) {
     fmt::print("No plugins were found.\n");
     return kOk;
   }
-  Table table({{"name"}, {"version"}, {"state"}, {"ops"}, {"file"}, {""}});
+  Table table({{"name"}, {"version"}, {"state"}, {"ops"}, {"file"}, {"reason"}});
   for (const PluginInfo& p : found) table.add(plugin_row(p));
   fmt::print("{}", table.text());
-  return kOk;
+  return code;
 }
 
 Paint paint_of(const PluginInfo& p) {
@@ -104,10 +107,21 @@ struct ProbeQuestion {
   bool json = false;
 };
 
+// A probe that could not run any kernel has tested nothing.
+bool nothing_ran(const ProbeReport& r) {
+  return r.passed() && r.runs == 0 && !r.unavailable.empty();
+}
+
 Json probe_json(const ProbeReport& r) {
-  Json j = {{"passed", r.passed()},
-            {"reason", r.passed() ? Json() : Json(to_string(r.reason))},
-            {"detail", r.passed() ? Json() : Json(r.detail)},
+  const bool passed = r.passed() && !nothing_ran(r);
+  Json j = {{"passed", passed},
+            {"reason", text_or_null(passed           ? ""
+                                    : nothing_ran(r) ? "unavailable"
+                                                     : to_string(r.reason))},
+            {"detail", text_or_null(passed           ? ""
+                                    : nothing_ran(r) ? r.unavailable
+                                                     : r.detail)},
+            {"unavailable", text_or_null(r.unavailable)},
             {"kernels", r.kernels},
             {"runs", r.runs},
             {"seconds", r.seconds}};
@@ -127,13 +141,16 @@ int probe(const ProbeQuestion& q) {
     return fail(kUsage, fmt::format("{}: {}", q.file, r.detail));
   if (q.json)
     print_json(probe_json(r));
+  else if (nothing_ran(r))
+    fmt::print("{}: no kernel was run: {}\n", paint(Paint::kBad, "unavailable"), r.unavailable);
   else if (r.passed())
-    fmt::print("{}: {} kernel{}, {} calls, {}\n", paint(Paint::kGood, "passed"), r.kernels,
-               r.kernels == 1 ? "" : "s", r.runs, duration(r.seconds * 1e9));
+    fmt::print("{}: {} kernel{}, {} calls, {}{}\n", paint(Paint::kGood, "passed"), r.kernels,
+               r.kernels == 1 ? "" : "s", r.runs, duration(r.seconds * 1e9),
+               r.unavailable.empty() ? "" : "; not run: " + r.unavailable);
   else
     fmt::print("{}: {}: {}{}\n", paint(Paint::kBad, "refused"), to_string(r.reason),
                r.reason == PluginReason::kProbeFailed ? "it " : "", r.detail);
-  return r.passed() ? kOk : kFailed;
+  return r.passed() && !nothing_ran(r) ? kOk : kFailed;
 }
 
 }  // namespace
@@ -148,7 +165,7 @@ void add_plugin_list(CLI::App& plugin, Action& action) {
   c->footer(
       "Searches where a program in this environment would: YARD_PLUGINS, YARD_PLUGIN_PATH and\n"
       "where plugins are installed. Opens none of them. Lock files and the rule file in force\n"
-      "apply.\n"
+      "apply. Exit code 1 when one is refused.\n"
       "\n"
       "Examples:\n"
       "  yard plugin list\n"
@@ -182,17 +199,19 @@ void add_plugin_probe(CLI::App& plugin, Action& action) {
   c->add_option("FILE", q->file, "A plugin's shared library")->required();
   add_feature_option(*c);
   c->add_option("--seconds", q->seconds, "How long it may take (10)")
-      ->type_name("S")
-      ->check(CLI::Range(0.01, 86400.0));
+      ->type_name("SECONDS")
+      ->check(between(0.01, 86400.0));
   c->add_option("--memory", q->gib, "GiB of address space it may use (4)")
       ->type_name("GIB")
-      ->check(CLI::Range(0.1, 1048576.0));
+      ->check(between(0.1, 1048576.0));
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
       "Opens the library in a child process, queries its descriptor, starts it, runs each of its\n"
       "kernels on a few small calls with guarded memory, stops and closes it. A library that\n"
       "crashes, hangs, ends the process or writes out of bounds is refused: exit code 1, with\n"
       "what happened and where. The result is recorded by digest, for YARD_PLUGIN_PROBE=changed.\n"
+      "Exit code 1 also when no kernel could be run, with the reason: what the probe of its\n"
+      "backend reported, for example. That is not recorded as a failure.\n"
       "A probe finds mistakes, not malice: it is not a sandbox.\n"
       "\n"
       "Examples:\n"
@@ -202,7 +221,7 @@ void add_plugin_probe(CLI::App& plugin, Action& action) {
 }
 
 void add_plugin(CLI::App& app, Action& action) {
-  CLI::App* plugin = app.add_subcommand("plugin", "List, check, lock and create plugins");
+  CLI::App* plugin = app.add_subcommand("plugin", "List, check, lock, upgrade and create plugins");
   plugin->require_subcommand(1);
   plugin->footer(
       "Examples:\n"
@@ -211,11 +230,13 @@ void add_plugin(CLI::App& app, Action& action) {
       "  yard plugin probe ./acme.so         run it in a separate process\n"
       "  yard verify ./acme.so               compare its kernels with the reference\n"
       "  yard plugin lock /opt/acme          load only these from now on\n"
+      "  yard plugin upgrade ./acme.so       replace the installed version\n"
       "  yard plugin new acme                a new plugin project");
   add_plugin_list(*plugin, action);
   add_plugin_inspect(*plugin, action);
   add_plugin_lock(*plugin, action);
   add_plugin_probe(*plugin, action);
+  add_plugin_upgrade(*plugin, action);
   add_plugin_new(*plugin, action);
 }
 

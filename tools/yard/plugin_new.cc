@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "commands.h"
-
+// yard plugin new: a plugin project that builds and passes its tests unchanged.
 #include <fmt/format.h>
 #include <yard/runtime.h>
 #include <yard/version.h>
@@ -8,11 +7,13 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <regex>
 
+#include "commands.h"
 #include "json.h"
+#include "kernel_starts.h"
+#include "plugin_show.h"
 #include "templates/templates.h"
 #include "terminal.h"
 
@@ -22,11 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 
 struct ProjectQuestion {
-  std::string name, directory, op;
+  std::string name, directory, op, for_op;
   bool c = false, json = false;
 };
-
-using Words = std::map<std::string, std::string, std::less<>>;
 
 constexpr size_t kLongestName = 64;
 // Targets that CMake makes itself.
@@ -65,8 +64,7 @@ std::string wrong_name(const std::string& name) {
 std::string wrong_op(const std::string& op) {
   if (Runtime::shared().list().find_op(op) != nullptr)
     return fmt::format(
-        "op '{}' already exists, and a new plugin adds an op; choose another with --op. "
-        "The README of the new project explains how to serve an existing op",
+        "op '{}' already exists; choose another name, or --for-op {} for a kernel of that op", op,
         op);
   RuntimeSettings empty;
   empty.builtin_backends = empty.environment = empty.plugins.installed = false;
@@ -81,6 +79,22 @@ std::string wrong_op(const std::string& op) {
   return fmt::format(
       "'{}' cannot be the name of an op: a letter a-z, then a-z, 0-9 and _, parts joined by dots",
       op);
+}
+
+// The schema of an existing op; plugins that announce the op are opened. An error names similar ones.
+Result<std::string> schema_of(const std::string& op) {
+  Runtime& runtime = Runtime::shared();
+  const std::vector<Announced> waiting = announced(runtime, &PluginInfo::ops);
+  if (runtime.list().find_op(op) == nullptr)
+    for (const Announced& a : waiting)
+      if (a.name == op) YARD_RETURN_IF_ERROR(runtime.plugins().load(a.path));
+  const Listing listing = runtime.list();
+  if (const OpInfo* found = listing.find_op(op)) return found->schema;
+  std::vector<std::string> names;
+  for (const OpInfo& o : listing.ops) names.push_back(o.name);
+  for (const Announced& a : waiting) names.push_back(a.name);
+  return Status(Code::kUnknownOp,
+                fmt::format("--for-op: op '{}' is not known{}", op, did_you_mean(op, names)));
 }
 
 // What is wrong with the directory.
@@ -100,42 +114,29 @@ std::string wrong_directory(const fs::path& directory) {
                              directory.string());
 }
 
-// The text with every @WORD@ replaced.
-std::string fill_in(std::string_view text, const Words& words) {
-  std::string to;
-  while (!text.empty()) {
-    const size_t at = text.find('@'), end = at == text.npos ? at : text.find('@', at + 1);
-    const auto word =
-        end == text.npos ? words.end() : words.find(text.substr(at + 1, end - at - 1));
-    const size_t taken = word != words.end() ? at : at == text.npos ? text.size() : at + 1;
-    to += text.substr(0, taken);
-    text.remove_prefix(taken);
-    if (word == words.end()) continue;
-    to += word->second;
-    text.remove_prefix(end - at + 1);
-  }
-  return to;
-}
-
-// Name and contents of each file of the project.
-std::vector<std::pair<std::string, std::string>> project(const ProjectQuestion& q) {
+// Name and contents of each file of the project. `schema` is that of an existing op that gets a kernel.
+std::vector<std::pair<std::string, std::string>> project(const ProjectQuestion& q,
+                                                         const std::string& schema) {
   const std::string suffix = q.c ? "c" : "cc", version = YARD_VERSION;
-  const Words words = {{"NAME", q.name},
-                       {"OP", q.op},
-                       {"SUFFIX", suffix},
-                       {"LANGUAGE", q.c ? "C" : "CXX"},
-                       {"YARD_VERSION", version.substr(0, version.rfind('.'))}};
+  const std::string source = (q.for_op.empty() ? "plugin." : "kernel.") + suffix,
+                    readme = q.for_op.empty() ? "README.md" : "kernel.md";
+  Words words = {{"NAME", q.name},
+                 {"OP", q.op},
+                 {"SUFFIX", suffix},
+                 {"LANGUAGE", q.c ? "C" : "CXX"},
+                 {"YARD_VERSION", version.substr(0, version.rfind('.'))}};
+  if (q.for_op.empty())
+    words["LIBS"] = "";
+  else
+    words.merge(kernel_words(q.for_op, schema, q.c));
+  const std::pair<std::string, std::string> names[] = {{"CMakeLists.txt", "CMakeLists.txt"},
+                                                       {source, q.name + "." + suffix},
+                                                       {readme, "README.md"},
+                                                       {"gitignore", ".gitignore"}};
   std::vector<std::pair<std::string, std::string>> files;
-  for (const Template& t : templates()) {
-    std::string name(t.name);
-    if (name.starts_with("plugin.")) {
-      if (name != "plugin." + suffix) continue;
-      name = q.name + "." + suffix;
-    } else if (name == "gitignore") {
-      name = ".gitignore";
-    }
-    files.emplace_back(std::move(name), fill_in(t.text, words));
-  }
+  for (const auto& [from, to] : names)
+    for (const Template& t : templates())
+      if (t.name == from) files.emplace_back(to, fill_in(t.text, words));
   return files;
 }
 
@@ -159,11 +160,15 @@ std::string write_project(const fs::path& directory,
 }
 
 int make_project(ProjectQuestion q) {
-  if (q.op.empty()) q.op = q.name;
+  if (q.op.empty()) q.op = q.for_op.empty() ? q.name : q.for_op;
   const fs::path directory = q.directory.empty() ? fs::path(q.name) : fs::path(q.directory);
-  for (const std::string& wrong : {wrong_name(q.name), wrong_op(q.op), wrong_directory(directory)})
+  Result<std::string> schema = std::string();
+  if (!q.for_op.empty()) schema = schema_of(q.for_op);
+  if (!schema.ok()) return fail(kUsage, schema.status());
+  for (const std::string& wrong :
+       {wrong_name(q.name), q.for_op.empty() ? wrong_op(q.op) : "", wrong_directory(directory)})
     if (!wrong.empty()) return fail(kUsage, wrong);
-  const auto files = project(q);
+  const auto files = project(q, *schema);
   if (const std::string wrong = write_project(directory, files); !wrong.empty())
     return fail(kFailed, wrong);
   if (q.json) {
@@ -180,6 +185,9 @@ int make_project(ProjectQuestion q) {
       "  cmake -B build && cmake --build build\n"
       "  ctest --test-dir build --output-on-failure\n",
       paint(Paint::kBold, directory.string()), names, directory.string());
+  if (!q.for_op.empty() && !has_kernel_start(q.for_op))
+    fmt::print("\nThe kernel declines every call of {}: verify fails until it is written.\n",
+               q.for_op);
   return kOk;
 }
 
@@ -190,18 +198,24 @@ void add_plugin_new(CLI::App& plugin, Action& action) {
   CLI::App* c =
       plugin.add_subcommand("new", "Create a plugin project that builds and passes its tests");
   c->add_option("NAME", q->name, "Name of the plugin: a-z, 0-9 and _")->required();
-  c->add_option("--dir", q->directory, "Where to put it (NAME)")->type_name("D");
+  c->add_option("--dir", q->directory, "Where to put it (NAME)")->type_name("DIR");
   c->add_option("--op", q->op, "Name of the op it adds (NAME)")->type_name("OP");
+  c->add_option("--for-op", q->for_op, "Instead of a new op: a kernel for this one, which exists")
+      ->type_name("OP")
+      ->excludes(c->get_option("--op"));
   c->add_flag("--c", q->c, "In C instead of C++");
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   c->footer(
       "Writes CMakeLists.txt, one source, README.md and .gitignore into a directory that is new "
       "or\n"
       "empty. The project needs an installed Switchyard; its tests probe and verify the plugin.\n"
+      "With --for-op the kernel of a built-in op is simple and correct: make it fast. For other\n"
+      "ops it has the signature, and declines every call until it is written.\n"
       "\n"
       "Examples:\n"
       "  yard plugin new acme                        acme/acme.cc with the op acme\n"
       "  yard plugin new acme --op acme.scale --c    in C, with another op\n"
+      "  yard plugin new acme --for-op rms_norm      a kernel for an op that exists\n"
       "  yard plugin new acme --dir src/acme         in another directory");
   c->callback([q, &action] { action = [q] { return make_project(*q); }; });
 }

@@ -23,7 +23,7 @@ std::vector<std::string>& device_features() {
 void add_feature_option(CLI::App& command) {
   command
       .add_option("--device-feature", device_features(),
-                  "A feature that a device has, for example cuda:sm_90; repeatable")
+                  "A feature that a device has, for example cuda:sm_90 or cuda:1:sm_90; repeatable")
       ->type_name("DEVICE:NAME")
       ->allow_extra_args(false);
 }

@@ -222,6 +222,7 @@ void add_hooks(CLI::App& app, Action& action) {
   c->add_option("PATH", q->paths, "More plugins, or directories of them");
   c->add_flag("--open", q->open, "Open the plugins that serve hooks, to list their hooks");
   c->add_option("--activate", q->activate, "Open them, and activate this backend for the process")
+      ->type_name("BACKEND")
       ->allow_extra_args(false);
   c->add_flag("--strict", q->strict, "Activating undeclared hooks fails");
   c->add_flag("--json", q->json, "JSON for programs instead of a table");

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <memory>
 
+#include "arguments.h"
 #include "commands.h"
 #include "config_file.h"
 #include "json.h"
@@ -166,7 +167,7 @@ int run_call(const RunQuestion& q) {
   time_call(q, *call, data, *options, out);
   out.damage = data.damage();
   if (out.status.ok()) check_against_reference(q, *call, data, out);
-  if (q.json) fmt::print("{}\n", outcome_json(*call, out).dump(2));
+  if (q.json) print_json(outcome_json(*call, out));
   if (!out.status.ok()) {
     const int code = out.status.code() == Code::kNotFound ? kUsage : kFailed;
     return q.json ? code : fail(code, out.status);
@@ -234,9 +235,7 @@ int run_dump(const std::string& path, const std::string& kernel, bool json) {
   const auto again = replay(Runtime::shared(), *dump, kernel);
   if (!again.ok()) return fail(kUsage, again.status());
   if (json)
-    fmt::print(
-        "{}\n",
-        replay_json(path, *dump, *again).dump(2, ' ', false, Json::error_handler_t::replace));
+    print_json(replay_json(path, *dump, *again));
   else
     print_replay(*dump, *again);
   return again->ok() ? kOk : kFailed;
@@ -273,7 +272,7 @@ void add_contents(CLI::App& command, Contents& to) {
           "--contents", [&to](const std::string& name) { to = *parse_contents(name); },
           fmt::format("What floats are filled with: {} (normal)", fmt::join(names, ", ")))
       ->type_name("NAME")
-      ->check(CLI::IsMember(names));
+      ->check(one_of(names));
 }
 
 }  // namespace
@@ -293,7 +292,7 @@ void add_run(CLI::App& app, Action& action) {
   add_contents(*c, q->contents);
   c->add_option("--repeat", q->repeat, "Runs to take the median of (100, or half a second)")
       ->type_name("N")
-      ->check(CLI::Range(1, 1000000000));
+      ->check(between(1, 1000000000));
   c->add_flag("--json", q->json, "JSON for programs instead of text");
   q->policy.add(*c);
   c->footer(

@@ -9,8 +9,12 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "json.h"
+
 namespace yard::tool {
 namespace {
+
+bool g_json = false;
 
 bool decide_colour() {
   const char* no = std::getenv("NO_COLOR");
@@ -67,13 +71,19 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return best != nullptr ? fmt::format("; did you mean '{}'?", *best) : "";
 }
 
+void set_json_output(bool json) { g_json = json; }
+bool json_output() { return g_json; }
+
 int fail(int code, std::string_view message) {
-  fmt::print(stderr, "yard: {}\n", message);
-  return code;
+  return fail(code, Status(Code::kInvalidArgument, std::string(message)));
 }
 
 int fail(int code, const Status& status) {
-  fail(code, status.message());
+  if (json_output()) {
+    print_json({{"error", status.message()}, {"notes", status.notes()}, {"exit_code", code}});
+    return code;
+  }
+  fmt::print(stderr, "yard: {}\n", status.message());
   for (const std::string& note : status.notes()) fmt::print(stderr, "  {}\n", note);
   return code;
 }

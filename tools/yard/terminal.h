@@ -25,7 +25,11 @@ std::string paint(Paint p, std::string_view text);
 // "; did you mean 'list'?" or nothing.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
 
-// One message on stderr, `yard: ...`; returns `code`.
+// Whether the command was called with --json: then errors are JSON on stdout.
+void set_json_output(bool json);
+bool json_output();
+
+// One message on stderr, `yard: ...`, or the object {"schema", "error", "notes", "exit_code"}; returns `code`.
 int fail(int code, std::string_view message);
 // The status with its notes.
 int fail(int code, const Status& status);

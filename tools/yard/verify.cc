@@ -4,11 +4,18 @@
 #include <yard/verify.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <charconv>
+#include <deque>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <sstream>
+#include <utility>
 
+#include "arguments.h"
 #include "commands.h"
+#include "config_moves.h"
 #include "json.h"
 #include "plugin_show.h"
 #include "progress.h"
@@ -24,8 +31,11 @@ constexpr int64_t kQuickElements = 4096;
 
 struct VerifyQuestion {
   VerifyOptions options;
-  std::string file, expect;
-  bool quick = false, json = false;
+  std::string file, expect, trace;
+  std::vector<std::string> option_texts, weight_texts;  // NAME=VALUE, NAME=TENSOR
+  std::deque<TensorView> weights;  // of the forms that were given, without data
+  UnknownOps unknown;              // of the trace
+  bool quick = false, json = false, cases_given = false;
   double timeout = 60;  // one run of a kernel is far shorter
 };
 
@@ -37,15 +47,87 @@ Result<std::vector<Expectation>> read_expectations(const std::string& path) {
   return parse_expectations(text.str(), path);
 }
 
+// The part before and after '='. Empty if it is not NAME=TEXT.
+std::pair<std::string_view, std::string_view> split(std::string_view text) {
+  const size_t at = text.find('=');
+  if (at == 0 || at == std::string_view::npos) return {};
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+template <class T>
+std::optional<T> number(std::string_view text) {
+  T to{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return to;
+}
+
+// f32[8,64], without data.
+std::optional<TensorView> tensor_form(std::string_view text) {
+  const size_t open = text.find('[');
+  const auto dtype = parse_dtype(text.substr(0, open));
+  if (!dtype || open == std::string_view::npos || text.back() != ']') return std::nullopt;
+  std::vector<int64_t> shape;
+  for (std::string_view rest = text.substr(open + 1, text.size() - open - 2); !rest.empty();) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    const auto size = number<int64_t>(rest.substr(0, comma));
+    if (!size || *size < 0 || shape.size() == YARD_MAX_RANK) return std::nullopt;
+    shape.push_back(*size);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return TensorView(static_cast<void*>(nullptr), *dtype, shape);
+}
+
+// Options and weights, which refer to the texts of the question.
+Status read_instance(VerifyQuestion& q) {
+  const auto bad = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
+  for (const std::string& text : q.option_texts) {
+    const auto [name, value] = split(text);
+    if (name.empty()) return bad(fmt::format("invalid --option '{}': expected NAME=VALUE", text));
+    if (value == "true" || value == "false")
+      q.options.options.emplace_back(name, value == "true");
+    else if (const auto i = number<int64_t>(value))
+      q.options.options.emplace_back(name, *i);
+    else if (const auto f = number<double>(value))
+      q.options.options.emplace_back(name, *f);
+    else
+      q.options.options.emplace_back(name, value);
+  }
+  for (const std::string& text : q.weight_texts) {
+    const auto [name, form] = split(text);
+    const auto tensor = name.empty() ? std::nullopt : tensor_form(form);
+    if (!tensor)
+      return bad(fmt::format("invalid --weight '{}': expected NAME=TENSOR, as sink=f32[8]", text));
+    q.options.weights.emplace_back(name, q.weights.emplace_back(*tensor));
+  }
+  return {};
+}
+
+// The calls of a trace, the most frequent first, at most as many as --cases allows.
+Status read_trace_calls(VerifyQuestion& q, const Runtime& runtime) {
+  if (q.trace.empty()) return {};
+  auto calls = read_trace(runtime, q.trace, &q.unknown);
+  if (!calls.ok()) return calls.status();
+  if (!q.json) print_unknown_ops(q.trace, q.unknown);
+  std::stable_sort(calls->begin(), calls->end(),
+                   [](const CountedCall& a, const CountedCall& b) { return a.count > b.count; });
+  if (q.cases_given && calls->size() > q.options.cases) calls->resize(q.options.cases);
+  for (CountedCall& c : *calls) q.options.calls.push_back(std::move(c.call));
+  return {};
+}
+
 // Why a report does not count as a pass of the whole plugin; empty if it does.
 std::string not_whole(const VerifyQuestion& q, const VerifyReport& report) {
   const VerifyOptions& o = q.options;
   if (!o.op.empty() || !o.kernel.empty() || !o.backend.empty() || !o.function.empty())
     return "not all of it was verified";
-  if (q.quick || o.cases < VerifyOptions().cases)
-    return fmt::format("fewer than {} calls for each op were made", VerifyOptions().cases);
-  for (const KernelReport& k : report.kernels)
+  if (!o.calls.empty()) return "only the given calls were made";
+  if (!o.options.empty() || !o.weights.empty()) return "only the given options were used";
+  if (q.quick) return "with --quick, only small calls were made";
+  for (const KernelReport& k : report.kernels) {
     if (k.expected > 0) return fmt::format("{} of op {} failed, as was expected", k.id, k.op);
+    if (!k.verified()) return too_few_runs(k);
+  }
   return unchecked_function(report);
 }
 
@@ -62,7 +144,12 @@ void print_report_json(const VerifyQuestion& q, const VerifyReport& report, cons
   Json j = ward != nullptr ? to_json(*ward, q.file) : Json::object();
   j["kernels"] = to_json(report);
   j["functions"] = function_reports_json(report);
-  fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+  if (!q.trace.empty()) {
+    j["skipped"] = Json::array();
+    for (const auto& [name, op] : q.unknown)
+      j["skipped"].push_back({{"op", name}, {"calls", op.calls}});
+  }
+  print_json(j);
 }
 
 // On the kernels of a runtime. `ward`, where a plugin is verified, gets each run and the result.
@@ -86,6 +173,7 @@ int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
                              backend, f, sample));
     };
   }
+  if (const Status s = read_trace_calls(q, runtime); !s.ok()) return fail(kUsage, s);
   const auto report = yard::verify(runtime, options);
   progress.clear();
   if (!report.ok()) return fail(kUsage, report.status());
@@ -119,6 +207,7 @@ int verify_plugin(VerifyQuestion& q, Ward& ward) {
   RuntimeSettings settings = as_the_environment_has_it();
   settings.plugins.probe = PluginProbe::kNever;  // this process is the probe
   settings.plugins.allow_writable = true;        // checked by inspect() in the parent
+  settings.plugins.unlocked = {ward.path(), absolute(q.file)};  // locked after it has been verified
   settings.plugins.watch = [&](std::string_view, std::string_view step) {
     ward.step(step == "opening" ? "while it was opened" : fmt::format("in its {}", step));
   };
@@ -146,11 +235,13 @@ int verify_plugin(VerifyQuestion& q, Ward& ward) {
 
 int verify(VerifyQuestion& q) {
   VerifyOptions& options = q.options;
+  if (const Status s = read_instance(q); !s.ok()) return fail(kUsage, s);
   if (!q.expect.empty()) {
     auto expectations = read_expectations(q.expect);
     if (!expectations.ok()) return fail(kUsage, expectations.status());
     options.expectations = *std::move(expectations);
   }
+  q.cases_given = options.cases > 0;
   if (q.quick) {
     options.max_elements = kQuickElements;
     if (options.cases == 0) options.cases = kQuickCases;
@@ -174,7 +265,7 @@ void add_verify(CLI::App& app, Action& action) {
   c->add_option("--timeout", q->timeout,
                 "With a FILE: seconds that one step may take before it counts as a hang (60)")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.001, 86400.0))
+      ->check(between(0.001, 86400.0))
       ->needs(c->get_option("FILE"));
   add_feature_option(*c);
   CLI::Option* backend =
@@ -185,11 +276,24 @@ void add_verify(CLI::App& app, Action& action) {
       ->excludes(backend);
   c->add_option("--op", q->options.op, "Only kernels of this op")->type_name("OP");
   c->add_option("--function", q->options.function,
-                "Only verifiers of this function, and no kernels")
+                "Only verifiers of this function, or this hook, and no kernels")
       ->type_name("GROUP/NAME");
-  c->add_option("--cases", q->options.cases, "Calls for each op (300; 40 with --quick)")
+  c->add_option("--cases", q->options.cases,
+                "Calls for each op, and again for each kernel (300; 40 with --quick)")
       ->type_name("N")
-      ->check(CLI::Range(1, 10000000));
+      ->check(between(1, 10000000));
+  c->add_option("--call", q->options.calls, "Only this call; repeatable")
+      ->type_name("CALLSPEC")
+      ->allow_extra_args(false);
+  c->add_option("--trace", q->trace, "Only the calls of a recording, or of a list of CallSpecs")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
+  c->add_option("--option", q->option_texts, "Option of kernels with state; repeatable")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  c->add_option("--weight", q->weight_texts, "Weight of kernels with state; repeatable")
+      ->type_name("NAME=TENSOR")
+      ->allow_extra_args(false);
   c->add_flag("--quick", q->quick, "Fewer and smaller calls");
   c->add_option("--seed", q->options.seed,
                 "Of calls and contents: the same seed, the same ones (1)")
@@ -200,12 +304,19 @@ void add_verify(CLI::App& app, Action& action) {
   c->footer(
       "Makes calls from each op's schema: sizes, dtypes, strides, alignment, aliasing, optionals, "
       "NaN,\n"
-      "infinities, subnormals. Runs every kernel that accepts a call and the op's reference\n"
+      "infinities, subnormals; then calls from each kernel's own limits: their boundaries, and "
+      "the\n"
+      "sizes of well-known models. Runs every kernel that accepts a call and the op's reference\n"
       "kernel on the same numbers and compares, memory around tensors included. Exit code 1 when\n"
-      "a kernel failed, or passed although --expect lists it.\n"
+      "a kernel failed, or passed although --expect lists it. A kernel is verified after 100 "
+      "runs.\n"
+      "\n"
+      "Kernels with state get options and weights made from what they declare, or those that are\n"
+      "given. With --call and --trace each call is made with every kind of contents, from --seed.\n"
       "\n"
       "Verifiers of dispatched functions are called with their sample calls, twice and on other\n"
-      "threads, and must give the same answer. Exit code 1 when one is broken.\n"
+      "threads, and must give the same answer; hooks are run with theirs, which state what is\n"
+      "expected. Exit code 1 when one is broken.\n"
       "\n"
       "With a FILE the plugin's kernels and new ops are verified in a separate process: a crash\n"
       "is a failure. A complete pass is recorded by digest for `require_verified`.\n"
@@ -216,7 +327,9 @@ void add_verify(CLI::App& app, Action& action) {
       "  yard verify\n"
       "  yard verify --backend reference --quick\n"
       "  yard verify --op softmax --cases 2000 --seed 7\n"
-      "  yard verify ./acme.so\n"
+      "  yard verify --kernel vendor.acme --call 'rms_norm(f32[8,5120], f32[5120])'\n"
+      "  yard verify ./acme.so --trace calls.txt\n"
+      "  yard verify ./swa_sink.so --option sliding_window=4 --weight 's_aux=f32[8]'\n"
       "  yard verify ./acme.so --timeout 5\n"
       "  yard verify --kernel vendor.acme --expect known.txt");
   c->callback([q, &action] { action = [q] { return verify(*q); }; });

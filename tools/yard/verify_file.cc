@@ -167,7 +167,7 @@ int verify_file(const std::string& file, bool json, double patience,
     if (!json) return fail(kFailed, fmt::format("{} failed: it {}", file, how));
     auto j = to_json(ward, file);
     j["kernels"] = Json::array();
-    fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+    print_json(j);
     return kFailed;
   }
   if (ward.verified() || ward.failed()) remember(file, ward);

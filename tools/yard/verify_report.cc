@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "json.h"
@@ -19,7 +20,30 @@ Json case_json(const VerifyCase& c) {
           {"contents", to_string(c.contents)},
           {"seed", c.seed},
           {"error", number_or_null(c.error)},
-          {"what", c.what}};
+          {"what", c.what},
+          {"options", text_or_null(c.options)},
+          {"weights", text_or_null(c.weights)}};
+}
+
+// " --option window=4 --option causal=true" from "window=4, causal=true". Options are single words and numbers; the
+// sizes of weights contain no blank.
+std::string repeated(const char* option, const std::string& list) {
+  std::string to;
+  for (std::string_view rest = list; !rest.empty();) {
+    const size_t end = std::min(rest.find(", "), rest.size());
+    to += fmt::format(" {} '{}'", option, rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 2, rest.size()));
+  }
+  return to;
+}
+
+// The command that makes the call again. Kernels with state need their options, which `yard run` does not take.
+std::string reproducer(const KernelReport& k, const VerifyCase& c) {
+  if (c.options.empty() && c.weights.empty())
+    return fmt::format("yard run '{}' --force {} --contents {} --seed {}", c.call, k.id,
+                       to_string(c.contents), c.seed);
+  return fmt::format("yard verify --kernel {} --call '{}' --seed {}{}{}", k.id, c.call, c.seed,
+                     repeated("--option", c.options), repeated("--weight", c.weights));
 }
 
 Json kernel_json(const KernelReport& k) {
@@ -37,7 +61,9 @@ Json kernel_json(const KernelReport& k) {
             {"kind", to_string(k.kind)},
             {"worst", ran ? case_json(k.worst) : Json()},
             {"failures", Json::array()},
-            {"reasons", Json::array()}};
+            {"reasons", Json::array()},
+            {"runs", k.ran()},
+            {"verified", k.verified()}};
   for (const VerifyCase& c : k.failures) j["failures"].push_back(case_json(c));
   for (const VerifyReason& r : k.reasons)
     j["reasons"].push_back({{"reason", r.reason}, {"detail", r.detail}, {"count", r.count}});
@@ -85,8 +111,7 @@ void print_failures(const VerifyReport& report, const std::string& before) {
     fmt::print("\n{}: {} failed\n", paint(Paint::kBad, k.op + " " + k.id), k.failed);
     for (size_t i = 0; i < k.failures.size() && i < kShown; ++i) {
       const VerifyCase& c = k.failures[i];
-      fmt::print("  {}\n    {}yard run '{}' --force {} --contents {} --seed {}\n", c.what, before,
-                 c.call, k.id, to_string(c.contents), c.seed);
+      fmt::print("  {}\n    {}{}\n", c.what, before, reproducer(k, c));
     }
     if (k.failed > kShown) fmt::print("  ... and {} more\n", k.failed - kShown);
   }
@@ -100,6 +125,14 @@ Json to_json(const VerifyReport& report) {
   return j;
 }
 
+std::string too_few_runs(const KernelReport& k) {
+  if (k.passed >= kVerifiedRuns)
+    return fmt::format("{} of op {} failed {} times as expected", k.id, k.op, k.expected);
+  const std::string why = short_reasons(k);
+  return fmt::format("{} of op {} passed {} runs, and {} are required{}{}", k.id, k.op, k.passed,
+                     kVerifiedRuns, why.empty() ? "" : "; others were not run: ", why);
+}
+
 void print(const VerifyReport& report, const std::string& before) {
   print_kernels(report);
   print_failures(report, before);
@@ -108,6 +141,12 @@ void print(const VerifyReport& report, const std::string& before) {
   fmt::print("\n{} kernels, {} runs compared, {} failed{}. Errors are in units of the tolerance.\n",
              report.kernels.size(), ran, report.failed(),
              expected > 0 ? fmt::format(", {} failed as expected", expected) : "");
+  const auto is_verified = [](const KernelReport& k) { return k.verified(); };
+  fmt::print("{} of {} kernels are verified.\n",
+             std::count_if(report.kernels.begin(), report.kernels.end(), is_verified),
+             report.kernels.size());
+  for (const KernelReport& k : report.kernels)
+    if (!k.verified() && k.failed == 0) fmt::print("  {}\n", too_few_runs(k));
 }
 
 namespace {
@@ -170,8 +209,11 @@ void print_function_reports(const VerifyReport& report) {
 std::string unchecked_function(const VerifyReport& report) {
   for (const FunctionReport& f : report.functions)
     if (f.state == State::kNotChecked)
-      return fmt::format("the verifier of backend '{}' for function '{}' was not checked: {}",
-                         f.backend, f.function, f.why);
+      return f.function.find('/') == std::string::npos
+                 ? fmt::format("hook '{}' of backend '{}' was not run: it {}", f.function,
+                               f.backend, f.why)
+                 : fmt::format("the verifier of backend '{}' for function '{}' was not checked: {}",
+                               f.backend, f.function, f.why);
   return {};
 }
 

@@ -12,6 +12,8 @@ namespace yard::tool {
 
 // A list with one entry for each kernel.
 Json to_json(const VerifyReport& report);
+// "vendor.acme of op softmax passed 42 runs, and 100 are required: dtype 120, layout 8".
+std::string too_few_runs(const KernelReport& kernel);
 // A table, and the first failures with the command that reproduces each; `before` precedes the command.
 void print(const VerifyReport& report, const std::string& before = {});
 

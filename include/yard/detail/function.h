@@ -42,6 +42,8 @@ struct FunctionTable {
 // The table of every function under the master switch: calls outside commit groups run the original at once.
 extern YARD_API const FunctionTable kFunctionsOff;
 
+struct FunctionScopes;  // tables by scope: src/provider/provider_table.cc
+
 struct FunctionArgs;
 // Calls `samples`, cast back to its type, which passes the arguments of each of its calls to take(to, arguments).
 using TakeSamples = void (*)(void (*samples)(void), void (*take)(void* to, const FunctionArgs&),
@@ -49,7 +51,8 @@ using TakeSamples = void (*)(void (*samples)(void), void (*take)(void* to, const
 
 // A declared function: one per group, name and signature. Never freed.
 struct FunctionSite {
-  std::atomic<const FunctionTable*> table{nullptr};  // null: not asked for yet
+  std::atomic<const FunctionTable*> table{nullptr};    // null: not asked for yet
+  std::atomic<const FunctionScopes*> scoped{nullptr};  // null: not called in such a scope yet
   uint64_t id = 0;
   std::string group, name, signature;
   std::string point;        // its choice point in commit groups
@@ -92,9 +95,22 @@ inline void remember(ThreadHead& thread, const FunctionSite& site, const char* b
 }
 YARD_API const char* last_selected(const FunctionSite* site) noexcept;
 
-inline bool in_commit_group() noexcept {
+// Whether a commit group or a scope may decide otherwise than the master switch of the process.
+inline bool decides_for_itself() noexcept {
   const ThreadHead* const thread = t_thread;
-  return thread != nullptr && (thread->scope & ThreadHead::kCommitted) != 0;
+  return thread != nullptr &&
+         (thread->scope & (ThreadHead::kCommitted | ThreadHead::kProviders)) != 0;
+}
+
+// The table for the scope that the thread is in; null: not made yet.
+YARD_API const FunctionTable* scoped_table(const FunctionSite& site, const ThreadHead& thread,
+                                           Guard& guard) noexcept;
+// The table that a call of this thread reads, protected by `guard`; null: not made yet.
+inline const FunctionTable* protect_table(const FunctionSite& site, const ThreadHead& thread,
+                                          Guard& guard) noexcept {
+  if ((thread.scope & ThreadHead::kProviders) != 0) [[unlikely]]
+    return scoped_table(site, thread, guard);
+  return guard.protect(site.table);
 }
 
 template <class... A>
@@ -221,7 +237,8 @@ struct FunctionTry {
   FunctionTry& operator=(const FunctionTry&) = delete;
 };
 
-// Makes the table; loads the group on first use. Holding no guard.
+// Makes the table that protect_table() has not found; loads the group on first use. Holding no guard. Throws yard::Error
+// in a scope with an invalid policy.
 YARD_API void attach_function(FunctionSite& site);
 // The slow path: commit groups, checks of verifiers, earlier failures. Null: the original. The guard then protects the
 // row. Throws yard::Error where the call must not run.
@@ -275,7 +292,9 @@ template <class R, class... A>
   const typename ErasedArgs<A...>::Tuple tuple(args...);
   const FunctionArgs erased = ErasedArgs<A...>::of(tuple);
   for (;;) {
-    if (site.table.load(std::memory_order_acquire) == nullptr) attach_function(site);
+    if (site.table.load(std::memory_order_acquire) == nullptr ||
+        (thread.scope & ThreadHead::kProviders) != 0)
+      attach_function(site);
     Guard guard(thread);
     const FunctionRow* row = choose_function(site, guard, thread, erased, so_far);
     if (row == nullptr) break;
@@ -296,7 +315,8 @@ inline R call_function(FunctionSite& site, R (*body)(A...), std::remove_referenc
   bool original = false;
   {
     Guard guard(thread);
-    const FunctionTable* const table = guard.protect(site.table);
+    const FunctionTable* const table = protect_table(site, thread, guard);
+    const bool scoped = (thread.scope & ThreadHead::kProviders) != 0;
     constexpr uint64_t kSlowPath = ThreadHead::kCommitted | ThreadHead::kTraced;
     if (table != nullptr && table->plain.load(std::memory_order_relaxed) &&
         (thread.scope & kSlowPath) == 0) [[likely]] {
@@ -305,8 +325,8 @@ inline R call_function(FunctionSite& site, R (*body)(A...), std::remove_referenc
         const FunctionRow& row = *table->rows[i];
         if (row.verify != nullptr && !accepts<A...>(thread, row, args...)) continue;
         // So far only values of the table that were branched on have been read, which no store overtakes. A row that
-        // refused was read beyond that.
-        if (i == 0) [[likely]]
+        // refused, and tables by scope, were read beyond that.
+        if (i == 0 && !scoped) [[likely]]
           guard.move_to(&row);
         else
           guard.move_to_after_reading(&row);

@@ -51,6 +51,8 @@ struct alignas(64) ThreadHead {
   // group, so that no memo serves; kTraced is part of the numbers of scopes that are traced (yard/trace.h).
   static constexpr uint64_t kCommitted = uint64_t{1} << 63;
   static constexpr uint64_t kTraced = uint64_t{1} << 62;
+  // Part of the numbers of scopes whose policy concerns hooks and dispatched functions.
+  static constexpr uint64_t kProviders = uint64_t{1} << 61;
   uint64_t scope = 0;
   uint64_t hash_factor = 0x82bb1ee2dd4f7d61ull;  // of hash_end(); loading takes one instruction
   void set_scope(uint64_t id) noexcept { scope = id | (commit != nullptr ? kCommitted : 0); }

@@ -2,8 +2,8 @@
 // How a call finds the hook that is engaged (yard/hook.h). Not for direct use.
 //
 // Each hook of a runtime has a site. What is active for the process is one pointer there, null if nothing is, so that
-// a hook that is not engaged costs two loads and two branches. Only threads that are on a device or in a scope of
-// hooks look further. Chains are immutable and replaced as a whole; a call protects what it needs of its chain: a hook
+// a hook that is not engaged costs a few loads and branches. Only threads that are on a device, in a scope of hooks or in
+// a scope whose policy concerns hooks look further. Chains are immutable and replaced as a whole; a call protects what it needs of its chain: a hook
 // that runs alone keeps no other from being freed.
 //
 // A change of several hooks takes effect at one moment: while it is made, their sites show a link without a function,
@@ -32,11 +32,14 @@ struct HookLink {
 };
 
 struct HookChains;       // of one hook: src/provider/hook_table.h
+struct HookScopes;       // chains by scope: src/provider/hook_table.cc
 struct HookDeclaration;  // src/registry/declarations.h
 
 struct HookSite {
   std::atomic<const HookLink*> process{nullptr};
   std::atomic<const HookChains*> all{nullptr};  // null: no providers
+  // For scopes whose policy concerns hooks (ThreadHead::kProviders); null: not called in one yet.
+  std::atomic<const HookScopes*> scoped{nullptr};
 };
 
 // A device (backend 0) or a scope of hooks that a thread is in.
@@ -61,6 +64,10 @@ YARD_API bool first_place(const HookChains& chains, const HookFrame* frames,
 YARD_API bool next_place(HookPlace& place) noexcept;
 // The same for a link that stands for a change in progress.
 YARD_API bool place_in_change(const HookLink& link, HookPlace& to) noexcept;
+// The same for a thread that is in a frame, or in a scope whose policy concerns hooks; the guard then protects the chains.
+// Makes the chains of a scope at the first call in it.
+YARD_API bool place_in_scope(const HookSite& site, ThreadHead& thread, Guard& guard,
+                             HookPlace& to) noexcept;
 
 // At the construction and destruction of a Hook. Any thread, also before main().
 YARD_API const HookDeclaration* declare_hook(const char* name, const char* signature) noexcept;
@@ -71,10 +78,14 @@ YARD_API const char* name_of(const HookDeclaration* declaration) noexcept;
 YARD_API HookSite* attach_hook(const HookDeclaration* declaration, Runtime* runtime,
                                bool& again) noexcept;
 
-// The first link that is active for the process, protected by `guard`; null: none, or the thread is in a frame.
+// Whether a frame or a scope may decide otherwise than what is active for the process.
+inline bool is_scoped(const ThreadHead& thread) noexcept {
+  return thread.hooks != nullptr || (thread.scope & ThreadHead::kProviders) != 0;
+}
+// The first link that is active for the process, protected by `guard`; null: none, or the thread is_scoped().
 inline const HookLink* process_link(const HookSite& site, ThreadHead& thread,
                                     Guard& guard) noexcept {
-  return thread.hooks == nullptr ? guard.protect(site.process) : nullptr;
+  return !is_scoped(thread) ? guard.protect(site.process) : nullptr;
 }
 // What a call runs; false: the default. `link` is the result of process_link().
 inline bool find_hook(const HookSite& site, ThreadHead& thread, Guard& guard, const HookLink* link,
@@ -85,10 +96,8 @@ inline bool find_hook(const HookSite& site, ThreadHead& thread, Guard& guard, co
   }
   if (link != nullptr) {
     if (!place_in_change(*link, to)) return false;
-  } else {
-    if (thread.hooks == nullptr) return false;
-    const HookChains* chains = guard.protect(site.all);
-    if (chains == nullptr || !first_place(*chains, thread.hooks, to)) return false;
+  } else if (!is_scoped(thread) || !place_in_scope(site, thread, guard, to)) {
+    return false;
   }
   if (!to.link->takes_next) guard.move_to_after_reading(to.link);
   return true;
@@ -97,7 +106,7 @@ inline bool find_hook(const HookSite& site, ThreadHead& thread, Guard& guard, co
 // False: the hook is not engaged.
 inline bool may_engage(const HookSite& site) noexcept {
   return site.process.load(std::memory_order_relaxed) != nullptr ||
-         (t_thread != nullptr && t_thread->hooks != nullptr);
+         (t_thread != nullptr && is_scoped(*t_thread));
 }
 
 }  // namespace detail

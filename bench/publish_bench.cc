@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What publishing a change takes, by the number of cached plans and how many of them were used since the change before;
+// and a file of 1,000 rules after it was read, beside its budget. Prints JSON.
+#include <fmt/format.h>
+#include <yard/yard.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+namespace {
+
+using namespace yard;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kBudgetMs = 5;
+constexpr int kRounds = 15;
+
+int32_t run(yard_call_t*, const yard_value_t*, uint32_t) { return YARD_OK; }
+int32_t accept(const yard_query_t*, yard_verdict_t*) { return YARD_OK; }
+
+// An op whose kernels read n: each size is a class with a plan of its own.
+void add_op(Runtime& runtime) {
+  static const char* const reads[] = {"n", nullptr};
+  yard_backend_t backend{};
+  backend.size = sizeof backend, backend.name = "bench";
+  yard_op_t op{};
+  op.size = sizeof op, op.schema = "step(out!: T[rows, n], x: T[rows, n])";
+  Changes changes;
+  changes.add_backend(backend).add_op(op);
+  for (const char* id : {"bench.a", "bench.b", "bench.c"}) {
+    yard_kernel_t kernel{};
+    kernel.size = sizeof kernel, kernel.op = "step", kernel.id = id, kernel.backend = "bench";
+    kernel.run = run, kernel.verify = accept, kernel.verify_reads = reads;
+    changes.add_kernel(kernel);
+  }
+  runtime.apply(std::move(changes)).or_throw();
+}
+
+void call_classes(Runtime& runtime, int64_t count) {
+  std::vector<float> x(8192), y(8192);
+  for (int64_t n = 1; n <= count; ++n)
+    runtime
+        .call("step",
+              {TensorView(y.data(), DType::f32, {1, n}), TensorView(x.data(), DType::f32, {1, n})})
+        .or_throw();
+}
+
+// The median over rounds, in milliseconds. `before` is not timed.
+template <class B, class F>
+double median_ms(const B& before, const F& f) {
+  std::vector<double> times;
+  for (int i = 0; i < kRounds; ++i) {
+    before();
+    const auto begin = Clock::now();
+    f(i);
+    times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+  }
+  std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
+  return times[kRounds / 2];
+}
+
+Config thousand_rules(int salt) {
+  std::string text = "version: \"1.0\"\ndispatch_rules:\n";
+  for (int i = 0; i < 1000; ++i)
+    text += fmt::format(
+        "  - {{operation: step, kernel: {}, priority: {}, conditions: {{dtype: [float32, "
+        "bfloat16], tenant: t{}, batch_size_gte: {}}}}}\n",
+        (i + salt) % 2 == 0 ? "bench.a" : "bench.b", i, i % 4, i % 8);
+  ConfigReading reading = parse_config(text, "rules.yaml");
+  if (!reading.ok()) std::abort();
+  return reading.config;
+}
+
+}  // namespace
+
+int main() {
+  RuntimeSettings settings;
+  settings.environment = false;
+  std::string json;
+  for (const int64_t plans : {10, 256, 4096}) {
+    Runtime runtime(settings);
+    add_op(runtime);
+    call_classes(runtime, plans);
+    const auto change = [&](int) { runtime.set_policy({}).or_throw(); };
+    const double used = median_ms([&] { call_classes(runtime, plans); }, change);
+    const double not_used = median_ms([] {}, change);
+    json += fmt::format("  \"publish_{0}_plans_used_ms\": {1:.4f},\n", plans, used);
+    json += fmt::format("  \"publish_{0}_plans_not_used_ms\": {1:.4f},\n", plans, not_used);
+  }
+  Runtime runtime(settings);
+  add_op(runtime);
+  const Config versions[2] = {thousand_rules(0), thousand_rules(1)};
+  const double rules = median_ms([&] { call_classes(runtime, 64); },
+                                 [&](int i) { runtime.set_config(versions[i % 2]).or_throw(); });
+  fmt::print(
+      "{{\n{}  \"publish_1000_rules_ms\": {:.3f},\n  \"budget_ms\": {:.1f},\n"
+      "  \"within_budget\": {}\n}}\n",
+      json, rules, kBudgetMs, rules <= kBudgetMs);
+  return 0;
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Policy of scopes decides about dispatched functions as it does about kernels.
+#include <gmock/gmock.h>
+
+#include <stdexcept>
+
+#include "functions_testing.h"
+
+namespace yard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+const Function<int(int)> scoped_half{"t_scoped", "half", [](int x) { return x / 2; }};
+const Function<int(int)> scoped_again{"t_scoped", "again", [](int x) { return -x; }};
+
+Policy with_switch(const char* name, bool on) {
+  Policy p;
+  p.backends[name] = on;
+  return p;
+}
+Policy reference_only(bool on) {
+  Policy p;
+  p.reference_only = on;
+  return p;
+}
+
+// "c_acme" of vendor acme comes first, then "c_plain", which has none; "c_off" is off by default.
+class ScopedFunctions : public FunctionTest {
+ protected:
+  void SetUp() override {
+    FunctionTest::SetUp();
+    Changes c;
+    c.add_backend(plugin::Backend("c_acme").vendor("acme").d);
+    c.add_backend(plugin::Backend("c_plain").d);
+    c.add_backend(plugin::Backend("c_off").enable(YARD_ENABLE_OFF).d);
+    implement(c, scoped_half, "c_acme", [](int) { return 1; }, {}, {.priority = 5});
+    implement(c, scoped_half, "c_plain", [](int) { return 2; });
+    implement(c, scoped_half, "c_off", [](int) { return 3; }, {}, {.priority = 9});
+    runtime().apply(std::move(c)).or_throw();
+  }
+};
+
+TEST_F(ScopedFunctions, ABackendIsSwitchedOffForTheBlock) {
+  for (int i = 0; i < 3; ++i) {
+    {
+      const ScopedPolicy in(with_switch("c_acme", false));
+      EXPECT_EQ(scoped_half(8), 2);
+      EXPECT_EQ(scoped_half(8), 2);
+      EXPECT_STREQ(scoped_half.last_selected(), "c_plain");
+      const ScopedPolicy inner(with_switch("c_plain", false));
+      EXPECT_EQ(scoped_half(8), 4);
+      EXPECT_STREQ(scoped_half.last_selected(), "original");
+    }
+    EXPECT_EQ(scoped_half(8), 1);
+  }
+}
+
+TEST_F(ScopedFunctions, ABackendIsSwitchedOnForTheBlock) {
+  EXPECT_EQ(scoped_half(8), 1);
+  const ScopedPolicy in(with_switch("c_off", true));
+  EXPECT_EQ(scoped_half(8), 3);
+}
+
+TEST_F(ScopedFunctions, VendorsAreDeniedAndAllowed) {
+  {
+    const auto in = ScopedPolicy::deny_vendors({"acme"});
+    EXPECT_EQ(scoped_half(8), 2);
+  }
+  {
+    const auto in = ScopedPolicy::allow_vendors({"other"});
+    EXPECT_EQ(scoped_half(8), 2);
+  }
+  {
+    const auto in = ScopedPolicy::allow_vendors({"acme"});
+    EXPECT_EQ(scoped_half(8), 1);
+  }
+}
+
+// The stronger allow list replaces the weaker one.
+TEST_F(ScopedFunctions, AnAllowListReplacesThatOfTheProcess) {
+  Policy p;
+  p.allow_vendors = {"other"};
+  runtime().set_policy(p).or_throw();
+  EXPECT_EQ(scoped_half(8), 2);
+  const auto in = ScopedPolicy::allow_vendors({"acme"});
+  EXPECT_EQ(scoped_half(8), 1);
+  // The table of the process stays the same; that of the scope does not.
+  p.backends["c_acme"] = false;
+  runtime().set_policy(p).or_throw();
+  EXPECT_EQ(scoped_half(8), 2);
+}
+
+TEST_F(ScopedFunctions, ReferenceOnlyRunsTheOriginal) {
+  const ScopedPolicy in(reference_only(true));
+  EXPECT_EQ(scoped_half(8), 4);
+  EXPECT_EQ(scoped_half(8), 4);
+  EXPECT_STREQ(scoped_half.last_selected(), "original");
+  EXPECT_EQ(scoped_half.explain(8).why, "the master switch: every call is the original");
+  const ScopedPolicy inner(reference_only(false));
+  EXPECT_EQ(scoped_half(8), 1);
+}
+
+TEST_F(ScopedFunctions, AScopeIsStrongerThanTheMasterSwitchOfTheProcess) {
+  runtime().set_policy(reference_only(true)).or_throw();
+  EXPECT_EQ(scoped_half(8), 4);
+  {
+    const ScopedPolicy in(reference_only(false));
+    EXPECT_EQ(scoped_half(8), 1);
+    EXPECT_STREQ(scoped_half.last_selected(), "c_acme");
+  }
+  {
+    const ScopedPolicy in(with_switch("c_acme", false));
+    EXPECT_EQ(scoped_half(8), 4);
+  }
+  EXPECT_EQ(scoped_half(8), 4);
+}
+
+TEST_F(ScopedFunctions, ChangesOfTheProcessAreSeenInsideTheScope) {
+  const ScopedPolicy in(with_switch("c_acme", false));
+  EXPECT_EQ(scoped_half(8), 2);
+  runtime().set_policy(with_switch("c_plain", false)).or_throw();
+  EXPECT_EQ(scoped_half(8), 4);
+  runtime().reset_policy().or_throw();
+  EXPECT_EQ(scoped_half(8), 2);
+  Changes c;
+  c.remove_backend("c_plain");
+  runtime().apply(std::move(c)).or_throw();
+  EXPECT_EQ(scoped_half(8), 4);
+}
+
+TEST_F(ScopedFunctions, ExplainGivesTheReason) {
+  const ScopedPolicy in(with_switch("c_acme", false));
+  const FunctionExplanation e = scoped_half.explain(8);
+  EXPECT_EQ(e.selected, "c_plain");
+  EXPECT_THAT(e.to_text(), HasSubstr("disabled: switched off by a scope of the thread"));
+  const auto inner = ScopedPolicy::deny_vendors({"acme"});
+  EXPECT_THAT(scoped_half.explain(8).to_text(),
+              HasSubstr("denied_vendor: vendor 'acme' is denied"));
+}
+
+TEST_F(ScopedFunctions, RunsAreCountedTogether) {
+  scoped_half(8);
+  {
+    const auto in = ScopedPolicy::deny_vendors({"other"});
+    scoped_half(8);
+    scoped_half(8);
+  }
+  EXPECT_EQ(provider("t_scoped/half", "c_acme").calls, 3u);
+}
+
+// Only what concerns functions makes a table.
+TEST_F(ScopedFunctions, OtherFieldsOfAScopeDecideNothing) {
+  EXPECT_EQ(scoped_half(8), 1);
+  const auto in = ScopedPolicy::label("tenant", "b");
+  EXPECT_EQ(scoped_half(8), 1);
+  const ScopedPolicy inner(with_switch("c_acme", false));
+  EXPECT_EQ(scoped_half(8), 2);
+}
+
+TEST_F(ScopedFunctions, ManyScopesAreServed) {
+  for (int i = 0; i < 200; ++i) {
+    Policy p = with_switch("c_acme", i % 2 == 0);
+    p.backends["none_" + std::to_string(i)] = false;
+    const ScopedPolicy in(std::move(p));
+    ASSERT_EQ(scoped_half(8), i % 2 == 0 ? 1 : 2);
+  }
+}
+
+TEST_F(ScopedFunctions, ACallInAnInvalidScopeFails) {
+  Policy p = with_switch("c_acme", false);
+  {
+    const ScopedPolicy in(p);
+    EXPECT_EQ(scoped_half(8), 2);
+  }
+  p.per_op["softmax"] = {"vendr"};
+  const ScopedPolicy in(p);
+  EXPECT_THROW(scoped_half(8), Error);
+  const FunctionExplanation e = scoped_half.explain(8);
+  EXPECT_EQ(e.selected, "");
+  EXPECT_THAT(e.why, HasSubstr("vendr"));
+}
+
+TEST_F(ScopedFunctions, AFailureFallsBackInsideTheScope) {
+  add(scoped_again, "c_fails", [](int) -> int { throw std::runtime_error("no"); }, {},
+      {.priority = 7});
+  add(scoped_again, "c_works", [](int x) { return 10 * x; });
+  const ScopedPolicy in(with_switch("c_acme", false));
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(scoped_again(2), 20);
+  const ScopedPolicy inner(with_switch("c_works", false));
+  EXPECT_EQ(scoped_again(2), -2);
+}
+
+TEST_F(ScopedFunctions, ACommitGroupCannotFollowWhatTheScopeRulesOut) {
+  const CommitGroup group;
+  EXPECT_EQ(scoped_half(8), 1);
+  const ScopedPolicy in(with_switch("c_acme", false));
+  EXPECT_THROW(scoped_half(8), Error);
+}
+
+}  // namespace
+}  // namespace yard::testing
