@@ -269,7 +269,7 @@ TEST_F(Modes, FallbackBetweenModesInTypedBoundAndFrozenCalls) {
 TEST_F(Modes, FallbackModesAreChecked) {
   EXPECT_THAT(load("settings: {mode_fallback: [static]}\n").to_string(),
               HasSubstr("settings.mode_fallback[0]: expected one or several of dynamic or config, "
-                        "got 'static'"));
+                        "got static"));
   EXPECT_FALSE(load("settings: {mode_fallback: [dynamic, dynamic]}\n").ok());
   Config config;
   config.settings.mode_fallback = {"dynamic", "confg"};
