@@ -94,8 +94,9 @@ Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e, const Cor
 Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& core,
                       const exec::Plan& plan, const yard_value_t* args, uint32_t flags);
 
-// Fills in all of a route but what keeps it valid: entry, version and flags.
-void fill_route(Route& route, const Core& core, const exec::Plan& plan) noexcept;
+// Fills in all of a route but what keeps it valid: entry, version and flags. `packed`: for packed calls.
+void fill_route(Route& route, const Core& core, const exec::Plan& plan,
+                bool packed = false) noexcept;
 
 // The aliasing of a call of a bound handle: other data pointers may overlap otherwise than those it was bound to.
 uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
