@@ -73,7 +73,7 @@ template <uint32_t kTensors>
     size_t size;
   } to{error, error_size};
   asm volatile("" : "+m"(to));
-  Status::Rep* failed;
+  Status::Rep* failed = nullptr;
   if (!detail::run_if_expected<dispatch::PackedTensor, kTensors>(site_of(op), args, count, failed))
       [[unlikely]]
     return call_other_way(op, args, count, to.error, to.size);

@@ -62,7 +62,7 @@ class Files(Bake):
         out, err = self.yard("bake", "--trace", calls)
         self.assertIn(f"softmax: {self.usual(SMALL)}", out)
         self.assertNotIn("acme", out)
-        self.assertEqual(err, f"yard: {calls}: skipped 6 calls: op 'acme_norm' is not known\n"
+        self.assertEqual(err, f"yard: {calls}: skipped 6 calls: op 'acme_norm' is not known; did you mean 'rms_norm'?\n"
                               f"yard: {calls}: skipped 1 call: op 'beta' is not known\n")
         data = self.json("bake", "--trace", calls)
         self.assertEqual(data["skipped"], [{"op": "acme_norm", "calls": 6}, {"op": "beta", "calls": 1}])

@@ -100,7 +100,7 @@ class Verify(Folder):
         self.assertEqual(data["skipped"], [{"op": "acme_norm", "calls": 1}])
         self.assertEqual(self.json(*only, "--cases", "1")["kernels"][0]["runs"], 6)
         _, err = self.yard(*only)
-        self.assertEqual(err, f"yard: {path}: skipped 1 call: op 'acme_norm' is not known\n")
+        self.assertEqual(err, f"yard: {path}: skipped 1 call: op 'acme_norm' is not known; did you mean 'rms_norm'?\n")
 
     def test_calls_that_cannot_be_made_are_skipped_with_the_reason(self):
         data = self.json("verify", "--kernel", "reference.cpp", "--call", "softmax(f32[4000000000,5120])",
