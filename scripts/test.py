@@ -29,6 +29,7 @@ CORES = os.cpu_count() or 2
 JOBS = CORES + 1  # some tests wait most of their time; those that measure run alone
 FULL_SCALE = 10
 SOAK_REPEAT = 10
+SOAK_HANGS = 1800  # seconds
 
 
 class Tally:
@@ -221,11 +222,11 @@ def read_soaks(path):
     return soaks
 
 
-def why_no_soak(program, tests):
+def why_no_soak(program, tests, prefix):
     """Why a soak cannot be run; None if it can."""
     if not program.is_file():
         return f"there is no program {program.name} in this build"
-    listed = subprocess.run([str(program), f"--gtest_filter={tests}", "--gtest_list_tests"], capture_output=True,
+    listed = subprocess.run([*prefix, str(program), f"--gtest_filter={tests}", "--gtest_list_tests"], capture_output=True,
                             text=True, errors="replace")
     names = [line for line in listed.stdout.splitlines() if line.startswith("  ")]
     return None if names else f"no test of {program.name} matches {tests}"
@@ -234,13 +235,17 @@ def why_no_soak(program, tests):
 def run_soak(command, seconds, environment):
     """Starts a program again and again, its tests shuffled. Returns exit code, number of starts, and the last output."""
     start, runs = time.monotonic(), 0
+    environment = {**os.environ, "YARD_TEST_SCALE": "1", **environment}  # repeating is the scale
     while True:
         # Several times in one process, whose start and end take seconds under a sanitizer.
-        run = subprocess.run([*command, f"--gtest_repeat={SOAK_REPEAT}", "--gtest_shuffle",
-                              f"--gtest_random_seed={runs % 99999 + 1}"],
-                             env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             text=True, errors="replace")
+        arguments = [f"--gtest_repeat={SOAK_REPEAT}", "--gtest_shuffle", f"--gtest_random_seed={runs % 99999 + 1}"]
         runs += 1
+        try:
+            run = subprocess.run([*command, *arguments], env=environment, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, text=True, errors="replace", timeout=SOAK_HANGS)
+        except subprocess.TimeoutExpired as e:
+            output = (e.stdout or b"").decode(errors="replace")
+            return 1, runs, f"{output[-4000:]}\nstill running after {SOAK_HANGS} s"
         if run.returncode != 0 or time.monotonic() - start >= seconds:
             return run.returncode, runs, run.stdout
 
@@ -249,7 +254,7 @@ def soak_build(tally, preset, bin_folder, soaks, seconds, environment, prefix=()
     """Soaks of one build, as many at a time as there are cores."""
     def one(soak):
         _, program, tests = soak
-        why = why_no_soak(bin_folder / program, tests)
+        why = why_no_soak(bin_folder / program, tests, prefix)
         if why:
             return why, 0, 0, ""
         return (None, *run_soak([*prefix, str(bin_folder / program), f"--gtest_filter={tests}"], seconds, environment))

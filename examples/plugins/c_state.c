@@ -96,13 +96,55 @@ static const yard_kernel_t kernel = {
     .destroy = destroy,
     .state_fields = state_fields,
     .options_schema = "by: float = 1.0",
+    .weights_schema = "bias?: f32[d]",
 };
 /* [/run] */
+
+/* What others are compared with: any strides, one element at a time. */
+static float* at(const yard_tensor_t* t, int64_t i) {
+  int64_t offset = 0, compact = 1;
+  int axis;
+  for (axis = t->ndim - 1; axis >= 0; --axis) {
+    offset += i % t->shape[axis] * (t->strides ? t->strides[axis] : compact);
+    compact *= t->shape[axis];
+    i /= t->shape[axis];
+  }
+  return begin_of(t) + offset;
+}
+
+static int32_t run_reference(yard_call_t* call, const yard_value_t* args, uint32_t count) {
+  const affine_t* s = call->state;
+  const yard_tensor_t* x = args[1].u.tensor;
+  int64_t n = 1, i;
+  int axis;
+  (void)count;
+  for (axis = 0; axis < x->ndim; ++axis) n *= x->shape[axis];
+  for (i = 0; i < n; ++i) {
+    const double bias = s->bias ? *at(s->bias, i % x->shape[x->ndim - 1]) : 0;
+    *at(args[0].u.tensor, i) = (float)(s->by * *at(x, i) + bias);
+  }
+  return YARD_OK;
+}
+
+static const yard_kernel_t reference = {
+    .size = sizeof(yard_kernel_t),
+    .op = "example_affine",
+    .id = "reference.c_state",
+    .kind = YARD_KIND_REFERENCE,
+    .run = run_reference,
+    .create = create,
+    .load = load,
+    .prepare = prepare,
+    .destroy = destroy,
+    .state_fields = state_fields,
+    .options_schema = "by: float = 1.0",
+    .weights_schema = "bias?: f32[d]",
+};
 
 static const yard_backend_t backend = {.size = sizeof(yard_backend_t), .name = "c_state"};
 static const yard_backend_t* const backends[] = {&backend};
 static const yard_op_t* const ops[] = {&op};
-static const yard_kernel_t* const kernels[] = {&kernel};
+static const yard_kernel_t* const kernels[] = {&kernel, &reference};
 static const yard_plugin_t plugin = {
     .size = sizeof(yard_plugin_t),
     .abi = YARD_ABI_VERSION,
@@ -113,7 +155,7 @@ static const yard_plugin_t plugin = {
     .kernels = kernels,
     .backend_count = 1,
     .op_count = 1,
-    .kernel_count = 1,
+    .kernel_count = 2,
 };
 
 const yard_plugin_t* YARD_PLUGIN_QUERY(uint32_t host_abi, const yard_host_t* host) {

@@ -33,12 +33,12 @@ namespace detail {
 
 // A handle's route, found in advance. A call holds it by a guard, which also keeps what it points to, provided
 // that it was still current afterwards.
-struct BoundState {
+struct BoundState {  // the library derives from it
   std::atomic<const Route*> route{nullptr};
-  virtual ~BoundState() = default;  // the library derives from it
 
  protected:
   BoundState() = default;
+  ~BoundState() = default;
 };
 YARD_API Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* args);
 // Calls packed; finds a new route after a change.
@@ -125,19 +125,22 @@ class BoundOp<void(P...), std::tuple<S...>> {
         char* const error = thread->next_message();
         detail::Guard guard(*thread, detail::Guard::Inline());
         const detail::Route* const route = guard.protect(state_->route);
-        if (route->typed != nullptr && route->is_current()) [[likely]] {
+        if (route->run != nullptr && route->is_current()) [[likely]] {
           yard_call_t call;
           detail::start_call(call, error, route->flags, route->host, route->self);
-          const int32_t code =
-              detail::enter_typed(route->typed, call, detail::Param<P>::wire(p)...);
-          if (call.host_data != nullptr) [[unlikely]]
-            detail::free_call_scratch(&call);
-          if (code == YARD_OK) [[likely]] {
+          const int32_t code = detail::enter_typed(route->run, call, detail::Param<P>::wire(p)...);
+          if (code == YARD_OK && call.host_data == nullptr) [[likely]] {
+            detail::count(*thread, route->counter);
+            return {};
+          }
+          if (call.host_data != nullptr) detail::free_call_scratch(&call);
+          if (code == YARD_OK) {
             detail::count(*thread, route->counter);
             return {};
           }
           const yard_value_t args[detail::kCells<P...>] = {detail::Param<P>::pack(p)...};
-          return Status::adopt(detail::bound_failed(state_.get(), route, args, code, error));
+          return Status::adopt(
+              detail::bound_failed(state_.get(), route, args, code, thread->message()));
         }
       }
     }

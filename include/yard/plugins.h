@@ -43,8 +43,8 @@ struct PluginSettings {
   // Paths of plugins that need no entry in lock files: `yard verify FILE` runs a plugin before it is locked.
   std::vector<std::string> unlocked;
 
-  // When to probe plugins in a separate process. Unset: YARD_PLUGIN_PROBE, else never; a probe takes some tens of
-  // milliseconds.
+  // When to probe plugins in a separate process. Unset: YARD_PLUGIN_PROBE, else the rule file, else never by load() and, if
+  // the probe program is installed, `changed` by replace(). A probe takes some tens of milliseconds.
   std::optional<PluginProbe> probe;
   double probe_seconds = 10;
   uint64_t probe_memory = uint64_t{4} << 30;  // bytes of address space

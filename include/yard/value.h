@@ -53,9 +53,19 @@ class Value {
   }
   Value(const char* s) noexcept : Value(std::string_view(s)) {}
   Value(const std::string& s) noexcept : Value(std::string_view(s)) {}
-  explicit Value(const yard_value_t& v) noexcept : v_(v) {}
+  // Of any origin.
+  explicit Value(const yard_value_t& v) noexcept : v_(v) {
+    if (v.tag == YARD_TAG_TENSOR) v_.count = kOther;
+  }
 
-  const yard_value_t& c() const noexcept { return v_; }
+  yard_value_t c() const noexcept {
+    yard_value_t v = v_;
+    if (v.tag == YARD_TAG_TENSOR) v.count = 0;
+    return v;
+  }
+  // The same, but that `count` of a tensor which is not that of a view is kOther. For the library.
+  static constexpr uint32_t kOther = 1;
+  const yard_value_t& cell() const noexcept { return v_; }
 
  private:
   yard_value_t v_{};

@@ -127,7 +127,7 @@ template <dispatch::FormKind kKind>
           return overlay;
         });
     if (entry != nullptr) [[likely]] {
-      const WithFacts facts(args, count, site->typed);
+      const WithFacts facts(args, count, site->typed || kKind == dispatch::FormKind::kViews);
       const int32_t aliased = check_args(entry->program(), facts.args(), count, kTyped);
       if (aliased >= 0) [[likely]] {
         route.flags |= static_cast<uint32_t>(aliased);
@@ -135,7 +135,7 @@ template <dispatch::FormKind kKind>
           const bool seen = dispatch::seen_before(thread, hash);
           if (seen || (kTyped && hash != 0)) {
             route.entry = entry;
-            fill_route(route, core, *plan);
+            fill_route(route, core, *plan, !kTyped);
             if (seen)
               dispatch::remember(thread, *site, hash, kKind, route, args);
             else
@@ -149,16 +149,13 @@ template <dispatch::FormKind kKind>
   return slow(site, args, count);
 }
 
-[[gnu::noinline]] Status::Rep* packed_hit(Site* site, const yard_value_t* args, uint32_t count,
-                                          uint64_t hash) {
-  return hit<dispatch::FormKind::kPacked>(site, args, count, hash);
-}
-
 }  // namespace
 
-void fill_route(Route& route, const Core& core, const exec::Plan& plan) noexcept {
+void fill_route(Route& route, const Core& core, const exec::Plan& plan, bool packed) noexcept {
   route.plan = &plan;
-  route.typed = plan.is_direct() ? plan.attempts[0].kernel->d.typed : nullptr;
+  route.run = !plan.is_direct() ? nullptr
+              : packed          ? reinterpret_cast<void (*)(void)>(plan.run)
+                                : plan.attempts[0].kernel->d.typed;
   route.host = core.host, route.self = plan.self, route.counter = plan.counter;
 }
 
@@ -174,9 +171,10 @@ const CallMemo* promote(CallMemos& memos, const CallMemo* memo) noexcept {
 }
 
 Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args) {
-  return run_hit(base::this_thread(), *static_cast<const Entry*>(route.entry), *site->core,
-                 *static_cast<const exec::Plan*>(route.plan), args,
-                 site->count.load(std::memory_order_relaxed), route.flags);
+  const auto& entry = *static_cast<const Entry*>(route.entry);
+  return run_hit(base::this_thread(), entry, *site->core,
+                 *static_cast<const exec::Plan*>(route.plan), args, entry.program().arg_count(),
+                 route.flags);
 }
 
 Status::Rep* route_failed(Site* site, const void* entry, const void* plan, const yard_value_t* args,
@@ -185,19 +183,85 @@ Status::Rep* route_failed(Site* site, const void* entry, const void* plan, const
                        *static_cast<const exec::Plan*>(plan), args, flags, code, message);
 }
 
-// The memo hit, which typed calls take inline.
-Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count) {
-  base::ThreadRecord& thread = base::this_thread();
-  uint64_t hash;
-  if (const CallMemo* m = dispatch::find_packed(thread, *site, args, count, hash)) [[likely]] {
-    base::Guard guard(thread);
-    guard.announce(m->route.entry);
-    if (m->route.is_current()) [[likely]]
-      return run_hit(thread, *static_cast<const Entry*>(m->route.entry), *site->core,
-                     *static_cast<const exec::Plan*>(m->route.plan), args, count, m->route.flags,
-                     m->calls);
+namespace {
+
+template <dispatch::FormKind kKind>
+[[gnu::noinline]] Status::Rep* packed_hit(Site* site, const yard_value_t* args, uint32_t count,
+                                          uint64_t hash) {
+  return hit<kKind>(site, args, count, hash);
+}
+
+// A packed call whose memo is found by its hash, if there is one: at home, or in another place of its set.
+template <class T, uint32_t kTensors>
+[[gnu::noinline]] Status::Rep* call_by_hash(Site* site, const yard_value_t* args, uint32_t count) {
+  ThreadHead* const thread = t_thread;
+  uint64_t hash = 0;
+  if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots) [[likely]] {
+    CallMemos& memos = *thread->memos;
+    const uint64_t key = site->id | T::kSite;
+    const CallMemo* m = nullptr;
+    if constexpr (kTensors > 0) {
+      hash = dispatch::leading_hash<T, kTensors>(*thread, *site, args, count);
+      const CallMemo& home = memos.of[CallMemos::home(hash)];
+      if (dispatch::is_of<T, kTensors>(home, key, thread->scope, args, count)) m = &home;
+    }
+    if (m == nullptr) {
+      if (hash == 0) hash = dispatch::packed_hash(*thread, *site, args, count);
+      m = dispatch::find_in_set(*thread, key, args, count, hash);
+      if (m != nullptr && ++memos.hits_away % CallMemos::kPromoted == 0) m = promote(memos, m);
+    }
+    Status::Rep* failed;
+    if (m != nullptr) {
+      if (kTensors > 0) memos.expect(site->id, T::kKind == dispatch::FormKind::kViews, m);
+      if (run_packed(site, *thread, *m, args, count, failed)) return failed;
+    }
   }
-  return packed_hit(site, args, count, hash);
+  return packed_hit<T::kKind>(site, args, count, hash);
+}
+template <class T>
+Status::Rep* call_by_hash(Site* site, const yard_value_t* args, uint32_t count) {
+  switch (site->leading.load(std::memory_order_relaxed)) {
+    case 1: return call_by_hash<T, 1>(site, args, count);
+    case 2: return call_by_hash<T, 2>(site, args, count);
+    case 3: return call_by_hash<T, 3>(site, args, count);
+    case 4: return call_by_hash<T, 4>(site, args, count);
+    default: return call_by_hash<T, 0>(site, args, count);
+  }
+}
+
+}  // namespace
+
+Status::Rep* call_packed_other_way(Site* site, const yard_value_t* args, uint32_t count) {
+  return call_by_hash<dispatch::PackedTensor>(site, args, count);
+}
+
+Status::Rep* call_views_other_way(Site* site, yard_value_t* args, uint32_t count) {
+  bool exact = site->leading.load(std::memory_order_relaxed) - 1 < 4;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (args[i].tag != YARD_TAG_TENSOR) continue;
+    exact = exact && args[i].count == 0 && TensorView::of(*args[i].u.tensor).form().is_exact();
+    args[i].count = 0;
+  }
+  return exact ? call_by_hash<dispatch::ViewTensor>(site, args, count)
+               : call_packed(site, args, count);
+}
+
+Status::Rep* after_packed(const KeptPacked& kept, const HazardSlot& entry, ThreadHead::Value& calls,
+                          yard_call_t& call, int32_t code) {
+  if (call.host_data != nullptr) free_call_scratch(&call);
+  if (code == YARD_OK) {
+    count(calls);
+    return nullptr;
+  }
+  return route_failed(kept.site, entry.load(std::memory_order_relaxed), kept.plan, kept.args,
+                      call.flags, code, kept.error);
+}
+
+Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count) {
+  Status::Rep* failed;
+  if (run_if_expected<dispatch::PackedTensor>(site, args, count, failed)) [[likely]]
+    return failed;
+  return call_packed_other_way(site, args, count);
 }
 
 Status::Rep* dispatch_packed(Site* site, const yard_value_t* args) {

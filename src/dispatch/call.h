@@ -2,6 +2,7 @@
 // Entry points of calls: from C, by name, with options.
 #pragma once
 
+#include <yard/detail/call.h>
 #include <yard/options.h>
 #include <yard/plugin.h>
 #include <yard/value.h>
@@ -13,12 +14,13 @@
 #include <vector>
 
 #include "dispatch/core.h"
+#include "dispatch/memo.h"
 #include "dispatch/scope.h"
 #include "op/bind.h"
 
 namespace yard::detail {
 
-// One call with arguments of unknown tags (from C, or by name), without options; null when it succeeded. Any thread.
+// One call with arguments that may be anything, without options; null when it succeeded. Any thread.
 Status::Rep* call_packed(Site* site, const yard_value_t* args, uint32_t count);
 // One call of any kind. `options` may be null.
 Status call_slow(Site& site, const yard_value_t* args, uint32_t count, const Options* options);
@@ -26,8 +28,8 @@ Status call_slow(Site& site, const yard_value_t* args, uint32_t count, const Opt
 Status call_in_rollout(Site& site, const yard_value_t* args, uint32_t count, const Options* options,
                        std::shared_ptr<const policy::Rollout> rollout);
 
-// One call by name, without options. The thread remembers how the arguments bind to the op's parameters.
-Status call_named(Core& core, std::string_view op, std::span<const Arg> args);
+// One call by name, without options; null when it succeeded. The thread remembers how the arguments bind to the op's parameters.
+Status::Rep* call_named(Core& core, std::string_view op, std::span<const Arg> args);
 // An op's site, and in `to` the arguments in the order of its schema.
 Result<Site*> bind_named(Core& core, std::string_view op, std::span<const Arg> args,
                          op::Arguments& to);
@@ -65,5 +67,75 @@ class WithFacts {
   };
   std::unique_ptr<More> more_;  // beyond that
 };
+
+// ---- The memo hit of packed calls, as yard/detail/call.h has that of typed ones ----
+
+// What a call needs after its kernel, if that failed or was given scratch: in memory, not in registers.
+struct KeptPacked {
+  Site* site;
+  const yard_value_t* args;
+  const void* plan;
+  char* error;
+};
+Status::Rep* after_packed(const KeptPacked& kept, const HazardSlot& entry, ThreadHead::Value& calls,
+                          yard_call_t& call, int32_t code);
+// Calls whose memo is not the expected one. Views: `args` are cells of Values (yard/value.h), and are written to.
+Status::Rep* call_packed_other_way(Site* site, const yard_value_t* args, uint32_t count);
+Status::Rep* call_views_other_way(Site* site, yard_value_t* args, uint32_t count);
+
+// Runs a memo's kernel; `failed` is null on success. False if the memo is stale.
+[[gnu::always_inline]] inline bool run_packed(Site* site, ThreadHead& thread, const CallMemo& m,
+                                              const yard_value_t* args, uint32_t count,
+                                              Status::Rep*& failed) {
+  char* const error = thread.next_message();
+  Guard guard(thread, Guard::Inline());
+  guard.announce(m.route.entry);
+  if (!m.route.is_current()) [[unlikely]]
+    return false;
+  const auto run = reinterpret_cast<decltype(exec::Plan::run)>(m.route.run);
+  if (run == nullptr) [[unlikely]] {
+    failed = run_route(site, m.route, args);
+    return true;
+  }
+  KeptPacked kept{site, args, m.route.plan, error};
+  asm volatile("" : "+m"(kept));
+  yard_call_t call;
+  start_call(call, error, m.route.flags, m.route.host, m.route.self);
+  ThreadHead::Value& calls = *m.calls;
+  const int32_t code = enter_kernel(
+      call, [&]() __attribute__((always_inline)) { return run(&call, args, count); });
+  if (code == YARD_OK && call.host_data == nullptr) [[likely]] {
+    detail::count(calls);
+    failed = nullptr;
+  } else {
+    failed = after_packed(kept, guard.slot(), calls, call, code);
+  }
+  return true;
+}
+
+// The memo hit: runs the kernel of a packed call whose first arguments are tensors of kind T, if its form is the expected
+// one. Calls nothing before the kernel, so that few registers have to be saved.
+template <class T, uint32_t kTensors>
+[[gnu::always_inline]] inline bool run_if_expected(Site* site, const yard_value_t* args,
+                                                   uint32_t count, Status::Rep*& failed) {
+  ThreadHead* const thread = t_thread;
+  if (thread == nullptr || thread->depth >= ThreadHead::kInlineSlots) [[unlikely]]
+    return false;
+  const CallMemo& m = thread->memos->expected(site->id, T::kKind == dispatch::FormKind::kViews);
+  return dispatch::is_of<T, kTensors>(m, site->id | T::kSite, thread->scope, args, count) &&
+         run_packed(site, *thread, m, args, count, failed);
+}
+// The same for an op whose first parameters are up to four tensors.
+template <class T>
+[[gnu::always_inline]] inline bool run_if_expected(Site* site, const yard_value_t* args,
+                                                   uint32_t count, Status::Rep*& failed) {
+  switch (site->leading.load(std::memory_order_relaxed)) {
+    case 1: return run_if_expected<T, 1>(site, args, count, failed);
+    case 2: return run_if_expected<T, 2>(site, args, count, failed);
+    case 3: return run_if_expected<T, 3>(site, args, count, failed);
+    case 4: return run_if_expected<T, 4>(site, args, count, failed);
+    default: return false;
+  }
+}
 
 }  // namespace yard::detail

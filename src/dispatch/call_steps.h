@@ -94,8 +94,9 @@ Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e, const Cor
 Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& core,
                       const exec::Plan& plan, const yard_value_t* args, uint32_t flags);
 
-// Fills in all of a route but what keeps it valid: entry, version and flags.
-void fill_route(Route& route, const Core& core, const exec::Plan& plan) noexcept;
+// Fills in all of a route but what keeps it valid: entry, version and flags. `packed`: for packed calls.
+void fill_route(Route& route, const Core& core, const exec::Plan& plan,
+                bool packed = false) noexcept;
 
 // The aliasing of a call of a bound handle: other data pointers may overlap otherwise than those it was bound to.
 uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
@@ -124,9 +125,10 @@ template <bool kBound = false>
 // ---- Running a plan under observation (watched.cc) ----
 // The call observer and probes of half-open kernels before, health after, times of rules in rollout around it.
 
-// Runs a plan. Inside the guard.
+// Runs a plan. Inside the guard. `opened`: set to what note_outcome() returns.
 Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& entry,
-                   const exec::Plan& plan, exec::Request request, exec::Outcome& outcome);
+                   const exec::Plan& plan, exec::Request request, exec::Outcome& outcome,
+                   const exec::Failure** opened = nullptr);
 inline Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& entry,
                           const exec::Plan& plan, const exec::Request& request) {
   exec::Outcome ignored;
@@ -135,8 +137,9 @@ inline Status run_watched(base::ThreadRecord& thread, const Core& core, const En
 
 // Reports the outcome of a call to health. A plan whose kernel has failed is not direct while failures are counted, which
 // is for some calls after each: so the successes among these are seen, and others cost nothing.
-void note_outcome(const Core& core, const Entry& entry, const exec::Request& request,
-                  const exec::Outcome& outcome);
+// Returns the failure of `outcome` that has opened a breaker; null: none.
+const exec::Failure* note_outcome(const Core& core, const Entry& entry,
+                                  const exec::Request& request, const exec::Outcome& outcome);
 
 // Reports a call that is about to run to the entry's observer, which must exist. `o` may be null.
 void observe(const Entry& e, const yard_value_t* args, uint32_t flags, const Options* o) noexcept;

@@ -67,7 +67,7 @@ struct HandleRoute : Route {
 
 struct Bound final : BoundState {
   Bound(Site* s, op::Call c) : site(s), call(std::move(c)) {}
-  ~Bound() override {
+  ~Bound() {
     put(nullptr);
     collect_if_due();
   }
@@ -116,7 +116,7 @@ Status rebind(Bound& state) {
       return std::move(made).status();
     if (const exec::Plan* plan = core.planner.pin_plan(e, key, static_cast<Route*>(route.get()))) {
       fill_route(*route, core, *plan);
-      if (kCheckForm) route->typed = nullptr;  // a checking library sees every call
+      if (kCheckForm) route->run = nullptr;  // a checking library sees every call
     }
   }
   state.put(route.release());

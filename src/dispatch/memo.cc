@@ -128,17 +128,18 @@ class Writer {
       return put(form.head & kBelow) && put(form.dims) &&
              put(bytes / static_cast<uint64_t>(t->shape[0])) && put(0);
     }
-    if (kind_ == FormKind::kTyped) {
+    if (written && is_packed(kind_)) m_.written |= static_cast<uint16_t>(1u << n);
+    if (kind_ != FormKind::kPacked) {
       const TensorView::Form& form = TensorView::of(*t).form();
+      if (!form.is_exact() && kind_ == FormKind::kViews) return false;
       if (!form.is_exact()) m_.more |= CallMemo::kLong;
       return put(form.head) && put(form.dims);
     }
-    if (written) m_.written |= static_cast<uint16_t>(1u << n);
     if (t->strides == nullptr) m_.null_strides |= static_cast<uint16_t>(1u << n);
     if (t->ndim > 2) m_.more |= CallMemo::kLong;
-    if (!is_usual(*t)) m_.more |= CallMemo::kOdd;
+    if (!PackedTensor::is_usual(*t)) m_.more |= CallMemo::kOdd;
     if (!put(word_at(&t->device)) || !put(word_at(&t->ndim))) return false;
-    if (is_usual(*t)) {
+    if (PackedTensor::is_usual(*t)) {
       const int32_t last = t->ndim - 1;
       return put(static_cast<uint64_t>(t->shape[0])) &&
              put(static_cast<uint64_t>(t->shape[last])) &&
@@ -149,14 +150,13 @@ class Writer {
   }
 
   bool places() noexcept {
-    for (uint32_t i = 0; i < count_; ++i) {
-      if (kind_ == FormKind::kPacked && !slots_[i].written) continue;
-      for (uint32_t j = kind_ == FormKind::kPacked ? 0 : i + 1; j < count_; ++j) {
-        const bool counts = kind_ == FormKind::kPacked ? is_pair(m_.written, i, j)
-                                                       : slots_[i].written || slots_[j].written;
-        if (counts && !place(slots_[i], slots_[j])) return false;
+    for (uint32_t i = 0; i < count_; ++i)
+      for (uint32_t j = i + 1; j < count_; ++j) {
+        const bool written = slots_[i].written || slots_[j].written;
+        if (written && !place(slots_[i], slots_[j])) return false;
+        if (!written && is_packed(kind_) && is_compared(0, count_, i, j) && !anywhere())
+          return false;
       }
-    }
     return true;
   }
 
@@ -231,8 +231,9 @@ class Writer {
     return n < 2 * t.ndim ? dim_word(t, n) : 0;
   }
 
+  bool anywhere() noexcept { return put(0) && put(~uint64_t{0}); }
   bool place(const Slot& a, const Slot& b) noexcept {
-    if (!a.extent || !b.extent) return put(0) && put(~uint64_t{0});  // anywhere
+    if (!a.extent || !b.extent) return anywhere();
     const uint64_t distance = b.at - a.at;
     const auto after = static_cast<uint64_t>(a.extent->high - b.extent->low);
     const auto before = static_cast<uint64_t>(b.extent->high - a.extent->low);
@@ -257,6 +258,7 @@ bool write_form(CallMemo& m, FormKind kind, const Entry& entry, const yard_value
   const bool scalars = entry.recipe().reads_scalars() || program.checks_scalars();
   Writer to(m, kind);
   m.arg_count = static_cast<uint8_t>(program.arg_count());
+  uint32_t tensors = 0, leading = 0;
   for (uint32_t i = 0; i < program.arg_count(); ++i) {
     const op::Param& p = program.schema().params[i];
     const yard_value_t& v = args[i];
@@ -264,6 +266,7 @@ bool write_form(CallMemo& m, FormKind kind, const Entry& entry, const yard_value
     if (v.tag == YARD_TAG_LIST || (v.tag == YARD_TAG_STRING && scalars)) return false;
     if (v.tag == YARD_TAG_STRING) m.more |= CallMemo::kOdd;
     if (v.tag == YARD_TAG_TENSOR) {
+      leading += tensors++ == i;
       if (!to.tensor(v.u.tensor, p.is_written())) return false;
     } else if (kind == FormKind::kTyped && p.is_tensor()) {
       if (!to.tensor(nullptr, p.is_written())) return false;
@@ -273,16 +276,22 @@ bool write_form(CallMemo& m, FormKind kind, const Entry& entry, const yard_value
   if (scalars) m.more |= CallMemo::kScalars;
   for (uint32_t i = 0; scalars && i < program.arg_count(); ++i)
     if (is_scalar(args[i].tag) && !to.put(word_at(&args[i].u))) return false;
+  if (is_packed(kind) && m.more == 0 && leading == tensors)
+    m.leading = static_cast<uint8_t>(leading);
   return to.rest();
 }
 
-// The sizes and strides that are in the first six words of a tensor, whose rank is that of the memo.
-bool same_first_dims(const yard_tensor_t& t, const uint64_t* w, bool null_strides) noexcept {
-  if (t.ndim == 0) return true;
-  if (t.shape == nullptr || (t.strides == nullptr) != null_strides) return false;
-  if (is_usual(t)) return unlike_usual_dims(t, w) == 0;
-  for (int32_t n = 0; n < 4 && n < 2 * t.ndim; ++n)
-    if (dim_word(t, n) != w[n]) return false;
+// Whether a tensor has the form of the words at `w`. `null_strides`: that one's strides are null.
+bool same_tensor(const yard_value_t& v, const uint64_t* w, bool null_strides) noexcept {
+  const yard_tensor_t* const t = v.u.tensor;
+  if (t == nullptr || t->data == nullptr || word_at(&t->device) != w[0] ||
+      word_at(&t->ndim) != w[1])
+    return false;
+  if (t->ndim == 0) return true;
+  if (t->shape == nullptr || (t->strides == nullptr) != null_strides) return false;
+  if (PackedTensor::is_usual(*t)) return PackedTensor::is_like(v, w);
+  for (int32_t n = 0; n < 4 && n < 2 * t->ndim; ++n)
+    if (dim_word(*t, n) != w[2 + n]) return false;
   return true;
 }
 
@@ -304,6 +313,7 @@ bool same_more(const CallMemo& m, const yard_value_t* args, const uint64_t* w,
 
 // Compares what the hash of a call does not cover. Arguments may be anything.
 bool same_packed(const CallMemo& m, const yard_value_t* args) noexcept {
+  const bool views = (m.site & CallMemo::kViews) != 0;
   const uint64_t* w = m.words;
   uint64_t at[CallMemo::kTensors], any_bit = 0;
   uint32_t n = 0;
@@ -314,16 +324,19 @@ bool same_packed(const CallMemo& m, const yard_value_t* args) noexcept {
       if (v.tag == YARD_TAG_STRING && v.u.string == nullptr && v.count > 0) return false;
       continue;
     }
-    const yard_tensor_t* const t = v.u.tensor;
-    if (t == nullptr || t->data == nullptr || word_at(&t->device) != w[0] ||
-        word_at(&t->ndim) != w[1] || !same_first_dims(*t, w + 2, (m.null_strides >> n & 1) != 0))
+    if (views ? !ViewTensor::is_like(v, w) : !same_tensor(v, w, (m.null_strides >> n & 1) != 0))
       return false;
-    at[n] = address_of(*t);
+    at[n] = address_of(*v.u.tensor);
     any_bit |= at[n++];
-    w += CallMemo::kPerPackedTensor;
+    w += views ? CallMemo::kPerTensor : CallMemo::kPerPackedTensor;
   }
-  return (any_bit & m.zero_bits) == 0 && same_places(m, w, at, n) &&
-         (m.more == 0 || same_more(m, args, w + 2 * pairs_of(m, n), at));
+  for (uint32_t i = 0; i < n; ++i)
+    for (uint32_t j = i + 1; j < n; ++j) {
+      if (!is_compared(m.written, n, i, j)) continue;
+      if (at[j] - at[i] - w[0] > w[1]) return false;
+      w += 2;
+    }
+  return (any_bit & m.zero_bits) == 0 && (m.more == 0 || same_more(m, args, w, at));
 }
 
 // Where to store a form: over a stale memo of the site, which may be of this form; at its home, unless another form
@@ -356,17 +369,17 @@ uint64_t packed_hash(const detail::ThreadHead& thread, const Site& site, const y
     h ^= detail::hash_part(i, word_at(&t->ndim));
     const auto last = static_cast<uint32_t>(t->ndim) - 1;
     if (last < YARD_MAX_RANK && t->shape != nullptr)
-      dims += hashed_dims(t->shape[0], t->shape[last]);
+      dims += static_cast<uint64_t>(t->shape[0]) + (static_cast<uint64_t>(t->shape[last]) << 20);
   }
   return detail::hash_end(thread, h ^ detail::hash_begin(site.id, thread.scope, dims));
 }
 
-const CallMemo* find_in_set(const detail::ThreadHead& thread, const Site& site,
+const CallMemo* find_in_set(const detail::ThreadHead& thread, uint64_t site,
                             const yard_value_t* args, uint32_t count, uint64_t hash) noexcept {
   const CallMemo* m = thread.memos->set(hash);
   for (const CallMemo* const end = m + CallMemos::kWays; m != end; ++m)
-    if (m->hash == hash && m->site == (site.id | CallMemo::kPacked) && m->scope == thread.scope &&
-        m->arg_count == count && same_packed(*m, args))
+    if (m->hash == hash && m->site == site && m->scope == thread.scope && m->arg_count == count &&
+        same_packed(*m, args))
       return m;
   return nullptr;
 }
@@ -380,7 +393,9 @@ void remember(base::ThreadRecord& thread, const Site& site, uint64_t hash, FormK
   CallMemo made;
   if (!write_form(made, kind, *static_cast<const Entry*>(route.entry), args)) return;
   made.route = route;
-  made.site = site.id | (kind == FormKind::kPacked ? CallMemo::kPacked : 0);
+  made.site = site.id | (kind == FormKind::kPacked  ? CallMemo::kPacked
+                         : kind == FormKind::kViews ? CallMemo::kViews
+                                                    : 0);
   made.scope = thread.scope;
   made.hash = hash;
   made.calls = &detail::counter(thread, route.counter);
@@ -392,7 +407,7 @@ void remember_range(base::ThreadRecord& thread, const Site& site, const Route& r
   const auto& entry = *static_cast<const Entry*>(route.entry);
   const op::Program& program = entry.program();
   const uint32_t which = program.tensors_with_free_rows();
-  if (which == 0 || route.typed == nullptr || route.found == MemoVersion::kNever ||
+  if (which == 0 || route.run == nullptr || route.found == MemoVersion::kNever ||
       thread.memos == &detail::kNoMemos || entry.recipe().reads_scalars() ||
       program.checks_scalars())
     return;

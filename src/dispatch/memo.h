@@ -11,22 +11,28 @@
 
 namespace yard::dispatch {
 
+// A form is that of a typed call, of a packed one with tensors of views, of a packed one with any tensors, or a range.
+enum class FormKind : uint8_t { kTyped, kViews, kPacked, kRange };
+constexpr bool is_packed(FormKind kind) noexcept {
+  return kind == FormKind::kViews || kind == FormKind::kPacked;
+}
+
 // CallMemo::words holds, in this order:
-// - for each tensor, in a typed call: the two words of its TensorView::Form, 0 if it is absent; in a packed one six:
-//   device; rank and dtype; of its sizes and strides the first and the last of each (see is_usual()) or the first four,
+// - for each tensor of a view: the two words of its TensorView::Form, 0 if it is absent; for others (kPacked) six:
+//   device; rank and dtype; of its sizes and strides the first and the last of each (PackedTensor) or the first four,
 //   0 where the rank leaves them open or strides are null
-// - for each pair of tensors of which one is written: `low` and `width`. The second address minus the first (in a packed
-//   call the written one), minus `low`, must be at most `width` (unsigned). This covers tensors that are apart, in-place
-//   calls and interleaved slices of one buffer.
+// - for each pair of tensors of which one is written, in packed calls with few tensors for each pair (is_compared()): `low`
+//   and `width`. The second address minus the first, minus `low`, must be at most `width` (unsigned). This covers tensors
+//   that are apart, in-place calls and interleaved slices of one buffer; `width` is the largest number where it does not
+//   matter.
 // - with kScalars, for each integer, number and boolean: its payload
 // - with kLong: in a typed call, where some form is inexact, device, rank and dtype, sizes and strides of every tensor;
-//   in a packed one the sizes and strides beyond the first four
+//   in one of kPacked the sizes and strides beyond the first four
 // Tensors are all tensor parameters of a typed call, in order; those given, in a packed one.
 //
 // A memo may also stand for a range of forms of typed calls that differ in the first size of some tensors: a sequence that
 // grows. Then `words` holds four for each tensor: its form, without the first size if that varies; the bytes it covers for
 // each unit of that size, and beyond these.
-enum class FormKind : uint8_t { kTyped, kPacked, kRange };
 
 // The thread's memos, made with its first call; null: no memory.
 detail::CallMemos* memos_of(base::ThreadRecord& thread) noexcept;
@@ -55,117 +61,150 @@ void forget_memos() noexcept;
 
 // ---- Packed calls ----
 
-// Whether a tensor has one or two dimensions and strides, as most do. Its words hold the first and the last of sizes and
-// strides, which are the same for a vector.
-inline bool is_usual(const yard_tensor_t& t) noexcept {
-  return static_cast<uint32_t>(t.ndim) - 1 <= 1 && t.shape != nullptr && t.strides != nullptr;
+// Whether two or four words are those at `w`.
+[[gnu::always_inline]] inline bool same_words(uint64_t a, uint64_t b, const uint64_t* w) noexcept {
+  return (a == w[0]) & (b == w[1]);
 }
-// Bits in which they differ from the words at `w`.
-[[gnu::always_inline]] inline uint64_t unlike_usual_dims(const yard_tensor_t& t,
-                                                         const uint64_t* w) noexcept {
-  const int32_t last = t.ndim - 1;
-  return (static_cast<uint64_t>(t.shape[0]) ^ w[0]) |
-         (static_cast<uint64_t>(t.shape[last]) ^ w[1]) |
-         (static_cast<uint64_t>(t.strides[0]) ^ w[2]) |
-         (static_cast<uint64_t>(t.strides[last]) ^ w[3]);
-}
-
-[[gnu::always_inline]] inline uint64_t hashed_dims(int64_t first, int64_t last) noexcept {
-  return static_cast<uint64_t>(first) + (static_cast<uint64_t>(last) << 20);
+[[gnu::always_inline]] inline bool same_words(uint64_t a, uint64_t b, uint64_t c, uint64_t d,
+                                              const uint64_t* w) noexcept {
+#if defined(__aarch64__) && !defined(__clang__)
+  bool same;  // one instruction for each; g++ makes two
+  asm("cmp %1, %2\n\tccmp %3, %4, #0, eq\n\tccmp %5, %6, #0, eq\n\tccmp %7, %8, #0, eq"
+      : "=@cceq"(same)
+      : "r"(a), "r"(w[0]), "r"(b), "r"(w[1]), "r"(c), "r"(w[2]), "r"(d), "r"(w[3]));
+  return same;
+#else
+  return ((a ^ w[0]) | (b ^ w[1]) | (c ^ w[2]) | (d ^ w[3])) == 0;
+#endif
 }
 
-// Whether the places of tensors i, which is written, and j are compared. Each pair once.
-constexpr bool is_pair(uint32_t written, uint32_t i, uint32_t j) noexcept {
-  return j != i && (j > i || (written >> j & 1) == 0);
-}
-// Whether the n tensors at these addresses lie as the words at `w` say.
-[[gnu::always_inline]] inline bool same_places(const detail::CallMemo& m, const uint64_t* w,
-                                               const uint64_t* at, uint32_t n) noexcept {
-  for (uint32_t i = 0; i < n; ++i) {
-    if ((m.written >> i & 1) == 0) continue;
-    for (uint32_t j = 0; j < n; ++j) {
-      if (!is_pair(m.written, i, j)) continue;
-      if (at[j] - at[i] - w[0] > w[1]) return false;
-      w += 2;
-    }
+// A tensor of a packed call, of any origin: all its fields are read and compared. Most have one or two dimensions and
+// strides; the words of these hold the first and the last of sizes and strides, which are the same for a vector.
+struct PackedTensor {
+  static constexpr uint64_t kSite = detail::CallMemo::kPacked;
+  static constexpr FormKind kKind = FormKind::kPacked;
+  static constexpr uint32_t kWords = detail::CallMemo::kPerPackedTensor;
+
+  static bool is_usual(const yard_tensor_t& t) noexcept {
+    return static_cast<uint32_t>(t.ndim) - 1 <= 1 && t.shape != nullptr && t.strides != nullptr;
   }
-  return true;
-}
-constexpr uint32_t pairs_of(const detail::CallMemo& m, uint32_t n) noexcept {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < n; ++i)
-    for (uint32_t j = 0; (m.written >> i & 1) != 0 && j < n; ++j) count += is_pair(m.written, i, j);
-  return count;
-}
-
-uint64_t packed_hash(const detail::ThreadHead& thread, const detail::Site& site,
-                     const yard_value_t* args, uint32_t count) noexcept;
-// The memo of a call with this hash, stale or not; null: none.
-const detail::CallMemo* find_in_set(const detail::ThreadHead& thread, const detail::Site& site,
-                                    const yard_value_t* args, uint32_t count,
-                                    uint64_t hash) noexcept;
-
-// The same for calls whose first arguments are usual tensors and whose others are not tensors; all that is known of them
-// is in registers. False, without a hash, if they are something else.
-template <uint32_t kTensors>
-[[gnu::always_inline]] inline bool find_usual(const detail::ThreadHead& thread,
-                                              const detail::Site& site, const yard_value_t* args,
-                                              uint32_t count, uint64_t& hash,
-                                              const detail::CallMemo*& found) noexcept {
-  using detail::CallMemo;
-  const yard_tensor_t* t[kTensors];
-  uint64_t h = 0, dims = 0;
-  if (count < kTensors) return false;
-#pragma GCC unroll 4
-  for (uint32_t i = 0; i < kTensors; ++i) {
-    t[i] = args[i].u.tensor;
-    if (args[i].tag != YARD_TAG_TENSOR || t[i] == nullptr || !is_usual(*t[i])) return false;
-    h ^= detail::hash_part(i, detail::word_at(&t[i]->ndim));
-    dims += hashed_dims(t[i]->shape[0], t[i]->shape[t[i]->ndim - 1]);
+  static uint64_t word(int64_t n) noexcept { return static_cast<uint64_t>(n); }
+  [[gnu::always_inline]] static bool is_tensor(const yard_value_t& v) noexcept {
+    return (static_cast<uint32_t>(detail::word_at(&v)) == YARD_TAG_TENSOR) &
+           (v.u.tensor != nullptr);
   }
-  hash = detail::hash_end(thread, h ^ detail::hash_begin(site.id, thread.scope, dims));
-  const CallMemo* const m =
-      thread.memos->find(hash, site.id | CallMemo::kPacked, detail::word_at(&t[0]->device));
-  found = nullptr;
-  if (m == nullptr || m->scope != thread.scope || m->more != 0 || m->arg_count != count)
+  // Whether `v` has the form of a usual tensor with the words at `w`.
+  [[gnu::always_inline]] static bool is_like(const yard_value_t& v, const uint64_t* w) noexcept {
+    if (!is_tensor(v)) return false;
+    const yard_tensor_t& t = *v.u.tensor;
+    const uint64_t head = detail::word_at(&t.ndim);  // rank and dtype
+    const int64_t *const shape = t.shape, *const strides = t.strides;
+    if ((shape == nullptr) | (strides == nullptr) | (t.data == nullptr)) return false;
+    if (!same_words(detail::word_at(&t.device), head, w)) return false;
+    const size_t last = static_cast<uint32_t>(head) - 1;
+    return same_words(word(shape[0]), word(shape[last]), word(strides[0]), word(strides[last]),
+                      w + 2);
+  }
+  static uint64_t address(const yard_tensor_t& t) noexcept { return detail::address_of(t); }
+
+  // For the hash. False if `v` is something else than a usual tensor.
+  bool look_at(const yard_value_t& v) noexcept {
+    if (!is_tensor(v) || !is_usual(*v.u.tensor)) return false;
+    const yard_tensor_t& t = *v.u.tensor;
+    head = detail::word_at(&t.ndim), dims = word(t.shape[0]) + (word(t.strides[0]) << 20);
     return true;
-  // The memo's op may have fewer tensors than the site began with.
-  if (m->tags[kTensors - 1] != YARD_TAG_TENSOR) return true;
-  for (uint32_t i = kTensors; i < count; ++i)
-    if (args[i].tag != m->tags[i] || args[i].tag == YARD_TAG_TENSOR) return true;
-  const uint64_t* w = m->words;
-  uint64_t at[kTensors], unlike = 0, any_bit = 0;
+  }
+  uint64_t head, dims;
+};
+
+// A tensor of a packed call that belongs to a TensorView: two words and an address say all, as in typed calls.
+struct ViewTensor {
+  static constexpr uint64_t kSite = detail::CallMemo::kViews;
+  static constexpr FormKind kKind = FormKind::kViews;
+  static constexpr uint32_t kWords = detail::CallMemo::kPerTensor;
+
+  [[gnu::always_inline]] static bool is_tensor(const yard_value_t& v) noexcept {
+    return detail::word_at(&v) == YARD_TAG_TENSOR;  // with count 0: see Value::cell()
+  }
+  [[gnu::always_inline]] static bool is_like(const yard_value_t& v, const uint64_t* w) noexcept {
+    if (!is_tensor(v)) return false;
+    const TensorView::Form& form = TensorView::of(*v.u.tensor).form();
+    return same_words(form.head, form.dims, w);
+  }
+  static uint64_t address(const yard_tensor_t& t) noexcept {
+    return reinterpret_cast<uintptr_t>(t.data);
+  }
+
+  bool look_at(const yard_value_t& v) noexcept {
+    if (!is_tensor(v)) return false;
+    const TensorView::Form& form = TensorView::of(*v.u.tensor).form();
+    head = form.head, dims = form.dims;
+    return form.is_exact();
+  }
+  uint64_t head, dims;
+};
+
+// Of packed calls with few tensors the places of all pairs are compared, of others those of which one is written.
+constexpr uint32_t kAllPairs = 4;
+constexpr bool is_compared(uint32_t written, uint32_t n, uint32_t i, uint32_t j) noexcept {
+  return n <= kAllPairs || ((written >> i | written >> j) & 1) != 0;
+}
+
+// Whether a memo, stale or not, is that of a packed call whose first arguments are tensors of kind T, and whose others are
+// not tensors. Calls nothing; arguments may be anything.
+template <class T, uint32_t kTensors>
+[[gnu::always_inline]] inline bool is_of(const detail::CallMemo& m, uint64_t site, uint64_t scope,
+                                         const yard_value_t* args, uint32_t count) noexcept {
+  static_assert(kTensors <= kAllPairs);
+  if (m.site != site || m.scope != scope) return false;
+  if (m.leading != kTensors || m.arg_count != count) return false;
+  if (count > kTensors) {
+    if (args[kTensors].tag != m.tags[kTensors]) return false;
+    for (uint32_t i = kTensors + 1; i != count; ++i)
+      if (args[i].tag != m.tags[i]) return false;
+  }
+  const uint64_t* w = m.words;
+  uint64_t at[kTensors], any_bit = 0;
 #pragma GCC unroll 4
-  for (uint32_t i = 0; i < kTensors; ++i, w += CallMemo::kPerPackedTensor) {
-    if (t[i]->data == nullptr) return true;
-    unlike |= (detail::word_at(&t[i]->device) ^ w[0]) | (detail::word_at(&t[i]->ndim) ^ w[1]) |
-              unlike_usual_dims(*t[i], w + 2);
-    at[i] = detail::address_of(*t[i]);
+  for (uint32_t i = 0; i < kTensors; ++i, w += T::kWords) {
+    if (!T::is_like(args[i], w)) return false;
+    at[i] = T::address(*args[i].u.tensor);
     any_bit |= at[i];
   }
-  if (unlike == 0 && (any_bit & m->zero_bits) == 0 && same_places(*m, w, at, kTensors)) found = m;
+  if ((any_bit & m.zero_bits) != 0) return false;
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < kTensors; ++i)
+#pragma GCC unroll 4
+    for (uint32_t j = i + 1; j < kTensors; ++j, w += 2)
+      if (at[j] - at[i] - w[0] > w[1]) return false;
   return true;
 }
 
-// The memo of a packed call's form, stale or not; null: none.
-[[gnu::always_inline]] inline const detail::CallMemo* find_packed(const detail::ThreadHead& thread,
-                                                                  const detail::Site& site,
-                                                                  const yard_value_t* args,
-                                                                  uint32_t count,
-                                                                  uint64_t& hash) noexcept {
-  const detail::CallMemo* m = nullptr;
-  bool hashed = false;
-  switch (site.leading.load(std::memory_order_relaxed)) {
-    case 1: hashed = find_usual<1>(thread, site, args, count, hash, m); break;
-    case 2: hashed = find_usual<2>(thread, site, args, count, hash, m); break;
-    case 3: hashed = find_usual<3>(thread, site, args, count, hash, m); break;
-    case 4: hashed = find_usual<4>(thread, site, args, count, hash, m); break;
-    default: break;
+// The hash of such a call; 0 if it is another.
+template <class T, uint32_t kTensors>
+uint64_t leading_hash(const detail::ThreadHead& thread, const detail::Site& site,
+                      const yard_value_t* args, uint32_t count) noexcept {
+  if (count < kTensors) return 0;
+  T t[kTensors];
+  uint64_t h = 0, dims = 0;
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < kTensors; ++i) {
+    if (!t[i].look_at(args[i])) return 0;
+    h ^= detail::hash_part(i, t[i].head);
+    dims += t[i].dims;
   }
-  if (m != nullptr) [[likely]]
-    return m;
-  if (!hashed) hash = packed_hash(thread, site, args, count);
-  return find_in_set(thread, site, args, count, hash);
+  if constexpr (kTensors > 1)
+    h ^= detail::in_place_part(T::address(*args[0].u.tensor) == T::address(*args[1].u.tensor));
+  return detail::hash_end(thread, h ^ detail::hash_begin(site.id, thread.scope, dims));
 }
+// That of any packed call.
+uint64_t packed_hash(const detail::ThreadHead& thread, const detail::Site& site,
+                     const yard_value_t* args, uint32_t count) noexcept;
+
+// The memo of a call with this hash in any place, stale or not; null: none. Arguments may be anything. `site`: with
+// kPacked or kViews.
+const detail::CallMemo* find_in_set(const detail::ThreadHead& thread, uint64_t site,
+                                    const yard_value_t* args, uint32_t count,
+                                    uint64_t hash) noexcept;
 
 }  // namespace yard::dispatch

@@ -9,52 +9,57 @@ namespace {
 
 constexpr int kThreadLocal = 3;  // our index in ThreadRecord::locals
 
+inline uint64_t bytes_at(const char* p) noexcept { return word_at(p); }
+inline uint64_t few_bytes_at(const char* p) noexcept {
+  uint32_t w;
+  std::memcpy(&w, p, sizeof w);
+  return w;
+}
+
 // The first and last bytes of a name, which overlap: all of it, if it is not longer than 16.
 struct Ends {
   uint64_t first = 0, last = 0;
 
-  explicit Ends(std::string_view s) noexcept {
+  [[gnu::always_inline]] explicit Ends(std::string_view s) noexcept {
     const char* const end = s.data() + s.size();
     if (s.size() >= 8) {
-      std::memcpy(&first, s.data(), 8);
-      std::memcpy(&last, end - 8, 8);
+      first = bytes_at(s.data()), last = bytes_at(end - 8);
     } else if (s.size() >= 4) {
-      std::memcpy(&first, s.data(), 4);
-      std::memcpy(&last, end - 4, 4);
+      first = few_bytes_at(s.data()), last = few_bytes_at(end - 4);
     } else if (!s.empty()) {
       first = static_cast<uint8_t>(s[0]) |
               static_cast<uint64_t>(static_cast<uint8_t>(s[s.size() / 2])) << 8;
       last = static_cast<uint8_t>(s.back());
     }
   }
-  uint64_t hash(size_t size) const noexcept {
-    return (first ^ std::rotl(last, 29) ^ size) * 0x9e3779b97f4a7c15ull;
-  }
-  bool operator==(const Ends&) const noexcept = default;
 };
 
-// A name of bounded length, by value.
-struct Name {
+// A name of bounded length, by value. Compared without a call: callers keep everything in registers.
+class Name {
+ public:
   static constexpr size_t kMost = 32;
-  size_t size = 0;
-  Ends ends{{}};
-  char text[kMost];
-
   bool set(std::string_view s) noexcept {
     if (s.size() > kMost) return false;
-    size = s.size();
-    ends = Ends(s);
-    if (!s.empty()) std::memcpy(text, s.data(), s.size());
+    size_ = s.size(), ends_ = Ends(s);
+    if (s.size() > 16)
+      second_ = bytes_at(s.data() + 8), third_ = bytes_at(s.data() + s.size() - 16);
     return true;
   }
   // `e`: the ends of `s`.
-  bool is(std::string_view s, const Ends& e) const noexcept {
-    return s.size() == size && e == ends &&
-           (size <= 16 || std::memcmp(s.data() + 8, text + 8, size - 16) == 0);
+  [[gnu::always_inline]] bool is(std::string_view s, const Ends& e) const noexcept {
+    return ((s.size() ^ size_) | (e.first ^ ends_.first) | (e.last ^ ends_.last)) == 0 &&
+           (size_ <= 16 ||
+            (bytes_at(s.data() + 8) == second_ && bytes_at(s.data() + s.size() - 16) == third_));
   }
+
+ private:
+  size_t size_ = 0;
+  Ends ends_{{}};
+  uint64_t second_ = 0,
+           third_ = 0;  // of one longer than 16: the bytes after the first 8 and before the last
 };
 
-// Where an argument goes. It is not converted.
+// Where an argument goes, and the tag with which it is not converted.
 struct Parameter {
   uint32_t to = 0, tag = 0;
   Name name;
@@ -68,48 +73,49 @@ struct Binding {
   uint64_t found = 0;
   Site* site = nullptr;
   Name op;
-  uint8_t given = 0, count = 0;
+  uint32_t given = 0, count = 0;
+  size_t in_order = 0;  // the arguments by position that come first: the n-th is for parameter n
   Parameter parameters[YARD_MAX_ARGS];  // of each argument
   uint32_t defaults = 0;                // bit n: parameter n is not given
   yard_value_t values[YARD_MAX_ARGS] = {};
 };
 
 struct Bindings {
-  static constexpr uint32_t kCount = 32;
+  static constexpr uint32_t kCount = 64;
   Binding of[kCount];
 };
 
+// What a call needs if it is no hit: in memory, instead of registers that every call would have to save.
+struct NamedCall {
+  Core& core;
+  std::string_view op;
+  std::span<const Arg> args;
+  Binding& binding;  // of the op and the way in which the call is written, or of another
+};
+
 // Binds the arguments as `b` does; false if it is for another op or another way to write the call. `ends` are those of the
-// op's name.
+// op's name. Tags are not compared: those of the expected form are right, and other calls go through call_bound_so().
 [[gnu::always_inline]] inline bool apply(const Binding& b, const Core& core, std::string_view op,
                                          const Ends& ends, std::span<const Arg> args,
                                          yard_value_t* values) noexcept {
   if (b.core != core.id || b.given != args.size() || !b.op.is(op, ends)) return false;
   // Nothing is read that the version would publish: the call itself looks at what may have changed.
   if (b.version->load(kReread) != b.found) return false;
-  const Parameter* p = b.parameters;
-  for (const Arg& a : args) {
-    const yard_value_t& v = a.value.c();
-    if (v.tag != p->tag || a.name.size() != p->name.size) return false;
-    if (!a.name.empty() && !p->name.is(a.name, Ends(a.name))) return false;
-    values[p->to] = v;
-    ++p;
+  const Arg *a = args.data(), *const end = a + args.size();
+  for (const Arg* const named = a + b.in_order; a != named; ++a) {
+    if (!a->name.empty()) return false;
+    *values++ = a->value.cell();
+  }
+  values -= b.in_order;
+  for (const Parameter* p = b.parameters + b.in_order; a != end; ++a, ++p) {
+    if (!p->name.is(a->name, Ends(a->name))) return false;
+    values[p->to] = a->value.cell();
   }
   for (uint32_t left = b.defaults; left != 0; left &= left - 1) {
     const auto i = static_cast<uint32_t>(std::countr_zero(left));
     values[i] = b.values[i];
   }
   return true;
-}
-
-Binding* binding_at(uint64_t hash) {
-  base::ThreadRecord& thread = base::this_thread();
-  auto*& bindings = reinterpret_cast<Bindings*&>(thread.locals[kThreadLocal]);
-  if (bindings == nullptr) {
-    base::set_thread_exit_hook(kThreadLocal, [](void* p) { delete static_cast<Bindings*>(p); });
-    bindings = new Bindings;
-  }
-  return &bindings->of[hash >> 59];
 }
 
 // Remembers how `args` became `bound`, if that can be repeated without the schema.
@@ -120,7 +126,8 @@ void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, 
   b.site = site;
   b.version = &core.published.version(site->index.load(std::memory_order_acquire)).value(),
   b.found = found;
-  b.given = static_cast<uint8_t>(args.size()), b.count = static_cast<uint8_t>(bound.count);
+  b.in_order = 0;
+  b.given = static_cast<uint32_t>(args.size()), b.count = bound.count;
   b.defaults = (bound.count < 32 ? uint32_t{1} << bound.count : 0) - 1;
   for (uint32_t i = 0; i < bound.count; ++i) b.values[i] = bound.values[i];
   const auto is = [](const yard_value_t& v, const yard_value_t& w) {
@@ -138,6 +145,7 @@ void remember_binding(Binding& b, uint64_t found, const Core& core, Site* site, 
     if (at >= bound.count || !is(v, bound.values[at]) || !b.parameters[i].name.set(args[i].name))
       return;
     b.parameters[i].to = at, b.parameters[i].tag = v.tag;
+    if (args[i].name.empty() && b.in_order == i) ++b.in_order;
     b.defaults &= ~(uint32_t{1} << at);
   }
   // The text of a default lives in the op.
@@ -165,35 +173,66 @@ Result<Site*> bind_named(Core& core, std::string_view op, std::span<const Arg> a
 
 namespace {
 
-// A call whose arguments are not bound yet, or in another way; `b` is where that is remembered.
-[[gnu::noinline]] Status::Rep* bind_and_call(Binding& b, Core& core, std::string_view op,
-                                             std::span<const Arg> args) {
+// The thread's first call by name.
+[[gnu::noinline]] Status::Rep* make_bindings_and_call(Core& core, std::string_view op,
+                                                      std::span<const Arg> args) {
+  base::ThreadRecord& thread = base::this_thread();
+  base::set_thread_exit_hook(kThreadLocal, [](void* p) { delete static_cast<Bindings*>(p); });
+  if (thread.locals[kThreadLocal] == nullptr) thread.locals[kThreadLocal] = new Bindings;
+  return call_named(core, op, args);
+}
+
+// A call whose arguments are not bound yet, or in another way.
+[[gnu::noinline]] Status::Rep* bind_and_call(const NamedCall& call) {
+  Core& core = call.core;
   // Read before the op is looked at.
   const auto s = core.snapshot();
-  const registry::OpRecord* op_record = s->state->find(op);
+  const registry::OpRecord* op_record = s->state->find(call.op);
   const uint64_t found = op_record != nullptr ? core.published.version(op_record->op->index).read()
                                               : MemoVersion::kNever;
   op::Arguments bound;
-  auto site = bind_named(core, op, args, bound);
+  auto site = bind_named(core, call.op, call.args, bound);
   if (!site.ok()) return std::move(site).status().release();
   const bool same = op_record != nullptr && (*site)->index.load() == op_record->op->index;
-  remember_binding(b, same ? found : MemoVersion::kNever, core, *site, op, args, bound);
+  remember_binding(call.binding, same ? found : MemoVersion::kNever, core, *site, call.op,
+                   call.args, bound);
   return call_packed(*site, bound.values, bound.count);
+}
+
+// A call whose arguments are `values`, if none is to be converted.
+[[gnu::noinline]] Status::Rep* call_bound_so(const NamedCall& call, yard_value_t* values) {
+  const Binding& b = call.binding;
+  for (size_t i = 0; i < call.args.size(); ++i)
+    if (call.args[i].value.cell().tag != b.parameters[i].tag) return bind_and_call(call);
+  return call_views_other_way(b.site, values, b.count);
 }
 
 }  // namespace
 
-Status call_named(Core& core, std::string_view op, std::span<const Arg> args) {
+Status::Rep* call_named(Core& core, std::string_view op, std::span<const Arg> args) {
+  const ThreadHead* const thread = t_thread;
+  void* const bindings = thread != nullptr
+                             ? static_cast<const base::ThreadRecord*>(thread)->locals[kThreadLocal]
+                             : nullptr;
+  if (bindings == nullptr) [[unlikely]]
+    return make_bindings_and_call(core, op, args);
   const Ends ends(op);
   // The hash of a way to write a call covers the number of arguments and the first letter and length of the last name.
   const std::string_view last = args.empty() ? std::string_view() : args.back().name;
-  const uint64_t way = (core.id << 16) + (args.size() << 8) + (last.empty() ? 0 : last[0]);
-  const uint64_t hash = ends.hash(op.size()) + (way + last.size()) * 0xc2b2ae3d27d4eb4full;
-  Binding& b = *binding_at(hash);
+  const uint64_t way = core.id + (args.size() << 8) + (last.size() << 16) +
+                       (last.empty() ? 0 : uint64_t{static_cast<uint8_t>(last[0])} << 24);
+  const uint64_t hash = ends.first ^ std::rotl(ends.last, 29) ^ op.size() ^ way << 20;
+  Binding* b = static_cast<Bindings*>(bindings)->of + (hash * thread->hash_factor >> 58);
+  asm("" : "+r"(b));  // or g++ computes the address again for every use
+  const NamedCall call{core, op, args, *b};
+  asm volatile("" : : "m"(call));
   yard_value_t values[YARD_MAX_ARGS];
-  if (apply(b, core, op, ends, args, values)) [[likely]]
-    return Status::adopt(call_packed(b.site, values, b.count));
-  return Status::adopt(bind_and_call(b, core, op, args));
+  if (!apply(*b, core, op, ends, args, values)) [[unlikely]]
+    return bind_and_call(call);
+  Status::Rep* failed;
+  if (run_if_expected<dispatch::ViewTensor>(b->site, values, b->count, failed)) [[likely]]
+    return failed;
+  return call_bound_so(call, values);
 }
 
 }  // namespace yard::detail

@@ -79,7 +79,10 @@ class Report {
     on.text = [this] { return select::call_text(entry_.program(), r_.args); };
     const health::Key k = key(f.attempt);
     on.sizes = select::sizes_hash(dims_, r_.args);
-    note(core_.board.fault(k, f.error, f.message, now(), on, watched(f.attempt)));
+    const health::BoardUpdate update =
+        core_.board.fault(k, f.error, f.message, now(), on, watched(f.attempt));
+    note(update);
+    if (update.opened) opened_ = &f;
   }
   void succeeded(const exec::Attempt* a, bool checked) {
     const uint64_t suspects = a->stats->suspects.load();
@@ -93,6 +96,8 @@ class Report {
       note(core_.board.review(key(a), now(), watched(a)));
   }
   bool moved() const noexcept { return moved_; }
+  // The failure that has opened a breaker; null: none.
+  const exec::Failure* opened() const noexcept { return opened_; }
   // Whether plans of a kernel have become direct, or are no longer.
   bool direct_changed() const noexcept { return direct_changed_; }
 
@@ -126,6 +131,7 @@ class Report {
   std::vector<op::Field> dims_;  // with kind_
   std::optional<select::CallKind> kind_;
   std::optional<Clock::time_point> now_;
+  const exec::Failure* opened_ = nullptr;
   bool moved_ = false, direct_changed_ = false;
 };
 
@@ -150,8 +156,8 @@ uint64_t kind_of(const policy::Rollout& rollout, const Entry& entry, const yard_
 
 }  // namespace
 
-void note_outcome(const Core& core, const Entry& entry, const exec::Request& request,
-                  const exec::Outcome& outcome) {
+const exec::Failure* note_outcome(const Core& core, const Entry& entry,
+                                  const exec::Request& request, const exec::Outcome& outcome) {
   Report report(core, entry, request);
   for (const exec::Failure& f : outcome.failures) report.failed(f);
   if (outcome.served != nullptr) report.succeeded(outcome.served, outcome.checked);
@@ -161,14 +167,17 @@ void note_outcome(const Core& core, const Entry& entry, const exec::Request& req
     core.published.overlays_version.invalidate();
   }
   if (report.moved() || core.board.has_events()) core.health_changed();
+  return report.opened();
 }
 
 Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& entry,
-                   const exec::Plan& plan, exec::Request request, exec::Outcome& outcome) {
+                   const exec::Plan& plan, exec::Request request, exec::Outcome& outcome,
+                   const exec::Failure** opened) {
   Probes probes(entry, plan, request);
   Status s = exec::execute(thread, plan, request, outcome);
   const bool decided = probes.leave(outcome);
-  note_outcome(core, entry, request, outcome);
+  const exec::Failure* const opening = note_outcome(core, entry, request, outcome);
+  if (opened != nullptr) *opened = opening;
   if (decided) core.health_changed();
   return s;
 }
@@ -202,7 +211,10 @@ Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& en
   asked.inspect_always = in_rollout && tally.wants_check();
   exec::Outcome outcome;
   const auto start = std::chrono::steady_clock::now();
-  Status s = run_watched(thread, core, entry, plan, asked, outcome);
+  const exec::Failure* opened = nullptr;
+  Status s = run_watched(thread, core, entry, plan, asked, outcome, &opened);
+  if (in_rollout && opened != nullptr)
+    rollout.note_opened(opened->attempt->kernel->id, opened->message);
   // A caller's mistake is not due to the rules.
   if (s.error_class() == ErrorClass::kCaller) return s;
   const auto took = static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());

@@ -82,7 +82,11 @@ BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view tex
     opened = try_open(*r, &k, *slot, std::move(why), now);
     if (opened) open_kernel_if_due(*r, now);
   }
-  if (opened) return update(r, now, watched, true);
+  if (opened) {
+    BoardUpdate to = update(r, now, watched, true);
+    to.opened = true;
+    return to;
+  }
   // The bits of other kinds stay as they are.
   BoardUpdate to;
   to.watched = slot->machine.watching(settings(), now, Evidence::kCall);

@@ -51,6 +51,7 @@ struct BoardUpdate {
   bool changed = false;  // the snapshot has changed
   bool watched =
       false;  // failures of the key are being counted: report its next success by success()
+  bool opened = false;          // the breaker was closed, and this failure has opened it
   bool direct_changed = false;  // `Watched::calls` has become zero, or is no longer
   operator bool() const noexcept { return changed; }  // NOLINT: implicit on purpose
 };

@@ -49,12 +49,34 @@ TEST(CircuitBreaker, OpensProbesAndCloses) {
 }
 
 TEST(CircuitBreaker, ASuccessEndsConsecutiveFaults) {
-  CircuitBreaker b("x");
+  BreakerSettings s;
+  s.failure_percent = 0;
+  CircuitBreaker b("x", s);
   for (int i = 0; i < 50; ++i) {
     fail(b, t0, 4);
     succeed(b, t0);
   }
   EXPECT_EQ(b.state(t0), kClosed);
+}
+
+TEST(CircuitBreaker, APercentageOfFailuresOpensToo) {
+  BreakerSettings s;
+  s.failure_percent = 30, s.failure_min_calls = 10, s.failure_window = 1s;
+  CircuitBreaker b("x", s), slow("y", s);
+  int calls = 0;
+  for (; calls < 100 && b.state(t0) == kClosed; ++calls)
+    if (calls % 3 == 0)
+      fail(b, t0, 1);
+    else
+      succeed(b, t0);
+  EXPECT_EQ(calls, 10);
+  EXPECT_EQ(b.take_events().at(0).text, "4 of 10 calls failed, the last: no answer");
+  for (int i = 0; i < 100; ++i)
+    if (i % 3 == 0)
+      fail(slow, t0 + i * 200ms, 1);
+    else
+      succeed(slow, t0 + i * 200ms);
+  EXPECT_EQ(slow.state(t0 + 20s), kClosed) << "no window has enough calls";
 }
 
 TEST(CircuitBreaker, ADroppedPermitHasNoEffect) {
@@ -254,6 +276,10 @@ TEST(BreakerSettings, DefaultsAreValidAndEveryInvalidValueIsNamed) {
   };
   EXPECT_EQ(message([](auto& s) { s.failure_threshold = 0; }),
             "failure_threshold is 0; expected from 1 to 10000");
+  EXPECT_EQ(message([](auto& s) { s.failure_percent = 101; }),
+            "failure_percent is 101; expected from 0 to 100");
+  EXPECT_THAT(message([](auto& s) { s.failure_min_calls = 0; }), HasSubstr("failure_min_calls is"));
+  EXPECT_THAT(message([](auto& s) { s.failure_window = 0s; }), HasSubstr("failure_window is"));
   EXPECT_EQ(message([](auto& s) { s.cooldown = 0s; }),
             "cooldown is 0s; expected from 0.001s to 86400s");
   EXPECT_THAT(message([](auto& s) { s.cooldown_growth = 0.9; }), HasSubstr("cooldown_growth is"));

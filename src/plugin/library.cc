@@ -212,8 +212,8 @@ PluginRecord* PluginIndex::find_path(std::string_view path) noexcept {
 PluginRecord* PluginIndex::find_name(std::string_view name) noexcept {
   PluginRecord* best = nullptr;
   const auto rank = [](const PluginRecord& r) {
-    if (r.in_process()) return 0;
-    return r.state() == PluginState::kRefused ? 2 : 1;
+    if (r.state() == PluginState::kLoaded) return 0;
+    return r.in_process() ? 1 : r.state() == PluginState::kRefused ? 3 : 2;
   };
   for (PluginRecord& r : records_)
     if (r.manifest.name == name && (best == nullptr || rank(r) < rank(*best))) best = &r;

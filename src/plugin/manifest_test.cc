@@ -184,7 +184,10 @@ TEST(PluginReasons, ThePageListsEachOnceWithItsMeaning) {
   std::istringstream page(text_of("docs/reference/plugin_reasons.md"));
   std::vector<std::string> rows;
   for (std::string line; std::getline(page, line);)
-    if (line.starts_with("| `")) rows.push_back(line);
+    if (line.starts_with("| `"))
+      rows.push_back(line);
+    else if (!rows.empty())
+      break;                                     // the end of the table
   ASSERT_EQ(rows.size(), reasons().size() - 1);  // all but none
   for (size_t i = 1; i < reasons().size(); ++i) {
     const ReasonInfo& r = reasons()[i];

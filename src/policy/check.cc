@@ -399,14 +399,13 @@ void check_reading(ConfigReading& reading, const Known& known, RulesByOp* compil
   };
   std::stable_sort(all.begin(), all.end(), by_place);
   if (!cut) return;
-  // Warnings are cut before errors.
+  // Warnings are cut before errors, so that what is cut decides nothing.
   std::stable_partition(all.begin(), all.end(),
                         [](const ConfigProblem& p) { return p.severity == Severity::kError; });
   if (all.size() > kMostProblems) all.resize(kMostProblems);
-  const bool has_error = all[0].severity == Severity::kError;
   std::stable_sort(all.begin(), all.end(), by_place);
   all.push_back(more_problems(reading.files.empty() ? "configuration" : reading.files[0],
-                              has_error ? Severity::kWarning : Severity::kError));
+                              Severity::kWarning));
 }
 
 }  // namespace yard::policy

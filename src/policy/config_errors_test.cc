@@ -115,6 +115,15 @@ TEST(ConfigErrors, VeryManyProblemsAreCut) {
             200);
 }
 
+TEST(ConfigErrors, VeryManyWarningsAreNoError) {
+  std::string text = "version: 1\ndispatch_rules:\n";
+  for (int i = 0; i < 300; ++i)
+    text += "  - {operation: 'nothing" + std::to_string(i) + "*', kernel: default.simd}\n";
+  const auto lines = problems(text, usual_ops());
+  ASSERT_EQ(lines.size(), 201u);
+  for (const std::string& line : lines) EXPECT_THAT(line, HasSubstr(": warning: "));
+}
+
 TEST(ConfigErrors, OfVeryManyProblemsErrorsAreKeptBeforeWarnings) {
   std::string text = "version: 1\ndispatch_rules:\n";
   for (int i = 0; i < 300; ++i)

@@ -29,7 +29,7 @@ struct Sample {
     const bool path = form.shape == Shape::kPath || form.shape == Shape::kFolder;
     to = path                             ? "/some/path"
          : form.shape == Shape::kLevels   ? "info"
-         : form.shape == Shape::kWord     ? form.words.back()
+         : !form.words.empty()            ? form.words.back()
          : form.shape == Shape::kOpOrders ? "impl:some.name"
                                           : "some.name";
   }

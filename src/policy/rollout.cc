@@ -13,7 +13,8 @@ Rollout::Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next,
     : rule_(std::move(rule)),
       next_(std::move(next)),
       sizes_(std::make_shared<const std::vector<OpSizes>>(std::move(sizes))),
-      kinds_(new Kind[kKinds + 1]) {}
+      kinds_(new Kind[kKinds + 1]),
+      opened_(std::make_shared<Opened>()) {}
 
 std::shared_ptr<const Rollout> Rollout::with(std::shared_ptr<const ProcessPolicy> next) const {
   auto other = std::make_shared<Rollout>(*this);
@@ -51,6 +52,11 @@ RolloutTally& Rollout::tally(uint64_t kind, bool in_rollout) const noexcept {
   return in_rollout ? found->rollout : found->before;
 }
 
+void Rollout::note_opened(const std::string& kernel, const std::string& why) const {
+  const std::lock_guard lock(opened_->lock);
+  if (opened_->kernel.empty()) opened_->kernel = kernel, opened_->why = why;
+}
+
 RolloutResult Rollout::result(bool over) const {
   RolloutResult r;
   // Calls differ in cost: each kind is compared with the same kind under the rules in force.
@@ -81,6 +87,9 @@ RolloutResult Rollout::result(bool over) const {
     r.too_bad =
         fmt::format("{} of {} calls in the rollout failed or saw a kernel fail; at most {:g} % may",
                     r.failed, r.calls, 100 * rule_.max_error_rate);
+  else if (const std::lock_guard lock(opened_->lock); !opened_->kernel.empty())
+    r.too_bad = fmt::format("calls in the rollout opened the breaker of kernel '{}': {}",
+                            opened_->kernel, opened_->why);
   else if (r.slowdown > rule_.max_slowdown)
     r.too_bad =
         fmt::format("calls in the rollout took {:.2f} times as long; at most {:g} times may be",

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,10 @@ class Rollout {
   // `kind`: a hash of all that distinguishes kinds of calls.
   RolloutTally& tally(uint64_t kind, bool in_rollout) const noexcept;
 
+  // A call in the rollout has opened a breaker. From then on other kernels serve such calls, so failures alone would
+  // become rare.
+  void note_opened(const std::string& kernel, const std::string& why) const;
+
   // `over`: no more calls will come, so errors are judged whatever their number.
   RolloutResult result(bool over = false) const;
 
@@ -96,10 +101,17 @@ class Rollout {
     RolloutTally before, rollout;
   };
 
+  // The first breaker that a call in the rollout has opened.
+  struct Opened {
+    std::mutex lock;
+    std::string kernel, why;
+  };
+
   RolloutRule rule_;
   std::shared_ptr<const ProcessPolicy> next_;
   std::shared_ptr<const std::vector<OpSizes>> sizes_;
   std::shared_ptr<Kind[]> kinds_;  // the last: calls of all further kinds
+  std::shared_ptr<Opened> opened_;
 };
 
 }  // namespace yard::policy

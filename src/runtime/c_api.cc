@@ -48,6 +48,38 @@ Status missing(const char* what) {
   return Status(Code::kInvalidArgument, std::string(what) + " is NULL");
 }
 
+[[gnu::noinline]] int32_t report_failure(Status::Rep* failed, char* error, size_t error_size) {
+  return report(Status::adopt(failed), error, error_size);
+}
+// A packed call that is no memo hit. Kernels' exceptions stop in the dispatcher; only running out of memory could come
+// through here.
+[[gnu::noinline]] int32_t call_other_way(yard_op_ref_t* op, const yard_value_t* args,
+                                         uint32_t count, char* error, size_t error_size) {
+  return guarded(error, error_size, [&] {
+    if (op == nullptr) return missing("the op");
+    if (args == nullptr && count > 0) return missing("the argument array");
+    return Status::adopt(detail::call_packed_other_way(site_of(op), args, count));
+  });
+}
+
+// A packed call of an op whose first arguments are that many tensors. A function for each number: it has few registers to
+// save.
+template <uint32_t kTensors>
+[[gnu::noinline]] int32_t call_leading(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,
+                                       char* error, size_t error_size) {
+  // In memory, instead of registers that every call would have to save.
+  struct {
+    char* error;
+    size_t size;
+  } to{error, error_size};
+  asm volatile("" : "+m"(to));
+  Status::Rep* failed = nullptr;
+  if (!detail::run_if_expected<dispatch::PackedTensor, kTensors>(site_of(op), args, count, failed))
+      [[unlikely]]
+    return call_other_way(op, args, count, to.error, to.size);
+  return failed == nullptr ? YARD_OK : report_failure(failed, to.error, to.size);
+}
+
 // Positional arguments have no name.
 std::vector<Arg> read_args(const yard_named_value_t* args, uint32_t count) {
   std::vector<Arg> to;
@@ -152,16 +184,15 @@ yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size) {
 
 int32_t yard_call(yard_op_ref_t* op, const yard_value_t* args, uint32_t count, char* error,
                   size_t error_size) {
-  if (op == nullptr || (args == nullptr && count > 0))
-    return yard::report(yard::missing(op == nullptr ? "the op" : "the argument array"), error,
-                        error_size);
-  // Kernels' exceptions stop in the dispatcher; only running out of memory could come through here.
-  return yard::guarded_code(error, error_size, [&]() -> int32_t {
-    Status::Rep* failed = yard::detail::call_packed(yard::site_of(op), args, count);
-    if (failed == nullptr) [[likely]]
-      return YARD_OK;
-    return yard::report(Status::adopt(failed), error, error_size);
-  });
+  if (op != nullptr && args != nullptr) [[likely]]
+    switch (yard::site_of(op)->leading.load(std::memory_order_relaxed)) {
+      case 1: return yard::call_leading<1>(op, args, count, error, error_size);
+      case 2: return yard::call_leading<2>(op, args, count, error, error_size);
+      case 3: return yard::call_leading<3>(op, args, count, error, error_size);
+      case 4: return yard::call_leading<4>(op, args, count, error, error_size);
+      default: break;
+    }
+  return yard::call_other_way(op, args, count, error, error_size);
 }
 
 int32_t yard_call_with(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,

@@ -57,6 +57,20 @@ std::chrono::nanoseconds seconds(double s) {
   return std::chrono::nanoseconds(static_cast<int64_t>(s * 1e9));
 }
 
+// Errors first; the rest is in problems().
+void log_problems(const std::vector<ConfigProblem>& problems) {
+  constexpr size_t kMost = 20;
+  size_t count = 0;
+  for (const Severity severity : {Severity::kError, Severity::kWarning})
+    for (const ConfigProblem& p : problems)
+      if (p.severity == severity && ++count <= kMost)
+        base::log_event(severity == Severity::kError ? LogLevel::kError : LogLevel::kWarn, "policy",
+                        yard::to_string(p));
+  if (count > kMost)
+    base::log_event(LogLevel::kWarn, "policy",
+                    fmt::format("{} more problems; `yard config check` lists them", count - kMost));
+}
+
 }  // namespace
 
 Reloader::Reloader(detail::Core& core, plugin::Loader& loader)
@@ -173,9 +187,7 @@ Status Reloader::submit(Submission o, Problems* problems) {
     const std::lock_guard lock(s.lock);
     if (!status.ok() && repeated(o, s)) return status;
   }
-  for (const ConfigProblem& p : o.reading.problems)
-    base::log_event(p.severity == Severity::kError ? LogLevel::kError : LogLevel::kWarn, "policy",
-                    yard::to_string(p));
+  log_problems(o.reading.problems);
   {
     const std::lock_guard lock(s.lock.for_changes);
     if (o.watched() && s.path == o.source) {

@@ -370,7 +370,7 @@ Status Runtime::remove_mode(std::string_view name) {
 RuntimeStats Runtime::stats() const { return parts_->core.planner.stats(); }
 
 Status Runtime::call(std::string_view op, std::span<const Arg> args) {
-  return detail::call_named(parts_->core, op, args);
+  return Status::adopt(detail::call_named(parts_->core, op, args));
 }
 
 Status Runtime::call(std::string_view op, std::span<const Arg> args, const Options& o) {

@@ -82,7 +82,9 @@ std::string call_text(const op::Program& program, const yard_value_t* args) {
     if (auto* list = std::get_if<std::vector<op::TensorSpec>>(&a.value.v))
       for (op::TensorSpec& t : *list) t.align = YARD_MAX_ALIGN;
   }
-  return op::to_string(spec);
+  // Outputs that follow from the inputs are left out again.
+  const auto call = op::Call::from_spec(program, spec);
+  return op::to_string(call.ok() ? call->to_spec(program) : spec);
 }
 
 health::Key health_key(const registry::Kernel& kernel, const CallKind& kind) {

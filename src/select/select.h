@@ -34,7 +34,7 @@ struct Notes {
 struct Order : std::vector<uint16_t> {
   Mode by = Mode::kDynamic;
   // With mode fallback: what decided the place of each; else empty.
-  std::vector<Mode> modes;
+  std::vector<Mode> modes = {};
 
   Mode mode_of(size_t i) const noexcept { return i < modes.size() ? modes[i] : by; }
 };

@@ -166,6 +166,13 @@ class Announced(Files):
             out, _ = self.yard("config", "check", "--strict", path, code=1)
             self.assertIn(".conditions.nn: ", out)
 
+    def test_rules_of_a_plugin_that_is_not_there_are_not_checked(self):
+        path = self.rules("nn_gte: 8")
+        del os.environ["YARD_PLUGINS"]
+        self.addCleanup(os.environ.__setitem__, "YARD_PLUGINS", "")
+        self.assertIn("no op is called 'answer' here; the rule is not checked", self.yard("config", "check", path)[0])
+        self.yard("config", "check", "--strict", path, code=1)
+
     def test_a_kernel_must_be_optional_as_a_program_would_have_it(self):
         data = self.json("config", "check", self.rules("n_gte: abc", "optional: false"), code=1)
         self.assertEqual([p["path"] for p in data["files"][0]["problems"]],

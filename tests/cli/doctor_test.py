@@ -121,6 +121,19 @@ class Doctor(Yard):
             note, = [p for p in data["problems"] if "backend probe_fails is not available" in p["what"]]
             self.assertFalse(note["broken"])
 
+    def test_a_refused_rule_file_is_a_problem(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write('version: "1.0"\nsettings: {mode: dynamc}\n')
+            file.flush()
+            os.environ["YARD_CONFIG"] = file.name
+            self.addCleanup(os.environ.pop, "YARD_CONFIG", None)
+            problem, = self.json("doctor", code=1)["problems"]
+            self.assertTrue(problem["broken"])
+            self.assertIn(f"{file.name}:2:18: error: settings.mode", problem["what"])
+            self.assertIn("yard config check", problem["repair"])
+        os.environ["YARD_CONFIG"] = "/nowhere.yaml"
+        self.assertIn("/nowhere.yaml", self.json("doctor", code=1)["problems"][0]["what"])
+
     def test_variables_are_shown(self):
         data = self.doctor(YARD_PREFER="vendor")
         self.assertIn({"name": "YARD_PREFER", "value": "vendor", "problems": []}, data["environment"])

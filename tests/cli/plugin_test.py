@@ -104,6 +104,18 @@ class List(Plugins):
         self.assertIn("expected one like cuda:sm_90",
                       self.wrong("plugin", "inspect", path, "--device-feature", "sm_90"))
 
+    def test_a_new_kernel_for_an_op_of_another_plugin(self):
+        os.environ["YARD_PLUGINS"] = self.put("answer")
+        for flavour, signature in (([], "run(Call call, Tensor out, Tensor x)"), (["--c"], "yard_tensor_t* x = args[1]")):
+            project = os.path.join(self.folder, "new" + "".join(flavour))
+            out, _ = self.yard("plugin", "new", "acme", "--for-op", "answer", "--dir", project, *flavour)
+            self.assertIn("declines every call of answer: verify fails until it is written", out)
+            with open(os.path.join(project, "acme.c" if flavour else "acme.cc"), encoding="utf-8") as f:
+                text = f.read()
+            self.assertIn("answer(out!: i64[n], x: i64[n])", text)
+            self.assertIn(signature, text)
+            self.assertNotIn("YARD_F32", text)
+
     def test_kernels_of_plugins_that_are_not_opened(self):
         os.environ["YARD_PLUGINS"] = self.put("kernel_only") + "," + self.put("answer")
         data = self.json("list", "answer")

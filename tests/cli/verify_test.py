@@ -93,14 +93,14 @@ class Verify(Folder):
 
     def test_calls_of_a_trace(self):
         path = self.file("calls.txt", "2\tsoftmax(f32[3,64])@cpu\n7\tsoftmax(f32[3,5120])@cpu\n"
-                                      "1\tfrobnicate(f32[8])@cpu\n")
+                                      "1\tacme_norm(f32[8])@cpu\n")
         only = ("verify", "--kernel", "reference.cpp", "--trace", path)
         data = self.json(*only)
         self.assertEqual(data["kernels"][0]["runs"], 12)
-        self.assertEqual(data["skipped"], [{"op": "frobnicate", "calls": 1}])
+        self.assertEqual(data["skipped"], [{"op": "acme_norm", "calls": 1}])
         self.assertEqual(self.json(*only, "--cases", "1")["kernels"][0]["runs"], 6)
         _, err = self.yard(*only)
-        self.assertEqual(err, f"yard: {path}: skipped 1 call: op 'frobnicate' is not known\n")
+        self.assertEqual(err, f"yard: {path}: skipped 1 call: op 'acme_norm' is not known; did you mean 'rms_norm'?\n")
 
     def test_calls_that_cannot_be_made_are_skipped_with_the_reason(self):
         data = self.json("verify", "--kernel", "reference.cpp", "--call", "softmax(f32[4000000000,5120])",

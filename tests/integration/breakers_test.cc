@@ -45,6 +45,9 @@ TEST_F(HealthOf, ASuccessResetsConsecutiveFaultsForEveryKindOfCall) {
       },
       [&] { return bound(out, x, 0); },
   };
+  BreakerSettings settings;
+  settings.failure_percent = 0;  // else four faults of five open it
+  bare_.runtime.health().set_settings(settings).or_throw();
   for (const auto& way : ways)
     for (int round = 0; round < 10; ++round) {
       bad_.set({.code = YARD_FAULT});
@@ -73,12 +76,43 @@ TEST_F(HealthOf, AlternatingGoodAndBadSizesOpenTheBreaker) {
   for (const KernelHealth& k : report.kernels) {
     if (k.kernel != "fault.bad") continue;
     ASSERT_EQ(k.failed_calls.size(), 1u);
-    EXPECT_EQ(k.failed_calls[0].call, "copy(f32[5120])@cpu");
+    EXPECT_EQ(k.failed_calls[0].call, "copy(f32[5120], by=0)@cpu");
     EXPECT_GE(k.failed_calls[0].count, 50u);
   }
-  EXPECT_NE(to_string(report, std::chrono::steady_clock::now()).find("failed: copy(f32[5120])@cpu"),
-            std::string::npos);
-  EXPECT_THAT(why_out(4096), HasSubstr("failed calls: copy(f32[5120])@cpu"));
+  EXPECT_NE(
+      to_string(report, std::chrono::steady_clock::now()).find("failed: copy(f32[5120], by=0)@cpu"),
+      std::string::npos);
+  EXPECT_THAT(why_out(4096), HasSubstr("failed calls: copy(f32[5120], by=0)@cpu"));
+}
+
+TEST_F(HealthOf, AShareOfFailuresOpensTheBreakerForEveryKindOfCall) {
+  std::vector<float> to(7), from(7);
+  const auto out = [&](int64_t n) { return TensorView(to.data(), DType::f32, {n}); };
+  const auto x = [&](int64_t n) { return TensorView(from.data(), DType::f32, {n}); };
+  const auto four = bind(copy.on(bare_.runtime), out(4), x(4)).value();
+  const auto seven = bind(copy.on(bare_.runtime), out(7), x(7)).value();
+  Options fresh;
+  fresh.cache = false;
+  const std::function<Status(int64_t)> ways[] = {
+      [&](int64_t n) { return copy.on(bare_.runtime)(out(n), x(n), 0); },
+      [&](int64_t n) {
+        return bare_.runtime.call("copy", {{"out", out(n)}, {"x", x(n)}});
+      },
+      [&](int64_t n) { return n == 4 ? four(out(n), x(n), 0) : seven(out(n), x(n), 0); },
+      [&](int64_t n) { return copy.on(bare_.runtime).with(fresh)(out(n), x(n), 0); },
+      [&](int64_t n) {
+        const ScopedPolicy in(Scope().label("tenant", "beta"));
+        return copy.on(bare_.runtime)(out(n), x(n), 0);
+      },
+  };
+  bad_.set(
+      {.when = [](const yard_value_t* args, uint32_t) { return args[0].u.tensor->shape[0] == 7; },
+       .code = YARD_FAULT});
+  for (size_t i = 0; i < std::size(ways); ++i) {
+    bare_.runtime.health().reset("copy", "fault.bad").or_throw();
+    EXPECT_FALSE(is_out());
+    EXPECT_TRUE(soon([&] { return ways[i](4).ok() && ways[i](7).ok() && is_out(); })) << i;
+  }
 }
 
 // From several threads, and with settings from a rule file.

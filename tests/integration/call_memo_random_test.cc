@@ -16,9 +16,17 @@ int32_t run_work(yard_call_t* call, Tensor, Tensor, Tensor, int64_t, int32_t, in
   return note(call);
 }
 int32_t run_pair(yard_call_t* call, Tensor, Tensor, Tensor, Tensor, Tensor) { return note(call); }
+int32_t run_lead(yard_call_t* call, Tensor, Tensor, Tensor, double) { return note(call); }
+int32_t run_quad(yard_call_t* call, Tensor, Tensor, Tensor, Tensor) { return note(call); }
 
 constexpr Op<void(Out, In, OptIn, int64_t, bool, int64_t, double)> work{"work"};
 constexpr Op<void(Out, Out, InOut, In, OptInOut)> pair{"pair"};
+// Without optional tensors, as most ops are.
+constexpr Op<void(Out, In, In, double)> lead{"lead"};
+constexpr Op<void(Out, InOut, In, In)> quad{"quad"};
+
+enum Kind : uint8_t { kWork, kPair, kLead, kQuad };
+constexpr const char* kOps[] = {"work", "pair", "lead", "quad"};
 
 // ---- Forms ----
 
@@ -71,9 +79,17 @@ class Forms {
     f.tensors[4].there = chance(60);
     return f;
   }
+  Form form_of(Kind kind) {
+    if (kind == kPair) return pair_form();
+    Form f;
+    if (kind == kQuad) f.tensors = tensors(4, sizes(0));
+    if (kind != kQuad) f = work_form();
+    if (kind == kLead) f.tensors[2].there = true;
+    return f;
+  }
 
   // The same form but for one thing.
-  Form near(Form f) {
+  Form near(Form f, bool may_be_absent) {
     Spec& t = f.tensors[below(f.tensors.size())];
     Spec& out = f.tensors[0];
     const auto element = static_cast<int64_t>(bytes_of(t.dtype));
@@ -101,7 +117,7 @@ class Forms {
           if (axis < s.shape.size() && s.shape.size() == out.shape.size()) ++s.shape[axis];
         break;
       }
-      case 9: f.tensors.back().there = !f.tensors.back().there; break;
+      case 9: f.tensors.back().there = !may_be_absent || !f.tensors.back().there; break;
       case 10: f.k += of<int64_t>({1, -1, 3}); break;
       case 11: f.how = of<int64_t>({0, 1, 2, 3, -1}); break;
       case 12: f.on = !f.on, f.by = f.by + 1; break;
@@ -200,7 +216,7 @@ class Forms {
 
 // ---- Runtimes ----
 
-constexpr const char* kWork[] = {
+constexpr const char* kWorkSchemas[] = {
     "work(out!: T[*rows, d], x: T[*rows, d], w?: T[d], k: int, on: bool = false, "
     "how: enum{a, b, c} = a, by: float = 1.0) where out may_alias x",
     "work(out!: T[*rows, d], x: T[*rows, d], w?: T[k], k: int, on: bool = false, "
@@ -210,8 +226,13 @@ constexpr const char* kWork[] = {
     "work(out!: T[*rows, d], x: T[*rows, d], w?: U[*more], k: int, on: bool = false, "
     "how: int = 0, by: float = 1.0)",
 };
-constexpr const char* kPair =
+constexpr const char* kPairSchema =
     "pair(out!: T[*s], y!: T[*s], z~: T[*s], x: T[*s], m~?: T[*s]) where out may_alias x";
+
+constexpr const char* kLeadSchema =
+    "lead(out!: T[*rows, d], x: T[*rows, d], w: T[d], by: float = 1.0) where out may_alias x";
+constexpr const char* kQuadSchema =
+    "quad(out!: T[*s], z~: T[*s], y: T[*s], x: T[*s]) where out may_alias x";
 
 // Accepts one half of what there is of its argument.
 int32_t odd_sum(const yard_query_t* q, yard_verdict_t* verdict) {
@@ -224,22 +245,39 @@ int32_t odd_sum(const yard_query_t* q, yard_verdict_t* verdict) {
 // Kernels with typed and packed entry, of which a random part is there.
 class World {
  public:
-  World(uint64_t seed, const char* schema, bool is_work) : bare_(schema), forms_(seed) {
-    const char* op = is_work ? "work" : "pair";
-    const std::vector<yard_limit_t> limits[] = {
-        {},
-        {plugin::aligned(64, "x")},
-        {plugin::aligned(16)},
-        {plugin::compact("x")},
-        {plugin::inner_dense("out")},
-        {plugin::rank_between("x", 2, 3)},
-        {plugin::dtypes({YARD_F16, YARD_I32})},
-        {is_work ? plugin::absent("w") : plugin::absent("m")},
-        {is_work ? plugin::at_least("d", 3) : plugin::at_least("x.size", 9)},
-        {is_work ? plugin::equals("how", 1) : plugin::aligned(32, "m")},
-        {is_work ? plugin::at_least("k", 3) : plugin::aligned(8, "y")},
-        {is_work ? plugin::equals("on", 1) : plugin::rank_between("z", 4, 8)},
-    };
+  World(uint64_t seed, const char* schema, Kind kind) : bare_(schema), forms_(seed) {
+    const char* op = kOps[kind];
+    const bool is_work = kind == kWork;
+    std::vector<std::vector<yard_limit_t>> limits = {{},
+                                                     {plugin::aligned(64, "x")},
+                                                     {plugin::aligned(16)},
+                                                     {plugin::compact("x")},
+                                                     {plugin::inner_dense("out")},
+                                                     {plugin::rank_between("x", 2, 3)},
+                                                     {plugin::dtypes({YARD_F16, YARD_I32})}};
+    switch (kind) {
+      case kWork:
+        limits.insert(limits.end(), {{plugin::absent("w")},
+                                     {plugin::at_least("d", 3)},
+                                     {plugin::equals("how", 1)},
+                                     {plugin::at_least("k", 3)},
+                                     {plugin::equals("on", 1)}});
+        break;
+      case kPair:
+        limits.insert(limits.end(), {{plugin::absent("m")},
+                                     {plugin::at_least("x.size", 9)},
+                                     {plugin::aligned(32, "m")},
+                                     {plugin::aligned(8, "y")},
+                                     {plugin::rank_between("z", 4, 8)}});
+        break;
+      case kLead: limits.insert(limits.end(), {{plugin::at_least("d", 3)}}); break;
+      case kQuad: limits.insert(limits.end(), {{plugin::at_least("x.size", 9)}}); break;
+    }
+    using Entry = void (*)();
+    static const Entry kEntries[] = {
+        reinterpret_cast<Entry>(run_work), reinterpret_cast<Entry>(run_pair),
+        reinterpret_cast<Entry>(run_lead), reinterpret_cast<Entry>(run_quad)};
+    static constexpr const char* kSignatures[] = {"tttibif", "ttttt", "tttf", "tttt"};
     bool some = false;
     for (size_t i = 0; i < std::size(limits); ++i) {
       if (i > 0 && !forms_.chance(some ? 20 : 40)) continue;
@@ -249,10 +287,7 @@ class World {
       yard_kernel_t k = kernel_of(op, id.c_str(), static_cast<intptr_t>(i + 1),
                                   i == 0 ? 1 : static_cast<int32_t>(10 + forms_.below(90)));
       k.run = run_packed;
-      if (is_work)
-        k.typed = reinterpret_cast<void (*)()>(run_work), k.typed_signature = "tttibif";
-      else
-        k.typed = reinterpret_cast<void (*)()>(run_pair), k.typed_signature = "ttttt";
+      k.typed = kEntries[kind], k.typed_signature = kSignatures[kind];
       if (i == 0 || !forms_.chance(80)) k.typed = nullptr, k.typed_signature = nullptr;
       k.limits = kept_.back().data(), k.limit_count = static_cast<uint32_t>(kept_.back().size());
       if (is_work && i > 0 && forms_.chance(10)) {
@@ -280,9 +315,9 @@ class World {
 struct Arguments {
   std::vector<TensorView> views;
   std::vector<yard_tensor_t> plain;  // the same for packed calls, written in another way
-  std::vector<Arg> packed;
+  std::vector<Arg> packed, by_view;
 
-  Arguments(const Form& f, bool is_work, bool other_way) {
+  Arguments(const Form& f, Kind kind, bool other_way) {
     for (const Spec& s : f.tensors) views.push_back(s.view());
     for (size_t i = 0; i < views.size(); ++i) {
       plain.push_back(views[i].c());
@@ -302,10 +337,12 @@ struct Arguments {
       yard_value_t v{};
       if (f.tensors[i].there) v.tag = YARD_TAG_TENSOR, v.u.tensor = &plain[i];
       packed.push_back(Value(v));
+      by_view.push_back(f.tensors[i].there ? Value(views[i]) : Value(nullptr));
     }
-    if (!is_work) return;
-    packed.push_back(f.k), packed.push_back(f.on), packed.push_back(f.how);
-    packed.push_back(f.by);
+    for (std::vector<Arg>* args : {&packed, &by_view}) {
+      if (kind == kWork) args->push_back(f.k), args->push_back(f.on), args->push_back(f.how);
+      if (kind == kWork || kind == kLead) args->push_back(f.by);
+    }
   }
 };
 
@@ -324,11 +361,13 @@ std::string describe(const Form& f) {
 
 class Checker {
  public:
-  Checker(World& world, bool is_work)
+  Checker(World& world, Kind kind)
       : world_(world),
-        is_work_(is_work),
+        kind_(kind),
         work_(work.on(world.runtime())),
-        pair_(pair.on(world.runtime())) {
+        pair_(pair.on(world.runtime())),
+        lead_(lead.on(world.runtime())),
+        quad_(quad.on(world.runtime())) {
     fresh_.cache = false;
   }
 
@@ -336,21 +375,26 @@ class Checker {
     const auto opt = [&]<class P>(size_t i, P) {
       return f.tensors[i].there ? P(a.views[i]) : P(nullptr);
     };
-    if (is_work_)
-      return work_(a.views[0], a.views[1], opt(2, OptIn(nullptr)), f.k, f.on, f.how, f.by);
-    return pair_(a.views[0], a.views[1], a.views[2], a.views[3], opt(4, OptInOut(nullptr)));
+    const std::vector<TensorView>& v = a.views;
+    switch (kind_) {
+      case kWork: return work_(v[0], v[1], opt(2, OptIn(nullptr)), f.k, f.on, f.how, f.by);
+      case kPair: return pair_(v[0], v[1], v[2], v[3], opt(4, OptInOut(nullptr)));
+      case kLead: return lead_(v[0], v[1], v[2], f.by);
+      default: return quad_(v[0], v[1], v[2], v[3]);
+    }
   }
 
   // Several times, both ways, against a call that looks at everything.
   void check(const Form& f, int times) {
-    const Arguments one(f, is_work_, false), other(f, is_work_, true);
-    const char* const op = is_work_ ? "work" : "pair";
+    const Arguments one(f, kind_, false), other(f, kind_, true);
+    const char* const op = kOps[kind_];
     Runtime& r = world_.runtime();
     const Outcome expected = result_of([&] { return r.call(op, one.packed, fresh_); });
     ++(expected.code == Code::kOk ? ran_ : refused_);
     aliased_ += (expected.flags & YARD_CALL_ALIASED) != 0;
     for (int i = 0; i < times; ++i) {
       ASSERT_EQ(result_of([&] { return typed(f, one); }), expected) << "typed, call " << i;
+      ASSERT_EQ(result_of([&] { return r.call(op, one.by_view); }), expected) << "views " << i;
       ASSERT_EQ(result_of([&] { return r.call(op, one.packed); }), expected) << "packed " << i;
       ASSERT_EQ(result_of([&] { return r.call(op, other.packed); }), expected)
           << "packed without strides " << i;
@@ -363,9 +407,11 @@ class Checker {
 
  private:
   World& world_;
-  bool is_work_;
+  Kind kind_;
   OpOn<void(Out, In, OptIn, int64_t, bool, int64_t, double)> work_;
   OpOn<void(Out, Out, InOut, In, OptInOut)> pair_;
+  OpOn<void(Out, In, In, double)> lead_;
+  OpOn<void(Out, InOut, In, In)> quad_;
   Options fresh_;
   uint64_t ran_ = 0, refused_ = 0, aliased_ = 0;
 };
@@ -374,12 +420,12 @@ struct Totals {
   uint64_t ran = 0, refused = 0, aliased = 0;
 };
 
-void walk(uint64_t seed, const char* schema, bool is_work, Totals& totals) {
-  World world(seed, schema, is_work);
+void walk(uint64_t seed, const char* schema, Kind kind, Totals& totals) {
+  World world(seed, schema, kind);
   SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + schema + "\nkernels" + world.described());
-  Checker checker(world, is_work);
+  Checker checker(world, kind);
   Forms& forms = world.forms();
-  const auto random_form = [&] { return is_work ? forms.work_form() : forms.pair_form(); };
+  const auto random_form = [&] { return forms.form_of(kind); };
   std::vector<Form> pool;
   while (pool.size() < 8) pool.push_back(random_form());
   for (int step = 0; step < 150; ++step) {
@@ -391,7 +437,7 @@ void walk(uint64_t seed, const char* schema, bool is_work, Totals& totals) {
     }
     // Right after it, while it is remembered.
     for (int i = 0; i < 3; ++i) {
-      const Form other = forms.near(f);
+      const Form other = forms.near(f, kind == kWork || kind == kPair);
       SCOPED_TRACE("step " + std::to_string(step) + "\n" + describe(other) + "\nafter\n" +
                    describe(f));
       checker.check(other, forms.chance(70) ? 1 : 3);
@@ -406,7 +452,7 @@ void walk(uint64_t seed, const char* schema, bool is_work, Totals& totals) {
 TEST(CallMemoRandom, WithOptionalInputAndScalars) {
   Totals totals;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
-    walk(seed, kWork[seed % std::size(kWork)], true, totals);
+    walk(seed, kWorkSchemas[seed % std::size(kWorkSchemas)], kWork, totals);
     if (HasFatalFailure()) return;
   }
   // Neither way may be rare.
@@ -418,12 +464,26 @@ TEST(CallMemoRandom, WithOptionalInputAndScalars) {
 TEST(CallMemoRandom, WithSeveralWrittenTensors) {
   Totals totals;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
-    walk(seed, kPair, false, totals);
+    walk(seed, kPairSchema, kPair, totals);
     if (HasFatalFailure()) return;
   }
   EXPECT_GT(totals.ran, 2000u);
   EXPECT_GT(totals.refused, 2000u);
   EXPECT_GT(totals.aliased, 200u);
+}
+
+TEST(CallMemoRandom, WithTensorsFirst) {
+  Totals totals;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    if (seed % 2 == 0)
+      walk(seed, kLeadSchema, kLead, totals);
+    else
+      walk(seed, kQuadSchema, kQuad, totals);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(totals.ran, 4000u);
+  EXPECT_GT(totals.refused, 2000u);
+  EXPECT_GT(totals.aliased, 400u);
 }
 
 }  // namespace

@@ -291,7 +291,6 @@ TEST(Changes, PlanOnlyClassesThatWereCalledSinceTheLastChange) {
   for (int64_t n = 1; n <= 100; ++n) call_size(bare.runtime, n);
   EXPECT_EQ(change(), 100u);
   EXPECT_EQ(change(), 0u) << "none was called";
-  // Classes that have a plan, classes that have none.
   const uint64_t before = bare.runtime.stats().selections;
   for (int64_t n = 1; n <= 3; ++n)
     for (int i = 0; i < 5; ++i) call_size(bare.runtime, n);
@@ -320,7 +319,7 @@ TEST(Changes, ADryRunCoversClassesThatWereNotCalledLately) {
   call_size(bare.runtime, 5);
   for (int i = 0; i < 3; ++i) bare.runtime.set_policy({}).or_throw();
   Config config;
-  config.policy.deny_kernels = {"a"};
+  config.kernel_denies.push_back({"a", false, {}});
   const Status s = bare.runtime.set_config(config);
   EXPECT_THAT(s.to_string(), HasSubstr("f32[5]"));
 }
@@ -335,7 +334,8 @@ TEST(Changes, EvictionKeepsThePlanOfAClassThatIsCalledAgainAndAgain) {
     call_size(bare.runtime, 1);
     call_size(bare.runtime, n);
   }
-  EXPECT_EQ(bare.runtime.stats().selections - before, kOnce + 1) << "size 1 was selected once";
+  EXPECT_EQ(bare.runtime.stats().selections - before, static_cast<uint64_t>(kOnce + 1))
+      << "size 1 was selected once";
 }
 
 TEST(Registry, OpsComeAndGo) {

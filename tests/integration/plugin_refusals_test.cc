@@ -102,7 +102,6 @@ const Bad kBad[] = {
     {"query_hook_bad_priority", Reason::kBadDescriptor, "priority 1001"},
     {"query_hook_reasons_missing", Reason::kBadDescriptor, "2 stated"},
     {"query_hook_with_verifier", Reason::kBadDescriptor, "verifier"},
-    {"query_hook_with_samples", Reason::kBadDescriptor, "sample calls"},
     {"query_hook_lower_first", Reason::kBadDescriptor, "downwards"},
     {"query_hook_unlisted", Reason::kManifestDiffers, "hook 'unlisted_hook'"},
     {"query_hook_twice", Reason::kConflict, "priority 0 and 1"},

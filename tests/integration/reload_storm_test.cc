@@ -40,7 +40,7 @@ std::string version(int i) {
 // Would send it to a kernel that no good version names; but something else in it is wrong.
 const std::string kBad =
     R"({"version": "1.0", "dispatch_rules": [{"operation": "step", "kernel": "never.0"}],)"
-    R"( "kernel_denies": ["no.such.kernel"]})";
+    R"( "kernel_denials": ["then.0"]})";
 
 class ReloadStorm : public ::testing::TestWithParam<Watch> {
  protected:

@@ -128,7 +128,7 @@ TEST_F(RolloutJudged, RulesWhoseKernelsReturnWrongResultsAreRolledBack) {
         const std::lock_guard l(lock_);
         events_.clear();
       }
-      Config c = patient_rules(50, 3600);
+      Config c = patient_rules(50, 3);
       if (in_new_file) c.canary = {canary};
       bare_.runtime.set_config(c).or_throw();
       ASSERT_TRUE(call_until(Kind::kTakenBack)) << one_in;
@@ -136,6 +136,32 @@ TEST_F(RolloutJudged, RulesWhoseKernelsReturnWrongResultsAreRolledBack) {
                   HasSubstr("checked results in the rollout were wrong"));
       for (int i = 0; i < 20; ++i) EXPECT_FALSE(call());
     }
+  }
+}
+
+// A breaker keeps calls from the bad kernel, after which few of them fail. The rules are bad all the same.
+TEST_F(RolloutJudged, RulesWhoseCallsOpenABreakerAreRolledBack) {
+  bare_
+      .add(plugin::Kernel::of<real_copy>("copy", "reference.cpp")
+               .backend("test")
+               .kind(YARD_KIND_REFERENCE)
+               .d)
+      .or_throw();
+  bare_.runtime.health().set_settings(BreakerSettings()).or_throw();
+  for (const bool wrong : {false, true}) {
+    new_.set({.code = wrong ? YARD_OK : YARD_FAULT, .wrong_numbers = wrong});
+    bare_.runtime.set_config({}).or_throw();
+    {
+      const std::lock_guard l(lock_);
+      events_.clear();
+    }
+    Config c = patient_rules(50, 2);
+    c.rollout->max_error_rate = 0.5;
+    if (wrong) c.canary = {{.op = "*", .kernel = "fault.new", .one_in = 2}};
+    bare_.runtime.set_config(c).or_throw();
+    ASSERT_TRUE(call_until(Kind::kTakenBack)) << wrong;
+    EXPECT_FALSE(saw(Kind::kReloaded));
+    bare_.runtime.health().reset("copy", "fault.new").or_throw();
   }
 }
 
@@ -201,7 +227,7 @@ TEST_F(RolloutJudged, StartPromotionAndRollbackAreLogged) {
   ASSERT_TRUE(call_until(Kind::kReloaded));
   EXPECT_TRUE(logged("set_config: rollout promoted: "));
   new_.set({.code = YARD_FAULT, .message = "new and broken"});
-  Config bad = rules(100, 3600);
+  Config bad = rules(100, 3);
   bare_.runtime.set_config({}).or_throw();
   bare_.runtime.set_config(bad).or_throw();
   ASSERT_TRUE(call_until(Kind::kTakenBack));

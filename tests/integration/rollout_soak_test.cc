@@ -98,7 +98,7 @@ TEST_F(RolloutSoak, RulesForABadKernelAreAlwaysRolledBack) {
       const std::lock_guard l(lock_);
       events_.clear();
     }
-    Config c = patient_rules(30, 3600);
+    Config c = patient_rules(30, 5);
     c.canary = {canary()};
     bare_.runtime.set_config(c).or_throw();
     ASSERT_TRUE(soon([&] { return saw(Kind::kTakenBack); })) << round;

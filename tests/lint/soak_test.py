@@ -18,6 +18,7 @@ case "$*" in
   *--gtest_list_tests*) printf 'Suite.\\n  Test\\n'; exit 0 ;;
 esac
 echo run >> "$0.runs"
+[ -z "$HANG" ] || exec sleep 60
 [ "$(wc -l < "$0.runs")" != "$FAIL_IN" ]
 """
 
@@ -48,6 +49,12 @@ class Soak(unittest.TestCase):
         self.soak([("states", "some_test", "Suite.*")], 60, FAIL_IN="3")
         self.assertEqual((self.runs(), self.tally.passed), (3, 0))
         self.assertEqual(self.tally.failures, ["soak asan: states: start 3"])
+
+    def test_a_program_that_hangs_fails(self):
+        before, script.SOAK_HANGS = script.SOAK_HANGS, 0.3
+        self.addCleanup(setattr, script, "SOAK_HANGS", before)
+        self.soak([("states", "some_test", "Suite.*")], 60, HANG="1")
+        self.assertEqual(self.tally.failures, ["soak asan: states: start 1"])
 
     def test_what_cannot_be_run_is_left_out_and_listed(self):
         self.soak([("states", "no_test", "Suite.*"), ("breakers", "some_test", "None.*")], 0)

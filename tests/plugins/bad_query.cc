@@ -161,9 +161,6 @@ Answer hook_no_function() { return hook().function = nullptr, &g_plugin; }
 Answer hook_bad_flags() { return hook().flags = 4711, &g_plugin; }
 Answer hook_bad_priority() { return hook().priority = 1001, &g_plugin; }
 Answer hook_reasons_missing() { return hook().reason_count = 2, &g_plugin; }
-Answer hook_with_samples() {
-  return hook(), g_hook.samples = [](void*, const void*) {}, &g_plugin;
-}
 Answer hook_with_verifier() { return hook(), g_hook.verify = g_hook.function, &g_plugin; }
 Answer hook_lower_first() { return hook().flags = YARD_HOOK_LOWER_FIRST, &g_plugin; }
 Answer hook_unlisted() { return hook().name = "unlisted_hook", &g_plugin; }

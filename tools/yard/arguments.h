@@ -22,7 +22,7 @@ template <class T>
 CLI::Validator between(T low, T high) {
   return CLI::Validator(
       [low, high](std::string& text) {
-        T value;
+        T value{};
         if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high)
           return std::string();
         return fmt::format("expected a {}number from {} to {}, got '{}'",

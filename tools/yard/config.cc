@@ -112,6 +112,30 @@ void check_announced(Runtime& runtime, std::vector<Checked>& all) {
   }
 }
 
+// Rules that are optional because a plugin brings their op: without that plugin nothing about them is checked.
+void note_unchecked(const Runtime& runtime, Checked& c) {
+  std::vector<std::string> ops;
+  for (const OpInfo& op : runtime.list().ops) ops.push_back(op.name);
+  for (const Announced& a : announced(runtime, &PluginInfo::ops)) ops.push_back(a.name);
+  const Config config = read_config(c.file).config;
+  const auto note = [&](const auto& rules, const char* section) {
+    for (size_t i = 0; i < rules.size(); ++i) {
+      const auto& r = rules[i];
+      const auto is_named = [&](const std::string& op) { return glob_matches(r.operation, op); };
+      if (!r.optional || r.operation.find_first_of("*?") != std::string::npos ||
+          std::any_of(ops.begin(), ops.end(), is_named))
+        continue;
+      const auto& files = config.sources.files;
+      c.problems.push_back(
+          {Severity::kWarning, r.at.file < files.size() ? files[r.at.file] : c.file,
+           r.operation_at.line, r.operation_at.column, fmt::format("{}[{}].operation", section, i),
+           fmt::format("no op is called '{}' here", r.operation), "the rule is not checked"});
+    }
+  };
+  note(config.dispatch_rules, "dispatch_rules");
+  note(config.score, "score");
+}
+
 int check_files(const CheckQuestion& q) {
   // Problems of the file that the environment names are not reported.
   set_log_level("policy", LogLevel::kOff).ignore();
@@ -122,6 +146,7 @@ int check_files(const CheckQuestion& q) {
   for (const std::string& file : q.files) all.push_back({file, runtime.check_config(file)});
   check_announced(runtime, all);
   for (Checked& c : all) {
+    note_unchecked(runtime, c);
     for (const ConfigProblem& p : c.problems)
       ++(p.severity == Severity::kError ? c.errors : c.warnings);
     ok = ok && c.ok(q.strict);

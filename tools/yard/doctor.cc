@@ -7,6 +7,7 @@
 #include <yard/version.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
 
 #include "commands.h"
@@ -78,6 +79,7 @@ struct Findings {
     for (const Variable& v : environment)
       for (const std::string& p : v.problems)
         problems.push_back({false, fmt::format("{}={}: {}", v.name, v.value, p), ""});
+    look_at_rules();
   }
   static std::string why(const BackendInfo& b) { return b.detail.empty() ? b.reason : b.detail; }
   bool ok() const {
@@ -109,6 +111,19 @@ struct Findings {
             {true, fmt::format("plugin {} is refused: {}", p.path, why_refused(p)), repair_of(p)});
     }
     listing = Runtime::shared().list();
+  }
+  // Problems of the rule file that the environment names; those of variables are listed with their values.
+  void look_at_rules() {
+    const auto is_variable = [&](const Problem& p) {
+      return std::any_of(environment.begin(), environment.end(),
+                         [&](const Variable& v) { return v.name == p.where; });
+    };
+    for (const Problem& p : Runtime::shared().problems())
+      if (!is_variable(p))
+        problems.push_back(
+            {p.error,
+             p.message.starts_with(p.where) ? p.message : fmt::format("{}: {}", p.where, p.message),
+             p.error ? "the rules are not in force; yard config check shows all problems" : ""});
   }
   void look_at_library() {
     if (std::string_view(yard_version()) != YARD_VERSION)
@@ -289,9 +304,9 @@ void add_doctor(CLI::App& app, Action& action) {
   c->footer(
       "Checks the processor and which of its features the operating system allows, how the\n"
       "library was built, every backend, the plugins that a program in this environment would\n"
-      "find, and the YARD_* variables. Shows how to fix problems. Exit code 1 when something is\n"
-      "broken: an op that no kernel can serve, a refused plugin, a library of another version.\n"
-      "Notes alone give 0.\n"
+      "find, the YARD_* variables and the rule file. Shows how to fix problems. Exit code 1 when\n"
+      "something is broken: an op that no kernel can serve, a refused plugin or rule file, a\n"
+      "library of another version. Notes alone give 0.\n"
       "\n"
       "Examples:\n"
       "  yard doctor\n"
@@ -300,8 +315,9 @@ void add_doctor(CLI::App& app, Action& action) {
       "  yard doctor --json");
   c->callback([q, &action] {
     action = [q] {
-      // Refused plugins are among the problems.
-      set_log_level("plugin", LogLevel::kOff).ignore();
+      // What would be logged is among the problems.
+      for (const char* logger : {"plugin", "policy"})
+        set_log_level(logger, LogLevel::kOff).ignore();
       const Findings f(q->open);
       if (q->json)
         print_json(findings_json(f));

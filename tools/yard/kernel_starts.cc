@@ -283,9 +283,10 @@ Words kernel_words(std::string_view op, const std::string& schema, bool c) {
   words["SCHEMA"] = schema;
   words["LIBS"] = c && start != nullptr ? "  LIBS m\n" : "";
   words["INCLUDES"] = start != nullptr ? "\n#include <math.h>\n" : "";
-  words["LIMITS"] = start == nullptr ? c ? kCompactC : kCompactCpp
-                    : c              ? start->limits_c
-                                     : start->limits_cpp;
+  if (start != nullptr)
+    words["LIMITS"] = c ? start->limits_c : start->limits_cpp;
+  else
+    words["LIMITS"] = c ? "    {.kind = YARD_LIMIT_COMPACT},\n" : "compact()";
   if (start != nullptr)
     words["ROW"] = fmt::format(
         "{} One row: your code goes here. ctest compares it with the reference kernel.{}\n{}{}\n\n",

@@ -166,7 +166,7 @@ int report_upgrade(const Upgrade& u, const UpgradeQuestion& q) {
             {"ops", changes_json(u.ops)},
             {"kernels", changes_json(u.kernels)},
             {"written", u.written}};
-  fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_json(j);
   return kOk;
 }
 

@@ -287,7 +287,7 @@ void add_verify(CLI::App& app, Action& action) {
       ->allow_extra_args(false);
   c->add_option("--trace", q->trace, "Only the calls of a recording, or of a list of CallSpecs")
       ->type_name("FILE")
-      ->check(CLI::ExistingFile);
+      ->check(existing_file());
   c->add_option("--option", q->option_texts, "Option of kernels with state; repeatable")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);

@@ -23,7 +23,7 @@ YARD_API const CallMemo* promote(CallMemos& memos, const CallMemo* memo) noexcep
 // Whether sizes and strides of tensors with inexact forms are those at `words`.
 YARD_API bool same_long_dims(const uint64_t* words, const yard_tensor_t* const* tensors,
                              size_t count) noexcept;
-// Runs a route whose kernel must be called packed. Inside the guard.
+// Runs a route without `run`: its kernel must be called packed, or observed. Inside the guard.
 YARD_API Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args);
 // After a route's kernel failed. Inside the guard.
 YARD_API Status::Rep* route_failed(Site* site, const void* entry, const void* plan,
@@ -310,7 +310,7 @@ template <class... P>
   guard.announce(m.route.entry);
   if (!m.route.is_current()) [[unlikely]]
     return false;
-  const auto typed = m.route.typed;
+  const auto typed = m.route.run;
   if (typed == nullptr) [[unlikely]] {
     const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
     failed = run_route(site, m.route, args);
@@ -331,34 +331,51 @@ template <class... P>
   return true;
 }
 
-// A typed call without a memo at its home: one for a range, or further away, may serve.
+// A typed call without a memo at its home or for a range: one further away may serve.
 template <class... P>
-[[gnu::noinline]] Status::Rep* call_other_way(Site* site, uint64_t hash, P... p) {
+[[gnu::noinline]] Status::Rep* call_from_set(Site* site, uint64_t hash, P... p) {
   using Form = TypedForm<P...>;
   ThreadHead* const thread = t_thread;
   if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots) {
     const typename Form::Tensors t = Form::tensors(p...);
     const typename Form::Seen seen = Form::look_at(t);
     CallMemos& memos = *thread->memos;
-    Status::Rep* failed;
-    const CallMemo& range = memos.range(Form::range_hash(*site, *thread, seen));
-    // A form that was seen before goes on and gets a memo of its own; so does one whose range is stale.
-    if (range.site == site->id && range.scope == thread->scope && Form::is_in_range(range, seen) &&
-        range.route.is_current() && !memos.seen_before(hash) &&
-        run_memo(site, *thread, range, failed, p...))
-      return failed;
     const CallMemo* m = memos.set(hash);
     for (const CallMemo* const end = m + CallMemos::kWays; m != end; ++m) {
       if (m->hash != hash || m->site != site->id || m->scope != thread->scope ||
           !Form::matches_long(*m, seen, t, p...))
         continue;
       if (++memos.hits_away % CallMemos::kPromoted == 0) m = promote(memos, m);
+      Status::Rep* failed;
       if (run_memo(site, *thread, *m, failed, p...)) return failed;
       break;
     }
   }
   const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
   return dispatch(site, args, hash);
+}
+
+// A typed call without a memo at its home: one for a range may serve. Calls nothing before the kernel either.
+template <class... P>
+[[gnu::noinline]] __attribute__((no_stack_protector)) Status::Rep* call_other_way(Site* site,
+                                                                                  uint64_t hash,
+                                                                                  P... p) {
+  using Form = TypedForm<P...>;
+  ThreadHead* const thread = t_thread;
+  if (thread != nullptr && thread->depth < ThreadHead::kInlineSlots) {
+    const typename Form::Seen seen = Form::look_at(Form::tensors(p...));
+    CallMemos& memos = *thread->memos;
+    const CallMemo* range = &memos.range(Form::range_hash(*site, *thread, seen));
+    asm("" : "+r"(range));  // or g++ computes the address again for every use
+    // A form that was seen before goes on and gets a memo of its own; so does one whose range is stale.
+    if (range->site == site->id && range->scope == thread->scope &&
+        Form::is_in_range(*range, seen) && !memos.seen_before(hash)) {
+      Status::Rep* failed;
+      if (run_memo(site, *thread, *range, failed, p...)) return failed;
+      memos.forget(hash);
+    }
+  }
+  return call_from_set<P...>(site, hash, p...);
 }
 
 // One typed call. A hit calls nothing before the kernel, so that few registers have to be saved.

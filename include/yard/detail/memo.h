@@ -23,11 +23,12 @@ class Core;
 // An op of a runtime together with a checked C++ signature, or packed. Lives as long as its core.
 struct Site {
   Core* core;
-  uint64_t id;                   // unique in the process, never 0
-  std::atomic<uint32_t> index;   // of the op in snapshots
-  std::atomic<uint32_t> count;   // of arguments; what calls through a typed site or a handle bring
-  std::atomic<uint8_t> leading;  // a hint: tensors, if they come first and none is optional; else 0
-  bool typed;                    // the signature was checked: tags need no check
+  uint64_t id;                  // unique in the process, never 0
+  std::atomic<uint32_t> index;  // of the op in snapshots
+  std::atomic<uint32_t> count;  // of arguments; what calls through a typed site or a handle bring
+  std::atomic<uint32_t>
+      leading;  // a hint: tensors, if they come first and none is optional; else 0
+  bool typed;   // the signature was checked: tags need no check
   std::string name, letters;
   Site* next = nullptr;
 };
@@ -36,9 +37,10 @@ struct Site {
 struct Route {
   const std::atomic<uint64_t>* version = nullptr;  // of the op, or of all overlays of its runtime
   uint64_t found = 0;
-  const void* entry = nullptr;    // of the op; keeps the plan while it is held
-  const void* plan = nullptr;     // null: to be looked up for each call
-  void (*typed)(void) = nullptr;  // the kernel's typed entry; null: the plan runs packed
+  const void* entry = nullptr;  // of the op; keeps the plan while it is held
+  const void* plan = nullptr;   // null: to be looked up for each call
+  void (*run)(void) =
+      nullptr;  // the kernel's entry for such calls, typed or packed; null: by run_route()
   const yard_host_t* host = nullptr;
   void* self = nullptr;
   uint32_t flags = 0;  // YARD_CALL_*
@@ -62,19 +64,20 @@ inline uint64_t word_at(const void* p) noexcept {
 struct alignas(64) CallMemo {
   static constexpr uint32_t kWords = 80, kTensors = 16;
   static constexpr uint32_t kPerTensor = 2, kPerPackedTensor = 6, kPerRangeTensor = 4;
-  // kOdd: a packed call with strings, or with tensors that are not of rank 1 or 2 with strides.
+  // kOdd: a packed call with strings, or with tensors whose words do not hold all of their form.
   enum More : uint8_t { kScalars = 1, kLong = 2, kOdd = 4, kAlignment = 8 };
 
   Route route;
   uint64_t hash = 0;
-  uint64_t site = 0;  // its id, and kPacked for packed calls; 0: empty
-  static constexpr uint64_t kPacked = uint64_t{1} << 63;
+  uint64_t site = 0;  // its id, and kPacked or kViews for packed calls; 0: empty
+  static constexpr uint64_t kPacked = uint64_t{1} << 63, kViews = uint64_t{1} << 62;
   uint64_t scope = 0;
   // Address bits that must be 0 in every tensor: the largest alignment that any kernel reads.
   uint64_t zero_bits = 0;
   ThreadHead::Value* calls = nullptr;  // this thread's counter of the kernel
   uint8_t more = 0;
   uint8_t arg_count = 0;
+  uint8_t leading = 0;  // tensors of a packed call without `more`, if they come first; else 0
   uint16_t written = 0, null_strides = 0;  // bit n is tensor n of a packed call
   uint64_t in_place = 0;  // of a range, bit n: the n-th pair is at one address; others are apart
   uint64_t low = 0;       // of a range: the least first size, and how much more it may be
@@ -92,6 +95,12 @@ static_assert(YARD_MAX_ALIGN <= 256, "the bits of an alignment are a byte");
 struct CallMemos {
   static constexpr uint32_t kCount = 256, kWays = 4;
   CallMemo of[kCount];
+  // Which memos served the packed calls of a site: the last one, and one that did so twice in a row. Those on views, and others.
+  struct Hint {
+    uint8_t expected, last;
+  };
+  static constexpr uint32_t kHints = 64;
+  Hint hints[2][kHints] = {};
   static constexpr uint32_t kRanges = 64;
   CallMemo ranges[kRanges];
   // Hashes seen lately.
@@ -112,6 +121,12 @@ struct CallMemos {
     set[next_victim++ % kSeenWays] = tag;
     return false;
   }
+  // As if it had not been seen.
+  void forget(uint64_t hash) noexcept {
+    const auto tag = static_cast<uint32_t>(hash >> 26) | 1;
+    for (uint32_t& s : seen[(hash >> 50) % kSeenSets])
+      if (s == tag) s = 0;
+  }
 
   static constexpr uint32_t home(uint64_t hash) noexcept {
     return static_cast<uint32_t>(hash >> 56);
@@ -126,6 +141,18 @@ struct CallMemos {
     m = of + (home(hash) ^ 1);
     asm("" : "+r"(m));
     return ((m->site ^ site) | (m->words[0] ^ first_word)) == 0 ? m : nullptr;
+  }
+  // The memo that is expected for a packed call of a site; may be another's.
+  [[gnu::always_inline]] const CallMemo& expected(uint64_t site, bool views) const noexcept {
+    const CallMemo* m = of + hints[views][site % kHints].expected;
+    asm("" : "+r"(m));
+    return *m;
+  }
+  void expect(uint64_t site, bool views, const CallMemo* m) noexcept {
+    const auto index = static_cast<uint8_t>(m - of);
+    Hint& h = hints[views][site % kHints];
+    if (h.last == index) h.expected = index;
+    h.last = index;
   }
   CallMemo& range(uint64_t hash) noexcept { return ranges[hash >> 58]; }
   // The first of the places where a form may be.
