@@ -37,7 +37,7 @@ std::string rules_text(int count, int salt) {
   for (int i = 1; i < count; ++i)
     text += std::string("  - operation: ") + kOps[i % 4] + "\n    name: rule " + std::to_string(i) +
             "\n    conditions:\n      dtype: [float32, bfloat16]\n      tenant: t" +
-            std::to_string(i % 4) + "\n      batch_size_gte: " + std::to_string(i % 8) +
+            std::to_string(i) + "\n      batch_size_gte: " + std::to_string(i % 8) +
             "\n    kernel: " + (i % 4 == 0 ? "default." + which : "reference.cpp") +
             "\n    priority: " + std::to_string((i + salt) % 1000) + "\n";
   return text;
@@ -68,7 +68,7 @@ struct Served {
     c.add_kernel(with(kernel_of("pair", "then.0", 1), serve_pair));
     c.add_kernel(with(kernel_of("pair", "then.1", 2), serve_pair));
     rt.apply(std::move(c)).or_throw();
-    rt.set_labels({{"tenant", "t0"}}).or_throw();
+    rt.set_labels({{"tenant", "t4"}}).or_throw();
   }
   static yard_kernel_t with(yard_kernel_t k, decltype(yard_kernel_t::run) run) {
     return k.run = run, k;
@@ -128,7 +128,7 @@ Calls call_until(Runtime& rt, const std::atomic<bool>& end) {
 std::vector<Clock::duration> publish_for(Runtime& rt, const ConfigReading (&versions)[2],
                                          Clock::duration time) {
   std::vector<Clock::duration> times;
-  for (auto next = Clock::now(), end = next + time; next < end; next += 1ms) {
+  for (auto next = Clock::now(), end = next + time; Clock::now() < end; next += 1ms) {
     std::this_thread::sleep_until(next);
     Config config = versions[times.size() % 2].config;
     const auto begin = Clock::now();
