@@ -53,6 +53,7 @@ class CanaryOf : public ::testing::Test {
     Config c;
     c.canary = std::move(rules);
     c.settings.breaker.failure_threshold = threshold;
+    if (threshold > 5) c.settings.breaker.failure_percent = 0;
     ASSERT_TRUE(runtime().set_config(c).ok());
   }
   // Whether the call's result is right.

@@ -150,11 +150,14 @@ TEST_F(RolloutJudged, RulesWhoseCallsOpenABreakerAreRolledBack) {
   bare_.runtime.health().set_settings(BreakerSettings()).or_throw();
   for (const bool wrong : {false, true}) {
     new_.set({.code = wrong ? YARD_OK : YARD_FAULT, .wrong_numbers = wrong});
-    bare_.runtime.set_config({}).or_throw();
-    {
+    const auto forget = [&] {
       const std::lock_guard l(lock_);
       events_.clear();
-    }
+    };
+    forget();
+    bare_.runtime.set_config({}).or_throw();
+    ASSERT_TRUE(ends_by(Kind::kReloaded));
+    forget();
     Config c = patient_rules(50, 2);
     c.rollout->max_error_rate = 0.5;
     if (wrong) c.canary = {{.op = "*", .kernel = "fault.new", .one_in = 2}};
