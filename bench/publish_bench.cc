@@ -66,7 +66,7 @@ Config thousand_rules(int salt) {
     text += fmt::format(
         "  - {{operation: step, kernel: {}, priority: {}, conditions: {{dtype: [float32, "
         "bfloat16], tenant: t{}, batch_size_gte: {}}}}}\n",
-        (i + salt) % 2 == 0 ? "bench.a" : "bench.b", i, i % 4, i % 8);
+        (i + salt) % 2 == 0 ? "bench.a" : "bench.b", i, i, i % 8);
   ConfigReading reading = parse_config(text, "rules.yaml");
   if (!reading.ok()) std::abort();
   return reading.config;
