@@ -36,7 +36,7 @@ using ByKernel = std::map<std::pair<std::string, std::string>, KernelHealth>;
 }  // namespace
 
 void Record::add_failed(const Key& key, const FailedOn& on, Time now) {
-  constexpr auto kStale = std::chrono::minutes(1);
+  constexpr auto kOld = std::chrono::minutes(1);
   if (on.text == nullptr) return;
   const uint64_t kind = kind_hash(key.device, key.dtypes, key.sizes);
   const auto known = std::find_if(failed.begin(), failed.end(), [&](const Failed& f) {
@@ -54,7 +54,7 @@ void Record::add_failed(const Key& key, const FailedOn& on, Time now) {
     to = &*std::min_element(failed.begin(), failed.end(), [](const Failed& a, const Failed& b) {
       return a.call.last < b.call.last;
     });
-    if (now - to->call.last < kStale) return;
+    if (now - to->call.last < kOld) return;
   }
   *to = {kind, on.sizes, {on.text(), 1, now}};
 }
