@@ -247,7 +247,9 @@ class SlowCall {
   // Labels of the call count only where rules or a mode of the program read them.
   dispatch::OverlayKey key_for(const Entry& global) const {
     if (o_ == nullptr || o_->labels.empty()) return key_;
-    if (!by_program_mode() && !global.candidates().settings().reads_labels()) return key_;
+    // Rules in rollout may read labels that those in force do not.
+    if (rollout_ == nullptr && !by_program_mode() && !global.candidates().settings().reads_labels())
+      return key_;
     return dispatch::OverlayKey::make(o_, scope_, true, rollout_ != nullptr);
   }
   bool by_program_mode() const noexcept {

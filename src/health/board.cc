@@ -73,6 +73,15 @@ BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view tex
     ++totals_.untracked;
     return {};
   }
+  // The bits are clear though failures are counted: they are those of another kernel of this id, which has been replaced,
+  // and successes of this one were not reported.
+  const uint64_t bit = kind_bit(key);
+  const auto unreported = [&](const std::atomic<uint64_t>* bits, Evidence e) {
+    return bits != nullptr && (bits->load() & bit) == 0 &&
+           slot->machine.watching(settings(), now, e);
+  };
+  if (unreported(watched.calls, Evidence::kCall)) slot->machine.calls = {};
+  if (unreported(watched.results, Evidence::kResult)) slot->machine.results = {};
   bool opened = false;
   if (slot->machine.fault(settings(), now, on.evidence)) {
     std::string why = after_failures(settings(), slot->machine, on.evidence, text);
@@ -90,7 +99,6 @@ BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view tex
   // The bits of other kinds stay as they are.
   BoardUpdate to;
   to.watched = slot->machine.watching(settings(), now, Evidence::kCall);
-  const uint64_t bit = kind_bit(key);
   if (watched.calls != nullptr && to.watched) to.direct_changed = watched.calls->fetch_or(bit) == 0;
   if (watched.results != nullptr && slot->machine.watching(settings(), now, Evidence::kResult))
     watched.results->fetch_or(bit);

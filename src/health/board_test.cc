@@ -124,6 +124,34 @@ TEST(Board, ReviewClearsBitsOfKindsThatAreNoLongerCalled) {
   EXPECT_EQ(calls, 0u);
 }
 
+TEST(Board, ReviewForgetsAKindThatFailedOnceAndIsNotCalledAgain) {
+  Board board;
+  std::atomic<uint64_t> calls{0}, results{0};
+  const Watched watched{&calls, &results};
+  const Key key = key_of();
+  board.fault(key, ErrorClass::kFault, "it broke", t0, {}, watched);
+  EXPECT_FALSE(board.review(key, t0 + 10min, watched).direct_changed);
+  EXPECT_TRUE(board.review(key, t0 + 10min + 1s, watched).direct_changed);
+  EXPECT_EQ(calls, 0u);
+  for (int i = 0; i < 4; ++i)
+    EXPECT_FALSE(board.fault(key, ErrorClass::kFault, "again", t0 + 11min, {}, watched).opened);
+  EXPECT_TRUE(board.fault(key, ErrorClass::kFault, "again", t0 + 11min, {}, watched).opened);
+}
+
+// A replaced kernel of the same id has bits of its own.
+TEST(Board, FailuresOfAReplacedKernelDoNotCount) {
+  Board board;
+  std::atomic<uint64_t> calls{0}, results{0}, calls_2{0}, results_2{0};
+  const Key key = key_of();
+  for (int i = 0; i < 4; ++i)
+    board.fault(key, ErrorClass::kFault, "old", t0, {}, {&calls, &results});
+  for (int i = 0; i < 4; ++i)
+    EXPECT_FALSE(
+        board.fault(key, ErrorClass::kFault, "new", t0 + 1s, {}, {&calls_2, &results_2}).opened);
+  EXPECT_TRUE(
+      board.fault(key, ErrorClass::kFault, "new", t0 + 1s, {}, {&calls_2, &results_2}).opened);
+}
+
 TEST(Board, OnlyCheckedResultsTellOfResults) {
   Board board;
   std::atomic<uint64_t> calls{0}, results{0};

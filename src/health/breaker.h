@@ -51,9 +51,9 @@ struct FailureCount {
   bool reached(const BreakerSettings& s) const {
     return s.failure_percent != 0 && calls >= s.failure_min_calls && !is_harmless(s);
   }
-  // Whether successes count.
-  bool watching(const BreakerSettings& s, Time now) const {
-    return in_a_row > 0 || is_open(s, now);
+  // Whether successes count. `last`: the time of the last failure.
+  bool watching(const BreakerSettings& s, Time now, Time last) const {
+    return (in_a_row > 0 && now - last <= s.decay) || is_open(s, now);
   }
 
  private:
@@ -90,6 +90,8 @@ struct Machine {
   // Only when closed. Whether a threshold is reached.
   bool fault(const BreakerSettings& s, Time now, Evidence e = Evidence::kCall) {
     repeats = static_cast<uint16_t>(repeats_at(s, now));
+    // Successes between failures that are so far apart may not have been counted.
+    if (now - since > s.decay) calls.in_a_row = results.in_a_row = 0;
     since = std::max(since, now);
     count(e).failure(s, now);
     return in_a_row() >= s.failure_threshold || count(e).reached(s);
@@ -101,7 +103,7 @@ struct Machine {
   }
   // Whether successes that are evidence of this kind count.
   bool watching(const BreakerSettings& s, Time now, Evidence e) const {
-    return state == BreakerState::kClosed && count(e).watching(s, now);
+    return state == BreakerState::kClosed && count(e).watching(s, now, since);
   }
   void forget_failures() { calls = results = {}; }
 
@@ -138,8 +140,8 @@ struct Machine {
 
   // Whether it is as good as a new one.
   bool is_default(const BreakerSettings& s, Time now) const {
-    return state == BreakerState::kClosed && !calls.watching(s, now) && !results.watching(s, now) &&
-           repeats_at(s, now) == 0;
+    return state == BreakerState::kClosed && !watching(s, now, Evidence::kCall) &&
+           !watching(s, now, Evidence::kResult) && repeats_at(s, now) == 0;
   }
 
   static std::chrono::nanoseconds cooldown_after(const BreakerSettings& s, uint32_t repeats) {

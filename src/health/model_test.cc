@@ -34,11 +34,12 @@ struct ModelBreaker {
   int window_age = 0;
   int repeats = 0;         // less those that have decayed
   int healthy = 0;         // seconds without a fault
+  int quiet = 0;           // the same, also while there is no repeat
   int made = 0, good = 0;  // probes of this period, good ones of this phase
   bool inside = false, inside_counts = false;
 
   void tick(const ModelSettings& s) {
-    ++window_age;
+    ++window_age, ++quiet;
     if (state == closed && repeats > 0 && ++healthy == s.decay) healthy = 0, --repeats;
     if (state == closed || left == 0 || --left > 0) return;
     if (state == open) enter_half_open();
@@ -77,7 +78,8 @@ struct ModelBreaker {
   }
   // Whether a threshold is reached.
   bool fail(const ModelSettings& s) {
-    healthy = 0;
+    if (quiet > s.decay) in_a_row = 0;
+    healthy = quiet = 0;
     ++in_a_row;
     if (window.empty() || window_is_over(s)) window.clear(), window_age = 0;
     window.push_back(true);
