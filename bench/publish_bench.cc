@@ -31,6 +31,7 @@ void add_op(Runtime& runtime) {
   for (const char* id : {"bench.a", "bench.b", "bench.c"}) {
     yard_kernel_t kernel{};
     kernel.size = sizeof kernel, kernel.op = "step", kernel.id = id, kernel.backend = "bench";
+    kernel.kind = YARD_KIND_DEFAULT;
     kernel.run = run, kernel.verify = accept, kernel.verify_reads = reads;
     changes.add_kernel(kernel);
   }
@@ -69,6 +70,7 @@ Config thousand_rules(int salt) {
         (i + salt) % 2 == 0 ? "bench.a" : "bench.b", i, i, i % 8);
   ConfigReading reading = parse_config(text, "rules.yaml");
   if (!reading.ok()) std::abort();
+  reading.config.settings.labels = {"tenant"};
   return reading.config;
 }
 

@@ -65,10 +65,10 @@ struct Runtime::Parts final : detail::CoreServices {
     rules.follow();
   }
   std::shared_ptr<registry::Inspector> make_inspector(
-      const std::vector<CanaryRule>& rules,
+      const std::vector<CanaryRule>& canary,
       const std::shared_ptr<const registry::OpRecord>& op_record,
       const select::ProcessState& where) override {
-    return tune::make_canary(rules, op_record, where, canaries);
+    return tune::make_canary(canary, op_record, where, canaries);
   }
   void on_health() noexcept override { maintenance.wake(); }
   void add_successes(std::vector<health::Successes>& to) override { functions.add_successes(to); }
