@@ -202,9 +202,9 @@ static int instances(const yard_value_t* args, float* out, yard_op_ref_t* other)
   yard_value_t small[2];
   yard_options_t o = {0};
   yard_instance_t *i, *plain;
-  yard_op_ref_t* op;
+  yard_op_ref_t* scale;
   CHECK(yard_register(&scale_plugin, error, sizeof error) == YARD_OK);
-  op = yard_find_op("c_scale", error, sizeof error);
+  scale = yard_find_op("c_scale", error, sizeof error);
 
   CHECK(yard_make_instance("c_scale", &bad, 1, error, sizeof error) == NULL);
   CHECK(strstr(error, "did you mean 'by'") != NULL);
@@ -217,20 +217,20 @@ static int instances(const yard_value_t* args, float* out, yard_op_ref_t* other)
   CHECK(i != NULL && plain != NULL && created == 0);
 
   o.size = sizeof o, o.instance = i;
-  CHECK(yard_call_with(op, args, 2, &o, NULL, error, sizeof error) == YARD_OK && out[3] == 12);
+  CHECK(yard_call_with(scale, args, 2, &o, NULL, error, sizeof error) == YARD_OK && out[3] == 12);
   CHECK(yard_call_named("c_scale", named, 2, &o, NULL, error, sizeof error) == YARD_OK);
   CHECK(created == 1 && yard_count_states(i) == 1 && yard_count_states(plain) == 0);
   CHECK(yard_call_with(other, args, 2, &o, NULL, error, sizeof error) == YARD_CALLER);
   CHECK(strstr(error, "expected one of op 'c_add', got one of op 'c_scale'") != NULL);
   CHECK(yard_load_weights(i, &weight, 1, error, sizeof error) == YARD_OK);
   CHECK(created == 1 && destroyed == 1 && yard_count_states(i) == 0);
-  CHECK(yard_call_with(op, args, 2, &o, NULL, error, sizeof error) == YARD_OK && out[3] == 22);
+  CHECK(yard_call_with(scale, args, 2, &o, NULL, error, sizeof error) == YARD_OK && out[3] == 22);
   shorter.shape = x2.shape = &two, shorter.facts = x2.facts = 0;
   small[0] = tensor(&shorter), small[1] = tensor(&x2);
-  CHECK(yard_call_with(op, small, 2, &o, NULL, error, sizeof error) == YARD_OK && out[1] == 16);
+  CHECK(yard_call_with(scale, small, 2, &o, NULL, error, sizeof error) == YARD_OK && out[1] == 16);
   CHECK(yard_count_states(i) == 2); /* one for each n */
   CHECK(yard_load_weights(i, &wrong, 1, error, sizeof error) != YARD_OK ||
-        yard_call_with(op, args, 2, &o, NULL, error, sizeof error) == YARD_CALLER);
+        yard_call_with(scale, args, 2, &o, NULL, error, sizeof error) == YARD_CALLER);
   CHECK(strstr(error, "bais") != NULL || strstr(error, "'bias'") != NULL);
   weight.value = number(1);
   CHECK(yard_load_weights(i, &weight, 1, error, sizeof error) == YARD_CALLER);
@@ -238,9 +238,9 @@ static int instances(const yard_value_t* args, float* out, yard_op_ref_t* other)
   CHECK(yard_load_weights(NULL, NULL, 0, error, sizeof error) == YARD_CALLER);
 
   o.instance = plain; /* the default of `by` */
-  CHECK(yard_call_with(op, args, 2, &o, NULL, error, sizeof error) == YARD_OK && out[3] == 4);
+  CHECK(yard_call_with(scale, args, 2, &o, NULL, error, sizeof error) == YARD_OK && out[3] == 4);
   o.size = (uint32_t)((char*)&o.instance - (char*)&o), o.instance = i; /* an older program */
-  CHECK(yard_call_with(op, args, 2, &o, NULL, error, sizeof error) == YARD_OK && out[3] == 4);
+  CHECK(yard_call_with(scale, args, 2, &o, NULL, error, sizeof error) == YARD_OK && out[3] == 4);
   yard_free_instance(i), yard_free_instance(plain), yard_free_instance(NULL);
   CHECK(yard_count_states(NULL) == 0);
   CHECK(created == destroyed + 1); /* that of plain calls stays with the runtime */
