@@ -282,9 +282,10 @@ class RuleCompiler::OneOp {
       if (!conjunction(r.conditions, from_.index_of(false, i, 0), c.first, c.count)) continue;
       if (!r.kernel.empty()) c.kernel = kernel_of(r.kernel);
       for (const KernelRef& k : r.deny) c.deny.push_back(kernel_of(k.id));
-      if (r.allow) c.allow.emplace();
-      for (const KernelRef& k : r.allow.value_or(std::vector<KernelRef>()))
-        c.allow->push_back(kernel_of(k.id));
+      if (r.allow) {
+        c.allow.emplace();
+        for (const KernelRef& k : *r.allow) c.allow->push_back(kernel_of(k.id));
+      }
       to_.restricts_ |= !c.deny.empty() || c.allow.has_value();
       c.priority = r.priority.value_or(usual);
       c.source = i;
