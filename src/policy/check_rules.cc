@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "base/text.h"
@@ -27,7 +28,9 @@ std::string condition_path(const std::string& path, const Condition& c) {
 class RuleSets {
  public:
   using Literals = std::span<const uint32_t>;
-  explicit RuleSets(const OpRules& rules) : rules_(rules) {}
+  explicit RuleSets(const OpRules& rules) : rules_(rules), uses_(rules.tests_.size()) {
+    for (const uint32_t l : rules.literals_) ++uses_[l / 2];
+  }
 
   template <class Rule>
   Literals literals(const Rule& r) const {
@@ -65,7 +68,60 @@ class RuleSets {
     });
   }
 
+  // Makes a rule one that first_cover() can find.
+  void file(uint32_t rule) {
+    const Literals of = literals(rules_.rules_[rule]);
+    const uint32_t* rarest = nullptr;  // of those that list values
+    for (const uint32_t& l : of)
+      if (l % 2 == 0 && lists_values(rules_.tests_[l / 2]) &&
+          (rarest == nullptr || uses_[l / 2] < uses_[*rarest / 2]))
+        rarest = &l;
+    if (rarest == nullptr) return filed_[kAnyValue].push_back(rule);
+    const Test& t = rules_.tests_[*rarest / 2];
+    if (t.kind == Test::Kind::kInteger) filed_[{t.axis, t.integer.a, {}}].push_back(rule);
+    for (uint32_t i = t.first; t.kind == Test::Kind::kOneOf && i < t.first + t.count; ++i)
+      filed_[{t.axis, rules_.integers_[i], {}}].push_back(rule);
+    for (uint32_t i = t.first; t.kind == Test::Kind::kTextOneOf && i < t.first + t.count; ++i)
+      filed_[{t.axis, 0, rules_.texts_[i]}].push_back(rule);
+  }
+
+  // A filed rule that covers `narrow`, whose conditions can hold; null: there is none, or `most` comparisons found none.
+  // A rule that covers it accepts each value that it accepts, so one value of each axis leads to all candidates.
+  const CompiledRule* first_cover(Literals narrow, size_t& most) {
+    const auto covering = [&](const Filed& at) -> const CompiledRule* {
+      const auto under = filed_.find(at);
+      if (under == filed_.end()) return nullptr;
+      for (const uint32_t k : under->second) {
+        if (most == 0) return nullptr;
+        --most;
+        const CompiledRule& rule = rules_.rules_[k];
+        if (covers(literals(rule), narrow)) return &rule;
+      }
+      return nullptr;
+    };
+    if (const CompiledRule* found = covering(kAnyValue)) return found;
+    for (const uint32_t l : narrow) {
+      values_.clear();
+      add_values(l);
+      const auto v = std::find_if(values_.begin(), values_.end(), [&](const OpRules::Value& value) {
+        return passes(narrow, axis(l), value);
+      });
+      if (v == values_.end()) continue;
+      if (const CompiledRule* found = covering({axis(l), v->i, v->s})) return found;
+    }
+    return nullptr;
+  }
+
  private:
+  // An axis, and an integer or a text that a test of it lists.
+  using Filed = std::tuple<uint16_t, int64_t, std::string_view>;
+  static constexpr Filed kAnyValue{UINT16_MAX, 0, {}};
+  static bool lists_values(const Test& t) {
+    return t.kind == Test::Kind::kOneOf || t.kind == Test::Kind::kTextOneOf ||
+           (t.kind == Test::Kind::kInteger && t.integer.kind == op::IntegerTest::Kind::kRange &&
+            t.integer.a == t.integer.b);
+  }
+
   static constexpr char kUnlisted[] = "\x01";
   static constexpr int64_t kUnlistedDevice = int64_t{1} << 40;
 
@@ -129,6 +185,8 @@ class RuleSets {
   }
 
   const OpRules& rules_;
+  std::vector<uint32_t> uses_;  // of each test
+  std::map<Filed, std::vector<uint32_t>> filed_;
   std::vector<OpRules::Value> values_;
   std::vector<int64_t> cuts_;
 };
@@ -213,12 +271,10 @@ class RuleChecks {
     for (size_t i = 0; i < all.size(); ++i) {
       Effect& effect = rule_effects_[all[i].source];
       if (note(all[i], effect) || all[i].kernel == CompiledRule::kNone) continue;
-      for (size_t k = 0; k < i && pairs_ < kMostPairs; ++k, ++pairs_) {
-        if (all[k].kernel == CompiledRule::kNone || !has_kernel(rules, all[k].kernel)) continue;
-        if (!sets.covers(sets.literals(all[k]), sets.literals(all[i]))) continue;
-        ++effect.shadowed, effect.by = all[k].source;
-        break;
-      }
+      if (const CompiledRule* first = sets.first_cover(sets.literals(all[i]), comparisons_left_))
+        ++effect.shadowed, effect.by = first->source;
+      else if (has_kernel(rules, all[i].kernel))
+        sets.file(static_cast<uint32_t>(i));
     }
   }
   bool has_kernel(const OpRules& rules, uint32_t kernel) const {
@@ -366,9 +422,7 @@ class RuleChecks {
   const RuleCompiler compiler_;
   const RulePart part_;
   ConditionReport report_ = compiler_.empty_report();
-  // Pairs of rules that are compared; beyond it, shadowed rules go unreported.
-  static constexpr size_t kMostPairs = 50'000;
-  size_t pairs_ = 0;
+  size_t comparisons_left_ = 50'000;  // of two rules; beyond it, shadowed rules go unreported
   std::vector<Effect> rule_effects_ = std::vector<Effect>(checker_.config().dispatch_rules.size());
   std::vector<Effect> score_effects_ = std::vector<Effect>(checker_.config().score.size());
   std::map<std::string, Names> fields_;

@@ -18,6 +18,19 @@ std::vector<std::string> problems(const std::string& text, const Known& known) {
   return problems_of(parse_config_from(text, "rules.yaml", opener({})), known);
 }
 
+TEST(ConfigErrors, AShadowedRuleIsFoundAmongAThousand) {
+  std::string text = "version: \"1.0\"\ndispatch_rules:\n";
+  const auto add = [&](int tenant, int length) {
+    text += "  - {operation: attention.causal, kernel: torch_sdpa, conditions: {tenant: t" +
+            std::to_string(tenant) + ", seq_len_gte: " + std::to_string(length) + "}}\n";
+  };
+  for (int i = 0; i < 1000; ++i) add(i, 16);
+  add(3, 32);
+  add(4, 8);  // wider than the one before it
+  EXPECT_THAT(problems(text, usual_ops()),
+              ElementsAre(HasSubstr("dispatch_rules[1000]: dispatch_rules[3] comes first")));
+}
+
 // testing_wrong_files.txt: `@ name`, the file, then each of its problems after `> `.
 TEST(ConfigErrors, EveryWrongFileIsAnsweredInFull) {
   std::ifstream in(std::string(YARD_SOURCE_DIR) + "/src/policy/testing_wrong_files.txt");
