@@ -24,14 +24,18 @@ struct Inside {
 };
 thread_local Inside* t_inside = nullptr;
 
+// Holds the pipeline, and notes that, for callbacks that run meanwhile.
 class PipelineScope {
  public:
-  explicit PipelineScope(const Reloader* r) : inside_{r, t_inside} { t_inside = &inside_; }
+  PipelineScope(const Reloader* r, std::mutex& pipeline) : lock_(pipeline), inside_{r, t_inside} {
+    t_inside = &inside_;
+  }
   ~PipelineScope() { t_inside = inside_.outer; }
   PipelineScope(const PipelineScope&) = delete;
   PipelineScope& operator=(const PipelineScope&) = delete;
 
  private:
+  const std::lock_guard<std::mutex> lock_;
   Inside inside_;
 };
 
@@ -90,7 +94,7 @@ Status Reloader::check_reentry() const {
   for (const Inside* i = t_inside; i != nullptr; i = i->outer) inside |= i->reloader == this;
   if (!inside) return {};
   return Status(Code::kWouldDeadlock,
-                "a validator, probe, verifier or cost hint must not change the rules");
+                "a validator, log sink, probe, verifier or cost hint must not change the rules");
 }
 
 void Reloader::State::inherit(State& parents) {
@@ -162,8 +166,7 @@ bool Reloader::repeated(const Submission& o, const State& s) const {
 Status Reloader::submit(Submission o, Problems* problems) {
   YARD_RETURN_IF_ERROR(check_reentry());
   State& s = state_.get();
-  const std::lock_guard one(s.pipeline);
-  const PipelineScope inside(this);
+  const PipelineScope inside(this, s.pipeline);
   if (o.from == Origin::kWatcher) {
     // Other rules that came into force while this waited may have ended the watch.
     const std::lock_guard lock(s.lock);
@@ -202,7 +205,6 @@ Status Reloader::submit(Submission o, Problems* problems) {
       remember(s, std::move(o.reading.sha256), o.source,
                std::make_shared<const Config>(rules->config));
   }
-  const std::lock_guard lock(s.lock);
   using Kind = ConfigEvent::Kind;
   std::string started;
   if (status.ok() && in_rollout) {
@@ -217,7 +219,7 @@ Status Reloader::submit(Submission o, Problems* problems) {
           : in_rollout                  ? Kind::kRollout
           : o.from == Origin::kRollback ? Kind::kRolledBack
                                         : Kind::kReloaded,
-          s.last, std::move(o.source), std::move(o.reading.problems)},
+          0, std::move(o.source), std::move(o.reading.problems)},
          o.from != Origin::kWatcher, std::move(started));
   return status;
 }
@@ -264,7 +266,7 @@ Reloader::Problems Reloader::end_rollout(const ActiveRollout& rollout, std::stri
 
 void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollout) {
   State& s = state_.get();
-  const std::lock_guard one(s.pipeline);
+  const PipelineScope inside(this, s.pipeline);
   if (s.rollout != rollout) return;  // other rules have been submitted since
   const auto measured = core_.snapshot()->policy->rollout;
   if (measured == nullptr) {
@@ -300,9 +302,8 @@ void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollo
       s.problems = problems;
     }
   }
-  const std::lock_guard lock(s.lock);
   notify(s,
-         {in_force ? ConfigEvent::Kind::kReloaded : ConfigEvent::Kind::kTakenBack, s.last,
+         {in_force ? ConfigEvent::Kind::kReloaded : ConfigEvent::Kind::kTakenBack, 0,
           rollout->source, std::move(problems)},
          false, std::move(text));
 }
@@ -311,7 +312,7 @@ Status Reloader::clear() {
   YARD_RETURN_IF_ERROR(check_reentry());
   unwatch();
   State& s = state_.get();
-  const std::lock_guard one(s.pipeline);
+  const PipelineScope inside(this, s.pipeline);
   YARD_RETURN_IF_ERROR(detail::set_file(core_, nullptr));
   s.rollout = nullptr;
   {
@@ -320,8 +321,7 @@ Status Reloader::clear() {
     if (s.in_force() == nullptr || s.in_force()->config == nullptr) return {};
     remember(s, "", "none", nullptr);
   }
-  const std::lock_guard lock(s.lock);
-  notify(s, {ConfigEvent::Kind::kReloaded, s.last, "none", {}}, true);
+  notify(s, {ConfigEvent::Kind::kReloaded, 0, "none", {}}, true);
   return {};
 }
 
@@ -334,6 +334,12 @@ void Reloader::remember(State& s, std::string sha256, std::string source,
 }
 
 void Reloader::notify(State& s, ConfigEvent event, bool by_program, std::string rollout) {
+  Callbacks<ConfigListener> all;
+  {
+    const std::lock_guard lock(s.lock);
+    event.version = s.last;
+    all = s.listeners;
+  }
   // The problems have been logged already. What the program does itself, it knows; the rest an operator must see.
   ConfigEvent brief = event;
   brief.problems.clear();
@@ -342,8 +348,8 @@ void Reloader::notify(State& s, ConfigEvent event, bool by_program, std::string 
                          : own                                       ? LogLevel::kInfo
                                                                      : LogLevel::kWarn;
   base::log_event(level, "policy", rollout.empty() ? to_string(brief) : rollout);
-  if (s.listeners.empty()) return;
-  const auto task = [&s, all = s.listeners, event = std::move(event)] {
+  if (all.empty()) return;
+  const auto task = [&s, all = std::move(all), event = std::move(event)] {
     for_each_callback(s.lock.for_changes, s.listeners, all, [&](const ConfigListener& call) {
       const std::string thrown = caught([&] { call(event); });
       if (!thrown.empty())

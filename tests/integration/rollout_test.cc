@@ -46,6 +46,23 @@ TEST_F(RolloutOf, GoodRulesAreInForceForAllAtTheEnd) {
   EXPECT_EQ(bare_.runtime.config_history().size(), 2u);
 }
 
+TEST_F(RolloutOf, ALogSinkMayAskForTheRulesButNotChangeThem) {
+  Runtime& rt = bare_.runtime;
+  std::atomic<int> lines{0}, refused{0};
+  set_log_sink([&](const LogMessage& m) {
+    if (m.logger != "policy") return;
+    ++lines;
+    rt.config_history();
+    rt.problems();
+    refused += rt.set_config({}).code() == Code::kWouldDeadlock;
+  });
+  EXPECT_TRUE(rt.set_config(patient_rules(10, 0.2)).ok());  // the rollout starts
+  EXPECT_TRUE(call_until(ConfigEvent::Kind::kReloaded));    // and ends
+  set_log_sink({});
+  EXPECT_GE(lines, 2);
+  EXPECT_EQ(lines, refused);
+}
+
 TEST_F(RolloutOf, RulesWhoseKernelsFailAreWithdrawnInTime) {
   new_.set({.code = YARD_FAULT, .message = "new and broken"});
   ASSERT_TRUE(bare_.runtime.set_config(rules(50, 3600)).ok());
