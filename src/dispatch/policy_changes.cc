@@ -199,16 +199,12 @@ Status set_file(Core& core, std::shared_ptr<const policy::FileRules> file) {
 
 Status begin_rollout(Core& core, std::shared_ptr<const policy::FileRules> file,
                      const RolloutRule& rule) {
-  return core.published.edit_policy([&](const registry::State& state, policy::ProcessPolicy& p) {
+  return core.published.edit_policy([&](const registry::State&, policy::ProcessPolicy& p) {
     YARD_RETURN_IF_ERROR(check_modes(file->config, *p.modes));
     auto next = std::make_shared<policy::ProcessPolicy>(p);
     next->file = file;
     next->rollout = nullptr;
-    std::vector<policy::Rollout::OpSizes> sizes(state.index_count());
-    for (const auto& [name, op_record] : state.op_records)
-      sizes[op_record->op->index] = {op_record->op->program,
-                                     select::health_dims(*op_record->op->program)};
-    p.rollout = std::make_shared<policy::Rollout>(rule, std::move(next), std::move(sizes));
+    p.rollout = std::make_shared<policy::Rollout>(rule, std::move(next));
     return Status();
   });
 }

@@ -29,6 +29,7 @@ class Probes final : public exec::AdmissionCheck {
     if (breaker == nullptr) return true;
     if (!breaker->probes->try_enter()) return false;
     entered_[attempt] = breaker->probes.get();
+    of_results_[attempt] = breaker->wrong_results;
     return true;
   }
 
@@ -39,7 +40,7 @@ class Probes final : public exec::AdmissionCheck {
     bool decided = false;
     for (uint32_t i = 0; i < plan_.attempt_count; ++i)
       if (entered_[i] != nullptr)
-        decided |= std::exchange(entered_[i], nullptr)->leave(result(&plan_.attempts[i], outcome));
+        decided |= std::exchange(entered_[i], nullptr)->leave(result(i, outcome));
     return decided;
   }
 
@@ -48,9 +49,12 @@ class Probes final : public exec::AdmissionCheck {
   Probes& operator=(const Probes&) = delete;
 
  private:
-  // A kernel that was not run counts neither way.
-  static ErrorClass result(const exec::Attempt* a, const exec::Outcome& outcome) noexcept {
-    if (outcome.served == a) return ErrorClass::kOk;
+  // A kernel that was not run counts neither way. Nor does one with wrong results before, of which a canary could not
+  // judge these.
+  ErrorClass result(size_t attempt, const exec::Outcome& outcome) const noexcept {
+    const exec::Attempt* a = &plan_.attempts[attempt];
+    if (outcome.served == a)
+      return of_results_[attempt] && outcome.unjudged ? ErrorClass::kDeclined : ErrorClass::kOk;
     for (const exec::Failure& f : outcome.failures)
       if (f.attempt == a) return f.error;
     return ErrorClass::kDeclined;
@@ -60,6 +64,8 @@ class Probes final : public exec::AdmissionCheck {
   const exec::Plan& plan_;
   const yard_value_t* const args_;
   health::ProbeSlots* entered_[exec::Plan::kMaxAttempts] = {};
+  bool of_results_[exec::Plan::kMaxAttempts] =
+      {};  // probes of breakers that wrong results have opened
 };
 
 // What one call reports to the health board.
@@ -78,7 +84,7 @@ class Report {
     on.evidence = f.wrong ? health::Evidence::kResult : health::Evidence::kCall;
     on.text = [this] { return select::call_text(entry_.program(), r_.args); };
     const health::Key k = key(f.attempt);
-    on.sizes = select::sizes_hash(dims_, r_.args);
+    on.sizes = select::sizes_hash(entry_.candidates().dims(), r_.args);
     const health::BoardUpdate update =
         core_.board.fault(k, f.error, f.message, now(), on, watched(f.attempt));
     note(update);
@@ -113,10 +119,7 @@ class Report {
     direct_changed_ |= update.direct_changed;
   }
   const select::CallKind& kind() {
-    if (!kind_) {
-      dims_ = select::health_dims(entry_.program());
-      kind_ = select::call_kind(entry_.program(), dims_, r_.args);
-    }
+    if (!kind_) kind_ = select::call_kind(entry_.program(), entry_.candidates().dims(), r_.args);
     return *kind_;
   }
   health::Key key(const exec::Attempt* a) { return select::health_key(*a->kernel, kind()); }
@@ -128,7 +131,6 @@ class Report {
   const Core& core_;
   const Entry& entry_;
   const exec::Request& r_;
-  std::vector<op::Field> dims_;  // with kind_
   std::optional<select::CallKind> kind_;
   std::optional<Clock::time_point> now_;
   const exec::Failure* opened_ = nullptr;
@@ -136,14 +138,10 @@ class Report {
 };
 
 // Calls whose times are compared with each other: of one op, device, dtypes and size buckets.
-uint64_t kind_of(const policy::Rollout& rollout, const Entry& entry, const yard_value_t* args) {
-  const op::Program& program = entry.program();
-  const uint32_t index = entry.candidates().op_record().op->index;
-  const std::vector<op::Field>* const sizes = rollout.sizes(index, program);
-  const select::CallKind kind =
-      sizes != nullptr ? select::call_kind(program, *sizes, args)
-                       : select::call_kind(program, select::health_dims(program), args);
-  uint64_t hash = index;
+uint64_t kind_of(const Entry& entry, const yard_value_t* args) {
+  const select::CandidateSet& candidates = entry.candidates();
+  const select::CallKind kind = select::call_kind(entry.program(), candidates.dims(), args);
+  uint64_t hash = candidates.op_record().op->index;
   const auto add = [&](uint64_t word) {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
     hash ^= hash >> 29;
@@ -205,7 +203,7 @@ void observe(const Entry& e, const yard_value_t* args, uint32_t flags, const Opt
 Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& entry,
                    const exec::Plan& plan, const exec::Request& request,
                    const policy::Rollout& rollout, bool in_rollout) {
-  policy::RolloutTally& tally = rollout.tally(kind_of(rollout, entry, request.args), in_rollout);
+  policy::RolloutTally& tally = rollout.tally(kind_of(entry, request.args), in_rollout);
   exec::Request asked = request;
   asked.time_checks = true;
   asked.inspect_always = in_rollout && tally.wants_check();
@@ -226,7 +224,7 @@ Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& en
 void tally_unserved(const policy::Rollout& rollout, const Entry& entry, const yard_value_t* args,
                     const Status& why) {
   if (why.error_class() != ErrorClass::kCaller)
-    rollout.tally(kind_of(rollout, entry, args), true).add_unserved();
+    rollout.tally(kind_of(entry, args), true).add_unserved();
 }
 
 bool takes_rollout(const policy::Rollout& rollout, const Entry& entry, const Options* options,

@@ -246,6 +246,7 @@ class PlanRun {
       if (returned_ok && inspection != nullptr) code = inspected(*inspection, frame, repaired);
       if (code == YARD_OK) {
         o_.checked = inspection != nullptr && inspection->judged();
+        o_.unjudged = inspection != nullptr && !o_.checked;
         base::count(thread_, a.stats->calls.id());
         o_.served = &a;
         if (!o_.failures.empty()) log_fallback(a);

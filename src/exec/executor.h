@@ -116,6 +116,7 @@ struct Outcome {
   std::vector<Failure> failures;    // in the order of the attempts
   const Attempt* served = nullptr;  // null: none
   bool checked = false;             // the results of `served` were checked and are right
+  bool unjudged = false;            // a check of them began, and could not be made
   uint64_t checking_ns = 0;         // spent on checks of results, if the request wants to know
   bool found_wrong() const noexcept {
     return std::any_of(failures.begin(), failures.end(), [](const Failure& f) { return f.wrong; });

@@ -64,6 +64,9 @@ BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view tex
   if (c != ErrorClass::kFault)
     return {false,
             at != entries_.end() && at->second.machine.watching(settings(), now, Evidence::kCall)};
+  const bool wrong = on.evidence == Evidence::kResult;
+  r->slot.machine.wrong_results |= wrong;
+  if (at != entries_.end()) at->second.machine.wrong_results |= wrong;
   if (!r->slot.closed()) return {apply_probes(*r, nullptr, r->slot, text, now)};
   if (at != entries_.end() && !at->second.closed())
     return {apply_probes(*r, &k, at->second, text, now)};
@@ -83,6 +86,7 @@ BoardUpdate BoardState::fault(const Key& key, ErrorClass c, std::string_view tex
   if (unreported(watched.calls, Evidence::kCall)) slot->machine.calls = {};
   if (unreported(watched.results, Evidence::kResult)) slot->machine.results = {};
   bool opened = false;
+  slot->machine.wrong_results |= wrong;
   if (slot->machine.fault(settings(), now, on.evidence)) {
     std::string why = after_failures(settings(), slot->machine, on.evidence, text);
     if (const std::string calls = r->failed_text(kind_hash(k.device, k.dtypes, k.sizes));
@@ -244,8 +248,12 @@ const std::shared_ptr<const HealthSnapshot>& BoardState::snapshot() {
   auto made = std::make_shared<HealthSnapshot>();
   const auto status = [](const Slot& slot, Key key, std::string failed_calls) {
     const bool open = slot.machine.state == BreakerState::kOpen;
-    return BreakerStatus{std::move(key), slot.machine.state, open ? slot.machine.until : Time{},
-                         open ? nullptr : slot.probes, std::move(failed_calls)};
+    return BreakerStatus{std::move(key),
+                         slot.machine.state,
+                         open ? slot.machine.until : Time{},
+                         open ? nullptr : slot.probes,
+                         std::move(failed_calls),
+                         slot.machine.wrong_results};
   };
   for (const auto& [op, records] : records_)
     for (const auto& r : records)

@@ -74,7 +74,8 @@ struct Machine {
   FailureCount calls, results;  // closed; by Evidence
   uint16_t repeats = 0;         // openings, less those that have decayed; use repeats_at()
   BreakerState state = BreakerState::kClosed;
-  bool manual = false;  // opened manually
+  bool manual = false;         // opened manually
+  bool wrong_results = false;  // results were found wrong since it was closed last
 
   // Each `decay` of time without faults removes one repeat.
   uint32_t repeats_at(const BreakerSettings& s, Time now) const {
@@ -131,6 +132,7 @@ struct Machine {
 
   void close(Time now) {
     forget_failures();
+    wrong_results = false;
     if (state == BreakerState::kClosed) return;  // `since` stays
     state = BreakerState::kClosed;
     manual = false;

@@ -87,6 +87,7 @@ struct BreakerStatus {
   Time until;          // open: when it becomes half-open, or kManual; half-open: time_point{}
   std::shared_ptr<ProbeSlots> probes;  // half-open: enter before the kernel runs
   std::string failed_calls;            // CallSpecs, separated by commas; empty: unknown
+  bool wrong_results = false;          // of those that have opened it, some were found by checks
 };
 
 class HealthSnapshot {

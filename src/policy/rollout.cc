@@ -8,11 +8,9 @@
 #include "base/random.h"
 
 namespace yard::policy {
-Rollout::Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next,
-                 std::vector<OpSizes> sizes)
+Rollout::Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next)
     : rule_(std::move(rule)),
       next_(std::move(next)),
-      sizes_(std::make_shared<const std::vector<OpSizes>>(std::move(sizes))),
       kinds_(new Kind[kKinds + 1]),
       opened_(std::make_shared<Opened>()) {}
 
@@ -29,12 +27,6 @@ bool Rollout::takes(const op::Labels& labels) const noexcept {
         }))
       return false;
   return 100 * base::random_unit() < rule_.percent;
-}
-
-const std::vector<op::Field>* Rollout::sizes(uint32_t op,
-                                             const op::Program& program) const noexcept {
-  if (op >= sizes_->size() || (*sizes_)[op].program.get() != &program) return nullptr;
-  return &(*sizes_)[op].fields;
 }
 
 RolloutTally& Rollout::tally(uint64_t kind, bool in_rollout) const noexcept {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "op/call_spec.h"
-#include "op/program.h"
 
 namespace yard::policy {
 
@@ -66,14 +65,8 @@ class Rollout {
   // Kinds of calls that are distinguished. Calls of further kinds are counted but not compared.
   static constexpr size_t kKinds = 1024;
 
-  // The fields that distinguish kinds of calls of an op.
-  struct OpSizes {
-    std::shared_ptr<const op::Program> program;
-    std::vector<op::Field> fields;
-  };
-
-  // `next`: the policy of the process with the new rules. `sizes`: of the registered ops, by index.
-  Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next, std::vector<OpSizes> sizes);
+  // `next`: the policy of the process with the new rules.
+  Rollout(RolloutRule rule, std::shared_ptr<const ProcessPolicy> next);
   // The same rollout after another part of the process's policy has changed.
   std::shared_ptr<const Rollout> with(std::shared_ptr<const ProcessPolicy> next) const;
 
@@ -83,8 +76,6 @@ class Rollout {
   // Whether this call uses the new rules. Sampled at random per call, so that every thread, op and kind of call has its
   // share.
   bool takes(const op::Labels& labels) const noexcept;
-  // Null for an op that was registered after the rollout started.
-  const std::vector<op::Field>* sizes(uint32_t op, const op::Program& program) const noexcept;
   // `kind`: a hash of all that distinguishes kinds of calls.
   RolloutTally& tally(uint64_t kind, bool in_rollout) const noexcept;
 
@@ -109,7 +100,6 @@ class Rollout {
 
   RolloutRule rule_;
   std::shared_ptr<const ProcessPolicy> next_;
-  std::shared_ptr<const std::vector<OpSizes>> sizes_;
   std::shared_ptr<Kind[]> kinds_;  // the last: calls of all further kinds
   std::shared_ptr<Opened> opened_;
 };

@@ -289,14 +289,13 @@ void CandidateSet::read_health() {
     half_open_ |= h.state == BreakerState::kHalfOpen;
     return &h;
   };
-  const std::vector<op::Field> dims = health_dims(program());
   for (KernelCandidate& c : all_) {
     for (const health::BreakerStatus& h : of->kernels)
       if (h.key.kernel == c.kernel->id) c.breaker = note(h);
     // A key of an op that had other dimensions then is no kind of its calls now.
     for (const health::BreakerStatus& h : of->keys)
-      if (h.key.kernel == c.kernel->id && h.key.sizes.get().size() == dims.size())
-        c.key_breakers.push_back({note(h), size_predicates(h.key.sizes, dims)});
+      if (h.key.kernel == c.kernel->id && h.key.sizes.get().size() == dims_.size())
+        c.key_breakers.push_back({note(h), size_predicates(h.key.sizes, dims_)});
   }
 }
 
@@ -332,6 +331,7 @@ CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_rec
   candidates.settings_ = std::move(settings);
   const OpSettings& d = candidates.settings_;
   candidates.record_ = std::move(op_record);
+  candidates.dims_ = health_dims(candidates.program());
   candidates.host_ = process.host;
   candidates.strict_ = policy.strict.value_or(false);
   candidates.saves_inputs_ =

@@ -203,6 +203,8 @@ class CandidateSet {
   const registry::OpRecord& op_record() const noexcept { return *record_; }
   const op::Program& program() const noexcept { return *record_->op->program; }
   const std::vector<KernelCandidate>& all() const noexcept { return all_; }  // by id
+  // health_dims() of the op.
+  const std::vector<op::Field>& dims() const noexcept { return dims_; }
   const yard_host_t* host() const noexcept { return host_; }
   // No fallback: a call gets the first choice or its error.
   bool strict() const noexcept { return strict_; }
@@ -233,6 +235,7 @@ class CandidateSet {
 
   std::shared_ptr<const registry::OpRecord> record_;
   std::vector<KernelCandidate> all_;
+  std::vector<op::Field> dims_;
   const yard_host_t* host_ = nullptr;
   bool strict_ = false, saves_inputs_ = false, half_open_ = false;
   OpSettings settings_;

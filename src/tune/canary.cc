@@ -89,6 +89,13 @@ class CallCheck : public registry::Inspection {
   bool judged_ = false;
 };
 
+// Of a call that should be checked, and cannot be.
+class NoCheck final : public registry::Inspection {
+ public:
+  Status judge(bool&) override { return {}; }
+  bool judged() const noexcept override { return false; }
+};
+
 class ValuesCheck final : public CallCheck {
  public:
   ValuesCheck(CanaryState& state, const CheckedKernel& kernel, const op::Program& program,
@@ -169,13 +176,15 @@ class Canary final : public registry::Inspector {
 
   std::unique_ptr<registry::Inspection> begin(const registry::InspectedCall& call) override {
     if (t_checking || (call.flags & (YARD_CALL_TRACING | YARD_CALL_CAPTURING)) != 0) return nullptr;
+    bool skipped = false;
     for (const CheckedKernel& k : kernels_) {
       if (k.kernel != &call.kernel) continue;
       const auto one_in = call.always ? uint64_t{1} : static_cast<uint64_t>(k.rule.one_in);
       if (!k.counters->sample(one_in)) continue;
       if (auto check = make_check(k, call)) return check;
+      skipped = true;
     }
-    return nullptr;
+    return skipped && call.always ? std::make_unique<NoCheck>() : nullptr;
   }
 
  private:

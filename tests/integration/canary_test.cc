@@ -26,9 +26,14 @@ using ::testing::HasSubstr;
 constexpr Op<void(Out, In, int)> copy{"copy"};
 constexpr Op<void(InOut, In)> add{"add"};
 
+std::atomic<bool> g_reference_declines{false};
+
 int32_t real_copy(plugin::Call, plugin::Tensor out, plugin::Tensor x, int64_t) {
   for (int64_t i = 0; i < x.numel(); ++i) out.data<float>()[i] = x.data<float>()[i];
   return YARD_OK;
+}
+int32_t reference_copy(plugin::Call call, plugin::Tensor out, plugin::Tensor x, int64_t by) {
+  return g_reference_declines ? YARD_DECLINED : real_copy(call, out, x, by);
 }
 int32_t real_add(plugin::Call, plugin::Tensor x, plugin::Tensor y) {
   for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] += y.data<float>()[i];
@@ -80,7 +85,8 @@ class CanaryOf : public ::testing::Test {
   static yard_kernel_t reference(plugin::Kernel k) {
     return k.backend("test").kind(YARD_KIND_REFERENCE).d;
   }
-  yard_kernel_t right_copy_ = reference(plugin::Kernel::of<real_copy>("copy", "reference.cpp"));
+  yard_kernel_t right_copy_ =
+      reference(plugin::Kernel::of<reference_copy>("copy", "reference.cpp"));
   yard_kernel_t right_add_ = reference(plugin::Kernel::of<real_add>("add", "reference.cpp"));
   fault::FaultBackend backend_;
   FaultKernel copy_{{.op = "copy", .id = "fault.copy", .priority = 100}};
@@ -188,6 +194,33 @@ TEST_F(CanaryOf, ProbesAreAlwaysChecked) {
   EXPECT_EQ(closed, 0);
   copy_.set({.delegate = &right_copy_});
   EXPECT_TRUE(eventually([&] { return call_some(), closed > 0; }));
+  runtime().health().remove_listener(id);
+}
+
+// The reference cannot serve the calls, so nothing is known of their results.
+TEST_F(CanaryOf, AProbeThatCannotBeJudgedDoesNotCloseABreakerOfWrongResults) {
+  Config c;
+  c.canary = {{.op = "copy"}};
+  c.settings.breaker.cooldown = std::chrono::milliseconds(5);
+  c.settings.breaker.failure_threshold = 1;
+  c.settings.breaker.success_threshold = 1;
+  ASSERT_TRUE(runtime().set_config(c).ok());
+  copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
+  std::atomic<int> opened{0}, closed{0};
+  const uint64_t id = runtime().health().on_event([&](const BreakerEvent& e) {
+    opened += e.kind == BreakerEvent::Kind::kOpened;
+    closed += e.kind == BreakerEvent::Kind::kClosed;
+  });
+  EXPECT_TRUE(eventually([&] { return copies(), opened > 0; }));
+  const yard_kernel_t wrong = plugin::Kernel::of<real_copy>("copy", "wrong").d;
+  copy_.set({.wrong_numbers = true, .delegate = &wrong});
+  g_reference_declines = true;
+  const uint64_t ran = copy_.calls();
+  EXPECT_TRUE(eventually([&] { return copies(), copy_.calls() > ran + 5; }));  // probes
+  EXPECT_EQ(closed, 0);
+  g_reference_declines = false;
+  copy_.set({.delegate = &right_copy_});
+  EXPECT_TRUE(eventually([&] { return copies(), closed > 0; }));
   runtime().health().remove_listener(id);
 }
 
