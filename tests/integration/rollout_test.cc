@@ -96,6 +96,41 @@ TEST_F(RolloutOf, OnlyCallsWithItsLabelsTakePart) {
   EXPECT_TRUE(call());
 }
 
+// The rules in force read no labels. Those in rollout see them all the same, and in calls of any form.
+TEST_F(RolloutOf, ItsRulesReadLabelsOfCallScopeAndProcess) {
+  Config c = patient_rules(100, 3600);
+  c.dispatch_rules[0].conditions = {{"tenant", {{"beta", false}}, false, {}}};
+  ASSERT_TRUE(bare_.runtime.set_config(c).ok());
+  std::vector<float> y(4), x(4);
+  const TensorView to(y.data(), DType::f32, {4}), from(x.data(), DType::f32, {4});
+  const auto runs_new = [&](const std::function<Status()>& f) {
+    const uint64_t before = new_.calls();
+    EXPECT_TRUE(f().ok());
+    return new_.calls() > before;
+  };
+  const auto typed = [&](const Options& o) {
+    return runs_new([&] { return copy.on(bare_.runtime).with(o)(to, from, 0); });
+  };
+  const auto by_name = [&](const Options& o) {
+    return runs_new([&] { return bare_.runtime.call("copy", {to, from}, o); });
+  };
+  Options alpha, beta;
+  alpha.labels["tenant"] = "alpha", beta.labels["tenant"] = "beta";
+  for (int i = 0; i < 3; ++i) {  // also when they are planned
+    EXPECT_FALSE(call());
+    EXPECT_FALSE(typed(alpha));
+    EXPECT_TRUE(typed(beta));
+    EXPECT_FALSE(by_name(alpha));
+    EXPECT_TRUE(by_name(beta));
+    const ScopedPolicy in(Scope().label("tenant", "beta"));
+    EXPECT_TRUE(call());
+    EXPECT_FALSE(typed(alpha));
+  }
+  ASSERT_TRUE(bare_.runtime.set_labels({{"tenant", "beta"}}).ok());
+  EXPECT_TRUE(call());
+  EXPECT_FALSE(by_name(alpha));
+}
+
 TEST_F(RolloutOf, OtherRulesEndARollout) {
   ASSERT_TRUE(bare_.runtime.set_config(rules(100, 3600)).ok());
   EXPECT_TRUE(call());
