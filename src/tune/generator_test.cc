@@ -56,17 +56,17 @@ TEST(Generator, CallsForAKernelAreWithinItsLimits) {
   const op::Program p = op::Program::compile(op::kRotary).value();
   const auto arg = [&](const char* name) { return static_cast<size_t>(p.index_of(name)); };
   using Kind = op::Field::Kind;
-  using Test = op::IntegerTest;
+  using Integer = op::IntegerTest;
   const op::Predicate limits[] = {
-      {op::Field::of(Kind::kDType, arg("query")), Test::one_of_mask(YARD_DTYPE_BIT(YARD_BF16))},
-      {*p.field("head_dim"), Test::multiple_of(16)},
-      {*p.field("head_dim"), Test::range(32, 256)},
-      {*p.field("heads"), Test::at_most(64)},
-      {*p.field("style"), Test::equals(1)},
-      {op::Field::of(Kind::kPresence, arg("key")), Test::equals(1)},
-      {op::Field::of(Kind::kCompact, arg("query")), Test::equals(1)},
-      {op::Field::of(Kind::kAlignment, arg("key")), Test::at_least(32)},
-      {op::Field::of(Kind::kRank, arg("query")), Test::range(3, 4)},
+      {op::Field::of(Kind::kDType, arg("query")), Integer::one_of_mask(YARD_DTYPE_BIT(YARD_BF16))},
+      {*p.field("head_dim"), Integer::multiple_of(16)},
+      {*p.field("head_dim"), Integer::range(32, 256)},
+      {*p.field("heads"), Integer::at_most(64)},
+      {*p.field("style"), Integer::equals(1)},
+      {op::Field::of(Kind::kPresence, arg("key")), Integer::equals(1)},
+      {op::Field::of(Kind::kCompact, arg("query")), Integer::equals(1)},
+      {op::Field::of(Kind::kAlignment, arg("key")), Integer::at_least(32)},
+      {op::Field::of(Kind::kRank, arg("query")), Integer::range(3, 4)},
   };
   Generator g = Generator::within(CallLimits::of(p, limits, YARD_KERNEL_INFERENCE_ONLY), p, nullptr,
                                   1, 1 << 20);
