@@ -281,6 +281,7 @@ typedef struct yard_param {
 
 /* ---- Descriptors ---------------------------------------------------------------------------- */
 
+/* A kernel of kind reference must come from where its op comes from: others are compared with it. */
 typedef enum yard_kind { YARD_KIND_DEFAULT = 1, YARD_KIND_VENDOR = 2, YARD_KIND_REFERENCE = 3 } yard_kind_t;
 
 /* A family of kernels: one availability probe, one vendor, one switch. */

@@ -42,7 +42,7 @@ class Changes {
   YARD_API Changes& add_op(const yard_op_t& op, std::shared_ptr<void> keep = {});
   YARD_API Changes& add_backend(const yard_backend_t& backend, std::shared_ptr<void> keep = {});
   // A kernel that names no backend belongs to the one that its id begins with ("default" of "default.rows"), which is
-  // made if there is none.
+  // made if there is none. A kernel of kind reference is a conflict unless the program has added its op.
   YARD_API Changes& add_kernel(const yard_kernel_t& kernel, std::shared_ptr<void> keep = {});
   // A hook (yard/hook.h), or an implementation of a dispatched function.
   YARD_API Changes& add_hook(const yard_hook_t& hook, std::shared_ptr<void> keep = {});

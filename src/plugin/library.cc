@@ -81,7 +81,7 @@ Refusal Library::describe(const Manifest& manifest, const std::shared_ptr<void>&
             fmt::format("its query returned NULL to a host of ABI {}", YARD_ABI_VERSION)};
   if (reinterpret_cast<uintptr_t>(given) % alignof(yard_plugin_t) != 0)
     return {PluginReason::kBadDescriptor, "its descriptor is not aligned"};
-  if (Status s = registry::read_plugin(*given, keep, steps); !s)
+  if (Status s = registry::read_plugin(*given, keep, steps, registry::Origin::From::kPlugin); !s)
     return {PluginReason::kBadDescriptor, shown(s)};
   // The size has been checked; what it does not cover is zero.
   plugin_ = {};

@@ -269,6 +269,7 @@ class Applier {
                       k.id, k.op, old->second->backend_name, k.backend_name,
                       difference(*old->second, k)));
     }
+    YARD_RETURN_IF_ERROR(check_reference(k, *f->op));
     YARD_RETURN_IF_ERROR(check(k, *backend->second, *f->op->program));
     kernel->backend = backend->second;
     OpRecord& changed = edit(k.op);
@@ -468,6 +469,15 @@ class Applier {
       for (const auto& [id, kernel] : op_record->kernels)
         if (kernel->backend_name == backend) found.emplace_back(op, id);
     for (const auto& [op, id] : found) f(edit(op), id);
+  }
+
+  // Others are compared with the reference, so it must not come from elsewhere than the op.
+  static Status check_reference(const Kernel& k, const Op& op) {
+    if (k.kind != Kind::kReference || k.origin == op.origin) return {};
+    return conflict(fmt::format(
+        "kernel '{}' of {} has kind reference, and op '{}' is defined by {}: expected kind default "
+        "or vendor, as only what defines an op may define its reference",
+        k.id, k.origin.shown(), k.op, op.origin.shown()));
   }
 
   // Checks that need the op and the backend.

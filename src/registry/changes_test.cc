@@ -48,6 +48,39 @@ TEST(Changes, AddsInAnyNumberAndSaysWhichOpsChanged) {
   EXPECT_THAT(more.ops, ElementsAre("scale"));
 }
 
+// Other kernels are compared with the reference, so that it must come from where the op comes from.
+TEST(Changes, AReferenceOfAnotherOriginThanItsOpIsRefused) {
+  const Origin origins[] = {{Origin::From::kProgram},
+                            {Origin::From::kBuiltIn},
+                            {Origin::From::kPlugin, "acme"},
+                            {Origin::From::kPlugin, "other"}};
+  for (const Origin& of_op : origins)
+    for (const Origin& of_kernel : origins) {
+      Shelf s;
+      const Step op = add(op_of(kNorm));
+      std::get<AddOp>(op).op->origin = of_op;
+      s.apply({op, add(backend_of("plain"))});
+      const auto kernel = [&](const char* id, yard_kind_t kind) {
+        auto k = read_kernel(kernel_of("norm", id, "plain", kind), nullptr).value();
+        k->origin = of_kernel;
+        return k;
+      };
+      s.apply({AddKernel{kernel("default.a", YARD_KIND_DEFAULT)}});
+      const AddKernel reference{kernel("reference.a", YARD_KIND_REFERENCE)};
+      const ReplaceKernel promoted{kernel("default.a", YARD_KIND_REFERENCE)};
+      if (of_op == of_kernel) {
+        s.apply({reference, promoted});
+        continue;
+      }
+      for (const Step& step : {Step(reference), Step(promoted)}) {
+        const Status why = s.fails({step});
+        EXPECT_EQ(why.code(), Code::kConflict);
+        EXPECT_THAT(text(why), AllOf(HasSubstr("has kind reference"), HasSubstr("op 'norm'"),
+                                     HasSubstr(of_op.shown()), HasSubstr(of_kernel.shown())));
+      }
+    }
+}
+
 TEST(Changes, AllOrNone) {
   Shelf s;
   s.put(op_of(kNorm), backend_of("plain"));

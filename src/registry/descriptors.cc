@@ -388,7 +388,7 @@ Status read_list(const char* what, const D* const* list, uint32_t count, std::ve
 }  // namespace
 
 Status read_plugin(const yard_plugin_t& given, const std::shared_ptr<void>& keep,
-                   std::vector<Step>& steps) {
+                   std::vector<Step>& steps, Origin::From from) {
   auto copied = sized_copy(given, offsetof(yard_plugin_t, version), "plugin");
   if (!copied.ok()) return copied.status();
   const yard_plugin_t& d = *copied;
@@ -413,6 +413,11 @@ Status read_plugin(const yard_plugin_t& given, const std::shared_ptr<void>& keep
                               [&](const yard_hook_t& h) { return read_hook(h, keep, only); });
   };
   if (Status s = read_all(); !s) return std::move(s).note("in plugin '" + name + "'");
+  const Origin origin{from, from == Origin::From::kPlugin ? name : std::string()};
+  for (size_t i = first; i < steps.size(); ++i) {
+    if (const auto* o = std::get_if<AddOp>(&steps[i])) o->op->origin = origin;
+    if (const auto* k = std::get_if<AddKernel>(&steps[i])) k->kernel->origin = origin;
+  }
   return {};
 }
 

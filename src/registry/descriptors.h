@@ -22,8 +22,9 @@ Result<std::shared_ptr<Kernel>> read_kernel(const yard_kernel_t& d, std::shared_
 // A hook, or an implementation of a dispatched function.
 Result<std::shared_ptr<Hook>> read_hook(const yard_hook_t& d, std::shared_ptr<void> keep,
                                         const char* only_backend = nullptr);
-// Appends a step for everything that the plugin lists.
+// Appends a step for everything that the plugin lists. Its ops and kernels are of that origin, with the plugin's name if
+// it is a loaded plugin.
 Status read_plugin(const yard_plugin_t& d, const std::shared_ptr<void>& keep,
-                   std::vector<Step>& steps);
+                   std::vector<Step>& steps, Origin::From from = Origin::From::kProgram);
 
 }  // namespace yard::registry

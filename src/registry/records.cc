@@ -123,6 +123,11 @@ std::string fill_in(std::string_view text, const int64_t figures[3]) {
   return out;
 }
 
+std::string Origin::shown() const {
+  if (from == From::kProgram) return "the program";
+  return from == From::kBuiltIn ? "a built-in backend" : fmt::format("plugin '{}'", plugin);
+}
+
 void Kernel::link() {
   for (size_t i = 0; i < limits.size(); ++i)
     limits[i].field = limit_fields[i].empty() ? nullptr : limit_fields[i].c_str();

@@ -50,6 +50,15 @@ struct Backend {
   mutable std::atomic<const Probe*> probes_{nullptr};
 };
 
+// Where an op or kernel comes from. Only what defines an op may define its reference.
+struct Origin {
+  enum class From { kProgram, kBuiltIn, kPlugin };
+  From from = From::kProgram;
+  std::string plugin = {};  // its name; no two loaded plugins of a runtime share one
+  bool operator==(const Origin&) const = default;
+  std::string shown() const;  // "the program", "plugin 'acme'"
+};
+
 // A feature that a kernel needs, and its text.
 struct NeededFeature {
   Feature feature;
@@ -75,6 +84,7 @@ struct Kernel : std::enable_shared_from_this<Kernel> {
   int priority = 0;
   std::shared_ptr<const Backend> backend;
   std::shared_ptr<void> keep;
+  Origin origin;
 
   // Points `d` at this record's strings; call it after filling in and after copying.
   void link();
@@ -86,6 +96,7 @@ struct Op {
   std::vector<yard_tolerance_t> tolerances;
   std::shared_ptr<const op::Program> program;
   std::shared_ptr<void> keep;
+  Origin origin;
   uint32_t index = 0;  // into a snapshot's entries; never reused for another op
 };
 

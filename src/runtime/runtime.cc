@@ -112,7 +112,8 @@ Result<std::vector<registry::Step>> builtin_steps(const yard_host_t* host) {
   for (yard_plugin_query_t query : runtime::builtin_backends()) {
     const yard_plugin_t* plugin = query(YARD_ABI_VERSION, host);
     if (plugin == nullptr) continue;
-    YARD_RETURN_IF_ERROR(registry::read_plugin(*plugin, nullptr, steps));
+    YARD_RETURN_IF_ERROR(
+        registry::read_plugin(*plugin, nullptr, steps, registry::Origin::From::kBuiltIn));
   }
   return steps;
 }

@@ -64,6 +64,8 @@ const Bad kBad[] = {
     {"query_unknown_kind", Reason::kBadDescriptor, "kind 99"},
     {"query_bad_priority", Reason::kBadDescriptor, "priority -5"},
     {"query_taken_id", Reason::kConflict, "registered already"},
+    {"query_foreign_reference", Reason::kConflict,
+     "op 'rms_norm' is defined by a built-in backend"},
     {"query_no_vendor", Reason::kBadDescriptor, "needs a vendor"},
     {"query_bad_limit", Reason::kBadDescriptor, "4711"},
     {"query_limits_missing", Reason::kBadDescriptor, "5 limits"},

@@ -112,6 +112,23 @@ TEST(Plugins, KernelsForAnOpOfAnotherPluginLoadThatPlugin) {
   EXPECT_EQ(ask(runtime), 3);
 }
 
+// Else a plugin would decide what is right for the kernels of another.
+TEST(Plugins, TheReferenceOfAnOpBelongsToThePluginThatDefinesIt) {
+  Folder folder;
+  folder.put("answer"), folder.put("reference_only");
+  Runtime runtime(alone({folder.path()}));
+  EXPECT_EQ(ask(runtime), 1);  // loads both
+  const PluginInfo oracle = info_of(runtime, "oracle");
+  EXPECT_EQ(oracle.state, PluginState::kRefused);
+  EXPECT_EQ(oracle.reason, PluginReason::kConflict);
+  EXPECT_THAT(oracle.detail, HasSubstr("kernel 'default.oracle' of plugin 'oracle' has kind "
+                                       "reference, and op 'answer' is defined by plugin 'answer'"));
+  Policy careful;
+  careful.reference_only = true;
+  ASSERT_TRUE(runtime.set_policy(careful).ok());
+  EXPECT_EQ(ask(runtime), -1);  // the op has none
+}
+
 TEST(Plugins, AreOpenedForTheGroupsAndHooksTheyServe) {
   Folder folder;
   folder.put("of_a_group");

@@ -2,6 +2,7 @@
 // What programs write to register kernels and to pass their own tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <yard/c.h>
 #include <yard/yard.h>
 
 #include <array>
@@ -77,6 +78,39 @@ TEST_F(Registering, AVendorsKernelNeedsADeclaredBackend) {
   Changes c;
   c.add_kernel(plugin::Kernel::of<run_blend>("blend", "vendor.acme").kind(YARD_KIND_VENDOR));
   EXPECT_THAT(runtime_.apply(std::move(c)).to_string(), HasSubstr("needs a vendor"));
+}
+
+void wrong_result(plugin::Call, plugin::Tensor, plugin::Tensor) {}
+
+// What a built-in op means is not for a program to change; of its own ops it is.
+TEST_F(Registering, TheReferenceOfABuiltInOpCannotBeAddedOrReplaced) {
+  const auto kernel = [](const char* op, const char* id) {
+    return plugin::Kernel::of<wrong_result>(op, id).kind(YARD_KIND_REFERENCE);
+  };
+  Changes added, replaced, own;
+  added.add_kernel(kernel("silu_and_mul", "mine.wrong"));
+  const Status why = runtime_.apply(std::move(added));
+  EXPECT_EQ(why.code(), Code::kConflict);
+  EXPECT_THAT(why.to_string(),
+              HasSubstr("kernel 'mine.wrong' of the program has kind reference, and "
+                        "op 'silu_and_mul' is defined by a built-in backend"));
+  replaced.replace_kernel(kernel("silu_and_mul", "reference.cpp"));
+  EXPECT_EQ(runtime_.apply(std::move(replaced)).code(), Code::kConflict);
+  own.add_op(plugin::OpDef("mine(out!: T[n], x: T[n])")).add_kernel(kernel("mine", "mine.cpp"));
+  EXPECT_TRUE(runtime_.apply(std::move(own)).ok());
+
+  // By the C interface, which registers with the runtime that all share.
+  const plugin::Plugin descriptor = plugin::Plugin("mine", "1")
+                                        .add(plugin::Backend("mine"))
+                                        .add(kernel("silu_and_mul", "mine.wrong"));
+  char error[512];
+  EXPECT_NE(yard_register(descriptor.get(), error, sizeof error), YARD_OK);
+  EXPECT_THAT(error, HasSubstr("has kind reference"));
+
+  Policy reference;
+  reference.reference_only = true;
+  runtime_.set_policy(reference).or_throw();
+  EXPECT_EQ(runtime_.resolve("silu_and_mul(f32[2,4])").value().kernel, "reference.cpp");
 }
 
 TEST_F(Registering, TensorsOfTheProgramArePassedAsTheyAre) {

@@ -22,6 +22,9 @@
 #ifndef BACKEND
 #define BACKEND NAME
 #endif
+#ifndef KIND
+#define KIND YARD_KIND_DEFAULT
+#endif
 #ifndef KERNEL_ID
 #define KERNEL_ID "default." NAME
 #endif
@@ -70,7 +73,7 @@ static const yard_op_t op = {.size = SIZE_OF(yard_op_t), .schema = SCHEMA};
 static const yard_kernel_t kernel = {.size = SIZE_OF(yard_kernel_t),
                                      .op = OP,
                                      .id = KERNEL_ID,
-                                     .kind = YARD_KIND_DEFAULT,
+                                     .kind = KIND,
 #ifdef PRIORITY
                                      .priority = PRIORITY,
 #endif

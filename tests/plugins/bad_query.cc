@@ -94,6 +94,7 @@ Answer taken_id() {
   kernel().id = "reference.cpp", g_kernel.backend = "reference";
   return g_kernel.kind = YARD_KIND_REFERENCE, &g_plugin;
 }
+Answer foreign_reference() { return kernel().kind = YARD_KIND_REFERENCE, &g_plugin; }
 Answer no_vendor() { return kernel().kind = YARD_KIND_VENDOR, &g_plugin; }
 Answer bad_limit() {
   static const yard_limit_t limit = {4711, 0, "hidden", 1, 0, 0};
