@@ -37,6 +37,8 @@ struct PluginSettings {
   bool installed = true;
   // Whether to accept files and directories that other users can write.
   bool allow_writable = false;
+  // Larger files are refused before they are read.
+  uint64_t max_file_bytes = uint64_t{2} << 30;
   // Only plugins in this lock file are loaded. Empty: those in the `yard.lock` files of the searched directories, or all
   // if there is none.
   std::string lock_file;
@@ -77,6 +79,7 @@ enum class PluginReason {
   kUnreadable,
   kRelativePath,
   kWritableByOthers,
+  kTooLarge,
   kNotElf,
   kDamaged,
   kOtherMachine,

@@ -241,7 +241,7 @@ Result<std::string> sha256(std::string_view bytes) {
   return s.hex();
 }
 
-Result<std::string> sha256(const File& file) {
+Result<std::string> sha256(const File& file, uint64_t most) {
   Sha256 s;
   constexpr size_t kPiece = size_t{1} << 18;
   const auto piece = std::make_unique_for_overwrite<char[]>(kPiece);
@@ -252,6 +252,9 @@ Result<std::string> sha256(const File& file) {
     if (n == 0) return s.hex();
     s.add(piece.get(), static_cast<size_t>(n));
     at += n;
+    if (static_cast<uint64_t>(at) > most)
+      return Status(Code::kInvalidArgument,
+                    fmt::format("has more than the expected {} bytes", most));
   }
 }
 

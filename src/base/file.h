@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -68,8 +69,8 @@ Status can_write_file(const std::string& path);
 
 // 64 lower-case hexadecimal digits.
 Result<std::string> sha256(std::string_view bytes);
-// Of a whole file; its position does not change.
-Result<std::string> sha256(const File& file);
+// Of a whole file; its position does not change. An error if it has more than `most` bytes.
+Result<std::string> sha256(const File& file, uint64_t most = UINT64_MAX);
 
 // Whether the text has the form of a digest.
 bool is_sha256(std::string_view text) noexcept;

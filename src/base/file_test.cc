@@ -223,6 +223,8 @@ TEST(Digest, OfAFileIsThatOfItsBytesAndLeavesItsPosition) {
   const File file(::dup(::fileno(stream)));
   const off_t before = ::lseek(file.fd(), 0, SEEK_CUR);
   EXPECT_EQ(sha256(file).value(), sha256(bytes).value());
+  EXPECT_EQ(sha256(file, bytes.size()).value(), sha256(bytes).value());
+  EXPECT_FALSE(sha256(file, bytes.size() - 1).ok());
   EXPECT_EQ(::lseek(file.fd(), 0, SEEK_CUR), before);
   std::fclose(stream);
 }

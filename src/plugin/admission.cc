@@ -120,12 +120,12 @@ Refusal Loader::admit(LoaderState& state, PluginProbe mode, const PluginRecord& 
 ProbeReport Loader::probe(const std::string& path) {
   ProbeReport report;
   Directories directories(settings_.allow_writable);
-  const PluginFile c = open_plugin_file(path, directories, settings_.allow_writable, process_);
+  const PluginFile c = open_plugin_file(path, directories, settings_, process_);
   PluginRecord r;
   r.path = path, r.manifest = c.manifest, r.id = c.id;
   Refusal refusal = c.refusal;
   if (c.file) {
-    auto digest = base::sha256(c.file);
+    auto digest = c.digest();
     if (digest.ok())
       r.sha256 = *digest;
     else if (!refusal.refused())

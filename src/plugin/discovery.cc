@@ -126,7 +126,7 @@ PluginRecord Loader::record_of(const std::string& path, bool given, LoaderState&
       return r;
     }
   }
-  PluginFile c = open_plugin_file(path, directories, settings_.allow_writable, process_);
+  PluginFile c = open_plugin_file(path, directories, settings_, process_);
   PluginRecord r;
   r.path = path, r.id = c.id, r.manifest = std::move(c.manifest);
   // Calls may still use the library, although the plugin was refused.
@@ -245,11 +245,11 @@ void Loader::set_environment(FromEnvironment environment) {
 
 PluginRecord Loader::inspected(const std::string& path) const {
   Directories directories(settings_.allow_writable);
-  PluginFile c = open_plugin_file(path, directories, settings_.allow_writable, process_);
+  PluginFile c = open_plugin_file(path, directories, settings_, process_);
   PluginRecord r;
   r.path = path, r.id = c.id, r.manifest = std::move(c.manifest);
   if (c.file)
-    if (auto digest = base::sha256(c.file); digest.ok()) r.sha256 = *digest;
+    if (auto digest = c.digest(); digest.ok()) r.sha256 = *digest;
   if (c.refusal.refused()) r.refuse(std::move(c.refusal));
   return r;
 }

@@ -171,7 +171,7 @@ Status Loader::load_record(LoaderState& state, const std::string& path) {
 Refusal Loader::load_transaction(LoaderState& state, PluginRecord& r,
                                  const PluginRecord* replaces) {
   Directories directories(settings_.allow_writable);
-  PluginFile c = open_plugin_file(r.path, directories, settings_.allow_writable, process_);
+  PluginFile c = open_plugin_file(r.path, directories, settings_, process_);
   r.manifest = c.manifest;
   YARD_RETURN_IF_REFUSED(c.refusal);
   if (replaces != nullptr && r.manifest.name != replaces->manifest.name)
@@ -186,7 +186,7 @@ Refusal Loader::load_transaction(LoaderState& state, PluginRecord& r,
                         other->state() == PluginState::kLoaded
                             ? "; Plugins::replace() with this path puts this one in its place"
                             : "")};
-  auto digest = base::sha256(c.file);
+  auto digest = c.digest();
   if (!digest.ok()) return {PluginReason::kUnreadable, std::string(digest.status().message())};
   r.sha256 = *digest;
   if (replaces != nullptr && r.sha256 == replaces->sha256) {

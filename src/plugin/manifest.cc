@@ -172,6 +172,7 @@ constexpr ReasonInfo kReasons[] = {
      "Users other than root and the user of the process can write the file or a directory above "
      "it.",
      kInvalid},
+    {R::kTooLarge, "too_large", "The file is larger than plugins may be.", kInvalid},
     {R::kNotElf, "not_elf", "The file is not an ELF file.", kInvalid},
     {R::kDamaged, "damaged", "The file is truncated or inconsistent.", kInvalid},
     {R::kOtherMachine, "other_machine", "The library is for another architecture.", kUnsupported},

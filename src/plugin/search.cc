@@ -72,7 +72,7 @@ Refusal check_directories(const std::string& path, Directories& directories) {
   return {};
 }
 
-Refusal open_file(PluginFile& c, bool allow_writable) {
+Refusal open_file(PluginFile& c, const PluginSettings& settings) {
   // Without blocking: it may be a pipe.
   c.file = base::File(::open(c.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!c.file) return unreadable(errno);
@@ -83,7 +83,13 @@ Refusal open_file(PluginFile& c, bool allow_writable) {
     return {PluginReason::kUnreadable, "it is not a regular file"};
   }
   c.id = FileId(info);
-  if (allow_writable) return {};
+  if (static_cast<uint64_t>(info.st_size) > settings.max_file_bytes) {
+    c.file = base::File();
+    return {PluginReason::kTooLarge,
+            fmt::format("the file has {} bytes: expected at most {} (max_file_bytes)", info.st_size,
+                        settings.max_file_bytes)};
+  }
+  if (settings.allow_writable) return {};
   const std::string who = who_else_can_write(info);
   if (who.empty()) return {};
   return {PluginReason::kWritableByOthers, fmt::format("the file can be written by {}", who)};
@@ -144,14 +150,14 @@ Refusal Directories::check_path(const std::string& directory) {
   }
 }
 
-PluginFile open_plugin_file(const std::string& path, Directories& directories, bool allow_writable,
-                            const Process& process) {
+PluginFile open_plugin_file(const std::string& path, Directories& directories,
+                            const PluginSettings& settings, const Process& process) {
   PluginFile c;
   c.path = path;
   c.refusal = path.starts_with('/')
                   ? check_directories(path, directories)
                   : Refusal(PluginReason::kRelativePath, "the path does not begin with '/'");
-  if (!c.refusal.refused()) c.refusal = open_file(c, allow_writable);
+  if (!c.refusal.refused()) c.refusal = open_file(c, settings);
   if (!c.refusal.refused()) c.refusal = read_manifest(c);
   if (!c.refusal.refused()) c.refusal = check_manifest(c.manifest, process);
   return c;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sys/stat.h>
+#include <yard/plugins.h>
 
 #include <map>
 #include <string>
@@ -54,12 +55,15 @@ struct PluginFile {
   FileId id;
   Manifest manifest;  // as far as it could be read
   Refusal refusal;
+  // SHA-256 of the file; an error if it has grown since it was opened.
+  Result<std::string> digest() const { return base::sha256(file, static_cast<uint64_t>(id.size)); }
 };
 
 // Opens the file and checks permissions and manifest. The path must be absolute. The permissions of its directory, and
 // of those that symbolic links on the way lead to, are checked, too.
-PluginFile open_plugin_file(const std::string& path, Directories& directories, bool allow_writable,
-                            const Process& process);
+// A file that is larger than the settings allow is not kept open: whatever reads all of it would take too long.
+PluginFile open_plugin_file(const std::string& path, Directories& directories,
+                            const PluginSettings& settings, const Process& process);
 
 struct RefusedPath {
   std::string path;

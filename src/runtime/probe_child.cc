@@ -113,7 +113,8 @@ int probe(ProbePage& page, const std::vector<std::string>& words) {
     (word.starts_with('/') ? settings.plugins.paths : settings.device_features).push_back(word);
   settings.environment = false;
   settings.plugins.installed = false;
-  settings.plugins.allow_writable = true;  // checked by the parent
+  settings.plugins.allow_writable = true;  // checked by the parent, and the size, too
+  settings.plugins.max_file_bytes = UINT64_MAX;
   settings.plugins.probe = PluginProbe::kNever;
   settings.plugins.watch = [&](std::string_view path, std::string_view step) {
     ProbePage::put(page.step, step_text(path, step));

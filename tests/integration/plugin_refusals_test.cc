@@ -350,6 +350,39 @@ TEST(Paths, WritableByOthersAreRefusedUnlessAllowed) {
   EXPECT_TRUE(runtime.plugins().load(path).ok());
 }
 
+// A sparse file costs its author nothing, and whoever hashes it minutes.
+TEST(Paths, OfFilesThatAreTooLargeAreRefusedUnread) {
+  Folder folder;
+  const std::string good = folder.put("answer"), large = folder.put("answer_v2");
+  fs::resize_file(large, (uint64_t{2} << 30) + 1);  // zeros behind a library do not change it
+  Runtime runtime(alone());
+  const auto expect_too_large = [&](const PluginInfo& info) {
+    EXPECT_EQ(info.reason, Reason::kTooLarge);
+    EXPECT_EQ(info.detail,
+              "the file has 2147483649 bytes: expected at most 2147483648 (max_file_bytes)");
+    EXPECT_EQ(info.sha256, "");
+  };
+  expect_too_large(runtime.plugins().inspect(large));
+  expect_too_large(runtime.plugins().would_load(large));
+  EXPECT_EQ(reason_for(runtime, large), Reason::kTooLarge);
+  EXPECT_THAT(runtime.plugins().load(large).to_string(), HasSubstr("too_large"));
+  expect_too_large(info_of(runtime, large));
+  const ProbeReport probed = runtime.plugins().probe(large);
+  EXPECT_EQ(probed.reason, Reason::kTooLarge);
+  expect_too_large(probed.info);
+  ASSERT_TRUE(runtime.plugins().load(good).ok());
+  EXPECT_FALSE(runtime.plugins().replace("answer", large).ok());
+  EXPECT_EQ(ask(runtime), 1);
+
+  RuntimeSettings small = alone();
+  small.plugins.max_file_bytes = fs::file_size(good) - 1;
+  Runtime strict(small);
+  EXPECT_EQ(reason_for(strict, good), Reason::kTooLarge);
+  small.plugins.max_file_bytes = fs::file_size(good);
+  Runtime fitting(small);
+  EXPECT_TRUE(fitting.plugins().load(good).ok());
+}
+
 TEST(Names, TheFirstOfTwoCounts) {
   Folder first, second;
   first.put("answer"), second.put("answer_v2");
