@@ -6,45 +6,52 @@
 #include <gelf.h>
 #include <libelf.h>
 #include <link.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <atomic>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <tuple>
 
 #include "base/fork.h"
 
 namespace yard::base {
 
-// How often a file is open as a library in this process, and under which descriptor the dynamic loader
-// knows it. Changed under the lock, whose holder may have gone in a forked child.
+// A file that is open as a library in this process, or pinned. Changed under the lock, whose holder may have gone in a
+// forked child.
 struct DynamicLibrary::Use {
-  dev_t device;
-  ino_t inode;
+  FileKey file;
+  uint64_t
+      number;  // of no other file in the life of the process; part of the names that the dynamic loader gets
   std::atomic<int> count{0};
-  std::atomic<int> known_as{-1};
+  std::atomic<bool> pinned{false};
   Use* next = nullptr;
 
-  static Use* of(const struct stat& file);
+  static Use* of(const FileKey& file);
 };
 
-DynamicLibrary::Use* DynamicLibrary::Use::of(const struct stat& file) {
+DynamicLibrary::Use* DynamicLibrary::Use::of(const FileKey& file) {
   static std::atomic<Use*> all{nullptr};
+  static std::atomic<uint64_t> numbers{0};
   Use* first = all.load(std::memory_order_acquire);
   Use* unused = nullptr;
   for (Use* u = first; u != nullptr; u = u->next) {
-    if (u->count == 0)
+    if (u->count == 0 && !u->pinned)
       unused = u;
-    else if (u->device == file.st_dev && u->inode == file.st_ino)
+    else if (u->file == file)
       return u;
   }
   if (unused != nullptr) {
-    unused->device = file.st_dev, unused->inode = file.st_ino;
+    unused->file = file, unused->number = ++numbers;
     return unused;
   }
-  auto* made = new Use{file.st_dev, file.st_ino, 0, -1, first};
+  auto* made = new Use{file, ++numbers, 0, false, first};
   all.store(made, std::memory_order_release);
   return made;
 }
@@ -58,7 +65,19 @@ std::recursive_mutex& lock() {
   return mutex.get();
 }
 
-std::string name_of(const File& file) { return fmt::format("/proc/self/fd/{}", file.fd()); }
+// A path of the open file that differs by `number`, which is written in binary as "/" and "/.": the dynamic loader takes
+// a name that it knows for the same library, and descriptors are recycled.
+std::string name_of(const File& file, uint64_t number) {
+  std::string digits;
+  for (; number > 0; number /= 2) digits.insert(0, number % 2 == 1 ? "/." : "/");
+  return fmt::format("/proc/self/fd{}/{}", digits, file.fd());
+}
+
+// False if other code in the process has closed the descriptor and another file may have its number.
+bool refers_to(const File& file, const FileKey& key) {
+  struct stat info;
+  return ::fstat(file.fd(), &info) == 0 && FileKey{info.st_dev, info.st_ino} == key;
+}
 
 // Where the library is in memory.
 const void* base_of(void* handle) {
@@ -96,16 +115,56 @@ std::string what_pins(const File& file) {
 
 }  // namespace
 
-Result<DynamicLibrary> DynamicLibrary::open(File file, const std::string& path) {
-  struct stat info;
-  if (::fstat(file.fd(), &info) != 0)
-    return Status(Code::kNotFound, fmt::format("{}: it cannot be looked at", path));
-  DynamicLibrary library;
-  const std::string name = name_of(file);
+bool is_mapped_from(const void* address, const File& file) {
+  // The maps have other device numbers than stat() on some file systems, so that the file is mapped to compare.
+  void* const sample = ::mmap(nullptr, 1, PROT_READ, MAP_PRIVATE, file.fd(), 0);
+  if (sample == MAP_FAILED) return false;
+  const std::unique_ptr<FILE, int (*)(FILE*)> maps(std::fopen("/proc/self/maps", "re"),
+                                                   std::fclose);
+  using Where = std::tuple<unsigned, unsigned, unsigned long>;  // device and inode
+  std::optional<Where> found, expected;
+  const auto inside = [](const void* p, uintptr_t begin, uintptr_t end) {
+    return begin <= reinterpret_cast<uintptr_t>(p) && reinterpret_cast<uintptr_t>(p) < end;
+  };
+  char* line = nullptr;
+  size_t room = 0;
+  while (maps != nullptr && !(found && expected) && ::getline(&line, &room, maps.get()) > 0) {
+    uintptr_t begin = 0, end = 0;
+    unsigned major = 0, minor = 0;
+    unsigned long inode = 0;
+    if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %*x %x:%x %lu", &begin, &end, &major,
+                    &minor, &inode) != 5)
+      continue;
+    if (inside(address, begin, end)) found = Where(major, minor, inode);
+    if (inside(sample, begin, end)) expected = Where(major, minor, inode);
+  }
+  std::free(line);
+  ::munmap(sample, 1);
+  return found && expected && std::get<2>(*found) != 0 && *found == *expected;
+}
+
+Result<DynamicLibrary> DynamicLibrary::open(File file, const FileKey& key,
+                                            const std::string& path) {
+  if (!refers_to(file, key))
+    return Status(
+        Code::kNotFound,
+        fmt::format("{}: its descriptor {} no longer refers to the file that was checked; "
+                    "other code in the process has closed it",
+                    path, file.release()));
   const std::lock_guard guard(lock());
+  DynamicLibrary library;
+  library.use_ = Use::of(key);
+  const std::string name = name_of(file, library.use_->number);
   library.file_ = std::move(file);
-  library.handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  ++library.use_->count;  // before constructors run, which may open others
+  try {
+    library.handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  } catch (...) {  // of a constructor
+    --library.use_->count;
+    throw;
+  }
   if (library.handle_ == nullptr) {
+    --library.use_->count;
     const char* said = dlerror();
     std::string text = said != nullptr ? said : "dlopen failed and does not say why";
     for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += path.size())
@@ -113,8 +172,12 @@ Result<DynamicLibrary> DynamicLibrary::open(File file, const std::string& path) 
     return Status(Code::kInvalidArgument, std::move(text));
   }
   library.base_ = base_of(library.handle_);
-  library.use_ = Use::of(info);
-  if (library.use_->count++ == 0) library.use_->known_as = library.file_.fd();
+  if (!is_mapped_from(library.base_, library.file_))
+    return Status(
+        Code::kConflict,
+        fmt::format("{}: the dynamic loader has mapped another file than the one that was "
+                    "checked, or /proc/self/maps cannot be read",
+                    path));  // `library` closes it
   return library;
 }
 
@@ -132,21 +195,15 @@ void* DynamicLibrary::symbol(const char* name) const noexcept {
 std::string DynamicLibrary::close() {
   if (handle_ == nullptr) return {};
   const std::lock_guard guard(lock());
+  if (!refers_to(file_, use_->file)) file_.release();
   const bool last = --use_->count == 0;
   dlclose(std::exchange(handle_, nullptr));
-  if (!last) {
-    if (use_->known_as == file_.fd()) file_.release();  // the last one closes it
-    file_ = File();
-    return {};
-  }
-  Search search{base_, false};
-  dl_iterate_phdr(look, &search);
   std::string why;
-  if (search.found) {
-    why = what_pins(file_);
-    if (use_->known_as == file_.fd()) file_.release();
-  } else if (use_->known_as != file_.fd()) {
-    const File other(use_->known_as);
+  if (last) {
+    Search search{base_, false};
+    dl_iterate_phdr(look, &search);
+    use_->pinned = search.found;
+    if (search.found) why = what_pins(file_);
   }
   file_ = File();
   return why;

@@ -14,16 +14,27 @@
 
 namespace yard::base {
 
+// Identifies a file as long as it is open or mapped.
+struct FileKey {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const FileKey&) const = default;
+};
+
+// Whether the memory at an address is mapped from that file. Reads /proc/self/maps.
+bool is_mapped_from(const void* address, const File& file);
+
 // A library that is opened from an open file, and whether closing it removed its code.
 //
-// The file is opened by its descriptor (/proc/self/fd/N), so that what was hashed and checked is what is mapped, even if
-// its path changes meanwhile. The descriptor stays open while the code may be mapped: the dynamic loader identifies
-// libraries by that name, and would confuse another file of the same number with this one.
+// The file is opened by its descriptor, below /proc/self/fd, so that what was hashed and checked is what is mapped, even if
+// its path changes meanwhile. The dynamic loader identifies libraries by name; a name is used for no other file in the
+// life of the process, so that it does not matter who closes the descriptor and which file gets its number.
 class DynamicLibrary {
  public:
-  // Runs the library's constructors. The error is what dlerror() said, with `path` in place of the
+  // Runs the library's constructors. `key` is that of the file when it was checked: an error if the descriptor refers to
+  // another file now, or if another one was mapped. Other errors are what dlerror() said, with `path` in place of the
   // descriptor's name.
-  static Result<DynamicLibrary> open(File file, const std::string& path);
+  static Result<DynamicLibrary> open(File file, const FileKey& key, const std::string& path);
   ~DynamicLibrary();
   DynamicLibrary(DynamicLibrary&&) noexcept;
   DynamicLibrary& operator=(DynamicLibrary&&) noexcept;
@@ -32,7 +43,7 @@ class DynamicLibrary {
   void* symbol(const char* name) const noexcept;
 
   // Runs the destructors and unmaps the code, unless the same file is open elsewhere in the process. Empty if it is gone
-  // or in use elsewhere, otherwise why it stays: the library is *pinned*, and its descriptor stays open.
+  // or in use elsewhere, otherwise why it stays: the library is *pinned*.
   std::string close();
 
   const File& file() const noexcept { return file_; }

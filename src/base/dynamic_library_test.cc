@@ -4,7 +4,11 @@
 #include "base/dynamic_library.h"
 
 #include <elf.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <string>
@@ -120,6 +124,37 @@ TEST(ElfNotes, WhatAsksNeverToBeUnloadedSaysSo) {
   EXPECT_FALSE(t.read().never_unloads);
   t.table[0].d_tag = DT_FLAGS_1, t.table[0].d_un.d_val = DF_1_NODELETE;
   EXPECT_TRUE(t.read().never_unloads);
+}
+
+TEST(DynamicLibraries, MemoryIsComparedWithTheFileItIsMappedFrom) {
+  static const char kHere[] = "in the program";
+  const File program(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  const File other(::memfd_create("other", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(other.fd(), 4096), 0);
+  EXPECT_TRUE(is_mapped_from(kHere, program));
+  EXPECT_FALSE(is_mapped_from(kHere, other));
+  void* const mapped = ::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE, other.fd(), 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  EXPECT_TRUE(is_mapped_from(mapped, other));
+  EXPECT_FALSE(is_mapped_from(mapped, program));
+  ::munmap(mapped, 4096);
+  const auto heap = std::make_unique<int>(0);
+  EXPECT_FALSE(is_mapped_from(heap.get(), program));
+  EXPECT_FALSE(is_mapped_from(kHere, File()));
+}
+
+TEST(DynamicLibraries, AreNotOpenedByADescriptorThatGotAnotherFile) {
+  File file(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  struct stat info;
+  ASSERT_EQ(::fstat(file.fd(), &info), 0);
+  const int number = file.fd();
+  const File other(::memfd_create("other", MFD_CLOEXEC));
+  ASSERT_EQ(::dup2(other.fd(), number), number);
+  const auto opened =
+      DynamicLibrary::open(std::move(file), {info.st_dev, info.st_ino}, "/opt/acme.so");
+  ASSERT_FALSE(opened.ok());
+  EXPECT_THAT(opened.status().to_string(), ::testing::HasSubstr("no longer refers to the file"));
+  EXPECT_EQ(::close(number), 0) << "the descriptor is not ours to close";
 }
 
 TEST(ElfNotes, AFileThatCannotBeReadIsSuch) {

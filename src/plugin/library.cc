@@ -48,11 +48,11 @@ std::string shown(const Status& s) {
 
 bool Library::inside_plugin() noexcept { return t_inside > 0; }
 
-Refusal Library::open(base::File file, const std::string& path, const yard_host_t* host,
-                      std::shared_ptr<Library>& to) {
+Refusal Library::open(base::File file, const FileId& id, const std::string& path,
+                      const yard_host_t* host, std::shared_ptr<Library>& to) {
   std::string problem;
   const std::string threw = thrown_by([&] {
-    auto opened = base::DynamicLibrary::open(std::move(file), path);
+    auto opened = base::DynamicLibrary::open(std::move(file), {id.device, id.inode}, path);
     if (!opened.ok()) {
       problem = opened.status().message();
       return;

@@ -31,9 +31,9 @@ struct LibraryStatus {
 
 class Library {
  public:
-  // Runs the library's constructors.
-  static Refusal open(base::File file, const std::string& path, const yard_host_t* host,
-                      std::shared_ptr<Library>& to);
+  // Runs the library's constructors. `id` is that of the file when it was checked.
+  static Refusal open(base::File file, const FileId& id, const std::string& path,
+                      const yard_host_t* host, std::shared_ptr<Library>& to);
   ~Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;

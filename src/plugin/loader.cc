@@ -227,7 +227,7 @@ Refusal Loader::open_library(const LoaderState& state, const PluginRecord& r, Pl
       // Another thread is closing it: wait, since stop must come before the next start.
       while (known.is_closing()) std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
-  return Library::open(std::move(c.file), r.path, services_.host, to);
+  return Library::open(std::move(c.file), c.id, r.path, services_.host, to);
 }
 
 Refusal Loader::publish(LoaderState& state, const PluginRecord& r,

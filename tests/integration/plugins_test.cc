@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The life of a plugin: found, opened when it is needed, unloaded, replaced, loaded again.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <yard/detail/sanitizers.h>
@@ -253,6 +254,49 @@ TEST(Plugins, ThatCannotBeClosedArePinnedWithTheCause) {
     EXPECT_THAT(info_of(runtime, "lasting").detail,
                 AnyOf(HasSubstr("thread_local"), HasSubstr("_ZNSs4nposE")));
   }).join();
+}
+
+// Closes descriptors of a file behind the back of the library, as closefrom() does.
+void close_descriptors_of(const std::string& path) {
+  std::vector<int> found;
+  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (fs::read_symlink(entry.path(), gone) == path)
+      found.push_back(std::stoi(entry.path().filename().string()));
+  }
+  for (const int fd : found) ::close(fd);
+}
+
+// The number of a closed descriptor is the next file's, by which the dynamic loader would know the pinned library.
+TEST(Plugins, APinnedLibraryIsNotTakenForTheNextFileWithItsDescriptor) {
+  Folder first, second;
+  const std::string pinned = first.put("pinned_thread"), next = second.put("pinned_thread_v2");
+  Runtime runtime(alone({first.path()}));
+  std::thread([&] {
+    EXPECT_EQ(ask(runtime, "lasting"), 51);
+    runtime.plugins().unload("lasting").value().wait().or_throw();
+    EXPECT_EQ(info_of(runtime, pinned).state, PluginState::kPinned);
+    close_descriptors_of(pinned);
+    const Status s = runtime.plugins().load(next);
+    EXPECT_TRUE(s.ok()) << s.to_string();
+    EXPECT_EQ(ask(runtime, "lasting"), 52);
+  }).join();
+}
+
+// Its own descriptor may have become another file's, too, which stays open.
+TEST(Plugins, UnloadingDoesNotCloseADescriptorThatGotAnotherFile) {
+  Folder folder;
+  const std::string path = folder.put("answer");
+  Runtime runtime(alone({folder.path()}));
+  EXPECT_EQ(ask(runtime), 1);
+  close_descriptors_of(path);
+  std::vector<int> others;
+  for (int i = 0; i < 64; ++i) others.push_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  runtime.plugins().unload("answer").value().wait().or_throw();
+  EXPECT_EQ(info_of(runtime, "answer").state, PluginState::kUnloaded);
+  for (const int fd : others) EXPECT_EQ(::close(fd), 0) << fd;
+  ASSERT_TRUE(runtime.plugins().load("answer").ok());
+  EXPECT_EQ(ask(runtime), 1);
 }
 
 // Work on a device may outlast its call.
