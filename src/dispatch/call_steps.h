@@ -82,6 +82,7 @@ inline exec::Request request(const Entry& e, const Core& core, const yard_value_
   r.save = e.candidates().saves_inputs();
   r.inspector = e.candidates().settings().watch.inspector.get();
   r.labels = &e.candidates().settings().labels;
+  r.check_float_state = e.candidates().settings().watch.float_state;
   return r;
 }
 

@@ -235,8 +235,9 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   }
   const std::shared_ptr<const registry::Kernel>& kernel = e.candidates().all()[order[0]].kernel;
   FrozenKernel frozen;
-  frozen.typed =
-      kernel->d.workspace == nullptr && kernel->d.create == nullptr ? kernel->d.typed : nullptr;
+  frozen.check_float_state = e.candidates().settings().watch.float_state;
+  const bool direct = kernel->d.workspace == nullptr && kernel->d.create == nullptr;
+  frozen.typed = direct && !frozen.check_float_state ? kernel->d.typed : nullptr;
   frozen.site = site;
   frozen.flags = call->flags();
   frozen.host = core.host;
@@ -254,6 +255,7 @@ Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, u
   exec::CallFrame frame(frozen.host, frozen.flags, frozen.self);
   exec::Request request{};
   request.args = args, request.count = n;
+  request.check_float_state = frozen.check_float_state;
   std::shared_ptr<const op::Program> program;
   if (kernel.d.create != nullptr) {
     const auto s = frozen.site->core->snapshot();

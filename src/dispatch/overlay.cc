@@ -111,6 +111,7 @@ select::OpSettings settings_for(const policy::ProcessPolicy& policy,
   d.mode.added = policy.modes;
   d.watch.observer = policy.observer;
   d.watch.rollout = policy.rollout;
+  d.watch.float_state = policy.reading->good.check_float_state.value_or(false);
   const std::string& op = op_record.op->name;
   const auto& mapped = policy.mapped.kernels();
   if (const auto it = mapped.find(op); it != mapped.end())

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/float_state.h"
 #include "base/log.h"
 #include "base/stopwatch.h"
 #include "exec/states.h"
@@ -241,6 +242,7 @@ class PlanRun {
       save_inputs(a, at, inspection != nullptr);
       CallFrame frame(r_.host, r_.flags, a.kernel->d.self);
       int32_t code = timed(*a.kernel, frame);
+      o_.changed_float_state |= frame.changed_float_state;
       const bool returned_ok = code == YARD_OK;
       bool repaired = false;
       if (returned_ok && inspection != nullptr) code = inspected(*inspection, frame, repaired);
@@ -254,7 +256,8 @@ class PlanRun {
       }
       const ErrorClass c = add_failure(a, code, frame.error, returned_ok);
       if (repaired) return {};
-      if (!may_try_next(a, c, returned_ok)) return finish(o_.failures.size() >= plan_.tries);
+      if (!may_try_next(a, c, returned_ok || frame.changed_float_state))
+        return finish(o_.failures.size() >= plan_.tries);
       if (saved_.held()) saved_.restore();
     }
     return finish(true);
@@ -274,8 +277,8 @@ class PlanRun {
     return kernel_failure(r_.op, *f.attempt->kernel, f.code, f.message.c_str());
   }
 
-  // Whether another kernel may be tried after this one failed. A kernel that returned YARD_OK, and whose
-  // results were found wrong, has written even if its failures do not.
+  // Whether another kernel may be tried after this one failed. A kernel that returned YARD_OK, and that was
+  // found wrong, has written even if its failures do not.
   bool may_try_next(const Attempt& failed, ErrorClass c, bool returned_ok) const {
     if (r_.strict || !allows_fallback(c) || o_.failures.size() >= plan_.tries) return false;
     if (!inputs_at_risk(r_) || saved_.held()) return true;
@@ -439,22 +442,24 @@ int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, C
   };
   if (request.trace && kernel.d.trace == nullptr) return YARD_OK;
   std::shared_ptr<State> state;  // kept while the kernel runs
-  return detail::call_kernel(frame.call, [&]() -> int32_t {
+  const base::FloatState before;
+  const int32_t code = detail::call_kernel(frame.call, [&]() -> int32_t {
     if (kernel.d.create != nullptr) {
       if (request.states == nullptr) {
         std::snprintf(frame.error, sizeof frame.error,
                       "it has state, which this call does not support");
         return YARD_DECLINED;
       }
-      int32_t code = YARD_OK;
+      int32_t made = YARD_OK;
       state = request.states->find(kernel.shared_from_this(), *request.program, frame, args, count,
-                                   code);
-      if (state == nullptr) return code;
+                                   made);
+      if (state == nullptr) return made;
       frame.call.state = state->get();
     }
     if (request.trace) return kernel.d.trace(&frame.call, args, count);
     if (kernel.d.workspace != nullptr) {
       const int64_t bytes = kernel.d.workspace(kernel.d.self, args, count);
+      before.restore();
       if (bytes < 0) return fault("it returned a negative workspace size");
       frame.call.workspace = workspace(thread, static_cast<uint64_t>(bytes));
       if (frame.call.workspace == nullptr) {
@@ -466,6 +471,11 @@ int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, C
     }
     return kernel.d.run(&frame.call, request.given != nullptr ? request.given : args, count);
   });
+  if (!before.restore() || !request.check_float_state) return code;
+  frame.changed_float_state = true;
+  return fault(
+      "it changed the floating-point control state of its thread (rounding mode, flush-to-zero or "
+      "traps)");
 }
 
 Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request,

@@ -45,6 +45,7 @@ void free_scratch(yard_call_t& call) noexcept;
 // few words.
 struct CallFrame {
   yard_call_t call;
+  bool changed_float_state = false;  // found by run_kernel(), which has restored it
   char error[kErrorBytes];
 
   CallFrame(const yard_host_t* host, uint32_t flags, void* self) noexcept {
@@ -92,9 +93,10 @@ struct Request {
   // For kernels with state, which decline a call without them.
   const op::Program* program = nullptr;
   States* states = nullptr;
-  bool trace = false;      // kernels trace the call instead of running it
-  bool save = false;       // copy inputs that a kernel may overwrite before it fails
-  bool committed = false;  // the plan's first kernel runs even if `admission` rejects it
+  bool trace = false;              // kernels trace the call instead of running it
+  bool check_float_state = false;  // a kernel that changes it has failed
+  bool save = false;               // copy inputs that a kernel may overwrite before it fails
+  bool committed = false;          // the plan's first kernel runs even if `admission` rejects it
   registry::Inspector* inspector = nullptr;  // checks the results of kernels
   const op::Labels* labels = nullptr;        // of process and scope, for the inspector
   bool inspect_always = false;               // checks the call even if it is not sampled
@@ -113,18 +115,20 @@ struct Failure {
 
 // The result of each kernel that a call ran, for health.
 struct Outcome {
-  std::vector<Failure> failures;    // in the order of the attempts
-  const Attempt* served = nullptr;  // null: none
-  bool checked = false;             // the results of `served` were checked and are right
-  bool unjudged = false;            // a check of them began, and could not be made
-  uint64_t checking_ns = 0;         // spent on checks of results, if the request wants to know
+  std::vector<Failure> failures;     // in the order of the attempts
+  const Attempt* served = nullptr;   // null: none
+  bool checked = false;              // the results of `served` were checked and are right
+  bool unjudged = false;             // a check of them began, and could not be made
+  uint64_t checking_ns = 0;          // spent on checks of results, if the request wants to know
+  bool changed_float_state = false;  // by a kernel, if the request wants to know
   bool found_wrong() const noexcept {
     return std::any_of(failures.begin(), failures.end(), [](const Failure& f) { return f.wrong; });
   }
 };
 
 // Runs one kernel, with workspace and state. Exceptions become YARD_FAULT with their text; only the forced
-// unwinding of a cancelled thread passes. Of the request, reads only what a kernel needs.
+// unwinding of a cancelled thread passes. So does a changed floating-point control state, if the request says so. Of the
+// request, reads only what a kernel needs.
 int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, CallFrame& frame,
                    const Request& request);
 

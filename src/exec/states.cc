@@ -208,6 +208,7 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
     weights = *weights_.load(std::memory_order_acquire);
   }
   if (const Status s = check_weights(*kernel, *weights); !s.ok()) return decline(s);
+  const base::FloatState restored;
   void* made = nullptr;
   code = detail::enter_kernel(frame.call, [&] {
     return d.create(&frame.call, options->data(), static_cast<uint32_t>(options->size()), &made);

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/float_state.h"
 #include "base/fork.h"
 #include "op/program.h"
 #include "registry/changes.h"
@@ -32,7 +33,10 @@ class State {
  public:
   State(std::shared_ptr<const registry::Kernel> kernel, void* made) noexcept
       : kernel_(std::move(kernel)), made_(made) {}
-  ~State() { kernel_->d.destroy(kernel_->d.self, made_); }
+  ~State() {
+    const base::FloatState restored;
+    kernel_->d.destroy(kernel_->d.self, made_);
+  }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   void* get() const noexcept { return made_; }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/float_state.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "registry/descriptors.h"
@@ -24,6 +25,7 @@ struct Inside {
 template <class F>
 std::string thrown_by(const F& f) {
   const Inside inside;
+  const base::FloatState restored;
   try {
     f();
     return {};

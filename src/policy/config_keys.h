@@ -118,6 +118,9 @@ inline constexpr auto kFields<Policy> = std::tuple{
 // Variables that are no part of a policy.
 template <>
 inline constexpr auto kFields<Environment> = std::tuple{
+    field("check_float_state", &Environment::check_float_state, {Shape::kSwitch},
+          "whether a kernel that changes the floating-point control state has failed",
+          {.variable = "YARD_CHECK_FLOAT_STATE"}),
     field("check_verifiers", &Environment::check_verifiers, {Shape::kSwitch},
           "whether verifiers of functions are checked on every call",
           {.variable = "YARD_CHECK_VERIFIERS"}),

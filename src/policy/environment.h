@@ -35,8 +35,9 @@ struct Environment {
   Policy policy;
   // For apply_log_levels(); empty when not set.
   std::string log_levels;
-  std::string config;                   // path of a rule file; empty when not set
-  std::optional<bool> check_verifiers;  // of dispatched functions
+  std::string config;                     // path of a rule file; empty when not set
+  std::optional<bool> check_verifiers;    // of dispatched functions
+  std::optional<bool> check_float_state;  // after every run of a kernel
   std::string record;  // path of a file that calls are recorded to; empty when not set
   // Where plugins are searched; the entries are checked by the search.
   std::string plugins, plugin_path;

@@ -43,8 +43,9 @@ const std::string kLoggers =
 const std::string kProbes = "expected never, changed or always";
 const std::string kUnknown = "unknown variable";
 const std::string kVariables =
-    "; expected YARD_ALLOW_KERNELS, YARD_ALLOW_VENDORS, YARD_CHECK_VERIFIERS, YARD_CONFIG, "
-    "YARD_DENY_KERNELS, YARD_DENY_VENDORS, "
+    "; expected YARD_ALLOW_KERNELS, YARD_ALLOW_VENDORS, YARD_CHECK_FLOAT_STATE, "
+    "YARD_CHECK_VERIFIERS, "
+    "YARD_CONFIG, YARD_DENY_KERNELS, YARD_DENY_VENDORS, "
     "YARD_DISABLE, YARD_LOG_LEVEL, YARD_PER_OP, YARD_PLUGINS, YARD_PLUGIN_PATH, YARD_PLUGIN_PROBE, "
     "YARD_PREFER, YARD_RECORD or YARD_STRICT";
 const std::string kBackendName =

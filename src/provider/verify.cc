@@ -9,6 +9,7 @@
 #include <thread>
 #include <tuple>
 
+#include "base/float_state.h"
 #include "base/reclaimer.h"
 #include "dispatch/scope.h"
 #include "provider/function_service.h"
@@ -16,6 +17,8 @@
 
 namespace yard::provider {
 namespace {
+
+constexpr const char* kFloatStateChanged = "it changed the floating-point control state";
 
 bool same_answer(const Answer& a, const Answer& b) {
   return a.accepted == b.accepted && a.verdict.reason == b.verdict.reason &&
@@ -49,6 +52,7 @@ Answer ask_once(const Implementation& i, const detail::ThreadHead& thread,
     a.accepted = true;
     return a;
   }
+  const base::FloatState before;
   try {
     const int32_t code = args.ask(args.tuple, thread, i, a.verdict);
     a.accepted = code == YARD_OK && a.verdict.reason == YARD_REASON_NONE;
@@ -57,6 +61,7 @@ Answer ask_once(const Implementation& i, const detail::ThreadHead& thread,
     if (detail::thread_is_unwinding()) throw;
     a.broken = "it threw: " + thrown_text();
   }
+  if (before.restore() && a.broken.empty()) a.accepted = false, a.broken = kFloatStateChanged;
   return a;
 }
 
@@ -135,6 +140,7 @@ class Examination {
     const yard_samples_t to{sizeof to, 0, this, [](void* me, const yard_sample_t* sample) {
                               static_cast<Examination*>(me)->take_sample(sample);
                             }};
+    const base::FloatState restored;
     h.d.samples(h.d.self, &to);
   }
 
@@ -195,6 +201,7 @@ class HookExamination {
       const yard_samples_t to{sizeof to, 0, this, [](void* me, const yard_sample_t* sample) {
                                 static_cast<HookExamination*>(me)->take(sample);
                               }};
+      const base::FloatState restored;
       try {
         hook_.d.samples(hook_.d.self, &to);
       } catch (...) {
@@ -219,8 +226,10 @@ class HookExamination {
     if (what_.watch) what_.watch(to_.function, to_.backend, to_.samples);
     for (const char* const run : {"", ", when run again"}) {
       yard_verdict_t unused{};
-      if (sample->ask(sample->self, hook_.d.function, hook_.d.self, &unused) != YARD_OK)
-        return problem(fmt::format("unexpected result{}", run));
+      const base::FloatState before;
+      const int32_t code = sample->ask(sample->self, hook_.d.function, hook_.d.self, &unused);
+      if (before.restore()) return problem(kFloatStateChanged);
+      if (code != YARD_OK) return problem(fmt::format("unexpected result{}", run));
     }
     ++to_.accepted;
   }

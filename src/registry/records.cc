@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "base/float_state.h"
+
 namespace yard::registry {
 namespace {
 
@@ -159,6 +161,7 @@ const Probe& Backend::probe(Device device, const yard_host_t* host) const {
   made->device = device;
   int32_t code = YARD_OK;
   if (d.probe != nullptr) {
+    const base::FloatState restored;
     try {
       code = d.probe(d.self, host, {device.type, device.index}, &made->why);
     } catch (const std::exception& e) {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/float_state.h"
 #include "base/fork.h"
 #include "dispatch/scope.h"
 
@@ -77,6 +78,7 @@ class ParallelLoop {
     if (failed()) return;
     std::optional<CallerContext::Applied> context;
     if (std::this_thread::get_id() != caller_) context.emplace(context_of_caller_);
+    const base::FloatState restored;  // the thread will run pieces of others
     try {
       body_(context_, edge(piece), edge(piece + 1));
     } catch (...) {

@@ -11,6 +11,7 @@
 #include <exception>
 #include <tuple>
 
+#include "base/float_state.h"
 #include "base/log.h"
 #include "select/reasons.h"
 
@@ -76,6 +77,7 @@ void verify(const Selection& s, const KernelCandidate& c, yard_verdict_t& verdic
   query.self = k.d.self, query.args = s.args, query.count = s.count, query.read = read;
   query.device = {s.device.type, s.device.index};
   int32_t code = YARD_OK;
+  const base::FloatState restored;
   try {
     code = k.d.verify(&query, &verdict);
   } catch (const std::exception& e) {
@@ -158,6 +160,7 @@ double estimate(const Selection& s, const KernelCandidate& c) {
   int64_t fields[YARD_MAX_ARGS * 4];
   for (size_t i = 0; i < c.cost_fields.size(); ++i)
     fields[i] = op::half_octave_floor(op::read_apart(c.cost_fields[i], s.args));
+  const base::FloatState restored;
   try {
     const double ns =
         c.kernel->d.cost(c.kernel->d.self, fields, static_cast<uint32_t>(c.cost_fields.size()));

@@ -439,9 +439,12 @@ class SmokeTest {
   bool stays_in_bounds(const KernelRunner& kernel, const CaseRun& run) {
     watch(kernel.kernel(), run);
     ++report_.runs;
-    const Status status = kernel.run(run.call, run.found);
+    bool changed_float_state = false;
+    const Status status = kernel.run(run.call, run.found, nullptr, &changed_float_state);
     const bool promised = !status.ok() && kernel.has_flag(YARD_KERNEL_FAILS_BEFORE_WRITING);
     report_.damage = run.found.damage(promised);
+    if (report_.damage.empty() && changed_float_state)
+      report_.damage = "it changed the floating-point control state of its thread";
     return report_.damage.empty();
   }
 

@@ -55,14 +55,14 @@ bool KernelRunner::accepts(const op::Call& call, Outcome* why) const {
   return false;
 }
 
-Status KernelRunner::run(const op::Call& call, const CallTensors& tensors,
-                         exec::States* states) const {
+Status KernelRunner::run(const op::Call& call, const CallTensors& tensors, exec::States* states,
+                         bool* changed_float_state) const {
   const op::Program& program = candidates_.program();
   std::vector<op::Given> given;
   for (const Arg& a : tensors.args()) given.push_back({a.name, a.value.c()});
   auto bound = op::bind(program, given);
   if (!bound.ok()) return std::move(bound).status();
-  return run(bound->values, bound->count, call.flags(), states);
+  return run(bound->values, bound->count, call.flags(), states, changed_float_state);
 }
 
 CallLimits KernelRunner::limits() const {
@@ -72,7 +72,7 @@ CallLimits KernelRunner::limits() const {
 }
 
 Status KernelRunner::run(const yard_value_t* args, uint32_t count, uint32_t flags,
-                         exec::States* states) const {
+                         exec::States* states, bool* changed_float_state) const {
   const op::Program& program = candidates_.program();
   base::ThreadRecord& thread = base::this_thread();
   // Kernels expect to run inside of a call. The op record keeps alive what they use; the slot protects nothing.
@@ -85,9 +85,12 @@ Status KernelRunner::run(const yard_value_t* args, uint32_t count, uint32_t flag
                               .strict = true,
                               .writes_inputs = program.has_inout(),
                               .program = &program,
-                              .states = states != nullptr ? states : states_.get()};
+                              .states = states != nullptr ? states : states_.get(),
+                              .check_float_state = true};
   exec::Outcome outcome;
-  return exec::execute(thread, *plan_, request, outcome);
+  Status s = exec::execute(thread, *plan_, request, outcome);
+  if (changed_float_state != nullptr) *changed_float_state = outcome.changed_float_state;
+  return s;
 }
 
 CaseRun::CaseRun(const op::Program& program, Case c, std::unique_ptr<TestInstance> used)

@@ -49,12 +49,13 @@ class KernelRunner {
   std::string unavailable() const;
   // Whether the kernel accepts the call; if not, `why` (may be null) is set.
   bool accepts(const op::Call& call, Outcome* why) const;
-  // `states` are those of an instance; null: those of plain calls.
-  Status run(const op::Call& call, const CallTensors& tensors,
-             exec::States* states = nullptr) const;
+  // `states` are those of an instance; null: those of plain calls. A kernel that changes the floating-point control state
+  // has failed; `changed_float_state` (may be null) is set then.
+  Status run(const op::Call& call, const CallTensors& tensors, exec::States* states = nullptr,
+             bool* changed_float_state = nullptr) const;
   // On arguments that fit the schema and have facts. Any thread.
   Status run(const yard_value_t* args, uint32_t count, uint32_t flags,
-             exec::States* states = nullptr) const;
+             exec::States* states = nullptr, bool* changed_float_state = nullptr) const;
   // What it requires of calls.
   CallLimits limits() const;
 

@@ -75,6 +75,8 @@ const Bad kBad[] = {
     {"run_leave_a_child", Reason::kProbeFailed, "died of SIGSEGV", "on behave(i64["},
     {"run_write_behind", Reason::kProbeFailed, "", "after its last element"},
     {"run_write_far_behind", Reason::kProbeFailed, "", "100 bytes after its last element"},
+    {"run_change_float_state", Reason::kProbeFailed, "",
+     "it changed the floating-point control state of its thread in kernel 'default.behave'"},
     {"stop_crash", Reason::kProbeFailed, "died of SIGSEGV", "stopped and closed"},
     {"stop_hang", Reason::kProbeFailed, "still running after 4 s", "stopped and closed"},
     {"close_crash", Reason::kProbeFailed, "died of SIGSEGV", "stopped and closed"},

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rounding mode and flush-to-zero of a thread outlast code that changes them: libraries that are opened, queries, states of
+// kernels. A kernel that changes them fails verification, and every call where YARD_CHECK_FLOAT_STATE is on.
+#include <gmock/gmock.h>
+#include <yard/bound.h>
+#include <yard/verify.h>
+
+#include <cfenv>
+#include <cstdlib>
+#include <limits>
+
+#include "plugin_files.h"
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr Op<void(Out, In, int64_t)> copy{"copy"};
+
+bool usual() {
+  volatile float smallest = std::numeric_limits<float>::min();
+  return std::fegetround() == FE_TONEAREST && smallest / 2 != 0;
+}
+
+// The state that a test runs in is that of all later ones.
+class FloatState : public ::testing::Test {
+ protected:
+  ~FloatState() override {
+    EXPECT_TRUE(usual());
+    std::fesetenv(FE_DFL_ENV);
+    ::unsetenv("YARD_CHECK_FLOAT_STATE");
+  }
+};
+
+TEST_F(FloatState, IsThatOfTheCallerAfterALibraryIsOpenedQueriedStartedStoppedAndClosed) {
+  for (const char* when : {"load", "query", "start", "stop", "close"}) {
+    Folder folder;
+    const std::string path = folder.put(std::string("behave_") + when + "_change_float_state");
+    Runtime runtime(alone());
+    const Status s = runtime.plugins().load(path);
+    ASSERT_TRUE(s.ok()) << s.to_string();
+    EXPECT_TRUE(usual()) << when;
+    EXPECT_EQ(ask(runtime, "behave"), 0);
+    runtime.plugins().unload("behave").value().wait().or_throw();
+    EXPECT_TRUE(usual()) << when;
+  }
+}
+
+// A plugin's code for each purpose, which changes the state.
+int32_t change() { return std::fesetround(FE_UPWARD), YARD_OK; }
+const char* const kReads[] = {"n", nullptr};
+
+yard_kernel_t changing(const char* when) {
+  const std::string_view at = when;
+  yard_kernel_t k = kernel_of("copy", "changing", 1, 9);
+  if (at == "verify")
+    k.verify_reads = kReads,
+    k.verify = [](const yard_query_t*, yard_verdict_t*) -> int32_t { return change(); };
+  if (at == "verify that throws")
+    k.verify_reads = kReads, k.verify = [](const yard_query_t*, yard_verdict_t*) -> int32_t {
+      change();
+      throw 1;
+    };
+  if (at == "cost")
+    k.cost_reads = kReads, k.cost = [](void*, const int64_t*, uint32_t) { return change() + 1.0; };
+  if (at == "workspace")
+    k.workspace = [](void*, const yard_value_t*, uint32_t) -> int64_t { return change() + 64; };
+  k.create = [](yard_call_t*, const yard_named_value_t*, uint32_t, void** s) -> int32_t {
+    return *s = nullptr, YARD_OK;
+  };
+  k.destroy = [](void*, void*) {};
+  if (at == "create")
+    k.create = [](yard_call_t*, const yard_named_value_t*, uint32_t, void** s) {
+      return *s = nullptr, change();
+    };
+  if (at == "prepare")
+    k.prepare = [](yard_call_t*, const yard_value_t*, uint32_t) { return change(); };
+  if (at == "destroy") k.destroy = [](void*, void*) { change(); };
+  if (at == "workspace" || at.starts_with("verify") || at == "cost" || at == "probe")
+    k.create = nullptr, k.destroy = nullptr;
+  if (at == "probe") k.backend = "probed";
+  // What runs after them must find the usual state.
+  k.run = [](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
+    return usual() ? YARD_OK : YARD_FAULT;
+  };
+  return k;
+}
+
+TEST_F(FloatState, IsThatOfTheCallerAfterQueriesAndStatesOfAKernel) {
+  for (const char* when : {"probe", "verify", "verify that throws", "cost", "workspace", "create",
+                           "prepare", "destroy"}) {
+    Floats out(4), x(4);
+    {
+      Bare bare;
+      yard_backend_t probed = backend_of("probed");
+      probed.probe = [](void*, const yard_host_t*, yard_device_t, yard_verdict_t*) {
+        return change();
+      };
+      Changes c;
+      c.add_backend(probed).add_kernel(changing(when)).add_kernel(kernel_of("copy", "other", 2));
+      bare.runtime.apply(std::move(c)).or_throw();
+      const auto s = bare.runtime.call("copy", {out.view, x.view});
+      EXPECT_TRUE(s.ok()) << when << ": " << s.to_string();
+      EXPECT_TRUE(usual()) << when;
+      EXPECT_TRUE(bare.runtime.explain("copy(f32[4])@cpu").ok());
+      EXPECT_TRUE(usual()) << when;
+    }
+    EXPECT_TRUE(usual()) << when;
+  }
+}
+
+int32_t copy_floats(yard_call_t*, const yard_value_t* args, uint32_t) {
+  const plugin::Tensor out(args[0].u.tensor), in(args[1].u.tensor);
+  for (int64_t i = 0; i < in.numel(); ++i) out.data<float>()[i] = in.data<float>()[i];
+  return YARD_OK;
+}
+
+yard_kernel_t rounding_kernel() {
+  yard_kernel_t k = kernel_of("copy", "rounding", 1, 9);
+  static const yard_limit_t limits[] = {plugin::dtypes({YARD_F32}), plugin::compact()};
+  k.limits = limits, k.limit_count = 2;
+  k.run = [](yard_call_t* call, const yard_value_t* args, uint32_t count) -> int32_t {
+    return copy_floats(call, args, count), change();
+  };
+  k.typed = reinterpret_cast<void (*)()>(
+      +[](yard_call_t*, yard_tensor_t*, const yard_tensor_t*, int64_t) { return change(); });
+  k.typed_signature = "tti";
+  return k;
+}
+
+TEST_F(FloatState, AKernelThatChangesItFailsVerification) {
+  Bare bare;
+  bare.add(rounding_kernel()).or_throw();
+  yard_kernel_t reference = rounding_kernel();
+  reference.id = "reference", reference.kind = YARD_KIND_REFERENCE, reference.typed = nullptr;
+  reference.typed_signature = nullptr;
+  reference.run = copy_floats;
+  bare.add(reference).or_throw();
+  VerifyOptions options;
+  options.kernel = "rounding", options.cases = 5;
+  const VerifyReport report = verify(bare.runtime, options).value();
+  EXPECT_FALSE(report.ok());
+  ASSERT_EQ(report.kernels.size(), 1u);
+  ASSERT_FALSE(report.kernels[0].failures.empty());
+  EXPECT_THAT(report.kernels[0].failures[0].what,
+              HasSubstr("changed the floating-point control state"));
+}
+
+// With an environment, and otherwise as Bare.
+RuntimeSettings with_environment() {
+  RuntimeSettings s = Bare::settings(4096);
+  s.environment = true;
+  s.plugins.installed = false;
+  return s;
+}
+
+TEST_F(FloatState, IsCheckedAfterEveryCallWhereTheEnvironmentAsksForIt) {
+  ::setenv("YARD_CHECK_FLOAT_STATE", "1", 1);
+  Runtime runtime(with_environment());
+  Changes c;
+  c.add_backend(backend_of("test")).add_op(op_of(kCopy)).add_kernel(rounding_kernel());
+  runtime.apply(std::move(c)).or_throw();
+  Policy strict;
+  strict.strict = true;
+  runtime.set_policy(strict).or_throw();
+  runtime.health().set_settings({.enabled = false}).or_throw();
+  Floats out(4), x(4);
+  const auto on = copy.on(runtime);
+  const auto fails = [&](const Status& s, const char* how) {
+    EXPECT_THAT(s.to_string(), HasSubstr("changed the floating-point control state")) << how;
+    EXPECT_TRUE(usual()) << how;
+  };
+  const auto bound = bind(on, out.view, x.view).value();
+  const auto frozen = freeze(on, out.view, x.view).value();
+  for (int i = 0; i < 4; ++i) {
+    fails(on(out.view, x.view, 0), "typed");
+    fails(runtime.call("copy", {out.view, x.view}), "by name");
+    fails(bound(0), "bound");
+    fails(frozen(0), "frozen");
+    Options o;
+    o.force = "rounding";
+    fails(on.with(o)(out.view, x.view, 0), "with options");
+    const ScopedPolicy scope(Scope().label("tenant", "blue").deny_kernels({"no.such"}));
+    fails(on(out.view, x.view, 0), "in a scope");
+  }
+  ::unsetenv("YARD_CHECK_FLOAT_STATE");
+  runtime.reload_environment().or_throw();
+  EXPECT_TRUE(on(out.view, x.view, 0).ok());
+  std::fesetround(FE_TONEAREST);
+}
+
+// Where another kernel may be tried, it serves the call.
+TEST_F(FloatState, AKernelThatChangesItIsAFaultAfterWhichAnotherServes) {
+  ::setenv("YARD_CHECK_FLOAT_STATE", "1", 1);
+  Runtime runtime(with_environment());
+  Changes c;
+  c.add_backend(backend_of("test")).add_op(op_of(kCopy)).add_kernel(rounding_kernel());
+  c.add_kernel(kernel_of("copy", "other", 2));
+  runtime.apply(std::move(c)).or_throw();
+  Floats out(4), x(4);
+  t_ran = 0;
+  EXPECT_TRUE(copy.on(runtime)(out.view, x.view, 0).ok());
+  EXPECT_EQ(t_ran, 2);
+}
+
+}  // namespace
+}  // namespace yard::testing
