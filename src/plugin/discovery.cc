@@ -56,6 +56,7 @@ Refusal Loader::locked_out(const Locks& locks, const PluginRecord& r) const {
 
 Loader::Locks Loader::read_locks(const std::vector<std::string>& directories) const {
   Locks locks;
+  Directories trusted(settings_.allow_writable);
   std::set<std::string> paths;
   if (!settings_.lock_file.empty())
     paths.insert(settings_.lock_file);
@@ -65,9 +66,14 @@ Loader::Locks Loader::read_locks(const std::vector<std::string>& directories) co
   for (const std::string& path : paths) {
     locks.present = true;
     struct stat info;
+    // It may be a link, and directories on the way may be.
+    if (const Refusal r = trusted.check_file(path); r.reason == PluginReason::kWritableByOthers) {
+      locks.problem = {PluginReason::kBadLockFile, fmt::format("{}: {}", path, r.detail)};
+      continue;
+    }
     const std::string who = settings_.allow_writable || ::stat(path.c_str(), &info) != 0
                                 ? std::string()
-                                : who_else_can_write(info);
+                                : who_else_can_write(info, path);
     if (!who.empty()) {
       locks.problem = {PluginReason::kBadLockFile,
                        fmt::format("{} can be written by {}", path, who)};
@@ -267,6 +273,9 @@ PluginInfo Loader::would_load(const std::string& path) {
       directories = s.lock_directories, mode = probe_mode(s);
     }
     directories.push_back(path.substr(0, std::max<size_t>(path.rfind('/'), 1)));
+    std::string real;
+    if (!Directories(settings_.allow_writable).check_file(path, &real).refused())
+      directories.push_back(std::move(real));
     Refusal refusal = read_locks(directories).allows(r);
     if (!refusal.refused()) refusal = check_stored_results(mode, r);
     if (refusal.refused()) r.refuse(std::move(refusal));

@@ -195,6 +195,8 @@ Refusal Loader::load_transaction(LoaderState& state, PluginRecord& r,
   }
   if (r.by_path)
     add_lock_directory(state, r.path.substr(0, std::max<size_t>(r.path.rfind('/'), 1)));
+  // A link does not lead out of reach of a lock.
+  if (!c.directory.empty()) add_lock_directory(state, c.directory);
   YARD_RETURN_IF_REFUSED(locked_out(read_locks(state.lock_directories), r));
   YARD_RETURN_IF_REFUSED(
       admit(state, replaces != nullptr ? replace_probe_mode(state) : probe_mode(state), r, c.file));

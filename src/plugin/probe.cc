@@ -164,13 +164,11 @@ void judge(const End& end, const ProbePage& page, const std::string& output, dou
 // Why the file must not be run; empty if it may.
 std::string why_not_run(const std::string& path) {
   Directories directories(false);
-  const size_t slash = path.rfind('/');
-  if (Refusal r = directories.check(slash == 0 ? "/" : path.substr(0, slash)); r.refused())
-    return r.detail;
+  if (Refusal r = directories.check_file(path); r.refused()) return r.detail;
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return std::strerror(errno);
   if (!S_ISREG(info.st_mode) || ::access(path.c_str(), X_OK) != 0) return "it is not executable";
-  const std::string who = who_else_can_write(info);
+  const std::string who = who_else_can_write(info, path);
   return who.empty() ? who : fmt::format("it can be written by {}", who);
 }
 

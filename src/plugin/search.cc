@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/acl.h"
 #include "base/dynamic_library.h"
 #include "base/text.h"
 
@@ -34,6 +35,8 @@ Refusal unreadable(int error) {
   return {error == ENOENT || error == ENOTDIR ? PluginReason::kNotFound : PluginReason::kUnreadable,
           std::strerror(error)};
 }
+
+constexpr int kMostLinks = 40;  // limit of the system
 
 std::string directory_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -58,20 +61,6 @@ bool is_private_group(gid_t gid) {
   return true;
 }
 
-// The directories of the file and of each symbolic link on the way to it: a writer there could replace the file.
-Refusal check_directories(const std::string& path, Directories& directories) {
-  constexpr int kMostLinks = 40;  // limit of the system; longer chains cannot be opened
-  fs::path at = path;
-  for (int i = 0; i <= kMostLinks; ++i) {
-    YARD_RETURN_IF_REFUSED(directories.check(at.parent_path().string()));
-    std::error_code none;
-    const fs::path to = fs::read_symlink(at, none);
-    if (none) break;
-    at = at.parent_path() / to;  // or `to`, if that is absolute
-  }
-  return {};
-}
-
 Refusal open_file(PluginFile& c, const PluginSettings& settings) {
   // Without blocking: it may be a pipe.
   c.file = base::File(::open(c.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
@@ -90,7 +79,7 @@ Refusal open_file(PluginFile& c, const PluginSettings& settings) {
                         settings.max_file_bytes)};
   }
   if (settings.allow_writable) return {};
-  const std::string who = who_else_can_write(info);
+  const std::string who = who_else_can_write(info, c.path);
   if (who.empty()) return {};
   return {PluginReason::kWritableByOthers, fmt::format("the file can be written by {}", who)};
 }
@@ -125,29 +114,84 @@ std::string who_else_can_write(const struct stat& info) {
   return {};
 }
 
-Refusal Directories::check(const std::string& directory) {
-  if (allow_writable_) return {};
-  const auto known = known_.find(directory);
-  return known != known_.end() ? known->second : known_[directory] = check_path(directory);
+std::string who_else_can_write(const struct stat& info, const std::string& path) {
+  std::string who = who_else_can_write(info);
+  return who.empty() && (info.st_mode & S_IWGRP) != 0 ? base::who_writes_by_acl(path) : who;
 }
 
-Refusal Directories::check_path(const std::string& directory) {
-  std::error_code error;
-  const fs::path real = fs::canonical(directory, error);
-  if (error) return unreadable(error.value());
-  bool direct = true;
-  for (fs::path at = real;; at = at.parent_path()) {
+Refusal Directories::check(const std::string& directory) {
+  if (allow_writable_) return {};
+  std::string real;
+  YARD_RETURN_IF_REFUSED(follow(directory, real));
+  return check_real(real);
+}
+
+Refusal Directories::check_file(const std::string& path, std::string* real) {
+  if (allow_writable_ && real == nullptr) return {};
+  std::string at;
+  YARD_RETURN_IF_REFUSED(follow(path, at));
+  at = directory_of(at);
+  if (real != nullptr) *real = at;
+  return check_real(at);
+}
+
+Refusal Directories::follow(const std::string& path, std::string& real) {
+  std::vector<std::string> rest;  // components, the next is last
+  const auto push = [&](const fs::path& more) {
+    const std::vector<std::string> names(more.begin(), more.end());
+    rest.insert(rest.end(), names.rbegin(), names.rend());
+  };
+  push(fs::absolute(path));
+  for (int links = 0; !rest.empty();) {
+    const std::string name = std::move(rest.back());
+    rest.pop_back();
+    if (name.find_first_not_of('/') == name.npos || name == ".") continue;
+    if (name == "..") {
+      real.resize(real.empty() ? 0 : real.rfind('/'));
+      continue;
+    }
+    const std::string directory = real.empty() ? "/" : real, at = real + "/" + name;
     struct stat info;
-    if (::stat(at.c_str(), &info) != 0) return unreadable(errno);
-    // Of parents it is enough that others cannot rename entries of root and this user.
-    const bool sticky = !direct && (info.st_mode & S_ISVTX) != 0;
-    const std::string who = sticky ? std::string() : who_else_can_write(info);
-    if (!who.empty())
-      return {PluginReason::kWritableByOthers,
-              fmt::format("directory {} can be written by {}", at.string(), who)};
-    direct = false;
-    if (at == at.parent_path()) return {};
+    if (::lstat(at.c_str(), &info) != 0) return unreadable(errno);
+    if (!S_ISLNK(info.st_mode)) {
+      real = at;
+      continue;
+    }
+    YARD_RETURN_IF_REFUSED(check_real(directory));
+    std::error_code error;
+    const std::string to = fs::read_symlink(at, error).string();
+    if (error) return unreadable(error.value());
+    if (++links > kMostLinks) return unreadable(ELOOP);
+    // An open file without a name, by its descriptor.
+    if (directory.starts_with("/proc/") && ::access(to.c_str(), F_OK) != 0) {
+      real = at;
+      continue;
+    }
+    if (to.starts_with('/')) real.clear();
+    push(to);
   }
+  if (real.empty()) real = "/";
+  return {};
+}
+
+Refusal Directories::check_real(const std::string& directory) {
+  if (allow_writable_) return {};
+  const auto known = known_.find(directory);
+  if (known != known_.end()) return known->second;
+  Refusal& found = known_[directory];
+  for (std::string at = directory; !found.refused(); at = directory_of(at)) {
+    struct stat info;
+    if (::stat(at.c_str(), &info) != 0) return found = unreadable(errno);
+    // Of parents it is enough that others cannot rename entries of root and this user.
+    const bool ours = info.st_uid == 0 || info.st_uid == ::geteuid();
+    const bool sticky = at != directory && ours && (info.st_mode & S_ISVTX) != 0;
+    const std::string who = sticky ? std::string() : who_else_can_write(info, at);
+    if (!who.empty())
+      found = {PluginReason::kWritableByOthers,
+               fmt::format("directory {} can be written by {}", at, who)};
+    if (at == "/") break;
+  }
+  return found;
 }
 
 PluginFile open_plugin_file(const std::string& path, Directories& directories,
@@ -155,7 +199,7 @@ PluginFile open_plugin_file(const std::string& path, Directories& directories,
   PluginFile c;
   c.path = path;
   c.refusal = path.starts_with('/')
-                  ? check_directories(path, directories)
+                  ? directories.check_file(path, &c.directory)
                   : Refusal(PluginReason::kRelativePath, "the path does not begin with '/'");
   if (!c.refusal.refused()) c.refusal = open_file(c, settings);
   if (!c.refusal.refused()) c.refusal = read_manifest(c);

@@ -19,17 +19,24 @@ namespace yard::plugin {
 // are none. A private group of the user, without other members, counts as the user.
 std::string who_else_can_write(const struct stat& info);
 
-// Checks the permissions of directories and all their parents. Caches the results, for one search.
+// The same with those who can by an access control list of the file at that path, whose directories are trusted.
+std::string who_else_can_write(const struct stat& info, const std::string& path);
+
+// Checks the permissions of directories and all their parents, and of those with the symbolic links on the way. Caches the
+// results, for one search.
 class Directories {
  public:
   explicit Directories(bool allow_writable) : allow_writable_(allow_writable) {}
-  // Symbolic links are followed.
   Refusal check(const std::string& directory);
+  // The directories on the way to a file. `real`, if given, gets the directory that the way leads to.
+  Refusal check_file(const std::string& path, std::string* real = nullptr);
 
  private:
-  Refusal check_path(const std::string& directory);
+  // Where a path leads, without links.
+  Refusal follow(const std::string& path, std::string& real);
+  Refusal check_real(const std::string& directory);
   bool allow_writable_;
-  std::map<std::string, Refusal> known_;
+  std::map<std::string, Refusal> known_;  // by real path
 };
 
 // Identifies a file and its version.
@@ -51,6 +58,7 @@ struct FileId {
 // A file that may be a plugin, opened once, so that what was checked is what is loaded.
 struct PluginFile {
   std::string path;
+  std::string directory;  // that the path leads to, without links
   base::File file;
   FileId id;
   Manifest manifest;  // as far as it could be read

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/testing_acl.h"
+
 namespace yard::plugin {
 namespace {
 
@@ -69,6 +71,59 @@ TEST_F(Search, ParentDirectoriesAreCheckedToo) {
   fs::permissions(root_ + "/open", fs::perms::all);
   fs::create_symlink(root_ + "/open/inner", root_ + "/link");
   EXPECT_TRUE(Directories(false).check(root_ + "/link").refused());
+}
+
+// A writer of the directory could make the link lead elsewhere.
+TEST_F(Search, DirectoriesWithLinksOnTheWayAreChecked) {
+  fs::create_directories(root_ + "/good/plugins");
+  fs::create_directory(root_ + "/open");
+  std::ofstream(root_ + "/good/plugins/a.so") << "x";
+  fs::create_symlink("../good/plugins", root_ + "/open/link");
+  fs::create_symlink(root_ + "/good/plugins/a.so", root_ + "/open/a.so");
+  const std::string ways[] = {root_ + "/open/link/a.so", root_ + "/open/a.so"};
+  for (const std::string& way : ways) {
+    std::string real;
+    EXPECT_FALSE(Directories(false).check_file(way, &real).refused());
+    EXPECT_EQ(real, root_ + "/good/plugins");
+  }
+  for (const auto mode : {fs::perms::all, fs::perms::all | fs::perms::sticky_bit}) {
+    fs::permissions(root_ + "/open", mode);
+    for (const std::string& way : ways) {
+      const Refusal r = Directories(false).check_file(way);
+      EXPECT_EQ(r.reason, PluginReason::kWritableByOthers) << way;
+      EXPECT_THAT(r.detail, HasSubstr("directory " + root_ + "/open can be written by everybody"));
+    }
+    EXPECT_TRUE(Directories(false).check(root_ + "/open/link").refused());
+    EXPECT_FALSE(Directories(true).check_file(ways[0]).refused());
+  }
+  EXPECT_FALSE(Directories(false).check(root_ + "/good/../good/./plugins").refused());
+}
+
+// In a sticky directory its owner can rename everything.
+TEST_F(Search, StickyDirectoriesOfOthersDoNotCount) {
+  fs::create_directories(root_ + "/open/inner");
+  if (::chown((root_ + "/open").c_str(), 54321, 0) != 0) GTEST_SKIP() << "only root can";
+  fs::permissions(root_ + "/open", fs::perms::owner_all | fs::perms::sticky_bit);
+  EXPECT_THAT(Directories(false).check(root_ + "/open/inner").detail,
+              HasSubstr("its owner, user 54321"));
+}
+
+TEST_F(Search, AccessControlListsCount) {
+  fs::create_directory(root_ + "/shared");
+  const std::string file = root_ + "/shared/a.so";
+  std::ofstream(file) << "x";
+  const auto check = [&] {
+    return open_plugin_file(file, directories_, PluginSettings(), Process()).refusal;
+  };
+  EXPECT_EQ(check().reason, PluginReason::kNotElf);
+  if (!base::let_write(file, 54321)) GTEST_SKIP() << "the file system has no ACLs";
+  EXPECT_EQ(check().reason, PluginReason::kWritableByOthers);
+  EXPECT_EQ(check().detail, "the file can be written by user 54321, by its ACL");
+  ASSERT_EQ(::chmod(file.c_str(), 0755), 0);  // changes the mask
+  EXPECT_EQ(check().reason, PluginReason::kNotElf);
+  ASSERT_TRUE(base::let_write(root_ + "/shared", 54321));
+  EXPECT_EQ(Directories(false).check(root_ + "/shared").detail,
+            "directory " + root_ + "/shared can be written by user 54321, by its ACL");
 }
 
 TEST(WhoElseCanWrite, IsAnyUserButRootAndOurs) {

@@ -222,7 +222,7 @@ Result<std::vector<ResultStore::Entry>> ResultStore::read() const {
     return Status(Code::kInvalidArgument, fmt::format("{} is not trusted: {}", path(), what));
   };
   if (!S_ISREG(info.st_mode)) return wrong("it is not a regular file");
-  if (const std::string who = who_else_can_write(info); !who.empty())
+  if (const std::string who = who_else_can_write(info, path()); !who.empty())
     return wrong(fmt::format("it can be written by {}", who));
   if (static_cast<size_t>(info.st_size) > kLargest) return wrong("it is too large");
   std::string bytes(static_cast<size_t>(info.st_size), '\0');

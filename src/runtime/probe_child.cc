@@ -115,6 +115,7 @@ int probe(ProbePage& page, const std::vector<std::string>& words) {
   settings.plugins.installed = false;
   settings.plugins.allow_writable = true;  // checked by the parent, and the size, too
   settings.plugins.max_file_bytes = UINT64_MAX;
+  settings.plugins.unlocked = {the_file()};
   settings.plugins.probe = PluginProbe::kNever;
   settings.plugins.watch = [&](std::string_view path, std::string_view step) {
     ProbePage::put(page.step, step_text(path, step));

@@ -35,6 +35,48 @@ TEST_F(Locked, OnlyWhatIsListedLoads) {
   EXPECT_EQ(ask(runtime, "old"), -1);
 }
 
+// Wherever a file lies, and however it is reached.
+TEST_F(Locked, LinksDoNotLeadAroundALock) {
+  Folder elsewhere;
+  const std::string soft = elsewhere.file("soft.so"), hard = elsewhere.file("hard.so");
+  fs::create_symlink(path_, soft);
+  fs::create_hard_link(path_, hard);
+  PluginInfo other = info_;
+  other.sha256 = std::string(64, '0');
+  lock(line(other));
+  {
+    Runtime runtime(alone());
+    EXPECT_EQ(runtime.plugins().would_load(soft).reason, Reason::kDigestDiffers);
+    EXPECT_FALSE(runtime.plugins().load(soft).ok());
+    EXPECT_EQ(info_of(runtime, soft).reason, Reason::kDigestDiffers);
+  }
+  Runtime runtime(alone({elsewhere.path(), folder_.path()}));
+  EXPECT_FALSE(runtime.plugins().load(hard).ok());
+  for (const PluginInfo& p : runtime.plugins().list())
+    EXPECT_NE(p.state, PluginState::kLoaded) << p.path;
+  EXPECT_EQ(ask(runtime), -1);
+  lock(line(info_));
+  EXPECT_TRUE(runtime.plugins().load(hard).ok());
+}
+
+TEST_F(Locked, ALockFileBehindALinkThatOthersCanChangeIsRefused) {
+  Folder open, trusted;
+  trusted.put_bytes(line(info_), "ours.lock");
+  fs::create_symlink(trusted.file("ours.lock"), open.file("link"));
+  fs::create_symlink(open.file("link"), folder_.file("yard.lock"));
+  ASSERT_EQ(::chmod(open.path().c_str(), 0777), 0);
+  {
+    Runtime runtime(alone({folder_.path()}));
+    EXPECT_FALSE(runtime.plugins().load("answer").ok());
+    EXPECT_EQ(info_of(runtime, "answer").reason, Reason::kBadLockFile);
+    EXPECT_THAT(info_of(runtime, "answer").detail,
+                HasSubstr("directory " + open.path() + " can be written by everybody"));
+  }
+  ASSERT_EQ(::chmod(open.path().c_str(), 0755), 0);
+  Runtime runtime(alone({folder_.path()}));
+  EXPECT_TRUE(runtime.plugins().load("answer").ok());
+}
+
 TEST_F(Locked, AnotherVersionOrDigestIsRefused) {
   lock(line(info_, "9.9"));
   Runtime runtime(alone({folder_.path()}));
