@@ -114,6 +114,12 @@ enum class PluginOffer { kOp, kGroup, kHook };
 YARD_API const char* to_string(PluginState state) noexcept;
 YARD_API const char* to_string(PluginReason reason) noexcept;
 
+// A library that a plugin needs, outside of the system's directories.
+struct PluginLibrary {
+  std::string path, sha256;
+  bool operator==(const PluginLibrary&) const = default;
+};
+
 struct PluginInfo {
   std::string path;
   PluginState state = PluginState::kFound;
@@ -123,7 +129,8 @@ struct PluginInfo {
   std::string name, version, build, arch, sanitizer;
   uint32_t abi = 0;
   std::vector<std::string> devices, features, ops, groups, hooks;
-  std::string sha256;  // set by load() and inspect()
+  std::string sha256;                    // set by load() and inspect()
+  std::vector<PluginLibrary> libraries;  // set by load() and inspect()
   // Stored results for that digest; set by inspect() and probe().
   std::optional<bool> probed;  // whether the last probe passed
   bool verified = false;
@@ -141,7 +148,7 @@ struct ProbeReport {
   bool passed() const noexcept { return reason == PluginReason::kNone; }
 };
 
-// Writes a lock file with name, version and digest of these plugins, atomically. See PluginSettings::lock_file.
+// Writes a lock file with name, version and digest of these plugins and of the libraries they need, atomically. See PluginSettings::lock_file.
 YARD_API Status write_plugin_lock(const std::string& path, const std::vector<PluginInfo>& plugins);
 
 // The plugins of one runtime; valid as long as it. All functions may be called from any thread. Inside of a plugin's

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cinttypes>
 #include <cstdio>
@@ -237,6 +238,7 @@ constexpr int kMachine = EM_AARCH64;
 
 constexpr size_t kMostSegments = 256, kMostSections = 65280;
 constexpr uint64_t kLargestNotes = 1 << 20, kLargestDynamic = 1 << 20;
+constexpr uint64_t kMostTexts = 1024, kLongestText = 16384;  // of libraries that are needed
 
 using ElfHandle = std::unique_ptr<Elf, int (*)(Elf*)>;
 
@@ -344,16 +346,49 @@ class Reader {
     Elf_Data* data =
         elf_getdata_rawchunk(elf_, static_cast<int64_t>(p.p_offset), p.p_filesz, ELF_T_DYN);
     if (data == nullptr) return damaged("its dynamic segment cannot be read");
+    std::vector<std::pair<std::vector<std::string>*, uint64_t>> texts;
+    uint64_t strings = 0, strings_size = 0;
     for (size_t i = 0; i < p.p_filesz / sizeof(Elf64_Dyn); ++i) {
       GElf_Dyn d;
       if (gelf_getdyn(data, static_cast<int>(i), &d) == nullptr) break;
-      if (d.d_tag == DT_NULL) return true;
+      if (d.d_tag == DT_NULL) return read_texts(texts, strings, strings_size);
+      if (d.d_tag == DT_NEEDED || d.d_tag == DT_FILTER || d.d_tag == DT_AUXILIARY)
+        texts.emplace_back(&to_.needed, d.d_un.d_val);
+      if (d.d_tag == DT_RPATH || d.d_tag == DT_RUNPATH)
+        texts.emplace_back(&to_.search_paths, d.d_un.d_val);
+      if (d.d_tag == DT_STRTAB) strings = d.d_un.d_ptr;
+      if (d.d_tag == DT_STRSZ) strings_size = d.d_un.d_val;
       if (d.d_tag != DT_FLAGS_1) continue;
       to_.never_unloads = (d.d_un.d_val & DF_1_NODELETE) != 0;
       if ((d.d_un.d_val & DF_1_PIE) != 0)
         return fail(ElfProblem::kNotSharedLibrary, "it is a program");
     }
     return damaged("its dynamic segment has no end");
+  }
+
+  // Texts of the dynamic segment, given by where they begin in its string table.
+  bool read_texts(const std::vector<std::pair<std::vector<std::string>*, uint64_t>>& texts,
+                  uint64_t address, uint64_t size) {
+    if (texts.size() > kMostTexts)
+      return damaged(fmt::format("it needs {} libraries", texts.size()));
+    for (const auto& [to, at] : texts) {
+      Elf_Data* data = nullptr;
+      for (size_t i = 0; i < segments_ && data == nullptr && at < size; ++i) {
+        GElf_Phdr l;
+        if (gelf_getphdr(elf_, static_cast<int>(i), &l) != nullptr && l.p_type == PT_LOAD &&
+            address >= l.p_vaddr && address - l.p_vaddr <= l.p_filesz &&
+            size <= l.p_filesz - (address - l.p_vaddr))
+          data = elf_getdata_rawchunk(elf_,
+                                      static_cast<int64_t>(l.p_offset + (address - l.p_vaddr) + at),
+                                      std::min(size - at, kLongestText), ELF_T_BYTE);
+      }
+      const char* const text = data != nullptr ? static_cast<const char*>(data->d_buf) : nullptr;
+      const size_t length = text != nullptr ? ::strnlen(text, data->d_size) : 0;
+      if (text == nullptr || length == data->d_size)
+        return damaged("the name of a library it needs, or its run path, cannot be read");
+      to->emplace_back(text, length);
+    }
+    return true;
   }
 
   void notes() {

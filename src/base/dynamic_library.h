@@ -70,9 +70,11 @@ enum class ElfProblem {
 
 struct ElfReading {
   ElfProblem problem = ElfProblem::kNone;
-  std::string detail;              // of the problem
-  std::vector<std::string> notes;  // the texts of the matching notes, without NULs at their ends
-  bool never_unloads = false;      // the file asks for it (DF_1_NODELETE)
+  std::string detail;               // of the problem
+  std::vector<std::string> notes;   // the texts of the matching notes, without NULs at their ends
+  bool never_unloads = false;       // the file asks for it (DF_1_NODELETE)
+  std::vector<std::string> needed;  // libraries that are loaded with it, as it names them
+  std::vector<std::string> search_paths;  // RPATH and RUNPATH: directories, separated by ':'
 };
 
 // The notes of an owner and type. Everything the dynamic loader will map must lie inside of the file.

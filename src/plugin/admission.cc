@@ -131,6 +131,8 @@ ProbeReport Loader::probe(const std::string& path) {
     else if (!refusal.refused())
       refusal = {PluginReason::kUnreadable, std::string(digest.status().message())};
   }
+  if (!refusal.refused())
+    refusal = find_libraries(c, {directories, settings_, library_path_, nullptr}, r.libraries);
   if (refusal.refused()) {
     r.refuse(refusal);
     report.reason = refusal.reason, report.detail = refusal.detail;

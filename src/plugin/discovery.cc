@@ -46,7 +46,9 @@ PluginRecord refused_entry(const RefusedPath& entry) {
 Refusal Loader::Locks::allows(const PluginRecord& r) const {
   if (problem.refused()) return problem;
   if (!present) return {};
-  return file.allows(r.manifest.name, r.manifest.version, r.sha256);
+  YARD_RETURN_IF_REFUSED(file.allows(r.manifest.name, r.manifest.version, r.sha256));
+  for (const PluginLibrary& library : r.libraries) YARD_RETURN_IF_REFUSED(file.allows(library));
+  return {};
 }
 
 Refusal Loader::locked_out(const Locks& locks, const PluginRecord& r) const {
@@ -256,6 +258,8 @@ PluginRecord Loader::inspected(const std::string& path) const {
   r.path = path, r.id = c.id, r.manifest = std::move(c.manifest);
   if (c.file)
     if (auto digest = c.digest(); digest.ok()) r.sha256 = *digest;
+  if (!c.refusal.refused())
+    c.refusal = find_libraries(c, {directories, settings_, library_path_, nullptr}, r.libraries);
   if (c.refusal.refused()) r.refuse(std::move(c.refusal));
   return r;
 }

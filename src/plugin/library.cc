@@ -195,6 +195,7 @@ bool PluginRecord::serves(PluginOffer what, std::string_view name) const noexcep
 PluginInfo PluginRecord::info() const {
   PluginInfo to;
   to.path = path, to.state = state(), to.sha256 = sha256;
+  to.libraries = libraries;
   if (to.state == PluginState::kRefused) to.reason = refusal.reason, to.detail = refusal.detail;
   if (to.state == PluginState::kLoaded) to.detail = other_file;
   if (to.state == PluginState::kPinned) to.detail = library_status->pinned_by;

@@ -83,6 +83,7 @@ struct PluginRecord {
   FileId id;
   Manifest manifest;
   std::string sha256;
+  std::vector<PluginLibrary> libraries;  // that it needs
   Refusal refusal;
   PluginState last_state = PluginState::kFound;  // set by the loader; see state()
   bool by_path = false;                          // requested by path, in no place that is searched

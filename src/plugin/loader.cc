@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "base/file.h"
@@ -16,8 +17,19 @@ namespace yard::plugin {
 
 thread_local int Loader::LoadingLock::t_depth = 0;
 
+namespace {
+
+// As the dynamic loader takes it.
+std::string library_path() {
+  const char* const value = privileged() ? nullptr : std::getenv("LD_LIBRARY_PATH");
+  return value != nullptr ? value : "";
+}
+
+}  // namespace
+
 Loader::Loader(PluginSettings settings, Services services)
     : settings_(std::move(settings)),
+      library_path_(library_path()),
       services_(std::move(services)),
       results_(settings_.state_directory.empty() ? ResultStore::default_directory()
                                                  : settings_.state_directory) {
@@ -193,6 +205,8 @@ Refusal Loader::load_transaction(LoaderState& state, PluginRecord& r,
     r.copy = c.id;
     return {};
   }
+  YARD_RETURN_IF_REFUSED(
+      find_libraries(c, {directories, settings_, library_path_, &state.digests}, r.libraries));
   if (r.by_path)
     add_lock_directory(state, r.path.substr(0, std::max<size_t>(r.path.rfind('/'), 1)));
   // A link does not lead out of reach of a lock.

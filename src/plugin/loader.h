@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/fork.h"
+#include "plugin/libraries.h"
 #include "plugin/library.h"
 #include "plugin/trust.h"
 #include "registry/changes.h"
@@ -102,6 +103,7 @@ class Loader final : public registry::LazyLoader {
     std::vector<std::string> places;            // given in code, the latest first
     std::vector<std::string> lock_directories;  // where a yard.lock applies
     std::vector<std::string> loading_paths;     // being loaded
+    std::vector<KnownDigest> digests;           // of libraries that plugins need
     FromEnvironment environment;
     bool searched = false;
     bool searching = false;  // plugins for names in use are not yet loaded
@@ -197,6 +199,7 @@ class Loader final : public registry::LazyLoader {
   std::atomic<bool> verified_in_rules_{false};
   std::atomic<bool> rules_pending_{false};  // enforce_rules() has something to do
   const PluginSettings settings_;
+  const std::string library_path_;  // LD_LIBRARY_PATH
   const Services services_;
   const ResultStore results_;
   Process process_;

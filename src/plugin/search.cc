@@ -18,7 +18,6 @@
 #include <system_error>
 
 #include "base/acl.h"
-#include "base/dynamic_library.h"
 #include "base/text.h"
 
 namespace yard::plugin {
@@ -85,8 +84,8 @@ Refusal open_file(PluginFile& c, const PluginSettings& settings) {
 }
 
 Refusal read_manifest(PluginFile& c) {
-  const base::ElfReading elf =
-      base::read_elf_notes(c.file, YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
+  c.elf = base::read_elf_notes(c.file, YARD_MANIFEST_OWNER, YARD_MANIFEST_TYPE);
+  const base::ElfReading& elf = c.elf;
   switch (elf.problem) {
     case base::ElfProblem::kNone: break;
     case base::ElfProblem::kUnreadable: return {PluginReason::kUnreadable, elf.detail};

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/dynamic_library.h"
 #include "base/file.h"
 #include "plugin/manifest.h"
 
@@ -61,6 +62,7 @@ struct PluginFile {
   std::string directory;  // that the path leads to, without links
   base::File file;
   FileId id;
+  base::ElfReading elf;
   Manifest manifest;  // as far as it could be read
   Refusal refusal;
   // SHA-256 of the file; an error if it has grown since it was opened.

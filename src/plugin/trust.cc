@@ -23,6 +23,7 @@ namespace {
 
 constexpr size_t kLargestLockFile = 4 << 20;
 constexpr std::string_view kDigest = "sha256:";
+constexpr const char* kLibrary = "library";  // in place of a plugin's name
 
 Status failed(const std::string& path, const char* what) {
   return Status(Code::kNotFound, fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
@@ -102,6 +103,28 @@ Refusal LockFile::allows(const std::string& name, const std::string& version,
           versions.empty()
               ? fmt::format("'{}' is not listed", name)
               : fmt::format("'{}' is listed in version {}, this is {}", name, versions, version)};
+}
+
+Refusal LockFile::allows(const PluginLibrary& library) const {
+  const std::string file = std::filesystem::path(library.path).filename().string();
+  bool listed = false;
+  for (const LockEntry& e : entries_) {
+    if (e.name != kLibrary) continue;
+    if (e.sha256 == library.sha256) return {};
+    listed |= e.version == file;
+  }
+  return listed ? Refusal(PluginReason::kDigestDiffers,
+                          fmt::format("it needs {}, which is listed with another digest than {}",
+                                      library.path, library.sha256))
+                : Refusal(PluginReason::kNotInLockFile,
+                          fmt::format("it needs {}, which is not listed", library.path));
+}
+
+void LockFile::add(const PluginLibrary& library) {
+  std::string file = std::filesystem::path(library.path).filename().string();
+  for (char& c : file)  // for people; the digest decides
+    if (static_cast<unsigned char>(c) <= ' ') c = '?';
+  add({kLibrary, std::move(file), library.sha256});
 }
 
 namespace {

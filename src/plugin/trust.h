@@ -16,10 +16,11 @@ namespace yard::plugin {
 
 inline constexpr const char* kLockFileName = "yard.lock";
 
-// yard.lock: the plugins that may be loaded, by name, version and digest.
+// yard.lock: the plugins that may be loaded, by name, version and digest; and the libraries that they may need.
 //
 //   # Only these plugins are loaded. Written by `yard plugin lock`.
 //   acme 1.0 sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+//   library libacme.so.1 sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752
 struct LockEntry {
   std::string name, version, sha256;
   auto operator<=>(const LockEntry&) const = default;
@@ -44,6 +45,9 @@ class LockFile {
   // Whether that plugin may be loaded. Without a digest: whether it may with some digest.
   Refusal allows(const std::string& name, const std::string& version,
                  const std::string& sha256 = {}) const;
+  // Whether a plugin that needs this library may be loaded.
+  Refusal allows(const PluginLibrary& library) const;
+  void add(const PluginLibrary& library);
 
  private:
   std::vector<LockEntry> entries_;  // sorted, unique

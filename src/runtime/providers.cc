@@ -54,6 +54,7 @@ Status write_plugin_lock(const std::string& path, const std::vector<PluginInfo>&
       return Status(Code::kInvalidArgument,
                     fmt::format("plugin {} has no name, version or digest", p.path));
     lock.add({p.name, p.version, p.sha256});
+    for (const PluginLibrary& library : p.libraries) lock.add(library);
   }
   return lock.write(path);
 }

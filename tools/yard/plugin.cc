@@ -73,6 +73,7 @@ void print_plugin(const PluginInfo& p) {
   line("because", why_refused(p));
   line("file", p.path);
   line("sha256", p.sha256);
+  for (const PluginLibrary& l : p.libraries) line("library", l.path + " " + l.sha256);
   if (!p.name.empty()) {
     line("made for", fmt::format("{}, ABI {}, sanitizer {}", p.arch, p.abi, p.sanitizer));
     line("build", p.build);
