@@ -54,7 +54,7 @@ const char* const kReads[] = {"n", nullptr};
 
 yard_kernel_t changing(const char* when) {
   const std::string_view at = when;
-  yard_kernel_t k = kernel_of("copy", "changing", 1, 9);
+  yard_kernel_t k = kernel_of("copy", "changing", 1, 900);
   if (at == "verify")
     k.verify_reads = kReads,
     k.verify = [](const yard_query_t*, yard_verdict_t*) -> int32_t { return change(); };
@@ -118,7 +118,7 @@ int32_t copy_floats(yard_call_t*, const yard_value_t* args, uint32_t) {
 }
 
 yard_kernel_t rounding_kernel() {
-  yard_kernel_t k = kernel_of("copy", "rounding", 1, 9);
+  yard_kernel_t k = kernel_of("copy", "rounding", 1, 900);
   static const yard_limit_t limits[] = {plugin::dtypes({YARD_F32}), plugin::compact()};
   k.limits = limits, k.limit_count = 2;
   k.run = [](yard_call_t* call, const yard_value_t* args, uint32_t count) -> int32_t {

@@ -2,6 +2,7 @@
 // Known defects of a library in which backends replace functions: a test for each.
 #include <yard/function.h>
 
+#include <cfenv>
 #include <stdexcept>
 
 #include "functions_testing.h"
@@ -188,6 +189,18 @@ TEST_F(PeersFunctions, AThreadDependentVerifierIsDetected) {
         return std::this_thread::get_id() == here ? Verdict(Accept()) : Reject("somewhere else");
       });
   ASSERT_EQ(f.check_verifiers(5).size(), 1u);
+}
+
+TEST_F(PeersFunctions, AVerifierThatChangesTheFloatingPointStateIsDetected) {
+  add(
+      f, "p_rounds", [](int) { return 1; },
+      [](int) -> Verdict { return std::fesetround(FE_UPWARD), Accept(); });
+  EXPECT_EQ(f.check_verifiers(5),
+            std::vector<std::string>{"the verifier of backend 'p_rounds' for function 'p_group/f': "
+                                     "it changed the floating-point control state"});
+  runtime().functions().check_verifiers(true);
+  EXPECT_EQ(f(5), 5);
+  EXPECT_EQ(std::fegetround(), FE_TONEAREST);
 }
 
 TEST_F(PeersFunctions, ABrokenVerifierIsDetectedWhereVerifiersAreChecked) {
