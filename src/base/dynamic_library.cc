@@ -28,8 +28,8 @@ namespace yard::base {
 // forked child.
 struct DynamicLibrary::Use {
   FileKey file;
-  uint64_t
-      number;  // of no other file in the life of the process; part of the names that the dynamic loader gets
+  // Of no other file in the life of the process; part of the names that the dynamic loader gets.
+  uint64_t number;
   std::atomic<int> count{0};
   std::atomic<bool> pinned{false};
   Use* next = nullptr;
@@ -238,7 +238,7 @@ constexpr int kMachine = EM_AARCH64;
 
 constexpr size_t kMostSegments = 256, kMostSections = 65280;
 constexpr uint64_t kLargestNotes = 1 << 20, kLargestDynamic = 1 << 20;
-constexpr uint64_t kMostTexts = 1024, kLongestText = 16384;  // of libraries that are needed
+constexpr uint64_t kMostNeeded = 1024, kLongestNeeded = 16384;  // of libraries that are needed
 
 using ElfHandle = std::unique_ptr<Elf, int (*)(Elf*)>;
 
@@ -369,7 +369,7 @@ class Reader {
   // Texts of the dynamic segment, given by where they begin in its string table.
   bool read_texts(const std::vector<std::pair<std::vector<std::string>*, uint64_t>>& texts,
                   uint64_t address, uint64_t size) {
-    if (texts.size() > kMostTexts)
+    if (texts.size() > kMostNeeded)
       return damaged(fmt::format("it needs {} libraries", texts.size()));
     for (const auto& [to, at] : texts) {
       Elf_Data* data = nullptr;
@@ -380,7 +380,7 @@ class Reader {
             size <= l.p_filesz - (address - l.p_vaddr))
           data = elf_getdata_rawchunk(elf_,
                                       static_cast<int64_t>(l.p_offset + (address - l.p_vaddr) + at),
-                                      std::min(size - at, kLongestText), ELF_T_BYTE);
+                                      std::min(size - at, kLongestNeeded), ELF_T_BYTE);
       }
       const char* const text = data != nullptr ? static_cast<const char*>(data->d_buf) : nullptr;
       const size_t length = text != nullptr ? ::strnlen(text, data->d_size) : 0;

@@ -84,6 +84,14 @@ TEST_P(Libraries, OfLibrariesAreCheckedToo) {
   expect_refused(Reason::kWritableByOthers, "looks for libraries in " + open.path());
 }
 
+TEST_P(Libraries, OfTheEnvironmentAreCheckedToo) {
+  path_ = put(std::string("needs_helper_") + GetParam(), folder_, "/usr/lib");
+  ASSERT_EQ(::chmod(library_.c_str(), 0666), 0);
+  ::setenv("LD_LIBRARY_PATH", ("/usr/lib:" + libraries_.path()).c_str(), 1);
+  expect_refused(Reason::kWritableByOthers, "it can be written by everybody");
+  ::unsetenv("LD_LIBRARY_PATH");
+}
+
 TEST_P(Libraries, AreListedInTheLock) {
   Runtime looking(alone());
   const PluginInfo info = looking.plugins().inspect(path_);
