@@ -30,6 +30,22 @@ bool is_of_system(const std::string& directory) {
          is_root_owned(directory);
 }
 
+// A directory of a run path, and those below it where the dynamic loader looks for variants for processors.
+std::vector<std::string> with_variants(const std::string& directory) {
+  std::vector<std::string> to = {directory};
+  for (const char* name :
+       {"glibc-hwcaps", "tls", "haswell", "avx512_1", "x86_64", "aarch64", "atomics"}) {
+    const std::string top = directory + "/" + name;
+    std::error_code none;
+    if (!fs::is_directory(top, none)) continue;
+    to.push_back(top);
+    for (fs::recursive_directory_iterator it(top, none), end; !none && it != end;
+         it.increment(none))
+      if (std::error_code ignored; it->is_directory(ignored)) to.push_back(it->path().string());
+  }
+  return to;
+}
+
 class Walk {
  public:
   Walk(const LibrarySearch& search, std::vector<PluginLibrary>& to) : search_(search), to_(to) {
@@ -37,12 +53,13 @@ class Walk {
       const size_t end =
           std::min(search.environment.find_first_of(":;", at), search.environment.size());
       const std::string entry = search.environment.substr(at, end - at);
-      from_environment_.push_back(entry.empty() ? "." : entry);
+      for (std::string& d : with_variants(entry.empty() ? "." : entry))
+        from_environment_.push_back(std::move(d));
       at = end + 1;
     }
   }
 
-  // `origin` is what $ORIGIN stands for; `inherited` are the paths of those that need this one.
+  // `origin` is what $ORIGIN stands for; `paths` are those of what needs this one.
   Refusal visit(const base::ElfReading& elf, const std::string& whose, const std::string& origin,
                 std::vector<std::string> paths) {
     for (const std::string& list : elf.search_paths) {
@@ -50,9 +67,12 @@ class Walk {
       for (size_t end = 0; end != list.npos; at = end + 1) {
         end = list.find(':', at);
         std::string directory;
-        YARD_RETURN_IF_REFUSED(check_search_path(list.substr(at, end == list.npos ? end : end - at),
-                                                 whose, origin, directory));
-        paths.push_back(std::move(directory));
+        YARD_RETURN_IF_REFUSED(
+            expand(list.substr(at, end == list.npos ? end : end - at), whose, origin, directory));
+        for (std::string& d : with_variants(directory)) {
+          YARD_RETURN_IF_REFUSED(check_search_path(d, whose));
+          paths.push_back(std::move(d));
+        }
       }
     }
     for (const std::string& name : elf.needed) {
@@ -63,14 +83,8 @@ class Walk {
         continue;
       }
       for (const auto* directories : {&paths, &from_environment_})
-        for (const std::string& d : *directories) {
+        for (const std::string& d : *directories)
           YARD_RETURN_IF_REFUSED(take(d + "/" + name, whose, paths));
-          // Variants for processors.
-          std::error_code none;
-          for (fs::directory_iterator it(d + "/glibc-hwcaps", none), end; !none && it != end;
-               it.increment(none))
-            YARD_RETURN_IF_REFUSED(take((it->path() / name).string(), whose, paths));
-        }
     }
     return {};
   }
@@ -88,12 +102,11 @@ class Walk {
   }
 
   // Whatever the directory holds, others must not add to it. One that is missing must not be theirs to create.
-  Refusal check_search_path(const std::string& entry, const std::string& whose,
-                            const std::string& origin, std::string& directory) {
-    YARD_RETURN_IF_REFUSED(expand(entry, whose, origin, directory));
+  Refusal check_search_path(const std::string& directory, const std::string& whose) {
     std::string at = directory;
     std::error_code none;
-    while (at != "/" && !fs::exists(at, none)) at = fs::path(at).parent_path().string();
+    while (at != "/" && fs::symlink_status(at, none).type() == fs::file_type::not_found)
+      at = fs::path(at).parent_path().string();
     Refusal r = search_.directories.check(at);
     if (r.refused())
       r.detail = fmt::format("{} looks for libraries in {}: {}", whose, directory, r.detail);

@@ -76,6 +76,20 @@ TEST_P(Libraries, MustNotBeLookedForWhereOthersCanMakeThem) {
   }
 }
 
+TEST_P(Libraries, ForOtherProcessorsAreCheckedToo) {
+  fs::create_directories(libraries_.file("glibc-hwcaps/power99"));
+  expect_loaded();
+  ASSERT_EQ(::chmod(libraries_.file("glibc-hwcaps/power99").c_str(), 0777), 0);
+  expect_refused(Reason::kWritableByOthers, "glibc-hwcaps/power99 can be written by everybody");
+}
+
+TEST_P(Libraries, MustNotBeLookedForBehindALinkThatLeadsNowhere) {
+  const std::string link = folder_.file("link");
+  fs::create_symlink("/tmp/yard_no_such_directory", link);
+  path_ = put(std::string("needs_helper_") + GetParam(), folder_, link);
+  expect_refused(Reason::kNotFound, "it looks for libraries in " + link);
+}
+
 TEST_P(Libraries, OfLibrariesAreCheckedToo) {
   Folder open;
   put("libyard_helper", libraries_, open.path());
