@@ -41,7 +41,7 @@ YARD_API std::optional<LogLevel> parse_log_level(std::string_view text) noexcept
 struct LogMessage {
   LogLevel level;
   std::string_view logger;
-  std::string_view text;  // without a newline at its end
+  std::string_view text;  // without a newline at its end; lines after the first are indented
   // How often it was logged before without being written, from inside of a sink.
   uint64_t repeated;
 };
@@ -67,6 +67,11 @@ YARD_API std::vector<std::string_view> loggers();
 // Loggers that are not named follow the default, which is kWarn if it is not given. The empty text resets everything.
 // kParse if it is invalid: the message is the first error, the notes are the others, and nothing has changed.
 YARD_API Status apply_log_levels(std::string_view text);
+
+// Text from outside (kernels, plugins, files) on one line, safe for logs and terminals: control characters, newlines
+// among them, and bytes that are not UTF-8 are escaped (\n, \x1b); beyond about `most` bytes it is cut. The texts of log
+// messages need no further escaping: they may have several lines, and all but the first are indented.
+YARD_API std::string printable(std::string_view text, size_t most = 2048);
 
 // How often a message was logged, whether written or only counted.
 struct LogCount {

@@ -16,6 +16,7 @@
 
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/text.h"
 
 namespace yard::base {
 namespace {
@@ -71,7 +72,7 @@ Result<std::shared_ptr<BackgroundThread>> BackgroundThread::start(const char* na
         run();
       } catch (const std::exception& e) {
         log(LogLevel::kError, "base",
-            fmt::format("a background thread ended with an exception: {}", e.what()));
+            fmt::format("a background thread ended with an exception: {}", exception_text(e)));
       } catch (...) {
         log(LogLevel::kError, "base", "a background thread ended with an exception");
       }
@@ -82,7 +83,8 @@ Result<std::shared_ptr<BackgroundThread>> BackgroundThread::start(const char* na
     pthread_setname_np(thread.native_handle(), name);
     thread.detach();
   } catch (const std::system_error& e) {
-    problem = Status(Code::kUnsupported, fmt::format("cannot start a thread: {}", e.what()));
+    problem =
+        Status(Code::kUnsupported, fmt::format("cannot start a thread: {}", exception_text(e)));
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!problem.ok()) return problem;

@@ -74,33 +74,9 @@ Target resolve(const std::string& path) {
   return target;
 }
 
-// Blocks SIGPIPE, so that a closed pipe is an error and does not end the process.
-class WithoutSigpipe {
- public:
-  WithoutSigpipe() {
-    sigset_t waiting;
-    ::sigemptyset(&pipe_), ::sigaddset(&pipe_, SIGPIPE), ::sigemptyset(&waiting);
-    ::sigpending(&waiting);
-    was_waiting_ = ::sigismember(&waiting, SIGPIPE) == 1;
-    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  ~WithoutSigpipe() {
-    const timespec now{};
-    if (!was_waiting_)
-      while (::sigtimedwait(&pipe_, nullptr, &now) < 0 && errno == EINTR) {
-      }
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  WithoutSigpipe(const WithoutSigpipe&) = delete;
-  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
-
- private:
-  sigset_t pipe_, before_;
-  bool was_waiting_ = false;
-};
-
 // errno of the failure; 0 on success.
 int write_content(const File& file, std::string_view content) {
+  const WithoutWriteSignals without_signals;
   for (size_t done = 0; done < content.size();) {
     const ssize_t n = ::write(file.fd(), content.data() + done, content.size() - done);
     if (n >= 0) {
@@ -127,7 +103,6 @@ int write_temporary(const std::string& temporary, std::string_view content, unsi
 int write_into(const std::string& path, std::string_view content) {
   const File file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file) return errno;
-  const WithoutSigpipe without_sigpipe;
   return write_content(file, content);
 }
 
@@ -149,6 +124,35 @@ std::string why_not_into(int error) {
 }
 
 }  // namespace
+
+int File::moved_up(int fd) noexcept {
+  const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return moved;
+}
+
+WithoutWriteSignals::WithoutWriteSignals() noexcept {
+  sigset_t both, waiting;
+  ::sigemptyset(&both), ::sigaddset(&both, SIGPIPE), ::sigaddset(&both, SIGXFSZ);
+  ::sigemptyset(&waiting), ::sigpending(&waiting);
+  raised_by_writes_ = both;
+  // A signal that is pending already is another one's.
+  for (const int s : {SIGPIPE, SIGXFSZ})
+    if (::sigismember(&waiting, s) == 1) ::sigdelset(&raised_by_writes_, s);
+  ::pthread_sigmask(SIG_BLOCK, &both, &before_);
+}
+WithoutWriteSignals::~WithoutWriteSignals() {
+  const int error = errno;
+  const timespec now{};
+  int got = 0;
+  do {
+    got = ::sigtimedwait(&raised_by_writes_, nullptr, &now);
+  } while (got > 0 || (got < 0 && errno == EINTR));
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  errno = error;
+}
 
 Status write_file(const std::string& path, std::string_view content, unsigned mode) {
   const Target target = resolve(path);

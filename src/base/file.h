@@ -8,6 +8,7 @@
 #include <yard/status.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -16,10 +17,14 @@
 
 namespace yard::base {
 
+// Owns a descriptor. All descriptors of the library are held by one, and none is below 3: in a program that has closed
+// stdin, stdout or stderr, what it prints, and the log, must not end up in a file of the library.
 class File {
  public:
   File() noexcept = default;
-  explicit File(int fd) noexcept : fd_(fd) {}
+  // Takes the descriptor, and moves it to 3 or more. -1 is no file, with errno as it is; so is a descriptor that cannot be
+  // moved.
+  explicit File(int fd) noexcept : fd_(fd < 0 || fd > STDERR_FILENO ? fd : moved_up(fd)) {}
   ~File() { reset(); }
   File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   File& operator=(File&& other) noexcept {
@@ -47,11 +52,25 @@ class File {
   }
 
  private:
+  static int moved_up(int fd) noexcept;
   void reset() noexcept {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
   }
   int fd_ = -1;
+};
+
+// Blocks SIGPIPE and SIGXFSZ on this thread, so that a closed pipe or a file limit is an error and does not end the
+// process. Signals that were raised meanwhile are dropped.
+class WithoutWriteSignals {
+ public:
+  WithoutWriteSignals() noexcept;
+  ~WithoutWriteSignals();
+  WithoutWriteSignals(const WithoutWriteSignals&) = delete;
+  WithoutWriteSignals& operator=(const WithoutWriteSignals&) = delete;
+
+ private:
+  sigset_t raised_by_writes_, before_;
 };
 
 // Writes a whole file atomically: readers see the old or the new contents. Writes and syncs a temporary file beside it,

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -10,6 +11,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -17,6 +19,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/log.h"
 
 namespace yard::base {
 namespace {
@@ -49,6 +52,47 @@ TEST_F(WriteFile, ANewFileIsWrittenOnce) {
   EXPECT_EQ(info.st_mode & 0777, 0600u);
   EXPECT_EQ(files(), 1u);
   EXPECT_FALSE(write_new_file(file("none/a"), "one").ok());
+}
+
+TEST_F(WriteFile, BeyondTheFileLimitIsAnErrorAndNoSignal) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_DFL);
+    const rlimit some{100, 100};
+    ::setrlimit(RLIMIT_FSIZE, &some);
+    const Status s = write_file(file("a"), std::string(200, 'x'));
+    _exit(s.message().find(std::strerror(EFBIG)) != std::string_view::npos ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(files(), 0u);
+}
+
+// In a program without stderr the next file would be descriptor 2, and the log would go there.
+TEST_F(WriteFile, NoFileIsHeldBelowDescriptorThree) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const int fd : {0, 1, 2}) ::close(fd);
+    const auto open = [&](const char* name) {
+      return ::open(file(name).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    };
+    const File a(open("a")), b(open("b")), c(open("c"));
+    log(LogLevel::kError, "base", "a line for a stderr that is closed");
+    File moved(File(open("d")));
+    for (const File* f : {&a, &b, &c, static_cast<const File*>(&moved)})
+      if (f->fd() <= STDERR_FILENO || ::fcntl(f->fd(), F_GETFD) != FD_CLOEXEC) _exit(1);
+    for (const int fd : {0, 1, 2})
+      if (::fcntl(fd, F_GETFD) >= 0) _exit(2);
+    const File none(-1);
+    _exit(none ? 3 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  for (const char* name : {"a", "b", "c", "d"}) EXPECT_EQ(read(name), "") << name;
 }
 
 TEST_F(WriteFile, AProcessThatIsKilledLeavesNoUnfinishedNewFile) {

@@ -11,6 +11,7 @@
 #include "base/counters.h"
 #include "base/log.h"
 #include "base/reclaimer.h"
+#include "base/text.h"
 
 namespace yard::base {
 namespace {
@@ -65,7 +66,7 @@ void first_use() noexcept {
     g_first_uses.for_each([](const FirstUse& item) { item.then_(); });
   } catch (const std::exception& e) {
     log(LogLevel::kError, "base",
-        fmt::format("a forked child goes on without its threads: {}", e.what()));
+        fmt::format("a forked child goes on without its threads: {}", exception_text(e)));
   }
 }
 

@@ -18,6 +18,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/file.h"
 #include "base/fork.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
@@ -114,18 +115,8 @@ class PreserveThreadState {
   int errno_, state_ = 0;
 };
 
-void cut(std::string& text) {
-  while (text.ends_with('\n')) text.pop_back();
-  if (text.size() <= kLongestText) return;
-  size_t keep = kLongestText;
-  while (keep > 0 && (text[keep] & 0xc0) == 0x80) --keep;  // not inside a character
-  const std::string more = " ... " + std::to_string(text.size() - keep) + " bytes more";
-  text.resize(keep);
-  text += more;
-}
-
 void count_and_write(LogLevel level, Logger logger, std::string text, bool again) {
-  cut(text);
+  text = printable_lines(text, kLongestText);
   std::string own = text;  // the table may drop its copy while the sink reads
   LogMessage message{level, logger.name(), own, 0};
   std::shared_ptr<const LogSink> sink;
@@ -181,6 +172,8 @@ void set_log_sink(LogSink sink) {
   }
   delete old;  // outside the lock: its destruction may log
 }
+
+std::string printable(std::string_view text, size_t most) { return base::printable(text, most); }
 
 std::vector<LogCount> log_counts() {
   const base::Inside inside(base::Where::kTable);
@@ -366,6 +359,7 @@ std::string_view colour_of(spdlog::level::level_enum level) {
 }
 
 void write_all(int file, const char* data, size_t size) {
+  const WithoutWriteSignals without_signals;
   while (size > 0) {
     const ssize_t n = ::write(file, data, size);
     if (n < 0 && errno == EINTR) continue;

@@ -65,7 +65,7 @@ inline bool log_enabled(Logger logger, LogLevel level) noexcept {
 }
 
 // Writes the message, unless its level is disabled or it has been written before; then it is only counted. Texts longer
-// than kLongestText are cut.
+// than kLongestText are cut, control characters are escaped, and lines after the first are indented.
 void log(LogLevel level, Logger logger, std::string text) noexcept;
 // The same for events, which are written each time.
 void log_event(LogLevel level, Logger logger, std::string text) noexcept;

@@ -6,10 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 #include <thread>
@@ -258,6 +261,60 @@ TEST_F(Log, TheDefaultIsColouredOnATerminal) {
   for (int fd : {saved, inner, terminal}) close(fd);
   ASSERT_GT(n, 0);
   EXPECT_THAT(std::string(buffer, static_cast<size_t>(n)), HasSubstr("\x1b[31merror\x1b[0m yard."));
+}
+
+// The exit code of a child that runs `f`; its signal plus 1000 if one killed it.
+template <class F>
+int in_child(const F& f) {
+  const pid_t child = fork();
+  if (child == 0) {
+    f();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+TEST_F(Log, ALineIntoABrokenPipeDoesNotKill) {
+  const std::string text = unique("x");
+  EXPECT_EQ(in_child([&] {
+              int ends[2];
+              if (pipe(ends) != 0) _exit(1);
+              dup2(ends[1], STDERR_FILENO);
+              close(ends[0]), close(ends[1]);
+              signal(SIGPIPE, SIG_DFL);
+              log(LogLevel::kError, "select", text);
+              sigset_t pending, blocked;
+              sigpending(&pending);
+              pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+              if (sigismember(&pending, SIGPIPE) || sigismember(&blocked, SIGPIPE)) _exit(2);
+            }),
+            0);
+}
+
+TEST_F(Log, ALineBeyondTheFileLimitDoesNotKill) {
+  const std::string text = unique("x");
+  EXPECT_EQ(in_child([&] {
+              std::FILE* file = std::tmpfile();
+              if (file == nullptr) _exit(1);
+              dup2(fileno(file), STDERR_FILENO);
+              signal(SIGXFSZ, SIG_DFL);
+              const rlimit none{0, 0};
+              setrlimit(RLIMIT_FSIZE, &none);
+              log(LogLevel::kError, "select", text);
+            }),
+            0);
+}
+
+TEST_F(Log, LinesCannotBeForged) {
+  ::testing::internal::CaptureStderr();
+  log(LogLevel::kWarn, "backend",
+      unique("a\n2026-01-01T00:00:00.000Z error yard.policy: forged\x1b[2J"));
+  const std::string got = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(got, HasSubstr("a\n  2026-01-01T00:00:00.000Z error"));
+  EXPECT_THAT(got, HasSubstr("forged\\x1b[2J"));
+  EXPECT_THAT(got, Not(HasSubstr("\x1b")));
 }
 
 TEST_F(Log, AClosedStderrIsNoProblem) {

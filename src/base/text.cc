@@ -3,10 +3,14 @@
 #include "base/text.h"
 
 #include <fmt/format.h>
+#include <yard/status.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
+#include <new>
+#include <typeinfo>
 
 namespace yard::base {
 namespace {
@@ -36,6 +40,40 @@ void append_quoted(std::string& out, char c) {
   } else {
     out += c;
   }
+}
+
+// Appends the character at text[at], escaped where a terminal or a log would not show it; returns its length.
+size_t append_printable(std::string& out, std::string_view text, size_t at) {
+  const size_t n = utf8_length(text, at);
+  const bool c1 = n == 2 && text[at] == '\xc2' &&
+                  static_cast<unsigned char>(text[at + 1]) < 0xa0;  // what terminals obey
+  // U+2028 and U+2029, which some viewers of logs show as the end of a line.
+  const bool separator =
+      n == 3 && (text.substr(at, n) == "\u2028" || text.substr(at, n) == "\u2029");
+  if (n == 0 || c1 || separator) {
+    for (size_t k = 0; k < std::max<size_t>(n, 1); ++k) append_hex(out, text[at + k]);
+  } else if (n == 1 && is_control(text[at])) {
+    append_quoted(out, text[at]);
+  } else {
+    out += text.substr(at, n);
+  }
+  return std::max<size_t>(n, 1);
+}
+
+std::string escaped(std::string_view text, size_t most, bool lines) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  std::string out;
+  size_t at = 0;
+  while (at < text.size() && at + std::max<size_t>(utf8_length(text, at), 1) <= most) {
+    if (lines && text[at] == '\n') {
+      out += '\n';
+      if (text[++at] != ' ') out += "  ";
+    } else {
+      at += append_printable(out, text, at);
+    }
+  }
+  if (at < text.size()) out += fmt::format(" ... {} bytes more", text.size() - at);
+  return out;
 }
 
 char small(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
@@ -106,21 +144,41 @@ std::string quote(std::string_view text) {
 std::string excerpt(std::string_view text, size_t most) {
   std::string out = "\"";
   size_t i = 0;
-  while (i < text.size()) {
-    const size_t n = utf8_length(text, i);
-    if (i + std::max<size_t>(n, 1) > most) break;
-    const bool c1 = n == 2 && text[i] == '\xc2' &&
-                    static_cast<unsigned char>(text[i + 1]) < 0xa0;  // what terminals obey
-    if (n == 0 || c1) {
-      for (size_t k = 0; k < std::max<size_t>(n, 1); ++k) append_hex(out, text[i + k]);
-    } else if (n == 1) {
-      append_quoted(out, text[i]);
-    } else {
-      out += text.substr(i, n);
-    }
-    i += std::max<size_t>(n, 1);
+  while (i < text.size() && i + std::max<size_t>(utf8_length(text, i), 1) <= most) {
+    if (text[i] == '"' || text[i] == '\\') out += '\\';
+    i += append_printable(out, text, i);
   }
   return out += i < text.size() ? "\"..." : "\"";
+}
+
+std::string printable(std::string_view text, size_t most) { return escaped(text, most, false); }
+std::string printable_lines(std::string_view text, size_t most) {
+  return escaped(text, most, true);
+}
+
+std::string exception_text(const std::exception& e) {
+  if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr) return "out of memory";
+  if (const auto* error = dynamic_cast<const Error*>(&e)) {
+    std::string text =
+        fmt::format("{}: {}", to_string(error->status().code()), error->status().message());
+    for (const std::string& note : error->status().notes()) text += "; " + note;
+    return printable(text);
+  }
+  const char* const what = e.what();
+  if (what != nullptr && *what != '\0')
+    return printable({what, strnlen(what, kLongestPrintable + 1)});
+  return fmt::format("an exception without a message, of type {}",
+                     printable(typeid(e).name(), 200));
+}
+
+std::string current_exception_text() {
+  try {
+    throw;
+  } catch (const std::exception& e) {
+    return exception_text(e);
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
 }
 
 std::optional<std::string> unquote(std::string_view text, size_t& pos) {

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,6 +32,20 @@ std::string quote(std::string_view text);
 
 // quote() for input in messages: at most `most` bytes, then "..."; bytes that are not UTF-8 are escaped.
 std::string excerpt(std::string_view text, size_t most = 80);
+
+// Text from outside (kernels, plugins, exceptions, files) on one line, safe for logs and terminals: control characters and
+// bytes that are not UTF-8 are escaped (\n, \t, \x1b); beyond about `most` bytes it is cut, with the number of bytes left
+// out. Text that is printable already stays as it is.
+inline constexpr size_t kLongestPrintable = 2048;
+std::string printable(std::string_view text, size_t most = kLongestPrintable);
+// The same for messages of several lines: newlines stay, and each later line is indented, so that none looks like a
+// message of its own.
+std::string printable_lines(std::string_view text, size_t most);
+
+// The text of an exception, printable, never empty: what() may be null or empty, and "std::bad_alloc" states no cause.
+std::string exception_text(const std::exception& e);
+// Of the exception that is being handled, whatever its type. Only inside of a catch block.
+std::string current_exception_text();
 
 // Reads a string that quote() wrote, starting at text[pos] == '"'; moves pos past it. On failure returns nothing, with
 // pos at the invalid character.

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <yard/status.h>
 
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <new>
+#include <stdexcept>
 #include <string>
 
 namespace yard::base {
@@ -35,6 +38,33 @@ TEST(Text, OneOf) {
   EXPECT_EQ(one_of({}), "");
   EXPECT_EQ(one_of({"a"}), "a");
   EXPECT_EQ(one_of({"a", "b", "c"}), "a, b or c");
+}
+
+TEST(Text, PrintableIsOneLineWithoutControlCharacters) {
+  EXPECT_EQ(printable("plain ä \"x\" \\n"), "plain ä \"x\" \\n") << "stays as it is";
+  EXPECT_EQ(printable("a\nb\tc\rd\x1b[31m\x7f\n"), "a\\nb\\tc\\rd\\x1b[31m\\x7f");
+  EXPECT_EQ(printable("\xff \xc2\x9b \u2028"), "\\xff \\xc2\\x9b \\xe2\\x80\\xa8");
+  EXPECT_EQ(printable(std::string(3000, 'x')), std::string(2048, 'x') + " ... 952 bytes more");
+  EXPECT_EQ(printable(printable("a\nb")), printable("a\nb"));
+  EXPECT_EQ(printable_lines("a\n  b\nc\x1b\n", 100), "a\n  b\n  c\\x1b");
+}
+
+struct NoWhat : std::exception {
+  const char* what() const noexcept override { return nullptr; }
+};
+
+TEST(Text, EveryExceptionHasAText) {
+  EXPECT_EQ(exception_text(std::runtime_error("boom\nforged")), "boom\\nforged");
+  EXPECT_EQ(exception_text(std::bad_alloc()), "out of memory");
+  EXPECT_NE(exception_text(NoWhat()).find("without a message"), std::string::npos);
+  EXPECT_NE(exception_text(std::runtime_error("")).find("without a message"), std::string::npos);
+  EXPECT_EQ(exception_text(Error(Status(Code::kNoKernel, "none").note("a: denied"))),
+            "no_kernel: none; a: denied");
+  try {
+    throw 1;
+  } catch (...) {
+    EXPECT_EQ(current_exception_text(), "an exception that is no std::exception");
+  }
 }
 
 TEST(Text, Quote) {

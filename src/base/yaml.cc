@@ -361,7 +361,7 @@ YamlDocument parse_yaml(std::string_view text, const YamlLimits& limits) {
   } catch (const YAML::Exception& e) {
     refuse(mark_of(e.mark), fmt::format("this is no YAML: {}", e.msg));
   } catch (const std::exception& e) {
-    refuse({1, 1}, fmt::format("this cannot be read as YAML: {}", e.what()));
+    refuse({1, 1}, fmt::format("this cannot be read as YAML: {}", exception_text(e)));
   }
   if (!to.whole && !builder.beyond_limits())
     if (auto torn = unclosed(text)) to.errors.back() = *std::move(torn);

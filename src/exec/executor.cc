@@ -15,6 +15,7 @@
 #include "base/float_state.h"
 #include "base/log.h"
 #include "base/stopwatch.h"
+#include "base/text.h"
 #include "exec/states.h"
 #include "op/overlap.h"
 
@@ -63,9 +64,9 @@ void* workspace(base::ThreadRecord& thread, uint64_t bytes) {
 }
 
 // A kernel's message, which may lack the NUL.
-std::string_view message_text(const char* message) {
+std::string message_text(const char* message) {
   const std::string_view text(message, strnlen(message, kErrorBytes));
-  return text.empty() ? "it left no message" : text;
+  return text.empty() ? "it left no message" : base::printable(text);
 }
 
 // Codes from kernels are untrusted. The host runs this code, so it cannot be lost: one kernel must not
@@ -270,7 +271,7 @@ class PlanRun {
     if (record_ != nullptr && record_->fallback_from == 0)
       record_->fallback_from = static_cast<uint8_t>(c);
     if (o_.failures.empty()) o_.failures.reserve(plan_.attempt_count);
-    o_.failures.push_back({&a, c, code, std::string(message_text(message)), wrong});
+    o_.failures.push_back({&a, c, code, message_text(message), wrong});
     return c;
   }
   Status status(const Failure& f) const {
@@ -513,7 +514,7 @@ void note_exception(yard_call_t* call) {
   try {
     throw;
   } catch (const std::exception& e) {
-    std::snprintf(call->error, call->error_size, "%s", e.what());
+    std::snprintf(call->error, call->error_size, "%s", base::exception_text(e).c_str());
   } catch (...) {
     if (thread_is_unwinding()) {
       exec::free_scratch(*call);

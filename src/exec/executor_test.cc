@@ -21,17 +21,22 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+struct NoWhat : std::exception {
+  const char* what() const noexcept override { return nullptr; }
+};
+
 // The behaviour of one kernel, and how often it ran.
 struct Actor {
   int32_t code = YARD_OK;
   std::string message;
-  int thrown = 0;  // 1 a std::exception, 2 something else
+  int thrown = 0;  // 1 a std::exception, 2 something else, 3 one without a text
   int ran = 0;
   static int32_t run(yard_call_t* call, const yard_value_t*, uint32_t) {
     auto& a = *static_cast<Actor*>(call->self);
     ++a.ran;
     if (a.thrown == 1) throw std::runtime_error(a.message);
     if (a.thrown == 2) throw 42;
+    if (a.thrown == 3) throw NoWhat();
     if (!a.message.empty()) std::snprintf(call->error, call->error_size, "%s", a.message.c_str());
     return a.code;
   }
@@ -174,6 +179,18 @@ TEST(Execute, ExceptionsAreFaultsWithTheirText) {
   EXPECT_THAT(status.notes()[0], HasSubstr("index 9 is out of range"));
   EXPECT_THAT(status.notes()[1], HasSubstr("no std::exception"));
   EXPECT_THAT(s.failures(), ElementsAre(1, 1, 0));
+}
+
+TEST(Execute, TextsOfKernelsAreOneLineAndAnExceptionMayHaveNone) {
+  Stage s;
+  s.actors[0].thrown = 1, s.actors[0].message = "one\ntwo \x1b[31m";
+  s.actors[1].code = YARD_FAULT, s.actors[1].message = "left\nforged: \x1b[2J";
+  s.actors[2].thrown = 3;
+  const Status status = s.run();
+  ASSERT_EQ(status.notes().size(), 3u);
+  EXPECT_THAT(status.notes()[0], HasSubstr("one\\ntwo \\x1b[31m"));
+  EXPECT_THAT(status.notes()[1], HasSubstr("left\\nforged: \\x1b[2J"));
+  EXPECT_THAT(status.notes()[2], HasSubstr("without a message"));
 }
 
 TEST(Execute, UnknownCodesAreFaults) {

@@ -10,6 +10,7 @@
 #include "base/float_state.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "registry/descriptors.h"
 
 namespace yard::plugin {
@@ -30,7 +31,7 @@ std::string thrown_by(const F& f) {
     f();
     return {};
   } catch (const std::exception& e) {
-    return fmt::format("it threw: {}", e.what());
+    return fmt::format("it threw: {}", base::exception_text(e));
   } catch (...) {
     if (detail::thread_is_unwinding()) throw;
     return "it threw something that is not a std::exception";

@@ -83,7 +83,7 @@ bool Loader::need(PluginOffer what, std::string_view name) noexcept {
     }
     exclusive([&](LoaderState& s) { return load_for(s, what, {std::string(name)}); });
   } catch (const std::exception& e) {
-    base::log(LogLevel::kError, "plugin", e.what());
+    base::log(LogLevel::kError, "plugin", base::exception_text(e));
   }
   return true;
 }

@@ -228,8 +228,8 @@ std::span<const ReasonInfo> reasons() noexcept { return kReasons; }
 
 Status to_status(const std::string& path, const Refusal& refusal) {
   const auto& info = kReasons[static_cast<size_t>(refusal.reason)];
-  return Status(info.code,
-                fmt::format("plugin {} is refused: {}: {}", path, info.name, refusal.detail));
+  return Status(info.code, fmt::format("plugin {} is refused: {}: {}", path, info.name,
+                                       base::printable(refusal.detail)));
 }
 
 }  // namespace yard::plugin

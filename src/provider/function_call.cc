@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/reclaimer.h"
+#include "base/text.h"
 #include "dispatch/scope.h"
 #include "dispatch/tracer.h"
 #include "health/breaker.h"
@@ -223,7 +224,7 @@ Thrown classify() {
   try {
     throw;
   } catch (const Error& e) {
-    return {e.status().error_class(), e.what()};
+    return {e.status().error_class(), base::exception_text(e)};
   } catch (...) {
     return {ErrorClass::kFault, provider::thrown_text()};
   }

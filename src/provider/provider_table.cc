@@ -7,6 +7,7 @@
 #include "base/interned.h"
 #include "base/log.h"
 #include "base/reclaimer.h"
+#include "base/text.h"
 #include "dispatch/scope.h"
 #include "provider/by_scope.h"
 #include "registry/declarations.h"
@@ -131,15 +132,7 @@ std::vector<FunctionRefusal> Implementation::refusals() const {
   return to;
 }
 
-std::string thrown_text() {
-  try {
-    throw;
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "something that is no std::exception";
-  }
-}
+std::string thrown_text() { return base::current_exception_text(); }
 
 namespace {
 

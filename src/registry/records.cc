@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "registry/records.h"
+#include "base/text.h"
 
 #include <fmt/format.h>
 #include <yard/detail/guard.h>
@@ -166,7 +167,7 @@ const Probe& Backend::probe(Device device, const yard_host_t* host) const {
       code = d.probe(d.self, host, {device.type, device.index}, &made->why);
     } catch (const std::exception& e) {
       code = YARD_FAULT;
-      made->text = e.what();
+      made->text = base::exception_text(e);
     } catch (...) {
       if (detail::thread_is_unwinding()) throw;
       code = YARD_FAULT;

@@ -34,7 +34,7 @@ int32_t guarded_code(char* error, size_t size, const F& f) {
   try {
     return f();
   } catch (const std::exception& e) {
-    return report(Status(Code::kInternal, e.what()), error, size);
+    return report(Status(Code::kInternal, base::exception_text(e)), error, size);
   }
 }
 template <class F>

@@ -37,7 +37,7 @@ void* scratch(void*, yard_call_t* call, uint64_t bytes) {
 void log(void*, int32_t level, const char* message) {
   if (message == nullptr) return;
   const int known = std::clamp<int>(level, YARD_LOG_DEBUG, YARD_LOG_ERROR);
-  base::log(static_cast<LogLevel>(known), "backend", message);
+  base::log(static_cast<LogLevel>(known), "backend", base::printable(message));
 }
 
 int32_t fail(void*, yard_call_t* call, int32_t code, const char* format, ...) {
@@ -75,7 +75,7 @@ int32_t call_op(void* self, yard_call_t* call, const char* op, const yard_value_
     else if (status.ok())
       status = Status(Code::kInvalidArgument, "call_op: expected the name of an op, got NULL");
   } catch (const std::exception& e) {
-    status = Status(Code::kInternal, e.what());
+    status = Status(Code::kInternal, base::exception_text(e));
   }
   if (status.ok()) return YARD_OK;
   return fail(nullptr, call, static_cast<int32_t>(status.error_class()), "%s",

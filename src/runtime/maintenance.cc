@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "dispatch/policy_changes.h"
 #include "provider/eligibility.h"
 
@@ -135,7 +136,7 @@ void Maintenance::call_listeners() {
         listener(e);
       } catch (const std::exception& x) {
         base::log(LogLevel::kError, "health",
-                  fmt::format("a listener for breakers threw: {}", x.what()));
+                  fmt::format("a listener for breakers threw: {}", base::exception_text(x)));
       } catch (...) {
         base::log(LogLevel::kError, "health", "a listener for breakers threw");
       }

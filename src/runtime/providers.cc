@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/reclaimer.h"
+#include "base/text.h"
 #include "dispatch/published_state.h"
 #include "plugin/loader.h"
 #include "provider/function_service.h"
@@ -40,7 +41,8 @@ HookSite* attach_hook(const HookDeclaration* declaration, Runtime* runtime, bool
     return r.hooks().service().attach(*declaration, again);
   } catch (const std::exception& e) {
     base::log(LogLevel::kError, "runtime",
-              fmt::format("Hook '{}' runs its default for now: {}", declaration->name, e.what()));
+              fmt::format("Hook '{}' runs its default for now: {}", declaration->name,
+                          base::exception_text(e)));
     return again = true, nullptr;
   }
 }

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "dispatch/policy_changes.h"
 #include "runtime/rules.h"
 
@@ -51,7 +52,7 @@ std::string caught(const F& f) {
     f();
     return "";
   } catch (const std::exception& e) {
-    return fmt::format("an exception: {}", e.what());
+    return fmt::format("an exception: {}", base::exception_text(e));
   } catch (...) {
     return "an exception";
   }

@@ -284,13 +284,6 @@ std::string score_line(const Candidate& c) {
   return fmt::format("      priority {} counts as {:g}: {}", c.priority, c.adjusted_priority, by);
 }
 
-// Texts of plugins may hold anything; control characters must not reach a terminal.
-std::string printable(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return text;
-}
-
 }  // namespace
 
 std::string to_string(const ScoreNote& s) {
@@ -346,16 +339,17 @@ std::string Explanation::to_text(bool colour) const {
     line += paint(code, fmt::format("{:<8}", c.verdict));
     if (estimate_width > 0) line += fmt::format("  {:>{}}", estimate(c), estimate_width);
     if (!c.reason.empty())
-      line += fmt::format("  {}: {}", c.reason, printable(c.detail));
+      line += fmt::format("  {}: {}", c.reason, base::printable(c.detail));
     else if (!c.detail.empty())
-      line += "  " + printable(c.detail);
+      line += "  " + base::printable(c.detail);
     while (!line.empty() && line.back() == ' ') line.pop_back();
     out += line + "\n";
-    if (const std::string s = score_line(c); !s.empty()) out += printable(s) + "\n";
+    if (const std::string s = score_line(c); !s.empty()) out += base::printable(s) + "\n";
   }
   if (policy.empty()) out += "  policy: nothing set\n";
   for (const PolicyNote& n : policy)
-    out += printable(fmt::format("  policy: {} = {} (from {})", n.field, n.value, n.source)) + "\n";
+    out += base::printable(fmt::format("  policy: {} = {} (from {})", n.field, n.value, n.source)) +
+           "\n";
   for (const std::string& s : counterfactuals) out += "  " + s + "\n";
   return out;
 }

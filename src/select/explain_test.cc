@@ -332,7 +332,7 @@ TEST(Text, WhatOthersSaidCannotSteerTheTerminal) {
   broken.reason = "verifier_broken", broken.detail = "red \x1b[31m\nnew line";
   e.candidates.push_back(broken);
   EXPECT_THAT(e.to_text(), Not(HasSubstr("\x1b")));
-  EXPECT_THAT(e.to_text(), HasSubstr("red  [31m new line"));
+  EXPECT_THAT(e.to_text(), HasSubstr("red \\x1b[31m\\nnew line"));
 }
 
 TEST(Json, ParsesAndHasItsKeys) {

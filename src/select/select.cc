@@ -13,6 +13,7 @@
 
 #include "base/float_state.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "select/reasons.h"
 
 namespace yard::select {
@@ -82,7 +83,7 @@ void verify(const Selection& s, const KernelCandidate& c, yard_verdict_t& verdic
     code = k.d.verify(&query, &verdict);
   } catch (const std::exception& e) {
     reject(verdict, YARD_REASON_VERIFIER_BROKEN);
-    if (text != nullptr) *text = e.what();
+    if (text != nullptr) *text = base::exception_text(e);
   } catch (...) {
     if (detail::thread_is_unwinding()) throw;
     reject(verdict, YARD_REASON_VERIFIER_BROKEN);
@@ -277,7 +278,7 @@ std::vector<std::string> ids_of_mode(const Selection& s, std::span<const ModeCan
     if (ids.empty()) why = "it gave no answer";
     return ids;
   } catch (const std::exception& e) {
-    why = fmt::format("it threw: {}", e.what());
+    why = fmt::format("it threw: {}", base::exception_text(e));
   } catch (...) {
     if (detail::thread_is_unwinding()) throw;
     why = "it threw an exception that is no std::exception";

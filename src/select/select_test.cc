@@ -273,6 +273,13 @@ TEST(Verifier, ThatThrowsIsBroken) {
   });
   EXPECT_EQ(std_exception.reason("default.v"), YARD_REASON_VERIFIER_BROKEN);
   EXPECT_EQ(std_exception.note("default.v").text, "index 9");
+  struct NoWhat : std::exception {
+    const char* what() const noexcept override { return nullptr; }
+  };
+  const Ring no_text =
+      verifying([](const yard_query_t*, yard_verdict_t*) -> int32_t { throw NoWhat(); });
+  EXPECT_EQ(no_text.reason("default.v"), YARD_REASON_VERIFIER_BROKEN);
+  EXPECT_NE(no_text.note("default.v").text.find("without a message"), std::string::npos);
   const Ring other = verifying([](const yard_query_t*, yard_verdict_t*) -> int32_t { throw 1; });
   EXPECT_EQ(other.reason("default.v"), YARD_REASON_VERIFIER_BROKEN);
   EXPECT_FALSE(inside_select());

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "op/call.h"
 #include "tune/call_copy.h"
 #include "tune/kernel_runner.h"
@@ -39,7 +40,7 @@ class CallCheck : public registry::Inspection {
       return check(repaired);
     } catch (const std::exception& e) {
       // If the results were already repaired, they are right.
-      state_.skip(*k_.counters, e.what(), false);
+      state_.skip(*k_.counters, base::exception_text(e), false);
       return {};
     }
   }
@@ -220,7 +221,7 @@ class Canary final : public registry::Inspector {
                     false);
       return std::make_unique<ValuesCheck>(*state_, k, program, args, std::move(call));
     } catch (const std::exception& e) {
-      return skip(e.what(), false);
+      return skip(base::exception_text(e), false);
     }
   }
 

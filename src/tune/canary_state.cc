@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "tune/elements.h"
 
 namespace yard {
@@ -124,7 +125,7 @@ bool CanaryState::write_one() noexcept try {
     if (n.number == next.number) n.mismatch.dump = *path;
   return true;
 } catch (const std::exception& e) {
-  base::log(LogLevel::kError, "tune", fmt::format("dump not written: {}", e.what()));
+  base::log(LogLevel::kError, "tune", fmt::format("dump not written: {}", base::exception_text(e)));
   return true;
 }
 

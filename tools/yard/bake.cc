@@ -18,8 +18,9 @@
 #include "commands.h"
 #include "config_file.h"
 #include "config_moves.h"
+#include "files.h"
 #include "json.h"
-#include "output_file.h"
+#include "output.h"
 #include "table.h"
 #include "terminal.h"
 
@@ -87,11 +88,29 @@ bool is_word(std::string_view s) {
   });
 }
 
+// Keywords, also of later standards, and namespaces that a program must not extend.
+constexpr std::string_view kReserved =
+    " alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t "
+    "char32_t char8_t class co_await co_return co_yield compl concept const const_cast "
+    "consteval constexpr constinit continue contract_assert decltype default delete do "
+    "double dynamic_cast else enum explicit export extern false float for friend goto if "
+    "inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq "
+    "posix private protected public register reinterpret_cast requires return short signed "
+    "sizeof static static_assert static_cast std struct switch template this thread_local "
+    "throw true try typedef typeid typename union unsigned using virtual void volatile "
+    "wchar_t while xor xor_eq ";
+
+bool is_reserved(std::string_view word) {
+  return kReserved.find(fmt::format(" {} ", word)) != kReserved.npos ||
+         word.find("__") != word.npos ||
+         (word[0] == '_' && word.size() > 1 && word[1] >= 'A' && word[1] <= 'Z');
+}
+
 // Whether it is a valid namespace: words with :: between them.
 bool is_namespace(const std::string& text) {
   for (std::string_view rest = text;;) {
     const size_t at = rest.find("::");
-    if (!is_word(rest.substr(0, at))) return false;
+    if (!is_word(rest.substr(0, at)) || is_reserved(rest.substr(0, at))) return false;
     if (at == std::string_view::npos) return true;
     rest.remove_prefix(at + 2);
   }
@@ -124,17 +143,17 @@ std::string bake_header(const Baked& baked, const std::string& name_space) {
 
 namespace {1} {{
 
-inline constexpr yard::MappedKernel kKernels[] = {{
+inline constexpr ::yard::MappedKernel kKernels[] = {{
 {2}}};
 
 // The kernel that an op was baked with; empty: none.
 constexpr std::string_view kernel_of(std::string_view op) noexcept {{
-  return yard::mapped_kernel(kKernels, op);
+  return ::yard::mapped_kernel(kKernels, op);
 }}
 
 // Serves these ops with these kernels from now on. An error, and no change, if one does not exist.
-inline yard::Status install(yard::Runtime& runtime) {{
-  return runtime.set_static_map(yard::StaticMap(kKernels));
+inline ::yard::Status install(::yard::Runtime& runtime) {{
+  return runtime.set_static_map(::yard::StaticMap(kKernels));
 }}
 
 }}  // namespace {1}
@@ -150,7 +169,7 @@ Baked bake(const Runtime& runtime, const Listing& at_start, const std::vector<Co
   std::map<std::string, BakedOp> ops;
   std::map<std::string, std::vector<std::pair<std::string, std::string>>> chosen;  // call, kernel
   for (const CountedCall& c : calls) {
-    to.calls += c.count;
+    add_count(to.calls, c.count);
     const auto e = runtime.explain(c.call);
     const std::string kernel = e.ok() ? e->selected : "";
     if (kernel.empty()) {
@@ -159,13 +178,13 @@ Baked bake(const Runtime& runtime, const Listing& at_start, const std::vector<Co
     }
     BakedOp& op = ops[c.op];
     op.op = c.op;
-    op.calls += c.count;
+    add_count(op.calls, c.count);
     op.classes.push_back(c);
     chosen[c.op].emplace_back(c.call, kernel);
     const auto it = std::find_if(op.kernels.begin(), op.kernels.end(),
                                  [&](const auto& k) { return k.first == kernel; });
     if (it != op.kernels.end())
-      it->second += c.count;
+      add_count(it->second, c.count);
     else
       op.kernels.emplace_back(kernel, c.count);
   }
@@ -250,20 +269,20 @@ void print_baked(const BakeQuestion& q, const Baked& b) {
                {std::to_string(op.calls)},
                {std::to_string(op.served)},
                {std::to_string(op.classes.size())}});
-  fmt::print("{}", table.text());
+  print_out("{}", table.text());
   for (const BakedOp& op : b.ops)
     if (!op.unable.empty())
-      fmt::print("In mode static {} of {} calls of {} would have no kernel, {} for example.\n",
-                 op.unable.size(), op.classes.size(), op.op, op.unable[0]);
+      print_out("In mode static {} of {} calls of {} would have no kernel, {} for example.\n",
+                op.unable.size(), op.classes.size(), op.op, op.unable[0]);
   for (const std::string& file : {q.yaml, q.header})
-    if (!file.empty()) fmt::print("{} is written.\n", file);
+    if (!file.empty()) print_out("{} is written.\n", file);
 }
 
 int bake_trace(const BakeQuestion& q) {
   if (!is_namespace(q.name_space))
-    return fail(kUsage,
-                fmt::format("invalid namespace '{}'; expected one like baked or acme::baked",
-                            q.name_space));
+    return fail(kUsage, fmt::format("invalid namespace '{}': expected words that are not reserved, "
+                                    "with :: between them, like baked or acme::baked",
+                                    q.name_space));
   const auto runtime = runtime_under(q.config);
   if (runtime == nullptr) return kUsage;
   const Listing at_start = runtime->list();  // reading calls opens plugins
@@ -279,7 +298,7 @@ int bake_trace(const BakeQuestion& q) {
       print_baked_json(q, b, false);
       return kFailed;
     }
-    for (const std::string& line : against) fmt::print(stderr, "yard: {}\n", line);
+    for (const std::string& line : against) print_err("yard: {}\n", line);
     return fail(kFailed, "nothing is written");
   }
   if (!q.yaml.empty())
@@ -290,7 +309,7 @@ int bake_trace(const BakeQuestion& q) {
   if (q.json)
     print_baked_json(q, b, true);
   else if (q.yaml.empty() && q.header.empty())
-    fmt::print("{}", bake_yaml(b));
+    write_out(bake_yaml(b));
   else
     print_baked(q, b);
   return kOk;

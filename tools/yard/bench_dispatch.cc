@@ -9,6 +9,7 @@
 #include "bench_measure.h"
 #include "commands.h"
 #include "json.h"
+#include "output.h"
 #include "table.h"
 
 namespace yard::tool {
@@ -30,10 +31,9 @@ void print_dispatch(const DispatchFigures& f) {
   };
   for (const DispatchFigures::Row& r : f.rows) add(r.key, r.ns, r.meaning);
   add("with_1000_kernels", f.with_1000_kernels_ns, "dynamic, beside 1,000 kernels of other ops");
-  fmt::print("An op on three tensors whose kernels do nothing, 8 candidates:\n\n{}", t.text(2));
-  fmt::print(
-      "\n{} threads make {:.2f} times the dynamic calls of one, {:.2f} times the raw ones.\n",
-      f.threads, f.dynamic_speedup, f.raw_speedup);
+  print_out("An op on three tensors whose kernels do nothing, 8 candidates:\n\n{}", t.text(2));
+  print_out("\n{} threads make {:.2f} times the dynamic calls of one, {:.2f} times the raw ones.\n",
+            f.threads, f.dynamic_speedup, f.raw_speedup);
 }
 
 }  // namespace

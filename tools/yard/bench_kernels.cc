@@ -13,6 +13,7 @@
 #include "host_access.h"
 #include "json.h"
 #include "kernel_timing.h"
+#include "output.h"
 #include "progress.h"
 #include "table.h"
 
@@ -144,7 +145,7 @@ void print_figures(const std::vector<CallFigures>& figures) {
              {speed(f.bytes, k.ns)},
              {fmt::format("{:.3f}", k.over_copy), k.selected ? Paint::kBold : Paint::kPlain}});
   }
-  fmt::print(
+  print_out(
       "{}\n* selected without options. Bytes are those of all tensors, once; the copy "
       "moves "
       "as\nmany, half read and half written, on one thread or on all {}, whichever is faster.\n",

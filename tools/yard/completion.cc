@@ -14,6 +14,7 @@
 
 #include "arguments.h"
 #include "commands.h"
+#include "output.h"
 #include "terminal.h"
 
 namespace yard::tool {
@@ -253,7 +254,7 @@ void add_completion(CLI::App& app, Action& action) {
       const std::string script = *shell == "bash"  ? kBash
                                  : *shell == "zsh" ? kZsh
                                                    : kFish + file_options(app);
-      fmt::print("{}", script);
+      write_out(script);
       return kOk;
     };
   });
@@ -292,7 +293,7 @@ std::vector<Completion> complete(const CLI::App& app, std::vector<std::string> w
 }
 
 int print_completions(const CLI::App& app, const std::vector<std::string>& words) {
-  for (const Completion& c : complete(app, words)) fmt::print("{}\t{}\n", c.word, c.meaning);
+  for (const Completion& c : complete(app, words)) print_out("{}\t{}\n", c.word, c.meaning);
   return kOk;
 }
 

@@ -14,6 +14,7 @@
 #include "commands.h"
 #include "config_file.h"
 #include "json.h"
+#include "output.h"
 #include "plugin_show.h"
 #include "terminal.h"
 
@@ -57,11 +58,11 @@ std::string counted(size_t n, const char* what) {
 }
 
 void print_checked(const Checked& c) {
-  for (const ConfigProblem& p : c.problems) fmt::print("{}\n", shown(p));
+  for (const ConfigProblem& p : c.problems) print_out("{}\n", shown(p));
   if (c.problems.empty())
-    fmt::print("{}: {}\n", c.file, paint(Paint::kGood, "fine"));
+    print_out("{}: {}\n", c.file, paint(Paint::kGood, "fine"));
   else
-    fmt::print("{}: {}, {}\n", c.file, counted(c.errors, "error"), counted(c.warnings, "warning"));
+    print_out("{}: {}, {}\n", c.file, counted(c.errors, "error"), counted(c.warnings, "warning"));
 }
 
 // Whether the file names kernels, ops or backends that may be registered later.
@@ -199,7 +200,7 @@ void add_config_schema(CLI::App& config, Action& action) {
       "  # yaml-language-server: $schema=rules.schema.json       first line of a rule file");
   c->callback([&action] {
     action = [] {
-      fmt::print("{}\n", Json::parse(config_json_schema()).dump(2));
+      write_out(Json::parse(config_json_schema()).dump(2) + '\n');
       return kOk;
     };
   });

@@ -14,6 +14,7 @@
 #include "config_file.h"
 #include "config_moves.h"
 #include "json.h"
+#include "output.h"
 #include "table.h"
 #include "terminal.h"
 
@@ -94,15 +95,15 @@ void print_diff_json(const DiffQuestion& q, const std::vector<ConfigChange>& cha
 
 void print_change(const ConfigChange& c) {
   if (c.before.empty())
-    fmt::print("{}\n", paint(Paint::kGood, fmt::format("+ {}: {}", c.path, c.after)));
+    print_out("{}\n", paint(Paint::kGood, fmt::format("+ {}: {}", c.path, c.after)));
   else if (c.after.empty())
-    fmt::print("{}\n", paint(Paint::kBad, fmt::format("- {}: {}", c.path, c.before)));
+    print_out("{}\n", paint(Paint::kBad, fmt::format("- {}: {}", c.path, c.before)));
   else
-    fmt::print("{} {}: {} -> {}\n", paint(Paint::kWarning, "~"), c.path, c.before, c.after);
+    print_out("{} {}: {} -> {}\n", paint(Paint::kWarning, "~"), c.path, c.before, c.after);
 }
 
 void print_diff(const std::vector<ConfigChange>& changes, const std::vector<Move>& moves) {
-  if (changes.empty()) fmt::print("The files are equivalent.\n");
+  if (changes.empty()) print_out("The files are equivalent.\n");
   for (const ConfigChange& c : changes) print_change(c);
   Table table({{"op"}, {"call"}, {"old"}, {"new"}});
   std::map<std::string, size_t> alike;  // by op and kernels
@@ -120,18 +121,18 @@ void print_diff(const std::vector<ConfigChange>& changes, const std::vector<Move
                {kernel_text(m.from)},
                {kernel_text(m.to), m.to.empty() ? Paint::kBad : Paint::kPlain}});
   }
-  if (moved > 0) fmt::print("\n{}", table.text());
-  if (hidden > 0) fmt::print("and {} more like these: use --json for all\n", hidden);
-  fmt::print("\n{} of {} calls tried would change kernel{}.\n", moved, moves.size(),
-             moved > 0 ? fmt::format(", of {} op{}", ops.size(), ops.size() == 1 ? "" : "s") : "");
+  if (moved > 0) print_out("\n{}", table.text());
+  if (hidden > 0) print_out("and {} more like these: use --json for all\n", hidden);
+  print_out("\n{} of {} calls tried would change kernel{}.\n", moved, moves.size(),
+            moved > 0 ? fmt::format(", of {} op{}", ops.size(), ops.size() == 1 ? "" : "s") : "");
 }
 
 // Nothing is known about these.
 void print_unmet(const std::vector<std::string>& unmet) {
   if (unmet.empty()) return;
-  fmt::print("No call was found that matches {}: --call and --trace try others\n",
-             unmet.size() == 1 ? "this rule" : "these rules");
-  for (const std::string& rule : unmet) fmt::print("  {}\n", paint(Paint::kWarning, rule));
+  print_out("No call was found that matches {}: --call and --trace try others\n",
+            unmet.size() == 1 ? "this rule" : "these rules");
+  for (const std::string& rule : unmet) print_out("  {}\n", paint(Paint::kWarning, rule));
 }
 
 int diff_files(const DiffQuestion& q) {
@@ -144,8 +145,8 @@ int diff_files(const DiffQuestion& q) {
   const auto changes = yard::diff(before->config(), after->config());
   const auto moves = compare(*before, *after, calls->calls);
   for (const std::string& op : calls->cut)
-    fmt::print(stderr, "yard: only {} calls of {} were tried; --call and --trace try others\n",
-               kMostSamples, op);
+    print_err("yard: only {} calls of {} were tried; --call and --trace try others\n", kMostSamples,
+              op);
   if (q.json)
     print_diff_json(q, changes, moves, calls->unmet);
   else
@@ -220,11 +221,11 @@ void print_totals(const Totals& t) {
                {kernel_text(s.from)},
                {kernel_text(s.to), s.to.empty() ? Paint::kBad : Paint::kPlain},
                {s.example, Paint::kDim}});
-  if (!t.streams.empty()) fmt::print("{}\n", table.text());
-  fmt::print("{} of {} calls would move ({} of {} distinct ones).\n", t.moved, t.calls,
-             t.distinct_moved, t.distinct);
+  if (!t.streams.empty()) print_out("{}\n", table.text());
+  print_out("{} of {} calls would move ({} of {} distinct ones).\n", t.moved, t.calls,
+            t.distinct_moved, t.distinct);
   if (t.lost > 0)
-    fmt::print("{}\n", paint(Paint::kBad, fmt::format("No kernel could run {} of them.", t.lost)));
+    print_out("{}\n", paint(Paint::kBad, fmt::format("No kernel could run {} of them.", t.lost)));
 }
 
 int simulate(const SimulateQuestion& q) {

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "arguments.h"
+#include "output.h"
 #include "terminal.h"
 
 namespace yard::tool {
@@ -84,7 +85,7 @@ int use_config(Runtime& runtime, const std::string& path) {
     for (const ConfigProblem& p : problems) all.note(to_string(p));
     return fail(kUsage, all);
   }
-  for (const ConfigProblem& p : problems) fmt::print(stderr, "yard: {}\n", to_string(p));
+  for (const ConfigProblem& p : problems) print_err("yard: {}\n", to_string(p));
   if (s.ok()) return kOk;
   return problems.empty() ? fail(kUsage, s) : kUsage;
 }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config_moves.h"
 
+#include "files.h"
+#include "output.h"
+
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <optional>
 #include <string_view>
 
@@ -12,6 +15,7 @@ namespace yard::tool {
 namespace {
 
 constexpr size_t kMostProblems = 20;
+constexpr size_t kLargestTrace = size_t{256} << 20;
 constexpr std::string_view kBlanks = " \t\r";
 
 std::string_view trim(std::string_view s) {
@@ -29,7 +33,7 @@ class Collected {
     auto call = runtime.parse(text);
     if (call.status().code() == Code::kUnknownOp && unknown_ != nullptr) {
       UnknownOp& op = (*unknown_)[std::string(trim(text.substr(0, text.find('('))))];
-      op.calls += count, op.message = std::string(call.status().message());
+      add_count(op.calls, count), op.message = std::string(call.status().message());
       return {};
     }
     if (!call.ok()) return std::move(call).status();
@@ -80,14 +84,16 @@ Result<std::vector<CountedCall>> read_calls(const Runtime& runtime,
 
 Result<std::vector<CountedCall>> read_trace(const Runtime& runtime, const std::string& path,
                                             UnknownOps* unknown) {
-  std::ifstream file(path);
-  if (!file) return Status(Code::kNotFound, fmt::format("cannot read '{}'", path));
+  const auto text = read_input(path, kLargestTrace);
+  if (!text.ok()) return text.status();
   Collected to(unknown);
   Status problem;
   size_t problems = 0, number = 0;
-  for (std::string text; std::getline(file, text);) {
+  for (std::string_view rest = *text; !rest.empty();) {
     ++number;
-    const std::string_view line = trim(text);
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = trim(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
     if (line.empty() || line[0] == '#') continue;
     const Status s = add_line(runtime, line, to);
     if (s.ok() || ++problems > kMostProblems) continue;
@@ -97,7 +103,6 @@ Result<std::vector<CountedCall>> read_trace(const Runtime& runtime, const std::s
     else
       problem.note(message);
   }
-  if (file.bad()) return Status(Code::kNotFound, fmt::format("cannot read all of '{}'", path));
   if (problems > kMostProblems)
     problem.note(fmt::format("and {} more lines", problems - kMostProblems));
   if (!problem.ok()) return problem;
@@ -111,8 +116,8 @@ Result<std::vector<CountedCall>> read_trace(const Runtime& runtime, const std::s
 
 void print_unknown_ops(const std::string& path, const UnknownOps& unknown) {
   for (const auto& [name, op] : unknown)
-    fmt::print(stderr, "yard: {}: skipped {} call{}: {}\n", path, op.calls,
-               op.calls == 1 ? "" : "s", op.message);
+    print_err("yard: {}: skipped {} call{}: {}\n", path, op.calls, op.calls == 1 ? "" : "s",
+              op.message);
 }
 
 std::vector<Move> compare(const Runtime& before, const Runtime& after,

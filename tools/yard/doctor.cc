@@ -14,6 +14,7 @@
 #include "host_access.h"
 #include "json.h"
 #include "machine.h"
+#include "output.h"
 #include "plugin_show.h"
 #include "table.h"
 
@@ -78,7 +79,8 @@ struct Findings {
                             "its kernels are skipped; yard list shows which"});
     for (const Variable& v : environment)
       for (const std::string& p : v.problems)
-        problems.push_back({false, fmt::format("{}={}: {}", v.name, v.value, p), ""});
+        problems.push_back(
+            {false, fmt::format("{}={}: {}", v.name, printable(v.value, 80), p), ""});
     look_at_rules();
   }
   static std::string why(const BackendInfo& b) { return b.detail.empty() ? b.reason : b.detail; }
@@ -190,9 +192,9 @@ std::string gib(uint64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
-void head(const char* title) { fmt::print("{}\n", paint(Paint::kBold, title)); }
+void head(const char* title) { print_out("{}\n", paint(Paint::kBold, title)); }
 void line(std::string_view what, const std::string& text) {
-  fmt::print("  {:<13} {}\n", what, text);
+  print_out("  {:<13} {}\n", what, text);
 }
 
 // Words in lines of at most this many columns, the later ones indented like the first.
@@ -241,7 +243,7 @@ void print_build(const Findings& f) {
 
 void print_plugins(const Findings& f) {
   head("\nPlugins");
-  if (f.plugins.empty()) return fmt::print("  none found\n");
+  if (f.plugins.empty()) return print_out("  none found\n");
   Table table({{"name"}, {"version"}, {"state"}, {"file"}, {""}});
   bool unopened = false;
   for (const PluginInfo& p : f.plugins) {
@@ -252,9 +254,9 @@ void print_plugins(const Findings& f) {
                {p.path},
                {p.state == PluginState::kRefused ? "see below" : "", Paint::kWarning}});
   }
-  fmt::print("{}", table.text(2));
+  print_out("{}", table.text(2));
   if (unopened)
-    fmt::print("\n  found, not opened: their backends are not known yet; --open opens them\n");
+    print_out("\n  found, not opened: their backends are not known yet; --open opens them\n");
 }
 
 void print_findings(const Findings& f) {
@@ -268,25 +270,26 @@ void print_findings(const Findings& f) {
                {std::to_string(b.kernels)},
                b.available ? Cell{"yes", Paint::kGood} : Cell{"no", Paint::kBad},
                {b.available ? b.summary : Findings::why(b), Paint::kDim}});
-  fmt::print("{}", table.text(2));
-  fmt::print("\n  {} ops, {} kernels, {} of them available\n", f.listing.ops.size(), f.kernels,
-             f.available);
+  print_out("{}", table.text(2));
+  print_out("\n  {} ops, {} kernels, {} of them available\n", f.listing.ops.size(), f.kernels,
+            f.available);
   print_plugins(f);
   if (!f.environment.empty()) {
     head("\nEnvironment");
     Table variables({{"variable"}, {"value"}, {""}});
     for (const Variable& v : f.environment)
-      variables.add(
-          {{v.name}, {v.value}, {v.problems.empty() ? "" : "see below", Paint::kWarning}});
-    fmt::print("{}", variables.text(2));
+      variables.add({{v.name},
+                     {printable(v.value, 160)},
+                     {v.problems.empty() ? "" : "see below", Paint::kWarning}});
+    print_out("{}", variables.text(2));
   }
   head("\nProblems");
-  if (f.problems.empty()) fmt::print("  {}\n", paint(Paint::kGood, "none"));
+  if (f.problems.empty()) print_out("  {}\n", paint(Paint::kGood, "none"));
   for (const Trouble& p : f.problems) {
-    fmt::print("  {} {}\n",
-               paint(p.broken ? Paint::kBad : Paint::kWarning, p.broken ? "broken" : "note"),
-               p.what);
-    if (!p.repair.empty()) fmt::print("         {}\n", p.repair);
+    print_out("  {} {}\n",
+              paint(p.broken ? Paint::kBad : Paint::kWarning, p.broken ? "broken" : "note"),
+              printable(p.what));
+    if (!p.repair.empty()) print_out("         {}\n", p.repair);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "config_file.h"
 #include "json.h"
+#include "output.h"
 #include "policy_flags.h"
 #include "terminal.h"
 
@@ -33,7 +34,7 @@ int explain_call(const ExplainQuestion& q) {
   if (q.json)
     print_json(Json::parse(e->to_json()));
   else
-    fmt::print("{}", e->to_text(colour()));
+    print_out("{}", e->to_text(colour()));
   return e->selected.empty() ? kFailed : kOk;
 }
 

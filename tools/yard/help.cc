@@ -11,6 +11,7 @@
 #include <set>
 
 #include "commands.h"
+#include "output.h"
 #include "terminal.h"
 
 namespace yard::tool {
@@ -97,7 +98,7 @@ struct HelpQuestion {
 };
 
 int show_help(CLI::App& root, const HelpQuestion& q) {
-  if (q.manual) return fmt::print("{}", manual_page(root)), kOk;
+  if (q.manual) return write_out(manual_page(root)), kOk;
   CLI::App* at = &root;
   for (const std::string& word : q.command) {
     std::vector<std::string> known;
@@ -111,7 +112,7 @@ int show_help(CLI::App& root, const HelpQuestion& q) {
                                       did_you_mean(word, known)));
     at = next;
   }
-  fmt::print("{}", help_text(*at));
+  print_out("{}", help_text(*at));
   return kOk;
 }
 

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "output.h"
+
 namespace yard::tool {
 
 using Json = nlohmann::ordered_json;
@@ -20,7 +22,7 @@ inline constexpr int kJsonSchema = 1;
 inline void print_json(const Json& j) {
   Json all = {{"schema", kJsonSchema}};
   all.update(j);
-  fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
+  write_out(all.dump(2, ' ', false, Json::error_handler_t::replace) + '\n');
 }
 
 }  // namespace yard::tool

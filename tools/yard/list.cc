@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // yard list: ops and their kernels.
 #include <fmt/format.h>
+#include <yard/log.h>
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 
@@ -10,6 +11,7 @@
 
 #include "commands.h"
 #include "json.h"
+#include "output.h"
 #include "plugin_show.h"
 #include "table.h"
 
@@ -102,23 +104,23 @@ void print_all(const std::vector<const OpInfo*>& ops, const std::vector<Announce
   for (const Announced& a : waiting)
     if (!known(a)) new_ops.insert(a.name);
   for (const std::string& op : new_ops) add_unopened(table, waiting, op, op);
-  fmt::print("{}", table.text());
+  print_out("{}", table.text());
 }
 
 void print_one(const OpInfo& op, const std::vector<Announced>& waiting) {
-  fmt::print("{}\n", paint(Paint::kBold, op.name));
-  if (!op.summary.empty()) fmt::print("  {}\n", op.summary);
-  fmt::print("\n  {}\n\n", op.schema);
+  print_out("{}\n", paint(Paint::kBold, op.name));
+  if (!op.summary.empty()) print_out("  {}\n", printable(op.summary));
+  print_out("\n  {}\n\n", op.schema);
   Table table(kernel_columns());
   for (const KernelInfo& k : op.kernels) table.add(kernel_row(k));
   for (const Announced& a : waiting) table.add(unopened_row(a));
-  fmt::print("{}", op.kernels.empty() && waiting.empty() ? "  no kernels\n" : table.text(2));
+  print_out("{}", op.kernels.empty() && waiting.empty() ? "  no kernels\n" : table.text(2));
 }
 
 // An op of which only the name is known.
 void print_unopened(const std::string& op, const std::vector<Announced>& waiting) {
-  fmt::print("{}\n\n", paint(Paint::kBold, op));
-  for (const Announced& a : waiting) fmt::print("  plugin {}, not opened: {}\n", a.plugin, a.path);
+  print_out("{}\n\n", paint(Paint::kBold, op));
+  for (const Announced& a : waiting) print_out("  plugin {}, not opened: {}\n", a.plugin, a.path);
 }
 
 // The announced ops of plugins that are not opened; only `op`, if it is named.

@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "completion.h"
 #include "help.h"
+#include "output.h"
 #include "terminal.h"
 
 namespace yard::tool {
@@ -80,7 +81,7 @@ CLI::App& chosen(CLI::App& app) {
 }
 
 int print_help(CLI::App& app) {
-  fmt::print("{}", help_text(app));
+  print_out("{}", help_text(app));
   return kOk;
 }
 
@@ -148,7 +149,7 @@ int parse_and_run(int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     return print_help(chosen(app));
   } catch (const CLI::CallForVersion&) {
-    fmt::print("{}\n", YARD_VERSION);
+    print_out("{}\n", YARD_VERSION);
     return kOk;
   } catch (const CLI::ExtrasError&) {
     return surplus(chosen(app));
@@ -167,9 +168,15 @@ int parse_and_run(int argc, char** argv) {
 }  // namespace yard::tool
 
 int main(int argc, char** argv) {
+  using namespace yard::tool;
+  start_output();
+  int code = kFailed;
   try {
-    return yard::tool::parse_and_run(argc, argv);
+    code = parse_and_run(argc, argv);
   } catch (const std::exception& e) {
-    return yard::tool::fail(yard::tool::kFailed, e.what());
+    code = fail(kFailed, exception_message(e));
+  } catch (...) {
+    code = fail(kFailed, "unexpected exception that is no std::exception");
   }
+  return finish_output(code);
 }

@@ -10,6 +10,7 @@
 #include "arguments.h"
 #include "commands.h"
 #include "json.h"
+#include "output.h"
 #include "plugin_show.h"
 #include "table.h"
 #include "terminal.h"
@@ -50,12 +51,12 @@ int list_plugins(const PluginsQuestion& q) {
     return code;
   }
   if (found.empty()) {
-    fmt::print("No plugins were found.\n");
+    print_out("No plugins were found.\n");
     return kOk;
   }
   Table table({{"name"}, {"version"}, {"state"}, {"ops"}, {"file"}, {"reason"}});
   for (const PluginInfo& p : found) table.add(plugin_row(p));
-  fmt::print("{}", table.text());
+  print_out("{}", table.text());
   return code;
 }
 
@@ -65,12 +66,12 @@ Paint paint_of(const PluginInfo& p) {
 
 void print_plugin(const PluginInfo& p) {
   const auto line = [](const char* what, const std::string& value) {
-    if (!value.empty()) fmt::print("  {:<10} {}\n", what, value);
+    if (!value.empty()) print_out("  {:<10} {}\n", what, value);
   };
-  fmt::print("{} {}\n", paint(Paint::kBold, p.name.empty() ? p.path : p.name), p.version);
+  print_out("{} {}\n", paint(Paint::kBold, p.name.empty() ? p.path : p.name), p.version);
   const bool refused = p.state == PluginState::kRefused;
   line("state", paint(paint_of(p), refused ? "refused" : "could be loaded"));
-  line("because", why_refused(p));
+  line("because", printable(why_refused(p)));
   line("file", p.path);
   line("sha256", p.sha256);
   for (const PluginLibrary& l : p.libraries) line("library", l.path + " " + l.sha256);
@@ -143,14 +144,15 @@ int probe(const ProbeQuestion& q) {
   if (q.json)
     print_json(probe_json(r));
   else if (nothing_ran(r))
-    fmt::print("{}: no kernel was run: {}\n", paint(Paint::kBad, "unavailable"), r.unavailable);
+    print_out("{}: no kernel was run: {}\n", paint(Paint::kBad, "unavailable"),
+              printable(r.unavailable));
   else if (r.passed())
-    fmt::print("{}: {} kernel{}, {} calls, {}{}\n", paint(Paint::kGood, "passed"), r.kernels,
-               r.kernels == 1 ? "" : "s", r.runs, duration(r.seconds * 1e9),
-               r.unavailable.empty() ? "" : "; not run: " + r.unavailable);
+    print_out("{}: {} kernel{}, {} calls, {}{}\n", paint(Paint::kGood, "passed"), r.kernels,
+              r.kernels == 1 ? "" : "s", r.runs, duration(r.seconds * 1e9),
+              r.unavailable.empty() ? "" : "; not run: " + printable(r.unavailable));
   else
-    fmt::print("{}: {}: {}{}\n", paint(Paint::kBad, "refused"), to_string(r.reason),
-               r.reason == PluginReason::kProbeFailed ? "it " : "", r.detail);
+    print_out("{}: {}: {}{}\n", paint(Paint::kBad, "refused"), to_string(r.reason),
+              r.reason == PluginReason::kProbeFailed ? "it " : "", printable(r.detail));
   return r.passed() && !nothing_ran(r) ? kOk : kFailed;
 }
 

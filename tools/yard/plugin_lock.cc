@@ -11,6 +11,7 @@
 
 #include "commands.h"
 #include "json.h"
+#include "output.h"
 #include "plugin_show.h"
 #include "table.h"
 
@@ -77,12 +78,12 @@ int report_lock(const LockQuestion& q, const std::string& output, const LockCont
     table.add({{p.name, Paint::kBold}, {p.version}, {p.sha256, Paint::kDim}, {p.path}});
   std::set<std::tuple<std::string, std::string, std::string>> distinct;
   for (const PluginInfo& p : c.listed) distinct.emplace(p.name, p.version, p.sha256);
-  fmt::print("{}\n{} lists {} plugin{}{}; {}\n", table.text(), output, distinct.size(),
-             distinct.size() == 1 ? "" : "s",
-             distinct.size() == c.listed.size() ? "" : fmt::format(" in {} files", c.listed.size()),
-             when_it_counts(output));
+  print_out("{}\n{} lists {} plugin{}{}; {}\n", table.text(), output, distinct.size(),
+            distinct.size() == 1 ? "" : "s",
+            distinct.size() == c.listed.size() ? "" : fmt::format(" in {} files", c.listed.size()),
+            when_it_counts(output));
   for (const PluginInfo& p : c.refused)
-    fmt::print(stderr, "yard: {} is skipped: {}\n", p.path, why_refused(p));
+    print_err("yard: {} is skipped: {}\n", p.path, why_refused(p));
   return kOk;
 }
 

@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "json.h"
 #include "kernel_starts.h"
+#include "output.h"
 #include "plugin_show.h"
 #include "templates/templates.h"
 #include "terminal.h"
@@ -179,15 +180,15 @@ int make_project(ProjectQuestion q) {
   }
   std::string names;
   for (const auto& [name, text] : files) names += (names.empty() ? "" : ", ") + name;
-  fmt::print(
+  print_out(
       "{}: {}\n\n"
       "  cd {}\n"
       "  cmake -B build && cmake --build build\n"
       "  ctest --test-dir build --output-on-failure\n",
       paint(Paint::kBold, directory.string()), names, directory.string());
   if (!q.for_op.empty() && !has_kernel_start(q.for_op))
-    fmt::print("\nThe kernel declines every call of {}: verify fails until it is written.\n",
-               q.for_op);
+    print_out("\nThe kernel declines every call of {}: verify fails until it is written.\n",
+              q.for_op);
   return kOk;
 }
 

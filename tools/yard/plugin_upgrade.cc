@@ -18,6 +18,7 @@
 
 #include "commands.h"
 #include "json.h"
+#include "output.h"
 #include "plugin_show.h"
 #include "terminal.h"
 
@@ -125,7 +126,7 @@ Json changes_json(const UpgradeChanges& d) { return {{"added", d.added}, {"remov
 
 void print_upgrade(const Upgrade& u, const UpgradeQuestion& q) {
   const auto line = [](const char* what, const std::string& value) {
-    fmt::print("  {:<10} {}\n", what, value);
+    print_out("  {:<10} {}\n", what, value);
   };
   const auto changes = [&](const char* what, const UpgradeChanges& d) {
     std::string text;
@@ -134,7 +135,7 @@ void print_upgrade(const Upgrade& u, const UpgradeQuestion& q) {
     line(what, text.empty() ? "unchanged" : text);
   };
   const bool same = u.before.sha256 == u.after.sha256;
-  fmt::print("{} {} -> {}\n", paint(Paint::kBold, u.after.name), u.before.version, u.after.version);
+  print_out("{} {} -> {}\n", paint(Paint::kBold, u.after.name), u.before.version, u.after.version);
   line("file", u.before.path);
   line("sha256", same ? u.after.sha256 + ", unchanged" : u.before.sha256 + " ->");
   if (!same) line("", u.after.sha256);
@@ -143,11 +144,11 @@ void print_upgrade(const Upgrade& u, const UpgradeQuestion& q) {
   changes("ops", u.ops);
   changes("kernels", u.kernels);
   if (same)
-    fmt::print("It is the same file; nothing was written.\n");
+    print_out("It is the same file; nothing was written.\n");
   else if (q.dry_run)
-    fmt::print("Dry run; nothing was written.\n");
+    print_out("Dry run; nothing was written.\n");
   else
-    fmt::print(
+    print_out(
         "{}. Programs that have loaded version {} keep it until they call\n"
         "Plugins::replace(\"{}\") or start again.\n",
         paint(Paint::kGood, "Replaced"), u.before.version, u.after.name);

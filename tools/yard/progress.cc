@@ -2,10 +2,11 @@
 // Progress on terminals.
 #include "progress.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
+#include "output.h"
 
-#include <cstdio>
+#include <unistd.h>
+#include <yard/log.h>
+
 #include <cstdlib>
 #include <string_view>
 
@@ -26,15 +27,13 @@ Progress::Progress() : shown_(is_terminal()) {}
 void Progress::say(const std::string& line) {
   const auto now = std::chrono::steady_clock::now();
   if (!shown_ || (dirty_ && now - last_ < std::chrono::milliseconds(100))) return;
-  fmt::print(stderr, "\r\x1b[K{}", std::string_view(line).substr(0, kWidth));
-  std::fflush(stderr);
+  write_err("\r\x1b[K" + printable(std::string_view(line).substr(0, kWidth)));
   dirty_ = true, last_ = now;
 }
 
 void Progress::clear() {
   if (!dirty_) return;
-  fmt::print(stderr, "\r\x1b[K");
-  std::fflush(stderr);
+  write_err("\r\x1b[K");
   dirty_ = false;
 }
 

@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "json.h"
+#include "output.h"
 #include "plugin_show.h"
 #include "table.h"
 
@@ -68,7 +69,7 @@ std::string where(const HookProvider& p) {
 
 void print_hooks(const HookListing& list, const std::vector<Announced>& waiting) {
   if (list.hooks.empty() && waiting.empty()) {
-    fmt::print("No hooks are declared or provided.\n");
+    print_out("No hooks are declared or provided.\n");
     return;
   }
   Table table(
@@ -97,7 +98,7 @@ void print_hooks(const HookListing& list, const std::vector<Announced>& waiting)
                {"-"},
                {"-"},
                {fmt::format("plugin {}, not opened", a.plugin), Paint::kDim}});
-  fmt::print("{}", table.text());
+  print_out("{}", table.text());
 }
 
 int list_hooks(const HooksQuestion& q) {
@@ -161,7 +162,7 @@ Json functions_json(const std::vector<FunctionInfo>& list, const std::vector<Ann
 
 void print_functions(const std::vector<FunctionInfo>& list, const std::vector<Announced>& waiting) {
   if (list.empty() && waiting.empty()) {
-    fmt::print("No dispatched functions are declared or provided.\n");
+    print_out("No dispatched functions are declared or provided.\n");
     return;
   }
   Table table(
@@ -194,7 +195,7 @@ void print_functions(const std::vector<FunctionInfo>& list, const std::vector<An
                {"-"},
                {"-"},
                {fmt::format("plugin {}, not opened", a.plugin), Paint::kDim}});
-  fmt::print("{}", table.text());
+  print_out("{}", table.text());
 }
 
 int list_functions(const FunctionsQuestion& q) {

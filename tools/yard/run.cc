@@ -3,6 +3,7 @@
 // reference.
 #include <fmt/format.h>
 #include <yard/call_spec.h>
+#include <yard/log.h>
 #include <yard/runtime.h>
 #include <yard/verify.h>
 #include <CLI/CLI.hpp>
@@ -16,6 +17,7 @@
 #include "commands.h"
 #include "config_file.h"
 #include "json.h"
+#include "output.h"
 #include "policy_flags.h"
 #include "terminal.h"
 
@@ -121,9 +123,9 @@ Json outcome_json(const ParsedCall& call, const Outcome& o) {
 
 void print_outcome(const ParsedCall& call, const Outcome& o) {
   const auto line = [](const char* what, const std::string& text) {
-    fmt::print("  {:<10} {}\n", what, text);
+    print_out("  {:<10} {}\n", what, text);
   };
-  fmt::print("{}\n", call.text);
+  print_out("{}\n", call.text);
   line("kernel", paint(Paint::kBold, o.kernel) +
                      (o.attempts > 1 ? fmt::format(", after {} that failed", o.attempts - 1) : ""));
   line("time",
@@ -131,7 +133,7 @@ void print_outcome(const ParsedCall& call, const Outcome& o) {
   if (!o.damage.empty()) line("memory", paint(Paint::kBad, "it " + o.damage));
   const Difference& d = o.difference;
   if (o.reference.empty()) {
-    line("reference", paint(Paint::kWarning, "none to compare with: " + o.no_reference));
+    line("reference", paint(Paint::kWarning, "none to compare with: " + printable(o.no_reference)));
     return;
   }
   if (d.equal_bits) {
@@ -211,14 +213,14 @@ Json replay_json(const std::string& path, const CanaryDump& dump, const CanaryRe
 
 void print_replay(const CanaryDump& dump, const CanaryReplay& r) {
   const auto line = [](const char* what, const std::string& text) {
-    fmt::print("  {:<10} {}\n", what, text);
+    print_out("  {:<10} {}\n", what, text);
   };
   const Difference& d = r.difference;
-  fmt::print("{}\n", r.call);
+  print_out("{}\n", r.call);
   line("kernel", paint(Paint::kBold, r.kernel));
   line("then", fmt::format("{}: {}", dump.mismatch.kernel, to_string(dump.mismatch)));
   if (!r.damage.empty()) line("memory", paint(Paint::kBad, "it " + r.damage));
-  if (!r.status.ok()) return line("now", paint(Paint::kBad, r.status.to_string()));
+  if (!r.status.ok()) return line("now", paint(Paint::kBad, printable(r.status.to_string())));
   if (d.equal_bits) return line("now", paint(Paint::kGood, "equal bits") + " (" + r.against + ")");
   line("now", paint(d.within ? Paint::kGood : Paint::kBad,
                     d.within ? "within tolerance" : "beyond tolerance") +

@@ -2,6 +2,8 @@
 // Laying out tables.
 #include "table.h"
 
+#include <yard/log.h>
+
 #include <algorithm>
 
 namespace yard::tool {
@@ -13,13 +15,6 @@ size_t width(const std::string& s) {
       std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-// Texts of kernels are untrusted: control characters are not printed to a terminal.
-std::string printable(std::string s) {
-  for (char& c : s)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return s;
-}
-
 }  // namespace
 
 std::string Table::text(size_t indent) const {
@@ -29,7 +24,7 @@ std::string Table::text(size_t indent) const {
   for (const auto& row : rows_) {
     auto& line = lines.emplace_back(row);
     line.resize(columns_.size());
-    for (Cell& cell : line) cell.text = printable(cell.text);
+    for (Cell& cell : line) cell.text = printable(cell.text);  // texts of kernels are untrusted
   }
   std::vector<size_t> widths(columns_.size(), 0);
   for (const auto& line : lines)

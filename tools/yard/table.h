@@ -3,7 +3,7 @@
 //
 //   Table t({{"kernel"}, {"priority", Align::kRight}});
 //   t.add({{"reference.cpp"}, {"50"}});
-//   std::fputs(t.text().c_str(), stdout);
+//   print_out("{}", t.text());
 #pragma once
 
 #include <string>

@@ -3,13 +3,15 @@
 #include "terminal.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <yard/log.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <new>
 #include <numeric>
 
 #include "json.h"
+#include "output.h"
 
 namespace yard::tool {
 namespace {
@@ -20,7 +22,7 @@ bool decide_colour() {
   const char* no = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
   if (no != nullptr && *no != '\0') return false;
-  return isatty(STDOUT_FILENO) != 0 && term != nullptr && std::string_view(term) != "dumb";
+  return output_is_terminal() && term != nullptr && std::string_view(term) != "dumb";
 }
 
 const char* code_of(Paint p) {
@@ -83,9 +85,16 @@ int fail(int code, const Status& status) {
     print_json({{"error", status.message()}, {"notes", status.notes()}, {"exit_code", code}});
     return code;
   }
-  fmt::print(stderr, "yard: {}\n", status.message());
-  for (const std::string& note : status.notes()) fmt::print(stderr, "  {}\n", note);
+  print_err("yard: {}\n", message_lines(status.message()));
+  for (const std::string& note : status.notes()) print_err("  {}\n", message_lines(note));
   return code;
+}
+
+std::string exception_message(const std::exception& e) {
+  if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr) return "out of memory";
+  const char* const what = e.what();
+  return fmt::format("unexpected exception: {}",
+                     what != nullptr && *what != '\0' ? printable(what) : "it has no message");
 }
 
 int exit_code(const Status& status) {

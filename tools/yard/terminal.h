@@ -4,6 +4,7 @@
 
 #include <yard/status.h>
 
+#include <exception>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,9 @@ bool json_output();
 int fail(int code, std::string_view message);
 // The status with its notes.
 int fail(int code, const Status& status);
+
+// "unexpected exception: ..." for an exception that no command expects.
+std::string exception_message(const std::exception& e);
 
 // 2 for invalid input (unknown op, text that does not parse), 1 for other failures.
 int exit_code(const Status& status);

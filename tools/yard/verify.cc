@@ -7,16 +7,16 @@
 #include <algorithm>
 #include <charconv>
 #include <deque>
-#include <fstream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "arguments.h"
 #include "commands.h"
 #include "config_moves.h"
+#include "files.h"
 #include "json.h"
+#include "output.h"
 #include "plugin_show.h"
 #include "progress.h"
 #include "terminal.h"
@@ -28,6 +28,7 @@ namespace {
 
 constexpr size_t kQuickCases = 40;
 constexpr int64_t kQuickElements = 4096;
+constexpr size_t kLargestExpectations = size_t{16} << 20;
 
 struct VerifyQuestion {
   VerifyOptions options;
@@ -40,11 +41,9 @@ struct VerifyQuestion {
 };
 
 Result<std::vector<Expectation>> read_expectations(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return Status(Code::kNotFound, fmt::format("cannot read '{}'", path));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse_expectations(text.str(), path);
+  auto text = read_input(path, kLargestExpectations);
+  if (!text.ok()) return std::move(text).status();
+  return parse_expectations(*text, path);
 }
 
 // The part before and after '='. Empty if it is not NAME=TEXT.
@@ -190,14 +189,14 @@ int verify_runtime(VerifyQuestion& q, const Runtime& runtime, Ward* ward) {
   } else {
     if (!report->kernels.empty())
       print(*report, ward != nullptr ? fmt::format("YARD_PLUGINS={} ", absolute(q.file)) : "");
-    if (!report->kernels.empty() && !report->functions.empty()) fmt::print("\n");
+    if (!report->kernels.empty() && !report->functions.empty()) print_out("\n");
     print_function_reports(*report);
     if (ward != nullptr && ward->verified())
-      fmt::print("{}: all of it passed. sha256:{}\n", q.file, ward->sha256());
+      print_out("{}: all of it passed. sha256:{}\n", q.file, ward->sha256());
     if (ward != nullptr && !ward->why().empty())
-      fmt::print(stderr, "yard: {} does not count as verified: {}\n", q.file, ward->why());
+      print_err("yard: {} does not count as verified: {}\n", q.file, ward->why());
     for (const Expectation& e : report->unused)
-      fmt::print(stderr, "yard: {}:{}: no call matched this line\n", q.expect, e.line);
+      print_err("yard: {}:{}: no call matched this line\n", q.expect, e.line);
   }
   return ok ? kOk : kFailed;
 }

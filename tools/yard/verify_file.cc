@@ -12,11 +12,11 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <thread>
 
 #include "json.h"
+#include "output.h"
 #include "plugin_show.h"
 #include "terminal.h"
 
@@ -87,10 +87,9 @@ int in_child(Ward& ward, const std::function<int(Ward&)>& work) {
   try {
     code = work(ward);
   } catch (const std::exception& e) {
-    code = fail(kFailed, e.what());
+    code = fail(kFailed, exception_message(e));
   }
-  std::fflush(stdout);
-  std::fflush(stderr);
+  code = finish_child_output(code);
   ward.finish();  // a plugin that ends the process must not look as if the verification had
   return code;
 }
@@ -98,8 +97,7 @@ int in_child(Ward& ward, const std::function<int(Ward&)>& work) {
 void remember(const std::string& file, const Ward& ward) {
   const Runtime runtime(looks_for_nothing());
   const Status s = runtime.plugins().remember_verified(ward.sha256(), ward.verified());
-  if (!s.ok())
-    fmt::print(stderr, "yard: {}: the result cannot be recorded: {}\n", file, s.message());
+  if (!s.ok()) print_err("yard: {}: the result cannot be recorded: {}\n", file, s.message());
 }
 
 }  // namespace
@@ -152,7 +150,7 @@ int verify_file(const std::string& file, bool json, double patience,
   Ward ward(fmt::format("/proc/self/fd/{}", fd), info.name);
   if (fd < 0 || !ward.good())
     return fail(kFailed, fmt::format("{}: {}", file, std::strerror(errno)));
-  std::fflush(stdout);
+  flush_output();
   const pid_t child = ::fork();
   if (child < 0)
     return fail(kFailed, fmt::format("cannot start a process: {}", std::strerror(errno)));

@@ -2,11 +2,13 @@
 #include "verify_report.h"
 
 #include <fmt/format.h>
+#include <yard/log.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "json.h"
+#include "output.h"
 #include "table.h"
 #include "terminal.h"
 
@@ -101,19 +103,19 @@ void print_kernels(const VerifyReport& report) {
                                             : fmt::format("{:.3g}", k.worst.error)},
                {short_reasons(k), Paint::kDim}});
   }
-  fmt::print("{}", table.text());
+  print_out("{}", table.text());
 }
 
 void print_failures(const VerifyReport& report, const std::string& before) {
   constexpr size_t kShown = 3;
   for (const KernelReport& k : report.kernels) {
     if (k.failures.empty()) continue;
-    fmt::print("\n{}: {} failed\n", paint(Paint::kBad, k.op + " " + k.id), k.failed);
+    print_out("\n{}: {} failed\n", paint(Paint::kBad, k.op + " " + k.id), k.failed);
     for (size_t i = 0; i < k.failures.size() && i < kShown; ++i) {
       const VerifyCase& c = k.failures[i];
-      fmt::print("  {}\n    {}{}\n", c.what, before, reproducer(k, c));
+      print_out("  {}\n    {}{}\n", printable(c.what), before, reproducer(k, c));
     }
-    if (k.failed > kShown) fmt::print("  ... and {} more\n", k.failed - kShown);
+    if (k.failed > kShown) print_out("  ... and {} more\n", k.failed - kShown);
   }
 }
 
@@ -138,15 +140,15 @@ void print(const VerifyReport& report, const std::string& before) {
   print_failures(report, before);
   size_t ran = 0, expected = 0;
   for (const KernelReport& k : report.kernels) ran += k.ran(), expected += k.expected;
-  fmt::print("\n{} kernels, {} runs compared, {} failed{}. Errors are in units of the tolerance.\n",
-             report.kernels.size(), ran, report.failed(),
-             expected > 0 ? fmt::format(", {} failed as expected", expected) : "");
+  print_out("\n{} kernels, {} runs compared, {} failed{}. Errors are in units of the tolerance.\n",
+            report.kernels.size(), ran, report.failed(),
+            expected > 0 ? fmt::format(", {} failed as expected", expected) : "");
   const auto is_verified = [](const KernelReport& k) { return k.verified(); };
-  fmt::print("{} of {} kernels are verified.\n",
-             std::count_if(report.kernels.begin(), report.kernels.end(), is_verified),
-             report.kernels.size());
+  print_out("{} of {} kernels are verified.\n",
+            std::count_if(report.kernels.begin(), report.kernels.end(), is_verified),
+            report.kernels.size());
   for (const KernelReport& k : report.kernels)
-    if (!k.verified() && k.failed == 0) fmt::print("  {}\n", too_few_runs(k));
+    if (!k.verified() && k.failed == 0) print_out("  {}\n", too_few_runs(k));
 }
 
 namespace {
@@ -198,12 +200,12 @@ void print_function_reports(const VerifyReport& report) {
                {fmt::to_string(f.refused)},
                state_cell(f)});
   }
-  fmt::print("{}", table.text());
+  print_out("{}", table.text());
   for (const FunctionReport& f : report.functions)
     for (const std::string& p : f.problems)
-      fmt::print("\n{} {}: {}\n", paint(Paint::kBad, f.function), f.backend, p);
-  fmt::print("\n{} implementations of functions, {} broken verifiers, {} not checked.\n",
-             report.functions.size(), report.broken(), unchecked);
+      print_out("\n{} {}: {}\n", paint(Paint::kBad, f.function), f.backend, printable(p));
+  print_out("\n{} implementations of functions, {} broken verifiers, {} not checked.\n",
+            report.functions.size(), report.broken(), unchecked);
 }
 
 std::string unchecked_function(const VerifyReport& report) {

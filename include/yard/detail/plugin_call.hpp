@@ -253,7 +253,9 @@ int32_t guarded(yard_call_t* call, const F& f) noexcept {
       return f();
     }
   } catch (const std::exception& e) {
-    return Call(call).fail(YARD_FAULT, "%s", e.what());
+    const char* const what = e.what();
+    return Call(call).fail(YARD_FAULT, "%s",
+                           what != nullptr ? what : "an exception without a message");
   } catch (...) {
     return Call(call).fail(YARD_FAULT, "an exception that is no std::exception");
   }
