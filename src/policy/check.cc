@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <optional>
 #include <tuple>
 
 #include "base/text.h"
@@ -144,6 +145,11 @@ bool is_one_of(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+template <class T>
+inline constexpr bool IsNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+template <class T>
+inline constexpr bool IsNumber<std::optional<T>> = IsNumber<T>;
+
 constexpr const char* kHoldsLater = "it holds once there is one";
 
 // Visits the fields of a Config and compares the names in them with those that are registered.
@@ -176,7 +182,7 @@ class SectionChecks : private Checker {
     double number = 0;
     if constexpr (std::is_same_v<M, std::chrono::nanoseconds>)
       number = static_cast<double>(value.count()) / 1e9;
-    else if constexpr (std::is_arithmetic_v<M> && !std::is_same_v<M, bool>)
+    else if constexpr (IsNumber<M>)
       number = static_cast<double>(value);
     else
       return;
@@ -195,11 +201,29 @@ class SectionChecks : private Checker {
     if (value) check_value(*value, path, form);
   }
 
-  void check_value(const std::vector<DispatchRule>&, const std::string&, const Form&) {
+  void check_value(const std::vector<DispatchRule>& rules, const std::string& path, const Form&) {
+    check_numbers(rules, path);
     add(rules_.rules);
   }
-  void check_value(const std::vector<ScoreRule>&, const std::string&, const Form&) {
+  void check_value(const std::vector<ScoreRule>& rules, const std::string& path, const Form&) {
+    check_numbers(rules, path);
     add(rules_.scores);
+  }
+  template <class Rule>
+  void check_numbers(const std::vector<Rule>& rules, const std::string& path) {
+    for (size_t i = 0; i < rules.size(); ++i)
+      check_numbers(rules[i], kFields<Rule>, fmt::format("{}[{}].", path, i));
+  }
+  template <class Rule, class Rows>
+  void check_numbers(const Rule& rule, const Rows& rows, const std::string& prefix) {
+    visit_rows(rows, [&](const auto& row) {
+      if constexpr (requires { row.fields; }) {
+        check_numbers(rule, row.fields, prefix + row.name + ".");
+      } else if constexpr (requires { row.member; }) {
+        if constexpr (IsNumber<typename std::decay_t<decltype(row)>::Type>)
+          check_value(rule.*row.member, prefix + row.name, row.form);
+      }
+    });
   }
   void add(const std::vector<ConfigProblem>& more) {
     problems().insert(problems().end(), more.begin(), more.end());
@@ -338,17 +362,14 @@ class SectionChecks : private Checker {
   }
 
   void check_value(const std::vector<CanaryRule>& rules, const std::string& path, const Form&) {
+    check_numbers(rules, path);
     for (size_t i = 0; i < rules.size(); ++i)
       check_canary(rules[i], fmt::format("{}[{}]", path, i));
   }
   void check_canary(const CanaryRule& r, const std::string& path) {
-    // In files the reader has reported these.
-    if (r.at.line == 0) {
-      if (r.op.empty() || r.one_in < 1 || r.dump_most < 1 || r.rtol.value_or(0) < 0 ||
-          r.atol.value_or(0) < 0)
-        return error(r.at, path, "an op is missing, or a number is too small",
-                     "expected an op, one_in and dump_most from 1 and a tolerance from 0");
-    } else if (r.op.empty()) {
+    if (r.op.empty()) {
+      // In files the reader has reported it.
+      if (r.at.line == 0) error(r.at, path + ".op", "missing", "expected the name of an op");
       return;
     }
     const Unknown unknown = unless(r.optional);
@@ -360,6 +381,9 @@ class SectionChecks : private Checker {
 
   // Relations between the values, and values that were set in code.
   void check_value(const ConfigSettings::Breaker& b, const std::string& path, const Form&) {
+    const size_t before = problems().size();
+    check_fields(b, path + ".");
+    if (problems().size() > before) return;
     const Status status = validate(breaker_of(config()));
     if (!status.ok())
       error(place(path + (b.cooldown_cap ? ".cooldown_cap" : ".cooldown"), ""), path,

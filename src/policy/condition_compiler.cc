@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <tuple>
@@ -137,7 +138,11 @@ class ConditionCompiler::Draft {
   bool number() {
     for (const ConfigValue& v : c_.values) {
       const auto n = base::yaml_number(v.text);
-      if (!n || v.quoted || *n != *n) return bad_value(v);
+      if (!n || v.quoted) return bad_value(v);
+      if (!std::isfinite(*n)) {
+        wrong_ = {"found " + v.text, "expected a finite number"};
+        return false;
+      }
       numbers.push_back(*n == 0 ? 0.0 : *n);  // one zero
     }
     switch (op_) {

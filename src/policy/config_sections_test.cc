@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <yard/config.h>
 
+#include <limits>
+
 #include "policy/check.h"
 #include "policy/testing_config.h"
 
@@ -73,15 +75,81 @@ TEST(ConfigCanary, RulesOfIncludedFilesComeAfterTheOwn) {
 }
 
 TEST(ConfigCanary, RulesMadeInCodeAreChecked) {
-  for (const CanaryRule& wrong :
-       {CanaryRule{}, CanaryRule{.op = "rms_norm", .one_in = 0},
-        CanaryRule{.op = "rms_norm", .dump_most = 0}, CanaryRule{.op = "rms_norm", .rtol = -1}}) {
+  const auto problem = [](const CanaryRule& wrong) {
     Config c;
     c.canary.push_back(wrong);
     const std::vector<ConfigProblem> problems = check_config(c, usual_ops());
-    ASSERT_EQ(problems.size(), 1u);
-    EXPECT_THAT(to_string(problems[0]), HasSubstr("canary[0]: an op is missing"));
-  }
+    return problems.size() == 1 ? to_string(problems[0]) : std::to_string(problems.size());
+  };
+  EXPECT_THAT(problem({}), HasSubstr("canary[0].op: missing; expected the name of an op"));
+  EXPECT_THAT(problem({.op = "rms_norm", .one_in = 0}), HasSubstr("canary[0].one_in: expected a"));
+  EXPECT_THAT(problem({.op = "rms_norm", .dump_most = 0}),
+              HasSubstr("canary[0].dump_most: expected a whole number"));
+  EXPECT_THAT(problem({.op = "rms_norm", .rtol = -1}),
+              HasSubstr("canary[0].tolerance.rtol: expected a number from 0 to 1000000, got -1"));
+}
+
+TEST(ConfigNumbers, NumbersInCodeThatAreNotFiniteAreErrorsWithPathExpectationAndValue) {
+  const double kNan = std::numeric_limits<double>::quiet_NaN();
+  const double kInf = std::numeric_limits<double>::infinity();
+  const auto problem = [](const auto& set) {
+    Config c;
+    set(c);
+    std::string text;
+    for (const ConfigProblem& p : check_config(c, usual_ops())) text += to_string(p) + "\n";
+    return text;
+  };
+  const auto score = [](double ScoreRule::*member, double value) {
+    return [=](Config& c) {
+      c.score.resize(2);
+      for (ScoreRule& s : c.score) s.kernel = "*";
+      c.score[1].*member = value;
+    };
+  };
+  EXPECT_EQ(problem(score(&ScoreRule::add, kNan)),
+            "configuration: error: score[1].add: expected a number from -1000000 to 1000000, got "
+            "nan\n");
+  EXPECT_THAT(problem(score(&ScoreRule::add, -kInf)), HasSubstr("score[1].add: expected"));
+  EXPECT_THAT(problem(score(&ScoreRule::multiply, kInf)),
+              HasSubstr("score[1].multiply: expected a number from 0 to 1000000, got inf"));
+  EXPECT_THAT(problem([=](Config& c) { c.canary = {{.op = "rms_norm", .atol = kNan}}; }),
+              HasSubstr("canary[0].tolerance.atol: expected a number from 0 to 1000000, got nan"));
+  EXPECT_THAT(problem([=](Config& c) { c.settings.breaker.cooldown_growth = kNan; }),
+              HasSubstr("settings.breaker.cooldown_growth: expected a number from 1 to 100, got "
+                        "nan"));
+  for (double RolloutRule::*member : {&RolloutRule::percent, &RolloutRule::hold_s,
+                                      &RolloutRule::max_error_rate, &RolloutRule::max_slowdown})
+    for (const double value : {kNan, kInf, -kInf})
+      EXPECT_THAT(problem([&](Config& c) { c.rollout.emplace().*member = value; }),
+                  HasSubstr("error: rollout."));
+  EXPECT_THAT(problem([](Config& c) {
+                c.dispatch_rules.resize(1);
+                c.dispatch_rules[0].operation = "rms_norm";
+                c.dispatch_rules[0].kernel = "default.simd";
+                c.dispatch_rules[0].conditions = {{"eps_lt", {{".inf", false}}, false, {}}};
+              }),
+              HasSubstr("dispatch_rules[0].conditions.eps_lt: expected a finite number, got .inf"));
+}
+
+TEST(ConfigNumbers, NumbersInFilesThatAreNotFiniteAreErrors) {
+  for (const char* text :
+       {"score: [{kernel: '*', add: %}]", "score: [{kernel: '*', multiply: %}]",
+        "canary: {op: rms_norm, one_in: 1, tolerance: {rtol: %}}", "rollout: {percent: %}",
+        "rollout: {hold_s: %}", "rollout: {max_error_rate: %}", "rollout: {max_slowdown: %}",
+        "settings: {breaker: {cooldown_growth: %}}", "settings: {breaker: {cooldown: %}}",
+        "settings: {cache: {size: %}}",
+        "dispatch_rules: [{operation: rms_norm, kernel: default.simd, conditions: {eps_lt: %}}]",
+        "dispatch_rules: [{operation: rms_norm, kernel: default.simd, conditions: {eps: [1, %]}}]"})
+    for (const std::string value :
+         {".nan", ".NaN", "nan", ".inf", "-.inf", "inf", "1e999", "-1e999"}) {
+      std::string file = "version: 1\n" + std::string(text);
+      file.replace(file.find('%'), 1, value);
+      ConfigReading r = parse_config_from(file, "rules.yaml", opener({}));
+      check_reading(r, usual_ops(), nullptr);
+      ASSERT_EQ(r.problems.size(), 1u) << file;
+      EXPECT_THAT(to_string(r.problems[0]), HasSubstr("expected ")) << file;
+      EXPECT_THAT(to_string(r.problems[0]), HasSubstr("got " + value)) << file;
+    }
 }
 
 Config breaker_file(const std::string& settings) {
@@ -109,8 +177,8 @@ TEST(ConfigBreaker, SettingsMadeInCodeAreChecked) {
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(
       to_string(problems[0]),
-      "configuration: error: settings.breaker: failure_threshold is 4294967295; expected from 1 to "
-      "10000");
+      "configuration: error: settings.breaker.failure_threshold: expected a whole number from 1 to "
+      "10000, got 4294967296");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <tuple>
 
 #include "base/float_state.h"
@@ -209,6 +210,8 @@ void match_rules(const Selection& s, Ruling& to) {
   }
 }
 
+constexpr double kMostScore = std::numeric_limits<double>::max();
+
 // Notes for each able kernel the best rule that names it, and adjusts priorities by scores.
 void apply_rules(const Selection& s, std::vector<Able>& able) {
   const policy::OpRules& rules = *s.settings().rules.compiled;
@@ -227,7 +230,10 @@ void apply_rules(const Selection& s, std::vector<Able>& able) {
       if (s.notes != nullptr) s.notes->entries[a.index].scores.push_back(i);
     });
   for (const uint32_t i : m.scores)
-    each(rules.scores()[i].kernel, [&](Able& a) { a.priority *= rules.scores()[i].multiply; });
+    each(rules.scores()[i].kernel, [&](Able& a) {
+      // Infinity times 0 would be no number.
+      a.priority = std::clamp(a.priority * rules.scores()[i].multiply, -kMostScore, kMostScore);
+    });
 }
 
 // Best first. Candidates are in the order of their ids, so stable sorts break ties by id.

@@ -284,6 +284,17 @@ score:
   EXPECT_THAT(explain(10).candidates[1].detail, HasSubstr("priority 150 against 155"));
 }
 
+TEST_F(Rules, ScoresThatGrowWithoutEndStayNumbers) {
+  std::string file = "version: 1\nscore:\n";
+  for (int i = 0; i < 60; ++i) file += "  - {kernel: default.b, multiply: 1e6}\n";
+  load(file).or_throw();
+  EXPECT_EQ(ran(4), 2);
+  load(file + "  - {kernel: default.b, multiply: 0}\n").or_throw();
+  EXPECT_EQ(ran(4), 1);
+  for (const Candidate& c : explain(4).candidates)
+    if (c.id == "default.b") EXPECT_EQ(c.adjusted_priority, 0);
+}
+
 TEST_F(Rules, SetTheFallbackOrder) {
   load(R"(
 version: "1.0"
