@@ -4,8 +4,6 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <grp.h>
-#include <pwd.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -40,24 +38,6 @@ constexpr int kMostLinks = 40;  // limit of the system
 std::string directory_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == 0 ? "/" : path.substr(0, slash);
-}
-
-// Whether a group is the user's private group: of the same name, with no other member. Many systems make everything
-// that a user creates writable by that group.
-bool is_private_group(gid_t gid) {
-  if (gid != ::getegid()) return false;
-  char user_text[4096], group_text[16384];
-  struct passwd user, *has_user = nullptr;
-  struct group group, *has_group = nullptr;
-  if (::getpwuid_r(::geteuid(), &user, user_text, sizeof user_text, &has_user) != 0 ||
-      ::getgrgid_r(gid, &group, group_text, sizeof group_text, &has_group) != 0 ||
-      has_user == nullptr || has_group == nullptr)
-    return false;
-  const std::string_view name = user.pw_name;
-  if (user.pw_gid != gid || group.gr_name != name) return false;
-  for (char** member = group.gr_mem; *member != nullptr; ++member)
-    if (*member != name) return false;
-  return true;
 }
 
 Refusal open_file(PluginFile& c, const PluginSettings& settings) {
@@ -103,20 +83,6 @@ Refusal read_manifest(PluginFile& c) {
 }
 
 }  // namespace
-
-std::string who_else_can_write(const struct stat& info) {
-  if (info.st_uid != 0 && info.st_uid != ::geteuid())
-    return fmt::format("its owner, user {}", info.st_uid);
-  if ((info.st_mode & S_IWOTH) != 0) return "everybody";
-  if ((info.st_mode & S_IWGRP) != 0 && info.st_gid != 0 && !is_private_group(info.st_gid))
-    return fmt::format("group {}", info.st_gid);
-  return {};
-}
-
-std::string who_else_can_write(const struct stat& info, const std::string& path) {
-  std::string who = who_else_can_write(info);
-  return who.empty() && (info.st_mode & S_IWGRP) != 0 ? base::who_writes_by_acl(path) : who;
-}
 
 Refusal Directories::check(const std::string& directory) {
   if (allow_writable_) return {};

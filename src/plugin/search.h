@@ -12,16 +12,12 @@
 
 #include "base/dynamic_library.h"
 #include "base/file.h"
+#include "base/rights.h"
 #include "plugin/manifest.h"
 
 namespace yard::plugin {
 
-// Users other than root and the user of this process that can write a file or directory: "group 100"; empty if there
-// are none. A private group of the user, without other members, counts as the user.
-std::string who_else_can_write(const struct stat& info);
-
-// The same with those who can by an access control list of the file at that path, whose directories are trusted.
-std::string who_else_can_write(const struct stat& info, const std::string& path);
+using base::who_else_can_write;
 
 // Checks the permissions of directories and all their parents, and of those with the symbolic links on the way. Caches the
 // results, for one search.

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+
+#include "base/rights.h"
+#include "base/testing_files.h"
+
+namespace yard::base {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+constexpr uid_t kOther = 54321;
+
+class Untrusted : public ::testing::Test {
+ protected:
+  std::string why(const std::string& path) const {
+    const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    EXPECT_TRUE(file) << path;
+    return why_untrusted(path, file);
+  }
+  std::string add(const std::string& name, mode_t mode = 0644) const {
+    write_in_place(folder_ / name, "x");
+    ::chmod((folder_ / name).c_str(), mode);
+    return folder_ / name;
+  }
+  std::string add_folder(const std::string& name, mode_t mode) const {
+    fs::create_directory(folder_ / name);
+    ::chmod((folder_ / name).c_str(), mode);
+    return folder_ / name;
+  }
+  TempFolder folder_;
+};
+
+TEST_F(Untrusted, FilesOfThisUserAreFine) {
+  EXPECT_EQ(why(add("a")), "");
+  add_folder("sub", 0755);
+  EXPECT_EQ(why(add("sub/a", 0600)), "");
+  EXPECT_EQ(why((folder_ / "sub") + "//.././sub/a"), "");
+}
+
+TEST_F(Untrusted, AFileThatEverybodyCanWriteIsNot) {
+  EXPECT_EQ(why(add("a", 0666)), "can be written by everybody");
+}
+
+TEST_F(Untrusted, AFileInADirectoryThatEverybodyCanWriteIsNot) {
+  const std::string sub = add_folder("sub", 0777);
+  EXPECT_EQ(why(add("sub/a")), "is reached through " + sub + ", which can be written by everybody");
+  fs::create_directory(folder_ / "sub/deep");
+  EXPECT_THAT(why(add("sub/deep/a")), HasSubstr(sub + ", which can be written by everybody"));
+}
+
+TEST_F(Untrusted, AStickyDirectoryProtectsEntriesOfThisUser) {
+  add_folder("sub", 01777);
+  EXPECT_EQ(why(add("sub/a")), "");
+  EXPECT_EQ(why(add("sub/b", 0666)), "can be written by everybody");
+}
+
+TEST_F(Untrusted, LinksAreFollowedAndTheirDirectoriesChecked) {
+  const std::string open = add_folder("open", 0777);
+  add_folder("closed", 0755);
+  const std::string real = add("closed/a");
+  fs::create_symlink("closed", folder_ / "through");
+  EXPECT_EQ(why(folder_ / "through/a"), "");
+  fs::create_symlink(real, folder_ / "open/a");
+  EXPECT_THAT(why(folder_ / "open/a"), HasSubstr(open + ", which can be written by everybody"));
+  fs::create_symlink("../closed", folder_ / "open/way");
+  EXPECT_THAT(why(folder_ / "open/way/a"), HasSubstr("which can be written by everybody"));
+}
+
+TEST_F(Untrusted, FilesAndLinksOfOtherUsersAreNot) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  ASSERT_EQ(::chown(add("a").c_str(), kOther, kOther), 0);
+  EXPECT_EQ(why(folder_ / "a"), "can be written by its owner, user 54321");
+  // In a sticky directory: their link to a file of ours.
+  const std::string sticky = add_folder("sticky", 01777);
+  fs::create_symlink(add("b"), folder_ / "sticky/b");
+  EXPECT_EQ(why(folder_ / "sticky/b"), "");
+  ASSERT_EQ(::lchown((folder_ / "sticky/b").c_str(), kOther, kOther), 0);
+  EXPECT_THAT(why(folder_ / "sticky/b"), HasSubstr(sticky + ", which can be written by everybody"));
+  // The owner of a sticky directory can replace what is in it.
+  ASSERT_EQ(::chown(sticky.c_str(), kOther, kOther), 0);
+  EXPECT_THAT(why(add("sticky/c")), HasSubstr("its owner, user 54321"));
+}
+
+TEST_F(Untrusted, AMountedConfigMapIsFine) {
+  swap_data(folder_, "..v1", "rules.yaml", "x");
+  EXPECT_EQ(why(folder_ / "rules.yaml"), "");
+}
+
+// Kubernetes mounts ConfigMaps read-only, in directories with all rights.
+TEST_F(Untrusted, WhatIsMountedReadOnlyIsFineWhateverItsRights) {
+  constexpr int kCannot = 77;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWNS) != 0 ||
+        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+      _exit(kCannot);
+    const std::string at = add_folder("mount", 0755);
+    if (::mount("none", at.c_str(), "tmpfs", 0, "mode=0777") != 0) _exit(kCannot);
+    add("mount/a", 0666);
+    if (why(at + "/a").empty()) _exit(1);
+    if (::mount("none", at.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr) != 0) _exit(kCannot);
+    const bool fine = why(at + "/a").empty();
+    ::umount(at.c_str());
+    _exit(fine ? 0 : 2);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kCannot) GTEST_SKIP() << "file systems cannot be mounted here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace yard::base
