@@ -91,10 +91,13 @@ int write_content(const File& file, std::string_view content) {
   return 0;
 }
 
-int write_temporary(const std::string& temporary, std::string_view content, unsigned mode) {
+// `exact`: the mode does not depend on the umask.
+int write_temporary(const std::string& temporary, std::string_view content, unsigned mode,
+                    bool exact = false) {
   const File file(
       ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
   if (!file) return errno;
+  if (exact && ::fchmod(file.fd(), mode) != 0) return errno;
   if (const int error = write_content(file, content); error != 0) return error;
   return ::fsync(file.fd()) == 0 ? 0 : errno;
 }
@@ -154,6 +157,53 @@ WithoutWriteSignals::~WithoutWriteSignals() {
   errno = error;
 }
 
+namespace {
+
+Status replace_file(const std::string& path, const std::string& target, std::string_view content,
+                    unsigned mode, bool exact) {
+  const std::string temporary = temporary_name(target);
+  int error = write_temporary(temporary, content, mode, exact);
+  if (error == 0 && ::rename(temporary.c_str(), target.c_str()) != 0) error = errno;
+  if (error == 0) return {};
+  if (error != EEXIST) ::unlink(temporary.c_str());
+  return cannot(path, std::strerror(error));
+}
+
+// What is at the path of a file of the library's own.
+struct Existing {
+  bool regular = false, other = false;  // neither: none is there
+  unsigned mode = 0644;
+  std::string problem;  // why it must not be replaced
+};
+
+Existing look_at(const std::string& path, const OwnFile& kind) {
+  Existing e;
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) {
+    if (errno != ENOENT) e.problem = std::strerror(errno);
+    return e;
+  }
+  if (S_ISLNK(info.st_mode)) {
+    e.other = ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
+    if (!e.other)
+      e.problem = fmt::format("it is a symbolic link; expected {} or a new file", kind.what);
+    return e;
+  }
+  e.regular = S_ISREG(info.st_mode), e.other = !e.regular;
+  if (e.other) return e;
+  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  char start[4096];
+  const ssize_t n = file ? file.read_at(start, sizeof start, 0) : -1;
+  if (n < 0)
+    e.problem = std::strerror(errno);
+  else if (n > 0 && !kind.is({start, static_cast<size_t>(n)}))
+    e.problem = fmt::format("it is another file; expected {} or a new file", kind.what);
+  e.mode = info.st_mode & 0777;
+  return e;
+}
+
+}  // namespace
+
 Status write_file(const std::string& path, std::string_view content, unsigned mode) {
   const Target target = resolve(path);
   if (!target.problem.empty()) return cannot(path, target.problem);
@@ -161,12 +211,18 @@ Status write_file(const std::string& path, std::string_view content, unsigned mo
     const int error = write_into(target.path, content);
     return error == 0 ? Status() : cannot(path, why_not_into(error));
   }
-  const std::string temporary = temporary_name(target.path);
-  int error = write_temporary(temporary, content, mode);
-  if (error == 0 && ::rename(temporary.c_str(), target.path.c_str()) != 0) error = errno;
-  if (error == 0) return {};
-  if (error != EEXIST) ::unlink(temporary.c_str());
-  return cannot(path, std::strerror(error));
+  return replace_file(path, target.path, content, mode, false);
+}
+
+Status write_own_file(const std::string& path, std::string_view content, const OwnFile& kind) {
+  const Existing e = look_at(path, kind);
+  if (!e.problem.empty()) return cannot(path, e.problem);
+  return e.other ? write_file(path, content) : replace_file(path, path, content, e.mode, e.regular);
+}
+
+Status can_write_own_file(const std::string& path, const OwnFile& kind) {
+  const Existing e = look_at(path, kind);
+  return e.problem.empty() ? can_write_file(path) : cannot(path, e.problem);
 }
 
 Status write_new_file(const std::string& path, std::string_view content, unsigned mode) {

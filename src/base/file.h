@@ -83,6 +83,18 @@ Status write_file(const std::string& path, std::string_view content, unsigned mo
 // ends meanwhile leaves nothing behind; on file systems that cannot do this it is write_file().
 Status write_new_file(const std::string& path, std::string_view content, unsigned mode = 0644);
 
+// A kind of file that only the library writes, by its first bytes (at most 4096).
+struct OwnFile {
+  const char* what;  // "a recording"
+  bool (*is)(std::string_view start) noexcept;
+};
+
+// write_file() for such files: replaces only one of the kind, or an empty file, and keeps its mode. A symbolic link to a
+// file, or to none, is an error.
+Status write_own_file(const std::string& path, std::string_view content, const OwnFile& kind);
+// Whether write_own_file() would work.
+Status can_write_own_file(const std::string& path, const OwnFile& kind);
+
 // Whether write_file() would work: tried with an empty temporary file. Writes nothing to a pipe or device.
 Status can_write_file(const std::string& path);
 

@@ -70,6 +70,47 @@ TEST_F(WriteFile, BeyondTheFileLimitIsAnErrorAndNoSignal) {
   EXPECT_EQ(files(), 0u);
 }
 
+constexpr OwnFile kNote{"a note",
+                        [](std::string_view start) noexcept { return start.starts_with("note:"); }};
+
+TEST_F(WriteFile, AnOwnFileReplacesOnlyItsKindAndKeepsTheMode) {
+  ASSERT_TRUE(write_own_file(file("a"), "note: 1", kNote).ok());
+  ::chmod(file("a").c_str(), 0640);
+  ASSERT_TRUE(can_write_own_file(file("a"), kNote).ok());
+  ASSERT_TRUE(write_own_file(file("a"), "note: 2", kNote).ok());
+  EXPECT_EQ(read("a"), "note: 2");
+  struct stat info {};
+  ::stat(file("a").c_str(), &info);
+  EXPECT_EQ(info.st_mode & 0777, 0640u);
+  ASSERT_TRUE(write_file(file("other"), "precious").ok());
+  for (const Status& s :
+       {write_own_file(file("other"), "note: 3", kNote), can_write_own_file(file("other"), kNote)})
+    EXPECT_EQ(s.message(), file("other") +
+                               ": cannot be written: it is another file; expected a note or a new "
+                               "file");
+  EXPECT_EQ(read("other"), "precious");
+  ASSERT_TRUE(write_file(file("empty"), "").ok());
+  EXPECT_TRUE(write_own_file(file("empty"), "note: 4", kNote).ok());
+  EXPECT_EQ(files(), 3u);
+}
+
+TEST_F(WriteFile, AnOwnFileFollowsNoLink) {
+  ASSERT_TRUE(write_file(file("real"), "note: 1").ok());
+  fs::create_symlink("real", file("link"));
+  fs::create_symlink("none", file("dangling"));
+  for (const char* name : {"link", "dangling"}) {
+    for (const Status& s :
+         {write_own_file(file(name), "note: 2", kNote), can_write_own_file(file(name), kNote)})
+      EXPECT_THAT(s.to_string(), ::testing::HasSubstr("it is a symbolic link")) << name;
+    EXPECT_TRUE(fs::is_symlink(file(name)));
+  }
+  EXPECT_EQ(read("real"), "note: 1");
+  EXPECT_FALSE(fs::exists(file("none")));
+  // Nothing is replaced there.
+  fs::create_symlink("/dev/null", file("null"));
+  EXPECT_TRUE(write_own_file(file("null"), "note: 2", kNote).ok());
+}
+
 // In a program without stderr the next file would be descriptor 2, and the log would go there.
 TEST_F(WriteFile, NoFileIsHeldBelowDescriptorThree) {
   const pid_t child = ::fork();

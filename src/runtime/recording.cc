@@ -30,6 +30,14 @@ namespace {
 
 constexpr auto kBetweenWrites = std::chrono::seconds(2);
 
+constexpr std::string_view kReaders = ": yard bake and yard config simulate read this";
+
+// By its first line.
+constexpr base::OwnFile kRecordingFile{
+    "a recording", [](std::string_view start) noexcept {
+      return start.starts_with("# ") && start.substr(0, start.find('\n')).ends_with(kReaders);
+    }};
+
 std::string file_of(std::string path) {
   const std::string pid = std::to_string(::getpid());
   for (size_t at = path.find("%p"); at != std::string::npos; at = path.find("%p", at + pid.size()))
@@ -131,8 +139,7 @@ std::string Recording::Table::text() {
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   uint64_t sum = 0;
   for (const auto& c : calls) sum += c.second;
-  std::string to = fmt::format(
-      "# {} calls, {} distinct: yard bake and yard config simulate read this\n", sum, calls.size());
+  std::string to = fmt::format("# {} calls, {} distinct{}\n", sum, calls.size(), kReaders);
   if (const uint64_t n = dropped.load(std::memory_order_relaxed); n > 0)
     to +=
         fmt::format("# {} more were dropped: only {} distinct calls are kept\n", n, kMostRecorded);
@@ -145,7 +152,7 @@ Status Recording::Table::write() {
   if (!changed.exchange(false, std::memory_order_relaxed)) return problem;
   const std::string content = text();
   if (content.empty()) return {};
-  problem = base::write_file(path, content);
+  problem = base::write_own_file(path, content, kRecordingFile);
   if (!problem.ok()) changed.store(true, std::memory_order_relaxed);  // tried again
   return problem;
 }
@@ -181,7 +188,7 @@ Result<std::shared_ptr<Recording>> Recording::open(const std::string& path) {
   const std::lock_guard lock(all.lock);
   if (const auto it = all.by_path.find(path); it != all.by_path.end())
     if (auto recording = it->second.lock()) return recording;
-  YARD_RETURN_IF_ERROR(base::can_write_file(own_file(path)));
+  YARD_RETURN_IF_ERROR(base::can_write_own_file(own_file(path), kRecordingFile));
   std::shared_ptr<Recording> made(new Recording(path));
   all.by_path[path] = made;
   return made;

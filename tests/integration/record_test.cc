@@ -305,6 +305,37 @@ TEST_F(Record, ContinuesInAForkedChildUnderAnotherName) {
               ElementsAre(Pair("noted(f32[8], by=0)@cpu", 2)));
 }
 
+TEST_F(Record, NeverReplacesAFileThatIsNoRecordingAndFollowsNoLink) {
+  const std::string precious = folder_ / "precious.txt", link = folder_ / "link.txt";
+  base::write_in_place(precious, "1\tprecious\n");
+  fs::create_symlink(precious, link);
+  Config config;
+  for (const std::string& path : {precious, link}) {
+    EXPECT_THAT(runtime().record_to(path).to_string(), HasSubstr("expected a recording or a new"));
+    config.settings.telemetry.record = path;
+    runtime().set_config(config).or_throw();
+    EXPECT_EQ(runtime().recording().path, "");
+    runtime().set_config({}).or_throw();
+  }
+  // Also one that appears while calls are recorded.
+  runtime().record_to(path_).or_throw();
+  call(4);
+  fs::create_symlink(precious, path_);
+  EXPECT_THAT(runtime().stop_recording().to_string(), HasSubstr("it is a symbolic link"));
+  EXPECT_EQ(text(precious), "1\tprecious\n");
+}
+
+TEST_F(Record, ReplacesAnOlderRecordingAndKeepsItsMode) {
+  for (int i = 0; i < 2; ++i) {
+    runtime().record_to(path_).or_throw();
+    call(4 << i);
+    runtime().stop_recording().or_throw();
+    fs::permissions(path_, fs::perms(0640));
+  }
+  EXPECT_THAT(read(path_), ElementsAre(Pair("noted(f32[8], by=0)@cpu", 1)));
+  EXPECT_EQ(fs::status(path_).permissions(), fs::perms(0640));
+}
+
 // What a rule file has recorded ends with the file's word for it, however the path is written.
 TEST_F(Record, IsChangedAndEndedByTheFile) {
   const std::string own = folder_ / ("file." + std::to_string(::getpid()) + ".txt");
