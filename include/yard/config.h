@@ -165,6 +165,8 @@ struct ConfigSettings {
 
   struct Telemetry {
     Set<std::string> record;  // a file for the calls, unless another recording runs
+    // In rule files `record` must be below this folder. Unset: the folder of the rule file.
+    Set<std::string> directory;
     bool operator==(const Telemetry&) const = default;
   } telemetry;
 

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/file.h"
+#include "base/rights.h"
 #include "base/text.h"
 #include "base/yaml.h"
 #include "policy/config_keys.h"
@@ -36,24 +37,57 @@ class FilesReader {
     } else if (auto opened = open_(path); opened.ok()) {
       config = read_text(*opened, path, true);
     } else {
-      to_.problems.push_back(
-          {Severity::kError, path, 0, 0, "", std::string(opened.status().message()), ""});
+      to_.problems.push_back({Severity::kError, path, 0, 0, "",
+                              std::string(opened.status().message()), expected(opened.status())});
     }
-    if (config) to_.config = *std::move(config);
+    if (config) {
+      to_.config = *std::move(config);
+      check_recording(path);
+    }
     to_.config.sources.files = names_;
     if (auto digest = base::sha256(texts_); digest.ok()) to_.sha256 = *std::move(digest);
     return std::move(to_);
   }
 
  private:
+  static const char* expected(const Status& s, const char* else_expected = "") {
+    return s.code() == Code::kInvalidArgument
+               ? "expected a file that only root and this user can write"
+               : else_expected;
+  }
+
   static std::string normal(const std::string& path) {
     return std::filesystem::path(path).lexically_normal().string();
+  }
+
+  // A rule file must not choose any file of the system to be written.
+  void check_recording(const std::string& main) {
+    const ConfigSettings::Telemetry& t = to_.config.settings.telemetry;
+    const std::string folder =
+        t.directory.value_or(std::filesystem::absolute(main).parent_path().string());
+    if (!t.record || is_below(*t.record, folder)) return;
+    const std::string path = "settings.telemetry.record";
+    const auto it = to_.config.sources.places.find(path + "/");
+    const ConfigPlace at = it != to_.config.sources.places.end() ? it->second : ConfigPlace();
+    to_.problems.push_back({Severity::kError, names_[at.file], at.line, at.column, path,
+                            "found " + base::excerpt(*t.record, 200),
+                            "expected a path below settings.telemetry.directory, " + folder});
+  }
+  // Links to folders are followed.
+  static bool is_below(const std::string& path, const std::string& folder) {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    const fs::path top = fs::weakly_canonical(fs::absolute(folder), error);
+    if (error) return false;
+    const fs::path at = fs::weakly_canonical(fs::absolute(path).parent_path(), error);
+    if (error) return false;
+    return std::mismatch(top.begin(), top.end(), at.begin(), at.end()).first == top.end();
   }
 
   Config read_text(std::string_view text, const std::string& name, bool main) {
     texts_ += fmt::format("{}:", text.size());
     texts_ += text;
-    FileProblems problems{name, static_cast<uint32_t>(names_.size()), to_.problems};
+    FileProblems problems{name, static_cast<uint32_t>(names_.size()), to_.problems, !main};
     names_.push_back(name);
     const base::YamlDocument doc = base::parse_yaml(text);
     for (const base::YamlError& e : doc.errors) problems.add(e.at, "", e.message, "");
@@ -73,7 +107,7 @@ class FilesReader {
 
   void include(const Include& i, FileProblems& from, Config& into) {
     const auto bad = [&](std::string found, std::string right) {
-      from.add(i.at, i.path, std::move(found), std::move(right));
+      from.add_shown(i.at, i.path, std::move(found), std::move(right));
     };
     const std::string id = normal(i.file), what = base::excerpt(i.file, 200);
     if (std::find(stack_.begin(), stack_.end(), id) != stack_.end())
@@ -90,7 +124,7 @@ class FilesReader {
     const auto text = open_(i.file);
     if (!text.ok())
       return bad(fmt::format("{} {}", what, text.status().message()),
-                 "expected a file, relative to this one");
+                 expected(text.status(), "expected a file, relative to this one"));
     Config included = read_text(*text, i.file, false);
     merge_weaker(into, included);
     into.sources.places.merge(included.sources.places);
@@ -105,12 +139,29 @@ class FilesReader {
 
 }  // namespace
 
+namespace {
+
+bool is_at(const std::string& path, const struct stat& info) {
+  struct stat now {};
+  return ::stat(path.c_str(), &now) == 0 && now.st_dev == info.st_dev && now.st_ino == info.st_ino;
+}
+
+}  // namespace
+
 Result<std::string> open_file(const std::string& path) {
+  constexpr int kMostTries = 16;
   const auto bad = [](std::string text) { return Status(Code::kNotFound, std::move(text)); };
-  base::File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  base::File file;
   struct stat info {};
-  if (!file || ::fstat(file.fd(), &info) != 0) return bad("cannot be opened: " + why());
-  if (!S_ISREG(info.st_mode)) return bad("is no regular file");
+  for (int tries = 1;; ++tries) {
+    file = base::File(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    if (!file || ::fstat(file.fd(), &info) != 0) return bad("cannot be opened: " + why());
+    if (!S_ISREG(info.st_mode)) return bad("is no regular file");
+    const std::string untrusted = base::why_untrusted(path, file);
+    if (untrusted.empty()) break;
+    // A file that is replaced meanwhile is opened again.
+    if (tries == kMostTries || is_at(path, info)) return Status(Code::kInvalidArgument, untrusted);
+  }
   // Its size may change while it is read.
   std::string text(static_cast<size_t>(std::clamp<off_t>(info.st_size, 0, kMostBytes)) + 1, '\0');
   for (;;) {

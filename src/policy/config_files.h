@@ -14,10 +14,11 @@
 
 namespace yard::policy {
 
-// The text of a file; the message of a failure says why there is none ("cannot be opened: ...").
+// The text of a file; the message of a failure says why there is none ("cannot be opened: ..."). kInvalidArgument:
+// others can write it.
 using Opener = std::function<Result<std::string>(const std::string& path)>;
 
-// Regular files of at most 4 MiB; never waits for a pipe.
+// Regular files of at most 4 MiB that others than root and this user cannot write; never waits for a pipe.
 Result<std::string> open_file(const std::string& path);
 
 // yard::read_config() and yard::parse_config() over another store of files.
@@ -38,8 +39,11 @@ struct FileProblems {
   std::string name;
   uint32_t file;  // index into Config::sources.files
   std::vector<ConfigProblem>& to;
+  // Any file can be included, one with secrets, too: only keys of rule files are shown of what it holds.
+  bool included;
 
   void add(base::YamlMark mark, std::string path, std::string found, std::string right);
+  void add_shown(base::YamlMark mark, std::string path, std::string found, std::string right);
 };
 
 // Another file that a file includes.

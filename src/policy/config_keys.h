@@ -282,6 +282,8 @@ template <>
 inline constexpr auto kFields<Settings::Telemetry> = std::tuple{
     field("record", &Settings::Telemetry::record, {Shape::kPath},
           "a file to record calls to, unless they are recorded elsewhere"),
+    field("directory", &Settings::Telemetry::directory, {Shape::kFolder},
+          "the folder that this file must be below", {.fallback = "the folder of the rule file"}),
 };
 
 template <>

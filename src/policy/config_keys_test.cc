@@ -123,7 +123,7 @@ TEST(ConfigKeys, EveryRowIsPrintedAndReadBack) {
   for (const OneRow& one : single_rows()) {
     EXPECT_NE(one.config, Config()) << one.path;
     const std::string yaml = to_yaml(one.config);
-    const ConfigReading back = parse_config_from(yaml, "rules.yaml", opener({}));
+    const ConfigReading back = parse_config_from(yaml, "/some/rules.yaml", opener({}));
     for (const ConfigProblem& p : back.problems) ADD_FAILURE() << to_string(p) << "\n" << yaml;
     if (one.key->section == nullptr) {
       EXPECT_NE(yaml.find(std::string(one.key->name) + ":"), std::string::npos) << yaml;

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "base/text.h"
 #include "policy/config_keys.h"
@@ -468,7 +470,49 @@ ConfigProblem more_problems(std::string file, Severity severity) {
 }
 bool is_more(const ConfigProblem& p) noexcept { return p.line == 0 && p.found == kMore; }
 
+namespace {
+
+template <class Rows>
+void add_names(const Rows& rows, std::set<std::string_view>& to) {
+  visit_rows(rows, [&](const auto& row) {
+    to.insert(row.name);
+    add_names(inner_rows(row), to);
+  });
+}
+
+// The part of a path up to the first key that no rule file has.
+std::string known_part(const std::string& path) {
+  std::set<std::string_view> keys;
+  add_names(kFields<Config>, keys);
+  size_t end = 0;
+  while (end < path.size()) {
+    const size_t start = end + (path[end] == '.' ? 1 : 0);
+    const bool index = path[start] == '[';
+    const size_t next = std::min(path.find_first_of(index ? "]" : ".[", start), path.size());
+    const std::string_view part = std::string_view(path).substr(start, next - start);
+    if (index ? part.find_first_not_of("0123456789", 1) != part.npos : !keys.contains(part)) break;
+    end = next + (index ? 1 : 0);
+  }
+  return path.substr(0, end);
+}
+
+}  // namespace
+
 void FileProblems::add(YamlMark mark, std::string path, std::string found, std::string right) {
+  if (included) {
+    path = known_part(path);
+    if (found.starts_with("found "))
+      found = "invalid value";
+    else if (found.starts_with("duplicate "))
+      found = "duplicate value";
+    else if (right.empty())
+      found = "invalid YAML", right = "expected a rule file";
+  }
+  add_shown(mark, std::move(path), std::move(found), std::move(right));
+}
+
+void FileProblems::add_shown(YamlMark mark, std::string path, std::string found,
+                             std::string right) {
   if (to.size() > kMostProblems) return;
   if (to.size() == kMostProblems)
     to.push_back(more_problems(name, Severity::kError));

@@ -2,14 +2,17 @@
 // Rule files: what each part sets, includes, printing, differences, the schema for editors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <yard/config.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/testing_files.h"
 #include "policy/config_keys.h"
 #include "policy/fields.h"
 #include "policy/testing_config.h"
@@ -19,6 +22,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using namespace std::chrono_literals;
 
 // As LayerZero documents it, word for word.
@@ -253,7 +257,7 @@ TEST(Config, IncludesThatLeadNowhereOrInCirclesAreRefused) {
               ElementsAre("dir/self.yaml:1:10: error: include: \"dir/rules.yaml\" includes itself; "
                           "expected each file once"));
   EXPECT_THAT(lines("[bad.yaml, bad.yaml]"),
-              ElementsAre("dir/bad.yaml:1:1: error: kernel_lock: unknown key; did you mean "
+              ElementsAre("dir/bad.yaml:1:1: error: unknown key; did you mean "
                           "'kernel_locks'?",
                           "dir/rules.yaml:2:21: error: include[1]: \"dir/bad.yaml\" is included "
                           "already, by dir/rules.yaml:2; expected each file once"));
@@ -267,6 +271,96 @@ TEST(Config, IncludesThatLeadNowhereOrInCirclesAreRefused) {
   // What is missing is watched, too.
   EXPECT_THAT(read("version: 1\ninclude: gone.yaml\n").files,
               ElementsAre("dir/rules.yaml", "dir/gone.yaml"));
+}
+
+// Any file can be named there, one with secrets, too.
+TEST(Config, WhatAnIncludedFileHoldsAppearsInNoError) {
+  for (const std::string text : {"root:$6$hunter2:19000:0:99999:7:::\nuser:hunter2:\n",
+                                 "hunter2",
+                                 "- hunter2\n",
+                                 "hunter2: 1\n",
+                                 "version: hunter2\n",
+                                 "settings: {mode: [hunter2]}\n",
+                                 "settings: {hunter2: 1}\n",
+                                 "settings: {cache: {size: hunter2}}\n",
+                                 "settings: {breaker: {cooldown: hunter2, hunter2: 1}}\n",
+                                 "dispatch_rules: [{operation: 'hunter2 x', kernel: a}]\n",
+                                 "score: [{kernel: a, add: hunter2}]\n",
+                                 "policy: {per_op: {'hunter2 x': [a]}}\n",
+                                 "policy: {prefer: hunter2, deny_vendors: [hunter2, hunter2]}\n",
+                                 "kernel_denies: ['hunter2 x', {kernel: hunter2, hunter2: 2}]\n",
+                                 "static_kernel_map: {'hunter2 x': {y: z}}\n",
+                                 "a: &hunter2 [*hunter2x]\n",
+                                 "hunter2: {\n",
+                                 "hunter2: 1\nhunter2: 2\n",
+                                 "'hunter2",
+                                 "!hunter2 a: b\n",
+                                 "-----BEGIN KEY-----\nhunter2==\n-----END KEY-----\n",
+                                 "\thunter2: [\n",
+                                 "%hunter2\n",
+                                 "[machine, {login: hunter2, password: hunter2}]",
+                                 "{\"hunter2\": \"hunter2\"}"}) {
+    const ConfigReading r = read("version: 1\ninclude: secret\n", {{"dir/secret", text}});
+    EXPECT_FALSE(r.ok()) << text;
+    for (const ConfigProblem& p : r.problems)
+      EXPECT_THAT(to_string(p), Not(HasSubstr("hunter2"))) << text;
+  }
+  const ConfigReading r = read("version: 1\ninclude: more.yaml\n",
+                               {{"dir/more.yaml", "settings: {cache: {size: hunter2}}"}});
+  EXPECT_EQ(
+      to_string(r.problems.at(0)),
+      "dir/more.yaml:1:26: error: settings.cache.size: invalid value; expected a whole number "
+      "from 1 to 10000000");
+}
+
+TEST(Config, ARuleFileRecordsOnlyBelowItsTelemetryDirectory) {
+  const base::TempFolder folder;
+  std::filesystem::create_directories(folder / "rules/logs");
+  std::filesystem::create_directories(folder / "other");
+  std::filesystem::create_directory_symlink(folder / "other", folder / "rules/logs/way_out");
+  const auto problem = [&](const std::string& telemetry) {
+    const ConfigReading r =
+        parse_config_from("version: 1\nsettings: {telemetry: {" + telemetry + "}}",
+                          folder / "rules/rules.yaml", opener({}));
+    return r.problems.empty() ? std::string() : to_string(r.problems[0]);
+  };
+  EXPECT_EQ(problem("record: calls.txt"), "");
+  EXPECT_EQ(problem("record: logs/new/calls.%p.txt"), "");
+  EXPECT_EQ(problem("record: logs/calls.txt, directory: logs"), "");
+  EXPECT_EQ(problem("record: " + (folder / "other/x") + ", directory: ../other"), "");
+  EXPECT_EQ(problem("record: ../other/x"),
+            (folder / "rules/rules.yaml") +
+                ":2:32: error: settings.telemetry.record: expected a path below "
+                "settings.telemetry.directory, " +
+                (folder / "rules") + ", got \"" + (folder / "rules/../other/x") + "\"");
+  for (const char* out :
+       {"record: /etc/passwd", "record: logs/../../x", "record: calls.txt, directory: logs",
+        "record: logs_too/x, directory: logs", "record: logs/way_out/x",
+        "record: /dev/shm/x, directory: /dev/sh"})
+    EXPECT_THAT(problem(out), HasSubstr("settings.telemetry.record: expected a path below")) << out;
+}
+
+TEST(Config, FilesThatOthersCanWriteAreRefused) {
+  const base::TempFolder folder;
+  base::write_in_place(folder / "rules.yaml", "version: 1\n");
+  EXPECT_TRUE(read_config(folder / "rules.yaml").ok());
+  ::chmod((folder / "rules.yaml").c_str(), 0666);
+  EXPECT_EQ(
+      to_string(read_config(folder / "rules.yaml").problems.at(0)),
+      (folder / "rules.yaml") +
+          ": error: can be written by everybody; expected a file that only root and this user "
+          "can write");
+  base::write_in_place(folder / "main.yaml", "version: 1\ninclude: rules.yaml\n");
+  EXPECT_EQ(to_string(read_config(folder / "main.yaml").problems.at(0)),
+            (folder / "main.yaml") + ":2:10: error: include: \"" + (folder / "rules.yaml") +
+                "\" can be written by everybody; expected a file that only root and this user can "
+                "write");
+  ::chmod((folder / "rules.yaml").c_str(), 0644);
+  EXPECT_TRUE(read_config(folder / "main.yaml").ok());
+  ::chmod((folder / ".").c_str(), 0777);
+  EXPECT_THAT(to_string(read_config(folder / "main.yaml").problems.at(0)),
+              HasSubstr(", which can be written by everybody; expected a file"));
+  ::chmod((folder / ".").c_str(), 0700);
 }
 
 TEST(Config, FilesAreReadFromDisk) {

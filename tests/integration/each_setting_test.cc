@@ -170,6 +170,13 @@ const std::vector<Row>& rows() {
          u.runtime->stop_recording().or_throw();
          return std::filesystem::exists(u.folder / "calls.txt");
        }},
+      {"telemetry.directory", "telemetry: {directory: logs}", "telemetry: {directory: .}",
+       [](Under& u) {
+         const Config now = read_config(u.file).config;
+         u.write("telemetry: {record: calls.txt, directory: " +
+                 now.settings.telemetry.directory.value() + "}");
+         return !u.runtime->load_config(u.file).ok();
+       }},
       {"breaker.enabled", "breaker: {enabled: true}", "breaker: {enabled: false}",
        [](Under& u) { return u.fault(50), u.totals().opened > 0; }},
       {"breaker.failure_threshold", "breaker: {failure_threshold: 2}",

@@ -36,8 +36,8 @@ TEST(Privileged, ASetUidProgramObeysNoPathsOfTheEnvironment) {
   std::ofstream(folder.file("rules.yaml"))
       << "version: \"1.0\"\n"
          "dispatch_rules: [{operation: softmax, kernel: reference.cpp}]\n"
-         "settings: {telemetry: {record: "
-      << by_rules << "}}\n";
+         "settings: {telemetry: {directory: "
+      << open.path() << ", record: " << by_rules << "}}\n";
   const std::vector<std::string> with_rules = {"YARD_CONFIG=" + folder.file("rules.yaml")};
   const std::vector<std::string> others = {"YARD_RECORD=" + by_variable,
                                            "YARD_PLUGINS=" + folder.file("old_layout.so"),

@@ -46,10 +46,14 @@ TEST(FileSettings, ProbeRunsBeforeLoading) {
   EXPECT_THAT(s.to_string(), HasSubstr("in a separate process"));
 }
 
+std::string recording_to(const std::string& path) {
+  return "{telemetry: {directory: " + path.substr(0, path.rfind('/')) + ", record: " + path + "}}";
+}
+
 TEST(FileSettings, RecordWritesCallsUntilTheFileChanges) {
   Plain p;
   const std::string path = p.folder.file("calls.txt");
-  ASSERT_TRUE(p.runtime->set_config(settings("{telemetry: {record: " + path + "}}")).ok());
+  ASSERT_TRUE(p.runtime->set_config(settings(recording_to(path))).ok());
   EXPECT_EQ(p.runtime->recording().path, path);
   std::vector<float> x(8), y(8);
   const TensorView in(x.data(), DType::f32, {2, 4}), out(y.data(), DType::f32, {2, 4});
@@ -63,7 +67,7 @@ TEST(FileSettings, RecordDoesNotReplaceARecordingOfTheProgram) {
   Plain p;
   const std::string mine = p.folder.file("mine.txt"), theirs = p.folder.file("theirs.txt");
   ASSERT_TRUE(p.runtime->record_to(mine).ok());
-  ASSERT_TRUE(p.runtime->set_config(settings("{telemetry: {record: " + theirs + "}}")).ok());
+  ASSERT_TRUE(p.runtime->set_config(settings(recording_to(theirs))).ok());
   EXPECT_EQ(p.runtime->recording().path, mine);
   ASSERT_TRUE(p.runtime->load_config("").ok());
   EXPECT_EQ(p.runtime->recording().path, mine);
