@@ -33,7 +33,7 @@ typedef struct yard_options {
   const char* force;       /* kernel id */
   const char* const* deny; /* globs over kernel ids, NULL-terminated */
   const char* mode;    /* "auto", "static", "dynamic", ... or one of the program; NULL: as set */
-  int64_t deadline_ns; /* from now; 0: none */
+  int64_t deadline_ns; /* from now; 0: none; negative: it has passed */
   const yard_named_value_t* labels; /* string values */
   uint32_t label_count;
   uint32_t prefer; /* yard_kind_t; 0: as policy says */

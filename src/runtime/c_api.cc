@@ -88,6 +88,14 @@ std::vector<Arg> read_args(const yard_named_value_t* args, uint32_t count) {
   return to;
 }
 
+// Both ends of the range are valid: a very late deadline, and one that has passed.
+std::chrono::steady_clock::time_point after(int64_t ns) {
+  using Time = std::chrono::steady_clock::time_point;
+  const Time now = std::chrono::steady_clock::now();
+  const std::chrono::nanoseconds by(ns);
+  return by > Time::max() - now ? Time::max() : now + by;
+}
+
 // `op`: the one that is called.
 Result<Options> read_options(const yard_options_t* given, std::string_view op) {
   Options o;
@@ -104,8 +112,7 @@ Result<Options> read_options(const yard_options_t* given, std::string_view op) {
     if (o.mode_name.empty())
       return Status(Code::kInvalidArgument, "invalid mode: expected a name, got an empty string");
   }
-  if (c.deadline_ns > 0)
-    o.deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(c.deadline_ns);
+  if (c.deadline_ns != 0) o.deadline = after(c.deadline_ns);
   if (c.label_count > 0 && c.labels == nullptr) return missing("labels");
   for (uint32_t i = 0; i < c.label_count; ++i) {
     if (c.labels[i].name == nullptr || c.labels[i].value.tag != YARD_TAG_STRING)

@@ -89,7 +89,18 @@ class Files(Bake):
         self.assertTrue(stat.S_ISCHR(os.stat(self.path("full")).st_mode))
         self.assertIn("it is a directory", self.wrong("bake", "--trace", self.calls(), "--header",
                                                       self.folder, code=1))
-        self.assertEqual([n for n in os.listdir(self.folder) if n.endswith(".new")], [])
+        self.assertEqual([n for n in os.listdir(self.folder) if ".new" in n], [])
+
+    def test_no_other_file_is_written_through_and_the_mode_stays(self):
+        self.file("precious", "precious")
+        os.symlink("precious", self.path("baked.yaml.new"))
+        self.file("baked.yaml", "old")
+        os.chmod(self.path("baked.yaml"), 0o640)
+        self.yard("bake", "--trace", self.calls(), "--yaml", self.path("baked.yaml"))
+        self.assertEqual(self.read("precious"), "precious")
+        self.assertTrue(os.path.islink(self.path("baked.yaml.new")))
+        self.assertIn("static_kernel_map", self.read("baked.yaml"))
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("baked.yaml")).st_mode), 0o640)
 
     def test_printed_where_no_file_is_named(self):
         out, _ = self.yard("bake", "--trace", self.calls())

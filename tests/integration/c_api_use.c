@@ -100,6 +100,14 @@ static int calls(yard_op_ref_t* ref, yard_value_t* args, const float* out) {
   o.prefer = YARD_KIND_REFERENCE;
   CHECK(yard_call_with(ref, args, 3, &o, &r, error, sizeof error) == YARD_OK);
   CHECK(strcmp(r.kernel, "reference.c") == 0 && !r.cached);
+  /* The ends of the range: as late as can be, and passed. */
+  o.prefer = 0, o.deadline_ns = INT64_MAX;
+  CHECK(yard_call_with(ref, args, 3, &o, NULL, error, sizeof error) == YARD_OK);
+  o.deadline_ns = -1;
+  CHECK(yard_call_with(ref, args, 3, &o, NULL, error, sizeof error) == YARD_TRANSIENT);
+  o.deadline_ns = INT64_MIN;
+  CHECK(yard_call_with(ref, args, 3, &o, NULL, error, sizeof error) == YARD_TRANSIENT);
+  o.deadline_ns = 0;
   o.prefer = 77;
   CHECK(yard_call_with(ref, args, 3, &o, NULL, error, sizeof error) == YARD_CALLER);
   o.prefer = 0, o.mode = "static";

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int kMostLinks = 40;
+constexpr int kMostNames = 100;
 
 Status cannot(const char* do_what, const std::string& path, const std::string& why) {
   return Status(Code::kNotFound, fmt::format("cannot {} '{}': {}", do_what, path, why));
@@ -70,10 +72,15 @@ Status write_output(const std::string& path, const std::string& text) {
   if (fs::is_block_file(there) || fs::is_socket(there))
     return cannot("write", path, "it is a block device or a socket; expected a file");
   const fs::path real = real_file(path);
-  const std::string to = special ? path : fmt::format("{}.new.{}", real.string(), ::getpid());
-  const int how = special ? O_TRUNC : O_CREAT | O_EXCL | O_NOFOLLOW;
-  const int fd = ::open(to.c_str(), O_WRONLY | O_CLOEXEC | how, 0666);
+  std::string to = path;
+  int fd = special ? ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_TRUNC) : -1;
+  // Whatever has one of these names is another's.
+  for (int i = 0; !special && i < kMostNames && (i == 0 || (fd < 0 && errno == EEXIST)); ++i) {
+    to = fmt::format("{}.new.{}.{}", real.string(), ::getpid(), i);
+    fd = ::open(to.c_str(), O_WRONLY | O_CLOEXEC | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
+  }
   if (fd < 0) return cannot("write", path, std::strerror(errno));
+  if (fs::is_regular_file(there)) ::fchmod(fd, static_cast<mode_t>(there.permissions()) & 0777);
   int why = write_and_close(fd, text);
   if (why == 0 && !special && ::rename(to.c_str(), real.c_str()) != 0) why = errno;
   if (why == 0) return {};
