@@ -99,7 +99,8 @@ int write_temporary(const std::string& temporary, std::string_view content, unsi
   if (!file) return errno;
   if (exact && ::fchmod(file.fd(), mode) != 0) return errno;
   if (const int error = write_content(file, content); error != 0) return error;
-  return ::fsync(file.fd()) == 0 ? 0 : errno;
+  // EINVAL: a file system that cannot sync.
+  return ::fsync(file.fd()) == 0 || errno == EINVAL ? 0 : errno;
 }
 
 // Non-blocking: opening a pipe without readers would block forever.

@@ -2,7 +2,9 @@
 // What the program `yard-probe` does: opens a library, queries and starts it, runs its kernels on a few calls, stops and
 // closes it. It writes its current step to a page that it shares with its parent (plugin/probe.h), so that the parent
 // can report the step of a crash.
+#include <execinfo.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -12,10 +14,18 @@
 #include <yard/runtime.h>
 #include <yard/version.h>
 
+#include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <semaphore>
+#include <system_error>
+#include <thread>
 
 #include "plugin/loader.h"
 #include "plugin/probe.h"
@@ -64,7 +74,7 @@ std::string step_text(std::string_view path, std::string_view step) {
   return fmt::format("in its {}", step);
 }
 
-int finish(ProbePage& page, ProbePage::Outcome outcome, std::string_view detail = {}) {
+[[noreturn]] int finish(ProbePage& page, ProbePage::Outcome outcome, std::string_view detail = {}) {
   ProbePage::put(page.detail, detail);
   page.outcome = outcome;
   // Without exit handlers: those of the library must not change the result.
@@ -107,6 +117,92 @@ bool exercise_kernels(Runtime& runtime, const void* keep, ProbePage& page) {
   return true;
 }
 
+// ---- Threads that go on after the library is closed ----
+
+struct MappedCode {
+  uintptr_t begin, end;
+  bool operator==(const MappedCode&) const = default;
+};
+
+// Of all libraries.
+std::vector<MappedCode> mapped_code() {
+  std::vector<MappedCode> to;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* list) {
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& part = info->dlpi_phdr[i];
+          if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0) continue;
+          const uintptr_t begin = info->dlpi_addr + part.p_vaddr;
+          static_cast<std::vector<MappedCode>*>(list)->push_back({begin, begin + part.p_memsz});
+        }
+        return 0;
+      },
+      &to);
+  return to;
+}
+
+// The frames of the thread that was asked last.
+struct ThreadFrames {
+  void* at[64];
+  int count;
+  std::atomic<bool> known;
+};
+ThreadFrames g_frames;
+
+void note_frames(int) {
+  g_frames.count = ::backtrace(g_frames.at, std::size(g_frames.at));
+  g_frames.known.store(true, std::memory_order_release);
+}
+
+bool returns_to(int thread, const std::vector<MappedCode>& gone) {
+  g_frames.known.store(false, std::memory_order_relaxed);
+  if (::syscall(SYS_tgkill, ::getpid(), thread, SIGUSR2) != 0) return false;
+  // A thread that blocks the signal does not answer.
+  for (int i = 0; i < 100 && !g_frames.known.load(std::memory_order_acquire); ++i) ::usleep(1000);
+  if (!g_frames.known.load(std::memory_order_acquire)) return false;
+  for (int i = 0; i < g_frames.count; ++i)
+    for (const MappedCode& c : gone)
+      if (const auto at = reinterpret_cast<uintptr_t>(g_frames.at[i]); at >= c.begin && at <= c.end)
+        return true;
+  return false;
+}
+
+// Whether a thread will return to code that is no longer mapped.
+bool left_a_thread(std::vector<MappedCode> before) {
+  const std::vector<MappedCode> now = mapped_code();
+  std::erase_if(before, [&](const MappedCode& c) {
+    return std::find(now.begin(), now.end(), c) != now.end();
+  });
+  if (before.empty()) return false;
+  void* frame;
+  ::backtrace(&frame, 1);  // the first use loads a library
+  struct sigaction action {};
+  action.sa_handler = note_frames, action.sa_flags = SA_RESTART;
+  ::sigaction(SIGUSR2, &action, nullptr);
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/proc/self/task", error), end; !error && it != end;
+       it.increment(error))
+    if (const int thread = std::atoi(it->path().filename().c_str());
+        thread != ::gettid() && returns_to(thread, before))
+      return true;
+  return false;
+}
+
+PluginInfo load_and_run(Runtime& runtime, ProbePage& page) {
+  const Status loaded = runtime.plugins().load(the_file());
+  PluginInfo info;
+  for (const PluginInfo& p : runtime.plugins().list())
+    if (p.path == the_file()) info = p;
+  if (!loaded.ok()) {
+    page.reason = static_cast<uint32_t>(info.reason);
+    finish(page, ProbePage::kRefused, info.detail);
+  }
+  const void* keep = runtime.plugins().loader().keep_of(the_file());
+  if (!exercise_kernels(runtime, keep, page))
+    finish(page, ProbePage::kDamage, ProbePage::get(page.detail));
+  return info;
+}
+
 int probe(ProbePage& page, const std::vector<std::string>& words) {
   RuntimeSettings settings;
   for (const std::string& word : words)
@@ -121,19 +217,29 @@ int probe(ProbePage& page, const std::vector<std::string>& words) {
     ProbePage::put(page.step, step_text(path, step));
   };
   Runtime runtime(settings);
-  const Status loaded = runtime.plugins().load(the_file());
+  // On a thread that ends when the library is closed, as those of a program may: destructors of thread-specific data run
+  // then.
   PluginInfo info;
-  for (const PluginInfo& p : runtime.plugins().list())
-    if (p.path == the_file()) info = p;
-  if (!loaded.ok()) {
-    page.reason = static_cast<uint32_t>(info.reason);
-    return finish(page, ProbePage::kRefused, info.detail);
+  std::binary_semaphore ran(0), closed(0);
+  std::thread caller;
+  try {
+    caller = std::thread([&] {
+      info = load_and_run(runtime, page);
+      ran.release(), closed.acquire();
+    });
+    ran.acquire();
+  } catch (const std::system_error&) {  // no thread can be had
+    info = load_and_run(runtime, page);
   }
-  const void* keep = runtime.plugins().loader().keep_of(the_file());
-  if (!exercise_kernels(runtime, keep, page))
-    return finish(page, ProbePage::kDamage, ProbePage::get(page.detail));
   ProbePage::put(page.step, "while it was stopped and closed");
+  const std::vector<MappedCode> before = mapped_code();
   if (const auto ticket = runtime.plugins().unload(info.name); ticket.ok()) ticket->wait().ignore();
+  // Unwinding such a thread may crash as well.
+  ProbePage::put(page.step, "in a thread that it left running, after it was closed");
+  if (left_a_thread(before)) return finish(page, ProbePage::kDamage, "would crash");
+  ProbePage::put(page.step, "when a thread that had called it ended, after it was closed");
+  closed.release();
+  if (caller.joinable()) caller.join();
   return finish(page, ProbePage::kPassed);
 }
 

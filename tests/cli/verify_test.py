@@ -5,6 +5,8 @@ import os
 import shutil
 import tempfile
 
+from unittest import mock
+
 from command import Yard, main
 
 KEYS = ["op", "id", "passed", "failed", "skipped", "worst_error", "worst_call"]
@@ -210,6 +212,24 @@ class Files(Folder):
         data = self.json("verify", self.put("hooks_in_c"))
         self.assertFalse(data["verified"])
         self.assertIn("declares no sample calls", data["why"])
+
+
+class Behaviour(Yard):
+    def plugin(self, name):
+        return os.path.join(os.environ["TEST_PLUGINS"], f"behave_run_{name}.so")
+
+    def test_a_kernel_that_redirects_stdout_changes_no_result(self):
+        data = self.json("verify", self.plugin("redirect"))
+        self.assertEqual(data["verified"], True)
+        self.assertGreater(data["kernels"][0]["passed"], 0)
+        with mock.patch.dict(os.environ, YARD_PLUGINS=self.plugin("redirect")):
+            self.assertEqual(self.json("run", "behave(i64[4])")["kernel"], "default.behave")
+
+    def test_a_kernel_that_ends_the_process_is_an_error_in_words(self):
+        with mock.patch.dict(os.environ, YARD_PLUGINS=self.plugin("leave")):
+            data = self.json("run", "behave(i64[4])", code=1)
+            self.assertIn("ended by exit()", data["error"])
+            self.assertIn("ended by exit()", self.wrong("run", "behave(i64[4])", code=1))
 
 
 main()

@@ -81,7 +81,10 @@ const Bad kBad[] = {
     {"stop_hang", Reason::kProbeFailed, "still running after 4 s", "stopped and closed"},
     {"close_crash", Reason::kProbeFailed, "died of SIGSEGV", "stopped and closed"},
     {"close_leave", Reason::kProbeFailed, "exit code 3", "stopped and closed"},
+    {"start_leave_a_key", Reason::kProbeFailed, "died of SIGSEGV", "a thread that had called it"},
 #if !defined(YARD_UNDER_ASAN) && !defined(YARD_UNDER_TSAN)
+    {"start_leave_a_thread", Reason::kProbeFailed, "", "in a thread that it left running"},
+    {"run_leave_a_thread", Reason::kProbeFailed, "", "in a thread that it left running"},
     {"run_free_twice", Reason::kProbeFailed, "double free", "on behave(i64["},
     {"run_eat_memory", Reason::kProbeFailed, "died of SIGABRT", "on behave(i64["},
 #endif

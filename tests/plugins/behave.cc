@@ -5,17 +5,22 @@
 // It brings an op with its reference kernel and another kernel, which is the one that misbehaves.
 #include "behave.h"
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <unistd.h>
 #include <yard/plugin.h>
 
 #include <cfenv>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <string_view>
+#include <thread>
 
 #ifndef NAME
 #define NAME "behave"
@@ -48,6 +53,25 @@ void fall_silent(char*) {  // its end is never reported
 void leave_a_child(char*) {
   if (::fork() == 0) hang(nullptr);
   ::raise(SIGSEGV);
+}
+void redirect(char*) {
+  const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  ::dup2(nowhere, STDOUT_FILENO), ::close(nowhere);
+  std::puts("a line for stdout");
+}
+// Waits for ever in code of this library.
+void leave_a_thread(char*) {
+  std::thread([] {
+    std::mutex lock;
+    std::unique_lock held(lock);
+    std::condition_variable never;
+    never.wait(held, [] { return false; });
+  }).detach();
+}
+void drop(void*) {}
+void leave_a_key(char* p) {
+  pthread_key_t key;
+  if (::pthread_key_create(&key, drop) == 0) ::pthread_setspecific(key, &p);
 }
 void recurse(char* p) {
   volatile char room[4096] = {};
