@@ -77,7 +77,7 @@ class Runtime {
   // With the built-in backends. Costs some milliseconds and a few MiB.
   YARD_API Runtime();
   YARD_API explicit Runtime(const RuntimeSettings& settings);
-  YARD_API ~Runtime();
+  YARD_API ~Runtime();  // no thread may be inside a call of it
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
