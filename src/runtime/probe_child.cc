@@ -3,6 +3,7 @@
 // closes it. It writes its current step to a page that it shares with its parent (plugin/probe.h), so that the parent
 // can report the step of a crash.
 #include <execinfo.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -27,6 +28,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/file.h"
 #include "plugin/loader.h"
 #include "plugin/probe.h"
 #include "runtime/verify.h"
@@ -154,11 +156,23 @@ void note_frames(int) {
   g_frames.known.store(true, std::memory_order_release);
 }
 
+// Then it would never answer.
+bool blocks_the_signal(int thread) {
+  const base::File file(
+      ::open(fmt::format("/proc/self/task/{}/status", thread).c_str(), O_RDONLY | O_CLOEXEC));
+  char text[4096] = {};
+  if (!file || file.read_at(text, sizeof text - 1, 0) < 0) return true;  // it has ended
+  constexpr std::string_view kBlocked = "SigBlk:";
+  const char* at = std::strstr(text, kBlocked.data());
+  if (at == nullptr) return true;
+  return (std::strtoull(at + kBlocked.size(), nullptr, 16) >> (SIGUSR2 - 1) & 1) != 0;
+}
+
 bool returns_to(int thread, const std::vector<MappedCode>& gone) {
   g_frames.known.store(false, std::memory_order_relaxed);
-  if (::syscall(SYS_tgkill, ::getpid(), thread, SIGUSR2) != 0) return false;
-  // A thread that blocks the signal does not answer.
-  for (int i = 0; i < 100 && !g_frames.known.load(std::memory_order_acquire); ++i) ::usleep(1000);
+  if (blocks_the_signal(thread) || ::syscall(SYS_tgkill, ::getpid(), thread, SIGUSR2) != 0)
+    return false;
+  for (int i = 0; i < 1000 && !g_frames.known.load(std::memory_order_acquire); ++i) ::usleep(1000);
   if (!g_frames.known.load(std::memory_order_acquire)) return false;
   for (int i = 0; i < g_frames.count; ++i)
     for (const MappedCode& c : gone)
