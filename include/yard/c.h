@@ -2,8 +2,8 @@
 /* Calling ops from C, and from any language that can call C.
  *
  * The packed call does what the typed C++ call does: the same checks, plans and fallbacks. Functions return a
- * yard_code_t and write a NUL-terminated message into `error` when they fail; `error` may be NULL. Any
- * thread may call. Works on the process's shared runtime.
+ * yard_code_t and write a NUL-terminated message into `error` when they fail; `error` may be NULL. None throws;
+ * without memory they return YARD_TRANSIENT. Any thread may call. Works on the process's shared runtime.
  *
  *   yard_op_ref_t* op = yard_find_op("rms_norm", error, sizeof error);
  *   yard_value_t args[4] = {...};
@@ -56,7 +56,8 @@ typedef struct yard_result {
 /* NULL and a message if there is no such op. */
 YARD_C_API yard_op_ref_t* yard_find_op(const char* name, char* error, size_t error_size);
 
-/* All arguments of the schema in order; absent optionals have tag NONE. */
+/* All arguments of the schema in order; absent optionals have tag NONE. If `count` is not the schema's, the call is refused
+ * and no argument is read. */
 YARD_C_API int32_t yard_call(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,
                              char* error, size_t error_size);
 YARD_C_API int32_t yard_call_with(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,

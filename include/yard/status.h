@@ -52,6 +52,7 @@ enum class Code : int {
   kWouldDeadlock,    // the call would wait for itself
   kUnsupported,      // understood, but not offered
   kInternal,         // a defect of Switchyard
+  kOutOfMemory,      // memory could not be allocated; nothing was changed
 };
 
 YARD_API const char* to_string(ErrorClass c) noexcept;
@@ -63,6 +64,8 @@ class [[nodiscard]] Status {
   YARD_API Status(Code code, ErrorClass error_class, std::string message);
   // With the class that belongs to the code: kInvalidArgument is the caller's, and so on.
   YARD_API Status(Code code, std::string message);
+  // kOutOfMemory. Allocates nothing.
+  YARD_API static Status out_of_memory() noexcept;
 
   bool ok() const noexcept { return rep_ == nullptr; }
   explicit operator bool() const noexcept { return ok(); }
@@ -106,7 +109,7 @@ class [[nodiscard]] Status {
   }
 
  private:
-  YARD_API static Rep* copy(const Rep& rep);
+  YARD_API static Rep* copy(Rep& rep);
   YARD_API static void destroy(Rep* rep) noexcept;
   [[noreturn]] YARD_API void throw_error() const;
   Rep* rep_ = nullptr;

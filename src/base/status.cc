@@ -2,8 +2,12 @@
 // Status: names, classes and the text people read.
 #include <yard/status.h>
 
+#include <cstddef>
 #include <iterator>
+#include <new>
 #include <vector>
+
+#include "base/fork.h"
 
 namespace yard {
 namespace {
@@ -12,7 +16,8 @@ ErrorClass class_of(Code code) noexcept {
   switch (code) {
     case Code::kOk: return ErrorClass::kOk;
     case Code::kKernelFailed: return ErrorClass::kFault;
-    case Code::kDeadline: return ErrorClass::kTransient;
+    case Code::kDeadline:
+    case Code::kOutOfMemory: return ErrorClass::kTransient;
     case Code::kNoKernel: return ErrorClass::kDeclined;
     case Code::kInternal: return ErrorClass::kFatal;
     default: return ErrorClass::kCaller;
@@ -28,8 +33,30 @@ struct Status::Rep {
   std::vector<std::string> notes;
 };
 
-Status::Rep* Status::copy(const Rep& rep) { return new Rep(rep); }
-void Status::destroy(Rep* rep) noexcept { delete rep; }
+namespace {
+
+// Where the representation of every out_of_memory() lies, which is never changed nor freed.
+alignas(Status::Rep) constinit std::byte g_out_of_memory[sizeof(Status::Rep)]{};
+
+bool is_shared(const Status::Rep* rep) noexcept {
+  return static_cast<const void*>(rep) == g_out_of_memory;
+}
+
+}  // namespace
+
+Status Status::out_of_memory() noexcept {
+  // The message is short enough to lie inside of the string.
+  static constinit base::Lazy<Rep> made([] {
+    return new (g_out_of_memory)
+        Rep{Code::kOutOfMemory, ErrorClass::kTransient, "out of memory", {}};
+  });
+  return adopt(&made.get());
+}
+
+Status::Rep* Status::copy(Rep& rep) { return is_shared(&rep) ? &rep : new Rep(rep); }
+void Status::destroy(Rep* rep) noexcept {
+  if (!is_shared(rep)) delete rep;
+}
 
 Code Status::code() const noexcept { return rep_ != nullptr ? rep_->code : Code::kOk; }
 ErrorClass Status::error_class() const noexcept {
@@ -63,7 +90,8 @@ const char* to_string(Code c) noexcept {
                                            "deadline_exceeded",
                                            "would_deadlock",
                                            "unsupported",
-                                           "internal"};
+                                           "internal",
+                                           "out_of_memory"};
   const auto i = static_cast<size_t>(c);
   return i < std::size(kNames) ? kNames[i] : "?";
 }
@@ -86,7 +114,15 @@ Status&& Status::note(std::string text) && {
 }
 
 Status& Status::note(std::string text) & {
-  if (rep_ != nullptr) rep_->notes.push_back(std::move(text));
+  if (rep_ == nullptr) return *this;
+  if (!is_shared(rep_)) {
+    rep_->notes.push_back(std::move(text));
+    return *this;
+  }
+  try {  // a note matters less than the error itself
+    rep_ = new Rep{rep_->code, rep_->error_class, rep_->message, {std::move(text)}};
+  } catch (const std::bad_alloc&) {
+  }
   return *this;
 }
 

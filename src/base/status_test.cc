@@ -12,7 +12,8 @@ namespace {
 constexpr Code kCodes[] = {Code::kInvalidArgument, Code::kParse,        Code::kUnknownOp,
                            Code::kNotFound,        Code::kConflict,     Code::kNoKernel,
                            Code::kUnmapped,        Code::kKernelFailed, Code::kDeadline,
-                           Code::kWouldDeadlock,   Code::kUnsupported,  Code::kInternal};
+                           Code::kWouldDeadlock,   Code::kUnsupported,  Code::kInternal,
+                           Code::kOutOfMemory};
 
 TEST(Status, SuccessIsOnePointerAndSaysNothing) {
   static_assert(sizeof(Status) == sizeof(void*));
@@ -39,8 +40,21 @@ TEST(Status, EveryCodeHasItsClass) {
   EXPECT_EQ(Status(Code::kKernelFailed, "").error_class(), ErrorClass::kFault);
   EXPECT_EQ(Status(Code::kDeadline, "").error_class(), ErrorClass::kTransient);
   EXPECT_EQ(Status(Code::kInternal, "").error_class(), ErrorClass::kFatal);
+  EXPECT_EQ(Status(Code::kOutOfMemory, "").error_class(), ErrorClass::kTransient);
   const Status given(Code::kKernelFailed, ErrorClass::kDeviceLost, "gone");
   EXPECT_EQ(given.error_class(), ErrorClass::kDeviceLost);
+}
+
+TEST(Status, OutOfMemoryIsSharedAndTakesNotesOfItsOwn) {
+  Status s = Status::out_of_memory();
+  const Status copy = s;
+  EXPECT_EQ(copy.to_string(), "out_of_memory: out of memory");
+  EXPECT_EQ(copy.error_class(), ErrorClass::kTransient);
+  EXPECT_EQ(copy.message().data(), s.message().data());
+  s.note("while loading a plugin");
+  EXPECT_EQ(s.to_string(), "out_of_memory: out of memory\n  while loading a plugin");
+  EXPECT_TRUE(copy.notes().empty());
+  EXPECT_TRUE(Status::out_of_memory().notes().empty());
 }
 
 TEST(Status, NamesAreDistinctWords) {

@@ -126,7 +126,8 @@ template <dispatch::FormKind kKind>
           if (overlay != nullptr) route.flags = thread.scope_state->flags;
           return overlay;
         });
-    if (entry != nullptr) [[likely]] {
+    // Before anything is read: arguments beyond those of the schema may not be there.
+    if (entry != nullptr && (kTyped || count == entry->program().arg_count())) [[likely]] {
       const WithFacts facts(args, count, site->typed || kKind == dispatch::FormKind::kViews);
       const int32_t aliased = check_args(entry->program(), facts.args(), count, kTyped);
       if (aliased >= 0) [[likely]] {
@@ -206,7 +207,9 @@ template <class T, uint32_t kTensors>
       if (dispatch::is_of<T, kTensors>(home, key, thread->scope, args, count)) m = &home;
     }
     if (m == nullptr) {
-      if (hash == 0) hash = dispatch::packed_hash(*thread, *site, args, count);
+      // A count beyond the op's is refused by hit(); nothing is read of what may not be there.
+      if (hash == 0 && count <= site->count.load(std::memory_order_relaxed))
+        hash = dispatch::packed_hash(*thread, *site, args, count);
       m = dispatch::find_in_set(*thread, key, args, count, hash);
       if (m != nullptr && ++memos.hits_away % CallMemos::kPromoted == 0) m = promote(memos, m);
     }

@@ -53,8 +53,6 @@ class SlowCall {
       : core_(*site.core),
         site_(site),
         given_(args),
-        facts_(args, count, site.typed),
-        args_(facts_.args()),
         count_(count),
         o_(options),
         thread_(base::this_thread()),
@@ -132,6 +130,9 @@ class SlowCall {
   bool uses_cache() const noexcept { return o_ == nullptr || o_->cache; }
 
   Status check(const op::Program& program) {
+    // Before anything is read: arguments beyond those of the schema may not be there.
+    if (count_ != program.arg_count()) return program.explain_mismatch(given_, count_);
+    if (args_ == nullptr) args_ = facts_.emplace(given_, count_, site_.typed).args();
     int32_t aliased = check_args(program, args_, count_, false);
     if (aliased < 0) {
       YARD_RETURN_IF_ERROR(program.explain_mismatch(args_, count_));
@@ -281,8 +282,9 @@ class SlowCall {
   Core& core_;
   Site& site_;
   const yard_value_t* given_;  // the caller's own
-  WithFacts facts_;
-  const yard_value_t* args_;
+  // With facts. Made when the call first has as many arguments as its op.
+  std::optional<WithFacts> facts_;
+  const yard_value_t* args_ = nullptr;
   uint32_t count_;
   const Options* o_;
   base::ThreadRecord& thread_;

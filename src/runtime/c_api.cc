@@ -18,23 +18,48 @@ struct yard_instance {
 namespace yard {
 namespace {
 
+void write(std::string_view text, char* error, size_t size) noexcept {
+  if (error == nullptr || size == 0) return;
+  const size_t n = std::min(text.size(), size - 1);
+  std::memcpy(error, text.data(), n);
+  error[n] = '\0';
+}
+
 int32_t report(const Status& s, char* error, size_t size) {
   if (s.ok()) return YARD_OK;
-  if (error != nullptr && size > 0) {
-    const std::string text = s.to_string();
-    const size_t n = std::min(text.size(), size - 1);
-    std::memcpy(error, text.data(), n);
-    error[n] = '\0';
-  }
+  if (error != nullptr) write(s.to_string(), error, size);
   return static_cast<int32_t>(s.error_class());
 }
 
+// In a catch block: the code of what was thrown, with its text in `error`. Allocates nothing: there may be no memory.
+// Rethrows the unwinding of a cancelled thread.
+int32_t report_exception(char* error, size_t size) {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    write("out_of_memory: out of memory", error, size);
+    return YARD_TRANSIENT;
+  } catch (const std::exception& e) {
+    try {
+      write(base::exception_text(e), error, size);
+    } catch (const std::bad_alloc&) {
+      write("internal: an exception", error, size);
+    }
+  } catch (...) {
+    if (detail::thread_is_unwinding()) throw;
+    write("internal: an exception that is no std::exception", error, size);
+  }
+  return YARD_FATAL;
+}
+
+// The one place where exceptions stop: every function that may throw runs inside of this. Costs nothing where none is
+// thrown.
 template <class F>
-int32_t guarded_code(char* error, size_t size, const F& f) {
+[[gnu::always_inline]] inline int32_t guarded_code(char*& error, size_t& size, const F& f) {
   try {
     return f();
-  } catch (const std::exception& e) {
-    return report(Status(Code::kInternal, base::exception_text(e)), error, size);
+  } catch (...) {
+    return report_exception(error, size);
   }
 }
 template <class F>
@@ -51,8 +76,7 @@ Status missing(const char* what) {
 [[gnu::noinline]] int32_t report_failure(Status::Rep* failed, char* error, size_t error_size) {
   return report(Status::adopt(failed), error, error_size);
 }
-// A packed call that is no memo hit. Kernels' exceptions stop in the dispatcher; only running out of memory could come
-// through here.
+// A packed call that is no memo hit.
 [[gnu::noinline]] int32_t call_other_way(yard_op_ref_t* op, const yard_value_t* args,
                                          uint32_t count, char* error, size_t error_size) {
   return guarded(error, error_size, [&] {
@@ -63,7 +87,7 @@ Status missing(const char* what) {
 }
 
 // A packed call of an op whose first arguments are that many tensors. A function for each number: it has few registers to
-// save.
+// save. Kernels' exceptions stop in the dispatcher; what a plan that is not direct or a failure needs may find no memory.
 template <uint32_t kTensors>
 [[gnu::noinline]] int32_t call_leading(yard_op_ref_t* op, const yard_value_t* args, uint32_t count,
                                        char* error, size_t error_size) {
@@ -73,11 +97,22 @@ template <uint32_t kTensors>
     size_t size;
   } to{error, error_size};
   asm volatile("" : "+m"(to));
-  Status::Rep* failed = nullptr;
-  if (!detail::run_if_expected<dispatch::PackedTensor, kTensors>(site_of(op), args, count, failed))
-      [[unlikely]]
-    return call_other_way(op, args, count, to.error, to.size);
-  return failed == nullptr ? YARD_OK : report_failure(failed, to.error, to.size);
+  return guarded_code(
+      to.error, to.size, [&]() __attribute__((always_inline)) {
+        Status::Rep* failed = nullptr;
+        if (!detail::run_if_expected<dispatch::PackedTensor, kTensors>(site_of(op), args, count,
+                                                                       failed)) [[unlikely]]
+          return call_other_way(op, args, count, to.error, to.size);
+        return failed == nullptr ? int32_t{YARD_OK} : report_failure(failed, to.error, to.size);
+      });
+}
+
+// Before arguments by name are read; packed calls compare with the op's schema.
+Status check_count(uint32_t count) {
+  if (count <= YARD_MAX_ARGS) return {};
+  return Status(Code::kInvalidArgument, "invalid count of arguments: expected at most " +
+                                            std::to_string(YARD_MAX_ARGS) + ", got " +
+                                            std::to_string(count));
 }
 
 // Positional arguments have no name.
@@ -218,6 +253,7 @@ int32_t yard_call_named(const char* op, const yard_named_value_t* args, uint32_t
   return yard::guarded(error, error_size, [&] {
     if (op == nullptr) return yard::missing("the op's name");
     if (args == nullptr && count > 0) return yard::missing("the argument array");
+    if (Status s = yard::check_count(count); !s.ok()) return s;
     auto o = yard::read_options(options, op);
     if (!o.ok()) return Status(o.status());
     yard::ResultRecord record;
@@ -252,7 +288,12 @@ int32_t yard_load_weights(yard_instance_t* instance, const yard_named_value_t* w
 }
 
 size_t yard_count_states(const yard_instance_t* instance) {
-  return instance != nullptr ? instance->made.states() : 0;
+  size_t count = 0;
+  yard::guarded(nullptr, 0, [&] {
+    if (instance != nullptr) count = instance->made.states();
+    return Status();
+  });
+  return count;
 }
 
 void yard_free_instance(yard_instance_t* instance) { delete instance; }

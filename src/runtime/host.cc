@@ -66,20 +66,24 @@ int32_t has_feature(void* self, yard_device_t device, const char* name) {
 
 int32_t call_op(void* self, yard_call_t* call, const char* op, const yard_value_t* args,
                 uint32_t count) {
-  Status status;
+  const auto invalid = [](const char* text) { return Status(Code::kInvalidArgument, text); };
   try {
     detail::Core& core = *static_cast<Host*>(self)->core;
-    detail::Site* site = op != nullptr ? core.sites.attach(op, detail::kPacked, &status) : nullptr;
-    if (site != nullptr)
+    Status status;
+    if (op == nullptr)
+      status = invalid("call_op: expected the name of an op, got NULL");
+    else if (args == nullptr && count > 0)
+      status = invalid("call_op: expected an array of arguments, got NULL");
+    else if (detail::Site* site = core.sites.attach(op, detail::kPacked, &status))
       status = Status::adopt(detail::call_packed(site, args, count));
-    else if (status.ok())
-      status = Status(Code::kInvalidArgument, "call_op: expected the name of an op, got NULL");
+    if (status.ok()) return YARD_OK;
+    return fail(nullptr, call, static_cast<int32_t>(status.error_class()), "%s",
+                status.to_string().c_str());
+  } catch (const std::bad_alloc&) {
+    return fail(nullptr, call, YARD_TRANSIENT, "out_of_memory: out of memory");
   } catch (const std::exception& e) {
-    status = Status(Code::kInternal, base::exception_text(e));
+    return fail(nullptr, call, YARD_FATAL, "internal: %s", e.what());
   }
-  if (status.ok()) return YARD_OK;
-  return fail(nullptr, call, static_cast<int32_t>(status.error_class()), "%s",
-              status.to_string().c_str());
 }
 
 }  // namespace
