@@ -16,7 +16,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <tuple>
 
@@ -58,13 +57,6 @@ DynamicLibrary::Use* DynamicLibrary::Use::of(const FileKey& file) {
 }
 
 namespace {
-
-// Opening and closing is one at a time: the dynamic loader does the same. A library's constructor may open
-// another.
-std::recursive_mutex& lock() {
-  static PerProcess<std::recursive_mutex> mutex;
-  return mutex.get();
-}
 
 // A path of the open file that differs by `number`, which is written in binary as "/" and "/.": the dynamic loader takes
 // a name that it knows for the same library, and descriptors are recycled.
@@ -152,7 +144,7 @@ Result<DynamicLibrary> DynamicLibrary::open(File file, const FileKey& key,
         fmt::format("{}: its descriptor {} no longer refers to the file that was checked; "
                     "other code in the process has closed it",
                     path, file.release()));
-  const std::lock_guard guard(lock());
+  const LibraryLock lock;  // one at a time: the dynamic loader does the same
   DynamicLibrary library;
   library.use_ = Use::of(key);
   const std::string name = name_of(file, library.use_->number);
@@ -195,7 +187,7 @@ void* DynamicLibrary::symbol(const char* name) const noexcept {
 
 std::string DynamicLibrary::close() {
   if (handle_ == nullptr) return {};
-  const std::lock_guard guard(lock());
+  const LibraryLock lock;  // one at a time: the dynamic loader does the same
   if (!refers_to(file_, use_->file)) file_.release();
   const bool last = --use_->count == 0;
   dlclose(std::exchange(handle_, nullptr));

@@ -2,10 +2,14 @@
 #include "base/fork.h"
 
 #include <fmt/format.h>
+#include <gnu/libc-version.h>
 #include <pthread.h>
 
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "base/counters.h"
@@ -25,7 +29,47 @@ constinit ForkSafeList<FirstUse> g_first_uses;
 // Held while one is called or destroyed. Recursive: what is called may end a runtime.
 constinit PerProcess<std::recursive_mutex> g_first_use_lock;
 
+// ---- Libraries that are being opened or closed ----
+
+constinit PerProcess<std::recursive_mutex> g_library_lock;
+std::atomic<int> g_waiting_forks{0};  // opening another library waits for these
+thread_local constinit int t_library_locks = 0;
+thread_local constinit std::recursive_mutex* t_held_at_fork = nullptr;
+
+constexpr auto kLongestForkWait = std::chrono::seconds(1);
+constexpr auto kBetweenTries = std::chrono::microseconds(100);
+
+// Before 2.36 glibc calls the handlers of fork with a lock held that dlclose() takes: waiting for that would only take time.
+bool handlers_may_wait() noexcept {
+  int major = 0, minor = 0;
+  return std::sscanf(::gnu_get_libc_version(), "%d.%d", &major, &minor) == 2 &&
+         (major > 2 || minor >= 36);
+}
+
+void before_fork() noexcept {
+  t_held_at_fork = nullptr;
+  try {
+    std::recursive_mutex& mutex = g_library_lock.get();
+    bool held = mutex.try_lock();
+    if (!held && !inside_call() && !InsidePlugin::here() && handlers_may_wait()) {
+      g_waiting_forks.fetch_add(1, std::memory_order_relaxed);
+      const auto end = std::chrono::steady_clock::now() + kLongestForkWait;
+      while (!(held = mutex.try_lock()) && std::chrono::steady_clock::now() < end)
+        std::this_thread::sleep_for(kBetweenTries);
+      g_waiting_forks.fetch_sub(1, std::memory_order_relaxed);
+    }
+    if (held) t_held_at_fork = &mutex;
+  } catch (const std::bad_alloc&) {  // no library has been opened yet
+  }
+}
+
+void in_parent() noexcept {
+  if (auto* held = std::exchange(t_held_at_fork, nullptr)) held->unlock();
+}
+
 void in_child() {
+  t_held_at_fork = nullptr;  // the child has a lock of its own
+  g_waiting_forks.store(0, std::memory_order_relaxed);
   abandon_other_threads();
   abandon_reclaimer();
   abandon_counters();
@@ -38,7 +82,21 @@ void in_child() {
 
 void watch_forks() {
   static constinit std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, in_child); });
+  std::call_once(once, [] { pthread_atfork(before_fork, in_parent, in_child); });
+}
+
+thread_local constinit int InsidePlugin::t_plugin_depth = 0;
+
+LibraryLock::LibraryLock() : mutex_(g_library_lock.get()) {
+  while (t_library_locks == 0 && g_waiting_forks.load(std::memory_order_relaxed) > 0)
+    std::this_thread::sleep_for(kBetweenTries);
+  mutex_.lock();
+  ++t_library_locks;
+}
+
+LibraryLock::~LibraryLock() {
+  --t_library_locks;
+  mutex_.unlock();
 }
 
 void at_fork_in_child(void (*reset)()) {

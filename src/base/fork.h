@@ -39,12 +39,40 @@ inline uint32_t this_process() noexcept {
   return static_cast<uint32_t>(forks() << kPidBits) ^ static_cast<uint32_t>(::getpid());
 }
 
-// Makes forked children usable: their thread records, reclaimer and counters restart. Once per process; takes no lock at
-// the fork. Every runtime does this.
+// Makes forked children usable: their thread records, reclaimer and counters restart. Once per process; takes no lock in
+// the child. Every runtime does this.
 void watch_forks();
 // The same, and has `reset` called in every forked child, on its only thread, after those of earlier registrations. It must
 // take no lock that another thread may have held. Registering a function again has no effect.
 void at_fork_in_child(void (*reset)());
+
+// Held while a shared library is opened or closed: the C library then holds locks that a forked child would find held for
+// ever, that of exit() among them. fork() waits until no other thread has one, at most a second, and keeps others from
+// taking one until it is over. It does not wait inside of plugin code. Recursive: a library's constructor may open another.
+class LibraryLock {
+ public:
+  LibraryLock();
+  ~LibraryLock();
+  LibraryLock(const LibraryLock&) = delete;
+  LibraryLock& operator=(const LibraryLock&) = delete;
+
+ private:
+  std::recursive_mutex& mutex_;
+};
+
+// While one lives, this thread runs code of a plugin: fork() must not wait, as what it would wait for may be waiting for
+// this code. Calls of ops, hooks and functions need none.
+class InsidePlugin {
+ public:
+  InsidePlugin() noexcept { ++t_plugin_depth; }
+  ~InsidePlugin() { --t_plugin_depth; }
+  InsidePlugin(const InsidePlugin&) = delete;
+  InsidePlugin& operator=(const InsidePlugin&) = delete;
+  static bool here() noexcept { return t_plugin_depth > 0; }
+
+ private:
+  static thread_local constinit int t_plugin_depth;
+};
 
 // Pointers that a forked child finds whole at any moment: nodes are used again and never freed. No lock.
 template <class T>

@@ -17,7 +17,7 @@ namespace yard::plugin {
 namespace {
 
 thread_local int t_inside = 0;
-struct Inside {
+struct Inside : base::InsidePlugin {
   Inside() { ++t_inside; }
   ~Inside() { --t_inside; }
 };

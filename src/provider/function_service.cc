@@ -295,7 +295,7 @@ bool has_scoped_table(const detail::FunctionSite& site) {
   return detail::scoped_table(site, thread, guard) != nullptr;
 }
 
-struct MakingTable {
+struct MakingTable : base::InsidePlugin {
   MakingTable() noexcept { t_making_table = true; }
   ~MakingTable() { t_making_table = false; }
 };

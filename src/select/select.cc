@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "base/float_state.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "select/reasons.h"
@@ -22,7 +23,7 @@ namespace {
 
 thread_local constinit int t_depth = 0;
 
-struct DepthGuard {
+struct DepthGuard : base::InsidePlugin {
   DepthGuard() { ++t_depth; }
   ~DepthGuard() { --t_depth; }
 };
