@@ -2,7 +2,9 @@
 // Storage of counters, and what happens to them when threads end.
 #include "base/counters.h"
 
+#include <memory>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "base/fork.h"
@@ -82,7 +84,11 @@ Counter::~Counter() {
   CounterTable& b = table();
   std::lock_guard lock(b.mutex);
   // The id of a counter made before a fork may be above those of the child's table.
-  if (id_ < b.next_id) b.free_ids.push_back(id_);
+  if (id_ >= b.next_id) return;
+  try {
+    b.free_ids.push_back(id_);
+  } catch (const std::bad_alloc&) {  // it is not used again
+  }
 }
 
 uint64_t Counter::total() const {
@@ -111,10 +117,11 @@ void abandon_counters() noexcept {
 void make_room(base::ThreadRecord& thread, uint32_t id) {
   auto* mine = static_cast<ThreadCounters*>(thread.locals[kCountersLocal]);
   if (mine == nullptr) {
-    mine = new ThreadCounters;
+    auto made = std::make_unique<ThreadCounters>();
     CounterTable& b = table();
     std::lock_guard lock(b.mutex);
-    b.threads.push_back(mine);
+    b.threads.push_back(made.get());
+    mine = made.release();
     thread.locals[kCountersLocal] = mine;
     thread.counters = mine->chunks;
   }
@@ -128,7 +135,12 @@ void make_room(base::ThreadRecord& thread, uint32_t id) {
 namespace yard::detail {
 
 ThreadHead::Value& make_counter(ThreadHead& thread, uint32_t id) noexcept {
-  base::make_room(static_cast<base::ThreadRecord&>(thread), id);
+  try {
+    base::make_room(static_cast<base::ThreadRecord&>(thread), id);
+  } catch (const std::bad_alloc&) {  // these calls are not counted
+    static thread_local constinit ThreadHead::Value lost{};
+    return lost;
+  }
   // Reached by the first call in a forked child.
   base::first_use();
   return counter(thread, id);

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <iterator>
 #include <mutex>
 #include <new>
 
@@ -99,45 +98,67 @@ bool inherited_calls_ended() noexcept {
   return g_inherited->load(std::memory_order_acquire);
 }
 
+Reclaimer::~Reclaimer() {
+  while (retired_ != nullptr) pop(retired_);  // not by recursion
+}
+
+void Reclaimer::retire(std::unique_ptr<Retired> made) noexcept {
+  const std::lock_guard lock(mutex_);
+  push(retired_, std::move(made));
+  ++count_;
+}
+
 void Reclaimer::retire(void* object, void (*free)(void*), std::vector<const void*> held_by) {
-  std::lock_guard lock(mutex_);
-  retired_.push_back({object, free, std::move(held_by)});
+  retire(std::make_unique<Retired>(Retired{object, free, std::move(held_by)}));
+}
+
+void Reclaimer::take_back(List from) noexcept {
+  while (from != nullptr) retire(pop(from));
 }
 
 size_t Reclaimer::pending() const {
-  std::lock_guard lock(mutex_);
-  return retired_.size();
+  const std::lock_guard lock(mutex_);
+  return count_;
 }
 
-size_t Reclaimer::collect() {
+size_t Reclaimer::collect() noexcept {
   for (;;) {
-    std::vector<Retired> batch;
+    List batch;
     {
-      std::lock_guard lock(mutex_);
+      const std::lock_guard lock(mutex_);
       batch.swap(retired_);
+      count_ = 0;
     }
-    if (batch.empty()) return 0;
+    if (batch == nullptr) return 0;
     barrier_in_all_threads();
     std::vector<const void*> held;
-    for_each_hazard([&](const void* p) { held.push_back(p); });
+    try {
+      for_each_hazard([&](const void* p) { held.push_back(p); });
+    } catch (const std::bad_alloc&) {
+      take_back(std::move(batch));
+      return pending();
+    }
     std::sort(held.begin(), held.end());
     const auto in_use = [&](const Retired& r) {
       return std::any_of(r.held_by.begin(), r.held_by.end(), [&](const void* p) {
         return std::binary_search(held.begin(), held.end(), p);
       });
     };
-    const auto free_from = std::partition(batch.begin(), batch.end(), in_use);
-    std::vector<Retired> garbage(std::make_move_iterator(free_from),
-                                 std::make_move_iterator(batch.end()));
-    batch.erase(free_from, batch.end());
-    const size_t left = batch.size();
-    {
-      std::lock_guard lock(mutex_);
-      retired_.insert(retired_.end(), std::make_move_iterator(batch.begin()),
-                      std::make_move_iterator(batch.end()));
+    // The list has the latest first; this one, and so what is freed, the oldest.
+    List garbage, used;
+    size_t left = 0;
+    while (batch != nullptr) {
+      List item = pop(batch);
+      const bool stays = in_use(*item);
+      left += stays;
+      push(stays ? used : garbage, std::move(item));
     }
-    if (garbage.empty()) return left;
-    for (const Retired& r : garbage) r.free(r.object);
+    take_back(std::move(used));
+    if (garbage == nullptr) return left;
+    while (garbage != nullptr) {
+      const List item = pop(garbage);
+      item->free(item->object);
+    }
   }
 }
 

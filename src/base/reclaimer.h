@@ -96,27 +96,51 @@ void for_each_hazard(const F& f) {
   }
 }
 
+// An unlinked object. It is freed once no slot holds any of `held_by`: the object itself, and whatever else a reader may
+// hold while it uses the object.
+struct Retired {
+  void* object = nullptr;
+  void (*free)(void*) = nullptr;
+  std::vector<const void*> held_by;
+  std::unique_ptr<Retired> next = nullptr;  // the reclaimer's
+};
+
 class Reclaimer {
  public:
-  // Hands over an unlinked object. It is freed once no slot holds any of `held_by`: the object itself, and
-  // whatever else a reader may hold while it uses the object. Any thread.
+  Reclaimer() = default;
+  ~Reclaimer();
+  Reclaimer(const Reclaimer&) = delete;
+  Reclaimer& operator=(const Reclaimer&) = delete;
+
+  // Hands over an object. Any thread. The first form is for what is retired where there may be no memory.
+  void retire(std::unique_ptr<Retired> made) noexcept;
   void retire(void* object, void (*free)(void*), std::vector<const void*> held_by);
 
   // Frees what is not in use; what the freeing retires is looked at too. Returns how much is left.
-  // Any thread, also inside a call. Runs the destructors of what it frees, holding no lock.
-  size_t collect();
+  // Any thread, also inside a call. Runs the destructors of what it frees, holding no lock. Without memory it frees nothing,
+  // and a later call does.
+  size_t collect() noexcept;
 
   // How much is waiting.
   size_t pending() const;
 
  private:
-  struct Retired {
-    void* object;
-    void (*free)(void*);
-    std::vector<const void*> held_by;
-  };
+  using List = std::unique_ptr<Retired>;
+  static void push(List& to, List item) noexcept {
+    item->next = std::move(to);
+    to = std::move(item);
+  }
+  static List pop(List& from) noexcept {
+    List item = std::move(from);
+    from = std::move(item->next);
+    return item;
+  }
+  // Adds all of `from`.
+  void take_back(List from) noexcept;
+
   mutable std::mutex mutex_;
-  std::vector<Retired> retired_;
+  List retired_;
+  size_t count_ = 0;  // of these
 };
 
 // The process's reclaimer. In a forked child it is a new one: what the old one held is left behind.

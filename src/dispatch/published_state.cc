@@ -98,6 +98,8 @@ bool PublishedState::publish(Root& r, Next what, std::shared_ptr<const Snapshot>
           core_.planner.make_entry(*next, *op_record, had ? old->owners()[i].get() : nullptr);
   }
   if (&r != &root_.get()) return false;
+  // From here on nothing is allocated: the change is published as a whole.
+  if (!entries.empty()) versions_[static_cast<uint32_t>(entries.size() - 1)];
   next->set_entries(std::move(entries));
   before = std::exchange(r.owner, std::move(next));
   suspend_memos(before.get(), *r.owner);
@@ -134,11 +136,25 @@ Status PublishedState::edit(const F& change) {
     YARD_RETURN_IF_ERROR(change(*r.owner, next));
     done = publish(r, std::move(next), before);
   }
-  core_.end_states_of_removed_kernels();
-  set_breaker_settings();
-  core_.services().on_change();
-  base::reclaimer().collect();
+  follow();
   return {};
+}
+
+void PublishedState::follow() {
+  try {
+    behind_.store(false, std::memory_order_relaxed);
+    core_.end_states_of_removed_kernels();
+    set_breaker_settings();
+    core_.services().on_change();
+  } catch (const std::bad_alloc&) {
+    behind_.store(true, std::memory_order_relaxed);
+    core_.health_changed();  // wakes the thread that calls follow_if_behind()
+  }
+  base::reclaimer().collect();
+}
+
+void PublishedState::follow_if_behind() {
+  if (behind_.load(std::memory_order_relaxed)) follow();
 }
 
 Result<Ticket> PublishedState::apply(const std::vector<registry::Step>& steps) {

@@ -99,6 +99,8 @@ class PublishedState {
   // under the write lock, and again if plugin code has forked meanwhile and this is the child.
   using PolicyChange = std::function<Status(const registry::State&, policy::ProcessPolicy&)>;
   Status edit_policy(const PolicyChange& change);
+  // Does what a change had to leave undone for lack of memory, if there is something.
+  void follow_if_behind();
   // Plans every op again: an answer of the host has changed.
   Status replan_all();
   // Publishes the current state of the health board.
@@ -132,6 +134,9 @@ class PublishedState {
   bool publish(Root& r, Next next, std::shared_ptr<const Snapshot>& before);
   std::shared_ptr<const policy::ProcessPolicy> settled(const registry::State& state,
                                                        policy::ProcessPolicy policy) const;
+  // After a change, which is in force: brings the rest of the runtime up to date. Where memory is short that is left for
+  // later, and maintenance is woken.
+  void follow();
   // Sets the board to what rule file and API say about breakers.
   void set_breaker_settings();
   // The versions of ops whose entry changes, and of overlays, are suspended before `current` is set and renewed after:
@@ -143,6 +148,7 @@ class PublishedState {
   const bool reads_environment_;
   uint64_t generation_ = 0;  // of the last snapshot; under write
   ByIndex<MemoVersion> versions_;
+  std::atomic<bool> behind_{false};  // follow() has not been able to do all
   base::ReplacedInChild<Root> root_;
 };
 

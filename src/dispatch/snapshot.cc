@@ -12,6 +12,7 @@ namespace yard::dispatch {
 namespace {
 
 constexpr uint32_t kFirstTable = 16;
+constexpr size_t kOwnHolders = 2;  // of an entry, beside its handles: itself and what it lies in
 
 void free_table(void* t) { PlanTable::Deleter()(static_cast<PlanTable*>(t)); }
 void free_plan(void* p) { exec::Plan::Deleter()(static_cast<exec::Plan*>(p)); }
@@ -60,15 +61,20 @@ void PlanTable::put(const exec::Plan* plan) noexcept {
 std::shared_ptr<Entry> Entry::make(select::CandidateSet candidates, uint64_t generation,
                                    MemoVersion& memos, const Entry* stats_from,
                                    const void* inside) {
+  // Allocates nothing: there may be no memory when the last owner goes.
   const auto retire = [](Entry* e) {
     std::vector<const void*> held_by = std::move(e->handles_);
     held_by.push_back(e);
     if (e->inside_ != nullptr) held_by.push_back(e->inside_);
-    base::reclaimer().retire(
-        e, [](void* p) { delete static_cast<Entry*>(p); }, std::move(held_by));
+    auto retired = std::move(e->retired_);
+    *retired = {e, [](void* p) { delete static_cast<Entry*>(p); }, std::move(held_by)};
+    base::reclaimer().retire(std::move(retired));
   };
-  return std::shared_ptr<Entry>(
-      new Entry(std::move(candidates), generation, memos, stats_from, inside), retire);
+  std::unique_ptr<Entry> made(
+      new Entry(std::move(candidates), generation, memos, stats_from, inside));
+  made->handles_.reserve(kOwnHolders);
+  made->retired_ = std::make_unique<base::Retired>();
+  return std::shared_ptr<Entry>(made.release(), retire);
 }
 
 Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
@@ -148,6 +154,8 @@ void Entry::evict(size_t keep) {
 
 void Entry::add_handle(const void* node) const {
   const Editing editing(editing_);
+  if (const size_t n = handles_.size() + 1 + kOwnHolders; n > handles_.capacity())
+    handles_.reserve(2 * n);
   handles_.push_back(node);
 }
 
@@ -196,9 +204,13 @@ const exec::Plan* Entry::insert(exec::Plan::Ptr plan, Representative representat
 
 std::shared_ptr<Snapshot> Snapshot::make() {
   const auto retire = [](Snapshot* s) {
-    base::reclaimer().retire(s, [](void* p) { delete static_cast<Snapshot*>(p); }, {s});
+    auto retired = std::move(s->retired_);
+    base::reclaimer().retire(std::move(retired));
   };
-  return std::shared_ptr<Snapshot>(new Snapshot, retire);
+  std::unique_ptr<Snapshot> made(new Snapshot);
+  made->retired_ = std::make_unique<base::Retired>(
+      base::Retired{made.get(), [](void* p) { delete static_cast<Snapshot*>(p); }, {made.get()}});
+  return std::shared_ptr<Snapshot>(made.release(), retire);
 }
 
 void Snapshot::set_entries(std::vector<std::shared_ptr<Entry>> owners) {

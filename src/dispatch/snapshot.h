@@ -201,7 +201,9 @@ class Entry : public std::enable_shared_from_this<Entry> {
   std::deque<ClassRecord> classes_;
   mutable std::atomic<bool> editing_{false};
   const void* inside_;
-  mutable std::vector<const void*> handles_;  // under the plan lock
+  // Under the plan lock. It has room for what else retires the entry.
+  mutable std::vector<const void*> handles_;
+  std::unique_ptr<base::Retired> retired_;  // for when it is retired
 };
 
 class Snapshot : public std::enable_shared_from_this<Snapshot> {
@@ -236,6 +238,7 @@ class Snapshot : public std::enable_shared_from_this<Snapshot> {
 
  private:
   Snapshot() = default;
+  std::unique_ptr<base::Retired> retired_;  // for when it is retired
   std::vector<std::shared_ptr<Entry>> owners_;
   std::vector<const Entry*> raw_;
 

@@ -55,7 +55,13 @@ void Loader::enforce_rules() noexcept {
     LoaderState& s = state();
     const LoadingLock lock(s, std::try_to_lock);
     if (!lock.owns_lock()) return;
-    if (rules_pending_.exchange(false)) unload_unverified(s);
+    if (!rules_pending_.exchange(false)) continue;
+    try {
+      unload_unverified(s);
+    } catch (const std::bad_alloc&) {  // the next load or change tries again
+      rules_pending_.store(true);
+      return;
+    }
   }
 }
 

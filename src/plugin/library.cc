@@ -155,6 +155,16 @@ Refusal Library::start() {
 
 Library::~Library() {
   if (library_ == nullptr) return;
+  try {
+    stop_and_close();
+  } catch (const std::bad_alloc&) {  // it stays as it is
+    static_cast<void>(library_.release());
+    status_->pinned_by = "out of memory";
+    status_->stage.store(LibraryStatus::kPinned, std::memory_order_release);
+  }
+}
+
+void Library::stop_and_close() {
   if (const std::string busy = started_ ? quiesce() : std::string(); !busy.empty()) {
     // A device may still run its code or write its memory: it is neither stopped nor closed.
     g_kept.add(library_.release());

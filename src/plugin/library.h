@@ -51,6 +51,7 @@ class Library {
  private:
   Library() = default;
   Refusal compare(const Manifest& manifest, const std::vector<registry::Step>& steps) const;
+  void stop_and_close();
   // Waits for work of its backends on devices. The error, empty if there is none.
   std::string quiesce() const;
 

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/out_of_memory.h"
 #include "base/text.h"
 
 namespace yard::plugin {
@@ -162,20 +163,36 @@ Status Loader::load(LoaderState& s, std::string_view name_or_path) {
   return load_record(s, path);
 }
 
+namespace {
+
+void log_loaded(const PluginRecord& r) {
+  if (base::log_enabled("plugin", LogLevel::kInfo))
+    base::log(
+        LogLevel::kInfo, "plugin",
+        fmt::format("Plugin '{}' {} loaded from {}", r.manifest.name, r.manifest.version, r.path));
+}
+
+}  // namespace
+
 Status Loader::load_record(LoaderState& state, const std::string& path) {
   PluginRecord record = *state.index.find_path(path);
   Edit(*this, state)->loading_paths.push_back(path);
-  Refusal refusal = load_transaction(state, record);
+  Refusal refusal;
+  try {
+    refusal = load_transaction(state, record);
+  } catch (...) {
+    Edit(*this, state)->loading_paths.pop_back();
+    throw;
+  }
   Edit(*this, state)->loading_paths.pop_back();
-  const Status status = refusal.refused() ? to_status(path, refusal) : Status();
-  if (refusal.refused())
-    record.refuse(std::move(refusal));
-  else
+  if (!refusal.refused()) {  // what it brings is in force
     record.last_state = PluginState::kLoaded, record.refusal = {};
-  if (status.ok() && base::log_enabled("plugin", LogLevel::kInfo))
-    base::log(LogLevel::kInfo, "plugin",
-              fmt::format("Plugin '{}' {} loaded from {}", record.manifest.name,
-                          record.manifest.version, path));
+    store(state, std::move(record));
+    base::if_memory_allows([&] { log_loaded(*state.index.find_path(path)); });
+    return {};
+  }
+  Status status = to_status(path, refusal);
+  record.refuse(std::move(refusal));
   store(state, std::move(record));
   return status;
 }
@@ -310,6 +327,14 @@ Result<std::weak_ptr<const void>> Loader::replace(LoaderState& s, std::string_vi
   if (const auto keep_alive = old.keep_alive.lock()) life = keep_alive->life;
   next.path = path.empty() ? old.path : std::string(path);
   next.by_path = next.path == old.path ? old.by_path : s.index.find_path(next.path) == nullptr;
+  {
+    Edit edit(*this, s);  // nothing is allocated once the new version is in force
+    std::erase_if(edit->replaced, [](const PluginRecord& r) { return !r.in_process(); });
+    edit->replaced.reserve(edit->replaced.size() + 1);
+    edit->index.records().reserve(edit->index.records().size() + 1);
+  }
+  PluginRecord gone = old;
+  gone.last_state = PluginState::kUnloading;
   // Not among `loading_paths`: calls need not wait, since the old version serves them.
   if (const Refusal refusal = load_transaction(s, next, &old); refusal.refused())
     return to_status(next.path, refusal)
@@ -320,17 +345,18 @@ Result<std::weak_ptr<const void>> Loader::replace(LoaderState& s, std::string_vi
       old.copy = next.copy, old.other_file.clear(), store(s, std::move(old));
     return std::weak_ptr<const void>();
   }
-  base::log_event(
-      LogLevel::kInfo, "plugin",
-      fmt::format("Plugin '{}' {} from {} takes the place of {} from {}", next.manifest.name,
-                  next.manifest.version, next.path, old.manifest.version, old.path));
+  base::if_memory_allows([&] {
+    base::log_event(
+        LogLevel::kInfo, "plugin",
+        fmt::format("Plugin '{}' {} from {} takes the place of {} from {}", next.manifest.name,
+                    next.manifest.version, next.path, old.manifest.version, old.path));
+  });
   next.last_state = PluginState::kLoaded;
   const bool moved = next.path != old.path;
   store(s, std::move(next));
   old.last_state = PluginState::kUnloading;
   Edit edit(*this, s);
-  std::erase_if(edit->replaced, [](const PluginRecord& r) { return !r.in_process(); });
-  edit->replaced.push_back(old);
+  edit->replaced.push_back(std::move(gone));
   if (moved) *edit->index.find_path(old.path) = std::move(old);
   return life;
 }

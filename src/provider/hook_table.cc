@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/out_of_memory.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
 #include "dispatch/scope.h"
@@ -101,8 +102,12 @@ const HookChains* HookChains::now() const noexcept {
   return done_->load(std::memory_order_acquire) ? after_ : before_;
 }
 
-void HookChains::retire(const HookChains* from) {
-  auto* const chains = const_cast<HookChains*>(from);
+// Without memory it is leaked.
+void HookChains::retire(const HookChains* from) noexcept {
+  base::if_memory_allows([&] { hand_over(const_cast<HookChains*>(from)); });
+}
+
+void HookChains::hand_over(HookChains* chains) {
   const bool goes_on = chains->process != nullptr && chains->process->takes_next;
   for (std::unique_ptr<Link>& link : chains->links_) {
     std::vector<const void*> held_by = chains->reached_by_;
@@ -353,11 +358,13 @@ void HookTable::put_in_force(std::vector<Pending> pending) {
     gone.push_back(const_cast<HookChains*>(p.site->all.load(std::memory_order_acquire)));
   if (pending.size() > 1) {
     const auto done = std::make_shared<std::atomic<bool>>(false);
+    // All are made before one is seen: there may be no memory.
+    std::vector<std::unique_ptr<HookChains>> changes;
     for (size_t i = 0; i < pending.size(); ++i) {
-      auto change = HookChains::make_change(gone[i], pending[i].next.get(), done);
-      gone.push_back(change.get());
-      show(*pending[i].site, change.release());
+      changes.push_back(HookChains::make_change(gone[i], pending[i].next.get(), done));
+      gone.push_back(changes.back().get());
     }
+    for (size_t i = 0; i < pending.size(); ++i) show(*pending[i].site, changes[i].release());
     base::barrier_in_all_threads();
     done->store(true, std::memory_order_release);
     base::barrier_in_all_threads();

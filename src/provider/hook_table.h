@@ -69,14 +69,15 @@ struct HookChains {
   // The chains in force: these, unless they are a change. May be null.
   const HookChains* now() const noexcept;
   // Hands chains that no site shows any more to the reclaimer: the links one by one, since a call that runs one link
-  // alone holds only that.
-  static void retire(const HookChains* chains);
+  // alone holds only that. Without memory for that they are leaked.
+  static void retire(const HookChains* chains) noexcept;
 
  private:
   struct Link : HookLink {
     std::shared_ptr<const registry::Hook> record;
   };
   const HookLink* chain(const provider::HookRecords& records);
+  static void hand_over(HookChains* chains);
 
   std::vector<std::unique_ptr<Link>> links_;
   // Of a change.

@@ -6,6 +6,7 @@
 
 #include "base/interned.h"
 #include "base/log.h"
+#include "base/out_of_memory.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
 #include "dispatch/scope.h"
@@ -45,10 +46,12 @@ Implementation::Implementation(std::shared_ptr<const registry::Hook> h) : hook(s
   ran = runs.id();
 }
 
-void Implementation::retire(const Implementation* i) {
-  base::reclaimer().retire(const_cast<Implementation*>(i),
-                           [](void* p) { delete static_cast<Implementation*>(p); },
-                           {static_cast<const detail::FunctionRow*>(i)});
+void Implementation::retire(const Implementation* i) noexcept {
+  base::if_memory_allows([&] {  // else it is leaked
+    base::reclaimer().retire(const_cast<Implementation*>(i),
+                             [](void* p) { delete static_cast<Implementation*>(p); },
+                             {static_cast<const detail::FunctionRow*>(i)});
+  });
 }
 
 std::shared_ptr<const Implementation> Implementation::make(

@@ -47,7 +47,7 @@ struct Implementation : detail::FunctionRow {
 
  private:
   explicit Implementation(std::shared_ptr<const registry::Hook> h);
-  static void retire(const Implementation* i);
+  static void retire(const Implementation* i) noexcept;
 
   // Further reasons are counted together.
   static constexpr size_t kReasons = 16;

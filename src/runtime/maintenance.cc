@@ -42,6 +42,7 @@ void Maintenance::wake() noexcept {
 
 void Maintenance::work() {
   woken_.store(0, std::memory_order_release);  // later changes wake it again
+  core_.published.follow_if_behind();
   core_.board.advance(Clock::now());
   auto events = core_.board.take_events();
   publish();

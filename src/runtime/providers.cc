@@ -5,6 +5,7 @@
 #include <yard/runtime.h>
 
 #include "base/log.h"
+#include "base/out_of_memory.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
 #include "dispatch/published_state.h"
@@ -61,15 +62,21 @@ Status write_plugin_lock(const std::string& path, const std::vector<PluginInfo>&
   return lock.write(path);
 }
 
-Status Plugins::discover(const std::vector<std::string>& paths) { return loader_->discover(paths); }
+Status Plugins::discover(const std::vector<std::string>& paths) {
+  return base::or_out_of_memory([&] { return loader_->discover(paths); });
+}
 std::vector<PluginInfo> Plugins::list() const { return loader_->list(); }
-Status Plugins::load(std::string_view name_or_path) { return loader_->load(name_or_path); }
+Status Plugins::load(std::string_view name_or_path) {
+  return base::or_out_of_memory([&] { return loader_->load(name_or_path); });
+}
 Status Plugins::need(PluginOffer what, std::string_view name) {
   if (loader_->need(what, name)) return {};
   return Status(Code::kWouldDeadlock,
                 "plugins cannot be loaded by the code of a plugin that is being loaded");
 }
-Status Plugins::forget(std::string_view name_or_path) { return loader_->forget(name_or_path); }
+Status Plugins::forget(std::string_view name_or_path) {
+  return base::or_out_of_memory([&] { return loader_->forget(name_or_path); });
+}
 PluginInfo Plugins::would_load(std::string_view path) const {
   return loader_->would_load(std::string(path));
 }
@@ -85,10 +92,13 @@ Status Plugins::remember_verified(std::string_view sha256, bool passed) const {
 
 namespace {
 
-// Done when the plugin has been closed.
-Result<Ticket> ticket_of(Result<std::weak_ptr<const void>> life) {
-  if (!life.ok()) return std::move(life).status();
+// What end() gives the life of: done when that plugin has been closed.
+template <class F>
+Result<Ticket> ticket_of(const F& end) {
   auto ticket = std::make_shared<detail::TicketState>();
+  ticket->removed.reserve(1);  // nothing is allocated after the change
+  Result<std::weak_ptr<const void>> life = end();
+  if (!life.ok()) return std::move(life).status();
   if (const auto born = life->lock();
       born != nullptr && *static_cast<const uint64_t*>(born.get()) != base::forks())
     ticket->calls_ended = base::when_calls_end();
@@ -98,9 +108,12 @@ Result<Ticket> ticket_of(Result<std::weak_ptr<const void>> life) {
 
 }  // namespace
 
-Result<Ticket> Plugins::unload(std::string_view name) { return ticket_of(loader_->unload(name)); }
+Result<Ticket> Plugins::unload(std::string_view name) {
+  return base::or_out_of_memory([&] { return ticket_of([&] { return loader_->unload(name); }); });
+}
 Result<Ticket> Plugins::replace(std::string_view name, std::string_view path) {
-  return ticket_of(loader_->replace(name, path));
+  return base::or_out_of_memory(
+      [&] { return ticket_of([&] { return loader_->replace(name, path); }); });
 }
 
 }  // namespace yard

@@ -21,6 +21,7 @@
 #include "base/file.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/out_of_memory.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
 #include "op/call.h"
@@ -150,9 +151,13 @@ std::string Recording::Table::text() {
 Status Recording::Table::write() {
   const std::lock_guard lock(file);
   if (!changed.exchange(false, std::memory_order_relaxed)) return problem;
-  const std::string content = text();
-  if (content.empty()) return {};
-  problem = base::write_own_file(path, content, kRecordingFile);
+  try {
+    const std::string content = text();
+    if (content.empty()) return {};
+    problem = base::write_own_file(path, content, kRecordingFile);
+  } catch (const std::bad_alloc&) {
+    problem = Status::out_of_memory();
+  }
   if (!problem.ok()) changed.store(true, std::memory_order_relaxed);  // tried again
   return problem;
 }
@@ -209,7 +214,10 @@ Recording::~Recording() {
     thread = b.thread;
   }
   if (thread != nullptr) thread->wait();
-  if (const Status s = b.write(); !s.ok()) base::log(LogLevel::kError, "telemetry", s.to_string());
+  base::if_memory_allows([&] {
+    if (const Status s = b.write(); !s.ok())
+      base::log(LogLevel::kError, "telemetry", s.to_string());
+  });
   delete mine;
 }
 
@@ -369,23 +377,33 @@ std::shared_ptr<runtime::Recorder> recorder_of(const detail::Core& core) {
   return std::dynamic_pointer_cast<runtime::Recorder>(core.snapshot()->policy->observer);
 }
 
+// The recording has ended. Without memory the file is written when the recording is freed.
+Status write_last(runtime::Recording& recording) {
+  Status s = recording.write();
+  return s.code() == Code::kOutOfMemory ? Status() : std::move(s);
+}
+
 }  // namespace
 
 Status Runtime::record_to(const std::string& path) {
-  auto recording = runtime::Recording::open(path);
-  if (!recording.ok()) return std::move(recording).status();
-  const auto before = recorder_of(core());
-  if (before != nullptr && &before->recording() == recording->get()) return {};
-  YARD_RETURN_IF_ERROR(
-      detail::set_observer(core(), std::make_shared<runtime::Recorder>(*std::move(recording))));
-  return before != nullptr ? before->recording().write() : Status();
+  return base::or_out_of_memory([&]() -> Status {
+    auto recording = runtime::Recording::open(path);
+    if (!recording.ok()) return std::move(recording).status();
+    const auto before = recorder_of(core());
+    if (before != nullptr && &before->recording() == recording->get()) return {};
+    YARD_RETURN_IF_ERROR(
+        detail::set_observer(core(), std::make_shared<runtime::Recorder>(*std::move(recording))));
+    return before != nullptr ? write_last(before->recording()) : Status();
+  });
 }
 
 Status Runtime::stop_recording() {
-  const auto recorder = recorder_of(core());
-  if (recorder == nullptr) return {};
-  YARD_RETURN_IF_ERROR(detail::set_observer(core(), nullptr));
-  return recorder->recording().write();
+  return base::or_out_of_memory([&]() -> Status {
+    const auto recorder = recorder_of(core());
+    if (recorder == nullptr) return {};
+    YARD_RETURN_IF_ERROR(detail::set_observer(core(), nullptr));
+    return write_last(recorder->recording());
+  });
 }
 
 RecordingStats Runtime::recording() const {

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "dispatch/policy_changes.h"
 #include "runtime/rules.h"
@@ -175,6 +176,9 @@ Status Reloader::submit(Submission o, Problems* problems) {
   }
   const auto rules = check(o.reading, s);
   Status status = first_error(o.reading.problems);
+  // Made before the rules are in force: nothing is allocated for the history after that.
+  std::list<Version> version;
+  if (rules != nullptr) version = new_version(s, o.reading.sha256, o.source, &rules->config);
   // Without rules in force there is nothing to compare with.
   const bool in_rollout = rules != nullptr && rules->config.rollout &&
                           o.from != Origin::kRollback && core_.snapshot()->policy->file != nullptr;
@@ -184,12 +188,22 @@ Status Reloader::submit(Submission o, Problems* problems) {
     status = detail::set_file(core_, rules);
     if (status.ok()) s.rollout = nullptr;
   }
+  if (status.ok() && !in_rollout) {
+    const std::lock_guard lock(s.lock.for_changes);
+    remember(s, std::move(version));
+  }
+  base::if_memory_allows(
+      [&] { report(s, std::move(o), status, in_rollout ? rules.get() : nullptr, problems); });
+  return status;
+}
+
+void Reloader::report(State& s, Submission o, const Status& status,
+                      const policy::FileRules* in_rollout, Problems* problems) {
   if (!status.ok() && o.reading.ok()) add_error(o.reading, status.to_string(), "");
   if (problems != nullptr) *problems = o.reading.problems;
-
   {
     const std::lock_guard lock(s.lock);
-    if (!status.ok() && repeated(o, s)) return status;
+    if (!status.ok() && repeated(o, s)) return;
   }
   log_problems(o.reading.problems);
   {
@@ -200,16 +214,13 @@ Status Reloader::submit(Submission o, Problems* problems) {
     }
     s.problems = o.reading.problems;
     // Rules in rollout do not end the watch of the file that stays in force.
-    if (status.ok() && (o.from == Origin::kLoadAndWatch || !in_rollout))
+    if (status.ok() && (o.from == Origin::kLoadAndWatch || in_rollout == nullptr))
       watch_loaded(s, o.from, o.source, o.reading.sha256);
-    if (status.ok() && !in_rollout)
-      remember(s, std::move(o.reading.sha256), o.source,
-               std::make_shared<const Config>(rules->config));
   }
   using Kind = ConfigEvent::Kind;
   std::string started;
-  if (status.ok() && in_rollout) {
-    const RolloutRule& rule = *rules->config.rollout;
+  if (status.ok() && in_rollout != nullptr) {
+    const RolloutRule& rule = *in_rollout->config.rollout;
     started = fmt::format("{}: rollout started: {:g} % of calls for {:g} s", o.source, rule.percent,
                           rule.hold_s);
     for (const auto& [name, value] : rule.labels)
@@ -217,12 +228,11 @@ Status Reloader::submit(Submission o, Problems* problems) {
   }
   notify(s,
          {!status.ok()                  ? Kind::kRefused
-          : in_rollout                  ? Kind::kRollout
+          : in_rollout != nullptr       ? Kind::kRollout
           : o.from == Origin::kRollback ? Kind::kRolledBack
                                         : Kind::kReloaded,
           0, std::move(o.source), std::move(o.reading.problems)},
          o.from != Origin::kWatcher, std::move(started));
-  return status;
 }
 
 Status Reloader::begin_rollout(State& s, const Submission& o,
@@ -297,8 +307,7 @@ void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollo
     if (in_force) {
       if (rollout->from == Origin::kLoad)
         watch_loaded(s, rollout->from, rollout->source, rollout->sha256);
-      remember(s, rollout->sha256, rollout->source,
-               std::make_shared<const Config>(rollout->rules->config));
+      remember(s, new_version(s, rollout->sha256, rollout->source, &rollout->rules->config));
     } else {
       s.problems = problems;
     }
@@ -314,23 +323,31 @@ Status Reloader::clear() {
   unwatch();
   State& s = state_.get();
   const PipelineScope inside(this, s.pipeline);
+  std::list<Version> version = new_version(s, "", "none", nullptr);
   YARD_RETURN_IF_ERROR(detail::set_file(core_, nullptr));
   s.rollout = nullptr;
   {
     const std::lock_guard lock(s.lock.for_changes);
     s.problems.clear();
     if (s.in_force() == nullptr || s.in_force()->config == nullptr) return {};
-    remember(s, "", "none", nullptr);
+    remember(s, std::move(version));
   }
-  notify(s, {ConfigEvent::Kind::kReloaded, 0, "none", {}}, true);
+  base::if_memory_allows([&] { notify(s, {ConfigEvent::Kind::kReloaded, 0, "none", {}}, true); });
   return {};
 }
 
-void Reloader::remember(State& s, std::string sha256, std::string source,
-                        std::shared_ptr<const Config> config) {
-  auto before = s.in_force() != nullptr ? s.in_force()->config : nullptr;
-  s.history.push_back({++s.last, std::move(sha256), std::chrono::system_clock::now(),
-                       std::move(source), std::move(config), std::move(before)});
+std::list<Reloader::Version> Reloader::new_version(const State& s, std::string sha256,
+                                                   std::string source, const Config* config) {
+  std::list<Version> to;
+  to.push_back({0, std::move(sha256), std::chrono::system_clock::now(), std::move(source),
+                config != nullptr ? std::make_shared<const Config>(*config) : nullptr,
+                s.in_force() != nullptr ? s.in_force()->config : nullptr});
+  return to;
+}
+
+void Reloader::remember(State& s, std::list<Version> version) noexcept {
+  version.back().number = ++s.last;
+  s.history.splice(s.history.end(), version);
   if (s.history.size() > kConfigHistory) s.history.pop_front();
 }
 
@@ -394,7 +411,7 @@ Status Reloader::roll_back(uint64_t number, Problems* problems) {
 }
 
 std::vector<ConfigVersion> Reloader::history() {
-  std::deque<Version> all;
+  std::list<Version> all;
   {
     State& s = state_.get();
     const std::lock_guard lock(s.lock);

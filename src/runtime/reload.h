@@ -5,7 +5,7 @@
 
 #include <yard/config.h>
 
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 
@@ -75,7 +75,7 @@ class Reloader {
     base::EditMutex lock;                          // all that the pipeline does not guard
     std::mutex pipeline;                           // one submission at a time; taken before lock
     std::shared_ptr<const ActiveRollout> rollout;  // under the pipeline
-    std::deque<Version> history;
+    std::list<Version> history;
     uint64_t last = 0;
     Problems problems;
     Callbacks<ConfigListener> listeners;
@@ -130,9 +130,14 @@ class Reloader {
   void watch_refused(const std::string& path, const std::string& sha256, Problems problems);
   // Starts or ends the watch that a loaded file asks for. Under the lock.
   void watch_loaded(State& s, Origin from, const std::string& source, const std::string& sha256);
+  // The next entry of the history, made before it is in force. `config` may be null. Inside the pipeline.
+  static std::list<Version> new_version(const State& s, std::string sha256, std::string source,
+                                        const Config* config);
   // Under the lock.
-  void remember(State& s, std::string sha256, std::string source,
-                std::shared_ptr<const Config> config);
+  static void remember(State& s, std::list<Version> version) noexcept;
+  // Problems, the watch, the log and listeners, once it is known what became of the rules.
+  void report(State& s, Submission o, const Status& status, const policy::FileRules* in_rollout,
+              Problems* problems);
   // `rollout`: what is logged about a rollout; empty: the event is no part of one. `by_program`: the program has asked
   // for the change itself.
   void notify(State& s, ConfigEvent event, bool by_program, std::string rollout = {});

@@ -269,11 +269,11 @@ void RuleFollower::apply_settings() {
     const auto file = core_.snapshot()->policy->file;
     news = s.applied != file;
     if (news) {
-      s.applied = file;
       const Config none;
       const ConfigSettings& settings = (file != nullptr ? file->config : none).settings;
       loader_.set_rules(settings.plugins.probe, settings.plugins.require_verified.value_or(false));
       s.wanted = settings.telemetry.record.value_or("");
+      s.applied = file;  // once all is taken over
       sweep = settings.cache.lifetime.has_value();
     }
   }
@@ -289,17 +289,24 @@ void RuleFollower::switch_recording() {
   std::unique_lock lock(s.lock);
   if (s.switching) return;
   s.switching = true;
-  while (s.record != s.wanted) {
-    const std::string wanted = s.record = s.wanted;
-    const std::shared_ptr<Recorder> mine = s.recorder.lock();
-    lock.unlock();
-    std::shared_ptr<Recorder> made;
-    const Status status = record_to(mine, wanted, made);
-    if (!status.ok())
-      base::log(LogLevel::kError, "runtime",
-                fmt::format("settings.telemetry.record: {}", status.to_string()));
-    lock.lock();
-    if (made != nullptr) s.recorder = made;
+  try {
+    while (s.record != s.wanted) {
+      std::string wanted = s.wanted;
+      const std::shared_ptr<Recorder> mine = s.recorder.lock();
+      lock.unlock();
+      std::shared_ptr<Recorder> made;
+      const Status status = record_to(mine, wanted, made);
+      if (!status.ok())
+        base::log(LogLevel::kError, "runtime",
+                  fmt::format("settings.telemetry.record: {}", status.to_string()));
+      lock.lock();
+      s.record = std::move(wanted);
+      if (made != nullptr) s.recorder = made;
+    }
+  } catch (...) {  // no memory: the next follow() tries again
+    if (!lock.owns_lock()) lock.lock();
+    s.switching = false, s.applied = nullptr;
+    throw;
   }
   s.switching = false;
 }
@@ -343,14 +350,19 @@ void RuleFollower::check_later_ops() {
       s.checked = now->policy->file;
       s.later_ops.clear(), s.problems.clear();
     }
-    if (s.checked == nullptr || !has_later_op(s, *now->state)) return;
-    const Announced names = announced(loader_);
-    for (ConfigProblem& p : policy::check_conditions(
-             s.checked->config, RuntimeNames(*now->state, *now->policy, names)))
-      if (std::find(s.problems.begin(), s.problems.end(), p) == s.problems.end()) {
-        s.problems.push_back(p);
-        news.push_back(std::move(p));
-      }
+    try {
+      if (s.checked == nullptr || !has_later_op(s, *now->state)) return;
+      const Announced names = announced(loader_);
+      for (ConfigProblem& p : policy::check_conditions(
+               s.checked->config, RuntimeNames(*now->state, *now->policy, names)))
+        if (std::find(s.problems.begin(), s.problems.end(), p) == s.problems.end()) {
+          s.problems.push_back(p);
+          news.push_back(std::move(p));
+        }
+    } catch (...) {  // no memory: the next follow() tries again
+      s.checked = nullptr;
+      throw;
+    }
   }
   for (const ConfigProblem& p : news)
     base::log_event(

@@ -9,6 +9,7 @@
 
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "dispatch/call.h"
 #include "dispatch/policy_changes.h"
@@ -214,25 +215,29 @@ detail::Core& Runtime::core() const noexcept { return parts_->core; }
 Status Runtime::ensure_initialized() { return parts_->initialized; }
 
 Status Runtime::state_device_features(const std::vector<std::string>& features) {
-  YARD_RETURN_IF_ERROR(parts_->host.state(features));
-  YARD_RETURN_IF_ERROR(parts_->core.published.replan_all());
-  const Status searched = parts_->loader.discover({});
-  // A loaded plugin whose file has changed has nothing to do with features.
-  return searched.code() == Code::kWouldDeadlock ? searched : Status();
+  return base::or_out_of_memory([&]() -> Status {
+    YARD_RETURN_IF_ERROR(parts_->host.state(features));
+    YARD_RETURN_IF_ERROR(parts_->core.published.replan_all());
+    const Status searched = parts_->loader.discover({});
+    // A loaded plugin whose file has changed has nothing to do with features.
+    return searched.code() == Code::kWouldDeadlock ? searched : Status();
+  });
 }
 
 Status Runtime::reset() {
-  std::vector<registry::Step> steps;
-  if (parts_->settings.builtin_backends) {
-    auto builtin = builtin_steps(parts_->core.host);
-    if (!builtin.ok()) return std::move(builtin).status();
-    steps = *std::move(builtin);
-  }
-  YARD_RETURN_IF_ERROR(parts_->core.published.start_over(steps));
-  parts_->loader.reset();
-  parts_->hooks.reset();
-  parts_->functions.reset();
-  return {};
+  return base::or_out_of_memory([&]() -> Status {
+    std::vector<registry::Step> steps;
+    if (parts_->settings.builtin_backends) {
+      auto builtin = builtin_steps(parts_->core.host);
+      if (!builtin.ok()) return std::move(builtin).status();
+      steps = *std::move(builtin);
+    }
+    YARD_RETURN_IF_ERROR(parts_->core.published.start_over(steps));
+    parts_->loader.reset();
+    parts_->hooks.reset();
+    parts_->functions.reset();
+    return {};
+  });
 }
 
 Health Runtime::health() const noexcept { return Health(parts_->maintenance); }
@@ -243,45 +248,52 @@ Functions Runtime::functions() const noexcept { return Functions(parts_->functio
 Plugins Runtime::plugins() const noexcept { return Plugins(parts_->loader); }
 
 Result<Ticket> Runtime::apply_with_ticket(Changes changes) {
-  if (!changes.list_->problem.ok()) return changes.list_->problem;
-  return parts_->core.published.apply(changes.list_->steps);
+  return base::or_out_of_memory([&]() -> Result<Ticket> {
+    if (!changes.list_->problem.ok()) return changes.list_->problem;
+    return parts_->core.published.apply(changes.list_->steps);
+  });
 }
 
 Status Runtime::apply(Changes changes) { return apply_with_ticket(std::move(changes)).status(); }
 
 Policy Runtime::policy() const { return parts_->core.snapshot()->policy->in_force; }
 Status Runtime::set_policy(Policy policy) {
-  return detail::set_policy(parts_->core, std::move(policy));
+  return base::or_out_of_memory(
+      [&] { return detail::set_policy(parts_->core, std::move(policy)); });
 }
-Status Runtime::reset_policy() { return detail::set_policy(parts_->core, {}); }
+Status Runtime::reset_policy() {
+  return base::or_out_of_memory([&] { return detail::set_policy(parts_->core, {}); });
+}
 
 Status Runtime::reload_environment() {
-  const auto s = parts_->core.snapshot();
-  auto reading = runtime::read_environment(*s->policy->reading);
-  const Status problem = runtime::first_error(*reading);
-  if (reading->good != s->policy->reading->good || !reading->problems.empty() ||
-      !s->policy->reading->problems.empty() || !s->policy->own_switches.empty())
-    YARD_RETURN_IF_ERROR(detail::set_environment(parts_->core, std::move(reading)));
-  const policy::Environment before = s->policy->reading->good;
-  const policy::Environment now = parts_->core.snapshot()->policy->reading->good;
-  parts_->loader.set_environment(
-      {now.plugins, now.plugin_path, parse_plugin_probe(now.plugin_probe)});
-  parts_->functions.check_verifiers(now.check_verifiers);
-  // Plugins that have been found may bring what the environment names.
-  const auto found = parts_->core.snapshot();
-  if (auto more = runtime::with_unknown_names(*found->policy->reading, *found->state,
-                                              runtime::announced(parts_->loader)))
-    YARD_RETURN_IF_ERROR(detail::set_environment(parts_->core, std::move(more)));
-  Status recording;
-  if (now.record != before.record)
-    recording =
-        now.record.empty() ? stop_recording() : record_to(now.record).note("named by YARD_RECORD");
-  // After plugins: a file may name what they bring.
-  Status read;
-  if (parts_->settings.config.empty() && now.config != before.config)
-    read = parts_->reloader.load(now.config, nullptr, true).note("named by YARD_CONFIG");
-  if (!problem.ok()) return problem;
-  return read.ok() ? recording : read;
+  return base::or_out_of_memory([&]() -> Status {
+    const auto s = parts_->core.snapshot();
+    auto reading = runtime::read_environment(*s->policy->reading);
+    const Status problem = runtime::first_error(*reading);
+    if (reading->good != s->policy->reading->good || !reading->problems.empty() ||
+        !s->policy->reading->problems.empty() || !s->policy->own_switches.empty())
+      YARD_RETURN_IF_ERROR(detail::set_environment(parts_->core, std::move(reading)));
+    const policy::Environment before = s->policy->reading->good;
+    const policy::Environment now = parts_->core.snapshot()->policy->reading->good;
+    parts_->loader.set_environment(
+        {now.plugins, now.plugin_path, parse_plugin_probe(now.plugin_probe)});
+    parts_->functions.check_verifiers(now.check_verifiers);
+    // Plugins that have been found may bring what the environment names.
+    const auto found = parts_->core.snapshot();
+    if (auto more = runtime::with_unknown_names(*found->policy->reading, *found->state,
+                                                runtime::announced(parts_->loader)))
+      YARD_RETURN_IF_ERROR(detail::set_environment(parts_->core, std::move(more)));
+    Status recording;
+    if (now.record != before.record)
+      recording = now.record.empty() ? stop_recording()
+                                     : record_to(now.record).note("named by YARD_RECORD");
+    // After plugins: a file may name what they bring.
+    Status read;
+    if (parts_->settings.config.empty() && now.config != before.config)
+      read = parts_->reloader.load(now.config, nullptr, true).note("named by YARD_CONFIG");
+    if (!problem.ok()) return problem;
+    return read.ok() ? recording : read;
+  });
 }
 
 std::vector<Problem> Runtime::problems() const {
@@ -306,16 +318,16 @@ std::vector<Problem> Runtime::problems() const {
 }
 
 Status Runtime::load_config(const std::string& path, std::vector<ConfigProblem>* problems) {
-  return parts_->reloader.load(path, problems);
+  return base::or_out_of_memory([&] { return parts_->reloader.load(path, problems); });
 }
 
 Status Runtime::set_config(Config config, std::vector<ConfigProblem>* problems) {
-  return parts_->reloader.set(std::move(config), problems);
+  return base::or_out_of_memory([&] { return parts_->reloader.set(std::move(config), problems); });
 }
 
 Status Runtime::watch_config(const std::string& path, const WatchSettings& settings,
                              std::vector<ConfigProblem>* problems) {
-  return parts_->reloader.watch(path, settings, problems);
+  return base::or_out_of_memory([&] { return parts_->reloader.watch(path, settings, problems); });
 }
 
 void Runtime::unwatch_config() { parts_->reloader.unwatch(); }
@@ -323,7 +335,7 @@ void Runtime::unwatch_config() { parts_->reloader.unwatch(); }
 std::vector<ConfigVersion> Runtime::config_history() const { return parts_->reloader.history(); }
 
 Status Runtime::rollback_config(uint64_t number, std::vector<ConfigProblem>* problems) {
-  return parts_->reloader.roll_back(number, problems);
+  return base::or_out_of_memory([&] { return parts_->reloader.roll_back(number, problems); });
 }
 
 uint64_t Runtime::add_config_validator(ConfigValidator validator) {
@@ -349,23 +361,28 @@ std::vector<ConfigProblem> Runtime::check_config(const std::string& path) const 
 }
 
 Status Runtime::set_labels(std::map<std::string, std::string, std::less<>> labels) {
-  return detail::set_labels(parts_->core, {labels.begin(), labels.end()});
+  return base::or_out_of_memory([&] {
+    return detail::set_labels(parts_->core, {labels.begin(), labels.end()});
+  });
 }
 
 Status Runtime::set_static_map(StaticMap map) {
-  return detail::set_static_map(parts_->core, std::move(map));
+  return base::or_out_of_memory(
+      [&] { return detail::set_static_map(parts_->core, std::move(map)); });
 }
 
 StaticMap Runtime::static_map() const { return parts_->core.snapshot()->policy->mapped; }
 
 Status Runtime::add_mode(std::string_view name, ModeProvider provider) {
-  auto mode = policy::make_mode(name, std::move(provider));
-  if (!mode.ok()) return std::move(mode).status();
-  return detail::add_mode(parts_->core, *std::move(mode));
+  return base::or_out_of_memory([&]() -> Status {
+    auto mode = policy::make_mode(name, std::move(provider));
+    if (!mode.ok()) return std::move(mode).status();
+    return detail::add_mode(parts_->core, *std::move(mode));
+  });
 }
 
 Status Runtime::remove_mode(std::string_view name) {
-  return detail::remove_mode(parts_->core, name);
+  return base::or_out_of_memory([&] { return detail::remove_mode(parts_->core, name); });
 }
 
 RuntimeStats Runtime::stats() const { return parts_->core.planner.stats(); }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "op/call.h"
 #include "plugin/loader.h"
@@ -202,8 +203,10 @@ Result<VerifyReport> verify(const Runtime& runtime, const VerifyOptions& options
   return report;
 }
 
-Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
-                            std::string_view kernel) {
+namespace {
+
+Result<CanaryReplay> replay_dump(const Runtime& runtime, const CanaryDump& dump,
+                                 std::string_view kernel) {
   detail::Core& core = runtime.core();
   const auto spec = op::parse_call_spec(dump.mismatch.call);
   if (!spec.ok()) return spec.status();
@@ -240,6 +243,13 @@ Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
     to.difference = compare(results.written(), expected.written(),
                             tune::tolerances_of(op, dump.rtol, dump.atol));
   return to;
+}
+
+}  // namespace
+
+Result<CanaryReplay> replay(const Runtime& runtime, const CanaryDump& dump,
+                            std::string_view kernel) {
+  return base::or_out_of_memory([&] { return replay_dump(runtime, dump, kernel); });
 }
 
 std::vector<std::string> unmet_rules(const Runtime& runtime, std::span<const std::string> calls) {

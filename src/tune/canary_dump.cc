@@ -14,6 +14,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/out_of_memory.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "tune/canary.h"
@@ -169,24 +170,26 @@ std::string to_bytes(const CanaryDump& dump) {
 }
 
 Result<CanaryDump> parse_canary_dump(std::string_view bytes, std::string_view name) {
-  return DumpReader(bytes, name).read();
+  return base::or_out_of_memory([&] { return DumpReader(bytes, name).read(); });
 }
 
 Result<CanaryDump> read_canary_dump(const std::string& path) {
-  const auto bad = [&](std::string_view what) {
-    return Status(Code::kNotFound, fmt::format("{}: {}", path, what));
-  };
-  const base::File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat info {};
-  if (!file || ::fstat(file.fd(), &info) != 0)
-    return bad(fmt::format("cannot be opened: {}", std::strerror(errno)));
-  if (!S_ISREG(info.st_mode)) return bad("is no regular file");
-  if (static_cast<uint64_t>(info.st_size) > kMostFile) return bad("has more than 1 GiB");
-  std::string bytes(static_cast<size_t>(info.st_size), '\0');
-  const ssize_t n = file.read_at(bytes.data(), bytes.size(), 0);
-  if (n < 0) return bad(fmt::format("cannot be read: {}", std::strerror(errno)));
-  bytes.resize(static_cast<size_t>(n));
-  return parse_canary_dump(bytes, path);
+  return base::or_out_of_memory([&]() -> Result<CanaryDump> {
+    const auto bad = [&](std::string_view what) {
+      return Status(Code::kNotFound, fmt::format("{}: {}", path, what));
+    };
+    const base::File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    struct stat info {};
+    if (!file || ::fstat(file.fd(), &info) != 0)
+      return bad(fmt::format("cannot be opened: {}", std::strerror(errno)));
+    if (!S_ISREG(info.st_mode)) return bad("is no regular file");
+    if (static_cast<uint64_t>(info.st_size) > kMostFile) return bad("has more than 1 GiB");
+    std::string bytes(static_cast<size_t>(info.st_size), '\0');
+    const ssize_t n = file.read_at(bytes.data(), bytes.size(), 0);
+    if (n < 0) return bad(fmt::format("cannot be read: {}", std::strerror(errno)));
+    bytes.resize(static_cast<size_t>(n));
+    return parse_canary_dump(bytes, path);
+  });
 }
 
 }  // namespace yard

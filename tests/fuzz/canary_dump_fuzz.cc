@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a canary's dump: reading ends, mistakes are named, what was read writes and reads back as itself, and
-// running it again ends with an answer.
+// running it again ends with an answer. While an allocation fails, as the input chooses, both end as before or for lack of
+// memory.
 #include <yard/verify.h>
 
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <string_view>
+
+#include "base/testing_allocations.h"
 
 namespace {
 
@@ -27,6 +31,25 @@ bool is_small(const yard::CanaryDump& dump) {
   return bytes < 65536;
 }
 
+// Reads and replays while allocations fail.
+void fail_allocations(std::string_view bytes, yard::Code expected, bool may_replay) {
+  using yard::base::FailingAllocations;
+  const uint64_t n = std::hash<std::string_view>()(bytes) % 1024;
+  for (const auto which : {FailingAllocations::kOne, FailingAllocations::kAllLater}) {
+    yard::Code code = yard::Code::kOk;
+    {
+      const FailingAllocations failing(n % 64, which);
+      code = yard::parse_canary_dump(bytes, "dump").status().code();
+    }
+    require(code == expected || code == yard::Code::kOutOfMemory);
+    const auto dump = yard::parse_canary_dump(bytes, "dump");
+    if (!dump.ok() || !may_replay) continue;
+    const FailingAllocations failing(n, which);
+    const auto replay = yard::replay(yard::Runtime::shared(), *dump);
+    require(replay.ok() || !replay.status().message().empty());
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -35,12 +58,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!dump.ok()) {
     require(dump.status().code() == yard::Code::kParse);
     require(dump.status().message().starts_with("dump:"));
+    fail_allocations(bytes, dump.status().code(), false);
     return 0;
   }
   const std::string written = yard::to_bytes(*dump);
   const auto again = yard::parse_canary_dump(written, "dump");
   require(again.ok() && again->inputs == dump->inputs && yard::to_bytes(*again) == written);
-  if (!is_small(*dump)) return 0;
+  const bool small = is_small(*dump);
+  fail_allocations(bytes, yard::Code::kOk, small);
+  if (!small) return 0;
   const auto replay = yard::replay(yard::Runtime::shared(), *dump);
   require(replay.ok() || !replay.status().message().empty());
   return 0;

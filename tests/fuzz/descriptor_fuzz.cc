@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as what a plugin's query answers: the structs, their sizes and counts, text and lists are made of
 // the input, and its pointers lead into it or are NULL, as far as a plugin could do it with valid
-// memory. Reading ends, and errors have a message.
+// memory. Reading ends, and errors have a message. Then again while an allocation fails, as the input chooses: reading ends
+// as before, or for lack of memory.
 #include <yard/plugin.h>
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "base/out_of_memory.h"
+#include "base/testing_allocations.h"
 #include "registry/changes.h"
 #include "registry/descriptors.h"
 
@@ -26,7 +29,11 @@ int32_t run(yard_call_t*, const yard_value_t*, uint32_t) { return YARD_OK; }
 // Reads the input from its front; zeros when it is used up.
 class Input {
  public:
-  Input(const uint8_t* data, size_t size) : data_(data), left_(size) {}
+  Input(const uint8_t* data, size_t size) : data_(data), left_(size) {
+    for (size_t i = 0; i < size; ++i) checksum_ = (checksum_ ^ data[i]) * 0x100000001b3;
+    checksum_ ^= checksum_ >> 32;
+  }
+  uint64_t checksum() const { return checksum_; }  // of all of it
 
   uint8_t byte() {
     if (left_ == 0) return 0;
@@ -71,6 +78,7 @@ class Input {
  private:
   const uint8_t* data_;
   size_t left_;
+  uint64_t checksum_ = 0xcbf29ce484222325;
 };
 
 // Everything a plugin would hold.
@@ -152,6 +160,13 @@ void list(const std::vector<T>& from, Input& in, std::vector<const T*>& to) {
   for (const T& t : from) to.push_back(in.byte() < 245 ? &t : nullptr);
 }
 
+yard::Status read(const yard_plugin_t& p) {
+  using namespace yard;
+  std::vector<registry::Step> steps;
+  YARD_RETURN_IF_ERROR(registry::read_plugin(p, std::make_shared<int>(0), steps));
+  return registry::apply(registry::State(), steps).status();
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -184,13 +199,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   p.kernels = shelf.kernel_list.data(), p.kernel_count = in.count_like(shelf.kernels.size());
   p.hooks = shelf.hook_list.data(), p.hook_count = in.count_like(shelf.hooks.size());
 
-  std::vector<registry::Step> steps;
-  Status s = registry::read_plugin(p, std::make_shared<int>(0), steps);
-  if (s.ok()) {
-    const registry::State nothing;
-    auto applied = registry::apply(nothing, steps);
-    if (!applied.ok()) s = std::move(applied).status();
-  }
+  const Status s = read(p);
   require(s.ok() || s.message().size() > 8);
+  using base::FailingAllocations;
+  for (const auto which : {FailingAllocations::kOne, FailingAllocations::kAllLater}) {
+    Status again;
+    {
+      const FailingAllocations failing(in.checksum() % 256, which);
+      again = base::or_out_of_memory([&] { return read(p); });
+    }
+    require(again.code() == s.code() || again.code() == Code::kOutOfMemory);
+  }
+  const Status last = read(p);
+  require(last.code() == s.code() && last.message() == s.message());
   return 0;
 }
