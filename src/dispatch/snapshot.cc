@@ -81,7 +81,7 @@ Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& 
              const Entry* stats_from, const void* inside)
     : program_(&candidates.program()),
       recipe_(Recipe::compile(candidates)),
-      table_(PlanTable::make(kFirstTable).release()),
+      table_(nullptr),
       generation_(generation),
       memos_(memos),
       id_(next_entry_id()),
@@ -96,6 +96,7 @@ Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& 
     }
     stats_.push_back(stats != nullptr ? std::move(stats) : std::make_shared<exec::KernelStats>());
   }
+  table_ = PlanTable::make(kFirstTable).release();  // last: from here on ~Entry() frees it
 }
 
 Entry::~Entry() { free_table(table_.load(std::memory_order_relaxed)); }
