@@ -83,6 +83,9 @@ int32_t call_op(void* self, yard_call_t* call, const char* op, const yard_value_
     return fail(nullptr, call, YARD_TRANSIENT, "out_of_memory: out of memory");
   } catch (const std::exception& e) {
     return fail(nullptr, call, YARD_FATAL, "internal: %s", e.what());
+  } catch (...) {
+    if (detail::thread_is_unwinding()) throw;
+    return fail(nullptr, call, YARD_FATAL, "internal: an exception that is no std::exception");
   }
 }
 
