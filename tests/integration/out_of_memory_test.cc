@@ -122,13 +122,13 @@ TEST_F(OutOfMemory, LeavesTheRulesAndTheirHistoryAsTheyWere) {
   wanted.settings.telemetry.record = Folder().path() + "_recorded_calls";
   runtime().set_config(before).or_throw();
   uint64_t versions = 1;
+  // No calls, so that nothing is written to the recording, which takes its time.
   fail_each_allocation(
       [&] { return wanted; }, [&](Config& c) { return runtime().set_config(std::move(c)); },
       [&](const Status& s) {
         EXPECT_EQ(runtime().config().settings.max_fallback_attempts, s.ok() ? 2 : 1);
         versions += s.ok();
         EXPECT_EQ(runtime().config_history().back().number, versions);
-        EXPECT_EQ(served_by(), 1);
         if (!s.ok()) return;
         // What memory was missing for is done soon, by the thread of maintenance or with the next change.
         EXPECT_TRUE(soon([&] { return !runtime().recording().path.empty(); }));
@@ -254,7 +254,8 @@ TEST(OutOfMemoryInC, NoFunctionThrows) {
   const yard_named_value_t named[] = {{"out", args[0]}, {"x", args[1]}};
   yard_op_ref_t* const op = yard_find_op("copy", nullptr, 0);
   ASSERT_NE(op, nullptr);
-  const yard_options_t options{.size = sizeof options, .flags = YARD_OPTION_NO_CACHE};
+  yard_options_t options{};
+  options.size = sizeof options, options.flags = YARD_OPTION_NO_CACHE;
   yard_instance_t* instance = nullptr;
   char text[4096];
   const auto found = [](const void* p) { return p != nullptr ? YARD_OK : YARD_FATAL; };
