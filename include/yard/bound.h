@@ -60,7 +60,7 @@ struct FrozenKernel {
   std::string id;
 };
 YARD_API Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args);
-// Calls packed, for kernels without a typed entry or with workspace.
+// Calls packed, for kernels without a typed entry or with workspace. An error if the stack is too full for the call.
 YARD_API Status::Rep* call_frozen(const FrozenKernel& kernel, const yard_value_t* args, uint32_t n);
 YARD_API Status::Rep* frozen_failed(const FrozenKernel& kernel, int32_t code, const char* message);
 
@@ -178,8 +178,9 @@ class FrozenOp<void(P...), std::tuple<S...>> {
   [[nodiscard, gnu::always_inline]] inline Status operator()(P... p) const
       requires(sizeof...(P) != sizeof...(S)) {
     if constexpr (detail::kInRegisters<P...>) {
-      if (kernel_.typed != nullptr) [[likely]] {
-        char error[detail::ThreadHead::kErrorBytes];
+      char error[detail::ThreadHead::kErrorBytes];
+      if (kernel_.typed != nullptr && reinterpret_cast<uintptr_t>(error) >= detail::t_stack_limit)
+          [[likely]] {
         yard_call_t call;
         detail::start_call(call, error, kernel_.flags, kernel_.host, kernel_.self);
         const int32_t code = detail::enter_typed(kernel_.typed, call, detail::Param<P>::wire(p)...);

@@ -185,6 +185,7 @@ void forget_use(ThreadRecord& r, std::memory_order order) noexcept {
   r.counters = nullptr, r.memos = &detail::kNoMemos;
   r.scope = 0, r.scope_state = nullptr, r.hooks = nullptr;
   r.commit = nullptr, r.functions = nullptr;
+  r.nesting.refusing = false, r.nesting.refused_at = 0;
   for (HazardSlot& s : r.slots) s.store(nullptr, order);
   for (auto* b = r.deeper.load(std::memory_order_relaxed); b != nullptr;
        b = b->next.load(std::memory_order_relaxed))
@@ -302,7 +303,9 @@ base::ThreadRecord::Block& deep_block(ThreadHead& thread, uint32_t& at) noexcept
 }  // namespace
 
 HazardSlot& ThreadHead::deep_slot(uint32_t at) noexcept {
+  if (at == kInlineSlots) static_cast<base::ThreadRecord*>(this)->nesting.refusing = false;
   base::ThreadRecord::Block& block = deep_block(*this, at);
+  block.kernels[at] = nullptr;
   return block.slots[at];
 }
 
@@ -311,4 +314,29 @@ char* ThreadHead::deep_message(uint32_t at) noexcept {
   return block.errors[at];
 }
 
+char* ThreadHead::deep_message(uint32_t at, const void* kernel) noexcept {
+  base::ThreadRecord::Block& block = deep_block(*this, at);
+  block.kernels[at] = kernel;
+  return block.errors[at];
+}
+
 }  // namespace yard::detail
+
+namespace yard::base {
+
+const void* ThreadRecord::kernel_at(uint32_t at) noexcept {
+  if (at < kInlineSlots) return nullptr;
+  const Block& block = detail::deep_block(*this, at);
+  return block.kernels[at];
+}
+
+[[gnu::noinline]] bool ThreadRecord::failed_by_refusal(bool guarded) noexcept {
+  const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  Nesting& n = nesting;
+  const bool matches = n.refused_at == depth + 1 && (guarded || here > n.refused_from);
+  n.refused_from = here;
+  n.refused_at = !matches ? 0 : !guarded ? depth + 1 : depth > 1 ? depth : 0;
+  return matches;
+}
+
+}  // namespace yard::base

@@ -43,11 +43,28 @@ struct ThreadRecord : detail::ThreadHead {
     static constexpr uint32_t kSlots = 32;
     HazardSlot slots[kSlots]{};
     char errors[kSlots][kErrorBytes];
+    const void* kernels[kSlots]{};  // that run there
     std::atomic<Block*> next{nullptr};
   };
   std::atomic<Block*> deeper{nullptr};
   std::atomic<bool> in_use{true};
   ThreadRecord* next = nullptr;
+
+  // Calls that nest too deep. After one was refused, so are all nested calls until the thread is back among the inline
+  // slots; else kernels that try twice would take for ever.
+  struct Nesting {
+    bool refusing = false;
+    uint32_t refused_at =
+        0;  // 1 + the depth of the call whose kernel made the refused one; 0: none
+    uintptr_t refused_from = 0;  // where on the stack that was
+    char why[kErrorBytes] = "";  // of the last refusal
+  };
+  Nesting nesting;
+  // The kernel that runs at a depth of the deeper slots; null: not known.
+  const void* kernel_at(uint32_t at) noexcept;
+  // In a call whose kernel failed: whether that was since a nested call was refused. `guarded`: inside the call's guard; a
+  // frozen handle has none, and is known to enclose the refused call by its place on the stack.
+  bool failed_by_refusal(bool guarded) noexcept;
 };
 
 // This thread's record; registers the thread on first use.

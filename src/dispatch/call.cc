@@ -107,6 +107,8 @@ template <dispatch::FormKind kKind>
   Core& core = *site->core;
   base::ThreadRecord& thread = base::this_thread();
   constexpr bool kTyped = kKind == dispatch::FormKind::kTyped;
+  if (Status::Rep* const refused = check_depth(thread, core, site->name)) [[unlikely]]
+    return refused;
   {
     base::Guard guard(thread);
     const uint32_t index = site->index.load(std::memory_order_relaxed);

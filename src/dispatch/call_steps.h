@@ -14,6 +14,16 @@
 
 namespace yard::detail {
 
+// 0. The depth: the error of a call that is nested too deep; null: it may be made. Calls on inline slots, and so all that
+// are inlined into callers, are never too deep. Before the guard.
+Status::Rep* refuse_if_too_deep(base::ThreadRecord& thread, const Core& core, std::string_view op);
+[[gnu::always_inline]] inline Status::Rep* check_depth(base::ThreadRecord& thread, const Core& core,
+                                                       std::string_view op) {
+  if (thread.depth < ThreadHead::kInlineSlots) [[likely]]
+    return nullptr;
+  return refuse_if_too_deep(thread, core, op);
+}
+
 // 1. The entry: that of the op, or what `overlay(snapshot, entry)` gives instead of it. The guard holds it when this
 // returns, and the snapshot no more. Null: the op or the overlay is not there.
 template <class F>
@@ -113,7 +123,7 @@ template <bool kBound = false>
                                                    ThreadHead::Value* calls = nullptr) {
   if (!plan.is_direct()) [[unlikely]]
     return run_plan(thread, e, core, plan, args, kBound ? bound_flags(e, args) : flags);
-  char* const error = thread.message();
+  char* const error = thread.message_of(plan.attempts[0].kernel);
   const int32_t code = run_direct(error, core, plan, args, count, flags);
   if (code == YARD_OK) [[likely]] {
     detail::count(calls != nullptr ? *calls : counter(thread, plan.counter));

@@ -81,6 +81,9 @@ class Core {
 
   const uint64_t id;  // unique among all cores the process ever had
   const yard_host_t* const host;
+  // Of calls inside of kernels on one thread; the rule file may set another. Not less than the inline slots.
+  static constexpr uint32_t kMaxCallDepth = 1000;
+  std::atomic<uint32_t> max_call_depth{kMaxCallDepth};
   mutable health::Board board;
   Sites sites;
   Planner planner;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <yard/bound.h>
 
+#include "base/stack.h"
 #include "dispatch/call.h"
 #include "dispatch/call_steps.h"
 #include "op/bind.h"
@@ -169,6 +170,8 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
   // A handle is bound under the policy of the process; a call inside a scope is a plain call.
   if (thread.scope != 0) [[unlikely]]
     return call_packed(state.site, args, state.site->count.load(std::memory_order_relaxed));
+  if (Status::Rep* const refused = check_depth(thread, core, state.site->name)) [[unlikely]]
+    return refused;
   {
     base::Guard guard(thread);
     const Route& route = *guard.protect(state.route);
@@ -247,9 +250,24 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   return frozen;
 }
 
+namespace {
+
+Status failure_of(const FrozenKernel& frozen, int32_t code, const char* message, bool guarded) {
+  const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
+  return exec::explain_refusal(base::this_thread(),
+                               exec::kernel_failure(kernel.op.c_str(), kernel, code, message),
+                               message, guarded);
+}
+
+}  // namespace
+
 Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, uint32_t n) {
   const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
   base::ThreadRecord& thread = base::this_thread();
+  const Core& core = *frozen.site->core;
+  if (thread.depth >= ThreadHead::kInlineSlots || base::stack_is_low())
+    if (Status::Rep* const refused = refuse_if_too_deep(thread, core, frozen.site->name))
+      return refused;
   // Protects nothing; but inside a kernel this is one call deeper, with a workspace of its own.
   base::Guard guard(thread);
   exec::CallFrame frame(frozen.host, frozen.flags, frozen.self);
@@ -264,12 +282,11 @@ Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, u
       request.program = program.get(), request.states = frozen.site->core->states_for(nullptr);
   }
   const int32_t code = exec::run_kernel(thread, kernel, frame, request);
-  return code == YARD_OK ? nullptr : frozen_failed(frozen, code, frame.error);
+  return code == YARD_OK ? nullptr : failure_of(frozen, code, frame.error, true).release();
 }
 
 Status::Rep* frozen_failed(const FrozenKernel& frozen, int32_t code, const char* message) {
-  const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
-  return exec::kernel_failure(kernel.op.c_str(), kernel, code, message).release();
+  return failure_of(frozen, code, message, false).release();
 }
 
 }  // namespace yard::detail

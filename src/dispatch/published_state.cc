@@ -144,7 +144,7 @@ void PublishedState::follow() {
   try {
     behind_.store(false, std::memory_order_relaxed);
     core_.end_states_of_removed_kernels();
-    set_breaker_settings();
+    set_process_settings();
     core_.services().on_change();
   } catch (const std::bad_alloc&) {
     behind_.store(true, std::memory_order_relaxed);
@@ -217,15 +217,17 @@ void PublishedState::catch_up() {
   core_.services().on_change();
 }
 
-void PublishedState::set_breaker_settings() {
+void PublishedState::set_process_settings() {
   bool changed = false;
   {
     // The policy is read under the lock: else the last to write could be the one that read first.
     const std::lock_guard lock(root_.get().breakers);
     const auto policy = snapshot()->policy;
     const Config none;
-    const BreakerSettings wanted =
-        breaker_of(policy->file != nullptr ? policy->file->config : none, policy->breakers);
+    const Config& config = policy->file != nullptr ? policy->file->config : none;
+    core_.max_call_depth =
+        static_cast<uint32_t>(config.settings.max_call_depth.value_or(Core::kMaxCallDepth));
+    const BreakerSettings wanted = breaker_of(config, policy->breakers);
     changed = wanted != core_.board.settings() &&
               core_.board.set_settings(wanted, std::chrono::steady_clock::now());
   }

@@ -137,8 +137,8 @@ class PublishedState {
   // After a change, which is in force: brings the rest of the runtime up to date. Where memory is short that is left for
   // later, and maintenance is woken.
   void follow();
-  // Sets the board to what rule file and API say about breakers.
-  void set_breaker_settings();
+  // Sets the board to what rule file and API say about breakers, and the depth of calls to what the rule file says.
+  void set_process_settings();
   // The versions of ops whose entry changes, and of overlays, are suspended before `current` is set and renewed after:
   // a thread that has seen the new snapshot of one op must not trust a memo of another.
   void suspend_memos(const Snapshot* before, const Snapshot& next) noexcept;

@@ -67,6 +67,8 @@ class SlowCall {
   }
 
   Status run() {
+    if (Status::Rep* const refused = check_depth(thread_, core_, site_.name))
+      return Status::adopt(refused);
     if (scope_ != nullptr && !scope_->problem.ok()) return scope_->problem;
     for (;;) {
       std::shared_ptr<const Entry> entry;
@@ -77,11 +79,7 @@ class SlowCall {
         continue;
       }
       if (core_.sites.first_need(entry->name(), &entry->candidates().op_record())) continue;
-      const op::Call call = op::Call::capture(entry->program(), args_, flags_, labels());
-      Key key;
-      const bool keyed = entry->recipe().fold(args_, flags_, key);
-      auto plan = keyed && uses_cache() ? core_.planner.make_plan(*entry, key, call)
-                                        : core_.planner.fresh_plan(*entry, key, call);
+      auto plan = select_plan(*entry);
       if (!plan.ok()) {
         if (rollout_ != nullptr) tally_unserved(*rollout_, *entry, args_, plan.status());
         return std::move(plan).status();
@@ -116,6 +114,15 @@ class SlowCall {
     }
     entry = e->weak_from_this().lock();
     return false;
+  }
+
+  // Null: it is stored. Not inlined: what it needs of the stack is not held while the kernel runs, whose calls may nest.
+  [[gnu::noinline]] Result<exec::Plan::Ptr> select_plan(const Entry& entry) {
+    const op::Call call = op::Call::capture(entry.program(), args_, flags_, labels());
+    Key key;
+    const bool keyed = entry.recipe().fold(args_, flags_, key);
+    return keyed && uses_cache() ? core_.planner.make_plan(entry, key, call)
+                                 : core_.planner.fresh_plan(entry, key, call);
   }
 
   const Entry* overlay_or_global(const Snapshot& snapshot, uint32_t index, const Entry& global) {
@@ -199,7 +206,7 @@ class SlowCall {
   }
 
   Status execute_direct(const Entry& e, const exec::Plan& plan) {
-    char* const error = thread_.message();
+    char* const error = thread_.message_of(plan.attempts[0].kernel);
     const int32_t code = run_direct(error, core_, plan, given_, count_, flags_);
     ResultRecord* const record = o_ != nullptr ? o_->result : nullptr;
     if (record != nullptr) {

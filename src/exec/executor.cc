@@ -63,10 +63,23 @@ void* workspace(base::ThreadRecord& thread, uint64_t bytes) {
   return b.memory;
 }
 
+constexpr std::string_view kNoMessage = "it left no message";
+
 // A kernel's message, which may lack the NUL.
 std::string message_text(const char* message) {
   const std::string_view text(message, strnlen(message, kErrorBytes));
-  return text.empty() ? "it left no message" : base::printable(text);
+  return text.empty() ? std::string(kNoMessage) : base::printable(text);
+}
+
+// Whether a kernel that failed since a nested call was refused has no message of its own: none, or that of the refusal.
+bool passes_refusal_on(const base::ThreadRecord& thread, std::string_view message) {
+  const std::string_view why = thread.nesting.why;
+  return message == kNoMessage || message.find(why.substr(0, why.find(';'))) != message.npos;
+}
+// The error of such a kernel: not wrapped at each level, where the reason would be cut off in the end.
+Status with_refusal(const base::ThreadRecord& thread, Status failed, bool passed_on) {
+  const std::string why = thread.nesting.why;
+  return passed_on ? Status(Code::kWouldDeadlock, why) : std::move(failed).note(why);
 }
 
 // Codes from kernels are untrusted. The host runs this code, so it cannot be lost: one kernel must not
@@ -267,6 +280,8 @@ class PlanRun {
   // The error text is built only if it is needed: another kernel may succeed.
   ErrorClass add_failure(const Attempt& a, int32_t code, const char* message, bool wrong = false) {
     base::count(thread_, a.stats->failures.id());
+    refused_ = !wrong && thread_.failed_by_refusal(true);
+    passed_on_ = refused_ && passes_refusal_on(thread_, message_text(message));
     const ErrorClass c = class_of(code, *a.kernel);
     if (record_ != nullptr && record_->fallback_from == 0)
       record_->fallback_from = static_cast<uint8_t>(c);
@@ -281,7 +296,8 @@ class PlanRun {
   // Whether another kernel may be tried after this one failed. A kernel that returned YARD_OK, and that was
   // found wrong, has written even if its failures do not.
   bool may_try_next(const Attempt& failed, ErrorClass c, bool returned_ok) const {
-    if (r_.strict || !allows_fallback(c) || o_.failures.size() >= plan_.tries) return false;
+    if (r_.strict || passed_on_ || !allows_fallback(c)) return false;
+    if (o_.failures.size() >= plan_.tries) return false;
     if (!inputs_at_risk(r_) || saved_.held()) return true;
     return fails_before_writing(*failed.kernel) && !returned_ok;
   }
@@ -289,6 +305,7 @@ class PlanRun {
   // The error of the whole call: all kernels failed, or no other may be tried after the last.
   Status finish(bool all) const {
     const std::vector<Failure>& failures = o_.failures;
+    if (refused_) return with_refusal(thread_, status(failures.back()), passed_on_);
     if (failures.size() == 1) return status(failures[0]);
     Status s(Code::kKernelFailed, failures.back().error,
              fmt::format("op '{}': {} kernels were tried and failed{}", r_.op, failures.size(),
@@ -383,6 +400,8 @@ class PlanRun {
   Outcome& o_;
   ResultRecord* record_;
   SavedInputs saved_;
+  // Of the last kernel: it failed since a call of its own was refused, and said no more than that.
+  bool refused_ = false, passed_on_ = false;
 };
 
 }  // namespace
@@ -442,7 +461,8 @@ int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, C
     return static_cast<int32_t>(YARD_FAULT);
   };
   if (request.trace && kernel.d.trace == nullptr) return YARD_OK;
-  std::shared_ptr<State> state;  // kept while the kernel runs
+  if (thread.depth > 0) thread.message_of(&kernel);  // notes it
+  std::shared_ptr<State> state;                      // kept while the kernel runs
   const base::FloatState before;
   const int32_t code = detail::call_kernel(frame.call, [&]() -> int32_t {
     if (kernel.d.create != nullptr) {
@@ -489,7 +509,13 @@ Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const
   PlanRun run(thread, plan, request, outcome);
   const ErrorClass c = run.add_failure(plan.attempts[0], code, message);
   if (plan.attempt_count > 1 && run.may_try_next(plan.attempts[0], c, false)) return run.run(1);
-  return run.status(outcome.failures.front());
+  return run.finish(false);
+}
+
+Status explain_refusal(base::ThreadRecord& thread, Status failed, const char* message,
+                       bool guarded) {
+  if (!thread.failed_by_refusal(guarded)) return failed;
+  return with_refusal(thread, std::move(failed), passes_refusal_on(thread, message_text(message)));
 }
 
 Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t code,

@@ -144,6 +144,11 @@ Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const
 // Stores the id of the kernel that runs.
 void note_kernel(ResultRecord& record, const std::string& id) noexcept;
 
+// The error of a frozen handle whose kernel failed with `message`: with the reason, if that was since a nested call was
+// refused. `guarded`: inside the call's guard.
+Status explain_refusal(base::ThreadRecord& thread, Status failed, const char* message,
+                       bool guarded);
+
 // The error of one failed kernel.
 Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t code,
                       const char* message);

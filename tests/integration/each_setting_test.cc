@@ -90,6 +90,22 @@ class Under {
   std::chrono::nanoseconds rest() const {
     return breaker().until ? *breaker().until - Clock::now() : std::chrono::nanoseconds(-1);
   }
+  // How many of so many calls inside each other can be made.
+  int nested_calls(int most) {
+    static Under* under;
+    static int left, made;
+    under = this, left = most, made = 0;
+    yard_kernel_t deep = kernel_of("step", "default.deep", 4, 900);
+    deep.run = [](yard_call_t*, const yard_value_t*, uint32_t) -> int32_t {
+      ++made;
+      return --left == 0 || under->call() != -1 ? YARD_OK : YARD_FAULT;
+    };
+    Changes c;
+    c.add_kernel(deep);
+    runtime->apply(std::move(c)).or_throw();
+    call();
+    return made;
+  }
   std::string chosen() { return runtime->resolve("step(f32[4])").value().kernel; }
   // Whether a change of the file is noticed.
   bool follows() {
@@ -146,6 +162,8 @@ const std::vector<Row>& rows() {
        }},
       {"max_fallback_attempts", "max_fallback_attempts: 0", "max_fallback_attempts: 1",
        [](Under& u) { return u.bad.set({.code = YARD_FAULT}), u.call() == -1; }},
+      {"max_call_depth", "max_call_depth: 8", "max_call_depth: 9",
+       [](Under& u) { return u.nested_calls(9) == 8; }},
       {"labels", "labels: [region]", "labels: [pool]",
        [](Under& u) { return u.runtime->problems().empty(); },
        "dispatch_rules: [{operation: step, kernel: default.c, conditions: {label.region: eu}}]\n"},

@@ -66,6 +66,11 @@ struct alignas(64) ThreadHead {
     const uint32_t at = depth - 1;
     return at < kInlineSlots ? errors[at] : deep_message(at);
   }
+  // The same for the kernel that is about to run.
+  [[gnu::always_inline]] char* message_of(const void* kernel) noexcept {
+    const uint32_t at = depth - 1;
+    return at < kInlineSlots ? errors[at] : deep_message(at, kernel);
+  }
   Commit* commit = nullptr;            // the innermost commit group (yard/function.h)
   FunctionCalls* functions = nullptr;  // memos of dispatched functions (function.h)
   char errors[kInlineSlots][kErrorBytes];
@@ -76,6 +81,8 @@ struct alignas(64) ThreadHead {
   }
   YARD_API HazardSlot& deep_slot(uint32_t at) noexcept;
   YARD_API char* deep_message(uint32_t at) noexcept;
+  // Also notes which kernel runs at that depth, for the error of calls that nest too deep.
+  YARD_API char* deep_message(uint32_t at, const void* kernel) noexcept;
 
   [[gnu::always_inline]] void barrier() const noexcept {
 #if !defined(YARD_UNDER_TSAN)
@@ -91,6 +98,10 @@ struct alignas(64) ThreadHead {
 extern YARD_API thread_local constinit ThreadHead* t_thread
     __attribute__((tls_model("initial-exec")));
 YARD_API ThreadHead& register_thread() noexcept;
+// A nested call below this address would leave the thread's stack too little room (base/stack.h). The largest number until
+// the thread has asked.
+extern YARD_API thread_local constinit uintptr_t t_stack_limit
+    __attribute__((tls_model("initial-exec")));
 
 // A reader's slot for the length of a call. Nests. Made and used by one thread; costs a few stores.
 class Guard {

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that call their own op, or each other's, without end: the call that nests too deep is an error that shows the
+// cycle, whichever way the calls are made, and the thread goes on.
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <yard/bound.h>
+#include <yard/c.h>
+#include <yard/config.h>
+#include <yard/detail/sanitizers.h>
+
+#include <cstdio>
+#include <functional>
+#include <optional>
+
+#include "testing.h"
+
+namespace yard::testing {
+namespace {
+
+#if defined(YARD_UNDER_ASAN) || defined(YARD_UNDER_TSAN)
+constexpr bool kLargeFrames = true;  // the stack may be full first
+#else
+constexpr bool kLargeFrames = false;
+#endif
+
+constexpr Op<void(Out, In, int)> copy{"copy"}, nested_in_c{"nested_in_c"};
+
+// What the kernels "again" do; set for each test.
+std::function<Status(plugin::Call, plugin::Tensor, plugin::Tensor)> g_again;
+int g_depth = 0, g_deepest = 0;
+uint64_t g_calls = 0;
+size_t g_frame = 0;  // bytes of stack that they use
+enum class Reports { kMessage, kNothing, kOwn } g_reports = Reports::kMessage;
+
+[[gnu::noinline]] Status with_frame(size_t bytes, const std::function<Status()>& f) {
+  auto* const room = static_cast<volatile char*>(__builtin_alloca(bytes + 1));
+  room[0] = 1;
+  room[bytes] = 1;
+  Status s = f();
+  room[0] = 2;
+  return s;
+}
+
+int32_t again(plugin::Call call, plugin::Tensor out, plugin::Tensor x, int64_t) {
+  ++g_calls;
+  g_deepest = std::max(g_deepest, ++g_depth);
+  const Status s = with_frame(g_frame, [&] { return g_again(call, out, x); });
+  --g_depth;
+  if (s.ok()) return YARD_OK;
+  if (g_reports == Reports::kNothing) return YARD_FAULT;
+  if (g_reports == Reports::kOwn) return call.fail(YARD_FAULT, "the inner call failed");
+  return call.fail(static_cast<int32_t>(s.error_class()), "%s", s.to_string().c_str());
+}
+
+// Runs f on a thread with a stack of that size.
+void on_stack_of(size_t bytes, const std::function<void()>& f) {
+  pthread_attr_t attributes;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, bytes), 0);
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(
+                &thread, &attributes,
+                [](void* body) -> void* {
+                  (*static_cast<const std::function<void()>*>(body))();
+                  return nullptr;
+                },
+                const_cast<std::function<void()>*>(&f)),
+            0);
+  ASSERT_EQ(pthread_join(thread, nullptr), 0);
+  pthread_attr_destroy(&attributes);
+}
+constexpr size_t kStack = 8 << 20;
+
+class Nesting : public ::testing::Test {
+ protected:
+  Nesting() {
+    bare_.add(plugin::Kernel::of<again>("copy", "again").backend("test").priority(100).d)
+        .or_throw();
+    g_depth = g_deepest = 0, g_calls = 0, g_frame = 0, g_reports = Reports::kMessage;
+    g_again = [this](auto&&...) { return copy.on(bare_.runtime)(out_.view, x_.view, 0); };
+  }
+  ~Nesting() override { g_again = nullptr; }
+
+  Status call() { return copy.on(bare_.runtime)(out_.view, x_.view, 0); }
+  static void expect_cycle(const Status& s, const char* cycle = "copy ('again') -> copy") {
+    const std::string text = s.to_string();
+    EXPECT_NE(text.find("calls nest too deep"), text.npos) << text;
+    EXPECT_NE(text.find(std::string("the cycle is ") + cycle), text.npos) << text;
+  }
+  static void expect_refused(const Status& s, const char* cycle = "copy ('again') -> copy") {
+    EXPECT_EQ(s.code(), Code::kWouldDeadlock) << s.to_string();
+    expect_cycle(s, cycle);
+  }
+
+  Bare bare_;
+  Floats out_{4}, x_{4};
+};
+
+TEST_F(Nesting, IsBoundedInEveryFormOfCall) {
+  const auto on = copy.on(bare_.runtime);
+  const Options options;
+  const auto bound = bind(on, out_.view, x_.view).value();
+  struct Form {
+    const char* name;
+    std::function<Status()> call;
+  };
+  const Form forms[] = {
+      {"typed", [&] { return on(out_.view, x_.view, 0); }},
+      {"with options", [&] { return on.with(options)(out_.view, x_.view, 0); }},
+      {"by name",
+       [&] {
+         return bare_.runtime.call("copy", {out_.view, x_.view});
+       }},
+      {"by name, with options",
+       [&] {
+         return bare_.runtime.call("copy", {out_.view, x_.view}, Options());
+       }},
+      {"bound", [&] { return bound(0); }},
+      {"bound, on other tensors", [&] { return bound(out_.view, x_.view, 0); }},
+      {"in a scope",
+       [&] {
+         const ScopedPolicy scope(Scope().label("tenant", "x"));
+         return on(out_.view, x_.view, 0);
+       }},
+  };
+  for (const Form& form : forms)
+    for (const Reports reports : {Reports::kMessage, Reports::kNothing, Reports::kOwn}) {
+      SCOPED_TRACE(form.name);
+      g_reports = reports;
+      g_again = [&](auto&&...) { return form.call(); };
+      on_stack_of(kStack, [&] {
+        for (int i = 0; i < 3; ++i) {
+          g_deepest = 0;
+          const Status s = form.call();
+          if (reports == Reports::kOwn)
+            expect_cycle(s);
+          else
+            expect_refused(s);
+          EXPECT_LE(g_deepest, 1000);
+          if (!kLargeFrames) {
+            EXPECT_GE(g_deepest, 900);  // each takes 8 KiB of stack at most
+          }
+        }
+      });
+    }
+}
+
+TEST_F(Nesting, IsBoundedForOpsThatKernelsCallByTheHost) {
+  g_again = [](plugin::Call c, plugin::Tensor out, plugin::Tensor x) {
+    yard_value_t args[3] = {};
+    args[0].tag = args[1].tag = YARD_TAG_TENSOR, args[2].tag = YARD_TAG_INT;
+    args[0].u.tensor = out.c(), args[1].u.tensor = x.c();
+    yard_call_t* const call = c.c();
+    const int32_t code = call->host->call_op(call->host->self, call, "copy", args, 3);
+    return code == YARD_OK ? Status() : Status(Code::kInvalidArgument, call->error);
+  };
+  on_stack_of(kStack, [&] { expect_refused(call()); });
+}
+
+TEST_F(Nesting, IsBoundedInC) {
+  Changes c;
+  c.add_backend(backend_of("nesting"))
+      .add_op(op_of("nested_in_c(out!: T[n], x: T[n], by: int = 0)"))
+      .add_kernel(plugin::Kernel::of<again>("nested_in_c", "again").backend("nesting").d);
+  ASSERT_TRUE(Runtime::shared().apply(std::move(c)).ok());
+  char error[512] = "";
+  yard_op_ref_t* const op = yard_find_op("nested_in_c", error, sizeof error);
+  ASSERT_NE(op, nullptr) << error;
+  yard_value_t args[3] = {value_of(out_.view), value_of(x_.view), {}};
+  args[2].tag = YARD_TAG_INT;
+  const auto call_c = [&] {
+    char why[512] = "";
+    const int32_t code = yard_call(op, args, 3, why, sizeof why);
+    return code == YARD_OK ? Status() : Status(Code::kInvalidArgument, why);
+  };
+  g_again = [&](auto&&...) { return call_c(); };
+  on_stack_of(kStack, [&] { expect_cycle(call_c(), "nested_in_c ('again') -> nested_in_c"); });
+  Changes out;
+  out.remove_op("nested_in_c").remove_backend("nesting");
+  EXPECT_TRUE(Runtime::shared().apply(std::move(out)).ok());
+}
+
+// A frozen handle counts nothing; its calls are refused where the stack ends.
+TEST_F(Nesting, OfFrozenHandlesIsBoundedByTheStack) {
+  std::optional<Frozen<Out, In, int>> frozen;
+  frozen.emplace(freeze(copy.on(bare_.runtime), out_.view, x_.view).value());
+  for (const bool typed : {true, false})
+    for (const Reports reports : {Reports::kMessage, Reports::kNothing}) {
+      g_reports = reports;
+      const auto call_frozen = [&] {
+        return typed ? (*frozen)(out_.view, x_.view, 0) : (*frozen)(0);
+      };
+      g_again = [&](auto&&...) { return call_frozen(); };
+      for (const size_t stack : {kStack, kStack / 16})
+        on_stack_of(stack, [&] {
+          const Status s = call_frozen();
+          EXPECT_EQ(s.code(), Code::kWouldDeadlock) << s.to_string();
+          EXPECT_NE(s.to_string().find("calls nest too deep"), std::string::npos) << s.to_string();
+        });
+    }
+}
+
+TEST_F(Nesting, ShowsTheCycleThroughSeveralOps) {
+  Changes c;
+  c.add_op(op_of("other(out!: T[n], x: T[n], by: int = 0)"))
+      .add_kernel(plugin::Kernel::of<again>("other", "back").backend("test").d);
+  ASSERT_TRUE(bare_.runtime.apply(std::move(c)).ok());
+  g_again = [&](auto&&...) {
+    return bare_.runtime.call(g_depth % 2 == 1 ? "other" : "copy", {out_.view, x_.view});
+  };
+  on_stack_of(kStack, [&] {
+    const std::string text = call().to_string();
+    EXPECT_TRUE(text.find("copy ('again') -> other ('back') -> copy") != text.npos ||
+                text.find("other ('back') -> copy ('again') -> other") != text.npos)
+        << text;
+  });
+}
+
+// Kernels with large frames, and threads with small stacks.
+TEST_F(Nesting, LeavesRoomOnTheStack) {
+  for (const size_t frame : {size_t{16} << 10, size_t{100} << 10}) {
+    g_frame = frame;
+    on_stack_of(kStack, [&] {
+      const Status s = call();
+      expect_refused(s);
+      EXPECT_NE(s.to_string().find("the stack of the thread is full"), std::string::npos)
+          << s.to_string();
+    });
+  }
+  g_frame = 0;
+  on_stack_of(kLargeFrames ? 2 << 20 : 256 << 10, [&] { expect_refused(call()); });
+}
+
+// Kernels that try again after each refusal, and others that the runtime would try.
+TEST_F(Nesting, EndsSoonWhateverKernelsDoAfterTheError) {
+  bare_.add(plugin::Kernel::of<again>("copy", "again.too").backend("test").priority(50).d)
+      .or_throw();
+  Config config;
+  config.settings.max_call_depth = 100;
+  ASSERT_TRUE(bare_.runtime.set_config(config).ok());
+  g_reports = Reports::kNothing;
+  g_again = [this](auto&&...) {
+    call().ignore();
+    return call();
+  };
+  on_stack_of(kStack, [&] { EXPECT_EQ(call().code(), Code::kWouldDeadlock); });
+  EXPECT_LT(g_calls, 300'000u);
+}
+
+TEST_F(Nesting, LeavesTheThreadAsItWas) {
+  bare_.add(kernel_of("copy", "plain", 7, 10)).or_throw();
+  on_stack_of(kStack, [&] {
+    expect_refused(call());
+    // Swallowed by the outermost kernel.
+    g_again = [this](auto&&...) {
+      if (g_depth == 2) return call().ok() ? Status() : Status();
+      return call();
+    };
+    EXPECT_TRUE(call().ok());
+    // A kernel that fails for a reason of its own: another serves the call.
+    g_again = [](auto&&...) { return Status(Code::kKernelFailed, "on its own"); };
+    t_ran = 0;
+    EXPECT_TRUE(call().ok());
+    EXPECT_EQ(t_ran, 7);
+    // Deep, but not too deep.
+    g_again = [this](auto&&...) { return g_depth < 500 ? call() : Status(); };
+    if (!kLargeFrames) {
+      EXPECT_TRUE(call().ok());
+    }
+  });
+}
+
+TEST_F(Nesting, IsBoundedByTheRuleFile) {
+  Config config;
+  config.settings.max_call_depth = 20;
+  ASSERT_TRUE(bare_.runtime.set_config(config).ok());
+  on_stack_of(kStack, [&] {
+    const Status s = call();
+    expect_refused(s);
+    EXPECT_NE(s.to_string().find("expected at most 20 on a thread"), std::string::npos);
+    EXPECT_EQ(g_deepest, 20);
+    ASSERT_TRUE(bare_.runtime.set_config(Config()).ok());
+    call().ignore();
+    EXPECT_GT(g_deepest, kLargeFrames ? 20 : 900);
+  });
+}
+
+}  // namespace
+}  // namespace yard::testing
