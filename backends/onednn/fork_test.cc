@@ -2,14 +2,17 @@
 // A forked child never enters oneDNN, which would wait for threads that do not exist there: not through
 // the runtime it inherits, not through one of its own, not through the kernel itself.
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <yard/runtime.h>
 
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include "kernels.h"
+#include "process.h"
 
 namespace yard::onednn {
 namespace {
@@ -93,6 +96,37 @@ TEST(OnednnFork, TheKernelItselfDeclines) {
               return std::string(error).find("forked child") != std::string::npos ? 0 : 5;
             }),
             0);
+}
+
+// OpenMP ends the process if it cannot start a thread. (In a child that has inherited a runtime it is unavailable anyway.)
+TEST(OnednnThreads, IsNotUsedWhereNoThreadCanBeStarted) {
+  int failed = -1;
+  std::thread([&] {
+    failed = in_child([] {
+      pthread_attr_t endless;  // no thread has room for such a stack
+      pthread_attr_init(&endless);
+      pthread_attr_setstacksize(&endless, size_t{1} << 46);
+      pthread_setattr_default_np(&endless);
+      if (can_start(1)) return 1;
+      if (ThreadCount(nullptr, 8).value() > 1) return 2;
+      yard_verdict_t why{};
+      if (descriptor()->backends[0]->probe(nullptr, nullptr, {1, 0}, &why) == YARD_OK) return 3;
+      Row row;
+      Runtime own;
+      if (reason_of(own) == "available") return 4;
+      return own.call("softmax", {row.tout, row.tx}).ok() ? 0 : 5;
+    });
+  }).join();  // on which OpenMP has no threads yet
+  EXPECT_EQ(failed, 0);
+}
+
+TEST(OnednnThreads, AreCheckedForEachCaller) {
+  EXPECT_TRUE(can_start(1));
+  std::thread([] {
+    const ThreadCount count(nullptr, 2);
+    EXPECT_GE(count.value(), 0);
+    EXPECT_LE(count.value(), 2);
+  }).join();
 }
 
 }  // namespace

@@ -13,9 +13,10 @@ const char* const kReasons[] = {
     "its OpenMP threads do not exist in a forked child",
     "it was compiled for oneDNN {0} and runs with {1}",
     "oneDNN finds no processor it can use",
+    "no thread can be started, and its OpenMP library ends the process then",
 };
 
-// Touches no thread: asking whether it can be used must not make a process that cannot be forked.
+// Touches no thread of OpenMP: asking whether it can be used must not make a process that cannot be forked.
 int32_t probe(void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) {
   watch_forks();
   const dnnl_version_t* version = dnnl_version();
@@ -26,6 +27,8 @@ int32_t probe(void*, const yard_host_t*, yard_device_t, yard_verdict_t* why) {
     why->figures[0] = DNNL_VERSION_MAJOR, why->figures[1] = version->major;
   } else if (dnnl_engine_get_count(dnnl_cpu) == 0) {
     why->reason = YARD_REASON_OWN + 2;
+  } else if (!can_start(1)) {
+    why->reason = YARD_REASON_OWN + 3;
   } else {
     return YARD_OK;
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <vector>
 
 // oneDNN brings the OpenMP library along; where its threads are of another kind, these are not there.
 extern "C" {
@@ -19,7 +20,31 @@ namespace {
 
 std::atomic<bool> g_forked{false};
 
+// How many threads OpenMP has for this one, itself included.
+thread_local constinit int t_threads = 1;
+
 }  // namespace
+
+bool can_start(int count) noexcept {
+  pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;  // all of them at once
+  const auto wait = [](void* of) -> void* {
+    pthread_mutex_lock(static_cast<pthread_mutex_t*>(of));
+    pthread_mutex_unlock(static_cast<pthread_mutex_t*>(of));
+    return nullptr;
+  };
+  pthread_mutex_lock(&gate);
+  std::vector<pthread_t> started;
+  try {
+    started.reserve(static_cast<size_t>(count));
+  } catch (...) {
+    count = 0;
+  }
+  for (pthread_t t; static_cast<int>(started.size()) < count; started.push_back(t))
+    if (pthread_create(&t, nullptr, wait, &gate) != 0) break;
+  pthread_mutex_unlock(&gate);
+  for (const pthread_t t : started) pthread_join(t, nullptr);
+  return count > 0 && static_cast<int>(started.size()) == count;
+}
 
 void watch_forks() {
   static constinit std::once_flag once;
@@ -37,6 +62,13 @@ ThreadCount::ThreadCount(const yard_host_t* host, int64_t most) noexcept {
   if (host != nullptr && host->concurrency != nullptr)
     limit = std::min<int64_t>(limit, host->concurrency(host->self));
   value_ = static_cast<int>(std::max<int64_t>(limit, 1));
+  // OpenMP has threads for each caller, and ends the process if it gets none.
+  if (value_ > t_threads) {
+    if (can_start(value_ - t_threads))
+      t_threads = value_;
+    else
+      value_ = t_threads;
+  }
   if (value_ != before_) omp_set_num_threads(value_);
 }
 

@@ -13,8 +13,11 @@ void watch_forks();
 // here, and the first parallel region would wait for them for ever.
 bool forked() noexcept;
 
+// Whether so many more threads can be started now: starts them, and waits for their end.
+bool can_start(int count) noexcept;
+
 // As long as it lives, oneDNN uses as many OpenMP threads for this caller as the host would use of its
-// own, and no more than `most`: one where the caller is itself a piece of a parallel_for.
+// own, and no more than `most`: one where the caller is itself a piece of a parallel_for. No more than can be had.
 class ThreadCount {
  public:
   ThreadCount(const yard_host_t* host, int64_t most) noexcept;

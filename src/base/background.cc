@@ -35,6 +35,22 @@ constexpr std::chrono::seconds kExitTimeout(5);
 
 }  // namespace
 
+bool threads_available(size_t count) noexcept {
+  std::mutex gate;  // all of them at once
+  std::vector<std::thread> threads;
+  bool all = true;
+  try {
+    const std::lock_guard closed(gate);
+    threads.reserve(count);
+    while (threads.size() < count)
+      threads.emplace_back([&gate] { const std::lock_guard wait(gate); });
+  } catch (...) {
+    all = false;
+  }
+  for (std::thread& t : threads) t.join();
+  return all;
+}
+
 // Statics that a thread uses are destroyed while the process exits.
 void BackgroundThread::at_exit() {
   std::vector<std::weak_ptr<BackgroundThread>> all;

@@ -16,6 +16,9 @@
 
 namespace yard::base {
 
+// Whether so many more threads can be started now: starts them, and waits for their end.
+bool threads_available(size_t count) noexcept;
+
 class BackgroundThread {
  public:
   // `body` runs on a new thread; `halt` makes it return soon, and is called from any thread, perhaps several times. Both

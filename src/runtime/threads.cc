@@ -2,7 +2,6 @@
 // Cutting loops into pieces, and the two engines that run them.
 #include "runtime/host.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <yard/detail/guard.h>
 #include <yard/plugin.h>
@@ -15,11 +14,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/background.h"
+#include "base/cancellation.h"
 #include "base/float_state.h"
 #include "base/fork.h"
 #include "dispatch/scope.h"
 
 #if defined(YARD_HAVE_TBB)
+#include <tbb/global_control.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 #endif
@@ -112,18 +114,6 @@ int32_t allowed_cpus() noexcept {
   return std::max(static_cast<int32_t>(std::thread::hardware_concurrency()), 1);
 }
 
-// A cancelled thread cannot leave a loop that others work on; it is cancelled afterwards.
-class CancellationOff {
- public:
-  CancellationOff() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~CancellationOff() { pthread_setcancelstate(before_, nullptr); }
-  CancellationOff(const CancellationOff&) = delete;
-  CancellationOff& operator=(const CancellationOff&) = delete;
-
- private:
-  int before_ = 0;
-};
-
 int32_t run_here(int64_t count, LoopBody body, void* context) {
   try {
     body(context, 0, count);
@@ -140,13 +130,27 @@ thread_local constinit bool t_in_loop = false;
 #if defined(YARD_HAVE_TBB)
 constexpr LoopEngine kEngine = run_on_tbb;
 
-// Whether oneTBB's pool belongs to this process. In the child of a process that has used it the pool has no threads, and
-// perhaps a lock that is held for ever.
-bool has_pool() noexcept {
-  static constinit std::atomic<uint32_t> owner{0};
+// The process whose threads oneTBB's pool has; 0: none has used it.
+constinit std::atomic<uint32_t> g_pool_owner{0};
+constexpr uint32_t kNoOwner = ~uint32_t{0};
+
+// Whether oneTBB's pool belongs to this process, or may. In the child of a process that has used it the pool has no
+// threads, and perhaps a lock that is held for ever.
+bool may_have_pool() noexcept {
+  const uint32_t of = g_pool_owner.load(std::memory_order_relaxed);
+  return of == 0 || of == base::this_process();
+}
+// The same for a loop that is about to run. A thread of the pool that cannot start another ends the process, so the pool is
+// used only if the first loop finds that all can be had.
+bool take_pool() noexcept {
+  uint32_t of = g_pool_owner.load(std::memory_order_relaxed);
   const uint32_t here = base::this_process();
-  uint32_t of = owner.load(std::memory_order_relaxed);
-  if (of == 0 && owner.compare_exchange_strong(of, here, std::memory_order_relaxed)) return true;
+  if (of == 0) {
+    const size_t workers =
+        tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism) - 1;
+    const uint32_t owner = base::threads_available(workers) ? here : kNoOwner;
+    if (g_pool_owner.compare_exchange_strong(of, owner, std::memory_order_relaxed)) of = owner;
+  }
   return of == here;
 }
 #else
@@ -186,7 +190,7 @@ void run_on_new_threads(ParallelLoop& loop, int32_t threads) {
 
 #if defined(YARD_HAVE_TBB)
 void run_on_tbb(ParallelLoop& loop, int32_t threads) {
-  if (!has_pool()) return run_on_new_threads(loop, threads);
+  if (!take_pool()) return run_on_new_threads(loop, threads);
   // Isolated twice: a thread that waits for the loop takes on nothing else, and a caller whose own
   // tasks were cancelled still gets all of it.
   tbb::task_group_context context(tbb::task_group_context::isolated);
@@ -206,7 +210,8 @@ int32_t parallel_for_on(LoopEngine engine, int32_t threads, int64_t count, int64
   if (count <= 0) return YARD_OK;
   const int64_t most = count / std::max<int64_t>(grain, 1);
   if (most <= 1 || threads <= 1) return run_here(count, body, context);
-  const CancellationOff cancellation_off;
+  // A cancelled thread cannot leave a loop that others work on.
+  const base::CancellationOff cancellation_off;
   const uint64_t process = base::forks();
   ParallelLoop loop(count, std::min(most, threads * kPiecesPerThread), body, context);
   try {
@@ -225,7 +230,7 @@ int32_t parallel_for(int64_t count, int64_t grain, LoopBody body, void* context)
 
 int32_t concurrency() noexcept {
 #if defined(YARD_HAVE_TBB)
-  if (has_pool())
+  if (may_have_pool())
     return std::min(allowed_cpus(), std::max(tbb::this_task_arena::max_concurrency(), 1));
 #endif
   return t_in_loop ? 1 : allowed_cpus();

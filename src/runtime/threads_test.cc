@@ -195,6 +195,23 @@ TEST_P(Loops, WorkInAChildOfFork) {
   EXPECT_TRUE(whole());
 }
 
+TEST_P(Loops, RunOnTheCallerWhereNoThreadCanBeStarted) {
+  EXPECT_TRUE(base::true_in_child([this] {
+    if (!base::deny_threads()) return true;
+    const auto caller = std::this_thread::get_id();
+    for (int n = 0; n < 3; ++n) {
+      int64_t sum = 0;
+      bool elsewhere = false;
+      const int32_t code = loop(4, 1000, 1, [&](int64_t b, int64_t e) {
+        sum += e - b;
+        elsewhere |= std::this_thread::get_id() != caller;
+      });
+      if (code != YARD_OK || sum != 1000 || elsewhere) return false;
+    }
+    return true;
+  }));
+}
+
 // A piece that forks: the child has none of the helpers, and is told that their pieces are missing.
 TEST(NewThreads, AChildBornInAPieceIsToldThatOthersAreMissing) {
   base::watch_forks();  // as every runtime does
