@@ -119,6 +119,12 @@ void BackgroundThread::wait() {
   ended_.wait(lock, [&] { return done_; });
 }
 
+bool BackgroundThread::wait_for(std::chrono::nanoseconds time) {
+  if (here()) return true;
+  std::unique_lock lock(lock_);
+  return ended_.wait_for(lock, time, [&] { return done_; });
+}
+
 void TaskThread::Queue::run() {
   for (const uint64_t process = forks(); process == forks();) {  // not in a child forked by a task
     std::function<void()> task;

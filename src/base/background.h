@@ -32,6 +32,8 @@ class BackgroundThread {
   bool here() const noexcept;
   // Returns when the body has returned; at once on the thread itself.
   void wait();
+  // False: it has not within that time.
+  bool wait_for(std::chrono::nanoseconds time);
 
  private:
   explicit BackgroundThread(std::function<void()> halt) : halt_(std::move(halt)) {}

@@ -15,6 +15,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/cancellation.h"
+
 namespace yard::base {
 
 // Owns a descriptor. All descriptors of the library are held by one, and none is below 3: in a program that has closed
@@ -54,8 +56,9 @@ class File {
  private:
   static int moved_up(int fd) noexcept;
   void reset() noexcept {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = -1;
+    if (fd_ < 0) return;
+    const CancellationOff deferred;
+    ::close(std::exchange(fd_, -1));
   }
   int fd_ = -1;
 };

@@ -12,6 +12,7 @@
 #include <new>
 #include <utility>
 
+#include "base/cancellation.h"
 #include "base/counters.h"
 #include "base/log.h"
 #include "base/reclaimer.h"
@@ -119,6 +120,7 @@ FirstUse::~FirstUse() {
 void first_use() noexcept {
   if (!g_first_use_due.load(std::memory_order_relaxed)) return;
   if (!g_first_use_due.exchange(false, std::memory_order_acq_rel)) return;
+  const CancellationOff deferred;
   try {
     const std::lock_guard lock(g_first_use_lock.get());
     g_first_uses.for_each([](const FirstUse& item) { item.then_(); });

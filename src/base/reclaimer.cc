@@ -14,6 +14,7 @@
 #include <mutex>
 #include <new>
 
+#include "base/cancellation.h"
 #include "base/fork.h"
 
 namespace yard::base {
@@ -155,6 +156,7 @@ size_t Reclaimer::collect() noexcept {
     }
     take_back(std::move(used));
     if (garbage == nullptr) return left;
+    const CancellationOff deferred;
     while (garbage != nullptr) {
       const List item = pop(garbage);
       item->free(item->object);

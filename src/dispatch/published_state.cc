@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/dispose.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
 
@@ -128,6 +129,7 @@ Status PublishedState::edit(const F& change) {
   if (select::inside_select())
     return Status(Code::kWouldDeadlock,
                   "a probe, verifier or cost hint must not change the registry or the policy");
+  const base::MayWait unless_in_a_call;
   for (bool done = false; !done;) {
     std::shared_ptr<const Snapshot> before;
     Root& r = root_.get();
@@ -279,6 +281,7 @@ Ticket& Ticket::operator=(const Ticket&) = default;
 
 bool Ticket::done() const {
   if (state_ == nullptr) return true;
+  const base::MayWait unless_in_a_call;
   if (state_->forks != base::forks()) return base::inherited_calls_ended();
   if (state_->calls_ended != nullptr) {
     base::reclaimer().collect();

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cancellation.h"
 #include "base/float_state.h"
 #include "base/log.h"
 #include "base/stopwatch.h"
@@ -332,6 +333,7 @@ class PlanRun {
   // A probe is checked always: one that is not checked tells nothing about a kernel with wrong results.
   std::unique_ptr<registry::Inspection> inspect(const registry::Kernel& k, size_t at) {
     if (r_.inspector == nullptr) return nullptr;
+    const base::CancellationOff deferred;
     const bool always =
         r_.inspect_always || (r_.admission != nullptr && r_.admission->is_probe(at));
     return check_timed([&] {
@@ -342,6 +344,7 @@ class PlanRun {
 
   // The code of a kernel that returned YARD_OK, from the check of its results.
   int32_t inspected(registry::Inspection& inspection, CallFrame& frame, bool& repaired) {
+    const base::CancellationOff deferred;  // it may write a file
     const Status s = check_timed([&] { return inspection.judge(repaired); });
     if (s.ok()) return YARD_OK;
     const std::string_view why = s.message();

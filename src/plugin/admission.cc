@@ -54,7 +54,7 @@ void Loader::enforce_rules() noexcept {
     if (inside() || services_.choosing()) return;
     LoaderState& s = state();
     const LoadingLock lock(s, std::try_to_lock);
-    if (!lock.owns_lock()) return;
+    if (!lock.owns_lock() || !s.starting.empty()) return;
     if (!rules_pending_.exchange(false)) continue;
     try {
       unload_unverified(s);

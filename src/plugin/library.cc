@@ -153,8 +153,18 @@ Refusal Library::start() {
   return {};
 }
 
+std::shared_ptr<KeepAlive> KeepAlive::make(const std::string& path) {
+  return {new KeepAlive("plugin " + path), [](KeepAlive* k) {
+            if (k->library != nullptr)
+              base::dispose(k);
+            else
+              delete k;
+          }};
+}
+
 Library::~Library() {
   if (library_ == nullptr) return;
+  status_->ending.store(true, std::memory_order_release);
   try {
     stop_and_close();
   } catch (const std::bad_alloc&) {  // it stays as it is
@@ -209,6 +219,8 @@ PluginInfo PluginRecord::info() const {
   to.libraries = libraries;
   if (to.state == PluginState::kRefused) to.reason = refusal.reason, to.detail = refusal.detail;
   if (to.state == PluginState::kLoaded) to.detail = other_file;
+  if (to.state == PluginState::kUnloading && library_status->ending.load(std::memory_order_acquire))
+    to.detail = "it is being stopped and closed: its stop() or a destructor has not returned";
   if (to.state == PluginState::kPinned) to.detail = library_status->pinned_by;
   to.name = manifest.name, to.version = manifest.version, to.build = manifest.build;
   to.arch = manifest.arch, to.sanitizer = manifest.sanitizer, to.abi = manifest.abi;

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/dispose.h"
 #include "base/dynamic_library.h"
 #include "base/reclaimer.h"
 #include "plugin/manifest.h"
@@ -26,7 +27,8 @@ namespace yard::plugin {
 struct LibraryStatus {
   enum Stage { kOpen, kClosed, kPinned };
   std::atomic<Stage> stage{kOpen};
-  std::string pinned_by;  // why it cannot be closed; written before kPinned
+  std::atomic<bool> ending{false};  // it is being stopped and closed
+  std::string pinned_by;            // why it cannot be closed; written before kPinned
 };
 
 class Library {
@@ -72,7 +74,10 @@ class Library {
 
 // Held by the records of one load. A plugin that is loaded again while calls still use an earlier load shares its
 // library: it is neither opened nor started twice.
-struct KeepAlive {
+struct KeepAlive : base::Disposable {
+  using Disposable::Disposable;
+  // Ends on a thread of its own (base/dispose.h) when the last record is released, wherever that is.
+  static std::shared_ptr<KeepAlive> make(const std::string& path);
   // First, so that it is destroyed last. Holds base::forks() at the time of the load.
   std::shared_ptr<const void> life = std::make_shared<const uint64_t>(base::forks());
   std::shared_ptr<Library> library;

@@ -17,6 +17,21 @@
 namespace yard::plugin {
 
 thread_local int Loader::LoadingLock::t_depth = 0;
+thread_local std::unique_lock<std::mutex>* Loader::LoadingLock::t_held = nullptr;
+
+Loader::Starting::Starting(LoaderState& state, const std::string& path)
+    : state_(state), path_(path) {
+  state_.starting.push_back(path_);
+  LoadingLock::t_held->unlock();
+}
+
+Loader::Starting::~Starting() {
+  // A child that the plugin has forked has a state of its own; this lock may be held by a thread that it does not have.
+  if (forks_ != base::forks()) return;
+  LoadingLock::t_held->lock();
+  state_.starting.erase(std::find(state_.starting.begin(), state_.starting.end(), path_));
+  state_.started.notify_all();
+}
 
 namespace {
 
@@ -82,7 +97,8 @@ bool Loader::need(PluginOffer what, std::string_view name) noexcept {
       const std::lock_guard lock(s.lock);
       if (!s.searching && !may_serve(s, what, name)) return true;
     }
-    exclusive([&](LoaderState& s) { return load_for(s, what, {std::string(name)}); });
+    const base::MayWait not_in_a_call(false);
+    exclusive([&](LoaderState& s) { return load_for(s, what, {std::string(name)}); }, true);
   } catch (const std::exception& e) {
     base::log(LogLevel::kError, "plugin", base::exception_text(e));
   }
@@ -120,10 +136,18 @@ std::vector<std::string> Loader::refused_for(PluginOffer what, std::string_view 
   return to;
 }
 
+void Loader::wait_for_start(LoaderState& state, std::string_view path) {
+  state.started.wait(*LoadingLock::t_held, [&] {
+    return path.empty() ? state.starting.empty()
+                        : std::count(state.starting.begin(), state.starting.end(), path) == 0;
+  });
+}
+
 bool Loader::load_for(LoaderState& state, PluginOffer what, const std::vector<std::string>& names) {
   bool any = false;
   for (const std::string& name : names)
     for (const std::string& path : state.index.paths_for(what, name)) {
+      wait_for_start(state, path);
       if (std::count(state.loading_paths.begin(), state.loading_paths.end(), path) != 0) continue;
       const PluginRecord* r = state.index.find_path(path);
       if (r == nullptr || r->state() != PluginState::kFound) continue;  // loaded with another one
@@ -176,15 +200,22 @@ void log_loaded(const PluginRecord& r) {
 
 Status Loader::load_record(LoaderState& state, const std::string& path) {
   PluginRecord record = *state.index.find_path(path);
-  Edit(*this, state)->loading_paths.push_back(path);
   Refusal refusal;
-  try {
+  {
+    Edit(*this, state)->loading_paths.push_back(path);
+    struct Loaded {
+      Loader& loader;
+      LoaderState& of;
+      const std::string& at;
+      ~Loaded() {
+        Edit edit(loader, of);
+        edit->loading_paths.erase(
+            std::find(edit->loading_paths.begin(), edit->loading_paths.end(), at));
+      }
+    };
+    const Loaded loaded_at_end{*this, state, path};
     refusal = load_transaction(state, record);
-  } catch (...) {
-    Edit(*this, state)->loading_paths.pop_back();
-    throw;
   }
-  Edit(*this, state)->loading_paths.pop_back();
   if (!refusal.refused()) {  // what it brings is in force
     record.last_state = PluginState::kLoaded, record.refusal = {};
     store(state, std::move(record));
@@ -235,7 +266,7 @@ Refusal Loader::load_transaction(LoaderState& state, PluginRecord& r,
     if (settings_.watch) settings_.watch(r.path, step);
   };
   begin("opening");
-  auto keep_alive = std::make_shared<KeepAlive>();
+  const auto keep_alive = KeepAlive::make(r.path);
   YARD_RETURN_IF_REFUSED(open_library(state, r, c, keep_alive->library));
   std::vector<registry::Step> steps;
   if (const auto old = replaces != nullptr ? replaces->keep_alive.lock() : nullptr)
@@ -243,7 +274,11 @@ Refusal Loader::load_transaction(LoaderState& state, PluginRecord& r,
   begin("query");
   YARD_RETURN_IF_REFUSED(keep_alive->library->describe(r.manifest, keep_alive, steps));
   begin("start");
-  YARD_RETURN_IF_REFUSED(keep_alive->library->start());
+  const auto start = [&] {
+    const Starting others_go_on(state, r.path);
+    return keep_alive->library->start();
+  };
+  YARD_RETURN_IF_REFUSED(start());
   YARD_RETURN_IF_REFUSED(publish(state, r, steps));
   r.id = c.id, r.keep_alive = keep_alive, r.library = keep_alive->library;
   r.library_status = keep_alive->library->status(), r.copy = {}, r.other_file.clear();
@@ -258,7 +293,13 @@ Refusal Loader::open_library(const LoaderState& state, const PluginRecord& r, Pl
       to = known.library.lock();  // calls still use it
       if (to != nullptr) return {};
       // Another thread is closing it: wait, since stop must come before the next start.
-      while (known.is_closing()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+      while (known.is_closing()) {
+        if (std::chrono::steady_clock::now() > end)
+          return {PluginReason::kCannotOpen,
+                  "its earlier load is still being ended: stop() or a destructor has not returned"};
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+      }
     }
   return Library::open(std::move(c.file), c.id, r.path, services_.host, to);
 }

@@ -12,6 +12,7 @@
 #include <yard/plugins.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cancellation.h"
+#include "base/dispose.h"
 #include "base/fork.h"
 #include "plugin/libraries.h"
 #include "plugin/library.h"
@@ -104,6 +107,8 @@ class Loader final : public registry::LazyLoader {
     std::vector<std::string> lock_directories;  // where a yard.lock applies
     std::vector<std::string> loading_paths;     // being loaded
     std::vector<KnownDigest> digests;           // of libraries that plugins need
+    std::vector<std::string> starting;          // of these, where `start` runs, without `loading`
+    std::condition_variable started;            // one of them has returned
     FromEnvironment environment;
     bool searched = false;
     bool searching = false;  // plugins for names in use are not yet loaded
@@ -111,6 +116,7 @@ class Loader final : public registry::LazyLoader {
   };
   class Edit;
   class LoadingLock;
+  class Starting;
   // All lock files together.
   struct Locks {
     bool present = false;
@@ -119,9 +125,12 @@ class Loader final : public registry::LazyLoader {
     Refusal allows(const PluginRecord& record) const;
   };
   LoaderState& state() { return state_.get(); }
-  // Runs f(state) with `loading` held, then enforce_rules(), which may unload plugins. f must return a value.
+  // Runs f(state) with `loading` held, then enforce_rules(), which may unload plugins. f must return a value. `beside_starts`:
+  // also while plugins are started, which may hang.
   template <class F>
-  auto exclusive(const F& f);
+  auto exclusive(const F& f, bool beside_starts = false);
+  // Waits until no plugin is started, or that of a path is not. With `loading` held, which it releases meanwhile.
+  static void wait_for_start(LoaderState& state, std::string_view path = {});
 
   // discovery.cc. Called with `loading` held unless stated otherwise.
   Status discover(LoaderState& state, const std::vector<std::string>& given);
@@ -210,24 +219,45 @@ class Loader final : public registry::LazyLoader {
 // Held during a search, load or unload. Code that runs meanwhile on the same thread must not load plugins.
 class Loader::LoadingLock {
  public:
-  explicit LoadingLock(LoaderState& state) : lock_(state.loading) { ++t_depth; }
-  LoadingLock(LoaderState& state, std::try_to_lock_t t) : lock_(state.loading, t) { ++t_depth; }
-  ~LoadingLock() { --t_depth; }
+  explicit LoadingLock(LoaderState& state) : lock_(state.loading) { hold(); }
+  LoadingLock(LoaderState& state, std::try_to_lock_t t) : lock_(state.loading, t) { hold(); }
+  ~LoadingLock() { --t_depth, t_held = before_; }
   LoadingLock(const LoadingLock&) = delete;
   LoadingLock& operator=(const LoadingLock&) = delete;
   bool owns_lock() const noexcept { return lock_.owns_lock(); }
   static bool held_by_this_thread() noexcept { return t_depth > 0; }
 
  private:
+  friend class Loader;
+  void hold() noexcept { ++t_depth, before_ = std::exchange(t_held, &lock_); }
   static thread_local int t_depth;
+  static thread_local std::unique_lock<std::mutex>* t_held;
   std::unique_lock<std::mutex> lock_;
+  std::unique_lock<std::mutex>* before_ = nullptr;
+};
+
+// While a plugin is started, others may be loaded for calls: `loading` is released.
+class Loader::Starting {
+ public:
+  Starting(LoaderState& state, const std::string& path);
+  ~Starting();
+  Starting(const Starting&) = delete;
+  Starting& operator=(const Starting&) = delete;
+
+ private:
+  LoaderState& state_;
+  const std::string path_;
+  const uint64_t forks_ = base::forks();
 };
 
 template <class F>
-auto Loader::exclusive(const F& f) {
+auto Loader::exclusive(const F& f, bool beside_starts) {
+  const base::CancellationOff deferred;
+  const base::MayWait unless_in_a_call;
   LoaderState& s = state();
   const auto locked = [&] {
     const LoadingLock lock(s);
+    if (!beside_starts) wait_for_start(s);
     return f(s);
   };
   try {

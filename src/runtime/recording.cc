@@ -194,13 +194,14 @@ Result<std::shared_ptr<Recording>> Recording::open(const std::string& path) {
   if (const auto it = all.by_path.find(path); it != all.by_path.end())
     if (auto recording = it->second.lock()) return recording;
   YARD_RETURN_IF_ERROR(base::can_write_own_file(own_file(path), kRecordingFile));
-  std::shared_ptr<Recording> made(new Recording(path));
+  std::shared_ptr<Recording> made(new Recording(path), [](Recording* r) { base::dispose(r); });
   all.by_path[path] = made;
   return made;
 }
 
 Recording::Recording(std::string path)
-    : path_(std::move(path)),
+    : Disposable("recording to " + path),
+      path_(std::move(path)),
       state_(new std::shared_ptr<Table>(std::make_shared<Table>(own_file(path_)))) {}
 
 Recording::~Recording() {

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "base/cancellation.h"
+#include "base/dispose.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/out_of_memory.h"
@@ -198,11 +200,16 @@ Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Part
     parts_->loader.discover({}).ignore();
   if (!settings.config.empty()) parts_->reloader.load(settings.config, nullptr, true).ignore();
 }
-Runtime::~Runtime() { stop_recording().ignore(); }  // an error has been logged
+Runtime::~Runtime() {
+  stop_recording().ignore();  // an error has been logged
+  const base::MayWait for_plugins;
+  parts_.reset();
+}
 
 // Never destroyed: calls may come until the process ends.
 Runtime& Runtime::shared() {
   static constinit base::Lazy<Runtime> runtime([] {
+    const base::CancellationOff deferred;
     auto* made = new Runtime;
     made->parts_->functions.serve();
     return made;

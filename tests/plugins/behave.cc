@@ -44,6 +44,11 @@ void hang(char*) {
 void spin(char*) {
   for (;;) __asm__ volatile("");
 }
+// As long as a file is there.
+void wait(char*) {
+  const char* const file = std::getenv("PLUGIN_WAITS");
+  while (file != nullptr && ::access(file, F_OK) == 0) ::usleep(1000);
+}
 void leave(char*) { std::exit(3); }
 void leave_well(char*) { ::_exit(0); }
 void fall_silent(char*) {  // its end is never reported
@@ -100,6 +105,12 @@ void change_float_state(char*) {
 #endif
 }
 void throws(char*) { throw std::runtime_error("thrown through C"); }
+yard_call_t* g_call = nullptr;
+void end_thread_in_loop(char*) {
+  const yard_host_t* const host = g_call->host;
+  host->parallel_for(
+      host->self, 1000, 1, [](void*, int64_t, int64_t) { ::pthread_exit(nullptr); }, nullptr);
+}
 // Of the output of a run.
 void write_behind(char* end) { *end = 1; }
 void write_far_behind(char* end) { end[100] = 1; }
@@ -130,7 +141,8 @@ void copy(const yard_value_t* args) {
 
 int32_t reference(yard_call_t*, const yard_value_t* args, uint32_t) { return copy(args), YARD_OK; }
 
-int32_t run(yard_call_t*, const yard_value_t* args, uint32_t) {
+int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t) {
+  acts::g_call = call;
   copy(args);
   const yard_tensor_t& out = *args[0].u.tensor;
   if (out.shape[0] > 0 && (out.strides == nullptr || out.strides[0] == 1))
