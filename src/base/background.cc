@@ -80,7 +80,9 @@ Result<std::shared_ptr<BackgroundThread>> BackgroundThread::start(const char* na
   pthread_sigmask(SIG_SETMASK, &all, &before);
   Status problem;
   try {
-    std::thread thread([self, body = std::move(body)]() mutable {
+    std::thread thread([self, name, body = std::move(body)]() mutable {
+      // Of another thread it would open a file, which programs that are started meanwhile would inherit.
+      pthread_setname_np(pthread_self(), name);
       t_here = self.get();
       try {
         // Destroyed before wait() returns.
@@ -96,7 +98,6 @@ Result<std::shared_ptr<BackgroundThread>> BackgroundThread::start(const char* na
       self->done_ = true;
       self->ended_.notify_all();
     });
-    pthread_setname_np(thread.native_handle(), name);
     thread.detach();
   } catch (const std::system_error& e) {
     problem =

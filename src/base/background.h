@@ -22,7 +22,7 @@ bool threads_available(size_t count) noexcept;
 class BackgroundThread {
  public:
   // `body` runs on a new thread; `halt` makes it return soon, and is called from any thread, perhaps several times. Both
-  // live until the thread has ended. An exception of `body` is logged and ends the thread.
+  // live until the thread has ended. An exception of `body` is logged and ends the thread. `name` is a literal.
   static Result<std::shared_ptr<BackgroundThread>> start(const char* name,
                                                          std::function<void()> body,
                                                          std::function<void()> halt);
