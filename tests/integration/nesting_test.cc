@@ -23,7 +23,7 @@ constexpr bool kLargeFrames = true;  // the stack may be full first
 constexpr bool kLargeFrames = false;
 #endif
 
-constexpr Op<void(Out, In, int)> copy{"copy"}, nested_in_c{"nested_in_c"};
+constexpr Op<void(Out, In, int)> copy{"copy"};
 
 // What the kernels "again" do; set for each test.
 std::function<Status(plugin::Call, plugin::Tensor, plugin::Tensor)> g_again;
