@@ -148,7 +148,8 @@ std::string why_untrusted(const std::string& path, const File& file) {
   struct stat info;
   if (::fstat(file.fd(), &info) != 0)
     return fmt::format("cannot be opened: {}", std::strerror(errno));
-  if (const std::string others = who_else_can_write(info, path); !others.empty() && !is_read_only(file))
+  if (const std::string others = who_else_can_write(info, path);
+      !others.empty() && !is_read_only(file))
     return fmt::format("can be written by {}", others);
   return Way().check(path, info);
 }
