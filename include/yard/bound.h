@@ -179,7 +179,7 @@ class FrozenOp<void(P...), std::tuple<S...>> {
       requires(sizeof...(P) != sizeof...(S)) {
     if constexpr (detail::kInRegisters<P...>) {
       char error[detail::ThreadHead::kErrorBytes];
-      if (kernel_.typed != nullptr && reinterpret_cast<uintptr_t>(error) >= detail::t_stack_limit)
+      if (reinterpret_cast<uintptr_t>(error) >= detail::t_stack_limit && kernel_.typed != nullptr)
           [[likely]] {
         yard_call_t call;
         detail::start_call(call, error, kernel_.flags, kernel_.host, kernel_.self);
