@@ -34,8 +34,9 @@ class Libraries : public ::testing::TestWithParam<const char*> {
     const PluginInfo info = info_of(runtime, path_);
     EXPECT_STREQ(to_string(info.reason), to_string(reason));
     EXPECT_THAT(info.detail, HasSubstr(detail));
-    if (reason != Reason::kCannotOpen)  // known to the dynamic loader alone
+    if (reason != Reason::kCannotOpen) {  // known to the dynamic loader alone
       EXPECT_EQ(runtime.plugins().would_load(path_).reason, reason);
+    }
     const std::string maps = read_file("/proc/self/maps");
     EXPECT_EQ(maps.find(libraries_.path()), maps.npos) << "it was opened";
   }
