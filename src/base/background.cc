@@ -77,6 +77,9 @@ Result<std::shared_ptr<BackgroundThread>> BackgroundThread::start(const char* na
   const std::shared_ptr<BackgroundThread> self(new BackgroundThread(std::move(halt)));
   sigset_t all, before;
   sigfillset(&all);
+  // Those of a failure end the process on this thread, too: code of plugins may run here.
+  for (const int fatal : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP})
+    sigdelset(&all, fatal);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   Status problem;
   try {
