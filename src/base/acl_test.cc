@@ -38,7 +38,7 @@ TEST(Acls, ThatAreInvalidGrantEverything) {
     EXPECT_NE(who_writes_by_acl_value(bad), "") << bad.size();
 }
 
-TEST(Acls, OfAFileThatHasNoneNameNobody) {
+TEST(Acls, OfAFileThatHasNoneAreEmpty) {
   EXPECT_EQ(who_writes_by_acl("/"), "");
   EXPECT_NE(who_writes_by_acl("/no/such/file"), "");
 }

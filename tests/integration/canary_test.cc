@@ -61,6 +61,21 @@ class CanaryOf : public ::testing::Test {
     if (threshold > 5) c.settings.breaker.failure_percent = 0;
     ASSERT_TRUE(runtime().set_config(c).ok());
   }
+  // Results of fault.copy become wrong, the first of which opens its breaker; one good probe closes it.
+  void watch_a_breaker(CanaryRule rule) {
+    Config c;
+    c.canary = {std::move(rule)};
+    c.settings.breaker.cooldown = std::chrono::milliseconds(10);
+    c.settings.breaker.failure_threshold = 1;
+    c.settings.breaker.half_open_max_calls = 1;
+    c.settings.breaker.success_threshold = 1;
+    ASSERT_TRUE(runtime().set_config(c).ok());
+    copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
+    runtime().health().on_event([this](const BreakerEvent& e) {
+      opened_ += e.kind == BreakerEvent::Kind::kOpened;
+      closed_ += e.kind == BreakerEvent::Kind::kClosed;
+    });
+  }
   // Whether the call's result is right.
   bool copies(int64_t n = 4) {
     std::vector<float> to(static_cast<size_t>(n), -1), from(static_cast<size_t>(n));
@@ -91,6 +106,7 @@ class CanaryOf : public ::testing::Test {
   fault::FaultBackend backend_;
   FaultKernel copy_{{.op = "copy", .id = "fault.copy", .priority = 100}};
   FaultKernel add_{{.op = "add", .id = "fault.add", .priority = 100}};
+  std::atomic<int> opened_{0}, closed_{0};
   Bare bare_;
 };
 
@@ -174,54 +190,29 @@ TEST_F(CanaryOf, AShareOfWrongResultsOpensTheBreaker) {
 
 // A probe whose results are not checked tells nothing about them.
 TEST_F(CanaryOf, ProbesAreAlwaysChecked) {
-  Config c;
-  c.canary = {{.op = "copy", .one_in = 50}};
-  c.settings.breaker.cooldown = std::chrono::milliseconds(10);
-  c.settings.breaker.failure_threshold = 1;
-  c.settings.breaker.half_open_max_calls = 1;
-  c.settings.breaker.success_threshold = 1;
-  ASSERT_TRUE(runtime().set_config(c).ok());
-  copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
-  std::atomic<int> opened{0}, closed{0};
-  const uint64_t id = runtime().health().on_event([&](const BreakerEvent& e) {
-    opened += e.kind == BreakerEvent::Kind::kOpened;
-    closed += e.kind == BreakerEvent::Kind::kClosed;
-  });
+  watch_a_breaker({.op = "copy", .one_in = 50});
   const auto call_some = [&] {
     for (int i = 0; i < 20; ++i) copies();
   };
-  EXPECT_TRUE(eventually([&] { return call_some(), opened >= 4; }));
-  EXPECT_EQ(closed, 0);
+  EXPECT_TRUE(eventually([&] { return call_some(), opened_ >= 4; }));
+  EXPECT_EQ(closed_, 0);
   copy_.set({.delegate = &right_copy_});
-  EXPECT_TRUE(eventually([&] { return call_some(), closed > 0; }));
-  runtime().health().remove_listener(id);
+  EXPECT_TRUE(eventually([&] { return call_some(), closed_ > 0; }));
 }
 
 // The reference cannot serve the calls, so nothing is known of their results.
 TEST_F(CanaryOf, AProbeThatCannotBeJudgedDoesNotCloseABreakerOfWrongResults) {
-  Config c;
-  c.canary = {{.op = "copy"}};
-  c.settings.breaker.cooldown = std::chrono::milliseconds(5);
-  c.settings.breaker.failure_threshold = 1;
-  c.settings.breaker.success_threshold = 1;
-  ASSERT_TRUE(runtime().set_config(c).ok());
-  copy_.set({.wrong_numbers = true, .delegate = &right_copy_});
-  std::atomic<int> opened{0}, closed{0};
-  const uint64_t id = runtime().health().on_event([&](const BreakerEvent& e) {
-    opened += e.kind == BreakerEvent::Kind::kOpened;
-    closed += e.kind == BreakerEvent::Kind::kClosed;
-  });
-  EXPECT_TRUE(eventually([&] { return copies(), opened > 0; }));
+  watch_a_breaker({.op = "copy"});
+  EXPECT_TRUE(eventually([&] { return copies(), opened_ > 0; }));
   const yard_kernel_t wrong = plugin::Kernel::of<real_copy>("copy", "wrong").d;
   copy_.set({.wrong_numbers = true, .delegate = &wrong});
   g_reference_declines = true;
   const uint64_t ran = copy_.calls();
   EXPECT_TRUE(eventually([&] { return copies(), copy_.calls() > ran + 5; }));  // probes
-  EXPECT_EQ(closed, 0);
+  EXPECT_EQ(closed_, 0);
   g_reference_declines = false;
   copy_.set({.delegate = &right_copy_});
-  EXPECT_TRUE(eventually([&] { return copies(), closed > 0; }));
-  runtime().health().remove_listener(id);
+  EXPECT_TRUE(eventually([&] { return copies(), closed_ > 0; }));
 }
 
 // Layers repeat with the period of the sampling: the wrong one must be found on every thread.

@@ -67,6 +67,20 @@ std::string where(const HookProvider& p) {
   return text.empty() ? "-" : text;
 }
 
+Cell not_opened(const Announced& a) {
+  return {fmt::format("plugin {}, not opened", a.plugin), Paint::kDim};
+}
+
+// Of a hook or function without a provider.
+void add_row(Table& table, std::string name, std::string signature, Cell note) {
+  table.add({{std::move(name), Paint::kBold},
+             {"-"},
+             {"-"},
+             {"-"},
+             {std::move(signature)},
+             std::move(note)});
+}
+
 void print_hooks(const HookListing& list, const std::vector<Announced>& waiting) {
   if (list.hooks.empty() && waiting.empty()) {
     print_out("No hooks are declared or provided.\n");
@@ -81,8 +95,7 @@ void print_hooks(const HookListing& list, const std::vector<Announced>& waiting)
                              : h.providers.empty() ? "not provided"
                                                    : "";
     const Paint paint = h.problem.empty() ? Paint::kDim : Paint::kBad;
-    if (h.providers.empty())
-      table.add({{name, Paint::kBold}, {"-"}, {"-"}, {"-"}, {h.signature}, {note, paint}});
+    if (h.providers.empty()) add_row(table, name, h.signature, {note, paint});
     for (const HookProvider& p : h.providers)
       table.add({{std::exchange(name, ""), Paint::kBold},
                  {p.backend},
@@ -91,13 +104,7 @@ void print_hooks(const HookListing& list, const std::vector<Announced>& waiting)
                  {h.signature},
                  {p.off.empty() ? note : "left out: " + p.off, paint}});
   }
-  for (const Announced& a : waiting)
-    table.add({{a.name, Paint::kBold},
-               {"-"},
-               {"-"},
-               {"-"},
-               {"-"},
-               {fmt::format("plugin {}, not opened", a.plugin), Paint::kDim}});
+  for (const Announced& a : waiting) add_row(table, a.name, "-", not_opened(a));
   print_out("{}", table.text());
 }
 
@@ -170,13 +177,7 @@ void print_functions(const std::vector<FunctionInfo>& list, const std::vector<An
   for (const FunctionInfo& f : list) {
     std::string name = f.group + "/" + f.name;
     const std::string note = f.declared ? "" : "not declared";
-    if (f.providers.empty())
-      table.add({{name, Paint::kBold},
-                 {"-"},
-                 {"-"},
-                 {"-"},
-                 {f.signature},
-                 {"not provided", Paint::kDim}});
+    if (f.providers.empty()) add_row(table, name, f.signature, {"not provided", Paint::kDim});
     for (const FunctionProvider& p : f.providers) {
       std::string why = p.on ? note : p.detail.empty() ? p.reason : p.reason + ": " + p.detail;
       if (p.on && p.breaker != "closed") why = "its breaker is " + p.breaker;
@@ -188,13 +189,7 @@ void print_functions(const std::vector<FunctionInfo>& list, const std::vector<An
                  {std::move(why), Paint::kDim}});
     }
   }
-  for (const Announced& a : waiting)
-    table.add({{a.name + "/*", Paint::kBold},
-               {"-"},
-               {"-"},
-               {"-"},
-               {"-"},
-               {fmt::format("plugin {}, not opened", a.plugin), Paint::kDim}});
+  for (const Announced& a : waiting) add_row(table, a.name + "/*", "-", not_opened(a));
   print_out("{}", table.text());
 }
 
