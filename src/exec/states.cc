@@ -106,10 +106,11 @@ Status check_weights(const registry::Kernel& kernel, const Weights& given) {
   return {};
 }
 
-States::States(Registry registry)
-    : registry_(std::move(registry)),
-      cache_(new Cache),
-      weights_(new Loaded(std::make_shared<Weights>())) {}
+States::States(Registry registry) : registry_(std::move(registry)) {
+  auto none = std::make_unique<Loaded>(std::make_shared<Weights>());
+  cache_ = new Cache;  // nothing throws after it
+  weights_ = none.release();
+}
 
 States::~States() {
   Cache* c = cache_.load(std::memory_order_acquire);
