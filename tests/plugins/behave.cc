@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <yard/plugin.h>
 
+#include <atomic>
 #include <cfenv>
 #include <condition_variable>
 #include <csignal>
@@ -105,9 +106,9 @@ void change_float_state(char*) {
 #endif
 }
 void throws(char*) { throw std::runtime_error("thrown through C"); }
-yard_call_t* g_call = nullptr;
+std::atomic<const yard_host_t*> g_host{nullptr};
 void end_thread_in_loop(char*) {
-  const yard_host_t* const host = g_call->host;
+  const yard_host_t* const host = g_host;
   host->parallel_for(
       host->self, 1000, 1, [](void*, int64_t, int64_t) { ::pthread_exit(nullptr); }, nullptr);
 }
@@ -142,7 +143,7 @@ void copy(const yard_value_t* args) {
 int32_t reference(yard_call_t*, const yard_value_t* args, uint32_t) { return copy(args), YARD_OK; }
 
 int32_t run(yard_call_t* call, const yard_value_t* args, uint32_t) {
-  acts::g_call = call;
+  acts::g_host = call->host;
   copy(args);
   const yard_tensor_t& out = *args[0].u.tensor;
   if (out.shape[0] > 0 && (out.strides == nullptr || out.strides[0] == 1))
