@@ -19,6 +19,7 @@ bool fails() noexcept {
   if (!t_armed) return false;
   if (t_before > 0) return --t_before, false;
   if (t_failed && !t_all_later) return false;
+  errno = ENOMEM;  // pthread_create() aborts without it
   return t_failed = true;
 }
 
