@@ -9,7 +9,7 @@
 #
 # A test that MEASURES is optimised and runs alone; the others are compiled and run once, which is quicker without.
 # A test that is SLOW starts before others, so that none is left waiting for it at the end.
-# A test that SCALES is slow, multiplies its rounds by YARD_TEST_SCALE and has the label `full`: `make check-full`
+# A test that SCALES is slow, multiplies its rounds by TEST_SCALE and has the label `full`: `make check-full`
 # runs it with more of them.
 #
 # Under the address sanitizer a program is one entry: looking for leaks takes seconds at each exit.

@@ -6,7 +6,7 @@ A stage that cannot be built counts as one failure. Up to three tests of a stage
 pass then are listed as unstable and do not fail the run. What a sanitizer has reported stays a failure.
 
 Usage: test.py [--full] [--fuzz-seconds N] [--soak-seconds N] [stage ...]
-  --full  only the tests with the label `full`, with ten times as many rounds (YARD_TEST_SCALE)
+  --full  only the tests with the label `full`, with ten times as many rounds (TEST_SCALE)
 
 The stage `soak` repeats the tests of tests/soak.txt under the address and the thread sanitizer. What could not be run is
 listed at the end as left out.
@@ -235,7 +235,7 @@ def why_no_soak(program, tests, prefix):
 def run_soak(command, seconds, environment):
     """Starts a program again and again, its tests shuffled. Returns exit code, number of starts, and the last output."""
     start, runs = time.monotonic(), 0
-    environment = {**os.environ, "YARD_TEST_SCALE": "1", **environment}  # repeating is the scale
+    environment = {**os.environ, "TEST_SCALE": "1", **environment}  # repeating is the scale
     while True:
         # Several times in one process, whose start and end take seconds under a sanitizer.
         arguments = [f"--gtest_repeat={SOAK_REPEAT}", "--gtest_shuffle", f"--gtest_random_seed={runs % 99999 + 1}"]
@@ -296,7 +296,7 @@ def main():
         if stage not in STAGES:
             parser.error(f"unknown stage '{stage}': expected {', '.join(STAGES)}")
     if options.full:
-        os.environ.setdefault("YARD_TEST_SCALE", str(FULL_SCALE))
+        os.environ.setdefault("TEST_SCALE", str(FULL_SCALE))
     tally = Tally()
     for stage in options.stages:
         start, passed = time.monotonic(), tally.passed

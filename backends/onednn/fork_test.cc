@@ -105,7 +105,7 @@ TEST(OnednnThreads, IsNotUsedWhereNoThreadCanBeStarted) {
     failed = in_child([] {
       pthread_attr_t endless;  // no thread has room for such a stack
       pthread_attr_init(&endless);
-      pthread_attr_setstacksize(&endless, size_t{1} << 46);
+      pthread_attr_setstacksize(&endless, size_t{1} << 60);
       pthread_setattr_default_np(&endless);
       if (can_start(1)) return 1;
       if (ThreadCount(nullptr, 8).value() > 1) return 2;

@@ -27,7 +27,7 @@ class FloatState {
 
  private:
 #if defined(__x86_64__)
-  static constexpr uint32_t kFlags = 0x3f;  // sticky, in MXCSR
+  static constexpr uint32_t kFlags = 0x3f;  // sticky, in MXCSR; of the control word of x87: masked
   static uint64_t read() noexcept {
     uint32_t sse;
     uint16_t x87;  // of long double
@@ -42,7 +42,8 @@ class FloatState {
     const auto x87 = static_cast<uint16_t>(control >> 32);
     __asm__ volatile("ldmxcsr %0" : : "m"(sse) : "memory");
     // An exception that is pending would be raised if the control word unmasks it.
-    __asm__ volatile("fnclex\n\tfldcw %0" : : "m"(x87) : "memory");
+    if ((x87 & kFlags) != kFlags) __asm__ volatile("fnclex" : : : "memory");
+    __asm__ volatile("fldcw %0" : : "m"(x87) : "memory");
   }
 #elif defined(__aarch64__)
   static uint64_t read() noexcept {

@@ -241,8 +241,12 @@ PluginRecord* PluginIndex::find_name(std::string_view name) noexcept {
     if (r.state() == PluginState::kLoaded) return 0;
     return r.in_process() ? 1 : r.state() == PluginState::kRefused ? 3 : 2;
   };
-  for (PluginRecord& r : records_)
-    if (r.manifest.name == name && (best == nullptr || rank(r) < rank(*best))) best = &r;
+  for (PluginRecord& r : records_) {
+    if (r.manifest.name != name) continue;
+    // Of several that were loaded by path, the last: the files of the others may be gone.
+    if (best == nullptr || rank(r) < rank(*best) || (r.by_path && rank(r) == rank(*best)))
+      best = &r;
+  }
   return best;
 }
 

@@ -130,28 +130,24 @@ thread_local constinit bool t_in_loop = false;
 #if defined(YARD_HAVE_TBB)
 constexpr LoopEngine kEngine = run_on_tbb;
 
-// The process whose threads oneTBB's pool has; 0: none has used it.
-constinit std::atomic<uint32_t> g_pool_owner{0};
-constexpr uint32_t kNoOwner = ~uint32_t{0};
+// The process that oneTBB's pool belongs to, and whether it may be used; 0: no process has touched it. Set before oneTBB is
+// touched, since in a child of fork() the pool has no threads, and perhaps a lock that is held for ever.
+constinit std::atomic<uint64_t> g_pool{0};
+constexpr uint64_t kUsable = uint64_t{1} << 32;
 
-// Whether oneTBB's pool belongs to this process, or may. In the child of a process that has used it the pool has no
-// threads, and perhaps a lock that is held for ever.
-bool may_have_pool() noexcept {
-  const uint32_t of = g_pool_owner.load(std::memory_order_relaxed);
-  return of == 0 || of == base::this_process();
-}
-// The same for a loop that is about to run. A thread of the pool that cannot start another ends the process, so the pool is
-// used only if the first loop finds that all can be had.
+// Whether oneTBB's pool belongs to this process and has all its threads: one that cannot start another ends the process. The
+// first caller finds out; others go on without the pool until then.
 bool take_pool() noexcept {
-  uint32_t of = g_pool_owner.load(std::memory_order_relaxed);
-  const uint32_t here = base::this_process();
-  if (of == 0) {
+  const uint64_t here = base::this_process();
+  uint64_t pool = g_pool.load(std::memory_order_relaxed);
+  if (pool == 0 && g_pool.compare_exchange_strong(pool, here, std::memory_order_relaxed)) {
     const size_t workers =
         tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism) - 1;
-    const uint32_t owner = base::threads_available(workers) ? here : kNoOwner;
-    if (g_pool_owner.compare_exchange_strong(of, owner, std::memory_order_relaxed)) of = owner;
+    if (!base::threads_available(workers)) return false;
+    g_pool.store(here | kUsable, std::memory_order_relaxed);
+    return true;
   }
-  return of == here;
+  return pool == (here | kUsable);
 }
 #else
 constexpr LoopEngine kEngine = run_on_new_threads;
@@ -230,7 +226,7 @@ int32_t parallel_for(int64_t count, int64_t grain, LoopBody body, void* context)
 
 int32_t concurrency() noexcept {
 #if defined(YARD_HAVE_TBB)
-  if (may_have_pool())
+  if (take_pool())
     return std::min(allowed_cpus(), std::max(tbb::this_task_arena::max_concurrency(), 1));
 #endif
   return t_in_loop ? 1 : allowed_cpus();

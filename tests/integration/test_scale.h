@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the long tests are. YARD_TEST_SCALE multiplies the rounds of those that are declared with
+// How long the long tests are. TEST_SCALE multiplies the rounds of those that are declared with
 // SCALES in CMakeLists.txt; without it they have as many as every change can afford.
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace yard::testing {
 
 inline int scaled(int rounds) {
-  const char* scale = std::getenv("YARD_TEST_SCALE");
+  const char* scale = std::getenv("TEST_SCALE");
   const int factor = scale != nullptr ? std::atoi(scale) : 1;
   return rounds * (factor > 0 ? factor : 1);
 }
