@@ -28,12 +28,20 @@ typedef struct yard_device {
   int32_t index;
 } yard_device_t;
 
-/* DLPack's DLDataType. */
+/* DLPack's DLDataType, and block-quantised types, which DLPack does not have. */
 typedef struct yard_dtype {
-  uint8_t code; /* 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 7.. the 8-bit floats of DLPack 1.1 */
-  uint8_t bits;
-  uint16_t lanes; /* 1; vector types are not served */
+  uint8_t code; /* 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 7.. the 8-bit floats of DLPack 1.1; from YARD_BLOCK_CODE: blocks */
+  uint8_t bits;   /* of blocks: the BYTES of one */
+  uint16_t lanes; /* 1, vector types are not served; of blocks: the elements of one */
 } yard_dtype_t;
+
+/* Block-quantised types, as GGUF stores them. Shape and strides count elements, and data is a sequence of blocks: the last
+ * dimension is a multiple of a block and has stride 1, other strides are multiples of a block. */
+#define YARD_BLOCK_CODE 0x80
+static inline int yard_is_blocks(yard_dtype_t t) { return t.code >= YARD_BLOCK_CODE; }
+/* Elements and bytes of the smallest unit of memory: a block, or one element. */
+static inline int64_t yard_unit_elements(yard_dtype_t t) { return yard_is_blocks(t) ? t.lanes : 1; }
+static inline int64_t yard_unit_bytes(yard_dtype_t t) { return yard_is_blocks(t) ? t.bits : (t.bits + 7) / 8; }
 
 /* A borrowed tensor: DLPack's DLTensor, and what dispatch adds to it. 64 bytes, one cache line. */
 typedef struct yard_tensor {
@@ -77,6 +85,7 @@ typedef enum yard_dtype_index {
   YARD_I8 = 8, YARD_I16 = 9, YARD_I32 = 10, YARD_I64 = 11,
   YARD_U8 = 12, YARD_U16 = 13, YARD_U32 = 14, YARD_U64 = 15,
   YARD_BOOL = 16, YARD_I4 = 17, YARD_U4 = 18,
+  YARD_Q8_0 = 20, YARD_Q4_0 = 21, YARD_Q4_1 = 22, YARD_Q4_K = 23, YARD_Q6_K = 24, /* blocks */
 } yard_dtype_index_t;
 #define YARD_DTYPE_BIT(index) (1ull << (index))
 

@@ -109,6 +109,13 @@ typedef struct yard_named_value {
 
 /* Index of a dtype, 0 if it is not one of ours. */
 static inline uint32_t yard_dtype_index(yard_dtype_t t) {
+  if (yard_is_blocks(t)) {
+    switch ((t.code << 24) | (t.bits << 16) | t.lanes) {
+      case (int)0x81220020: return YARD_Q8_0; case (int)0x82120020: return YARD_Q4_0;
+      case (int)0x83140020: return YARD_Q4_1; case (int)0x84900100: return YARD_Q4_K;
+      case (int)0x85d20100: return YARD_Q6_K; default: return 0;
+    }
+  }
   if (t.lanes != 1) return 0;
   switch ((t.code << 8) | t.bits) {
     case 0x220: return YARD_F32;   case 0x210: return YARD_F16;   case 0x410: return YARD_BF16;
@@ -123,8 +130,21 @@ static inline uint32_t yard_dtype_index(yard_dtype_t t) {
   }
 }
 
+/* Whether sizes and strides of a tensor are those of whole blocks. */
+static inline int yard_has_whole_units(const yard_tensor_t* t) {
+  const int64_t unit = yard_unit_elements(t->dtype);
+  const int inner = t->ndim - 1;
+  int i;
+  if (unit == 1) return 1;
+  if (t->ndim < 1 || t->shape[inner] % unit != 0) return 0;
+  if (!t->strides) return 1;
+  for (i = 0; i < inner; ++i)
+    if (t->strides[i] % unit != 0) return 0;
+  return t->strides[inner] == 1;
+}
+
 /* The facts of a tensor; 0 if host and kernels could not read it (unknown dtype, rank above
- * YARD_MAX_RANK, missing shape, negative size, device out of range, size overflow). */
+ * YARD_MAX_RANK, missing shape, negative size, device out of range, size overflow, parts of blocks). */
 static inline uint64_t yard_facts(const yard_tensor_t* t) {
   const uint32_t dtype = yard_dtype_index(t->dtype);
   uint64_t facts = YARD_FACTS_VALID, span = 0, address = 0;
@@ -133,6 +153,7 @@ static inline uint64_t yard_facts(const yard_tensor_t* t) {
   if (dtype == 0 || t->ndim < 0 || t->ndim > YARD_MAX_RANK || (t->ndim > 0 && !t->shape)) return 0;
   if (t->device.type <= 0 || t->device.type > 31 || t->device.index < 0 || t->device.index > 255)
     return 0;
+  if (yard_is_blocks(t->dtype) && !yard_has_whole_units(t)) return 0;
   if ((t->ndim == 2 || t->ndim == 1) && t->strides) { /* most; nothing overflows where all are small */
     const int inner = t->ndim - 1;
     const int64_t rows = inner ? t->shape[0] : 1, by = inner ? t->strides[0] : 0;
@@ -176,7 +197,8 @@ known:
   if (empty) {
     span = 0;
   } else if (plain && (uint64_t)extent < (1ull << 37)) {
-    span = ((uint64_t)extent * (t->dtype.bits < 8 ? 8 : t->dtype.bits) / 8 + 63) / 64;
+    span = ((uint64_t)extent / (uint64_t)yard_unit_elements(t->dtype) *
+            (uint64_t)yard_unit_bytes(t->dtype) + 63) / 64;
     if (span > YARD_FACTS_SPAN_UNKNOWN) span = YARD_FACTS_SPAN_UNKNOWN;
   }
   return facts | (span << YARD_FACTS_SPAN_SHIFT);

@@ -35,6 +35,7 @@ enum class DType : uint8_t {
   f32 = YARD_F32, f16 = YARD_F16, bf16 = YARD_BF16, f64 = YARD_F64, f8e4m3 = YARD_F8E4M3, f8e5m2 = YARD_F8E5M2,
   i8 = YARD_I8, i16 = YARD_I16, i32 = YARD_I32, i64 = YARD_I64, i4 = YARD_I4,
   u8 = YARD_U8, u16 = YARD_U16, u32 = YARD_U32, u64 = YARD_U64, u4 = YARD_U4, boolean = YARD_BOOL,
+  q8_0 = YARD_Q8_0, q4_0 = YARD_Q4_0, q4_1 = YARD_Q4_1, q4_k = YARD_Q4_K, q6_k = YARD_Q6_K,  // blocks, as in GGUF
 };
 // clang-format on
 
@@ -42,20 +43,25 @@ enum class DType : uint8_t {
 YARD_API const char* to_string(DType t) noexcept;
 // Switchyard's name, or a common spelling of it ("float16", "half", "bfloat16", "int8").
 YARD_API std::optional<DType> parse_dtype(std::string_view text) noexcept;
+// Of one element; of a block-quantised type those of a block, which holds so many elements.
 YARD_API int bits(DType t) noexcept;
+YARD_API int block_elements(DType t) noexcept;
 namespace detail {
+// clang-format off
 inline constexpr yard_dtype_t kDlpack[] = {  // by number
     {},         {2, 32, 1}, {2, 16, 1}, {4, 16, 1}, {2, 64, 1}, {10, 8, 1}, {12, 8, 1},
     {},         {0, 8, 1},  {0, 16, 1}, {0, 32, 1}, {0, 64, 1}, {1, 8, 1},  {1, 16, 1},
-    {1, 32, 1}, {1, 64, 1}, {6, 8, 1},  {0, 4, 1},  {1, 4, 1}};
-}
+    {1, 32, 1}, {1, 64, 1}, {6, 8, 1},  {0, 4, 1},  {1, 4, 1},
+    {}, {0x81, 34, 32}, {0x82, 18, 32}, {0x83, 20, 32}, {0x84, 144, 256}, {0x85, 210, 256}};
+// clang-format on
+}  // namespace detail
 constexpr yard_dtype_t to_dlpack(DType t) noexcept {
   const auto i = static_cast<size_t>(t);
   return i < std::size(detail::kDlpack) ? detail::kDlpack[i] : yard_dtype_t{};
 }
 constexpr DType from_dlpack(yard_dtype_t t) noexcept {
   for (const yard_dtype_t& d : detail::kDlpack)
-    if (t.code == d.code && t.bits == d.bits && t.lanes == 1)
+    if (t.code == d.code && t.bits == d.bits && t.lanes == d.lanes)
       return static_cast<DType>(&d - detail::kDlpack);
   return DType::invalid;
 }

@@ -14,7 +14,8 @@ namespace yard::detail {
 [[gnu::always_inline]] inline uint64_t view_facts(const yard_tensor_t& t) noexcept {
   const TensorView::Form& form = TensorView::of(t).form();
   const auto rank = static_cast<uint32_t>(t.ndim) - 1;
-  if (!form.is_exact() || (form.head & YARD_FACTS_COMPACT) == 0 || rank > 1) return yard_facts(&t);
+  if (!form.is_exact() || (form.head & YARD_FACTS_COMPACT) == 0 || rank > 1 || t.dtype.lanes != 1)
+    return yard_facts(&t);
   // The second number of a vector is its stride, which is 1.
   const uint64_t count = (form.head >> TensorView::Form::kFirst) * (form.dims & 0xfffff);
   if (count >= uint64_t{1} << 31) return yard_facts(&t);

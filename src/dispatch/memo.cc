@@ -73,8 +73,10 @@ struct Extent {
 };
 
 // False on overflow.
-bool extent_of(const yard_tensor_t& t, std::optional<Extent>& to) noexcept {
-  const int64_t bytes = (t.dtype.bits + 7) / 8;
+bool extent_of(const yard_tensor_t& of, std::optional<Extent>& to) noexcept {
+  const op::ByteTensor addressable(of);
+  const yard_tensor_t& t = addressable.get();
+  const int64_t bytes = yard_unit_bytes(t.dtype);
   Extent e{0, bytes};
   int64_t compact = bytes;
   for (int32_t i = t.ndim - 1; i >= 0; --i) {

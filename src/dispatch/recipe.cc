@@ -390,7 +390,8 @@ bool Recipe::range_of_rows(const yard_value_t* args, uint32_t count, uint32_t fl
     if ((which >> i & 1) == 0) continue;
     const yard_tensor_t& t = *args[i].u.tensor;
     tensors[i] = t;
-    int64_t row = (t.dtype.bits + 7) / 8;
+    if (yard_is_blocks(t.dtype)) return false;
+    int64_t row = yard_unit_bytes(t.dtype);
     for (int32_t d = 0; d < t.ndim; ++d) {
       shapes[i][d] = t.shape[d];
       if (d > 0) row *= t.shape[d];

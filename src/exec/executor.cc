@@ -115,7 +115,7 @@ bool past_deadline(const Request& r) {
 bool on_host(const yard_tensor_t& t) noexcept { return t.device.type == Device{}.type; }
 
 uint64_t item_bytes(const yard_tensor_t& t) noexcept {
-  return (uint64_t{t.dtype.bits} * t.dtype.lanes + 7) / 8;
+  return static_cast<uint64_t>(yard_unit_bytes(t.dtype));
 }
 
 uint64_t elements(const yard_tensor_t& t) noexcept {
@@ -143,7 +143,9 @@ void for_each_run(const yard_tensor_t& t, int32_t axis, std::byte* at, uint64_t 
 }
 
 template <class F>
-void for_each_run(const yard_tensor_t& t, const F& f) {
+void for_each_run(const yard_tensor_t& of, const F& f) {
+  const op::ByteTensor addressable(of);
+  const yard_tensor_t& t = addressable.get();
   if (elements(t) != 0)
     for_each_run(t, 0, static_cast<std::byte*>(t.data) + t.byte_offset, item_bytes(t), f);
 }
@@ -189,7 +191,8 @@ class SavedInputs {
 };
 
 bool SavedInputs::add(const yard_tensor_t& t) {
-  const uint64_t bytes = elements(t) * item_bytes(t);
+  const uint64_t bytes =
+      elements(t) / static_cast<uint64_t>(yard_unit_elements(t.dtype)) * item_bytes(t);
   if (bytes == 0) return true;
   if (!on_host(t)) return false;
   Copy c{&t, std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[bytes])};

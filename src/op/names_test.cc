@@ -17,15 +17,18 @@ TEST(DType, EveryOneHasANameThatReadsBack) {
     ++count;
     EXPECT_EQ(parse_dtype(to_string(t)), t);
     EXPECT_EQ(from_dlpack(to_dlpack(t)), t) << to_string(t);
-    EXPECT_EQ(to_dlpack(t).bits, bits(t));
+    if (block_elements(t) == 1)
+      EXPECT_EQ(to_dlpack(t).bits, bits(t));
+    else
+      EXPECT_EQ(to_dlpack(t).bits * 8, bits(t));
   }
-  EXPECT_EQ(count, 17);
+  EXPECT_EQ(count, 22);
 }
 
 TEST(DType, IsThatOfKernelsForEveryDLPackType) {
-  for (int code = 0; code < 16; ++code)
+  for (int code = 0; code < 256; ++code)
     for (int width = 0; width < 256; ++width)
-      for (uint16_t lanes : {0, 1, 2}) {
+      for (uint16_t lanes : {0, 1, 2, 32, 256}) {
         const yard_dtype_t t = {static_cast<uint8_t>(code), static_cast<uint8_t>(width), lanes};
         EXPECT_EQ(static_cast<uint32_t>(from_dlpack(t)), yard_dtype_index(t))
             << code << " " << width;

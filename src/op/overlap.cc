@@ -122,12 +122,27 @@ bool same_layout(const yard_tensor_t& a, const yard_tensor_t& b) noexcept {
 
 }  // namespace
 
-Overlap overlap(const yard_tensor_t& a, const yard_tensor_t& b) noexcept {
-  if (!a.data || !b.data || is_empty(a) || is_empty(b)) return Overlap::kNone;
+TensorView ByteTensor::bytes_of(const yard_tensor_t& t) noexcept {
+  const int64_t elements = yard_unit_elements(t.dtype), bytes = yard_unit_bytes(t.dtype);
+  int64_t shape[YARD_MAX_RANK], strides[YARD_MAX_RANK];
+  const auto rank = static_cast<size_t>(t.ndim);
+  for (size_t i = 0; i < rank; ++i)
+    shape[i] = t.shape[i], strides[i] = stride_of(t, static_cast<int>(i)) / elements * bytes;
+  if (rank > 0) shape[rank - 1] = shape[rank - 1] / elements * bytes, strides[rank - 1] = 1;
+  return TensorView(static_cast<char*>(t.data) + (t.data != nullptr ? t.byte_offset : 0), DType::u8,
+                    std::span(shape, rank), std::span(strides, rank),
+                    {t.device.type, t.device.index});
+}
+
+Overlap overlap(const yard_tensor_t& first, const yard_tensor_t& second) noexcept {
+  if (!first.data || !second.data || is_empty(first) || is_empty(second)) return Overlap::kNone;
+  const ByteTensor first_bytes(first), second_bytes(second);
+  const yard_tensor_t &a = first_bytes.get(), &b = second_bytes.get();
   const auto address = [](const yard_tensor_t& t) {
     return reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
   };
-  if (address(a) == address(b)) return same_layout(a, b) ? Overlap::kSame : Overlap::kPartial;
+  if (address(a) == address(b))
+    return same_layout(first, second) ? Overlap::kSame : Overlap::kPartial;
   // In bits, since elements may be smaller than a byte:
   //   a0 + sum(stride * i) + p  ==  b0 + sum(stride * j) + q,  p and q inside an element.
   BoundedSum sum;

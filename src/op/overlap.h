@@ -4,6 +4,7 @@
 #pragma once
 
 #include <yard/plugin.h>
+#include <yard/tensor.h>
 
 #include <cstdint>
 
@@ -16,6 +17,25 @@ __extension__ typedef unsigned __int128 UnsignedWide;
 inline Wide times(Wide a, Wide b) noexcept {
   return static_cast<Wide>(static_cast<UnsignedWide>(a) * static_cast<UnsignedWide>(b));
 }
+
+// A tensor whose elements have addresses: a block-quantised one as bytes, any other as it is, which must outlive it.
+class ByteTensor {
+ public:
+  explicit ByteTensor(const yard_tensor_t& t) noexcept : tensor_(&t) {
+    if (yard_is_blocks(t.dtype)) [[unlikely]]
+      bytes_ = bytes_of(t), tensor_ = &bytes_.c();
+  }
+  ByteTensor(const ByteTensor&) = delete;
+  ByteTensor& operator=(const ByteTensor&) = delete;
+  const yard_tensor_t& get() const noexcept { return *tensor_; }
+
+  // The blocks of a tensor as u8, which its last dimension is a sequence of.
+  static TensorView bytes_of(const yard_tensor_t& blocks) noexcept;
+
+ private:
+  const yard_tensor_t* tensor_;
+  TensorView bytes_;
+};
 
 enum class Overlap : uint8_t {
   kNone,

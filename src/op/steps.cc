@@ -202,6 +202,11 @@ std::string unreadable(const yard_tensor_t& t) {
     return fmt::format("a device out of range (type {}, index {})", t.device.type, t.device.index);
   for (int i = 0; i < t.ndim; ++i)
     if (t.shape[i] < 0) return fmt::format("a negative size ({} in dimension {})", t.shape[i], i);
+  if (!yard_has_whole_units(&t))
+    return fmt::format(
+        "parts of blocks: of {} the last dimension is a multiple of {} with stride 1, "
+        "and other strides are multiples of it",
+        to_string(from_dlpack(t.dtype)), t.dtype.lanes);
   if (yard_facts(&t) == 0) return "a size that overflows 63 bits";
   return "no facts, although it could be read";
 }

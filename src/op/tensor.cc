@@ -58,12 +58,14 @@ struct DTypeName {
 };
 
 constexpr DTypeName kDTypes[] = {
-    {DType::f32, "f32"}, {DType::f16, "f16"},       {DType::bf16, "bf16"},
-    {DType::f64, "f64"}, {DType::f8e4m3, "f8e4m3"}, {DType::f8e5m2, "f8e5m2"},
-    {DType::i8, "i8"},   {DType::i16, "i16"},       {DType::i32, "i32"},
-    {DType::i64, "i64"}, {DType::u8, "u8"},         {DType::u16, "u16"},
-    {DType::u32, "u32"}, {DType::u64, "u64"},       {DType::boolean, "bool"},
-    {DType::i4, "i4"},   {DType::u4, "u4"},
+    {DType::f32, "f32"},   {DType::f16, "f16"},       {DType::bf16, "bf16"},
+    {DType::f64, "f64"},   {DType::f8e4m3, "f8e4m3"}, {DType::f8e5m2, "f8e5m2"},
+    {DType::i8, "i8"},     {DType::i16, "i16"},       {DType::i32, "i32"},
+    {DType::i64, "i64"},   {DType::u8, "u8"},         {DType::u16, "u16"},
+    {DType::u32, "u32"},   {DType::u64, "u64"},       {DType::boolean, "bool"},
+    {DType::i4, "i4"},     {DType::u4, "u4"},         {DType::q8_0, "q8_0"},
+    {DType::q4_0, "q4_0"}, {DType::q4_1, "q4_1"},     {DType::q4_k, "q4_k"},
+    {DType::q6_k, "q6_k"},
 };
 
 // The names of numpy, torch and C.
@@ -116,7 +118,11 @@ std::optional<DType> parse_dtype(std::string_view text) noexcept {
   return std::nullopt;
 }
 
-int bits(DType t) noexcept { return to_dlpack(t).bits; }
+int bits(DType t) noexcept {
+  const yard_dtype_t d = to_dlpack(t);
+  return yard_is_blocks(d) ? d.bits * 8 : d.bits;
+}
+int block_elements(DType t) noexcept { return static_cast<int>(yard_unit_elements(to_dlpack(t))); }
 
 std::string to_string(Device d) {
   // A type without a name is written as its number.

@@ -184,7 +184,7 @@ TEST(Conditions, DTypes) {
       {"dtype_not_in: [bf16, f32]", F},
       {"dtype_match: \"*float16\"", T},
       {"dtype_match: f*", F},
-      {"dtype_match: q*", W},
+      {"dtype_match: z*", W},
       {"dtype_regex: \"b?f16\"", T},
       {"dtype_regex: int.*", F},
       {"dtype_gte: bf16", W},

@@ -71,6 +71,18 @@ bool has_elements(const ParsedTensor& t) {
   return true;
 }
 
+// The tensor of elements.h that a block-quantised one is; any other as it is.
+ParsedTensor in_elements(const ParsedTensor& t) {
+  if (block_elements(t.dtype) == 1) return t;
+  const TensorView v =
+      op::ByteTensor::bytes_of(TensorView(nullptr, t.dtype, t.shape, t.strides).c());
+  ParsedTensor to = t;
+  to.dtype = v.dtype();
+  to.shape.assign(v.shape().begin(), v.shape().end());
+  to.strides.assign(v.strides().begin(), v.strides().end());
+  return to;
+}
+
 // Approximately normal: the sum of twelve uniform numbers. Additions only, so that every machine gets the same values.
 double normal(Random& random) {
   double sum = -6;
@@ -141,9 +153,40 @@ class Floats {
   bool special_row_ = false;
 };
 
+// Where a block has numbers in f16, and what makes its elements about 1 if they are.
+struct BlockFormat {
+  std::vector<int> scales;  // offsets in bytes
+  double unit;
+};
+BlockFormat block_format(DType t) {
+  switch (t) {
+    case DType::q8_0: return {{0}, 1.0 / 64};
+    case DType::q4_0: return {{0}, 1.0 / 4};
+    case DType::q4_1: return {{0, 2}, 1.0 / 8};
+    case DType::q4_k: return {{0, 2}, 1.0 / 256};
+    default: return {{208}, 1.0 / 1024};  // q6_k
+  }
+}
+
+// Any bytes are valid blocks but for their scales, which decide what the elements are.
+void fill_blocks(const TensorView& view, Random& random, Contents contents) {
+  const BlockFormat format = block_format(view.dtype());
+  const int64_t block = yard_unit_bytes(view.c().dtype);
+  Floats scales(DType::f16, random, contents, 4);
+  for_each_row(view, [&](const auto&, int64_t offset, int64_t bytes) {
+    char* const row = static_cast<char*>(view.data()) + offset;
+    for (int64_t i = 0; i < bytes; ++i) row[i] = static_cast<char>(random.below(256));
+    for (char* at = row; at < row + bytes; at += block)
+      for (const int scale : format.scales)
+        store(DType::f16, at + scale, scales.next() * format.unit);
+    return true;
+  });
+}
+
 }  // namespace
 
-double reach_in_bytes(const ParsedTensor& t) {
+double reach_in_bytes(const ParsedTensor& tensor) {
+  const ParsedTensor t = in_elements(tensor);
   double elements = has_elements(t) ? 1 : 0;
   for (size_t i = 0; i < t.shape.size() && elements > 0; ++i)
     elements += static_cast<double>(t.shape[i] - 1) * std::fabs(static_cast<double>(t.strides[i]));
@@ -152,7 +195,8 @@ double reach_in_bytes(const ParsedTensor& t) {
 
 void Buffer::Free::operator()(void* p) const noexcept { std::free(p); }
 
-Buffer::Buffer(const ParsedTensor& t, bool written) {
+Buffer::Buffer(const ParsedTensor& tensor, bool written) {
+  const ParsedTensor t = in_elements(tensor);
   const size_t size = element_size(t.dtype);
   const bool empty = !has_elements(t);
   const Reach r = empty ? Reach() : reach(t);
@@ -167,7 +211,8 @@ Buffer::Buffer(const ParsedTensor& t, bool written) {
   std::memset(memory_.get(), written ? kAroundWritten : kAroundRead, room_);
   char* data = memory_.get() + offset;
   begin_ = data - r.below * size;
-  view_ = TensorView(static_cast<void*>(data), t.dtype, t.shape, t.strides, t.device);
+  view_ = TensorView(static_cast<void*>(data), tensor.dtype, tensor.shape, tensor.strides,
+                     tensor.device);
 }
 
 void Buffer::restore() const { std::memcpy(memory_.get(), image_.data(), image_.size()); }
@@ -203,6 +248,7 @@ void fill(const TensorView& view, Random random, Contents contents, IntegerRange
     Floats floats(t, random, contents, view.rank() > 0 ? view.shape().back() : 1);
     return for_each_element(view, [&](char* at) { store(t, at, floats.next()); });
   }
+  if (block_elements(t) > 1) return fill_blocks(view, random, contents);
   if (!is_signed(t)) integers.least = std::max<int64_t>(integers.least, 0);
   // The range that every integer dtype of that many bits can represent.
   const int64_t top = t == DType::boolean ? 2 : bits(t) < 8 ? 8 : bits(t) == 8 ? 128 : 32768;

@@ -68,7 +68,7 @@ void write(void* at, double value) {
 
 void write_bits(void* at, uint32_t bits, size_t size) { std::memcpy(at, &bits, size); }
 
-int64_t last_stride(const TensorView& v) noexcept {
+int64_t last_stride(const TensorView& v) noexcept {  // of blocks: 1
   return v.rank() > 0 ? v.strides()[static_cast<size_t>(v.rank()) - 1] : 1;
 }
 
@@ -109,7 +109,9 @@ bool rows_are_finite(const TensorView& v, Bits mask) {
 
 }  // namespace
 
-size_t element_size(DType t) noexcept { return static_cast<size_t>((bits(t) + 7) / 8); }
+size_t element_size(DType t) noexcept {
+  return block_elements(t) > 1 ? 1 : static_cast<size_t>((bits(t) + 7) / 8);
+}
 
 bool is_float(DType t) noexcept {
   switch (t) {
@@ -176,7 +178,7 @@ void copy_elements(const TensorView& from, const TensorView& to) {
 }
 
 uint64_t packed_bytes(const TensorView& v) noexcept {
-  return static_cast<uint64_t>(v.numel()) * element_size(v.dtype());
+  return static_cast<uint64_t>(element_view(v).numel()) * element_size(v.dtype());
 }
 
 std::string packed_elements(const TensorView& from) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of tensors in host memory: as numbers, one by one, row by row, packed into bytes.
+// Elements of tensors in host memory: as numbers, one by one, row by row, packed into bytes. A block-quantised tensor has
+// its bytes for elements.
 #pragma once
 
 #include <yard/tensor.h>
@@ -9,10 +10,16 @@
 #include <string_view>
 #include <vector>
 
+#include "op/overlap.h"
+
 namespace yard::tune {
 
 // Bytes of one element in memory; types of less than a byte take one.
 size_t element_size(DType t) noexcept;
+// The tensor that has these elements.
+inline TensorView element_view(const TensorView& v) noexcept {
+  return yard_is_blocks(v.c().dtype) ? op::ByteTensor::bytes_of(v.c()) : v;
+}
 bool is_float(DType t) noexcept;
 bool is_signed(DType t) noexcept;
 
@@ -26,7 +33,8 @@ std::string format_element(double value);
 // Calls f(index, offset in elements, width) for every row along the last dimension, in index order. The last component
 // of the index is 0; a tensor without dimensions is one row of one element. Stops when f returns false.
 template <class F>
-void for_each_row(const TensorView& v, const F& f) {
+void for_each_row(const TensorView& of, const F& f) {
+  const TensorView v = element_view(of);
   if (v.numel() == 0) return;
   const auto rank = static_cast<size_t>(v.rank());
   const int64_t width = rank > 0 ? v.shape()[rank - 1] : 1;
@@ -44,7 +52,8 @@ void for_each_row(const TensorView& v, const F& f) {
 
 // Calls f(pointer) for every element, in index order.
 template <class F>
-void for_each_element(const TensorView& v, const F& f) {
+void for_each_element(const TensorView& of, const F& f) {
+  const TensorView v = element_view(of);
   const auto size = static_cast<int64_t>(element_size(v.dtype()));
   const auto rank = static_cast<size_t>(v.rank());
   const int64_t step = rank > 0 ? v.strides()[rank - 1] * size : 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "tune/elements.h"
 
@@ -54,7 +55,8 @@ void comply(const CallLimits::Layout& limits, op::TensorSpec& t) {
 
 // Aligned to one element only.
 void misalign(op::TensorSpec& t) {
-  t.align = std::min<uint32_t>(t.align, static_cast<uint32_t>(element_size(t.dtype)));
+  const size_t least = block_elements(t.dtype) > 1 ? 2 : element_size(t.dtype);  // of scales in f16
+  t.align = std::min<uint32_t>(t.align, static_cast<uint32_t>(least));
 }
 
 }  // namespace
@@ -90,9 +92,11 @@ void LayoutGenerator::lay_out(const Item& item, Random& random) {
   if (form == Form::kBroadcast && item.written) form = Form::kRowPadded;  // would overlap itself
   if (t.shape.empty() && form != Form::kMisaligned) return;
   const size_t any = t.shape.empty() ? 0 : random.below(t.shape.size());
+  const int64_t unit = block_elements(t.dtype);
+  if (unit > 1) form = form == Form::kMisaligned ? form : Form::kRowPadded;
   switch (form) {
     case Form::kRowPadded:
-      t.strides = strides(t.shape, order, 1, 1 + static_cast<int64_t>(random.below(16)));
+      t.strides = strides(t.shape, order, 1, unit * (1 + static_cast<int64_t>(random.below(16))));
       break;
     case Form::kTransposed:
       std::swap(order.back(), order[order.size() - std::min<size_t>(2, order.size())]);
@@ -240,8 +244,23 @@ std::optional<Case> Generator::next_point() {
   return std::nullopt;
 }
 
-std::optional<op::Call> Generator::attempt(const Assignment& assignment, bool varied) {
+void Generator::fit_blocks(Assignment& assignment) {
+  std::set<std::string> fitted;
+  for (const op::Param& p : s_.params) {
+    if (p.variable.empty() && p.dtype == DType::invalid) continue;
+    const int64_t unit =
+        block_elements(p.variable.empty() ? p.dtype : chosen_types_.at(p.variable));
+    if (unit == 1 || p.dims.empty() || p.dims.back().kind != op::Dim::Kind::kNamed) continue;
+    int64_t& size = assignment.numbers[p.dims.back().name];
+    if (size % unit != 0) size += unit - size % unit;
+    fitted.insert(p.dims.back().name);
+  }
+  if (!fitted.empty()) solver_.repair(assignment, fitted, random_);
+}
+
+std::optional<op::Call> Generator::attempt(Assignment assignment, bool varied) {
   choose_types();
+  fit_blocks(assignment);
   op::CallSpec spec;
   spec.op = s_.name;
   spec.flags = flags_.next(random_);

@@ -87,7 +87,9 @@ class Generator {
   // A call with one of the points.
   std::optional<Case> next_point();
   // Without `varied`, tensors are contiguous and apart.
-  std::optional<op::Call> attempt(const Assignment& assignment, bool varied);
+  std::optional<op::Call> attempt(Assignment assignment, bool varied);
+  // Makes the last dimensions of block-quantised tensors multiples of their blocks.
+  void fit_blocks(Assignment& assignment);
   std::vector<int> allowed_values(const op::Param& param) const;
   std::vector<DType> allowed_types(const std::string& variable, std::vector<DType> all) const;
   void choose_types();

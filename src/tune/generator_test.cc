@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "op/testing.h"
+#include "tune/buffer.h"
 #include "tune/testing.h"
 
 namespace yard::tune {
@@ -185,6 +187,53 @@ TEST(Generator, BroadcastsAndLists) {
   EXPECT_GT(ones, 10u);
   EXPECT_GT(fewer, 5u);
   EXPECT_EQ(lengths, (std::set<uint32_t>{1, 2, 3}));
+}
+
+TEST(Generator, BlockQuantisedTensorsAreWholeAndFinite) {
+  const op::Program p = op::Program::compile(
+                            "linear(out!: T[*rows, n], x: T[*rows, k], weight: W[n, k]) "
+                            "where T in {f32}, W in {f32, q8_0, q4_0, q4_1, q4_k, q6_k}")
+                            .value();
+  std::set<DType> seen;
+  bool padded = false, empty = false;
+  for (const Case& c : generate(p, 200)) {
+    const yard_tensor_t& w = *tensor(p, c, "weight");
+    const TensorView view(w);
+    seen.insert(view.dtype());
+    if (block_elements(view.dtype()) == 1) continue;
+    EXPECT_TRUE(yard_has_whole_units(&w));
+    empty |= view.numel() == 0;
+    padded |=
+        view.numel() > 0 && w.strides != nullptr && w.shape[0] > 1 && w.strides[0] > w.shape[1];
+  }
+  EXPECT_EQ(seen.size(), 6u);
+  EXPECT_TRUE(padded);
+  EXPECT_TRUE(empty);
+}
+
+TEST(Buffers, HoldBlocksWithScalesOfTheRequestedKind) {
+  for (const auto& [dtype, scale] : {std::pair{DType::q4_1, 2}, {DType::q6_k, 208}}) {
+    ParsedTensor t;
+    t.dtype = dtype, t.shape = {16, 512}, t.strides = {768, 1}, t.align = 2;
+    const Buffer buffer(t, false);
+    const int64_t bytes = yard_unit_bytes(buffer.view().c().dtype);
+    const auto count = [&](Contents contents, auto is) {
+      fill(buffer.view(), Random(7), contents, {});
+      int n = 0;
+      for_each_row(buffer.view(), [&](const auto&, int64_t offset, int64_t width) {
+        for (int64_t at = offset; at < offset + width; at += bytes)
+          n += is(load(DType::f16, static_cast<char*>(buffer.view().data()) + at + scale));
+        return true;
+      });
+      return n;
+    };
+    const int blocks = 16 * 512 / block_elements(dtype);
+    EXPECT_EQ(count(Contents::kNormal, [](double v) { return std::isfinite(v) && v != 0; }),
+              blocks);
+    EXPECT_EQ(count(Contents::kZero, [](double v) { return v == 0; }), blocks);
+    EXPECT_GT(count(Contents::kNan, [](double v) { return std::isnan(v); }), 0);
+    EXPECT_EQ(packed_bytes(buffer.view()), static_cast<uint64_t>(blocks * bytes));
+  }
 }
 
 TEST(Generator, TensorsStayWithinTheLimit) {

@@ -63,6 +63,8 @@ class Tensor {
   T* row(int64_t r) const noexcept {
     int64_t offset = 0;
     for (int i = t_->ndim - 2; i >= 0; r /= t_->shape[i--]) offset += r % t_->shape[i] * stride(i);
+    if (yard_is_blocks(t_->dtype))  // row<uint8_t>(r) is its first block
+      return reinterpret_cast<T*>(data<char>() + offset / t_->dtype.lanes * t_->dtype.bits);
     return data<T>() + offset;
   }
   // Row-major without gaps; a tensor without elements is.
