@@ -10,7 +10,6 @@ if(TARGET yaml-cpp::yaml-cpp AND NOT TARGET yaml-cpp)  # as it is called from ve
   add_library(yaml-cpp INTERFACE IMPORTED)
   target_link_libraries(yaml-cpp INTERFACE yaml-cpp::yaml-cpp)
 endif()
-find_package(TBB QUIET)
 find_package(LibElf QUIET)
 find_package(OpenSSL QUIET COMPONENTS Crypto)
 if(YARD_BUILD_SIMD)
@@ -48,7 +47,6 @@ set(YARD_KNOWN_LIBRARIES
     "fmt::fmt|libfmt-dev|fmt|fmt"
     "spdlog::spdlog|libspdlog-dev|spdlog|spdlog"
     "yaml-cpp|libyaml-cpp-dev|yaml-cpp|yaml-cpp"
-    "TBB::tbb|libtbb-dev|TBB|tbb"
     "LibElf::LibElf|libelf-dev|LibElf|libelf"
     "OpenSSL::Crypto|libssl-dev|OpenSSL|libcrypto"
     "hwy::hwy|libhwy-dev|hwy|libhwy"

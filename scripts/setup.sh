@@ -20,7 +20,6 @@ build:libdnnl-dev?:<dnnl.hpp>
 build:libyaml-cpp-dev:<yaml-cpp/yaml.h>
 build:libelf-dev:<gelf.h>
 build:libssl-dev:<openssl/evp.h>
-build:libtbb-dev?:<tbb/parallel_for.h>
 build:libhwy-dev?:<hwy/highway.h>
 build:libcli11-dev:<CLI/CLI.hpp>
 build:nlohmann-json3-dev:<nlohmann/json.hpp>

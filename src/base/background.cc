@@ -35,21 +35,15 @@ constexpr std::chrono::seconds kExitTimeout(5);
 
 }  // namespace
 
-bool threads_available(size_t count) noexcept {
-  std::mutex gate;  // all of them at once
-  std::vector<std::thread> threads;
-  bool all = true;
-  try {
-    const std::lock_guard closed(gate);
-    threads.reserve(count);
-    while (threads.size() < count)
-      threads.emplace_back([&gate] { const std::lock_guard wait(gate); });
-  } catch (...) {
-    all = false;
-  }
-  for (std::thread& t : threads) t.join();
-  return all;
+SignalsBlocked::SignalsBlocked() noexcept {
+  sigset_t all;
+  sigfillset(&all);
+  for (const int fatal : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP})
+    sigdelset(&all, fatal);
+  pthread_sigmask(SIG_SETMASK, &all, &before_);
 }
+
+SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 // Statics that a thread uses are destroyed while the process exits.
 void BackgroundThread::at_exit() {
@@ -75,12 +69,7 @@ Result<std::shared_ptr<BackgroundThread>> BackgroundThread::start(const char* na
   static constinit std::once_flag once;
   std::call_once(once, [] { std::atexit(at_exit); });
   const std::shared_ptr<BackgroundThread> self(new BackgroundThread(std::move(halt)));
-  sigset_t all, before;
-  sigfillset(&all);
-  // Those of a failure end the process on this thread, too: code of plugins may run here.
-  for (const int fatal : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP})
-    sigdelset(&all, fatal);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;  // of the new thread
   Status problem;
   try {
     std::thread thread([self, name, body = std::move(body)]() mutable {
@@ -106,7 +95,6 @@ Result<std::shared_ptr<BackgroundThread>> BackgroundThread::start(const char* na
     problem =
         Status(Code::kUnsupported, fmt::format("cannot start a thread: {}", exception_text(e)));
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!problem.ok()) return problem;
   Running& running = g_running.get();
   const std::lock_guard lock(running.lock);

@@ -3,6 +3,7 @@
 // signals, can be waited for, and do not run on after the process has begun to exit.
 #pragma once
 
+#include <signal.h>
 #include <yard/result.h>
 
 #include <chrono>
@@ -16,8 +17,18 @@
 
 namespace yard::base {
 
-// Whether so many more threads can be started now: starts them, and waits for their end.
-bool threads_available(size_t count) noexcept;
+// While one lives, this thread takes no signals, and those that it starts never will. Signals of a failure end the process
+// on any thread: code of plugins may run there.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() noexcept;
+  ~SignalsBlocked();
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 class BackgroundThread {
  public:

@@ -59,23 +59,12 @@ using LoopBody = void (*)(void* context, int64_t begin, int64_t end);
 // its own. Allocates only when more than one thread takes part.
 int32_t parallel_for(int64_t count, int64_t grain, LoopBody body, void* context);
 
-// How many threads a loop of this caller may use: those the process may run on, and no more than the
-// oneTBB arena the caller is in.
+// How many threads a loop of this caller may use: as many as it may run on processors.
 int32_t concurrency() noexcept;
 
-// A loop that is being run.
-class ParallelLoop;
-
-// Runs every piece of the loop, on up to `threads` threads of which the caller is one.
-using LoopEngine = void (*)(ParallelLoop& loop, int32_t threads);
-void run_on_new_threads(ParallelLoop& loop, int32_t threads);
-#if defined(YARD_HAVE_TBB)
-void run_on_tbb(ParallelLoop& loop, int32_t threads);
-#endif
-
-// parallel_for on a given engine and number of threads; for tests.
-int32_t parallel_for_on(LoopEngine engine, int32_t threads, int64_t count, int64_t grain,
-                        LoopBody body, void* context);
+// The same with a given number of threads; for tests.
+int32_t parallel_for_on(int32_t threads, int64_t count, int64_t grain, LoopBody body,
+                        void* context);
 
 // The query functions of the built-in backends, in the order of backends/CMakeLists.txt, which writes the list. Lives as long
 // as the process; any thread may read it; does not allocate.

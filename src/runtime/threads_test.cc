@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// parallel_for on each engine of the build: every index once, pieces of at least the grain, nothing
+// parallel_for: every index once, pieces of at least the grain, nothing
 // empty, nested loops, exceptions, what goes along to other threads, and forked children.
 #include "runtime/host.h"
 
@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -27,36 +28,14 @@
 namespace yard::runtime {
 namespace {
 
-struct Engine {
-  const char* name;
-  LoopEngine run;
-};
-
 template <class Body>
-int32_t loop_on(LoopEngine engine, int32_t threads, int64_t count, int64_t grain, Body body) {
+int32_t loop(int32_t threads, int64_t count, int64_t grain, Body body) {
   return parallel_for_on(
-      engine, threads, count, grain,
+      threads, count, grain,
       [](void* b, int64_t begin, int64_t end) { (*static_cast<Body*>(b))(begin, end); }, &body);
 }
 
-class Loops : public ::testing::TestWithParam<Engine> {
- protected:
-  template <class Body>
-  int32_t loop(int32_t threads, int64_t count, int64_t grain, Body body) {
-    return loop_on(GetParam().run, threads, count, grain, std::move(body));
-  }
-};
-
-constexpr Engine kEngines[] = {
-#if defined(YARD_HAVE_TBB)
-    {"tbb", run_on_tbb},
-#endif
-    {"new_threads", run_on_new_threads},
-};
-INSTANTIATE_TEST_SUITE_P(Engines, Loops, ::testing::ValuesIn(kEngines),
-                         [](const auto& engine) { return std::string(engine.param.name); });
-
-TEST_P(Loops, CoverEveryIndexOnceInPiecesOfAtLeastTheGrain) {
+TEST(Loops, CoverEveryIndexOnceInPiecesOfAtLeastTheGrain) {
   for (const int64_t count : {0, 1, 2, 3, 7, 64, 1000, 4097})
     for (const int64_t grain : {-3, 0, 1, 2, 5, 63, 500, 5000})
       for (const int32_t threads : {1, 2, 3, 8}) {
@@ -79,7 +58,7 @@ TEST_P(Loops, CoverEveryIndexOnceInPiecesOfAtLeastTheGrain) {
       }
 }
 
-TEST_P(Loops, NeverCallTheBodyForNothing) {
+TEST(Loops, NeverCallTheBodyForNothing) {
   for (const int64_t count : {0, -1}) {
     bool called = false;
     EXPECT_EQ(loop(4, count, 1, [&](int64_t, int64_t) { called = true; }), YARD_OK);
@@ -87,7 +66,7 @@ TEST_P(Loops, NeverCallTheBodyForNothing) {
   }
 }
 
-TEST_P(Loops, OfOnePieceStayOnTheCaller) {
+TEST(Loops, OfOnePieceStayOnTheCaller) {
   std::set<std::thread::id> threads;
   EXPECT_EQ(loop(8, 100, 51,
                  [&](int64_t begin, int64_t end) {
@@ -99,7 +78,7 @@ TEST_P(Loops, OfOnePieceStayOnTheCaller) {
   EXPECT_EQ(threads, std::set{std::this_thread::get_id()});
 }
 
-TEST_P(Loops, TurnExceptionsIntoAFault) {
+TEST(Loops, TurnExceptionsIntoAFault) {
   for (const int32_t threads : {1, 4}) {
     EXPECT_EQ(loop(threads, 1000, 1,
                    [](int64_t begin, int64_t end) {
@@ -112,9 +91,9 @@ TEST_P(Loops, TurnExceptionsIntoAFault) {
 }
 
 // A thread that waits for an inner loop must not begin another piece of the outer one.
-TEST_P(Loops, NestWithoutMixing) {
+TEST(Loops, NestWithoutMixing) {
   std::atomic<int64_t> sum{0};
-  const auto inner_loop = [this](auto body) { return loop(4, 64, 1, body); };
+  const auto inner_loop = [](auto body) { return loop(4, 64, 1, body); };
   EXPECT_EQ(loop(4, 64, 1,
                  [&](int64_t begin, int64_t end) {
                    static thread_local bool busy = false;
@@ -128,7 +107,7 @@ TEST_P(Loops, NestWithoutMixing) {
   EXPECT_EQ(sum, 64 * 64);
 }
 
-TEST_P(Loops, OfSeveralCallersRunAtOnce) {
+TEST(Loops, OfSeveralCallersRunAtOnce) {
   std::vector<std::thread> callers;
   std::atomic<int64_t> sum{0};
   for (int c = 0; c < 4; ++c)
@@ -141,7 +120,7 @@ TEST_P(Loops, OfSeveralCallersRunAtOnce) {
 }
 
 // Keeps pieces busy until some other thread has run one, so that the test sees both.
-TEST_P(Loops, CarryTheScopeOfTheCallerAndThatItIsInsideACall) {
+TEST(Loops, CarryTheScopeOfTheCallerAndThatItIsInsideACall) {
   detail::ThreadHead& head =
       detail::t_thread != nullptr ? *detail::t_thread : detail::register_thread();
   std::optional<ScopedPolicy> scope;
@@ -173,8 +152,8 @@ TEST_P(Loops, CarryTheScopeOfTheCallerAndThatItIsInsideACall) {
 }
 
 #if !defined(YARD_UNDER_TSAN)  // which dies on threads started after a fork
-TEST_P(Loops, WorkInAChildOfFork) {
-  const auto whole = [this] {
+TEST(Loops, WorkInAChildOfFork) {
+  const auto whole = [] {
     std::atomic<int64_t> sum{0};
     const int32_t code = loop(4, 1000, 1, [&](int64_t b, int64_t e) { sum += e - b; });
     return code == YARD_OK && sum == 1000;
@@ -195,8 +174,8 @@ TEST_P(Loops, WorkInAChildOfFork) {
   EXPECT_TRUE(whole());
 }
 
-TEST_P(Loops, RunOnTheCallerWhereNoThreadCanBeStarted) {
-  EXPECT_TRUE(base::true_in_child([this] {
+TEST(Loops, RunOnTheCallerWhereNoThreadCanBeStarted) {
+  EXPECT_TRUE(base::true_in_child([] {
     if (!base::deny_threads()) return true;
     const auto caller = std::this_thread::get_id();
     for (int n = 0; n < 3; ++n) {
@@ -213,13 +192,13 @@ TEST_P(Loops, RunOnTheCallerWhereNoThreadCanBeStarted) {
 }
 
 // A piece that forks: the child has none of the helpers, and is told that their pieces are missing.
-TEST(NewThreads, AChildBornInAPieceIsToldThatOthersAreMissing) {
+TEST(Loops, AChildBornInAPieceIsToldThatOthersAreMissing) {
   base::watch_forks();  // as every runtime does
   const pid_t parent = ::getpid();
   const auto caller = std::this_thread::get_id();
   pid_t child = -1;
   std::atomic<bool> forked{false};
-  const int32_t code = loop_on(run_on_new_threads, 2, 2, 1, [&](int64_t, int64_t) {
+  const int32_t code = loop(2, 2, 1, [&](int64_t, int64_t) {
     if (std::this_thread::get_id() != caller) {
       while (!forked) std::this_thread::yield();
     } else if (child < 0) {
@@ -237,8 +216,8 @@ TEST(NewThreads, AChildBornInAPieceIsToldThatOthersAreMissing) {
 }
 
 // Of its parent's pool a child has no thread: two pieces at once are run by threads of its own.
-TEST_P(Loops, HaveThreadsOfTheirOwnInAChildOfFork) {
-  const auto two_at_once = [this] {
+TEST(Loops, HaveThreadsOfTheirOwnInAChildOfFork) {
+  const auto two_at_once = [] {
     std::atomic<int> inside{0};
     std::atomic<bool> alone{false};
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -253,12 +232,8 @@ TEST_P(Loops, HaveThreadsOfTheirOwnInAChildOfFork) {
   EXPECT_TRUE(base::true_in_child(two_at_once));
 }
 
-TEST_P(Loops, WorkInChildrenOfForksWhileOtherThreadsAreInLoops) {
-#if defined(YARD_UNDER_ASAN)
-  if (GetParam().run == run_on_new_threads)
-    GTEST_SKIP() << "threads that end take locks of the sanitizer that no fork waits for";
-#endif
-  const auto whole = [this] {
+TEST(Loops, WorkInChildrenOfForksWhileOtherThreadsAreInLoops) {
+  const auto whole = [] {
     std::atomic<int64_t> sum{0};
     const int32_t code = loop(4, 64, 1, [&](int64_t b, int64_t e) { sum += e - b; });
     return code == YARD_OK && sum == 64;
@@ -293,6 +268,19 @@ TEST(Concurrency, FollowsTheCpusTheThreadMayUse) {
     ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
     EXPECT_EQ(concurrency(), 1);
   }).join();
+}
+
+TEST(Loops, LeaveNoThreadThatKeepsACoreBusy) {
+  const auto cpu_ns = [] {
+    timespec t{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return t.tv_sec * int64_t{1000000000} + t.tv_nsec;
+  };
+  EXPECT_EQ(loop(4, 64, 1, [](int64_t, int64_t) {}), YARD_OK);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const int64_t before = cpu_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_LT(cpu_ns() - before, 50'000'000);
 }
 
 TEST(ParallelFor, UsesTheThreadsThereAre) {
