@@ -14,6 +14,7 @@
 
 #include "host_access.h"
 #include "kernel_timing.h"
+#include "measured_calls.h"
 #include "progress.h"
 #include "torch_kernels.h"
 
@@ -69,9 +70,15 @@ tool::Timed timed(std::function<void()> body) {
 
 std::string measure(const std::string& op, const std::string& dtype, int64_t rows, int64_t hidden,
                     double seconds) {
-  const std::string text = tool::measured_call(op, dtype, rows, hidden);
+  // In the sizes of torch_ways().
+  const tool::Shapes shapes = {{"rows", {rows}},          {"tokens", {rows}},
+                               {"hidden", {hidden}},      {"d", {hidden}},
+                               {"heads", {hidden / 128}}, {"kv_heads", {hidden / 512}},
+                               {"head_dim", {128}}};
+  const std::string text = tool::measured_calls(op, {dtype}, shapes).at(0);
   const ParsedCall call = Runtime::shared().parse(text).value();
-  const CallTensors data(call, 1);
+  const std::unique_ptr<CallTensors> tensors = tool::measured_tensors(call);
+  const CallTensors& data = *tensors;
   const tool::Copy copy(data.traffic());
   const std::function<Status()> ours = typed_call(op, data);
   std::vector<tool::Timed> paths = {copy.one_thread(), copy.all_threads(),
@@ -99,7 +106,8 @@ int run(double seconds, const std::string& only) {
   constexpr int64_t kHidden = 4096;
   std::string results;
   tool::Progress progress;
-  for (const std::string& op : tool::measured_ops()) {
+  for (const char* op : {"rms_norm", "add_rms_norm", "layer_norm", "silu_and_mul", "gelu_and_mul",
+                         "softmax", "rotary_embedding"}) {
     if (!only.empty() && op != only) continue;
     for (const char* dtype : {"f32", "bf16"})
       for (const int64_t rows : {1, 64, 4096}) {

@@ -15,7 +15,7 @@ struct TorchWay {
   std::function<void()> run;
 };
 
-// On tensors of the sizes of tool::measured_call(). Empty where PyTorch is not installed.
+// On [rows, hidden]; heads of 128, a quarter as many for keys. Empty where PyTorch is not installed.
 std::vector<TorchWay> torch_ways(const std::string& op, const std::string& dtype, int64_t rows,
                                  int64_t hidden);
 

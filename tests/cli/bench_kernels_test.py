@@ -3,55 +3,68 @@
 
 from command import Yard, main
 
-QUICK = ["bench", "kernels", "--seconds", "0", "--rows", "1,3", "--hidden", "256"]
+QUICK = ["bench", "kernels", "--seconds", "0"]
+SMALL = [*QUICK, "--shapes", "rows=1,3", "--shapes", "hidden=256"]
 
 
 class BenchKernels(Yard):
     def test_json(self):
-        data = self.json(*QUICK, "--op", "softmax,rms_norm", "--dtype", "f32")
-        self.assertEqual([(r["op"], r["rows"]) for r in data["results"]],
-                         [("softmax", 1), ("softmax", 3), ("rms_norm", 1), ("rms_norm", 3)])
-        first = data["results"][0]
-        self.assertEqual(first["call"], "softmax(f32[1,256])")
-        self.assertEqual(first["bytes"], 2 * 256 * 4)
-        for result in data["results"]:
-            ids = [k["id"] for k in result["kernels"]]
-            self.assertIn("reference.cpp", ids)
-            self.assertEqual(sum(k["selected"] for k in result["kernels"]), 1)
-            for k in result["kernels"]:
-                self.assertGreater(k["ns"], 0)
-                self.assertAlmostEqual(k["gb_per_s"], result["bytes"] / k["ns"], places=6)
-                self.assertAlmostEqual(k["over_copy"], result["copy_ns"] / k["ns"], places=6)
+        data = self.json(*SMALL, "--shapes", "d=256", "softmax", "rms_norm", "--dtype", "f32")
+        self.assertEqual([r["call"] for r in data["rows"]],
+                         ["softmax(f32[1,256])", "softmax(f32[3,256])",
+                          "rms_norm(f32[1,256], f32[256])", "rms_norm(f32[3,256], f32[256])"])
+        self.assertEqual(data["rows"][0]["bytes"], 2 * 256 * 4)
+        for row in data["rows"]:
+            times = row["times_ns"]
+            self.assertIn(row["selected"], times)
+            self.assertEqual(times[row["fastest"]], min(times.values()))
+            self.assertAlmostEqual(row["regret"], times[row["selected"]] / times[row["fastest"]] - 1, places=6)
+            self.assertGreaterEqual(row["spread"], 0)
+            self.assertGreater(row["copy_ns"], 0)
+        regrets = [row["regret"] for row in data["rows"]]
+        self.assertAlmostEqual(data["mean_regret"], sum(regrets) / len(regrets), places=6)
+        self.assertAlmostEqual(data["worst_regret"], max(regrets), places=6)
 
-    def test_every_op_and_dtype_can_be_measured(self):
-        data = self.json("bench", "kernels", "--seconds", "0", "--rows", "2", "--hidden", "128",
-                         "--dtype", "f32,f16,bf16")
-        measured = {(r["op"], r["dtype"]) for r in data["results"]}
-        ops = {op["name"] for op in self.json("list")["ops"]}
-        self.assertEqual(measured, {(op, t) for op in ops for t in ("f32", "f16", "bf16")})
+    def test_every_op_can_be_measured(self):
+        small = ["rows=2", "tokens=2", "hidden=64", "d=64", "heads=2", "kv_heads=1", "head_dim=8"]
+        data = self.json(*QUICK, "--dtype", "f32,f16,bf16", *[a for s in small for a in ("--shapes", s)])
+        measured = {row["call"].split("(")[0] for row in data["rows"]}
+        self.assertEqual(measured, {op["name"] for op in self.json("list")["ops"]})
+
+    def test_a_call_of_any_op(self):
+        call = "rms_norm(f32[2,32], f32[32])"
+        rows = self.json(*QUICK, "--call", call)["rows"]
+        self.assertEqual([r["call"] for r in rows], [call])
 
     def test_unable_kernels_are_listed_with_their_reason(self):
-        result = self.json(*QUICK, "--op", "softmax", "--dtype", "bf16")["results"][0]
+        row = self.json(*QUICK, "--call", "softmax(bf16[1,256])")["rows"][0]
         known = {k["id"] for op in self.json("list", "softmax")["ops"] for k in op["kernels"]}
-        shown = [k["id"] for k in result["kernels"]] + [k["id"] for k in result["skipped"]]
-        self.assertEqual(set(shown), known)
-        self.assertTrue(all(k["reason"] for k in result["skipped"]))
+        self.assertEqual(set(row["times_ns"]) | {k["id"] for k in row["skipped"]}, known)
+        self.assertTrue(all(k["reason"] for k in row["skipped"]))
+
+    def test_reference_kernels_count_only_where_there_is_no_other(self):
+        row = self.json(*QUICK, "--call", "softmax(f32[1,256])")["rows"][0]
+        self.assertNotIn("reference.cpp", row["times_ns"])
+        row = self.json(*QUICK, "--call", "softmax(f32[2,32;1,2])")["rows"][0]  # not dense
+        self.assertEqual(list(row["times_ns"]), ["reference.cpp"])
 
     def test_table(self):
-        out, err = self.yard(*QUICK, "--op", "rms_norm", "--dtype", "f32")
+        out, err = self.yard(*SMALL, "rms_norm", "--dtype", "f32")
         self.assertEqual(err, "")
         lines = out.splitlines()
-        self.assertRegex(lines[0], r"^op +dtype +rows +kernel +time +GB/s +of copy$")
-        self.assertRegex(lines[1], r"^rms_norm +f32 +1 +copy, \d+ threads? ")
-        column = lines[0].index("kernel")
-        for line in lines[1:7]:
-            if line:
-                self.assertNotEqual(line[column], " ", line)
+        self.assertRegex(lines[0], r"^call, kernel +time +GB/s +of copy +to the fastest$")
+        self.assertEqual(lines[1], "rms_norm(f32[1,256], f32[256])")
+        self.assertRegex(lines[2], r"^  copy, \d+ threads? ")
+        self.assertRegex(out, r"  default\.simd \*.* #")
+        self.assertIn("Mean regret", out)
 
     def test_invalid_usage(self):
-        self.assertIn("did you mean 'softmax'?", self.wrong(*QUICK, "--op", "sofmax"))
+        self.assertIn("did you mean 'softmax'?", self.wrong(*QUICK, "sofmax"))
+        self.assertIn("did you mean 'rows'?", self.wrong(*QUICK, "softmax", "--shapes", "row=1"))
+        self.assertIn("expected sizes", self.wrong(*QUICK, "softmax", "--shapes", "rows=0"))
+        self.assertIn("expected sizes", self.wrong(*QUICK, "softmax", "--shapes", "rows=1,"))
+        self.assertIn("expected DIMENSION=SIZE", self.wrong(*QUICK, "softmax", "--shapes", "rows"))
         self.wrong(*QUICK, "--dtype", "f64")
-        self.wrong(*QUICK, "--rows", "0")
 
 
 main()

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// yard bench kernels: how fast each kernel of the built-in ops is, beside a plain copy.
+// yard bench kernels: how fast each kernel is, beside a plain copy, and how good the choice between them is.
 #include <fmt/format.h>
 #include <yard/call_spec.h>
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <memory>
 
 #include "arguments.h"
@@ -13,6 +15,7 @@
 #include "host_access.h"
 #include "json.h"
 #include "kernel_timing.h"
+#include "measured_calls.h"
 #include "output.h"
 #include "progress.h"
 #include "table.h"
@@ -21,9 +24,7 @@ namespace yard::tool {
 namespace {
 
 struct KernelsQuestion {
-  std::vector<std::string> ops, dtypes = {"f32", "bf16"};
-  std::vector<int64_t> rows = {1, 64, 4096};
-  int64_t hidden = 4096;
+  std::vector<std::string> ops, calls, dtypes = {"f32", "bf16"}, shapes;
   double seconds = 0.3;
   bool json = false;
 };
@@ -31,18 +32,17 @@ struct KernelsQuestion {
 struct KernelFigure {
   std::string id;
   double ns = 0;
-  double over_copy = 0;   // speed over the copy's
-  bool selected = false;  // runs for a call without options
 };
 
-// One call, with every kernel that can serve it.
+// One call, with every kernel that can serve it. A reference kernel counts only where there is no other.
 struct CallFigures {
-  std::string op, dtype, call;
-  int64_t rows = 0;
+  std::string call, selected, fastest;
   uint64_t bytes = 0;  // of all tensors, once
   double copy_ns = 0;
   int copy_threads = 1;
-  std::vector<KernelFigure> kernels;
+  double spread = 0;                  // of the selected kernel, measured twice, relative
+  double regret = 0;                  // of the selection, relative to the fastest
+  std::vector<KernelFigure> kernels;  // in the order of the selection
   std::vector<std::pair<std::string, std::string>> skipped;  // id, reason
 };
 
@@ -62,119 +62,202 @@ Timed forced(const ParsedCall& call, const CallTensors& data, const std::string&
   };
 }
 
-Result<CallFigures> measure_kernels(const KernelsQuestion& q, CallFigures f) {
-  const auto call = Runtime::shared().parse(f.call);
+// Kernels that can serve the call.
+std::vector<std::string> able_kernels(const Explanation& plan, CallFigures& to) {
+  std::vector<std::string> ids, references;
+  for (const Candidate& c : plan.candidates) {
+    if (c.verdict == "rejected")
+      to.skipped.emplace_back(c.id, c.detail.empty() ? c.reason : c.detail);
+    else
+      (c.kind == Kind::kReference ? references : ids).push_back(c.id);
+  }
+  if (ids.empty()) return references;
+  for (std::string& id : references)
+    to.skipped.emplace_back(std::move(id), "a reference kernel, and there are others");
+  return ids;
+}
+
+Result<CallFigures> measure_kernels(const std::string& text, double seconds) {
+  CallFigures f;
+  const auto call = Runtime::shared().parse(text);
   if (!call.ok()) return call.status();
-  const auto plan = Runtime::shared().explain(f.call);
+  f.call = text;
+  const auto plan = Runtime::shared().explain(text);
   if (!plan.ok()) return plan.status();
   YARD_RETURN_IF_ERROR(CallTensors::check(*call, 2));
-  const CallTensors data(*call, 1);
-  f.bytes = data.traffic();
+  const std::unique_ptr<CallTensors> data = measured_tensors(*call);
+  f.bytes = data->traffic(), f.selected = plan->selected;
   const Copy copy(f.bytes);
   std::vector<Timed> paths = {copy.one_thread(), copy.all_threads()};
-  for (const Candidate& c : plan->candidates) {
-    if (c.verdict == "rejected") {
-      f.skipped.emplace_back(c.id, c.detail.empty() ? c.reason : c.detail);
-      continue;
-    }
-    f.kernels.push_back({c.id, 0, 0, c.id == plan->selected});
-    paths.push_back(forced(*call, data, c.id));
+  for (const std::string& id : able_kernels(*plan, f)) {
+    f.kernels.push_back({id});
+    paths.push_back(forced(*call, *data, id));
   }
-  const std::vector<double> ns = time_in_turn(paths, q.seconds);
+  if (f.kernels.empty())
+    return Status(Code::kNoKernel, fmt::format("no kernel can serve {}", f.call));
+  paths.push_back(forced(*call, *data, f.selected));  // once more, for its spread
+  const std::vector<double> ns = time_in_turn(paths, seconds);
   f.copy_ns = std::min(ns[0], ns[1]);
   f.copy_threads = ns[1] < ns[0] ? host_threads() : 1;
+  double selected = 0;
+  const KernelFigure* fastest = nullptr;
   for (size_t i = 0; i < f.kernels.size(); ++i) {
-    f.kernels[i].ns = ns[i + 2];
-    f.kernels[i].over_copy = f.copy_ns / ns[i + 2];
+    KernelFigure& k = f.kernels[i];
+    k.ns = ns[i + 2];
+    if (k.id == f.selected) selected = k.ns;
+    if (fastest == nullptr || k.ns < fastest->ns) fastest = &k;
   }
+  f.fastest = fastest->id;
+  f.regret = std::max(0.0, selected / fastest->ns - 1);
+  f.spread = std::abs(selected - ns.back()) / std::min(selected, ns.back());
   return f;
 }
 
+// Over all calls.
+struct Regret {
+  double mean = 0, worst = 0;
+  explicit Regret(const std::vector<CallFigures>& figures) {
+    for (const CallFigures& f : figures) mean += f.regret, worst = std::max(worst, f.regret);
+    if (!figures.empty()) mean /= static_cast<double>(figures.size());
+  }
+};
+
 double gb_per_s(uint64_t bytes, double ns) { return static_cast<double>(bytes) / ns; }
 
-Json figures_json(const KernelsQuestion& q, const std::vector<CallFigures>& figures) {
-  Json results = Json::array();
+Json figures_json(const std::vector<CallFigures>& figures) {
+  Json rows = Json::array();
   for (const CallFigures& f : figures) {
-    Json kernels = Json::array(), skipped = Json::array();
-    for (const KernelFigure& k : f.kernels)
-      kernels.push_back({{"id", k.id},
-                         {"ns", k.ns},
-                         {"gb_per_s", gb_per_s(f.bytes, k.ns)},
-                         {"over_copy", k.over_copy},
-                         {"selected", k.selected}});
+    Json times = Json::object(), skipped = Json::array();
+    for (const KernelFigure& k : f.kernels) times[k.id] = k.ns;
     for (const auto& [id, reason] : f.skipped) skipped.push_back({{"id", id}, {"reason", reason}});
-    results.push_back({{"op", f.op},
-                       {"dtype", f.dtype},
-                       {"rows", f.rows},
-                       {"call", f.call},
-                       {"bytes", f.bytes},
-                       {"copy_ns", f.copy_ns},
-                       {"copy_gb_per_s", gb_per_s(f.bytes, f.copy_ns)},
-                       {"copy_threads", f.copy_threads},
-                       {"kernels", std::move(kernels)},
-                       {"skipped", std::move(skipped)}});
+    rows.push_back({{"call", f.call},
+                    {"times_ns", std::move(times)},
+                    {"selected", f.selected},
+                    {"fastest", f.fastest},
+                    {"regret", f.regret},
+                    {"spread", f.spread},
+                    {"bytes", f.bytes},
+                    {"copy_ns", f.copy_ns},
+                    {"copy_threads", f.copy_threads},
+                    {"skipped", std::move(skipped)}});
   }
-  return {{"threads", host_threads()}, {"hidden", q.hidden}, {"results", std::move(results)}};
+  const Regret regret(figures);
+  return {{"threads", host_threads()},
+          {"rows", std::move(rows)},
+          {"mean_regret", regret.mean},
+          {"worst_regret", regret.worst}};
+}
+
+// The time of a kernel relative to the slowest shown, on a logarithmic scale of ten steps an order of magnitude.
+std::string bar(double ns, double fastest) {
+  const double steps = 1 + 10 * std::log10(std::max(ns / fastest, 1.0));
+  return std::string(static_cast<size_t>(std::min(steps, 30.0)), '#');
 }
 
 void print_figures(const std::vector<CallFigures>& figures) {
-  Table t({{"op"},
-           {"dtype"},
-           {"rows", Align::kRight},
-           {"kernel"},
+  Table t({{"call, kernel"},
            {"time", Align::kRight},
            {"GB/s", Align::kRight},
-           {"of copy", Align::kRight}});
-  const auto speed = [](uint64_t bytes, double ns) {
-    return fmt::format("{:.1f}", gb_per_s(bytes, ns));
-  };
+           {"of copy", Align::kRight},
+           {"to the fastest"}});
   for (const CallFigures& f : figures) {
-    t.add({{f.op, Paint::kBold},
-           {f.dtype},
-           {std::to_string(f.rows)},
-           {fmt::format("copy, {} thread{}", f.copy_threads, f.copy_threads == 1 ? "" : "s"),
+    t.add({{f.call, Paint::kBold}});
+    t.add({{fmt::format("  copy, {} thread{}", f.copy_threads, f.copy_threads == 1 ? "" : "s"),
             Paint::kDim},
            {duration(f.copy_ns), Paint::kDim},
-           {speed(f.bytes, f.copy_ns), Paint::kDim}});
-    for (const KernelFigure& k : f.kernels)
-      t.add({{""},
-             {""},
-             {""},
-             {k.id + (k.selected ? " *" : ""), k.selected ? Paint::kBold : Paint::kPlain},
+           {fmt::format("{:.1f}", gb_per_s(f.bytes, f.copy_ns)), Paint::kDim}});
+    for (const KernelFigure& k : f.kernels) {
+      const bool selected = k.id == f.selected;
+      const double fastest = std::find_if(f.kernels.begin(), f.kernels.end(), [&](const auto& o) {
+                               return o.id == f.fastest;
+                             })->ns;
+      t.add({{"  " + k.id + (selected ? " *" : ""), selected ? Paint::kBold : Paint::kPlain},
              {duration(k.ns)},
-             {speed(f.bytes, k.ns)},
-             {fmt::format("{:.3f}", k.over_copy), k.selected ? Paint::kBold : Paint::kPlain}});
+             {fmt::format("{:.1f}", gb_per_s(f.bytes, k.ns))},
+             {fmt::format("{:.3f}", f.copy_ns / k.ns)},
+             {bar(k.ns, fastest) +
+              (selected && f.regret > 0 ? fmt::format(" {:.0f} % regret", 100 * f.regret) : "")}});
+    }
   }
+  const Regret regret(figures);
   print_out(
-      "{}\n* selected without options. Bytes are those of all tensors, once; the copy "
-      "moves "
-      "as\nmany, half read and half written, on one thread or on all {}, whichever is faster.\n",
-      t.text(), host_threads());
+      "{}\n* selected without options. Mean regret {:.1f} %, worst {:.1f} %: how much longer the\n"
+      "selected kernel takes than the fastest. Bars: ten # for each factor of ten. Bytes are those "
+      "of\n"
+      "all tensors, once; the copy moves as many, half read and half written, on one thread or on "
+      "all\n"
+      "{}, whichever is faster.\n",
+      t.text(), 100 * regret.mean, 100 * regret.worst, host_threads());
 }
 
-int bench_kernels(const KernelsQuestion& q) {
+// "rows=1,64".
+Status read_shapes(const std::vector<std::string>& ops, const std::vector<std::string>& texts,
+                   Shapes& to) {
+  std::vector<std::string> known;
+  for (const std::string& op : ops)
+    for (std::string& d : measured_dimensions(op)) known.push_back(std::move(d));
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    const auto bad = [&](std::string_view expected) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("invalid --shapes: expected {}, got '{}'", expected, text));
+    };
+    if (equals == std::string::npos) return bad("DIMENSION=SIZE,..., as rows=1,64");
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      return Status(Code::kInvalidArgument,
+                    fmt::format("invalid --shapes: none of the ops has a dimension '{}'{}", name,
+                                did_you_mean(name, known)));
+    std::vector<int64_t>& sizes = to[name];
+    for (size_t at = equals; at != std::string::npos;) {
+      const size_t end = text.find(',', at + 1);
+      const std::string number = text.substr(at + 1, end == std::string::npos ? end : end - at - 1);
+      int64_t size = 0;
+      const auto [stop, error] =
+          std::from_chars(number.data(), number.data() + number.size(), size);
+      if (error != std::errc() || stop != number.data() + number.size() || size < 1 ||
+          size > (int64_t{1} << 24))
+        return bad("sizes from 1 to 16777216");
+      sizes.push_back(size);
+      at = end;
+    }
+  }
+  return {};
+}
+
+// What is measured: the calls that were given, or those of the ops.
+Result<std::vector<std::string>> chosen_calls(const KernelsQuestion& q) {
   const std::vector<std::string>& known = measured_ops();
   for (const std::string& op : q.ops)
     if (std::find(known.begin(), known.end(), op) == known.end())
-      return fail(kUsage,
-                  fmt::format("--op '{}' is not a built-in op{}", op, did_you_mean(op, known)));
+      return Status(Code::kInvalidArgument,
+                    fmt::format("'{}' is not a built-in op: use --call for others{}", op,
+                                did_you_mean(op, known)));
+  if (!q.calls.empty()) return q.calls;
+  const std::vector<std::string>& ops = q.ops.empty() ? known : q.ops;
+  Shapes shapes;
+  YARD_RETURN_IF_ERROR(read_shapes(ops, q.shapes, shapes));
+  std::vector<std::string> calls;
+  for (const std::string& op : ops)
+    for (std::string& call : measured_calls(op, q.dtypes, shapes)) calls.push_back(std::move(call));
+  return calls;
+}
+
+int bench_kernels(const KernelsQuestion& q) {
+  const auto calls = chosen_calls(q);
+  if (!calls.ok()) return fail(kUsage, std::string(calls.status().message()));
   std::vector<CallFigures> figures;
   Progress progress;
-  for (const std::string& op : q.ops.empty() ? known : q.ops)
-    for (const std::string& dtype : q.dtypes)
-      for (const int64_t rows : q.rows) {
-        CallFigures f;
-        f.op = op, f.dtype = dtype, f.rows = rows;
-        f.call = measured_call(op, dtype, rows, q.hidden);
-        progress.say(fmt::format("measuring {}", f.call));
-        auto measured = measure_kernels(q, std::move(f));
-        if (!measured.ok())
-          return progress.clear(), fail(exit_code(measured.status()), measured.status());
-        figures.push_back(std::move(measured).value());
-      }
+  for (size_t i = 0; i < calls->size(); ++i) {
+    progress.say(fmt::format("measuring {} of {}: {}", i + 1, calls->size(), (*calls)[i]));
+    auto measured = measure_kernels((*calls)[i], q.seconds);
+    if (!measured.ok())
+      return progress.clear(), fail(exit_code(measured.status()), measured.status());
+    figures.push_back(std::move(measured).value());
+  }
   progress.clear();
   if (q.json)
-    print_json(figures_json(q, figures));
+    print_json(figures_json(figures));
   else
     print_figures(figures);
   return kOk;
@@ -184,24 +267,21 @@ int bench_kernels(const KernelsQuestion& q) {
 
 void add_bench_kernels(CLI::App& parent, Action& action) {
   auto q = std::make_shared<KernelsQuestion>();
-  CLI::App* c = parent.add_subcommand("kernels", "How fast each kernel of the built-in ops is");
-  c->add_option("--op", q->ops, "Only these ops; comma-separated or repeated")
-      ->type_name("OP")
-      ->delimiter(',')
+  CLI::App* c = parent.add_subcommand(
+      "kernels", "How fast each kernel is, and how good the choice between them");
+  c->add_option("op", q->ops, "Built-in ops; all of them if none is given")->type_name("OP");
+  c->add_option("--shapes", q->shapes,
+                "Sizes of a dimension, as rows=1,64; repeated for other dimensions")
+      ->type_name("DIM=N,...")
+      ->allow_extra_args(false);
+  c->add_option("--call", q->calls, "Only this call, a CallSpec of any op; repeated")
+      ->type_name("CALLSPEC")
       ->allow_extra_args(false);
   c->add_option("--dtype", q->dtypes, "f32, f16, bf16; comma-separated or repeated (f32,bf16)")
       ->type_name("DTYPE")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(one_of({"f32", "f16", "bf16"}));
-  c->add_option("--rows", q->rows, "Rows of the call (1,64,4096)")
-      ->type_name("N,...")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(between(int64_t{1}, int64_t{1} << 24));
-  c->add_option("--hidden", q->hidden, "Elements of a row (4096)")
-      ->type_name("N")
-      ->check(between(int64_t{2}, int64_t{1} << 24));
   c->add_option("--seconds", q->seconds, "Approximate duration for each call (0.3)")
       ->type_name("SECONDS")
       ->check(between(0.0, 3600.0));
@@ -209,13 +289,15 @@ void add_bench_kernels(CLI::App& parent, Action& action) {
   c->footer(
       "Runs each kernel that can serve a call, in turn with a plain copy of the same number of\n"
       "bytes, round after round; the time is that of the kernel alone, the median over the\n"
-      "rounds. Slow reference kernels make the whole table take minutes: name an op, a dtype or\n"
-      "fewer rows.\n"
+      "rounds. The selected kernel is measured twice, which gives its spread. Regret is how much\n"
+      "longer it takes than the fastest one. Reference kernels are measured only where there is\n"
+      "no other.\n"
       "\n"
       "Examples:\n"
-      "  yard bench kernels --op rms_norm\n"
-      "  yard bench kernels --op softmax,layer_norm --dtype f32 --rows 64,4096\n"
-      "  yard bench kernels --op silu_and_mul --hidden 11008 --json");
+      "  yard bench kernels rms_norm\n"
+      "  yard bench kernels softmax layer_norm --dtype f32 --shapes rows=64,4096\n"
+      "  yard bench kernels silu_and_mul --shapes d=11008 --json\n"
+      "  yard bench kernels --call 'softmax(f32[8,50257])'");
   c->callback([q, &action] { action = [q] { return bench_kernels(*q); }; });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of the built-in ops that kernels are measured on, and timing kernels beside a plain copy: all in turn, round after round, so that noise affects them equally.
+// Timing kernels beside a plain copy: all in turn, round after round, so that noise affects them equally.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,6 @@
 #include <vector>
 
 namespace yard::tool {
-
-// The ops that are measured, in the order of the documentation.
-const std::vector<std::string>& measured_ops();
-
-// The call as text, with an output of `rows` rows of `hidden` elements. Rotary embeddings have
-// heads of 128, a quarter as many for keys, and tables as long as there are rows.
-std::string measured_call(const std::string& op, const std::string& dtype, int64_t rows,
-                          int64_t hidden);
 
 // Runs something n times and gives the nanoseconds each took.
 using Timed = std::function<double(int64_t n)>;

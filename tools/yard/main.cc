@@ -108,7 +108,7 @@ int parse_and_run(int argc, char** argv) {
       "  yard config check rules.yaml                            whether a rule file is valid\n"
       "  yard bake --trace calls.txt --yaml baked.yaml           recorded calls as a static map\n"
       "  yard bench dispatch                                     what a call costs\n"
-      "  yard bench kernels --op softmax                         how fast its kernels are\n"
+      "  yard bench kernels softmax                              how fast its kernels are\n"
       "  yard doctor                                             problems and their fixes\n"
       "  yard help plugin list                                   the help of a command\n"
       "\n"
@@ -128,7 +128,7 @@ int parse_and_run(int argc, char** argv) {
   bench->footer(
       "Examples:\n"
       "  yard bench dispatch                 the overhead of a call\n"
-      "  yard bench kernels --op rms_norm    how fast each kernel of an op is");
+      "  yard bench kernels rms_norm         how fast each kernel of an op is");
   add_bench_dispatch(*bench, action);
   add_bench_kernels(*bench, action);
   add_doctor(app, action);
