@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +38,11 @@ struct ParsedTensor {
   Device device;
 };
 
+// What the elements of a tensor of integers are, where the schema states it: from `least` to `most`, both included.
+struct ElementRange {
+  int64_t least = 0, most = 0;
+};
+
 struct ParsedArg {
   std::string name;
   bool read = true;      // `!` in the schema: false
@@ -46,6 +52,7 @@ struct ParsedArg {
                std::vector<ParsedTensor>>
       value;
   std::string same_as;  // for an output that is an input (`out=&x`): the input's name
+  std::optional<ElementRange> elements;
 };
 
 struct ParsedCall {
@@ -92,9 +99,9 @@ class CallTensors {
   YARD_API static Status check(const ParsedCall& call, int sets);
 
   // Allocates every tensor twice: for use, and to restore it. The same seed and contents give the same numbers on every
-  // machine. Integers are indices into the call's tables: less than the first dimension of the smallest tensor of floats
-  // with two or more dimensions that is only read. Where a tensor of the same dtype is written they are data, small and of
-  // both signs.
+  // machine. Integers are within the range of ParsedArg::elements. Without one, those of 16 bits and more are indices into
+  // the call's tables: less than the first dimension of the smallest tensor of floats with two or more dimensions that is
+  // only read. Smaller ones, and those of a dtype that is also written, are data, small and of both signs.
   YARD_API CallTensors(ParsedCall call, uint64_t seed, Contents contents = Contents::kNormal);
   YARD_API ~CallTensors();
   CallTensors(const CallTensors&) = delete;

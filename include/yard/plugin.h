@@ -417,7 +417,7 @@ typedef struct yard_op {
   const char* schema;  /* "scale(out!: T[*rows, d], x: T[*rows, d], by: float = 1.0)" */
   const char* summary; /* one line */
   void* self;
-  /* Shapes of outputs with a dimension that no input binds, in output order. NULL: there are none. */
+  /* Shapes of outputs with a dimension that no input binds, in output order. NULL: the caller gives these outputs. */
   int32_t (*infer)(yard_call_t* call, const yard_value_t* args, uint32_t count, yard_shape_t* outputs,
                    uint32_t output_count);
   const yard_tolerance_t* tolerances; /* none: exact for integers, 1e-5 / 1e-2 style for floats */

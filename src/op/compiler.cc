@@ -164,7 +164,7 @@ class Compiler {
   ProgramCold cold_;
   int lead_ = -1;
   std::string lead_variable_;
-  bool lead_variable_needed_ = false;  // by a parameter that has no lane
+  bool lead_variable_needed_ = false;  // by a parameter that has no lane, or by a clause
   std::vector<bool> covered_;          // parameters whose dimensions lanes check
   std::map<std::string, uint8_t> regs_;
   std::map<std::string, size_t> uses_;  // of dimensions and dtype variables, by tensors
@@ -195,7 +195,7 @@ void Compiler::count_uses() {
   }
   for (const Clause& c : s_.clauses)
     for (const Term* t : {&c.left, &c.right})
-      if (!t->name.empty()) asked_.insert(t->name);
+      if (!t->name.empty() && c.kind != Clause::Kind::kElements) asked_.insert(t->name);
 }
 
 void Compiler::choose_lead() {
@@ -207,6 +207,9 @@ void Compiler::choose_lead() {
   if (lead_ >= 0) lead_variable_ = param(static_cast<size_t>(lead_)).variable;
   for (size_t i = 0; i < count(); ++i)
     if (!lead_variable_.empty() && param(i).variable == lead_variable_ && !in_lane(i))
+      lead_variable_needed_ = true;
+  for (const Clause& c : s_.clauses)
+    if (c.kind == Clause::Kind::kIffDTypes && c.right.name == lead_variable_)
       lead_variable_needed_ = true;
 }
 
@@ -335,7 +338,7 @@ void Compiler::type(size_t i) {
   if (in_lane(i)) {
     rest.mask = rest.value = 0;
     if (is_lead(i) || covered_[i]) rest.axis = 0;
-    // Lanes compare the lead's variable with each other; parameters without a lane need its value.
+    // Lanes compare the lead's variable with each other; what has no lane needs its value.
     if (p.variable == lead_variable_ && !(lead_variable_needed_ && is_lead(i)))
       rest.reg = Step::kNoReg;
   }
@@ -418,12 +421,20 @@ void Compiler::clause(size_t k) {
                    .arg = index_of(c.left.name),
                    .other = index_of(c.right.name)},
                   false);
+    case Clause::Kind::kIffDTypes:
+      return emit({.op = Op::kIffDTypes,
+                   .arg = index_of(c.left.name),
+                   .reg = reg_of(c.right),
+                   .mask = dtype_mask(c),
+                   .value = k},
+                  false);
     case Clause::Kind::kMultiple:
     case Clause::Kind::kCompare: {
       Step s{.op = Op::kCompare, .reg = reg_of(c.left), .other = reg_of(c.right), .value = k};
       if (c.guard != Clause::Guard::kNone) s.arg = index_of(c.guard_param);
       return emit(s, false);
     }
+    case Clause::Kind::kElements:
     case Clause::Kind::kMayAlias: return;
   }
 }

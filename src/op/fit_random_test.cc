@@ -82,7 +82,21 @@ Clause random_clause(Random& random, const Schema& s) {
   const auto any = [&] {
     return s.params[static_cast<size_t>(random.below(static_cast<int64_t>(s.params.size())))].name;
   };
-  switch (random.below(7)) {
+  switch (random.below(9)) {
+    case 7:
+      c.kind = Clause::Kind::kIffDTypes;
+      c.left.name = any();
+      c.right.name = random.chance(70) ? "T" : "U";
+      c.dtypes = {DType::f32, DType::i8};
+      break;
+    case 8:
+      c.kind = Clause::Kind::kElements;
+      c.left.name = any();
+      c.left.number = random.below(2);
+      c.compare = random.chance(50) ? Compare::kLe : Compare::kLt;
+      c.right.name = random.of(kDims);
+      if (random.chance(50)) c.factor = random.of(kDims);
+      break;
     case 0:
       c.kind = Clause::Kind::kDTypes;
       c.left.name = random.chance(70) ? "T" : "U";
@@ -95,7 +109,10 @@ Clause random_clause(Random& random, const Schema& s) {
     case 5:
       c.kind = Clause::Kind::kMultiple;
       c.left.name = random.of(kDims);
-      c.right.number = 1 + random.below(3);
+      if (random.chance(50))
+        c.right.name = random.of(kDims);
+      else
+        c.right.number = 1 + random.below(3);
       break;
     default:
       c.compare = static_cast<Compare>(random.below(6));
@@ -106,7 +123,8 @@ Clause random_clause(Random& random, const Schema& s) {
       else
         c.right.number = random.below(5);
   }
-  if ((c.kind == Clause::Kind::kCompare || c.kind == Clause::Kind::kMultiple) &&
+  if ((c.kind == Clause::Kind::kCompare || c.kind == Clause::Kind::kMultiple ||
+       c.kind == Clause::Kind::kElements) &&
       random.chance(30)) {
     c.guard = random.chance(50) ? Clause::Guard::kIf : Clause::Guard::kUnless;
     c.guard_param = any();

@@ -81,6 +81,28 @@ int32_t half(yard_call_t* call, const yard_value_t* args, uint32_t count, yard_s
   return YARD_OK;
 }
 
+TEST(Infer, ADtypeOfOutputsAloneIsTheFirstOfItsSet) {
+  Values v;
+  const char* argmax = "argmax(out!: I[*r], x: T[*r, d]) where I in {i32, i64}";
+  EXPECT_EQ(inferred(argmax, {none(), v.f32({2, 3})}), "i32[2]");
+  EXPECT_FALSE(compiled(argmax).inputs_determine(0));
+  EXPECT_TRUE(compiled(kRmsNorm).inputs_determine(0));
+  EXPECT_EQ(inferred("f(out!: I[n], x: f32[n], i?: I[n]) where I in {i32, i64}",
+                     {none(), v.f32({3}), none()}),
+            "f: output 'out': no given argument determines the dtype I");
+}
+
+TEST(Infer, DimensionsOfOutputsAloneAreGivenByTheCaller) {
+  Values v;
+  const Program p = compiled(kTopK);
+  EXPECT_TRUE(p.needs_shape_function());
+  EXPECT_FALSE(p.inputs_determine(0));
+  std::vector<yard_value_t> args = {v.f32({2, 3}), v.tensor(DType::i64, {2, 3}), v.f32({2, 8})};
+  EXPECT_TRUE(p.explain_mismatch(args.data(), 3).ok());
+  args[1] = v.tensor(DType::i64, {2, 4});
+  EXPECT_FALSE(p.explain_mismatch(args.data(), 3).ok());
+}
+
 TEST(Infer, ShapeFunction) {
   Values v;
   const char* schema = "f(out!: T[m], x: T[n])";
@@ -100,7 +122,8 @@ TEST(Infer, ShapeFunction) {
             "f: output 'out': the shape function gave the size -1");
   EXPECT_EQ(
       inferred(schema, {none(), v.f32({8})}),
-      "f: the inputs do not determine the shape of every output, and the op has no shape function");
+      "f: the inputs do not determine the shape of every output, and the op has no shape function; "
+      "give the outputs");
 }
 
 }  // namespace

@@ -124,6 +124,26 @@ TEST(Mismatch, Clauses) {
             "f: expected n % 8 == 0, found n = 12");
   EXPECT_EQ(why("f(x: T[*r, n], k: int) where 2*r <= 3*k", {v.f32({2, 5, 7}), integer(1)}),
             "f: expected 2*r <= 3*k, found r = 10, k = 1");
+  EXPECT_EQ(why("f(x: T[n, m]) where n % m == 0", {v.f32({12, 5})}),
+            "f: expected n % m == 0, found n = 12, m = 5");
+  EXPECT_EQ(why("f(x: T[n, m]) where n % m == 0", {v.f32({12, 0})}),
+            "f: expected n % m == 0, found n = 12, m = 0");
+  EXPECT_EQ(why("f(x: T[n, m]) where n % m == 0", {v.f32({0, 0})}), "");
+  EXPECT_EQ(why("f(x: T[n], k: int) where n % k == 0", {v.f32({12}), integer(-4)}), "");
+  const char* scaled = "f(x: T[n], scale?: f32[n]) where scale iff T in {i8, u8}";
+  EXPECT_EQ(why(scaled, {v.tensor(DType::i8, {2}), none()}),
+            "f: expected scale iff T in {i8, u8}, found T = i8 without 'scale'");
+  EXPECT_EQ(why(scaled, {v.f32({2}), v.f32({2})}),
+            "f: expected scale iff T in {i8, u8}, found T = f32 with 'scale'");
+  EXPECT_EQ(why(scaled, {v.tensor(DType::u8, {2}), v.f32({2})}), "");
+  EXPECT_EQ(why(scaled, {v.f32({2}), none()}), "");
+  // The variable of the written tensor, which lanes compare.
+  EXPECT_EQ(why("f(out!: T[n], x: T[n], s?: f32[n]) where s iff T in {i8}",
+                {v.tensor(DType::i8, {2}), v.tensor(DType::i8, {2}), none()}),
+            "f: expected s iff T in {i8}, found T = i8 without 's'");
+  // Elements are not read.
+  EXPECT_EQ(why("f(x: i32[n], y: T[m]) where x in [0, m)", {v.tensor(DType::i32, {2}), v.f32({0})}),
+            "");
   const yard_value_t q = v.f32({4, 8, 64}), c = v.f32({9, 32}), s = v.f32({9, 32});
   const auto rotary = [&](yard_value_t positions, yard_value_t cos, yard_value_t sin) {
     return why(kRotary, {q, none(), positions, cos, sin, integer(0), number(0), integer(0)});

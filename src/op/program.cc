@@ -188,11 +188,20 @@ class Inference {
   Status dtype(const Param& p, OutputSpec& spec) const {
     spec.dtype = p.dtype;
     if (p.variable.empty()) return {};
-    const auto it = variables_.find(p.variable);
-    if (it == variables_.end())
-      return fail(p, "no given argument determines the dtype " + p.variable);
-    spec.dtype = it->second;
-    return {};
+    if (const auto it = variables_.find(p.variable); it != variables_.end()) {
+      spec.dtype = it->second;
+      return {};
+    }
+    // Of a variable that occurs only in outputs, the first of its dtypes is the default.
+    for (const Clause& c : s_.clauses) {
+      if (c.kind != Clause::Kind::kDTypes || c.left.name != p.variable) continue;
+      if (std::any_of(s_.params.begin(), s_.params.end(),
+                      [&](const Param& q) { return q.variable == p.variable && !q.is_output(); }))
+        break;
+      spec.dtype = c.dtypes[0];
+      return {};
+    }
+    return fail(p, "no given argument determines the dtype " + p.variable);
   }
 
   // False if a dimension is left to the shape function.
@@ -231,7 +240,7 @@ class Inference {
       return Status(Code::kUnsupported,
                     s_.name +
                         ": the inputs do not determine the shape of every output, and the op "
-                        "has no shape function");
+                        "has no shape function; give the outputs");
     std::vector<yard_shape_t> shapes;
     for (const OutputSpec& o : out) shapes.push_back(o.shape);
     char error[yard::detail::ThreadHead::kErrorBytes];
@@ -266,7 +275,10 @@ class Inference {
 
 }  // namespace
 
-bool needs_shape_function(const Schema& s) {
+namespace {
+
+// Whether an input, or an int parameter, binds every dimension.
+bool has_bound_dims(const Schema& s, const Param& output) {
   const auto bound = [&](const std::string& name) {
     if (s.index_of(name) >= 0) return true;  // an int parameter
     return std::any_of(s.params.begin(), s.params.end(), [&](const Param& p) {
@@ -274,12 +286,26 @@ bool needs_shape_function(const Schema& s) {
                                            [&](const Dim& d) { return d.name == name; });
     });
   };
-  for (const Param& p : s.params) {
-    if (!p.is_output() || p.kind != Kind::kTensor) continue;
-    for (const Dim& d : p.dims)
-      if (d.kind == Dim::Kind::kAny || (!d.name.empty() && !bound(d.name))) return true;
-  }
-  return false;
+  return std::none_of(output.dims.begin(), output.dims.end(), [&](const Dim& d) {
+    return d.kind == Dim::Kind::kAny || (!d.name.empty() && !bound(d.name));
+  });
+}
+
+}  // namespace
+
+bool needs_shape_function(const Schema& s) {
+  return std::any_of(s.params.begin(), s.params.end(), [&](const Param& p) {
+    return p.is_output() && p.kind == Kind::kTensor && !has_bound_dims(s, p);
+  });
+}
+
+bool Program::inputs_determine(uint32_t output) const noexcept {
+  const Schema& s = schema();
+  const Param& p = s.params[output];
+  return has_bound_dims(s, p) &&
+         (p.variable.empty() || std::any_of(s.params.begin(), s.params.end(), [&](const Param& q) {
+            return q.variable == p.variable && !q.is_output();
+          }));
 }
 
 Result<std::vector<OutputSpec>> Program::infer_outputs(const yard_value_t* args,

@@ -104,10 +104,13 @@ class Program {
   std::optional<Field> field(std::string_view name) const;
   std::vector<std::string> field_names() const;
 
-  // Whether some output has a dimension that no input binds, so that the op must provide `infer`.
+  // Whether some output has a dimension that no input binds: the caller gives it, unless the op has `infer`.
   bool needs_shape_function() const noexcept;
+  // Whether inputs determine the dtype and every dimension of an output, if all of them are given.
+  bool inputs_determine(uint32_t output) const noexcept;
   // Dtype and shape of every pure output, in schema order, from the inputs; args[output] is not
-  // read. `op` provides the shape function where one is needed.
+  // read. `op` provides the shape function where one is needed. A dtype variable that occurs only in
+  // outputs has the first dtype of its clause.
   Result<std::vector<OutputSpec>> infer_outputs(const yard_value_t* args,
                                                 const yard_op_t* op = nullptr) const;
 

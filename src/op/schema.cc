@@ -150,26 +150,32 @@ class Checker {
   }
 
   bool variables() {
-    std::set<std::string> read;
+    std::set<std::string> known;
     for (const Param& p : s_.params) {
       if (p.variable.empty()) continue;
       variables_.insert(p.variable);
-      if (!p.is_output()) read.insert(p.variable);
+      if (!p.is_output()) known.insert(p.variable);
     }
+    for (const Clause& c : s_.clauses)
+      if (c.kind == Clause::Kind::kDTypes) known.insert(c.left.name);
     for (const Param& p : s_.params)
-      if (!p.variable.empty() && read.count(p.variable) == 0)
+      if (!p.variable.empty() && known.count(p.variable) == 0)
         return in_.fail_at(p.at.offset, "dtype variable '" + p.variable +
-                                            "' occurs only in outputs; an input must determine it");
+                                            "' occurs only in outputs; expected an input or a "
+                                            "clause '" +
+                                            p.variable + " in {...}' that determines it");
     return true;
   }
 
   bool clause(const Clause& c) {
     switch (c.kind) {
       case Clause::Kind::kDTypes: return dtypes(c);
+      case Clause::Kind::kElements: return elements(c);
       case Clause::Kind::kIff:
       case Clause::Kind::kOr: return optional(c.left) && optional(c.right);
+      case Clause::Kind::kIffDTypes: return optional(c.left) && variable(c.right);
       case Clause::Kind::kMayAlias: return may_alias(c);
-      case Clause::Kind::kMultiple: return number(c.left) && guard(c);
+      case Clause::Kind::kMultiple: return number(c.left) && number(c.right) && guard(c);
       case Clause::Kind::kCompare: break;
     }
     if (c.left.name.empty() && c.right.name.empty())
@@ -177,17 +183,42 @@ class Checker {
     return number(c.left) && number(c.right) && guard(c);
   }
 
+  bool variable(const Term& t) {
+    if (variables_.count(t.name) != 0) return true;
+    return in_.fail_at(t.at.offset,
+                       "no parameter has the dtype '" + t.name + "'" +
+                           base::did_you_mean(t.name, {variables_.begin(), variables_.end()}));
+  }
+
   bool dtypes(const Clause& c) {
-    if (variables_.count(c.left.name) == 0)
-      return in_.fail_at(
-          c.at.offset, "no parameter has the dtype '" + c.left.name + "'" +
-                           base::did_you_mean(c.left.name, {variables_.begin(), variables_.end()}));
+    if (!variable(c.left)) return false;
     for (const Clause& other : s_.clauses) {
       if (&other == &c) break;
       if (other.kind == c.kind && other.left.name == c.left.name)
         return in_.fail_at(c.at.offset, "a second set of dtypes for '" + c.left.name + "'");
     }
     return true;
+  }
+
+  bool elements(const Clause& c) {
+    const Param* p = param(c.left);
+    if (!p) return false;
+    if (!p->is_tensor() || p->is_output() || !holds_integers(*p))
+      return in_.fail_at(c.left.at.offset,
+                         "'" + p->name + "' is no tensor of integers that is read");
+    Term factor;
+    factor.name = c.factor;
+    factor.at = c.right.at;
+    return number(c.right) && number(factor) && guard(c);
+  }
+
+  bool holds_integers(const Param& p) const {
+    const auto integer = [](DType t) { return t >= DType::i8 && t <= DType::u64; };
+    if (p.variable.empty()) return integer(p.dtype);
+    for (const Clause& c : s_.clauses)
+      if (c.kind == Clause::Kind::kDTypes && c.left.name == p.variable)
+        return std::all_of(c.dtypes.begin(), c.dtypes.end(), integer);
+    return false;
   }
 
   const Param* param(const Term& t) {
@@ -284,16 +315,20 @@ std::string to_string(const Param& p) {
 
 std::string to_string(const Clause& c) {
   std::string out;
+  const auto in_dtypes = [&](const Term& t) {
+    return t.name + " in {" + joined(c.dtypes, [](DType d) { return yard::to_string(d); }) + "}";
+  };
   switch (c.kind) {
-    case Clause::Kind::kDTypes:
-      return c.left.name + " in {" + joined(c.dtypes, [](DType t) { return yard::to_string(t); }) +
-             "}";
+    case Clause::Kind::kDTypes: return in_dtypes(c.left);
+    case Clause::Kind::kElements:
+      out = c.left.name + " in [" + std::to_string(c.left.number) + ", " + term_text(c.right) +
+            (c.factor.empty() ? "" : "*" + c.factor) + (c.compare == Compare::kLe ? "]" : ")");
+      break;
     case Clause::Kind::kIff: return c.left.name + " iff " + c.right.name;
+    case Clause::Kind::kIffDTypes: return c.left.name + " iff " + in_dtypes(c.right);
     case Clause::Kind::kOr: return c.left.name + " or " + c.right.name;
     case Clause::Kind::kMayAlias: return c.left.name + " may_alias " + c.right.name;
-    case Clause::Kind::kMultiple:
-      out = c.left.name + " % " + std::to_string(c.right.number) + " == 0";
-      break;
+    case Clause::Kind::kMultiple: out = c.left.name + " % " + term_text(c.right) + " == 0"; break;
     case Clause::Kind::kCompare:
       out = term_text(c.left) + " " + to_string(c.compare) + " " + term_text(c.right);
       break;

@@ -14,9 +14,10 @@
 //            | 'int' | 'float' | 'bool' | 'string' | 'enum' '{' name {',' name} '}'
 //   dtype   := a dtype (f32, bf16, ...) | VARIABLE       VARIABLE := [A-Z][A-Za-z0-9_]*
 //   dim     := '_' | INT | '*' name ['|' '1'] | [INT '*'] name ['|' '1']      ('*' name only first)
-//   clause  := VARIABLE 'in' '{' dtype {',' dtype} '}'
-//            | name '%' INT '==' '0' [guard] | term cmp term [guard]
-//            | name 'iff' name | name 'or' name | name 'may_alias' name
+//   clause  := VARIABLE 'in' dtypes | name 'in' '[' INT ',' term ['*' name] (']' | ')') [guard]
+//            | name '%' (INT | name) '==' '0' [guard] | term cmp term [guard]
+//            | name 'iff' name | name 'iff' VARIABLE 'in' dtypes | name 'or' name
+//            | name 'may_alias' name                      dtypes := '{' dtype {',' dtype} '}'
 //   term    := INT | [INT '*'] name      cmp := == != < <= > >=      guard := ('if' | 'unless') name
 //
 // docs/reference/schema.md describes the meaning. Schemas are plain values. parse_schema() checks meaning
@@ -90,6 +91,12 @@ struct Term {
   bool operator==(const Term&) const = default;
 };
 
+// The remainder of a division, of which 0 leaves what it is divided into. Defined for all values.
+inline int64_t remainder(int64_t value, int64_t divisor) noexcept {
+  if (divisor == 0) return value;
+  return divisor == -1 ? 0 : value % divisor;
+}
+
 enum class Compare : uint8_t { kEq, kNe, kLt, kLe, kGt, kGe };
 template <class Number>
 bool compares(Number left, Compare c, Number right) noexcept {
@@ -106,18 +113,21 @@ bool compares(Number left, Compare c, Number right) noexcept {
 
 struct Clause {
   enum class Kind : uint8_t {
-    kDTypes,    // left.name in {dtypes}
-    kMultiple,  // left.name % right.number == 0
-    kCompare,   // left compare right
-    kIff,       // left.name iff right.name
-    kOr,        // left.name or right.name
-    kMayAlias,  // left.name may_alias right.name
+    kDTypes,     // left.name in {dtypes}
+    kElements,   // left.name in [left.number, right * factor): the elements of a tensor; kLe: ']'
+    kMultiple,   // left.name % right == 0
+    kCompare,    // left compare right
+    kIff,        // left.name iff right.name
+    kIffDTypes,  // left.name iff right.name in {dtypes}
+    kOr,         // left.name or right.name
+    kMayAlias,   // left.name may_alias right.name
   };
   enum class Guard : uint8_t { kNone, kIf, kUnless };
   Kind kind = Kind::kCompare;
   Compare compare = Compare::kEq;
   Guard guard = Guard::kNone;
   Term left, right;
+  std::string factor;  // of the bound of kElements, a second name; empty: none
   std::vector<DType> dtypes;
   std::string guard_param;
   Position at, guard_at;

@@ -222,21 +222,30 @@ class SchemaParser {
 
   bool clause(Clause& c) {
     c.at = {in_.at()};
-    const std::string_view w = in_.peek_word();
-    if (!w.empty() && w[0] >= 'A' && w[0] <= 'Z') return dtype_clause(c);
+    if (is_variable(in_.peek_word())) {
+      c.kind = Clause::Kind::kDTypes;
+      return in_dtypes(c.left, c.dtypes);
+    }
     if (!term(c.left)) return false;
     const std::string_view verb = in_.peek_word();
     static constexpr std::pair<std::string_view, Clause::Kind> kVerbs[] = {
         {"iff", Clause::Kind::kIff},
         {"or", Clause::Kind::kOr},
         {"may_alias", Clause::Kind::kMayAlias}};
+    const auto after_name = [&] {
+      if (!c.left.name.empty() && c.left.number == 1) return !in_.word().empty();
+      return in_.fail("expected a parameter name before '" + std::string(verb) + "'");
+    };
+    if (verb == "in") return after_name() && elements(c) && guard(c);
     for (const auto& [name, kind] : kVerbs) {
       if (verb != name) continue;
-      if (c.left.name.empty() || c.left.number != 1)
-        return in_.fail("expected a parameter name before '" + std::string(name) + "'");
-      in_.word();
+      if (!after_name()) return false;
       c.kind = kind;
       c.right.at = {in_.at()};
+      if (kind == Clause::Kind::kIff && is_variable(in_.peek_word())) {
+        c.kind = Clause::Kind::kIffDTypes;
+        return in_dtypes(c.right, c.dtypes);
+      }
       auto other = in_.name("a parameter name");
       if (!other) return false;
       c.right.name = std::move(*other);
@@ -246,10 +255,12 @@ class SchemaParser {
     return guard(c);
   }
 
-  bool dtype_clause(Clause& c) {
-    c.kind = Clause::Kind::kDTypes;
-    c.left.at = {in_.at()};
-    c.left.name = std::string(in_.word());
+  static bool is_variable(std::string_view w) { return !w.empty() && w[0] >= 'A' && w[0] <= 'Z'; }
+
+  // VARIABLE 'in' dtypes
+  bool in_dtypes(Term& variable, std::vector<DType>& dtypes) {
+    variable.at = {in_.at()};
+    variable.name = std::string(in_.word());
     if (in_.peek_word() != "in")
       return in_.fail("expected 'in' after the dtype variable, found " + in_.found());
     in_.word();
@@ -258,11 +269,28 @@ class SchemaParser {
       const size_t start = in_.at();
       const auto t = in_.dtype();
       if (!t) return false;
-      if (std::find(c.dtypes.begin(), c.dtypes.end(), *t) != c.dtypes.end())
+      if (std::find(dtypes.begin(), dtypes.end(), *t) != dtypes.end())
         return in_.fail_at(start, std::string("dtype '") + yard::to_string(*t) + "' is repeated");
-      c.dtypes.push_back(*t);
+      dtypes.push_back(*t);
     } while (in_.accept(','));
     return in_.expect('}', "or ',' after a dtype");
+  }
+
+  // The interval after 'in'.
+  bool elements(Clause& c) {
+    c.kind = Clause::Kind::kElements;
+    if (!in_.expect('[', "and an interval after 'in'")) return false;
+    const auto low = in_.integer("a whole number");
+    if (!low) return false;
+    c.left.number = *low;
+    if (!in_.expect(',', "and a bound after the least value") || !term(c.right)) return false;
+    if (!c.right.name.empty() && in_.accept('*')) {
+      auto factor = in_.name("a name");
+      if (!factor) return false;
+      c.factor = std::move(*factor);
+    }
+    c.compare = in_.accept(']') ? Compare::kLe : Compare::kLt;
+    return c.compare == Compare::kLe || in_.expect(')', "or ']' after the bound");
   }
 
   bool term(Term& t) {
@@ -285,10 +313,16 @@ class SchemaParser {
       return in_.fail_at(c.left.at.offset, "expected a name before '%'");
     in_.accept('%');
     c.right.at = {in_.at()};
-    const auto n = in_.integer("a number after '%'");
-    if (!n) return false;
-    if (*n < 1) return in_.fail_at(c.right.at.offset, "a divisor is at least 1");
-    c.right.number = *n;
+    if (in_.at_number()) {
+      const auto n = in_.integer("a number after '%'");
+      if (!n) return false;
+      if (*n < 1) return in_.fail_at(c.right.at.offset, "a divisor is at least 1");
+      c.right.number = *n;
+    } else {
+      auto name = in_.name("a name or a number after '%'");
+      if (!name) return false;
+      c.right.name = std::move(*name);
+    }
     if (!in_.accept("=="))
       return in_.fail("expected '== 0' after the divisor, found " + in_.found());
     const size_t zero = in_.at();
@@ -308,7 +342,7 @@ class SchemaParser {
       return term(c.right);
     }
     return in_.fail(
-        "expected a comparison (== != < <= > >=), '%', 'iff', 'or' or 'may_alias', found " +
+        "expected a comparison (== != < <= > >=), '%', 'in', 'iff', 'or' or 'may_alias', found " +
         in_.found());
   }
 

@@ -85,6 +85,35 @@ TEST(Schema, Clauses) {
   EXPECT_EQ(s.clauses[4].compare, Compare::kNe);
 }
 
+TEST(Schema, ClausesAboutOptionalsAndElements) {
+  const Schema s = parsed_schema(
+      "f(x: T[n, m], y?: f32[m], ids: I[n]) where I in {i32, i64}, n % m == 0 unless y, "
+      "y iff T in {i8, u8}, ids in [0, m), ids in [-1, 2*n*m] if y, ids in [0, 9)");
+  ASSERT_EQ(s.clauses.size(), 6u);
+  EXPECT_EQ(s.clauses[1].kind, Clause::Kind::kMultiple);
+  EXPECT_EQ(s.clauses[1].right.name, "m");
+  EXPECT_EQ(s.clauses[1].guard, Clause::Guard::kUnless);
+  EXPECT_EQ(s.clauses[2].kind, Clause::Kind::kIffDTypes);
+  EXPECT_EQ(s.clauses[2].right.name, "T");
+  EXPECT_EQ(s.clauses[2].dtypes, (std::vector<DType>{DType::i8, DType::u8}));
+  EXPECT_EQ(s.clauses[3].kind, Clause::Kind::kElements);
+  EXPECT_EQ(s.clauses[3].compare, Compare::kLt);
+  EXPECT_EQ(s.clauses[4].left.number, -1);
+  EXPECT_EQ(s.clauses[4].right.number, 2);
+  EXPECT_EQ(s.clauses[4].factor, "m");
+  EXPECT_EQ(s.clauses[4].compare, Compare::kLe);
+  EXPECT_EQ(s.clauses[4].guard, Clause::Guard::kIf);
+  EXPECT_EQ(s.clauses[5].right.number, 9);
+}
+
+TEST(Schema, RemaindersAreDefinedForAllDivisors) {
+  EXPECT_EQ(remainder(7, 3), 1);
+  EXPECT_EQ(remainder(-6, 3), 0);
+  EXPECT_EQ(remainder(7, 0), 7);
+  EXPECT_EQ(remainder(0, 0), 0);
+  EXPECT_EQ(remainder(INT64_MIN, -1), 0);
+}
+
 TEST(Schema, CanonicalText) {
   for (const auto& [text, canonical] : {
            std::pair<std::string_view, std::string_view>{"f()", "f()"},
@@ -95,6 +124,9 @@ TEST(Schema, CanonicalText) {
             "f(a: float = 1.0, b: float = 1e-6, c: float = 1e20)"},
            {"f(x: T[1*n], y~: bool[n])", "f(x: T[n], y~: bool[n])"},
            {"f(x:T[n])where\n T in{f32},2 * n<=8", "f(x: T[n]) where T in {f32}, 2*n <= 8"},
+           {"f(x:T[n,m],y?:T[n],i:i32[n])where n%m==0 if y,y iff T in{i8},i in[0,2*n*m],i in[1,n)",
+            "f(x: T[n, m], y?: T[n], i: i32[n]) where n % m == 0 if y, y iff T in {i8}, "
+            "i in [0, 2*n*m], i in [1, n)"},
        }) {
     const Schema s = parsed_schema(text);
     EXPECT_EQ(to_string(s), canonical);
@@ -181,6 +213,13 @@ INSTANTIATE_TEST_SUITE_P(
         WrongSchemaCase{"f(x: T[n]) where n % 0 == 0", 22, "a divisor is at least 1"},
         WrongSchemaCase{"f(x: T[n]) where n % 8 == 1", 27, "expected 0"},
         WrongSchemaCase{"f(x: T[n]) where 2*n % 8 == 0", 18, "expected a name before '%'"},
+        WrongSchemaCase{"f(x: T[n]) where n % T == 0", 22, "expected a name or a number after"},
+        WrongSchemaCase{"f(x: i8[n]) where x in {i8}", 24, "expected '[' and an interval"},
+        WrongSchemaCase{"f(x: i8[n]) where 2*x in [0, n)", 23, "expected a parameter name before"},
+        WrongSchemaCase{"f(x: i8[n]) where x in [n, 3)", 25, "expected a whole number"},
+        WrongSchemaCase{"f(x: i8[n]) where x in [0; n)", 26, "expected ',' and a bound"},
+        WrongSchemaCase{"f(x: i8[n]) where x in [0, n}", 29, "expected ')' or ']' after the bound"},
+        WrongSchemaCase{"f(x: i8[n]) where x in [0, 2*3)", 30, "expected a name or a number"},
         WrongSchemaCase{"f(x: T[n]) where T is {f32}", 20, "expected 'in'"},
         WrongSchemaCase{"f(x: T[n]) where T in {f32, float32}", 29, "is repeated"},
         WrongSchemaCase{"f(x: T[n]) where T in {flt32}", 24, "expected a dtype"},
@@ -203,6 +242,15 @@ INSTANTIATE_TEST_SUITE_P(
         WrongSchemaCase{"f(x: T[*r|1, n])", 8, "'*r|1' needs a '*r'"},
         WrongSchemaCase{"f(x: T[n|1], y?: T[n], z: T[n][])", 8, "neither optional nor a list"},
         WrongSchemaCase{"f(x!: T[n], y: U[n])", 3, "dtype variable 'T' occurs only in outputs"},
+        WrongSchemaCase{"f(x: T[n]) where n % m == 0", 22, "is called 'm'"},
+        WrongSchemaCase{"f(x: T[n]) where x iff T in {i8}", 18, "'x' is not optional"},
+        WrongSchemaCase{"f(x?: T[n]) where x iff U in {i8}", 25, "no parameter has the dtype 'U'"},
+        WrongSchemaCase{"f(x: f32[n]) where x in [0, n)", 20, "'x' is no tensor of integers"},
+        WrongSchemaCase{"f(x: T[n]) where x in [0, n)", 18, "'x' is no tensor of integers"},
+        WrongSchemaCase{"f(x!: i8[n]) where x in [0, n)", 20, "'x' is no tensor of integers"},
+        WrongSchemaCase{"f(x: i8[n]) where y in [0, n)", 19, "no parameter is called 'y'"},
+        WrongSchemaCase{"f(x: i8[n]) where x in [0, n*m)", 28, "is called 'm'"},
+        WrongSchemaCase{"f(x: i8[n]) where x in [0, n) if x", 34, "'x' is not optional"},
         WrongSchemaCase{"f(x: T[n]) where U in {f32}", 18, "no parameter has the dtype 'U'"},
         WrongSchemaCase{"f(x: T[n]) where T in {f32}, T in {f16}", 30,
                         "a second set of dtypes for 'T'"},

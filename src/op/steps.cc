@@ -77,7 +77,7 @@ inline bool StepRunner::compare(const Step& s) const noexcept {
     if (!has(s.other)) return true;
     b = value_[s.other];
   }
-  if (c.kind == Clause::Kind::kMultiple) return a % c.right.number == 0;
+  if (c.kind == Clause::Kind::kMultiple) return remainder(a, c.right.number * b) == 0;
   int64_t left, right;
   if (__builtin_mul_overflow(c.left.number, a, &left) ||
       __builtin_mul_overflow(c.right.number, b, &right))
@@ -126,6 +126,8 @@ bool StepRunner::pairs(const Step& s) noexcept {
     case Step::Op::kProduct: return product(s);
     case Step::Op::kCompare: return compare(s);
     case Step::Op::kIff: return given(s.arg) == given(s.other);
+    case Step::Op::kIffDTypes:
+      return !has(s.reg) || given(s.arg) == (((s.mask >> value_[s.reg]) & 1) != 0);
     case Step::Op::kOr: return given(s.arg) || given(s.other);
     case Step::Op::kSelf: return self(s);
     case Step::Op::kPair: return pair(s);
@@ -244,6 +246,10 @@ class StepDescription {
         return fmt::format("expected '{}' and '{}' both or neither, found only '{}'", p.name, other,
                            args_[s.arg].tag != YARD_TAG_NONE ? p.name : other);
       }
+      case Step::Op::kIffDTypes:
+        return fmt::format("expected {}, found {} = {} {} '{}'", to_string(s_.clauses[s.value]),
+                           cold_.names[s.reg], dtype_name(s.reg),
+                           args_[s.arg].tag != YARD_TAG_NONE ? "with" : "without", p.name);
       case Step::Op::kOr:
         return fmt::format("expected '{}' or '{}', found neither", p.name, s_.params[s.other].name);
       case Step::Op::kSelf: return self_overlap(p);

@@ -19,17 +19,18 @@ namespace yard::op {
 // step that uses a register sets it, later ones compare. Steps skip absent optional arguments.
 struct Step {
   enum class Op : uint8_t {
-    kEnum,      // arg is in [0, value)
-    kReadable,  // each tensor of arg has facts, and is on the device of all others
-    kInt,       // reg is the integer arg
-    kTensors,   // the next `value` steps hold for each tensor of arg
-    kDTypeSet,  // reg is in mask; clause `value`
-    kProduct,   // reg is the product of the group other
-    kCompare,   // clause `value` holds for reg and other; arg is the parameter of its guard
-    kIff,       // arg is given exactly when other is
-    kOr,        // arg or other is given
-    kSelf,      // no tensor of arg overlaps itself
-    kPair,      // arg and other do not overlap; value: exactly the same memory is allowed
+    kEnum,       // arg is in [0, value)
+    kReadable,   // each tensor of arg has facts, and is on the device of all others
+    kInt,        // reg is the integer arg
+    kTensors,    // the next `value` steps hold for each tensor of arg
+    kDTypeSet,   // reg is in mask; clause `value`
+    kProduct,    // reg is the product of the group other
+    kCompare,    // clause `value` holds for reg and other; arg is the parameter of its guard
+    kIff,        // arg is given exactly when other is
+    kIffDTypes,  // arg is given exactly when reg is in mask; clause `value`
+    kOr,         // arg or other is given
+    kSelf,       // no tensor of arg overlaps itself
+    kPair,       // arg and other do not overlap; value: exactly the same memory is allowed
     // Steps of a kTensors group:
     kType,              // facts under mask are value; at least axis dimensions; reg is the dtype
     kDim,               // reg * value is the size of dimension axis (from the end)

@@ -101,8 +101,21 @@ inline constexpr const char* kRotary =
     "cos iff sin, positions or cos, cache == tokens unless positions, 2*half <= head_dim, "
     "rotary_dim <= head_dim, rotary_dim >= 0, rotary_dim % 2 == 0";
 
+inline constexpr const char* kDecode =
+    "attention.decode(out!: T[batch, heads, dim], query: T[batch, heads, dim], "
+    "key: C[batch, capacity, kv_heads, dim], value: C[batch, capacity, kv_heads, dim], "
+    "lengths: I[batch], mask?: M[batch, heads, capacity], scale: float = 0.0) "
+    "where T in {f32, f16, bf16}, C in {f32, f16, bf16}, M in {f32, f16, bf16}, I in {i32, i64}, "
+    "heads % kv_heads == 0, lengths in [0, capacity]";
+inline constexpr const char* kLinear =
+    "linear(out!: T[*rows, n], x: T[*rows, k], weight: W[n, k], scale?: f32[n], bias?: T[n]) "
+    "where T in {f32, f16, bf16}, W in {f32, bf16, i8}, scale iff W in {i8}";
+inline constexpr const char* kTopK =
+    "topk_softmax(weights!: f32[*rows, k], ids!: I[*rows, k], x: T[*rows, experts]) "
+    "where T in {f32, f16, bf16}, I in {i32, i64}, k <= experts";
+
 inline constexpr const char* kBuiltIn[] = {kRmsNorm, kAddRmsNorm, kSiluAndMul, kGeluAndMul,
-                                           kRotary};
+                                           kRotary,  kDecode,     kLinear,     kTopK};
 
 inline Program compiled(std::string_view text) { return Program::compile(text).value(); }
 

@@ -121,6 +121,7 @@ class SchemaOracle {
     if (c.guard != Clause::Guard::kNone && given(c.guard_param) != (c.guard == Clause::Guard::kIf))
       return true;
     switch (c.kind) {
+      case Clause::Kind::kElements:
       case Clause::Kind::kMayAlias: return true;
       case Clause::Kind::kIff: return given(c.left.name) == given(c.right.name);
       case Clause::Kind::kOr: return given(c.left.name) || given(c.right.name);
@@ -129,11 +130,17 @@ class SchemaOracle {
         return v == variables_.end() ||
                std::count(c.dtypes.begin(), c.dtypes.end(), v->second) != 0;
       }
+      case Clause::Kind::kIffDTypes: {
+        const auto v = variables_.find(c.right.name);
+        if (v == variables_.end()) return true;
+        const bool listed = std::count(c.dtypes.begin(), c.dtypes.end(), v->second) != 0;
+        return listed ? given(c.left.name) : !given(c.left.name);
+      }
       default: break;
     }
     const std::optional<int64_t> a = value(c.left), b = value(c.right);
     if (!a || !b) return true;
-    if (c.kind == Clause::Kind::kMultiple) return *a % *b == 0;
+    if (c.kind == Clause::Kind::kMultiple) return *b == 0 ? *a == 0 : *a % *b == 0;
     switch (c.compare) {
       case Compare::kEq: return *a == *b;
       case Compare::kNe: return *a != *b;

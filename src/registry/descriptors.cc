@@ -256,11 +256,6 @@ Result<std::shared_ptr<Op>> read_op(const yard_op_t& given, std::shared_ptr<void
     if (!(t.rtol >= 0) || !(t.atol >= 0) || t.dtype == 0 || t.dtype > YARD_U4)
       return bad(fmt::format("op '{}': a tolerance of rtol {}, atol {} for dtype {}", op->name,
                              t.rtol, t.atol, t.dtype));
-  if (op->program->needs_shape_function() && d->infer == nullptr)
-    return bad(
-        fmt::format("op '{}': an output has a dimension that no input binds, so the op needs an "
-                    "infer function",
-                    op->name));
   op->d = *d;
   op->d.schema = op->schema.c_str();
   op->d.summary = op->summary.c_str();

@@ -32,7 +32,7 @@ struct CallBuilder::Draft {
   Assignment assignment;
   std::set<std::string> pinned;  // names in the assignment
   std::map<std::string, op::SpecValue> scalars;
-  std::map<std::string, DType> types;
+  VariableTypes types;
   std::vector<int> layouts;     // by parameter
   std::vector<int64_t> counts;  // by parameter
   std::map<std::string, std::string> labels;
@@ -166,19 +166,14 @@ bool CallBuilder::apply(const FieldConstraint& constraint, Draft& to) const {
 
 std::optional<op::SpecValue> CallBuilder::tensors(size_t param, const Draft& from) const {
   const op::Param& p = s_.params[param];
-  // Outputs are inferred.
-  if (p.is_output() && (program_.needs_shape_function() || !p.optional) &&
-      p.kind == op::Kind::kTensor)
+  // Outputs are inferred, where inputs or the shape function determine them.
+  const bool has_function =
+      program_.needs_shape_function() && op_ != nullptr && op_->infer != nullptr;
+  if (p.is_output() && p.kind == op::Kind::kTensor &&
+      (has_function || (!p.optional && program_.inputs_determine(static_cast<uint32_t>(param)))))
     return std::nullopt;
   op::TensorSpec t;
-  if (p.variable.empty()) {
-    t.dtype = p.dtype;
-  } else if (const auto given = from.types.find(p.variable); given != from.types.end()) {
-    t.dtype = given->second;
-  } else {
-    const std::vector<DType>& list = types_.at(p.variable);
-    t.dtype = list[from.defaults.dtype % list.size()];
-  }
+  t.dtype = p.variable.empty() ? p.dtype : from.types.at(p.variable);
   for (const op::Dim& d : p.dims) {
     switch (d.kind) {
       case op::Dim::Kind::kAny: t.shape.push_back(from.defaults.size); break;
@@ -228,7 +223,10 @@ std::optional<op::Call> CallBuilder::call(const CallDefaults& defaults,
   }
   for (const FieldConstraint& w : constraints)
     if (!apply(w, draft)) return std::nullopt;
+  for (const auto& [variable, list] : types_)
+    draft.types.try_emplace(variable, list[defaults.dtype % list.size()]);
   Random random(1);
+  solver_.require_optionals(draft.assignment, draft.types, random);
   solver_.repair(draft.assignment, draft.pinned, random);
   op::CallSpec spec;
   spec.op = s_.name, spec.flags = draft.flags, spec.device = draft.device;

@@ -52,6 +52,36 @@ decltype(ParsedArg::value) arg_value(const op::Param& p, const yard_value_t& v) 
   }
 }
 
+// The value of a name in a call; empty if no given argument has it.
+std::optional<int64_t> value_of(const op::Program& program, const op::Call& call,
+                                const std::string& name) {
+  int64_t value;
+  const auto field = program.field(name);
+  return field && op::find(*field, call.args(), value) ? std::optional(value) : std::nullopt;
+}
+
+// What the schema states about the elements of an argument; the first clause that applies counts.
+std::optional<ElementRange> elements_of(const op::Program& program, const op::Call& call,
+                                        const op::Param& p) {
+  for (const op::Clause& c : program.schema().clauses) {
+    if (c.kind != op::Clause::Kind::kElements || c.left.name != p.name) continue;
+    if (c.guard != op::Clause::Guard::kNone &&
+        (call.args()[program.index_of(c.guard_param)].tag != YARD_TAG_NONE) !=
+            (c.guard == op::Clause::Guard::kIf))
+      continue;
+    int64_t bound = c.right.number;
+    bool known = true;
+    for (const std::string* name : {&c.right.name, &c.factor}) {
+      if (name->empty()) continue;
+      const auto v = value_of(program, call, *name);
+      known = known && v && !__builtin_mul_overflow(bound, *v, &bound);
+    }
+    if (known)
+      return ElementRange{c.left.number, c.compare == op::Compare::kLe ? bound : bound - 1};
+  }
+  return std::nullopt;
+}
+
 // The input that an output is aliased to: in calls made from text they share the tensor itself.
 std::string same_as(const op::Program& program, const op::Call& call, uint32_t out) {
   const yard_value_t& v = call.args()[out];
@@ -74,7 +104,7 @@ ParsedCall parsed_call(const op::Program& program, const op::Call& call) {
   for (uint32_t i = 0; i < call.count(); ++i) {
     const op::Param& p = program.schema().params[i];
     to.args.push_back({p.name, !p.is_output(), p.is_written(), arg_value(p, call.args()[i]),
-                       same_as(program, call, i)});
+                       same_as(program, call, i), elements_of(program, call, p)});
   }
   return to;
 }

@@ -42,12 +42,17 @@ int64_t index_limit(const ParsedCall& call) {
   return limit;
 }
 
-// Integers of a dtype that is also written are data, not indices.
+// Integers of less than 16 bits, or of a dtype that is also written, are data, not indices.
 bool is_data(const ParsedCall& call, DType dtype) {
-  bool written = false;
+  bool written = bits(dtype) < 16;
   for (const ParsedArg& a : call.args)
     for_each_tensor(a, [&](const ParsedTensor& t) { written |= a.written && t.dtype == dtype; });
   return written;
+}
+
+tune::IntegerRange integers_of(const ParsedCall& call, const ParsedArg& arg, DType dtype) {
+  if (arg.elements) return {arg.elements->least, arg.elements->most + 1};
+  return is_data(call, dtype) ? kData : tune::IntegerRange{0, index_limit(call)};
 }
 
 }  // namespace
@@ -69,8 +74,7 @@ struct CallTensors::Parts {
     Tensor& t = tensors.emplace_back(tensor, std::move(name), arg.read, changes);
     const tune::Random random(seed ^ (tensors.size() * 0x9e3779b97f4a7c15ull));
     if (arg.read)
-      tune::fill(t.buffer.view(), random, contents,
-                 is_data(call, tensor.dtype) ? kData : tune::IntegerRange{0, index_limit(call)});
+      tune::fill(t.buffer.view(), random, contents, integers_of(call, arg, tensor.dtype));
     else
       t.buffer.scramble(kFirstGarbage);
     t.buffer.save();

@@ -59,6 +59,41 @@ TEST(CallTensors, IndicesLieWithinTheTable) {
   EXPECT_EQ(seen, (std::set<int32_t>{0, 1, 2}));
 }
 
+TEST(CallTensors, ElementsAreThoseOfTheSchema) {
+  const auto seen = [](const char* clause, const char* call) {
+    const std::string schema =
+        std::string("f(out!: f32[n], ids: i32[n], table: f32[m, k], mask?: f32[n]) where ") +
+        clause;
+    const CallTensors t(parse(schema.c_str(), call), 1);
+    std::set<int32_t> to;
+    for (const Arg& a : t.args())
+      if (a.name == "ids")
+        for (int i = 0; i < 500; ++i)
+          to.insert(static_cast<const int32_t*>(a.value.c().u.tensor->data)[i]);
+    return to;
+  };
+  const char* call = "f(i32[500], f32[3,2])";
+  EXPECT_EQ(seen("ids in [1, m)", call), (std::set<int32_t>{1, 2}));
+  EXPECT_EQ(seen("ids in [-1, m]", call), (std::set<int32_t>{-1, 0, 1, 2, 3}));
+  EXPECT_EQ(seen("ids in [0, m*k)", call), (std::set<int32_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(seen("ids in [2, 3]", call), (std::set<int32_t>{2, 3}));
+  // The first clause that applies counts.
+  const char* guarded = "ids in [7, 7] if mask, ids in [8, 8] unless mask";
+  EXPECT_EQ(seen(guarded, call), (std::set<int32_t>{8}));
+  EXPECT_EQ(seen(guarded, "f(i32[500], f32[3,2], f32[500])"), (std::set<int32_t>{7}));
+}
+
+TEST(CallTensors, SmallIntegersAreData) {
+  const CallTensors t(parse("f(out!: f32[n], x: i8[n], table: f32[m, k])", "f(i8[500], f32[3,2])"),
+                      1);
+  for (const Arg& a : t.args()) {
+    if (a.name != "x") continue;
+    const auto* x = static_cast<const int8_t*>(a.value.c().u.tensor->data);
+    EXPECT_LT(*std::min_element(x, x + 500), -50);
+    EXPECT_GT(*std::max_element(x, x + 500), 50);
+  }
+}
+
 TEST(CallTensors, AnAliasedOutputIsTheInput) {
   CallTensors t(parse(kSoftmax, "softmax(f32[4,8], out=&x)"), 1);
   ASSERT_EQ(t.args().size(), 2u);

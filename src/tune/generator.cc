@@ -229,7 +229,8 @@ std::optional<Case> Generator::next() {
   if (point_count_ > 0 && takes_point_.next(random_) != 0)
     if (auto c = next_point()) return c;
   for (int i = 0; i < kAttempts; ++i) {
-    auto call = attempt(solver_.next(random_), true);
+    choose_types();
+    auto call = attempt(solver_.next(random_, chosen_types_), true);
     if (call) return Case{*std::move(call), contents_.next(random_), random_.bits()};
   }
   return std::nullopt;
@@ -237,7 +238,8 @@ std::optional<Case> Generator::next() {
 
 std::optional<Case> Generator::next_point() {
   for (size_t i = 0; i < point_count_; ++i) {
-    const auto assignment = solver_.next(points_.next(random_), random_);
+    choose_types();
+    const auto assignment = solver_.next(points_.next(random_), random_, chosen_types_);
     auto call = assignment ? attempt(*assignment, false) : std::nullopt;
     if (call) return Case{*std::move(call), Contents::kNormal, random_.bits()};
   }
@@ -259,7 +261,6 @@ void Generator::fit_blocks(Assignment& assignment) {
 }
 
 std::optional<op::Call> Generator::attempt(Assignment assignment, bool varied) {
-  choose_types();
   fit_blocks(assignment);
   op::CallSpec spec;
   spec.op = s_.name;
@@ -310,10 +311,15 @@ std::vector<int64_t> Generator::shape(const op::Param& p, const Assignment& assi
   return to;
 }
 
+bool Generator::is_inferred(const op::Param& p) const {
+  if (!p.is_output()) return false;
+  if (program_.needs_shape_function() && op_ != nullptr && op_->infer != nullptr) return true;
+  return p.kind == op::Kind::kTensor && !p.optional &&
+         program_.inputs_determine(static_cast<uint32_t>(program_.index_of(p.name)));
+}
+
 std::optional<op::SpecValue> Generator::tensors(const op::Param& p, const Assignment& assignment) {
-  if (p.is_output() && program_.needs_shape_function()) return std::nullopt;
-  // Required outputs are inferred; add_inferred_outputs() adds them to the spec.
-  if (p.is_output() && p.kind == op::Kind::kTensor && !p.optional) return std::nullopt;
+  if (is_inferred(p)) return std::nullopt;  // add_inferred_outputs() adds it to the spec
   const auto one = [&] {
     op::TensorSpec t;
     t.dtype = p.variable.empty() ? p.dtype : chosen_types_.at(p.variable);

@@ -94,6 +94,8 @@ class Generator {
   std::vector<DType> allowed_types(const std::string& variable, std::vector<DType> all) const;
   void choose_types();
   std::vector<int64_t> shape(const op::Param& param, const Assignment& assignment);
+  // Whether an output is left to the inference of a call's outputs.
+  bool is_inferred(const op::Param& param) const;
   // Empty where the tensor is inferred.
   std::optional<op::SpecValue> tensors(const op::Param& param, const Assignment& assignment);
   std::optional<op::SpecValue> scalar(const op::Param& param, const Assignment& assignment);
@@ -110,7 +112,7 @@ class Generator {
   SizeSolver solver_;
   LayoutGenerator layouts_;
   std::map<std::string, ShuffleBag<DType>> types_;
-  std::map<std::string, DType> chosen_types_;
+  VariableTypes chosen_types_;
   std::map<std::string, ShuffleBag<int>> scalars_;  // by parameter
   std::map<const op::Clause*, ShuffleBag<char>> aliases_;
   ShuffleBag<uint32_t> flags_;

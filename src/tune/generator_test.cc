@@ -165,11 +165,47 @@ TEST(Generator, TheRestOfTheGrammar) {
       {"guards", "f(x~: T[a], m?: T[b]) where a == 2*b if m, a > 7 unless m"},
       {"no dimensions", "f(out!: f32[], x: f32[])"},
       {"scalars", "f(out!: T[n], a: T[n], by: float, k: int = -3)"},
+      {"output alone", "f(out!: I[n, _], a: T[n]) where I in {i32, i64}"},
+      {"divisors", "f(x~: T[a, b], y: T[b, c], k: int) where a % b == 0, b % c == 0, a % k == 0"},
   };
   for (const auto& [what, schema] : schemas) {
     const op::Program p = op::Program::compile(schema).value();
     EXPECT_EQ(generate(p, 100).size(), 100u) << what;
   }
+}
+
+TEST(Generator, DivisorsOfEverySize) {
+  const op::Program p = op::Program::compile(op::kDecode).value();
+  std::set<int64_t> groups;  // query heads of a key head
+  for (const Case& c : generate(p, 300)) {
+    const int64_t heads = tensor(p, c, "query")->shape[1], of = tensor(p, c, "key")->shape[2];
+    if (of > 0) groups.insert(heads / of);
+  }
+  EXPECT_TRUE(groups.contains(0) && groups.contains(1) && groups.size() > 5) << groups.size();
+}
+
+TEST(Generator, OptionalsFollowDtypes) {
+  const op::Program p = op::Program::compile(op::kLinear).value();
+  std::set<uint32_t> types;
+  for (const Case& c : generate(p, 200)) {
+    const uint32_t w = yard_dtype_index(tensor(p, c, "weight")->dtype);
+    types.insert(w);
+    EXPECT_EQ(tensor(p, c, "scale") != nullptr, w == YARD_I8);
+  }
+  EXPECT_EQ(types, (std::set<uint32_t>{YARD_F32, YARD_BF16, YARD_I8}));
+}
+
+TEST(Generator, OutputsThatInputsDoNotDetermineVary) {
+  const op::Program p = op::Program::compile(op::kTopK).value();
+  std::set<uint32_t> types;
+  std::set<int64_t> widths;
+  for (const Case& c : generate(p, 200)) {
+    const yard_tensor_t& ids = *tensor(p, c, "ids");
+    types.insert(yard_dtype_index(ids.dtype));
+    widths.insert(ids.shape[ids.ndim - 1]);
+  }
+  EXPECT_EQ(types, (std::set<uint32_t>{YARD_I32, YARD_I64}));
+  EXPECT_GT(widths.size(), 10u);
 }
 
 TEST(Generator, BroadcastsAndLists) {

@@ -78,6 +78,14 @@ TEST(Samples, HaveEveryDtypeAndLayoutWithoutRules) {
   EXPECT_THAT(texts, Each(HasSubstr("attend(")));
 }
 
+TEST(Samples, GiveWhatDtypesRequireAndInputsDoNotDetermine) {
+  const op::Program linear = op::Program::compile(op::kLinear).value();
+  EXPECT_THAT(samples(linear, {}), Contains(HasSubstr("i8[128,128], f32[128]")));
+  EXPECT_THAT(samples(linear, {}), Contains(Not(HasSubstr("i8["))));
+  const op::Program top = op::Program::compile(op::kTopK).value();
+  EXPECT_THAT(samples(top, {}), Contains(HasSubstr("ids=i64[")));
+}
+
 TEST(Samples, CoverBothSidesOfABound) {
   const op::Program p = op::Program::compile(kAttend).value();
   const auto texts = samples(p, {rule("{seq_len_gte: 512, heads: 4}")});

@@ -99,7 +99,7 @@ std::optional<int64_t> Assignment::value(const op::Schema& schema, const std::st
   for (size_t i = 0; i < schema.params.size(); ++i) {
     const op::Param& p = schema.params[i];
     if (p.kind == op::Kind::kInt) known |= p.name == name;
-    if (!present[i] || p.is_output()) continue;
+    if (!present[i]) continue;
     for (const op::Dim& d : p.dims) known |= d.name == name;
   }
   if (!known) return std::nullopt;
@@ -157,15 +157,24 @@ int64_t SizeSolver::integer(const op::Param& param, Random& random) {
   }
 }
 
-void SizeSolver::choose_present(Assignment& assignment, Random& random) {
+void SizeSolver::choose_present(Assignment& assignment, const VariableTypes& types,
+                                Random& random) {
   for (size_t i = 0; i < s_.params.size(); ++i)
     assignment.present.push_back(optionals_[i].next(random) != 0);
   for (const auto& [param, given] : limits_.present) assignment.present[param] = given;
+  require_optionals(assignment, types, random);
+}
+
+void SizeSolver::require_optionals(Assignment& assignment, const VariableTypes& types,
+                                   Random& random) const {
   const auto at = [&](const op::Term& t) { return static_cast<size_t>(s_.index_of(t.name)); };
   for (int round = 0; round < 4; ++round) {
     for (const op::Clause& c : s_.clauses) {
       if (c.kind == op::Clause::Kind::kIff)
         assignment.present[at(c.right)] = assignment.present[at(c.left)];
+      if (c.kind == op::Clause::Kind::kIffDTypes)
+        assignment.present[at(c.left)] =
+            std::count(c.dtypes.begin(), c.dtypes.end(), types.at(c.right.name)) != 0;
       if (c.kind == op::Clause::Kind::kOr && !assignment.present[at(c.left)] &&
           !assignment.present[at(c.right)])
         assignment.present[at(random.below(2) == 0 ? c.left : c.right)] = true;
@@ -199,13 +208,13 @@ void SizeSolver::choose_numbers(Assignment& assignment, Random& random) {
   }
 }
 
-Assignment SizeSolver::next(Random& random) {
+Assignment SizeSolver::next(Random& random, const VariableTypes& types) {
   Assignment assignment;
   profile_ = profiles_.next(random);
   const size_t names = dims_.size() + groups_.size();
   const size_t at = names > 0 ? random.below(names) : 0;
   marked_ = at < dims_.size() ? dims_[at] : names > 0 ? groups_[at - dims_.size()] : "";
-  choose_present(assignment, random);
+  choose_present(assignment, types, random);
   choose_groups(assignment, random);
   choose_numbers(assignment, random);
   repair(assignment, {}, random);
@@ -241,10 +250,11 @@ std::vector<SizePoint> SizeSolver::points() const {
   return to;
 }
 
-std::optional<Assignment> SizeSolver::next(const SizePoint& point, Random& random) {
+std::optional<Assignment> SizeSolver::next(const SizePoint& point, Random& random,
+                                           const VariableTypes& types) {
   Assignment assignment;
   profile_ = Profile::kLarge, marked_ = "";
-  choose_present(assignment, random);
+  choose_present(assignment, types, random);
   choose_groups(assignment, random);
   choose_numbers(assignment, random);
   if (point.size > kOneEach) {
@@ -324,6 +334,26 @@ bool SizeSolver::apply_limits(Assignment& assignment, const std::set<std::string
   return changed;
 }
 
+// As satisfy(), for a clause of kind kMultiple: to a multiple of the divisor, or to a divisor.
+bool SizeSolver::satisfy_multiple(Assignment& assignment, const op::Clause& c,
+                                  const std::set<std::string>& pinned, Random& random) const {
+  const auto left = assignment.value(s_, c.left.name);
+  const auto right =
+      c.right.name.empty() ? std::optional(c.right.number) : assignment.value(s_, c.right.name);
+  if (!left || !right || op::remainder(*left, *right) == 0) return false;
+  const bool free_left = !pinned.contains(c.left.name);
+  const bool free_right = !c.right.name.empty() && !pinned.contains(c.right.name);
+  if (free_right && (!free_left || random.below(2) == 0)) {
+    int64_t divisor = std::clamp<int64_t>(*right, 1, std::max<int64_t>(*left, 1));
+    while (*left % divisor != 0) --divisor;
+    return set(assignment, c.right.name, divisor), true;
+  }
+  if (!free_left) return false;
+  return set(assignment, c.left.name,
+             *left > *right ? *left - op::remainder(*left, *right) : *right),
+         true;
+}
+
 // Makes one clause hold by changing one of its names. False if it holds already or cannot be made to.
 bool SizeSolver::satisfy(Assignment& assignment, const op::Clause& c,
                          const std::set<std::string>& pinned, Random& random) const {
@@ -337,15 +367,10 @@ bool SizeSolver::satisfy(Assignment& assignment, const op::Clause& c,
     const auto v = assignment.value(s_, t.name);
     return v ? std::optional(*v * t.number) : std::nullopt;
   };
+  if (c.kind == op::Clause::Kind::kMultiple) return satisfy_multiple(assignment, c, pinned, random);
+  if (c.kind != op::Clause::Kind::kCompare) return false;
   const auto left = term(c.left), right = term(c.right);
-  if (c.kind == op::Clause::Kind::kMultiple) {
-    const int64_t k = c.right.number;
-    if (!left || *left % k == 0) return false;
-    return change(c.left.name, *left > k ? *left / k * k : k);
-  }
-  if (c.kind != op::Clause::Kind::kCompare || !left || !right ||
-      op::compares(*left, c.compare, *right))
-    return false;
+  if (!left || !right || op::compares(*left, c.compare, *right)) return false;
   const bool free_left = !c.left.name.empty() && !pinned.contains(c.left.name);
   const bool free_right = !c.right.name.empty() && !pinned.contains(c.right.name);
   const bool change_left = free_left && (!free_right || random.below(2) == 0);

@@ -26,6 +26,9 @@ struct Assignment {
   std::optional<int64_t> value(const op::Schema& schema, const std::string& name) const;
 };
 
+// The dtypes of a call's variables.
+using VariableTypes = std::map<std::string, DType>;
+
 // What a kernel requires of sizes and optionals.
 struct SizeLimits {
   // By dimension, leading group (its product) and integer argument.
@@ -45,12 +48,15 @@ class SizeSolver {
   // No tensor gets more than `max_elements`, as far as free sizes determine it. The schema must outlive it.
   SizeSolver(const op::Schema& schema, int64_t max_elements, SizeLimits limits = {});
 
-  // Chooses optionals and sizes. Best effort: the caller checks the clauses.
-  Assignment next(Random& random);
+  // Chooses optionals and sizes, for these dtypes. Best effort: the caller checks the clauses.
+  Assignment next(Random& random, const VariableTypes& types);
   // The boundaries of the limits, and sizes of well-known models within them.
   std::vector<SizePoint> points() const;
   // As next(), with this size and few of everything else. Empty if the call would take too long.
-  std::optional<Assignment> next(const SizePoint& point, Random& random);
+  std::optional<Assignment> next(const SizePoint& point, Random& random,
+                                 const VariableTypes& types);
+  // Gives the optionals that the clauses require with these dtypes, and omits those that they exclude.
+  void require_optionals(Assignment& assignment, const VariableTypes& types, Random& random) const;
   // Changes names that are not `pinned` until the clauses hold, for at most a few rounds.
   void repair(Assignment& assignment, const std::set<std::string>& pinned, Random& random) const;
   // A size for an unnamed dimension.
@@ -60,7 +66,7 @@ class SizeSolver {
   // The distribution of the sizes of one call.
   enum class Profile { kEdge, kEmpty, kOdd, kPrime, kPower, kNearPower, kTypical, kLarge };
 
-  void choose_present(Assignment& assignment, Random& random);
+  void choose_present(Assignment& assignment, const VariableTypes& types, Random& random);
   void choose_groups(Assignment& assignment, Random& random);
   void choose_numbers(Assignment& assignment, Random& random);
   int64_t integer(const op::Param& param, Random& random);
@@ -70,6 +76,8 @@ class SizeSolver {
   void set(Assignment& assignment, const std::string& name, int64_t value) const;
   bool satisfy(Assignment& assignment, const op::Clause& clause,
                const std::set<std::string>& pinned, Random& random) const;
+  bool satisfy_multiple(Assignment& assignment, const op::Clause& clause,
+                        const std::set<std::string>& pinned, Random& random) const;
   bool is_active(const Assignment& assignment, const op::Clause& clause) const;
 
   const op::Schema& s_;
