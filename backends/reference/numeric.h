@@ -80,6 +80,7 @@ constexpr double widen(uint16_t pattern) noexcept {
 constexpr double to_double(float v) noexcept { return v; }
 constexpr double to_double(F16 v) noexcept { return widen<5, 10>(v.bits); }
 constexpr double to_double(BF16 v) noexcept { return widen<8, 7>(v.bits); }
+constexpr double to_double(int8_t v) noexcept { return v; }
 
 template <class T>
 constexpr T from_double(double v) noexcept {

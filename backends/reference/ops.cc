@@ -28,10 +28,29 @@ constexpr yard_tolerance_t kAngle[] = {
     {YARD_BF16, 0, 1.6e-2, 1.6e-2},
 };
 
-}  // namespace
+// Sums of products in f32, whose terms cancel.
+constexpr yard_tolerance_t kSum[] = {
+    {YARD_F32, 0, 1e-5, 1e-4},
+    {YARD_F16, 0, 2e-3, 2e-3},
+    {YARD_BF16, 0, 1.6e-2, 1.6e-2},
+};
 
-void add_ops(plugin::Plugin& plugin) {
-  using plugin::OpDef;
+// Scores that are off by their own size times 6e-8 and more are exponents of the weights.
+constexpr yard_tolerance_t kAttention[] = {
+    {YARD_F32, 0, 1e-4, 1e-4},
+    {YARD_F16, 0, 2e-3, 2e-3},
+    {YARD_BF16, 0, 1.6e-2, 1.6e-2},
+};
+
+// Where x / scale lies between two integers, a kernel may round to either.
+constexpr yard_tolerance_t kQuantized[] = {
+    {YARD_F32, 0, 1e-6, 0},
+    {YARD_I8, 0, 0, 1.0 / 127},
+};
+
+using plugin::OpDef;
+
+void add_norms_and_activations(plugin::Plugin& plugin) {
   plugin.add(OpDef("rms_norm(out!: T[*rows, hidden], x: T[*rows, hidden], weight: T[hidden], "
                    "eps: float = 1e-6) where T in {f32, f16, bf16}, out may_alias x")
                  .summary("Divides each row by its root mean square and scales it by weight.")
@@ -57,6 +76,14 @@ void add_ops(plugin::Plugin& plugin) {
                    "out may_alias x")
                  .summary("Softmax over the last dimension.")
                  .tolerances(kProbability));
+  plugin.add(OpDef("add(out!: T[*rows, d], a: T[*rows, d], b: T[*rows, d]) "
+                   "where T in {f32, f16, bf16}, out may_alias a, out may_alias b")
+                 .summary("Adds two tensors.")
+                 .tolerances(kRounded));
+  plugin.add(OpDef("mul(out!: T[*rows, d], a: T[*rows, d], b: T[*rows, d]) "
+                   "where T in {f32, f16, bf16}, out may_alias a, out may_alias b")
+                 .summary("Multiplies two tensors, element by element.")
+                 .tolerances(kRounded));
   plugin.add(
       OpDef("rotary_embedding(query~: T[*tokens, heads, head_dim], "
             "key~?: T[*tokens, kv_heads, head_dim], positions?: P[*tokens], "
@@ -67,6 +94,102 @@ void add_ops(plugin::Plugin& plugin) {
             "rotary_dim <= head_dim, rotary_dim >= 0, rotary_dim % 2 == 0")
           .summary("Rotates pairs of dimensions of query and key by position, in place.")
           .tolerances(kAngle));
+}
+
+void add_products(plugin::Plugin& plugin) {
+  plugin.add(OpDef("matmul(out!: T[*batch, m, n], a: T[*batch, m, k], b: T[*batch, k, n]) "
+                   "where T in {f32, f16, bf16}")
+                 .summary("Products of matrices.")
+                 .tolerances(kSum));
+  plugin.add(OpDef("linear(out!: T[*rows, n], x: T[*rows, k], weight: W[n, k], scale?: f32[n], "
+                   "bias?: T[n]) where T in {f32, f16, bf16}, W in {f32, f16, bf16, i8}, "
+                   "scale iff W in {i8}")
+                 .summary("Multiplies each row by the rows of weight, then scales and shifts it.")
+                 .tolerances(kSum));
+  plugin.add(OpDef("embedding(out!: T[*rows, d], ids: I[*rows], table: W[vocab, d]) "
+                   "where T in {f32, f16, bf16}, I in {i32, i64}, W in {f32, f16, bf16}, "
+                   "ids in [0, vocab)")
+                 .summary("Looks up rows of a table.")
+                 .tolerances(kRounded));
+  plugin.add(OpDef("quantize_int8(out!: i8[*rows, d], scale!: f32[*rows], x: T[*rows, d]) "
+                   "where T in {f32, f16, bf16}")
+                 .summary("Rounds each row to integers from -127 to 127 and gives their scale.")
+                 .tolerances(kQuantized));
+  plugin.add(OpDef("dequantize(out!: T[*rows, d], x: W[*rows, d], scale?: f32[*rows]) "
+                   "where T in {f32, f16, bf16}, W in {i8}, scale iff W in {i8}")
+                 .summary("The numbers that quantised rows stand for.")
+                 .tolerances(kRounded));
+}
+
+// The parameters of attention over whole sequences, with others before the scale.
+#define YARD_ATTENTION(others)                                                            \
+  "(out!: T[batch, seq, heads, dim], query: T[batch, seq, heads, dim], "                  \
+  "key: T[batch, kv_seq, kv_heads, dim], value: T[batch, kv_seq, kv_heads, dim], " others \
+  "scale: float = 0.0) where T in {f32, f16, bf16}, M in {f32, f16, bf16}, "              \
+  "heads % kv_heads == 0"
+#define YARD_MASK "mask?: M[batch, heads, seq, kv_seq], "
+
+void add_attention(plugin::Plugin& plugin) {
+  plugin.add(OpDef("attention.full" YARD_ATTENTION(YARD_MASK))
+                 .summary("Attention of every query to every key.")
+                 .tolerances(kAttention));
+  plugin.add(OpDef("attention.causal" YARD_ATTENTION(YARD_MASK) ", kv_seq >= seq")
+                 .summary("Attention of each query to the keys up to its own position.")
+                 .tolerances(kAttention));
+  plugin.add(
+      OpDef("attention.sliding_window" YARD_ATTENTION(
+                YARD_MASK "sinks?: f32[heads], window: int, ") ", kv_seq >= seq, window >= 1")
+          .summary("Attention of each query to the last keys up to its own position.")
+          .tolerances(kAttention));
+  plugin.add(
+      OpDef("attention.cross" YARD_ATTENTION(
+                "lengths?: I[batch], " YARD_MASK) ", I in {i32, i64}, lengths in [0, kv_seq]")
+          .summary("Attention of every query to the first keys of its batch.")
+          .tolerances(kAttention));
+  plugin.add(OpDef("attention.decode(out!: T[batch, heads, dim], query: T[batch, heads, dim], "
+                   "key: C[batch, capacity, kv_heads, dim], "
+                   "value: C[batch, capacity, kv_heads, dim], lengths: I[batch], "
+                   "mask?: M[batch, heads, capacity], scale: float = 0.0) "
+                   "where T in {f32, f16, bf16}, C in {f32, f16, bf16}, M in {f32, f16, bf16}, "
+                   "I in {i32, i64}, heads % kv_heads == 0, lengths in [0, capacity]")
+                 .summary("Attention of one query to a cache of keys and values.")
+                 .tolerances(kAttention));
+  plugin.add(OpDef("attention.paged_decode(out!: T[batch, heads, dim], "
+                   "query: T[batch, heads, dim], key: C[blocks, block, kv_heads, dim], "
+                   "value: C[blocks, block, kv_heads, dim], block_table: I[batch, max_blocks], "
+                   "lengths: I[batch], scale: float = 0.0) "
+                   "where T in {f32, f16, bf16}, C in {f32, f16, bf16}, I in {i32, i64}, "
+                   "heads % kv_heads == 0, block_table in [0, blocks), "
+                   "lengths in [0, max_blocks*block]")
+                 .summary("Attention of one query to a cache in blocks that a table lists.")
+                 .tolerances(kAttention));
+}
+
+#undef YARD_ATTENTION
+#undef YARD_MASK
+
+void add_sampling(plugin::Plugin& plugin) {
+  plugin.add(OpDef("topk_softmax(weights!: f32[*rows, k], ids!: i32[*rows, k], "
+                   "x: T[*rows, experts], renormalize: bool = false) "
+                   "where T in {f32, f16, bf16}, k <= experts")
+                 .summary("The largest probabilities of each row's softmax, and where they are.")
+                 .tolerances(kProbability));
+  plugin.add(OpDef("argmax(out!: I[*rows], x: T[*rows, d]) "
+                   "where T in {f32, f16, bf16}, I in {i32, i64}, d >= 1")
+                 .summary("The index of the largest element of each row."));
+  plugin.add(OpDef("sample(out!: I[*rows], x: T[*rows, d], temperature: float = 1.0, "
+                   "top_k: int = 0, top_p: float = 1.0, seed: int = 0) "
+                   "where T in {f32, f16, bf16}, I in {i32, i64}, d >= 1, top_k >= 0")
+                 .summary("An index of each row at random, by the softmax of its elements."));
+}
+
+}  // namespace
+
+void add_ops(plugin::Plugin& plugin) {
+  add_norms_and_activations(plugin);
+  add_products(plugin);
+  add_attention(plugin);
+  add_sampling(plugin);
 }
 
 }  // namespace yard::reference

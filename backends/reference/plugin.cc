@@ -29,6 +29,22 @@ plugin::Plugin make() {
   p.add(kernel<gelu_and_mul>("gelu_and_mul"));
   p.add(kernel<softmax>("softmax"));
   p.add(kernel<rotary_embedding>("rotary_embedding"));
+  p.add(kernel<add>("add"));
+  p.add(kernel<mul>("mul"));
+  p.add(kernel<matmul>("matmul"));
+  p.add(kernel<linear>("linear"));
+  p.add(kernel<embedding>("embedding"));
+  p.add(kernel<quantize_int8>("quantize_int8"));
+  p.add(kernel<dequantize>("dequantize"));
+  p.add(kernel<attention_full>("attention.full"));
+  p.add(kernel<attention_causal>("attention.causal"));
+  p.add(kernel<attention_sliding_window>("attention.sliding_window"));
+  p.add(kernel<attention_cross>("attention.cross"));
+  p.add(kernel<attention_decode>("attention.decode"));
+  p.add(kernel<attention_paged_decode>("attention.paged_decode"));
+  p.add(kernel<topk_softmax>("topk_softmax"));
+  p.add(kernel<argmax>("argmax"));
+  p.add(kernel<sample>("sample"));
   return p;
 }
 

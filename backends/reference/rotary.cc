@@ -3,7 +3,6 @@
 // position, in place. The angle comes from tables (by position, or by token) or from the position
 // and a base.
 #include <cmath>
-#include <cstring>
 
 #include "kernels.h"
 #include "numeric.h"
@@ -11,17 +10,6 @@
 
 namespace yard::reference {
 namespace {
-
-int64_t position_at(Tensor positions, int64_t offset) noexcept {
-  if (positions.dtype() == YARD_I64) {
-    int64_t value;
-    std::memcpy(&value, positions.data<char>() + offset * 8, sizeof value);
-    return value;
-  }
-  int32_t value;
-  std::memcpy(&value, positions.data<char>() + offset * 4, sizeof value);
-  return value;
-}
 
 // How far rotation reaches into a head; negative after a failure. The schema bounds rotary_dim too,
 // but a bound call changes scalars without a check, and here they decide what memory is touched.
@@ -56,7 +44,7 @@ int32_t check_positions(Call call, Tensor positions, Tensor cos) noexcept {
   int64_t token = 0;
   int32_t code = YARD_OK;
   for_each_index<1>(leading(positions, 0), {positions}, [&](const auto& offsets) {
-    const int64_t position = position_at(positions, offsets[0]);
+    const int64_t position = index_at(positions, offsets[0]);
     if (code == YARD_OK && (position < 0 || position >= rows))
       code = call.fail(
           YARD_CALLER,
@@ -70,12 +58,7 @@ int32_t check_positions(Call call, Tensor positions, Tensor cos) noexcept {
 
 // A column of cos or sin of any of its dtypes, at one row.
 double table_at(Tensor table, int64_t row, int64_t column) noexcept {
-  const int64_t offset = row * table.stride(0);
-  switch (table.dtype()) {
-    case YARD_F16: return Row<F16>(table, offset)[column];
-    case YARD_BF16: return Row<BF16>(table, offset)[column];
-    default: return Row<float>(table, offset)[column];
-  }
+  return float_at(table, row * table.stride(0) + column * table.stride(1));
 }
 
 struct Pair {
@@ -108,7 +91,7 @@ int32_t rotary_embedding(Call call, Tensor query, Tensor key, Tensor positions, 
   return with_type(call, query.dtype(), [&]<class T>(std::type_identity<T>) {
     int64_t token = 0;
     for_each_index<3>(leading(query, 2), {query, key, positions}, [&](const auto& offsets) {
-      const int64_t position = positions ? position_at(positions, offsets[2]) : token;
+      const int64_t position = positions ? index_at(positions, offsets[2]) : token;
       for (int64_t i = 0; i < dims / 2; ++i) {
         Pair pair = style == 0 ? Pair{i, i + dims / 2, 1, 0} : Pair{2 * i, 2 * i + 1, 1, 0};
         if (cos) {

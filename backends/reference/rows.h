@@ -44,6 +44,43 @@ class Row {
   int64_t offset_, stride_, size_;
 };
 
+// One element, `offset` elements from the first. Reads widen, writes round.
+template <class T>
+double load(plugin::Tensor t, int64_t offset) noexcept {
+  T value;
+  std::memcpy(&value, t.data<char>() + offset * static_cast<int64_t>(sizeof value), sizeof value);
+  return to_double(value);
+}
+template <class T>
+void store(plugin::Tensor t, int64_t offset, double v) noexcept {
+  const T value = from_double<T>(v);
+  std::memcpy(t.data<char>() + offset * static_cast<int64_t>(sizeof value), &value, sizeof value);
+}
+
+// One element of a tensor of f32, f16 or bf16.
+inline double float_at(plugin::Tensor t, int64_t offset) noexcept {
+  switch (t.dtype()) {
+    case YARD_F16: return load<F16>(t, offset);
+    case YARD_BF16: return load<BF16>(t, offset);
+    default: return load<float>(t, offset);
+  }
+}
+
+// One element of a tensor of i32 or i64.
+inline int64_t index_at(plugin::Tensor t, int64_t offset) noexcept {
+  const auto read = [&]<class T>(T value) {
+    std::memcpy(&value, t.data<char>() + offset * static_cast<int64_t>(sizeof value), sizeof value);
+    return int64_t{value};
+  };
+  return t.dtype() == YARD_I64 ? read(int64_t{}) : read(int32_t{});
+}
+inline void set_index(plugin::Tensor t, int64_t offset, int64_t index) noexcept {
+  const auto write = [&]<class T>(T value) {
+    std::memcpy(t.data<char>() + offset * static_cast<int64_t>(sizeof value), &value, sizeof value);
+  };
+  t.dtype() == YARD_I64 ? write(index) : write(static_cast<int32_t>(index));
+}
+
 // Calls body(offsets) for every index of the dimensions `shape`, in row-major order; offsets[k] is
 // where that index lies in tensors[k], in elements. The tensors have these as their leading
 // dimensions; an absent one stays at 0.

@@ -31,6 +31,7 @@ inline yard_dtype_t dlpack(uint32_t dtype) {
     case YARD_F32: return {2, 32, 1};
     case YARD_F16: return {2, 16, 1};
     case YARD_BF16: return {4, 16, 1};
+    case YARD_I8: return {0, 8, 1};
     case YARD_I32: return {0, 32, 1};
     case YARD_I64: return {0, 64, 1};
     default: return {2, 64, 1};
@@ -110,6 +111,7 @@ class TestTensor {
       case YARD_F32: return to_double(get<float>(p));
       case YARD_F16: return to_double(get<F16>(p));
       case YARD_BF16: return to_double(get<BF16>(p));
+      case YARD_I8: return get<int8_t>(p);
       case YARD_I32: return get<int32_t>(p);
       case YARD_I64: return static_cast<double>(get<int64_t>(p));
       default: return get<double>(p);
@@ -145,6 +147,7 @@ class TestTensor {
       case YARD_F32: return write(n, static_cast<float>(v));
       case YARD_F16: return write(n, from_double<F16>(v));
       case YARD_BF16: return write(n, from_double<BF16>(v));
+      case YARD_I8: return write(n, static_cast<int8_t>(v));
       case YARD_I32: return write(n, static_cast<int32_t>(v));
       case YARD_I64: return write(n, static_cast<int64_t>(v));
       default: return write(n, v);
@@ -172,6 +175,11 @@ inline yard_value_t value(int64_t i) {
 inline yard_value_t value(double f) {
   yard_value_t v{YARD_TAG_FLOAT, 0, {}};
   v.u.f = f;
+  return v;
+}
+inline yard_value_t value(bool b) {
+  yard_value_t v{YARD_TAG_BOOL, 0, {}};
+  v.u.i = b ? 1 : 0;
   return v;
 }
 inline yard_value_t value(std::nullptr_t) { return {YARD_TAG_NONE, 0, {}}; }
@@ -210,6 +218,7 @@ inline const yard_tensor_t* raw(const TestTensor& t) { return t.c(); }
 inline const yard_tensor_t* raw(std::nullptr_t) { return nullptr; }
 inline int64_t raw(int64_t i) { return i; }
 inline double raw(double f) { return f; }
+inline int32_t raw(bool b) { return b ? 1 : 0; }
 template <class... A>
 Outcome run_typed(std::string_view op, const A&... a) {
   using Entry = int32_t (*)(yard_call_t*, decltype(raw(a))...);
@@ -228,6 +237,12 @@ inline ::testing::AssertionResult rounded(uint32_t dtype, double found, double e
     return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure()
          << found << " is not " << expected << " rounded to dtype " << dtype;
+}
+
+// The caller's error, with this text in its message.
+inline void expect_caller_error(const Outcome& outcome, const std::string& text) {
+  EXPECT_EQ(outcome.code, YARD_CALLER);
+  EXPECT_NE(outcome.message.find(text), std::string::npos) << outcome.message;
 }
 
 inline void expect_rounded(const TestTensor& found, const std::vector<double>& expected,

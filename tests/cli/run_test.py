@@ -26,6 +26,12 @@ CALLS = [
     "rotary_embedding(bf16[5,8,64], bf16[5,2,64], i32[5], f32[3,32], f32[3,32], style=interleaved)",
     "rotary_embedding(f16[2,5,8,64], cos=f16[10,16], sin=f16[10,16])",
     "softmax(f32[4,8])@cpu+deterministic{model=llama}",
+    "linear(bf16[4,64], i8[8,64], f32[8], bf16[8])",
+    "embedding(i64[5], f16[100,64])",
+    "argmax(f32[4,64], out=i64[4])",
+    "topk_softmax(f32[4,64], weights=f32[4,2], ids=i32[4,2], renormalize=true)",
+    "attention.sliding_window(f32[2,3,4,8], f32[2,9,2,8], f32[2,9,2,8], sinks=f32[4], window=4)",
+    "attention.paged_decode(f32[2,4,16], f16[7,16,2,16], f16[7,16,2,16], i32[2,3], i32[2])",
 ]
 
 

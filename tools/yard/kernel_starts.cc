@@ -179,7 +179,7 @@ std::vector<SchemaParameter> parameters_of(std::string_view schema) {
   return to;
 }
 
-// Null for an op that is not built in.
+// Null for an op without one.
 const KernelStart* kernel_start(std::string_view op) {
   const auto* const at = std::find_if(std::begin(kStarts), std::end(kStarts),
                                       [&](const KernelStart& s) { return op == s.op; });

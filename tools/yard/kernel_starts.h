@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `yard plugin new --for-op` starts from: the signature of an op's kernels, and simple kernels of the built-in ops
+// What `yard plugin new --for-op` starts from: the signature of an op's kernels, and simple kernels of some built-in ops
 // that are correct as they are.
 #pragma once
 

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// The attention family: softmax of the scores of a query with the keys that it sees, times their
+// values. Scores are computed again for each pass instead of kept, so that nothing is allocated.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels.h"
+#include "numeric.h"
+#include "rows.h"
+
+namespace yard::reference {
+namespace {
+
+constexpr double kNothing = -std::numeric_limits<double>::infinity();
+
+// One query of one head, which sees the keys [first, last).
+template <class T, class C>
+class Query {
+ public:
+  static constexpr int64_t kDims = 256;  // of the result that are computed at once
+
+  Query(Row<T> out, Row<T> query, double scale) noexcept
+      : out_(out),
+        query_(query),
+        scale_(scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(query.size()))) {}
+
+  // at(j) gives where key and value of number j begin, in elements of their tensors; added(j) is
+  // added to its score. `sink` is one more score, of a key without a value.
+  template <class At, class Added>
+  void attend(Tensor key, Tensor value, int64_t first, int64_t last, const At& at,
+              const Added& added, double sink = kNothing) const {
+    const auto score = [&](int64_t j) {
+      const Row<C> k(key, at(j).key);
+      double sum = 0;
+      for (int64_t d = 0; d < k.size(); ++d) sum += query_[d] * k[d];
+      return sum * scale_ + added(j);
+    };
+    double largest = sink;
+    for (int64_t j = first; j < last; ++j) largest = std::max(largest, score(j));
+    // A NaN, or an infinity less an infinity, makes the sum NaN, and with it the whole row.
+    const auto weight = [&](double s) { return s == kNothing ? 0.0 : std::exp(s - largest); };
+    for (int64_t from = 0; from < out_.size(); from += kDims) {
+      const int64_t dims = std::min(kDims, out_.size() - from);
+      double sums[kDims] = {}, total = weight(sink);
+      for (int64_t j = first; j < last; ++j) {
+        const double w = weight(score(j));
+        total += w;
+        const Row<C> v(value, at(j).value);
+        for (int64_t d = 0; w != 0 && d < dims; ++d) sums[d] += w * v[from + d];
+      }
+      for (int64_t d = 0; d < dims; ++d) out_.set(from + d, total == 0 ? 0 : sums[d] / total);
+    }
+  }
+
+ private:
+  Row<T> out_, query_;
+  double scale_;
+};
+
+struct Place {
+  int64_t key, value;
+};
+
+// Each group of heads / kv_heads query heads shares a key head.
+int64_t key_head(int64_t head, int64_t heads, int64_t kv_heads) noexcept {
+  return head / (heads / kv_heads);
+}
+
+// Every length is within [0, most]; the error names the first that is not.
+int32_t check_lengths(Call call, const char* op, Tensor lengths, int64_t most) noexcept {
+  for (int64_t b = 0; b < lengths.size(0); ++b) {
+    const int64_t length = index_at(lengths, b * lengths.stride(0));
+    if (length < 0 || length > most)
+      return call.fail(YARD_CALLER,
+                       "%s: invalid length: expected 0 <= length <= %lld, got %lld for batch %lld",
+                       op, static_cast<long long>(most), static_cast<long long>(length),
+                       static_cast<long long>(b));
+  }
+  return YARD_OK;
+}
+
+struct Inputs {
+  Tensor out, query, key, value, mask;
+  double scale;
+};
+
+// A mask, or a row of it, has the strides of its last dimension for keys.
+double mask_at(Tensor mask, int64_t row, int64_t key) noexcept {
+  return mask ? float_at(mask, row + key * mask.stride(-1)) : 0;
+}
+
+// Attention of sequences; visible(b, i) gives the keys [first, last) that query i of batch b sees.
+template <class Visible>
+int32_t attention(Call call, const Inputs& in, Tensor sinks, const Visible& visible) {
+  const int64_t heads = in.query.size(2), kv_heads = in.key.size(2);
+  return with_type(call, in.query.dtype(), [&]<class T>(std::type_identity<T>) {
+    const auto one = [&](int64_t b, int64_t i, int64_t h) {
+      const int64_t g = key_head(h, heads, kv_heads);
+      const auto begin = [&](Tensor t, int64_t second, int64_t third) {
+        return b * t.stride(0) + second * t.stride(1) + third * t.stride(2);
+      };
+      const int64_t mask_row = in.mask ? begin(in.mask, h, i) : 0;
+      const auto [first, last] = visible(b, i);
+      Query<T, T>(Row<T>(in.out, begin(in.out, i, h)), Row<T>(in.query, begin(in.query, i, h)),
+                  in.scale)
+          .attend(
+              in.key, in.value, first, last,
+              [&](int64_t j) {
+                return Place{begin(in.key, j, g), begin(in.value, j, g)};
+              },
+              [&](int64_t j) { return mask_at(in.mask, mask_row, j); },
+              sinks ? load<float>(sinks, h * sinks.stride(0)) : kNothing);
+    };
+    for (int64_t b = 0; b < in.query.size(0); ++b)
+      for (int64_t i = 0; i < in.query.size(1); ++i)
+        for (int64_t h = 0; h < heads; ++h) one(b, i, h);
+    return YARD_OK;
+  });
+}
+
+// Attention of one query for each batch and head; at(b, j) gives where key j of batch b begins.
+template <class At>
+int32_t decode(Call call, const Inputs& in, Tensor lengths, const At& at) {
+  const int64_t heads = in.query.size(1), kv_heads = in.key.size(2);
+  const auto one = [&]<class T, class C>(std::type_identity<T>, std::type_identity<C>, int64_t b,
+                                         int64_t h) {
+    const int64_t g = key_head(h, heads, kv_heads);
+    const auto begin = [&](Tensor t) { return b * t.stride(0) + h * t.stride(1); };
+    const int64_t mask_row = in.mask ? begin(in.mask) : 0;
+    Query<T, C>(Row<T>(in.out, begin(in.out)), Row<T>(in.query, begin(in.query)), in.scale)
+        .attend(
+            in.key, in.value, 0, index_at(lengths, b * lengths.stride(0)),
+            [&](int64_t j) {
+              return Place{at(in.key, b, j) + g * in.key.stride(2),
+                           at(in.value, b, j) + g * in.value.stride(2)};
+            },
+            [&](int64_t j) { return mask_at(in.mask, mask_row, j); });
+  };
+  return with_type(call, in.query.dtype(), [&]<class T>(std::type_identity<T> t) {
+    return with_type(call, in.key.dtype(), [&]<class C>(std::type_identity<C> c) {
+      for (int64_t b = 0; b < in.query.size(0); ++b)
+        for (int64_t h = 0; h < heads; ++h) one(t, c, b, h);
+      return YARD_OK;
+    });
+  });
+}
+
+// The entries of the block table that the lengths reach are blocks; the error names the first that
+// is none.
+int32_t check_blocks(Call call, Tensor table, Tensor lengths, int64_t blocks,
+                     int64_t block) noexcept {
+  for (int64_t b = 0; b < lengths.size(0); ++b) {
+    const int64_t length = index_at(lengths, b * lengths.stride(0));
+    for (int64_t n = 0; n * block < length; ++n) {
+      const int64_t entry = index_at(table, b * table.stride(0) + n * table.stride(1));
+      if (entry < 0 || entry >= blocks)
+        return call.fail(YARD_CALLER,
+                         "attention.paged_decode: invalid block: expected 0 <= block < %lld, got "
+                         "%lld in entry %lld of batch %lld",
+                         static_cast<long long>(blocks), static_cast<long long>(entry),
+                         static_cast<long long>(n), static_cast<long long>(b));
+    }
+  }
+  return YARD_OK;
+}
+
+}  // namespace
+
+int32_t attention_full(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
+                       double scale) {
+  return attention(call, {out, query, key, value, mask, scale}, Tensor(nullptr),
+                   [&](int64_t, int64_t) { return std::pair(int64_t{0}, key.size(1)); });
+}
+
+int32_t attention_causal(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
+                         double scale) {
+  const int64_t before = key.size(1) - query.size(1);
+  return attention(call, {out, query, key, value, mask, scale}, Tensor(nullptr),
+                   [&](int64_t, int64_t i) { return std::pair(int64_t{0}, before + i + 1); });
+}
+
+int32_t attention_sliding_window(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
+                                 Tensor mask, Tensor sinks, int64_t window, double scale) {
+  if (window < 1)  // a bound call changes scalars without a check
+    return call.fail(YARD_CALLER,
+                     "attention.sliding_window: invalid window: expected at least 1, got %lld",
+                     static_cast<long long>(window));
+  const int64_t before = key.size(1) - query.size(1);
+  return attention(call, {out, query, key, value, mask, scale}, sinks, [&](int64_t, int64_t i) {
+    const int64_t last = before + i + 1;
+    return std::pair(window < last ? last - window : 0, last);
+  });
+}
+
+int32_t attention_cross(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
+                        Tensor lengths, Tensor mask, double scale) {
+  if (lengths)
+    if (const int32_t code = check_lengths(call, "attention.cross", lengths, key.size(1));
+        code != YARD_OK)
+      return code;
+  return attention(
+      call, {out, query, key, value, mask, scale}, Tensor(nullptr), [&](int64_t b, int64_t) {
+        return std::pair(int64_t{0},
+                         lengths ? index_at(lengths, b * lengths.stride(0)) : key.size(1));
+      });
+}
+
+int32_t attention_decode(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
+                         Tensor lengths, Tensor mask, double scale) {
+  if (const int32_t code = check_lengths(call, "attention.decode", lengths, key.size(1));
+      code != YARD_OK)
+    return code;
+  return decode(call, {out, query, key, value, mask, scale}, lengths,
+                [](Tensor t, int64_t b, int64_t j) { return b * t.stride(0) + j * t.stride(1); });
+}
+
+int32_t attention_paged_decode(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
+                               Tensor block_table, Tensor lengths, double scale) {
+  const int64_t block = key.size(1);
+  if (const int32_t code =
+          check_lengths(call, "attention.paged_decode", lengths, block_table.size(1) * block);
+      code != YARD_OK)
+    return code;
+  if (const int32_t code = check_blocks(call, block_table, lengths, key.size(0), block);
+      code != YARD_OK)
+    return code;
+  return decode(call, {out, query, key, value, Tensor(nullptr), scale}, lengths,
+                [&](Tensor t, int64_t b, int64_t j) {
+                  const int64_t entry =
+                      b * block_table.stride(0) + j / block * block_table.stride(1);
+                  return index_at(block_table, entry) * t.stride(0) + j % block * t.stride(1);
+                });
+}
+
+}  // namespace yard::reference

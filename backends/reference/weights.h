@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of weights and tables of any dtype, read as doubles piece by piece.
+#pragma once
+
+#include <yard/plugin.hpp>
+
+#include "numeric.h"
+#include "rows.h"
+
+namespace yard::reference {
+
+class WeightRow {
+ public:
+  static constexpr int64_t kPiece = 256;  // elements that are read at once
+
+  // The elements along the last dimension, from element number `offset` on.
+  WeightRow(plugin::Tensor t, int64_t offset) noexcept : t_(t), offset_(offset) {}
+
+  static bool reads(uint32_t dtype) noexcept {
+    return dtype == YARD_F32 || dtype == YARD_F16 || dtype == YARD_BF16 || dtype == YARD_I8;
+  }
+  int64_t size() const noexcept { return t_.size(-1); }
+
+  // Calls body(number of the first element, elements) for pieces of the row, in order.
+  template <class Body>
+  void for_each_piece(const Body& body) const {
+    double piece[kPiece];
+    for (int64_t first = 0; first < size(); first += kPiece) {
+      const int64_t count = size() - first < kPiece ? size() - first : kPiece;
+      read(first, count, piece);
+      body(first, std::span<const double>(piece, static_cast<size_t>(count)));
+    }
+  }
+
+ private:
+  void read(int64_t first, int64_t count, double* to) const noexcept {
+    switch (t_.dtype()) {
+      case YARD_F32: return copy<float>(first, count, to);
+      case YARD_F16: return copy<F16>(first, count, to);
+      case YARD_BF16: return copy<BF16>(first, count, to);
+      default: return copy<int8_t>(first, count, to);
+    }
+  }
+
+  template <class T>
+  void copy(int64_t first, int64_t count, double* to) const noexcept {
+    const Row<T> row(t_, offset_);
+    for (int64_t i = 0; i < count; ++i) to[i] = row[first + i];
+  }
+
+  plugin::Tensor t_;
+  int64_t offset_;
+};
+
+}  // namespace yard::reference
