@@ -9,6 +9,7 @@
 #include <yard/config.h>
 #include <yard/policy.h>
 
+#include <array>
 #include <map>
 #include <optional>
 #include <span>
@@ -448,13 +449,29 @@ constexpr const auto& inner_rows(const Row& row) {
   }
 }
 
-// Names of the keys in rule files.
+// Rows for code that needs no member: it is compiled once, what visit_rows() calls once for each row.
+struct KeyRow {
+  const Key* key;
+  std::span<const KeyRow> inner;  // see inner_rows()
+};
+using KeyRows = std::span<const KeyRow>;
+
+// `rows`: the only object of its type, which is never destroyed.
 template <class Rows>
-std::vector<std::string> names_of(const Rows& rows) {
+KeyRows keys_of(const Rows& rows) {
+  static const auto all = std::apply(
+      [](const auto&... row) {
+        return std::array<KeyRow, sizeof...(row)>{KeyRow{&row, keys_of(inner_rows(row))}...};
+      },
+      rows);
+  return all;
+}
+
+// Names of the keys in rule files.
+inline std::vector<std::string> names_of(KeyRows rows) {
   std::vector<std::string> names;
-  visit_rows(rows, [&](const Key& k) {
-    if (k.section == nullptr) names.emplace_back(k.name);
-  });
+  for (const KeyRow& row : rows)
+    if (row.key->section == nullptr) names.emplace_back(row.key->name);
   return names;
 }
 

@@ -35,6 +35,11 @@ void put(YamlNode& to, std::string key, YamlNode value) {
   to.entries.push_back({std::move(key), {}, std::move(value)});
 }
 
+// A struct that has its defaults is left out.
+void put_row(YamlNode& to, const policy::Key& key, YamlNode value) {
+  if (key.form.shape != Shape::kMap || !value.entries.empty()) put(to, key.name, std::move(value));
+}
+
 // Trees of values, by type. A class, because the functions call each other in any order.
 class Trees {
  public:
@@ -98,12 +103,9 @@ class Trees {
         const auto& value = from.*row.member;
         const bool printed = row.required || row.always || value != usual.*row.member;
         if (!printed || row.section != nullptr) return;
-        YamlNode part = tree(value, row.form);
-        if (policy::HasFields<std::decay_t<decltype(value)>> && part.entries.empty()) return;
-        put(n, row.name, std::move(part));
+        put_row(n, row, tree(value, row.form));
       } else if constexpr (requires { row.fields; }) {
-        YamlNode part = tree_of_rows(from, row.fields);
-        if (!part.entries.empty()) put(n, row.name, std::move(part));
+        put_row(n, row, tree_of_rows(from, row.fields));
       } else if (row.form.shape == Shape::kVersion) {
         put(n, row.name, scalar(policy::kConfigVersion, true));
       }
@@ -299,8 +301,6 @@ std::vector<ConfigChange> diff(const Config& before, const Config& after) {
 
 namespace {
 
-using policy::Key;
-
 std::string one_or_many(const std::string& item) {
   return fmt::format(
       "\"anyOf\": [{{{}}}, {{\"type\": \"array\", \"minItems\": 1, \"items\": {{{}}}}}]", item,
@@ -376,23 +376,22 @@ std::string body(const Form& form, const std::string& object, const std::string&
   return {};
 }
 
-template <class Rows>
-std::string object_of(const Rows& rows, const std::string& indent) {
-  if constexpr (std::tuple_size_v<Rows> == 0) return {};
+std::string object_of(policy::KeyRows rows, const std::string& indent) {
+  if (rows.empty()) return {};
   std::string properties, required;
-  policy::visit_rows(rows, [&](const auto& row) {
-    const Key& k = row;
-    if (k.section != nullptr) return;
+  for (const policy::KeyRow& row : rows) {
+    const policy::Key& k = *row.key;
+    if (k.section != nullptr) continue;
     std::string meaning = k.meaning;
     if (k.fallback[0] != '\0') meaning += fmt::format(" (default {})", k.fallback);
     const std::string deeper = indent + "    ";
     const bool list = k.form.shape == Shape::kMaps || k.form.shape == Shape::kOneOrMaps;
-    const std::string object = object_of(policy::inner_rows(row), list ? deeper + "  " : deeper);
+    const std::string object = object_of(row.inner, list ? deeper + "  " : deeper);
     properties += fmt::format("{}\n{}{}: {{\"description\": {}, {}}}",
                               properties.empty() ? "" : ",", deeper, base::json_string(k.name),
                               base::json_string(meaning), body(k.form, object, deeper));
     if (k.required) required += (required.empty() ? "" : ", ") + base::json_string(k.name);
-  });
+  }
   std::string text = "\"type\": \"object\", \"additionalProperties\": false";
   if (!required.empty()) text += ", \"required\": [" + required + "]";
   return text + fmt::format(", \"properties\": {{{}\n{}}}", properties, indent + "  ");
@@ -435,7 +434,8 @@ std::string config_json_schema() {
       "    \"conditions\": {}\n"
       "  }}\n"
       "}}\n",
-      object_of(policy::kFields<Config>, ""), kScalar, kScalar, schema_of_conditions());
+      object_of(policy::keys_of(policy::kFields<Config>), ""), kScalar, kScalar,
+      schema_of_conditions());
 }
 
 }  // namespace yard

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <string_view>
 
@@ -144,20 +145,19 @@ class TreeReader {
     problems_.add(at.node.at, to_string(at.path), "duplicate " + what, expected);
   }
 
-  template <class Rows>
-  void unknown_key(At at, const YamlEntry& e, const Rows& rows) {
+  void unknown_key(At at, const YamlEntry& e, KeyRows rows) {
     const Names names = names_of(rows);
     const std::string_view near = base::closest(base::lower(e.key), names);
     std::string right =
         near.empty() ? "expected " + base::one_of(names) : fmt::format("did you mean '{}'?", near);
-    visit_rows(rows, [&](const Key& k) {
-      if (k.section != nullptr && e.key == k.name) right = std::string("expected ") + k.section;
-    });
+    for (const KeyRow& row : rows)
+      if (row.key->section != nullptr && e.key == row.key->name)
+        right = std::string("expected ") + row.key->section;
     // What older files call a canary.
-    if constexpr (std::is_same_v<const Rows, decltype(kFields<CanaryRule>)>)
-      visit_rows(kFields<RolloutRule>, [&](const Key& k) {
-        if (e.key == k.name) right = fmt::format("did you mean 'rollout: {{{}: ...}}'?", k.name);
-      });
+    if (rows.data() == keys_of(kFields<CanaryRule>).data())
+      for (const KeyRow& row : keys_of(kFields<RolloutRule>))
+        if (e.key == row.key->name)
+          right = fmt::format("did you mean 'rollout: {{{}: ...}}'?", row.key->name);
     problems_.add(e.key_at, to_string(at.path), "unknown key", std::move(right));
   }
 
@@ -185,25 +185,33 @@ class TreeReader {
 
   template <class T, class Rows>
   void read_rows(T& to, const Rows& rows, At at, const Form& form) {
+    read_keys(keys_of(rows), at, form, [&](const Key& key, At value) {
+      visit_rows(rows, [&](const auto& row) {
+        if (&row == &key) read_row(to, row, value);
+      });
+    });
+  }
+  // Calls read_value(key, value) for entries that have one.
+  void read_keys(KeyRows rows, At at, const Form& form,
+                 const std::function<void(const Key&, At)>& read_value) {
     if (at.node.kind != YamlNode::Kind::kMap) return (void)wrong(at, form, names_of(rows));
     each_entry(at, form, [&](At value, const YamlEntry& e) {
-      bool known = false;
-      visit_rows(rows, [&](const auto& row) {
-        if (e.key != row.name || row.section != nullptr) return;
-        known = true;
-        if (value.node.kind == YamlNode::Kind::kNull)
-          wrong(value, row.form, names_of(inner_rows(row)));
-        else
-          read_row(to, row, value);
+      const auto row = std::find_if(rows.begin(), rows.end(), [&](const KeyRow& r) {
+        return r.key->section == nullptr && e.key == r.key->name;
       });
-      if (!known) unknown_key(value, e, rows);
+      if (row == rows.end())
+        unknown_key(value, e, rows);
+      else if (value.node.kind == YamlNode::Kind::kNull)
+        wrong(value, row->key->form, names_of(row->inner));
+      else
+        read_value(*row->key, value);
     });
-    visit_rows(rows, [&](const auto& row) {
-      if (!row.required || at.node.find(row.name) != nullptr) return;
-      if (row.form.shape == Shape::kVersion && !main_) return;
-      const Path path{&at.path, row.name, 0};
-      problems_.add(at.node.at, to_string(path), "missing", "expected " + wanted(row.form));
-    });
+    for (const auto& [key, inner] : rows) {
+      if (!key->required || at.node.find(key->name) != nullptr) continue;
+      if (key->form.shape == Shape::kVersion && !main_) continue;
+      const Path path{&at.path, key->name, 0};
+      problems_.add(at.node.at, to_string(path), "missing", "expected " + wanted(key->form));
+    }
   }
 
   template <class T, class M>
@@ -216,7 +224,7 @@ class TreeReader {
   void read_row(T& to, const Group<F...>& row, At at) {
     read_rows(to, row.fields, at, row.form);
     if (at.node.kind == YamlNode::Kind::kMap && at.node.entries.empty())
-      wrong(at, wanted(row.form, names_of(row.fields)), "an empty map");
+      wrong(at, wanted(row.form, names_of(keys_of(row.fields))), "an empty map");
   }
   // Of rows without a member: the version and included files.
   void read_row(Config&, const Key& row, At at) {
@@ -453,7 +461,8 @@ class TreeReader {
     if (list) to.reserve(at.node.items.size());
     const Form item_form = one ? form : Form{Shape::kMap};
     each_item(
-        at, form, [&](At item) { read(to.emplace_back(), item_form, item); }, names_of(kFields<T>));
+        at, form, [&](At item) { read(to.emplace_back(), item_form, item); },
+        names_of(keys_of(kFields<T>)));
     return true;
   }
 
@@ -472,18 +481,17 @@ bool is_more(const ConfigProblem& p) noexcept { return p.line == 0 && p.found ==
 
 namespace {
 
-template <class Rows>
-void add_names(const Rows& rows, std::set<std::string_view>& to) {
-  visit_rows(rows, [&](const auto& row) {
-    to.insert(row.name);
-    add_names(inner_rows(row), to);
-  });
+void add_names(KeyRows rows, std::set<std::string_view>& to) {
+  for (const auto& [key, inner] : rows) {
+    to.insert(key->name);
+    add_names(inner, to);
+  }
 }
 
 // The part of a path up to the first key that no rule file has.
 std::string known_part(const std::string& path) {
   std::set<std::string_view> keys;
-  add_names(kFields<Config>, keys);
+  add_names(keys_of(kFields<Config>), keys);
   size_t end = 0;
   while (end < path.size()) {
     const size_t start = end + (path[end] == '.' ? 1 : 0);

@@ -431,17 +431,16 @@ struct RowPath {
   std::string path;
   Key key;
 };
-template <class Rows>
-void collect(const Rows& rows, const std::string& prefix, std::vector<RowPath>& to) {
-  visit_rows(rows, [&](const auto& row) {
-    if (row.section != nullptr) return;
-    to.push_back({prefix + row.name, row});
-    collect(inner_rows(row), prefix + row.name + ".", to);
-  });
+void collect(KeyRows rows, const std::string& prefix, std::vector<RowPath>& to) {
+  for (const auto& [key, inner] : rows) {
+    if (key->section != nullptr) continue;
+    to.push_back({prefix + key->name, *key});
+    collect(inner, prefix + key->name + ".", to);
+  }
 }
 std::vector<RowPath> all_rows() {
   std::vector<RowPath> to;
-  collect(kFields<Config>, "", to);
+  collect(keys_of(kFields<Config>), "", to);
   return to;
 }
 

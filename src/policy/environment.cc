@@ -183,11 +183,9 @@ Variables yard_variables() {
 
 std::vector<std::string> known_variables() {
   std::vector<std::string> names;
-  const auto add = [&](const Key& row) {
-    if (row.variable != nullptr) names.emplace_back(row.variable);
-  };
-  visit_rows(kFields<Policy>, add);
-  visit_rows(kFields<Environment>, add);
+  for (const KeyRows rows : {keys_of(kFields<Policy>), keys_of(kFields<Environment>)})
+    for (const KeyRow& row : rows)
+      if (row.key->variable != nullptr) names.emplace_back(row.key->variable);
   std::sort(names.begin(), names.end());
   return names;
 }
