@@ -232,9 +232,9 @@ std::string Buffer::damage(bool elements) const {
       std::memcpy(&now[where], &image_[where], size);
     });
   }
+  if (std::memcmp(now.data(), image_.data(), room_) == 0) return "";
   size_t at = 0;
-  while (at < room_ && now[at] == image_[at]) ++at;
-  if (at == room_) return "";
+  while (now[at] == image_[at]) ++at;
   const auto begin = static_cast<size_t>(begin_ - memory_.get());
   if (at < begin) return fmt::format("{} bytes before its first element", begin - at);
   if (at >= begin + bytes_)
