@@ -12,7 +12,8 @@
 # A test that SCALES is slow, multiplies its rounds by TEST_SCALE and has the label `full`: `make check-full`
 # runs it with more of them.
 #
-# Under the address sanitizer a program is one entry: looking for leaks takes seconds at each exit.
+# Under the address sanitizer a program is one entry: looking for leaks takes seconds at each exit. What it starts does
+# not look for them.
 
 if(YARD_BUILD_TESTS)
   include(GoogleTest)
@@ -73,7 +74,9 @@ function(yard_test name)
   list(FILTER in_c INCLUDE REGEX "\\.c$")
   set_source_files_properties(${in_c} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
                               SKIP_UNITY_BUILD_INCLUSION ON)
-  if(YARD_SANITIZE STREQUAL "address")  # a program that forks needs an allocator that survives it
+  if(YARD_SANITIZE STREQUAL "address")
+    target_link_libraries(${name} PRIVATE yard_leaks)
+    # A program that forks needs an allocator that survives it.
     list(TRANSFORM arg_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/" REGEX "^[^/]" OUTPUT_VARIABLE paths)
     foreach(path IN LISTS paths)
       file(STRINGS "${path}" forks REGEX "fork\\(\\)|true_in_child")
