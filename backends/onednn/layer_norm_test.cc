@@ -11,6 +11,7 @@ namespace {
 using testing::Case;
 using testing::expect_as_reference;
 using testing::kInf;
+using testing::kMostElements;
 using testing::kNan;
 using testing::normal;
 
@@ -26,7 +27,8 @@ void expect_all_mixes(int64_t rows, int64_t width, const std::vector<float>& x, 
 TEST(OnednnLayerNorm, OrdinaryRowsOfManyShapes) {
   for (int64_t rows : {1, 2, 7, 64, 300})
     for (int64_t width : {2, 3, 16, 17, 100, 1024, 4097})
-      expect_all_mixes(rows, width, normal(size_t(rows * width)));
+      if (rows * width <= kMostElements)
+        expect_all_mixes(rows, width, normal(size_t(rows * width)));
 }
 
 TEST(OnednnLayerNorm, LongestRows) {

@@ -10,6 +10,7 @@ namespace {
 using testing::Case;
 using testing::expect_as_reference;
 using testing::kInf;
+using testing::kMostElements;
 using testing::kNan;
 using testing::normal;
 
@@ -17,7 +18,9 @@ TEST(OnednnSoftmax, OrdinaryRowsOfManyShapes) {
   for (int64_t rows : {1, 2, 7, 64, 300})
     for (int64_t width : {1, 2, 3, 16, 17, 100, 1024, 4097})
       for (float scale : {0.1f, 1.0f, 30.0f})
-        expect_as_reference({"softmax", rows, width, normal(size_t(rows * width), scale), {}, {}});
+        if (rows * width <= kMostElements)
+          expect_as_reference(
+              {"softmax", rows, width, normal(size_t(rows * width), scale), {}, {}});
 }
 
 TEST(OnednnSoftmax, RowsOfNanAndInfinity) {

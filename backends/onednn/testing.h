@@ -4,6 +4,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <yard/detail/sanitizers.h>
 #include <yard/runtime.h>
 
 #include <cmath>
@@ -14,6 +15,13 @@
 #include <vector>
 
 namespace yard::onednn::testing {
+
+// Of tests over many shapes. Under a sanitizer an element takes long, and the shapes matter to it.
+#if defined(YARD_UNDER_ASAN)
+inline constexpr int64_t kMostElements = 100'000;
+#else
+inline constexpr int64_t kMostElements = 10'000'000;
+#endif
 
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();

@@ -177,7 +177,7 @@ TEST(Kernels, TakeOneRowWithoutLeadingDimensions) {
 TEST(Kernels, GiveTheSameBitsInChunks) {
   for (const uint32_t dtype : kFloats) {
     // Rows long enough to be worth a piece each.
-    constexpr int64_t kRows = 3, kWidth = 140001;
+    constexpr int64_t kRows = 2, kWidth = 140001;
     Tensors t(dtype, kRows, kWidth, Contents::kNormal, 9);
     const auto check = [&](const char* op, const auto&... in) {
       TestTensor whole(dtype, {kRows, kWidth}), pieces(dtype, {kRows, kWidth});

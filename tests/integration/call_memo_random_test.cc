@@ -8,6 +8,7 @@
 #include <random>
 
 #include "call_memo_testing.h"
+#include "test_scale.h"
 
 namespace yard::testing {
 namespace {
@@ -451,39 +452,39 @@ void walk(uint64_t seed, const char* schema, Kind kind, Totals& totals) {
 
 TEST(CallMemoRandom, WithOptionalInputAndScalars) {
   Totals totals;
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
+  for (uint64_t seed = 1; seed <= fewer(40u); ++seed) {
     walk(seed, kWorkSchemas[seed % std::size(kWorkSchemas)], kWork, totals);
     if (HasFatalFailure()) return;
   }
   // Neither way may be rare.
-  EXPECT_GT(totals.ran, 4000u);
-  EXPECT_GT(totals.refused, 4000u);
-  EXPECT_GT(totals.aliased, 400u);
+  EXPECT_GT(totals.ran, fewer(4000u));
+  EXPECT_GT(totals.refused, fewer(4000u));
+  EXPECT_GT(totals.aliased, fewer(400u));
 }
 
 TEST(CallMemoRandom, WithSeveralWrittenTensors) {
   Totals totals;
-  for (uint64_t seed = 1; seed <= 30; ++seed) {
+  for (uint64_t seed = 1; seed <= fewer(30u); ++seed) {
     walk(seed, kPairSchema, kPair, totals);
     if (HasFatalFailure()) return;
   }
-  EXPECT_GT(totals.ran, 2000u);
-  EXPECT_GT(totals.refused, 2000u);
-  EXPECT_GT(totals.aliased, 200u);
+  EXPECT_GT(totals.ran, fewer(2000u));
+  EXPECT_GT(totals.refused, fewer(2000u));
+  EXPECT_GT(totals.aliased, fewer(200u));
 }
 
 TEST(CallMemoRandom, WithTensorsFirst) {
   Totals totals;
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
+  for (uint64_t seed = 1; seed <= fewer(40u); ++seed) {
     if (seed % 2 == 0)
       walk(seed, kLeadSchema, kLead, totals);
     else
       walk(seed, kQuadSchema, kQuad, totals);
     if (HasFatalFailure()) return;
   }
-  EXPECT_GT(totals.ran, 4000u);
-  EXPECT_GT(totals.refused, 2000u);
-  EXPECT_GT(totals.aliased, 400u);
+  EXPECT_GT(totals.ran, fewer(4000u));
+  EXPECT_GT(totals.refused, fewer(2000u));
+  EXPECT_GT(totals.aliased, fewer(400u));
 }
 
 }  // namespace

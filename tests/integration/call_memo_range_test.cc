@@ -8,6 +8,7 @@
 #include <random>
 
 #include "call_memo_testing.h"
+#include "test_scale.h"
 
 namespace yard::testing {
 namespace {
@@ -159,7 +160,7 @@ TEST_F(CallMemoRange, RandomCallsAgreeWithFreshOnes) {
     return *(c.begin() + random() % c.size());
   };
   size_t fine = 0;
-  for (int i = 0; i < 60000 && !HasFailure(); ++i) {
+  for (int i = 0; i < fewer(60000) && !HasFailure(); ++i) {
     // More widths than there is room for ranges.
     const auto n = static_cast<int64_t>(random() % 260);
     const auto d =
@@ -180,7 +181,7 @@ TEST_F(CallMemoRange, RandomCallsAgreeWithFreshOnes) {
     const TensorView w(at(near(random() % 16 == 0 ? out_at + bytes - 4 : kW)), DType::f32, {d});
     fine += agree(out, x, w).code == Code::kOk;
   }
-  EXPECT_GT(fine, 10000u);
+  EXPECT_GT(fine, fewer(10000u));
   EXPECT_GT(ranges(), 0u);
 }
 

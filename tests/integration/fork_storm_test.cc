@@ -24,7 +24,7 @@ namespace {
 constexpr Op<void(Out, In, int)> copy{"copy"};
 
 #if defined(YARD_UNDER_ASAN)
-constexpr int kForks = 200;  // each takes some ten milliseconds here
+constexpr int kForks = 100;  // each takes some ten milliseconds here
 #else
 constexpr int kForks = 1000;
 #endif

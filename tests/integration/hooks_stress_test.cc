@@ -10,7 +10,7 @@
 namespace yard::testing {
 namespace {
 
-int rounds() { return scaled(YARD_SANITIZER_[0] == 'n' ? 300 : 100); }
+int rounds() { return scaled(fewer(300)); }
 
 // Threads that do something over and over until the end of the block.
 class Busy {

@@ -32,7 +32,7 @@ void add_own_kernel(Runtime& runtime) {
 
 inline constexpr Op<void(Out, In)> answer{"answer"};
 
-int rounds() { return scaled(1000); }
+int rounds() { return scaled(fewer(1000)); }
 
 TEST(PluginStress, LoadReplaceUnloadWhileThreadsCall) {
   Folder folder;
