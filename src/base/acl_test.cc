@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/acl.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -8,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rights.h"
 #include "base/testing_acl.h"
 
 namespace yard::base {

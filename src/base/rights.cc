@@ -4,23 +4,29 @@
 #include <fmt/format.h>
 #include <grp.h>
 #include <linux/magic.h>
+#include <linux/posix_acl.h>
+#include <linux/posix_acl_xattr.h>
+#include <linux/xattr.h>
 #include <pwd.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <climits>
+#include <cstdint>
 #include <cstring>
-#include <string_view>
 #include <vector>
 
-#include "base/acl.h"
 #include "base/text.h"
 
 namespace yard::base {
 namespace {
 
-constexpr int kMostLinksOnAPath = 40;  // limit of the system
+// Limits of the system.
+constexpr int kMostLinksOnAPath = 40;
+constexpr size_t kLargestAcl = 65536;
 
 // Whether a group is the user's private group: of the same name, with no other member. Many systems make everything
 // that a user creates writable by that group.
@@ -51,88 +57,42 @@ bool is_read_only(const File& file) {
   return ::fstatvfs(file.fd(), &mount) == 0 && (mount.f_flag & ST_RDONLY) != 0;
 }
 
-// Links of /proc lead to files without a path.
 bool is_in_proc(const std::string& directory) {
   struct statfs system;
   return ::statfs(directory.c_str(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
 }
 
-// Follows a path component by component.
-class Way {
- public:
-  // Why the way to the file cannot be trusted; empty if it can.
-  std::string check(const std::string& path, const struct stat& file) {
-    if (!path.starts_with('/')) {
-      char here[PATH_MAX];
-      if (::getcwd(here, sizeof here) == nullptr) return no_way(errno);
-      push(path), push(here);
-    } else {
-      push(path);
-    }
-    while (!rest_.empty()) {
-      const std::string name = std::move(rest_.back());
-      rest_.pop_back();
-      if (name == "..")
-        at_.resize(at_.empty() ? 0 : at_.rfind('/'));
-      else if (std::string why = enter(name); !why.empty() || ended_)
-        return why;
-    }
-    const bool same = last_.st_dev == file.st_dev && last_.st_ino == file.st_ino;
-    return same ? "" : "was replaced while it was opened";
-  }
+bool leads_to(const std::string& path, const struct stat& file) {
+  struct stat found;
+  return ::stat(path.c_str(), &found) == 0 && found.st_dev == file.st_dev &&
+         found.st_ino == file.st_ino;
+}
 
- private:
-  static std::string no_way(int error) {
-    return fmt::format("cannot be reached: {}", std::strerror(error));
-  }
+// Of /proc: such a link is an open file, which may have no name, or its name may be that of another.
+bool leads_by_name(const PathEntry& link, const std::string& name) {
+  struct stat file;
+  return ::stat(link.path.c_str(), &file) == 0 &&
+         leads_to(name.starts_with('/') ? name : link.directory + "/" + name, file);
+}
 
-  // The next components of the way.
-  void push(std::string_view path) {
-    const std::vector<std::string_view> names = split(path, '/');
-    for (auto name = names.rbegin(); name != names.rend(); ++name)
-      if (!name->empty() && *name != ".") rest_.emplace_back(*name);
-  }
+// Components of a path, in front of those that follow; the next is last.
+void push_components(std::vector<std::string>& rest, std::string_view path) {
+  const std::vector<std::string_view> names = split(path, '/');
+  for (auto name = names.rbegin(); name != names.rend(); ++name)
+    if (!name->empty() && *name != ".") rest.emplace_back(*name);
+}
 
-  std::string enter(const std::string& name) {
-    const std::string directory = at_.empty() ? "/" : at_, entry = at_ + "/" + name;
-    struct stat parent;
-    if (::stat(directory.c_str(), &parent) != 0 || ::lstat(entry.c_str(), &last_) != 0)
-      return no_way(errno);
-    if (const std::string others = who_else_can_write(parent, directory); !others.empty()) {
-      // Of a sticky directory only the owners of an entry and of the directory can replace the entry.
-      const bool sticky = (parent.st_mode & S_ISVTX) != 0 && is_ours(parent.st_uid);
-      if (!(sticky && is_ours(last_.st_uid)) && !is_read_only(directory))
-        return fmt::format("is reached through {}, which can be written by {}", directory, others);
-    }
-    if (!S_ISLNK(last_.st_mode)) {
-      at_ = entry;
-      return {};
-    }
-    if (is_in_proc(directory)) {
-      ended_ = true;
-      return {};
-    }
-    char to[PATH_MAX];
-    const ssize_t n = ::readlink(entry.c_str(), to, sizeof to);
-    if (n <= 0 || n == static_cast<ssize_t>(sizeof to)) return no_way(n < 0 ? errno : ENAMETOOLONG);
-    if (++links_ > kMostLinksOnAPath) return no_way(ELOOP);
-    if (to[0] == '/') at_.clear();
-    push({to, static_cast<size_t>(n)});
-    return {};
-  }
-
-  std::string at_;                 // a directory without links; empty: the root
-  std::vector<std::string> rest_;  // the next is last
-  struct stat last_ {};            // of the last entry
-  int links_ = 0;
-  bool ended_ = false;
-};
+// Little-endian.
+uint32_t number_at(std::string_view bytes, size_t at, size_t size) {
+  uint32_t n = 0;
+  for (size_t i = size; i-- > 0;) n = n << 8 | static_cast<unsigned char>(bytes[at + i]);
+  return n;
+}
 
 }  // namespace
 
 std::string who_else_can_write(const struct stat& info) {
-  if (info.st_uid != 0 && info.st_uid != ::geteuid())
-    return fmt::format("its owner, user {}", info.st_uid);
+  if (!is_ours(info.st_uid)) return fmt::format("its owner, user {}", info.st_uid);
   if ((info.st_mode & S_IWOTH) != 0) return "everybody";
   if ((info.st_mode & S_IWGRP) != 0 && info.st_gid != 0 && !is_private_group(info.st_gid))
     return fmt::format("group {}", info.st_gid);
@@ -144,6 +104,82 @@ std::string who_else_can_write(const struct stat& info, const std::string& path)
   return who.empty() && (info.st_mode & S_IWGRP) != 0 ? who_writes_by_acl(path) : who;
 }
 
+std::string who_writes_by_acl_value(std::string_view value) {
+  constexpr size_t kHead = sizeof(posix_acl_xattr_header), kEntry = sizeof(posix_acl_xattr_entry);
+  if (value.size() < kHead || (value.size() - kHead) % kEntry != 0 ||
+      number_at(value, 0, 4) != POSIX_ACL_XATTR_VERSION)
+    return "others, as its ACL is invalid";
+  std::string who;
+  bool masked = false;
+  for (size_t at = kHead; at < value.size(); at += kEntry) {
+    const uint32_t tag = number_at(value, at, 2), id = number_at(value, at + 4, 4);
+    const bool writes = (number_at(value, at + 2, 2) & ACL_WRITE) != 0;
+    if (tag == ACL_MASK && !writes) masked = true;
+    if (!writes) continue;
+    if (tag == ACL_USER && id != 0 && id != ::geteuid())
+      who = fmt::format("user {}, by its ACL", id);
+    else if (tag == ACL_GROUP && id != 0)
+      who = fmt::format("group {}, by its ACL", id);
+  }
+  return masked ? std::string() : who;
+}
+
+std::string who_writes_by_acl(const std::string& path) {
+  std::string value(1024, '\0');
+  for (;;) {
+    const ssize_t n =
+        ::getxattr(path.c_str(), XATTR_NAME_POSIX_ACL_ACCESS, value.data(), value.size());
+    if (n >= 0)
+      return who_writes_by_acl_value(std::string_view(value).substr(0, static_cast<size_t>(n)));
+    if (errno == ERANGE && value.size() < kLargestAcl) {
+      value.resize(kLargestAcl);
+      continue;
+    }
+    if (errno == ENODATA || errno == ENOTSUP) return {};
+    return fmt::format("others, as its ACL cannot be read: {}", std::strerror(errno));
+  }
+}
+
+int follow(const std::string& path, std::string& real, const PathVisitor& visit) {
+  char text[PATH_MAX];
+  std::vector<std::string> rest;
+  push_components(rest, path);
+  if (!path.starts_with('/')) {
+    if (::getcwd(text, sizeof text) == nullptr) return errno;
+    push_components(rest, text);
+  }
+  real.clear();  // the root, inside of the loop
+  for (int links = 0; !rest.empty();) {
+    const std::string name = std::move(rest.back());
+    rest.pop_back();
+    if (name == "..") {
+      real.resize(real.empty() ? 0 : real.rfind('/'));
+      continue;
+    }
+    PathEntry at{real.empty() ? "/" : real, real + "/" + name, {}};
+    if (::lstat(at.path.c_str(), &at.info) != 0) return errno;
+    if (!visit(at)) return 0;
+    if (!S_ISLNK(at.info.st_mode)) {
+      real = at.path;
+      continue;
+    }
+    const ssize_t n = ::readlink(at.path.c_str(), text, sizeof text);
+    if (n < 0) return errno;
+    if (n == static_cast<ssize_t>(sizeof text)) return ENAMETOOLONG;
+    if (++links > kMostLinksOnAPath) return ELOOP;
+    const std::string to(text, static_cast<size_t>(n));
+    if (is_in_proc(at.directory) && !leads_by_name(at, to)) {
+      if (!rest.empty()) return ENOENT;
+      real = at.path;
+      continue;
+    }
+    if (to.starts_with('/')) real.clear();
+    push_components(rest, to);
+  }
+  if (real.empty()) real = "/";
+  return 0;
+}
+
 std::string why_untrusted(const std::string& path, const File& file) {
   struct stat info;
   if (::fstat(file.fd(), &info) != 0)
@@ -151,7 +187,22 @@ std::string why_untrusted(const std::string& path, const File& file) {
   if (const std::string others = who_else_can_write(info, path);
       !others.empty() && !is_read_only(file))
     return fmt::format("can be written by {}", others);
-  return Way().check(path, info);
+  std::string why, real;
+  bool by_descriptor = false;  // whatever its name
+  const int error = follow(path, real, [&](const PathEntry& at) {
+    struct stat parent;
+    if (::stat(at.directory.c_str(), &parent) != 0) return false;
+    const std::string others = who_else_can_write(parent, at.directory);
+    // Of a sticky directory only the owners of an entry and of the directory can replace the entry.
+    const bool sticky = (parent.st_mode & S_ISVTX) != 0 && is_ours(parent.st_uid);
+    if (!others.empty() && !(sticky && is_ours(at.info.st_uid)) && !is_read_only(at.directory))
+      why = fmt::format("is reached through {}, which can be written by {}", at.directory, others);
+    by_descriptor = S_ISLNK(at.info.st_mode) && is_in_proc(at.directory) && leads_to(at.path, info);
+    return why.empty() && !by_descriptor;
+  });
+  if (!why.empty() || by_descriptor) return why;
+  if (error != 0) return fmt::format("cannot be reached: {}", std::strerror(error));
+  return leads_to(real, info) ? "" : "was replaced while it was opened";
 }
 
 }  // namespace yard::base

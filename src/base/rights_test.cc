@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/rights.h"
+#include "base/testing_acl.h"
 #include "base/testing_files.h"
 
 namespace yard::base {
@@ -88,6 +89,28 @@ TEST_F(Untrusted, FilesAndLinksOfOtherUsersAreNot) {
   // The owner of a sticky directory can replace what is in it.
   ASSERT_EQ(::chown(sticky.c_str(), kOther, kOther), 0);
   EXPECT_THAT(why(add("sticky/c")), HasSubstr("its owner, user 54321"));
+}
+
+TEST_F(Untrusted, FilesAndDirectoriesThatAnAclLetsOthersWriteAreNot) {
+  const std::string sub = add_folder("sub", 0755), file = add("sub/a");
+  if (!let_write(file, kOther)) GTEST_SKIP() << "the file system has no ACLs";
+  EXPECT_EQ(why(file), "can be written by user 54321, by its ACL");
+  ASSERT_EQ(::chmod(file.c_str(), 0644), 0);  // changes the mask
+  EXPECT_EQ(why(file), "");
+  ASSERT_TRUE(let_write(sub, kOther));
+  EXPECT_EQ(why(file),
+            "is reached through " + sub + ", which can be written by user 54321, by its ACL");
+}
+
+TEST_F(Untrusted, LinksOfProcAreFollowedExceptToTheFileItself) {
+  const std::string open = add_folder("open", 0777), file = add("open/a");
+  const std::string way = "/proc/self/root" + file;
+  EXPECT_EQ(why(way), "is reached through " + open + ", which can be written by everybody");
+  const File descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  const std::string by_descriptor = "/proc/self/fd/" + std::to_string(descriptor.fd());
+  EXPECT_EQ(why(by_descriptor), "");
+  fs::remove(file);
+  EXPECT_EQ(why(by_descriptor), "");
 }
 
 TEST_F(Untrusted, AMountedConfigMapIsFine) {

@@ -15,7 +15,6 @@
 #include <filesystem>
 #include <system_error>
 
-#include "base/acl.h"
 #include "base/text.h"
 
 namespace yard::plugin {
@@ -32,8 +31,6 @@ Refusal unreadable(int error) {
   return {error == ENOENT || error == ENOTDIR ? PluginReason::kNotFound : PluginReason::kUnreadable,
           std::strerror(error)};
 }
-
-constexpr int kMostLinks = 40;  // limit of the system
 
 std::string directory_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -101,42 +98,12 @@ Refusal Directories::check_file(const std::string& path, std::string* real) {
 }
 
 Refusal Directories::follow(const std::string& path, std::string& real) {
-  std::vector<std::string> rest;  // components, the next is last
-  const auto push = [&](const fs::path& more) {
-    const std::vector<std::string> names(more.begin(), more.end());
-    rest.insert(rest.end(), names.rbegin(), names.rend());
-  };
-  push(fs::absolute(path));
-  for (int links = 0; !rest.empty();) {
-    const std::string name = std::move(rest.back());
-    rest.pop_back();
-    if (name.find_first_not_of('/') == name.npos || name == ".") continue;
-    if (name == "..") {
-      real.resize(real.empty() ? 0 : real.rfind('/'));
-      continue;
-    }
-    const std::string directory = real.empty() ? "/" : real, at = real + "/" + name;
-    struct stat info;
-    if (::lstat(at.c_str(), &info) != 0) return unreadable(errno);
-    if (!S_ISLNK(info.st_mode)) {
-      real = at;
-      continue;
-    }
-    YARD_RETURN_IF_REFUSED(check_real(directory));
-    std::error_code error;
-    const std::string to = fs::read_symlink(at, error).string();
-    if (error) return unreadable(error.value());
-    if (++links > kMostLinks) return unreadable(ELOOP);
-    // An open file without a name, by its descriptor.
-    if (directory.starts_with("/proc/") && ::access(to.c_str(), F_OK) != 0) {
-      real = at;
-      continue;
-    }
-    if (to.starts_with('/')) real.clear();
-    push(to);
-  }
-  if (real.empty()) real = "/";
-  return {};
+  Refusal refusal;
+  const int error = base::follow(path, real, [&](const base::PathEntry& at) {
+    if (S_ISLNK(at.info.st_mode)) refusal = check_real(at.directory);
+    return !refusal.refused();
+  });
+  return error != 0 ? unreadable(error) : refusal;
 }
 
 Refusal Directories::check_real(const std::string& directory) {

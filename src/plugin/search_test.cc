@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin/search.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -97,6 +98,24 @@ TEST_F(Search, DirectoriesWithLinksOnTheWayAreChecked) {
     EXPECT_FALSE(Directories(true).check_file(ways[0]).refused());
   }
   EXPECT_FALSE(Directories(false).check(root_ + "/good/../good/./plugins").refused());
+}
+
+// By its descriptor a file is where its name is, as long as it has one.
+TEST_F(Search, FilesByDescriptorAreInTheDirectoryOfTheirName) {
+  const base::File file(::open(touch("a.so").c_str(), O_RDONLY | O_CLOEXEC));
+  const std::string way = "/proc/self/fd/" + std::to_string(file.fd());
+  const std::string descriptors = "/proc/" + std::to_string(::getpid()) + "/fd";
+  std::string real;
+  EXPECT_FALSE(Directories(false).check_file(way, &real).refused());
+  EXPECT_EQ(real, root_);
+  fs::permissions(root_, fs::perms::all);
+  EXPECT_EQ(Directories(false).check_file(way).reason, PluginReason::kWritableByOthers);
+  fs::remove(root_ + "/a.so");
+  EXPECT_FALSE(Directories(false).check_file(way, &real).refused());
+  EXPECT_EQ(real, descriptors);
+  touch("a.so (deleted)");  // the name that the link then has
+  EXPECT_FALSE(Directories(false).check_file(way, &real).refused());
+  EXPECT_EQ(real, descriptors);
 }
 
 // In a sticky directory its owner can rename everything.
