@@ -347,7 +347,7 @@ class PlanRun {
 
   // The code of a kernel that returned YARD_OK, from the check of its results.
   int32_t inspected(registry::Inspection& inspection, CallFrame& frame, bool& repaired) {
-    const base::CancellationOff deferred;  // it may write a file
+    const base::CancellationOff deferred;  // it runs another kernel
     const Status s = check_timed([&] { return inspection.judge(repaired); });
     if (s.ok()) return YARD_OK;
     const std::string_view why = s.message();

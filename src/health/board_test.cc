@@ -111,12 +111,16 @@ TEST(Board, FewerFailuresThanThePercentageEndTheCount) {
   EXPECT_EQ(state_of(board, key), kClosed);
 }
 
-TEST(Board, ReviewClearsBitsOfKindsThatAreNoLongerCalled) {
+// A kind of call that has failed once.
+struct BoardReview : ::testing::Test {
+  BoardReview() { board.fault(key, ErrorClass::kFault, "it broke", t0, {}, watched); }
   Board board;
   std::atomic<uint64_t> calls{0}, results{0};
   const Watched watched{&calls, &results};
   const Key key = key_of();
-  board.fault(key, ErrorClass::kFault, "it broke", t0, {}, watched);
+};
+
+TEST_F(BoardReview, ClearsBitsOfKindsThatAreNoLongerCalled) {
   board.success(key, t0, false, watched);
   EXPECT_EQ(calls, kind_bit(key)) << "a window is counted";
   EXPECT_FALSE(board.review(key, t0 + 1s, watched).direct_changed);
@@ -124,12 +128,7 @@ TEST(Board, ReviewClearsBitsOfKindsThatAreNoLongerCalled) {
   EXPECT_EQ(calls, 0u);
 }
 
-TEST(Board, ReviewForgetsAKindThatFailedOnceAndIsNotCalledAgain) {
-  Board board;
-  std::atomic<uint64_t> calls{0}, results{0};
-  const Watched watched{&calls, &results};
-  const Key key = key_of();
-  board.fault(key, ErrorClass::kFault, "it broke", t0, {}, watched);
+TEST_F(BoardReview, ForgetsAKindThatFailedOnceAndIsNotCalledAgain) {
   EXPECT_FALSE(board.review(key, t0 + 10min, watched).direct_changed);
   EXPECT_TRUE(board.review(key, t0 + 10min + 1s, watched).direct_changed);
   EXPECT_EQ(calls, 0u);

@@ -2,7 +2,6 @@
 // Kernels that call their own op, or each other's, without end: the call that nests too deep is an error that shows the
 // cycle, whichever way the calls are made, and the thread goes on.
 #include <gtest/gtest.h>
-#include <pthread.h>
 #include <yard/bound.h>
 #include <yard/c.h>
 #include <yard/config.h>
@@ -12,6 +11,7 @@
 #include <functional>
 #include <optional>
 
+#include "on_thread.h"
 #include "testing.h"
 
 namespace yard::testing {
@@ -52,23 +52,6 @@ int32_t again(plugin::Call call, plugin::Tensor out, plugin::Tensor x, int64_t) 
   return call.fail(static_cast<int32_t>(s.error_class()), "%s", s.to_string().c_str());
 }
 
-// Runs f on a thread with a stack of that size.
-void on_stack_of(size_t bytes, const std::function<void()>& f) {
-  pthread_attr_t attributes;
-  ASSERT_EQ(pthread_attr_init(&attributes), 0);
-  ASSERT_EQ(pthread_attr_setstacksize(&attributes, bytes), 0);
-  pthread_t thread;
-  ASSERT_EQ(pthread_create(
-                &thread, &attributes,
-                [](void* body) -> void* {
-                  (*static_cast<const std::function<void()>*>(body))();
-                  return nullptr;
-                },
-                const_cast<std::function<void()>*>(&f)),
-            0);
-  ASSERT_EQ(pthread_join(thread, nullptr), 0);
-  pthread_attr_destroy(&attributes);
-}
 constexpr size_t kStack = 8 << 20;
 
 class Nesting : public ::testing::Test {

@@ -79,6 +79,11 @@ inline int64_t ask(Runtime& runtime, const char* op = "answer", Status* why = nu
   return s.ok() ? out : -1;
 }
 
+// Whether a plugin waits as long as there is such a file (tests/plugins/behave.cc).
+inline bool waits_at(const std::string& gate) {
+  return fs::status(gate).permissions() == fs::perms(0444);
+}
+
 inline PluginInfo info_of(const Runtime& runtime, const std::string& name) {
   PluginInfo found;
   for (const PluginInfo& p : runtime.plugins().list())

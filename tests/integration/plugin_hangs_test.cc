@@ -47,10 +47,7 @@ TEST_F(PluginHangs, AStartThatHangsDoesNotBlockFirstCallsOfOtherPlugins) {
   find("answer");
   begin();
   std::thread first([&] { EXPECT_EQ(ask(runtime_, "behave"), 0); });
-  ASSERT_TRUE(eventually([&] {
-    return fs::exists(gate_) && info_of(runtime_, "behave").state == PluginState::kFound;
-  }));
-  std::this_thread::sleep_for(milliseconds(30));  // until it is in start; else nothing is tested
+  ASSERT_TRUE(eventually([&] { return waits_at(gate_); }));
   std::atomic<bool> answered{false};
   std::thread other([&] {
     EXPECT_EQ(ask(runtime_), 1);

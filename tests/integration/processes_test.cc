@@ -3,6 +3,7 @@
 // recording; tickets of the parent do not block them. See also fork_test.cc.
 #include <dirent.h>
 #include <fcntl.h>
+#include <gnu/libc-version.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <spawn.h>
@@ -11,8 +12,10 @@
 #include <yard/log.h>
 
 #include <atomic>
+#include <fstream>
 #include <functional>
 #include <set>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -397,6 +400,41 @@ TEST_F(Processes, APluginBeingUnloadedDoesNotBlockAChild) {
   slow.release();
   caller.join();
   EXPECT_TRUE(t.wait(seconds(10)).ok());
+}
+
+// ---- Libraries ----
+
+TEST(Libraries, ForkWaitsUntilOneIsOpenedOrClosed) {
+  if (std::string_view(::gnu_get_libc_version()) < "2.36")
+    GTEST_SKIP() << "handlers of fork cannot wait with this C library";
+  Folder folder, gates;
+  const std::string gate = gates.file("gate");
+  ::setenv("PLUGIN_WAITS", gate.c_str(), 1);
+  for (const bool opens : {true, false}) {
+    SCOPED_TRACE(opens);
+    Runtime runtime(alone());
+    const std::string path = folder.put(opens ? "load_waits" : "close_waits");
+    if (!opens) {
+      ASSERT_TRUE(runtime.plugins().load(path).ok());
+    }
+    std::ofstream(gate) << "closed";
+    std::thread other([&] {
+      EXPECT_TRUE(opens ? runtime.plugins().load(path).ok()
+                        : runtime.plugins().unload("behave").ok());
+    });
+    EXPECT_TRUE(eventually([&] { return waits_at(gate); }));
+    std::thread ends([&] {
+      std::this_thread::sleep_for(milliseconds(50));  // else nothing is tested
+      fs::remove(gate);
+    });
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(0);
+    EXPECT_FALSE(fs::exists(gate)) << "fork has not waited";
+    int status = -1;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    ends.join(), other.join();
+  }
+  ::unsetenv("PLUGIN_WAITS");
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "fault.h"
+#include "on_thread.h"
 #include "plugin_files.h"
 #include "testing.h"
 
@@ -24,20 +25,6 @@ namespace {
 using std::chrono::seconds;
 
 constexpr Op<void(Out, In, int)> copy{"copy"};
-
-// A thread that may end by pthread_exit, which one of std::thread may not do on all systems.
-void on_thread(const std::function<void()>& f) {
-  pthread_t thread;
-  ASSERT_EQ(pthread_create(
-                &thread, nullptr,
-                [](void* body) -> void* {
-                  (*static_cast<const std::function<void()>*>(body))();
-                  return nullptr;
-                },
-                const_cast<std::function<void()>*>(&f)),
-            0);
-  ASSERT_EQ(pthread_join(thread, nullptr), 0);
-}
 
 std::function<void(yard_call_t*)> g_inside;  // runs in the kernel "ends"
 bool g_ends = false;

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <yard/plugin.h>
 
@@ -45,10 +46,13 @@ void hang(char*) {
 void spin(char*) {
   for (;;) __asm__ volatile("");
 }
-// As long as a file is there.
+// As long as a file is there, which it makes read-only.
 void wait(char*) {
   const char* const file = std::getenv("PLUGIN_WAITS");
-  while (file != nullptr && ::access(file, F_OK) == 0) ::usleep(1000);
+  while (file != nullptr && ::access(file, F_OK) == 0) {
+    ::chmod(file, 0444);
+    ::usleep(1000);
+  }
 }
 void leave(char*) { std::exit(3); }
 void leave_well(char*) { ::_exit(0); }

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs tests on threads that std::thread does not offer.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <cstddef>
+#include <functional>
+
+namespace yard::testing {
+
+// Runs f on a thread with a stack of that size; 0: the usual one.
+inline void on_stack_of(size_t bytes, const std::function<void()>& f) {
+  pthread_attr_t attributes;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  if (bytes != 0) {
+    ASSERT_EQ(pthread_attr_setstacksize(&attributes, bytes), 0);
+  }
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(
+                &thread, &attributes,
+                [](void* body) -> void* {
+                  (*static_cast<const std::function<void()>*>(body))();
+                  return nullptr;
+                },
+                const_cast<std::function<void()>*>(&f)),
+            0);
+  ASSERT_EQ(pthread_join(thread, nullptr), 0);
+  pthread_attr_destroy(&attributes);
+}
+// The thread may end by pthread_exit or pthread_cancel, as one of std::thread may not on all systems.
+inline void on_thread(const std::function<void()>& f) { on_stack_of(0, f); }
+
+}  // namespace yard::testing
