@@ -127,7 +127,7 @@ TEST_P(GuardThreads, ReadersNeverSeeWhatWasFreed) {
 #if !defined( \
     YARD_UNDER_TSAN)  // which holds signals back, so that the fault would come again for ever
 // The writer that comes between a reader's load of the pointer and its announcement: the slot stands in a
-// page that cannot be written, and whoever handles the fault replaces the pointer.
+// page that cannot be written, and the handler of the fault replaces the pointer.
 struct Interrupted {
   std::atomic<WatchedObject*> source;
   WatchedObject* next;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of signatures: the same for the same types, whoever compiles them, and another for every difference.
+// The text of signatures: the same for the same types, whichever compiler is used, and another for every difference.
 #include <gtest/gtest.h>
 #include <yard/detail/signature.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries that a plugin needs: whoever can write them, or where they are looked for, runs code in the process.
+// Libraries that a plugin needs: a user who can write them, or where they are looked for, runs code in the process.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 

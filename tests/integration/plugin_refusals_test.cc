@@ -350,7 +350,7 @@ TEST(Paths, WritableByOthersAreRefusedUnlessAllowed) {
   EXPECT_TRUE(runtime.plugins().load(path).ok());
 }
 
-// A sparse file costs its author nothing, and whoever hashes it minutes.
+// A sparse file takes no space on the disk, and hashing it takes minutes.
 TEST(Paths, OfFilesThatAreTooLargeAreRefusedUnread) {
   Folder folder;
   const std::string good = folder.put("answer"), large = folder.put("answer_v2");
