@@ -87,6 +87,16 @@ TEST(Generator, CallsForAKernelAreWithinItsLimits) {
     EXPECT_TRUE(head_dims.contains(d)) << d;
 }
 
+TEST(Generator, SizesAtTheBoundariesOfLimitsAreCalled) {
+  const op::Program p = op::Program::compile("copy(out!: T[*rows, d], x: T[*rows, d])").value();
+  SizeLimits limits;
+  limits.numbers["d"] = {op::IntegerTest::range(48, 1000), op::IntegerTest::multiple_of(8)};
+  std::set<int64_t> sizes;
+  for (const SizePoint& point : SizeSolver(p.schema(), 1 << 20, limits).points())
+    if (point.name == "d") sizes.insert(point.size);
+  for (const int64_t d : {48, 56, 64, 984, 992, 1000}) EXPECT_TRUE(sizes.contains(d)) << d;
+}
+
 // What must be covered within 300 calls of a row-wise op.
 TEST(Generator, CoversEdgeCases) {
   const op::Program p =
