@@ -155,7 +155,7 @@ struct ConfigSettings {
   } cache;
 
   Set<int64_t> max_fallback_attempts;
-  Set<int64_t> max_call_depth;      // of calls inside of kernels, on one thread
+  Set<int64_t> max_call_depth;      // of calls inside of calls, on one thread
   std::vector<std::string> labels;  // of the program's own that conditions may name
 
   struct Plugins {  // see PluginSettings; the program and the environment precede these

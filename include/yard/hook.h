@@ -63,14 +63,15 @@ class HookBase {
   HookBase& operator=(const HookBase&) = delete;
 
   const char* name() const noexcept { return name_of(declaration_); }
-  // Whether a call of this thread would run a hook now.
+  // Whether a call of this thread would run a hook now. False without memory for the thread's first use of the library.
   bool engaged() const noexcept {
     const HookSite* s = site();
     if (s == nullptr || !may_engage(*s)) return false;
-    ThreadHead& thread = t_thread != nullptr ? *t_thread : register_thread();
-    Guard guard(thread);
+    ThreadHead* const thread = t_thread != nullptr ? t_thread : try_register_thread();
+    if (thread == nullptr) return false;
+    Guard guard(*thread);
     HookPlace place;
-    return find_hook(*s, thread, guard, process_link(*s, thread, guard), place);
+    return find_hook(*s, *thread, guard, process_link(*s, *thread, guard), place);
   }
   // Null: none yet, so the hook is not engaged.
   HookSite* site() const noexcept {
@@ -138,7 +139,7 @@ struct HookCall<R(A...)> {
     const HookSite* site = hook.site();
     if (site != nullptr && may_engage(*site)) {
       ThreadHead& thread = t_thread != nullptr ? *t_thread : register_thread();
-      Guard guard(thread);
+      Guard guard(thread, *site);
       const HookLink* link = process_link(*site, thread, guard);
       if (link != nullptr && !link->takes_next) [[likely]]
         return run_one(*link, link->self, std::forward<B>(args)...);
@@ -288,7 +289,7 @@ class [[nodiscard]] ScopedFrame {
   static void* operator new[](size_t) = delete;
 
  protected:
-  ScopedFrame(uint32_t backend, yard_device_t device, uint64_t table) noexcept
+  ScopedFrame(uint32_t backend, yard_device_t device, uint64_t table)
       : thread_(t_thread != nullptr ? *t_thread : register_thread()),
         frame_{thread_.hooks, backend, device, table} {
     thread_.hooks = &frame_;
@@ -304,13 +305,12 @@ class [[nodiscard]] ScopedFrame {
 // The thread is in the scope: the backend's hooks come first. Loops of the host (parallel_for) inherit it.
 class ScopedHooks : public detail::ScopedFrame {
  public:
-  explicit ScopedHooks(const HookScope& scope) noexcept
-      : ScopedFrame(scope.number_, {}, scope.table_) {}
+  explicit ScopedHooks(const HookScope& scope) : ScopedFrame(scope.number_, {}, scope.table_) {}
 };
 // The thread works for the device: hooks that are active for the device are engaged.
 class ScopedDevice : public detail::ScopedFrame {
  public:
-  explicit ScopedDevice(Device device) noexcept : ScopedFrame(0, {device.type, device.index}, 0) {}
+  explicit ScopedDevice(Device device) : ScopedFrame(0, {device.type, device.index}, 0) {}
 };
 
 struct HookProvider {

@@ -245,10 +245,11 @@ void set_reader_fences(bool on) noexcept {
 
 bool reader_fences() noexcept { return g_reader_fences.load(std::memory_order_seq_cst); }
 
-// Puts a record into use for the calling thread.
-detail::ThreadHead& take_record() noexcept {
+// Puts a record into use for the calling thread. Null: there is no memory.
+detail::ThreadHead* take_record() {
   // Before the first read of any thread: it must know by then whether to fence.
   std::call_once(g_asked, register_membarrier);
+  const pthread_key_t key = g_exit_key.get();
   ThreadRecord* r = take_free_record();
   if (r == nullptr) {
     r = new ThreadRecord;
@@ -262,9 +263,11 @@ detail::ThreadHead& take_record() noexcept {
     fences = reader_fences();
     r->fences.store(fences, std::memory_order_seq_cst);
   } while (fences != reader_fences());
-  t_thread = r;
-  pthread_setspecific(g_exit_key.get(), r);
-  return *r;
+  if (pthread_setspecific(key, r) != 0) {
+    r->in_use.store(false, std::memory_order_release);
+    return nullptr;
+  }
+  return t_thread = r;
 }
 
 void abandon_other_threads() noexcept {
@@ -281,12 +284,24 @@ void abandon_other_threads() noexcept {
 
 namespace yard::detail {
 
-ThreadHead& register_thread() noexcept { return base::take_record(); }
+ThreadHead* try_register_thread() noexcept {
+  try {
+    return base::take_record();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+ThreadHead& register_thread() {
+  ThreadHead* const thread = try_register_thread();
+  if (thread == nullptr) throw std::bad_alloc();
+  return *thread;
+}
 
 namespace {
 
 // The block of a slot that is not inline; `at` becomes its place there.
-base::ThreadRecord::Block& deep_block(ThreadHead& thread, uint32_t& at) noexcept {
+base::ThreadRecord::Block& deep_block(ThreadHead& thread, uint32_t& at) {
   using Block = base::ThreadRecord::Block;
   at -= ThreadHead::kInlineSlots;
   std::atomic<Block*>* link = &static_cast<base::ThreadRecord&>(thread).deeper;
@@ -307,7 +322,7 @@ base::ThreadRecord::Block& deep_block(ThreadHead& thread, uint32_t& at) noexcept
 HazardSlot& ThreadHead::deep_slot(uint32_t at) noexcept {
   if (at == kInlineSlots) static_cast<base::ThreadRecord*>(this)->nesting.refusing = false;
   base::ThreadRecord::Block& block = deep_block(*this, at);
-  block.kernels[at] = nullptr;
+  block.running[at] = nullptr;
   return block.slots[at];
 }
 
@@ -316,9 +331,9 @@ char* ThreadHead::deep_message(uint32_t at) noexcept {
   return block.errors[at];
 }
 
-char* ThreadHead::deep_message(uint32_t at, const void* kernel) noexcept {
+char* ThreadHead::deep_message(uint32_t at, const void* running) noexcept {
   base::ThreadRecord::Block& block = deep_block(*this, at);
-  block.kernels[at] = kernel;
+  block.running[at] = running;
   return block.errors[at];
 }
 
@@ -326,10 +341,20 @@ char* ThreadHead::deep_message(uint32_t at, const void* kernel) noexcept {
 
 namespace yard::base {
 
-const void* ThreadRecord::kernel_at(uint32_t at) noexcept {
+const void* ThreadRecord::running_at(uint32_t at) noexcept {
   if (at < kInlineSlots) return nullptr;
   const Block& block = detail::deep_block(*this, at);
-  return block.kernels[at];
+  return block.running[at];
+}
+
+bool ThreadRecord::reserve_slot() noexcept {
+  try {
+    uint32_t at = depth;
+    if (at >= kInlineSlots) detail::deep_block(*this, at);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 [[gnu::noinline]] bool ThreadRecord::failed_by_refusal(bool guarded) noexcept {

@@ -43,7 +43,7 @@ struct ThreadRecord : detail::ThreadHead {
     static constexpr uint32_t kSlots = 32;
     HazardSlot slots[kSlots]{};
     char errors[kSlots][kErrorBytes];
-    const void* kernels[kSlots]{};  // that run there
+    const void* running[kSlots]{};  // what runs there: dispatch/nesting.h
     std::atomic<Block*> next{nullptr};
   };
   std::atomic<Block*> deeper{nullptr};
@@ -60,17 +60,24 @@ struct ThreadRecord : detail::ThreadHead {
     char why[kErrorBytes] = "";  // of the last refusal
   };
   Nesting nesting;
-  // The kernel that runs at a depth of the deeper slots; null: not known.
-  const void* kernel_at(uint32_t at) noexcept;
+  // What runs at a depth of the deeper slots; null: not known.
+  const void* running_at(uint32_t at) noexcept;
+  // False: there is no memory for the slot of the current depth.
+  bool reserve_slot() noexcept;
   // In a call whose kernel failed: whether that was since a nested call was refused. `guarded`: inside the call's guard; a
   // frozen handle has none, and is known to enclose the refused call by its place on the stack.
   bool failed_by_refusal(bool guarded) noexcept;
 };
 
-// This thread's record; registers the thread on first use.
-inline ThreadRecord& this_thread() noexcept {
+// This thread's record; registers the thread on first use. Throws std::bad_alloc if there is no memory for that.
+inline ThreadRecord& this_thread() {
   detail::ThreadHead* t = detail::t_thread;
   return static_cast<ThreadRecord&>(t != nullptr ? *t : detail::register_thread());
+}
+// The same for calls; null if there is no memory.
+inline ThreadRecord* try_this_thread() noexcept {
+  detail::ThreadHead* t = detail::t_thread;
+  return static_cast<ThreadRecord*>(t != nullptr ? t : detail::try_register_thread());
 }
 
 // Whether this thread is inside a call: it must not wait for calls to end.

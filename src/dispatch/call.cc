@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <yard/op.h>
 
+#include "base/out_of_memory.h"
 #include "dispatch/call_steps.h"
 #include "dispatch/memo.h"
 
@@ -66,32 +67,38 @@ yard_tensor_t& WithFacts::more_room() {
                                              const Core& core, const exec::Plan& plan,
                                              const yard_value_t* args, uint32_t flags, int32_t code,
                                              const char* message) {
-  const WithFacts facts(args, e.program().arg_count());
-  const exec::Request asked = request(e, core, facts.args(), args, flags, nullptr);
-  exec::Outcome outcome;
-  Status s = exec::execute_after_failure(thread, plan, asked, code, message, outcome);
-  note_outcome(core, e, asked, outcome);
-  return s.release();
+  return base::or_out_of_memory([&] {
+           const WithFacts facts(args, e.program().arg_count());
+           const exec::Request asked = request(e, core, facts.args(), args, flags, nullptr);
+           exec::Outcome outcome;
+           Status s = exec::execute_after_failure(thread, plan, asked, code, message, outcome);
+           note_outcome(core, e, asked, outcome);
+           return s;
+         })
+      .release();
 }
 
 [[gnu::noinline]] Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e,
                                         const Core& core, const exec::Plan& plan,
                                         const yard_value_t* given, uint32_t flags) {
-  const WithFacts facts(given, e.program().arg_count());
-  const yard_value_t* const args = facts.args();
-  if (e.candidates().settings().watch.observer != nullptr) observe(e, args, flags, nullptr);
-  const std::shared_ptr<const policy::Rollout>& rollout = e.candidates().settings().watch.rollout;
-  if (rollout == nullptr || thread.commit != nullptr)
-    return run_watched(thread, core, e, plan, request(e, core, args, given, flags, nullptr))
-        .release();
-  if (!takes_rollout(*rollout, e, nullptr, thread.scope_state))
-    return run_tallied(thread, core, e, plan, request(e, core, args, given, flags, nullptr),
-                       *rollout, false)
-        .release();
-  Status why;
-  Site* const site = const_cast<Core&>(core).sites.attach(e.name(), kPacked, &why);
-  if (site == nullptr) return why.release();
-  return call_in_rollout(*site, given, e.program().arg_count(), nullptr, rollout).release();
+  return base::or_out_of_memory([&]() -> Status {
+           const WithFacts facts(given, e.program().arg_count());
+           const yard_value_t* const args = facts.args();
+           const auto& watch = e.candidates().settings().watch;
+           if (watch.observer != nullptr) observe(e, args, flags, nullptr);
+           if (watch.rollout == nullptr || thread.commit != nullptr)
+             return run_watched(thread, core, e, plan,
+                                request(e, core, args, given, flags, nullptr));
+           if (!takes_rollout(*watch.rollout, e, nullptr, thread.scope_state))
+             return run_tallied(thread, core, e, plan,
+                                request(e, core, args, given, flags, nullptr), *watch.rollout,
+                                false);
+           Status why;
+           Site* const site = const_cast<Core&>(core).sites.attach(e.name(), kPacked, &why);
+           if (site == nullptr) return why;
+           return call_in_rollout(*site, given, e.program().arg_count(), nullptr, watch.rollout);
+         })
+      .release();
 }
 
 namespace {
@@ -106,7 +113,10 @@ template <dispatch::FormKind kKind>
 [[gnu::always_inline]] inline Status::Rep* hit(Site* site, const yard_value_t* args, uint32_t count,
                                                uint64_t hash) {
   Core& core = *site->core;
-  base::ThreadRecord& thread = base::this_thread();
+  base::ThreadRecord* const registered = base::try_this_thread();
+  if (registered == nullptr) [[unlikely]]
+    return Status::out_of_memory().release();
+  base::ThreadRecord& thread = *registered;
   constexpr bool kTyped = kKind == dispatch::FormKind::kTyped;
   if (Status::Rep* const refused = check_depth(thread, core, site->name)) [[unlikely]]
     return refused;

@@ -9,19 +9,19 @@
 
 #include "base/reclaimer.h"
 #include "dispatch/core.h"
+#include "dispatch/nesting.h"
 #include "dispatch/scope.h"
 #include "exec/executor.h"
 
 namespace yard::detail {
 
-// 0. The depth: the error of a call that is nested too deep; null: it may be made. Calls on inline slots, and so all that
-// are inlined into callers, are never too deep. Before the guard.
-Status::Rep* refuse_if_too_deep(base::ThreadRecord& thread, const Core& core, std::string_view op);
+// 0. The depth (dispatch/nesting.h). Calls on inline slots, and so all that are inlined into callers, are never too deep.
+// Before the guard.
 [[gnu::always_inline]] inline Status::Rep* check_depth(base::ThreadRecord& thread, const Core& core,
                                                        std::string_view op) {
   if (thread.depth < ThreadHead::kInlineSlots) [[likely]]
     return nullptr;
-  return refuse_if_too_deep(thread, core, op);
+  return refuse_if_too_deep(thread, core.max_call_depth.load(std::memory_order_relaxed), op);
 }
 
 // 1. The entry: that of the op, or what `overlay(snapshot, entry)` gives instead of it. The guard holds it when this

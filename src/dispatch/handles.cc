@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <yard/bound.h>
 
+#include "base/out_of_memory.h"
 #include "base/stack.h"
 #include "dispatch/call.h"
 #include "dispatch/call_steps.h"
@@ -132,7 +133,7 @@ Status rebind(Bound& state) {
     look_up = route->plan == nullptr && route->is_current();
   }
   if (!look_up)
-    if (Status s = rebind(state); !s) return s.release();
+    if (Status s = base::or_out_of_memory([&] { return rebind(state); }); !s) return s.release();
   return call_packed(state.site, args, state.site->count.load(std::memory_order_relaxed));
 }
 
@@ -166,7 +167,10 @@ Result<std::shared_ptr<BoundState>> make_bound(Site* site, const yard_value_t* a
 Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
   auto& state = *static_cast<Bound*>(handle);
   Core& core = *state.site->core;
-  base::ThreadRecord& thread = base::this_thread();
+  base::ThreadRecord* const registered = base::try_this_thread();
+  if (registered == nullptr) [[unlikely]]
+    return Status::out_of_memory().release();
+  base::ThreadRecord& thread = *registered;
   // A handle is bound under the policy of the process; a call inside a scope is a plain call.
   if (thread.scope != 0) [[unlikely]]
     return call_packed(state.site, args, state.site->count.load(std::memory_order_relaxed));
@@ -254,19 +258,24 @@ namespace {
 
 Status failure_of(const FrozenKernel& frozen, int32_t code, const char* message, bool guarded) {
   const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
-  return exec::explain_refusal(base::this_thread(),
-                               exec::kernel_failure(kernel.op.c_str(), kernel, code, message),
-                               message, guarded);
+  return base::or_out_of_memory([&] {
+    return exec::explain_refusal(base::this_thread(),
+                                 exec::kernel_failure(kernel.op.c_str(), kernel, code, message),
+                                 message, guarded);
+  });
 }
 
 }  // namespace
 
 Status::Rep* call_frozen(const FrozenKernel& frozen, const yard_value_t* args, uint32_t n) {
   const auto& kernel = *static_cast<const registry::Kernel*>(frozen.pin.get());
-  base::ThreadRecord& thread = base::this_thread();
+  base::ThreadRecord* const registered = base::try_this_thread();
+  if (registered == nullptr) return Status::out_of_memory().release();
+  base::ThreadRecord& thread = *registered;
   const Core& core = *frozen.site->core;
   if (thread.depth >= ThreadHead::kInlineSlots || base::stack_is_low())
-    if (Status::Rep* const refused = refuse_if_too_deep(thread, core, frozen.site->name))
+    if (Status::Rep* const refused = refuse_if_too_deep(
+            thread, core.max_call_depth.load(std::memory_order_relaxed), frozen.site->name))
       return refused;
   // Protects nothing; but inside a kernel this is one call deeper, with a workspace of its own.
   base::Guard guard(thread);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls by name: a thread remembers how their arguments bind to the op's parameters.
 #include <cstring>
+#include <new>
 
+#include "base/out_of_memory.h"
 #include "dispatch/call.h"
 
 namespace yard::detail {
@@ -176,14 +178,16 @@ namespace {
 // The thread's first call by name.
 [[gnu::noinline]] Status::Rep* make_bindings_and_call(Core& core, std::string_view op,
                                                       std::span<const Arg> args) {
-  base::ThreadRecord& thread = base::this_thread();
+  base::ThreadRecord* const thread = base::try_this_thread();
+  if (thread == nullptr) return Status::out_of_memory().release();
   base::set_thread_exit_hook(kThreadLocal, [](void* p) { delete static_cast<Bindings*>(p); });
-  if (thread.locals[kThreadLocal] == nullptr) thread.locals[kThreadLocal] = new Bindings;
-  return call_named(core, op, args);
+  void*& bindings = thread->locals[kThreadLocal];
+  if (bindings == nullptr) bindings = new (std::nothrow) Bindings;
+  return bindings != nullptr ? call_named(core, op, args) : Status::out_of_memory().release();
 }
 
 // A call whose arguments are not bound yet, or in another way.
-[[gnu::noinline]] Status::Rep* bind_and_call(const NamedCall& call) {
+Status bind_and_call_packed(const NamedCall& call) {
   Core& core = call.core;
   // Read before the op is looked at.
   const auto s = core.snapshot();
@@ -192,11 +196,14 @@ namespace {
                                               : MemoVersion::kNever;
   op::Arguments bound;
   auto site = bind_named(core, call.op, call.args, bound);
-  if (!site.ok()) return std::move(site).status().release();
+  if (!site.ok()) return std::move(site).status();
   const bool same = op_record != nullptr && (*site)->index.load() == op_record->op->index;
   remember_binding(call.binding, same ? found : MemoVersion::kNever, core, *site, call.op,
                    call.args, bound);
-  return call_packed(*site, bound.values, bound.count);
+  return Status::adopt(call_packed(*site, bound.values, bound.count));
+}
+[[gnu::noinline]] Status::Rep* bind_and_call(const NamedCall& call) {
+  return base::or_out_of_memory([&] { return bind_and_call_packed(call); }).release();
 }
 
 // A call whose arguments are `values`, if none is to be converted.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <yard/detail/commit.h>
 
+#include "base/out_of_memory.h"
 #include "base/stopwatch.h"
 #include "dispatch/call.h"
 #include "dispatch/call_steps.h"
@@ -308,7 +309,7 @@ class SlowCall {
 }  // namespace
 
 Status call_slow(Site& site, const yard_value_t* args, uint32_t count, const Options* options) {
-  return SlowCall(site, args, count, options).run();
+  return base::or_out_of_memory([&] { return SlowCall(site, args, count, options).run(); });
 }
 
 Status call_in_rollout(Site& site, const yard_value_t* args, uint32_t count, const Options* options,

@@ -340,7 +340,8 @@ inline constexpr auto kFields<Settings> = std::tuple{
           "how many more kernels are tried after the first has failed",
           {.fallback = "all there are"}),
     field("max_call_depth", &Settings::max_call_depth, Form::whole(8, 1e6),
-          "how deep calls inside of kernels may nest on a thread; a deeper one is an error",
+          "how deep calls may nest on a thread: of ops, functions and hooks; a deeper one is an "
+          "error",
           {.fallback = "1000"}),
     field("labels", &Settings::labels, {Shape::kLabelNames},
           "labels of the program's own that conditions may name"),

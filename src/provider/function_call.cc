@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
+#include "dispatch/nesting.h"
 #include "dispatch/scope.h"
 #include "dispatch/tracer.h"
 #include "health/breaker.h"
@@ -300,6 +301,7 @@ bool function_failed(const FunctionSite& site, const FunctionRow& row, ThreadHea
     if (so_far.story != nullptr) so_far.story->leave_probe(ErrorClass::kDeclined);
     return false;
   }
+  if (static_cast<base::ThreadRecord&>(thread).failed_by_refusal(true)) return false;
   const auto& i = static_cast<const Implementation&>(row);
   const Thrown t = classify();
   report_failure(site, i, t, so_far);
@@ -333,6 +335,15 @@ void function_ended(const FunctionSite& site, const FunctionRow& row,
   } catch (...) {
     // Out of memory: the next success is reported.
   }
+}
+
+HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function) {
+  provider::FunctionService* const service = provider::FunctionService::serving();
+  return nested_slot(thread,
+                     service != nullptr
+                         ? service->core().max_call_depth.load(std::memory_order_relaxed)
+                         : Core::kMaxCallDepth,
+                     function);
 }
 
 uint32_t scope_flags(const ThreadHead& thread) noexcept {

@@ -79,7 +79,9 @@ HookInfo describe(const Situation& now, const Activations& activations, std::str
 }  // namespace
 
 HookService::HookService(detail::Core& core, plugin::Loader& loader)
-    : core_(core), loader_(loader), table_([&core] { return core.snapshot(); }) {}
+    : core_(core),
+      loader_(loader),
+      table_([&core] { return core.snapshot(); }, &core.max_call_depth) {}
 
 detail::HookSite* HookService::attach(const detail::HookDeclaration& declaration, bool& again) {
   HookTable::Site& site = table_.site(declaration);

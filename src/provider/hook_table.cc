@@ -9,6 +9,8 @@
 #include "base/out_of_memory.h"
 #include "base/reclaimer.h"
 #include "base/text.h"
+#include "dispatch/core.h"
+#include "dispatch/nesting.h"
 #include "dispatch/scope.h"
 #include "provider/by_scope.h"
 #include "registry/declarations.h"
@@ -148,6 +150,11 @@ const HookLink* first_on(const HookChains& chains, yard_device_t device) noexcep
 }
 
 }  // namespace
+
+HazardSlot& deep_slot(ThreadHead& thread, const HookSite& hook) {
+  const auto& site = static_cast<const provider::HookTable::Site&>(hook);
+  return nested_slot(thread, site.table.max_call_depth(), *site.declaration);
+}
 
 bool first_place(const HookChains& shown, const HookFrame* frames, HookPlace& to) noexcept {
   const HookChains* const now = shown.now();
@@ -289,8 +296,15 @@ Status orphan_error(std::string_view backend, const std::vector<std::string>& na
       fmt::format("backend '{}' provides hooks that are not declared: {}", backend, list));
 }
 
-HookTable::HookTable(CurrentSnapshot snapshot)
-    : snapshot_(std::move(snapshot)), id_(g_tables.fetch_add(1, std::memory_order_relaxed) + 1) {}
+HookTable::HookTable(CurrentSnapshot snapshot, const std::atomic<uint32_t>* max_call_depth)
+    : snapshot_(std::move(snapshot)),
+      max_call_depth_(max_call_depth),
+      id_(g_tables.fetch_add(1, std::memory_order_relaxed) + 1) {}
+
+uint32_t HookTable::max_call_depth() const noexcept {
+  return max_call_depth_ != nullptr ? max_call_depth_->load(std::memory_order_relaxed)
+                                    : detail::Core::kMaxCallDepth;
+}
 
 HookTable::~HookTable() {
   for (Site* s = sites_.load(std::memory_order_acquire); s != nullptr;) {

@@ -96,7 +96,9 @@ class HookTable {
  public:
   // `snapshot` gives the current one; any thread may call it, without a lock.
   using CurrentSnapshot = std::function<std::shared_ptr<const dispatch::Snapshot>()>;
-  explicit HookTable(CurrentSnapshot snapshot);
+  // `max_call_depth` must outlive it; null: the default.
+  explicit HookTable(CurrentSnapshot snapshot,
+                     const std::atomic<uint32_t>* max_call_depth = nullptr);
   ~HookTable();
   HookTable(const HookTable&) = delete;
   HookTable& operator=(const HookTable&) = delete;
@@ -134,6 +136,7 @@ class HookTable {
   Status known(std::string_view backend) const;
   // Unique among all tables, also those that are gone.
   uint64_t id() const noexcept { return id_; }
+  uint32_t max_call_depth() const noexcept;
 
  private:
   struct Lock {
@@ -150,6 +153,7 @@ class HookTable {
   void put_in_force(std::vector<Pending> pending);
 
   const CurrentSnapshot snapshot_;
+  const std::atomic<uint32_t>* const max_call_depth_;
   const uint64_t id_;
   mutable base::OwnedPerProcess<Lock> lock_;
   std::atomic<Site*> sites_{nullptr};

@@ -399,10 +399,12 @@ Status Runtime::call(std::string_view op, std::span<const Arg> args) {
 }
 
 Status Runtime::call(std::string_view op, std::span<const Arg> args, const Options& o) {
-  op::Arguments bound;
-  auto site = detail::bind_named(parts_->core, op, args, bound);
-  if (!site.ok()) return std::move(site).status();
-  return detail::call_slow(**site, bound.values, bound.count, &o);
+  return base::or_out_of_memory([&]() -> Status {
+    op::Arguments bound;
+    auto site = detail::bind_named(parts_->core, op, args, bound);
+    if (!site.ok()) return std::move(site).status();
+    return detail::call_slow(**site, bound.values, bound.count, &o);
+  });
 }
 
 Status Runtime::call(std::string_view op, std::initializer_list<Arg> args) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that call their own op, or each other's, without end: the call that nests too deep is an error that shows the
-// cycle, whichever way the calls are made, and the thread goes on.
+// Kernels, functions and hooks that call themselves or each other without end: the call that nests too deep is an error that
+// shows the cycle, whichever way the calls are made, and the thread goes on.
 #include <gtest/gtest.h>
 #include <yard/bound.h>
 #include <yard/c.h>
@@ -11,6 +11,8 @@
 #include <functional>
 #include <optional>
 
+#include "functions_testing.h"
+#include "hook_testing.h"
 #include "on_thread.h"
 #include "testing.h"
 
@@ -266,6 +268,122 @@ TEST_F(Nesting, IsBoundedByTheRuleFile) {
     call().ignore();
     EXPECT_GT(g_deepest, kLargeFrames ? 20 : 900);
   });
+}
+
+// ---- Functions and hooks ----
+
+const Function<int(int)> deeper{"nesting", "deeper", [](int x) { return x; }};
+
+// The error of a call that is refused.
+std::string refused(const std::function<void()>& f) {
+  std::string why;
+  on_stack_of(kStack, [&] {
+    try {
+      f();
+      ADD_FAILURE() << "it was not refused";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status().code(), Code::kWouldDeadlock);
+      why = e.status().to_string();
+    }
+  });
+  return why;
+}
+void expect_in(const std::string& text, const char* part) {
+  EXPECT_NE(text.find(part), text.npos) << text;
+}
+Config at_most(int64_t calls) {
+  Config config;
+  config.settings.max_call_depth = calls;
+  return config;
+}
+
+class NestingOfFunctions : public FunctionTest {};
+
+TEST_F(NestingOfFunctions, IsBounded) {
+  int calls = 0;
+  add(deeper, "again", [&](int x) {
+    ++calls;
+    return x == 0 ? 0 : deeper(x - 1);
+  });
+  const std::string why = refused([] { deeper(1'000'000); });
+  expect_in(why, "function 'nesting/deeper': calls nest too deep");
+  expect_in(why, "the cycle is nesting/deeper -> nesting/deeper");
+  ASSERT_TRUE(runtime().set_config(at_most(20)).ok());
+  for (const bool committed : {false, true}) {
+    calls = 0;
+    expect_in(refused([&] {
+                std::optional<CommitGroup> group;
+                if (committed) group.emplace();
+                deeper(1'000'000);
+              }),
+              "expected at most 20 on a thread");
+    EXPECT_EQ(calls, 20);
+  }
+  EXPECT_EQ(deeper(19), 0);
+  // It is no failure of the implementation.
+  EXPECT_EQ(provider("nesting/deeper", "again").failures, 0u);
+}
+
+TEST_F(NestingOfFunctions, EndsSoonWhateverTheyDoAfterTheError) {
+  uint64_t calls = 0;
+  add(deeper, "again", [&](int x) {
+    ++calls;
+    try {
+      return deeper(x);
+    } catch (const Error&) {
+    }
+    return deeper(x);
+  });
+  ASSERT_TRUE(runtime().set_config(at_most(100)).ok());
+  refused([] { deeper(0); });
+  EXPECT_LT(calls, 300'000u);
+}
+
+struct NestingOfHooks : Hooked {};
+
+TEST_F(NestingOfHooks, IsBounded) {
+  const Hook<int(int)> hook(runtime, "nested");
+  int calls = 0;
+  const auto call = [&](int x) {
+    return call_or(
+        hook, [] { return -1; }, x);
+  };
+  engage(hook, [&](int x) {
+    ++calls;
+    return x == 0 ? 0 : call(x - 1);
+  });
+  const std::string why = refused([&] { call(1'000'000); });
+  expect_in(why, "hook 'nested': calls nest too deep");
+  expect_in(why, "the cycle is nested -> nested");
+  ASSERT_TRUE(runtime.set_config(at_most(20)).ok());
+  calls = 0;
+  expect_in(refused([&] { call(1'000'000); }), "expected at most 20 on a thread");
+  EXPECT_EQ(calls, 20);
+  EXPECT_EQ(call(19), 0);
+}
+
+// An op whose kernel calls a function whose implementation calls the op.
+TEST_F(Nesting, ShowsTheCycleThroughAFunction) {
+  Changes c;
+  c.add_backend(backend_of("calls_back"));
+  implement(c, deeper, "calls_back", [this](int x) {
+    call().or_throw();
+    return x;
+  });
+  ASSERT_TRUE(Runtime::shared().apply(std::move(c)).ok());
+  g_again = [](auto&&...) {
+    deeper(0);
+    return Status();
+  };
+  on_stack_of(kStack, [&] {
+    const Status s = call();
+    EXPECT_EQ(s.code(), Code::kWouldDeadlock);
+    const std::string text = s.to_string();
+    EXPECT_TRUE(text.find("copy ('again') -> nesting/deeper -> copy") != text.npos ||
+                text.find("nesting/deeper -> copy ('again') -> nesting/deeper") != text.npos)
+        << text;
+  });
+  ASSERT_TRUE(Runtime::shared().reset().ok());
 }
 
 }  // namespace

@@ -3,11 +3,17 @@
 // change is an error and everything stays as it was, or it succeeds and is in force. Nothing is thrown.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <yard/bound.h>
 #include <yard/c.h>
+#include <yard/function.h>
+#include <yard/policy.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/testing_allocations.h"
 #include "plugin_files.h"
@@ -19,6 +25,26 @@ namespace {
 using base::FailingAllocations;
 
 constexpr Op<void(Out, In, int)> copy{"copy"};
+
+struct Attempt {
+  Status got;
+  bool thrown = false;
+  bool failed = false;  // an allocation has
+};
+
+// Calls `go` on this thread while an allocation fails.
+template <class Go>
+Attempt attempt(uint64_t before, FailingAllocations::Which which, const Go& go) {
+  Attempt a;
+  FailingAllocations failing(before, which);
+  try {
+    a.got = go();
+  } catch (...) {
+    a.thrown = true;
+  }
+  a.failed = failing.end();
+  return a;
+}
 
 // Calls `go` on what `make` gives, with every allocation failing in turn, until one attempt needs no more. `check` gets the
 // status and restores the state.
@@ -33,17 +59,8 @@ void fail_each_allocation(const Make& make, const Go& go, const Check& check,
       SCOPED_TRACE("allocation " + std::to_string(n) +
                    (which == FailingAllocations::kOne ? "" : " and all later ones"));
       auto input = make();
-      Status got;
-      bool thrown = false;
-      {
-        FailingAllocations failing(n, which);
-        try {
-          got = go(input);
-        } catch (...) {
-          thrown = true;
-        }
-        failed = failing.end();
-      }
+      const auto [got, thrown, one_failed] = attempt(n, which, [&] { return go(input); });
+      failed = one_failed;
       ASSERT_FALSE(thrown);
       EXPECT_TRUE(failed || got.ok()) << got.to_string();
       EXPECT_TRUE(got.ok() || !got.message().empty());
@@ -315,6 +332,104 @@ TEST(OutOfMemoryInC, AMemoHitDoesNotThrow) {
     return code == YARD_OK || code == YARD_TRANSIENT;
   })) << error;
   Runtime::shared().stop_recording().or_throw();
+}
+
+// ---- Threads ----
+
+const Function<int(int)> twice{"out_of_memory", "twice", [](int x) { return 2 * x; }};
+
+// Calls its own op more than eight deep: such calls have hazard slots that are allocated.
+std::function<Status()> g_nest;
+int32_t nests(plugin::Call, plugin::Tensor, plugin::Tensor, int64_t) {
+  static thread_local int t_depth = 0;
+  if (t_depth == 12) return YARD_OK;
+  ++t_depth;
+  const Status s = g_nest();
+  --t_depth;
+  return static_cast<int32_t>(s.error_class());
+}
+
+// Registering the thread and all that its first call makes for it.
+TEST_F(OutOfMemory, IsAnErrorOfAThreadsFirstCall) {
+  const COps ops;
+  constexpr Op<void(Out, In, int)> nesting{"nests"};
+  Changes c;
+  c.add_op(op_of("nests(out!: T[n], x: T[n], by: int = 0)"))
+      .add_kernel(plugin::Kernel::of<nests>("nests", "nests").backend("test").d);
+  runtime().apply(std::move(c)).or_throw();
+  Floats to(4), from(4);
+  const auto on = copy.on(runtime());
+  const auto bound = bind(on, to.view, from.view).value();
+  const auto frozen = freeze(on, to.view, from.view).value();
+  const Options options;
+  const Scope tenant = Scope().label("tenant", "x");
+  const yard_value_t args[] = {value_of(to.view), value_of(from.view), Value(int64_t{1}).c()};
+  yard_op_ref_t* const op = yard_find_op("copy", nullptr, 0);
+  const auto nest = nesting.on(runtime());
+  g_nest = [&] { return nest(to.view, from.view, 0); };
+  // Of what has no status: exceptions are its errors.
+  const auto thrown = [](const auto& body) {
+    try {
+      body();
+    } catch (const std::bad_alloc&) {
+      return Status::out_of_memory();
+    }
+    return Status();
+  };
+  const std::pair<const char*, std::function<Status()>> forms[] = {
+      {"typed", [&] { return on(to.view, from.view, 0); }},
+      {"with options", [&] { return on.with(options)(to.view, from.view, 0); }},
+      {"by name",
+       [&] {
+         return runtime().call("copy", {to.view, from.view});
+       }},
+      {"by name, with options",
+       [&] {
+         return runtime().call("copy", {to.view, from.view}, options);
+       }},
+      {"bound", [&] { return bound(0); }},
+      {"frozen", [&] { return frozen(0); }},
+      {"nested", g_nest},
+      {"from C",
+       [&] {
+         return yard_call(op, args, 3, nullptr, 0) == YARD_OK ? Status() : Status::out_of_memory();
+       }},
+      {"scope", [&] { return thrown([&] { const ScopedPolicy in(tenant); }); }},
+      {"device", [&] { return thrown([&] {
+                         const ScopedDevice in({2, 0});
+                       }); }},
+      {"function", [&] { return thrown([&] { twice(1); }); }},
+  };
+  for (const auto& [name, call] : forms) EXPECT_TRUE(call().ok()) << name;
+  // Their records cannot be used again.
+  std::atomic<int> registered{0};
+  std::atomic<bool> end{false};
+  std::vector<std::thread> others;
+  for (int i = 0; i < 32; ++i)
+    others.emplace_back([&] {
+      on(to.view, from.view, 0).or_throw();
+      for (++registered; !end;) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+  while (registered < 32) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const auto on_new_thread = [](const auto& call, FailingAllocations::Which which, uint64_t n) {
+    Attempt a;
+    std::thread([&] { a = attempt(n, which, call); }).join();
+    EXPECT_FALSE(a.thrown) << "allocation " << n;
+    EXPECT_TRUE(a.failed || a.got.ok()) << a.got.to_string();
+    return a;
+  };
+  for (const auto which : {FailingAllocations::kOne, FailingAllocations::kAllLater})
+    for (const auto& [name, call] : forms)  // which leaves no record behind
+      EXPECT_EQ(on_new_thread(call, which, 0).got.code(), Code::kOutOfMemory) << name;
+  // All later ones first: a record keeps the slots that were allocated.
+  for (const auto which : {FailingAllocations::kAllLater, FailingAllocations::kOne})
+    for (const auto& [name, call] : forms) {
+      SCOPED_TRACE(name);
+      for (uint64_t n = 0; on_new_thread(call, which, n).failed && !HasFailure();) ++n;
+    }
+  end = true;
+  for (std::thread& t : others) t.join();
+  g_nest = nullptr;
 }
 
 }  // namespace

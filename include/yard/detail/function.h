@@ -295,7 +295,7 @@ template <class R, class... A>
     if (site.table.load(std::memory_order_acquire) == nullptr ||
         (thread.scope & ThreadHead::kProviders) != 0)
       attach_function(site);
-    Guard guard(thread);
+    Guard guard(thread, site);
     const FunctionRow* row = choose_function(site, guard, thread, erased, so_far);
     if (row == nullptr) break;
     const FunctionEnd end(site, *row, so_far);
@@ -314,7 +314,7 @@ inline R call_function(FunctionSite& site, R (*body)(A...), std::remove_referenc
   FunctionTry so_far;
   bool original = false;
   {
-    Guard guard(thread);
+    Guard guard(thread, site);
     const FunctionTable* const table = protect_table(site, thread, guard);
     const bool scoped = (thread.scope & ThreadHead::kProviders) != 0;
     constexpr uint64_t kSlowPath = ThreadHead::kCommitted | ThreadHead::kTraced;

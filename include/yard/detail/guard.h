@@ -17,7 +17,9 @@ namespace yard::detail {
 class Commit;
 struct CallMemos;
 struct FunctionCalls;
+struct FunctionSite;
 struct HookFrame;
+struct HookSite;
 struct ScopeState;
 
 // How a reader orders the announcement of p before its check that p is still current. The reclaimer pays with membarrier;
@@ -81,8 +83,8 @@ struct alignas(64) ThreadHead {
   }
   YARD_API HazardSlot& deep_slot(uint32_t at) noexcept;
   YARD_API char* deep_message(uint32_t at) noexcept;
-  // Also notes which kernel runs at that depth, for the error of calls that nest too deep.
-  YARD_API char* deep_message(uint32_t at, const void* kernel) noexcept;
+  // Also notes what runs at that depth, for the error of calls that nest too deep (dispatch/nesting.h).
+  YARD_API char* deep_message(uint32_t at, const void* running) noexcept;
 
   [[gnu::always_inline]] void barrier() const noexcept {
 #if !defined(YARD_UNDER_TSAN)
@@ -97,7 +99,12 @@ struct alignas(64) ThreadHead {
 // Null until the thread's first call.
 extern YARD_API thread_local constinit ThreadHead* t_thread
     __attribute__((tls_model("initial-exec")));
-YARD_API ThreadHead& register_thread() noexcept;
+// Throws std::bad_alloc where there is no memory for the thread's record; the other returns null.
+YARD_API ThreadHead& register_thread();
+YARD_API ThreadHead* try_register_thread() noexcept;
+// The slot of a function or hook beyond the inline ones. Throws yard::Error where calls nest too deep.
+YARD_API HazardSlot& deep_slot(ThreadHead& thread, const FunctionSite& function);
+YARD_API HazardSlot& deep_slot(ThreadHead& thread, const HookSite& hook);
 // A nested call below this address would leave the thread's stack too little room (base/stack.h). The largest number until
 // the thread has asked.
 extern YARD_API thread_local constinit uintptr_t t_stack_limit
@@ -114,6 +121,14 @@ class Guard {
   struct Inline {};
   [[gnu::always_inline]] Guard(ThreadHead& thread, Inline) noexcept
       : thread_(thread), slot_(thread.slots[thread.depth]) {
+    ++thread_.depth;
+  }
+  // For a function or hook, which may call itself without end: throws yard::Error where calls nest too deep.
+  template <class Site>
+  [[gnu::always_inline]] Guard(ThreadHead& thread, const Site& site)
+      : thread_(thread),
+        slot_(thread.depth < ThreadHead::kInlineSlots ? thread.slots[thread.depth]
+                                                      : deep_slot(thread, site)) {
     ++thread_.depth;
   }
   const HazardSlot& slot() const noexcept { return slot_; }
