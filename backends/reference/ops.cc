@@ -102,13 +102,13 @@ void add_products(plugin::Plugin& plugin) {
                  .summary("Products of matrices.")
                  .tolerances(kSum));
   plugin.add(OpDef("linear(out!: T[*rows, n], x: T[*rows, k], weight: W[n, k], scale?: f32[n], "
-                   "bias?: T[n]) where T in {f32, f16, bf16}, W in {f32, f16, bf16, i8}, "
-                   "scale iff W in {i8}")
+                   "bias?: T[n]) where T in {f32, f16, bf16}, "
+                   "W in {f32, f16, bf16, i8, q8_0, q4_0, q4_1, q4_k, q6_k}, scale iff W in {i8}")
                  .summary("Multiplies each row by the rows of weight, then scales and shifts it.")
                  .tolerances(kSum));
   plugin.add(OpDef("embedding(out!: T[*rows, d], ids: I[*rows], table: W[vocab, d]) "
-                   "where T in {f32, f16, bf16}, I in {i32, i64}, W in {f32, f16, bf16}, "
-                   "ids in [0, vocab)")
+                   "where T in {f32, f16, bf16}, I in {i32, i64}, "
+                   "W in {f32, f16, bf16, q8_0, q4_0, q4_1, q4_k, q6_k}, ids in [0, vocab)")
                  .summary("Looks up rows of a table.")
                  .tolerances(kRounded));
   plugin.add(OpDef("quantize_int8(out!: i8[*rows, d], scale!: f32[*rows], x: T[*rows, d]) "
@@ -116,7 +116,8 @@ void add_products(plugin::Plugin& plugin) {
                  .summary("Rounds each row to integers from -127 to 127 and gives their scale.")
                  .tolerances(kQuantized));
   plugin.add(OpDef("dequantize(out!: T[*rows, d], x: W[*rows, d], scale?: f32[*rows]) "
-                   "where T in {f32, f16, bf16}, W in {i8}, scale iff W in {i8}")
+                   "where T in {f32, f16, bf16}, W in {i8, q8_0, q4_0, q4_1, q4_k, q6_k}, "
+                   "scale iff W in {i8}")
                  .summary("The numbers that quantised rows stand for.")
                  .tolerances(kRounded));
 }

@@ -4,6 +4,9 @@
 
 #include <yard/plugin.hpp>
 
+#include <span>
+
+#include "blocks.h"
 #include "numeric.h"
 #include "rows.h"
 
@@ -11,13 +14,15 @@ namespace yard::reference {
 
 class WeightRow {
  public:
-  static constexpr int64_t kPiece = 256;  // elements that are read at once
+  static constexpr int64_t kPiece =
+      256;  // elements that are read at once: whole blocks of every type
 
   // The elements along the last dimension, from element number `offset` on.
   WeightRow(plugin::Tensor t, int64_t offset) noexcept : t_(t), offset_(offset) {}
 
   static bool reads(uint32_t dtype) noexcept {
-    return dtype == YARD_F32 || dtype == YARD_F16 || dtype == YARD_BF16 || dtype == YARD_I8;
+    return dtype == YARD_F32 || dtype == YARD_F16 || dtype == YARD_BF16 || dtype == YARD_I8 ||
+           block_decoder(dtype) != nullptr;
   }
   int64_t size() const noexcept { return t_.size(-1); }
 
@@ -38,8 +43,16 @@ class WeightRow {
       case YARD_F32: return copy<float>(first, count, to);
       case YARD_F16: return copy<F16>(first, count, to);
       case YARD_BF16: return copy<BF16>(first, count, to);
-      default: return copy<int8_t>(first, count, to);
+      case YARD_I8: return copy<int8_t>(first, count, to);
+      default: return decode(first, count, to);
     }
+  }
+
+  void decode(int64_t first, int64_t count, double* to) const noexcept {
+    const yard_dtype_t type = t_.c()->dtype;
+    const auto* const blocks = t_.data<const uint8_t>();
+    for (int64_t i = 0; i < count; i += type.lanes)
+      block_decoder(t_.dtype())(blocks + (offset_ + first + i) / type.lanes * type.bits, to + i);
   }
 
   template <class T>
