@@ -153,6 +153,9 @@ class Floats {
   bool special_row_ = false;
 };
 
+// Values of integers in one tensor: lengths decide how long a kernel runs.
+constexpr int64_t kMostIntegers = 32768;
+
 // Where a block has numbers in f16, and what makes its elements about 1 if they are.
 struct BlockFormat {
   std::vector<int> scales;  // offsets in bytes
@@ -251,10 +254,13 @@ void fill(const TensorView& view, Random random, Contents contents, IntegerRange
   if (block_elements(t) > 1) return fill_blocks(view, random, contents);
   if (!is_signed(t)) integers.least = std::max<int64_t>(integers.least, 0);
   // The range that every integer dtype of that many bits can represent.
-  const int64_t top = t == DType::boolean ? 2 : bits(t) < 8 ? 8 : bits(t) == 8 ? 128 : 32768;
-  integers.most = std::min(integers.most, top);
-  integers.least = std::max(integers.least, -top);
-  const auto range = static_cast<uint64_t>(std::max<int64_t>(integers.most - integers.least, 0));
+  const int64_t top = t == DType::boolean ? 2
+                      : bits(t) < 8       ? 8
+                                          : int64_t{1} << (std::min(bits(t), 32) - 1);
+  integers.most = std::clamp(integers.most, -top, top);
+  integers.least = std::clamp(integers.least, -top, top - 1);
+  const auto range =
+      static_cast<uint64_t>(std::clamp<int64_t>(integers.most - integers.least, 0, kMostIntegers));
   for_each_element(view, [&](char* at) {
     store(t, at, static_cast<double>(integers.least + static_cast<int64_t>(random.below(range))));
   });

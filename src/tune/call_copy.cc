@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "op/call_spec.h"
 
 namespace yard::tune {
@@ -76,8 +78,9 @@ std::optional<ElementRange> elements_of(const op::Program& program, const op::Ca
       const auto v = value_of(program, call, *name);
       known = known && v && !__builtin_mul_overflow(bound, *v, &bound);
     }
-    if (known)
-      return ElementRange{c.left.number, c.compare == op::Compare::kLe ? bound : bound - 1};
+    if (!known) continue;
+    if (c.compare == op::Compare::kLt) bound = std::max(bound, INT64_MIN + 1) - 1;
+    return ElementRange{c.left.number, bound};
   }
   return std::nullopt;
 }

@@ -51,7 +51,7 @@ bool is_data(const ParsedCall& call, DType dtype) {
 }
 
 tune::IntegerRange integers_of(const ParsedCall& call, const ParsedArg& arg, DType dtype) {
-  if (arg.elements) return {arg.elements->least, arg.elements->most + 1};
+  if (arg.elements) return {arg.elements->least, std::min(arg.elements->most, INT64_MAX - 1) + 1};
   return is_data(call, dtype) ? kData : tune::IntegerRange{0, index_limit(call)};
 }
 

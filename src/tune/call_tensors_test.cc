@@ -77,6 +77,12 @@ TEST(CallTensors, ElementsAreThoseOfTheSchema) {
   EXPECT_EQ(seen("ids in [-1, m]", call), (std::set<int32_t>{-1, 0, 1, 2, 3}));
   EXPECT_EQ(seen("ids in [0, m*k)", call), (std::set<int32_t>{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(seen("ids in [2, 3]", call), (std::set<int32_t>{2, 3}));
+  EXPECT_EQ(seen("ids in [100000, 100001]", call), (std::set<int32_t>{100000, 100001}));
+  // Ranges without values, and beyond those of the dtype, are no reason to fail.
+  EXPECT_EQ(seen("ids in [7, 3)", call).size(), 1u);
+  EXPECT_EQ(*seen("ids in [9223372036854775807, 3)", call).begin(), INT32_MAX);
+  EXPECT_EQ(*seen("ids in [-9223372036854775808, -9223372036854775808)", call).begin(), INT32_MIN);
+  EXPECT_GT(seen("ids in [0, 9223372036854775807]", call).size(), 400u);
   // The first clause that applies counts.
   const char* guarded = "ids in [7, 7] if mask, ids in [8, 8] unless mask";
   EXPECT_EQ(seen(guarded, call), (std::set<int32_t>{8}));

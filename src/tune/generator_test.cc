@@ -291,6 +291,20 @@ TEST(Generator, TensorsStayWithinTheLimit) {
   }
 }
 
+TEST(Generator, NoCallTakesVeryLong) {
+  const op::Program p =
+      op::Program::compile("f(x~: f32[a, b], y: f32[c, d], z: f32[e, g], k?: f32[h, i])").value();
+  Generator g(p, nullptr, 1, 1 << 20);
+  for (int i = 0; i < 200; ++i) {
+    const Case c = g.next().value();
+    double work = 1;
+    for (const char* name : {"x", "y", "z", "k"})
+      if (const yard_tensor_t* t = tensor(p, c, name))
+        work *= static_cast<double>(t->shape[0]) * static_cast<double>(t->shape[1]);
+    EXPECT_LE(work, 1 << 28);
+  }
+}
+
 TEST(Generator, GivesUpOnAnUnsatisfiableSchema) {
   const op::Program p = op::Program::compile("f(x~: f32[a]) where a < 3, a > 5").value();
   EXPECT_FALSE(Generator(p, nullptr, 1, 1000).next().has_value());

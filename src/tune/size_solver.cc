@@ -26,8 +26,9 @@ constexpr int64_t kModelSizes[] = {64,    80,    96,    112,   128,    192,    2
                                    28672, 30522, 32000, 50257, 128256, 151936, 262144};
 constexpr int64_t kTokens[] = {1, 2, 7, 8, 16, 32, 64, 128, 256, 512, 1000, 1024, 2048, 4096};
 constexpr int64_t kUsualElements = 1 << 15;
-constexpr double kMostWork = 1 << 20;  // product of all sizes of a call made for one of them
-constexpr int64_t kOneEach = 8192;     // with a size above it, all others are 1 if they can be
+constexpr double kMostProduct = 1 << 28;  // of all sizes of a call: reference kernels are slow
+constexpr double kMostWork = 1 << 20;     // the same, of a call made for one of its sizes
+constexpr int64_t kOneEach = 8192;        // with a size above it, all others are 1 if they can be
 constexpr int64_t kMostStep = 1ll << 31;
 
 int64_t pick(std::span<const int64_t> from, Random& random) {
@@ -266,12 +267,31 @@ std::optional<Assignment> SizeSolver::next(const SizePoint& point, Random& rando
   repair(assignment, pinned, random);
   shrink(assignment, pinned);
   repair(assignment, pinned, random);
-  double work = 1;
-  for (const std::string& d : dims_) work *= static_cast<double>(assignment.numbers[d]);
-  for (const auto& [name, dims] : assignment.groups)
-    for (const int64_t d : dims) work *= static_cast<double>(d);
-  if (work > kMostWork) return std::nullopt;
+  if (product(assignment) > kMostWork) return std::nullopt;
   return assignment;
+}
+
+double SizeSolver::product(const Assignment& assignment) const {
+  double to = 1;
+  for (const std::string& d : dims_) to *= static_cast<double>(assignment.numbers.at(d));
+  for (const auto& [name, dims] : assignment.groups)
+    for (const int64_t d : dims) to *= static_cast<double>(d);
+  return to;
+}
+
+// Halves the largest size if the product of all sizes is too large, and it can be.
+bool SizeSolver::shrink_product(Assignment& assignment, const std::set<std::string>& pinned) const {
+  if (product(assignment) <= kMostProduct) return false;
+  int64_t* largest = nullptr;
+  const auto meet = [&](const std::string& name, int64_t& size) {
+    if (!pinned.contains(name) && (largest == nullptr || size > *largest)) largest = &size;
+  };
+  for (const std::string& d : dims_) meet(d, assignment.numbers[d]);
+  for (auto& [name, dims] : assignment.groups)
+    for (int64_t& d : dims) meet(name, d);
+  if (largest == nullptr || *largest <= 1) return false;
+  *largest /= 2;
+  return true;
 }
 
 // Halves the largest size until every tensor is small enough. Few calls are large, since reference kernels are slow.
@@ -297,7 +317,7 @@ void SizeSolver::shrink(Assignment& assignment, const std::set<std::string>& pin
       if (elements <= static_cast<double>(limit) || largest == nullptr || *largest <= 1) continue;
       *largest /= 2, fits = false;
     }
-    if (fits) return;
+    if (fits && !shrink_product(assignment, pinned)) return;
   }
 }
 

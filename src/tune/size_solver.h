@@ -71,6 +71,9 @@ class SizeSolver {
   void choose_numbers(Assignment& assignment, Random& random);
   int64_t integer(const op::Param& param, Random& random);
   void shrink(Assignment& assignment, const std::set<std::string>& pinned) const;
+  bool shrink_product(Assignment& assignment, const std::set<std::string>& pinned) const;
+  // Of all sizes.
+  double product(const Assignment& assignment) const;
   // Whether a name was changed to pass its limits.
   bool apply_limits(Assignment& assignment, const std::set<std::string>& pinned) const;
   void set(Assignment& assignment, const std::string& name, int64_t value) const;
