@@ -11,6 +11,7 @@
 
 #include <array>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -460,11 +461,15 @@ using KeyRows = std::span<const KeyRow>;
 // `rows`: the only object of its type, which is never destroyed.
 template <class Rows>
 KeyRows keys_of(const Rows& rows) {
-  static const auto all = std::apply(
-      [](const auto&... row) {
-        return std::array<KeyRow, sizeof...(row)>{KeyRow{&row, keys_of(inner_rows(row))}...};
-      },
-      rows);
+  static constinit std::array<KeyRow, std::tuple_size_v<Rows>> all{};
+  static constinit std::once_flag once;  // which a fork cannot leave taken, as it can a static's
+  std::call_once(once, [&] {
+    all = std::apply(
+        [](const auto&... row) {
+          return std::array<KeyRow, sizeof...(row)>{KeyRow{&row, keys_of(inner_rows(row))}...};
+        },
+        rows);
+  });
   return all;
 }
 
