@@ -17,6 +17,7 @@ build:ccache?:ccache
 build:libfmt-dev:<fmt/core.h>
 build:libspdlog-dev:<spdlog/spdlog.h>
 build:libdnnl-dev?:<dnnl.hpp>
+build:libopenblas0-pthread?:openblas
 build:libyaml-cpp-dev:<yaml-cpp/yaml.h>
 build:libelf-dev:<gelf.h>
 build:libssl-dev:<openssl/evp.h>
@@ -48,6 +49,10 @@ fuzzer_runtime() {
   local folder
   folder=$(clang++ -print-resource-dir 2>/dev/null) || return 1
   [ -n "$(find "$folder/" -name 'libclang_rt.fuzzer*.a' -print -quit 2>/dev/null)" ]
+}
+
+openblas() {
+  PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -q 'libopenblas\.so\.0'
 }
 
 present() {

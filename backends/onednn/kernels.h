@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backend `onednn`: kernels around oneDNN's primitives for compact f32 tensors.
+// Backend `onednn`: kernels around oneDNN's primitives, most of them for compact f32 tensors.
 //
 // oneDNN sums in f32 and says nothing of NaN, so a primitive alone is not always right: a row of nothing
 // but -inf gives zeros, values of 1e30 normalize to zeros, long sums drift. Contents cannot be verified
@@ -16,6 +16,10 @@ using plugin::Tensor;
 
 int32_t softmax(Call call, Tensor out, Tensor x);
 int32_t layer_norm(Call call, Tensor out, Tensor x, Tensor weight, Tensor bias, double eps);
+
+// Weights of the dtype of x.
+int32_t linear(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
+int32_t matmul(Call call, Tensor out, Tensor a, Tensor b);
 
 // Longest row of layer_norm: the primitive's sums in f32 drift with it, and past this length they come
 // near the op's tolerance.

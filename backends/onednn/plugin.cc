@@ -3,6 +3,7 @@
 #include <dnnl.hpp>
 #include <mutex>
 
+#include "cost.h"
 #include "kernels.h"
 #include "process.h"
 
@@ -45,6 +46,49 @@ plugin::Kernel kernel(const char* op, std::span<const yard_limit_t> limits) {
       .limits(limits);
 }
 
+double size_of(int64_t field) { return static_cast<double>(field < 0 ? 0 : field); }
+
+const char* const kLinearReads[] = {"rows", "n", "k", nullptr};
+template <bool bf16>
+double linear_cost(void*, const int64_t* f, uint32_t) {
+  return product_ns(bf16, size_of(f[0]), size_of(f[1]), size_of(f[2]));
+}
+
+const char* const kMatmulReads[] = {"batch", "m", "n", "k", nullptr};
+template <bool bf16>
+double matmul_cost(void*, const int64_t* f, uint32_t) {
+  return size_of(f[0]) * product_ns(bf16, size_of(f[1]), size_of(f[2]), size_of(f[3]));
+}
+
+plugin::Kernel product(plugin::Kernel of) {
+  return of.backend("onednn")
+      .summary("oneDNN's product of matrices")
+      .kind(YARD_KIND_VENDOR)
+      .flags(YARD_KERNEL_FAILS_BEFORE_WRITING);
+}
+
+void add_products(plugin::Plugin& p) {
+  using plugin::at_least, plugin::compact, plugin::dtypes;
+  static constexpr yard_limit_t f32[] = {dtypes({YARD_F32}), compact(), plugin::aligned(4),
+                                         at_least("k", 1)};
+  static constexpr yard_limit_t bf16[] = {dtypes({YARD_BF16}), compact(), plugin::aligned(2),
+                                          at_least("k", 1)};
+  p.add(product(plugin::Kernel::of<linear>("linear", "vendor.onednn"))
+            .limits(f32)
+            .cost(linear_cost<false>, kLinearReads));
+  p.add(product(plugin::Kernel::of<linear>("linear", "vendor.onednn_bf16"))
+            .limits(bf16)
+            .features("avx512bf16")
+            .cost(linear_cost<true>, kLinearReads));
+  p.add(product(plugin::Kernel::of<matmul>("matmul", "vendor.onednn"))
+            .limits(f32)
+            .cost(matmul_cost<false>, kMatmulReads));
+  p.add(product(plugin::Kernel::of<matmul>("matmul", "vendor.onednn_bf16"))
+            .limits(bf16)
+            .features("avx512bf16")
+            .cost(matmul_cost<true>, kMatmulReads));
+}
+
 plugin::Plugin make() {
   static constexpr yard_limit_t softmax_limits[] = {plugin::dtypes({YARD_F32}), plugin::compact(),
                                                     plugin::aligned(4)};
@@ -60,6 +104,7 @@ plugin::Plugin make() {
             .reasons(kReasons));
   p.add(kernel<softmax>("softmax", softmax_limits));
   p.add(kernel<layer_norm>("layer_norm", layer_norm_limits));
+  add_products(p);
   return p;
 }
 

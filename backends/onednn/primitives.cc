@@ -20,10 +20,14 @@ const dnnl::engine& engine() {
 }  // namespace
 
 Primitive::Primitive(const Key& key) : key_(key), stream_(engine()) {
-  const dnnl::memory::desc form({key.rows, key.width}, dnnl::memory::data_type::f32,
-                                dnnl::memory::format_tag::ab);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (key.kind == Kind::kProduct) {
+    prepare_product(attributes);
+    return;
+  }
+  const dnnl::memory::desc form({key.rows, key.width}, dnnl::memory::data_type::f32,
+                                dnnl::memory::format_tag::ab);
   add(DNNL_ARG_DST, form);
   add(DNNL_ARG_SRC, form);
   if (key.kind == Kind::kSoftmax)
@@ -63,6 +67,27 @@ void Primitive::prepare_layer_norm(const dnnl::memory::desc& form,
   primitive_ = dnnl::layer_normalization_forward(how);
 }
 
+void Primitive::prepare_product(const dnnl::primitive_attr& attributes) {
+  using Desc = dnnl::memory::desc;
+  const auto type = key_.bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  const Desc left({key_.rows, key_.width}, type, {key_.left_stride, 1});
+  const Desc right({key_.width, key_.columns}, type,
+                   key_.by_column ? dnnl::memory::dims{1, key_.right_stride}
+                                  : dnnl::memory::dims{key_.right_stride, 1});
+  const Desc out({key_.rows, key_.columns}, type, {key_.out_stride, 1});
+  const Desc bias({1, key_.columns}, type, {key_.columns, 1});
+  const dnnl::matmul::desc what = key_.shift ? dnnl::matmul::desc(left, right, bias, out)
+                                             : dnnl::matmul::desc(left, right, out);
+  const dnnl::matmul::primitive_desc how(what, attributes, engine());
+  scratchpad_bytes_ = how.scratchpad_desc().get_size();
+  add(DNNL_ARG_DST, out);
+  add(DNNL_ARG_SRC, left);
+  add(DNNL_ARG_WEIGHTS, right);
+  if (key_.shift) add(DNNL_ARG_BIAS, bias);
+  add(DNNL_ARG_SCRATCHPAD, how.scratchpad_desc());
+  primitive_ = dnnl::matmul(how);
+}
+
 void Primitive::execute(const Operands& on, void* scratchpad) {
   for (size_t i = 0; i < args_.size(); ++i) {
     void* at = nullptr;
@@ -70,7 +95,9 @@ void Primitive::execute(const Operands& on, void* scratchpad) {
       case DNNL_ARG_DST: at = on.out; break;
       case DNNL_ARG_SRC: at = on.x; break;
       case DNNL_ARG_SCALE: at = on.scale; break;
-      case DNNL_ARG_SHIFT: at = on.shift; break;
+      case DNNL_ARG_SHIFT:
+      case DNNL_ARG_BIAS: at = on.shift; break;
+      case DNNL_ARG_WEIGHTS: at = on.right; break;
       default: at = scratchpad; break;
     }
     memories_[i].set_data_handle(at);
@@ -122,9 +149,15 @@ uint64_t PrimitiveCache::made() const {
 }
 
 int32_t run_primitive(plugin::Call call, Key key, const Operands& on) {
-  // Waking a thread takes as long as these many elements.
-  constexpr int64_t kElementsPerThread = 16384;
-  const int64_t pieces = std::min(key.rows, key.rows * key.width / kElementsPerThread);
+  // Waking a thread takes as long as these many elements, or operations of a product.
+  constexpr int64_t kElementsPerThread = 16384, kMostPieces = 1 << 20;
+  constexpr double kOperationsPerThread = 1 << 17;
+  const int64_t pieces =
+      key.kind == Kind::kProduct
+          ? static_cast<int64_t>(std::min<double>(
+                kMostPieces, static_cast<double>(key.rows) * static_cast<double>(key.columns) *
+                                 static_cast<double>(key.width) / kOperationsPerThread))
+          : std::min(key.rows, key.rows * key.width / kElementsPerThread);
   const ThreadCount threads(call.c()->host, pieces);
   key.threads = threads.value();
   std::unique_ptr<Primitive> primitive = PrimitiveCache::shared().take(key);

@@ -16,20 +16,24 @@
 
 namespace yard::onednn {
 
-enum class Kind : uint8_t { kSoftmax, kLayerNorm };
+enum class Kind : uint8_t { kSoftmax, kLayerNorm, kProduct };
 
 struct Key {
   Kind kind = Kind::kSoftmax;
-  bool scale = false, shift = false;  // of layer_norm
+  bool scale = false, shift = false;  // of layer_norm; of a product, shift is a bias
   int threads = 0;                    // oneDNN divides the work when a primitive is made
   int64_t rows = 0, width = 0;
   float eps = 0;  // of layer_norm
+  // Of a product: [rows, width] times [width, columns]. Strides in elements.
+  bool bf16 = false, by_column = false;  // by_column: columns of the right side are dense
+  int64_t columns = 0, left_stride = 0, right_stride = 0, out_stride = 0;
   bool operator==(const Key&) const = default;
 };
 
 struct Operands {
-  float *out, *x;                            // may be the same
-  float *scale = nullptr, *shift = nullptr;  // of layer_norm, where the key has them
+  void *out, *x;                            // may be the same, but not of a product
+  void *scale = nullptr, *shift = nullptr;  // where the key has them
+  void* right = nullptr;                    // of a product
 };
 
 class Primitive {
@@ -46,6 +50,7 @@ class Primitive {
   void add(int argument, const dnnl::memory::desc& form);
   void prepare_softmax(const dnnl::memory::desc& form, const dnnl::primitive_attr& attributes);
   void prepare_layer_norm(const dnnl::memory::desc& form, const dnnl::primitive_attr& attributes);
+  void prepare_product(const dnnl::primitive_attr& attributes);
 
   Key key_;
   dnnl::stream stream_;

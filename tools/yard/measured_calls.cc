@@ -17,10 +17,18 @@ struct Size {
 // `{name}` in a call is a size, `{2*name}` twice that, `{T}` the dtype and `{W}` that of the weights.
 struct Form {
   const char* op;
-  const char* call;
+  std::string call;
   std::vector<Size> sizes;
   std::vector<const char*> weights = {};  // "T": the same dtype
 };
+
+const std::string kAttention =
+    "{T}[{batch},{seq},{heads},{dim}], {T}[{batch},{kv_seq},{kv_heads},{dim}], "
+    "{T}[{batch},{kv_seq},{kv_heads},{dim}]";
+std::vector<Size> attention_sizes() {
+  return {{"batch", {1}}, {"seq", {512}},    {"kv_seq", {512}},
+          {"heads", {8}}, {"kv_heads", {8}}, {"dim", {128}}};
+}
 
 const std::vector<int64_t> kRows = {1, 64, 4096}, kFewRows = {1, 8, 64, 512};
 
@@ -40,6 +48,47 @@ const std::vector<Form>& forms() {
        "{T}[{tokens},{heads},{head_dim}], {T}[{tokens},{kv_heads},{head_dim}], i64[{tokens}], "
        "{T}[{tokens},{head_dim/2}], {T}[{tokens},{head_dim/2}]",
        {{"tokens", kRows}, {"heads", {32}}, {"kv_heads", {8}}, {"head_dim", {128}}}},
+      {"add", "{T}[{rows},{d}], {T}[{rows},{d}]", {{"rows", kRows}, {"d", {4096}}}},
+      {"mul", "{T}[{rows},{d}], {T}[{rows},{d}]", {{"rows", kRows}, {"d", {4096}}}},
+      {"matmul", "{T}[{m},{k}], {T}[{k},{n}]", {{"m", {64, 512}}, {"n", {512}}, {"k", {512}}}},
+      {"linear",
+       "{T}[{rows},{k}], {W}[{n},{k}]",
+       {{"rows", kFewRows}, {"n", {4096}}, {"k", {4096}}},
+       {"T", "q8_0", "q4_1"}},
+      {"embedding",
+       "i32[{rows}], {W}[{vocab},{d}]",
+       {{"rows", {1, 512}}, {"vocab", {32000}}, {"d", {2048}}},
+       {"T", "q8_0"}},
+      {"quantize_int8", "{T}[{rows},{d}]", {{"rows", kRows}, {"d", {4096}}}},
+      {"dequantize", "{W}[{rows},{d}]", {{"rows", {64, 4096}}, {"d", {4096}}}, {"q8_0", "q4_1"}},
+      {"attention.full", kAttention, attention_sizes()},
+      {"attention.causal", kAttention, attention_sizes()},
+      {"attention.sliding_window", kAttention + ", window=256", attention_sizes()},
+      {"attention.cross", kAttention, attention_sizes()},
+      {"attention.decode",
+       "{T}[{batch},{heads},{dim}], {T}[{batch},{capacity},{kv_heads},{dim}], "
+       "{T}[{batch},{capacity},{kv_heads},{dim}], i32[{batch}]",
+       {{"batch", {1, 8}},
+        {"capacity", {512, 4096}},
+        {"heads", {32}},
+        {"kv_heads", {8}},
+        {"dim", {128}}}},
+      {"attention.paged_decode",
+       "{T}[{batch},{heads},{dim}], {T}[{blocks},{block},{kv_heads},{dim}], "
+       "{T}[{blocks},{block},{kv_heads},{dim}], i32[{batch},{blocks}], i32[{batch}]",
+       {{"batch", {1, 8}},
+        {"blocks", {32, 256}},
+        {"block", {16}},
+        {"heads", {32}},
+        {"kv_heads", {8}},
+        {"dim", {128}}}},
+      {"topk_softmax",
+       "weights=f32[{rows},{k}], ids=i32[{rows},{k}], x={T}[{rows},{experts}]",
+       {{"rows", kRows}, {"k", {8}}, {"experts", {128}}}},
+      {"argmax", "out=i32[{rows}], x={T}[{rows},{d}]", {{"rows", {1, 64}}, {"d", {50257}}}},
+      {"sample",
+       "out=i32[{rows}], x={T}[{rows},{d}], top_k=40, top_p=0.9",
+       {{"rows", {1, 64}}, {"d", {50257}}}},
   };
   return *all;
 }

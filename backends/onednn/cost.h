@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// Estimates of how long a product of matrices takes, from a rate that is measured once in a process.
+#pragma once
+
+namespace yard::onednn {
+
+// [m, k] times [k, n], nanoseconds; negative where oneDNN has no such product.
+double product_ns(bool bf16, double m, double n, double k);
+
+}  // namespace yard::onednn

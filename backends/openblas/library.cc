@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "library.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <mutex>
+
+namespace yard::openblas {
+namespace {
+
+// Of CBLAS.
+constexpr int kRowMajor = 101, kNoTranspose = 111, kTranspose = 112;
+// What openblas_get_parallel() returns of a build whose threads are those of OpenMP.
+constexpr int kParallelOpenMP = 2;
+
+template <class F>
+F symbol(void* library, const char* name) noexcept {
+  return reinterpret_cast<F>(::dlsym(library, name));
+}
+
+// While one lives, this thread may use one processor only.
+class OneProcessor {
+ public:
+  OneProcessor() noexcept {
+    changed_ = sched_getaffinity(0, sizeof before_, &before_) == 0;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &before_)) {
+        CPU_SET(cpu, &one);
+        break;
+      }
+    changed_ = changed_ && sched_setaffinity(0, sizeof one, &one) == 0;
+  }
+  ~OneProcessor() {
+    if (changed_) sched_setaffinity(0, sizeof before_, &before_);
+  }
+  OneProcessor(const OneProcessor&) = delete;
+  OneProcessor& operator=(const OneProcessor&) = delete;
+
+ private:
+  cpu_set_t before_;
+  bool changed_;
+};
+
+// Multiplications of a product that are worth another thread.
+constexpr double kPerPiece = 1 << 18;
+constexpr int32_t kStep = 16;  // rows or columns of a piece are a multiple of it
+
+}  // namespace
+
+const Library& Library::get() {
+  static constinit Library library;
+  static constinit std::once_flag once;  // which a fork cannot leave taken, as it can a static's
+  std::call_once(once, [] { library.open(); });
+  return library;
+}
+
+void Library::open() {
+  const OneProcessor alone;
+  void* const library = ::dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return;
+  const auto parallel = symbol<int (*)()>(library, "openblas_get_parallel");
+  sgemm_ = symbol<Sgemm>(library, "cblas_sgemm");
+  thread_count_ = symbol<int (*)()>(library, "openblas_get_num_threads");
+  if (parallel == nullptr || sgemm_ == nullptr || thread_count_ == nullptr) return;
+  state_ = parallel() == kParallelOpenMP ? State::kOpenMP : State::kReady;
+}
+
+void Library::multiply(int32_t m, int32_t n, int32_t k, const Matrix& a, const Matrix& b,
+                       float scale, float* to, int32_t leading) const noexcept {
+  const auto transpose = [](const Matrix& x) { return x.column_major ? kTranspose : kNoTranspose; };
+  sgemm_(kRowMajor, transpose(a), transpose(b), m, n, k, 1.0f, a.data, a.leading, b.data, b.leading,
+         scale, to, leading);
+}
+
+void Library::multiply_shared(plugin::Call call, int32_t m, int32_t n, int32_t k, const Matrix& a,
+                              const Matrix& b, float scale, float* to, int32_t leading) const {
+  const double work = static_cast<double>(m) * n * k;
+  if (work < 2 * kPerPiece || thread_count_() > 1)
+    return multiply(m, n, k, a, b, scale, to, leading);
+  // The longer side of the result is divided.
+  const bool by_column = n >= m;
+  const int32_t side = by_column ? n : m, steps = (side + kStep - 1) / kStep;
+  const auto grain = static_cast<int64_t>(std::max(1.0, kPerPiece / (work / steps)));
+  call.parallel_for(steps, grain, [&](int64_t begin, int64_t end) {
+    const auto at = static_cast<int32_t>(begin * kStep);
+    const int32_t count = std::min(static_cast<int32_t>(end * kStep), side) - at;
+    const auto from = [&](const Matrix& x, bool along) {  // a row-major matrix has rows `along`
+      Matrix part = x;
+      part.data += along != x.column_major ? int64_t{at} * x.leading : int64_t{at};
+      return part;
+    };
+    if (by_column)
+      multiply(m, count, k, a, from(b, false), scale, to + at, leading);
+    else
+      multiply(count, n, k, from(a, true), b, scale, to + int64_t{at} * leading, leading);
+  });
+}
+
+}  // namespace yard::openblas

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// matmul by OpenBLAS against the reference kernel.
+#include "testing.h"
+
+namespace yard::openblas {
+namespace {
+
+using testing::verified;
+
+TEST(OpenblasMatmul, IsVerified) { EXPECT_TRUE(verified("matmul", "vendor.openblas").verified()); }
+
+// Row-major, column-major, neither; of each operand and of the result.
+TEST(OpenblasMatmul, EveryOrderOfDimensions) {
+  std::vector<std::string> calls;
+  for (const char* a : {";8,1", ";1,5", ";20,2"})
+    for (const char* b : {";7,1", ";1,8", ";30,3"})
+      for (const char* out : {";7,1", ";1,5", ";30,2"})
+        calls.push_back("matmul(f32[5,8" + std::string(a) + "], f32[8,7" + b + "], out=f32[5,7" +
+                        out + "])");
+  calls.push_back("matmul(f32[3,2,5,8;160,80,8,1], f32[3,2,8,7;112,56,1,8])");
+  const KernelReport r = verified("matmul", "vendor.openblas", calls);
+  EXPECT_GE(r.passed, calls.size());
+  EXPECT_EQ(r.skipped, 0u);
+}
+
+}  // namespace
+}  // namespace yard::openblas
