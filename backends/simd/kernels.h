@@ -4,7 +4,8 @@
 //
 // The host has checked a call against the op's schema and this backend's limits: the last dimension of
 // every tensor is dense, all other strides are free, data need not be aligned. What depends on scalars
-// is checked again before anything is written. Rows go to the host's threads; nothing is allocated.
+// is checked again before anything is written. Rows go to the host's threads; nothing is allocated, and workspace has the bytes
+// that the function beside a kernel returns.
 // A row gives the same bits on every thread and in every split.
 #pragma once
 
@@ -23,6 +24,8 @@ int32_t gelu_and_mul(Call call, Tensor out, Tensor x, int64_t approximate);
 int32_t softmax(Call call, Tensor out, Tensor x);
 int32_t rotary_embedding(Call call, Tensor query, Tensor key, Tensor positions, Tensor cos,
                          Tensor sin, int64_t rotary_dim, double base, int64_t style);
+int32_t linear(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
+int64_t linear_workspace(Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
 
 // The descriptor of this backend; constant, callable from any thread.
 const yard_plugin_t* descriptor();

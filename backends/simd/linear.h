@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the two kinds of `linear` share: the arguments of a call, and results.
+#pragma once
+
+#include <optional>
+
+#include "kernels.h"
+#include "quant.h"
+#include "scalars.h"
+
+namespace yard::simd {
+
+// The format of a tensor whose elements are no floats; none for others.
+inline std::optional<Format> format_of(Tensor t) noexcept {
+  switch (t.dtype()) {
+    case YARD_I8: return Format::kI8;
+    case YARD_Q8_0: return Format::kQ8_0;
+    case YARD_Q4_0: return Format::kQ4_0;
+    case YARD_Q4_1: return Format::kQ4_1;
+    case YARD_Q4_K: return Format::kQ4_K;
+    case YARD_Q6_K: return Format::kQ6_K;
+    default: return std::nullopt;
+  }
+}
+
+// The stride of a dimension in bytes, also where elements come in blocks.
+inline int64_t stride_bytes(Tensor t, int axis) noexcept {
+  const yard_dtype_t d = t.c()->dtype;
+  return t.stride(axis) / yard_unit_elements(d) * yard_unit_bytes(d);
+}
+
+// out = x weight^T, then times `scale` and plus `bias`, each for a row of weights.
+struct Linear {
+  RowWalk<2> walk;  // out, x
+  Tensor weight, scale, bias;
+  int64_t n, k;
+  uint32_t dtype;  // of out, x and bias
+
+  Linear(Tensor out, Tensor x, Tensor w, Tensor s, Tensor b) noexcept
+      : walk({out, x}, 1),
+        weight(w),
+        scale(s),
+        bias(b),
+        n(w.size(0)),
+        k(w.size(1)),
+        dtype(x.dtype()) {}
+
+  // Writes results [begin, end) of a row; `stride` is between those in `values`.
+  void store(char* out, int64_t begin, int64_t end, const float* values,
+             int64_t stride) const noexcept {
+    const int64_t item = dtype == YARD_F32 ? 4 : 2;
+    for (int64_t i = begin; i < end; ++i, values += stride) {
+      float v = *values;
+      if (scale) v *= read<float>(scale.data<char>() + i * 4);
+      if (bias) v += read_as_float(bias.data<char>() + i * item, dtype);
+      write_float(out + i * item, dtype, v);
+    }
+  }
+};
+
+// Of weights that are floats.
+struct FloatLinear {
+  const Linear& linear;
+  int64_t rows;
+  const char* weight;
+  int64_t weight_stride;  // bytes
+  float* x;               // rows of `width`: activations as f32
+  int64_t width;
+  uint32_t dtype;  // of weight
+};
+
+int32_t linear_quantized(Call call, const Linear& job, Format format);
+int64_t linear_quantized_workspace(int64_t rows, int64_t k);
+
+}  // namespace yard::simd
