@@ -2,6 +2,7 @@
 // What each kernel hands to the functions that do its rows; the same for every instruction set.
 #pragma once
 
+#include "quant.h"
 #include "rows.h"
 
 namespace yard::simd {
@@ -26,6 +27,31 @@ struct Norm {
   int64_t width;
   double eps;
   uint32_t dtype;
+};
+
+struct Elementwise {
+  enum Function { kAdd, kMul };
+  RowWalk<3> walk;  // out, a, b
+  int64_t width;
+  uint32_t dtype;
+  Function function;
+};
+
+struct Argmax {
+  RowWalk<2> walk;  // out, x; a row of out is one index
+  int64_t width;    // of x
+  uint32_t dtype;
+  bool wide;  // indices are i64, else i32
+};
+
+struct Expand {
+  RowWalk<3> walk;  // out; what it is made from, or ids; scales
+  int64_t width = 0;
+  uint32_t dtype = 0, from_dtype = 0;
+  Format format = Format::kI8;  // where from_dtype is no float
+  const char* table = nullptr;  // of embedding
+  int64_t table_stride = 0;     // bytes
+  bool wide_ids = false;        // i64, else i32
 };
 
 struct Rotary {

@@ -24,8 +24,25 @@ int32_t gelu_and_mul(Call call, Tensor out, Tensor x, int64_t approximate);
 int32_t softmax(Call call, Tensor out, Tensor x);
 int32_t rotary_embedding(Call call, Tensor query, Tensor key, Tensor positions, Tensor cos,
                          Tensor sin, int64_t rotary_dim, double base, int64_t style);
+int32_t add(Call call, Tensor out, Tensor a, Tensor b);
+int32_t mul(Call call, Tensor out, Tensor a, Tensor b);
+int32_t argmax(Call call, Tensor out, Tensor x);
+int32_t embedding(Call call, Tensor out, Tensor ids, Tensor table);
+int32_t dequantize(Call call, Tensor out, Tensor x, Tensor scale);
 int32_t linear(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
 int64_t linear_workspace(Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);
+int32_t attention_full(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
+                       double scale);
+int32_t attention_causal(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
+                         double scale);
+int32_t attention_sliding_window(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
+                                 Tensor mask, Tensor sinks, int64_t window, double scale);
+int32_t attention_cross(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
+                        Tensor lengths, Tensor mask, double scale);
+int32_t attention_decode(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
+                         Tensor lengths, Tensor mask, double scale);
+int32_t attention_paged_decode(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
+                               Tensor block_table, Tensor lengths, double scale);
 
 // The descriptor of this backend; constant, callable from any thread.
 const yard_plugin_t* descriptor();

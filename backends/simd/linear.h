@@ -2,32 +2,11 @@
 // What the two kinds of `linear` share: the arguments of a call, and results.
 #pragma once
 
-#include <optional>
-
 #include "kernels.h"
 #include "quant.h"
 #include "scalars.h"
 
 namespace yard::simd {
-
-// The format of a tensor whose elements are no floats; none for others.
-inline std::optional<Format> format_of(Tensor t) noexcept {
-  switch (t.dtype()) {
-    case YARD_I8: return Format::kI8;
-    case YARD_Q8_0: return Format::kQ8_0;
-    case YARD_Q4_0: return Format::kQ4_0;
-    case YARD_Q4_1: return Format::kQ4_1;
-    case YARD_Q4_K: return Format::kQ4_K;
-    case YARD_Q6_K: return Format::kQ6_K;
-    default: return std::nullopt;
-  }
-}
-
-// The stride of a dimension in bytes, also where elements come in blocks.
-inline int64_t stride_bytes(Tensor t, int axis) noexcept {
-  const yard_dtype_t d = t.c()->dtype;
-  return t.stride(axis) / yard_unit_elements(d) * yard_unit_bytes(d);
-}
 
 // out = x weight^T, then times `scale` and plus `bias`, each for a row of weights.
 struct Linear {

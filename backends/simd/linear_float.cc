@@ -15,82 +15,13 @@
 #include "lanes.inc"
 #include "linear.h"
 
+#include "dots.inc"  // after lanes.inc
+
 HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
 namespace HWY_NAMESPACE {
 
-// Activations as f32 in the order of pairs of weights W, with zeros up to `width`.
-template <class W, class T>
-HWY_INLINE void prepare_row(const T* x, size_t k, float* out, size_t width) {
-  const size_t pair = pair_lanes();
-  HWY_ALIGN float ordered[2 * hn::MaxLanes(DF())];
-  VF a, b;
-  size_t i = 0;
-  for (; i + pair <= k; i += pair) {
-    load2(x + i, a, b);
-    store2_like<T>(a, b, ordered);
-    load2_like<W>(ordered, a, b);
-    store2(a, b, out + i);
-  }
-  if (i < k) {
-    load2_part<false>(x + i, k - i, a, b);
-    store2_like<T>(a, b, ordered);
-    load2_like<W>(ordered, a, b);
-    store2(a, b, out + i), i += pair;
-  }
-  std::fill(out + i, out + width, 0.0f);
-}
-
 struct LinearRows {
-  template <class W>
-  static HWY_INLINE float product(const W* w, const float* x, size_t k) {
-    const size_t pair = pair_lanes();
-    VF s0 = hn::Zero(DF()), s1 = s0, s2 = s0, s3 = s0, a, b, xa, xb;
-    size_t i = 0;
-    for (; i + 2 * pair <= k; i += 2 * pair) {
-      load2(w + i, a, b), load2(x + i, xa, xb);
-      s0 = hn::MulAdd(a, xa, s0), s1 = hn::MulAdd(b, xb, s1);
-      load2(w + i + pair, a, b), load2(x + i + pair, xa, xb);
-      s2 = hn::MulAdd(a, xa, s2), s3 = hn::MulAdd(b, xb, s3);
-    }
-    for (; i + pair <= k; i += pair) {
-      load2(w + i, a, b), load2(x + i, xa, xb);
-      s0 = hn::MulAdd(a, xa, s0), s1 = hn::MulAdd(b, xb, s1);
-    }
-    if (i < k) {
-      load2_part<false>(w + i, k - i, a, b), load2(x + i, xa, xb);
-      s2 = hn::MulAdd(a, xa, s2), s3 = hn::MulAdd(b, xb, s3);
-    }
-    return sum_of(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
-  }
-
-  // Adds a pair of weights times those of four rows of activations.
-  static HWY_INLINE void add4(VF a, VF b, const float* x, size_t stride, VF& s0, VF& s1, VF& s2,
-                              VF& s3, VF& t0, VF& t1, VF& t2, VF& t3) {
-    VF xa, xb;
-    load2(x, xa, xb), s0 = hn::MulAdd(a, xa, s0), t0 = hn::MulAdd(b, xb, t0);
-    load2(x + stride, xa, xb), s1 = hn::MulAdd(a, xa, s1), t1 = hn::MulAdd(b, xb, t1);
-    load2(x + 2 * stride, xa, xb), s2 = hn::MulAdd(a, xa, s2), t2 = hn::MulAdd(b, xb, t2);
-    load2(x + 3 * stride, xa, xb), s3 = hn::MulAdd(a, xa, s3), t3 = hn::MulAdd(b, xb, t3);
-  }
-  template <class W>
-  static HWY_INLINE void products4(const W* w, const float* x, size_t stride, size_t k,
-                                   float* out) {
-    const size_t pair = pair_lanes();
-    VF s0 = hn::Zero(DF()), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0, a, b;
-    size_t i = 0;
-    for (; i + pair <= k; i += pair) {
-      load2(w + i, a, b);
-      add4(a, b, x + i, stride, s0, s1, s2, s3, t0, t1, t2, t3);
-    }
-    if (i < k) {
-      load2_part<false>(w + i, k - i, a, b);
-      add4(a, b, x + i, stride, s0, s1, s2, s3, t0, t1, t2, t3);
-    }
-    out[0] = sum_of(hn::Add(s0, t0)), out[1] = sum_of(hn::Add(s1, t1));
-    out[2] = sum_of(hn::Add(s2, t2)), out[3] = sum_of(hn::Add(s3, t3));
-  }
-
   template <class W>
   static void of(const FloatLinear& job, int64_t begin, int64_t end) {
     const auto k = static_cast<size_t>(job.linear.k), width = static_cast<size_t>(job.width);

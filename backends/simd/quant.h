@@ -9,12 +9,28 @@
 // deviation, whatever k is.
 #pragma once
 
+#include <yard/plugin.hpp>
+
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace yard::simd {
 
 enum class Format : uint8_t { kQ8_0, kQ4_0, kQ4_1, kQ4_K, kQ6_K, kI8 };
+
+// The format of a tensor whose elements are no floats; none for others.
+inline std::optional<Format> format_of(plugin::Tensor t) noexcept {
+  switch (t.dtype()) {
+    case YARD_I8: return Format::kI8;
+    case YARD_Q8_0: return Format::kQ8_0;
+    case YARD_Q4_0: return Format::kQ4_0;
+    case YARD_Q4_1: return Format::kQ4_1;
+    case YARD_Q4_K: return Format::kQ4_K;
+    case YARD_Q6_K: return Format::kQ6_K;
+    default: return std::nullopt;
+  }
+}
 
 inline constexpr int64_t kPanel = 128;  // elements
 

@@ -27,6 +27,12 @@ inline int64_t grain_of(int64_t bytes_per_row) noexcept {
   return std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(1, bytes_per_row));
 }
 
+// The stride of a dimension in bytes, also where elements come in blocks.
+inline int64_t stride_bytes(plugin::Tensor t, int axis) noexcept {
+  const yard_dtype_t d = t.c()->dtype;
+  return t.stride(axis) / yard_unit_elements(d) * yard_unit_bytes(d);
+}
+
 template <size_t N>
 class RowWalk {
  public:
@@ -42,7 +48,7 @@ class RowWalk {
       if (size == 1) continue;
       std::array<int64_t, N> strides{};
       for (size_t k = 0; k < N; ++k)
-        if (tensors[k]) strides[k] = tensors[k].stride(axis) * (tensors[k].c()->dtype.bits / 8);
+        if (tensors[k]) strides[k] = stride_bytes(tensors[k], axis);
       push(size, strides);
     }
   }

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention.full, .causal, .sliding_window and .cross, by blocks of queries and keys with an online softmax: memory does not
+// grow with the sequence.
+//
+// Lanes are queries. Scores are then products of single elements of keys with vectors of queries, results products of single
+// elements of values with vectors of weights, and the softmax needs no sums over lanes. Queries are turned over once for a
+// block, and so are results; keys and values are read where they are.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention.cc"
+#include <hwy/foreach_target.h>  // before highway.h
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "attention.h"
+#include "jobs.h"
+#include "lanes.inc"
+#include "math.inc"
+
+HWY_BEFORE_NAMESPACE();
+namespace yard::simd {
+namespace HWY_NAMESPACE {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+constexpr int64_t kKeys = 32;  // in a block
+// Queries in a block, and the most that a machine's pair of vectors has room for.
+constexpr size_t kQueries = 64;
+constexpr size_t kMostQueries = HWY_MAX(kQueries, 2 * hn::MaxLanes(DF()));
+
+// Columns are queries.
+struct AttentionBlock {
+  HWY_ALIGN float query[kMostDim * kMostQueries];
+  HWY_ALIGN float result[kMostDim * kMostQueries];  // not yet divided by `sum`
+  HWY_ALIGN float scores[kKeys * kMostQueries];     // then weights
+  HWY_ALIGN float top[kMostQueries], sum[kMostQueries];
+  HWY_ALIGN float tile[kKeys * kMostDim];  // keys or values as f32, where they are not
+  size_t stride;                           // of columns
+  size_t columns;                          // in use: a multiple of a pair
+  int64_t queries;
+};
+
+// Elements of f32 in memory, not necessarily aligned, with strides in bytes.
+struct Matrix {
+  const char* data;
+  int64_t row, column;
+  float at(size_t r, size_t c) const {
+    return read<float>(data + static_cast<int64_t>(r) * row + static_cast<int64_t>(c) * column);
+  }
+};
+
+// to[r][0, pair) of four rows = sum over t of a(r, t) * b[t][0, pair), or is added to.
+template <bool kAdd>
+HWY_INLINE void multiply4(const Matrix& a, size_t row, size_t count, const float* b, float* to,
+                          size_t stride) {
+  const DF d;
+  VF s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0, t0 = s0, t1 = s0, t2 = s0, t3 = s0, x, y;
+  if constexpr (kAdd) {
+    load2(to, s0, t0), load2(to + stride, s1, t1);
+    load2(to + 2 * stride, s2, t2), load2(to + 3 * stride, s3, t3);
+  }
+  for (size_t t = 0; t < count; ++t, b += stride) {
+    load2(b, x, y);
+    const VF a0 = hn::Set(d, a.at(row, t)), a1 = hn::Set(d, a.at(row + 1, t));
+    s0 = hn::MulAdd(a0, x, s0), t0 = hn::MulAdd(a0, y, t0);
+    s1 = hn::MulAdd(a1, x, s1), t1 = hn::MulAdd(a1, y, t1);
+    const VF a2 = hn::Set(d, a.at(row + 2, t)), a3 = hn::Set(d, a.at(row + 3, t));
+    s2 = hn::MulAdd(a2, x, s2), t2 = hn::MulAdd(a2, y, t2);
+    s3 = hn::MulAdd(a3, x, s3), t3 = hn::MulAdd(a3, y, t3);
+  }
+  store2(s0, t0, to), store2(s1, t1, to + stride);
+  store2(s2, t2, to + 2 * stride), store2(s3, t3, to + 3 * stride);
+}
+template <bool kAdd>
+HWY_INLINE void multiply1(const Matrix& a, size_t row, size_t count, const float* b, float* to,
+                          size_t stride) {
+  const DF d;
+  VF s = hn::Zero(d), t = s, x, y;
+  if constexpr (kAdd) load2(to, s, t);
+  for (size_t i = 0; i < count; ++i, b += stride) {
+    load2(b, x, y);
+    const VF v = hn::Set(d, a.at(row, i));
+    s = hn::MulAdd(v, x, s), t = hn::MulAdd(v, y, t);
+  }
+  store2(s, t, to);
+}
+template <bool kAdd>
+HWY_INLINE void multiply(const Matrix& a, size_t rows, size_t count, const float* b, float* to,
+                         const AttentionBlock& block) {
+  const size_t stride = block.stride, pair = pair_lanes();
+  size_t r = 0;
+  for (; r + 4 <= rows; r += 4)
+    for (size_t c = 0; c < block.columns; c += pair)
+      multiply4<kAdd>(a, r, count, b + c, to + r * stride + c, stride);
+  for (; r < rows; ++r)
+    for (size_t c = 0; c < block.columns; c += pair)
+      multiply1<kAdd>(a, r, count, b + c, to + r * stride + c, stride);
+}
+
+// Rows of keys or values as f32: where they are, or in the tile. A row of the matrix is a key.
+template <class T>
+HWY_INLINE Matrix rows_of(Tensor t, int64_t batch, int64_t head, int64_t first, int64_t count,
+                          AttentionBlock& block) {
+  const auto item = static_cast<int64_t>(sizeof(T));
+  const char* const data =
+      t.data<char>() + (batch * t.stride(0) + first * t.stride(1) + head * t.stride(2)) * item;
+  const int64_t step = t.stride(1) * item;
+  if constexpr (std::is_same_v<T, float>) {
+    return {data, step, item};
+  } else {
+    const auto dim = static_cast<size_t>(t.size(3));
+    const size_t pair = pair_lanes();
+    for (int64_t j = 0; j < count; ++j) {
+      const T* const from = reinterpret_cast<const T*>(data + j * step);
+      float* const to = block.tile + static_cast<size_t>(j) * kMostDim;
+      size_t i = 0;
+      VF a, b;
+      for (; i + pair <= dim; i += pair) load2(from + i, a, b), store2_like<T>(a, b, to + i);
+      for (; i < dim; ++i) to[i] = widen(read<T>(from + i));
+    }
+    return {reinterpret_cast<const char*>(block.tile), kMostDim * 4, 4};
+  }
+}
+
+// What the mask adds, and -inf for keys that a query does not see.
+HWY_INLINE void mask_scores(const Attention& job, int64_t batch, int64_t head, int64_t query,
+                            int64_t first, int64_t count, AttentionBlock& block) {
+  for (int64_t q = 0; q < block.queries; ++q) {
+    float* const scores = block.scores + q;
+    if (job.mask) {
+      const int64_t item = job.mask.c()->dtype.bits / 8;
+      const char* const row =
+          job.mask.data<char>() + (batch * job.mask.stride(0) + head * job.mask.stride(1) +
+                                   (query + q) * job.mask.stride(2)) *
+                                      item;
+      for (int64_t j = 0; j < count; ++j)
+        scores[static_cast<size_t>(j) * block.stride] +=
+            read_as_float(row + (first + j) * job.mask.stride(3) * item, job.mask.dtype());
+    }
+    const Attention::Range range = job.visible(batch, query + q);
+    for (int64_t j = 0; j < count; ++j)
+      if (first + j < range.first || first + j >= range.last)
+        scores[static_cast<size_t>(j) * block.stride] = kMinusInfinity;
+  }
+}
+
+// Scores to weights against maxima that include them; results and sums so far are scaled to these.
+HWY_INLINE void weigh_block(AttentionBlock& block, size_t count, size_t dim) {
+  const DF d;
+  const VF least = hn::Set(d, kMinusInfinity);
+  for (size_t c = 0; c < block.columns; c += hn::Lanes(d)) {
+    const VF before = load(d, block.top + c);
+    VF top = before;
+    for (size_t j = 0; j < count; ++j)
+      top = hn::Max(top, load(d, block.scores + j * block.stride + c));
+    // With nothing but -inf so far, differences to 0 give weights of 0.
+    const VF reference = hn::IfThenZeroElse(hn::Eq(top, least), top);
+    VF sum = load(d, block.sum + c);
+    if (!hn::AllTrue(d, hn::Eq(top, before))) {
+      const VF factor = exp_minus(hn::Sub(reference, before));
+      for (size_t i = 0; i < dim; ++i) {
+        float* const r = block.result + i * block.stride + c;
+        store(hn::Mul(load(d, r), factor), d, r);
+      }
+      sum = hn::Mul(sum, factor);
+      store(top, d, block.top + c);
+    }
+    for (size_t j = 0; j < count; ++j) {
+      float* const s = block.scores + j * block.stride + c;
+      const VF weight = exp_minus(hn::Sub(reference, load(d, s)));
+      sum = hn::Add(sum, weight);
+      store(weight, d, s);
+    }
+    store(sum, d, block.sum + c);
+  }
+}
+
+// Whether all of the values are finite: else those of weight 0 must be left out one by one.
+HWY_INLINE bool all_finite(const Matrix& values, size_t count, size_t dim) {
+  const DF d;
+  const VF zero = hn::Zero(d);
+  VF seen = zero;
+  float rest = 0;
+  for (size_t j = 0; j < count; ++j) {
+    const char* const row = values.data + static_cast<int64_t>(j) * values.row;
+    size_t i = 0;
+    for (; i + hn::Lanes(d) <= dim; i += hn::Lanes(d))
+      seen = hn::MulAdd(load(d, row + i * 4), zero, seen);
+    for (; i < dim; ++i) rest += values.at(j, i) * 0.0f;
+  }
+  return sum_of(seen) + rest == 0.0f;
+}
+HWY_INLINE void add_weighted(const Matrix& values, size_t count, size_t dim,
+                             AttentionBlock& block) {
+  for (size_t j = 0; j < count; ++j)
+    for (size_t i = 0; i < dim; ++i)
+      for (size_t q = 0; q < block.columns; ++q) {
+        const float w = block.scores[j * block.stride + q];
+        if (w != 0) block.result[i * block.stride + q] += w * values.at(j, i);
+      }
+}
+
+// Blocks of queries in a sequence.
+int64_t attention_blocks(const Attention& job) {
+  const auto each = static_cast<int64_t>(HWY_MAX(kQueries, pair_lanes()));
+  return (job.query.size(1) + each - 1) / each;
+}
+
+struct AttentionRows {
+  template <class T>
+  static HWY_INLINE void begin_block(const Attention& job, int64_t batch, int64_t head,
+                                     int64_t query, AttentionBlock& block) {
+    const auto dim = static_cast<size_t>(job.query.size(3));
+    std::fill_n(block.query, dim * block.stride, 0.0f);
+    std::fill_n(block.result, dim * block.stride, 0.0f);
+    for (int64_t q = 0; q < block.queries; ++q) {
+      const int64_t offset = batch * job.query.stride(0) + (query + q) * job.query.stride(1) +
+                             head * job.query.stride(2);
+      const char* const from = job.query.data<char>() + offset * static_cast<int64_t>(sizeof(T));
+      for (size_t i = 0; i < dim; ++i)
+        block.query[i * block.stride + static_cast<size_t>(q)] =
+            widen(read<T>(from + i * sizeof(T))) * job.scale;
+    }
+    // A sink is a key whose value is 0; infinity and NaN make the row NaN.
+    const float sink = job.sinks
+                           ? read<float>(job.sinks.data<char>() + head * job.sinks.stride(0) * 4)
+                           : kMinusInfinity;
+    for (size_t c = 0; c < block.columns; ++c) {
+      block.top[c] = sink;
+      block.sum[c] = sink == kMinusInfinity ? 0.0f : 1.0f + (sink - sink);
+    }
+  }
+
+  template <class T>
+  static HWY_INLINE void end_block(const Attention& job, int64_t batch, int64_t head, int64_t query,
+                                   const AttentionBlock& block) {
+    const auto dim = static_cast<size_t>(job.query.size(3));
+    for (int64_t q = 0; q < block.queries; ++q) {
+      const int64_t offset =
+          batch * job.out.stride(0) + (query + q) * job.out.stride(1) + head * job.out.stride(2);
+      char* const to = job.out.data<char>() + offset * static_cast<int64_t>(sizeof(T));
+      const float sum = block.sum[q], factor = sum == 0 ? 0.0f : 1.0f / sum;
+      for (size_t i = 0; i < dim; ++i) {
+        const T v = narrow<T>(block.result[i * block.stride + static_cast<size_t>(q)] * factor);
+        std::memcpy(to + i * sizeof(T), &v, sizeof v);
+      }
+    }
+  }
+
+  template <class T>
+  static HWY_NOINLINE void block_of(const Attention& job, int64_t batch, int64_t head,
+                                    int64_t query) {
+    AttentionBlock block;
+    const size_t pair = pair_lanes();
+    block.stride = HWY_MAX(kQueries, pair);
+    block.queries = HWY_MIN(static_cast<int64_t>(block.stride), job.query.size(1) - query);
+    block.columns = (static_cast<size_t>(block.queries) + pair - 1) / pair * pair;
+    const auto dim = static_cast<size_t>(job.query.size(3));
+    const int64_t key_head = head / (job.query.size(2) / job.key.size(2));
+    begin_block<T>(job, batch, head, query, block);
+    // Ranges grow with the query: the first begins first, the last ends last.
+    const Attention::Range low = job.visible(batch, query);
+    const Attention::Range high = job.visible(batch, query + block.queries - 1);
+    for (int64_t first = low.first; first < high.last; first += kKeys) {
+      const int64_t count = HWY_MIN(kKeys, high.last - first);
+      const auto keys = static_cast<size_t>(count);
+      const Matrix k = rows_of<T>(job.key, batch, key_head, first, count, block);
+      multiply<false>(k, keys, dim, block.query, block.scores, block);
+      if (job.mask || first < high.first || first + count > low.last)
+        mask_scores(job, batch, head, query, first, count, block);
+      weigh_block(block, keys, dim);
+      const Matrix v = rows_of<T>(job.value, batch, key_head, first, count, block);
+      if (all_finite(v, keys, dim))
+        multiply<true>({v.data, v.column, v.row}, dim, keys, block.scores, block.result, block);
+      else
+        add_weighted(v, keys, dim, block);
+    }
+    end_block<T>(job, batch, head, query, block);
+  }
+
+  template <class T>
+  static void of(const Attention& job, int64_t begin, int64_t end) {
+    const int64_t blocks = attention_blocks(job), heads = job.query.size(2);
+    const auto each = static_cast<int64_t>(HWY_MAX(kQueries, pair_lanes()));
+    for (int64_t i = begin; i < end; ++i)
+      block_of<T>(job, i / blocks / heads, i / blocks % heads, i % blocks * each);
+  }
+};
+
+void attention_rows(const Attention& job, int64_t begin, int64_t end) {
+  by_type<AttentionRows>(job, begin, end);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace yard::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace yard::simd {
+namespace {
+
+HWY_EXPORT(attention_blocks);
+HWY_EXPORT(attention_rows);
+
+int32_t run_attention(Call call, const Attention& job) {
+  if (job.out.numel() == 0) return YARD_OK;
+  const int64_t blocks = HWY_DYNAMIC_DISPATCH(attention_blocks)(job);
+  const int64_t pieces = job.query.size(0) * job.query.size(2) * blocks;
+  // What a block computes, as if it moved memory.
+  const int64_t seen =
+      job.window > 0 ? std::min(job.window + 64, job.key.size(1)) : job.key.size(1);
+  const int64_t bytes = seen * job.query.size(3) * 64;
+  call.parallel_for(pieces, grain_of(bytes), [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(attention_rows)(job, begin, end);
+  });
+  return YARD_OK;
+}
+
+Attention job_of(Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask, double scale) {
+  return {out, query, key, value, mask, scale_of(scale, query.size(3)), query.dtype()};
+}
+
+}  // namespace
+
+int32_t attention_full(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
+                       double scale) {
+  return run_attention(call, job_of(out, query, key, value, mask, scale));
+}
+
+int32_t attention_causal(Call call, Tensor out, Tensor query, Tensor key, Tensor value, Tensor mask,
+                         double scale) {
+  Attention job = job_of(out, query, key, value, mask, scale);
+  job.causal = true;
+  return run_attention(call, job);
+}
+
+int32_t attention_sliding_window(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
+                                 Tensor mask, Tensor sinks, int64_t window, double scale) {
+  if (window < 1)  // a bound call changes scalars without a check
+    return call.fail(YARD_CALLER,
+                     "attention.sliding_window: invalid window: expected at least 1, got %lld",
+                     static_cast<long long>(window));
+  Attention job = job_of(out, query, key, value, mask, scale);
+  job.sinks = sinks, job.causal = true, job.window = window;
+  return run_attention(call, job);
+}
+
+int32_t attention_cross(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
+                        Tensor lengths, Tensor mask, double scale) {
+  if (lengths)
+    if (const int32_t code = check_lengths(call, "attention.cross", lengths, key.size(1));
+        code != YARD_OK)
+      return code;
+  Attention job = job_of(out, query, key, value, mask, scale);
+  job.lengths = lengths;
+  return run_attention(call, job);
+}
+
+}  // namespace yard::simd
+#endif

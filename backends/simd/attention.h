@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of attention share: tensors, and which keys a query sees.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels.h"
+#include "rows.h"
+#include "scalars.h"
+
+namespace yard::simd {
+
+// The longest head that fits the buffers of a piece of work.
+inline constexpr int64_t kMostDim = 256;
+
+inline int64_t index_at(Tensor t, int64_t offset) noexcept {
+  const char* const p = t.data<char>();
+  return t.dtype() == YARD_I64 ? read<int64_t>(p + offset * 8) : read<int32_t>(p + offset * 4);
+}
+
+inline float scale_of(double scale, int64_t dim) noexcept {
+  return static_cast<float>(scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(dim)));
+}
+
+// Every length is within [0, most]; the error names the first that is not.
+inline int32_t check_lengths(Call call, const char* op, Tensor lengths, int64_t most) noexcept {
+  for (int64_t b = 0; b < lengths.size(0); ++b) {
+    const int64_t length = index_at(lengths, b * lengths.stride(0));
+    if (length < 0 || length > most)
+      return call.fail(YARD_CALLER,
+                       "%s: invalid length: expected 0 <= length <= %lld, got %lld for batch %lld",
+                       op, static_cast<long long>(most), static_cast<long long>(length),
+                       static_cast<long long>(b));
+  }
+  return YARD_OK;
+}
+
+// Attention of whole sequences.
+struct Attention {
+  Tensor out, query, key, value, mask;
+  float scale;
+  uint32_t dtype;
+  Tensor sinks{nullptr}, lengths{nullptr};
+  bool causal = false;
+  int64_t window = 0;  // 0: none
+
+  struct Range {
+    int64_t first, last;
+  };
+  // The keys that query i of batch b sees.
+  Range visible(int64_t b, int64_t i) const noexcept {
+    int64_t last = key.size(1);
+    if (lengths) last = index_at(lengths, b * lengths.stride(0));
+    if (causal) last += i + 1 - query.size(1);
+    return {window > 0 && window < last ? last - window : 0, last};
+  }
+};
+
+// One query for each head of each batch, over keys and values in a cache.
+struct Decode {
+  Tensor out, query, key, value, mask, lengths;
+  float scale;
+  Tensor table{nullptr};  // of blocks; else the cache has a dimension of batches
+
+  // Key or value j of batch b and head g.
+  const char* at(Tensor cache, int64_t b, int64_t j, int64_t g) const noexcept {
+    if (table) {
+      const int64_t block = cache.size(1);
+      b = index_at(table, b * table.stride(0) + j / block * table.stride(1));
+      j %= block;
+    }
+    const int64_t offset = b * cache.stride(0) + j * cache.stride(1) + g * cache.stride(2);
+    return cache.data<char>() + offset * (cache.c()->dtype.bits / 8);
+  }
+};
+
+}  // namespace yard::simd

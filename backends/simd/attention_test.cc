@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+// The attention kernels against sums in double: ranges of keys, groups of heads, masks, sinks, strides, special values, pieces.
+#include <functional>
+
+#include "testing_reference.h"
+
+namespace yard::simd {
+namespace {
+
+using testing::kFloats;
+using testing::Strides;
+using testing::TestTensor;
+
+constexpr double kNothing = -HUGE_VAL;
+
+// The result of one query: key(j, d), value(j, d) and added(j) for the keys [first, last).
+using Element = std::function<double(int64_t, int64_t)>;
+std::vector<double> attend(const std::vector<double>& query, int64_t first, int64_t last,
+                           const Element& key, const Element& value,
+                           const std::function<double(int64_t)>& added, double sink) {
+  const auto dim = static_cast<int64_t>(query.size());
+  std::vector<double> scores, out(query.size());
+  double top = sink;
+  for (int64_t j = first; j < last; ++j) {
+    double s = 0;
+    for (int64_t d = 0; d < dim; ++d) s += query[static_cast<size_t>(d)] * key(j, d);
+    scores.push_back(s + added(j));
+    top = std::max(top, scores.back());
+  }
+  const auto weight = [&](double s) { return s == kNothing ? 0.0 : std::exp(s - top); };
+  double sum = weight(sink);
+  for (int64_t j = first; j < last; ++j) {
+    const double w = weight(scores[static_cast<size_t>(j - first)]);
+    sum += w;
+    for (int64_t d = 0; w != 0 && d < dim; ++d) out[static_cast<size_t>(d)] += w * value(j, d);
+  }
+  for (double& v : out) v = sum == 0 ? 0 : v / sum;
+  return out;
+}
+
+void expect_close(uint32_t dtype, double found, double expected) {
+  if (found == expected) return;  // infinite, too
+  if (std::isnan(expected)) {
+    EXPECT_TRUE(std::isnan(found)) << found;
+    return;
+  }
+  const double room = dtype == YARD_F32 ? 2e-5 : dtype == YARD_F16 ? 2e-3 : 1.6e-2;
+  EXPECT_NEAR(found, expected, room * (1 + std::abs(expected)));
+}
+
+struct Sizes {
+  int64_t batch = 1, seq = 1, kv_seq = 1, heads = 1, kv_heads = 1, dim = 8;
+};
+
+enum class Kind { kFull, kCausal, kWindow, kCross };
+
+// A call of attention over sequences. Padded: rows have gaps, and heads come before positions in memory.
+struct Sequences {
+  Sequences(uint32_t type, Sizes sizes, bool padded = false)
+      : s(sizes),
+        dtype(type),
+        out(type, {s.batch, s.seq, s.heads, s.dim}, strides(padded, s.seq, s.heads)),
+        query(type, {s.batch, s.seq, s.heads, s.dim}, strides(padded, s.seq, s.heads)),
+        key(type, {s.batch, s.kv_seq, s.kv_heads, s.dim}, strides(padded, s.kv_seq, s.kv_heads)),
+        value(type, {s.batch, s.kv_seq, s.kv_heads, s.dim}, strides(padded, s.kv_seq, s.kv_heads)) {
+    fill(query, testing::Contents::kNormal, 1), fill(key, testing::Contents::kNormal, 2);
+    fill(value, testing::Contents::kNormal, 3);
+  }
+  Strides strides(bool padded, int64_t positions, int64_t count) const {
+    if (!padded) return {};
+    const int64_t row = s.dim + 3;
+    return {row * positions * count, row, row * positions, 1};
+  }
+
+  int32_t run(Kind kind, const yard_host_t* host = nullptr) const {
+    yard_call_t c{};
+    c.size = sizeof c, c.host = host;
+    const auto tensor = [](const TestTensor* t) { return Tensor(t != nullptr ? t->c() : nullptr); };
+    const Tensor o(out.c()), q(query.c()), k(key.c()), v(value.c()), m = tensor(mask);
+    switch (kind) {
+      case Kind::kFull: return attention_full(Call(&c), o, q, k, v, m, scale);
+      case Kind::kCausal: return attention_causal(Call(&c), o, q, k, v, m, scale);
+      case Kind::kWindow:
+        return attention_sliding_window(Call(&c), o, q, k, v, m, tensor(sinks), window, scale);
+      case Kind::kCross: return attention_cross(Call(&c), o, q, k, v, tensor(lengths), m, scale);
+    }
+    return YARD_FAULT;
+  }
+
+  void check(Kind kind) const {
+    SCOPED_TRACE(::testing::Message()
+                 << "kind " << static_cast<int>(kind) << ", dtype " << dtype << ", seq " << s.seq
+                 << ", kv_seq " << s.kv_seq << ", dim " << s.dim);
+    ASSERT_EQ(run(kind), YARD_OK);
+    const double factor = scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(s.dim));
+    for (int64_t b = 0; b < s.batch; ++b)
+      for (int64_t i = 0; i < s.seq; ++i)
+        for (int64_t h = 0; h < s.heads; ++h) {
+          const int64_t g = h / (s.heads / s.kv_heads);
+          int64_t last = s.kv_seq, first = 0;
+          if (kind == Kind::kCross && lengths != nullptr)
+            last = static_cast<int64_t>(lengths->at(static_cast<size_t>(b)));
+          if (kind == Kind::kCausal || kind == Kind::kWindow) last = s.kv_seq - s.seq + i + 1;
+          if (kind == Kind::kWindow) first = std::max<int64_t>(0, last - window);
+          const auto row = static_cast<size_t>(((b * s.seq + i) * s.heads + h) * s.dim);
+          std::vector<double> q;
+          for (size_t d = 0; d < static_cast<size_t>(s.dim); ++d)
+            q.push_back(query.at(row + d) * factor);
+          const auto of = [&](const TestTensor& t) {
+            return [&t, this, b, g](int64_t j, int64_t d) {
+              return t.at(static_cast<size_t>(((b * s.kv_seq + j) * s.kv_heads + g) * s.dim + d));
+            };
+          };
+          const auto added = [&](int64_t j) {
+            return mask == nullptr ? 0
+                                   : mask->at(static_cast<size_t>(
+                                         ((b * s.heads + h) * s.seq + i) * s.kv_seq + j));
+          };
+          const double sink = kind == Kind::kWindow && sinks != nullptr
+                                  ? sinks->at(static_cast<size_t>(h))
+                                  : kNothing;
+          const std::vector<double> expected =
+              attend(q, first, last, of(key), of(value), added, sink);
+          for (size_t d = 0; d < expected.size(); ++d)
+            expect_close(dtype, out.at(row + d), expected[d]);
+        }
+    EXPECT_TRUE(out.gaps_intact());
+  }
+
+  Sizes s;
+  uint32_t dtype;
+  TestTensor out, query, key, value;
+  const TestTensor *mask = nullptr, *sinks = nullptr, *lengths = nullptr;
+  int64_t window = 0;
+  double scale = 0;
+};
+
+constexpr Kind kKinds[] = {Kind::kFull, Kind::kCausal, Kind::kWindow, Kind::kCross};
+
+TEST(Attention, AgreesWithTheDefinition) {
+  for (const uint32_t dtype : kFloats)
+    for (const Sizes s :
+         {Sizes{1, 1, 1, 1, 1, 1}, Sizes{2, 3, 5, 4, 2, 7}, Sizes{1, 70, 70, 2, 1, 16},
+          Sizes{1, 9, 100, 3, 3, 33}, Sizes{1, 33, 64, 1, 1, 256}})
+      for (const Kind kind : kKinds) {
+        Sequences call(dtype, s);
+        call.window = 6;
+        call.check(kind);
+      }
+}
+
+TEST(Attention, TakesMasksSinksLengthsAndScales) {
+  const Sizes s{2, 40, 45, 4, 2, 12};
+  for (const uint32_t dtype : kFloats) {
+    Sequences call(dtype, s, true);
+    TestTensor mask(dtype, {s.batch, s.heads, s.seq, s.kv_seq}), sinks(YARD_F32, {s.heads});
+    fill(mask, testing::Contents::kInfinity, 4), fill(sinks, testing::Contents::kNormal, 5);
+    std::vector<double> values = mask.values();
+    for (double& v : values) v = v == HUGE_VAL ? 0 : v;
+    mask.set(values);
+    TestTensor lengths(YARD_I64, {s.batch}, {0.0, 37.0});
+    call.mask = &mask, call.sinks = &sinks, call.lengths = &lengths;
+    call.window = 11, call.scale = 0.5;
+    for (const Kind kind : kKinds) call.check(kind);
+  }
+}
+
+TEST(Attention, AcceptsEmptySizes) {
+  for (const Sizes s : {Sizes{0, 3, 4, 2, 1, 8}, Sizes{2, 0, 4, 2, 1, 8}, Sizes{1, 3, 4, 0, 1, 8},
+                        Sizes{1, 3, 4, 2, 2, 0}})
+    for (const Kind kind : kKinds) {
+      Sequences call(YARD_F32, s);
+      call.window = 2;
+      EXPECT_EQ(call.run(kind), YARD_OK);
+    }
+  Sequences none(YARD_F32, {1, 3, 0, 2, 1, 8});
+  none.check(Kind::kFull), none.check(Kind::kCross);
+}
+
+// NaN reaches the queries that see it, and no other, also not through a weight of 0.
+TEST(Attention, KeepsSpecialValuesWhereTheyAreSeen) {
+  const Sizes s{1, 40, 40, 1, 1, 9};
+  for (const double special : {std::nan(""), HUGE_VAL}) {
+    Sequences call(YARD_F32, s);
+    std::vector<double> values = call.value.values(), keys = call.key.values();
+    values[20 * 9 + 2] = special;
+    call.value.set(values);
+    for (const Kind kind : {Kind::kFull, Kind::kCausal}) call.check(kind);
+    keys[30 * 9] = special;
+    call.key.set(keys);
+    for (const Kind kind : {Kind::kFull, Kind::kCausal}) call.check(kind);
+  }
+}
+
+TEST(Attention, RefusesInvalidArguments) {
+  Sequences call(YARD_F32, {1, 2, 3, 1, 1, 4});
+  EXPECT_EQ(call.run(Kind::kWindow), YARD_CALLER);
+  TestTensor lengths(YARD_I32, {1}, {4.0});
+  call.lengths = &lengths;
+  EXPECT_EQ(call.run(Kind::kCross), YARD_CALLER);
+}
+
+TEST(Attention, GivesTheSameBitsInPieces) {
+  Sequences whole(YARD_BF16, {2, 150, 150, 4, 2, 64}), pieces(YARD_BF16, {2, 150, 150, 4, 2, 64});
+  ASSERT_EQ(whole.run(Kind::kCausal), YARD_OK);
+  ASSERT_EQ(pieces.run(Kind::kCausal, testing::splitting_host()), YARD_OK);
+  EXPECT_TRUE(whole.out.bytes() == pieces.out.bytes());
+}
+
+// A call of decode, also through a table of blocks: then the cache is [capacity / block * batch, block, ...].
+struct DecodeCall {
+  DecodeCall(uint32_t type, uint32_t cache, Sizes sizes, std::vector<double> length,
+             int64_t block_size = 0)
+      : s(sizes),
+        dtype(type),
+        block(block_size),
+        lengths_(length),
+        out(type, {s.batch, s.heads, s.dim}),
+        query(type, {s.batch, s.heads, s.dim}),
+        key(cache, cache_shape(), cache_strides()),
+        value(cache, cache_shape(), cache_strides()),
+        lengths(YARD_I32, {s.batch}),
+        table(YARD_I64, {s.batch, blocks()}) {
+    fill(query, testing::Contents::kNormal, 1), fill(key, testing::Contents::kNormal, 2);
+    fill(value, testing::Contents::kNormal, 3);
+    lengths.set(length);
+    std::vector<double> entries;
+    for (int64_t i = 0; i < s.batch * blocks(); ++i)
+      entries.push_back(static_cast<double>(s.batch * blocks() - 1 - i));
+    table.set(entries);
+  }
+  int64_t blocks() const { return block == 0 ? 0 : s.kv_seq / block; }
+  std::vector<int64_t> cache_shape() const {
+    if (block == 0) return {s.batch, s.kv_seq, s.kv_heads, s.dim};
+    return {s.batch * blocks(), block, s.kv_heads, s.dim};
+  }
+  // Heads before positions, with gaps.
+  Strides cache_strides() const {
+    const std::vector<int64_t> shape = cache_shape();
+    const int64_t row = s.dim + 5;
+    return {row * shape[1] * shape[2], row, row * shape[1], 1};
+  }
+  size_t place(int64_t b, int64_t j) const {
+    if (block == 0) return static_cast<size_t>(b * s.kv_seq + j);
+    const double entry = table.at(static_cast<size_t>(b * blocks() + j / block));
+    return static_cast<size_t>(static_cast<int64_t>(entry) * block + j % block);
+  }
+
+  int32_t run(const yard_host_t* host = nullptr) const {
+    yard_call_t c{};
+    c.size = sizeof c, c.host = host;
+    const Tensor o(out.c()), q(query.c()), k(key.c()), v(value.c()), l(lengths.c());
+    if (block != 0) return attention_paged_decode(Call(&c), o, q, k, v, Tensor(table.c()), l, 0.0);
+    return attention_decode(Call(&c), o, q, k, v, l, Tensor(mask != nullptr ? mask->c() : nullptr),
+                            0.0);
+  }
+
+  void check() const {
+    SCOPED_TRACE(::testing::Message() << "dtypes " << dtype << ", " << key.dtype() << ", heads "
+                                      << s.heads << " of " << s.kv_heads << ", dim " << s.dim);
+    ASSERT_EQ(run(), YARD_OK);
+    for (int64_t b = 0; b < s.batch; ++b)
+      for (int64_t h = 0; h < s.heads; ++h) {
+        const int64_t g = h / (s.heads / s.kv_heads);
+        const auto row = static_cast<size_t>((b * s.heads + h) * s.dim);
+        std::vector<double> q;
+        for (size_t d = 0; d < static_cast<size_t>(s.dim); ++d)
+          q.push_back(query.at(row + d) / std::sqrt(static_cast<double>(s.dim)));
+        const auto of = [&](const TestTensor& t) {
+          return [&t, this, b, g](int64_t j, int64_t d) {
+            return t.at((place(b, j) * static_cast<size_t>(s.kv_heads) + static_cast<size_t>(g)) *
+                            static_cast<size_t>(s.dim) +
+                        static_cast<size_t>(d));
+          };
+        };
+        const auto added = [&](int64_t j) {
+          return mask == nullptr ? 0
+                                 : mask->at(static_cast<size_t>((b * s.heads + h) * s.kv_seq + j));
+        };
+        const auto length = static_cast<int64_t>(lengths_[static_cast<size_t>(b)]);
+        const std::vector<double> expected =
+            attend(q, 0, length, of(key), of(value), added, kNothing);
+        for (size_t d = 0; d < expected.size(); ++d)
+          expect_close(dtype, out.at(row + d), expected[d]);
+      }
+  }
+
+  Sizes s;
+  uint32_t dtype;
+  int64_t block;
+  std::vector<double> lengths_;
+  TestTensor out, query, key, value, lengths, table;
+  const TestTensor* mask = nullptr;
+};
+
+TEST(Decode, AgreesWithTheDefinition) {
+  for (const uint32_t dtype : kFloats)
+    for (const uint32_t cache : kFloats)
+      for (const Sizes s : {Sizes{1, 1, 70, 1, 1, 5}, Sizes{2, 1, 40, 6, 2, 16},
+                            Sizes{1, 1, 33, 9, 1, 100}, Sizes{2, 1, 96, 4, 1, 256}}) {
+        const auto last = static_cast<double>(s.kv_seq);
+        std::vector<double> lengths{last};
+        if (s.batch == 2) lengths = {last - 3, 0};
+        DecodeCall(dtype, cache, s, lengths).check();
+      }
+}
+
+TEST(Decode, ReadsBlocksThroughATable) {
+  for (const uint32_t cache : kFloats)
+    for (const int64_t block : {1, 4, 16})
+      DecodeCall(YARD_F32, cache, {2, 1, 48, 4, 2, 24}, {45.0, 17.0}, block).check();
+}
+
+TEST(Decode, TakesMasks) {
+  const Sizes s{2, 1, 50, 6, 2, 16};
+  for (const uint32_t dtype : kFloats) {
+    DecodeCall call(YARD_F32, YARD_BF16, s, {50.0, 41.0});
+    TestTensor mask(dtype, {s.batch, s.heads, s.kv_seq});
+    fill(mask, testing::Contents::kInfinity, 4);
+    std::vector<double> values = mask.values();
+    for (double& v : values) v = v == HUGE_VAL ? 0 : v;
+    mask.set(values);
+    call.mask = &mask;
+    call.check();
+  }
+}
+
+// What lies behind the length, or has a weight of 0, is not seen.
+TEST(Decode, IgnoresWhatItDoesNotSee) {
+  const Sizes s{1, 1, 40, 3, 1, 8};
+  DecodeCall call(YARD_F32, YARD_F32, s, {20.0});
+  TestTensor mask(YARD_F32, {1, 3, 40});
+  std::vector<double> masked(120, 0.0), values = call.value.values(), keys = call.key.values();
+  masked[7] = masked[47] = kNothing;
+  mask.set(masked);
+  values[7 * 8 + 1] = std::nan("");
+  values[25 * 8] = keys[30 * 8] = std::nan("");
+  call.value.set(values), call.key.set(keys);
+  call.mask = &mask;
+  call.check();
+  EXPECT_FALSE(std::isnan(call.out.at(1)) || std::isnan(call.out.at(9)));
+  EXPECT_TRUE(std::isnan(call.out.at(17)));
+}
+
+TEST(Decode, RefusesLengthsAndBlocksThatAreNotThere) {
+  EXPECT_EQ(DecodeCall(YARD_F32, YARD_F32, {1, 1, 8, 1, 1, 4}, {9.0}).run(), YARD_CALLER);
+  EXPECT_EQ(DecodeCall(YARD_F32, YARD_F32, {1, 1, 8, 1, 1, 4}, {-1.0}).run(), YARD_CALLER);
+  DecodeCall call(YARD_F32, YARD_F32, {1, 1, 8, 1, 1, 4}, {5.0}, 4);
+  call.table.set({0.0, 2.0});
+  EXPECT_EQ(call.run(), YARD_CALLER);
+  call.table.set({1.0, -1.0});
+  EXPECT_EQ(call.run(), YARD_CALLER);
+  DecodeCall reached(YARD_F32, YARD_F32, {1, 1, 8, 1, 1, 4}, {4.0}, 4);
+  reached.table.set({1.0, 77.0});  // the length does not reach it
+  EXPECT_EQ(reached.run(), YARD_OK);
+}
+
+TEST(Decode, GivesTheSameBitsInPieces) {
+  const Sizes s{3, 1, 300, 12, 3, 64};
+  DecodeCall whole(YARD_F32, YARD_F16, s, {300.0, 299.0, 5.0}),
+      pieces(YARD_F32, YARD_F16, s, {300.0, 299.0, 5.0});
+  ASSERT_EQ(whole.run(), YARD_OK);
+  ASSERT_EQ(pieces.run(testing::splitting_host()), YARD_OK);
+  EXPECT_TRUE(whole.out.bytes() == pieces.out.bytes());
+}
+
+}  // namespace
+}  // namespace yard::simd
