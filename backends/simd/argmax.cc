@@ -56,8 +56,15 @@ struct ArgmaxRows {
       if (here > most || here != here) most = here, block = i;
       if (here != here) break;
     }
-    // The first block that has it; a row of nothing but -inf has it at once.
-    for (size_t i = block; i < width; ++i) {
+    // The first pair that has it, then the element. A row of nothing but -inf has it at once.
+    const DF d;
+    const VF wanted = hn::Set(d, most);
+    size_t from = block;
+    for (VF a, b; from + pair_lanes() <= width; from += pair_lanes()) {
+      load2(x + from, a, b);
+      if (most != most || !hn::AllFalse(d, hn::Or(hn::Eq(a, wanted), hn::Eq(b, wanted)))) break;
+    }
+    for (size_t i = from; i < width; ++i) {
       const float v = widen(read<T>(x + i));
       if (v == most || (v != v && most != most)) return static_cast<int64_t>(i);
     }

@@ -40,38 +40,59 @@ struct CacheBlock {
   int64_t count = 0;
 };
 
-// result[from, from + pair) of kRows rows += their weights times values.
-template <int kRows, bool kWhole, class C>
-HWY_INLINE void add_values(const CacheBlock<C>& block, DecodeRows& rows, size_t first, size_t at,
-                           size_t left) {
-  const DF d;
-  float* const r0 = rows.result + first * kDecodeWidth + at;
-  float *const r1 = r0 + kDecodeWidth, *const r2 = r1 + kDecodeWidth, *const r3 = r2 + kDecodeWidth;
-  VF a0, b0, a1 = hn::Zero(d), b1 = a1, a2 = a1, b2 = a1, a3 = a1, b3 = a1, a, b;
-  load2(r0, a0, b0);
-  if constexpr (kRows > 1) load2(r1, a1, b1), load2(r2, a2, b2), load2(r3, a3, b3);
-  for (int64_t j = 0; j < block.count; ++j) {
-    load2_part<kWhole>(block.values[j] + at, left, a, b);
-    const VF w0 = hn::Set(d, rows.weights[first][j]);
-    a0 = hn::MulAdd(a, w0, a0), b0 = hn::MulAdd(b, w0, b0);
-    if constexpr (kRows > 1) {
-      const VF w1 = hn::Set(d, rows.weights[1][j]), w2 = hn::Set(d, rows.weights[2][j]);
-      const VF w3 = hn::Set(d, rows.weights[3][j]);
-      a1 = hn::MulAdd(a, w1, a1), b1 = hn::MulAdd(b, w1, b1);
-      a2 = hn::MulAdd(a, w2, a2), b2 = hn::MulAdd(b, w2, b2);
-      a3 = hn::MulAdd(a, w3, a3), b3 = hn::MulAdd(b, w3, b3);
-    }
-  }
-  store2(a0, b0, r0);
-  if constexpr (kRows > 1) store2(a1, b1, r1), store2(a2, b2, r2), store2(a3, b3, r3);
+template <class C>
+HWY_INLINE void prefetch(const C* row, size_t dim) {
+  for (size_t at = 0; at < dim * sizeof(C); at += 64)
+    __builtin_prefetch(reinterpret_cast<const char*>(row) + at, 0, 2);  // into the second cache
 }
-template <int kRows, class C>
-HWY_INLINE void add_all_values(const CacheBlock<C>& block, DecodeRows& rows, size_t first,
-                               size_t dim) {
+
+// result[at, at + pair) of a row += weights times values of four keys, or of one.
+template <bool kWhole, class C>
+HWY_INLINE void add_four(const C* const* values, const float* weights, float* result, size_t at,
+                         size_t left) {
+  const DF d;
+  VF r, s, a, b;
+  load2(result + at, r, s);
+  for (int j = 0; j < 4; ++j) {
+    load2_part<kWhole>(values[j] + at, left, a, b);
+    const VF w = hn::Set(d, weights[j]);
+    r = hn::MulAdd(a, w, r), s = hn::MulAdd(b, w, s);
+  }
+  store2(r, s, result + at);
+}
+template <bool kWhole, class C>
+HWY_INLINE void add_one(const C* value, float weight, float* result, size_t at, size_t left) {
+  const VF w = hn::Set(DF(), weight);
+  VF r, s, a, b;
+  load2(result + at, r, s);
+  load2_part<kWhole>(value + at, left, a, b);
+  store2(hn::MulAdd(a, w, r), hn::MulAdd(b, w, s), result + at);
+}
+
+// Four keys at a time, whose values then stay in the first cache for the other rows: those of one head often lie a page
+// apart, and only few of them fit there.
+template <class C>
+HWY_INLINE void add_values(const CacheBlock<C>& block, DecodeRows& rows, size_t first, size_t count,
+                           size_t dim) {
   const size_t pair = pair_lanes();
-  size_t at = 0;
-  for (; at + pair <= dim; at += pair) add_values<kRows, true>(block, rows, first, at, pair);
-  if (at < dim) add_values<kRows, false>(block, rows, first, at, dim - at);
+  int64_t j = 0;
+  for (; j + 4 <= block.count; j += 4)
+    for (size_t r = first; r < first + count; ++r) {
+      float* const result = rows.result + r * kDecodeWidth;
+      const float* const weights = rows.weights[r] + j;
+      size_t at = 0;
+      for (; at + pair <= dim; at += pair)
+        add_four<true>(block.values + j, weights, result, at, pair);
+      if (at < dim) add_four<false>(block.values + j, weights, result, at, dim - at);
+    }
+  for (; j < block.count; ++j)
+    for (size_t r = first; r < first + count; ++r) {
+      float* const result = rows.result + r * kDecodeWidth;
+      const float weight = rows.weights[r][j];
+      size_t at = 0;
+      for (; at + pair <= dim; at += pair) add_one<true>(block.values[j], weight, result, at, pair);
+      if (at < dim) add_one<false>(block.values[j], weight, result, at, dim - at);
+    }
 }
 
 // A row alone, without the keys of weight 0, whose values count for nothing whatever they are.
@@ -84,7 +105,7 @@ void add_weighted_values(CacheBlock<C> block, DecodeRows& rows, size_t row, size
     block.values[kept++] = block.values[j];
   }
   block.count = kept;
-  add_all_values<1>(block, rows, row, dim);
+  add_values(block, rows, row, 1, dim);
 }
 
 // Whole pairs, since in a part of one the elements are not the first.
@@ -126,9 +147,12 @@ HWY_INLINE bool weigh(DecodeRows& rows, size_t row, int64_t count, size_t dim) {
 }
 
 template <class C>
-HWY_INLINE void add_block(const CacheBlock<C>& block, DecodeRows& rows, size_t count, size_t dim,
+HWY_INLINE void add_block(const CacheBlock<C>& block, const CacheBlock<C>& next, DecodeRows& rows,
+                          size_t count, size_t dim,
                           const float (&added)[kDecodeRows][kDecodeKeys]) {
   for (int64_t j = 0; j < block.count; ++j) {
+    // Rows of one head lie a page apart, where no prefetcher of the machine finds them.
+    if (j < next.count) prefetch(next.keys[j], dim), prefetch(next.values[j], dim);
     float scores[kDecodeRows];
     if (count == 1)
       scores[0] = product(block.keys[j], rows.query, dim);
@@ -140,12 +164,30 @@ HWY_INLINE void add_block(const CacheBlock<C>& block, DecodeRows& rows, size_t c
   for (size_t r = 0; r < count; ++r) some_zero |= weigh(rows, r, block.count, dim);
   if (some_zero) {
     for (size_t r = 0; r < count; ++r) add_weighted_values(block, rows, r, dim);
-  } else if (count == 1) {
-    add_all_values<1>(block, rows, 0, dim);
   } else {
-    for (size_t r = count; r < kDecodeRows; ++r) std::fill_n(rows.weights[r], block.count, 0.0f);
-    add_all_values<kDecodeRows>(block, rows, 0, dim);
+    add_values(block, rows, 0, count, dim);
   }
+}
+
+template <class C>
+HWY_INLINE CacheBlock<C> block_at(const Decode& job, int64_t batch, int64_t key_head, int64_t from,
+                                  int64_t length) {
+  CacheBlock<C> block;
+  block.count = HWY_MAX(int64_t{0}, HWY_MIN(kDecodeKeys, length - from));
+  for (int64_t j = 0; j < block.count; ++j) {
+    block.keys[j] = reinterpret_cast<const C*>(job.at(job.key, batch, from + j, key_head));
+    block.values[j] = reinterpret_cast<const C*>(job.at(job.value, batch, from + j, key_head));
+  }
+  return block;
+}
+
+HWY_INLINE void read_mask(const Decode& job, int64_t batch, int64_t head, int64_t from,
+                          int64_t count, float* added) {
+  const int64_t item = job.mask.c()->dtype.bits / 8;
+  const char* const row =
+      job.mask.data<char>() + (batch * job.mask.stride(0) + head * job.mask.stride(1)) * item;
+  for (int64_t j = 0; j < count; ++j)
+    added[j] = read_as_float(row + (from + j) * job.mask.stride(2) * item, job.mask.dtype());
 }
 
 // At most four heads from `head` on, which share a key head.
@@ -165,21 +207,13 @@ void decode_heads(const Decode& job, int64_t batch, int64_t head, size_t count, 
   }
   const int64_t length = index_at(job.lengths, batch * job.lengths.stride(0));
   float added[kDecodeRows][kDecodeKeys] = {};
+  CacheBlock<C> block = block_at<C>(job, batch, key_head, 0, length);
   for (int64_t from = 0; from < length; from += kDecodeKeys) {
-    CacheBlock<C> block;
-    block.count = HWY_MIN(kDecodeKeys, length - from);
-    for (int64_t j = 0; j < block.count; ++j) {
-      block.keys[j] = reinterpret_cast<const C*>(job.at(job.key, batch, from + j, key_head));
-      block.values[j] = reinterpret_cast<const C*>(job.at(job.value, batch, from + j, key_head));
-      for (size_t r = 0; job.mask && r < count; ++r) {
-        const int64_t offset = batch * job.mask.stride(0) +
-                               (head + static_cast<int64_t>(r)) * job.mask.stride(1) +
-                               (from + j) * job.mask.stride(2);
-        const int64_t item = job.mask.c()->dtype.bits / 8;
-        added[r][j] = read_as_float(job.mask.data<char>() + offset * item, job.mask.dtype());
-      }
-    }
-    add_block(block, rows, count, dim, added);
+    const CacheBlock<C> next = block_at<C>(job, batch, key_head, from + kDecodeKeys, length);
+    for (size_t r = 0; job.mask && r < count; ++r)
+      read_mask(job, batch, head + static_cast<int64_t>(r), from, block.count, added[r]);
+    add_block(block, next, rows, count, dim, added);
+    block = next;
   }
   for (size_t r = 0; r < count; ++r) {
     HWY_ALIGN float ordered[kDecodeWidth];

@@ -44,6 +44,21 @@ struct Argmax {
   bool wide;  // indices are i64, else i32
 };
 
+// The most experts of topk_softmax that fit its buffers.
+inline constexpr int64_t kMostExperts = 1024;
+
+struct Topk {
+  RowWalk<3> walk;  // weights, ids, x
+  int64_t k, experts;
+  uint32_t dtype;
+  bool renormalize;
+};
+
+struct QuantizeRows {
+  RowWalk<3> walk;  // out, scale, x; a row of scale is one number
+  int64_t width;
+};
+
 struct Expand {
   RowWalk<3> walk;  // out; what it is made from, or ids; scales
   int64_t width = 0;

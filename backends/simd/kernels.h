@@ -27,6 +27,8 @@ int32_t rotary_embedding(Call call, Tensor query, Tensor key, Tensor positions, 
 int32_t add(Call call, Tensor out, Tensor a, Tensor b);
 int32_t mul(Call call, Tensor out, Tensor a, Tensor b);
 int32_t argmax(Call call, Tensor out, Tensor x);
+int32_t topk_softmax(Call call, Tensor weights, Tensor ids, Tensor x, bool renormalize);
+int32_t quantize_int8(Call call, Tensor out, Tensor scale, Tensor x);
 int32_t embedding(Call call, Tensor out, Tensor ids, Tensor table);
 int32_t dequantize(Call call, Tensor out, Tensor x, Tensor scale);
 int32_t linear(Call call, Tensor out, Tensor x, Tensor weight, Tensor scale, Tensor bias);

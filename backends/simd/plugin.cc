@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descriptor of backend `simd`: what its kernels can take, and what they cost.
+#include <algorithm>
 #include <mutex>
 
+#include "attention.h"
 #include "cost.h"
+#include "jobs.h"
 #include "kernels.h"
 
 namespace yard::simd {
@@ -25,6 +28,42 @@ const yard_limit_t kDenseHeads[] = {
     inner_dense("sin"),
 };
 
+// Where only some tensors are rows of floats.
+#define YARD_FLOATS(argument) plugin::dtypes({YARD_F32, YARD_F16, YARD_BF16}, argument)
+const yard_limit_t kLinear[] = {YARD_FLOATS("x"), YARD_FLOATS("weight"), inner_dense()};
+const yard_limit_t kEmbedding[] = {
+    YARD_FLOATS("out"),
+    plugin::dtypes(
+        {YARD_F32, YARD_F16, YARD_BF16, YARD_Q8_0, YARD_Q4_0, YARD_Q4_1, YARD_Q4_K, YARD_Q6_K},
+        "table"),
+    inner_dense("out"),
+    inner_dense("table"),
+};
+const yard_limit_t kDequantize[] = {
+    YARD_FLOATS("out"),
+    plugin::dtypes({YARD_I8, YARD_Q8_0, YARD_Q4_0, YARD_Q4_1, YARD_Q4_K, YARD_Q6_K}, "x"),
+    inner_dense("out"),
+    inner_dense("x"),
+};
+const yard_limit_t kQuantize[] = {YARD_FLOATS("x"), inner_dense("out"), inner_dense("x")};
+const yard_limit_t kArgmax[] = {YARD_FLOATS("x"), inner_dense("x")};
+const yard_limit_t kTopk[] = {YARD_FLOATS("x"), inner_dense(),
+                              plugin::at_most("experts", kMostExperts)};
+// Masks, lengths and tables are read one by one.
+const yard_limit_t kAttention[] = {
+    YARD_FLOATS("query"), YARD_FLOATS("key"),
+    YARD_FLOATS("value"), inner_dense("out"),
+    inner_dense("query"), inner_dense("key"),
+    inner_dense("value"), plugin::at_most("dim", kMostDim),
+};
+#undef YARD_FLOATS
+
+const char* const kLinearReads[] = {"rows", "n", "k", nullptr};
+const char* const kTopkReads[] = {"rows", "k", "experts", nullptr};
+const char* const kAttentionReads[] = {"batch", "heads", "seq", "kv_seq", "dim", nullptr};
+const char* const kDecodeReads[] = {"batch", "heads", "kv_heads", "dim", "capacity", nullptr};
+const char* const kPagedReads[] = {"batch",      "heads", "kv_heads", "dim",
+                                   "max_blocks", "block", nullptr};
 const char* const kNormReads[] = {"rows", "hidden", nullptr};
 const char* const kRowReads[] = {"rows", "d", nullptr};
 const char* const kHeadReads[] = {"tokens", "heads", "kv_heads", "head_dim", nullptr};
@@ -37,11 +76,50 @@ double product(const int64_t* fields, uint32_t count) {
 
 // Of an op whose work is the product of its fields.
 constexpr Work kRmsNorm{8, 6}, kAddRmsNorm{16, 8}, kLayerNorm{8, 12}, kGate{12, 20}, kGelu{12, 36},
-    kSoftmax{8, 22}, kRotary{8, 6};
+    kSoftmax{8, 22}, kRotary{8, 6}, kElementwise{12, 2}, kArgmaxWork{4, 4}, kQuantizeWork{5, 12},
+    kExpandWork{8, 8};
+
+// A product of f32 and its sum, in operations of cost.h: measured, loads included.
+constexpr double kProduct = 1.0;
 
 template <const Work& work>
 double cost(void*, const int64_t* fields, uint32_t count) {
   return estimate(rates(), work, product(fields, count));
+}
+
+double size_of(int64_t field) { return static_cast<double>(field < 0 ? 0 : field); }
+
+// Each weight is read once, from memory and not from a cache as cost.h measures it, and multiplied with every row.
+double linear_cost(void*, const int64_t* fields, uint32_t) {
+  const double rows = size_of(fields[0]);
+  return estimate(rates(), {12, 1.4 * kProduct * rows}, size_of(fields[1]) * size_of(fields[2]));
+}
+
+double topk_cost(void*, const int64_t* fields, uint32_t) {
+  const double k = size_of(fields[1]);
+  return estimate(rates(), {4, 24 + 2 * k}, size_of(fields[0]) * size_of(fields[2]));
+}
+
+// A score takes two products of each dimension, and an exponential.
+double attention_cost(void*, const int64_t* fields, uint32_t) {
+  const double scores = product(fields, 4);
+  return estimate(rates(), {0.25, 2 * kProduct * size_of(fields[4]) + 22}, scores);
+}
+double causal_cost(void* self, const int64_t* fields, uint32_t count) {
+  return attention_cost(self, fields, count) / 2;
+}
+
+// The query heads that share a key head read its keys and values once, from memory and often from a page for each.
+double decode_cost(const int64_t* fields, double capacity) {
+  const double heads = std::max(size_of(fields[1]), 1.0), key_heads = size_of(fields[2]);
+  const double elements = size_of(fields[0]) * key_heads * capacity * size_of(fields[3]);
+  return estimate(rates(), {64, 5 * kProduct * heads / std::max(key_heads, 1.0)}, elements);
+}
+double cache_cost(void*, const int64_t* fields, uint32_t) {
+  return decode_cost(fields, size_of(fields[4]));
+}
+double paged_cost(void*, const int64_t* fields, uint32_t) {
+  return decode_cost(fields, size_of(fields[4]) * size_of(fields[5]));
 }
 
 double rotary_cost(void*, const int64_t* fields, uint32_t) {
@@ -60,6 +138,35 @@ plugin::Kernel kernel(const char* op) {
              YARD_KERNEL_FAILS_BEFORE_WRITING);
 }
 
+void add_products(plugin::Plugin& p) {
+  p.add(kernel<add>("add").cost(cost<kElementwise>, kRowReads));
+  p.add(kernel<mul>("mul").cost(cost<kElementwise>, kRowReads));
+  p.add(kernel<linear>("linear").limits(kLinear).workspace<linear_workspace>().cost(linear_cost,
+                                                                                    kLinearReads));
+  p.add(kernel<embedding>("embedding").limits(kEmbedding).cost(cost<kExpandWork>, kRowReads));
+  p.add(kernel<dequantize>("dequantize").limits(kDequantize).cost(cost<kExpandWork>, kRowReads));
+  p.add(kernel<quantize_int8>("quantize_int8")
+            .limits(kQuantize)
+            .cost(cost<kQuantizeWork>, kRowReads));
+  p.add(kernel<argmax>("argmax").limits(kArgmax).cost(cost<kArgmaxWork>, kRowReads));
+  p.add(kernel<topk_softmax>("topk_softmax").limits(kTopk).cost(topk_cost, kTopkReads));
+}
+
+void add_attention(plugin::Plugin& p) {
+  const auto attention = [](plugin::Kernel k) {
+    return k.summary("softmax over blocks of keys as they come, in f32").limits(kAttention);
+  };
+  p.add(attention(kernel<attention_full>("attention.full")).cost(attention_cost, kAttentionReads));
+  p.add(attention(kernel<attention_causal>("attention.causal")).cost(causal_cost, kAttentionReads));
+  p.add(attention(kernel<attention_sliding_window>("attention.sliding_window"))
+            .cost(causal_cost, kAttentionReads));
+  p.add(
+      attention(kernel<attention_cross>("attention.cross")).cost(attention_cost, kAttentionReads));
+  p.add(attention(kernel<attention_decode>("attention.decode")).cost(cache_cost, kDecodeReads));
+  p.add(attention(kernel<attention_paged_decode>("attention.paged_decode"))
+            .cost(paged_cost, kPagedReads));
+}
+
 plugin::Plugin make() {
   plugin::Plugin p("simd", "builtin");
   p.add(plugin::Backend("simd").summary("the built-in ops over Google Highway"));
@@ -72,6 +179,8 @@ plugin::Plugin make() {
   p.add(kernel<rotary_embedding>("rotary_embedding")
             .limits(kDenseHeads)
             .cost(rotary_cost, kHeadReads));
+  add_products(p);
+  add_attention(p);
   return p;
 }
 

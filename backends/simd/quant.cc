@@ -110,22 +110,28 @@ void unpack_panel(Format format, const uint8_t* p, int half, PlainPanel& panel) 
 }
 
 void dequantize_row(Format format, const uint8_t* row, int64_t begin, int64_t count, float* out) {
-  const int64_t step = step_panels(format) * kPanel;
+  const int64_t elements = block_elements(format), step = step_panels(format) * kPanel;
   for (int64_t at = begin; at < begin + count;) {
     const int64_t panel_begin = at / kPanel * kPanel;
     const int64_t end = std::min(begin + count, panel_begin + kPanel);
+    const int64_t first = at / step * step / elements * block_bytes(format);
+    const uint8_t* p = row + first;
+    uint8_t whole[step_bytes(Format::kQ6_K)];
     // Only what belongs to the row is read: the rest of a last panel is made of zeros.
-    uint8_t whole[step_bytes(Format::kQ6_K)] = {};
-    const int64_t first = at / step * step / block_elements(format) * block_bytes(format);
-    const int64_t last =
-        (end + block_elements(format) - 1) / block_elements(format) * block_bytes(format);
-    std::memcpy(whole, row + first, static_cast<size_t>(last - first));
-    PlainPanel panel;
-    unpack_panel(format, whole, static_cast<int>(at / kPanel % step_panels(format)), panel);
-    for (; at < end; ++at) {
-      const int64_t i = at - panel_begin;
-      *out++ = static_cast<float>(panel.q[i]) * panel.scale[i / 16] + panel.minimum[i / 16];
+    if (end != panel_begin + kPanel) {
+      std::memset(whole, 0, sizeof whole);
+      const int64_t last = (end + elements - 1) / elements * block_bytes(format);
+      std::memcpy(whole, p, static_cast<size_t>(last - first));
+      p = whole;
     }
+    PlainPanel panel;
+    unpack_panel(format, p, static_cast<int>(at / kPanel % step_panels(format)), panel);
+    float values[kPanel];
+    for (int g = 0; g < 8; ++g)
+      for (int i = 16 * g; i < 16 * g + 16; ++i)
+        values[i] = static_cast<float>(panel.q[i]) * panel.scale[g] + panel.minimum[g];
+    out = std::copy(values + (at - panel_begin), values + (end - panel_begin), out);
+    at = end;
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// embedding, dequantize, add, mul and argmax against the definition: every dtype, odd widths, strides, special values.
+// embedding, dequantize, quantize_int8, add, mul, argmax and topk_softmax against the definition: every dtype, odd widths, strides, special values.
 #include "testing_blocks.h"
 
 namespace yard::simd {
@@ -151,7 +151,7 @@ int64_t expected_argmax(const std::vector<double>& v) {
 TEST(Argmax, FindsTheFirstLargest) {
   yard_call_t call = plain_call();
   for (const uint32_t dtype : kFloats)
-    for (const int64_t width : {1, 2, 7, 8, 9, 33, 2047, 2048, 2049, 5000})
+    for (const int64_t width : {1, 2, 7, 8, 9, 33, 2048, 2049, 4100})
       for (const testing::Contents contents : testing::kContents)
         for (const uint32_t index : {uint32_t{YARD_I32}, uint32_t{YARD_I64}}) {
           TestTensor x(dtype, {3, width}, Strides{width + 5, 1}), out(index, {3}, Strides{2});
@@ -174,6 +174,53 @@ TEST(Argmax, TakesRowsOfMinusInfinityAndNoRows) {
       one(YARD_I32, {1});
   EXPECT_EQ(argmax(Call(&call), Tensor(nothing.c()), Tensor(none.c())), YARD_OK);
   EXPECT_EQ(argmax(Call(&call), Tensor(one.c()), Tensor(empty.c())), YARD_CALLER);
+}
+
+// Against the reference kernels.
+TEST(TopkSoftmax, AgreesWithTheReference) {
+  for (const uint32_t dtype : kFloats)
+    for (const int64_t experts : {1, 2, 7, 8, 33, 1024})
+      for (const testing::Contents contents : testing::kContents)
+        for (const bool renormalize : {false, true}) {
+          const int64_t k = std::min<int64_t>(experts, 5);
+          TestTensor x(dtype, {3, experts}, Strides{experts + 1, 1});
+          fill(x, contents, static_cast<uint32_t>(experts));
+          TestTensor weights(YARD_F32, {3, k}), expected(YARD_F32, {3, k});
+          TestTensor ids(YARD_I32, {3, k}, Strides{k + 2, 1}), expected_ids(YARD_I32, {3, k});
+          ASSERT_EQ(testing::run("topk_softmax", weights, ids, x, renormalize).code, YARD_OK);
+          ASSERT_EQ(
+              reference::testing::run("topk_softmax", expected, expected_ids, x, renormalize).code,
+              YARD_OK);
+          ASSERT_EQ(ids.values(), expected_ids.values());
+          testing::expect_near("topk_softmax", weights, expected);
+        }
+}
+
+TEST(TopkSoftmax, TakesTheFirstOfEqualOnesAndNoRows) {
+  TestTensor x(YARD_F32, {1, 4}, {1.0, -0.0, 1.0, 0.0}), weights(YARD_F32, {1, 4}),
+      ids(YARD_I32, {1, 4});
+  ASSERT_EQ(testing::run("topk_softmax", weights, ids, x, false).code, YARD_OK);
+  EXPECT_EQ(ids.values(), (std::vector<double>{0, 2, 1, 3}));
+  TestTensor none(YARD_F32, {0, 4}), no_weights(YARD_F32, {0, 2}), no_ids(YARD_I32, {0, 2});
+  EXPECT_EQ(testing::run("topk_softmax", no_weights, no_ids, none, false).code, YARD_OK);
+}
+
+TEST(QuantizeInt8, AgreesWithTheReference) {
+  for (const uint32_t dtype : kFloats)
+    for (const int64_t width : kTableWidths)
+      for (const testing::Contents contents : testing::kContents) {
+        TestTensor x(dtype, {4, width}, Strides{width + 3, 1});
+        fill(x, contents, static_cast<uint32_t>(width + 1));
+        TestTensor q(YARD_I8, {4, width}, Strides{width + 1, 1}), scale(YARD_F32, {4}, Strides{2});
+        TestTensor expected(YARD_I8, {4, width}), expected_scale(YARD_F32, {4});
+        ASSERT_EQ(testing::run("quantize_int8", q, scale, x).code, YARD_OK);
+        ASSERT_EQ(reference::testing::run("quantize_int8", expected, expected_scale, x).code,
+                  YARD_OK);
+        for (size_t r = 0; r < 4; ++r)
+          ASSERT_TRUE(same_number(scale.at(r), expected_scale.at(r))) << scale.at(r);
+        for (size_t n = 0; n < q.size(); ++n) ASSERT_NEAR(q.at(n), expected.at(n), 1);
+        EXPECT_TRUE(q.gaps_intact() && scale.gaps_intact());
+      }
 }
 
 }  // namespace

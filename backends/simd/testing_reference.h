@@ -42,7 +42,14 @@ Outcome run_on(const yard_host_t* host, std::string_view op, const A&... a) {
   const yard_value_t args[] = {reference::testing::value(a)...};
   return reference::testing::with_call([&](yard_call_t* call) {
     call->host = host;
-    return kernel_of(op)->run(call, args, sizeof...(a));
+    const yard_kernel_t& k = *kernel_of(op);
+    std::vector<std::max_align_t> workspace;
+    if (k.workspace != nullptr) {
+      const int64_t bytes = k.workspace(k.self, args, sizeof...(a));
+      workspace.resize(static_cast<size_t>(bytes) / sizeof(std::max_align_t) + 1);
+      call->workspace = workspace.data(), call->workspace_size = static_cast<uint64_t>(bytes);
+    }
+    return k.run(call, args, sizeof...(a));
   });
 }
 template <class... A>
