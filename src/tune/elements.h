@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "op/numbers.h"
 #include "op/overlap.h"
 
 namespace yard::tune {
@@ -23,10 +24,8 @@ inline TensorView element_view(const TensorView& v) noexcept {
 bool is_float(DType t) noexcept;
 bool is_signed(DType t) noexcept;
 
-// An element as a number. Integers beyond 2^53 lose digits.
-double load(DType t, const void* at) noexcept;
-// Rounds to nearest, ties to even. Out of a float type's range: infinity, or NaN where the type has no infinity.
-void store(DType t, void* at, double value) noexcept;
+using op::load;
+using op::store;
 // For messages: up to nine digits, and NaN without its sign.
 std::string format_element(double value);
 
