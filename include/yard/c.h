@@ -42,6 +42,7 @@ typedef struct yard_options {
 } yard_options_t;
 #define YARD_OPTION_NO_CACHE 0x100u
 #define YARD_OPTION_STRICT 0x400u
+#define YARD_OPTION_NO_TRANSFORMS 0x800u /* kernels get arguments as they are, or not at all */
 
 /* What happened in a call. */
 typedef struct yard_result {
@@ -50,7 +51,8 @@ typedef struct yard_result {
   char kernel[136]; /* id of the kernel that ran last: at most 128 characters */
   int64_t select_ns, run_ns;
   uint32_t cached;
-  uint32_t fallback_from; /* yard_code_t of the first failure */
+  uint32_t fallback_from;  /* yard_code_t of the first failure */
+  int64_t pre_ns, post_ns; /* copying arguments before a kernel, and its results after it */
 } yard_result_t;
 
 /* NULL and a message if there is no such op. */

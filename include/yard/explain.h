@@ -25,6 +25,13 @@ struct ScoreNote {
 // "'wide rows', score[1] (rules.yaml:7): + 10, x 2"
 YARD_API std::string to_string(const ScoreNote& note);
 
+// An argument that must be copied for a kernel that wants another layout, dtype or padding.
+struct TransformNote {
+  std::string argument;  // of the op
+  std::string what;      // "permute, cast"
+  double estimate_ns = 0;
+};
+
 // One kernel of the op and its part in the selection.
 struct Candidate {
   std::string id;
@@ -35,7 +42,9 @@ struct Candidate {
   std::string verdict;  // "selected", "able" (lost to the winner), "rejected"
   std::string reason;   // name in the catalogue: docs/reference/reasons.md; empty for the winner
   std::string detail;   // the reason with its figures, as a sentence
-  std::optional<double> estimate_ns;  // its cost estimate, if it has one
+  std::optional<double>
+      estimate_ns;  // its cost estimate with that of the transforms, if it has one
+  std::vector<TransformNote> transforms;  // that the call needs for it
   // The priority after the file's `score`, (priority + sum of add) times all multiply; and the entries.
   double adjusted_priority = 0;
   std::vector<ScoreNote> scores;

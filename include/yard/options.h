@@ -48,6 +48,7 @@ struct ResultRecord {
   uint8_t fallback_from = 0;        // ErrorClass of the first failure, 0 if there was none
   int64_t select_ns = 0;            // check, key, lookup or selection
   int64_t run_ns = 0;               // the kernels
+  int64_t pre_ns = 0, post_ns = 0;  // copying arguments before a kernel, and its results after it
 };
 
 struct Options {

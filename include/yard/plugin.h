@@ -69,6 +69,7 @@ typedef enum yard_reason {
   YARD_REASON_REFUSED = 30, /* a verifier refused without a reason */
   YARD_REASON_NOT_MAPPED = 31, /* mode static, and another kernel is mapped, or none */
   YARD_REASON_DEVICE_FEATURE = 32, /* the device lacks a feature it needs, as far as the program has stated them */
+  YARD_REASON_TRANSFORM = 33, /* an argument must be transformed for it, and that is forbidden or not possible */
   YARD_REASON_COUNT,
   YARD_REASON_OWN = 1000,
 } yard_reason_t;
@@ -290,17 +291,30 @@ typedef struct yard_query {
   yard_device_t device;
 } yard_query_t;
 
-/* How a kernel names and lays out a parameter where it differs from the op's schema. Reserved: this version refuses
- * kernels that have them. */
+/* A parameter of a kernel that has parameters of its own: which one of the op's it is filled from, and what the kernel
+ * takes there. The host provides it. An argument that is not so already is copied into a buffer, and what the kernel writes
+ * to a buffer is copied to the caller's tensor after it has succeeded. Which calls need that is part of the choice: the
+ * estimated time of the copies is added to the kernel's cost. Limits, in contrast, are about the caller's arguments. */
 typedef struct yard_param {
   uint32_t size;
-  uint32_t flags;
+  uint32_t flags;     /* YARD_PARAM_* */
   const char* name;   /* the kernel's own name, in the order the kernel takes them */
   const char* source; /* the op's parameter it is filled from; NULL: the same name */
-  const char* layout; /* dimensions in memory order ("batch heads seq dim"); NULL: the schema's */
-  uint64_t dtypes;    /* mask the kernel takes here; 0: as the limits say */
-  int64_t align, pad; /* bytes; multiple to which the inner dimension is padded; 0: none */
+  /* The order of its dimensions for the kernel, outermost first: names of the schema ("batch heads seq dim"), letters
+   * of attention tensors ("BSHD", "BHSD", "NHD"), "row-major" (as in the schema) or "column-major" (the last two
+   * swapped). Dimensions that are left out stay in front. The kernel gets a tensor with the dimensions in this order,
+   * and in memory without gaps, unless a flag says otherwise. NULL: as the caller has it. */
+  const char* layout;
+  /* Mask of the dtypes it takes; 0: any. A tensor of another dtype is converted to the narrowest one that has all of its
+   * values; where there is none, the kernel does not take the call. */
+  uint64_t dtypes;
+  int64_t align; /* of the data, in bytes; a power of two up to YARD_MAX_ALIGN; 0: any */
+  int64_t pad;   /* the last dimension, in the kernel's order, is filled up with zeros to a multiple of this; 0: not */
+  yard_value_t constant; /* YARD_PARAM_CONSTANT: its value, no tensor; YARD_TAG_NONE: an optional that is never given */
 } yard_param_t;
+#define YARD_PARAM_CONSTANT 1u /* filled with `constant`, from no parameter of the op */
+#define YARD_PARAM_ROWS 2u     /* with `layout`: only the last dimension must be without gaps, the others may have any */
+#define YARD_PARAM_STRIDED 4u  /* with `layout`: any strides; only the order of the dimensions is the kernel's */
 
 /* ---- Descriptors ---------------------------------------------------------------------------- */
 
@@ -364,12 +378,12 @@ typedef struct yard_kernel {
    * half octaves. Negative: no estimate. NULL: none. */
   double (*cost)(void* self, const int64_t* fields, uint32_t count);
   const char* const* cost_reads;
-  /* Runs it on packed arguments, in the op's order. Required. */
+  /* Runs it on packed arguments, in the op's order or in that of `params`. Required. */
   int32_t (*run)(yard_call_t* call, const yard_value_t* args, uint32_t count);
   /* The same with arguments in registers: int32_t f(yard_call_t*, A...), where A is, by schema type,
    * tensor and optional tensor: const yard_tensor_t*; int and enum: int64_t; bool: int32_t; float:
    * double; string and list: const yard_value_t*. `typed_signature` repeats the types (t i b f v, one
-   * letter each) and must match the op's. NULL: only packed. */
+   * letter each) and must match the op's, or `params`. NULL: only packed. */
   void (*typed)(void);
   const char* typed_signature;
   /* Bytes of workspace that run needs; negative: an error. NULL: none. */
@@ -385,7 +399,9 @@ typedef struct yard_kernel {
   void (*destroy)(void* self, void* state);
   const char* const* state_fields; /* NULL-terminated */
   const char* options_schema;      /* "window: int = 0, scale: float"; what create accepts */
-  /* Its own parameter order, names and layouts. NULL: the schema's. */
+  /* Its own parameters: order, names, constants, layouts. run, typed, workspace, prepare and trace get these; verifiers,
+   * cost hints and all names of fields are about the op's. Each parameter of the op fills one of them, unless a limit
+   * (ABSENT, EQUALS) or the verifier fixes its value. None: the op's. */
   const yard_param_t* const* params;
   uint32_t param_count, pad2_;
   /* The weights that load accepts, with dtypes and dimensions of the op's schema: "sink?: f32[heads]". Verification makes

@@ -28,9 +28,11 @@
 #include <yard/plugin.h>
 #include <yard/detail/plugin_call.hpp>
 
+#include <cstddef>
 #include <deque>
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -116,9 +118,71 @@ class OpDef {
   yard_op_t d{};
 };
 
+// A parameter of a kernel that has parameters of its own, for Kernel::params: what it is filled from, and what the kernel
+// takes there. Arguments that are not so are copied for the kernel; see yard_param_t.
+class Param {
+ public:
+  explicit Param(const char* name) noexcept { d.size = sizeof d, d.name = name; }
+  // Filled with a value, from no parameter of the op. Strings end in NUL.
+  Param(const char* name, bool v) noexcept : Param(name, YARD_TAG_BOOL) {
+    d.constant.u.i = v ? 1 : 0;
+  }
+  Param(const char* name, int v) noexcept : Param(name, int64_t{v}) {}
+  Param(const char* name, int64_t v) noexcept : Param(name, YARD_TAG_INT) { d.constant.u.i = v; }
+  Param(const char* name, double v) noexcept : Param(name, YARD_TAG_FLOAT) { d.constant.u.f = v; }
+  Param(const char* name, const char* v) noexcept : Param(name, YARD_TAG_STRING) {
+    d.constant.u.string = v;
+    d.constant.count = static_cast<uint32_t>(std::char_traits<char>::length(v));
+  }
+  // An optional tensor that is never given.
+  Param(const char* name, std::nullptr_t) noexcept : Param(name, YARD_TAG_NONE) {}
+
+  // The op's parameter, if it has another name.
+  Param& from(const char* source) noexcept { return d.source = source, *this; }
+  // Its dimensions in the order that the kernel takes, without gaps: "batch heads seq dim", "BHSD", "column-major".
+  Param& layout(const char* l) noexcept { return d.layout = l, *this; }
+  // The same, with gaps between rows; and with any strides.
+  Param& rows(const char* l) noexcept { return d.layout = l, d.flags |= YARD_PARAM_ROWS, *this; }
+  Param& strided(const char* l) noexcept {
+    return d.layout = l, d.flags |= YARD_PARAM_STRIDED, *this;
+  }
+  Param& dtypes(std::initializer_list<int> indices) noexcept {
+    for (int i : indices) d.dtypes |= YARD_DTYPE_BIT(i);
+    return *this;
+  }
+  Param& align(int64_t bytes) noexcept { return d.align = bytes, *this; }
+  // Its last dimension is filled up with zeros to a multiple.
+  Param& pad(int64_t multiple) noexcept { return d.pad = multiple, *this; }
+  yard_param_t d{};
+
+ private:
+  Param(const char* name, yard_tag_t tag) noexcept : Param(name) {
+    d.flags = YARD_PARAM_CONSTANT, d.constant.tag = tag;
+  }
+};
+
+// All parameters of a kernel, in its order; keep it in a static.
+//
+//   static const Params params = {Param("out").layout("BHSD"), Param("q").from("query").layout("BHSD"),
+//                                 Param("dropout", 0.0)};
+class Params {
+ public:
+  Params(std::initializer_list<Param> params) : params_(params) {
+    for (const Param& p : params_) list_.push_back(&p.d);
+  }
+  Params(const Params&) = delete;
+  Params& operator=(const Params&) = delete;
+  const yard_param_t* const* list() const noexcept { return list_.data(); }
+  uint32_t count() const noexcept { return static_cast<uint32_t>(list_.size()); }
+
+ private:
+  std::vector<Param> params_;
+  std::vector<const yard_param_t*> list_;
+};
+
 class Kernel {
  public:
-  // A kernel around the function F: int32_t or void F(Call, A...), one A per parameter of the op.
+  // A kernel around the function F: int32_t or void F(Call, A...), one A per parameter of the op, or of params().
   template <auto F>
   static Kernel of(const char* op, const char* id) noexcept {
     using E = detail::EntriesOf<F, decltype(F)>;
@@ -144,6 +208,10 @@ class Kernel {
   Kernel& self(void* s) noexcept { return d.self = s, *this; }
   Kernel& limits(std::span<const yard_limit_t> l) noexcept {
     return d.limits = l.data(), d.limit_count = static_cast<uint32_t>(l.size()), *this;
+  }
+  // Parameters of its own, which outlive the registration.
+  Kernel& params(const Params& p) noexcept {
+    return d.params = p.list(), d.param_count = p.count(), *this;
   }
   // `reads` ends in nullptr; without it every new shape is verified again.
   Kernel& verify(decltype(yard_kernel_t::verify) f, const char* const* reads = nullptr) noexcept {

@@ -71,6 +71,9 @@ struct Policy {
   std::map<std::string, std::string, std::less<>> locks;
   // Backend name → on or off.
   std::map<std::string, bool, std::less<>> backends;
+  // Op name or glob → whether arguments may be copied for kernels that want another layout, dtype or padding. An exact
+  // name beats a glob, a longer glob a shorter one. Unset: they may.
+  std::map<std::string, bool, std::less<>> transforms;
 
   bool operator==(const Policy&) const = default;
   bool empty() const { return *this == Policy(); }
@@ -114,6 +117,8 @@ class Scope {
   YARD_API Scope deterministic(bool on = true) const;
   // A mode by its name, also one of the program. Calls on a runtime that has no such mode fail.
   YARD_API Scope mode(std::string name) const;
+  // Whether arguments of these ops may be copied for kernels that want another layout, dtype or padding.
+  YARD_API Scope transforms(bool on, std::string op = "*") const;
 
   YARD_API const Policy& policy() const noexcept;
   YARD_API const std::map<std::string, std::string, std::less<>>& labels() const noexcept;

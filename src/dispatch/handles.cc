@@ -243,7 +243,8 @@ Result<FrozenKernel> make_frozen(Site* site, const yard_value_t* args) {
   const std::shared_ptr<const registry::Kernel>& kernel = e.candidates().all()[order[0]].kernel;
   FrozenKernel frozen;
   frozen.check_float_state = e.candidates().settings().watch.float_state;
-  const bool direct = kernel->d.workspace == nullptr && kernel->d.create == nullptr;
+  const bool mapped = kernel->map != nullptr && (!kernel->map->in_order || order.transforms);
+  const bool direct = kernel->d.workspace == nullptr && kernel->d.create == nullptr && !mapped;
   frozen.typed = direct && !frozen.check_float_state ? kernel->d.typed : nullptr;
   frozen.site = site;
   frozen.flags = call->flags();

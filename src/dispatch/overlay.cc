@@ -29,6 +29,7 @@ void mix(uint64_t& h, const Policy& p) noexcept {
   for (const std::string& s : p.deny_kernels) mix(h, s);
   for (const std::string& s : p.deny_vendors) mix(h, s);
   for (const auto& [op, kernel] : p.locks) mix(h, kernel);
+  for (const auto& [op, on] : p.transforms) mix(h, on ? 1 : 0), mix(h, op);
   for (const auto& [op, order] : p.per_op)
     for (const std::string& token : order) mix(h, token);
 }

@@ -23,6 +23,7 @@ class RecipeCompiler {
       for (const select::Limit& l : c.limits) read(l.predicate);
       read(c.verify_reads);
       for (const op::Field& f : c.cost_fields) add_field(recipe_.half_octaves_, f);
+      for (const select::TransformCost& t : c.transforms) read_transform(c, t);
       for (const select::KeyBreaker& b : c.key_breakers) read_breaker(b);
     }
     read_rules();
@@ -160,6 +161,13 @@ class RecipeCompiler {
     for (const op::Field& f : reads.fields)
       if (f.count > 0) add_field(recipe_.exact_, f);
     for (const uint8_t arg : reads.args) read_whole(arg);
+  }
+
+  // Which transforms an argument needs; and, for kernels with an estimate, the time for them.
+  void read_transform(const select::KernelCandidate& c, const select::TransformCost& t) {
+    for (const auto& r : c.kernel->map->params[t.param].requirements) read(r.predicate);
+    read_dtype(t.arg);
+    if (c.kernel->d.cost != nullptr) add_field(recipe_.half_octaves_, t.size);
   }
 
   void read_breaker(const select::KeyBreaker& breaker) {
@@ -326,6 +334,9 @@ bool is_monotone(const op::Predicate& p) {
     case op::Field::Kind::kScalar:
     case op::Field::Kind::kSize:
     case op::Field::Kind::kCount: return p.test.is_threshold();
+    // Strides in another order may depend on the first size.
+    case op::Field::Kind::kCompactAs:
+    case op::Field::Kind::kRowsAs: return false;
     default: return true;  // not about sizes
   }
 }

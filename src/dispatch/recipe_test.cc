@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <yard/tensor.h>
 #include <yard/value.h>
+#include <yard/plugin.hpp>
 
 #include <deque>
 #include <set>
@@ -312,6 +313,45 @@ TEST_F(Recipes, CostsReadHalfOctaves) {
       (classes_over<std::vector<int64_t>>(&Made::rows, {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}})),
       6u);
   EXPECT_EQ((classes_over<int64_t>(&Made::d, {1, 100})), 1u);
+}
+
+// ---- Parameters of a kernel's own ----
+
+TEST_F(Recipes, RequirementsOfParametersAreBits) {
+  using plugin::Param;
+  const plugin::Params params = {
+      Param("out"),    Param("x").layout("row-major").dtypes({YARD_F32}).align(16).pad(8),
+      Param("bias"),   Param("scale"),
+      Param("xs"),     Param("mode"),
+      Param("groups"), Param("eps"),
+      Param("name")};
+  yard_kernel_t d = kernel_of("op", "k", "plain");
+  d.params = params.list(), d.param_count = params.count();
+  add({}, d);
+  EXPECT_EQ((classes_over<int64_t>(&Made::x_gap, {0, 8, 16})), 2u);
+  EXPECT_EQ((classes_over<uintptr_t>(&Made::x_offset, {0, 8, 16, 24})), 2u);
+  EXPECT_EQ((classes_over<int64_t>(&Made::d, {8, 16, 9, 23})), 2u);
+  EXPECT_EQ((classes_over<DType>(&Made::dtype, {DType::f32, DType::bf16})), 2u);
+  EXPECT_EQ((classes_over<bool>(&Made::bias, {false, true})), 1u);
+  EXPECT_EQ((classes_over<std::vector<int64_t>>(&Made::rows, {{1}, {2}, {2, 1}})), 1u);
+  EXPECT_TRUE(recipe_.reads_alignment());
+}
+
+TEST_F(Recipes, OnlyEstimatesReadHowMuchIsCopied) {
+  using plugin::Param;
+  const plugin::Params params = {Param("out"),    Param("x").layout("row-major"),
+                                 Param("bias"),   Param("scale"),
+                                 Param("xs"),     Param("mode"),
+                                 Param("groups"), Param("eps"),
+                                 Param("name")};
+  yard_kernel_t d = kernel_of("op", "k", "plain");
+  d.params = params.list(), d.param_count = params.count();
+  add({}, d);
+  EXPECT_EQ((classes_over<std::vector<int64_t>>(&Made::rows, {{2}, {100}}, {.x_gap = 8})), 1u);
+  const char* const reads[] = {"groups", nullptr};
+  d.cost = free_of_charge, d.cost_reads = reads;
+  add({}, d);
+  EXPECT_EQ((classes_over<std::vector<int64_t>>(&Made::rows, {{2}, {100}}, {.x_gap = 8})), 2u);
 }
 
 // Every bit still counts when there are more than one word has room for.

@@ -210,6 +210,10 @@ Scope Scope::mode(std::string name) const {
   return Scope(changed(*spec_, [&](ScopeContent& c) { c.mode = std::move(name); }));
 }
 
+Scope Scope::transforms(bool on, std::string op) const {
+  return Scope(changed(*spec_, [&](ScopeContent& c) { c.policy.transforms[std::move(op)] = on; }));
+}
+
 const Policy& Scope::policy() const noexcept { return spec_->content.policy; }
 const std::map<std::string, std::string, std::less<>>& Scope::labels() const noexcept {
   return spec_->content.labels;

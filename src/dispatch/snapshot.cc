@@ -114,7 +114,7 @@ exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order) const {
   auto made = exec::Plan::make(key.hash, {key.w, key.words}, attempts);
   made->tries = static_cast<uint8_t>(std::min<size_t>(tries, made->attempt_count));
   for (size_t i = 0; i < made->attempt_count; ++i) made->modes[i] = order.mode_of(i);
-  if (watched()) made->simple = false;
+  if (watched() || order.transforms) made->simple = false;
   return made;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans, running kernels, and fallback after their failures.
+// Plans, and fallback after failures of their kernels.
 #include "exec/executor.h"
 
 #include <fmt/format.h>
@@ -17,52 +17,12 @@
 #include "base/log.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
+#include "exec/mapped_call.h"
 #include "exec/states.h"
 #include "op/overlap.h"
 
 namespace yard::exec {
 namespace {
-
-constexpr int kThreadLocal = 1;  // the index in ThreadRecord::locals
-constexpr size_t kAlign = 64;
-
-void* allocate(uint64_t bytes) noexcept {
-  if (bytes > (uint64_t{1} << 46)) return nullptr;
-  return std::aligned_alloc(kAlign, (bytes + kAlign - 1) / kAlign * kAlign);
-}
-
-// The header of memory from allocate_scratch(): a chain at the call's host_data.
-struct Scratch {
-  Scratch* next;
-};
-
-// A thread's workspaces, one for each depth of nested calls, kept for the next call.
-struct Workspaces {
-  struct Buffer {
-    void* memory = nullptr;
-    uint64_t size = 0;
-  };
-  std::vector<Buffer> by_depth;
-  ~Workspaces() {
-    for (const Buffer& b : by_depth) std::free(b.memory);
-  }
-};
-
-void* workspace(base::ThreadRecord& thread, uint64_t bytes) {
-  if (thread.locals[kThreadLocal] == nullptr) {
-    thread.locals[kThreadLocal] = new Workspaces;
-    base::set_thread_exit_hook(kThreadLocal, [](void* w) { delete static_cast<Workspaces*>(w); });
-  }
-  auto& buffers = static_cast<Workspaces*>(thread.locals[kThreadLocal])->by_depth;
-  if (buffers.size() <= thread.depth) buffers.resize(thread.depth + 1);
-  Workspaces::Buffer& b = buffers[thread.depth];
-  if (b.size < bytes || b.memory == nullptr) {
-    std::free(b.memory);
-    b.memory = allocate(bytes > 0 ? bytes : kAlign);
-    b.size = b.memory != nullptr ? bytes : 0;
-  }
-  return b.memory;
-}
 
 constexpr std::string_view kNoMessage = "it left no message";
 
@@ -274,7 +234,8 @@ class PlanRun {
       }
       const ErrorClass c = add_failure(a, code, frame.error, returned_ok);
       if (repaired) return {};
-      if (!may_try_next(a, c, returned_ok || frame.changed_float_state))
+      const bool intact = frame.wrote_buffers_only && !returned_ok;
+      if (!may_try_next(a, c, returned_ok || frame.changed_float_state, intact))
         return finish(o_.failures.size() >= plan_.tries);
       if (saved_.held()) saved_.restore();
     }
@@ -298,11 +259,11 @@ class PlanRun {
   }
 
   // Whether another kernel may be tried after this one failed. A kernel that returned YARD_OK, and that was
-  // found wrong, has written even if its failures do not.
-  bool may_try_next(const Attempt& failed, ErrorClass c, bool returned_ok) const {
+  // found wrong, has written even if its failures do not. `intact`: it has written to buffers only.
+  bool may_try_next(const Attempt& failed, ErrorClass c, bool returned_ok, bool intact) const {
     if (r_.strict || passed_on_ || !allows_fallback(c)) return false;
     if (o_.failures.size() >= plan_.tries) return false;
-    if (!inputs_at_risk(r_) || saved_.held()) return true;
+    if (!inputs_at_risk(r_) || saved_.held() || intact) return true;
     return fails_before_writing(*failed.kernel) && !returned_ok;
   }
 
@@ -393,9 +354,11 @@ class PlanRun {
 
   int32_t timed(const registry::Kernel& k, CallFrame& frame) {
     if (record_ == nullptr) return run_kernel(thread_, k, frame, r_);
+    const int64_t copied = record_->pre_ns + record_->post_ns;
+    frame.record = record_;
     auto running = base::Stopwatch::start();
     const int32_t code = run_kernel(thread_, k, frame, r_);
-    record_->run_ns += running.lap();
+    record_->run_ns += running.lap() - (record_->pre_ns + record_->post_ns - copied);
     ++record_->attempts;
     return code;
   }
@@ -432,7 +395,8 @@ Plan::Ptr Plan::make(uint64_t hash, std::span<const uint64_t> key,
   plan->run = first.d.run;
   plan->self = first.d.self;
   plan->counter = attempts[0].stats->calls.id();
-  plan->simple = first.d.workspace == nullptr && first.d.create == nullptr;
+  plan->simple = first.d.workspace == nullptr && first.d.create == nullptr &&
+                 (first.map == nullptr || first.map->in_order);
   return plan;
 }
 
@@ -440,69 +404,6 @@ void note_kernel(ResultRecord& record, const std::string& id) noexcept {
   const size_t n = std::min(id.size(), sizeof record.kernel - 1);
   std::memcpy(record.kernel, id.data(), n);
   record.kernel[n] = '\0';
-}
-
-void* allocate_scratch(yard_call_t& call, uint64_t bytes) noexcept {
-  if (bytes > (uint64_t{1} << 46)) return nullptr;
-  auto* memory = static_cast<char*>(allocate(bytes + kAlign));
-  if (memory == nullptr) return nullptr;
-  call.host_data = new (memory) Scratch{static_cast<Scratch*>(call.host_data)};
-  return memory + kAlign;
-}
-
-void free_scratch(yard_call_t& call) noexcept {
-  while (call.host_data != nullptr) {
-    auto* head = static_cast<Scratch*>(call.host_data);
-    call.host_data = head->next;
-    std::free(head);
-  }
-}
-
-int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, CallFrame& frame,
-                   const Request& request) {
-  const yard_value_t* const args = request.args;
-  const uint32_t count = request.count;
-  const auto fault = [&](const char* text) {
-    std::snprintf(frame.error, sizeof frame.error, "%s", text);
-    return static_cast<int32_t>(YARD_FAULT);
-  };
-  if (request.trace && kernel.d.trace == nullptr) return YARD_OK;
-  if (thread.depth > 0) thread.message_of(&kernel);  // notes it
-  std::shared_ptr<State> state;                      // kept while the kernel runs
-  const base::FloatState before;
-  const int32_t code = detail::call_kernel(frame.call, [&]() -> int32_t {
-    if (kernel.d.create != nullptr) {
-      if (request.states == nullptr) {
-        std::snprintf(frame.error, sizeof frame.error,
-                      "it has state, which this call does not support");
-        return YARD_DECLINED;
-      }
-      int32_t made = YARD_OK;
-      state = request.states->find(kernel.shared_from_this(), *request.program, frame, args, count,
-                                   made);
-      if (state == nullptr) return made;
-      frame.call.state = state->get();
-    }
-    if (request.trace) return kernel.d.trace(&frame.call, args, count);
-    if (kernel.d.workspace != nullptr) {
-      const int64_t bytes = kernel.d.workspace(kernel.d.self, args, count);
-      before.restore();
-      if (bytes < 0) return fault("it returned a negative workspace size");
-      frame.call.workspace = workspace(thread, static_cast<uint64_t>(bytes));
-      if (frame.call.workspace == nullptr) {
-        std::snprintf(frame.error, sizeof frame.error, "no memory for a workspace of %lld bytes",
-                      static_cast<long long>(bytes));
-        return YARD_TRANSIENT;
-      }
-      frame.call.workspace_size = static_cast<uint64_t>(bytes);
-    }
-    return kernel.d.run(&frame.call, request.given != nullptr ? request.given : args, count);
-  });
-  if (!before.restore() || !request.check_float_state) return code;
-  frame.changed_float_state = true;
-  return fault(
-      "it changed the floating-point control state of its thread (rounding mode, flush-to-zero or "
-      "traps)");
 }
 
 Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request,
@@ -514,7 +415,8 @@ Status execute_after_failure(base::ThreadRecord& thread, const Plan& plan, const
                              int32_t code, const char* message, Outcome& outcome) {
   PlanRun run(thread, plan, request, outcome);
   const ErrorClass c = run.add_failure(plan.attempts[0], code, message);
-  if (plan.attempt_count > 1 && run.may_try_next(plan.attempts[0], c, false)) return run.run(1);
+  if (plan.attempt_count > 1 && run.may_try_next(plan.attempts[0], c, false, false))
+    return run.run(1);
   return run.finish(false);
 }
 
@@ -537,23 +439,3 @@ Status kernel_failure(const char* op, const registry::Kernel& kernel, int32_t co
 }
 
 }  // namespace yard::exec
-
-namespace yard::detail {
-
-void free_call_scratch(yard_call_t* call) noexcept { exec::free_scratch(*call); }
-
-void note_exception(yard_call_t* call) {
-  try {
-    throw;
-  } catch (const std::exception& e) {
-    std::snprintf(call->error, call->error_size, "%s", base::exception_text(e).c_str());
-  } catch (...) {
-    if (thread_is_unwinding()) {
-      exec::free_scratch(*call);
-      throw;
-    }
-    std::snprintf(call->error, call->error_size, "an exception that is no std::exception");
-  }
-}
-
-}  // namespace yard::detail

@@ -46,6 +46,9 @@ void free_scratch(yard_call_t& call) noexcept;
 struct CallFrame {
   yard_call_t call;
   bool changed_float_state = false;  // found by run_kernel(), which has restored it
+  bool wrote_buffers_only =
+      false;  // the kernel has not written to the caller's tensors, if it failed
+  ResultRecord* record = nullptr;  // gets the times of transforms; null: none are taken
   char error[kErrorBytes];
 
   CallFrame(const yard_host_t* host, uint32_t flags, void* self) noexcept {
@@ -126,7 +129,7 @@ struct Outcome {
   }
 };
 
-// Runs one kernel, with workspace and state. Exceptions become YARD_FAULT with their text; only the forced
+// Runs one kernel, with workspace, state and transforms of its arguments. Exceptions become YARD_FAULT with their text; only the forced
 // unwinding of a cancelled thread passes. So does a changed floating-point control state, if the request says so. Of the
 // request, reads only what a kernel needs.
 int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, CallFrame& frame,

@@ -150,7 +150,7 @@ void States::set_weights(Weights weights) {
 
 std::shared_ptr<State> States::find(const std::shared_ptr<const registry::Kernel>& kernel,
                                     const op::Program& program, CallFrame& frame,
-                                    const yard_value_t* args, uint32_t count, int32_t& code) {
+                                    const yard_value_t* args, const Arguments& own, int32_t& code) {
   std::vector<int64_t> key;
   for (const std::string& f : kernel->state_fields)
     if (const auto field = program.field(f)) key.push_back(op::read(*field, args));
@@ -170,7 +170,7 @@ std::shared_ptr<State> States::find(const std::shared_ptr<const registry::Kernel
     if (auto state = known()) return state;
   }
   // Without the lock: create() and prepare() may call ops.
-  auto state = make(kernel, frame, args, count, code);
+  auto state = make(kernel, frame, own, code);
   if (state == nullptr) return nullptr;
   if (here.forks != base::forks()) return state;  // this is a child forked meanwhile
   {
@@ -192,8 +192,7 @@ std::shared_ptr<State> States::find(const std::shared_ptr<const registry::Kernel
 }
 
 std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel>& kernel,
-                                    CallFrame& frame, const yard_value_t* args, uint32_t count,
-                                    int32_t& code) {
+                                    CallFrame& frame, const Arguments& own, int32_t& code) {
   const yard_kernel_t& d = kernel->d;
   // Another kernel may take these options or weights.
   const auto decline = [&](const Status& why) {
@@ -226,7 +225,8 @@ std::shared_ptr<State> States::make(const std::shared_ptr<const registry::Kernel
     });
   }
   if (code == YARD_OK && d.prepare != nullptr)
-    code = detail::enter_kernel(frame.call, [&] { return d.prepare(&frame.call, args, count); });
+    code = detail::enter_kernel(frame.call,
+                                [&] { return d.prepare(&frame.call, own.args, own.count); });
   frame.call.state = nullptr;
   return code == YARD_OK ? state : nullptr;
 }

@@ -75,11 +75,16 @@ class States {
   // Named tensors, borrowed. Drops the cached states: the next call creates new ones.
   void set_weights(Weights weights);
 
-  // The state for this call, created if needed with the frame's call as context. Null after a failure:
-  // `code` is its code, and the frame holds the message.
+  // What prepare() gets: the arguments in the kernel's order.
+  struct Arguments {
+    const yard_value_t* args;
+    uint32_t count;
+  };
+  // The state for this call, created if needed with the frame's call as context. `args` are the op's. Null after a
+  // failure: `code` is its code, and the frame holds the message.
   std::shared_ptr<State> find(const std::shared_ptr<const registry::Kernel>& kernel,
                               const op::Program& program, CallFrame& frame,
-                              const yard_value_t* args, uint32_t count, int32_t& code);
+                              const yard_value_t* args, const Arguments& own, int32_t& code);
 
   // Drops states whose kernels are no longer registered. After each change, holding no lock.
   void drop_removed();
@@ -94,8 +99,7 @@ class States {
     std::shared_ptr<State> state;
   };
   std::shared_ptr<State> make(const std::shared_ptr<const registry::Kernel>& kernel,
-                              CallFrame& frame, const yard_value_t* args, uint32_t count,
-                              int32_t& code);
+                              CallFrame& frame, const Arguments& own, int32_t& code);
 
   // The cache of one process. A forked child starts with an empty one and leaks its parent's, whose lock
   // another thread may have held.

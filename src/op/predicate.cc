@@ -20,6 +20,25 @@ void IntegerTest::add_cuts(std::vector<int64_t>& to) const {
   if (b != INT64_MAX) to.push_back(b + 1);
 }
 
+bool detail::is_dense_as(const AxisOrder& order, const yard_tensor_t& t, bool rows) noexcept {
+  int64_t strides[YARD_MAX_RANK];
+  int64_t step = 1;
+  for (int32_t i = t.ndim - 1; i >= 0; --i) {
+    if (t.shape[i] == 0) return true;
+    strides[i] = t.strides != nullptr ? t.strides[i] : step;
+    step *= t.shape[i];
+  }
+  int64_t extent = 1;  // of the dimensions inside
+  for (int32_t place = t.ndim - 1; place >= 0; --place) {
+    const int32_t axis = order.axis(t.ndim, place);
+    if (t.shape[axis] == 1) continue;
+    const bool exact = !rows || place == t.ndim - 1;
+    if (exact ? strides[axis] != extent : strides[axis] < extent) return false;
+    extent = (rows ? extent : 0) + strides[axis] * (t.shape[axis] - (rows ? 1 : 0));
+  }
+  return true;
+}
+
 bool holds_for_list(const Predicate& p, const yard_value_t& list, int64_t& found) noexcept {
   for (uint32_t i = 0; i < list.count; ++i) {
     found = detail::read_tensor(p.field.kind, p.field.sources[0], list.u.list[i]);

@@ -16,6 +16,32 @@ namespace yard::op {
 // The result of read() when no argument of the call has the field.
 inline constexpr int64_t kAbsent = INT64_MIN;
 
+// An order of the last dimensions of a tensor, outermost first; those before them stay in front.
+struct AxisOrder {
+  static constexpr uint8_t kMost = 5;  // as many as Field::Source has room for
+  uint8_t count = 0;                   // 0: as in the schema
+  uint8_t axes[kMost] = {};            // among the last `count`, counted from the first of these
+
+  // As a number that Field::Source::factor can hold, and back.
+  uint16_t packed() const noexcept {
+    uint16_t to = 0;
+    for (uint8_t i = 0; i < count; ++i) to = static_cast<uint16_t>(to | axes[i] << (3 * i));
+    return to;
+  }
+  static AxisOrder unpack(uint8_t count, uint16_t packed) noexcept {
+    AxisOrder to;
+    to.count = count;
+    for (uint8_t i = 0; i < count; ++i) to.axes[i] = static_cast<uint8_t>((packed >> (3 * i)) & 7);
+    return to;
+  }
+  // The axis of a tensor of this rank that is at this place in the order.
+  int32_t axis(int32_t rank, int32_t place) const noexcept {
+    const int32_t front = rank - count;
+    return place < front ? place : front + axes[place - front];
+  }
+  bool operator==(const AxisOrder&) const = default;
+};
+
 // The place of a field in the arguments; from Program::field(). A plain value. A field of optional
 // arguments has several sources; the first that is given counts.
 struct Field {
@@ -33,11 +59,17 @@ struct Field {
     kCompact,     // 1 if it is, else 0
     kInnerDense,  // likewise
     kPlain,       // likewise
+    // In another order of dimensions, Source::order().
+    kCompactAs,  // 1 if there are no gaps
+    kRowsAs,     // 1 if there are none in the last dimension, and indices do not meet
   };
   struct Source {
     uint8_t arg = 0;
-    uint8_t axis = 0;  // kDim: counted from the end, 1 is the last; kProduct: dimensions after it
-    uint16_t factor = 1;  // kDim
+    // kDim: counted from the end, 1 is the last; kProduct: dimensions after it; kCompactAs, kRowsAs: how many are ordered
+    uint8_t axis = 0;
+    uint16_t factor = 1;  // kDim; kCompactAs, kRowsAs: the order, packed
+
+    AxisOrder order() const noexcept { return AxisOrder::unpack(axis, factor); }
 
     bool operator==(const Source&) const = default;
   };
@@ -51,10 +83,20 @@ struct Field {
     f.kind = kind, f.count = 1, f.sources[0].arg = static_cast<uint8_t>(arg);
     return f;
   }
+  // A field of one argument in an order of its dimensions.
+  static Field of(Kind kind, size_t arg, const AxisOrder& order) noexcept {
+    Field f = of(kind, arg);
+    f.sources[0].axis = order.count, f.sources[0].factor = order.packed();
+    return f;
+  }
   bool operator==(const Field&) const = default;
 };
 
 namespace detail {
+
+// Whether the strides are those of a tensor without gaps in that order; `rows`: in the last dimension, and others step
+// over all that the inner ones reach.
+bool is_dense_as(const AxisOrder& order, const yard_tensor_t& t, bool rows) noexcept;
 
 inline int64_t read_tensor(Field::Kind kind, Field::Source s, const yard_tensor_t* t) noexcept {
   switch (kind) {
@@ -69,6 +111,8 @@ inline int64_t read_tensor(Field::Kind kind, Field::Source s, const yard_tensor_
     case Field::Kind::kCompact: return (t->facts & YARD_FACTS_COMPACT) != 0 ? 1 : 0;
     case Field::Kind::kInnerDense: return (t->facts & YARD_FACTS_INNER_DENSE) != 0 ? 1 : 0;
     case Field::Kind::kPlain: return (t->facts & YARD_FACTS_PLAIN) != 0 ? 1 : 0;
+    case Field::Kind::kCompactAs: return is_dense_as(s.order(), *t, false) ? 1 : 0;
+    case Field::Kind::kRowsAs: return is_dense_as(s.order(), *t, true) ? 1 : 0;
     default: {
       const int32_t n = t->ndim - (kind == Field::Kind::kProduct ? s.axis : 0);
       int64_t product = 1;

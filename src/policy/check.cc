@@ -298,9 +298,14 @@ class SectionChecks : private Checker {
     }
   }
 
-  // Backends and their switches. A plugin may bring a backend at any time.
+  // Backends, or ops, and their switches. A plugin may bring a backend or an op at any time.
   void check_value(const decltype(Policy::backends)& switches, const std::string& path,
-                   const Form&) {
+                   const Form& form) {
+    if (form.shape == Shape::kOpSwitches) {
+      for (const auto& [op, on] : switches)
+        check_op(op, Unknown::kLater, place(path, op), path + "." + op);
+      return;
+    }
     const Names backends = known().backends();
     for (const auto& [name, on] : switches)
       if (!is_one_of(backends, name))

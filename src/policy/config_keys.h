@@ -115,6 +115,9 @@ inline constexpr auto kFields<Policy> = std::tuple{
           {.section = "kernel_locks"}),
     // Variables: one for each backend, YARD_BACKEND_<NAME>.
     field("backends", &Policy::backends, {Shape::kSwitches}, "switches single backends on or off"),
+    field("transforms", &Policy::transforms, {Shape::kOpSwitches},
+          "whether arguments may be copied for kernels that want another layout, dtype or padding",
+          {.fallback = "true"}),
 };
 
 // Variables that are no part of a policy.

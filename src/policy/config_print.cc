@@ -364,6 +364,7 @@ std::string body(const Form& form, const std::string& object, const std::string&
     case Shape::kOpKernels: return schema_of_map(kOpGlob, one_or_many(kId));
     case Shape::kOpOrders: return schema_of_map(kOp, one_or_many(kText));
     case Shape::kOpModes: return schema_of_map(kOpGlob, kName);
+    case Shape::kOpSwitches: return schema_of_map(kOpGlob, "\"type\": \"boolean\"");
     case Shape::kSwitches: return schema_of_map("", "\"type\": \"boolean\"");
     case Shape::kLabels: return schema_of_map("", kText);
     case Shape::kConditions: return "\"$ref\": \"#/$defs/conditions\"";

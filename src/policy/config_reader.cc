@@ -91,6 +91,7 @@ MapForm map_form(Shape shape) {
     case Shape::kOpKernel: return {Shape::kKernel, ops, kOpOrGlob};
     case Shape::kOpKernels: return {Shape::kKernels, ops, kOpOrGlob};
     case Shape::kOpModes: return {Shape::kMode, ops, kOpOrGlob};
+    case Shape::kOpSwitches: return {Shape::kSwitch, ops, kOpOrGlob};
     case Shape::kSwitches:
       return {Shape::kSwitch, [](std::string_view key) { return is_vendor_name(key); },
               "the name of a backend", true};

@@ -109,6 +109,7 @@ std::string wanted(const Form& form, const Names& keys) {
     case Shape::kOpKernels: return "a map from ops to lists of kernels";
     case Shape::kOpOrders: return "a map from ops to lists of tokens";
     case Shape::kOpModes: return "a map from ops to modes";
+    case Shape::kOpSwitches: return "a map from ops to true or false";
     case Shape::kSwitches: return "a map from backends to true or false";
     case Shape::kLabels: return "a map from labels to texts";
     case Shape::kConditions: return "a map from fields to values";

@@ -43,6 +43,7 @@ enum class Shape : uint8_t {
   kOpOrders,     // map: op → tokens
   kOpModes,      // map: op or glob → mode
   kSwitches,     // map: backend → switch
+  kOpSwitches,   // map: op or glob → switch
   kLabels,       // map: label → text
   kConditions,   // map: field and operator → value or list
   kFunctions,    // map: group or group/function, or globs → map

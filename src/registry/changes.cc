@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "registry/declarations.h"
 #include "registry/descriptors.h"
+#include "registry/kernel_checks.h"
 
 namespace yard {
 
@@ -270,7 +271,8 @@ class Applier {
                       difference(*old->second, k)));
     }
     YARD_RETURN_IF_ERROR(check_reference(k, *f->op));
-    YARD_RETURN_IF_ERROR(check(k, *backend->second, *f->op->program));
+    YARD_RETURN_IF_ERROR(resolve_params(*kernel, *f->op->program));
+    YARD_RETURN_IF_ERROR(check_kernel(k, *backend->second, *f->op->program));
     kernel->backend = backend->second;
     OpRecord& changed = edit(k.op);
     auto& slot = changed.kernels[k.id];
@@ -478,48 +480,6 @@ class Applier {
         "kernel '{}' of {} has kind reference, and op '{}' is defined by {}: expected kind default "
         "or vendor, as only what defines an op may define its reference",
         k.id, k.origin.shown(), k.op, op.origin.shown()));
-  }
-
-  // Checks that need the op and the backend.
-  static Status check(const Kernel& k, const Backend& backend, const op::Program& program) {
-    const auto bad = [&](const std::string& what) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("kernel '{}' of op '{}': {}", k.id, k.op, what));
-    };
-    if (k.kind == Kind::kVendor && backend.vendor.empty())
-      return bad(fmt::format("a kernel of kind vendor needs a vendor, and backend '{}' has none",
-                             backend.name));
-    if (k.d.typed != nullptr && k.typed_signature != program.signature())
-      return bad(fmt::format("its typed entry has signature '{}', the op's is '{}'",
-                             k.typed_signature, program.signature()));
-    const auto unknown = [&](const std::string& field, const char* where) {
-      std::vector<std::string> names = program.field_names();
-      for (const op::Param& p : program.schema().params) names.push_back(p.name);
-      return bad(fmt::format("{} names '{}', which is no field of the op{}", where, field,
-                             base::did_you_mean(field, names)));
-    };
-    for (size_t i = 0; i < k.limits.size(); ++i) {
-      const std::string& field = k.limit_fields[i];
-      if (field.empty()) continue;
-      const uint32_t kind = k.limits[i].kind;
-      const bool integer = kind == YARD_LIMIT_MIN || kind == YARD_LIMIT_MAX ||
-                           kind == YARD_LIMIT_MULTIPLE || kind == YARD_LIMIT_EQUALS;
-      const bool known = integer ? program.field(field).has_value() : program.index_of(field) >= 0;
-      if (!known) return unknown(field, "a limit");
-      if (integer) continue;
-      const op::Param& p = program.schema().params[static_cast<size_t>(program.index_of(field))];
-      const bool optional = kind == YARD_LIMIT_ABSENT || kind == YARD_LIMIT_PRESENT;
-      if (optional ? !p.optional : !p.is_tensor())
-        return bad(fmt::format("a limit needs '{}' to be {}, which it is not", field,
-                               optional ? "optional" : "a tensor"));
-    }
-    for (const std::string& f : k.verify_reads)
-      if (!program.field(f) && program.index_of(f) < 0) return unknown(f, "verify_reads");
-    for (const std::string& f : k.cost_reads)
-      if (!program.field(f)) return unknown(f, "cost_reads");
-    for (const std::string& f : k.state_fields)
-      if (!program.field(f)) return unknown(f, "state_fields");
-    return {};
   }
 
   State next_;

@@ -186,6 +186,58 @@ Status read_features(const yard_kernel_t& d, Kernel& k) {
   return {};
 }
 
+Status read_constant(const yard_param_t& d, op::ParamText& to) {
+  to.constant = d.constant;
+  switch (d.constant.tag) {
+    case YARD_TAG_NONE:
+    case YARD_TAG_INT:
+    case YARD_TAG_FLOAT:
+    case YARD_TAG_BOOL: to.constant.count = 0; return {};
+    case YARD_TAG_STRING:
+      if (d.constant.u.string == nullptr || d.constant.count > kMaxText)
+        return bad(fmt::format("invalid constant: expected text of up to {} bytes", kMaxText));
+      to.text.assign(d.constant.u.string, d.constant.count);
+      return {};
+    default:
+      return bad(fmt::format("invalid constant of tag {}: expected a scalar", d.constant.tag));
+  }
+}
+
+Status read_param(const yard_param_t& d, op::ParamText& to) {
+  YARD_RETURN_IF_ERROR(read_text(d.source, "its source", to.source));
+  YARD_RETURN_IF_ERROR(read_text(d.layout, "its layout", to.layout));
+  to.flags = d.flags, to.dtypes = d.dtypes, to.align = d.align, to.pad = d.pad;
+  constexpr uint32_t kKnown = YARD_PARAM_CONSTANT | YARD_PARAM_ROWS | YARD_PARAM_STRIDED;
+  if ((d.flags & ~kKnown) != 0)
+    return bad(fmt::format("flags {:#x}: this version knows {:#x}", d.flags, kKnown));
+  if (!to.is_constant()) return {};
+  if (!to.source.empty() || !to.layout.empty() || d.flags != YARD_PARAM_CONSTANT || d.dtypes != 0 ||
+      d.align != 0 || d.pad != 0)
+    return bad("a constant has no source, layout, dtypes, alignment or padding");
+  return read_constant(d, to);
+}
+
+// What they mean depends on the op, which may not be known yet.
+Status read_params(const yard_kernel_t& d, Kernel& k) {
+  if (d.param_count > YARD_MAX_ARGS)
+    return bad(fmt::format("{} parameters: expected at most {}", d.param_count, YARD_MAX_ARGS));
+  if (d.param_count > 0 && d.params == nullptr)
+    return bad(fmt::format("{} parameters stated, none given", d.param_count));
+  for (uint32_t i = 0; i < d.param_count; ++i) {
+    if (d.params[i] == nullptr) return bad(fmt::format("parameter {} is NULL", i));
+    auto param = sized_copy(*d.params[i], offsetof(yard_param_t, source), "parameter");
+    if (!param.ok()) return param.status();
+    op::ParamText to;
+    YARD_RETURN_IF_ERROR(read_name(param->name, "the name of a parameter", to.name));
+    for (const op::ParamText& other : k.params)
+      if (other.name == to.name) return bad(fmt::format("two parameters are called '{}'", to.name));
+    if (Status s = read_param(*param, to); !s)
+      return std::move(s).note(fmt::format("in parameter '{}'", to.name));
+    k.params.push_back(std::move(to));
+  }
+  return {};
+}
+
 Status read_kernel_body(const yard_kernel_t& d, Kernel& k) {
   YARD_RETURN_IF_ERROR(read_text(d.summary, "its summary", k.summary));
   YARD_RETURN_IF_ERROR(read_features(d, k));
@@ -204,10 +256,7 @@ Status read_kernel_body(const yard_kernel_t& d, Kernel& k) {
   if (d.typed != nullptr && k.typed_signature.empty() && d.typed_signature == nullptr)
     return bad("it has a typed entry but no typed_signature");
   YARD_RETURN_IF_ERROR(read_state(d, k));
-  if (d.param_count != 0)
-    return Status(Code::kUnsupported,
-                  "kernels with a parameter order of their own are not served yet");
-  return {};
+  return read_params(d, k);
 }
 
 Status read_backend_body(const yard_backend_t& d, Backend& b) {

@@ -310,9 +310,6 @@ TEST(Functions, ThatMustOrMustNotBeThere) {
   d = full_kernel();
   d.create = [](yard_call_t*, const yard_named_value_t*, uint32_t, void**) -> int32_t { return 0; };
   EXPECT_THAT(why(d), HasSubstr("destroy"));
-  d = full_kernel();
-  d.param_count = 1;
-  EXPECT_EQ(read_kernel(d, {}).status().code(), Code::kUnsupported);
 }
 
 // ---- Plugins -----------------------------------------------------------------------------------

@@ -72,6 +72,9 @@ std::string difference(const Kernel& a, const Kernel& b) {
                a.d.verify != b.d.verify || a.d.cost != b.d.cost || a.d.workspace != b.d.workspace ||
                a.d.create != b.d.create || a.d.load != b.d.load || a.d.prepare != b.d.prepare ||
                a.d.trace != b.d.trace || a.d.destroy != b.d.destroy);
+  add_note(d, "different parameters of its own",
+           !std::equal(a.params.begin(), a.params.end(), b.params.begin(), b.params.end(),
+                       [](const auto& x, const auto& y) { return op::same(x, y); }));
   add_text(d, "options", a.options_text, b.options_text);
   add_text(d, "weights", a.weights_text, b.weights_text);
   add_note(d, "different fields read",

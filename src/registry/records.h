@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "op/argument_map.h"
 #include "op/program.h"
 #include "op/schema.h"
 #include "registry/features.h"
@@ -80,6 +81,9 @@ struct Kernel : std::enable_shared_from_this<Kernel> {
   // Weights of load(): tensors. Null: not declared.
   std::string weights_text;
   std::shared_ptr<const op::Schema> weights;
+  // Parameters of its own, and how the op's fill them; null: it takes the op's. Set when it is registered.
+  std::vector<op::ParamText> params;
+  std::shared_ptr<const op::ArgumentMap> map;
   Kind kind = Kind::kDefault;
   int priority = 0;
   std::shared_ptr<const Backend> backend;

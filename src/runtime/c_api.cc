@@ -158,13 +158,14 @@ Result<Options> read_options(const yard_options_t* given, std::string_view op) {
   o.capturing = (c.flags & YARD_CALL_CAPTURING) != 0;
   o.inference = (c.flags & YARD_CALL_INFERENCE) != 0;
   o.cache = (c.flags & YARD_OPTION_NO_CACHE) == 0;
-  if (c.prefer != 0 || (c.flags & YARD_OPTION_STRICT) != 0) {
+  if (c.prefer != 0 || (c.flags & (YARD_OPTION_STRICT | YARD_OPTION_NO_TRANSFORMS)) != 0) {
     Policy p;
     if (c.prefer > YARD_KIND_REFERENCE)
       return Status(Code::kInvalidArgument,
                     "invalid prefer: expected YARD_KIND_DEFAULT, _VENDOR or _REFERENCE");
     if (c.prefer != 0) p.prefer = static_cast<Kind>(c.prefer);
     if ((c.flags & YARD_OPTION_STRICT) != 0) p.strict = true;
+    if ((c.flags & YARD_OPTION_NO_TRANSFORMS) != 0) p.transforms[std::string(op)] = false;
     o.policy = p;
   }
   if (c.instance != nullptr) {
@@ -190,6 +191,7 @@ void write_result(const ResultRecord& r, yard_result_t* to) {
   std::memcpy(out.kernel, r.kernel, sizeof out.kernel);
   out.select_ns = r.select_ns, out.run_ns = r.run_ns;
   out.cached = r.cached, out.fallback_from = r.fallback_from;
+  out.pre_ns = r.pre_ns, out.post_ns = r.post_ns;
   std::memcpy(to, &out, std::min<size_t>(out.size, sizeof out));
 }
 

@@ -236,6 +236,24 @@ void add_limit(const op::Program& program, const yard_limit_t& l, uint32_t index
       to.push_back({{op::Field::of(*property, i), test}, index, reason, presence ? 0 : i});
 }
 
+// What the parameters of a kernel's own require of a call. An argument whose dtype cannot be converted is a matter of
+// limits, any other mismatch one of transforms.
+void read_params(const op::ArgumentMap& map, size_t limits, KernelCandidate& c) {
+  using Kind = op::Field::Kind;
+  for (uint32_t i = 0; i < map.params.size(); ++i) {
+    const op::KernelParam& p = map.params[i];
+    if (p.requirements.empty()) continue;
+    const auto arg = static_cast<uint32_t>(p.source);
+    const op::Field dtype = op::Field::of(Kind::kDType, arg);
+    c.transforms.push_back({i, arg, op::Field::of(Kind::kSize, arg), dtype});
+    if (p.dtypes != 0)
+      c.limits.push_back({{dtype, op::IntegerTest::one_of_mask(p.accepted())},
+                          static_cast<uint32_t>(limits) + i,
+                          YARD_REASON_DTYPE,
+                          arg});
+  }
+}
+
 }  // namespace
 
 Reads Reads::resolve(const op::Program& program, const std::vector<std::string>* names) {
@@ -259,6 +277,7 @@ void CandidateSet::read_kernel(KernelCandidate& c) const {
     c.verify_reads = Reads::resolve(program(), k.reads_all ? nullptr : &k.verify_reads);
   for (uint32_t i = 0; i < k.needs.size(); ++i)
     if (depends_on_call(k.needs[i], k)) c.device_needs.push_back(i);
+  if (k.map != nullptr) read_params(*k.map, k.limits.size(), c);
   for (const std::string& name : k.cost_reads) c.cost_fields.push_back(*program().field(name));
 }
 
@@ -337,6 +356,8 @@ CandidateSet CandidateSet::make(std::shared_ptr<const registry::OpRecord> op_rec
   candidates.saves_inputs_ =
       policy.retry_inplace == RetryInplace::kSave && may_write_inputs(candidates.program());
   const std::string& op = candidates.record_->op->name;
+  const bool* transforms = policy::find_for_op(policy.transforms, op);
+  candidates.allows_transforms_ = transforms == nullptr || *transforms;
   const std::string* lock = policy::find_for_op(policy.locks, op);
   if (lock != nullptr) candidates.locked_to_ = *lock;
   const auto order = policy.per_op.find(op);

@@ -62,7 +62,8 @@ health::Key health_key(const registry::Kernel& kernel, const CallKind& kind);
 // A limit of a kernel; one on every tensor is listed once for each.
 struct Limit {
   op::Predicate predicate;
-  uint32_t index;  // into registry::Kernel::limits
+  // Into registry::Kernel::limits; from the number of these on: a parameter of its own, of whose dtypes it is.
+  uint32_t index;
   int32_t reason;  // YARD_REASON_* of calls that fail it
   uint32_t arg;    // the argument that a limit on tensors is about; else 0
 };
@@ -85,12 +86,21 @@ struct Reads {
   static Reads resolve(const op::Program& program, const std::vector<std::string>* names);
 };
 
+// An argument that a kernel may need transformed, and what the time for that depends on.
+struct TransformCost {
+  uint32_t param;  // of the kernel's own
+  uint32_t arg;    // of the op's
+  op::Field size;  // in elements
+  op::Field dtype;
+};
+
 struct KernelCandidate {
   std::shared_ptr<const registry::Kernel> kernel;
   std::vector<Limit> limits;
   Reads verify_reads;
   std::vector<op::Field> cost_fields;
-  yard_verdict_t fixed{};  // why policy or the machine excludes it from all calls
+  std::vector<TransformCost> transforms;  // of arguments that may need one
+  yard_verdict_t fixed{};                 // why policy or the machine excludes it from all calls
   std::vector<uint32_t>
       device_needs;     // into registry::Kernel::needs: of the device that a call is on
   int tier = 0;         // by lock, order or kind; lower is better
@@ -211,6 +221,8 @@ class CandidateSet {
   bool strict() const noexcept { return strict_; }
   // Inputs that a kernel may overwrite are copied before it runs.
   bool saves_inputs() const noexcept { return saves_inputs_; }
+  // Policy allows that arguments are copied for kernels that want another layout, dtype or padding.
+  bool allows_transforms() const noexcept { return allows_transforms_; }
   const OpSettings& settings() const noexcept { return settings_; }
   // A breaker is half-open: calls need a permit before they run its kernel.
   bool half_open() const noexcept { return half_open_; }
@@ -238,7 +250,7 @@ class CandidateSet {
   std::vector<KernelCandidate> all_;
   std::vector<op::Field> dims_;
   const yard_host_t* host_ = nullptr;
-  bool strict_ = false, saves_inputs_ = false, half_open_ = false;
+  bool strict_ = false, saves_inputs_ = false, half_open_ = false, allows_transforms_ = true;
   OpSettings settings_;
   std::vector<std::vector<uint16_t>> named_;
   std::vector<uint16_t> chain_;

@@ -76,6 +76,10 @@ Relaxed without_exclusion(const ExplainRequest& q, const Policy& policy,
       l.policy.backends[k.backend_name] = true;
       l.field = "the backend's switch";
       break;
+    case YARD_REASON_TRANSFORM:
+      l.policy.transforms[k.op] = true;
+      l.field = "transforms";
+      break;
     case YARD_REASON_REFERENCE_ONLY:
       l.policy.reference_only.reset();
       l.field = "reference_only";
@@ -127,6 +131,11 @@ Candidate describe_candidate(const CandidateSet& candidates, size_t i, const Not
   out.id = c.kernel->id, out.kind = c.kernel->kind, out.vendor = c.kernel->backend->vendor;
   out.backend = c.kernel->backend_name, out.priority = c.kernel->priority;
   if (note.estimate_ns >= 0) out.estimate_ns = note.estimate_ns;
+  for (const Notes::Entry::Transform& t : note.transforms) {
+    const auto source = static_cast<size_t>(c.kernel->map->params[t.param].source);
+    out.transforms.push_back(
+        {candidates.program().schema().params[source].name, op::transforms_text(t.kinds), t.ns});
+  }
   out.adjusted_priority = c.kernel->priority;
   if (!note.scores.empty()) {
     out.adjusted_priority = note.priority;
@@ -166,6 +175,8 @@ std::string why_after(const CandidateSet& candidates, const Notes& notes, uint16
   if (all_estimate && a < b) return fmt::format("estimated {:.0f} ns against {:.0f} ns", b, a);
   const double p = notes.entries[winner].priority, q = notes.entries[other].priority;
   if (p != q) return fmt::format("priority {:g} against {:g}", q, p);
+  if (notes.entries[winner].transforms.empty() && !notes.entries[other].transforms.empty())
+    return fmt::format("equal priority, and {} needs no transform", w.kernel->id);
   return fmt::format("equal in all else; '{}' comes first by name", w.kernel->id);
 }
 
@@ -234,7 +245,8 @@ Explanation explain(const ExplainRequest& q) {
     if (notes.entries[i].verdict.reason == YARD_REASON_NONE) continue;
     e.candidates.push_back(describe_candidate(candidates, i, notes));
     const yard_verdict_t& v = notes.entries[i].verdict;
-    if (is_policy_reason(candidates.all()[i].fixed.reason) || excluding_rule(v) >= 0)
+    if (is_policy_reason(candidates.all()[i].fixed.reason) || excluding_rule(v) >= 0 ||
+        (v.reason == YARD_REASON_TRANSFORM && v.flags != kByVerifier))
       if (std::string s = counterfactual(q, policy, candidates, candidates.all()[i], v); !s.empty())
         e.counterfactuals.push_back(std::move(s));
   }
@@ -264,16 +276,22 @@ std::string score_json(const ScoreNote& s) {
                      number_json(s.multiply));
 }
 
+std::string transform_json(const TransformNote& t) {
+  return fmt::format("{{\"argument\":{},\"what\":{},\"estimate_ns\":{}}}", as_json(t.argument),
+                     as_json(t.what), number_json(t.estimate_ns));
+}
+
 std::string candidate_json(const Candidate& c) {
   return fmt::format(
       "{{\"id\":{},\"verdict\":{},\"reason\":{},\"detail\":{},\"kind\":{},\"vendor\":{},"
       "\"backend\":{},"
-      "\"priority\":{},\"adjusted_priority\":{},\"scores\":{},\"placed_by\":{},\"estimate_ns\":{}}"
-      "}",
+      "\"priority\":{},\"adjusted_priority\":{},\"scores\":{},\"placed_by\":{},\"estimate_ns\":{},"
+      "\"transforms\":{}}}",
       as_json(c.id), as_json(c.verdict), quoted_or_null(c.reason), quoted_or_null(c.detail),
       as_json(to_string(c.kind)), quoted_or_null(c.vendor), as_json(c.backend), c.priority,
       number_json(c.adjusted_priority), json_list(c.scores, score_json),
-      quoted_or_null(c.placed_by), c.estimate_ns ? number_json(*c.estimate_ns) : "null");
+      quoted_or_null(c.placed_by), c.estimate_ns ? number_json(*c.estimate_ns) : "null",
+      json_list(c.transforms, transform_json));
 }
 
 // The line below a candidate on how scores adjust its priority; empty without scores.
@@ -282,6 +300,16 @@ std::string score_line(const Candidate& c) {
   std::string by;
   for (const ScoreNote& s : c.scores) by += (by.empty() ? "" : "; ") + to_string(s);
   return fmt::format("      priority {} counts as {:g}: {}", c.priority, c.adjusted_priority, by);
+}
+
+// The line below a candidate on the transforms that it needs; empty without.
+std::string transform_line(const Candidate& c) {
+  if (c.transforms.empty()) return "";
+  std::string all;
+  for (const TransformNote& t : c.transforms)
+    all += fmt::format("{}{} ({}, ~{:.0f} ns)", all.empty() ? "" : "; ", t.argument, t.what,
+                       t.estimate_ns);
+  return "      transforms: " + all;
 }
 
 }  // namespace
@@ -345,6 +373,7 @@ std::string Explanation::to_text(bool colour) const {
     while (!line.empty() && line.back() == ' ') line.pop_back();
     out += line + "\n";
     if (const std::string s = score_line(c); !s.empty()) out += base::printable(s) + "\n";
+    if (const std::string s = transform_line(c); !s.empty()) out += base::printable(s) + "\n";
   }
   if (policy.empty()) out += "  policy: nothing set\n";
   for (const PolicyNote& n : policy)

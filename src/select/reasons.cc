@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "select/transforms.h"
+
 namespace yard::select {
 namespace {
 
@@ -66,6 +68,9 @@ constexpr ReasonInfo kReasons[] = {
      "Mode static serves the op's static kernel only, which this is not.", kByPolicy},
     {YARD_REASON_DEVICE_FEATURE, "device_feature",
      "The program has not stated a feature that it needs of the device.", false},
+    {YARD_REASON_TRANSFORM, "transform",
+     "An argument must be transformed for it, which policy forbids or the host cannot do.",
+     kByPolicy},
 };
 static_assert(sizeof kReasons / sizeof kReasons[0] == YARD_REASON_COUNT);
 
@@ -116,10 +121,23 @@ std::string dtypes_text(int64_t mask) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+// Of a parameter of the kernel's own: no dtype that it takes has all values of the argument's.
+std::string param_dtype_text(const CandidateSet& candidates, const KernelCandidate& c,
+                             const yard_verdict_t& v) {
+  const size_t param = static_cast<size_t>(v.figures[0]) - c.kernel->limits.size();
+  if (c.kernel->map == nullptr || param >= c.kernel->map->params.size())
+    return std::string(reason_name(v.reason));
+  const auto& params = candidates.program().schema().params;
+  return fmt::format("{} is {}; it takes {}, and what can be converted to that without loss",
+                     params[static_cast<size_t>(v.figures[2])].name,
+                     to_string(static_cast<DType>(v.figures[1])),
+                     dtypes_text(static_cast<int64_t>(c.kernel->map->params[param].dtypes)));
+}
+
 std::string limit_text(const CandidateSet& candidates, const KernelCandidate& c,
                        const yard_verdict_t& v) {
   const auto index = static_cast<size_t>(v.figures[0]);
-  if (index >= c.kernel->limits.size()) return std::string(reason_name(v.reason));
+  if (index >= c.kernel->limits.size()) return param_dtype_text(candidates, c, v);
   const yard_limit_t& l = c.kernel->limits[index];
   const char* field = l.field != nullptr ? l.field : "";
   const auto& params = candidates.program().schema().params;
@@ -240,6 +258,7 @@ std::string describe(const CandidateSet& candidates, const KernelCandidate& c,
       return fmt::format("the call is on {}, the kernel runs on {}",
                          to_string(Device{static_cast<int32_t>(v.figures[0]), 0}),
                          to_string(Device{static_cast<int32_t>(v.figures[1]), 0}));
+    case YARD_REASON_TRANSFORM: return transform_text(candidates, c, v);
     case YARD_REASON_NOT_MAPPED: return not_mapped_text(candidates);
     case YARD_REASON_UNHEALTHY: return text.empty() ? reason_meaning(v.reason) : text;
     case YARD_REASON_VERIFIER_BROKEN: return fmt::format("its verifier threw: {}", text);

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "select/reasons.h"
+#include "select/transforms.h"
 
 namespace yard::select {
 namespace {
@@ -145,6 +146,7 @@ yard_verdict_t check(const Selection& s, const KernelCandidate& c, std::string* 
   if (v.reason == YARD_REASON_NONE) check_features(s, c, v);
   for (size_t i = 0; i < c.limits.size() && v.reason == YARD_REASON_NONE; ++i)
     check_limit(s, c.limits[i], v);
+  if (v.reason == YARD_REASON_NONE) check_transforms(s.candidates, c, s.args, s.device, v);
   if (v.reason == YARD_REASON_NONE && is_unhealthy(s, c, v, text)) return v;
   // Expensive checks come last: the probe runs once per device, the verifier every time.
   if (v.reason == YARD_REASON_NONE && k.backend->d.probe != nullptr) {
@@ -181,6 +183,7 @@ struct Able {
   int tier;
   int32_t rule = kNoRule;  // the best that names it, an index into OpRules::rules()
   double priority;
+  bool transforms;  // it needs an argument transformed
 };
 
 // Finds the rules that match, and the candidates that their `deny` and `allow` exclude.
@@ -250,7 +253,7 @@ void sort(std::vector<Able>& able) {
       all_estimate &= last->cost >= 0;
     std::stable_sort(first, last, [&](const Able& x, const Able& y) {
       if (all_estimate && x.cost != y.cost) return x.cost < y.cost;
-      return x.priority > y.priority;
+      return x.priority != y.priority ? x.priority > y.priority : x.transforms < y.transforms;
     });
     first = last;
   }
@@ -360,7 +363,11 @@ std::vector<Able> find_able(const Selection& s) {
     double cost = -1;
     if (v.reason == YARD_REASON_NONE) {
       cost = estimate(s, all[i]);
-      able.push_back({static_cast<uint16_t>(i), cost, all[i].tier, kNoRule, all[i].priority});
+      const TransformTime more = transform_time(
+          all[i], s.args, s.notes != nullptr ? &s.notes->entries[i].transforms : nullptr);
+      if (cost >= 0) cost += more.ns;
+      able.push_back(
+          {static_cast<uint16_t>(i), cost, all[i].tier, kNoRule, all[i].priority, more.any});
     }
     if (s.notes != nullptr) s.notes->entries[i].verdict = v, s.notes->entries[i].estimate_ns = cost;
   }
@@ -441,6 +448,10 @@ Order select(const CandidateSet& candidates, const yard_value_t* args, uint32_t 
                     ? order_with_fallback(s, std::move(able))
                     : order_in(s, mode.mode, std::move(able));
   kept = std::move(ruling);
+  if (!order.empty()) {
+    const op::ArgumentMap* map = candidates.all()[order[0]].kernel->map.get();
+    order.transforms = map != nullptr && map->needs_transform(args);
+  }
   return order;
 }
 

@@ -17,7 +17,13 @@ inline constexpr uint32_t kByVerifier = 1;
 struct Notes {
   struct Entry {
     yard_verdict_t verdict{};
-    double estimate_ns = -1;
+    double estimate_ns = -1;  // with the transforms
+    struct Transform {
+      uint32_t param;  // of the kernel's own
+      uint32_t kinds;  // op::Transform
+      double ns;
+    };
+    std::vector<Transform> transforms;
     int32_t rule = -1;             // that decided its place: index into OpRules::rules()
     double priority = 0;           // adjusted
     std::vector<uint32_t> scores;  // that adjusted it: indices into OpRules::scores()
@@ -35,6 +41,7 @@ struct Order : std::vector<uint16_t> {
   Mode by = Mode::kDynamic;
   // With mode fallback: what decided the place of each; else empty.
   std::vector<Mode> modes = {};
+  bool transforms = false;  // the first needs an argument transformed
 
   Mode mode_of(size_t i) const noexcept { return i < modes.size() ? modes[i] : by; }
 };

@@ -78,6 +78,25 @@ TEST_F(Hits, TheCounterCounts) {
   EXPECT_GE(c.clocks, 1u);
 }
 
+// Arguments are copied into memory that the thread keeps.
+TEST_F(Hits, OfAKernelWithTransforms) {
+  using plugin::Param;
+  static const plugin::Params params = {Param("out").layout("row-major"),
+                                        Param("x").layout("row-major"), Param("by")};
+  Bare bare;
+  yard_kernel_t k = kernel_of("copy", "a", 1);
+  k.params = params.list(), k.param_count = params.count();
+  ASSERT_TRUE(bare.add(k).ok());
+  const TensorView out(memory_[0], DType::f32, {8}, {2}), x(memory_[1], DType::f32, {8}, {2});
+  constexpr Op<void(Out, In, int)> copy{"copy"};
+  const auto on = copy.on(bare.runtime);
+  const Counts c = counts_of([&] { return on(out, x, 0).ok(); });
+  EXPECT_EQ(c.allocations, 0u);
+  EXPECT_EQ(c.frees, 0u);
+  EXPECT_EQ(c.locks, 0u);
+  EXPECT_EQ(c.clocks, 0u);
+}
+
 TEST_F(Hits, AMissAllocatesAndLocks) {
   Bare bare;
   ASSERT_TRUE(bare.add(kernel_of("copy", "a", 1)).ok());

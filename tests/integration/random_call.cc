@@ -30,8 +30,8 @@ TensorView World::tensor(const op::Param& p, size_t arg, uint64_t spot) {
   }
   const DType dtype = p.variable.empty() ? p.dtype : p.variable == "T" ? t_ : u_;
   std::vector<int64_t> strides(shape.size());
-  // Compact, rows with a gap, every second element, all rows the same.
-  const size_t form = random_.chance(75) ? 0 : 1 + random_.below(3);
+  // Compact, rows with a gap, every second element, all rows the same, the last two dimensions swapped.
+  const size_t form = random_.chance(75) ? 0 : 1 + random_.below(4);
   int64_t step = form == 2 ? 2 : 1;
   for (size_t i = shape.size(); i-- > 0;) {
     strides[i] = step;
@@ -39,6 +39,10 @@ TensorView World::tensor(const op::Param& p, size_t arg, uint64_t spot) {
     if (form == 1 && i + 1 == shape.size()) step += random_.chance(50) ? 8 : 16;
   }
   if (form == 3 && !shape.empty() && !p.is_written()) strides[0] = 0;
+  if (form == 4 && shape.size() > 1) {
+    const size_t last = shape.size() - 1;
+    strides[last - 1] = 1, strides[last] = std::max<int64_t>(shape[last - 1], 1);
+  }
   // A size of one may have any stride.
   for (size_t i = 0; i < shape.size(); ++i)
     if (shape[i] == 1 && random_.chance(10)) strides[i] = 77;
@@ -130,6 +134,10 @@ std::string World::describe() const {
               std::to_string(l.a) + " " + std::to_string(l.b) + "]";
     if (k->d.verify != nullptr) text += k->verify_reads.empty() ? " verifies all" : " verifies";
     for (const char* r : k->verify_reads) text += r != nullptr ? std::string(" ") + r : "";
+    for (const yard_param_t& p : k->params)
+      text += std::string(" (") + p.name + " " + (p.layout != nullptr ? p.layout : "") + " " +
+              std::to_string(p.flags) + " " + std::to_string(p.dtypes) + " " +
+              std::to_string(p.align) + " " + std::to_string(p.pad) + ")";
     if (k->d.cost != nullptr) text += " costs";
     for (const char* r : k->cost_reads) text += r != nullptr ? std::string(" ") + r : "";
   }

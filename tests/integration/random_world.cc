@@ -126,6 +126,7 @@ void World::make_schema() {
   maybe(60, {"bias?: T[d]", "bias?: f32[d]", "bias?: U[d]"});
   maybe(30, {"y~: T[*rows, 2*d]", "y~?: T[*rows, 2*d]"});
   maybe(40, {"mask?: i8[*rows]", "mask?: U[*rows, k]"});
+  maybe(30, {"grid: T[*rows, k, d]", "grid?: U[k, d]"});
   maybe(45, {"xs: T[d][]", "xs: f32[k][]", "xs?: U[d][]", "xs: U[*rows, k][]"});
   maybe(30, {"aux!?: T[*rows]", "aux!?: f32[*rows, d]"});
   maybe(60, {"mode: enum{a, b, c} = a"});
@@ -177,6 +178,7 @@ std::unique_ptr<RandomKernel> World::make_kernel(int number) {
   add_limits(*k);
   if (!lean_ && random_.chance(30)) add_verifier(*k);
   if (!lean_ && random_.chance(50)) add_cost(*k);
+  if (random_.chance(30)) add_params(*k);
   return k;
 }
 
@@ -242,6 +244,36 @@ void World::add_cost(RandomKernel& k) {
   k.d.cost = cost, k.d.cost_reads = k.cost_reads.data();
 }
 
+// Tensors have no memory, so such a kernel fails before they are copied: it wants too much workspace.
+void World::add_params(RandomKernel& k) {
+  std::vector<const op::Param*> order;
+  for (const op::Param& p : program_->schema().params) order.push_back(&p);
+  if (random_.chance(50)) std::swap(order.front(), order[random_.below(order.size())]);
+  for (const op::Param* p : order) {
+    yard_param_t& to = k.params.emplace_back();
+    to.size = sizeof to, to.name = k.names.emplace_back(p->name).c_str();
+    if (p->kind != op::Kind::kTensor) continue;
+    const bool two = p->trailing() == 2;
+    if (random_.chance(35))
+      to.layout = !two ? "row-major" : random_.of(std::array{"row-major", "column-major", "d k"});
+    if (to.layout != nullptr && random_.chance(30))
+      to.flags = random_.chance(50) ? YARD_PARAM_ROWS : YARD_PARAM_STRIDED;
+    if (random_.chance(15) && p->dtype != DType::i8) to.dtypes = YARD_DTYPE_BIT(YARD_F32);
+    if (random_.chance(15)) to.align = int64_t{1} << random_.below(7);
+    if (random_.chance(15) && p->trailing() > 0) to.pad = random_.of(std::array{2, 3, 8, 16});
+  }
+  if (random_.chance(30)) {
+    yard_param_t& constant = k.params.emplace_back();
+    constant.size = sizeof constant, constant.name = "own", constant.flags = YARD_PARAM_CONSTANT;
+  }
+  for (const yard_param_t& p : k.params) k.param_list.push_back(&p);
+  k.d.params = k.param_list.data(), k.d.param_count = static_cast<uint32_t>(k.param_list.size());
+  k.d.workspace = [](void* self, const yard_value_t*, uint32_t) -> int64_t {
+    t_ran_kernels.push_back(kernel_of(self).number);
+    return int64_t{1} << 60;
+  };
+}
+
 std::string World::pattern() {
   const std::string digit = std::to_string(random_.below(10));
   return random_.chance(80) ? "k" + digit : random_.chance(50) ? "*" + digit : "k?";
@@ -270,6 +302,7 @@ Policy World::policy() {
   if (random_.chance(5))
     p.locks[random_.chance(50) ? "op" : "o*"] = kernel_id(static_cast<int>(random_.below(10)));
   if (random_.chance(15)) p.backends[random_.of(kBackends)] = random_.chance(50);
+  if (random_.chance(15)) p.transforms[random_.chance(50) ? "op" : "*"] = random_.chance(40);
   return p;
 }
 

@@ -42,6 +42,8 @@ struct RandomKernel {
   std::vector<yard_limit_t> limits;
   std::deque<std::string> names;  // of fields, with stable addresses
   std::vector<const char*> verify_reads, cost_reads;
+  std::deque<yard_param_t> params;  // of its own
+  std::vector<const yard_param_t*> param_list;
   std::vector<int>
       whole;  // arguments the verifier reads; one entry per verify_reads, -1: an integer
   yard_kernel_t d{};
@@ -83,6 +85,7 @@ class World {
   void add_limits(RandomKernel& k);
   void add_verifier(RandomKernel& k);
   void add_cost(RandomKernel& k);
+  void add_params(RandomKernel& k);
   Condition condition();
   void add_modes();
   void change_config();

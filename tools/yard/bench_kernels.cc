@@ -56,7 +56,7 @@ Timed forced(const ParsedCall& call, const CallTensors& data, const std::string&
     double sum = 0;
     for (int64_t i = 0; i < n; ++i) {
       Runtime::shared().call(call.op, data.args(), o).or_throw();
-      sum += static_cast<double>(record.run_ns);
+      sum += static_cast<double>(record.pre_ns + record.run_ns + record.post_ns);
     }
     return sum / static_cast<double>(n);
   };

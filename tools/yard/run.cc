@@ -71,7 +71,8 @@ void time_call(const RunQuestion& q, const ParsedCall& call, CallTensors& data, 
     out.kernel = record.kernel;
     out.attempts = std::max<int>(out.attempts, record.attempts);
     if (!out.status.ok()) return;
-    if (!first) times.push_back(static_cast<double>(record.run_ns));
+    if (!first)
+      times.push_back(static_cast<double>(record.pre_ns + record.run_ns + record.post_ns));
   }
   std::sort(times.begin(), times.end());
   out.runs = times.size();

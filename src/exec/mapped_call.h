@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arguments of a call for a kernel with parameters of its own: mapped, and transformed where the kernel wants another
+// layout, dtype or padding.
+//
+//   MappedCall mapped(*kernel.map, args);      // which tensors need buffers
+//   mapped.place(memory);                      // mapped.bytes() of it
+//   mapped.copy_in();
+//   ...                                        // the kernel runs on mapped.args()
+//   mapped.copy_out();                         // if it succeeded
+#pragma once
+
+#include <yard/plugin.h>
+
+#include <cstdint>
+
+#include "op/argument_map.h"
+
+namespace yard::exec {
+
+// Lives on the stack; allocates nothing. Borrows the map and the arguments.
+class MappedCall {
+ public:
+  // `args` are the op's, in host memory where they need a transform. Facts are computed where they are missing.
+  MappedCall(const op::ArgumentMap& map, const yard_value_t* args) noexcept;
+  MappedCall(const MappedCall&) = delete;
+  MappedCall& operator=(const MappedCall&) = delete;
+
+  // In the kernel's order. Those in buffers have no data before place().
+  const yard_value_t* args() const noexcept { return args_; }
+  uint32_t count() const noexcept { return static_cast<uint32_t>(map_.params.size()); }
+  // Bytes of all buffers; UINT64_MAX: more than can be counted.
+  uint64_t bytes() const noexcept { return bytes_; }
+  bool transforms() const noexcept { return buffers_ > 0; }
+  // Whether the host can make all of them: a selection has found that, for calls that are checked.
+  bool possible() const noexcept { return possible_; }
+  // Whether the kernel writes to buffers only.
+  bool buffers_outputs() const noexcept { return !writes_through_; }
+
+  // `memory` has bytes() bytes, aligned to 64.
+  void place(void* memory) noexcept;
+  // Passes on the caller's own tensors instead of copies with facts, where they are not transformed.
+  void pass_on(const yard_value_t* given) noexcept;
+  void copy_in() const noexcept;
+  void copy_out() const noexcept;
+
+ private:
+  // A tensor as the kernel sees it.
+  struct Tensor {
+    yard_tensor_t t;
+    int64_t shape[YARD_MAX_RANK], strides[YARD_MAX_RANK];
+    const yard_tensor_t* of;  // the caller's
+    const op::KernelParam* param;
+    uint64_t at;       // place of its buffer
+    uint64_t size;     // bytes of it
+    bool is_buffered;  // else it is a view of the caller's
+  };
+
+  void map_tensor(const op::KernelParam& param, yard_value_t& value) noexcept;
+  void lay_out(Tensor& to) noexcept;
+  void copy(const Tensor& t, bool in) const noexcept;
+
+  const op::ArgumentMap& map_;
+  uint64_t bytes_ = 0;
+  uint32_t tensors_ = 0, buffers_ = 0;
+  bool possible_ = true;
+  bool writes_through_ = false;  // to a tensor of the caller's
+  yard_value_t args_[YARD_MAX_ARGS];
+  Tensor own_[YARD_MAX_ARGS];  // the first tensors_ of them
+};
+
+}  // namespace yard::exec

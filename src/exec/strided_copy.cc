@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// A copy runs row by row along the dimension in which the target is densest. Where the source is dense in another one, as
+// in a transposition, the two are walked in tiles, so that cache lines of both are used whole.
+#include "exec/strided_copy.h"
+
+#include <yard/plugin.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "op/numbers.h"
+
+namespace yard::exec {
+namespace {
+
+// ---- Single elements ----
+
+float from_bf16(uint16_t v) noexcept { return std::bit_cast<float>(uint32_t{v} << 16); }
+
+uint16_t to_bf16(float v) noexcept {
+  const auto u = std::bit_cast<uint32_t>(v);
+  if ((u & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>((u >> 16) | 0x40);  // NaN
+  return static_cast<uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+}
+
+float from_f16(uint16_t v) noexcept {
+  const uint32_t sign = uint32_t{v} << 16 & 0x80000000, exponent = v >> 10 & 31,
+                 fraction = v & 1023;
+  if (exponent == 0) {  // a multiple of 2^-24
+    const float f = static_cast<float>(fraction) * 0x1p-24f;
+    return sign != 0 ? -f : f;
+  }
+  const uint32_t rebased = exponent == 31 ? 255 : exponent + 112;
+  return std::bit_cast<float>(sign | rebased << 23 | fraction << 13);
+}
+
+uint16_t to_f16(float v) noexcept {
+  const auto u = std::bit_cast<uint32_t>(v);
+  const uint32_t sign = u >> 16 & 0x8000, magnitude = u & 0x7fffffff;
+  uint32_t to;
+  if (magnitude > 0x7f800000)
+    to = 0x7e00;  // NaN
+  else if (magnitude >= 0x477ff000)
+    to = 0x7c00;                    // from here on it is nearer to infinity
+  else if (magnitude < 0x38800000)  // adding 0.5 leaves a multiple of 2^-24 in the lowest bits
+    to = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000;
+  else
+    to = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
+  return static_cast<uint16_t>(sign | to);
+}
+
+// ---- Rows ----
+
+// Elements at from, from + from_step, ... in bytes.
+using CopyRow = void (*)(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
+                         int64_t n, DType from_type, DType to_type);
+
+template <class F, class T, class Convert>
+void convert_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
+                 int64_t n, const Convert& convert) {
+  for (int64_t i = 0; i < n; ++i, from += from_step, to += to_step) {
+    F value;
+    std::memcpy(&value, from, sizeof value);
+    const T converted = convert(value);
+    std::memcpy(to, &converted, sizeof converted);
+  }
+}
+
+template <class T>
+void same_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step, int64_t n,
+              DType, DType) {
+  constexpr int64_t kSize = sizeof(T);
+  if (from_step == kSize && to_step == kSize)
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
+  else
+    convert_row<T, T>(from, from_step, to, to_step, n, [](T v) { return v; });
+}
+
+template <class F, class T, T (*kConvert)(F)>
+void float_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step, int64_t n,
+               DType, DType) {
+  convert_row<F, T>(from, from_step, to, to_step, n, [](F v) { return kConvert(v); });
+}
+
+double widen(float v) noexcept { return static_cast<double>(v); }
+float narrow(double v) noexcept { return static_cast<float>(v); }
+
+void any_float_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
+                   int64_t n, DType from_type, DType to_type) {
+  for (int64_t i = 0; i < n; ++i, from += from_step, to += to_step)
+    op::store(to_type, to, op::load(from_type, from));
+}
+
+uint64_t load_integer(DType t, const std::byte* at) noexcept {
+  uint64_t v = 0;
+  const auto bytes = static_cast<size_t>(bits(t)) / 8;
+  std::memcpy(&v, at, bytes);
+  const bool is_signed = t == DType::i8 || t == DType::i16 || t == DType::i32;
+  if (!is_signed) return v;
+  const int unused = 64 - bits(t);
+  return static_cast<uint64_t>(static_cast<int64_t>(v << unused) >> unused);
+}
+
+void integer_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
+                 int64_t n, DType from_type, DType to_type) {
+  const auto bytes = static_cast<size_t>(bits(to_type)) / 8;
+  for (int64_t i = 0; i < n; ++i, from += from_step, to += to_step) {
+    const uint64_t v = load_integer(from_type, from);
+    std::memcpy(to, &v, bytes);
+  }
+}
+
+bool is_float(DType t) noexcept {
+  return t == DType::f32 || t == DType::f16 || t == DType::bf16 || t == DType::f64 ||
+         t == DType::f8e4m3 || t == DType::f8e5m2;
+}
+
+CopyRow row_for(DType from, DType to) noexcept {
+  if (from == to) switch (bits(to)) {
+      case 64: return same_row<uint64_t>;
+      case 32: return same_row<uint32_t>;
+      case 16: return same_row<uint16_t>;
+      default: return same_row<uint8_t>;
+    }
+  if (!is_float(from)) return integer_row;
+  if (from == DType::bf16 && to == DType::f32) return float_row<uint16_t, float, from_bf16>;
+  if (from == DType::f32 && to == DType::bf16) return float_row<float, uint16_t, to_bf16>;
+  if (from == DType::f16 && to == DType::f32) return float_row<uint16_t, float, from_f16>;
+  if (from == DType::f32 && to == DType::f16) return float_row<float, uint16_t, to_f16>;
+  if (from == DType::f32 && to == DType::f64) return float_row<float, double, widen>;
+  if (from == DType::f64 && to == DType::f32) return float_row<double, float, narrow>;
+  return any_float_row;
+}
+
+// ---- Dimensions ----
+
+struct Axis {
+  int64_t size, from, to;  // steps in bytes
+};
+
+int64_t distance(int64_t step) noexcept { return step < 0 ? -step : step; }
+
+class Copier {
+ public:
+  Copier(const Side<const std::byte>& from, const Side<std::byte>& to, const int64_t* sizes,
+         int32_t rank) noexcept
+      : row_(row_for(from.dtype, to.dtype)), from_type_(from.dtype), to_type_(to.dtype) {
+    const int64_t from_bytes = (bits(from.dtype) + 7) / 8, to_bytes = (bits(to.dtype) + 7) / 8;
+    for (int32_t i = 0; i < rank; ++i) {
+      empty_ |= sizes[i] == 0;
+      if (sizes[i] != 1)
+        axes_[count_++] = {sizes[i], from.strides[i] * from_bytes, to.strides[i] * to_bytes};
+    }
+    sort();
+    merge();
+  }
+
+  void run(const std::byte* from, std::byte* to) const noexcept {
+    if (empty_) return;
+    if (count_ == 0) return row_(from, 0, to, 0, 1, from_type_, to_type_);
+    walk(0, from, to);
+  }
+
+ private:
+  static constexpr int64_t kTile = 32;
+
+  // Dimensions of large steps first. By hand, since std::stable_sort allocates.
+  void sort() noexcept {
+    for (int32_t i = 1; i < count_; ++i)
+      for (int32_t k = i; k > 0 && distance(axes_[k - 1].to) < distance(axes_[k].to); --k)
+        std::swap(axes_[k - 1], axes_[k]);
+  }
+
+  // Neighbours that both sides can walk as one.
+  void merge() noexcept {
+    int32_t n = 0;
+    for (int32_t i = 0; i < count_; ++i) {
+      const Axis& a = axes_[i];
+      if (n > 0 && axes_[n - 1].from == a.from * a.size && axes_[n - 1].to == a.to * a.size)
+        axes_[n - 1] = {axes_[n - 1].size * a.size, a.from, a.to};
+      else
+        axes_[n++] = a;
+    }
+    count_ = n;
+    if (count_ < 2) return;
+    // The dimension in which the source is densest goes next to the last.
+    int32_t best = count_ - 1;
+    for (int32_t i = 0; i < count_; ++i)
+      if (distance(axes_[i].from) < distance(axes_[best].from)) best = i;
+    tiled_ = best != count_ - 1;
+    if (tiled_) std::rotate(axes_ + best, axes_ + best + 1, axes_ + count_ - 1);
+  }
+
+  void walk(int32_t axis, const std::byte* from, std::byte* to) const noexcept {
+    const Axis& a = axes_[axis];
+    if (axis == count_ - 1) return row_(from, a.from, to, a.to, a.size, from_type_, to_type_);
+    if (tiled_ && axis == count_ - 2) return walk_tiles(a, axes_[axis + 1], from, to);
+    for (int64_t i = 0; i < a.size; ++i) walk(axis + 1, from + i * a.from, to + i * a.to);
+  }
+
+  void walk_tiles(const Axis& outer, const Axis& inner, const std::byte* from,
+                  std::byte* to) const noexcept {
+    for (int64_t y = 0; y < outer.size; y += kTile)
+      for (int64_t x = 0; x < inner.size; x += kTile) {
+        const int64_t rows = std::min(kTile, outer.size - y), n = std::min(kTile, inner.size - x);
+        const std::byte* const f = from + y * outer.from + x * inner.from;
+        std::byte* const t = to + y * outer.to + x * inner.to;
+        for (int64_t i = 0; i < rows; ++i)
+          row_(f + i * outer.from, inner.from, t + i * outer.to, inner.to, n, from_type_, to_type_);
+      }
+  }
+
+  CopyRow row_;
+  DType from_type_, to_type_;
+  Axis axes_[YARD_MAX_RANK];
+  int32_t count_ = 0;
+  bool empty_ = false, tiled_ = false;
+};
+
+}  // namespace
+
+void copy_elements(const Side<const std::byte>& from, const Side<std::byte>& to,
+                   const int64_t* sizes, int32_t rank) noexcept {
+  Copier(from, to, sizes, rank).run(from.data, to.data);
+}
+
+}  // namespace yard::exec

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resolving the parameters of a kernel against the schema of its op; layouts by name; which dtype serves which.
+#include "op/argument_map.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <optional>
+
+#include "base/text.h"
+#include "op/program.h"
+
+namespace yard::op {
+namespace {
+
+Status wrong(const KernelParam& k, std::string_view what) {
+  return Status(Code::kInvalidArgument, fmt::format("its parameter '{}': {}", k.name, what));
+}
+
+// ---- Dtypes ----
+
+struct Numbers {
+  enum class Kind : uint8_t { kNone, kSigned, kUnsigned, kFloat } kind = Kind::kNone;
+  int bits = 0;                     // of the whole
+  int precision = 0, exponent = 0;  // of floats: bits of the significand and of the exponent
+};
+
+Numbers numbers_of(DType t) noexcept {
+  using Kind = Numbers::Kind;
+  switch (t) {
+    case DType::f64: return {Kind::kFloat, 64, 53, 11};
+    case DType::f32: return {Kind::kFloat, 32, 24, 8};
+    case DType::f16: return {Kind::kFloat, 16, 11, 5};
+    case DType::bf16: return {Kind::kFloat, 16, 8, 8};
+    case DType::f8e4m3: return {Kind::kFloat, 8, 4, 4};
+    case DType::f8e5m2: return {Kind::kFloat, 8, 3, 5};
+    case DType::i8: return {Kind::kSigned, 8};
+    case DType::i16: return {Kind::kSigned, 16};
+    case DType::i32: return {Kind::kSigned, 32};
+    case DType::i64: return {Kind::kSigned, 64};
+    case DType::u8: return {Kind::kUnsigned, 8};
+    case DType::u16: return {Kind::kUnsigned, 16};
+    case DType::u32: return {Kind::kUnsigned, 32};
+    case DType::u64: return {Kind::kUnsigned, 64};
+    default: return {};
+  }
+}
+
+// Whether `to` has all values of `from`.
+bool has_all_values(const Numbers& to, const Numbers& from) noexcept {
+  using Kind = Numbers::Kind;
+  if (to.kind == Kind::kNone || from.kind == Kind::kNone) return false;
+  if (to.kind == Kind::kFloat || from.kind == Kind::kFloat)
+    return to.kind == from.kind && to.precision >= from.precision && to.exponent >= from.exponent;
+  if (to.kind == from.kind) return to.bits >= from.bits;
+  return to.kind == Kind::kSigned && to.bits > from.bits;
+}
+
+constexpr uint64_t bit_of(DType t) noexcept { return YARD_DTYPE_BIT(static_cast<int>(t)); }
+
+constexpr DType kConvertible[] = {
+    DType::f8e4m3, DType::f8e5m2, DType::f16, DType::bf16, DType::f32,
+    DType::f64,    DType::i8,     DType::u8,  DType::i16,  DType::u16,
+    DType::i32,    DType::u32,    DType::i64, DType::u64};  // narrow first
+
+// ---- Layouts ----
+
+// What a letter of BSHD and the like stands for: the last word of a dimension's name.
+struct Letter {
+  char letter;
+  const char* words[6];
+};
+constexpr Letter kLetters[] = {
+    {'B', {"batch"}},
+    {'D', {"dim", "d", "size"}},
+    {'H', {"heads"}},
+    {'N', {"seq", "tokens", "capacity", "block", "len"}},
+    {'S', {"seq", "tokens", "capacity", "block", "len"}},
+};
+
+std::string_view last_word(std::string_view name) {
+  const size_t at = name.rfind('_');
+  return at == name.npos ? name : name.substr(at + 1);
+}
+
+// Indices into `dims` of those that a word of a layout names.
+std::vector<size_t> named_dims(const std::vector<Dim>& dims, std::string_view word, bool letters) {
+  std::vector<size_t> to;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i].kind != Dim::Kind::kNamed) continue;
+    bool is = dims[i].name == word;
+    for (const Letter& l : kLetters)
+      for (const char* w : l.words)
+        is |= letters && l.letter == word[0] && w != nullptr && last_word(dims[i].name) == w;
+    if (is) to.push_back(i);
+  }
+  return to;
+}
+
+std::vector<std::string_view> words_of(const std::string& layout, bool& letters) {
+  letters = layout.find_first_not_of("BDHNS") == layout.npos;
+  std::vector<std::string_view> to;
+  if (letters)
+    for (size_t i = 0; i < layout.size(); ++i) to.push_back(std::string_view(layout).substr(i, 1));
+  else
+    for (const std::string_view w : base::split(layout, ' '))
+      if (!w.empty()) to.push_back(w);
+  return to;
+}
+
+Status read_order(const KernelParam& k, const Param& p, const std::string& layout, AxisOrder& to) {
+  if (layout == "row-major") return {};
+  const size_t rank = p.trailing();
+  if (layout == "column-major") {
+    if (rank < 2)
+      return wrong(k, fmt::format("invalid layout 'column-major': expected a tensor of two or more "
+                                  "dimensions, got {}",
+                                  type_text(p)));
+    to.count = 2, to.axes[0] = 1, to.axes[1] = 0;
+    return {};
+  }
+  const auto invalid = [&](const std::string& got) {
+    return wrong(k, fmt::format("invalid layout '{}': expected dimensions of {}, row-major or "
+                                "column-major, got {}",
+                                layout, type_text(p), got));
+  };
+  bool letters;
+  const auto words = words_of(layout, letters);
+  if (words.empty() || words.size() > rank) return invalid(fmt::format("{} names", words.size()));
+  if (words.size() > AxisOrder::kMost)
+    return invalid(fmt::format("more than the last {} dimensions", AxisOrder::kMost));
+  const size_t first = p.dims.size() - words.size();
+  for (const std::string_view word : words) {
+    const auto found = named_dims(p.dims, word, letters);
+    if (found.size() != 1)
+      return invalid(fmt::format("'{}', which {}", word,
+                                 found.empty() ? "is none of them" : "two of them match"));
+    if (found[0] < first) return invalid(fmt::format("'{}' without a dimension after it", word));
+    const auto axis = static_cast<uint8_t>(found[0] - first);
+    if (std::find(to.axes, to.axes + to.count, axis) != to.axes + to.count)
+      return invalid(fmt::format("'{}' twice", word));
+    to.axes[to.count++] = axis;
+  }
+  bool identity = true;
+  for (uint8_t i = 0; i < to.count; ++i) identity &= to.axes[i] == i;
+  if (identity) to = {};
+  return {};
+}
+
+// ---- Requirements ----
+
+void require_strides(KernelParam& k, uint32_t flags, size_t arg) {
+  using Kind = Field::Kind;
+  if ((flags & YARD_PARAM_STRIDED) != 0) return;
+  const bool rows = (flags & YARD_PARAM_ROWS) != 0;
+  const auto add = [&](const Field& f) {
+    k.requirements.push_back(
+        {k.order.count > 0 ? kPermute : kContiguous, {f, IntegerTest::equals(1)}});
+  };
+  if (k.order.count > 0)
+    return add(Field::of(rows ? Kind::kRowsAs : Kind::kCompactAs, arg, k.order));
+  if (!rows) return add(Field::of(Kind::kCompact, arg));
+  add(Field::of(Kind::kInnerDense, arg));
+  add(Field::of(Kind::kPlain, arg));
+}
+
+// The axis that is last for the kernel, counted from the end.
+uint8_t inner_axis(const AxisOrder& order) noexcept {
+  return order.count == 0 ? 1 : static_cast<uint8_t>(order.count - order.axes[order.count - 1]);
+}
+
+Status read_pad(KernelParam& k, const Param& p, int64_t pad, size_t arg) {
+  if (pad < 0 || pad > 65536)
+    return wrong(k, fmt::format("invalid padding: expected a multiple of 1 to 65536, got {}", pad));
+  if (p.trailing() == 0)
+    return wrong(
+        k, fmt::format("padding needs a dimension of its own, which {} has not", type_text(p)));
+  k.pad = pad;
+  Field inner = Field::of(Field::Kind::kDim, arg);
+  inner.sources[0].axis = inner_axis(k.order);
+  k.requirements.push_back({kPad, {inner, IntegerTest::multiple_of(pad)}});
+  return {};
+}
+
+// The dtypes that a parameter of the op may have.
+uint64_t dtypes_of(const Schema& s, const Param& p) {
+  if (p.dtype != DType::invalid) return bit_of(p.dtype);
+  for (const Clause& c : s.clauses) {
+    if (c.kind != Clause::Kind::kDTypes || c.left.name != p.variable) continue;
+    uint64_t mask = 0;
+    for (const DType t : c.dtypes) mask |= bit_of(t);
+    return mask;
+  }
+  return ~uint64_t{0};
+}
+
+Status require(KernelParam& k, const ParamText& from, const Schema& s) {
+  const auto arg = static_cast<size_t>(k.source);
+  const Param& p = s.params[arg];
+  constexpr uint32_t kStrides = YARD_PARAM_ROWS | YARD_PARAM_STRIDED;
+  const bool any = !from.layout.empty() || from.dtypes != 0 || from.align != 0 || from.pad != 0 ||
+                   (from.flags & kStrides) != 0;
+  if (!any) return {};
+  if (p.kind != Kind::kTensor)
+    return wrong(k,
+                 fmt::format("layout, dtypes, alignment and padding need a tensor, and '{}' is {}",
+                             p.name, type_text(p)));
+  if ((from.flags & kStrides) != 0 && from.layout.empty())
+    return wrong(k, "flags about strides need a layout");
+  if ((from.flags & kStrides) == kStrides)
+    return wrong(k, "invalid flags: expected ROWS or STRIDED, got both");
+  if (!from.layout.empty()) {
+    YARD_RETURN_IF_ERROR(read_order(k, p, from.layout, k.order));
+    require_strides(k, from.flags, arg);
+  }
+  if (from.dtypes != 0) {
+    k.dtypes = from.dtypes;
+    if ((k.accepted() & dtypes_of(s, p)) == 0)
+      return wrong(k, fmt::format("invalid dtypes: no dtype of {} can be converted to one of them",
+                                  type_text(p)));
+    k.requirements.push_back(
+        {kCast, {Field::of(Field::Kind::kDType, arg), IntegerTest::one_of_mask(from.dtypes)}});
+  }
+  if (from.align != 0) {
+    if (from.align < 0 || from.align > YARD_MAX_ALIGN ||
+        !std::has_single_bit(static_cast<uint64_t>(from.align)))
+      return wrong(k, fmt::format("invalid alignment: expected a power of two up to {}, got {}",
+                                  YARD_MAX_ALIGN, from.align));
+    k.requirements.push_back(
+        {kAlign, {Field::of(Field::Kind::kAlignment, arg), IntegerTest::at_least(from.align)}});
+  }
+  return from.pad != 0 ? read_pad(k, p, from.pad, arg) : Status();
+}
+
+char letter_of(const Param& p) {
+  switch (p.kind) {
+    case Kind::kTensor: return 't';
+    case Kind::kInt:
+    case Kind::kEnum: return 'i';
+    case Kind::kBool: return 'b';
+    case Kind::kFloat: return 'f';
+    default: return 'v';
+  }
+}
+
+char letter_of(const yard_value_t& constant) {
+  switch (constant.tag) {
+    case YARD_TAG_INT: return 'i';
+    case YARD_TAG_BOOL: return 'b';
+    case YARD_TAG_FLOAT: return 'f';
+    case YARD_TAG_STRING: return 'v';
+    default: return 't';  // an absent tensor
+  }
+}
+
+Status find_source(KernelParam& k, const ParamText& from, const Schema& s) {
+  const std::string& source = from.source.empty() ? from.name : from.source;
+  k.source = s.index_of(source);
+  if (k.source >= 0) {
+    const Param& p = s.params[static_cast<size_t>(k.source)];
+    k.read = p.access != Access::kWrite, k.written = p.is_written();
+    return {};
+  }
+  std::vector<std::string> names;
+  for (const Param& p : s.params) names.push_back(p.name);
+  return wrong(k, fmt::format("the op has no parameter '{}' to fill it from{}", source,
+                              base::did_you_mean(source, names)));
+}
+
+// Every parameter of the op must reach the kernel, or have a value that it knows.
+Status check_all_taken(const Schema& s, const ArgumentMap& map,
+                       std::span<const std::string> fixed) {
+  for (size_t i = 0; i < s.params.size(); ++i) {
+    const auto takes = [&](const KernelParam& k) { return k.source == static_cast<int>(i); };
+    if (std::any_of(map.params.begin(), map.params.end(), takes)) continue;
+    if (std::find(fixed.begin(), fixed.end(), s.params[i].name) != fixed.end()) continue;
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("no parameter of its own is filled from '{}' of the op: expected one, or a "
+                    "limit (absent, equals) or verifier that decides on its value",
+                    s.params[i].name));
+  }
+  return {};
+}
+
+}  // namespace
+
+bool same(const ParamText& a, const ParamText& b) noexcept {
+  if (a.constant.tag != b.constant.tag || a.text != b.text) return false;
+  if (a.constant.tag != YARD_TAG_STRING && a.constant.u.i != b.constant.u.i) return false;
+  return a.name == b.name && a.source == b.source && a.layout == b.layout && a.flags == b.flags &&
+         a.dtypes == b.dtypes && a.align == b.align && a.pad == b.pad;
+}
+
+std::string transforms_text(uint32_t bits) {
+  constexpr std::pair<Transform, const char*> kNames[] = {{kPermute, "permute"},
+                                                          {kContiguous, "make contiguous"},
+                                                          {kCast, "cast"},
+                                                          {kAlign, "align"},
+                                                          {kPad, "pad"}};
+  std::string to;
+  for (const auto& [bit, name] : kNames)
+    if ((bits & bit) != 0) to += (to.empty() ? "" : ", ") + std::string(name);
+  return to;
+}
+
+bool is_copyable(DType dtype) noexcept {
+  return numbers_of(dtype).kind != Numbers::Kind::kNone || dtype == DType::boolean ||
+         dtype == DType::i4 || dtype == DType::u4;
+}
+
+DType narrowest_for(DType dtype, uint64_t mask) noexcept {
+  if ((mask & bit_of(dtype)) != 0) return dtype;
+  for (const DType t : kConvertible)
+    if ((mask & bit_of(t)) != 0 && has_all_values(numbers_of(t), numbers_of(dtype))) return t;
+  return DType::invalid;
+}
+
+uint32_t KernelParam::transforms(const yard_tensor_t& t) const noexcept {
+  uint32_t to = 0;
+  for (const Requirement& r : requirements) {
+    const Field& f = r.predicate.field;
+    if (!r.predicate.test.holds(detail::read_tensor(f.kind, f.sources[0], &t))) to |= r.kind;
+  }
+  return to;
+}
+
+DType KernelParam::dtype_for(DType dtype) const noexcept {
+  return dtypes == 0 ? dtype : narrowest_for(dtype, dtypes);
+}
+
+uint64_t KernelParam::accepted() const noexcept {
+  if (dtypes == 0) return ~uint64_t{0};
+  uint64_t to = dtypes;
+  for (const DType t : kConvertible)
+    if (narrowest_for(t, dtypes) != DType::invalid) to |= bit_of(t);
+  return to;
+}
+
+bool ArgumentMap::needs_transform(const yard_value_t* args) const noexcept {
+  return std::any_of(params.begin(), params.end(), [&](const KernelParam& k) {
+    if (k.requirements.empty()) return false;
+    const yard_value_t& v = args[k.source];
+    return v.tag == YARD_TAG_TENSOR && k.transforms(*v.u.tensor) != 0;
+  });
+}
+
+Result<ArgumentMap> ArgumentMap::resolve(const Program& program, std::span<const ParamText> params,
+                                         std::span<const std::string> fixed) {
+  const Schema& s = program.schema();
+  ArgumentMap map;
+  map.in_order = params.size() == s.params.size();
+  for (const ParamText& from : params) {
+    KernelParam k;
+    k.name = from.name;
+    if (from.is_constant()) {
+      k.constant = from.constant, k.text = from.text;
+      map.signature += letter_of(k.constant);
+    } else {
+      YARD_RETURN_IF_ERROR(find_source(k, from, s));
+      const Param& p = s.params[static_cast<size_t>(k.source)];
+      for (const KernelParam& other : map.params)
+        if (other.source == k.source)
+          return wrong(
+              k, fmt::format("it is filled from '{}', as '{}' is already", p.name, other.name));
+      YARD_RETURN_IF_ERROR(require(k, from, s));
+      map.signature += letter_of(p);
+    }
+    map.in_order &= k.source == static_cast<int>(map.params.size()) && k.order.count == 0;
+    map.params.push_back(std::move(k));
+  }
+  YARD_RETURN_IF_ERROR(check_all_taken(s, map, fixed));
+  for (KernelParam& k : map.params)  // which do not move any more
+    if (k.constant.tag == YARD_TAG_STRING)
+      k.constant.u.string = k.text.c_str(), k.constant.count = static_cast<uint32_t>(k.text.size());
+  return map;
+}
+
+}  // namespace yard::op
