@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A copy runs row by row along the dimension in which the target is densest. Where the source is dense in another one, as
-// in a transposition, the two are walked in tiles, so that cache lines of both are used whole.
+// in a transposition, the two are walked in tiles, so that cache lines of both are used whole and once.
 #include "exec/strided_copy.h"
 
 #include <yard/plugin.h>
@@ -21,33 +21,32 @@ float from_bf16(uint16_t v) noexcept { return std::bit_cast<float>(uint32_t{v} <
 
 uint16_t to_bf16(float v) noexcept {
   const auto u = std::bit_cast<uint32_t>(v);
-  if ((u & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>((u >> 16) | 0x40);  // NaN
-  return static_cast<uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+  const uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16, nan = (u >> 16) | 0x40;
+  return static_cast<uint16_t>((u & 0x7fffffff) > 0x7f800000 ? nan : rounded);
 }
 
+// All bits set where the condition holds. Without branches, so that loops are vectorised.
+uint32_t mask_if(bool condition) noexcept { return 0 - uint32_t{condition}; }
+
 float from_f16(uint16_t v) noexcept {
-  const uint32_t sign = uint32_t{v} << 16 & 0x80000000, exponent = v >> 10 & 31,
-                 fraction = v & 1023;
-  if (exponent == 0) {  // a multiple of 2^-24
-    const float f = static_cast<float>(fraction) * 0x1p-24f;
-    return sign != 0 ? -f : f;
-  }
-  const uint32_t rebased = exponent == 31 ? 255 : exponent + 112;
-  return std::bit_cast<float>(sign | rebased << 23 | fraction << 13);
+  constexpr uint32_t kRebase = 112 << 23, kSmallest = 113 << 23;  // 2^-14
+  const uint32_t sign = uint32_t{v} << 16 & 0x80000000, digits = (v & 0x7fffu) << 13;
+  const uint32_t special = mask_if((v & 0x7c00) == 0x7c00) & kRebase;  // infinity, NaN: once more
+  const float tiny = std::bit_cast<float>(digits + kSmallest) - std::bit_cast<float>(kSmallest);
+  const uint32_t is_tiny = mask_if((v & 0x7c00) == 0);
+  return std::bit_cast<float>(sign | (std::bit_cast<uint32_t>(tiny) & is_tiny) |
+                              ((digits + kRebase + special) & ~is_tiny));
 }
 
 uint16_t to_f16(float v) noexcept {
   const auto u = std::bit_cast<uint32_t>(v);
   const uint32_t sign = u >> 16 & 0x8000, magnitude = u & 0x7fffffff;
-  uint32_t to;
-  if (magnitude > 0x7f800000)
-    to = 0x7e00;  // NaN
-  else if (magnitude >= 0x477ff000)
-    to = 0x7c00;                    // from here on it is nearer to infinity
-  else if (magnitude < 0x38800000)  // adding 0.5 leaves a multiple of 2^-24 in the lowest bits
-    to = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000;
-  else
-    to = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
+  uint32_t to = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
+  // Adding 0.5 leaves a multiple of 2^-24, the smallest number of f16, in the lowest bits.
+  const auto tiny = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000;
+  to = magnitude < 0x38800000 ? tiny : to;
+  to = magnitude >= 0x477ff000 ? 0x7c00 : to;  // nearer to infinity
+  to = magnitude > 0x7f800000 ? 0x7e00 : to;   // NaN
   return static_cast<uint16_t>(sign | to);
 }
 
@@ -60,6 +59,16 @@ using CopyRow = void (*)(const std::byte* from, int64_t from_step, std::byte* to
 template <class F, class T, class Convert>
 void convert_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step,
                  int64_t n, const Convert& convert) {
+  // Loops over a fixed number of elements are vectorised at -O2, too.
+  constexpr int64_t kFrom = sizeof(F), kTo = sizeof(T), kAtOnce = 64;
+  if (from_step == kFrom && to_step == kTo)
+    for (; n >= kAtOnce; n -= kAtOnce, from += kAtOnce * kFrom, to += kAtOnce * kTo) {
+      F values[kAtOnce];
+      T converted[kAtOnce];
+      std::memcpy(values, from, sizeof values);
+      for (int64_t i = 0; i < kAtOnce; ++i) converted[i] = convert(values[i]);
+      std::memcpy(to, converted, sizeof converted);
+    }
   for (int64_t i = 0; i < n; ++i, from += from_step, to += to_step) {
     F value;
     std::memcpy(&value, from, sizeof value);
@@ -146,12 +155,16 @@ class Copier {
  public:
   Copier(const Side<const std::byte>& from, const Side<std::byte>& to, const int64_t* sizes,
          int32_t rank) noexcept
-      : row_(row_for(from.dtype, to.dtype)), from_type_(from.dtype), to_type_(to.dtype) {
-    const int64_t from_bytes = (bits(from.dtype) + 7) / 8, to_bytes = (bits(to.dtype) + 7) / 8;
+      : row_(row_for(from.dtype, to.dtype)),
+        write_row_(row_for(to.dtype, to.dtype)),
+        from_type_(from.dtype),
+        to_type_(to.dtype),
+        to_bytes_((bits(to.dtype) + 7) / 8) {
+    const int64_t from_bytes = (bits(from.dtype) + 7) / 8;
     for (int32_t i = 0; i < rank; ++i) {
       empty_ |= sizes[i] == 0;
       if (sizes[i] != 1)
-        axes_[count_++] = {sizes[i], from.strides[i] * from_bytes, to.strides[i] * to_bytes};
+        axes_[count_++] = {sizes[i], from.strides[i] * from_bytes, to.strides[i] * to_bytes_};
     }
     sort();
     merge();
@@ -200,20 +213,27 @@ class Copier {
     for (int64_t i = 0; i < a.size; ++i) walk(axis + 1, from + i * a.from, to + i * a.to);
   }
 
+  // Reads along the outer dimension, in which the source is dense, into a tile; writes the tile along the inner one.
   void walk_tiles(const Axis& outer, const Axis& inner, const std::byte* from,
                   std::byte* to) const noexcept {
-    for (int64_t y = 0; y < outer.size; y += kTile)
-      for (int64_t x = 0; x < inner.size; x += kTile) {
+    alignas(64) std::byte tile[kTile * kTile * sizeof(uint64_t)];
+    const int64_t row = kTile * to_bytes_;
+    for (int64_t x = 0; x < inner.size; x += kTile)
+      for (int64_t y = 0; y < outer.size; y += kTile) {
         const int64_t rows = std::min(kTile, outer.size - y), n = std::min(kTile, inner.size - x);
         const std::byte* const f = from + y * outer.from + x * inner.from;
         std::byte* const t = to + y * outer.to + x * inner.to;
+        for (int64_t i = 0; i < n; ++i)
+          row_(f + i * inner.from, outer.from, tile + i * to_bytes_, row, rows, from_type_,
+               to_type_);
         for (int64_t i = 0; i < rows; ++i)
-          row_(f + i * outer.from, inner.from, t + i * outer.to, inner.to, n, from_type_, to_type_);
+          write_row_(tile + i * row, to_bytes_, t + i * outer.to, inner.to, n, to_type_, to_type_);
       }
   }
 
-  CopyRow row_;
+  CopyRow row_, write_row_;
   DType from_type_, to_type_;
+  int64_t to_bytes_;
   Axis axes_[YARD_MAX_RANK];
   int32_t count_ = 0;
   bool empty_ = false, tiled_ = false;
