@@ -35,6 +35,11 @@ float* matrix_at(Tensor t, int64_t i) {
   return t.data<float>() + offset;
 }
 
+// Whether all rows or columns of a matrix are one. Sums of such products cancel as no others do, and lose their digits in f32.
+bool repeats(Tensor t) {
+  return (t.size(-2) > 1 && t.stride(-2) == 0) || (t.size(-1) > 1 && t.stride(-1) == 0);
+}
+
 int64_t copy_room(Tensor t) { return matrix_of(t) ? 0 : t.size(-2) * t.size(-1); }
 
 // One operand, copied for each matrix of the batch where it must be.
@@ -69,6 +74,7 @@ int32_t matmul(Call call, Tensor out, Tensor a, Tensor b) {
   const int64_t m = out.size(-2), n = out.size(-1), k = a.size(-1);
   if (std::max({m, n, k}) > kMostSize)
     return call.fail(YARD_DECLINED, "a dimension is above 2^31 - 1");
+  if (repeats(a) || repeats(b)) return call.fail(YARD_DECLINED, "a matrix has stride 0");
   float* const room = call.workspace<float>().data();
   const Operand left(a, room), right(b, room + copy_room(a));
   float* const result = room + copy_room(a) + copy_room(b);

@@ -33,8 +33,8 @@ struct ArgmaxRows {
     for (; i + pair <= count; i += pair) {
       load2(x + i, a, b);
       m0 = hn::Max(m0, a), m1 = hn::Max(m1, b);
-      n0 = hn::Or(n0, hn::VecFromMask(d, hn::Ne(a, a)));
-      n1 = hn::Or(n1, hn::VecFromMask(d, hn::Ne(b, b)));
+      n0 = hn::Or(n0, hn::VecFromMask(d, hn::IsNaN(a)));
+      n1 = hn::Or(n1, hn::VecFromMask(d, hn::IsNaN(b)));
     }
     if (!hn::AllFalse(d, hn::MaskFromVec(hn::Or(n0, n1))))
       return std::numeric_limits<float>::quiet_NaN();
