@@ -74,10 +74,14 @@ class ParallelLoop final : public WorkerPool::Job {
 
   // Lets no exception out.
   void work() noexcept override {
+    // Without memory for what it needs to make calls, a thread leaves the work to others.
+    const bool is_caller = std::this_thread::get_id() == caller_;
+    if (!is_caller && detail::t_thread == nullptr && detail::try_register_thread() == nullptr)
+      return;
     int64_t piece = next_.fetch_add(1, std::memory_order_relaxed);
     if (piece >= pieces_) return;
     std::optional<CallerContext::Applied> context;
-    if (std::this_thread::get_id() != caller_) context.emplace(context_of_caller_);
+    if (!is_caller) context.emplace(context_of_caller_);
     for (; piece < pieces_ && !failed(); piece = next_.fetch_add(1, std::memory_order_relaxed))
       run(piece);
   }
