@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "exec/executor.h"
+#include "exec/states.h"
 #include "op/testing.h"
 #include "registry/testing.h"
 
@@ -203,6 +204,53 @@ TEST(MappedCall, WorkspaceFollowsTheBuffers) {
     return YARD_OK;
   };
   EXPECT_EQ(m.run(c.args), YARD_OK);
+}
+
+// What prepare() gets is what the kernel runs on; the keys of states are fields of the op.
+TEST(MappedCall, StatesArePreparedWithTheKernelsArguments) {
+  const Params params = {Param("x").layout("c b a"), Param("out"), Param("y"), Param("by")};
+  Mapped m(params);
+  auto& d = const_cast<registry::Kernel&>(*m.kernel).d;
+  d.create = [](yard_call_t* call, const yard_named_value_t*, uint32_t, void** state) -> int32_t {
+    *state = call->self;
+    return YARD_OK;
+  };
+  d.destroy = [](void*, void*) {};
+  d.prepare = [](yard_call_t*, const yard_value_t* args, uint32_t count) -> int32_t {
+    EXPECT_EQ(count, 4u);
+    EXPECT_THAT(shape_of(args[0]), ElementsAre(4, 3, 2));
+    EXPECT_EQ(static_cast<const float*>(args[0].u.tensor->data)[1], 12) << "the next a";
+    return YARD_OK;
+  };
+  m.body = [&](yard_call_t* call, const yard_value_t*, uint32_t) {
+    EXPECT_EQ(call->state, &m);
+    return YARD_OK;
+  };
+  Call c;
+  States states;
+  CallFrame frame(nullptr, 0, &m);
+  Request request{};
+  request.args = c.args, request.count = 4;
+  request.program = m.program.get(), request.states = &states;
+  EXPECT_EQ(run_kernel(base::this_thread(), *m.kernel, frame, request), YARD_OK);
+  EXPECT_EQ(states.size(), 1u);
+}
+
+TEST(MappedCall, ATraceSeesTheKernelsArgumentsAndCopiesNothing) {
+  const Params params = {Param("x").layout("c b a"), Param("out"), Param("y"), Param("by")};
+  Mapped m(params);
+  const_cast<registry::Kernel&>(*m.kernel).d.trace = [](yard_call_t*, const yard_value_t* args,
+                                                        uint32_t) -> int32_t {
+    EXPECT_THAT(shape_of(args[0]), ElementsAre(4, 3, 2));
+    EXPECT_EQ(args[0].u.tensor->data, nullptr);
+    return YARD_OK;
+  };
+  m.body = [](yard_call_t*, const yard_value_t*, uint32_t) { return YARD_FAULT; };
+  Call c;
+  CallFrame frame(nullptr, 0, &m);
+  Request request{};
+  request.args = c.args, request.count = 4, request.trace = true;
+  EXPECT_EQ(run_kernel(base::this_thread(), *m.kernel, frame, request), YARD_OK);
 }
 
 TEST(MappedCall, DeclinesWhatTheHostCannotTransform) {

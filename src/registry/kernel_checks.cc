@@ -34,6 +34,14 @@ Status check_kernel(const Kernel& k, const Backend& backend, const op::Program& 
   if (k.kind == Kind::kVendor && backend.vendor.empty())
     return bad(fmt::format("a kernel of kind vendor needs a vendor, and backend '{}' has none",
                            backend.name));
+  const bool on_host = backend.d.device_type == Device{}.type;
+  if (k.map != nullptr && on_host && (k.d.flags & YARD_KERNEL_ASYNC) != 0)
+    for (const op::KernelParam& p : k.map->params)
+      if (!p.requirements.empty())
+        return bad(
+            fmt::format("its parameter '{}' may need a transform, and it is asynchronous: results "
+                        "would be copied before they are there",
+                        p.name));
   const std::string_view signature = k.map != nullptr ? k.map->signature : program.signature();
   if (k.d.typed != nullptr && k.typed_signature != signature)
     return bad(fmt::format("its typed entry has signature '{}', {} is '{}'", k.typed_signature,

@@ -110,6 +110,14 @@ TEST_F(KernelParams, AreReadFromUntrustedDescriptors) {
   EXPECT_EQ(read_kernel(d, {}).value()->params[0].name, "x");
 }
 
+TEST_F(KernelParams, ThatMayNeedTransformsAreNotForAsynchronousKernels) {
+  const Params params = {Param("out").layout("row-major"), Param("x"), Param("bias"), Param("mode"),
+                         Param("groups")};
+  yard_kernel_t d = kernel(params);
+  d.flags = YARD_KERNEL_ASYNC;
+  EXPECT_THAT(why(d), AllOf(HasSubstr("'out'"), HasSubstr("asynchronous")));
+}
+
 TEST_F(KernelParams, AreADifferenceBetweenKernels) {
   const Params params = {Param("out"), Param("x"), Param("bias"), Param("mode"), Param("groups")};
   const Params other = {Param("out"), Param("x").layout("row-major"), Param("bias"), Param("mode"),

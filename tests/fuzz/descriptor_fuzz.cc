@@ -89,6 +89,8 @@ struct Shelf {
   std::vector<yard_kernel_t> kernels;
   std::vector<yard_hook_t> hooks;
   std::vector<yard_limit_t> limits;
+  std::vector<yard_param_t> params;
+  std::vector<const yard_param_t*> param_list;
   std::vector<yard_tolerance_t> tolerances;
   std::vector<const yard_backend_t*> backend_list;
   std::vector<const yard_op_t*> op_list;
@@ -120,6 +122,20 @@ yard_op_t make_op(Input& in, Shelf& shelf) {
   return o;
 }
 
+yard_param_t make_param(Input& in, Shelf& shelf) {
+  yard_param_t p{};
+  p.size = in.size_like(sizeof p);
+  p.flags = in.byte() < 160 ? 0 : in.byte() % 16;
+  p.name = in.text(shelf.texts, {"out", "x", "own", "odd name"});
+  p.source = in.text(shelf.texts, {"out", "x", "", "y"});
+  p.layout = in.text(shelf.texts, {"", "row-major", "column-major", "b a", "n", "BSHD", "a a"});
+  p.dtypes = in.byte() < 160 ? 0 : in.number<uint64_t>();
+  p.align = in.byte() < 160 ? 0 : in.number<int64_t>();
+  p.pad = in.byte() < 160 ? 0 : in.number<int64_t>();
+  p.constant.tag = in.byte() % 8;  // without text: a string is NULL
+  return p;
+}
+
 yard_kernel_t make_kernel(Input& in, Shelf& shelf) {
   yard_kernel_t k{};
   k.size = in.size_like(sizeof k);
@@ -133,6 +149,10 @@ yard_kernel_t make_kernel(Input& in, Shelf& shelf) {
   if (in.byte() > 128) {
     k.limits = shelf.limits.data();
     k.limit_count = in.count_like(shelf.limits.size());
+  }
+  if (in.byte() > 160) {
+    k.params = shelf.param_list.data();
+    k.param_count = in.count_like(shelf.param_list.size());
   }
   k.typed_signature = in.text(shelf.texts, {"", "tt", "xyz"});
   k.options_schema = in.text(shelf.texts, {"", "window: int = 0", "x: T[n]", "=="});
@@ -181,6 +201,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     shelf.tolerances.push_back({in.byte(), 0, in.number<double>(), in.number<double>()});
   for (int n = in.byte() % 3; n > 0; --n) shelf.backends.push_back(make_backend(in, shelf));
   for (int n = in.byte() % 3; n > 0; --n) shelf.ops.push_back(make_op(in, shelf));
+  for (int n = in.byte() % 4; n > 0; --n) shelf.params.push_back(make_param(in, shelf));
+  list(shelf.params, in, shelf.param_list);
   for (int n = in.byte() % 4; n > 0; --n) shelf.kernels.push_back(make_kernel(in, shelf));
   for (int n = in.byte() % 3; n > 0; --n)
     shelf.reasons.push_back(in.text(shelf.texts, {"{0} is odd", "\xff"}));
