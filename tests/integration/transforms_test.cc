@@ -6,9 +6,12 @@
 #include <yard/c.h>
 #include <yard/verify.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
+#include "op/numbers.h"
 #include "testing.h"
 
 namespace yard::testing {
@@ -171,6 +174,86 @@ TEST(ForbiddenTransforms, AreAnOptionOfTheCInterface) {
   o.flags = YARD_OPTION_NO_TRANSFORMS;
   EXPECT_NE(yard_call_with(op, args, 3, &o, &r, error, sizeof error), YARD_OK);
   EXPECT_THAT(std::string(error), HasSubstr("transform"));
+}
+
+// ---- A library's attention behind a built-in op ----
+
+// softmax(q k^T scale) v on [batch, heads, seq, dim] in f32, query heads in groups.
+void bhsd_attention(plugin::Call, plugin::Tensor q, plugin::Tensor k, plugin::Tensor v,
+                    plugin::Tensor out, double scale) {
+  const int64_t seq = q.size(2), keys = k.size(2), dim = q.size(3),
+                group = q.size(1) / std::max<int64_t>(k.size(1), 1);
+  const double by =
+      scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(dim, 1)));
+  std::vector<double> p(static_cast<size_t>(keys));
+  for (int64_t b = 0; b < q.size(0); ++b)
+    for (int64_t h = 0; h < q.size(1); ++h)
+      for (int64_t s = 0; s < seq; ++s) {
+        const int64_t kv = h / group;
+        double most = -INFINITY, sum = 0;
+        for (int64_t t = 0; t < keys; ++t) {
+          double dot = 0;
+          for (int64_t d = 0; d < dim; ++d)
+            dot += double{q.at<float>(b, h, s, d)} * double{k.at<float>(b, kv, t, d)};
+          p[static_cast<size_t>(t)] = dot * by;
+          most = std::max(most, dot * by);
+        }
+        for (double& x : p) sum += x = std::exp(x - most);
+        for (int64_t d = 0; d < dim; ++d) {
+          double to = 0;
+          for (int64_t t = 0; t < keys; ++t)
+            to += p[static_cast<size_t>(t)] / sum * double{v.at<float>(b, kv, t, d)};
+          out.at<float>(b, h, s, d) = static_cast<float>(to);
+        }
+      }
+}
+
+TEST(LibraryAttention, ServesTheBuiltInOpInItsOwnLayout) {
+  static const Params params = {Param("q").from("query").layout("BHSD").dtypes({YARD_F32}),
+                                Param("k").from("key").layout("BHSD").dtypes({YARD_F32}),
+                                Param("v").from("value").layout("BHSD").dtypes({YARD_F32}),
+                                Param("o").from("out").layout("BHSD").dtypes({YARD_F32}),
+                                Param("softmax_scale").from("scale")};
+  static const yard_limit_t limits[] = {plugin::absent("mask"), plugin::at_least("kv_seq", 1)};
+  Runtime runtime(RuntimeSettings{true, 512, false});
+  Changes c;
+  c.add_backend(backend_of("library"));
+  c.add_kernel(plugin::Kernel::of<bhsd_attention>("attention.full", "default.bhsd")
+                   .backend("library")
+                   .limits(limits)
+                   .params(params));
+  ASSERT_TRUE(runtime.apply(std::move(c)).ok());
+  const auto fill = [](DType t, int64_t n, int64_t step) {
+    std::vector<std::byte> to(static_cast<size_t>(n * bits(t) / 8));
+    for (int64_t i = 0; i < n; ++i)
+      op::store(t, to.data() + i * bits(t) / 8, static_cast<double>(i * step % 17) / 8 - 1);
+    return to;
+  };
+  for (const DType t : {DType::f32, DType::f16, DType::bf16}) {
+    const int64_t batch = 2, seq = 5, keys = 7, heads = 6, kv_heads = 3, dim = 8;
+    auto q = fill(t, batch * seq * heads * dim, 5), k = fill(t, batch * keys * kv_heads * dim, 3);
+    auto v = fill(t, batch * keys * kv_heads * dim, 7), out = fill(t, batch * seq * heads * dim, 0);
+    std::vector<std::byte> results[2];
+    for (const bool own : {false, true}) {
+      ResultRecord r;
+      Options o;
+      o.force = own ? "default.bhsd" : "reference.cpp", o.result = &r;
+      const Status status =
+          runtime.call("attention.full",
+                       {{"out", TensorView(out.data(), t, {batch, seq, heads, dim})},
+                        {"query", TensorView(q.data(), t, {batch, seq, heads, dim})},
+                        {"key", TensorView(k.data(), t, {batch, keys, kv_heads, dim})},
+                        {"value", TensorView(v.data(), t, {batch, keys, kv_heads, dim})}},
+                       o);
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      EXPECT_EQ(r.pre_ns > 0, own);
+      results[own ? 1 : 0] = out;
+    }
+    for (size_t i = 0; i < out.size(); i += static_cast<size_t>(bits(t)) / 8)
+      ASSERT_NEAR(op::load(t, &results[0][i]), op::load(t, &results[1][i]),
+                  t == DType::f32 ? 1e-6 : 0.01)
+          << to_string(t) << " " << i;
+  }
 }
 
 // ---- Fallback, canaries, verification ----
