@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // `linear` over weights of few bits: activations are rounded to int8 once per call, and weight rows shared among threads.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "linear.h"
 
 namespace yard::simd {
 namespace {
 
-// Weight rows that stay in a second-level cache while all rows of activations pass by.
-constexpr int64_t kChunk = 32;
+// Weight rows that are done together, and stay in a second-level cache while all rows of activations pass by.
+constexpr int64_t kChunk = 16;
+// Fewer results of a row are computed in f32: the largest of them may be small beside the error of int8 by chance. So are
+// rows that int8 cannot hold, and chunks with a result that is not finite, or that f16 hardly holds.
+constexpr int64_t kFewest = 16;
 
 int64_t panels_of(int64_t k) { return (k + kPanel - 1) / kPanel; }
 
@@ -36,7 +41,18 @@ float exact_product(const QuantLinear& linear, int64_t n, const char* x) {
   return static_cast<float>(sum);
 }
 
-void weight_rows(const QuantLinear& linear, int64_t begin, int64_t end) {
+bool leaves_range(const Linear& job, int64_t begin, int64_t end, const float* values) {
+  const float most = job.dtype == YARD_F16 ? 16384.0f : std::numeric_limits<float>::max();
+  for (int64_t n = begin; n < end; ++n, values += kTileRows) {
+    const float scale = job.scale ? read<float>(job.scale.data<char>() + n * 4) : 1.0f;
+    if (!(std::abs(*values * scale) <= most)) return true;  // NaN, too
+  }
+  return false;
+}
+
+// Chunks [first, end_chunk), whose places do not depend on how the work is divided.
+void weight_chunks(const QuantLinear& linear, int64_t first, int64_t end_chunk) {
+  const int64_t begin = first * kChunk, end = std::min(linear.job.n, end_chunk * kChunk);
   const QuantTile tile = quant_tile();
   float values[kChunk * kTileRows];
   for (int64_t n = begin; n < end; n += kChunk) {
@@ -46,7 +62,8 @@ void weight_rows(const QuantLinear& linear, int64_t begin, int64_t end) {
       const int64_t rows = std::min(kTileRows, linear.quant.rows - r);
       tile(linear.quant, n, last, r, r + rows, values);
       for (int64_t i = 0; i < rows; ++i, row.next()) {
-        if (!linear.all_in_range && linear.in_range[r + i] == 0)
+        if ((!linear.all_in_range && linear.in_range[r + i] == 0) ||
+            leaves_range(linear.job, n, last, values + i))
           for (int64_t j = n; j < last; ++j)
             values[(j - n) * kTileRows + i] = exact_product(linear, j, row.at<char>(1));
         linear.job.store(row.at<char>(0), n, last, values + i, kTileRows);
@@ -68,7 +85,8 @@ int32_t linear_quantized(Call call, const Linear& job, Format format) {
   call.parallel_for(rows, grain_of(job.k * 8), [&](int64_t begin, int64_t end) {
     auto row = job.walk.from(begin);
     for (int64_t r = begin; r < end; ++r, row.next())
-      in_range[r] = quantize_row(row.at<char>(1), job.dtype, job.k, x + r * panels) ? 1 : 0;
+      in_range[r] =
+          quantize_row(row.at<char>(1), job.dtype, job.k, x + r * panels) && job.n >= kFewest;
   });
 
   const int64_t stride = stride_bytes(job.weight, 0);
@@ -78,9 +96,9 @@ int32_t linear_quantized(Call call, const Linear& job, Format format) {
       in_range,
       std::all_of(in_range, in_range + rows, [](uint8_t ok) { return ok != 0; })};
   // A weight row is unpacked once for kTileRows rows, and multiplied with each: k bytes take as long as one to read.
-  const int64_t work = job.k * (rows + 1);
-  call.parallel_for(job.n, grain_of(work),
-                    [&](int64_t begin, int64_t end) { weight_rows(linear, begin, end); });
+  const int64_t work = kChunk * job.k * (rows + 1);
+  call.parallel_for((job.n + kChunk - 1) / kChunk, grain_of(work),
+                    [&](int64_t begin, int64_t end) { weight_chunks(linear, begin, end); });
   return YARD_OK;
 }
 

@@ -84,7 +84,7 @@ TEST(QuantizedLinear, AgreesWithTheDefinition) {
     for (const Format format : kFormats) {
       const int64_t unit = block_elements(format);
       for (const int64_t rows : {1, 3, 4, 6})
-        compare_quantized(dtype, format, {rows, 5, unit * 3}, rows % 2 == 0);
+        compare_quantized(dtype, format, {rows, 17, unit * 3}, rows % 2 == 0);
       compare_quantized(dtype, format, {1, 70, 256}, true);
       compare_quantized(dtype, format, {9, 1, unit * 40}, false);
     }
@@ -97,14 +97,14 @@ TEST(QuantizedLinear, AcceptsEmptySizes) {
 }
 
 TEST(QuantizedLinear, TakesAnyStridesOfRows) {
-  constexpr int64_t kN = 6, kK = 64;
+  constexpr int64_t kN = 18, kK = 64;
   const BlockTensor w(Format::kQ8_0, kN, kK, 1);
   for (const Strides& strides :
        {Strides{200, 80, 1}, Strides{80, 300, 1}, Strides{-200, 80, 1}, Strides{0, 80, 1}}) {
     TestTensor x(YARD_F32, {3, 2, kK}, strides), compact(YARD_F32, {3, 2, kK});
     fill(x, testing::Contents::kNormal, 2);
     compact.set(x.values());
-    TestTensor found(YARD_F32, {3, 2, kN}, Strides{7, 30, 1}), plain(YARD_F32, {3, 2, kN});
+    TestTensor found(YARD_F32, {3, 2, kN}, Strides{20, 70, 1}), plain(YARD_F32, {3, 2, kN});
     ASSERT_EQ(run_linear(found, x, w.c()), YARD_OK);
     ASSERT_EQ(run_linear(plain, compact, w.c()), YARD_OK);
     EXPECT_EQ(found.values(), plain.values());
@@ -114,7 +114,7 @@ TEST(QuantizedLinear, TakesAnyStridesOfRows) {
 
 // Rows that int8 cannot hold are multiplied in f32; others beside them are not affected.
 TEST(QuantizedLinear, KeepsSpecialValues) {
-  constexpr int64_t kN = 5, kK = 256;
+  constexpr int64_t kN = 17, kK = 256;
   constexpr double kInf = HUGE_VAL;
   for (const Format format : kFormats) {
     const BlockTensor w(format, kN, kK, 4);
@@ -146,8 +146,45 @@ TEST(QuantizedLinear, KeepsSpecialValues) {
   }
 }
 
+// Where f16 hardly holds the results, their signs must be right.
+TEST(QuantizedLinear, IsExactAtTheEndOfTheRangeOfHalves) {
+  constexpr int64_t kN = 64, kK = 256;
+  const BlockTensor w(Format::kQ8_0, kN, kK, 4);
+  TestTensor x(YARD_F16, {1, kK}), out(YARD_F16, {1, kN});
+  fill(x, testing::Contents::kLarge, 5);
+  ASSERT_EQ(run_linear(out, x, w.c()), YARD_OK);
+  const std::vector<double> values = x.values();
+  for (int64_t n = 0; n < kN; ++n) {
+    const Expected e = expected(
+        values, 0, kK, [&](int64_t i) { return w.at(n, i); }, 1, 0);
+    const double rounded = reference::testing::round_to(YARD_F16, e.value),
+                 found = out.at(static_cast<size_t>(n));
+    EXPECT_TRUE(found == rounded || std::abs(found - rounded) <= 2e-3 * std::abs(rounded))
+        << found << " for " << e.value;
+  }
+}
+
+// Few results are exact: the largest of them may be small beside the error of int8.
+TEST(QuantizedLinear, ComputesFewResultsInFloat) {
+  for (const Format format : kFormats) {
+    constexpr int64_t kN = 15, kK = 512;
+    const BlockTensor w(format, kN, kK, 4);
+    TestTensor x(YARD_F32, {2, kK}), out(YARD_F32, {2, kN}), scale(YARD_F32, {kN});
+    scale.set(std::vector<double>(kN, 1.0));
+    fill(x, testing::Contents::kNormal, 5);
+    ASSERT_EQ(run_linear(out, x, w.c(), format == Format::kI8 ? &scale : nullptr), YARD_OK);
+    const std::vector<double> values = x.values();
+    for (int64_t r = 0; r < 2; ++r)
+      for (int64_t n = 0; n < kN; ++n) {
+        const Expected e = expected(
+            values, r, kK, [&](int64_t i) { return w.at(n, i); }, 1, 0);
+        EXPECT_NEAR(out.at(static_cast<size_t>(r * kN + n)), e.value, 1e-5 * e.norm);
+      }
+  }
+}
+
 TEST(QuantizedLinear, GivesTheSameBitsInPiecesAndForAnyNumberOfRows) {
-  constexpr int64_t kN = 200, kK = 512, kRows = 7;
+  constexpr int64_t kN = 300, kK = 512, kRows = 40;
   for (const Format format : kFormats) {
     const BlockTensor w(format, kN, kK, 5);
     TestTensor x(YARD_F32, {kRows, kK}), whole(YARD_F32, {kRows, kN}),
@@ -159,9 +196,9 @@ TEST(QuantizedLinear, GivesTheSameBitsInPiecesAndForAnyNumberOfRows) {
     ASSERT_EQ(run_linear(pieces, x, w.c(), s, nullptr, testing::splitting_host()), YARD_OK);
     EXPECT_TRUE(whole.bytes() == pieces.bytes());
     const std::vector<double> values = x.values(), all = whole.values();
-    one.set({values.begin() + 6 * kK, values.end()});
+    one.set({values.begin() + 6 * kK, values.begin() + 7 * kK});
     ASSERT_EQ(run_linear(result, one, w.c(), s), YARD_OK);
-    EXPECT_EQ(result.values(), std::vector<double>(all.begin() + 6 * kN, all.end()));
+    EXPECT_EQ(result.values(), std::vector<double>(all.begin() + 6 * kN, all.begin() + 7 * kN));
   }
 }
 
