@@ -31,6 +31,11 @@ const yard_limit_t kDenseHeads[] = {
 // Where only some tensors are rows of floats.
 #define YARD_FLOATS(argument) plugin::dtypes({YARD_F32, YARD_F16, YARD_BF16}, argument)
 const yard_limit_t kLinear[] = {YARD_FLOATS("x"), YARD_FLOATS("weight"), inner_dense()};
+const yard_limit_t kQuantizedLinear[] = {
+    YARD_FLOATS("x"),
+    plugin::dtypes({YARD_I8, YARD_Q8_0, YARD_Q4_0, YARD_Q4_1, YARD_Q4_K, YARD_Q6_K}, "weight"),
+    inner_dense(),
+};
 const yard_limit_t kEmbedding[] = {
     YARD_FLOATS("out"),
     plugin::dtypes(
@@ -95,6 +100,12 @@ double linear_cost(void*, const int64_t* fields, uint32_t) {
   return estimate(rates(), {12, 1.4 * kProduct * rows}, size_of(fields[1]) * size_of(fields[2]));
 }
 
+// Integers: a weight is a byte or less, unpacked for four rows at a time.
+double quantized_linear_cost(void*, const int64_t* fields, uint32_t) {
+  const double rows = size_of(fields[0]);
+  return estimate(rates(), {3, 0.25 + 0.4 * rows}, size_of(fields[1]) * size_of(fields[2]));
+}
+
 double topk_cost(void*, const int64_t* fields, uint32_t) {
   const double k = size_of(fields[1]);
   return estimate(rates(), {4, 24 + 2 * k}, size_of(fields[0]) * size_of(fields[2]));
@@ -128,8 +139,8 @@ double rotary_cost(void*, const int64_t* fields, uint32_t) {
 }
 
 template <auto F>
-plugin::Kernel kernel(const char* op) {
-  return plugin::Kernel::of<F>(op, "default.simd")
+plugin::Kernel kernel(const char* op, const char* id = "default.simd") {
+  return plugin::Kernel::of<F>(op, id)
       .backend("simd")
       .summary("vectors of the machine's widest kind, in f32, rows shared among threads")
       .kind(YARD_KIND_DEFAULT)
@@ -143,6 +154,11 @@ void add_products(plugin::Plugin& p) {
   p.add(kernel<mul>("mul").cost(cost<kElementwise>, kRowReads));
   p.add(kernel<linear>("linear").limits(kLinear).workspace<linear_workspace>().cost(linear_cost,
                                                                                     kLinearReads));
+  p.add(kernel<linear>("linear", "default.simd_int8")
+            .summary("integer dot products with activations rounded to int8 in blocks of 32")
+            .limits(kQuantizedLinear)
+            .workspace<linear_workspace>()
+            .cost(quantized_linear_cost, kLinearReads));
   p.add(kernel<embedding>("embedding").limits(kEmbedding).cost(cost<kExpandWork>, kRowReads));
   p.add(kernel<dequantize>("dequantize").limits(kDequantize).cost(cost<kExpandWork>, kRowReads));
   p.add(kernel<quantize_int8>("quantize_int8")
