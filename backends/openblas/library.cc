@@ -84,7 +84,12 @@ void Library::multiply_shared(plugin::Call call, int32_t m, int32_t n, int32_t k
   // The longer side of the result is divided.
   const bool by_column = n >= m;
   const int32_t side = by_column ? n : m, steps = (side + kStep - 1) / kStep;
-  const auto grain = static_cast<int64_t>(std::max(1.0, kPerPiece / (work / steps)));
+  // One piece for each thread: every piece packs all of the other operand for itself.
+  const yard_host_t* host = call.c()->host;
+  const int32_t threads =
+      host != nullptr && host->concurrency != nullptr ? host->concurrency(host->self) : 1;
+  const auto least = static_cast<int64_t>(kPerPiece / (work / steps));
+  const int64_t grain = std::max<int64_t>({1, least, (steps + threads - 1) / threads});
   call.parallel_for(steps, grain, [&](int64_t begin, int64_t end) {
     const auto at = static_cast<int32_t>(begin * kStep);
     const int32_t count = std::min(static_cast<int32_t>(end * kStep), side) - at;
