@@ -44,6 +44,8 @@ class Verify(Folder):
             self.assertEqual(kernel["failed"], 0, kernel)
             self.assertGreaterEqual(sum(kernel[k] for k in ("passed", "skipped", "declined")), 40)
             # The reference kernel has the calls of its op's schema; others as many of their own limits, too.
+            if [r["reason"] for r in kernel["reasons"]] == ["cpu_feature"]:
+                continue  # the processor has no instructions for it
             self.assertGreaterEqual(kernel["passed"] + kernel["declined"], 40, kernel)
             self.assertEqual(kernel["runs"], kernel["passed"])
             self.assertEqual(sum(r["count"] for r in kernel["reasons"]),
