@@ -62,10 +62,11 @@ TEST(Blocks, SpanTheirBytes) {
 }
 
 TEST(Blocks, OverlapWhereTheirBytesDo) {
-  const yard_tensor_t& v =
-      with_facts(blocks(DType::q4_1, {2, 32}, {64, 1}, 1000));  // 20 of 40 bytes
+  const TensorView rows = blocks(DType::q4_1, {2, 32}, {64, 1}, 1000);  // 20 of 40 bytes each
+  const yard_tensor_t& v = with_facts(rows);
   const auto with = [&](int64_t at, int64_t n) {
-    return overlap(v, with_facts(TensorView(block_memory().data() + at, DType::u8, {n})));
+    const TensorView bytes(block_memory().data() + at, DType::u8, {n});
+    return overlap(v, with_facts(bytes));
   };
   EXPECT_EQ(with(980, 20), Overlap::kNone);
   EXPECT_EQ(with(980, 21), Overlap::kPartial);
