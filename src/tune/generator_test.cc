@@ -258,7 +258,9 @@ TEST(Generator, BlockQuantisedTensorsAreWholeAndFinite) {
 }
 
 TEST(Buffers, HoldBlocksWithScalesOfTheRequestedKind) {
-  for (const auto& [dtype, scale] : {std::pair{DType::q4_1, 2}, {DType::q6_k, 208}}) {
+  for (const auto& format : {std::pair{DType::q4_1, 2}, {DType::q6_k, 208}}) {
+    const DType dtype = format.first;
+    const int scale = format.second;
     ParsedTensor t;
     t.dtype = dtype, t.shape = {16, 512}, t.strides = {768, 1}, t.align = 2;
     const Buffer buffer(t, false);
