@@ -99,7 +99,7 @@ int32_t linear_float(Call call, const Linear& linear) {
   const FloatLinear job{linear,
                         linear.walk.rows(),
                         linear.weight.data<char>(),
-                        stride_bytes(linear.weight, 0),
+                        linear.k > 0 ? stride_bytes(linear.weight, 0) : 0,  // there may be no data
                         call.workspace<float>().data(),
                         width_of(linear.k),
                         linear.weight.dtype()};

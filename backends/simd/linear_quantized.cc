@@ -89,7 +89,7 @@ int32_t linear_quantized(Call call, const Linear& job, Format format) {
           quantize_row(row.at<char>(1), job.dtype, job.k, x + r * panels) && job.n >= kFewest;
   });
 
-  const int64_t stride = stride_bytes(job.weight, 0);
+  const int64_t stride = job.k > 0 ? stride_bytes(job.weight, 0) : 0;  // there may be no data
   const QuantLinear linear{
       job,
       {format, job.weight.data<uint8_t>(), stride, job.k, x, panels, rows},
