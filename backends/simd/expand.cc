@@ -115,6 +115,7 @@ int32_t embedding(Call call, Tensor out, Tensor ids, Tensor table) {
   Expand job = job_of(out, ids, Tensor(nullptr), table);
   job.table = table.data<char>(), job.table_stride = stride_bytes(table, 0);
   job.wide_ids = ids.dtype() == YARD_I64;
+  if (job.walk.rows() == 0) return YARD_OK;
   auto row = job.walk.from(0);
   for (int64_t r = 0; r < job.walk.rows(); ++r, row.next()) {
     const char* const at = row.at<char>(1);

@@ -52,6 +52,7 @@ bool quantize_as(const char* x, int64_t k, XPanel* out) {
                    v);
     const uint32_t bits = largest_bits(v);
     if (bits != 0 && (bits < kLeast || bits > kMost)) in_range = false;
+    if (!in_range) std::fill_n(v, kBlock, 0.0f);  // the row is not used
     round_block(v, in_range ? std::bit_cast<float>(bits) : 0.0f, out[at / kPanel],
                 at % kPanel / kBlock);
   }
