@@ -176,10 +176,16 @@ Status Loader::load(LoaderState& s, std::string_view name_or_path) {
   made.path = name_or_path, made.by_path = true;
   struct stat info;
   if (::stat(made.path.c_str(), &info) == 0)
-    for (const PluginRecord& other : s.index.records())
-      if (other.id.device == info.st_dev && other.id.inode == info.st_ino)
-        return other.state() == PluginState::kLoaded ? check_file(s, other.path)
-                                                     : load_record(s, other.path);
+    for (const PluginRecord& other : s.index.records()) {
+      if (other.id.device != info.st_dev || other.id.inode != info.st_ino) continue;
+      // The file of a plugin that is not loaded may be gone, and its number that of another file now.
+      struct stat now;
+      if (!other.in_process() && (::stat(other.path.c_str(), &now) != 0 ||
+                                  now.st_dev != info.st_dev || now.st_ino != info.st_ino))
+        continue;
+      return other.state() == PluginState::kLoaded ? check_file(s, other.path)
+                                                   : load_record(s, other.path);
+    }
   const std::string path = made.path;
   // Not kFound, so that no other call loads it before this one does.
   made.last_state = PluginState::kUnloaded;
