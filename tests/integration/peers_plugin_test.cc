@@ -212,6 +212,17 @@ TEST(PeersPlugin, DlcloseWhileOpsLive) {
   runtime.plugins().unload("answer").value().wait().or_throw();
 }
 
+// File systems give the number of a removed file to the next one.
+TEST(PeersPlugin, AFileWithTheNumberOfARemovedOneIsANewPlugin) {
+  Runtime runtime(alone({}));
+  for (int i = 0; i < 8; ++i) {
+    Folder folder;
+    const Status loaded = runtime.plugins().load(folder.put("answer"));
+    ASSERT_TRUE(loaded.ok()) << loaded.to_string();
+    runtime.plugins().unload("answer").value().wait().or_throw();
+  }
+}
+
 // "The same op on two devices gets two ids": an op is its name and schema; kernels of several backends and devices
 // share it, and the device of a call decides between them.
 TEST(PeersPlugin, SameOpOnTwoDevicesGetsTwoIds) {
