@@ -55,7 +55,7 @@ Rates measure() {
   const double threads = 1 + kThreadWorth * (std::max(1u, std::thread::hardware_concurrency()) - 1);
   return {product / (double{kSize} * kSize * kSize) / threads,
           vector / (4.0 * kSize * kLong) / threads,
-          // Blocks take about four times as long as bf16.
+          // An assumption: blocks take four times as long as bf16.
           4 * convert / static_cast<double>(half.size()) / threads};
 }
 
