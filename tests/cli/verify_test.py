@@ -10,7 +10,9 @@ from unittest import mock
 from command import Yard, main
 
 KEYS = ["op", "id", "passed", "failed", "skipped", "worst_error", "worst_call"]
-REFERENCE = ("verify", "--backend", "reference", "--quick")
+CASES = 8  # of each kernel; the tests conformance.* run more
+REFERENCE = ("verify", "--backend", "reference", "--quick", "--cases", str(CASES))
+SOFTMAX = ("verify", "--backend", "reference", "--op", "softmax", "--quick")
 
 
 class Folder(Yard):
@@ -35,24 +37,24 @@ class Verify(Folder):
         self.assertGreaterEqual(len(data["kernels"]), 7)
         for kernel in data["kernels"]:
             self.assertEqual(list(kernel)[:len(KEYS)], KEYS)
-            self.assertEqual((kernel["id"], kernel["passed"], kernel["failed"]), ("reference.cpp", 40, 0))
+            self.assertEqual((kernel["id"], kernel["passed"], kernel["failed"]), ("reference.cpp", CASES, 0))
             self.assertEqual((kernel["skipped"], kernel["worst_error"]), (0, 0))
 
     def test_every_kernel_of_this_build_is_right(self):
-        data = self.json("verify", "--quick", "--seed", "5")
+        data = self.json("verify", "--quick", "--cases", str(CASES), "--seed", "5")
         for kernel in data["kernels"]:
             self.assertEqual(kernel["failed"], 0, kernel)
-            self.assertGreaterEqual(sum(kernel[k] for k in ("passed", "skipped", "declined")), 40)
+            self.assertGreaterEqual(sum(kernel[k] for k in ("passed", "skipped", "declined")), CASES)
             # The reference kernel has the calls of its op's schema; others as many of their own limits, too.
             if [r["reason"] for r in kernel["reasons"]] == ["cpu_feature"]:
                 continue  # the processor has no instructions for it
-            self.assertGreaterEqual(kernel["passed"] + kernel["declined"], 40, kernel)
+            self.assertGreaterEqual(kernel["passed"] + kernel["declined"], CASES, kernel)
             self.assertEqual(kernel["runs"], kernel["passed"])
             self.assertEqual(sum(r["count"] for r in kernel["reasons"]),
                              kernel["skipped"] + kernel["declined"])
 
     def test_run_takes_the_worst_call(self):
-        for kernel in self.json(*REFERENCE, "--cases", "5")["kernels"]:
+        for kernel in self.json(*REFERENCE)["kernels"]:
             data = self.json("run", kernel["worst_call"], "--force", kernel["id"], "--repeat", "1",
                              "--contents", kernel["worst"]["contents"],
                              "--seed", str(kernel["worst"]["seed"]))
@@ -72,10 +74,10 @@ class Verify(Folder):
         self.assertEqual(err, "")
         head, first = out.splitlines()[:2]
         self.assertRegex(head, r"^op +kernel +passed +failed +skipped +declined +worst error")
-        self.assertEqual(head.index("passed") + len("passed"), first.index(" 40 ") + 3)
+        self.assertEqual(head.index("passed") + len("passed"), first.index(f" {CASES} ") + 2)
         self.assertRegex(out, r"\d+ kernels, \d+ runs compared, 0 failed\.")
         self.assertRegex(out, r"\n0 of \d+ kernels are verified\.\n")
-        self.assertIn("reference.cpp of op softmax passed 40 runs, and 100 are required", out)
+        self.assertIn(f"reference.cpp of op softmax passed {CASES} runs, and 100 are required", out)
 
     def test_verified_after_a_hundred_runs(self):
         softmax = ("verify", "--op", "softmax", "--kernel", "reference.cpp")
@@ -120,24 +122,24 @@ class Verify(Folder):
         self.assertIn("expected NAME=TENSOR", self.wrong(*softmax, "--weight", "sink=f33[8]"))
 
     def test_progress_is_for_terminals(self):
-        text = self.on_terminal(*REFERENCE, "--op", "softmax")
+        text = self.on_terminal(*SOFTMAX)
         self.assertRegex(text, r"op 1 of 1: softmax, call 1 of 40\b")
         self.assertIn("\x1b[K", text)
-        self.assertNotIn("call 1 of", self.on_terminal(*REFERENCE, "--op", "softmax", TERM="dumb"))
+        self.assertNotIn("call 1 of", self.on_terminal(*SOFTMAX, TERM="dumb"))
 
     def test_unexpected_pass(self):
         path = self.file("known.txt", "# known\nreference.* softmax * : fails : was wrong once\n")
-        data = self.json(*REFERENCE, "--op", "softmax", "--expect", path, code=1)
+        data = self.json(*SOFTMAX, "--expect", path, code=1)
         kernel = data["kernels"][0]
         self.assertEqual((kernel["passed"], kernel["failed"]), (39, 1))
         self.assertIn("unexpected pass", kernel["failures"][0]["what"])
-        out, _ = self.yard(*REFERENCE, "--op", "softmax", "--expect", path, code=1)
+        out, _ = self.yard(*SOFTMAX, "--expect", path, code=1)
         self.assertIn("was wrong once", out)
         self.assertIn("yard run 'softmax(", out)
 
     def test_unsupported_but_accepted(self):
         path = self.file("known.txt", "reference.cpp softmax softmax(f16* : unsupported : no f16\n")
-        kernel = self.json(*REFERENCE, "--op", "softmax", "--expect", path, code=1)["kernels"][0]
+        kernel = self.json(*SOFTMAX, "--expect", path, code=1)["kernels"][0]
         self.assertGreater(kernel["failed"], 5)
         self.assertIn("says unsupported: no f16", kernel["failures"][0]["what"])
         self.assertTrue(kernel["worst_call"].startswith("softmax(f16"))
