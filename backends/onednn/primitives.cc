@@ -149,9 +149,8 @@ uint64_t PrimitiveCache::made() const {
 }
 
 int32_t run_primitive(plugin::Call call, Key key, const Operands& on) {
-  // Waking a thread takes as long as these many elements, or operations of a product.
+  // Waking a thread takes as long as these many elements.
   constexpr int64_t kElementsPerThread = 16384, kMostPieces = 1 << 20;
-  constexpr double kOperationsPerThread = 1 << 17;
   const int64_t pieces =
       key.kind == Kind::kProduct
           ? static_cast<int64_t>(std::min<double>(

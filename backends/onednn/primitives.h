@@ -81,6 +81,9 @@ class PrimitiveCache {
   uint64_t made_ = 0;
 };
 
+// Waking a thread takes as long as these many multiplications of a product.
+inline constexpr double kOperationsPerThread = 1 << 17;
+
 // Runs the primitive of that key (whose thread count is filled in here) with the host's memory as its
 // scratchpad. A yard_code_t; fails before anything is written.
 int32_t run_primitive(plugin::Call call, Key key, const Operands& on);

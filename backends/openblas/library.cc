@@ -45,8 +45,6 @@ class OneProcessor {
   bool changed_;
 };
 
-// Multiplications of a product that are worth another thread.
-constexpr double kPerPiece = 1 << 18;
 constexpr int32_t kStep = 16;  // rows or columns of a piece are a multiple of it
 
 }  // namespace
@@ -79,8 +77,7 @@ void Library::multiply(int32_t m, int32_t n, int32_t k, const Matrix& a, const M
 void Library::multiply_shared(plugin::Call call, int32_t m, int32_t n, int32_t k, const Matrix& a,
                               const Matrix& b, float scale, float* to, int32_t leading) const {
   const double work = static_cast<double>(m) * n * k;
-  if (work < 2 * kPerPiece || thread_count_() > 1)
-    return multiply(m, n, k, a, b, scale, to, leading);
+  if (work < 2 * kPerThread || has_threads()) return multiply(m, n, k, a, b, scale, to, leading);
   // The longer side of the result is divided.
   const bool by_column = n >= m;
   const int32_t side = by_column ? n : m, steps = (side + kStep - 1) / kStep;
@@ -88,7 +85,7 @@ void Library::multiply_shared(plugin::Call call, int32_t m, int32_t n, int32_t k
   const yard_host_t* host = call.c()->host;
   const int32_t threads =
       host != nullptr && host->concurrency != nullptr ? host->concurrency(host->self) : 1;
-  const auto least = static_cast<int64_t>(kPerPiece / (work / steps));
+  const auto least = static_cast<int64_t>(kPerThread / (work / steps));
   const int64_t grain = std::max<int64_t>({1, least, (steps + threads - 1) / threads});
   call.parallel_for(steps, grain, [&](int64_t begin, int64_t end) {
     const auto at = static_cast<int32_t>(begin * kStep);

@@ -21,10 +21,15 @@ struct Matrix {
 
 class Library {
  public:
+  // Multiplications of a product that are worth another thread.
+  static constexpr double kPerThread = 1 << 18;
+
   enum class State { kReady, kMissing, kOpenMP };
   // Opens it at the first call.
   static const Library& get();
   State state() const noexcept { return state_; }
+  // Whether it has threads of its own. The library is ready.
+  bool has_threads() const noexcept { return thread_count_() > 1; }
 
   // to[m, n] = a[m, k] * b[k, n] + scale * to, row-major, on this thread. The library is ready.
   void multiply(int32_t m, int32_t n, int32_t k, const Matrix& a, const Matrix& b, float scale,

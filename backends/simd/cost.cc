@@ -2,10 +2,11 @@
 // Measuring the machine, and what follows for a call.
 #include "cost.h"
 
+#include <yard/plugin_cost.hpp>
+
 #include <algorithm>
-#include <chrono>
+#include <cmath>
 #include <cstring>
-#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -20,23 +21,17 @@ constexpr double kFixedNs = 60;
 // What one element of silu_and_mul takes, on which operations are measured.
 constexpr double kSiluOperations = 20;
 
-// The best of a few runs: what disturbs a measurement only makes it longer.
-template <class F>
-double best_ns(const F& f) {
-  using Clock = std::chrono::steady_clock;
-  double best = 1e9;
-  for (int run = 0; run < 4; ++run) {
-    const auto start = Clock::now();
-    f();
-    best = std::min(best, std::chrono::duration<double, std::nano>(Clock::now() - start).count());
-  }
-  return std::max(best, 1.0);
+// A compact tensor of f32.
+yard_tensor_t tensor_of(std::vector<float>& data, const int64_t* shape, int32_t rank) {
+  yard_tensor_t t{};
+  t.data = data.data(), t.device = {1, 0}, t.ndim = rank, t.dtype = {2, 32, 1}, t.shape = shape;
+  return t;
 }
 
 Rates measure() {
   constexpr size_t kBytes = size_t{1} << 18;  // more than a first-level cache
   std::vector<char> from(kBytes, 1), to(kBytes);
-  const double copy = best_ns([&] {
+  const double copy = plugin::best_ns([&] {
     std::memcpy(to.data(), from.data(), kBytes);
     asm volatile("" : : "r"(to.data()) : "memory");  // keeps the compiler from removing the loop
   });
@@ -44,29 +39,42 @@ Rates measure() {
   constexpr int64_t kWidth = 2048;
   std::vector<float> x(2 * kWidth, 0.5f), y(kWidth);
   const int64_t in_shape[] = {2 * kWidth}, out_shape[] = {kWidth};
-  const auto tensor = [](std::vector<float>& data, const int64_t* shape) {
-    yard_tensor_t t{};
-    t.data = data.data(), t.device = {1, 0}, t.ndim = 1, t.dtype = {2, 32, 1}, t.shape = shape;
-    return t;
-  };
-  const yard_tensor_t in = tensor(x, in_shape), out = tensor(y, out_shape);
+  const yard_tensor_t in = tensor_of(x, in_shape, 1), out = tensor_of(y, out_shape, 1);
   yard_call_t call{};
   call.size = sizeof call;
-  const double silu = best_ns([&] { silu_and_mul(Call(&call), Tensor(&out), Tensor(&in)); });
+  const double silu =
+      plugin::best_ns([&] { silu_and_mul(Call(&call), Tensor(&out), Tensor(&in)); });
 
   return {copy / (2.0 * kBytes), silu / (kWidth * kSiluOperations),
           static_cast<double>(std::max(1u, std::thread::hardware_concurrency()))};
 }
 
+// Rows of a usual length: it decides from which cache they come.
+LinearRates measure_linear() {
+  constexpr int64_t kColumns = 32, kWidth = 4096, kRows = LinearRates::kTogether;
+  std::vector<float> x(kRows * kWidth, 0.5f), w(kColumns * kWidth, 0.5f), y(kRows * kColumns),
+      workspace(kRows * kWidth);
+  const int64_t weight_shape[] = {kColumns, kWidth};
+  const yard_tensor_t weight = tensor_of(w, weight_shape, 2);
+  yard_call_t call{};
+  call.size = sizeof call;
+  call.workspace = workspace.data(), call.workspace_size = workspace.size() * sizeof(float);
+  const auto rate = [&](int64_t rows) {
+    const int64_t in_shape[] = {rows, kWidth}, out_shape[] = {rows, kColumns};
+    const yard_tensor_t in = tensor_of(x, in_shape, 2), out = tensor_of(y, out_shape, 2);
+    const auto run = [&] {
+      linear(Call(&call), Tensor(&out), Tensor(&in), Tensor(&weight), Tensor(nullptr),
+             Tensor(nullptr));
+    };
+    return plugin::best_ns(run) / (kColumns * kWidth);
+  };
+  return {rate(1), rate(kRows)};
+}
+
 }  // namespace
 
-// Not a function-local static, for which a forked child may wait for ever; std::call_once starts again there.
-const Rates& rates() {
-  static constinit Rates measured{};
-  static constinit std::once_flag once;
-  std::call_once(once, [] { measured = measure(); });
-  return measured;
-}
+const Rates& rates() { return plugin::measured_once<measure>(); }
+const LinearRates& linear_rates() { return plugin::measured_once<measure_linear>(); }
 
 double estimate(const Rates& rates, const Work& work, double elements) {
   const double each =
@@ -74,6 +82,14 @@ double estimate(const Rates& rates, const Work& work, double elements) {
   const double alone = std::max(elements, 0.0) * each;
   const double piece = 2.0 * static_cast<double>(kPieceBytes) * rates.ns_per_byte;
   return kFixedNs + std::min(alone, piece) + std::max(alone - piece, 0.0) / rates.threads;
+}
+
+double estimate_linear(const LinearRates& rates, double rows, double weights) {
+  const double together = std::floor(rows / LinearRates::kTogether);
+  const double each =
+      together * rates.ns_of_four + (rows - LinearRates::kTogether * together) * rates.ns_of_one;
+  const double pieces = weights * (rows + 1) * 4 / static_cast<double>(kPieceBytes);
+  return kFixedNs + weights * each / plugin::speed_of_threads(pieces);
 }
 
 }  // namespace yard::simd

@@ -24,4 +24,14 @@ struct Work {
 // stays on one thread; only what is beyond is shared.
 double estimate(const Rates& rates, const Work& work, double elements);
 
+// `linear` over floats on one core, measured likewise: nanoseconds for each weight.
+struct LinearRates {
+  static constexpr int kTogether = 4;  // rows that pass over the weights at once
+  double ns_of_one, ns_of_four;
+};
+const LinearRates& linear_rates();
+
+// Nanoseconds for so many rows of activations and so many weights.
+double estimate_linear(const LinearRates& rates, double rows, double weights);
+
 }  // namespace yard::simd

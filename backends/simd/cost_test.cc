@@ -38,6 +38,33 @@ TEST(Estimate, TakesTheSlowerOfMovingAndComputing) {
   EXPECT_EQ(estimate(machine, {8, 2}, 100), estimate(machine, {2, 8}, 100));
 }
 
+TEST(LinearRates, AreThoseOfARealMachine) {
+  const LinearRates& r = linear_rates();
+  EXPECT_EQ(&r, &linear_rates());
+  EXPECT_GT(r.ns_of_one, 1e-4);
+  EXPECT_LT(r.ns_of_one, 1000);
+  EXPECT_GT(r.ns_of_four, 1e-4);
+  EXPECT_LT(r.ns_of_four, 1000);
+}
+
+TEST(EstimateLinear, CountsRowsInFoursAndAlone) {
+  const LinearRates machine{1, 2};
+  const double none = estimate_linear(machine, 0, 100);
+  EXPECT_EQ(estimate_linear(machine, 1, 100) - none, 100);
+  EXPECT_EQ(estimate_linear(machine, 3, 100) - none, 300);
+  EXPECT_EQ(estimate_linear(machine, 4, 100) - none, 200);
+  EXPECT_EQ(estimate_linear(machine, 9, 100) - none, 500);
+}
+
+TEST(EstimateLinear, SharesOnlyLargeCalls) {
+  const LinearRates machine{1, 2};
+  const double fixed = estimate_linear(machine, 0, 0);
+  const double threads = rates().threads, large = 1e9;
+  EXPECT_LE(estimate_linear(machine, 1, large) - fixed, large);
+  if (threads > 1) EXPECT_LT(estimate_linear(machine, 1, large) - fixed, large * 0.6);
+  EXPECT_GE(estimate_linear(machine, 1, large) - fixed, large / threads);
+}
+
 // Kernels state the cost of their own fields, absent ones included.
 TEST(Costs, OfEveryKernelGrow) {
   const yard_plugin_t* p = descriptor();

@@ -94,10 +94,9 @@ double cost(void*, const int64_t* fields, uint32_t count) {
 
 double size_of(int64_t field) { return static_cast<double>(field < 0 ? 0 : field); }
 
-// Each weight is read once, from memory and not from a cache as cost.h measures it, and multiplied with every row.
 double linear_cost(void*, const int64_t* fields, uint32_t) {
-  const double rows = size_of(fields[0]);
-  return estimate(rates(), {12, 1.4 * kProduct * rows}, size_of(fields[1]) * size_of(fields[2]));
+  return estimate_linear(linear_rates(), size_of(fields[0]),
+                         size_of(fields[1]) * size_of(fields[2]));
 }
 
 // Integers: a weight is a byte or less, unpacked for four rows at a time.

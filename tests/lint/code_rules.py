@@ -61,7 +61,7 @@ def check_layers(tree):
 
 
 def check_backends(tree):
-    """Backends see plugin.h, plugin.hpp and their own folder; their tests may use what users may."""
+    """Backends see plugin.h, plugin*.hpp and their own folder; their tests may use what users may."""
     for path in tree.with_suffix(CXX, "backends/"):
         folder = str(pathlib.PurePosixPath(path).parent)
         for number, quoted, what in includes(tree, path):
@@ -69,7 +69,7 @@ def check_backends(tree):
                 if f"{folder}/{what}" not in tree.files:
                     yield Finding(path, number, f'a backend includes only its own folder, not "{what}"')
             elif what.startswith("yard/") and not is_test(path):
-                if what not in ("yard/plugin.h", "yard/plugin.hpp", "yard/plugin_hooks.hpp"):
+                if what not in ("yard/plugin.h", "yard/plugin.hpp", "yard/plugin_cost.hpp", "yard/plugin_hooks.hpp"):
                     yield Finding(path, number, f"a backend includes only plugin.h and .hpp, not <{what}>")
 
 
