@@ -4,11 +4,12 @@
 // dtype of the tensors, which is faster than the detour through f32 that some models take.
 #include "torch_kernels.h"
 
-#include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 #include <memory>
+
+#include "torch_ways.h"
 
 namespace yard::bench {
 namespace {
@@ -21,7 +22,7 @@ struct Tensors {
 
 at::Tensor inverse_rms(const at::Tensor& x) { return x.mul(x).mean(-1, true).add_(kEps).rsqrt_(); }
 
-std::vector<TorchWay> rms_norm(const std::shared_ptr<Tensors>& t) {
+std::vector<Way> rms_norm(const std::shared_ptr<Tensors>& t) {
   return {{"x * rsqrt(mean(x^2) + eps) * w",
            [t] { t->out = t->x * at::rsqrt(t->x.pow(2).mean(-1, true) + kEps) * t->weight; }},
           {"the same into an output that is used again",
@@ -37,11 +38,11 @@ std::vector<TorchWay> rms_norm(const std::shared_ptr<Tensors>& t) {
            }}};
 }
 
-std::vector<TorchWay> add_rms_norm(const std::shared_ptr<Tensors>& t) {
+std::vector<Way> add_rms_norm(const std::shared_ptr<Tensors>& t) {
   auto sum = std::make_shared<Tensors>(*t);
   sum->x = t->residual;
-  std::vector<TorchWay> ways = rms_norm(sum);
-  for (TorchWay& w : ways)
+  std::vector<Way> ways = rms_norm(sum);
+  for (Way& w : ways)
     w.run = [t, norm = std::move(w.run)] {
       t->residual.add_(t->x);
       norm();
@@ -49,12 +50,12 @@ std::vector<TorchWay> add_rms_norm(const std::shared_ptr<Tensors>& t) {
   return ways;
 }
 
-std::vector<TorchWay> layer_norm(const std::shared_ptr<Tensors>& t) {
+std::vector<Way> layer_norm(const std::shared_ptr<Tensors>& t) {
   return {{"layer_norm",
            [t] { t->out = at::layer_norm(t->x, {t->x.size(-1)}, t->weight, t->bias, 1e-5); }}};
 }
 
-std::vector<TorchWay> softmax(const std::shared_ptr<Tensors>& t) {
+std::vector<Way> softmax(const std::shared_ptr<Tensors>& t) {
   return {{"softmax", [t] { t->out = at::softmax(t->x, -1); }},
           {"softmax into an output that is used again",
            [t] { at::_softmax_out(t->out, t->x, -1, false); }}};
@@ -62,7 +63,7 @@ std::vector<TorchWay> softmax(const std::shared_ptr<Tensors>& t) {
 
 // x is [rows, 2 * hidden]: an activation of its first half times its second.
 template <class Activation>
-std::vector<TorchWay> gated(const std::shared_ptr<Tensors>& t, Activation activation) {
+std::vector<Way> gated(const std::shared_ptr<Tensors>& t, Activation activation) {
   const auto halves = std::make_shared<std::vector<at::Tensor>>(t->x.chunk(2, -1));
   return {{"activation(a) * b",
            [t, halves, activation] { t->out = activation((*halves)[0]) * (*halves)[1]; }},
@@ -96,7 +97,7 @@ at::Tensor rotate_half(const at::Tensor& x, const at::Tensor& c, const at::Tenso
   return x * c + at::cat({-half[1], half[0]}, -1) * s;
 }
 
-std::vector<TorchWay> rotary(at::ScalarType type, int64_t rows, int64_t hidden) {
+std::vector<Way> rotary(at::ScalarType type, int64_t rows, int64_t hidden) {
   const int64_t dim = std::min<int64_t>(128, hidden), heads = std::max<int64_t>(hidden / dim, 1);
   auto r = std::make_shared<Rotary>();
   r->query = at::randn({rows, heads, dim}, type);
@@ -121,34 +122,43 @@ std::vector<TorchWay> rotary(at::ScalarType type, int64_t rows, int64_t hidden) 
            }}};
 }
 
-std::vector<TorchWay> make(const std::string& op, at::ScalarType type, int64_t rows,
-                           int64_t hidden) {
-  if (op == "rotary_embedding") return rotary(type, rows, hidden);
-  const bool is_gated = op.ends_with("_and_mul");
+}  // namespace
+
+std::vector<Way> torch_row_ways(const KernelCase& c, at::ScalarType type) {
+  const int64_t rows = c.rows, hidden = c.hidden;
+  if (c.op == "rotary_embedding") return rotary(type, rows, hidden);
+  const bool is_gated = c.op.ends_with("_and_mul");
   auto t = std::make_shared<Tensors>();
   t->x = at::randn({rows, is_gated ? 2 * hidden : hidden}, type);
   t->out = at::empty({rows, hidden}, type);
   t->weight = at::randn({hidden}, type), t->bias = at::randn({hidden}, type);
-  if (op == "rms_norm") return rms_norm(t);
-  if (op == "layer_norm") return layer_norm(t);
-  if (op == "softmax") return softmax(t);
-  if (op == "silu_and_mul") return gated(t, [](const at::Tensor& a) { return at::silu(a); });
-  if (op == "gelu_and_mul") return gated(t, [](const at::Tensor& a) { return at::gelu(a); });
+  if (c.op == "rms_norm") return rms_norm(t);
+  if (c.op == "layer_norm") return layer_norm(t);
+  if (c.op == "softmax") return softmax(t);
+  if (c.op == "silu_and_mul") return gated(t, [](const at::Tensor& a) { return at::silu(a); });
+  if (c.op == "gelu_and_mul") return gated(t, [](const at::Tensor& a) { return at::gelu(a); });
+  if (c.op != "add_rms_norm") return {};
   t->residual = at::randn({rows, hidden}, type);
   return add_rms_norm(t);
 }
 
-}  // namespace
-
-std::vector<TorchWay> torch_ways(const std::string& op, const std::string& dtype, int64_t rows,
-                                 int64_t hidden) {
+std::vector<Way> torch_ways(const KernelCase& c) {
   static const c10::InferenceMode* const inference = new c10::InferenceMode;
   (void)inference;
-  return make(op,
-              dtype == "bf16"  ? at::kBFloat16
-              : dtype == "f16" ? at::kHalf
-                               : at::kFloat,
-              rows, hidden);
+  const at::ScalarType type = c.dtype == "bf16" ? at::kBFloat16 : at::kFloat;
+  std::vector<Way> ways = torch_product_ways(c, type);
+  if (ways.empty()) ways = torch_table_ways(c, type);
+  if (ways.empty()) ways = torch_row_ways(c, type);
+  // Not every version has every call for every dtype.
+  std::erase_if(ways, [](const Way& w) {
+    try {
+      w.run();
+      return false;
+    } catch (const c10::Error&) {
+      return true;
+    }
+  });
+  return ways;
 }
 
 }  // namespace yard::bench
