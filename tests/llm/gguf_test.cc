@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reader of GGUF files: valid, truncated and lying ones.
+#include "gguf.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <random>
+
+#include "gguf_writer.h"
+
+namespace llm {
+namespace {
+
+using testing::AnyOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+GgufWriter small_file() {
+  GgufWriter w;
+  w.value("general.name", std::string("tiny"));
+  w.value("i", int32_t{-3});
+  w.value("u", uint64_t{7});
+  w.value("f", 0.5f);
+  w.value("d", 0.25);
+  w.value("b", true);
+  w.values("words", std::vector<std::string>{"a", "", "ccc"});
+  w.values("numbers", std::vector<int16_t>{-1, 2});
+  w.floats("x", {3, 2}, {0, 1, 2, 3, 4, 5});
+  w.tensor("q", {32, 2}, 8, std::string(68, 'q'));
+  return w;
+}
+
+// The error of reading these bytes; empty: none.
+std::string error_of(const std::string& bytes) {
+  // A copy without room beyond its end, so that a sanitizer sees what is read there.
+  const std::vector<char> exact(bytes.begin(), bytes.end());
+  try {
+    Gguf::parse(std::as_bytes(std::span(exact)), "the test");
+    return "";
+  } catch (const std::runtime_error& e) {
+    return e.what();
+  }
+}
+std::string error_of(const GgufWriter& w) { return error_of(w.bytes()); }
+
+TEST(Gguf, ReadsValuesAndTensors) {
+  const std::string bytes = small_file().bytes();
+  const Gguf g = Gguf::parse(as_bytes(bytes));
+  EXPECT_EQ(g.text("general.name"), "tiny");
+  EXPECT_EQ(g.integer("i"), -3);
+  EXPECT_EQ(g.integer("u"), 7);
+  EXPECT_EQ(g.number("f"), 0.5);
+  EXPECT_EQ(g.number("d"), 0.25);
+  EXPECT_TRUE(g.flag("b", false));
+  EXPECT_THAT(g.texts("words"), ElementsAre("a", "", "ccc"));
+  EXPECT_THAT(g.integers("numbers"), ElementsAre(-1, 2));
+  ASSERT_EQ(g.tensors().size(), 2u);
+  const GgufTensor& x = g.tensor("x");
+  EXPECT_EQ(x.dtype, yard::DType::f32);
+  EXPECT_THAT(x.shape, ElementsAre(2, 3));
+  float last = 0;
+  std::memcpy(&last, x.data + 20, 4);
+  EXPECT_EQ(last, 5);
+  EXPECT_EQ(g.tensor("q").bytes, 68u);
+  EXPECT_EQ(g.tensor("q").dtype, yard::DType::q8_0);
+  EXPECT_EQ(g.find("none"), nullptr);
+}
+
+TEST(Gguf, GivesTheFallbackOfAMissingKeyOnly) {
+  const std::string bytes = small_file().bytes();
+  const Gguf g = Gguf::parse(as_bytes(bytes));
+  EXPECT_EQ(g.integer("none", 5), 5);
+  EXPECT_EQ(g.text("none", "x"), "x");
+  EXPECT_THROW(g.integer("none"), std::runtime_error);
+  EXPECT_THROW(g.integer("f", 5), std::runtime_error);
+  EXPECT_THROW(g.number("i", 5.0), std::runtime_error);
+  EXPECT_THROW(g.text("words", "x"), std::runtime_error);
+  EXPECT_THROW(g.texts("numbers"), std::runtime_error);
+  EXPECT_THROW(g.integers("i"), std::runtime_error);
+  EXPECT_THROW(g.flag("i", true), std::runtime_error);
+  EXPECT_THROW(g.tensor("none"), std::runtime_error);
+}
+
+TEST(Gguf, MapsAFileWhichCopiesKeepAlive) {
+  const std::string path = testing::TempDir() + "gguf_test_" + std::to_string(::getpid());
+  std::ofstream(path, std::ios::binary) << small_file().bytes();
+  std::optional<Gguf> first = Gguf::open(path);
+  const Gguf copy = *first;
+  first.reset();
+  std::remove(path.c_str());
+  EXPECT_EQ(copy.text("general.name"), "tiny");
+  EXPECT_EQ(copy.tensor("q").data[0], std::byte{'q'});
+  EXPECT_THROW(Gguf::open(path), std::runtime_error);
+  EXPECT_THROW(Gguf::open("/"), std::runtime_error);
+  EXPECT_THROW(Gguf::open("/dev/null"), std::runtime_error);
+}
+
+TEST(Gguf, RefusesEveryTruncation) {
+  const std::string bytes = small_file().bytes();
+  EXPECT_EQ(error_of(bytes), "");
+  for (size_t n = 0; n < bytes.size(); ++n)
+    EXPECT_THAT(error_of(bytes.substr(0, n)), HasSubstr("invalid GGUF file: expected")) << n;
+}
+
+// Whatever a byte is changed to, the reader stays within the file.
+TEST(Gguf, SurvivesChangedBytes) {
+  const std::string bytes = small_file().bytes();
+  std::mt19937 random(1);
+  for (int i = 0; i < 3000; ++i) {
+    std::string other = bytes;
+    for (int n = 0; n < 3; ++n)
+      other[random() % other.size()] = static_cast<char>(random() % 3 == 0 ? 255 : random());
+    EXPECT_THAT(error_of(other), AnyOf("", HasSubstr("invalid GGUF file: expected")));
+  }
+}
+
+TEST(Gguf, RefusesOtherFiles) {
+  EXPECT_THAT(error_of("PK\3\4 a zip file"), HasSubstr("expected the four letters GGUF"));
+  GgufWriter w;
+  w.version = 1;
+  EXPECT_THAT(error_of(w), HasSubstr("expected version 2 or 3, little-endian, got 1"));
+  w.version = 0x03000000;
+  EXPECT_THAT(error_of(w), HasSubstr("little-endian"));
+}
+
+TEST(Gguf, RefusesCountsThatTheFileCannotHold) {
+  GgufWriter w = small_file();
+  w.more_tensors = uint64_t{1} << 60;
+  EXPECT_THAT(error_of(w), HasSubstr("tensors in the rest of the file, got 1152921504606846978"));
+  w = small_file();
+  w.more_values = uint64_t{1} << 40;
+  EXPECT_THAT(error_of(w), HasSubstr("values in the rest of the file"));
+  w = small_file();
+  std::string array;
+  GgufWriter::put(array, uint32_t{9}), GgufWriter::put(array, uint32_t{10});
+  GgufWriter::put(array, uint64_t{1} << 61);
+  w.raw_value("long", array);
+  EXPECT_THAT(error_of(w), HasSubstr("elements in the rest of the file"));
+}
+
+TEST(Gguf, RefusesUnknownTypesOfValues) {
+  GgufWriter w;
+  w.raw_value("odd", std::string("\15\0\0\0", 4));
+  EXPECT_THAT(error_of(w), HasSubstr("expected the type of a value, 0 to 12, got 13"));
+  w = {};
+  w.raw_value("deep", std::string("\11\0\0\0\11\0\0\0", 8) + std::string(64, '\0'));
+  EXPECT_THAT(error_of(w), HasSubstr("got an array of arrays"));
+}
+
+TEST(Gguf, RefusesNamesThatAreNotUniqueOrEmpty) {
+  GgufWriter w = small_file();
+  w.value("i", int32_t{4});
+  EXPECT_THAT(error_of(w), HasSubstr("expected each key once, got 'i' again"));
+  w = small_file();
+  w.floats("x", {1}, {0});
+  EXPECT_THAT(error_of(w), HasSubstr("expected each tensor once, got 'x' again"));
+  w = small_file();
+  w.value("", int32_t{4});
+  EXPECT_THAT(error_of(w), HasSubstr("1 to 65535 bytes"));
+}
+
+TEST(Gguf, RefusesTensorsThatDoNotFit) {
+  const std::string data(256, 'x');
+  const auto with = [&](std::vector<uint64_t> sizes, uint32_t type, int64_t offset = -1) {
+    GgufWriter w = small_file();
+    w.tensor("t", sizes, type, data, offset);
+    return error_of(w);
+  };
+  EXPECT_EQ(with({64}, 0), "");
+  EXPECT_THAT(with({65}, 0), HasSubstr("the 260 bytes of tensor 't'"));
+  EXPECT_THAT(with({}, 0), HasSubstr("tensor 't' of 1 to 4 dimensions, got 0"));
+  EXPECT_THAT(with({1, 1, 1, 1, 1}, 0), HasSubstr("got 5"));
+  EXPECT_THAT(with({0}, 0), HasSubstr("got 0"));
+  EXPECT_THAT(with({uint64_t{1} << 32, uint64_t{1} << 32}, 0), HasSubstr("fit 64 bits"));
+  EXPECT_THAT(with({uint64_t{1} << 63}, 0), HasSubstr("fit 64 bits"));
+  EXPECT_THAT(with({33}, 8), HasSubstr("rows of tensor 't' in blocks of 32, got rows of 33"));
+  EXPECT_THAT(with({8}, 0, 1), HasSubstr("as a multiple of 32, got 1"));
+  EXPECT_THAT(with({8}, 0, 1 << 20), HasSubstr("the offset of tensor 't'"));
+  EXPECT_THAT(with({8}, 0, 512), HasSubstr("the 32 bytes of tensor 't'"));
+}
+
+TEST(Gguf, NamesTensorAndTypeOfUnsupportedOnes) {
+  GgufWriter w;
+  w.tensor("blk.0.ffn_up.weight", {256}, 13, std::string(176, 'x'));
+  EXPECT_THAT(error_of(w), HasSubstr("expected tensor 'blk.0.ffn_up.weight' of type f32, f16,"));
+  EXPECT_THAT(error_of(w), HasSubstr("got q5_k"));
+  w = {};
+  w.tensor("t", {256}, 1000, std::string(176, 'x'));
+  EXPECT_THAT(error_of(w), HasSubstr("got type number 1000"));
+}
+
+TEST(Gguf, FollowsTheAlignmentOfTheFile) {
+  GgufWriter w;
+  w.alignment = 64;
+  w.value("general.alignment", uint32_t{64});
+  w.floats("a", {1}, {1});
+  w.floats("b", {1}, {2});
+  const std::string bytes = w.bytes();
+  const Gguf g = Gguf::parse(as_bytes(bytes));
+  float b = 0;
+  std::memcpy(&b, g.tensor("b").data, 4);
+  EXPECT_EQ(b, 2);
+  for (const uint32_t wrong : {0u, 48u, 1u << 30}) {
+    GgufWriter other;
+    other.value("general.alignment", wrong);
+    EXPECT_THAT(error_of(other), HasSubstr("a power of two"));
+  }
+}
+
+}  // namespace
+}  // namespace llm
