@@ -3,7 +3,7 @@
 
 option(BUILD_SHARED_LIBS "Build libyard as a shared library instead of a static one." ON)
 option(YARD_BUILD_TESTS "Build the tests and register them with ctest." ${PROJECT_IS_TOP_LEVEL})
-option(YARD_BUILD_TOOLS "Build the command `yard`." ${PROJECT_IS_TOP_LEVEL})
+option(YARD_BUILD_TOOLS "Build the commands `yard` and `yard-chat`." ${PROJECT_IS_TOP_LEVEL})
 option(YARD_BUILD_DOCS_EXAMPLES "Build the examples that README and docs quote."
        ${PROJECT_IS_TOP_LEVEL})
 option(YARD_BUILD_BENCH "Build the benchmarks, with PyTorch's dispatcher beside them if found." OFF)

@@ -84,6 +84,10 @@ class Runtime {
   // The process's runtime; made on first use, never destroyed.
   YARD_API static Runtime& shared();
 
+  // The most threads that a loop of a kernel uses from now on, the calling one included; 0, as at the start: as many as the
+  // caller may run on. For all runtimes of the process.
+  YARD_API static void limit_threads(int32_t most) noexcept;
+
   // Registers the built-in backends unless that is done; calls do it themselves.
   YARD_API Status ensure_initialized();
   // Back to the built-in backends, without the policy and static map set here, and without active hooks. Environment, rule

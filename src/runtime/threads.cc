@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <yard/detail/guard.h>
 #include <yard/plugin.h>
+#include <yard/runtime.h>
 
 #include <algorithm>
 #include <atomic>
@@ -113,6 +114,8 @@ class ParallelLoop final : public WorkerPool::Job {
 // How many pieces a thread gets on average: few enough to cost nothing, enough to even out.
 constexpr int64_t kPiecesPerThread = 4;
 
+std::atomic<int32_t> g_thread_limit{0};  // 0: none
+
 int32_t run_here(int64_t count, LoopBody body, void* context) {
   try {
     body(context, 0, count);
@@ -150,9 +153,17 @@ int32_t parallel_for(int64_t count, int64_t grain, LoopBody body, void* context)
 }
 
 int32_t concurrency() noexcept {
+  const int32_t limit = g_thread_limit.load(std::memory_order_relaxed);
+  if (limit == 1) return 1;
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(CPU_COUNT(&set), 1);
-  return std::max(static_cast<int32_t>(std::thread::hardware_concurrency()), 1);
+  const int32_t cpus = sched_getaffinity(0, sizeof set, &set) == 0
+                           ? CPU_COUNT(&set)
+                           : static_cast<int32_t>(std::thread::hardware_concurrency());
+  return std::max(limit > 0 ? std::min(limit, cpus) : cpus, 1);
 }
 
 }  // namespace yard::runtime
+
+void yard::Runtime::limit_threads(int32_t most) noexcept {
+  runtime::g_thread_limit.store(std::max(most, 0), std::memory_order_relaxed);
+}

@@ -11,6 +11,7 @@
 #include <yard/detail/sanitizers.h>
 #include <yard/plugin.h>
 #include <yard/policy.h>
+#include <yard/runtime.h>
 
 #include <atomic>
 #include <chrono>
@@ -268,6 +269,16 @@ TEST(Concurrency, FollowsTheCpusTheThreadMayUse) {
     ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
     EXPECT_EQ(concurrency(), 1);
   }).join();
+}
+
+TEST(Concurrency, FollowsTheLimitOfTheProgram) {
+  const int32_t all = concurrency();
+  Runtime::limit_threads(1);
+  EXPECT_EQ(concurrency(), 1);
+  Runtime::limit_threads(all + 1);
+  EXPECT_EQ(concurrency(), all);
+  Runtime::limit_threads(0);
+  EXPECT_EQ(concurrency(), all);
 }
 
 TEST(Loops, LeaveNoThreadThatKeepsACoreBusy) {

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace llm {
+namespace {
+
+using yard::DType;
+using yard::In;
+using yard::InOut;
+using yard::OptIn;
+using yard::OptInOut;
+using yard::Out;
+using yard::Status;
+using yard::TensorView;
+
+enum class Style { kHalf, kInterleaved };
+constexpr yard::Op<void(Out, In, In)> embedding{"embedding"};
+constexpr yard::Op<void(Out, In, In, float)> rms_norm{"rms_norm"};
+constexpr yard::Op<void(Out, InOut, In, In, float)> add_rms_norm{"add_rms_norm"};
+constexpr yard::Op<void(Out, In, In, OptIn, OptIn)> linear_op{"linear"};
+constexpr yard::Op<void(InOut, OptInOut, OptIn, OptIn, OptIn, int64_t, float, Style)>
+    rotary_embedding{"rotary_embedding"};
+constexpr yard::Op<void(Out, In, In, In, OptIn, float)> attention_causal{"attention.causal"};
+constexpr yard::Op<void(Out, In, In, In, In, OptIn, float)> attention_decode{"attention.decode"};
+constexpr yard::Op<void(Out, In)> silu_and_mul{"silu_and_mul"};
+constexpr yard::Op<void(Out, In)> argmax{"argmax"};
+constexpr yard::Op<void(Out, In, float, int64_t, float, int64_t)> sample_op{"sample"};
+
+constexpr int64_t kBatch = 512;  // rows of a prompt that are computed at once
+
+// Not initialised: pages that are never written cost nothing.
+std::unique_ptr<float[]> floats(int64_t count) {
+  return std::make_unique_for_overwrite<float[]>(static_cast<size_t>(count));
+}
+TensorView view(const float* data, yard::Sizes shape, yard::Sizes strides = {}) {
+  return TensorView(data, DType::f32, shape, strides);
+}
+std::string text_of(yard::Sizes shape) {
+  std::string text;
+  for (const int64_t n : shape) text += (text.empty() ? "[" : ", ") + std::to_string(n);
+  return text + "]";
+}
+
+}  // namespace
+
+Model::Model(Gguf file) : file_(std::move(file)) {
+  if (const auto name = file_.text("general.architecture"); name != "llama")
+    file_.fail("a model of architecture llama", "'" + std::string(name) + "'");
+  const auto size = [&](const char* key, std::optional<int64_t> fallback = {}) {
+    const int64_t n = file_.integer(std::string("llama.") + key, fallback);
+    if (n < 1 || n > 1 << 24)
+      file_.fail(std::string("llama.") + key + " from 1 to 2^24", std::to_string(n));
+    return n;
+  };
+  width = size("embedding_length");
+  hidden = size("feed_forward_length");
+  heads = size("attention.head_count");
+  kv_heads = size("attention.head_count_kv", heads);
+  head_dim = size("attention.key_length", std::max<int64_t>(width / heads, 1));
+  context = size("context_length");
+  epsilon = static_cast<float>(file_.number("llama.attention.layer_norm_rms_epsilon"));
+  if (heads % kv_heads != 0 || size("attention.value_length", head_dim) != head_dim)
+    file_.fail("key-value heads that divide the heads, of their size", std::to_string(kv_heads));
+  read_frequencies(size("rope.dimension_count", head_dim));
+  const GgufTensor& table = file_.tensor("token_embd.weight");
+  vocabulary = table.shape.front();
+  embedding = tensor("token_embd.weight", {vocabulary, width});
+  norm = tensor("output_norm.weight", {width}, true);
+  logits =
+      linear(file_.find("output.weight") != nullptr ? "output" : "token_embd", vocabulary, width);
+  const int64_t count = size("block_count");
+  for (int64_t i = 0; i < count; ++i) layers.push_back(layer(i));
+}
+
+void Model::read_frequencies(int64_t rotated) {
+  const std::string_view scaling = file_.text("llama.rope.scaling.type", "none");
+  if (scaling != "none" && scaling != "linear")
+    file_.fail("llama.rope.scaling.type none or linear", "'" + std::string(scaling) + "'");
+  const double base = file_.number("llama.rope.freq_base", 10000.0);
+  const double factor = scaling == "linear" ? file_.number("llama.rope.scaling.factor") : 1.0;
+  if (rotated % 2 != 0 || rotated > head_dim || !(base > 0) || !(factor > 0))
+    file_.fail(
+        "an even llama.rope.dimension_count of at most " + std::to_string(head_dim) +
+            ", a positive base and factor",
+        std::to_string(rotated) + ", " + std::to_string(base) + ", " + std::to_string(factor));
+  for (int64_t i = 0; i < rotated / 2; ++i)
+    frequencies.push_back(
+        std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(rotated)) / factor);
+  if (file_.find("rope_freqs.weight") == nullptr) return;
+  const TensorView divisors = tensor("rope_freqs.weight", {rotated / 2}, true);
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    float divisor = 1;
+    std::memcpy(&divisor, static_cast<const char*>(divisors.data()) + i * sizeof divisor,
+                sizeof divisor);
+    frequencies[i] /= static_cast<double>(divisor);
+  }
+}
+
+TensorView Model::tensor(const std::string& name, yard::Sizes shape, bool only_f32) const {
+  const GgufTensor& t = file_.tensor(name);
+  if (!std::equal(t.shape.begin(), t.shape.end(), shape.begin(), shape.end()))
+    file_.fail("tensor '" + name + "' of shape " + text_of(shape), text_of(t.shape));
+  if (only_f32 && t.dtype != DType::f32)
+    file_.fail("tensor '" + name + "' of type f32", yard::to_string(t.dtype));
+  return TensorView(t.data, t.dtype, t.shape);
+}
+
+Linear Model::linear(const std::string& name, int64_t rows, int64_t columns) const {
+  Linear l{tensor(name + ".weight", {rows, columns}), {}};
+  if (file_.find(name + ".bias") != nullptr) l.bias = tensor(name + ".bias", {rows}, true);
+  return l;
+}
+
+Layer Model::layer(int64_t number) const {
+  const std::string name = "blk." + std::to_string(number) + ".";
+  const int64_t q = heads * head_dim, kv = kv_heads * head_dim;
+  Layer l{.attention_norm = tensor(name + "attn_norm.weight", {width}, true),
+          .feed_forward_norm = tensor(name + "ffn_norm.weight", {width}, true),
+          .query = linear(name + "attn_q", q, width),
+          .key = linear(name + "attn_k", kv, width),
+          .value = linear(name + "attn_v", kv, width),
+          .output = linear(name + "attn_output", width, q),
+          .gate = linear(name + "ffn_gate", hidden, width),
+          .up = linear(name + "ffn_up", hidden, width),
+          .down = linear(name + "ffn_down", width, hidden)};
+  const GgufTensor& gate = file_.tensor(name + "ffn_gate.weight");
+  l.gate_is_both = !l.gate.bias && !l.up.bias && l.up.weight.dtype() == gate.dtype &&
+                   l.up.weight.data() == gate.data + gate.bytes;
+  if (l.gate_is_both) l.gate.weight = TensorView(gate.data, gate.dtype, {2 * hidden, width});
+  return l;
+}
+
+// The activations of some rows of a batch.
+struct Session::Rows {
+  int64_t count;
+  TensorView x, h, q, q_heads, attended, attended_heads, gate_up, gate, up, gated;
+
+  Rows(const Session& s, int64_t first, int64_t rows) : count(rows) {
+    const Model& m = s.model_;
+    const int64_t q_width = m.heads * m.head_dim;
+    x = view(&s.x_[first * m.width], {rows, m.width});
+    h = view(&s.h_[first * m.width], {rows, m.width});
+    float *const queries = &s.q_[first * q_width], *const results = &s.attended_[first * q_width];
+    q = view(queries, {rows, q_width}), q_heads = view(queries, {rows, m.heads, m.head_dim});
+    attended = view(results, {rows, q_width});
+    attended_heads = view(results, {rows, m.heads, m.head_dim});
+    float* const both = &s.gate_up_[first * 2 * m.hidden];
+    gate_up = view(both, {rows, 2 * m.hidden});
+    gate = view(both, {rows, m.hidden}, {2 * m.hidden, 1});
+    up = view(both + m.hidden, {rows, m.hidden}, {2 * m.hidden, 1});
+    gated = view(&s.gated_[first * m.hidden], {rows, m.hidden});
+  }
+};
+
+Session::Session(const Model& model, int64_t context)
+    : model_(model), context_(context), batch_(std::min(kBatch, context)) {
+  const Model& m = model;
+  const int64_t cached = static_cast<int64_t>(m.layers.size()) * context * m.kv_heads * m.head_dim;
+  keys_ = floats(cached), values_ = floats(cached);
+  const auto pairs = static_cast<int64_t>(m.frequencies.size());
+  cos_ = floats(context * pairs), sin_ = floats(context * pairs);
+  x_ = floats(batch_ * m.width), h_ = floats(batch_ * m.width);
+  q_ = floats(batch_ * m.heads * m.head_dim), attended_ = floats(batch_ * m.heads * m.head_dim);
+  gate_up_ = floats(batch_ * 2 * m.hidden), gated_ = floats(batch_ * m.hidden);
+  logits_ = floats(m.vocabulary);
+}
+
+void Session::fill_tables(int64_t positions) {
+  const size_t pairs = model_.frequencies.size();
+  for (; table_rows_ < positions; ++table_rows_)
+    for (size_t i = 0; i < pairs; ++i) {
+      const double angle = static_cast<double>(table_rows_) * model_.frequencies[i];
+      const size_t at = static_cast<size_t>(table_rows_) * pairs + i;
+      cos_[at] = static_cast<float>(std::cos(angle)),
+      sin_[at] = static_cast<float>(std::sin(angle));
+    }
+}
+
+Status Session::advance(std::span<const int32_t> ids) {
+  const int64_t before = position_;
+  if (static_cast<int64_t>(ids.size()) > context_ - position_)
+    return Status(yard::Code::kInvalidArgument, "the context is full: it has room for " +
+                                                    std::to_string(context_ - position_) + " of " +
+                                                    std::to_string(ids.size()) + " tokens");
+  while (!ids.empty()) {
+    const size_t n = std::min(ids.size(), static_cast<size_t>(batch_));
+    if (Status s = pass(ids.first(n), n == ids.size()); !s.ok()) {
+      position_ = before;
+      return s;
+    }
+    ids = ids.subspan(n);
+  }
+  return {};
+}
+
+Status Session::pass(std::span<const int32_t> ids, bool wants_logits) {
+  const Model& m = model_;
+  const auto rows = static_cast<int64_t>(ids.size());
+  fill_tables(position_ + rows);
+  Rows r(*this, 0, rows);
+  const TensorView in(ids.data(), DType::i32, {rows});
+  const int64_t unread = Profile::bytes_of(m.embedding) / m.vocabulary * (m.vocabulary - rows);
+  YARD_RETURN_IF_ERROR(call_part(unread, embedding, r.x, in, m.embedding));
+  YARD_RETURN_IF_ERROR(call(rms_norm, r.h, r.x, m.layers.front().attention_norm, m.epsilon));
+  const int64_t cached = context_ * m.kv_heads * m.head_dim;  // of a layer
+  float *keys = keys_.get(), *values = values_.get();
+  for (size_t i = 0; i < m.layers.size(); ++i, keys += cached, values += cached) {
+    const Layer& layer = m.layers[i];
+    YARD_RETURN_IF_ERROR(make_heads(r, layer, keys, values));
+    const bool is_last = i + 1 == m.layers.size();
+    if (is_last && !wants_logits) break;
+    if (is_last)
+      r = Rows(*this, rows - 1, 1);  // the other rows were needed for their keys and values
+    YARD_RETURN_IF_ERROR(attend(r, position_ + rows, keys, values));
+    YARD_RETURN_IF_ERROR(project(r.h, r.attended, layer.output));
+    YARD_RETURN_IF_ERROR(call(add_rms_norm, r.h, r.x, r.h, layer.feed_forward_norm, m.epsilon));
+    YARD_RETURN_IF_ERROR(feed_forward(r, layer));
+    const TensorView& next_norm = is_last ? m.norm : m.layers[i + 1].attention_norm;
+    YARD_RETURN_IF_ERROR(call(add_rms_norm, r.h, r.x, r.h, next_norm, m.epsilon));
+  }
+  if (wants_logits)
+    YARD_RETURN_IF_ERROR(project(view(logits_.get(), {1, m.vocabulary}), r.h, m.logits));
+  position_ += rows;
+  return {};
+}
+
+// Queries, and keys and values at their places in the cache.
+Status Session::make_heads(const Rows& r, const Layer& layer, float* keys, float* values) {
+  const int64_t width = model_.kv_heads * model_.head_dim;
+  float* const key = keys + position_ * width;
+  YARD_RETURN_IF_ERROR(project(r.q, r.h, layer.query));
+  YARD_RETURN_IF_ERROR(project(view(key, {r.count, width}), r.h, layer.key));
+  YARD_RETURN_IF_ERROR(
+      project(view(values + position_ * width, {r.count, width}), r.h, layer.value));
+  const auto pairs = static_cast<int64_t>(model_.frequencies.size());
+  return call(rotary_embedding, r.q_heads, view(key, {r.count, model_.kv_heads, model_.head_dim}),
+              std::nullopt, view(&cos_[position_ * pairs], {r.count, pairs}),
+              view(&sin_[position_ * pairs], {r.count, pairs}), 0, 1.0f, Style::kInterleaved);
+}
+
+// The rows are the last of `length` positions.
+Status Session::attend(const Rows& r, int64_t length, const float* keys, const float* values) {
+  const Model& m = model_;
+  if (r.count == 1) {
+    // The whole cache, so that the form of the call does not change from token to token.
+    const TensorView k = view(keys, {1, context_, m.kv_heads, m.head_dim}),
+                     v = k.with_data(const_cast<float*>(values));
+    const auto n = static_cast<int32_t>(length);
+    const int64_t unread = 2 * Profile::bytes_of(k) / context_ * (context_ - length);
+    return call_part(unread, attention_decode, r.attended_heads, r.q_heads, k, v,
+                     TensorView(&n, DType::i32, {1}), std::nullopt, 0.0f);
+  }
+  const TensorView k = view(keys, {1, length, m.kv_heads, m.head_dim}),
+                   v = k.with_data(const_cast<float*>(values));
+  const auto rows = [&](const TensorView& t) {
+    return view(static_cast<float*>(t.data()), {1, r.count, m.heads, m.head_dim});
+  };
+  return call(attention_causal, rows(r.attended), rows(r.q), k, v, std::nullopt, 0.0f);
+}
+
+Status Session::feed_forward(const Rows& r, const Layer& layer) {
+  if (layer.gate_is_both) {
+    YARD_RETURN_IF_ERROR(project(r.gate_up, r.h, layer.gate));
+  } else {
+    YARD_RETURN_IF_ERROR(project(r.gate, r.h, layer.gate));
+    YARD_RETURN_IF_ERROR(project(r.up, r.h, layer.up));
+  }
+  YARD_RETURN_IF_ERROR(call(silu_and_mul, r.gated, r.gate_up));
+  return project(r.h, r.gated, layer.down);
+}
+
+Status Session::project(const TensorView& out, const TensorView& x, const Linear& w) {
+  if (w.bias) return call(linear_op, out, x, w.weight, std::nullopt, *w.bias);
+  return call(linear_op, out, x, w.weight, std::nullopt, std::nullopt);
+}
+
+Status Session::sample(const Sampling& how, int32_t* id) {
+  const TensorView out(id, DType::i32, {1}), x = view(logits_.get(), {1, model_.vocabulary});
+  if (how.temperature == 0) return call(argmax, out, x);
+  return call(sample_op, out, x, how.temperature, 0, how.top_p, how.seed + position_);
+}
+
+void Profile::note(const char* op, int64_t bytes) {
+  Entry& e = entry(op, record_.kernel);
+  ++e.calls, e.ns += record_.run_ns, e.bytes += bytes;
+}
+
+void Profile::add(const Profile& other, double times) {
+  const auto scaled = [&](int64_t n) { return std::llround(static_cast<double>(n) * times); };
+  for (const Entry& from : other.entries_) {
+    Entry& e = entry(from.op, from.kernel.c_str());
+    e.calls += scaled(from.calls), e.ns += scaled(from.ns), e.bytes += scaled(from.bytes);
+  }
+}
+
+Profile::Entry& Profile::entry(const char* op, const char* kernel) {
+  for (Entry& e : entries_)
+    if (std::strcmp(e.op, op) == 0 && e.kernel == kernel) return e;
+  return entries_.emplace_back(Entry{op, kernel});
+}
+
+}  // namespace llm

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Llama model: its weights, and generations that run it by Switchyard's ops.
+//
+//   const llm::Model model(llm::Gguf::open("model.gguf"));
+//   llm::Session session(model, 2048);
+//   session.advance(ids).or_throw();                    // the prompt, or what is new in it
+//   for (int32_t id; session.sample({}, &id).ok() && !tokenizer.is_end(id);) session.advance({&id, 1}).or_throw();
+//
+// Weights stay in the mapped file. Any number of sessions may run a model, each on one thread at a time. A session
+// allocates when it is made; advance() and sample() do not, beyond what the first calls of a form cost the runtime.
+#pragma once
+
+#include <yard/yard.h>
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gguf.h"
+#include "profile.h"
+
+namespace llm {
+
+struct Linear {
+  yard::TensorView weight;
+  std::optional<yard::TensorView> bias;
+};
+
+struct Layer {
+  yard::TensorView attention_norm, feed_forward_norm;
+  Linear query, key, value, output;
+  // Of two weights that follow one another in the file, gate is both: one product computes them.
+  Linear gate, up, down;
+  bool gate_is_both = false;
+};
+
+class Model {
+ public:
+  // Errors, as std::runtime_error: a file of another architecture, without a tensor, or with one of another shape.
+  explicit Model(Gguf file);
+
+  const Gguf& file() const { return file_; }
+  // The sizes, by GGUF's keys.
+  int64_t width = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, vocabulary = 0, context = 0;
+  float epsilon = 0;
+  std::vector<double> frequencies;  // of rotary_embedding: one for each pair of dimensions
+  yard::TensorView embedding, norm;
+  Linear logits;
+  std::vector<Layer> layers;
+
+ private:
+  void read_frequencies(int64_t rotated);
+  yard::TensorView tensor(const std::string& name, yard::Sizes shape, bool only_f32 = false) const;
+  Linear linear(const std::string& name, int64_t rows, int64_t columns) const;
+  Layer layer(int64_t number) const;
+
+  Gguf file_;
+};
+
+struct Sampling {
+  float temperature = 0;  // 0: the most probable token
+  float top_p = 1;
+  int64_t seed = 0;
+};
+
+class Session {
+ public:
+  // Room for so many tokens. Borrows the model.
+  Session(const Model& model, int64_t context);
+
+  // Appends tokens and computes the logits of what follows the last one. Prompts are computed in batches. After an error
+  // the session is as it was.
+  yard::Status advance(std::span<const int32_t> ids);
+  // The next token, from the logits.
+  yard::Status sample(const Sampling& how, int32_t* id);
+
+  int64_t position() const { return position_; }  // tokens so far
+  int64_t context() const { return context_; }
+  std::span<const float> logits() const {
+    return {logits_.get(), static_cast<size_t>(model_.vocabulary)};
+  }
+  // Where calls are noted from now on; null: nowhere.
+  void set_profile(Profile* profile) { profile_ = profile; }
+
+ private:
+  struct Rows;  // views of the activations of some rows
+  using Floats = std::unique_ptr<float[]>;
+
+  yard::Status pass(std::span<const int32_t> ids, bool wants_logits);
+  yard::Status make_heads(const Rows& r, const Layer& layer, float* keys, float* values);
+  yard::Status attend(const Rows& r, int64_t length, const float* keys, const float* values);
+  yard::Status feed_forward(const Rows& r, const Layer& layer);
+  yard::Status project(const yard::TensorView& out, const yard::TensorView& x, const Linear& w);
+  void fill_tables(int64_t positions);
+  template <class Op, class... A>
+  yard::Status call(const Op& op, const A&... a) {
+    return call_part(0, op, a...);
+  }
+  // `unread`: bytes of the arguments that the call does not touch.
+  template <class Op, class... A>
+  yard::Status call_part(int64_t unread, const Op& op, const A&... a) {
+    if (profile_ == nullptr) [[likely]]
+      return op(a...);
+    return profile_->call(unread, op, a...);
+  }
+
+  const Model& model_;
+  int64_t context_, batch_, position_ = 0, table_rows_ = 0;
+  Floats keys_, values_;  // [layers, context, kv_heads, head_dim]
+  Floats cos_, sin_;      // [context, pairs]
+  Floats x_, h_, q_, attended_, gate_up_, gated_, logits_;
+  Profile* profile_ = nullptr;
+};
+
+}  // namespace llm

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Profile: which kernels served the calls of a model, how long they took and how many bytes they moved.
+#pragma once
+
+#include <yard/op.h>
+#include <yard/options.h>
+
+#include <string>
+#include <vector>
+
+namespace llm {
+
+// Belongs to one thread. Calls with a profile cost some hundred nanoseconds more.
+class Profile {
+ public:
+  struct Entry {
+    const char* op;
+    std::string kernel;
+    int64_t calls = 0, ns = 0, bytes = 0;  // ns: in the kernel alone
+  };
+
+  Profile() { options_.result = &record_; }
+  Profile(const Profile&) = delete;
+  Profile& operator=(const Profile&) = delete;
+
+  // Calls the op and notes what served it. `unread`: bytes of the arguments that the call does not touch.
+  template <class Op, class... A>
+  yard::Status call(int64_t unread, const Op& op, const A&... a) {
+    const yard::Status s = op.with(options_)(a...);
+    note(op.name(), (bytes_of(a) + ...) - unread);
+    return s;
+  }
+  static int64_t bytes_of(const yard::TensorView& t) {
+    const yard_dtype_t d = t.c().dtype;  // of blocks: bytes and elements of a block
+    return d.lanes > 1 ? t.numel() / d.lanes * d.bits : t.numel() * d.bits / 8;
+  }
+  const std::vector<Entry>& entries() const { return entries_; }
+  // Adds those of another, multiplied: for one that has seen only some of the calls.
+  void add(const Profile& other, double times);
+
+ private:
+  template <class T>
+  static int64_t bytes_of(const T&) {
+    return 0;
+  }
+  void note(const char* op, int64_t bytes);
+  Entry& entry(const char* op, const char* kernel);
+
+  yard::ResultRecord record_;
+  yard::Options options_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace llm
