@@ -37,6 +37,11 @@ class BenchKernels(Yard):
         rows = self.json(*QUICK, "--call", call)["rows"]
         self.assertEqual([r["call"] for r in rows], [call])
 
+    def test_an_invalid_model(self):
+        self.assertIn("GGUF", self.wrong(*QUICK, "--model", __file__))
+        self.assertIn("/no/such/file", self.wrong(*QUICK, "--model", "/no/such/file"))
+        self.assertIn("--model", self.wrong(*QUICK, "softmax", "--model", "/no/such/file"))
+
     def test_unable_kernels_are_listed_with_their_reason(self):
         row = self.json(*QUICK, "--call", "softmax(bf16[1,256])")["rows"][0]
         known = {k["id"] for op in self.json("list", "softmax")["ops"] for k in op["kernels"]}

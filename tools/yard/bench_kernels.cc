@@ -16,6 +16,7 @@
 #include "json.h"
 #include "kernel_timing.h"
 #include "measured_calls.h"
+#include "model_calls.h"
 #include "output.h"
 #include "progress.h"
 #include "table.h"
@@ -25,6 +26,7 @@ namespace {
 
 struct KernelsQuestion {
   std::vector<std::string> ops, calls, dtypes = {"f32", "bf16"}, shapes;
+  std::string model;
   double seconds = 0.3;
   bool json = false;
 };
@@ -225,7 +227,7 @@ Status read_shapes(const std::vector<std::string>& ops, const std::vector<std::s
   return {};
 }
 
-// What is measured: the calls that were given, or those of the ops.
+// What is measured: the calls that were given, those of a model, or those of the ops.
 Result<std::vector<std::string>> chosen_calls(const KernelsQuestion& q) {
   const std::vector<std::string>& known = measured_ops();
   for (const std::string& op : q.ops)
@@ -233,6 +235,7 @@ Result<std::vector<std::string>> chosen_calls(const KernelsQuestion& q) {
       return Status(Code::kInvalidArgument,
                     fmt::format("'{}' is not a built-in op: use --call for others{}", op,
                                 did_you_mean(op, known)));
+  if (!q.model.empty()) return model_calls(q.model);
   if (!q.calls.empty()) return q.calls;
   const std::vector<std::string>& ops = q.ops.empty() ? known : q.ops;
   Shapes shapes;
@@ -269,14 +272,22 @@ void add_bench_kernels(CLI::App& parent, Action& action) {
   auto q = std::make_shared<KernelsQuestion>();
   CLI::App* c = parent.add_subcommand(
       "kernels", "How fast each kernel is, and how good the choice between them");
-  c->add_option("op", q->ops, "Built-in ops; all of them if none is given")->type_name("OP");
-  c->add_option("--shapes", q->shapes,
-                "Sizes of a dimension, as rows=1,64; repeated for other dimensions")
-      ->type_name("DIM=N,...")
-      ->allow_extra_args(false);
-  c->add_option("--call", q->calls, "Only this call, a CallSpec of any op; repeated")
-      ->type_name("CALLSPEC")
-      ->allow_extra_args(false);
+  CLI::Option* const ops =
+      c->add_option("op", q->ops, "Built-in ops; all of them if none is given")->type_name("OP");
+  CLI::Option* const shapes =
+      c->add_option("--shapes", q->shapes,
+                    "Sizes of a dimension, as rows=1,64; repeated for other dimensions")
+          ->type_name("DIM=N,...")
+          ->allow_extra_args(false);
+  CLI::Option* const calls =
+      c->add_option("--call", q->calls, "Only this call, a CallSpec of any op; repeated")
+          ->type_name("CALLSPEC")
+          ->allow_extra_args(false);
+  c->add_option("--model", q->model, "The calls of a Llama model in this GGUF file")
+      ->type_name("FILE.gguf")
+      ->excludes(ops)
+      ->excludes(shapes)
+      ->excludes(calls);
   c->add_option("--dtype", q->dtypes, "f32, f16, bf16; comma-separated or repeated (f32,bf16)")
       ->type_name("DTYPE")
       ->delimiter(',')
@@ -293,11 +304,15 @@ void add_bench_kernels(CLI::App& parent, Action& action) {
       "longer it takes than the fastest one. Reference kernels are measured only where there is\n"
       "no other.\n"
       "\n"
+      "--model measures each different call of a pass over the model's layers once: for one token\n"
+      "after 64, 512 and 2,048 others, and for a prompt of 512.\n"
+      "\n"
       "Examples:\n"
       "  yard bench kernels rms_norm\n"
       "  yard bench kernels softmax layer_norm --dtype f32 --shapes rows=64,4096\n"
       "  yard bench kernels silu_and_mul --shapes d=11008 --json\n"
-      "  yard bench kernels --call 'softmax(f32[8,50257])'");
+      "  yard bench kernels --call 'softmax(f32[8,50257])'\n"
+      "  yard bench kernels --model model.gguf");
   c->callback([q, &action] { action = [q] { return bench_kernels(*q); }; });
 }
 

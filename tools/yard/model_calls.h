@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls that a language model makes, from its file.
+#pragma once
+
+#include <yard/result.h>
+
+#include <string>
+#include <vector>
+
+namespace yard::tool {
+
+// CallSpecs of one pass over the layers of a Llama model in a GGUF file: with one token after several lengths of context,
+// and with a prompt of 512. Each call once, however many layers make it.
+Result<std::vector<std::string>> model_calls(const std::string& path);
+
+}  // namespace yard::tool
