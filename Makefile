@@ -7,18 +7,19 @@ FULL_FUZZ_SECONDS ?= 120
 SOAK_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check check-full bench lint format fuzz clean
+.PHONY: help setup build demo tour test check check-full bench lint format fuzz clean
 
 help: ## say what there is
 	@echo 'Switchyard picks, runs and explains the best kernel for every operator call.'
 	@echo
 	@echo '  make build    the library and the command: build/bin/yard'
-	@echo '  make demo     a tour: calls under several policies, each choice explained'
+	@echo '  make demo     a language model answers, while plugins fail and rules change'
+	@echo '  make tour     calls under several policies, each choice explained'
 	@echo '  make test     the tests of the release build and the lint'
 	@echo '  make check    the same tests under sanitizers, the fuzzers, the library built inside another project'
 	@echo '  make check-full  the long tests with ten times as many rounds, the fuzzers for two minutes each, the soaks of'
 	@echo '                tests/soak.txt for a minute each under the sanitizers (SOAK_SECONDS=60)'
-	@echo '  make bench    the figures, beside those of PyTorch'"'"'s dispatcher'
+	@echo '  make bench    the figures, beside those of PyTorch'"'"'s dispatcher and of llama.cpp'
 	@echo '  make lint     the house rules alone'
 	@echo '  make format   formats every C and C++ file'
 	@echo '  make fuzz     the fuzzers alone (FUZZ_SECONDS=15 each)'
@@ -38,9 +39,15 @@ build:
 
 demo:
 	@scripts/setup.sh build
+	@cmake --preset release --log-level=WARNING -DYARD_BUILD_TESTS=OFF -DYARD_BUILD_DOCS_EXAMPLES=OFF
+	@cmake --build --preset release --target yard_chat yard_llm_demo
+	@scripts/demo.sh
+
+tour:
+	@scripts/setup.sh build
 	@cmake --preset release --log-level=WARNING -DYARD_BUILD_TESTS=OFF -DYARD_BUILD_DOCS_EXAMPLES=ON
 	@cmake --build --preset release --target yard_tool yard_probe example_tour
-	@scripts/demo.sh
+	@scripts/tour.sh
 
 test:
 	@scripts/setup.sh build test
