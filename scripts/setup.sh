@@ -28,6 +28,7 @@ test:libgtest-dev:<gtest/gtest.h>
 test:libgmock-dev:<gmock/gmock.h>
 test:librapidcheck-dev:<rapidcheck.h>
 test:python3:python3
+test:python3-numpy:numpy
 test:clang:clang++
 test:libclang-rt-dev:fuzzer_runtime
 test:clang-format:clang-format
@@ -50,6 +51,9 @@ fuzzer_runtime() {
   folder=$(clang++ -print-resource-dir 2>/dev/null) || return 1
   [ -n "$(find "$folder/" -name 'libclang_rt.fuzzer*.a' -print -quit 2>/dev/null)" ]
 }
+
+# Debian's Python, which need not be the first of PATH.
+numpy() { python3 -c 'import numpy' 2>/dev/null || /usr/bin/python3 -c 'import numpy' 2>/dev/null; }
 
 openblas() {
   PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -q 'libopenblas\.so\.0'

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Generations for tests: a model that the tests write, prompts, and the greedy tokens after them in float64 (expected.py),
+// which every kernel must choose: the second best is always further away than the kernels' error.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <yard/yard.h>
+
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "model.h"
+
+namespace llm {
+
+using Ids = std::vector<int32_t>;
+
+struct Expected {
+  Ids prompt, tokens;
+};
+
+// A line for each prompt: tokens, a bar, tokens.
+inline std::vector<Expected> read_expected(const std::string& path) {
+  std::vector<Expected> all;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    Expected e;
+    bool after = false;
+    std::istringstream words(line);
+    for (std::string word; words >> word;) {
+      if (word == "|")
+        after = true;
+      else
+        (after ? e.tokens : e.prompt).push_back(std::stoi(word));
+    }
+    all.push_back(std::move(e));
+  }
+  return all;
+}
+
+// By the names of yard-chat --policy.
+inline yard::Policy policy_named(const std::string& name) {
+  yard::Policy p;
+  if (name == "reference") p.reference_only = true;
+  if (name == "simd") p.allow_kernels = {"default.simd*", "reference.*"};
+  if (name == "vendor") p.prefer = yard::Kind::kVendor;
+  return p;
+}
+inline constexpr const char* kPolicies[] = {"reference", "simd", "vendor", "default"};
+
+// Continues a session greedily; `before_each` gets the number of the token.
+inline Ids continued(Session& session, size_t count,
+                     const std::function<void(size_t)>& before_each = {}) {
+  Ids tokens;
+  for (size_t i = 0; i < count; ++i) {
+    if (before_each) before_each(i);
+    int32_t id = -1;
+    session.sample({}, &id).or_throw();
+    tokens.push_back(id);
+    session.advance({&id, 1}).or_throw();
+  }
+  return tokens;
+}
+
+inline Ids generated(const Model& model, const Expected& e,
+                     const std::function<void(size_t)>& before_each = {}) {
+  Session session(model, 256);
+  session.advance(e.prompt).or_throw();
+  return continued(session, e.tokens.size(), before_each);
+}
+
+}  // namespace llm

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model of `make demo`, where it can be fetched: a known answer, and tokens beside the forward pass in float64."""
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import forward
+from tokens_test import chat
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PLANET, CODE = "The largest planet of the solar system is", "def fibonacci(n):\n    "
+# A prompt, the number of tokens, and how far the chosen token may be from the best: docs/performance.md. Reference kernels
+# take a second for a token.
+RUNS = {"reference": (PLANET, 1, 0.05), "vendor": (CODE, 8, 0.05), "simd": (PLANET, 16, 0.5), "default": (CODE, 16, 0.5)}
+
+
+def fetch():
+    run = subprocess.run([ROOT / "scripts" / "fetch_model.sh"], capture_output=True, text=True)
+    if run.returncode != 0:
+        print(f"no model: {run.stderr.strip()}")
+        sys.exit(77)
+    return run.stdout.strip()
+
+
+class RealModel(unittest.TestCase):
+    def test_answer(self):
+        # With activations in f32. The best two first tokens are 0.08 apart, less than the error with int8.
+        ran = chat(MODEL, "What is the capital of France?", "vendor", 16)
+        self.assertEqual(ran["text"], "The capital of France is Paris.")
+
+    def test_tokens(self):
+        model = forward.Model(MODEL)
+        for policy, (prompt, count, allowed) in RUNS.items():
+            ran = chat(MODEL, prompt, policy, count, "--raw")
+            tokens = ran["tokens"]
+            self.assertEqual(len(tokens), count)
+            logits = model.logits(ran["prompt_tokens"] + tokens[:-1], count)
+            for step, token in enumerate(tokens):
+                self.assertLessEqual(logits[step].max() - logits[step, token], allowed, (policy, step))
+
+
+MODEL = fetch()
+unittest.main()
