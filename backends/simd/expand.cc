@@ -54,9 +54,9 @@ HWY_INLINE void expand_row(const Expand& job, const char* from, T* to, float sca
     case YARD_BF16: return convert(reinterpret_cast<const BF16*>(from), to, width, 1.0f);
     default: break;
   }
-  for (int64_t at = 0; at < job.width; at += kPanel) {
-    HWY_ALIGN float values[kPanel];
-    const int64_t count = HWY_MIN(kPanel, job.width - at);
+  for (int64_t at = 0; at < job.width; at += kPlain) {
+    HWY_ALIGN float values[kPlain];
+    const int64_t count = HWY_MIN(kPlain, job.width - at);
     dequantize_row(job.format, reinterpret_cast<const uint8_t*>(from), at, count, values);
     convert(values, to + at, static_cast<size_t>(count), scale);
   }

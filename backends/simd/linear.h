@@ -26,8 +26,12 @@ struct Linear {
 
   // Writes results [begin, end) of a row; `stride` is between those in `values`.
   void store(char* out, int64_t begin, int64_t end, const float* values,
-             int64_t stride) const noexcept {
+             int64_t stride = 1) const noexcept {
     const int64_t item = dtype == YARD_F32 ? 4 : 2;
+    if (stride == 1 && dtype == YARD_F32 && !scale && !bias) {
+      std::memcpy(out + begin * item, values, static_cast<size_t>(end - begin) * sizeof(float));
+      return;
+    }
     for (int64_t i = begin; i < end; ++i, values += stride) {
       float v = *values;
       if (scale) v *= read<float>(scale.data<char>() + i * 4);

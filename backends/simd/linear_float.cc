@@ -26,23 +26,23 @@ struct LinearRows {
   static void of(const FloatLinear& job, int64_t begin, int64_t end) {
     const auto k = static_cast<size_t>(job.linear.k), width = static_cast<size_t>(job.width);
     constexpr int64_t kChunk = 16;
-    float values[kChunk * kTileRows];
+    float values[kChunk * kGroupRows];
     for (int64_t n = begin; n < end; n += kChunk) {
       const int64_t last = HWY_MIN(end, n + kChunk);
       auto row = job.linear.walk.from(0);
       for (int64_t r = 0; r < job.rows;) {
-        const int64_t rows = job.rows - r >= kTileRows ? kTileRows : 1;
+        const int64_t rows = job.rows - r >= kGroupRows ? kGroupRows : 1;
         const float* const x = job.x + static_cast<size_t>(r) * width;
         for (int64_t i = n; i < last; ++i) {
           const W* const w = reinterpret_cast<const W*>(job.weight + i * job.weight_stride);
-          float* const to = values + (i - n) * kTileRows;
-          if (rows == kTileRows)
+          float* const to = values + (i - n) * kGroupRows;
+          if (rows == kGroupRows)
             products4(w, x, width, k, to);
           else
             *to = product(w, x, k);
         }
         for (int64_t i = 0; i < rows; ++i, ++r, row.next())
-          job.linear.store(row.template at<char>(0), n, last, values + i, kTileRows);
+          job.linear.store(row.template at<char>(0), n, last, values + i, kGroupRows);
       }
     }
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `linear` over weights of few bits: activations are rounded to int8 once per call, and weight rows shared among threads.
+// `linear` over weights of few bits: activations are rounded to int8 once per call, and panels of weight rows shared among
+// threads.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -9,31 +11,48 @@
 namespace yard::simd {
 namespace {
 
-// Weight rows that are done together, and stay in a second-level cache while all rows of activations pass by.
-constexpr int64_t kChunk = 16;
+// Of activations that pass by a panel before the next is unpacked, and blocks of a panel that are unpacked at a time: their
+// sums and elements fit a first-level cache, and a thread's stack.
+constexpr int64_t kMostRows = 128, kMostBlocks = 16;
 // Fewer results of a row are computed in f32: the largest of them may be small beside the error of int8 by chance. So are
-// rows that int8 cannot hold, and chunks with a result that is not finite, or that f16 hardly holds.
+// rows that int8 cannot hold, and panels with a result that is not finite, or that f16 hardly holds.
 constexpr int64_t kFewest = 16;
-
-int64_t panels_of(int64_t k) { return (k + kPanel - 1) / kPanel; }
+// Products that are worth another thread: a microsecond or two on one core, in which threads that are awake start.
+constexpr int64_t kPieceProducts = int64_t{1} << 15;
 
 struct QuantLinear {
   const Linear& job;
-  QuantJob quant;
+  QuantWeight weight;
+  int64_t rows, blocks;
+  const XGroup* groups;     // of rows, `blocks` apart
   const uint8_t* in_range;  // of each row of activations
-  bool all_in_range;
+
+  QuantLinear(const Linear& linear, Format format)
+      : job(linear),
+        // There may be no data.
+        weight{format, linear.weight.data<uint8_t>(),
+               linear.k > 0 ? stride_bytes(linear.weight, 0) : 0, linear.k},
+        rows(linear.walk.rows()),
+        blocks(blocks_of(linear.k)) {}
 };
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// How many items of so many products make a piece.
+int64_t items_per_piece(int64_t products) {
+  return std::max<int64_t>(1, kPieceProducts / std::max<int64_t>(1, products));
+}
 
 // One result in f32, summed in double.
 float exact_product(const QuantLinear& linear, int64_t n, const char* x) {
-  const QuantJob& q = linear.quant;
+  const QuantWeight& weight = linear.weight;
   const int64_t item = linear.job.dtype == YARD_F32 ? 4 : 2;
-  const uint8_t* const w = q.weight + n * q.weight_stride;
+  const uint8_t* const w = weight.data + n * weight.stride;
   double sum = 0;
-  for (int64_t at = 0; at < q.k; at += kPanel) {
-    float values[kPanel];
-    const int64_t count = std::min(kPanel, q.k - at);
-    dequantize_row(q.format, w, at, count, values);
+  for (int64_t at = 0; at < weight.k; at += kPlain) {
+    float values[kPlain];
+    const int64_t count = std::min(kPlain, weight.k - at);
+    dequantize_row(weight.format, w, at, count, values);
     for (int64_t i = 0; i < count; ++i)
       sum += static_cast<double>(values[i]) *
              static_cast<double>(read_as_float(x + (at + i) * item, linear.job.dtype));
@@ -43,63 +62,102 @@ float exact_product(const QuantLinear& linear, int64_t n, const char* x) {
 
 bool leaves_range(const Linear& job, int64_t begin, int64_t end, const float* values) {
   const float most = job.dtype == YARD_F16 ? 16384.0f : std::numeric_limits<float>::max();
-  for (int64_t n = begin; n < end; ++n, values += kTileRows) {
-    const float scale = job.scale ? read<float>(job.scale.data<char>() + n * 4) : 1.0f;
-    if (!(std::abs(*values * scale) <= most)) return true;  // NaN, too
+  if (!job.scale) {
+    // Values behind the end are copies. Bits of a NaN are larger than of any number.
+    uint32_t bits = 0;
+    for (int64_t i = 0; i < kPanelRows; ++i)
+      bits = std::max(bits, std::bit_cast<uint32_t>(values[i]) & 0x7fffffffu);
+    return bits > std::bit_cast<uint32_t>(most);
   }
+  for (int64_t n = begin; n < end; ++n, ++values)
+    if (!(std::abs(*values * read<float>(job.scale.data<char>() + n * 4)) <= most)) return true;
   return false;
 }
 
-// Chunks [first, end_chunk), whose places do not depend on how the work is divided.
-void weight_chunks(const QuantLinear& linear, int64_t first, int64_t end_chunk) {
-  const int64_t begin = first * kChunk, end = std::min(linear.job.n, end_chunk * kChunk);
-  const QuantTile tile = quant_tile();
-  float values[kChunk * kTileRows];
-  for (int64_t n = begin; n < end; n += kChunk) {
-    const int64_t last = std::min(end, n + kChunk);
-    auto row = linear.job.walk.from(0);
-    for (int64_t r = 0; r < linear.quant.rows; r += kTileRows) {
-      const int64_t rows = std::min(kTileRows, linear.quant.rows - r);
-      tile(linear.quant, n, last, r, r + rows, values);
-      for (int64_t i = 0; i < rows; ++i, row.next()) {
-        if ((!linear.all_in_range && linear.in_range[r + i] == 0) ||
-            leaves_range(linear.job, n, last, values + i))
-          for (int64_t j = n; j < last; ++j)
-            values[(j - n) * kTileRows + i] = exact_product(linear, j, row.at<char>(1));
-        linear.job.store(row.at<char>(0), n, last, values + i, kTileRows);
-      }
-    }
+// Writes results [begin, end), at most a panel, of a row.
+void finish(const QuantLinear& linear, int64_t begin, int64_t end, bool in_range, const char* x,
+            float* values, char* out) {
+  if (!in_range || leaves_range(linear.job, begin, end, values))
+    for (int64_t n = begin; n < end; ++n) values[n - begin] = exact_product(linear, n, x);
+  linear.job.store(out, begin, end, values);
+}
+
+int32_t one_row(Call call, const QuantLinear& linear) {
+  const Linear& job = linear.job;
+  const auto row = job.walk.from(0);
+  auto* const x = call.workspace<XRow>().data();
+  const bool in_range = quantize_row(row.at<char>(1), job.dtype, job.k, x) && job.n >= kFewest;
+  const QuantKernels& kernels = quant_kernels();
+  call.parallel_for(ceil_div(job.n, kPanelRows), items_per_piece(kPanelRows * job.k),
+                    [&](int64_t first, int64_t last) {
+                      for (int64_t panel = first; panel < last; ++panel) {
+                        const int64_t begin = panel * kPanelRows;
+                        const int64_t end = std::min(job.n, begin + kPanelRows);
+                        float values[kPanelRows];
+                        kernels.row(linear.weight, begin, end, x, values);
+                        finish(linear, begin, end, in_range, row.at<char>(1), values,
+                               row.at<char>(0));
+                      }
+                    });
+  return YARD_OK;
+}
+
+// A panel of weights times rows [first, first + rows), a multiple of a group and at most kMostRows.
+void multiply_panel(const QuantLinear& linear, int64_t begin, int64_t first, int64_t rows) {
+  const QuantKernels& kernels = quant_kernels();
+  const int64_t end = std::min(linear.job.n, begin + kPanelRows);
+  WBlock panel[kMostBlocks];
+  float sums[kMostRows * kPanelRows];
+  std::fill_n(sums, rows * kPanelRows, 0.0f);
+  const XGroup* const x = linear.groups + first / kGroupRows * linear.blocks;
+  for (int64_t block = 0; block < linear.blocks; block += kMostBlocks) {
+    const int64_t last = std::min(linear.blocks, block + kMostBlocks);
+    kernels.unpack(linear.weight, begin, end, block, last, panel);
+    kernels.tile(kind_of(linear.weight.format), panel, last - block, x + block, linear.blocks, rows,
+                 sums);
   }
+  auto row = linear.job.walk.from(first);
+  for (int64_t r = 0; r < rows; ++r, row.next())
+    finish(linear, begin, end, linear.in_range[first + r] != 0, row.at<char>(1),
+           sums + r * kPanelRows, row.at<char>(0));
+}
+
+int32_t many_rows(Call call, QuantLinear& linear) {
+  const Linear& job = linear.job;
+  const int64_t rows = linear.rows, groups = ceil_div(rows, kGroupRows);
+  auto* const x = call.workspace<XGroup>().data();
+  auto* const in_range = reinterpret_cast<uint8_t*>(x + groups * linear.blocks);
+  linear.groups = x, linear.in_range = in_range;
+  call.parallel_for(groups, grain_of(kGroupRows * job.k * 8), [&](int64_t begin, int64_t end) {
+    auto row = job.walk.from(begin * kGroupRows);
+    for (int64_t r = begin * kGroupRows; r < std::min(rows, end * kGroupRows); ++r, row.next())
+      in_range[r] = quantize_row(row.at<char>(1), job.dtype, job.k,
+                                 x + r / kGroupRows * linear.blocks, r % kGroupRows) &&
+                    job.n >= kFewest;
+  });
+  // Panels of the same rows are next to each other.
+  const int64_t panels = ceil_div(job.n, kPanelRows), parts = ceil_div(rows, kMostRows);
+  call.parallel_for(panels * parts, items_per_piece(kPanelRows * job.k * std::min(rows, kMostRows)),
+                    [&](int64_t begin, int64_t end) {
+                      for (int64_t i = begin; i < end; ++i) {
+                        const int64_t first = i / panels * kMostRows;
+                        multiply_panel(linear, i % panels * kPanelRows, first,
+                                       std::min(kMostRows, rows - first));
+                      }
+                    });
+  return YARD_OK;
 }
 
 }  // namespace
 
 int64_t linear_quantized_workspace(int64_t rows, int64_t k) {
-  return rows * (panels_of(k) * static_cast<int64_t>(sizeof(XPanel)) + 1);
+  if (rows == 1) return blocks_of(k) * static_cast<int64_t>(sizeof(XRow));
+  return ceil_div(rows, kGroupRows) * blocks_of(k) * static_cast<int64_t>(sizeof(XGroup)) + rows;
 }
 
 int32_t linear_quantized(Call call, const Linear& job, Format format) {
-  const int64_t rows = job.walk.rows(), panels = panels_of(job.k);
-  auto* const x = call.workspace<XPanel>().data();
-  auto* const in_range = reinterpret_cast<uint8_t*>(x + rows * panels);
-  call.parallel_for(rows, grain_of(job.k * 8), [&](int64_t begin, int64_t end) {
-    auto row = job.walk.from(begin);
-    for (int64_t r = begin; r < end; ++r, row.next())
-      in_range[r] =
-          quantize_row(row.at<char>(1), job.dtype, job.k, x + r * panels) && job.n >= kFewest;
-  });
-
-  const int64_t stride = job.k > 0 ? stride_bytes(job.weight, 0) : 0;  // there may be no data
-  const QuantLinear linear{
-      job,
-      {format, job.weight.data<uint8_t>(), stride, job.k, x, panels, rows},
-      in_range,
-      std::all_of(in_range, in_range + rows, [](uint8_t ok) { return ok != 0; })};
-  // A weight row is unpacked once for kTileRows rows, and multiplied with each: k bytes take as long as one to read.
-  const int64_t work = kChunk * job.k * (rows + 1);
-  call.parallel_for((job.n + kChunk - 1) / kChunk, grain_of(work),
-                    [&](int64_t begin, int64_t end) { weight_chunks(linear, begin, end); });
-  return YARD_OK;
+  QuantLinear linear(job, format);
+  return linear.rows == 1 ? one_row(call, linear) : many_rows(call, linear);
 }
 
 }  // namespace yard::simd

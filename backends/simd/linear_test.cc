@@ -90,6 +90,14 @@ TEST(QuantizedLinear, AgreesWithTheDefinition) {
     }
 }
 
+// More rows than pass by a panel at a time, and more blocks than are unpacked at a time.
+TEST(QuantizedLinear, TakesManyRowsAndLongOnes) {
+  for (const Format format : kFormats) {
+    compare_quantized(YARD_F32, format, {131, 20, 256}, true);
+    compare_quantized(YARD_F32, format, {5, 20, 1792}, false);
+  }
+}
+
 TEST(QuantizedLinear, AcceptsEmptySizes) {
   for (const Format format : kFormats)
     for (const Shape s : {Shape{0, 3, 256}, Shape{2, 0, 256}, Shape{2, 3, 0}})
@@ -196,9 +204,12 @@ TEST(QuantizedLinear, GivesTheSameBitsInPiecesAndForAnyNumberOfRows) {
     ASSERT_EQ(run_linear(pieces, x, w.c(), s, nullptr, testing::splitting_host()), YARD_OK);
     EXPECT_TRUE(whole.bytes() == pieces.bytes());
     const std::vector<double> values = x.values(), all = whole.values();
-    one.set({values.begin() + 6 * kK, values.begin() + 7 * kK});
-    ASSERT_EQ(run_linear(result, one, w.c(), s), YARD_OK);
-    EXPECT_EQ(result.values(), std::vector<double>(all.begin() + 6 * kN, all.begin() + 7 * kN));
+    for (const ptrdiff_t row : {0, 6, 39}) {
+      one.set({values.begin() + row * kK, values.begin() + (row + 1) * kK});
+      ASSERT_EQ(run_linear(result, one, w.c(), s), YARD_OK);
+      EXPECT_EQ(result.values(),
+                std::vector<double>(all.begin() + row * kN, all.begin() + (row + 1) * kN));
+    }
   }
 }
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights of few bits, as GGUF stores them, and dot products with them in integers.
 //
-// A panel is 128 elements of a weight row: four blocks of 32, or half a block of 256. Activations are rounded once per call
-// to int8 in blocks of 32 with a scale each, max|x| / 127; a panel of them is an XPanel. A product is then
-//   sum over blocks of  d_w d_x (q_w . q_x)  +  m_w d_x (sum of q_x)
+// Activations are rounded once per call to int8 in blocks of 32 with a scale each, max|x| / 127. A product is then
+//   sum over blocks of  (q_w . q_x) d_w d_x  +  m_w d_x (sum of q_x)
 // with weights d_w q_w + m_w. This is exact but for the rounding of activations: an error of at most max|x| / 254 for each
 // element of a block. For values that are normally distributed a result is off by 0.5 % of |x| |w| / sqrt(k) at one standard
 // deviation, whatever k is.
+//
+// One row of activations is multiplied with weights as they are stored. For more of them 16 weight rows at a time, a panel,
+// are unpacked to int8 and interleaved as the instructions take them, and multiplied with groups of four rows. Both add
+// blocks one after the other in the same way, so that they give the same bits.
 #pragma once
 
 #include <yard/plugin.hpp>
@@ -32,7 +35,9 @@ inline std::optional<Format> format_of(plugin::Tensor t) noexcept {
   }
 }
 
-inline constexpr int64_t kPanel = 128;  // elements
+inline constexpr int64_t kBlock = 32;      // elements of activations that share a scale
+inline constexpr int64_t kPanelRows = 16;  // of weights
+inline constexpr int64_t kGroupRows = 4;   // of activations
 
 constexpr bool is_super_block(Format f) { return f == Format::kQ4_K || f == Format::kQ6_K; }
 constexpr int64_t block_elements(Format f) {
@@ -49,61 +54,86 @@ constexpr int64_t block_bytes(Format f) {
   }
   return 0;
 }
-// What a loop over a row steps by: a panel, or two that share a block.
-constexpr int64_t step_panels(Format f) { return is_super_block(f) ? 2 : 1; }
-constexpr int64_t step_bytes(Format f) {
-  return step_panels(f) * kPanel / block_elements(f) * block_bytes(f);
-}
-// Whether its elements are unsigned with a minimum for each 32 of them; q4_0 is one with -8 times its scale.
-constexpr bool has_minimum(Format f) {
-  return f == Format::kQ4_0 || f == Format::kQ4_1 || f == Format::kQ4_K;
+// What a loop over a row steps by, in blocks of 32 and in bytes.
+constexpr int64_t step_blocks(Format f) { return is_super_block(f) ? 8 : 1; }
+constexpr int64_t step_bytes(Format f) { return f == Format::kI8 ? kBlock : block_bytes(f); }
+// What stands beside the elements of a block of 32, besides their scale.
+enum class BlockKind : uint8_t { kScale, kMinimum, kTwoScales };
+constexpr BlockKind kind_of(Format f) {
+  switch (f) {
+    case Format::kQ4_0:  // unsigned, with -8 times the scale as its minimum
+    case Format::kQ4_1:
+    case Format::kQ4_K: return BlockKind::kMinimum;
+    case Format::kQ6_K: return BlockKind::kTwoScales;  // of 16 elements each
+    default: return BlockKind::kScale;
+  }
 }
 
-// Activations beside a panel of weights; zeros behind the end of the row.
-struct XPanel {
-  int8_t q[kPanel];
-  float scale[4];
-  float sum[4];  // scale times the sum of q
+// A block of activations of kRows rows, four elements of each in turn; zeros behind the end of a row.
+template <int64_t kRows>
+struct XBlock {
+  alignas(16) int8_t q[kBlock * kRows];
+  float scale[kRows];
+  float sum[kRows];          // scale times the sum of q
+  int32_t offset[3][kRows];  // -128 times the sum of q, of its first half, of its second half
+};
+using XRow = XBlock<1>;
+using XGroup = XBlock<kGroupRows>;
+
+constexpr int64_t blocks_of(int64_t k) { return (k + kBlock - 1) / kBlock; }
+
+// Rounds a row of k elements to row `row` of its blocks. False where the range of its values is not one in which the
+// products are exact enough, or not finite: such a row must be multiplied in f32.
+bool quantize_row(const char* x, uint32_t dtype, int64_t k, XRow* out);
+bool quantize_row(const char* x, uint32_t dtype, int64_t k, XGroup* out, int64_t row);
+
+// A block of the weight rows of a panel, four elements of each in turn; zeros behind the end of a row.
+struct WBlock {
+  alignas(64) int8_t q[kBlock * kPanelRows];
+  float scale[kPanelRows];
+  float other[kPanelRows];  // minimum, or scale of the second half; else not set
 };
 
-// Rounds a row of k elements to its panels. False where the range of its values is not one in which the products are exact
-// enough, or not finite: such a row must be multiplied in f32.
-bool quantize_row(const char* x, uint32_t dtype, int64_t k, XPanel* out);
-
-// Some weight rows times all rows of activations.
-struct QuantJob {
+struct QuantWeight {
   Format format;
-  const uint8_t* weight;
-  int64_t weight_stride;  // bytes
+  const uint8_t* data;
+  int64_t stride;  // bytes
   int64_t k;
-  const XPanel* x;  // rows of `panels`
-  int64_t panels;
-  int64_t rows;
 };
 
-// The scales and elements of a panel; `half` is which half of a block of 256 it is. A group is 16 elements.
-struct PlainPanel {
-  int8_t q[kPanel];
-  float scale[8];    // of a group
-  float minimum[8];  // of a group; added
+// What an instruction set has. A product's bits depend on its two rows only.
+struct QuantKernels {
+  // Weight rows [begin, end), at most kPanelRows, times a row: out[0, kPanelRows), of which those behind the end are copies.
+  void (*row)(const QuantWeight& weight, int64_t begin, int64_t end, const XRow* x, float* out);
+  // Blocks [first, last) of weight rows [begin, end), at most kPanelRows; `first` is a multiple of 8.
+  void (*unpack)(const QuantWeight& weight, int64_t begin, int64_t end, int64_t first, int64_t last,
+                 WBlock* out);
+  // Adds the products of `blocks` blocks of a panel with those of `rows` rows, in groups that are `stride` blocks apart:
+  // sums[row * kPanelRows + weight row].
+  void (*tile)(BlockKind kind, const WBlock* panel, int64_t blocks, const XGroup* x, int64_t stride,
+               int64_t rows, float* sums);
 };
-void unpack_panel(Format format, const uint8_t* step, int half, PlainPanel& panel);
-// A row of weights as f32, count elements from `begin`, both multiples of 32 (or k its end); i8 without its scale.
-void dequantize_row(Format format, const uint8_t* row, int64_t begin, int64_t count, float* out);
-
-// Products of weight rows [begin, end) with activation rows [first, last), at most kTileRows of them:
-// out[(n - begin) * kTileRows + row - first]. A product's bits depend on its two rows only.
-inline constexpr int64_t kTileRows = 4;
-using QuantTile = void (*)(const QuantJob& job, int64_t begin, int64_t end, int64_t first,
-                           int64_t last, float* out);
 
 // The fastest that this machine can run, and all that it can, for tests. Ends in null.
-QuantTile quant_tile();
-const QuantTile* quant_tiles();
+const QuantKernels& quant_kernels();
+const QuantKernels* const* all_quant_kernels();
 
 // By instruction set: null where the machine, or the build, lacks it.
-QuantTile quant_tile_neon();
-QuantTile quant_tile_avx2();
-QuantTile quant_tile_vnni();
+const QuantKernels* quant_kernels_neon();
+const QuantKernels* quant_kernels_avx2();
+const QuantKernels* quant_kernels_vnni();
+const QuantKernels& quant_kernels_plain();
+
+// 128 elements of a row with the scales of each 16, unpacked in plain C++.
+inline constexpr int64_t kPlain = 128;
+struct PlainBlocks {
+  int8_t q[kPlain];
+  float scale[8];
+  float minimum[8];  // added
+};
+// Those from `at` on, a multiple of 128; behind `end`, where the row ends or what is wanted of it, nothing is read.
+void unpack_plain(Format format, const uint8_t* row, int64_t at, int64_t end, PlainBlocks& out);
+// A row of weights as f32, count elements from `begin`, both multiples of 32 (or k its end); i8 without its scale.
+void dequantize_row(Format format, const uint8_t* row, int64_t begin, int64_t count, float* out);
 
 }  // namespace yard::simd

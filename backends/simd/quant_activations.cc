@@ -1,72 +1,130 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounding activations to int8 in blocks of 32. Plain loops, which compilers turn into vectors.
+// Rounding activations to int8 in blocks of 32.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "quant_activations.cc"
+#include <hwy/foreach_target.h>  // before highway.h
+#include <hwy/highway.h>
+
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "quant.h"
 #include "scalars.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
-namespace {
+namespace HWY_NAMESPACE {
 
-constexpr int64_t kBlock = 32;
+namespace hn = hwy::HWY_NAMESPACE;
+
+// At most 16 lanes, so that a block is whole vectors.
+using DX = hn::CappedTag<float, 16>;
+using DXU = hn::RebindToUnsigned<DX>;
+using DXI = hn::RebindToSigned<DX>;
+
+// The bits of the largest absolute value; those of a NaN are larger than of any number.
+HWY_INLINE uint32_t largest_bits(const float* v) {
+  const DXU d;
+  auto most = hn::Zero(d);
+  for (size_t i = 0; i < kBlock; i += hn::Lanes(d)) {
+    const auto bits = hn::BitCast(d, hn::LoadU(DX(), v + i));
+    most = hn::Max(most, hn::And(bits, hn::Set(d, 0x7fffffffu)));
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, most));
+}
+
+// Half a block. Returns the sum.
+HWY_INLINE int32_t round_half(const float* v, float inverse, int8_t* q) {
+  const DX d;
+  const hn::Rebind<int8_t, DX> bytes;
+  auto sum = hn::Zero(DXI());
+  for (size_t i = 0; i < kBlock / 2; i += hn::Lanes(d)) {
+    const auto rounded = hn::NearestInt(hn::Mul(hn::LoadU(d, v + i), hn::Set(d, inverse)));
+    hn::StoreU(hn::DemoteTo(bytes, rounded), bytes, q + i);
+    sum = hn::Add(sum, rounded);
+  }
+  return hn::GetLane(hn::SumOfLanes(DXI(), sum));
+}
 
 template <class T>
-void widen_block(const char* p, int64_t count, float (&out)[kBlock]) {
+HWY_INLINE void widen_block(const char* p, int64_t count, float* out) {
   T in[kBlock] = {};
   std::memcpy(in, p, static_cast<size_t>(count) * sizeof(T));
   for (int64_t i = 0; i < kBlock; ++i) out[i] = widen(in[i]);
 }
 
-// The bits of the largest absolute value; those of a NaN are larger than of any number.
-uint32_t largest_bits(const float (&v)[kBlock]) {
-  uint32_t most = 0;
-  for (const float x : v) most = std::max(most, std::bit_cast<uint32_t>(x) & 0x7fffffffu);
-  return most;
-}
-
-void round_block(const float (&v)[kBlock], float most, XPanel& out, int64_t block) {
+template <int64_t kRows>
+HWY_INLINE void put_block(const float* v, float most, XBlock<kRows>& out, int64_t row) {
+  int8_t q[kBlock];
   const float scale = most / 127.0f, inverse = most > 0 ? 127.0f / most : 0.0f;
-  int8_t* const q = out.q + block * kBlock;
-  int32_t sum = 0;
-  for (int64_t i = 0; i < kBlock; ++i) {
-    // The last bits of a number near 1.5 * 2^23 are those of the integer that was added.
-    const float shifted = v[i] * inverse + 12582912.0f;
-    const int32_t rounded = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(12582912.0f);
-    q[i] = static_cast<int8_t>(rounded);
-    sum += rounded;
-  }
-  out.scale[block] = scale;
-  out.sum[block] = scale * static_cast<float>(sum);
+  const int32_t first = round_half(v, inverse, q);
+  const int32_t second = round_half(v + kBlock / 2, inverse, q + kBlock / 2);
+  for (int64_t i = 0; i < kBlock; i += 4) std::memcpy(out.q + i * kRows + row * 4, q + i, 4);
+  out.scale[row] = scale;
+  out.sum[row] = scale * static_cast<float>(first + second);
+  out.offset[0][row] = -128 * (first + second);
+  out.offset[1][row] = -128 * first;
+  out.offset[2][row] = -128 * second;
 }
 
-template <class T>
-bool quantize_as(const char* x, int64_t k, XPanel* out) {
+template <class T, int64_t kRows>
+HWY_INLINE bool quantize_as(const char* x, int64_t k, XBlock<kRows>* out, int64_t row) {
   // Products with weights of f16 stay normal numbers of f32.
   constexpr uint32_t kLeast = std::bit_cast<uint32_t>(1e-25f);
   constexpr uint32_t kMost = std::bit_cast<uint32_t>(1e25f);
   bool in_range = true;
-  for (int64_t at = 0; at < (k + kPanel - 1) / kPanel * kPanel; at += kBlock) {
+  for (int64_t at = 0; at < k; at += kBlock, ++out) {
     float v[kBlock];
-    widen_block<T>(x + at * static_cast<int64_t>(sizeof(T)), std::clamp(k - at, int64_t{0}, kBlock),
-                   v);
+    const char* const from = x + at * static_cast<int64_t>(sizeof(T));
+    if (at + kBlock <= k)
+      widen_block<T>(from, kBlock, v);  // inlined with a size that is known
+    else
+      widen_block<T>(from, k - at, v);
     const uint32_t bits = largest_bits(v);
     if (bits != 0 && (bits < kLeast || bits > kMost)) in_range = false;
-    if (!in_range) std::fill_n(v, kBlock, 0.0f);  // the row is not used
-    round_block(v, in_range ? std::bit_cast<float>(bits) : 0.0f, out[at / kPanel],
-                at % kPanel / kBlock);
+    if (!in_range) std::memset(v, 0, sizeof v);  // the row is not used
+    put_block(v, in_range ? std::bit_cast<float>(bits) : 0.0f, *out, row);
   }
   return in_range;
 }
 
-}  // namespace
-
-bool quantize_row(const char* x, uint32_t dtype, int64_t k, XPanel* out) {
+template <int64_t kRows>
+HWY_INLINE bool quantize(const char* x, uint32_t dtype, int64_t k, XBlock<kRows>* out,
+                         int64_t row) {
   switch (dtype) {
-    case YARD_F16: return quantize_as<F16>(x, k, out);
-    case YARD_BF16: return quantize_as<BF16>(x, k, out);
-    default: return quantize_as<float>(x, k, out);
+    case YARD_F16: return quantize_as<F16>(x, k, out, row);
+    case YARD_BF16: return quantize_as<BF16>(x, k, out, row);
+    default: return quantize_as<float>(x, k, out, row);
   }
 }
 
+bool quantize_single(const char* x, uint32_t dtype, int64_t k, XRow* out) {
+  return quantize(x, dtype, k, out, 0);
+}
+bool quantize_in_group(const char* x, uint32_t dtype, int64_t k, XGroup* out, int64_t row) {
+  return quantize(x, dtype, k, out, row);
+}
+
+}  // namespace HWY_NAMESPACE
 }  // namespace yard::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace yard::simd {
+namespace {
+
+HWY_EXPORT(quantize_single);
+HWY_EXPORT(quantize_in_group);
+
+}  // namespace
+
+bool quantize_row(const char* x, uint32_t dtype, int64_t k, XRow* out) {
+  return HWY_DYNAMIC_DISPATCH(quantize_single)(x, dtype, k, out);
+}
+bool quantize_row(const char* x, uint32_t dtype, int64_t k, XGroup* out, int64_t row) {
+  return HWY_DYNAMIC_DISPATCH(quantize_in_group)(x, dtype, k, out, row);
+}
+
+}  // namespace yard::simd
+#endif

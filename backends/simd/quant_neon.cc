@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dot products of panels by the `sdot` instruction of Arm v8.2.
+// Products of blocks by the `sdot` instruction of Arm v8.2.
 #include "quant.h"
 
 #if defined(__aarch64__)
@@ -29,40 +29,122 @@ YARD_ISA_INLINE int32x4_t sdot(int32x4_t sum, int8x16_t a, int8x16_t b) {
   return vdotq_s32(sum, a, b);
 #endif
 }
+// With four bytes of `b` for all lanes.
+template <int kLane>
+YARD_ISA_INLINE int32x4_t sdot_lane(int32x4_t sum, int8x16_t a, int8x16_t b) {
+#if defined(__clang__)
+  asm("sdot %0.4s, %1.16b, %2.4b[%3]" : "+w"(sum) : "w"(a), "w"(b), "i"(kLane));
+  return sum;
+#else
+  return vdotq_laneq_s32(sum, a, b, kLane);
+#endif
+}
 
-struct Panel {
-  int8x16_t q[8];     // a group each
-  float32x4_t scale;  // of each 32 elements; q6_k: of the first group in each
-  float32x4_t other;  // q6_k: of the second group; formats with a minimum: that
+using VF = float32x4_t;
+inline constexpr int kLanes = 4;
+
+YARD_ISA_INLINE VF zero() { return vdupq_n_f32(0); }
+YARD_ISA_INLINE void store(float* to, VF v) { vst1q_f32(to, v); }
+
+// The 16-bit numbers at an offset of four rows, as f32. They are put together in a general register, which costs the vector
+// units nothing.
+YARD_ISA_INLINE float32x4_t heads(const uint8_t* const (&p)[4], int64_t offset = 0) {
+  const auto head = [offset](const uint8_t* at) __attribute__((always_inline)) {
+    return uint64_t{read<uint16_t>(at + offset)};
+  };
+  const uint64_t four = head(p[0]) | head(p[1]) << 16 | head(p[2]) << 32 | head(p[3]) << 48;
+  return vcvt_f32_f16(vreinterpret_f16_u64(vcreate_u64(four)));
+}
+
+struct HeadPairs {
+  float32x4_t first, second;
 };
-using Sum = float32x4_t;
-
-YARD_ISA_INLINE Sum zero() { return vdupq_n_f32(0); }
-YARD_ISA_INLINE float total(Sum s) { return vaddvq_f32(s); }
-
-YARD_ISA_INLINE float32x4_t from_f16(uint16x4_t v) { return vcvt_f32_f16(vreinterpret_f16_u16(v)); }
-
-// The 16-bit numbers at the beginning of four blocks: first all that come first, then all that come second. Whole vectors are
-// read and zipped, since loads into a lane cost more.
-template <int64_t kStride>
-YARD_ISA_INLINE uint16x8_t heads(const uint8_t* p) {
-  static_assert(kStride >= 16);
+// The two 16-bit numbers that each of four rows begins with. Whole vectors are read and zipped.
+YARD_ISA_INLINE HeadPairs head_pairs(const uint8_t* const (&p)[4]) {
   const auto head = [](const uint8_t* at) __attribute__((always_inline)) {
     return vreinterpretq_u16_u8(vld1q_u8(at));
   };
-  const uint16x8_t a = vzip1q_u16(head(p), head(p + kStride));
-  const uint16x8_t b = vzip1q_u16(head(p + 2 * kStride), head(p + 3 * kStride));
-  return vreinterpretq_u16_u32(vzip1q_u32(vreinterpretq_u32_u16(a), vreinterpretq_u32_u16(b)));
+  const uint16x8_t a = vzip1q_u16(head(p[0]), head(p[1]));
+  const uint16x8_t b = vzip1q_u16(head(p[2]), head(p[3]));
+  const float16x8_t all =
+      vreinterpretq_f16_u32(vzip1q_u32(vreinterpretq_u32_u16(a), vreinterpretq_u32_u16(b)));
+  return {vcvt_f32_f16(vget_low_f16(all)), vcvt_high_f32_f16(all)};
 }
 
-// One number each, put together in a general register: blocks of q8_0 keep the load units busy as it is.
-template <int64_t kStride>
-YARD_ISA_INLINE uint16x4_t single_heads(const uint8_t* p) {
-  const auto head = [](const uint8_t* at) __attribute__((always_inline)) {
-    return uint64_t{read<uint16_t>(at)};
+YARD_ISA_INLINE void transpose(float32x4_t (&v)[4]) {
+  const float32x4_t a = vtrn1q_f32(v[0], v[1]), b = vtrn2q_f32(v[0], v[1]);
+  const float32x4_t c = vtrn1q_f32(v[2], v[3]), d = vtrn2q_f32(v[2], v[3]);
+  const auto low = [](float32x4_t x, float32x4_t y) __attribute__((always_inline)) {
+    return vcombine_f32(vget_low_f32(x), vget_low_f32(y));
   };
-  return vcreate_u16(head(p) | head(p + kStride) << 16 | head(p + 2 * kStride) << 32 |
-                     head(p + 3 * kStride) << 48);
+  const auto high = [](float32x4_t x, float32x4_t y) __attribute__((always_inline)) {
+    return vcombine_f32(vget_high_f32(x), vget_high_f32(y));
+  };
+  v[0] = low(a, c), v[1] = low(b, d), v[2] = high(a, c), v[3] = high(b, d);
+}
+
+// Eight numbers of each of four rows, times that row's factor, to vectors with a lane for each row.
+YARD_ISA_INLINE void spread(const int16x8_t (&numbers)[4], float32x4_t factors,
+                            float32x4_t (&out)[8]) {
+  float32x4_t low[4], high[4];
+  for (int r = 0; r < 4; ++r) {
+    low[r] = vcvtq_f32_s32(vmovl_s16(vget_low_s16(numbers[r])));
+    high[r] = vcvtq_f32_s32(vmovl_high_s16(numbers[r]));
+  }
+  transpose(low), transpose(high);
+  for (int b = 0; b < 4; ++b) {
+    out[b] = vmulq_f32(low[b], factors);
+    out[4 + b] = vmulq_f32(high[b], factors);
+  }
+}
+
+YARD_ISA_INLINE int16x8_t widen_bytes(uint32_t low, uint32_t high) {
+  return vreinterpretq_s16_u16(vmovl_u8(vcreate_u8(uint64_t{high} << 32 | low)));
+}
+YARD_ISA_INLINE void scales_q4_k(const uint8_t* const (&p)[4], float32x4_t (&scale)[8],
+                                 float32x4_t (&minimum)[8]) {
+  int16x8_t scales[4], minima[4];
+  for (int r = 0; r < 4; ++r) {
+    const uint32_t low = read<uint32_t>(p[r] + 4), mid = read<uint32_t>(p[r] + 8);
+    const uint32_t high = read<uint32_t>(p[r] + 12);
+    scales[r] = widen_bytes(low & 0x3f3f3f3fu, (high & 0x0f0f0f0fu) | (low >> 2 & 0x30303030u));
+    minima[r] =
+        widen_bytes(mid & 0x3f3f3f3fu, (high >> 4 & 0x0f0f0f0fu) | (mid >> 2 & 0x30303030u));
+  }
+  const HeadPairs pairs = head_pairs(p);
+  spread(scales, pairs.first, scale);
+  spread(minima, vnegq_f32(pairs.second), minimum);
+}
+
+YARD_ISA_INLINE void scales_q6_k(const uint8_t* const (&p)[4], float32x4_t (&first)[8],
+                                 float32x4_t (&second)[8]) {
+  int16x8_t even[4], odd[4];
+  for (int r = 0; r < 4; ++r) {
+    const int16x8_t pairs = vreinterpretq_s16_u8(vld1q_u8(p[r] + 192));
+    even[r] = vshrq_n_s16(vshlq_n_s16(pairs, 8), 8);
+    odd[r] = vshrq_n_s16(pairs, 8);
+  }
+  const float32x4_t factors = heads(p, 208);
+  spread(even, factors, first);
+  spread(odd, factors, second);
+}
+
+template <Format F>
+YARD_ISA_INLINE void load_scales(const uint8_t* const (&p)[4], VF (&scale)[step_blocks(F)],
+                                 VF (&other)[step_blocks(F)]) {
+  if constexpr (F == Format::kI8) {
+    scale[0] = vdupq_n_f32(1);
+  } else if constexpr (F == Format::kQ4_K) {
+    scales_q4_k(p, scale, other);
+  } else if constexpr (F == Format::kQ6_K) {
+    scales_q6_k(p, scale, other);
+  } else if constexpr (F == Format::kQ4_1) {
+    const HeadPairs pairs = head_pairs(p);
+    scale[0] = pairs.first, other[0] = pairs.second;
+  } else {
+    scale[0] = heads(p);
+    if constexpr (F == Format::kQ4_0) other[0] = vmulq_n_f32(scale[0], -8);
+  }
 }
 
 YARD_ISA_INLINE int8x16_t low_nibbles(uint8x16_t v) {
@@ -72,82 +154,37 @@ YARD_ISA_INLINE int8x16_t high_nibbles(uint8x16_t v) {
   return vreinterpretq_s8_u8(vshrq_n_u8(v, 4));
 }
 
-// Four bytes as f32.
-YARD_ISA_INLINE float32x4_t bytes_to_float(uint32_t word) {
-  const uint8x8_t bytes = vreinterpret_u8_u32(vdup_n_u32(word));
-  return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(bytes))));
+struct Elements {
+  int8x16_t low, high;  // 16 each
+};
+
+template <int kQuarter>
+YARD_ISA_INLINE int8x16_t six_bits(uint8x16_t v, uint8x16_t h) {
+  const uint8x16_t upper = kQuarter == 0   ? vshlq_n_u8(h, 4)
+                           : kQuarter == 1 ? vshlq_n_u8(h, 2)
+                           : kQuarter == 2 ? h
+                                           : vshrq_n_u8(h, 2);
+  const int8x16_t bits = vreinterpretq_s8_u8(vandq_u8(upper, vdupq_n_u8(0x30)));
+  return vsubq_s8(vorrq_s8(kQuarter < 2 ? low_nibbles(v) : high_nibbles(v), bits), vdupq_n_s8(32));
 }
 
-YARD_ISA_INLINE void unpack_q4_k(const uint8_t* p, int half, Panel& panel) {
-  const float32x4_t d = from_f16(vreinterpret_u16_u32(vdup_n_u32(read<uint32_t>(p))));
-  const uint32_t low = read<uint32_t>(p + 4), mid = read<uint32_t>(p + 8);
-  const uint32_t high = read<uint32_t>(p + 12);
-  const uint32_t scales =
-      half == 0 ? low & 0x3f3f3f3fu : (high & 0x0f0f0f0fu) | (low >> 2 & 0x30303030u);
-  const uint32_t minima =
-      half == 0 ? mid & 0x3f3f3f3fu : (high >> 4 & 0x0f0f0f0fu) | (mid >> 2 & 0x30303030u);
-  panel.scale = vmulq_laneq_f32(bytes_to_float(scales), d, 0);
-  panel.other = vnegq_f32(vmulq_laneq_f32(bytes_to_float(minima), d, 1));
-  for (int g = 0; g < 2; ++g) {
-    const uint8_t* const q = p + 16 + half * 64 + g * 32;
-    for (int i = 0; i < 2; ++i) {
-      const uint8x16_t v = vld1q_u8(q + 16 * i);
-      panel.q[4 * g + i] = low_nibbles(v);
-      panel.q[4 * g + 2 + i] = high_nibbles(v);
-    }
-  }
-}
-
-YARD_ISA_INLINE void unpack_q6_k(const uint8_t* p, int half, Panel& panel) {
-  const uint8x16_t two_bits = vdupq_n_u8(0x30);
-  const int8x16_t offset = vdupq_n_s8(32);
-  for (int i = 0; i < 2; ++i) {
-    const uint8x16_t a = vld1q_u8(p + half * 64 + 16 * i);
-    const uint8x16_t b = vld1q_u8(p + half * 64 + 32 + 16 * i);
-    const uint8x16_t h = vld1q_u8(p + 128 + half * 32 + 16 * i);
-    const auto join = [&](int8x16_t nibbles, uint8x16_t upper) __attribute__((always_inline)) {
-      const uint8x16_t bits = vandq_u8(upper, two_bits);
-      return vsubq_s8(vorrq_s8(nibbles, vreinterpretq_s8_u8(bits)), offset);
-    };
-    panel.q[i] = join(low_nibbles(a), vshlq_n_u8(h, 4));
-    panel.q[2 + i] = join(low_nibbles(b), vshlq_n_u8(h, 2));
-    panel.q[4 + i] = join(high_nibbles(a), h);
-    panel.q[6 + i] = join(high_nibbles(b), vshrq_n_u8(h, 2));
-  }
-  const int8x8_t bytes = vld1_s8(reinterpret_cast<const int8_t*>(p + 192 + half * 8));
-  const int16x8_t scales = vmovl_s8(vuzp1_s8(bytes, vuzp2_s8(bytes, bytes)));
-  const int16x8_t odd = vmovl_s8(vuzp2_s8(bytes, bytes));
-  const float d = widen(read<F16>(p + 208));
-  panel.scale = vmulq_n_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(scales))), d);
-  panel.other = vmulq_n_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(odd))), d);
-}
-
-template <Format F, int kHalf>
-YARD_ISA_INLINE void unpack(const uint8_t* p, Panel& panel) {
+// Block kAt of a step.
+template <Format F, int kAt>
+YARD_ISA_INLINE Elements elements(const uint8_t* p) {
   if constexpr (F == Format::kQ8_0 || F == Format::kI8) {
-    constexpr int64_t kHead = F == Format::kI8 ? 0 : 2;
-    for (int i = 0; i < 8; ++i)
-      panel.q[i] = vreinterpretq_s8_u8(vld1q_u8(p + i / 2 * (32 + kHead) + kHead + i % 2 * 16));
-    panel.scale = F == Format::kI8 ? vdupq_n_f32(1) : from_f16(single_heads<34>(p));
+    p += F == Format::kI8 ? 0 : 2;
+    return {vreinterpretq_s8_u8(vld1q_u8(p)), vreinterpretq_s8_u8(vld1q_u8(p + 16))};
   } else if constexpr (F == Format::kQ4_0 || F == Format::kQ4_1) {
-    constexpr int64_t kBytes = block_bytes(F);
-    for (int b = 0; b < 4; ++b) {
-      const uint8x16_t v = vld1q_u8(p + (b + 1) * kBytes - 16);
-      panel.q[2 * b] = low_nibbles(v);
-      panel.q[2 * b + 1] = high_nibbles(v);
-    }
-    if constexpr (F == Format::kQ4_0) {
-      panel.scale = from_f16(single_heads<kBytes>(p));
-      panel.other = vmulq_n_f32(panel.scale, -8);
-    } else {
-      const uint16x8_t both = heads<kBytes>(p);
-      panel.scale = from_f16(vget_low_u16(both));
-      panel.other = vcvt_high_f32_f16(vreinterpretq_f16_u16(both));
-    }
+    const uint8x16_t v = vld1q_u8(p + block_bytes(F) - 16);
+    return {low_nibbles(v), high_nibbles(v)};
   } else if constexpr (F == Format::kQ4_K) {
-    unpack_q4_k(p, kHalf, panel);
+    const uint8x16_t a = vld1q_u8(p + 16 + kAt / 2 * 32), b = vld1q_u8(p + 32 + kAt / 2 * 32);
+    if constexpr (kAt % 2 == 0) return {low_nibbles(a), low_nibbles(b)};
+    return {high_nibbles(a), high_nibbles(b)};
   } else {
-    unpack_q6_k(p, kHalf, panel);
+    const uint8_t *const q = p + kAt / 4 * 64 + kAt % 2 * 32, *const h = p + 128 + kAt / 4 * 32;
+    return {six_bits<kAt % 4>(vld1q_u8(q), vld1q_u8(h)),
+            six_bits<kAt % 4>(vld1q_u8(q + 16), vld1q_u8(h + 16))};
   }
 }
 
@@ -163,22 +200,111 @@ YARD_ISA_INLINE float32x4_t sums_of(const int32x4_t (&v)[4]) {
   return vcvtq_f32_s32(vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3])));
 }
 
-template <Format F>
-YARD_ISA_INLINE void add(Sum& sum, const Panel& panel, const XPanel& x) {
+template <Format F, int kAt>
+YARD_ISA_INLINE VF add_block(const uint8_t* const (&p)[4], VF scale, VF other, const XRow& x,
+                             VF sum) {
+  const int8x16_t x0 = vld1q_s8(x.q), x1 = vld1q_s8(x.q + 16);
   int32x4_t first[4], second[4];
-  for (int b = 0; b < 4; ++b) {
-    const int8x16_t x0 = vld1q_s8(x.q + 32 * b), x1 = vld1q_s8(x.q + 32 * b + 16);
-    first[b] = sdot(new_zero(), panel.q[2 * b], x0);
-    if constexpr (F == Format::kQ6_K)
-      second[b] = sdot(new_zero(), panel.q[2 * b + 1], x1);
+  for (int r = 0; r < 4; ++r) {
+    const Elements w = elements<F, kAt>(p[r]);
+    first[r] = sdot(new_zero(), w.low, x0);
+    if constexpr (kind_of(F) == BlockKind::kTwoScales)
+      second[r] = sdot(new_zero(), w.high, x1);
     else
-      first[b] = sdot(first[b], panel.q[2 * b + 1], x1);
+      first[r] = sdot(first[r], w.high, x1);
   }
-  const float32x4_t scale = vld1q_f32(x.scale);
-  sum = vfmaq_f32(sum, sums_of(first), vmulq_f32(panel.scale, scale));
-  if constexpr (F == Format::kQ6_K)
-    sum = vfmaq_f32(sum, sums_of(second), vmulq_f32(panel.other, scale));
-  if constexpr (has_minimum(F)) sum = vfmaq_f32(sum, panel.other, vld1q_f32(x.sum));
+  sum = vfmaq_n_f32(sum, vmulq_f32(sums_of(first), scale), x.scale[0]);
+  if constexpr (kind_of(F) == BlockKind::kTwoScales)
+    sum = vfmaq_n_f32(sum, vmulq_f32(sums_of(second), other), x.scale[0]);
+  if constexpr (kind_of(F) == BlockKind::kMinimum) sum = vfmaq_n_f32(sum, other, x.sum[0]);
+  return sum;
+}
+
+YARD_ISA_INLINE void interleave_half(int8x16_t a, int8x16_t b, int8x16_t c, int8x16_t d,
+                                     int8_t* to) {
+  float32x4_t v[4] = {vreinterpretq_f32_s8(a), vreinterpretq_f32_s8(b), vreinterpretq_f32_s8(c),
+                      vreinterpretq_f32_s8(d)};
+  transpose(v);
+  for (int i = 0; i < 4; ++i) vst1q_s8(to + i * 4 * kPanelRows, vreinterpretq_s8_f32(v[i]));
+}
+template <Format F, int kAt>
+YARD_ISA_INLINE void interleave(const uint8_t* const (&p)[4], int8_t* to) {
+  const Elements a = elements<F, kAt>(p[0]), b = elements<F, kAt>(p[1]), c = elements<F, kAt>(p[2]),
+                 d = elements<F, kAt>(p[3]);
+  interleave_half(a.low, b.low, c.low, d.low, to);
+  interleave_half(a.high, b.high, c.high, d.high, to + 16 * kPanelRows);
+}
+
+// Eight weight rows times kRows rows.
+template <int kRows>
+struct Dots {
+  int32x4_t v[kRows][2];
+};
+template <int kRows, int kRow = 0>
+YARD_ISA_INLINE void add_four(Dots<kRows>& dots, int8x16_t w0, int8x16_t w1, int8x16_t x) {
+  dots.v[kRow][0] = sdot_lane<kRow>(dots.v[kRow][0], w0, x);
+  dots.v[kRow][1] = sdot_lane<kRow>(dots.v[kRow][1], w1, x);
+  if constexpr (kRow + 1 < kRows) add_four<kRows, kRow + 1>(dots, w0, w1, x);
+}
+// Elements [4 * kBegin, 4 * kEnd) of a block.
+template <int kBegin, int kEnd, int kRows>
+YARD_ISA_INLINE Dots<kRows> dots_of(const int8_t* w, const int8_t* x) {
+  Dots<kRows> dots;
+  for (int r = 0; r < kRows; ++r) dots.v[r][0] = new_zero(), dots.v[r][1] = new_zero();
+#pragma GCC unroll 8
+  for (int i = kBegin; i < kEnd; ++i)
+    add_four<kRows>(dots, vld1q_s8(w + i * 4 * kPanelRows), vld1q_s8(w + i * 4 * kPanelRows + 16),
+                    vld1q_s8(x + i * 4 * kGroupRows));
+  return dots;
+}
+
+template <int kRows, int kRow = 0>
+YARD_ISA_INLINE void add_scaled(VF (&sums)[kRows][2], const Dots<kRows>& dots, const float* scale,
+                                float32x4_t factors) {
+  for (int i = 0; i < 2; ++i) {
+    const float32x4_t v = vmulq_f32(vcvtq_f32_s32(dots.v[kRow][i]), vld1q_f32(scale + 4 * i));
+    sums[kRow][i] = vfmaq_laneq_f32(sums[kRow][i], v, factors, kRow);
+  }
+  if constexpr (kRow + 1 < kRows) add_scaled<kRows, kRow + 1>(sums, dots, scale, factors);
+}
+template <int kRows, int kRow = 0>
+YARD_ISA_INLINE void add_minima(VF (&sums)[kRows][2], const float* minimum, float32x4_t factors) {
+  for (int i = 0; i < 2; ++i)
+    sums[kRow][i] = vfmaq_laneq_f32(sums[kRow][i], vld1q_f32(minimum + 4 * i), factors, kRow);
+  if constexpr (kRow + 1 < kRows) add_minima<kRows, kRow + 1>(sums, minimum, factors);
+}
+
+template <BlockKind kKind, int kRows>
+YARD_ISA void tile_rows(const WBlock* w, int64_t blocks, const XGroup* x, int64_t lane, float* to) {
+  VF sums[kRows][2];
+  for (int r = 0; r < kRows; ++r)
+    for (int i = 0; i < 2; ++i) sums[r][i] = vld1q_f32(to + r * kPanelRows + lane + 4 * i);
+  for (; blocks > 0; --blocks, ++w, ++x) {
+    const int8_t* const q = w->q + 4 * lane;
+    const float32x4_t factors = vld1q_f32(x->scale);
+    if constexpr (kKind == BlockKind::kTwoScales) {
+      add_scaled<kRows>(sums, dots_of<0, 4, kRows>(q, x->q), w->scale + lane, factors);
+      add_scaled<kRows>(sums, dots_of<4, 8, kRows>(q, x->q), w->other + lane, factors);
+    } else {
+      add_scaled<kRows>(sums, dots_of<0, 8, kRows>(q, x->q), w->scale + lane, factors);
+    }
+    if constexpr (kKind == BlockKind::kMinimum)
+      add_minima<kRows>(sums, w->other + lane, vld1q_f32(x->sum));
+  }
+  for (int r = 0; r < kRows; ++r)
+    for (int i = 0; i < 2; ++i) vst1q_f32(to + r * kPanelRows + lane + 4 * i, sums[r][i]);
+}
+
+template <BlockKind kKind>
+void tile_of(const WBlock* w, int64_t blocks, const XGroup* x, int64_t stride, int64_t rows,
+             float* sums) {
+  for (; rows > 0; rows -= kGroupRows, x += stride, sums += kGroupRows * kPanelRows)
+    for (int64_t lane = 0; lane < kPanelRows; lane += 8) switch (rows) {
+        case 1: tile_rows<kKind, 1>(w, blocks, x, lane, sums); break;
+        case 2: tile_rows<kKind, 2>(w, blocks, x, lane, sums); break;
+        case 3: tile_rows<kKind, 3>(w, blocks, x, lane, sums); break;
+        default: tile_rows<kKind, 4>(w, blocks, x, lane, sums); break;
+      }
 }
 
 #include "quant_tile.inc"
@@ -186,14 +312,14 @@ YARD_ISA_INLINE void add(Sum& sum, const Panel& panel, const XPanel& x) {
 }  // namespace
 }  // namespace neon
 
-QuantTile quant_tile_neon() {
+const QuantKernels* quant_kernels_neon() {
   constexpr unsigned long kDotProduct = 1ul << 20;  // HWCAP_ASIMDDP
-  return (getauxval(AT_HWCAP) & kDotProduct) != 0 ? neon::tiles : nullptr;
+  return (getauxval(AT_HWCAP) & kDotProduct) != 0 ? &neon::kKernels : nullptr;
 }
 
 }  // namespace yard::simd
 #else
 namespace yard::simd {
-QuantTile quant_tile_neon() { return nullptr; }
+const QuantKernels* quant_kernels_neon() { return nullptr; }
 }  // namespace yard::simd
 #endif

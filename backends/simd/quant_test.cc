@@ -48,11 +48,11 @@ TEST(Formats, UnpackParts) {
   }
 }
 
-std::vector<XPanel> rounded(const std::vector<float>& x) {
-  std::vector<XPanel> panels((x.size() + kPanel - 1) / kPanel);
+std::vector<XRow> rounded(const std::vector<float>& x) {
+  std::vector<XRow> blocks(static_cast<size_t>(blocks_of(static_cast<int64_t>(x.size()))));
   EXPECT_TRUE(quantize_row(reinterpret_cast<const char*>(x.data()), YARD_F32,
-                           static_cast<int64_t>(x.size()), panels.data()));
-  return panels;
+                           static_cast<int64_t>(x.size()), blocks.data()));
+  return blocks;
 }
 
 std::vector<float> normal_values(int64_t count, uint32_t seed) {
@@ -66,21 +66,45 @@ std::vector<float> normal_values(int64_t count, uint32_t seed) {
 TEST(Activations, AreOffByHalfAStepAtMost) {
   for (const int64_t k : {1, 5, 32, 33, 127, 128, 300}) {
     const std::vector<float> x = normal_values(k, 3);
-    const std::vector<XPanel> panels = rounded(x);
-    for (size_t i = 0; i < panels.size() * kPanel; ++i) {
-      const XPanel& p = panels[i / kPanel];
-      const double scale = p.scale[i % kPanel / 32];
-      const double expected = i < x.size() ? x[i] : 0;
-      EXPECT_LE(std::abs(p.q[i % kPanel] * scale - expected), scale * 0.50001);
+    const std::vector<XRow> blocks = rounded(x);
+    for (size_t i = 0; i < blocks.size() * kBlock; ++i) {
+      const XRow& b = blocks[i / kBlock];
+      const double scale = b.scale[0], expected = i < x.size() ? x[i] : 0;
+      EXPECT_LE(std::abs(b.q[i % kBlock] * scale - expected), scale * 0.50001);
     }
-    for (const XPanel& p : panels)
-      for (size_t b = 0; b < 4; ++b) {
-        int sum = 0, most = 0;
-        for (size_t i = 32 * b; i < 32 * b + 32; ++i)
-          sum += p.q[i], most = std::max(most, std::abs(int{p.q[i]}));
-        EXPECT_FLOAT_EQ(p.sum[b], p.scale[b] * static_cast<float>(sum));
-        EXPECT_TRUE(most == 127 || p.scale[b] == 0);
+    for (const XRow& b : blocks) {
+      int sum = 0, first = 0, most = 0;
+      for (int64_t i = 0; i < kBlock; ++i) {
+        sum += b.q[i], most = std::max(most, std::abs(int{b.q[i]}));
+        if (i < kBlock / 2) first += b.q[i];
       }
+      EXPECT_EQ(b.offset[0][0], -128 * sum);
+      EXPECT_EQ(b.offset[1][0], -128 * first);
+      EXPECT_EQ(b.offset[2][0], -128 * (sum - first));
+      EXPECT_FLOAT_EQ(b.sum[0], b.scale[0] * static_cast<float>(sum));
+      EXPECT_TRUE(most == 127 || b.scale[0] == 0);
+    }
+  }
+}
+
+// Four elements of each row in turn, with the numbers that a row alone has.
+TEST(Activations, OfAGroupAreInterleaved) {
+  constexpr int64_t kK = 70;
+  std::vector<XGroup> group(static_cast<size_t>(blocks_of(kK)));
+  for (int64_t r = 0; r < kGroupRows; ++r) {
+    const std::vector<float> x = normal_values(kK, static_cast<uint32_t>(r));
+    ASSERT_TRUE(
+        quantize_row(reinterpret_cast<const char*>(x.data()), YARD_F32, kK, group.data(), r));
+  }
+  for (int64_t r = 0; r < kGroupRows; ++r) {
+    const std::vector<XRow> row = rounded(normal_values(kK, static_cast<uint32_t>(r)));
+    for (size_t b = 0; b < row.size(); ++b) {
+      for (int64_t i = 0; i < kBlock; ++i)
+        EXPECT_EQ(group[b].q[(i / 4 * kGroupRows + r) * 4 + i % 4], row[b].q[i]);
+      EXPECT_EQ(group[b].scale[r], row[b].scale[0]);
+      EXPECT_EQ(group[b].sum[r], row[b].sum[0]);
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(group[b].offset[i][r], row[b].offset[i][0]);
+    }
   }
 }
 
@@ -90,65 +114,111 @@ TEST(Activations, RefuseWhatInt8CannotHold) {
     for (const float sign : {1.0f, -1.0f}) {
       std::vector<float> x(200, 0.0f);
       x[150] = sign * special;
-      std::vector<XPanel> panels(2);
+      std::vector<XRow> blocks(7);
       EXPECT_FALSE(
-          quantize_row(reinterpret_cast<const char*>(x.data()), YARD_F32, 200, panels.data()));
+          quantize_row(reinterpret_cast<const char*>(x.data()), YARD_F32, 200, blocks.data()));
     }
-  EXPECT_EQ(rounded(std::vector<float>(64, 0.0f))[0].scale[1], 0.0f);
+  EXPECT_EQ(rounded(std::vector<float>(64, 0.0f))[1].scale[0], 0.0f);
 }
 
 // The product of a weight row with rounded activations, and how large its terms are.
 struct Product {
   double value = 0, size = 0;
 };
-Product product(const BlockTensor& w, int64_t n, const XPanel* x, int64_t k) {
+Product product(const BlockTensor& w, int64_t n, const XRow* x, int64_t k) {
   Product p;
   for (int64_t i = 0; i < k; ++i) {
-    const XPanel& panel = x[i / kPanel];
-    const double term =
-        w.at(n, i) * panel.q[i % kPanel] * static_cast<double>(panel.scale[i % kPanel / 32]);
+    const XRow& block = x[i / kBlock];
+    const double term = w.at(n, i) * block.q[i % kBlock] * static_cast<double>(block.scale[0]);
     p.value += term, p.size += std::abs(term);
   }
   return p;
 }
 
-TEST(Tiles, MultiplyExactly) {
+// A panel of weights, some rows of activations, and the products by one instruction set.
+struct Products {
+  static constexpr int64_t kRows = 11;  // two groups and a part of one
+  Format format;
+  int64_t weights, k;
+  BlockTensor w;
+  std::vector<XRow> x[kRows];
+  std::vector<XGroup> groups;
+
+  Products(Format f, int64_t n, int64_t length)
+      : format(f),
+        weights(n),
+        k(length),
+        w(f, n, length, static_cast<uint32_t>(length + n), 1),
+        groups(static_cast<size_t>(3 * blocks_of(length))) {
+    for (int64_t r = 0; r < kRows; ++r) {
+      const std::vector<float> values = normal_values(k, static_cast<uint32_t>(r));
+      x[r] = rounded(values);
+      EXPECT_TRUE(quantize_row(reinterpret_cast<const char*>(values.data()), YARD_F32, k,
+                               groups.data() + r / kGroupRows * blocks_of(k), r % kGroupRows));
+    }
+  }
+  QuantWeight weight() const { return {format, w.row(0), stride_bytes(Tensor(w.c()), 0), k}; }
+  std::vector<float> of_row(const QuantKernels& kernels, int64_t row) const {
+    std::vector<float> out(kPanelRows);
+    kernels.row(weight(), 0, weights, x[row].data(), out.data());
+    return out;
+  }
+  // In steps of 8 blocks, as a long row is done in parts.
+  std::vector<float> of_tile(const QuantKernels& kernels, int64_t rows) const {
+    std::vector<float> sums(static_cast<size_t>(rows * kPanelRows));
+    WBlock panel[8];
+    for (int64_t first = 0; first < blocks_of(k); first += 8) {
+      const int64_t last = std::min(first + 8, blocks_of(k));
+      kernels.unpack(weight(), 0, weights, first, last, panel);
+      kernels.tile(kind_of(format), panel, last - first, groups.data() + first, blocks_of(k), rows,
+                   sums.data());
+    }
+    return sums;
+  }
+};
+
+TEST(Products, AreExactAndHaveTheSameBitsInTiles) {
   int sets = 0;
-  for (const QuantTile* tile = quant_tiles(); *tile != nullptr; ++tile, ++sets)
+  for (const QuantKernels* const* set = all_quant_kernels(); *set != nullptr; ++set, ++sets)
     for (const Format format : kFormats)
-      for (const int64_t k : lengths(format)) {
-        constexpr int64_t kWeights = 3, kRows = 4;
-        const BlockTensor w(format, kWeights, k, static_cast<uint32_t>(k + 1), 1);
-        const int64_t panels = (k + kPanel - 1) / kPanel;
-        std::vector<XPanel> x;
-        for (uint32_t r = 0; r < kRows; ++r)
-          for (const XPanel& p : rounded(normal_values(k, r))) x.push_back(p);
-        const QuantJob job{format, w.row(0), stride_bytes(Tensor(w.c()), 0), k, x.data(),
-                           panels, kRows};
-        for (int64_t rows = 1; rows <= kRows; ++rows) {
-          float found[kWeights * kTileRows];
-          (*tile)(job, 0, kWeights, kRows - rows, kRows, found);
-          for (int64_t n = 0; n < kWeights; ++n)
-            for (int64_t r = 0; r < rows; ++r) {
-              const Product p = product(w, n, x.data() + (kRows - rows + r) * panels, k);
-              ASSERT_NEAR(static_cast<double>(found[n * kTileRows + r]), p.value, p.size * 1e-5)
-                  << "set " << sets << ", format " << static_cast<int>(format) << ", k " << k;
+      for (const int64_t k : lengths(format))
+        for (const int64_t weights : {1, 6, 16}) {
+          SCOPED_TRACE(::testing::Message()
+                       << "set " << sets << ", format " << static_cast<int>(format) << ", k " << k);
+          const Products products(format, weights, k);
+          for (int64_t rows = 1; rows <= Products::kRows; ++rows) {
+            const std::vector<float> tile = products.of_tile(**set, rows);
+            const std::vector<float> row = products.of_row(**set, rows - 1);
+            for (int64_t n = 0; n < weights; ++n) {
+              const Product p = product(products.w, n, products.x[rows - 1].data(), k);
+              const float found = row[static_cast<size_t>(n)];
+              ASSERT_NEAR(static_cast<double>(found), p.value, p.size * 1e-5);
+              ASSERT_EQ(found, tile[static_cast<size_t>((rows - 1) * kPanelRows + n)]);
             }
+          }
         }
-      }
-  EXPECT_EQ(quant_tile(), quant_tiles()[0]);
+  EXPECT_EQ(&quant_kernels(), all_quant_kernels()[0]);
 }
 
 // The largest products there are: -128 of weights times 127, and the largest nibbles.
-TEST(Tiles, DoNotOverflow) {
-  for (const QuantTile* tile = quant_tiles(); *tile != nullptr; ++tile)
+TEST(Products, DoNotOverflow) {
+  constexpr int64_t kLength = 128;
+  const std::vector<float> values(kLength, 127.0f);
+  for (const QuantKernels* const* set = all_quant_kernels(); *set != nullptr; ++set)
     for (const uint8_t pattern : {0x80, 0x7f, 0xff, 0x00}) {
-      std::vector<uint8_t> w(kPanel, pattern);
-      const std::vector<XPanel> x = rounded(std::vector<float>(kPanel, 127.0f));
-      const QuantJob job{Format::kI8, w.data(), kPanel, kPanel, x.data(), 1, 1};
-      float found[kTileRows];
-      (*tile)(job, 0, 1, 0, 1, found);
-      EXPECT_EQ(found[0], 127.0f * kPanel * static_cast<float>(static_cast<int8_t>(pattern)));
+      const std::vector<uint8_t> w(kLength, pattern);
+      const QuantWeight weight{Format::kI8, w.data(), kLength, kLength};
+      float row[kPanelRows], tile[kPanelRows] = {};
+      (*set)->row(weight, 0, 1, rounded(values).data(), row);
+      XGroup x[4];
+      WBlock panel[4];
+      ASSERT_TRUE(
+          quantize_row(reinterpret_cast<const char*>(values.data()), YARD_F32, kLength, x, 0));
+      (*set)->unpack(weight, 0, 1, 0, 4, panel);
+      (*set)->tile(BlockKind::kScale, panel, 4, x, 4, 1, tile);
+      const float expected = 127.0f * kLength * static_cast<float>(static_cast<int8_t>(pattern));
+      EXPECT_EQ(row[0], expected);
+      EXPECT_EQ(tile[0], expected);
     }
 }
 
