@@ -69,6 +69,9 @@ std::string call_text(const KernelCase& c) {
   if (c.op == "dequantize")
     return fmt::format("dequantize(out={}[{},{}], x=i8[{},{}], scale=f32[{}])", c.dtype, c.rows,
                        c.hidden, c.rows, c.hidden, c.rows);
+  if (c.op == "embedding")
+    return fmt::format("embedding(out={0}[{1},{2}], ids=i32[{1}], table={0}[{3},{2}])", c.dtype,
+                       c.rows, c.hidden, kVocabulary);
   const int64_t heads = c.hidden / kHeadDim;
   const bool causal = c.op == "attention.causal";
   const tool::Shapes shapes = {{"rows", {c.rows}},

@@ -57,11 +57,53 @@ struct Attention {
   }
 };
 
+// How a call over a cache is divided. It follows from the call alone, so that its results do, too.
+struct DecodeSplit {
+  static constexpr int64_t kTogether = 4;    // units that pass over the keys together
+  static constexpr int64_t kPieces = 64;     // that are enough for all threads
+  static constexpr int64_t kPartKeys = 256;  // at least, in a part
+
+  int64_t units = 0;            // at most four query heads of one key head, in a batch
+  int64_t parts = 1, keys = 0;  // of the cache; keys in each
+  int64_t width = 0;            // of a saved row: whole pairs of vectors, however wide
+
+  DecodeSplit() = default;
+  // For a cache whose longest row has `longest` keys.
+  DecodeSplit(Tensor query, int64_t key_heads, int64_t longest) noexcept
+      : keys(std::max<int64_t>(longest, 1)), width((query.size(2) + 127) / 128 * 128) {
+    if (key_heads == 0) return;
+    units = key_heads * ((query.size(1) / key_heads + 3) / 4);
+    parts = most_parts(query.size(0), longest);
+    if (parts == 1) return;
+    keys = ((longest + parts - 1) / parts + 31) / 32 * 32;  // whole blocks
+    parts = (longest + keys - 1) / keys;
+  }
+  int64_t groups() const noexcept { return (units + kTogether - 1) / kTogether; }
+  int64_t most_parts(int64_t batches, int64_t longest) const noexcept {
+    const int64_t pieces = std::max<int64_t>(batches * groups(), 1);
+    return std::clamp<int64_t>((kPieces + pieces - 1) / pieces, 1,
+                               std::max<int64_t>(longest / kPartKeys, 1));
+  }
+  // What parts need for any lengths up to the capacity.
+  int64_t most_bytes(int64_t batches, int64_t capacity) const noexcept {
+    const int64_t most = most_parts(batches, capacity);
+    return most == 1 ? 0 : batches * units * most * 4 * (width + 2) * 4;
+  }
+};
+
 // One query for each head of each batch, over keys and values in a cache.
 struct Decode {
+  static constexpr int kTogether = DecodeSplit::kTogether;
   Tensor out, query, key, value, mask, lengths;
   float scale;
   Tensor table{nullptr};  // of blocks; else the cache has a dimension of batches
+  DecodeSplit split{};
+  float* partials = nullptr;  // of parts, if there are several
+
+  // Four rows, each with its maximum and sum behind it.
+  float* partial(int64_t b, int64_t unit, int64_t part) const noexcept {
+    return partials + ((b * split.units + unit) * split.parts + part) * 4 * (split.width + 2);
+  }
 
   // Key or value j of batch b and head g.
   const char* at(Tensor cache, int64_t b, int64_t j, int64_t g) const noexcept {

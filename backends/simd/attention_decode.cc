@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention.decode and .paged_decode: the query heads that share a key head pass over its keys and values once, block by
-// block, with a softmax whose maximum and sum grow with each (online softmax).
+// block, with a softmax whose maximum and sum grow with each (online softmax). A few key heads are done block by block in
+// turn: rows of one head often lie a page apart, and each page is then looked up once for all of them. Where batches and
+// heads are too few for all threads, parts of a long cache are done apart and merged.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention_decode.cc"
 #include <hwy/foreach_target.h>  // before highway.h
@@ -190,32 +192,41 @@ HWY_INLINE void read_mask(const Decode& job, int64_t batch, int64_t head, int64_
     added[j] = read_as_float(row + (from + j) * job.mask.stride(2) * item, job.mask.dtype());
 }
 
-// At most four heads from `head` on, which share a key head.
+// Unit u of a batch: at most four query heads, which share a key head.
+struct DecodeUnit {
+  int64_t head, key_head;
+  size_t count;
+
+  DecodeUnit(const Decode& job, int64_t u) {
+    const int64_t group = job.query.size(1) / job.key.size(2);
+    const int64_t chunks = (group + kDecodeRows - 1) / kDecodeRows,
+                  first = u % chunks * kDecodeRows;
+    key_head = u / chunks, head = key_head * group + first;
+    count = static_cast<size_t>(HWY_MIN(kDecodeRows, group - first));
+  }
+};
+
 template <class T, class C>
-void decode_heads(const Decode& job, int64_t batch, int64_t head, size_t count, int64_t key_head) {
+HWY_INLINE void begin_rows(const Decode& job, int64_t batch, const DecodeUnit& unit,
+                           DecodeRows& rows) {
   const auto dim = static_cast<size_t>(job.query.size(2));
-  DecodeRows rows;
   std::fill_n(rows.query, kDecodeRows * kDecodeWidth, 0.0f);
   std::fill_n(rows.result, kDecodeRows * kDecodeWidth, 0.0f);
-  for (size_t r = 0; r < count; ++r) {
-    const int64_t h = head + static_cast<int64_t>(r);
+  for (size_t r = 0; r < unit.count; ++r) {
+    const int64_t h = unit.head + static_cast<int64_t>(r);
     float* const q = rows.query + r * kDecodeWidth;
     prepare_row<C>(job.query.data<T>() + batch * job.query.stride(0) + h * job.query.stride(1), dim,
                    q, kDecodeWidth - pair_lanes());
     multiply_row(q, dim, hn::Set(DF(), job.scale));
     rows.top[r] = -std::numeric_limits<float>::infinity(), rows.sum[r] = 0;
   }
-  const int64_t length = index_at(job.lengths, batch * job.lengths.stride(0));
-  float added[kDecodeRows][kDecodeKeys] = {};
-  CacheBlock<C> block = block_at<C>(job, batch, key_head, 0, length);
-  for (int64_t from = 0; from < length; from += kDecodeKeys) {
-    const CacheBlock<C> next = block_at<C>(job, batch, key_head, from + kDecodeKeys, length);
-    for (size_t r = 0; job.mask && r < count; ++r)
-      read_mask(job, batch, head + static_cast<int64_t>(r), from, block.count, added[r]);
-    add_block(block, next, rows, count, dim, added);
-    block = next;
-  }
-  for (size_t r = 0; r < count; ++r) {
+}
+
+template <class T, class C>
+HWY_INLINE void write_rows(const Decode& job, int64_t batch, const DecodeUnit& unit,
+                           const DecodeRows& rows) {
+  const auto dim = static_cast<size_t>(job.query.size(2));
+  for (size_t r = 0; r < unit.count; ++r) {
     HWY_ALIGN float ordered[kDecodeWidth];
     VF a, b;
     for (size_t i = 0; i < dim; i += pair_lanes()) {
@@ -224,7 +235,7 @@ void decode_heads(const Decode& job, int64_t batch, int64_t head, size_t count, 
     }
     char* const out =
         job.out.data<char>() +
-        (batch * job.out.stride(0) + (head + static_cast<int64_t>(r)) * job.out.stride(1)) *
+        (batch * job.out.stride(0) + (unit.head + static_cast<int64_t>(r)) * job.out.stride(1)) *
             static_cast<int64_t>(sizeof(T));
     for (size_t i = 0; i < dim; ++i)
       write_float(out + i * sizeof(T), job.out.dtype(),
@@ -232,38 +243,148 @@ void decode_heads(const Decode& job, int64_t batch, int64_t head, size_t count, 
   }
 }
 
+HWY_INLINE void save_rows(const Decode& job, float* to, size_t count, const DecodeRows& rows) {
+  const auto width = static_cast<size_t>(job.split.width);
+  for (size_t r = 0; r < count; ++r, to += width + 2) {
+    std::memcpy(to, rows.result + r * kDecodeWidth, width * sizeof(float));
+    to[width] = rows.top[r], to[width + 1] = rows.sum[r];
+  }
+}
+
+// Adds a part of a row to those before it; both are scaled to the larger maximum. What counts for nothing against it is left
+// out, whatever its values are.
+HWY_INLINE void merge_row(const Decode& job, const float* part, size_t row, DecodeRows& rows) {
+  const DF d;
+  const auto width = static_cast<size_t>(job.split.width),
+             dim = static_cast<size_t>(job.query.size(2));
+  const float top = part[width], sum = part[width + 1];
+  if (sum == 0) return;  // it has seen no key
+  const float most = HWY_MAX(top, rows.top[row]);
+  const VF ours = exp_minus(hn::Set(d, most - rows.top[row])),
+           theirs = exp_minus(hn::Set(d, most - top));
+  float* const to = rows.result + row * kDecodeWidth;
+  // Maxima are -inf before the first part, and then zeros are scaled.
+  if (hn::GetLane(ours) == 0)
+    std::fill_n(to, kDecodeWidth, 0.0f);
+  else
+    multiply_row(to, dim, ours);
+  rows.top[row] = most;
+  rows.sum[row] = rows.sum[row] * hn::GetLane(ours) + sum * hn::GetLane(theirs);  // a NaN stays
+  if (hn::GetLane(theirs) == 0) return;
+  VF a, b, x, y;
+  for (size_t i = 0; i < dim; i += pair_lanes()) {  // whole pairs, as in multiply_row
+    load2(to + i, a, b), load2(part + i, x, y);
+    store2(hn::MulAdd(x, theirs, a), hn::MulAdd(y, theirs, b), to + i);
+  }
+}
+
 template <class T>
 struct DecodeAs {
+  // Units [first, first + count) of a batch over a part of its keys.
+  template <class C>
+  static HWY_NOINLINE void piece(const Decode& job, int64_t batch, int64_t first, size_t count,
+                                 int64_t part) {
+    const auto dim = static_cast<size_t>(job.query.size(2));
+    DecodeRows rows[Decode::kTogether];
+    for (size_t u = 0; u < count; ++u)
+      begin_rows<T, C>(job, batch, {job, first + static_cast<int64_t>(u)}, rows[u]);
+    const int64_t begin = part * job.split.keys;
+    const int64_t end =
+        HWY_MIN(index_at(job.lengths, batch * job.lengths.stride(0)), begin + job.split.keys);
+    const auto block_of = [&](size_t u, int64_t from) HWY_ATTR {
+      return block_at<C>(job, batch, DecodeUnit(job, first + static_cast<int64_t>(u)).key_head,
+                         from, end);
+    };
+    float added[kDecodeRows][kDecodeKeys] = {};
+    CacheBlock<C> block = block_of(0, begin);
+    for (int64_t from = begin; from < end; from += kDecodeKeys)
+      for (size_t u = 0; u < count; ++u) {
+        const CacheBlock<C> next =
+            u + 1 < count ? block_of(u + 1, from) : block_of(0, from + kDecodeKeys);
+        const DecodeUnit unit(job, first + static_cast<int64_t>(u));
+        for (size_t r = 0; job.mask && r < unit.count; ++r)
+          read_mask(job, batch, unit.head + static_cast<int64_t>(r), from, block.count, added[r]);
+        add_block(block, next, rows[u], unit.count, dim, added);
+        block = next;
+      }
+    for (size_t u = 0; u < count; ++u) {
+      const DecodeUnit unit(job, first + static_cast<int64_t>(u));
+      if (job.split.parts == 1)
+        write_rows<T, C>(job, batch, unit, rows[u]);
+      else
+        save_rows(job, job.partial(batch, first + static_cast<int64_t>(u), part), unit.count,
+                  rows[u]);
+    }
+  }
+
   template <class C>
   static void of(const Decode& job, int64_t begin, int64_t end) {
-    const int64_t heads = job.query.size(1), key_heads = job.key.size(2);
-    const int64_t group = heads / key_heads, chunks = (group + kDecodeRows - 1) / kDecodeRows;
+    const int64_t units = job.split.units, parts = job.split.parts, groups = job.split.groups();
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t chunk = i % chunks, g = i / chunks % key_heads, b = i / chunks / key_heads;
-      const int64_t first = chunk * kDecodeRows;
-      decode_heads<T, C>(job, b, g * group + first,
-                         static_cast<size_t>(HWY_MIN(kDecodeRows, group - first)), g);
+      const int64_t part = i % parts, group = i / parts % groups, batch = i / parts / groups;
+      const int64_t first = group * Decode::kTogether;
+      piece<C>(job, batch, first,
+               static_cast<size_t>(HWY_MIN(int64_t{Decode::kTogether}, units - first)), part);
+    }
+  }
+
+  // Units, counted through all batches.
+  template <class C>
+  static void merge(const Decode& job, int64_t begin, int64_t end) {
+    DecodeRows rows;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t batch = i / job.split.units, u = i % job.split.units;
+      const DecodeUnit unit(job, u);
+      std::fill_n(rows.result, kDecodeRows * kDecodeWidth, 0.0f);
+      for (size_t r = 0; r < unit.count; ++r) {
+        rows.top[r] = -std::numeric_limits<float>::infinity(), rows.sum[r] = 0;
+        for (int64_t part = 0; part < job.split.parts; ++part)
+          merge_row(job,
+                    job.partial(batch, u, part) + static_cast<int64_t>(r) * (job.split.width + 2),
+                    r, rows);
+      }
+      write_rows<T, C>(job, batch, unit, rows);
     }
   }
 };
 
-template <class T>
-HWY_INLINE void decode_as(const Decode& job, int64_t begin, int64_t end) {
+struct DecodePieces {
+  template <class T, class C>
+  static void of(const Decode& job, int64_t begin, int64_t end) {
+    DecodeAs<T>::template of<C>(job, begin, end);
+  }
+};
+struct DecodeMerge {
+  template <class T, class C>
+  static void of(const Decode& job, int64_t begin, int64_t end) {
+    DecodeAs<T>::template merge<C>(job, begin, end);
+  }
+};
+
+template <class Step, class T>
+HWY_INLINE void by_cache_type(const Decode& job, int64_t begin, int64_t end) {
   switch (job.key.dtype()) {
-    case YARD_F32: return DecodeAs<T>::template of<float>(job, begin, end);
-    case YARD_F16: return DecodeAs<T>::template of<F16>(job, begin, end);
-    case YARD_BF16: return DecodeAs<T>::template of<BF16>(job, begin, end);
+    case YARD_F32: return Step::template of<T, float>(job, begin, end);
+    case YARD_F16: return Step::template of<T, F16>(job, begin, end);
+    case YARD_BF16: return Step::template of<T, BF16>(job, begin, end);
+    default: return;
+  }
+}
+template <class Step>
+HWY_INLINE void by_types(const Decode& job, int64_t begin, int64_t end) {
+  switch (job.query.dtype()) {
+    case YARD_F32: return by_cache_type<Step, float>(job, begin, end);
+    case YARD_F16: return by_cache_type<Step, F16>(job, begin, end);
+    case YARD_BF16: return by_cache_type<Step, BF16>(job, begin, end);
     default: return;
   }
 }
 
 void decode_pieces(const Decode& job, int64_t begin, int64_t end) {
-  switch (job.query.dtype()) {
-    case YARD_F32: return decode_as<float>(job, begin, end);
-    case YARD_F16: return decode_as<F16>(job, begin, end);
-    case YARD_BF16: return decode_as<BF16>(job, begin, end);
-    default: return;
-  }
+  by_types<DecodePieces>(job, begin, end);
+}
+void decode_merge(const Decode& job, int64_t begin, int64_t end) {
+  by_types<DecodeMerge>(job, begin, end);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -275,18 +396,27 @@ namespace yard::simd {
 namespace {
 
 HWY_EXPORT(decode_pieces);
+HWY_EXPORT(decode_merge);
 
-int32_t run_decode(Call call, const Decode& job) {
+int32_t run_decode(Call call, Decode job) {
   if (job.out.numel() == 0) return YARD_OK;
-  const int64_t key_heads = job.key.size(2), group = job.query.size(1) / key_heads;
-  const int64_t pieces = job.query.size(0) * key_heads * ((group + 3) / 4);
+  const int64_t batches = job.query.size(0);
   int64_t longest = 0;
   for (int64_t b = 0; b < job.lengths.size(0); ++b)
     longest = std::max(longest, index_at(job.lengths, b * job.lengths.stride(0)));
-  const int64_t bytes = longest * job.query.size(2) * 16;
-  call.parallel_for(pieces, grain_of(bytes), [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(decode_pieces)(job, begin, end);
-  });
+  job.split = DecodeSplit(job.query, job.key.size(2), longest);
+  job.partials = call.workspace<float>().data();
+  const int64_t together = std::min<int64_t>(job.split.units, Decode::kTogether);
+  const int64_t bytes = together * job.split.keys * job.query.size(2) * 16;
+  call.parallel_for(batches * job.split.groups() * job.split.parts, grain_of(bytes),
+                    [&](int64_t begin, int64_t end) {
+                      HWY_DYNAMIC_DISPATCH(decode_pieces)(job, begin, end);
+                    });
+  if (job.split.parts == 1) return YARD_OK;
+  call.parallel_for(batches * job.split.units, grain_of(job.split.parts * job.split.width * 16),
+                    [&](int64_t begin, int64_t end) {
+                      HWY_DYNAMIC_DISPATCH(decode_merge)(job, begin, end);
+                    });
   return YARD_OK;
 }
 
@@ -309,6 +439,16 @@ int32_t check_blocks(Call call, Tensor table, Tensor lengths, int64_t blocks,
 }
 
 }  // namespace
+
+int64_t attention_decode_workspace(Tensor, Tensor query, Tensor key, Tensor, Tensor, Tensor,
+                                   double) {
+  return DecodeSplit(query, key.size(2), key.size(1)).most_bytes(query.size(0), key.size(1));
+}
+int64_t attention_paged_decode_workspace(Tensor, Tensor query, Tensor key, Tensor, Tensor table,
+                                         Tensor, double) {
+  const int64_t capacity = table.size(1) * key.size(1);
+  return DecodeSplit(query, key.size(2), capacity).most_bytes(query.size(0), capacity);
+}
 
 int32_t attention_decode(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                          Tensor lengths, Tensor mask, double scale) {

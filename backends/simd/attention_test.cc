@@ -2,6 +2,7 @@
 // The attention kernels against sums in double: ranges of keys, groups of heads, masks, sinks, strides, special values, pieces.
 #include <functional>
 
+#include "attention.h"
 #include "testing_reference.h"
 
 namespace yard::simd {
@@ -249,10 +250,15 @@ struct DecodeCall {
   int32_t run(const yard_host_t* host = nullptr) const {
     yard_call_t c{};
     c.size = sizeof c, c.host = host;
-    const Tensor o(out.c()), q(query.c()), k(key.c()), v(value.c()), l(lengths.c());
-    if (block != 0) return attention_paged_decode(Call(&c), o, q, k, v, Tensor(table.c()), l, 0.0);
-    return attention_decode(Call(&c), o, q, k, v, l, Tensor(mask != nullptr ? mask->c() : nullptr),
-                            0.0);
+    const Tensor o(out.c()), q(query.c()), k(key.c()), v(value.c()), l(lengths.c()), t(table.c()),
+        m(mask != nullptr ? mask->c() : nullptr);
+    const int64_t bytes = block != 0 ? attention_paged_decode_workspace(o, q, k, v, t, l, 0.0)
+                                     : attention_decode_workspace(o, q, k, v, l, m, 0.0);
+    // On the heap and of this size, where sanitizers see what is beyond it.
+    std::vector<char> workspace(static_cast<size_t>(bytes));
+    c.workspace = workspace.data(), c.workspace_size = workspace.size();
+    if (block != 0) return attention_paged_decode(Call(&c), o, q, k, v, t, l, 0.0);
+    return attention_decode(Call(&c), o, q, k, v, l, m, 0.0);
   }
 
   void check() const {
@@ -353,6 +359,72 @@ TEST(Decode, RefusesLengthsAndBlocksThatAreNotThere) {
   DecodeCall reached(YARD_F32, YARD_F32, {1, 1, 8, 1, 1, 4}, {4.0}, 4);
   reached.table.set({1.0, 77.0});  // the length does not reach it
   EXPECT_EQ(reached.run(), YARD_OK);
+}
+
+// Parts are whole blocks of keys, fewer in the last one and none in short rows.
+TEST(Decode, MergesPartsOfALongCache) {
+  for (const auto& [dtype, cache] : {std::pair{YARD_F32, YARD_F32}, std::pair{YARD_F32, YARD_BF16},
+                                     std::pair{YARD_BF16, YARD_F16}}) {
+    DecodeCall(dtype, cache, {2, 1, 1050, 6, 2, 20}, {1050.0, 300.0}).check();
+    DecodeCall(dtype, cache, {1, 1, 600, 5, 5, 33}, {599.0}).check();
+    DecodeCall(dtype, cache, {3, 1, 640, 6, 1, 8}, {0.0, 640.0, 1.0}, 16).check();
+  }
+}
+
+TEST(Decode, UsesParts) {
+  const DecodeCall call(YARD_F32, YARD_F32, {1, 1, 4096, 32, 8, 16}, {4096.0});
+  const DecodeSplit split(Tensor(call.query.c()), 8, 4096);
+  EXPECT_EQ(split.units, 8);
+  EXPECT_EQ(split.groups(), 2);
+  EXPECT_EQ(split.parts, 16);
+  EXPECT_EQ(split.keys, 256);
+  const DecodeSplit many(Tensor(call.query.c()), 8, 511);
+  EXPECT_EQ(many.parts, 1);
+  EXPECT_EQ(many.keys, 511);
+}
+
+// In one part of several: a NaN reaches the result, an infinite value whose key is masked does not.
+TEST(Decode, KeepsSpecialValuesOfParts) {
+  const Sizes s{1, 1, 1024, 1, 1, 8};
+  for (const size_t at : {size_t{3}, size_t{500}, size_t{1023}}) {
+    DecodeCall nan(YARD_F32, YARD_F32, s, {1024.0});
+    std::vector<double> values(1024 * 8, 1.0);
+    values[at * 8 + 2] = std::nan("");
+    nan.value.set(values);
+    nan.check();
+    EXPECT_TRUE(std::isnan(nan.out.at(2)));
+    EXPECT_NEAR(nan.out.at(1), 1, 1e-4);
+
+    DecodeCall masked(YARD_F32, YARD_F32, s, {1024.0});
+    TestTensor mask(YARD_F32, {1, 1, 1024});
+    std::vector<double> added(1024, 0.0);
+    added[at] = kNothing, values[at * 8 + 2] = HUGE_VAL;
+    mask.set(added), masked.value.set(values), masked.mask = &mask;
+    masked.check();
+    EXPECT_NEAR(masked.out.at(2), 1, 1e-4);
+  }
+}
+
+// A part whose scores are far below those of another counts for nothing, also where its values are infinite.
+TEST(Decode, LeavesOutPartsWithoutWeight) {
+  DecodeCall call(YARD_F32, YARD_F32, {1, 1, 1024, 1, 1, 8}, {1024.0});
+  TestTensor mask(YARD_F32, {1, 1, 1024});
+  std::vector<double> added(1024, -1000.0), values(1024 * 8, HUGE_VAL);
+  for (size_t j = 512; j < 600; ++j) {
+    added[j] = 0;
+    for (size_t i = 0; i < 8; ++i) values[j * 8 + i] = 2;
+  }
+  mask.set(added), call.value.set(values), call.mask = &mask;
+  ASSERT_EQ(call.run(), YARD_OK);
+  for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(call.out.at(i), 2, 1e-4);
+}
+
+TEST(Decode, GivesTheSameBitsInPartsAndPieces) {
+  const Sizes s{1, 1, 2000, 12, 3, 64};
+  DecodeCall whole(YARD_F32, YARD_BF16, s, {2000.0}), pieces(YARD_F32, YARD_BF16, s, {2000.0});
+  ASSERT_EQ(whole.run(), YARD_OK);
+  ASSERT_EQ(pieces.run(testing::splitting_host()), YARD_OK);
+  EXPECT_TRUE(whole.out.bytes() == pieces.out.bytes());
 }
 
 TEST(Decode, GivesTheSameBitsInPieces) {

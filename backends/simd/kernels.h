@@ -45,6 +45,10 @@ int32_t attention_decode(Call call, Tensor out, Tensor query, Tensor key, Tensor
                          Tensor lengths, Tensor mask, double scale);
 int32_t attention_paged_decode(Call call, Tensor out, Tensor query, Tensor key, Tensor value,
                                Tensor block_table, Tensor lengths, double scale);
+int64_t attention_decode_workspace(Tensor out, Tensor query, Tensor key, Tensor value,
+                                   Tensor lengths, Tensor mask, double scale);
+int64_t attention_paged_decode_workspace(Tensor out, Tensor query, Tensor key, Tensor value,
+                                         Tensor block_table, Tensor lengths, double scale);
 
 // The descriptor of this backend; constant, callable from any thread.
 const yard_plugin_t* descriptor();

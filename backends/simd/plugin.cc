@@ -177,8 +177,11 @@ void add_attention(plugin::Plugin& p) {
             .cost(causal_cost, kAttentionReads));
   p.add(
       attention(kernel<attention_cross>("attention.cross")).cost(attention_cost, kAttentionReads));
-  p.add(attention(kernel<attention_decode>("attention.decode")).cost(cache_cost, kDecodeReads));
+  p.add(attention(kernel<attention_decode>("attention.decode"))
+            .workspace<attention_decode_workspace>()
+            .cost(cache_cost, kDecodeReads));
   p.add(attention(kernel<attention_paged_decode>("attention.paged_decode"))
+            .workspace<attention_paged_decode_workspace>()
             .cost(paged_cost, kPagedReads));
 }
 
