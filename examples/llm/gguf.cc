@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
-#include <type_traits>
 
 namespace llm {
 namespace {
@@ -20,17 +19,6 @@ using yard::DType;
 
 static_assert(std::endian::native == std::endian::little, "files are read in place");
 
-// Types of values, by GGUF's numbers.
-enum : uint32_t { kBool = 7, kString = 8, kArray = 9, kValueTypes = 13 };
-struct ValueType {
-  const char* name;
-  size_t bytes;  // 0: not of a fixed size
-};
-// clang-format off
-constexpr ValueType kValueType[kValueTypes] = {
-    {"u8", 1}, {"i8", 1}, {"u16", 2}, {"i16", 2}, {"u32", 4}, {"i32", 4}, {"f32", 4}, {"bool", 1}, {"string", 0},
-    {"array", 0}, {"u64", 8}, {"i64", 8}, {"f64", 8}};
-
 // Types of tensors, by GGUF's numbers; those without a dtype are known by name only.
 struct TensorType {
   uint32_t number;
@@ -38,6 +26,7 @@ struct TensorType {
   DType dtype = DType::invalid;
   uint32_t elements = 0, bytes = 0;  // of a block
 };
+// clang-format off
 constexpr TensorType kTensorTypes[] = {
     {0, "f32", DType::f32, 1, 4}, {1, "f16", DType::f16, 1, 2}, {30, "bf16", DType::bf16, 1, 2},
     {2, "q4_0", DType::q4_0, 32, 18}, {3, "q4_1", DType::q4_1, 32, 20}, {8, "q8_0", DType::q8_0, 32, 34},
@@ -46,12 +35,13 @@ constexpr TensorType kTensorTypes[] = {
     {17, "iq2_xs"}, {18, "iq3_xxs"}, {19, "iq1_s"}, {20, "iq4_nl"}, {21, "iq3_s"}, {22, "iq2_s"}, {23, "iq4_xs"},
     {24, "i8"}, {25, "i16"}, {26, "i32"}, {27, "i64"}, {28, "f64"}, {29, "iq1_m"}, {34, "tq1_0"}, {35, "tq2_0"},
     {39, "mxfp4"}};
+// Bytes of a value, by the number of its type: of a string the fewest; 0: an array.
+constexpr size_t kValueBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 0, 8, 8, 8};
 // clang-format on
+constexpr uint32_t kString = 8, kArray = 9;
+constexpr bool is_integer(uint32_t type) { return type < 6 || type == 10 || type == 11; }
 
-constexpr size_t kMostNameBytes = 65535;
-constexpr int64_t kMostAlignment = 1 << 20;
-
-std::string quoted(std::string_view text) { return "'" + std::string(text.substr(0, 80)) + "'"; }
+std::string quoted(std::string_view text) { return cat("'", text.substr(0, 80), "'"); }
 
 }  // namespace
 
@@ -61,91 +51,89 @@ class Gguf::Reader {
   explicit Reader(const Gguf& file) : file_(file) {}
 
   size_t position() const { return at_; }
-  size_t rest() const { return file_.bytes_.size() - at_; }
-  const std::byte* here() const { return file_.bytes_.data() + at_; }
-
-  [[noreturn]] void fail(const std::string& expected, const std::string& got) const {
-    throw std::runtime_error("invalid GGUF file: expected " + expected + ", got " + got +
-                             ", at byte " + std::to_string(at_) + " of " + file_.name_);
-  }
-  // So many elements of so many bytes, which must be there.
-  void skip(uint64_t count, size_t bytes, const char* what) {
-    if (count > rest() / bytes)
-      fail(std::to_string(count) + " " + what + " of " + std::to_string(bytes) + " bytes or more",
-           std::to_string(rest()) + " bytes to the end of the file");
-    at_ += count * bytes;
-  }
   template <class T>
   T number() {
     T v;
-    const std::byte* from = here();
-    skip(1, sizeof v, "number");
-    std::memcpy(&v, from, sizeof v);
+    std::memcpy(&v, take(sizeof v), sizeof v);
     return v;
   }
   // A number of things of at least so many bytes each.
   uint64_t count(size_t bytes, const char* what) {
     const auto n = number<uint64_t>();
-    if (n > rest() / bytes)
-      fail("at most " + std::to_string(rest() / bytes) + " " + what + " in the rest of the file",
-           std::to_string(n));
+    const size_t most = (file_.bytes_.size() - at_) / bytes;
+    if (n > most)
+      file_.fail(cat("at most ", most, " ", what, " in the rest of the file"),
+                 cat(n, " at byte ", at_));
     return n;
   }
   std::string_view string(const char* what) {
     const uint64_t n = count(1, what);
-    const auto* text = reinterpret_cast<const char*>(here());
-    at_ += n;
-    return {text, n};
+    return {reinterpret_cast<const char*>(take(n)), n};
   }
-  std::string_view name(const char* what) {
-    const std::string_view s = string(what);
-    if (s.empty() || s.size() > kMostNameBytes)
-      fail(std::string(what) + " of a name of 1 to 65535 bytes", std::to_string(s.size()));
-    return s;
+  Value value() {
+    const uint32_t type = value_type();
+    if (type != kArray) return scalar(type);
+    const uint32_t element = value_type();
+    if (element == kArray) file_.fail("an array of numbers or strings", "an array of arrays");
+    const uint64_t n = count(kValueBytes[element], "elements");
+    if (element == kString) {
+      Texts all(n);
+      for (std::string_view& t : all) t = string("bytes of a string");
+      return all;
+    }
+    std::vector<int64_t> all(is_integer(element) ? n : 0);
+    for (int64_t& v : all) v = std::get<int64_t>(scalar(element));
+    if (is_integer(element)) return all;
+    take(n * kValueBytes[element]);
+    return {};
+  }
+  GgufTensor tensor();
+
+ private:
+  const std::byte* take(size_t bytes) {
+    if (bytes > file_.bytes_.size() - at_)
+      file_.fail(cat(bytes, " bytes at byte ", at_),
+                 cat("a file of ", file_.bytes_.size(), " bytes"));
+    at_ += bytes;
+    return file_.bytes_.data() + (at_ - bytes);
   }
   uint32_t value_type() {
     const auto type = number<uint32_t>();
-    if (type >= kValueTypes) fail("the type of a value, 0 to 12", std::to_string(type));
+    if (type >= std::size(kValueBytes))
+      file_.fail("the type of a value, 0 to 12", cat(type, " at byte ", at_));
     return type;
   }
-  Value value() {
-    Value v;
-    v.type = v.element = value_type();
-    if (v.type == kArray) {
-      v.element = value_type();
-      if (v.element == kArray) fail("an array of numbers or strings", "an array of arrays");
-      v.count = count(std::max<size_t>(kValueType[v.element].bytes, 1), "elements");
+  Value scalar(uint32_t type) {
+    switch (type) {
+      case 0: return int64_t{number<uint8_t>()};
+      case 1: return int64_t{number<int8_t>()};
+      case 2: return int64_t{number<uint16_t>()};
+      case 3: return int64_t{number<int16_t>()};
+      case 4: return int64_t{number<uint32_t>()};
+      case 5: return int64_t{number<int32_t>()};
+      case 6: return double{number<float>()};
+      case 7: return number<uint8_t>() != 0;
+      case kString: return string("bytes of a string");
+      case 12: return number<double>();
+      default: return number<int64_t>();  // u64 beyond its range: negative, which no reader accepts
     }
-    v.at = here();
-    if (v.element != kString)
-      skip(v.count, kValueType[v.element].bytes, "elements");
-    else
-      for (uint64_t i = 0; i < v.count; ++i) string("bytes of a string");
-    return v;
   }
 
- private:
   const Gguf& file_;
   size_t at_ = 0;
 };
 
 Gguf Gguf::open(const std::string& path) {
-  const auto failed = [&](const char* what) {
-    const std::string why = std::strerror(errno);
-    throw std::runtime_error(std::string(what) + " " + path + ": " + why);
-  };
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) failed("cannot open");
-  const std::shared_ptr<const void> close_at_end(nullptr, [file](const void*) { ::close(file); });
   struct stat info {};
-  if (::fstat(file, &info) != 0) failed("cannot read the size of");
-  if (!S_ISREG(info.st_mode))
-    throw std::runtime_error("cannot map " + path + ": not a regular file");
+  void* data = MAP_FAILED;
+  if (file >= 0 && ::fstat(file, &info) == 0)
+    data = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, file, 0);
+  const int error = errno;
+  if (file >= 0) ::close(file);
+  if (data == MAP_FAILED)
+    throw std::runtime_error(cat("cannot map the file ", path, ": ", std::strerror(error)));
   const auto size = static_cast<size_t>(info.st_size);
-  if (size == 0)
-    throw std::runtime_error("invalid GGUF file: expected a header, got no bytes, in " + path);
-  void* const data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
-  if (data == MAP_FAILED) failed("cannot map");
   const std::shared_ptr<const void> mapping(data,
                                             [data, size](const void*) { ::munmap(data, size); });
   ::madvise(data, size, MADV_WILLNEED);  // all of it is read for the first token
@@ -164,181 +152,120 @@ Gguf Gguf::parse(std::span<const std::byte> bytes, std::string name) {
 
 void Gguf::read() {
   Reader in(*this);
-  if (bytes_.size() < 4 || std::memcmp(bytes_.data(), "GGUF", 4) != 0)
-    in.fail("the four letters GGUF", "a file of another kind");
-  in.skip(4, 1, "letters");
+  if (bytes_.size() < 4 || in.number<uint32_t>() != 0x46554747)
+    fail("the four letters GGUF", "a file of another kind");
   if (const auto version = in.number<uint32_t>(); version != 2 && version != 3)
-    in.fail("version 2 or 3, little-endian", std::to_string(version));
-  // The shortest tensor has a name of one byte and one size; the shortest value is a byte.
-  const uint64_t tensors = in.count(8 + 1 + 4 + 8 + 4 + 8, "tensors");
-  const uint64_t values = in.count(8 + 1 + 4 + 1, "values");
+    fail("version 2 or 3, little-endian", std::to_string(version));
+  // The shortest tensor has an empty name and one size; the shortest value is a byte.
+  const uint64_t tensors = in.count(8 + 4 + 8 + 4 + 8, "tensors"),
+                 values = in.count(8 + 4 + 1, "values");
   for (uint64_t i = 0; i < values; ++i) {
-    const std::string_view key = in.name("key");
-    if (!values_.emplace(key, in.value()).second) in.fail("each key once", quoted(key) + " again");
+    const std::string_view key = in.string("bytes of a key");
+    if (!values_.emplace(key, in.value()).second) fail("each key once", quoted(key) + " again");
+  }
+  for (uint64_t i = 0; i < tensors; ++i) {
+    tensors_.push_back(in.tensor());
+    const std::string_view name = tensors_.back().name;
+    if (!by_name_.emplace(name, i).second) fail("each tensor once", quoted(name) + " again");
   }
   const int64_t alignment = integer("general.alignment", 32);
-  if (alignment < 1 || alignment > kMostAlignment ||
+  if (alignment < 1 || alignment > 1 << 20 ||
       !std::has_single_bit(static_cast<uint64_t>(alignment)))
-    in.fail("general.alignment as a power of two up to 1048576", std::to_string(alignment));
-  for (uint64_t i = 0; i < tensors; ++i) read_tensor(in);
+    fail("general.alignment as a power of two up to 1048576", std::to_string(alignment));
   const auto step = static_cast<size_t>(alignment);
-  place_tensors((in.position() + step - 1) / step * step, step);
-}
-
-// Its offset is kept in `data` until it is known where the data begins.
-void Gguf::read_tensor(Reader& in) {
-  GgufTensor t;
-  t.name = in.name("tensor");
-  const auto rank = in.number<uint32_t>();
-  if (rank < 1 || rank > 4)
-    in.fail("tensor " + quoted(t.name) + " of 1 to 4 dimensions", std::to_string(rank));
-  uint64_t elements = 1;
-  for (uint32_t i = 0; i < rank; ++i) {
-    const auto size = in.number<uint64_t>();
-    if (size < 1 || size > INT64_MAX / 16 / elements)
-      in.fail("sizes of tensor " + quoted(t.name) + " that are positive and fit 64 bits",
-              std::to_string(size));
-    elements *= size;
-    t.shape.insert(t.shape.begin(), static_cast<int64_t>(size));
-  }
-  const auto number = in.number<uint32_t>();
-  const auto* type = std::find_if(std::begin(kTensorTypes), std::end(kTensorTypes),
-                                  [&](const TensorType& k) { return k.number == number; });
-  const bool is_known = type != std::end(kTensorTypes);
-  if (!is_known || type->dtype == DType::invalid)
-    in.fail("tensor " + quoted(t.name) + " of type f32, f16, bf16, q8_0, q4_0, q4_1, q4_k or q6_k",
-            is_known ? type->name : "type number " + std::to_string(number));
-  if (t.shape.back() % type->elements != 0)
-    in.fail("rows of tensor " + quoted(t.name) + " in blocks of " + std::to_string(type->elements),
-            "rows of " + std::to_string(t.shape.back()));
-  t.dtype = type->dtype;
-  t.bytes = elements / type->elements * type->bytes;
-  const auto offset = in.number<uint64_t>();
-  if (offset > bytes_.size())
-    in.fail("the offset of tensor " + quoted(t.name) + " within " + std::to_string(bytes_.size()) +
-                " bytes",
-            std::to_string(offset));
-  t.data = bytes_.data() + offset;
-  if (!by_name_.emplace(t.name, tensors_.size()).second)
-    in.fail("each tensor once", quoted(t.name) + " again");
-  tensors_.push_back(std::move(t));
-}
-
-void Gguf::place_tensors(size_t start, size_t alignment) {
+  const size_t start = (in.position() + step - 1) / step * step;
   for (GgufTensor& t : tensors_) {
     const auto offset = static_cast<size_t>(t.data - bytes_.data());
-    if (offset % alignment != 0)
-      fail("the offset of tensor " + quoted(t.name) + " as a multiple of " +
-               std::to_string(alignment),
-           std::to_string(offset));
+    if (offset % step != 0)
+      fail(cat("the offset of tensor ", quoted(t.name), " as a multiple of ", step), cat(offset));
     if (start > bytes_.size() || offset > bytes_.size() - start ||
         t.bytes > bytes_.size() - start - offset)
-      fail("the " + std::to_string(t.bytes) + " bytes of tensor " + quoted(t.name) + " from byte " +
-               std::to_string(start + offset) + " on",
-           "a file of " + std::to_string(bytes_.size()) + " bytes");
+      fail(cat("the ", t.bytes, " bytes of tensor ", quoted(t.name), " from byte ", start + offset,
+               " on"),
+           cat("a file of ", bytes_.size(), " bytes"));
     t.data += start;
   }
 }
 
+// `data` is as if tensors began with the file.
+GgufTensor Gguf::Reader::tensor() {
+  GgufTensor t;
+  t.name = string("bytes of a name");
+  const std::string name = quoted(t.name);
+  const auto rank = number<uint32_t>();
+  if (rank < 1 || rank > 4) file_.fail(cat("tensor ", name, " of 1 to 4 dimensions"), cat(rank));
+  uint64_t elements = 1;
+  for (uint32_t i = 0; i < rank; ++i) {
+    const auto size = number<uint64_t>();
+    if (size < 1 || size > INT64_MAX / 16 / elements)
+      file_.fail(cat("sizes of tensor ", name, " that are positive and fit 64 bits"), cat(size));
+    elements *= size;
+    t.shape.insert(t.shape.begin(), static_cast<int64_t>(size));
+  }
+  const auto type = number<uint32_t>();
+  const auto* const known = std::find_if(std::begin(kTensorTypes), std::end(kTensorTypes),
+                                         [&](const TensorType& k) { return k.number == type; });
+  if (known == std::end(kTensorTypes) || known->dtype == DType::invalid)
+    file_.fail(cat("tensor ", name, " of type f32, f16, bf16, q8_0, q4_0, q4_1, q4_k or q6_k"),
+               known == std::end(kTensorTypes) ? cat("type number ", type) : known->name);
+  if (t.shape.back() % known->elements != 0)
+    file_.fail(cat("rows of tensor ", name, " in blocks of ", known->elements),
+               cat("rows of ", t.shape.back()));
+  t.dtype = known->dtype;
+  t.bytes = elements / known->elements * known->bytes;
+  const auto offset = number<uint64_t>();
+  if (offset > file_.bytes_.size())
+    file_.fail(cat("the offset of tensor ", name, " within the file"), cat(offset));
+  t.data = file_.bytes_.data() + offset;
+  return t;
+}
+
 void Gguf::fail(const std::string& expected, const std::string& got) const {
-  throw std::runtime_error("invalid GGUF file: expected " + expected + ", got " + got + ", in " +
-                           name_);
+  throw std::runtime_error(
+      cat("invalid GGUF file: expected ", expected, ", got ", got, ", in ", name_));
 }
 
-namespace {
+// Null: there is no such key, and that is allowed.
 template <class T>
-T take(const std::byte*& at) {
-  T v;
-  std::memcpy(&v, at, sizeof v);
-  at += sizeof v;
-  return v;
-}
-std::string_view take_text(const std::byte*& at) {
-  const auto n = take<uint64_t>(at);
-  at += n;
-  return {reinterpret_cast<const char*>(at - n), n};
-}
-int64_t take_integer(uint32_t type, const std::byte*& at) {
-  switch (type) {
-    case 0: return take<uint8_t>(at);
-    case 1: return take<int8_t>(at);
-    case 2: return take<uint16_t>(at);
-    case 3: return take<int16_t>(at);
-    case 4: return take<uint32_t>(at);
-    case 5: return take<int32_t>(at);
-    default:
-      return take<int64_t>(at);  // beyond the range of i64: negative, which no reader accepts
-  }
-}
-constexpr uint32_t kIntegers = 0b110000111111, kFloats = 1 << 6 | 1 << 12;  // sets of types
-}  // namespace
-
-// The value of a key if its type, or that of its elements, is one of a set. Null: there is none, and that is allowed.
-const Gguf::Value* Gguf::value(std::string_view key, bool required, bool array, uint32_t types,
-                               const char* expected) const {
+const T* Gguf::value(std::string_view key, bool required, const char* expected) const {
   const auto found = values_.find(key);
-  if (found == values_.end()) {
-    if (required) fail("key " + quoted(key), "none");
-    return nullptr;
-  }
-  const Value& v = found->second;
-  if ((types >> v.element & 1) == 0 || (v.type == kArray) != array)
-    fail("key " + quoted(key) + " with " + expected,
-         std::string(v.type == kArray ? "an array of " : "a value of type ") +
-             kValueType[v.element].name);
-  return &v;
+  if (found == values_.end() && required) fail("key " + quoted(key), "none");
+  if (found == values_.end()) return nullptr;
+  const T* const v = std::get_if<T>(&found->second);
+  if (v == nullptr) fail(cat("key ", quoted(key), " with ", expected), "a value of another type");
+  return v;
 }
 
 int64_t Gguf::integer(std::string_view key, std::optional<int64_t> fallback) const {
-  const Value* v = value(key, !fallback, false, kIntegers, "an integer");
-  if (v == nullptr) return *fallback;
-  const std::byte* at = v->at;
-  return take_integer(v->type, at);
+  const auto* const v = value<int64_t>(key, !fallback, "an integer");
+  return v != nullptr ? *v : *fallback;
 }
-
 double Gguf::number(std::string_view key, std::optional<double> fallback) const {
-  const Value* v = value(key, !fallback, false, kFloats, "an f32 or f64");
-  if (v == nullptr) return *fallback;
-  const std::byte* at = v->at;
-  return v->type == 12 ? take<double>(at) : static_cast<double>(take<float>(at));
+  const auto* const v = value<double>(key, !fallback, "an f32 or f64");
+  return v != nullptr ? *v : *fallback;
 }
-
 bool Gguf::flag(std::string_view key, bool fallback) const {
-  const Value* v = value(key, false, false, 1 << kBool, "a bool");
-  return v != nullptr ? *v->at != std::byte{0} : fallback;
+  const auto* const v = value<bool>(key, false, "a bool");
+  return v != nullptr ? *v : fallback;
 }
-
 std::string_view Gguf::text(std::string_view key, std::optional<std::string_view> fallback) const {
-  const Value* v = value(key, !fallback, false, 1 << kString, "a string");
-  if (v == nullptr) return *fallback;
-  const std::byte* at = v->at;
-  return take_text(at);
+  const auto* const v = value<std::string_view>(key, !fallback, "a string");
+  return v != nullptr ? *v : *fallback;
+}
+const std::vector<int64_t>& Gguf::integers(std::string_view key) const {
+  return *value<std::vector<int64_t>>(key, true, "an array of integers");
+}
+const std::vector<std::string_view>& Gguf::texts(std::string_view key) const {
+  return *value<Texts>(key, true, "an array of strings");
 }
 
-std::vector<std::string_view> Gguf::texts(std::string_view key) const {
-  const Value& v = *value(key, true, true, 1 << kString, "an array of strings");
-  std::vector<std::string_view> all(v.count);
-  const std::byte* at = v.at;
-  for (std::string_view& t : all) t = take_text(at);
-  return all;
-}
-
-std::vector<int64_t> Gguf::integers(std::string_view key) const {
-  const Value& v = *value(key, true, true, kIntegers, "an array of integers");
-  std::vector<int64_t> all(v.count);
-  const std::byte* at = v.at;
-  for (int64_t& n : all) n = take_integer(v.element, at);
-  return all;
-}
-
-const GgufTensor* Gguf::find(std::string_view tensor) const {
-  const auto found = by_name_.find(tensor);
+const GgufTensor* Gguf::find(std::string_view name) const {
+  const auto found = by_name_.find(name);
   return found != by_name_.end() ? &tensors_[found->second] : nullptr;
 }
-
-const GgufTensor& Gguf::tensor(std::string_view tensor) const {
-  if (const GgufTensor* t = find(tensor)) return *t;
-  fail("tensor " + quoted(tensor), "none");
+const GgufTensor& Gguf::tensor(std::string_view name) const {
+  if (const GgufTensor* t = find(name)) return *t;
+  fail("tensor " + quoted(name), "none");
 }
 
 }  // namespace llm

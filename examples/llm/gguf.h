@@ -3,12 +3,12 @@
 //
 //   const llm::Gguf file = llm::Gguf::open("model.gguf");
 //   const int64_t layers = file.integer("llama.block_count");
-//   const llm::GgufTensor& table = file.tensor("token_embd.weight");   // yard::TensorView(table.data, table.dtype, table.shape)
+//   const llm::GgufTensor& t = file.tensor("output_norm.weight");   // yard::TensorView(t.data, t.dtype, t.shape)
 //
 // The file is mapped, not read: tensors and strings point into it, and stay valid as long as any copy of the Gguf lives.
 // Every number of the file is checked before it is used, so a truncated or lying file is an error, never a bad access.
-// Errors are std::runtime_error: `invalid GGUF file: expected X, got Y, at byte N of NAME`. A Gguf does not change once
-// made; threads may share it.
+// Errors are std::runtime_error: `invalid GGUF file: expected X, got Y, in NAME`. A Gguf does not change once made;
+// threads may share it.
 #pragma once
 
 #include <yard/tensor.h>
@@ -19,11 +19,21 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace llm {
+
+// The text of all, one after the other.
+template <class... A>
+std::string cat(const A&... a) {
+  std::ostringstream out;
+  (out << ... << a);
+  return out.str();
+}
 
 struct GgufTensor {
   std::string_view name;
@@ -46,32 +56,25 @@ class Gguf {
   double number(std::string_view key, std::optional<double> fallback = {}) const;
   bool flag(std::string_view key, bool fallback) const;
   std::string_view text(std::string_view key, std::optional<std::string_view> fallback = {}) const;
-  std::vector<std::string_view> texts(std::string_view key) const;  // arrays
-  std::vector<int64_t> integers(std::string_view key) const;
+  const std::vector<int64_t>& integers(std::string_view key) const;  // arrays
+  const std::vector<std::string_view>& texts(std::string_view key) const;
 
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
   const GgufTensor* find(std::string_view name) const;  // null: none
   const GgufTensor& tensor(std::string_view name) const;
 
-  const std::string& name() const { return name_; }
-  size_t bytes() const { return bytes_.size(); }
-  // For errors of those who use the file: `invalid GGUF file: expected X, got Y, in NAME`.
+  // An error of a file that is used for something.
   [[noreturn]] void fail(const std::string& expected, const std::string& got) const;
 
  private:
-  struct Value {
-    uint32_t type = 0;     // GGUF's number
-    uint32_t element = 0;  // of an array: the type of its elements
-    uint64_t count = 1;
-    const std::byte* at = nullptr;
-  };
   class Reader;
-
+  using Texts = std::vector<std::string_view>;
+  // Arrays of other types than these are not kept.
+  using Value = std::variant<std::monostate, int64_t, double, bool, std::string_view,
+                             std::vector<int64_t>, Texts>;
   void read();
-  void read_tensor(Reader& in);
-  void place_tensors(size_t start, size_t alignment);
-  const Value* value(std::string_view key, bool required, bool array, uint32_t types,
-                     const char* expected) const;
+  template <class T>
+  const T* value(std::string_view key, bool required, const char* expected) const;
 
   std::string name_;
   std::span<const std::byte> bytes_;

@@ -8,14 +8,8 @@
 namespace llm {
 namespace {
 
-using yard::DType;
-using yard::In;
-using yard::InOut;
-using yard::OptIn;
-using yard::OptInOut;
-using yard::Out;
-using yard::Status;
-using yard::TensorView;
+using yard::DType, yard::Status, yard::TensorView;
+using yard::In, yard::InOut, yard::OptIn, yard::OptInOut, yard::Out;
 
 enum class Style { kHalf, kInterleaved };
 constexpr yard::Op<void(Out, In, In)> embedding{"embedding"};
@@ -49,11 +43,10 @@ std::string text_of(yard::Sizes shape) {
 
 Model::Model(Gguf file) : file_(std::move(file)) {
   if (const auto name = file_.text("general.architecture"); name != "llama")
-    file_.fail("a model of architecture llama", "'" + std::string(name) + "'");
+    file_.fail("a model of architecture llama", cat("'", name, "'"));
   const auto size = [&](const char* key, std::optional<int64_t> fallback = {}) {
-    const int64_t n = file_.integer(std::string("llama.") + key, fallback);
-    if (n < 1 || n > 1 << 24)
-      file_.fail(std::string("llama.") + key + " from 1 to 2^24", std::to_string(n));
+    const int64_t n = file_.integer(cat("llama.", key), fallback);
+    if (n < 1 || n > 1 << 24) file_.fail(cat("llama.", key, " from 1 to 2^24"), cat(n));
     return n;
   };
   width = size("embedding_length");
@@ -66,27 +59,24 @@ Model::Model(Gguf file) : file_(std::move(file)) {
   if (heads % kv_heads != 0 || size("attention.value_length", head_dim) != head_dim)
     file_.fail("key-value heads that divide the heads, of their size", std::to_string(kv_heads));
   read_frequencies(size("rope.dimension_count", head_dim));
-  const GgufTensor& table = file_.tensor("token_embd.weight");
-  vocabulary = table.shape.front();
+  vocabulary = file_.tensor("token_embd.weight").shape.front();
   embedding = tensor("token_embd.weight", {vocabulary, width});
   norm = tensor("output_norm.weight", {width}, true);
   logits =
       linear(file_.find("output.weight") != nullptr ? "output" : "token_embd", vocabulary, width);
-  const int64_t count = size("block_count");
-  for (int64_t i = 0; i < count; ++i) layers.push_back(layer(i));
+  for (int64_t i = 0; i < size("block_count"); ++i) layers.push_back(layer(i));
 }
 
 void Model::read_frequencies(int64_t rotated) {
   const std::string_view scaling = file_.text("llama.rope.scaling.type", "none");
   if (scaling != "none" && scaling != "linear")
-    file_.fail("llama.rope.scaling.type none or linear", "'" + std::string(scaling) + "'");
+    file_.fail("llama.rope.scaling.type none or linear", cat("'", scaling, "'"));
   const double base = file_.number("llama.rope.freq_base", 10000.0);
   const double factor = scaling == "linear" ? file_.number("llama.rope.scaling.factor") : 1.0;
   if (rotated % 2 != 0 || rotated > head_dim || !(base > 0) || !(factor > 0))
     file_.fail(
-        "an even llama.rope.dimension_count of at most " + std::to_string(head_dim) +
-            ", a positive base and factor",
-        std::to_string(rotated) + ", " + std::to_string(base) + ", " + std::to_string(factor));
+        "an even llama.rope.dimension_count up to the size of a head, positive base and factor",
+        cat(rotated, ", ", base, " and ", factor));
   for (int64_t i = 0; i < rotated / 2; ++i)
     frequencies.push_back(
         std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(rotated)) / factor);
@@ -175,7 +165,7 @@ void Session::fill_tables(int64_t positions) {
     for (size_t i = 0; i < pairs; ++i) {
       const double angle = static_cast<double>(table_rows_) * model_.frequencies[i];
       const size_t at = static_cast<size_t>(table_rows_) * pairs + i;
-      cos_[at] = static_cast<float>(std::cos(angle)),
+      cos_[at] = static_cast<float>(std::cos(angle));
       sin_[at] = static_cast<float>(std::sin(angle));
     }
 }
@@ -183,9 +173,9 @@ void Session::fill_tables(int64_t positions) {
 Status Session::advance(std::span<const int32_t> ids) {
   const int64_t before = position_;
   if (static_cast<int64_t>(ids.size()) > context_ - position_)
-    return Status(yard::Code::kInvalidArgument, "the context is full: it has room for " +
-                                                    std::to_string(context_ - position_) + " of " +
-                                                    std::to_string(ids.size()) + " tokens");
+    return Status(yard::Code::kInvalidArgument,
+                  cat("the context is full: it has room for ", context_ - position_,
+                      " more tokens, not ", ids.size()));
   while (!ids.empty()) {
     const size_t n = std::min(ids.size(), static_cast<size_t>(batch_));
     if (Status s = pass(ids.first(n), n == ids.size()); !s.ok()) {
@@ -282,11 +272,6 @@ Status Session::sample(const Sampling& how, int32_t* id) {
   const TensorView out(id, DType::i32, {1}), x = view(logits_.get(), {1, model_.vocabulary});
   if (how.temperature == 0) return call(argmax, out, x);
   return call(sample_op, out, x, how.temperature, 0, how.top_p, how.seed + position_);
-}
-
-void Profile::note(const char* op, int64_t bytes) {
-  Entry& e = entry(op, record_.kernel);
-  ++e.calls, e.ns += record_.run_ns, e.bytes += bytes;
 }
 
 void Profile::add(const Profile& other, double times) {

@@ -16,34 +16,33 @@ class Profile {
   struct Entry {
     const char* op;
     std::string kernel;
-    int64_t calls = 0, ns = 0, bytes = 0;  // ns: in the kernel alone
+    int64_t calls = 0, ns = 0, bytes = 0;  // ns: in kernels alone
+    double ms() const { return static_cast<double>(ns) / 1e6; }
   };
-
-  Profile() { options_.result = &record_; }
-  Profile(const Profile&) = delete;
-  Profile& operator=(const Profile&) = delete;
 
   // Calls the op and notes what served it. `unread`: bytes of the arguments that the call does not touch.
   template <class Op, class... A>
   yard::Status call(int64_t unread, const Op& op, const A&... a) {
+    options_.result = &record_;
     const yard::Status s = op.with(options_)(a...);
-    note(op.name(), (bytes_of(a) + ...) - unread);
+    Entry& e = entry(op.name(), record_.kernel);
+    ++e.calls, e.ns += record_.run_ns, e.bytes += (bytes_of(a) + ...) - unread;
     return s;
-  }
-  static int64_t bytes_of(const yard::TensorView& t) {
-    const yard_dtype_t d = t.c().dtype;  // of blocks: bytes and elements of a block
-    return d.lanes > 1 ? t.numel() / d.lanes * d.bits : t.numel() * d.bits / 8;
   }
   const std::vector<Entry>& entries() const { return entries_; }
   // Adds those of another, multiplied: for one that has seen only some of the calls.
   void add(const Profile& other, double times);
+
+  static int64_t bytes_of(const yard::TensorView& t) {
+    const yard_dtype_t d = t.c().dtype;  // of blocks: their bytes and elements
+    return d.lanes > 1 ? t.numel() / d.lanes * d.bits : t.numel() * d.bits / 8;
+  }
 
  private:
   template <class T>
   static int64_t bytes_of(const T&) {
     return 0;
   }
-  void note(const char* op, int64_t bytes);
   Entry& entry(const char* op, const char* kernel);
 
   yard::ResultRecord record_;

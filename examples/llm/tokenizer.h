@@ -6,8 +6,8 @@
 //   ids = tokenizer.encode({{"<|im_start|>user\n", true}, {prompt, false}});   // in trusted parts they are
 //   for (int32_t id : ids) tokenizer.append_text(id, text);
 //
-// Every byte sequence has an encoding, valid UTF-8 or not; bytes that the vocabulary has no token for are left out. Keeps
-// views into the file, which must outlive it. Does not change once made; threads may share it. Errors: std::runtime_error.
+// Every byte sequence has an encoding, valid UTF-8 or not; bytes that the vocabulary has no token for are left out. Does
+// not change once made; threads may share it. Errors: std::runtime_error.
 #pragma once
 
 #include <array>
@@ -25,6 +25,8 @@ namespace llm {
 class Tokenizer {
  public:
   explicit Tokenizer(const Gguf& file);
+  Tokenizer(const Tokenizer&) = delete;  // ids_ points into tokens_
+  Tokenizer& operator=(const Tokenizer&) = delete;
 
   struct Part {
     std::string_view text;
@@ -36,7 +38,7 @@ class Tokenizer {
   // Appends the bytes of a token, which may end inside a character. Control tokens have none.
   void append_text(int32_t id, std::string& to) const;
 
-  int32_t size() const { return static_cast<int32_t>(tokens_.size()); }
+  int32_t size() const { return static_cast<int32_t>(types_.size()); }
   // Whether a token ends an answer.
   bool is_end(int32_t id) const;
   // The token that every text begins with; negative: none.
@@ -52,20 +54,19 @@ class Tokenizer {
   struct Merge {
     int32_t rank, id;
   };
-  void read_merges(const Gguf& file);
+  void read_vocabulary(const Gguf& file);
+  int32_t id_of(std::string_view bytes) const;  // of a token that is not special; negative: none
   void encode_words(std::string_view text, std::vector<int32_t>& to) const;
   void encode_word(std::string_view word, std::vector<int32_t>& to) const;
   // The special token at the start of the text; negative: none.
   int32_t special_at(std::string_view text, bool trusted) const;
 
-  std::vector<std::string_view> tokens_;
+  std::vector<std::string> tokens_;  // their bytes
   std::vector<int64_t> types_;
   Words words_ = Words::kGpt2;
   int32_t begin_ = -1;
-  std::vector<int32_t> ends_;
-  std::vector<int32_t> specials_;                      // longest first
-  std::array<int32_t, 256> of_byte_{};                 // negative: none
-  std::unordered_map<std::string_view, int32_t> ids_;  // in the file's spelling
+  std::vector<int32_t> ends_, specials_;               // specials_: the longest first
+  std::unordered_map<std::string_view, int32_t> ids_;  // of tokens_
   std::unordered_map<uint64_t, Merge> merges_;         // by the ids of both halves
 };
 
