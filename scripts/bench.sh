@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The figures: every way to call, beside PyTorch's dispatcher in the same process; kernels beside PyTorch's
-# own and a plain copy; publishing; then instruction counts.
+# own and a plain copy; a language model beside llama.cpp; publishing; then instruction counts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${YARD_BENCH_BUILD:-build/bench}
@@ -14,6 +14,8 @@ echo "== Beside PyTorch's dispatcher, in one process"
 echo
 echo "== Kernels beside compositions of PyTorch's calls and a plain copy, in one process"
 "$build/bin/kernels_bench" 1
+echo
+scripts/bench_llm.sh "$build"
 echo
 echo "== Publishing a change, beside its budget"
 "$build/bin/publish_bench"
