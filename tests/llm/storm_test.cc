@@ -3,6 +3,7 @@
 // are those of the forward pass in float64.
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <thread>
 
@@ -47,12 +48,6 @@ class Meanwhile {
   std::atomic<int> rounds_{0};
   std::thread thread_;
 };
-
-yard::Config parse(const std::string& rules) {
-  const yard::ConfigReading r = yard::parse_config("version: \"1.0\"\n" + rules, "storm.yaml");
-  EXPECT_TRUE(r.ok()) << rules;
-  return r.config;
-}
 
 // Every prompt, as often as needed until the other thread has had some rounds.
 void expect_tokens(const std::function<bool()>& enough = [] { return true; }) {
@@ -147,33 +142,46 @@ TEST_F(Storm, KernelsThrowUntilTheirBreakersOpen) {
 }
 
 TEST_F(Storm, RulesReload) {
-  const char* const rules[] = {
-      "policy: {prefer: vendor}",
+  const std::string rules[] = {
+      "policy: {prefer: vendor}\n",
       "dispatch_rules:\n  - {operation: linear, kernel: reference.cpp}\n",
       "kernel_denies: [vendor.openblas*]\npolicy: {prefer: default}\n",
       "kernel_locks: {rms_norm: reference.cpp, silu_and_mul: reference.cpp}\n",
       "settings: {cache: {enabled: false}}\n"};
-  const Meanwhile reload(
-      [&](int i) { Runtime::shared().set_config(parse(rules[i % 5])).or_throw(); });
-  expect_tokens([&] { return reload.rounds() > 10; });
+  const std::string path = ::testing::TempDir() + "/storm_" + std::to_string(::getpid()) + ".yaml";
+  {
+    const Meanwhile reload([&](int i) {
+      std::ofstream(path) << "version: \"1.0\"\n" << rules[i % 5];
+      Runtime::shared().load_config(path).or_throw();
+    });
+    expect_tokens([&] { return reload.rounds() > 10; });
+  }
+  std::remove(path.c_str());
 }
 
 TEST_F(Storm, PluginsComeAndGo) {
-  Runtime::shared()
-      .set_config(parse("score:\n  - {kernel: vendor.acme, add: 500, optional: true}\n"))
-      .or_throw();
-  set_policy();
-  const Meanwhile change([](int) {
-    const yard::Plugins plugins = Runtime::shared().plugins();
-    auto wait = [](const yard::Result<yard::Ticket>& t) { t.value().wait().or_throw(); };
-    yard::Plugins(plugins).load(TEST_BROKEN_PLUGIN).or_throw();
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    wait(yard::Plugins(plugins).replace("acme", TEST_PLUGIN));
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    wait(yard::Plugins(plugins).unload("acme"));
-    yard::Plugins(plugins).forget("acme").or_throw();
+  const auto rules = yard::parse_config(
+      "version: \"1.0\"\nscore:\n  - {kernel: vendor.acme, add: 500, optional: true}\n",
+      "storm.yaml");
+  ASSERT_TRUE(rules.ok());
+  Runtime::shared().set_config(rules.config).or_throw();
+  set_breakers(false), set_policy();
+  std::atomic<uint64_t> served{0}, failed{0};
+  const Meanwhile change([&](int) {
+    yard::Plugins plugins = Runtime::shared().plugins();
+    const auto count = [&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      for (const yard::KernelInfo& k : Runtime::shared().find_kernels("vendor.acme"))
+        served += k.calls, failed += k.failures;
+    };
+    plugins.load(TEST_BROKEN_PLUGIN).or_throw();
+    count();
+    plugins.replace("acme", TEST_PLUGIN).value().wait().or_throw();
+    count();
+    plugins.unload("acme").value().wait().or_throw();
+    plugins.forget("acme").or_throw();
   });
-  expect_tokens([&] { return change.rounds() > 3; });
+  expect_tokens([&] { return served > 0 && failed > 0 && change.rounds() > 3; });
 }
 
 TEST_F(Storm, TwoThreadsGenerate) {
