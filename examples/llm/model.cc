@@ -198,13 +198,13 @@ Status Session::pass(std::span<const int32_t> ids, bool wants_logits) {
   YARD_RETURN_IF_ERROR(call(rms_norm, r.h, r.x, m.layers.front().attention_norm, m.epsilon));
   const int64_t cached = context_ * m.kv_heads * m.head_dim;  // of a layer
   float *keys = keys_.get(), *values = values_.get();
+  // [layers]
   for (size_t i = 0; i < m.layers.size(); ++i, keys += cached, values += cached) {
     const Layer& layer = m.layers[i];
     YARD_RETURN_IF_ERROR(make_heads(r, layer, keys, values));
     const bool is_last = i + 1 == m.layers.size();
     if (is_last && !wants_logits) break;
-    if (is_last)
-      r = Rows(*this, rows - 1, 1);  // the other rows were needed for their keys and values
+    if (is_last) r = Rows(*this, rows - 1, 1);  // others were needed for their keys and values
     YARD_RETURN_IF_ERROR(attend(r, position_ + rows, keys, values));
     YARD_RETURN_IF_ERROR(project(r.h, r.attended, layer.output));
     YARD_RETURN_IF_ERROR(call(add_rms_norm, r.h, r.x, r.h, layer.feed_forward_norm, m.epsilon));
@@ -212,6 +212,7 @@ Status Session::pass(std::span<const int32_t> ids, bool wants_logits) {
     const TensorView& next_norm = is_last ? m.norm : m.layers[i + 1].attention_norm;
     YARD_RETURN_IF_ERROR(call(add_rms_norm, r.h, r.x, r.h, next_norm, m.epsilon));
   }
+  // [/layers]
   if (wants_logits)
     YARD_RETURN_IF_ERROR(project(view(logits_.get(), {1, m.vocabulary}), r.h, m.logits));
   position_ += rows;
@@ -252,6 +253,7 @@ Status Session::attend(const Rows& r, int64_t length, const float* keys, const f
   return call(attention_causal, rows(r.attended), rows(r.q), k, v, std::nullopt, 0.0f);
 }
 
+// [feed_forward]
 Status Session::feed_forward(const Rows& r, const Layer& layer) {
   if (layer.gate_is_both) {
     YARD_RETURN_IF_ERROR(project(r.gate_up, r.h, layer.gate));
@@ -262,6 +264,7 @@ Status Session::feed_forward(const Rows& r, const Layer& layer) {
   YARD_RETURN_IF_ERROR(call(silu_and_mul, r.gated, r.gate_up));
   return project(r.h, r.gated, layer.down);
 }
+// [/feed_forward]
 
 Status Session::project(const TensorView& out, const TensorView& x, const Linear& w) {
   if (w.bias) return call(linear_op, out, x, w.weight, std::nullopt, *w.bias);
