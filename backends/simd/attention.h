@@ -59,26 +59,31 @@ struct Attention {
 
 // How a call over a cache is divided. It follows from the call alone, so that its results do, too.
 struct DecodeSplit {
-  static constexpr int64_t kTogether = 4;    // units that pass over the keys together
-  static constexpr int64_t kPieces = 64;     // that are enough for all threads
-  static constexpr int64_t kPartKeys = 256;  // at least, in a part
+  static constexpr int64_t kTogether = 4;  // units that pass over the keys together, at most
+  static constexpr int64_t kFarBytes = 2048;
+  static constexpr int64_t kPieces = 64;    // that are enough for all threads
+  static constexpr int64_t kPartKeys = 64;  // at least, in a part
 
   int64_t units = 0;            // at most four query heads of one key head, in a batch
+  int64_t together = 1;         // units that pass over the keys together
   int64_t parts = 1, keys = 0;  // of the cache; keys in each
   int64_t width = 0;            // of a saved row: whole pairs of vectors, however wide
 
   DecodeSplit() = default;
   // For a cache whose longest row has `longest` keys.
-  DecodeSplit(Tensor query, int64_t key_heads, int64_t longest) noexcept
+  DecodeSplit(Tensor query, Tensor key, int64_t longest) noexcept
       : keys(std::max<int64_t>(longest, 1)), width((query.size(2) + 127) / 128 * 128) {
+    const int64_t key_heads = key.size(2);
     if (key_heads == 0) return;
     units = key_heads * ((query.size(1) / key_heads + 3) / 4);
+    // Where rows of a head lie far apart, each page is then looked up once for several heads.
+    if (key.stride(1) * (key.c()->dtype.bits / 8) >= kFarBytes) together = kTogether;
     parts = most_parts(query.size(0), longest);
     if (parts == 1) return;
     keys = ((longest + parts - 1) / parts + 31) / 32 * 32;  // whole blocks
     parts = (longest + keys - 1) / keys;
   }
-  int64_t groups() const noexcept { return (units + kTogether - 1) / kTogether; }
+  int64_t groups() const noexcept { return (units + together - 1) / together; }
   int64_t most_parts(int64_t batches, int64_t longest) const noexcept {
     const int64_t pieces = std::max<int64_t>(batches * groups(), 1);
     return std::clamp<int64_t>((kPieces + pieces - 1) / pieces, 1,

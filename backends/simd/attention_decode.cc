@@ -322,9 +322,9 @@ struct DecodeAs {
     const int64_t units = job.split.units, parts = job.split.parts, groups = job.split.groups();
     for (int64_t i = begin; i < end; ++i) {
       const int64_t part = i % parts, group = i / parts % groups, batch = i / parts / groups;
-      const int64_t first = group * Decode::kTogether;
-      piece<C>(job, batch, first,
-               static_cast<size_t>(HWY_MIN(int64_t{Decode::kTogether}, units - first)), part);
+      const int64_t first = group * job.split.together;
+      piece<C>(job, batch, first, static_cast<size_t>(HWY_MIN(job.split.together, units - first)),
+               part);
     }
   }
 
@@ -404,10 +404,9 @@ int32_t run_decode(Call call, Decode job) {
   int64_t longest = 0;
   for (int64_t b = 0; b < job.lengths.size(0); ++b)
     longest = std::max(longest, index_at(job.lengths, b * job.lengths.stride(0)));
-  job.split = DecodeSplit(job.query, job.key.size(2), longest);
+  job.split = DecodeSplit(job.query, job.key, longest);
   job.partials = call.workspace<float>().data();
-  const int64_t together = std::min<int64_t>(job.split.units, Decode::kTogether);
-  const int64_t bytes = together * job.split.keys * job.query.size(2) * 16;
+  const int64_t bytes = job.split.together * job.split.keys * job.query.size(2) * 16;
   call.parallel_for(batches * job.split.groups() * job.split.parts, grain_of(bytes),
                     [&](int64_t begin, int64_t end) {
                       HWY_DYNAMIC_DISPATCH(decode_pieces)(job, begin, end);
@@ -442,12 +441,12 @@ int32_t check_blocks(Call call, Tensor table, Tensor lengths, int64_t blocks,
 
 int64_t attention_decode_workspace(Tensor, Tensor query, Tensor key, Tensor, Tensor, Tensor,
                                    double) {
-  return DecodeSplit(query, key.size(2), key.size(1)).most_bytes(query.size(0), key.size(1));
+  return DecodeSplit(query, key, key.size(1)).most_bytes(query.size(0), key.size(1));
 }
 int64_t attention_paged_decode_workspace(Tensor, Tensor query, Tensor key, Tensor, Tensor table,
                                          Tensor, double) {
   const int64_t capacity = table.size(1) * key.size(1);
-  return DecodeSplit(query, key.size(2), capacity).most_bytes(query.size(0), capacity);
+  return DecodeSplit(query, key, capacity).most_bytes(query.size(0), capacity);
 }
 
 int32_t attention_decode(Call call, Tensor out, Tensor query, Tensor key, Tensor value,

@@ -372,15 +372,22 @@ TEST(Decode, MergesPartsOfALongCache) {
 }
 
 TEST(Decode, UsesParts) {
-  const DecodeCall call(YARD_F32, YARD_F32, {1, 1, 4096, 32, 8, 16}, {4096.0});
-  const DecodeSplit split(Tensor(call.query.c()), 8, 4096);
-  EXPECT_EQ(split.units, 8);
-  EXPECT_EQ(split.groups(), 2);
-  EXPECT_EQ(split.parts, 16);
-  EXPECT_EQ(split.keys, 256);
-  const DecodeSplit many(Tensor(call.query.c()), 8, 511);
-  EXPECT_EQ(many.parts, 1);
-  EXPECT_EQ(many.keys, 511);
+  const auto split = [](int64_t dim, int64_t longest) {
+    const DecodeCall call(YARD_F32, YARD_F32, {1, 1, 4096, 32, 8, dim}, {4096.0});
+    return DecodeSplit(Tensor(call.query.c()), Tensor(call.key.c()), longest);
+  };
+  const DecodeSplit near = split(16, 4096);
+  EXPECT_EQ(near.units, 8);
+  EXPECT_EQ(near.groups(), 8);
+  EXPECT_EQ(near.parts, 8);
+  EXPECT_EQ(near.keys, 512);
+  const DecodeSplit far = split(64, 4096);  // rows of a key head lie 2 KiB apart
+  EXPECT_EQ(far.groups(), 2);
+  EXPECT_EQ(far.parts, 32);
+  EXPECT_EQ(far.keys, 128);
+  const DecodeSplit few = split(16, 127);
+  EXPECT_EQ(few.parts, 1);
+  EXPECT_EQ(few.keys, 127);
 }
 
 // In one part of several: a NaN reaches the result, an infinite value whose key is masked does not.
