@@ -11,9 +11,9 @@
 namespace yard::simd {
 namespace {
 
-// Of activations that pass by a panel before the next is unpacked, and blocks of a panel that are unpacked at a time: their
-// sums and elements fit a first-level cache, and a thread's stack.
-constexpr int64_t kMostRows = 128, kMostBlocks = 16;
+// Blocks of a panel that are unpacked at a time. With the sums of kRowsAtATime rows they fit a first-level cache, and a
+// thread's stack.
+constexpr int64_t kMostBlocks = 16;
 // Fewer results of a row are computed in f32: the largest of them may be small beside the error of int8 by chance. So are
 // rows that int8 cannot hold, and panels with a result that is not finite, or that f16 hardly holds.
 constexpr int64_t kFewest = 16;
@@ -24,8 +24,9 @@ struct QuantLinear {
   const Linear& job;
   QuantWeight weight;
   int64_t rows, blocks;
-  const XGroup* groups;     // of rows, `blocks` apart
-  const uint8_t* in_range;  // of each row of activations
+  const XRow* single = nullptr;       // rows, `blocks` apart, or
+  const XGroup* groups = nullptr;     // groups of them
+  const uint8_t* in_range = nullptr;  // of each row
 
   QuantLinear(const Linear& linear, Format format)
       : job(linear),
@@ -82,32 +83,41 @@ void finish(const QuantLinear& linear, int64_t begin, int64_t end, bool in_range
   linear.job.store(out, begin, end, values);
 }
 
-int32_t one_row(Call call, const QuantLinear& linear) {
+// Panels [first, last) times each row as it is stored.
+void multiply_stored(const QuantLinear& linear, int64_t first, int64_t last) {
   const Linear& job = linear.job;
-  const auto row = job.walk.from(0);
-  auto* const x = call.workspace<XRow>().data();
-  const bool in_range = quantize_row(row.at<char>(1), job.dtype, job.k, x) && job.n >= kFewest;
   const QuantKernels& kernels = quant_kernels();
-  call.parallel_for(ceil_div(job.n, kPanelRows), items_per_piece(kPanelRows * job.k),
-                    [&](int64_t first, int64_t last) {
-                      for (int64_t panel = first; panel < last; ++panel) {
-                        const int64_t begin = panel * kPanelRows;
-                        const int64_t end = std::min(job.n, begin + kPanelRows);
-                        float values[kPanelRows];
-                        kernels.row(linear.weight, begin, end, x, values);
-                        finish(linear, begin, end, in_range, row.at<char>(1), values,
-                               row.at<char>(0));
-                      }
-                    });
+  for (int64_t panel = first; panel < last; ++panel) {
+    const int64_t begin = panel * kPanelRows, end = std::min(job.n, begin + kPanelRows);
+    auto row = job.walk.from(0);
+    for (int64_t r = 0; r < linear.rows; ++r, row.next()) {
+      float values[kPanelRows];
+      kernels.row(linear.weight, begin, end, linear.single + r * linear.blocks, values);
+      finish(linear, begin, end, linear.in_range[r] != 0, row.at<char>(1), values, row.at<char>(0));
+    }
+  }
+}
+
+int32_t few_rows(Call call, QuantLinear& linear) {
+  const Linear& job = linear.job;
+  auto* const x = call.workspace<XRow>().data();
+  auto* const in_range = reinterpret_cast<uint8_t*>(x + linear.rows * linear.blocks);
+  linear.single = x, linear.in_range = in_range;
+  auto row = job.walk.from(0);
+  for (int64_t r = 0; r < linear.rows; ++r, row.next())
+    in_range[r] =
+        quantize_row(row.at<char>(1), job.dtype, job.k, x + r * linear.blocks) && job.n >= kFewest;
+  call.parallel_for(ceil_div(job.n, kPanelRows), items_per_piece(kPanelRows * job.k * linear.rows),
+                    [&](int64_t first, int64_t last) { multiply_stored(linear, first, last); });
   return YARD_OK;
 }
 
-// A panel of weights times rows [first, first + rows), a multiple of a group and at most kMostRows.
+// A panel of weights times rows [first, first + rows), a multiple of a group and at most kRowsAtATime.
 void multiply_panel(const QuantLinear& linear, int64_t begin, int64_t first, int64_t rows) {
   const QuantKernels& kernels = quant_kernels();
   const int64_t end = std::min(linear.job.n, begin + kPanelRows);
   WBlock panel[kMostBlocks];
-  float sums[kMostRows * kPanelRows];
+  float sums[kRowsAtATime * kPanelRows];
   std::fill_n(sums, rows * kPanelRows, 0.0f);
   const XGroup* const x = linear.groups + first / kGroupRows * linear.blocks;
   for (int64_t block = 0; block < linear.blocks; block += kMostBlocks) {
@@ -136,13 +146,14 @@ int32_t many_rows(Call call, QuantLinear& linear) {
                     job.n >= kFewest;
   });
   // Panels of the same rows are next to each other.
-  const int64_t panels = ceil_div(job.n, kPanelRows), parts = ceil_div(rows, kMostRows);
-  call.parallel_for(panels * parts, items_per_piece(kPanelRows * job.k * std::min(rows, kMostRows)),
+  const int64_t panels = ceil_div(job.n, kPanelRows), parts = ceil_div(rows, kRowsAtATime);
+  call.parallel_for(panels * parts,
+                    items_per_piece(kPanelRows * job.k * std::min(rows, kRowsAtATime)),
                     [&](int64_t begin, int64_t end) {
                       for (int64_t i = begin; i < end; ++i) {
-                        const int64_t first = i / panels * kMostRows;
+                        const int64_t first = i / panels * kRowsAtATime;
                         multiply_panel(linear, i % panels * kPanelRows, first,
-                                       std::min(kMostRows, rows - first));
+                                       std::min(kRowsAtATime, rows - first));
                       }
                     });
   return YARD_OK;
@@ -151,13 +162,13 @@ int32_t many_rows(Call call, QuantLinear& linear) {
 }  // namespace
 
 int64_t linear_quantized_workspace(int64_t rows, int64_t k) {
-  if (rows == 1) return blocks_of(k) * static_cast<int64_t>(sizeof(XRow));
+  if (rows <= kFewRows) return rows * (blocks_of(k) * static_cast<int64_t>(sizeof(XRow)) + 1);
   return ceil_div(rows, kGroupRows) * blocks_of(k) * static_cast<int64_t>(sizeof(XGroup)) + rows;
 }
 
 int32_t linear_quantized(Call call, const Linear& job, Format format) {
   QuantLinear linear(job, format);
-  return linear.rows == 1 ? one_row(call, linear) : many_rows(call, linear);
+  return linear.rows <= kFewRows ? few_rows(call, linear) : many_rows(call, linear);
 }
 
 }  // namespace yard::simd

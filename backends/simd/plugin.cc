@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descriptor of backend `simd`: what its kernels can take, and what they cost.
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 
 #include "attention.h"
@@ -99,10 +100,14 @@ double linear_cost(void*, const int64_t* fields, uint32_t) {
                          size_of(fields[1]) * size_of(fields[2]));
 }
 
-// Integers: a weight is a byte or less, unpacked for four rows at a time.
+// Integers, measured: a weight of one byte or less times each of a few rows, or unpacked once for many of them; and the
+// rounding of activations.
 double quantized_linear_cost(void*, const int64_t* fields, uint32_t) {
-  const double rows = size_of(fields[0]);
-  return estimate(rates(), {3, 0.25 + 0.4 * rows}, size_of(fields[1]) * size_of(fields[2]));
+  const double rows = size_of(fields[0]), n = size_of(fields[1]);
+  const double passes = std::ceil(rows / static_cast<double>(kRowsAtATime));
+  const double each =
+      rows <= static_cast<double>(kFewRows) ? 0.8 * rows : 1.25 * passes + 0.34 * rows;
+  return estimate(rates(), {3, each + 10 * rows / std::max(n, 1.0)}, n * size_of(fields[2]));
 }
 
 double topk_cost(void*, const int64_t* fields, uint32_t) {

@@ -7,7 +7,7 @@
 // element of a block. For values that are normally distributed a result is off by 0.5 % of |x| |w| / sqrt(k) at one standard
 // deviation, whatever k is.
 //
-// One row of activations is multiplied with weights as they are stored. For more of them 16 weight rows at a time, a panel,
+// A few rows of activations are multiplied with weights as they are stored. For more of them 16 weight rows at a time, a panel,
 // are unpacked to int8 and interleaved as the instructions take them, and multiplied with groups of four rows. Both add
 // blocks one after the other in the same way, so that they give the same bits.
 #pragma once
@@ -79,6 +79,10 @@ struct XBlock {
 };
 using XRow = XBlock<1>;
 using XGroup = XBlock<kGroupRows>;
+
+// So many rows are multiplied one by one, which takes less than unpacking a panel. Of more, so many pass by a panel before
+// the next is unpacked.
+inline constexpr int64_t kFewRows = 3, kRowsAtATime = 128;
 
 constexpr int64_t blocks_of(int64_t k) { return (k + kBlock - 1) / kBlock; }
 

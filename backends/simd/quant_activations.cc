@@ -9,6 +9,8 @@
 #include <bit>
 #include <cstring>
 
+#include "jobs.h"
+#include "lanes.inc"
 #include "quant.h"
 #include "scalars.h"
 
@@ -16,50 +18,52 @@ HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
 // At most 16 lanes, so that a block is whole vectors.
 using DX = hn::CappedTag<float, 16>;
 using DXU = hn::RebindToUnsigned<DX>;
 using DXI = hn::RebindToSigned<DX>;
 
 // The bits of the largest absolute value; those of a NaN are larger than of any number.
-HWY_INLINE uint32_t largest_bits(const float* v) {
+HWY_INLINE uint32_t largest_bits(const char* v) {
   const DXU d;
   auto most = hn::Zero(d);
   for (size_t i = 0; i < kBlock; i += hn::Lanes(d)) {
-    const auto bits = hn::BitCast(d, hn::LoadU(DX(), v + i));
+    const auto bits = load(d, v + i * sizeof(float));
     most = hn::Max(most, hn::And(bits, hn::Set(d, 0x7fffffffu)));
   }
   return hn::GetLane(hn::MaxOfLanes(d, most));
 }
 
 // Half a block. Returns the sum.
-HWY_INLINE int32_t round_half(const float* v, float inverse, int8_t* q) {
+HWY_INLINE int32_t round_half(const char* v, float inverse, int8_t* q) {
   const DX d;
   const hn::Rebind<int8_t, DX> bytes;
   auto sum = hn::Zero(DXI());
   for (size_t i = 0; i < kBlock / 2; i += hn::Lanes(d)) {
-    const auto rounded = hn::NearestInt(hn::Mul(hn::LoadU(d, v + i), hn::Set(d, inverse)));
+    const auto rounded =
+        hn::NearestInt(hn::Mul(load(d, v + i * sizeof(float)), hn::Set(d, inverse)));
     hn::StoreU(hn::DemoteTo(bytes, rounded), bytes, q + i);
     sum = hn::Add(sum, rounded);
   }
   return hn::GetLane(hn::SumOfLanes(DXI(), sum));
 }
 
+// A block as f32: in place, or copied where it is not whole or of another type.
 template <class T>
-HWY_INLINE void widen_block(const char* p, int64_t count, float* out) {
+HWY_INLINE const char* block_of(const char* p, int64_t count, float (&room)[kBlock]) {
+  if (std::is_same_v<T, float> && count >= kBlock) return p;
   T in[kBlock] = {};
-  std::memcpy(in, p, static_cast<size_t>(count) * sizeof(T));
-  for (int64_t i = 0; i < kBlock; ++i) out[i] = widen(in[i]);
+  std::memcpy(in, p, static_cast<size_t>(HWY_MIN(count, kBlock)) * sizeof(T));
+  for (int64_t i = 0; i < kBlock; ++i) room[i] = widen(in[i]);
+  return reinterpret_cast<const char*>(room);
 }
 
 template <int64_t kRows>
-HWY_INLINE void put_block(const float* v, float most, XBlock<kRows>& out, int64_t row) {
+HWY_INLINE void put_block(const char* v, float most, XBlock<kRows>& out, int64_t row) {
   int8_t q[kBlock];
   const float scale = most / 127.0f, inverse = most > 0 ? 127.0f / most : 0.0f;
   const int32_t first = round_half(v, inverse, q);
-  const int32_t second = round_half(v + kBlock / 2, inverse, q + kBlock / 2);
+  const int32_t second = round_half(v + sizeof(float) * kBlock / 2, inverse, q + kBlock / 2);
   for (int64_t i = 0; i < kBlock; i += 4) std::memcpy(out.q + i * kRows + row * 4, q + i, 4);
   out.scale[row] = scale;
   out.sum[row] = scale * static_cast<float>(first + second);
@@ -75,15 +79,14 @@ HWY_INLINE bool quantize_as(const char* x, int64_t k, XBlock<kRows>* out, int64_
   constexpr uint32_t kMost = std::bit_cast<uint32_t>(1e25f);
   bool in_range = true;
   for (int64_t at = 0; at < k; at += kBlock, ++out) {
-    float v[kBlock];
-    const char* const from = x + at * static_cast<int64_t>(sizeof(T));
-    if (at + kBlock <= k)
-      widen_block<T>(from, kBlock, v);  // inlined with a size that is known
-    else
-      widen_block<T>(from, k - at, v);
+    float room[kBlock];
+    const char* v = block_of<T>(x + at * static_cast<int64_t>(sizeof(T)), k - at, room);
     const uint32_t bits = largest_bits(v);
     if (bits != 0 && (bits < kLeast || bits > kMost)) in_range = false;
-    if (!in_range) std::memset(v, 0, sizeof v);  // the row is not used
+    if (!in_range) {  // the row is not used
+      std::memset(room, 0, sizeof room);
+      v = reinterpret_cast<const char*>(room);
+    }
     put_block(v, in_range ? std::bit_cast<float>(bits) : 0.0f, *out, row);
   }
   return in_range;

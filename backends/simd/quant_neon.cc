@@ -83,33 +83,32 @@ YARD_ISA_INLINE void transpose(float32x4_t (&v)[4]) {
   v[0] = low(a, c), v[1] = low(b, d), v[2] = high(a, c), v[3] = high(b, d);
 }
 
-// Eight numbers of each of four rows, times that row's factor, to vectors with a lane for each row.
-YARD_ISA_INLINE void spread(const int16x8_t (&numbers)[4], float32x4_t factors,
+// Eight bytes of each of four rows, times that row's factor, to vectors with a lane for each row.
+YARD_ISA_INLINE void spread(const int8x16_t (&bytes)[4], float32x4_t factors,
                             float32x4_t (&out)[8]) {
-  float32x4_t low[4], high[4];
-  for (int r = 0; r < 4; ++r) {
-    low[r] = vcvtq_f32_s32(vmovl_s16(vget_low_s16(numbers[r])));
-    high[r] = vcvtq_f32_s32(vmovl_high_s16(numbers[r]));
-  }
-  transpose(low), transpose(high);
-  for (int b = 0; b < 4; ++b) {
-    out[b] = vmulq_f32(low[b], factors);
-    out[4 + b] = vmulq_f32(high[b], factors);
+  const int8x16_t even = vzip1q_s8(bytes[0], bytes[2]), odd = vzip1q_s8(bytes[1], bytes[3]);
+  const int8x16_t all[2] = {vzip1q_s8(even, odd), vzip2q_s8(even, odd)};
+  for (int i = 0; i < 2; ++i) {
+    const int16x8_t low = vmovl_s8(vget_low_s8(all[i])), high = vmovl_high_s8(all[i]);
+    const int32x4_t four[4] = {vmovl_s16(vget_low_s16(low)), vmovl_high_s16(low),
+                               vmovl_s16(vget_low_s16(high)), vmovl_high_s16(high)};
+    for (int j = 0; j < 4; ++j) out[4 * i + j] = vmulq_f32(vcvtq_f32_s32(four[j]), factors);
   }
 }
 
-YARD_ISA_INLINE int16x8_t widen_bytes(uint32_t low, uint32_t high) {
-  return vreinterpretq_s16_u16(vmovl_u8(vcreate_u8(uint64_t{high} << 32 | low)));
+YARD_ISA_INLINE int8x16_t eight_bytes(uint32_t low, uint32_t high) {
+  const int8x8_t bytes = vcreate_s8(uint64_t{high} << 32 | low);
+  return vcombine_s8(bytes, bytes);
 }
 YARD_ISA_INLINE void scales_q4_k(const uint8_t* const (&p)[4], float32x4_t (&scale)[8],
                                  float32x4_t (&minimum)[8]) {
-  int16x8_t scales[4], minima[4];
+  int8x16_t scales[4], minima[4];
   for (int r = 0; r < 4; ++r) {
     const uint32_t low = read<uint32_t>(p[r] + 4), mid = read<uint32_t>(p[r] + 8);
     const uint32_t high = read<uint32_t>(p[r] + 12);
-    scales[r] = widen_bytes(low & 0x3f3f3f3fu, (high & 0x0f0f0f0fu) | (low >> 2 & 0x30303030u));
+    scales[r] = eight_bytes(low & 0x3f3f3f3fu, (high & 0x0f0f0f0fu) | (low >> 2 & 0x30303030u));
     minima[r] =
-        widen_bytes(mid & 0x3f3f3f3fu, (high >> 4 & 0x0f0f0f0fu) | (mid >> 2 & 0x30303030u));
+        eight_bytes(mid & 0x3f3f3f3fu, (high >> 4 & 0x0f0f0f0fu) | (mid >> 2 & 0x30303030u));
   }
   const HeadPairs pairs = head_pairs(p);
   spread(scales, pairs.first, scale);
@@ -118,11 +117,10 @@ YARD_ISA_INLINE void scales_q4_k(const uint8_t* const (&p)[4], float32x4_t (&sca
 
 YARD_ISA_INLINE void scales_q6_k(const uint8_t* const (&p)[4], float32x4_t (&first)[8],
                                  float32x4_t (&second)[8]) {
-  int16x8_t even[4], odd[4];
+  int8x16_t even[4], odd[4];
   for (int r = 0; r < 4; ++r) {
-    const int16x8_t pairs = vreinterpretq_s16_u8(vld1q_u8(p[r] + 192));
-    even[r] = vshrq_n_s16(vshlq_n_s16(pairs, 8), 8);
-    odd[r] = vshrq_n_s16(pairs, 8);
+    const int8x16_t pairs = vreinterpretq_s8_u8(vld1q_u8(p[r] + 192));
+    even[r] = vuzp1q_s8(pairs, pairs), odd[r] = vuzp2q_s8(pairs, pairs);
   }
   const float32x4_t factors = heads(p, 208);
   spread(even, factors, first);
