@@ -35,43 +35,40 @@ struct Flags {
 // What stands around the messages of a conversation. Templates are programs; two common forms are recognised.
 class Template {
  public:
-  explicit Template(const Gguf& file) : text_(file.text("tokenizer.chat_template", "")) {
-    is_llama3_ = text_.find("<|start_header_id|>") != text_.npos;
-    if (!is_llama3_ && text_.find("<|im_start|>") == text_.npos)
+  explicit Template(const Gguf& file) {
+    const std::string_view text = file.text("tokenizer.chat_template", "");
+    if (text.find("<|start_header_id|>") != text.npos) {
+      next_ = "<|eot_id|>", user_ = "<|start_header_id|>user<|end_header_id|>\n\n";
+      answer_ = "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n";
+      return;
+    }
+    if (text.find("<|im_start|>") == text.npos)
       file.fail("a chat template with <|im_start|> or <|start_header_id|>, or --raw for none",
-                text_.empty() ? "none" : "another");
-    // ChatML may have a system message of its own: a literal up to the end of the message.
-    const std::string start = "<|im_start|>system", end = "<|im_end|>";
-    const size_t from = text_.find(start), to = text_.find(end, from);
-    if (to == text_.npos) return;
-    std::string message(text_.substr(from, to - from));
+                text.empty() ? "none" : "another");
+    next_ = "<|im_end|>\n", user_ = "<|im_start|>user\n";
+    answer_ = "<|im_end|>\n<|im_start|>assistant\n";
+    // It may have a system message of its own: a literal up to the end of the message.
+    const size_t from = text.find("<|im_start|>system"), to = text.find("<|im_end|>", from);
+    std::string message(to == text.npos ? "" : text.substr(from, to - from));
     for (size_t at; (at = message.find("\\n")) != message.npos;) message.replace(at, 2, "\n");
-    if (message.find_first_of("'\"{}") == message.npos) system_ = message + end + "\n";
+    if (!message.empty() && message.find_first_of("'\"{}") == message.npos)
+      first_ = message + next_;
   }
   std::vector<int32_t> message(const Tokenizer& t, std::string_view prompt, bool is_first) const {
-    if (is_llama3_)
-      return t.encode({{is_first ? "" : "<|eot_id|>", true},
-                       {"<|start_header_id|>user<|end_header_id|>\n\n", true},
-                       {prompt, false},
-                       {"<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n", true}});
-    return t.encode({{is_first ? system_ : "<|im_end|>\n", true},
-                     {"<|im_start|>user\n", true},
-                     {prompt, false},
-                     {"<|im_end|>\n<|im_start|>assistant\n", true}});
+    return t.encode({{is_first ? first_ : next_, true}, {user_, true}, {prompt}, {answer_, true}});
   }
 
  private:
-  std::string_view text_;
-  std::string system_;
-  bool is_llama3_ = false;
+  std::string first_, next_, user_,
+      answer_;  // before the first message and others; around the user's
 };
 
 // One answer, and what it took. The first token counts as the prompt's.
 struct Answer {
   std::vector<int32_t> prompt, ids;
   std::string text;
-  const char* stopped = nullptr;  // `end`, `tokens` or `context`
-  double prompt_ms = 0, decode_ms = 0;
+  std::string_view stopped = "end";  // or `tokens`, `context`
+  double prompt_ms = 0, decode_ms = 0, noted_ms = 0;
   int64_t steps = 0, noted = 0;  // of decoding; noted in of_decode
   Profile of_prompt, of_decode;
 };
@@ -92,37 +89,39 @@ class Chat {
   // Writes the answer as it comes, unless it is for JSON.
   void answer(std::string_view prompt, Answer& a) {
     const bool is_first = session_.position() == 0, notes = flags_.json || flags_.profile;
-    a.prompt = std::exchange(unseen_, {});
+    a.prompt = unseen_;
     if (is_first && tokenizer_.begin() >= 0) a.prompt.push_back(tokenizer_.begin());
     const auto ids =
         template_ ? template_->message(tokenizer_, prompt, is_first) : tokenizer_.encode(prompt);
     a.prompt.insert(a.prompt.end(), ids.begin(), ids.end());
-    if (a.prompt.empty())
-      throw std::runtime_error("invalid prompt: expected a token or more, got none");
+    if (a.prompt.empty()) throw std::runtime_error("invalid prompt: expected a token, got none");
+    const auto most = static_cast<size_t>(std::min(flags_.tokens, session_.context()));
+    a.ids.reserve(most), a.text.reserve(16 * most);  // so that steps allocate nothing
     Clock::time_point start = Clock::now();
     session_.set_profile(notes ? &a.of_prompt : nullptr);
     int32_t id = next(a.prompt);
     a.prompt_ms = ms_since(start);
+    unseen_.clear();
     start = Clock::now();
-    for (size_t written = 0; a.stopped == nullptr;) {
-      if (tokenizer_.is_end(id)) {
-        a.stopped = "end";
-        break;
-      }
+    size_t written = 0;
+    while (!tokenizer_.is_end(id)) {
       a.ids.push_back(id);
       tokenizer_.append_text(id, a.text);
+      if (!flags_.json) written = write(a.text, written);
       if (static_cast<int64_t>(a.ids.size()) == flags_.tokens) a.stopped = "tokens";
-      if (session_.position() == session_.context()) a.stopped = "context";
-      if (!flags_.json) written = write(a.text, written, a.stopped != nullptr);
-      if (a.stopped != nullptr) {
+      if (is_full()) a.stopped = "context";
+      if (a.stopped != "end") {
         unseen_ = {id};
         break;
       }
-      const bool noted = notes && a.steps++ % kNoteEach == 0;
-      a.noted += noted ? 1 : 0;
+      const bool noted = notes && a.steps % kNoteEach == 0;
+      ++a.steps, a.noted += noted ? 1 : 0;
       session_.set_profile(noted ? &a.of_decode : nullptr);
+      const Clock::time_point before = Clock::now();
       id = next({&id, 1});
+      if (noted) a.noted_ms += ms_since(before);
     }
+    if (!flags_.json && written < a.text.size()) std::fputs("\uFFFD", stdout);
     a.decode_ms = ms_since(start);
   }
   bool is_full() const { return session_.position() == session_.context(); }
@@ -135,12 +134,11 @@ class Chat {
     return id;
   }
   // Writes the characters that are complete; returns how much of the text has been written.
-  static size_t write(std::string_view text, size_t written, bool is_end) {
-    const size_t end = complete_characters(text);
-    if (end > written) std::fwrite(text.data() + written, 1, end - written, stdout);
-    if (is_end && end < text.size()) std::fputs("\uFFFD", stdout);
+  static size_t write(std::string_view text, size_t written) {
+    const size_t end = std::max(complete_characters(text), written);
+    std::fwrite(text.data() + written, 1, end - written, stdout);
     std::fflush(stdout);
-    return std::max(end, written);
+    return end;
   }
 
   Flags flags_;
@@ -195,15 +193,16 @@ void print_profile(const char* name, double ms, const Profile& profile, double r
 }
 
 void report(const Flags& flags, const Answer& a) {
+  const double times =
+      static_cast<double>(a.steps) / static_cast<double>(std::max<int64_t>(a.noted, 1));
   Profile decode, all;
-  decode.add(a.of_decode,
-             a.noted > 0 ? static_cast<double>(a.steps) / static_cast<double>(a.noted) : 0);
+  decode.add(a.of_decode, times);
   all.add(a.of_prompt, 1), all.add(decode, 1);
   if (flags.json) print_json(a, all);
   if (!flags.profile) return;
   const double rate = copy_rate(flags.threads);
   print_profile("prompt", a.prompt_ms, a.of_prompt, rate);
-  if (a.steps > 0) print_profile("decode", a.decode_ms, decode, rate);
+  if (a.steps > 0) print_profile("decode", a.noted_ms * times - decode.lookup_ms(), decode, rate);
   std::fprintf(
       stderr,
       "\ncopying %.1f GB/s; prompt %zu tokens, %.1f a second; answer %zu tokens, %.1f a second\n",
@@ -254,10 +253,10 @@ int run(int argc, char** argv) {
   app.add_option("--top-p", f.sampling.top_p, "Only the most probable, of this sum")
       ->check(CLI::Range(0., 1.));
   app.add_option("--seed", f.sampling.seed, "Of random numbers");
-  app.add_option("--context", f.context, "Most tokens of a conversation; 0: as trained, up to 2048")
+  app.add_option("--context", f.context, "Most tokens in all; 0: up to 2048")
       ->check(CLI::Range(0, 1 << 24));
   app.add_option("--threads", f.threads, "Most threads; 0: all")->check(CLI::Range(0, 1024));
-  app.add_option("--policy", f.policy, "Which kernels: default, simd, vendor or reference")
+  app.add_option("--policy", f.policy, "Which kernels")
       ->check(CLI::IsMember({"default", "simd", "vendor", "reference"}));
   app.add_option("--config", f.config, "Rule file");
   app.add_flag("--raw", f.raw, "No chat template: continue the prompt");

@@ -77,7 +77,7 @@ class Gguf::Reader {
     if (element == kArray) file_.fail("an array of numbers or strings", "an array of arrays");
     const uint64_t n = count(kValueBytes[element], "elements");
     if (element == kString) {
-      Texts all(n);
+      std::vector<std::string_view> all(n);
       for (std::string_view& t : all) t = string("bytes of a string");
       return all;
     }
@@ -223,40 +223,6 @@ GgufTensor Gguf::Reader::tensor() {
 void Gguf::fail(const std::string& expected, const std::string& got) const {
   throw std::runtime_error(
       cat("invalid GGUF file: expected ", expected, ", got ", got, ", in ", name_));
-}
-
-// Null: there is no such key, and that is allowed.
-template <class T>
-const T* Gguf::value(std::string_view key, bool required, const char* expected) const {
-  const auto found = values_.find(key);
-  if (found == values_.end() && required) fail("key " + quoted(key), "none");
-  if (found == values_.end()) return nullptr;
-  const T* const v = std::get_if<T>(&found->second);
-  if (v == nullptr) fail(cat("key ", quoted(key), " with ", expected), "a value of another type");
-  return v;
-}
-
-int64_t Gguf::integer(std::string_view key, std::optional<int64_t> fallback) const {
-  const auto* const v = value<int64_t>(key, !fallback, "an integer");
-  return v != nullptr ? *v : *fallback;
-}
-double Gguf::number(std::string_view key, std::optional<double> fallback) const {
-  const auto* const v = value<double>(key, !fallback, "an f32 or f64");
-  return v != nullptr ? *v : *fallback;
-}
-bool Gguf::flag(std::string_view key, bool fallback) const {
-  const auto* const v = value<bool>(key, false, "a bool");
-  return v != nullptr ? *v : fallback;
-}
-std::string_view Gguf::text(std::string_view key, std::optional<std::string_view> fallback) const {
-  const auto* const v = value<std::string_view>(key, !fallback, "a string");
-  return v != nullptr ? *v : *fallback;
-}
-const std::vector<int64_t>& Gguf::integers(std::string_view key) const {
-  return *value<std::vector<int64_t>>(key, true, "an array of integers");
-}
-const std::vector<std::string_view>& Gguf::texts(std::string_view key) const {
-  return *value<Texts>(key, true, "an array of strings");
 }
 
 const GgufTensor* Gguf::find(std::string_view name) const {

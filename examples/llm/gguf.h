@@ -52,12 +52,24 @@ class Gguf {
 
   // Values by key. A missing key gives the fallback, or is an error if there is none; so is a value of another type.
   bool has(std::string_view key) const { return values_.contains(key); }
-  int64_t integer(std::string_view key, std::optional<int64_t> fallback = {}) const;
-  double number(std::string_view key, std::optional<double> fallback = {}) const;
-  bool flag(std::string_view key, bool fallback) const;
-  std::string_view text(std::string_view key, std::optional<std::string_view> fallback = {}) const;
-  const std::vector<int64_t>& integers(std::string_view key) const;  // arrays
-  const std::vector<std::string_view>& texts(std::string_view key) const;
+  int64_t integer(std::string_view key, std::optional<int64_t> fallback = {}) const {
+    return value(key, fallback, "an integer");
+  }
+  double number(std::string_view key, std::optional<double> fallback = {}) const {
+    return value(key, fallback, "an f32 or f64");
+  }
+  bool flag(std::string_view key, std::optional<bool> fallback = {}) const {
+    return value(key, fallback, "a bool");
+  }
+  std::string_view text(std::string_view key, std::optional<std::string_view> fallback = {}) const {
+    return value(key, fallback, "a string");
+  }
+  std::vector<int64_t> integers(std::string_view key) const {  // arrays
+    return value<std::vector<int64_t>>(key, {}, "an array of integers");
+  }
+  std::vector<std::string_view> texts(std::string_view key) const {
+    return value<std::vector<std::string_view>>(key, {}, "an array of strings");
+  }
 
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
   const GgufTensor* find(std::string_view name) const;  // null: none
@@ -68,13 +80,18 @@ class Gguf {
 
  private:
   class Reader;
-  using Texts = std::vector<std::string_view>;
   // Arrays of other types than these are not kept.
   using Value = std::variant<std::monostate, int64_t, double, bool, std::string_view,
-                             std::vector<int64_t>, Texts>;
+                             std::vector<int64_t>, std::vector<std::string_view>>;
   void read();
   template <class T>
-  const T* value(std::string_view key, bool required, const char* expected) const;
+  T value(std::string_view key, const std::optional<T>& fallback, const char* expected) const {
+    const auto found = values_.find(key);
+    if (found == values_.end() && fallback) return *fallback;
+    if (found == values_.end()) fail(cat("key '", key, "'"), "none");
+    if (const T* const v = std::get_if<T>(&found->second)) return *v;
+    fail(cat("key '", key, "' with ", expected), "a value of another type");
+  }
 
   std::string name_;
   std::span<const std::byte> bytes_;

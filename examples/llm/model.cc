@@ -127,7 +127,7 @@ Layer Model::layer(int64_t number) const {
 // The activations of some rows of a batch.
 struct Session::Rows {
   int64_t count;
-  TensorView x, h, q, q_heads, attended, attended_heads, gate_up, gate, up, gated;
+  TensorView x, h, q, q_heads, attended, attended_heads, gate_up, gated;
 
   Rows(const Session& s, int64_t first, int64_t rows) : count(rows) {
     const Model& m = s.model_;
@@ -138,10 +138,7 @@ struct Session::Rows {
     q = view(queries, {rows, q_width}), q_heads = view(queries, {rows, m.heads, m.head_dim});
     attended = view(results, {rows, q_width});
     attended_heads = view(results, {rows, m.heads, m.head_dim});
-    float* const both = &s.gate_up_[first * 2 * m.hidden];
-    gate_up = view(both, {rows, 2 * m.hidden});
-    gate = view(both, {rows, m.hidden}, {2 * m.hidden, 1});
-    up = view(both + m.hidden, {rows, m.hidden}, {2 * m.hidden, 1});
+    gate_up = view(&s.gate_up_[first * 2 * m.hidden], {rows, 2 * m.hidden});
     gated = view(&s.gated_[first * m.hidden], {rows, m.hidden});
   }
 };
@@ -258,8 +255,10 @@ Status Session::feed_forward(const Rows& r, const Layer& layer) {
   if (layer.gate_is_both) {
     YARD_RETURN_IF_ERROR(project(r.gate_up, r.h, layer.gate));
   } else {
-    YARD_RETURN_IF_ERROR(project(r.gate, r.h, layer.gate));
-    YARD_RETURN_IF_ERROR(project(r.up, r.h, layer.up));
+    const int64_t d = model_.hidden;
+    float* const gate = static_cast<float*>(r.gate_up.data());
+    YARD_RETURN_IF_ERROR(project(view(gate, {r.count, d}, {2 * d, 1}), r.h, layer.gate));
+    YARD_RETURN_IF_ERROR(project(view(gate + d, {r.count, d}, {2 * d, 1}), r.h, layer.up));
   }
   YARD_RETURN_IF_ERROR(call(silu_and_mul, r.gated, r.gate_up));
   return project(r.h, r.gated, layer.down);
@@ -279,6 +278,7 @@ Status Session::sample(const Sampling& how, int32_t* id) {
 
 void Profile::add(const Profile& other, double times) {
   const auto scaled = [&](int64_t n) { return std::llround(static_cast<double>(n) * times); };
+  lookup_ns_ += scaled(other.lookup_ns_);
   for (const Entry& from : other.entries_) {
     Entry& e = entry(from.op, from.kernel.c_str());
     e.calls += scaled(from.calls), e.ns += scaled(from.ns), e.bytes += scaled(from.bytes);

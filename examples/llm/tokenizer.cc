@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer.h"
 
-#include <algorithm>
+#include <array>
 #include <iterator>
 #include <queue>
 #include <tuple>
@@ -146,7 +146,7 @@ Tokenizer::Tokenizer(const Gguf& file) {
     file.fail("tokenizer.ggml.pre as gpt-2, default, smollm, llama-bpe or qwen2",
               cat("'", pre, "'"));
   read_vocabulary(file);
-  const auto& merges = file.texts("tokenizer.ggml.merges");
+  const auto merges = file.texts("tokenizer.ggml.merges");
   merges_.reserve(merges.size());
   for (size_t rank = 0; rank < merges.size() && rank < INT32_MAX; ++rank) {
     const size_t space = std::min(merges[rank].find(' ', 1), merges[rank].size());
@@ -162,7 +162,7 @@ Tokenizer::Tokenizer(const Gguf& file) {
 }
 
 void Tokenizer::read_vocabulary(const Gguf& file) {
-  const auto& tokens = file.texts("tokenizer.ggml.tokens");
+  const auto tokens = file.texts("tokenizer.ggml.tokens");
   types_ = file.has("tokenizer.ggml.token_type") ? file.integers("tokenizer.ggml.token_type")
                                                  : std::vector<int64_t>(tokens.size(), 1);
   if (types_.size() != tokens.size() || tokens.size() > INT32_MAX)
@@ -270,10 +270,6 @@ void Tokenizer::encode_word(std::string_view word, std::vector<int32_t>& to) con
 void Tokenizer::append_text(int32_t id, std::string& to) const {
   if (id < 0 || id >= size() || types_[static_cast<size_t>(id)] == kControl) return;
   to.append(tokens_[static_cast<size_t>(id)]);
-}
-
-bool Tokenizer::is_end(int32_t id) const {
-  return std::find(ends_.begin(), ends_.end(), id) != ends_.end();
 }
 
 size_t complete_characters(std::string_view text) {

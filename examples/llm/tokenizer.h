@@ -10,7 +10,7 @@
 // not change once made; threads may share it. Errors: std::runtime_error.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -40,7 +40,7 @@ class Tokenizer {
 
   int32_t size() const { return static_cast<int32_t>(types_.size()); }
   // Whether a token ends an answer.
-  bool is_end(int32_t id) const;
+  bool is_end(int32_t id) const { return std::find(ends_.begin(), ends_.end(), id) != ends_.end(); }
   // The token that every text begins with; negative: none.
   int32_t begin() const { return begin_; }
 
