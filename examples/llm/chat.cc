@@ -69,7 +69,8 @@ struct Answer {
   std::string text;
   std::string_view stopped = "end";  // or `tokens`, `context`
   double prompt_ms = 0, decode_ms = 0, noted_ms = 0;
-  int64_t steps = 0, noted = 0;  // of decoding; noted in of_decode
+  int64_t steps = 0;  // of decoding
+  double noted = 0;   // of these, in of_decode
   Profile of_prompt, of_decode;
 };
 constexpr int64_t kNoteEach = 4;  // steps: noting costs a percent of a small model's time
@@ -115,7 +116,7 @@ class Chat {
         break;
       }
       const bool noted = notes && a.steps % kNoteEach == 0;
-      ++a.steps, a.noted += noted ? 1 : 0;
+      ++a.steps, a.noted += noted;
       session_.set_profile(noted ? &a.of_decode : nullptr);
       const Clock::time_point before = Clock::now();
       id = next({&id, 1});
@@ -193,8 +194,7 @@ void print_profile(const char* name, double ms, const Profile& profile, double r
 }
 
 void report(const Flags& flags, const Answer& a) {
-  const double times =
-      static_cast<double>(a.steps) / static_cast<double>(std::max<int64_t>(a.noted, 1));
+  const double times = static_cast<double>(a.steps) / std::max(a.noted, 1.0);
   Profile decode, all;
   decode.add(a.of_decode, times);
   all.add(a.of_prompt, 1), all.add(decode, 1);
@@ -203,20 +203,16 @@ void report(const Flags& flags, const Answer& a) {
   const double rate = copy_rate(flags.threads);
   print_profile("prompt", a.prompt_ms, a.of_prompt, rate);
   if (a.steps > 0) print_profile("decode", a.noted_ms * times - decode.lookup_ms(), decode, rate);
-  std::fprintf(
-      stderr,
-      "\ncopying %.1f GB/s; prompt %zu tokens, %.1f a second; answer %zu tokens, %.1f a second\n",
-      rate, a.prompt.size(), 1e3 * static_cast<double>(a.prompt.size()) / a.prompt_ms, a.ids.size(),
-      1e3 * static_cast<double>(a.steps) / std::max(a.decode_ms, 1e-3));
+  const auto speed = [](auto n, double ms) { return 1e3 * static_cast<double>(n) / ms; };
+  std::fprintf(stderr, "\nprompt %.1f, answer %.1f tokens a second; copying %.1f GB/s\n",
+               speed(a.prompt.size(), a.prompt_ms), speed(a.steps, a.decode_ms), rate);
 }
 
 void converse(Chat& chat, const Flags& flags) {
   std::puts("A message and Enter; /help shows commands, ctrl-D ends.");
-  for (std::string line;
-       std::fputs("> ", stdout), std::fflush(stdout), std::getline(std::cin, line);) {
+  for (std::string line; std::cout << "> " << std::flush, std::getline(std::cin, line);) {
     if (line == "/exit") return;
-    if (line == "/help")
-      std::puts("/exit ends. Anything else is a message; earlier ones are remembered.");
+    if (line == "/help") std::puts("/exit ends; anything else continues the conversation.");
     if (line.empty() || line == "/help") continue;
     try {
       Answer a;
@@ -226,8 +222,7 @@ void converse(Chat& chat, const Flags& flags) {
     } catch (const std::exception& e) {  // a message that is too long, kernels that fail
       std::fprintf(stderr, "yard-chat: %s\n", e.what());
     }
-    if (chat.is_full())
-      return void(std::puts("The context is full. Start again; --context N makes it larger."));
+    if (chat.is_full()) return void(std::puts("The context is full; --context N makes it larger."));
   }
 }
 
@@ -244,20 +239,17 @@ int run(int argc, char** argv) {
   f.model = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() /
             "model/SmolLM2-135M-Instruct.Q4_1.gguf";
   CLI::App app("Answers a prompt with a language model on Switchyard's ops.");
-  app.add_option("PROMPT", f.prompt,
-                 "What to answer; without it standard input, a terminal line by line");
+  app.add_option("PROMPT", f.prompt, "What to answer; without it, standard input");
   app.add_option("--model", f.model, "GGUF file of a Llama model; default: that of `make demo`");
   app.add_option("--tokens", f.tokens, "Most tokens of an answer")->check(CLI::Range(1, 1 << 24));
-  app.add_option("--temperature", f.sampling.temperature, "0: the most probable token")
-      ->check(CLI::Range(0., 1e3));
-  app.add_option("--top-p", f.sampling.top_p, "Only the most probable, of this sum")
-      ->check(CLI::Range(0., 1.));
-  app.add_option("--seed", f.sampling.seed, "Of random numbers");
-  app.add_option("--context", f.context, "Most tokens in all; 0: up to 2048")
-      ->check(CLI::Range(0, 1 << 24));
+  Sampling& how = f.sampling;
+  app.add_option("--temperature", how.temperature, "0: the best token")->check(CLI::Range(0., 1e3));
+  app.add_option("--top-p", how.top_p, "Only the best, of this sum")->check(CLI::Range(0., 1.));
+  app.add_option("--seed", how.seed, "Of random numbers");
+  app.add_option("--context", f.context, "Most tokens in all")->check(CLI::Range(0, 1 << 24));
   app.add_option("--threads", f.threads, "Most threads; 0: all")->check(CLI::Range(0, 1024));
-  app.add_option("--policy", f.policy, "Which kernels")
-      ->check(CLI::IsMember({"default", "simd", "vendor", "reference"}));
+  const CLI::IsMember policies({"default", "simd", "vendor", "reference"});
+  app.add_option("--policy", f.policy, "Which kernels")->check(policies);
   app.add_option("--config", f.config, "Rule file");
   app.add_flag("--raw", f.raw, "No chat template: continue the prompt");
   app.add_flag("--json", f.json, "Print one object: tokens, text, times, kernels");
@@ -286,11 +278,9 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace llm
 
-int main(int argc, char** argv) {
-  try {
-    return llm::run(argc, argv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "yard-chat: %s\n", e.what());
-    return 1;
-  }
+int main(int argc, char** argv) try {
+  return llm::run(argc, argv);
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "yard-chat: %s\n", e.what());
+  return 1;
 }

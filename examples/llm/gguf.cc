@@ -61,9 +61,7 @@ class Gguf::Reader {
   uint64_t count(size_t bytes, const char* what) {
     const auto n = number<uint64_t>();
     const size_t most = (file_.bytes_.size() - at_) / bytes;
-    if (n > most)
-      file_.fail(cat("at most ", most, " ", what, " in the rest of the file"),
-                 cat(n, " at byte ", at_));
+    if (n > most) file_.fail(cat("at most ", most, " ", what, " in the rest of the file"), cat(n));
     return n;
   }
   std::string_view string(const char* what) {
@@ -77,11 +75,11 @@ class Gguf::Reader {
     if (element == kArray) file_.fail("an array of numbers or strings", "an array of arrays");
     const uint64_t n = count(kValueBytes[element], "elements");
     if (element == kString) {
-      std::vector<std::string_view> all(n);
+      Texts all(n);
       for (std::string_view& t : all) t = string("bytes of a string");
       return all;
     }
-    std::vector<int64_t> all(is_integer(element) ? n : 0);
+    Integers all(is_integer(element) ? n : 0);
     for (int64_t& v : all) v = std::get<int64_t>(scalar(element));
     if (is_integer(element)) return all;
     take(n * kValueBytes[element]);
@@ -91,32 +89,28 @@ class Gguf::Reader {
 
  private:
   const std::byte* take(size_t bytes) {
-    if (bytes > file_.bytes_.size() - at_)
-      file_.fail(cat(bytes, " bytes at byte ", at_),
-                 cat("a file of ", file_.bytes_.size(), " bytes"));
+    const size_t all = file_.bytes_.size();
+    if (bytes > all - at_)
+      file_.fail(cat(bytes, " bytes at ", at_), cat("a file of ", all, " bytes"));
     at_ += bytes;
     return file_.bytes_.data() + (at_ - bytes);
   }
   uint32_t value_type() {
     const auto type = number<uint32_t>();
-    if (type >= std::size(kValueBytes))
-      file_.fail("the type of a value, 0 to 12", cat(type, " at byte ", at_));
+    if (type >= std::size(kValueBytes)) file_.fail("the type of a value, 0 to 12", cat(type));
     return type;
   }
   Value scalar(uint32_t type) {
-    switch (type) {
-      case 0: return int64_t{number<uint8_t>()};
-      case 1: return int64_t{number<int8_t>()};
-      case 2: return int64_t{number<uint16_t>()};
-      case 3: return int64_t{number<int16_t>()};
-      case 4: return int64_t{number<uint32_t>()};
-      case 5: return int64_t{number<int32_t>()};
-      case 6: return double{number<float>()};
-      case 7: return number<uint8_t>() != 0;
-      case kString: return string("bytes of a string");
-      case 12: return number<double>();
-      default: return number<int64_t>();  // u64 beyond its range: negative, which no reader accepts
-    }
+    if (type == kString) return string("bytes of a string");
+    const size_t bytes = kValueBytes[type];
+    uint64_t raw = 0;
+    std::memcpy(&raw, take(bytes), bytes);
+    if (type == 6) return double{std::bit_cast<float>(static_cast<uint32_t>(raw))};
+    if (type == 7) return raw != 0;
+    if (type == 12) return std::bit_cast<double>(raw);
+    const size_t unused = 64 - 8 * bytes;  // odd numbers are of signed types
+    return type % 2 == 0 ? static_cast<int64_t>(raw)
+                         : static_cast<int64_t>(raw << unused) >> unused;
   }
 
   const Gguf& file_;

@@ -28,8 +28,7 @@
 namespace llm {
 
 // The text of all, one after the other.
-template <class... A>
-std::string cat(const A&... a) {
+std::string cat(const auto&... a) {
   std::ostringstream out;
   (out << ... << a);
   return out.str();
@@ -51,7 +50,6 @@ class Gguf {
   static Gguf parse(std::span<const std::byte> bytes, std::string name = "memory");
 
   // Values by key. A missing key gives the fallback, or is an error if there is none; so is a value of another type.
-  bool has(std::string_view key) const { return values_.contains(key); }
   int64_t integer(std::string_view key, std::optional<int64_t> fallback = {}) const {
     return value(key, fallback, "an integer");
   }
@@ -64,11 +62,13 @@ class Gguf {
   std::string_view text(std::string_view key, std::optional<std::string_view> fallback = {}) const {
     return value(key, fallback, "a string");
   }
-  std::vector<int64_t> integers(std::string_view key) const {  // arrays
-    return value<std::vector<int64_t>>(key, {}, "an array of integers");
+  using Integers = std::vector<int64_t>;
+  Integers integers(std::string_view key, const std::optional<Integers>& fallback = {}) const {
+    return value(key, fallback, "an array of integers");
   }
-  std::vector<std::string_view> texts(std::string_view key) const {
-    return value<std::vector<std::string_view>>(key, {}, "an array of strings");
+  using Texts = std::vector<std::string_view>;
+  Texts texts(std::string_view key, const std::optional<Texts>& fallback = {}) const {
+    return value(key, fallback, "an array of strings");
   }
 
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
@@ -81,8 +81,8 @@ class Gguf {
  private:
   class Reader;
   // Arrays of other types than these are not kept.
-  using Value = std::variant<std::monostate, int64_t, double, bool, std::string_view,
-                             std::vector<int64_t>, std::vector<std::string_view>>;
+  using Value =
+      std::variant<std::monostate, int64_t, double, bool, std::string_view, Integers, Texts>;
   void read();
   template <class T>
   T value(std::string_view key, const std::optional<T>& fallback, const char* expected) const {

@@ -62,8 +62,8 @@ Model::Model(Gguf file) : file_(std::move(file)) {
   vocabulary = file_.tensor("token_embd.weight").shape.front();
   embedding = tensor("token_embd.weight", {vocabulary, width});
   norm = tensor("output_norm.weight", {width}, true);
-  logits =
-      linear(file_.find("output.weight") != nullptr ? "output" : "token_embd", vocabulary, width);
+  const bool is_tied = file_.find("output.weight") == nullptr;
+  logits = linear(is_tied ? "token_embd" : "output", vocabulary, width);
   for (int64_t i = 0; i < size("block_count"); ++i) layers.push_back(layer(i));
 }
 
@@ -77,16 +77,15 @@ void Model::read_frequencies(int64_t rotated) {
     file_.fail(
         "an even llama.rope.dimension_count up to the size of a head, positive base and factor",
         cat(rotated, ", ", base, " and ", factor));
-  for (int64_t i = 0; i < rotated / 2; ++i)
-    frequencies.push_back(
-        std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(rotated)) / factor);
+  for (double i = 0; i < static_cast<double>(rotated / 2); ++i)
+    frequencies.push_back(std::pow(base, -2 * i / static_cast<double>(rotated)) / factor);
   if (file_.find("rope_freqs.weight") == nullptr) return;
   const TensorView divisors = tensor("rope_freqs.weight", {rotated / 2}, true);
-  for (size_t i = 0; i < frequencies.size(); ++i) {
+  const auto* at = static_cast<const char*>(divisors.data());
+  for (double& f : frequencies) {
     float divisor = 1;
-    std::memcpy(&divisor, static_cast<const char*>(divisors.data()) + i * sizeof divisor,
-                sizeof divisor);
-    frequencies[i] /= static_cast<double>(divisor);
+    std::memcpy(&divisor, at, sizeof divisor);
+    f /= static_cast<double>(divisor), at += sizeof divisor;
   }
 }
 
@@ -143,9 +142,8 @@ struct Session::Rows {
   }
 };
 
-Session::Session(const Model& model, int64_t context)
-    : model_(model), context_(context), batch_(std::min(kBatch, context)) {
-  const Model& m = model;
+Session::Session(const Model& m, int64_t context)
+    : model_(m), context_(context), batch_(std::min(kBatch, context)) {
   const int64_t cached = static_cast<int64_t>(m.layers.size()) * context * m.kv_heads * m.head_dim;
   keys_ = floats(cached), values_ = floats(cached);
   const auto pairs = static_cast<int64_t>(m.frequencies.size());
@@ -219,11 +217,10 @@ Status Session::pass(std::span<const int32_t> ids, bool wants_logits) {
 // Queries, and keys and values at their places in the cache.
 Status Session::make_heads(const Rows& r, const Layer& layer, float* keys, float* values) {
   const int64_t width = model_.kv_heads * model_.head_dim;
-  float* const key = keys + position_ * width;
+  float *const key = keys + position_ * width, *const value = values + position_ * width;
   YARD_RETURN_IF_ERROR(project(r.q, r.h, layer.query));
   YARD_RETURN_IF_ERROR(project(view(key, {r.count, width}), r.h, layer.key));
-  YARD_RETURN_IF_ERROR(
-      project(view(values + position_ * width, {r.count, width}), r.h, layer.value));
+  YARD_RETURN_IF_ERROR(project(view(value, {r.count, width}), r.h, layer.value));
   const auto pairs = static_cast<int64_t>(model_.frequencies.size());
   return call(rotary_embedding, r.q_heads, view(key, {r.count, model_.kv_heads, model_.head_dim}),
               std::nullopt, view(&cos_[position_ * pairs], {r.count, pairs}),

@@ -94,13 +94,9 @@ class Session {
   yard::Status feed_forward(const Rows& r, const Layer& layer);
   yard::Status project(const yard::TensorView& out, const yard::TensorView& x, const Linear& w);
   void fill_tables(int64_t positions);
-  template <class Op, class... A>
-  yard::Status call(const Op& op, const A&... a) {
-    return call_part(0, op, a...);
-  }
+  yard::Status call(const auto& op, const auto&... a) { return call_part(0, op, a...); }
   // `unread`: bytes of the arguments that the call does not touch.
-  template <class Op, class... A>
-  yard::Status call_part(int64_t unread, const Op& op, const A&... a) {
+  yard::Status call_part(int64_t unread, const auto& op, const auto&... a) {
     if (profile_ == nullptr) [[likely]]
       return op(a...);
     return profile_->call(unread, op, a...);

@@ -21,8 +21,7 @@ class Profile {
   };
 
   // Calls the op and notes what served it. `unread`: bytes of the arguments that the call does not touch.
-  template <class Op, class... A>
-  yard::Status call(int64_t unread, const Op& op, const A&... a) {
+  yard::Status call(int64_t unread, const auto& op, const auto&... a) {
     options_.result = &record_;
     const yard::Status s = op.with(options_)(a...);
     lookup_ns_ += record_.select_ns;
@@ -42,10 +41,7 @@ class Profile {
   }
 
  private:
-  template <class T>
-  static int64_t bytes_of(const T&) {
-    return 0;
-  }
+  static int64_t bytes_of(const auto&) { return 0; }
   Entry& entry(const char* op, const char* kernel);
 
   yard::ResultRecord record_;

@@ -2,9 +2,11 @@
 #include "tokenizer.h"
 
 #include <array>
+#include <functional>
 #include <iterator>
 #include <queue>
 #include <tuple>
+#include <utility>
 
 namespace llm {
 namespace {
@@ -118,10 +120,8 @@ std::string from_spelling(std::string_view token) {
   std::string bytes;
   while (!token.empty()) {
     const Character c = first_character(token);
-    if (c.code < kByte.size() && kByte[c.code] >= 0)
-      bytes.push_back(static_cast<char>(kByte[c.code]));
-    else
-      bytes.append(token.substr(0, c.bytes));
+    const int16_t byte = c.code < kByte.size() ? kByte[c.code] : int16_t{-1};
+    bytes += byte >= 0 ? std::string(1, static_cast<char>(byte)) : std::string(token, 0, c.bytes);
     token.remove_prefix(c.bytes);
   }
   return bytes;
@@ -143,28 +143,23 @@ Tokenizer::Tokenizer(const Gguf& file) {
   else if (pre == "llama-bpe" || pre == "qwen2")
     words_ = pre == "qwen2" ? Words::kQwen2 : Words::kLlama3;
   else if (pre != "gpt-2" && pre != "default")
-    file.fail("tokenizer.ggml.pre as gpt-2, default, smollm, llama-bpe or qwen2",
-              cat("'", pre, "'"));
+    file.fail("tokenizer.ggml.pre as gpt-2, smollm, llama-bpe or qwen2", cat("'", pre, "'"));
   read_vocabulary(file);
-  const auto merges = file.texts("tokenizer.ggml.merges");
-  merges_.reserve(merges.size());
-  for (size_t rank = 0; rank < merges.size() && rank < INT32_MAX; ++rank) {
-    const size_t space = std::min(merges[rank].find(' ', 1), merges[rank].size());
-    const std::string left = from_spelling(merges[rank].substr(0, space)),
-                      right = from_spelling(
-                          merges[rank].substr(std::min(space + 1, merges[rank].size())));
+  int32_t rank = 0;
+  for (const std::string_view merge : file.texts("tokenizer.ggml.merges")) {
+    const size_t space = std::min(merge.find(' ', 1), merge.size());
+    const std::string left = from_spelling(merge.substr(0, space));
+    const std::string right = from_spelling(merge.substr(std::min(space + 1, merge.size())));
     const int32_t a = id_of(left), b = id_of(right), both = id_of(left + right);
     if (a < 0 || b < 0 || both < 0)
-      file.fail("merges of two tokens to a third, with a space between them",
-                cat("'", merges[rank], "'"));
-    merges_.emplace(pair_of(a, b), Merge{static_cast<int32_t>(rank), both});
+      file.fail("merges of two tokens to a third, with a space between", cat("'", merge, "'"));
+    merges_.emplace(pair_of(a, b), Merge{rank++, both});
   }
 }
 
 void Tokenizer::read_vocabulary(const Gguf& file) {
   const auto tokens = file.texts("tokenizer.ggml.tokens");
-  types_ = file.has("tokenizer.ggml.token_type") ? file.integers("tokenizer.ggml.token_type")
-                                                 : std::vector<int64_t>(tokens.size(), 1);
+  types_ = file.integers("tokenizer.ggml.token_type", Gguf::Integers(tokens.size(), 1));
   if (types_.size() != tokens.size() || tokens.size() > INT32_MAX)
     file.fail(cat(tokens.size(), " types of tokens"), cat(types_.size()));
   const auto token = [&](const char* key) {
@@ -183,10 +178,9 @@ void Tokenizer::read_vocabulary(const Gguf& file) {
       if (is_special && tokens[i] == end) ends_.push_back(id);
   }
   const auto length = [&](int32_t id) { return tokens_[static_cast<size_t>(id)].size(); };
-  std::stable_sort(specials_.begin(), specials_.end(),
-                   [&](int32_t a, int32_t b) { return length(a) > length(b); });
-  if (file.flag("tokenizer.ggml.add_bos_token", words_ == Words::kLlama3))
-    begin_ = token("bos_token_id");
+  std::ranges::stable_sort(specials_, std::greater<>(), length);
+  const bool has_begin = file.flag("tokenizer.ggml.add_bos_token", words_ == Words::kLlama3);
+  begin_ = has_begin ? token("bos_token_id") : -1;
 }
 
 int32_t Tokenizer::id_of(std::string_view bytes) const {
@@ -206,16 +200,15 @@ std::vector<int32_t> Tokenizer::encode(std::initializer_list<Part> parts) const 
   std::vector<int32_t> ids;
   std::string words;  // since the last special token
   for (const Part& part : parts)
-    for (size_t at = 0; at < part.text.size();) {
+    for (size_t at = 0, n = 1; at < part.text.size(); at += n) {
       const int32_t special = special_at(part.text.substr(at), part.trusted);
+      n = special < 0 ? 1 : tokens_[static_cast<size_t>(special)].size();
       if (special < 0) {
-        words.push_back(part.text[at++]);
-        continue;
+        words.push_back(part.text[at]);
+      } else {
+        encode_words(std::exchange(words, {}), ids);
+        ids.push_back(special);
       }
-      encode_words(words, ids);
-      words.clear();
-      ids.push_back(special);
-      at += tokens_[static_cast<size_t>(special)].size();
     }
   encode_words(words, ids);
   return ids;
@@ -273,13 +266,12 @@ void Tokenizer::append_text(int32_t id, std::string& to) const {
 }
 
 size_t complete_characters(std::string_view text) {
-  for (size_t back = 1; back <= 3 && back <= text.size(); ++back) {
-    const auto byte = static_cast<uint8_t>(text[text.size() - back]);
-    if (byte < 0x80) break;
-    const size_t bytes = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
-    if (byte >= 0xC0) return bytes > back ? text.size() - back : text.size();
-  }
-  return text.size();
+  size_t back = 1;  // to the first byte of the last character
+  const auto byte = [&] { return static_cast<uint8_t>(text[text.size() - back]); };
+  while (back < std::min<size_t>(text.size(), 3) && (byte() & 0xC0) == 0x80) ++back;
+  if (text.empty() || byte() < 0xC0) return text.size();
+  const size_t bytes = byte() >= 0xF0 ? 4 : byte() >= 0xE0 ? 3 : 2;
+  return bytes > back ? text.size() - back : text.size();
 }
 
 }  // namespace llm
