@@ -106,6 +106,7 @@ class Storm : public ::testing::Test {
     yard::BreakerSettings s;
     s.enabled = on;
     s.cooldown = std::chrono::milliseconds(20);
+    s.cooldown_growth = 1;
     Runtime::shared().health().set_settings(s).or_throw();
   }
   void set_policy() {
