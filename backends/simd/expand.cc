@@ -43,6 +43,18 @@ HWY_INLINE void convert(const W* from, T* to, size_t count, float scale) {
   if (i < count) convert_step<false>(from + i, to + i, count - i, s);
 }
 
+HWY_INLINE void convert_bytes(const int8_t* from, float* to, size_t count) {
+  const DF d;
+  const hn::Rebind<int8_t, DF> bytes;
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(
+        hn::ConvertTo(d, hn::PromoteTo(hn::RebindToSigned<DF>(), hn::LoadU(bytes, from + i))), d,
+        to + i);
+  for (; i < count; ++i) to[i] = static_cast<float>(from[i]);
+}
+
 template <class T>
 HWY_INLINE void expand_row(const Expand& job, const char* from, T* to, float scale) {
   const auto width = static_cast<size_t>(job.width);
@@ -57,7 +69,10 @@ HWY_INLINE void expand_row(const Expand& job, const char* from, T* to, float sca
   for (int64_t at = 0; at < job.width; at += kPlain) {
     HWY_ALIGN float values[kPlain];
     const int64_t count = HWY_MIN(kPlain, job.width - at);
-    dequantize_row(job.format, reinterpret_cast<const uint8_t*>(from), at, count, values);
+    if (job.from_dtype == YARD_I8)
+      convert_bytes(reinterpret_cast<const int8_t*>(from) + at, values, static_cast<size_t>(count));
+    else
+      dequantize_row(job.format, reinterpret_cast<const uint8_t*>(from), at, count, values);
     convert(values, to + at, static_cast<size_t>(count), scale);
   }
 }

@@ -57,6 +57,7 @@ struct Topk {
 struct QuantizeRows {
   RowWalk<3> walk;  // out, scale, x; a row of scale is one number
   int64_t width;
+  uint32_t dtype;  // of x
 };
 
 struct Expand {

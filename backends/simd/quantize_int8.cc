@@ -1,72 +1,120 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantize_int8: a scale for each row. Plain loops, which compilers turn into vectors.
+// quantize_int8: a scale for each row.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "quantize_int8.cc"
+#include <hwy/foreach_target.h>  // before highway.h
+#include <hwy/highway.h>
+
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <limits>
+#include <cstring>
 
 #include "jobs.h"
 #include "kernels.h"
-#include "scalars.h"
+#include "lanes.inc"
 
+HWY_BEFORE_NAMESPACE();
+namespace yard::simd {
+namespace HWY_NAMESPACE {
+
+using DI = hn::RebindToSigned<DF>;
+
+// The bits of absolute values are in their order, and those of a NaN are larger than of any number.
+template <bool kWhole, class T>
+HWY_INLINE void note_largest(const T* x, size_t count, hn::Vec<DI>& most) {
+  const DI di;
+  VF a, b;
+  load2_part<kWhole>(x, count, a, b);
+  most = hn::Max(most, hn::BitCast(di, hn::Abs(a)));
+  most = hn::Max(most, hn::BitCast(di, hn::Abs(b)));
+}
+template <class T>
+HWY_INLINE float largest_in_row(const T* x, size_t width) {
+  const DI di;
+  const size_t pair = pair_lanes();
+  hn::Vec<DI> most = hn::Zero(di);
+  size_t i = 0;
+  for (; i + pair <= width; i += pair) note_largest<true>(x + i, pair, most);
+  if (i < width) note_largest<false>(x + i, width - i, most);
+  return hn::GetLane(hn::BitCast(DF(), hn::MaxOfLanes(di, most)));
+}
+
+struct Step {
+  float size;
+  bool is_small = size < 1e-37f;  // its inverse is no number of f32: quotients are taken
+  float inverse = is_small ? 0.0f : 1.0f / size;
+};
+
+// Ties go to even.
+HWY_INLINE void store_rounded(VF x, const Step& step, int8_t* to) {
+  const DF d;
+  const VF scaled =
+      step.is_small ? hn::Div(x, hn::Set(d, step.size)) : hn::Mul(x, hn::Set(d, step.inverse));
+  const VF within = hn::Min(hn::Max(scaled, hn::Set(d, -127.0f)), hn::Set(d, 127.0f));
+  const hn::Rebind<int8_t, DF> bytes;
+  hn::StoreU(hn::DemoteTo(bytes, hn::NearestInt(within)), bytes, to);
+}
+template <bool kWhole, class T>
+HWY_INLINE void round_pair(const T* x, size_t count, const Step& step, int8_t* out) {
+  const size_t lanes = hn::Lanes(DF());
+  HWY_ALIGN float ordered[2 * hn::MaxLanes(DF())];
+  HWY_ALIGN int8_t some[2 * hn::MaxLanes(DF())];
+  int8_t* const to = kWhole ? out : some;
+  VF a, b;
+  load2_part<kWhole>(x, count, a, b);
+  store2_like<T>(a, b, ordered);
+  store_rounded(hn::Load(DF(), ordered), step, to);
+  store_rounded(hn::Load(DF(), ordered + lanes), step, to + lanes);
+  if constexpr (!kWhole) std::memcpy(out, some, count);
+}
+
+struct QuantizeRowsAs {
+  template <class T>
+  static void of(const QuantizeRows& job, int64_t begin, int64_t end) {
+    const auto width = static_cast<size_t>(job.width);
+    const size_t pair = pair_lanes();
+    auto row = job.walk.from(begin);
+    for (int64_t r = begin; r < end; ++r, row.next()) {
+      const T* const x = row.template at<T>(2);
+      auto* const out = row.template at<int8_t>(0);
+      const float scale = largest_in_row(x, width) / 127.0f;
+      std::memcpy(row.template at<char>(1), &scale, sizeof scale);
+      if (scale == 0 || !std::isfinite(scale)) {
+        std::fill_n(out, width, int8_t{0});
+        continue;
+      }
+      const Step step{scale};
+      size_t i = 0;
+      for (; i + pair <= width; i += pair) round_pair<true>(x + i, pair, step, out + i);
+      if (i < width) round_pair<false>(x + i, width - i, step, out + i);
+    }
+  }
+};
+
+void quantize_rows(const QuantizeRows& job, int64_t begin, int64_t end) {
+  by_type<QuantizeRowsAs>(job, begin, end);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace yard::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace yard::simd {
 namespace {
 
-// The bits of the largest absolute value; those of a NaN are larger than of any number.
-template <class T>
-uint32_t largest_in_row(const char* x, int64_t width) {
-  uint32_t most = 0;
-  for (int64_t i = 0; i < width; ++i) {
-    const float v = widen(read<T>(x + i * static_cast<int64_t>(sizeof(T))));
-    most = std::max(most, std::bit_cast<uint32_t>(v) & 0x7fffffffu);
-  }
-  return most;
-}
-
-template <class T>
-void round_row(const char* x, int64_t width, float step, int8_t* out) {
-  // Where the inverse of the step is no number of f32, quotients are taken.
-  const bool small = step < 1e-37f;
-  const float inverse = small ? 0.0f : 1.0f / step;
-  for (int64_t i = 0; i < width; ++i) {
-    const float v = widen(read<T>(x + i * static_cast<int64_t>(sizeof(T))));
-    const float scaled = std::clamp(small ? v / step : v * inverse, -127.0f, 127.0f);
-    // The last bits of a number near 1.5 * 2^23 are those of the integer that was added.
-    const float shifted = scaled + 12582912.0f;
-    out[i] =
-        static_cast<int8_t>(std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(12582912.0f));
-  }
-}
-
-template <class T>
-void quantize_rows(const QuantizeRows& job, int64_t begin, int64_t end) {
-  auto row = job.walk.from(begin);
-  for (int64_t r = begin; r < end; ++r, row.next()) {
-    const char* const x = row.template at<char>(2);
-    auto* const out = row.template at<int8_t>(0);
-    const float scale = std::bit_cast<float>(largest_in_row<T>(x, job.width)) / 127.0f;
-    std::memcpy(row.template at<char>(1), &scale, sizeof scale);
-    if (scale == 0 || !std::isfinite(scale))
-      std::fill_n(out, job.width, int8_t{0});
-    else
-      round_row<T>(x, job.width, scale, out);
-  }
-}
+HWY_EXPORT(quantize_rows);
 
 }  // namespace
 
 int32_t quantize_int8(Call call, Tensor out, Tensor scale, Tensor x) {
-  const QuantizeRows job{{{out, scale, x}, 1}, x.size(-1)};
+  const QuantizeRows job{{{out, scale, x}, 1}, x.size(-1), x.dtype()};
   if (job.walk.rows() == 0) return YARD_OK;
   call.parallel_for(job.walk.rows(), grain_of(job.width * 8), [&](int64_t begin, int64_t end) {
-    switch (x.dtype()) {
-      case YARD_F32: return quantize_rows<float>(job, begin, end);
-      case YARD_F16: return quantize_rows<F16>(job, begin, end);
-      case YARD_BF16: return quantize_rows<BF16>(job, begin, end);
-      default: return;
-    }
+    HWY_DYNAMIC_DISPATCH(quantize_rows)(job, begin, end);
   });
   return YARD_OK;
 }
 
 }  // namespace yard::simd
+#endif
