@@ -21,7 +21,6 @@ namespace HWY_NAMESPACE {
 // At most 16 lanes, so that a block is whole vectors.
 using DX = hn::CappedTag<float, 16>;
 using DXU = hn::RebindToUnsigned<DX>;
-using DXI = hn::RebindToSigned<DX>;
 
 // The bits of the largest absolute value; those of a NaN are larger than of any number.
 HWY_INLINE uint32_t largest_bits(const char* v) {
@@ -36,16 +35,20 @@ HWY_INLINE uint32_t largest_bits(const char* v) {
 
 // Half a block. Returns the sum.
 HWY_INLINE int32_t round_half(const char* v, float inverse, int8_t* q) {
+  // The last bits of a number near 1.5 * 2^23 are those of the integer that was added.
+  constexpr float kShift = 12582912.0f;
   const DX d;
-  const hn::Rebind<int8_t, DX> bytes;
-  auto sum = hn::Zero(DXI());
+  const DXU du;
+  const hn::Rebind<uint8_t, DX> bytes;
+  auto sum = hn::Zero(du);
   for (size_t i = 0; i < kBlock / 2; i += hn::Lanes(d)) {
-    const auto rounded =
-        hn::NearestInt(hn::Mul(load(d, v + i * sizeof(float)), hn::Set(d, inverse)));
-    hn::StoreU(hn::DemoteTo(bytes, rounded), bytes, q + i);
-    sum = hn::Add(sum, rounded);
+    const auto x = load(d, v + i * sizeof(float));
+    const auto bits = hn::BitCast(du, hn::MulAdd(x, hn::Set(d, inverse), hn::Set(d, kShift)));
+    hn::StoreU(hn::TruncateTo(bytes, bits), bytes, reinterpret_cast<uint8_t*>(q) + i);
+    sum = hn::Add(sum, bits);
   }
-  return hn::GetLane(hn::SumOfLanes(DXI(), sum));
+  constexpr uint32_t kShifts = static_cast<uint32_t>(kBlock / 2) * std::bit_cast<uint32_t>(kShift);
+  return static_cast<int32_t>(hn::GetLane(hn::SumOfLanes(du, sum)) - kShifts);
 }
 
 // A block as f32: in place, or copied where it is not whole or of another type.
