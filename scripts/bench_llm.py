@@ -10,9 +10,11 @@ prompt is one of 512 tokens. A figure is the median over the rounds. Without --l
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 SHORT = "Once upon a time, in a small village by the sea,"
@@ -21,17 +23,25 @@ DECODED, PROMPT, CONTEXT = 128, 512, 2048
 MIB = 1 << 20
 
 
-def chat(program, model, text, threads, tokens):
-    """The object that yard-chat prints, with the peak of its memory as peak_bytes."""
+def chat(program, model, text, threads, tokens, *more):
+    """The object that yard-chat prints, with what it writes to stderr and the peak of its memory."""
     command = [program, "--model", model, "--raw", "--temperature", "0", "--threads", str(threads), "--tokens",
-               str(tokens), "--json", text]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    out = child.stdout.read()
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
+               str(tokens), "--json", *more, text]
+    with tempfile.TemporaryFile("w+") as errors:
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        out = child.stdout.read()
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        errors.seek(0)
+        notes = errors.read()
     if child.returncode != 0:
-        sys.exit(f"bench_llm: yard-chat ended with {child.returncode}")
-    return {**json.loads(out), "peak_bytes": usage.ru_maxrss * 1024}
+        sys.exit(f"bench_llm: yard-chat ended with {child.returncode}:\n{notes}")
+    return {**json.loads(out), "notes": notes, "peak_bytes": usage.ru_maxrss * 1024}
+
+
+def steps(ran):
+    """Passes of decoding: the first token comes from the prompt, and the end of an answer is no token of it."""
+    return len(ran["tokens"]) - (ran["stopped"] != "end")
 
 
 def text_of(program, model, tokens):
@@ -78,11 +88,10 @@ def measure(a, threads):
         print(f"bench_llm: {threads} thread(s), round {round_number + 1} of {a.rounds}", file=sys.stderr, flush=True)
         for name, text, tokens in (("decode", SHORT, DECODED), ("prompt", long_text, 2)):
             ran = chat(a.program, a.model, text, threads, tokens)
-            # The first token comes from the prompt.
-            count = {"decode": len(ran["tokens"]) - 1, "prompt": len(ran["prompt_tokens"])}[name]
+            count = {"decode": steps(ran), "prompt": len(ran["prompt_tokens"])}[name]
             ours[name].append(rate(count, ran[name + "_ms"]))
             if a.llama:
-                peer = llama(a.llama, a.model, threads, ran["prompt_tokens"], ran["tokens"][:-1])
+                peer = llama(a.llama, a.model, threads, ran["prompt_tokens"], ran["tokens"][:steps(ran)])
                 theirs[name].append(rate(count, peer[name + "_ms"]))
     row = {"threads": threads, "prompt_length": len(ran["prompt_tokens"])}
     for name in names:
@@ -94,8 +103,8 @@ def measure(a, threads):
 
 
 def outside(ran):
-    """Share of the time of a run that no kernel took."""
-    return 1 - sum(k["ms"] for k in ran["kernels"]) / (ran["prompt_ms"] + ran["decode_ms"])
+    """Share of the time of decoding that no kernel took."""
+    return float(re.findall(r"outside of kernels.*?([-0-9.]+)%", ran["notes"])[-1]) / 100
 
 
 def report(result):
@@ -105,7 +114,7 @@ def report(result):
             f = row[name]
             peer = f"{f['llama_cpp']:9.1f}  {f['ratio']:5.2f}" if "ratio" in f else "        -      -"
             print(f"{row['threads']:7}  {name:6}  {f['yard']:9.1f}  {peer}")
-    print(f"Time outside of kernels: {100 * result['outside_kernels']:.2f} %.")
+    print(f"Time outside of kernels in decode: {100 * result['outside_kernels']:.2f} %.")
     print(f"Memory above the file's size at {result['context']} tokens of context: "
           f"{result['bytes_above_file'] / MIB:.0f} MiB.")
 
@@ -124,7 +133,7 @@ def main():
     cores = len(os.sched_getaffinity(0))
     threads = [int(t) for t in a.threads.split(",")] if a.threads else sorted({1, min(2, cores), cores})
     result = {"model": os.path.basename(a.model), "rows": [measure(a, t) for t in threads]}
-    result["outside_kernels"] = outside(chat(a.program, a.model, SHORT, 1, DECODED))
+    result["outside_kernels"] = outside(chat(a.program, a.model, SHORT, 1, DECODED, "--profile"))
     long = chat(a.program, a.model, text_of(a.program, a.model, CONTEXT - 8), cores, 8)
     result["context"] = len(long["prompt_tokens"]) + len(long["tokens"])
     result["bytes_above_file"] = long["peak_bytes"] - os.path.getsize(a.model)
