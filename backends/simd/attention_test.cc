@@ -373,8 +373,8 @@ TEST(Decode, MergesPartsOfALongCache) {
 
 TEST(Decode, UsesParts) {
   const auto split = [](int64_t dim, int64_t longest) {
-    const DecodeCall call(YARD_F32, YARD_F32, {1, 1, 4096, 32, 8, dim}, {4096.0});
-    return DecodeSplit(Tensor(call.query.c()), Tensor(call.key.c()), longest);
+    const decltype(DecodeCall::query) query(YARD_F32, {1, 32, dim}), key(YARD_F32, {1, 2, 8, dim});
+    return DecodeSplit(Tensor(query.c()), Tensor(key.c()), longest);
   };
   const DecodeSplit near = split(16, 4096);
   EXPECT_EQ(near.units, 8);
