@@ -54,10 +54,11 @@ class Explain(Yard):
                                  "disabled")]:
             self.assertEqual(self.reasons(*options)[0]["reference.cpp"], reason, options)
         _, data = self.reasons("--prefer", "vendor", "--strict", "--deny-vendor", "a", "--deny-vendor",
-                               "b", "--order", "default|vendor,reference", code=0)
+                               "b", "--order", "default|vendor,reference", "--no-transforms", code=0)
         policy = {n["field"]: n["value"] for n in data["policy"]}
         self.assertEqual(policy["prefer"], "vendor")
         self.assertEqual(policy["deny_vendors"], "a,b")
+        self.assertEqual(policy["transforms[*]"], "false")
         self.assertTrue(all(n["source"] == "call" for n in data["policy"]))
         self.assertEqual(self.json("explain", CALL, "--force", "reference.cpp")["selected"],
                          "reference.cpp")

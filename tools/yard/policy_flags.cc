@@ -49,6 +49,9 @@ void PolicyFlags::add(CLI::App& c) {
       ->group(kGroup);
   c.add_flag("--strict", strict, "No fallback: the first choice or its error")->group(kGroup);
   c.add_flag("--reference-only", reference_only, "Only reference kernels")->group(kGroup);
+  c.add_flag("--no-transforms", no_transforms,
+             "Kernels get arguments as they are, or not at all: no copies for them")
+      ->group(kGroup);
   c.add_option(
        "--order", order,
        "What may run, best first: vendor|default, vendor:NAME, impl:ID; excludes all others")
@@ -82,6 +85,7 @@ Result<Options> PolicyFlags::options(const std::string& op) const {
   }
   if (strict) p.strict = true;
   if (reference_only) p.reference_only = true;
+  if (no_transforms) p.transforms["*"] = false;
   if (!order.empty()) p.per_op[op] = split(order, "|,");
   if (!lock.empty()) p.locks[op] = lock;
   p.deny_kernels = deny;

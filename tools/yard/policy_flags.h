@@ -17,7 +17,7 @@ namespace yard::tool {
 struct PolicyFlags {
   std::string prefer, order, lock, force;
   std::vector<std::string> deny_vendor, allow_vendor, deny, allow, backend, label;
-  bool strict = false, reference_only = false;
+  bool strict = false, reference_only = false, no_transforms = false;
   bool deterministic = false, inference = false, capturing = false;
 
   // Adds the options; this object must outlive the parse.
