@@ -3,129 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <vector>
+
+#include "kernel_texts.h"
 
 namespace yard::tool {
 namespace {
-
-// Limits of a kernel on compact tensors of f32.
-constexpr const char* kCompactCpp = "dtypes({YARD_F32}), compact()";
-constexpr const char* kCompactC =
-    "    {.kind = YARD_LIMIT_DTYPE, .a = (int64_t)YARD_DTYPE_BIT(YARD_F32)},\n"
-    "    {.kind = YARD_LIMIT_COMPACT},\n";
-
-// A kernel that computes one row after the other, as text for C and for C++. In `rows`, `locals` and `call`
-// @data_x@ is the pointer to x, @maybe_x@ the same or null, @index_x@ a pointer to integers, @last_x@ its last
-// dimension, @second_x@ the one before, @rows_x@ the product of all but the last, @count_x@ of all.
-struct KernelStart {
-  const char* op;
-  const char* limits_cpp;
-  const char* limits_c;
-  const char* row;     // the function `row`
-  const char* rows;    // how many there are
-  const char* locals;  // declarations before the loop
-  const char* call;    // arguments of `row` for row number r
-};
-constexpr KernelStart kStarts[] = {
-    {"rms_norm", kCompactCpp, kCompactC,
-     R"(void row(float* out, const float* x, const float* weight, int64_t n, double eps) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += (double)x[i] * x[i];
-  const double rms = sqrt(sum / (double)n + eps);
-  for (int64_t i = 0; i < n; ++i) out[i] = (float)(x[i] / rms * weight[i]);
-})",
-     "@rows_out@", "const int64_t n = @last_out@;",
-     "@data_out@ + r * n, @data_x@ + r * n, @data_weight@, n, eps"},
-    {"add_rms_norm", kCompactCpp, kCompactC,
-     R"(void row(float* out, float* residual, const float* x, const float* weight, int64_t n,
-                double eps) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    residual[i] += x[i];
-    sum += (double)residual[i] * residual[i];
-  }
-  const double rms = sqrt(sum / (double)n + eps);
-  for (int64_t i = 0; i < n; ++i) out[i] = (float)(residual[i] / rms * weight[i]);
-})",
-     "@rows_out@", "const int64_t n = @last_out@;",
-     "@data_out@ + r * n, @data_residual@ + r * n, @data_x@ + r * n, @data_weight@, n, eps"},
-    {"layer_norm", kCompactCpp, kCompactC,
-     R"(void row(float* out, const float* x, const float* weight, const float* bias, int64_t n,
-                double eps) {
-  double mean = 0, variance = 0;
-  for (int64_t i = 0; i < n; ++i) mean += x[i];
-  mean /= (double)n;
-  for (int64_t i = 0; i < n; ++i) variance += (x[i] - mean) * (x[i] - mean);
-  const double deviation = sqrt(variance / (double)n + eps);
-  for (int64_t i = 0; i < n; ++i) {
-    double y = (x[i] - mean) / deviation;
-    if (weight) y *= weight[i];
-    if (bias) y += bias[i];
-    out[i] = (float)y;
-  }
-})",
-     "@rows_out@", "const int64_t n = @last_out@;",
-     "@data_out@ + r * n, @data_x@ + r * n, @maybe_weight@, @maybe_bias@, n, eps"},
-    {"silu_and_mul", kCompactCpp, kCompactC,
-     R"(void row(float* out, const float* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    const double v = x[i];
-    out[i] = (float)(v / (1 + exp(-v)) * x[n + i]);
-  }
-})",
-     "@rows_out@", "const int64_t n = @last_out@;", "@data_out@ + r * n, @data_x@ + r * 2 * n, n"},
-    {"gelu_and_mul", kCompactCpp, kCompactC,
-     R"(void row(float* out, const float* x, int64_t n, int64_t approximate) {
-  for (int64_t i = 0; i < n; ++i) {
-    const double v = x[i];
-    const double u = 0.7978845608028654 * (v + 0.044715 * v * v * v);  /* sqrt(2 / pi) */
-    const double y =
-        approximate == 0 ? 0.5 * v * erfc(-v * 0.7071067811865476) : v / (1 + exp(-2 * u));
-    out[i] = (float)(y * x[n + i]);
-  }
-})",
-     "@rows_out@", "const int64_t n = @last_out@;",
-     "@data_out@ + r * n, @data_x@ + r * 2 * n, n, approximate"},
-    {"softmax", kCompactCpp, kCompactC,
-     R"(void row(float* out, const float* x, int64_t n) {
-  double largest = -INFINITY, sum = 0;
-  for (int64_t i = 0; i < n; ++i)
-    if (x[i] > largest) largest = x[i];
-  for (int64_t i = 0; i < n; ++i) sum += exp(x[i] - largest);
-  for (int64_t i = 0; i < n; ++i) out[i] = (float)(exp(x[i] - largest) / sum);
-})",
-     "@rows_out@", "const int64_t n = @last_out@;", "@data_out@ + r * n, @data_x@ + r * n, n"},
-    {"rotary_embedding",
-     "dtypes({YARD_F32}, \"query\"), dtypes({YARD_I64}, \"positions\"), compact(),\n"
-     "                                        present(\"positions\"), absent(\"key\"), "
-     "absent(\"cos\"), equals(\"style\", 0)",
-     "    {.kind = YARD_LIMIT_DTYPE, .field = \"query\", .a = (int64_t)YARD_DTYPE_BIT(YARD_F32)},\n"
-     "    {.kind = YARD_LIMIT_DTYPE, .field = \"positions\", .a = "
-     "(int64_t)YARD_DTYPE_BIT(YARD_I64)},\n"
-     "    {.kind = YARD_LIMIT_COMPACT},\n"
-     "    {.kind = YARD_LIMIT_PRESENT, .field = \"positions\"},\n"
-     "    {.kind = YARD_LIMIT_ABSENT, .field = \"key\"},\n"
-     "    {.kind = YARD_LIMIT_ABSENT, .field = \"cos\"},\n"
-     "    {.kind = YARD_LIMIT_EQUALS, .field = \"style\", .a = 0},\n",
-     R"(void row(float* query, int64_t position, int64_t heads, int64_t head_dim, int64_t dims,
-                double base) {
-  for (int64_t i = 0; i < dims / 2; ++i) {
-    const double angle = (double)position * pow(base, -2.0 * (double)i / (double)dims);
-    const double c = cos(angle), s = sin(angle);
-    for (int64_t h = 0; h < heads; ++h) {
-      float* head = query + h * head_dim;
-      const double a = head[i], b = head[i + dims / 2];
-      head[i] = (float)(a * c - b * s);
-      head[i + dims / 2] = (float)(b * c + a * s);
-    }
-  }
-})",
-     "@count_positions@",
-     "const int64_t heads = @second_query@, head_dim = @last_query@;\n"
-     "  const int64_t dims = rotary_dim != 0 ? rotary_dim : head_dim;",
-     "@data_query@ + r * heads * head_dim, @index_positions@[r], heads, head_dim, dims, base"},
-};
 
 struct SchemaParameter {
   enum Type { kTensor, kTensorList, kInt, kFloat, kBool, kString };
@@ -179,14 +62,47 @@ std::vector<SchemaParameter> parameters_of(std::string_view schema) {
   return to;
 }
 
-// Null for an op without one.
-const KernelStart* kernel_start(std::string_view op) {
-  const auto* const at = std::find_if(std::begin(kStarts), std::end(kStarts),
-                                      [&](const KernelStart& s) { return op == s.op; });
-  return at == std::end(kStarts) ? nullptr : at;
+// One word of KernelText::limits.
+std::string limit_text(std::string_view word, bool c) {
+  const auto dtype = [&](std::string_view field, std::string_view name) {
+    if (c)
+      return fmt::format("{{.kind = YARD_LIMIT_DTYPE{}, .a = (int64_t)YARD_DTYPE_BIT(YARD_{})}}",
+                         field.empty() ? "" : fmt::format(", .field = \"{}\"", field), name);
+    return fmt::format("dtypes({{YARD_{}}}{})", name,
+                       field.empty() ? "" : fmt::format(", \"{}\"", field));
+  };
+  if (word == "compact") return c ? "{.kind = YARD_LIMIT_COMPACT}" : "compact()";
+  if (word[0] == '+' || word[0] == '-') {
+    const std::string_view field = word.substr(1);
+    const bool present = word[0] == '+';
+    return c ? fmt::format("{{.kind = YARD_LIMIT_{}, .field = \"{}\"}}",
+                           present ? "PRESENT" : "ABSENT", field)
+             : fmt::format("{}(\"{}\")", present ? "present" : "absent", field);
+  }
+  if (const size_t at = word.find(':'); at != word.npos)
+    return dtype(word.substr(0, at), word.substr(at + 1));
+  const size_t equals = word.find('=');
+  if (equals == word.npos) return dtype("", word);
+  const std::string_view field = word.substr(0, equals), value = word.substr(equals + 1);
+  return c ? fmt::format("{{.kind = YARD_LIMIT_EQUALS, .field = \"{}\", .a = {}}}", field, value)
+           : fmt::format("equals(\"{}\", {})", field, value);
 }
 
-// What a tensor parameter is in the texts of a KernelStart.
+std::string limits_text(std::string_view words, bool c) {
+  std::string to;
+  while (!words.empty()) {
+    const size_t end = words.find(' ');
+    const std::string limit = limit_text(words.substr(0, end), c);
+    words.remove_prefix(end == words.npos ? words.size() : end + 1);
+    if (c)
+      to += "    " + limit + ",\n";
+    else
+      to += (to.empty() ? "" : ", ") + limit;
+  }
+  return to;
+}
+
+// What a tensor parameter is in the texts of a KernelText.
 void add_tensor_words(const std::string& name, bool c, Words& words) {
   const auto set = [&](const char* what, const std::string& in_c, const std::string& in_cpp) {
     words[fmt::format("{}_{}", what, name)] = c ? in_c : in_cpp;
@@ -200,6 +116,7 @@ void add_tensor_words(const std::string& name, bool c, Words& words) {
       fmt::format("{}.data<int64_t>()", name));
   set("last", fmt::format("size_of({}, -1)", name), fmt::format("{}.size(-1)", name));
   set("second", fmt::format("size_of({}, -2)", name), fmt::format("{}.size(-2)", name));
+  set("third", fmt::format("size_of({}, -3)", name), fmt::format("{}.size(-3)", name));
   set("rows", fmt::format("count_of({}, 1)", name), fmt::format("{}.rows()", name));
   set("count", fmt::format("count_of({}, 0)", name), fmt::format("{}.numel()", name));
 }
@@ -233,7 +150,7 @@ std::string cpp_head(const std::vector<SchemaParameter>& parameters, const char*
 
 // The function `run`; the words of its tensors are not filled in.
 std::string run_text(bool c, const std::vector<SchemaParameter>& parameters,
-                     const KernelStart* start) {
+                     const KernelText* start) {
   if (start == nullptr)
     return c ? c_head(parameters) +
                    "  return call->host->fail(call->host->self, call, YARD_DECLINED, \"%s\", \"not "
@@ -271,11 +188,11 @@ std::string fill_in(std::string_view text, const Words& words) {
   return to;
 }
 
-bool has_kernel_start(std::string_view op) { return kernel_start(op) != nullptr; }
+bool has_kernel_start(std::string_view op) { return kernel_text(op) != nullptr; }
 
 Words kernel_words(std::string_view op, const std::string& schema, bool c) {
   const std::vector<SchemaParameter> parameters = parameters_of(schema);
-  const KernelStart* start = kernel_start(op);
+  const KernelText* start = kernel_text(op);
   Words words;
   for (const SchemaParameter& p : parameters)
     if (p.type == SchemaParameter::kTensor) add_tensor_words(p.name, c, words);
@@ -284,7 +201,7 @@ Words kernel_words(std::string_view op, const std::string& schema, bool c) {
   words["LIBS"] = c && start != nullptr ? "  LIBS m\n" : "";
   words["INCLUDES"] = start != nullptr ? "\n#include <math.h>\n" : "";
   if (start != nullptr)
-    words["LIMITS"] = c ? start->limits_c : start->limits_cpp;
+    words["LIMITS"] = limits_text(start->limits, c);
   else
     words["LIMITS"] = c ? "    {.kind = YARD_LIMIT_COMPACT},\n" : "compact()";
   if (start != nullptr)
