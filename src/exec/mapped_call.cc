@@ -104,30 +104,33 @@ void MappedCall::pass_on(const yard_value_t* given) noexcept {
   }
 }
 
-void MappedCall::copy(const Tensor& t, bool in) const noexcept {
+void MappedCall::copy(const Tensor& t, bool in, const yard_host_t* host) const noexcept {
   const Ordered view(t.param->order, *t.of);
   std::byte *const caller = data_of(*t.of), *const buffer = data_of(t.t);
   const DType dtype = from_dlpack(t.of->dtype), own = from_dlpack(t.t.dtype);
   if (in)
-    copy_elements({caller, view.strides, dtype}, {buffer, t.strides, own}, view.shape, t.t.ndim);
+    copy_elements({caller, view.strides, dtype}, {buffer, t.strides, own}, view.shape, t.t.ndim,
+                  host);
   else
-    copy_elements({buffer, t.strides, own}, {caller, view.strides, dtype}, view.shape, t.t.ndim);
+    copy_elements({buffer, t.strides, own}, {caller, view.strides, dtype}, view.shape, t.t.ndim,
+                  host);
 }
 
-void MappedCall::copy_in() const noexcept {
+void MappedCall::copy_in(const yard_host_t* host) const noexcept {
   for (uint32_t i = 0; i < tensors_; ++i) {
     const Tensor& t = own_[i];
     if (!t.is_buffered || !t.param->read || t.size == 0) continue;
     const int32_t last = t.t.ndim - 1;
     const int64_t unpadded = last < 0 ? 1 : t.of->shape[t.param->order.axis(t.t.ndim, last)];
     if (last >= 0 && t.shape[last] != unpadded) std::memset(t.t.data, 0, t.size);
-    copy(t, true);
+    copy(t, true, host);
   }
 }
 
-void MappedCall::copy_out() const noexcept {
+void MappedCall::copy_out(const yard_host_t* host) const noexcept {
   for (uint32_t i = 0; i < tensors_; ++i)
-    if (own_[i].is_buffered && own_[i].param->written && own_[i].size > 0) copy(own_[i], false);
+    if (own_[i].is_buffered && own_[i].param->written && own_[i].size > 0)
+      copy(own_[i], false, host);
 }
 
 }  // namespace yard::exec

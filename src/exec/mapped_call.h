@@ -4,9 +4,9 @@
 //
 //   MappedCall mapped(*kernel.map, args);      // which tensors need buffers
 //   mapped.place(memory);                      // mapped.bytes() of it
-//   mapped.copy_in();
+//   mapped.copy_in(host);
 //   ...                                        // the kernel runs on mapped.args()
-//   mapped.copy_out();                         // if it succeeded
+//   mapped.copy_out(host);                     // if it succeeded
 #pragma once
 
 #include <yard/plugin.h>
@@ -40,8 +40,9 @@ class MappedCall {
   void place(void* memory) noexcept;
   // Passes on the caller's own tensors instead of copies with facts, where they are not transformed.
   void pass_on(const yard_value_t* given) noexcept;
-  void copy_in() const noexcept;
-  void copy_out() const noexcept;
+  // Large ones by the threads of the host, if there is one.
+  void copy_in(const yard_host_t* host) const noexcept;
+  void copy_out(const yard_host_t* host) const noexcept;
 
  private:
   // A tensor as the kernel sees it.
@@ -57,7 +58,7 @@ class MappedCall {
 
   void map_tensor(const op::KernelParam& param, yard_value_t& value) noexcept;
   void lay_out(Tensor& to) noexcept;
-  void copy(const Tensor& t, bool in) const noexcept;
+  void copy(const Tensor& t, bool in, const yard_host_t* host) const noexcept;
 
   const op::ArgumentMap& map_;
   uint64_t bytes_ = 0;

@@ -148,7 +148,7 @@ class KernelRun {
     }
     if (mapped_ == nullptr) return YARD_OK;
     mapped_->place(memory);
-    timed(&ResultRecord::pre_ns, [&] { mapped_->copy_in(); });
+    timed(&ResultRecord::pre_ns, [&] { mapped_->copy_in(r_.host); });
     return YARD_OK;
   }
 
@@ -164,7 +164,7 @@ class KernelRun {
 
   void finish(bool succeeded) {
     frame_.wrote_buffers_only = mapped_->buffers_outputs();
-    if (succeeded && !r_.trace) timed(&ResultRecord::post_ns, [&] { mapped_->copy_out(); });
+    if (succeeded && !r_.trace) timed(&ResultRecord::post_ns, [&] { mapped_->copy_out(r_.host); });
   }
 
   template <class F>

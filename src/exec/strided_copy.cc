@@ -176,6 +176,36 @@ class Copier {
     walk(0, from, to);
   }
 
+  // Of the target.
+  int64_t bytes() const noexcept {
+    int64_t n = empty_ ? 0 : to_bytes_;
+    for (int32_t i = 0; i < count_; ++i) n *= axes_[i].size;
+    return n;
+  }
+
+  // In pieces of the longest dimension. False if the host could not run all of them.
+  bool run_shared(const std::byte* from, std::byte* to, const yard_host_t& host) const noexcept {
+    struct Loop {
+      const Copier& copier;
+      int32_t axis;
+      const std::byte* from;
+      std::byte* to;
+    } loop{*this, 0, from, to};
+    for (int32_t i = 1; i < count_; ++i)
+      if (axes_[i].size > axes_[loop.axis].size) loop.axis = i;
+    const int64_t size = axes_[loop.axis].size, each = bytes() / size;
+    // Whole tiles, so that threads do not write to the same cache lines more than once each.
+    const int64_t grain = (kSharedCopyBytes / 4 / each / kTile + 1) * kTile;
+    const auto body = [](void* context, int64_t begin, int64_t end) {
+      const Loop& l = *static_cast<const Loop*>(context);
+      Copier part = l.copier;
+      Axis& a = part.axes_[l.axis];
+      a.size = end - begin;
+      part.run(l.from + begin * a.from, l.to + begin * a.to);
+    };
+    return host.parallel_for(host.self, size, grain, body, &loop) == YARD_OK;
+  }
+
  private:
   static constexpr int64_t kTile = 32;
 
@@ -242,8 +272,11 @@ class Copier {
 }  // namespace
 
 void copy_elements(const Side<const std::byte>& from, const Side<std::byte>& to,
-                   const int64_t* sizes, int32_t rank) noexcept {
-  Copier(from, to, sizes, rank).run(from.data, to.data);
+                   const int64_t* sizes, int32_t rank, const yard_host_t* host) noexcept {
+  const Copier copier(from, to, sizes, rank);
+  if (host == nullptr || host->parallel_for == nullptr || copier.bytes() <= kSharedCopyBytes ||
+      !copier.run_shared(from.data, to.data, *host))
+    copier.run(from.data, to.data);
 }
 
 }  // namespace yard::exec

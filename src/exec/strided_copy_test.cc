@@ -187,5 +187,54 @@ TEST(StridedCopy, RoundsAsStoreDoes) {
   }
 }
 
+// A host that runs the pieces of a loop in another order, and counts them.
+struct SharingHost {
+  int pieces = 0;
+  int32_t result = YARD_OK;
+  yard_host_t host{};
+  SharingHost() {
+    host.size = sizeof host, host.self = this;
+    host.parallel_for = [](void* self, int64_t count, int64_t grain,
+                           void (*body)(void*, int64_t, int64_t), void* context) {
+      auto& h = *static_cast<SharingHost*>(self);
+      for (int64_t at = (count - 1) / grain * grain; at >= 0; at -= grain, ++h.pieces)
+        body(context, at, std::min(count, at + grain));
+      return h.result;
+    };
+  }
+};
+
+// [rows, columns] of f32, transposed and as bf16.
+std::vector<uint16_t> transposed(int64_t rows, int64_t columns, const yard_host_t* host) {
+  std::vector<float> from(static_cast<size_t>(rows * columns));
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i % 1009);
+  std::vector<uint16_t> to(from.size());
+  const int64_t sizes[] = {columns, rows}, from_strides[] = {1, columns}, to_strides[] = {rows, 1};
+  copy_elements({reinterpret_cast<const std::byte*>(from.data()), from_strides, DType::f32},
+                {reinterpret_cast<std::byte*>(to.data()), to_strides, DType::bf16}, sizes, 2, host);
+  return to;
+}
+
+TEST(StridedCopy, SharesLargeCopiesOnly) {
+  SharingHost few, many;
+  EXPECT_TRUE(transposed(512, 1024, &few.host) == transposed(512, 1024, nullptr));
+  EXPECT_EQ(few.pieces, 0);  // exactly 1 MiB
+  for (const auto& [rows, columns] :
+       {std::pair{700, 1500}, std::pair{1500, 701}, std::pair{3, 400000}})
+    EXPECT_TRUE(transposed(rows, columns, &many.host) == transposed(rows, columns, nullptr));
+  EXPECT_GE(many.pieces, 6);
+}
+
+TEST(StridedCopy, CopiesAloneWhereALoopFails) {
+  SharingHost broken;
+  broken.host.parallel_for = [](void* self, int64_t, int64_t, void (*)(void*, int64_t, int64_t),
+                                void*) {
+    ++static_cast<SharingHost*>(self)->pieces;
+    return int32_t{YARD_FAULT};
+  };
+  EXPECT_TRUE(transposed(700, 1500, &broken.host) == transposed(700, 1500, nullptr));
+  EXPECT_EQ(broken.pieces, 1);
+}
+
 }  // namespace
 }  // namespace yard::exec
