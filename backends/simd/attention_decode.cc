@@ -286,8 +286,6 @@ struct DecodeAs {
                                  int64_t part) {
     const auto dim = static_cast<size_t>(job.query.size(2));
     DecodeRows rows[Decode::kTogether];
-    for (size_t u = 0; u < count; ++u)
-      begin_rows<T, C>(job, batch, {job, first + static_cast<int64_t>(u)}, rows[u]);
     const int64_t begin = part * job.split.keys;
     const int64_t end =
         HWY_MIN(index_at(job.lengths, batch * job.lengths.stride(0)), begin + job.split.keys);
@@ -295,8 +293,12 @@ struct DecodeAs {
       return block_at<C>(job, batch, DecodeUnit(job, first + static_cast<int64_t>(u)).key_head,
                          from, end);
     };
-    float added[kDecodeRows][kDecodeKeys] = {};
     CacheBlock<C> block = block_of(0, begin);
+    for (int64_t j = 0; j < block.count; ++j)
+      prefetch(block.keys[j], dim), prefetch(block.values[j], dim);
+    for (size_t u = 0; u < count; ++u)
+      begin_rows<T, C>(job, batch, {job, first + static_cast<int64_t>(u)}, rows[u]);
+    float added[kDecodeRows][kDecodeKeys] = {};
     for (int64_t from = begin; from < end; from += kDecodeKeys)
       for (size_t u = 0; u < count; ++u) {
         const CacheBlock<C> next =
@@ -406,7 +408,8 @@ int32_t run_decode(Call call, Decode job) {
     longest = std::max(longest, index_at(job.lengths, b * job.lengths.stride(0)));
   job.split = DecodeSplit(job.query, job.key, longest);
   job.partials = call.workspace<float>().data();
-  const int64_t bytes = job.split.together * job.split.keys * job.query.size(2) * 16;
+  // Most caches come from far memory, where a thread waits: pieces are worth one sooner than bytes alone say.
+  const int64_t bytes = job.split.together * job.split.keys * job.query.size(2) * 64;
   call.parallel_for(batches * job.split.groups() * job.split.parts, grain_of(bytes),
                     [&](int64_t begin, int64_t end) {
                       HWY_DYNAMIC_DISPATCH(decode_pieces)(job, begin, end);

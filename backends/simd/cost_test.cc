@@ -61,7 +61,9 @@ TEST(EstimateLinear, SharesOnlyLargeCalls) {
   const double fixed = estimate_linear(machine, 0, 0);
   const double threads = rates().threads, large = 1e9;
   EXPECT_LE(estimate_linear(machine, 1, large) - fixed, large);
-  if (threads > 1) EXPECT_LT(estimate_linear(machine, 1, large) - fixed, large * 0.6);
+  if (threads > 1) {
+    EXPECT_LT(estimate_linear(machine, 1, large) - fixed, large * 0.6);
+  }
   EXPECT_GE(estimate_linear(machine, 1, large) - fixed, large / threads);
 }
 

@@ -130,7 +130,8 @@ Gguf Gguf::open(const std::string& path) {
   const auto size = static_cast<size_t>(info.st_size);
   const std::shared_ptr<const void> mapping(data,
                                             [data, size](const void*) { ::munmap(data, size); });
-  ::madvise(data, size, MADV_WILLNEED);  // all of it is read for the first token
+  // All of it is read for the first token.
+  if (::madvise(data, size, MADV_POPULATE_READ) != 0) ::madvise(data, size, MADV_WILLNEED);
   Gguf g = parse({static_cast<const std::byte*>(data), size}, path);
   g.mapping_ = mapping;
   return g;
