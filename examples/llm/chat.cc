@@ -86,6 +86,9 @@ class Chat {
     if (!flags.raw) template_.emplace(model_.file());
     if (tokenizer_.size() > model_.vocabulary)
       model_.file().fail(cat("at most ", model_.vocabulary, " tokens"), cat(tokenizer_.size()));
+    // The first calls choose kernels and start threads; a token that is thrown away does it before there is a prompt.
+    const int32_t any = 0;
+    Session(model_, 1).advance({&any, 1}).or_throw();
   }
   // Writes the answer as it comes, unless it is for JSON.
   void answer(std::string_view prompt, Answer& a) {
