@@ -68,9 +68,9 @@ struct Answer {
   std::vector<int32_t> prompt, ids;
   std::string text;
   std::string_view stopped = "end";  // or `tokens`, `context`
-  double prompt_ms = 0, decode_ms = 0, noted_ms = 0;
+  double prompt_ms = 0, decode_ms = 0, plain_ms = 0;
   int64_t steps = 0;  // of decoding
-  double noted = 0;   // of these, in of_decode
+  double noted = 0;   // of these, in of_decode; the others took plain_ms
   Profile of_prompt, of_decode;
 };
 constexpr int64_t kNoteEach = 4;  // steps: noting costs a percent of a small model's time
@@ -123,7 +123,7 @@ class Chat {
       session_.set_profile(noted ? &a.of_decode : nullptr);
       const Clock::time_point before = Clock::now();
       id = next({&id, 1});
-      if (noted) a.noted_ms += ms_since(before);
+      if (!noted) a.plain_ms += ms_since(before);
     }
     if (!flags_.json && written < a.text.size()) std::fputs("\uFFFD", stdout);
     a.decode_ms = ms_since(start);
@@ -205,7 +205,8 @@ void report(const Flags& flags, const Answer& a) {
   if (!flags.profile) return;
   const double rate = copy_rate(flags.threads);
   print_profile("prompt", a.prompt_ms, a.of_prompt, rate);
-  if (a.steps > 0) print_profile("decode", a.noted_ms * times - decode.lookup_ms(), decode, rate);
+  const auto steps = static_cast<double>(a.steps), plain = steps - a.noted;
+  if (plain > 0) print_profile("decode", a.plain_ms * steps / plain, decode, rate);
   const auto speed = [](auto n, double ms) { return 1e3 * static_cast<double>(n) / ms; };
   std::fprintf(stderr, "\nprompt %.1f, answer %.1f tokens a second; copying %.1f GB/s\n",
                speed(a.prompt.size(), a.prompt_ms), speed(a.steps, a.decode_ms), rate);

@@ -275,7 +275,6 @@ Status Session::sample(const Sampling& how, int32_t* id) {
 
 void Profile::add(const Profile& other, double times) {
   const auto scaled = [&](int64_t n) { return std::llround(static_cast<double>(n) * times); };
-  lookup_ns_ += scaled(other.lookup_ns_);
   for (const Entry& from : other.entries_) {
     Entry& e = entry(from.op, from.kernel.c_str());
     e.calls += scaled(from.calls), e.ns += scaled(from.ns), e.bytes += scaled(from.bytes);

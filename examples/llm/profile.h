@@ -24,14 +24,11 @@ class Profile {
   yard::Status call(int64_t unread, const auto& op, const auto&... a) {
     options_.result = &record_;
     const yard::Status s = op.with(options_)(a...);
-    lookup_ns_ += record_.select_ns;
     Entry& e = entry(op.name(), record_.kernel);
     ++e.calls, e.ns += record_.run_ns, e.bytes += (bytes_of(a) + ...) - unread;
     return s;
   }
   const std::vector<Entry>& entries() const { return entries_; }
-  // The time it took to find kernels. Calls without a profile need next to none once they are warm.
-  double lookup_ms() const { return static_cast<double>(lookup_ns_) / 1e6; }
   // Adds those of another, multiplied: for one that has seen only some of the calls.
   void add(const Profile& other, double times);
 
@@ -47,7 +44,6 @@ class Profile {
   yard::ResultRecord record_;
   yard::Options options_;
   std::vector<Entry> entries_;
-  int64_t lookup_ns_ = 0;
 };
 
 }  // namespace llm
