@@ -2,7 +2,7 @@
 # The tasks of this project. Each target installs what it needs (scripts/setup.sh) and can be called
 # first on a fresh machine.
 
-FUZZ_SECONDS ?= 15
+FUZZ_SECONDS ?= 10
 FULL_FUZZ_SECONDS ?= 120
 SOAK_SECONDS ?= 60
 
@@ -22,7 +22,7 @@ help: ## say what there is
 	@echo '  make bench    the figures, beside those of PyTorch'"'"'s dispatcher and of llama.cpp'
 	@echo '  make lint     the house rules alone'
 	@echo '  make format   formats every C and C++ file'
-	@echo '  make fuzz     the fuzzers alone (FUZZ_SECONDS=15 each)'
+	@echo '  make fuzz     the fuzzers alone (FUZZ_SECONDS=10 each)'
 	@echo '  make setup    installs what these need; they also do so themselves'
 	@echo '  make clean    removes build/'
 	@echo
