@@ -82,11 +82,13 @@ TEST_F(YardChat, WritesTheTextOfItsTokens) {
 }
 
 TEST_F(YardChat, FollowsThePolicyAndRules) {
-  for (const json& k : run_json("--raw --tokens 2 --policy reference hello")["kernels"])
+  const json by_policy = run_json("--raw --tokens 2 --policy reference hello");
+  for (const json& k : by_policy["kernels"])
     EXPECT_THAT(k["kernel"].get<std::string>(), HasSubstr("reference"));
   const std::string rules = path_ + ".yaml";
   std::ofstream(rules) << "version: \"1.0\"\nkernel_locks: {linear: reference.cpp}\n";
-  for (const json& k : run_json("--raw --tokens 2 --config " + rules + " hello")["kernels"])
+  const json by_rules = run_json("--raw --tokens 2 --config " + rules + " hello");
+  for (const json& k : by_rules["kernels"])
     EXPECT_TRUE(k["op"] != "linear" || k["kernel"] == "reference.cpp") << k;
   std::remove(rules.c_str());
 }

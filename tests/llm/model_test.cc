@@ -198,7 +198,11 @@ TEST(Session, RunsInTwoThreadsAsInOne) {
   EXPECT_EQ(b, second);
 }
 
+// Kernels of vendors may allocate.
 TEST(Session, AllocatesNothingPerTokenOnceWarm) {
+  yard::Policy policy;
+  policy.allow_kernels = {"default.simd*", "reference.*"};
+  const yard::ScopedPolicy in(policy);
   const Loaded l;
   Session s(l.model, 64);
   s.advance(kPrompt).or_throw();
@@ -222,18 +226,19 @@ TEST(Profile, NotesEveryCall) {
   int32_t id = 0;
   s.sample({}, &id).or_throw();
   s.advance({&id, 1}).or_throw();
-  int64_t calls = 0;
+  int64_t calls = 0, linear_calls = 0;
   for (const Profile::Entry& e : p.entries()) {
     calls += e.calls;
     EXPECT_FALSE(e.kernel.empty()) << e.op;
     EXPECT_GT(e.ns, 0) << e.op;
     EXPECT_GT(e.bytes, 0) << e.op;
     if (std::string_view(e.op) == "linear") {
-      EXPECT_EQ(e.calls, 2 * 6 + 1);
+      linear_calls += e.calls;  // by one kernel or by several
     } else if (std::string_view(e.op) == "embedding") {
       EXPECT_EQ(e.bytes, 2 * 64 * 4 + 4);
     }
   }
+  EXPECT_EQ(linear_calls, 2 * 6 + 1);
   EXPECT_EQ(calls, 1 + 1 + 1 + 2 * (6 + 1 + 1 + 2 + 1) + 1);
   scaled.add(p, 3);
   EXPECT_EQ(scaled.entries()[0].calls, 3);
