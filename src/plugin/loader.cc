@@ -204,7 +204,7 @@ void log_loaded(const PluginRecord& r) {
 
 }  // namespace
 
-Status Loader::load_record(LoaderState& state, const std::string& path) {
+Status Loader::load_record(LoaderState& state, std::string path) {
   PluginRecord record = *state.index.find_path(path);
   Refusal refusal;
   {

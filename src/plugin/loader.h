@@ -164,7 +164,8 @@ class Loader final : public registry::LazyLoader {
 
   // loader.cc. Called with `loading` held unless stated otherwise.
   Status load(LoaderState& state, std::string_view name_or_path);
-  Status load_record(LoaderState& state, const std::string& path);
+  // `path` is a copy: while a plugin starts, another search may replace the records.
+  Status load_record(LoaderState& state, std::string path);
   // The record of a loaded plugin; an error if there is none of that name.
   static Result<const PluginRecord*> loaded(LoaderState& state, std::string_view name);
   Result<std::weak_ptr<const void>> unload(LoaderState& state, std::string_view name);
