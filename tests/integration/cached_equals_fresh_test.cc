@@ -135,7 +135,8 @@ std::string try_world(uint64_t seed, int kernels) {
     const Outcome cached = asker.cached(call, plain ? nullptr : &o);
     const uint64_t after = world.runtime().stats().selections;
     std::string explained;
-    if (i % 8 == 0 && cached.code != Code::kNotFound)
+    // Large tensors of a random call may overlap where its schema does not allow it.
+    if (i % 8 == 0 && cached.code != Code::kNotFound && cached.code != Code::kInvalidArgument)
       explained = asker.explain(call, o).value().selected;
     const Options all = i % 2 == 0 ? scopes.leave(o) : o;
     const Outcome fresh = asker.fresh(call, all);
