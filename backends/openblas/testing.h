@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <yard/detail/sanitizers.h>
 #include <yard/runtime.h>
 #include <yard/verify.h>
 
