@@ -38,7 +38,7 @@ build:
 	@cmake --build --preset release
 
 demo:
-	@scripts/setup.sh build
+	@scripts/setup.sh build model
 	@cmake --preset release --log-level=WARNING -DYARD_BUILD_TESTS=OFF -DYARD_BUILD_DOCS_EXAMPLES=OFF
 	@cmake --build --preset release --target yard_chat yard_llm_demo
 	@scripts/demo.sh
@@ -50,7 +50,7 @@ tour:
 	@scripts/tour.sh
 
 test:
-	@scripts/setup.sh build test
+	@scripts/setup.sh build test model
 	@scripts/test.py release
 
 check:
@@ -63,7 +63,7 @@ check-full:
 	  release asan fuzz tsan soak
 
 bench:
-	@scripts/setup.sh build bench
+	@scripts/setup.sh build model bench
 	@cmake --preset bench --log-level=WARNING
 	@cmake --build --preset bench
 	@scripts/bench.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what a task needs. Usage: scripts/setup.sh [build] [test] [bench] [lint]
+# Installs what a task needs. Usage: scripts/setup.sh [build] [test] [model] [bench] [lint]
 #
 # Looks for each tool and header itself, so it can run before every task and does nothing when all is
 # there. On Debian and its derivatives it installs what is missing, as root or through sudo; elsewhere it names
@@ -32,10 +32,13 @@ test:python3-numpy:numpy
 test:clang:clang++
 test:libclang-rt-dev:fuzzer_runtime
 test:clang-format:clang-format
+model:python3:python3
+model:python3-pip?:pip_of_python
 bench:libbenchmark-dev:<benchmark/benchmark.h>
 bench:libtorch-dev?:<torch/library.h>
 bench:valgrind:valgrind
 bench:python3:python3
+bench:python3-venv?:venv_of_python
 lint:python3:python3
 lint:clang-format:clang-format
 '
@@ -54,6 +57,12 @@ fuzzer_runtime() {
 
 # Debian's Python, which need not be the first of PATH.
 numpy() { python3 -c 'import numpy' 2>/dev/null || /usr/bin/python3 -c 'import numpy' 2>/dev/null; }
+
+# Of those that scripts/fetch_model.sh tries.
+pip_of_python() {
+  python3 -m pip --version >/dev/null 2>&1 || /usr/bin/python3 -m pip --version >/dev/null 2>&1 || command -v pip3 >/dev/null
+}
+venv_of_python() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
 
 openblas() {
   PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -q 'libopenblas\.so\.0'
@@ -93,8 +102,8 @@ apt() {
 groups=${*:-build test}
 for group in $groups; do
   case $group in
-    build | test | bench | lint) ;;
-    *) echo "setup: no group '$group'; there are build, test, bench and lint" >&2; exit 2 ;;
+    build | test | model | bench | lint) ;;
+    *) echo "setup: no group '$group'; there are build, test, model, bench and lint" >&2; exit 2 ;;
   esac
 done
 
