@@ -17,6 +17,7 @@
 #include <yard/policy.h>
 #include <yard/registry.h>
 #include <yard/result.h>
+#include <yard/stats.h>
 #include <yard/value.h>
 
 #include <initializer_list>
@@ -59,17 +60,6 @@ struct Problem {
   std::string found;    // in quotes
   std::string message;  // what is wrong, and what was expected
   bool error = true;    // false: a warning
-};
-
-// Figures of a runtime.
-struct RuntimeStats {
-  uint64_t generation = 0;  // snapshots published
-  uint64_t selections = 0;  // times the selector ran for a call
-  uint64_t replans =
-      0;             // times it ran for a change, for a class of calls used since the last change
-  size_t plans = 0;  // in the caches now
-  size_t overlays = 0;  // op entries made for call or scope policies, now
-  size_t retired = 0;   // objects waiting to be freed (of all runtimes)
 };
 
 class Runtime {
@@ -197,7 +187,10 @@ class Runtime {
   YARD_API Result<std::vector<TensorView>> infer(std::string_view op,
                                                  std::initializer_list<Arg> args) const;
 
+  // Counters and timings (stats.h). Sums over all threads; no calling thread waits.
   YARD_API RuntimeStats stats() const;
+  // Counters and timings start at zero again; KernelInfo and the health report keep theirs.
+  YARD_API void reset_stats();
 
   // For the library's own headers.
   YARD_API detail::Core& core() const noexcept;

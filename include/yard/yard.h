@@ -18,6 +18,7 @@
 #include <yard/registry.h>
 #include <yard/result.h>
 #include <yard/runtime.h>
+#include <yard/stats.h>
 #include <yard/status.h>
 #include <yard/tensor.h>
 #include <yard/trace.h>

@@ -78,9 +78,22 @@ yard_tensor_t& WithFacts::more_room() {
       .release();
 }
 
+// A call of a direct plan that is timed.
+static Status::Rep* run_timed(base::ThreadRecord& thread, const Entry& e, const Core& core,
+                              const exec::Plan& plan, const yard_value_t* args, uint32_t flags) {
+  SampledTime time(thread);
+  char* const error = thread.message_of(plan.attempts[0].kernel);
+  const int32_t code = run_direct(error, core, plan, args, e.program().arg_count(), flags);
+  if (code != YARD_OK) return after_failure(thread, e, core, plan, args, flags, code, error);
+  time.add_to(plan.series);
+  count(thread, plan.counter);
+  return nullptr;
+}
+
 [[gnu::noinline]] Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e,
                                         const Core& core, const exec::Plan& plan,
                                         const yard_value_t* given, uint32_t flags) {
+  if (plan.is_direct()) return run_timed(thread, e, core, plan, given, flags);
   return base::or_out_of_memory([&]() -> Status {
            const WithFacts facts(given, e.program().arg_count());
            const yard_value_t* const args = facts.args();
@@ -155,6 +168,7 @@ template <dispatch::FormKind kKind>
             else
               dispatch::remember_range(thread, *site, route, facts.args(), args);
           }
+          thread.is_sampled();
           return run_hit(thread, *entry, core, *plan, args, count, route.flags);
         }
       }
@@ -186,9 +200,10 @@ const CallMemo* promote(CallMemos& memos, const CallMemo* memo) noexcept {
 
 Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args) {
   const auto& entry = *static_cast<const Entry*>(route.entry);
-  return run_hit(base::this_thread(), entry, *site->core,
-                 *static_cast<const exec::Plan*>(route.plan), args, entry.program().arg_count(),
-                 route.flags);
+  base::ThreadRecord& thread = base::this_thread();
+  thread.is_sampled();  // one that is timed stays so
+  return run_hit(thread, entry, *site->core, *static_cast<const exec::Plan*>(route.plan), args,
+                 entry.program().arg_count(), route.flags);
 }
 
 Status::Rep* route_failed(Site* site, const void* entry, const void* plan, const yard_value_t* args,

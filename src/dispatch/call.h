@@ -94,7 +94,7 @@ Status::Rep* call_views_other_way(Site* site, yard_value_t* args, uint32_t count
   if (!m.route.is_current()) [[unlikely]]
     return false;
   const auto run = reinterpret_cast<decltype(exec::Plan::run)>(m.route.run);
-  if (run == nullptr) [[unlikely]] {
+  if (run == nullptr || thread.is_sampled()) [[unlikely]] {
     failed = run_route(site, m.route, args);
     return true;
   }

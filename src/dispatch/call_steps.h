@@ -7,7 +7,9 @@
 
 #include <yard/detail/call.h>
 
+#include "base/random.h"
 #include "base/reclaimer.h"
+#include "base/stopwatch.h"
 #include "dispatch/core.h"
 #include "dispatch/nesting.h"
 #include "dispatch/scope.h"
@@ -101,7 +103,25 @@ Status::Rep* after_failure(base::ThreadRecord& thread, const Entry& e, const Cor
                            const exec::Plan& plan, const yard_value_t* args, uint32_t flags,
                            int32_t code, const char* message);
 
-// Runs a plan that is not direct. Inside the guard.
+// Times one call in about ThreadHead::kSampledOneIn. Restarts the thread's countdown first: kernels may call ops.
+class SampledTime {
+ public:
+  explicit SampledTime(base::ThreadRecord& thread) noexcept {
+    constexpr auto kMean = static_cast<uint64_t>(ThreadHead::kSampledOneIn);
+    thread.until_sample = static_cast<int32_t>(kMean / 2 + base::thread_random() % (kMean + 1));
+    watch_ = base::Stopwatch::start();
+  }
+  // `series` may be null.
+  void add_to(telemetry::Series* series) noexcept {
+    const auto ns = static_cast<uint64_t>(watch_.lap());
+    if (series != nullptr) series->add_sample(ns);
+  }
+
+ private:
+  base::Stopwatch watch_;
+};
+
+// Runs a plan that is not direct, or times a call of one that is. Inside the guard.
 Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& core,
                       const exec::Plan& plan, const yard_value_t* args, uint32_t flags);
 
@@ -112,7 +132,7 @@ void fill_route(Route& route, const Core& core, const exec::Plan& plan,
 // The aliasing of a call of a bound handle: other data pointers may overlap otherwise than those it was bound to.
 uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
 
-// Runs the plan of a hit. Inside the guard; inlined into each kind of call. `flags` of a bound handle are those of its
+// Runs the plan of a hit, after is_sampled() was asked. Inside the guard; inlined into each kind of call. `flags` of a bound handle are those of its
 // binding: all that a direct plan needs as long as its kernel succeeds. `calls`: this thread's counter of the kernel, if
 // it is known.
 template <bool kBound = false>
@@ -121,7 +141,7 @@ template <bool kBound = false>
                                                    const yard_value_t* args, uint32_t count,
                                                    uint32_t flags,
                                                    ThreadHead::Value* calls = nullptr) {
-  if (!plan.is_direct()) [[unlikely]]
+  if (!plan.is_direct() || thread.until_sample <= 0) [[unlikely]]
     return run_plan(thread, e, core, plan, args, kBound ? bound_flags(e, args) : flags);
   char* const error = thread.message_of(plan.attempts[0].kernel);
   const int32_t code = run_direct(error, core, plan, args, count, flags);

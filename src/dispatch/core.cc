@@ -57,12 +57,16 @@ void Core::set_services(CoreServices* services) noexcept {
 std::vector<health::Successes> Core::successes() const {
   std::vector<health::Successes> to;
   const auto s = snapshot();
+  const auto totals = calls->totals();
   for (const auto& e : s->owners()) {
     if (e == nullptr) continue;
     const auto& candidates = e->candidates().all();
-    for (size_t i = 0; i < candidates.size(); ++i)
-      to.push_back({e->name(), candidates[i].kernel->id, candidates[i].kernel->backend_name,
-                    e->stats(i).calls.total()});
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      const registry::Kernel& k = *candidates[i].kernel;
+      const auto now = totals.find({e->name(), k.id});
+      to.push_back({e->name(), k.id, k.backend_name,
+                    now != totals.end() ? e->stats(i).own(now->second).calls : 0});
+    }
   }
   services().add_successes(to);
   return to;
@@ -95,6 +99,7 @@ void Core::end_states_of_removed_kernels() {
 }
 
 void Core::restart_in_child() noexcept {
+  calls->restart_in_child();
   planner.restart_in_child();
   instances_.replace();
   published.restart_in_child();

@@ -84,6 +84,7 @@ class Core {
   // Of calls inside of kernels on one thread; the rule file may set another. Not less than the inline slots.
   static constexpr uint32_t kMaxCallDepth = 1000;
   std::atomic<uint32_t> max_call_depth{kMaxCallDepth};
+  const std::shared_ptr<telemetry::CallTable> calls = std::make_shared<telemetry::CallTable>();
   mutable health::Board board;
   Sites sites;
   Planner planner;

@@ -187,6 +187,7 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
                       fmt::format("{}: a bound handle was called on tensors of another form",
                                   entry.name()))
             .release();
+      thread.is_sampled();  // one that is timed stays so
       return run_hit<true>(thread, entry, core, plan, args,
                            state.site->count.load(std::memory_order_relaxed), route.flags);
     }

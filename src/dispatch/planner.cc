@@ -67,7 +67,7 @@ std::shared_ptr<Entry> Planner::make_entry(const Snapshot& next,
   settings.watch.inspector = make_inspector(*next.policy, false, shared, where);
   auto entry = Entry::make(
       select::CandidateSet::make(shared, next.policy->in_force, {}, where, std::move(settings)),
-      next.generation, core_.published.version(op_record.op->index), old);
+      next.generation, core_.published.version(op_record.op->index), core_.calls, old);
   if (old == nullptr || old->being_edited() || !entry->candidates().settings().cache.enabled)
     return entry;
   replan(*old, *entry);
@@ -88,7 +88,7 @@ void Planner::replan(const Entry& old, Entry& entry) {
     const auto order = select::select(entry.candidates(), call.args(), call.count(), call.flags());
     if (order.empty()) continue;
     log_choice(entry, order[0]);
-    entry.insert(entry.plan(key, order), used[i], limit_of(entry));
+    entry.insert(entry.plan(key, order, call), used[i], limit_of(entry));
   }
   entry.idle = old.idle;
   if (idle.empty()) return;
@@ -114,7 +114,7 @@ std::shared_ptr<Entry> Planner::entry_in_child(const Snapshot& next,
                                                 next.policy->in_force, {}, {core_.host, true},
                                                 std::move(settings)),
                      next.generation, core_.published.version(candidates.op_record().op->index),
-                     old.get());
+                     core_.calls, old.get());
 }
 
 std::shared_ptr<const Entry> Planner::overlay(const std::shared_ptr<const Snapshot>& s,
@@ -131,10 +131,11 @@ std::shared_ptr<const Entry> Planner::overlay(const std::shared_ptr<const Snapsh
     settings.health = std::move(health);
     settings.watch.inspector = make_inspector(*s->policy, true, op_record, {core_.host, s->forked});
   }
-  auto entry = Entry::make(select::CandidateSet::make(
-                               op_record, merge(process.in_force, extra.policy), extra.constraints,
-                               {core_.host, s->forked}, settings_for(std::move(settings), extra)),
-                           s->generation, core_.published.overlays_version, global, s.get());
+  auto entry =
+      Entry::make(select::CandidateSet::make(op_record, merge(process.in_force, extra.policy),
+                                             extra.constraints, {core_.host, s->forked},
+                                             settings_for(std::move(settings), extra)),
+                  s->generation, core_.published.overlays_version, core_.calls, global, s.get());
   entry->overlay_key = extra.key;
   if (extra.key.options != nullptr) {
     entry->overlay_options = *extra.key.options;
@@ -173,7 +174,9 @@ Result<exec::Plan::Ptr> Planner::fresh_plan(const Entry& entry, const Key& key,
         fmt::format("op '{}' is called in static mode and has no static kernel", entry.name()));
   if (order.empty()) return select::no_kernel(entry.candidates(), call);
   log_choice(entry, order[0]);
-  return entry.plan(key, order);
+  auto plan = entry.plan(key, order, call);
+  plan->call_class->misses.fetch_add(1, std::memory_order_relaxed);
+  return plan;
 }
 
 // Ends a selection that its thread left early: a verifier may end the thread, and memory may run out. Threads that wait
@@ -318,6 +321,7 @@ RuntimeStats Planner::stats() const {
   to.selections = r.selections.load(std::memory_order_relaxed);
   to.replans = r.replans.load(std::memory_order_relaxed);
   to.retired = base::reclaimer().pending();
+  core_.calls->read(to);
   const std::lock_guard lock(r.plans);
   for (const auto& e : s->owners())
     if (e != nullptr) to.plans += e->plan_count();

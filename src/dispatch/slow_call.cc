@@ -208,7 +208,10 @@ class SlowCall {
 
   Status execute_direct(const Entry& e, const exec::Plan& plan) {
     char* const error = thread_.message_of(plan.attempts[0].kernel);
+    std::optional<SampledTime> time;
+    if (thread_.is_sampled()) time.emplace(thread_);
     const int32_t code = run_direct(error, core_, plan, given_, count_, flags_);
+    if (time && code == YARD_OK) time->add_to(plan.series);
     ResultRecord* const record = o_ != nullptr ? o_->result : nullptr;
     if (record != nullptr) {
       exec::note_kernel(*record, plan.attempts[0].kernel->id);

@@ -59,8 +59,8 @@ void PlanTable::put(const exec::Plan* plan) noexcept {
 }
 
 std::shared_ptr<Entry> Entry::make(select::CandidateSet candidates, uint64_t generation,
-                                   MemoVersion& memos, const Entry* stats_from,
-                                   const void* inside) {
+                                   MemoVersion& memos, std::shared_ptr<telemetry::CallTable> calls,
+                                   const Entry* stats_from, const void* inside) {
   // Allocates nothing: there may be no memory when the last owner goes.
   const auto retire = [](Entry* e) {
     std::vector<const void*> held_by = std::move(e->handles_);
@@ -71,14 +71,15 @@ std::shared_ptr<Entry> Entry::make(select::CandidateSet candidates, uint64_t gen
     base::reclaimer().retire(std::move(retired));
   };
   std::unique_ptr<Entry> made(
-      new Entry(std::move(candidates), generation, memos, stats_from, inside));
+      new Entry(std::move(candidates), generation, memos, std::move(calls), stats_from, inside));
   made->handles_.reserve(kOwnHolders);
   made->retired_ = std::make_unique<base::Retired>();
   return std::shared_ptr<Entry>(made.release(), retire);
 }
 
 Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
-             const Entry* stats_from, const void* inside)
+             std::shared_ptr<telemetry::CallTable> calls, const Entry* stats_from,
+             const void* inside)
     : program_(&candidates.program()),
       recipe_(Recipe::compile(candidates)),
       table_(nullptr),
@@ -86,6 +87,7 @@ Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& 
       memos_(memos),
       id_(next_entry_id()),
       candidates_(std::move(candidates)),
+      calls_(std::move(calls)),
       inside_(inside) {
   for (const select::KernelCandidate& c : candidates_.all()) {
     std::shared_ptr<const exec::KernelStats> stats;
@@ -94,14 +96,20 @@ Entry::Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& 
       for (size_t i = 0; i < old.size() && stats == nullptr; ++i)
         if (old[i].kernel == c.kernel) stats = stats_from->stats_[i];
     }
-    stats_.push_back(stats != nullptr ? std::move(stats) : std::make_shared<exec::KernelStats>());
+    if (stats == nullptr) {
+      auto made = std::make_shared<exec::KernelStats>();
+      made->before = calls_->totals(name(), c.kernel->id);
+      stats = std::move(made);
+    }
+    stats_.push_back(std::move(stats));
   }
   table_ = PlanTable::make(kFirstTable).release();  // last: from here on ~Entry() frees it
 }
 
 Entry::~Entry() { free_table(table_.load(std::memory_order_relaxed)); }
 
-exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order) const {
+exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order,
+                            const op::Call& call) const {
   size_t tries = exec::Plan::kMaxAttempts;
   if (const auto& said = candidates_.settings().fallbacks) tries = std::min(tries, *said + 1);
   // A half-open kernel may be skipped, and another takes its place.
@@ -115,6 +123,7 @@ exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order) const {
   made->tries = static_cast<uint8_t>(std::min<size_t>(tries, made->attempt_count));
   for (size_t i = 0; i < made->attempt_count; ++i) made->modes[i] = order.mode_of(i);
   if (watched() || order.transforms) made->simple = false;
+  made->count_in(calls_->class_of(name(), candidates_.op_record().op->program, call));
   return made;
 }
 

@@ -81,11 +81,12 @@ struct ClassRecord {
 class Entry : public std::enable_shared_from_this<Entry> {
  public:
   // Shared pointers to entries retire instead of deleting. `memos` is the version that memos of its calls compare.
-  // `stats_from` (may be null): kernels that it has, too, keep their counters. `inside` is the snapshot whose overlay table
-  // will hold it, if any.
+  // `calls`: where they are counted. `stats_from` (may be null): kernels that it has, too, keep their KernelStats. `inside`
+  // is the snapshot whose overlay table will hold it, if any.
   static std::shared_ptr<Entry> make(select::CandidateSet candidates, uint64_t generation,
-                                     MemoVersion& memos, const Entry* stats_from,
-                                     const void* inside = nullptr);
+                                     MemoVersion& memos,
+                                     std::shared_ptr<telemetry::CallTable> calls,
+                                     const Entry* stats_from, const void* inside = nullptr);
   ~Entry();
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
@@ -152,8 +153,8 @@ class Entry : public std::enable_shared_from_this<Entry> {
   const std::string& name() const noexcept { return candidates_.op_record().op->name; }
   const exec::KernelStats& stats(size_t candidate) const noexcept { return *stats_[candidate]; }
 
-  // A plan from the result of a selection, which is not empty.
-  exec::Plan::Ptr plan(const Key& key, const select::Order& order) const;
+  // A plan from the result of a selection for a call, which is not empty.
+  exec::Plan::Ptr plan(const Key& key, const select::Order& order, const op::Call& call) const;
 
   // Whether the plan table is being changed: a forked child cannot use such an entry and makes a new one.
   bool being_edited() const noexcept { return editing_.load(std::memory_order_relaxed); }
@@ -170,7 +171,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
 
  private:
   Entry(select::CandidateSet candidates, uint64_t generation, MemoVersion& memos,
-        const Entry* stats_from, const void* inside);
+        std::shared_ptr<telemetry::CallTable> calls, const Entry* stats_from, const void* inside);
 
   static bool same_key(const exec::Plan& p, const Key& key) noexcept {
     if (p.key_words != key.words) return false;
@@ -197,6 +198,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   MemoVersion& memos_;
   uint64_t id_;
   select::CandidateSet candidates_;
+  const std::shared_ptr<telemetry::CallTable> calls_;            // outlives what counts in it
   std::vector<std::shared_ptr<const exec::KernelStats>> stats_;  // by candidate
   std::deque<ClassRecord> classes_;
   mutable std::atomic<bool> editing_{false};

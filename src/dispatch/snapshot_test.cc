@@ -42,9 +42,10 @@ class Entries : public ::testing::Test {
     d.verify = accept_all, d.verify_reads = reads;
     return d;
   }
+  std::shared_ptr<telemetry::CallTable> calls_ = std::make_shared<telemetry::CallTable>();
   std::shared_ptr<Entry> make(const Entry* before) {
     return Entry::make(select::CandidateSet::make(shelf_.op_record("op"), {}, {}, {}), 1, version_,
-                       before);
+                       calls_, before);
   }
   op::Call call(int64_t n) const {
     const TensorView out(reinterpret_cast<void*>(1ull << 36), DType::f32, {n});
@@ -58,8 +59,8 @@ class Entries : public ::testing::Test {
     return k;
   }
   const exec::Plan* insert(int64_t n, size_t limit) {
-    return entry_->insert(entry_->plan(key(n), {{0}}), std::make_shared<const op::Call>(call(n)),
-                          limit);
+    return entry_->insert(entry_->plan(key(n), {{0}}, call(n)),
+                          std::make_shared<const op::Call>(call(n)), limit);
   }
   size_t found(int64_t from, int64_t to) const {
     size_t count = 0;
@@ -167,12 +168,13 @@ TEST_F(Entries, KernelsKeepTheirCountersFromEntryToEntry) {
 TEST_F(Entries, APlanHoldsItsKernelsInOrder) {
   shelf_.put(kernel_of("op", "l", "plain"));
   entry_ = make(nullptr);
-  const auto plan = entry_->plan(key(1), {{1, 0}});
+  const auto plan = entry_->plan(key(1), {{1, 0}}, call(1));
   ASSERT_EQ(plan->attempt_count, 2u);
   EXPECT_EQ(plan->attempts[0].kernel->id, "l");
   EXPECT_EQ(plan->attempts[1].kernel->id, "k");
   EXPECT_EQ(plan->run, plan->attempts[0].kernel->d.run);
-  EXPECT_EQ(plan->counter, entry_->stats(1).calls.id());
+  EXPECT_EQ(plan->counter, plan->series->calls.id());
+  EXPECT_EQ(plan->series->kernel, "l");
 }
 
 TEST_F(Entries, APlanHasRoomForEightKernels) {
@@ -183,7 +185,7 @@ TEST_F(Entries, APlanHasRoomForEightKernels) {
   entry_ = make(nullptr);
   select::Order order;
   for (uint16_t i = 0; i < 13; ++i) order.push_back(i);
-  EXPECT_EQ(entry_->plan(key(1), order)->attempt_count, exec::Plan::kMaxAttempts);
+  EXPECT_EQ(entry_->plan(key(1), order, call(1))->attempt_count, exec::Plan::kMaxAttempts);
 }
 
 // ---- Versions of memos ----

@@ -172,7 +172,10 @@ Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& en
                    const exec::Plan& plan, exec::Request request, exec::Outcome& outcome,
                    const exec::Failure** opened) {
   Probes probes(entry, plan, request);
+  std::optional<SampledTime> time;
+  if (thread.is_sampled()) time.emplace(thread);
   Status s = exec::execute(thread, plan, request, outcome);
+  if (time) time->add_to(outcome.series);
   const bool decided = probes.leave(outcome);
   const exec::Failure* const opening = note_outcome(core, entry, request, outcome);
   if (opened != nullptr) *opened = opening;

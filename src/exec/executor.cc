@@ -227,8 +227,11 @@ class PlanRun {
       if (code == YARD_OK) {
         o_.checked = inspection != nullptr && inspection->judged();
         o_.unjudged = inspection != nullptr && !o_.checked;
-        base::count(thread_, a.stats->calls.id());
         o_.served = &a;
+        if ((o_.series = plan_.series_of(at)) != nullptr) {
+          base::count(thread_, o_.series->calls.id());
+          if (!o_.failures.empty()) o_.series->add_fallback();
+        }
         if (!o_.failures.empty()) log_fallback(a);
         return {};
       }
@@ -244,10 +247,11 @@ class PlanRun {
 
   // The error text is built only if it is needed: another kernel may succeed.
   ErrorClass add_failure(const Attempt& a, int32_t code, const char* message, bool wrong = false) {
-    base::count(thread_, a.stats->failures.id());
     refused_ = !wrong && thread_.failed_by_refusal(true);
     passed_on_ = refused_ && passes_refusal_on(thread_, message_text(message));
     const ErrorClass c = class_of(code, *a.kernel);
+    if (telemetry::Series* const s = plan_.series_of(static_cast<size_t>(&a - plan_.attempts)))
+      s->add_failure(c);
     if (record_ != nullptr && record_->fallback_from == 0)
       record_->fallback_from = static_cast<uint8_t>(c);
     if (o_.failures.empty()) o_.failures.reserve(plan_.attempt_count);
@@ -394,7 +398,6 @@ Plan::Ptr Plan::make(uint64_t hash, std::span<const uint64_t> key,
   const registry::Kernel& first = *attempts[0].kernel;
   plan->run = first.d.run;
   plan->self = first.d.self;
-  plan->counter = attempts[0].stats->calls.id();
   plan->simple = first.d.workspace == nullptr && first.d.create == nullptr &&
                  (first.map == nullptr || first.map->in_order);
   return plan;

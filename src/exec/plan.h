@@ -10,16 +10,22 @@
 #include <memory>
 #include <span>
 
-#include "base/counters.h"
 #include "base/log.h"
 #include "registry/records.h"
+#include "telemetry/call_table.h"
 
 namespace yard::exec {
 
-// Counts of a kernel's calls and failures; shared by all entries that list the kernel.
+// What is kept of a kernel beside its counts (telemetry/call_table.h); shared by all entries that list the kernel.
 struct KernelStats {
-  base::Counter calls;
-  base::Counter failures;
+  // What kernels of its id had done before: an upgraded plugin's start at zero.
+  telemetry::CallTable::Totals before;
+  uint64_t forks = base::forks();  // of the process that had done that
+  // `now`: what kernels of its id have done.
+  telemetry::CallTable::Totals own(telemetry::CallTable::Totals now) const noexcept {
+    if (forks != base::forks()) return now;  // a forked child's start at zero, too
+    return {now.calls - before.calls, now.failures - before.failures};
+  }
   mutable base::LogLimit failed, fell_back;  // of its log messages
   // Kinds of calls with recent failures, one bit each (health::Watched): successes of these kinds are reported to health,
   // all of them, or those whose results were checked. Of other kinds they are kept off the health board, whose lock they
@@ -40,7 +46,7 @@ struct Plan {
   uint64_t hash = 0;
   int32_t (*run)(yard_call_t*, const yard_value_t*, uint32_t) = nullptr;
   void* self = nullptr;
-  uint32_t counter = base::kNoCounter;
+  uint32_t counter = base::kNoCounter;  // of `series`
   uint16_t key_words = 0;
   uint8_t attempt_count = 0;
   uint8_t tries = 0;    // the limit of attempts that one call may run
@@ -53,11 +59,25 @@ struct Plan {
   mutable std::atomic<uint32_t> pins{0};
   Mode modes[kMaxAttempts] = {};  // what decided the place of each attempt
   Attempt attempts[kMaxAttempts] = {};
+  // Where its calls are counted: its shape class, and of that the series of the first kernel. Null: they are not.
+  const telemetry::CallClass* call_class = nullptr;
+  telemetry::Series* series = nullptr;
 
   // Writes at most once between two evictions: calls of other threads read the line.
   void note_use() const noexcept {
     if (use.load(std::memory_order_relaxed) != kUsedAgain) [[unlikely]]
       use.store(kUsedAgain, std::memory_order_relaxed);
+  }
+
+  // Sets where calls are counted, once its modes are known.
+  void count_in(const telemetry::CallClass& c) noexcept {
+    call_class = &c, series = c.series(attempts[0].kernel->id, modes[0]);
+    if (series != nullptr) counter = series->calls.id();
+  }
+  // The series of an attempt; null: it is not counted. Beyond the first it may take a lock.
+  telemetry::Series* series_of(size_t attempt) const noexcept {
+    if (attempt == 0 || call_class == nullptr) return series;
+    return call_class->series(attempts[attempt].kernel->id, modes[attempt]);
   }
 
   // Whether the first kernel can be called with nothing before and after it.

@@ -206,7 +206,7 @@ TEST(Plans, KeepTheirKeyAndStaySmall) {
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(p->key()[i], key[i]);
   EXPECT_EQ(p->run, s.kernel->d.run);
   EXPECT_EQ(p->self, s.kernel->d.self);
-  EXPECT_EQ(p->counter, stats.calls.id());
+  EXPECT_EQ(p->counter, base::kNoCounter);
   EXPECT_EQ(p->attempt_count, 1);
   EXPECT_TRUE(p->simple);
   EXPECT_TRUE(p->is_direct());

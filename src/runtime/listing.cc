@@ -9,7 +9,10 @@
 namespace yard {
 namespace {
 
-KernelInfo describe_kernel(const detail::Entry& entry, size_t i, const yard_host_t* host) {
+using Totals = decltype(std::declval<telemetry::CallTable>().totals());
+
+KernelInfo describe_kernel(const detail::Entry& entry, size_t i, const yard_host_t* host,
+                           const Totals& totals) {
   const select::KernelCandidate& c = entry.candidates().all()[i];
   const registry::Kernel& k = *c.kernel;
   KernelInfo info;
@@ -22,8 +25,10 @@ KernelInfo describe_kernel(const detail::Entry& entry, size_t i, const yard_host
     info.reason = select::reason_name(v.reason);
     info.detail = select::describe(entry.candidates(), c, v, text);
   }
-  info.calls = entry.stats(i).calls.total();
-  info.failures = entry.stats(i).failures.total();
+  if (const auto all = totals.find({k.op, k.id}); all != totals.end()) {
+    const auto own = entry.stats(i).own(all->second);
+    info.calls = own.calls, info.failures = own.failures;
+  }
   return info;
 }
 
@@ -37,13 +42,14 @@ const OpInfo* Listing::find_op(std::string_view name) const noexcept {
 
 Listing Runtime::list() const {
   const auto s = core().snapshot();
+  const Totals totals = core().calls->totals();
   Listing to;
   to.generation = s->generation;
   for (const auto& [name, op_record] : s->state->op_records) {
     OpInfo op{name, op_record->op->schema, op_record->op->summary, {}, op_record->op->tolerances};
     const detail::Entry& entry = *s->entry(op_record->op->index);
     for (size_t i = 0; i < entry.candidates().all().size(); ++i)
-      op.kernels.push_back(describe_kernel(entry, i, core().host));
+      op.kernels.push_back(describe_kernel(entry, i, core().host, totals));
     to.ops.push_back(std::move(op));
   }
   for (const auto& [name, backend] : s->state->backends) {

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/out_of_memory.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "dispatch/policy_changes.h"
 #include "runtime/rules.h"
@@ -174,6 +175,7 @@ Status Reloader::submit(Submission o, Problems* problems) {
     const std::lock_guard lock(s.lock);
     if (s.path != o.source || s.watches != o.watch) return {};
   }
+  auto time = base::Stopwatch::start();
   const auto rules = check(o.reading, s);
   Status status = first_error(o.reading.problems);
   // Made before the rules are in force: nothing is allocated for the history after that.
@@ -188,9 +190,14 @@ Status Reloader::submit(Submission o, Problems* problems) {
     status = detail::set_file(core_, rules);
     if (status.ok()) s.rollout = nullptr;
   }
-  if (status.ok() && !in_rollout) {
+  {
     const std::lock_guard lock(s.lock.for_changes);
-    remember(s, std::move(version));
+    if (status.ok() && !in_rollout) remember(s, std::move(version));
+    ++(status.ok() ? s.stats.applied : s.stats.refused);
+    if (status.ok())
+      s.stats.total_ns += s.stats.last_ns = static_cast<uint64_t>(time.lap());
+    else
+      base::if_memory_allows([&] { s.stats.last_error = status.to_string(); });
   }
   base::if_memory_allows(
       [&] { report(s, std::move(o), status, in_rollout ? rules.get() : nullptr, problems); });
@@ -310,6 +317,7 @@ void Reloader::advance_rollout(const std::shared_ptr<const ActiveRollout>& rollo
       remember(s, new_version(s, rollout->sha256, rollout->source, &rollout->rules->config));
     } else {
       s.problems = problems;
+      ++s.stats.rolled_back;
     }
   }
   notify(s,
@@ -408,6 +416,18 @@ Status Reloader::roll_back(uint64_t number, Problems* problems) {
   o.source = fmt::format("rollback to {}", number);
   o.from = Origin::kRollback;
   return submit(std::move(o), problems);
+}
+
+ReloadStats Reloader::stats() {
+  State& s = state_.get();
+  const std::lock_guard lock(s.lock);
+  return s.stats;
+}
+
+void Reloader::reset_stats() {
+  State& s = state_.get();
+  const std::lock_guard lock(s.lock.for_changes);
+  s.stats = {};
 }
 
 std::vector<ConfigVersion> Reloader::history() {

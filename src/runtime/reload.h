@@ -4,6 +4,7 @@
 #pragma once
 
 #include <yard/config.h>
+#include <yard/stats.h>
 
 #include <list>
 #include <memory>
@@ -41,6 +42,9 @@ class Reloader {
   std::vector<ConfigVersion> history();
   // Of the rules that were submitted last.
   Problems problems();
+  // Counts restart in a forked child.
+  ReloadStats stats();
+  void reset_stats();
 
   uint64_t add(ConfigListener listener);
   uint64_t add(ConfigValidator validator);
@@ -78,6 +82,7 @@ class Reloader {
     std::list<Version> history;
     uint64_t last = 0;
     Problems problems;
+    ReloadStats stats;
     Callbacks<ConfigListener> listeners;
     Callbacks<ConfigValidator> validators;
     uint64_t next_id = 1;

@@ -392,7 +392,15 @@ Status Runtime::remove_mode(std::string_view name) {
   return base::or_out_of_memory([&] { return detail::remove_mode(parts_->core, name); });
 }
 
-RuntimeStats Runtime::stats() const { return parts_->core.planner.stats(); }
+RuntimeStats Runtime::stats() const {
+  RuntimeStats to = parts_->core.planner.stats();
+  to.reloads = parts_->reloader.stats();
+  return to;
+}
+void Runtime::reset_stats() {
+  parts_->core.calls->reset();
+  parts_->reloader.reset_stats();
+}
 
 Status Runtime::call(std::string_view op, std::span<const Arg> args) {
   return Status::adopt(detail::call_named(parts_->core, op, args));

@@ -23,7 +23,7 @@ YARD_API const CallMemo* promote(CallMemos& memos, const CallMemo* memo) noexcep
 // Whether sizes and strides of tensors with inexact forms are those at `words`.
 YARD_API bool same_long_dims(const uint64_t* words, const yard_tensor_t* const* tensors,
                              size_t count) noexcept;
-// Runs a route without `run`: its kernel must be called packed, or observed. Inside the guard.
+// Runs a route without `run`, whose kernel must be called packed, or observed; or a call that is timed. Inside the guard.
 YARD_API Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args);
 // After a route's kernel failed. Inside the guard.
 YARD_API Status::Rep* route_failed(Site* site, const void* entry, const void* plan,
@@ -311,7 +311,7 @@ template <class... P>
   if (!m.route.is_current()) [[unlikely]]
     return false;
   const auto typed = m.route.run;
-  if (typed == nullptr) [[unlikely]] {
+  if (typed == nullptr || thread.is_sampled()) [[unlikely]] {
     const yard_value_t args[kCells<P...>] = {Param<P>::pack(p)...};
     failed = run_route(site, m.route, args);
     return true;

@@ -45,6 +45,10 @@ struct alignas(64) ThreadHead {
   HazardSlot slots[kInlineSlots]{};
   uint32_t depth = 0;               // slots in use
   std::atomic<uint32_t> fences{0};  // not 0: readers must fence
+  // Calls until the next one that is timed, which finds it at 0 or below. The library sets it again, at random.
+  static constexpr int32_t kSampledOneIn = 64;
+  int32_t until_sample = kSampledOneIn / 2;
+  [[gnu::always_inline]] bool is_sampled() noexcept { return --until_sample <= 0; }
   // This thread's counters (counter.h): chunks, null until first used.
   using Value = std::atomic<uint64_t>;
   std::atomic<Value*>* counters = nullptr;

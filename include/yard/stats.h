@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counters and timings of a runtime, as plain data.
+//
+//   yard::RuntimeStats stats = yard::Runtime::shared().stats();
+//   for (const yard::CallStats& c : stats.calls)
+//     std::printf("%s %s: %llu calls, median %llu ns\n", c.op.c_str(), c.kernel.c_str(), ...);
+//   std::puts(to_json(stats).c_str());
+//
+// Counts are exact, from all threads and across every change of registry, policy and rules; those of calls that run while
+// they are read may be missing. Times are sampled: about one call in `sampled_one_in`, at random, reads a clock. Calls
+// through frozen handles are not counted. A forked child starts at zero. At most kMaxCallClasses shape classes are counted
+// by themselves; those of later ones are counted as `other`, by op, kernel and mode.
+#pragma once
+
+#include <yard/health.h>
+#include <yard/status.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace yard {
+
+inline constexpr size_t kMaxCallClasses = 2048;
+
+// Times of sampled calls. Bounds are log-linear: four buckets for each factor of two.
+struct LatencyHistogram {
+  struct Bucket {
+    uint64_t up_to_ns;  // the largest time in it; UINT64_MAX: all above the bucket before
+    uint64_t count;
+  };
+  uint64_t count = 0, sum_ns = 0;
+  std::vector<Bucket> buckets;  // ascending; without empty ones
+
+  // 0 where there is no sample.
+  YARD_API double mean_ns() const noexcept;
+  // The bound of the bucket that holds it; `q` from 0 to 1.
+  YARD_API uint64_t quantile_ns(double q) const noexcept;
+  // Adds the samples of another.
+  YARD_API void add(const LatencyHistogram& other);
+};
+
+// Of one op, kernel, mode and shape class.
+struct CallStats {
+  std::string op, kernel;
+  std::string mode;  // what decided the kernel's place: "dynamic", "config", "static"
+  // A CallSpec that stands for the class: calls that are alike in all that selection reads are counted with it.
+  // "other": of classes beyond the limit.
+  std::string call;
+  uint64_t calls = 0;      // that the kernel has served
+  uint64_t fallbacks = 0;  // of these, after another kernel had failed
+  FailureCounts failures;  // runs of it that failed
+  LatencyHistogram latency;
+};
+
+struct OpStats {
+  std::string op;
+  uint64_t calls = 0;   // served
+  uint64_t hits = 0;    // of these, with a plan that was known
+  uint64_t misses = 0;  // calls that had to select
+};
+
+// Rules that were loaded or set, by a call or by the watch of a file.
+struct ReloadStats {
+  uint64_t applied = 0, refused = 0;   // rules whose rollout began are applied, too
+  uint64_t rolled_back = 0;            // rollouts that were taken back
+  uint64_t last_ns = 0, total_ns = 0;  // of those applied: checking, compiling, publishing
+  std::string last_error;              // of the last one refused; empty: none was
+};
+
+struct RuntimeStats {
+  uint64_t generation = 0;  // snapshots published
+  uint64_t selections = 0;  // times the selector ran for a call
+  uint64_t replans =
+      0;             // times it ran for a change, for a class of calls used since the last change
+  size_t plans = 0;  // in the caches now
+  size_t overlays = 0;  // op entries made for call or scope policies, now
+  size_t retired = 0;   // objects waiting to be freed (of all runtimes)
+
+  // Since Runtime::reset_stats() or the start.
+  std::chrono::system_clock::time_point since;
+  uint32_t sampled_one_in = 64;
+  std::vector<CallStats> calls;  // by op, kernel, class
+  std::vector<OpStats> ops;      // those called, by name
+  ReloadStats reloads;
+};
+
+// The members as keys of one object; `since` in seconds since 1970.
+YARD_API std::string to_json(const RuntimeStats& stats);
+
+}  // namespace yard
