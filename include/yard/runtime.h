@@ -31,6 +31,7 @@ class Functions;        // function.h
 class Hooks;            // hook.h
 struct ParsedCall;      // call_spec.h
 struct RecordingStats;  // trace.h
+struct TraceSettings;   // trace.h
 namespace detail {
 class Core;
 struct Site;
@@ -165,6 +166,18 @@ class Runtime {
   // Writes the rest. No error if nothing is recorded.
   YARD_API Status stop_recording();
   YARD_API RecordingStats recording() const;
+
+  // Prints a line on standard error for each call from now on, `yard,exec,rms_norm,default.simd,f32[8,4096] f32[4096],hit,
+  // 12.4us`, which `yard run` and `yard explain` read; and one for each failure of a kernel. 2: also for selections and
+  // transforms. 0: none. At the start it is YARD_VERBOSE. Lines are buffered for some milliseconds. Costs nothing when it
+  // is off.
+  YARD_API Status set_verbose(int level);
+  YARD_API int verbose() const;
+
+  // A trace of calls, selections, failures, reloads, rollouts and breakers for Perfetto (trace.h). One at a time.
+  YARD_API Status start_trace(const TraceSettings& settings);
+  YARD_API Result<std::string> stop_trace();
+  YARD_API bool is_tracing() const;
 
   // Calls by name (value.h).
   YARD_API Status call(std::string_view op, std::initializer_list<Arg> args);

@@ -98,7 +98,6 @@ static Status::Rep* run_timed(base::ThreadRecord& thread, const Entry& e, const 
            const WithFacts facts(given, e.program().arg_count());
            const yard_value_t* const args = facts.args();
            const auto& watch = e.candidates().settings().watch;
-           if (watch.observer != nullptr) observe(e, args, flags, nullptr);
            if (watch.rollout == nullptr || thread.commit != nullptr)
              return run_watched(thread, core, e, plan,
                                 request(e, core, args, given, flags, nullptr));

@@ -154,7 +154,7 @@ template <bool kBound = false>
 }
 
 // ---- Running a plan under observation (watched.cc) ----
-// The call observer and probes of half-open kernels before, health after, times of rules in rollout around it.
+// Probes of half-open kernels before, observers and health after, times of rules in rollout around it.
 
 // Runs a plan. Inside the guard. `opened`: set to what note_outcome() returns.
 Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& entry,
@@ -171,9 +171,6 @@ inline Status run_watched(base::ThreadRecord& thread, const Core& core, const En
 // Returns the failure of `outcome` that has opened a breaker; null: none.
 const exec::Failure* note_outcome(const Core& core, const Entry& entry,
                                   const exec::Request& request, const exec::Outcome& outcome);
-
-// Reports a call that is about to run to the entry's observer, which must exist. `o` may be null.
-void observe(const Entry& e, const yard_value_t* args, uint32_t flags, const Options* o) noexcept;
 
 // ---- Rollouts ----
 // Whether a call takes the rules in rollout.

@@ -110,7 +110,7 @@ select::OpSettings settings_for(const policy::ProcessPolicy& policy,
   select::OpSettings d;
   d.labels = policy.labels;
   d.mode.added = policy.modes;
-  d.watch.observer = policy.observer;
+  d.watch.observers = policy.observers;
   d.watch.rollout = policy.rollout;
   d.watch.float_state = policy.reading->good.check_float_state.value_or(false);
   const std::string& op = op_record.op->name;

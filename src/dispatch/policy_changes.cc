@@ -158,8 +158,15 @@ Status remove_mode(Core& core, std::string_view name) {
   });
 }
 
-Status set_observer(Core& core, std::shared_ptr<registry::CallObserver> observer) {
-  return set_fields(core, [&](policy::ProcessPolicy& p) { p.observer = observer; });
+Status replace_observer(Core& core, const std::shared_ptr<registry::CallObserver>& old,
+                        const std::shared_ptr<registry::CallObserver>& next) {
+  return set_fields(core, [&](policy::ProcessPolicy& p) {
+    auto all = std::make_shared<registry::CallObservers>();
+    if (p.observers != nullptr) *all = *p.observers;
+    std::erase(*all, old);
+    if (next != nullptr) all->push_back(next);
+    p.observers = all->empty() ? nullptr : std::move(all);
+  });
 }
 
 Status set_environment(Core& core, std::shared_ptr<const policy::Reading> reading) {

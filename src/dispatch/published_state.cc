@@ -249,7 +249,8 @@ void PublishedState::restart_in_child() noexcept {
   next->generation = last->generation + 1;
   next->state = last->state;
   next->policy = last->policy;
-  if (next->policy->observer != nullptr) next->policy->observer->forked();
+  if (next->policy->observers != nullptr)
+    for (const auto& o : *next->policy->observers) o->forked();
   // A rollout is the parent's: nothing in the child would end it.
   if (next->policy->rollout != nullptr) {
     auto without = std::make_shared<policy::ProcessPolicy>(*next->policy);

@@ -80,7 +80,9 @@ class SlowCall {
         continue;
       }
       if (core_.sites.first_need(entry->name(), &entry->candidates().op_record())) continue;
+      auto time = base::Stopwatch::start();
       auto plan = select_plan(*entry);
+      select_ns_ += time.lap();
       if (!plan.ok()) {
         if (rollout_ != nullptr) tally_unserved(*rollout_, *entry, args_, plan.status());
         return std::move(plan).status();
@@ -192,10 +194,8 @@ class SlowCall {
     if (plan.is_direct() && rollout_ == nullptr && thread_.commit == nullptr &&
         (o_ == nullptr || !o_->deadline)) [[likely]]
       return execute_direct(e, plan);
-    // A call in rollout has been seen before it was sent there.
-    if (e.candidates().settings().watch.observer != nullptr && rollout_ == nullptr)
-      observe(e, args_, flags_, o_);
     exec::Request asked = request(e, core_, args_, given_, flags_, o_);
+    asked.selected = selected_, asked.select_ns = select_ns_;
     if (thread_.commit != nullptr) [[unlikely]]
       return run_committed(*thread_.commit, e, plan, asked);
     if (rollout_ != nullptr) return run_tallied(thread_, core_, e, plan, asked, *rollout_, true);
@@ -306,6 +306,7 @@ class SlowCall {
   std::shared_ptr<const Entry> overlay_;
   uint32_t flags_ = 0;
   bool gone_ = false, selected_ = false;
+  int64_t select_ns_ = 0;      // of selections
   base::Stopwatch selecting_;  // runs where there is a record to fill in
 };
 

@@ -168,39 +168,80 @@ const exec::Failure* note_outcome(const Core& core, const Entry& entry,
   return report.opened();
 }
 
+namespace {
+
+// One call, from before its kernels run until its observers have seen it.
+class Observation {
+ public:
+  Observation(const Entry& entry, exec::Request& r)
+      : entry_(entry), all_(entry.candidates().settings().watch.observers.get()) {
+    if (all_ == nullptr) return;
+    if (r.options != nullptr && r.options->result != nullptr)
+      theirs_ = r.options->result;
+    else
+      r.record = &own_.emplace();
+    start_ = Clock::now();
+  }
+
+  void report(const exec::Request& r, const exec::Outcome& outcome) const noexcept {
+    if (all_ == nullptr) return;
+    const auto took = Clock::now() - start_;
+    try {
+      const op::Labels& known = entry_.candidates().settings().labels;
+      op::Labels all;
+      if (r.options != nullptr && !r.options->labels.empty()) {
+        // Labels that no rule reads are not part of the entry.
+        std::map<std::string, std::string, std::less<>> both = r.options->labels;
+        both.insert(known.begin(), known.end());
+        all.assign(both.begin(), both.end());
+      }
+      std::vector<registry::ObservedCall::Failure> failures;
+      for (const exec::Failure& f : outcome.failures)
+        failures.push_back({*f.attempt->kernel, f.error, f.message});
+      const registry::ObservedCall call{
+          .program = entry_.program(),
+          .index = entry_.candidates().op_record().op->index,
+          .args = r.args,
+          .flags = r.flags,
+          .labels = all.empty() ? known : all,
+          .kernel = outcome.served != nullptr ? outcome.served->kernel : nullptr,
+          .selected = r.selected,
+          .start = start_,
+          .took = took,
+          .select_ns = r.select_ns,
+          .record = theirs_ != nullptr ? *theirs_ : *own_,
+          .failures = failures};
+      for (const auto& o : *all_) o->seen(call);
+    } catch (const std::bad_alloc&) {
+      // The call goes on, and is not seen.
+    }
+  }
+
+ private:
+  const Entry& entry_;
+  const registry::CallObservers* const all_;
+  const ResultRecord* theirs_ = nullptr;  // of the caller
+  std::optional<ResultRecord> own_;
+  Clock::time_point start_;
+};
+
+}  // namespace
+
 Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& entry,
                    const exec::Plan& plan, exec::Request request, exec::Outcome& outcome,
                    const exec::Failure** opened) {
   Probes probes(entry, plan, request);
+  const Observation observation(entry, request);
   std::optional<SampledTime> time;
   if (thread.is_sampled()) time.emplace(thread);
   Status s = exec::execute(thread, plan, request, outcome);
   if (time) time->add_to(outcome.series);
+  observation.report(request, outcome);
   const bool decided = probes.leave(outcome);
   const exec::Failure* const opening = note_outcome(core, entry, request, outcome);
   if (opened != nullptr) *opened = opening;
   if (decided) core.health_changed();
   return s;
-}
-
-void observe(const Entry& e, const yard_value_t* args, uint32_t flags, const Options* o) noexcept {
-  const select::CandidateSet& candidates = e.candidates();
-  const select::OpSettings& d = candidates.settings();
-  const uint32_t index = candidates.op_record().op->index;
-  const op::Labels* labels = &d.labels;
-  op::Labels both;
-  if (o != nullptr && !o->labels.empty()) {
-    // Labels that no rule reads are not part of the entry.
-    try {
-      std::map<std::string, std::string, std::less<>> all = o->labels;
-      all.insert(d.labels.begin(), d.labels.end());
-      both.assign(all.begin(), all.end());
-      labels = &both;
-    } catch (const std::bad_alloc&) {
-      // The call goes on, and is counted without its own labels.
-    }
-  }
-  d.watch.observer->seen({e.program(), index, args, flags, *labels});
 }
 
 Status run_tallied(base::ThreadRecord& thread, const Core& core, const Entry& entry,

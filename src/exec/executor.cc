@@ -201,7 +201,9 @@ class PlanRun {
         plan_(plan),
         r_(request),
         o_(outcome),
-        record_(request.options != nullptr ? request.options->result : nullptr) {}
+        record_(request.record != nullptr    ? request.record
+                : request.options != nullptr ? request.options->result
+                                             : nullptr) {}
 
   // From attempt `at` on.
   Status run(size_t at) {

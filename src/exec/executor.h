@@ -104,6 +104,9 @@ struct Request {
   const op::Labels* labels = nullptr;        // of process and scope, for the inspector
   bool inspect_always = false;               // checks the call even if it is not sampled
   bool time_checks = false;                  // fills in Outcome::checking_ns
+  bool selected = false;                     // the call had no plan
+  int64_t select_ns = 0;                     // then: what the selection took
+  ResultRecord* record = nullptr;            // filled in instead of that of the options
   KernelChoice* choice = nullptr;
   AdmissionCheck* admission = nullptr;  // rejected attempts are skipped, unless no other is left
 };

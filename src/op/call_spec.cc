@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CallSpecs from text by recursive descent, and back to canonical text: see call_spec.h.
 #include "op/call_spec.h"
+#include "op/verbose_line.h"
 
 #include <fmt/format.h>
 
@@ -281,6 +282,11 @@ struct Printer {
 }  // namespace
 
 Result<CallSpec> parse_call_spec(std::string_view text) {
+  if (is_verbose_line(text)) {
+    const auto call = call_of_verbose_line(text);
+    if (!call.ok()) return call.status();
+    return parse_call_spec(*call);
+  }
   Scanner in(text, "call");
   CallSpec c;
   if (!CallSpecParser(in).call(c)) return in.take_status();

@@ -83,6 +83,7 @@ inline constexpr const char* kConfigVersion = "1.0";
 inline constexpr const char* kKindWords[] = {"default", "vendor", "reference"};
 inline constexpr const char* kRetryWords[] = {"never", "save"};
 inline constexpr const char* kProbeWords[] = {"never", "changed", "always"};
+inline constexpr const char* kVerboseWords[] = {"0", "1", "2"};
 inline constexpr const char* kWatchWords[] = {"auto", "inotify", "poll"};
 inline constexpr const char* kCheckWords[] = {"values", "finite"};
 inline constexpr const char* kFallbackModes[] = {"dynamic", "config"};
@@ -142,6 +143,9 @@ inline constexpr auto kFields<Environment> = std::tuple{
           {.variable = "YARD_PLUGIN_PROBE"}),
     field("record", &Environment::record, {Shape::kPath}, "the file that calls are recorded to",
           {.variable = "YARD_RECORD"}),
+    field("verbose", &Environment::verbose, Form::word(kVerboseWords),
+          "a line on standard error for each call; 2: also for selections and transforms",
+          {.variable = "YARD_VERBOSE"}),
 };
 
 template <>

@@ -47,7 +47,7 @@ const std::string kVariables =
     "YARD_CHECK_VERIFIERS, "
     "YARD_CONFIG, YARD_DENY_KERNELS, YARD_DENY_VENDORS, "
     "YARD_DISABLE, YARD_LOG_LEVEL, YARD_PER_OP, YARD_PLUGINS, YARD_PLUGIN_PATH, YARD_PLUGIN_PROBE, "
-    "YARD_PREFER, YARD_RECORD or YARD_STRICT";
+    "YARD_PREFER, YARD_RECORD, YARD_STRICT or YARD_VERBOSE";
 const std::string kBackendName =
     "; expected YARD_BACKEND_NAME, with the backend's name in capitals";
 

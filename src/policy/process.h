@@ -24,7 +24,8 @@
 
 namespace yard::registry {
 class CallObserver;  // of a layer above: only passed on
-}
+using CallObservers = std::vector<std::shared_ptr<CallObserver>>;
+}  // namespace yard::registry
 
 namespace yard::policy {
 
@@ -120,8 +121,8 @@ struct ProcessPolicy {
   BreakerSettings breakers;               // through the API; under the file's
   StaticMap mapped;                       // through the API; over the file's
   std::shared_ptr<const Modes> modes = std::make_shared<Modes>();  // added by the program
-  std::shared_ptr<registry::CallObserver> observer;  // observes every call; null: none
-  std::shared_ptr<const Rollout> rollout;            // rules in rollout beside `file`; null: none
+  std::shared_ptr<const registry::CallObservers> observers;        // of every call; null: none
+  std::shared_ptr<const Rollout> rollout;  // rules in rollout beside `file`; null: none
   // Of the variables that descriptors of backends name, by backend; read once, with the reading or when the backend is
   // registered.
   std::map<std::string, OwnSwitch, std::less<>> own_switches;

@@ -7,8 +7,10 @@
 #include <yard/plugins.h>
 #include <yard/status.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,13 +21,26 @@
 
 namespace yard::registry {
 
-// A call that is about to run. Owns nothing.
+// A call that has run. Owns nothing.
 struct ObservedCall {
   const op::Program& program;
   uint32_t index;            // of the op; never reused for another schema
   const yard_value_t* args;  // checked, with facts
   uint32_t flags;            // YARD_CALL_*
   const op::Labels& labels;  // of process, scope and call together
+
+  const Kernel* kernel;  // that served it; null: none did
+  bool selected;         // it had no plan
+  std::chrono::steady_clock::time_point start;
+  std::chrono::nanoseconds took;
+  int64_t select_ns;           // where it was selected
+  const ResultRecord& record;  // times of kernels and transforms; the mode
+  struct Failure {
+    const Kernel& kernel;
+    ErrorClass error;
+    std::string_view message;
+  };
+  std::span<const Failure> failures;  // of kernels that ran before
 };
 
 class CallObserver {
@@ -36,6 +51,7 @@ class CallObserver {
   // In a forked child, which has only this thread: locks of other threads must not be waited for.
   virtual void forked() noexcept = 0;
 };
+using CallObservers = std::vector<std::shared_ptr<CallObserver>>;
 
 // The check of one call, from before its kernel runs until after.
 class Inspection {

@@ -321,11 +321,6 @@ void Recorder::seen(const registry::ObservedCall& call) noexcept {
 namespace yard {
 namespace {
 
-// Null: nothing is recorded.
-std::shared_ptr<runtime::Recorder> recorder_of(const detail::Core& core) {
-  return std::dynamic_pointer_cast<runtime::Recorder>(core.snapshot()->policy->observer);
-}
-
 // The recording has ended. Without memory the file is written when the recording is freed.
 Status write_last(runtime::Recording& recording) {
   Status s = recording.write();
@@ -338,25 +333,25 @@ Status Runtime::record_to(const std::string& path) {
   return base::or_out_of_memory([&]() -> Status {
     auto recording = runtime::Recording::open(path);
     if (!recording.ok()) return std::move(recording).status();
-    const auto before = recorder_of(core());
+    const auto before = detail::find_observer<runtime::Recorder>(core());
     if (before != nullptr && &before->recording() == recording->get()) return {};
-    YARD_RETURN_IF_ERROR(
-        detail::set_observer(core(), std::make_shared<runtime::Recorder>(*std::move(recording))));
+    YARD_RETURN_IF_ERROR(detail::replace_observer(
+        core(), before, std::make_shared<runtime::Recorder>(*std::move(recording))));
     return before != nullptr ? write_last(before->recording()) : Status();
   });
 }
 
 Status Runtime::stop_recording() {
   return base::or_out_of_memory([&]() -> Status {
-    const auto recorder = recorder_of(core());
+    const auto recorder = detail::find_observer<runtime::Recorder>(core());
     if (recorder == nullptr) return {};
-    YARD_RETURN_IF_ERROR(detail::set_observer(core(), nullptr));
+    YARD_RETURN_IF_ERROR(detail::replace_observer(core(), recorder, nullptr));
     return write_last(recorder->recording());
   });
 }
 
 RecordingStats Runtime::recording() const {
-  const auto recorder = recorder_of(core());
+  const auto recorder = detail::find_observer<runtime::Recorder>(core());
   return recorder != nullptr ? recorder->recording().stats() : RecordingStats();
 }
 

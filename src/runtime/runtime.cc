@@ -294,6 +294,8 @@ Status Runtime::reload_environment() {
     if (now.record != before.record)
       recording = now.record.empty() ? stop_recording()
                                      : record_to(now.record).note("named by YARD_RECORD");
+    if (now.verbose != before.verbose)
+      YARD_RETURN_IF_ERROR(set_verbose(now.verbose.empty() ? 0 : now.verbose[0] - '0'));
     // After plugins: a file may name what they bring.
     Status read;
     if (parts_->settings.config.empty() && now.config != before.config)

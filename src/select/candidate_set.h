@@ -157,13 +157,13 @@ struct RuleSettings {
 
 // What observes the calls of the op; null: none.
 struct WatchSettings {
-  std::shared_ptr<const policy::Rollout> rollout;    // of other rules
-  std::shared_ptr<registry::Inspector> inspector;    // runs before and after kernels
-  std::shared_ptr<registry::CallObserver> observer;  // is called for every call
-  bool float_state = false;                          // kernels must not change it
+  std::shared_ptr<const policy::Rollout> rollout;            // of other rules
+  std::shared_ptr<registry::Inspector> inspector;            // runs before and after kernels
+  std::shared_ptr<const registry::CallObservers> observers;  // are called after every call
+  bool float_state = false;                                  // kernels must not change it
 
   bool any() const noexcept {
-    return rollout != nullptr || inspector != nullptr || observer != nullptr || float_state;
+    return rollout != nullptr || inspector != nullptr || observers != nullptr || float_state;
   }
 };
 

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verbose runtimes: a line on standard error for each call (op/verbose_line.h). See Runtime::set_verbose().
+#pragma once
+
+#include <string_view>
+
+#include "registry/interfaces.h"
+#include "telemetry/call_texts.h"
+
+namespace yard::runtime {
+
+class Verbose final : public registry::CallObserver {
+ public:
+  explicit Verbose(int level) : level(level) {}
+  void seen(const registry::ObservedCall& call) noexcept override;
+  void forked() noexcept override;
+
+  const int level;  // 1: calls and failures; 2: selections and transforms, too
+
+ private:
+  // What its lines have between the kernel and the result.
+  const std::string& arguments(const registry::ObservedCall& call);
+  // A forked child makes its own: locks of the parent's may be held.
+  std::atomic<telemetry::CallTexts*> texts_{new telemetry::CallTexts};
+
+ public:
+  ~Verbose() override;
+};
+
+// Writes all lines that are still in buffers.
+void flush_verbose_lines() noexcept;
+
+}  // namespace yard::runtime

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "telemetry/call_texts.h"
+
+namespace yard::telemetry {
+namespace {
+
+const std::string kTooMany = "(one of too many different calls)";
+
+uint64_t next_id() noexcept {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+// What a thread looked up lately.
+struct Recent {
+  uint64_t owner = 0;
+  std::string key;
+  const std::string* text = nullptr;
+};
+constexpr size_t kRecent = 64;
+Recent* recent() {
+  thread_local std::array<Recent, kRecent> all;
+  return all.data();
+}
+
+}  // namespace
+
+CallTexts::CallTexts() : id_(next_id()) {}
+
+const std::string& CallTexts::find(std::string_view key, const std::function<std::string()>& make) {
+  const size_t hash = Hash()(key);
+  Recent& mine = recent()[hash % kRecent];
+  if (mine.owner == id_ && mine.key == key) return *mine.text;
+  Shard& s = shards_[hash / kRecent % shards_.size()];
+  const std::string* found = nullptr;
+  {
+    const std::lock_guard lock(s.lock);
+    if (const auto it = s.texts.find(key); it != s.texts.end()) found = &it->second;
+  }
+  if (found == nullptr) {
+    if (count_.fetch_add(1, std::memory_order_relaxed) >= kMost) {
+      count_.fetch_sub(1, std::memory_order_relaxed);
+      return kTooMany;
+    }
+    std::string text = make();  // without the lock
+    const std::lock_guard lock(s.lock);
+    found = &s.texts.try_emplace(std::string(key), std::move(text)).first->second;
+  }
+  mine.owner = 0;
+  mine.key = key;
+  mine.owner = id_, mine.text = found;
+  return *found;
+}
+
+}  // namespace yard::telemetry
