@@ -31,8 +31,9 @@ uint64_t next_timeline() noexcept {
 struct Timeline::Event {
   enum class Kind : uint8_t { kKernel, kSelection, kFailure };
   int64_t start_ns, took_ns;  // since the trace began
-  const std::string *op, *call, *kernel;
+  const std::string *call, *kernel;
   const std::string* message;  // of a failure
+  std::string op() const { return call->substr(0, call->find('(')); }
   Kind kind;
   Mode mode;
   bool selected, fell_back;
@@ -101,7 +102,6 @@ void Timeline::seen(const registry::ObservedCall& call) noexcept {
     const int64_t start = (call.start - start_).count();
     Event e{.start_ns = start,
             .took_ns = call.took.count(),
-            .op = &name(call.program.name()),
             .call = &text_of(call),
             .kernel = &name(call.kernel != nullptr ? call.kernel->id : std::string()),
             .message = nullptr,
@@ -173,7 +173,7 @@ std::string Timeline::to_json() {
               ",\n"
               R"({{"name": {}, "cat": "kernel", "ph": "X", "ts": {:.3f}, "dur": {:.3f}, "pid": {}, "tid": {}, )"
               R"("args": {{"call": {}, "kernel": {}, "mode": "{}", "hit": {}, "fallback": {}, "transforms_us": {:.3f}}}}})",
-              json_string(*e->op), us(e->start_ns), us(e->took_ns), pid, chunk->thread,
+              json_string(e->op()), us(e->start_ns), us(e->took_ns), pid, chunk->thread,
               json_string(*e->call), json_string(*e->kernel), yard::to_string(e->mode),
               !e->selected, e->fell_back, us(e->copied_ns));
           break;
@@ -183,7 +183,7 @@ std::string Timeline::to_json() {
               ",\n"
               R"({{"name": {}, "cat": "selection", "ph": "X", "ts": {:.3f}, "dur": {:.3f}, "pid": {}, "tid": {}, )"
               R"("args": {{"call": {}, "kernel": {}, "mode": "{}"}}}})",
-              json_string("select " + *e->op), us(e->start_ns), us(e->took_ns), pid, chunk->thread,
+              json_string("select " + e->op()), us(e->start_ns), us(e->took_ns), pid, chunk->thread,
               json_string(*e->call), json_string(*e->kernel), yard::to_string(e->mode));
           break;
         case Event::Kind::kFailure:
@@ -193,7 +193,7 @@ std::string Timeline::to_json() {
               R"({{"name": {}, "cat": "fallback", "ph": "i", "s": "t", "ts": {:.3f}, "pid": {}, "tid": {}, )"
               R"("args": {{"op": {}, "call": {}, "kernel": {}, "error": {}}}}})",
               json_string(*e->kernel + " failed"), us(e->start_ns), pid, chunk->thread,
-              json_string(*e->op), json_string(*e->call), json_string(*e->kernel),
+              json_string(e->op()), json_string(*e->call), json_string(*e->kernel),
               json_string(*e->message));
           break;
       }

@@ -9,9 +9,12 @@
 
 namespace yard::runtime {
 
+class LineBuffers;
+
 class Verbose final : public registry::CallObserver {
  public:
-  explicit Verbose(int level) : level(level) {}
+  explicit Verbose(int lines);
+  ~Verbose() override;
   void seen(const registry::ObservedCall& call) noexcept override;
   void forked() noexcept override;
 
@@ -21,10 +24,8 @@ class Verbose final : public registry::CallObserver {
   // What its lines have between the kernel and the result.
   const std::string& arguments(const registry::ObservedCall& call);
   // A forked child makes its own: locks of the parent's may be held.
-  std::atomic<telemetry::CallTexts*> texts_{new telemetry::CallTexts};
-
- public:
-  ~Verbose() override;
+  std::atomic<telemetry::CallTexts*> texts_;
+  std::atomic<LineBuffers*> lines_;  // of the process
 };
 
 // Writes all lines that are still in buffers.
