@@ -53,6 +53,9 @@ struct RuntimeSettings {
   std::vector<std::string> device_features = {};
   // Modes of the program, by name; known before the rule file is read, which may name them.
   std::map<std::string, ModeProvider, std::less<>> modes = {};
+  // Whether the process answers questions about this runtime, and takes changes, on a socket that only its user can open
+  // (inspect.h). Off in privileged processes and with YARD_INSPECT=off.
+  bool inspect = true;
 };
 
 // An invalid or doubtful setting.

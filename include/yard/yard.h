@@ -10,6 +10,7 @@
 #include <yard/function.h>
 #include <yard/health.h>
 #include <yard/hook.h>
+#include <yard/inspect.h>
 #include <yard/log.h>
 #include <yard/op.h>
 #include <yard/options.h>

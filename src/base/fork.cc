@@ -110,7 +110,21 @@ void at_fork_in_child(void (*reset)()) {
   std::abort();  // a mistake of the library itself: a dropped reset would hang a child
 }
 
-FirstUse::FirstUse(std::function<void()> then) : then_(std::move(then)) { g_first_uses.add(this); }
+FirstUse::FirstUse(std::function<void()> then, bool here)
+    : then_(std::move(then)), done_in_(this_process()) {
+  g_first_uses.add(this);
+  if (here) again();
+}
+
+void FirstUse::again() noexcept {
+  done_in_.store(0, std::memory_order_relaxed);
+  g_first_use_due.store(true, std::memory_order_release);
+}
+
+void FirstUse::call_once() const {
+  const uint32_t here = this_process();
+  if (done_in_.exchange(here, std::memory_order_relaxed) != here) then_();
+}
 
 FirstUse::~FirstUse() {
   const std::lock_guard lock(g_first_use_lock.get());
@@ -123,10 +137,10 @@ void first_use() noexcept {
   const CancellationOff deferred;
   try {
     const std::lock_guard lock(g_first_use_lock.get());
-    g_first_uses.for_each([](const FirstUse& item) { item.then_(); });
+    g_first_uses.for_each([](const FirstUse& item) { item.call_once(); });
   } catch (const std::exception& e) {
     log(LogLevel::kError, "base",
-        fmt::format("a forked child goes on without its threads: {}", exception_text(e)));
+        fmt::format("the process goes on without a background thread: {}", exception_text(e)));
   }
 }
 

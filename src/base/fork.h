@@ -277,15 +277,21 @@ class Lazy {
 // have no thread. What `then` throws is logged.
 class FirstUse {
  public:
-  explicit FirstUse(std::function<void()> then);
+  // `here`: also once in this process.
+  explicit FirstUse(std::function<void()> then, bool here = false);
   // `then` is not running and will not be called when this returns.
   ~FirstUse();
   FirstUse(const FirstUse&) = delete;
   FirstUse& operator=(const FirstUse&) = delete;
 
+  // `then` is called at the next use, whether or not it was called in this process.
+  void again() noexcept;
+
  private:
   friend void first_use() noexcept;
+  void call_once() const;
   const std::function<void()> then_;
+  mutable std::atomic<uint32_t> done_in_;  // the process in which it is not to be called any more
 };
 // The library is used. Quick where there is nothing to do.
 void first_use() noexcept;

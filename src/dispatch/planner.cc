@@ -208,6 +208,7 @@ class Planner::Finisher {
 
 Result<exec::Plan::Ptr> Planner::make_plan(const Entry& entry, const Key& key,
                                            const op::Call& call) {
+  base::first_use();  // what starts with the first call
   if (!entry.candidates().settings().cache.enabled) return fresh_plan(entry, key, call);
   Root& r = root_.get();
   const size_t limit = limit_of(entry);
@@ -304,7 +305,8 @@ std::vector<Planner::KnownClass> Planner::known_classes(const Entry& entry) cons
   to.reserve(entry.plan_count());
   for (const dispatch::ClassRecord& c : entry.classes())
     to.push_back({c.representative, c.plan->attempts[0].kernel,
-                  c.plan->use.load(std::memory_order_relaxed) != exec::Plan::kNotUsed});
+                  c.plan->use.load(std::memory_order_relaxed) != exec::Plan::kNotUsed,
+                  c.plan->modes[0], c.plan->is_direct()});
   return to;
 }
 

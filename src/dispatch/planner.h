@@ -64,6 +64,8 @@ class Planner {
     dispatch::Representative call;
     const registry::Kernel* kernel;  // that serves it; owned by the entry
     bool used;                       // since the entry was made
+    Mode mode = Mode::kDynamic;      // what decided the kernel's place
+    bool direct = false;             // calls take the shortest way
   };
   // The classes of an entry that have plans, oldest first.
   std::vector<KnownClass> known_classes(const Entry& entry) const;

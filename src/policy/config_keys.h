@@ -132,6 +132,8 @@ inline constexpr auto kFields<Environment> = std::tuple{
           {.variable = "YARD_CHECK_VERIFIERS"}),
     field("config", &Environment::config, {Shape::kPath}, "the rule file in force from the start",
           {.variable = "YARD_CONFIG"}),
+    field("inspect", &Environment::inspect, {Shape::kSwitch},
+          "whether the process answers on a socket", {.variable = "YARD_INSPECT"}),
     field("log_levels", &Environment::log_levels, {Shape::kLevels}, "what is logged",
           {.variable = "YARD_LOG_LEVEL"}),
     field("plugins", &Environment::plugins, {Shape::kText},

@@ -222,6 +222,7 @@ int probe(ProbePage& page, const std::vector<std::string>& words) {
   for (const std::string& word : words)
     (word.starts_with('/') ? settings.plugins.paths : settings.device_features).push_back(word);
   settings.environment = false;
+  settings.inspect = false;  // its thread is none of the plugin
   settings.plugins.installed = false;
   settings.plugins.allow_writable = true;  // checked by the parent, and the size, too
   settings.plugins.max_file_bytes = UINT64_MAX;

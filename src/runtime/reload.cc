@@ -183,7 +183,8 @@ Status Reloader::submit(Submission o, Problems* problems) {
   if (rules != nullptr) version = new_version(s, o.reading.sha256, o.source, &rules->config);
   // Without rules in force there is nothing to compare with.
   const bool in_rollout = rules != nullptr && rules->config.rollout &&
-                          o.from != Origin::kRollback && core_.snapshot()->policy->file != nullptr;
+                          o.from != Origin::kRollback && o.from != Origin::kChange &&
+                          core_.snapshot()->policy->file != nullptr;
   if (in_rollout) {
     status = begin_rollout(s, o, rules);
   } else if (rules != nullptr) {
@@ -394,6 +395,26 @@ Status Reloader::set(Config config, Problems* problems) {
   if (o.reading.config.sources.files.empty()) o.reading.config.sources.files = {o.source};
   o.reading.files = o.reading.config.sources.files;
   return submit(std::move(o), problems);
+}
+
+Status Reloader::change(Config config, std::string source, Problems* problems) {
+  Submission o;
+  o.reading.config = std::move(config);
+  o.source = std::move(source);
+  o.from = Origin::kChange;
+  if (o.reading.config.sources.files.empty()) o.reading.config.sources.files = {o.source};
+  o.reading.files = o.reading.config.sources.files;
+  return submit(std::move(o), problems);
+}
+
+Reloader::Standing Reloader::standing() {
+  State& s = state_.get();
+  const std::lock_guard lock(s.lock);
+  Standing to;
+  if (const Version* v = s.in_force())
+    to.version = v->number, to.source = v->source, to.rules = v->config != nullptr;
+  to.watched = s.path, to.watched_for_file = s.by_mode;
+  return to;
 }
 
 Status Reloader::roll_back(uint64_t number, Problems* problems) {

@@ -33,6 +33,8 @@ class Reloader {
   // there are no rules yet.
   Status load(const std::string& path, Problems* problems, bool at_start = false);
   Status set(Config config, Problems* problems);
+  // The same at once, without the rollout that the rules ask for. `source`: for the history.
+  Status change(Config config, std::string source, Problems* problems);
   Status roll_back(uint64_t number, Problems* problems);
   Status watch(const std::string& path, const WatchSettings& settings, Problems* problems);
   // No rules, and no file to watch. Is not checked.
@@ -40,6 +42,14 @@ class Reloader {
   void unwatch();
 
   std::vector<ConfigVersion> history();
+  struct Standing {
+    uint64_t version = 0;           // in force; 0: none has been
+    std::string source;             // of it
+    bool rules = false;             // whether it has rules
+    std::string watched;            // the file that is watched; empty: none
+    bool watched_for_file = false;  // the file asked for it, not the program
+  };
+  Standing standing();
   // Of the rules that were submitted last.
   Problems problems();
   // Counts restart in a forked child.
@@ -61,6 +71,7 @@ class Reloader {
   };
   enum class Origin {
     kValue,
+    kChange,        // a value, in force at once
     kRollback,      // an earlier version
     kLoad,          // a file; ends the watch of a file that asked for one
     kLoadAndWatch,  // a file that asks to be watched

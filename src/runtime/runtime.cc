@@ -23,6 +23,7 @@
 #include "registry/changes.h"
 #include "registry/descriptors.h"
 #include "runtime/host.h"
+#include "runtime/inspect.h"
 #include "runtime/maintenance.h"
 #include "runtime/reload.h"
 #include "runtime/rules.h"
@@ -43,10 +44,11 @@ namespace yard {
 
 // Everything a runtime consists of.
 struct Runtime::Parts final : detail::CoreServices {
-  explicit Parts(const RuntimeSettings& s)
+  Parts(const RuntimeSettings& s, Runtime& self)
       : settings(s),
         core(&host.table, s.plans_per_op, s.environment),
-        loader(s.plugins, plugin_services()) {
+        loader(s.plugins, plugin_services()),
+        inspect({self, core, reloader}, s.inspect) {
     host.core = &core;
     core.set_services(this);
   }
@@ -103,9 +105,10 @@ struct Runtime::Parts final : detail::CoreServices {
                                       }};
   Status initialized;
   runtime::RuleFollower rules{core, loader, [this] { maintenance.wake(); }};
-  // These two last, as their threads use the rest.
+  // These last, as their threads use the rest.
   runtime::Maintenance maintenance{core};
   runtime::Reloader reloader{core, loader};
+  runtime::Inspect inspect;
 };
 
 namespace {
@@ -182,7 +185,8 @@ Result<op::Call> checked_call(const Named& n, const Options& o) {
 }  // namespace
 
 Runtime::Runtime() : Runtime(RuntimeSettings()) {}
-Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Parts>(settings)) {
+Runtime::Runtime(const RuntimeSettings& settings)
+    : parts_(std::make_unique<Parts>(settings, *this)) {
   if (settings.breakers != BreakerSettings()) {
     if (Status s = detail::set_breakers(parts_->core, settings.breakers); !s.ok())
       base::log(LogLevel::kError, "runtime", std::string(s.message()));
@@ -201,6 +205,7 @@ Runtime::Runtime(const RuntimeSettings& settings) : parts_(std::make_unique<Part
   if (!settings.config.empty()) parts_->reloader.load(settings.config, nullptr, true).ignore();
 }
 Runtime::~Runtime() {
+  parts_->inspect.end();
   stop_recording().ignore();  // an error has been logged
   const base::MayWait for_plugins;
   parts_.reset();
@@ -212,6 +217,7 @@ Runtime& Runtime::shared() {
     const base::CancellationOff deferred;
     auto* made = new Runtime;
     made->parts_->functions.serve();
+    made->parts_->inspect.is_shared();
     return made;
   });
   return runtime.get();
@@ -285,6 +291,7 @@ Status Runtime::reload_environment() {
     parts_->loader.set_environment(
         {now.plugins, now.plugin_path, parse_plugin_probe(now.plugin_probe)});
     parts_->functions.check_verifiers(now.check_verifiers);
+    parts_->inspect.allow(parts_->settings.inspect && now.inspect.value_or(true));
     // Plugins that have been found may bring what the environment names.
     const auto found = parts_->core.snapshot();
     if (auto more = runtime::with_unknown_names(*found->policy->reading, *found->state,

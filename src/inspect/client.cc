@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public client.
+#include <dirent.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <yard/inspect.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "inspect/place.h"
+#include "inspect/socket.h"
+
+namespace yard {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using inspect::Time;
+
+constexpr auto kListing = std::chrono::seconds(1);
+// The server closes connections that are idle for a minute.
+constexpr auto kLongestPause = std::chrono::seconds(50);
+
+// Where the socket of a process is expected, and whose it must be.
+struct Place {
+  std::string path;
+  uid_t user;
+};
+
+std::vector<Place> places_of(int64_t pid) {
+  std::vector<uid_t> users = {::geteuid()};
+  struct stat info;
+  if (users[0] == 0 && ::stat(fmt::format("/proc/{}", pid).c_str(), &info) == 0 && info.st_uid != 0)
+    users.push_back(info.st_uid);
+  std::vector<Place> to;
+  for (const uid_t user : users)
+    for (const std::string& directory : inspect::directories(user))
+      to.push_back({inspect::socket_path(directory, pid), user});
+  return to;
+}
+
+Status closed(int64_t pid) {
+  return Status(Code::kNotFound, fmt::format("process {} has closed the connection", pid));
+}
+
+// Connected, and checked that the process and the user at the other end are those.
+Result<base::File> open(const Place& place, int64_t pid, Time until) {
+  base::File socket = inspect::make_socket();
+  if (!socket)
+    return Status(Code::kUnsupported, fmt::format("no socket: {}", std::strerror(errno)));
+  int error = inspect::connect_to(socket, place.path);
+  while (error == EAGAIN && Clock::now() < until) {  // too many wait there
+    ::usleep(1000);
+    error = inspect::connect_to(socket, place.path);
+  }
+  if (error != 0)
+    return Status(
+        error == EAGAIN ? Code::kDeadline : Code::kNotFound,
+        fmt::format("process {} does not answer on {}: {}", pid, place.path, std::strerror(error)));
+  const auto peer = inspect::peer_of(socket);
+  if (!peer || peer->uid != place.user || peer->pid != pid)
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("invalid socket {}: expected process {} of user {}, got process {} of "
+                    "user {}",
+                    place.path, pid, place.user, peer ? peer->pid : 0,
+                    peer ? static_cast<int64_t>(peer->uid) : -1));
+  return socket;
+}
+
+Status send_line(const base::File& socket, std::string line, int64_t pid, Time until) {
+  line += '\n';
+  for (size_t sent = 0; sent < line.size();) {
+    const ssize_t n =
+        ::send(socket.fd(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n >= 0) {
+      sent += static_cast<size_t>(n);
+    } else if (errno == EAGAIN) {
+      if (!inspect::wait_for(socket, POLLOUT, until))
+        return Status(Code::kDeadline, fmt::format("process {} does not read the request", pid));
+    } else if (errno == EPIPE || errno == ECONNRESET) {
+      return {};  // it may have answered before it closed
+    } else if (errno != EINTR) {
+      return closed(pid);
+    }
+  }
+  return {};
+}
+
+Result<std::string> read_line(const base::File& socket, int64_t pid, Time until) {
+  std::string line;
+  char buffer[size_t{16} << 10];
+  for (;;) {
+    const ssize_t n = ::recv(socket.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
+    if (n > 0) {
+      line.append(buffer, static_cast<size_t>(n));
+      if (const size_t end = line.find('\n', line.size() - static_cast<size_t>(n));
+          end != line.npos) {
+        line.resize(end);
+        return line;
+      }
+      if (line.size() > kInspectMostAnswer)
+        return Status(Code::kInvalidArgument,
+                      fmt::format("invalid answer of process {}: expected at most {} bytes, got "
+                                  "more",
+                                  pid, kInspectMostAnswer));
+    } else if (n == 0) {
+      return closed(pid);
+    } else if (errno == EAGAIN) {
+      if (!inspect::wait_for(socket, POLLIN, until))
+        return Status(Code::kDeadline, fmt::format("process {} has not answered in time", pid));
+    } else if (errno != EINTR) {
+      return closed(pid);
+    }
+  }
+}
+
+// Of the answer to `hello`.
+std::optional<InspectTarget> target_of(int64_t pid, const std::string& path,
+                                       std::string_view answer) {
+  const auto parsed = base::parse_json(answer);
+  if (!parsed.ok()) return std::nullopt;
+  const base::YamlNode* const result = parsed->find("result");
+  if (result == nullptr) return std::nullopt;
+  const base::YamlNode* const program = result->find("program");
+  const base::YamlNode* const started = result->find("started");
+  if (program == nullptr || started == nullptr) return std::nullopt;
+  const double seconds = std::clamp(base::yaml_number(started->text).value_or(0), 0.0, 9e9);
+  return InspectTarget{pid, program->text, path,
+                       std::chrono::system_clock::time_point(
+                           std::chrono::duration_cast<std::chrono::system_clock::duration>(
+                               std::chrono::duration<double>(seconds)))};
+}
+
+std::vector<int64_t> processes_in(const std::string& directory) {
+  std::vector<int64_t> to;
+  DIR* const open = ::opendir(directory.c_str());
+  if (open == nullptr) return to;
+  while (const dirent* entry = ::readdir(open))
+    if (const auto pid = inspect::process_of(entry->d_name)) to.push_back(*pid);
+  ::closedir(open);
+  return to;
+}
+
+bool is_gone(int64_t pid) { return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH; }
+
+}  // namespace
+
+std::vector<InspectTarget> inspect_targets() {
+  struct Asked {
+    int64_t pid;
+    std::string path;
+    base::File socket;
+  };
+  const uid_t user = ::geteuid();
+  const Time until = Clock::now() + kListing;
+  std::vector<Asked> asked;
+  for (const std::string& directory : inspect::directories(user)) {
+    struct stat info;
+    if (::lstat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != user)
+      continue;
+    for (const int64_t pid : processes_in(directory)) {
+      std::string path = inspect::socket_path(directory, pid);
+      auto socket = open({path, user}, pid, Clock::now());
+      if (!socket.ok()) {
+        if (socket.status().code() == Code::kNotFound && is_gone(pid)) ::unlink(path.c_str());
+        continue;
+      }
+      const std::string hello =
+          fmt::format(R"({{"v": {}, "id": 0, "command": "hello"}})", kInspectVersion);
+      if (send_line(*socket, hello, pid, Clock::now()).ok())
+        asked.push_back({pid, std::move(path), *std::move(socket)});
+    }
+  }
+  std::vector<InspectTarget> to;
+  for (const Asked& a : asked)
+    if (const auto line = read_line(a.socket, a.pid, until); line.ok())
+      if (auto target = target_of(a.pid, a.path, *line)) to.push_back(*std::move(target));
+  std::sort(to.begin(), to.end(), [](const auto& a, const auto& b) { return a.pid < b.pid; });
+  return to;
+}
+
+struct InspectClient::Parts {
+  int64_t pid;
+  std::chrono::nanoseconds timeout;
+  base::File socket;
+  Time used;
+
+  Status connect() {
+    const Time until = Clock::now() + timeout;
+    Status first;
+    for (const Place& place : places_of(pid)) {
+      auto opened = open(place, pid, until);
+      if (opened.ok()) {
+        socket = *std::move(opened);
+        used = Clock::now();
+        return {};
+      }
+      // A socket that is not that of its user matters more than one that is missing.
+      if (first.ok() || opened.status().code() != Code::kNotFound) first = opened.status();
+    }
+    if (first.code() == Code::kNotFound)
+      first.note(
+          "a process answers from its first call on, unless YARD_INSPECT is off or it is "
+          "privileged");
+    return first;
+  }
+};
+
+InspectClient::InspectClient(std::unique_ptr<Parts> parts) noexcept : parts_(std::move(parts)) {}
+InspectClient::InspectClient(InspectClient&&) noexcept = default;
+InspectClient& InspectClient::operator=(InspectClient&&) noexcept = default;
+InspectClient::~InspectClient() = default;
+
+Result<InspectClient> InspectClient::connect(int64_t pid, std::chrono::nanoseconds timeout) {
+  if (pid <= 0 || pid > INT32_MAX)
+    return Status(Code::kInvalidArgument,
+                  fmt::format("invalid process: expected a number above 0, got {}", pid));
+  auto parts = std::make_unique<Parts>(Parts{pid, timeout, {}, {}});
+  YARD_RETURN_IF_ERROR(parts->connect());
+  return InspectClient(std::move(parts));
+}
+
+Result<std::string> InspectClient::request(std::string_view json) {
+  Parts& p = *parts_;
+  if (json.size() > kInspectMostRequest || json.find('\n') != json.npos)
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("invalid request: expected one line of at most {} bytes, got {} bytes",
+                    kInspectMostRequest, json.size()));
+  if (!p.socket || Clock::now() - p.used > kLongestPause) YARD_RETURN_IF_ERROR(p.connect());
+  const Time until = Clock::now() + p.timeout;
+  Result<std::string> line = [&]() -> Result<std::string> {
+    YARD_RETURN_IF_ERROR(send_line(p.socket, std::string(json), p.pid, until));
+    return read_line(p.socket, p.pid, until);
+  }();
+  if (!line.ok()) p.socket = {};
+  p.used = Clock::now();
+  return line;
+}
+
+}  // namespace yard

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inspect/request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+
+namespace yard::inspect {
+namespace {
+
+using testing::HasSubstr;
+
+std::string refused(std::string_view line) {
+  Request request;
+  return std::string(parse_request(line, request).message());
+}
+
+TEST(Request, IsRead) {
+  Request r;
+  ASSERT_TRUE(
+      parse_request(
+          R"({"v": 1, "id": "a", "command": "deny", "args": {"kernel": "x"}, "runtime": 2})", r)
+          .ok());
+  EXPECT_EQ(r.id, "\"a\"");
+  EXPECT_EQ(r.command, "deny");
+  EXPECT_EQ(r.args.find("kernel")->text, "x");
+  EXPECT_EQ(r.runtime, 2);
+}
+
+TEST(Request, WhatIsWrongIsNamed) {
+  EXPECT_THAT(refused("{"), HasSubstr("invalid JSON at column 2"));
+  EXPECT_THAT(refused("[]"), HasSubstr("invalid request: expected an object, got a list"));
+  EXPECT_THAT(refused(R"({"v": 2, "command": "stats"})"),
+              HasSubstr("invalid v: expected 1, got 2"));
+  EXPECT_THAT(refused(R"({"command": "stats"})"), HasSubstr("invalid v: expected 1, got none"));
+  EXPECT_THAT(refused(R"({"v": 1})"), HasSubstr("invalid command: expected a string, got none"));
+  EXPECT_THAT(refused(R"({"v": 1, "command": 7})"), HasSubstr("invalid command"));
+  EXPECT_THAT(refused(R"({"v": 1, "id": {}, "command": "a"})"), HasSubstr("invalid id"));
+  EXPECT_THAT(refused(R"({"v": 1, "command": "a", "args": []})"), HasSubstr("invalid args"));
+  EXPECT_THAT(refused(R"({"v": 1, "command": "a", "runtime": "x"})"), HasSubstr("invalid runtime"));
+  EXPECT_THAT(refused(R"({"v": 1, "comand": "a"})"), HasSubstr("did you mean 'command'?"));
+}
+
+TEST(Request, AnswersAreOneLineAndNameTheRequest) {
+  Request r;
+  EXPECT_FALSE(parse_request(R"({"v": 1, "id": 7})", r).ok());
+  EXPECT_EQ(answer(r, "{\"a\":\n 1}"), R"({"v": 1, "id": 7, "ok": true, "result": {"a":  1}})");
+  Status s(Code::kNotFound, "no \"x\"\n");
+  s.note("a note");
+  const std::string line = answer(r, s);
+  EXPECT_EQ(line, R"({"v": 1, "id": 7, "ok": false, "error": {"code": "not_found", )"
+                  R"("message": "no \"x\"\u000a", "notes": ["a note"]}})");
+  EXPECT_TRUE(base::parse_json(line).ok());
+}
+
+}  // namespace
+}  // namespace yard::inspect

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The socket that a process answers on, and the thread behind it. Transport only: lines in, lines out, with limits and
+// deadlines; what a line means is the handler's.
+//
+// The thread sleeps without a timeout unless a client is connected. It takes no lock while it talks to a client, and no
+// client can hold it up: nothing blocks, and what takes too long is closed. A handler holds up other clients only.
+#pragma once
+
+#include <sys/types.h>
+#include <yard/inspect.h>
+#include <yard/result.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/background.h"
+#include "inspect/request.h"
+
+namespace yard::inspect {
+
+struct Limits {
+  size_t request = kInspectMostRequest, answer = kInspectMostAnswer;  // bytes
+  size_t connections = 16;
+  // From the first byte of a request to its last; for taking an answer; without a request.
+  std::chrono::nanoseconds request_time = std::chrono::seconds(5);
+  std::chrono::nanoseconds answer_time = std::chrono::seconds(30);
+  std::chrono::nanoseconds idle_time = std::chrono::seconds(60);
+};
+
+// Who is connected, as the system tells.
+struct Peer {
+  uid_t user = 0;
+  pid_t process = 0;  // 0: of a namespace that is not visible here
+};
+
+// Called on the server's thread, one request at a time. The result is JSON.
+using Handler = std::function<Result<std::string>(const Request&, const Peer&)>;
+
+class Server {
+ public:
+  // In a directory of make_directory(). A forked child has neither socket nor thread of its parent.
+  static Result<std::unique_ptr<Server>> start(const std::string& directory, Handler handler,
+                                               const Limits& limits = {});
+  // Removes the socket and waits for the thread.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  const std::string& path() const noexcept;
+  // Whether the calling thread is the server's.
+  bool here() const noexcept { return thread_->here(); }
+
+ private:
+  class Loop;
+  Server(std::shared_ptr<Loop> loop, std::shared_ptr<base::BackgroundThread> thread) noexcept;
+  const std::shared_ptr<Loop> loop_;
+  const std::shared_ptr<base::BackgroundThread> thread_;
+};
+
+}  // namespace yard::inspect

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commands that change something. Each takes effect in one snapshot, or is refused, and tells how to take it back.
+#include <fmt/format.h>
+#include <yard/trace.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "base/fork.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "dispatch/policy_changes.h"
+#include "policy/config_keys.h"
+#include "policy/fields.h"
+#include "runtime/inspect_commands.h"
+#include "runtime/rules.h"
+
+namespace yard::runtime {
+namespace {
+
+using base::JsonObject;
+using base::YamlNode;
+
+Status invalid(std::string_view what, std::string_view expected, std::string_view got) {
+  return Status(Code::kInvalidArgument,
+                fmt::format("invalid {}: expected {}, got {}", what, expected, base::excerpt(got)));
+}
+
+// ---- Policy ----
+
+// What is set through the API changes to `next`; undone by what was set before.
+Result<Changed> put_policy(const Inspected& s, Policy next) {
+  Policy before = s.core.snapshot()->policy->set;
+  YARD_RETURN_IF_ERROR(s.runtime.set_policy(std::move(next)));
+  JsonObject effect;
+  effect.add("policy", yard::to_string(s.runtime.policy()));
+  return Changed{std::move(effect).text(), [before = std::move(before)](const Inspected& to) {
+                   return to.runtime.set_policy(before);
+                 }};
+}
+
+Result<Changed> policy_set(const Inspected& s, const CommandArgs& args) {
+  const auto fields = args.object("fields");
+  if (!fields.ok()) return fields.status();
+  if (*fields == nullptr || (*fields)->entries.empty())
+    return invalid("fields", "an object with fields of a policy", "none");
+  // The grammar is that of rule files. Null removes what is set.
+  YamlNode given = **fields;
+  std::erase_if(given.entries,
+                [](const base::YamlEntry& e) { return e.value.kind == YamlNode::Kind::kNull; });
+  const ConfigReading reading = parse_config(
+      fmt::format(R"({{"version": "1.0", "policy": {}}})", base::to_json(given)), "request");
+  YARD_RETURN_IF_ERROR(first_error(reading.problems));
+  Policy next = s.core.snapshot()->policy->set;
+  std::vector<std::string> known;
+  policy::visit_fields<Policy>([&](const auto& row) {
+    if (row.section != nullptr) return;
+    known.emplace_back(row.name);
+    if ((*fields)->find(row.name) != nullptr) next.*row.member = reading.config.policy.*row.member;
+  });
+  for (const base::YamlEntry& e : (*fields)->entries)
+    if (std::find(known.begin(), known.end(), e.key) == known.end())
+      return invalid("field", base::one_of(known), e.key);
+  return put_policy(s, std::move(next));
+}
+
+Result<Changed> policy_reset(const Inspected& s, const CommandArgs&) { return put_policy(s, {}); }
+
+// ---- Rules ----
+
+// Puts back what was in force, exactly: also that there were no rules at all.
+class Restore {
+ public:
+  explicit Restore(const Inspected& s)
+      : before_(s.reloader.standing()),
+        config_(std::make_shared<const Config>(s.runtime.config())) {}
+
+  const Config& config() const noexcept { return *config_; }
+
+  Status operator()(const Inspected& s) const {
+    const Reloader::Standing now = s.reloader.standing();
+    // The file that was watched is the truth of its rules.
+    if (before_.watched_for_file && !before_.watched.empty() && now.watched != before_.watched)
+      return s.runtime.load_config(before_.watched);
+    if (!before_.rules && before_.watched.empty()) return s.runtime.load_config("");
+    if (before_.watched.empty() && !now.watched.empty()) s.runtime.unwatch_config();
+    return s.reloader.change(*config_, fmt::format("undo, as version {}", before_.version),
+                             nullptr);
+  }
+
+ private:
+  Reloader::Standing before_;
+  std::shared_ptr<const Config> config_;
+};
+
+std::string rules_effect(const Inspected& s, const std::vector<ConfigProblem>& problems) {
+  const Reloader::Standing now = s.reloader.standing();
+  JsonObject to;
+  to.add("version", now.version).add("source", now.source);
+  to.add("rollout", s.core.snapshot()->policy->rollout != nullptr);
+  std::vector<std::string> texts;
+  for (const ConfigProblem& p : problems) texts.push_back(yard::to_string(p));
+  to.add_json("problems", base::json_strings(texts));
+  return std::move(to).text();
+}
+
+// `hidden=5120,tenant=B`. A value with `|` is a list: `tenant=A|B`.
+Result<std::vector<Condition>> parse_when(const std::string& when) {
+  std::vector<Condition> to;
+  for (const std::string_view part : base::split(when, ',')) {
+    const size_t equals = part.find('=');
+    const std::string_view key = base::trim(part.substr(0, equals));
+    if (equals == part.npos || key.empty())
+      return invalid("when", "FIELD=VALUE, separated by commas", part);
+    Condition c;
+    c.key = key;
+    const auto values = base::split(part.substr(equals + 1), '|');
+    c.list = values.size() > 1;
+    for (const std::string_view value : values) {
+      if (value.empty()) return invalid("when", "a value after '='", part);
+      c.values.push_back({std::string(value), false});
+    }
+    to.push_back(std::move(c));
+  }
+  return to;
+}
+
+// What `deny` and `allow` name.
+struct Denial {
+  std::string kernel, op;  // op: empty, all of them
+  std::vector<Condition> conditions;
+
+  // Stands in kernel_denies, not in a rule.
+  bool is_plain() const noexcept { return op.empty() && conditions.empty(); }
+  std::string operation() const { return op.empty() ? "*" : op; }
+  bool is_of(const DispatchRule& rule) const {
+    return rule.operation == operation() && rule.conditions == conditions;
+  }
+  std::string text() const {
+    std::string to = fmt::format("'{}'", kernel);
+    if (!op.empty()) to += fmt::format(" of op '{}'", op);
+    for (const Condition& c : conditions) {
+      to += &c == conditions.data() ? " when " : ", ";
+      to += c.key + "=";
+      for (const ConfigValue& v : c.values) to += (&v == c.values.data() ? "" : "|") + v.text;
+    }
+    return to;
+  }
+};
+
+Result<Denial> read_denial(const CommandArgs& args) {
+  Denial to;
+  auto kernel = args.required("kernel");
+  if (!kernel.ok()) return std::move(kernel).status();
+  to.kernel = *std::move(kernel);
+  auto op = args.text("op");
+  if (!op.ok()) return std::move(op).status();
+  to.op = op->value_or("");
+  const auto when = args.text("when");
+  if (!when.ok()) return when.status();
+  if (*when && !base::trim(**when).empty()) {
+    auto conditions = parse_when(**when);
+    if (!conditions.ok()) return std::move(conditions).status();
+    to.conditions = *std::move(conditions);
+  }
+  return to;
+}
+
+// A mistyped kernel would deny nothing.
+Status check_kernel(const Inspected& s, const Denial& d) {
+  std::vector<std::string> known;
+  const Listing listing = s.runtime.list();
+  for (const OpInfo& op : listing.ops) {
+    if (!d.op.empty() && !glob_matches(d.op, op.name)) continue;
+    for (const KernelInfo& k : op.kernels) {
+      if (glob_matches(d.kernel, k.id)) return {};
+      known.push_back(k.id);
+    }
+  }
+  return Status(Code::kNotFound, fmt::format("no kernel{} matches '{}'{}",
+                                             d.op.empty() ? "" : fmt::format(" of op '{}'", d.op),
+                                             d.kernel, base::did_you_mean(d.kernel, known)));
+}
+
+bool has(const std::vector<KernelRef>& list, const std::string& id) {
+  return std::any_of(list.begin(), list.end(), [&](const KernelRef& k) { return k.id == id; });
+}
+
+// False: it is denied already.
+bool add_denial(Config& config, const Denial& d) {
+  if (d.is_plain()) {
+    if (has(config.kernel_denies, d.kernel)) return false;
+    config.kernel_denies.push_back({d.kernel, false, {}});
+    return true;
+  }
+  for (const DispatchRule& r : config.dispatch_rules)
+    if (d.is_of(r) && has(r.deny, d.kernel)) return false;
+  DispatchRule rule;
+  rule.name = "live deny of " + d.kernel;
+  rule.operation = d.operation(), rule.conditions = d.conditions;
+  rule.deny = {{d.kernel, false, {}}};
+  config.dispatch_rules.push_back(std::move(rule));
+  for (const Condition& c : d.conditions)
+    if (const std::string label(policy::own_label(c.key)); !label.empty()) {
+      std::vector<std::string>& labels = config.settings.labels;
+      if (std::find(labels.begin(), labels.end(), label) == labels.end()) labels.push_back(label);
+    }
+  return true;
+}
+
+// False: there is none.
+bool remove_denial(Config& config, const Denial& d) {
+  const auto remove_from = [&](std::vector<KernelRef>& list) {
+    return std::erase_if(list, [&](const KernelRef& k) { return k.id == d.kernel; }) > 0;
+  };
+  if (d.is_plain()) return remove_from(config.kernel_denies);
+  bool found = false;
+  for (DispatchRule& r : config.dispatch_rules)
+    if (d.is_of(r)) found |= remove_from(r.deny);
+  std::erase_if(config.dispatch_rules, [&](const DispatchRule& r) {
+    return d.is_of(r) && r.deny.empty() && r.kernel.empty() && !r.allow;
+  });
+  return found;
+}
+
+// The same statement for a rule file.
+std::string statement(const Denial& d) {
+  Config alone;
+  add_denial(alone, d);
+  return to_yaml(alone);
+}
+
+// Adds or removes it, at once. Undone exactly, or by the opposite where the rules have changed since.
+Result<Changed> change_denial(const Inspected& s, const Denial& d, bool deny) {
+  const Restore restore(s);
+  Config next = restore.config();
+  if (!(deny ? add_denial(next, d) : remove_denial(next, d)))
+    return Status(deny ? Code::kConflict : Code::kNotFound,
+                  deny ? fmt::format("{} is denied already", d.text())
+                       : fmt::format("the rules in force have no deny of {}", d.text()));
+  std::vector<ConfigProblem> problems;
+  YARD_RETURN_IF_ERROR(s.reloader.change(
+      next, fmt::format("live {} of {}", deny ? "deny" : "allow", d.text()), &problems));
+  JsonObject effect;
+  effect.add_json("rules", rules_effect(s, problems)).add("statement", statement(d));
+  const auto after = std::make_shared<const Config>(std::move(next));
+  return Changed{std::move(effect).text(), [restore, d, deny, after](const Inspected& to) {
+                   if (to.runtime.config() == *after) return restore(to);
+                   Config now = to.runtime.config();
+                   if (!(deny ? remove_denial(now, d) : add_denial(now, d)))
+                     return Status(Code::kConflict, "the rules have been replaced since");
+                   return to.reloader.change(
+                       std::move(now),
+                       fmt::format("undo of live {} of {}", deny ? "deny" : "allow", d.text()),
+                       nullptr);
+                 }};
+}
+
+Result<Changed> deny(const Inspected& s, const CommandArgs& args) {
+  const auto d = read_denial(args);
+  if (!d.ok()) return d.status();
+  YARD_RETURN_IF_ERROR(check_kernel(s, *d));
+  return change_denial(s, *d, true);
+}
+
+Result<Changed> allow(const Inspected& s, const CommandArgs& args) {
+  const auto d = read_denial(args);
+  if (!d.ok()) return d.status();
+  return change_denial(s, *d, false);
+}
+
+Result<Changed> config_load(const Inspected& s, const CommandArgs& args) {
+  const auto path = args.path("path");
+  if (!path.ok()) return path.status();
+  const Restore restore(s);
+  std::vector<ConfigProblem> problems;
+  YARD_RETURN_IF_ERROR(s.runtime.load_config(*path, &problems));
+  return Changed{rules_effect(s, problems), restore};
+}
+
+Result<Changed> config_rollback(const Inspected& s, const CommandArgs& args) {
+  const auto version = args.number("version");
+  if (!version.ok()) return version.status();
+  if (!*version || **version <= 0)
+    return invalid("version", "a number above 0", *version ? std::to_string(**version) : "none");
+  const Restore restore(s);
+  std::vector<ConfigProblem> problems;
+  YARD_RETURN_IF_ERROR(s.runtime.rollback_config(static_cast<uint64_t>(**version), &problems));
+  return Changed{rules_effect(s, problems), restore};
+}
+
+// ---- Breakers ----
+
+struct BreakerTarget {
+  std::string op, kernel;
+  bool open = false;  // before
+};
+
+Result<std::vector<BreakerTarget>> breaker_targets(const Inspected& s, const CommandArgs& args) {
+  const auto kernel = args.required("kernel");
+  if (!kernel.ok()) return kernel.status();
+  const auto op = args.text("op");
+  if (!op.ok()) return op.status();
+  std::vector<BreakerTarget> to;
+  if (*op)
+    to.push_back({**op, *kernel});
+  else
+    for (const KernelInfo& k : s.runtime.find_kernels(*kernel)) to.push_back({k.op, k.id});
+  if (to.empty()) {
+    std::vector<std::string> known;
+    for (const OpInfo& o : s.runtime.list().ops)
+      for (const KernelInfo& k : o.kernels) known.push_back(k.id);
+    return Status(Code::kNotFound, fmt::format("no op has a kernel '{}'{}", *kernel,
+                                               base::did_you_mean(*kernel, known)));
+  }
+  for (const KernelHealth& h : s.runtime.health().report().kernels)
+    for (BreakerTarget& t : to)
+      if (h.op == t.op && h.kernel == t.kernel) t.open = !h.open.empty();
+  return to;
+}
+
+Result<Changed> breaker(const Inspected& s, const CommandArgs& args) {
+  const auto action = args.required("action");
+  if (!action.ok()) return action.status();
+  const std::vector<std::string> actions = {"open", "close", "reset"};
+  if (std::find(actions.begin(), actions.end(), *action) == actions.end())
+    return invalid("action", base::one_of(actions), *action);
+  const auto reason = args.text("reason");
+  if (!reason.ok()) return reason.status();
+  const auto targets = breaker_targets(s, args);
+  if (!targets.ok()) return targets.status();
+  const bool opens = *action == "open";
+  Health health = s.runtime.health();
+  for (const BreakerTarget& t : *targets)
+    YARD_RETURN_IF_ERROR(opens                ? health.open(t.op, t.kernel, reason->value_or(""))
+                         : *action == "close" ? health.close(t.op, t.kernel)
+                                              : health.reset(t.op, t.kernel));
+  JsonObject effect;
+  std::vector<std::string> ops;
+  for (const BreakerTarget& t : *targets) ops.push_back(t.op);
+  effect.add_json("ops", base::json_strings(ops));
+  return Changed{std::move(effect).text(), [all = *targets, opens](const Inspected& to) -> Status {
+                   Health h = to.runtime.health();
+                   for (const BreakerTarget& t : all) {
+                     if (t.open == opens) continue;  // it was as it is
+                     YARD_RETURN_IF_ERROR(opens ? h.close(t.op, t.kernel)
+                                                : h.open(t.op, t.kernel, "open as before"));
+                   }
+                   return {};
+                 }};
+}
+
+// ---- Logs, recordings, counters ----
+
+Result<Changed> log_level(const Inspected&, const CommandArgs& args) {
+  const auto word = args.required("level");
+  if (!word.ok()) return word.status();
+  const auto level = parse_log_level(*word);
+  if (!level) return invalid("level", "debug, info, warn, error or off", *word);
+  const auto logger = args.text("logger");
+  if (!logger.ok()) return logger.status();
+  const base::LogLevels before = base::g_log_levels.load(std::memory_order_relaxed);
+  if (*logger)
+    YARD_RETURN_IF_ERROR(set_log_level(**logger, *level));
+  else
+    set_log_level(*level);
+  return Changed{"{}", [before](const Inspected&) {
+                   base::g_log_levels.store(before, std::memory_order_relaxed);
+                   return Status();
+                 }};
+}
+
+Result<Changed> record(const Inspected& s, const CommandArgs& args) {
+  const auto path = args.path("path");
+  if (!path.ok()) return path.status();
+  if (const std::string now = s.runtime.recording().path; !now.empty())
+    return Status(Code::kConflict, fmt::format("calls are recorded to {}: stop that first", now));
+  YARD_RETURN_IF_ERROR(s.runtime.record_to(*path));
+  JsonObject effect;
+  effect.add("path", s.runtime.recording().path);
+  return Changed{std::move(effect).text(),
+                 [](const Inspected& to) { return to.runtime.stop_recording(); }};
+}
+
+Result<Changed> record_stop(const Inspected& s, const CommandArgs&) {
+  const RecordingStats before = s.runtime.recording();
+  if (before.path.empty()) return Status(Code::kNotFound, "no calls are recorded");
+  YARD_RETURN_IF_ERROR(s.runtime.stop_recording());
+  JsonObject effect;
+  effect.add("path", before.path).add("calls", before.calls).add("distinct", before.distinct);
+  // Beside the first part, which a recording of that name would replace.
+  return Changed{std::move(effect).text(), [path = before.path](const Inspected& to) -> Status {
+                   for (int part = 2; part <= 1000; ++part) {
+                     const std::string next = fmt::format("{}.{}", path, part);
+                     std::error_code ignored;
+                     if (!std::filesystem::exists(next, ignored)) return to.runtime.record_to(next);
+                   }
+                   return Status(Code::kConflict, "too many parts of a recording");
+                 }};
+}
+
+Result<Changed> stats_reset(const Inspected& s, const CommandArgs&) {
+  s.runtime.reset_stats();
+  return Changed();
+}
+
+}  // namespace
+
+std::span<const Command> change_commands() {
+  static constinit base::Lazy<const std::vector<Command>> all(+[] {
+    return static_cast<const std::vector<Command>*>(new std::vector<Command>{
+        {"policy.set", {"fields"}, nullptr, policy_set},
+        {"policy.reset", {}, nullptr, policy_reset},
+        {"deny", {"kernel", "op", "when"}, nullptr, deny},
+        {"allow", {"kernel", "op", "when"}, nullptr, allow},
+        {"breaker", {"action", "op", "kernel", "reason"}, nullptr, breaker},
+        {"config.load", {"path"}, nullptr, config_load},
+        {"config.rollback", {"version"}, nullptr, config_rollback},
+        {"log", {"level", "logger"}, nullptr, log_level},
+        {"record", {"path"}, nullptr, record},
+        {"record.stop", {}, nullptr, record_stop},
+        {"stats.reset", {}, nullptr, stats_reset},
+    });
+  });
+  return all.get();
+}
+
+}  // namespace yard::runtime

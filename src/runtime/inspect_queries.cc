@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commands that only look.
+#include <fmt/format.h>
+#include <yard/trace.h>
+
+#include <algorithm>
+
+#include "base/fork.h"
+#include "base/text.h"
+#include "dispatch/planner.h"
+#include "op/call.h"
+#include "policy/process.h"
+#include "runtime/inspect_commands.h"
+
+namespace yard::runtime {
+namespace {
+
+using base::JsonObject;
+using base::YamlNode;
+using Clock = std::chrono::steady_clock;
+
+// The most plans of an op that are listed with their rejected kernels: each is explained.
+constexpr size_t kMostPlans = 256;
+
+Status wrong(std::string_view name, std::string_view expected, const YamlNode* got) {
+  return Status(Code::kInvalidArgument, fmt::format("invalid {}: expected {}, got {}", name,
+                                                    expected, base::json_excerpt(got)));
+}
+
+template <class List, class F>
+std::string each(const List& list, const F& json_of) {
+  std::vector<std::string> to;
+  for (const auto& item : list) to.push_back(json_of(item));
+  return base::json_list(to);
+}
+
+std::string kernel_json(const KernelInfo& k) {
+  JsonObject o;
+  o.add("id", k.id).add("kind", yard::to_string(k.kind)).add_or_null("vendor", k.vendor);
+  o.add("backend", k.backend).add("priority", k.priority).add("available", k.available);
+  o.add_or_null("reason", k.reason);
+  return std::move(o).text();
+}
+
+// As `yard list --json` has it.
+Result<std::string> list(const Inspected& s, const CommandArgs&) {
+  std::vector<std::string> announced;
+  for (const PluginInfo& p : s.runtime.plugins().list()) {
+    if (p.state != PluginState::kFound) continue;
+    for (const std::string& op : p.ops) {
+      JsonObject o;
+      o.add("op", op).add("plugin", p.name).add("path", p.path);
+      announced.push_back(std::move(o).text());
+    }
+  }
+  JsonObject to;
+  to.add_json("ops", each(s.runtime.list().ops, [](const OpInfo& op) {
+                JsonObject o;
+                o.add("name", op.name).add("schema", op.schema);
+                o.add_json("kernels", each(op.kernels, kernel_json));
+                return std::move(o).text();
+              }));
+  to.add_json("announced", base::json_list(announced));
+  return std::move(to).text();
+}
+
+Result<std::string> explain(const Inspected& s, const CommandArgs& args) {
+  const auto call = args.required("call");
+  if (!call.ok()) return call.status();
+  const auto labels = args.object("labels");
+  if (!labels.ok()) return labels.status();
+  Options options;
+  if (*labels != nullptr)
+    for (const base::YamlEntry& e : (*labels)->entries) {
+      const std::string* const value = base::json_text(e.value);
+      if (value == nullptr) return wrong("labels." + e.key, "a string", &e.value);
+      options.labels[e.key] = *value;
+    }
+  const auto explanation = s.runtime.explain(*call, options);
+  if (!explanation.ok()) return explanation.status();
+  return explanation->to_json();
+}
+
+std::string counts_json(const HealthCounts& c, std::string_view name, std::string_view backend,
+                        uint64_t open) {
+  JsonObject o;
+  o.add(name, backend).add("successes", c.successes).add("failures", c.failures.counted());
+  o.add("failure_rate", c.failure_rate()).add("open_kernels", open);
+  o.add_or_null("last_error", c.last_error);
+  return std::move(o).text();
+}
+
+Result<std::string> health(const Inspected& s, const CommandArgs&) {
+  const HealthReport report = s.runtime.health().report();
+  const auto now = Clock::now();
+  std::vector<std::string> breakers;
+  for (const KernelHealth& k : report.kernels)
+    for (const OpenBreaker& b : k.open) {
+      JsonObject o;
+      o.add("op", k.op).add("kernel", k.kernel).add("backend", k.backend).add("key", b.key);
+      o.add("state", yard::to_string(b.state)).add_or_null("reason", k.last_error);
+      if (b.until)
+        o.add("until_s", std::max(0.0, std::chrono::duration<double>(*b.until - now).count()));
+      else
+        o.add_json("until_s", "null");
+      o.add("manual", b.manual).add("repeats", b.repeats);
+      breakers.push_back(std::move(o).text());
+    }
+  JsonObject to;
+  to.add_json("breakers", base::json_list(breakers));
+  to.add_json("backends", each(report.backends, [](const BackendHealth& b) {
+                return counts_json(b, "backend", b.backend, b.open_kernels);
+              }));
+  return std::move(to).text();
+}
+
+Result<std::string> policy_in_force(const Inspected& s, const CommandArgs&) {
+  const auto snapshot = s.core.snapshot();
+  const Policy none;
+  const policy::FileRules* const file = snapshot->policy->file.get();
+  const policy::Source sources[] = {{"file", file != nullptr ? &file->said : &none},
+                                    {"environment", &snapshot->policy->environment},
+                                    {"process", &snapshot->policy->set}};
+  JsonObject fields, from;
+  for (const PolicyNote& n : policy::notes(sources))
+    fields.add(n.field, n.value), from.add(n.field, n.source);
+  JsonObject to;
+  to.add_json("policy", std::move(fields).text()).add_json("sources", std::move(from).text());
+  return std::move(to).text();
+}
+
+Result<std::string> config_history(const Inspected& s, const CommandArgs&) {
+  JsonObject to;
+  to.add_json("versions", each(s.runtime.config_history(), [](const ConfigVersion& v) {
+                JsonObject o;
+                o.add("version", v.number).add("sha256", v.sha256);
+                o.add("at", seconds_since_1970(v.time)).add("source", v.source);
+                o.add("in_force", v.in_force);
+                o.add_json("changes", each(v.changes, [](const ConfigChange& c) {
+                             JsonObject one;
+                             one.add("path", c.path).add_or_null("before", c.before);
+                             one.add_or_null("after", c.after);
+                             return std::move(one).text();
+                           }));
+                return std::move(o).text();
+              }));
+  return std::move(to).text();
+}
+
+Result<std::string> config_show(const Inspected& s, const CommandArgs&) {
+  const Reloader::Standing now = s.reloader.standing();
+  JsonObject to;
+  to.add("version", now.version).add_or_null("source", now.source);
+  to.add_or_null("watched", now.watched);
+  to.add("yaml", now.rules ? to_yaml(s.runtime.config()) : "");
+  return std::move(to).text();
+}
+
+Result<std::string> stats(const Inspected& s, const CommandArgs&) {
+  return yard::to_json(s.runtime.stats());
+}
+
+std::string plan_json(const Inspected& s, const detail::Entry& entry,
+                      const detail::Planner::KnownClass& known) {
+  const std::string call = op::to_string(known.call->to_spec(entry.program()));
+  std::vector<std::string> rejected;
+  if (const auto e = s.runtime.explain(call); e.ok())
+    for (const Candidate& c : e->candidates)
+      if (c.verdict != "selected") {
+        JsonObject o;
+        o.add("kernel", c.id).add("verdict", c.verdict).add("reason", c.reason);
+        o.add("detail", c.detail);
+        rejected.push_back(std::move(o).text());
+      }
+  JsonObject to;
+  to.add("call", call).add("kernel", known.kernel->id).add("mode", yard::to_string(known.mode));
+  to.add("direct", known.direct).add("used", known.used);
+  to.add_json("rejected", base::json_list(rejected));
+  return std::move(to).text();
+}
+
+Result<std::string> plans(const Inspected& s, const CommandArgs& args) {
+  const auto op = args.required("op");
+  if (!op.ok()) return op.status();
+  const auto snapshot = s.core.snapshot();
+  const registry::OpRecord* const record = snapshot->state->find(*op);
+  if (record == nullptr) {
+    std::vector<std::string> names;
+    for (const auto& [name, ignored] : snapshot->state->op_records) names.push_back(name);
+    return Status(Code::kUnknownOp,
+                  fmt::format("op '{}' is not known{}", *op, base::did_you_mean(*op, names)));
+  }
+  const detail::Entry& entry = *snapshot->entry(record->op->index);
+  auto known = s.core.planner.known_classes(entry);
+  const size_t all = known.size();
+  if (all > kMostPlans) known.erase(known.begin(), known.end() - kMostPlans);  // oldest first
+  JsonObject to;
+  to.add("op", *op).add("count", all);
+  to.add_json("plans", each(known, [&](const auto& k) { return plan_json(s, entry, k); }));
+  return std::move(to).text();
+}
+
+}  // namespace
+
+JsonObject status_of(const Inspected& s) {
+  const auto snapshot = s.core.snapshot();
+  const Reloader::Standing rules = s.reloader.standing();
+  const policy::FileRules* const file = snapshot->policy->file.get();
+  JsonObject config;
+  config.add_or_null("path", rules.rules ? rules.source : "").add("version", rules.version);
+  config.add("mode", file != nullptr && file->config.settings.mode ? *file->config.settings.mode
+                                                                   : std::string("auto"));
+  config.add_or_null("watched", rules.watched);
+  size_t loaded = 0, open = 0;
+  for (const PluginInfo& p : s.runtime.plugins().list()) loaded += p.state == PluginState::kLoaded;
+  for (const KernelHealth& k : s.runtime.health().report().kernels) open += k.open.size();
+  JsonObject to;
+  to.add("generation", snapshot->generation);
+  to.add("policy", yard::to_string(snapshot->policy->in_force));
+  to.add_json("config", std::move(config).text());
+  to.add("plugins", loaded).add("open_breakers", open);
+  to.add_or_null("recording", s.runtime.recording().path);
+  to.add("rollout", snapshot->policy->rollout != nullptr);
+  return to;
+}
+
+Result<std::string> CommandArgs::required(std::string_view name) const {
+  auto found = text(name);
+  if (!found.ok()) return std::move(found).status();
+  if (!*found || (*found)->empty()) return wrong(name, "a string", args_.find(name));
+  return **std::move(found);
+}
+
+Result<std::optional<std::string>> CommandArgs::text(std::string_view name) const {
+  const YamlNode* const node = find(name);
+  if (node == nullptr) return std::optional<std::string>();
+  const std::string* const value = base::json_text(*node);
+  if (value == nullptr) return wrong(name, "a string", node);
+  return std::optional<std::string>(*value);
+}
+
+Result<std::optional<int64_t>> CommandArgs::number(std::string_view name) const {
+  const YamlNode* const node = find(name);
+  if (node == nullptr) return std::optional<int64_t>();
+  const auto value = base::json_whole_number(*node);
+  if (!value) return wrong(name, "a whole number", node);
+  return value;
+}
+
+Result<std::string> CommandArgs::path(std::string_view name) const {
+  auto value = required(name);
+  if (value.ok() && (!value->starts_with('/') || value->find('\0') != value->npos))
+    return wrong(name, "a path that begins with /", find(name));
+  return value;
+}
+
+Result<const YamlNode*> CommandArgs::object(std::string_view name) const {
+  const YamlNode* const node = find(name);
+  if (node != nullptr && node->kind != YamlNode::Kind::kMap) return wrong(name, "an object", node);
+  return node;
+}
+
+std::span<const Command> query_commands() {
+  static constinit base::Lazy<const std::vector<Command>> all(+[] {
+    return static_cast<const std::vector<Command>*>(new std::vector<Command>{
+        {"list", {}, list},
+        {"explain", {"call", "labels"}, explain},
+        {"health", {}, health},
+        {"policy", {}, policy_in_force},
+        {"config.history", {}, config_history},
+        {"config.show", {}, config_show},
+        {"stats", {}, stats},
+        {"plans", {"op"}, plans},
+    });
+  });
+  return all.get();
+}
+
+}  // namespace yard::runtime

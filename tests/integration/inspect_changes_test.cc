@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Live control: each change takes effect at once, is refused where it is wrong, and is undone.
+#include <filesystem>
+#include <memory>
+
+#include "base/testing_files.h"
+#include "inspect_testing.h"
+
+namespace yard::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using World = InspectWorld;
+
+// The incident of the guide, from outside.
+TEST(InspectChanges, ADenyUnderConditionsTakesEffectAtOnceAndIsUndone) {
+  World w;
+  EXPECT_EQ(w.call(5120, "B"), "vendor.acme");
+  EXPECT_EQ(w.call(5120), "vendor.acme");
+  const uint64_t generation = w.runtime.stats().generation;
+  const std::string answer =
+      ask("deny", R"({"kernel": "vendor.acme", "when": "hidden=5120,tenant=B"})");
+  EXPECT_THAT(answer, HasSubstr("\"ok\": true"));
+  EXPECT_THAT(answer, HasSubstr("deny: [vendor.acme]"));  // the statement for the rule file
+  EXPECT_EQ(w.runtime.stats().generation, generation + 1);
+  EXPECT_EQ(w.call(5120, "B"), "default.b");
+  EXPECT_EQ(w.call(5120, "A"), "vendor.acme");
+  EXPECT_EQ(w.call(5120), "vendor.acme");
+  EXPECT_EQ(w.call(4096, "B"), "vendor.acme");
+  EXPECT_THAT(ask("explain", R"_({"call": "norm(f32[1,5120])", "labels": {"tenant": "B"}})_"),
+              HasSubstr("live deny of vendor.acme"));
+  EXPECT_THAT(ask("deny", R"({"kernel": "vendor.acme", "when": "hidden=5120,tenant=B"})"),
+              HasSubstr("is denied already"));
+  EXPECT_THAT(ask("changes"), HasSubstr("\"command\": \"deny\""));
+  EXPECT_THAT(ask("status"), HasSubstr("\"path\": \"live deny of 'vendor.acme' when hidden=5120"));
+
+  const std::string undone = ask("undo");
+  EXPECT_THAT(undone, HasSubstr("\"undone\": true"));
+  EXPECT_THAT(undone, HasSubstr("\"pid\": " + std::to_string(::getpid())));
+  EXPECT_EQ(w.call(5120, "B"), "vendor.acme");
+  EXPECT_EQ(w.runtime.config(), Config());
+  EXPECT_THAT(ask("config.show"), HasSubstr("\"yaml\": \"\""));
+  EXPECT_THAT(ask("undo"), HasSubstr("there is no change to take back"));
+}
+
+TEST(InspectChanges, DeniesThatWouldDoNothingOrTooMuchAreRefused) {
+  World w;
+  w.call(64);
+  EXPECT_THAT(ask("deny", R"({"kernel": "vendor.acm"})"), HasSubstr("did you mean 'vendor.acme'?"));
+  EXPECT_THAT(ask("deny", R"({"kernel": "*"})"), HasSubstr("would be left without a kernel"));
+  EXPECT_THAT(ask("deny", R"({"kernel": "vendor.acme", "when": "hiden=64"})"),
+              HasSubstr("did you mean 'hidden'?"));
+  EXPECT_THAT(ask("deny", R"({"kernel": "vendor.acme", "when": "hidden"})"),
+              HasSubstr("invalid when: expected FIELD=VALUE"));
+  EXPECT_THAT(ask("allow", R"({"kernel": "vendor.acme"})"), HasSubstr("\"not_found\""));
+  EXPECT_EQ(w.call(64), "vendor.acme");
+  EXPECT_THAT(ask("changes"), HasSubstr("\"changes\": []"));
+}
+
+TEST(InspectChanges, AllowTakesADenyBack) {
+  World w;
+  w.call();
+  EXPECT_THAT(ask("deny", R"({"kernel": "vendor.*", "op": "norm"})"), HasSubstr("\"ok\": true"));
+  EXPECT_THAT(ask("deny", R"({"kernel": "vendor.acme"})"), HasSubstr("\"ok\": true"));
+  EXPECT_THAT(ask("deny", R"({"kernel": "vendor.acme", "when": "label.tier=gold|silver"})"),
+              HasSubstr("\"ok\": true"));
+  EXPECT_EQ(w.runtime.config().settings.labels, std::vector<std::string>{"tier"});
+  EXPECT_EQ(w.call(), "default.b");
+  EXPECT_THAT(ask("allow", R"({"kernel": "vendor.*", "op": "norm"})"), HasSubstr("\"ok\": true"));
+  EXPECT_EQ(w.call(), "default.b");
+  EXPECT_THAT(ask("allow", R"({"kernel": "vendor.acme"})"), HasSubstr("\"ok\": true"));
+  EXPECT_EQ(w.call(), "vendor.acme");
+  EXPECT_THAT(ask("undo"), HasSubstr("\"command\": \"allow\""));
+  EXPECT_EQ(w.call(), "default.b");
+  for (int i = 0; i < 4; ++i) EXPECT_THAT(ask("undo"), HasSubstr("\"ok\": true"));
+  EXPECT_EQ(w.runtime.config(), Config());
+}
+
+// The rules were replaced by the program meanwhile: what is undone is the deny alone.
+TEST(InspectChanges, UndoLeavesLaterRules) {
+  World w;
+  w.call();
+  ask("deny", R"({"kernel": "vendor.acme"})");
+  Config now = w.runtime.config();
+  now.policy.prefer = Kind::kVendor;
+  ASSERT_TRUE(w.runtime.set_config(now).ok());
+  EXPECT_THAT(ask("undo"), HasSubstr("\"ok\": true"));
+  EXPECT_EQ(w.runtime.config().policy.prefer, Kind::kVendor);
+  EXPECT_TRUE(w.runtime.config().kernel_denies.empty());
+  ask("deny", R"({"kernel": "vendor.acme"})");
+  ASSERT_TRUE(w.runtime.set_config({}).ok());
+  EXPECT_THAT(ask("undo"), HasSubstr("the rules have been replaced since"));
+}
+
+TEST(InspectChanges, PolicyIsSetAndUndone) {
+  World w;
+  w.call();
+  Policy own;
+  own.strict = true;
+  ASSERT_TRUE(w.runtime.set_policy(own).ok());
+  EXPECT_THAT(ask("policy.set", R"({"fields": {"deny_vendors": ["acme"], "prefer": "reference"}})"),
+              HasSubstr("prefer=reference"));
+  EXPECT_EQ(w.runtime.policy().strict, true);
+  EXPECT_THAT(ask("policy"), HasSubstr("\"prefer\": \"process\""));
+  EXPECT_THAT(ask("policy.set", R"({"fields": {"prefer": null}})"), HasSubstr("\"ok\": true"));
+  EXPECT_EQ(w.runtime.policy().prefer, std::nullopt);
+  EXPECT_THAT(ask("policy.set", R"({"fields": {"prefer": "vendr"}})"),
+              HasSubstr("did you mean 'vendor'?"));
+  EXPECT_THAT(ask("policy.set", R"({"fields": {"prefr": "vendor"}})"), HasSubstr("\"ok\": false"));
+  EXPECT_THAT(ask("policy.set", R"({"fields": {"prefr": null}})"), HasSubstr("\"ok\": false"));
+  EXPECT_THAT(ask("policy.reset"), HasSubstr("\"ok\": true"));
+  EXPECT_TRUE(w.runtime.policy().empty());
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(ask("undo"), HasSubstr("\"ok\": true"));
+  EXPECT_EQ(w.runtime.policy(), own);
+}
+
+TEST(InspectChanges, BreakersAreOpenedAndClosed) {
+  World w;
+  w.call();
+  EXPECT_THAT(ask("breaker", R"({"action": "open", "kernel": "vendor.acme", "reason": "NaN"})"),
+              HasSubstr("\"ops\": [\"norm\"]"));
+  EXPECT_EQ(w.call(), "default.b");
+  EXPECT_THAT(ask("health"), HasSubstr("\"kernel\": \"vendor.acme\""));
+  EXPECT_THAT(ask("status"), HasSubstr("\"open_breakers\": 1"));
+  EXPECT_THAT(ask("breaker", R"({"action": "reset", "op": "norm", "kernel": "vendor.acme"})"),
+              HasSubstr("\"ok\": true"));
+  EXPECT_EQ(w.call(), "vendor.acme");
+  EXPECT_THAT(ask("undo"), HasSubstr("\"ok\": true"));
+  EXPECT_EQ(w.call(), "default.b");
+  EXPECT_THAT(ask("undo"), HasSubstr("\"ok\": true"));
+  EXPECT_EQ(w.call(), "vendor.acme");
+  EXPECT_THAT(ask("breaker", R"({"action": "shut", "kernel": "vendor.acme"})"),
+              HasSubstr("invalid action: expected open, close or reset"));
+  EXPECT_THAT(ask("breaker", R"({"action": "open", "kernel": "vendor.acm"})"),
+              HasSubstr("did you mean 'vendor.acme'?"));
+}
+
+TEST(InspectChanges, RuleFilesAreLoadedAndRolledBack) {
+  World w;
+  w.call();
+  const base::TempFolder folder;
+  base::write_in_place(folder / "rules.yaml", "version: '1.0'\nkernel_denies: [vendor.acme]\n");
+  base::write_in_place(folder / "wrong.yaml", "version: '1.0'\nkernel_denis: [vendor.acme]\n");
+  const auto path = [&](const std::string& name) {
+    return R"({"path": ")" + (folder / name) + R"("})";
+  };
+  EXPECT_THAT(ask("config.load", path("wrong.yaml")), HasSubstr("kernel_denies"));
+  EXPECT_THAT(ask("config.load", path("rules.yaml")), HasSubstr("\"version\": 1"));
+  EXPECT_EQ(w.call(), "default.b");
+  EXPECT_THAT(ask("config.show"), HasSubstr("kernel_denies"));
+  EXPECT_THAT(ask("undo"), HasSubstr("\"ok\": true"));
+  EXPECT_EQ(w.call(), "vendor.acme");
+  EXPECT_THAT(ask("config.rollback", R"({"version": 1})"), HasSubstr("\"ok\": true"));
+  EXPECT_EQ(w.call(), "default.b");
+  EXPECT_THAT(ask("config.rollback", R"({"version": 77})"), HasSubstr("no version 77"));
+  EXPECT_THAT(ask("undo"), HasSubstr("\"ok\": true"));
+  EXPECT_EQ(w.call(), "vendor.acme");
+  EXPECT_THAT(ask("config.history"), HasSubstr("\"source\": \"rollback to 1\""));
+}
+
+TEST(InspectChanges, ARolloutSectionDoesNotDelayADeny) {
+  World w;
+  w.call();
+  Config rules;
+  rules.rollout.emplace();
+  ASSERT_TRUE(w.runtime.set_config(rules).ok());
+  EXPECT_THAT(ask("deny", R"({"kernel": "vendor.acme"})"), HasSubstr("\"rollout\": false"));
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(w.call(), "default.b");
+}
+
+TEST(InspectChanges, LogsAndRecordings) {
+  World w;
+  w.call();
+  set_log_level(LogLevel::kWarn);
+  EXPECT_THAT(ask("log", R"({"level": "error"})"), HasSubstr("\"ok\": true"));
+  EXPECT_THAT(ask("log", R"({"level": "debug", "logger": "select"})"), HasSubstr("\"ok\": true"));
+  EXPECT_EQ(log_level("select"), LogLevel::kDebug);
+  EXPECT_THAT(ask("log", R"({"level": "loud"})"), HasSubstr("invalid level"));
+  EXPECT_THAT(ask("log", R"({"level": "info", "logger": "selct"})"), HasSubstr("select"));
+  ask("undo"), ask("undo");
+  EXPECT_EQ(log_level("select"), LogLevel::kWarn);
+
+  const base::TempFolder folder;
+  const std::string path = folder / "calls.txt";
+  EXPECT_THAT(ask("record", R"({"path": ")" + path + R"("})"), HasSubstr(path));
+  EXPECT_THAT(ask("record", R"({"path": ")" + path + R"("})"), HasSubstr("stop that first"));
+  w.call();
+  EXPECT_THAT(ask("status"), HasSubstr("\"recording\": \"" + path));
+  EXPECT_THAT(ask("record.stop"), HasSubstr("\"calls\": 1"));
+  EXPECT_TRUE(std::filesystem::exists(path));
+  EXPECT_THAT(ask("record.stop"), HasSubstr("no calls are recorded"));
+  EXPECT_THAT(ask("undo"), HasSubstr("\"command\": \"record.stop\""));
+  EXPECT_EQ(w.runtime.recording().path, path + ".2");
+  EXPECT_THAT(ask("undo"), HasSubstr("\"command\": \"record\""));
+  EXPECT_EQ(w.runtime.recording().path, "");
+
+  EXPECT_THAT(ask("stats.reset"), HasSubstr("\"ok\": true"));
+  EXPECT_TRUE(w.runtime.stats().calls.empty());
+  EXPECT_THAT(ask("undo"), HasSubstr("there is no change to take back"));
+}
+
+TEST(InspectChanges, ChangesAreLoggedWithWhoMadeThem) {
+  World w;
+  w.call();
+  auto lines = std::make_shared<std::vector<std::string>>();
+  set_log_sink([lines](const LogMessage& m) {
+    if (m.logger == "inspect") lines->emplace_back(m.text);
+  });
+  ask("policy.set", R"({"fields": {"strict": true}})");
+  ask("policy.set", R"({"fields": {"strict": true}})");
+  ask("undo");
+  ask("deny", R"({"kernel": "none"})");
+  set_log_sink({});
+  ASSERT_EQ(lines->size(), 4u);
+  const std::string who =
+      "by user " + std::to_string(::geteuid()) + ", process " + std::to_string(::getpid()) + " (";
+  EXPECT_THAT((*lines)[0], HasSubstr(": policy.set {\"fields\": {\"strict\": true}} " + who));
+  EXPECT_THAT((*lines)[1], ::testing::StartsWith("Change "));
+  EXPECT_THAT((*lines)[2], HasSubstr("Undone " + who));
+  EXPECT_THAT((*lines)[3], HasSubstr(who));
+  EXPECT_THAT((*lines)[3], HasSubstr("was refused: no kernel matches 'none'"));
+}
+
+}  // namespace
+}  // namespace yard::testing
