@@ -19,7 +19,7 @@
 namespace yard::runtime {
 namespace {
 
-constexpr size_t kMostChanges = 10000;
+constexpr size_t kMostTracedChanges = 10000;
 
 uint64_t next_timeline() noexcept {
   static std::atomic<uint64_t> last{0};
@@ -132,7 +132,7 @@ void Timeline::seen(const registry::ObservedCall& call) noexcept {
 
 void Timeline::add(Change change) {
   const std::lock_guard lock(lock_);
-  if (changes_.size() < kMostChanges)
+  if (changes_.size() < kMostTracedChanges)
     changes_.push_back(std::move(change));
   else
     dropped_.fetch_add(1, std::memory_order_relaxed);
