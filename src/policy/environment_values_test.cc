@@ -39,7 +39,7 @@ const std::string kEntries = "; expected LEVEL or NAME=LEVEL, with ',' between e
 const std::string kLoggers =
     "; expected base, core, op, telemetry, registry, policy, health, select, exec, plugin, "
     "dispatch, tune, "
-    "runtime or backend";
+    "runtime, inspect or backend";
 const std::string kProbes = "expected never, changed or always";
 const std::string kUnknown = "unknown variable";
 const std::string kVariables =
