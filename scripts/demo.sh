@@ -27,7 +27,7 @@ if ! model=$("$root/scripts/fetch_model.sh"); then
 fi
 
 heading 'A question, answered by dispatched kernels; then which kernels those were'
-"$chat" --model "$model" --temperature 0 --tokens 96 --profile 'What is the capital of France, and what is it known for?' 2>&1
+"$chat" --model "$model" --temperature 0 --tokens 96 --profile 'What is the capital of France?' 2>&1
 
 heading 'The same tokens while a plugin fails, rules reload, and the plugin is upgraded and unloaded'
 YARD_LOG_LEVEL=error "$demo" "$model" "$plugins/acme_broken.so" "$plugins/acme_repaired.so"

@@ -101,12 +101,14 @@ void multiply_stored(const QuantLinear& linear, int64_t first, int64_t last) {
 int32_t few_rows(Call call, QuantLinear& linear) {
   const Linear& job = linear.job;
   auto* const x = call.workspace<XRow>().data();
-  auto* const in_range = reinterpret_cast<uint8_t*>(x + linear.rows * linear.blocks);
+  auto* const rests = reinterpret_cast<XRowRest*>(x + linear.rows * linear.blocks);
+  auto* const in_range = reinterpret_cast<uint8_t*>(rests + linear.rows * linear.blocks);
   linear.single = x, linear.in_range = in_range;
   auto row = job.walk.from(0);
   for (int64_t r = 0; r < linear.rows; ++r, row.next())
-    in_range[r] =
-        quantize_row(row.at<char>(1), job.dtype, job.k, x + r * linear.blocks) && job.n >= kFewest;
+    in_range[r] = quantize_row(row.at<char>(1), job.dtype, job.k, x + r * linear.blocks,
+                               rests + r * linear.blocks) &&
+                  job.n >= kFewest;
   call.parallel_for(ceil_div(job.n, kPanelRows), items_per_piece(kPanelRows * job.k * linear.rows),
                     [&](int64_t first, int64_t last) { multiply_stored(linear, first, last); });
   return YARD_OK;
@@ -136,14 +138,16 @@ int32_t many_rows(Call call, QuantLinear& linear) {
   const Linear& job = linear.job;
   const int64_t rows = linear.rows, groups = ceil_div(rows, kGroupRows);
   auto* const x = call.workspace<XGroup>().data();
-  auto* const in_range = reinterpret_cast<uint8_t*>(x + groups * linear.blocks);
+  auto* const rests = reinterpret_cast<XGroupRest*>(x + groups * linear.blocks);
+  auto* const in_range = reinterpret_cast<uint8_t*>(rests + groups * linear.blocks);
   linear.groups = x, linear.in_range = in_range;
   call.parallel_for(groups, grain_of(kGroupRows * job.k * 8), [&](int64_t begin, int64_t end) {
     auto row = job.walk.from(begin * kGroupRows);
     for (int64_t r = begin * kGroupRows; r < std::min(rows, end * kGroupRows); ++r, row.next())
-      in_range[r] = quantize_row(row.at<char>(1), job.dtype, job.k,
-                                 x + r / kGroupRows * linear.blocks, r % kGroupRows) &&
-                    job.n >= kFewest;
+      in_range[r] =
+          quantize_row(row.at<char>(1), job.dtype, job.k, x + r / kGroupRows * linear.blocks,
+                       rests + r / kGroupRows * linear.blocks, r % kGroupRows) &&
+          job.n >= kFewest;
   });
   // Panels of the same rows are next to each other.
   const int64_t panels = ceil_div(job.n, kPanelRows), parts = ceil_div(rows, kRowsAtATime);
@@ -162,8 +166,10 @@ int32_t many_rows(Call call, QuantLinear& linear) {
 }  // namespace
 
 int64_t linear_quantized_workspace(int64_t rows, int64_t k) {
-  if (rows <= kFewRows) return rows * (blocks_of(k) * static_cast<int64_t>(sizeof(XRow)) + 1);
-  return ceil_div(rows, kGroupRows) * blocks_of(k) * static_cast<int64_t>(sizeof(XGroup)) + rows;
+  constexpr int64_t kRow = sizeof(XRow) + sizeof(XRowRest);
+  constexpr int64_t kGroup = sizeof(XGroup) + sizeof(XGroupRest);
+  if (rows <= kFewRows) return rows * (blocks_of(k) * kRow + 1);
+  return ceil_div(rows, kGroupRows) * blocks_of(k) * kGroup + rows;
 }
 
 int32_t linear_quantized(Call call, const Linear& job, Format format) {

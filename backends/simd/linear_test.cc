@@ -191,6 +191,32 @@ TEST(QuantizedLinear, ComputesFewResultsInFloat) {
   }
 }
 
+// A value of 100 in a block takes the precision of the others, unless they have a rest.
+TEST(QuantizedLinear, IsExactBesideLargeValues) {
+  constexpr int64_t kN = 64, kK = 512, kRows = 5;
+  for (const Format format : kFormats) {
+    const BlockTensor w(format, kN, kK, 4);
+    TestTensor x(YARD_F32, {kRows, kK}), out(YARD_F32, {kRows, kN}), scale(YARD_F32, {kN});
+    scale.set(std::vector<double>(kN, 1.0));
+    fill(x, testing::Contents::kNormal, 5);
+    std::vector<double> values = x.values();
+    for (int64_t r = 1; r < kRows; ++r) values[static_cast<size_t>(r * (kK + 40))] = 100;
+    x.set(values);
+    values = x.values();
+    ASSERT_EQ(run_linear(out, x, w.c(), format == Format::kI8 ? &scale : nullptr), YARD_OK);
+    for (int64_t r = 0; r < kRows; ++r)
+      for (int64_t n = 0; n < kN; ++n) {
+        const auto weight = [&](int64_t i) { return w.at(n, i); };
+        std::vector<double> small = values;
+        for (double& v : small)
+          if (v == 100) v = 0;
+        const double norm = expected(small, r, kK, weight, 1, 0).norm;
+        EXPECT_NEAR(out.at(static_cast<size_t>(r * kN + n)),
+                    expected(values, r, kK, weight, 1, 0).value, 0.04 * norm);
+      }
+  }
+}
+
 TEST(QuantizedLinear, GivesTheSameBitsInPiecesAndForAnyNumberOfRows) {
   constexpr int64_t kN = 300, kK = 512, kRows = 40;
   for (const Format format : kFormats) {
@@ -199,6 +225,9 @@ TEST(QuantizedLinear, GivesTheSameBitsInPiecesAndForAnyNumberOfRows) {
         pieces(YARD_F32, {kRows, kN});
     TestTensor one(YARD_F32, {1, kK}), result(YARD_F32, {1, kN}), scale(YARD_F32, {kN});
     fill(x, testing::Contents::kNormal, 6), scale.fill(1);
+    std::vector<double> spiky = x.values();
+    for (size_t i = 40; i < spiky.size(); i += 1111) spiky[i] = 60;  // rows with rests among others
+    x.set(spiky);
     const TestTensor* const s = format == Format::kI8 ? &scale : nullptr;
     ASSERT_EQ(run_linear(whole, x, w.c(), s), YARD_OK);
     ASSERT_EQ(run_linear(pieces, x, w.c(), s, nullptr, testing::splitting_host()), YARD_OK);

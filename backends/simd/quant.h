@@ -4,8 +4,11 @@
 // Activations are rounded once per call to int8 in blocks of 32 with a scale each, max|x| / 127. A product is then
 //   sum over blocks of  (q_w . q_x) d_w d_x  +  m_w d_x (sum of q_x)
 // with weights d_w q_w + m_w. This is exact but for the rounding of activations: an error of at most max|x| / 254 for each
-// element of a block. For values that are normally distributed a result is off by 0.5 % of |x| |w| / sqrt(k) at one standard
-// deviation, whatever k is.
+// element of a block. One large value takes the precision of its block, and inputs of language models have such values, always
+// in a few blocks. Blocks in which max|x| is more than kLargeBlock times the root mean square of the row therefore have a second
+// block, the rest of the rounding in steps of d_x / 128, which makes them 128 times as exact. A result is then off by at most
+// kLargeBlock / (127 sqrt(12)), 0.9 %, of |x| |w| / sqrt(k) at one standard deviation, whatever the values and k are; by 0.5 % if
+// they are normally distributed.
 //
 // A few rows of activations are multiplied with weights as they are stored. For more of them 16 weight rows at a time, a panel,
 // are unpacked to int8 and interleaved as the instructions take them, and multiplied with groups of four rows. Both add
@@ -69,16 +72,28 @@ constexpr BlockKind kind_of(Format f) {
   }
 }
 
-// A block of activations of kRows rows, four elements of each in turn; zeros behind the end of a row.
+inline constexpr float kLargeBlock = 4;
+inline constexpr int kRestBits = 7;  // a step of the rest is 2^-7 of the scale
+inline constexpr float kRestStep = 1.0f / (1 << kRestBits);
+
+// Four elements of each of kRows rows in turn; zeros behind the end of a row.
 template <int64_t kRows>
-struct XBlock {
+struct XBytes {
   alignas(16) int8_t q[kBlock * kRows];
-  float scale[kRows];
-  float sum[kRows];          // scale times the sum of q
   int32_t offset[3][kRows];  // -128 times the sum of q, of its first half, of its second half
+  bool used[kRows];          // of a rest: whether the row has one
+};
+// A block of activations of kRows rows: (q + rest->q / 128) scale.
+template <int64_t kRows>
+struct XBlock : XBytes<kRows> {
+  float scale[kRows];
+  float sum[kRows];           // scale times the sum of the elements
+  const XBytes<kRows>* rest;  // null: none; zeros in rows that have none
 };
 using XRow = XBlock<1>;
 using XGroup = XBlock<kGroupRows>;
+using XRowRest = XBytes<1>;
+using XGroupRest = XBytes<kGroupRows>;
 
 // So many rows are multiplied one by one, which takes less than unpacking a panel. Of more, so many pass by a panel before
 // the next is unpacked.
@@ -86,10 +101,12 @@ inline constexpr int64_t kFewRows = 3, kRowsAtATime = 128;
 
 constexpr int64_t blocks_of(int64_t k) { return (k + kBlock - 1) / kBlock; }
 
-// Rounds a row of k elements to row `row` of its blocks. False where the range of its values is not one in which the
-// products are exact enough, or not finite: such a row must be multiplied in f32.
-bool quantize_row(const char* x, uint32_t dtype, int64_t k, XRow* out);
-bool quantize_row(const char* x, uint32_t dtype, int64_t k, XGroup* out, int64_t row);
+// Rounds a row of k elements to row `row` of its blocks, of a group the first row first. `rests` has room for as many blocks as
+// `out`. False where the range of its values is not one in which the products are exact enough, or not finite: such a row
+// must be multiplied in f32.
+bool quantize_row(const char* x, uint32_t dtype, int64_t k, XRow* out, XRowRest* rests);
+bool quantize_row(const char* x, uint32_t dtype, int64_t k, XGroup* out, XGroupRest* rests,
+                  int64_t row);
 
 // A block of the weight rows of a panel, four elements of each in turn; zeros behind the end of a row.
 struct WBlock {

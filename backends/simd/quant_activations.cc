@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounding activations to int8 in blocks of 32.
+// Rounding activations to int8 in blocks of 32, and the rests of blocks with large values.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "quant_activations.cc"
 #include <hwy/foreach_target.h>  // before highway.h
@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "jobs.h"
@@ -33,17 +34,36 @@ HWY_INLINE uint32_t largest_bits(const char* v) {
   return hn::GetLane(hn::MaxOfLanes(d, most));
 }
 
-// Half a block. Returns the sum.
+// The sum of squares of a block in a unit whose squares do not overflow.
+constexpr float kUnit = 1.0f / (1 << 30);
+HWY_INLINE float sum_of_squares(const char* v) {
+  const DX d;
+  auto sum = hn::Zero(d);
+  for (size_t i = 0; i < kBlock; i += hn::Lanes(d)) {
+    const auto x = hn::Mul(load(d, v + i * sizeof(float)), hn::Set(d, kUnit));
+    sum = hn::MulAdd(x, x, sum);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+// Half a block, or what its rounding leaves. Returns the sum.
+template <bool kIsRest>
 HWY_INLINE int32_t round_half(const char* v, float inverse, int8_t* q) {
   // The last bits of a number near 1.5 * 2^23 are those of the integer that was added.
   constexpr float kShift = 12582912.0f;
   const DX d;
   const DXU du;
   const hn::Rebind<uint8_t, DX> bytes;
+  const auto shift = hn::Set(d, kShift), factor = hn::Set(d, inverse);
   auto sum = hn::Zero(du);
   for (size_t i = 0; i < kBlock / 2; i += hn::Lanes(d)) {
     const auto x = load(d, v + i * sizeof(float));
-    const auto bits = hn::BitCast(du, hn::MulAdd(x, hn::Set(d, inverse), hn::Set(d, kShift)));
+    auto rounded = hn::MulAdd(x, factor, shift);
+    if constexpr (kIsRest) {
+      const auto rest = hn::MulAdd(x, factor, hn::Sub(shift, rounded));
+      rounded = hn::MulAdd(rest, hn::Set(d, float{1 << kRestBits}), shift);
+    }
+    const auto bits = hn::BitCast(du, rounded);
     hn::StoreU(hn::TruncateTo(bytes, bits), bytes, reinterpret_cast<uint8_t*>(q) + i);
     sum = hn::Add(sum, bits);
   }
@@ -61,55 +81,80 @@ HWY_INLINE const char* block_of(const char* p, int64_t count, float (&room)[kBlo
   return reinterpret_cast<const char*>(room);
 }
 
-template <int64_t kRows>
-HWY_INLINE void put_block(const char* v, float most, XBlock<kRows>& out, int64_t row) {
+// Returns the sum.
+template <bool kIsRest, int64_t kRows>
+HWY_INLINE int32_t put_bytes(const char* v, float inverse, XBytes<kRows>& out, int64_t row) {
   int8_t q[kBlock];
-  const float scale = most / 127.0f, inverse = most > 0 ? 127.0f / most : 0.0f;
-  const int32_t first = round_half(v, inverse, q);
-  const int32_t second = round_half(v + sizeof(float) * kBlock / 2, inverse, q + kBlock / 2);
+  const char* const half = v + sizeof(float) * kBlock / 2;
+  const int32_t first = round_half<kIsRest>(v, inverse, q);
+  const int32_t second = round_half<kIsRest>(half, inverse, q + kBlock / 2);
   for (int64_t i = 0; i < kBlock; i += 4) std::memcpy(out.q + i * kRows + row * 4, q + i, 4);
-  out.scale[row] = scale;
-  out.sum[row] = scale * static_cast<float>(first + second);
   out.offset[0][row] = -128 * (first + second);
   out.offset[1][row] = -128 * first;
   out.offset[2][row] = -128 * second;
+  out.used[row] = true;
+  return first + second;
+}
+
+template <int64_t kRows>
+HWY_INLINE void put_block(const char* v, float most, float large, XBlock<kRows>& out,
+                          XBytes<kRows>& rest, int64_t row) {
+  const float scale = most / 127.0f, inverse = most > 0 ? 127.0f / most : 0.0f;
+  auto sum = static_cast<float>(put_bytes<false>(v, inverse, out, row));
+  if (row == 0) out.rest = nullptr;
+  if (most > large) {
+    if (out.rest == nullptr && kRows > 1) std::memset(&rest, 0, sizeof rest);
+    out.rest = &rest;
+    sum += kRestStep * static_cast<float>(put_bytes<true>(v, inverse, rest, row));
+  }
+  out.scale[row] = scale;
+  out.sum[row] = scale * sum;
 }
 
 template <class T, int64_t kRows>
-HWY_INLINE bool quantize_as(const char* x, int64_t k, XBlock<kRows>* out, int64_t row) {
+HWY_INLINE bool quantize_as(const char* x, int64_t k, XBlock<kRows>* out, XBytes<kRows>* rests,
+                            int64_t row) {
   // Products with weights of f16 stay normal numbers of f32.
   constexpr uint32_t kLeast = std::bit_cast<uint32_t>(1e-25f);
   constexpr uint32_t kMost = std::bit_cast<uint32_t>(1e25f);
+  constexpr auto kStep = kBlock * static_cast<int64_t>(sizeof(T));
+  float room[kBlock];
   bool in_range = true;
-  for (int64_t at = 0; at < k; at += kBlock, ++out) {
-    float room[kBlock];
-    const char* v = block_of<T>(x + at * static_cast<int64_t>(sizeof(T)), k - at, room);
+  float squares = 0;
+  for (int64_t at = 0, b = 0; at < k; at += kBlock, ++b) {
+    const char* const v = block_of<T>(x + b * kStep, k - at, room);
     const uint32_t bits = largest_bits(v);
     if (bits != 0 && (bits < kLeast || bits > kMost)) in_range = false;
-    if (!in_range) {  // the row is not used
-      std::memset(room, 0, sizeof room);
-      v = reinterpret_cast<const char*>(room);
-    }
-    put_block(v, in_range ? std::bit_cast<float>(bits) : 0.0f, *out, row);
+    out[b].scale[row] = std::bit_cast<float>(bits);  // until the block is put there
+    squares += sum_of_squares(v);
+  }
+  const float large = kLargeBlock * std::sqrt(squares / static_cast<float>(k)) / kUnit;
+  if (!in_range) std::memset(room, 0, sizeof room);  // the row is not used
+  for (int64_t at = 0, b = 0; at < k; at += kBlock, ++b) {
+    const char* const v =
+        in_range ? block_of<T>(x + b * kStep, k - at, room) : reinterpret_cast<const char*>(room);
+    put_block(v, in_range ? out[b].scale[row] : 0.0f, in_range ? large : 0.0f, out[b], rests[b],
+              row);
   }
   return in_range;
 }
 
 template <int64_t kRows>
 HWY_INLINE bool quantize(const char* x, uint32_t dtype, int64_t k, XBlock<kRows>* out,
-                         int64_t row) {
+                         XBytes<kRows>* rests, int64_t row) {
   switch (dtype) {
-    case YARD_F16: return quantize_as<F16>(x, k, out, row);
-    case YARD_BF16: return quantize_as<BF16>(x, k, out, row);
-    default: return quantize_as<float>(x, k, out, row);
+    case YARD_F16: return quantize_as<F16>(x, k, out, rests, row);
+    case YARD_BF16: return quantize_as<BF16>(x, k, out, rests, row);
+    default: return quantize_as<float>(x, k, out, rests, row);
   }
 }
 
-bool quantize_single(const char* x, uint32_t dtype, int64_t k, XRow* out) {
-  return quantize(x, dtype, k, out, 0);
+bool quantize_single(const char* x, uint32_t dtype, int64_t k, XRow* out, XRowRest* rests) {
+  return quantize(x, dtype, k, out, rests, 0);
 }
-bool quantize_in_group(const char* x, uint32_t dtype, int64_t k, XGroup* out, int64_t row) {
-  return quantize(x, dtype, k, out, row);
+bool quantize_in_group(const char* x, uint32_t dtype, int64_t k, XGroup* out, XGroupRest* rests,
+                       int64_t row) {
+  return quantize(x, dtype, k, out, rests, row);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -125,11 +170,12 @@ HWY_EXPORT(quantize_in_group);
 
 }  // namespace
 
-bool quantize_row(const char* x, uint32_t dtype, int64_t k, XRow* out) {
-  return HWY_DYNAMIC_DISPATCH(quantize_single)(x, dtype, k, out);
+bool quantize_row(const char* x, uint32_t dtype, int64_t k, XRow* out, XRowRest* rests) {
+  return HWY_DYNAMIC_DISPATCH(quantize_single)(x, dtype, k, out, rests);
 }
-bool quantize_row(const char* x, uint32_t dtype, int64_t k, XGroup* out, int64_t row) {
-  return HWY_DYNAMIC_DISPATCH(quantize_in_group)(x, dtype, k, out, row);
+bool quantize_row(const char* x, uint32_t dtype, int64_t k, XGroup* out, XGroupRest* rests,
+                  int64_t row) {
+  return HWY_DYNAMIC_DISPATCH(quantize_in_group)(x, dtype, k, out, rests, row);
 }
 
 }  // namespace yard::simd

@@ -193,27 +193,55 @@ YARD_ISA_INLINE int32x4_t new_zero() {
   return z;
 }
 
-// Four vectors to the sum of each.
+// Four vectors to the sum of each, which stand for steps of 2^-kBits.
+template <int kBits>
 YARD_ISA_INLINE float32x4_t sums_of(const int32x4_t (&v)[4]) {
-  return vcvtq_f32_s32(vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3])));
+  const int32x4_t sums = vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3]));
+  if constexpr (kBits == 0)
+    return vcvtq_f32_s32(sums);
+  else
+    return vcvtq_n_f32_s32(sums, kBits);
+}
+
+template <int kBits>
+YARD_ISA_INLINE int32x4_t finer(const int32x4_t& dots) {
+  if constexpr (kBits == 0)
+    return new_zero();
+  else
+    return vshlq_n_s32(dots, kBits);
+}
+// Products of block kAt of four rows; those of a rest are added to the others, in steps that are kBits finer.
+template <Format F, int kAt, int kBits>
+YARD_ISA_INLINE void add_dots(const uint8_t* const (&p)[4], const XRowRest& x,
+                              int32x4_t (&first)[4], int32x4_t (&second)[4]) {
+  const int8x16_t x0 = vld1q_s8(x.q), x1 = vld1q_s8(x.q + 16);
+  for (int r = 0; r < 4; ++r) {
+    const Elements w = elements<F, kAt>(p[r]);
+    first[r] = sdot(finer<kBits>(first[r]), w.low, x0);
+    if constexpr (kind_of(F) == BlockKind::kTwoScales)
+      second[r] = sdot(finer<kBits>(second[r]), w.high, x1);
+    else
+      first[r] = sdot(first[r], w.high, x1);
+  }
 }
 
 template <Format F, int kAt>
 YARD_ISA_INLINE VF add_block(const uint8_t* const (&p)[4], VF scale, VF other, const XRow& x,
                              VF sum) {
-  const int8x16_t x0 = vld1q_s8(x.q), x1 = vld1q_s8(x.q + 16);
+  constexpr bool kTwo = kind_of(F) == BlockKind::kTwoScales;
   int32x4_t first[4], second[4];
-  for (int r = 0; r < 4; ++r) {
-    const Elements w = elements<F, kAt>(p[r]);
-    first[r] = sdot(new_zero(), w.low, x0);
-    if constexpr (kind_of(F) == BlockKind::kTwoScales)
-      second[r] = sdot(new_zero(), w.high, x1);
-    else
-      first[r] = sdot(first[r], w.high, x1);
+  add_dots<F, kAt, 0>(p, x, first, second);
+  float32x4_t a, b;
+  if (x.rest == nullptr) [[likely]] {
+    a = sums_of<0>(first);
+    if constexpr (kTwo) b = sums_of<0>(second);
+  } else {
+    add_dots<F, kAt, kRestBits>(p, *x.rest, first, second);
+    a = sums_of<kRestBits>(first);
+    if constexpr (kTwo) b = sums_of<kRestBits>(second);
   }
-  sum = vfmaq_n_f32(sum, vmulq_f32(sums_of(first), scale), x.scale[0]);
-  if constexpr (kind_of(F) == BlockKind::kTwoScales)
-    sum = vfmaq_n_f32(sum, vmulq_f32(sums_of(second), other), x.scale[0]);
+  sum = vfmaq_n_f32(sum, vmulq_f32(a, scale), x.scale[0]);
+  if constexpr (kTwo) sum = vfmaq_n_f32(sum, vmulq_f32(b, other), x.scale[0]);
   if constexpr (kind_of(F) == BlockKind::kMinimum) sum = vfmaq_n_f32(sum, other, x.sum[0]);
   return sum;
 }
@@ -246,24 +274,54 @@ YARD_ISA_INLINE void add_four(Dots<kRows>& dots, int8x16_t w0, int8x16_t w1, int
 }
 // Elements [4 * kBegin, 4 * kEnd) of a block.
 template <int kBegin, int kEnd, int kRows>
-YARD_ISA_INLINE Dots<kRows> dots_of(const int8_t* w, const int8_t* x) {
-  Dots<kRows> dots;
-  for (int r = 0; r < kRows; ++r) dots.v[r][0] = new_zero(), dots.v[r][1] = new_zero();
+YARD_ISA_INLINE void add_dots(Dots<kRows>& dots, const int8_t* w, const int8_t* x) {
 #pragma GCC unroll 8
   for (int i = kBegin; i < kEnd; ++i)
     add_four<kRows>(dots, vld1q_s8(w + i * 4 * kPanelRows), vld1q_s8(w + i * 4 * kPanelRows + 16),
                     vld1q_s8(x + i * 4 * kGroupRows));
-  return dots;
 }
 
-template <int kRows, int kRow = 0>
+// The same of a rest, for rows that have one. The dots of all are in its steps afterwards.
+template <int kBegin, int kEnd, int kRows, int kRow = 0>
+YARD_ISA_INLINE void add_rest(Dots<kRows>& dots, const int8_t* w, const XGroupRest& x) {
+  for (int i = 0; i < 2; ++i) dots.v[kRow][i] = vshlq_n_s32(dots.v[kRow][i], kRestBits);
+  if (x.used[kRow]) {
+#pragma GCC unroll 8
+    for (int i = kBegin; i < kEnd; ++i) {
+      const int8x16_t four = vld1q_s8(x.q + i * 4 * kGroupRows);
+      for (int j = 0; j < 2; ++j)
+        dots.v[kRow][j] =
+            sdot_lane<kRow>(dots.v[kRow][j], vld1q_s8(w + i * 4 * kPanelRows + 16 * j), four);
+    }
+  }
+  if constexpr (kRow + 1 < kRows) add_rest<kBegin, kEnd, kRows, kRow + 1>(dots, w, x);
+}
+
+template <int kBits, int kRows, int kRow = 0>
 YARD_ISA_INLINE void add_scaled(VF (&sums)[kRows][2], const Dots<kRows>& dots, const float* scale,
                                 float32x4_t factors) {
   for (int i = 0; i < 2; ++i) {
-    const float32x4_t v = vmulq_f32(vcvtq_f32_s32(dots.v[kRow][i]), vld1q_f32(scale + 4 * i));
-    sums[kRow][i] = vfmaq_laneq_f32(sums[kRow][i], v, factors, kRow);
+    float32x4_t v;
+    if constexpr (kBits == 0)
+      v = vcvtq_f32_s32(dots.v[kRow][i]);
+    else
+      v = vcvtq_n_f32_s32(dots.v[kRow][i], kBits);
+    sums[kRow][i] =
+        vfmaq_laneq_f32(sums[kRow][i], vmulq_f32(v, vld1q_f32(scale + 4 * i)), factors, kRow);
   }
-  if constexpr (kRow + 1 < kRows) add_scaled<kRows, kRow + 1>(sums, dots, scale, factors);
+  if constexpr (kRow + 1 < kRows) add_scaled<kBits, kRows, kRow + 1>(sums, dots, scale, factors);
+}
+// Elements [4 * kBegin, 4 * kEnd) of a block, times their scales.
+template <int kBegin, int kEnd, int kRows>
+YARD_ISA_INLINE void add_products(VF (&sums)[kRows][2], const int8_t* w, const float* scale,
+                                  const XGroup& x) {
+  Dots<kRows> dots;
+  for (int r = 0; r < kRows; ++r) dots.v[r][0] = new_zero(), dots.v[r][1] = new_zero();
+  add_dots<kBegin, kEnd, kRows>(dots, w, x.q);
+  if (x.rest == nullptr) [[likely]]
+    return add_scaled<0, kRows>(sums, dots, scale, vld1q_f32(x.scale));
+  add_rest<kBegin, kEnd, kRows>(dots, w, *x.rest);
+  add_scaled<kRestBits, kRows>(sums, dots, scale, vld1q_f32(x.scale));
 }
 template <int kRows, int kRow = 0>
 YARD_ISA_INLINE void add_minima(VF (&sums)[kRows][2], const float* minimum, float32x4_t factors) {
@@ -279,12 +337,11 @@ YARD_ISA void tile_rows(const WBlock* w, int64_t blocks, const XGroup* x, int64_
     for (int i = 0; i < 2; ++i) sums[r][i] = vld1q_f32(to + r * kPanelRows + lane + 4 * i);
   for (; blocks > 0; --blocks, ++w, ++x) {
     const int8_t* const q = w->q + 4 * lane;
-    const float32x4_t factors = vld1q_f32(x->scale);
     if constexpr (kKind == BlockKind::kTwoScales) {
-      add_scaled<kRows>(sums, dots_of<0, 4, kRows>(q, x->q), w->scale + lane, factors);
-      add_scaled<kRows>(sums, dots_of<4, 8, kRows>(q, x->q), w->other + lane, factors);
+      add_products<0, 4, kRows>(sums, q, w->scale + lane, *x);
+      add_products<4, 8, kRows>(sums, q, w->other + lane, *x);
     } else {
-      add_scaled<kRows>(sums, dots_of<0, 8, kRows>(q, x->q), w->scale + lane, factors);
+      add_products<0, 8, kRows>(sums, q, w->scale + lane, *x);
     }
     if constexpr (kKind == BlockKind::kMinimum)
       add_minima<kRows>(sums, w->other + lane, vld1q_f32(x->sum));

@@ -28,17 +28,23 @@ void unpack_panel(const QuantWeight& weight, int64_t begin, int64_t end, int64_t
 
 // The product of 16 elements, from the first or second half of a block.
 template <int64_t kRows>
-float half_dot(const WBlock& w, int64_t n, const XBlock<kRows>& x, int64_t row, int64_t half) {
+int32_t half_dot(const WBlock& w, int64_t n, const XBytes<kRows>& x, int64_t row, int64_t half) {
   int32_t dot = 0;
   for (int64_t j = 16 * half; j < 16 * half + 16; ++j)
     dot += w.q[(j / 4 * kPanelRows + n) * 4 + j % 4] * x.q[(j / 4 * kRows + row) * 4 + j % 4];
-  return static_cast<float>(dot);
+  return dot;
+}
+template <int64_t kRows>
+float half_product(const WBlock& w, int64_t n, const XBlock<kRows>& x, int64_t row, int64_t half) {
+  int32_t dot = half_dot(w, n, x, row, half) * (1 << kRestBits);
+  if (x.rest != nullptr) dot += half_dot(w, n, *x.rest, row, half);
+  return static_cast<float>(dot) * kRestStep;
 }
 
 template <int64_t kRows>
 float add_block(BlockKind kind, const WBlock& w, int64_t n, const XBlock<kRows>& x, int64_t row,
                 float sum) {
-  const float low = half_dot(w, n, x, row, 0), high = half_dot(w, n, x, row, 1);
+  const float low = half_product(w, n, x, row, 0), high = half_product(w, n, x, row, 1);
   if (kind == BlockKind::kTwoScales)
     return sum + low * w.scale[n] * x.scale[row] + high * w.other[n] * x.scale[row];
   sum += (low + high) * w.scale[n] * x.scale[row];

@@ -48,11 +48,30 @@ TEST(Formats, UnpackParts) {
   }
 }
 
-std::vector<XRow> rounded(const std::vector<float>& x) {
-  std::vector<XRow> blocks(static_cast<size_t>(blocks_of(static_cast<int64_t>(x.size()))));
-  EXPECT_TRUE(quantize_row(reinterpret_cast<const char*>(x.data()), YARD_F32,
-                           static_cast<int64_t>(x.size()), blocks.data()));
-  return blocks;
+// The blocks of a row, or of a group of rows.
+template <int64_t kRows>
+struct Rounded {
+  std::vector<XBlock<kRows>> blocks;
+  std::vector<XBytes<kRows>> rests;
+  explicit Rounded(int64_t k) : blocks(static_cast<size_t>(blocks_of(k))), rests(blocks.size()) {}
+};
+
+Rounded<1> rounded(const std::vector<float>& x) {
+  const auto k = static_cast<int64_t>(x.size());
+  Rounded<1> row(k);
+  EXPECT_TRUE(quantize_row(reinterpret_cast<const char*>(x.data()), YARD_F32, k, row.blocks.data(),
+                           row.rests.data()));
+  return row;
+}
+bool round_to(Rounded<kGroupRows>& group, const std::vector<float>& x, int64_t row) {
+  return quantize_row(reinterpret_cast<const char*>(x.data()), YARD_F32,
+                      static_cast<int64_t>(x.size()), group.blocks.data(), group.rests.data(), row);
+}
+// An element in units of the block's scale.
+template <int64_t kRows>
+double element(const XBlock<kRows>& b, int64_t i, int64_t row) {
+  const int64_t at = (i / 4 * kRows + row) * 4 + i % 4;
+  return b.q[at] + (b.rest != nullptr ? b.rest->q[at] / 128.0 : 0.0);
 }
 
 std::vector<float> normal_values(int64_t count, uint32_t seed) {
@@ -63,10 +82,17 @@ std::vector<float> normal_values(int64_t count, uint32_t seed) {
   return x;
 }
 
+// With large values, as language models have, in some blocks of some rows.
+std::vector<float> spiky_values(int64_t count, uint32_t seed) {
+  std::vector<float> x = normal_values(count, seed);
+  for (size_t i = 7 * (seed % 5); i < x.size(); i += 97) x[i] *= seed % 3 == 0 ? 1.0f : 50.0f;
+  return x;
+}
+
 TEST(Activations, AreOffByHalfAStepAtMost) {
   for (const int64_t k : {1, 5, 32, 33, 127, 128, 300}) {
     const std::vector<float> x = normal_values(k, 3);
-    const std::vector<XRow> blocks = rounded(x);
+    const std::vector<XRow> blocks = rounded(x).blocks;
     for (size_t i = 0; i < blocks.size() * kBlock; ++i) {
       const XRow& b = blocks[i / kBlock];
       const double scale = b.scale[0], expected = i < x.size() ? x[i] : 0;
@@ -87,20 +113,55 @@ TEST(Activations, AreOffByHalfAStepAtMost) {
   }
 }
 
+// A block with a value that is large beside those of the row is exact to a 256th of a step.
+TEST(Activations, HaveARestBesideLargeValues) {
+  std::vector<float> x = normal_values(320, 3);
+  x[70] = -80;
+  const Rounded<1> row = rounded(x);
+  for (size_t b = 0; b < row.blocks.size(); ++b) {
+    const XRow& block = row.blocks[b];
+    EXPECT_EQ(block.rest != nullptr, b == 2) << "block " << b;
+    double sum = 0;
+    const double scale = block.scale[0], step = block.rest != nullptr ? scale / 128 : scale;
+    for (int64_t i = 0; i < kBlock; ++i) {
+      const double found = element(block, i, 0) * scale;
+      EXPECT_LE(std::abs(found - x[b * kBlock + static_cast<size_t>(i)]), step * 0.501);
+      sum += found;
+    }
+    EXPECT_NEAR(block.sum[0], sum, 1e-5 * scale * 127);
+  }
+  int first = 0, second = 0;
+  for (int64_t i = 0; i < kBlock; ++i) {
+    EXPECT_LE(std::abs(int{row.rests[2].q[i]}), 64);
+    (i < kBlock / 2 ? first : second) += row.rests[2].q[i];
+  }
+  EXPECT_EQ(row.rests[2].offset[0][0], -128 * (first + second));
+  EXPECT_EQ(row.rests[2].offset[1][0], -128 * first);
+  EXPECT_EQ(row.rests[2].offset[2][0], -128 * second);
+  // The least and the largest values that have products: squares of them are no numbers.
+  for (const float factor : {1e-23f, 1e22f}) {
+    std::vector<float> scaled = x;
+    for (float& v : scaled) v *= factor;
+    EXPECT_NE(rounded(scaled).blocks[2].rest, nullptr) << factor;
+  }
+}
+
 // Four elements of each row in turn, with the numbers that a row alone has.
 TEST(Activations, OfAGroupAreInterleaved) {
   constexpr int64_t kK = 70;
-  std::vector<XGroup> group(static_cast<size_t>(blocks_of(kK)));
+  Rounded<kGroupRows> of_group(kK);
+  std::memset(of_group.rests.data(), 1, of_group.rests.size() * sizeof(XGroupRest));
+  for (int64_t r = 0; r < kGroupRows; ++r)
+    ASSERT_TRUE(round_to(of_group, spiky_values(kK, static_cast<uint32_t>(r)), r));
+  const std::vector<XGroup>& group = of_group.blocks;
+  EXPECT_NE(group[0].rest, nullptr);
+  EXPECT_EQ(group[1].rest, nullptr);
   for (int64_t r = 0; r < kGroupRows; ++r) {
-    const std::vector<float> x = normal_values(kK, static_cast<uint32_t>(r));
-    ASSERT_TRUE(
-        quantize_row(reinterpret_cast<const char*>(x.data()), YARD_F32, kK, group.data(), r));
-  }
-  for (int64_t r = 0; r < kGroupRows; ++r) {
-    const std::vector<XRow> row = rounded(normal_values(kK, static_cast<uint32_t>(r)));
+    const Rounded<1> alone = rounded(spiky_values(kK, static_cast<uint32_t>(r)));
+    const std::vector<XRow>& row = alone.blocks;
     for (size_t b = 0; b < row.size(); ++b) {
       for (int64_t i = 0; i < kBlock; ++i)
-        EXPECT_EQ(group[b].q[(i / 4 * kGroupRows + r) * 4 + i % 4], row[b].q[i]);
+        EXPECT_EQ(element(group[b], i, r), element(row[b], i, 0));
       EXPECT_EQ(group[b].scale[r], row[b].scale[0]);
       EXPECT_EQ(group[b].sum[r], row[b].sum[0]);
       for (int i = 0; i < 3; ++i) EXPECT_EQ(group[b].offset[i][r], row[b].offset[i][0]);
@@ -114,11 +175,11 @@ TEST(Activations, RefuseWhatInt8CannotHold) {
     for (const float sign : {1.0f, -1.0f}) {
       std::vector<float> x(200, 0.0f);
       x[150] = sign * special;
-      std::vector<XRow> blocks(7);
-      EXPECT_FALSE(
-          quantize_row(reinterpret_cast<const char*>(x.data()), YARD_F32, 200, blocks.data()));
+      Rounded<1> row(200);
+      EXPECT_FALSE(quantize_row(reinterpret_cast<const char*>(x.data()), YARD_F32, 200,
+                                row.blocks.data(), row.rests.data()));
     }
-  EXPECT_EQ(rounded(std::vector<float>(64, 0.0f))[1].scale[0], 0.0f);
+  EXPECT_EQ(rounded(std::vector<float>(64, 0.0f)).blocks[1].scale[0], 0.0f);
 }
 
 // The product of a weight row with rounded activations, and how large its terms are.
@@ -129,7 +190,8 @@ Product product(const BlockTensor& w, int64_t n, const XRow* x, int64_t k) {
   Product p;
   for (int64_t i = 0; i < k; ++i) {
     const XRow& block = x[i / kBlock];
-    const double term = w.at(n, i) * block.q[i % kBlock] * static_cast<double>(block.scale[0]);
+    const double term =
+        w.at(n, i) * element(block, i % kBlock, 0) * static_cast<double>(block.scale[0]);
     p.value += term, p.size += std::abs(term);
   }
   return p;
@@ -141,26 +203,24 @@ struct Products {
   Format format;
   int64_t weights, k;
   BlockTensor w;
-  std::vector<XRow> x[kRows];
-  std::vector<XGroup> groups;
+  std::vector<Rounded<1>> x;
+  std::vector<Rounded<kGroupRows>> in_groups;
+  std::vector<XGroup> groups;  // of all of them
 
   Products(Format f, int64_t n, int64_t length)
-      : format(f),
-        weights(n),
-        k(length),
-        w(f, n, length, static_cast<uint32_t>(length + n), 1),
-        groups(static_cast<size_t>(3 * blocks_of(length))) {
+      : format(f), weights(n), k(length), w(f, n, length, static_cast<uint32_t>(length + n), 1) {
     for (int64_t r = 0; r < kRows; ++r) {
-      const std::vector<float> values = normal_values(k, static_cast<uint32_t>(r));
-      x[r] = rounded(values);
-      EXPECT_TRUE(quantize_row(reinterpret_cast<const char*>(values.data()), YARD_F32, k,
-                               groups.data() + r / kGroupRows * blocks_of(k), r % kGroupRows));
+      const std::vector<float> values = spiky_values(k, static_cast<uint32_t>(r));
+      x.push_back(rounded(values));
+      if (r % kGroupRows == 0) in_groups.emplace_back(k);
+      EXPECT_TRUE(round_to(in_groups.back(), values, r % kGroupRows));
     }
+    for (const auto& g : in_groups) groups.insert(groups.end(), g.blocks.begin(), g.blocks.end());
   }
   QuantWeight weight() const { return {format, w.row(0), stride_bytes(Tensor(w.c()), 0), k}; }
   std::vector<float> of_row(const QuantKernels& kernels, int64_t row) const {
     std::vector<float> out(kPanelRows);
-    kernels.row(weight(), 0, weights, x[row].data(), out.data());
+    kernels.row(weight(), 0, weights, x[static_cast<size_t>(row)].blocks.data(), out.data());
     return out;
   }
   // In steps of 8 blocks, as a long row is done in parts.
@@ -190,7 +250,8 @@ TEST(Products, AreExactAndHaveTheSameBitsInTiles) {
             const std::vector<float> tile = products.of_tile(**set, rows);
             const std::vector<float> row = products.of_row(**set, rows - 1);
             for (int64_t n = 0; n < weights; ++n) {
-              const Product p = product(products.w, n, products.x[rows - 1].data(), k);
+              const Product p = product(products.w, n,
+                                        products.x[static_cast<size_t>(rows - 1)].blocks.data(), k);
               const float found = row[static_cast<size_t>(n)];
               ASSERT_NEAR(static_cast<double>(found), p.value, p.size * 1e-5);
               ASSERT_EQ(found, tile[static_cast<size_t>((rows - 1) * kPanelRows + n)]);
@@ -209,13 +270,12 @@ TEST(Products, DoNotOverflow) {
       const std::vector<uint8_t> w(kLength, pattern);
       const QuantWeight weight{Format::kI8, w.data(), kLength, kLength};
       float row[kPanelRows], tile[kPanelRows] = {};
-      (*set)->row(weight, 0, 1, rounded(values).data(), row);
-      XGroup x[4];
+      (*set)->row(weight, 0, 1, rounded(values).blocks.data(), row);
+      Rounded<kGroupRows> x(kLength);
       WBlock panel[4];
-      ASSERT_TRUE(
-          quantize_row(reinterpret_cast<const char*>(values.data()), YARD_F32, kLength, x, 0));
+      ASSERT_TRUE(round_to(x, values, 0));
       (*set)->unpack(weight, 0, 1, 0, 4, panel);
-      (*set)->tile(BlockKind::kScale, panel, 4, x, 4, 1, tile);
+      (*set)->tile(BlockKind::kScale, panel, 4, x.blocks.data(), 4, 1, tile);
       const float expected = 127.0f * kLength * static_cast<float>(static_cast<int8_t>(pattern));
       EXPECT_EQ(row[0], expected);
       EXPECT_EQ(tile[0], expected);

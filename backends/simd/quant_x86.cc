@@ -47,6 +47,10 @@ YARD_ISA_INLINE TI add_dot(TI sum, const Weights<kSigned>& w, const int8_t* x) {
 }
 YARD_ISA_INLINE TF load_tile(const float* p) { return _mm256_loadu_ps(p); }
 YARD_ISA_INLINE void store_tile(float* p, TF v) { _mm256_storeu_ps(p, v); }
+YARD_ISA_INLINE TF times(TF v, float factor) { return _mm256_mul_ps(v, _mm256_set1_ps(factor)); }
+YARD_ISA_INLINE TI finer(TI dots, TI more) {
+  return _mm256_add_epi32(_mm256_slli_epi32(dots, kRestBits), more);
+}
 YARD_ISA_INLINE TF add_product(TF sum, TF v, float factor) {
   return _mm256_fmadd_ps(v, _mm256_set1_ps(factor), sum);
 }
@@ -96,6 +100,10 @@ YARD_ISA_INLINE TI add_dot(TI sum, const Weights<kSigned>& w, const int8_t* x) {
 }
 YARD_ISA_INLINE TF load_tile(const float* p) { return _mm512_loadu_ps(p); }
 YARD_ISA_INLINE void store_tile(float* p, TF v) { _mm512_storeu_ps(p, v); }
+YARD_ISA_INLINE TF times(TF v, float factor) { return _mm512_mul_ps(v, _mm512_set1_ps(factor)); }
+YARD_ISA_INLINE TI finer(TI dots, TI more) {
+  return _mm512_add_epi32(_mm512_maskz_slli_epi32(0xffff, dots, kRestBits), more);
+}
 YARD_ISA_INLINE TF add_product(TF sum, TF v, float factor) {
   return _mm512_fmadd_ps(v, _mm512_set1_ps(factor), sum);
 }

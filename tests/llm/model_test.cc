@@ -116,7 +116,7 @@ TEST(Model, ReadsWeightsOfOtherTypes) {
     TinyModel m;
     m.type = type;
     const double d = most_different(plain, logits_of(m));
-    EXPECT_LT(d, 1) << type;  // rounded, and still the same model
+    EXPECT_LT(d, 1.5) << type;  // rounded, and still the same model: 0.92 in f32 with q8_0
     EXPECT_GT(d, 1e-5) << type;
   }
 }
