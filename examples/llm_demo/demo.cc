@@ -109,9 +109,7 @@ void disturb(size_t tokens, Rules& rules, const char* broken, const char* repair
         "  - {operation: argmax, kernel: vendor.acme, add: 500, optional: true}\n");
   } else if (tokens == 32) {
     plugins.replace("acme", repaired).value().wait().or_throw();
-    for (const char* op : {"embedding", "argmax"})
-      Runtime::shared().health().reset(op, "vendor.acme").or_throw();
-    note("the plugin is upgraded to acme 2.0, whose kernels work; its breakers are reset");
+    note("the plugin is upgraded to acme 2.0, whose kernels work; its breakers are closed");
   } else if (tokens == 52) {
     note("acme 2.0: " + counts() + ". It is unloaded");
     plugins.unload("acme").value().wait().or_throw();

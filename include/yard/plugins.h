@@ -175,8 +175,8 @@ class Plugins {
   // checked as by load(), and probed first unless probing is off or the probe program is not installed. Its registration
   // and the end of the old one's are one change: every call finds one of them. Kernels of others on its ops and backends
   // stay; an error if the new version lacks these, or has an op with another schema. If it is refused, the old version
-  // stays. The old one stops when no call uses it, after the new one has started; the ticket is then done. If the file has
-  // the same digest, nothing happens.
+  // stays. The old one stops when no call uses it, after the new one has started; the ticket is then done. Breakers of its
+  // backend close, except those opened manually. If the file has the same digest, nothing happens.
   YARD_API Result<Ticket> replace(std::string_view name, std::string_view path = {});
   // Removes it from the list, if it is not loaded.
   YARD_API Status forget(std::string_view name_or_path);

@@ -394,15 +394,25 @@ bool BoardState::set_settings(const BreakerSettings& settings, Time now) {
   const uint32_t other = 1 - in_force_.load(std::memory_order_relaxed);
   settings_[other] = usable(settings);
   in_force_.store(other, std::memory_order_release);
-  return !settings_[other].enabled && close_automatic(now);
+  return !settings_[other].enabled && close_automatic({}, "breakers were disabled", now);
 }
 
-bool BoardState::close_automatic(Time now) {
+bool BoardState::replaced(std::string_view backend, Time now) {
+  for (auto& [op, records] : records_)
+    for (auto& r : records)
+      if (r->backend == backend) r->slot.machine.repeats = 0, r->failed.clear();
+  for (auto& [key, slot] : entries_)
+    if (key.record->backend == backend) slot.machine.repeats = 0;
+  return close_automatic(backend, "the plugin was replaced", now);
+}
+
+bool BoardState::close_automatic(std::string_view backend, std::string_view why, Time now) {
   bool changed = false;
   const auto close_one = [&](const Record& r, const SmallKey* key, Slot& slot) {
+    if (!backend.empty() && r.backend != backend) return;
     slot.machine.forget_failures();
     if (slot.closed() || slot.machine.manual) return;
-    close(r, key, slot, "breakers were disabled", now);
+    close(r, key, slot, why, now);
     changed = true;
   };
   for (auto& [op, records] : records_)
@@ -478,6 +488,10 @@ bool Board::close(const Key& key, Extent extent, Time now) {
 
 bool Board::reset(const Key& key, Extent extent, Time now) {
   return Locked(state_)->reset(key, extent, now);
+}
+
+bool Board::replaced(std::string_view backend, Time now) {
+  return Locked(state_)->replaced(backend, now);
 }
 
 bool Board::device_lost(Device device, std::string_view why, Time now) {

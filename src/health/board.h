@@ -99,6 +99,8 @@ class Board {
   bool close(const Key& key, Extent extent, Time now);
   // Closes, and forgets all failures. Counts in reports stay.
   bool reset(const Key& key, Extent extent, Time now);
+  // Another version of a backend is in force: closes what was not opened manually, and forgets all failures.
+  bool replaced(std::string_view backend, Time now);
   bool device_lost(Device device, std::string_view why, Time now);
   bool device_back(Device device, Time now);
 

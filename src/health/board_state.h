@@ -91,6 +91,7 @@ class BoardState {
             std::optional<std::chrono::nanoseconds> duration);
   bool close(const Key& key, Extent extent, Time now);
   bool reset(const Key& key, Extent extent, Time now);
+  bool replaced(std::string_view backend, Time now);
   bool device_lost(Device device, std::string_view why, Time now);
   bool device_back(Device device, Time now);
 
@@ -100,8 +101,8 @@ class BoardState {
   std::vector<BreakerEvent> take_events();
 
  private:
-  // All breakers that were not opened manually.
-  bool close_automatic(Time now);
+  // All breakers that were not opened manually; of a backend, if one is named.
+  bool close_automatic(std::string_view backend, std::string_view why, Time now);
   Record* find(const Key& key) const;
   Record* find_or_make(const Key& key);
   bool evict_record();

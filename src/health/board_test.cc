@@ -440,6 +440,26 @@ TEST(Board, CloseKeepsRepeatsAndResetForgetsThem) {
   EXPECT_EQ(board.next_change(), t0 + 30s);
 }
 
+TEST(Board, ANewVersionOfABackendStartsWithClosedBreakers) {
+  Board board;
+  const Key failed = key_of("vendor.acme"), other = key_of("vendor.else"),
+            manual = key_of("vendor.acme", 8, "softmax");
+  fail_times(board, failed, 5, t0), fail_times(board, other, 5, t0);
+  EXPECT_TRUE(board.open(manual, Extent::kKernel, "maintenance", t0));
+  EXPECT_TRUE(board.replaced("acme", t0));
+  EXPECT_EQ(state_of(board, failed), kClosed);
+  EXPECT_EQ(state_of(board, other), kOpen);
+  EXPECT_EQ(state_of(board, manual), kOpen);
+  EXPECT_FALSE(board.replaced("acme", t0));
+  // Failures of the old version are forgotten: as many as before are needed, and the breaker opens for as long.
+  fail_times(board, failed, 4, t0 + 1s);
+  EXPECT_EQ(state_of(board, failed), kClosed);
+  fail_times(board, failed, 1, t0 + 1s);
+  EXPECT_EQ(state_of(board, failed), kOpen);
+  EXPECT_EQ(board.close(other, Extent::kKernel, t0 + 1s), true);
+  EXPECT_EQ(board.next_change(), t0 + 31s);
+}
+
 TEST(Board, ALostDeviceIsExcludedUntilItIsBack) {
   Board board;
   const Device gpu{2, 1};

@@ -83,13 +83,31 @@ struct Runtime::Parts final : detail::CoreServices {
   plugin::Services plugin_services() {
     plugin::Services s;
     s.host = core.host;
-    s.apply = [this](const auto& steps) { return core.published.apply(steps).status(); };
+    s.apply = [this](const auto& steps) {
+      YARD_RETURN_IF_ERROR(core.published.apply(steps).status());
+      base::if_memory_allows([&] { close_breakers_of_replaced(steps); });
+      return Status();
+    };
     s.in_use = [this](const std::string& op) { return core.sites.in_use(op); };
     s.hook_in_use = [this](const std::string& hook) { return hooks.table().in_use(hook); };
     s.group_in_use = [this](const std::string& group) { return functions.in_use(group); };
     s.device_features = [this] { return host.stated(); };
     s.choosing = [] { return select::inside_select(); };
     return s;
+  }
+
+  // What opened them was other code.
+  void close_breakers_of_replaced(const std::vector<registry::Step>& steps) {
+    const auto replaces = [](const registry::Step& s) {
+      const auto* const removed = std::get_if<registry::RemoveKept>(&s);
+      return removed != nullptr && removed->replaced;
+    };
+    if (std::none_of(steps.begin(), steps.end(), replaces)) return;
+    bool changed = false;
+    for (const registry::Step& s : steps)
+      if (const auto* const added = std::get_if<registry::AddBackend>(&s))
+        changed |= core.board.replaced(added->backend->name, std::chrono::steady_clock::now());
+    if (changed) maintenance.publish_now();
   }
 
   RuntimeSettings settings;

@@ -185,6 +185,38 @@ TEST_F(Storm, PluginsComeAndGo) {
   expect_tokens([&] { return served > 0 && failed > 0 && change.rounds() > 3; });
 }
 
+// Its breakers were opened by other code.
+TEST_F(Storm, ANewVersionOfAPluginServesAtOnce) {
+  const auto rules = yard::parse_config(
+      "version: \"1.0\"\nscore:\n  - {kernel: vendor.acme, add: 500, optional: true}\n",
+      "storm.yaml");
+  ASSERT_TRUE(rules.ok());
+  Runtime::shared().set_config(rules.config).or_throw();
+  set_policy();
+  yard::BreakerSettings s;
+  s.cooldown = std::chrono::minutes(10);
+  Runtime::shared().health().set_settings(s).or_throw();
+  yard::Plugins plugins = Runtime::shared().plugins();
+  const auto open = [] {
+    size_t n = 0;
+    for (const yard::KernelHealth& k : Runtime::shared().health().report().kernels)
+      if (k.kernel == "vendor.acme") n += k.open.size();
+    return n;
+  };
+  plugins.load(TEST_BROKEN_PLUGIN).or_throw();
+  const Expected& e = expected().front();
+  EXPECT_EQ(generated(test_model(), e), e.tokens);
+  EXPECT_GT(open(), 0u);
+  plugins.replace("acme", TEST_PLUGIN).value().wait().or_throw();
+  EXPECT_EQ(open(), 0u);
+  EXPECT_EQ(generated(test_model(), e), e.tokens);
+  uint64_t served = 0;
+  for (const yard::KernelInfo& k : Runtime::shared().find_kernels("vendor.acme")) served += k.calls;
+  EXPECT_GT(served, 0u);
+  plugins.unload("acme").value().wait().or_throw();
+  plugins.forget("acme").or_throw();
+}
+
 TEST_F(Storm, TwoThreadsGenerate) {
   const Meanwhile other([](int i) {
     const Expected& e = expected()[static_cast<size_t>(i) % expected().size()];
