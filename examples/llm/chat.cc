@@ -68,12 +68,13 @@ struct Answer {
   std::vector<int32_t> prompt, ids;
   std::string text;
   std::string_view stopped = "end";  // or `tokens`, `context`
-  double prompt_ms = 0, decode_ms = 0, plain_ms = 0;
-  int64_t steps = 0;  // of decoding
-  double noted = 0;   // of these, in of_decode; the others took plain_ms
+  double prompt_ms = 0, decode_ms = 0;
+  std::vector<double> noted,
+      plain;  // steps of decoding: ms in kernels of those in of_decode; of others
   Profile of_prompt, of_decode;
+  size_t steps() const { return noted.size() + plain.size(); }
 };
-constexpr int64_t kNoteEach = 4;  // steps: noting costs a percent of a small model's time
+constexpr size_t kNoteEach = 4;  // steps: noting costs a percent of a small model's time
 
 class Chat {
  public:
@@ -101,6 +102,7 @@ class Chat {
     if (a.prompt.empty()) throw std::runtime_error("invalid prompt: expected a token, got none");
     const auto most = static_cast<size_t>(std::min(flags_.tokens, session_.context()));
     a.ids.reserve(most), a.text.reserve(16 * most);  // so that steps allocate nothing
+    a.noted.reserve(most), a.plain.reserve(most);
     Clock::time_point start = Clock::now();
     session_.set_profile(notes ? &a.of_prompt : nullptr);
     int32_t id = next(a.prompt);
@@ -118,12 +120,13 @@ class Chat {
         unseen_ = {id};
         break;
       }
-      const bool noted = notes && a.steps % kNoteEach == 0;
-      ++a.steps, a.noted += noted;
+      const bool noted = notes && a.steps() % kNoteEach == 0;
       session_.set_profile(noted ? &a.of_decode : nullptr);
+      const double kernels_before = a.of_decode.ms();
       const Clock::time_point before = Clock::now();
       id = next({&id, 1});
-      if (!noted) a.plain_ms += ms_since(before);
+      const double took = ms_since(before);
+      (noted ? a.noted : a.plain).push_back(noted ? a.of_decode.ms() - kernels_before : took);
     }
     if (!flags_.json && written < a.text.size()) std::fputs("\uFFFD", stdout);
     a.decode_ms = ms_since(start);
@@ -196,8 +199,15 @@ void print_profile(const char* name, double ms, const Profile& profile, double r
                100 * rest / ms);
 }
 
+double median(std::vector<double> v) {
+  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
+  std::nth_element(v.begin(), middle, v.end());
+  return v.empty() ? 0 : *middle;
+}
+
 void report(const Flags& flags, const Answer& a) {
-  const double times = static_cast<double>(a.steps) / std::max(a.noted, 1.0);
+  const auto steps = static_cast<double>(a.steps());
+  const double times = steps / static_cast<double>(std::max<size_t>(a.noted.size(), 1));
   Profile decode, all;
   decode.add(a.of_decode, times);
   all.add(a.of_prompt, 1), all.add(decode, 1);
@@ -205,11 +215,11 @@ void report(const Flags& flags, const Answer& a) {
   if (!flags.profile) return;
   const double rate = copy_rate(flags.threads);
   print_profile("prompt", a.prompt_ms, a.of_prompt, rate);
-  const auto steps = static_cast<double>(a.steps), plain = steps - a.noted;
-  if (plain > 0) print_profile("decode", a.plain_ms * steps / plain, decode, rate);
+  const double outside = steps * (median(a.plain) - median(a.noted));
+  if (!a.plain.empty()) print_profile("decode", decode.ms() + outside, decode, rate);
   const auto speed = [](auto n, double ms) { return 1e3 * static_cast<double>(n) / ms; };
   std::fprintf(stderr, "\nprompt %.1f, answer %.1f tokens a second; copying %.1f GB/s\n",
-               speed(a.prompt.size(), a.prompt_ms), speed(a.steps, a.decode_ms), rate);
+               speed(a.prompt.size(), a.prompt_ms), speed(a.steps(), a.decode_ms), rate);
 }
 
 void converse(Chat& chat, const Flags& flags) {

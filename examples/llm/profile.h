@@ -29,6 +29,11 @@ class Profile {
     return s;
   }
   const std::vector<Entry>& entries() const { return entries_; }
+  double ms() const {
+    double sum = 0;
+    for (const Entry& e : entries_) sum += e.ms();
+    return sum;
+  }
   // Adds those of another, multiplied: for one that has seen only some of the calls.
   void add(const Profile& other, double times);
 
