@@ -85,7 +85,7 @@ class Gguf::Reader {
     take(n * kValueBytes[element]);
     return {};
   }
-  GgufTensor tensor();
+  GgufTensor tensor(const std::string& name);  // after its name
 
  private:
   const std::byte* take(size_t bytes) {
@@ -128,8 +128,7 @@ Gguf Gguf::open(const std::string& path) {
   if (data == MAP_FAILED)
     throw std::runtime_error(cat("cannot map the file ", path, ": ", std::strerror(error)));
   const auto size = static_cast<size_t>(info.st_size);
-  const std::shared_ptr<const void> mapping(data,
-                                            [data, size](const void*) { ::munmap(data, size); });
+  const std::shared_ptr<const void> mapping(data, [=](const void*) { ::munmap(data, size); });
   // All of it is read for the first token.
   if (::madvise(data, size, MADV_POPULATE_READ) != 0) ::madvise(data, size, MADV_WILLNEED);
   Gguf g = parse({static_cast<const std::byte*>(data), size}, path);
@@ -152,41 +151,34 @@ void Gguf::read() {
   if (const auto version = in.number<uint32_t>(); version != 2 && version != 3)
     fail("version 2 or 3, little-endian", std::to_string(version));
   // The shortest tensor has an empty name and one size; the shortest value is a byte.
-  const uint64_t tensors = in.count(8 + 4 + 8 + 4 + 8, "tensors"),
-                 values = in.count(8 + 4 + 1, "values");
-  for (uint64_t i = 0; i < values; ++i) {
-    const std::string_view key = in.string("bytes of a key");
+  const uint64_t tensors = in.count(8 + 4 + 8 + 4 + 8, "tensors");
+  for (uint64_t n = in.count(8 + 4 + 1, "values"); n > 0; --n) {
+    const Key key = in.string("bytes of a key");
     if (!values_.emplace(key, in.value()).second) fail("each key once", quoted(key) + " again");
   }
-  for (uint64_t i = 0; i < tensors; ++i) {
-    tensors_.push_back(in.tensor());
-    const std::string_view name = tensors_.back().name;
-    if (!by_name_.emplace(name, i).second) fail("each tensor once", quoted(name) + " again");
+  for (uint64_t n = tensors; n > 0; --n) {
+    const Key name = in.string("bytes of a name");
+    if (!tensors_.emplace(name, in.tensor(quoted(name))).second)
+      fail("each tensor once", quoted(name) + " again");
   }
-  const int64_t alignment = integer("general.alignment", 32);
-  if (alignment < 1 || alignment > 1 << 20 ||
-      !std::has_single_bit(static_cast<uint64_t>(alignment)))
-    fail("general.alignment as a power of two up to 1048576", std::to_string(alignment));
-  const auto step = static_cast<size_t>(alignment);
+  const auto step = static_cast<size_t>(integer("general.alignment", 32));
+  if (step > 1 << 20 || !std::has_single_bit(step))
+    fail("general.alignment as a power of two up to 1048576", cat(integer("general.alignment")));
   const size_t start = (in.position() + step - 1) / step * step;
-  for (GgufTensor& t : tensors_) {
-    const auto offset = static_cast<size_t>(t.data - bytes_.data());
+  for (auto& [name, t] : tensors_) {
+    const auto offset = static_cast<size_t>(t.data - bytes_.data()), from = start + offset;
     if (offset % step != 0)
-      fail(cat("the offset of tensor ", quoted(t.name), " as a multiple of ", step), cat(offset));
-    if (start > bytes_.size() || offset > bytes_.size() - start ||
-        t.bytes > bytes_.size() - start - offset)
-      fail(cat("the ", t.bytes, " bytes of tensor ", quoted(t.name), " from byte ", start + offset,
-               " on"),
+      fail(cat("the offset of tensor ", quoted(name), " as a multiple of ", step), cat(offset));
+    if (from > bytes_.size() || t.bytes > bytes_.size() - from)
+      fail(cat("the ", t.bytes, " bytes of tensor ", quoted(name), " from byte ", from, " on"),
            cat("a file of ", bytes_.size(), " bytes"));
     t.data += start;
   }
 }
 
 // `data` is as if tensors began with the file.
-GgufTensor Gguf::Reader::tensor() {
+GgufTensor Gguf::Reader::tensor(const std::string& name) {
   GgufTensor t;
-  t.name = string("bytes of a name");
-  const std::string name = quoted(t.name);
   const auto rank = number<uint32_t>();
   if (rank < 1 || rank > 4) file_.fail(cat("tensor ", name, " of 1 to 4 dimensions"), cat(rank));
   uint64_t elements = 1;
@@ -220,11 +212,11 @@ void Gguf::fail(const std::string& expected, const std::string& got) const {
       cat("invalid GGUF file: expected ", expected, ", got ", got, ", in ", name_));
 }
 
-const GgufTensor* Gguf::find(std::string_view name) const {
-  const auto found = by_name_.find(name);
-  return found != by_name_.end() ? &tensors_[found->second] : nullptr;
+const GgufTensor* Gguf::find(Key name) const {
+  const auto found = tensors_.find(name);
+  return found != tensors_.end() ? &found->second : nullptr;
 }
-const GgufTensor& Gguf::tensor(std::string_view name) const {
+const GgufTensor& Gguf::tensor(Key name) const {
   if (const GgufTensor* t = find(name)) return *t;
   fail("tensor " + quoted(name), "none");
 }

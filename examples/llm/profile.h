@@ -38,8 +38,7 @@ class Profile {
   void add(const Profile& other, double times);
 
   static int64_t bytes_of(const yard::TensorView& t) {
-    const yard_dtype_t d = t.c().dtype;  // of blocks: their bytes and elements
-    return d.lanes > 1 ? t.numel() / d.lanes * d.bits : t.numel() * d.bits / 8;
+    return t.numel() / yard_unit_elements(t.c().dtype) * yard_unit_bytes(t.c().dtype);
   }
 
  private:

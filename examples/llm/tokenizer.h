@@ -45,12 +45,8 @@ class Tokenizer {
   int32_t begin() const { return begin_; }
 
  private:
-  enum class Words {
-    kGpt2,
-    kGpt2Digits,
-    kLlama3,
-    kQwen2
-  };  // how text is divided before it is merged
+  // How text is divided before it is merged.
+  enum class Words { kGpt2, kGpt2Digits, kLlama3, kQwen2 };
   struct Merge {
     int32_t rank, id;
   };

@@ -54,8 +54,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       });
       attempt([&] { require(file.integers(key).size() <= size); });
     }
-    for (const llm::GgufTensor& t : file.tensors()) {
-      require(file.find(t.name) == &t);
+    for (const auto& [name, t] : file.tensors()) {
+      require(file.find(name) == &t);
       require(t.data >= bytes.get() && t.bytes <= size && t.data <= bytes.get() + (size - t.bytes));
     }
   });
