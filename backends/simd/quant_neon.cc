@@ -297,31 +297,45 @@ YARD_ISA_INLINE void add_rest(Dots<kRows>& dots, const int8_t* w, const XGroupRe
   if constexpr (kRow + 1 < kRows) add_rest<kBegin, kEnd, kRows, kRow + 1>(dots, w, x);
 }
 
-template <int kBits, int kRows, int kRow = 0>
-YARD_ISA_INLINE void add_scaled(VF (&sums)[kRows][2], const Dots<kRows>& dots, const float* scale,
-                                float32x4_t factors) {
+// The same as f32.
+template <int kRows>
+struct Values {
+  VF v[kRows][2];
+};
+template <int kBegin, int kEnd, int kRows>
+YARD_ISA_INLINE Values<kRows> with_rest(Dots<kRows> dots, const int8_t* w, const XGroupRest& x) {
+  add_rest<kBegin, kEnd, kRows>(dots, w, x);
+  Values<kRows> values;
+  for (int r = 0; r < kRows; ++r)
+    for (int i = 0; i < 2; ++i) values.v[r][i] = vcvtq_n_f32_s32(dots.v[r][i], kRestBits);
+  return values;
+}
+
+template <int kRows, int kRow = 0>
+YARD_ISA_INLINE void add_scaled(VF (&sums)[kRows][2], const Values<kRows>& values,
+                                const float* scale, float32x4_t factors) {
   for (int i = 0; i < 2; ++i) {
-    float32x4_t v;
-    if constexpr (kBits == 0)
-      v = vcvtq_f32_s32(dots.v[kRow][i]);
-    else
-      v = vcvtq_n_f32_s32(dots.v[kRow][i], kBits);
-    sums[kRow][i] =
-        vfmaq_laneq_f32(sums[kRow][i], vmulq_f32(v, vld1q_f32(scale + 4 * i)), factors, kRow);
+    const float32x4_t v = vmulq_f32(values.v[kRow][i], vld1q_f32(scale + 4 * i));
+    sums[kRow][i] = vfmaq_laneq_f32(sums[kRow][i], v, factors, kRow);
   }
-  if constexpr (kRow + 1 < kRows) add_scaled<kBits, kRows, kRow + 1>(sums, dots, scale, factors);
+  if constexpr (kRow + 1 < kRows) add_scaled<kRows, kRow + 1>(sums, values, scale, factors);
 }
 // Elements [4 * kBegin, 4 * kEnd) of a block, times their scales.
 template <int kBegin, int kEnd, int kRows>
 YARD_ISA_INLINE void add_products(VF (&sums)[kRows][2], const int8_t* w, const float* scale,
                                   const XGroup& x) {
+  const float32x4_t factors = vld1q_f32(x.scale);
   Dots<kRows> dots;
   for (int r = 0; r < kRows; ++r) dots.v[r][0] = new_zero(), dots.v[r][1] = new_zero();
   add_dots<kBegin, kEnd, kRows>(dots, w, x.q);
-  if (x.rest == nullptr) [[likely]]
-    return add_scaled<0, kRows>(sums, dots, scale, vld1q_f32(x.scale));
-  add_rest<kBegin, kEnd, kRows>(dots, w, *x.rest);
-  add_scaled<kRestBits, kRows>(sums, dots, scale, vld1q_f32(x.scale));
+  Values<kRows> values;
+  if (x.rest == nullptr) [[likely]] {
+    for (int r = 0; r < kRows; ++r)
+      for (int i = 0; i < 2; ++i) values.v[r][i] = vcvtq_f32_s32(dots.v[r][i]);
+  } else {
+    values = with_rest<kBegin, kEnd, kRows>(dots, w, *x.rest);
+  }
+  add_scaled<kRows>(sums, values, scale, factors);
 }
 template <int kRows, int kRow = 0>
 YARD_ISA_INLINE void add_minima(VF (&sums)[kRows][2], const float* minimum, float32x4_t factors) {
