@@ -96,6 +96,14 @@ CallStats Series::read() const {
   return to;
 }
 
+uint64_t Series::failures() const noexcept {
+  uint64_t sum = 0;
+  const Block* const all = blocks_.load(std::memory_order_acquire);
+  for (const Block* b = all; all != nullptr && b != all + kBlocks; ++b)
+    for (const auto& n : b->failures) sum += n.load(std::memory_order_relaxed);
+  return sum;
+}
+
 // The counter of calls restarts by itself. The parent's blocks are left behind: another thread may have been writing to one.
 void Series::restart() noexcept { blocks_.store(nullptr, std::memory_order_relaxed); }
 
@@ -109,10 +117,11 @@ Series* CallClass::series(std::string_view kernel, Mode mode) const noexcept {
   try {
     auto& r = table.root_.get();
     const std::lock_guard lock(r.lock);
+    table.index(r);
     if (r.series >= CallTable::kMaxSeries) kernel = kOther;
     if (Series* const known = find(kernel)) return known;
     auto made = std::make_unique<Series>(std::string(kernel), mode);
-    ++r.series;
+    CallTable::add(r, *this, *made);
     made->next_ = first_.load(std::memory_order_relaxed);
     first_.store(made.get(), std::memory_order_release);
     return made.release();
@@ -147,8 +156,19 @@ void CallTable::index(Root& r) const {
       r.by_key.emplace(c.key, &c);
     else
       r.others.emplace(c.op, &c);
-    for_each_series(c, [&](const Series&) { ++r.series; });
+    for_each_series(c, [&](const Series& s) { add(r, c, s); });
   });
+}
+
+void CallTable::add(Root& r, const CallClass& c, const Series& s) {
+  r.by_kernel[{c.op, s.kernel}].push_back(&s);
+  ++r.series;
+}
+
+CallTable::Totals CallTable::sum(const std::vector<const Series*>& all) {
+  Totals to;
+  for (const Series* s : all) to.calls += s->calls.total(), to.failures += s->failures();
+  return to;
 }
 
 const CallClass& CallTable::class_of(const std::string& op,
@@ -224,28 +244,20 @@ void CallTable::reset() {
 }
 
 std::map<std::pair<std::string, std::string>, CallTable::Totals> CallTable::totals() const {
+  Root& r = root_.get();
+  const std::lock_guard lock(r.lock);
+  index(r);
   std::map<std::pair<std::string, std::string>, Totals> to;
-  for_each_class([&](const CallClass& c) {
-    for_each_series(c, [&](const Series& s) {
-      Totals& t = to[{c.op, s.kernel}];
-      const CallStats stats = s.read();
-      t.calls += stats.calls, t.failures += stats.failures.total();
-    });
-  });
+  for (const auto& [kernel, all] : r.by_kernel) to[kernel] = sum(all);
   return to;
 }
 
-CallTable::Totals CallTable::totals(std::string_view op, std::string_view kernel) const {
-  Totals to;
-  for_each_class([&](const CallClass& c) {
-    if (c.op != op) return;
-    for_each_series(c, [&](const Series& s) {
-      if (s.kernel != kernel) return;
-      const CallStats stats = s.read();
-      to.calls += stats.calls, to.failures += stats.failures.total();
-    });
-  });
-  return to;
+CallTable::Totals CallTable::totals(const std::string& op, const std::string& kernel) const {
+  Root& r = root_.get();
+  const std::lock_guard lock(r.lock);
+  index(r);
+  const auto it = r.by_kernel.find({op, kernel});
+  return it != r.by_kernel.end() ? sum(it->second) : Totals();
 }
 
 void CallTable::restart_in_child() noexcept {

@@ -63,6 +63,7 @@ class Series {
 
   // Everything but names, since the start.
   CallStats read() const;
+  uint64_t failures() const noexcept;
 
  private:
   friend class CallTable;
@@ -130,7 +131,7 @@ class CallTable {
   };
   std::map<std::pair<std::string, std::string>, Totals> totals() const;
   // The same for one kernel.
-  Totals totals(std::string_view op, std::string_view kernel) const;
+  Totals totals(const std::string& op, const std::string& kernel) const;
 
   // In the fork handler of a child: everything is zero.
   void restart_in_child() noexcept;
@@ -146,12 +147,17 @@ class CallTable {
     std::unordered_map<std::string, const CallClass*> by_key;
     std::map<std::string, const CallClass*, std::less<>> others;
     size_t series = 0;
+    // By op and kernel.
+    std::map<std::pair<std::string, std::string>, std::vector<const Series*>> by_kernel;
     // Of the last reset.
     std::chrono::system_clock::time_point since = std::chrono::system_clock::now();
     std::unordered_map<const Series*, CallStats> series_before;
     std::unordered_map<const CallClass*, uint64_t> misses_before;
   };
+  // The rest under the lock.
   void index(Root& r) const;
+  static void add(Root& r, const CallClass& c, const Series& s);
+  static Totals sum(const std::vector<const Series*>& all);
   const CallClass& add(std::string op, std::shared_ptr<const op::Program> program,
                        std::shared_ptr<const op::Call> call, std::string key);
   template <class F>
