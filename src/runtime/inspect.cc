@@ -154,6 +154,7 @@ Result<std::string> change(Inspect::Entry& entry, const Command& command, const 
                   fmt::format("Change {}: {} by {}", made.id, what, whom(who, made.program)));
   if (p.changes.size() >= kMostChanges) p.changes.erase(p.changes.begin());
   p.changes.push_back(std::move(made));
+  if (changed->bare) return std::move(changed->result);
   base::JsonObject to;
   to.add("change", p.last_change).add_json("effect", changed->result);
   return std::move(to).text();

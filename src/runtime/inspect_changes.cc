@@ -10,7 +10,6 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "dispatch/policy_changes.h"
 #include "policy/config_keys.h"
 #include "policy/fields.h"
 #include "runtime/inspect_commands.h"
@@ -400,6 +399,36 @@ Result<Changed> record_stop(const Inspected& s, const CommandArgs&) {
                  }};
 }
 
+Result<Changed> verbose(const Inspected& s, const CommandArgs& args) {
+  const auto level = args.number("level");
+  if (!level.ok()) return level.status();
+  if (!*level || **level < 0 || **level > 2)
+    return invalid("level", "0, 1 or 2", *level ? std::to_string(**level) : "none");
+  const int before = s.runtime.verbose();
+  YARD_RETURN_IF_ERROR(s.runtime.set_verbose(static_cast<int>(**level)));
+  return Changed{"{}", [before](const Inspected& to) { return to.runtime.set_verbose(before); }};
+}
+
+// An answer must hold all of them.
+constexpr int64_t kMostEvents = 100'000;
+
+Result<Changed> trace_start(const Inspected& s, const CommandArgs& args) {
+  const auto most = args.number("max_events");
+  if (!most.ok()) return most.status();
+  TraceSettings settings;
+  settings.max_events = static_cast<size_t>(most->value_or(kMostEvents));
+  if (*most && (**most < 1 || **most > kMostEvents))
+    return invalid("max_events", fmt::format("1 to {}", kMostEvents), std::to_string(**most));
+  YARD_RETURN_IF_ERROR(s.runtime.start_trace(settings));
+  return Changed();
+}
+
+Result<Changed> trace_stop(const Inspected& s, const CommandArgs&) {
+  auto trace = s.runtime.stop_trace();
+  if (!trace.ok()) return std::move(trace).status();
+  return Changed{*std::move(trace), {}, true};
+}
+
 Result<Changed> stats_reset(const Inspected& s, const CommandArgs&) {
   s.runtime.reset_stats();
   return Changed();
@@ -418,6 +447,9 @@ std::span<const Command> change_commands() {
         {"config.load", {"path"}, nullptr, config_load},
         {"config.rollback", {"version"}, nullptr, config_rollback},
         {"log", {"level", "logger"}, nullptr, log_level},
+        {"verbose", {"level"}, nullptr, verbose},
+        {"trace.start", {"max_events"}, nullptr, trace_start},
+        {"trace.stop", {}, nullptr, trace_stop},
         {"record", {"path"}, nullptr, record},
         {"record.stop", {}, nullptr, record_stop},
         {"stats.reset", {}, nullptr, stats_reset},

@@ -24,7 +24,8 @@ using Undo = std::function<Status(const Inspected&)>;
 
 struct Changed {
   std::string result = "{}";  // JSON
-  Undo undo;                  // null: it cannot be taken back
+  Undo undo = {};             // null: it cannot be taken back
+  bool bare = false;          // the result is all of the answer
 };
 
 // A change that a client made.

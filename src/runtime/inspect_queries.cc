@@ -220,6 +220,7 @@ JsonObject status_of(const Inspected& s) {
   to.add_json("config", std::move(config).text());
   to.add("plugins", loaded).add("open_breakers", open);
   to.add_or_null("recording", s.runtime.recording().path);
+  to.add("verbose", s.runtime.verbose()).add("trace", s.runtime.is_tracing());
   to.add("rollout", snapshot->policy->rollout != nullptr);
   return to;
 }

@@ -199,6 +199,28 @@ TEST(InspectChanges, LogsAndRecordings) {
   EXPECT_THAT(ask("undo"), HasSubstr("there is no change to take back"));
 }
 
+TEST(InspectChanges, VerboseLinesAndTraces) {
+  World w;
+  w.call();
+  EXPECT_THAT(ask("verbose", R"({"level": 3})"), HasSubstr("invalid level: expected 0, 1 or 2"));
+  EXPECT_THAT(ask("verbose", R"({"level": 1})"), HasSubstr("\"ok\": true"));
+  EXPECT_THAT(ask("status"), HasSubstr("\"verbose\": 1, \"trace\": false"));
+  EXPECT_EQ(w.runtime.verbose(), 1);
+  EXPECT_THAT(ask("undo"), HasSubstr("\"command\": \"verbose\""));
+  EXPECT_EQ(w.runtime.verbose(), 0);
+
+  EXPECT_THAT(ask("trace.stop"), HasSubstr("\"ok\": false"));
+  EXPECT_THAT(ask("trace.start", R"({"max_events": 0})"), HasSubstr("expected 1 to 100000"));
+  EXPECT_THAT(ask("trace.start"), HasSubstr("\"ok\": true"));
+  EXPECT_THAT(ask("status"), HasSubstr("\"trace\": true"));
+  w.call();
+  const std::string trace = ask("trace.stop");
+  EXPECT_THAT(trace, HasSubstr("\"result\": {\"traceEvents\""));
+  EXPECT_THAT(trace, HasSubstr("vendor.acme"));
+  EXPECT_FALSE(w.runtime.is_tracing());
+  EXPECT_THAT(ask("undo"), HasSubstr("there is no change to take back"));
+}
+
 TEST(InspectChanges, ChangesAreLoggedWithWhoMadeThem) {
   World w;
   w.call();
