@@ -4,7 +4,7 @@
 
 include(CMakePackageConfigHelpers)
 
-install(TARGETS yard yard_plugin_headers EXPORT SwitchyardTargets)
+install(TARGETS yard yard_metrics yard_plugin_headers EXPORT SwitchyardTargets)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/yard" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(FILES "${PROJECT_BINARY_DIR}/include/yard/version.h"
@@ -34,6 +34,10 @@ if(NOT BUILD_SHARED_LIBS)
       endif()
     endif()
   endforeach()
+  get_property(prometheus GLOBAL PROPERTY YARD_METRICS_LIBS)
+  if(prometheus)
+    string(APPEND YARD_FIND_DEPENDENCIES "find_dependency(prometheus-cpp)\n")
+  endif()
 endif()
 
 set(cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Switchyard")

@@ -10,6 +10,7 @@ option(YARD_BUILD_BENCH "Build the benchmarks, with PyTorch's dispatcher beside 
 option(YARD_BUILD_SIMD "Build the backend `simd` if Google Highway is found." ON)
 option(YARD_BUILD_ONEDNN "Build the backend `onednn` if oneDNN 2 is found." ON)
 option(YARD_BUILD_OPENBLAS "Build the backend `openblas`, which opens OpenBLAS where it is installed." ON)
+option(YARD_BUILD_PROMETHEUS "Build the exporters for Prometheus into libyard_metrics if prometheus-cpp is found." ON)
 option(YARD_BUILD_TEMPLATE "Build the backend `template`, which is there to be copied, into the library." OFF)
 option(YARD_BUILD_FUZZERS "Build the fuzzers of tests/fuzz, which needs clang." OFF)
 option(YARD_WERROR "Treat compiler warnings of our own sources as errors." OFF)

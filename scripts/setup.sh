@@ -22,6 +22,7 @@ build:libyaml-cpp-dev:<yaml-cpp/yaml.h>
 build:libelf-dev:<gelf.h>
 build:libssl-dev:<openssl/evp.h>
 build:libhwy-dev?:<hwy/highway.h>
+build:prometheus-cpp-dev?:<prometheus/exposer.h>
 build:libcli11-dev:<CLI/CLI.hpp>
 build:nlohmann-json3-dev:<nlohmann/json.hpp>
 test:libgtest-dev:<gtest/gtest.h>
@@ -32,6 +33,7 @@ test:python3-numpy:numpy
 test:clang:clang++
 test:libclang-rt-dev:fuzzer_runtime
 test:clang-format:clang-format
+test:prometheus?:promtool
 model:python3:python3
 model:python3-pip?:pip_of_python
 bench:libbenchmark-dev:<benchmark/benchmark.h>

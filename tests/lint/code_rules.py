@@ -94,7 +94,7 @@ def check_public_headers(tree):
 
 def check_listed(tree):
     """Every source of a layer or backend is named by the CMakeLists.txt of its folder."""
-    for path in tree.with_suffix({".cc", ".c"}, "src/", "backends/", "tools/", "tests/integration/"):
+    for path in tree.with_suffix({".cc", ".c"}, "src/", "backends/", "metrics/", "tools/", "tests/integration/"):
         pure = pathlib.PurePosixPath(path)
         listing = None
         for parent in list(pure.parents)[:-1]:

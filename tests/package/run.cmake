@@ -37,7 +37,8 @@ else()
   set(more "")
   if(WAY STREQUAL "add_subdirectory")
     set(type Debug)
-    set(more -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DYARD_BUILD_SIMD=OFF -DYARD_BUILD_ONEDNN=OFF)
+    set(more -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DYARD_BUILD_SIMD=OFF -DYARD_BUILD_ONEDNN=OFF
+        -DYARD_BUILD_PROMETHEUS=OFF)
   endif()
   must("${CMAKE_COMMAND}" -S "${source}" -B "${WORK}" -G "${GENERATOR}" -DCMAKE_BUILD_TYPE=${type}
        "-DCMAKE_C_COMPILER=${CC}" "-DCMAKE_CXX_COMPILER=${CXX}"

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Metrics: the counters and timings of a runtime for monitoring systems. Needs the library Switchyard::metrics.
+//
+//   yard::Runtime& runtime = yard::Runtime::shared();
+//   yard::MetricsServer server = yard::MetricsServer::start(runtime).value();  // http://127.0.0.1:9464/metrics
+//   yard::write_metrics(runtime, "/var/lib/node_exporter/yard.prom").or_throw();
+//
+// One table lists all metrics with their names, types, help texts and labels; every form is made from it:
+// docs/reference/metrics.md. Label values are names of ops, kernels and modes and a few fixed words, never CallSpecs. A
+// metric has a bounded number of series. The forms of Prometheus need a library that was built with prometheus-cpp; without it
+// they are the error `unsupported`, which states what to install.
+//
+// All functions may be called from any thread. Reading does not delay calls.
+#pragma once
+
+#include <yard/health.h>
+#include <yard/result.h>
+#include <yard/stats.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace yard {
+
+class Runtime;
+
+enum class MetricType : uint8_t { kCounter, kGauge, kHistogram };
+// "counter", "gauge", "histogram".
+YARD_API const char* to_string(MetricType type) noexcept;
+
+// A row of the table.
+struct MetricInfo {
+  const char* name;
+  MetricType type;
+  const char* help;
+  std::span<const char* const> labels;
+};
+YARD_API std::span<const MetricInfo> metric_infos() noexcept;
+
+struct MetricSample {
+  std::vector<std::string>
+      labels;                     // values of MetricInfo::labels: UTF-8 without control characters
+  double value = 0;               // of a counter or gauge; the sum of a histogram
+  uint64_t count = 0;             // of a histogram
+  std::vector<uint64_t> buckets;  // of a histogram: samples up to each of metric_bounds()
+};
+struct Metric {
+  const MetricInfo* info = nullptr;
+  std::vector<MetricSample> samples;  // by their labels
+};
+// Upper bounds of the buckets of all histograms, in seconds; without the last, which is infinite.
+YARD_API std::span<const double> metric_bounds() noexcept;
+
+struct MetricsSettings {
+  // Of each metric. In the order of their names, those beyond are counted together, their names replaced by `other`.
+  size_t max_series = 1000;
+};
+
+// The metrics of a runtime, or of a process whose figures were read from elsewhere.
+YARD_API std::vector<Metric> metrics(const RuntimeStats& stats, const HealthReport& health,
+                                     const MetricsSettings& settings = {});
+YARD_API std::vector<Metric> metrics(const Runtime& runtime, const MetricsSettings& settings = {});
+
+// The text format of Prometheus, version 0.0.4.
+YARD_API Result<std::string> metrics_text(const std::vector<Metric>& metrics);
+// {"metrics": [{"name", "type", "help", "samples": [{"labels": {...}, "value"}]}]}; samples of histograms have "count",
+// "sum" and "buckets": [{"le", "count"}] instead of "value".
+YARD_API std::string metrics_json(const std::vector<Metric>& metrics);
+
+// Writes the text format to a file for the textfile collector of node_exporter, which reads files *.prom of one directory.
+// Call it as often as the file should be renewed. Readers see the old or the new file.
+YARD_API Status write_metrics(const Runtime& runtime, const std::string& path,
+                              const MetricsSettings& settings = {});
+
+struct MetricsServerSettings {
+  // ADDRESS:PORT with an address of this machine: 127.0.0.1, [::1], 0.0.0.0 or localhost. Port 0: any that is free.
+  std::string address = "127.0.0.1:9464";
+  // Whether other machines may read the metrics: without it the address must be one of the loopback interface. There is no
+  // password and no encryption.
+  bool allow_remote = false;
+  MetricsSettings metrics = {};
+};
+
+// Answers GET /metrics over HTTP until it is destroyed, on threads of its own. The runtime must outlive it. A forked child
+// has none: its copy answers nothing, and keeps the port open until the child ends, calls exec or destroys it.
+class MetricsServer {
+ public:
+  // An error if the address is invalid or in use.
+  YARD_API static Result<MetricsServer> start(const Runtime& runtime,
+                                              const MetricsServerSettings& settings = {});
+  YARD_API MetricsServer(MetricsServer&&) noexcept;
+  YARD_API MetricsServer& operator=(MetricsServer&&) noexcept;
+  // Waits for answers that are being sent; takes up to two seconds.
+  YARD_API ~MetricsServer();
+
+  // As it was given, with the port in use.
+  YARD_API const std::string& address() const noexcept;
+
+ private:
+  struct Impl;
+  YARD_API explicit MetricsServer(std::unique_ptr<Impl> impl) noexcept;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace yard

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Addresses that a server may listen on.
+#pragma once
+
+#include <yard/result.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace yard::metrics_detail {
+
+struct Address {
+  std::string host;  // as text; of IPv6 without brackets
+  uint16_t port = 0;
+  bool v6 = false, loopback = false;
+
+  // "127.0.0.1:9464", "[::1]:9464".
+  std::string text() const;
+};
+
+// ADDRESS:PORT with a numeric address or localhost.
+Result<Address> parse_address(std::string_view text);
+
+// Why a socket cannot be bound to it, in the words of the system; empty if it can.
+std::string why_not_bound(const Address& address);
+
+}  // namespace yard::metrics_detail

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Metrics for Prometheus: the text format, and HTTP.
+#include <fmt/format.h>
+#include <prometheus/collectable.h>
+#include <prometheus/exposer.h>
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+#include <unistd.h>
+#include <yard/metrics.h>
+#include <yard/runtime.h>
+
+#include <exception>
+#include <utility>
+
+#include "address.h"
+
+namespace yard {
+namespace {
+
+namespace prom = ::prometheus;
+
+prom::MetricType prometheus_type(MetricType type) {
+  switch (type) {
+    case MetricType::kCounter: return prom::MetricType::Counter;
+    case MetricType::kGauge: return prom::MetricType::Gauge;
+    case MetricType::kHistogram: return prom::MetricType::Histogram;
+  }
+  return prom::MetricType::Untyped;
+}
+
+prom::ClientMetric client_metric(const MetricInfo& info, const MetricSample& s) {
+  prom::ClientMetric to;
+  for (size_t i = 0; i < s.labels.size(); ++i) to.label.push_back({info.labels[i], s.labels[i]});
+  to.counter.value = to.gauge.value = s.value;
+  to.histogram.sample_count = s.count;
+  to.histogram.sample_sum = s.value;
+  for (size_t i = 0; i < s.buckets.size(); ++i)
+    to.histogram.bucket.push_back({s.buckets[i], metric_bounds()[i]});
+  return to;
+}
+
+std::vector<prom::MetricFamily> families(const std::vector<Metric>& all) {
+  std::vector<prom::MetricFamily> to;
+  for (const Metric& m : all) {
+    if (m.samples.empty()) continue;
+    to.push_back({m.info->name, m.info->help, prometheus_type(m.info->type), {}});
+    for (const MetricSample& s : m.samples) to.back().metric.push_back(client_metric(*m.info, s));
+  }
+  return to;
+}
+
+class Collector : public prom::Collectable {
+ public:
+  Collector(const Runtime& runtime, const MetricsSettings& settings)
+      : runtime_(runtime), settings_(settings) {}
+  // Nothing catches on the threads that call it.
+  std::vector<prom::MetricFamily> Collect() const override {
+    try {
+      return families(metrics(runtime_, settings_));
+    } catch (const std::exception&) {
+      return {};
+    }
+  }
+
+ private:
+  const Runtime& runtime_;
+  const MetricsSettings settings_;
+};
+
+}  // namespace
+
+Result<std::string> metrics_text(const std::vector<Metric>& all) {
+  return prom::TextSerializer().Serialize(families(all));
+}
+
+struct MetricsServer::Impl {
+  std::shared_ptr<prometheus::Collectable> collector;
+  std::unique_ptr<prom::Exposer> exposer;
+  std::string address;
+  pid_t process = ::getpid();
+
+  ~Impl() {
+    // A forked child has none of its threads, for whose end it would wait.
+    if (process != ::getpid()) static_cast<void>(exposer.release());
+  }
+};
+
+Result<MetricsServer> MetricsServer::start(const Runtime& runtime,
+                                           const MetricsServerSettings& settings) {
+  Result<metrics_detail::Address> address = metrics_detail::parse_address(settings.address);
+  if (!address.ok()) return address.status();
+  if (!address->loopback && !settings.allow_remote)
+    return Status(Code::kInvalidArgument,
+                  fmt::format("invalid address: expected one of the loopback interface, such as "
+                              "127.0.0.1:9464, got '{}'; set allow_remote to serve other machines",
+                              settings.address));
+  auto impl = std::make_unique<Impl>();
+  impl->collector = std::make_shared<Collector>(runtime, settings.metrics);
+  try {
+    // Connections that send nothing keep a thread for the time of the timeout only.
+    impl->exposer = std::make_unique<prom::Exposer>(
+        std::vector<std::string>{"listening_ports", address->text(), "num_threads", "4",
+                                 "request_timeout_ms", "2000", "enable_keep_alive", "no"});
+    impl->exposer->RegisterCollectable(impl->collector);
+    for (const int port : impl->exposer->GetListeningPorts())
+      address->port = static_cast<uint16_t>(port);
+  } catch (const std::exception& e) {
+    const std::string why = metrics_detail::why_not_bound(*address);
+    return Status(Code::kConflict, fmt::format("cannot listen on {}: {}", address->text(),
+                                               why.empty() ? e.what() : why));
+  }
+  impl->address = address->text();
+  return MetricsServer(std::move(impl));
+}
+
+MetricsServer::MetricsServer(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+MetricsServer::MetricsServer(MetricsServer&&) noexcept = default;
+MetricsServer& MetricsServer::operator=(MetricsServer&&) noexcept = default;
+MetricsServer::~MetricsServer() = default;
+const std::string& MetricsServer::address() const noexcept { return impl_->address; }
+
+}  // namespace yard

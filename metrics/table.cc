@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of metrics: names, types, help texts and labels, and how each is computed.
+#include <yard/metrics.h>
+#include <yard/runtime.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <iterator>
+#include <map>
+#include <string_view>
+#include <utility>
+
+namespace yard {
+namespace {
+
+// ---- Label values ----
+
+constexpr size_t kLongestLabel = 200;
+constexpr const char* kOther = "other";
+
+// Length of the UTF-8 sequence at text[at]; 0 if there is none.
+size_t utf8_at(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  const unsigned first = byte(at);
+  const size_t length = first < 0x80   ? 1
+                        : first < 0xc2 ? 0
+                        : first < 0xe0 ? 2
+                        : first < 0xf0 ? 3
+                                       : 4;
+  if (first > 0xf4) return 0;
+  for (size_t i = 1; i < length; ++i)
+    if ((byte(at + i) & 0xc0) != 0x80) return 0;
+  const unsigned second = byte(at + 1);
+  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
+      (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f))
+    return 0;
+  return length;
+}
+
+// Control characters and bytes that are not UTF-8 become '?'; what is too long is cut.
+std::string label_value(std::string_view text) {
+  std::string to;
+  for (size_t at = 0; at < text.size() && to.size() < kLongestLabel;) {
+    const size_t length = utf8_at(text, at);
+    const auto c = static_cast<unsigned char>(text[at]);
+    if (length == 0 || c < 0x20 || c == 0x7f)
+      to += '?';
+    else
+      to += text.substr(at, length);
+    at += std::max<size_t>(length, 1);
+  }
+  return to;
+}
+
+// ---- Totals by label values ----
+
+struct CallTotals {
+  uint64_t calls = 0, fallbacks = 0;
+  void add(const CallTotals& o) { calls += o.calls, fallbacks += o.fallbacks; }
+};
+
+// Powers of two, which are bounds of LatencyHistogram, too: no bucket of it is divided.
+constexpr size_t kBounds = 24;
+constexpr uint64_t bound_ns(size_t i) { return uint64_t{256} << i; }
+
+struct KernelTotals {
+  FailureCounts failures;
+  uint64_t count = 0, sum_ns = 0;
+  std::array<uint64_t, kBounds> up_to{};
+  int breaker = 0;  // as yard_breaker_state shows it
+
+  void add(const LatencyHistogram& h) {
+    count += h.count, sum_ns += h.sum_ns;
+    for (const LatencyHistogram::Bucket& b : h.buckets)
+      for (size_t i = 0; i < kBounds; ++i)
+        if (b.up_to_ns <= bound_ns(i)) up_to[i] += b.count;
+  }
+  void add(const FailureCounts& f) {
+    for (size_t i = 0; i < f.by_class.size(); ++i) failures.by_class[i] += f.by_class[i];
+  }
+  void add(const KernelTotals& o) {
+    add(o.failures);
+    count += o.count, sum_ns += o.sum_ns;
+    for (size_t i = 0; i < kBounds; ++i) up_to[i] += o.up_to[i];
+    breaker = std::max(breaker, o.breaker);
+  }
+};
+
+struct OpTotals {
+  uint64_t hits = 0, misses = 0;
+  void add(const OpTotals& o) { hits += o.hits, misses += o.misses; }
+};
+
+// Adds up those beyond the limit.
+template <size_t N, class T>
+void limit(std::map<std::array<std::string, N>, T>& all, size_t most) {
+  if (all.size() <= most) return;
+  T rest{};
+  const auto first = std::next(all.begin(), static_cast<ptrdiff_t>(most));
+  for (auto at = first; at != all.end(); ++at) rest.add(at->second);
+  all.erase(first, all.end());
+  std::array<std::string, N> other;
+  other.fill(kOther);
+  all[other].add(rest);
+}
+
+struct Totals {
+  const RuntimeStats& stats;
+  std::map<std::array<std::string, 3>, CallTotals> calls;      // by op, kernel and mode
+  std::map<std::array<std::string, 2>, KernelTotals> kernels;  // by op and kernel
+  std::map<std::array<std::string, 1>, OpTotals> ops;
+
+  Totals(const RuntimeStats& s, const HealthReport& health, size_t most) : stats(s) {
+    for (const CallStats& c : s.calls) {
+      const std::string op = label_value(c.op), kernel = label_value(c.kernel);
+      calls[{op, kernel, label_value(c.mode)}].add({c.calls, c.fallbacks});
+      KernelTotals& k = kernels[{op, kernel}];
+      k.add(c.failures);
+      k.add(c.latency);
+    }
+    for (const OpStats& o : s.ops) ops[{label_value(o.op)}].add({o.hits, o.misses});
+    for (const KernelHealth& h : health.kernels) {
+      int& state = kernels[{label_value(h.op), label_value(h.kernel)}].breaker;
+      for (const OpenBreaker& b : h.open)
+        state = std::max(state, b.state == BreakerState::kOpen ? 2 : 1);
+    }
+    limit(calls, most);
+    limit(kernels, most);
+    limit(ops, most);
+  }
+};
+
+// ---- The table ----
+
+using Fill = void (*)(const Totals&, std::vector<MetricSample>&);
+
+MetricSample sample(double value, std::vector<std::string> labels = {}) {
+  MetricSample s;
+  s.labels = std::move(labels), s.value = value;
+  return s;
+}
+MetricSample sample(uint64_t value, std::vector<std::string> labels = {}) {
+  return sample(static_cast<double>(value), std::move(labels));
+}
+double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+template <auto Member>
+void of_calls(const Totals& t, std::vector<MetricSample>& to) {
+  for (const auto& [name, c] : t.calls)
+    to.push_back(sample(c.*Member, {name[0], name[1], name[2]}));
+}
+template <auto Member>
+void of_ops(const Totals& t, std::vector<MetricSample>& to) {
+  for (const auto& [name, o] : t.ops) to.push_back(sample(o.*Member, {name[0]}));
+}
+template <auto Member>
+void of_runtime(const Totals& t, std::vector<MetricSample>& to) {
+  to.push_back(sample(static_cast<uint64_t>(t.stats.*Member)));
+}
+
+void failures(const Totals& t, std::vector<MetricSample>& to) {
+  for (const auto& [name, k] : t.kernels)
+    for (size_t i = 0; i < k.failures.by_class.size(); ++i)
+      if (const uint64_t count = k.failures.by_class[i]; count != 0)
+        to.push_back(sample(count, {name[0], name[1], to_string(static_cast<ErrorClass>(i))}));
+}
+
+void call_seconds(const Totals& t, std::vector<MetricSample>& to) {
+  for (const auto& [name, k] : t.kernels) {
+    if (k.count == 0) continue;
+    MetricSample s = sample(seconds(k.sum_ns), {name[0], name[1]});
+    s.count = k.count;
+    s.buckets.assign(k.up_to.begin(), k.up_to.end());
+    to.push_back(std::move(s));
+  }
+}
+
+void breaker_state(const Totals& t, std::vector<MetricSample>& to) {
+  for (const auto& [name, k] : t.kernels)
+    to.push_back(sample(static_cast<double>(k.breaker), {name[0], name[1]}));
+}
+
+void reloads(const Totals& t, std::vector<MetricSample>& to) {
+  const ReloadStats& r = t.stats.reloads;
+  to.push_back(sample(r.applied, {"applied"}));
+  to.push_back(sample(r.refused, {"refused"}));
+  to.push_back(sample(r.rolled_back, {"rolled_back"}));
+}
+void reload_seconds(const Totals& t, std::vector<MetricSample>& to) {
+  to.push_back(sample(seconds(t.stats.reloads.total_ns)));
+}
+void last_reload(const Totals& t, std::vector<MetricSample>& to) {
+  to.push_back(sample(seconds(t.stats.reloads.last_ns)));
+}
+
+void start_time(const Totals& t, std::vector<MetricSample>& to) {
+  to.push_back(sample(std::chrono::duration<double>(t.stats.since.time_since_epoch()).count()));
+}
+
+constexpr const char* kOp[] = {"op"};
+constexpr const char* kOpKernel[] = {"op", "kernel"};
+constexpr const char* kOpKernelMode[] = {"op", "kernel", "mode"};
+constexpr const char* kOpKernelClass[] = {"op", "kernel", "class"};
+constexpr const char* kResult[] = {"result"};
+constexpr auto kCounter = MetricType::kCounter;
+constexpr auto kGauge = MetricType::kGauge;
+
+constexpr MetricInfo kInfos[] = {
+    {"yard_calls_total", kCounter, "Calls that the kernel has served.", kOpKernelMode},
+    {"yard_fallbacks_total", kCounter,
+     "Calls that the kernel has served after another kernel had failed.", kOpKernelMode},
+    {"yard_failures_total", kCounter, "Runs of the kernel that failed, by class.", kOpKernelClass},
+    {"yard_call_seconds", MetricType::kHistogram,
+     "Duration of served calls; sampled, so its count is not that of the calls.", kOpKernel},
+    {"yard_breaker_state", kGauge,
+     "The worst circuit breaker of the kernel: 0 closed, 1 half-open, 2 open.", kOpKernel},
+    {"yard_cache_hits_total", kCounter, "Served calls whose plan was known.", kOp},
+    {"yard_cache_misses_total", kCounter, "Calls that had to select a kernel.", kOp},
+    {"yard_selections_total", kCounter, "Selections for a call.", {}},
+    {"yard_replans_total", kCounter, "Selections for a change of registry, policy or rules.", {}},
+    {"yard_reloads_total", kCounter,
+     "Rules that were loaded, refused, or taken back after a rollout.", kResult},
+    {"yard_reload_seconds_total", kCounter, "Time spent on loading rules that were applied.", {}},
+    {"yard_last_reload_seconds",
+     kGauge,
+     "Duration of the last load of rules that was applied.",
+     {}},
+    {"yard_generation", kGauge, "The number of the current snapshot.", {}},
+    {"yard_plans", kGauge, "Plans in the caches.", {}},
+    {"yard_overlays", kGauge, "Entries of ops for policies of calls and scopes.", {}},
+    {"yard_retired_objects", kGauge, "Objects of all runtimes that wait to be freed.", {}},
+    {"yard_sampled_one_in", kGauge, "One call in this number is timed.", {}},
+    {"yard_stats_start_time_seconds",
+     kGauge,
+     "Unix time at which calls, failures, cache and reload counters started at zero.",
+     {}},
+};
+// In the order of kInfos.
+constexpr Fill kFills[] = {of_calls<&CallTotals::calls>,
+                           of_calls<&CallTotals::fallbacks>,
+                           failures,
+                           call_seconds,
+                           breaker_state,
+                           of_ops<&OpTotals::hits>,
+                           of_ops<&OpTotals::misses>,
+                           of_runtime<&RuntimeStats::selections>,
+                           of_runtime<&RuntimeStats::replans>,
+                           reloads,
+                           reload_seconds,
+                           last_reload,
+                           of_runtime<&RuntimeStats::generation>,
+                           of_runtime<&RuntimeStats::plans>,
+                           of_runtime<&RuntimeStats::overlays>,
+                           of_runtime<&RuntimeStats::retired>,
+                           of_runtime<&RuntimeStats::sampled_one_in>,
+                           start_time};
+static_assert(std::size(kInfos) == std::size(kFills));
+
+}  // namespace
+
+const char* to_string(MetricType type) noexcept {
+  switch (type) {
+    case MetricType::kCounter: return "counter";
+    case MetricType::kGauge: return "gauge";
+    case MetricType::kHistogram: return "histogram";
+  }
+  return "?";
+}
+
+std::span<const MetricInfo> metric_infos() noexcept { return kInfos; }
+
+std::span<const double> metric_bounds() noexcept {
+  static constexpr std::array<double, kBounds> kAll = [] {
+    std::array<double, kBounds> to{};
+    for (size_t i = 0; i < kBounds; ++i) to[i] = static_cast<double>(bound_ns(i)) / 1e9;
+    return to;
+  }();
+  return kAll;
+}
+
+std::vector<Metric> metrics(const RuntimeStats& stats, const HealthReport& health,
+                            const MetricsSettings& settings) {
+  const Totals totals(stats, health, settings.max_series);
+  std::vector<Metric> to;
+  for (size_t i = 0; i < std::size(kInfos); ++i) {
+    to.push_back({&kInfos[i], {}});
+    kFills[i](totals, to.back().samples);
+  }
+  return to;
+}
+
+std::vector<Metric> metrics(const Runtime& runtime, const MetricsSettings& settings) {
+  return metrics(runtime.stats(), runtime.health().report(), settings);
+}
+
+}  // namespace yard
