@@ -58,7 +58,7 @@ check:
 	@scripts/test.py --fuzz-seconds $(FUZZ_SECONDS) package asan fuzz tsan
 
 check-full:
-	@scripts/setup.sh build test
+	@scripts/setup.sh build test full
 	@scripts/test.py --full --fuzz-seconds $(FULL_FUZZ_SECONDS) --soak-seconds $(SOAK_SECONDS) \
 	  release asan fuzz tsan soak
 

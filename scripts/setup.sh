@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what a task needs. Usage: scripts/setup.sh [build] [test] [model] [bench] [lint]
+# Installs what a task needs. Usage: scripts/setup.sh [build] [test] [full] [model] [bench] [lint]
 #
 # Looks for each tool and header itself, so it can run before every task and does nothing when all is
 # there. On Debian and its derivatives it installs what is missing, as root or through sudo; elsewhere it names
@@ -34,6 +34,7 @@ test:clang:clang++
 test:libclang-rt-dev:fuzzer_runtime
 test:clang-format:clang-format
 test:prometheus?:promtool
+full:chromium?:chromium
 model:python3:python3
 model:python3-pip?:pip_of_python
 bench:libbenchmark-dev:<benchmark/benchmark.h>
@@ -104,8 +105,8 @@ apt() {
 groups=${*:-build test}
 for group in $groups; do
   case $group in
-    build | test | model | bench | lint) ;;
-    *) echo "setup: no group '$group'; there are build, test, model, bench and lint" >&2; exit 2 ;;
+    build | test | full | model | bench | lint) ;;
+    *) echo "setup: no group '$group'; there are build, test, full, model, bench and lint" >&2; exit 2 ;;
   esac
 done
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -14,6 +15,35 @@ using Json = nlohmann::ordered_json;
 
 // Unknown values are null, not "".
 inline Json text_or_null(const std::string& s) { return s.empty() ? Json() : Json(s); }
+
+// Parts of an answer from another process, which may be of another version: what is missing or of another type is null,
+// empty or 0.
+inline const Json& value_at(const Json& j, const char* key) {
+  static const Json kNull;
+  const auto at = j.is_object() ? j.find(key) : j.end();
+  return at != j.end() ? *at : kNull;
+}
+inline const Json& list_at(const Json& j, const char* key) {
+  static const Json kEmpty = Json::array();
+  const Json& v = value_at(j, key);
+  return v.is_array() ? v : kEmpty;
+}
+inline std::string text_at(const Json& j, const char* key) {
+  const Json& v = value_at(j, key);
+  return v.is_string() ? v.get<std::string>() : std::string();
+}
+inline double number_at(const Json& j, const char* key) {
+  const Json& v = value_at(j, key);
+  return v.is_number() ? v.get<double>() : 0;
+}
+inline uint64_t count_at(const Json& j, const char* key) {
+  const Json& v = value_at(j, key);
+  return v.is_number_unsigned() ? v.get<uint64_t>() : 0;
+}
+inline bool flag_at(const Json& j, const char* key) {
+  const Json& v = value_at(j, key);
+  return v.is_boolean() && v.get<bool>();
+}
 
 // The version of all output; a change that programs would notice changes it.
 inline constexpr int kJsonSchema = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that `yard plugin new` writes, from this folder (`name`.in) without their licence
+// The files that `yard plugin new` and `yard report` write, from this folder (`name`.in) without their licence
 // line. The command replaces each @WORD@.
 #pragma once
 

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data of a report: one JSON object that the page's script shows.
+//
+//   source, remarks         who and when, as text
+//   relative, seconds       whether times are from the start of the trace; the time that was observed
+//   exact, sampled_one_in   whether each call was timed
+//   calls, ops              by op, kernel, mode and shape class; by op
+//   breakers, reloads       those that are not closed; counts, or null
+//   rates                   {unit, times, series: [{op, values}]}: a value for each interval between two times
+//   events                  [{at, kind, text, detail}]
+#pragma once
+
+#include <yard/result.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "json.h"
+
+namespace yard::tool {
+
+// The members that every report has, without calls.
+Json empty_report();
+
+// Times of calls, in buckets as those of LatencyHistogram.
+class ReportLatency {
+ public:
+  void add(uint64_t ns);
+  Json json() const;
+
+ private:
+  uint64_t count_ = 0, sum_ns_ = 0;
+  std::map<uint64_t, uint64_t> buckets_;  // by their largest time
+};
+
+// "kernel=vendor.acme when=hidden=5120": the members of an object; what is nested deeper than that, or longer, is cut.
+std::string members_text(const Json& object);
+
+// The largest series by their sums; the others are added up as `other ops`.
+Json top_series(const std::map<std::string, std::vector<double>>& all);
+
+// From the text of a trace, in the trace event format that Perfetto opens.
+Result<Json> report_of_trace(const std::string& text, const std::string& file);
+
+// The page: one file that needs no other.
+std::string report_page(const std::string& title, const Json& data);
+
+}  // namespace yard::tool
