@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `yard top` shows: rates, latencies and shares of time of a process, from two successive answers of it. Plain data
+// and pure functions; where the answers come from is in top.cc.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "json.h"
+
+namespace yard::tool {
+
+// Latencies of sampled calls: how many took at most so many nanoseconds, and more than the bound before.
+struct Latencies {
+  uint64_t count = 0;
+  double sum_ns = 0;
+  std::map<uint64_t, uint64_t> buckets;  // count by upper bound
+
+  double mean_ns() const { return count > 0 ? sum_ns / static_cast<double>(count) : 0; }
+  // The bound that this part of the calls did not exceed, 0 without calls; beyond the last bound the one before.
+  double quantile_ns(double q) const;
+};
+
+// Counts of one op, kernel, mode and shape class since the process started to count.
+struct ClassCounts {
+  std::string op, kernel, mode, call;
+  uint64_t calls = 0, fallbacks = 0, failures = 0;
+  Latencies latency;
+};
+
+struct OpCounts {
+  uint64_t hits = 0, misses = 0;
+};
+
+struct TopBreaker {
+  std::string op, kernel, key, state, reason;
+  double until_s = 0;  // 0: until it is closed manually
+};
+
+struct TopReloads {
+  uint64_t applied = 0, refused = 0, rolled_back = 0;
+  double last_ns = 0;
+  std::string last_error;
+};
+
+// One answer of a process.
+struct TopSample {
+  double at_s = 0;       // on a steady clock
+  double counted_s = 0;  // since when it counts, in seconds before that
+  uint64_t generation = 0, sampled_one_in = 0;
+  std::vector<ClassCounts> classes;
+  std::map<std::string, OpCounts> ops;
+  std::vector<TopBreaker> breakers;  // that are not closed
+  TopReloads reloads;
+};
+
+// From answers to `stats` and `health`. Keys that are missing or of another type count as nothing: a process of another
+// version may know more or less. `now_s` is the time of day.
+TopSample read_sample(const Json& stats, const Json& health, double at_s, double now_s);
+
+enum class TopHealth { kHealthy, kFailing, kHalfOpen, kOpen };
+const char* to_string(TopHealth health);
+
+struct TopRow {
+  std::string op, kernel;
+  std::string mode, call;  // of a class; else empty
+  uint64_t calls = 0;      // since the process started to count
+  double calls_per_s = 0, failures_per_s = 0, fallbacks_per_s = 0;
+  // Of calls sampled in the interval, or since the process started to count if there are none; 0: none at all.
+  double mean_ns = 0, p50_ns = 0, p99_ns = 0;
+  double share = 0;  // of the time that all kernels took in the interval, 0 to 1
+  TopHealth health = TopHealth::kHealthy;
+};
+
+struct TopModel {
+  double interval_s = 0;
+  double calls_per_s = 0;
+  double hit_rate = 1;  // of the interval
+  uint64_t generation = 0, sampled_one_in = 0;
+  std::vector<TopRow> rows;     // by op and kernel
+  std::vector<TopRow> classes;  // by op, kernel, mode and call
+  std::vector<TopBreaker> breakers;
+  TopReloads reloads;
+};
+
+// The interval from `before` to `now`; null: since the process started to count. Counts that went down were reset
+// in between, and count from zero.
+TopModel compare(const TopSample* before, const TopSample& now);
+
+enum class TopSort { kShare, kCalls, kLatency, kHealth, kOp, kKernel };
+const char* to_string(TopSort sort);
+
+// The rows that have `filter` in the name of their op or kernel or in their call, in any case; sorted, largest first but
+// names from a to z, or the other way round.
+std::vector<TopRow> chosen_rows(const std::vector<TopRow>& rows, const std::string& filter,
+                                TopSort sort, bool reverse);
+
+// For `yard top --json`.
+Json to_json(const TopModel& model);
+
+}  // namespace yard::tool
