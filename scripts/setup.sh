@@ -30,6 +30,7 @@ test:libgmock-dev:<gmock/gmock.h>
 test:librapidcheck-dev:<rapidcheck.h>
 test:python3:python3
 test:python3-numpy:numpy
+test:tmux?:tmux
 test:clang:clang++
 test:libclang-rt-dev:fuzzer_runtime
 test:clang-format:clang-format

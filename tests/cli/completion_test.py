@@ -22,8 +22,9 @@ class Complete(Yard):
         self.assertEqual(self.words("bench", ""), ["dispatch", "kernels"])
         self.assertEqual(self.words("plugin", ""), ["inspect", "list", "lock", "new", "probe", "upgrade"])
         self.assertEqual(self.words("plugin", "probe", ""), [])
-        self.assertEqual(self.words("config", ""), ["check", "diff", "schema", "simulate"])
+        self.assertEqual(self.words("config", ""), ["check", "diff", "history", "load", "rollback", "schema", "simulate"])
         self.assertEqual(self.words("config", "check", ""), [])
+        self.assertEqual(self.words("breaker", ""), ["close", "list", "open", "reset"])
         self.assertEqual(self.words("verify", ""), [])
         self.assertEqual(self.words("exp"), ["explain"])
         self.assertEqual(self.words("frob"), [])
@@ -34,7 +35,8 @@ class Complete(Yard):
     def test_options_come_from_the_commands_themselves(self):
         for command in (["list"], ["explain"], ["run"], ["doctor"], ["bench", "kernels"],
                         ["plugin", "list"], ["plugin", "lock"], ["plugin", "probe"], ["plugin", "upgrade"],
-                        ["config", "check"], ["config", "diff"], ["config", "simulate"]):
+                        ["config", "check"], ["config", "diff"], ["config", "simulate"], ["config", "load"],
+                        ["top"], ["status"], ["policy"], ["deny"], ["breaker", "open"], ["log"], ["trace"], ["record"]):
             help_text, _ = self.yard(*command, "--help")
             offered = self.words(*command, "--")
             self.assertIn("--help", offered)
@@ -66,6 +68,12 @@ class Complete(Yard):
         self.assertEqual(self.words("explain", "--prefer", "=", "v"), ["vendor"])
         self.assertIn("reference=off", self.words("run", "--backend", "ref"))
         self.assertEqual(self.words("completion", ""), ["bash", "fish", "zsh"])
+        self.assertEqual(self.words("log", ""), ["debug", "error", "info", "off", "warn"])
+        self.assertEqual(self.words("log", "info", "--logger", "sel"), ["select"])
+        self.assertEqual(self.words("verbose", ""), ["0", "1", "2"])
+        self.assertEqual(self.words("top", "--sort", "la"), ["latency"])
+        self.assertEqual(self.words("deny", "reference.c"), ["reference.cpp"])
+        self.assertEqual(self.words("breaker", "open", "reference.c"), ["reference.cpp"])
         self.assertEqual(self.words("bake", "--yaml", ""), [])
 
     def test_scripts(self):

@@ -13,7 +13,10 @@ COMMANDS = [[], ["list"], ["explain"], ["run"], ["verify"], ["bench"], ["bench",
             ["hooks"], ["report"], ["functions"], ["plugin", "inspect"], ["plugin", "lock"], ["plugin", "probe"],
             ["plugin", "upgrade"], ["config"],
             ["config", "check"], ["config", "diff"], ["config", "simulate"], ["config", "schema"], ["bake"], ["help"],
-            ["plugin", "new"]]
+            ["plugin", "new"], ["ps"], ["top"], ["status"], ["policy"], ["deny"], ["allow"], ["breaker"],
+            ["breaker", "list"], ["breaker", "open"], ["breaker", "close"], ["breaker", "reset"], ["undo"], ["changes"],
+            ["log"], ["verbose"], ["trace"], ["record"], ["config", "load"], ["config", "rollback"],
+            ["config", "history"]]
 
 
 class Help(Yard):
@@ -28,7 +31,7 @@ class Help(Yard):
     def test_every_command_takes_json(self):
         for command in COMMANDS:
             if command not in ([], ["bench"], ["completion"], ["plugin"], ["config"], ["config", "schema"],
-                               ["help"]):
+                               ["help"], ["breaker"]):
                 self.assertIn("--json", self.yard(*command, "--help")[0])
 
     def test_examples_of_explain_and_run_work(self):
@@ -52,7 +55,7 @@ class Help(Yard):
         out, err = self.yard()
         self.assertEqual((out, err), self.yard("--help"))
         self.assertIn("Usage: yard COMMAND", out)
-        for group in ("plugin", "config", "bench"):
+        for group in ("plugin", "config", "bench", "breaker"):
             self.assertEqual(self.yard(group), self.yard(group, "--help"))
 
     def test_help_command(self):

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 #include <yard/call_spec.h>
+#include <yard/inspect.h>
+#include <yard/log.h>
 #include <yard/runtime.h>
 #include <CLI/CLI.hpp>
 
@@ -147,10 +149,28 @@ Found contents() {
   return names.take();
 }
 
+Found processes() {
+  Names names;
+  for (const InspectTarget& t : inspect_targets()) names.add(std::to_string(t.pid), t.program);
+  return names.take();
+}
+
+Found logger_names_of() {
+  Names names;
+  for (const std::string_view name : loggers()) names.add(std::string(name), "");
+  return names.take();
+}
+
 // Values of an option, by its name; the type distinguishes a backend's switch from its name.
 Found values(const CLI::Option& o, const std::string& call) {
   const std::string name = o.get_lnames().empty() ? o.get_name() : o.get_lnames()[0];
-  if (name == "force" || name == "lock" || name == "kernel" || name == "allow" || name == "deny")
+  if (name == "pid" || name == "PID") return processes();
+  if (name == "LEVEL") return words_of({"debug", "info", "warn", "error", "off"});
+  if (name == "VERBOSITY") return words_of({"0", "1", "2"});
+  if (name == "logger") return logger_names_of();
+  if (name == "sort") return words_of({"share", "calls", "latency", "health", "op", "kernel"});
+  if (name == "force" || name == "lock" || name == "kernel" || name == "allow" || name == "deny" ||
+      name == "KERNEL")
     return kernels(call);
   if (name == "op" || name == "OP") return ops("");
   if (name == "CALLSPEC" || name == "call") return ops("(");

@@ -208,21 +208,26 @@ void add_config_schema(CLI::App& config, Action& action) {
 
 void add_config(CLI::App& app, Action& action) {
   CLI::App* config =
-      app.add_subcommand("config", "Check rule files, and show what they would change");
+      app.add_subcommand("config", "Check rule files, and load them into running processes");
   config->require_subcommand(1);
   config->footer(
-      "None of these commands puts rules in force.\n"
+      "Only load and rollback put rules in force, in the process that --pid names.\n"
       "\n"
       "Examples:\n"
       "  yard config check rules.yaml                         whether it is valid\n"
       "  yard config diff old.yaml new.yaml                   which calls would change kernel\n"
       "  yard config simulate new.yaml --trace calls.txt      how many recorded calls would move\n"
       "  yard config schema > rules.schema.json               for editors\n"
+      "  yard config load rules.yaml --pid 4242               into a running process\n"
+      "  yard config history --pid 4242                       what was in force there\n"
       "  yard explain --config new.yaml 'softmax(f32[8,64])'  what one call would run, and why");
   add_config_check(*config, action);
   add_config_diff(*config, action);
   add_config_simulate(*config, action);
   add_config_schema(*config, action);
+  add_config_load(*config, action);
+  add_config_rollback(*config, action);
+  add_config_history(*config, action);
 }
 
 }  // namespace yard::tool

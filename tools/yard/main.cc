@@ -109,6 +109,9 @@ int parse_and_run(int argc, char** argv) {
       "  yard bake --trace calls.txt --yaml baked.yaml           recorded calls as a static map\n"
       "  yard bench dispatch                                     what a call costs\n"
       "  yard bench kernels softmax                              how fast its kernels are\n"
+      "  yard ps                                                 running processes\n"
+      "  yard top 4242                                           what one of them calls, live\n"
+      "  yard deny vendor.acme --pid 4242                        steer it while it runs\n"
       "  yard doctor                                             problems and their fixes\n"
       "  yard help plugin list                                   the help of a command\n"
       "\n"
@@ -132,6 +135,9 @@ int parse_and_run(int argc, char** argv) {
       "  yard bench kernels rms_norm         how fast each kernel of an op is");
   add_bench_dispatch(*bench, action);
   add_bench_kernels(*bench, action);
+  for (const auto add : {add_ps, add_top, add_status, add_policy, add_deny, add_allow, add_breaker,
+                         add_undo, add_changes, add_log, add_verbose, add_trace, add_record})
+    add(app, action);
   add_doctor(app, action);
   add_completion(app, action);
   add_help(app, action);

@@ -108,6 +108,8 @@ void flush_output() {
 
 bool output_is_terminal() { return ::isatty(g_output.fd) != 0; }
 
+int output_descriptor() { return g_output.fd; }
+
 void write_out(std::string_view text) {
   g_output.buffer += text;
   if (g_output.buffer.size() >= kBuffered) flush_output();

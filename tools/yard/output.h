@@ -27,6 +27,8 @@ void flush_output();
 
 // Whether stdout, as it was at the start, is a terminal.
 bool output_is_terminal();
+// Its descriptor, for a signal handler.
+int output_descriptor();
 
 // To stdout: as it is, and escaped.
 void write_out(std::string_view text);

@@ -119,4 +119,11 @@ std::string duration(double ns) {
   return text(ns / 1e9, "s");
 }
 
+std::string age_text(double seconds) {
+  if (seconds < 120) return fmt::format("{:.0f} s", seconds < 0 ? 0 : seconds);
+  if (seconds < 7200) return fmt::format("{:.0f} min", seconds / 60);
+  if (seconds < 172800) return fmt::format("{:.0f} h", seconds / 3600);
+  return fmt::format("{:.0f} days", seconds / 86400);
+}
+
 }  // namespace yard::tool

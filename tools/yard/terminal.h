@@ -43,5 +43,7 @@ int exit_code(const Status& status);
 
 // "830 ns", "1.24 us", "3.1 ms": three figures.
 std::string duration(double ns);
+// "12 s", "3 min", "2 h", "5 days".
+std::string age_text(double seconds);
 
 }  // namespace yard::tool

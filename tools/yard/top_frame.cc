@@ -154,52 +154,68 @@ std::string title(const char* text, TopSort of, const TopView& view) {
   return fmt::format("{}{}", text, rising ? '^' : 'v');
 }
 
-// Figures of a kernel or a class, behind its names.
-void add_figures(Grid& grid, const TopView& view) {
-  grid.columns.insert(grid.columns.end(), {{title("calls/s", TopSort::kCalls, view), Align::kRight},
-                                           {"p50", Align::kRight},
-                                           {title("p99", TopSort::kLatency, view), Align::kRight},
-                                           {title("share", TopSort::kShare, view), Align::kRight},
-                                           {title("health", TopSort::kHealth, view)}});
-  grid.least = grid.columns.size();
-}
-void add_figures(std::vector<Cell>& to, const TopRow& r) {
-  const Paint p = r.calls_per_s > 0 ? Paint::kPlain : Paint::kDim;
-  to.insert(to.end(), {{number(r.calls_per_s), p},
-                       {time_text(r.p50_ns), p},
-                       {time_text(r.p99_ns), p},
-                       {percent(r.share), p},
-                       health_cell(r)});
-}
+Paint row_paint(const TopRow& r) { return r.calls_per_s > 0 ? Paint::kPlain : Paint::kDim; }
 
 Grid kernel_grid(const std::vector<TopRow>& rows, const TopView& view) {
   Grid to;
-  to.columns = {{title("op", TopSort::kOp, view)}, {title("kernel", TopSort::kKernel, view)}};
-  add_figures(to, view);
-  to.columns.insert(
-      to.columns.end(),
-      {{"fallback/s", Align::kRight}, {"calls", Align::kRight}, {"mean", Align::kRight}});
+  to.columns = {{title("op", TopSort::kOp, view)},
+                {title("kernel", TopSort::kKernel, view)},
+                {title("calls/s", TopSort::kCalls, view), Align::kRight},
+                {"p50", Align::kRight},
+                {title("p99", TopSort::kLatency, view), Align::kRight},
+                {title("share", TopSort::kShare, view), Align::kRight},
+                {title("health", TopSort::kHealth, view)},
+                {"fallback/s", Align::kRight},
+                {"calls", Align::kRight},
+                {"mean", Align::kRight}};
+  to.least = 7;
   for (const TopRow& r : rows) {
-    auto& cells = to.rows.emplace_back();
-    cells = {{r.op}, {r.kernel}};
-    add_figures(cells, r);
-    cells.insert(cells.end(), {{number(r.fallbacks_per_s)},
-                               {number(static_cast<double>(r.calls))},
-                               {time_text(r.mean_ns)}});
+    const Paint p = row_paint(r);
+    to.rows.push_back({{r.op},
+                       {r.kernel},
+                       {number(r.calls_per_s), p},
+                       {time_text(r.p50_ns), p},
+                       {time_text(r.p99_ns), p},
+                       {percent(r.share), p},
+                       health_cell(r),
+                       {number(r.fallbacks_per_s), p},
+                       {number(static_cast<double>(r.calls)), p},
+                       {time_text(r.mean_ns), p}});
   }
+  return to;
+}
+
+// "f32[8,64], f32[64]@cpu": the op is in the heading.
+std::string without_op(const TopRow& r) {
+  if (!r.call.starts_with(r.op + "(")) return r.call;
+  std::string to = r.call.substr(r.op.size() + 1);
+  if (const size_t end = to.rfind(')'); end != to.npos) to.erase(end, 1);
   return to;
 }
 
 Grid class_grid(const std::vector<TopRow>& rows, const TopView& view) {
   Grid to;
-  to.columns = {{"class"}, {title("kernel", TopSort::kKernel, view)}};
-  add_figures(to, view);
-  to.columns.insert(to.columns.end(), {{"mode"}, {"fallback/s", Align::kRight}});
+  to.columns = {{"class"},
+                {title("kernel", TopSort::kKernel, view)},
+                {title("calls/s", TopSort::kCalls, view), Align::kRight},
+                {title("p99", TopSort::kLatency, view), Align::kRight},
+                {title("share", TopSort::kShare, view), Align::kRight},
+                {title("health", TopSort::kHealth, view)},
+                {"p50", Align::kRight},
+                {"mode"},
+                {"fallback/s", Align::kRight}};
+  to.least = 6;
   for (const TopRow& r : rows) {
-    auto& cells = to.rows.emplace_back();
-    cells = {{r.call}, {r.kernel}};
-    add_figures(cells, r);
-    cells.insert(cells.end(), {{r.mode}, {number(r.fallbacks_per_s)}});
+    const Paint p = row_paint(r);
+    to.rows.push_back({{without_op(r)},
+                       {r.kernel},
+                       {number(r.calls_per_s), p},
+                       {time_text(r.p99_ns), p},
+                       {percent(r.share), p},
+                       health_cell(r),
+                       {time_text(r.p50_ns), p},
+                       {r.mode},
+                       {number(r.fallbacks_per_s), p}});
   }
   return to;
 }
@@ -237,9 +253,11 @@ std::vector<std::string> op_lines(const TopData& data, const TopView& view, size
   heading("plans and rejected candidates");
   for (const TopPlan& p : data.plans) {
     to.push_back(Line(width)
-                     .add("  " + p.call + "  ")
-                     .add(p.kernel, Paint::kGood)
-                     .add(fmt::format("  {}{}", p.mode, p.direct ? "" : ", watched"), Paint::kDim)
+                     .add("  ")
+                     .add(p.kernel.empty() ? "no kernel" : p.kernel,
+                          p.kernel.empty() ? Paint::kBad : Paint::kGood)
+                     .add(fmt::format("  {}{}  ", p.mode, p.direct ? "" : ", watched"), Paint::kDim)
+                     .add(p.call)
                      .take());
     for (const TopPlan::Rejected& r : p.rejected)
       to.push_back(Line(width)
@@ -265,32 +283,27 @@ std::vector<std::string> table_lines(const TopData& data, const TopView& view, s
   return to;
 }
 
-std::string age(double seconds) {
-  if (seconds < 120) return fmt::format("{:.0f} s", seconds);
-  if (seconds < 7200) return fmt::format("{:.0f} min", seconds / 60);
-  if (seconds < 172800) return fmt::format("{:.0f} h", seconds / 3600);
-  return fmt::format("{:.0f} days", seconds / 86400);
-}
-
 // What stands above the table, in any view.
 std::vector<std::string> header(const TopData& data, const TopView& view, size_t width) {
   const TopProcess& p = data.process;
   const TopModel& m = data.model;
   std::vector<std::string> to;
-  to.push_back(
-      Line(width)
-          .add("yard top", Paint::kBold)
-          .add(fmt::format("  {} ({})  up {}  generation {}  {} calls/s  {} hits", p.program, p.pid,
-                           age(p.up_s), m.generation, number(m.calls_per_s), percent(m.hit_rate)))
-          .add(view.paused ? "  paused" : "", Paint::kWarning)
-          .take());
-  const TopReloads& r = m.reloads;
+  to.push_back(Line(width)
+                   .add("yard top", Paint::kBold)
+                   .add(p.problem.empty() ? "" : "  " + p.problem, Paint::kBad)
+                   .add(view.paused ? "  paused" : "", Paint::kWarning)
+                   .add(fmt::format("  {} ({})  up {}  {} calls/s  {} hits", p.program, p.pid,
+                                    age_text(p.up_s), number(m.calls_per_s), percent(m.hit_rate)))
+                   .take());
+  const ReloadStats& r = m.reloads;
   Line reloads(width);
-  reloads.add(fmt::format("rules: {}", p.rules.empty() ? "none" : p.rules));
-  if (p.rules_age_s >= 0) reloads.add(fmt::format(", loaded {} ago", age(p.rules_age_s)));
+  reloads.add(
+      fmt::format("generation {}; rules: {}", m.generation, p.rules.empty() ? "none" : p.rules));
+  if (p.rules_age_s >= 0) reloads.add(fmt::format(", loaded {} ago", age_text(p.rules_age_s)));
   reloads.add(fmt::format("; reloads: {} applied, {} refused, {} rolled back", r.applied, r.refused,
                           r.rolled_back));
-  if (r.last_ns > 0) reloads.add(fmt::format(", last took {}", duration(r.last_ns)));
+  if (r.last_ns > 0)
+    reloads.add(fmt::format(", last took {}", duration(static_cast<double>(r.last_ns))));
   to.push_back(reloads.take());
   if (!r.last_error.empty())
     to.push_back(Line(width).add("last error: " + r.last_error, Paint::kBad).take());
@@ -336,20 +349,21 @@ const std::vector<const char*>& help_lines() {
   static const std::vector<const char*> lines = {
       "Keys",
       "  up, down, j, k, PgUp, PgDn, Home, End   move",
-      "  Enter                                   open an op: classes, plans, rejected candidates",
-      "  Esc                                     back; clears the filter",
-      "  /                                       filter by op, kernel or call; Enter keeps it",
-      "  s c l h o n                             sort by share, calls, latency, health, op, kernel",
-      "  r                                       reverse the order",
-      "  space                                   pause and go on",
-      "  q                                       quit",
+      "  Enter         open an op: its classes, plans and rejected candidates",
+      "  Esc           back; clears the filter",
+      "  /             filter by op, kernel or call; Enter keeps it",
+      "  s c l h o n   sort by share, calls, latency, health, op, name of the kernel",
+      "  r             reverse the order",
+      "  space         pause and go on",
+      "  q             quit",
       "",
       "Columns",
-      "  calls/s    calls that the kernel served in the last interval",
-      "  p50, p99   latency that half and 99 % of the sampled calls did not exceed",
-      "  share      mean latency x calls, as part of the time of all kernels",
-      "  health     ok; failures; circuit breaker open or half-open",
-      "  fallback/s calls that it served after another kernel had failed",
+      "  calls/s       calls that the kernel served in the last interval",
+      "  p50, p99      latency that half and 99 % of the sampled calls did not exceed",
+      "  share         mean latency x calls, as part of the time of all kernels",
+      "  health        ok; failures a second; circuit breaker open or half-open",
+      "  fallback/s    calls that it served after another kernel had failed",
+      "  class         calls that are alike in all that the selection reads",
       "",
       "Press a key to go on."};
   return lines;

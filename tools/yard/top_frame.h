@@ -18,6 +18,7 @@ struct TopProcess {
   double rules_age_s = -1;  // since they came into force; negative: unknown
   std::string last_change;  // by a command: "deny vendor.acme, 12 s ago"; empty: none
   std::string switches;     // that are on: "verbose 1, trace"
+  std::string problem;      // why the figures are old; empty: they are not
 };
 
 // A plan of the op that is looked at, with the kernels that it passed over.

@@ -14,29 +14,32 @@ constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();
 // What was counted between two answers.
 uint64_t difference(uint64_t before, uint64_t now) { return now >= before ? now - before : now; }
 
-Latencies difference(const Latencies& before, const Latencies& now) {
+LatencyHistogram difference(const LatencyHistogram& before, const LatencyHistogram& now) {
   if (now.count < before.count) return now;
-  Latencies to;
-  to.count = now.count - before.count;
-  to.sum_ns = std::max(0.0, now.sum_ns - before.sum_ns);
-  for (const auto& [bound, count] : now.buckets) {
-    const auto at = before.buckets.find(bound);
-    const uint64_t more = difference(at != before.buckets.end() ? at->second : 0, count);
-    if (more > 0) to.buckets[bound] = more;
-  }
+  std::map<uint64_t, uint64_t> old;
+  for (const auto& b : before.buckets) old[b.up_to_ns] = b.count;
+  LatencyHistogram to;
+  to.count = now.count - before.count, to.sum_ns = difference(before.sum_ns, now.sum_ns);
+  for (const auto& b : now.buckets)
+    if (const uint64_t more = difference(old[b.up_to_ns], b.count); more > 0)
+      to.buckets.push_back({b.up_to_ns, more});
   return to;
 }
 
-void add(Latencies& to, const Latencies& more) {
-  to.count += more.count, to.sum_ns += more.sum_ns;
-  for (const auto& [bound, count] : more.buckets) to.buckets[bound] += count;
+// The last bucket has no bound: that of the one before.
+double quantile(const LatencyHistogram& h, double q) {
+  uint64_t ns = h.quantile_ns(q);
+  if (ns == kUnbounded) ns = h.buckets.size() > 1 ? h.buckets[h.buckets.size() - 2].up_to_ns : 0;
+  return static_cast<double>(ns);
 }
 
-Latencies read_latencies(const Json& j) {
-  Latencies to;
-  to.count = count_at(j, "count"), to.sum_ns = number_at(j, "sum_ns");
+LatencyHistogram read_latencies(const Json& j) {
+  LatencyHistogram to;
+  to.count = count_at(j, "count"), to.sum_ns = count_at(j, "sum_ns");
   for (const Json& b : list_at(j, "buckets"))
-    to.buckets[count_at(b, "up_to_ns")] += count_at(b, "count");
+    to.buckets.push_back({count_at(b, "up_to_ns"), count_at(b, "count")});
+  std::sort(to.buckets.begin(), to.buckets.end(),
+            [](const auto& x, const auto& y) { return x.up_to_ns < y.up_to_ns; });
   return to;
 }
 
@@ -51,7 +54,7 @@ uint64_t all_failures(const Json& j) {
 // A kernel or a class, in the interval and since the process started to count.
 struct Tally {
   uint64_t calls = 0, failures = 0, fallbacks = 0, total = 0;
-  Latencies latency, all;
+  LatencyHistogram latency, all;
   double time_ns = 0;
 
   void add_class(const ClassCounts* before, const ClassCounts& now) {
@@ -61,11 +64,11 @@ struct Tally {
     calls += more, total += now.calls;
     failures += difference(old.failures, now.failures);
     fallbacks += difference(old.fallbacks, now.fallbacks);
-    const Latencies recent = difference(old.latency, now.latency);
+    const LatencyHistogram recent = difference(old.latency, now.latency);
     // Classes differ in size: each counts with its own mean.
-    const Latencies& best = recent.count > 0 ? recent : now.latency;
+    const LatencyHistogram& best = recent.count > 0 ? recent : now.latency;
     time_ns += best.mean_ns() * static_cast<double>(more);
-    add(latency, recent), add(all, now.latency);
+    latency.add(recent), all.add(now.latency);
   }
 
   TopRow row(double seconds, double all_time_ns) const {
@@ -76,9 +79,9 @@ struct Tally {
     to.calls = total;
     to.calls_per_s = rate(calls), to.failures_per_s = rate(failures);
     to.fallbacks_per_s = rate(fallbacks);
-    const Latencies& best = latency.count > 0 ? latency : all;
+    const LatencyHistogram& best = latency.count > 0 ? latency : all;
     to.mean_ns = best.mean_ns();
-    to.p50_ns = best.quantile_ns(0.5), to.p99_ns = best.quantile_ns(0.99);
+    to.p50_ns = quantile(best, 0.5), to.p99_ns = quantile(best, 0.99);
     to.share = all_time_ns > 0 ? time_ns / all_time_ns : 0;
     if (failures > 0) to.health = TopHealth::kFailing;
     return to;
@@ -133,17 +136,6 @@ Json row_json(const TopRow& r) {
 
 }  // namespace
 
-double Latencies::quantile_ns(double q) const {
-  const double rank = q * static_cast<double>(count);
-  double seen = 0, bound = 0;
-  for (const auto& [up_to, n] : buckets) {
-    if (up_to != kUnbounded) bound = static_cast<double>(up_to);
-    seen += static_cast<double>(n);
-    if (seen >= rank) break;
-  }
-  return bound;
-}
-
 TopSample read_sample(const Json& stats, const Json& health, double at_s, double now_s) {
   TopSample to;
   to.at_s = at_s;
@@ -161,9 +153,11 @@ TopSample read_sample(const Json& stats, const Json& health, double at_s, double
   for (const Json& o : list_at(stats, "ops"))
     to.ops[text_at(o, "op")] = {count_at(o, "hits"), count_at(o, "misses")};
   const Json& reloads = value_at(stats, "reloads");
-  to.reloads = {count_at(reloads, "applied"), count_at(reloads, "refused"),
-                count_at(reloads, "rolled_back"), number_at(reloads, "last_ns"),
-                text_at(reloads, "last_error")};
+  to.reloads.applied = count_at(reloads, "applied");
+  to.reloads.refused = count_at(reloads, "refused");
+  to.reloads.rolled_back = count_at(reloads, "rolled_back");
+  to.reloads.last_ns = count_at(reloads, "last_ns");
+  to.reloads.last_error = text_at(reloads, "last_error");
   for (const Json& b : list_at(health, "breakers"))
     to.breakers.push_back({text_at(b, "op"), text_at(b, "kernel"), text_at(b, "key"),
                            text_at(b, "state"), text_at(b, "reason"), number_at(b, "until_s")});

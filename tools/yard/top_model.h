@@ -3,6 +3,8 @@
 // and pure functions; where the answers come from is in top.cc.
 #pragma once
 
+#include <yard/stats.h>
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -12,22 +14,11 @@
 
 namespace yard::tool {
 
-// Latencies of sampled calls: how many took at most so many nanoseconds, and more than the bound before.
-struct Latencies {
-  uint64_t count = 0;
-  double sum_ns = 0;
-  std::map<uint64_t, uint64_t> buckets;  // count by upper bound
-
-  double mean_ns() const { return count > 0 ? sum_ns / static_cast<double>(count) : 0; }
-  // The bound that this part of the calls did not exceed, 0 without calls; beyond the last bound the one before.
-  double quantile_ns(double q) const;
-};
-
 // Counts of one op, kernel, mode and shape class since the process started to count.
 struct ClassCounts {
   std::string op, kernel, mode, call;
   uint64_t calls = 0, fallbacks = 0, failures = 0;
-  Latencies latency;
+  LatencyHistogram latency;
 };
 
 struct OpCounts {
@@ -39,12 +30,6 @@ struct TopBreaker {
   double until_s = 0;  // 0: until it is closed manually
 };
 
-struct TopReloads {
-  uint64_t applied = 0, refused = 0, rolled_back = 0;
-  double last_ns = 0;
-  std::string last_error;
-};
-
 // One answer of a process.
 struct TopSample {
   double at_s = 0;       // on a steady clock
@@ -53,7 +38,7 @@ struct TopSample {
   std::vector<ClassCounts> classes;
   std::map<std::string, OpCounts> ops;
   std::vector<TopBreaker> breakers;  // that are not closed
-  TopReloads reloads;
+  ReloadStats reloads;
 };
 
 // From answers to `stats` and `health`. Keys that are missing or of another type count as nothing: a process of another
@@ -82,7 +67,7 @@ struct TopModel {
   std::vector<TopRow> rows;     // by op and kernel
   std::vector<TopRow> classes;  // by op, kernel, mode and call
   std::vector<TopBreaker> breakers;
-  TopReloads reloads;
+  ReloadStats reloads;
 };
 
 // The interval from `before` to `now`; null: since the process started to count. Counts that went down were reset

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "top_screen.h"
+
 namespace yard::tool {
 namespace {
 
@@ -100,15 +102,37 @@ TEST(TopModel, LatencyIsThatOfTheIntervalIfCallsWereSampledInIt) {
   EXPECT_EQ(row(m, "b").p50_ns, 20);
 }
 
-TEST(TopModel, Quantiles) {
-  Latencies l;
-  EXPECT_EQ(l.quantile_ns(0.5), 0);
-  l.count = 100;
-  l.buckets = {{10, 50}, {20, 49}, {UINT64_MAX, 1}};
-  EXPECT_EQ(l.quantile_ns(0.5), 10);
-  EXPECT_EQ(l.quantile_ns(0.51), 20);
-  EXPECT_EQ(l.quantile_ns(0.99), 20);
-  EXPECT_EQ(l.quantile_ns(1), 20) << "the last bucket has no bound";
+TEST(TopModel, ABucketWithoutBoundCountsAsTheOneBefore) {
+  Json stats = stats_of({{"f", "a", 100}});
+  stats["calls"][0]["latency"] = {
+      {"count", 100u},
+      {"sum_ns", 1u},
+      {"buckets",
+       {{{"up_to_ns", UINT64_MAX}, {"count", 50u}}, {{"up_to_ns", 10u}, {"count", 50u}}}}};
+  const TopModel m = compare(nullptr, read_sample(stats, {}, 1, 100));
+  EXPECT_EQ(row(m, "a").p50_ns, 10);
+  EXPECT_EQ(row(m, "a").p99_ns, 10);
+}
+
+TEST(TopScreen, KeysAreTakenFromBytes) {
+  const auto keys = [](std::string bytes, bool complete = true) {
+    std::vector<TopKey> to;
+    for (TopInput k; (k = take_key(bytes, complete)).key != TopKey::kNone;) to.push_back(k.key);
+    return std::pair(to, bytes);
+  };
+  using Keys = std::vector<TopKey>;
+  EXPECT_EQ(keys("\x1b[A\x1bOB\x1b[5~\x1b[6~").first,
+            (Keys{TopKey::kUp, TopKey::kDown, TopKey::kPageUp, TopKey::kPageDown}));
+  EXPECT_EQ(keys("\x1b[H\x1b[4~\r\n\x7f\x15").first,
+            (Keys{TopKey::kHome, TopKey::kEnd, TopKey::kEnter, TopKey::kEnter, TopKey::kBackspace,
+                  TopKey::kClear}));
+  EXPECT_EQ(keys("\x1b").first, Keys{TopKey::kEscape});
+  EXPECT_EQ(keys("\x1b\x1b").first, (Keys{TopKey::kEscape, TopKey::kEscape}));
+  EXPECT_EQ(keys("\x1b[1;5").first, Keys{TopKey::kEscape});
+  EXPECT_EQ(keys("\x1b[1;5Pq").first, Keys{TopKey::kCharacter}) << "an unknown key is dropped";
+  EXPECT_EQ(keys("\x01\x02").first, Keys{});
+  for (const char* part : {"\x1b", "\x1b[", "\x1bO", "\x1b[5"})
+    EXPECT_EQ(keys(part, false), std::pair(Keys{}, std::string(part))) << "more may follow";
 }
 
 TEST(TopModel, BreakersAreHealthOfTheirKernel) {
