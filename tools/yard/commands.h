@@ -20,6 +20,7 @@ void add_verify(CLI::App& app, Action& action);
 void add_config(CLI::App& app, Action& action);
 void add_bake(CLI::App& app, Action& action);
 void add_plugin(CLI::App& app, Action& action);
+void add_metrics(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_hooks(CLI::App& app, Action& action);
 void add_functions(CLI::App& app, Action& action);

@@ -124,6 +124,7 @@ int parse_and_run(int argc, char** argv) {
   add_config(app, action);
   add_bake(app, action);
   add_plugin(app, action);
+  add_metrics(app, action);
   add_report(app, action);
   add_hooks(app, action);
   add_functions(app, action);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data of a report: one JSON object that the page's script shows.
+// The data of a report, from a running process or from a trace: one JSON object that the page's script shows.
 //
 //   source, remarks         who and when, as text
 //   relative, seconds       whether times are from the start of the trace; the time that was observed
@@ -44,6 +44,18 @@ Json top_series(const std::map<std::string, std::vector<double>>& all);
 
 // From the text of a trace, in the trace event format that Perfetto opens.
 Result<Json> report_of_trace(const std::string& text, const std::string& file);
+
+// What a process has answered.
+struct ProcessAnswers {
+  struct Sample {
+    double at = 0;  // seconds since 1970
+    Json stats;
+  };
+  Json hello;
+  std::vector<Sample> samples;  // at least one
+  Json status, health, history, changes;
+};
+Json report_of_process(const ProcessAnswers& answers);
 
 // The page: one file that needs no other.
 std::string report_page(const std::string& title, const Json& data);
