@@ -203,8 +203,9 @@ class Runtime {
   YARD_API Result<std::vector<TensorView>> infer(std::string_view op,
                                                  std::initializer_list<Arg> args) const;
 
-  // Counters and timings (stats.h). Sums over all threads; no calling thread waits.
-  YARD_API RuntimeStats stats() const;
+  // Counters and timings (stats.h). Sums over all threads; no calling thread waits. Without calls, `calls`, `ops` and `since`
+  // are left out: quick, however many classes there are.
+  YARD_API RuntimeStats stats(bool with_calls = true) const;
   // Counters and timings start at zero again; KernelInfo and the health report keep theirs.
   YARD_API void reset_stats();
 

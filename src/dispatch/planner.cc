@@ -323,7 +323,6 @@ RuntimeStats Planner::stats() const {
   to.selections = r.selections.load(std::memory_order_relaxed);
   to.replans = r.replans.load(std::memory_order_relaxed);
   to.retired = base::reclaimer().pending();
-  core_.calls->read(to);
   const std::lock_guard lock(r.plans);
   for (const auto& e : s->owners())
     if (e != nullptr) to.plans += e->plan_count();

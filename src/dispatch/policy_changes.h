@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dispatch/core.h"
 #include "policy/process.h"
 #include "registry/changes.h"
 #include "registry/interfaces.h"

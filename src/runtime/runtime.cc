@@ -419,8 +419,9 @@ Status Runtime::remove_mode(std::string_view name) {
   return base::or_out_of_memory([&] { return detail::remove_mode(parts_->core, name); });
 }
 
-RuntimeStats Runtime::stats() const {
+RuntimeStats Runtime::stats(bool with_calls) const {
   RuntimeStats to = parts_->core.planner.stats();
+  if (with_calls) parts_->core.calls->read(to);
   to.reloads = parts_->reloader.stats();
   return to;
 }

@@ -244,15 +244,13 @@ Status Runtime::start_trace(const TraceSettings& settings) {
 Result<std::string> Runtime::stop_trace() {
   const auto timeline = detail::find_observer<runtime::Timeline>(core());
   if (timeline == nullptr) return Status(Code::kNotFound, "no trace is running");
-  std::string json;
-  YARD_RETURN_IF_ERROR(base::or_out_of_memory([&]() -> Status {
-    YARD_RETURN_IF_ERROR(detail::replace_observer(core(), timeline, nullptr));
+  return base::or_out_of_memory([&]() -> Result<std::string> {
+    if (Status ended = detail::replace_observer(core(), timeline, nullptr); !ended.ok())
+      return ended;
     remove_config_callback(timeline->config_listener);
     health().remove_listener(timeline->breaker_listener);
-    json = timeline->to_json();
-    return {};
-  }));
-  return json;
+    return timeline->to_json();
+  });
 }
 
 bool Runtime::is_tracing() const {

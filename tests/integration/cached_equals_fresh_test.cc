@@ -131,9 +131,9 @@ std::string try_world(uint64_t seed, int kernels) {
     const Options& o = plain ? none : world.random().of(options);
     t_answer = world.random().chance(50) ? YARD_DECLINED : YARD_OK;
     if (i % 2 == 0) scopes.enter(world.random());
-    const uint64_t before = world.runtime().stats().selections;
+    const uint64_t before = world.runtime().stats(false).selections;
     const Outcome cached = asker.cached(call, plain ? nullptr : &o);
-    const uint64_t after = world.runtime().stats().selections;
+    const uint64_t after = world.runtime().stats(false).selections;
     std::string explained;
     // Large tensors of a random call may overlap where its schema does not allow it.
     if (i % 8 == 0 && cached.code != Code::kNotFound && cached.code != Code::kInvalidArgument)

@@ -148,17 +148,17 @@ const std::vector<Row>& rows() {
       {"mode_fallback", "mode: static, mode_fallback: [dynamic]", "mode: static",
        [](Under& u) { return u.runtime->resolve("step(f32[4])").ok(); }},
       {"cache.enabled", "cache: {enabled: false}", "cache: {enabled: true}",
-       [](Under& u) { return u.call(), u.runtime->stats().plans == 0; }},
+       [](Under& u) { return u.call(), u.runtime->stats(false).plans == 0; }},
       {"cache.size", "cache: {size: 8}", "cache: {size: 100}",
        [](Under& u) {
          for (int64_t n = 1; n < 16; ++n) u.call(n);
-         return u.runtime->stats().plans <= 8;
+         return u.runtime->stats(false).plans <= 8;
        },
        classes},
       {"cache.lifetime", "cache: {lifetime: 20ms}", "cache: {lifetime: 1h}",
        [](Under& u) {
          u.call();
-         return base::eventually([&] { return u.runtime->stats().plans == 0; }, u.patience);
+         return base::eventually([&] { return u.runtime->stats(false).plans == 0; }, u.patience);
        }},
       {"max_fallback_attempts", "max_fallback_attempts: 0", "max_fallback_attempts: 1",
        [](Under& u) { return u.bad.set({.code = YARD_FAULT}), u.call() == -1; }},

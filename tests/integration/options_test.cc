@@ -96,10 +96,10 @@ TEST_F(OptionsOf, Flags) {
 TEST_F(OptionsOf, CacheOffStoresNothing) {
   Options o;
   o.cache = false;
-  const uint64_t before = bare_.runtime.stats().selections;
+  const uint64_t before = bare_.runtime.stats(false).selections;
   for (int i = 0; i < 3; ++i) EXPECT_EQ(ran(o), 2);
-  EXPECT_EQ(bare_.runtime.stats().plans, 0u);
-  EXPECT_EQ(bare_.runtime.stats().selections, before + 3);
+  EXPECT_EQ(bare_.runtime.stats(false).plans, 0u);
+  EXPECT_EQ(bare_.runtime.stats(false).selections, before + 3);
 }
 
 TEST_F(OptionsOf, Modes) {
@@ -125,7 +125,7 @@ TEST_F(OptionsOf, LabelsAreSeenInExplanationsAndChangeNothing) {
   Options o;
   o.labels = {{"model", "m1"}, {"stage", "a b"}};
   EXPECT_EQ(ran(o), 2);
-  EXPECT_EQ(bare_.runtime.stats().overlays, 0u);
+  EXPECT_EQ(bare_.runtime.stats(false).overlays, 0u);
   EXPECT_THAT(bare_.runtime.explain("copy", {out_.view, x_.view}, o).value().call,
               HasSubstr("model=m1"));
 }
@@ -168,7 +168,7 @@ TEST_F(OptionsOf, OverlaysAreBounded) {
     o.policy = Policy();
     o.policy->deny_kernels = {"x" + std::to_string(i), i % 2 == 0 ? "b" : "y"};
     ASSERT_EQ(ran(o), i % 2 == 0 ? 1 : 2);
-    const RuntimeStats s = bare_.runtime.stats();
+    const RuntimeStats s = bare_.runtime.stats(false);
     most_retired = std::max(most_retired, s.retired);
     most_overlays = std::max(most_overlays, s.overlays);
   }

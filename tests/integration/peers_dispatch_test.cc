@@ -110,9 +110,9 @@ TEST_F(KnownDefects, ASelectionThatStraddlesAnInvalidationIsStoredAsFresh) {
   Policy p;
   p.deny_kernels = {"slow"};
   // In force while the selection is still asking: no change waits for one.
-  const uint64_t before = bare_.runtime.stats().generation;
+  const uint64_t before = bare_.runtime.stats(false).generation;
   std::thread change([&] { EXPECT_TRUE(bare_.runtime.set_policy(p).ok()); });
-  EXPECT_TRUE(soon([&] { return bare_.runtime.stats().generation > before; }));
+  EXPECT_TRUE(soon([&] { return bare_.runtime.stats(false).generation > before; }));
   EXPECT_FALSE(go);
   go = true;
   change.join();
@@ -223,14 +223,14 @@ TEST_F(KnownDefects, AnUnregisteredKernelStillRuns) {
 TEST_F(KnownDefects, TheTimeToLiveOfTheCacheIsNeverRead) {
   rules("settings: {cache: {lifetime: 200ms}}\n");
   EXPECT_EQ(ran(), 1);
-  ASSERT_TRUE(soon([&] { return bare_.runtime.stats().plans == 0; }));
-  const uint64_t before = bare_.runtime.stats().selections;
+  ASSERT_TRUE(soon([&] { return bare_.runtime.stats(false).plans == 0; }));
+  const uint64_t before = bare_.runtime.stats(false).selections;
   EXPECT_EQ(ran(), 1);
-  EXPECT_EQ(bare_.runtime.stats().selections, before + 1);
+  EXPECT_EQ(bare_.runtime.stats(false).selections, before + 1);
   rules("settings: {cache: {lifetime: 1h}}\n");
   EXPECT_EQ(ran(), 1);
   std::this_thread::sleep_for(milliseconds(600));
-  EXPECT_EQ(bare_.runtime.stats().plans, 1u);
+  EXPECT_EQ(bare_.runtime.stats(false).plans, 1u);
 }
 
 // ---- Breakers, fallback and health ----
@@ -346,7 +346,8 @@ TEST_F(KnownDefects, NoForkHandling) {
   if (child == 0) {
     alarm(30);
     // Rules and kernels stay; breakers, counts and threads restart, and work.
-    bool ok = bare_.runtime.stats().selections == 0 && bare_.runtime.config_history().size() == 1;
+    bool ok =
+        bare_.runtime.stats(false).selections == 0 && bare_.runtime.config_history().size() == 1;
     const uint64_t before = first_.calls();
     ok = ok && ran() == 2 && first_.calls() == before + 1;  // it is tried again
     ok = ok && ran() == 2 && soon([&] { return !health_of("fault.first").open.empty(); });

@@ -161,7 +161,7 @@ TEST_P(ReloadStorm, EveryCallObeysOneVersionAndTheLastGoodWriteIsInForce) {
   EXPECT_EQ(read_config(file_).sha256, bare_.runtime.config_history().back().sha256);
   std::printf("%lld calls, %d reloads, %d refusals, %llu snapshots\n",
               static_cast<long long>(calls), reloaded.load(), refused.load(),
-              static_cast<unsigned long long>(bare_.runtime.stats().generation));
+              static_cast<unsigned long long>(bare_.runtime.stats(false).generation));
 }
 
 // The program changes the rules at the same time, and goes back.

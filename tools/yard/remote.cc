@@ -82,7 +82,10 @@ Result<Json> Remote::request(const std::string& command, const Json& args) {
   if (!args.empty()) line["args"] = args;
   const auto text = client_.request(line.dump(-1, ' ', false, Json::error_handler_t::replace));
   if (!text.ok()) return text.status();
-  Json answer = Json::parse(*text, nullptr, false);
+  // What is deeper than any answer is left out: the parser would copy it by recursion.
+  constexpr int kDeepest = 64;
+  const auto is_shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; };
+  Json answer = Json::parse(*text, is_shallow, false);
   const Json& version = value_at(answer, "v");
   if (!version.is_number_integer())
     return Status(Code::kInternal, fmt::format("process {} gave an answer that is none", pid_));
