@@ -211,7 +211,7 @@ void add_allow(CLI::App& app, Action& action) {
 void add_policy(CLI::App& app, Action& action) {
   auto q = std::make_shared<PolicyQuestion>();
   CLI::App* c = app.add_subcommand("policy", "Show or change the policy of a running process");
-  c->add_option("FIELD=VALUE", q->fields, "Fields to set; none: show the policy in force");
+  c->add_option("FIELDS", q->fields, "FIELD=VALUE ..., to set; none: show the policy in force");
   c->add_flag("--reset", q->reset, "Unset what was set for the process, by it or by commands");
   add_remote_options(*c, *q);
   c->footer(
