@@ -125,9 +125,9 @@ TEST(Stats, FailuresAndFallbacksAreCountedByClass) {
   fault::FaultKernel kernel({.op = "rms_norm", .id = "vendor.bad", .priority = 1000});
   kernel.set({.code = YARD_TRANSIENT});
   Runtime runtime;
-  Changes c;
-  c.add_backend(faults.descriptor()).add_kernel(kernel.descriptor());
-  runtime.apply(std::move(c)).or_throw();
+  Changes changes;
+  changes.add_backend(faults.descriptor()).add_kernel(kernel.descriptor());
+  runtime.apply(std::move(changes)).or_throw();
   std::vector<float> x(64, 1), w(16, 1), out(64);
   const TensorView rows(x.data(), DType::f32, {4, 16}), to(out.data(), DType::f32, {4, 16});
   for (int i = 0; i < 3; ++i)
