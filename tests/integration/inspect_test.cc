@@ -69,6 +69,7 @@ TEST(Inspect, AnswersFromTheFirstCallToTheEndOfTheLastRuntime) {
   EXPECT_TRUE(servers(1));
 }
 
+#if !defined(YARD_UNDER_TSAN)  // which takes reading another thread's descriptors for a race
 TEST(Inspect, DescriptorsAreClosedOnExec) {
   World w;
   w.call();
@@ -83,6 +84,7 @@ TEST(Inspect, DescriptorsAreClosedOnExec) {
   }
   EXPECT_GE(sockets, 3);
 }
+#endif
 
 TEST(Inspect, QuestionsAreAnswered) {
   World w;
