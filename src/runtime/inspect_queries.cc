@@ -17,7 +17,6 @@ namespace {
 
 using base::JsonObject;
 using base::YamlNode;
-using Clock = std::chrono::steady_clock;
 
 // The most plans of an op that are listed with their rejected kernels: each is explained.
 constexpr size_t kMostPlans = 256;
@@ -92,7 +91,7 @@ std::string counts_json(const HealthCounts& c, std::string_view name, std::strin
 
 Result<std::string> health(const Inspected& s, const CommandArgs&) {
   const HealthReport report = s.runtime.health().report();
-  const auto now = Clock::now();
+  const auto now = std::chrono::steady_clock::now();
   std::vector<std::string> breakers;
   for (const KernelHealth& k : report.kernels)
     for (const OpenBreaker& b : k.open) {
