@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
+
 namespace yard::op {
 namespace {
 
@@ -50,10 +52,10 @@ Result<std::string> call_of_verbose_line(std::string_view line) {
   while (!line.empty() && (line.back() == '\n' || line.back() == '\r' || line.back() == ' '))
     line.remove_suffix(1);
   const auto invalid = [&] {
-    return Status(Code::kParse, fmt::format("invalid line '{}': expected "
-                                            "'yard,exec,OP,KERNEL,ARGUMENTS,hit,TIME', as a "
-                                            "verbose runtime prints it",
-                                            line.substr(0, 200)));
+    return Status(Code::kParse,
+                  fmt::format("call: expected 'yard,exec,OP,KERNEL,ARGUMENTS,hit,TIME', as a "
+                              "verbose runtime prints it\n  {}\n  ^",
+                              base::printable(line, 200)));
   };
   const size_t what = line.find(','), op = line.find(',', what + 1);
   if (op == line.npos) return invalid();
