@@ -46,28 +46,20 @@ class LineBuffers {
   void add(std::string_view line) {
     const auto thread = reinterpret_cast<uintptr_t>(detail::t_thread);
     Shard& s = shards_[(thread * 0x9e3779b97f4a7c15u) >> 60];
-    std::string full;
-    bool first = false;
+    bool first, full;
     {
       const std::lock_guard lock(s.lock);
       first = s.lines.empty();
       s.lines += line;
-      if (s.lines.size() >= kFull) full = std::exchange(s.lines, std::string());
+      full = s.lines.size() >= kFull;
     }
-    if (!full.empty()) return write(full);
+    if (full) return write(s);
     if (first && !due_.exchange(true, std::memory_order_acq_rel)) wake();
   }
 
   void flush() {
     due_.store(false, std::memory_order_release);
-    for (Shard& s : shards_) {
-      std::string lines;
-      {
-        const std::lock_guard lock(s.lock);
-        lines.swap(s.lines);
-      }
-      if (!lines.empty()) write(lines);
-    }
+    for (Shard& s : shards_) write(s);
   }
 
  private:
@@ -78,8 +70,14 @@ class LineBuffers {
     std::string lines;
   };
 
-  void write(std::string_view lines) {
-    const std::lock_guard lock(writing_);
+  // Takes the lines while it may write: those of a thread stay in order.
+  void write(Shard& s) {
+    const std::lock_guard writing(writing_);
+    std::string lines;
+    {
+      const std::lock_guard lock(s.lock);
+      lines.swap(s.lines);
+    }
     write_all(lines);
   }
   void wake() {
