@@ -146,7 +146,8 @@ int32_t many_rows(Call call, QuantLinear& linear) {
     for (int64_t r = begin * kGroupRows; r < std::min(rows, end * kGroupRows); ++r, row.next())
       in_range[r] =
           quantize_row(row.at<char>(1), job.dtype, job.k, x + r / kGroupRows * linear.blocks,
-                       rests + r / kGroupRows * linear.blocks, r % kGroupRows) &&
+                       rests + r / kGroupRows * linear.blocks,
+                       {r % kGroupRows, quant_kernels().chunk}) &&
           job.n >= kFewest;
   });
   // Panels of the same rows are next to each other.

@@ -105,8 +105,9 @@ double linear_cost(void*, const int64_t* fields, uint32_t) {
 double quantized_linear_cost(void*, const int64_t* fields, uint32_t) {
   const double rows = size_of(fields[0]), n = size_of(fields[1]);
   const double passes = std::ceil(rows / static_cast<double>(kRowsAtATime));
-  const double each =
-      rows <= static_cast<double>(kFewRows) ? 0.8 * rows : 1.25 * passes + 0.34 * rows;
+  const double each = rows <= static_cast<double>(kFewRows)
+                          ? 0.8 * rows
+                          : 1.25 * passes + quant_kernels().product * rows;
   return estimate(rates(), {3, each + 10 * rows / std::max(n, 1.0)}, n * size_of(fields[2]));
 }
 

@@ -110,12 +110,12 @@ void dequantize_row(Format format, const uint8_t* row, int64_t begin, int64_t co
 }
 
 const QuantKernels* const* all_quant_kernels() {
-  static constinit const QuantKernels* all[5] = {};
+  static constinit const QuantKernels* all[6] = {};
   static constinit std::once_flag once;
   std::call_once(once, [] {
     const QuantKernels** next = all;
     for (const QuantKernels* kernels :
-         {quant_kernels_vnni(), quant_kernels_avx2(), quant_kernels_neon()})
+         {quant_kernels_vnni(), quant_kernels_avx2(), quant_kernels_i8mm(), quant_kernels_neon()})
       if (kernels != nullptr) *next++ = kernels;
     *next = &quant_kernels_plain();
   });

@@ -76,7 +76,7 @@ inline constexpr float kLargeBlock = 4;
 inline constexpr int kRestBits = 7;  // a step of the rest is 2^-7 of the scale
 inline constexpr float kRestStep = 1.0f / (1 << kRestBits);
 
-// Four elements of each of kRows rows in turn; zeros behind the end of a row.
+// A few elements of each of kRows rows in turn, QuantKernels::chunk of a group; zeros behind the end of a row.
 template <int64_t kRows>
 struct XBytes {
   alignas(16) int8_t q[kBlock * kRows];
@@ -105,10 +105,13 @@ constexpr int64_t blocks_of(int64_t k) { return (k + kBlock - 1) / kBlock; }
 // `out`. False where the range of its values is not one in which the products are exact enough, or not finite: such a row
 // must be multiplied in f32.
 bool quantize_row(const char* x, uint32_t dtype, int64_t k, XRow* out, XRowRest* rests);
+struct InGroup {
+  int64_t row, chunk;
+};
 bool quantize_row(const char* x, uint32_t dtype, int64_t k, XGroup* out, XGroupRest* rests,
-                  int64_t row);
+                  InGroup place);
 
-// A block of the weight rows of a panel, four elements of each in turn; zeros behind the end of a row.
+// A block of the weight rows of a panel, QuantKernels::chunk elements of each in turn; zeros behind the end of a row.
 struct WBlock {
   alignas(64) int8_t q[kBlock * kPanelRows];
   float scale[kPanelRows];
@@ -133,6 +136,10 @@ struct QuantKernels {
   // sums[row * kPanelRows + weight row].
   void (*tile)(BlockKind kind, const WBlock* panel, int64_t blocks, const XGroup* x, int64_t stride,
                int64_t rows, float* sums);
+  // Elements of a row that follow each other in groups and panels: 4 or 8.
+  int64_t chunk;
+  // What a product of a tile takes, in operations of cost.h: measured.
+  double product = 0.34;
 };
 
 // The fastest that this machine can run, and all that it can, for tests. Ends in null.
@@ -141,6 +148,7 @@ const QuantKernels* const* all_quant_kernels();
 
 // By instruction set: null where the machine, or the build, lacks it.
 const QuantKernels* quant_kernels_neon();
+const QuantKernels* quant_kernels_i8mm();
 const QuantKernels* quant_kernels_avx2();
 const QuantKernels* quant_kernels_vnni();
 const QuantKernels& quant_kernels_plain();

@@ -81,14 +81,21 @@ HWY_INLINE const char* block_of(const char* p, int64_t count, float (&room)[kBlo
   return reinterpret_cast<const char*>(room);
 }
 
+template <int64_t kChunk>
+HWY_INLINE void put_chunks(const int8_t* q, int64_t rows, int64_t row, int8_t* out) {
+  for (int64_t i = 0; i < kBlock; i += kChunk)
+    std::memcpy(out + i * rows + row * kChunk, q + i, kChunk);
+}
+
 // Returns the sum.
 template <bool kIsRest, int64_t kRows>
-HWY_INLINE int32_t put_bytes(const char* v, float inverse, XBytes<kRows>& out, int64_t row) {
+HWY_INLINE int32_t put_bytes(const char* v, float inverse, XBytes<kRows>& out, InGroup place) {
   int8_t q[kBlock];
   const char* const half = v + sizeof(float) * kBlock / 2;
   const int32_t first = round_half<kIsRest>(v, inverse, q);
   const int32_t second = round_half<kIsRest>(half, inverse, q + kBlock / 2);
-  for (int64_t i = 0; i < kBlock; i += 4) std::memcpy(out.q + i * kRows + row * 4, q + i, 4);
+  const int64_t row = place.row;
+  place.chunk == 8 ? put_chunks<8>(q, kRows, row, out.q) : put_chunks<4>(q, kRows, row, out.q);
   out.offset[0][row] = -128 * (first + second);
   out.offset[1][row] = -128 * first;
   out.offset[2][row] = -128 * second;
@@ -98,14 +105,15 @@ HWY_INLINE int32_t put_bytes(const char* v, float inverse, XBytes<kRows>& out, i
 
 template <int64_t kRows>
 HWY_INLINE void put_block(const char* v, float most, float large, XBlock<kRows>& out,
-                          XBytes<kRows>& rest, int64_t row) {
+                          XBytes<kRows>& rest, InGroup place) {
+  const int64_t row = place.row;
   const float scale = most / 127.0f, inverse = most > 0 ? 127.0f / most : 0.0f;
-  auto sum = static_cast<float>(put_bytes<false>(v, inverse, out, row));
+  auto sum = static_cast<float>(put_bytes<false>(v, inverse, out, place));
   if (row == 0) out.rest = nullptr;
   if (most > large) {
     if (out.rest == nullptr && kRows > 1) std::memset(&rest, 0, sizeof rest);
     out.rest = &rest;
-    sum += kRestStep * static_cast<float>(put_bytes<true>(v, inverse, rest, row));
+    sum += kRestStep * static_cast<float>(put_bytes<true>(v, inverse, rest, place));
   }
   out.scale[row] = scale;
   out.sum[row] = scale * sum;
@@ -113,7 +121,8 @@ HWY_INLINE void put_block(const char* v, float most, float large, XBlock<kRows>&
 
 template <class T, int64_t kRows>
 HWY_INLINE bool quantize_as(const char* x, int64_t k, XBlock<kRows>* out, XBytes<kRows>* rests,
-                            int64_t row) {
+                            InGroup place) {
+  const int64_t row = place.row;
   // Products with weights of f16 stay normal numbers of f32.
   constexpr uint32_t kLeast = std::bit_cast<uint32_t>(1e-25f);
   constexpr uint32_t kMost = std::bit_cast<uint32_t>(1e25f);
@@ -134,27 +143,27 @@ HWY_INLINE bool quantize_as(const char* x, int64_t k, XBlock<kRows>* out, XBytes
     const char* const v =
         in_range ? block_of<T>(x + b * kStep, k - at, room) : reinterpret_cast<const char*>(room);
     put_block(v, in_range ? out[b].scale[row] : 0.0f, in_range ? large : 0.0f, out[b], rests[b],
-              row);
+              place);
   }
   return in_range;
 }
 
 template <int64_t kRows>
 HWY_INLINE bool quantize(const char* x, uint32_t dtype, int64_t k, XBlock<kRows>* out,
-                         XBytes<kRows>* rests, int64_t row) {
+                         XBytes<kRows>* rests, InGroup place) {
   switch (dtype) {
-    case YARD_F16: return quantize_as<F16>(x, k, out, rests, row);
-    case YARD_BF16: return quantize_as<BF16>(x, k, out, rests, row);
-    default: return quantize_as<float>(x, k, out, rests, row);
+    case YARD_F16: return quantize_as<F16>(x, k, out, rests, place);
+    case YARD_BF16: return quantize_as<BF16>(x, k, out, rests, place);
+    default: return quantize_as<float>(x, k, out, rests, place);
   }
 }
 
 bool quantize_single(const char* x, uint32_t dtype, int64_t k, XRow* out, XRowRest* rests) {
-  return quantize(x, dtype, k, out, rests, 0);
+  return quantize(x, dtype, k, out, rests, {0, kBlock});
 }
 bool quantize_in_group(const char* x, uint32_t dtype, int64_t k, XGroup* out, XGroupRest* rests,
-                       int64_t row) {
-  return quantize(x, dtype, k, out, rests, row);
+                       InGroup place) {
+  return quantize(x, dtype, k, out, rests, place);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -174,8 +183,8 @@ bool quantize_row(const char* x, uint32_t dtype, int64_t k, XRow* out, XRowRest*
   return HWY_DYNAMIC_DISPATCH(quantize_single)(x, dtype, k, out, rests);
 }
 bool quantize_row(const char* x, uint32_t dtype, int64_t k, XGroup* out, XGroupRest* rests,
-                  int64_t row) {
-  return HWY_DYNAMIC_DISPATCH(quantize_in_group)(x, dtype, k, out, rests, row);
+                  InGroup place) {
+  return HWY_DYNAMIC_DISPATCH(quantize_in_group)(x, dtype, k, out, rests, place);
 }
 
 }  // namespace yard::simd

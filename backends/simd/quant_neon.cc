@@ -3,12 +3,11 @@
 #include "quant.h"
 
 #if defined(__aarch64__)
-#include <arm_neon.h>
 #include <sys/auxv.h>
 
 #include <cstring>
 
-#include "scalars.h"
+#include "quant_neon.h"
 
 namespace yard::simd {
 namespace neon {
@@ -40,37 +39,6 @@ YARD_ISA_INLINE int32x4_t sdot_lane(int32x4_t sum, int8x16_t a, int8x16_t b) {
 #endif
 }
 
-using VF = float32x4_t;
-inline constexpr int kLanes = 4;
-
-YARD_ISA_INLINE VF zero() { return vdupq_n_f32(0); }
-YARD_ISA_INLINE void store(float* to, VF v) { vst1q_f32(to, v); }
-
-// The 16-bit numbers at an offset of four rows, as f32. They are put together in a general register, which costs the vector
-// units nothing.
-YARD_ISA_INLINE float32x4_t heads(const uint8_t* const (&p)[4], int64_t offset = 0) {
-  const auto head = [offset](const uint8_t* at) __attribute__((always_inline)) {
-    return uint64_t{read<uint16_t>(at + offset)};
-  };
-  const uint64_t four = head(p[0]) | head(p[1]) << 16 | head(p[2]) << 32 | head(p[3]) << 48;
-  return vcvt_f32_f16(vreinterpret_f16_u64(vcreate_u64(four)));
-}
-
-struct HeadPairs {
-  float32x4_t first, second;
-};
-// The two 16-bit numbers that each of four rows begins with. Whole vectors are read and zipped.
-YARD_ISA_INLINE HeadPairs head_pairs(const uint8_t* const (&p)[4]) {
-  const auto head = [](const uint8_t* at) __attribute__((always_inline)) {
-    return vreinterpretq_u16_u8(vld1q_u8(at));
-  };
-  const uint16x8_t a = vzip1q_u16(head(p[0]), head(p[1]));
-  const uint16x8_t b = vzip1q_u16(head(p[2]), head(p[3]));
-  const float16x8_t all =
-      vreinterpretq_f16_u32(vzip1q_u32(vreinterpretq_u32_u16(a), vreinterpretq_u32_u16(b)));
-  return {vcvt_f32_f16(vget_low_f16(all)), vcvt_high_f32_f16(all)};
-}
-
 YARD_ISA_INLINE void transpose(float32x4_t (&v)[4]) {
   const float32x4_t a = vtrn1q_f32(v[0], v[1]), b = vtrn2q_f32(v[0], v[1]);
   const float32x4_t c = vtrn1q_f32(v[2], v[3]), d = vtrn2q_f32(v[2], v[3]);
@@ -81,116 +49,6 @@ YARD_ISA_INLINE void transpose(float32x4_t (&v)[4]) {
     return vcombine_f32(vget_high_f32(x), vget_high_f32(y));
   };
   v[0] = low(a, c), v[1] = low(b, d), v[2] = high(a, c), v[3] = high(b, d);
-}
-
-// Eight bytes of each of four rows, times that row's factor, to vectors with a lane for each row.
-YARD_ISA_INLINE void spread(const int8x16_t (&bytes)[4], float32x4_t factors,
-                            float32x4_t (&out)[8]) {
-  const int8x16_t even = vzip1q_s8(bytes[0], bytes[2]), odd = vzip1q_s8(bytes[1], bytes[3]);
-  const int8x16_t all[2] = {vzip1q_s8(even, odd), vzip2q_s8(even, odd)};
-  for (int i = 0; i < 2; ++i) {
-    const int16x8_t low = vmovl_s8(vget_low_s8(all[i])), high = vmovl_high_s8(all[i]);
-    const int32x4_t four[4] = {vmovl_s16(vget_low_s16(low)), vmovl_high_s16(low),
-                               vmovl_s16(vget_low_s16(high)), vmovl_high_s16(high)};
-    for (int j = 0; j < 4; ++j) out[4 * i + j] = vmulq_f32(vcvtq_f32_s32(four[j]), factors);
-  }
-}
-
-YARD_ISA_INLINE int8x16_t eight_bytes(uint32_t low, uint32_t high) {
-  const int8x8_t bytes = vcreate_s8(uint64_t{high} << 32 | low);
-  return vcombine_s8(bytes, bytes);
-}
-YARD_ISA_INLINE void scales_q4_k(const uint8_t* const (&p)[4], float32x4_t (&scale)[8],
-                                 float32x4_t (&minimum)[8]) {
-  int8x16_t scales[4], minima[4];
-  for (int r = 0; r < 4; ++r) {
-    const uint32_t low = read<uint32_t>(p[r] + 4), mid = read<uint32_t>(p[r] + 8);
-    const uint32_t high = read<uint32_t>(p[r] + 12);
-    scales[r] = eight_bytes(low & 0x3f3f3f3fu, (high & 0x0f0f0f0fu) | (low >> 2 & 0x30303030u));
-    minima[r] =
-        eight_bytes(mid & 0x3f3f3f3fu, (high >> 4 & 0x0f0f0f0fu) | (mid >> 2 & 0x30303030u));
-  }
-  const HeadPairs pairs = head_pairs(p);
-  spread(scales, pairs.first, scale);
-  spread(minima, vnegq_f32(pairs.second), minimum);
-}
-
-YARD_ISA_INLINE void scales_q6_k(const uint8_t* const (&p)[4], float32x4_t (&first)[8],
-                                 float32x4_t (&second)[8]) {
-  int8x16_t even[4], odd[4];
-  for (int r = 0; r < 4; ++r) {
-    const int8x16_t pairs = vreinterpretq_s8_u8(vld1q_u8(p[r] + 192));
-    even[r] = vuzp1q_s8(pairs, pairs), odd[r] = vuzp2q_s8(pairs, pairs);
-  }
-  const float32x4_t factors = heads(p, 208);
-  spread(even, factors, first);
-  spread(odd, factors, second);
-}
-
-template <Format F>
-YARD_ISA_INLINE void load_scales(const uint8_t* const (&p)[4], VF (&scale)[step_blocks(F)],
-                                 VF (&other)[step_blocks(F)]) {
-  if constexpr (F == Format::kI8) {
-    scale[0] = vdupq_n_f32(1);
-  } else if constexpr (F == Format::kQ4_K) {
-    scales_q4_k(p, scale, other);
-  } else if constexpr (F == Format::kQ6_K) {
-    scales_q6_k(p, scale, other);
-  } else if constexpr (F == Format::kQ4_1) {
-    const HeadPairs pairs = head_pairs(p);
-    scale[0] = pairs.first, other[0] = pairs.second;
-  } else {
-    scale[0] = heads(p);
-    if constexpr (F == Format::kQ4_0) other[0] = vmulq_n_f32(scale[0], -8);
-  }
-}
-
-YARD_ISA_INLINE int8x16_t low_nibbles(uint8x16_t v) {
-  return vreinterpretq_s8_u8(vandq_u8(v, vdupq_n_u8(15)));
-}
-YARD_ISA_INLINE int8x16_t high_nibbles(uint8x16_t v) {
-  return vreinterpretq_s8_u8(vshrq_n_u8(v, 4));
-}
-
-struct Elements {
-  int8x16_t low, high;  // 16 each
-};
-
-template <int kQuarter>
-YARD_ISA_INLINE int8x16_t six_bits(uint8x16_t v, uint8x16_t h) {
-  const uint8x16_t upper = kQuarter == 0   ? vshlq_n_u8(h, 4)
-                           : kQuarter == 1 ? vshlq_n_u8(h, 2)
-                           : kQuarter == 2 ? h
-                                           : vshrq_n_u8(h, 2);
-  const int8x16_t bits = vreinterpretq_s8_u8(vandq_u8(upper, vdupq_n_u8(0x30)));
-  return vsubq_s8(vorrq_s8(kQuarter < 2 ? low_nibbles(v) : high_nibbles(v), bits), vdupq_n_s8(32));
-}
-
-// Block kAt of a step.
-template <Format F, int kAt>
-YARD_ISA_INLINE Elements elements(const uint8_t* p) {
-  if constexpr (F == Format::kQ8_0 || F == Format::kI8) {
-    p += F == Format::kI8 ? 0 : 2;
-    return {vreinterpretq_s8_u8(vld1q_u8(p)), vreinterpretq_s8_u8(vld1q_u8(p + 16))};
-  } else if constexpr (F == Format::kQ4_0 || F == Format::kQ4_1) {
-    const uint8x16_t v = vld1q_u8(p + block_bytes(F) - 16);
-    return {low_nibbles(v), high_nibbles(v)};
-  } else if constexpr (F == Format::kQ4_K) {
-    const uint8x16_t a = vld1q_u8(p + 16 + kAt / 2 * 32), b = vld1q_u8(p + 32 + kAt / 2 * 32);
-    if constexpr (kAt % 2 == 0) return {low_nibbles(a), low_nibbles(b)};
-    return {high_nibbles(a), high_nibbles(b)};
-  } else {
-    const uint8_t *const q = p + kAt / 4 * 64 + kAt % 2 * 32, *const h = p + 128 + kAt / 4 * 32;
-    return {six_bits<kAt % 4>(vld1q_u8(q), vld1q_u8(h)),
-            six_bits<kAt % 4>(vld1q_u8(q + 16), vld1q_u8(h + 16))};
-  }
-}
-
-// A zero that the compiler does not copy from another register: the instruction costs nothing, a copy does.
-YARD_ISA_INLINE int32x4_t new_zero() {
-  int32x4_t z;
-  asm volatile("movi %0.2d, #0" : "=w"(z));
-  return z;
 }
 
 // Four vectors to the sum of each, which stand for steps of 2^-kBits.
@@ -260,6 +118,8 @@ YARD_ISA_INLINE void interleave(const uint8_t* const (&p)[4], int8_t* to) {
   interleave_half(a.low, b.low, c.low, d.low, to);
   interleave_half(a.high, b.high, c.high, d.high, to + 16 * kPanelRows);
 }
+
+inline constexpr int64_t kChunk = 4;
 
 // Eight weight rows times kRows rows.
 template <int kRows>
@@ -377,6 +237,10 @@ void tile_of(const WBlock* w, int64_t blocks, const XGroup* x, int64_t stride, i
 }
 
 #include "quant_tile.inc"
+
+#include "quant_row.inc"  // after quant_tile.inc
+
+constexpr QuantKernels kKernels{row, unpack, tile, kChunk};
 
 }  // namespace
 }  // namespace neon

@@ -81,7 +81,7 @@ void row(const QuantWeight& weight, int64_t begin, int64_t end, const XRow* x, f
 }  // namespace
 
 const QuantKernels& quant_kernels_plain() {
-  static constexpr QuantKernels kKernels{row, unpack_panel, tile};
+  static constexpr QuantKernels kKernels{row, unpack_panel, tile, 4};
   return kKernels;
 }
 

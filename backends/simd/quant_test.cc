@@ -63,14 +63,15 @@ Rounded<1> rounded(const std::vector<float>& x) {
                            row.rests.data()));
   return row;
 }
-bool round_to(Rounded<kGroupRows>& group, const std::vector<float>& x, int64_t row) {
+bool round_to(Rounded<kGroupRows>& group, const std::vector<float>& x, int64_t row, int64_t chunk) {
   return quantize_row(reinterpret_cast<const char*>(x.data()), YARD_F32,
-                      static_cast<int64_t>(x.size()), group.blocks.data(), group.rests.data(), row);
+                      static_cast<int64_t>(x.size()), group.blocks.data(), group.rests.data(),
+                      {row, chunk});
 }
 // An element in units of the block's scale.
 template <int64_t kRows>
-double element(const XBlock<kRows>& b, int64_t i, int64_t row) {
-  const int64_t at = (i / 4 * kRows + row) * 4 + i % 4;
+double element(const XBlock<kRows>& b, int64_t i, int64_t row, int64_t chunk = kBlock) {
+  const int64_t at = (i / chunk * kRows + row) * chunk + i % chunk;
   return b.q[at] + (b.rest != nullptr ? b.rest->q[at] / 128.0 : 0.0);
 }
 
@@ -146,13 +147,15 @@ TEST(Activations, HaveARestBesideLargeValues) {
   }
 }
 
-// Four elements of each row in turn, with the numbers that a row alone has.
-TEST(Activations, OfAGroupAreInterleaved) {
+// Four or eight elements of each row in turn, with the numbers that a row alone has.
+class InterleavedActivations : public ::testing::TestWithParam<int64_t> {};
+
+TEST_P(InterleavedActivations, HaveTheNumbersOfEachRow) {
   constexpr int64_t kK = 70;
   Rounded<kGroupRows> of_group(kK);
   std::memset(of_group.rests.data(), 1, of_group.rests.size() * sizeof(XGroupRest));
   for (int64_t r = 0; r < kGroupRows; ++r)
-    ASSERT_TRUE(round_to(of_group, spiky_values(kK, static_cast<uint32_t>(r)), r));
+    ASSERT_TRUE(round_to(of_group, spiky_values(kK, static_cast<uint32_t>(r)), r, GetParam()));
   const std::vector<XGroup>& group = of_group.blocks;
   EXPECT_NE(group[0].rest, nullptr);
   EXPECT_EQ(group[1].rest, nullptr);
@@ -161,13 +164,15 @@ TEST(Activations, OfAGroupAreInterleaved) {
     const std::vector<XRow>& row = alone.blocks;
     for (size_t b = 0; b < row.size(); ++b) {
       for (int64_t i = 0; i < kBlock; ++i)
-        EXPECT_EQ(element(group[b], i, r), element(row[b], i, 0));
+        EXPECT_EQ(element(group[b], i, r, GetParam()), element(row[b], i, 0));
       EXPECT_EQ(group[b].scale[r], row[b].scale[0]);
       EXPECT_EQ(group[b].sum[r], row[b].sum[0]);
       for (int i = 0; i < 3; ++i) EXPECT_EQ(group[b].offset[i][r], row[b].offset[i][0]);
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Chunks, InterleavedActivations, ::testing::Values(4, 8));
 
 TEST(Activations, RefuseWhatInt8CannotHold) {
   for (const float special : {std::numeric_limits<float>::quiet_NaN(),
@@ -197,7 +202,7 @@ Product product(const BlockTensor& w, int64_t n, const XRow* x, int64_t k) {
   return p;
 }
 
-// A panel of weights, some rows of activations, and the products by one instruction set.
+// A panel of weights, some rows of activations, and the products by an instruction set with such chunks.
 struct Products {
   static constexpr int64_t kRows = 11;  // two groups and a part of one
   Format format;
@@ -207,13 +212,13 @@ struct Products {
   std::vector<Rounded<kGroupRows>> in_groups;
   std::vector<XGroup> groups;  // of all of them
 
-  Products(Format f, int64_t n, int64_t length)
+  Products(Format f, int64_t n, int64_t length, int64_t chunk)
       : format(f), weights(n), k(length), w(f, n, length, static_cast<uint32_t>(length + n), 1) {
     for (int64_t r = 0; r < kRows; ++r) {
       const std::vector<float> values = spiky_values(k, static_cast<uint32_t>(r));
       x.push_back(rounded(values));
       if (r % kGroupRows == 0) in_groups.emplace_back(k);
-      EXPECT_TRUE(round_to(in_groups.back(), values, r % kGroupRows));
+      EXPECT_TRUE(round_to(in_groups.back(), values, r % kGroupRows, chunk));
     }
     for (const auto& g : in_groups) groups.insert(groups.end(), g.blocks.begin(), g.blocks.end());
   }
@@ -245,7 +250,7 @@ TEST(Products, AreExactAndHaveTheSameBitsInTiles) {
         for (const int64_t weights : {1, 6, 16}) {
           SCOPED_TRACE(::testing::Message()
                        << "set " << sets << ", format " << static_cast<int>(format) << ", k " << k);
-          const Products products(format, weights, k);
+          const Products products(format, weights, k, (*set)->chunk);
           for (int64_t rows = 1; rows <= Products::kRows; ++rows) {
             const std::vector<float> tile = products.of_tile(**set, rows);
             const std::vector<float> row = products.of_row(**set, rows - 1);
@@ -261,6 +266,22 @@ TEST(Products, AreExactAndHaveTheSameBitsInTiles) {
   EXPECT_EQ(&quant_kernels(), all_quant_kernels()[0]);
 }
 
+#if defined(__aarch64__)
+// Which form of an instruction set multiplies a panel changes no bit.
+TEST(Products, HaveTheSameBitsWithSdotAndSmmla) {
+  const QuantKernels *const sdot = quant_kernels_neon(), *const smmla = quant_kernels_i8mm();
+  if (smmla == nullptr) GTEST_SKIP() << "this processor has no i8mm";
+  EXPECT_EQ(&quant_kernels(), smmla);
+  for (const Format format : kFormats)
+    for (const int64_t k : lengths(format)) {
+      const Products with_sdot(format, 16, k, sdot->chunk), with_smmla(format, 16, k, smmla->chunk);
+      for (int64_t rows = 1; rows <= Products::kRows; ++rows)
+        ASSERT_EQ(with_sdot.of_tile(*sdot, rows), with_smmla.of_tile(*smmla, rows))
+            << "format " << static_cast<int>(format) << ", k " << k << ", rows " << rows;
+    }
+}
+#endif
+
 // The largest products there are: -128 of weights times 127, and the largest nibbles.
 TEST(Products, DoNotOverflow) {
   constexpr int64_t kLength = 128;
@@ -273,7 +294,7 @@ TEST(Products, DoNotOverflow) {
       (*set)->row(weight, 0, 1, rounded(values).blocks.data(), row);
       Rounded<kGroupRows> x(kLength);
       WBlock panel[4];
-      ASSERT_TRUE(round_to(x, values, 0));
+      ASSERT_TRUE(round_to(x, values, 0, (*set)->chunk));
       (*set)->unpack(weight, 0, 1, 0, 4, panel);
       (*set)->tile(BlockKind::kScale, panel, 4, x.blocks.data(), 4, 1, tile);
       const float expected = 127.0f * kLength * static_cast<float>(static_cast<int8_t>(pattern));

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Panels by the `smmla` instruction of Arm's i8mm: two weight rows times two rows, eight elements of each. It takes half as many
+// instructions as `sdot`. Sums of integers are exact and those of blocks are added in the same way, so results have the same bits.
+#include "quant.h"
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+
+#include <cstring>
+
+#include "quant_neon.h"
+
+namespace yard::simd {
+namespace neon {
+namespace {
+
+#if defined(__clang__)
+#define YARD_ISA __attribute__((target("i8mm")))
+#else
+#define YARD_ISA __attribute__((target("arch=armv8.2-a+i8mm")))
+#endif
+#define YARD_ISA_INLINE YARD_ISA inline __attribute__((always_inline))
+
+// Adds the products of the first of two rows with both others, then of the second.
+YARD_ISA_INLINE int32x4_t smmla(int32x4_t sum, int8x16_t a, int8x16_t b) {
+#if defined(__clang__)  // has the intrinsic only where a whole file is compiled for it
+  asm("smmla %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(a), "w"(b));
+  return sum;
+#else
+  return vmmlaq_s32(sum, a, b);
+#endif
+}
+
+inline constexpr int64_t kChunk = 8;
+
+// Eight elements of two rows, then the next eight of both.
+YARD_ISA_INLINE void interleave_pair(Elements a, Elements b, int8_t* to) {
+  const auto put = [&to](int8x16_t first, int8x16_t second) __attribute__((always_inline)) {
+    const int64x2_t x = vreinterpretq_s64_s8(first), y = vreinterpretq_s64_s8(second);
+    vst1q_s8(to, vreinterpretq_s8_s64(vzip1q_s64(x, y)));
+    vst1q_s8(to + kChunk * kPanelRows, vreinterpretq_s8_s64(vzip2q_s64(x, y)));
+    to += 2 * kChunk * kPanelRows;
+  };
+  put(a.low, b.low);
+  put(a.high, b.high);
+}
+template <Format F, int kAt>
+YARD_ISA_INLINE void interleave(const uint8_t* const (&p)[4], int8_t* to) {
+  interleave_pair(elements<F, kAt>(p[0]), elements<F, kAt>(p[1]), to);
+  interleave_pair(elements<F, kAt>(p[2]), elements<F, kAt>(p[3]), to + 2 * kChunk);
+}
+
+// Eight weight rows times kPairs pairs of rows. A vector has two weight rows of the first row of its pair, then of the second.
+inline constexpr int kWeightPairs = 4;
+template <int kPairs>
+struct Dots {
+  int32x4_t v[kPairs][kWeightPairs];
+};
+
+// Elements [8 * kBegin, 8 * kEnd) of a block.
+template <int kBegin, int kEnd, int kPairs>
+YARD_ISA_INLINE void add_dots(Dots<kPairs>& dots, const int8_t* w, const int8_t* x) {
+#pragma GCC unroll 4
+  for (int i = kBegin; i < kEnd; ++i)
+    for (int j = 0; j < kWeightPairs; ++j)
+      for (int p = 0; p < kPairs; ++p)
+        dots.v[p][j] = smmla(dots.v[p][j], vld1q_s8(x + (i * kGroupRows + 2 * p) * kChunk),
+                             vld1q_s8(w + (i * kPanelRows + 2 * j) * kChunk));
+}
+
+// A number of two rows, each for both weight rows.
+template <int kPairs>
+YARD_ISA_INLINE void of_rows(const float* four, VF (&out)[kPairs]) {
+  const VF v = vld1q_f32(four);
+  out[0] = vzip1q_f32(v, v);
+  if constexpr (kPairs > 1) out[1] = vzip2q_f32(v, v);
+}
+// A number of two weight rows, for both rows.
+YARD_ISA_INLINE VF of_weights(const float* two) {
+  const float32x2_t v = vld1_f32(two);
+  return vcombine_f32(v, v);
+}
+
+// The same as f32.
+template <int kPairs>
+struct Values {
+  VF v[kPairs][kWeightPairs];
+};
+// Of a block with a rest, which is zeros in rows that have none.
+template <int kBegin, int kEnd, int kPairs>
+YARD_ISA_INLINE Values<kPairs> with_rest(Dots<kPairs> dots, const int8_t* w, const int8_t* x) {
+  for (auto& pair : dots.v)
+    for (int32x4_t& v : pair) v = vshlq_n_s32(v, kRestBits);
+  add_dots<kBegin, kEnd, kPairs>(dots, w, x);
+  Values<kPairs> values;
+  for (int p = 0; p < kPairs; ++p)
+    for (int j = 0; j < kWeightPairs; ++j)
+      values.v[p][j] = vcvtq_n_f32_s32(dots.v[p][j], kRestBits);
+  return values;
+}
+
+template <int kBegin, int kEnd, int kPairs>
+YARD_ISA_INLINE void add_products(VF (&sums)[kPairs][kWeightPairs], const int8_t* w,
+                                  const float* scale, const XGroup& x) {
+  Dots<kPairs> dots;
+  for (auto& pair : dots.v)
+    for (int32x4_t& v : pair) v = new_zero();
+  add_dots<kBegin, kEnd, kPairs>(dots, w, x.q);
+  Values<kPairs> values;
+  if (x.rest == nullptr) [[likely]] {
+    for (int p = 0; p < kPairs; ++p)
+      for (int j = 0; j < kWeightPairs; ++j) values.v[p][j] = vcvtq_f32_s32(dots.v[p][j]);
+  } else {
+    values = with_rest<kBegin, kEnd, kPairs>(dots, w, x.rest->q);
+  }
+  VF factors[kPairs];
+  of_rows<kPairs>(x.scale, factors);
+  for (int j = 0; j < kWeightPairs; ++j) {
+    const VF scales = of_weights(scale + 2 * j);
+    for (int p = 0; p < kPairs; ++p)
+      sums[p][j] = vfmaq_f32(sums[p][j], vmulq_f32(values.v[p][j], scales), factors[p]);
+  }
+}
+
+template <int kPairs>
+YARD_ISA_INLINE void add_minima(VF (&sums)[kPairs][kWeightPairs], const float* minimum,
+                                const XGroup& x) {
+  VF factors[kPairs];
+  of_rows<kPairs>(x.sum, factors);
+  for (int j = 0; j < kWeightPairs; ++j) {
+    const VF minima = of_weights(minimum + 2 * j);
+    for (int p = 0; p < kPairs; ++p) sums[p][j] = vfmaq_f32(sums[p][j], minima, factors[p]);
+  }
+}
+
+// The second row of the last pair may not be there.
+template <BlockKind kKind, int kRows>
+YARD_ISA void tile_rows(const WBlock* w, int64_t blocks, const XGroup* x, int64_t lane, float* to) {
+  constexpr int kPairs = (kRows + 1) / 2;
+  const auto place = [ to, lane ](int row, int j) __attribute__((always_inline)) {
+    return to + row * kPanelRows + lane + 2 * j;
+  };
+  VF sums[kPairs][kWeightPairs];
+  for (int p = 0; p < kPairs; ++p)
+    for (int j = 0; j < kWeightPairs; ++j)
+      sums[p][j] = vcombine_f32(vld1_f32(place(2 * p, j)),
+                                vld1_f32(place(2 * p + 1 < kRows ? 2 * p + 1 : 2 * p, j)));
+  for (; blocks > 0; --blocks, ++w, ++x) {
+    const int8_t* const q = w->q + kChunk * lane;
+    if constexpr (kKind == BlockKind::kTwoScales) {
+      add_products<0, 2, kPairs>(sums, q, w->scale + lane, *x);
+      add_products<2, 4, kPairs>(sums, q, w->other + lane, *x);
+    } else {
+      add_products<0, 4, kPairs>(sums, q, w->scale + lane, *x);
+    }
+    if constexpr (kKind == BlockKind::kMinimum) add_minima<kPairs>(sums, w->other + lane, *x);
+  }
+  for (int p = 0; p < kPairs; ++p)
+    for (int j = 0; j < kWeightPairs; ++j) {
+      vst1_f32(place(2 * p, j), vget_low_f32(sums[p][j]));
+      if (2 * p + 1 < kRows) vst1_f32(place(2 * p + 1, j), vget_high_f32(sums[p][j]));
+    }
+}
+
+template <BlockKind kKind>
+void tile_of(const WBlock* w, int64_t blocks, const XGroup* x, int64_t stride, int64_t rows,
+             float* sums) {
+  for (; rows > 0; rows -= kGroupRows, x += stride, sums += kGroupRows * kPanelRows)
+    for (int64_t lane = 0; lane < kPanelRows; lane += 2 * kWeightPairs) switch (rows) {
+        case 1: tile_rows<kKind, 1>(w, blocks, x, lane, sums); break;
+        case 2: tile_rows<kKind, 2>(w, blocks, x, lane, sums); break;
+        case 3: tile_rows<kKind, 3>(w, blocks, x, lane, sums); break;
+        default: tile_rows<kKind, 4>(w, blocks, x, lane, sums); break;
+      }
+}
+
+#include "quant_tile.inc"
+
+}  // namespace
+}  // namespace neon
+
+// A few rows are multiplied as with `sdot`: weights are read once for each of them, and not interleaved.
+const QuantKernels* quant_kernels_i8mm() {
+  constexpr unsigned long kMatrixProduct = 1ul << 13;  // HWCAP2_I8MM
+  if ((getauxval(AT_HWCAP2) & kMatrixProduct) == 0 || quant_kernels_neon() == nullptr)
+    return nullptr;
+  static const QuantKernels kKernels{quant_kernels_neon()->row, neon::unpack, neon::tile,
+                                     neon::kChunk, 0.27};
+  return &kKernels;
+}
+
+}  // namespace yard::simd
+#else
+namespace yard::simd {
+const QuantKernels* quant_kernels_i8mm() { return nullptr; }
+}  // namespace yard::simd
+#endif
