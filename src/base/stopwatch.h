@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 namespace yard::base {
 
@@ -20,16 +21,19 @@ class Stopwatch {
   // Nanoseconds since it was started, or since the last lap.
   int64_t lap() noexcept {
     const uint64_t now = ticks();
-    const auto passed = static_cast<int64_t>(now - last_);
-    last_ = now;
+    return ns_between(std::exchange(last_, now), now);
+  }
+
+  // The processor's counter behind the steady clock, read directly: that takes a quarter to a half of the time.
+  static uint64_t ticks() noexcept;
+  static double ns_per_tick() noexcept;  // within one percent
+  static int64_t ns_between(uint64_t from, uint64_t to) noexcept {
+    const auto passed = static_cast<int64_t>(to - from);
     // Counters of different cores may differ a little.
     return passed > 0 ? static_cast<int64_t>(static_cast<double>(passed) * ns_per_tick()) : 0;
   }
 
  private:
-  // The processor's counter behind the steady clock, read directly: that takes a quarter to a half of the time.
-  static uint64_t ticks() noexcept;
-  static double ns_per_tick() noexcept;
   uint64_t last_ = 0;
 };
 

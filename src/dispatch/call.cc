@@ -80,11 +80,14 @@ yard_tensor_t& WithFacts::more_room() {
 
 // A call of a direct plan that is timed.
 static Status::Rep* run_timed(base::ThreadRecord& thread, const Entry& e, const Core& core,
-                              const exec::Plan& plan, const yard_value_t* args, uint32_t flags) {
+                              const exec::Plan& plan, const yard_value_t* args, uint32_t flags,
+                              CallOf of) {
   SampledTime time(thread);
   char* const error = thread.message_of(plan.attempts[0].kernel);
   const int32_t code = run_direct(error, core, plan, args, e.program().arg_count(), flags);
-  if (code != YARD_OK) return after_failure(thread, e, core, plan, args, flags, code, error);
+  if (code != YARD_OK)
+    return after_failure(thread, e, core, plan, args,
+                         of == CallOf::kBound ? bound_flags(e, args) : flags, code, error);
   time.add_to(plan.series);
   count(thread, plan.counter);
   return nullptr;
@@ -92,10 +95,11 @@ static Status::Rep* run_timed(base::ThreadRecord& thread, const Entry& e, const 
 
 [[gnu::noinline]] Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e,
                                         const Core& core, const exec::Plan& plan,
-                                        const yard_value_t* given, uint32_t flags) {
-  if (plan.is_direct()) return run_timed(thread, e, core, plan, given, flags);
+                                        const yard_value_t* given, uint32_t flags, CallOf of) {
+  if (plan.is_direct()) return run_timed(thread, e, core, plan, given, flags, of);
+  if (of == CallOf::kBound) flags = bound_flags(e, given);
   return base::or_out_of_memory([&]() -> Status {
-           const WithFacts facts(given, e.program().arg_count());
+           const WithFacts facts(given, e.program().arg_count(), of == CallOf::kViews);
            const yard_value_t* const args = facts.args();
            const auto& watch = e.candidates().settings().watch;
            if (watch.rollout == nullptr || thread.commit != nullptr)
@@ -202,7 +206,8 @@ Status::Rep* run_route(Site* site, const Route& route, const yard_value_t* args)
   base::ThreadRecord& thread = base::this_thread();
   thread.is_sampled();  // one that is timed stays so
   return run_hit(thread, entry, *site->core, *static_cast<const exec::Plan*>(route.plan), args,
-                 entry.program().arg_count(), route.flags);
+                 entry.program().arg_count(), route.flags,
+                 site->typed ? CallOf::kViews : CallOf::kValues);
 }
 
 Status::Rep* route_failed(Site* site, const void* entry, const void* plan, const yard_value_t* args,

@@ -122,8 +122,13 @@ class SampledTime {
 };
 
 // Runs a plan that is not direct, or times a call of one that is. Inside the guard.
+enum class CallOf : uint8_t {
+  kValues,
+  kViews,
+  kBound
+};  // kViews: all tensors are those of TensorViews
 Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e, const Core& core,
-                      const exec::Plan& plan, const yard_value_t* args, uint32_t flags);
+                      const exec::Plan& plan, const yard_value_t* args, uint32_t flags, CallOf of);
 
 // Fills in all of a route but what keeps it valid: entry, version and flags. `packed`: for packed calls.
 void fill_route(Route& route, const Core& core, const exec::Plan& plan,
@@ -135,22 +140,21 @@ uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
 // Runs the plan of a hit, after is_sampled() was asked. Inside the guard; inlined into each kind of call. `flags` of a bound handle are those of its
 // binding: all that a direct plan needs as long as its kernel succeeds. `calls`: this thread's counter of the kernel, if
 // it is known.
-template <bool kBound = false>
 [[gnu::always_inline]] inline Status::Rep* run_hit(base::ThreadRecord& thread, const Entry& e,
                                                    const Core& core, const exec::Plan& plan,
                                                    const yard_value_t* args, uint32_t count,
-                                                   uint32_t flags,
+                                                   uint32_t flags, CallOf of = CallOf::kValues,
                                                    ThreadHead::Value* calls = nullptr) {
   if (!plan.is_direct() || thread.until_sample <= 0) [[unlikely]]
-    return run_plan(thread, e, core, plan, args, kBound ? bound_flags(e, args) : flags);
+    return run_plan(thread, e, core, plan, args, flags, of);
   char* const error = thread.message_of(plan.attempts[0].kernel);
   const int32_t code = run_direct(error, core, plan, args, count, flags);
   if (code == YARD_OK) [[likely]] {
     detail::count(calls != nullptr ? *calls : counter(thread, plan.counter));
     return nullptr;
   }
-  return after_failure(thread, e, core, plan, args, kBound ? bound_flags(e, args) : flags, code,
-                       error);
+  return after_failure(thread, e, core, plan, args,
+                       of == CallOf::kBound ? bound_flags(e, args) : flags, code, error);
 }
 
 // ---- Running a plan under observation (watched.cc) ----

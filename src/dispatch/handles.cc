@@ -188,8 +188,9 @@ Status::Rep* call_bound(BoundState* handle, const yard_value_t* args) {
                                   entry.name()))
             .release();
       thread.is_sampled();  // one that is timed stays so
-      return run_hit<true>(thread, entry, core, plan, args,
-                           state.site->count.load(std::memory_order_relaxed), route.flags);
+      return run_hit(thread, entry, core, plan, args,
+                     state.site->count.load(std::memory_order_relaxed), route.flags,
+                     CallOf::kBound);
     }
   }
   return bound_slow(state, args);

@@ -180,12 +180,12 @@ class Observation {
       theirs_ = r.options->result;
     else
       r.record = &own_.emplace();
-    start_ = Clock::now();
+    start_ = base::Stopwatch::ticks();
   }
 
   void report(const exec::Request& r, const exec::Outcome& outcome) const noexcept {
     if (all_ == nullptr) return;
-    const auto took = Clock::now() - start_;
+    const uint64_t end = base::Stopwatch::ticks();
     try {
       const op::Labels& known = entry_.candidates().settings().labels;
       op::Labels all;
@@ -207,7 +207,7 @@ class Observation {
           .kernel = outcome.served != nullptr ? outcome.served->kernel : nullptr,
           .selected = r.selected,
           .start = start_,
-          .took = took,
+          .end = end,
           .select_ns = r.select_ns,
           .record = theirs_ != nullptr ? *theirs_ : *own_,
           .failures = failures};
@@ -222,7 +222,7 @@ class Observation {
   const registry::CallObservers* const all_;
   const ResultRecord* theirs_ = nullptr;  // of the caller
   std::optional<ResultRecord> own_;
-  Clock::time_point start_;
+  uint64_t start_ = 0;  // in ticks
 };
 
 }  // namespace

@@ -362,10 +362,11 @@ class PlanRun {
     if (record_ == nullptr) return run_kernel(thread_, k, frame, r_);
     const int64_t copied = record_->pre_ns + record_->post_ns;
     frame.record = record_;
+    ++record_->attempts;
+    if (record_ == r_.record) return run_kernel(thread_, k, frame, r_);
     auto running = base::Stopwatch::start();
     const int32_t code = run_kernel(thread_, k, frame, r_);
     record_->run_ns += running.lap() - (record_->pre_ns + record_->post_ns - copied);
-    ++record_->attempts;
     return code;
   }
 

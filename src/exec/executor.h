@@ -106,7 +106,7 @@ struct Request {
   bool time_checks = false;                  // fills in Outcome::checking_ns
   bool selected = false;                     // the call had no plan
   int64_t select_ns = 0;                     // then: what the selection took
-  ResultRecord* record = nullptr;            // filled in instead of that of the options
+  ResultRecord* record = nullptr;  // instead of that of the options; its `run_ns` is not filled in
   KernelChoice* choice = nullptr;
   AdmissionCheck* admission = nullptr;  // rejected attempts are skipped, unless no other is left
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "op/call_key.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -8,24 +9,33 @@ namespace yard::op {
 namespace {
 
 constexpr uint32_t kFormFacts = 0x7fffffff;  // all but the span, which follows from the sizes
+constexpr size_t kWord = sizeof(uint64_t);
 
-// Writes words into a string that has room for them.
-class KeyMaker {
+uint64_t word_at(const char* p, size_t bytes = kWord) noexcept {
+  uint64_t w = 0;
+  std::memcpy(&w, p, bytes);
+  return w;
+}
+
+}  // namespace
+
+// Writes words into a key that has room for them.
+class CallKey::Writer {
  public:
-  KeyMaker(std::string& to, size_t room) : to_(to), used_(to.size()) { to.resize(used_ + room); }
-  ~KeyMaker() { to_.resize(used_); }
-  KeyMaker(const KeyMaker&) = delete;
-  KeyMaker& operator=(const KeyMaker&) = delete;
+  Writer(CallKey& key, size_t room) : key_(key), to_(grown(key, room) + key.used_) {}
+  ~Writer() { key_.used_ = static_cast<size_t>(to_ - key_.memory_.data()); }
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
 
   void put(uint64_t word) noexcept {
-    std::memcpy(to_.data() + used_, &word, sizeof word);
-    used_ += sizeof word;
+    std::memcpy(to_, &word, sizeof word);
+    to_ += sizeof word;
   }
-  static size_t room(std::string_view text) noexcept { return kWord + text.size(); }
+  static size_t room(std::string_view text) noexcept { return 2 * kWord + text.size(); }
   void put(std::string_view text) noexcept {
     put(text.size());
-    std::memcpy(to_.data() + used_, text.data(), text.size());
-    used_ += text.size();
+    for (; text.size() >= kWord; text.remove_prefix(kWord)) put(word_at(text.data()));
+    if (!text.empty()) put(word_at(text.data(), text.size()));
   }
   static size_t room(const yard_tensor_t& t) noexcept {
     return kWord * (1 + 2 * static_cast<size_t>(t.ndim));
@@ -40,7 +50,7 @@ class KeyMaker {
   static size_t room(const yard_value_t& v) noexcept {
     size_t bytes = 2 * kWord;
     if (v.tag == YARD_TAG_TENSOR) bytes += room(*v.u.tensor);
-    if (v.tag == YARD_TAG_STRING) bytes += kWord + v.count;
+    if (v.tag == YARD_TAG_STRING) bytes += 2 * kWord + v.count;
     if (v.tag == YARD_TAG_LIST)
       for (uint32_t i = 0; i < v.count; ++i) bytes += room(*v.u.list[i]);
     return bytes;
@@ -73,34 +83,51 @@ class KeyMaker {
         if (program.may_alias(out, in)) put(uint64_t{address(out) == address(in)});
   }
 
-  static constexpr size_t kWord = sizeof(uint64_t);
-
  private:
-  std::string& to_;
-  size_t used_;
+  static char* grown(CallKey& key, size_t room) {
+    if (key.memory_.size() - key.used_ < room) key.memory_.resize(key.used_ + room);
+    return key.memory_.data();
+  }
+  CallKey& key_;
+  char* to_;
 };
 
-}  // namespace
-
-void make_call_key(const Program& program, const yard_value_t* args, uint32_t flags,
-                   std::string& to) {
-  to.clear();
+void CallKey::set(const Program& program, const yard_value_t* args, uint32_t flags) {
+  used_ = 0;
   const bool aliased = (flags & YARD_CALL_ALIASED) != 0;
-  size_t room = KeyMaker::kWord + (aliased ? KeyMaker::room_for_aliases(program) : 0);
-  for (uint32_t i = 0; i < program.arg_count(); ++i) room += KeyMaker::room(args[i]);
-  KeyMaker key(to, room);
-  key.put(uint64_t{flags});
-  for (uint32_t i = 0; i < program.arg_count(); ++i) key.put(args[i]);
-  if (aliased) key.put_aliases(program, args);
+  size_t room = kWord + (aliased ? Writer::room_for_aliases(program) : 0);
+  for (uint32_t i = 0; i < program.arg_count(); ++i) room += Writer::room(args[i]);
+  Writer to(*this, room);
+  to.put(uint64_t{flags});
+  for (uint32_t i = 0; i < program.arg_count(); ++i) to.put(args[i]);
+  if (aliased) to.put_aliases(program, args);
 }
 
-void add_to_key(const Labels& labels, std::string& to) {
-  for (const auto& [name, value] : labels) {
-    KeyMaker key(to, KeyMaker::room(name) + KeyMaker::room(value));
-    key.put(std::string_view(name)), key.put(std::string_view(value));
+void CallKey::add(uint64_t word) { Writer(*this, kWord).put(word); }
+
+void CallKey::add(std::string_view text) { Writer(*this, Writer::room(text)).put(text); }
+
+void CallKey::add(const Labels& labels) {
+  for (const auto& [name, value] : labels)
+    add(std::string_view(name)), add(std::string_view(value));
+}
+
+size_t CallKeyHash::operator()(std::string_view key) const noexcept {
+  constexpr uint64_t kFactor = 0x9e3779b97f4a7c15u;
+  uint64_t lanes[4] = {key.size(), 1, 2, 3};  // which do not wait for each other
+  const auto mix = [&](uint64_t& lane, uint64_t word) {
+    lane = (lane ^ word) * kFactor;
+    lane ^= lane >> 32;
+  };
+  for (; key.size() >= sizeof lanes; key.remove_prefix(sizeof lanes))
+    for (size_t i = 0; i < 4; ++i) mix(lanes[i], word_at(key.data() + i * kWord));
+  for (size_t i = 0; !key.empty(); ++i) {
+    const size_t n = std::min(key.size(), kWord);
+    mix(lanes[i], word_at(key.data(), n));
+    key.remove_prefix(n);
   }
+  for (size_t i = 1; i < 4; ++i) mix(lanes[0], lanes[i]);
+  return lanes[0];
 }
-
-void add_to_key(uint64_t word, std::string& to) { KeyMaker(to, sizeof word).put(word); }
 
 }  // namespace yard::op

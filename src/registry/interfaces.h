@@ -29,12 +29,11 @@ struct ObservedCall {
   uint32_t flags;            // YARD_CALL_*
   const op::Labels& labels;  // of process, scope and call together
 
-  const Kernel* kernel;  // that served it; null: none did
-  bool selected;         // it had no plan
-  std::chrono::steady_clock::time_point start;
-  std::chrono::nanoseconds took;
+  const Kernel* kernel;        // that served it; null: none did
+  bool selected;               // it had no plan
+  uint64_t start, end;         // of its kernels, with transforms, in ticks (base/stopwatch.h)
   int64_t select_ns;           // where it was selected
-  const ResultRecord& record;  // times of kernels and transforms; the mode
+  const ResultRecord& record;  // times of transforms; the mode
   struct Failure {
     const Kernel& kernel;
     ErrorClass error;

@@ -51,13 +51,6 @@ std::string file_of(std::string path) {
 
 struct Recording::Table : std::enable_shared_from_this<Recording::Table> {
   const uint64_t forks = base::forks();  // of its process
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view s) const noexcept {
-      return std::hash<std::string_view>()(s);
-    }
-  };
-
   struct Counted {
     std::string text;
     uint64_t count = 0;
@@ -66,12 +59,12 @@ struct Recording::Table : std::enable_shared_from_this<Recording::Table> {
   // Threads that make different calls seldom share a lock.
   struct alignas(64) Shard {
     std::mutex lock;
-    std::unordered_map<std::string, Counted, Hash, std::equal_to<>> calls;
+    std::unordered_map<std::string, Counted, op::CallKeyHash, std::equal_to<>> calls;
   };
 
   explicit Table(std::string p) : path(std::move(p)) {}
 
-  Shard& shard(std::string_view key) { return shards[Hash()(key) % shards.size()]; }
+  Shard& shard(std::string_view key) { return shards[op::CallKeyHash()(key) % shards.size()]; }
   void changed_now() {
     changed.store(true, std::memory_order_relaxed);
     if (!started.exchange(true, std::memory_order_relaxed)) start();
@@ -303,14 +296,12 @@ Recorder::Recorder(std::shared_ptr<Recording> recording)
 
 void Recorder::seen(const registry::ObservedCall& call) noexcept {
   try {
-    thread_local std::string key;
-    op::make_call_key(call.program, call.args, call.flags, key);
-    op::add_to_key(id_, key);
-    op::add_to_key(call.index, key);
-    op::add_to_key(call.labels, key);
-    if (recording_->count(key)) return;
+    thread_local op::CallKey key;
+    key.set(call.program, call.args, call.flags);
+    key.add(id_), key.add(call.index), key.add(call.labels);
+    if (recording_->count(key.bytes())) return;
     const op::Call captured = op::Call::capture(call.program, call.args, call.flags, call.labels);
-    recording_->add(key, op::to_string(captured.to_spec(call.program)));
+    recording_->add(key.bytes(), op::to_string(captured.to_spec(call.program)));
   } catch (...) {  // no memory: the call goes on
     recording_->drop();
   }

@@ -7,14 +7,16 @@
 #include <unistd.h>
 #include <yard/runtime.h>
 
+#include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "base/out_of_memory.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
-#include "op/call.h"
-#include "op/call_key.h"
+#include "runtime/observed_text.h"
 
 namespace yard::runtime {
 namespace {
@@ -30,14 +32,16 @@ uint64_t next_timeline() noexcept {
 
 struct Timeline::Event {
   enum class Kind : uint8_t { kKernel, kSelection, kFailure };
-  int64_t start_ns, took_ns;  // since the trace began
-  const std::string *call, *kernel;
+  uint64_t start, end;         // ticks of base::Stopwatch
+  const std::string* text;     // "KERNEL CALL"
   const std::string* message;  // of a failure
-  std::string op() const { return call->substr(0, call->find('(')); }
+  std::string_view kernel() const { return std::string_view(*text).substr(0, text->find(' ')); }
+  std::string_view call() const { return std::string_view(*text).substr(text->find(' ') + 1); }
+  std::string_view op() const { return call().substr(0, call().find('(')); }
   Kind kind;
   Mode mode;
   bool selected, fell_back;
-  int64_t copied_ns;  // of `took_ns`, for transforms
+  int64_t copied_ns;  // for transforms
 };
 
 struct Timeline::Chunk {
@@ -59,16 +63,21 @@ thread_local Mine t_mine;
 }  // namespace
 
 Timeline::Timeline(const TraceSettings& settings)
-    : id_(next_timeline()), most_(settings.max_events) {}
+    : id_(next_timeline()), start_ticks_(base::Stopwatch::ticks()), most_(settings.max_events) {}
 Timeline::~Timeline() = default;
 
 Timeline::Event* Timeline::next() {
   auto* chunk = t_mine.timeline == id_ ? static_cast<Chunk*>(t_mine.chunk) : nullptr;
   if (chunk == nullptr || chunk->used.load(std::memory_order_relaxed) == Chunk::kEvents) {
-    const std::lock_guard lock(lock_);
-    if ((chunks_.size() + 1) * Chunk::kEvents > most_ + Chunk::kEvents - 1) {
+    const auto drop = [&] {
       dropped_.fetch_add(1, std::memory_order_relaxed);
       return nullptr;
+    };
+    if (full_.load(std::memory_order_relaxed)) return drop();
+    const std::lock_guard lock(lock_);
+    if ((chunks_.size() + 1) * Chunk::kEvents > most_ + Chunk::kEvents - 1) {
+      full_.store(true, std::memory_order_relaxed);
+      return drop();
     }
     chunks_.push_back(std::make_unique<Chunk>());
     chunk = chunks_.back().get();
@@ -82,28 +91,17 @@ void Timeline::publish() noexcept {
   used.store(used.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
-const std::string& Timeline::text_of(const registry::ObservedCall& call) {
-  thread_local std::string key;
-  op::make_call_key(call.program, call.args, call.flags, key);
-  op::add_to_key(call.index, key);
-  op::add_to_key(call.labels, key);
-  return texts_.find(key, [&] {
-    const op::Call captured = op::Call::capture(call.program, call.args, call.flags, call.labels);
-    return op::to_string(captured.to_spec(call.program));
-  });
-}
-
 void Timeline::seen(const registry::ObservedCall& call) noexcept {
   if (forked_.load(std::memory_order_relaxed)) return;
   base::if_memory_allows([&] {
-    const auto name = [&](const std::string& text) -> const std::string& {
-      return texts_.find(text, [&] { return text; });
+    const auto text_with = [&](std::string_view kernel) {
+      return &observed_text(texts_, call, kernel, [&](const op::CallSpec& spec) {
+        return fmt::format("{} {}", kernel, op::to_string(spec));
+      });
     };
-    const int64_t start = (call.start - start_).count();
-    Event e{.start_ns = start,
-            .took_ns = call.took.count(),
-            .call = &text_of(call),
-            .kernel = &name(call.kernel != nullptr ? call.kernel->id : std::string()),
+    Event e{.start = call.start,
+            .end = call.end,
+            .text = text_with(call.kernel != nullptr ? call.kernel->id : std::string_view()),
             .message = nullptr,
             .kind = Event::Kind::kKernel,
             .mode = call.record.mode,
@@ -117,14 +115,16 @@ void Timeline::seen(const registry::ObservedCall& call) noexcept {
     if (call.selected) {
       Event selection = e;
       selection.kind = Event::Kind::kSelection;
-      selection.took_ns = call.select_ns, selection.start_ns = start - call.select_ns;
+      const double ticks = static_cast<double>(call.select_ns) / base::Stopwatch::ns_per_tick();
+      selection.start = call.start - static_cast<uint64_t>(ticks), selection.end = call.start;
       put(selection);
     }
     for (const registry::ObservedCall::Failure& f : call.failures) {
       Event failure = e;
       failure.kind = Event::Kind::kFailure;
-      failure.kernel = &name(f.kernel.id);
-      failure.message = &name(fmt::format("{}: {}", to_string(f.error), f.message));
+      failure.text = text_with(f.kernel.id);
+      const std::string message = fmt::format("{}: {}", to_string(f.error), f.message);
+      failure.message = &texts_.find(message, [&] { return message; });
       put(failure);
     }
   });
@@ -161,6 +161,14 @@ std::string Timeline::to_json() {
       json_string(program_invocation_short_name));
   const auto out = std::back_inserter(to);
   const auto us = [](int64_t ns) { return static_cast<double>(ns) / 1000; };
+  // By both clocks, at the start and now: spans nest as their ticks do, and changes fall between them.
+  const double ns_per_tick =
+      static_cast<double>((Clock::now() - start_).count()) /
+      static_cast<double>(std::max<uint64_t>(base::Stopwatch::ticks() - start_ticks_, 1));
+  const auto at_ns = [&](uint64_t ticks) {  // a selection may have begun before the trace
+    const auto passed = static_cast<int64_t>(ticks - start_ticks_);
+    return static_cast<int64_t>(std::floor(static_cast<double>(passed) * ns_per_tick));
+  };
   uint64_t events = 0;
   for (const auto& chunk : chunks_) {
     const uint32_t used = chunk->used.load(std::memory_order_acquire);
@@ -173,9 +181,9 @@ std::string Timeline::to_json() {
               ",\n"
               R"({{"name": {}, "cat": "kernel", "ph": "X", "ts": {:.3f}, "dur": {:.3f}, "pid": {}, "tid": {}, )"
               R"("args": {{"call": {}, "kernel": {}, "mode": "{}", "hit": {}, "fallback": {}, "transforms_us": {:.3f}}}}})",
-              json_string(e->op()), us(e->start_ns), us(e->took_ns), pid, chunk->thread,
-              json_string(*e->call), json_string(*e->kernel), yard::to_string(e->mode),
-              !e->selected, e->fell_back, us(e->copied_ns));
+              json_string(e->op()), us(at_ns(e->start)), us(at_ns(e->end) - at_ns(e->start)), pid,
+              chunk->thread, json_string(e->call()), json_string(e->kernel()),
+              yard::to_string(e->mode), !e->selected, e->fell_back, us(e->copied_ns));
           break;
         case Event::Kind::kSelection:
           fmt::format_to(
@@ -183,8 +191,9 @@ std::string Timeline::to_json() {
               ",\n"
               R"({{"name": {}, "cat": "selection", "ph": "X", "ts": {:.3f}, "dur": {:.3f}, "pid": {}, "tid": {}, )"
               R"("args": {{"call": {}, "kernel": {}, "mode": "{}"}}}})",
-              json_string("select " + e->op()), us(e->start_ns), us(e->took_ns), pid, chunk->thread,
-              json_string(*e->call), json_string(*e->kernel), yard::to_string(e->mode));
+              json_string(fmt::format("select {}", e->op())), us(at_ns(e->start)),
+              us(at_ns(e->end) - at_ns(e->start)), pid, chunk->thread, json_string(e->call()),
+              json_string(e->kernel()), yard::to_string(e->mode));
           break;
         case Event::Kind::kFailure:
           fmt::format_to(
@@ -192,8 +201,8 @@ std::string Timeline::to_json() {
               ",\n"
               R"({{"name": {}, "cat": "fallback", "ph": "i", "s": "t", "ts": {:.3f}, "pid": {}, "tid": {}, )"
               R"("args": {{"op": {}, "call": {}, "kernel": {}, "error": {}}}}})",
-              json_string(*e->kernel + " failed"), us(e->start_ns), pid, chunk->thread,
-              json_string(e->op()), json_string(*e->call), json_string(*e->kernel),
+              json_string(fmt::format("{} failed", e->kernel())), us(at_ns(e->start)), pid,
+              chunk->thread, json_string(e->op()), json_string(e->call()), json_string(e->kernel()),
               json_string(*e->message));
           break;
       }

@@ -51,13 +51,12 @@ class Timeline final : public registry::CallObserver {
   Event* next();
   void publish() noexcept;
   void add(Change change);
-  const std::string& text_of(const registry::ObservedCall& call);
-
   const uint64_t id_;  // no other has or had it
   const Clock::time_point start_ = Clock::now();
+  const uint64_t start_ticks_;
   const size_t most_;  // events
   std::atomic<uint64_t> dropped_{0};
-  std::atomic<bool> forked_{false};
+  std::atomic<bool> full_{false}, forked_{false};
   telemetry::CallTexts texts_;
 
   std::mutex lock_;

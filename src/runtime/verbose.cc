@@ -20,11 +20,11 @@
 #include "base/background.h"
 #include "base/fork.h"
 #include "base/out_of_memory.h"
+#include "base/stopwatch.h"
 #include "dispatch/core.h"
 #include "dispatch/policy_changes.h"
-#include "op/call.h"
-#include "op/call_key.h"
 #include "op/verbose_line.h"
+#include "runtime/observed_text.h"
 
 namespace yard::runtime {
 namespace {
@@ -43,14 +43,14 @@ void write_all(std::string_view text) noexcept {
 // Of the process: lines of all runtimes go the same way.
 class LineBuffers {
  public:
-  void add(std::string_view line) {
+  void add(std::string_view lines) {
     const auto thread = reinterpret_cast<uintptr_t>(detail::t_thread);
     Shard& s = shards_[(thread * 0x9e3779b97f4a7c15u) >> 60];
     bool first, full;
     {
       const std::lock_guard lock(s.lock);
       first = s.lines.empty();
-      s.lines += line;
+      s.lines += lines;
       full = s.lines.size() >= kFull;
     }
     if (full) return write(s);
@@ -122,21 +122,25 @@ namespace {
 
 constinit base::PerProcess<LineBuffers> g_lines;
 
-// 812ns, 12.4us, 3.1ms, 12.0s
-struct Time {
-  explicit Time(std::chrono::nanoseconds t) : ns(std::max<int64_t>(t.count(), 0)) {}
-  int64_t ns;
-};
-void put(fmt::memory_buffer& to, Time t) {
-  const auto out = std::back_inserter(to);
-  if (t.ns < 1000)
-    fmt::format_to(out, "{}ns", t.ns);
-  else if (t.ns < 1000000)
-    fmt::format_to(out, "{}.{}us", t.ns / 1000, t.ns / 100 % 10);
-  else if (t.ns < 1000000000)
-    fmt::format_to(out, "{}.{}ms", t.ns / 1000000, t.ns / 100000 % 10);
-  else
-    fmt::format_to(out, "{}.{}s", t.ns / 1000000000, t.ns / 100000000 % 10);
+// Appends 812ns, 12.4us, 3.1ms, 12.0s.
+void put_time(std::string& to, int64_t ns) {
+  struct Unit {
+    std::string_view name;
+    int64_t ns;
+  };
+  constexpr Unit kUnits[] = {{"us", 1000}, {"ms", 1000000}, {"s", 1000000000}};
+  const auto put = [&](int64_t n) {
+    const fmt::format_int digits(n);
+    to.append(digits.data(), digits.size());
+  };
+  if (ns < kUnits[0].ns) {
+    put(std::max<int64_t>(ns, 0)), to += "ns";
+    return;
+  }
+  const Unit* unit = kUnits;
+  while (unit + 1 != std::end(kUnits) && ns >= unit[1].ns) ++unit;
+  put(ns / unit->ns), to += '.', put(ns / (unit->ns / 10) % 10);
+  to += unit->name;
 }
 
 }  // namespace
@@ -154,33 +158,21 @@ void Verbose::forked() noexcept {
   lines_.store(&g_lines.get(), std::memory_order_release);
 }
 
-const std::string& Verbose::arguments(const registry::ObservedCall& call) {
-  thread_local std::string key;
-  op::make_call_key(call.program, call.args, call.flags, key);
-  op::add_to_key(call.index, key);
-  op::add_to_key(call.labels, key);
-  return texts_.load(std::memory_order_acquire)->find(key, [&] {
-    const op::Call captured = op::Call::capture(call.program, call.args, call.flags, call.labels);
-    return op::verbose_arguments(captured.to_spec(call.program));
-  });
-}
-
 void Verbose::seen(const registry::ObservedCall& call) noexcept {
   base::if_memory_allows([&] {
-    const std::string& args = arguments(call);
-    const std::string& op = call.program.name();
-    fmt::memory_buffer to;
+    thread_local std::string to;
+    to.clear();
     const auto start = [&](std::string_view what, std::string_view kernel) {
-      for (const std::string_view part :
-           {std::string_view("yard,"), what, std::string_view(","), std::string_view(op),
-            std::string_view(","), kernel, std::string_view(","), std::string_view(args),
-            std::string_view(",")})
-        to.append(part);
+      const std::string& text = observed_text(
+          *texts_.load(std::memory_order_acquire), call, kernel, [&](const op::CallSpec& spec) {
+            return fmt::format(",{},{},{},", spec.op, kernel, op::verbose_arguments(spec));
+          });
+      to += "yard,", to += what, to += text;
     };
     const auto end = [&](std::string_view result, int64_t ns) {
-      to.append(result), to.push_back(',');
-      put(to, Time(std::chrono::nanoseconds(ns)));
-      to.push_back('\n');
+      to += result, to += ',';
+      put_time(to, ns);
+      to += '\n';
     };
     std::string_view kernel = "none";
     if (call.kernel != nullptr) kernel = call.kernel->id;
@@ -192,16 +184,15 @@ void Verbose::seen(const registry::ObservedCall& call) noexcept {
       std::string message = printable(f.message, 200);
       std::replace(message.begin(), message.end(), ',', ';');
       start("fail", f.kernel.id);
-      to.append(std::string_view(to_string(f.error))), to.push_back(',');
-      to.append(message), to.push_back('\n');
+      to += to_string(f.error), to += ',', to += message, to += '\n';
     }
     const int64_t copied = call.record.pre_ns + call.record.post_ns;
     if (level > 1 && copied > 0) {
       start("transform", kernel);
-      to.append(std::string_view("before "));
-      put(to, Time(std::chrono::nanoseconds(call.record.pre_ns)));
-      to.append(std::string_view(" after "));
-      put(to, Time(std::chrono::nanoseconds(call.record.post_ns)));
+      to += "before ";
+      put_time(to, call.record.pre_ns);
+      to += " after ";
+      put_time(to, call.record.post_ns);
       end("", copied);
     }
     start("exec", kernel);
@@ -209,8 +200,8 @@ void Verbose::seen(const registry::ObservedCall& call) noexcept {
         : !call.failures.empty() ? "fallback"
         : call.selected          ? "miss"
                                  : "hit",
-        call.took.count());
-    lines_.load(std::memory_order_acquire)->add({to.data(), to.size()});
+        base::Stopwatch::ns_between(call.start, call.end));
+    lines_.load(std::memory_order_acquire)->add(to);
   });
 }
 

@@ -21,8 +21,6 @@ class Verbose final : public registry::CallObserver {
   const int level;  // 1: calls and failures; 2: selections and transforms, too
 
  private:
-  // What its lines have between the kernel and the result.
-  const std::string& arguments(const registry::ObservedCall& call);
   // A forked child makes its own: locks of the parent's may be held.
   std::atomic<telemetry::CallTexts*> texts_;
   std::atomic<LineBuffers*> lines_;  // of the process

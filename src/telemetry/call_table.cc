@@ -174,16 +174,16 @@ CallTable::Totals CallTable::sum(const std::vector<const Series*>& all) {
 const CallClass& CallTable::class_of(const std::string& op,
                                      const std::shared_ptr<const op::Program>& program,
                                      const op::Call& call) {
-  thread_local std::string key;
-  op::make_call_key(*program, call.args(), call.flags(), key);
-  key += op;
+  op::CallKey made_of;
+  made_of.set(*program, call.args(), call.flags());
+  made_of.add(std::string_view(op));
+  const std::string key(made_of.bytes());
   Root& r = root_.get();
   const std::lock_guard lock(r.lock);
   index(r);
   if (const auto it = r.by_key.find(key); it != r.by_key.end()) return *it->second;
   if (r.by_key.size() < kMaxCallClasses) {
-    const CallClass& made =
-        add(op, program, std::make_shared<const op::Call>(call), std::string(key));
+    const CallClass& made = add(op, program, std::make_shared<const op::Call>(call), key);
     r.by_key.emplace(made.key, &made);
     return made;
   }

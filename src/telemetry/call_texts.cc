@@ -28,7 +28,7 @@ Recent* recent() {
 CallTexts::CallTexts() : id_(next_id()) {}
 
 const std::string& CallTexts::find(std::string_view key, const std::function<std::string()>& make) {
-  const size_t hash = Hash()(key);
+  const size_t hash = op::CallKeyHash()(key);
   Recent& mine = recent()[hash % kRecent];
   if (mine.owner == id_ && mine.key == key) return *mine.text;
   Shard& s = shards_[hash / kRecent % shards_.size()];

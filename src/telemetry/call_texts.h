@@ -2,8 +2,6 @@
 // Texts of calls, made once for each form of call: what observers of every call print.
 #pragma once
 
-#include <yard/plugin.h>
-
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -13,6 +11,8 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+
+#include "op/call_key.h"
 
 namespace yard::telemetry {
 
@@ -29,15 +29,9 @@ class CallTexts {
   const std::string& find(std::string_view key, const std::function<std::string()>& make);
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view s) const noexcept {
-      return std::hash<std::string_view>()(s);
-    }
-  };
   struct alignas(64) Shard {
     std::mutex lock;
-    std::unordered_map<std::string, std::string, Hash, std::equal_to<>> texts;
+    std::unordered_map<std::string, std::string, op::CallKeyHash, std::equal_to<>> texts;
   };
   const uint64_t id_;  // no other has or had it
   std::array<Shard, 16> shards_;
