@@ -18,7 +18,7 @@ constexpr int64_t kMostBlocks = 16;
 // rows that int8 cannot hold, and panels with a result that is not finite, or that f16 hardly holds.
 constexpr int64_t kFewest = 16;
 // Products that are worth another thread: a microsecond or two on one core, in which threads that are awake start.
-constexpr int64_t kPieceProducts = int64_t{1} << 15;
+constexpr int64_t kPieceProducts = int64_t{1} << 14;
 
 struct QuantLinear {
   const Linear& job;

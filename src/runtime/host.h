@@ -59,7 +59,8 @@ using LoopBody = void (*)(void* context, int64_t begin, int64_t end);
 // its own. Allocates only when more than one thread takes part.
 int32_t parallel_for(int64_t count, int64_t grain, LoopBody body, void* context);
 
-// How many threads a loop of this caller may use: as many as it may run on processors.
+// How many threads a loop of this caller may use: as many as it may run on processors. A change of these is noticed within
+// 10 ms.
 int32_t concurrency() noexcept;
 
 // The same with a given number of threads; for tests.

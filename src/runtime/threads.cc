@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -65,54 +67,93 @@ class CallerContext {
 
 namespace {
 
-// One loop; each thread that works on it takes piece after piece.
-class ParallelLoop final : public WorkerPool::Job {
+// How a loop is cut: into units of at least the grain, and these into pieces. Each round has one for every thread, and takes
+// half of what is left: a thread takes few pieces, and none of the last ones is long. But where a thread gets few units it
+// takes them at once, and the more threads there are, the longer are the last pieces: all are taken from one counter.
+class Cut {
  public:
-  ParallelLoop(int64_t count, int64_t pieces, LoopBody body, void* context) noexcept
-      : count_(count), pieces_(pieces), body_(body), context_(context) {}
+  Cut(int64_t count, int64_t units, int64_t threads) noexcept
+      : count_(count),
+        units_(units),
+        threads_(threads),
+        smallest_(units < 4 * threads ? (units + threads - 1) / threads
+                                      : std::max<int64_t>(1, threads / 8)) {}
+  int64_t pieces() const noexcept { return walk(std::numeric_limits<int64_t>::max()).piece; }
+  // Calls body(begin, end) for a piece.
+  template <class F>
+  void run(int64_t piece, const F& body) const {
+    const Walk w = walk(piece);
+    const int64_t first = w.unit + (piece - w.piece) * w.size;
+    body(edge(first), edge(std::min(first + w.size, units_)));
+  }
+
+ private:
+  // The round that a piece is in: its first piece and unit, and how many units its pieces have; or the end.
+  struct Walk {
+    int64_t piece = 0, unit = 0, size = 0;
+  };
+  Walk walk(int64_t piece) const noexcept {
+    Walk w;
+    for (;;) {
+      const int64_t left = units_ - w.unit;
+      w.size = std::max(smallest_, left / (2 * threads_));
+      const int64_t round =
+          w.size > smallest_ ? threads_ : (left + smallest_ - 1) / smallest_;  // or the last one
+      if (left <= 0 || piece - w.piece < round) return w;
+      w.piece += round, w.unit += round * w.size;
+    }
+  }
+  // Where a unit begins. They differ by at most one, so none is smaller than count / units.
+  int64_t edge(int64_t unit) const noexcept {
+    const int64_t each = count_ / units_, rest = count_ % units_;
+    return unit * each + std::min(unit, rest);
+  }
+
+  int64_t count_, units_, threads_, smallest_;
+};
+
+// One loop; each thread that works on it takes piece after piece. What they read is in two cache lines.
+class alignas(64) ParallelLoop final : public WorkerPool::Job {
+ public:
+  ParallelLoop(const Cut& cut, LoopBody body, void* context) noexcept
+      : Job(cut.pieces()), cut_(cut), body_(body), context_(context) {}
 
   bool failed() const noexcept { return failed_.load(std::memory_order_relaxed); }
 
   // Lets no exception out.
-  void work() noexcept override {
+  void work(bool is_caller, std::atomic<int64_t>& next) noexcept override {
+    const auto take = [&] { return next.fetch_add(1, std::memory_order_relaxed); };
+    if (is_caller) return run_from(0, take);
     // Without memory for what it needs to make calls, a thread leaves the work to others.
-    const bool is_caller = std::this_thread::get_id() == caller_;
-    if (!is_caller && detail::t_thread == nullptr && detail::try_register_thread() == nullptr)
-      return;
-    int64_t piece = next_.fetch_add(1, std::memory_order_relaxed);
-    if (piece >= pieces_) return;
-    std::optional<CallerContext::Applied> context;
-    if (!is_caller) context.emplace(context_of_caller_);
-    for (; piece < pieces_ && !failed(); piece = next_.fetch_add(1, std::memory_order_relaxed))
-      run(piece);
+    if (detail::t_thread == nullptr && detail::try_register_thread() == nullptr) return;
+    const int64_t piece = take();
+    if (piece >= pieces) return;
+    const CallerContext::Applied context(context_of_caller_);
+    run_from(piece, take);
   }
 
  private:
-  void run(int64_t piece) noexcept {
-    const base::FloatState restored;  // the thread will run pieces of others
-    try {
-      body_(context_, edge(piece), edge(piece + 1));
-    } catch (...) {
-      failed_.store(true, std::memory_order_relaxed);
+  template <class F>
+  void run_from(int64_t piece, const F& take) noexcept {
+    for (; piece < pieces && !failed(); piece = take()) {
+      const base::FloatState restored;  // the thread will run pieces of others
+      try {
+        cut_.run(piece, [&](int64_t begin, int64_t end) { body_(context_, begin, end); });
+      } catch (...) {
+        failed_.store(true, std::memory_order_relaxed);
+      }
     }
   }
-  // Where a piece begins. Pieces differ by at most one, so none is smaller than count / pieces.
-  int64_t edge(int64_t piece) const noexcept {
-    const int64_t each = count_ / pieces_, rest = count_ % pieces_;
-    return piece * each + (piece < rest ? piece : rest);
-  }
 
-  const int64_t count_, pieces_;
+  const Cut cut_;
   const LoopBody body_;
   void* const context_;
-  const std::thread::id caller_ = std::this_thread::get_id();
   const CallerContext context_of_caller_ = CallerContext::of_this_thread();
   std::atomic<bool> failed_{false};
-  alignas(64) std::atomic<int64_t> next_{0};
 };
 
-// How many pieces a thread gets on average: few enough to cost nothing, enough to even out.
-constexpr int64_t kPiecesPerThread = 4;
+// How long a thread's processors are taken to be the same: asking takes as long as a small loop.
+constexpr std::chrono::milliseconds kAskAgain(10);
 
 std::atomic<int32_t> g_thread_limit{0};  // 0: none
 
@@ -136,10 +177,9 @@ int32_t parallel_for_on(int32_t threads, int64_t count, int64_t grain, LoopBody 
   // A cancelled thread cannot leave a loop that others work on.
   const base::CancellationOff cancellation_off;
   const uint64_t process = base::forks();
-  const int64_t pieces = std::min(most, threads * kPiecesPerThread);
-  ParallelLoop loop(count, pieces, body, context);
+  ParallelLoop loop(Cut(count, most, threads), body, context);
   try {
-    WorkerPool::get().run(loop, static_cast<int32_t>(std::min<int64_t>(threads, pieces) - 1));
+    WorkerPool::get().run(loop, static_cast<int32_t>(std::min<int64_t>(threads, loop.pieces) - 1));
   } catch (...) {
     return YARD_FAULT;  // no memory for the pool
   }
@@ -155,11 +195,16 @@ int32_t parallel_for(int64_t count, int64_t grain, LoopBody body, void* context)
 int32_t concurrency() noexcept {
   const int32_t limit = g_thread_limit.load(std::memory_order_relaxed);
   if (limit == 1) return 1;
-  cpu_set_t set;
-  const int32_t cpus = sched_getaffinity(0, sizeof set, &set) == 0
-                           ? CPU_COUNT(&set)
-                           : static_cast<int32_t>(std::thread::hardware_concurrency());
-  return std::max(limit > 0 ? std::min(limit, cpus) : cpus, 1);
+  static thread_local constinit int32_t cpus = 0;
+  static thread_local constinit std::chrono::steady_clock::time_point asked{};
+  if (const auto now = std::chrono::steady_clock::now(); cpus == 0 || now - asked > kAskAgain) {
+    cpu_set_t set;
+    cpus = sched_getaffinity(0, sizeof set, &set) == 0
+               ? CPU_COUNT(&set)
+               : static_cast<int32_t>(std::thread::hardware_concurrency());
+    cpus = std::max(cpus, 1), asked = now;
+  }
+  return limit > 0 ? std::min(limit, cpus) : cpus;
 }
 
 }  // namespace yard::runtime

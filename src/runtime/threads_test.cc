@@ -13,6 +13,7 @@
 #include <yard/policy.h>
 #include <yard/runtime.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <ctime>
@@ -57,6 +58,49 @@ TEST(Loops, CoverEveryIndexOnceInPiecesOfAtLeastTheGrain) {
               << count << ' ' << grain << ' ' << threads;
         }
       }
+}
+
+TEST(Loops, BeginWithLongPiecesAndEndWithShortOnes) {
+  std::mutex lock;
+  std::vector<std::pair<int64_t, int64_t>> pieces;
+  EXPECT_EQ(loop(4, 3000, 3,
+                 [&](int64_t begin, int64_t end) {
+                   const std::lock_guard hold(lock);
+                   pieces.emplace_back(begin, end - begin);
+                 }),
+            YARD_OK);
+  std::sort(pieces.begin(), pieces.end());
+  EXPECT_LE(pieces.size(), 60u);  // each costs something
+  EXPECT_EQ(pieces.front().second, 3000 / 8);
+  EXPECT_EQ(pieces.back().second, 3);
+  for (size_t i = 1; i < pieces.size(); ++i) EXPECT_LE(pieces[i].second, pieces[i - 1].second);
+}
+
+TEST(Loops, OfFewUnitsHaveOnePieceForEachThread) {
+  std::atomic<int> pieces{0};
+  const auto count = [&](int64_t, int64_t) { ++pieces; };
+  EXPECT_EQ(loop(16, 36, 1, count), YARD_OK);
+  EXPECT_EQ(pieces.exchange(0), 12);
+  EXPECT_EQ(loop(4, 12, 1, count), YARD_OK);
+  EXPECT_EQ(pieces.exchange(0), 4);
+  EXPECT_EQ(loop(64, 640, 1, count), YARD_OK);  // the last ones have eight units each
+  EXPECT_EQ(pieces.exchange(0), 80);
+}
+
+TEST(Loops, UseNoMoreThreadsThanTheyMay) {
+  EXPECT_EQ(loop(8, 64, 1, [](int64_t, int64_t) {}), YARD_OK);  // there are more
+  std::atomic<int> inside{0}, most{0};
+  for (int n = 0; n < 50; ++n)
+    EXPECT_EQ(loop(3, 100, 1,
+                   [&](int64_t, int64_t) {
+                     const int now = ++inside;
+                     for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+                     }
+                     std::this_thread::yield();
+                     --inside;
+                   }),
+              YARD_OK);
+  EXPECT_LE(most, 3);
 }
 
 TEST(Loops, NeverCallTheBodyForNothing) {
@@ -266,7 +310,10 @@ TEST(Concurrency, FollowsTheCpusTheThreadMayUse) {
         CPU_SET(cpu, &one);
         break;
       }
+    EXPECT_EQ(concurrency(), CPU_COUNT(&all));
     ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    std::thread([] { EXPECT_EQ(concurrency(), 1); }).join();  // which inherits it
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_EQ(concurrency(), 1);
   }).join();
 }

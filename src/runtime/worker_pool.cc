@@ -19,10 +19,10 @@ namespace yard::runtime {
 namespace {
 
 // How long a worker looks for the next job before it sleeps: longer than a model takes between two loops, and not much
-// longer than waking a thread does.
-constexpr std::chrono::microseconds kSpin(100);
+// longer than waking a thread does. After the shorter time it lets others have the core between two looks.
+constexpr std::chrono::microseconds kSpin(100), kSpinAlone(20);
 constexpr int kPauses = 32;  // between two looks at the clock
-constexpr uint32_t kWakeAtOnce = 2;
+constexpr int kWakeAtOnce = 2;
 
 static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
 
@@ -30,9 +30,9 @@ void futex_wait(std::atomic<uint32_t>& word, uint32_t expected) noexcept {
   ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected, nullptr,
             nullptr, 0);
 }
-void futex_wake(std::atomic<uint32_t>& word, uint32_t count) noexcept {
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, count, nullptr,
-            nullptr, 0);
+void futex_wake(std::atomic<uint32_t>& word) noexcept {
+  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr,
+            0);
 }
 
 void pause() noexcept {
@@ -46,22 +46,30 @@ void pause() noexcept {
 // Whether `done` holds within the time.
 template <class F>
 bool spin_until(const F& done) noexcept {
-  const auto end = std::chrono::steady_clock::now() + kSpin;
-  do {
+  const auto start = std::chrono::steady_clock::now();
+  for (auto now = start; now - start < kSpin; now = std::chrono::steady_clock::now()) {
     for (int i = 0; i < kPauses; ++i) {
       if (done()) return true;
       pause();
     }
-    ::sched_yield();  // others may need the core
-  } while (std::chrono::steady_clock::now() < end);
+    if (now - start > kSpinAlone) ::sched_yield();
+  }
   return done();
 }
 
 constinit base::PerProcess<WorkerPool> g_pool;
+// The same without the system call that g_pool.get() makes; null after a fork.
+constinit std::atomic<WorkerPool*> g_known{nullptr};
 
 }  // namespace
 
-WorkerPool& WorkerPool::get() { return g_pool.get(); }
+WorkerPool& WorkerPool::get() {
+  if (WorkerPool* const known = g_known.load(std::memory_order_acquire)) return *known;
+  base::at_fork_in_child([] { g_known.store(nullptr, std::memory_order_relaxed); });
+  WorkerPool& pool = g_pool.get();
+  g_known.store(&pool, std::memory_order_release);
+  return pool;
+}
 
 WorkerPool::Slot* WorkerPool::take_slot() noexcept {
   for (Slot& s : slots_) {
@@ -74,86 +82,133 @@ WorkerPool::Slot* WorkerPool::take_slot() noexcept {
 }
 
 void WorkerPool::run(Job& job, int32_t helpers) {
+  helpers = std::min(helpers, kMostWorkers);
   if (workers_.load(std::memory_order_relaxed) < helpers) grow(helpers);
   Slot* const slot = workers_.load(std::memory_order_relaxed) > 0 ? take_slot() : nullptr;
-  if (slot == nullptr) return job.work();
+  if (slot == nullptr) {
+    std::atomic<int64_t> next{1};
+    return job.work(true, next);
+  }
   const uint64_t process = base::forks();
   slot->job = &job;
-  slot->most.store(static_cast<uint32_t>(helpers), std::memory_order_relaxed);
-  slot->state.store(kTaken | kOpen, std::memory_order_release);
-  // Together with wait_for_work(): either this sees the worker asleep, or the worker sees the epoch.
-  epoch_.fetch_add(1, std::memory_order_seq_cst);
-  wake(std::min(kWakeAtOnce, static_cast<uint32_t>(helpers)));
-  job.work();
+  slot->most.store(helpers, std::memory_order_relaxed);
+  slot->next.store(1, std::memory_order_relaxed);
+  slot->pieces.store(job.pieces, std::memory_order_relaxed);
+  // Not stored: a worker that comes too late for the slot's last job may be inside for a moment.
+  slot->state.fetch_or(kOpen, std::memory_order_release);
+  wake(announce(*slot, helpers));
+  job.work(true, slot->next);
   if (base::forks() != process) return;  // a child that has no workers
-  slot->state.fetch_and(~kOpen, std::memory_order_acq_rel);
   wait_until_left(*slot);
-  slot->state.store(0, std::memory_order_release);
 }
 
+// Together with wait_for_work(): either the caller sees the worker asleep, or the worker sees the announcement.
+WorkerPool::Announcement WorkerPool::announce(const Slot& slot, int32_t helpers) noexcept {
+  uint32_t last = announced_.load(std::memory_order_relaxed);
+  for (;;) {
+    const Announcement a = Announcement::of(Announcement{last}.number() + 1,
+                                            static_cast<uint32_t>(&slot - slots_), helpers);
+    if (announced_.compare_exchange_weak(last, a.word, std::memory_order_seq_cst)) return a;
+  }
+}
+
+// Closes the slot as soon as nobody is inside.
 void WorkerPool::wait_until_left(Slot& slot) noexcept {
-  const auto left = [&] { return (slot.state.load(std::memory_order_acquire) & kInside) == 0; };
-  if (spin_until(left)) return;
-  slot.state.fetch_or(kWaiting, std::memory_order_acq_rel);
-  for (uint32_t now; ((now = slot.state.load(std::memory_order_acquire)) & kInside) != 0;)
-    futex_wait(slot.state, now);
+  for (;;) {
+    uint32_t now = 0;
+    const auto left = [&] {
+      now = slot.state.load(std::memory_order_acquire);
+      return (now & kInside) == 0;
+    };
+    if (!spin_until(left)) {
+      now = slot.state.fetch_or(kWaiting, std::memory_order_acq_rel) | kWaiting;
+      while (!left()) futex_wait(slot.state, now);
+    }
+    if (slot.state.compare_exchange_strong(now, 0, std::memory_order_acq_rel)) return;
+  }
 }
 
 void WorkerPool::grow(int32_t to) noexcept {
   const std::unique_lock lock(growing_, std::try_to_lock);
   if (!lock.owns_lock() || no_more_threads_) return;
-  to = std::min(to, kMostWorkers);
   const base::SignalsBlocked blocked;  // of new threads
   try {
-    while (workers_.load(std::memory_order_relaxed) < to) {
-      std::thread([this] { serve(); }).detach();
-      workers_.fetch_add(1, std::memory_order_relaxed);
+    for (int32_t n; (n = workers_.load(std::memory_order_relaxed)) < to;) {
+      workers_.store(n + 1, std::memory_order_relaxed);  // it counts itself
+      std::thread([this, n] { serve(n); }).detach();
     }
   } catch (...) {
+    workers_.fetch_sub(1, std::memory_order_relaxed);
     no_more_threads_ = true;
   }
 }
 
-void WorkerPool::serve() {
+void WorkerPool::serve(int32_t worker) {
   pthread_setname_np(pthread_self(), "yard-worker");
+  Announcement seen{announced_.load(std::memory_order_relaxed)};
   for (const uint64_t process = base::forks(); base::forks() == process;) {
-    const uint32_t seen = epoch_.load(std::memory_order_acquire);
-    if (!help_any()) wait_for_work(seen);
+    const Announcement now{announced_.load(std::memory_order_acquire)};
+    // Unless it has seen each announcement, there may be others.
+    const bool is_next = now.number() == Announcement::of(seen.number() + 1, 0, 0).number();
+    bool helped = is_next ? is_asked(worker, now) && help(slots_[now.slot()]) : help_any();
+    while (helped) helped = help_any();
+    seen = now;
+    wait_for_work(worker, seen.word);
   }
 }
 
+bool WorkerPool::is_asked(int32_t worker, Announcement a) const noexcept {
+  const int32_t all = workers_.load(std::memory_order_relaxed), first = a.first(all);
+  return (worker >= first ? worker - first : worker - first + all) < a.helpers();
+}
+
 bool WorkerPool::help_any() {
-  for (Slot& s : slots_)
-    if ((s.state.load(std::memory_order_relaxed) & kOpen) != 0 && help(s)) return true;
+  for (Slot& s : slots_) {
+    const uint32_t state = s.state.load(std::memory_order_relaxed);
+    if ((state & kOpen) != 0 &&
+        static_cast<int32_t>(state & kInside) < s.most.load(std::memory_order_relaxed) &&
+        s.next.load(std::memory_order_relaxed) < s.pieces.load(std::memory_order_relaxed) &&
+        help(s))
+      return true;
+  }
   return false;
 }
 
 bool WorkerPool::help(Slot& slot) {
-  uint32_t state = slot.state.load(std::memory_order_relaxed);
-  do {
-    if ((state & kOpen) == 0) return false;
-    if ((state & kInside) >= slot.most.load(std::memory_order_relaxed)) return false;
-  } while (!slot.state.compare_exchange_weak(state, state + 1, std::memory_order_acquire,
-                                             std::memory_order_relaxed));
-  if ((state & kInside) + 1 < slot.most.load(std::memory_order_relaxed)) wake(kWakeAtOnce);
-  const uint64_t process = base::forks();
-  slot.job->work();
-  if (base::forks() != process) return true;  // a child forked by a piece: the caller is not here
-  slot.state.fetch_and(~kOpen, std::memory_order_relaxed);  // nothing is left to begin
-  const uint32_t before = slot.state.fetch_sub(1, std::memory_order_acq_rel);
-  if ((before & kInside) == 1 && (before & kWaiting) != 0) futex_wake(slot.state, 1);
-  return true;
+  const uint32_t before = slot.state.fetch_add(1, std::memory_order_acquire);
+  const auto others = static_cast<int32_t>(before & kInside);
+  const int32_t most = slot.most.load(std::memory_order_relaxed);
+  const bool has_joined = (before & kOpen) != 0 && others < most;
+  if (has_joined) {
+    const uint64_t process = base::forks();
+    if (others + 1 < most) wake(Announcement::of(0, static_cast<uint32_t>(&slot - slots_), most));
+    slot.job->work(false, slot.next);
+    if (base::forks() != process) return true;  // a child forked by a piece: the caller is not here
+  }
+  const uint32_t last = slot.state.fetch_sub(1, std::memory_order_acq_rel);
+  if ((last & kInside) == 1 && (last & kWaiting) != 0) futex_wake(slot.state);
+  return has_joined;
 }
 
-void WorkerPool::wait_for_work(uint32_t seen) noexcept {
-  if (spin_until([&] { return epoch_.load(std::memory_order_acquire) != seen; })) return;
-  asleep_.fetch_add(1, std::memory_order_seq_cst);
-  if (epoch_.load(std::memory_order_seq_cst) == seen) futex_wait(epoch_, seen);
-  asleep_.fetch_sub(1, std::memory_order_relaxed);
+void WorkerPool::wait_for_work(int32_t worker, uint32_t seen) noexcept {
+  if (spin_until([&] { return announced_.load(std::memory_order_acquire) != seen; })) return;
+  std::atomic<uint32_t>& asleep = asleep_[worker];
+  asleep.store(1, std::memory_order_seq_cst);
+  while (announced_.load(std::memory_order_seq_cst) == seen &&
+         asleep.load(std::memory_order_relaxed) == 1)
+    futex_wait(asleep, 1);
+  asleep.store(0, std::memory_order_relaxed);
 }
 
-void WorkerPool::wake(uint32_t count) noexcept {
-  if (asleep_.load(std::memory_order_seq_cst) > 0) futex_wake(epoch_, count);
+void WorkerPool::wake(Announcement a) noexcept {
+  const int32_t all = workers_.load(std::memory_order_relaxed);
+  int woken = 0;
+  for (int32_t i = 0, at = a.first(all); i < std::min(a.helpers(), all) && woken < kWakeAtOnce;
+       ++i, at = at + 1 < all ? at + 1 : 0) {
+    if (asleep_[at].load(std::memory_order_seq_cst) == 0 || asleep_[at].exchange(0) == 0) continue;
+    futex_wake(asleep_[at]);
+    ++woken;
+  }
 }
 
 }  // namespace yard::runtime

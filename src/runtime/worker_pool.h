@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The threads that help callers with their loops.
 //
-// A caller puts its job into a slot, works on it itself, and waits for those who have joined. Workers look through the slots;
-// several callers, and loops inside of loops, share them. A worker that finds nothing spins for a moment, since the next
-// loop of a model follows within microseconds, and then sleeps. A thread that waits takes on no other work.
+// A caller puts its job into a slot, announces it, works on it itself, and waits for those who have joined. Several callers,
+// and loops inside of loops, share the workers. A worker that finds nothing spins for a moment, since the next loop of a
+// model follows within microseconds, and then sleeps. A thread that waits takes on no other work.
+//
+// A loop of a language model takes a few microseconds, and each access to a cache line that another core has written some
+// hundred nanoseconds. So nothing here makes a system call while workers are awake, and all that a worker needs of a job is in
+// two lines: the announcement, which all poll, and the slot.
 #pragma once
 
 #include <atomic>
@@ -15,13 +19,15 @@ namespace yard::runtime {
 
 class WorkerPool {
  public:
-  // Work that several threads can do at once.
+  // Work in numbered pieces that several threads can do at once.
   class Job {
    public:
-    // Works on it, and returns when nothing is left to begin.
-    virtual void work() noexcept = 0;
+    // Does pieces, whose numbers it takes from `next`, and returns when none is left to begin. Piece 0 is the caller's.
+    virtual void work(bool is_caller, std::atomic<int64_t>& next) noexcept = 0;
+    const int64_t pieces;
 
    protected:
+    explicit Job(int64_t count) noexcept : pieces(count) {}
     ~Job() = default;
   };
 
@@ -38,7 +44,7 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
  private:
-  static constexpr size_t kSlots = 32;
+  static constexpr uint32_t kSlots = 32;
   static constexpr int32_t kMostWorkers = 256;
   // Of Slot::state: the rest is the number of workers inside.
   static constexpr uint32_t kTaken = 1u << 31, kOpen = 1u << 30, kWaiting = 1u << 29;
@@ -46,26 +52,47 @@ class WorkerPool {
 
   struct alignas(64) Slot {
     std::atomic<uint32_t> state{0};
+    std::atomic<int32_t> most{0};  // workers
+    std::atomic<int64_t> next{0}, pieces{0};
     // Written before the slot is opened, read by those who have joined.
     Job* job = nullptr;
-    std::atomic<uint32_t> most{0};
   };
 
+  // What callers tell workers, in one word: the latest job's number, slot and helpers. Which workers are asked depends on the
+  // slot, so that jobs of different callers ask different ones.
+  struct Announcement {
+    uint32_t word;
+    static Announcement of(uint32_t number, uint32_t slot, int32_t helpers) noexcept {
+      return {number << 16 | slot << 9 | static_cast<uint32_t>(helpers)};
+    }
+    uint32_t number() const noexcept { return word >> 16; }
+    uint32_t slot() const noexcept { return word >> 9 & (kSlots - 1); }
+    int32_t helpers() const noexcept { return static_cast<int32_t>(word & 511); }
+    // The first of the workers asked; the others follow it, in a circle.
+    int32_t first(int32_t workers) const noexcept {
+      return static_cast<int32_t>(slot()) % (workers > 0 ? workers : 1);
+    }
+  };
+  static_assert(kSlots <= 1 << 7 && kMostWorkers < 1 << 9);
+
   Slot* take_slot() noexcept;
+  Announcement announce(const Slot& slot, int32_t helpers) noexcept;
   void grow(int32_t to) noexcept;
   // One worker, for the life of the process.
-  void serve();
+  void serve(int32_t worker);
+  bool is_asked(int32_t worker, Announcement a) const noexcept;
   // Whether there was anything to do.
   bool help_any();
   bool help(Slot& slot);
-  // Returns when there may be work that was not there when the epoch was `seen`.
-  void wait_for_work(uint32_t seen) noexcept;
-  void wake(uint32_t count) noexcept;
+  // Returns when there may be work that was not there when the announcement was `seen`.
+  void wait_for_work(int32_t worker, uint32_t seen) noexcept;
+  // Wakes some of those who are asked and asleep.
+  void wake(Announcement a) noexcept;
   static void wait_until_left(Slot& slot) noexcept;
 
   Slot slots_[kSlots];
-  alignas(64) std::atomic<uint32_t> epoch_{0};  // grows with each job
-  alignas(64) std::atomic<uint32_t> asleep_{0};
+  alignas(64) std::atomic<uint32_t> announced_{0};
+  alignas(64) std::atomic<uint32_t> asleep_[kMostWorkers]{};  // 1: in a futex
   std::atomic<int32_t> workers_{0};
   bool no_more_threads_ = false;
   std::mutex growing_;  // only tried
