@@ -93,12 +93,37 @@ static Status::Rep* run_timed(base::ThreadRecord& thread, const Entry& e, const 
   return nullptr;
 }
 
+// A call of a plan that is direct but for its kernel's workspace.
+static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, const Core& core,
+                                 const exec::Plan& plan, const yard_value_t* given,
+                                 uint32_t flags, CallOf of) {
+  const uint32_t args = e.program().arg_count();
+  const WithFacts facts(given, args, of == CallOf::kViews);
+  const registry::Kernel& kernel = *plan.attempts[0].kernel;
+  char* const error = thread.message_of(&kernel);
+  std::optional<SampledTime> time;
+  if (thread.until_sample <= 0) time.emplace(thread);
+  yard_call_t call;
+  start_call(call, error, flags, core.host, plan.self);
+  const int32_t code = call_kernel(call, [&]() -> int32_t {
+    const int32_t failed = exec::give_workspace(thread, kernel, call, facts.args(), args);
+    return failed == YARD_OK ? plan.run(&call, given, args) : failed;
+  });
+  if (code != YARD_OK)
+    return Status::adopt(after_failure(thread, e, core, plan, given, flags, code, error));
+  if (time) time->add_to(plan.series);
+  count(thread, plan.counter);
+  return {};
+}
+
 [[gnu::noinline]] Status::Rep* run_plan(base::ThreadRecord& thread, const Entry& e,
                                         const Core& core, const exec::Plan& plan,
                                         const yard_value_t* given, uint32_t flags, CallOf of) {
   if (plan.is_direct()) return run_timed(thread, e, core, plan, given, flags, of);
   if (of == CallOf::kBound) flags = bound_flags(e, given);
   return base::or_out_of_memory([&]() -> Status {
+           if (plan.is_direct_with_workspace() && thread.commit == nullptr)
+             return run_with_workspace(thread, e, core, plan, given, flags, of);
            const WithFacts facts(given, e.program().arg_count(), of == CallOf::kViews);
            const yard_value_t* const args = facts.args();
            const auto& watch = e.candidates().settings().watch;

@@ -401,8 +401,9 @@ Plan::Ptr Plan::make(uint64_t hash, std::span<const uint64_t> key,
   const registry::Kernel& first = *attempts[0].kernel;
   plan->run = first.d.run;
   plan->self = first.d.self;
-  plan->simple = first.d.workspace == nullptr && first.d.create == nullptr &&
-                 (first.map == nullptr || first.map->in_order);
+  const bool in_order = first.d.create == nullptr && (first.map == nullptr || first.map->in_order);
+  plan->simple = in_order && first.d.workspace == nullptr;
+  plan->only_workspace = in_order && first.d.workspace != nullptr;
   return plan;
 }
 

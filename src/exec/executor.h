@@ -139,6 +139,12 @@ struct Outcome {
 int32_t run_kernel(base::ThreadRecord& thread, const registry::Kernel& kernel, CallFrame& frame,
                    const Request& request);
 
+// Gives a call the workspace that its kernel asks for, and `more` bytes before it, at `*before`. `args` have facts. A code other
+// than YARD_OK leaves a message.
+int32_t give_workspace(base::ThreadRecord& thread, const registry::Kernel& kernel,
+                       yard_call_t& call, const yard_value_t* args, uint32_t count,
+                       uint64_t more = 0, std::byte** before = nullptr);
+
 // Runs the plan's kernels in order until one succeeds or a failure must be returned. `outcome` is empty at
 // first.
 Status execute(base::ThreadRecord& thread, const Plan& plan, const Request& request,

@@ -51,6 +51,7 @@ struct Plan {
   uint8_t attempt_count = 0;
   uint8_t tries = 0;    // the limit of attempts that one call may run
   bool simple = false;  // the first kernel can be called without workspace, state or observers
+  bool only_workspace = false;  // the same but for its workspace
   // Which calls have used it. Eviction spares plans that were used again since it last looked; a change plans those
   // classes again at once that were used at all.
   enum Use : uint8_t { kNotUsed, kUsed, kUsedAgain };
@@ -81,8 +82,11 @@ struct Plan {
   }
 
   // Whether the first kernel can be called with nothing before and after it.
-  bool is_direct() const noexcept {
-    return simple && attempts[0].stats->suspects.load(std::memory_order_relaxed) == 0;
+  bool is_direct() const noexcept { return simple && !is_suspect(); }
+  // The same with its workspace before it.
+  bool is_direct_with_workspace() const noexcept { return only_workspace && !is_suspect(); }
+  bool is_suspect() const noexcept {
+    return attempts[0].stats->suspects.load(std::memory_order_relaxed) != 0;
   }
 
   // The key follows the plan in memory.

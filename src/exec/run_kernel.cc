@@ -58,6 +58,36 @@ void* workspace(base::ThreadRecord& thread, uint64_t bytes) {
 
 }  // namespace
 
+int32_t give_workspace(base::ThreadRecord& thread, const registry::Kernel& kernel,
+                       yard_call_t& call, const yard_value_t* args, uint32_t count, uint64_t more,
+                       std::byte** before) {
+  if (kernel.d.workspace == nullptr && more == 0) return YARD_OK;
+  int64_t bytes = 0;
+  if (kernel.d.workspace != nullptr) {
+    const base::FloatState restored;
+    bytes = kernel.d.workspace(kernel.d.self, args, count);
+  }
+  if (bytes < 0) {
+    std::snprintf(call.error, call.error_size, "it returned a negative workspace size");
+    return YARD_FAULT;
+  }
+  uint64_t all;
+  auto* const memory = __builtin_add_overflow(more, static_cast<uint64_t>(bytes), &all)
+                           ? nullptr
+                           : static_cast<std::byte*>(workspace(thread, all));
+  if (memory == nullptr) {
+    std::snprintf(call.error, call.error_size, "no memory for %s of %llu bytes",
+                  more == 0 ? "a workspace" : "buffers and workspace",
+                  static_cast<unsigned long long>(all));
+    return YARD_TRANSIENT;
+  }
+  if (before != nullptr) *before = memory;
+  if (kernel.d.workspace == nullptr) return YARD_OK;
+  call.workspace = memory + more;
+  call.workspace_size = static_cast<uint64_t>(bytes);
+  return YARD_OK;
+}
+
 void* allocate_scratch(yard_call_t& call, uint64_t bytes) noexcept {
   if (bytes > (uint64_t{1} << 46)) return nullptr;
   auto* memory = static_cast<char*>(allocate(bytes + kAlign));
@@ -89,7 +119,7 @@ class KernelRun {
     std::shared_ptr<State> state;  // kept while the kernel runs
     const int32_t code = detail::call_kernel(frame_.call, [&]() -> int32_t {
       if (!r_.trace)
-        if (const int32_t failed = prepare(before); failed != YARD_OK) return failed;
+        if (const int32_t failed = prepare(); failed != YARD_OK) return failed;
       if (kernel_.d.create != nullptr)
         if (const int32_t failed = find_state(state); failed != YARD_OK) return failed;
       if (r_.trace) return kernel_.d.trace(&frame_.call, args().args, args().count);
@@ -119,35 +149,18 @@ class KernelRun {
   }
 
   // Memory for buffers and workspace, in one piece; and arguments in the buffers.
-  int32_t prepare(const base::FloatState& before) {
-    const uint64_t buffers = mapped_ != nullptr ? mapped_->bytes() : 0;
-    int64_t bytes = 0;
+  int32_t prepare() {
     if (mapped_ != nullptr && !mapped_->possible())
       return fail(YARD_DECLINED, "its arguments cannot be transformed as it wants them");
-    if (kernel_.d.workspace != nullptr) {
-      bytes = kernel_.d.workspace(kernel_.d.self, args().args, args().count);
-      before.restore();
-      if (bytes < 0) return fail(YARD_FAULT, "it returned a negative workspace size");
-    } else if (buffers == 0) {
-      if (mapped_ != nullptr) mapped_->place(nullptr);
-      return YARD_OK;
-    }
-    uint64_t all;
-    auto* const memory = __builtin_add_overflow(buffers, static_cast<uint64_t>(bytes), &all)
-                             ? nullptr
-                             : static_cast<std::byte*>(workspace(thread_, all));
-    if (memory == nullptr) {
-      std::snprintf(frame_.error, sizeof frame_.error, "no memory for %s of %llu bytes",
-                    buffers == 0 ? "a workspace" : "buffers and workspace",
-                    static_cast<unsigned long long>(all));
-      return YARD_TRANSIENT;
-    }
-    if (kernel_.d.workspace != nullptr) {
-      frame_.call.workspace = memory + buffers;
-      frame_.call.workspace_size = static_cast<uint64_t>(bytes);
-    }
+    const uint64_t buffers = mapped_ != nullptr ? mapped_->bytes() : 0;
+    std::byte* memory = nullptr;
+    if (const int32_t failed = give_workspace(thread_, kernel_, frame_.call, args().args,
+                                              args().count, buffers, &memory);
+        failed != YARD_OK)
+      return failed;
     if (mapped_ == nullptr) return YARD_OK;
     mapped_->place(memory);
+    if (memory == nullptr) return YARD_OK;
     timed(&ResultRecord::pre_ns, [&] { mapped_->copy_in(r_.host); });
     return YARD_OK;
   }

@@ -210,6 +210,7 @@ TEST(Plans, KeepTheirKeyAndStaySmall) {
   EXPECT_EQ(p->attempt_count, 1);
   EXPECT_TRUE(p->simple);
   EXPECT_TRUE(p->is_direct());
+  EXPECT_FALSE(p->is_direct_with_workspace());
   EXPECT_EQ(p->pins.load(), 0u);
   EXPECT_EQ(Plan::make(0, {}, one)->key_words, 0u);
 }
@@ -222,6 +223,9 @@ TEST(Plans, WithAWorkspaceAreNotSimpleAndHoldEightKernels) {
   const Plan::Ptr p = Plan::make(0, {}, many);
   EXPECT_FALSE(p->simple);
   EXPECT_FALSE(p->is_direct());
+  EXPECT_TRUE(p->is_direct_with_workspace());
+  stats.suspects = 1;
+  EXPECT_FALSE(p->is_direct_with_workspace());
   EXPECT_EQ(p->attempt_count, Plan::kMaxAttempts);
 }
 
