@@ -14,73 +14,20 @@
 #include "lanes.inc"
 #include "scalars.h"
 
+#include "largest.inc"  // after lanes.inc
+
 HWY_BEFORE_NAMESPACE();
 namespace yard::simd {
 namespace HWY_NAMESPACE {
 
 struct ArgmaxRows {
-  // A multiple of every pair of vectors.
-  static constexpr size_t kBlock = 2048;
-
-  // The largest of `count` elements; NaN if one is.
-  template <class T>
-  static HWY_INLINE float largest(const T* x, size_t count) {
-    const DF d;
-    const size_t pair = pair_lanes();
-    VF m0 = hn::Set(d, -std::numeric_limits<float>::infinity()), m1 = m0;
-    VF n0 = hn::Zero(d), n1 = n0, a, b;
-    size_t i = 0;
-    for (; i + pair <= count; i += pair) {
-      load2(x + i, a, b);
-      m0 = hn::Max(m0, a), m1 = hn::Max(m1, b);
-      n0 = hn::Or(n0, hn::VecFromMask(d, hn::IsNaN(a)));
-      n1 = hn::Or(n1, hn::VecFromMask(d, hn::IsNaN(b)));
-    }
-    if (!hn::AllFalse(d, hn::MaskFromVec(hn::Or(n0, n1))))
-      return std::numeric_limits<float>::quiet_NaN();
-    float most = hn::GetLane(hn::MaxOfLanes(d, hn::Max(m0, m1)));
-    for (; i < count; ++i) {
-      const float v = widen(read<T>(x + i));
-      if (v != v) return v;
-      most = v > most ? v : most;
-    }
-    return most;
-  }
-
-  template <class T>
-  static HWY_INLINE int64_t row(const T* x, size_t width) {
-    size_t block = 0;
-    float most = -std::numeric_limits<float>::infinity();
-    for (size_t i = 0; i < width; i += kBlock) {
-      const float here = largest(x + i, HWY_MIN(kBlock, width - i));
-      if (here > most || here != here) most = here, block = i;
-      if (here != here) break;
-    }
-    // The first pair that has it, then the element. A row of nothing but -inf has it at once.
-    const DF d;
-    const VF wanted = hn::Set(d, most);
-    size_t from = block;
-    for (VF a, b; from + pair_lanes() <= width; from += pair_lanes()) {
-      load2(x + from, a, b);
-      if (most != most || !hn::AllFalse(d, hn::Or(hn::Eq(a, wanted), hn::Eq(b, wanted)))) break;
-    }
-    for (size_t i = from; i < width; ++i) {
-      const float v = widen(read<T>(x + i));
-      if (v == most || (v != v && most != most)) return static_cast<int64_t>(i);
-    }
-    return 0;
-  }
-
   template <class T>
   static void of(const Argmax& job, int64_t begin, int64_t end) {
     auto at = job.walk.from(begin);
     for (int64_t r = begin; r < end; ++r, at.next()) {
-      const int64_t index = row(at.template at<T>(1), static_cast<size_t>(job.width));
-      const auto narrow_index = static_cast<int32_t>(index);
-      if (job.wide)
-        std::memcpy(at.template at<char>(0), &index, sizeof index);
-      else
-        std::memcpy(at.template at<char>(0), &narrow_index, sizeof narrow_index);
+      const int64_t index =
+          largest_of_row(at.template at<T>(1), static_cast<size_t>(job.width)).index;
+      write_index(at.template at<char>(0), job.wide, index);
     }
   }
 };

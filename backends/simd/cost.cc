@@ -2,8 +2,6 @@
 // Measuring the machine, and what follows for a call.
 #include "cost.h"
 
-#include <yard/plugin_cost.hpp>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -71,10 +69,29 @@ LinearRates measure_linear() {
   return {rate(1), rate(kRows)};
 }
 
+plugin::ProductTimes measure_matmul() {
+  constexpr int64_t kColumns = 64, kWidth = 1024;
+  plugin::ProductTimes to;
+  std::vector<float> a(64 * kWidth, 0.5f), b(kWidth * kColumns, 0.5f), c(64 * kColumns);
+  const int64_t b_shape[] = {kWidth, kColumns};
+  const yard_tensor_t right = tensor_of(b, b_shape, 2);
+  yard_call_t call{};
+  call.size = sizeof call;
+  for (size_t i = 0; i < std::size(to.ns); ++i) {
+    const int64_t rows = to.kRows[i], a_shape[] = {rows, kWidth}, c_shape[] = {rows, kColumns};
+    const yard_tensor_t left = tensor_of(a, a_shape, 2), out = tensor_of(c, c_shape, 2);
+    to.ns[i] =
+        plugin::best_ns([&] { matmul(Call(&call), Tensor(&out), Tensor(&left), Tensor(&right)); }) /
+        (kColumns * kWidth);
+  }
+  return to;
+}
+
 }  // namespace
 
 const Rates& rates() { return plugin::measured_once<measure>(); }
 const LinearRates& linear_rates() { return plugin::measured_once<measure_linear>(); }
+const plugin::ProductTimes& matmul_times() { return plugin::measured_once<measure_matmul>(); }
 
 double estimate(const Rates& rates, const Work& work, double elements) {
   const double each =
@@ -90,6 +107,13 @@ double estimate_linear(const LinearRates& rates, double rows, double weights) {
       together * rates.ns_of_four + (rows - LinearRates::kTogether * together) * rates.ns_of_one;
   const double pieces = weights * (rows + 1) * 4 / static_cast<double>(kPieceBytes);
   return kFixedNs + weights * each / plugin::speed_of_threads(pieces);
+}
+
+double estimate_matmul(const plugin::ProductTimes& times, double matrices, double m, double n,
+                       double k) {
+  const double elements = matrices * n * k;
+  const double pieces = elements * (m + 1) * 4 / static_cast<double>(kPieceBytes);
+  return kFixedNs + elements * times.at(m) / plugin::speed_of_threads(pieces);
 }
 
 }  // namespace yard::simd

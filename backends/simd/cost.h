@@ -2,6 +2,8 @@
 // Estimates of how long a call takes, from what it moves and what it computes.
 #pragma once
 
+#include <yard/plugin_cost.hpp>
+
 #include <cstdint>
 
 namespace yard::simd {
@@ -33,5 +35,12 @@ const LinearRates& linear_rates();
 
 // Nanoseconds for so many rows of activations and so many weights.
 double estimate_linear(const LinearRates& rates, double rows, double weights);
+
+// `matmul` on one core, measured likewise.
+const plugin::ProductTimes& matmul_times();
+
+// Nanoseconds for so many matrices [m, k] * [k, n].
+double estimate_matmul(const plugin::ProductTimes& times, double matrices, double m, double n,
+                       double k);
 
 }  // namespace yard::simd

@@ -37,6 +37,12 @@ struct Elementwise {
   Function function;
 };
 
+// An element and its place in a row.
+struct Largest {
+  float value;
+  int64_t index;
+};
+
 struct Argmax {
   RowWalk<2> walk;  // out, x; a row of out is one index
   int64_t width;    // of x
@@ -52,6 +58,22 @@ struct Topk {
   int64_t k, experts;
   uint32_t dtype;
   bool renormalize;
+};
+
+struct Matmul {
+  // Results are computed in blocks of so many rows and columns; a multiple of every pair of vectors.
+  static constexpr int64_t kRows = 128, kColumns = 32;
+  // So few rows are not worth a copy of `b`, whose rows are then read in parts of so many columns.
+  static constexpr int64_t kFewRows = 8, kWide = 512;
+  RowWalk<3> walk;  // out, a, b; a row is a matrix
+  int64_t m, n, k;
+  int64_t out_row, a_row, a_step, b_row, b_step;  // bytes from a row, or an element, to the next
+  int64_t panels, parts;                          // of columns, of rows
+  uint32_t dtype;
+
+  bool has_few_rows() const noexcept {
+    return m <= kFewRows && b_step == (dtype == YARD_F32 ? 4 : 2);
+  }
 };
 
 struct QuantizeRows {

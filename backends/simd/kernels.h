@@ -28,6 +28,11 @@ int32_t add(Call call, Tensor out, Tensor a, Tensor b);
 int32_t mul(Call call, Tensor out, Tensor a, Tensor b);
 int32_t argmax(Call call, Tensor out, Tensor x);
 int32_t topk_softmax(Call call, Tensor weights, Tensor ids, Tensor x, bool renormalize);
+int32_t sample(Call call, Tensor out, Tensor x, double temperature, int64_t top_k, double top_p,
+               int64_t seed);
+int64_t sample_workspace(Tensor out, Tensor x, double temperature, int64_t top_k, double top_p,
+                         int64_t seed);
+int32_t matmul(Call call, Tensor out, Tensor a, Tensor b);
 int32_t quantize_int8(Call call, Tensor out, Tensor scale, Tensor x);
 int32_t embedding(Call call, Tensor out, Tensor ids, Tensor table);
 int32_t dequantize(Call call, Tensor out, Tensor x, Tensor scale);

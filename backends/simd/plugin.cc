@@ -2,6 +2,7 @@
 // The descriptor of backend `simd`: what its kernels can take, and what they cost.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <mutex>
 
 #include "attention.h"
@@ -52,6 +53,10 @@ const yard_limit_t kDequantize[] = {
     inner_dense("x"),
 };
 const yard_limit_t kQuantize[] = {YARD_FLOATS("x"), inner_dense("out"), inner_dense("x")};
+// Matrices are copied before they are multiplied, from any strides.
+const yard_limit_t kMatmul[] = {YARD_FLOATS("a"), inner_dense("out")};
+const yard_limit_t kSample[] = {YARD_FLOATS("x"), inner_dense("x"),
+                                plugin::at_most("d", std::numeric_limits<int32_t>::max())};
 const yard_limit_t kArgmax[] = {YARD_FLOATS("x"), inner_dense("x")};
 const yard_limit_t kTopk[] = {YARD_FLOATS("x"), inner_dense(),
                               plugin::at_most("experts", kMostExperts)};
@@ -64,6 +69,7 @@ const yard_limit_t kAttention[] = {
 };
 #undef YARD_FLOATS
 
+const char* const kMatmulReads[] = {"batch", "m", "n", "k", nullptr};
 const char* const kLinearReads[] = {"rows", "n", "k", nullptr};
 const char* const kTopkReads[] = {"rows", "k", "experts", nullptr};
 const char* const kAttentionReads[] = {"batch", "heads", "seq", "kv_seq", "dim", nullptr};
@@ -82,8 +88,8 @@ double product(const int64_t* fields, uint32_t count) {
 
 // Of an op whose work is the product of its fields.
 constexpr Work kRmsNorm{8, 6}, kAddRmsNorm{16, 8}, kLayerNorm{8, 12}, kGate{12, 20}, kGelu{12, 36},
-    kSoftmax{8, 22}, kRotary{8, 6}, kElementwise{12, 2}, kArgmaxWork{4, 4}, kQuantizeWork{5, 12},
-    kExpandWork{8, 8};
+    kSampleWork{4, 80}, kSoftmax{8, 22}, kRotary{8, 6}, kElementwise{12, 2}, kArgmaxWork{4, 4},
+    kQuantizeWork{5, 12}, kExpandWork{8, 8};
 
 // A product of f32 and its sum, in operations of cost.h: measured, loads included.
 constexpr double kProduct = 1.0;
@@ -109,6 +115,11 @@ double quantized_linear_cost(void*, const int64_t* fields, uint32_t) {
                           ? 0.8 * rows
                           : 1.25 * passes + quant_kernels().product * rows;
   return estimate(rates(), {3, each + 10 * rows / std::max(n, 1.0)}, n * size_of(fields[2]));
+}
+
+double matmul_cost(void*, const int64_t* fields, uint32_t) {
+  return estimate_matmul(matmul_times(), size_of(fields[0]), size_of(fields[1]), size_of(fields[2]),
+                         size_of(fields[3]));
 }
 
 double topk_cost(void*, const int64_t* fields, uint32_t) {
@@ -157,6 +168,7 @@ plugin::Kernel kernel(const char* op, const char* id = "default.simd") {
 void add_products(plugin::Plugin& p) {
   p.add(kernel<add>("add").cost(cost<kElementwise>, kRowReads));
   p.add(kernel<mul>("mul").cost(cost<kElementwise>, kRowReads));
+  p.add(kernel<matmul>("matmul").limits(kMatmul).cost(matmul_cost, kMatmulReads));
   p.add(kernel<linear>("linear").limits(kLinear).workspace<linear_workspace>().cost(linear_cost,
                                                                                     kLinearReads));
   p.add(kernel<linear>("linear", "default.simd_int8")
@@ -171,6 +183,11 @@ void add_products(plugin::Plugin& p) {
             .cost(cost<kQuantizeWork>, kRowReads));
   p.add(kernel<argmax>("argmax").limits(kArgmax).cost(cost<kArgmaxWork>, kRowReads));
   p.add(kernel<topk_softmax>("topk_softmax").limits(kTopk).cost(topk_cost, kTopkReads));
+  p.add(kernel<sample>("sample")
+            .summary("the reference's sums in double over the elements that can be chosen")
+            .limits(kSample)
+            .workspace<sample_workspace>()
+            .cost(cost<kSampleWork>, kRowReads));
 }
 
 void add_attention(plugin::Plugin& p) {

@@ -8,8 +8,7 @@
 namespace yard::simd {
 namespace {
 
-// matmul is left to libraries of matrix products; sample reads a row often and writes one number.
-TEST(Plugin, HasAKernelForEveryOpOfTheReferenceButTwo) {
+TEST(Plugin, HasAKernelForEveryOpOfTheReference) {
   const yard_plugin_t* p = descriptor();
   EXPECT_EQ(p, descriptor());
   EXPECT_EQ(p->op_count, 0u);
@@ -17,7 +16,6 @@ TEST(Plugin, HasAKernelForEveryOpOfTheReferenceButTwo) {
   for (uint32_t i = 0; i < p->kernel_count; ++i) ours.insert(p->kernels[i]->op);
   const yard_plugin_t* reference = reference::descriptor();
   for (uint32_t i = 0; i < reference->kernel_count; ++i) theirs.insert(reference->kernels[i]->op);
-  EXPECT_EQ(theirs.erase("matmul") + theirs.erase("sample"), 2u);
   EXPECT_EQ(ours, theirs);
 }
 

@@ -72,5 +72,9 @@ inline void write_float(char* p, uint32_t dtype, float v) noexcept {
     default: return put(v);
   }
 }
+inline void write_index(char* p, bool wide, int64_t index) noexcept {
+  const auto put = [p](auto element) { std::memcpy(p, &element, sizeof element); };
+  wide ? put(index) : put(static_cast<int32_t>(index));
+}
 
 }  // namespace yard::simd
