@@ -48,7 +48,6 @@ class PluginNew(Yard):
         self.assertIn('.op = "acme.scale"', files["acme.c"])
 
     def test_kernel_for_an_existing_op(self):
-        declined = set()
         for op in self.json("list")["ops"]:
             for flavour in ([], ["--c"]):
                 name = op["name"].replace(".", "_") + ("_c" if flavour else "_cpp")
@@ -63,9 +62,7 @@ class PluginNew(Yard):
                 for file, text in files.items():
                     self.assertNotIn("@", text, file)
                     self.assertNotIn("SPDX", text, file)
-                if "YARD_DECLINED" in files[f"{name}.{suffix}"]:
-                    declined.add(op["name"])
-        self.assertEqual(declined, {"sample"})
+                self.assertNotIn("YARD_DECLINED", files[f"{name}.{suffix}"])
 
     def test_existing_ops_are_suggested(self):
         self.assertIn("--for-op: op 'rms_nrm' is not known; did you mean 'rms_norm'?",

@@ -264,6 +264,85 @@ static void row(float* weights, int32_t* ids, const float* x, int64_t k, int64_t
 })",
      "@rows_x@", "const int64_t n = @last_x@;",
      "(int64_t*)(void*)@data_out@ + r, @data_x@ + r * n, n"},
+    {"sample", "out:I64 x:F32 compact",
+     R"(uint32_t key_of(float v) { /* grows with v; of both zeros the same */
+  const union {
+    float number;
+    uint32_t bits;
+  } u = {v + 0.0f};
+  return u.bits >> 31 ? ~u.bits : u.bits | 0x80000000u;
+}
+
+static double weight_of(float v, float largest, double temperature) { /* temperature 0: all are 1 */
+  return temperature == 0 || v == largest ? 1 : exp(((double)v - largest) / temperature);
+}
+
+/* Elements are ordered by value, largest first, of equal ones the lower index first. These are the first of them. */
+struct first_elements {
+  uint32_t key; /* those beyond it, */
+  int64_t equal; /* and so many that lie on it */
+};
+
+/* The sum of their weights. *chosen is the index at which it exceeds `target`. */
+static double sum_of(const float* x, int64_t n, float largest, double temperature, struct first_elements of,
+                     double target, int64_t* chosen) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t key = key_of(x[i]);
+    if (key < of.key || (key == of.key && of.equal-- <= 0)) continue;
+    const double weight = weight_of(x[i], largest, temperature);
+    if (weight > 0 && sum <= target) *chosen = i;
+    sum += weight;
+  }
+  return sum;
+}
+
+/* The fewest of them whose sum is at least `needed`. */
+static struct first_elements fewest_of(const float* x, int64_t n, float largest, double temperature,
+                                       struct first_elements of, double needed) {
+  struct first_elements to = {of.key, 0};
+  uint32_t high = 0xffffffffu;
+  int64_t chosen;
+  while (high - to.key > 1) {
+    const struct first_elements tried = {to.key + (high - to.key) / 2, n};
+    if (sum_of(x, n, largest, temperature, tried, 0, &chosen) >= needed)
+      to.key = tried.key;
+    else
+      high = tried.key;
+  }
+  const int64_t most = to.key == of.key ? of.equal : n;
+  double sum = sum_of(x, n, largest, temperature, to, 0, &chosen), each = 0;
+  for (int64_t i = 0; i < n; ++i)
+    if (key_of(x[i]) == to.key) each = weight_of(x[i], largest, temperature);
+  for (; sum < needed && to.equal < most; ++to.equal) sum += each;
+  return to;
+}
+
+static void row(int64_t* out, const float* x, int64_t n, double temperature, int64_t top_k, double top_p,
+                uint64_t z) {
+  int64_t best = 0;
+  for (int64_t i = 1; i < n && x[best] == x[best]; ++i)  /* a NaN is larger than all numbers */
+    if (x[i] != x[i] || x[i] > x[best]) best = i;
+  *out = best;
+  if (temperature == 0 || x[best] != x[best]) return;
+
+  struct first_elements kept = {0, 0}; /* all */
+  if (top_k > 0 && top_k < n) kept = fewest_of(x, n, x[best], 0, kept, (double)top_k);
+  if (top_p < 1) {
+    const double needed = top_p * sum_of(x, n, x[best], temperature, kept, 0, out);
+    kept = fewest_of(x, n, x[best], temperature, kept, needed > 0 ? needed : 1e-300);
+  }
+
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u; /* SplitMix64 */
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  z = z ^ (z >> 31);
+  const double random = (double)(z >> 11) / 9007199254740992.0;
+  const double target = random * sum_of(x, n, x[best], temperature, kept, 0, out);
+  sum_of(x, n, x[best], temperature, kept, target, out);
+})",
+     "@rows_x@", "const int64_t n = @last_x@;",
+     "(int64_t*)(void*)@data_out@ + r, @data_x@ + r * n, n, temperature, top_k, top_p,\n"
+     "          (uint64_t)seed + ((uint64_t)r + 1) * 0x9e3779b97f4a7c15u"},
 };
 #undef YARD_ATTENTION
 

@@ -210,7 +210,7 @@ void add_plugin_new(CLI::App& plugin, Action& action) {
       "Writes CMakeLists.txt, one source, README.md and .gitignore into a directory that is new "
       "or\n"
       "empty. The project needs an installed Switchyard; its tests probe and verify the plugin.\n"
-      "With --for-op the kernel of a built-in op other than sample is simple and correct: make it\n"
+      "With --for-op the kernel of a built-in op is simple and correct: make it\n"
       "fast. For other ops it has the signature, and declines every call until it "
       "is\n"
       "written.\n"
