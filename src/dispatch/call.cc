@@ -126,6 +126,7 @@ static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, con
              return run_with_workspace(thread, e, core, plan, given, flags, of);
            const WithFacts facts(given, e.program().arg_count(), of == CallOf::kViews);
            const yard_value_t* const args = facts.args();
+           if (plan.is_observed()) return run_observed(thread, core, e, plan, args, given, flags);
            const auto& watch = e.candidates().settings().watch;
            if (watch.rollout == nullptr || thread.commit != nullptr)
              return run_watched(thread, core, e, plan,

@@ -160,6 +160,10 @@ uint32_t bound_flags(const Entry& e, const yard_value_t* args) noexcept;
 // ---- Running a plan under observation (watched.cc) ----
 // Probes of half-open kernels before, observers and health after, times of rules in rollout around it.
 
+// Runs the kernel of a plan that is_observed(). Inside the guard.
+Status run_observed(base::ThreadRecord& thread, const Core& core, const Entry& entry,
+                    const exec::Plan& plan, const yard_value_t* args, const yard_value_t* given,
+                    uint32_t flags);
 // Runs a plan. Inside the guard. `opened`: set to what note_outcome() returns.
 Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& entry,
                    const exec::Plan& plan, exec::Request request, exec::Outcome& outcome,

@@ -123,6 +123,10 @@ exec::Plan::Ptr Entry::plan(const Key& key, const select::Order& order,
   made->tries = static_cast<uint8_t>(std::min<size_t>(tries, made->attempt_count));
   for (size_t i = 0; i < made->attempt_count; ++i) made->modes[i] = order.mode_of(i);
   if (watched() || order.transforms) made->simple = made->only_workspace = false;
+  if (candidates_.settings().watch.observers != nullptr) {
+    made->observed = std::exchange(made->simple, false);
+    made->only_workspace = false;
+  }
   made->count_in(calls_->class_of(name(), candidates_.op_record().op->program, call));
   return made;
 }

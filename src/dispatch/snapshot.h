@@ -139,7 +139,7 @@ class Entry : public std::enable_shared_from_this<Entry> {
   // No other entry of the process, of whatever op and runtime, has or had it.
   uint64_t id() const noexcept { return id_; }
   bool strict() const noexcept { return candidates_.strict(); }
-  // Calls are observed in some way: no plan is direct.
+  // Something is done before or after kernels: no plan is direct.
   bool watched() const noexcept {
     return candidates_.settings().watch.any() || candidates_.saves_inputs() ||
            candidates_.half_open();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/out_of_memory.h"
 #include "base/random.h"
 #include "dispatch/call.h"
 #include "dispatch/call_steps.h"
@@ -173,20 +174,36 @@ namespace {
 // One call, from before its kernels run until its observers have seen it.
 class Observation {
  public:
-  Observation(const Entry& entry, exec::Request& r)
+  explicit Observation(const Entry& entry)
       : entry_(entry), all_(entry.candidates().settings().watch.observers.get()) {
+    if (all_ != nullptr) start_ = base::Stopwatch::ticks();
+  }
+  // Transforms are timed: in the caller's record, if there is one.
+  void prepare(exec::Request& r) {
     if (all_ == nullptr) return;
     if (r.options != nullptr && r.options->result != nullptr)
-      theirs_ = r.options->result;
+      record_ = r.options->result;
     else
-      r.record = &own_.emplace();
-    start_ = base::Stopwatch::ticks();
+      record_ = r.record = &own_.emplace();
   }
 
+  // The plan's first kernel has succeeded, and nothing else was done.
+  void report(const exec::Plan& plan, const yard_value_t* args, uint32_t flags) const noexcept {
+    tell({.program = entry_.program(),
+          .index = entry_.candidates().op_record().op->index,
+          .args = args,
+          .flags = flags,
+          .labels = entry_.candidates().settings().labels,
+          .kernel = plan.attempts[0].kernel,
+          .start = start_,
+          .end = base::Stopwatch::ticks(),
+          .mode = plan.modes[0]});
+  }
   void report(const exec::Request& r, const exec::Outcome& outcome) const noexcept {
     if (all_ == nullptr) return;
     const uint64_t end = base::Stopwatch::ticks();
-    try {
+    // Without memory the call goes on, and is not seen.
+    base::if_memory_allows([&] {
       const op::Labels& known = entry_.candidates().settings().labels;
       op::Labels all;
       if (r.options != nullptr && !r.options->labels.empty()) {
@@ -198,40 +215,66 @@ class Observation {
       std::vector<registry::ObservedCall::Failure> failures;
       for (const exec::Failure& f : outcome.failures)
         failures.push_back({*f.attempt->kernel, f.error, f.message});
-      const registry::ObservedCall call{
-          .program = entry_.program(),
-          .index = entry_.candidates().op_record().op->index,
-          .args = r.args,
-          .flags = r.flags,
-          .labels = all.empty() ? known : all,
-          .kernel = outcome.served != nullptr ? outcome.served->kernel : nullptr,
-          .selected = r.selected,
-          .start = start_,
-          .end = end,
-          .select_ns = r.select_ns,
-          .record = theirs_ != nullptr ? *theirs_ : *own_,
-          .failures = failures};
-      for (const auto& o : *all_) o->seen(call);
-    } catch (const std::bad_alloc&) {
-      // The call goes on, and is not seen.
-    }
+      tell({.program = entry_.program(),
+            .index = entry_.candidates().op_record().op->index,
+            .args = r.args,
+            .flags = r.flags,
+            .labels = all.empty() ? known : all,
+            .kernel = outcome.served != nullptr ? outcome.served->kernel : nullptr,
+            .selected = r.selected,
+            .start = start_,
+            .end = end,
+            .select_ns = r.select_ns,
+            .mode = record_->mode,
+            .pre_ns = record_->pre_ns,
+            .post_ns = record_->post_ns,
+            .failures = failures});
+    });
   }
 
  private:
+  void tell(const registry::ObservedCall& call) const noexcept {
+    for (const auto& o : *all_) o->seen(call);
+  }
+
   const Entry& entry_;
   const registry::CallObservers* const all_;
-  const ResultRecord* theirs_ = nullptr;  // of the caller
   std::optional<ResultRecord> own_;
+  const ResultRecord* record_ = nullptr;
   uint64_t start_ = 0;  // in ticks
 };
 
 }  // namespace
 
+Status run_observed(base::ThreadRecord& thread, const Core& core, const Entry& entry,
+                    const exec::Plan& plan, const yard_value_t* args, const yard_value_t* given,
+                    uint32_t flags) {
+  std::optional<SampledTime> time;
+  if (thread.until_sample <= 0) time.emplace(thread);
+  char* const error = thread.message_of(plan.attempts[0].kernel);
+  Observation observation(entry);
+  const int32_t code = run_direct(error, core, plan, given, entry.program().arg_count(), flags);
+  if (code == YARD_OK) {
+    if (time) time->add_to(plan.series);
+    observation.report(plan, args, flags);
+    count(thread, plan.counter);
+    return {};
+  }
+  exec::Request asked = request(entry, core, args, given, flags, nullptr);
+  observation.prepare(asked);
+  exec::Outcome outcome;
+  Status s = exec::execute_after_failure(thread, plan, asked, code, error, outcome);
+  observation.report(asked, outcome);
+  note_outcome(core, entry, asked, outcome);
+  return s;
+}
+
 Status run_watched(base::ThreadRecord& thread, const Core& core, const Entry& entry,
                    const exec::Plan& plan, exec::Request request, exec::Outcome& outcome,
                    const exec::Failure** opened) {
   Probes probes(entry, plan, request);
-  const Observation observation(entry, request);
+  Observation observation(entry);
+  observation.prepare(request);
   std::optional<SampledTime> time;
   if (thread.is_sampled()) time.emplace(thread);
   Status s = exec::execute(thread, plan, request, outcome);

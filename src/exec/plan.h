@@ -50,8 +50,9 @@ struct Plan {
   uint16_t key_words = 0;
   uint8_t attempt_count = 0;
   uint8_t tries = 0;    // the limit of attempts that one call may run
-  bool simple = false;  // the first kernel can be called without workspace, state or observers
+  bool simple = false;  // the first kernel can be called without workspace and state, and unwatched
   bool only_workspace = false;  // the same but for its workspace
+  bool observed = false;        // the same but for observers, which see the call after it
   // Which calls have used it. Eviction spares plans that were used again since it last looked; a change plans those
   // classes again at once that were used at all.
   enum Use : uint8_t { kNotUsed, kUsed, kUsedAgain };
@@ -85,6 +86,8 @@ struct Plan {
   bool is_direct() const noexcept { return simple && !is_suspect(); }
   // The same with its workspace before it.
   bool is_direct_with_workspace() const noexcept { return only_workspace && !is_suspect(); }
+  // The same with nothing after it but its observers.
+  bool is_observed() const noexcept { return observed && !is_suspect(); }
   bool is_suspect() const noexcept {
     return attempts[0].stats->suspects.load(std::memory_order_relaxed) != 0;
   }

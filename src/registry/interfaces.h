@@ -29,17 +29,18 @@ struct ObservedCall {
   uint32_t flags;            // YARD_CALL_*
   const op::Labels& labels;  // of process, scope and call together
 
-  const Kernel* kernel;        // that served it; null: none did
-  bool selected;               // it had no plan
-  uint64_t start, end;         // of its kernels, with transforms, in ticks (base/stopwatch.h)
-  int64_t select_ns;           // where it was selected
-  const ResultRecord& record;  // times of transforms; the mode
+  const Kernel* kernel;   // that served it; null: none did
+  bool selected = false;  // it had no plan
+  uint64_t start, end;    // of its kernels, with transforms, in ticks (base/stopwatch.h)
+  int64_t select_ns = 0;  // where it was selected
+  Mode mode;
+  int64_t pre_ns = 0, post_ns = 0;  // transforms
   struct Failure {
     const Kernel& kernel;
     ErrorClass error;
     std::string_view message;
   };
-  std::span<const Failure> failures;  // of kernels that ran before
+  std::span<const Failure> failures = {};  // of kernels that ran before
 };
 
 class CallObserver {

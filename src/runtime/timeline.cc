@@ -104,10 +104,10 @@ void Timeline::seen(const registry::ObservedCall& call) noexcept {
             .text = text_with(call.kernel != nullptr ? call.kernel->id : std::string_view()),
             .message = nullptr,
             .kind = Event::Kind::kKernel,
-            .mode = call.record.mode,
+            .mode = call.mode,
             .selected = call.selected,
             .fell_back = !call.failures.empty(),
-            .copied_ns = call.record.pre_ns + call.record.post_ns};
+            .copied_ns = call.pre_ns + call.post_ns};
     const auto put = [&](const Event& event) {
       if (Event* const to = next()) *to = event, publish();
     };

@@ -178,7 +178,7 @@ void Verbose::seen(const registry::ObservedCall& call) noexcept {
     if (call.kernel != nullptr) kernel = call.kernel->id;
     if (level > 1 && call.selected) {
       start("select", kernel);
-      end(to_string(call.record.mode), call.select_ns);
+      end(to_string(call.mode), call.select_ns);
     }
     for (const registry::ObservedCall::Failure& f : call.failures) {
       std::string message = printable(f.message, 200);
@@ -186,13 +186,13 @@ void Verbose::seen(const registry::ObservedCall& call) noexcept {
       start("fail", f.kernel.id);
       to += to_string(f.error), to += ',', to += message, to += '\n';
     }
-    const int64_t copied = call.record.pre_ns + call.record.post_ns;
+    const int64_t copied = call.pre_ns + call.post_ns;
     if (level > 1 && copied > 0) {
       start("transform", kernel);
       to += "before ";
-      put_time(to, call.record.pre_ns);
+      put_time(to, call.pre_ns);
       to += " after ";
-      put_time(to, call.record.post_ns);
+      put_time(to, call.post_ns);
       end("", copied);
     }
     start("exec", kernel);

@@ -162,9 +162,8 @@ struct WatchSettings {
   std::shared_ptr<const registry::CallObservers> observers;  // are called after every call
   bool float_state = false;                                  // kernels must not change it
 
-  bool any() const noexcept {
-    return rollout != nullptr || inspector != nullptr || observers != nullptr || float_state;
-  }
+  // Beside observers.
+  bool any() const noexcept { return rollout != nullptr || inspector != nullptr || float_state; }
 };
 
 struct CacheSettings {
