@@ -127,6 +127,32 @@ TEST(Verbose, PrintsFailuresAndFallbacks) {
   EXPECT_TRUE(f.runtime.explain(lines[0]).ok());
 }
 
+// The first failure of a kernel that calls have been hits of.
+TEST(Verbose, PrintsTheFailureOfAHit) {
+  Failing f;
+  Tensors t;
+  f.kernel.set({});
+  Captured captured;
+  ASSERT_TRUE(f.runtime.set_verbose(1).ok());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(t.call(f.runtime).ok());
+  f.kernel.set({.code = YARD_TRANSIENT, .message = "bad, very"});
+  ASSERT_TRUE(t.call(f.runtime).ok());
+  ASSERT_TRUE(f.runtime.set_verbose(0).ok());
+  std::vector<std::string> lines = captured.end();
+  std::erase_if(lines, [](const std::string& l) { return !l.starts_with("yard,"); });
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_THAT(lines[2], StartsWith("yard,exec,rms_norm,vendor.bad,"));
+  EXPECT_THAT(lines[2], HasSubstr(",hit,"));
+  EXPECT_THAT(lines[3], StartsWith("yard,fail,rms_norm,vendor.bad,"));
+  EXPECT_THAT(lines[4], HasSubstr(",fallback,"));
+  uint64_t calls = 0, failures = 0, fallbacks = 0;
+  for (const CallStats& c : f.runtime.stats().calls)
+    calls += c.calls, failures += c.failures.total(), fallbacks += c.fallbacks;
+  EXPECT_EQ(calls, 4u);
+  EXPECT_EQ(failures, 1u);
+  EXPECT_EQ(fallbacks, 1u);
+}
+
 TEST(Verbose, LinesOfManyThreadsAreWhole) {
   Runtime r;
   Captured captured;
