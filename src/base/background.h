@@ -30,6 +30,10 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+// Asks for this thread to run soon after it wakes up, for short times, where all processors are busy. Linux 6.12 and
+// later; others ignore it.
+void ask_for_short_slices() noexcept;
+
 class BackgroundThread {
  public:
   // `body` runs on a new thread; `halt` makes it return soon, and is called from any thread, perhaps several times. Both

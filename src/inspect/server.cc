@@ -361,7 +361,8 @@ Result<std::unique_ptr<Server>> Server::start(const std::string& directory, Hand
   auto loop = std::make_shared<Loop>(std::move(handler), limits, ::geteuid());
   YARD_RETURN_IF_ERROR(loop->listen(directory));
   auto thread = base::BackgroundThread::start(
-      "yard-inspect", [loop] { loop->run(); }, [loop] { loop->halt(); });
+      "yard-inspect", [loop] { base::ask_for_short_slices(), loop->run(); },
+      [loop] { loop->halt(); });
   if (!thread.ok()) {
     loop->remove_socket();
     return std::move(thread).status();
