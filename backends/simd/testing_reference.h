@@ -57,13 +57,15 @@ Outcome run(std::string_view op, const A&... a) {
   return run_on(nullptr, op, a...);
 }
 
+// Whatever its inputs are.
 inline yard_tolerance_t tolerance_of(std::string_view op, uint32_t dtype) {
   const yard_plugin_t* p = reference::descriptor();
   for (uint32_t i = 0; i < p->op_count; ++i) {
     const std::string_view schema = p->ops[i]->schema;
     if (!schema.starts_with(op) || schema[op.size()] != '(') continue;
     for (uint32_t k = 0; k < p->ops[i]->tolerance_count; ++k)
-      if (p->ops[i]->tolerances[k].dtype == dtype) return p->ops[i]->tolerances[k];
+      if (p->ops[i]->tolerances[k].dtype == dtype && p->ops[i]->tolerances[k].input == 0)
+        return p->ops[i]->tolerances[k];
   }
   ADD_FAILURE() << "no tolerance of " << op;
   return {};

@@ -78,10 +78,12 @@ YARD_API std::optional<Contents> parse_contents(std::string_view text) noexcept;
 // All of them, in the order of the enum.
 YARD_API std::span<const Contents> all_contents() noexcept;
 
-// A tensor that a kernel writes, and what to call it: "out", "outs[1]".
+// A tensor that a kernel writes, what to call it ("out", "outs[1]"), and the dtypes of those that it reads, as YARD_DTYPE_BIT:
+// there are tolerances that depend on one.
 struct WrittenTensor {
   std::string name;
   const TensorView* view;
+  uint64_t inputs = 0;
 };
 
 // The elements of a tensor as they are in memory, in the order of indices and without gaps.
@@ -149,8 +151,9 @@ struct Difference {
 //
 // where a row runs along the last dimension, so that the absolute part grows with what was summed. NaN
 // equals NaN only, infinity the infinity of its sign, or a number that the next rounding would have made
-// infinite within the tolerance. A dtype without a tolerance gets the usual one: exact for integers,
-// 1e-12 for f64, 1e-5 for f32, two units in the last place for 16 bits, one for 8.
+// infinite within the tolerance. Of the tolerances the first counts that is for the dtype, and for a dtype that was read or
+// any. Without one it is the usual one: exact for integers, 1e-12 for f64, 1e-5 for f32, two units in the last place for 16
+// bits, one for 8.
 YARD_API Difference compare(std::span<const WrittenTensor> found,
                             std::span<const WrittenTensor> expected,
                             std::span<const yard_tolerance_t> tolerances);

@@ -414,9 +414,9 @@ typedef struct yard_kernel {
 #define YARD_KERNEL_FAILS_BEFORE_WRITING 8u /* a failure leaves every argument as it was */
 #define YARD_KERNEL_ASYNC 16u        /* returns before its work is done; faults may come late */
 
-/* The largest difference from the reference that is accepted, per output dtype. */
+/* The largest difference from the reference that is accepted: of those that fit an output, the first. */
 typedef struct yard_tolerance {
-  uint32_t dtype, pad_; /* yard_dtype_index_t */
+  uint32_t dtype, input; /* yard_dtype_index_t: of the output; of a tensor that the call reads, 0: any */
   double rtol, atol;
 } yard_tolerance_t;
 

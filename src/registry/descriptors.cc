@@ -302,9 +302,10 @@ Result<std::shared_ptr<Op>> read_op(const yard_op_t& given, std::shared_ptr<void
         fmt::format("op '{}': {} tolerances stated, none given", op->name, d->tolerance_count));
   op->tolerances.assign(d->tolerances, d->tolerances + d->tolerance_count);
   for (const yard_tolerance_t& t : op->tolerances)
-    if (!(t.rtol >= 0) || !(t.atol >= 0) || t.dtype == 0 || t.dtype > YARD_U4)
-      return bad(fmt::format("op '{}': a tolerance of rtol {}, atol {} for dtype {}", op->name,
-                             t.rtol, t.atol, t.dtype));
+    if (!(t.rtol >= 0) || !(t.atol >= 0) || t.dtype == 0 || t.dtype > YARD_U4 ||
+        t.input > YARD_Q6_K)
+      return bad(fmt::format("op '{}': a tolerance of rtol {}, atol {} for dtype {}, input {}",
+                             op->name, t.rtol, t.atol, t.dtype, t.input));
   op->d = *d;
   op->d.schema = op->schema.c_str();
   op->d.summary = op->summary.c_str();

@@ -290,7 +290,8 @@ TEST(Numbers, OfKernelsBackendsAndOps) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const yard_tolerance_t& t :
        {yard_tolerance_t{YARD_F32, 0, -1, 0}, yard_tolerance_t{YARD_F32, 0, 0, nan},
-        yard_tolerance_t{0, 0, 0, 0}, yard_tolerance_t{99, 0, 0, 0}}) {
+        yard_tolerance_t{0, 0, 0, 0}, yard_tolerance_t{99, 0, 0, 0},
+        yard_tolerance_t{YARD_F32, 99, 0, 0}}) {
     yard_op_t o = op_of(kNorm);
     o.tolerances = &t, o.tolerance_count = 1;
     EXPECT_THAT(why(o), HasSubstr("tolerance"));

@@ -111,7 +111,8 @@ bool same(const Op& a, const Op& b) {
          a.d.self == b.d.self && a.tolerances.size() == b.tolerances.size() &&
          std::equal(a.tolerances.begin(), a.tolerances.end(), b.tolerances.begin(),
                     [](const yard_tolerance_t& x, const yard_tolerance_t& y) {
-                      return x.dtype == y.dtype && x.rtol == y.rtol && x.atol == y.atol;
+                      return x.dtype == y.dtype && x.input == y.input && x.rtol == y.rtol &&
+                             x.atol == y.atol;
                     });
 }
 

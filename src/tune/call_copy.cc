@@ -194,17 +194,24 @@ std::vector<TensorBytes> CallCopy::inputs() const {
   return to;
 }
 
+uint64_t CallCopy::read_dtypes() const {
+  uint64_t dtypes = 0;
+  for (const Copy& c : copies_)
+    if (c.read) dtypes |= YARD_DTYPE_BIT(static_cast<uint32_t>(c.original.dtype()));
+  return dtypes;
+}
+
 std::vector<WrittenTensor> CallCopy::originals() const {
   std::vector<WrittenTensor> to;
   for (const Copy& c : copies_)
-    if (c.written) to.push_back({c.name, &c.original});
+    if (c.written) to.push_back({c.name, &c.original, read_dtypes()});
   return to;
 }
 
 std::vector<WrittenTensor> CallCopy::copies() const {
   std::vector<WrittenTensor> to;
   for (const Copy& c : copies_)
-    if (c.written) to.push_back({c.name, &c.buffer.view()});
+    if (c.written) to.push_back({c.name, &c.buffer.view(), read_dtypes()});
   return to;
 }
 

@@ -59,6 +59,7 @@ class CallCopy {
     bool read, written, saved = false;
   };
   const yard_tensor_t* add(const yard_tensor_t& t, std::string name, const op::Param& param);
+  uint64_t read_dtypes() const;
 
   std::deque<Copy> copies_;
   std::deque<std::vector<const yard_tensor_t*>> lists_;

@@ -178,6 +178,30 @@ TEST(CallTensors, ScramblingLeavesInputsAlone) {
   EXPECT_EQ(a.bits(), b.bits());
 }
 
+// A tolerance for an input holds where a tensor of that dtype is read; of those that fit, the first.
+TEST(Compare, TakesTheToleranceOfItsInputs) {
+  constexpr const char* kProducts =
+      "linear(out!: T[*rows, n], x: T[*rows, k], weight: W[n, k]) "
+      "where T in {f32, f16}, W in {f32, i8, q8_0}";
+  const yard_tolerance_t tolerances[] = {{YARD_F16, YARD_Q8_0, 0, 9},
+                                         {YARD_F32, YARD_Q8_0, 0, 0.3},
+                                         {YARD_F32, 0, 0, 0.1},
+                                         {YARD_F32, YARD_I8, 0, 9}};
+  const auto within = [&](const char* text, float off) {
+    const ParsedCall call = parse(kProducts, text);
+    CallTensors a(call, 1), b(call, 1);
+    static_cast<float*>(a.written()[0].view->data())[1] = off;
+    for (int64_t i = 0; i < 4; ++i) static_cast<float*>(b.written()[0].view->data())[i] = 0;
+    for (const int64_t i : {0, 2, 3}) static_cast<float*>(a.written()[0].view->data())[i] = 0;
+    return compare(a.written(), b.written(), tolerances).within;
+  };
+  EXPECT_TRUE(within("linear(f32[1,32], q8_0[4,32])", 0.25f));
+  EXPECT_FALSE(within("linear(f32[1,32], q8_0[4,32])", 0.35f));
+  EXPECT_FALSE(within("linear(f32[1,32], f32[4,32])", 0.25f));
+  EXPECT_TRUE(within("linear(f32[1,32], f32[4,32])", 0.05f));
+  EXPECT_FALSE(within("linear(f32[1,32], i8[4,32])", 0.25f));
+}
+
 TEST(Compare, FindsTheWorst) {
   const ParsedCall call = parse(kSoftmax, "softmax(f32[4,8])");
   CallTensors a(call, 1), b(call, 1);

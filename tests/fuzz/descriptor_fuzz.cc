@@ -198,7 +198,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                             in.text(shelf.texts, {"n", "x", "a", "hidden"}), in.number<int64_t>(),
                             in.number<int64_t>(), 0});
   for (int n = in.byte() % 3; n > 0; --n)
-    shelf.tolerances.push_back({in.byte(), 0, in.number<double>(), in.number<double>()});
+    shelf.tolerances.push_back({in.byte(), in.byte(), in.number<double>(), in.number<double>()});
   for (int n = in.byte() % 3; n > 0; --n) shelf.backends.push_back(make_backend(in, shelf));
   for (int n = in.byte() % 3; n > 0; --n) shelf.ops.push_back(make_op(in, shelf));
   for (int n = in.byte() % 4; n > 0; --n) shelf.params.push_back(make_param(in, shelf));
