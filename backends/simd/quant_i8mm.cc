@@ -176,17 +176,16 @@ void tile_of(const WBlock* w, int64_t blocks, const XGroup* x, int64_t stride, i
 
 #include "quant_tile.inc"
 
+// A few rows are multiplied as with `sdot`: weights are read once for each of them, and not interleaved.
+constexpr QuantKernels kKernels{sdot_row, unpack, tile, kChunk, 0.27};
+
 }  // namespace
 }  // namespace neon
 
-// A few rows are multiplied as with `sdot`: weights are read once for each of them, and not interleaved.
 const QuantKernels* quant_kernels_i8mm() {
   constexpr unsigned long kMatrixProduct = 1ul << 13;  // HWCAP2_I8MM
-  if ((getauxval(AT_HWCAP2) & kMatrixProduct) == 0 || quant_kernels_neon() == nullptr)
-    return nullptr;
-  static const QuantKernels kKernels{quant_kernels_neon()->row, neon::unpack, neon::tile,
-                                     neon::kChunk, 0.27};
-  return &kKernels;
+  const bool able = quant_kernels_neon() != nullptr && (getauxval(AT_HWCAP2) & kMatrixProduct) != 0;
+  return able ? &neon::kKernels : nullptr;
 }
 
 }  // namespace yard::simd

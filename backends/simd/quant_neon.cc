@@ -243,6 +243,11 @@ void tile_of(const WBlock* w, int64_t blocks, const XGroup* x, int64_t stride, i
 constexpr QuantKernels kKernels{row, unpack, tile, kChunk};
 
 }  // namespace
+
+void sdot_row(const QuantWeight& weight, int64_t begin, int64_t end, const XRow* x, float* out) {
+  row(weight, begin, end, x, out);
+}
+
 }  // namespace neon
 
 const QuantKernels* quant_kernels_neon() {

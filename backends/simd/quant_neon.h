@@ -150,4 +150,7 @@ YARD_NEON int32x4_t new_zero() {
   return z;
 }
 
+// QuantKernels::row by `sdot`.
+void sdot_row(const QuantWeight& weight, int64_t begin, int64_t end, const XRow* x, float* out);
+
 }  // namespace yard::simd::neon
