@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul: panels of columns of `b` are copied as f32 in the order in which they are multiplied, and pass by many rows of `a`.
-// Each result is one sum in f32 over k in ascending order, so that it does not depend on the rows and columns beside it.
+// A result is the sum in f32 of sums over kDepth products each, in ascending order, so that it does not depend on the rows and
+// columns beside it. In rows whose results leave the range of f16 those that do not are small beside their terms, and are
+// computed again in double.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "matmul.cc"
 #include <hwy/foreach_target.h>  // before highway.h
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -65,36 +68,41 @@ HWY_INLINE void pack_row(const char* a, int64_t step, size_t depth, float* out) 
   for (; k < depth; ++k) out[k] = widen(read<T>(a + static_cast<int64_t>(k) * step));
 }
 
+HWY_INLINE void add_to(VF v, VF w, float* sums) {
+  VF a, b;
+  load2(sums, a, b);
+  store2(hn::Add(a, v), hn::Add(b, w), sums);
+}
+
 // A pair of vectors of a panel times kRows rows of `a`, `a_bytes` apart; sums are kColumns apart.
 template <size_t kRows>
 HWY_INLINE void multiply_tile(const char* a, int64_t a_bytes, const float* panel, size_t depth,
                               float* sums) {
   const DF d;
-  const size_t pair = pair_lanes(), lanes = hn::Lanes(d);
+  const size_t pair = pair_lanes();
   // One by one: vectors whose size is known at run time only cannot be in an array.
 #define YARD_EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
-#define YARD_LOAD(i)                                                    \
-  constexpr size_t kRow##i = i < kRows ? i : 0;                         \
-  const char* const a##i = a + static_cast<int64_t>(kRow##i) * a_bytes; \
-  VF s##i = load(d, sums + kRow##i * kColumns), t##i = load(d, sums + kRow##i * kColumns + lanes);
+#define YARD_BEGIN(i)                                                             \
+  const char* const a##i = a + static_cast<int64_t>(i < kRows ? i : 0) * a_bytes; \
+  VF s##i = hn::Zero(d), t##i = s##i;
 #define YARD_ADD(i)                                                 \
   if constexpr (i < kRows) {                                        \
     const VF x = hn::Set(d, read<float>(a##i + k * sizeof(float))); \
     s##i = hn::MulAdd(x, v, s##i), t##i = hn::MulAdd(x, w, t##i);   \
   }
-#define YARD_STORE(i) \
-  if constexpr (i < kRows) store2(s##i, t##i, sums + i * kColumns);
-  YARD_EACH_ROW(YARD_LOAD)
+#define YARD_END(i) \
+  if constexpr (i < kRows) add_to(s##i, t##i, sums + i * kColumns);
+  YARD_EACH_ROW(YARD_BEGIN)
   for (size_t k = 0; k < depth; ++k, panel += pair) {
     VF v, w;
     load2(panel, v, w);
     YARD_EACH_ROW(YARD_ADD)
   }
-  YARD_EACH_ROW(YARD_STORE)
+  YARD_EACH_ROW(YARD_END)
 #undef YARD_EACH_ROW
-#undef YARD_LOAD
+#undef YARD_BEGIN
 #undef YARD_ADD
-#undef YARD_STORE
+#undef YARD_END
 }
 
 HWY_INLINE void multiply_rows(size_t rows, const char* a, int64_t a_bytes, const float* panel,
@@ -130,8 +138,28 @@ struct MatmulBlocks {
     }
   }
 
+  // Sums of a row in double, for columns from b on.
   template <class T>
-  static void write_row(const float* sums, size_t columns, T* out) {
+  static void sum_again(const Matmul& job, const char* a, const char* b, size_t columns,
+                        float* sums) {
+    for (size_t c = 0; c < columns; ++c) {
+      const char* const column = b + static_cast<int64_t>(c) * job.b_step;
+      double sum = 0;
+      for (int64_t k = 0; k < job.k; ++k)
+        sum += static_cast<double>(widen(read<T>(a + k * job.a_step))) *
+               static_cast<double>(widen(read<T>(column + k * job.b_row)));
+      sums[c] = static_cast<float>(sum);
+    }
+  }
+
+  template <class T>
+  static void write_row(const Matmul& job, const char* a, const char* b, size_t columns,
+                        float* sums, T* out) {
+    if constexpr (std::is_same_v<T, F16>) {
+      float most = 0;
+      for (size_t c = 0; c < columns; ++c) most = HWY_MAX(most, std::abs(sums[c]));
+      if (most > 16384.0f) sum_again<T>(job, a, b, columns, sums);
+    }
     const size_t pair = pair_lanes();
     VF v, w;
     size_t c = 0;
@@ -142,6 +170,20 @@ struct MatmulBlocks {
     if (c < columns) {
       load2(sums + c, v, w);
       store2_part<false>(v, w, out + c, columns - c);
+    }
+  }
+
+  // Rows [first, first + rows) from a column on; there is no data where k is 0.
+  template <class T, class Matrices>
+  static void write_rows(const Matmul& job, const Matrices& matrices, int64_t first, int64_t rows,
+                         int64_t column, size_t columns, float* sums, int64_t stride) {
+    const char *a = matrices.template at<char>(1), *b = matrices.template at<char>(2);
+    char* out = matrices.template at<char>(0) + first * job.out_row +
+                column * static_cast<int64_t>(sizeof(T));
+    if (job.k > 0) a += first * job.a_row, b += column * job.b_step;
+    for (int64_t r = 0; r < rows; ++r, out += job.out_row, sums += stride) {
+      write_row(job, a, b, columns, sums, reinterpret_cast<T*>(out));
+      if (job.k > 0) a += job.a_row;
     }
   }
 
@@ -188,23 +230,31 @@ struct MatmulBlocks {
   template <class T>
   static void few_rows(const Matmul& job, int64_t begin, int64_t end) {
     constexpr int64_t kSteps = 4;
-    HWY_ALIGN float sums[Matmul::kFewRows * Matmul::kWide];
+    constexpr int64_t kWide = Matmul::kWide;
+    HWY_ALIGN float sums[Matmul::kFewRows * kWide], totals[Matmul::kFewRows * kWide];
     for (int64_t i = begin; i < end; ++i) {
       const auto matrices = job.walk.from(i / job.panels);
-      const int64_t column = i % job.panels * Matmul::kWide;
-      const auto columns = static_cast<size_t>(HWY_MIN(Matmul::kWide, job.n - column));
-      std::fill_n(sums, job.m * Matmul::kWide, 0.0f);
+      const int64_t column = i % job.panels * kWide;
+      const auto columns = static_cast<size_t>(HWY_MIN(kWide, job.n - column));
+      std::fill_n(totals, job.m * kWide, 0.0f);
       for (int64_t k = 0; k < job.k;) {
-        const char* const a = matrices.template at<char>(1) + k * job.a_step;
-        const char* const b = matrices.template at<char>(2) + k * job.b_row + column * job.b_step;
-        if (k + kSteps <= job.k)
-          add_rows<T, kSteps>(job, a, b, columns, sums), k += kSteps;
-        else
-          add_rows<T, 1>(job, a, b, columns, sums), ++k;
+        std::fill_n(sums, job.m * kWide, 0.0f);
+        for (const int64_t end_of_part = HWY_MIN(job.k, k + int64_t{kDepth}); k < end_of_part;) {
+          const char* const a = matrices.template at<char>(1) + k * job.a_step;
+          const char* const b = matrices.template at<char>(2) + k * job.b_row + column * job.b_step;
+          if (k + kSteps <= end_of_part)
+            add_rows<T, kSteps>(job, a, b, columns, sums), k += kSteps;
+          else
+            add_rows<T, 1>(job, a, b, columns, sums), ++k;
+        }
+        for (int64_t r = 0; r < job.m; ++r)
+          for (size_t c = 0; c < columns; c += pair_lanes()) {
+            VF v, w;
+            load2(sums + r * kWide + static_cast<int64_t>(c), v, w);
+            add_to(v, w, totals + r * kWide + static_cast<int64_t>(c));
+          }
       }
-      char* const out = matrices.template at<char>(0) + column * static_cast<int64_t>(sizeof(T));
-      for (int64_t r = 0; r < job.m; ++r)
-        write_row(sums + r * Matmul::kWide, columns, reinterpret_cast<T*>(out + r * job.out_row));
+      write_rows<T>(job, matrices, 0, job.m, column, columns, totals, kWide);
     }
   }
 
@@ -228,11 +278,8 @@ struct MatmulBlocks {
         add_panel<T>(job, matrices.template at<char>(1) + first * job.a_row + k * job.a_step, rows,
                      panel, depth, columns, sums);
       }
-      char* const out = matrices.template at<char>(0) + first * job.out_row +
-                        column * static_cast<int64_t>(sizeof(T));
-      for (size_t r = 0; r < rows; ++r)
-        write_row(sums + r * kColumns, columns,
-                  reinterpret_cast<T*>(out + static_cast<int64_t>(r) * job.out_row));
+      write_rows<T>(job, matrices, first, static_cast<int64_t>(rows), column, columns, sums,
+                    Matmul::kColumns);
     }
   }
 };

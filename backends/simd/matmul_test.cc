@@ -72,6 +72,22 @@ TEST(Matmul, AgreesOnSpecialValues) {
     }
 }
 
+// Sums of many products, and results that are small beside those of their row, which f16 cannot hold.
+TEST(Matmul, IsExactWhereTermsCancel) {
+  for (const int64_t m : {3, 66}) {
+    TestTensor a(YARD_F32, {m, 5000}), b(YARD_F32, {5000, 40}), out(YARD_F32, {m, 40}),
+        expected(YARD_F32, {m, 40});
+    fill(a, Contents::kNormal, 1), fill(b, Contents::kNormal, 2);
+    ASSERT_EQ(testing::run("matmul", out, a, b).code, YARD_OK);
+    ASSERT_EQ(reference::testing::run("matmul", expected, a, b).code, YARD_OK);
+    for (size_t i = 0; i < out.size(); ++i)
+      EXPECT_NEAR(out.at(i), expected.at(i), 1e-4 + 1e-5 * std::abs(expected.at(i)));
+    TestTensor c(YARD_F16, {m, 64}), d(YARD_F16, {64, 600}), large(YARD_F16, {m, 600});
+    fill(c, Contents::kLarge, 1), fill(d, Contents::kLarge, 2);
+    compare_products(large, c, d, {m, 600});
+  }
+}
+
 TEST(Matmul, AcceptsEmptyTensors) {
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{0, 3, 4}, {3, 0, 4}, {0, 0, 0}}) {
     TestTensor a(YARD_F32, {m, k}), b(YARD_F32, {k, n}), out(YARD_F32, {m, n});
