@@ -17,6 +17,7 @@
 #include <yard/options.h>
 #include <yard/plugins.h>
 #include <yard/policy.h>
+#include <yard/profile.h>
 #include <yard/registry.h>
 #include <yard/result.h>
 #include <yard/runtime.h>
