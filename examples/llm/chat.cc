@@ -8,9 +8,9 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <future>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <thread>
 
 #include "model.h"
@@ -59,8 +59,8 @@ class Template {
   }
 
  private:
-  std::string first_, next_, user_,
-      answer_;  // before the first message and others; around the user's
+  std::string first_, next_;   // before the first message and others
+  std::string user_, answer_;  // around the user's
 };
 
 // One answer, and what it took. The first token counts as the prompt's.
@@ -69,12 +69,10 @@ struct Answer {
   std::string text;
   std::string_view stopped = "end";  // or `tokens`, `context`
   double prompt_ms = 0, decode_ms = 0;
-  std::vector<double> noted,
-      plain;  // steps of decoding: ms in kernels of those in of_decode; of others
-  Profile of_prompt, of_decode;
-  size_t steps() const { return noted.size() + plain.size(); }
+  size_t steps = 0, noted = 0;  // of decoding; those in of_decode
+  std::vector<double> outside;  // ms outside of kernels, of some steps
+  yard::Profile of_prompt, of_decode;
 };
-constexpr size_t kNoteEach = 4;  // steps: noting costs a percent of a small model's time
 
 class Chat {
  public:
@@ -82,11 +80,10 @@ class Chat {
       : flags_(flags),
         model_(Gguf::open(flags.model)),
         tokenizer_(model_.file()),
-        session_(model_,
-                 flags.context > 0 ? flags.context : std::min<int64_t>(model_.context, 2048)) {
+        session_(model_, flags.context > 0 ? flags.context : std::min(model_.context, kContext)) {
     if (!flags.raw) template_.emplace(model_.file());
     if (tokenizer_.size() > model_.vocabulary)
-      model_.file().fail(cat("at most ", model_.vocabulary, " tokens"), cat(tokenizer_.size()));
+      model_.file().fail(cat("at most ", model_.vocabulary, " tokens"), tokenizer_.size());
     // The first calls choose kernels and start threads; a token that is thrown away does it before there is a prompt.
     const int32_t any = 0;
     Session(model_, 1).advance({&any, 1}).or_throw();
@@ -102,14 +99,15 @@ class Chat {
     if (a.prompt.empty()) throw std::runtime_error("invalid prompt: expected a token, got none");
     const auto most = static_cast<size_t>(std::min(flags_.tokens, session_.context()));
     a.ids.reserve(most), a.text.reserve(16 * most);  // so that steps allocate nothing
-    a.noted.reserve(most), a.plain.reserve(most);
+    a.outside.reserve(most);
     Clock::time_point start = Clock::now();
-    session_.set_profile(notes ? &a.of_prompt : nullptr);
-    int32_t id = next(a.prompt);
+    int32_t id = next(a.prompt, notes ? &a.of_prompt : nullptr);
     a.prompt_ms = ms_since(start);
     unseen_.clear();
     start = Clock::now();
     size_t written = 0;
+    double in_kernels = 0;                            // ms, of the last step that was noted
+    const size_t note_each = flags_.profile ? 2 : 8;  // noting costs a percent or two
     while (!tokenizer_.is_end(id)) {
       a.ids.push_back(id);
       tokenizer_.append_text(id, a.text);
@@ -120,13 +118,13 @@ class Chat {
         unseen_ = {id};
         break;
       }
-      const bool noted = notes && a.steps() % kNoteEach == 0;
-      session_.set_profile(noted ? &a.of_decode : nullptr);
-      const double kernels_before = a.of_decode.ms();
-      const Clock::time_point before = Clock::now();
-      id = next({&id, 1});
-      const double took = ms_since(before);
-      (noted ? a.noted : a.plain).push_back(noted ? a.of_decode.ms() - kernels_before : took);
+      const bool is_noted = notes && a.steps % note_each == 0;
+      const double before = a.of_decode.ms();
+      const Clock::time_point begin = Clock::now();
+      id = next({&id, 1}, is_noted ? &a.of_decode : nullptr);
+      if (is_noted) in_kernels = a.of_decode.ms() - before, ++a.noted;
+      // The step after it runs the same kernels, without what records cost.
+      if (a.steps++ % note_each == 1) a.outside.push_back(ms_since(begin) - in_kernels);
     }
     if (!flags_.json && written < a.text.size()) std::fputs("\uFFFD", stdout);
     a.decode_ms = ms_since(start);
@@ -134,8 +132,10 @@ class Chat {
   bool is_full() const { return session_.position() == session_.context(); }
 
  private:
-  int32_t next(std::span<const int32_t> ids) {
+  static constexpr int64_t kContext = 2048;  // unless another is asked for
+  int32_t next(std::span<const int32_t> ids, yard::Profile* profile) {
     int32_t id = 0;
+    session_.set_profile(profile);
     session_.advance(ids).or_throw();
     session_.sample(flags_.sampling, &id).or_throw();
     return id;
@@ -156,70 +156,51 @@ class Chat {
   std::vector<int32_t> unseen_;  // the end of the last answer, which the session has not had
 };
 
-void print_json(const Answer& a, const Profile& all) {
+void print_json(const Answer& a, const yard::Profile& all) {
   using Json = nlohmann::ordered_json;
-  Json out = {{"prompt_tokens", a.prompt}, {"tokens", a.ids},          {"text", a.text},
-              {"stopped", a.stopped},      {"prompt_ms", a.prompt_ms}, {"decode_ms", a.decode_ms}};
-  out["kernels"] = Json::array();
+  Json kernels = Json::array();
   for (const auto& e : all.entries())
-    out["kernels"].push_back(
-        {{"op", e.op}, {"kernel", e.kernel}, {"calls", e.calls}, {"ms", e.ms()}});
+    kernels.push_back({{"op", e.op}, {"kernel", e.kernel}, {"calls", e.calls}, {"ms", e.ms()}});
+  const Json out = {
+      {"prompt_tokens", a.prompt}, {"tokens", a.ids},          {"text", a.text},
+      {"stopped", a.stopped},      {"prompt_ms", a.prompt_ms}, {"decode_ms", a.decode_ms},
+      {"kernels", kernels}};
   std::puts(out.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
 // GB a second that so many threads copy, read and written, of memory that is in no cache.
 double copy_rate(int32_t threads) {
-  std::vector<double> rates(static_cast<size_t>(threads));
-  std::vector<std::thread> running;
-  for (double& rate : rates)
-    running.emplace_back([&rate] {
-      std::vector<char> from(size_t{64} << 20, 1), to(from.size(), 2);
-      const Clock::time_point start = Clock::now();
-      for (int i = 0; i < 4; ++i) std::memcpy(to.data(), from.data(), to.size()), from[0] = to[1];
-      rate = 4 * 2 * static_cast<double>(to.size()) / 1e6 / ms_since(start);
-    });
-  for (std::thread& t : running) t.join();
-  return std::accumulate(rates.begin(), rates.end(), 0.0);
+  const auto copy = [] {
+    std::vector<char> from(size_t{64} << 20, 1), to(from.size(), 2);
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < 4; ++i) std::memcpy(to.data(), from.data(), to.size()), from[0] = to[1];
+    return 4 * 2 * static_cast<double>(to.size()) / 1e6 / ms_since(start);
+  };
+  std::vector<std::future<double>> running;
+  while (threads-- > 0) running.push_back(std::async(std::launch::async, copy));
+  double sum = 0;
+  for (auto& rate : running) sum += rate.get();
+  return sum;
 }
 
-void print_profile(const char* name, double ms, const Profile& profile, double rate) {
-  auto entries = profile.entries();
-  std::sort(entries.begin(), entries.end(), [](auto& a, auto& b) { return a.ns > b.ns; });
-  std::fprintf(stderr, "\n%-18s %-24s %8s %9s %7s %6s %8s\n", name, "kernel", "calls", "ms",
-               "share", "GB/s", "of copy");
-  double rest = ms;
-  for (const auto& e : entries) {
-    const double moved = static_cast<double>(e.bytes) / 1e6 / std::max(e.ms(), 1e-6);
-    rest -= e.ms();
-    std::fprintf(stderr, "%-18s %-24s %8lld %9.2f %6.1f%% %6.1f %7.0f%%\n", e.op, e.kernel.c_str(),
-                 static_cast<long long>(e.calls), e.ms(), 100 * e.ms() / ms, moved,
-                 100 * moved / rate);
-  }
-  std::fprintf(stderr, "%-18s %-24s %8s %9.2f %6.1f%%\n", "outside of kernels", "", "", rest,
-               100 * rest / ms);
-}
-
-double median(std::vector<double> v) {
-  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
-  std::nth_element(v.begin(), middle, v.end());
-  return v.empty() ? 0 : *middle;
-}
-
-void report(const Flags& flags, const Answer& a) {
-  const auto steps = static_cast<double>(a.steps());
-  const double times = steps / static_cast<double>(std::max<size_t>(a.noted.size(), 1));
-  Profile decode, all;
-  decode.add(a.of_decode, times);
-  all.add(a.of_prompt, 1), all.add(decode, 1);
+void report(const Flags& flags, Answer& a) {
+  const auto steps = static_cast<double>(a.steps);
+  yard::Profile decode, all;
+  decode.add(a.of_decode, steps / static_cast<double>(std::max<size_t>(a.noted, 1)));
+  all.add(a.of_prompt), all.add(decode);
   if (flags.json) print_json(a, all);
   if (!flags.profile) return;
   const double rate = copy_rate(flags.threads);
-  print_profile("prompt", a.prompt_ms, a.of_prompt, rate);
-  const double outside = steps * (median(a.plain) - median(a.noted));
-  if (!a.plain.empty()) print_profile("decode", decode.ms() + outside, decode, rate);
-  const auto speed = [](auto n, double ms) { return 1e3 * static_cast<double>(n) / ms; };
+  std::fprintf(stderr, "\n%s", a.of_prompt.to_text("prompt", a.prompt_ms, rate).c_str());
+  if (!a.outside.empty()) {
+    const auto median = a.outside.begin() + static_cast<std::ptrdiff_t>(a.outside.size() / 2);
+    std::nth_element(a.outside.begin(), median, a.outside.end());
+    const double ms = decode.ms() + steps * *median;
+    std::fprintf(stderr, "\n%s", decode.to_text("decode", ms, rate).c_str());
+  }
   std::fprintf(stderr, "\nprompt %.1f, answer %.1f tokens a second; copying %.1f GB/s\n",
-               speed(a.prompt.size(), a.prompt_ms), speed(a.steps(), a.decode_ms), rate);
+               1e3 * static_cast<double>(a.prompt.size()) / a.prompt_ms, 1e3 * steps / a.decode_ms,
+               rate);
 }
 
 void converse(Chat& chat, const Flags& flags) {
@@ -238,14 +219,6 @@ void converse(Chat& chat, const Flags& flags) {
     }
     if (chat.is_full()) return void(std::puts("The context is full; --context N makes it larger."));
   }
-}
-
-yard::Policy policy_of(const std::string& name) {
-  yard::Policy p;
-  if (name == "reference") p.reference_only = true;
-  if (name == "simd") p.allow_kernels = {"default.simd*", "reference.*"};
-  if (name == "vendor") p.prefer = yard::Kind::kVendor;
-  return p;
 }
 
 int run(int argc, char** argv) {
@@ -278,7 +251,11 @@ int run(int argc, char** argv) {
     f.threads = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));
   yard::Runtime& runtime = yard::Runtime::shared();
   if (!f.config.empty()) runtime.load_config(f.config).or_throw();
-  if (f.policy != "default") runtime.set_policy(policy_of(f.policy)).or_throw();
+  yard::Policy policy;
+  if (f.policy == "reference") policy.reference_only = true;
+  if (f.policy == "simd") policy.allow_kernels = {"default.simd*", "reference.*"};
+  if (f.policy == "vendor") policy.prefer = yard::Kind::kVendor;
+  if (f.policy != "default") runtime.set_policy(policy).or_throw();
   Chat chat(f);
   if (app.count("PROMPT") == 0 && ::isatty(STDIN_FILENO)) return converse(chat, f), 0;
   if (app.count("PROMPT") == 0) f.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});

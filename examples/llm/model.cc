@@ -43,10 +43,10 @@ std::string text_of(yard::Sizes shape) {
 
 Model::Model(Gguf file) : file_(std::move(file)) {
   if (const auto name = file_.text("general.architecture"); name != "llama")
-    file_.fail("a model of architecture llama", cat("'", name, "'"));
+    file_.fail("a model of architecture llama", "'", name, "'");
   const auto size = [&](const char* key, std::optional<int64_t> fallback = {}) {
     const int64_t n = file_.integer(cat("llama.", key), fallback);
-    if (n < 1 || n > 1 << 24) file_.fail(cat("llama.", key, " from 1 to 2^24"), cat(n));
+    if (n < 1 || n > 1 << 24) file_.fail(cat("llama.", key, " from 1 to 2^24"), n);
     return n;
   };
   width = size("embedding_length");
@@ -57,7 +57,7 @@ Model::Model(Gguf file) : file_(std::move(file)) {
   context = size("context_length");
   epsilon = static_cast<float>(file_.number("llama.attention.layer_norm_rms_epsilon"));
   if (heads % kv_heads != 0 || size("attention.value_length", head_dim) != head_dim)
-    file_.fail("key-value heads that divide the heads, of their size", std::to_string(kv_heads));
+    file_.fail("key-value heads that divide the heads, of their size", kv_heads);
   read_frequencies(size("rope.dimension_count", head_dim));
   vocabulary = file_.tensor("token_embd.weight").shape.front();
   embedding = tensor("token_embd.weight", {vocabulary, width});
@@ -70,23 +70,20 @@ Model::Model(Gguf file) : file_(std::move(file)) {
 void Model::read_frequencies(int64_t rotated) {
   const std::string_view scaling = file_.text("llama.rope.scaling.type", "none");
   if (scaling != "none" && scaling != "linear")
-    file_.fail("llama.rope.scaling.type none or linear", cat("'", scaling, "'"));
+    file_.fail("llama.rope.scaling.type none or linear", "'", scaling, "'");
   const double base = file_.number("llama.rope.freq_base", 10000.0);
   const double factor = scaling == "linear" ? file_.number("llama.rope.scaling.factor") : 1.0;
   if (rotated % 2 != 0 || rotated > head_dim || !(base > 0) || !(factor > 0))
     file_.fail(
         "an even llama.rope.dimension_count up to the size of a head, positive base and factor",
-        cat(rotated, ", ", base, " and ", factor));
+        rotated, ", ", base, " and ", factor);
   for (double i = 0; i < static_cast<double>(rotated / 2); ++i)
     frequencies.push_back(std::pow(base, -2 * i / static_cast<double>(rotated)) / factor);
   if (file_.find("rope_freqs.weight") == nullptr) return;
-  const TensorView divisors = tensor("rope_freqs.weight", {rotated / 2}, true);
-  const auto* at = static_cast<const char*>(divisors.data());
-  for (double& f : frequencies) {
-    float divisor = 1;
-    std::memcpy(&divisor, at, sizeof divisor);
-    f /= static_cast<double>(divisor), at += sizeof divisor;
-  }
+  std::vector<float> divisors(frequencies.size());
+  const TensorView stored = tensor("rope_freqs.weight", {rotated / 2}, true);
+  std::memcpy(divisors.data(), stored.data(), divisors.size() * sizeof(float));
+  for (size_t i = 0; i < divisors.size(); ++i) frequencies[i] /= static_cast<double>(divisors[i]);
 }
 
 TensorView Model::tensor(const std::string& name, yard::Sizes shape, bool only_f32) const {
@@ -188,7 +185,8 @@ Status Session::pass(std::span<const int32_t> ids, bool wants_logits) {
   fill_tables(position_ + rows);
   Rows r(*this, 0, rows);
   const TensorView in(ids.data(), DType::i32, {rows});
-  const int64_t unread = Profile::bytes_of(m.embedding) / m.vocabulary * (m.vocabulary - rows);
+  const int64_t unread =
+      yard::Profile::bytes_of(m.embedding) / m.vocabulary * (m.vocabulary - rows);
   YARD_RETURN_IF_ERROR(call_part(unread, embedding, r.x, in, m.embedding));
   YARD_RETURN_IF_ERROR(call(rms_norm, r.h, r.x, m.layers.front().attention_norm, m.epsilon));
   const int64_t cached = context_ * m.kv_heads * m.head_dim;  // of a layer
@@ -235,7 +233,7 @@ Status Session::attend(const Rows& r, int64_t length, const float* keys, const f
     const TensorView k = view(keys, {1, context_, m.kv_heads, m.head_dim}),
                      v = k.with_data(const_cast<float*>(values));
     const auto n = static_cast<int32_t>(length);
-    const int64_t unread = 2 * Profile::bytes_of(k) / context_ * (context_ - length);
+    const int64_t unread = 2 * yard::Profile::bytes_of(k) / context_ * (context_ - length);
     return call_part(unread, attention_decode, r.attended_heads, r.q_heads, k, v,
                      TensorView(&n, DType::i32, {1}), std::nullopt, 0.0f);
   }
@@ -271,20 +269,6 @@ Status Session::sample(const Sampling& how, int32_t* id) {
   const TensorView out(id, DType::i32, {1}), x = view(logits_.get(), {1, model_.vocabulary});
   if (how.temperature == 0) return call(argmax, out, x);
   return call(sample_op, out, x, how.temperature, 0, how.top_p, how.seed + position_);
-}
-
-void Profile::add(const Profile& other, double times) {
-  const auto scaled = [&](int64_t n) { return std::llround(static_cast<double>(n) * times); };
-  for (const Entry& from : other.entries_) {
-    Entry& e = entry(from.op, from.kernel.c_str());
-    e.calls += scaled(from.calls), e.ns += scaled(from.ns), e.bytes += scaled(from.bytes);
-  }
-}
-
-Profile::Entry& Profile::entry(const char* op, const char* kernel) {
-  for (Entry& e : entries_)
-    if (std::strcmp(e.op, op) == 0 && e.kernel == kernel) return e;
-  return entries_.emplace_back(Entry{op, kernel});
 }
 
 }  // namespace llm

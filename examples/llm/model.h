@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "gguf.h"
-#include "profile.h"
 
 namespace llm {
 
@@ -82,7 +81,7 @@ class Session {
     return {logits_.get(), static_cast<size_t>(model_.vocabulary)};
   }
   // Where calls are noted from now on; null: nowhere.
-  void set_profile(Profile* profile) { profile_ = profile; }
+  void set_profile(yard::Profile* profile) { profile_ = profile; }
 
  private:
   struct Rows;  // views of the activations of some rows
@@ -97,9 +96,7 @@ class Session {
   yard::Status call(const auto& op, const auto&... a) { return call_part(0, op, a...); }
   // `unread`: bytes of the arguments that the call does not touch.
   yard::Status call_part(int64_t unread, const auto& op, const auto&... a) {
-    if (profile_ == nullptr) [[likely]]
-      return op(a...);
-    return profile_->call(unread, op, a...);
+    return profile_ == nullptr ? op(a...) : profile_->call_part(unread, op, a...);
   }
 
   const Model& model_;
@@ -107,7 +104,7 @@ class Session {
   Floats keys_, values_;  // [layers, context, kv_heads, head_dim]
   Floats cos_, sin_;      // [context, pairs]
   Floats x_, h_, q_, attended_, gate_up_, gated_, logits_;
-  Profile* profile_ = nullptr;
+  yard::Profile* profile_ = nullptr;
 };
 
 }  // namespace llm

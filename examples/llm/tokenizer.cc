@@ -5,24 +5,27 @@
 #include <functional>
 #include <iterator>
 #include <queue>
+#include <span>
 #include <tuple>
 #include <utility>
 
 namespace llm {
 namespace {
 
-enum Kind : uint8_t { kOther, kLetter, kNumber, kSpace, kEnd };
-struct Range {
-  uint32_t first, last;
-  Kind kind;
-};
-constexpr Range kRanges[] = {
 #include "unicode_ranges.inc"
-};
+
+enum Kind : uint8_t { kOther, kLetter, kNumber, kSpace, kEnd };
 Kind kind_of(uint32_t code) {
-  const auto* const r = std::partition_point(std::begin(kRanges), std::end(kRanges),
-                                             [&](const Range& x) { return x.last < code; });
-  return r != std::end(kRanges) && code >= r->first ? r->kind : kOther;
+  static const std::vector<Kind> kKinds = [] {
+    std::vector<Kind> all(0x110000, kOther);
+    const auto mark = [&](Kind kind, std::span<const uint32_t> runs) {
+      auto at = all.begin();
+      for (size_t i = 0; i < runs.size(); i += 2) at = std::fill_n(at + runs[i], runs[i + 1], kind);
+    };
+    mark(kLetter, kLetters), mark(kNumber, kNumbers), mark(kSpace, kSpaces);
+    return all;
+  }();
+  return code < kKinds.size() ? kKinds[code] : kOther;
 }
 
 struct Character {
@@ -136,14 +139,14 @@ uint64_t pair_of(int32_t a, int32_t b) {
 
 Tokenizer::Tokenizer(const Gguf& file) {
   if (const auto model = file.text("tokenizer.ggml.model"); model != "gpt2")
-    file.fail("a tokenizer of model gpt2 (byte-level BPE)", cat("'", model, "'"));
+    file.fail("a tokenizer of model gpt2 (byte-level BPE)", "'", model, "'");
   const std::string_view pre = file.text("tokenizer.ggml.pre", "gpt-2");
-  if (pre == "smollm")
-    words_ = Words::kGpt2Digits;
-  else if (pre == "llama-bpe" || pre == "qwen2")
-    words_ = pre == "qwen2" ? Words::kQwen2 : Words::kLlama3;
-  else if (pre != "gpt-2" && pre != "default")
-    file.fail("tokenizer.ggml.pre as gpt-2, smollm, llama-bpe or qwen2", cat("'", pre, "'"));
+  words_ = pre == "smollm"      ? Words::kGpt2Digits
+           : pre == "llama-bpe" ? Words::kLlama3
+           : pre == "qwen2"     ? Words::kQwen2
+                                : Words::kGpt2;
+  if (words_ == Words::kGpt2 && pre != "gpt-2" && pre != "default")
+    file.fail("tokenizer.ggml.pre as gpt-2, smollm, llama-bpe or qwen2", "'", pre, "'");
   read_vocabulary(file);
   int32_t rank = 0;
   for (const std::string_view merge : file.texts("tokenizer.ggml.merges")) {
@@ -152,7 +155,7 @@ Tokenizer::Tokenizer(const Gguf& file) {
     const std::string right = from_spelling(merge.substr(std::min(space + 1, merge.size())));
     const int32_t a = id_of(left), b = id_of(right), both = id_of(left + right);
     if (a < 0 || b < 0 || both < 0)
-      file.fail("merges of two tokens to a third, with a space between", cat("'", merge, "'"));
+      file.fail("merges of two tokens to a third, with a space between", "'", merge, "'");
     merges_.emplace(pair_of(a, b), Merge{rank++, both});
   }
 }
@@ -161,7 +164,7 @@ void Tokenizer::read_vocabulary(const Gguf& file) {
   const auto tokens = file.texts("tokenizer.ggml.tokens");
   types_ = file.integers("tokenizer.ggml.token_type", Gguf::Integers(tokens.size(), 1));
   if (types_.size() != tokens.size() || tokens.size() > INT32_MAX)
-    file.fail(cat(tokens.size(), " types of tokens"), cat(types_.size()));
+    file.fail(cat(tokens.size(), " types of tokens"), types_.size());
   const auto token = [&](const char* key) {
     const int64_t id = file.integer(cat("tokenizer.ggml.", key), -1);
     return id >= 0 && id < size() ? static_cast<int32_t>(id) : -1;

@@ -95,8 +95,8 @@ static Status::Rep* run_timed(base::ThreadRecord& thread, const Entry& e, const 
 
 // A call of a plan that is direct but for its kernel's workspace.
 static Status run_with_workspace(base::ThreadRecord& thread, const Entry& e, const Core& core,
-                                 const exec::Plan& plan, const yard_value_t* given,
-                                 uint32_t flags, CallOf of) {
+                                 const exec::Plan& plan, const yard_value_t* given, uint32_t flags,
+                                 CallOf of) {
   const uint32_t args = e.program().arg_count();
   const WithFacts facts(given, args, of == CallOf::kViews);
   const registry::Kernel& kernel = *plan.attempts[0].kernel;

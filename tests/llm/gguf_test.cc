@@ -176,7 +176,8 @@ TEST(Gguf, RefusesTensorsThatDoNotFit) {
   EXPECT_THAT(with({uint64_t{1} << 63}, 0), HasSubstr("fit 64 bits"));
   EXPECT_THAT(with({33}, 8), HasSubstr("rows of tensor 't' in blocks of 32, got rows of 33"));
   EXPECT_THAT(with({8}, 0, 1), HasSubstr("as a multiple of 32, got 1"));
-  EXPECT_THAT(with({8}, 0, 1 << 20), HasSubstr("the offset of tensor 't'"));
+  EXPECT_THAT(with({8}, 0, 1 << 20),
+              HasSubstr("the 32 bytes of tensor 't' at offset 1048576, got"));
   EXPECT_THAT(with({8}, 0, 512), HasSubstr("the 32 bytes of tensor 't'"));
 }
 

@@ -6,7 +6,9 @@ Tokens are compared along the program's own text, so that two that are nearly eq
 import json
 import os
 import subprocess
+import sys
 import tempfile
+import unicodedata
 import unittest
 
 import numpy as np
@@ -78,6 +80,17 @@ class Tokens(unittest.TestCase):
             random_model.write_model(path, shape=(2, 256, 512, 8, 4))
             one, two = (chat(path, PROMPTS[1], "simd", 24, "--threads", n) for n in ("1", "2"))
         self.assertEqual(one["tokens"], two["tokens"])
+
+
+class Characters(unittest.TestCase):
+    def test_the_table_is_what_its_script_writes(self):
+        root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+        with open(os.path.join(root, "examples", "llm", "unicode_ranges.inc"), encoding="utf-8") as file:
+            table = file.read()
+        if f"for Unicode {unicodedata.unidata_version}." not in table:
+            self.skipTest(f"this Python has Unicode {unicodedata.unidata_version}")
+        script = os.path.join(root, "scripts", "unicode_ranges.py")
+        self.assertEqual(subprocess.check_output([sys.executable, script], text=True), table)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>
@@ -35,12 +36,11 @@ struct GgufTensor {
   yard::DType dtype = yard::DType::invalid;
   std::vector<int64_t> shape;  // outermost first: the reverse of the file's order
   const std::byte* data = nullptr;
-  size_t bytes = 0;
+  size_t bytes = 0, offset = 0;  // offset: from where the file's tensors begin
 };
 
 class Gguf {
  public:
-  using Key = std::string_view;
   using Text = std::string_view;
   using Integers = std::vector<int64_t>;
   using Texts = std::vector<Text>;
@@ -52,30 +52,32 @@ class Gguf {
   static Gguf parse(std::span<const std::byte> bytes, std::string name = "memory");
 
   // Values by key. A missing key gives the fallback, or is an error if there is none; so is a value of another type.
-  int64_t integer(Key key, Else<int64_t> fallback = {}) const { return value(key, fallback); }
-  double number(Key key, Else<double> fallback = {}) const { return value(key, fallback); }
-  bool flag(Key key, Else<bool> fallback = {}) const { return value(key, fallback); }
-  Text text(Key key, Else<Text> fallback = {}) const { return value(key, fallback); }
-  Integers integers(Key key, Else<Integers> fallback = {}) const { return value(key, fallback); }
-  Texts texts(Key key, Else<Texts> fallback = {}) const { return value(key, fallback); }
+  int64_t integer(Text key, Else<int64_t> fallback = {}) const { return value(key, fallback); }
+  double number(Text key, Else<double> fallback = {}) const { return value(key, fallback); }
+  bool flag(Text key, Else<bool> fallback = {}) const { return value(key, fallback); }
+  Text text(Text key, Else<Text> fallback = {}) const { return value(key, fallback); }
+  Integers integers(Text key, Else<Integers> fallback = {}) const { return value(key, fallback); }
+  Texts texts(Text key, Else<Texts> fallback = {}) const { return value(key, fallback); }
 
-  const std::map<Key, GgufTensor>& tensors() const { return tensors_; }
-  const GgufTensor* find(Key name) const;  // null: none
-  const GgufTensor& tensor(Key name) const;
+  const std::map<Text, GgufTensor>& tensors() const { return tensors_; }
+  const GgufTensor* find(Text name) const;  // null: none
+  const GgufTensor& tensor(Text name) const;
 
   // An error of a file that is used for something.
-  [[noreturn]] void fail(const std::string& expected, const std::string& got) const;
+  [[noreturn]] void fail(const std::string& expected, const auto&... got) const {
+    throw std::runtime_error(
+        cat("invalid GGUF file: expected ", expected, ", got ", got..., ", in ", name_));
+  }
 
  private:
   class Reader;
   // Arrays of other types than these are not kept.
   using Value = std::variant<std::monostate, int64_t, double, bool, Text, Integers, Texts>;
-  static constexpr const char* kTypes[] = {
-      "",         "an integer",           "an f32 or f64",      "a bool",
-      "a string", "an array of integers", "an array of strings"};
-  void read();
   template <class T>
-  T value(Key key, const Else<T>& fallback) const {
+  T value(Text key, const Else<T>& fallback) const {
+    static constexpr const char* kTypes[] = {
+        "",         "an integer",           "an f32 or f64",      "a bool",
+        "a string", "an array of integers", "an array of strings"};
     const auto found = values_.find(key);
     if (found == values_.end() && fallback) return *fallback;
     if (found == values_.end()) fail(cat("key '", key, "'"), "none");
@@ -86,8 +88,8 @@ class Gguf {
   std::string name_;
   std::span<const std::byte> bytes_;
   std::shared_ptr<const void> mapping_;
-  std::map<Key, Value> values_;
-  std::map<Key, GgufTensor> tensors_;
+  std::map<Text, Value> values_;
+  std::map<Text, GgufTensor> tensors_;
 };
 
 }  // namespace llm

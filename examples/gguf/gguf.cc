@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gguf.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+namespace llm {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "files are read in place");
+
+// Types of tensors, by GGUF's numbers. Those that Switchyard has no dtype for are known by name only.
+constexpr const char* kTensorTypes[] = {
+    "f32",     "f16",    "q4_0",    "q4_1",  "",       "",      "q5_0",  "q5_1",
+    "q8_0",    "q8_1",   "q2_k",    "q3_k",  "q4_k",   "q5_k",  "q6_k",  "q8_k",
+    "iq2_xxs", "iq2_xs", "iq3_xxs", "iq1_s", "iq4_nl", "iq3_s", "iq2_s", "iq4_xs",
+    "i8",      "i16",    "i32",     "i64",   "f64",    "iq1_m", "bf16",  "",
+    "",        "",       "tq1_0",   "tq2_0", "",       "",      "",      "mxfp4"};
+// Bytes of a value, by the number of its type: of a string the fewest; 0: an array.
+constexpr size_t kValueBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 0, 8, 8, 8};
+constexpr uint32_t kString = 8, kArray = 9;
+constexpr bool is_integer(uint32_t type) { return type < 6 || type == 10 || type == 11; }
+
+std::string quoted(std::string_view text) { return cat("'", text.substr(0, 80), "'"); }
+
+}  // namespace
+
+// Takes numbers, strings and what consists of them one after the other, within the bounds of the file.
+class Gguf::Reader {
+ public:
+  explicit Reader(const Gguf& file) : file_(file) {}
+
+  size_t position() const { return at_; }
+  template <class T>
+  T number() {
+    T v;
+    std::memcpy(&v, take(sizeof v), sizeof v);
+    return v;
+  }
+  // A number of things of at least so many bytes each.
+  uint64_t count(size_t bytes, const char* what) {
+    const auto n = number<uint64_t>();
+    const size_t most = (file_.bytes_.size() - at_) / bytes;
+    if (n > most) file_.fail(cat("at most ", most, " ", what, " in the rest of the file"), n);
+    return n;
+  }
+  Text string(const char* what) {
+    const uint64_t n = count(1, what);
+    return {reinterpret_cast<const char*>(take(n)), n};
+  }
+  Value value() {
+    const uint32_t type = value_type();
+    if (type != kArray) return scalar(type);
+    const uint32_t element = value_type();
+    if (element == kArray) file_.fail("an array of numbers or strings", "an array of arrays");
+    const uint64_t n = count(kValueBytes[element], "elements");
+    if (element == kString) return array<Text>(n, element);
+    if (is_integer(element)) return array<int64_t>(n, element);
+    take(n * kValueBytes[element]);
+    return {};
+  }
+  // What follows a tensor's name.
+  GgufTensor tensor(const std::string& name) {
+    GgufTensor t;
+    const auto rank = number<uint32_t>();
+    if (rank < 1 || rank > 4) file_.fail(cat("tensor ", name, " of 1 to 4 dimensions"), rank);
+    uint64_t elements = 1;
+    for (uint32_t i = 0; i < rank; ++i) {
+      const auto size = number<uint64_t>();
+      if (size < 1 || size > INT64_MAX / 16 / elements)
+        file_.fail(cat("sizes of tensor ", name, " that are positive and fit 64 bits"), size);
+      elements *= size;
+      t.shape.insert(t.shape.begin(), static_cast<int64_t>(size));
+    }
+    const auto type = number<uint32_t>();
+    const std::string known = type < std::size(kTensorTypes) ? kTensorTypes[type] : "";
+    t.dtype = yard::parse_dtype(known).value_or(yard::DType::invalid);
+    if (t.dtype == yard::DType::invalid)
+      file_.fail(cat("tensor ", name, " of type f32, f16, bf16, q8_0, q4_0, q4_1, q4_k or q6_k"),
+                 known.empty() ? cat("type number ", type) : known);
+    const yard_dtype_t unit = yard::to_dlpack(t.dtype);
+    if (t.shape.back() % yard_unit_elements(unit) != 0)
+      file_.fail(cat("rows of tensor ", name, " in blocks of ", yard_unit_elements(unit)),
+                 "rows of ", t.shape.back());
+    t.bytes = elements / static_cast<uint64_t>(yard_unit_elements(unit)) *
+              static_cast<uint64_t>(yard_unit_bytes(unit));
+    t.offset = number<uint64_t>();
+    return t;
+  }
+
+ private:
+  const std::byte* take(size_t bytes) {
+    const size_t all = file_.bytes_.size();
+    if (bytes > all - at_) file_.fail(cat(bytes, " bytes at ", at_), "a file of ", all, " bytes");
+    at_ += bytes;
+    return file_.bytes_.data() + (at_ - bytes);
+  }
+  uint32_t value_type() {
+    const auto type = number<uint32_t>();
+    if (type >= std::size(kValueBytes)) file_.fail("the type of a value, 0 to 12", type);
+    return type;
+  }
+  Value scalar(uint32_t type) {
+    if (type == kString) return string("bytes of a string");
+    const size_t bytes = kValueBytes[type];
+    uint64_t raw = 0;
+    std::memcpy(&raw, take(bytes), bytes);
+    if (type == 6) return double{std::bit_cast<float>(static_cast<uint32_t>(raw))};
+    if (type == 7) return raw != 0;
+    if (type == 12) return std::bit_cast<double>(raw);
+    const size_t unused = type % 2 == 0 ? 0 : 64 - 8 * bytes;  // odd numbers are of signed types
+    return static_cast<int64_t>(raw << unused) >> unused;
+  }
+  template <class T>
+  std::vector<T> array(uint64_t n, uint32_t type) {
+    std::vector<T> all(n);
+    for (T& v : all) v = std::get<T>(scalar(type));
+    return all;
+  }
+
+  const Gguf& file_;
+  size_t at_ = 0;
+};
+
+Gguf Gguf::open(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat info {};
+  void* data = MAP_FAILED;
+  if (file >= 0 && ::fstat(file, &info) == 0)
+    data = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, file, 0);
+  const int error = errno;
+  if (file >= 0) ::close(file);
+  if (data == MAP_FAILED)
+    throw std::runtime_error(cat("cannot map the file ", path, ": ", std::strerror(error)));
+  const auto size = static_cast<size_t>(info.st_size);
+  const std::shared_ptr<const void> mapping(data, [=](const void*) { ::munmap(data, size); });
+  // All of it is read for the first token.
+  if (::madvise(data, size, MADV_POPULATE_READ) != 0) ::madvise(data, size, MADV_WILLNEED);
+  Gguf g = parse({static_cast<const std::byte*>(data), size}, path);
+  g.mapping_ = mapping;
+  return g;
+}
+
+Gguf Gguf::parse(std::span<const std::byte> bytes, std::string name) {
+  Gguf g;
+  g.bytes_ = bytes, g.name_ = std::move(name);
+  Reader in(g);
+  if (bytes.size() < 4 || in.number<uint32_t>() != 0x46554747)
+    g.fail("the four letters GGUF", "a file of another kind");
+  if (const auto version = in.number<uint32_t>(); version != 2 && version != 3)
+    g.fail("version 2 or 3, little-endian", version);
+  // The shortest tensor has an empty name and one size; the shortest value is a byte.
+  const uint64_t tensors = in.count(8 + 4 + 8 + 4 + 8, "tensors");
+  for (uint64_t n = in.count(8 + 4 + 1, "values"); n > 0; --n) {
+    const Text key = in.string("bytes of a key");
+    if (!g.values_.emplace(key, in.value()).second) g.fail("each key once", quoted(key), " again");
+  }
+  for (uint64_t n = tensors; n > 0; --n) {
+    const Text key = in.string("bytes of a name");
+    if (!g.tensors_.emplace(key, in.tensor(quoted(key))).second)
+      g.fail("each tensor once", quoted(key), " again");
+  }
+  const auto step = static_cast<size_t>(g.integer("general.alignment", 32));
+  if (step > 1 << 20 || !std::has_single_bit(step))
+    g.fail("general.alignment as a power of two up to 1048576", g.integer("general.alignment"));
+  const size_t start = std::min(bytes.size(), (in.position() + step - 1) / step * step);
+  for (auto& [key, t] : g.tensors_) {
+    const size_t room = bytes.size() - start;
+    if (t.offset % step != 0)
+      g.fail(cat("the offset of tensor ", quoted(key), " as a multiple of ", step), t.offset);
+    if (t.offset > room || t.bytes > room - t.offset)
+      g.fail(cat("the ", t.bytes, " bytes of tensor ", quoted(key), " at offset ", t.offset), room,
+             " bytes of tensors");
+    t.data = bytes.data() + start + t.offset;
+  }
+  return g;
+}
+
+const GgufTensor* Gguf::find(Text name) const {
+  const auto found = tensors_.find(name);
+  return found != tensors_.end() ? &found->second : nullptr;
+}
+const GgufTensor& Gguf::tensor(Text name) const {
+  if (const GgufTensor* t = find(name)) return *t;
+  fail("tensor " + quoted(name), "none");
+}
+
+}  // namespace llm
