@@ -69,7 +69,7 @@ namespace {
 
 // How a loop is cut: into units of at least the grain, and these into pieces. Each round has one for every thread, and takes
 // half of what is left: a thread takes few pieces, and none of the last ones is long. But where a thread gets few units it
-// takes them at once, and the more threads there are, the longer are the last pieces: all are taken from one counter.
+// takes them at once, and the more threads there are, the longer are the last pieces: all are taken from one word.
 class Cut {
  public:
   Cut(int64_t count, int64_t units, int64_t threads) noexcept
@@ -121,21 +121,19 @@ class alignas(64) ParallelLoop final : public WorkerPool::Job {
   bool failed() const noexcept { return failed_.load(std::memory_order_relaxed); }
 
   // Lets no exception out.
-  void work(bool is_caller, std::atomic<int64_t>& next) noexcept override {
-    const auto take = [&] { return next.fetch_add(1, std::memory_order_relaxed); };
-    if (is_caller) return run_from(0, take);
+  void work(int32_t thread, std::atomic<int64_t>& taken) noexcept override {
+    if (thread == 0) return run_from(0, thread, taken);
     // Without memory for what it needs to make calls, a thread leaves the work to others.
     if (detail::t_thread == nullptr && detail::try_register_thread() == nullptr) return;
-    const int64_t piece = take();
+    const int64_t piece = take(thread, taken);
     if (piece >= pieces) return;
     const CallerContext::Applied context(context_of_caller_);
-    run_from(piece, take);
+    run_from(piece, thread, taken);
   }
 
  private:
-  template <class F>
-  void run_from(int64_t piece, const F& take) noexcept {
-    for (; piece < pieces && !failed(); piece = take()) {
+  void run_from(int64_t piece, int32_t thread, std::atomic<int64_t>& taken) noexcept {
+    for (; piece < pieces && !failed(); piece = take(thread, taken)) {
       const base::FloatState restored;  // the thread will run pieces of others
       try {
         cut_.run(piece, [&](int64_t begin, int64_t end) { body_(context_, begin, end); });

@@ -14,9 +14,11 @@
 #include <yard/runtime.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <ctime>
+#include <map>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -85,6 +87,36 @@ TEST(Loops, OfFewUnitsHaveOnePieceForEachThread) {
   EXPECT_EQ(pieces.exchange(0), 4);
   EXPECT_EQ(loop(64, 640, 1, count), YARD_OK);  // the last ones have eight units each
   EXPECT_EQ(pieces.exchange(0), 80);
+}
+
+// What a thread's core has in its cache of one loop is what it needs in the next.
+TEST(Loops, GiveAThreadTheSamePieceInEachLoop) {
+  constexpr int kThreads = 4, kLoops = 100;
+  std::array<std::map<std::thread::id, int>, kThreads> who;
+  std::mutex lock;
+  for (int n = 0; n < kLoops; ++n) {
+    std::atomic<int> begun{0};
+    EXPECT_EQ(loop(kThreads, kThreads, 1,
+                   [&](int64_t begin, int64_t) {
+                     {
+                       const std::lock_guard hold(lock);
+                       ++who[static_cast<size_t>(begin)][std::this_thread::get_id()];
+                     }
+                     ++begun;  // all threads are needed
+                     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+                     while (begun < kThreads && std::chrono::steady_clock::now() < end)
+                       std::this_thread::yield();
+                   }),
+              YARD_OK);
+  }
+  std::set<std::thread::id> usual;
+  for (const auto& threads : who) {
+    const auto most = std::max_element(threads.begin(), threads.end(),
+                                       [](auto& a, auto& b) { return a.second < b.second; });
+    EXPECT_GT(most->second, kLoops * 3 / 4);
+    usual.insert(most->first);
+  }
+  EXPECT_EQ(usual.size(), size_t{kThreads});
 }
 
 TEST(Loops, UseNoMoreThreadsThanTheyMay) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <climits>
 #include <thread>
@@ -71,6 +72,23 @@ WorkerPool& WorkerPool::get() {
   return pool;
 }
 
+int64_t WorkerPool::Job::take(int32_t thread, std::atomic<int64_t>& taken) const noexcept {
+  if (pieces >= kBits) return taken.fetch_add(1, std::memory_order_relaxed);
+  const auto take_one = [&](int64_t piece) {
+    const int64_t bit = int64_t{1} << piece;
+    return (taken.fetch_or(bit, std::memory_order_relaxed) & bit) == 0;
+  };
+  if (thread < pieces && (taken.load(std::memory_order_relaxed) >> thread & 1) == 0 &&
+      take_one(thread))
+    return thread;
+  for (;;) {
+    const int64_t free = all_taken() & ~taken.load(std::memory_order_relaxed);
+    if (free == 0) return pieces;
+    if (const int64_t first = std::countr_zero(static_cast<uint64_t>(free)); take_one(first))
+      return first;
+  }
+}
+
 WorkerPool::Slot* WorkerPool::take_slot() noexcept {
   for (Slot& s : slots_) {
     uint32_t free = 0;
@@ -86,18 +104,18 @@ void WorkerPool::run(Job& job, int32_t helpers) {
   if (workers_.load(std::memory_order_relaxed) < helpers) grow(helpers);
   Slot* const slot = workers_.load(std::memory_order_relaxed) > 0 ? take_slot() : nullptr;
   if (slot == nullptr) {
-    std::atomic<int64_t> next{1};
-    return job.work(true, next);
+    std::atomic<int64_t> taken{1};
+    return job.work(0, taken);
   }
   const uint64_t process = base::forks();
   slot->job = &job;
   slot->most.store(helpers, std::memory_order_relaxed);
-  slot->next.store(1, std::memory_order_relaxed);
-  slot->pieces.store(job.pieces, std::memory_order_relaxed);
+  slot->taken.store(1, std::memory_order_relaxed);
+  slot->all_taken.store(job.all_taken(), std::memory_order_relaxed);
   // Not stored: a worker that comes too late for the slot's last job may be inside for a moment.
   slot->state.fetch_or(kOpen, std::memory_order_release);
   wake(announce(*slot, helpers));
-  job.work(true, slot->next);
+  job.work(0, slot->taken);
   if (base::forks() != process) return;  // a child that has no workers
   wait_until_left(*slot);
 }
@@ -150,39 +168,42 @@ void WorkerPool::serve(int32_t worker) {
     const Announcement now{announced_.load(std::memory_order_acquire)};
     // Unless it has seen each announcement, there may be others.
     const bool is_next = now.number() == Announcement::of(seen.number() + 1, 0, 0).number();
-    bool helped = is_next ? is_asked(worker, now) && help(slots_[now.slot()]) : help_any();
-    while (helped) helped = help_any();
+    bool helped =
+        is_next ? place_of(worker, now.slot()) < now.helpers() && help(slots_[now.slot()], worker)
+                : help_any(worker);
+    while (helped) helped = help_any(worker);
     seen = now;
     wait_for_work(worker, seen.word);
   }
 }
 
-bool WorkerPool::is_asked(int32_t worker, Announcement a) const noexcept {
-  const int32_t all = workers_.load(std::memory_order_relaxed), first = a.first(all);
-  return (worker >= first ? worker - first : worker - first + all) < a.helpers();
+int32_t WorkerPool::place_of(int32_t worker, uint32_t slot) const noexcept {
+  const int32_t all = workers_.load(std::memory_order_relaxed), first = first_asked(slot, all);
+  return worker >= first ? worker - first : worker - first + all;
 }
 
-bool WorkerPool::help_any() {
+bool WorkerPool::help_any(int32_t worker) {
   for (Slot& s : slots_) {
     const uint32_t state = s.state.load(std::memory_order_relaxed);
     if ((state & kOpen) != 0 &&
         static_cast<int32_t>(state & kInside) < s.most.load(std::memory_order_relaxed) &&
-        s.next.load(std::memory_order_relaxed) < s.pieces.load(std::memory_order_relaxed) &&
-        help(s))
+        s.taken.load(std::memory_order_relaxed) < s.all_taken.load(std::memory_order_relaxed) &&
+        help(s, worker))
       return true;
   }
   return false;
 }
 
-bool WorkerPool::help(Slot& slot) {
+bool WorkerPool::help(Slot& slot, int32_t worker) {
   const uint32_t before = slot.state.fetch_add(1, std::memory_order_acquire);
   const auto others = static_cast<int32_t>(before & kInside);
   const int32_t most = slot.most.load(std::memory_order_relaxed);
   const bool has_joined = (before & kOpen) != 0 && others < most;
   if (has_joined) {
     const uint64_t process = base::forks();
-    if (others + 1 < most) wake(Announcement::of(0, static_cast<uint32_t>(&slot - slots_), most));
-    slot.job->work(false, slot.next);
+    const auto number = static_cast<uint32_t>(&slot - slots_);
+    if (others + 1 < most) wake(Announcement::of(0, number, most));
+    slot.job->work(place_of(worker, number) + 1, slot.taken);
     if (base::forks() != process) return true;  // a child forked by a piece: the caller is not here
   }
   const uint32_t last = slot.state.fetch_sub(1, std::memory_order_acq_rel);
@@ -203,8 +224,8 @@ void WorkerPool::wait_for_work(int32_t worker, uint32_t seen) noexcept {
 void WorkerPool::wake(Announcement a) noexcept {
   const int32_t all = workers_.load(std::memory_order_relaxed);
   int woken = 0;
-  for (int32_t i = 0, at = a.first(all); i < std::min(a.helpers(), all) && woken < kWakeAtOnce;
-       ++i, at = at + 1 < all ? at + 1 : 0) {
+  for (int32_t i = 0, at = first_asked(a.slot(), all);
+       i < std::min(a.helpers(), all) && woken < kWakeAtOnce; ++i, at = at + 1 < all ? at + 1 : 0) {
     if (asleep_[at].load(std::memory_order_seq_cst) == 0 || asleep_[at].exchange(0) == 0) continue;
     futex_wake(asleep_[at]);
     ++woken;

@@ -22,13 +22,25 @@ class WorkerPool {
   // Work in numbered pieces that several threads can do at once.
   class Job {
    public:
-    // Does pieces, whose numbers it takes from `next`, and returns when none is left to begin. Piece 0 is the caller's.
-    virtual void work(bool is_caller, std::atomic<int64_t>& next) noexcept = 0;
+    // Does pieces, which it takes from `taken`, and returns when none is left to begin. Thread 0 is the caller, whose first
+    // piece is 0. Others begin with the piece of their number if it is free: in loops over the same rows, these are then in
+    // the cache of that core.
+    virtual void work(int32_t thread, std::atomic<int64_t>& taken) noexcept = 0;
     const int64_t pieces;
+
+    // The next piece for a thread; `pieces` or more: none is left. Few pieces are bits of `taken`, more are counted there.
+    int64_t take(int32_t thread, std::atomic<int64_t>& taken) const noexcept;
+    // `taken` when all are.
+    int64_t all_taken() const noexcept {
+      return pieces < kBits ? (int64_t{1} << pieces) - 1 : pieces;
+    }
 
    protected:
     explicit Job(int64_t count) noexcept : pieces(count) {}
     ~Job() = default;
+
+   private:
+    static constexpr int64_t kBits = 63;
   };
 
   // That of this process: a forked child starts with no workers.
@@ -53,7 +65,7 @@ class WorkerPool {
   struct alignas(64) Slot {
     std::atomic<uint32_t> state{0};
     std::atomic<int32_t> most{0};  // workers
-    std::atomic<int64_t> next{0}, pieces{0};
+    std::atomic<int64_t> taken{0}, all_taken{0};
     // Written before the slot is opened, read by those who have joined.
     Job* job = nullptr;
   };
@@ -68,10 +80,6 @@ class WorkerPool {
     uint32_t number() const noexcept { return word >> 16; }
     uint32_t slot() const noexcept { return word >> 9 & (kSlots - 1); }
     int32_t helpers() const noexcept { return static_cast<int32_t>(word & 511); }
-    // The first of the workers asked; the others follow it, in a circle.
-    int32_t first(int32_t workers) const noexcept {
-      return static_cast<int32_t>(slot()) % (workers > 0 ? workers : 1);
-    }
   };
   static_assert(kSlots <= 1 << 7 && kMostWorkers < 1 << 9);
 
@@ -80,10 +88,15 @@ class WorkerPool {
   void grow(int32_t to) noexcept;
   // One worker, for the life of the process.
   void serve(int32_t worker);
-  bool is_asked(int32_t worker, Announcement a) const noexcept;
+  // The first of the workers that jobs in a slot ask; the others follow it, in a circle.
+  static int32_t first_asked(uint32_t slot, int32_t workers) noexcept {
+    return static_cast<int32_t>(slot) % (workers > 0 ? workers : 1);
+  }
+  // How many are asked before a worker.
+  int32_t place_of(int32_t worker, uint32_t slot) const noexcept;
   // Whether there was anything to do.
-  bool help_any();
-  bool help(Slot& slot);
+  bool help_any(int32_t worker);
+  bool help(Slot& slot, int32_t worker);
   // Returns when there may be work that was not there when the announcement was `seen`.
   void wait_for_work(int32_t worker, uint32_t seen) noexcept;
   // Wakes some of those who are asked and asleep.
