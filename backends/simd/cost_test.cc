@@ -27,6 +27,17 @@ TEST(Estimate, GrowsWithTheElements) {
   }
 }
 
+// As many products take longer where the second matrix does not fit a cache, least so for few rows, which do not copy it.
+TEST(Estimate, OfMatmulCountsWhereItsMatrixLies) {
+  const plugin::ProductTimes times{{0.15, 0.5, 3}};
+  const auto more = [&](double m) {
+    return estimate_matmul(times, 1, m, 4096, 4096) - estimate_matmul(times, 64, m, 512, 512);
+  };
+  EXPECT_GT(more(1), 0);
+  EXPECT_GT(more(16), 2 * more(8));
+  EXPECT_GT(more(512), 2 * more(16));
+}
+
 TEST(Estimate, SharesOnlyLargeCalls) {
   const Rates one{0.03, 0.05, 1}, many{0.03, 0.05, 8};
   EXPECT_EQ(estimate(one, {8, 6}, 1000), estimate(many, {8, 6}, 1000));
